@@ -26,9 +26,10 @@ static bool name_attempt(const char *out, int attempt, char name[PSR_PATH_MAX])
 
 static psr_err refuse_more(const char *out)
 {
-    return psr_fail(PSR_ERR_USAGE,
-                    "--resume auto: %d attempts are the most, and their names have %d bytes at most: %s",
-                    ATTEMPTS_MAX, PSR_PATH_MAX - 1, out);
+    return psr_fail(
+        PSR_ERR_USAGE,
+        "--resume auto: %d attempts are the most, and their names have %d bytes at most: %s",
+        ATTEMPTS_MAX, PSR_PATH_MAX - 1, out);
 }
 
 psr_err psr_attempts_name(const char *out, char ret_name[PSR_PATH_MAX])
@@ -43,7 +44,8 @@ psr_err psr_attempts_name(const char *out, char ret_name[PSR_PATH_MAX])
     return refuse_more(out);
 }
 
-/* A checkpoint is renamed into place when it is whole; one that was being written has another name. */
+/* A checkpoint is renamed into place when it is whole; one that was being written has another
+ * name. */
 static bool has_checkpoint(const char *run)
 {
     char path[PSR_PATH_MAX + 16];
@@ -53,7 +55,8 @@ static bool has_checkpoint(const char *run)
     if (entries == NULL)
         return false;
     for (struct dirent *entry; !found && (entry = readdir(entries)) != NULL;) {
-        size_t digits = strncmp(entry->d_name, "step-", 5) == 0 ? strspn(entry->d_name + 5, "0123456789") : 0;
+        size_t digits =
+            strncmp(entry->d_name, "step-", 5) == 0 ? strspn(entry->d_name + 5, "0123456789") : 0;
         found = digits > 0 && entry->d_name[5 + digits] == '\0';
     }
     closedir(entries);
@@ -66,7 +69,8 @@ psr_err psr_attempts_resolve(psr_config *config)
     struct stat status;
     if (!psr_attempts_are_asked_for(config))
         return PSR_OK;
-    for (int attempt = 1; attempt <= ATTEMPTS_MAX && name_attempt(config->out, attempt, name); attempt++) {
+    for (int attempt = 1; attempt <= ATTEMPTS_MAX && name_attempt(config->out, attempt, name);
+         attempt++) {
         if (lstat(name, &status) != 0) {
             strcpy(config->out, name);
             strcpy(config->resume, last);

@@ -1,21 +1,23 @@
-/* A run that is started again by the same command when it was ended before its time: --resume auto. Its attempts are OUT, OUT-2, OUT-3 ..; a new one
- * goes on where the last one that wrote a checkpoint left it, and the first begins. Resolved by whoever starts the scheduler, before that
- * reads --out and --resume. No state. Any thread. */
+/* --resume auto: a run that the same command starts again after it was interrupted. Its attempts
+ * write OUT, OUT-2, OUT-3 .. The first attempt begins the run; each later one goes on from the last
+ * checkpoint that an earlier attempt wrote. The process that starts the scheduler resolves this,
+ * before the scheduler reads --out and --resume. No state. Any thread. */
 #ifndef PSR_BASE_ATTEMPTS_H
 #define PSR_BASE_ATTEMPTS_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 
 #define PSR_RESUME_AUTO "auto"
 
-/* The first of OUT, OUT-2, OUT-3 .. that nothing has. USAGE: as psr_attempts_resolve. */
+/* The first of OUT, OUT-2, OUT-3 .. that does not exist. USAGE: as psr_attempts_resolve. */
 PSR_MUST_CHECK psr_err psr_attempts_name(const char *out, char ret_name[PSR_PATH_MAX]);
 
 bool psr_attempts_are_asked_for(const psr_config *config);
 
-/* Of a configuration that psr_config_check has passed. With --resume auto: out becomes the first of those names that nothing has, resume the last
- * attempt before it with a checkpoint in it, whose weights count before --init's; "" where there is none. Otherwise config stays as it
- * is. USAGE: there are too many attempts. */
+/* Resolves --resume auto in a configuration that psr_config_check has passed; any other
+ * configuration stays as it is. out becomes the first of those names that does not exist. resume
+ * becomes the last attempt before it that has a checkpoint, "" where none has; its weights are used
+ * rather than --init's. USAGE: there are too many attempts. */
 PSR_MUST_CHECK psr_err psr_attempts_resolve(psr_config *config);
 
 #endif

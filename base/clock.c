@@ -6,8 +6,9 @@
 
 #define RUNS INT64_MIN
 
-/* A process has one clock. Written by the process's thread of commands or by its signal handler, read by all: as a seqlock, since a
- * thread may be stopped between its look at the clock and at what the clock leaves out. */
+/* A process has one clock. Written by the process's thread of commands or by its signal handler,
+ * read by all: as a seqlock, since a thread may be stopped between its look at the clock and at
+ * what the clock leaves out. */
 static struct {
     _Atomic uint32_t changes;   /* odd while it is being changed */
     _Atomic int64_t stands_ns;  /* what it says while it stands, or RUNS */
@@ -25,7 +26,8 @@ int64_t psr_clock_ns(void)
 {
     for (;;) {
         uint32_t before = atomic_load(&state.changes);
-        int64_t stands_ns = atomic_load(&state.stands_ns), skipped_ns = atomic_load(&state.skipped_ns);
+        int64_t stands_ns = atomic_load(&state.stands_ns),
+                skipped_ns = atomic_load(&state.skipped_ns);
         int64_t now_ns = stands_ns != RUNS ? stands_ns : monotonic_ns() - skipped_ns;
         if (before % 2 == 0 && before == atomic_load(&state.changes))
             return now_ns;
@@ -63,8 +65,9 @@ static void stop_with_clock(int signo)
     errno = saved;
 }
 
-/* The signal comes to the main thread, wherever that is. oneDNN's generated code lets the stack pointer point into a buffer of the heap:
- * so the handler has a stack of its own, or what the kernel saves there would overwrite what lies below that buffer. */
+/* The signal comes to the main thread, wherever that is. oneDNN's generated code lets the stack
+ * pointer point into a buffer of the heap: so the handler has a stack of its own, or what the
+ * kernel saves there would overwrite what lies below that buffer. */
 void psr_clock_stops_with_process(void)
 {
     static _Alignas(64) char stack[64 << 10]; /* AMX registers alone are 8 KiB of what is saved */
@@ -91,12 +94,14 @@ double psr_clock_s(void)
     return (double)psr_clock_ns() * 1e-9;
 }
 
-/* Half a deadline, of which two looks fill a quarter each; less is no absence but what a busy machine does. */
+/* Half a deadline, of which two looks fill a quarter each; less is no absence but what a busy
+ * machine does. */
 #define PRESENT_MS 200
 
 psr_presence_clock psr_presence_clock_for(int64_t now_ms, int64_t deadline_ms)
 {
-    return (psr_presence_clock){.longest_ms = deadline_ms / 2 > PRESENT_MS ? deadline_ms / 2 : PRESENT_MS,
+    return (psr_presence_clock){.longest_ms =
+                                    deadline_ms / 2 > PRESENT_MS ? deadline_ms / 2 : PRESENT_MS,
                                 .seen_ms = now_ms,
                                 .back_ms = now_ms};
 }

@@ -1,5 +1,5 @@
-/* Time, for durations and deadlines. Monotonic; any thread. It leaves out the time in which a run was stopped by Ctrl-Z: no deadline
- * and no figure counts that. */
+/* Time, for durations and deadlines. Monotonic; any thread. The clock stands still while a run is
+ * stopped by Ctrl-Z, so no deadline and no figure counts that time. */
 #ifndef PSR_BASE_CLOCK_H
 #define PSR_BASE_CLOCK_H
 
@@ -22,18 +22,21 @@ double psr_clock_s(void);
 void psr_clock_stop(void);
 void psr_clock_go_on(void);
 
-/* SIGTSTP stops this process, as it does by default, and its clock stands until SIGCONT. (SIGSTOP, which nobody can take, leaves the
- * clock as it is: who is stopped by that is missed.) Called by main, before there are threads. */
+/* From now on SIGTSTP stops this process, as it does by default, and its clock too, until SIGCONT.
+ * (SIGSTOP cannot be caught: the clock goes on, and others miss a process that is stopped by it.)
+ * Called by main, before there are threads. */
 void psr_clock_stops_with_process(void);
 
-/* The clock of one who watches others and ends what is silent for longer than a deadline. It stands still while its keeper is
- * stopped or kept from running: that is nobody's silence. The keeper looks at it every psr_presence_clock_every_ms at least; a
- * time between two looks that is much longer was an absence. What others said meanwhile is to be read before they are
- * judged. Plain data; one thread. */
+/* The clock of a watcher, which ends processes that are silent for longer than a deadline. It
+ * stands still while the watcher itself is stopped or kept from running, because the others were
+ * not silent then. The watcher looks at it at least every psr_presence_clock_every_ms; a much
+ * longer time between two looks counts as its own absence. After an absence the watcher reads what
+ * others have sent before it judges them. Plain data; one thread. */
 typedef struct psr_presence_clock {
     int64_t longest_ms; /* between two looks that is no absence */
     int64_t seen_ms;    /* the last look, as psr_clock_ms gave it */
-    int64_t back_ms;    /* the end of the last absence, likewise; the beginning when there was none */
+    int64_t back_ms;    /* the end of the last absence, likewise;
+                           the beginning when there was none */
     int64_t absent_ms;  /* all absences */
 } psr_presence_clock;
 

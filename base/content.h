@@ -1,4 +1,4 @@
-/* What the samples of a data set are, in digits of a hash for each split (data/opened.h): equal for equal samples in
+/* The content of a data set as a hash for each split (data/opened.h): equal for equal samples in
  * equal order. Plain data. */
 #ifndef PSR_BASE_CONTENT_H
 #define PSR_BASE_CONTENT_H

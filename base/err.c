@@ -1,6 +1,6 @@
 #include "base/err.h"
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,7 +16,8 @@ psr_err psr_fail(psr_err code, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    psr_printable_line(text, strlen(text)); /* it may quote a name that came from a file or a peer */
+    psr_printable_line(text, strlen(text)); /* it may quote a name that came
+                                               from a file or a peer */
     memcpy(detail, text, sizeof detail);
     return code;
 }

@@ -25,13 +25,15 @@ typedef enum psr_err {
     PSR_ERR_NUMERIC,     /* a number is wrong: not finite, or not what another rank has */
     PSR_ERR_COMPUTE,     /* the compute library failed */
     PSR_ERR_UNSUPPORTED, /* valid, but not with this build, device or combination */
-    PSR_ERR_MISMATCH,    /* two ranks of a group called different things where both must call the same */
-    PSR_ERR_BROKEN,      /* it failed before, and that was said */
-    PSR_ERR_BUSY,        /* it has not ended */
+    PSR_ERR_MISMATCH,    /* two ranks of a group called different
+                            things where both must call the same */
+    PSR_ERR_BROKEN,      /* it failed before, and the failure was reported then */
+    PSR_ERR_BUSY,        /* it has not ended yet */
     PSR_ERR_LAST = PSR_ERR_BUSY,
 } psr_err;
 
-/* Records the detail for this thread and returns code, so that `return psr_fail(...)` reads well. */
+/* Records the detail for this thread and returns code, so that `return psr_fail(...)` reads
+ * well. */
 psr_err psr_fail(psr_err code, const char *format, ...) PSR_PRINTF(2, 3);
 
 /* Puts a prefix and ": " before the detail of this thread; returns code unchanged. */
@@ -41,7 +43,8 @@ psr_err psr_fail_context(psr_err code, const char *format, ...) PSR_PRINTF(2, 3)
  * psr_fail on this thread. */
 const char *psr_err_detail(void);
 
-/* Keeps the detail of this thread, and makes it that again: nobody is to hear of what failed on the way to a success. */
+/* Saves the detail of this thread, and restores it: for a failure that is handled on the way to a
+ * success, and of which no caller should hear. */
 #define PSR_ERR_DETAIL_BYTES 1024
 void psr_err_detail_keep(char ret_kept[PSR_ERR_DETAIL_BYTES]);
 void psr_err_detail_restore(const char kept[PSR_ERR_DETAIL_BYTES]);
@@ -49,16 +52,17 @@ void psr_err_detail_restore(const char kept[PSR_ERR_DETAIL_BYTES]);
 /* The field's word for a code: "timeout", "format", ... */
 const char *psr_err_name(psr_err code);
 
-/* What main() exits with: 0 success; 2 bad input (usage, format, not found, I/O on the user's files,
- * unsupported, mismatch); 3 a member broke the protocol or speaks another version; 130 cancelled; else 1. */
+/* What main() exits with: 0 success; 2 bad input (usage, format, not found, I/O on the user's
+ * files, unsupported, mismatch); 3 a member broke the protocol or speaks another version; 130
+ * cancelled; else 1. */
 int psr_err_exit_status(psr_err code);
 
 /* For functions that hold nothing. Where something is held, use one forward `goto out`. */
-#define PSR_TRY(expr)                                                                                        \
-    do {                                                                                                     \
-        psr_err psr_try_err_ = (expr);                                                                       \
-        if (psr_try_err_ != PSR_OK)                                                                          \
-            return psr_try_err_;                                                                             \
+#define PSR_TRY(expr)                                                                              \
+    do {                                                                                           \
+        psr_err psr_try_err_ = (expr);                                                             \
+        if (psr_try_err_ != PSR_OK)                                                                \
+            return psr_try_err_;                                                                   \
     } while (0)
 
 #endif

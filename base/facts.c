@@ -1,6 +1,6 @@
 #include "base/facts.h"
 
-#include "base/json_fields.h"
+#include "base/text/json_fields.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -68,12 +68,14 @@ psr_err psr_facts_from_json(psr_bytes json, psr_facts *ret_facts)
     return err;
 }
 
-psr_err psr_facts_agree(const psr_facts *a, const char *who_a, const psr_facts *b, const char *who_b)
+psr_err psr_facts_agree(const psr_facts *a, const char *who_a, const psr_facts *b,
+                        const char *who_b)
 {
     if (strcmp(a->identity, b->identity) != 0)
-        return psr_fail(PSR_ERR_USAGE,
-                        "%s computes with %s, %s with %s: their bits could differ; use the same on all hosts",
-                        who_a, a->identity, who_b, b->identity);
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "%s computes with %s, %s with %s: their bits could differ; use the same on all hosts",
+            who_a, a->identity, who_b, b->identity);
     const struct {
         const char *what;
         uint64_t a, b;
@@ -103,8 +105,8 @@ psr_err psr_facts_agree(const psr_facts *a, const char *who_a, const psr_facts *
     for (size_t i = 0; i < sizeof samples / sizeof samples[0]; i++)
         if (strcmp(samples[i].a, samples[i].b) != 0)
             return psr_fail(PSR_ERR_USAGE,
-                            "%s has other %s samples (%s, content %s) than %s (%s, content %s): --data must "
-                            "hold the same samples on all hosts",
+                            "%s has other %s samples (%s, content %s) than %s (%s, content %s): "
+                            "--data must hold the same samples on all hosts",
                             who_a, samples[i].what, a->data_name, samples[i].a, who_b, b->data_name,
                             samples[i].b);
     return PSR_OK;

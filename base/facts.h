@@ -1,6 +1,7 @@
-/* What training's processes tell one another while they join, as JSON in the bytes that joining carries unread
- * (comm/members/join.h): the facts of each worker, which must agree, and with what all of them begin then. The bytes that are
- * read may be hostile; every read gives FORMAT, naming the field. No state; any thread. */
+/* What training's processes tell one another while they join: each worker's facts, which must
+ * agree, and the steps with which all of them begin. Both are JSON, in the bytes that joining
+ * carries without reading them (comm/members/join.h). Those bytes may be hostile; every read gives
+ * FORMAT and names the field. No state; any thread. */
 #ifndef PSR_BASE_FACTS_H
 #define PSR_BASE_FACTS_H
 
@@ -16,8 +17,8 @@
 
 /* Filled by a worker from its own host; a shard has none. */
 typedef struct psr_facts {
-    char identity[PSR_IDENTITY_MAX]; /* what decides bits: back end, library's version, instruction set,
-                                        threads */
+    char identity[PSR_IDENTITY_MAX]; /* what the bits depend on: back end, library's
+                                        version, instruction set, threads */
     char data_name[64];              /* for a person: hosts may call equal data by other names */
     psr_content content;             /* of the data */
     uint32_t train_count, test_count, channels, height, width, classes;
@@ -25,19 +26,19 @@ typedef struct psr_facts {
     uint64_t parameter_count;              /* of the model, padding left out */
 } psr_facts;
 
-PSR_MUST_CHECK psr_err psr_facts_to_json(const psr_facts *facts,
-                                         char **ret_json); /* ret owns: free(), as all here */
+/* ret owns: free(), as all here */
+PSR_MUST_CHECK psr_err psr_facts_to_json(const psr_facts *facts, char **ret_json);
 PSR_MUST_CHECK psr_err psr_facts_from_json(psr_bytes json, psr_facts *ret_facts);
 
 /* OK, or USAGE in words: "worker 1 on b: oneDNN 3.7, worker 0 on a: oneDNN 2.6: ...". */
 PSR_MUST_CHECK psr_err psr_facts_agree(const psr_facts *a, const char *who_a, const psr_facts *b,
                                        const char *who_b);
 
-/* ---- with what a worker begins ---- */
+/* ---- the steps with which a worker begins ---- */
 
 typedef struct psr_worker_start {
-    uint64_t
-        first_step; /* completed before: 0, or the resumed checkpoint's; when above 0, RESTORE messages follow */
+    uint64_t first_step; /* completed before: 0, or the resumed checkpoint's;
+                            when above 0, RESTORE messages follow */
     uint64_t total_steps;
 } psr_worker_start;
 

@@ -49,8 +49,9 @@ psr_err psr_fault_point_set(const char *text, const char *role, uint32_t rank)
     uint64_t of_rank, step;
     if (!good || parts != 4 || part[2][0] == '\0' || strlen(part[2]) >= sizeof point.phase ||
         !read_number(part[1], &of_rank) || !read_number(part[3], &step))
-        return psr_fail(PSR_ERR_USAGE,
-                        "--fault-point: \"%s\" is not ROLE:RANK:PHASE:STEP, such as worker:1:push:3", text);
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "--fault-point: \"%s\" is not ROLE:RANK:PHASE:STEP, such as worker:1:push:3", text);
     if (strcmp(part[0], role) != 0 || of_rank != rank)
         return PSR_OK;
     snprintf(point.phase, sizeof point.phase, "%s", part[2]);
@@ -63,7 +64,8 @@ void psr_fault_point(const char *phase, uint64_t step)
 {
     if (!atomic_load_explicit(&point.armed, memory_order_acquire))
         return;
-    if (step != point.step || strcmp(phase, point.phase) != 0 || !atomic_exchange(&point.armed, false))
+    if (step != point.step || strcmp(phase, point.phase) != 0 ||
+        !atomic_exchange(&point.armed, false))
         return;
     /* Not through the log, which may drop a line: the test waits for this one. */
     char line[96];

@@ -1,38 +1,45 @@
 #include "base/figures.h"
 
 /* One row of three: what differs between workers is shown as mean and range. */
-#define OVER_WORKERS(FIGURE, name, what)                                                                     \
-    [FIGURE] = {name, "s", what ": mean over workers"},                                                      \
-    [FIGURE + 1] = {name "_min", "s", "the same of the worker with the least"},                              \
+#define OVER_WORKERS(FIGURE, name, what)                                                           \
+    [FIGURE] = {name, "s", what ": mean over workers"},                                            \
+    [FIGURE + 1] = {name "_min", "s", "the same of the worker with the least"},                    \
     [FIGURE + 2] = {name "_max", "s", "the same of the worker with the most"}
 
 const psr_figure_definition psr_figure_definitions[PSR_FIGURE_COUNT] = {
     [PSR_FIGURE_STEPS] = {"steps", "",
                           "steps that all workers have completed, those before a resume included"},
-    [PSR_FIGURE_OWN_STEPS] = {"own_steps", "",
-                              "of these, the steps of this run: less than steps where it was resumed"},
-    [PSR_FIGURE_IMAGES] = {"images", "", "samples that all workers together trained on in this run"},
+    [PSR_FIGURE_OWN_STEPS] =
+        {"own_steps", "", "of these, the steps of this run: less than steps where it was resumed"},
+    [PSR_FIGURE_IMAGES] = {"images", "",
+                           "samples that all workers together trained on in this run"},
     [PSR_FIGURE_TRAIN_S] =
-        {"train_s", "s", "from START to the last worker's last weights, without evaluations and checkpoints"},
+        {"train_s", "s",
+         "from START to the last worker's last weights, without evaluations and checkpoints"},
     [PSR_FIGURE_IMAGES_PER_S] = {"images_per_s", "1/s", "images over train_s"},
     [PSR_FIGURE_WARMUP_STEPS] =
-        {"warmup_steps", "", "the first steps of this run, told apart: a tenth of its steps, 10 at the most"},
-    [PSR_FIGURE_WARMUP_S] = {"warmup_s", "s",
-                             "from START until the first worker has completed so many: part of train_s"},
-    [PSR_FIGURE_STEADY_IMAGES_PER_S] = {"steady_images_per_s", "1/s",
-                                        "images completed after warmup_s, over train_s less warmup_s; none "
-                                        "before all workers are beyond warmup_steps"},
+        {"warmup_steps", "",
+         "the first steps of this run, told apart: a tenth of its steps, 10 at the most"},
+    [PSR_FIGURE_WARMUP_S] =
+        {"warmup_s", "s",
+         "from START until the first worker has completed so many: part of train_s"},
+    [PSR_FIGURE_STEADY_IMAGES_PER_S] =
+        {"steady_images_per_s", "1/s",
+         "images completed after warmup_s, over train_s less warmup_s; none before all workers are "
+         "beyond warmup_steps"},
     OVER_WORKERS(PSR_FIGURE_WAIT_S, "wait_s", "a worker's compute thread waited for weights"),
     OVER_WORKERS(PSR_FIGURE_COMPUTE_S, "compute_s",
                  "a worker was in forward and backward passes, without waiting"),
-    OVER_WORKERS(PSR_FIGURE_LOAD_WAIT_S, "load_wait_s", "a worker's compute thread waited for the loader"),
+    OVER_WORKERS(PSR_FIGURE_LOAD_WAIT_S, "load_wait_s",
+                 "a worker's compute thread waited for the loader"),
     [PSR_FIGURE_GRADIENT_BYTES] = {"gradient_bytes", "B",
-                                   "payloads of gradients, and of their sums in a ring, that all workers "
-                                   "together sent in this run"},
-    [PSR_FIGURE_GRADIENT_FLOAT32_BYTES] =
-        {"gradient_float32_bytes", "B",
-         "what these would have been uncompressed; over gradient_bytes it is what --compress saved"},
-    [PSR_FIGURE_BYTES_SENT] = {"bytes_sent", "B", "what all workers together sent, in the steps of this run"},
+                                   "payloads of gradients, and of their sums in a ring, that all "
+                                   "workers together sent in this run"},
+    [PSR_FIGURE_GRADIENT_FLOAT32_BYTES] = {"gradient_float32_bytes", "B",
+                                           "what these would have been uncompressed; over "
+                                           "gradient_bytes it is what --compress saved"},
+    [PSR_FIGURE_BYTES_SENT] = {"bytes_sent", "B",
+                               "what all workers together sent, in the steps of this run"},
     [PSR_FIGURE_BYTES_LENT] = {"bytes_lent", "B", "of these, through shared memory"},
     [PSR_FIGURE_LOSS] = {"loss", "", "mean over the last step's samples of all workers"},
     [PSR_FIGURE_TEST_LOSS] = {"test_loss", "",

@@ -1,6 +1,7 @@
-/* The figures of a run: the names, units and definitions, once. run.json's outcome, `psring report` and its --help, the summary of
- * `psring train` and docs/figures.md use these names and no other; ps/scheduler/figures.h computes them. Names that metrics.jsonl has too
- * (worker/metrics.h) mean the same there, of one rank and step. Any thread; no state. */
+/* The figures of a run: the names, units and definitions, once. run.json's outcome, `psring report`
+ * and its --help, the summary of `psring train` and docs/figures.md use these names and no other;
+ * ps/scheduler/metrics/figures.h computes them. Names that metrics.jsonl has too (worker/metrics.h)
+ * mean the same there, of one rank and step. Any thread; no state. */
 #ifndef PSR_BASE_FIGURES_H
 #define PSR_BASE_FIGURES_H
 
@@ -46,7 +47,8 @@ typedef struct psr_figure_definition {
 /* Indexed by psr_figure. */
 extern const psr_figure_definition psr_figure_definitions[PSR_FIGURE_COUNT];
 
-/* The warm-up: how many of own_steps steps that a run is to take are its first ones. A tenth, rounded up, and 10 at the most. */
+/* The warm-up: how many of own_steps steps that a run is to take are its first ones. A tenth,
+ * rounded up, and 10 at the most. */
 uint64_t psr_warmup_steps(uint64_t own_steps);
 
 #endif

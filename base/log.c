@@ -1,6 +1,6 @@
 #include "base/log.h"
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +24,8 @@ typedef enum stream_kind { STREAM_UNKNOWN, STREAM_PIPE, STREAM_SOCKET, STREAM_OT
 
 typedef struct stream {
     int standard_fd;
-    int fd; /* what is written to: standard_fd, or the same pipe opened once more without blocking */
+    int fd; /* what is written to: standard_fd, or the same
+               pipe opened once more without blocking */
     stream_kind kind;
     uint64_t dropped;
 } stream;
@@ -43,9 +44,10 @@ static struct {
     .out = {.standard_fd = STDOUT_FILENO, .fd = STDOUT_FILENO},
 };
 
-/* O_NONBLOCK belongs to the open file, which other processes share: setting it on stderr itself would
- * change theirs. A pipe opened anew through /proc has flags of its own. Where that cannot be had,
- * poll says whether a line fits; then only another writer on the same pipe could still make us wait. */
+/* O_NONBLOCK belongs to the open file, which other processes share: setting it on stderr itself
+ * would change theirs. A pipe opened anew through /proc has flags of its own. Where that cannot be
+ * had, poll says whether a line fits; then only another writer on the same pipe could still make us
+ * wait. */
 static void stream_open(stream *s)
 {
     if (s->fd != s->standard_fd)
@@ -96,7 +98,8 @@ void psr_log_init(const char *name, psr_log_level threshold)
     pthread_mutex_unlock(&state.lock);
 }
 
-/* Ends the text in line (of LINE_BYTES, cut there) with a newline; returns the size to be written. */
+/* Ends the text in line (of LINE_BYTES, cut there) with a newline; returns the size to be
+ * written. */
 static size_t finish_line(char *line, int length)
 {
     size_t used = length < 0 ? 0 : (size_t)length;
@@ -128,8 +131,9 @@ static int print_prefix(char *line, psr_log_kind kind, psr_log_level level)
     struct tm local;
     clock_gettime(CLOCK_REALTIME, &now);
     localtime_r(&now.tv_sec, &local);
-    return snprintf(line, LINE_BYTES, "%02d:%02d:%02d.%03ld %-5s %s%s: ", local.tm_hour, local.tm_min,
-                    local.tm_sec, now.tv_nsec / 1000000, level_names[level], state.name, kind_marks[kind]);
+    return snprintf(line, LINE_BYTES, "%02d:%02d:%02d.%03ld %-5s %s%s: ", local.tm_hour,
+                    local.tm_min, local.tm_sec, now.tv_nsec / 1000000, level_names[level],
+                    state.name, kind_marks[kind]);
 }
 
 static bool read_level(const char *word, psr_log_level *ret_level)
@@ -148,7 +152,8 @@ bool psr_log_line_read(const char *text, psr_log_line *ret_line)
     char word[6];
     int level_end = 0;
     psr_log_line line = {.kind = PSR_LOG_OF_RUN};
-    if (sscanf(text, "%2u:%2u:%2u.%3u %5s%n", &hours, &minutes, &seconds, &ms, word, &level_end) != 5 ||
+    if (sscanf(text, "%2u:%2u:%2u.%3u %5s%n", &hours, &minutes, &seconds, &ms, word, &level_end) !=
+            5 ||
         text[level_end] != ' ' || !read_level(word, &line.level))
         return false;
     const char *name = text + level_end, *colon = strstr(name, ": ");
@@ -170,9 +175,10 @@ static bool tell_drops(void)
         return true;
     char line[LINE_BYTES + 1];
     int length = print_prefix(line, PSR_LOG_OF_RUN, PSR_LOG_WARN);
-    length += snprintf(line + length, (size_t)(LINE_BYTES - length),
-                       "nobody read this process's output: lines were dropped stderr=%llu stdout=%llu",
-                       (unsigned long long)state.err.dropped, (unsigned long long)state.out.dropped);
+    length +=
+        snprintf(line + length, (size_t)(LINE_BYTES - length),
+                 "nobody read this process's output: lines were dropped stderr=%llu stdout=%llu",
+                 (unsigned long long)state.err.dropped, (unsigned long long)state.out.dropped);
     if (!stream_write(&state.err, line, finish_line(line, length)))
         return false;
     state.err.dropped = 0;

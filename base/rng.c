@@ -27,7 +27,8 @@ static void philox4x32_10(uint32_t counter[4], uint32_t k0, uint32_t k1)
 
 void psr_rng_block(psr_rng_at at, uint32_t block, uint32_t ret_words[4])
 {
-    uint32_t counter[4] = {block, at.sample, at.epoch, (uint32_t)at.purpose << 24 | (at.layer & 0xFFFFFFu)};
+    uint32_t counter[4] = {block, at.sample, at.epoch,
+                           (uint32_t)at.purpose << 24 | (at.layer & 0xFFFFFFu)};
     philox4x32_10(counter, (uint32_t)at.seed, (uint32_t)(at.seed >> 32));
     for (int i = 0; i < 4; i++)
         ret_words[i] = counter[i];
@@ -47,8 +48,8 @@ float psr_rng_unit(uint32_t word)
 
 uint32_t psr_rng_below(psr_rng_at at, uint64_t *element, uint32_t bound)
 {
-    /* Lemire's multiply: the high half is the answer, unless the low half falls into the 2^32 mod bound
-     * values that would make some answers likelier than others. */
+    /* Lemire's multiply: the high half is the answer, unless the low half falls into the 2^32 mod
+     * bound values that would make some answers likelier than others. */
     uint32_t reject_below = (uint32_t)-bound % bound;
     for (;;) {
         uint64_t product = (uint64_t)psr_rng_word(at, (*element)++) * bound;

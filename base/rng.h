@@ -1,5 +1,5 @@
-/* Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers:
- * as easy as 1, 2, 3", SC11, section 3.3).
+/* Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random
+ * numbers: as easy as 1, 2, 3", SC11, section 3.3).
  *
  * A number is a pure function of (seed, purpose, epoch, sample, layer, element): never of rank,
  * thread, batch size or world size. Any thread; no state. */
@@ -36,11 +36,13 @@ uint32_t psr_rng_word(psr_rng_at at, uint64_t element);
 /* Uniform in [0, 1) with 24 bits, from one word. */
 float psr_rng_unit(uint32_t word);
 
-/* Uniform integer in [0, bound), bound > 0, without bias (Lemire, "Fast random integer generation in an
- * interval", 2019): draws further elements of a stream, so pass the element counter to go on from. */
+/* Uniform integer in [0, bound), bound > 0, without bias (Lemire, "Fast random integer generation
+ * in an interval", 2019): draws further elements of a stream, so pass the element counter to go on
+ * from. */
 uint32_t psr_rng_below(psr_rng_at at, uint64_t *element, uint32_t bound);
 
-/* Two standard normal numbers for elements 2i and 2i+1 (Box-Muller in double on 53-bit uniforms). */
+/* Two standard normal numbers for elements 2i and 2i+1 (Box-Muller in double on 53-bit
+ * uniforms). */
 void psr_rng_normal_pair(psr_rng_at at, uint32_t pair, double ret_normal[2]);
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef PSR_BASE_SPAN_H
 #define PSR_BASE_SPAN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -9,8 +10,9 @@ typedef struct psr_span {
     size_t offset, count; /* elements */
 } psr_span;
 
-/* A run of the parameters that is exchanged as a unit: a bucket, for who shares buckets out. Neighbours with the same number
- * `together` are kept in one place, since an update needs them whole (the pieces of a tensor, with LARS). */
+/* A run of the parameters that is exchanged as a unit: a bucket, for who shares buckets out.
+ * Neighbours with the same number `together` are kept in one place, since an update needs them
+ * whole (the pieces of a tensor, with LARS). */
 typedef struct psr_part {
     psr_span span;
     uint32_t together;
@@ -19,6 +21,11 @@ typedef struct psr_part {
 static inline size_t psr_span_end(psr_span span)
 {
     return span.offset + span.count;
+}
+
+static inline bool psr_span_equal(psr_span a, psr_span b)
+{
+    return a.offset == b.offset && a.count == b.count;
 }
 
 #endif

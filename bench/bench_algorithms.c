@@ -1,12 +1,14 @@
-/* What the rule for convolutions' algorithms (model/onednn/rule.h) is derived from: the times of 3x3 convolutions of
- * stride 1 by each algorithm, in each direction, over a grid of shapes, and what the rule makes of them.
+/* What the rule for convolutions' algorithms (model/onednn/choice/rule.h) is derived from: the
+ * times of 3x3 convolutions of stride 1 by each algorithm, in each direction, over a grid of
+ * shapes, and what the rule makes of them.
  *
- * One line per shape and direction, tab-separated, under a line of names; bench/fit_algorithms reads it. */
+ * One line per shape and direction, tab-separated, under a line of names; bench/fit_algorithms
+ * reads it. */
 #include "model/networks/network_build.h"
 #include "model/onednn/context.h"
 #include "model/onednn/exec.h"
-#include "model/onednn/pick.h"
-#include "model/onednn/trial.h"
+#include "model/onednn/choice/pick.h"
+#include "model/onednn/choice/trial.h"
 
 #include <argp.h>
 #include <stdio.h>
@@ -25,8 +27,9 @@ typedef struct bench_settings {
     const char *shapes; /* NULL: the grid */
 } bench_settings;
 
-/* images - 1x1 to `in` channels - batch norm - ReLU - 3x3 to `out` - batch norm - ReLU - mean - classes: so the 3x3 one
- * has the layouts of one in the middle of a network, and a gradient for its source. */
+/* images - 1x1 to `in` channels - batch norm - ReLU - 3x3 to `out` - batch norm - ReLU - mean -
+ * classes: so the 3x3 one has the layouts of one in the middle of a network, and a gradient for its
+ * source. */
 static psr_err net_of(const shape *s, psr_network **ret_net)
 {
     psr_network_builder b;
@@ -48,7 +51,7 @@ static psr_err net_of(const shape *s, psr_network **ret_net)
 static const psr_onednn_step *step_of(const psr_onednn_exec *exec)
 {
     for (uint32_t i = 0; i < exec->graph->count; i++) {
-        const psr_node *node = &exec->net->nodes[exec->steps[i].group->output];
+        const psr_network_node *node = &exec->net->nodes[exec->steps[i].group->output];
         if (exec->steps[i].group->op == PSR_OP_CONV && node->kernel == 3)
             return &exec->steps[i];
     }
@@ -64,15 +67,17 @@ static psr_err measure(const shape *s, const psr_onednn_exec *exec, const bench_
         psr_onednn_algorithm chosen;
         PSR_TRY(psr_onednn_trial(exec, step, (psr_onednn_direction)d, settings->rounds, took_s));
         PSR_TRY(psr_onednn_decide_by_rule(exec, step, (psr_onednn_direction)d, &chosen));
-        printf("%s\t%u\t%s\t%u\t%u\t%u\t%u\t%.4f\t%.4f\t%.4f\t%c\n", psr_backend_identity(PSR_BACKEND_ONEDNN),
-               settings->threads, names[d], s->batch, s->in, s->out, s->size, 1e3 * took_s[0],
-               1e3 * took_s[1], 1e3 * took_s[2], psr_onednn_letter(chosen));
+        printf("%s\t%u\t%s\t%u\t%u\t%u\t%u\t%.4f\t%.4f\t%.4f\t%c\n",
+               psr_backend_identity(PSR_BACKEND_ONEDNN), settings->threads, names[d], s->batch,
+               s->in, s->out, s->size, 1e3 * took_s[0], 1e3 * took_s[1], 1e3 * took_s[2],
+               psr_onednn_letter(chosen));
     }
     fflush(stdout);
     return PSR_OK;
 }
 
-static psr_err run_shape(const shape *s, const psr_onednn_context *context, const bench_settings *settings)
+static psr_err run_shape(const shape *s, const psr_onednn_context *context,
+                         const bench_settings *settings)
 {
     psr_network *net = NULL;
     psr_onednn_graph graph = {0};
@@ -143,20 +148,23 @@ int main(int argc, char **argv)
     static const struct argp_option options[] = {
         {"threads", 't', "N", 0, "default 2", 0},
         {"rounds", 'r', "N", 0, "of which the least time counts (default 5)", 0},
-        {"most-work", 'f', "GFLOP", 0, "leave out shapes above it, and below a 200th of it (default 8)", 0},
+        {"most-work", 'f', "GFLOP", 0,
+         "leave out shapes above it, and below a 200th of it (default 8)", 0},
         {"shapes", 's', "IN:OUT:SIZE:BATCH,..", 0, "these instead of the grid", 0},
         {0},
     };
-    const struct argp argp = {options, parse_option, NULL, "Times 3x3 convolutions by each algorithm.",
-                              NULL,    NULL,         NULL};
+    const struct argp argp = {
+        options, parse_option, NULL, "Times 3x3 convolutions by each algorithm.", NULL, NULL, NULL};
     argp_err_exit_status = 2;
     bench_settings settings = {.threads = 2, .rounds = 5, .most_flop = 8e9};
     argp_parse(&argp, argc, argv, 0, NULL, &settings);
     psr_onednn_context context;
     psr_err err = psr_onednn_context_open(PSR_PRECISION_FP32, settings.threads, &context);
     if (err == PSR_OK) {
-        printf("identity\tthreads\tdirection\tbatch\tin\tout\tsize\tdirect_ms\twinograd_ms\town_ms\trule\n");
-        err = settings.shapes != NULL ? run_list(&context, &settings) : run_grid(&context, &settings);
+        printf("identity\tthreads\tdirection\tbatch\tin\tout\tsize\tdirect_ms\twinograd_ms\town_"
+               "ms\trule\n");
+        err =
+            settings.shapes != NULL ? run_list(&context, &settings) : run_grid(&context, &settings);
         psr_onednn_context_close(&context);
     }
     if (err != PSR_OK)

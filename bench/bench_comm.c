@@ -1,7 +1,8 @@
-/* The library's operations measured as nccl-tests measures NCCL's: a line for each operation and size, all results checked. Measures
- * with what a program of a user has, psring/psring.h and libpsring. docs/figures.md defines the columns. */
-#include "base/options_argp.h"
-#include "base/text.h"
+/* The library's operations measured as nccl-tests measures NCCL's: a line for each operation and
+ * size, all results checked. Measures with what a program of a user has, psring/psring.h and
+ * libpsring. docs/figures.md defines the columns. */
+#include "base/config/options_argp.h"
+#include "base/text/text.h"
 #include "bench/collectives/local_ranks.h"
 #include "bench/collectives/measure.h"
 #include "bench/collectives/table.h"
@@ -35,8 +36,8 @@ static const struct argp_option options[] = {
     {"factor", 'f', "N", 0, "each size is the one before times N (2)", 0},
     {"operation", 'o', "LIST", 0, "operations, separated by commas, or all (all)", 0},
     {"type", 't', "float32|float64|float16|bfloat16|int32|int64|TYPE", 0,
-     "of the values; also int8, int16, uint8, uint16, uint32, uint64, and pairs of a value and an index: "
-     "float32_int32, float64_int32, int16_int32, int32_int32, int64_int32 (float32)",
+     "of the values; also int8, int16, uint8, uint16, uint32, uint64, and pairs of a value and an "
+     "index: float32_int32, float64_int32, int16_int32, int32_int32, int64_int32 (float32)",
      0},
     {"op", 'O', "sum|product|minimum|maximum|mean|OP", 0,
      "how values become one; also logical_and, logical_or, logical_xor; of integers bitwise_and, "
@@ -74,13 +75,15 @@ static size_t read_bytes(struct argp_state *state, const char *name, const char 
     const char *suffix = length > 0 ? strchr(suffixes, text[length - 1]) : NULL;
     const unsigned shift = suffix != NULL ? 10 * (unsigned)(suffix - suffixes + 1) : 0;
     snprintf(digits, sizeof digits, "%.*s", (int)(suffix != NULL ? length - 1 : length), text);
-    return (size_t)psr_options_number(state, name, digits, 1, (UINT64_C(1) << 40) >> shift) << shift;
+    return (size_t)psr_options_number(state, name, digits, 1, (UINT64_C(1) << 40) >> shift)
+           << shift;
 }
 
 static bool lists(const char *list, const char *name)
 {
     const size_t length = strlen(name);
-    for (const char *at = list; at != NULL; at = strchr(at, ',') != NULL ? strchr(at, ',') + 1 : NULL)
+    for (const char *at = list; at != NULL;
+         at = strchr(at, ',') != NULL ? strchr(at, ',') + 1 : NULL)
         if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == '\0'))
             return true;
     return false;
@@ -105,8 +108,8 @@ static void check_operations(struct argp_state *state, const char *list)
     psr_text_end end = {names, sizeof names};
     for (size_t k = 0; k < bench_operation_count; k++)
         psr_text_add(&end, " %s", bench_operations[k].name);
-    refuse_option(state, "--operation %.64s: it should be all, or a list of these, each once:%s", list,
-                  names);
+    refuse_option(state, "--operation %.64s: it should be all, or a list of these, each once:%s",
+                  list, names);
 }
 
 static void check(struct argp_state *state, const settings *s)
@@ -171,15 +174,14 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 }
 
 static const char doc[] =
-    "Times libpsring's operations and checks all that they deliver; docs/figures.md says what each column "
-    "is.\v"
-    "Examples:\n"
+    "Times libpsring's operations and checks all that they deliver; docs/figures.md says what each "
+    "column is.\vExamples:\n"
     "  psring bench comm -n 4 --operation all_reduce\n"
     "  psring bench comm -n 4 -b 1K -e 16M -f 4 --operation all_reduce,all_gather --json\n"
     "\n"
-    "Started alone it starts its ranks itself, on this machine. On several machines start it once for each "
-    "rank, with PSRING_RANKS, PSRING_RANK, PSRING_SCHEDULER and PSRING_KEY_FILE in its environment "
-    "(docs/library.md), or by what starts ranks so. Rank 0 writes the table.\n"
+    "Started alone it starts its ranks itself, on this machine. On several machines start it once "
+    "for each rank, with PSRING_RANKS, PSRING_RANK, PSRING_SCHEDULER and PSRING_KEY_FILE in its "
+    "environment (docs/library.md), or by what starts ranks so. Rank 0 writes the table.\n"
     "\n"
     "Exit status: 0 all values were right; 1 one was wrong, or an operation failed; 2 bad input.\n";
 
@@ -199,9 +201,10 @@ static int hosts_of(const psring_group *world)
     return hosts;
 }
 
-/* All sizes of one operation. A size that is too small for a value of each rank is as if it were the smallest that is not. */
-static psring_err run_operation(const settings *s, const bench_operation *operation, psring_group *world,
-                                bench_table *table, int64_t *wrong)
+/* All sizes of one operation. A size that is too small for a value of each rank is as if it were
+ * the smallest that is not. */
+static psring_err run_operation(const settings *s, const bench_operation *operation,
+                                psring_group *world, bench_table *table, int64_t *wrong)
 {
     const int ranks = psring_size(world);
     const size_t unit_bytes = operation->units(ranks) * bench_type_bytes(s->type);
@@ -239,11 +242,13 @@ static const char *lacks(const settings *s, const bench_operation *operation, in
     return NULL;
 }
 
-static psring_err run_all(const settings *s, psring_group *world, bench_table *table, int64_t *wrong)
+static psring_err run_all(const settings *s, psring_group *world, bench_table *table,
+                          int64_t *wrong)
 {
     psring_err err = PSRING_OK;
     for (size_t k = 0; k < bench_operation_count && err == PSRING_OK; k++)
-        if (is_wanted(s, &bench_operations[k]) && lacks(s, &bench_operations[k], psring_size(world)) == NULL)
+        if (is_wanted(s, &bench_operations[k]) &&
+            lacks(s, &bench_operations[k], psring_size(world)) == NULL)
             err = run_operation(s, &bench_operations[k], world, table, wrong);
     return err;
 }
@@ -286,8 +291,8 @@ static psring_err measure_all(const settings *s, psring_comm *comm, int64_t *ret
 static int say_failure(psring_err err)
 {
     const char *detail = psring_err_detail();
-    fprintf(stderr, "psring-bench-comm: %s%s%s\n", psring_err_name(err), detail[0] != '\0' ? ": " : "",
-            detail);
+    fprintf(stderr, "psring-bench-comm: %s%s%s\n", psring_err_name(err),
+            detail[0] != '\0' ? ": " : "", detail);
     return 1;
 }
 
@@ -335,6 +340,7 @@ int main(int argc, char **argv)
     if (err == PSRING_OK && s.local_ranks == 0)
         return run_rank(&place, &s);
     fprintf(stderr, "psring-bench-comm: %s\n",
-            err != PSRING_OK ? psring_err_detail() : "--ranks: PSRING_RANKS says how many there are");
+            err != PSRING_OK ? psring_err_detail()
+                             : "--ranks: PSRING_RANKS says how many there are");
     return 1;
 }

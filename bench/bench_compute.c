@@ -1,13 +1,14 @@
-/* How fast one process trains, without any exchange: images a second of whole steps (forward, backward,
- * update), where the time goes, and peak memory.
+/* How fast one process trains, without any exchange: images a second of whole steps (forward,
+ * backward, update), where the time goes, and peak memory.
  *
- * With --sum it also times, each by itself, the direct oneDNN primitives that the network's convolutions and
- * batch norms would be without this program (primitive_sum.h), for the images a second that their plain sum
- * would give. With --beside it takes steps with other choices of algorithms in turn, in the same process and on the same
- * weights, so that what else happens on the machine happens to all of them. */
-#include "base/arena.h"
+ * With --sum it also times, each by itself, the direct oneDNN primitives that the network's
+ * convolutions and batch norms would be without this program (primitive_sum.h), for the images a
+ * second that their plain sum would give. With --beside it takes steps with other choices of
+ * algorithms in turn, in the same process and on the same weights, so that what else happens on the
+ * machine happens to all of them. */
+#include "base/arrays/arena.h"
 #include "base/clock.h"
-#include "base/options_argp.h"
+#include "base/config/options_argp.h"
 #include "base/rng.h"
 #include "bench/primitive_sum.h"
 #include "bench/step_profile.h"
@@ -85,8 +86,8 @@ static psr_err bench_init(bench *b, const bench_settings *settings)
     *b = (bench){0};
     PSR_TRY(psr_network_new(config->model, large ? 1000 : 10, grey ? 1 : 3, config->image_size,
                             config->image_size, config->shortcut, &b->net));
-    PSR_TRY(psr_buckets_plan(&b->net->params, psr_bucket_bytes(&b->net->params, config->bucket_bytes),
-                             &b->buckets));
+    PSR_TRY(psr_buckets_plan(&b->net->params,
+                             psr_bucket_bytes(&b->net->params, config->bucket_bytes), &b->buckets));
     psr_backend_options options = {.kind = config->backend,
                                    .precision = config->precision,
                                    .max_batch = config->batch_size,
@@ -101,7 +102,8 @@ static psr_err bench_init(bench *b, const bench_settings *settings)
         PSR_TRY(psr_backend_new(b->net, &options, &b->beside[i]));
     }
     PSR_TRY(psr_optimizer_new(config, &b->net->params, &b->optimizer));
-    b->image_floats = (size_t)config->batch_size * b->net->channels * b->net->height * b->net->width;
+    b->image_floats =
+        (size_t)config->batch_size * b->net->channels * b->net->height * b->net->width;
     PSR_TRY(psr_arena_new(b->net->params.length, &b->weights));
     PSR_TRY(psr_arena_new(b->net->params.length, &b->gradients));
     PSR_TRY(psr_arena_new(b->net->buffers.length, &b->buffers));
@@ -119,14 +121,16 @@ static psr_err bench_init(bench *b, const bench_settings *settings)
     return PSR_OK;
 }
 
-static psr_err step(bench *b, const bench_settings *settings, uint64_t number, const psr_exec_hooks *hooks,
-                    double *ret_update_s)
+static psr_err step(bench *b, const bench_settings *settings, uint64_t number,
+                    const psr_exec_hooks *hooks, double *ret_update_s)
 {
     const psr_config *config = &settings->config;
-    const psr_batch batch = {b->images, b->labels, b->samples, config->batch_size, .epoch = 0, .seed = 1};
+    const psr_batch batch = {b->images,          b->labels,  b->samples,
+                             config->batch_size, .epoch = 0, .seed = 1};
     const psr_exec_state state = {b->weights, b->gradients, b->buffers};
     psr_pass_result result;
-    PSR_TRY(psr_backend_train(b->backend, &batch, &state, 1.0f / (float)config->batch_size, hooks, &result));
+    PSR_TRY(psr_backend_train(b->backend, &batch, &state, 1.0f / (float)config->batch_size, hooks,
+                              &result));
     double began_s = psr_clock_s();
     int parts = 8 * (int)config->threads;
 #pragma omp parallel for num_threads((int)config->threads) schedule(static)
@@ -134,8 +138,8 @@ static psr_err step(bench *b, const bench_settings *settings, uint64_t number, c
         size_t blocks = b->net->params.length / PSR_TENSOR_ALIGN;
         size_t begin = blocks * (size_t)part / (size_t)parts * PSR_TENSOR_ALIGN;
         size_t end = blocks * (size_t)(part + 1) / (size_t)parts * PSR_TENSOR_ALIGN;
-        psr_optimizer_update(b->optimizer, b->weights, b->gradients, begin, end - begin, (float)config->lr,
-                             number);
+        psr_optimizer_update(b->optimizer, b->weights, b->gradients, begin, end - begin,
+                             (float)config->lr, number);
     }
     *ret_update_s = psr_clock_s() - began_s;
     return PSR_OK;
@@ -200,15 +204,16 @@ static psr_err measure(const bench_settings *settings, bench *b, figures *ret)
     return err;
 }
 
-/* A step of each, in turn. ret_over[i]: the median over the rounds of the time of beside[i]'s step over the time of ours, which
- * is the rate of ours over its rate. */
-static psr_err measure_beside(const bench_settings *settings, bench *b, double ret_over[BESIDE_MOST])
+/* A step of each, in turn. ret_over[i]: the median over the rounds of the time of beside[i]'s step
+ * over the time of ours, which is the rate of ours over its rate. */
+static psr_err measure_beside(const bench_settings *settings, bench *b,
+                              double ret_over[BESIDE_MOST])
 {
     double *over = calloc(BESIDE_MOST * (size_t)settings->steps, sizeof *over), unused;
     psr_backend *own = b->backend;
     psr_err err = over != NULL ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "out of memory for the times");
-    for (uint32_t round = 0; err == PSR_OK && round <= settings->steps;
-         round++) { /* the first one warms up */
+    /* the first one warms up */
+    for (uint32_t round = 0; err == PSR_OK && round <= settings->steps; round++) {
         double took_s[BESIDE_MOST + 1];
         for (uint32_t i = 0; err == PSR_OK && i <= settings->beside_count; i++) {
             b->backend = i == 0 ? own : b->beside[i - 1];
@@ -230,18 +235,15 @@ static void print_json(const bench_settings *settings, const bench *b, const fig
 {
     const psr_config *config = &settings->config;
     double rate = config->batch_size / f->step_s;
-    printf(
-        "{\"who\": \"psring\", \"model\": \"%s\", \"image_size\": %u, \"batch_size\": %u, \"precision\": "
-        "\"%s\", "
-        "\"threads\": %u, \"images_per_s\": %.3f, \"images_per_cpu_s\": %.3f, \"best_images_per_s\": %.3f, "
-        "\"peak_mib\": %.1f, \"compile_s\": %.3f, "
-        "\"copy_share\": %.4f, "
-        "\"identity\": \"%s\", \"algorithms\": \"%s\"",
-        config->model, config->image_size, config->batch_size,
-        config->precision == PSR_PRECISION_BF16 ? "bf16" : "fp32", config->threads, rate,
-        config->batch_size / f->cpu_s, config->batch_size / f->best_s, (double)f->peak_kib / 1024,
-        b->compile_s, profile_copy_share(&f->profile), psr_backend_identity(config->backend),
-        psr_backend_algorithms(b->backend));
+    printf("{\"who\": \"psring\", \"model\": \"%s\", \"image_size\": %u, \"batch_size\": %u, "
+           "\"precision\": \"%s\", \"threads\": %u, \"images_per_s\": %.3f, \"images_per_cpu_s\": "
+           "%.3f, \"best_images_per_s\": %.3f, \"peak_mib\": %.1f, \"compile_s\": %.3f, "
+           "\"copy_share\": %.4f, \"identity\": \"%s\", \"algorithms\": \"%s\"",
+           config->model, config->image_size, config->batch_size,
+           config->precision == PSR_PRECISION_BF16 ? "bf16" : "fp32", config->threads, rate,
+           config->batch_size / f->cpu_s, config->batch_size / f->best_s,
+           (double)f->peak_kib / 1024, b->compile_s, profile_copy_share(&f->profile),
+           psr_backend_identity(config->backend), psr_backend_algorithms(b->backend));
     if (settings->sum)
         printf(", \"primitive_sum_images_per_s\": %.3f", config->batch_size / f->sum_s);
     for (uint32_t i = 0; i < settings->beside_count; i++)
@@ -253,10 +255,11 @@ static void print_json(const bench_settings *settings, const bench *b, const fig
 static void print_text(const bench_settings *settings, const bench *b, const figures *f)
 {
     const psr_config *config = &settings->config;
-    printf("%s, %u px, batch %u, %u thread%s, %s\n", config->model, config->image_size, config->batch_size,
-           config->threads, config->threads == 1 ? "" : "s", psr_backend_identity(config->backend));
-    printf("%10.2f images/s (a step: %.1f ms, of which the update %.1f)\n", config->batch_size / f->step_s,
-           1e3 * f->step_s, 1e3 * f->update_s);
+    printf("%s, %u px, batch %u, %u thread%s, %s\n", config->model, config->image_size,
+           config->batch_size, config->threads, config->threads == 1 ? "" : "s",
+           psr_backend_identity(config->backend));
+    printf("%10.2f images/s (a step: %.1f ms, of which the update %.1f)\n",
+           config->batch_size / f->step_s, 1e3 * f->step_s, 1e3 * f->update_s);
     printf("%10.2f images a second of CPU time\n", config->batch_size / f->cpu_s);
     if (settings->sum)
         printf("%10.2f images/s would be the plain sum of the direct oneDNN primitives\n",
@@ -273,7 +276,8 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 {
     bench_settings *settings = state->input;
     if (key >= OPTION_FIRST_OF_CONFIG && key < OPTION_FIRST_OF_CONFIG + CONFIG_NAMES) {
-        if (psr_config_set(&settings->config, config_names[key - OPTION_FIRST_OF_CONFIG], argument) != PSR_OK)
+        if (psr_config_set(&settings->config, config_names[key - OPTION_FIRST_OF_CONFIG],
+                           argument) != PSR_OK)
             argp_failure(state, 2, 0, "%s", psr_err_detail());
         return 0;
     }
@@ -312,7 +316,8 @@ int main(int argc, char **argv)
         {"precision", OPTION_FIRST_OF_CONFIG + 3, "fp32|bf16", 0, "default fp32", 0},
         {"threads", OPTION_FIRST_OF_CONFIG + 4, "N", 0, "default 2", 0},
         {"backend", OPTION_FIRST_OF_CONFIG + 5, "onednn|reference", 0, "default onednn", 0},
-        {"steps", OPTION_STEPS, "N", 0, "measure so many steps, of which the median counts (default 10)", 0},
+        {"steps", OPTION_STEPS, "N", 0,
+         "measure so many steps, of which the median counts (default 10)", 0},
         {"algorithms", OPTION_ALGORITHMS, "TEXT", 0,
          "of convolutions: auto (default), timed, direct, or a text", 0},
         {"beside", OPTION_BESIDE, "ALGORITHMS", 0,
@@ -321,7 +326,8 @@ int main(int argc, char **argv)
         {"json", OPTION_JSON, NULL, 0, "one line of JSON", 0},
         {0},
     };
-    const struct argp argp = {options, parse_option, NULL, "How fast one process trains.", NULL, NULL, NULL};
+    const struct argp argp = {options, parse_option, NULL, "How fast one process trains.",
+                              NULL,    NULL,         NULL};
     argp_err_exit_status = 2;
     bench_settings settings = {.steps = 10};
     psr_config_defaults(&settings.config);
@@ -341,9 +347,9 @@ int main(int argc, char **argv)
     if (err == PSR_OK)
         err = measure_beside(&settings, &b, f.over);
     if (err == PSR_OK && settings.sum)
-        err =
-            primitive_sum(b.net, settings.config.batch_size, settings.config.precision == PSR_PRECISION_BF16,
-                          (int)settings.config.threads, &f.sum_s);
+        err = primitive_sum(b.net, settings.config.batch_size,
+                            settings.config.precision == PSR_PRECISION_BF16,
+                            (int)settings.config.threads, &f.sum_s);
     if (err == PSR_OK)
         (settings.json ? print_json : print_text)(&settings, &b, &f);
     else

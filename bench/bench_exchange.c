@@ -1,11 +1,13 @@
-/* The exchange alone: the real engines, shards and sockets, the model's real buckets, real processes on loopback, no
- * computing. Times each exchange from the first worker's start to the last worker's end, and checks its results.
+/* The exchange alone: the real engines, shards and sockets, the model's real buckets, real
+ * processes on loopback, no computing. Times each exchange from the first worker's start to the
+ * last worker's end, and checks its results.
  *
- * The parent forks workers and shards, gives each the others' endpoints, and for each round sends every worker one
- * byte; a worker then reports all its buckets ready in backward order, runs its engine until all new weights have
- * landed, and answers with its two times of CLOCK_MONOTONIC. Gradients are written anew before a round, untimed. */
-#include "base/memory.h"
-#include "base/options_argp.h"
+ * The parent forks workers and shards, gives each the others' endpoints, and for each round sends
+ * every worker one byte; a worker then reports all its buckets ready in backward order, runs its
+ * engine until all new weights have landed, and answers with its two times of CLOCK_MONOTONIC.
+ * Gradients are written anew before a round, untimed. */
+#include "base/system/memory.h"
+#include "base/config/options_argp.h"
 #include "bench/exchange/link.h"
 #include "bench/exchange/member.h"
 #include "model/networks/network_list.h"
@@ -49,7 +51,7 @@ static void start_members(const bench_run *b, member *members)
         close(pair[1]);
     }
     bench_places *of = calloc(b->members, sizeof *of);
-    if (!of)
+    if (of == NULL)
         bench_die("memory");
     for (uint32_t i = 0; i < b->members; i++)
         bench_read(members[i].link, &of[i], sizeof of[i]);
@@ -84,11 +86,12 @@ static double run_round(const bench_run *b, const member *members, uint32_t *wro
     return (double)(end - begin) / 1e6;
 }
 
-/* busbw over algbw, as nccl-tests derives it: what the busiest link carries in one direction, in units of the exchanged bytes, each
- * process with a link of its own (docs/algorithms.md). 0: none, since nothing crosses a link. */
+/* busbw over algbw, as nccl-tests derives it: what the busiest link carries in one direction, in
+ * units of the exchanged bytes, each process with a link of its own (docs/algorithms.md). 0: none,
+ * since nothing crosses a link. */
 static double bus_factor(const bench_run *b)
 {
-    double n = b->config.workers, s = b->config.shards;
+    double n = b->config.workers, s = psr_config_shards(&b->config);
     if (b->config.mode == PSR_MODE_PS)
         return n > s ? n / s : 1;
     if (b->plan.hosts.count > 1) /* each host with a link of its own */
@@ -101,11 +104,11 @@ static int run(bench_run *b)
     member *members = calloc(b->members, sizeof *members);
     double *ms = calloc(b->rounds, sizeof *ms);
     uint32_t wrong = 0;
-    if (!members || !ms)
+    if (members == NULL || ms == NULL)
         bench_die("memory");
     start_members(b, members);
-    for (uint32_t i = 0; i < b->members - b->config.workers;
-         i++) { /* shards: the initial weights have come */
+    /* shards: the initial weights have come */
+    for (uint32_t i = 0; i < b->members - b->config.workers; i++) {
         char initialised;
         bench_read(members[i].link, &initialised, 1);
     }
@@ -127,12 +130,12 @@ static int run(bench_run *b)
     if (factor > 0)
         snprintf(busbw, sizeof busbw, "\"busbw_factor\":%.4f,\"busbw_gb_s\":%.2f", factor,
                  bytes / median / 1e6 * factor);
-    printf("{\"mode\":\"%s\",\"workers\":%u,\"shards\":%u,\"bytes\":%.0f,\"buckets\":%u,\"rounds\":%u,\"min_"
-           "ms\":%.2f,\"median_ms\":%.2f,"
-           "\"max_ms\":%.2f,\"algbw_gb_s\":%.2f,%s,\"wrong\":%u}\n",
-           b->config.mode == PSR_MODE_PS ? "ps" : "ring", b->config.workers, b->members - b->config.workers,
-           bytes, b->buckets.count, b->rounds, ms[0], median, ms[b->rounds - 1], bytes / median / 1e6, busbw,
-           wrong);
+    printf(
+        "{\"mode\":\"%s\",\"workers\":%u,\"shards\":%u,\"bytes\":%.0f,\"buckets\":%u,\"rounds\":%u,"
+        "\"min_ms\":%.2f,\"median_ms\":%.2f,\"max_ms\":%.2f,\"algbw_gb_s\":%.2f,%s,\"wrong\":%u}\n",
+        b->config.mode == PSR_MODE_PS ? "ps" : "ring", b->config.workers,
+        b->members - b->config.workers, bytes, b->buckets.count, b->rounds, ms[0], median,
+        ms[b->rounds - 1], bytes / median / 1e6, busbw, wrong);
     free(ms);
     free(members);
     return wrong ? 1 : 0;
@@ -186,11 +189,11 @@ int main(int argc, char **argv)
          "in mode ring: sum the gradients, and leave the "
          "weights as they are; each worker gets a sum of its own, where its gradient was",
          1},
-        {"sum-shared", KEY_SUM_SHARED, NULL, 0, "the same, but all workers read one sum (--transport shm)",
-         1},
+        {"sum-shared", KEY_SUM_SHARED, NULL, 0,
+         "the same, but all workers read one sum (--transport shm)", 1},
         {"hosts", KEY_HOSTS, "N", 0,
-         "emulate so many: memory is shared among the workers of each, whose ranks are consecutive, and "
-         "--transport auto or tcp goes between them",
+         "emulate so many: memory is shared among the workers of each, whose ranks are "
+         "consecutive, and --transport auto or tcp goes between them",
          1},
         {0}};
     psr_memory_keep_pages();
@@ -200,19 +203,19 @@ int main(int argc, char **argv)
     psr_network_help(networks, sizeof networks);
     psr_network_names(names, sizeof names);
     psr_options_argp *table = psr_options_argp_new(networks, names);
-    if (!table)
+    if (table == NULL)
         bench_die("memory");
     const struct argp_child children[] = {{psr_options_argp_child(table), 0, NULL, 2}, {0}};
-    const struct argp argp = {options,
-                              parse,
-                              NULL,
-                              "Times the exchange alone and prints one JSON object. --transport auto is tcp "
-                              "here, not encrypted, as its peers are; tcp is encrypted, or not with "
-                              "--no-encrypt.\vExample:\n"
-                              "  bench_exchange --mode ring --model resnet50 --workers 2 --rounds 21\n",
-                              children,
-                              NULL,
-                              NULL};
+    const struct argp argp = {
+        options,
+        parse,
+        NULL,
+        "Times the exchange alone and prints one JSON object. --transport auto is tcp here, not "
+        "encrypted, as its peers are; tcp is encrypted, or not with --no-encrypt.\vExample:\n"
+        "  bench_exchange --mode ring --model resnet50 --workers 2 --rounds 21\n",
+        children,
+        NULL,
+        NULL};
     psr_options_parse(&argp, argc, argv, 0, NULL, &b);
     psr_options_argp_free(table);
     if (b.config.mode != PSR_MODE_PS && b.config.mode != PSR_MODE_RING) {
@@ -220,9 +223,8 @@ int main(int argc, char **argv)
         return 2;
     }
     if (b.sum_only && b.config.mode != PSR_MODE_RING) {
-        fprintf(
-            stderr,
-            "bench_exchange: --sum-only: it is in the shards that parameter servers sum; take --mode ring\n");
+        fprintf(stderr, "bench_exchange: --sum-only: it is in the shards that parameter servers "
+                        "sum; take --mode ring\n");
         return 2;
     }
     b.config.lr = BENCH_LR;
@@ -232,10 +234,11 @@ int main(int argc, char **argv)
     b.config.schedule = PSR_SCHEDULE_CONSTANT;
     b.config.warmup = 0;
     b.config.steps = b.rounds + b.warmup + 1;
-    bool over_tcp = b.config.transport == PSR_TRANSPORT_TCP || b.config.transport == PSR_TRANSPORT_AUTO;
+    bool over_tcp =
+        b.config.transport == PSR_TRANSPORT_TCP || b.config.transport == PSR_TRANSPORT_AUTO;
     if (b.hosts > 1 && (!over_tcp || b.hosts > b.config.workers)) {
-        fprintf(stderr,
-                "bench_exchange: --hosts: it goes with --transport auto or tcp, and a worker on each\n");
+        fprintf(stderr, "bench_exchange: --hosts: it goes with --transport auto or tcp, and a "
+                        "worker on each\n");
         return 2;
     }
     psr_err err = psr_network_check(&b.config);

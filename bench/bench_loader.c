@@ -1,6 +1,6 @@
-/* How many images a second the loader makes ready, alone: no network takes them. Two figures, because threads
- * of a loader share the cores with the training: images per second of wall time, and per second of CPU time,
- * which is what one core gives whatever the number of threads. */
+/* How many images a second the loader makes ready, alone: no network takes them. Two figures,
+ * because threads of a loader share the cores with the training: images per second of wall time,
+ * and per second of CPU time, which is what one core gives whatever the number of threads. */
 #include "base/clock.h"
 #include "data/loader.h"
 
@@ -32,7 +32,8 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 {
     bench_settings *settings = state->input;
     if (key >= OPTION_FIRST_OF_CONFIG && key < OPTION_FIRST_OF_CONFIG + CONFIG_NAMES) {
-        if (psr_config_set(&settings->config, config_names[key - OPTION_FIRST_OF_CONFIG], argument) != PSR_OK)
+        if (psr_config_set(&settings->config, config_names[key - OPTION_FIRST_OF_CONFIG],
+                           argument) != PSR_OK)
             argp_failure(state, 2, 0, "%s", psr_err_detail());
         return 0;
     }
@@ -40,8 +41,10 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
     case OPTION_SECONDS: {
         char *end = NULL;
         settings->seconds = strtod(argument, &end);
-        if (end == argument || *end != '\0' || !(settings->seconds > 0 && settings->seconds <= 3600))
-            argp_failure(state, 2, 0, "--seconds: \"%s\", should be a number above 0 and at most 3600",
+        if (end == argument || *end != '\0' ||
+            !(settings->seconds > 0 && settings->seconds <= 3600))
+            argp_failure(state, 2, 0,
+                         "--seconds: \"%s\", should be a number above 0 and at most 3600",
                          argument);
         return 0;
     }
@@ -65,7 +68,8 @@ static double cpu_seconds(void)
 }
 
 /* Takes at least least_batches, and goes on until seconds have passed. */
-static psr_err take(psr_loader *loader, double seconds, uint64_t least_batches, bench_result *ret_result)
+static psr_err take(psr_loader *loader, double seconds, uint64_t least_batches,
+                    bench_result *ret_result)
 {
     bench_result taken = {0};
     double waited_before_s, waited_s, began_s = psr_clock_s(), began_cpu_s = cpu_seconds();
@@ -94,17 +98,17 @@ static void print_result(const bench_settings *settings, const psr_dataset *data
     double per_wall = (double)result->images / result->wall_s,
            per_cpu = (double)result->images / result->cpu_s;
     if (settings->json) {
-        printf("{\"loader\": \"psring\", \"images_per_s\": %.0f, \"images_per_cpu_s\": %.0f, \"images\": "
-               "%" PRIu64 ", \"wall_s\": %.3f, \"cpu_s\": %.3f}\n",
+        printf("{\"loader\": \"psring\", \"images_per_s\": %.0f, \"images_per_cpu_s\": %.0f, "
+               "\"images\": %" PRIu64 ", \"wall_s\": %.3f, \"cpu_s\": %.3f}\n",
                per_wall, per_cpu, result->images, result->wall_s, result->cpu_s);
         return;
     }
-    printf("%s: %" PRIu32 " images of %" PRIu32 "x%" PRIu32 "x%" PRIu32 ", batch %" PRIu32 ", %" PRIu32
-           " thread%s\n",
+    printf("%s: %" PRIu32 " images of %" PRIu32 "x%" PRIu32 "x%" PRIu32 ", batch %" PRIu32
+           ", %" PRIu32 " thread%s\n",
            dataset->name, dataset->count, dataset->channels, side, side, config->batch_size,
            config->loader_threads, config->loader_threads == 1 ? "" : "s");
-    printf("%12.0f images/s\n%12.0f images/s per core\n%12.1f %% of the time waited for\n", per_wall, per_cpu,
-           100 * result->waited_s / result->wall_s);
+    printf("%12.0f images/s\n%12.0f images/s per core\n%12.1f %% of the time waited for\n",
+           per_wall, per_cpu, 100 * result->waited_s / result->wall_s);
 }
 
 static psr_err measure(const bench_settings *settings)
@@ -146,19 +150,21 @@ out:
 int main(int argc, char **argv)
 {
     static const struct argp_option options[] = {
-        {"data", OPTION_FIRST_OF_CONFIG + 0, "DIR|NAME|synthetic[:SPEC]", 0, "the data set (fashion-mnist)",
-         0},
+        {"data", OPTION_FIRST_OF_CONFIG + 0, "DIR|NAME|synthetic[:SPEC]", 0,
+         "the data set (fashion-mnist)", 0},
         {"augment", OPTION_FIRST_OF_CONFIG + 1, "none|crop-flip", 0, "default crop-flip", 0},
         {"image-size", OPTION_FIRST_OF_CONFIG + 2, "PX", 0, "resize to this size", 0},
         {"batch-size", OPTION_FIRST_OF_CONFIG + 3, "N", 0, "default 128", 0},
         {"loader-threads", OPTION_FIRST_OF_CONFIG + 4, "N", 0, "default 1", 0},
         {"seed", OPTION_FIRST_OF_CONFIG + 5, "N", 0, "of order and crops", 0},
-        {"seconds", OPTION_SECONDS, "S", 0, "measure for at least this long, and an epoch (default 3)", 0},
+        {"seconds", OPTION_SECONDS, "S", 0,
+         "measure for at least this long, and an epoch (default 3)", 0},
         {"json", OPTION_JSON, NULL, 0, "one line of JSON", 0},
         {0},
     };
-    const struct argp argp = {options, parse_option, NULL, "Images a second that the loader makes ready.",
-                              NULL,    NULL,         NULL};
+    const struct argp argp = {
+        options, parse_option, NULL, "Images a second that the loader makes ready.",
+        NULL,    NULL,         NULL};
     argp_err_exit_status = 2;
     bench_settings settings = {.seconds = 3};
     psr_config_defaults(&settings.config);

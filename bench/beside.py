@@ -1,5 +1,5 @@
-"""What the scripts that measure psring beside its peers share: parties called in turn, runs of `psring train` read from
-their metrics, tables. Python's standard library alone."""
+"""What the scripts that measure psring beside its peers share: parties called in turn, runs of
+`psring train` read from their metrics, tables. Python's standard library alone."""
 import json
 import os
 import pathlib
@@ -28,7 +28,8 @@ def print_machine():
 
 
 def json_of(command, env=None):
-    """Runs command, which prints one JSON object; ends this program with the command's own words when it fails."""
+    """Runs command, which prints one JSON object; ends this program with the command's own words
+    when it fails."""
     done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True, env=env, timeout=CALL_TIMEOUT_S)
     if done.returncode != 0:
@@ -37,8 +38,8 @@ def json_of(command, env=None):
 
 
 def alternate(parties, rounds):
-    """Calls each of parties {name: function} once a round; {name: [what it returned]}. A round begins with another party
-    than the one before it, so that none always follows the same."""
+    """Calls each of parties {name: function} once a round; {name: [what it returned]}. A round
+    begins with another party than the one before it, so that none always follows the same."""
     results = {name: [] for name in parties}
     order = list(parties)
     for number in range(rounds):
@@ -71,7 +72,8 @@ def mpi_program(mpirun, folder):
 
 
 def mpi_command(mpirun, ranks, layer, program, rounds, sizes):
-    """All-reduces of these bytes, so many rounds of each, on this machine's processors, however many ranks."""
+    """All-reduces of these bytes, so many rounds of each, on this machine's processors, however
+    many ranks."""
     return [mpirun, "-n", ranks, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1", "--mca",
             "btl_tcp_if_include", "lo"] + OPEN_MPI[layer] + [program, rounds, 5] + sizes
 
@@ -94,8 +96,9 @@ def train_by_mpirun(mpirun, psring, out, options):
 
 
 def train(psring, options, skip, mpirun=None):
-    """One `psring train`, or workers by mpirun; {step_s, images_per_s, wait_share, load_wait_share} of its steps after the first `skip` and before
-    the last, which an evaluation follows: medians over steps, the shares by sums; mean or sum over ranks."""
+    """One `psring train`, or workers by mpirun; {step_s, images_per_s, wait_share, load_wait_share}
+    of its steps after the first `skip` and before the last, which an evaluation follows: medians
+    over steps, the shares by sums; mean or sum over ranks."""
     directory = tempfile.mkdtemp(prefix="psring-bench-")
     try:
         out = os.path.join(directory, "run")

@@ -1,6 +1,6 @@
 #include "bench/primitive_sum.h"
 
-#include "base/arena.h"
+#include "base/arrays/arena.h"
 #include "base/clock.h"
 #include "model/onednn/compat.h"
 
@@ -79,7 +79,8 @@ static psr_err run_timed(timer *t, dnnl_primitive_t primitive, const arguments *
         PSR_TRY(check(dnnl_stream_wait(t->stream)));
         times[i] = psr_clock_s() - began_s;
     }
-    double low = times[1] < times[2] ? times[1] : times[2], high = times[1] < times[2] ? times[2] : times[1];
+    double low = times[1] < times[2] ? times[1] : times[2],
+           high = times[1] < times[2] ? times[2] : times[1];
     t->total_s += times[3] < low ? low : times[3] > high ? high : times[3];
     return PSR_OK;
 }
@@ -97,8 +98,9 @@ static psr_err time_primitive(timer *t, const_dnnl_primitive_desc_t pd, const in
                        forward_args[i].query == dnnl_query_diff_weights_md;
         if (weights && extra_count > 0)
             continue;
-        err = add_argument(&args, t, forward_args[i].arg,
-                           dnnl_primitive_desc_query_md(pd, forward_args[i].query, forward_args[i].index));
+        err = add_argument(
+            &args, t, forward_args[i].arg,
+            dnnl_primitive_desc_query_md(pd, forward_args[i].query, forward_args[i].index));
     }
     for (int i = 0; err == PSR_OK && i < extra_count; i++)
         err = add_argument(&args, t, extra_args[i], extra[i]);
@@ -116,8 +118,8 @@ typedef struct conv_shape {
     dnnl_dims_t stride, dilation, pad;
 } conv_shape;
 
-static psr_err describe(int rank, const dnnl_dims_t dims, dnnl_data_type_t type, dnnl_format_tag_t tag,
-                        dnnl_memory_desc_t *ret)
+static psr_err describe(int rank, const dnnl_dims_t dims, dnnl_data_type_t type,
+                        dnnl_format_tag_t tag, dnnl_memory_desc_t *ret)
 {
     return check(dnnl_memory_desc_create_with_tag(ret, rank, dims, type, tag));
 }
@@ -130,9 +132,10 @@ static void conv_shape_done(conv_shape *c)
             dnnl_memory_desc_destroy(all[i]);
 }
 
-static psr_err conv_shape_init(const timer *t, const psr_network *net, const psr_node *node, conv_shape *ret)
+static psr_err conv_shape_init(const timer *t, const psr_network *net, const psr_network_node *node,
+                               conv_shape *ret)
 {
-    const psr_node *from = &net->nodes[node->input[0]];
+    const psr_network_node *from = &net->nodes[node->input[0]];
     const uint32_t *shape = net->params.tensors[node->weight].shape;
     dnnl_dims_t x = {t->batch, from->channels, from->height, from->width};
     dnnl_dims_t y = {t->batch, node->channels, node->height, node->width};
@@ -149,13 +152,13 @@ static psr_err time_convolution(timer *t, const conv_shape *c, bool wants_data)
 {
     dnnl_primitive_desc_t forward = NULL, pd = NULL;
     PSR_TRY(check(dnnl_convolution_forward_primitive_desc_create(
-        &forward, t->engine, dnnl_forward_training, dnnl_convolution_direct, c->x, c->w, c->bias, c->y,
-        c->stride, c->dilation, c->pad, c->pad, NULL)));
+        &forward, t->engine, dnnl_forward_training, dnnl_convolution_direct, c->x, c->w, c->bias,
+        c->y, c->stride, c->dilation, c->pad, c->pad, NULL)));
     psr_err err = time_primitive(t, forward, NULL, NULL, 0);
     if (err == PSR_OK && wants_data) {
         err = check(dnnl_convolution_backward_data_primitive_desc_create(
-            &pd, t->engine, dnnl_convolution_direct, c->x, c->w, c->y, c->stride, c->dilation, c->pad, c->pad,
-            forward, NULL));
+            &pd, t->engine, dnnl_convolution_direct, c->x, c->w, c->y, c->stride, c->dilation,
+            c->pad, c->pad, forward, NULL));
         if (err == PSR_OK) {
             err = time_primitive(t, pd, NULL, NULL, 0);
             dnnl_primitive_desc_destroy(pd);
@@ -163,8 +166,8 @@ static psr_err time_convolution(timer *t, const conv_shape *c, bool wants_data)
     }
     if (err == PSR_OK) {
         err = check(dnnl_convolution_backward_weights_primitive_desc_create(
-            &pd, t->engine, dnnl_convolution_direct, c->x, c->dw, c->bias, c->y, c->stride, c->dilation,
-            c->pad, c->pad, forward, NULL));
+            &pd, t->engine, dnnl_convolution_direct, c->x, c->dw, c->bias, c->y, c->stride,
+            c->dilation, c->pad, c->pad, forward, NULL));
         if (err == PSR_OK) {
             err = time_primitive(t, pd, NULL, NULL, 0);
             dnnl_primitive_desc_destroy(pd);
@@ -177,7 +180,8 @@ static psr_err time_convolution(timer *t, const conv_shape *c, bool wants_data)
 /* In the layout that the convolution before it gives. */
 static psr_err time_norm(timer *t, const_dnnl_memory_desc_t x, uint32_t channels, bool relu)
 {
-    const unsigned flags = dnnl_use_scale | dnnl_use_shift | (relu ? (unsigned)dnnl_fuse_norm_relu : 0);
+    const unsigned flags =
+        dnnl_use_scale | dnnl_use_shift | (relu ? (unsigned)dnnl_fuse_norm_relu : 0);
     dnnl_dims_t dims = {channels};
     dnnl_memory_desc_t c = NULL;
     dnnl_primitive_desc_t forward = NULL, backward = NULL;
@@ -208,9 +212,10 @@ static psr_err time_norm_behind(timer *t, const conv_shape *c, uint32_t channels
 {
     dnnl_primitive_desc_t forward = NULL;
     PSR_TRY(check(dnnl_convolution_forward_primitive_desc_create(
-        &forward, t->engine, dnnl_forward_training, dnnl_convolution_direct, c->x, c->w, c->bias, c->y,
-        c->stride, c->dilation, c->pad, c->pad, NULL)));
-    psr_err err = time_norm(t, dnnl_primitive_desc_query_md(forward, dnnl_query_dst_md, 0), channels, relu);
+        &forward, t->engine, dnnl_forward_training, dnnl_convolution_direct, c->x, c->w, c->bias,
+        c->y, c->stride, c->dilation, c->pad, c->pad, NULL)));
+    psr_err err =
+        time_norm(t, dnnl_primitive_desc_query_md(forward, dnnl_query_dst_md, 0), channels, relu);
     dnnl_primitive_desc_destroy(forward);
     return err;
 }
@@ -218,11 +223,11 @@ static psr_err time_norm_behind(timer *t, const conv_shape *c, uint32_t channels
 static psr_err time_network(timer *t, const psr_network *net)
 {
     for (uint32_t i = 0; i < net->node_count; i++) {
-        const psr_node *node = &net->nodes[i];
+        const psr_network_node *node = &net->nodes[i];
         if (node->op != PSR_OP_CONV && node->op != PSR_OP_BATCHNORM)
             continue;
         bool norm = node->op == PSR_OP_BATCHNORM;
-        const psr_node *conv = norm ? &net->nodes[node->input[0]] : node;
+        const psr_network_node *conv = norm ? &net->nodes[node->input[0]] : node;
         if (conv->op != PSR_OP_CONV)
             continue;
         conv_shape shape;

@@ -1,7 +1,7 @@
-/* What the direct oneDNN primitives of a network take, each by itself with its own memory in its own
- * favourite layout: convolutions (forward, backward data, backward weights) and batch norms (forward with
- * fused ReLU where a ReLU follows alone, backward). Nothing else: no additions, pooling, weights' reorders,
- * update. */
+/* Times the direct oneDNN primitives of a network, each by itself, with its own memory in the
+ * layout that oneDNN prefers: convolutions (forward, backward data, backward weights) and batch
+ * norms (backward, and forward with a fused ReLU where only a ReLU follows). Additions, pooling,
+ * reorders of weights and updates are not included. */
 #ifndef PSR_BENCH_PRIMITIVE_SUM_H
 #define PSR_BENCH_PRIMITIVE_SUM_H
 

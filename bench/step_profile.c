@@ -3,14 +3,15 @@
 #include "base/clock.h"
 #include "model/onednn/compat.h"
 #include "model/onednn/graph.h"
-#include "model/onednn/tiles.h"
+#include "model/onednn/kernels/tiles.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Of every call of progress in a forward pass, the kind that its time counts as: what the oneDNN back end computes
- * together is one group, and it goes by groups; the reference goes by nodes. NULL: no memory. */
+/* Of every call of progress in a forward pass, the kind that its time counts as: what the oneDNN
+ * back end computes together is one group, and it goes by groups; the reference goes by nodes.
+ * NULL: no memory. */
 static psr_op *kinds_of(const psr_network *net, bool by_groups)
 {
     psr_onednn_graph graph;
@@ -50,8 +51,8 @@ void profile_progress(void *context)
         return;
     if (call > 0 && call < count)
         p->forward_s[p->kinds[call - 1]] += now_s - p->last_s;
-    else if (call ==
-             count) /* the last forward, the loss and the last node's backward; in short, the last layer */
+    else if (call == count) /* the last forward, the loss and the last
+                               node's backward; in short, the last layer */
         p->backward_s[p->kinds[count - 1]] += now_s - p->last_s;
     else if (call > count)
         p->backward_s[p->kinds[2 * count - 1 - call]] += now_s - p->last_s;
@@ -66,7 +67,9 @@ static void read_account(profile *p)
         const char *time = strrchr(line, ',');
         if (strstr(line, ",exec,") == NULL || time == NULL)
             continue;
-        int kind = strstr(line, ",reorder,") != NULL ? 0 : strstr(line, ",convolution,") != NULL ? 1 : 2;
+        int kind = strstr(line, ",reorder,") != NULL       ? 0
+                   : strstr(line, ",convolution,") != NULL ? 1
+                                                           : 2;
         p->primitive_s[kind] += 1e-3 * strtod(time + 1, NULL);
     }
 }
@@ -101,17 +104,19 @@ double profile_copy_share(const profile *p)
 
 void profile_print(const profile *p)
 {
-    static const char *const names[PROFILE_KINDS] = {"input",    "convolution",  "batch norm", "relu",
-                                                     "max pool", "average pool", "add",        "shortcut",
-                                                     "flatten",  "linear",       "dropout",    "dropout2d"};
+    static const char *const names[PROFILE_KINDS] = {
+        "input", "convolution", "batch norm", "relu",   "max pool", "average pool",
+        "add",   "shortcut",    "flatten",    "linear", "dropout",  "dropout2d"};
     printf("of one step (%.1f ms):         forward     backward\n", 1e3 * p->whole_s);
     for (int kind = 0; kind < PROFILE_KINDS; kind++)
         if (p->forward_s[kind] + p->backward_s[kind] > 0)
-            printf("%20s        %8.2f ms  %8.2f ms  %5.1f %%\n", names[kind], 1e3 * p->forward_s[kind],
-                   1e3 * p->backward_s[kind], 100 * (p->forward_s[kind] + p->backward_s[kind]) / p->whole_s);
-    printf("%20s        %8.2f ms               %5.1f %%\n", "oneDNN's reorders", 1e3 * p->primitive_s[0],
-           100 * p->primitive_s[0] / p->whole_s);
+            printf("%20s        %8.2f ms  %8.2f ms  %5.1f %%\n", names[kind],
+                   1e3 * p->forward_s[kind], 1e3 * p->backward_s[kind],
+                   100 * (p->forward_s[kind] + p->backward_s[kind]) / p->whole_s);
+    printf("%20s        %8.2f ms               %5.1f %%\n", "oneDNN's reorders",
+           1e3 * p->primitive_s[0], 100 * p->primitive_s[0] / p->whole_s);
     printf("%20s        %8.2f ms               %5.1f %%\n", "weights into tiles", 1e3 * p->tiles_s,
            100 * p->tiles_s / p->whole_s);
-    printf("%20s                              %6.1f %%\n", "copies of any kind", 100 * profile_copy_share(p));
+    printf("%20s                              %6.1f %%\n", "copies of any kind",
+           100 * profile_copy_share(p));
 }

@@ -1,7 +1,8 @@
-/* Where a step's time goes. Of every kind of node from the executable's own progress (called before a node's
- * forward and after its backward, in the network's order, so that the time between two calls belongs to one
- * node; what is computed together counts as the kind it starts with); of the copies of weights, inside those,
- * from our own clock and from oneDNN's verbose account, for which stdout is lent to a temporary file
+/* Measures where a step's time goes. Time per kind of node comes from the executable's progress
+ * calls. They come before a node's forward and after its backward pass, in the network's order, so
+ * the time between two calls belongs to one node; nodes that are computed together count as the
+ * kind of the first one. Time for copies of weights, which is part of that, comes from our own
+ * clock and from oneDNN's verbose output; for that stdout is redirected to a temporary file
  * meanwhile. */
 #ifndef PSR_BENCH_STEP_PROFILE_H
 #define PSR_BENCH_STEP_PROFILE_H

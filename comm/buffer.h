@@ -2,12 +2,14 @@
 #ifndef PSR_COMM_BUFFER_H
 #define PSR_COMM_BUFFER_H
 
+#include "base/arrays/fence.h"
+
 #include <assert.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* float16: IEEE 754 binary16. bfloat16: the upper half of a float32. Both stand as uint16_t in memory.
- * FLOAT32_INT32 and those behind it are pairs of a value and an index (comm/pair.h). */
+/* float16: IEEE 754 binary16. bfloat16: the upper half of a float32. Both stand as uint16_t in
+ * memory. FLOAT32_INT32 and those behind it are pairs of a value and an index (comm/pair.h). */
 typedef enum psr_type {
     PSR_TYPE_UINT8,
     PSR_TYPE_FLOAT32,
@@ -37,7 +39,7 @@ typedef struct psr_buffer {
     size_t count; /* values */
     psr_type type;
     psr_space space;
-    const void *fence; /* what must have happened before data may be read; NULL: it has, as always on a CPU */
+    psr_fence *fence; /* passes when data may be read; NULL: it may, as always on a CPU */
 } psr_buffer;
 
 static inline size_t psr_type_bytes(psr_type type)
@@ -48,7 +50,8 @@ static inline size_t psr_type_bytes(psr_type type)
 
 static inline size_t psr_type_alignment(psr_type type)
 {
-    static const uint8_t alignments[PSR_TYPES] = {1, 4, 8, 2, 2, 1, 4, 8, 2, 2, 4, 8, 4, 8, 4, 4, 8};
+    static const uint8_t alignments[PSR_TYPES] = {1, 4, 8, 2, 2, 1, 4, 8, 2,
+                                                  2, 4, 8, 4, 8, 4, 4, 8};
     return alignments[type];
 }
 
@@ -61,7 +64,8 @@ static inline const char *psr_type_name(psr_type type)
     return (unsigned)type < PSR_TYPES ? names[type] : "?";
 }
 
-/* The data of a buffer that an operation on this processor works on: of that type, on the host, complete. */
+/* The data of a buffer that an operation on this processor works on: of that type, on the host,
+ * complete. Who starts an operation has waited for the fence (comm/operations/fences.h). */
 static inline void *psr_buffer_data(const psr_buffer *buffer, psr_type type)
 {
     assert(buffer->type == type && buffer->space == PSR_SPACE_HOST && buffer->fence == NULL);

@@ -3,27 +3,49 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-struct psr_command_queue {
-    /* Counts of commands ever written and ever read; the slot is the count's low bits. They lie on cache
-     * lines of their own, so that one side's progress does not slow the other. */
+typedef struct ring {
+    /* Counts of commands ever written and ever read; the slot is the count's low bits. They lie on
+     * cache lines of their own, so that one side's progress does not slow the other. */
     _Alignas(64) _Atomic uint64_t written;
     _Alignas(64) _Atomic uint64_t read;
     _Alignas(64) uint64_t mask;
+    _Atomic(struct ring *) next; /* once it is set, nothing more is written here. NULL: none */
     psr_command slots[];
+} ring;
+
+struct psr_command_queue {
+    bool grows;
+    ring *producers; /* that is written */
+    ring *consumers; /* that is read */
 };
+
+static ring *ring_new(uint64_t slots)
+{
+    size_t bytes = sizeof(ring) + slots * sizeof(psr_command);
+    ring *r = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (r == NULL)
+        return NULL;
+    atomic_init(&r->written, 0);
+    atomic_init(&r->read, 0);
+    atomic_init(&r->next, NULL);
+    r->mask = slots - 1;
+    return r;
+}
 
 psr_err psr_command_queue_new(uint32_t capacity, psr_command_queue **ret_queue)
 {
     uint64_t slots = 16;
     while (slots < capacity)
         slots *= 2;
-    size_t bytes = sizeof(psr_command_queue) + slots * sizeof(psr_command);
-    psr_command_queue *queue = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    if (queue == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a queue of %llu commands", (unsigned long long)slots);
-    atomic_init(&queue->written, 0);
-    atomic_init(&queue->read, 0);
-    queue->mask = slots - 1;
+    psr_command_queue *queue = malloc(sizeof *queue);
+    ring *first = ring_new(slots);
+    if (queue == NULL || first == NULL) {
+        free(queue);
+        free(first);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a queue of %llu commands",
+                        (unsigned long long)slots);
+    }
+    *queue = (psr_command_queue){capacity == 0, first, first};
     *ret_queue = queue;
     return PSR_OK;
 }
@@ -35,33 +57,67 @@ void psr_command_queue_free(psr_command_queue *queue)
     psr_command command;
     while (psr_command_pop(queue, &command)) {
         if (command.kind == PSR_COMMAND_SEND)
-            free(command.data);
+            free(command.object);
     }
+    free(queue->consumers);
     free(queue);
+}
+
+static bool ring_has_room(const ring *r)
+{
+    uint64_t written = atomic_load_explicit(&r->written, memory_order_relaxed);
+    return written - atomic_load_explicit(&r->read, memory_order_acquire) <= r->mask;
+}
+
+static void ring_push(ring *r, const psr_command *command)
+{
+    uint64_t written = atomic_load_explicit(&r->written, memory_order_relaxed);
+    r->slots[written & r->mask] = *command;
+    atomic_store_explicit(&r->written, written + 1, memory_order_release);
+}
+
+static bool ring_pop(ring *r, psr_command *ret_command)
+{
+    uint64_t read = atomic_load_explicit(&r->read, memory_order_relaxed);
+    if (read == atomic_load_explicit(&r->written, memory_order_acquire))
+        return false;
+    *ret_command = r->slots[read & r->mask];
+    atomic_store_explicit(&r->read, read + 1, memory_order_release);
+    return true;
 }
 
 bool psr_command_room(const psr_command_queue *queue)
 {
-    uint64_t written = atomic_load_explicit(&queue->written, memory_order_relaxed);
-    return written - atomic_load_explicit(&queue->read, memory_order_acquire) <= queue->mask;
+    return queue->grows || ring_has_room(queue->producers);
 }
 
 bool psr_command_push(psr_command_queue *queue, const psr_command *command)
 {
-    uint64_t written = atomic_load_explicit(&queue->written, memory_order_relaxed);
-    if (!psr_command_room(queue))
+    ring *r = queue->producers;
+    if (ring_has_room(r)) {
+        ring_push(r, command);
+        return true;
+    }
+    ring *larger = queue->grows ? ring_new(2 * (r->mask + 1)) : NULL;
+    if (larger == NULL)
         return false;
-    queue->slots[written & queue->mask] = *command;
-    atomic_store_explicit(&queue->written, written + 1, memory_order_release);
+    ring_push(larger, command);
+    queue->producers = larger;
+    atomic_store_explicit(&r->next, larger,
+                          memory_order_release); /* the consumer may free r from here on */
     return true;
 }
 
 bool psr_command_pop(psr_command_queue *queue, psr_command *ret_command)
 {
-    uint64_t read = atomic_load_explicit(&queue->read, memory_order_relaxed);
-    if (read == atomic_load_explicit(&queue->written, memory_order_acquire))
-        return false;
-    *ret_command = queue->slots[read & queue->mask];
-    atomic_store_explicit(&queue->read, read + 1, memory_order_release);
-    return true;
+    for (;;) {
+        ring *r = queue->consumers, *next = atomic_load_explicit(&r->next, memory_order_acquire);
+        /* What was written before next was set is seen by who sees next. */
+        if (ring_pop(r, ret_command))
+            return true;
+        if (next == NULL)
+            return false;
+        queue->consumers = next;
+        free(r);
+    }
 }

@@ -1,4 +1,5 @@
-/* Both directions of both kinds of line are one table each: the fields of every kind, in the order in which they are written. */
+/* Both directions of both kinds of line are one table each: the fields of every kind, in the order
+ * in which they are written. */
 #include "comm/launcher_line.h"
 
 #include <inttypes.h>
@@ -38,10 +39,10 @@ typedef struct shape {
 #define OF_ORDER(member) AT(psr_order, member)
 #define OF_EVENT(member) AT(psr_run_event, member)
 
-#define ORDER_PEER                                                                                           \
-    {"role", FIELD_ROLE, OF_ORDER(peer.role), false},                                                        \
-    {                                                                                                        \
-        "rank", FIELD_COUNT32, OF_ORDER(peer.rank), false                                                    \
+#define ORDER_PEER                                                                                 \
+    {"role", FIELD_ROLE, OF_ORDER(peer.role), false},                                              \
+    {                                                                                              \
+        "rank", FIELD_COUNT32, OF_ORDER(peer.rank), false                                          \
     }
 static const shape order_shapes[] = {
     [PSR_ORDER_LOST] = {"lost",
@@ -201,7 +202,8 @@ static psr_err get_text(const cJSON *item, const field *f, char *to)
         return psr_fail(PSR_ERR_FORMAT, "field \"%s\" is no text", f->name);
     size_t bytes = strlen(item->valuestring);
     if (bytes >= f->size)
-        return psr_fail(PSR_ERR_FORMAT, "field \"%s\" is longer than %zu bytes", f->name, f->size - 1);
+        return psr_fail(PSR_ERR_FORMAT, "field \"%s\" is longer than %zu bytes", f->name,
+                        f->size - 1);
     memcpy(to, item->valuestring, bytes + 1);
     return PSR_OK;
 }
@@ -297,16 +299,18 @@ static psr_err find_shape(const cJSON *object, const char *what, const shape *sh
             *ret_kind = i;
             return PSR_OK;
         }
-    return psr_fail(PSR_ERR_FORMAT, "field \"%s\" is '%.64s', which is none that is known", what, kind);
+    return psr_fail(PSR_ERR_FORMAT, "field \"%s\" is '%.64s', which is none that is known", what,
+                    kind);
 }
 
 /* value: zero. */
-static psr_err decode(cJSON *object, const char *what, const shape *shapes, size_t count, void *value,
-                      size_t *ret_kind)
+static psr_err decode(cJSON *object, const char *what, const shape *shapes, size_t count,
+                      void *value, size_t *ret_kind)
 {
     size_t kind = 0;
     PSR_TRY(find_shape(object, what, shapes, count, &kind));
-    for (const field *f = shapes[kind].fields; f < shapes[kind].fields + FIELDS_MAX && f->name != NULL; f++)
+    for (const field *f = shapes[kind].fields;
+         f < shapes[kind].fields + FIELDS_MAX && f->name != NULL; f++)
         PSR_TRY(get_field(object, f, (char *)value + f->at));
     *ret_kind = kind;
     return PSR_OK;
@@ -324,8 +328,8 @@ psr_err psr_order_decode(const char *text, psr_order *ret_order)
     psr_order order = {0};
     size_t kind = 0;
     cJSON *object = cJSON_ParseWithOpts(text, NULL, true);
-    psr_err err =
-        decode(object, "order", order_shapes, sizeof order_shapes / sizeof *order_shapes, &order, &kind);
+    psr_err err = decode(object, "order", order_shapes, sizeof order_shapes / sizeof *order_shapes,
+                         &order, &kind);
     cJSON_Delete(object);
     PSR_TRY(err);
     order.kind = (psr_order_kind)kind;
@@ -344,8 +348,8 @@ psr_err psr_run_event_decode(const char *text, psr_run_event *ret_event)
     size_t kind = 0;
     memset(&event, 0, sizeof event); /* all of the union */
     cJSON *object = cJSON_ParseWithOpts(text, NULL, true);
-    psr_err err =
-        decode(object, "event", event_shapes, sizeof event_shapes / sizeof *event_shapes, &event, &kind);
+    psr_err err = decode(object, "event", event_shapes, sizeof event_shapes / sizeof *event_shapes,
+                         &event, &kind);
     cJSON_Delete(object);
     PSR_TRY(err); /* the outcome, which alone is owned, is the last field that can fail */
     event.kind = (psr_run_event_kind)kind;

@@ -1,13 +1,14 @@
-/* What launcher and scheduler say to each other: one codec for both sides and both directions. A line of JSON each, on pipes that are
- * theirs alone.
+/* What launcher and scheduler say to each other: one codec for both sides and both directions. A
+ * line of JSON each, on pipes that are theirs alone.
  *
  * Orders go to the scheduler, on its standard input, whose end means that the launcher died:
- *     {"order": "lost", "role": "worker", "rank": 1, "host": "b", "by_itself": false, "how": "killed by signal 9"}
+ *     {"order": "lost", "role": "worker", "rank": 1, "host": "b", "by_itself": false,
+ *      "how": "killed by signal 9"}
  * Events come from it, on its standard output:
  *     {"event": "progress", "step": 4, "total": 10, "loss": 0.5, "images_per_s": 100}
  *
- * Encoding cuts no text: what is too long for a field is the caller's to cut. The bytes that are decoded may be hostile: FORMAT names
- * the field, and nothing is returned. No state; any thread. */
+ * Encoding cuts no text: what is too long for a field is the caller's to cut. The bytes that are
+ * decoded may be hostile: FORMAT names the field, and nothing is returned. No state; any thread. */
 #ifndef PSR_COMM_LAUNCHER_LINE_H
 #define PSR_COMM_LAUNCHER_LINE_H
 
@@ -28,8 +29,8 @@ typedef enum psr_order_kind {
     PSR_ORDER_LOG,    /* a member printed a line: peer, line */
     PSR_ORDER_CLOSED, /* after the run's end: all that members printed has come; no LOG follows */
     PSR_ORDER_STOP,   /* Ctrl-C: in order, with a checkpoint */
-    /* Ctrl-Z: the launcher is about to be stopped, and the agents stop their processes; it goes on, and so do they. In between no
-     * time passes: the clock stands. */
+    /* Ctrl-Z: the launcher is about to be stopped, and the agents stop their processes; it goes on,
+     * and so do they. In between no time passes: the clock stands. */
     PSR_ORDER_PAUSE,
     PSR_ORDER_GO_ON,
     PSR_ORDER_ALIVE, /* at least four times per deadline */
@@ -95,7 +96,8 @@ typedef struct psr_run_say {
 typedef struct psr_run_ended {
     int status; /* the exit status, 0 to 255 */
     char line[PSR_LAUNCHER_TEXT_MAX];
-    cJSON *outcome; /* owned by the event: an object, the run's figures; NULL: the run had not begun */
+    cJSON *outcome; /* owned by the event: an object, the run's
+                       figures; NULL: the run had not begun */
 } psr_run_ended;
 
 typedef struct psr_run_event {

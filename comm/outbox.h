@@ -1,4 +1,4 @@
-/* Where a machine's messages go: the only way out of what is free of I/O. */
+/* The outbox: the only way in which a state machine without I/O sends messages. */
 #ifndef PSR_COMM_OUTBOX_H
 #define PSR_COMM_OUTBOX_H
 
@@ -7,12 +7,13 @@
 typedef struct psr_outbox {
     void *context;
     psr_err (*send)(void *context, psr_peer to, const psr_head *head, const psr_payload *payload);
-    /* All that was lent of one thing has come back (comm/operations/loan.h): whoever waits for that may look. Called on any thread. NULL:
-     * nobody waits. */
+    /* All payloads of a loan have come back (comm/operations/loan.h), so a thread that waits for
+     * that may look. Called on any thread. NULL: nobody waits. */
     void (*returned)(void *context);
-    /* Whether what is lent to it now stays where it lies (psr_transport_lends_to), and so has no way to go. NULL: to nobody. */
+    /* Whether payloads lent to that peer now are read in place (psr_transport_lends_to), and so are
+     * not sent. NULL: to no peer. */
     bool (*lends_to)(void *context, psr_peer to);
-    /* Messages that wait to leave for it (psr_transport_waiting). NULL: none ever does. */
+    /* How many messages wait to leave for that peer (psr_transport_waiting). NULL: always 0. */
     size_t (*waiting)(void *context, psr_peer to);
 } psr_outbox;
 

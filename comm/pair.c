@@ -31,7 +31,8 @@ bool psr_type_is_pair(psr_type type)
 
 bool psr_type_has_gaps(psr_type type)
 {
-    return type == PSR_TYPE_FLOAT64_INT32 || type == PSR_TYPE_INT16_INT32 || type == PSR_TYPE_INT64_INT32;
+    return type == PSR_TYPE_FLOAT64_INT32 || type == PSR_TYPE_INT16_INT32 ||
+           type == PSR_TYPE_INT64_INT32;
 }
 
 /* Below 0: a wins, above 0: b. sign: 1 for the least, -1 for the greatest. */
@@ -49,19 +50,20 @@ static int compare_integer(int64_t a, int64_t b, int sign)
     return sign * ((a > b) - (a < b));
 }
 
-#define OF_TYPE(pair, wide, compare)                                                                         \
-    static void pair##_copy(pair *to, const pair *from, size_t count)                                        \
-    {                                                                                                        \
-        for (size_t i = 0; i < count; i++)                                                                   \
-            to[i] = (pair){.value = from[i].value, .index = from[i].index};                                  \
-    }                                                                                                        \
-    static void pair##_fold(pair *out, const pair *a, const pair *b, size_t count, int sign)                 \
-    {                                                                                                        \
-        for (size_t i = 0; i < count; i++) {                                                                 \
-            const int order = compare((wide)a[i].value, (wide)b[i].value, sign);                             \
-            const pair *won = order < 0 || (order == 0 && a[i].index < b[i].index) ? &a[i] : &b[i];          \
-            out[i] = (pair){.value = won->value, .index = won->index};                                       \
-        }                                                                                                    \
+#define OF_TYPE(pair, wide, compare)                                                               \
+    static void pair##_copy(pair *to, const pair *from, size_t count)                              \
+    {                                                                                              \
+        for (size_t i = 0; i < count; i++)                                                         \
+            to[i] = (pair){.value = from[i].value, .index = from[i].index};                        \
+    }                                                                                              \
+    static void pair##_fold(pair *out, const pair *a, const pair *b, size_t count, int sign)       \
+    {                                                                                              \
+        for (size_t i = 0; i < count; i++) {                                                       \
+            const int order = compare((wide)a[i].value, (wide)b[i].value, sign);                   \
+            const pair *won =                                                                      \
+                order < 0 || (order == 0 && a[i].index < b[i].index) ? &a[i] : &b[i];              \
+            out[i] = (pair){.value = won->value, .index = won->index};                             \
+        }                                                                                          \
     }
 
 OF_TYPE(float32_int32, double, compare_real)

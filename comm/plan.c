@@ -1,6 +1,6 @@
 #include "comm/plan.h"
 
-#include "base/fold.h"
+#include "base/arrays/fold.h"
 #include "net/violation.h"
 
 #include <assert.h>
@@ -36,7 +36,17 @@ static size_t slices_in(const psr_plan_bucket *bucket, size_t count)
 
 static uint32_t chunks_of(const psr_plan *plan, const psr_plan_bucket *bucket)
 {
-    return bucket->route == PSR_ROUTE_RING ? plan->ranks : plan->chunks;
+    switch (bucket->route) {
+    case PSR_ROUTE_RING:
+        return plan->ranks;
+    case PSR_ROUTE_HOST:
+        return plan->chunks;
+    case PSR_ROUTE_SHARD:
+    case PSR_ROUTE_NONE:
+    case PSR_ROUTES:
+        break;
+    }
+    return 1;
 }
 
 psr_span psr_plan_chunk(const psr_plan *plan, uint32_t bucket, uint32_t chunk)
@@ -44,11 +54,12 @@ psr_span psr_plan_chunk(const psr_plan *plan, uint32_t bucket, uint32_t chunk)
     const psr_plan_bucket *b = &plan->buckets[bucket];
     uint32_t chunks = chunks_of(plan, b);
     size_t begin = psr_fold_chunk_begin(b->span.count, chunks, chunk);
-    return (psr_span){b->span.offset + begin, psr_fold_chunk_begin(b->span.count, chunks, chunk + 1) - begin};
+    return (psr_span){b->span.offset + begin,
+                      psr_fold_chunk_begin(b->span.count, chunks, chunk + 1) - begin};
 }
 
-/* Slices of the first `chunks` chunks. A chunk is as long as the shortest or one longer, and the first ones end where they would if all
- * were short, and one later for each long one. */
+/* Slices of the first `chunks` chunks. A chunk is as long as the shortest or one longer, and the
+ * first ones end where they would if all were short, and one later for each long one. */
 static size_t slices_before(const psr_plan *plan, const psr_plan_bucket *bucket, uint32_t chunks)
 {
     size_t length = bucket->span.count, n = chunks_of(plan, bucket), least = length / n;
@@ -64,7 +75,8 @@ static void cut_bucket(psr_plan *plan, uint32_t b)
         psr_span chunk = psr_plan_chunk(plan, b, c);
         for (size_t at = 0; at < chunk.count; at += bucket->slice_floats) {
             size_t left = chunk.count - at;
-            psr_span span = {chunk.offset + at, left < bucket->slice_floats ? left : bucket->slice_floats};
+            psr_span span = {chunk.offset + at,
+                             left < bucket->slice_floats ? left : bucket->slice_floats};
             plan->slices[plan->slice_count++] = (psr_slice){b, c, span};
         }
     }
@@ -81,10 +93,10 @@ static psr_err cut(psr_plan *plan)
             total += slices_before(plan, bucket, chunks_of(plan, bucket));
     }
     if (total > SLICES_MAX)
-        return psr_fail(PSR_ERR_UNSUPPORTED, "%zu slices are too many: larger slices or buckets are needed",
-                        total);
+        return psr_fail(PSR_ERR_UNSUPPORTED,
+                        "%zu slices are too many: larger slices or buckets are needed", total);
     plan->slices = calloc(total + 1, sizeof *plan->slices);
-    if (!plan->slices)
+    if (plan->slices == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %zu slices", total);
     for (uint32_t b = plan->bucket_count; b-- > 0;)
         if (plan->buckets[b].route != PSR_ROUTE_NONE)
@@ -102,25 +114,28 @@ uint32_t psr_plan_slice_at(const psr_plan *plan, uint32_t bucket, uint32_t chunk
 static uint32_t chunk_at(const psr_plan *plan, const psr_plan_bucket *bucket, size_t offset)
 {
     const bool within = offset >= bucket->span.offset && offset < psr_span_end(bucket->span);
-    return within
-               ? psr_fold_chunk_of(bucket->span.count, chunks_of(plan, bucket), offset - bucket->span.offset)
-               : 0;
+    return within ? psr_fold_chunk_of(bucket->span.count, chunks_of(plan, bucket),
+                                      offset - bucket->span.offset)
+                  : 0;
 }
 
-psr_err psr_plan_find(const psr_plan *plan, const psr_message *message, psr_slice says, uint32_t *ret_slice)
+psr_err psr_plan_find(const psr_plan *plan, const psr_message *message, psr_slice says,
+                      uint32_t *ret_slice)
 {
     if (says.bucket >= plan->bucket_count)
         return psr_violation(message, "there are %" PRIu32 " buckets", plan->bucket_count);
     const psr_plan_bucket *bucket = &plan->buckets[says.bucket];
-    if (bucket->route == PSR_ROUTE_SHARD)
+    if (bucket->route != PSR_ROUTE_RING)
         says.chunk = chunk_at(plan, bucket, says.span.offset);
     if (bucket->route == PSR_ROUTE_NONE || says.chunk >= chunks_of(plan, bucket))
         return psr_violation(message, "the bucket has no chunk %" PRIu32, says.chunk);
     psr_span chunk = psr_plan_chunk(plan, says.bucket, says.chunk);
     size_t begin = says.span.offset - chunk.offset;
-    if (says.span.offset < chunk.offset || begin >= chunk.count || begin % bucket->slice_floats != 0)
+    if (says.span.offset < chunk.offset || begin >= chunk.count ||
+        begin % bucket->slice_floats != 0)
         return bucket->route == PSR_ROUTE_RING
-                   ? psr_violation(message, "no slice of chunk %" PRIu32 " begins there", says.chunk)
+                   ? psr_violation(message, "no slice of chunk %" PRIu32 " begins there",
+                                   says.chunk)
                    : psr_violation(message, "no slice of the bucket begins there");
     uint32_t number = psr_plan_slice_at(plan, says.bucket, says.chunk, begin);
     size_t count = plan->slices[number].span.count;
@@ -146,13 +161,15 @@ static int compare_units(const void *a, const void *b)
     return x->first < y->first ? -1 : x->first > y->first;
 }
 
-/* Who shares all buckets between them: the shards, or the workers of a host. Hosts of one size share them alike, and are one group. */
+/* Who shares all buckets between them: the shards, or the workers of a host. Hosts of one size
+ * share them alike, and are one group. */
 typedef struct sharers {
     uint32_t count;
     size_t *load; /* [count] floats */
 } sharers;
 
-/* How much those have already who would hold what is given to the home, weighed alike whatever the size of their host. */
+/* How much those have already who would hold what is given to the home, weighed alike whatever the
+ * size of their host. */
 static size_t fullness(const sharers *groups, uint32_t group_count, uint32_t home)
 {
     size_t sum = 0;
@@ -170,11 +187,15 @@ static uint32_t lightest(const sharers *groups, uint32_t group_count, uint32_t h
     return found;
 }
 
-static uint32_t make_units(const psr_plan *plan, const psr_part *parts, unit *units)
+static uint32_t make_units(const psr_plan *plan, psr_route route, const psr_part *parts,
+                           unit *units)
 {
     uint32_t count = 0;
     for (uint32_t b = 0; b < plan->bucket_count; b++) {
+        if (plan->buckets[b].route != route)
+            continue;
         if (b > 0 && parts[b].together == parts[b - 1].together) {
+            assert(plan->buckets[b - 1].route == route);
             units[count - 1].count += parts[b].span.count;
             units[count - 1].parts++;
         } else {
@@ -185,9 +206,10 @@ static uint32_t make_units(const psr_plan *plan, const psr_part *parts, unit *un
     return count;
 }
 
-static void give(psr_plan *plan, const unit *u, sharers *groups, uint32_t group_count)
+static void give(psr_plan *plan, psr_route route, const unit *u, sharers *groups,
+                 uint32_t group_count)
 {
-    const uint32_t home = lightest(groups, group_count, plan->shards);
+    const uint32_t home = lightest(groups, group_count, psr_plan_homes(plan, route));
     for (uint32_t g = 0; g < group_count; g++)
         groups[g].load[home % groups[g].count] += u->count;
     for (uint32_t b = 0; b < u->parts; b++)
@@ -200,10 +222,10 @@ static uint32_t workers_on(const psr_host_ranks *hosts, uint32_t host)
 }
 
 /* groups: room for one of each host. load: room for all workers, or shards; zeros. */
-static uint32_t find_sharers(const psr_plan *plan, sharers *groups, size_t *load)
+static uint32_t find_sharers(const psr_plan *plan, psr_route route, sharers *groups, size_t *load)
 {
     const psr_host_ranks *hosts = &plan->hosts;
-    if (!plan->homes_are_workers) {
+    if (route == PSR_ROUTE_SHARD) {
         groups[0] = (sharers){plan->shards, load};
         return 1;
     }
@@ -221,23 +243,27 @@ static uint32_t find_sharers(const psr_plan *plan, sharers *groups, size_t *load
     return count;
 }
 
-static psr_err share_out(psr_plan *plan, const psr_part *parts)
+static psr_err share_out(psr_plan *plan, psr_route route, const psr_part *parts)
 {
-    if (plan->shards == 0)
-        return psr_fail(PSR_ERR_USAGE, "0 shards: at least 1 is needed");
-    const bool workers = plan->homes_are_workers;
+    if (!psr_plan_has_route(plan, route))
+        return PSR_OK;
+    if (psr_plan_homes(plan, route) == 0)
+        return psr_fail(PSR_ERR_USAGE, "0 %s: at least 1 is needed",
+                        route == PSR_ROUTE_SHARD ? "shards" : "hosts");
+    const bool workers = route == PSR_ROUTE_HOST;
     unit *units = calloc((size_t)plan->bucket_count + 1, sizeof *units);
     sharers *groups = calloc(workers ? plan->hosts.count : 1, sizeof *groups);
     size_t *load = calloc(workers ? plan->ranks : plan->shards, sizeof *load);
     psr_err err = PSR_OK;
     if (units != NULL && groups != NULL && load != NULL) {
-        const uint32_t group_count = find_sharers(plan, groups, load);
-        const uint32_t unit_count = make_units(plan, parts, units);
+        const uint32_t group_count = find_sharers(plan, route, groups, load);
+        const uint32_t unit_count = make_units(plan, route, parts, units);
         for (uint32_t u = 0; u < unit_count; u++)
-            give(plan, &units[u], groups, group_count);
+            give(plan, route, &units[u], groups, group_count);
     } else {
-        err = psr_fail(PSR_ERR_NOMEM, "no memory to share out %" PRIu32 " buckets to %" PRIu32 " homes",
-                       plan->bucket_count, plan->shards);
+        err = psr_fail(PSR_ERR_NOMEM,
+                       "no memory to share out %" PRIu32 " buckets to %" PRIu32 " homes",
+                       plan->bucket_count, psr_plan_homes(plan, route));
     }
     free(units);
     free(groups);
@@ -255,15 +281,23 @@ uint32_t psr_plan_host_of(const psr_plan *plan, uint32_t rank)
     return host;
 }
 
-bool psr_plan_sends(const psr_plan *plan, uint32_t rank, uint32_t other)
+static bool sends_by_host(const psr_plan *plan, uint32_t rank, uint32_t other)
 {
     const uint32_t host = psr_plan_host_of(plan, rank), to = psr_plan_host_of(plan, other);
     if (host == to)
         return true;
     for (uint32_t b = 0; to == (host + 1) % plan->hosts.count && b < plan->bucket_count; b++)
-        if (psr_plan_holder(plan, b, host) == rank && psr_plan_holder(plan, b, to) == other)
+        if (plan->buckets[b].route == PSR_ROUTE_HOST && psr_plan_holder(plan, b, host) == rank &&
+            psr_plan_holder(plan, b, to) == other)
             return true;
     return false;
+}
+
+bool psr_plan_sends(const psr_plan *plan, uint32_t rank, uint32_t other)
+{
+    if (psr_plan_has_route(plan, PSR_ROUTE_RING) && other == (rank + 1) % plan->ranks)
+        return true;
+    return psr_plan_has_route(plan, PSR_ROUTE_HOST) && sends_by_host(plan, rank, other);
 }
 
 static uint64_t greatest_common_divisor(uint64_t a, uint64_t b)
@@ -289,15 +323,15 @@ uint32_t psr_host_ranks_homes(const psr_host_ranks *hosts)
 }
 
 /* plan's own: hosts from..from + count - 1 of these. */
-static psr_err keep_hosts(psr_plan *plan, const psr_host_ranks *hosts, uint32_t from, uint32_t count)
+static psr_err keep_hosts(psr_plan *plan, const psr_host_ranks *hosts, uint32_t from,
+                          uint32_t count)
 {
     const size_t bytes = ((size_t)count + 1) * sizeof *hosts->first;
     plan->hosts = (psr_host_ranks){count, malloc(bytes)};
     if (plan->hosts.first == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " hosts", count);
     memcpy(plan->hosts.first, hosts->first + from, bytes);
-    plan->shards = psr_host_ranks_homes(&plan->hosts);
-    plan->homes_are_workers = true;
+    plan->homes = psr_host_ranks_homes(&plan->hosts);
     return PSR_OK;
 }
 
@@ -315,7 +349,7 @@ psr_err psr_plan_within(const psr_plan *plan, uint32_t rank, psr_plan *ret_plan)
         psr_plan_done(&within);
         return err;
     }
-    within.ranks = within.shards;
+    within.ranks = within.homes;
     memcpy(within.slices, plan->slices, plan->slice_count * sizeof *within.slices);
     memcpy(within.buckets, plan->buckets, plan->bucket_count * sizeof *within.buckets);
     for (uint32_t b = 0; b < within.bucket_count; b++)
@@ -357,8 +391,8 @@ static psr_err check_compressions(const psr_plan *plan)
         if (!psr_compression_is_none(plan->buckets[b].compression) &&
             plan->buckets[b].span.count > UINT32_MAX)
             return psr_fail(PSR_ERR_UNSUPPORTED,
-                            "bucket %" PRIu32 " of %zu values is too long to be compressed as one", b,
-                            plan->buckets[b].span.count);
+                            "bucket %" PRIu32 " of %zu values is too long to be compressed as one",
+                            b, plan->buckets[b].span.count);
     return PSR_OK;
 }
 
@@ -384,9 +418,12 @@ psr_err psr_plan_make(const psr_plan_options *options, const psr_part *parts, ui
     for (uint32_t b = 0; b < count; b++)
         plan.buckets[b] = (psr_plan_bucket){
             .span = parts[b].span,
-            .route = options->route,
-            .compression = options->compression != NULL ? *options->compression : PSR_COMPRESSION_NONE};
-    psr_err err = options->route == PSR_ROUTE_SHARD ? share_out(&plan, parts) : PSR_OK;
+            .route = options->routes != NULL ? options->routes[b] : options->route,
+            .compression =
+                options->compression != NULL ? *options->compression : PSR_COMPRESSION_NONE};
+    psr_err err = share_out(&plan, PSR_ROUTE_SHARD, parts);
+    if (err == PSR_OK)
+        err = share_out(&plan, PSR_ROUTE_HOST, parts);
     return end_plan(&plan, err, ret_plan);
 }
 
@@ -405,7 +442,7 @@ psr_err psr_plan_of(const psr_plan_options *options, const psr_plan_bucket *buck
 
 void psr_plan_done(psr_plan *plan)
 {
-    if (!plan)
+    if (plan == NULL)
         return;
     free(plan->buckets);
     free(plan->slices);
@@ -421,28 +458,62 @@ bool psr_plan_has_residual(const psr_plan *plan)
     return false;
 }
 
-static bool holds(const psr_plan *plan, uint32_t bucket, uint32_t rank)
+bool psr_plan_has_route(const psr_plan *plan, psr_route route)
 {
-    return plan->homes_are_workers ? psr_plan_holder(plan, bucket, psr_plan_host_of(plan, rank)) == rank
-                                   : plan->buckets[bucket].home == rank;
+    for (uint32_t b = 0; b < plan->bucket_count; b++)
+        if (plan->buckets[b].route == route)
+            return true;
+    return false;
 }
 
-psr_span psr_plan_next_run(const psr_plan *plan, uint32_t rank, bool held, uint32_t *bucket)
+bool psr_plan_all_go(const psr_plan *plan, psr_route route)
+{
+    for (uint32_t b = 0; b < plan->bucket_count; b++)
+        if (plan->buckets[b].route != route)
+            return false;
+    return true;
+}
+
+psr_peer psr_plan_home(const psr_plan *plan, uint32_t bucket)
+{
+    switch (plan->buckets[bucket].route) {
+    case PSR_ROUTE_SHARD:
+        return (psr_peer){PSR_ROLE_SHARD, plan->buckets[bucket].home};
+    case PSR_ROUTE_HOST:
+        return (psr_peer){PSR_ROLE_WORKER, psr_plan_holder(plan, bucket, 0)};
+    case PSR_ROUTE_RING:
+    case PSR_ROUTE_NONE:
+    case PSR_ROUTES:
+        break;
+    }
+    return (psr_peer){PSR_ROLE_WORKER, 0};
+}
+
+bool psr_plan_holds(const psr_plan *plan, uint32_t bucket, psr_peer peer)
+{
+    const psr_route route = plan->buckets[bucket].route;
+    if (route == PSR_ROUTE_SHARD || peer.role != PSR_ROLE_WORKER)
+        return route == PSR_ROUTE_SHARD && psr_peer_equal(peer, psr_plan_home(plan, bucket));
+    return route != PSR_ROUTE_HOST ||
+           psr_plan_holder(plan, bucket, psr_plan_host_of(plan, peer.rank)) == peer.rank;
+}
+
+psr_span psr_plan_next_run(const psr_plan *plan, psr_peer peer, bool held, uint32_t *bucket)
 {
     uint32_t b = *bucket; /* those below it are left; they ascend as their numbers descend */
-    while (b > 0 && holds(plan, b - 1, rank) != held)
+    while (b > 0 && psr_plan_holds(plan, b - 1, peer) != held)
         b--;
     psr_span run = {b > 0 ? plan->buckets[b - 1].span.offset : 0, 0};
-    for (; b > 0 && holds(plan, b - 1, rank) == held; b--)
+    for (; b > 0 && psr_plan_holds(plan, b - 1, peer) == held; b--)
         run.count += plan->buckets[b - 1].span.count;
     *bucket = b;
     return run;
 }
 
-void psr_plan_loads(const psr_plan *plan, uint64_t *ret_bytes)
+void psr_plan_loads(const psr_plan *plan, psr_route route, uint64_t *ret_bytes)
 {
-    memset(ret_bytes, 0, plan->shards * sizeof *ret_bytes);
+    memset(ret_bytes, 0, psr_plan_homes(plan, route) * sizeof *ret_bytes);
     for (uint32_t b = 0; b < plan->bucket_count; b++)
-        if (plan->buckets[b].route == PSR_ROUTE_SHARD)
+        if (plan->buckets[b].route == route)
             ret_bytes[plan->buckets[b].home] += plan->buckets[b].span.count * sizeof(float);
 }

@@ -1,16 +1,17 @@
-/* Every loop is one expression on elements by themselves, so that no vector width shows in its result, and is written without
- * branches, so that compilers vectorise it. */
+/* Every loop is one expression on elements by themselves, so that no vector width shows in its
+ * result, and is written without branches, so that compilers vectorise it. */
 #include "comm/reduce.h"
 
-#include "base/multiversion.h"
+#include "base/arrays/multiversion.h"
 #include "comm/pair.h"
 
 #include <assert.h>
 
-/* out[i] depends on a[i] and b[i] alone, also where out is one of them: a loop need not ask whether they overlap. */
+/* out[i] depends on a[i] and b[i] alone, also where out is one of them: a loop need not ask whether
+ * they overlap. */
 #ifdef __clang__
-#pragma clang diagnostic ignored                                                                             \
-    "-Wpass-failed" /* under sanitizers it vectorises none, and would say so of each */
+/* under sanitizers it vectorises none, and would say so of each */
+#pragma clang diagnostic ignored "-Wpass-failed"
 #define PSR_ELEMENTWISE _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define PSR_ELEMENTWISE _Pragma("GCC ivdep")
@@ -54,13 +55,15 @@ static inline double double_of(uint64_t bits)
         .f;
 }
 
-/* a where the condition holds, else b: without a branch, into which compilers would move what computes a. */
+/* a where the condition holds, else b: without a branch, into which compilers would move what
+ * computes a. */
 static inline uint32_t pick(bool condition, uint32_t a, uint32_t b)
 {
     return b ^ ((a ^ b) & -(uint32_t)condition);
 }
 
-/* ---- float16 and bfloat16 (F. Giesen, "Float->half variants", 2012, with rounding to the nearest) ---- */
+/* ---- float16 and bfloat16 (F. Giesen, "Float->half variants", 2012, with rounding to the nearest)
+ * ---- */
 
 enum {
     EXPONENT_SHIFT = 23, /* of float32 */
@@ -73,11 +76,14 @@ static inline float half_to_float(uint16_t half)
     const uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half & 0x7c00u;
     const uint32_t shifted = (uint32_t)(half & 0x7fff) << HALF_SHIFT;
     const uint32_t normal = shifted + ((uint32_t)BIAS_DIFFERENCE << EXPONENT_SHIFT);
-    const uint32_t special = shifted + ((uint32_t)(2 * BIAS_DIFFERENCE) << EXPONENT_SHIFT); /* inf, NaN */
-    /* A subnormal is its fraction times 2^-24: put into the fraction of 2^-14, which is then taken away. */
+    /* inf, NaN */
+    const uint32_t special = shifted + ((uint32_t)(2 * BIAS_DIFFERENCE) << EXPONENT_SHIFT);
+    /* A subnormal is its fraction times 2^-24: put into the fraction of 2^-14, which is then taken
+     * away. */
     const uint32_t least = (uint32_t)(BIAS_DIFFERENCE + 1) << EXPONENT_SHIFT;
     const uint32_t subnormal = bits_of(float_of(shifted + least) - float_of(least));
-    const uint32_t magnitude = pick(exponent == 0, subnormal, pick(exponent == 0x7c00u, special, normal));
+    const uint32_t magnitude =
+        pick(exponent == 0, subnormal, pick(exponent == 0x7c00u, special, normal));
     return float_of(sign | magnitude);
 }
 
@@ -85,8 +91,8 @@ static inline uint16_t half_of_float(float value)
 {
     const uint32_t bits = bits_of(value), sign = bits & 0x80000000u, magnitude = bits ^ sign;
     const uint32_t too_large = (uint32_t)(127 + 16) << EXPONENT_SHIFT; /* 2^16 */
-    const uint32_t least = (uint32_t)(BIAS_DIFFERENCE + 1)
-                           << EXPONENT_SHIFT; /* 2^-14, the least normal float16 */
+    /* 2^-14, the least normal float16 */
+    const uint32_t least = (uint32_t)(BIAS_DIFFERENCE + 1) << EXPONENT_SHIFT;
     /* A subnormal result: the addition of a number whose last bit is worth 2^-24 rounds it. */
     const uint32_t unit = (uint32_t)(BIAS_DIFFERENCE + (23 - 10) + 1) << EXPONENT_SHIFT;
     const uint32_t subnormal = bits_of(float_of(magnitude) + float_of(unit)) - unit;
@@ -94,7 +100,8 @@ static inline uint16_t half_of_float(float value)
     const uint32_t normal =
         (magnitude - ((uint32_t)BIAS_DIFFERENCE << EXPONENT_SHIFT) + 0xfff + odd) >> HALF_SHIFT;
     const uint32_t special = pick(magnitude > 0x7f800000u, 0x7e00u, 0x7c00u);
-    const uint32_t half = pick(magnitude >= too_large, special, pick(magnitude < least, subnormal, normal));
+    const uint32_t half =
+        pick(magnitude >= too_large, special, pick(magnitude < least, subnormal, normal));
     return (uint16_t)(sign >> 16 | half);
 }
 
@@ -131,16 +138,16 @@ uint16_t psr_bfloat16_of_float(float value)
     return bfloat_of_float(value);
 }
 
-#define CONVERSION(name, convert, to_type, from_type)                                                        \
-    PSR_MULTIVERSION static void name##_loop(to_type *restrict out, const from_type *restrict in,            \
-                                             size_t count)                                                   \
-    {                                                                                                        \
-        for (size_t i = 0; i < count; i++)                                                                   \
-            out[i] = convert(in[i]);                                                                         \
-    }                                                                                                        \
-    void name(to_type *restrict out, const from_type *restrict in, size_t count)                             \
-    {                                                                                                        \
-        name##_loop(out, in, count);                                                                         \
+#define CONVERSION(name, convert, to_type, from_type)                                              \
+    PSR_MULTIVERSION static void name##_loop(to_type *restrict out, const from_type *restrict in,  \
+                                             size_t count)                                         \
+    {                                                                                              \
+        for (size_t i = 0; i < count; i++)                                                         \
+            out[i] = convert(in[i]);                                                               \
+    }                                                                                              \
+    void name(to_type *restrict out, const from_type *restrict in, size_t count)                   \
+    {                                                                                              \
+        name##_loop(out, in, count);                                                               \
     }
 
 CONVERSION(psr_float16_to_floats, half_to_float, float, uint16_t)
@@ -182,30 +189,31 @@ static inline double greatest_double(double a, double b)
 /* ---- loops ---- */
 
 /* type: of an element in memory; in: from there to where it is computed; into: back. */
-#define LOOP(name, type, in, into, expression)                                                               \
-    PSR_MULTIVERSION static void name(void *out_values, const void *a_values, const void *b_values,          \
-                                      size_t count)                                                          \
-    {                                                                                                        \
-        type *out = out_values;                                                                              \
-        const type *x = a_values, *y = b_values;                                                             \
-        PSR_ELEMENTWISE                                                                                      \
-        for (size_t i = 0; i < count; i++) {                                                                 \
-            const __typeof__(in(x[0])) a = in(x[i]), b = in(y[i]);                                           \
-            out[i] = (type)into(expression);                                                                 \
-        }                                                                                                    \
+#define LOOP(name, type, in, into, expression)                                                     \
+    PSR_MULTIVERSION static void name(void *out_values, const void *a_values,                      \
+                                      const void *b_values, size_t count)                          \
+    {                                                                                              \
+        type *out = out_values;                                                                    \
+        const type *x = a_values, *y = b_values;                                                   \
+        PSR_ELEMENTWISE                                                                            \
+        for (size_t i = 0; i < count; i++) {                                                       \
+            const __typeof__(in(x[0])) a = in(x[i]), b = in(y[i]);                                 \
+            out[i] = (type)into(expression);                                                       \
+        }                                                                                          \
     }
 
-#define LOOPS(name, type, in, into, least, greatest)                                                         \
-    LOOP(name##_sum, type, in, into, a + b)                                                                  \
-    LOOP(name##_product, type, in, into, a *b)                                                               \
-    LOOP(name##_minimum, type, in, into, least)                                                              \
+#define LOOPS(name, type, in, into, least, greatest)                                               \
+    LOOP(name##_sum, type, in, into, a + b)                                                        \
+    LOOP(name##_product, type, in, into, a *b)                                                     \
+    LOOP(name##_minimum, type, in, into, least)                                                    \
     LOOP(name##_maximum, type, in, into, greatest)
 
-/* Sums and products of integers are computed unsigned, and so wrap; they are compared as they are. */
-#define INTEGER_LOOPS(name, type, wide)                                                                      \
-    LOOP(name##_sum, type, (wide), , a + b)                                                                  \
-    LOOP(name##_product, type, (wide), , a *b)                                                               \
-    LOOP(name##_minimum, type, (type), , a < b ? a : b)                                                      \
+/* Sums and products of integers are computed unsigned, and so wrap; they are compared as they
+ * are. */
+#define INTEGER_LOOPS(name, type, wide)                                                            \
+    LOOP(name##_sum, type, (wide), , a + b)                                                        \
+    LOOP(name##_product, type, (wide), , a *b)                                                     \
+    LOOP(name##_minimum, type, (type), , a < b ? a : b)                                            \
     LOOP(name##_maximum, type, (type), , a > b ? a : b)
 
 LOOPS(float32, float, (float), , least_float(a, b), greatest_float(a, b))
@@ -228,9 +236,9 @@ LOOP(bytes_xor, uint8_t, (uint32_t), , a ^ b)
 
 /* truth: 1 of what is not 0, else 0; into: from there to the type. The sign of integers does not
  * matter. */
-#define LOGICAL_LOOPS(name, type, truth, into)                                                               \
-    LOOP(name##_logical_and, type, truth, into, a &b)                                                        \
-    LOOP(name##_logical_or, type, truth, into, a | b)                                                        \
+#define LOGICAL_LOOPS(name, type, truth, into)                                                     \
+    LOOP(name##_logical_and, type, truth, into, a &b)                                              \
+    LOOP(name##_logical_or, type, truth, into, a | b)                                              \
     LOOP(name##_logical_xor, type, truth, into, a ^ b)
 
 #define IS_TRUE(value) (uint32_t)((value) != 0)
@@ -247,11 +255,16 @@ LOGICAL_LOOPS(bits64, uint64_t, IS_TRUE, )
 
 typedef void loop(void *out, const void *a, const void *b, size_t count);
 
-enum { ARITHMETIC = PSR_REDUCTION_MEAN + 1, BITWISE = 3, LOGICAL = 3, PLAIN_TYPES = PSR_TYPE_FLOAT32_INT32 };
+enum {
+    ARITHMETIC = PSR_REDUCTION_MEAN + 1,
+    BITWISE = 3,
+    LOGICAL = 3,
+    PLAIN_TYPES = PSR_TYPE_FLOAT32_INT32
+};
 
-#define OF_TYPE(name)                                                                                        \
-    {                                                                                                        \
-        name##_sum, name##_product, name##_minimum, name##_maximum, name##_sum                               \
+#define OF_TYPE(name)                                                                              \
+    {                                                                                              \
+        name##_sum, name##_product, name##_minimum, name##_maximum, name##_sum                     \
     }
 
 static loop *const arithmetic[PLAIN_TYPES][ARITHMETIC] = {
@@ -265,9 +278,9 @@ static loop *const arithmetic[PLAIN_TYPES][ARITHMETIC] = {
 
 static loop *const bitwise[BITWISE] = {bytes_and, bytes_or, bytes_xor};
 
-#define LOGICAL_OF_TYPE(name)                                                                                \
-    {                                                                                                        \
-        name##_logical_and, name##_logical_or, name##_logical_xor                                            \
+#define LOGICAL_OF_TYPE(name)                                                                      \
+    {                                                                                              \
+        name##_logical_and, name##_logical_or, name##_logical_xor                                  \
     }
 
 static loop *const logical[PLAIN_TYPES][LOGICAL] = {
@@ -279,7 +292,8 @@ static loop *const logical[PLAIN_TYPES][LOGICAL] = {
     [PSR_TYPE_UINT32] = LOGICAL_OF_TYPE(bits32),     [PSR_TYPE_UINT64] = LOGICAL_OF_TYPE(bits64),
 };
 
-void psr_reduce(psr_type type, psr_reduction op, void *out, const void *a, const void *b, size_t count)
+void psr_reduce(psr_type type, psr_reduction op, void *out, const void *a, const void *b,
+                size_t count)
 {
     assert(psr_reduction_fits(op, type));
     if (op <= PSR_REDUCTION_MEAN)
@@ -296,12 +310,12 @@ void psr_reduce(psr_type type, psr_reduction op, void *out, const void *a, const
 
 /* ---- the end of a fold ---- */
 
-#define DIVIDE(name, type, in, into, real)                                                                   \
-    PSR_MULTIVERSION static void name##_divide(void *in_out, size_t count, uint32_t n)                       \
-    {                                                                                                        \
-        type *values = in_out;                                                                               \
-        for (size_t i = 0; i < count; i++)                                                                   \
-            values[i] = into(in(values[i]) / (real)n);                                                       \
+#define DIVIDE(name, type, in, into, real)                                                         \
+    PSR_MULTIVERSION static void name##_divide(void *in_out, size_t count, uint32_t n)             \
+    {                                                                                              \
+        type *values = in_out;                                                                     \
+        for (size_t i = 0; i < count; i++)                                                         \
+            values[i] = into(in(values[i]) / (real)n);                                             \
     }
 
 DIVIDE(float32, float, , , float)
@@ -328,7 +342,8 @@ static void divide(psr_type type, void *values, size_t count, uint32_t n)
 
 bool psr_reduction_finishes(psr_reduction op)
 {
-    return op == PSR_REDUCTION_MEAN || (op >= PSR_REDUCTION_LOGICAL_AND && op <= PSR_REDUCTION_LOGICAL_XOR);
+    return op == PSR_REDUCTION_MEAN ||
+           (op >= PSR_REDUCTION_LOGICAL_AND && op <= PSR_REDUCTION_LOGICAL_XOR);
 }
 
 void psr_reduce_finish(psr_type type, psr_reduction op, void *values, size_t count, uint32_t n)
@@ -345,8 +360,9 @@ void psr_reduce_finish(psr_type type, psr_reduction op, void *values, size_t cou
 const char *psr_reduction_name(psr_reduction op)
 {
     static const char *const names[PSR_REDUCTIONS] = {
-        "sum",         "product",     "minimum",    "maximum",     "mean",   "bitwise_and", "bitwise_or",
-        "bitwise_xor", "logical_and", "logical_or", "logical_xor", "minloc", "maxloc"};
+        "sum",         "product",    "minimum",     "maximum",     "mean",
+        "bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or",
+        "logical_xor", "minloc",     "maxloc"};
     return (unsigned)op < PSR_REDUCTIONS ? names[op] : "?";
 }
 

@@ -1,12 +1,13 @@
 /* Values combined element by element: what every fold of a collective is made of.
  *
- * float32 and float64 round once at each step. float16 and bfloat16 are computed in float32 and rounded to the nearest, ties to
- * even, at each step (exact sums and products of two of them fit float32 or round alike: 24 >= 2 * 11 + 2 bits). Sums and
- * products of integers wrap. MINIMUM and MAXIMUM: a NaN wins, and -0 is below +0 (IEEE 754-2019, section 9.6), so that no
- * order of operands shows in a result. Of NaNs only that they are NaN is promised, not their bits.
- * MEAN folds as SUM does and divides once, at the end; there is none of integers. BITWISE_AND, _OR
- * and _XOR are of integers alone. In LOGICAL_AND, _OR and _XOR what is not 0 is true, a NaN too,
- * and the result is 1 or 0. MINLOC and MAXLOC are of pairs, which have no other (comm/pair.h). Any
+ * float32 and float64 round once at each step. float16 and bfloat16 are computed in float32 and
+ * rounded to the nearest, ties to even, at each step (exact sums and products of two of them fit
+ * float32 or round alike: 24 >= 2 * 11 + 2 bits). Sums and products of integers wrap. MINIMUM and
+ * MAXIMUM: a NaN wins, and -0 is below +0 (IEEE 754-2019, section 9.6), so that no order of
+ * operands shows in a result. Of NaNs only that they are NaN is promised, not their bits. MEAN
+ * folds as SUM does and divides once, at the end; there is none of integers. BITWISE_AND, _OR and
+ * _XOR are of integers alone. In LOGICAL_AND, _OR and _XOR what is not 0 is true, a NaN too, and
+ * the result is 1 or 0. MINLOC and MAXLOC are of pairs, which have no other (comm/pair.h). Any
  * thread; no state. */
 #ifndef PSR_COMM_REDUCE_H
 #define PSR_COMM_REDUCE_H
@@ -32,12 +33,25 @@ typedef enum psr_reduction {
 } psr_reduction;
 #define PSR_REDUCTIONS (PSR_REDUCTION_MAXLOC + 1)
 
+/* A fold of a program's own: a number from PSR_REDUCTION_OWN on, in the place of a
+ * psr_reduction. */
+#define PSR_REDUCTION_OWN 128u
+#define PSR_REDUCTIONS_OWN 128u
+
+typedef struct psr_own_fold {
+    void (*fold)(void *context, void *out, const void *a, const void *b, size_t count, int type);
+    void *context;
+    int type;      /* as fold knows it */
+    bool in_order; /* it does not commute: x[0] op x[1] op .. */
+} psr_own_fold;
+
 const char *psr_reduction_name(psr_reduction op); /* "sum", ..; "?" */
 /* Is there such an op of that type? */
 bool psr_reduction_fits(psr_reduction op, psr_type type);
 
 /* out[i] = a[i] op b[i]. out may be a or b; else nothing overlaps. Aligned for the type. */
-void psr_reduce(psr_type type, psr_reduction op, void *out, const void *a, const void *b, size_t count);
+void psr_reduce(psr_type type, psr_reduction op, void *out, const void *a, const void *b,
+                size_t count);
 
 /* Is anything to be done when all is folded? A MEAN is divided; a logical fold of one value alone
  * becomes 1 or 0. */
@@ -45,8 +59,8 @@ bool psr_reduction_finishes(psr_reduction op);
 /* Does that. values[i] was folded of n values, 0 < n < 2^24. */
 void psr_reduce_finish(psr_type type, psr_reduction op, void *values, size_t count, uint32_t n);
 
-/* The 16-bit types, one value. To float32 is exact; from it rounds to the nearest, ties to even; what is too large becomes
- * infinite, a NaN stays one. */
+/* The 16-bit types, one value. To float32 is exact; from it rounds to the nearest, ties to even;
+ * what is too large becomes infinite, a NaN stays one. */
 float psr_float16_to_float(uint16_t bits);
 uint16_t psr_float16_of_float(float value);
 float psr_bfloat16_to_float(uint16_t bits);

@@ -1,23 +1,75 @@
 #include "comm/view.h"
 
-#include "base/json_fields.h"
+#include "base/text/json_fields.h"
+#include "comm/wire/messages.h"
+#include "net/violation.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MEMBERS_MAX 4096
 #define BUCKETS_MAX (1u << 24)
 #define ARENA_MAX (UINT64_C(1) << 40) /* floats */
+#define STEPS_MAX (UINT64_C(1) << 53)
 #define WINDOW_MAX (1u << 20)
 
-static const char routes[] = {[PSR_ROUTE_NONE] = '-', [PSR_ROUTE_RING] = 'r', [PSR_ROUTE_SHARD] = 's', '\0'};
+static const char routes[] = {[PSR_ROUTE_NONE] = '-',
+                              [PSR_ROUTE_RING] = 'r',
+                              [PSR_ROUTE_SHARD] = 's',
+                              [PSR_ROUTE_HOST] = 'h',
+                              '\0'};
 
 void psr_view_done(psr_view *view)
 {
     free(view->members);
     psr_plan_done(&view->plan);
     *view = (psr_view){0};
+}
+
+/* ---- holders ---- */
+
+typedef struct counted_view {
+    psr_view view; /* first: a view that is held is one of these */
+    _Atomic uint32_t holders;
+} counted_view;
+
+psr_err psr_view_keep(psr_view *view, const psr_view **ret_view)
+{
+    counted_view *counted = malloc(sizeof *counted);
+    if (counted == NULL) {
+        psr_view_done(view);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a view");
+    }
+    counted->view = *view;
+    atomic_init(&counted->holders, 1);
+    *view = (psr_view){0};
+    *ret_view = &counted->view;
+    return PSR_OK;
+}
+
+/* Only the count of holders changes. */
+static counted_view *counted_of(const psr_view *view)
+{
+    return (counted_view *)(uintptr_t)view;
+}
+
+const psr_view *psr_view_hold(const psr_view *view)
+{
+    atomic_fetch_add_explicit(&counted_of(view)->holders, 1, memory_order_relaxed);
+    return view;
+}
+
+void psr_view_release(const psr_view *view)
+{
+    counted_view *counted = counted_of(view);
+    if (counted == NULL ||
+        atomic_fetch_sub_explicit(&counted->holders, 1, memory_order_acq_rel) > 1)
+        return;
+    psr_view_done(&counted->view);
+    free(counted);
 }
 
 uint32_t psr_view_workers(const psr_view *view)
@@ -27,7 +79,7 @@ uint32_t psr_view_workers(const psr_view *view)
 
 uint32_t psr_view_shards(const psr_view *view)
 {
-    return psr_plan_shard_processes(&view->plan);
+    return view->plan.shards;
 }
 
 const psr_view_member *psr_view_find(const psr_view *view, psr_peer peer)
@@ -54,7 +106,7 @@ bool psr_role_parse(const char *name, psr_role *ret_role)
 static cJSON *members_array(const psr_view *view)
 {
     cJSON *array = cJSON_CreateArray();
-    for (uint32_t i = 0; array && i < view->member_count; i++) {
+    for (uint32_t i = 0; array != NULL && i < view->member_count; i++) {
         psr_fields_writer w = psr_fields_begin();
         psr_fields_put_text(&w, "role", psr_role_name(view->members[i].peer.role));
         psr_fields_put_number(&w, "rank", view->members[i].peer.rank);
@@ -74,7 +126,7 @@ static cJSON *members_array(const psr_view *view)
 psr_err psr_view_members_to_json(const psr_view *view, char **ret_json)
 {
     psr_fields_writer w = {members_array(view), false};
-    w.failed = !w.object;
+    w.failed = w.object == NULL;
     return psr_fields_finish(&w, ret_json);
 }
 
@@ -87,7 +139,8 @@ static psr_err read_member(const cJSON *object, psr_view_member *member)
     PSR_TRY(psr_fields_u32(object, "rank", &member->peer.rank));
     PSR_TRY(psr_fields_text(object, "host", member->host, sizeof member->host));
     PSR_TRY(psr_fields_text(object, "endpoint", member->endpoint, sizeof member->endpoint));
-    return psr_memory_place_from_object(cJSON_GetObjectItemCaseSensitive(object, "memory"), &member->memory);
+    return psr_memory_place_from_object(cJSON_GetObjectItemCaseSensitive(object, "memory"),
+                                        &member->memory);
 }
 
 static psr_err read_members(const cJSON *object, psr_view *view)
@@ -97,15 +150,16 @@ static psr_err read_members(const cJSON *object, psr_view *view)
         return psr_fail(PSR_ERR_FORMAT, "field \"members\" is missing");
     int count = cJSON_GetArraySize(members);
     if (count > MEMBERS_MAX)
-        return psr_fail(PSR_ERR_FORMAT, "field \"members\" has %d entries, more than %d", count, MEMBERS_MAX);
+        return psr_fail(PSR_ERR_FORMAT, "field \"members\" has %d entries, more than %d", count,
+                        MEMBERS_MAX);
     view->members = calloc((size_t)count + 1, sizeof *view->members);
-    if (!view->members)
+    if (view->members == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %d members", count);
     cJSON_ArrayForEach(item, members)
     {
         psr_view_member member = {0};
         PSR_TRY(read_member(item, &member));
-        if (psr_view_find(view, member.peer))
+        if (psr_view_find(view, member.peer) != NULL)
             return psr_fail(PSR_ERR_FORMAT, "field \"members\" has %s %" PRIu32 " twice",
                             psr_role_name(member.peer.role), member.peer.rank);
         view->members[view->member_count++] = member;
@@ -118,9 +172,9 @@ static psr_err read_members(const cJSON *object, psr_view *view)
 static cJSON *numbers_array(const psr_plan *plan, size_t (*number)(const psr_plan_bucket *bucket))
 {
     cJSON *array = cJSON_CreateArray();
-    for (uint32_t b = 0; array && b < plan->bucket_count; b++) {
+    for (uint32_t b = 0; array != NULL && b < plan->bucket_count; b++) {
         cJSON *item = cJSON_CreateNumber((double)number(&plan->buckets[b]));
-        if (!item || !cJSON_AddItemToArray(array, item)) {
+        if (item == NULL || !cJSON_AddItemToArray(array, item)) {
             cJSON_Delete(item);
             cJSON_Delete(array);
             return NULL;
@@ -142,7 +196,7 @@ static size_t home_of(const psr_plan_bucket *bucket)
 static cJSON *routes_text(const psr_plan *plan)
 {
     char *text = calloc((size_t)plan->bucket_count + 1, 1);
-    if (!text)
+    if (text == NULL)
         return NULL;
     for (uint32_t b = 0; b < plan->bucket_count; b++)
         text[b] = routes[plan->buckets[b].route];
@@ -161,11 +215,11 @@ static void put_compression(psr_fields_writer *w, const char *name, psr_compress
 static cJSON *compressions_array(const psr_plan *plan)
 {
     cJSON *array = cJSON_CreateArray();
-    for (uint32_t b = 0; array && b < plan->bucket_count; b++) {
+    for (uint32_t b = 0; array != NULL && b < plan->bucket_count; b++) {
         char text[PSR_COMPRESSION_TEXT_BYTES];
         psr_compression_print(plan->buckets[b].compression, text);
         cJSON *item = cJSON_CreateString(text);
-        if (!item || !cJSON_AddItemToArray(array, item)) {
+        if (item == NULL || !cJSON_AddItemToArray(array, item)) {
             cJSON_Delete(item);
             cJSON_Delete(array);
             return NULL;
@@ -178,9 +232,9 @@ static cJSON *compressions_array(const psr_plan *plan)
 static cJSON *hosts_array(const psr_host_ranks *hosts)
 {
     cJSON *array = cJSON_CreateArray();
-    for (uint32_t h = 0; array && h < hosts->count; h++) {
+    for (uint32_t h = 0; array != NULL && h < hosts->count; h++) {
         cJSON *item = cJSON_CreateNumber(hosts->first[h]);
-        if (!item || !cJSON_AddItemToArray(array, item)) {
+        if (item == NULL || !cJSON_AddItemToArray(array, item)) {
             cJSON_Delete(item);
             cJSON_Delete(array);
             return NULL;
@@ -194,8 +248,7 @@ static cJSON *plan_object(const psr_plan *plan)
     psr_fields_writer w = psr_fields_begin();
     psr_fields_put_number(&w, "ranks", plan->ranks);
     psr_fields_put_number(&w, "shards", plan->shards);
-    psr_fields_put_text(&w, "home_role", psr_role_name(psr_plan_home_role(plan)));
-    if (plan->homes_are_workers)
+    if (plan->hosts.count > 0)
         psr_fields_put_item(&w, "hosts", hosts_array(&plan->hosts));
     psr_fields_put_number(&w, "slice_floats", plan->slice_floats);
     psr_fields_put_number(&w, "window", plan->window);
@@ -214,19 +267,21 @@ static cJSON *plan_object(const psr_plan *plan)
 static bool read_whole(const cJSON *item, uint64_t least, uint64_t most, uint64_t *ret_value)
 {
     if (!cJSON_IsNumber(item) || !(item->valuedouble >= (double)least) ||
-        !(item->valuedouble <= (double)most) || item->valuedouble != (double)(uint64_t)item->valuedouble)
+        !(item->valuedouble <= (double)most) ||
+        item->valuedouble != (double)(uint64_t)item->valuedouble)
         return false;
     *ret_value = (uint64_t)item->valuedouble;
     return true;
 }
 
-/* Where homes are workers: which of the ranks are on one host. ret owns: its first. */
+/* Which of the ranks are on one host. ret owns: its first. */
 static psr_err read_hosts(const cJSON *object, uint64_t ranks, psr_host_ranks *ret_hosts)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(object, "hosts"), *item;
     const int count = cJSON_IsArray(list) ? cJSON_GetArraySize(list) : 0;
     if (count < 1 || (uint64_t)count > ranks)
-        return psr_fail(PSR_ERR_FORMAT, "field \"hosts\" is missing or not of %" PRIu64 " workers", ranks);
+        return psr_fail(PSR_ERR_FORMAT, "field \"hosts\" is missing or not of %" PRIu64 " workers",
+                        ranks);
     psr_host_ranks hosts = {0, calloc((size_t)count + 1, sizeof *hosts.first)};
     if (hosts.first == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %d hosts", count);
@@ -245,25 +300,13 @@ static psr_err read_hosts(const cJSON *object, uint64_t ranks, psr_host_ranks *r
     return PSR_OK;
 }
 
-/* Which members homes are. */
-static psr_err read_home_role(const cJSON *object, bool *ret_workers)
-{
-    char text[16];
-    psr_role role;
-    PSR_TRY(psr_fields_text(object, "home_role", text, sizeof text));
-    if (!psr_role_parse(text, &role) || role == PSR_ROLE_SCHEDULER)
-        return psr_fail(PSR_ERR_FORMAT, "field \"home_role\" is \"%s\"", text);
-    *ret_workers = role == PSR_ROLE_WORKER;
-    return PSR_OK;
-}
-
 /* pulled, hosts: limits' to point to; the caller frees hosts' first. */
 static psr_err read_limits(const cJSON *object, psr_plan_options *limits, psr_compression *pulled,
                            psr_host_ranks *hosts)
 {
     const cJSON *text = cJSON_GetObjectItemCaseSensitive(object, "pulled");
     uint64_t ranks = 0, shards = 0, slice_floats = 0, window = 0;
-    bool workers = false;
+    const bool has_hosts = cJSON_GetObjectItemCaseSensitive(object, "hosts") != NULL;
     PSR_TRY(psr_fields_number(object, "ranks", MEMBERS_MAX, &ranks));
     PSR_TRY(psr_fields_number(object, "shards", MEMBERS_MAX, &shards));
     PSR_TRY(psr_fields_number(object, "slice_floats", ARENA_MAX, &slice_floats));
@@ -273,16 +316,13 @@ static psr_err read_limits(const cJSON *object, psr_plan_options *limits, psr_co
                         ranks == 0    ? "ranks"
                         : window == 0 ? "window"
                                       : "slice_floats");
-    PSR_TRY(read_home_role(object, &workers));
     if (!cJSON_IsString(text) || psr_compression_parse(text->valuestring, pulled) != PSR_OK)
         return psr_fail(PSR_ERR_FORMAT, "field \"pulled\" is no compression");
-    if (workers) {
+    if (has_hosts)
         PSR_TRY(read_hosts(object, ranks, hosts));
-        shards = psr_host_ranks_homes(hosts);
-    }
     *limits = (psr_plan_options){.ranks = (uint32_t)ranks,
                                  .shards = (uint32_t)shards,
-                                 .hosts = workers ? hosts : NULL,
+                                 .hosts = has_hosts ? hosts : NULL,
                                  .slice_floats = (size_t)slice_floats,
                                  .window = (uint32_t)window,
                                  .pulled = pulled};
@@ -295,35 +335,55 @@ typedef struct bucket_fields {
     const cJSON *length, *home, *compression;
 } bucket_fields;
 
-static psr_err read_bucket(const bucket_fields *at, uint32_t shards, psr_plan_bucket *bucket)
+/* How many homes there are by that way: 1, of which nobody reads which, where nothing is held
+ * so. */
+static uint64_t homes_by(const psr_plan_options *limits, psr_route route)
 {
-    uint64_t count = 0, shard = 0;
+    switch (route) {
+    case PSR_ROUTE_SHARD:
+        return limits->shards;
+    case PSR_ROUTE_HOST:
+        return limits->hosts != NULL ? psr_host_ranks_homes(limits->hosts) : 0;
+    case PSR_ROUTE_RING:
+    case PSR_ROUTE_NONE:
+    case PSR_ROUTES:
+        break;
+    }
+    return 1;
+}
+
+static psr_err read_bucket(const bucket_fields *at, const psr_plan_options *limits,
+                           psr_plan_bucket *bucket)
+{
+    uint64_t count = 0, home = 0;
     psr_compression compression;
     const char *known = strchr(routes, *at->way);
-    if (!known || *at->way == '\0' || (*at->way == routes[PSR_ROUTE_SHARD] && shards == 0))
+    const uint64_t homes =
+        known != NULL && *at->way != '\0' ? homes_by(limits, (psr_route)(known - routes)) : 0;
+    if (homes == 0)
         return psr_fail(PSR_ERR_FORMAT, "field \"routes\" has a way that there is not");
     if (!read_whole(at->length, 1, ARENA_MAX, &count))
         return psr_fail(PSR_ERR_FORMAT, "field \"lengths\" has what is no length");
-    if (!read_whole(at->home, 0, shards > 0 ? shards - 1 : 0, &shard))
+    if (!read_whole(at->home, 0, homes - 1, &home))
         return psr_fail(PSR_ERR_FORMAT, "field \"homes\" has one that there is not");
     if (!cJSON_IsString(at->compression) ||
         psr_compression_parse(at->compression->valuestring, &compression) != PSR_OK)
         return psr_fail(PSR_ERR_FORMAT, "field \"compressions\" has what is no compression");
     *bucket = (psr_plan_bucket){.span = {.count = (size_t)count},
                                 .route = (psr_route)(known - routes),
-                                .home = (uint32_t)shard,
+                                .home = (uint32_t)home,
                                 .compression = compression};
     return PSR_OK;
 }
 
 /* first: of count buckets. */
-static psr_err read_buckets(const bucket_fields *first, uint32_t count, uint32_t shards,
-                            psr_plan_bucket *buckets)
+static psr_err read_buckets(const bucket_fields *first, uint32_t count,
+                            const psr_plan_options *limits, psr_plan_bucket *buckets)
 {
     bucket_fields at = *first;
     size_t end = 0;
     for (uint32_t b = 0; b < count; b++) {
-        PSR_TRY(read_bucket(&at, shards, &buckets[b]));
+        PSR_TRY(read_bucket(&at, limits, &buckets[b]));
         end += buckets[b].span.count;
         if (end > ARENA_MAX)
             return psr_fail(PSR_ERR_FORMAT, "field \"lengths\" comes to more than an arena");
@@ -334,38 +394,41 @@ static psr_err read_buckets(const bucket_fields *first, uint32_t count, uint32_t
     return PSR_OK;
 }
 
-/* The first entry of a list of so many numbers, one for each bucket; NULL for none. false: it is no such list. */
+/* The first entry of a list of so many numbers, one for each bucket; NULL for none. false: it is no
+ * such list. */
 static bool list_of(const cJSON *object, const char *name, size_t count, const cJSON **ret_first)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(object, name);
-    *ret_first = list ? list->child : NULL;
+    *ret_first = list != NULL ? list->child : NULL;
     return cJSON_IsArray(list) && (size_t)cJSON_GetArraySize(list) == count;
 }
 
 static psr_err find_buckets(const cJSON *object, bucket_fields *ret_first, uint32_t *ret_count)
 {
-    bucket_fields first = {.way = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "routes"))};
-    size_t count = first.way ? strlen(first.way) : 0;
-    if (!first.way || count > BUCKETS_MAX || !list_of(object, "lengths", count, &first.length) ||
+    bucket_fields first = {
+        .way = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "routes"))};
+    size_t count = first.way != NULL ? strlen(first.way) : 0;
+    if (first.way == NULL || count > BUCKETS_MAX ||
+        !list_of(object, "lengths", count, &first.length) ||
         !list_of(object, "homes", count, &first.home) ||
         !list_of(object, "compressions", count, &first.compression))
-        return psr_fail(
-            PSR_ERR_FORMAT,
-            "fields \"routes\", \"lengths\", \"homes\" and \"compressions\" are not of the same buckets");
+        return psr_fail(PSR_ERR_FORMAT, "fields \"routes\", \"lengths\", \"homes\" and "
+                                        "\"compressions\" are not of the same buckets");
     *ret_first = first;
     *ret_count = (uint32_t)count;
     return PSR_OK;
 }
 
-static psr_err read_plan_buckets(const cJSON *object, const psr_plan_options *limits, psr_plan *ret_plan)
+static psr_err read_plan_buckets(const cJSON *object, const psr_plan_options *limits,
+                                 psr_plan *ret_plan)
 {
     bucket_fields first;
     uint32_t count = 0;
     PSR_TRY(find_buckets(object, &first, &count));
     psr_plan_bucket *buckets = calloc((size_t)count + 1, sizeof *buckets);
-    if (!buckets)
+    if (buckets == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " buckets", count);
-    psr_err err = read_buckets(&first, count, limits->shards, buckets);
+    psr_err err = read_buckets(&first, count, limits, buckets);
     if (err == PSR_OK)
         err = psr_plan_of(limits, buckets, count, ret_plan);
     free(buckets);
@@ -391,6 +454,9 @@ cJSON *psr_view_to_object(const psr_view *view)
 {
     psr_fields_writer w = psr_fields_begin();
     psr_fields_put_number(&w, "epoch", view->epoch);
+    psr_fields_put_number(&w, "first_step", view->first_step);
+    if (view->next_step != 0)
+        psr_fields_put_number(&w, "next_step", view->next_step);
     psr_fields_put_item(&w, "members", members_array(view));
     psr_fields_put_item(&w, "plan", plan_object(&view->plan));
     if (w.failed) {
@@ -400,12 +466,25 @@ cJSON *psr_view_to_object(const psr_view *view)
     return w.object;
 }
 
+static psr_err read_steps(const cJSON *object, psr_view *view)
+{
+    PSR_TRY(psr_fields_number(object, "first_step", STEPS_MAX, &view->first_step));
+    if (cJSON_GetObjectItemCaseSensitive(object, "next_step") == NULL)
+        return PSR_OK;
+    PSR_TRY(psr_fields_number(object, "next_step", STEPS_MAX, &view->next_step));
+    return view->next_step > view->first_step
+               ? PSR_OK
+               : psr_fail(PSR_ERR_FORMAT, "field \"next_step\" is not behind \"first_step\"");
+}
+
 psr_err psr_view_from_object(const cJSON *object, psr_view *ret_view)
 {
     psr_view view = {0};
     if (!cJSON_IsObject(object))
         return psr_fail(PSR_ERR_FORMAT, "field \"view\" is missing");
     psr_err err = psr_fields_u32(object, "epoch", &view.epoch);
+    if (err == PSR_OK)
+        err = read_steps(object, &view);
     if (err == PSR_OK)
         err = read_members(object, &view);
     if (err == PSR_OK)
@@ -416,4 +495,39 @@ psr_err psr_view_from_object(const cJSON *object, psr_view *ret_view)
     }
     *ret_view = view;
     return PSR_OK;
+}
+
+psr_err psr_view_to_json(const psr_view *view, char **ret_json)
+{
+    psr_fields_writer w = {psr_view_to_object(view), false};
+    w.failed = w.object == NULL;
+    return psr_fields_finish(&w, ret_json);
+}
+
+static psr_err read_object(const psr_message *message, psr_view *ret_view)
+{
+    cJSON *object = NULL;
+    PSR_TRY(psr_fields_parse(message->payload, message->payload_bytes, &object));
+    psr_err err = psr_view_from_object(object, ret_view);
+    cJSON_Delete(object);
+    return err;
+}
+
+psr_err psr_view_read(const psr_message *message, const psr_view **ret_view)
+{
+    psr_msg_view says;
+    psr_view view;
+    PSR_TRY(psr_msg_view_read(message, &says));
+    psr_err err = read_object(message, &view);
+    if (err == PSR_ERR_FORMAT) {
+        char detail[256];
+        snprintf(detail, sizeof detail, "%s", psr_err_detail());
+        return psr_violation(message, "%s", detail);
+    }
+    PSR_TRY(err);
+    if (view.epoch != says.epoch || view.first_step != says.first_step) {
+        psr_view_done(&view);
+        return psr_violation(message, "its payload is a view of another epoch or step");
+    }
+    return psr_view_keep(&view, ret_view);
 }

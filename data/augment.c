@@ -56,8 +56,8 @@ static tap *taps_new(uint32_t from, uint32_t to)
     return taps;
 }
 
-psr_err psr_augmenter_new(const psr_dataset *dataset, psr_augment augment, uint32_t size, uint64_t seed,
-                          psr_augmenter **ret_augmenter)
+psr_err psr_augmenter_new(const psr_dataset *dataset, psr_augment augment, uint32_t size,
+                          uint64_t seed, psr_augmenter **ret_augmenter)
 {
     if (augment == PSR_AUGMENT_IMAGENET)
         return psr_fail(PSR_ERR_UNSUPPORTED,
@@ -119,8 +119,9 @@ static void convert_run(float *restrict out, const uint8_t *restrict row, uint32
 }
 
 /* The same, bilinear between two rows of the source, for columns begin.. of the resized image. */
-static void resize_run(const psr_augmenter *augmenter, float *restrict out, const uint8_t *plane, uint32_t y,
-                       uint32_t begin, uint32_t count, const float *restrict value, bool flip)
+static void resize_run(const psr_augmenter *augmenter, float *restrict out, const uint8_t *plane,
+                       uint32_t y, uint32_t begin, uint32_t count, const float *restrict value,
+                       bool flip)
 {
     uint32_t width = augmenter->dataset->width;
     tap vertical = augmenter->rows[y];
@@ -129,8 +130,10 @@ static void resize_run(const psr_augmenter *augmenter, float *restrict out, cons
     for (uint32_t i = 0; i < count; i++) {
         tap across = augmenter->columns[begin + (flip ? count - 1 - i : i)];
         float keep = 1.0f - across.weight;
-        float upper = keep * value[above[across.first]] + across.weight * value[above[across.second]];
-        float lower = keep * value[below[across.first]] + across.weight * value[below[across.second]];
+        float upper =
+            keep * value[above[across.first]] + across.weight * value[above[across.second]];
+        float lower =
+            keep * value[below[across.first]] + across.weight * value[below[across.second]];
         out[i] = (1.0f - vertical.weight) * upper + vertical.weight * lower;
     }
 }
@@ -141,8 +144,8 @@ static void fill(float *out, float value, size_t count)
         out[i] = value;
 }
 
-/* With padding p, row y of the crop is row y + top - p of the image and column x is column x + left - p;
- * what falls outside is a zero pixel. A mirrored row is written from its other end. */
+/* With padding p, row y of the crop is row y + top - p of the image and column x is column x +
+ * left - p; what falls outside is a zero pixel. A mirrored row is written from its other end. */
 static void write_plane(const psr_augmenter *augmenter, psr_crop crop, const uint8_t *plane,
                         const float *value, float *out)
 {
@@ -150,7 +153,8 @@ static void write_plane(const psr_augmenter *augmenter, psr_crop crop, const uin
     uint32_t outside_left = crop.left < padding ? padding - crop.left : 0;
     uint32_t begin = crop.left > padding ? crop.left - padding : 0;
     uint32_t count = size - outside_left - begin;
-    uint32_t before = crop.flip ? begin : outside_left; /* zeros at the row's start; the rest at its end */
+    uint32_t before = crop.flip ? begin : outside_left; /* zeros at the row's start;
+                                                           the rest at its end */
     for (uint32_t y = 0; y < size; y++, out += size) {
         uint32_t source_y = y + crop.top - padding; /* wraps when it lies above */
         if (source_y >= size) {
@@ -161,12 +165,14 @@ static void write_plane(const psr_augmenter *augmenter, psr_crop crop, const uin
         if (augmenter->rows != NULL)
             resize_run(augmenter, out + before, plane, source_y, begin, count, value, crop.flip);
         else
-            convert_run(out + before, plane + (size_t)source_y * size + begin, count, value, crop.flip);
+            convert_run(out + before, plane + (size_t)source_y * size + begin, count, value,
+                        crop.flip);
         fill(out + before + count, value[0], size - before - count);
     }
 }
 
-void psr_augmenter_image(const psr_augmenter *augmenter, uint32_t epoch, uint32_t sample, float *image)
+void psr_augmenter_image(const psr_augmenter *augmenter, uint32_t epoch, uint32_t sample,
+                         float *image)
 {
     const psr_dataset *dataset = augmenter->dataset;
     size_t plane = (size_t)dataset->height * dataset->width;

@@ -1,12 +1,13 @@
 /* From the bytes of one sample to the floats that the network sees, in one pass:
- *   resize to size x size (only when the data set's sides differ), random crop, random flip, normalisation.
+ *   resize to size x size (only when the data set's sides differ), random crop, random flip,
+ *   normalisation.
  *
- * A byte u of channel c becomes (u / 255 - mean[c]) / deviation[c], each operation rounded to float, as
- * torchvision's ToTensor and Normalize do it. Crop and flip are torchvision's RandomCrop(size, padding) with
- * padding = size / 8 zero pixels on each side (zero before normalisation), and RandomHorizontalFlip(0.5).
- * Resize is bilinear with half-pixel centres and no antialias (PyTorch's interpolate with
- * align_corners=false), on the normalised values. The numbers of a crop are a function of (seed, epoch,
- * sample). Immutable after _new; any thread. */
+ * A byte u of channel c becomes (u / 255 - mean[c]) / deviation[c], each operation rounded to
+ * float, as torchvision's ToTensor and Normalize do it. Crop and flip are torchvision's
+ * RandomCrop(size, padding) with padding = size / 8 zero pixels on each side (zero before
+ * normalisation), and RandomHorizontalFlip(0.5). Resize is bilinear with half-pixel centres and no
+ * antialias (PyTorch's interpolate with align_corners=false), on the normalised values. The numbers
+ * of a crop are a function of (seed, epoch, sample). Immutable after _new; any thread. */
 #ifndef PSR_DATA_AUGMENT_H
 #define PSR_DATA_AUGMENT_H
 
@@ -20,20 +21,23 @@ typedef struct psr_crop {
     bool flip;
 } psr_crop;
 
-/* The crop of a sample: one block of PSR_RNG_AUGMENT; words 0 and 1 scaled to 0..2 * padding (biased by less
- * than (2 padding + 1) / 2^32), the top bit of word 2 flips. */
+/* The crop of a sample: one block of PSR_RNG_AUGMENT; words 0 and 1 scaled to 0..2 * padding
+ * (biased by less than (2 padding + 1) / 2^32), the top bit of word 2 flips. */
 psr_crop psr_augment_crop(uint64_t seed, uint32_t epoch, uint32_t sample, uint32_t padding);
 
-/* dataset is borrowed for the augmenter's life. size: of the result's sides; 0: the data set's own. ret owns.
- * USAGE: size 0 and images that are not square; UNSUPPORTED: PSR_AUGMENT_IMAGENET; NOMEM. */
-PSR_MUST_CHECK psr_err psr_augmenter_new(const psr_dataset *dataset, psr_augment augment, uint32_t size,
-                                         uint64_t seed, psr_augmenter **ret_augmenter);
+/* dataset is borrowed for the augmenter's life. size: of the result's sides; 0: the data set's own.
+ * ret owns. USAGE: size 0 and images that are not square; UNSUPPORTED: PSR_AUGMENT_IMAGENET;
+ * NOMEM. */
+PSR_MUST_CHECK psr_err psr_augmenter_new(const psr_dataset *dataset, psr_augment augment,
+                                         uint32_t size, uint64_t seed,
+                                         psr_augmenter **ret_augmenter);
 void psr_augmenter_free(psr_augmenter *augmenter);
 
 /* The result's side S. */
 uint32_t psr_augmenter_size(const psr_augmenter *augmenter);
 
 /* image: [C, S, S], written whole. */
-void psr_augmenter_image(const psr_augmenter *augmenter, uint32_t epoch, uint32_t sample, float *image);
+void psr_augmenter_image(const psr_augmenter *augmenter, uint32_t epoch, uint32_t sample,
+                         float *image);
 
 #endif

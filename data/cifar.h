@@ -1,5 +1,5 @@
-/* The binary versions of CIFAR-10 and CIFAR-100 (A. Krizhevsky, "Learning multiple layers of features from
- * tiny images", 2009). No header; records of
+/* The binary versions of CIFAR-10 and CIFAR-100 (A. Krizhevsky, "Learning multiple layers of
+ * features from tiny images", 2009). No header; records of
  *   CIFAR-10:  1 label byte, then x[3,32,32];
  *   CIFAR-100: 1 byte of the coarse class (0..19), 1 label byte (the fine class), then x[3,32,32].
  * No state. Any thread. */
@@ -21,7 +21,7 @@ extern const psr_cifar_kind psr_cifar_100;
 
 /* A whole file of count records into pixels[count, 3, 32, 32] and labels[count], the caller's.
  * FORMAT: truncated, over-long, label out of range. */
-PSR_MUST_CHECK psr_err psr_cifar_read(psr_source *source, const psr_cifar_kind *kind, uint32_t count,
-                                      uint8_t *pixels, uint32_t *labels);
+PSR_MUST_CHECK psr_err psr_cifar_read(psr_source *source, const psr_cifar_kind *kind,
+                                      uint32_t count, uint8_t *pixels, uint32_t *labels);
 
 #endif

@@ -1,7 +1,7 @@
 #include "data/content_cache.h"
 
-#include "base/config.h"
-#include "base/file.h"
+#include "base/config/config.h"
+#include "base/system/file.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,8 +17,8 @@
 static bool is_private(const char *directory)
 {
     struct stat status;
-    return lstat(directory, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
-           (status.st_mode & 077) == 0;
+    return lstat(directory, &status) == 0 && S_ISDIR(status.st_mode) &&
+           status.st_uid == geteuid() && (status.st_mode & 077) == 0;
 }
 
 /* Two digits of the key choose one of 256. */

@@ -2,7 +2,7 @@
 
 #include "data/idx.h"
 #include "data/location.h"
-#include "base/thread.h"
+#include "base/system/thread.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -37,8 +37,8 @@ static psr_err read_idx(const psr_location *location, psr_split split, psr_sampl
 }
 
 /* The headers of one IDX split, and the classes that its labels tell. */
-static psr_err read_idx_outline(const psr_location *location, psr_split split, psr_idx_shape *ret_shape,
-                                uint32_t *ret_classes)
+static psr_err read_idx_outline(const psr_location *location, psr_split split,
+                                psr_idx_shape *ret_shape, uint32_t *ret_classes)
 {
     psr_source *images = NULL, *labels = NULL;
     PSR_TRY(open_idx(location, split, &images, &labels));
@@ -72,9 +72,9 @@ static psr_err read_cifar_file(const cifar_job *job)
     size_t first = (size_t)job->file * files->records;
     psr_source *source = NULL;
     PSR_TRY(psr_location_open(job->location, files->name[job->file], &source));
-    psr_err err =
-        psr_cifar_read(source, job->location->files->cifar, files->records,
-                       job->samples->pixels + first * PSR_CIFAR_IMAGE_BYTES, job->samples->labels + first);
+    psr_err err = psr_cifar_read(source, job->location->files->cifar, files->records,
+                                 job->samples->pixels + first * PSR_CIFAR_IMAGE_BYTES,
+                                 job->samples->labels + first);
     psr_source_free(source);
     return err;
 }
@@ -88,8 +88,8 @@ static void *cifar_thread(void *argument)
     return NULL;
 }
 
-/* The files at once, each by a thread: unpacking xz takes more than a second each. The first file's error is
- * told. */
+/* The files at once, each by a thread: unpacking xz takes more than a second each. The first file's
+ * error is told. */
 static psr_err read_cifar_files(const psr_location *location, psr_split split, psr_samples *samples)
 {
     cifar_job jobs[PSR_LOCATION_MAX_FILES];
@@ -97,7 +97,8 @@ static psr_err read_cifar_files(const psr_location *location, psr_split split, p
     psr_err err = PSR_OK;
     for (; started < count && err == PSR_OK; started += err == PSR_OK) {
         cifar_job *job = &jobs[started];
-        *job = (cifar_job){.location = location, .split = split, .file = started, .samples = samples};
+        *job =
+            (cifar_job){.location = location, .split = split, .file = started, .samples = samples};
         err = psr_thread_start("psr-unpack", cifar_thread, job, &job->thread);
     }
     for (uint32_t i = 0; i < started; i++)
@@ -187,7 +188,8 @@ static psr_err set_constants(psr_dataset *dataset, const psr_dataset *train, psr
         dataset->mean[c] = train != NULL ? train->mean[c] : 0.0f;
         dataset->deviation[c] = train != NULL ? train->deviation[c] : 1.0f;
         if (train == NULL && c < dataset->channels)
-            PSR_TRY(channel_constants(dataset, c, reading, &dataset->mean[c], &dataset->deviation[c]));
+            PSR_TRY(
+                channel_constants(dataset, c, reading, &dataset->mean[c], &dataset->deviation[c]));
     }
     return PSR_OK;
 }
@@ -253,7 +255,8 @@ psr_err psr_dataset_read_both(const char *spec, psr_reading *reading, psr_datase
         psr_dataset_free(train);
         return err;
     }
-    uint32_t classes = train->classes > (*ret_test)->classes ? train->classes : (*ret_test)->classes;
+    uint32_t classes =
+        train->classes > (*ret_test)->classes ? train->classes : (*ret_test)->classes;
     train->classes = (*ret_test)->classes = classes;
     *ret_train = train;
     return PSR_OK;
@@ -266,16 +269,15 @@ psr_err psr_constants_parse(const char *text, uint32_t channels, float values[3]
     for (const char *at = text;; at++) {
         char number[40];
         size_t length = strcspn(at, ",");
-        snprintf(number, sizeof number, "%.*s", (int)(length < sizeof number ? length : sizeof number - 1),
-                 at);
+        snprintf(number, sizeof number, "%.*s",
+                 (int)(length < sizeof number ? length : sizeof number - 1), at);
         char *end = NULL;
         bool starts_well = number[0] != '\0' && strchr(" \t+", number[0]) == NULL;
         if (count == 3 || length >= sizeof number || !starts_well ||
             (value[count] = strtod(number, &end), *end != '\0' || !isfinite((float)value[count])))
             return psr_fail(PSR_ERR_USAGE,
-                            "'%.64s' is no constant for each channel; give one number, or three with commas, "
-                            "on the scale of "
-                            "0 to 1 (0.49,0.48,0.45)",
+                            "'%.64s' is no constant for each channel; give one number, or three "
+                            "with commas, on the scale of 0 to 1 (0.49,0.48,0.45)",
                             text);
         count++;
         at += length;
@@ -283,10 +285,11 @@ psr_err psr_constants_parse(const char *text, uint32_t channels, float values[3]
             break;
     }
     if (count != 1 && channels != 0 && count != channels)
-        return psr_fail(PSR_ERR_USAGE,
-                        "'%.64s' has %" PRIu32 " numbers, and the data have %" PRIu32 " channel%s; give %s%s",
-                        text, count, channels, channels == 1 ? "" : "s",
-                        channels == 1 ? "one" : "one, or one for each", channels == 1 ? "" : " channel");
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "'%.64s' has %" PRIu32 " numbers, and the data have %" PRIu32 " channel%s; give %s%s",
+            text, count, channels, channels == 1 ? "" : "s",
+            channels == 1 ? "one" : "one, or one for each", channels == 1 ? "" : " channel");
     for (uint32_t c = 0; c < 3; c++)
         values[c] = (float)value[count == 1 ? 0 : c < count ? c : 0];
     return PSR_OK;
@@ -300,7 +303,8 @@ psr_err psr_dataset_normalise_by(psr_dataset *dataset, const char *mean, const c
     psr_err err = mean[0] != '\0' ? psr_constants_parse(mean, dataset->channels, means) : PSR_OK;
     if (err != PSR_OK)
         return psr_fail_context(err, "--mean");
-    err = deviation[0] != '\0' ? psr_constants_parse(deviation, dataset->channels, deviations) : PSR_OK;
+    err = deviation[0] != '\0' ? psr_constants_parse(deviation, dataset->channels, deviations)
+                               : PSR_OK;
     for (uint32_t c = 0; c < dataset->channels && err == PSR_OK; c++) {
         if (!(deviations[c] > 0))
             err = psr_fail(PSR_ERR_USAGE, "'%.64s': every number must be above 0", deviation);
@@ -353,7 +357,8 @@ static psr_err idx_info(const psr_location *location, psr_dataset_info *info)
 
 static psr_err cifar_info(const psr_location *location, psr_dataset_info *info)
 {
-    /* There is no header to read: that every file is there and can be opened is what can be checked. */
+    /* There is no header to read: that every file is there and can be opened is what can be
+     * checked. */
     for (int s = 0; s < 2; s++) {
         for (uint32_t i = 0; i < location->files->split[s].file_count; i++) {
             psr_source *source = NULL;

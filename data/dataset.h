@@ -1,9 +1,10 @@
-/* Data sets in memory: IDX (MNIST family), CIFAR-10/100 binary (each plain, .gz or .xz), generated data.
- * Pixels stay bytes (u8, CHW) until the loader normalises them. Immutable after opening; any thread. */
+/* Data sets in memory: IDX (MNIST family), CIFAR-10/100 binary (each plain, .gz or .xz), generated
+ * data. Pixels stay bytes (u8, CHW) until the loader normalises them. Immutable after opening; any
+ * thread. */
 #ifndef PSR_DATA_DATASET_H
 #define PSR_DATA_DATASET_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "data/reading.h"
 
 typedef enum psr_split { PSR_SPLIT_TRAIN, PSR_SPLIT_TEST } psr_split;
@@ -12,56 +13,63 @@ typedef struct psr_dataset {
     char name[64];          /* "fashion-mnist", ... */
     const uint8_t *pixels;  /* [count, channels, height, width] */
     const uint32_t *labels; /* [count], below classes */
-    /* classes: what the format says; of IDX, which says nothing, the largest label and one, over the splits that were opened. */
+    /* classes: the number that the format gives. IDX gives none: the largest label plus one, over
+     * the splits that were opened. */
     uint32_t count, channels, height, width, classes;
-    /* Normalisation constants on the 0..1 scale, per channel, of the train split's pixels whichever split
-     * this is: exact integer sums, then double, rounded once. A channel that never varies has deviation 1. */
+    /* Normalisation constants on the 0..1 scale, per channel. They are those of the train split's
+     * pixels, in the test split too: exact integer sums, then double, rounded once. A channel that
+     * never varies has deviation 1. */
     float mean[3], deviation[3];
     void *storage; /* owned; NULL: pixels and labels are borrowed */
 } psr_dataset;
 
-/* What a data set is, without reading its pixels (IDX labels are read, to count classes): for the layout and for early
- * checks. Same errors as open for missing files. */
+/* What a data set is, without reading its pixels (IDX labels are read, to count classes): for the
+ * layout and for early checks. Same errors as open for missing files. */
 typedef struct psr_dataset_info {
     char name[64];
     uint32_t train_count, test_count, channels, height, width, classes;
 } psr_dataset_info;
 
-/* spec is --data:
- *   a directory that holds IDX or CIFAR files of one set, which is found by the files' names (the authors', EMNIST's splits
- * included; plain, .gz or .xz, the first of these that exists); "mnist", "fashion-mnist", "cifar10", "cifar100": the directory of
- * that name where psr_dataset_find looks without a user's directory (a directory of one's own of that name is
- * written ./mnist); "synthetic[:count=60000,test=10000,channels=3,size=32,classes=10]". name is the known
- * name, for IDX files in a directory the directory's last component. Errors: NOT_FOUND (which files were
- * looked for, and the package or command that brings them), FORMAT (file, what is wrong: magic, truncated,
- * over-long, label out of range), USAGE (spec), IO, NOMEM. */
+/* spec is --data: a directory that holds IDX or CIFAR files of one set, which is found by the
+ * files' names (the authors', EMNIST's splits included; plain, .gz or .xz, the first of these that
+ * exists); "mnist", "fashion-mnist", "cifar10", "cifar100": the directory of that name where
+ * psr_dataset_find looks without a user's directory (a directory of one's own of that name is
+ * written ./mnist); "synthetic[:count=60000,test=10000,channels=3,size=32,classes=10]". name is the
+ * known name, for IDX files in a directory the directory's last component. Errors: NOT_FOUND (which
+ * files were looked for, and the package or command that brings them), FORMAT (file, what is wrong:
+ * magic, truncated, over-long, label out of range), USAGE (spec), IO, NOMEM. */
 PSR_MUST_CHECK psr_err psr_dataset_info_read(const char *spec, psr_dataset_info *ret_info);
 
 /* ret owns. The test split alone reads the train split too, for its constants. */
-PSR_MUST_CHECK psr_err psr_dataset_open(const char *spec, psr_split split, psr_dataset **ret_dataset);
+PSR_MUST_CHECK psr_err psr_dataset_open(const char *spec, psr_split split,
+                                        psr_dataset **ret_dataset);
 
 /* Both splits, each file read once. ret owns both. Same errors. */
 PSR_MUST_CHECK psr_err psr_dataset_open_both(const char *spec, psr_dataset **ret_train,
                                              psr_dataset **ret_test);
-/* The same; reading moves meanwhile. NULL: nobody asks. CANCELLED. */
-PSR_MUST_CHECK psr_err psr_dataset_read_both(const char *spec, psr_reading *reading, psr_dataset **ret_train,
-                                             psr_dataset **ret_test);
+/* The same, and `reading` (may be NULL) counts how far it is. CANCELLED: the reading was
+ * stopped. */
+PSR_MUST_CHECK psr_err psr_dataset_read_both(const char *spec, psr_reading *reading,
+                                             psr_dataset **ret_train, psr_dataset **ret_test);
 void psr_dataset_free(psr_dataset *dataset);
 
-/* Puts given constants in the place of those that were computed from the train split: --mean and --std, each "" (stays), one
- * number, or one for each channel with commas, on the scale of 0 to 1. USAGE, naming the option. */
+/* Replaces the constants that were computed from the train split by --mean and --std. Each is ""
+ * (no change), one number, or one for each channel with commas, on the scale of 0 to 1. USAGE,
+ * naming the option. */
 PSR_MUST_CHECK psr_err psr_dataset_normalise_by(psr_dataset *dataset, const char *mean,
                                                 const char *deviation);
 
-/* One such text. channels: 0 when they are not known yet. One number stands for all three. USAGE. */
+/* Parses one such text. channels: 0 when they are not known yet. One number stands for all three.
+ * USAGE. */
 PSR_MUST_CHECK psr_err psr_constants_parse(const char *text, uint32_t channels, float values[3]);
 
-/* Where a known name's files are, and how many classes generated data have: DIRECTORY/NAME under the distribution's
- * /usr/share/datasets, then under user_directory (NULL: none). ret_spec: that directory, or a copy of a spec that is no
- * known name; "synthetic" whose spec says no classes= gets the given number of classes (0: stays). A program's main, which
- * may read the environment, passes what it says through here once and opens ret_spec. USAGE: longer than size; NOT_FOUND:
- * the directories that were looked at. */
-PSR_MUST_CHECK psr_err psr_dataset_find(const char *spec, const char *user_directory, uint32_t classes,
-                                        char *ret_spec, size_t size);
+/* Where a known name's files are, and how many classes generated data have: DIRECTORY/NAME under
+ * the distribution's /usr/share/datasets, then under user_directory (NULL: none). ret_spec: that
+ * directory, or a copy of a spec that is no known name; "synthetic" whose spec says no classes=
+ * gets the given number of classes (0: stays). A program's main, which may read the environment,
+ * passes what it says through here once and opens ret_spec. USAGE: longer than size; NOT_FOUND: the
+ * directories that were looked at. */
+PSR_MUST_CHECK psr_err psr_dataset_find(const char *spec, const char *user_directory,
+                                        uint32_t classes, char *ret_spec, size_t size);
 
 #endif

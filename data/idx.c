@@ -2,14 +2,20 @@
 
 #include <inttypes.h>
 
-enum { MAGIC_LABELS = 0x00000801, MAGIC_IMAGES = 0x00000803, HEADER_LABELS = 8, HEADER_IMAGES = 16 };
+enum {
+    MAGIC_LABELS = 0x00000801,
+    MAGIC_IMAGES = 0x00000803,
+    HEADER_LABELS = 8,
+    HEADER_IMAGES = 16
+};
 
 static uint32_t big_endian_u32(const uint8_t *bytes)
 {
     return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
 }
 
-static psr_err read_header(psr_source *source, uint32_t magic, const char *what, uint8_t *header, size_t size)
+static psr_err read_header(psr_source *source, uint32_t magic, const char *what, uint8_t *header,
+                           size_t size)
 {
     PSR_TRY(psr_source_read(source, header, size, size));
     uint32_t found = big_endian_u32(header);
@@ -30,7 +36,8 @@ psr_err psr_idx_read_shape(psr_source *images, psr_source *labels, psr_idx_shape
         .width = big_endian_u32(header + 12),
     };
     if (shape.count == 0)
-        return psr_fail(PSR_ERR_FORMAT, "%s: says at byte 4 that it holds 0 images, should be at least 1",
+        return psr_fail(PSR_ERR_FORMAT,
+                        "%s: says at byte 4 that it holds 0 images, should be at least 1",
                         psr_source_path(images));
     if (shape.height - 1 >= PSR_SAMPLES_MAX_SIDE || shape.width - 1 >= PSR_SAMPLES_MAX_SIDE)
         return psr_fail(PSR_ERR_FORMAT,
@@ -40,7 +47,8 @@ psr_err psr_idx_read_shape(psr_source *images, psr_source *labels, psr_idx_shape
     uint64_t bytes = (uint64_t)shape.count * shape.height * shape.width;
     if (bytes > PSR_SAMPLES_MAX_BYTES)
         return psr_fail(PSR_ERR_FORMAT,
-                        "%s: says that it holds %" PRIu64 " bytes of images, should be at most %" PRIu64,
+                        "%s: says that it holds %" PRIu64
+                        " bytes of images, should be at most %" PRIu64,
                         psr_source_path(images), bytes, PSR_SAMPLES_MAX_BYTES);
 
     PSR_TRY(read_header(labels, MAGIC_LABELS, "labels of unsigned bytes", header, HEADER_LABELS));
@@ -75,7 +83,8 @@ psr_err psr_idx_count_classes(psr_source *labels, uint32_t count, uint32_t *ret_
     return PSR_OK;
 }
 
-static psr_err read_labels(psr_source *source, uint32_t count, uint32_t **ret_labels, uint32_t *ret_classes)
+static psr_err read_labels(psr_source *source, uint32_t count, uint32_t **ret_labels,
+                           uint32_t *ret_classes)
 {
     uint8_t *bytes = NULL;
     uint32_t *labels = NULL;
@@ -87,7 +96,8 @@ static psr_err read_labels(psr_source *source, uint32_t count, uint32_t **ret_la
         goto out;
     labels = malloc(count * sizeof *labels);
     if (labels == NULL) {
-        err = psr_fail(PSR_ERR_NOMEM, "%s: no memory for %" PRIu32 " labels", psr_source_path(source), count);
+        err = psr_fail(PSR_ERR_NOMEM, "%s: no memory for %" PRIu32 " labels",
+                       psr_source_path(source), count);
         goto out;
     }
     for (uint32_t i = 0; i < count; i++)

@@ -1,16 +1,17 @@
-/* Vocabulary: a ticket is the number of a batch since the loader began, 0, 1, ..; a slot holds one batch;
- * ticket t always goes to slot t mod slots. Threads draw tickets in order, fill their slots in any order, and
- * the consumer takes slots in the order of tickets.
+/* Vocabulary: a ticket is the number of a batch since the loader began, 0, 1, ..; a slot holds one
+ * batch; ticket t always goes to slot t mod slots. Threads draw tickets in order, fill their slots
+ * in any order, and the consumer takes slots in the order of tickets.
  *
- * Two locks. plan_lock: who draws the next ticket (epoch, step and the epoch's share are its state); its
- * holder may wait there for the ticket's slot to come back, since nobody else could draw either. lock: the
- * slots' states; held for a few instructions only, so that the consumer never waits behind a shuffle. */
+ * Two locks. plan_lock: who draws the next ticket (epoch, step and the epoch's share are its
+ * state); its holder may wait there for the ticket's slot to come back, since nobody else could
+ * draw either. lock: the slots' states; held for a few instructions only, so that the consumer
+ * never waits behind a shuffle. */
 #include "data/loader.h"
 
-#include "base/arena.h"
+#include "base/arrays/arena.h"
 #include "base/clock.h"
 #include "data/augment.h"
-#include "base/thread.h"
+#include "base/system/thread.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -107,7 +108,8 @@ out:
     return drawn;
 }
 
-/* Shuffled samples lie anywhere in memory: ask for the next one's bytes while this one is worked on. */
+/* Shuffled samples lie anywhere in memory: ask for the next one's bytes while this one is worked
+ * on. */
 static void prefetch_sample(const psr_dataset *dataset, uint32_t sample)
 {
     enum { LINE_BYTES = 64, MOST_BYTES = 4096 };
@@ -127,7 +129,8 @@ static void fill_slot(psr_loader *loader, batch_slot *slot)
         if (i + 1 < batch->count)
             prefetch_sample(loader->dataset, slot->samples[i + 1]);
         slot->labels[i] = loader->dataset->labels[sample];
-        psr_augmenter_image(loader->augmenter, batch->epoch, sample, slot->images + i * loader->image_floats);
+        psr_augmenter_image(loader->augmenter, batch->epoch, sample,
+                            slot->images + i * loader->image_floats);
     }
 }
 
@@ -159,7 +162,8 @@ static psr_err check_options(const psr_loader_options *options)
                         sampler->count, sampler->workers, sampler->count);
     if (options->first_step > steps)
         return psr_fail(PSR_ERR_USAGE,
-                        "step %" PRIu32 " of epoch %" PRIu32 " to begin with: an epoch has %" PRIu32 " steps",
+                        "step %" PRIu32 " of epoch %" PRIu32 " to begin with: an epoch has %" PRIu32
+                        " steps",
                         options->first_step + 1, options->first_epoch + 1, steps);
     return PSR_OK;
 }
@@ -177,7 +181,8 @@ static psr_err allocate(psr_loader *loader)
     loader->threads = calloc(loader->options.threads, sizeof *loader->threads);
     loader->order = malloc((sampler->count + 1u) * sizeof *loader->order);
     loader->share = malloc((share + 1u) * sizeof *loader->share);
-    if (loader->slots == NULL || loader->threads == NULL || loader->order == NULL || loader->share == NULL)
+    if (loader->slots == NULL || loader->threads == NULL || loader->order == NULL ||
+        loader->share == NULL)
         goto no_memory;
     for (uint32_t i = 0; i < loader->slot_count; i++) {
         batch_slot *slot = &loader->slots[i];
@@ -198,11 +203,13 @@ no_memory:
 static psr_err start_threads(psr_loader *loader)
 {
     for (; loader->thread_count < loader->options.threads; loader->thread_count++)
-        PSR_TRY(psr_thread_start("psr-loader", thread_main, loader, &loader->threads[loader->thread_count]));
+        PSR_TRY(psr_thread_start("psr-loader", thread_main, loader,
+                                 &loader->threads[loader->thread_count]));
     return PSR_OK;
 }
 
-psr_err psr_loader_new(const psr_dataset *dataset, const psr_loader_options *options, psr_loader **ret_loader)
+psr_err psr_loader_new(const psr_dataset *dataset, const psr_loader_options *options,
+                       psr_loader **ret_loader)
 {
     PSR_TRY(check_options(options));
     assert(options->sampler.count == dataset->count);
@@ -219,8 +226,8 @@ psr_err psr_loader_new(const psr_dataset *dataset, const psr_loader_options *opt
     pthread_mutex_init(&loader->lock, NULL);
     pthread_cond_init(&loader->freed, NULL);
     pthread_cond_init(&loader->filled, NULL);
-    psr_err err = psr_augmenter_new(dataset, options->augment, options->image_size, options->sampler.seed,
-                                    &loader->augmenter);
+    psr_err err = psr_augmenter_new(dataset, options->augment, options->image_size,
+                                    options->sampler.seed, &loader->augmenter);
     if (err == PSR_OK)
         err = allocate(loader);
     if (err == PSR_OK)

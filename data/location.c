@@ -15,14 +15,16 @@
 #define SYNTHETIC_NAME "synthetic"
 
 /* The files of EMNIST (Cohen et al. 2017), all of whose splits come in one archive. */
-#define EMNIST(kind)                                                                                         \
-    {                                                                                                        \
-        .split = {                                                                                           \
-            {.name = {"emnist-" kind "-train-images-idx3-ubyte", "emnist-" kind "-train-labels-idx1-ubyte"}, \
-             .file_count = 2},                                                                               \
-            {.name = {"emnist-" kind "-test-images-idx3-ubyte", "emnist-" kind "-test-labels-idx1-ubyte"},   \
-             .file_count = 2}                                                                                \
-        }                                                                                                    \
+#define EMNIST(kind)                                                                               \
+    {                                                                                              \
+        .split = {                                                                                 \
+            {.name = {"emnist-" kind "-train-images-idx3-ubyte",                                   \
+                      "emnist-" kind "-train-labels-idx1-ubyte"},                                  \
+             .file_count = 2},                                                                     \
+            {.name = {"emnist-" kind "-test-images-idx3-ubyte",                                    \
+                      "emnist-" kind "-test-labels-idx1-ubyte"},                                   \
+             .file_count = 2}                                                                      \
+        }                                                                                          \
     }
 
 static const psr_file_set file_sets[] = {
@@ -36,8 +38,8 @@ static const psr_file_set file_sets[] = {
     EMNIST("mnist"),
     {.name = "cifar10",
      .cifar = &psr_cifar_10,
-     .split = {{.name = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
-                         "data_batch_5.bin"},
+     .split = {{.name = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
+                         "data_batch_4.bin", "data_batch_5.bin"},
                 .file_count = 5,
                 .records = 10000},
                {.name = {"test_batch.bin"}, .file_count = 1, .records = 10000}}},
@@ -96,7 +98,8 @@ static psr_err fail_not_found(const char *name, const char *user_directory)
                              : "put the authors' files there, or";
     if (user_directory == NULL)
         return psr_fail(PSR_ERR_NOT_FOUND,
-                        "--data %s: no directory " SYSTEM_DIRECTORY "/%s; %s --data DIR names another place",
+                        "--data %s: no directory " SYSTEM_DIRECTORY
+                        "/%s; %s --data DIR names another place",
                         name, name, brings);
     return psr_fail(PSR_ERR_NOT_FOUND,
                     "--data %s: no directory " SYSTEM_DIRECTORY
@@ -111,12 +114,14 @@ static psr_err add_classes(const char *spec, uint32_t classes, char path[PSR_PAT
     if (generated == NULL || classes == 0 || strncmp(generated, "classes=", 8) == 0 ||
         strstr(generated, ",classes=") != NULL)
         return path_print(path, "%s", spec);
-    const char *between = spec[strlen(SYNTHETIC_NAME)] == '\0' ? ":" : generated[0] != '\0' ? "," : "";
+    const char *between = spec[strlen(SYNTHETIC_NAME)] == '\0' ? ":"
+                          : generated[0] != '\0'               ? ","
+                                                               : "";
     return path_print(path, "%s%sclasses=%" PRIu32, spec, between, classes);
 }
 
-psr_err psr_dataset_find(const char *spec, const char *user_directory, uint32_t classes, char *ret_spec,
-                         size_t size)
+psr_err psr_dataset_find(const char *spec, const char *user_directory, uint32_t classes,
+                         char *ret_spec, size_t size)
 {
     char path[PSR_PATH_MAX];
     if (!is_known_name(spec)) {
@@ -129,8 +134,8 @@ psr_err psr_dataset_find(const char *spec, const char *user_directory, uint32_t 
             return fail_not_found(spec, user_directory);
     }
     if (strlen(path) >= size)
-        return psr_fail(PSR_ERR_USAGE, "--data: a path of %zu bytes, should be below %zu", strlen(path),
-                        size);
+        return psr_fail(PSR_ERR_USAGE, "--data: a path of %zu bytes, should be below %zu",
+                        strlen(path), size);
     strcpy(ret_spec, path);
     return PSR_OK;
 }
@@ -232,22 +237,20 @@ static psr_err find_file_set(const char *directory, const psr_file_set **ret_fil
         bool has = false;
         PSR_TRY(has_file(directory, &file_sets[set], &has));
         if (has && found != NULL)
-            return psr_fail(
-                PSR_ERR_USAGE,
-                "--data %s: holds files of several data sets (%s and %s); put those of one into a directory "
-                "of their own (links will do)",
-                directory, found->split[0].name[0], file_sets[set].split[0].name[0]);
+            return psr_fail(PSR_ERR_USAGE,
+                            "--data %s: holds files of several data sets (%s and %s); put those of "
+                            "one into a directory of their own (links will do)",
+                            directory, found->split[0].name[0], file_sets[set].split[0].name[0]);
         if (has)
             found = &file_sets[set];
     }
     if (found == NULL)
-        return psr_fail(
-            PSR_ERR_NOT_FOUND,
-            "--data %s: no data set here, should hold train-images-idx3-ubyte and the like (MNIST family), "
-            "emnist-balanced-train-images-idx3-ubyte and the like (EMNIST), data_batch_1.bin and the like "
-            "(CIFAR-10) or "
-            "train.bin and test.bin (CIFAR-100), plain, .gz or .xz",
-            directory);
+        return psr_fail(PSR_ERR_NOT_FOUND,
+                        "--data %s: no data set here, should hold train-images-idx3-ubyte and the "
+                        "like (MNIST family), emnist-balanced-train-images-idx3-ubyte and the like "
+                        "(EMNIST), data_batch_1.bin and the like (CIFAR-10) or train.bin and "
+                        "test.bin (CIFAR-100), plain, .gz or .xz",
+                        directory);
     *ret_files = found;
     return PSR_OK;
 }
@@ -258,7 +261,8 @@ static void set_name(psr_location *location, const char *spec)
     char *real = name == NULL ? realpath(location->directory, NULL) : NULL;
     if (real != NULL)
         name = strrchr(real, '/') + 1; /* an absolute path */
-    snprintf(location->name, sizeof location->name, "%s", name != NULL && name[0] != '\0' ? name : "idx");
+    snprintf(location->name, sizeof location->name, "%s",
+             name != NULL && name[0] != '\0' ? name : "idx");
     free(real);
 }
 

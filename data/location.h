@@ -1,9 +1,9 @@
-/* Where the files of a data set are, and which they are: a --data spec, resolved. Internal to data/.
- * Any thread. */
+/* A --data spec, resolved: which files a data set consists of, and where they are. Internal to
+ * data/. Any thread. */
 #ifndef PSR_DATA_LOCATION_H
 #define PSR_DATA_LOCATION_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "data/cifar.h"
 #include "data/source.h"
 #include "data/synthetic.h"
@@ -29,7 +29,7 @@ typedef struct psr_location {
     const psr_file_set *files;    /* NULL: generated */
     char directory[PSR_PATH_MAX]; /* of files */
     psr_synthetic synthetic;      /* of generated data */
-    psr_reading *reading;         /* moves while its files are read; borrowed, NULL: nobody asks */
+    psr_reading *reading;         /* counts while its files are read; borrowed; may be NULL */
 } psr_location;
 
 /* Errors as psr_dataset_info_read's: NOT_FOUND, USAGE, IO. */
@@ -39,14 +39,16 @@ PSR_MUST_CHECK psr_err psr_location_resolve(const char *spec, psr_location *ret_
 PSR_MUST_CHECK psr_err psr_location_open(const psr_location *location, const char *name,
                                          psr_source **ret_source);
 
-/* What tells these files, in their present state, from all others on this host: a hash of their names,
- * devices, inodes, sizes and times. Of generated data: of what is generated. */
+/* Identifies these files in their present state, among all on this host: a hash of their names,
+ * devices, inodes, sizes and times. For generated data: a hash of what is generated. */
 typedef struct psr_location_state {
     char text[33];     /* hexadecimal digits */
-    int64_t changed_s; /* when one of them was changed last, by CLOCK_REALTIME; generated: INT64_MIN */
+    int64_t changed_s; /* when one of them was changed last, by
+                          CLOCK_REALTIME; generated: INT64_MIN */
 } psr_location_state;
 
 /* NOT_FOUND, IO. */
-PSR_MUST_CHECK psr_err psr_location_state_of(const psr_location *location, psr_location_state *ret_state);
+PSR_MUST_CHECK psr_err psr_location_state_of(const psr_location *location,
+                                             psr_location_state *ret_state);
 
 #endif

@@ -1,5 +1,6 @@
-/* A data set in bytes that one process writes and others of its host map: the head, then of each split labels and
- * pixels, each from a multiple of 64 bytes on. Never on a disk and never between hosts. */
+/* A data set in bytes that one process writes and others of its host map: the head, then of each
+ * split labels and pixels, each from a multiple of 64 bytes on. Never on a disk and never between
+ * hosts. */
 #include "data/opened.h"
 
 #include "data/samples.h"
@@ -92,8 +93,8 @@ void psr_opened_pack(const psr_opened *opened, void *to)
 
 static bool is_possible(const packed_split *split)
 {
-    return split->count > 0 && (split->channels == 1 || split->channels == 3) && split->height > 0 &&
-           split->height <= PSR_SAMPLES_MAX_SIDE && split->width > 0 &&
+    return split->count > 0 && (split->channels == 1 || split->channels == 3) &&
+           split->height > 0 && split->height <= PSR_SAMPLES_MAX_SIDE && split->width > 0 &&
            split->width <= PSR_SAMPLES_MAX_SIDE && split->classes > 0;
 }
 
@@ -132,15 +133,17 @@ static psr_err unpack_split(const packed_split *split, const uint8_t *at, const 
     return PSR_OK;
 }
 
-psr_err psr_opened_unpack(const void *packed, size_t bytes, const char *name, psr_opened *ret_opened)
+psr_err psr_opened_unpack(const void *packed, size_t bytes, const char *name,
+                          psr_opened *ret_opened)
 {
     packed_head head;
     psr_opened opened = {0};
     if (bytes >= sizeof head)
         memcpy(&head, packed, sizeof head);
-    if (bytes < sizeof head || memcmp(head.magic, magic, sizeof magic) != 0 || !is_possible(&head.split[0]) ||
-        !is_possible(&head.split[1]) || whole_bytes(&head) > bytes)
-        return psr_fail(PSR_ERR_FORMAT, "--data %s: what another process passed is no data set", name);
+    if (bytes < sizeof head || memcmp(head.magic, magic, sizeof magic) != 0 ||
+        !is_possible(&head.split[0]) || !is_possible(&head.split[1]) || whole_bytes(&head) > bytes)
+        return psr_fail(PSR_ERR_FORMAT, "--data %s: what another process passed is no data set",
+                        name);
     const uint8_t *at = (const uint8_t *)packed + aligned(sizeof head);
     PSR_TRY(unpack_split(&head.split[0], at, name, &opened.train));
     at += label_bytes(&head.split[0]) + aligned(pixel_bytes(&head.split[0]));

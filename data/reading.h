@@ -1,5 +1,5 @@
-/* How far the reading of a data set is. Who unpacks says that it goes on; another thread asks, and
- * may end it. In place; all zero: nothing is read yet. */
+/* How far the reading of a data set is. The thread that reads counts; another thread may look at
+ * the count, and may stop the reading. In place; all zero: nothing is read yet. */
 #ifndef PSR_DATA_READING_H
 #define PSR_DATA_READING_H
 
@@ -17,7 +17,7 @@ typedef struct psr_reading {
 
 #define PSR_READING_BYTES ((size_t)4 << 20)
 
-/* It has gone on. NULL: nobody asks. CANCELLED. */
+/* Counts one step of reading. NULL allowed. CANCELLED: the reading was stopped. */
 PSR_MUST_CHECK static inline psr_err psr_reading_moved(psr_reading *reading)
 {
     if (reading == NULL)

@@ -58,7 +58,8 @@ void psr_sampler_order(const psr_sampler *sampler, uint32_t epoch, uint32_t *ord
     }
 }
 
-void psr_sampler_select(const psr_sampler *sampler, const uint32_t *order, uint32_t rank, uint32_t *share)
+void psr_sampler_select(const psr_sampler *sampler, const uint32_t *order, uint32_t rank,
+                        uint32_t *share)
 {
     uint32_t share_count = psr_sampler_share(sampler, rank);
     uint64_t position = rank;

@@ -1,4 +1,5 @@
-/* What a reader of one format gives to dataset.c, which makes a psr_dataset of it. */
+/* The samples that the reader of one file format gives to dataset.c, which makes a psr_dataset of
+ * them. */
 #ifndef PSR_DATA_SAMPLES_H
 #define PSR_DATA_SAMPLES_H
 

@@ -2,7 +2,7 @@
 #define ZLIB_CONST
 #include "data/source.h"
 
-#include "base/file.h"
+#include "base/system/file.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -87,7 +87,8 @@ static psr_err open_file(psr_source *source)
     source->buffer = malloc(INPUT_BYTES);
     if (source->buffer == NULL)
         return psr_fail(PSR_ERR_NOMEM, "%s: no memory to read it", source->path);
-    uint64_t size = 0; /* what it holds is found by reading: packed files tell their length at the end */
+    uint64_t size = 0; /* what it holds is found by reading: packed
+                          files tell their length at the end */
     PSR_TRY(psr_file_open(source->path, &source->fd, &size));
     return unpacker_init(source);
 }
@@ -193,14 +194,16 @@ static psr_err plain_some(psr_source *source, uint8_t *to, size_t size, size_t *
 /* unpacked: what this call has got besides what was handed out before. */
 static psr_err fail_cut(const psr_source *source, size_t unpacked)
 {
-    return psr_fail(PSR_ERR_FORMAT, "%s: truncated: the %s data break off after %" PRIu64 " unpacked bytes",
+    return psr_fail(PSR_ERR_FORMAT,
+                    "%s: truncated: the %s data break off after %" PRIu64 " unpacked bytes",
                     source->path, packing_name[source->packing], source->unpacked_bytes + unpacked);
 }
 
 static psr_err fail_damaged(const psr_source *source, size_t unpacked, const char *what)
 {
-    return psr_fail(PSR_ERR_FORMAT, "%s: damaged %s data after %" PRIu64 " unpacked bytes: %s", source->path,
-                    packing_name[source->packing], source->unpacked_bytes + unpacked, what);
+    return psr_fail(PSR_ERR_FORMAT, "%s: damaged %s data after %" PRIu64 " unpacked bytes: %s",
+                    source->path, packing_name[source->packing], source->unpacked_bytes + unpacked,
+                    what);
 }
 
 /* Several members after one another are one file (RFC 1952, section 2.2). */
@@ -245,7 +248,8 @@ static psr_err xz_fail(const psr_source *source, size_t unpacked, lzma_ret code)
     case LZMA_MEM_ERROR:
         return psr_fail(PSR_ERR_NOMEM, "%s: no memory to unpack xz", source->path);
     case LZMA_MEMLIMIT_ERROR:
-        return psr_fail(PSR_ERR_FORMAT, "%s: asks for more than %u MiB to unpack, more than xz -9 would",
+        return psr_fail(PSR_ERR_FORMAT,
+                        "%s: asks for more than %u MiB to unpack, more than xz -9 would",
                         source->path, PSR_SOURCE_UNPACK_BYTES >> 20);
     case LZMA_BUF_ERROR:
         return fail_cut(source, unpacked);
@@ -318,15 +322,16 @@ psr_err psr_source_read(psr_source *source, void *to, size_t size, uint64_t whol
         PSR_TRY(some(source, at, size, &got));
         if (got == 0)
             return psr_fail(PSR_ERR_FORMAT,
-                            "%s: truncated: ends after %" PRIu64 " bytes, should have %" PRIu64, source->path,
-                            source->unpacked_bytes, whole_size);
+                            "%s: truncated: ends after %" PRIu64 " bytes, should have %" PRIu64,
+                            source->path, source->unpacked_bytes, whole_size);
         at += got;
         size -= got;
     }
     return PSR_OK;
 }
 
-psr_err psr_source_read_new(psr_source *source, size_t size, uint64_t whole_size, uint8_t **ret_bytes)
+psr_err psr_source_read_new(psr_source *source, size_t size, uint64_t whole_size,
+                            uint8_t **ret_bytes)
 {
     uint8_t *bytes = NULL;
     size_t have = 0, room = 0;
@@ -361,7 +366,7 @@ psr_err psr_source_end(psr_source *source)
     PSR_TRY(some(source, &extra, 1, &got));
     if (got > 0)
         return psr_fail(PSR_ERR_FORMAT,
-                        "%s: over-long: more bytes follow the %" PRIu64 " that it should have", source->path,
-                        whole_size);
+                        "%s: over-long: more bytes follow the %" PRIu64 " that it should have",
+                        source->path, whole_size);
     return PSR_OK;
 }

@@ -1,9 +1,9 @@
-/* A run of bytes from a file, plain or packed with gzip or xz, unpacked while it is read. The only file that
- * calls zlib and liblzma, and the only one of data/ that reads files.
+/* A run of bytes from a file, plain or packed with gzip or xz, unpacked while it is read. The only
+ * file that calls zlib and liblzma, and the only one of data/ that reads files.
  *
- * The bytes are a stranger's: memory here is bounded (a 64 KiB input buffer and the unpacker's own, at
- * most PSR_SOURCE_UNPACK_BYTES), checksums of the packed formats are verified at the end, and every error
- * is one line that opens with the path. One thread at a time. */
+ * The bytes may be hostile: memory here is bounded (a 64 KiB input buffer and the unpacker's own,
+ * at most PSR_SOURCE_UNPACK_BYTES), checksums of the packed formats are verified at the end, and
+ * every error is one line that opens with the path. One thread at a time. */
 #ifndef PSR_DATA_SOURCE_H
 #define PSR_DATA_SOURCE_H
 
@@ -12,42 +12,51 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What an xz stream may ask to unpack: `xz -9` asks for 65 MiB. */
+/* The most memory that an xz stream may ask for to be unpacked: `xz -9` asks for 65 MiB. */
 #define PSR_SOURCE_UNPACK_BYTES (96u << 20)
 
-typedef enum psr_source_packing { PSR_SOURCE_PLAIN, PSR_SOURCE_GZIP, PSR_SOURCE_XZ } psr_source_packing;
+typedef enum psr_source_packing {
+    PSR_SOURCE_PLAIN,
+    PSR_SOURCE_GZIP,
+    PSR_SOURCE_XZ
+} psr_source_packing;
 
 typedef struct psr_source psr_source;
 
 /* The packing that a file's name tells: ".gz", ".xz", else plain. */
 psr_source_packing psr_source_packing_of(const char *path);
 
-/* Opens a regular file (base/file.h: a FIFO or a device is refused, and keeps nobody). ret owns. NOT_FOUND: no such
- * file; IO: not a file, or the system refused. */
+/* Opens a regular file (base/system/file.h: a FIFO or a device is refused, and keeps nobody). ret
+ * owns. NOT_FOUND: no such file; IO: not a file, or the system refused. */
 PSR_MUST_CHECK psr_err psr_source_open(const char *path, psr_source **ret_source);
 
-/* The same over size bytes of memory, which is borrowed for the source's life; name stands for the path in
- * errors. */
+/* The same over size bytes of memory, which is borrowed for the source's life; name stands for the
+ * path in errors. */
 PSR_MUST_CHECK psr_err psr_source_open_memory(const char *name, psr_source_packing packing,
-                                              const uint8_t *bytes, size_t size, psr_source **ret_source);
+                                              const uint8_t *bytes, size_t size,
+                                              psr_source **ret_source);
 void psr_source_free(psr_source *source);
 
-/* Reading moves from now on with every piece that is read. Borrowed for the source's life; NULL: none. */
+/* From now on `reading` counts every piece that is read. Borrowed for the source's life; may be
+ * NULL. */
 void psr_source_watch(psr_source *source, psr_reading *reading);
 
 /* For errors of the readers above. Borrowed for the source's life. */
 const char *psr_source_path(const psr_source *source);
 
-/* Exactly size unpacked bytes. FORMAT: truncated (whole_size: what the file should have had in all, for
- * the text), or packed data that is damaged; IO; CANCELLED, as all reads: the reading was ended. */
-PSR_MUST_CHECK psr_err psr_source_read(psr_source *source, void *to, size_t size, uint64_t whole_size);
+/* Exactly size unpacked bytes. FORMAT: truncated (whole_size: what the file should have had in all,
+ * for the text), or packed data that is damaged; IO; CANCELLED, as all reads: the reading was
+ * ended. */
+PSR_MUST_CHECK psr_err psr_source_read(psr_source *source, void *to, size_t size,
+                                       uint64_t whole_size);
 
-/* The same into memory of its own, which grows as the bytes arrive: a file that promises more than it has
- * costs at most twice what it has. ret owns: free(). NOMEM beside the above. */
+/* The same into new memory, which grows as the bytes arrive. A file that announces more than it has
+ * costs at most twice the memory of what it has. ret owns: free(). NOMEM beside the above. */
 PSR_MUST_CHECK psr_err psr_source_read_new(psr_source *source, size_t size, uint64_t whole_size,
                                            uint8_t **ret_bytes);
 
-/* That the file ends here, packed data's checksum included. FORMAT: over-long, truncated, damaged. */
+/* Checks that the file ends here, and the checksum of packed data. FORMAT: over-long, truncated,
+ * damaged. */
 PSR_MUST_CHECK psr_err psr_source_end(psr_source *source);
 
 #endif

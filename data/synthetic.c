@@ -29,7 +29,8 @@ static psr_err set_key(const spec_key *keys, size_t key_count, const char *pair,
         char *end = NULL;
         errno = 0;
         unsigned long long value = digit ? strtoull(equals + 1, &end, 10) : 0;
-        if (!digit || end != pair + length || errno != 0 || value < keys[k].least || value > keys[k].most)
+        if (!digit || end != pair + length || errno != 0 || value < keys[k].least ||
+            value > keys[k].most)
             return psr_fail(PSR_ERR_USAGE,
                             "--data synthetic: \"%.*s\": %s should be a whole number in %" PRIu32
                             "..%" PRIu32,
@@ -37,7 +38,8 @@ static psr_err set_key(const spec_key *keys, size_t key_count, const char *pair,
         *keys[k].value = (uint32_t)value;
         return PSR_OK;
     }
-    return psr_fail(PSR_ERR_USAGE, "--data synthetic: \"%.*s\" is not known, should be " SYNTHETIC_FORM,
+    return psr_fail(PSR_ERR_USAGE,
+                    "--data synthetic: \"%.*s\" is not known, should be " SYNTHETIC_FORM,
                     (int)length, pair);
 }
 
@@ -46,8 +48,10 @@ psr_err psr_synthetic_parse(const char *spec, psr_synthetic *ret_synthetic)
     psr_synthetic parsed = {
         .train_count = 60000, .test_count = 10000, .channels = 3, .size = 32, .classes = 10};
     const spec_key keys[] = {
-        {"count", &parsed.train_count, 1, UINT32_MAX}, {"test", &parsed.test_count, 1, UINT32_MAX},
-        {"channels", &parsed.channels, 1, 3},          {"size", &parsed.size, 1, PSR_SAMPLES_MAX_SIDE},
+        {"count", &parsed.train_count, 1, UINT32_MAX},
+        {"test", &parsed.test_count, 1, UINT32_MAX},
+        {"channels", &parsed.channels, 1, 3},
+        {"size", &parsed.size, 1, PSR_SAMPLES_MAX_SIDE},
         {"classes", &parsed.classes, 2, 65536},
     };
     while (*spec != '\0') {
@@ -55,10 +59,12 @@ psr_err psr_synthetic_parse(const char *spec, psr_synthetic *ret_synthetic)
         PSR_TRY(set_key(keys, sizeof keys / sizeof keys[0], spec, length));
         spec += length;
         if (*spec == ',' && *++spec == '\0')
-            return psr_fail(PSR_ERR_USAGE, "--data synthetic: ends in a comma, should be " SYNTHETIC_FORM);
+            return psr_fail(PSR_ERR_USAGE,
+                            "--data synthetic: ends in a comma, should be " SYNTHETIC_FORM);
     }
     if (parsed.channels == 2)
-        return psr_fail(PSR_ERR_USAGE, "--data synthetic: \"channels=2\": channels should be 1 or 3");
+        return psr_fail(PSR_ERR_USAGE,
+                        "--data synthetic: \"channels=2\": channels should be 1 or 3");
     uint64_t bytes = ((uint64_t)parsed.train_count + parsed.test_count) * parsed.channels;
     bytes *= (uint64_t)parsed.size * parsed.size; /* below 2^33 * 3 * 2^20 */
     if (bytes > PSR_SAMPLES_MAX_BYTES)
@@ -80,7 +86,8 @@ static void draw_patterns(const psr_synthetic *synthetic, uint8_t *pattern)
     }
 }
 
-/* plane[size, size] of GRID x GRID blocks; block (r, c) covers rows floor(r size / GRID) up to that of r + 1.
+/* plane[size, size] of GRID x GRID blocks; block (r, c) covers rows floor(r size / GRID) up to that
+ * of r + 1.
  */
 static void stretch_blocks(const uint8_t *blocks, uint32_t size, uint8_t *plane)
 {
@@ -95,7 +102,8 @@ static void stretch_blocks(const uint8_t *blocks, uint32_t size, uint8_t *plane)
 }
 
 /* pixels[channels, size, size] of the sample that at names. */
-static void draw_image(const psr_synthetic *synthetic, psr_rng_at at, const uint8_t *pattern, uint8_t *pixels)
+static void draw_image(const psr_synthetic *synthetic, psr_rng_at at, const uint8_t *pattern,
+                       uint8_t *pixels)
 {
     size_t plane_bytes = (size_t)synthetic->size * synthetic->size;
     size_t bytes = synthetic->channels * plane_bytes;
@@ -130,13 +138,15 @@ psr_err psr_synthetic_generate(const psr_synthetic *synthetic, uint32_t split, p
     if (patterns == NULL || samples.pixels == NULL || samples.labels == NULL) {
         free(patterns);
         psr_samples_done(&samples);
-        return psr_fail(PSR_ERR_NOMEM, "--data synthetic: no memory for %" PRIu32 " images of %zu bytes",
+        return psr_fail(PSR_ERR_NOMEM,
+                        "--data synthetic: no memory for %" PRIu32 " images of %zu bytes",
                         samples.count, image_bytes);
     }
     psr_err err = PSR_OK;
     draw_patterns(synthetic, patterns);
     for (uint32_t i = 0; i < samples.count && (err = psr_reading_moved(reading)) == PSR_OK; i++) {
-        psr_rng_at at = {.purpose = PSR_RNG_SYNTHETIC, .epoch = split, .sample = i, .layer = LAYER_LABEL};
+        psr_rng_at at = {
+            .purpose = PSR_RNG_SYNTHETIC, .epoch = split, .sample = i, .layer = LAYER_LABEL};
         uint64_t element = 0;
         samples.labels[i] = psr_rng_below(at, &element, samples.classes);
         draw_image(synthetic, at, patterns + samples.labels[i] * pattern_bytes,

@@ -1,9 +1,11 @@
-/* Generated data: as good as real ones for timing, and learnable, so that a loss that falls means something.
+/* Generated data. They serve as well as real ones for timing, and can be learned, so that a falling
+ * loss means something.
  *
- * Each class c has a pattern P_c of 4x4 blocks per channel, drawn once; a pixel of a sample of class c is
+ * Each class c has a pattern P_c of 4x4 blocks per channel, drawn once; a pixel of a sample of
+ * class c is
  *   x = (P_c + noise) / 2,  P_c and noise uniform in 0..255,
- * all from counter-based numbers (PSR_RNG_SYNTHETIC; seed 0, so that the data are the same in every run and
- * on every host; epoch tells the split). No state. Any thread. */
+ * all from counter-based numbers (PSR_RNG_SYNTHETIC; seed 0, so that the data are the same in every
+ * run and on every host; epoch tells the split). No state. Any thread. */
 #ifndef PSR_DATA_SYNTHETIC_H
 #define PSR_DATA_SYNTHETIC_H
 
@@ -19,11 +21,13 @@ typedef struct psr_synthetic {
     uint32_t classes;     /* classes=, default 10 */
 } psr_synthetic;
 
-/* spec: what follows "synthetic:", comma-separated key=value pairs; "" gives the defaults. USAGE: unknown
- * key, a value that is not a number or out of bounds, more than PSR_SAMPLES_MAX_BYTES in all. */
+/* spec: what follows "synthetic:", comma-separated key=value pairs; "" gives the defaults. USAGE:
+ * unknown key, a value that is not a number or out of bounds, more than PSR_SAMPLES_MAX_BYTES in
+ * all. */
 PSR_MUST_CHECK psr_err psr_synthetic_parse(const char *spec, psr_synthetic *ret_synthetic);
 
-/* split: 0 train, 1 test. reading: NULL, or moves with every sample. ret owns: psr_samples_done. NOMEM, CANCELLED. */
+/* split: 0 train, 1 test. reading: NULL, or moves with every sample. ret owns: psr_samples_done.
+ * NOMEM, CANCELLED. */
 PSR_MUST_CHECK psr_err psr_synthetic_generate(const psr_synthetic *synthetic, uint32_t split,
                                               psr_reading *reading, psr_samples *ret_samples);
 

@@ -1,12 +1,13 @@
-/* `psring bench WHAT`: starts the program psring-bench-WHAT, which lies beside this one; on the hosts of a hostfile by `psring run`. */
+/* `psring bench WHAT`: starts the program psring-bench-WHAT, which lies beside this one; on the
+ * hosts of a hostfile by `psring run`. */
 #include "deploy/commands.h"
 #include "deploy/subcommands.h"
 
-#include "base/child.h"
-#include "base/describe.h"
-#include "base/help_width.h"
-#include "base/manual.h"
-#include "base/printable.h"
+#include "base/system/child.h"
+#include "base/config/describe.h"
+#include "base/config/help_width.h"
+#include "base/config/manual.h"
+#include "base/text/printable.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -87,7 +88,9 @@ static int words_of(const char *word, const char *const *list, size_t count)
 
 static int words_of_place(const char *word)
 {
-    return strcmp(word, report_bindings) == 0 ? 1 : words_of(word, places, sizeof places / sizeof *places);
+    return strcmp(word, report_bindings) == 0
+               ? 1
+               : words_of(word, places, sizeof places / sizeof *places);
 }
 
 typedef struct words {
@@ -131,8 +134,8 @@ static int start(const char *path, char **command)
 }
 
 /* Does not return when it starts. */
-static int start_divided(const char *path, const char *self, const char *title, int argc, char **argv,
-                         words *run, words *own)
+static int start_divided(const char *path, const char *self, const char *title, int argc,
+                         char **argv, words *run, words *own)
 {
     bool placed = false;
     add(run, (const char *[]){self, "run"}, 2);
@@ -184,7 +187,8 @@ int psr_command_bench(int argc, char **argv)
         print_completion();
     if (described != PSR_DESCRIBE_NOTHING)
         return 0;
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "-?") == 0) {
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
+        strcmp(argv[1], "-?") == 0) {
         usage(stdout);
         return 0;
     }

@@ -1,5 +1,5 @@
-/* The subcommands of the front door. Each takes its own arguments (argv[0] is "psring NAME"), prints, and returns the
- * exit status. */
+/* The subcommands of the front door. Each takes its own arguments (argv[0] is "psring NAME"),
+ * prints, and returns the exit status. */
 #ifndef PSR_DEPLOY_COMMANDS_H
 #define PSR_DEPLOY_COMMANDS_H
 
@@ -8,6 +8,7 @@ int psr_command_run(int argc, char **argv);
 int psr_command_bench(int argc, char **argv);
 int psr_command_doctor(int argc, char **argv);
 int psr_command_report(int argc, char **argv);
+int psr_command_mode(int argc, char **argv);
 int psr_command_keygen(int argc, char **argv);
 int psr_command_hosts(int argc, char **argv);
 

@@ -1,8 +1,9 @@
-/* `psring hosts`, of deploy/install: the names of the hosts of a hostfile or of a list, one in each line. */
+/* `psring hosts`, of deploy/install: the names of the hosts of a hostfile or of a list, one in each
+ * line. */
 #include "deploy/commands.h"
 
-#include "base/printable.h"
-#include "deploy/launch/hostfile.h"
+#include "base/text/printable.h"
+#include "deploy/launch/hosts/hostfile.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* The front door, in the manner of git: `psring COMMAND ...`. */
-#include "base/describe.h"
-#include "base/help_width.h"
-#include "base/manual.h"
-#include "base/printable.h"
+#include "base/config/describe.h"
+#include "base/config/help_width.h"
+#include "base/config/manual.h"
+#include "base/text/printable.h"
 #include "deploy/agent/agent.h"
 #include "deploy/commands.h"
-#include "deploy/doctor/probe.h"
+#include "deploy/doctor/visit/probe.h"
 #include "deploy/subcommands.h"
 #include "net/transport.h"
 
@@ -16,12 +16,15 @@
 
 static const psr_subcommand rows[] = {
     {"train", "train a network on this machine or on the hosts of a hostfile", psr_command_train},
-    {"run", "run any program on this machine or on the hosts of a hostfile, each process with its rank",
+    {"run",
+     "run any program on this machine or on the hosts of a hostfile, each process with its rank",
      psr_command_run},
     {"bench", "measure the library's operations on this machine or on the hosts of a hostfile",
      psr_command_bench},
-    {"doctor", "look for what would stop or slow a run on this machine or on the hosts of a hostfile",
+    {"doctor",
+     "look for what would stop or slow a run on this machine or on the hosts of a hostfile",
      psr_command_doctor},
+    {"mode", "tell or change the mode of a run that goes on", psr_command_mode},
     {"report", "compare runs in one table", psr_command_report},
     {"keygen", "make key files for processes that are started by hand", psr_command_keygen},
 };
@@ -31,14 +34,15 @@ static const psr_subcommands commands = {rows, sizeof rows / sizeof *rows, "psri
 static void usage(FILE *to)
 {
     psr_print(to, "Usage: psring COMMAND [OPTION...]\n");
-    psr_help_wrap(to, "Trains networks with parameter servers or ring all-reduce, to the same bits.", 0, 0);
+    psr_help_wrap(
+        to, "Trains networks with parameter servers or ring all-reduce, to the same bits.", 0, 0);
     psr_print(to, "\nCommands:\n");
     psr_subcommands_help(&commands, to);
     psr_print(to, "\n");
-    psr_help_wrap(
-        to,
-        "`psring COMMAND --help` tells the options of each, `psring --version` the version. For a start:", 0,
-        0);
+    psr_help_wrap(to,
+                  "`psring COMMAND --help` tells the options of each, `psring --version` the "
+                  "version. For a start:",
+                  0, 0);
     psr_print(to, "  psring train --model resnet20 --workers 3 --steps 100\n");
 }
 
@@ -53,17 +57,18 @@ static void print_version(FILE *to, struct argp_state *state)
 
 /* ---- for those who build psring ---- */
 
-static const char of_psring[] =
-    "psring trains networks on many processes and machines with parameter servers or ring all-reduce, to the "
-    "same\n"
-    "bits. Each command has a page of its own, psring-COMMAND(1), and tells its options with --help.\n";
-static const char of_status[] = "0: done. 1: what was asked for failed, with one line that says why. 2: bad "
-                                "input. 3: a process broke the\n"
+static const char of_psring[] = "psring trains networks on many processes and machines with "
+                                "parameter servers or ring all-reduce, to the same\n"
+                                "bits. Each command has a page of its own, psring-COMMAND(1), and "
+                                "tells its options with --help.\n";
+static const char of_status[] = "0: done. 1: what was asked for failed, with one line that says "
+                                "why. 2: bad input. 3: a process broke the\n"
                                 "protocol, or was turned away. 130: interrupted.\n";
 
 static void print_manual(const char *date)
 {
-    psr_manual_begin(stdout, "psring", "Trains networks with parameter servers or ring all-reduce", date);
+    psr_manual_begin(stdout, "psring", "Trains networks with parameter servers or ring all-reduce",
+                     date);
     psr_manual_section(stdout, "SYNOPSIS");
     psr_manual_synopsis(stdout, "psring", "COMMAND [OPTION...]");
     psr_manual_section(stdout, "DESCRIPTION");

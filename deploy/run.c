@@ -1,10 +1,11 @@
-/* `psring run`: reads options, places the ranks, launches the program that the command line names. */
+/* `psring run`: reads options, places the ranks, launches the program that the command line
+ * names. */
 #include "deploy/commands.h"
 
-#include "base/options_argp.h"
-#include "base/printable.h"
+#include "base/config/options_argp.h"
+#include "base/text/printable.h"
 #include "deploy/launch/launch.h"
-#include "deploy/launch/places.h"
+#include "deploy/launch/hosts/places.h"
 
 #include <argp.h>
 #include <errno.h>
@@ -27,7 +28,8 @@ typedef struct run_options {
 
 /* ---- options ---- */
 
-static void set_config(const struct argp_state *state, psr_config *config, const char *name, const char *text)
+static void set_config(const struct argp_state *state, psr_config *config, const char *name,
+                       const char *text)
 {
     if (psr_config_set(config, name, text) != PSR_OK)
         psr_options_refuse(state, psr_err_detail());
@@ -41,8 +43,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         state->child_inputs[0] = &o->places;
         return 0;
     case 'n':
-        o->config.workers =
-            (uint32_t)psr_options_number(state, "ranks", psr_places_count(state, arg), 1, RANKS_MAX);
+        o->config.workers = (uint32_t)psr_options_number(
+            state, "ranks", psr_places_count(state, arg), 1, RANKS_MAX);
         return 0;
     case KEY_SHARDS:
         o->shards = (uint32_t)psr_options_number(state, "shards", arg, 1, RANKS_MAX);
@@ -63,8 +65,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (o->words == NULL || o->words[0][0] == '\0')
-            psr_options_refuse(state,
-                               "the program is missing; give for instance: psring run -n 4 -- ./program");
+            psr_options_refuse(
+                state, "the program is missing; give for instance: psring run -n 4 -- ./program");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -72,31 +74,29 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_option own_options[] = {
-    {"ranks", 'n', "N", 0, "processes (default: one for each slot of the hosts); -np N is the same", 1},
+    {"ranks", 'n', "N", 0, "processes (default: one for each slot of the hosts); -np N is the same",
+     1},
     {"shards", KEY_SHARDS, "S", 0,
-     "psring-ps processes that hold the program's tables: ranks behind its own, beside them on the hosts in "
-     "turn",
+     "psring-ps processes that hold the program's tables: ranks behind its own, beside them on the "
+     "hosts in turn",
      1},
     {"output-filename", KEY_OUTPUT, "DIR", 0,
-     "what rank N prints goes to DIR/1/rank.N/stdout and stderr on its host, byte by byte, and not to the "
-     "terminal",
+     "what rank N prints goes to DIR/1/rank.N/stdout and stderr on its host, byte by byte, and not "
+     "to the terminal",
      1},
     {"deadline", KEY_DEADLINE, "SECONDS", 0,
      "without a sign of life of a rank, after which the run ends and names it (default 30)", 1},
     {"transport", KEY_TRANSPORT, "auto|tcp|ipc|shm", 0,
-     "ipc: sockets that only this user reaches, for a run on one host; auto: that, or TCP, and within each "
-     "host shared memory "
-     "for large values; shm: the same, and psring_init fails on a host that cannot share memory (default "
-     "auto)",
+     "ipc: sockets that only this user reaches, for a run on one host; auto: that, or TCP, and "
+     "within each host shared memory for large values; shm: the same, and psring_init fails on a "
+     "host that cannot share memory (default auto)",
      1},
     {0}};
 
 static const char doc[] =
-    "Runs a program as ranks 0 to N-1, on this machine or on others. Each finds its place in its environment "
-    "(PSRING_RANK, PSRING_RANKS, PSRING_LOCAL_RANK, PSRING_LOCAL_SIZE and what psring_init reads); a program "
-    "that knows nothing of psring runs too."
-    "\v"
-    "Examples:\n"
+    "Runs a program as ranks 0 to N-1, on this machine or on others. Each finds its place in its "
+    "environment (PSRING_RANK, PSRING_RANKS, PSRING_LOCAL_RANK, PSRING_LOCAL_SIZE and what "
+    "psring_init reads); a program that knows nothing of psring runs too.\vExamples:\n"
     "  psring run -n 4 -- ./program --its-own options\n"
     "  psring run -n 4 -- sh -c 'echo rank $PSRING_RANK of $PSRING_RANKS'\n"
     "  psring run -n 8 --output-filename log_output -- python3 net.py\n"
@@ -129,6 +129,7 @@ static psr_err place_all(run_options *o, const psr_hosts *hosts, psr_placement *
     }
     config->workers += o->shards;
     config->mode = PSR_MODE_RING;
+    config->shards = 0;
     return PSR_OK;
 }
 
@@ -141,14 +142,15 @@ static psr_err place(run_options *o, psr_hosts *hosts, psr_placement *ret_placem
     if (hosts->count == 0)
         PSR_TRY(psr_hosts_add(hosts, "localhost", config->workers));
     if (config->workers + o->shards > RANKS_MAX)
-        return psr_fail(PSR_ERR_USAGE, "%u ranks and %u shards are more than %d; give -n", config->workers,
-                        o->shards, RANKS_MAX);
+        return psr_fail(PSR_ERR_USAGE, "%u ranks and %u shards are more than %d; give -n",
+                        config->workers, o->shards, RANKS_MAX);
     PSR_TRY(psr_placement_check_room("-n", config->workers, hosts));
     return place_all(o, hosts, ret_placement);
 }
 
 /* Where the program runs, and an absolute path of its output. */
-static psr_err find_directories(const run_options *o, char directory[PATH_MAX], char output[2 * PATH_MAX])
+static psr_err find_directories(const run_options *o, char directory[PATH_MAX],
+                                char output[2 * PATH_MAX])
 {
     if (getcwd(directory, PATH_MAX) == NULL)
         return psr_fail(PSR_ERR_IO, "this directory: %s", strerror(errno));
@@ -168,7 +170,8 @@ static psr_err launch(run_options *o, const psr_placement *placement, int *ret_s
     char directory[PATH_MAX], output[2 * PATH_MAX];
     PSR_TRY(find_directories(o, directory, output));
     const psr_program program = {.words = (const char *const *)o->words,
-                                 .variables = o->places.variables ? o->places.variables : none,
+                                 .variables =
+                                     o->places.variables != NULL ? o->places.variables : none,
                                  .directory = directory,
                                  .output = output,
                                  .ranks = o->config.workers,

@@ -1,9 +1,9 @@
 #include "deploy/subcommands.h"
 
-#include "base/help_width.h"
-#include "base/manual.h"
-#include "base/printable.h"
-#include "base/text.h"
+#include "base/config/help_width.h"
+#include "base/config/manual.h"
+#include "base/text/printable.h"
+#include "base/text/text.h"
 
 #include <string.h>
 
@@ -45,8 +45,8 @@ void psr_subcommands_see_also(const psr_subcommands *list, const char *others, F
     psr_manual_see_also(to, pages);
 }
 
-void psr_subcommands_completion(const psr_subcommands *list, const char *program, const char *options,
-                                FILE *to)
+void psr_subcommands_completion(const psr_subcommands *list, const char *program,
+                                const char *options, FILE *to)
 {
     psr_print(to, "_psring_options['%s']='%s'\n_psring_values['%s']='", program, options, program);
     for (size_t i = 0; i < list->count; i++)

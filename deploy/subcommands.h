@@ -1,5 +1,5 @@
-/* The words of which a front door takes one, `psring COMMAND` and `psring bench WHAT`: listed in its help, in its manual page and for
- * bash's completion. One thread. */
+/* The words of which a front door takes one, `psring COMMAND` and `psring bench WHAT`: listed in
+ * its help, in its manual page and for bash's completion. One thread. */
 #ifndef PSR_DEPLOY_SUBCOMMANDS_H
 #define PSR_DEPLOY_SUBCOMMANDS_H
 
@@ -8,9 +8,8 @@
 
 typedef struct psr_subcommand {
     const char *name, *help;
-    int (*run)(
-        int argc,
-        char **argv); /* argv[0]: the name, or what the front door makes of it; returns the exit status */
+    int (*run)(int argc, char **argv); /* argv[0]: the name, or what the front door
+                                          makes of it; returns the exit status */
 } psr_subcommand;
 
 typedef struct psr_subcommands {
@@ -25,14 +24,16 @@ const psr_subcommand *psr_subcommands_find(const psr_subcommands *list, const ch
 /* A line for each: its name and its help. */
 void psr_subcommands_help(const psr_subcommands *list, FILE *to);
 
-/* A section of that title, with an item for each (base/manual.h). */
+/* A section of that title, with an item for each (base/config/manual.h). */
 void psr_subcommands_manual(const psr_subcommands *list, const char *title, FILE *to);
 
-/* The last section of a manual page: others, names of pages with blanks between, and the page of each. */
+/* The last section of a manual page: others, names of pages with blanks between, and the page of
+ * each. */
 void psr_subcommands_see_also(const psr_subcommands *list, const char *others, FILE *to);
 
-/* The rows of bash's tables for program, its options given with blanks between (deploy/manual/psring.bash). */
-void psr_subcommands_completion(const psr_subcommands *list, const char *program, const char *options,
-                                FILE *to);
+/* The rows of bash's tables for program, its options given with blanks between
+ * (deploy/manual/psring.bash). */
+void psr_subcommands_completion(const psr_subcommands *list, const char *program,
+                                const char *options, FILE *to);
 
 #endif

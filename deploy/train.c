@@ -2,12 +2,12 @@
 #include "deploy/commands.h"
 
 #include "base/attempts.h"
-#include "base/options_argp.h"
-#include "base/printable.h"
+#include "base/config/options_argp.h"
+#include "base/text/printable.h"
 #include "comm/comm.h"
 #include "deploy/report/earlier_run.h"
 #include "deploy/launch/launch.h"
-#include "deploy/launch/places.h"
+#include "deploy/launch/hosts/places.h"
 #include "model/networks/network_list.h"
 
 #include <argp.h>
@@ -30,8 +30,9 @@ typedef struct train_options {
 static psr_show_kind progress_by_default(void)
 {
     const char *terminal = getenv("TERM");
-    return isatty(STDOUT_FILENO) && (!terminal || strcmp(terminal, "dumb") != 0) ? PSR_SHOW_BAR
-                                                                                 : PSR_SHOW_LINES;
+    return isatty(STDOUT_FILENO) && (terminal == NULL || strcmp(terminal, "dumb") != 0)
+               ? PSR_SHOW_BAR
+               : PSR_SHOW_LINES;
 }
 
 /* false: not one of them. */
@@ -70,9 +71,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_ARG: {
         char detail[256];
-        snprintf(detail, sizeof detail,
-                 "'%.100s' is not an option; options begin with --, and psring train takes nothing else",
-                 arg);
+        snprintf(
+            detail, sizeof detail,
+            "'%.100s' is not an option; options begin with --, and psring train takes nothing else",
+            arg);
         psr_options_refuse(state, detail);
         return EINVAL;
     }
@@ -86,54 +88,53 @@ static const struct argp_option own_options[] = {
     {"ps-hostfile", KEY_PS_HOSTFILE, "FILE", 0,
      "shards go to these hosts (default: beside the workers, round robin)", 1},
     {"config", KEY_CONFIG, "RUN|FILE", 0,
-     "an earlier run's directory or its run.json: the same run again, but for --transport and --no-encrypt, "
-     "which no file sets; options "
-     "beside it win",
+     "an earlier run's directory or its run.json: the same run again, but for --transport and "
+     "--no-encrypt, which no file sets; options beside it win",
      1},
     {"progress", KEY_PROGRESS, "bar|lines|none", 0,
-     "one line that is drawn again and again, a line at --log-every steps or every 30 s, or nothing "
-     "(default: bar on a terminal, "
-     "else lines)",
+     "one line that is drawn again and again, a line at --log-every steps or every 30 s, or "
+     "nothing (default: bar on a terminal, else lines)",
      1},
     {0}};
 
-static const char doc[] = "Trains a network with parameter servers or with ring all-reduce.\v"
-                          "Examples:\n"
-                          "  psring train --workers 3 --mode ps --shards 2 --steps 300\n"
-                          "  psring train --workers 3 --mode ring --steps 300\n"
-                          "  psring train --hostfile hosts --mode ring --model resnet50 --epochs 10 \\\n"
-                          "    --data /data/cifar10 --augment crop-flip\n"
-                          "  psring train --config psring-runs/A --mode local --out again\n"
-                          "  psring train --resume psring-runs/A --steps 600\n"
-                          "\n"
-                          "For lessons: what an exchange costs, and what one slow worker does:\n"
-                          "  psring train --workers 3 --mode ring --steps 300 --no-exchange\n"
-                          "  psring train --workers 3 --mode ps --sync async --steps 300 --slow 2:10\n"
-                          "\n"
-                          "Exit status: 0 done; 1 the run failed; 2 bad input; 3 a process broke the\n"
-                          "protocol; 130 stopped by Ctrl-C, with a checkpoint.\n";
+static const char doc[] =
+    "Trains a network with parameter servers or with ring all-reduce.\vExamples:\n"
+    "  psring train --workers 3 --mode ps --shards 2 --steps 300\n"
+    "  psring train --workers 3 --mode ring --steps 300\n"
+    "  psring train --hostfile hosts --mode ring --model resnet50 --epochs 10 \\\n"
+    "    --data /data/cifar10 --augment crop-flip\n"
+    "  psring train --config psring-runs/A --mode local --out again\n"
+    "  psring train --resume psring-runs/A --steps 600\n"
+    "\n"
+    "For lessons: what an exchange costs, and what one slow worker does:\n"
+    "  psring train --workers 3 --mode ring --steps 300 --no-exchange\n"
+    "  psring train --workers 3 --mode ps --sync async --steps 300 --slow 2:10\n"
+    "\n"
+    "Exit status: 0 done; 1 the run failed; 2 bad input; 3 a process broke the\n"
+    "protocol; 130 stopped by Ctrl-C, with a checkpoint.\n";
 
 static psr_err read_hosts(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts)
 {
-    if (o->ps_hostfile && o->config.mode != PSR_MODE_PS)
-        return psr_fail(PSR_ERR_USAGE, "--ps-hostfile does not fit this --mode; only --mode ps has shards");
+    if (o->ps_hostfile != NULL && psr_config_shards(&o->config) == 0)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--ps-hostfile does not fit this --mode; it has no shards (--shards)");
     PSR_TRY(psr_places_read(&o->places, hosts));
-    return o->ps_hostfile ? psr_hostfile_read(o->ps_hostfile, ps_hosts) : PSR_OK;
+    return o->ps_hostfile != NULL ? psr_hostfile_read(o->ps_hostfile, ps_hosts) : PSR_OK;
 }
 
 /* MPI's processes know each other from its own launcher alone. */
 static psr_err check_launcher(const psr_config *config)
 {
     if (config->mode == PSR_MODE_MPI && config->workers > 1)
-        return psr_fail(
-            PSR_ERR_USAGE,
-            "--mode mpi: psring train cannot start MPI's processes; give these options to mpirun -n %u "
-            "psring-worker --mode mpi",
-            config->workers);
+        return psr_fail(PSR_ERR_USAGE,
+                        "--mode mpi: psring train cannot start MPI's processes; give these options "
+                        "to mpirun -n %u psring-worker --mode mpi",
+                        config->workers);
     return PSR_OK;
 }
 
-static psr_err resolve(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts, psr_placement *ret_placement)
+static psr_err resolve(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts,
+                       psr_placement *ret_placement)
 {
     psr_config *config = &o->config;
     psr_compression compression;
@@ -147,8 +148,10 @@ static psr_err resolve(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts, 
     if (hosts->count == 0)
         PSR_TRY(psr_hosts_add(hosts, "localhost", config->workers));
     /* What is named by the scheduler, which makes the directory, is not there. */
-    if (config->out[0] != '\0' && !psr_attempts_are_asked_for(config) && access(config->out, F_OK) == 0)
-        return psr_fail(PSR_ERR_USAGE, "--out %s exists already; name a directory that a run can make",
+    if (config->out[0] != '\0' && !psr_attempts_are_asked_for(config) &&
+        access(config->out, F_OK) == 0)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--out %s exists already; name a directory that a run can make",
                         config->out);
     return psr_placement_make(config, hosts, ps_hosts->count ? ps_hosts : NULL, o->places.map_by,
                               ret_placement);
@@ -171,13 +174,15 @@ static psr_err read_options(const struct argp *argp, int argc, char **argv, trai
         .data = psr_options_find(argp, argc, argv, "data", &text),
         .data_content = psr_options_find(argp, argc, argv, "data-content", &text),
     };
-    /* --init and --resume do not go together, which is told of the options and not of what they name. */
+    /* --init and --resume do not go together, which is told of the options and not of what they
+     * name. */
     psr_err err = psr_earlier_run_read(file, given.init ? NULL : resume, &o->earlier);
     if (err == PSR_OK)
         o->config = o->earlier.config;
     if (o->earlier.path[0] == '\0')
         o->config.workers = 0;
-    /* A command line that is wrong in itself is told before the file that it names, and --help needs no file. */
+    /* A command line that is wrong in itself is told before the file that it names, and --help
+     * needs no file. */
     char detail[2048];
     snprintf(detail, sizeof detail, "%s", psr_err_detail());
     psr_options_parse(argp, argc, argv, 0, NULL, o);
@@ -205,7 +210,7 @@ int psr_command_train(int argc, char **argv)
     psr_network_help(networks, sizeof networks);
     psr_network_names(names, sizeof names);
     psr_options_argp *table = psr_options_argp_new(networks, names);
-    psr_err err = table ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for the options");
+    psr_err err = table != NULL ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for the options");
     if (!err) {
         const struct argp_child children[] = {
             {psr_options_argp_child(table), 0, NULL, 2}, {&psr_places_argp, 0, NULL, 0}, {0}};
@@ -229,7 +234,7 @@ int psr_command_train(int argc, char **argv)
                                       .ssh = o.places.ssh,
                                       .progress = progress_by_default(),
                                       .remote_program = o.places.remote_program};
-        if (o.progress)
+        if (o.progress != NULL)
             (void)progress_of(o.progress, &options.progress);
         status = psr_launch(&options);
     }

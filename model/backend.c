@@ -24,7 +24,8 @@ static const psr_backend_class *class_of(psr_backend_kind kind)
     return NULL;
 }
 
-psr_err psr_backend_new(const psr_network *net, const psr_backend_options *options, psr_backend **ret_backend)
+psr_err psr_backend_new(const psr_network *net, const psr_backend_options *options,
+                        psr_backend **ret_backend)
 {
     assert(options->max_batch > 0);
     psr_backend *backend = calloc(1, sizeof(*backend));
@@ -53,11 +54,13 @@ void psr_backend_free(psr_backend *backend)
 }
 
 psr_err psr_backend_train(psr_backend *backend, const psr_batch *batch, const psr_exec_state *state,
-                          float loss_scale, const psr_exec_hooks *hooks, psr_pass_result *ret_result)
+                          float loss_scale, const psr_exec_hooks *hooks,
+                          psr_pass_result *ret_result)
 {
     assert(batch->count > 0 && batch->count <= backend->max_batch);
     psr_readiness_begin(backend->readiness, hooks);
-    PSR_TRY(backend->class->train(backend->self, batch, state, loss_scale, backend->readiness, ret_result));
+    PSR_TRY(backend->class->train(backend->self, batch, state, loss_scale, backend->readiness,
+                                  ret_result));
     assert(psr_readiness_complete(backend->readiness, true));
     return PSR_OK;
 }
@@ -67,7 +70,8 @@ psr_err psr_backend_infer(psr_backend *backend, const psr_batch *batch, const ps
 {
     assert(batch->count > 0 && batch->count <= backend->max_batch);
     psr_readiness_begin(backend->readiness, hooks);
-    PSR_TRY(backend->class->infer(backend->self, batch, state, backend->readiness, logits, ret_result));
+    PSR_TRY(
+        backend->class->infer(backend->self, batch, state, backend->readiness, logits, ret_result));
     assert(psr_readiness_complete(backend->readiness, false));
     return PSR_OK;
 }
@@ -84,5 +88,6 @@ const char *psr_backend_identity(psr_backend_kind kind)
 
 size_t psr_backend_bytes(const psr_backend *backend)
 {
-    return sizeof(*backend) + psr_readiness_bytes(backend->readiness) + backend->class->bytes(backend->self);
+    return sizeof(*backend) + psr_readiness_bytes(backend->readiness) +
+           backend->class->bytes(backend->self);
 }

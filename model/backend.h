@@ -1,28 +1,35 @@
 /* The back end wall: compiles a description for a batch size and precision into an executable.
- * The only place that knows CPU from GPU, or which compute library runs.
+ * Nothing else knows whether a CPU or a GPU computes, or by which library.
  *
  * Flow of one training step, all on the compute thread:
- *   forward:  for each node in order: before the first read of a bucket's weights calls weights_wanted(b),
- *             which returns when they are in the arena; then computes.
- *   backward: for each node in reverse; when the last gradient of bucket b has been written into the
- *             gradient arena AND the last reader of b's weights has run, calls gradient_ready(b): from
- *             then on the exchange may read the gradient and overwrite b's weights. Every bucket is
- *             reported exactly once a pass, always in the same order for one executable's network.
+ *   forward:  for each node in order: before the first read of a bucket's weights calls
+ *             weights_wanted(b), which returns when they are in the arena; then computes.
+ *   backward: for each node in reverse; when the last gradient of bucket b has been written into
+ *             the gradient arena AND the last reader of b's weights has run, calls
+ *             gradient_ready(b): from then on the exchange may read the gradient and overwrite b's
+ *             weights. A back end whose device is still at work on that hands over a fence, and the
+ *             exchange waits for it. Every bucket is reported exactly once a pass, always in the
+ *             same order for one executable's network.
  *   progress is called after every node: the compute thread is alive.
  *
- * Gradients are written (not added) and the padding of the gradient arena is never touched (stays zero).
- * Nothing is allocated in a steady step. The float32 arena is authoritative in every precision. */
+ * Gradients are written (not added) and the padding of the gradient arena is never touched (stays
+ * zero). Nothing is allocated in a steady step. The float32 arena is authoritative in every
+ * precision. */
 #ifndef PSR_MODEL_BACKEND_H
 #define PSR_MODEL_BACKEND_H
 
-#include "base/config.h"
+#include "base/config/config.h"
+#include "base/arrays/fence.h"
 #include "model/networks/network.h"
 
-/* What the executable calls while it runs; any may be NULL. A failure ends the pass with that status. */
+/* What the executable calls while it runs; any may be NULL. A failure ends the pass with that
+ * status. */
 typedef struct psr_exec_hooks {
     void *context; /* borrowed for the call */
     psr_err (*weights_wanted)(void *context, uint32_t bucket);
-    psr_err (*gradient_ready)(void *context, uint32_t bucket);
+    /* fence: passes when the gradient is written and the weights have been read
+     * (base/arrays/fence.h). NULL: they are. */
+    psr_err (*gradient_ready)(void *context, uint32_t bucket, psr_fence *fence);
     void (*progress)(void *context);
 } psr_exec_hooks;
 
@@ -57,35 +64,39 @@ typedef struct psr_backend_options {
     double label_smoothing;
     uint32_t threads;
     const psr_buckets *buckets; /* borrowed for the backend's life */
-    const char
-        *algorithms; /* of convolutions: "auto" (by rule: model/onednn/rule.h), "timed", "direct", or what
-                                   psr_backend_algorithms gave; NULL: auto */
+    /* Of convolutions: "auto" (by rule: model/onednn/choice/rule.h), "timed", "direct", or what
+     * psr_backend_algorithms gave. NULL: auto. */
+    const char *algorithms;
 } psr_backend_options;
 
 /* ret owns: psr_backend_free. net is borrowed for the backend's life. Executables for other batch
  * sizes (the last batch, evaluation) are compiled at first use and kept; they share one workspace.
- * Errors: UNSUPPORTED (precision on this processor), NOMEM, COMPUTE. One thread: the compute thread. */
+ * Errors: UNSUPPORTED (precision on this processor), NOMEM, COMPUTE. One thread: the compute
+ * thread. */
 PSR_MUST_CHECK psr_err psr_backend_new(const psr_network *net, const psr_backend_options *options,
                                        psr_backend **ret_backend);
 void psr_backend_free(psr_backend *backend);
 
-/* Forward and backward with batch statistics. gradient of (sum of per-sample losses) * loss_scale, so pass
- * loss_scale = 1 / (samples that all workers together have in this step). Updates running statistics
- * (variance unbiased, as PyTorch's). */
+/* Forward and backward with batch statistics. gradient of (sum of per-sample losses) * loss_scale,
+ * so pass loss_scale = 1 / (samples that all workers together have in this step). Updates running
+ * statistics (variance unbiased, as PyTorch's). */
 PSR_MUST_CHECK psr_err psr_backend_train(psr_backend *backend, const psr_batch *batch,
                                          const psr_exec_state *state, float loss_scale,
                                          const psr_exec_hooks *hooks, psr_pass_result *ret_result);
 
-/* Forward only with running statistics, no dropout. logits: NULL or count*classes floats, plain [N,classes]. */
+/* Forward only with running statistics, no dropout. logits: NULL or count*classes floats, plain
+ * [N,classes]. */
 PSR_MUST_CHECK psr_err psr_backend_infer(psr_backend *backend, const psr_batch *batch,
                                          const psr_exec_state *state, const psr_exec_hooks *hooks,
                                          float *logits, psr_pass_result *ret_result);
 
-/* What was chosen, in full, one line of text for run.json and for the other ranks; "" where there is nothing to choose (no
- * convolutions; the reference). Borrowed until the backend is freed. Complete after psr_backend_new. */
+/* The algorithms that were chosen, as one line of text for run.json and for the other ranks; ""
+ * where there is no choice (no convolutions; the reference back end). Complete after
+ * psr_backend_new. Borrowed until the backend is freed. */
 const char *psr_backend_algorithms(const psr_backend *backend);
 
-/* "onednn 2.6.3 avx512_core_bf16 gnu-omp": what must be equal for equal bits. Static storage. */
+/* "onednn 2.6.3 avx512_core_bf16 gnu-omp": the identity of what computes; it must be equal on all
+ * workers for equal bits. Static storage. */
 const char *psr_backend_identity(psr_backend_kind kind);
 
 /* Bytes of workspace, packed weights and activations now held. */

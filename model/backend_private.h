@@ -1,12 +1,16 @@
-/* What a back end implements behind model/backend.h; for the files of back ends only.
+/* The interface that a back end implements behind model/backend.h. For the files of back ends only.
  *
- * backend.c owns what all of them share: argument checks, the readiness of buckets (readiness.h) and the
- * check that every bucket was reported. A back end gets a readiness that has begun its pass, and calls
- *   psr_readiness_forward(readiness, node)  before it first reads that node's weights (forward order),
- *   psr_readiness_backward(readiness, node) after that node's gradients are in the gradient arena and its
- *                                           weights (packed copies included) are not read again,
- * for every node, those without parameters included: progress hangs on it. A back end that fuses several nodes
- * calls for each of them in the network's order (reverse order in the backward pass) around the fused kernel. */
+ * backend.c owns what all of them share: argument checks, the readiness of buckets (readiness.h)
+ * and the check that every bucket was reported. A back end gets a readiness that has begun its
+ * pass, and calls
+ *   psr_readiness_forward(readiness, node)  before it first reads that node's weights (forward
+ *                                           order),
+ *   psr_readiness_backward(readiness, node) after that node's gradients are in the gradient arena
+ *                                           and its weights (packed copies included) are not read
+ *                                           again,
+ * for every node, also for those without parameters, since progress is counted there. A back end
+ * that fuses several nodes calls for each of them in the network's order (reverse order in the
+ * backward pass) around the fused kernel. */
 #ifndef PSR_MODEL_BACKEND_PRIVATE_H
 #define PSR_MODEL_BACKEND_PRIVATE_H
 
@@ -18,8 +22,8 @@ typedef struct psr_backend_class {
     /* ret owns: destroy. options->kind is this class's own. */
     psr_err (*create)(const psr_network *net, const psr_backend_options *options, void **ret_self);
     void (*destroy)(void *self); /* NULL allowed */
-    psr_err (*train)(void *self, const psr_batch *batch, const psr_exec_state *state, float loss_scale,
-                     psr_readiness *readiness, psr_pass_result *ret_result);
+    psr_err (*train)(void *self, const psr_batch *batch, const psr_exec_state *state,
+                     float loss_scale, psr_readiness *readiness, psr_pass_result *ret_result);
     psr_err (*infer)(void *self, const psr_batch *batch, const psr_exec_state *state,
                      psr_readiness *readiness, float *logits, psr_pass_result *ret_result);
     const char *(*algorithms)(const void *self); /* never NULL */

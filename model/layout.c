@@ -22,15 +22,18 @@ psr_err psr_layout_add(psr_layout *layout, const char *name, uint32_t rank, cons
     memcpy(tensor.name, name, strlen(name));
     for (uint32_t i = 0; i < rank; i++) {
         tensor.shape[i] = shape[i];
-        if (shape[i] == 0 || __builtin_mul_overflow(tensor.count, (size_t)shape[i], &tensor.count) ||
+        if (shape[i] == 0 ||
+            __builtin_mul_overflow(tensor.count, (size_t)shape[i], &tensor.count) ||
             tensor.count > SIZE_MAX / 16 - layout->length)
-            return psr_fail(PSR_ERR_USAGE, "tensor %s: shape is empty or larger than memory can be", name);
+            return psr_fail(PSR_ERR_USAGE, "tensor %s: shape is empty or larger than memory can be",
+                            name);
     }
-    /* The array doubles whenever its count reaches a power of two, so it needs no capacity field. */
+    /* The array doubles whenever its count reaches a power of two, so it needs no capacity
+     * field. */
     if ((layout->tensor_count & (layout->tensor_count - 1)) == 0) {
         size_t capacity = layout->tensor_count ? 2 * layout->tensor_count : 1;
         psr_tensor *grown = realloc(layout->tensors, capacity * sizeof *grown);
-        if (!grown)
+        if (grown == NULL)
             return psr_fail(PSR_ERR_NOMEM, "no memory for a layout of %zu tensors", capacity);
         layout->tensors = grown;
     }
@@ -42,7 +45,7 @@ psr_err psr_layout_add(psr_layout *layout, const char *name, uint32_t rank, cons
 
 void psr_layout_done(psr_layout *layout)
 {
-    if (!layout)
+    if (layout == NULL)
         return;
     free(layout->tensors);
     *layout = (psr_layout){0};
@@ -101,7 +104,7 @@ static uint32_t plan(const psr_layout *layout, size_t limit, psr_bucket *items)
             for (size_t end = tensor->offset + length; end > tensor->offset;) {
                 size_t piece = end - tensor->offset < limit ? end - tensor->offset : limit;
                 end -= piece;
-                if (items)
+                if (items != NULL)
                     items[count] = (psr_bucket){end, piece, (uint32_t)t, 1, true};
                 count++;
             }
@@ -110,9 +113,9 @@ static uint32_t plan(const psr_layout *layout, size_t limit, psr_bucket *items)
         size_t last = t;
         while (t > 0 && length + tensor_length(&layout->tensors[t - 1]) <= limit)
             length += tensor_length(&layout->tensors[--t]);
-        if (items)
-            items[count] =
-                (psr_bucket){layout->tensors[t].offset, length, (uint32_t)t, (uint32_t)(last - t + 1), false};
+        if (items != NULL)
+            items[count] = (psr_bucket){layout->tensors[t].offset, length, (uint32_t)t,
+                                        (uint32_t)(last - t + 1), false};
         count++;
     }
     return count;
@@ -120,7 +123,8 @@ static uint32_t plan(const psr_layout *layout, size_t limit, psr_bucket *items)
 
 uint64_t psr_bucket_bytes(const psr_layout *layout, uint64_t asked_bytes)
 {
-    /* Each bucket has its latency, so there should not be many; above 4 MiB larger ones gain nothing. */
+    /* Each bucket has its latency, so there should not be many; above 4 MiB larger ones gain
+     * nothing. */
     const uint64_t least = 4 << 10, most = 4 << 20, parts = 16;
     if (asked_bytes > 0)
         return asked_bytes;
@@ -137,25 +141,28 @@ psr_err psr_buckets_plan(const psr_layout *layout, uint64_t bucket_bytes, psr_bu
     if (bucket_bytes < align_bytes)
         return psr_fail(PSR_ERR_USAGE, "bucket size of %llu bytes: at least %llu are needed",
                         (unsigned long long)bucket_bytes, (unsigned long long)align_bytes);
-    /* Buckets are counted in 32 bits: an arena that has more granules than that cannot be cut to the finest.
+    /* Buckets are counted in 32 bits: an arena that has more granules than that cannot be cut to
+     * the finest.
      */
     if (layout->length / PSR_TENSOR_ALIGN > UINT32_MAX / 2)
         return psr_fail(PSR_ERR_UNSUPPORTED, "an arena of %zu floats is too long for buckets",
                         layout->length);
     uint64_t granules = bucket_bytes / align_bytes;
-    size_t limit = granules > SIZE_MAX / align_bytes ? SIZE_MAX / 2 : (size_t)granules * PSR_TENSOR_ALIGN;
+    size_t limit =
+        granules > SIZE_MAX / align_bytes ? SIZE_MAX / 2 : (size_t)granules * PSR_TENSOR_ALIGN;
 
     uint32_t count = plan(layout, limit, NULL);
     psr_bucket *items = malloc((count ? count : 1) * sizeof *items);
-    if (!items)
+    if (items == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %u buckets", count);
     plan(layout, limit, items);
     *ret_buckets = (psr_buckets){items, count};
     return PSR_OK;
 }
 
-/* The tensors in span, which ends before tensor *next or within the one below it. Moves *next down to the first of them, or leaves it
- * above a tensor of which the rest is still to come. false: a bucket may not be cut so. */
+/* The tensors in span, which ends before tensor *next or within the one below it. Moves *next down
+ * to the first of them, or leaves it above a tensor of which the rest is still to come. false: a
+ * bucket may not be cut so. */
 static bool bucket_of(const psr_layout *layout, psr_span span, size_t *next, psr_bucket *bucket)
 {
     if (span.count == 0 || *next == 0)
@@ -181,7 +188,7 @@ psr_err psr_buckets_of(const psr_layout *layout, const psr_span *spans, uint32_t
                        psr_buckets *ret_buckets)
 {
     psr_bucket *items = malloc(((size_t)count + 1) * sizeof *items);
-    if (!items)
+    if (items == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %u buckets", count);
     size_t end = layout->length, next = layout->tensor_count;
     bool fits = true;
@@ -192,7 +199,8 @@ psr_err psr_buckets_of(const psr_layout *layout, const psr_span *spans, uint32_t
     }
     if (!fits || end != 0) {
         free(items);
-        return psr_fail(PSR_ERR_FORMAT, "the plan's buckets are not those of an arena of %zu floats",
+        return psr_fail(PSR_ERR_FORMAT,
+                        "the plan's buckets are not those of an arena of %zu floats",
                         layout->length);
     }
     *ret_buckets = (psr_buckets){items, count};
@@ -201,7 +209,7 @@ psr_err psr_buckets_of(const psr_layout *layout, const psr_span *spans, uint32_t
 
 void psr_buckets_done(psr_buckets *buckets)
 {
-    if (!buckets)
+    if (buckets == NULL)
         return;
     free(buckets->items);
     *buckets = (psr_buckets){0};
@@ -215,7 +223,7 @@ static bool of_one_tensor(const psr_bucket *a, const psr_bucket *b)
 psr_err psr_buckets_parts(const psr_buckets *buckets, bool whole_tensors, psr_part **ret_parts)
 {
     psr_part *parts = calloc((size_t)buckets->count + 1, sizeof *parts);
-    if (!parts)
+    if (parts == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %u parts", buckets->count);
     uint32_t together = 0;
     for (uint32_t b = 0; b < buckets->count; b++) {

@@ -1,8 +1,8 @@
 /* The parameter arena's layout and its buckets.
  *
- * Arena: all trainable parameters as one flat float32 array, plain OIHW tensors in torchvision's order, each
- * beginning at a 64-byte boundary (16 floats), padding zero and not hashed. Buffers (batch-norm running
- * statistics) have a layout of the same kind, in an array of their own.
+ * Arena: all trainable parameters as one flat float32 array, plain OIHW tensors in torchvision's
+ * order, each beginning at a 64-byte boundary (16 floats), padding zero and not hashed. Buffers
+ * (batch-norm running statistics) have a layout of the same kind, in an array of their own.
  *
  * Buckets fill from the end of the arena, hold whole tensors or one piece of one tensor, and depend
  * on layout and bucket size alone. Bucket 0 is the one that the backward pass finishes first (the
@@ -27,7 +27,8 @@ typedef struct psr_tensor {
     char name[PSR_TENSOR_NAME_MAX]; /* torchvision's: "layer1.0.conv1.weight" */
     uint32_t rank;                  /* 1..4 */
     uint32_t shape[4];              /* OIHW, or [out, in], or [C]; unused 1 */
-    size_t offset;                  /* floats from the arena's start, multiple of PSR_TENSOR_ALIGN */
+    size_t offset;                  /* floats from the arena's start,
+                                       multiple of PSR_TENSOR_ALIGN */
     size_t count;                   /* elements */
 } psr_tensor;
 
@@ -57,25 +58,28 @@ PSR_MUST_CHECK psr_err psr_layout_add(psr_layout *layout, const char *name, uint
 void psr_layout_done(psr_layout *layout);
 /* NULL when there is none of that name. Borrowed from layout. */
 const psr_tensor *psr_layout_find(const psr_layout *layout, const char *name);
-/* Elements among the count floats at offset, which lie within the array: what is left of them without padding. */
+/* How many of the count floats at offset are elements of tensors, not padding. The range lies
+ * within the array. */
 uint64_t psr_layout_elements_in(const psr_layout *layout, size_t offset, size_t count);
 
-/* The size of buckets that --bucket-size asks for: asked, or with 0 (auto) the largest power of two of which the arena
- * holds 16, at least 4 KiB and at most 4 MiB. A function of the layout alone, since a bucket's bounds decide the order
- * of its sum. Sixteen and more buckets go round: up to 5 shards, none carries more than 1.25 times the mean. */
+/* The bucket size in bytes for a --bucket-size. A size that was given stays. For 0 (auto): the
+ * largest power of two of which the arena holds 16, at least 4 KiB and at most 4 MiB. It depends on
+ * the layout alone, since a bucket's bounds decide the order of its sum. With sixteen or more
+ * buckets, none of up to 5 shards carries more than 1.25 times the mean. */
 uint64_t psr_bucket_bytes(const psr_layout *layout, uint64_t asked_bytes);
 
 /* bucket_bytes >= 64. USAGE when not. ret owns: psr_buckets_done. */
 PSR_MUST_CHECK psr_err psr_buckets_plan(const psr_layout *layout, uint64_t bucket_bytes,
                                         psr_buckets *ret_buckets);
-/* The same buckets, by their runs of the arena as somebody else planned them: from the arena's end on, each whole tensors or a
- * piece of one. FORMAT: they are no buckets of this layout. ret owns: psr_buckets_done. */
-PSR_MUST_CHECK psr_err psr_buckets_of(const psr_layout *layout, const psr_span *spans, uint32_t count,
-                                      psr_buckets *ret_buckets);
+/* Makes buckets from runs of the arena that another process planned: from the arena's end on, each
+ * run whole tensors or a piece of one. FORMAT: the runs are no buckets of this layout. ret owns:
+ * psr_buckets_done. */
+PSR_MUST_CHECK psr_err psr_buckets_of(const psr_layout *layout, const psr_span *spans,
+                                      uint32_t count, psr_buckets *ret_buckets);
 void psr_buckets_done(psr_buckets *buckets);
 
-/* The buckets for who shares them out: with whole_tensors (LARS) the pieces of one tensor are together. ret owns: free().
- * NOMEM. */
+/* The buckets as parts, for code that distributes them over shards or workers. With whole_tensors
+ * (LARS) the pieces of one tensor are marked to stay together. ret owns: free(). NOMEM. */
 PSR_MUST_CHECK psr_err psr_buckets_parts(const psr_buckets *buckets, bool whole_tensors,
                                          psr_part **ret_parts);
 

@@ -1,6 +1,6 @@
 #include "model/layout_json.h"
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 #include <cjson/cJSON.h>
 #include <string.h>
@@ -13,7 +13,7 @@
 /* Consumes item; false: there was no memory for it. */
 static bool append(cJSON *array, cJSON *item)
 {
-    if (item && cJSON_AddItemToArray(array, item))
+    if (item != NULL && cJSON_AddItemToArray(array, item))
         return true;
     cJSON_Delete(item);
     return false;
@@ -22,7 +22,7 @@ static bool append(cJSON *array, cJSON *item)
 static cJSON *tensor_array(const psr_tensor *tensor)
 {
     cJSON *array = cJSON_CreateArray();
-    bool whole = array && append(array, cJSON_CreateString(tensor->name));
+    bool whole = array != NULL && append(array, cJSON_CreateString(tensor->name));
     for (uint32_t i = 0; whole && i < tensor->rank; i++)
         whole = append(array, cJSON_CreateNumber(tensor->shape[i]));
     if (whole)
@@ -34,7 +34,7 @@ static cJSON *tensor_array(const psr_tensor *tensor)
 cJSON *psr_layout_to_json_array(const psr_layout *layout)
 {
     cJSON *array = cJSON_CreateArray();
-    for (size_t t = 0; array && t < layout->tensor_count; t++)
+    for (size_t t = 0; array != NULL && t < layout->tensor_count; t++)
         if (!append(array, tensor_array(&layout->tensors[t]))) {
             cJSON_Delete(array);
             return NULL;
@@ -47,22 +47,26 @@ cJSON *psr_layout_to_json_array(const psr_layout *layout)
 static psr_err read_name(const cJSON *item, size_t t, const char **ret_name)
 {
     const char *name = cJSON_GetStringValue(item);
-    if (!name || name[0] == '\0' || !psr_is_printable(name, strlen(name)))
+    if (name == NULL || name[0] == '\0' || !psr_is_printable(name, strlen(name)))
         return psr_fail(PSR_ERR_FORMAT, "tensor %zu of the layout has no printable name", t);
     if (strlen(name) >= PSR_TENSOR_NAME_MAX)
-        return psr_fail(PSR_ERR_FORMAT, "tensor %zu of the layout has a name of more than %d characters", t,
+        return psr_fail(PSR_ERR_FORMAT,
+                        "tensor %zu of the layout has a name of more than %d characters", t,
                         PSR_TENSOR_NAME_MAX - 1);
     *ret_name = name;
     return PSR_OK;
 }
 
-static psr_err read_shape(const cJSON *length, const char *name, uint32_t *ret_rank, uint32_t *shape)
+static psr_err read_shape(const cJSON *length, const char *name, uint32_t *ret_rank,
+                          uint32_t *shape)
 {
     uint32_t rank = 0;
-    for (; length; length = length->next) {
+    for (; length != NULL; length = length->next) {
         double value = cJSON_IsNumber(length) ? length->valuedouble : 0;
-        if (rank == RANK_MAX || !(value >= 1) || value > UINT32_MAX || value != (double)(uint32_t)value)
-            return psr_fail(PSR_ERR_FORMAT, "tensor %s of the layout has a shape that is none", name);
+        if (rank == RANK_MAX || !(value >= 1) || value > UINT32_MAX ||
+            value != (double)(uint32_t)value)
+            return psr_fail(PSR_ERR_FORMAT, "tensor %s of the layout has a shape that is none",
+                            name);
         shape[rank++] = (uint32_t)value;
     }
     if (rank == 0)
@@ -93,7 +97,8 @@ psr_err psr_layout_from_json_array(const cJSON *array, psr_layout *ret_layout)
     if (count == 0)
         return psr_fail(PSR_ERR_FORMAT, "the layout is missing");
     if (count > TENSORS_MAX)
-        return psr_fail(PSR_ERR_FORMAT, "the layout has %d tensors, more than %d", count, TENSORS_MAX);
+        return psr_fail(PSR_ERR_FORMAT, "the layout has %d tensors, more than %d", count,
+                        TENSORS_MAX);
     cJSON_ArrayForEach(tensor, array)
     {
         if (err == PSR_OK)

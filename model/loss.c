@@ -3,9 +3,9 @@
 #include <assert.h>
 #include <math.h>
 
-void psr_loss_cross_entropy(const psr_real *logits, const uint32_t *labels, uint32_t count, uint32_t classes,
-                            double label_smoothing, float loss_scale, psr_real *gradient,
-                            psr_pass_result *ret_result)
+void psr_loss_cross_entropy(const psr_real *logits, const uint32_t *labels, uint32_t count,
+                            uint32_t classes, double label_smoothing, float loss_scale,
+                            psr_real *gradient, psr_pass_result *ret_result)
 {
     const double off_target = label_smoothing / classes;
     const double on_target = off_target + (1.0 - label_smoothing);

@@ -38,7 +38,7 @@ static bool overlaps(const psr_layout *layout, uint32_t tensor, const psr_bucket
 static void plan_node(psr_readiness *readiness, const psr_network *net, const psr_buckets *buckets,
                       uint32_t node)
 {
-    const psr_node *n = &net->nodes[node];
+    const psr_network_node *n = &net->nodes[node];
     span *s = &readiness->spans[node];
     *s = (span){.first = (uint32_t)readiness->list_count};
     for (uint32_t b = 0; b < buckets->count; b++) {
@@ -54,7 +54,8 @@ static void plan_node(psr_readiness *readiness, const psr_network *net, const ps
     }
 }
 
-psr_err psr_readiness_new(const psr_network *net, const psr_buckets *buckets, psr_readiness **ret_readiness)
+psr_err psr_readiness_new(const psr_network *net, const psr_buckets *buckets,
+                          psr_readiness **ret_readiness)
 {
     psr_readiness *readiness = calloc(1, sizeof(*readiness));
     if (readiness == NULL)
@@ -105,7 +106,8 @@ void psr_readiness_free(psr_readiness *readiness)
 void psr_readiness_begin(psr_readiness *readiness, const psr_exec_hooks *hooks)
 {
     readiness->hooks = hooks;
-    memcpy(readiness->waiting, readiness->readers, readiness->bucket_count * sizeof(*readiness->waiting));
+    memcpy(readiness->waiting, readiness->readers,
+           readiness->bucket_count * sizeof(*readiness->waiting));
     memset(readiness->asked, 0, readiness->bucket_count * sizeof(*readiness->asked));
     memset(readiness->finished, 0, readiness->node_count * sizeof(*readiness->finished));
 }
@@ -133,7 +135,7 @@ psr_err psr_readiness_forward(psr_readiness *readiness, uint32_t node)
     return PSR_OK;
 }
 
-psr_err psr_readiness_backward(psr_readiness *readiness, uint32_t node)
+psr_err psr_readiness_backward(psr_readiness *readiness, uint32_t node, psr_fence *fence)
 {
     assert(node < readiness->node_count);
     assert(!readiness->finished[node]);
@@ -145,7 +147,7 @@ psr_err psr_readiness_backward(psr_readiness *readiness, uint32_t node)
         if (--readiness->waiting[b] > 0)
             continue;
         if (hooks != NULL && hooks->gradient_ready != NULL)
-            PSR_TRY(hooks->gradient_ready(hooks->context, b));
+            PSR_TRY(hooks->gradient_ready(hooks->context, b, fence));
     }
     progress(readiness);
     return PSR_OK;

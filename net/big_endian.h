@@ -1,4 +1,5 @@
-/* Numbers as the fixed parts of the wire have them: the most significant byte first. Private to this folder. */
+/* Numbers as the fixed parts of the wire have them: the most significant byte first. For net's own
+ * files. */
 #ifndef PSR_NET_BIG_ENDIAN_H
 #define PSR_NET_BIG_ENDIAN_H
 

@@ -33,8 +33,9 @@ bool psr_peer_equal(psr_peer a, psr_peer b)
 
 const char *psr_phase_name(psr_phase phase)
 {
-    static const char *const names[] = {"start", "data",    "forward",    "backward",   "pull",    "push",
-                                        "ring",  "barrier", "evaluation", "checkpoint", "shutdown"};
+    static const char *const names[] = {
+        "start",   "data",       "forward",    "backward", "pull",   "push",     "ring",
+        "barrier", "evaluation", "checkpoint", "shutdown", "device", "hand over"};
     return (size_t)phase < sizeof names / sizeof names[0] ? names[phase] : "?";
 }
 
@@ -58,30 +59,31 @@ typedef struct kind {
 } kind;
 
 /* The names end with NULL. */
-#define KIND(name, tag, ...)                                                                                 \
-    {                                                                                                        \
-        name, tag, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *) - 1,                               \
-        {                                                                                                    \
-            __VA_ARGS__                                                                                      \
-        }                                                                                                    \
+#define KIND(name, tag, ...)                                                                       \
+    {                                                                                              \
+        name, tag, sizeof((const char *[]){__VA_ARGS__}) / sizeof(char *) - 1,                     \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
     }
 
 static const kind kinds[] = {
     [PSR_MSG_HELLO] = KIND("HELLO", UNTAGGED, "role", "rank", NULL),
     [PSR_MSG_JOIN] = KIND("JOIN", UNTAGGED, NULL),
     [PSR_MSG_READY] = KIND("READY", UNTAGGED, NULL),
-    [PSR_MSG_PROGRESS] =
-        KIND("PROGRESS", OF_RUN, "phase", "counter", "waits", "role", "rank", "evaluates", "counted", NULL),
+    [PSR_MSG_PROGRESS] = KIND("PROGRESS", OF_RUN, "phase", "counter", "waits", "role", "rank",
+                              "evaluates", "counted", NULL),
     [PSR_MSG_METRICS] = KIND("METRICS", UNTAGGED, NULL),
     [PSR_MSG_HELD] = KIND("HELD", UNTAGGED, "step", NULL),
-    [PSR_MSG_CHECKPOINT] = KIND("CHECKPOINT", UNTAGGED, "offset", "count", "steps", "section", NULL),
+    [PSR_MSG_CHECKPOINT] =
+        KIND("CHECKPOINT", UNTAGGED, "offset", "count", "steps", "section", NULL),
     [PSR_MSG_FAILED] = KIND("FAILED", UNTAGGED, "status", NULL),
     [PSR_MSG_DONE] = KIND("DONE", UNTAGGED, "steps", "left_out", NULL),
     [PSR_MSG_FACTS] = KIND("FACTS", UNTAGGED, NULL),
     [PSR_MSG_WELCOME] = KIND("WELCOME", UNTAGGED, NULL),
     [PSR_MSG_START] = KIND("START", UNTAGGED, NULL),
     [PSR_MSG_ALIVE] = KIND("ALIVE", UNTAGGED, "report_wanted", NULL),
-    [PSR_MSG_HOLD] = KIND("HOLD", UNTAGGED, NULL),
+    [PSR_MSG_HOLD] = KIND("HOLD", UNTAGGED, "change", NULL),
     [PSR_MSG_STOP_AT] = KIND("STOP_AT", UNTAGGED, "step", NULL),
     [PSR_MSG_RESTORE] = KIND("RESTORE", UNTAGGED, "offset", "count", "steps", "section", NULL),
     [PSR_MSG_ABORT] = KIND("ABORT", UNTAGGED, NULL),
@@ -94,6 +96,8 @@ static const kind kinds[] = {
         KIND("VERDICT", OF_GROUP, "status", "rank", "other", "number", "within_ms", "scope", NULL),
     [PSR_MSG_SHRINK] = KIND("SHRINK", OF_GROUP, "within_ms", NULL),
     [PSR_MSG_SHRUNK] = KIND("SHRUNK", OF_GROUP, "status", "rank", "epoch", NULL),
+    [PSR_MSG_BOUND] = KIND("BOUND", UNTAGGED, "epoch", "pause_us", NULL),
+    [PSR_MSG_VIEW] = KIND("VIEW", UNTAGGED, "epoch", "first_step", NULL),
     [PSR_MSG_REFUSED] = KIND("REFUSED", UNTAGGED, "status", NULL),
     [PSR_MSG_INIT] = KIND("INIT", OF_RUN, "offset", "count", "section", NULL),
     [PSR_MSG_PUSH] = KIND("PUSH", OF_RUN, "offset", "count", "answer", NULL),
@@ -101,12 +105,13 @@ static const kind kinds[] = {
     [PSR_MSG_WEIGHTS] = KIND("WEIGHTS", OF_RUN, "offset", "count", "staleness", "received", NULL),
     [PSR_MSG_ACK] = KIND("ACK", OF_RUN, "received", NULL),
     [PSR_MSG_RING] = KIND("RING", OF_RUN, "offset", "count", "phase", "chunk", "hop", NULL),
-    [PSR_MSG_GATHER] = KIND("GATHER", OF_RUN, "offset", "count", NULL),
-    [PSR_MSG_SPREAD] = KIND("SPREAD", OF_RUN, "offset", "count", NULL),
+    [PSR_MSG_STATE] = KIND("STATE", OF_RUN, "offset", "count", "array", NULL),
     [PSR_MSG_VALUES] = KIND("VALUES", OF_GROUP, "call", "root", "count", "total", "slice", "before",
                             "before_root", "before_count", NULL),
-    [PSR_MSG_CREDIT] = KIND("CREDIT", OF_GROUP, "call", "root", "count", "slices", NULL),
+    [PSR_MSG_CREDIT] = KIND("CREDIT", OF_GROUP, "call", "root", "count", "slices", "offer", NULL),
     [PSR_MSG_AHEAD] = KIND("AHEAD", OF_GROUP, "operations", NULL),
+    [PSR_MSG_LISTEN] = KIND("LISTEN", OF_GROUP, NULL),
+    [PSR_MSG_OFFER] = KIND("OFFER", OF_GROUP, "call", "root", "count", NULL),
     [PSR_MSG_PROBE] = KIND("PROBE", UNTAGGED, "number", NULL),
     [PSR_MSG_PROBED] = KIND("PROBED", UNTAGGED, "number", NULL),
 };
@@ -137,13 +142,15 @@ void psr_head_describe(const psr_head *head, char *text, size_t size)
     if (k != NULL && k->tag != UNTAGGED && used < size) {
         if (k->tag == OF_GROUP)
             used += (size_t)snprintf(text + used, size - used,
-                                     "%sgroup %" PRIu32 ", slot %" PRIu32 ", round %" PRIu64, before,
-                                     head->tag.group, head->tag.slot, head->tag.round);
+                                     "%sgroup %" PRIu32 ", slot %" PRIu32 ", round %" PRIu64,
+                                     before, head->tag.group, head->tag.slot, head->tag.round);
         else if (head->tag.slot > 0)
-            used += (size_t)snprintf(text + used, size - used, "%swire step %" PRIu64 ", bucket %" PRIu32,
-                                     before, head->tag.round, head->tag.slot - 1);
+            used += (size_t)snprintf(text + used, size - used,
+                                     "%swire step %" PRIu64 ", bucket %" PRIu32, before,
+                                     head->tag.round, head->tag.slot - 1);
         else
-            used += (size_t)snprintf(text + used, size - used, "%sround %" PRIu64, before, head->tag.round);
+            used += (size_t)snprintf(text + used, size - used, "%sround %" PRIu64, before,
+                                     head->tag.round);
         before = ", ";
     }
     for (size_t i = 0; k != NULL && i < k->field_count && used < size; i++, before = ", ")
@@ -163,9 +170,11 @@ psr_head psr_msg_hello_head(psr_peer self)
 psr_err psr_msg_hello_read(const psr_head *head, psr_peer *ret_peer)
 {
     if (head->fields[0] > PSR_ROLE_WORKER)
-        return psr_fail(PSR_ERR_PROTOCOL, "says it is of role %" PRIu64 ", which nobody is", head->fields[0]);
+        return psr_fail(PSR_ERR_PROTOCOL, "says it is of role %" PRIu64 ", which nobody is",
+                        head->fields[0]);
     if (head->fields[1] > UINT32_MAX)
-        return psr_fail(PSR_ERR_PROTOCOL, "says it is of rank %" PRIu64 ", which nobody is", head->fields[1]);
+        return psr_fail(PSR_ERR_PROTOCOL, "says it is of rank %" PRIu64 ", which nobody is",
+                        head->fields[1]);
     *ret_peer = (psr_peer){(psr_role)head->fields[0], (uint32_t)head->fields[1]};
     return PSR_OK;
 }
@@ -183,7 +192,8 @@ psr_err psr_msg_refused_status(const psr_head *head)
 
 /* ---- encoding ---- */
 
-/* msgpack's writer into a buffer that is large enough by PSR_HEAD_BYTES_MAX: 16 + 1 + 15 * 9 bytes at most. */
+/* msgpack's writer into a buffer that is large enough by PSR_HEAD_BYTES_MAX: 16 + 1 + 15 * 9 bytes
+ * at most. */
 typedef struct writer {
     uint8_t *buffer;
     size_t used;
@@ -209,11 +219,12 @@ static void write_unsigned(msgpack_packer *packer, uint64_t number)
 
 /* An array of at most 15 has its length in its first byte. */
 _Static_assert(COMMON_FIELDS + PSR_HEAD_FIELDS_MAX <= 15 &&
-                   PREAMBLE_BYTES + 1 + (COMMON_FIELDS + PSR_HEAD_FIELDS_MAX) * 9 <= PSR_HEAD_BYTES_MAX,
+                   PREAMBLE_BYTES + 1 + (COMMON_FIELDS + PSR_HEAD_FIELDS_MAX) * 9 <=
+                       PSR_HEAD_BYTES_MAX,
                "a head of the largest numbers fits");
 
-void psr_head_encode(const psr_head *head, uint64_t payload_bytes, uint8_t buffer[PSR_HEAD_BYTES_MAX],
-                     size_t *ret_bytes)
+void psr_head_encode(const psr_head *head, uint64_t payload_bytes,
+                     uint8_t buffer[PSR_HEAD_BYTES_MAX], size_t *ret_bytes)
 {
     const psr_tag *tag = &head->tag;
     const uint64_t common[COMMON_FIELDS] = {
@@ -240,8 +251,8 @@ void psr_head_encode(const psr_head *head, uint64_t payload_bytes, uint8_t buffe
 
 /* ---- decoding: bytes of anybody ---- */
 
-/* One msgpack unsigned integer at *at. Scanned by hand: msgpack-c's unpacker allocates what five bytes ask
- * for. */
+/* One msgpack unsigned integer at *at. Scanned by hand: msgpack-c's unpacker allocates what five
+ * bytes ask for. */
 static bool scan_unsigned(const uint8_t **at, const uint8_t *end, uint64_t *ret_value)
 {
     if (*at == end)
@@ -270,18 +281,18 @@ static psr_err check_preamble(const uint8_t *bytes, size_t size, uint64_t *ret_p
         return psr_fail(PSR_ERR_FORMAT, "a message does not begin with PSRG");
     unsigned version = (unsigned)psr_get_be(bytes + 4, 2);
     if (version != PSR_WIRE_VERSION)
-        return psr_fail(
-            PSR_ERR_VERSION,
-            "speaks version %u of psring's protocol, this program (psring %s) version %d: install the "
-            "same psring on every host",
-            version, PSR_VERSION, PSR_WIRE_VERSION);
+        return psr_fail(PSR_ERR_VERSION,
+                        "speaks version %u of psring's protocol, this program (psring %s) version "
+                        "%d: install the same psring on every host",
+                        version, PSR_VERSION, PSR_WIRE_VERSION);
     size_t head_bytes = (size_t)psr_get_be(bytes + 6, 2);
     if (head_bytes != size - PREAMBLE_BYTES)
-        return psr_fail(PSR_ERR_FORMAT, "a message announces a head of %zu bytes and has %zu", head_bytes,
-                        size - PREAMBLE_BYTES);
+        return psr_fail(PSR_ERR_FORMAT, "a message announces a head of %zu bytes and has %zu",
+                        head_bytes, size - PREAMBLE_BYTES);
     uint64_t payload_bytes = psr_get_be(bytes + 8, 8);
     if (payload_bytes > PSR_PAYLOAD_BYTES_MAX)
-        return psr_fail(PSR_ERR_FORMAT, "a message announces a payload of %" PRIu64 " bytes: %u is the most",
+        return psr_fail(PSR_ERR_FORMAT,
+                        "a message announces a payload of %" PRIu64 " bytes: %u is the most",
                         payload_bytes, PSR_PAYLOAD_BYTES_MAX);
     *ret_payload_bytes = payload_bytes;
     return PSR_OK;
@@ -305,22 +316,26 @@ static psr_err check_common(const uint64_t common[COMMON_FIELDS], size_t fields)
     return PSR_OK;
 }
 
-psr_err psr_head_decode(const void *bytes, size_t size, psr_head *ret_head, uint64_t *ret_payload_bytes)
+psr_err psr_head_decode(const void *bytes, size_t size, psr_head *ret_head,
+                        uint64_t *ret_payload_bytes)
 {
     uint64_t payload_bytes = 0;
     PSR_TRY(check_preamble(bytes, size, &payload_bytes));
 
-    const uint8_t *at = (const uint8_t *)bytes + PREAMBLE_BYTES, *end = (const uint8_t *)bytes + size;
+    const uint8_t *at = (const uint8_t *)bytes + PREAMBLE_BYTES,
+                  *end = (const uint8_t *)bytes + size;
     size_t count = at < end ? *at++ ^ (size_t)0x90 : 0; /* an array of up to 15 */
     if (count < COMMON_FIELDS || count > COMMON_FIELDS + PSR_HEAD_FIELDS_MAX)
-        return psr_fail(PSR_ERR_FORMAT, "a message's head is not an array of %d to %d numbers", COMMON_FIELDS,
-                        COMMON_FIELDS + PSR_HEAD_FIELDS_MAX);
+        return psr_fail(PSR_ERR_FORMAT, "a message's head is not an array of %d to %d numbers",
+                        COMMON_FIELDS, COMMON_FIELDS + PSR_HEAD_FIELDS_MAX);
     uint64_t numbers[COMMON_FIELDS + PSR_HEAD_FIELDS_MAX] = {0};
     for (size_t i = 0; i < count; i++)
         if (!scan_unsigned(&at, end, &numbers[i]))
-            return psr_fail(PSR_ERR_FORMAT, "number %zu of a message's head is not an unsigned integer", i);
+            return psr_fail(PSR_ERR_FORMAT,
+                            "number %zu of a message's head is not an unsigned integer", i);
     if (at != end)
-        return psr_fail(PSR_ERR_FORMAT, "a message's head has %zu bytes too many", (size_t)(end - at));
+        return psr_fail(PSR_ERR_FORMAT, "a message's head has %zu bytes too many",
+                        (size_t)(end - at));
     PSR_TRY(check_common(numbers, count - COMMON_FIELDS));
 
     *ret_head = (psr_head){

@@ -29,11 +29,10 @@ psr_err psr_reserve_check(void)
     size_t used = count_used(0, (size_t)limit.rlim_cur);
     if (used + PSR_RESERVE_LEAST <= limit.rlim_cur)
         return PSR_OK;
-    return psr_fail(
-        PSR_ERR_USAGE,
-        "this process may open %llu files, of which %zu are open, and its connections need %d more: "
-        "let there be more by ulimit -n",
-        (unsigned long long)limit.rlim_cur, used, PSR_RESERVE_LEAST);
+    return psr_fail(PSR_ERR_USAGE,
+                    "this process may open %llu files, of which %zu are open, and its connections "
+                    "need %d more: let there be more by ulimit -n",
+                    (unsigned long long)limit.rlim_cur, used, PSR_RESERVE_LEAST);
 }
 
 void psr_reserve_init(psr_reserve *reserve)
@@ -42,7 +41,8 @@ void psr_reserve_init(psr_reserve *reserve)
     *reserve = (psr_reserve){0};
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return;
-    reserve->count = limit.rlim_cur / 8 < PSR_RESERVE_MAX ? (size_t)limit.rlim_cur / 8 : PSR_RESERVE_MAX;
+    reserve->count =
+        limit.rlim_cur / 8 < PSR_RESERVE_MAX ? (size_t)limit.rlim_cur / 8 : PSR_RESERVE_MAX;
     reserve->first = (size_t)limit.rlim_cur - reserve->count;
 }
 
@@ -50,7 +50,8 @@ bool psr_reserve_is_touched(const psr_reserve *reserve, int fd)
 {
     if (reserve->count == 0)
         return false;
-    return (size_t)fd >= reserve->first || count_used(reserve->first, reserve->count) > reserve->count / 2;
+    return (size_t)fd >= reserve->first ||
+           count_used(reserve->first, reserve->count) > reserve->count / 2;
 }
 
 size_t psr_reserve_half_open(const psr_reserve *reserve, size_t most)

@@ -1,7 +1,8 @@
-/* Descriptors that are kept for files: a checkpoint, a log or run.json must not fail because others hold sockets. The kernel gives
- * the lowest number that is free, so the last numbers below the limit are used only when all others are. While they are,
- * no connection is taken (net/admission.h). It also keeps libzmq from the limit itself: version 4.3.4 aborts when it cannot
- * accept a connection over ipc for want of a descriptor. */
+/* Descriptors that are kept for files: a checkpoint, a log or run.json must not fail because others
+ * hold sockets. The kernel gives the lowest number that is free, so the last numbers below the
+ * limit are used only when all others are. While they are, no connection is taken
+ * (net/trust/admission.h). It also keeps libzmq from the limit itself: version 4.3.4 aborts when it
+ * cannot accept a connection over ipc for want of a descriptor. */
 #ifndef PSR_NET_RESERVE_H
 #define PSR_NET_RESERVE_H
 
@@ -18,7 +19,8 @@ typedef struct psr_reserve {
     size_t first, count; /* of the numbers that are kept; none: there is no limit that is known */
 } psr_reserve;
 
-/* Whether this process may open as many as connections need at least: libzmq aborts where it lacks one for its threads. USAGE. */
+/* Whether this process may open as many as connections need at least: libzmq aborts where it lacks
+ * one for its threads. USAGE. */
 PSR_MUST_CHECK psr_err psr_reserve_check(void);
 
 /* Of this process's limit as it is now. */

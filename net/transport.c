@@ -30,7 +30,8 @@ psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head
     size_t bytes = payload != NULL ? payload->bytes : 0;
     if (bytes > PSR_PAYLOAD_BYTES_MAX) {
         psr_payload_return(payload);
-        return psr_fail(PSR_ERR_PROTOCOL, "a message of %zu bytes for %s %" PRIu32 ": %u is the most", bytes,
+        return psr_fail(PSR_ERR_PROTOCOL,
+                        "a message of %zu bytes for %s %" PRIu32 ": %u is the most", bytes,
                         psr_role_name(to.role), to.rank, PSR_PAYLOAD_BYTES_MAX);
     }
     psr_err err = check_waiting(transport, to);
@@ -55,7 +56,8 @@ psr_err psr_transport_recv(psr_transport *transport, int timeout_ms, psr_message
 }
 
 psr_err psr_transport_visit(psr_transport *transport, int timeout_ms, unsigned most,
-                            bool (*take)(void *context, psr_message *message), void *context, bool *ret_empty)
+                            bool (*take)(void *context, psr_message *message), void *context,
+                            bool *ret_empty)
 {
     for (unsigned i = 0; i < most; i++) {
         psr_message *message = NULL;
@@ -109,20 +111,23 @@ void psr_transport_refuse(psr_transport *transport, const psr_message *message, 
     transport->ops->refuse(transport, message, status, line);
 }
 
-bool psr_transport_unreached(psr_transport *transport, int64_t patience_ms, psr_unreached *ret_unreached)
+bool psr_transport_unreached(psr_transport *transport, int64_t patience_ms,
+                             psr_unreached *ret_unreached)
 {
     return transport->ops->unreached != NULL &&
            transport->ops->unreached(transport, patience_ms, ret_unreached);
 }
 
-void psr_transport_refuse_peer(psr_transport *transport, psr_peer peer, psr_err status, const char *line)
+void psr_transport_refuse_peer(psr_transport *transport, psr_peer peer, psr_err status,
+                               const char *line)
 {
     if (transport->ops->refuse_peer != NULL)
         transport->ops->refuse_peer(transport, peer, status, line);
 }
 
 psr_err psr_transport_share(psr_transport *transport,
-                            void (*say)(void *context, bool shared, const char *line), void *context)
+                            void (*say)(void *context, bool shared, const char *line),
+                            void *context)
 {
     if (transport->ops->share == NULL)
         return psr_fail(PSR_ERR_UNSUPPORTED, "this transport shares no memory");
@@ -176,7 +181,8 @@ void psr_transport_counts_get(const psr_transport *transport, psr_transport_coun
         .bytes_received = atomic_load_explicit(&transport->bytes_received, memory_order_relaxed),
         .bytes_lent = atomic_load_explicit(&transport->bytes_lent, memory_order_relaxed),
         .messages_sent = atomic_load_explicit(&transport->messages_sent, memory_order_relaxed),
-        .messages_received = atomic_load_explicit(&transport->messages_received, memory_order_relaxed),
+        .messages_received =
+            atomic_load_explicit(&transport->messages_received, memory_order_relaxed),
         .strangers = transport->ops->strangers(transport)};
 }
 

@@ -1,4 +1,5 @@
-/* What a transport consists of, for its implementations (transport_zmq*.c, transport_sim.c) alone. */
+/* What a transport consists of, for its implementations (transport_zmq*.c, transport_sim.c)
+ * alone. */
 #ifndef PSR_NET_TRANSPORT_PRIVATE_H
 #define PSR_NET_TRANSPORT_PRIVATE_H
 
@@ -8,18 +9,21 @@
 
 #define PSR_TRANSPORT_ROLES 3
 
-/* As the functions of net/transport.h; transport.c has checked the arguments and keeps the counts of what was
- * sent and received. */
+/* As the functions of net/transport.h; transport.c has checked the arguments and keeps the counts
+ * of what was sent and received. */
 typedef struct psr_transport_ops {
-    psr_err (*send)(psr_transport *transport, psr_peer to, const psr_head *head, const psr_payload *payload);
+    psr_err (*send)(psr_transport *transport, psr_peer to, const psr_head *head,
+                    const psr_payload *payload);
     size_t (*waiting)(const psr_transport *transport, psr_peer peer);
     psr_err (*recv)(psr_transport *transport, int timeout_ms, psr_message **ret_message);
     void (*wake)(psr_transport *transport);
     void (*wait)(psr_transport *transport, int fd, int timeout_ms); /* fd: -1: none */
-    psr_err (*connect)(psr_transport *transport, psr_peer peer, const char *endpoint, const char *public_key);
+    psr_err (*connect)(psr_transport *transport, psr_peer peer, const char *endpoint,
+                       const char *public_key);
     void (*disconnect)(psr_transport *transport, psr_peer peer);
     void (*retire)(psr_transport *transport, psr_peer peer);
-    void (*refuse)(psr_transport *transport, const psr_message *message, psr_err status, const char *line);
+    void (*refuse)(psr_transport *transport, const psr_message *message, psr_err status,
+                   const char *line);
     /* NULL: every channel reaches its peer. */
     bool (*unreached)(psr_transport *transport, int64_t patience_ms, psr_unreached *ret_unreached);
     void (*refuse_peer)(psr_transport *transport, psr_peer peer, psr_err status, const char *line);
@@ -27,8 +31,8 @@ typedef struct psr_transport_ops {
     psr_err (*rename)(psr_transport *transport, psr_peer self);
     uint64_t (*strangers)(const psr_transport *transport); /* any thread */
     /* NULL: it shares no memory. */
-    psr_err (*share)(psr_transport *transport, void (*say)(void *context, bool shared, const char *line),
-                     void *context);
+    psr_err (*share)(psr_transport *transport,
+                     void (*say)(void *context, bool shared, const char *line), void *context);
     const char *(*share_path)(const psr_transport *transport);
     void (*lend_to)(psr_transport *transport, psr_peer peer, const char *path);
     psr_err (*lend_from)(psr_transport *transport, const psr_shared_arena *arena);
@@ -41,7 +45,8 @@ typedef struct psr_transport_ops {
 struct psr_transport {
     const psr_transport_ops *ops;
     size_t bounds[PSR_TRANSPORT_ROLES]; /* 0: PSR_TRANSPORT_WAITING_MAX */
-    /* Written by one thread at a time, the one that has the transport; any thread reads them. Strangers are ops->strangers'. */
+    /* Written by one thread at a time, the one that has the transport; any thread reads them.
+     * Strangers are ops->strangers'. */
     _Atomic uint64_t bytes_sent, bytes_received, bytes_lent, messages_sent, messages_received;
 };
 

@@ -1,7 +1,7 @@
-/* A network in one address space. Messages under way are a heap ordered by (time of delivery, number), so
- * that a run is a function of the seed and of what its members do. Heads go through the codec as on a wire.
- * Lent bytes are read when they are delivered, not when they are sent, and by reference by who takes the message: whoever writes into
- * bytes that are lent is found out. */
+/* A network in one address space. Messages under way are a heap ordered by (time of delivery,
+ * number), so that a run is a function of the seed and of what its members do. Heads go through the
+ * codec as on a wire. Lent bytes are read when they are delivered, not when they are sent, and by
+ * reference by who takes the message: whoever writes into bytes that are lent is found out. */
 #include "net/transport_private.h"
 
 #include "base/rng.h"
@@ -22,11 +22,13 @@ typedef struct parcel {
     psr_peer to;
     int64_t due_us;
     uint64_t number;
-    psr_payload lent; /* until delivered; by reference: until it is freed, or its lender ends */
-    struct parcel *next_held,
-        **held_at;       /* in the list of those that are read where they lie; NULL: not in it */
-    void *bytes;         /* the payload: copied when sent, or when delivered if lent */
-    struct parcel *next; /* in the inbox */
+    psr_payload lent;                    /* until delivered; by reference: until
+                                            it is freed, or its lender ends */
+    struct parcel *next_held, **held_at; /* in the list of those that are read
+                                            where they lie; NULL: not in it */
+    void *bytes;                         /* the payload: copied when sent,
+                                            or when delivered if lent */
+    struct parcel *next;                 /* in the inbox */
 } parcel;
 
 /* One channel, for its order and its numbers. */
@@ -198,7 +200,8 @@ static parcel *parcel_new(sim_channel *channel, const psr_head *head, size_t pay
     parcel *p = calloc(1, sizeof *p);
     if (p == NULL)
         return NULL;
-    p->base = (psr_message){.from = channel->from, .payload_bytes = payload_bytes, .release = parcel_release};
+    p->base = (psr_message){
+        .from = channel->from, .payload_bytes = payload_bytes, .release = parcel_release};
     p->to = channel->to;
     psr_head numbered = *head;
     numbered.sequence = channel->sequence++;
@@ -212,7 +215,8 @@ static parcel *parcel_new(sim_channel *channel, const psr_head *head, size_t pay
     return p;
 }
 
-/* Of all sizes alike: most are short, and now and then one is so long that all others go on meanwhile. */
+/* Of all sizes alike: most are short, and now and then one is so long that all others go on
+ * meanwhile. */
 static int64_t delay_us(psr_sim *sim)
 {
     if (sim->faults.delay_max_us == 0)
@@ -273,13 +277,15 @@ static size_t sim_waiting(const psr_transport *base, psr_peer peer)
     return 0;
 }
 
-static psr_err sim_send(psr_transport *base, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err sim_send(psr_transport *base, psr_peer to, const psr_head *head,
+                        const psr_payload *payload)
 {
     sim_transport *transport = (sim_transport *)base;
     psr_sim *sim = transport->sim;
     if (!connected(transport, to)) {
         psr_payload_return(payload);
-        return psr_fail(PSR_ERR_NOT_FOUND, "no channel to %s %" PRIu32, psr_role_name(to.role), to.rank);
+        return psr_fail(PSR_ERR_NOT_FOUND, "no channel to %s %" PRIu32, psr_role_name(to.role),
+                        to.rank);
     }
     if (is_cut(sim, transport->self) || is_cut(sim, to)) {
         psr_payload_return(payload);
@@ -287,7 +293,8 @@ static psr_err sim_send(psr_transport *base, psr_peer to, const psr_head *head, 
     }
     bool lend = payload != NULL && payload->release != NULL && payload->bytes > 0;
     bool twice = (head->type == PSR_MSG_PUSH || head->type == PSR_MSG_WEIGHTS) &&
-                 sim->faults.duplicate_permille > 0 && draw(sim, 1000) < sim->faults.duplicate_permille;
+                 sim->faults.duplicate_permille > 0 &&
+                 draw(sim, 1000) < sim->faults.duplicate_permille;
     psr_err err = post(sim, transport->self, to, head, payload, lend);
     if (err != PSR_OK || !lend) {
         if (twice && err == PSR_OK)
@@ -317,7 +324,8 @@ static bool copy_lent(parcel *p)
     return p->bytes != NULL;
 }
 
-/* Lent bytes are read now, or stay lent until the message is freed. false: no memory, and the message is lost with the run. */
+/* Lent bytes are read now, or stay lent until the message is freed. false: no memory, and the
+ * message is lost with the run. */
 static bool unload(psr_sim *sim, parcel *p)
 {
     if (p->lent.release == NULL)
@@ -385,7 +393,8 @@ size_t psr_sim_under_way(const psr_sim *sim, psr_peer from, psr_peer to, psr_mes
     size_t count = 0;
     for (size_t i = 0; i < sim->heap_count; i++) {
         const parcel *p = sim->heap[i];
-        count += p->base.head.type == type && psr_peer_equal(p->base.from, from) && psr_peer_equal(p->to, to);
+        count += p->base.head.type == type && psr_peer_equal(p->base.from, from) &&
+                 psr_peer_equal(p->to, to);
     }
     return count;
 }
@@ -394,7 +403,8 @@ void psr_sim_cut(psr_sim *sim, psr_peer peer)
 {
     size_t kept = 0;
     for (size_t i = 0; i < sim->heap_count; i++)
-        if (psr_peer_equal(sim->heap[i]->base.from, peer) || psr_peer_equal(sim->heap[i]->to, peer)) {
+        if (psr_peer_equal(sim->heap[i]->base.from, peer) ||
+            psr_peer_equal(sim->heap[i]->to, peer)) {
             channel_of(sim, sim->heap[i]->base.from, sim->heap[i]->to)->waiting--;
             parcel_free(sim->heap[i]);
         } else
@@ -402,7 +412,8 @@ void psr_sim_cut(psr_sim *sim, psr_peer peer)
     sim->heap_count = kept;
     for (size_t i = kept / 2; i-- > 0;)
         heap_sift(sim, i);
-    if (!is_cut(sim, peer) && reserve(&sim->cut, &sim->cut_capacity, sim->cut_count, sizeof *sim->cut))
+    if (!is_cut(sim, peer) &&
+        reserve(&sim->cut, &sim->cut_capacity, sim->cut_count, sizeof *sim->cut))
         sim->cut[sim->cut_count++] = peer;
 }
 
@@ -432,7 +443,8 @@ void psr_sim_free(psr_sim *sim)
 
 /* ---- the other half of a transport ---- */
 
-/* Time stands still while a member runs, so there is nothing to wait for: what is not here is a timeout. */
+/* Time stands still while a member runs, so there is nothing to wait for: what is not here is a
+ * timeout. */
 static psr_err sim_recv(psr_transport *base, int timeout_ms, psr_message **ret_message)
 {
     sim_transport *transport = (sim_transport *)base;
@@ -464,14 +476,15 @@ static void sim_wait(psr_transport *base, int fd, int timeout_ms)
     (void)timeout_ms;
 }
 
-static psr_err sim_connect(psr_transport *base, psr_peer peer, const char *endpoint, const char *public_key)
+static psr_err sim_connect(psr_transport *base, psr_peer peer, const char *endpoint,
+                           const char *public_key)
 {
     sim_transport *transport = (sim_transport *)base;
     (void)endpoint;
     (void)public_key;
     if (connected(transport, peer))
-        return psr_fail(PSR_ERR_USAGE, "%s %" PRIu32 " is connected already", psr_role_name(peer.role),
-                        peer.rank);
+        return psr_fail(PSR_ERR_USAGE, "%s %" PRIu32 " is connected already",
+                        psr_role_name(peer.role), peer.rank);
     if (!reserve(&transport->peers, &transport->peer_capacity, transport->peer_count,
                  sizeof *transport->peers))
         return psr_fail(PSR_ERR_NOMEM, "no memory for a channel");
@@ -498,7 +511,8 @@ static void sim_retire(psr_transport *base, psr_peer peer)
 }
 
 /* Here a connection is a name: there need be no channel, as none is needed over sockets. */
-static void sim_refuse(psr_transport *base, const psr_message *message, psr_err status, const char *line)
+static void sim_refuse(psr_transport *base, const psr_message *message, psr_err status,
+                       const char *line)
 {
     sim_transport *transport = (sim_transport *)base;
     const psr_head head = psr_msg_refused_head(status);
@@ -568,8 +582,8 @@ psr_err psr_transport_sim_new(psr_sim *sim, psr_peer self, psr_transport **ret_t
     }
     *transport = (sim_transport){.base.ops = &ops, .sim = sim, .self = self};
     transport->last = &transport->first;
-    snprintf(transport->endpoint, sizeof transport->endpoint, "sim://%s/%" PRIu32, psr_role_name(self.role),
-             self.rank);
+    snprintf(transport->endpoint, sizeof transport->endpoint, "sim://%s/%" PRIu32,
+             psr_role_name(self.role), self.rank);
     sim->members[sim->member_count++] = transport;
     *ret_transport = &transport->base;
     return PSR_OK;

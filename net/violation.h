@@ -4,8 +4,8 @@
 
 #include "net/message.h"
 
-/* Records "worker 1 sent PUSH (wire step 7, bucket 3, offset 128, count 64, answer 1): <what is wrong>" and returns
- * PROTOCOL. */
+/* Records "worker 1 sent PUSH (wire step 7, bucket 3, offset 128, count 64, answer 1): <what is
+ * wrong>" and returns PROTOCOL. */
 psr_err psr_violation(const psr_message *message, const char *format, ...) PSR_PRINTF(2, 3);
 
 /* Records "worker 1 does not read what it asks for: 1000 messages wait for it" and returns

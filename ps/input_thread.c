@@ -1,6 +1,6 @@
 #include "ps/input_thread.h"
 
-#include "base/signals.h"
+#include "base/system/signals.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -14,8 +14,9 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#define WAITING_BYTES_MAX (1u << 20) /* of lines that nobody has taken: the rest waits where it was written */
-#define LINE_BYTES_MAX (1u << 20)    /* a longer one is cut: lines are a launcher's, and short */
+/* of lines that nobody has taken: the rest waits where it was written */
+#define WAITING_BYTES_MAX (1u << 20)
+#define LINE_BYTES_MAX (1u << 20) /* a longer one is cut: lines are a launcher's, and short */
 
 typedef struct event {
     psr_input_thread_kind kind;
@@ -39,7 +40,8 @@ struct psr_input_thread {
     size_t waiting_bytes;
 };
 
-/* Of those that end jobs one that is ignored when this process begins is for who started it (PSR_CHILD_LEAVES_TERM), or for nobody (nohup). */
+/* Of those that end jobs one that is ignored when this process begins is for who started it
+ * (PSR_CHILD_LEAVES_TERM), or for nobody (nohup). */
 static void end_signals(sigset_t *set)
 {
     const int of_jobs[] = {SIGTERM, SIGUSR1, SIGHUP};
@@ -55,22 +57,22 @@ void psr_input_thread_block_signals(void)
     sigset_t set;
     end_signals(&set);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
-    signal(SIGPIPE,
-           SIG_IGN); /* who reads what we say may die before us: there is a run to put in order then */
+    signal(SIGPIPE, SIG_IGN); /* who reads what we say may die before us:
+                                 there is a run to put in order then */
 }
 
 /* ---- the thread ---- */
 
 static size_t bytes_of(const event *e)
 {
-    return sizeof *e + (e->line ? strlen(e->line) : 0);
+    return sizeof *e + (e->line != NULL ? strlen(e->line) : 0);
 }
 
 /* Consumes line. Without memory an event is lost, and the deadlines end the run. */
 static void tell(psr_input_thread *input, psr_input_thread_kind kind, char *line)
 {
     event *e = malloc(sizeof *e);
-    if (!e) {
+    if (e == NULL) {
         free(line);
         return;
     }
@@ -89,15 +91,15 @@ static void take_bytes(psr_input_thread *input, const char *bytes, size_t count)
         if (input->used + 1 >= input->room && input->room < LINE_BYTES_MAX) {
             size_t room = input->room ? 2 * input->room : 256;
             char *grown = realloc(input->partial, room);
-            if (grown) {
+            if (grown != NULL) {
                 input->partial = grown;
                 input->room = room;
             }
         }
         if (bytes[i] == '\n') {
-            char *line = input->partial ? strndup(input->partial, input->used) : strdup("");
+            char *line = input->partial != NULL ? strndup(input->partial, input->used) : strdup("");
             input->used = 0;
-            if (line)
+            if (line != NULL)
                 tell(input, PSR_INPUT_LINE, line);
         } else if (input->used + 1 < input->room) {
             input->partial[input->used++] = bytes[i];
@@ -164,10 +166,11 @@ static void *read_all(void *context)
 
 /* ---- life ---- */
 
-psr_err psr_input_thread_new(int fd, void (*wake)(void *), void *context, psr_input_thread **ret_input)
+psr_err psr_input_thread_new(int fd, void (*wake)(void *), void *context,
+                             psr_input_thread **ret_input)
 {
     psr_input_thread *input = calloc(1, sizeof *input);
-    if (!input)
+    if (input == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a thread that reads standard input");
     sigset_t set;
     end_signals(&set);
@@ -191,7 +194,7 @@ psr_err psr_input_thread_new(int fd, void (*wake)(void *), void *context, psr_in
 
 void psr_input_thread_free(psr_input_thread *input)
 {
-    if (!input)
+    if (input == NULL)
         return;
     if (input->thread_runs) {
         uint64_t one = 1;
@@ -220,15 +223,15 @@ psr_input_thread_kind psr_input_thread_next(psr_input_thread *input, char **ret_
     pthread_mutex_lock(&input->mutex);
     event *e = input->first;
     bool was_full = input->waiting_bytes >= WAITING_BYTES_MAX;
-    if (e) {
+    if (e != NULL) {
         input->waiting_bytes -= bytes_of(e);
         was_full = was_full && input->waiting_bytes < WAITING_BYTES_MAX;
         input->first = e->next;
-        if (!input->first)
+        if (input->first == NULL)
             input->end = &input->first;
     }
     pthread_mutex_unlock(&input->mutex);
-    if (!e)
+    if (e == NULL)
         return PSR_INPUT_NOTHING;
     const uint64_t one = 1;
     if (was_full) /* the counter's end is far: this cannot fail */

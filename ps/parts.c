@@ -21,31 +21,103 @@ static psr_compression compression_of_weights(const psr_config *config)
     return (psr_compression){.encoding = encodings[config->compress_weights]};
 }
 
-psr_err psr_parts_plan(const psr_config *config, const psr_buckets *buckets, const psr_host_ranks *hosts,
-                       psr_plan *ret_plan)
+/* ---- the way of each bucket ---- */
+
+/* A ring is by HOST where workers share memory. */
+static psr_route route_of(const psr_config *config, psr_mode mode, bool shared)
+{
+    if (mode == PSR_MODE_PS)
+        return PSR_ROUTE_SHARD;
+    if (mode != PSR_MODE_RING || !config->exchange)
+        return PSR_ROUTE_NONE;
+    return shared ? PSR_ROUTE_HOST : PSR_ROUTE_RING;
+}
+
+/* Of a unit, which is buckets first .. first + count - 1, as they descend in the arena. */
+static psr_mode mode_of_unit(const psr_config *config, psr_mode mode, const psr_layout *layout,
+                             const psr_part *parts, uint32_t count)
+{
+    const size_t begin = parts[count - 1].span.offset, end = psr_span_end(parts[0].span);
+    size_t floats[2] = {0};
+    psr_mode first = mode;
+    bool any = false;
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        const psr_tensor *tensor = &layout->tensors[t];
+        const size_t from = tensor->offset > begin ? tensor->offset : begin;
+        const size_t to =
+            tensor->offset + tensor->count < end ? tensor->offset + tensor->count : end;
+        psr_mode its = mode;
+        if (from >= to)
+            continue;
+        (void)psr_config_route_of(config, tensor->name, &its); /* else the mode's */
+        floats[its == PSR_MODE_PS] += to - from;
+        first = any ? first : its;
+        any = true;
+    }
+    if (floats[0] == floats[1])
+        return first;
+    return floats[1] > floats[0] ? PSR_MODE_PS : PSR_MODE_RING;
+}
+
+/* ret_routes: [buckets->count]. */
+static void find_routes(const psr_config *config, psr_mode mode, const psr_layout *layout,
+                        const psr_part *parts, uint32_t count, bool shared, psr_route *ret_routes)
+{
+    const bool one_way = config->route[0] == '\0' || (mode != PSR_MODE_PS && mode != PSR_MODE_RING);
+    for (uint32_t b = 0, next; b < count; b = next) {
+        psr_mode its = mode;
+        for (next = b + 1; next < count && parts[next].together == parts[b].together;)
+            next++;
+        if (!one_way)
+            its = mode_of_unit(config, mode, layout, &parts[b], next - b);
+        for (uint32_t i = b; i < next; i++)
+            ret_routes[i] = route_of(config, its, shared);
+    }
+}
+
+static psr_err plan_parts(const psr_config *config, psr_mode mode, const psr_layout *layout,
+                          const psr_part *parts, uint32_t count, const psr_host_ranks *hosts,
+                          psr_plan *ret_plan)
 {
     const psr_roster roster = psr_roster_of(config);
     psr_compression compression;
     PSR_TRY(psr_compression_parse_option("compress", config->compress, &compression));
     const psr_compression pulled = compression_of_weights(config);
-    bool workers_hold = hosts != NULL && hosts->count < roster.ranks && roster.route == PSR_ROUTE_RING &&
-                        psr_compression_is_none(compression);
+    const bool shared =
+        hosts != NULL && hosts->count < roster.ranks && psr_compression_is_none(compression);
+    psr_route *routes = calloc((size_t)count + 1, sizeof *routes);
+    if (routes == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for the ways of %" PRIu32 " buckets", count);
+    find_routes(config, mode, layout, parts, count, shared, routes);
+    bool by_host = false;
+    for (uint32_t b = 0; b < count; b++)
+        by_host = by_host || routes[b] == PSR_ROUTE_HOST;
     const psr_plan_options options = {
-        .route = workers_hold ? PSR_ROUTE_SHARD : roster.route,
+        .routes = routes,
         .ranks = roster.ranks,
         .shards = roster.shards,
-        .hosts = workers_hold ? hosts : NULL,
+        .hosts = by_host ? hosts : NULL,
         .slice_floats = psr_plan_slice_floats(config->slice_bytes),
         .window = config->window,
         .compression = &compression,
         .pulled = &pulled,
     };
+    psr_err err = psr_plan_make(&options, parts, count, ret_plan);
+    free(routes);
+    return err;
+}
+
+psr_err psr_parts_plan(const psr_config *config, psr_mode mode, const psr_layout *layout,
+                       const psr_buckets *buckets, const psr_host_ranks *hosts, psr_plan *ret_plan)
+{
     psr_part *parts = NULL;
     PSR_TRY(psr_buckets_parts(buckets, keeps_tensors_whole(config), &parts));
-    psr_err err = psr_plan_make(&options, parts, buckets->count, ret_plan);
+    psr_err err = plan_parts(config, mode, layout, parts, buckets->count, hosts, ret_plan);
     free(parts);
     return err;
 }
+
+/* ---- what a run has ---- */
 
 static psr_err add_loads(psr_parts *parts)
 {
@@ -53,17 +125,18 @@ static psr_err add_loads(psr_parts *parts)
         return PSR_OK;
     parts->bytes = calloc(parts->plan.shards, sizeof *parts->bytes);
     if (!parts->bytes)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for what %" PRIu32 " shards hold", parts->plan.shards);
-    psr_plan_loads(&parts->plan, parts->bytes);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for what %" PRIu32 " shards hold",
+                        parts->plan.shards);
+    psr_plan_loads(&parts->plan, PSR_ROUTE_SHARD, parts->bytes);
     return PSR_OK;
 }
 
-psr_err psr_parts_init(const psr_config *config, const psr_layout *layout, const psr_host_ranks *hosts,
-                       psr_parts *ret_parts)
+psr_err psr_parts_init(const psr_config *config, const psr_layout *layout,
+                       const psr_host_ranks *hosts, psr_parts *ret_parts)
 {
     psr_parts parts = {0};
     PSR_TRY(psr_buckets_plan(layout, config->bucket_bytes, &parts.buckets));
-    psr_err err = psr_parts_plan(config, &parts.buckets, hosts, &parts.plan);
+    psr_err err = psr_parts_plan(config, config->mode, layout, &parts.buckets, hosts, &parts.plan);
     if (err == PSR_OK)
         err = add_loads(&parts);
     if (err != PSR_OK) {
@@ -82,8 +155,8 @@ void psr_parts_done(psr_parts *parts)
     *parts = (psr_parts){0};
 }
 
-/* Shards that hold something. They are the first ones: the largest part goes to the lightest shard, ties to the lower
- * rank. */
+/* Shards that hold something. They are the first ones: the largest part goes to the lightest shard,
+ * ties to the lower rank. */
 static uint32_t count_holders(const psr_parts *parts)
 {
     uint32_t holders = 0;
@@ -92,15 +165,16 @@ static uint32_t count_holders(const psr_parts *parts)
     return holders;
 }
 
-/* The size of buckets with which every shard holds something: what auto comes to, or the next smaller power of two; 0:
- * there is none. */
+/* The size of buckets with which every shard holds something: what auto comes to, or the next
+ * smaller power of two; 0: there is none. */
 static uint64_t size_that_serves(const psr_config *config, const psr_layout *layout)
 {
     psr_config smaller = *config;
     for (uint64_t bytes = psr_bucket_bytes(layout, 0); bytes >= 4096; bytes /= 2) {
         psr_parts parts;
         smaller.bucket_bytes = bytes;
-        if (bytes >= config->bucket_bytes || psr_parts_init(&smaller, layout, NULL, &parts) != PSR_OK)
+        if (bytes >= config->bucket_bytes ||
+            psr_parts_init(&smaller, layout, NULL, &parts) != PSR_OK)
             continue;
         bool serves = count_holders(&parts) == parts.plan.shards;
         psr_parts_done(&parts);
@@ -122,7 +196,7 @@ static void print_size(uint64_t bytes, char text[static 32])
 psr_err psr_parts_check(const psr_parts *parts, const psr_config *config, const psr_layout *layout)
 {
     uint32_t holders = count_holders(parts);
-    if (holders == parts->plan.shards || parts->plan.homes_are_workers)
+    if (holders == parts->plan.shards || !psr_plan_all_go(&parts->plan, PSR_ROUTE_SHARD))
         return PSR_OK;
     char idle[48], size[32], serving[32], or_size[64] = "";
     if (holders + 1 == parts->plan.shards)
@@ -136,16 +210,26 @@ psr_err psr_parts_check(const psr_parts *parts, const psr_config *config, const 
         snprintf(or_size, sizeof or_size, ", or --bucket-size %s", serving);
     }
     return psr_fail(PSR_ERR_USAGE,
-                    "--shards %" PRIu32 ": %s would hold nothing: with --bucket-size %s, %s has %" PRIu32
+                    "--shards %" PRIu32
+                    ": %s would hold nothing: with --bucket-size %s, %s has %" PRIu32
                     " part%s to give%s; give at most --shards %" PRIu32 "%s",
                     parts->plan.shards, idle, size, config->model, holders, holders == 1 ? "" : "s",
-                    keeps_tensors_whole(config) ? " (lars keeps each tensor on one shard)" : "", holders,
-                    or_size);
+                    keeps_tensors_whole(config) ? " (lars keeps each tensor on one shard)" : "",
+                    holders, or_size);
 }
 
 /* A ring's buckets that workers hold are told as a whole: nobody has asked for so many holders. */
-static void describe_workers(uint64_t least, uint64_t most, char *line, size_t size)
+static void describe_workers(const psr_plan *plan, char *line, size_t size)
 {
+    uint64_t *bytes = calloc((size_t)plan->homes + 1, sizeof *bytes), least = UINT64_MAX, most = 0;
+    if (bytes == NULL)
+        return; /* the line goes without */
+    psr_plan_loads(plan, PSR_ROUTE_HOST, bytes);
+    for (uint32_t h = 0; h < plan->homes; h++) {
+        least = bytes[h] < least ? bytes[h] : least;
+        most = bytes[h] > most ? bytes[h] : most;
+    }
+    free(bytes);
     snprintf(line, size, "; each worker sums its part where the gradients lie, %.0f to %.0f KiB",
              (double)least / 1024, (double)most / 1024);
 }
@@ -154,10 +238,13 @@ void psr_parts_describe(const psr_parts *parts, uint64_t bucket_bytes, char *lin
 {
     char text[32];
     print_size(bucket_bytes, text);
-    size_t used = (size_t)snprintf(line, size, "%" PRIu32 " of at most %s", parts->buckets.count, text);
+    size_t used =
+        (size_t)snprintf(line, size, "%" PRIu32 " of at most %s", parts->buckets.count, text);
     uint64_t least = UINT64_MAX, most = 0;
-    const bool one_by_one = parts->plan.shards <= NAMED_MAX && !parts->plan.homes_are_workers;
-    for (uint32_t s = 0; s < parts->plan.shards; s++) {
+    const bool by_host = psr_plan_has_route(&parts->plan, PSR_ROUTE_HOST);
+    const bool by_shard = psr_plan_has_route(&parts->plan, PSR_ROUTE_SHARD);
+    const bool one_by_one = parts->plan.shards <= NAMED_MAX;
+    for (uint32_t s = 0; by_shard && s < parts->plan.shards; s++) {
         least = parts->bytes[s] < least ? parts->bytes[s] : least;
         most = parts->bytes[s] > most ? parts->bytes[s] : most;
         if (one_by_one && used < size)
@@ -165,15 +252,17 @@ void psr_parts_describe(const psr_parts *parts, uint64_t bucket_bytes, char *lin
                                      s == 0 ? "; shard" : ", shard", s, s == 0 ? "holds " : "",
                                      (double)parts->bytes[s] / 1024);
     }
-    if (used >= size)
+    if (by_shard && !one_by_one && used < size)
+        used += (size_t)snprintf(line + used, size - used,
+                                 "; each of %" PRIu32 " shards holds %.0f to %.0f KiB",
+                                 parts->plan.shards, (double)least / 1024, (double)most / 1024);
+    if (used >= size || !by_host)
         return;
     if (parts->plan.hosts.count > 1)
         snprintf(line + used, size - used,
-                 "; on each of %" PRIu32 " hosts the workers share out the sums, which go from host to host",
+                 "; on each of %" PRIu32
+                 " hosts the workers share out the sums, which go from host to host",
                  parts->plan.hosts.count);
-    else if (parts->plan.homes_are_workers)
-        describe_workers(least, most, line + used, size - used);
-    else if (parts->plan.shards > NAMED_MAX)
-        snprintf(line + used, size - used, "; each of %" PRIu32 " shards holds %.0f to %.0f KiB",
-                 parts->plan.shards, (double)least / 1024, (double)most / 1024);
+    else
+        describe_workers(&parts->plan, line + used, size - used);
 }

@@ -13,7 +13,7 @@ psr_roster psr_roster_of(const psr_config *config)
     return (psr_roster){
         .ranks = config->workers,
         .worker_processes = plays_all ? 1 : config->workers,
-        .shards = config->mode == PSR_MODE_PS ? config->shards : 0,
+        .shards = psr_config_shards(config),
         .plays_all = plays_all,
         .route = route_of(config),
     };

@@ -1,6 +1,6 @@
 #include "ps/shard_start.h"
 
-#include "base/json_fields.h"
+#include "base/text/json_fields.h"
 #include "model/layout_json.h"
 
 psr_err psr_shard_start_to_json(const psr_shard_start *start, char **ret_json)
@@ -16,7 +16,8 @@ static psr_err read_start(const cJSON *object, psr_shard_start *start)
 {
     PSR_TRY(psr_fields_number(object, "first_step", UINT64_MAX, &start->first_step));
     PSR_TRY(psr_fields_number(object, "total_steps", UINT64_MAX, &start->total_steps));
-    return psr_layout_from_json_array(cJSON_GetObjectItemCaseSensitive(object, "layout"), &start->layout);
+    return psr_layout_from_json_array(cJSON_GetObjectItemCaseSensitive(object, "layout"),
+                                      &start->layout);
 }
 
 psr_err psr_shard_start_from_json(psr_bytes json, psr_shard_start *ret_start)

@@ -1,6 +1,7 @@
-/* With what a shard begins: the parameters' layout and where the run is. The scheduler, which has the network, writes it, as JSON in
- * the bytes that WELCOME carries unread (comm/members/join.h); who owns what is in the view's plan, and how a shard updates in the
- * options that it is given before (psr_config_to_json_for_shards). No state; any thread. */
+/* With what a shard begins: the parameters' layout and where the run is. The scheduler, which has
+ * the network, writes it, as JSON in the bytes that WELCOME carries unread (comm/members/join.h);
+ * who owns what is in the view's plan, and how a shard updates in the options that it is given
+ * before (psr_config_to_json_for_shards). No state; any thread. */
 #ifndef PSR_PS_SHARD_START_H
 #define PSR_PS_SHARD_START_H
 
@@ -13,9 +14,10 @@ typedef struct psr_shard_start {
     psr_layout layout; /* owned where it was read: psr_shard_start_done */
 } psr_shard_start;
 
-PSR_MUST_CHECK psr_err psr_shard_start_to_json(const psr_shard_start *start,
-                                               char **ret_json); /* ret owns: free() */
-/* The bytes may be hostile. FORMAT names the field, or the tensor of the layout (model/layout_json.h). */
+/* ret owns: free() */
+PSR_MUST_CHECK psr_err psr_shard_start_to_json(const psr_shard_start *start, char **ret_json);
+/* The bytes may be hostile. FORMAT names the field, or the tensor of the layout
+ * (model/layout_json.h). */
 PSR_MUST_CHECK psr_err psr_shard_start_from_json(psr_bytes json, psr_shard_start *ret_start);
 void psr_shard_start_done(psr_shard_start *start);
 

@@ -1,6 +1,6 @@
 #include "ps/traffic.h"
 
-#include "base/json_fields.h"
+#include "base/text/json_fields.h"
 
 psr_err psr_traffic_to_json(const psr_traffic *traffic, char **ret_json)
 {

@@ -1,5 +1,5 @@
-/* What a shard tells the scheduler with DONE, as JSON. The bytes that are read may be hostile; FORMAT names the field. No state; any
- * thread. */
+/* What a shard tells the scheduler with DONE, as JSON. The bytes that are read may be hostile;
+ * FORMAT names the field. No state; any thread. */
 #ifndef PSR_PS_TRAFFIC_H
 #define PSR_PS_TRAFFIC_H
 
@@ -8,16 +8,17 @@
 
 #include <stdint.h>
 
-/* What it exchanged with all workers since its start: payloads of PUSH received and of WEIGHTS sent. In SSP and async a
- * shard is done with its last push, and the last pulls, still to be answered, are not counted. */
+/* What it exchanged with all workers since its start: payloads of PUSH received and of WEIGHTS
+ * sent. In SSP and async a shard is done with its last push, and the last pulls, still to be
+ * answered, are not counted. */
 typedef struct psr_traffic {
     uint64_t gradient_bytes, weight_bytes;
 } psr_traffic;
 /* The two as a line of a log. */
 #define PSR_TRAFFIC_LINE "carried gradient_bytes=%" PRIu64 " weight_bytes=%" PRIu64
 
-PSR_MUST_CHECK psr_err psr_traffic_to_json(const psr_traffic *traffic,
-                                           char **ret_json); /* ret owns: free() */
+/* ret owns: free() */
+PSR_MUST_CHECK psr_err psr_traffic_to_json(const psr_traffic *traffic, char **ret_json);
 PSR_MUST_CHECK psr_err psr_traffic_from_json(psr_bytes json, psr_traffic *ret_traffic);
 
 #endif

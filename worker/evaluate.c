@@ -1,14 +1,16 @@
 #include "worker/evaluate.h"
 
-#include "base/arena.h"
+#include "base/arrays/arena.h"
 
 #include <stdlib.h>
 
-/* What one rank counted, as a row of psr_exchange_average. All but the loss are whole numbers far below 2^53. */
+/* What one rank counted, as a row of psr_exchange_average. All but the loss are whole numbers far
+ * below 2^53. */
 enum { SUM_LOSS, SUM_CORRECT, SUM_COUNT, SUM_FIELDS };
 
-/* An evaluation while it goes on. Who leaves it has counted fewer samples than its share, and all take part in their sum: so
- * all come to the same end of it, whoever has heard of the stop and whoever has not. */
+/* An evaluation while it goes on. Who leaves it has counted fewer samples than its share, and all
+ * take part in their sum: so all come to the same end of it, whoever has heard of the stop and
+ * whoever has not. */
 typedef struct evaluating {
     psr_trainer *t;
     uint64_t steps;   /* after which it takes place */
@@ -61,7 +63,8 @@ static psr_err infer(evaluating *e, const psr_loader_batch *loaded, float *buffe
                              .count = loaded->count,
                              .seed = t->config->seed};
     const psr_exec_state state = {.weights = psr_exchange_weights(t->exchange), .buffers = buffers};
-    const psr_exec_hooks hooks = {.context = e, .weights_wanted = weights_wanted, .progress = count_progress};
+    const psr_exec_hooks hooks = {
+        .context = e, .weights_wanted = weights_wanted, .progress = count_progress};
     psr_pass_result result;
     PSR_TRY(psr_backend_infer(t->backend, &batch, &state, &hooks, NULL, &result));
     sums[SUM_LOSS] += result.loss_sum;

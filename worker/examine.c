@@ -1,6 +1,6 @@
 #include "worker/examine.h"
 
-#include "base/json_fields.h"
+#include "base/text/json_fields.h"
 #include "data/opened.h"
 #include "model/backend.h"
 #include "model/networks/network_memory.h"
@@ -20,7 +20,8 @@ static psr_err measure_network(const char *model, uint32_t image_size, const psr
                                psr_network_memory *ret_memory)
 {
     psr_network *net = NULL;
-    PSR_TRY(psr_network_new(model, info->classes, info->channels, image_size > 0 ? image_size : info->height,
+    PSR_TRY(psr_network_new(model, info->classes, info->channels,
+                            image_size > 0 ? image_size : info->height,
                             image_size > 0 ? image_size : info->width, PSR_SHORTCUT_A, &net));
     *ret_memory = psr_network_memory_of(net, 1);
     psr_network_free(net);
@@ -53,10 +54,10 @@ psr_err psr_worker_examine(const char *data, const char *model, uint32_t image_s
         psr_fields_put_text(&w, "data_failure", psr_err_detail());
     else if (data != NULL) {
         snprintf(text, sizeof text,
-                 "%s, %" PRIu32 " + %" PRIu32 " samples of %" PRIu32 "x%" PRIu32 "x%" PRIu32 ", %" PRIu32
-                 " classes",
-                 info.name, info.train_count, info.test_count, info.channels, info.height, info.width,
-                 info.classes);
+                 "%s, %" PRIu32 " + %" PRIu32 " samples of %" PRIu32 "x%" PRIu32 "x%" PRIu32
+                 ", %" PRIu32 " classes",
+                 info.name, info.train_count, info.test_count, info.channels, info.height,
+                 info.width, info.classes);
         psr_fields_put_text(&w, "data", text);
         if (model != NULL)
             put_network(&w, model, image_size, &info);
@@ -64,7 +65,8 @@ psr_err psr_worker_examine(const char *data, const char *model, uint32_t image_s
     return psr_fields_finish(&w, ret_json);
 }
 
-psr_err psr_worker_read(const char *data, const char *user_directory, const char *cache, char **ret_json)
+psr_err psr_worker_read(const char *data, const char *user_directory, const char *cache,
+                        char **ret_json)
 {
     char directory[PSR_PATH_MAX], text[PSR_CONTENT_TEXT_BYTES];
     psr_content content;

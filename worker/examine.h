@@ -1,5 +1,5 @@
-/* What this program finds on its host without a run: for psring doctor, which asks on every host (`psring-worker examine [DATA [MODEL IMAGE-SIZE]]`, `psring-worker
- * read DATA`). */
+/* What psring-worker finds on its host without a run. psring doctor asks for it on every host
+ * (`psring-worker examine [DATA [MODEL IMAGE-SIZE]]`, `psring-worker read DATA`). */
 #ifndef PSR_WORKER_EXAMINE_H
 #define PSR_WORKER_EXAMINE_H
 
@@ -7,16 +7,19 @@
 
 #include <stdint.h>
 
-/* One line of JSON: {"version":"0.1.0","identity":"onednn 2.6.3 ..","library":"libzmq 4.3.4"} and, for data, "data":"mnist, 60000 + 10000
- * samples of 1x28x28, 10 classes" or "data_failure":"why not"; for a model on that data "fixed_bytes" and "sample_bytes" of a worker's memory
- * (model/networks/network_memory.h, with one array of the optimizer's) or "model_failure". data, model, image_size: as --data, --model and --image-size; NULL:
- * not asked. user_directory: as psr_dataset_find's. NOMEM. ret owns: free(). */
+/* One line of JSON: {"version":"0.1.0","identity":"onednn 2.6.3 ..","library":"libzmq 4.3.4"} and,
+ * for data, "data":"mnist, 60000 + 10000 samples of 1x28x28, 10 classes" or "data_failure":"why
+ * not"; for a model on that data "fixed_bytes" and "sample_bytes" of a worker's memory
+ * (model/networks/network_memory.h, with one array of the optimizer's) or "model_failure". data,
+ * model, image_size: as --data, --model and --image-size; NULL: not asked. user_directory: as
+ * psr_dataset_find's. NOMEM. ret owns: free(). */
 PSR_MUST_CHECK psr_err psr_worker_examine(const char *data, const char *model, uint32_t image_size,
                                           const char *user_directory, char **ret_json);
 
-/* One line of JSON: {"content":"TRAIN-TEST"}, which reads every file of the data to its end, if what they hold is not in the cache, or
- * {"failure":"why not"}. cache: as psr_opened_init's. NOMEM. ret owns: free(). */
-PSR_MUST_CHECK psr_err psr_worker_read(const char *data, const char *user_directory, const char *cache,
-                                       char **ret_json);
+/* One line of JSON: {"content":"TRAIN-TEST"}, which reads every file of the data to its end, if
+ * what they hold is not in the cache, or {"failure":"why not"}. cache: as psr_opened_init's. NOMEM.
+ * ret owns: free(). */
+PSR_MUST_CHECK psr_err psr_worker_read(const char *data, const char *user_directory,
+                                       const char *cache, char **ret_json);
 
 #endif

@@ -1,19 +1,20 @@
-/* psring-worker: one worker of a run. Started by psring's agent (--provision -), by hand (--scheduler, --key-file), or by
- * somebody else's launcher (worker/launched.h). */
+/* psring-worker: one worker of a run. Started by psring's agent (--provision -), by hand
+ * (--scheduler, --key-file), or by somebody else's launcher (worker/start/launched.h). */
 #include "base/clock.h"
 #include "base/facts.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "base/memory.h"
-#include "base/printable.h"
-#include "worker/arguments.h"
-#include "worker/end_signals.h"
+#include "base/system/memory.h"
+#include "base/text/printable.h"
+#include "worker/start/arguments.h"
+#include "worker/start/end_signals.h"
 #include "worker/examine.h"
-#include "worker/host_data.h"
-#include "worker/launched.h"
-#include "worker/launched_options.h"
+#include "worker/input/host_data.h"
+#include "worker/start/launched.h"
+#include "worker/start/launched_options.h"
+#include "worker/exchange/peers.h"
 #include "worker/snapshot.h"
-#include "worker/spawn.h"
+#include "worker/start/spawn.h"
 #include "worker/train.h"
 
 #include <argp.h>
@@ -27,7 +28,8 @@
 /* At the end: for the last words to leave. */
 #define LINGER_MS 2000
 
-/* Where a user keeps data sets of known names: the front door alone reads the environment. false: nowhere. */
+/* Where a user keeps data sets of known names: the front door alone reads the environment. false:
+ * nowhere. */
 static bool user_data_directory(char *path, size_t size)
 {
     const char *xdg = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
@@ -74,8 +76,10 @@ typedef struct worker {
     psr_host_data *host_data; /* being read, until all have agreed */
     psr_opened *opened;       /* host_data's, once it has been read */
     psr_network *net;
-    psr_shared_memory memory; /* its arenas have the gradients, and weights that others take from here */
+    psr_shared_memory memory; /* its arenas have the gradients, and
+                                 weights that others take from here */
     psr_buckets buckets;
+    psr_peers peers;
     psr_session *session;
     psr_exchange *exchange;
     psr_trainer trainer;
@@ -110,22 +114,24 @@ static psr_err find_facts(worker *w, uint32_t ranks, psr_facts *ret_facts)
     char directory[PSR_PATH_MAX];
     bool has_directory = user_data_directory(directory, sizeof directory);
     psr_dataset_info info;
-    PSR_TRY(psr_dataset_find(config->data, has_directory ? directory : NULL, config->classes, w->data,
-                             sizeof w->data));
+    PSR_TRY(psr_dataset_find(config->data, has_directory ? directory : NULL, config->classes,
+                             w->data, sizeof w->data));
     PSR_TRY(psr_dataset_info_read(w->data, &info));
     PSR_TRY(check_data_options(config, &info));
     uint32_t classes = config->classes > 0 ? config->classes : info.classes;
     uint32_t height = config->image_size > 0 ? config->image_size : info.height;
     uint32_t width = config->image_size > 0 ? config->image_size : info.width;
-    PSR_TRY(psr_network_new(config->model, classes, info.channels, height, width, config->shortcut, &w->net));
+    PSR_TRY(psr_network_new(config->model, classes, info.channels, height, width, config->shortcut,
+                            &w->net));
 
     psr_sampler sampler = psr_trainer_sampler(config, ranks, info.train_count);
     uint64_t total = psr_trainer_total_steps(config, &sampler);
     if ((uint64_t)config->batch_size * ranks > info.train_count)
-        return psr_fail(PSR_ERR_USAGE,
-                        "--batch-size: %" PRIu32 " for each of %" PRIu32 " workers is more than the %" PRIu32
-                        " samples of %s; give at most %" PRIu32,
-                        config->batch_size, ranks, info.train_count, info.name, info.train_count / ranks);
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "--batch-size: %" PRIu32 " for each of %" PRIu32 " workers is more than the %" PRIu32
+            " samples of %s; give at most %" PRIu32,
+            config->batch_size, ranks, info.train_count, info.name, info.train_count / ranks);
     *ret_facts = (psr_facts){
         .train_count = info.train_count,
         .test_count = info.test_count,
@@ -170,19 +176,22 @@ static psr_err start_reading(worker *w, const psr_place *place)
 }
 
 /* The files may have become others since they were looked at. */
-static psr_err check_still(const psr_opened *opened, const psr_config *config, const psr_facts *facts)
+static psr_err check_still(const psr_opened *opened, const psr_config *config,
+                           const psr_facts *facts)
 {
     const psr_dataset *train = opened->train, *test = opened->test;
     if (train->count == facts->train_count && test->count == facts->test_count &&
         train->channels == facts->channels && train->height == facts->height &&
         train->width == facts->width && train->classes <= facts->classes)
         return PSR_OK;
-    return psr_fail(PSR_ERR_FORMAT, "--data %s: its files were changed while they were read; start again",
+    return psr_fail(PSR_ERR_FORMAT,
+                    "--data %s: its files were changed while they were read; start again",
                     config->data);
 }
 
 /* What the joining thread is asked until it knows. */
-static psr_err find_content(void *context, bool *ret_known, void **ret_facts, size_t *ret_facts_size)
+static psr_err find_content(void *context, bool *ret_known, void **ret_facts,
+                            size_t *ret_facts_size)
 {
     worker *w = context;
     char *json = NULL;
@@ -205,7 +214,8 @@ static void say_shared(bool warning, const char *line)
     psr_log(warning ? PSR_LOG_WARN : PSR_LOG_INFO, "%s", line);
 }
 
-/* Before anybody can connect: all do so after WELCOME, which this process has yet to earn. What cannot be shared is sent. */
+/* Before anybody can connect: all do so after WELCOME, which this process has yet to earn. What
+ * cannot be shared is sent. */
 static void share_memory(worker *w)
 {
     psr_transport_kind asked = w->config.transport;
@@ -231,8 +241,8 @@ static psr_err take_config(void *context, const psr_place *place, psr_bytes give
 
 /* ---- what is lost ---- */
 
-/* Somebody beside this process has ended, on the thread that waits for that. What exits by itself once all have joined has told them why,
- * which is on its way here. */
+/* Somebody beside this process has ended, on the thread that waits for that. What exits by itself
+ * once all have joined has told them why, which is on its way here. */
 static void note_lost(void *context, bool killed, psr_err status, const char *line)
 {
     worker *w = context;
@@ -309,27 +319,12 @@ static psr_err join(worker *w)
     return err;
 }
 
-/* Channels to all that this worker sends to: the shards, its right neighbour in the ring or whom the plan's holders send to, and for
- * collectives worker 0 and all others both ways. */
-static psr_err connect_peers(worker *w, const psr_engine_ops *engine)
+static psr_err connect_peers(void *context, const psr_plan *plan)
 {
-    const psr_view *view = psr_member_view(w->member);
-    uint32_t rank = psr_member_self(w->member).rank, workers = psr_view_workers(view);
-    if (engine->plays_all)
-        return PSR_OK;
-    psr_transport_bound(w->transport, PSR_ROLE_SHARD, psr_plan_waiting_max(&view->plan));
-    psr_transport_bound(w->transport, PSR_ROLE_WORKER, psr_plan_waiting_max(&view->plan));
-    for (uint32_t shard = 0; engine->shards_update && shard < psr_view_shards(view); shard++)
-        PSR_TRY(psr_member_connect(w->member, (psr_peer){PSR_ROLE_SHARD, shard}));
-    uint32_t right = (rank + 1) % workers;
-    for (uint32_t other = 0; other < workers; other++) {
-        bool collective = rank == 0 || other == 0;
-        bool neighbour = engine->in_ring && other == right;
-        bool holder = engine->workers_hold && psr_plan_sends(&view->plan, rank, other);
-        if (other != rank && (collective || neighbour || holder))
-            PSR_TRY(psr_member_connect(w->member, (psr_peer){PSR_ROLE_WORKER, other}));
-    }
-    return PSR_OK;
+    worker *w = context;
+    psr_transport_bound(w->transport, PSR_ROLE_SHARD, psr_plan_waiting_max(plan));
+    psr_transport_bound(w->transport, PSR_ROLE_WORKER, psr_plan_waiting_max(plan));
+    return psr_peers_connect(&w->peers, plan);
 }
 
 /* The view's plan has their runs. */
@@ -346,18 +341,26 @@ static psr_err make_buckets(worker *w)
     return err;
 }
 
-/* Weights that are shared. What other workers hold lies in their memory when it has come: here it needs to be nobody's but this one's. */
+/* Weights that are shared. What other workers hold lies in their memory when it has come: here it
+ * needs to be nobody's but this one's. */
 static psr_err make_weights(worker *w, float **ret_weights)
 {
     const psr_plan *plan = &psr_member_view(w->member)->plan;
-    const uint32_t rank = psr_member_self(w->member).rank;
+    const psr_peer self = psr_member_self(w->member);
     float *weights = psr_shared_memory_arena(&w->memory, w->net->params.length);
     psr_span run;
-    for (uint32_t b = plan->bucket_count; (run = psr_plan_next_run(plan, rank, false, &b)).count > 0;)
+    for (uint32_t b = plan->bucket_count;
+         (run = psr_plan_next_run(plan, self, false, &b)).count > 0;)
         PSR_TRY(psr_shared_memory_keep(&w->memory, weights, run));
-    psr_shared_memory_fill_held(&w->memory, weights, plan, rank);
+    psr_shared_memory_fill_held(&w->memory, weights, plan, self);
     *ret_weights = weights;
     return PSR_OK;
+}
+
+static psr_err own_weights(void *context)
+{
+    worker *w = context;
+    return psr_shared_memory_own(&w->memory, psr_exchange_weights(w->exchange));
 }
 
 static float *make_gradients(worker *w)
@@ -367,15 +370,23 @@ static float *make_gradients(worker *w)
     return gradients;
 }
 
-static psr_err start_exchange(worker *w, const psr_engine_ops *engine)
+static psr_err start_exchange(worker *w, const psr_ways *ways)
 {
+    const bool alone = ways->engines[0]->plays_all;
+    const psr_plan *plan = &psr_member_view(w->member)->plan;
     float *weights = NULL;
     PSR_TRY(make_buckets(w));
-    if (engine->workers_hold)
+    /* Where ways change, a later plan may let this worker hold what it does not hold now. */
+    if (psr_plan_has_route(plan, PSR_ROUTE_HOST) || psr_config_has_several_ways(&w->config))
         PSR_TRY(make_weights(w, &weights));
+    if (!alone) {
+        PSR_TRY(psr_peers_init(w->member, &w->peers));
+        PSR_TRY(connect_peers(w, plan));
+    }
     const psr_session_options options_of_session = {
         .first_step = w->start.first_step,
         .total_steps = w->start.total_steps,
+        .view = psr_member_view(w->member),
         .commands_max = psr_exchange_commands_max(&w->buckets),
         .transport = w->transport,
         .member = w->member,
@@ -386,12 +397,15 @@ static psr_err start_exchange(worker *w, const psr_engine_ops *engine)
         .config = &w->config,
         .layout = &w->net->params,
         .buckets = &w->buckets,
-        .plan = &psr_member_view(w->member)->plan,
+        .plan = plan,
         .rank = psr_member_self(w->member).rank,
-        .engine = engine,
+        .ways = ways,
         .weights = weights,
-        .gradients = engine->plays_all ? NULL : make_gradients(w),
+        .gradients = alone ? NULL : make_gradients(w),
         .weights_in_place = w->memory.transport != NULL,
+        .context = w,
+        .rebinding = alone ? NULL : connect_peers,
+        .own_weights = weights != NULL ? own_weights : NULL,
     };
     PSR_TRY(psr_exchange_new(&options_of_exchange, &w->exchange));
     PSR_TRY(psr_session_start(w->session));
@@ -402,7 +416,8 @@ static psr_err tell_ready(worker *w)
 {
     const char *algorithms = psr_backend_algorithms(w->trainer.backend);
     char json[sizeof w->config.algorithms + 32] = "";
-    if (psr_trainer_is_first(&w->trainer)) /* the text is ours and plain: nothing in it needs an escape */
+    if (psr_trainer_is_first(&w->trainer)) /* the text is ours and plain:
+                                              nothing in it needs an escape */
         snprintf(json, sizeof json, "{\"algorithms\": \"%s\"}",
                  algorithms[0] != '\0' ? algorithms : "direct");
     return psr_session_ready(w->session, json[0] != '\0' ? json : NULL);
@@ -418,9 +433,9 @@ static void tell_data(const psr_trainer *t, const psr_content *content)
         snprintf(constants[i], sizeof constants[i], d->channels == 1 ? "%.9g" : "%.9g,%.9g,%.9g",
                  (double)v[0], (double)v[1], (double)v[2]);
     }
-    psr_log(PSR_LOG_INFO, "data name=%s train=%u test=%u classes=%u mean=%s std=%s content=%s-%s", d->name,
-            d->count, t->test->count, t->net->classes, constants[0], constants[1], content->train,
-            content->test);
+    psr_log(PSR_LOG_INFO, "data name=%s train=%u test=%u classes=%u mean=%s std=%s content=%s-%s",
+            d->name, d->count, t->test->count, t->net->classes, constants[0], constants[1],
+            content->train, content->test);
 }
 
 /* What the compute thread does once the exchange thread runs. */
@@ -462,14 +477,16 @@ static void take_signals(const worker *w)
 {
     const psr_launched *l = &w->launched;
     if (l->start.way != NULL)
-        psr_end_by_orders(l->beside != NULL && l->start.starts_scheduler ? psr_beside_orders(l->beside) : -1);
+        psr_end_by_orders(
+            l->beside != NULL && l->start.starts_scheduler ? psr_beside_orders(l->beside) : -1);
 }
 
 /* The scheduler, or a shard, by somebody else's launcher. */
 static psr_err stay(worker *w)
 {
     const psr_start *start = &w->launched.start;
-    if (start->starts_scheduler || start->level == PSR_START_MANAGER) /* which signals all tasks of a job */
+    /* which signals all tasks of a job */
+    if (start->starts_scheduler || start->level == PSR_START_MANAGER)
         take_signals(w);
     else
         psr_end_leaving_hangups();
@@ -488,14 +505,12 @@ static psr_err run(worker *w)
     PSR_TRY(psr_fault_point_set(w->config.fault_point, "worker", self.rank));
     psr_log(PSR_LOG_INFO, "joined scheduler=%s", w->provision.scheduler);
 
-    const psr_engine_ops *engine = NULL;
+    psr_ways ways = {.count = 0};
     psr_err err = psr_worker_start_from_json(psr_member_agreed(w->member), &w->start);
     if (err == PSR_OK)
-        err = psr_engine_choose(&w->config, &psr_member_view(w->member)->plan, &engine);
+        err = psr_engine_choose(&w->config, &psr_member_view(w->member)->plan, &ways);
     if (err == PSR_OK)
-        err = connect_peers(w, engine);
-    if (err == PSR_OK)
-        err = start_exchange(w, engine);
+        err = start_exchange(w, &ways);
     if (err != PSR_OK) {
         psr_member_failed(w->member, err, psr_err_detail());
         return err;
@@ -506,16 +521,17 @@ static psr_err run(worker *w)
     return err;
 }
 
-/* In the order that session.h asks for: what is lent to the transport comes back when that ends, and
- * what borrows of the view goes before the member, whose it is. */
+/* In the order that session.h asks for: what is lent to the transport comes back when that ends,
+ * and what borrows of the view goes before the member, whose it is. */
 static void clean_up(worker *w)
 {
     (void)watch_lost(w, NULL, NULL, true);
+    psr_session_stop(w->session); /* what waits for the back end's fences ends before it does */
     psr_trainer_done(&w->trainer);
     psr_host_data_free(w->host_data);
-    psr_session_stop(w->session);
     psr_transport_free(&w->transport, LINGER_MS);
     psr_exchange_free(w->exchange);
+    psr_peers_done(&w->peers);
     psr_shared_memory_done(&w->memory);
     psr_session_free(w->session);
     psr_member_free(w->member);
@@ -530,8 +546,8 @@ static void print_version(FILE *to, struct argp_state *state)
     char library[32];
     (void)state;
     psr_transport_library(library, sizeof library);
-    fprintf(to, "psring-worker %s (%s, %s)\n", PSR_VERSION, psr_backend_identity(PSR_BACKEND_ONEDNN),
-            library);
+    fprintf(to, "psring-worker %s (%s, %s)\n", PSR_VERSION,
+            psr_backend_identity(PSR_BACKEND_ONEDNN), library);
 }
 
 /* ---- how it is started ---- */
@@ -540,15 +556,14 @@ static void print_version(FILE *to, struct argp_state *state)
 static psr_err start_by_hand(const psr_worker_arguments *a, uint32_t rank, worker *w)
 {
     if (a->scheduler == NULL || a->keys == NULL)
-        return psr_fail(
-            PSR_ERR_USAGE,
-            "give --scheduler HOST:PORT (or its socket) and --key-file FILE or --keys DIR (psring train "
-            "starts "
-            "workers by itself), or start it by a launcher that sets RANK and WORLD_SIZE or the like");
+        return psr_fail(PSR_ERR_USAGE,
+                        "give --scheduler HOST:PORT (or its socket) and --key-file FILE or --keys "
+                        "DIR (psring train starts workers by itself), or start it by a launcher "
+                        "that sets RANK and WORLD_SIZE or the like");
     w->launched.config = a->config;
     w->compares = a->gives_options;
-    return psr_provision_by_hand((psr_peer){PSR_ROLE_WORKER, rank}, a->scheduler, a->keys, a->interface,
-                                 &w->provision);
+    return psr_provision_by_hand((psr_peer){PSR_ROLE_WORKER, rank}, a->scheduler, a->keys,
+                                 a->interface, &w->provision);
 }
 
 /* ret_spawns: it is to start the ranks of its node, and has no place itself. */
@@ -565,7 +580,8 @@ static psr_err start(const psr_worker_arguments *a, worker *w, bool *ret_spawns)
     if (err == PSR_ERR_NOT_FOUND)
         return start_by_hand(a, a->rank, w);
     PSR_TRY(err);
-    /* Under a launcher too a scheduler that was started by itself has the options: it is told where, and nothing of a run. */
+    /* Under a launcher too a scheduler that was started by itself has the options: it is told
+     * where, and nothing of a run. */
     if (a->scheduler != NULL && a->keys != NULL && !a->gives_options)
         return start_by_hand(a, place.rank, w);
     w->compares = true;
@@ -590,7 +606,8 @@ static int examine(int count, char **words)
     const uint32_t image_size = count > 2 ? (uint32_t)strtoul(words[2], NULL, 10) : 0;
     char directory[PSR_PATH_MAX], *json = NULL;
     bool has_directory = user_data_directory(directory, sizeof directory);
-    psr_err err = psr_worker_examine(data, model, image_size, has_directory ? directory : NULL, &json);
+    psr_err err =
+        psr_worker_examine(data, model, image_size, has_directory ? directory : NULL, &json);
     return print_found(err, json);
 }
 
@@ -600,7 +617,8 @@ static int read_data(const char *data)
     char directory[PSR_PATH_MAX], cache[PSR_PATH_MAX], *json = NULL;
     bool has_directory = user_data_directory(directory, sizeof directory);
     bool has_cache = user_cache_directory(cache, sizeof cache);
-    psr_err err = psr_worker_read(data, has_directory ? directory : NULL, has_cache ? cache : NULL, &json);
+    psr_err err =
+        psr_worker_read(data, has_directory ? directory : NULL, has_cache ? cache : NULL, &json);
     return print_found(err, json);
 }
 

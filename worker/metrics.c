@@ -1,6 +1,6 @@
 #include "worker/metrics.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -21,9 +21,10 @@ static void add_seconds(psr_text_end *end, const char *name, double value)
 
 void psr_metrics_print(const psr_metrics *m, char line[static PSR_METRICS_LINE_MAX])
 {
-    psr_text_end end = {line, PSR_METRICS_LINE_MAX}; /* holds every field at its longest, as a test shows */
-    psr_text_add(&end, "{\"step\": %" PRIu64 ", \"rank\": %" PRIu32 ", \"epoch\": %" PRIu32, m->step, m->rank,
-                 m->epoch);
+    psr_text_end end = {line, PSR_METRICS_LINE_MAX}; /* holds every field at its
+                                                        longest, as a test shows */
+    psr_text_add(&end, "{\"step\": %" PRIu64 ", \"rank\": %" PRIu32 ", \"epoch\": %" PRIu32,
+                 m->step, m->rank, m->epoch);
     psr_text_add(&end, ", \"unix_s\": %.6f", m->unix_s);
     add_seconds(&end, "train_s", m->train_s);
     add_real(&end, "loss", m->loss);
@@ -35,9 +36,9 @@ void psr_metrics_print(const psr_metrics *m, char line[static PSR_METRICS_LINE_M
     add_seconds(&end, "wait_s", m->wait_s);
     add_seconds(&end, "load_wait_s", m->load_wait_s);
     psr_text_add(&end,
-                 ", \"bytes_sent\": %" PRIu64 ", \"bytes_received\": %" PRIu64 ", \"bytes_lent\": %" PRIu64
-                 ", \"gradient_bytes\": %" PRIu64 ", \"gradient_float32_bytes\": %" PRIu64
-                 ", \"staleness\": %" PRIu64,
+                 ", \"bytes_sent\": %" PRIu64 ", \"bytes_received\": %" PRIu64
+                 ", \"bytes_lent\": %" PRIu64 ", \"gradient_bytes\": %" PRIu64
+                 ", \"gradient_float32_bytes\": %" PRIu64 ", \"staleness\": %" PRIu64,
                  m->bytes_sent, m->bytes_received, m->bytes_lent, m->gradient_bytes,
                  m->gradient_float32_bytes, m->staleness);
     if (m->has_hash)
@@ -62,6 +63,7 @@ void psr_outcome_print(const psr_outcome *o, char line[static PSR_METRICS_LINE_M
     add_real(&end, "loss", o->loss);
     add_real(&end, "test_loss", o->test_loss);
     add_real(&end, "test_accuracy", o->test_accuracy);
-    psr_text_add(&end, ", \"test_count\": %" PRIu64 ", \"hash\": \"%016" PRIx64 "\", \"stopped\": %s}",
+    psr_text_add(&end,
+                 ", \"test_count\": %" PRIu64 ", \"hash\": \"%016" PRIx64 "\", \"stopped\": %s}",
                  o->test_count, o->hash, o->stopped ? "true" : "false");
 }

@@ -1,4 +1,4 @@
-#include "worker/exchange_private.h"
+#include "worker/exchange/exchange_private.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -17,10 +17,17 @@ psr_err psr_session_failure(psr_session *session)
     return psr_loop_failure(session->loop);
 }
 
-static bool is_held(psr_session *session)
+/* The step may not be decided yet. Under the mutex. */
+static bool holds_back(const psr_session *session, uint64_t step)
+{
+    const uint64_t next = session->views.next_step;
+    return session->held || (next != 0 && step >= next && step <= session->stop_at);
+}
+
+static bool is_held_back(psr_session *session)
 {
     pthread_mutex_lock(&session->mutex);
-    bool held = session->held;
+    bool held = holds_back(session, session->asked);
     pthread_mutex_unlock(&session->mutex);
     return held;
 }
@@ -41,11 +48,16 @@ static bool satisfied(psr_session *session, psr_wait wait)
         return true;
     case PSR_WAIT_BUCKET:
         return psr_exchange_has_bucket(
-            session->exchange, atomic_load_explicit(&session->wanted_bucket, memory_order_relaxed), steps);
+            session->exchange, atomic_load_explicit(&session->wanted_bucket, memory_order_relaxed),
+            steps);
     case PSR_WAIT_ALL:
         return psr_exchange_has_all(session->exchange, steps);
-    case PSR_WAIT_COLLECTIVE:
+    case PSR_WAIT_OPERATION:
         return psr_exchange_operations_ended(session->exchange);
+    case PSR_WAIT_FENCES:
+        return psr_exchange_fences_passed(session->exchange);
+    case PSR_WAIT_BOUND:
+        return psr_exchange_is_bound(session->exchange);
     case PSR_WAIT_ROOM:
         return psr_loop_room(session->loop);
     case PSR_WAIT_RESTORE:
@@ -53,7 +65,7 @@ static bool satisfied(psr_session *session, psr_wait wait)
     case PSR_WAIT_START:
         return atomic_load(&session->started);
     case PSR_WAIT_HOLD:
-        return !is_held(session);
+        return !is_held_back(session);
     case PSR_WAIT_SAVED:
         return atomic_load(&session->saved_steps) >= steps;
     case PSR_WAIT_BYE:
@@ -105,21 +117,21 @@ psr_err psr_session_command(psr_session *session, const psr_command *command)
     while (err == PSR_OK && !psr_loop_submit(session->loop, command))
         err = wait_for(session, PSR_WAIT_ROOM);
     if (err != PSR_OK && command->kind == PSR_COMMAND_SEND)
-        free(command->data);
+        free(command->object);
     return err;
 }
 
 psr_err psr_session_send(psr_session *session, psr_peer to, const psr_head *head, const void *data,
                          size_t bytes)
 {
-    void *copy = malloc(bytes > 0 ? bytes : 1);
-    if (copy == NULL)
+    psr_outgoing *message = malloc(sizeof *message + bytes);
+    if (message == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a message of %zu bytes", bytes);
+    *message = (psr_outgoing){.to = to, .head = *head, .bytes = bytes};
     if (bytes > 0)
-        memcpy(copy, data, bytes);
-    return psr_session_command(
-        session,
-        &(psr_command){.kind = PSR_COMMAND_SEND, .to = to, .head = *head, .data = copy, .size = bytes});
+        memcpy(message->payload, data, bytes);
+    return psr_session_command(session,
+                               &(psr_command){.kind = PSR_COMMAND_SEND, .object = message});
 }
 
 static const psr_peer scheduler = {PSR_ROLE_SCHEDULER, 0};
@@ -143,20 +155,22 @@ static psr_err take_start(void *context, psr_message **message)
 static psr_err take_hold(void *context, psr_message **message)
 {
     psr_session *session = context;
-    (void)message;
+    bool change;
+    PSR_TRY(psr_msg_hold_read(*message, &change));
     pthread_mutex_lock(&session->mutex);
-    bool crossed =
-        session->said_done; /* there is no step left to hold back, and after DONE nothing more is due */
+    bool crossed = session->said_done; /* there is no step left to hold back,
+                                          and after DONE nothing more is due */
     session->held = session->held || !crossed;
-    /* Before its first step a worker promises that one: everybody then takes at least one step, and the
-     * run has a last one to name. (Resumed behind the last step there is none to promise.) */
+    session->held_for_change = change;
+    /* Before its first step a worker promises that one: everybody then takes at least one step, and
+     * the run has a last one to name. (Resumed behind the last step there is none to promise.) */
     const psr_session_options *o = &session->options;
     uint64_t first = o->first_step < o->total_steps ? o->first_step : o->total_steps - 1;
     uint64_t last = session->any_begun ? session->begun : first;
     pthread_mutex_unlock(&session->mutex);
     if (crossed)
         return PSR_OK;
-    psr_log(PSR_LOG_INFO, "told to hold: the run is being stopped");
+    psr_log(PSR_LOG_INFO, "told to hold: the run is being %s", change ? "changed" : "stopped");
     psr_head head = psr_msg_held_head(last);
     return psr_member_tell(session->options.member, &head, NULL, 0);
 }
@@ -170,6 +184,67 @@ static psr_err take_stop_at(void *context, psr_message **message)
     session->stop_at = step;
     session->held = false;
     pthread_mutex_unlock(&session->mutex);
+    psr_loop_changed(session->loop);
+    return PSR_OK;
+}
+
+/* One that begins no earlier than this one does not begin any more. Under the mutex. false: there
+ * is no room. */
+static bool put_view(psr_view_queue *views, const psr_view *view)
+{
+    while (views->count > 0 && views->items[views->count - 1]->first_step >= view->first_step)
+        psr_view_release(views->items[--views->count]);
+    if (views->count == PSR_VIEWS_MAX)
+        return false;
+    views->items[views->count++] = view;
+    views->epoch = view->epoch;
+    views->next_step = view->next_step;
+    return true;
+}
+
+/* The scheduler sends what can be: the next epoch, from a step on that was not begun. */
+static psr_err check_view(const psr_session *session, const psr_message *message,
+                          const psr_view *view)
+{
+    const psr_view *first = session->options.view;
+    if (view->epoch != session->views.epoch + 1)
+        return psr_violation(message, "it is of epoch %u after epoch %u", view->epoch,
+                             session->views.epoch);
+    if (session->any_begun && view->first_step <= session->begun)
+        return psr_violation(message, "it begins with wire step %llu, and %llu has begun",
+                             (unsigned long long)view->first_step,
+                             (unsigned long long)session->begun);
+    if (first == NULL)
+        return PSR_OK;
+    if (view->plan.bucket_count != first->plan.bucket_count ||
+        view->plan.ranks != first->plan.ranks)
+        return psr_violation(message, "it has other buckets or ranks than the first view");
+    for (uint32_t b = 0; b < first->plan.bucket_count; b++) {
+        const psr_span one = view->plan.buckets[b].span, other = first->plan.buckets[b].span;
+        if (one.offset != other.offset || one.count != other.count)
+            return psr_violation(message, "its bucket %u is another than the first view's", b);
+    }
+    return PSR_OK;
+}
+
+static psr_err take_view(void *context, psr_message **message)
+{
+    psr_session *session = context;
+    const psr_view *view = NULL;
+    PSR_TRY(psr_view_read(*message, &view));
+    const unsigned long long first = view->first_step + 1;
+    pthread_mutex_lock(&session->mutex);
+    psr_err err = check_view(session, *message, view);
+    if (err == PSR_OK && !put_view(&session->views, view))
+        err = psr_violation(*message, "more views wait than there can be");
+    if (err == PSR_OK)
+        session->held = false;
+    pthread_mutex_unlock(&session->mutex);
+    if (err != PSR_OK) {
+        psr_view_release(view);
+        return err;
+    }
+    psr_log(PSR_LOG_INFO, "told of a change epoch=%u from step=%llu", session->views.epoch, first);
     psr_loop_changed(session->loop);
     return PSR_OK;
 }
@@ -216,7 +291,8 @@ static void register_with(psr_session *session, psr_loop *loop)
         psr_err (*take)(void *context, psr_message **message);
     } said[] = {{PSR_MSG_START, take_start},     {PSR_MSG_HOLD, take_hold},
                 {PSR_MSG_STOP_AT, take_stop_at}, {PSR_MSG_RESTORE, take_restored},
-                {PSR_MSG_SAVED, take_saved},     {PSR_MSG_BYE, take_bye}};
+                {PSR_MSG_SAVED, take_saved},     {PSR_MSG_BYE, take_bye},
+                {PSR_MSG_VIEW, take_view}};
     for (size_t i = 0; i < sizeof said / sizeof said[0]; i++)
         psr_loop_route(loop, PSR_ROLE_SCHEDULER, said[i].type, session, said[i].take);
 }
@@ -245,6 +321,9 @@ psr_err psr_session_new(const psr_session_options *options, psr_session **ret_se
         return psr_fail(PSR_ERR_NOMEM, "no memory for a session");
     session->options = *options;
     session->stop_at = UINT64_MAX;
+    if (options->view != NULL)
+        session->views =
+            (psr_view_queue){.epoch = options->view->epoch, .next_step = options->view->next_step};
     pthread_mutex_init(&session->mutex, NULL);
     const psr_loop_options options_of_loop = {
         .transport = options->transport,
@@ -295,6 +374,9 @@ void psr_session_free(psr_session *session)
         return;
     psr_loop_free(session->loop);
     psr_early_free(session->restored);
+    psr_view_release(session->given);
+    while (session->views.count > 0)
+        psr_view_release(session->views.items[--session->views.count]);
     pthread_mutex_destroy(&session->mutex);
     free(session);
 }
@@ -321,8 +403,8 @@ psr_err psr_session_metrics(psr_session *session, const char *json)
     return tell(session, &(psr_head){.type = PSR_MSG_METRICS}, json);
 }
 
-psr_err psr_session_checkpoint(psr_session *session, uint64_t steps, uint32_t section, const float *arena,
-                               psr_span run)
+psr_err psr_session_checkpoint(psr_session *session, uint64_t steps, uint32_t section,
+                               const float *arena, psr_span run)
 {
     const size_t most = psr_encoding_values_max(PSR_ENCODING_FLOAT32);
     for (size_t at = run.offset; at < psr_span_end(run); at += most) {
@@ -362,12 +444,14 @@ void psr_session_fail(psr_session *session, psr_err status)
 
 /* ---- hold and stop ---- */
 
-/* Whether the step, which is promised then (a HOLD is answered with it), may be taken. false: steps are held back, and nothing
- * is decided. */
+/* Whether the step, which is promised then (a HOLD is answered with it), may be taken. false: steps
+ * are held back, and nothing is decided. */
 static bool decide(psr_session *session, uint64_t step, psr_err *ret_err)
 {
     pthread_mutex_lock(&session->mutex);
-    bool again = session->any_begun && session->begun == step, decided = again || !session->held;
+    session->asked = step;
+    bool again = session->any_begun && session->begun == step,
+         decided = again || !holds_back(session, step);
     if (decided && !again && step > session->stop_at) {
         *ret_err = psr_fail(PSR_ERR_CANCELLED, "the run was stopped after step %llu",
                             (unsigned long long)session->stop_at + 1);
@@ -383,11 +467,38 @@ psr_err psr_session_may_begin(psr_session *session, uint64_t step)
 {
     psr_err err = PSR_OK;
     PSR_TRY(psr_session_failure(session));
+    session->asked_s = psr_clock_s();
     while (!decide(session, step, &err))
         PSR_TRY(wait_for(session, PSR_WAIT_HOLD));
     if (err == PSR_OK)
         session->step = step;
     return err;
+}
+
+const psr_view *psr_session_view_at(psr_session *session, uint64_t step)
+{
+    psr_view_queue *views = &session->views;
+    const psr_view *view = NULL;
+    pthread_mutex_lock(&session->mutex);
+    if (views->count > 0 && views->items[0]->first_step == step) {
+        view = views->items[0];
+        memmove(views->items, views->items + 1, --views->count * sizeof *views->items);
+    }
+    pthread_mutex_unlock(&session->mutex);
+    if (view == NULL)
+        return NULL;
+    psr_view_release(session->given);
+    session->given = view;
+    return view;
+}
+
+psr_err psr_session_bound(psr_session *session, uint32_t epoch)
+{
+    const double pause_s = psr_clock_s() - session->asked_s;
+    const psr_head head = psr_msg_bound_head(&(psr_msg_bound){epoch, (uint64_t)(pause_s * 1e6)});
+    psr_log(PSR_LOG_INFO, "changed epoch=%u step=%llu pause_s=%.6f", epoch,
+            (unsigned long long)session->step + 1, pause_s);
+    return tell(session, &head, NULL);
 }
 
 uint64_t psr_session_last_step(psr_session *session)
@@ -409,7 +520,7 @@ uint64_t psr_session_steps_begun(psr_session *session)
 bool psr_session_stops_after(psr_session *session, uint64_t steps)
 {
     pthread_mutex_lock(&session->mutex);
-    bool stops = session->held || session->stop_at < steps;
+    bool stops = (session->held && !session->held_for_change) || session->stop_at < steps;
     pthread_mutex_unlock(&session->mutex);
     return stops;
 }
@@ -433,15 +544,16 @@ void psr_session_evaluated(psr_session *session)
     atomic_store_explicit(&session->evaluating, 0, memory_order_relaxed);
 }
 
-static bool waits_for(psr_session *session, psr_peer *ret_peer, uint64_t *ret_step, uint32_t *ret_bucket)
+static bool waits_for(psr_session *session, psr_peer *ret_peer, uint64_t *ret_step,
+                      uint32_t *ret_bucket)
 {
     psr_wait wait = (psr_wait)atomic_load(&session->wait);
     switch (wait) {
     case PSR_WAIT_BUCKET:
     case PSR_WAIT_ALL:
-    case PSR_WAIT_COLLECTIVE:
-        return psr_exchange_waits(session->exchange, wait == PSR_WAIT_COLLECTIVE, ret_peer, ret_step,
-                                  ret_bucket);
+    case PSR_WAIT_OPERATION:
+    case PSR_WAIT_BOUND:
+        return psr_exchange_waits(session->exchange, wait, ret_peer, ret_step, ret_bucket);
     case PSR_WAIT_RESTORE:
     case PSR_WAIT_START:
     case PSR_WAIT_HOLD:
@@ -450,10 +562,20 @@ static bool waits_for(psr_session *session, psr_peer *ret_peer, uint64_t *ret_st
         *ret_peer = scheduler;
         return true;
     case PSR_WAIT_NOTHING:
+    case PSR_WAIT_FENCES:
     case PSR_WAIT_ROOM:
         return false;
     }
     return false;
+}
+
+/* What it waits for is its own device, whatever others could do meanwhile: it waits for nobody
+ * else. */
+static bool waits_for_device(psr_session *session, uint64_t *ret_step, uint32_t *ret_bucket)
+{
+    psr_wait wait = (psr_wait)atomic_load(&session->wait);
+    return (wait == PSR_WAIT_BUCKET || wait == PSR_WAIT_ALL || wait == PSR_WAIT_FENCES) &&
+           psr_exchange_waits_for_device(session->exchange, ret_step, ret_bucket);
 }
 
 void psr_session_report(psr_session *session, psr_msg_progress *progress)
@@ -467,7 +589,11 @@ void psr_session_report(psr_session *session, psr_msg_progress *progress)
     progress->counter = atomic_load(&session->counter);
     progress->evaluates = evaluating > 0;
     progress->counted = evaluating > 0 ? evaluating - 1 : 0;
-    progress->waits = waits_for(session, &progress->waits_for, &progress->step, &progress->bucket);
+    if (waits_for_device(session, &progress->step, &progress->bucket))
+        progress->phase = PSR_PHASE_DEVICE;
+    else
+        progress->waits =
+            waits_for(session, &progress->waits_for, &progress->step, &progress->bucket);
 }
 
 psr_err psr_session_pause(psr_session *session, double seconds)

@@ -1,9 +1,10 @@
-/* What session.c, exchange.c and exchange_thread.c share of a session. For those three files only. */
+/* What session.c, exchange.c and exchange_thread.c share of a session. For those three files
+ * only. */
 #ifndef PSR_WORKER_SESSION_PRIVATE_H
 #define PSR_WORKER_SESSION_PRIVATE_H
 
 #include "comm/comm.h"
-#include "worker/exchange.h"
+#include "worker/exchange/exchange.h"
 #include "worker/session.h"
 
 #include <pthread.h>
@@ -14,22 +15,34 @@ typedef enum psr_exchange_commands {
     PSR_COMMAND_BEGIN = PSR_COMMAND_OWNER, /* step begins */
     PSR_COMMAND_READY,                     /* the gradient of bucket of step is in the arena */
     PSR_COMMAND_END,                       /* step of rank has ended */
-    PSR_COMMAND_COLLECTIVE,                /* operation with buffer, borrowed until it has finished */
+    PSR_COMMAND_OPERATION,                 /* the exchange's `called`, of all workers */
+    PSR_COMMAND_BIND,                      /* the exchange's next view */
 } psr_exchange_commands;
 
 /* What the compute thread waits for. */
 typedef enum psr_wait {
     PSR_WAIT_NOTHING,
-    PSR_WAIT_BUCKET,     /* wanted_bucket has landed wanted_steps times and is not lent */
-    PSR_WAIT_ALL,        /* so have all buckets */
-    PSR_WAIT_COLLECTIVE, /* the last collective operation has ended */
-    PSR_WAIT_ROOM,       /* the command queue has room */
-    PSR_WAIT_RESTORE,    /* a RESTORE message */
-    PSR_WAIT_START,      /* START */
-    PSR_WAIT_HOLD,       /* no hold is on */
-    PSR_WAIT_SAVED,      /* the checkpoint of wanted_steps is in place */
-    PSR_WAIT_BYE,        /* BYE */
+    PSR_WAIT_BUCKET,    /* wanted_bucket has landed wanted_steps times and is not lent */
+    PSR_WAIT_ALL,       /* so have all buckets */
+    PSR_WAIT_OPERATION, /* the last operation of all workers has ended, and nothing of it is lent */
+    PSR_WAIT_FENCES,    /* the device has written all gradients that were reported */
+    PSR_WAIT_BOUND,     /* the exchange stands on its next view */
+    PSR_WAIT_ROOM,      /* the command queue has room */
+    PSR_WAIT_RESTORE,   /* a RESTORE message */
+    PSR_WAIT_START,     /* START */
+    PSR_WAIT_HOLD,      /* no hold is on, and the view of the step asked for is there */
+    PSR_WAIT_SAVED,     /* the checkpoint of wanted_steps is in place */
+    PSR_WAIT_BYE,       /* BYE */
 } psr_wait;
+
+/* Views that have come and not begun, by epoch and first step. Held. */
+#define PSR_VIEWS_MAX 4
+typedef struct psr_view_queue {
+    const psr_view *items[PSR_VIEWS_MAX];
+    uint32_t count;
+    uint32_t epoch;     /* of the newest that came */
+    uint64_t next_step; /* its next_step; 0: none is planned */
+} psr_view_queue;
 
 struct psr_session {
     psr_session_options options;
@@ -37,8 +50,10 @@ struct psr_session {
     psr_loop *loop;
 
     /* ---- the compute thread's own ---- */
-    uint64_t step; /* begun last, or about to be */
-    double wait_s; /* since the figures were last taken */
+    uint64_t step;         /* begun last, or about to be */
+    double wait_s;         /* since the figures were last taken */
+    double asked_s;        /* when psr_session_may_begin was called for that step */
+    const psr_view *given; /* held: the last that psr_session_view_at gave */
 
     /* ---- written by the compute thread, read by the exchange thread ---- */
     _Atomic uint64_t counter; /* of progress */
@@ -55,6 +70,9 @@ struct psr_session {
     /* ---- under the mutex ---- */
     pthread_mutex_t mutex;
     bool held;
+    bool held_for_change;
+    psr_view_queue views; /* that wait for their first step */
+    uint64_t asked;       /* the step that psr_session_may_begin is called for */
     bool any_begun;
     uint64_t begun;      /* the last step begun */
     uint64_t stop_at;    /* the last step to take */
@@ -68,7 +86,8 @@ struct psr_session {
 psr_err psr_session_failure(psr_session *session);
 /* Waits, while the phase says so in reports. */
 psr_err psr_session_wait(psr_session *session, psr_wait wait, psr_phase phase);
-/* Hands a command to the thread; waits for room. A SEND command's data is consumed, on failure too. */
+/* Hands a command to the thread; waits for room. A SEND command's object is consumed, on failure
+ * too. */
 psr_err psr_session_command(psr_session *session, const psr_command *command);
 /* Copies bytes (0 allowed) into a message to a peer. */
 psr_err psr_session_send(psr_session *session, psr_peer to, const psr_head *head, const void *data,

@@ -1,6 +1,6 @@
 #include "worker/snapshot.h"
 
-#include "base/arena.h"
+#include "base/arrays/arena.h"
 #include "comm/comm.h"
 #include "model/checkpoint/checkpoint.h"
 #include "worker/evaluate.h"
@@ -32,7 +32,8 @@ static psr_err save_first_workers(psr_trainer *t, uint64_t steps, const float *a
     return save(t, steps, PSR_SECTION_BUFFERS, averaged, &t->net->buffers);
 }
 
-/* Of the optimizer's state what this worker has: all of it, or that of the buckets that it holds. */
+/* Of the optimizer's state what this worker has: all of it, or that of the buckets that it
+ * holds. */
 static psr_err save_slots(psr_trainer *t, uint64_t steps)
 {
     for (uint32_t slot = 0; slot < psr_exchange_slot_count(t->exchange); slot++)
@@ -57,22 +58,25 @@ psr_err psr_snapshot_save(psr_trainer *t, uint64_t steps)
     if (err == PSR_OK)
         err = save_slots(t, steps);
     for (uint32_t r = 0; r < t->replica_count && err == PSR_OK; r++)
-        err = save(t, steps, PSR_SECTION_RANK(t->replicas[r].rank), t->replicas[r].buffers, &t->net->buffers);
+        err = save(t, steps, PSR_SECTION_RANK(t->replicas[r].rank), t->replicas[r].buffers,
+                   &t->net->buffers);
     for (uint32_t r = 0; r < t->replica_count && err == PSR_OK && owes(t->exchange); r++)
-        err = save(t, steps, PSR_SECTION_RESIDUAL(t->replicas[r].rank), psr_exchange_residual(t->exchange, r),
-                   &t->net->params);
+        err = save(t, steps, PSR_SECTION_RESIDUAL(t->replicas[r].rank),
+                   psr_exchange_residual(t->exchange, r), &t->net->params);
     psr_arena_free(averaged, length);
     return err;
 }
 
-/* ---- in: what worker 0 holds until it has been passed on; another worker takes what it owes, and no more ---- */
+/* ---- in: what worker 0 holds until it has been passed on; another worker takes what it owes, and
+ * no more ---- */
 
 typedef struct snapshot {
     const psr_layout *params, *buffers;
     float *weights;    /* borrowed: the exchange's */
     float *statistics; /* owned: [workers, buffers->length] */
     size_t statistics_count;
-    psr_optimizer *optimizer; /* owned: its slots hold the state on its way to shards; NULL where none is */
+    psr_optimizer *optimizer; /* owned: its slots hold the state on its
+                                 way to shards; NULL where none is */
     psr_session *session;
     psr_exchange *exchange;
     uint32_t workers;
@@ -124,12 +128,13 @@ static void snapshot_done(snapshot *s)
 
 /* ---- in: from the scheduler ---- */
 
-/* Where a section of the checkpoint goes. NULL: the averaged statistics, which are for others to load: not of use here. */
+/* Where a section of the checkpoint goes. NULL: the averaged statistics, which are for others to
+ * load: not of use here. */
 static psr_err find_section(const snapshot *s, uint32_t section, float **ret_to,
                             const psr_layout **ret_layout)
 {
-    uint32_t residual = section - PSR_SECTION_RESIDUAL(s->rank), slot = section - PSR_SECTION_SLOT(0),
-             rank = section - PSR_SECTION_RANK(0);
+    uint32_t residual = section - PSR_SECTION_RESIDUAL(s->rank),
+             slot = section - PSR_SECTION_SLOT(0), rank = section - PSR_SECTION_RANK(0);
     *ret_layout = s->params;
     if (section >= PSR_SECTION_RESIDUAL(s->rank) && residual < s->plays && owes(s->exchange)) {
         *ret_to = psr_exchange_residual(s->exchange, residual);
@@ -143,8 +148,8 @@ static psr_err find_section(const snapshot *s, uint32_t section, float **ret_to,
     } else if (s->first && section == PSR_SECTION_BUFFERS) {
         *ret_to = NULL;
     } else {
-        return psr_fail(PSR_ERR_PROTOCOL, "the scheduler restored section %u, which this run does not have",
-                        section);
+        return psr_fail(PSR_ERR_PROTOCOL,
+                        "the scheduler restored section %u, which this run does not have", section);
     }
     return PSR_OK;
 }
@@ -167,7 +172,8 @@ static psr_err take_piece(snapshot *s, const psr_message *message)
     memcpy(to + says.span.offset, values, says.span.count * sizeof *to);
     uint64_t elements = psr_layout_elements_in(layout, says.span.offset, says.span.count);
     if (elements > s->missing)
-        return psr_fail(PSR_ERR_PROTOCOL, "the scheduler restored section %u more than once", says.section);
+        return psr_fail(PSR_ERR_PROTOCOL, "the scheduler restored section %u more than once",
+                        says.section);
     s->missing -= elements;
     return PSR_OK;
 }
@@ -176,8 +182,8 @@ static psr_err restore(snapshot *s)
 {
     s->missing = owes(s->exchange) ? s->plays * (uint64_t)s->params->count : 0;
     if (s->first)
-        s->missing +=
-            (1 + (uint64_t)slot_count(s)) * s->params->count + (uint64_t)s->workers * s->buffers->count;
+        s->missing += (1 + (uint64_t)slot_count(s)) * s->params->count +
+                      (uint64_t)s->workers * s->buffers->count;
     while (s->missing > 0) {
         psr_message *message = NULL;
         PSR_TRY(psr_session_restored(s->session, &message));
@@ -221,8 +227,8 @@ static psr_err fresh(const psr_trainer *t, snapshot *s)
 static psr_err pass_on(psr_trainer *t, snapshot *s)
 {
     if (s->statistics_count > 0)
-        PSR_TRY(
-            psr_exchange_broadcast(t->exchange, s->statistics, s->statistics_count * sizeof *s->statistics));
+        PSR_TRY(psr_exchange_broadcast(t->exchange, s->statistics,
+                                       s->statistics_count * sizeof *s->statistics));
     for (uint32_t r = 0; r < t->replica_count && s->statistics_count > 0; r++)
         memcpy(t->replicas[r].buffers, rank_statistics(s, t->replicas[r].rank),
                s->buffers->length * sizeof *s->statistics);

@@ -1,21 +1,21 @@
-/* State in and out: the weights that a run starts from, and checkpoints. Collective: all workers call at the
- * same step. One thread: the compute thread.
+/* State in and out: the weights that a run starts from, and checkpoints. Collective: all workers
+ * call at the same step. One thread: the compute thread.
  *
- * Where what goes (sections of net/message.h):
- *     out   weights, averaged statistics: worker 0; own statistics, and what is owed of gradients (--compress): each rank;
- *           optimizer slots: who makes the updates: the shards, worker 0, or each worker of the buckets that it holds. All as CHECKPOINT pieces to
- *           the scheduler.
- *     in    worker 0 has them from psr_network_init, --init or the scheduler's RESTORE pieces, broadcasts every rank's
- *           statistics and installs weights and slots where they are worked with (psr_exchange_install). What a rank owes comes
- *           to itself as RESTORE pieces. */
+ * Who sends and who receives which section (sections of net/message.h):
+ *     out   weights, averaged statistics: worker 0; own statistics, and what is owed of gradients
+ *           (--compress): each rank; optimizer slots: who makes the updates: the shards, worker 0,
+ *           or each worker of the buckets that it holds. All as CHECKPOINT pieces to the scheduler.
+ *     in    worker 0 has them from psr_network_init, --init or the scheduler's RESTORE pieces,
+ *           broadcasts every rank's statistics and installs weights and slots where they are worked
+ *           with (psr_exchange_install). What a rank owes comes to itself as RESTORE pieces. */
 #ifndef PSR_WORKER_SNAPSHOT_H
 #define PSR_WORKER_SNAPSHOT_H
 
 #include "worker/trainer.h"
 
-/* Before READY: weights, statistics and optimizer state of step trainer->first_step into exchange, replicas
- * and shards. Errors: of the file of --init (named); PROTOCOL: a RESTORE piece that does not fit; the
- * exchange's. */
+/* Before READY: weights, statistics and optimizer state of step trainer->first_step into exchange,
+ * replicas and shards. Errors: of the file of --init (named); PROTOCOL: a RESTORE piece that does
+ * not fit; the exchange's. */
 PSR_MUST_CHECK psr_err psr_snapshot_load(psr_trainer *trainer);
 
 /* After psr_exchange_drain: this worker's pieces of the checkpoint after `steps` steps. */

@@ -1,7 +1,7 @@
 #include "worker/train.h"
 
 #include "base/clock.h"
-#include "base/finite.h"
+#include "base/arrays/finite.h"
 #include "base/log.h"
 #include "worker/evaluate.h"
 #include "worker/snapshot.h"
@@ -18,8 +18,8 @@ typedef struct turn {
     uint32_t last_count; /* both, of its last whole step: the present one may be refused */
     double last_loss_sum;
     double load_waited_s; /* the loader's own count when the turn before ended */
-    double
-        begun_s; /* on the training clock: when the turn before ended, or in local mode when this one began */
+    double begun_s;       /* on the training clock: when the turn before
+                             ended, or in local mode when this one began */
 } turn;
 
 typedef struct training {
@@ -30,12 +30,12 @@ typedef struct training {
     /* The training clock: time since START less that of evaluations and checkpoints. */
     double start_s, aside_s;
     uint64_t settled; /* steps completed when all weights had last landed */
-    uint64_t carried_sent, carried_received,
-        carried_lent; /* bytes of evaluations and checkpoints, for the next line */
+    /* bytes of evaluations and checkpoints, for the next line */
+    uint64_t carried_sent, carried_received, carried_lent;
     /* The pass that runs. */
     uint32_t nodes_done;
-    bool
-        slow; /* --slow: this rank is held up after each bucket for what it has computed since the last one */
+    bool slow; /* --slow: this rank is held up after each bucket
+                  for what it has computed since the last one */
     double marked_s, busy_s;
 } training;
 
@@ -55,22 +55,23 @@ static psr_err weights_wanted(void *context, uint32_t bucket)
     return err;
 }
 
-static psr_err gradient_ready(void *context, uint32_t bucket)
+static psr_err gradient_ready(void *context, uint32_t bucket, psr_fence *fence)
 {
     training *tr = context;
     mark_busy(tr);
-    psr_err err = psr_exchange_gradient_ready(tr->t->exchange, bucket);
+    psr_err err = psr_exchange_gradient_ready(tr->t->exchange, bucket, fence);
     tr->marked_s = psr_clock_s();
     return err;
 }
 
-/* Called once for each node of the forward pass, then once for each of the backward pass. With --slow, it then lasts as long as if the
- * node had been computed so many times. */
+/* Called once for each node of the forward pass, then once for each of the backward pass. With
+ * --slow, it then lasts as long as if the node had been computed so many times. */
 static void progress(void *context)
 {
     training *tr = context;
     tr->nodes_done++;
-    psr_phase phase = tr->nodes_done <= tr->t->net->node_count ? PSR_PHASE_FORWARD : PSR_PHASE_BACKWARD;
+    psr_phase phase =
+        tr->nodes_done <= tr->t->net->node_count ? PSR_PHASE_FORWARD : PSR_PHASE_BACKWARD;
     psr_session_progress(tr->t->session, phase);
     if (!tr->slow)
         return;
@@ -105,18 +106,19 @@ static psr_err compute(training *tr, const psr_replica *replica, const psr_loade
                                   .progress = progress};
     psr_pass_result result;
     /* What a first step does once and for all is no measure of how fast a worker is. */
-    tr->slow =
-        t->config->slowed && t->config->slow_rank == replica->rank && now->metrics.step > t->first_step + 1;
+    tr->slow = t->config->slowed && t->config->slow_rank == replica->rank &&
+               now->metrics.step > t->first_step + 1;
     tr->nodes_done = 0;
     tr->busy_s = 0;
     tr->marked_s = psr_clock_s();
-    PSR_TRY(psr_backend_train(t->backend, &batch, &state, (float)(1.0 / global_batch), &hooks, &result));
+    PSR_TRY(psr_backend_train(t->backend, &batch, &state, (float)(1.0 / global_batch), &hooks,
+                              &result));
     now->loss_sum = result.loss_sum;
     now->metrics.loss = result.loss_sum / loaded->count;
     if (!isfinite(now->metrics.loss))
         return psr_fail(PSR_ERR_NUMERIC,
-                        "step %" PRIu64 ": the loss of worker %" PRIu32 " is not finite (%g); a lower --lr "
-                        "or --warmup would be right",
+                        "step %" PRIu64 ": the loss of worker %" PRIu32
+                        " is not finite (%g); a lower --lr or --warmup would be right",
                         now->metrics.step, replica->rank, psr_shown(now->metrics.loss));
     return PSR_OK;
 }
@@ -133,7 +135,8 @@ static double unix_clock_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* The turn ends now; or later than was thought, since it has waited for its weights. Returns what it waited since the last call. */
+/* The turn ends now; or later than was thought, since it has waited for its weights. Returns what
+ * it waited since the last call. */
 static double end_turn(training *tr, turn *now)
 {
     psr_exchange_figures figures;
@@ -197,8 +200,8 @@ static psr_err take_turn(training *tr, uint64_t step, uint32_t index)
                                  .lr = psr_schedule_lr(t->config, step, t->total_steps)};
     psr_session_progress(t->session, PSR_PHASE_FORWARD);
     double begun_s = psr_clock_s();
-    psr_err err =
-        psr_exchange_begin_step(t->exchange, &(psr_step){step, replica->rank, batch->count, global_batch});
+    psr_err err = psr_exchange_begin_step(
+        t->exchange, &(psr_step){step, replica->rank, batch->count, global_batch});
     if (err == PSR_OK && batch->count > 0)
         err = compute(tr, replica, batch, global_batch, now);
     if (err == PSR_OK)
@@ -216,8 +219,9 @@ static bool due(uint64_t every, uint64_t steps)
     return every > 0 && steps % every == 0;
 }
 
-/* The last turn ends when all weights have landed. together: for the others' weights too, since an evaluation or a checkpoint
- * follows in which they meet anyway: who is early trains no more, but the run does, and its time is theirs. */
+/* The last turn ends when all weights have landed. together: for the others' weights too, since an
+ * evaluation or a checkpoint follows in which they meet anyway: who is early trains no more, but
+ * the run does, and its time is theirs. */
 static psr_err settle(training *tr, uint64_t steps, bool together)
 {
     psr_trainer *t = tr->t;
@@ -227,8 +231,8 @@ static psr_err settle(training *tr, uint64_t steps, bool together)
     return PSR_OK;
 }
 
-/* An evaluation or a checkpoint was over now that began at left_s: the training clock stood still, and what was waited is no
- * step's. */
+/* An evaluation or a checkpoint was over now that began at left_s: the training clock stood still,
+ * and what was waited is no step's. */
 static void came_back(training *tr, double left_s)
 {
     psr_exchange_figures aside;
@@ -249,7 +253,8 @@ static psr_err evaluate(training *tr, uint64_t steps)
     tr->outcome.left_out = e.left_out;
     if (e.left_out) {
         if (psr_trainer_is_first(t))
-            psr_log(PSR_LOG_INFO, "evaluation step=%" PRIu64 " left out: the run is being stopped", steps);
+            psr_log(PSR_LOG_INFO, "evaluation step=%" PRIu64 " left out: the run is being stopped",
+                    steps);
         return PSR_OK;
     }
     tr->last_evaluated = steps;
@@ -257,7 +262,8 @@ static psr_err evaluate(training *tr, uint64_t steps)
     tr->outcome.test_accuracy = e.accuracy;
     tr->outcome.test_count = e.count;
     if (psr_trainer_is_first(t))
-        psr_log(PSR_LOG_INFO, "evaluation step=%" PRIu64 " accuracy=%.4f loss=%.4f samples=%" PRIu64, steps,
+        psr_log(PSR_LOG_INFO,
+                "evaluation step=%" PRIu64 " accuracy=%.4f loss=%.4f samples=%" PRIu64, steps,
                 tr->outcome.test_accuracy, psr_shown(e.loss), e.count);
     return PSR_OK;
 }
@@ -286,10 +292,11 @@ static psr_err tell_metrics(training *tr, uint64_t steps)
         psr_metrics_print(m, line);
         PSR_TRY(psr_session_metrics(t->session, line));
     }
-    const psr_metrics *m =
-        &tr->turns[0].metrics; /* of all that local mode plays, rank 0: as its log has it in other modes */
+    const psr_metrics *m = &tr->turns[0].metrics; /* of all that local mode plays, rank 0:
+                                                     as its log has it in other modes */
     if (due(t->config->log_every, steps) && tr->turns[0].count > 0)
-        psr_log_plain("epoch: %" PRIu32 " step: %" PRIu64 ", loss is %.16g", m->epoch, steps, m->loss);
+        psr_log_plain("epoch: %" PRIu32 " step: %" PRIu64 ", loss is %.16g", m->epoch, steps,
+                      m->loss);
     return PSR_OK;
 }
 
@@ -311,7 +318,8 @@ static psr_err finish_step(training *tr, uint64_t steps)
     bool last = steps == tr->t->total_steps;
     bool evaluates = config->eval && (last || due(config->eval_every, steps));
     bool saves = last || due(config->checkpoint_every, steps);
-    /* A checkpoint in which no statistics are averaged lets nobody wait for another. At the end everyone's time is its own. */
+    /* A checkpoint in which no statistics are averaged lets nobody wait for another. At the end
+     * everyone's time is its own. */
     bool together = !last && (evaluates || (saves && tr->t->net->buffers.length > 0));
     tr->outcome.steps = steps;
     for (uint32_t i = 0; i < tr->t->replica_count; i++) {
@@ -349,13 +357,15 @@ static psr_err take_steps(training *tr)
     return PSR_OK;
 }
 
-/* The last whole step's loss, mean over all ranks' samples; NaN where no step was taken. Every process calls it. */
+/* The last whole step's loss, mean over all ranks' samples; NaN where no step was taken. Every
+ * process calls it. */
 static psr_err average_loss(training *tr)
 {
     enum { LOSS, WEIGHT, WIDTH };
     double *rows = calloc(tr->t->replica_count, WIDTH * sizeof *rows);
     if (rows == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for the loss of %u replicas", tr->t->replica_count);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for the loss of %u replicas",
+                        tr->t->replica_count);
     for (uint32_t i = 0; i < tr->t->replica_count; i++) {
         rows[i * WIDTH + LOSS] = tr->turns[i].last_loss_sum;
         rows[i * WIDTH + WEIGHT] = tr->turns[i].last_count;
@@ -374,7 +384,8 @@ static psr_err finish_run(training *tr)
         PSR_TRY(settle(tr, tr->outcome.steps, false));
     tr->outcome.hash = psr_layout_hash(&t->net->params, psr_exchange_weights(t->exchange));
     PSR_TRY(average_loss(tr));
-    if (tr->last_saved != tr->outcome.steps && tr->outcome.steps > t->first_step) /* it was stopped */
+    /* it was stopped */
+    if (tr->last_saved != tr->outcome.steps && tr->outcome.steps > t->first_step)
         PSR_TRY(save(tr, tr->outcome.steps));
     return PSR_OK;
 }
@@ -384,10 +395,12 @@ psr_err psr_train(psr_trainer *trainer, psr_outcome *ret_outcome)
     training tr = {
         .t = trainer,
         .settled = trainer->first_step,
-        .outcome = {.steps = trainer->first_step, .test_accuracy = NAN, .test_loss = NAN, .loss = NAN}};
+        .outcome = {
+            .steps = trainer->first_step, .test_accuracy = NAN, .test_loss = NAN, .loss = NAN}};
     tr.turns = calloc(trainer->replica_count, sizeof *tr.turns);
     if (tr.turns == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for the turns of %u replicas", trainer->replica_count);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for the turns of %u replicas",
+                        trainer->replica_count);
 
     psr_exchange_figures start_up; /* what was waited until START belongs to no step */
     psr_exchange_take_figures(trainer->exchange, &start_up);

@@ -5,11 +5,11 @@
 #include "worker/metrics.h"
 #include "worker/trainer.h"
 
-/* Takes the steps from trainer->first_step to the run's last, or to the one after which it is told to stop;
- * evaluates and checkpoints when due and at the end; an evaluation that goes on when the run is told to stop is left out. Resumed
- * behind the last step it evaluates and has nothing to save. Step lines go to stdout by psr_log_plain, metrics to the
- * scheduler. Errors: NUMERIC: a loss that is not finite, naming step and worker; those of exchange, back end
- * and loader. */
+/* Takes the steps from trainer->first_step to the run's last, or to the step after which it is told
+ * to stop. Evaluates and checkpoints when due and at the end. An evaluation in progress is left out
+ * when the run is told to stop. A run that is resumed after its last step only evaluates, and saves
+ * nothing. Step lines go to stdout by psr_log_plain, metrics to the scheduler. Errors: NUMERIC: a
+ * loss that is not finite, naming step and worker; those of exchange, back end and loader. */
 PSR_MUST_CHECK psr_err psr_train(psr_trainer *trainer, psr_outcome *ret_outcome);
 
 #endif

@@ -1,12 +1,12 @@
 #include "worker/trainer.h"
 
-#include "base/arena.h"
+#include "base/arrays/arena.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Batches ready ahead of the training loop: one in use, and enough beside it to ride out an uneven decoding
- * time. With many replicas in one process each waits its turn, so that two do. */
+/* Batches ready ahead of the training loop: one in use, and enough beside it to ride out an uneven
+ * decoding time. With many replicas in one process each waits its turn, so that two do. */
 enum { LOADER_DEPTH = 4, LOADER_DEPTH_OF_MANY = 2 };
 
 psr_sampler psr_trainer_sampler(const psr_config *config, uint32_t ranks, uint32_t count)
@@ -21,7 +21,8 @@ psr_sampler psr_trainer_sampler(const psr_config *config, uint32_t ranks, uint32
 
 uint64_t psr_trainer_total_steps(const psr_config *config, const psr_sampler *sampler)
 {
-    return config->steps > 0 ? config->steps : (uint64_t)config->epochs * psr_sampler_steps(sampler);
+    return config->steps > 0 ? config->steps
+                             : (uint64_t)config->epochs * psr_sampler_steps(sampler);
 }
 
 bool psr_trainer_is_first(const psr_trainer *trainer)
@@ -33,14 +34,16 @@ static psr_err copy_algorithms(const psr_trainer *t, char *algorithms, size_t si
 {
     const char *chosen = psr_backend_algorithms(t->backend);
     if (strlen(chosen) >= size)
-        return psr_fail(PSR_ERR_COMPUTE,
-                        "the choice of algorithms takes %zu bytes, more than the %zu that can be kept",
-                        strlen(chosen), size - 1);
+        return psr_fail(
+            PSR_ERR_COMPUTE,
+            "the choice of algorithms takes %zu bytes, more than the %zu that can be kept",
+            strlen(chosen), size - 1);
     strcpy(algorithms, chosen);
     return PSR_OK;
 }
 
-/* Worker 0 picks by timing while the others wait, so that nothing disturbs the timing and all compute alike. */
+/* Worker 0 picks by timing while the others wait, so that nothing disturbs the timing and all
+ * compute alike. */
 static psr_err compile_timed(psr_trainer *t, psr_backend_options *options)
 {
     char algorithms[sizeof t->config->algorithms] = "";
@@ -56,7 +59,8 @@ static psr_err compile_timed(psr_trainer *t, psr_backend_options *options)
     return psr_backend_new(t->net, options, &t->backend);
 }
 
-/* Everybody chooses for itself, and the choices must be worker 0's: they are a function of what joining compares. */
+/* Everybody chooses for itself, and the choices must be worker 0's: they are a function of what
+ * joining compares. */
 static psr_err compile(psr_trainer *t)
 {
     psr_backend_options options = {
@@ -78,9 +82,8 @@ static psr_err compile(psr_trainer *t)
     first[sizeof first - 1] = '\0';
     if (strcmp(psr_backend_algorithms(t->backend), first) != 0)
         return psr_fail(PSR_ERR_UNSUPPORTED,
-                        "--algorithms %s: here it means others than on worker 0, so the bits would differ; "
-                        "give them in full "
-                        "(run.json has worker 0's)",
+                        "--algorithms %s: here it means others than on worker 0, so the bits would "
+                        "differ; give them in full (run.json has worker 0's)",
                         options.algorithms);
     return PSR_OK;
 }
@@ -105,8 +108,8 @@ static psr_err init_replica(psr_trainer *t, uint32_t rank, psr_replica *replica)
 
 static psr_err init_parts(psr_trainer *t)
 {
-    if (t->train->classes >
-        t->net->classes) /* else a label would be looked up behind the network's outputs */
+    if (t->train->classes > t->net->classes) /* else a label would be looked up
+                                                behind the network's outputs */
         return psr_fail(PSR_ERR_FORMAT, "%s: has %u classes, and had %u when this worker joined",
                         t->train->name, t->train->classes, t->net->classes);
     PSR_TRY(psr_dataset_normalise_by(t->train, t->config->mean, t->config->std));

@@ -1,13 +1,13 @@
-/* What a worker trains with: network, data, back end, session, exchange, and one replica for each rank that this
- * process plays (one; all n in --mode local). Training, evaluation and checkpoints work on it. One thread:
- * the compute thread. */
+/* What a worker trains with: network, data, back end, session, exchange, and one replica for each
+ * rank that this process plays (one; all n in --mode local). Training, evaluation and checkpoints
+ * work on it. One thread: the compute thread. */
 #ifndef PSR_WORKER_TRAINER_H
 #define PSR_WORKER_TRAINER_H
 
 #include "data/loader.h"
 #include "data/opened.h"
 #include "model/backend.h"
-#include "worker/exchange.h"
+#include "worker/exchange/exchange.h"
 
 typedef struct psr_replica {
     uint32_t rank;
@@ -43,14 +43,16 @@ typedef struct psr_trainer_options {
     uint64_t first_step, total_steps;
 } psr_trainer_options;
 
-/* How so many samples are shared out among the ranks of a run. */
+/* The sampler that distributes count samples among the ranks of a run. */
 psr_sampler psr_trainer_sampler(const psr_config *config, uint32_t ranks, uint32_t count);
 /* Steps of a whole run. */
 uint64_t psr_trainer_total_steps(const psr_config *config, const psr_sampler *sampler);
 
-/* Compiles the network (its choice of algorithms must be worker 0's; one by timing is made by worker 0,
- * before the others) and starts the loaders. Collective: all workers call it. ret owns: psr_trainer_done. */
-PSR_MUST_CHECK psr_err psr_trainer_init(const psr_trainer_options *options, psr_trainer *ret_trainer);
+/* Compiles the network and starts the loaders. All workers must use worker 0's choice of
+ * algorithms; a choice by timing is made by worker 0 before the others compile. Collective: all
+ * workers call it. ret owns: psr_trainer_done. */
+PSR_MUST_CHECK psr_err psr_trainer_init(const psr_trainer_options *options,
+                                        psr_trainer *ret_trainer);
 /* Safe on a trainer of zeroes. */
 void psr_trainer_done(psr_trainer *trainer);
 

@@ -6,7 +6,8 @@
 
 #define BAR_MOST 30
 #define BAR_LEAST 5
-#define BAR_BEFORE_RATE 10 /* a bar is worth more than the rate, unless it has this width beside it */
+/* a bar is worth more than the rate, unless it has this width beside it */
+#define BAR_BEFORE_RATE 10
 #define PART_MAX 96
 
 static void print_time_left(double seconds, char text[static PART_MAX])
@@ -27,7 +28,8 @@ static void print_rate(double images_per_s, char text[static PART_MAX])
     snprintf(text, PART_MAX, "%.*f images/s", images_per_s < 10 ? 1 : 0, images_per_s);
 }
 
-/* The text that says most in so many columns, of alternatives from long to short; the last one is cut. */
+/* The text that says most in so many columns, of alternatives from long to short; the last one is
+ * cut. */
 static const char *longest_that_fits(const char *const texts[], size_t count, size_t columns)
 {
     for (size_t i = 0; i + 1 < count; i++)
@@ -41,23 +43,28 @@ static void print_place(const psr_bar *bar, size_t columns, char text[static PAR
 {
     char whole[PART_MAX], shorter[PART_MAX], shortest[PART_MAX], percent[PART_MAX];
     if (bar->samples > 0) {
-        snprintf(whole, sizeof whole, "%.0f/%.0f  evaluating %.0f/%.0f", bar->step, bar->total, bar->counted,
-                 bar->samples);
+        snprintf(whole, sizeof whole, "%.0f/%.0f  evaluating %.0f/%.0f", bar->step, bar->total,
+                 bar->counted, bar->samples);
         snprintf(shorter, sizeof shorter, "evaluating %.0f/%.0f", bar->counted, bar->samples);
         snprintf(shortest, sizeof shortest, "eval %.0f/%.0f", bar->counted, bar->samples);
-        snprintf(percent, sizeof percent, "evaluating %.0f%%", floor(100 * bar->counted / bar->samples));
-        snprintf(text, PART_MAX, "%s",
-                 longest_that_fits((const char *[]){whole, shorter, shortest, percent}, 4, columns));
+        snprintf(percent, sizeof percent, "evaluating %.0f%%",
+                 floor(100 * bar->counted / bar->samples));
+        snprintf(
+            text, PART_MAX, "%s",
+            longest_that_fits((const char *[]){whole, shorter, shortest, percent}, 4, columns));
     } else {
         snprintf(whole, sizeof whole, "%.0f/%.0f", bar->step, bar->total);
-        snprintf(percent, sizeof percent, "%.0f%%", bar->total > 0 ? floor(100 * bar->step / bar->total) : 0);
-        snprintf(text, PART_MAX, "%s", longest_that_fits((const char *[]){whole, percent}, 2, columns));
+        snprintf(percent, sizeof percent, "%.0f%%",
+                 bar->total > 0 ? floor(100 * bar->step / bar->total) : 0);
+        snprintf(text, PART_MAX, "%s",
+                 longest_that_fits((const char *[]){whole, percent}, 2, columns));
     }
     if (strlen(text) > columns)
         text[columns] = '\0';
 }
 
-/* Adds the part, and two blanks before it, if it fits beside what there is and leaves so many columns. */
+/* Adds the part, and two blanks before it, if it fits beside what there is and leaves so many
+ * columns. */
 static void take_part(char *part, size_t *columns, size_t leaves)
 {
     if (strlen(part) + 2 + leaves <= *columns)
@@ -84,7 +91,8 @@ static void print_filled(double share, size_t columns, char text[static PART_MAX
 void psr_bar_print(const psr_bar *bar, unsigned width, char text[static PSR_BAR_TEXT_MAX])
 {
     size_t columns = width > 1 ? width - 1 : 0;
-    char place[PART_MAX], left[PART_MAX] = "", loss[PART_MAX] = "", rate[PART_MAX] = "", filled[PART_MAX];
+    char place[PART_MAX], left[PART_MAX] = "", loss[PART_MAX] = "", rate[PART_MAX] = "",
+                          filled[PART_MAX];
     print_place(bar, columns, place);
     columns -= strlen(place);
     if (bar->samples <= 0) {
@@ -109,13 +117,14 @@ void psr_bar_print_line(const psr_bar *bar, char text[static PSR_BAR_TEXT_MAX])
 {
     char left[PART_MAX], loss[PART_MAX] = "", rate[PART_MAX];
     if (bar->samples > 0) {
-        snprintf(text, PSR_BAR_TEXT_MAX, "step %.0f/%.0f  evaluating: %.0f of %.0f samples", bar->step,
-                 bar->total, bar->counted, bar->samples);
+        snprintf(text, PSR_BAR_TEXT_MAX, "step %.0f/%.0f  evaluating: %.0f of %.0f samples",
+                 bar->step, bar->total, bar->counted, bar->samples);
         return;
     }
     print_time_left(bar->left_s, left);
     print_rate(bar->images_per_s, rate);
     if (isfinite(bar->loss))
         snprintf(loss, sizeof loss, "  loss %.4f", bar->loss);
-    snprintf(text, PSR_BAR_TEXT_MAX, "step %.0f/%.0f  %s%s  %s", bar->step, bar->total, rate, loss, left);
+    snprintf(text, PSR_BAR_TEXT_MAX, "step %.0f/%.0f  %s%s  %s", bar->step, bar->total, rate, loss,
+             left);
 }

@@ -1,4 +1,5 @@
-/* The progress bar's one line as text: what a run is at, made to fit a terminal's width. Free of I/O and of clocks; any thread. */
+/* The progress bar's one line as text: what a run is at, made to fit a terminal's width. Free of
+ * I/O and of clocks; any thread. */
 #ifndef PSR_BASE_BAR_H
 #define PSR_BASE_BAR_H
 
@@ -14,8 +15,9 @@ typedef struct psr_bar {
     double counted, samples; /* of the evaluation that goes on; samples 0: none does */
 } psr_bar;
 
-/* At most width - 1 columns (in the last one some terminals wrap), all ASCII: a byte is a column. What does not fit is left out,
- * rate first, then loss, then the time left, and the bar itself takes what remains. */
+/* At most width - 1 columns (in the last one some terminals wrap), all ASCII: a byte is a column.
+ * What does not fit is left out, rate first, then loss, then the time left, and the bar itself
+ * takes what remains. */
 void psr_bar_print(const psr_bar *bar, unsigned width, char text[static PSR_BAR_TEXT_MAX]);
 
 /* The same as a line for a log, which has no width. */

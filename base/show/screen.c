@@ -1,7 +1,7 @@
 #include "base/show/screen.h"
 
-#include "base/printable.h"
-#include "base/thread.h"
+#include "base/text/printable.h"
+#include "base/system/thread.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -64,12 +64,12 @@ static void *write_all(void *context)
     pthread_mutex_lock(&screen->mutex);
     while (!screen->quit) {
         text *t = screen->first;
-        if (!t) {
+        if (t == NULL) {
             pthread_cond_wait(&screen->condition, &screen->mutex);
             continue;
         }
         screen->first = t->next;
-        if (!t->next)
+        if (t->next == NULL)
             screen->last = &screen->first;
         pthread_mutex_unlock(&screen->mutex);
         write_whole(t);
@@ -88,7 +88,7 @@ static void *write_all(void *context)
 static void queue(psr_screen *screen, int fd, const char *bytes, size_t size)
 {
     text *t = screen->waiting_bytes + size <= WAITING_BYTES_MAX ? malloc(sizeof *t + size) : NULL;
-    if (!t) {
+    if (t == NULL) {
         screen->left_out++;
         return;
     }
@@ -105,8 +105,9 @@ static void tell_left_out(psr_screen *screen)
     char line[96];
     if (screen->left_out == 0 || screen->waiting_bytes + sizeof line > WAITING_BYTES_MAX / 2)
         return;
-    int size = snprintf(line, sizeof line, "(nobody read this output: %zu pieces of it were left out)\n",
-                        screen->left_out);
+    int size =
+        snprintf(line, sizeof line, "(nobody read this output: %zu pieces of it were left out)\n",
+                 screen->left_out);
     screen->left_out = 0;
     queue(screen, STDERR_FILENO, line, (size_t)size);
 }
@@ -197,7 +198,7 @@ void psr_screen_drain(psr_screen *screen, int give_up_fd, int timeout_ms)
 psr_err psr_screen_new(psr_screen **ret_screen)
 {
     psr_screen *screen = calloc(1, sizeof *screen);
-    if (!screen)
+    if (screen == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a screen");
     screen->last = &screen->first;
     pthread_mutex_init(&screen->mutex, NULL);
@@ -218,7 +219,7 @@ psr_err psr_screen_new(psr_screen **ret_screen)
 
 void psr_screen_free(psr_screen *screen)
 {
-    if (!screen)
+    if (screen == NULL)
         return;
     pthread_mutex_lock(&screen->mutex);
     screen->quit = true;

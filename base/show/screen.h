@@ -1,6 +1,7 @@
-/* What a program prints for the person, written by a thread of its own: a terminal that is stopped (Ctrl-S), a pager that nobody
- * scrolls or a pipe that nobody reads holds up that thread and nothing else. What goes to stdout and stderr stays in order. (Pipes of our
- * own do without a thread: base/lines.h. O_NONBLOCK on a terminal would be that of all who use it.) */
+/* What a program prints for the person, written by a thread of its own: a terminal that is stopped
+ * (Ctrl-S), a pager that nobody scrolls or a pipe that nobody reads holds up that thread and
+ * nothing else. What goes to stdout and stderr stays in order. (Pipes of our own do without a
+ * thread: base/text/lines.h. O_NONBLOCK on a terminal would be that of all who use it.) */
 #ifndef PSR_BASE_SCREEN_H
 #define PSR_BASE_SCREEN_H
 
@@ -13,26 +14,28 @@ typedef struct psr_screen psr_screen;
 /* ret owns. IO, NOMEM. */
 PSR_MUST_CHECK psr_err psr_screen_new(psr_screen **ret_screen);
 
-/* Queue text for stdout or stderr; never wait. It passes base/printable.h, newlines and tabs stay. Beyond a MiB that is not out yet it
- * is left out, and how often is told when the rest is. One thread. */
+/* Queue text for stdout or stderr; never wait. It passes base/text/printable.h, newlines and tabs
+ * stay. Beyond a MiB that is not out yet it is left out, and how often is told when the rest is.
+ * One thread. */
 void psr_screen_out(psr_screen *screen, const char *format, ...) PSR_PRINTF(2, 3);
 void psr_screen_err(psr_screen *screen, const char *format, ...) PSR_PRINTF(2, 3);
-/* As psr_screen_out, but unfiltered: for the control sequences of a progress bar. Nothing that came from elsewhere may be in it
- * but numbers. */
+/* As psr_screen_out, but unfiltered: for the control sequences of a progress bar. Nothing that came
+ * from elsewhere may be in it but numbers. */
 void psr_screen_draw(psr_screen *screen, const char *format, ...) PSR_PRINTF(2, 3);
 
-/* Whether there is room for what other processes say: half of it is kept for the program's own words, which are few. false: counted
- * as left out. */
+/* Whether there is room for what other processes say: half of it is kept for the program's own
+ * words, which are few. false: counted as left out. */
 bool psr_screen_has_room(psr_screen *screen);
 
 /* More waits than a screen shows: what will be said again soon can be left out. */
 bool psr_screen_is_behind(psr_screen *screen);
 
-/* Waits until all is out, until something can be read from give_up_fd, or for timeout_ms without a word getting out (-1: for ever).
- * NULL allowed. */
+/* Waits until all is out, until something can be read from give_up_fd, or for timeout_ms without a
+ * word getting out (-1: for ever). NULL allowed. */
 void psr_screen_drain(psr_screen *screen, int give_up_fd, int timeout_ms);
 
-/* What is not out is lost; a thread that a write holds stays for the process's end. NULL allowed. */
+/* What is not out is lost; a thread that a write holds stays for the process's end. NULL
+ * allowed. */
 void psr_screen_free(psr_screen *screen);
 
 #endif

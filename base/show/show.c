@@ -1,10 +1,10 @@
 #include "base/show/show.h"
 
 #include "base/clock.h"
-#include "base/json.h"
-#include "base/printable.h"
+#include "base/text/json.h"
+#include "base/text/printable.h"
 #include "base/show/summary.h"
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -22,8 +22,10 @@
 
 void psr_show_init(psr_show *show, psr_screen *screen, psr_show_kind kind, double line_every)
 {
-    *show = (psr_show){
-        .screen = screen, .kind = kind, .line_every = line_every, .bar = {.loss = NAN, .left_s = -1}};
+    *show = (psr_show){.screen = screen,
+                       .kind = kind,
+                       .line_every = line_every,
+                       .bar = {.loss = NAN, .left_s = -1}};
 }
 
 static void get(const psr_config *config, const char *name, char *text, size_t size)
@@ -35,18 +37,21 @@ static void get(const psr_config *config, const char *name, char *text, size_t s
 /* What --no-encrypt means, for every summary of a run that had it. */
 static const char *describe_bare(const psr_config *config)
 {
-    return config->bare == PSR_BARE_TRUSTED_NETWORK ? "NOT encrypted (--no-encrypt=trusted-network): who is "
-                                                      "on that network can read and change the run"
-                                                    : "not encrypted (--no-encrypt), within this machine";
+    return config->bare == PSR_BARE_TRUSTED_NETWORK
+               ? "NOT encrypted (--no-encrypt=trusted-network): who is on that network can read "
+                 "and change the run"
+               : "not encrypted (--no-encrypt), within this machine";
 }
 
 /* By which ways processes reach each other. */
 static void add_network(psr_text_end *end, const psr_config *config, const psr_show_place *place)
 {
-    const char *tcp = config->bare == PSR_BARE_NOWHERE ? "encrypted (CURVE)" : describe_bare(config);
+    const char *tcp =
+        config->bare == PSR_BARE_NOWHERE ? "encrypted (CURVE)" : describe_bare(config);
     if (place->sockets[0])
         psr_text_add(end, "  network    %sipc sockets in %s\n",
-                     config->transport == PSR_TRANSPORT_IPC ? "" : "shared memory, and ", place->sockets);
+                     config->transport == PSR_TRANSPORT_IPC ? "" : "shared memory, and ",
+                     place->sockets);
     else if (place->sharing == 0)
         psr_text_add(end, "  network    tcp, %s\n", tcp);
     else if (place->host_count == 1)
@@ -56,15 +61,29 @@ static void add_network(psr_text_end *end, const psr_config *config, const psr_s
                      place->sharing, place->sharing == 1 ? "" : "s", tcp);
 }
 
+/* "ps to step 20, ring from 21, ps from 41" */
+static void add_stretches(psr_text_end *end, const psr_config *config)
+{
+    psr_text_add(end, "%s to step %llu", psr_mode_name(config->mode),
+                 (unsigned long long)config->stretches[1].first_step);
+    for (uint32_t i = 1; i < config->stretch_count; i++)
+        psr_text_add(end, ", %s from %llu", psr_mode_name(config->stretches[i].mode),
+                     (unsigned long long)config->stretches[i].first_step + 1);
+}
+
 static void add_mode(psr_text_end *end, const psr_config *config)
 {
-    char mode[64], sync[64];
-    get(config, "mode", mode, sizeof mode);
+    char sync[64];
     get(config, "sync", sync, sizeof sync);
-    psr_text_add(end, "  mode       %s (%s), %u worker%s", mode, sync, config->workers,
-                 config->workers == 1 ? "" : "s");
-    if (config->mode == PSR_MODE_PS)
-        psr_text_add(end, ", %u shard%s", config->shards, config->shards == 1 ? "" : "s");
+    psr_text_add(end, "  mode       ");
+    if (config->stretch_count > 1)
+        add_stretches(end, config);
+    else
+        psr_text_add(end, "%s", psr_mode_name(config->mode));
+    psr_text_add(end, " (%s), %u worker%s", sync, config->workers, config->workers == 1 ? "" : "s");
+    const uint32_t shards = psr_config_shards(config);
+    if (shards > 0)
+        psr_text_add(end, ", %u shard%s", shards, shards == 1 ? "" : "s");
     if (config->mode == PSR_MODE_LOCAL)
         psr_text_add(end, " played by one process");
     psr_text_add(end, ", %u thread%s each\n", config->threads, config->threads == 1 ? "" : "s");
@@ -81,7 +100,8 @@ static void add_training(psr_text_end *end, const psr_config *config)
     if (config->steps)
         snprintf(length, sizeof length, "%llu steps", (unsigned long long)config->steps);
     else
-        snprintf(length, sizeof length, "%u epoch%s", config->epochs, config->epochs == 1 ? "" : "s");
+        snprintf(length, sizeof length, "%u epoch%s", config->epochs,
+                 config->epochs == 1 ? "" : "s");
     psr_text_add(end, "  model      %s, %s on %s\n", config->model, precision, backend);
     psr_text_add(end, "  data       %s, batch %s, %s\n", config->data, batch, length);
     psr_text_add(end, "  optimizer  %s, lr %g (%s), seed %llu\n", optimizer, config->lr, schedule,
@@ -134,18 +154,20 @@ void psr_show_run(psr_show *show, const char *out, const char *resumed)
 static unsigned terminal_width(void)
 {
     struct winsize size;
-    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : WIDTH_UNKNOWN;
+    return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col
+                                                                           : WIDTH_UNKNOWN;
 }
 
-/* Whoever was sent into the background (bg) does not draw over what others print. Not a terminal: always. */
+/* Whoever was sent into the background (bg) does not draw over what others print. Not a terminal:
+ * always. */
 static bool in_foreground(void)
 {
     pid_t group = tcgetpgrp(STDOUT_FILENO);
     return group < 0 || group == getpgrp();
 }
 
-/* The cursor goes back to the line's begin: a terminal that breaks lines anew when it becomes narrower keeps it there, and all that
- * is behind it can be erased. */
+/* The cursor goes back to the line's begin: a terminal that breaks lines anew when it becomes
+ * narrower keeps it there, and all that is behind it can be erased. */
 static void draw_bar(psr_show *show)
 {
     char text[PSR_BAR_TEXT_MAX];
@@ -192,7 +214,8 @@ static void draw_connecting(psr_show *show, const char *line, bool last)
     show->connecting[0] = '\0';
 }
 
-void psr_show_connecting(psr_show *show, size_t there, size_t troubles, size_t hosts, bool to_stderr)
+void psr_show_connecting(psr_show *show, size_t there, size_t troubles, size_t hosts,
+                         bool to_stderr)
 {
     char line[sizeof show->connecting];
     size_t settled = there + troubles, tenths = settled * 10 / hosts;
@@ -228,17 +251,19 @@ static void begin(psr_show *show, double step, double now_s)
     show->began_s = show->shown_s = now_s;
 }
 
-void psr_show_step(psr_show *show, uint64_t completed, uint64_t of, double loss, double images_per_s)
+void psr_show_step(psr_show *show, uint64_t completed, uint64_t of, double loss,
+                   double images_per_s)
 {
     double now_s = psr_clock_s(), step = (double)completed, total = (double)of;
     bool first = !show->begun, last = completed >= of;
     begin(show, step, now_s);
     double done = step - show->first_step;
-    show->bar = (psr_bar){.step = step,
-                          .total = total,
-                          .images_per_s = isfinite(images_per_s) ? images_per_s : 0,
-                          .loss = loss,
-                          .left_s = done > 0 ? (now_s - show->began_s) / done * (total - step) : -1};
+    show->bar =
+        (psr_bar){.step = step,
+                  .total = total,
+                  .images_per_s = isfinite(images_per_s) ? images_per_s : 0,
+                  .loss = loss,
+                  .left_s = done > 0 ? (now_s - show->began_s) / done * (total - step) : -1};
     if (show->kind == PSR_SHOW_BAR)
         show_bar(show, first || last, now_s);
     bool round = fmod(step, show->line_every) == 0;
@@ -247,7 +272,8 @@ void psr_show_step(psr_show *show, uint64_t completed, uint64_t of, double loss,
         show_line(show, now_s);
 }
 
-void psr_show_evaluating(psr_show *show, uint64_t step, uint64_t total, uint64_t counted, uint64_t samples)
+void psr_show_evaluating(psr_show *show, uint64_t step, uint64_t total, uint64_t counted,
+                         uint64_t samples)
 {
     double now_s = psr_clock_s();
     bool first = show->bar.samples <= 0;
@@ -302,11 +328,14 @@ static void add_traffic(psr_text_end *end, const cJSON *outcome)
         psr_text_add(end, "traffic    the shard %.1f MB in, %.1f MB out\n", in.most, out.most);
     else
         psr_text_add(end,
-                     "traffic    each shard %.1f-%.1f MB in, %.1f-%.1f MB out, at most %.2f times the mean\n",
-                     in.least, in.most, out.least, out.most, in.sum > 0 ? in.most * count / in.sum : 1);
+                     "traffic    each shard %.1f-%.1f MB in, %.1f-%.1f MB out, at most %.2f times "
+                     "the mean\n",
+                     in.least, in.most, out.least, out.most,
+                     in.sum > 0 ? in.most * count / in.sum : 1);
 }
 
-void psr_show_outcome(psr_show *show, const psr_config *config, const char *out, const cJSON *outcome)
+void psr_show_outcome(psr_show *show, const psr_config *config, const char *out,
+                      const cJSON *outcome)
 {
     char figures[PSR_SUMMARY_BYTES], text[PSR_SUMMARY_BYTES + PSR_PATH_MAX + 512];
     psr_text_end end = {text, sizeof text};
@@ -334,7 +363,7 @@ void psr_show_line(psr_show *show, const char *line)
 {
     char *one = strdup(line);
     bool had_bar = show->bar_on_screen;
-    if (!one)
+    if (one == NULL)
         return;
     clear_bar(show);
     psr_printable_line(one, strlen(one)); /* whoever says it says one line */

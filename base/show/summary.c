@@ -1,7 +1,7 @@
 #include "base/show/summary.h"
 
-#include "base/text.h"
-#include "base/json.h"
+#include "base/text/text.h"
+#include "base/text/json.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -15,7 +15,8 @@ double psr_summary_figure(const cJSON *outcome, psr_figure figure)
 
 static bool is_over_workers(psr_figure figure)
 {
-    return figure == PSR_FIGURE_WAIT_S || figure == PSR_FIGURE_COMPUTE_S || figure == PSR_FIGURE_LOAD_WAIT_S;
+    return figure == PSR_FIGURE_WAIT_S || figure == PSR_FIGURE_COMPUTE_S ||
+           figure == PSR_FIGURE_LOAD_WAIT_S;
 }
 
 /* Four digits or so: seconds and rates go from thousandths to millions. */
@@ -29,7 +30,8 @@ static void print_range(const cJSON *outcome, psr_figure figure, double mean,
                         char text[static PSR_FIGURE_TEXT_BYTES])
 {
     char of[3][16];
-    double least = psr_summary_figure(outcome, figure + 1), most = psr_summary_figure(outcome, figure + 2);
+    double least = psr_summary_figure(outcome, figure + 1),
+           most = psr_summary_figure(outcome, figure + 2);
     print_amount(mean, of[0], sizeof of[0]);
     print_amount(least, of[1], sizeof of[1]);
     print_amount(most, of[2], sizeof of[2]);
@@ -39,7 +41,8 @@ static void print_range(const cJSON *outcome, psr_figure figure, double mean,
         snprintf(text, PSR_FIGURE_TEXT_BYTES, "%s", of[0]);
 }
 
-void psr_summary_text(const cJSON *outcome, psr_figure figure, char text[static PSR_FIGURE_TEXT_BYTES])
+void psr_summary_text(const cJSON *outcome, psr_figure figure,
+                      char text[static PSR_FIGURE_TEXT_BYTES])
 {
     double value = psr_summary_figure(outcome, figure);
     const char *unit = psr_figure_definitions[figure].unit;
@@ -57,6 +60,32 @@ void psr_summary_text(const cJSON *outcome, psr_figure figure, char text[static 
         snprintf(text, PSR_FIGURE_TEXT_BYTES, "%.0f", value);
 }
 
+static void add_stretch(psr_text_end *end, const cJSON *s, const char *before)
+{
+    char steps[40], rate[PSR_FIGURE_TEXT_BYTES], wait[PSR_FIGURE_TEXT_BYTES], pause[16];
+    const char *mode = psr_json_text(s, "mode");
+    const double first = psr_json_number(s, "first_step", NAN);
+    snprintf(steps, sizeof steps, "%.0f-%.0f", first, first + psr_json_number(s, "steps", NAN) - 1);
+    psr_summary_text(s, PSR_FIGURE_IMAGES_PER_S, rate);
+    psr_summary_text(s, PSR_FIGURE_WAIT_S, wait);
+    print_amount(psr_json_number(s, "pause_s", NAN), pause, sizeof pause);
+    psr_text_add(end, "%s%-5.16s  %11s  %9s  %7s  %s\n", before, mode != NULL ? mode : "-", steps,
+                 rate, pause, wait);
+}
+
+void psr_summary_stretches(const cJSON *outcome, const char *before,
+                           char text[static PSR_SUMMARY_BYTES])
+{
+    psr_text_end end = {text, PSR_SUMMARY_BYTES};
+    const cJSON *stretches = cJSON_GetObjectItemCaseSensitive(outcome, "stretches"), *stretch;
+    text[0] = '\0';
+    if (cJSON_GetArraySize(stretches) < 2)
+        return;
+    psr_text_add(&end, "%s%-5s  %11s  %9s  %7s  %s\n", before, "mode", "steps", "images/s",
+                 "pause s", "wait s, mean (least-most)");
+    cJSON_ArrayForEach(stretch, stretches) add_stretch(&end, stretch, before);
+}
+
 /* ---- the summary ---- */
 
 static bool has(const cJSON *outcome, psr_figure figure)
@@ -67,7 +96,8 @@ static bool has(const cJSON *outcome, psr_figure figure)
 static void add_time(psr_text_end *end, const cJSON *o)
 {
     char train_s[PSR_FIGURE_TEXT_BYTES], rate[PSR_FIGURE_TEXT_BYTES];
-    double steps = psr_summary_figure(o, PSR_FIGURE_STEPS), own = psr_summary_figure(o, PSR_FIGURE_OWN_STEPS);
+    double steps = psr_summary_figure(o, PSR_FIGURE_STEPS),
+           own = psr_summary_figure(o, PSR_FIGURE_OWN_STEPS);
     if (own == 0) { /* resumed behind its last step */
         psr_text_add(end, "trained    0 steps: all %.0f were done before\n", steps);
         return;
@@ -89,10 +119,11 @@ static void add_warmup(psr_text_end *end, const cJSON *o)
     psr_summary_text(o, PSR_FIGURE_WARMUP_S, warmup_s);
     psr_summary_text(o, PSR_FIGURE_STEADY_IMAGES_PER_S, rate);
     if (steps == 1)
-        psr_text_add(end, "warm-up    the first step took %s s of that; %s images/s after it\n", warmup_s,
-                     rate);
+        psr_text_add(end, "warm-up    the first step took %s s of that; %s images/s after it\n",
+                     warmup_s, rate);
     else
-        psr_text_add(end, "warm-up    the first %.0f steps took %s s of that; %s images/s after them\n",
+        psr_text_add(end,
+                     "warm-up    the first %.0f steps took %s s of that; %s images/s after them\n",
                      steps, warmup_s, rate);
 }
 
@@ -105,8 +136,8 @@ static void add_waiting(psr_text_end *end, const cJSON *o)
     print_amount(psr_summary_figure(o, PSR_FIGURE_WAIT_S), mean, sizeof mean);
     print_amount(psr_summary_figure(o, PSR_FIGURE_WAIT_S_MIN), least, sizeof least);
     print_amount(psr_summary_figure(o, PSR_FIGURE_WAIT_S_MAX), most, sizeof most);
-    psr_text_add(end, "waiting    %s s for weights, mean over workers (least %s s, most %s s)\n", mean, least,
-                 most);
+    psr_text_add(end, "waiting    %s s for weights, mean over workers (least %s s, most %s s)\n",
+                 mean, least, most);
 }
 
 /* Nothing where all went as it was, or nothing was sent. */
@@ -117,7 +148,8 @@ static void add_gradients(psr_text_end *end, const cJSON *o)
     if (!(sent > 0) || !isfinite(as_float32) || sent == as_float32)
         return;
     psr_text_add(end,
-                 "gradients  %.1f MB sent by all workers, which are %.1f MB as float32: %.3g times as much\n",
+                 "gradients  %.1f MB sent by all workers, which are %.1f MB as float32: %.3g times "
+                 "as much\n",
                  sent / 1e6, as_float32 / 1e6, as_float32 / sent);
 }
 
@@ -127,7 +159,8 @@ static void add_traffic(psr_text_end *end, const cJSON *o)
     double sent = psr_summary_figure(o, PSR_FIGURE_BYTES_SENT),
            lent = psr_summary_figure(o, PSR_FIGURE_BYTES_LENT);
     if (lent > 0 && sent > 0)
-        psr_text_add(end, "exchanged  %.1f MB sent by workers, %.1f%% of it through shared memory\n",
+        psr_text_add(end,
+                     "exchanged  %.1f MB sent by workers, %.1f%% of it through shared memory\n",
                      sent / 1e6, 100 * lent / sent);
 }
 
@@ -135,7 +168,7 @@ static void add_result(psr_text_end *end, const cJSON *o)
 {
     char loss[PSR_FIGURE_TEXT_BYTES], accuracy[PSR_FIGURE_TEXT_BYTES];
     const char *hash = psr_json_text(o, "hash");
-    if (!hash)
+    if (hash == NULL)
         return;
     psr_summary_text(o, PSR_FIGURE_LOSS, loss);
     psr_summary_text(o, PSR_FIGURE_TEST_ACCURACY, accuracy);
@@ -155,6 +188,9 @@ void psr_summary_print(const cJSON *outcome, char text[static PSR_SUMMARY_BYTES]
         add_time(&end, outcome);
     add_warmup(&end, outcome);
     add_waiting(&end, outcome);
+    char stretches[PSR_SUMMARY_BYTES];
+    psr_summary_stretches(outcome, "  ", stretches);
+    psr_text_add(&end, "%s", stretches);
     add_gradients(&end, outcome);
     add_traffic(&end, outcome);
     add_result(&end, outcome);

@@ -1,5 +1,6 @@
-/* A run's figures as a person reads them: the summary of `psring train`, and how each figure is written in it and in the table of
- * `psring report`. The figures are run.json's outcome (base/figures.h). */
+/* A run's figures as a person reads them: the summary of `psring train`, and how each figure is
+ * written in it and in the table of `psring report`. The figures are run.json's outcome
+ * (base/figures.h). */
 #ifndef PSR_BASE_SUMMARY_H
 #define PSR_BASE_SUMMARY_H
 
@@ -7,17 +8,25 @@
 
 #include <cjson/cJSON.h>
 
-#define PSR_SUMMARY_BYTES 1024
+#define PSR_SUMMARY_BYTES 8192
 #define PSR_FIGURE_TEXT_BYTES 48
 
 /* A figure of an outcome; NaN: it is not there, or null. */
 double psr_summary_figure(const cJSON *outcome, psr_figure figure);
 
-/* The figure with as many digits as mean something, without its unit; accuracy in percent; of the first of three over workers the
- * mean and, where there is one, the range: "1.20 (0.10-2.30)". "-": there is none. */
-void psr_summary_text(const cJSON *outcome, psr_figure figure, char text[static PSR_FIGURE_TEXT_BYTES]);
+/* The figure with as many digits as mean something, without its unit; accuracy in percent; of the
+ * first of three over workers the mean and, where there is one, the range: "1.20 (0.10-2.30)". "-":
+ * there is none. */
+void psr_summary_text(const cJSON *outcome, psr_figure figure,
+                      char text[static PSR_FIGURE_TEXT_BYTES]);
 
-/* The lines of a run that is over: what it took, its warm-up, waiting, and result. What is not there is left out. */
+/* A head and a row for each stretch of a run that changed its architecture; "" for another. before:
+ * stands in front of each line. */
+void psr_summary_stretches(const cJSON *outcome, const char *before,
+                           char text[static PSR_SUMMARY_BYTES]);
+
+/* The lines of a run that is over: what it took, its warm-up, waiting, and result. What is not
+ * there is left out. */
 void psr_summary_print(const cJSON *outcome, char text[static PSR_SUMMARY_BYTES]);
 
 #endif

@@ -11,7 +11,8 @@
 #include <unistd.h>
 
 static _Noreturn void be_rank(psring_options place, pid_t parent, const sigset_t *mask,
-                              int (*body)(const psring_options *place, void *context), void *context)
+                              int (*body)(const psring_options *place, void *context),
+                              void *context)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
@@ -51,7 +52,8 @@ static void reap(family *f)
 {
     int status;
     for (int rank = 0; rank < f->count; rank++)
-        if (f->children[rank] > 0 && waitpid(f->children[rank], &status, WNOHANG) == f->children[rank])
+        if (f->children[rank] > 0 &&
+            waitpid(f->children[rank], &status, WNOHANG) == f->children[rank])
             child_ended(f, rank, status);
 }
 
@@ -100,7 +102,8 @@ static void remove_folder(const char *path)
         perror(path);
 }
 
-int bench_local_ranks(int ranks, int (*body)(const psring_options *place, void *context), void *context)
+int bench_local_ranks(int ranks, int (*body)(const psring_options *place, void *context),
+                      void *context)
 {
     const char *above = getenv("TMPDIR");
     char folder[PATH_MAX / 2], socket[PATH_MAX];

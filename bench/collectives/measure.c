@@ -8,7 +8,8 @@
 
 enum { POISON = 0xa5, ALIGNMENT = 64 };
 
-/* One rank's part of a measurement. Owns what it points to but the task and what is in the call's group and options. */
+/* One rank's part of a measurement. Owns what it points to but the task and what is in the call's
+ * group and options. */
 typedef struct measurement {
     const bench_task *task;
     bench_call call;
@@ -41,7 +42,8 @@ static void *new_values(const measurement *m, size_t count)
     return aligned_alloc(ALIGNMENT, (bytes / ALIGNMENT + 1) * ALIGNMENT);
 }
 
-/* NULL where this rank receives nothing: a reduction would take it for scratch of the whole size. */
+/* NULL where this rank receives nothing: a reduction would take it for scratch of the whole
+ * size. */
 static psring_err init_values(measurement *m)
 {
     m->send_values = m->task->operation->sent(&m->call);
@@ -65,7 +67,8 @@ static void done(measurement *m)
 
 static psring_err init(measurement *m, psring_group *group, const bench_task *task)
 {
-    *m = (measurement){.task = task, .options = {.size = sizeof m->options, .algorithm = task->algorithm}};
+    *m = (measurement){.task = task,
+                       .options = {.size = sizeof m->options, .algorithm = task->algorithm}};
     m->call = (bench_call){.group = group,
                            .rank = psring_rank(group),
                            .ranks = psring_size(group),
@@ -147,14 +150,16 @@ static psring_err run_calls(measurement *m, const char **ret_algorithm)
     return err;
 }
 
-/* The slowest rank's time of each call, and all ranks' wrong values: at least this one's, should the library add wrongly. */
+/* The slowest rank's time of each call, and all ranks' wrong values: at least this one's, should
+ * the library add wrongly. */
 static psring_err take_together(measurement *m)
 {
     int64_t wrong = 0;
     psring_err err = psring_all_reduce(m->call.group, m->seconds, m->seconds, m->task->iterations,
                                        PSRING_FLOAT64, PSRING_MAXIMUM, NULL, NULL);
     if (err == PSRING_OK)
-        err = psring_all_reduce(m->call.group, &m->wrong, &wrong, 1, PSRING_INT64, PSRING_SUM, NULL, NULL);
+        err = psring_all_reduce(m->call.group, &m->wrong, &wrong, 1, PSRING_INT64, PSRING_SUM, NULL,
+                                NULL);
     m->wrong = wrong > m->wrong ? wrong : m->wrong;
     return err;
 }
@@ -169,11 +174,12 @@ static void sum_up(measurement *m, const char *algorithm, bench_figures *ret_fig
 {
     const uint32_t count = m->task->iterations;
     qsort(m->seconds, count, sizeof *m->seconds, compare);
-    *ret_figures = (bench_figures){.algorithm = algorithm,
-                                   .median_s = (m->seconds[(count - 1) / 2] + m->seconds[count / 2]) / 2,
-                                   .least_s = m->seconds[0],
-                                   .most_s = m->seconds[count - 1],
-                                   .wrong = m->wrong};
+    *ret_figures =
+        (bench_figures){.algorithm = algorithm,
+                        .median_s = (m->seconds[(count - 1) / 2] + m->seconds[count / 2]) / 2,
+                        .least_s = m->seconds[0],
+                        .most_s = m->seconds[count - 1],
+                        .wrong = m->wrong};
 }
 
 psring_err bench_measure(psring_group *group, const bench_task *task, bench_figures *ret_figures)

@@ -1,4 +1,5 @@
-/* Times an operation of one size, and checks all that every call of it receives. One thread for each communicator. */
+/* Times an operation of one size, and checks all that every call of it receives. One thread for
+ * each communicator. */
 #ifndef PSR_BENCH_COLLECTIVES_MEASURE_H
 #define PSR_BENCH_COLLECTIVES_MEASURE_H
 
@@ -24,7 +25,8 @@ typedef struct bench_figures {
     int64_t wrong; /* values, of all ranks and calls */
 } bench_figures;
 
-/* Called by all ranks of the group with the same task. Other errors than NOMEM are the library's. */
+/* Called by all ranks of the group with the same task. Other errors than NOMEM are the
+ * library's. */
 psring_err bench_measure(psring_group *group, const bench_task *task, bench_figures *ret_figures);
 
 #endif

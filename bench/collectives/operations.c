@@ -213,12 +213,14 @@ static psring_err all_reduce(const bench_call *c, psring_request **r)
 
 static psring_err reduce(const bench_call *c, psring_request **r)
 {
-    return psring_reduce(c->group, c->send, c->receive, c->unit, c->type, c->op, c->root, c->options, r);
+    return psring_reduce(c->group, c->send, c->receive, c->unit, c->type, c->op, c->root,
+                         c->options, r);
 }
 
 static psring_err reduce_scatter(const bench_call *c, psring_request **r)
 {
-    return psring_reduce_scatter(c->group, c->send, c->receive, c->unit, c->type, c->op, c->options, r);
+    return psring_reduce_scatter(c->group, c->send, c->receive, c->unit, c->type, c->op, c->options,
+                                 r);
 }
 
 static psring_err scan(const bench_call *c, psring_request **r)
@@ -263,7 +265,8 @@ static psring_err all_to_all_v(const bench_call *c, psring_request **r)
         send[other] = varying_count(c, c->rank, other);
         receive[other] = varying_count(c, other, c->rank);
     }
-    return psring_all_to_all_v(c->group, c->send, send, c->receive, receive, c->type, c->options, r);
+    return psring_all_to_all_v(c->group, c->send, send, c->receive, receive, c->type, c->options,
+                               r);
 }
 
 static psring_err barrier(const bench_call *c, psring_request **r)
@@ -275,8 +278,8 @@ static psring_err barrier(const bench_call *c, psring_request **r)
 static psring_err send_receive(const bench_call *c, psring_request **r)
 {
     psring_request *receive = NULL;
-    psring_err err =
-        psring_receive(c->group, c->receive, c->unit, c->type, rank_before(c), 0, c->options, &receive);
+    psring_err err = psring_receive(c->group, c->receive, c->unit, c->type, rank_before(c), 0,
+                                    c->options, &receive);
     if (err == PSRING_OK)
         err = psring_send(c->group, c->send, c->unit, c->type, rank_behind(c), 0, c->options, NULL);
     if (err == PSRING_OK && r == NULL)
@@ -298,7 +301,8 @@ static psring_block half(const bench_call *c, const void *data, size_t index, in
 
 static psring_err neighbor_exchange(const bench_call *c, psring_request **r)
 {
-    const psring_block send[] = {half(c, c->send, 0, rank_before(c)), half(c, c->send, 1, rank_behind(c))};
+    const psring_block send[] = {half(c, c->send, 0, rank_before(c)),
+                                 half(c, c->send, 1, rank_behind(c))};
     const psring_block receive[] = {half(c, c->receive, 0, rank_behind(c)),
                                     half(c, c->receive, 1, rank_before(c))};
     return psring_neighbor_exchange(c->group, send, 2, receive, 2, c->type, c->options, r);
@@ -321,22 +325,25 @@ static psring_err halo_exchange(const bench_call *c, psring_request **r)
 const bench_operation bench_operations[] = {
     {"all_reduce", .folds = true, .units = one, .bus_factor = of_all_reduce, .sent = send_unit,
      .received = receive_folded, .start = all_reduce},
-    {"reduce", .folds = true, .has_root = true, .units = one, .bus_factor = whole, .sent = send_unit,
-     .received = receive_folded_at_root, .start = reduce},
-    {"reduce_scatter", .folds = true, .count_is_of_rank = true, .units = one_of_each, .bus_factor = of_others,
-     .sent = send_to_each, .received = receive_folded_part, .start = reduce_scatter},
+    {"reduce", .folds = true, .has_root = true, .units = one, .bus_factor = whole,
+     .sent = send_unit, .received = receive_folded_at_root, .start = reduce},
+    {"reduce_scatter", .folds = true, .count_is_of_rank = true, .units = one_of_each,
+     .bus_factor = of_others, .sent = send_to_each, .received = receive_folded_part,
+     .start = reduce_scatter},
     {"scan", .folds = true, .scans = true, .units = one, .bus_factor = whole, .sent = send_unit,
      .received = receive_prefix, .start = scan},
     {"exscan", .folds = true, .scans = true, .units = one, .bus_factor = whole, .sent = send_unit,
      .received = receive_prefix_before, .start = exscan},
-    {"all_gather", .count_is_of_rank = true, .units = one_of_each, .bus_factor = of_others, .sent = send_unit,
-     .received = receive_from_each, .start = all_gather},
-    {"broadcast", .has_root = true, .in_place = true, .units = one, .bus_factor = whole, .sent = send_nothing,
-     .received = receive_of_root, .start = broadcast},
-    {"gather", .has_root = true, .count_is_of_rank = true, .units = one_of_each, .bus_factor = of_others,
-     .sent = send_unit, .received = receive_from_each_at_root, .start = gather},
-    {"scatter", .has_root = true, .count_is_of_rank = true, .units = one_of_each, .bus_factor = of_others,
-     .sent = send_root_to_each, .received = receive_part_of_root, .start = scatter},
+    {"all_gather", .count_is_of_rank = true, .units = one_of_each, .bus_factor = of_others,
+     .sent = send_unit, .received = receive_from_each, .start = all_gather},
+    {"broadcast", .has_root = true, .in_place = true, .units = one, .bus_factor = whole,
+     .sent = send_nothing, .received = receive_of_root, .start = broadcast},
+    {"gather", .has_root = true, .count_is_of_rank = true, .units = one_of_each,
+     .bus_factor = of_others, .sent = send_unit, .received = receive_from_each_at_root,
+     .start = gather},
+    {"scatter", .has_root = true, .count_is_of_rank = true, .units = one_of_each,
+     .bus_factor = of_others, .sent = send_root_to_each, .received = receive_part_of_root,
+     .start = scatter},
     {"all_to_all", .count_is_of_rank = true, .units = one_of_each, .bus_factor = of_others,
      .sent = send_to_each, .received = receive_part_of_each, .start = all_to_all},
     {"all_to_all_v", .units = triangle, .bus_factor = of_all_to_all_v, .sent = send_triangle,
@@ -345,9 +352,9 @@ const bench_operation bench_operations[] = {
      .received = receive_of_rank_before, .start = send_receive},
     {"neighbor_exchange", .units = two, .bus_factor = whole, .sent = send_two_units,
      .received = receive_halves, .start = neighbor_exchange},
-    {"halo_exchange", .units = two, .bus_factor = whole, .sent = send_two_units, .received = receive_rows,
-     .start = halo_exchange},
-    {"barrier", .units = none, .bus_factor = whole, .sent = send_nothing, .received = receive_nothing,
-     .start = barrier},
+    {"halo_exchange", .units = two, .bus_factor = whole, .sent = send_two_units,
+     .received = receive_rows, .start = halo_exchange},
+    {"barrier", .units = none, .bus_factor = whole, .sent = send_nothing,
+     .received = receive_nothing, .start = barrier},
 };
 const size_t bench_operation_count = sizeof bench_operations / sizeof bench_operations[0];

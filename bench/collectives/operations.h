@@ -1,4 +1,5 @@
-/* The library's operations as psring-bench-comm calls them: how much each moves, its call, and which values must come out. No state; any thread. */
+/* The library's operations as psring-bench-comm calls them: how much data each moves, how it is
+ * called, and which values must result. No state; any thread. */
 #ifndef PSR_BENCH_COLLECTIVES_OPERATIONS_H
 #define PSR_BENCH_COLLECTIVES_OPERATIONS_H
 
@@ -31,9 +32,11 @@ typedef struct bench_operation {
     int least_ranks;
     size_t (*units)(int ranks); /* how many units its size is. 0: it has no size */
     double (*bus_factor)(int ranks);
-    size_t (*sent)(const bench_call *call); /* values that this rank sends, and the parts that it receives */
+    /* values that this rank sends, and the parts that it receives */
+    size_t (*sent)(const bench_call *call);
     size_t (*received)(const bench_call *call, bench_part *parts); /* at most ranks + 2 */
-    /* ret_request NULL: returns when it has ended, as the library's. Otherwise the caller waits, and frees it. */
+    /* ret_request NULL: returns when the operation has ended, as the library's calls do. Otherwise
+     * the caller waits for the request and frees it. */
     psring_err (*start)(const bench_call *call, psring_request **ret_request);
 } bench_operation;
 

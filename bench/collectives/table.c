@@ -47,17 +47,18 @@ void bench_table_begin(bench_table *table, uint32_t warmup, uint32_t iterations)
                 ", \"rows\": [",
                 table->ranks, table->hosts, warmup, iterations);
     else if (table->format == BENCH_CSV)
-        fprintf(table->file, "operation,ranks,size_bytes,count,type,op,root,algorithm,time_us,min_us,max_us,"
-                             "algbw_gb_s,busbw_gb_s,wrong\n");
+        fprintf(table->file, "operation,ranks,size_bytes,count,type,op,root,algorithm,time_us,min_"
+                             "us,max_us,algbw_gb_s,busbw_gb_s,wrong\n");
     else
         fprintf(table->file,
-                "# ranks: %d, hosts: %d; each time is the slowest rank's, of %" PRIu32 " calls after %" PRIu32
-                "; GB is 1e9 bytes\n"
+                "# ranks: %d, hosts: %d; each time is the slowest rank's, of %" PRIu32
+                " calls after %" PRIu32 "; GB is 1e9 bytes\n"
                 "%-18s %11s %10s %-8s %-7s %4s %-13s %11s %11s %11s %8s %8s %6s\n"
                 "%-18s %11s %10s %-8s %-7s %4s %-13s %11s %11s %11s %8s %8s %6s\n",
-                table->ranks, table->hosts, iterations, warmup + 1, "# operation", "size", "count", "type",
-                "op", "root", "algorithm", "median", "min", "max", "algbw", "busbw", "wrong", "#", "(B)", "",
-                "", "", "", "", "(us)", "(us)", "(us)", "(GB/s)", "(GB/s)", "");
+                table->ranks, table->hosts, iterations, warmup + 1, "# operation", "size", "count",
+                "type", "op", "root", "algorithm", "median", "min", "max", "algbw", "busbw",
+                "wrong", "#", "(B)", "", "", "", "", "", "(us)", "(us)", "(us)", "(GB/s)", "(GB/s)",
+                "");
     fflush(table->file);
 }
 
@@ -70,9 +71,11 @@ static void print_text(FILE *file, const row *r)
         snprintf(algbw, sizeof algbw, "%.4g", r->algbw);
     if (!isnan(r->busbw))
         snprintf(busbw, sizeof busbw, "%.4g", r->busbw);
-    fprintf(file, "%-18s %11zu %10zu %-8s %-7s %4s %-13s %11.1f %11.1f %11.1f %8s %8s %6" PRId64 "\n",
-            r->operation, r->bytes, r->count, r->type != NULL ? r->type : "-", r->op != NULL ? r->op : "-",
-            root, r->algorithm, r->median_us, r->least_us, r->most_us, algbw, busbw, r->wrong);
+    fprintf(file,
+            "%-18s %11zu %10zu %-8s %-7s %4s %-13s %11.1f %11.1f %11.1f %8s %8s %6" PRId64 "\n",
+            r->operation, r->bytes, r->count, r->type != NULL ? r->type : "-",
+            r->op != NULL ? r->op : "-", root, r->algorithm, r->median_us, r->least_us, r->most_us,
+            algbw, busbw, r->wrong);
 }
 
 static void print_csv(FILE *file, const row *r, int ranks)
@@ -108,8 +111,8 @@ static void print_json_real(FILE *file, const char *name, double real)
 
 static void print_json(FILE *file, const row *r, bool first)
 {
-    fprintf(file, "%s\n{\"operation\": \"%s\", \"size_bytes\": %zu, \"count\": %zu", first ? "" : ",",
-            r->operation, r->bytes, r->count);
+    fprintf(file, "%s\n{\"operation\": \"%s\", \"size_bytes\": %zu, \"count\": %zu",
+            first ? "" : ",", r->operation, r->bytes, r->count);
     print_json_text(file, "type", r->type);
     print_json_text(file, "op", r->op);
     print_json_real(file, "root", r->root == PSRING_NO_RANK ? NAN : r->root);

@@ -1,4 +1,5 @@
-/* psring-bench-comm's table: a line for each operation and size, for a person, as JSON, or as CSV. One thread. */
+/* psring-bench-comm's table: a line for each operation and size, for a person, as JSON, or as CSV.
+ * One thread. */
 #ifndef PSR_BENCH_COLLECTIVES_TABLE_H
 #define PSR_BENCH_COLLECTIVES_TABLE_H
 

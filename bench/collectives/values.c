@@ -212,8 +212,8 @@ static void encode(psring_type type, int64_t value, uint8_t *to);
 /* Zeros in its gaps. */
 static void encode_pair(psring_type type, int64_t value, uint8_t *to)
 {
-    static const psring_type of_value[] = {PSRING_FLOAT32, PSRING_FLOAT64, PSRING_INT16, PSRING_INT32,
-                                           PSRING_INT64};
+    static const psring_type of_value[] = {PSRING_FLOAT32, PSRING_FLOAT64, PSRING_INT16,
+                                           PSRING_INT32, PSRING_INT64};
     const psring_type first = of_value[type - PSRING_FLOAT32_INT32];
     const int32_t index = (int32_t)(value % INDICES);
     const size_t at = types[first].bytes < sizeof index ? sizeof index : types[first].bytes;
@@ -281,6 +281,7 @@ size_t bench_values_wrong(const bench_source *source, const void *data, size_t c
     size_t wrong = 0;
     write_period(source, period, count);
     for (size_t at = 0; at < count; at += PERIOD)
-        wrong += count_different(from + at * bytes, period, count - at < PERIOD ? count - at : PERIOD, bytes);
+        wrong += count_different(from + at * bytes, period,
+                                 count - at < PERIOD ? count - at : PERIOD, bytes);
     return wrong;
 }

@@ -1,12 +1,13 @@
-/* The values that psring-bench-comm exchanges, and what must come of them. Value i of a rank is a small integer, and what they fold to is exact
- * in every type, in whatever order it is folded. Both repeat after a prime number of values, so that a part at a wrong place shows.
- * No state; any thread. */
+/* The values that psring-bench-comm exchanges, and the results that they must give. Value i of a
+ * rank is a small integer, and the folded values are exact in every type and in any order. Both
+ * repeat after a prime number of values, so that data at a wrong offset are noticed. No state; any
+ * thread. */
 #ifndef PSR_BENCH_COLLECTIVES_VALUES_H
 #define PSR_BENCH_COLLECTIVES_VALUES_H
 
 #include <psring/psring.h>
 
-/* A source: the first so many ranks' values together. */
+/* As a source: the folded values of the first `ranks` ranks. */
 #define BENCH_FOLDED(ranks) (-(ranks))
 
 /* A static text; NULL: there is none. */
@@ -25,10 +26,10 @@ typedef struct bench_source {
     size_t first;
 } bench_source;
 
-/* NULL: what these ranks' values fold to is exact. Otherwise why not: a static text. */
+/* Why the folded values of these ranks are not exact, as a static text; NULL: they are exact. */
 const char *bench_values_refuse(psring_type type, psring_op op, int ranks);
 void bench_values_write(const bench_source *source, void *data, size_t count);
-/* How many of data[count] are something else. */
+/* How many of data[count] differ from the source's values. */
 size_t bench_values_wrong(const bench_source *source, const void *data, size_t count);
 
 #endif

@@ -2,7 +2,8 @@
 
 #include <math.h>
 
-/* Worker rank's gradient at arena element i: small integers, so sums are exact whatever their order and the check is simple. */
+/* Worker rank's gradient at arena element i: small integers, so sums are exact whatever their order
+ * and the check is simple. */
 static float gradient_at(uint32_t rank, size_t i)
 {
     return (float)((i * 7 + rank * 13) % 61) - 30.0f;
@@ -17,12 +18,14 @@ void bench_fill_gradients(const bench_run *b, uint32_t rank, float *gradients)
     }
 }
 
-/* By how much what was exchanged in so many rounds may differ from what was given. Not at all if it is float32, or if all sums are whole
- * numbers that 16 bits hold. With error feedback sums and what is owed add up to it, but for float32's rounding. */
+/* By how much what was exchanged in so many rounds may differ from what was given. Not at all if it
+ * is float32, or if all sums are whole numbers that 16 bits hold. With error feedback sums and what
+ * is owed add up to it, but for float32's rounding. */
 static float tolerance_of(const bench_run *b, uint32_t rounds)
 {
     const psr_compression compression = b->plan.buckets[0].compression;
-    float largest = 30.0f * (float)b->config.workers, all = largest * (float)(rounds * b->config.workers);
+    float largest = 30.0f * (float)b->config.workers,
+          all = largest * (float)(rounds * b->config.workers);
     if (psr_compression_is_none(compression))
         return 0;
     if (psr_compression_has_residual(compression))
@@ -30,7 +33,8 @@ static float tolerance_of(const bench_run *b, uint32_t rounds)
     return largest <= 256 ? 0 : all * 0x1p-8f;
 }
 
-/* All ranks owe it: who has sent a final sum, or had a part in one, has settled what it owes of that. */
+/* All ranks owe it: who has sent a final sum, or had a part in one, has settled what it owes of
+ * that. */
 static float owed_at(const bench_run *b, size_t i)
 {
     float owed = 0;
@@ -39,7 +43,8 @@ static float owed_at(const bench_run *b, size_t i)
     return owed;
 }
 
-uint32_t bench_count_wrong(const bench_run *b, uint32_t rounds, const float *gradients, const float *weights)
+uint32_t bench_count_wrong(const bench_run *b, uint32_t rounds, const float *gradients,
+                           const float *weights)
 {
     float tolerance = tolerance_of(b, b->sum_only ? 1 : rounds);
     /* Of weights that come in 16 bits: half a unit of bfloat16's last place, and float32's. */
@@ -52,7 +57,9 @@ uint32_t bench_count_wrong(const bench_run *b, uint32_t rounds, const float *gra
             for (uint32_t r = 0; r < b->config.workers; r++)
                 sum += gradient_at(r, i);
             float want = b->sum_only ? sum : sum * (float)rounds - owed_at(b, i);
-            float got = b->sum_shared ? weights[i] : b->sum_only ? gradients[i] : weights[i] / -BENCH_LR;
+            float got = b->sum_shared ? weights[i]
+                        : b->sum_only ? gradients[i]
+                                      : weights[i] / -BENCH_LR;
             wrong += !(fabsf(got - want) <= tolerance + rounding * fabsf(want));
         }
     }

@@ -8,6 +8,7 @@
 void bench_fill_gradients(const bench_run *b, uint32_t rank, float *gradients);
 
 /* After so many rounds: elements that are not what they must be. */
-uint32_t bench_count_wrong(const bench_run *b, uint32_t rounds, const float *gradients, const float *weights);
+uint32_t bench_count_wrong(const bench_run *b, uint32_t rounds, const float *gradients,
+                           const float *weights);
 
 #endif

@@ -1,4 +1,5 @@
-/* What bench_exchange's processes say to their parent, by a socket pair, and how they fail: with a line, at once. */
+/* What bench_exchange's processes say to their parent, by a socket pair, and how they fail: with a
+ * line, at once. */
 #ifndef PSR_BENCH_EXCHANGE_LINK_H
 #define PSR_BENCH_EXCHANGE_LINK_H
 

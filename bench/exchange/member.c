@@ -1,13 +1,13 @@
 #include "bench/exchange/member.h"
 
-#include "base/arena.h"
+#include "base/arrays/arena.h"
 #include "base/clock.h"
 #include "bench/exchange/check.h"
 #include "bench/exchange/link.h"
 #include "model/optimizers/optimizer.h"
 #include "net/transport.h"
 #include "ps/shard/shard.h"
-#include "worker/engine.h"
+#include "worker/exchange/binding.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -18,22 +18,24 @@ typedef struct process {
     const bench_run *b;
     psr_peer self;
     psr_transport *transport;
-    /* What this process sends from: a worker's gradients, a shard's weights; and weights that a worker holds. With shm */
+    /* What this process sends from: a worker's gradients, a shard's weights; and weights that a
+     * worker holds. With shm */
     psr_shared_arena shared, held;
     /* of a worker */
-    const psr_engine_ops *ops;
-    psr_engine *engine;
+    psr_binding *binding;
     float *weights, *gradients;
     uint32_t landed;
     atomic_bool waits_for_loans;
 } process;
 
-static psr_err send_message(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err send_message(void *context, psr_peer to, const psr_head *head,
+                            const psr_payload *payload)
 {
     return psr_transport_send(context, to, head, payload);
 }
 
-static psr_err send_of_worker(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err send_of_worker(void *context, psr_peer to, const psr_head *head,
+                              const psr_payload *payload)
 {
     return psr_transport_send(((process *)context)->transport, to, head, payload);
 }
@@ -76,11 +78,12 @@ static void fill_held(const process *p, const psr_shared_arena *arena)
 {
     psr_span run;
     for (uint32_t b = p->b->plan.bucket_count;
-         (run = psr_plan_next_run(&p->b->plan, p->self.rank, true, &b)).count > 0;)
+         (run = psr_plan_next_run(&p->b->plan, p->self, true, &b)).count > 0;)
         psr_shared_arena_fill(arena, run);
 }
 
-/* What is sent lies in memory that is shared, when that is asked for. As in the product what a process writes lies in huge pages. */
+/* What is sent lies in memory that is shared, when that is asked for. As in the product what a
+ * process writes lies in huge pages. */
 static void share_memory(process *p)
 {
     if (!bench_shares_memory(p->b))
@@ -91,7 +94,7 @@ static void share_memory(process *p)
         fill_held(p, &p->shared);
     else
         psr_shared_arena_fill(&p->shared, (psr_span){0, p->b->layout.length});
-    if (p->b->plan.homes_are_workers) {
+    if (psr_plan_has_route(&p->b->plan, PSR_ROUTE_HOST)) {
         lend_from(p, &p->held);
         fill_held(p, &p->held);
     }
@@ -101,7 +104,8 @@ static void share_memory(process *p)
 static void join(process *p, uint32_t index, int link)
 {
     const bench_run *b = p->b;
-    psr_zmq_options options = {.self = p->self, .interface = "127.0.0.1", .keys = &b->keys[1 + index]};
+    psr_zmq_options options = {
+        .self = p->self, .interface = "127.0.0.1", .keys = &b->keys[1 + index]};
     const char *directory = b->sockets[bench_host_of(b, p->self)].path;
     if (b->hosts == 1)
         options.directory = directory;
@@ -150,8 +154,8 @@ static _Noreturn void shard_main(const bench_run *b, uint32_t index, int link)
     }
 }
 
-/* Or wakes without one: a loan came back. The product's loop (comm/loop.h) has a thread of its own, and to hand over to it and back would
- * be half of what a small exchange takes. */
+/* Or wakes without one: a loan came back. The product's loop (comm/loop.h) has a thread of its own,
+ * and to hand over to it and back would be half of what a small exchange takes. */
 static void take_message(process *p)
 {
     psr_message *message = NULL;
@@ -159,14 +163,14 @@ static void take_message(process *p)
     if (err == PSR_ERR_CANCELLED)
         return;
     bench_must(err, "receiving");
-    bench_must(p->ops->message(p->engine, &message), "an engine's message");
+    bench_must(psr_binding_message(p->binding, &message), "an engine's message");
 }
 
 static void exchange_once(process *p, uint64_t step)
 {
     p->landed = 0;
     for (uint32_t k = 0; k < p->b->buckets.count; k++)
-        bench_must(p->ops->ready(p->engine, step, k), "ready");
+        bench_must(psr_binding_ready(p->binding, step, k), "ready");
     while (p->landed < p->b->buckets.count)
         take_message(p);
 }
@@ -174,12 +178,13 @@ static void exchange_once(process *p, uint64_t step)
 static bool all_given_back(const process *p)
 {
     for (uint32_t k = 0; k < p->b->buckets.count; k++)
-        if (p->ops->lent(p->engine, k))
+        if (psr_binding_lent(p->binding, k))
             return false;
     return true;
 }
 
-/* The round is over everywhere, but libzmq's thread may still be giving slices back, and the transport what this process was lent. */
+/* The round is over everywhere, but libzmq's thread may still be giving slices back, and the
+ * transport what this process was lent. */
 static void await_loans(process *p)
 {
     atomic_store(&p->waits_for_loans, true);
@@ -201,7 +206,8 @@ static _Noreturn void worker_main(const bench_run *b, uint32_t index, int link)
     if (p.gradients == NULL)
         bench_must(psr_arena_new(b->layout.length, &p.gradients), "memory for the gradients");
     memset(p.gradients, 0, b->layout.length * sizeof(float));
-    bench_must(psr_engine_choose(&b->config, &b->plan, &p.ops), "an engine");
+    psr_ways ways = {.count = 0};
+    bench_must(psr_engine_choose(&b->config, &b->plan, &ways), "ways");
     psr_optimizer *optimizer = NULL;
     if (b->config.mode == PSR_MODE_RING && !b->sum_only)
         bench_must(psr_optimizer_new(&b->config, &b->layout, &optimizer), "an optimizer");
@@ -221,7 +227,7 @@ static _Noreturn void worker_main(const bench_run *b, uint32_t index, int link)
                           .outbox = {&p, send_of_worker, wake_who_waits, lends_to},
                           .context = &p,
                           .landed = on_landed};
-    bench_must(p.ops->open(&env, &p.engine), "an engine");
+    bench_must(psr_binding_new(&ways, &env, &p.binding), "a binding");
     if (b->config.mode == PSR_MODE_PS && p.self.rank == 0)
         bench_must(psr_table_write(&b->plan, &env.outbox, 0, 0, p.weights), "INIT");
     uint64_t rounds = b->warmup + b->rounds, all = rounds + bench_settles(b);
@@ -237,11 +243,13 @@ static _Noreturn void worker_main(const bench_run *b, uint32_t index, int link)
         bench_answer a = {.begin_ns = psr_clock_ns()};
         exchange_once(&p, round);
         a.end_ns = psr_clock_ns();
-        a.wrong = round + 1 == all ? bench_count_wrong(b, (uint32_t)rounds, p.gradients, p.weights) : 0;
+        a.wrong =
+            round + 1 == all ? bench_count_wrong(b, (uint32_t)rounds, p.gradients, p.weights) : 0;
         bench_write(link, &a, sizeof a);
     }
     char bye;
-    (void)!read(link, &bye, 1); /* stays until all are through: its messages may still be on their way */
+    (void)!read(link, &bye, 1); /* stays until all are through: its
+                                   messages may still be on their way */
     _exit(0);
 }
 

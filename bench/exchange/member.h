@@ -4,7 +4,8 @@
 
 #include "bench/exchange/plan.h"
 
-/* link: to the parent, which gives it the others' places and begins each round. A shard is ended by the parent. */
+/* link: to the parent, which gives it the others' places and begins each round. A shard is ended by
+ * the parent. */
 _Noreturn void bench_member_main(const bench_run *b, uint32_t index, int link);
 
 #endif

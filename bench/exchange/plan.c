@@ -9,7 +9,8 @@
 psr_peer bench_member_peer(const bench_run *b, uint32_t index)
 {
     uint32_t shards = b->members - b->config.workers;
-    return index < shards ? (psr_peer){PSR_ROLE_SHARD, index} : (psr_peer){PSR_ROLE_WORKER, index - shards};
+    return index < shards ? (psr_peer){PSR_ROLE_SHARD, index}
+                          : (psr_peer){PSR_ROLE_WORKER, index - shards};
 }
 
 uint32_t bench_host_of(const bench_run *b, psr_peer peer)
@@ -37,13 +38,16 @@ static psr_err share_owed(bench_run *b)
     if (!psr_plan_has_residual(&b->plan))
         return PSR_OK;
     if (b->sum_only)
-        return psr_fail(PSR_ERR_USAGE,
-                        "--sum-only: what --compress %s owes is checked by the weights; leave one out",
-                        b->config.compress);
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "--sum-only: what --compress %s owes is checked by the weights; leave one out",
+            b->config.compress);
     if (bench_settles(b))
-        return psr_fail(PSR_ERR_USAGE, "--compress %s: what is owed is checked with --sync bsp alone",
+        return psr_fail(PSR_ERR_USAGE,
+                        "--compress %s: what is owed is checked with --sync bsp alone",
                         b->config.compress);
-    void *memory = mmap(NULL, owed_bytes(b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void *memory =
+        mmap(NULL, owed_bytes(b), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
         return psr_fail(PSR_ERR_NOMEM, "no memory for what %u workers owe", b->config.workers);
     b->owed = memory;
@@ -74,18 +78,19 @@ psr_err bench_run_plan(bench_run *b)
         PSR_TRY(psr_network_new(b->config.model, 1000, 3, 224, 224, b->config.shortcut, &b->net));
         b->layout = b->net->params;
     }
-    PSR_TRY(psr_buckets_plan(&b->layout, psr_bucket_bytes(&b->layout, b->config.bucket_bytes), &b->buckets));
-    uint32_t shards = b->config.mode == PSR_MODE_PS ? b->config.shards : 0;
+    PSR_TRY(psr_buckets_plan(&b->layout, psr_bucket_bytes(&b->layout, b->config.bucket_bytes),
+                             &b->buckets));
+    uint32_t shards = psr_config_shards(&b->config);
     b->members = shards + b->config.workers;
     uint32_t first[BENCH_HOSTS_MAX + 1];
     for (uint32_t h = 0; h <= b->hosts; h++) /* the ranks of which host_of says h begin there */
         first[h] = (h * b->config.workers + b->hosts - 1) / b->hosts;
     const psr_host_ranks hosts = {b->hosts, first};
-    PSR_TRY(psr_parts_plan(&b->config, &b->buckets, bench_shares_memory(b) ? &hosts : NULL, &b->plan));
-    if (b->sum_shared && !b->plan.homes_are_workers)
-        return psr_fail(PSR_ERR_USAGE,
-                        "--sum-shared: one sum for all lies in shared memory; it needs --transport shm, two "
-                        "workers and --compress none");
+    PSR_TRY(psr_parts_plan(&b->config, b->config.mode, &b->layout, &b->buckets,
+                           bench_shares_memory(b) ? &hosts : NULL, &b->plan));
+    if (b->sum_shared && !psr_plan_has_route(&b->plan, PSR_ROUTE_HOST))
+        return psr_fail(PSR_ERR_USAGE, "--sum-shared: one sum for all lies in shared memory; it "
+                                       "needs --transport shm, two workers and --compress none");
     PSR_TRY(share_owed(b));
     bool encrypted = b->config.transport == PSR_TRANSPORT_TCP && b->config.bare == PSR_BARE_NOWHERE;
     PSR_TRY(psr_keys_generate(b->config.workers, shards, encrypted, &b->keys, &b->key_count));

@@ -1,12 +1,13 @@
-/* What bench_exchange exchanges: options, and the plan, keys and directories that its processes have from their parent. */
+/* What bench_exchange exchanges: options, and the plan, keys and directories that its processes
+ * have from their parent. */
 #ifndef PSR_BENCH_EXCHANGE_PLAN_H
 #define PSR_BENCH_EXCHANGE_PLAN_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "comm/comm.h"
 #include "model/networks/network.h"
-#include "net/keys.h"
-#include "net/socket_directory.h"
+#include "net/trust/keys.h"
+#include "net/address/socket_directory.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -20,15 +21,17 @@ typedef struct bench_run {
     uint32_t rounds, warmup;
     bool pin;
     bool sum_only, sum_shared; /* no weights: each worker gets a sum of its own; all read one */
-    uint32_t hosts;            /* that are emulated: memory is shared within each, TCP goes between them */
+    uint32_t hosts;            /* that are emulated: memory is shared
+                                  within each, TCP goes between them */
     psr_network *net;          /* owned; NULL with bytes */
     psr_layout layout;         /* net's, or of its own */
     psr_buckets buckets;
     psr_plan plan;
     psr_keys *keys;
     size_t key_count;
-    uint32_t members; /* shards, then workers */
-    float *owed; /* [workers][layout.length] what each owes: memory that all share; NULL: nothing is owed */
+    uint32_t members;              /* shards, then workers */
+    float *owed;                   /* [workers][layout.length] what each owes: memory
+                                      that all share; NULL: nothing is owed */
     psr_socket_directory *sockets; /* [hosts] of ipc and shm; else none */
 } bench_run;
 
@@ -42,8 +45,9 @@ psr_peer bench_member_peer(const bench_run *b, uint32_t index);
 uint32_t bench_host_of(const bench_run *b, psr_peer peer);
 bool bench_shares_memory(const bench_run *b);
 
-/* Without BSP a worker's last weights lack what others push after it has pulled. An exchange of zeros behind the last round, when all are
- * through that, shows what all pushes together came to: the same as in BSP. */
+/* Without BSP a worker's last weights lack what others push after it has pulled. An exchange of
+ * zeros behind the last round, when all are through that, shows what all pushes together came to:
+ * the same as in BSP. */
 bool bench_settles(const bench_run *b);
 
 #endif

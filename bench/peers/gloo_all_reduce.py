@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Gloo through PyTorch: all-reduces of float32 between processes on loopback, timed as psring-bench-comm does.
+"""Gloo through PyTorch: all-reduces of float32 between processes on loopback, timed as
+psring-bench-comm does.
 
-Each call is behind a barrier; its time is that of its slowest rank. Prints one JSON object with the median over calls for each
-size. Needs torch.
+Each call is behind a barrier; its time is that of its slowest rank. Prints one JSON object with the
+median over calls for each size. Needs torch.
 """
 import argparse
 import json

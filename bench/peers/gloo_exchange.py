@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Gloo through PyTorch: all-reduce of the same bytes between processes on loopback.
 
-Buckets as DistributedDataParallel makes them (25 MiB) are all started asynchronously and then waited for. Timed from the
-first rank's start to the last rank's end. Prints one JSON object with the median over rounds.
-Needs torch.
+Buckets as DistributedDataParallel makes them (25 MiB) are all started asynchronously and then
+waited for. Timed from the first rank's start to the last rank's end. Prints one JSON object with
+the median over rounds. Needs torch.
 """
 import argparse
 import json

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""MXNet's KVStore dist_sync (ps-lite): push and pull of the same bytes between processes on loopback.
+"""MXNet's KVStore dist_sync (ps-lite): push and pull of the same bytes between processes on
+loopback.
 
-Starts one scheduler, the servers and the workers as processes of this script. Keys are ResNet-50's tensors by default
-(--sizes FILE: one element count a line, else one key of --bytes). Timed from the first worker's start to the last
-worker's end. Prints one JSON object. Needs mxnet 1.9.1 and numpy below 1.24.
+Starts one scheduler, the servers and the workers as processes of this script. Keys are ResNet-50's
+tensors by default (--sizes FILE: one element count a line, else one key of --bytes). Timed from the
+first worker's start to the last worker's end. Prints one JSON object. Needs mxnet 1.9.1 and numpy
+below 1.24.
 """
 import argparse
 import json

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""ResNet-20 to 110 on CIFAR-10 in PyTorch, by the recipe of tests/slow/accuracy_cifar.py. One line of JSON, with the
-test accuracy after the last epoch.
+"""ResNet-20 to 110 on CIFAR-10 in PyTorch, by the recipe of tests/slow/accuracy_cifar.py. One line
+of JSON, with the test accuracy after the last epoch.
 
-What psring does, PyTorch's way: He normal initial weights (fan in) and a zero bias, batches of a new permutation each
-epoch with the short last one kept, a crop from 4 zero pixels around and a flip in one of two, normalisation by the
-training set's own mean and deviation, SGD with momentum and weight decay on every parameter, and a cosine to zero
-after a linear warm-up (model/optimizers/schedule.c has the formulas). Augmentation works on the whole epoch's tensor at once.
+What psring does, PyTorch's way: He normal initial weights (fan in) and a zero bias, batches of a
+new permutation each epoch with the short last one kept, a crop from 4 zero pixels around and a flip
+in one of two, normalisation by the training set's own mean and deviation, SGD with momentum and
+weight decay on every parameter, and a cosine to zero after a linear warm-up
+(model/optimizers/schedule.c has the formulas). Augmentation works on the whole epoch's tensor at
+once.
 """
 import argparse
 import json

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Images a second of PyTorch's DistributedDataParallel with Gloo over loopback: processes of --threads each train one
-network on a batch of random images per worker: zero_grad, forward, cross entropy, backward (whose buckets are reduced
-while it runs), SGD with momentum and weight decay. One line of JSON; images_per_s is that of all workers together, by
-each one's median step after the warm-up.
+"""Images a second of PyTorch's DistributedDataParallel with Gloo over loopback: processes of
+--threads each train one network on a batch of random images per worker: zero_grad, forward, cross
+entropy, backward (whose buckets are reduced while it runs), SGD with momentum and weight decay. One
+line of JSON; images_per_s is that of all workers together, by each one's median step after the
+warm-up.
 
 --tuned raises glibc's malloc thresholds and sets THP_MEM_ALLOC_ENABLE=1 for the workers.
 """

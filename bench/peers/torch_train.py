@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Images a second of PyTorch training one network on one batch: zero_grad, forward, cross entropy, backward, SGD with
-momentum and weight decay. One line of JSON.
+"""Images a second of PyTorch training one network on one batch: zero_grad, forward, cross entropy,
+backward, SGD with momentum and weight decay. One line of JSON.
 
-Threads, batch, size and precision as bench_compute's. --layout channels_last|contiguous, --compile for torch.compile.
-fp32 is PyTorch's default (no TF32 or bf16 inside); bf16 is torch.autocast("cpu", torch.bfloat16). How glibc's malloc
-is set (MALLOC_MMAP_THRESHOLD_, MALLOC_TRIM_THRESHOLD_) and THP_MEM_ALLOC_ENABLE come from the environment:
-bench/compare_compute sets them for the tuned runs.
+Threads, batch, size and precision as bench_compute's. --layout channels_last|contiguous, --compile
+for torch.compile. fp32 is PyTorch's default (no TF32 or bf16 inside); bf16 is torch.autocast("cpu",
+torch.bfloat16). How glibc's malloc is set (MALLOC_MMAP_THRESHOLD_, MALLOC_TRIM_THRESHOLD_) and
+THP_MEM_ALLOC_ENABLE come from the environment: bench/compare_compute sets them for the tuned runs.
 """
 import argparse
 import json
@@ -18,7 +18,8 @@ import torchvision
 
 
 class Block(torch.nn.Module):
-    """He et al. 2015, section 4.2, with option A or B shortcuts, as model/networks/resnet.c builds resnet20..110."""
+    """He et al. 2015, section 4.2, with option A or B shortcuts, as model/networks/resnet.c builds
+    resnet20..110."""
 
     def __init__(self, inside, width, stride):
         super().__init__()

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Images a second of torchvision's DataLoader for CIFAR-10 with RandomCrop(32, padding=4), RandomHorizontalFlip,
-ToTensor and Normalize, from the same binary files that bench_loader reads. One line of JSON per case:
-    pil      the transforms on PIL images, as torchvision.datasets.CIFAR10 gives them: the recipe people use
+"""Images a second of torchvision's DataLoader for CIFAR-10 with RandomCrop(32, padding=4),
+RandomHorizontalFlip, ToTensor and Normalize, from the same binary files that bench_loader reads.
+One line of JSON per case:
+    pil      the transforms on PIL images, as torchvision.datasets.CIFAR10 gives them: the recipe
+             people use
     tensor   transforms.v2 on uint8 tensors, the faster way
-each with num_workers 0 and 1. images_per_s is by wall time, images_per_cpu_s by CPU time of the process and its
-workers together.
+each with num_workers 0 and 1. images_per_s is by wall time, images_per_cpu_s by CPU time of the
+process and its workers together.
 """
 import argparse
 import json

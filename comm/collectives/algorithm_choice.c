@@ -1,6 +1,6 @@
 #include "comm/collectives/algorithm_choice.h"
 
-#include "comm/collectives/algorithms.h"
+#include "comm/collectives/algorithms/algorithms.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -9,7 +9,8 @@ static psr_algorithm_writer *const writers[PSR_KINDS][PSR_ALGORITHMS] = {
     [PSR_KIND_ALL_REDUCE] = {[PSR_ALGORITHM_RING] = psr_ring_all_reduce,
                              [PSR_ALGORITHM_DIRECT] = psr_direct_all_reduce,
                              [PSR_ALGORITHM_DOUBLING] = psr_doubling_all_reduce,
-                             [PSR_ALGORITHM_HALVING] = psr_halving_all_reduce},
+                             [PSR_ALGORITHM_HALVING] = psr_halving_all_reduce,
+                             [PSR_ALGORITHM_ROOT] = psr_root_all_reduce},
     [PSR_KIND_REDUCE] =
         {[PSR_ALGORITHM_BINOMIAL] = psr_binomial_reduce, [PSR_ALGORITHM_CHAIN] = psr_chain_reduce},
     [PSR_KIND_REDUCE_SCATTER] = {[PSR_ALGORITHM_RING] = psr_ring_reduce_scatter,
@@ -18,16 +19,18 @@ static psr_algorithm_writer *const writers[PSR_KINDS][PSR_ALGORITHMS] = {
     [PSR_KIND_ALL_GATHER] = {[PSR_ALGORITHM_RING] = psr_ring_all_gather,
                              [PSR_ALGORITHM_DIRECT] = psr_direct_all_gather,
                              [PSR_ALGORITHM_BRUCK] = psr_bruck_all_gather},
-    [PSR_KIND_BROADCAST] =
-        {[PSR_ALGORITHM_BINOMIAL] = psr_binomial_broadcast, [PSR_ALGORITHM_CHAIN] = psr_chain_broadcast},
-    [PSR_KIND_GATHER] =
-        {[PSR_ALGORITHM_DIRECT] = psr_direct_gather, [PSR_ALGORITHM_BINOMIAL] = psr_binomial_gather},
-    [PSR_KIND_SCATTER] =
-        {[PSR_ALGORITHM_DIRECT] = psr_direct_scatter, [PSR_ALGORITHM_BINOMIAL] = psr_binomial_scatter},
-    [PSR_KIND_ALL_TO_ALL] =
-        {[PSR_ALGORITHM_DIRECT] = psr_direct_all_to_all, [PSR_ALGORITHM_BRUCK] = psr_bruck_all_to_all},
+    [PSR_KIND_BROADCAST] = {[PSR_ALGORITHM_BINOMIAL] = psr_binomial_broadcast,
+                            [PSR_ALGORITHM_CHAIN] = psr_chain_broadcast,
+                            [PSR_ALGORITHM_ROOT] = psr_root_broadcast},
+    [PSR_KIND_GATHER] = {[PSR_ALGORITHM_DIRECT] = psr_direct_gather,
+                         [PSR_ALGORITHM_BINOMIAL] = psr_binomial_gather},
+    [PSR_KIND_SCATTER] = {[PSR_ALGORITHM_DIRECT] = psr_direct_scatter,
+                          [PSR_ALGORITHM_BINOMIAL] = psr_binomial_scatter},
+    [PSR_KIND_ALL_TO_ALL] = {[PSR_ALGORITHM_DIRECT] = psr_direct_all_to_all,
+                             [PSR_ALGORITHM_BRUCK] = psr_bruck_all_to_all},
     [PSR_KIND_ALL_TO_ALL_V] = {[PSR_ALGORITHM_DIRECT] = psr_direct_all_to_all_v},
-    [PSR_KIND_BARRIER] = {[PSR_ALGORITHM_DISSEMINATION] = psr_dissemination_barrier},
+    [PSR_KIND_BARRIER] = {[PSR_ALGORITHM_DISSEMINATION] = psr_dissemination_barrier,
+                          [PSR_ALGORITHM_ROOT] = psr_root_barrier},
     [PSR_KIND_NEIGHBORS] = {[PSR_ALGORITHM_DIRECT] = psr_direct_neighbors},
     [PSR_KIND_HALO] = {[PSR_ALGORITHM_DIRECT] = psr_direct_neighbors},
     [PSR_KIND_GROUP_SPLIT] = {[PSR_ALGORITHM_RING] = psr_ring_all_gather,
@@ -39,17 +42,20 @@ static psr_algorithm_writer *const writers[PSR_KINDS][PSR_ALGORITHMS] = {
     [PSR_KIND_TABLE_CLOSE] = {[PSR_ALGORITHM_RING] = psr_ring_all_gather,
                               [PSR_ALGORITHM_DIRECT] = psr_direct_all_gather,
                               [PSR_ALGORITHM_BRUCK] = psr_bruck_all_gather},
-    [PSR_KIND_SCAN] = {[PSR_ALGORITHM_DOUBLING] = psr_doubling_scan, [PSR_ALGORITHM_CHAIN] = psr_chain_scan},
+    [PSR_KIND_SCAN] =
+        {[PSR_ALGORITHM_DOUBLING] = psr_doubling_scan, [PSR_ALGORITHM_CHAIN] = psr_chain_scan},
     [PSR_KIND_EXSCAN] =
         {[PSR_ALGORITHM_DOUBLING] = psr_doubling_exscan, [PSR_ALGORITHM_CHAIN] = psr_chain_exscan},
     [PSR_KIND_SEND] = {[PSR_ALGORITHM_DIRECT] = psr_direct_send},
     [PSR_KIND_RECEIVE] = {[PSR_ALGORITHM_DIRECT] = psr_direct_receive},
+    [PSR_KIND_PROBE] = {[PSR_ALGORITHM_DIRECT] = psr_direct_probe},
 };
 
 psr_algorithm_writer *psr_algorithm_of(psr_kind kind, psr_algorithm algorithm)
 {
-    return (unsigned)kind < PSR_KINDS && (unsigned)algorithm < PSR_ALGORITHMS ? writers[kind][algorithm]
-                                                                              : NULL;
+    return (unsigned)kind < PSR_KINDS && (unsigned)algorithm < PSR_ALGORITHMS
+               ? writers[kind][algorithm]
+               : NULL;
 }
 
 bool psr_algorithm_fits(psr_algorithm algorithm, psr_kind kind)
@@ -61,7 +67,8 @@ void psr_algorithm_list(psr_kind kind, char *text, size_t size)
 {
     size_t used = 0;
     text[0] = '\0';
-    for (psr_algorithm algorithm = PSR_ALGORITHM_RING; algorithm < PSR_ALGORITHMS && used < size; algorithm++)
+    for (psr_algorithm algorithm = PSR_ALGORITHM_RING; algorithm < PSR_ALGORITHMS && used < size;
+         algorithm++)
         if (psr_algorithm_fits(algorithm, kind))
             used += (size_t)snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "",
                                      psr_algorithm_name(algorithm));
@@ -77,8 +84,8 @@ psr_err psr_algorithm_find(psr_kind kind, const char *name, psr_algorithm *ret_a
         }
     char list[128];
     psr_algorithm_list(kind, list, sizeof list);
-    return psr_fail(PSR_ERR_USAGE, "%s has no algorithm %s: there are auto, %s", psr_kind_name(kind), name,
-                    list);
+    return psr_fail(PSR_ERR_USAGE, "%s has no algorithm %s: there are auto, %s",
+                    psr_kind_name(kind), name, list);
 }
 
 static psr_algorithm of_all_reduce(uint64_t bytes, uint32_t ranks, uint64_t k)
@@ -113,7 +120,8 @@ psr_algorithm psr_algorithm_choose(psr_kind kind, uint64_t bytes, uint32_t ranks
         return !few ? PSR_ALGORITHM_RING : ranks <= 8 ? PSR_ALGORITHM_DIRECT : PSR_ALGORITHM_BRUCK;
     case PSR_KIND_GATHER:
     case PSR_KIND_SCATTER:
-        return bytes / ranks <= k * 4 * 1024 && ranks >= 8 ? PSR_ALGORITHM_BINOMIAL : PSR_ALGORITHM_DIRECT;
+        return bytes / ranks <= k * 4 * 1024 && ranks >= 8 ? PSR_ALGORITHM_BINOMIAL
+                                                           : PSR_ALGORITHM_DIRECT;
     case PSR_KIND_BARRIER:
         return PSR_ALGORITHM_DISSEMINATION;
     default:

@@ -22,7 +22,8 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* A row: values whose first three indices are the same. The one that value `first` is in, from there on, at most count of it. */
+/* A row: values whose first three indices are the same. The one that value `first` is in, from
+ * there on, at most count of it. */
 typedef struct row {
     uint8_t *data;
     size_t count, step_bytes;
@@ -47,7 +48,8 @@ static row row_at(const psr_block *block, size_t value_bytes, size_t first, size
     return r;
 }
 
-void psr_block_read(const psr_block *block, size_t value_bytes, size_t first, size_t count, void *to)
+void psr_block_read(const psr_block *block, size_t value_bytes, size_t first, size_t count,
+                    void *to)
 {
     uint8_t *out = to;
     if (block->data == NULL) {
@@ -65,7 +67,8 @@ void psr_block_read(const psr_block *block, size_t value_bytes, size_t first, si
     }
 }
 
-void psr_block_write(const psr_block *block, size_t value_bytes, size_t first, size_t count, const void *from)
+void psr_block_write(const psr_block *block, size_t value_bytes, size_t first, size_t count,
+                     const void *from)
 {
     const uint8_t *in = from;
     for (size_t done = 0; done < count;) {

@@ -1,8 +1,10 @@
-/* A call of an operation: what all ranks of a group must say alike, and its names. Any thread; no state. */
+/* A call of an operation: what all ranks of a group must say alike, and its names. Any thread; no
+ * state. */
 #ifndef PSR_COMM_COLLECTIVES_CALL_H
 #define PSR_COMM_COLLECTIVES_CALL_H
 
 #include "comm/reduce.h"
+#include "comm/wire/compression/compression.h"
 #include "comm/wire/messages.h"
 
 typedef enum psr_kind {
@@ -19,16 +21,18 @@ typedef enum psr_kind {
     PSR_KIND_NEIGHBORS, /* neighbour exchange */
     PSR_KIND_SEND,      /* from one rank to one, which receives */
     PSR_KIND_RECEIVE,
-    PSR_KIND_HALO, /* a neighbour exchange under the name that its caller knows */
-    PSR_KIND_GROUP_SPLIT, /* an all-gather of colours and keys, likewise; so are the next two, of what each rank says of a table */
+    PSR_KIND_HALO,        /* a neighbour exchange under the name that its caller knows */
+    PSR_KIND_GROUP_SPLIT, /* an all-gather of colours and keys, likewise; so are
+                             the next two, of what each rank says of a table */
     PSR_KIND_TABLE_OPEN,
     PSR_KIND_TABLE_CLOSE,
     PSR_KIND_SCAN,   /* of ranks 0 .. this one */
     PSR_KIND_EXSCAN, /* without this one */
+    PSR_KIND_PROBE,  /* of a message that is not received yet */
 } psr_kind;
-#define PSR_KINDS (PSR_KIND_EXSCAN + 1)
+#define PSR_KINDS (PSR_KIND_PROBE + 1)
 
-/* Each has a file in this folder, which opens with what it costs. */
+/* Each has a file in comm/collectives/algorithms/, which opens with what it costs. */
 typedef enum psr_algorithm {
     PSR_ALGORITHM_AUTO, /* by comm/collectives/algorithm_choice.h */
     PSR_ALGORITHM_RING,
@@ -39,8 +43,9 @@ typedef enum psr_algorithm {
     PSR_ALGORITHM_CHAIN,
     PSR_ALGORITHM_BRUCK,
     PSR_ALGORITHM_DISSEMINATION,
+    PSR_ALGORITHM_ROOT,
 } psr_algorithm;
-#define PSR_ALGORITHMS (PSR_ALGORITHM_DISSEMINATION + 1)
+#define PSR_ALGORITHMS (PSR_ALGORITHM_ROOT + 1)
 
 const char *psr_kind_name(psr_kind kind);                /* "all_reduce", ..; "?" */
 const char *psr_algorithm_name(psr_algorithm algorithm); /* "ring", ..; "?" */
@@ -51,25 +56,33 @@ typedef struct psr_call {
     psr_type type;
     psr_reduction reduction; /* of those that fold */
     uint32_t root;           /* of those that have one */
-    bool varying;            /* the ranks' counts differ: count is a digest of them all */
+    bool varying;            /* the ranks' counts differ: count is a digest
+                                of them all. A receive: of at most count */
     /* Values of a rank's part (all-reduce, reduce, scan, exscan, broadcast: of the whole). */
     uint64_t count;
+    psr_compression compression; /* of what is sent; of encoding 0: none */
 } psr_call;
 
 bool psr_kind_folds(psr_kind kind);
+bool psr_kind_is_message(psr_kind kind); /* send, receive, probe */
 bool psr_kind_scans(psr_kind kind);      /* scan, exscan */
 bool psr_kind_has_blocks(psr_kind kind); /* neighbour exchange, halo */
 /* An all-gather of the library's own words, under the name that its caller knows. */
 bool psr_kind_gathers_words(psr_kind kind);
 bool psr_kind_has_root(psr_kind kind);
 
+bool psr_call_is_encoded(const psr_call *call);
 /* As heads say it. */
 psr_msg_call psr_call_message(const psr_call *call);
-/* "all_reduce(count 10, float32, sum, ring)", "barrier". call may be anybody's. receives: of a message between two ranks it is the call of who
- * receives. */
+/* "all_reduce(count 10, float32, sum, ring)", "barrier". call may be anybody's. receives: of a
+ * message between two ranks it is the call of who receives. */
 void psr_call_describe(const psr_msg_call *call, bool receives, char *text, size_t size);
 /* Its counts are given for each rank. */
 bool psr_call_varies(const psr_msg_call *call);
+psr_type psr_call_type(const psr_msg_call *call);
+bool psr_call_same(const psr_msg_call *a, const psr_msg_call *b);
+/* May a message that is sent so be received so? */
+bool psr_call_fits(const psr_msg_call *receive, const psr_msg_call *send);
 bool psr_call_is_barrier(const psr_msg_call *call);
 /* Of counts that differ. */
 uint64_t psr_call_digest(const size_t *counts, size_t count);

@@ -13,7 +13,9 @@
 
 static int compare_names(psr_peer a, psr_peer b)
 {
-    return a.role != b.role ? (a.role < b.role ? -1 : 1) : a.rank != b.rank ? (a.rank < b.rank ? -1 : 1) : 0;
+    return a.role != b.role   ? (a.role < b.role ? -1 : 1)
+           : a.rank != b.rank ? (a.rank < b.rank ? -1 : 1)
+                              : 0;
 }
 
 static psr_err rank_of(const psr_group *group, const psr_message *message, uint32_t *ret_rank)
@@ -58,29 +60,25 @@ static void describe_tag(const psr_group *group, psr_tag tag, char *text, size_t
     if (tag.slot == 0)
         snprintf(text, size, "call %" PRIu64 "%s", tag.round - group->uncounted, of);
     else if (tag.slot <= PSR_MESSAGE_TAG_MAX)
-        snprintf(text, size, "start %" PRIu64 " of persistent operation %" PRIu32 "%s", tag.round, tag.slot,
-                 of);
+        snprintf(text, size, "start %" PRIu64 " of persistent operation %" PRIu32 "%s", tag.round,
+                 tag.slot, of);
     else
-        snprintf(text, size, "message %" PRIu64 " with tag %" PRIu32 "%s", tag.round,
-                 tag.slot - PSR_MESSAGE_TAG_MAX - 1, of);
+        snprintf(text, size, "a message with tag %" PRIu32 "%s", tag.slot - PSR_MESSAGE_TAG_MAX - 1,
+                 of);
 }
 
-static bool same_call(const psr_msg_call *a, const psr_msg_call *b)
-{
-    return a->word == b->word && a->root == b->root && a->count == b->count;
-}
-
-/* they_send: of the message between two ranks that this is about. */
-static psr_err mismatch(const psr_group *group, psr_tag tag, uint32_t from, bool they_send,
-                        const psr_msg_call *theirs, const psr_msg_call *ours)
+psr_err psr_group_mismatch(const psr_group *group, psr_tag tag, uint32_t from, bool they_send,
+                           const psr_msg_call *theirs, const psr_msg_call *ours)
 {
     char where[224], they[128], we[128];
-    bool counts = theirs->word == ours->word && theirs->root == ours->root;
+    bool counts =
+        tag.slot <= PSR_MESSAGE_TAG_MAX && theirs->word == ours->word && theirs->root == ours->root;
     describe_tag(group, tag, where, sizeof where);
     psr_call_describe(theirs, !they_send, they, sizeof they);
     psr_call_describe(ours, they_send, we, sizeof we);
-    return psr_fail(PSR_ERR_MISMATCH, "%s: rank %" PRIu32 " calls %s, rank %" PRIu32 " calls %s%s", where,
-                    psr_group_name(group, from), they, psr_group_name(group, group->options.rank), we,
+    return psr_fail(PSR_ERR_MISMATCH, "%s: rank %" PRIu32 " calls %s, rank %" PRIu32 " calls %s%s",
+                    where, psr_group_name(group, from), they,
+                    psr_group_name(group, group->options.rank), we,
                     counts && psr_call_varies(ours) ? ": their arrays of counts differ" : "");
 }
 
@@ -95,17 +93,19 @@ static bool is_kept(const psr_group *group, uint64_t round)
     return round > 0 && round <= group->calls && group->calls - round < PSR_CALLS_KEPT;
 }
 
-/* Both ranks are in one call of the order. Of barriers it is the calls before that differ: the last ones, or some that are no longer known. */
+/* Both ranks are in one call of the order. Of barriers it is the calls before that differ: the last
+ * ones, or some that are no longer known. */
 static psr_err mismatch_in_order(const psr_group *group, psr_tag tag, uint32_t from,
                                  const psr_msg_values *says, const psr_msg_call *ours)
 {
     psr_tag last = tag;
     last.round--;
     if (!psr_call_is_barrier(&says->call) || !psr_call_is_barrier(ours))
-        return mismatch(group, tag, from, true, &says->call,
-                        ours); /* in the order of calls are no messages */
-    if (is_kept(group, last.round) && !same_call(&says->before, kept_call(group, last.round)))
-        return mismatch(group, last, from, true, &says->before, kept_call(group, last.round));
+        /* in the order of calls are no messages */
+        return psr_group_mismatch(group, tag, from, true, &says->call, ours);
+    if (is_kept(group, last.round) && !psr_call_same(&says->before, kept_call(group, last.round)))
+        return psr_group_mismatch(group, last, from, true, &says->before,
+                                  kept_call(group, last.round));
     char where[224];
     describe_tag(group, tag, where, sizeof where);
     return psr_fail(PSR_ERR_MISMATCH,
@@ -116,30 +116,72 @@ static psr_err mismatch_in_order(const psr_group *group, psr_tag tag, uint32_t f
 
 /* ---- which operation ---- */
 
-/* A message of the order of calls whose operation is not under way any more: another call was meant, or it came twice. */
-static psr_err of_ended_call(const psr_group *group, uint32_t from, psr_tag tag, const psr_msg_values *says,
-                             const psr_message *message)
+/* A message of the order of calls whose operation is not under way any more: another call was
+ * meant, or it came twice. */
+static psr_err of_ended_call(const psr_group *group, uint32_t from, psr_tag tag,
+                             const psr_msg_values *says, const psr_message *message)
 {
-    if (is_kept(group, tag.round) && !same_call(&says->call, kept_call(group, tag.round)))
+    if (is_kept(group, tag.round) && !psr_call_same(&says->call, kept_call(group, tag.round)))
         return mismatch_in_order(group, tag, from, says, kept_call(group, tag.round));
-    return psr_violation(message, "of %" PRIu64 " calls that were begun here that one waits for nothing",
+    return psr_violation(message,
+                         "of %" PRIu64 " calls that were begun here that one waits for nothing",
                          group->calls);
 }
 
-static psr_err keep(psr_group *group, uint32_t from, uint32_t key, uint32_t most, psr_message **message)
+/* ---- what comes before what it is of ---- */
+
+struct psr_kept {
+    psr_queued queued;
+    psr_kept *next, *previous; /* of all */
+    psr_message *message;      /* owned */
+    uint32_t from, which;
+};
+
+/* Of the order of calls by its round, of a persistent operation by slot and round. A ticket for a
+ * message, by its receiver and tag. */
+static psr_queue_key key_of_kept(psr_tag tag, uint32_t from)
 {
-    if (group->peers[from].kept[key] >= most)
-        return psr_violation(*message, "%" PRIu32 " such messages are kept already of what is not begun here",
-                             most);
-    group->peers[from].kept[key]++;
-    group->early_count[key]++;
-    psr_early_put(group->early, key, message);
+    if (tag.slot > PSR_MESSAGE_TAG_MAX)
+        return (psr_queue_key){(uint64_t)from << 32 | tag.slot, UINT64_MAX};
+    return (psr_queue_key){tag.round, tag.slot};
+}
+
+psr_err psr_group_keep(psr_group *group, uint32_t from, uint32_t which, uint32_t most,
+                       psr_message **message)
+{
+    if (group->peers[from].kept[which] >= most)
+        return psr_violation(
+            *message, "%" PRIu32 " such messages are kept already of what is not begun here", most);
+    psr_kept *kept = malloc(sizeof *kept);
+    if (kept == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a message that came early");
+    *kept =
+        (psr_kept){.next = group->first_kept, .message = *message, .from = from, .which = which};
+    if (kept->next != NULL)
+        kept->next->previous = kept;
+    group->first_kept = kept;
+    group->peers[from].kept[which]++;
+    psr_queues_add(&group->kept, &kept->queued, key_of_kept(psr_msg_tag(*message), from));
+    *message = NULL;
     return PSR_OK;
+}
+
+/* ret: the message, owned. Frees kept. */
+static psr_message *unkeep(psr_group *group, psr_kept *kept)
+{
+    psr_message *message = kept->message;
+    psr_queues_remove(&group->kept, &kept->queued);
+    *(kept->previous != NULL ? &kept->previous->next : &group->first_kept) = kept->next;
+    if (kept->next != NULL)
+        kept->next->previous = kept->previous;
+    group->peers[kept->from].kept[kept->which]--;
+    free(kept);
+    return message;
 }
 
 /* ---- messages ---- */
 
-static void leave_when_done(psr_group *group, psr_request *request)
+void psr_group_leave_when_done(psr_group *group, psr_request *request)
 {
     if (request->active)
         return;
@@ -148,19 +190,16 @@ static void leave_when_done(psr_group *group, psr_request *request)
         return;
     request->ended = true;
     request->next_ended = NULL;
+    request->previous_ended = group->last_ended;
     *(group->last_ended != NULL ? &group->last_ended->next_ended : &group->first_ended) = request;
     group->last_ended = request;
 }
 
-/* Of the first at once, which psr_group_take_ended takes. */
 static void tell_no_more(psr_group *group, psr_request *request)
 {
-    psr_request **at = &group->first_ended, *before = NULL;
-    for (; *at != request; at = &(*at)->next_ended)
-        before = *at;
-    *at = request->next_ended;
-    if (group->last_ended == request)
-        group->last_ended = before;
+    psr_request *next = request->next_ended, *previous = request->previous_ended;
+    *(previous != NULL ? &previous->next_ended : &group->first_ended) = next;
+    *(next != NULL ? &next->previous_ended : &group->last_ended) = previous;
     request->ended = false;
 }
 
@@ -173,9 +212,16 @@ void *psr_group_take_ended(psr_group *group)
     return request->owner;
 }
 
+void psr_request_see_end(psr_request *request)
+{
+    psr_group_leave_when_done(request->group, request);
+}
+
 void psr_request_leave(psr_request *request)
 {
+    psr_request_lane_remove(&request->group->lane, request);
     psr_request_index_remove(&request->group->under_way, request);
+    psr_matching_leave(request);
     if (request->ended)
         tell_no_more(request->group, request);
 }
@@ -188,6 +234,15 @@ static psr_err of_group(const psr_group *group, const psr_message *message, psr_
                          group->options.epoch);
 }
 
+/* Slices of one rank, and those of all others that come through it in rings: each has a window on
+ * its way, or a slice of each operation. */
+static uint32_t ahead_most(const psr_group *group)
+{
+    const uint32_t window = group->options.window;
+    return PSR_AHEAD_OPERATIONS * window +
+           (group->options.ranks - 1) * (window + PSR_AHEAD_OPERATIONS);
+}
+
 static psr_err take_values(psr_group *group, uint32_t from, psr_message **message)
 {
     psr_msg_values says;
@@ -195,21 +250,54 @@ static psr_err take_values(psr_group *group, uint32_t from, psr_message **messag
     PSR_TRY(of_group(group, *message, says.tag));
     psr_request *r = psr_request_index_find(&group->under_way, says.tag, from, false);
     if (r == NULL && says.tag.slot == 0 && says.tag.round > group->calls)
-        return keep(group, from, PSR_KEPT_VALUES, PSR_AHEAD_OPERATIONS * group->options.window, message);
+        return psr_group_keep(group, from, PSR_KEPT_VALUES, ahead_most(group), message);
     if (r == NULL && says.tag.slot == 0)
         return of_ended_call(group, from, says.tag, &says, *message);
     if (r == NULL)
         return psr_violation(*message, "nothing such was asked for");
-    if (!same_call(&says.call, &r->says))
-        return says.tag.slot == 0 ? mismatch_in_order(group, says.tag, from, &says, &r->says)
-                                  : mismatch(group, says.tag, from, true, &says.call, &r->says);
+    if (r->is_message)
+        PSR_TRY(psr_matching_count(group, r, &says));
+    if (!psr_call_same(&says.call, &r->says))
+        return says.tag.slot == 0
+                   ? mismatch_in_order(group, says.tag, from, &says, &r->says)
+                   : psr_group_mismatch(group, says.tag, from, true, &says.call, &r->says);
     psr_stream *in = psr_request_in(r, from);
     if (in == NULL)
-        return psr_violation(*message, "rank %" PRIu32 " expects nothing of rank %" PRIu32 " in this %s",
-                             psr_group_name(group, group->options.rank), psr_group_name(group, from),
-                             psr_kind_name(r->call.kind));
+        return psr_violation(*message,
+                             "rank %" PRIu32 " expects nothing of rank %" PRIu32 " in this %s",
+                             psr_group_name(group, group->options.rank),
+                             psr_group_name(group, from), psr_kind_name(r->call.kind));
+    PSR_TRY(psr_matching_shown(group, in));
     PSR_TRY(psr_request_values(r, in, &says, message));
-    leave_when_done(group, r);
+    psr_group_leave_when_done(group, r);
+    return PSR_OK;
+}
+
+/* The first of a message: it is no send's yet. */
+static psr_err take_ticket(psr_group *group, uint32_t from, const psr_msg_credit *says,
+                           psr_message **message, psr_request **ret_send)
+{
+    psr_request *r = NULL;
+    PSR_TRY(psr_matching_ticket(group, from, says, *message, &r));
+    if (r == NULL && group->peers[from].listened)
+        return psr_violation(*message, "it listens, and this was not offered to it");
+    if (r == NULL)
+        return psr_group_keep(group, from, PSR_KEPT_CREDITS, PSR_CREDITS_KEPT, message);
+    *ret_send = r;
+    return PSR_OK;
+}
+
+static psr_err credit(psr_group *group, psr_request *r, uint32_t from, const psr_msg_credit *says,
+                      const psr_message *message)
+{
+    psr_stream *out = psr_request_out(r, from);
+    if (out == NULL)
+        return psr_violation(message, "rank %" PRIu32 " sends rank %" PRIu32 " nothing in this %s",
+                             psr_group_name(group, group->options.rank),
+                             psr_group_name(group, from), psr_kind_name(r->call.kind));
+    PSR_TRY(psr_matching_credited(group, out));
+    PSR_TRY(psr_request_credit(r, out, says, message));
+    psr_group_leave_when_done(group, r);
     return PSR_OK;
 }
 
@@ -219,20 +307,17 @@ static psr_err take_credit(psr_group *group, uint32_t from, psr_message **messag
     PSR_TRY(psr_msg_credit_read(*message, &says));
     PSR_TRY(of_group(group, *message, says.tag));
     psr_request *r = psr_request_index_find(&group->under_way, says.tag, from, true);
+    if (r == NULL && says.tag.slot > PSR_MESSAGE_TAG_MAX) {
+        PSR_TRY(take_ticket(group, from, &says, message, &r));
+        return r != NULL ? credit(group, r, from, &says, *message) : PSR_OK;
+    }
     if (r == NULL && says.tag.slot > 0)
-        return keep(group, from, PSR_KEPT_CREDITS, PSR_CREDITS_KEPT, message);
+        return psr_group_keep(group, from, PSR_KEPT_CREDITS, PSR_CREDITS_KEPT, message);
     if (r == NULL)
         return of_ended_call(group, from, says.tag, &(psr_msg_values){.call = says.call}, *message);
-    if (!same_call(&says.call, &r->says))
-        return mismatch(group, says.tag, from, false, &says.call, &r->says);
-    psr_stream *out = psr_request_out(r, from);
-    if (out == NULL)
-        return psr_violation(*message, "rank %" PRIu32 " sends rank %" PRIu32 " nothing in this %s",
-                             psr_group_name(group, group->options.rank), psr_group_name(group, from),
-                             psr_kind_name(r->call.kind));
-    PSR_TRY(psr_request_credit(r, out, &says, *message));
-    leave_when_done(group, r);
-    return PSR_OK;
+    if (r->is_message ? !psr_call_fits(&says.call, &r->says) : !psr_call_same(&says.call, &r->says))
+        return psr_group_mismatch(group, says.tag, from, false, &says.call, &r->says);
+    return credit(group, r, from, &says, *message);
 }
 
 static psr_err take_ahead(psr_group *group, uint32_t from, const psr_message *message)
@@ -253,7 +338,7 @@ static psr_err take_ahead(psr_group *group, uint32_t from, const psr_message *me
         if (out->ordinal >= says.operations)
             break;
         PSR_TRY(psr_request_advance(r));
-        leave_when_done(group, r);
+        psr_group_leave_when_done(group, r);
     }
     peer->held = r;
     return PSR_OK;
@@ -268,8 +353,14 @@ static psr_err take_by_type(psr_group *group, uint32_t from, psr_message **messa
         return take_credit(group, from, message);
     case PSR_MSG_AHEAD:
         return take_ahead(group, from, *message);
+    case PSR_MSG_LISTEN:
+        PSR_TRY(of_group(group, *message, psr_msg_tag(*message)));
+        return psr_matching_take_listen(group, from, *message);
+    case PSR_MSG_OFFER:
+        PSR_TRY(of_group(group, *message, psr_msg_tag(*message)));
+        return psr_matching_take_offer(group, from, message);
     default:
-        return psr_violation(*message, "a group hears VALUES, CREDIT and AHEAD");
+        return psr_violation(*message, "a group hears VALUES, CREDIT, AHEAD, LISTEN and OFFER");
     }
 }
 
@@ -302,14 +393,11 @@ psr_err psr_group_message(psr_group *group, psr_message **message)
 
 /* ---- starting ---- */
 
-static psr_err number(psr_group *group, psr_request *r)
+static void number(psr_group *group, psr_request *r)
 {
-    if (r->is_message)
-        return psr_message_counts_next(&group->message_counts, r->peer, r->tag.slot,
-                                       r->call.kind == PSR_KIND_RECEIVE, &r->tag.round);
     if (r->persistent) {
         r->tag.round++;
-        return PSR_OK;
+        return;
     }
     if (r->call.kind == PSR_KIND_BARRIER && group->calls > 0) {
         r->says.count = group->calls_digest;
@@ -319,7 +407,6 @@ static psr_err number(psr_group *group, psr_request *r)
     group->uncounted += r->uncounted;
     group->kept_calls[r->tag.round % PSR_CALLS_KEPT] = r->says;
     group->calls_digest = psr_call_digest_on(group->calls_digest, &r->says);
-    return PSR_OK;
 }
 
 /* Whoever sends in every operation of the order, and hears nothing, is let on from time to time. */
@@ -338,42 +425,28 @@ static psr_err hear_operation(psr_group *group, uint32_t from)
 /* Tells those who send that it is begun here. */
 static psr_err greet(psr_group *group, psr_request *r)
 {
-    for (uint32_t i = 0; r->tag.slot == 0 && i < r->out_count; i++) {
+    for (uint32_t i = 0; i < r->out_count; i++) {
         psr_group_peer *to = &group->peers[r->out[i].peer];
-        r->out[i].ordinal = to->sent_operations++;
+        const psr_stream *first = psr_request_out(r, r->out[i].peer);
+        r->out[i].ordinal = first == &r->out[i] ? to->sent_operations++ : first->ordinal;
         if (to->held == NULL && r->out[i].ordinal >= to->allowed_operations)
             to->held = r;
     }
     for (uint32_t i = 0; i < r->in_count; i++)
-        PSR_TRY(r->tag.slot == 0 ? hear_operation(group, r->in[i].peer)
-                                 : psr_request_grant(r, &r->in[i], group->options.window));
+        if (psr_request_in(r, r->in[i].peer) == &r->in[i])
+            PSR_TRY(hear_operation(group, r->in[i].peer));
     return PSR_OK;
 }
 
-static bool is_of(const psr_group *group, const psr_request *r, uint32_t key, const psr_message *message)
+/* What came of it before. */
+static psr_err take_kept(psr_group *group, const psr_request *r)
 {
-    uint32_t from = 0;
-    return psr_msg_tag_is(message, r->tag) && rank_of(group, message, &from) == PSR_OK &&
-           (!r->is_message ||
-            (r->peer == from && (r->call.kind == PSR_KIND_SEND) == (key == PSR_KEPT_CREDITS)));
-}
-
-/* What came of it before. Each that is kept goes round once. */
-static psr_err take_kept(psr_group *group, const psr_request *r, uint32_t key)
-{
-    for (size_t left = group->early_count[key]; left > 0; left--) {
-        psr_message *message = psr_early_take(group->early, key);
-        if (!is_of(group, r, key, message)) {
-            psr_early_put(group->early, key, &message);
-            continue;
-        }
-        uint32_t from = 0;
-        group->early_count[key]--;
-        psr_err err = rank_of(group, message, &from);
-        if (err == PSR_OK) {
-            group->peers[from].kept[key]--;
-            err = take(group, from, &message);
-        }
+    const psr_queue_key key = key_of_kept(r->tag, 0);
+    for (psr_kept *k;
+         (k = PSR_QUEUED_OF(psr_queues_first(&group->kept, key), psr_kept, queued)) != NULL;) {
+        uint32_t from = k->from;
+        psr_message *message = unkeep(group, k);
+        psr_err err = take(group, from, &message);
         psr_message_free(&message);
         if (err != PSR_OK)
             return err;
@@ -381,41 +454,43 @@ static psr_err take_kept(psr_group *group, const psr_request *r, uint32_t key)
     return PSR_OK;
 }
 
-/* A message to oneself crosses no wire: whichever end begins last finds the other one. */
-static psr_err meet_oneself(psr_group *group, psr_request *r)
+psr_err psr_group_take_kept_ticket(psr_group *group, psr_request *send)
 {
-    bool sends = r->call.kind == PSR_KIND_SEND;
-    psr_request *other = psr_request_index_find(&group->under_way, r->tag, r->peer, !sends);
-    if (other == NULL)
+    const psr_queue_key key = key_of_kept(send->tag, send->peer);
+    psr_kept *k = PSR_QUEUED_OF(psr_queues_first(&group->kept, key), psr_kept, queued);
+    if (k == NULL)
         return PSR_OK;
-    psr_request *from = sends ? r : other, *to = sends ? other : r;
-    if (!same_call(&from->says, &to->says)) {
-        group->failed = true;
-        group->failed_of = r->peer;
-        return mismatch(group, r->tag, r->peer, true, &from->says, &to->says);
-    }
-    psr_request_pass(from, to);
-    leave_when_done(group, from);
-    leave_when_done(group, to);
-    return PSR_OK;
+    psr_message *message = unkeep(group, k);
+    psr_err err = take(group, send->peer, &message);
+    psr_message_free(&message);
+    return err;
+}
+
+/* Of a persistent one, or one in the order of calls. */
+static psr_err start_operation(psr_group *group, psr_request *r)
+{
+    psr_request_index_name(&group->under_way, r);
+    PSR_TRY(r->tag.slot == 0 ? greet(group, r) : psr_matching_open(group, r));
+    PSR_TRY(psr_request_advance(r));
+    psr_group_leave_when_done(group, r);
+    PSR_TRY(take_kept(group, r));
+    return r->tag.slot > 0 ? psr_matching_opened(group, r) : PSR_OK;
 }
 
 psr_err psr_request_start(psr_request *request)
 {
     assert(!request->active);
     psr_group *group = request->group;
-    PSR_TRY(number(group, request));
+    if (!request->is_message)
+        number(group, request);
     psr_request_begin(request);
     psr_request_index_add(&group->under_way, request);
-    if (request->is_message && request->peer == group->options.rank)
-        return meet_oneself(group, request);
-    PSR_TRY(greet(group, request));
-    PSR_TRY(psr_request_advance(request));
-    leave_when_done(group, request);
-    return take_kept(group, request, request->tag.slot == 0 ? PSR_KEPT_VALUES : PSR_KEPT_CREDITS);
+    return request->is_message ? psr_matching_start(group, request)
+                               : start_operation(group, request);
 }
 
-bool psr_group_waits(const psr_group *group, psr_waiting *ret_waiting, const psr_request **ret_request)
+bool psr_group_waits(const psr_group *group, psr_waiting *ret_waiting,
+                     const psr_request **ret_request)
 {
     if (group->under_way.first == NULL)
         return false;
@@ -441,7 +516,8 @@ static psr_err sort_names(psr_group *group)
     for (uint32_t i = 0; i < group->options.ranks; i++) {
         uint32_t at = i;
         for (; at > 0; at--) {
-            int order = compare_names(group->peers[group->by_name[at - 1]].name, group->peers[i].name);
+            int order =
+                compare_names(group->peers[group->by_name[at - 1]].name, group->peers[i].name);
             if (order == 0)
                 return psr_fail(PSR_ERR_USAGE, "%s %" PRIu32 " is two ranks of group %" PRIu32,
                                 psr_role_name(group->peers[i].name.role), group->peers[i].name.rank,
@@ -463,21 +539,21 @@ static psr_err open_parts(psr_group *group)
     if (group->peers == NULL || group->by_name == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a group of %" PRIu32 " ranks", n);
     for (uint32_t r = 0; r < n; r++)
-        group->peers[r] =
-            (psr_group_peer){.name = group->options.members[r], .allowed_operations = PSR_AHEAD_OPERATIONS};
+        group->peers[r] = (psr_group_peer){.name = group->options.members[r],
+                                           .allowed_operations = PSR_AHEAD_OPERATIONS};
     group->options.members = NULL;
-    PSR_TRY(sort_names(group));
-    PSR_TRY(psr_request_index_init(&group->under_way));
-    return psr_early_new(PSR_KEPT, SIZE_MAX, &group->early); /* peers[].kept bounds it */
+    return sort_names(group);
 }
 
 psr_err psr_group_new(const psr_group_options *options, psr_group **ret_group)
 {
-    assert(options->rank < options->ranks && options->window > 0 && options->slice_bytes >= sizeof(double) &&
-           options->slice_bytes % sizeof(double) == 0 && options->slice_bytes <= PSR_PAYLOAD_BYTES_MAX);
+    assert(options->rank < options->ranks && options->window > 0 &&
+           options->slice_bytes >= sizeof(double) && options->slice_bytes % sizeof(double) == 0 &&
+           options->slice_bytes <= PSR_PAYLOAD_BYTES_MAX);
     psr_group *group = calloc(1, sizeof *group);
     if (group == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a group of %" PRIu32 " ranks", options->ranks);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a group of %" PRIu32 " ranks",
+                        options->ranks);
     group->options = *options;
     psr_err err = open_parts(group);
     if (err != PSR_OK) {
@@ -492,10 +568,37 @@ void psr_group_free(psr_group *group)
 {
     if (group == NULL)
         return;
-    psr_early_free(group->early);
+    while (group->first_kept != NULL) {
+        psr_message *message = unkeep(group, group->first_kept);
+        psr_message_free(&message);
+    }
+    psr_queues_done(&group->kept);
+    psr_matching_done(group);
+    for (psr_group_encoder *e; (e = group->encoders) != NULL; free(e)) {
+        group->encoders = e->next;
+        psr_encoder_free(&e->encoder);
+    }
+    free(group->decoded);
     psr_request_index_done(&group->under_way);
     free(group->peers);
     free(group->by_name);
-    psr_message_counts_done(&group->message_counts);
     free(group);
+}
+
+psr_group_load psr_group_load_of(const psr_group *group)
+{
+    const psr_queues *all[] = {&group->kept, &group->posted, &group->sends, &group->offers,
+                               &group->under_way.by_tag};
+    psr_group_load load = {0};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        load.keys += all[i]->count;
+        load.visited += all[i]->visited;
+    }
+    for (const psr_request *r = group->under_way.first; r != NULL; r = r->next)
+        load.requests++;
+    for (const psr_kept *k = group->first_kept; k != NULL; k = k->next)
+        load.kept++;
+    for (uint32_t r = 0; r < group->options.ranks; r++)
+        load.offers += group->peers[r].kept[PSR_KEPT_OFFERS];
+    return load;
 }

@@ -6,8 +6,9 @@ typedef struct side {
 } side;
 
 static const side sides[PSR_DIRECTIONS] = {
-    [PSR_TOP] = {0, 1},    [PSR_TOP_RIGHT] = {0, 2},   [PSR_RIGHT] = {1, 2}, [PSR_BOTTOM_RIGHT] = {2, 2},
-    [PSR_BOTTOM] = {2, 1}, [PSR_BOTTOM_LEFT] = {2, 0}, [PSR_LEFT] = {1, 0},  [PSR_TOP_LEFT] = {0, 0},
+    [PSR_TOP] = {0, 1},          [PSR_TOP_RIGHT] = {0, 2}, [PSR_RIGHT] = {1, 2},
+    [PSR_BOTTOM_RIGHT] = {2, 2}, [PSR_BOTTOM] = {2, 1},    [PSR_BOTTOM_LEFT] = {2, 0},
+    [PSR_LEFT] = {1, 0},         [PSR_TOP_LEFT] = {0, 0},
 };
 
 typedef struct run {
@@ -17,7 +18,9 @@ typedef struct run {
 /* The edge of `length` values on one side; before and behind are how many there. */
 static run edge_of(uint8_t where, size_t length, size_t before, size_t behind)
 {
-    return where == 0 ? (run){0, before} : where == 1 ? (run){0, length} : (run){length - behind, behind};
+    return where == 0   ? (run){0, before}
+           : where == 1 ? (run){0, length}
+                        : (run){length - behind, behind};
 }
 
 /* The halo on one side of `length` values, which begins before them. */
@@ -57,7 +60,8 @@ static psr_block halo(const psr_halo *h, const image *y, psr_direction d, uint32
 
 static psr_block inside(const psr_halo *h, const image *y, uint32_t rank)
 {
-    return part_of(y, rank, (run){h->receive.top, h->shape[2]}, (run){h->receive.left, h->shape[3]});
+    return part_of(y, rank, (run){h->receive.top, h->shape[2]},
+                   (run){h->receive.left, h->shape[3]});
 }
 
 static image without_halo(const psr_halo *h, void *data, size_t value_bytes)
@@ -68,10 +72,10 @@ static image without_halo(const psr_halo *h, void *data, size_t value_bytes)
 static image with_halo(const psr_halo *h, void *data, size_t value_bytes)
 {
     const psr_halo_lengths *l = &h->receive;
-    return (image){
-        data,
-        {h->shape[0], h->shape[1], l->top + h->shape[2] + l->bottom, l->left + h->shape[3] + l->right},
-        value_bytes};
+    return (image){data,
+                   {h->shape[0], h->shape[1], l->top + h->shape[2] + l->bottom,
+                    l->left + h->shape[3] + l->right},
+                   value_bytes};
 }
 
 static void add_pair(psr_halo_blocks *blocks, psr_block from, psr_block to)
@@ -80,8 +84,9 @@ static void add_pair(psr_halo_blocks *blocks, psr_block from, psr_block to)
     blocks->receive[blocks->receive_count++] = to;
 }
 
-/* What a rank sends upwards its upper neighbour expects from below: so that two that are neighbours on several sides mean the same block
- * by the k-th, one takes the directions in their order, and the other the opposite of each. */
+/* What a rank sends upwards its upper neighbour expects from below: so that two that are neighbours
+ * on several sides mean the same block by the k-th, one takes the directions in their order, and
+ * the other the opposite of each. */
 static psr_direction opposite(psr_direction d)
 {
     return (psr_direction)((d + PSR_DIRECTIONS / 2) % PSR_DIRECTIONS);
@@ -89,8 +94,8 @@ static psr_direction opposite(psr_direction d)
 
 bool psr_halo_fits(const psr_halo *h)
 {
-    return h->send.top <= h->shape[2] && h->send.bottom <= h->shape[2] && h->send.left <= h->shape[3] &&
-           h->send.right <= h->shape[3];
+    return h->send.top <= h->shape[2] && h->send.bottom <= h->shape[2] &&
+           h->send.left <= h->shape[3] && h->send.right <= h->shape[3];
 }
 
 psr_halo_blocks psr_halo_forward(const psr_halo *h, uint32_t rank, void *x_data, void *y_data,
@@ -98,7 +103,8 @@ psr_halo_blocks psr_halo_forward(const psr_halo *h, uint32_t rank, void *x_data,
 {
     const image x = without_halo(h, x_data, value_bytes), y = with_halo(h, y_data, value_bytes);
     psr_halo_blocks blocks = {.send_count = 0};
-    add_pair(&blocks, part_of(&x, rank, (run){0, h->shape[2]}, (run){0, h->shape[3]}), inside(h, &y, rank));
+    add_pair(&blocks, part_of(&x, rank, (run){0, h->shape[2]}, (run){0, h->shape[3]}),
+             inside(h, &y, rank));
     for (psr_direction d = 0; d <= PSR_TOP_LEFT; d++)
         if (h->receive_ranks[d] == PSR_NO_NEIGHBOR) {
             psr_block to = halo(h, &y, d, rank), zeros = to;
@@ -120,7 +126,8 @@ psr_halo_blocks psr_halo_back(const psr_halo *h, uint32_t rank, void *y_data, vo
 {
     const image x = without_halo(h, x_data, value_bytes), y = with_halo(h, y_data, value_bytes);
     psr_halo_blocks blocks = {.send_count = 0};
-    add_pair(&blocks, inside(h, &y, rank), part_of(&x, rank, (run){0, h->shape[2]}, (run){0, h->shape[3]}));
+    add_pair(&blocks, inside(h, &y, rank),
+             part_of(&x, rank, (run){0, h->shape[2]}, (run){0, h->shape[3]}));
     for (psr_direction d = 0; d <= PSR_TOP_LEFT; d++) {
         psr_direction there = opposite(d);
         if (h->receive_ranks[there] != PSR_NO_NEIGHBOR)

@@ -1,10 +1,11 @@
-/* The exchange of a halo with eight neighbours, for a 2-D image that is cut into tiles, one a rank (MindSpore's NeighborExchangeV2): as
- * the blocks of a neighbour exchange (comm/collectives/group.h).
+/* The exchange of a halo with eight neighbours, for a 2-D image that is cut into tiles, one a rank
+ * (MindSpore's NeighborExchangeV2): as the blocks of a neighbour exchange
+ * (comm/collectives/group.h).
  *
- * Forward, x[N,C,H,W] becomes y[N,C,top+H+bottom,left+W+right]: x inside, around it the edges of the neighbours' x; zeros where there is
- * no neighbour. Back, a gradient of y becomes that of x: its inside, and to its edges is added what the neighbours' halos have of
- * them (first what is one's own, then in the order of the directions).
- * Plain data; any thread. */
+ * Forward, x[N,C,H,W] becomes y[N,C,top+H+bottom,left+W+right]: x inside, around it the edges of
+ * the neighbours' x; zeros where there is no neighbour. Backward, the gradient of y becomes that of
+ * x: its inside, with the neighbours' halo gradients added at the edges (first the rank's own, then
+ * in the order of the directions). Plain data; any thread. */
 #ifndef PSR_COMM_COLLECTIVES_HALO_H
 #define PSR_COMM_COLLECTIVES_HALO_H
 
@@ -48,8 +49,9 @@ typedef struct psr_halo_blocks {
 bool psr_halo_fits(const psr_halo *halo);
 
 /* x: without, y: with halo; both dense; borrowed by the blocks. rank: one's own. */
-psr_halo_blocks psr_halo_forward(const psr_halo *halo, uint32_t rank, void *x, void *y, size_t value_bytes);
-psr_halo_blocks psr_halo_back(const psr_halo *halo, uint32_t rank, void *y_gradient, void *x_gradient,
-                              size_t value_bytes);
+psr_halo_blocks psr_halo_forward(const psr_halo *halo, uint32_t rank, void *x, void *y,
+                                 size_t value_bytes);
+psr_halo_blocks psr_halo_back(const psr_halo *halo, uint32_t rank, void *y_gradient,
+                              void *x_gradient, size_t value_bytes);
 
 #endif

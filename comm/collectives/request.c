@@ -1,6 +1,7 @@
-/* Carries out the schedule of an operation. Its actions stand in streams: what goes to one rank, what comes from one rank, what
- * this rank does by itself. Within a stream all goes in order, so the next slice of its first action that is not complete is all that
- * can happen there: advance looks at each, until nothing more can. */
+/* Carries out the schedule of an operation. Its actions stand in streams: what goes to one rank,
+ * what comes from one rank, what this rank does by itself. Within a stream all goes in order, so
+ * the next slice of its first action that is not complete is all that can happen there: advance
+ * looks at each, until nothing more can. */
 #include "comm/collectives/group_private.h"
 
 #include "comm/pair.h"
@@ -23,8 +24,8 @@ psr_stream *psr_request_in(const psr_request *request, uint32_t rank)
 /* ---- memory ---- */
 
 /* The values of a slice; those that lie not dense are gathered in memory. */
-static const uint8_t *values_at(const psr_request *r, psr_place place, size_t done, size_t count,
-                                uint8_t *memory)
+static const uint8_t *values_at(const psr_request *r, psr_area_place place, size_t done,
+                                size_t count, uint8_t *memory)
 {
     const psr_request_area *area = &r->areas[place.area];
     if (!area->scattered)
@@ -34,13 +35,14 @@ static const uint8_t *values_at(const psr_request *r, psr_place place, size_t do
 }
 
 /* Where values of a slice are to be computed: there, or in memory. */
-static uint8_t *room_at(const psr_request *r, psr_place place, size_t done, uint8_t *memory)
+static uint8_t *room_at(const psr_request *r, psr_area_place place, size_t done, uint8_t *memory)
 {
     const psr_request_area *area = &r->areas[place.area];
     return area->scattered ? memory : area->write + (place.offset + done) * r->value_bytes;
 }
 
-static void put(const psr_request *r, psr_place place, size_t done, size_t count, const void *values)
+static void put(const psr_request *r, psr_area_place place, size_t done, size_t count,
+                const void *values)
 {
     const psr_request_area *area = &r->areas[place.area];
     if (area->scattered) {
@@ -54,20 +56,13 @@ static void put(const psr_request *r, psr_place place, size_t done, size_t count
 
 /* ---- what may happen ---- */
 
-/* Values of an action's next slice; 0 of one without values. */
-static size_t next_slice(const psr_request *r, uint32_t index)
-{
-    size_t left = r->schedule.actions[index].count - r->done[index];
-    return left < r->slice_values ? left : r->slice_values;
-}
-
 /* Where an action works, for those that come after it. */
-static psr_place place_of(const psr_action *action)
+static psr_area_place place_of(const psr_action *action)
 {
     return action->kind == PSR_ACTION_SEND ? action->a : action->to;
 }
 
-static bool may_go(const psr_request *r, uint32_t index)
+bool psr_request_may_go(const psr_request *r, uint32_t index)
 {
     const psr_action *action = &r->schedule.actions[index];
     if (action->after == PSR_AT_ONCE)
@@ -77,14 +72,18 @@ static bool may_go(const psr_request *r, uint32_t index)
     uint32_t before = action->after - 1;
     if (r->complete[before])
         return true;
-    psr_place mine = place_of(action), other = place_of(&r->schedule.actions[before]);
-    if (mine.area != other.area && (action->kind == PSR_ACTION_COPY || action->kind == PSR_ACTION_FOLD))
+    psr_area_place mine = place_of(action), other = place_of(&r->schedule.actions[before]);
+    if (mine.area != other.area &&
+        (action->kind == PSR_ACTION_COPY || action->kind == PSR_ACTION_FOLD))
         mine = action->a;
     return mine.area == other.area &&
-           other.offset + r->done[before] >= mine.offset + r->done[index] + next_slice(r, index);
+           other.offset + r->done[before] >= mine.offset + r->done[index] +
+                                                 (action->kind == PSR_ACTION_SEND
+                                                      ? psr_request_unit(r, index)
+                                                      : psr_request_next_slice(r, index));
 }
 
-static void slice_is_done(psr_request *r, psr_stream *stream, size_t count)
+void psr_request_slice_done(psr_request *r, psr_stream *stream, size_t count)
 {
     uint32_t index = stream->actions[stream->head];
     r->done[index] += count;
@@ -98,8 +97,8 @@ static void slice_is_done(psr_request *r, psr_stream *stream, size_t count)
 
 /* ---- sending ---- */
 
-static psr_err send(const psr_request *r, const psr_stream *stream, const psr_head *head,
-                    const psr_payload *payload)
+psr_err psr_request_send(const psr_request *r, const psr_stream *stream, const psr_head *head,
+                         const psr_payload *payload)
 {
     const psr_outbox *outbox = &r->group->options.outbox;
     return outbox->send(outbox->context, r->group->peers[stream->peer].name, head, payload);
@@ -111,49 +110,79 @@ static bool much_waits(const psr_request *r, const psr_stream *stream)
 {
     const psr_outbox *outbox = &r->group->options.outbox;
     return outbox->waiting != NULL &&
-           outbox->waiting(outbox->context, r->group->peers[stream->peer].name) >= PSR_COPIES_WAITING;
+           outbox->waiting(outbox->context, r->group->peers[stream->peer].name) >=
+               PSR_COPIES_WAITING;
 }
 
-static psr_err send_slice(psr_request *r, const psr_stream *stream, uint32_t index, size_t count)
+/* Of the stream's next slice. */
+psr_head psr_request_head(const psr_request *r, const psr_stream *stream, size_t count)
+{
+    const uint32_t index = stream->actions[stream->head];
+    if (r->head != NULL)
+        return r->head(r->owner, &r->schedule.actions[index], r->done[index], count);
+    return psr_msg_values_head(&(psr_msg_values){.tag = r->tag,
+                                                 .call = r->says,
+                                                 .total = stream->total_values,
+                                                 .slice = stream->first_slice + stream->slices,
+                                                 .before = r->before});
+}
+
+/* A message of one's own says its encoding. */
+static psr_payload encode(const psr_request *r, psr_head *head, const void *values, size_t count)
+{
+    return r->head != NULL ? psr_encode(head, PSR_ENCODING_FLOAT32, values, count)
+                           : psr_encode(head, PSR_ENCODING_BYTES, values, count * r->value_bytes);
+}
+
+psr_err psr_request_send_slice(psr_request *r, const psr_stream *stream, uint32_t index,
+                               size_t count)
 {
     const psr_action *action = &r->schedule.actions[index];
-    psr_head head = psr_msg_values_head(&(psr_msg_values){.tag = r->tag,
-                                                          .call = r->says,
-                                                          .total = stream->total_values,
-                                                          .slice = stream->slices,
-                                                          .before = r->before});
+    psr_head head = psr_request_head(r, stream, count);
     if (count == 0)
-        return send(r, stream, &head, NULL);
+        return psr_request_send(r, stream, &head, NULL);
     const uint8_t *values = values_at(r, action->a, r->done[index], count, r->slices[0]);
     const bool gaps = psr_type_has_gaps(r->call.type);
     if (gaps) {
         psr_pair_copy(r->call.type, r->slices[0], values, count);
         values = r->slices[0];
     }
-    psr_payload payload = psr_encode(&head, PSR_ENCODING_BYTES, values, count * r->value_bytes);
+    psr_payload payload = encode(r, &head, values, count);
     if (action->lent && !gaps && !r->areas[action->a.area].scattered &&
         (payload.bytes > r->group->options.copied_bytes || much_waits(r, stream))) {
         psr_loan_begin(&r->loan, 1);
         payload = psr_loan_payload(&r->loan, payload);
     }
-    return send(r, stream, &head, &payload);
+    return psr_request_send(r, stream, &head, &payload);
 }
 
 static bool may_send(const psr_request *r, const psr_stream *s)
 {
     return s->head < s->count && s->slices < s->allowed &&
            (r->tag.slot > 0 || s->ordinal < r->group->peers[s->peer].allowed_operations) &&
-           may_go(r, s->actions[s->head]);
+           psr_request_may_go(r, s->actions[s->head]);
+}
+
+/* What is injected the lane sends, and what goes onward as it came is sent when it comes. */
+static bool goes_by_itself(const psr_request *r, const psr_stream *s)
+{
+    const psr_action *action = &r->schedule.actions[s->actions[0]];
+    return !r->schedule.overtaking ||
+           (s != r->injection && !(action->onward && r->encoder != NULL));
 }
 
 static psr_err advance_out(psr_request *r, psr_stream *s, bool *moved)
 {
-    for (; may_send(r, s); *moved = true) {
-        uint32_t index = s->actions[s->head];
-        size_t count = next_slice(r, index);
-        PSR_TRY(send_slice(r, s, index, count));
+    for (; goes_by_itself(r, s) && may_send(r, s); *moved = true) {
+        uint32_t index = s->actions[s->head], slices;
+        if (r->encoder != NULL) {
+            PSR_TRY(psr_request_send_unit(r, s, &slices));
+            continue;
+        }
+        size_t count = psr_request_next_slice(r, index);
+        PSR_TRY(psr_request_send_slice(r, s, index, count));
         s->slices++;
-        slice_is_done(r, s, count);
+        psr_request_slice_done(r, s, count);
     }
     return PSR_OK;
 }
@@ -163,8 +192,9 @@ static psr_err advance_out(psr_request *r, psr_stream *s, bool *moved)
 psr_err psr_request_grant(psr_request *r, psr_stream *in, uint64_t slices)
 {
     in->allowed = slices;
-    psr_head head = psr_msg_credit_head(&(psr_msg_credit){.tag = r->tag, .call = r->says, .slices = slices});
-    return send(r, in, &head, NULL);
+    psr_head head =
+        psr_msg_credit_head(&(psr_msg_credit){.tag = r->tag, .call = r->says, .slices = slices});
+    return psr_request_send(r, in, &head, NULL);
 }
 
 /* Half a window at a time; what the sender needs not for the rest it is not told. */
@@ -177,19 +207,40 @@ static psr_err grant_more(psr_request *r, psr_stream *in)
     return psr_request_grant(r, in, may);
 }
 
-static psr_err take_in(psr_request *r, const psr_stream *s, const psr_message *message)
+/* out = a op b, where b is of the ranks behind a's. */
+static void fold(const psr_request *r, void *out, const void *a, const void *b, size_t count)
+{
+    if (r->own.fold != NULL)
+        r->own.fold(r->own.context, out, a, b, count, r->own.type);
+    else
+        psr_reduce(r->call.type, r->call.reduction, out, a, b, count);
+}
+
+static psr_err decode(const psr_request *r, const psr_message *message, size_t count,
+                      const void **ret_values)
+{
+    if (r->head == NULL)
+        return psr_decode_bytes(message, count * r->value_bytes, ret_values);
+    const float *values;
+    PSR_TRY(psr_decode_floats(message, PSR_ENCODING_FLOAT32, count, &values));
+    *ret_values = values;
+    return PSR_OK;
+}
+
+psr_err psr_request_take_in(psr_request *r, const psr_stream *s, const psr_message *message)
 {
     uint32_t index = s->actions[s->head];
     const psr_action *action = &r->schedule.actions[index];
-    size_t count = next_slice(r, index), done = r->done[index];
+    size_t count = psr_request_next_slice(r, index), done = r->done[index];
     const void *values;
-    PSR_TRY(psr_decode_bytes(message, count * r->value_bytes, &values));
+    PSR_TRY(decode(r, message, count, &values));
     if (count == 0)
         return PSR_OK;
     if (action->kind == PSR_ACTION_RECEIVE_FOLD) {
         const uint8_t *own = values_at(r, action->a, done, count, r->slices[0]);
         uint8_t *room = room_at(r, action->to, done, r->slices[1]);
-        psr_reduce(r->call.type, r->call.reduction, room, values, own, count);
+        bool is_behind = r->own.in_order && s->peer > r->group->options.rank;
+        fold(r, room, is_behind ? own : values, is_behind ? values : own, count);
         values = room;
     }
     put(r, action->to, done, count, values);
@@ -199,14 +250,15 @@ static psr_err take_in(psr_request *r, const psr_stream *s, const psr_message *m
 static psr_err advance_in(psr_request *r, uint32_t number, bool *moved)
 {
     psr_stream *s = &r->in[number];
-    for (; psr_early_any(r->early, number) && may_go(r, s->actions[s->head]); *moved = true) {
+    for (; psr_early_any(r->early, number) && psr_request_may_go(r, s->actions[s->head]);
+         *moved = true) {
         psr_message *message = psr_early_take(r->early, number);
-        psr_err err = take_in(r, s, message);
+        psr_err err = psr_request_take_in(r, s, message);
         psr_message_free(&message);
         if (err != PSR_OK)
             return err;
         s->slices++;
-        slice_is_done(r, s, next_slice(r, s->actions[s->head]));
+        psr_request_slice_done(r, s, psr_request_next_slice(r, s->actions[s->head]));
         PSR_TRY(grant_more(r, s));
     }
     return PSR_OK;
@@ -214,32 +266,38 @@ static psr_err advance_in(psr_request *r, uint32_t number, bool *moved)
 
 /* ---- what this rank does by itself ---- */
 
-static void act(const psr_request *r, uint32_t index, size_t count)
+static psr_err act(const psr_request *r, uint32_t index, size_t count)
 {
     const psr_action *action = &r->schedule.actions[index];
     size_t done = r->done[index];
+    if (action->kind == PSR_ACTION_ROUND)
+        return psr_request_round(r, action);
     uint8_t *room = room_at(r, action->to, done, r->slices[1]);
     if (action->kind == PSR_ACTION_FINISH) { /* never of a block */
         psr_reduce_finish(r->call.type, r->call.reduction, room, count, r->group->options.ranks);
-        return;
+        return PSR_OK;
     }
     const uint8_t *values = values_at(r, action->a, done, count, r->slices[0]);
     if (action->kind == PSR_ACTION_FOLD) {
         const uint8_t *others = values_at(r, action->b, done, count, r->slices[1]);
-        psr_reduce(r->call.type, r->call.reduction, room, values, others, count);
+        fold(r, room, values, others, count);
         values = room;
     }
     put(r, action->to, done, count, values);
+    return PSR_OK;
 }
 
-static void advance_local(psr_request *r, bool *moved)
+static psr_err advance_local(psr_request *r, bool *moved)
 {
-    for (psr_stream *s = &r->local; s->head < s->count && may_go(r, s->actions[s->head]); *moved = true) {
+    for (psr_stream *s = &r->local;
+         s->head < s->count && psr_request_may_go(r, s->actions[s->head]); *moved = true) {
         uint32_t index = s->actions[s->head];
-        size_t count = next_slice(r, index);
-        act(r, index, count);
-        slice_is_done(r, s, count);
+        const bool whole = r->schedule.actions[index].kind == PSR_ACTION_ROUND;
+        size_t count = whole ? r->schedule.actions[index].count : psr_request_next_slice(r, index);
+        PSR_TRY(act(r, index, count));
+        psr_request_slice_done(r, s, count);
     }
+    return PSR_OK;
 }
 
 /* ---- the whole ---- */
@@ -249,14 +307,21 @@ static void rewind_streams(psr_stream *streams, uint32_t count, uint64_t allowed
     for (uint32_t i = 0; i < count; i++) {
         streams[i].head = 0;
         streams[i].slices = streams[i].arrived = 0;
+        streams[i].shown = false;
         streams[i].allowed = allowed;
     }
 }
 
 void psr_request_begin(psr_request *r)
 {
-    /* Unasked: in the order of calls alone. */
-    uint64_t allowed = r->tag.slot == 0 ? r->group->options.window : 0;
+    /* Before they are asked for slices come in the order of calls, and where all requests are
+     * started. */
+    const bool ring = r->schedule.overtaking;
+    uint64_t allowed = r->tag.slot == 0 && !r->is_message ? r->group->options.window : 0;
+    if (ring && (r->tag.slot == 0 || r->group->options.starts_all))
+        allowed = UINT64_MAX;
+    r->turn = r->group->lane.turns++;
+    r->begun_by_all = false;
     rewind_streams(r->out, r->out_count, allowed);
     rewind_streams(r->in, r->in_count, allowed);
     rewind_streams(&r->local, 1, 0);
@@ -272,12 +337,12 @@ psr_err psr_request_advance(psr_request *r)
         moved = false;
         for (uint32_t i = 0; i < r->in_count; i++)
             PSR_TRY(advance_in(r, i, &moved));
-        advance_local(r, &moved);
+        PSR_TRY(advance_local(r, &moved));
         for (uint32_t i = 0; i < r->out_count; i++)
             PSR_TRY(advance_out(r, &r->out[i], &moved));
     }
     r->active = r->complete_before < r->schedule.count;
-    return PSR_OK;
+    return r->schedule.overtaking ? psr_request_inject(r) : PSR_OK;
 }
 
 void psr_request_pass(psr_request *from, psr_request *to)
@@ -300,9 +365,12 @@ static psr_err check_values(const psr_request *r, const psr_stream *in, const ps
         return psr_fail(PSR_ERR_MISMATCH,
                         "rank %" PRIu32 " sends rank %" PRIu32 " %" PRIu64
                         " values in %s%s, where rank %" PRIu32 " expects %" PRIu64,
-                        psr_group_name(r->group, in->peer), self, says->total, psr_kind_name(r->call.kind),
+                        psr_group_name(r->group, in->peer), self, says->total,
+                        psr_kind_name(r->call.kind),
                         psr_kind_has_blocks(r->call.kind) ? ", in all blocks together" : "", self,
                         in->total_values);
+    if (r->schedule.overtaking)
+        return PSR_OK;
     if (says->slice != in->arrived || in->arrived >= in->total_slices)
         return psr_violation(message, "%" PRIu64 " of %" PRIu64 " slices came before", in->arrived,
                              in->total_slices);
@@ -311,17 +379,33 @@ static psr_err check_values(const psr_request *r, const psr_stream *in, const ps
     return PSR_OK;
 }
 
-psr_err psr_request_values(psr_request *r, psr_stream *in, const psr_msg_values *says, psr_message **message)
+psr_err psr_request_values(psr_request *r, psr_stream *in, const psr_msg_values *says,
+                           psr_message **message)
 {
     PSR_TRY(check_values(r, in, says, *message));
+    if (r->schedule.overtaking)
+        return psr_request_values_of_transfer(r, in->peer, says, *message);
     in->arrived++;
     psr_early_put(r->early, (uint32_t)(in - r->in), message);
+    return psr_request_advance(r);
+}
+
+/* One CREDIT says that the receiver has begun; what comes back is the rest. */
+static psr_err let_all_go(psr_request *r, const psr_stream *first, const psr_message *message)
+{
+    if (first->allowed > 0)
+        return psr_violation(message, "it has let all of this operation go before");
+    for (uint32_t i = 0; i < r->out_count; i++)
+        if (r->out[i].peer == first->peer)
+            r->out[i].allowed = UINT64_MAX;
     return psr_request_advance(r);
 }
 
 psr_err psr_request_credit(psr_request *r, psr_stream *out, const psr_msg_credit *says,
                            const psr_message *message)
 {
+    if (r->schedule.overtaking)
+        return let_all_go(r, out, message);
     if (says->slices <= out->allowed || says->slices > out->slices + r->group->options.window)
         return psr_violation(message, "%" PRIu64 " slices were sent, and %" PRIu64 " were allowed",
                              out->slices, out->allowed);
@@ -341,6 +425,14 @@ uint32_t psr_request_lent(const psr_request *request)
     return psr_loan_lent(&request->loan);
 }
 
+bool psr_request_sends_to(const psr_request *request, psr_peer *ret_peer)
+{
+    if (request->out_count == 0)
+        return false;
+    *ret_peer = request->group->peers[request->out[0].peer].name;
+    return true;
+}
+
 const psr_call *psr_request_call(const psr_request *request)
 {
     return &request->call;
@@ -348,11 +440,37 @@ const psr_call *psr_request_call(const psr_request *request)
 
 bool psr_request_waits(const psr_request *request, psr_waiting *ret_waiting)
 {
-    if (!request->active)
+    if (!request->active || psr_request_waits_for_any(request))
         return false;
-    /* The first action that is not complete comes after none that is not: so another rank keeps it, since what this one does by
-     * itself is done. */
+    if (request->call.kind == PSR_KIND_PROBE) {
+        *ret_waiting = (psr_waiting){request->group->peers[request->peer].name, 0};
+        return true;
+    }
+    if (request->schedule.overtaking) {
+        *ret_waiting = (psr_waiting){psr_request_waits_for(request), request->tag.round};
+        return true;
+    }
+    /* The first action that is not complete comes after none that is not: so another rank keeps it,
+     * since what this one does by itself is done. */
     const psr_action *action = &request->schedule.actions[request->complete_before];
     *ret_waiting = (psr_waiting){request->group->peers[action->peer].name, request->tag.round};
+    return true;
+}
+
+bool psr_request_waits_for_any(const psr_request *request)
+{
+    return request->active && request->is_message && !request->matched &&
+           request->asked_peer == PSR_RANK_ANY;
+}
+
+bool psr_request_came(const psr_request *request, uint32_t *ret_from, uint32_t *ret_tag,
+                      uint64_t *ret_count, psr_type *ret_type)
+{
+    if (request->call.kind == PSR_KIND_PROBE && !request->matched)
+        return false;
+    *ret_from = request->peer;
+    *ret_tag = request->tag.slot - PSR_MESSAGE_TAG_MAX - 1;
+    *ret_count = request->says.count;
+    *ret_type = psr_call_type(&request->says);
     return true;
 }

@@ -1,21 +1,18 @@
-/* From what is called to an operation: checks, the shape that an algorithm is told, and the streams of what it wrote. */
+/* From what is called to an operation: checks, the shape that an algorithm is told, and the streams
+ * of what it wrote. */
 #include "comm/collectives/group_private.h"
 
-#include "base/fold.h"
+#include "base/arrays/fold.h"
 #include "comm/collectives/algorithm_choice.h"
-#include "comm/collectives/algorithms.h"
+#include "comm/collectives/algorithms/algorithms.h"
 #include "comm/pair.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- checks ---- */
-
-static bool is_message(psr_kind kind)
-{
-    return kind == PSR_KIND_SEND || kind == PSR_KIND_RECEIVE;
-}
 
 static psr_err check_ranks(const psr_group *group, const psr_request_options *o)
 {
@@ -23,41 +20,68 @@ static psr_err check_ranks(const psr_group *group, const psr_request_options *o)
     if (psr_kind_has_root(o->kind) && o->root >= n)
         return psr_fail(PSR_ERR_USAGE, "%s: root %" PRIu32 " is none of %" PRIu32 " ranks",
                         psr_kind_name(o->kind), o->root, n);
-    if (!is_message(o->kind))
+    if (!psr_kind_is_message(o->kind))
         return PSR_OK;
-    if (o->peer >= n)
+    const bool may_be_any = o->kind != PSR_KIND_SEND;
+    if (o->peer >= n && !(may_be_any && o->peer == PSR_RANK_ANY))
         return psr_fail(PSR_ERR_USAGE, "%s: rank %" PRIu32 " is none of %" PRIu32 " ranks",
                         psr_kind_name(o->kind), o->peer, n);
-    if (o->tag > PSR_MESSAGE_TAG_MAX)
-        return psr_fail(PSR_ERR_USAGE, "%s: tag %" PRIu32 " is above %" PRIu32, psr_kind_name(o->kind),
-                        o->tag, PSR_MESSAGE_TAG_MAX);
+    if (o->tag > PSR_MESSAGE_TAG_MAX && !(may_be_any && o->tag == PSR_MESSAGE_TAG_ANY))
+        return psr_fail(PSR_ERR_USAGE, "%s: tag %" PRIu32 " is above %" PRIu32,
+                        psr_kind_name(o->kind), o->tag, PSR_MESSAGE_TAG_MAX);
+    return PSR_OK;
+}
+
+/* In order of ranks two algorithms fold, and the scans' do. */
+static psr_algorithm algorithm_in_order(psr_kind kind)
+{
+    return kind == PSR_KIND_REDUCE ? PSR_ALGORITHM_BINOMIAL
+           : psr_kind_scans(kind)  ? PSR_ALGORITHM_AUTO
+                                   : PSR_ALGORITHM_DIRECT;
+}
+
+static psr_err check_own_fold(const psr_request_options *o)
+{
+    const psr_algorithm in_order = algorithm_in_order(o->kind);
+    if (o->own.in_order && o->algorithm != PSR_ALGORITHM_AUTO && in_order != PSR_ALGORITHM_AUTO &&
+        o->algorithm != in_order)
+        return psr_fail(PSR_ERR_USAGE,
+                        "%s: %s does not fold in order of ranks, which a fold that does not "
+                        "commute needs: there is %s",
+                        psr_kind_name(o->kind), psr_algorithm_name(o->algorithm),
+                        psr_algorithm_name(in_order));
     return PSR_OK;
 }
 
 static psr_err check_kind(const psr_request_options *o)
 {
     if ((unsigned)o->kind >= PSR_KINDS || (unsigned)o->type >= PSR_TYPES)
-        return psr_fail(PSR_ERR_USAGE, "operation %d of type %d: there is none", (int)o->kind, (int)o->type);
+        return psr_fail(PSR_ERR_USAGE, "operation %d of type %d: there is none", (int)o->kind,
+                        (int)o->type);
     if (o->algorithm != PSR_ALGORITHM_AUTO && !psr_algorithm_fits(o->algorithm, o->kind)) {
         char list[128];
         psr_algorithm_list(o->kind, list, sizeof list);
-        return psr_fail(PSR_ERR_USAGE, "%s has no algorithm %s: there are %s", psr_kind_name(o->kind),
-                        psr_algorithm_name(o->algorithm), list);
+        return psr_fail(PSR_ERR_USAGE, "%s has no algorithm %s: there are %s",
+                        psr_kind_name(o->kind), psr_algorithm_name(o->algorithm), list);
     }
     if (psr_kind_scans(o->kind) && o->reduction == PSR_REDUCTION_MEAN)
         return psr_fail(PSR_ERR_USAGE, "%s: there is no mean of a prefix", psr_kind_name(o->kind));
+    if (psr_kind_folds(o->kind) && o->own.fold != NULL)
+        return check_own_fold(o);
     if (psr_kind_folds(o->kind) &&
         ((unsigned)o->reduction >= PSR_REDUCTIONS || !psr_reduction_fits(o->reduction, o->type)))
         return psr_fail(PSR_ERR_USAGE, "%s: there is no %s of %s", psr_kind_name(o->kind),
                         psr_reduction_name(o->reduction), psr_type_name(o->type));
     if (o->kind == PSR_KIND_ALL_TO_ALL_V && (o->counts == NULL || o->send_counts == NULL))
-        return psr_fail(PSR_ERR_USAGE,
-                        "all_to_all_v: it needs the counts of what goes to and comes from each rank");
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "all_to_all_v: it needs the counts of what goes to and comes from each rank");
     return PSR_OK;
 }
 
 /* The block with number own of those that are of this rank itself; NULL: there are not so many. */
-static const psr_block *own_block(const psr_group *group, const psr_block *blocks, size_t count, size_t own)
+static const psr_block *own_block(const psr_group *group, const psr_block *blocks, size_t count,
+                                  size_t own)
 {
     for (size_t i = 0; i < count; i++)
         if (blocks[i].rank == group->options.rank && own-- == 0)
@@ -65,21 +89,23 @@ static const psr_block *own_block(const psr_group *group, const psr_block *block
     return NULL;
 }
 
-static psr_err check_blocks(const psr_group *group, const psr_request_options *o, const psr_block *blocks,
-                            size_t count)
+static psr_err check_blocks(const psr_group *group, const psr_request_options *o,
+                            const psr_block *blocks, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         size_t values;
         if (!psr_block_count(&blocks[i], &values) || values > PTRDIFF_MAX / psr_type_bytes(o->type))
-            return psr_fail(PSR_ERR_USAGE, "%s: more values than memory can have", psr_kind_name(o->kind));
+            return psr_fail(PSR_ERR_USAGE, "%s: more values than memory can have",
+                            psr_kind_name(o->kind));
         if (blocks[i].adds &&
             ((unsigned)o->reduction >= PSR_REDUCTIONS || psr_reduction_finishes(o->reduction) ||
              !psr_reduction_fits(o->reduction, o->type)))
-            return psr_fail(PSR_ERR_USAGE, "%s: blocks of %s are not added by %s", psr_kind_name(o->kind),
-                            psr_type_name(o->type), psr_reduction_name(o->reduction));
+            return psr_fail(PSR_ERR_USAGE, "%s: blocks of %s are not added by %s",
+                            psr_kind_name(o->kind), psr_type_name(o->type),
+                            psr_reduction_name(o->reduction));
         if (blocks[i].rank >= group->options.ranks)
-            return psr_fail(PSR_ERR_USAGE, "%s: rank %" PRIu32 " is none of %" PRIu32, psr_kind_name(o->kind),
-                            blocks[i].rank, group->options.ranks);
+            return psr_fail(PSR_ERR_USAGE, "%s: rank %" PRIu32 " is none of %" PRIu32,
+                            psr_kind_name(o->kind), blocks[i].rank, group->options.ranks);
     }
     return PSR_OK;
 }
@@ -96,15 +122,18 @@ static psr_err check_neighbors(const psr_group *group, const psr_request_options
     PSR_TRY(check_blocks(group, o, o->send_blocks, o->send_block_count));
     PSR_TRY(check_blocks(group, o, o->receive_blocks, o->receive_block_count));
     for (size_t i = 0, count; i < o->receive_block_count; i++)
-        if (psr_block_count(&o->receive_blocks[i], &count) && count > 0 && o->receive_blocks[i].data == NULL)
-            return psr_fail(PSR_ERR_USAGE, "%s: what is received has no memory", psr_kind_name(o->kind));
+        if (psr_block_count(&o->receive_blocks[i], &count) && count > 0 &&
+            o->receive_blocks[i].data == NULL)
+            return psr_fail(PSR_ERR_USAGE, "%s: what is received has no memory",
+                            psr_kind_name(o->kind));
     for (size_t own = 0;; own++) {
         const psr_block *from = own_block(group, o->send_blocks, o->send_block_count, own),
                         *to = own_block(group, o->receive_blocks, o->receive_block_count, own);
         if (from == NULL && to == NULL)
             return PSR_OK;
         if (from == NULL || to == NULL || !same_count(from, to))
-            return psr_fail(PSR_ERR_USAGE, "%s: rank %" PRIu32 " sends itself other values than it expects",
+            return psr_fail(PSR_ERR_USAGE,
+                            "%s: rank %" PRIu32 " sends itself other values than it expects",
                             psr_kind_name(o->kind), group->options.rank);
     }
 }
@@ -114,14 +143,14 @@ static psr_err check_neighbors(const psr_group *group, const psr_request_options
 static bool is_whole(psr_kind kind)
 {
     return kind == PSR_KIND_ALL_REDUCE || kind == PSR_KIND_REDUCE || kind == PSR_KIND_BROADCAST ||
-           psr_kind_scans(kind) || is_message(kind);
+           psr_kind_scans(kind) || psr_kind_is_message(kind);
 }
 
 static bool has_parts(psr_kind kind)
 {
-    return kind == PSR_KIND_REDUCE_SCATTER || kind == PSR_KIND_ALL_GATHER || kind == PSR_KIND_GATHER ||
-           kind == PSR_KIND_SCATTER || kind == PSR_KIND_ALL_TO_ALL || kind == PSR_KIND_ALL_TO_ALL_V ||
-           psr_kind_gathers_words(kind);
+    return kind == PSR_KIND_REDUCE_SCATTER || kind == PSR_KIND_ALL_GATHER ||
+           kind == PSR_KIND_GATHER || kind == PSR_KIND_SCATTER || kind == PSR_KIND_ALL_TO_ALL ||
+           kind == PSR_KIND_ALL_TO_ALL_V || psr_kind_gathers_words(kind);
 }
 
 /* Parts of counts, or of count each, have at most so many values together. */
@@ -136,34 +165,71 @@ static bool adds_up(uint32_t ranks, const size_t *counts, size_t count, size_t m
     return true;
 }
 
-/* What a rank sends itself must be what it expects of itself; in place all that comes has the place of what goes. */
+/* What a rank sends itself must be what it expects of itself; in place all that comes has the place
+ * of what goes. */
 static psr_err check_pairs(const psr_group *group, const psr_request_options *o)
 {
     uint32_t self = group->options.rank;
     if (o->send_counts[self] != o->counts[self])
         return psr_fail(PSR_ERR_USAGE,
-                        "all_to_all_v: rank %" PRIu32 " sends itself %zu values and expects %zu", self,
-                        o->send_counts[self], o->counts[self]);
+                        "all_to_all_v: rank %" PRIu32 " sends itself %zu values and expects %zu",
+                        self, o->send_counts[self], o->counts[self]);
     for (uint32_t r = 0; o->send != NULL && o->send == o->receive && r < group->options.ranks; r++)
         if (o->send_counts[r] != o->counts[r])
-            return psr_fail(PSR_ERR_USAGE,
-                            "all_to_all_v: in place send_counts are receive_counts, and of rank %" PRIu32
-                            " they are %zu and %zu",
-                            r, o->send_counts[r], o->counts[r]);
+            return psr_fail(
+                PSR_ERR_USAGE,
+                "all_to_all_v: in place send_counts are receive_counts, and of rank %" PRIu32
+                " they are %zu and %zu",
+                r, o->send_counts[r], o->counts[r]);
     return PSR_OK;
 }
 
 static psr_err check_counts(const psr_group *group, const psr_request_options *o)
 {
     uint32_t n = group->options.ranks;
-    /* No array has more bytes than a pointer difference can say; direct all-reduce has n of them. */
+    /* No array has more bytes than a pointer difference can say; direct all-reduce has n of
+     * them. */
     size_t most = PTRDIFF_MAX / psr_type_bytes(o->type) / n;
     bool two = o->kind == PSR_KIND_ALL_TO_ALL_V;
     if ((is_whole(o->kind) && o->count > most) ||
         (has_parts(o->kind) && !adds_up(n, o->counts, o->count, most)) ||
         (two && !adds_up(n, o->send_counts, 0, most)))
-        return psr_fail(PSR_ERR_USAGE, "%s: more values than memory can have", psr_kind_name(o->kind));
+        return psr_fail(PSR_ERR_USAGE, "%s: more values than memory can have",
+                        psr_kind_name(o->kind));
     return two ? check_pairs(group, o) : PSR_OK;
+}
+
+static bool is_encoded(const psr_request_options *o)
+{
+    return o->compression != NULL && !psr_compression_is_none(*o->compression);
+}
+
+static psr_err check_encoding(const psr_request_options *o)
+{
+    if (!is_encoded(o))
+        return PSR_OK;
+    char name[PSR_COMPRESSION_TEXT_BYTES];
+    psr_compression_print(*o->compression, name);
+    if (o->kind != PSR_KIND_ALL_REDUCE)
+        return psr_fail(PSR_ERR_USAGE, "%s: encoding %s is of all_reduce alone",
+                        psr_kind_name(o->kind), name);
+    if (o->type != PSR_TYPE_FLOAT32 || o->own.fold != NULL ||
+        (o->reduction != PSR_REDUCTION_SUM && o->reduction != PSR_REDUCTION_MEAN))
+        return psr_fail(PSR_ERR_USAGE,
+                        "all_reduce: encoding %s is of sums and means of float32, not of %s of %s",
+                        name, psr_reduction_name(o->reduction), psr_type_name(o->type));
+    if (o->algorithm != PSR_ALGORITHM_AUTO && o->algorithm != PSR_ALGORITHM_RING)
+        return psr_fail(PSR_ERR_USAGE, "all_reduce: encoding %s goes by ring, not by %s", name,
+                        psr_algorithm_name(o->algorithm));
+    if (psr_compression_has_residual(*o->compression) && !o->persistent)
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "all_reduce: encoding %s keeps a residual, so it is of persistent requests alone",
+            name);
+    if (o->count > UINT32_MAX - 1)
+        return psr_fail(PSR_ERR_USAGE, "all_reduce: encoding %s is of fewer than 2^32 values",
+                        name);
+    return PSR_OK;
 }
 
 psr_err psr_request_check(const psr_group *group, const psr_request_options *options)
@@ -171,6 +237,7 @@ psr_err psr_request_check(const psr_group *group, const psr_request_options *opt
     PSR_TRY(check_kind(options));
     PSR_TRY(check_ranks(group, options));
     PSR_TRY(check_counts(group, options));
+    PSR_TRY(check_encoding(options));
     return psr_kind_has_blocks(options->kind) ? check_neighbors(group, options) : PSR_OK;
 }
 
@@ -225,7 +292,10 @@ static psr_shape shape_of(const psr_request *r, const layout *l, const psr_reque
         .begins = l->begins,
         .send_begins = l->send_begins,
         .in_place = o->send == o->receive && can_be_in_place(o->kind),
-        .finishes = psr_kind_folds(o->kind) && psr_reduction_finishes(o->reduction),
+        .encoded = is_encoded(o),
+        .finishes =
+            psr_kind_folds(o->kind) && o->own.fold == NULL && psr_reduction_finishes(o->reduction),
+        .in_order = o->own.in_order,
         .send_blocks = o->send_blocks,
         .receive_blocks = o->receive_blocks,
         .send_block_count = psr_kind_has_blocks(o->kind) ? o->send_block_count : 0,
@@ -233,29 +303,50 @@ static psr_shape shape_of(const psr_request *r, const layout *l, const psr_reque
     };
 }
 
+static psr_algorithm algorithm_of(const psr_group_options *group, const psr_request_options *o,
+                                  uint64_t bytes)
+{
+    const psr_algorithm in_order =
+        o->own.in_order ? algorithm_in_order(o->kind) : PSR_ALGORITHM_AUTO;
+    return o->algorithm != PSR_ALGORITHM_AUTO ? o->algorithm
+           : in_order != PSR_ALGORITHM_AUTO   ? in_order
+           : is_encoded(o)                    ? PSR_ALGORITHM_RING
+                           : psr_algorithm_choose(o->kind, bytes, group->ranks, group->hosts);
+}
+
+static size_t slice_of(const psr_request *r, const psr_request_options *o, uint64_t bytes)
+{
+    const psr_group_options *group = &r->group->options;
+    size_t slice = o->slice_values;
+    if (slice == 0)
+        slice = psr_slice_choose(o->kind, bytes, group->slice_bytes, group->largest_slice_bytes) /
+                r->value_bytes;
+    const size_t most = is_encoded(o) ? psr_compression_values_max(*o->compression) : SIZE_MAX;
+    return slice < most ? slice : most;
+}
+
 static psr_err write_schedule(psr_request *r, const psr_request_options *o)
 {
     const psr_group_options *group = &r->group->options;
     size_t *begins = calloc(2 * ((size_t)group->ranks + 1), sizeof *begins);
     if (begins == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for an operation of %" PRIu32 " ranks", group->ranks);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for an operation of %" PRIu32 " ranks",
+                        group->ranks);
     layout l = {.begins = begins, .send_begins = begins + group->ranks + 1};
     lay_out(&l, r->group, o);
     r->call = (psr_call){
         .kind = o->kind,
-        .algorithm = o->algorithm != PSR_ALGORITHM_AUTO
-                         ? o->algorithm
-                         : psr_algorithm_choose(o->kind, l.bytes, group->ranks, group->hosts),
+        .algorithm = algorithm_of(group, o, l.bytes),
         .type = o->kind == PSR_KIND_BARRIER ? PSR_TYPE_UINT8 : o->type,
-        .reduction =
-            psr_kind_folds(o->kind) || psr_kind_has_blocks(o->kind) ? o->reduction : PSR_REDUCTION_SUM,
+        .reduction = psr_kind_folds(o->kind) || psr_kind_has_blocks(o->kind) ? o->reduction
+                                                                             : PSR_REDUCTION_SUM,
         .root = psr_kind_has_root(o->kind) ? o->root : 0,
-        .varying = l.varying,
+        .varying = l.varying || (o->kind == PSR_KIND_RECEIVE && o->at_most),
         .count = l.count,
+        .compression = is_encoded(o) ? *o->compression : (psr_compression){0},
     };
-    r->slice_values =
-        psr_slice_choose(o->kind, l.bytes, group->slice_bytes, group->largest_slice_bytes) / r->value_bytes;
-    r->says = psr_call_message(&r->call);
+    r->slice_values = slice_of(r, o, l.bytes);
+    r->asked = r->says = psr_call_message(&r->call);
     psr_shape shape = shape_of(r, &l, o);
     psr_algorithm_of(o->kind, r->call.algorithm)(&r->schedule, &shape);
     free(begins);
@@ -264,31 +355,26 @@ static psr_err write_schedule(psr_request *r, const psr_request_options *o)
 
 /* ---- streams ---- */
 
-static psr_stream *stream_of(psr_request *r, const psr_action *action)
+static bool is_transfer(const psr_action *action, bool out)
 {
-    switch (action->kind) {
-    case PSR_ACTION_SEND:
-        return psr_request_out(r, action->peer);
-    case PSR_ACTION_RECEIVE:
-    case PSR_ACTION_RECEIVE_FOLD:
-        return psr_request_in(r, action->peer);
-    default:
-        return &r->local;
-    }
+    return out ? action->kind == PSR_ACTION_SEND
+               : action->kind == PSR_ACTION_RECEIVE || action->kind == PSR_ACTION_RECEIVE_FOLD;
 }
 
-/* Numbers the streams that there are. */
-static void count_streams(psr_request *r)
+/* Numbers the streams that there are: one for each rank, or for each transfer, where of is that of
+ * the first. */
+static void count_streams(const psr_request *r, bool out, uint32_t *of, uint32_t *ret_count)
 {
+    uint32_t count = 0;
     for (uint32_t i = 0; i < r->schedule.count; i++) {
         const psr_action *action = &r->schedule.actions[i];
-        bool out = action->kind == PSR_ACTION_SEND,
-             in = action->kind == PSR_ACTION_RECEIVE || action->kind == PSR_ACTION_RECEIVE_FOLD;
-        if (out && r->out_of[action->peer] == 0)
-            r->out_of[action->peer] = ++r->out_count;
-        if (in && r->in_of[action->peer] == 0)
-            r->in_of[action->peer] = ++r->in_count;
+        if (!is_transfer(action, out) || (of[action->peer] > 0 && !r->schedule.overtaking))
+            continue;
+        count++;
+        if (of[action->peer] == 0)
+            of[action->peer] = count;
     }
+    *ret_count = count;
 }
 
 static uint64_t slices_of(const psr_request *r, size_t count)
@@ -296,12 +382,26 @@ static uint64_t slices_of(const psr_request *r, size_t count)
     return count > 0 ? (count - 1) / r->slice_values + 1 : 1;
 }
 
+/* The stream that an action is of. next: the transfers of each direction that were met, where each
+ * has one. */
+static psr_stream *stream_of(psr_request *r, const psr_action *action, uint32_t next[2])
+{
+    const bool out = is_transfer(action, true);
+    if (!out && !is_transfer(action, false))
+        return &r->local;
+    if (r->schedule.overtaking)
+        return &(out ? r->out : r->in)[next[out]++];
+    return out ? psr_request_out(r, action->peer) : psr_request_in(r, action->peer);
+}
+
 /* Each stream's actions are a run of stream_actions: counted first, then filled in. */
 static void fill_streams(psr_request *r)
 {
+    uint32_t next[2] = {0, 0};
     for (uint32_t i = 0; i < r->schedule.count; i++) {
         const psr_action *action = &r->schedule.actions[i];
-        psr_stream *stream = stream_of(r, action);
+        psr_stream *stream = stream_of(r, action, next);
+        stream->request = r;
         stream->peer = action->peer;
         stream->count++;
         stream->total_values += action->count;
@@ -315,16 +415,45 @@ static void fill_streams(psr_request *r)
         stream->actions = run;
         run += stream->count;
     }
+    next[0] = next[1] = 0;
     for (uint32_t i = 0; i < r->schedule.count; i++) {
-        psr_stream *stream = stream_of(r, &r->schedule.actions[i]);
+        psr_stream *stream = stream_of(r, &r->schedule.actions[i], next);
         stream->actions[stream->head++] = i; /* begin sets head back */
+    }
+}
+
+/* Of transfers that have a stream each: which slices of what goes between the two ranks are
+ * theirs. */
+static void number_slices(psr_stream *streams, uint32_t count)
+{
+    for (uint32_t i = 1; i < count; i++) {
+        streams[i].first_slice = streams[i - 1].first_slice + streams[i - 1].total_slices;
+        streams[i].total_values += streams[i - 1].total_values;
+    }
+    for (uint32_t i = 0; i + 1 < count; i++)
+        streams[i].total_values = streams[count - 1].total_values;
+}
+
+/* In a ring all goes to one rank, and all comes from one. */
+static void link_transfers(psr_request *r)
+{
+    const psr_action *actions = r->schedule.actions;
+    number_slices(r->out, r->out_count);
+    number_slices(r->in, r->in_count);
+    for (uint32_t i = 0; i < r->out_count; i++) {
+        const psr_action *action = &actions[r->out[i].actions[0]];
+        if (action->injects)
+            r->injection = &r->out[i];
+        for (uint32_t k = 0; action->onward && k < r->in_count; k++)
+            if (r->in[k].actions[0] + 1 == r->out[i].actions[0])
+                r->in[k].onward = &r->out[i];
     }
 }
 
 static psr_err no_memory(const psr_request *r)
 {
-    return psr_fail(PSR_ERR_NOMEM, "no memory for %s of %" PRIu32 " ranks", psr_kind_name(r->call.kind),
-                    r->group->options.ranks);
+    return psr_fail(PSR_ERR_NOMEM, "no memory for %s of %" PRIu32 " ranks",
+                    psr_kind_name(r->call.kind), r->group->options.ranks);
 }
 
 static psr_err make_streams(psr_request *r)
@@ -338,12 +467,15 @@ static psr_err make_streams(psr_request *r)
     if (r->out_of == NULL || r->in_of == NULL || r->done == NULL || r->complete == NULL ||
         r->stream_actions == NULL)
         return no_memory(r);
-    count_streams(r);
+    count_streams(r, true, r->out_of, &r->out_count);
+    count_streams(r, false, r->in_of, &r->in_count);
     r->out = calloc((size_t)r->out_count + 1, sizeof *r->out);
     r->in = calloc((size_t)r->in_count + 1, sizeof *r->in);
     if (r->out == NULL || r->in == NULL)
         return no_memory(r);
     fill_streams(r);
+    if (r->schedule.overtaking)
+        link_transfers(r);
     return psr_early_new(r->in_count, (size_t)r->in_count * r->group->options.window, &r->early);
 }
 
@@ -379,22 +511,89 @@ static psr_err make_areas(psr_request *r, const psr_request_options *o)
     return PSR_OK;
 }
 
+/* ---- encoding ---- */
+
+/* The group's, for units of so many values. */
+static psr_err find_encoder(psr_group *group, psr_compression compression, size_t count,
+                            psr_group_encoder **ret_encoder)
+{
+    psr_group_encoder *e = group->encoders;
+    while (e != NULL && !psr_compression_equal(e->compression, compression))
+        e = e->next;
+    if (e == NULL) {
+        e = calloc(1, sizeof *e);
+        if (e == NULL)
+            return psr_fail(PSR_ERR_NOMEM, "no memory for an encoder");
+        e->compression = compression;
+        e->next = group->encoders;
+        group->encoders = e;
+    }
+    if (e->encoder == NULL || e->count_max < count) {
+        psr_encoder *larger = NULL;
+        PSR_TRY(psr_encoder_new(compression, count, &larger));
+        psr_encoder_free(&e->encoder);
+        e->encoder = larger;
+        e->count_max = count;
+    }
+    *ret_encoder = e;
+    return PSR_OK;
+}
+
+static psr_err make_room_to_decode(psr_group *group, size_t count)
+{
+    if (group->decoded_max >= count)
+        return PSR_OK;
+    float *larger = realloc(group->decoded, count * sizeof *larger);
+    if (larger == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a slice of %zu values", count);
+    group->decoded = larger;
+    group->decoded_max = count;
+    return PSR_OK;
+}
+
+static psr_err make_encoding(psr_request *r, const psr_request_options *o)
+{
+    r->compression = *o->compression;
+    PSR_TRY(find_encoder(r->group, r->compression, o->count / r->group->options.ranks + 1,
+                         &r->encoder));
+    PSR_TRY(make_room_to_decode(r->group, r->slice_values));
+    if (!psr_compression_has_residual(r->compression))
+        return PSR_OK;
+    if (o->residual == NULL &&
+        (r->own_residual = calloc(o->count + 1, sizeof *r->own_residual)) == NULL)
+        return no_memory(r);
+    r->residual = o->residual != NULL ? o->residual : r->own_residual;
+    return PSR_OK;
+}
+
 /* ---- beginning and end ---- */
 
 static psr_err make(psr_request *r, const psr_request_options *o)
 {
-    r->is_message = is_message(o->kind);
+    r->is_message = psr_kind_is_message(o->kind);
     r->persistent = o->persistent && !r->is_message;
     r->uncounted = o->uncounted;
-    r->peer = o->peer;
+    r->own = o->own;
+    r->asked_peer = o->peer;
+    r->asked_tag = o->tag;
+    r->at_most = o->at_most;
+    r->at_once = o->at_once;
+    /* until it is known whose */
+    r->peer = o->peer != PSR_RANK_ANY ? o->peer : r->group->options.rank;
     r->value_bytes = psr_type_bytes(o->type);
     psr_loan_init(&r->loan, &r->group->options.outbox);
+    r->priority = o->priority;
+    r->head = o->head;
+    r->not_finite = o->not_finite;
     PSR_TRY(write_schedule(r, o));
     PSR_TRY(make_streams(r));
+    if (is_encoded(o))
+        PSR_TRY(make_encoding(r, o));
     return make_areas(r, o);
 }
 
-psr_err psr_request_new(psr_group *group, const psr_request_options *options, psr_request **ret_request)
+psr_err psr_request_new(psr_group *group, const psr_request_options *options,
+                        psr_request **ret_request)
 {
     PSR_TRY(psr_request_check(group, options));
     psr_request *r = calloc(1, sizeof *r);
@@ -408,12 +607,17 @@ psr_err psr_request_new(psr_group *group, const psr_request_options *options, ps
         return err;
     }
     r->tag = (psr_tag){.epoch = group->options.epoch, .group = group->options.id};
-    if (r->is_message)
-        r->tag.slot = PSR_MESSAGE_TAG_MAX + 1 + options->tag;
-    else if (r->persistent)
+    if (r->persistent)
         r->tag.slot = ++group->persistent;
     *ret_request = r;
     return PSR_OK;
+}
+
+void psr_request_move(psr_request *request, const void *send, void *receive)
+{
+    assert(!request->active);
+    request->areas[PSR_AREA_SEND].read = send;
+    request->areas[PSR_AREA_RECEIVE] = (psr_request_area){.read = receive, .write = receive};
 }
 
 void psr_request_free(psr_request *request)
@@ -434,5 +638,6 @@ void psr_request_free(psr_request *request)
     free(request->out_of);
     free(request->in_of);
     free(request->stream_actions);
+    free(request->own_residual);
     free(request);
 }

@@ -36,33 +36,37 @@ static psr_after add_unless_empty(psr_schedule *schedule, psr_action action)
     return action.count > 0 ? add(schedule, action) : action.after;
 }
 
-psr_after psr_schedule_send(psr_schedule *schedule, uint32_t peer, psr_place from, size_t count,
-                            psr_after after)
+psr_after psr_schedule_send(psr_schedule *schedule, uint32_t peer, psr_area_place from,
+                            size_t count, psr_after after)
+{
+    return add_unless_empty(schedule, (psr_action){.kind = PSR_ACTION_SEND,
+                                                   .peer = peer,
+                                                   .a = from,
+                                                   .count = count,
+                                                   .after = after,
+                                                   .lent = true});
+}
+
+psr_after psr_schedule_send_copy(psr_schedule *schedule, uint32_t peer, psr_area_place from,
+                                 size_t count, psr_after after)
 {
     return add_unless_empty(
         schedule,
         (psr_action){
-            .kind = PSR_ACTION_SEND, .peer = peer, .a = from, .count = count, .after = after, .lent = true});
+            .kind = PSR_ACTION_SEND, .peer = peer, .a = from, .count = count, .after = after});
 }
 
-psr_after psr_schedule_send_copy(psr_schedule *schedule, uint32_t peer, psr_place from, size_t count,
-                                 psr_after after)
+psr_after psr_schedule_receive(psr_schedule *schedule, uint32_t peer, psr_area_place to,
+                               size_t count, psr_after after)
 {
     return add_unless_empty(
         schedule,
-        (psr_action){.kind = PSR_ACTION_SEND, .peer = peer, .a = from, .count = count, .after = after});
+        (psr_action){
+            .kind = PSR_ACTION_RECEIVE, .peer = peer, .to = to, .count = count, .after = after});
 }
 
-psr_after psr_schedule_receive(psr_schedule *schedule, uint32_t peer, psr_place to, size_t count,
-                               psr_after after)
-{
-    return add_unless_empty(
-        schedule,
-        (psr_action){.kind = PSR_ACTION_RECEIVE, .peer = peer, .to = to, .count = count, .after = after});
-}
-
-psr_after psr_schedule_receive_fold(psr_schedule *schedule, uint32_t peer, psr_place own, psr_place to,
-                                    size_t count, psr_after after)
+psr_after psr_schedule_receive_fold(psr_schedule *schedule, uint32_t peer, psr_area_place own,
+                                    psr_area_place to, size_t count, psr_after after)
 {
     return add_unless_empty(schedule, (psr_action){.kind = PSR_ACTION_RECEIVE_FOLD,
                                                    .peer = peer,
@@ -72,25 +76,37 @@ psr_after psr_schedule_receive_fold(psr_schedule *schedule, uint32_t peer, psr_p
                                                    .after = after});
 }
 
-psr_after psr_schedule_copy(psr_schedule *schedule, psr_place from, psr_place to, size_t count,
-                            psr_after after)
-{
-    return add_unless_empty(
-        schedule, (psr_action){.kind = PSR_ACTION_COPY, .a = from, .to = to, .count = count, .after = after});
-}
-
-psr_after psr_schedule_fold(psr_schedule *schedule, psr_place a, psr_place b, psr_place to, size_t count,
-                            psr_after after)
+psr_after psr_schedule_copy(psr_schedule *schedule, psr_area_place from, psr_area_place to,
+                            size_t count, psr_after after)
 {
     return add_unless_empty(
         schedule,
-        (psr_action){.kind = PSR_ACTION_FOLD, .a = a, .b = b, .to = to, .count = count, .after = after});
+        (psr_action){.kind = PSR_ACTION_COPY, .a = from, .to = to, .count = count, .after = after});
 }
 
-psr_after psr_schedule_finish(psr_schedule *schedule, psr_place values, size_t count, psr_after after)
+psr_after psr_schedule_fold(psr_schedule *schedule, psr_area_place a, psr_area_place b,
+                            psr_area_place to, size_t count, psr_after after)
 {
     return add_unless_empty(
-        schedule, (psr_action){.kind = PSR_ACTION_FINISH, .to = values, .count = count, .after = after});
+        schedule,
+        (psr_action){
+            .kind = PSR_ACTION_FOLD, .a = a, .b = b, .to = to, .count = count, .after = after});
+}
+
+psr_after psr_schedule_finish(psr_schedule *schedule, psr_area_place values, size_t count,
+                              psr_after after)
+{
+    return add_unless_empty(
+        schedule,
+        (psr_action){.kind = PSR_ACTION_FINISH, .to = values, .count = count, .after = after});
+}
+
+psr_after psr_schedule_round(psr_schedule *schedule, psr_area_place values, size_t count,
+                             psr_after after)
+{
+    return add_unless_empty(
+        schedule,
+        (psr_action){.kind = PSR_ACTION_ROUND, .to = values, .count = count, .after = after});
 }
 
 psr_after psr_schedule_signal(psr_schedule *schedule, uint32_t peer, psr_after after)

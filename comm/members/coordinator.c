@@ -8,48 +8,53 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A process that exits has said why to the coordinator before; its words and its agent's come by different
- * ways. */
-#define LAST_WORDS_MS 500
-
 /* About messages of who has not joined: so many, and no more. */
 #define UNHEARD_LINES 10
 
-/* When a member or the launcher is lost the others are asked what they are doing, and have this long to answer. */
-#define ANSWER_MS 150
-
 /* ---- life ---- */
+
+static psr_err open_seats(psr_coordinator *c, int64_t now_ms)
+{
+    const psr_coordinator_options *o = &c->options;
+    c->seat_count = o->shards + o->workers;
+    c->seats = calloc(c->seat_count, sizeof *c->seats);
+    if (c->seats == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " members", c->seat_count);
+    for (uint32_t i = 0; i < c->seat_count; i++)
+        c->seats[i].entry.peer = i < o->shards ? (psr_peer){PSR_ROLE_SHARD, i}
+                                               : (psr_peer){PSR_ROLE_WORKER, i - o->shards};
+    PSR_TRY(psr_liveness_new(o->deadline_ms, now_ms, &c->liveness));
+    c->come_up_by_ms = psr_liveness_present_ms(c->liveness, now_ms) + o->join_deadline_ms;
+    if (o->join_deadline_ms == 0)
+        c->come_up_by_ms += o->deadline_ms > PSR_COME_UP_MS ? o->deadline_ms : PSR_COME_UP_MS;
+    return PSR_OK;
+}
 
 psr_err psr_coordinator_new(const psr_coordinator_options *options, int64_t now_ms,
                             psr_coordinator **ret_coordinator)
 {
     psr_coordinator *c = calloc(1, sizeof *c);
-    if (!c)
+    if (c == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a coordinator");
     c->options = *options;
     snprintf(c->host, sizeof c->host, "%s", options->host);
     c->options.host = c->host;
-    c->seat_count = options->shards + options->workers;
-    c->come_up_by_ms =
-        now_ms + (options->deadline_ms > PSR_COME_UP_MS ? options->deadline_ms : PSR_COME_UP_MS);
+    if (c->options.facts_max == 0)
+        c->options.facts_max = PSR_MEMBER_TEXT_MAX;
     c->slow_check_ms = now_ms + options->deadline_ms / 4;
-    c->seats = calloc(c->seat_count, sizeof *c->seats);
-    psr_err err = c->seats ? psr_liveness_new(options->deadline_ms, now_ms, &c->liveness)
-                           : psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " members", c->seat_count);
+    c->user_present_ms = INT64_MAX;
+    psr_err err = open_seats(c, now_ms);
     if (err != PSR_OK) {
         psr_coordinator_free(c);
         return err;
     }
-    for (uint32_t i = 0; i < c->seat_count; i++)
-        c->seats[i].entry.peer = i < options->shards ? (psr_peer){PSR_ROLE_SHARD, i}
-                                                     : (psr_peer){PSR_ROLE_WORKER, i - options->shards};
     *ret_coordinator = c;
     return PSR_OK;
 }
 
 void psr_coordinator_free(psr_coordinator *c)
 {
-    if (!c)
+    if (c == NULL)
         return;
     psr_liveness_free(c->liveness);
     free(c->seats);
@@ -81,17 +86,20 @@ bool psr_coordinator_all(const psr_coordinator *c, bool (*is)(const psr_seat *))
     return true;
 }
 
-void psr_seat_name(const psr_seat *seat, char name[static PSR_MEMBER_NAME_MAX])
+void psr_coordinator_seat_name(const psr_coordinator *c, const psr_seat *seat,
+                               char name[static PSR_MEMBER_NAME_MAX])
 {
-    snprintf(name, PSR_MEMBER_NAME_MAX, "%s %" PRIu32 "%s%s", psr_role_name(seat->entry.peer.role),
-             seat->entry.peer.rank, seat->entry.host[0] ? " on " : "", seat->entry.host);
+    snprintf(name, PSR_MEMBER_NAME_MAX, "%s %" PRIu32 "%s%s",
+             c->options.program ? "rank" : psr_role_name(seat->entry.peer.role),
+             seat->entry.peer.rank, seat->entry.host[0] != '\0' ? " on " : "", seat->entry.host);
 }
 
-void psr_coordinator_name(const psr_coordinator *c, psr_peer peer, char name[static PSR_MEMBER_NAME_MAX])
+void psr_coordinator_name(const psr_coordinator *c, psr_peer peer,
+                          char name[static PSR_MEMBER_NAME_MAX])
 {
     const psr_seat *seat = psr_coordinator_find(c, peer);
     const psr_seat nobody = {.entry.peer = peer};
-    psr_seat_name(seat ? seat : &nobody, name);
+    psr_coordinator_seat_name(c, seat != NULL ? seat : &nobody, name);
 }
 
 bool psr_coordinator_running(const psr_coordinator *c)
@@ -104,9 +112,52 @@ bool psr_coordinator_ended(const psr_coordinator *c)
     return c->state == PSR_COORDINATOR_ENDED;
 }
 
+bool psr_coordinator_is_here(const psr_coordinator *c, psr_peer peer)
+{
+    const psr_seat *seat = psr_coordinator_find(c, peer);
+    return seat != NULL && seat->state == PSR_SEAT_HERE;
+}
+
+bool psr_coordinator_has_joined(const psr_coordinator *c, psr_peer peer)
+{
+    const psr_seat *seat = psr_coordinator_find(c, peer);
+    return seat != NULL && seat->joined;
+}
+
+bool psr_coordinator_has_left(const psr_coordinator *c, psr_peer peer)
+{
+    const psr_seat *seat = psr_coordinator_find(c, peer);
+    return seat != NULL && seat->state == PSR_SEAT_LEFT;
+}
+
+bool psr_coordinator_misses(const psr_coordinator *c, psr_peer peer)
+{
+    const psr_seat *seat = psr_coordinator_find(c, peer);
+    bool others = false;
+    for (uint32_t i = 0; i < c->seat_count; i++)
+        others |= &c->seats[i] != seat && c->seats[i].state == PSR_SEAT_HERE;
+    return c->state != PSR_COORDINATOR_ENDED && others && seat != NULL &&
+           (seat->state == PSR_SEAT_HERE || seat->state == PSR_SEAT_EMPTY);
+}
+
+static bool is_gone(const psr_seat *seat)
+{
+    return seat->state == PSR_SEAT_LEFT || seat->state == PSR_SEAT_OUT;
+}
+
+bool psr_coordinator_over(const psr_coordinator *c)
+{
+    return psr_coordinator_all(c, is_gone);
+}
+
 const psr_view *psr_coordinator_view(const psr_coordinator *c)
 {
     return &c->view;
+}
+
+psr_liveness *psr_coordinator_liveness(psr_coordinator *c)
+{
+    return c->liveness;
 }
 
 /* ---- what it says ---- */
@@ -118,218 +169,112 @@ void psr_coordinator_say(psr_coordinator *c, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    c->options.driver.say(c->options.driver.context, line);
+    if (c->options.events.say != NULL)
+        c->options.events.say(c->options.events.context, line);
 }
 
 psr_err psr_coordinator_send(psr_coordinator *c, psr_peer to, psr_head head, psr_bytes payload)
 {
     psr_payload bytes = {.data = payload.data, .bytes = payload.size};
-    return c->options.driver.send(c->options.driver.context, to, &head, payload.size > 0 ? &bytes : NULL);
+    psr_err err =
+        c->options.ways.send(c->options.ways.context, to, &head, payload.size > 0 ? &bytes : NULL);
+    return psr_coordinator_goes_on(c) ? PSR_OK : err;
+}
+
+size_t psr_coordinator_waiting(const psr_coordinator *c, psr_peer to)
+{
+    const psr_coordinator_ways *ways = &c->options.ways;
+    return ways->waiting != NULL ? ways->waiting(ways->context, to) : 0;
 }
 
 psr_err psr_coordinator_alive(psr_coordinator *c, psr_peer to)
 {
-    const psr_coordinator_driver *driver = &c->options.driver;
-    if (driver->waiting != NULL && driver->waiting(driver->context, to) > 0)
+    if (psr_coordinator_waiting(c, to) > 0)
         return PSR_OK;
     return psr_coordinator_send(c, to, psr_msg_alive_head(false), (psr_bytes){NULL, 0});
 }
 
-psr_err psr_coordinator_send_role(psr_coordinator *c, psr_role role, psr_head head, psr_bytes payload)
+/* The seats from first to end. The detail is the first failure's. */
+static psr_err send_each(psr_coordinator *c, uint32_t first, uint32_t end, psr_head head,
+                         psr_bytes payload)
 {
-    for (uint32_t i = 0; i < c->seat_count; i++)
-        if (c->seats[i].joined && c->seats[i].entry.peer.role == role)
-            PSR_TRY(psr_coordinator_send(c, c->seats[i].entry.peer, head, payload));
-    return PSR_OK;
+    psr_err first_err = PSR_OK;
+    char detail[PSR_COORDINATOR_LINE_MAX] = "";
+    for (uint32_t i = first; i < end; i++) {
+        if (c->seats[i].state != PSR_SEAT_HERE)
+            continue;
+        psr_err err = psr_coordinator_send(c, c->seats[i].entry.peer, head, payload);
+        if (err == PSR_OK || first_err != PSR_OK)
+            continue;
+        first_err = err;
+        snprintf(detail, sizeof detail, "%s", psr_err_detail());
+    }
+    return first_err == PSR_OK ? PSR_OK : psr_fail(first_err, "%s", detail);
+}
+
+psr_err psr_coordinator_send_role(psr_coordinator *c, psr_role role, psr_head head,
+                                  psr_bytes payload)
+{
+    return role == PSR_ROLE_SHARD ? send_each(c, 0, c->options.shards, head, payload)
+                                  : send_each(c, c->options.shards, c->seat_count, head, payload);
 }
 
 psr_err psr_coordinator_send_all(psr_coordinator *c, psr_head head, psr_bytes payload)
 {
-    PSR_TRY(psr_coordinator_send_role(c, PSR_ROLE_SHARD, head, payload));
-    return psr_coordinator_send_role(c, PSR_ROLE_WORKER, head, payload);
-}
-
-/* ---- the end ---- */
-
-static bool is_done(const psr_seat *seat)
-{
-    return seat->done;
-}
-
-void psr_coordinator_set_done(psr_coordinator *c, psr_peer peer)
-{
-    psr_seat *seat = psr_coordinator_find(c, peer);
-    if (!seat)
-        return;
-    seat->done = true;
-    psr_liveness_done(c->liveness, peer);
-}
-
-bool psr_coordinator_is_done(const psr_coordinator *c, psr_peer peer)
-{
-    const psr_seat *seat = psr_coordinator_find(c, peer);
-    return seat && seat->done;
-}
-
-bool psr_coordinator_all_done(const psr_coordinator *c)
-{
-    return psr_coordinator_all(c, is_done);
-}
-
-void psr_coordinator_end(psr_coordinator *c, psr_err status, const char *line)
-{
-    if (c->state == PSR_COORDINATOR_ENDED)
-        return;
-    char text[PSR_COORDINATOR_LINE_MAX]; /* a failure to send overwrites the detail */
-    size_t size = (size_t)snprintf(text, sizeof text, "%s", line ? line : psr_err_detail());
-    bool in_order = status == PSR_OK || (status == PSR_ERR_CANCELLED && psr_coordinator_all_done(c));
-    c->state = PSR_COORDINATOR_ENDED;
-    c->end_status = status;
-    memcpy(c->end_line, text, sizeof c->end_line);
-    /* The run is over either way: a member that cannot be told is one that is gone. */
-    psr_head last_word = {.type = in_order ? PSR_MSG_BYE : PSR_MSG_ABORT};
-    for (uint32_t i = 0; i < c->seat_count; i++) {
-        if (!c->seats[i].joined)
-            continue;
-        psr_err told = psr_coordinator_send(c, c->seats[i].entry.peer, last_word,
-                                            (psr_bytes){text, size < sizeof text ? size : sizeof text - 1});
-        (void)told;
-    }
-    c->options.driver.ended(c->options.driver.context, status, text);
-}
-
-/* ---- who is lost ---- */
-
-/* Whether lost names this member; NULL: the launcher or an agent was lost. */
-static bool is_lost(const psr_seat *seat, const psr_peer *lost)
-{
-    return lost && psr_peer_equal(seat->entry.peer, *lost);
-}
-
-/* ALIVE with a flag asks for PROGRESS at once: what a line says of the others should not be as old as their
- * last report. */
-static void ask_others(psr_coordinator *c)
-{
-    for (uint32_t i = 0; i < c->seat_count; i++) {
-        psr_seat *seat = &c->seats[i];
-        bool can_answer = seat->joined && !seat->done && !is_lost(seat, c->lost);
-        seat->asked = can_answer && psr_coordinator_send(c, seat->entry.peer, psr_msg_alive_head(true),
-                                                         (psr_bytes){NULL, 0}) == PSR_OK;
-    }
-}
-
-static bool has_answered(const psr_seat *seat)
-{
-    return !seat->asked;
-}
-
-/* Ends the run when somebody was lost and everybody has spoken or had the time to. */
-static void check_losing(psr_coordinator *c, int64_t now_ms)
-{
-    if (!c->losing)
-        return;
-    if (now_ms < c->lose_at_ms && (c->awaits_words || !psr_coordinator_all(c, has_answered)))
-        return;
-    char others[512], line[PSR_COORDINATOR_LINE_MAX];
-    psr_liveness_describe(c->liveness, c->lost, others, sizeof others);
-    if (!others[0] && !c->lost)
-        snprintf(others, sizeof others, "the run was at its start");
-    snprintf(line, sizeof line, "%s%s%s", c->lost_line, others[0] ? "; " : "", others);
-    psr_coordinator_end(c, c->lost_status, line);
-}
-
-/* The run ends with lost_line and what the others are doing, which they have wait_ms to say. */
-static void begin_losing(psr_coordinator *c, psr_err status, int64_t now_ms, int64_t wait_ms)
-{
-    c->losing = true;
-    c->lost_status = status;
-    c->lose_at_ms = now_ms + wait_ms;
-    ask_others(c);
-    check_losing(c, now_ms);
-}
-
-void psr_coordinator_lost(psr_coordinator *c, psr_peer peer, const char *host, bool by_itself,
-                          const char *how, int64_t now_ms)
-{
-    const psr_seat *seat = psr_coordinator_find(c, peer);
-    if (!seat || c->state == PSR_COORDINATOR_ENDED || c->losing)
-        return;
-    psr_seat named = *seat;
-    if (!seat->joined && host)
-        snprintf(named.entry.host, sizeof named.entry.host, "%s", host);
-    char name[PSR_MEMBER_NAME_MAX];
-    psr_seat_name(&named, name);
-    snprintf(c->lost_line, sizeof c->lost_line, "%s was lost: %.200s", name, how);
-    c->lost = &seat->entry.peer;
-    /* Who exits by itself has told why, unless it could not join. */
-    c->awaits_words = seat->joined && by_itself;
-    begin_losing(c, PSR_ERR_PEER, now_ms, c->awaits_words ? LAST_WORDS_MS : ANSWER_MS);
-}
-
-/* Launcher or agent: no member, but the run is not to go on without. */
-static void lose_outsider(psr_coordinator *c, const char *who, const char *host, psr_err status,
-                          const char *how, int64_t now_ms)
-{
-    if (c->state == PSR_COORDINATOR_ENDED || c->losing)
-        return;
-    snprintf(c->lost_line, sizeof c->lost_line, "%s on %s: %.200s", who, host, how);
-    c->lost = NULL;
-    c->awaits_words = false;
-    begin_losing(c, status, now_ms, ANSWER_MS);
-}
-
-void psr_coordinator_launcher_lost(psr_coordinator *c, psr_err status, const char *how, int64_t now_ms)
-{
-    lose_outsider(c, "launcher", c->host, status, how, now_ms);
-}
-
-void psr_coordinator_agent_lost(psr_coordinator *c, const char *host, const char *how, int64_t now_ms)
-{
-    lose_outsider(c, "agent", host, PSR_ERR_TIMEOUT, how, now_ms);
+    return send_each(c, 0, c->seat_count, head, payload);
 }
 
 /* ---- messages ---- */
 
-psr_err psr_coordinator_check_text(const psr_message *message)
+psr_err psr_coordinator_check_text(const psr_coordinator *c, const psr_message *message)
 {
-    if (message->payload_bytes <= PSR_MEMBER_TEXT_MAX)
+    const size_t most =
+        message->head.type == PSR_MSG_FACTS ? c->options.facts_max : (size_t)PSR_MEMBER_TEXT_MAX;
+    if (message->payload_bytes <= most)
         return PSR_OK;
-    return psr_violation(message, "its payload has %zu bytes, more than %u", message->payload_bytes,
-                         PSR_MEMBER_TEXT_MAX);
+    return psr_violation(message, "its payload has %zu bytes, more than %zu",
+                         message->payload_bytes, most);
 }
 
 psr_msg_limits psr_coordinator_limits(const psr_coordinator *c)
 {
-    psr_msg_limits limits = {
-        .workers = c->options.workers, .shards = c->options.shards, .buckets = c->view.plan.bucket_count};
+    psr_msg_limits limits = {.workers = c->options.workers,
+                             .shards = c->options.shards,
+                             .buckets = c->view.plan.bucket_count};
     c->options.user.limit(c->options.user.context, &limits);
     return limits;
 }
 
-static psr_err take_progress(psr_coordinator *c, psr_seat *seat, const psr_message *message, int64_t now_ms)
+static psr_err take_progress(psr_coordinator *c, psr_seat *seat, const psr_message *message,
+                             int64_t now_ms)
 {
     psr_msg_progress says;
     const psr_msg_limits limits = psr_coordinator_limits(c);
     PSR_TRY(psr_msg_progress_read(message, &limits, &says));
-    c->options.user.progress(c->options.user.context, message->from, &says);
+    if (c->options.user.progress != NULL)
+        c->options.user.progress(c->options.user.context, message->from, &says);
     if (!seat->done)
         psr_liveness_progress(c->liveness, seat->entry.peer, &says, now_ms);
     seat->asked = false;
-    check_losing(c, now_ms);
+    psr_coordinator_check_losing(c, now_ms);
     return psr_coordinator_alive(c, seat->entry.peer);
 }
 
-/* Always fails: with what the member failed of. */
-static psr_err take_failed(const psr_seat *seat, const psr_message *message)
+/* Always fails: with what the member failed of. For those who go on without it, it is that it
+ * failed. */
+static psr_err take_failed(const psr_coordinator *c, const psr_seat *seat,
+                           const psr_message *message)
 {
     char name[PSR_MEMBER_NAME_MAX];
-    psr_seat_name(seat, name);
-    return psr_fail(psr_msg_failed_status(message), "%s: %.*s", name,
+    psr_coordinator_seat_name(c, seat, name);
+    return psr_fail(c->options.program ? PSR_ERR_PEER : psr_msg_failed_status(message),
+                    "%s%s: %.*s", name, c->options.program ? " failed" : "",
                     (int)(message->payload_bytes < 700 ? message->payload_bytes : 700),
-                    message->payload_bytes ? (const char *)message->payload : "");
+                    message->payload_bytes > 0 ? (const char *)message->payload : "");
 }
 
-static psr_err take_of_member(psr_coordinator *c, psr_seat *seat, const psr_message *message, int64_t now_ms)
+static psr_err take_of_member(psr_coordinator *c, psr_seat *seat, const psr_message *message,
+                              int64_t now_ms)
 {
     psr_liveness_heard(c->liveness, seat->entry.peer, now_ms);
     if (message->head.type == PSR_MSG_PROGRESS)
@@ -338,19 +283,11 @@ static psr_err take_of_member(psr_coordinator *c, psr_seat *seat, const psr_mess
         return psr_violation(message, "it has said DONE before");
     if (message->head.type == PSR_MSG_FACTS)
         return psr_coordinator_take_facts(c, seat, message);
-    if (message->head.type == PSR_MSG_READY)
+    if (message->head.type == PSR_MSG_READY && c->options.user.ready != NULL)
         return psr_coordinator_take_ready(c, seat, message);
-    if (!psr_coordinator_running(c))
+    if (!psr_coordinator_running(c) && !psr_coordinator_goes_on(c))
         return psr_violation(message, "that is not due before START");
     return c->options.user.message(c->options.user.context, message);
-}
-
-/* A violation's line names the host of who has joined. */
-static psr_err on_its_host(const psr_seat *seat, psr_err err)
-{
-    if (err == PSR_ERR_PROTOCOL && seat && seat->entry.host[0])
-        return psr_fail_context(err, "on %s", seat->entry.host);
-    return err;
 }
 
 /* What is due before START or at any time; of the rest the user says how long it may be. */
@@ -363,36 +300,65 @@ static bool is_text(psr_message_type type)
 static psr_err take(psr_coordinator *c, psr_seat *seat, const psr_message *message, int64_t now_ms)
 {
     psr_message_type type = message->head.type;
-    psr_err err = is_text(type) ? psr_coordinator_check_text(message) : PSR_OK;
-    if (err != PSR_OK)
-        return on_its_host(seat, err);
-    if (type == PSR_MSG_JOIN)
-        return psr_coordinator_take_join(c, message, now_ms);
-    if (!seat || !seat->joined) {
-        if (c->unheard++ < UNHEARD_LINES)
-            psr_coordinator_say(c, "%s %" PRIu32 " sent %s and has not joined: dropped",
-                                psr_role_name(message->from.role), message->from.rank,
-                                psr_message_name(type));
-        return PSR_OK;
-    }
-    if (type == PSR_MSG_FAILED)
-        return take_failed(seat, message);
-    return on_its_host(seat, take_of_member(c, seat, message, now_ms));
+    psr_err err = is_text(type) ? psr_coordinator_check_text(c, message) : PSR_OK;
+    if (err == PSR_OK && type == PSR_MSG_FAILED)
+        return take_failed(c, seat, message);
+    if (err == PSR_OK)
+        err = take_of_member(c, seat, message, now_ms);
+    if (err == PSR_ERR_PROTOCOL && seat->entry.host[0] != '\0' && !c->options.program)
+        return psr_fail_context(err, "on %s", seat->entry.host);
+    return err;
+}
+
+/* Who has begun with the others is out, alone, where they go on. The detail is what a message, or
+ * the lack of any, has failed with. */
+static void blame(psr_coordinator *c, psr_peer peer, psr_err err)
+{
+    char line[PSR_COORDINATOR_LINE_MAX];
+    const bool begun = c->state == PSR_COORDINATOR_RUNNING || c->state == PSR_COORDINATOR_ENDED;
+    snprintf(line, sizeof line, "%s", psr_err_detail());
+    if (psr_coordinator_goes_on(c) && begun && psr_coordinator_has(c, peer))
+        c->options.user.failed(c->options.user.context, peer, err, line);
+    else
+        psr_coordinator_end(c, err, line);
 }
 
 void psr_coordinator_message(psr_coordinator *c, const psr_message *message, int64_t now_ms)
 {
-    if (c->state == PSR_COORDINATOR_ENDED) {
-        if (message->head.type == PSR_MSG_JOIN)
-            psr_coordinator_refuse_late(c, message);
-        return;
-    }
-    psr_err err = take(c, psr_coordinator_find(c, message->from), message, now_ms);
+    psr_seat *seat = psr_coordinator_find(c, message->from);
+    psr_err err = PSR_OK;
+    if (message->head.type == PSR_MSG_JOIN)
+        err = psr_coordinator_take_join(c, message, now_ms);
+    else if (seat != NULL && seat->state == PSR_SEAT_HERE)
+        err = take(c, seat, message, now_ms);
+    else if (c->state != PSR_COORDINATOR_ENDED && c->unheard++ < UNHEARD_LINES)
+        psr_coordinator_say(c, "%s %" PRIu32 " sent %s and has not joined: dropped",
+                            psr_role_name(message->from.role), message->from.rank,
+                            psr_message_name(message->head.type));
     if (err != PSR_OK)
-        psr_coordinator_end(c, err, NULL);
+        blame(c, message->from, err);
 }
 
 /* ---- time ---- */
+
+/* So that all have the verdict before their own deadlines pass. */
+static int64_t patience_ms(const psr_coordinator *c)
+{
+    return c->options.deadline_ms * 3 / 4;
+}
+
+/* Each of those of which nothing is heard. */
+static void check_silent(psr_coordinator *c, int64_t present_ms)
+{
+    char name[PSR_MEMBER_NAME_MAX];
+    const psr_watched *silent;
+    while ((silent = psr_liveness_silent(c->liveness, present_ms, patience_ms(c))) != NULL) {
+        psr_coordinator_name(c, silent->peer, name);
+        blame(c, silent->peer,
+              psr_fail(PSR_ERR_PEER, "%s: no sign of life for %.1f s", name,
+                       (double)(present_ms - silent->heard_ms) / 1000));
+    }
+}
 
 static void check_liveness(psr_coordinator *c, int64_t now_ms)
 {
@@ -401,7 +367,8 @@ static void check_liveness(psr_coordinator *c, int64_t now_ms)
     if (!psr_liveness_check(c->liveness, now_ms, &peer, line, sizeof line))
         return;
     const size_t used = strlen(line);
-    snprintf(line + used, sizeof line - used, " (--deadline %g)", (double)c->options.deadline_ms / 1000);
+    snprintf(line + used, sizeof line - used, " (--deadline %g)",
+             (double)c->options.deadline_ms / 1000);
     psr_coordinator_end(c, PSR_ERR_TIMEOUT, line);
 }
 
@@ -417,7 +384,8 @@ static void check_slow(psr_coordinator *c, int64_t now_ms)
         return;
     char name[PSR_MEMBER_NAME_MAX];
     psr_coordinator_name(c, peer, name);
-    psr_coordinator_say(c, "%s is slow: others have waited %.1f s for it", name, (double)waited_ms / 1000);
+    psr_coordinator_say(c, "%s is slow: others have waited %.1f s for it", name,
+                        (double)waited_ms / 1000);
     c->slow_check_ms = now_ms + deadline_ms; /* say so once a while */
 }
 
@@ -426,18 +394,30 @@ void psr_coordinator_works(psr_coordinator *c, int64_t now_ms)
     psr_liveness_scheduler_works(c->liveness, now_ms);
 }
 
-void psr_coordinator_tick(psr_coordinator *c, int64_t now_ms)
+static void tick_of_run(psr_coordinator *c, int64_t now_ms)
 {
     if (c->state == PSR_COORDINATOR_JOINING || c->state == PSR_COORDINATOR_WELCOMED)
         psr_liveness_scheduler_works(c->liveness, now_ms);
     if (c->state != PSR_COORDINATOR_ENDED)
-        check_losing(c, now_ms);
+        psr_coordinator_check_losing(c, now_ms);
     if (c->state == PSR_COORDINATOR_JOINING)
-        psr_coordinator_check_joining(c, now_ms);
+        psr_coordinator_check_joining(c, psr_liveness_present_ms(c->liveness, now_ms));
     if (c->state != PSR_COORDINATOR_ENDED)
         check_liveness(c, now_ms);
     if (c->state != PSR_COORDINATOR_ENDED)
         check_slow(c, now_ms);
+}
+
+void psr_coordinator_tick(psr_coordinator *c, int64_t now_ms)
+{
+    if (!psr_coordinator_goes_on(c)) {
+        tick_of_run(c, now_ms);
+        return;
+    }
+    const int64_t present_ms = psr_liveness_present_ms(c->liveness, now_ms);
+    psr_coordinator_check_joining(c, present_ms);
+    check_silent(c, present_ms);
+    c->user_present_ms = c->options.user.tick(c->options.user.context, present_ms);
 }
 
 static int64_t earlier(int64_t a, int64_t b)
@@ -447,12 +427,19 @@ static int64_t earlier(int64_t a, int64_t b)
 
 int64_t psr_coordinator_next_tick(const psr_coordinator *c)
 {
-    if (c->state == PSR_COORDINATOR_ENDED)
+    const psr_liveness *l = c->liveness;
+    if (c->state == PSR_COORDINATOR_ENDED && !psr_coordinator_goes_on(c))
         return INT64_MAX;
-    int64_t next = earlier(psr_liveness_next(c->liveness), c->slow_check_ms);
+    int64_t next = psr_liveness_look_ms(l);
+    if (psr_coordinator_goes_on(c))
+        next =
+            earlier(next, psr_liveness_when_ms(l, earlier(psr_liveness_silent_at(l, patience_ms(c)),
+                                                          c->user_present_ms)));
+    else
+        next = earlier(next, earlier(psr_liveness_next(l), c->slow_check_ms));
     if (c->losing)
         next = earlier(next, c->lose_at_ms);
-    if (c->state == PSR_COORDINATOR_JOINING)
-        next = earlier(next, c->come_up_by_ms);
+    if (c->joined_count < c->seat_count && !psr_coordinator_over(c))
+        next = earlier(next, psr_liveness_when_ms(l, c->come_up_by_ms));
     return next;
 }

@@ -1,15 +1,9 @@
-/* What the two files of the coordinator share. For those alone. */
+/* What the three files of the coordinator share: coordinator.c (who there is, messages, time),
+ * coordinator_join.c (until START) and coordinator_end.c (how a run ends). For those alone. */
 #ifndef PSR_COMM_COORDINATOR_PRIVATE_H
 #define PSR_COMM_COORDINATOR_PRIVATE_H
 
 #include "comm/members/coordinator.h"
-#include "comm/members/liveness.h"
-
-#define PSR_COORDINATOR_LINE_MAX 1024
-
-/* A process that has until the deadline to come up has at least this long: it must be loaded, find its data
- * and connect. */
-#define PSR_COME_UP_MS 5000
 
 typedef enum psr_coordinator_state {
     PSR_COORDINATOR_JOINING,  /* until all are here and agree */
@@ -18,11 +12,20 @@ typedef enum psr_coordinator_state {
     PSR_COORDINATOR_ENDED,
 } psr_coordinator_state;
 
+typedef enum psr_seat_state {
+    PSR_SEAT_EMPTY,
+    PSR_SEAT_HERE,
+    PSR_SEAT_LEFT, /* in order */
+    PSR_SEAT_OUT,  /* given up, or turned away when it came */
+} psr_seat_state;
+
 typedef struct psr_seat {
     psr_view_member entry;
-    bool joined, told_facts, ready, done;
-    bool refused; /* it came when the run had ended, and knows that */
-    bool asked;   /* what it is doing, and has not said */
+    psr_seat_state state;
+    bool joined; /* once */
+    bool told_facts, ready, done;
+    bool asked;      /* what it is doing, and has not said */
+    bool cut_at_end; /* its channel stays until nobody is here */
 } psr_seat;
 
 struct psr_coordinator {
@@ -33,11 +36,13 @@ struct psr_coordinator {
     uint32_t seat_count, joined_count;
     psr_view view; /* its members from WELCOME on, its plan from `begin` on */
     psr_liveness *liveness;
-    int64_t come_up_by_ms; /* while joining */
+    int64_t come_up_by_ms;   /* a present time */
+    int64_t user_present_ms; /* for which the user waits, as its last tick said */
     int64_t slow_check_ms;
     uint64_t unheard; /* messages of who has not joined */
 
-    /* A member, the launcher or an agent is gone: its own last words and what the others are doing may still come. */
+    /* A member, the launcher or an agent is gone: its own last words and what the others are doing
+     * may still come. */
     bool losing, awaits_words;
     const psr_peer *lost; /* the member, in seats; NULL: the launcher or an agent */
     psr_err lost_status;
@@ -49,19 +54,34 @@ struct psr_coordinator {
     char end_line[PSR_COORDINATOR_LINE_MAX];
 };
 
+/* ---- coordinator.c ---- */
+
 /* NULL when peer can be no member. */
 psr_seat *psr_coordinator_find(const psr_coordinator *coordinator, psr_peer peer);
 bool psr_coordinator_all(const psr_coordinator *coordinator, bool (*is)(const psr_seat *));
-void psr_seat_name(const psr_seat *seat, char name[static PSR_MEMBER_NAME_MAX]);
+void psr_coordinator_seat_name(const psr_coordinator *coordinator, const psr_seat *seat,
+                               char name[static PSR_MEMBER_NAME_MAX]);
 void psr_coordinator_say(psr_coordinator *coordinator, const char *format, ...) PSR_PRINTF(2, 3);
-psr_err psr_coordinator_send(psr_coordinator *coordinator, psr_peer to, psr_head head, psr_bytes payload);
+/* Members fail one by one, and the others go on. */
+static inline bool psr_coordinator_goes_on(const psr_coordinator *coordinator)
+{
+    return coordinator->options.user.failed != NULL;
+}
 
-/* coordinator_join.c */
-psr_err psr_coordinator_take_join(psr_coordinator *coordinator, const psr_message *message, int64_t now_ms);
-/* After the end: whoever joins hears why there is no run. */
-void psr_coordinator_refuse_late(psr_coordinator *coordinator, const psr_message *message);
-psr_err psr_coordinator_take_facts(psr_coordinator *coordinator, psr_seat *seat, const psr_message *message);
-psr_err psr_coordinator_take_ready(psr_coordinator *coordinator, psr_seat *seat, const psr_message *message);
-void psr_coordinator_check_joining(psr_coordinator *coordinator, int64_t now_ms);
+/* ---- coordinator_join.c ---- */
+
+psr_err psr_coordinator_take_join(psr_coordinator *coordinator, const psr_message *message,
+                                  int64_t now_ms);
+psr_err psr_coordinator_take_facts(psr_coordinator *coordinator, psr_seat *seat,
+                                   const psr_message *message);
+psr_err psr_coordinator_take_ready(psr_coordinator *coordinator, psr_seat *seat,
+                                   const psr_message *message);
+/* Who never came up. */
+void psr_coordinator_check_joining(psr_coordinator *coordinator, int64_t present_ms);
+
+/* ---- coordinator_end.c ---- */
+
+/* Ends the run when somebody was lost and everybody has spoken or had the time to. */
+void psr_coordinator_check_losing(psr_coordinator *coordinator, int64_t now_ms);
 
 #endif

@@ -1,6 +1,6 @@
 #include "comm/members/join.h"
 
-#include "base/json_fields.h"
+#include "base/text/json_fields.h"
 #include "net/violation.h"
 
 #include <stdio.h>
@@ -27,7 +27,8 @@ static psr_err read_join(const cJSON *object, psr_join *join)
     PSR_TRY(psr_fields_text(object, "version", join->version, sizeof join->version));
     PSR_TRY(psr_fields_text(object, "host", join->host, sizeof join->host));
     PSR_TRY(psr_fields_text(object, "endpoint", join->endpoint, sizeof join->endpoint));
-    PSR_TRY(psr_memory_place_from_object(cJSON_GetObjectItemCaseSensitive(object, "memory"), &join->memory));
+    PSR_TRY(psr_memory_place_from_object(cJSON_GetObjectItemCaseSensitive(object, "memory"),
+                                         &join->memory));
     PSR_TRY(psr_fields_number(object, "pid", INT32_MAX, &pid));
     join->pid = (int64_t)pid;
     return PSR_OK;
@@ -57,7 +58,8 @@ psr_err psr_join_blame(const psr_message *message, psr_err err)
 psr_err psr_join_read(const psr_message *message, psr_join *ret_join)
 {
     return psr_join_blame(
-        message, psr_join_from_json((psr_bytes){message->payload, message->payload_bytes}, ret_join));
+        message,
+        psr_join_from_json((psr_bytes){message->payload, message->payload_bytes}, ret_join));
 }
 
 psr_err psr_join_check_version(const psr_join *join, const char *who, const char *scheduler_host)
@@ -66,20 +68,21 @@ psr_err psr_join_check_version(const psr_join *join, const char *who, const char
         return PSR_OK;
     return psr_fail(
         PSR_ERR_VERSION,
-        "%s on %s is psring %s, the scheduler on %s is psring %s: install one version on all hosts", who,
-        join->host, join->version, scheduler_host, PSR_VERSION);
+        "%s on %s is psring %s, the scheduler on %s is psring %s: install one version on all hosts",
+        who, join->host, join->version, scheduler_host, PSR_VERSION);
 }
 
 /* ---- two parts: JSON, and behind a zero byte what is the users' ---- */
 
 /* Consumes the writer. */
-static psr_err write_parts(psr_fields_writer *w, psr_bytes users, void **ret_payload, size_t *ret_size)
+static psr_err write_parts(psr_fields_writer *w, psr_bytes users, void **ret_payload,
+                           size_t *ret_size)
 {
     char *json = NULL;
     PSR_TRY(psr_fields_finish(w, &json));
     size_t own = strlen(json) + 1;
     char *payload = realloc(json, own + users.size);
-    if (!payload) {
+    if (payload == NULL) {
         free(json);
         return psr_fail(PSR_ERR_NOMEM, "no memory for %zu bytes of a message", own + users.size);
     }
@@ -95,7 +98,7 @@ static psr_err read_parts(psr_bytes payload, cJSON **ret_object, psr_bytes *ret_
 {
     const char *text = payload.data;
     const char *zero = payload.size > 0 ? memchr(text, 0, payload.size) : NULL;
-    if (!zero)
+    if (zero == NULL)
         return psr_fail(PSR_ERR_FORMAT, "no zero byte ends its JSON");
     PSR_TRY(psr_fields_parse(text, (size_t)(zero - text), ret_object));
     *ret_users = (psr_bytes){zero + 1, payload.size - (size_t)(zero - text) - 1};
@@ -104,7 +107,8 @@ static psr_err read_parts(psr_bytes payload, cJSON **ret_object, psr_bytes *ret_
 
 /* ---- CONFIG ---- */
 
-psr_err psr_place_write(const psr_place *place, psr_bytes given, void **ret_payload, size_t *ret_size)
+psr_err psr_place_write(const psr_place *place, psr_bytes given, void **ret_payload,
+                        size_t *ret_size)
 {
     psr_fields_writer w = psr_fields_begin();
     psr_fields_put_number(&w, "rank", place->rank);
@@ -140,7 +144,8 @@ psr_err psr_place_read(psr_bytes payload, psr_place *ret_place, psr_bytes *ret_g
 
 /* ---- WELCOME ---- */
 
-psr_err psr_welcome_write(const psr_view *view, psr_bytes agreed, void **ret_payload, size_t *ret_size)
+psr_err psr_welcome_write(const psr_view *view, psr_bytes agreed, void **ret_payload,
+                          size_t *ret_size)
 {
     psr_fields_writer w = psr_fields_begin();
     psr_fields_put_item(&w, "view", psr_view_to_object(view));

@@ -1,6 +1,7 @@
-/* What is said while a run comes together: one codec for both sides, the scheduler and its members. Beside what is comm's own,
- * CONFIG, FACTS and WELCOME carry bytes of its users', which nothing here reads: what they compute, and what they must agree on.
- * The bytes may be hostile; every read gives FORMAT, naming the field. No state; any thread. */
+/* What is said while a run comes together: one codec for both sides, the scheduler and its members.
+ * Beside what is comm's own, CONFIG, FACTS and WELCOME carry bytes of its users', which nothing
+ * here reads: what they compute, and what they must agree on. The bytes may be hostile; every read
+ * gives FORMAT, naming the field. No state; any thread. */
 #ifndef PSR_COMM_JOIN_H
 #define PSR_COMM_JOIN_H
 
@@ -20,13 +21,16 @@ typedef struct psr_join {
     int64_t pid;
 } psr_join;
 
-PSR_MUST_CHECK psr_err psr_join_to_json(const psr_join *join, char **ret_json); /* ret owns: free() */
+/* ret owns: free() */
+PSR_MUST_CHECK psr_err psr_join_to_json(const psr_join *join, char **ret_json);
 PSR_MUST_CHECK psr_err psr_join_from_json(psr_bytes json, psr_join *ret_join);
-/* The same of a message: what cannot be read is its sender's violation (PROTOCOL, which names it). */
+/* The same of a message: what cannot be read is its sender's violation (PROTOCOL, which names
+ * it). */
 PSR_MUST_CHECK psr_err psr_join_read(const psr_message *message, psr_join *ret_join);
 /* What failed so of what that JOIN says: FORMAT and USAGE become its sender's violation. */
 PSR_MUST_CHECK psr_err psr_join_blame(const psr_message *message, psr_err err);
-/* VERSION: it is of another version than this process, the scheduler on scheduler_host. The line names both, and who: "worker 1". */
+/* VERSION: it is of another version than this process, the scheduler on scheduler_host. The line
+ * names both, and who: "worker 1". */
 PSR_MUST_CHECK psr_err psr_join_check_version(const psr_join *join, const char *who,
                                               const char *scheduler_host);
 
@@ -43,13 +47,15 @@ typedef struct psr_place {
 PSR_MUST_CHECK psr_err psr_place_write(const psr_place *place, psr_bytes given, void **ret_payload,
                                        size_t *ret_size);
 /* ret_given is borrowed from the payload, as ret_agreed below. */
-PSR_MUST_CHECK psr_err psr_place_read(psr_bytes payload, psr_place *ret_place, psr_bytes *ret_given);
+PSR_MUST_CHECK psr_err psr_place_read(psr_bytes payload, psr_place *ret_place,
+                                      psr_bytes *ret_given);
 
 /* ---- WELCOME: a JSON object, a zero byte, and what the users' facts have agreed on ---- */
 
 PSR_MUST_CHECK psr_err psr_welcome_write(const psr_view *view, psr_bytes agreed, void **ret_payload,
                                          size_t *ret_size);
 /* ret_view owns: psr_view_done. */
-PSR_MUST_CHECK psr_err psr_welcome_read(psr_bytes payload, psr_view *ret_view, psr_bytes *ret_agreed);
+PSR_MUST_CHECK psr_err psr_welcome_read(psr_bytes payload, psr_view *ret_view,
+                                        psr_bytes *ret_agreed);
 
 #endif

@@ -8,33 +8,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NOBODY SIZE_MAX /* of the watched: waits for nobody, or for one that is not watched */
-#define HOST_BYTES 64
+#define NOBODY SIZE_MAX
 #define FIRST_MS 5000
 
-typedef struct watched {
-    psr_peer peer;
-    char host[HOST_BYTES];
-    bool on; /* not done */
-    int64_t heard_ms;
-    int64_t moved_ms; /* when its counter last moved, or it last began to wait for another */
-    bool reported;
-    uint64_t counter, step;
-    psr_phase phase;
-    uint32_t bucket;
-    bool waits;
-    psr_peer waits_for;
-    size_t waits_index; /* or NOBODY */
-} watched;
+typedef psr_watched watched;
 
-/* All times are the presence clock's: what was said while the caller was stopped or busy elsewhere is still to be read. */
+/* All times are the presence clock's: what was said while the caller was stopped or busy elsewhere
+ * is still to be read. */
 struct psr_liveness {
     int64_t deadline_ms;
     watched *members;
     size_t count, capacity;
+    struct {
+        size_t *at; /* [count]: 1 + the index of who has that rank; 0: nobody */
+        size_t count;
+    } ranks[PSR_ROLE_WORKER + 1];
     psr_presence_clock clock;
     int64_t checked_ms;
     int64_t scheduler_ms; /* when it last worked; INT64_MIN: never */
+    /* NULL: in no other way */
+    bool (*waits_also)(void *context, psr_peer peer, psr_peer *ret_peer);
+    void *context;
 };
 
 /* ---- text: appended as far as there is room ---- */
@@ -80,19 +74,22 @@ static void put_place(text *t, const watched *m)
         put(t, "done");
         return;
     }
-    if (!m->reported || m->phase == PSR_PHASE_START) {
+    if (!m->reported || m->says.phase == PSR_PHASE_START) {
         put(t, "start");
         return;
     }
-    put(t, "step %" PRIu64 ", %s", m->step + 1, psr_phase_name(m->phase));
-    if (m->bucket != UINT32_MAX &&
-        (m->phase == PSR_PHASE_FORWARD || m->phase == PSR_PHASE_BACKWARD || m->phase == PSR_PHASE_PULL ||
-         m->phase == PSR_PHASE_PUSH || m->phase == PSR_PHASE_RING))
-        put(t, ", bucket %" PRIu32, m->bucket);
+    put(t, "step %" PRIu64 ", %s", m->says.step + 1,
+        m->says.phase == PSR_PHASE_DEVICE ? "waiting for its own device"
+                                          : psr_phase_name(m->says.phase));
+    if (m->says.bucket != UINT32_MAX &&
+        (m->says.phase == PSR_PHASE_FORWARD || m->says.phase == PSR_PHASE_BACKWARD ||
+         m->says.phase == PSR_PHASE_PULL || m->says.phase == PSR_PHASE_PUSH ||
+         m->says.phase == PSR_PHASE_RING || m->says.phase == PSR_PHASE_DEVICE))
+        put(t, ", bucket %" PRIu32, m->says.bucket);
 }
 
-/* "worker 1", "workers 0, 2-4": members of one role for which chosen says so, in order of rank. Returns how
- * many. */
+/* "worker 1", "workers 0, 2-4": members of one role for which chosen says so, in order of rank.
+ * Returns how many. */
 static size_t put_ranks(text *t, const psr_liveness *l, psr_role role, const bool *chosen)
 {
     size_t total = 0, said = 0;
@@ -112,7 +109,8 @@ static size_t put_ranks(text *t, const psr_liveness *l, psr_role role, const boo
         for (bool grew = true; grew;) {
             grew = false;
             for (size_t i = 0; i < l->count; i++)
-                if (chosen[i] && l->members[i].peer.role == role && l->members[i].peer.rank == high + 1) {
+                if (chosen[i] && l->members[i].peer.role == role &&
+                    l->members[i].peer.rank == high + 1) {
                     high++;
                     grew = true;
                 }
@@ -126,8 +124,8 @@ static size_t put_ranks(text *t, const psr_liveness *l, psr_role role, const boo
     return total;
 }
 
-/* Where those who wait are: what they say of it is newer than the last that was heard of one that fell
- * silent. */
+/* Where those who wait are: what they say of it is newer than the last that was heard of one that
+ * fell silent. */
 static void put_waiters_place(text *t, const psr_liveness *l, const bool *chosen)
 {
     const watched *behind = NULL;
@@ -136,25 +134,27 @@ static void put_waiters_place(text *t, const psr_liveness *l, const bool *chosen
         const watched *m = &l->members[i];
         if (!chosen[i])
             continue;
-        alike = alike && (behind == NULL || (m->step == behind->step && m->phase == behind->phase &&
-                                             m->bucket == behind->bucket));
-        if (behind == NULL || m->step < behind->step)
+        alike = alike && (behind == NULL || (m->says.step == behind->says.step &&
+                                             m->says.phase == behind->says.phase &&
+                                             m->says.bucket == behind->says.bucket));
+        if (behind == NULL || m->says.step < behind->says.step)
             behind = m;
     }
-    if (behind == NULL || behind->phase == PSR_PHASE_START)
+    if (behind == NULL || behind->says.phase == PSR_PHASE_START)
         return;
     put(t, alike ? " in " : ", the one furthest behind in ");
     put_place(t, behind);
 }
 
-/* "; shard 0 waits for it in step 5, push, bucket 2", "; workers 0, 2 wait for it". false: nobody does. */
+/* "; shard 0 waits for it in step 5, push, bucket 2", "; workers 0, 2 wait for it". false: nobody
+ * does. */
 static bool put_waiters(text *t, const psr_liveness *l, size_t on)
 {
     bool *chosen = calloc(l->count, sizeof *chosen);
     if (chosen == NULL)
         return false;
     for (size_t i = 0; i < l->count; i++)
-        chosen[i] = l->members[i].on && l->members[i].waits && l->members[i].waits_index == on;
+        chosen[i] = l->members[i].on && l->members[i].says.waits && l->members[i].waits_index == on;
     const char *between = "; ";
     size_t total = 0;
     for (psr_role role = PSR_ROLE_SHARD; role <= PSR_ROLE_WORKER; role++) {
@@ -182,15 +182,18 @@ static bool alike(const watched *a, const watched *b)
         return false;
     if (!a->on)
         return true;
-    if (a->reported != b->reported || a->waits != b->waits)
+    if (a->reported != b->reported || a->says.waits != b->says.waits)
         return false;
     if (!a->reported)
         return true;
-    return a->phase == b->phase && a->step == b->step && a->bucket == b->bucket &&
-           (!a->waits || a->phase == PSR_PHASE_RING || psr_peer_equal(a->waits_for, b->waits_for));
+    return a->says.phase == b->says.phase && a->says.step == b->says.step &&
+           a->says.bucket == b->says.bucket &&
+           (!a->says.waits || a->says.phase == PSR_PHASE_RING ||
+            psr_peer_equal(a->says.waits_for, b->says.waits_for));
 }
 
-/* "shard 0: step 5, push, bucket 2, waiting for worker 1; workers 0, 2: done". except: an index, or NOBODY. */
+/* "shard 0: step 5, push, bucket 2, waiting for worker 1; workers 0, 2: done". except: an index, or
+ * NOBODY. */
 static void put_others(text *t, const psr_liveness *l, size_t except)
 {
     bool *told = calloc(2 * l->count + 1, sizeof *told), *group = told + l->count;
@@ -212,9 +215,9 @@ static void put_others(text *t, const psr_liveness *l, size_t except)
         size_t count = put_ranks(t, l, m->peer.role, group);
         put(t, ": ");
         put_place(t, m);
-        if (m->on && m->waits && (count == 1 || m->phase != PSR_PHASE_RING)) {
+        if (m->on && m->says.waits && (count == 1 || m->says.phase != PSR_PHASE_RING)) {
             put(t, ", waiting for ");
-            put_peer(t, m->waits_for);
+            put_peer(t, m->says.waits_for);
         }
     }
     free(told);
@@ -231,17 +234,16 @@ static void put_name(text *t, const watched *m)
 
 static size_t index_of_any(const psr_liveness *l, psr_peer peer)
 {
-    for (size_t i = 0; i < l->count; i++)
-        if (psr_peer_equal(l->members[i].peer, peer))
-            return i;
-    return NOBODY;
+    if (peer.role > PSR_ROLE_WORKER || peer.rank >= l->ranks[peer.role].count)
+        return NOBODY;
+    return l->ranks[peer.role].at[peer.rank] - 1; /* 0 - 1 is NOBODY */
 }
 
 /* Of those that are not done. */
 static size_t index_of(const psr_liveness *l, psr_peer peer)
 {
     size_t i = index_of_any(l, peer);
-    return i != NOBODY && l->members[i].on ? i : NOBODY;
+    return i != NOBODY && (l->members[i].on || l->members[i].gone) ? i : NOBODY;
 }
 
 psr_err psr_liveness_new(int64_t deadline_ms, int64_t now_ms, psr_liveness **ret_liveness)
@@ -261,8 +263,25 @@ void psr_liveness_free(psr_liveness *liveness)
 {
     if (liveness == NULL)
         return;
+    for (size_t role = 0; role <= PSR_ROLE_WORKER; role++)
+        free(liveness->ranks[role].at);
     free(liveness->members);
     free(liveness);
+}
+
+/* There is room for that member's name. */
+static psr_err make_room(psr_liveness *l, psr_peer peer)
+{
+    const size_t count = (size_t)peer.rank + 1, had = l->ranks[peer.role].count;
+    if (count <= had)
+        return PSR_OK;
+    size_t *grown = realloc(l->ranks[peer.role].at, count * sizeof *grown);
+    if (grown == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory to watch %zu members", count);
+    memset(grown + had, 0, (count - had) * sizeof *grown);
+    l->ranks[peer.role].at = grown;
+    l->ranks[peer.role].count = count;
+    return PSR_OK;
 }
 
 psr_err psr_liveness_add(psr_liveness *liveness, psr_peer peer, const char *host, int64_t now_ms)
@@ -275,10 +294,15 @@ psr_err psr_liveness_add(psr_liveness *liveness, psr_peer peer, const char *host
         liveness->members = grown;
         liveness->capacity = larger;
     }
+    PSR_TRY(make_room(liveness, peer));
     int64_t present_ms = psr_presence_clock_ms(&liveness->clock, now_ms);
     watched *m = &liveness->members[liveness->count++];
-    *m = (watched){
-        .peer = peer, .on = true, .heard_ms = present_ms, .moved_ms = present_ms, .waits_index = NOBODY};
+    liveness->ranks[peer.role].at[peer.rank] = liveness->count;
+    *m = (watched){.peer = peer,
+                   .on = true,
+                   .heard_ms = present_ms,
+                   .moved_ms = present_ms,
+                   .waits_index = NOBODY};
     snprintf(m->host, sizeof m->host, "%s", host);
     return PSR_OK;
 }
@@ -294,8 +318,18 @@ void psr_liveness_done(psr_liveness *liveness, psr_peer peer)
         if (m->waits_index != gone)
             continue;
         m->waits_index = NOBODY;
-        m->moved_ms = m->heard_ms; /* it waited for what has come by now, and has just not told yet */
+        m->moved_ms = m->heard_ms; /* it waited for what has come by
+                                      now, and has just not told yet */
     }
+}
+
+void psr_liveness_gone(psr_liveness *liveness, psr_peer peer)
+{
+    size_t i = index_of_any(liveness, peer);
+    if (i == NOBODY)
+        return;
+    liveness->members[i].on = false;
+    liveness->members[i].gone = true;
 }
 
 void psr_liveness_heard(psr_liveness *liveness, psr_peer peer, int64_t now_ms)
@@ -316,23 +350,18 @@ void psr_liveness_progress(psr_liveness *liveness, psr_peer peer, const psr_msg_
 {
     int64_t present_ms = psr_presence_clock_ms(&liveness->clock, now_ms);
     size_t i = index_of(liveness, peer);
-    if (i == NOBODY)
+    if (i == NOBODY || !liveness->members[i].on)
         return;
     watched *m = &liveness->members[i];
-    /* What it waits for, step and bucket included, is part of the progress: a chain of short waits is not a
-     * long one. */
-    if (!m->reported || report->counter != m->counter || report->waits != m->waits ||
-        (report->waits && (!psr_peer_equal(report->waits_for, m->waits_for) || report->step != m->step ||
-                           report->bucket != m->bucket)))
+    /* What it waits for, step and bucket included, is part of the progress: a chain of short waits
+     * is not a long one. */
+    if (!m->reported || report->counter != m->says.counter || report->waits != m->says.waits ||
+        (report->waits && (!psr_peer_equal(report->waits_for, m->says.waits_for) ||
+                           report->step != m->says.step || report->bucket != m->says.bucket)))
         m->moved_ms = present_ms;
     m->heard_ms = present_ms;
     m->reported = true;
-    m->counter = report->counter;
-    m->step = report->step;
-    m->phase = report->phase;
-    m->bucket = report->bucket;
-    m->waits = report->waits;
-    m->waits_for = report->waits_for;
+    m->says = *report;
     m->waits_index = report->waits ? index_of(liveness, report->waits_for) : NOBODY;
     if (m->waits_index == i) /* a nonsense that must not make a circle of one */
         m->waits_index = NOBODY;
@@ -340,47 +369,89 @@ void psr_liveness_progress(psr_liveness *liveness, psr_peer peer, const psr_msg_
 
 /* ---- whose fault it is ---- */
 
-/* Where waiting for one another ends, from i on: at a member that waits for nobody who is watched, or, in a
- * circle, at the one that is furthest behind. */
+/* Whom a member waits for; or NOBODY. */
+static size_t awaited(const psr_liveness *l, size_t i)
+{
+    const watched *m = &l->members[i];
+    psr_peer peer;
+    if (!m->gone && l->waits_also != NULL && l->waits_also(l->context, m->peer, &peer))
+        return index_of(l, peer);
+    return !m->gone && m->says.waits ? m->waits_index : NOBODY;
+}
+
+/* Where waiting for one another ends, from i on: at a member that waits for nobody who is watched.
+ * In a circle: at one of it. */
+static size_t follow(const psr_liveness *l, size_t i, bool *ret_circle)
+{
+    *ret_circle = false;
+    for (size_t hops = 0; hops <= l->count; hops++) {
+        const size_t next = awaited(l, i);
+        if (next == NOBODY)
+            return i;
+        i = next;
+    }
+    *ret_circle = true;
+    return i;
+}
+
+/* The same; in a circle at the one that is furthest behind. */
 static size_t end_of_waiting(const psr_liveness *l, size_t i)
 {
-    for (size_t hops = 0; hops < l->count; hops++) {
-        if (!l->members[i].waits || l->members[i].waits_index == NOBODY)
-            return i;
-        i = l->members[i].waits_index;
-    }
+    bool circle;
+    i = follow(l, i, &circle);
+    if (!circle)
+        return i;
     size_t behind = i;
-    for (size_t at = l->members[i].waits_index; at != i; at = l->members[at].waits_index)
-        if (l->members[at].step < l->members[behind].step ||
-            (l->members[at].step == l->members[behind].step && at < behind))
+    for (size_t at = awaited(l, i); at != i; at = awaited(l, at))
+        if (l->members[at].says.step < l->members[behind].says.step ||
+            (l->members[at].says.step == l->members[behind].says.step && at < behind))
             behind = at;
     return behind;
 }
 
-static bool blame_silent(const psr_liveness *l, int64_t present_ms, size_t *ret_index)
+const psr_watched *psr_liveness_silent(const psr_liveness *liveness, int64_t present_ms,
+                                       int64_t for_ms)
 {
-    size_t worst = NOBODY;
-    for (size_t i = 0; i < l->count; i++)
-        if (present_ms - l->members[i].heard_ms >= l->deadline_ms &&
-            (worst == NOBODY || l->members[i].heard_ms < l->members[worst].heard_ms))
-            worst = i;
-    *ret_index = worst;
-    return worst != NOBODY;
+    const watched *worst = NULL;
+    for (size_t i = 0; i < liveness->count; i++) {
+        const watched *m = &liveness->members[i];
+        if (!m->gone && present_ms - m->heard_ms >= for_ms &&
+            (worst == NULL || m->heard_ms < worst->heard_ms))
+            worst = m;
+    }
+    return worst;
 }
 
-/* How long its counter may stand still. In its start and first step a member compiles, and libraries do what they do once: a deadline
- * that is shorter than that would name the innocent. */
+int64_t psr_liveness_silent_at(const psr_liveness *liveness, int64_t for_ms)
+{
+    int64_t at_ms = INT64_MAX;
+    for (size_t i = 0; i < liveness->count; i++)
+        if (!liveness->members[i].gone && liveness->members[i].heard_ms + for_ms < at_ms)
+            at_ms = liveness->members[i].heard_ms + for_ms;
+    return at_ms;
+}
+
+static bool blame_silent(const psr_liveness *l, int64_t present_ms, size_t *ret_index)
+{
+    const watched *worst = psr_liveness_silent(l, present_ms, l->deadline_ms);
+    if (worst != NULL)
+        *ret_index = (size_t)(worst - l->members);
+    return worst != NULL;
+}
+
+/* How long its counter may stand still. In its start and first step a member compiles, and
+ * libraries do what they do once: a deadline that is shorter than that would name the innocent. */
 static int64_t patience_ms(const psr_liveness *l, const watched *m)
 {
-    bool first = !m->reported || m->phase == PSR_PHASE_START || m->step == 0;
+    bool first = !m->reported || m->says.phase == PSR_PHASE_START || m->says.step == 0;
     return first && l->deadline_ms < FIRST_MS ? FIRST_MS : l->deadline_ms;
 }
 
-/* Reports come several times a deadline: of one that has not been heard of for half of it, nobody knows that it is alive, and it
- * will be named for its silence soon. */
+/* Reports come several times a deadline: of one that has not been heard of for half of it, nobody
+ * knows that it is alive, and it will be named for its silence soon. */
 static bool is_hung(const psr_liveness *l, const watched *m, int64_t present_ms)
 {
-    return m->on && !m->waits && present_ms - m->moved_ms >= patience_ms(l, m) &&
+    return m->on && !m->says.waits && present_ms - m->moved_ms >= patience_ms(l, m) &&
            present_ms - m->heard_ms < l->deadline_ms / 2;
 }
 
@@ -401,7 +472,7 @@ static int64_t all_wait_since(const psr_liveness *l)
     int64_t since_ms = INT64_MIN;
     for (size_t i = 0; i < l->count; i++) {
         const watched *m = &l->members[i];
-        if (m->on && !m->waits)
+        if (m->on && !m->says.waits)
             return INT64_MAX;
         if (m->on && m->moved_ms > since_ms)
             since_ms = m->moved_ms;
@@ -434,15 +505,33 @@ static bool blame_stuck(const psr_liveness *l, int64_t present_ms, size_t *ret_i
     return true;
 }
 
+int64_t psr_liveness_present_ms(psr_liveness *liveness, int64_t now_ms)
+{
+    return psr_presence_clock_ms(&liveness->clock, now_ms);
+}
+
+int64_t psr_liveness_look_ms(const psr_liveness *liveness)
+{
+    return liveness->clock.seen_ms + psr_presence_clock_every_ms(&liveness->clock);
+}
+
+int64_t psr_liveness_when_ms(const psr_liveness *liveness, int64_t present_ms)
+{
+    return present_ms < INT64_MAX - liveness->clock.absent_ms
+               ? present_ms + liveness->clock.absent_ms
+               : INT64_MAX;
+}
+
 int64_t psr_liveness_next(const psr_liveness *liveness)
 {
-    if (liveness->count == 0)
-        return INT64_MAX;
     int64_t next_ms = liveness->checked_ms + psr_presence_clock_every_ms(&liveness->clock);
     for (size_t i = 0; i < liveness->count; i++) {
         const watched *m = &liveness->members[i];
-        int64_t due_ms = (!m->on || m->waits || m->heard_ms < m->moved_ms ? m->heard_ms : m->moved_ms) +
-                         liveness->deadline_ms;
+        if (m->gone)
+            continue;
+        int64_t due_ms =
+            (!m->on || m->says.waits || m->heard_ms < m->moved_ms ? m->heard_ms : m->moved_ms) +
+            liveness->deadline_ms;
         if (due_ms <= liveness->checked_ms) /* hung, or silent: not known yet */
             due_ms = m->heard_ms + liveness->deadline_ms;
         next_ms = due_ms < next_ms ? due_ms : next_ms;
@@ -467,21 +556,22 @@ bool psr_liveness_check(psr_liveness *liveness, int64_t now_ms, psr_peer *ret_pe
         put(&t, ": no sign of life for %.1f s; %s", (double)(present_ms - m->heard_ms) / 1000,
             m->on ? "last in " : "it was ");
         put_place(&t, m);
-        if (m->on && m->waits) {
+        if (m->on && m->says.waits) {
             put(&t, ", waiting for ");
-            put_peer(&t, m->waits_for);
+            put_peer(&t, m->says.waits_for);
         }
     } else if (blame_hung(liveness, present_ms, &i)) {
         const watched *m = &liveness->members[i];
         put_name(&t, m);
-        put(&t, ": alive, but no progress for %.1f s in ", (double)(present_ms - m->moved_ms) / 1000);
+        put(&t, ": alive, but no progress for %.1f s in ",
+            (double)(present_ms - m->moved_ms) / 1000);
         put_place(&t, m);
     } else if (blame_stuck(liveness, present_ms, &i)) {
         const watched *m = &liveness->members[i];
         put_name(&t, m);
         put(&t, ": everybody has waited for %.1f s, it for ",
             (double)(present_ms - all_wait_since(liveness)) / 1000);
-        put_peer(&t, m->waits_for);
+        put_peer(&t, m->says.waits_for);
         put(&t, " in ");
         put_place(&t, m);
     } else {
@@ -495,7 +585,8 @@ bool psr_liveness_check(psr_liveness *liveness, int64_t now_ms, psr_peer *ret_pe
     return true;
 }
 
-void psr_liveness_describe(const psr_liveness *liveness, const psr_peer *except, char *line, size_t line_size)
+void psr_liveness_describe(const psr_liveness *liveness, const psr_peer *except, char *line,
+                           size_t line_size)
 {
     text t = text_in(line, line_size);
     size_t hidden = NOBODY;
@@ -505,20 +596,49 @@ void psr_liveness_describe(const psr_liveness *liveness, const psr_peer *except,
     put_others(&t, liveness, hidden);
 }
 
-bool psr_liveness_slowest(psr_liveness *liveness, int64_t now_ms, int64_t since_ms, psr_peer *ret_peer,
-                          int64_t *ret_waited_ms)
+const psr_watched *psr_liveness_of(const psr_liveness *liveness, psr_peer peer)
+{
+    size_t i = index_of_any(liveness, peer);
+    return i != NOBODY ? &liveness->members[i] : NULL;
+}
+
+const psr_watched *psr_liveness_awaited(const psr_liveness *liveness, const psr_watched *member)
+{
+    size_t i = awaited(liveness, (size_t)(member - liveness->members));
+    return i != NOBODY ? &liveness->members[i] : NULL;
+}
+
+const psr_watched *psr_liveness_end_of_waiting(const psr_liveness *liveness,
+                                               const psr_watched *member)
+{
+    bool circle;
+    size_t i = follow(liveness, (size_t)(member - liveness->members), &circle);
+    return circle ? NULL : &liveness->members[i];
+}
+
+void psr_liveness_waits_also(psr_liveness *liveness,
+                             bool (*waits)(void *context, psr_peer peer, psr_peer *ret_peer),
+                             void *context)
+{
+    liveness->waits_also = waits;
+    liveness->context = context;
+}
+
+bool psr_liveness_slowest(psr_liveness *liveness, int64_t now_ms, int64_t since_ms,
+                          psr_peer *ret_peer, int64_t *ret_waited_ms)
 {
     int64_t present_ms = psr_presence_clock_ms(&liveness->clock, now_ms);
     size_t slowest = NOBODY;
     int64_t longest_ms = since_ms;
     for (size_t i = 0; i < liveness->count; i++) {
         const watched *m = &liveness->members[i];
-        if (!m->on || !m->waits || present_ms - m->moved_ms <= longest_ms)
+        if (!m->on || !m->says.waits || present_ms - m->moved_ms <= longest_ms)
             continue;
         size_t end = end_of_waiting(liveness, i);
-        psr_phase phase = liveness->members[end].phase;
+        psr_phase phase = liveness->members[end].says.phase;
         bool pauses = phase == PSR_PHASE_EVALUATION || phase == PSR_PHASE_CHECKPOINT;
-        if (end == i || liveness->members[end].waits || (pauses && m->peer.role == PSR_ROLE_SHARD))
+        if (end == i || liveness->members[end].says.waits ||
+            (pauses && m->peer.role == PSR_ROLE_SHARD))
             continue;
         longest_ms = present_ms - m->moved_ms;
         slowest = end;

@@ -50,21 +50,23 @@ static psr_err take_place(psr_member *member, const psr_place *place)
     return psr_transport_rename(member->options.transport, member->self);
 }
 
-static psr_err take_config(void *context, psr_bytes payload, int64_t *ret_deadline_ms, void **ret_facts,
-                           size_t *ret_facts_size)
+static psr_err take_config(void *context, psr_bytes payload, int64_t *ret_deadline_ms,
+                           void **ret_facts, size_t *ret_facts_size)
 {
     psr_member *member = context;
     psr_place place;
     psr_bytes given;
     psr_err err = psr_place_read(payload, &place, &given);
     if (err == PSR_OK && member->self.role == PSR_ROLE_WORKER && place.rank >= place.ranks)
-        err = psr_fail(PSR_ERR_FORMAT, "rank %" PRIu32 " of %" PRIu32 " ranks", place.rank, place.ranks);
+        err = psr_fail(PSR_ERR_FORMAT, "rank %" PRIu32 " of %" PRIu32 " ranks", place.rank,
+                       place.ranks);
     if (err != PSR_OK)
         return psr_fail_context(err, "the scheduler's CONFIG");
     member->ranks = place.ranks;
     member->deadline_ms = place.deadline_ms;
     PSR_TRY(take_place(member, &place));
-    err = member->options.configured(member->options.context, &place, given, ret_facts, ret_facts_size);
+    err = member->options.configured(member->options.context, &place, given, ret_facts,
+                                     ret_facts_size);
     if (err != PSR_OK) {
         psr_member_failed(member, err, psr_err_detail());
         return err;
@@ -78,7 +80,7 @@ static psr_err keep_agreed(psr_member *member, psr_bytes agreed)
     if (agreed.size == 0)
         return PSR_OK;
     member->agreed = malloc(agreed.size);
-    if (!member->agreed)
+    if (member->agreed == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %zu bytes of a message", agreed.size);
     memcpy(member->agreed, agreed.data, agreed.size);
     member->agreed_size = agreed.size;
@@ -94,7 +96,8 @@ static psr_err take_welcome(void *context, psr_bytes payload, size_t *ret_member
         return psr_fail_context(err, "the scheduler's WELCOME");
     if (psr_view_workers(&member->view) != member->ranks)
         return psr_fail(PSR_ERR_FORMAT,
-                        "the scheduler's WELCOME: its plan is of %" PRIu32 " ranks, and CONFIG said %" PRIu32,
+                        "the scheduler's WELCOME: its plan is of %" PRIu32
+                        " ranks, and CONFIG said %" PRIu32,
                         psr_view_workers(&member->view), member->ranks);
     *ret_members = member->view.member_count;
     return keep_agreed(member, agreed);
@@ -103,7 +106,7 @@ static psr_err take_welcome(void *context, psr_bytes payload, size_t *ret_member
 static void report(void *context, psr_msg_progress *progress)
 {
     const psr_member *member = context;
-    if (member->options.report)
+    if (member->options.report != NULL)
         member->options.report(member->options.context, progress);
 }
 
@@ -122,7 +125,8 @@ static psr_err say_join(psr_member *member)
         strcpy(join.host, "localhost");
     join.host[sizeof join.host - 1] = '\0';
     if (member->options.shares_memory)
-        PSR_TRY(psr_memory_place_of(psr_transport_share_path(member->options.transport), &join.memory));
+        PSR_TRY(
+            psr_memory_place_of(psr_transport_share_path(member->options.transport), &join.memory));
     char *json = NULL;
     PSR_TRY(psr_join_to_json(&join, &json));
     psr_err err = psr_membership_join(member->membership, json);
@@ -152,7 +156,7 @@ static psr_err open_membership(psr_member *member, int64_t now_ms)
 psr_err psr_member_open(const psr_member_options *options, int64_t now_ms, psr_member **ret_member)
 {
     psr_member *member = calloc(1, sizeof *member);
-    if (!member)
+    if (member == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory to join a run");
     member->options = *options;
     member->self = options->provision->self;
@@ -167,7 +171,7 @@ psr_err psr_member_open(const psr_member_options *options, int64_t now_ms, psr_m
 
 void psr_member_free(psr_member *member)
 {
-    if (!member)
+    if (member == NULL)
         return;
     psr_membership_free(member->membership);
     psr_view_done(&member->view);
@@ -207,8 +211,8 @@ static psr_err check_ways(psr_member *member)
     psr_unreached unreached;
     char line[768];
     if (member->ranks == 0 ||
-        !psr_transport_unreached(member->options.transport, psr_unreached_patience_ms(member->deadline_ms),
-                                 &unreached))
+        !psr_transport_unreached(member->options.transport,
+                                 psr_unreached_patience_ms(member->deadline_ms), &unreached))
         return PSR_OK;
     psr_unreached_describe(&unreached, psr_member_name(member, unreached.peer), line, sizeof line);
     return psr_fail(PSR_ERR_PEER, "%s", line);
@@ -233,8 +237,8 @@ static psr_err turn(psr_member *member, int64_t end_ms, psr_message **ret_messag
     int64_t until_ms = next_ms < end_ms ? next_ms : end_ms;
     int64_t wait_ms = until_ms > now_ms ? until_ms - now_ms : 0;
     psr_message *message = NULL;
-    psr_err err =
-        psr_transport_recv(member->options.transport, wait_ms < INT_MAX ? (int)wait_ms : INT_MAX, &message);
+    psr_err err = psr_transport_recv(member->options.transport,
+                                     wait_ms < INT_MAX ? (int)wait_ms : INT_MAX, &message);
     if (err == PSR_ERR_TIMEOUT && psr_clock_ms() < end_ms)
         err = PSR_OK;
     else if (err == PSR_OK)
@@ -247,7 +251,7 @@ psr_err psr_member_recv(psr_member *member, int timeout_ms, psr_message **ret_me
 {
     psr_message *message = psr_member_early(member);
     int64_t end_ms = timeout_ms < 0 ? INT64_MAX : psr_clock_ms() + timeout_ms;
-    while (!message)
+    while (message == NULL)
         PSR_TRY(turn(member, end_ms, &message));
     *ret_message = message;
     return PSR_OK;
@@ -278,7 +282,9 @@ static psr_err await_welcome(psr_member *member)
         psr_message *none = NULL; /* until then all messages are the membership's */
         psr_err err = turn(member, INT64_MAX, &none);
         if (err == PSR_ERR_CANCELLED)
-            err = member->options.interrupted ? member->options.interrupted(member->options.context) : PSR_OK;
+            err = member->options.interrupted != NULL
+                      ? member->options.interrupted(member->options.context)
+                      : PSR_OK;
         PSR_TRY(err);
         PSR_TRY(tell_facts(member));
     }
@@ -303,7 +309,8 @@ static void wait_a_moment(psr_transport *transport)
 {
     const int64_t end_ms = psr_clock_ms() + JOIN_AGAIN_MS;
     psr_err err = PSR_OK;
-    for (int64_t left_ms = JOIN_AGAIN_MS; left_ms > 0 && err == PSR_OK; left_ms = end_ms - psr_clock_ms()) {
+    for (int64_t left_ms = JOIN_AGAIN_MS; left_ms > 0 && err == PSR_OK;
+         left_ms = end_ms - psr_clock_ms()) {
         psr_message *message = NULL;
         err = psr_transport_recv(transport, (int)left_ms, &message);
         psr_message_free(&message);
@@ -318,11 +325,10 @@ bool psr_member_joins_again(const psr_provision *provision, psr_transport *trans
     if ((err != PSR_ERR_PEER && err != PSR_ERR_DENIED) || left_ms <= 0 || transport == NULL)
         return false;
     if (!*said)
-        psr_log(
-            PSR_LOG_INFO,
-            "%s; as this process is started again, that may be the former attempt's: it tries for another "
-            "%.0f s",
-            psr_err_detail(), (double)left_ms / 1000);
+        psr_log(PSR_LOG_INFO,
+                "%s; as this process is started again, that may be the former attempt's: it tries "
+                "for another %.0f s",
+                psr_err_detail(), (double)left_ms / 1000);
     *said = true;
     wait_a_moment(transport);
     return true;
@@ -339,7 +345,7 @@ psr_err psr_member_tell(psr_member *member, const psr_head *head, const void *pa
 psr_err psr_member_ready(psr_member *member, const char *json)
 {
     psr_head head = {.type = PSR_MSG_READY};
-    return psr_member_tell(member, &head, json, json ? strlen(json) : 0);
+    return psr_member_tell(member, &head, json, json != NULL ? strlen(json) : 0);
 }
 
 void psr_member_failed(psr_member *member, psr_err status, const char *line)
@@ -374,8 +380,9 @@ const char *psr_member_name(psr_member *member, psr_peer peer)
     const psr_view_member *entry = psr_view_find(&member->view, peer);
     int used = snprintf(member->name, sizeof member->name, "%s", psr_role_name(peer.role));
     if (peer.role != PSR_ROLE_SCHEDULER)
-        used += snprintf(member->name + used, sizeof member->name - (size_t)used, " %" PRIu32, peer.rank);
-    if (entry)
+        used += snprintf(member->name + used, sizeof member->name - (size_t)used, " %" PRIu32,
+                         peer.rank);
+    if (entry != NULL)
         snprintf(member->name + used, sizeof member->name - (size_t)used, " on %s", entry->host);
     return member->name;
 }
@@ -383,9 +390,9 @@ const char *psr_member_name(psr_member *member, psr_peer peer)
 psr_err psr_member_connect(psr_member *member, psr_peer peer)
 {
     const psr_view_member *entry = psr_view_find(&member->view, peer);
-    if (!entry)
-        return psr_fail(PSR_ERR_NOT_FOUND, "%s %" PRIu32 " is not in the view", psr_role_name(peer.role),
-                        peer.rank);
+    if (entry == NULL)
+        return psr_fail(PSR_ERR_NOT_FOUND, "%s %" PRIu32 " is not in the view",
+                        psr_role_name(peer.role), peer.rank);
     PSR_TRY(psr_transport_connect(member->options.transport, peer, entry->endpoint,
                                   psr_keys_of(&member->options.provision->keys, peer)));
     const psr_view_member *self = psr_view_find(&member->view, member->self);

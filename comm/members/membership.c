@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is known of a process that stops may be REPORT_EVERY_MS old. Its step and phase are newer: the first
- * CHANGE_BURST changes in a row are told at once, then one every CHANGE_EVERY_MS, and in a large run one in a
- * tenth of a millisecond from all members together. */
+/* What is known of a process that stops may be REPORT_EVERY_MS old. Its step and phase are newer:
+ * the first CHANGE_BURST changes in a row are told at once, then one every CHANGE_EVERY_MS, and in
+ * a large run one in a tenth of a millisecond from all members together. */
 #define REPORT_EVERY_MS 100
 #define CHANGE_EVERY_MS 10
 #define CHANGE_BURST 50
@@ -55,7 +55,7 @@ psr_err psr_membership_new(const psr_membership_options *options, int64_t now_ms
     psr_early *early = NULL;
     PSR_TRY(psr_early_new(1, EARLY_MAX, &early));
     psr_membership *m = calloc(1, sizeof *m);
-    if (!m) {
+    if (m == NULL) {
         psr_early_free(early);
         return psr_fail(PSR_ERR_NOMEM, "no memory to join a run");
     }
@@ -72,7 +72,7 @@ psr_err psr_membership_new(const psr_membership_options *options, int64_t now_ms
 
 void psr_membership_free(psr_membership *membership)
 {
-    if (!membership)
+    if (membership == NULL)
         return;
     psr_early_free(membership->early);
     free(membership);
@@ -88,9 +88,10 @@ bool psr_membership_joined(const psr_membership *membership)
 static psr_msg_progress place(const psr_membership *m)
 {
     psr_msg_progress progress = {.phase = PSR_PHASE_START};
-    if (m->options.report)
+    if (m->options.report != NULL)
         m->options.report(m->options.context, &progress);
-    /* Once it has told its facts, whatever it is about: it waits to be welcomed, and hangs on nothing else. */
+    /* Once it has told its facts, whatever it is about: it waits to be welcomed, and hangs on
+     * nothing else. */
     if (!psr_membership_joined(m) && !m->owes_facts) {
         progress.waits = true;
         progress.waits_for = scheduler;
@@ -100,7 +101,8 @@ static psr_msg_progress place(const psr_membership *m)
 
 static bool has_changed(const psr_membership *m, const psr_msg_progress *now)
 {
-    return now->step != m->told.step || now->phase != m->told.phase || now->evaluates != m->told.evaluates;
+    return now->step != m->told.step || now->phase != m->told.phase ||
+           now->evaluates != m->told.evaluates;
 }
 
 /* When changes may be told again: a leaky bucket, as a time. */
@@ -123,8 +125,8 @@ psr_err psr_membership_report(psr_membership *membership, int64_t now_ms)
     return membership->options.send(membership->options.context, &head, NULL);
 }
 
-/* When to look again whether a report is due, or that it is; NEVER: not before CONFIG. A place costs a walk
- * over all slices: one in a millisecond. */
+/* When to look again whether a report is due, or that it is; NEVER: not before CONFIG. A place
+ * costs a walk over all slices: one in a millisecond. */
 static int64_t report_due_ms(psr_membership *m, int64_t now_ms)
 {
     if (m->next_report_ms <= m->next_change_ms || m->next_report_ms == NEVER)
@@ -144,10 +146,10 @@ static psr_err check_scheduler(const psr_membership *m, int64_t present_ms)
     if (silent_ms <= m->options.deadline_ms)
         return PSR_OK;
     if (m->next_report_ms == NEVER)
-        return psr_fail(PSR_ERR_PEER, "the scheduler at %s did not answer for %.1f s", m->options.scheduler,
-                        (double)silent_ms / 1000);
-    return psr_fail(PSR_ERR_PEER, "the scheduler at %s: no sign of life for %.1f s", m->options.scheduler,
-                    (double)silent_ms / 1000);
+        return psr_fail(PSR_ERR_PEER, "the scheduler at %s did not answer for %.1f s",
+                        m->options.scheduler, (double)silent_ms / 1000);
+    return psr_fail(PSR_ERR_PEER, "the scheduler at %s: no sign of life for %.1f s",
+                    m->options.scheduler, (double)silent_ms / 1000);
 }
 
 static int64_t earlier(int64_t a, int64_t b)
@@ -164,7 +166,8 @@ psr_err psr_membership_tick(psr_membership *membership, int64_t now_ms, int64_t 
         PSR_TRY(psr_membership_report(membership, now_ms));
         due_ms = membership->next_report_ms;
     }
-    int64_t silence_ms = now_ms + membership->heard_ms + membership->options.deadline_ms + 1 - present_ms;
+    int64_t silence_ms =
+        now_ms + membership->heard_ms + membership->options.deadline_ms + 1 - present_ms;
     int64_t look_ms = now_ms + psr_presence_clock_every_ms(&membership->presence);
     *ret_next_ms = earlier(due_ms, earlier(silence_ms, look_ms));
     return PSR_OK;
@@ -194,12 +197,14 @@ static psr_err take_config(psr_membership *m, const psr_message *message, int64_
     int64_t deadline_ms = 0;
     void *facts = NULL;
     size_t size = 0;
-    PSR_TRY(m->options.configured(m->options.context, payload_of(message), &deadline_ms, &facts, &size));
+    PSR_TRY(m->options.configured(m->options.context, payload_of(message), &deadline_ms, &facts,
+                                  &size));
     set_deadline(m, deadline_ms, now_ms);
     m->next_report_ms = now_ms;
     m->due = PSR_MSG_WELCOME;
     m->owes_facts = true;
-    psr_err err = m->options.facts_later ? PSR_OK : psr_membership_facts(m, (psr_bytes){facts, size});
+    psr_err err =
+        m->options.facts_later ? PSR_OK : psr_membership_facts(m, (psr_bytes){facts, size});
     free(facts);
     return err;
 }
@@ -268,7 +273,8 @@ psr_err psr_membership_message(psr_membership *membership, psr_message **message
     if (psr_membership_joined(membership))
         return PSR_OK;
     if (psr_early_full(membership->early)) {
-        psr_err err = psr_violation(*message, "%d messages are kept already from before WELCOME", EARLY_MAX);
+        psr_err err =
+            psr_violation(*message, "%d messages are kept already from before WELCOME", EARLY_MAX);
         psr_message_free(message);
         return err;
     }

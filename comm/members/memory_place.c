@@ -1,6 +1,6 @@
 #include "comm/members/memory_place.h"
 
-#include "base/json_fields.h"
+#include "base/text/json_fields.h"
 
 #include <string.h>
 
@@ -26,7 +26,8 @@ static size_t directory_bytes(const psr_memory_place *place)
 bool psr_memory_place_is_shared(const psr_memory_place *place, const psr_memory_place *other)
 {
     size_t bytes = directory_bytes(place);
-    return bytes > 0 && directory_bytes(other) == bytes && memcmp(place->socket, other->socket, bytes) == 0 &&
+    return bytes > 0 && directory_bytes(other) == bytes &&
+           memcmp(place->socket, other->socket, bytes) == 0 &&
            strcmp(place->machine, other->machine) == 0;
 }
 

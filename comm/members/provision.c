@@ -1,6 +1,7 @@
 #include "comm/members/provision.h"
 
-#include "base/secret.h"
+#include "base/log.h"
+#include "base/text/secret.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -18,17 +19,17 @@ static cJSON *provision_object(const psr_provision *provision, const char *keys)
 {
     cJSON *object = cJSON_CreateObject();
     cJSON *key_object = cJSON_Parse(keys);
-    if (object && key_object &&
-        cJSON_AddStringToObject(object, "role", psr_role_name(provision->self.role)) &&
+    if (object != NULL && key_object != NULL &&
+        cJSON_AddStringToObject(object, "role", psr_role_name(provision->self.role)) != NULL &&
         (provision->self.rank == PSR_RANK_ANY ||
-         cJSON_AddNumberToObject(object, "rank", provision->self.rank)) &&
-        cJSON_AddStringToObject(object, "host", provision->host) &&
-        cJSON_AddStringToObject(object, "scheduler", provision->scheduler) &&
-        cJSON_AddStringToObject(object, "directory", provision->directory) &&
-        cJSON_AddStringToObject(object, "sharing", provision->sharing) &&
-        cJSON_AddStringToObject(object, "interface", provision->interface) &&
-        cJSON_AddNumberToObject(object, "port", provision->port) &&
-        cJSON_AddNumberToObject(object, "patience_ms", provision->patience_ms) &&
+         cJSON_AddNumberToObject(object, "rank", provision->self.rank) != NULL) &&
+        cJSON_AddStringToObject(object, "host", provision->host) != NULL &&
+        cJSON_AddStringToObject(object, "scheduler", provision->scheduler) != NULL &&
+        cJSON_AddStringToObject(object, "directory", provision->directory) != NULL &&
+        cJSON_AddStringToObject(object, "sharing", provision->sharing) != NULL &&
+        cJSON_AddStringToObject(object, "interface", provision->interface) != NULL &&
+        cJSON_AddNumberToObject(object, "port", provision->port) != NULL &&
+        cJSON_AddNumberToObject(object, "patience_ms", provision->patience_ms) != NULL &&
         cJSON_AddItemToObject(object, "keys", key_object))
         return object;
     psr_secret_delete(object);
@@ -42,9 +43,9 @@ psr_err psr_provision_to_json(const psr_provision *provision, char **ret_json)
     PSR_TRY(psr_keys_to_json(&provision->keys, &keys));
     cJSON *object = provision_object(provision, keys);
     psr_secret_free(keys);
-    char *json = object ? psr_secret_print(object) : NULL;
+    char *json = object != NULL ? psr_secret_print(object) : NULL;
     psr_secret_delete(object);
-    if (!json)
+    if (json == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a provision");
     *ret_json = json;
     return PSR_OK;
@@ -67,10 +68,11 @@ static void rank_by_key(psr_provision *provision)
 static psr_err read_text(const cJSON *object, const char *name, char *to, size_t size)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
-    if (!item)
+    if (item == NULL)
         return PSR_OK;
     if (!cJSON_IsString(item) || strlen(item->valuestring) >= size)
-        return psr_fail(PSR_ERR_FORMAT, "field \"%s\" is no text of at most %zu bytes", name, size - 1);
+        return psr_fail(PSR_ERR_FORMAT, "field \"%s\" is no text of at most %zu bytes", name,
+                        size - 1);
     strcpy(to, item->valuestring);
     return PSR_OK;
 }
@@ -78,7 +80,7 @@ static psr_err read_text(const cJSON *object, const char *name, char *to, size_t
 static psr_err read_count(const cJSON *object, const char *name, uint32_t max, uint32_t *value)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
-    if (!item)
+    if (item == NULL)
         return PSR_OK;
     if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0 && item->valuedouble <= max))
         return psr_fail(PSR_ERR_FORMAT, "field \"%s\" is no number from 0 to %u", name, max);
@@ -93,7 +95,8 @@ static psr_err read_object(const cJSON *object, psr_provision *provision)
     provision->self.rank = PSR_RANK_ANY;
     PSR_TRY(read_text(object, "role", role, sizeof role));
     if (!psr_role_parse(role, &provision->self.role))
-        return psr_fail(PSR_ERR_FORMAT, "field \"role\" is \"%s\", not scheduler, shard or worker", role);
+        return psr_fail(PSR_ERR_FORMAT, "field \"role\" is \"%s\", not scheduler, shard or worker",
+                        role);
     PSR_TRY(read_count(object, "rank", PSR_RANK_ANY - 1, &provision->self.rank));
     PSR_TRY(read_text(object, "host", provision->host, sizeof provision->host));
     PSR_TRY(read_text(object, "scheduler", provision->scheduler, sizeof provision->scheduler));
@@ -105,8 +108,8 @@ static psr_err read_object(const cJSON *object, psr_provision *provision)
     PSR_TRY(read_count(object, "patience_ms", INT32_MAX, &provision->patience_ms));
 
     const cJSON *keys = cJSON_GetObjectItemCaseSensitive(object, "keys");
-    char *text = keys ? psr_secret_print(keys) : NULL;
-    if (!text)
+    char *text = keys != NULL ? psr_secret_print(keys) : NULL;
+    if (text == NULL)
         return psr_fail(PSR_ERR_FORMAT, "field \"keys\" is missing");
     psr_err err = psr_keys_from_json(text, strlen(text), provision->self, &provision->keys);
     psr_secret_free(text);
@@ -136,8 +139,9 @@ psr_err psr_provision_from_fd(int fd, psr_provision *ret_provision)
         if (used == room) {
             room = room ? 2 * room : 4096;
             char *grown = room <= LINE_BYTES_MAX ? psr_secret_grow(line, used, room) : NULL;
-            if (!grown) {
-                err = psr_fail(PSR_ERR_FORMAT, "provision: a line longer than %u bytes", LINE_BYTES_MAX);
+            if (grown == NULL) {
+                err = psr_fail(PSR_ERR_FORMAT, "provision: a line longer than %u bytes",
+                               LINE_BYTES_MAX);
                 goto out;
             }
             line = grown;
@@ -147,7 +151,8 @@ psr_err psr_provision_from_fd(int fd, psr_provision *ret_provision)
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0) {
-            err = psr_fail(PSR_ERR_FORMAT, "provision: standard input ended before a line of JSON had come");
+            err = psr_fail(PSR_ERR_FORMAT,
+                           "provision: standard input ended before a line of JSON had come");
             goto out;
         }
         if (line[used] == '\n')
@@ -156,7 +161,7 @@ psr_err psr_provision_from_fd(int fd, psr_provision *ret_provision)
     }
     err = psr_provision_from_json(line, used, ret_provision);
 out:
-    if (line)
+    if (line != NULL)
         explicit_bzero(line, used);
     free(line);
     return err;
@@ -168,7 +173,7 @@ psr_err psr_provision_set_scheduler(psr_provision *provision, const char *schedu
     bool has_scheme = strstr(scheduler, "://") != NULL;
     bool is_ipc = scheduler[0] == '/' || strncmp(scheduler, "ipc://", 6) == 0;
     const char *colon = strrchr(scheduler, ':');
-    if (!is_ipc && (!colon || colon[1] < '0' || colon[1] > '9'))
+    if (!is_ipc && (colon == NULL || colon[1] < '0' || colon[1] > '9'))
         return psr_fail(PSR_ERR_USAGE, "\"%s\" is not HOST:PORT nor a socket's path", scheduler);
     int length = snprintf(provision->scheduler, sizeof provision->scheduler, "%s%s",
                           has_scheme ? ""
@@ -203,22 +208,32 @@ psr_err psr_provision_load_keys(psr_provision *provision, const char *keys)
     return PSR_OK;
 }
 
-psr_err psr_provision_by_hand(psr_peer self, const char *scheduler, const char *keys, const char *interface,
-                              psr_provision *ret_provision)
+void psr_provision_tell_old_keys(const psr_provision *provision, const char *keys)
+{
+    if (provision->keys.old_file)
+        psr_log(PSR_LOG_WARN,
+                "the keys in %s are no certificates, and the next version does not read them: "
+                "psring keygen --convert FILE makes certificates of a file",
+                keys);
+}
+
+psr_err psr_provision_by_hand(psr_peer self, const char *scheduler, const char *keys,
+                              const char *interface, psr_provision *ret_provision)
 {
     psr_provision provision = {.self = self};
-    psr_err err = scheduler ? psr_provision_set_scheduler(&provision, scheduler) : PSR_OK;
+    psr_err err = scheduler != NULL ? psr_provision_set_scheduler(&provision, scheduler) : PSR_OK;
     if (err != PSR_OK)
         return psr_fail_context(err, "--scheduler");
-    if (interface && provision.directory[0] != '\0')
+    if (interface != NULL && provision.directory[0] != '\0')
         return psr_fail(PSR_ERR_USAGE, "--interface: this run is on ipc sockets; leave it out");
-    if (interface) {
+    if (interface != NULL) {
         if (strlen(interface) >= sizeof provision.interface)
             return psr_fail(PSR_ERR_USAGE, "--interface: longer than %zu bytes",
                             sizeof provision.interface - 1);
         strcpy(provision.interface, interface);
     }
     PSR_TRY(psr_keys_load(keys, self, &provision.keys));
+    psr_provision_tell_old_keys(&provision, keys);
     rank_by_key(&provision);
     *ret_provision = provision;
     return PSR_OK;

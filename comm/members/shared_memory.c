@@ -59,6 +59,12 @@ psr_err psr_shared_memory_keep(psr_shared_memory *memory, const float *values, p
     return arena != NULL ? psr_shared_arena_keep(arena, run) : PSR_OK;
 }
 
+psr_err psr_shared_memory_own(psr_shared_memory *memory, const float *values)
+{
+    psr_shared_arena *arena = arena_of(memory, values);
+    return arena != NULL ? psr_shared_arena_own(arena) : PSR_OK;
+}
+
 void psr_shared_memory_fill(psr_shared_memory *memory, const float *values, psr_span run)
 {
     const psr_shared_arena *arena = arena_of(memory, values);
@@ -66,11 +72,12 @@ void psr_shared_memory_fill(psr_shared_memory *memory, const float *values, psr_
         psr_shared_arena_fill(arena, run);
 }
 
-void psr_shared_memory_fill_held(psr_shared_memory *memory, const float *values, const psr_plan *plan,
-                                 uint32_t rank)
+void psr_shared_memory_fill_held(psr_shared_memory *memory, const float *values,
+                                 const psr_plan *plan, psr_peer self)
 {
     psr_span run;
-    for (uint32_t b = plan->bucket_count; (run = psr_plan_next_run(plan, rank, true, &b)).count > 0;)
+    for (uint32_t b = plan->bucket_count;
+         (run = psr_plan_next_run(plan, self, true, &b)).count > 0;)
         psr_shared_memory_fill(memory, values, run);
 }
 

@@ -1,14 +1,16 @@
 #include "comm/members/unreached.h"
 
-#include "net/reach.h"
+#include "net/address/reach.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define PATIENCE_LEAST_MS 2000 /* a process that has no time to connect is not to ask whoever listens */
+/* a process that has no time to connect is not to ask whoever listens */
+#define PATIENCE_LEAST_MS 2000
 #define PATIENCE_MOST_MS 10000
 #define REACH_MS 1000
-#define ADVICE "choose a network that all hosts share by --interface NAME|ADDRESS (or PSRING_INTERFACE)"
+#define ADVICE                                                                                     \
+    "choose a network that all hosts share by --interface NAME|ADDRESS (or PSRING_INTERFACE)"
 
 int64_t psr_unreached_patience_ms(int64_t deadline_ms)
 {
@@ -26,7 +28,8 @@ void psr_unreached_describe(const psr_unreached *u, const char *who, char *line,
              u->came_from);
 }
 
-void psr_unanswered_describe(const char *scheduler, const char *own_endpoint, char *line, size_t size)
+void psr_unanswered_describe(const char *scheduler, const char *own_endpoint, char *line,
+                             size_t size)
 {
     psr_reach reach = {.endpoint = scheduler};
     if (strncmp(scheduler, "tcp://", 6) != 0 || strncmp(own_endpoint, "tcp://", 6) != 0 ||
@@ -34,13 +37,13 @@ void psr_unanswered_describe(const char *scheduler, const char *own_endpoint, ch
         return;
     bool from = reach.source[0] != '\0';
     if (reach.reached)
+        snprintf(line, size,
+                 "something listens there and says nothing: it is stopped, or cannot reach %s, "
+                 "where this process listens; " ADVICE,
+                 own_endpoint);
+    else
         snprintf(
             line, size,
-            "something listens there and says nothing: it is stopped, or cannot reach %s, where this process "
-            "listens; " ADVICE,
-            own_endpoint);
-    else
-        snprintf(line, size,
-                 "it cannot be reached from %s (%s): it is not there, or of another network; " ADVICE,
-                 from ? reach.source : "here", reach.failure);
+            "it cannot be reached from %s (%s): it is not there, or of another network; " ADVICE,
+            from ? reach.source : "here", reach.failure);
 }

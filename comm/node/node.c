@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOOK_EVERY_MS = 50 /* at deadlines */ };
+enum { LOOK_AGAIN_MS = 50 /* at the deadline of what fails otherwise */ };
 
 static const psr_peer coordinator = {PSR_ROLE_SCHEDULER, 0};
 
@@ -63,8 +63,8 @@ static psr_failure failure_in(const psr_message *message, const psr_msg_failure 
                            .rank = says->rank,
                            .other = says->other,
                            .number = says->number};
-    size_t bytes =
-        message->payload_bytes < sizeof failure.line ? message->payload_bytes : sizeof failure.line - 1;
+    size_t bytes = message->payload_bytes < sizeof failure.line ? message->payload_bytes
+                                                                : sizeof failure.line - 1;
     if (bytes > 0)
         memcpy(failure.line, message->payload, bytes);
     return failure;
@@ -94,22 +94,6 @@ static void take_verdict(psr_node *node, const psr_message *message, int64_t now
     psr_node_apply(node, &failure);
 }
 
-static psr_err keep_early(psr_node *node, psr_message **message)
-{
-    psr_tag tag = psr_msg_tag(*message);
-    if (psr_node_was_closed(node, tag.epoch, tag.group))
-        return PSR_OK;
-    /* The others may have the group that this rank has asked for, before it hears so. */
-    bool newer = node->shrink != NULL && tag.epoch > node->epoch;
-    size_t most = newer ? PSR_NODE_NEWER_MAX : PSR_NODE_EARLY_MAX;
-    if (node->early_count >= most * node->ranks ||
-        (!newer && ((*message)->payload_bytes > 0 || psr_node_table_is_message((*message)->head.type))))
-        return psr_violation(*message, "this group is not open here");
-    node->early_count++;
-    psr_early_put(node->early, 0, message);
-    return PSR_OK;
-}
-
 static void take_of_rank(psr_node *node, psr_message **message, int64_t now_ms)
 {
     psr_message_type type = (*message)->head.type;
@@ -119,8 +103,10 @@ static void take_of_rank(psr_node *node, psr_message **message, int64_t now_ms)
         node->out[from] != NULL)
         return;
     if (type != PSR_MSG_VALUES && type != PSR_MSG_CREDIT && type != PSR_MSG_AHEAD &&
-        !psr_node_table_is_message(type)) {
-        err = psr_violation(*message, "a rank says VALUES, CREDIT, AHEAD and a table's words to another");
+        type != PSR_MSG_LISTEN && type != PSR_MSG_OFFER && !psr_node_table_is_message(type)) {
+        err = psr_violation(
+            *message,
+            "a rank says VALUES, CREDIT, AHEAD, LISTEN, OFFER and a table's words to another");
     } else {
         psr_tag tag = psr_msg_tag(*message);
         psr_node_group *g = psr_node_group_of(node, tag.epoch, tag.group);
@@ -128,7 +114,7 @@ static void take_of_rank(psr_node *node, psr_message **message, int64_t now_ms)
             psr_node_group_take(node, g, message, now_ms);
             return;
         }
-        err = keep_early(node, message);
+        err = psr_node_keep_early(node, message);
     }
     if (err != PSR_OK) {
         const psr_failure failure = psr_node_violation_of(err, from);
@@ -154,7 +140,12 @@ static int64_t left_ms(const psr_node_request *r, int64_t present_ms, psr_waitin
                        int64_t *ret_last_ms)
 {
     int64_t last_ms = r->since_ms;
-    if (psr_node_request_waits(r, ret_waiting)) {
+    if (psr_node_request_waits_for_any(r)) {
+        ret_waiting->peer.rank = PSR_RANK_ANY;
+        for (uint32_t i = 0; i < r->group->count; i++)
+            if (r->group->heard_ms[r->group->ranks[i]] > last_ms)
+                last_ms = r->group->heard_ms[r->group->ranks[i]];
+    } else if (psr_node_request_waits(r, ret_waiting)) {
         if (r->group->heard_ms[ret_waiting->peer.rank] > last_ms)
             last_ms = r->group->heard_ms[ret_waiting->peer.rank];
     } else {
@@ -167,12 +158,28 @@ static int64_t left_ms(const psr_node_request *r, int64_t present_ms, psr_waitin
     return until_ms == INT64_MAX ? INT64_MAX : until_ms - present_ms;
 }
 
+/* "any of ranks 0, 2, 3": of its group who is not out. */
+static void name_any(const psr_node_request *r, char *text, size_t size)
+{
+    const psr_node *node = r->group->node;
+    size_t used = (size_t)snprintf(text, size, "any of ranks"), named = 0;
+    for (uint32_t i = 0; i < r->group->count && used < size; i++)
+        if (node->out[r->group->ranks[i]] == NULL)
+            used += (size_t)snprintf(text + used, size - used, "%s %" PRIu32,
+                                     named++ > 0 ? "," : "", r->group->ranks[i]);
+    if (used >= size)
+        memcpy(text + size - sizeof ", ..", ", ..", sizeof ", ..");
+}
+
 static void pass_deadline(psr_node *node, psr_node_request *r, uint32_t awaited, int64_t waited_ms)
 {
     char operation[2 * PSR_NODE_NAME_BYTES], self[PSR_HOST_MAX + 32], other[PSR_HOST_MAX + 32];
     psr_node_request_describe(r, operation, sizeof operation);
     psr_node_name_rank(node, node->options.rank, self, sizeof self);
-    psr_node_name_rank(node, awaited, other, sizeof other);
+    if (awaited == PSR_RANK_ANY)
+        name_any(r, other, sizeof other);
+    else
+        psr_node_name_rank(node, awaited, other, sizeof other);
     psr_failure failure = {.err = PSR_ERR_TIMEOUT,
                            .scope = PSR_SCOPE_GROUP,
                            .epoch = r->group->epoch,
@@ -180,8 +187,8 @@ static void pass_deadline(psr_node *node, psr_node_request *r, uint32_t awaited,
                            .rank = awaited,
                            .other = PSR_RANK_ANY,
                            .number = r->number};
-    snprintf(failure.line, sizeof failure.line, "%s has waited for %s for %.1f s in %s", self, other,
-             (double)waited_ms / 1000, operation);
+    snprintf(failure.line, sizeof failure.line, "%s has waited for %s for %.1f s in %s", self,
+             other, (double)waited_ms / 1000, operation);
     psr_node_tell(node, &failure, r->deadline_ms);
     if (node->options.alone)
         psr_node_apply(node, &failure);
@@ -190,47 +197,26 @@ static void pass_deadline(psr_node *node, psr_node_request *r, uint32_t awaited,
     node->complained_of = node->asked;
 }
 
-void psr_node_look_by(psr_node *node, int64_t since_ms, int64_t deadline_ms)
-{
-    int64_t until_ms = since_ms > INT64_MAX - deadline_ms ? INT64_MAX : since_ms + deadline_ms;
-    node->soonest_ms = until_ms < node->soonest_ms ? until_ms : node->soonest_ms;
-    node->look_ms = until_ms < node->look_ms ? until_ms : node->look_ms;
-}
-
-/* The first that has passed, if there is one. ret_left_ms: how long until the soonest. */
-static bool check_deadlines(psr_node *node, int64_t present_ms, int64_t *ret_left_ms)
-{
-    *ret_left_ms = INT64_MAX;
-    for (psr_node_group *g = node->groups; g != NULL; g = g->next)
-        for (psr_node_request *r = g->under_way > 0 ? g->first : NULL; r != NULL; r = r->next) {
-            psr_waiting waiting = {0};
-            if (!r->under_way || g->state != PSR_NODE_WHOLE)
-                continue;
-            int64_t last_ms = 0, left = left_ms(r, present_ms, &waiting, &last_ms);
-            if (left <= 0) {
-                pass_deadline(node, r, waiting.peer.rank, present_ms - last_ms);
-                return true;
-            }
-            *ret_left_ms = left < *ret_left_ms ? left : *ret_left_ms;
-        }
-    return false;
-}
-
-/* All are looked at from time to time, not with every message. */
+/* The first that has passed becomes a question. Each is looked at when it may have passed, not with
+ * every message. Returns how long until the soonest may have. */
 static int64_t look_at_deadlines(psr_node *node, int64_t present_ms)
 {
-    if (present_ms >= node->look_ms) {
-        int64_t left_ms = 0;
-        node->look_ms = INT64_MIN; /* when one has passed: again */
-        if (check_deadlines(node, present_ms, &left_ms))
+    while (node->due_count > 0 && node->due[0]->due_ms <= present_ms) {
+        psr_node_request *r = node->due[0];
+        psr_waiting waiting = {0};
+        int64_t last_ms = 0, left = LOOK_AGAIN_MS;
+        if (r->group->state == PSR_NODE_WHOLE)
+            left = left_ms(r, present_ms, &waiting, &last_ms);
+        if (left <= 0) {
+            pass_deadline(node, r, waiting.peer.rank, present_ms - last_ms);
             return INT64_MAX;
-        node->soonest_ms = node->look_ms = INT64_MAX;
-        if (left_ms < INT64_MAX) {
-            node->soonest_ms = present_ms + left_ms;
-            node->look_ms = present_ms + (left_ms < LOOK_EVERY_MS ? left_ms : LOOK_EVERY_MS);
         }
+        r->due_ms = left < INT64_MAX - present_ms ? present_ms + left : INT64_MAX;
+        psr_node_due_moved(node, r);
     }
-    return node->soonest_ms == INT64_MAX ? INT64_MAX : node->soonest_ms - present_ms;
+    return node->due_count == 0 || node->due[0]->due_ms == INT64_MAX
+               ? INT64_MAX
+               : node->due[0]->due_ms - present_ms;
 }
 
 void psr_node_tick(psr_node *node, int64_t now_ms, int64_t *ret_next_ms)
@@ -254,7 +240,8 @@ void psr_node_tick(psr_node *node, int64_t now_ms, int64_t *ret_next_ms)
 static const psr_node_request *oldest_of(const psr_node_group *g)
 {
     const psr_node_request *oldest = NULL;
-    for (const psr_request *r = NULL; oldest == NULL && (r = psr_group_next(g->group, r)) != NULL;) {
+    for (const psr_request *r = NULL;
+         oldest == NULL && (r = psr_group_next(g->group, r)) != NULL;) {
         const psr_node_request *owner = psr_request_owner(r);
         oldest = owner->unasked ? NULL : owner;
     }
@@ -264,7 +251,8 @@ static const psr_node_request *oldest_of(const psr_node_group *g)
     return oldest;
 }
 
-/* Whom this rank waits for: for those who wait for its tables, else in the oldest of what is under way, of any group. */
+/* Whom this rank waits for: for those who wait for its tables, else in the oldest of what is under
+ * way, of any group. */
 static bool waits(const psr_node *node, psr_waiting *ret_waiting, psr_phase *ret_phase)
 {
     const psr_node_request *oldest = NULL;
@@ -278,27 +266,34 @@ static bool waits(const psr_node *node, psr_waiting *ret_waiting, psr_phase *ret
         if (r != NULL && (oldest == NULL || r->since_ms < oldest->since_ms))
             oldest = r;
     }
-    return oldest != NULL && psr_node_request_waits(oldest, ret_waiting);
+    if (oldest == NULL)
+        return false;
+    if (psr_node_request_waits_for_any(oldest)) { /* who waits for itself waits for any */
+        ret_waiting->peer = (psr_peer){PSR_ROLE_WORKER, node->options.rank};
+        return true;
+    }
+    return psr_node_request_waits(oldest, ret_waiting);
 }
 
 bool psr_node_busy(const psr_node *node)
 {
-    for (const psr_node_group *g = node->groups; g != NULL; g = g->next) {
-        if (g->state == PSR_NODE_FOUND || (g->state == PSR_NODE_BROKEN && g->cut_ms != INT64_MAX) ||
-            g->under_way > 0)
+    if (node->under_way > 0 || node->shrink != NULL)
+        return true;
+    for (const psr_node_group *g = node->failing > 0 ? node->groups : NULL; g != NULL; g = g->next)
+        if (g->state == PSR_NODE_FOUND || (g->state == PSR_NODE_BROKEN && g->cut_ms != INT64_MAX))
             return true;
-    }
-    return node->shrink != NULL;
+    return false;
 }
 
 size_t psr_node_waiting_max(const psr_node *node)
 {
-    size_t most = PSR_NODE_WAITING_LEAST;
-    for (const psr_node_group *g = node->groups; g != NULL; g = g->next) {
+    /* Slices, and credit for as many; and in rings what others inject and this rank passes on. An
+     * operation may be done here before the others have read what it sent them: so many as ever
+     * were under way may have ended meanwhile. */
+    size_t most =
+        PSR_NODE_WAITING_LEAST + node->under_way_most * 2 * (PSR_NODE_WINDOW + 1) * node->ranks;
+    for (const psr_node_group *g = node->tables > 0 ? node->groups : NULL; g != NULL; g = g->next)
         most += g->table != NULL ? psr_node_table_waiting_max(g->table) : 0;
-        for (const psr_node_request *r = g->first; r != NULL; r = r->next)
-            most += r->under_way ? 2 * (PSR_NODE_WINDOW + 1) : 0; /* slices, and credit for as many */
-    }
     return most;
 }
 
@@ -329,22 +324,21 @@ bool psr_node_begun(const psr_node *node)
 
 psr_err psr_node_new(const psr_node_options *options, int64_t now_ms, psr_node **ret_node)
 {
-    psr_early *early = NULL;
-    PSR_TRY(psr_early_new(1, PSR_EARLY_UNBOUNDED, &early)); /* early_count bounds it */
+    const uint32_t ranks = options->view->member_count;
     psr_node *node = calloc(1, sizeof *node);
-    psr_failure **out = calloc(options->view->member_count, sizeof *out);
-    if (node == NULL || out == NULL) {
-        psr_early_free(early);
+    psr_failure **out = calloc(ranks, sizeof *out);
+    uint32_t *opened = calloc(ranks, sizeof *opened);
+    if (node == NULL || out == NULL || opened == NULL) {
         free(node);
         free(out);
+        free(opened);
         return psr_fail(PSR_ERR_NOMEM, "no memory for a communicator");
     }
     node->options = *options;
-    node->ranks = options->view->member_count;
-    node->early = early;
+    node->ranks = ranks;
     node->out = out;
+    node->opened = opened;
     node->presence = psr_presence_clock_for(now_ms, options->deadline_ms);
-    node->look_ms = node->soonest_ms = INT64_MAX;
     atomic_store(&node->begun, options->alone);
     *ret_node = node;
     return PSR_OK;
@@ -354,15 +348,13 @@ void psr_node_free(psr_node *node)
 {
     if (node == NULL)
         return;
-    while (node->groups != NULL) {
-        psr_node_group *g = node->groups;
-        node->groups = g->next;
-        psr_node_group_drop(g);
-    }
-    psr_early_free(node->early);
+    while (node->groups != NULL)
+        psr_node_group_drop(node->groups);
+    psr_node_forget_groups(node);
     for (uint32_t r = 0; r < node->ranks; r++)
         free(node->out[r]);
     free(node->out);
-    free(node->closed);
+    free(node->opened);
+    free(node->due);
     free(node);
 }

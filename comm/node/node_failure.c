@@ -17,7 +17,8 @@ psr_msg_limits psr_node_limits(const psr_node *node)
 
 void psr_node_name_rank(const psr_node *node, uint32_t rank, char *text, size_t size)
 {
-    const psr_view_member *member = psr_view_find(node->options.view, (psr_peer){PSR_ROLE_WORKER, rank});
+    const psr_view_member *member =
+        psr_view_find(node->options.view, (psr_peer){PSR_ROLE_WORKER, rank});
     if (member != NULL)
         snprintf(text, size, "rank %" PRIu32 " on %s", rank, member->host);
     else
@@ -42,10 +43,29 @@ static void break_what_is_made_of(const psr_node_group *group)
     }
 }
 
+/* A table and the group that opened it fail together. Its shards, which are not in that group, are
+ * told of the table. */
+static void break_with_its_tables(const psr_node_group *group)
+{
+    for (psr_node_group *g = group->node->groups; g != NULL; g = g->next) {
+        const bool table = g->opener == group;
+        if ((!table && group->opener != g) || g->state == PSR_NODE_BROKEN)
+            continue;
+        psr_failure failure = group->failure;
+        if (table && failure.scope == PSR_SCOPE_GROUP) {
+            failure.epoch = g->epoch;
+            failure.group = g->id;
+            psr_node_tell(g->node, &failure, 0);
+        }
+        psr_node_group_break(g, &failure);
+    }
+}
+
 void psr_node_group_break(psr_node_group *group, const psr_failure *failure)
 {
     if (group->state == PSR_NODE_BROKEN)
         return;
+    group->node->failing += group->state == PSR_NODE_WHOLE;
     group->state = PSR_NODE_BROKEN;
     group->failure = *failure;
     group->cut_ms = INT64_MIN;
@@ -56,6 +76,7 @@ void psr_node_group_break(psr_node_group *group, const psr_failure *failure)
         if (atomic_load(&r->state) == PSR_NODE_REQUEST_UNDER_WAY)
             psr_node_request_end(r, &group->failure);
     break_what_is_made_of(group);
+    break_with_its_tables(group);
     group->node->options.changed(group->node->options.context);
 }
 
@@ -110,10 +131,6 @@ static void lose(psr_node *node, const psr_failure *failure)
 void psr_node_apply(psr_node *node, const psr_failure *failure)
 {
     psr_node_group *g = NULL;
-    if (node->options.together) {
-        psr_node_break(node, failure);
-        return;
-    }
     switch (failure->scope) {
     case PSR_SCOPE_GROUP:
         g = psr_node_group_of(node, failure->epoch, failure->group);
@@ -140,6 +157,8 @@ void psr_node_group_inherit(psr_node_group *group)
         psr_node_group_break(group, &node->failure);
     if (group->of != NULL && group->of->state == PSR_NODE_BROKEN)
         psr_node_group_break(group, &group->of->failure);
+    if (group->opener != NULL && group->opener->state == PSR_NODE_BROKEN)
+        psr_node_group_break(group, &group->opener->failure);
     for (uint32_t i = 0; i < group->count; i++)
         if (node->out[group->ranks[i]] != NULL)
             psr_node_group_break(group, node->out[group->ranks[i]]);
@@ -165,7 +184,8 @@ void psr_node_tell(const psr_node *node, const psr_failure *f, int64_t within_ms
     (void)told; /* who cannot be told will miss this rank */
 }
 
-/* One line for all: of what two ranks see, both tell, and the coordinator chooses. What only this rank sees is its own. */
+/* One line for all: of what two ranks see, both tell, and the coordinator chooses. What only this
+ * rank sees is its own. */
 void psr_node_find(psr_node *node, const psr_failure *failure, int64_t now_ms)
 {
     psr_node_group *g = psr_node_group_of(node, failure->epoch, failure->group);
@@ -178,8 +198,10 @@ void psr_node_find(psr_node *node, const psr_failure *failure, int64_t now_ms)
         return;
     }
     g->state = PSR_NODE_FOUND;
+    node->failing++;
     g->found = *failure;
-    int64_t grace_ms = node->options.deadline_ms / 4 < GRACE_MS ? node->options.deadline_ms / 4 : GRACE_MS;
+    int64_t grace_ms =
+        node->options.deadline_ms / 4 < GRACE_MS ? node->options.deadline_ms / 4 : GRACE_MS;
     g->give_up_ms = now_ms + grace_ms;
 }
 
@@ -199,14 +221,16 @@ psr_failure psr_node_failure_of_detail(const psr_node_group *group, psr_err err,
 
 psr_failure psr_node_violation_of(psr_err err, uint32_t rank)
 {
-    psr_failure failure = {.err = err, .scope = PSR_SCOPE_RANK, .rank = rank, .other = PSR_RANK_ANY};
+    psr_failure failure = {
+        .err = err, .scope = PSR_SCOPE_RANK, .rank = rank, .other = PSR_RANK_ANY};
     snprintf(failure.line, sizeof failure.line, "%s", psr_err_detail());
     return failure;
 }
 
 void psr_node_fail(psr_node *node, psr_err err, int64_t now_ms)
 {
-    psr_failure failure = {.err = err, .scope = PSR_SCOPE_ALL, .rank = PSR_RANK_ANY, .other = PSR_RANK_ANY};
+    psr_failure failure = {
+        .err = err, .scope = PSR_SCOPE_ALL, .rank = PSR_RANK_ANY, .other = PSR_RANK_ANY};
     (void)now_ms;
     snprintf(failure.line, sizeof failure.line, "%s", psr_err_detail());
     psr_node_break(node, &failure);
@@ -222,8 +246,9 @@ static bool is_lent(const psr_node_group *group)
     return false;
 }
 
-/* What a broken group has lent comes back when the others have taken it in. Those that live do; to one that cannot be reached the
- * channel is cut, or who waits for its request would wait for ever. Returns how long until then. */
+/* What a broken group has lent comes back when the others have taken it in. Those that live do; to
+ * one that cannot be reached the channel is cut, or who waits for its request would wait for ever.
+ * Returns how long until then. */
 static int64_t take_back(psr_node_group *g, int64_t present_ms)
 {
     psr_node *node = g->node;
@@ -244,7 +269,7 @@ static int64_t take_back(psr_node_group *g, int64_t present_ms)
 int64_t psr_node_failure_tick(psr_node *node, int64_t now_ms, int64_t present_ms)
 {
     int64_t soonest_ms = INT64_MAX;
-    for (psr_node_group *g = node->groups; g != NULL; g = g->next) {
+    for (psr_node_group *g = node->failing > 0 ? node->groups : NULL; g != NULL; g = g->next) {
         int64_t left_ms = INT64_MAX;
         if (g->state == PSR_NODE_FOUND && now_ms >= g->give_up_ms)
             psr_node_apply(node, &g->found);

@@ -1,32 +1,31 @@
 /* The groups of a node: which are open, and which message is whose. */
 #include "comm/node/node_private.h"
 
+#include "net/violation.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
     SLICE_BYTES = 256 << 10,
-    SHARED_SLICE_BYTES = 1 << 20, /* through shared memory: what a message costs is the most of it there */
-    COPIED_BYTES = 16 << 10,      /* a copy of those takes less time than to hear that they have left */
+    SHARED_SLICE_BYTES = 1 << 20, /* through shared memory: what a message
+                                     costs is the most of it there */
+    COPIED_BYTES = 16 << 10,      /* a copy of those takes less time
+                                     than to hear that they have left */
 };
 
 /* ---- which there are ---- */
 
-psr_node_group *psr_node_group_of(const psr_node *node, uint32_t epoch, uint32_t id)
+static psr_queue_key key_of(uint32_t epoch, uint32_t id)
 {
-    for (psr_node_group *g = node->groups; g != NULL; g = g->next)
-        if (g->epoch == epoch && g->id == id)
-            return g;
-    return NULL;
+    return (psr_queue_key){epoch, id};
 }
 
-bool psr_node_was_closed(const psr_node *node, uint32_t epoch, uint32_t id)
+psr_node_group *psr_node_group_of(psr_node *node, uint32_t epoch, uint32_t id)
 {
-    for (size_t i = 0; i < node->closed_count; i++)
-        if (node->closed[i].epoch == epoch && node->closed[i].id == id)
-            return true;
-    return false;
+    return PSR_QUEUED_OF(psr_queues_first(&node->open_by_id, key_of(epoch, id)), psr_node_group,
+                         by_id);
 }
 
 bool psr_node_group_has(const psr_node_group *group, uint32_t rank)
@@ -45,7 +44,8 @@ void psr_node_group_take(psr_node *node, psr_node_group *g, psr_message **messag
     if ((*message)->from.role == PSR_ROLE_WORKER && from < node->ranks)
         g->heard_ms[from] = psr_presence_clock_ms(&node->presence, now_ms);
     bool of_table = psr_node_table_is_message((*message)->head.type);
-    psr_err err = of_table ? psr_node_table_message(g, message) : psr_group_message(g->group, message);
+    psr_err err =
+        of_table ? psr_node_table_message(g, message) : psr_group_message(g->group, message);
     if (err != PSR_OK) {
         bool both = err == PSR_ERR_MISMATCH;
         uint32_t blamed = of_table && err != PSR_ERR_PROTOCOL ? node->options.rank : from;
@@ -54,59 +54,131 @@ void psr_node_group_take(psr_node *node, psr_node_group *g, psr_message **messag
         psr_node_find(node, &failure, now_ms);
         return;
     }
-    psr_node_group_end_what_is_done(g);
+    psr_node_group_end_what_is_done(g, now_ms);
 }
+
+/* ---- those that are not open ---- */
+
+/* A group's id is the number that its first rank gave it, and that rank. */
+static bool was_opened(const psr_node *node, psr_tag tag)
+{
+    return tag.epoch <= node->epoch &&
+           tag.group / node->ranks <= node->opened[tag.group % node->ranks];
+}
+
+/* A group begins with a barrier. Until a rank has entered it nobody passes it, or says anything
+ * else there. */
+static bool begins_group(const psr_message *message)
+{
+    psr_msg_values says;
+    return message->head.type == PSR_MSG_VALUES && message->payload_bytes == 0 &&
+           psr_msg_values_read(message, &says) == PSR_OK && says.tag.slot == 0 &&
+           says.tag.round == 1 && psr_call_is_barrier(&says.call);
+}
+
+psr_err psr_node_keep_early(psr_node *node, psr_message **message)
+{
+    psr_tag tag = psr_msg_tag(*message);
+    /* The others may have the group that this rank has asked for, before it hears so. */
+    bool newer = node->shrink != NULL && tag.epoch > node->epoch;
+    size_t most = newer ? PSR_NODE_NEWER_MAX : PSR_NODE_EARLY_MAX;
+    if (psr_queues_first(&node->closed_by_id, key_of(tag.epoch, tag.group)) != NULL)
+        return PSR_OK;
+    if (!newer && !begins_group(*message) && was_opened(node, tag))
+        return PSR_OK; /* and was closed */
+    /* Others may have a group that is made without waiting before this rank has it. */
+    most += node->under_way;
+    if (node->early_count >= most * node->ranks || (!newer && !begins_group(*message)))
+        return psr_violation(*message, "this group is not open here");
+    psr_node_early *early = malloc(sizeof *early);
+    if (early == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a message of a group that is not open yet");
+    *early = (psr_node_early){.next = node->early, .message = *message};
+    if (early->next != NULL)
+        early->next->previous = early;
+    node->early = early;
+    node->early_count++;
+    psr_queues_add(&node->early_by_id, &early->by_id, key_of(tag.epoch, tag.group));
+    *message = NULL;
+    return PSR_OK;
+}
+
+/* ret: the message, owned. Frees early. */
+static psr_message *unkeep(psr_node *node, psr_node_early *early)
+{
+    psr_message *message = early->message;
+    psr_queues_remove(&node->early_by_id, &early->by_id);
+    *(early->previous != NULL ? &early->previous->next : &node->early) = early->next;
+    if (early->next != NULL)
+        early->next->previous = early->previous;
+    node->early_count--;
+    free(early);
+    return message;
+}
+
+void psr_node_forget_groups(psr_node *node)
+{
+    while (node->early != NULL) {
+        psr_message *message = unkeep(node, node->early);
+        psr_message_free(&message);
+    }
+    for (psr_node_closed *c = node->closed, *next; c != NULL; c = next) {
+        next = c->next;
+        free(c);
+    }
+    psr_queues_done(&node->early_by_id);
+    psr_queues_done(&node->closed_by_id);
+    psr_queues_done(&node->open_by_id);
+}
+
+/* ---- opening and closing ---- */
 
 void psr_node_group_open(psr_node *node, psr_node_group *g, int64_t now_ms)
 {
+    const psr_queue_key key = key_of(g->epoch, g->id);
+    uint32_t *opened = &node->opened[g->id % node->ranks];
     g->next = node->groups;
+    if (g->next != NULL)
+        g->next->previous = g;
     node->groups = g;
+    node->tables += g->table != NULL;
+    psr_queues_add(&node->open_by_id, &g->by_id, key);
+    *opened = g->id / node->ranks > *opened ? g->id / node->ranks : *opened;
     psr_node_group_inherit(g);
-    psr_early *before = NULL;
-    psr_err err = psr_early_new(1, PSR_EARLY_UNBOUNDED, &before);
-    if (err != PSR_OK) {
-        psr_node_fail(node, err, now_ms);
-        return;
-    }
-    psr_early *all = node->early;
-    node->early = before;
-    for (psr_message *m; (m = psr_early_take(all, 0)) != NULL;) {
-        psr_tag tag = psr_msg_tag(m);
-        if (tag.epoch != g->epoch || tag.group != g->id) {
-            psr_early_put(node->early, 0, &m);
-            continue;
-        }
-        node->early_count--;
+    for (psr_node_early *e; (e = PSR_QUEUED_OF(psr_queues_first(&node->early_by_id, key),
+                                               psr_node_early, by_id)) != NULL;) {
+        psr_message *m = unkeep(node, e);
         psr_node_group_take(node, g, &m, now_ms);
         psr_message_free(&m);
     }
-    psr_early_free(all);
 }
 
 void psr_node_group_drop(psr_node_group *g)
 {
+    psr_node *node = g->node;
     while (g->first != NULL)
         psr_node_request_drop(g->first);
+    *(g->previous != NULL ? &g->previous->next : &node->groups) = g->next;
+    if (g->next != NULL)
+        g->next->previous = g->previous;
+    psr_queues_remove(&node->open_by_id, &g->by_id);
+    node->failing -= g->state != PSR_NODE_WHOLE;
+    node->tables -= g->table != NULL;
     psr_node_group_free(g);
 }
 
+/* Of one that had begun nothing more can come that looks as if it began now. */
 void psr_node_group_close(psr_node *node, psr_node_group *g)
 {
-    psr_node_group **at = &node->groups;
-    while (*at != g)
-        at = &(*at)->next;
-    *at = g->next;
-    if (node->closed_count == node->closed_capacity) {
-        size_t larger = node->closed_capacity > 0 ? 2 * node->closed_capacity : 16;
-        psr_node_closed *grown = realloc(node->closed, larger * sizeof *grown);
-        if (grown != NULL) {
-            node->closed = grown;
-            node->closed_capacity = larger;
-        }
+    for (psr_node_group *t = node->tables > 0 ? node->groups : NULL; t != NULL; t = t->next)
+        if (t->opener == g)
+            t->opener = NULL;
+    psr_node_closed *c = atomic_load(&g->begun) || g->table != NULL ? NULL : calloc(1, sizeof *c);
+    if (c != NULL) { /* without memory for it a late message of the group waits for it in vain */
+        c->next = node->closed;
+        node->closed = c;
+        psr_queues_add(&node->closed_by_id, &c->by_id, key_of(g->epoch, g->id));
     }
-    /* Without memory for it a late message of the group waits for it in vain. */
-    if (node->closed_count < node->closed_capacity)
-        node->closed[node->closed_count++] = (psr_node_closed){g->epoch, g->id};
     psr_node_group_drop(g);
 }
 
@@ -116,7 +188,8 @@ static uint32_t hosts_of(const psr_node *node, const uint32_t *ranks, uint32_t c
 {
     uint32_t hosts = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const psr_view_member *a = psr_view_find(node->options.view, (psr_peer){PSR_ROLE_WORKER, ranks[i]});
+        const psr_view_member *a =
+            psr_view_find(node->options.view, (psr_peer){PSR_ROLE_WORKER, ranks[i]});
         bool seen = false;
         for (uint32_t k = 0; k < i && !seen; k++) {
             const psr_view_member *b =
@@ -131,7 +204,8 @@ static uint32_t hosts_of(const psr_node *node, const uint32_t *ranks, uint32_t c
 /* As the view has it, which is the same for all of them. */
 static bool share_memory(const psr_node *node, const uint32_t *ranks, uint32_t count)
 {
-    const psr_view_member *first = psr_view_find(node->options.view, (psr_peer){PSR_ROLE_WORKER, ranks[0]});
+    const psr_view_member *first =
+        psr_view_find(node->options.view, (psr_peer){PSR_ROLE_WORKER, ranks[0]});
     for (uint32_t i = 0; i < count; i++) {
         const psr_view_member *other =
             psr_view_find(node->options.view, (psr_peer){PSR_ROLE_WORKER, ranks[i]});
@@ -159,25 +233,25 @@ static psr_err make_group(psr_node_group *g, const uint32_t *ranks)
         if (ranks[i] == node->options.rank)
             g->rank = i;
     }
-    const psr_group_options options = {.epoch = g->epoch,
-                                       .id = g->id,
-                                       .rank = g->rank,
-                                       .ranks = g->count,
-                                       .members = members,
-                                       .hosts = hosts_of(node, ranks, g->count),
-                                       .slice_bytes = SLICE_BYTES,
-                                       .largest_slice_bytes =
-                                           share_memory(node, ranks, g->count) ? SHARED_SLICE_BYTES : 0,
-                                       .window = PSR_NODE_WINDOW,
-                                       .copied_bytes = COPIED_BYTES,
-                                       .outbox = node->options.outbox};
+    const psr_group_options options = {
+        .epoch = g->epoch,
+        .id = g->id,
+        .rank = g->rank,
+        .ranks = g->count,
+        .members = members,
+        .hosts = hosts_of(node, ranks, g->count),
+        .slice_bytes = SLICE_BYTES,
+        .largest_slice_bytes = share_memory(node, ranks, g->count) ? SHARED_SLICE_BYTES : 0,
+        .window = PSR_NODE_WINDOW,
+        .copied_bytes = COPIED_BYTES,
+        .outbox = node->options.outbox};
     psr_err err = psr_group_new(&options, &g->group);
     free(members);
     return err;
 }
 
-psr_err psr_node_group_new(psr_node *node, uint32_t epoch, uint32_t id, const uint32_t *ranks, uint32_t count,
-                           psr_node_group **ret_group)
+psr_err psr_node_group_new(psr_node *node, uint32_t epoch, uint32_t id, const uint32_t *ranks,
+                           uint32_t count, psr_node_group **ret_group)
 {
     psr_node_group *g = calloc(1, sizeof *g);
     if (g == NULL)
@@ -231,6 +305,11 @@ uint32_t psr_node_group_epoch(const psr_node_group *group)
 void psr_node_group_made_of(psr_node_group *group, const psr_node_group *of)
 {
     group->of = of;
+}
+
+void psr_node_group_opened_by(psr_node_group *table, psr_node_group *opener)
+{
+    table->opener = opener;
 }
 
 void psr_node_group_begins(psr_node_group *group)

@@ -6,6 +6,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* " from any rank, tag 7" */
+static size_t describe_ends(const psr_node_request *r, char *text, size_t size)
+{
+    const psr_request_options *o = &r->options;
+    char peer[32] = "any rank", tag[32] = "any tag";
+    if (o->peer != PSR_RANK_ANY)
+        snprintf(peer, sizeof peer, "rank %" PRIu32, r->group->ranks[o->peer]);
+    if (o->tag != PSR_MESSAGE_TAG_ANY)
+        snprintf(tag, sizeof tag, "tag %" PRIu32, o->tag);
+    return (size_t)snprintf(text, size, " %s %s, %s", o->kind == PSR_KIND_SEND ? "to" : "from",
+                            peer, tag);
+}
+
 void psr_node_request_describe(const psr_node_request *r, char *text, size_t size)
 {
     if (r->of_table) {
@@ -18,12 +31,12 @@ void psr_node_request_describe(const psr_node_request *r, char *text, size_t siz
     const psr_request_options *o = &r->options;
     char of[128];
     psr_group_describe(r->group->group, of, sizeof of);
-    size_t used = (size_t)snprintf(text, size, "%s", o->within != NULL ? o->within : psr_kind_name(o->kind));
+    size_t used =
+        (size_t)snprintf(text, size, "%s", o->within != NULL ? o->within : psr_kind_name(o->kind));
     if (r->number > 0 && used < size)
         used += (size_t)snprintf(text + used, size - used, " %" PRIu64, r->number);
-    if (o->within == NULL && (o->kind == PSR_KIND_SEND || o->kind == PSR_KIND_RECEIVE) && used < size)
-        used += (size_t)snprintf(text + used, size - used, " %s rank %" PRIu32 ", tag %" PRIu32,
-                                 o->kind == PSR_KIND_SEND ? "to" : "from", r->group->ranks[o->peer], o->tag);
+    if (o->within == NULL && psr_kind_is_message(o->kind) && used < size)
+        used += describe_ends(r, text + used, size - used);
     if (used < size)
         used += (size_t)snprintf(text + used, size - used, "%s", of);
     if (r->name[0] != '\0' && used < size)
@@ -49,31 +62,81 @@ static void take_complaint_back(psr_node *node, const psr_node_request *r)
                   0);
 }
 
+/* What it was a step of ends as it did. */
+static void end_whole(psr_node_request *step, const psr_failure *failure)
+{
+    psr_node_request *whole = step->step_of;
+    step->step_of = NULL;
+    if (whole == NULL)
+        return;
+    whole->next_step = NULL;
+    if (!whole->under_way)
+        return;
+    if (failure != NULL)
+        whole->own = *failure;
+    psr_node_request_end(whole, failure != NULL ? &whole->own : NULL);
+}
+
 void psr_node_request_end(psr_node_request *r, psr_failure *failure)
 {
     r->group->under_way -= r->under_way;
+    r->group->node->under_way -= r->under_way;
+    psr_node_due_remove(r->group->node, r);
     r->under_way = false;
     r->failure = failure;
     if (r->group->node->asked == r)
         r->group->node->asked = NULL;
     take_complaint_back(r->group->node, r);
-    atomic_store_explicit(&r->state, failure != NULL ? PSR_NODE_REQUEST_FAILED : PSR_NODE_REQUEST_DONE,
+    if (r->next_step != NULL)
+        r->next_step->step_of = NULL;
+    r->next_step = NULL;
+    atomic_store_explicit(&r->state,
+                          failure != NULL ? PSR_NODE_REQUEST_FAILED : PSR_NODE_REQUEST_DONE,
                           memory_order_release);
+    end_whole(r, failure);
+}
+
+/* It is done, and what comes then begins. */
+static void go_on(psr_node_request *r, int64_t now_ms)
+{
+    psr_node *node = r->group->node;
+    psr_node_request *next = NULL;
+    psr_err err = r->then != NULL ? r->then(r->then_context, node, now_ms, &next) : PSR_OK;
+    if (err != PSR_OK) {
+        psr_node_request_fail_alone(r, err);
+        return;
+    }
+    if (next == NULL) {
+        psr_node_request_end(r, NULL);
+        return;
+    }
+    r->next_step = next;
+    next->step_of = r;
+    psr_node_request_begins(next);
+    psr_node_request_add(next);
+    psr_node_request_start(node, next, now_ms);
+}
+
+bool psr_node_request_waits_for_any(const psr_node_request *r)
+{
+    return r->request != NULL && psr_request_waits_for_any(r->request);
 }
 
 bool psr_node_request_waits(const psr_node_request *r, psr_waiting *ret_waiting)
 {
+    if (r->next_step != NULL)
+        return psr_node_request_waits(r->next_step, ret_waiting);
     return r->of_table ? psr_node_table_call_waits(r->group->table, &r->call, ret_waiting)
                        : psr_request_waits(r->request, ret_waiting);
 }
 
 /* A table says not which of its calls are done: it has few. */
-void psr_node_group_end_what_is_done(psr_node_group *g)
+void psr_node_group_end_what_is_done(psr_node_group *g, int64_t now_ms)
 {
     bool any = false;
     for (psr_node_request *r; (r = psr_group_take_ended(g->group)) != NULL; any = true)
         if (r->under_way)
-            psr_node_request_end(r, NULL);
+            go_on(r, now_ms);
     for (psr_node_request *r = g->table != NULL ? g->first : NULL; r != NULL; r = r->next) {
         if (!r->under_way || !r->of_table || !r->call.done)
             continue;
@@ -105,8 +168,7 @@ psr_err psr_node_request_make(psr_node_request *r)
 
 static bool in_order_of_calls(const psr_node_request *r)
 {
-    return !r->of_table && !r->options.persistent && r->options.kind != PSR_KIND_SEND &&
-           r->options.kind != PSR_KIND_RECEIVE;
+    return !r->of_table && !r->options.persistent && !psr_kind_is_message(r->options.kind);
 }
 
 void psr_node_request_start(psr_node *node, psr_node_request *r, int64_t now_ms)
@@ -121,25 +183,34 @@ void psr_node_request_start(psr_node *node, psr_node_request *r, int64_t now_ms)
         psr_node_request_fail_alone(r, err);
         return;
     }
-    r->number = in_order_of_calls(r) && !r->options.uncounted ? ++r->group->calls : 0;
     r->since_ms = psr_presence_clock_ms(&node->presence, now_ms);
+    r->due_ms = r->since_ms > INT64_MAX - r->deadline_ms ? INT64_MAX : r->since_ms + r->deadline_ms;
+    err = psr_node_due_add(node, r);
+    if (err != PSR_OK) {
+        psr_node_request_fail_alone(r, err);
+        return;
+    }
+    r->number = in_order_of_calls(r) && !r->options.uncounted ? ++r->group->calls : 0;
     r->wait_on_until_ms = r->since_ms;
     r->under_way = true;
     r->group->under_way++;
-    psr_node_look_by(node, r->since_ms, r->deadline_ms);
+    node->under_way++;
+    if (node->under_way > node->under_way_most)
+        node->under_way_most = node->under_way;
     if (r->group->state == PSR_NODE_FOUND)
         return; /* the verdict will end it */
-    err = r->of_table ? psr_node_table_start(r->group->table, &r->call) : psr_request_start(r->request);
+    err = r->of_table ? psr_node_table_start(r->group->table, &r->call)
+                      : psr_request_start(r->request);
     if (err != PSR_OK) {
         /* Of a message that came before, or this rank's own. */
         psr_peer of = {PSR_ROLE_WORKER, node->options.rank};
         bool both = psr_group_failed_of(r->group->group, &of) && err == PSR_ERR_MISMATCH;
-        psr_failure failure = psr_node_failure_of_detail(r->group, err, of.rank,
-                                                         both ? node->options.rank : PSR_RANK_ANY, r->number);
+        psr_failure failure = psr_node_failure_of_detail(
+            r->group, err, of.rank, both ? node->options.rank : PSR_RANK_ANY, r->number);
         psr_node_find(node, &failure, now_ms);
         return;
     }
-    psr_node_group_end_what_is_done(r->group);
+    psr_node_group_end_what_is_done(r->group, now_ms);
 }
 
 void psr_node_request_add(psr_node_request *r)
@@ -177,8 +248,13 @@ static psr_err copy_arrays(psr_node_request *r)
 {
     psr_request_options *o = &r->options;
     bool no_memory = false;
+    if (o->compression != NULL) {
+        r->compression = *o->compression;
+        o->compression = &r->compression;
+    }
     o->counts = r->counts = copy(o->counts, r->group->count, sizeof *r->counts, &no_memory);
-    o->send_counts = r->send_counts = copy(o->send_counts, r->group->count, sizeof *r->counts, &no_memory);
+    o->send_counts = r->send_counts =
+        copy(o->send_counts, r->group->count, sizeof *r->counts, &no_memory);
     o->send_blocks = r->send_blocks =
         copy(o->send_blocks, o->send_block_count, sizeof *r->send_blocks, &no_memory);
     o->receive_blocks = r->receive_blocks =
@@ -186,8 +262,8 @@ static psr_err copy_arrays(psr_node_request *r)
     return no_memory ? psr_fail(PSR_ERR_NOMEM, "no memory for %s", psr_kind_name(o->kind)) : PSR_OK;
 }
 
-psr_err psr_node_request_new(psr_node_group *group, const psr_request_options *options, int64_t deadline_ms,
-                             const char *name, psr_node_request **ret_request)
+psr_err psr_node_request_new(psr_node_group *group, const psr_request_options *options,
+                             int64_t deadline_ms, const char *name, psr_node_request **ret_request)
 {
     PSR_TRY(psr_request_check(group->group, options));
     psr_node_request *r = calloc(1, sizeof *r);
@@ -217,6 +293,19 @@ void psr_node_request_free(psr_node_request *request)
     free(request->send_blocks);
     free(request->receive_blocks);
     free(request);
+}
+
+void psr_node_request_then(psr_node_request *request, psr_node_then *then, void *context)
+{
+    request->then = then;
+    request->then_context = context;
+}
+
+bool psr_node_request_came(const psr_node_request *request, uint32_t *ret_from, uint32_t *ret_tag,
+                           uint64_t *ret_count, psr_type *ret_type)
+{
+    const psr_request *made = atomic_load(&request->request);
+    return made != NULL && psr_request_came(made, ret_from, ret_tag, ret_count, ret_type);
 }
 
 void psr_node_request_is_unasked(psr_node_request *request)

@@ -1,5 +1,6 @@
-/* How the living ranks of a group come to one of their own. The coordinator alone says who lives: when all who do have asked, each gets
- * the same list, and opens the group before it looks at anything else; so none can have it where another's call fails. */
+/* How the living ranks of a group come to one of their own. The coordinator alone says who lives:
+ * when all who do have asked, each gets the same list, and opens the group before it looks at
+ * anything else; so none can have it where another's call fails. */
 #include "comm/node/node_private.h"
 
 #include <stdio.h>
@@ -31,8 +32,8 @@ void psr_node_shrink_fail(psr_node *node, const psr_failure *failure)
 static psr_err ask(const psr_node *node, const psr_node_shrink *s)
 {
     const psr_node_group *g = s->of;
-    const psr_head head = psr_msg_shrink_head(
-        &(psr_msg_shrink){.epoch = g->epoch, .group = g->id, .within_ms = (uint64_t)s->deadline_ms});
+    const psr_head head = psr_msg_shrink_head(&(psr_msg_shrink){
+        .epoch = g->epoch, .group = g->id, .within_ms = (uint64_t)s->deadline_ms});
     uint8_t *bytes = malloc(sizeof(uint32_t) * g->count);
     if (bytes == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a list of ranks");
@@ -113,9 +114,10 @@ static psr_err take(psr_node *node, const psr_message *message, int64_t now_ms)
         return PSR_OK;
     }
     PSR_TRY(psr_msg_rank_list_read(message, node->ranks, &ranks, &count));
-    psr_err err = says.new_epoch > node->epoch && has_self(node, ranks, count)
-                      ? open_new(node, s, says.new_epoch, ranks, count, now_ms)
-                      : psr_fail(PSR_ERR_PROTOCOL, "the scheduler sent SHRUNK, which does not fit this rank");
+    psr_err err =
+        says.new_epoch > node->epoch && has_self(node, ranks, count)
+            ? open_new(node, s, says.new_epoch, ranks, count, now_ms)
+            : psr_fail(PSR_ERR_PROTOCOL, "the scheduler sent SHRUNK, which does not fit this rank");
     free(ranks);
     if (err == PSR_OK)
         end(node, s);
@@ -136,7 +138,8 @@ void psr_node_shrink_take(psr_node *node, const psr_message *message, int64_t no
 
 /* ---- [owner] ---- */
 
-psr_err psr_node_shrink_new(psr_node_group *group, int64_t deadline_ms, psr_node_shrink **ret_shrink)
+psr_err psr_node_shrink_new(psr_node_group *group, int64_t deadline_ms,
+                            psr_node_shrink **ret_shrink)
 {
     psr_node_shrink *s = calloc(1, sizeof *s);
     if (s == NULL)

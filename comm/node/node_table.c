@@ -1,7 +1,8 @@
-/* Adapts both ends of a table to a node: ranks for workers and shards, a group's number for a table's, requests for operations. */
+/* Adapts both ends of a table to a node: ranks for workers and shards, a group's number for a
+ * table's, requests for operations. */
 #include "comm/node/node_private.h"
 
-#include "base/arena.h"
+#include "base/arrays/arena.h"
 #include "comm/tables/table.h"
 #include "comm/tables/table_shard.h"
 #include "comm/wire/messages.h"
@@ -66,8 +67,8 @@ static psr_err rename_sender(const psr_node_table *t, psr_message *message)
     for (uint32_t i = 0; i < g->count && message->from.role == PSR_ROLE_WORKER; i++) {
         if (g->ranks[i] != message->from.rank)
             continue;
-        message->from =
-            i < t->workers ? (psr_peer){PSR_ROLE_WORKER, i} : (psr_peer){PSR_ROLE_SHARD, i - t->workers};
+        message->from = i < t->workers ? (psr_peer){PSR_ROLE_WORKER, i}
+                                       : (psr_peer){PSR_ROLE_SHARD, i - t->workers};
         return psr_msg_out_of_group(message, g->epoch);
     }
     return psr_violation(message, "it is no rank of group %" PRIu32, g->id);
@@ -212,7 +213,8 @@ psr_err psr_node_table_message(psr_node_group *g, psr_message **message)
 
 bool psr_node_table_is_message(psr_message_type type)
 {
-    return type == PSR_MSG_PUSH || type == PSR_MSG_PULL || type == PSR_MSG_WEIGHTS || type == PSR_MSG_ACK;
+    return type == PSR_MSG_PUSH || type == PSR_MSG_PULL || type == PSR_MSG_WEIGHTS ||
+           type == PSR_MSG_ACK;
 }
 
 size_t psr_node_table_waiting_max(const psr_node_table *table)
@@ -279,7 +281,8 @@ psr_err psr_node_table_request_new(psr_node_group *group, psr_node_table_verb ve
         return psr_fail(PSR_ERR_NOMEM, "no memory for a request of a table");
     r->group = group;
     r->of_table = true;
-    r->call = (psr_node_table_call){.verb = verb, .part = part, .values = values, .ret_values = ret_values};
+    r->call = (psr_node_table_call){
+        .verb = verb, .part = part, .values = values, .ret_values = ret_values};
     r->deadline_ms = deadline_ms;
     snprintf(r->name, sizeof r->name, "%s", name != NULL ? name : "");
     *ret_request = r;
@@ -291,7 +294,8 @@ void psr_node_table_describe(const psr_node_table *t, const psr_node_table_call 
 {
     static const char *const verbs[] = {
         [PSR_NODE_PUSH] = "push", [PSR_NODE_PULL] = "pull", [PSR_NODE_PUSH_PULL] = "push_pull"};
-    snprintf(text, size, "%s of part %" PRIu32 " of table \"%s\"", verbs[call->verb], call->part, t->name);
+    snprintf(text, size, "%s of part %" PRIu32 " of table \"%s\"", verbs[call->verb], call->part,
+             t->name);
 }
 
 /* ---- beginning and end ---- */
@@ -355,7 +359,8 @@ psr_err psr_node_table_new(psr_node_group *group, const psr_node_table_options *
     psr_node_table *t = calloc(1, sizeof *t);
     if (t == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a table");
-    *t = (psr_node_table){.group = group, .workers = options->workers, .consistency = options->consistency};
+    *t = (psr_node_table){
+        .group = group, .workers = options->workers, .consistency = options->consistency};
     snprintf(t->name, sizeof t->name, "%s", options->name);
     psr_err err = make_plan(t, options);
     if (err == PSR_OK)

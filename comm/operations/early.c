@@ -19,7 +19,8 @@ psr_err psr_early_new(uint32_t keys, size_t limit, psr_early **ret_early)
 {
     psr_early *early = malloc(sizeof *early + keys * sizeof early->queues[0]);
     if (early == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for the early messages of %" PRIu32 " keys", keys);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for the early messages of %" PRIu32 " keys",
+                        keys);
     early->count = 0;
     early->limit = limit;
     early->keys = keys;

@@ -1,6 +1,7 @@
-/* Messages that came before whoever takes them is there: of an operation that this process has not begun, for a member that
- * has no roster yet, for a thread that has not asked. Each is kept under a key (what it is of), and those of one key come
- * out in the order in which they went in. Holds them until they are taken, or frees them. One thread at a time. */
+/* Messages that came before whoever takes them is there: of an operation that this process has not
+ * begun, for a member that has no roster yet, for a thread that has not asked. Each is kept under a
+ * key (what it is of), and those of one key come out in the order in which they went in. Holds them
+ * until they are taken, or frees them. One thread at a time. */
 #ifndef PSR_COMM_EARLY_H
 #define PSR_COMM_EARLY_H
 
@@ -15,8 +16,8 @@ PSR_MUST_CHECK psr_err psr_early_new(uint32_t keys, size_t limit, psr_early **re
 /* Frees the messages too. NULL allowed. */
 void psr_early_free(psr_early *early);
 
-/* Takes *message. Only while it is not full: who asks psr_early_full first has the words for a sender that went too far.
- * Allocates nothing. */
+/* Takes *message. Only while it is not full: who asks psr_early_full first has the words for a
+ * sender that went too far. Allocates nothing. */
 void psr_early_put(psr_early *early, uint32_t key, psr_message **message);
 bool psr_early_full(const psr_early *early);
 

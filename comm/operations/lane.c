@@ -47,11 +47,6 @@ bool psr_lane_next(psr_lane *lane, uint32_t *ret_number)
     return true;
 }
 
-void psr_lane_together(psr_lane *lane, uint32_t count)
-{
-    lane->sent += count - 1;
-}
-
 void psr_lane_credit(psr_lane *lane, uint64_t count)
 {
     lane->returned += count;

@@ -1,6 +1,8 @@
-/* An operation of the communicator: a machine that knows no clock, thread or socket. It is started with a buffer, hears messages and
- * events, sends through the outbox that it was made with, and is done at some time; then it can be started again. One file
- * for each algorithm; who made it says when and where the end is told, and frees it. One thread, but for lent. */
+/* An operation of the communicator: a state machine that knows no clock, thread or socket. It is
+ * started with a buffer, receives messages and events, sends through the outbox that it was made
+ * with, and is done at some point; then it can be started again. Each algorithm has a file of its
+ * own. Whoever made an operation defines how its end is reported, and frees it. One thread, except
+ * psr_operation_lent. */
 #ifndef PSR_COMM_OPERATION_H
 #define PSR_COMM_OPERATION_H
 
@@ -10,7 +12,8 @@
 typedef struct psr_operation psr_operation;
 
 typedef enum psr_event {
-    PSR_EVENT_ROOM, /* its lane (comm/operations/lane.h) has room for one more of what it put there */
+    PSR_EVENT_ROOM, /* its lane (comm/operations/lane.h) has room for
+                       one more of the messages that it queued there */
 } psr_event;
 
 typedef struct psr_waiting {
@@ -33,16 +36,19 @@ struct psr_operation {
     const psr_operation_ops *ops;
 };
 
-/* Begins a round. Only when it is done. buffer: read and written in place, borrowed until it is done and, of what is sent from
- * there, until nothing is lent. PROTOCOL: what came early is not of this round. */
+/* Begins a round. Only when it is done. buffer: read and written in place, borrowed until it is
+ * done and, of what is sent from there, until nothing is lent. PROTOCOL: what came early is not of
+ * this round. */
 PSR_MUST_CHECK static inline psr_err psr_operation_start(psr_operation *operation, uint64_t round,
                                                          const psr_buffer *buffer)
 {
     return operation->ops->start(operation, round, buffer);
 }
 
-/* A message of it, also one that comes before its round began here. Takes *message. PROTOCOL: it cannot come now. */
-PSR_MUST_CHECK static inline psr_err psr_operation_message(psr_operation *operation, psr_message **message)
+/* A message of it, also one that comes before its round began here. Takes *message. PROTOCOL: it
+ * cannot come now. */
+PSR_MUST_CHECK static inline psr_err psr_operation_message(psr_operation *operation,
+                                                           psr_message **message)
 {
     return operation->ops->message(operation, message);
 }
@@ -57,13 +63,15 @@ static inline bool psr_operation_done(const psr_operation *operation)
     return operation->ops->done(operation);
 }
 
-/* Whom a round that is under way waits for, and which round that is. false: it is done. */
+/* The peer that a round under way waits for, and the round's number. false: the operation is
+ * done. */
 static inline bool psr_operation_waits(const psr_operation *operation, psr_waiting *ret_waiting)
 {
     return operation->ops->waits(operation, ret_waiting);
 }
 
-/* Payloads lent from its buffer; when 0, and it is done, the buffer may be written again. Any thread. */
+/* Payloads lent from its buffer; when 0, and it is done, the buffer may be written again. Any
+ * thread. */
 static inline uint32_t psr_operation_lent(const psr_operation *operation)
 {
     return operation->ops->lent != NULL ? operation->ops->lent(operation) : 0;

@@ -54,7 +54,8 @@ void psr_own_messages_free(psr_own_messages *messages)
     free(messages);
 }
 
-psr_err psr_own_messages_send(psr_own_messages *messages, const psr_head *head, const psr_payload *payload)
+psr_err psr_own_messages_send(psr_own_messages *messages, const psr_head *head,
+                              const psr_payload *payload)
 {
     size_t bytes = payload != NULL ? payload->bytes : 0;
     bool lent = payload != NULL && payload->release != NULL;

@@ -1,6 +1,7 @@
-/* Messages of a process to itself, where it is at both ends of what goes on between members: no transport carries them, and they count as
- * nothing sent. A lent payload is pointed to, and comes back when its message is freed, as through shared memory. They wait in the order
- * in which they were sent until they are taken: so who sends is never called again from within. One thread. */
+/* A queue of messages of a process to itself, for a process that is both ends of an exchange. No
+ * transport carries them, and they do not count as sent. A lent payload is not copied; its loan
+ * ends when the message is freed, as with shared memory. Messages stay queued in the order in which
+ * they were sent until they are taken, so sending never calls the receiver. One thread. */
 #ifndef PSR_COMM_OWN_MESSAGES_H
 #define PSR_COMM_OWN_MESSAGES_H
 

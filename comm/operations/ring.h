@@ -1,20 +1,25 @@
-/* Ring all-reduce (reduce-scatter, then all-gather; Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for
- * clusters of workstations", JPDC 2009, section 3), bucket by bucket, sliced and pipelined. Free of I/O: events in,
- * messages out through the outbox.
+/* Ring all-reduce (reduce-scatter, then all-gather; Patarasuk and Yuan, "Bandwidth optimal
+ * all-reduce algorithms for clusters of workstations", JPDC 2009, section 3), bucket by bucket,
+ * sliced and pipelined. Free of I/O: events in, messages out through the outbox.
  *
- * Vocabulary: n ranks, bucket of L elements, chunk c = [floor(cL/n), floor((c+1)L/n)), slice = at most the plan's slice_floats
- * of a chunk. Reduce-scatter: chunk c starts at rank c+1 and is summed hop by hop until rank c holds it whole (the order
- * of base/fold.h). All-gather: it goes round from rank c. Each rank sends and receives 2(n-1)/n * L floats a
- * bucket in 2(n-1) hops a slice: time 2(n-1)/n * M/B + 2(n-1)a.
- * Each bucket is an operation (comm/operations/operation.h) that is started once for each step, and the ring is what they share: whose
- * neighbour this rank is, and a lane (comm/operations/lane.h). A rank injects (first hop, its chunk r-1) at most window slices whose
- * final sum has not come back to it, which needs no acknowledgements: the final sum is the credit. Messages for buckets
- * or steps that this rank has not begun are held. Among ready buckets, the one that the next forward pass needs first is
- * injected first. Sums are made in place in the buffer and sent from there without a copy.
+ * Vocabulary: n ranks, bucket of L elements, chunk c = [floor(cL/n), floor((c+1)L/n)), slice = at
+ * most the plan's slice_floats of a chunk. Reduce-scatter: chunk c starts at rank c+1 and is summed
+ * hop by hop until rank c holds it whole (the order of base/arrays/fold.h). All-gather: it goes
+ * round from rank c. Each rank sends and receives 2(n-1)/n * L floats a bucket in 2(n-1) hops a
+ * slice: time 2(n-1)/n * M/B + 2(n-1)a.
+ * Each bucket is an operation (comm/operations/operation.h) that is started once for each step: a
+ * persistent all-reduce by ring of a group of all workers (comm/collectives/group.h), as a
+ * program's is. Only its messages are different: RING, whose heads name bucket and span. A rank
+ * injects slices of its chunk r-1 (the first hop); at most `window` of them whose final sum has not
+ * come back. The final sum is the credit, so no acknowledgements are needed. Messages for buckets
+ * or steps that this rank has not begun are kept. Of the ready buckets, the one that the next
+ * forward pass needs first is injected first. Sums are made in place in the buffer and sent from
+ * there without a copy.
  *
- * Compressed (the plan's, bucket by bucket; docs/algorithms.md, "Compression"): a sum is rounded at each of its n hops, by the rank that
- * sends it on, and what was lost there is owed by that rank: in a step each rank encodes each chunk once, so one residual for each element
- * serves all hops. Payloads are then copies, at most two of each slice until they are given back. One thread. */
+ * Compressed (the plan's, bucket by bucket; docs/algorithms.md, "Compression"): a sum is rounded at
+ * each of its n hops by the rank that sends it on, and that rank keeps what was lost as its
+ * residual. In a step each rank encodes each chunk once, so one residual for each element serves
+ * all hops. Payloads are copies then, at most two of each slice at a time. One thread. */
 #ifndef PSR_COMM_RING_H
 #define PSR_COMM_RING_H
 
@@ -25,15 +30,17 @@
 typedef struct psr_ring_options {
     const psr_plan *plan; /* borrowed for life; by RING. With one rank a bucket completes at once */
     uint32_t rank;
-    /* As long as the arena: what this rank owes of what it sent (comm/wire/compression/compression.h), zeros at first, changed while a
-     * bucket is under way. Borrowed for life. NULL when the plan has no residual. */
+    /* As long as the arena: what this rank owes of what it sent
+     * (comm/wire/compression/compression.h), zeros at first, changed while a bucket is under way.
+     * Borrowed for life. NULL when the plan has no residual. */
     float *residual;
     psr_outbox outbox;
     void *context;
-    psr_err (*reduced)(void *context, uint64_t step,
-                       uint32_t bucket); /* bucket holds the sum of all, everywhere in it */
-    /* What this rank would send of the bucket is not finite, and its compression cannot say that: makes the error. May be NULL where no
-     * compression has a residual. (What is sent as float32, fp16 or bf16 arrives as it is.) */
+    /* bucket holds the sum of all, everywhere in it */
+    psr_err (*reduced)(void *context, uint64_t step, uint32_t bucket);
+    /* What this rank would send of the bucket is not finite, and its compression cannot say that:
+     * makes the error. May be NULL where no compression has a residual. (What is sent as float32,
+     * fp16 or bf16 arrives as it is.) */
     psr_err (*not_finite)(void *context, uint64_t step, uint32_t bucket);
 } psr_ring_options;
 
@@ -43,17 +50,19 @@ PSR_MUST_CHECK psr_err psr_ring_new(const psr_ring_options *options, psr_ring **
 /* NULL allowed. Only when nothing is lent any more: end the transport first. */
 void psr_ring_free(psr_ring *ring);
 
-/* The all-reduce of a bucket, borrowed from the ring. A round is a step (a bucket's steps count up by one from its first); the
- * buffer holds this rank's gradient of the bucket, as float32. PROTOCOL from its start: the left neighbour began at another
- * step. From its start and its messages: not_finite's. */
+/* The all-reduce of a bucket, borrowed from the ring. A round is a step (a bucket's steps count up
+ * by one from its first); the buffer holds this rank's gradient of the bucket, as float32. PROTOCOL
+ * from its start: the left neighbour began at another step. From its start and its messages:
+ * not_finite's. */
 psr_operation *psr_ring_operation(psr_ring *ring, uint32_t bucket);
 
-/* A RING message, for the bucket that it speaks of. Takes *message (held or freed). PROTOCOL when it is not one that can come
- * from the left neighbour now (range, chunk, hop, repeated, payload size). */
+/* A RING message, for the bucket that it speaks of. Takes *message (held or freed). PROTOCOL when
+ * it is not one that can come from the left neighbour now (range, chunk, hop, repeated, payload
+ * size). */
 PSR_MUST_CHECK psr_err psr_ring_message(psr_ring *ring, psr_message **message);
 
-/* The oldest bucket that is started here and not reduced, and whom it waits for (the left neighbour); else one that is still lent to the
- * right neighbour; false when none. */
+/* The oldest bucket that is started here and not reduced, and whom it waits for (the left
+ * neighbour); else one that is still lent to the right neighbour; false when none. */
 bool psr_ring_waits(const psr_ring *ring, psr_waiting *ret_waiting, uint32_t *ret_bucket);
 
 #endif

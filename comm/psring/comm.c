@@ -2,7 +2,7 @@
 #include "comm/psring/internal.h"
 
 #include "base/clock.h"
-#include "comm/node/coordinator.h"
+#include "comm/node/judge.h"
 #include "comm/psring/place.h"
 
 #include <inttypes.h>
@@ -13,11 +13,14 @@
 
 enum {
     DEADLINE_MS = 30000,
-    /* What was lent has left before an operation ends. What is left is small, and may be for a rank that has closed already. */
+    /* What was lent has left before an operation ends. What is left is small, and may be for a rank
+     * that has closed already. */
     LINGER_MS = 2000,
-    ABORT_LINGER_MS = 300, /* for last words: who is gone takes none, and nobody should wait for that */
+    ABORT_LINGER_MS = 300, /* for last words: who is gone takes none,
+                              and nobody should wait for that */
     ABORT_HEARD_MS = 5000, /* for the scheduler to hear of it, if it lives */
-    AGREE_MAX = 64 << 10,  /* bytes; the facts of a communicator have the number of shards beside it */
+    AGREE_MAX = 64 << 10,  /* bytes; the facts of a communicator
+                              have the number of shards beside it */
 };
 
 /* ---- calls ---- */
@@ -49,9 +52,13 @@ static bool was_told(const psring_comm *comm, psr_node_group *group)
     return *psr_node_group_told(group) || (psr_node_failure(comm->node) != NULL && comm->told);
 }
 
+/* A table and the group that opened it fail as one. */
 static void is_told(psring_comm *comm, psr_node_group *group)
 {
     *psr_node_group_told(group) = true;
+    for (const psring_table *t = comm->tables; t != NULL; t = t->next)
+        if (t->group != NULL && (t->node_group == group || t->group->group == group))
+            *psr_node_group_told(t->node_group) = *psr_node_group_told(t->group->group) = true;
     comm->told = comm->told || psr_node_failure(comm->node) != NULL;
 }
 
@@ -149,17 +156,20 @@ static psr_err check_options(const psring_options *o)
         return psr_fail(PSR_ERR_USAGE, "rank is %d, of %d ranks", o->rank, o->ranks);
     if (o->deadline_ms < 0 || o->join_deadline_ms < 0 || o->deadline_ms > INT32_MAX ||
         o->join_deadline_ms > INT32_MAX)
-        return psr_fail(PSR_ERR_USAGE, "a deadline of %" PRId64 " ms: it should be from 0 to %" PRId32,
-                        o->deadline_ms < 0 || o->deadline_ms > INT32_MAX ? o->deadline_ms
-                                                                         : o->join_deadline_ms,
-                        INT32_MAX);
+        return psr_fail(
+            PSR_ERR_USAGE, "a deadline of %" PRId64 " ms: it should be from 0 to %" PRId32,
+            o->deadline_ms < 0 || o->deadline_ms > INT32_MAX ? o->deadline_ms : o->join_deadline_ms,
+            INT32_MAX);
     if (o->agree_bytes > AGREE_MAX || (o->agree_bytes > 0 && o->agree == NULL))
-        return psr_fail(PSR_ERR_USAGE, "agree has %zu bytes: %u is the most", o->agree_bytes, AGREE_MAX);
+        return psr_fail(PSR_ERR_USAGE, "agree has %zu bytes: %u is the most", o->agree_bytes,
+                        AGREE_MAX);
     if (o->shards < 0 || o->shards >= o->ranks)
-        return psr_fail(PSR_ERR_USAGE, "shards is %d, of %d ranks: at least one other rank is needed",
-                        o->shards, o->ranks);
+        return psr_fail(PSR_ERR_USAGE,
+                        "shards is %d, of %d ranks: at least one other rank is needed", o->shards,
+                        o->ranks);
     if (o->ranks > 1 && o->scheduler == NULL)
-        return psr_fail(PSR_ERR_USAGE, "%d ranks without a scheduler to find each other at", o->ranks);
+        return psr_fail(PSR_ERR_USAGE, "%d ranks without a scheduler to find each other at",
+                        o->ranks);
     return PSR_OK;
 }
 
@@ -169,8 +179,9 @@ static psr_err take_environment(psring_options *o, psr_meeting_file *ret_meeting
     psring_options place = {.size = sizeof place};
     if (o->rank != 0 || o->scheduler != NULL || o->key_file != NULL || o->host != NULL ||
         o->interface != NULL || o->host_scheduler)
-        return psr_fail(PSR_ERR_USAGE, "ranks is 0: rank, scheduler, key_file, host, interface and "
-                                       "host_scheduler come from the environment, and are not given");
+        return psr_fail(PSR_ERR_USAGE,
+                        "ranks is 0: rank, scheduler, key_file, host, interface and host_scheduler "
+                        "come from the environment, and are not given");
     PSR_TRY(psr_place_from_environment(o->join_deadline_ms != 0 ? o->join_deadline_ms
                                        : o->deadline_ms != 0    ? o->deadline_ms
                                                                 : DEADLINE_MS,
@@ -194,7 +205,8 @@ static psr_err resolve(const psring_options *given, psring_options *ret_options,
                        psr_meeting_file *ret_meeting)
 {
     psring_options o;
-    PSR_TRY(psr_options_read("psring_options", given, offsetof(psring_options, transport), &o, sizeof o));
+    PSR_TRY(psr_options_read("psring_options", given, offsetof(psring_options, transport), &o,
+                             sizeof o));
     o.size = sizeof o;
     if (o.ranks == 0)
         PSR_TRY(take_environment(&o, ret_meeting));
@@ -215,8 +227,8 @@ static psr_err take_place(void *context, const psr_place *place, psr_bytes given
     psring_comm *comm = ((psr_joining *)context)->comm;
     (void)given;
     if (place->ranks != (uint32_t)o->ranks)
-        return psr_fail(PSR_ERR_USAGE, "ranks is %d here, and the scheduler's is %" PRIu32, o->ranks,
-                        place->ranks);
+        return psr_fail(PSR_ERR_USAGE, "ranks is %d here, and the scheduler's is %" PRIu32,
+                        o->ranks, place->ranks);
     comm->rank = place->rank;
     const size_t bytes = sizeof comm->shards + o->agree_bytes;
     if (o->agree_bytes == 0 && comm->shards == 0)
@@ -244,11 +256,12 @@ static psr_err check_view(const psring_comm *comm, const psring_options *o)
     bool whole = comm->view->member_count == (uint32_t)o->ranks;
     for (uint32_t r = 0; whole && r < comm->view->member_count; r++)
         whole = psr_view_find(comm->view, (psr_peer){PSR_ROLE_WORKER, r}) != NULL;
-    return whole ? PSR_OK : psr_fail(PSR_ERR_FORMAT, "the scheduler's view is not of %d ranks", o->ranks);
+    return whole ? PSR_OK
+                 : psr_fail(PSR_ERR_FORMAT, "the scheduler's view is not of %d ranks", o->ranks);
 }
 
-/* Before anybody connects. Between ranks of one host large values go through shared memory. Where that cannot be had all go as messages, but
- * where it was asked for by name. */
+/* Before anybody connects. Between ranks of one host large values go through shared memory. Where
+ * that cannot be had all go as messages, but where it was asked for by name. */
 static psr_err share_memory(psring_comm *comm, const psring_options *o, bool *ret_shares)
 {
     const char *transport = o->transport != NULL ? o->transport : "auto";
@@ -305,16 +318,19 @@ static psr_err be_alone(psring_comm *comm, const psring_options *o)
     return PSR_OK;
 }
 
-/* Of ranks [first, first + count). */
-static psr_err open_range(psring_comm *comm, uint32_t id, uint32_t first, uint32_t count,
-                          psr_node_group **ret_group)
+/* Of rank one, or of nobody more (PSR_RANK_ANY), and ranks [first, first + count). */
+static psr_err open_range(psring_comm *comm, uint32_t id, uint32_t one, uint32_t first,
+                          uint32_t count, psr_node_group **ret_group)
 {
     psr_node_group *group = NULL;
-    uint32_t *ranks = calloc(count, sizeof *ranks);
+    uint32_t *ranks = calloc((size_t)count + 1, sizeof *ranks);
     if (ranks == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " ranks", count);
+    const uint32_t before = one != PSR_RANK_ANY;
+    ranks[0] = one;
     for (uint32_t r = 0; r < count; r++)
-        ranks[r] = first + r;
+        ranks[before + r] = first + r;
+    count += before;
     psr_err err = psr_node_group_new(comm->node, 0, id, ranks, count, &group);
     free(ranks);
     if (err != PSR_OK)
@@ -327,15 +343,27 @@ static psr_err open_range(psring_comm *comm, uint32_t id, uint32_t first, uint32
     return err;
 }
 
+/* A worker that fails breaks its own, and the shards serve the others. */
+static psr_err open_services(psring_comm *comm)
+{
+    const uint32_t all = comm->view->member_count;
+    comm->services = calloc(comm->workers, sizeof *comm->services);
+    if (comm->services == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " groups", comm->workers);
+    for (uint32_t w = 0; w < comm->workers; w++)
+        if (comm->rank == w || comm->rank >= comm->workers)
+            PSR_TRY(open_range(comm, all + w, w, comm->workers, comm->shards, &comm->services[w]));
+    return PSR_OK;
+}
+
 /* No group that is made later has their ids: its number is 2 or more (psr_comm_next_group). */
 static psr_err open_world(psring_comm *comm)
 {
-    const uint32_t all = comm->view->member_count;
     bool shard = comm->rank >= comm->workers;
     comm->world.comm = comm;
-    PSR_TRY(open_range(comm, shard ? comm->workers : 0, shard ? comm->workers : 0,
+    PSR_TRY(open_range(comm, shard ? comm->workers : 0, PSR_RANK_ANY, shard ? comm->workers : 0,
                        shard ? comm->shards : comm->workers, &comm->world.group));
-    return comm->shards > 0 ? open_range(comm, all, 0, all, &comm->service) : PSR_OK;
+    return comm->shards > 0 ? open_services(comm) : PSR_OK;
 }
 
 static bool has_begun(void *context)
@@ -355,7 +383,6 @@ static psr_err open_comm(psring_comm *comm, const psring_options *o)
                                        .member = comm->member,
                                        .view = comm->view,
                                        .rank = comm->rank,
-                                       .together = comm->shards > 0,
                                        .deadline_ms = o->deadline_ms};
     PSR_TRY(psr_driver_new(&driver, &comm->driver));
     comm->node = psr_driver_node(comm->driver);
@@ -363,12 +390,20 @@ static psr_err open_comm(psring_comm *comm, const psring_options *o)
     PSR_TRY(psr_driver_start(comm->driver));
     /* The scheduler's silence has a deadline, and ends this wait. */
     (void)psr_driver_wait(comm->driver, has_begun, comm, INT64_MAX);
-    return psr_node_begun(comm->node)
-               ? PSR_OK
-               : psr_comm_check(comm, comm->world.group); /* what failed since is the next call's */
+    /* what failed since is the next call's */
+    return psr_node_begun(comm->node) ? PSR_OK : psr_comm_check(comm, comm->world.group);
 }
 
 /* ---- the end ---- */
+
+static void free_requests(psring_group *group)
+{
+    for (psring_request *r = group->requests, *next; r != NULL; r = next) {
+        next = r->next;
+        psr_making_free(r->making);
+        free(r);
+    }
+}
 
 /* why: for those whose scheduler it hosts; NULL: it goes on until they have left. */
 static void free_comm(psring_comm *comm, int linger_ms, const psr_failure *why)
@@ -383,13 +418,12 @@ static void free_comm(psring_comm *comm, int linger_ms, const psr_failure *why)
     psr_job_folder_leave(&comm->folder);
     psr_provision_done(&comm->provision);
     psr_view_done(&comm->alone);
+    free_requests(&comm->world);
+    for (psring_group *g = comm->groups; g != NULL; g = g->next)
+        free_requests(g);
     for (psring_group *g = comm->groups, *next; g != NULL; g = next) {
         next = g->next;
         free(g);
-    }
-    for (psring_request *r = comm->requests, *next; r != NULL; r = next) {
-        next = r->next;
-        free(r);
     }
     for (psring_table *t = comm->tables, *next; t != NULL; t = next) {
         next = t->next;
@@ -399,6 +433,7 @@ static void free_comm(psring_comm *comm, int linger_ms, const psr_failure *why)
         next = u->next;
         free(u);
     }
+    free(comm->services);
     free(comm);
 }
 
@@ -433,13 +468,14 @@ psring_err psring_init(const psring_options *options, psring_comm **ret_comm)
     return PSRING_OK;
 }
 
-static bool all_ended(void *context)
+/* Those that the caller has not freed. */
+static void await_all(psring_comm *comm)
 {
-    const psring_comm *comm = context;
-    for (const psring_request *r = comm->requests; r != NULL; r = r->next)
-        if (r->request != NULL && !psr_node_request_ended(r->request))
-            return false;
-    return true;
+    for (psring_group *g = &comm->world; g != NULL; g = g == &comm->world ? comm->groups : g->next)
+        for (psring_request *r = g->requests; r != NULL; r = r->next)
+            if (r->request != NULL)
+                psr_comm_await(comm, r->request);
+    psr_comm_await_buffered(comm, NULL);
 }
 
 /* How a group failed that no call has said. */
@@ -464,13 +500,15 @@ static bool has(const psring_group *group, uint32_t rank)
 /* It broke a group of this rank's of which no call has said that it failed. */
 static bool concerns(psring_comm *comm, const psr_failure *failure)
 {
-    for (const psring_group *g = &comm->world; g != NULL; g = g == &comm->world ? comm->groups : g->next)
+    for (const psring_group *g = &comm->world; g != NULL;
+         g = g == &comm->world ? comm->groups : g->next)
         if (!was_told(comm, g->group) && (failure->scope == PSR_SCOPE_ALL || has(g, failure->rank)))
             return true;
     return false;
 }
 
-/* Who hosts the scheduler is there until the others have left, and hears of it what broke them meanwhile. */
+/* Who hosts the scheduler is there until the others have left, and hears of it what broke them
+ * meanwhile. */
 static psr_err outlast_others(psring_comm *comm)
 {
     psr_driver_stop(comm->driver);
@@ -491,7 +529,7 @@ psring_err psring_close(psring_comm **comm)
     if (err != PSR_OK)
         return (psring_err)err;
     *comm = NULL;
-    (void)psr_driver_wait(gone->driver, all_ended, gone, INT64_MAX);
+    await_all(gone);
     if (psr_node_failure(gone->node) == NULL)
         (void)psr_comm_leave_shards(gone); /* what it fails with is the communicator's failure */
     err = what_was_not_told(gone);
@@ -523,16 +561,17 @@ void psring_abort(psring_comm **comm, const char *line)
     *comm = NULL;
     psr_failure failure = {
         .err = PSR_ERR_PEER, .scope = PSR_SCOPE_LOST, .rank = gone->rank, .other = PSR_RANK_ANY};
-    snprintf(failure.line, sizeof failure.line, "rank %" PRIu32 " on %s aborted: %.400s", gone->rank,
-             psr_view_find(gone->view, (psr_peer){PSR_ROLE_WORKER, gone->rank})->host,
+    snprintf(failure.line, sizeof failure.line, "rank %" PRIu32 " on %s aborted: %.400s",
+             gone->rank, psr_view_find(gone->view, (psr_peer){PSR_ROLE_WORKER, gone->rank})->host,
              line != NULL ? line : "");
     psr_err err = psr_comm_find(gone, gone->world.group, &failure);
     (void)err; /* it is the line that was given */
-    /* This process may exit now. Who starts it sees that by another way, and would take it for an end without a word. */
-    psr_driver_wait_verdict(gone->driver,
-                            gone->deadline_ms < ABORT_HEARD_MS ? gone->deadline_ms : ABORT_HEARD_MS);
+    /* This process may exit now. Who starts it sees that by another way, and would take it for an
+     * end without a word. */
+    psr_driver_wait_verdict(gone->driver, gone->deadline_ms < ABORT_HEARD_MS ? gone->deadline_ms
+                                                                             : ABORT_HEARD_MS);
     psr_driver_leave(gone->driver, 0);
-    (void)psr_driver_wait(gone->driver, all_ended, gone, INT64_MAX);
+    await_all(gone);
     free_comm(gone, ABORT_LINGER_MS, &failure);
 }
 

@@ -1,36 +1,23 @@
 #include "comm/psring/driver.h"
 
 #include "base/clock.h"
-#include "comm/psring/progress_engine.h"
+#include "comm/loop.h"
 #include "net/violation.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-enum { COMMANDS_MAX = 1 /* the loop's own queue is not used */ };
-
-typedef struct ordered {
-    psr_node_order order;
-    void *object;
-} ordered;
+/* Orders of the node are commands of these kinds, each from its own on. */
+enum { LEAVE = PSR_COMMAND_OWNER, ORDERS };
 
 struct psr_driver {
     psr_driver_options options;
     psr_node *node;
-    psr_loop *loop; /* NULL: alone */
-    psr_progress_engine *engine;
+    psr_loop *loop;      /* by turns, or alone */
     bool *connected;     /* [ranks] who has the turn's */
     _Atomic bool bye;    /* the coordinator has let this rank go */
     _Atomic bool judged; /* it has said how everything failed here */
     int64_t waited_ns;   /* the caller's */
-
-    pthread_mutex_t mutex;
-    /* Under mutex: */
-    ordered *orders; /* [first, count) are to be taken */
-    size_t first, count, capacity;
-    bool leaves; /* say DONE, once */
 };
 
 static const psr_peer coordinator = {PSR_ROLE_SCHEDULER, 0};
@@ -38,97 +25,57 @@ static const psr_peer coordinator = {PSR_ROLE_SCHEDULER, 0};
 static void changed(void *context)
 {
     psr_driver *d = context;
-    psr_progress_engine_changed(d->engine);
+    psr_loop_changed(d->loop);
 }
 
 /* ---- orders ---- */
 
-static psr_err add(psr_driver *d, psr_node_order order, void *object)
+static psr_err take_command(void *context, const psr_command *command)
 {
-    psr_err err = PSR_OK;
-    pthread_mutex_lock(&d->mutex);
-    if (d->count == d->capacity && d->first > d->count / 2) { /* what is moved is less than what was taken */
-        memmove(d->orders, d->orders + d->first, (d->count - d->first) * sizeof *d->orders);
-        d->count -= d->first;
-        d->first = 0;
+    psr_driver *d = context;
+    if (command->kind != LEAVE) {
+        psr_node_take(d->node, (psr_node_order)(command->kind - ORDERS), command->object,
+                      psr_clock_ms());
+        return PSR_OK;
     }
-    if (d->count == d->capacity) {
-        size_t larger = d->capacity > 0 ? 2 * d->capacity : 16;
-        ordered *grown = realloc(d->orders, larger * sizeof *grown);
-        if (grown != NULL) {
-            d->orders = grown;
-            d->capacity = larger;
-        } else {
-            err = psr_fail(PSR_ERR_NOMEM, "no memory for an order");
-        }
-    }
-    if (err == PSR_OK)
-        d->orders[d->count++] = (ordered){order, object};
-    pthread_mutex_unlock(&d->mutex);
-    return err;
-}
-
-/* The first of them. false: there is none. */
-static bool next_order(psr_driver *d, ordered *ret_order)
-{
-    pthread_mutex_lock(&d->mutex);
-    bool any = d->first < d->count;
-    if (any)
-        *ret_order = d->orders[d->first++];
-    if (d->first == d->count)
-        d->first = d->count = 0;
-    pthread_mutex_unlock(&d->mutex);
-    return any;
-}
-
-static void say_done(psr_driver *d)
-{
-    pthread_mutex_lock(&d->mutex);
-    bool leaves = d->leaves;
-    d->leaves = false;
-    pthread_mutex_unlock(&d->mutex);
-    if (!leaves)
-        return;
     psr_head head = psr_msg_done_head(&(psr_msg_done){0});
     psr_err told = psr_transport_send(d->options.transport, coordinator, &head, NULL);
     (void)told; /* who cannot be told misses this rank */
+    return PSR_OK;
 }
 
-static void take_orders(void *context)
+static psr_command command_of(psr_node_order order, void *object)
 {
-    psr_driver *d = context;
-    ordered o;
-    while (next_order(d, &o))
-        psr_node_take(d->node, o.order, o.object, psr_clock_ms());
-    say_done(d);
+    return (psr_command){.kind = ORDERS + (uint32_t)order, .object = object};
+}
+
+static psr_err taken(bool is)
+{
+    return is ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for an order");
 }
 
 psr_err psr_driver_order(psr_driver *driver, psr_node_order order, void *object)
 {
-    PSR_TRY(add(driver, order, object));
-    if (psr_progress_engine_over(driver->engine))
-        take_orders(driver);
-    else
-        psr_progress_engine_submit(driver->engine);
-    return PSR_OK;
+    const psr_command command = command_of(order, object);
+    return taken(psr_loop_submit(driver->loop, &command));
 }
 
 psr_err psr_driver_order_later(psr_driver *driver, psr_node_order order, void *object)
 {
-    if (psr_progress_engine_over(driver->engine))
-        return psr_driver_order(driver, order, object);
-    return add(driver, order, object);
+    const psr_command command = command_of(order, object);
+    return taken(psr_loop_submit_later(driver->loop, &command));
 }
 
 /* ---- waiting ---- */
+
+#define MS_NS ((int64_t)1000000)
 
 /* How long nothing happens if nobody else makes it happen. */
 static int64_t move_alone(void *context)
 {
     psr_driver *d = context;
     int64_t next_ms = INT64_MAX, now_ms = psr_clock_ms();
-    take_orders(d);
-    if (d->loop == NULL)
+    if (d->options.transport == NULL)
         psr_node_tick(d->node, now_ms, &next_ms);
     return next_ms == INT64_MAX ? next_ms : next_ms - now_ms;
 }
@@ -139,12 +86,14 @@ static bool wait_for(psr_driver *d, bool drives, bool (*reached)(void *context),
     if (reached(context))
         return true;
     int64_t begin_ns = psr_clock_ns();
-    bool is = psr_progress_engine_wait(d->engine, drives, reached, context, timeout_ms);
+    const int64_t timeout_ns = timeout_ms < INT64_MAX / MS_NS ? timeout_ms * MS_NS : INT64_MAX;
+    bool is = psr_loop_await(d->loop, drives, reached, context, timeout_ns);
     d->waited_ns += psr_clock_ns() - begin_ns;
     return is;
 }
 
-bool psr_driver_wait(psr_driver *driver, bool (*reached)(void *context), void *context, int64_t timeout_ms)
+bool psr_driver_wait(psr_driver *driver, bool (*reached)(void *context), void *context,
+                     int64_t timeout_ms)
 {
     return wait_for(driver, true, reached, context, timeout_ms);
 }
@@ -163,17 +112,15 @@ int64_t psr_driver_waited_ns(const psr_driver *driver)
 static bool is_let_go(void *context)
 {
     psr_driver *d = context;
-    return atomic_load(&d->bye) || psr_progress_engine_over(d->engine) || psr_node_failure(d->node) != NULL;
+    return atomic_load(&d->bye) || psr_loop_over(d->loop) || psr_node_failure(d->node) != NULL;
 }
 
 void psr_driver_leave(psr_driver *driver, int64_t timeout_ms)
 {
-    if (psr_progress_engine_over(driver->engine))
+    if (psr_loop_over(driver->loop))
         return;
-    pthread_mutex_lock(&driver->mutex);
-    driver->leaves = true;
-    pthread_mutex_unlock(&driver->mutex);
-    psr_progress_engine_submit(driver->engine);
+    if (!psr_loop_submit(driver->loop, &(psr_command){.kind = LEAVE}))
+        return; /* without memory it is missed */
     if (timeout_ms > 0)
         (void)psr_driver_wait(driver, is_let_go, driver, timeout_ms);
 }
@@ -181,7 +128,7 @@ void psr_driver_leave(psr_driver *driver, int64_t timeout_ms)
 static bool is_judged(void *context)
 {
     psr_driver *d = context;
-    return atomic_load(&d->judged) || psr_progress_engine_over(d->engine);
+    return atomic_load(&d->judged) || psr_loop_over(d->loop);
 }
 
 void psr_driver_wait_verdict(psr_driver *driver, int64_t timeout_ms)
@@ -200,10 +147,12 @@ static bool too_much_waits(const psr_driver *d, psr_peer to)
 }
 
 /* Channels to other ranks are opened when something is first sent there. */
-static psr_err send_message(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err send_message(void *context, psr_peer to, const psr_head *head,
+                            const psr_payload *payload)
 {
     psr_driver *d = context;
-    if (to.role == PSR_ROLE_WORKER && to.rank < d->options.view->member_count && !d->connected[to.rank]) {
+    if (to.role == PSR_ROLE_WORKER && to.rank < d->options.view->member_count &&
+        !d->connected[to.rank]) {
         psr_err err = psr_member_connect(d->options.member, to);
         if (err != PSR_OK) {
             if (payload != NULL && payload->release != NULL)
@@ -253,8 +202,9 @@ static void note_verdict(psr_driver *d, const psr_message *message)
     const psr_msg_limits limits = {.workers = d->options.view->member_count, .epoch = UINT32_MAX};
     if (psr_msg_failure_read(message, &limits, &says) != PSR_OK || says.status == PSR_OK)
         return;
-    bool own = says.scope == PSR_SCOPE_ALL || (says.scope == PSR_SCOPE_LOST && says.rank == d->options.rank);
-    if (!own && !d->options.together)
+    bool own = says.scope == PSR_SCOPE_ALL ||
+               (says.scope == PSR_SCOPE_LOST && says.rank == d->options.rank);
+    if (!own)
         return;
     atomic_store(&d->judged, true);
     changed(d);
@@ -282,26 +232,19 @@ static psr_err tick(void *context, int64_t now_ms, int64_t *ret_next_ms)
     return PSR_OK;
 }
 
-/* The scheduler is gone, or what comes in cannot be read: nothing more can be heard. After BYE that is as it should be. */
+/* The scheduler is gone, or what comes in cannot be read: nothing more can be heard. After BYE that
+ * is as it should be. */
 static void receiving_failed(void *context, psr_err err)
 {
     psr_driver *d = context;
-    char line[PSR_FAILURE_LINE_BYTES];
-    snprintf(line, sizeof line, "%s", psr_err_detail());
     if (!atomic_load(&d->bye))
         psr_node_fail(d->node, err, psr_clock_ms());
-    psr_member_failed(d->options.member, err, line);
 }
 
 static bool busy(void *context)
 {
     const psr_driver *d = context;
     return psr_node_busy(d->node);
-}
-
-static void turned(void *context)
-{
-    take_orders(context);
 }
 
 /* ---- life ---- */
@@ -311,7 +254,6 @@ static psr_err open_node(psr_driver *d)
     const psr_driver_options *o = &d->options;
     const psr_node_options options = {.view = o->view,
                                       .rank = o->rank,
-                                      .together = o->together,
                                       .alone = o->transport == NULL,
                                       .deadline_ms = o->deadline_ms,
                                       .outbox = {.context = d,
@@ -330,28 +272,19 @@ static psr_err open_node(psr_driver *d)
 
 static psr_err open_loop(psr_driver *d)
 {
-    if (d->options.transport == NULL)
-        return PSR_OK;
     const psr_loop_options options = {.transport = d->options.transport,
                                       .member = d->options.member,
-                                      .commands_max = COMMANDS_MAX,
                                       .context = d,
+                                      .command = take_command,
                                       .message = take_message,
-                                      .turned = turned,
-                                      .tick = tick};
-    psr_transport_bound(d->options.transport, PSR_ROLE_WORKER, SIZE_MAX); /* too_much_waits bounds them */
+                                      .tick = tick,
+                                      .failed = receiving_failed,
+                                      .busy = busy,
+                                      .alone = move_alone};
+    if (d->options.transport != NULL)
+        psr_transport_bound(d->options.transport, PSR_ROLE_WORKER,
+                            SIZE_MAX); /* too_much_waits bounds them */
     return psr_loop_new(&options, &d->loop);
-}
-
-static psr_err open_engine(psr_driver *d)
-{
-    const psr_progress_engine_options options = {.loop = d->loop,
-                                                 .transport = d->options.transport,
-                                                 .context = d,
-                                                 .busy = busy,
-                                                 .failed = receiving_failed,
-                                                 .alone = move_alone};
-    return psr_progress_engine_new(&options, &d->engine);
 }
 
 psr_err psr_driver_new(const psr_driver_options *options, psr_driver **ret_driver)
@@ -360,12 +293,9 @@ psr_err psr_driver_new(const psr_driver_options *options, psr_driver **ret_drive
     if (d == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a communicator");
     d->options = *options;
-    pthread_mutex_init(&d->mutex, NULL);
     psr_err err = open_node(d);
     if (err == PSR_OK)
         err = open_loop(d);
-    if (err == PSR_OK)
-        err = open_engine(d);
     if (err != PSR_OK) {
         psr_driver_free(d);
         return err;
@@ -376,27 +306,22 @@ psr_err psr_driver_new(const psr_driver_options *options, psr_driver **ret_drive
 
 psr_err psr_driver_start(psr_driver *driver)
 {
-    return psr_progress_engine_start(driver->engine);
+    return psr_loop_start(driver->loop);
 }
 
 void psr_driver_stop(psr_driver *driver)
 {
-    if (driver == NULL || driver->loop == NULL)
-        return;
-    psr_progress_engine_stop(driver->engine);
-    take_orders(driver); /* those that nobody came to */
+    if (driver != NULL)
+        psr_loop_stop(driver->loop);
 }
 
 void psr_driver_free(psr_driver *driver)
 {
     if (driver == NULL)
         return;
-    psr_progress_engine_free(driver->engine);
     psr_loop_free(driver->loop);
     psr_node_free(driver->node);
     free(driver->connected);
-    free(driver->orders);
-    pthread_mutex_destroy(&driver->mutex);
     free(driver);
 }
 

@@ -1,5 +1,6 @@
-/* What moves a node (comm/node/node.h): the progress loop by turns (comm/psring/progress_engine.h), orders down and waiting up. Without a
- * transport, for a rank that is alone, the caller's thread does it all. One thread at a time calls it. */
+/* Drives a node (comm/node/node.h): it hands orders to the progress loop, which two threads drive
+ * by turns (comm/loop.h), and waits for results. A rank that is alone has no
+ * transport; the caller's thread does all work then. One thread at a time calls it. */
 #ifndef PSR_COMM_PSRING_DRIVER_H
 #define PSR_COMM_PSRING_DRIVER_H
 
@@ -13,38 +14,46 @@ typedef struct psr_driver_options {
     psr_member *member;
     const psr_view *view; /* borrowed for life */
     uint32_t rank;
-    bool together; /* as psr_node_options */
     int64_t deadline_ms;
 } psr_driver_options;
 
 /* NOMEM. ret owns. */
 PSR_MUST_CHECK psr_err psr_driver_new(const psr_driver_options *options, psr_driver **ret_driver);
-/* Its progress thread; what was ordered before comes before anything that others say. Alone: there is none. IO. */
+/* Starts the progress thread. Orders that were given before are carried out before any message of
+ * others is read. A rank that is alone has no such thread. IO. */
 PSR_MUST_CHECK psr_err psr_driver_start(psr_driver *driver);
-/* Ends the progress thread. The node answers on: a last time it may be looked at. NULL allowed. */
+/* Ends the progress thread. The node's state can still be read afterwards. NULL allowed. */
 void psr_driver_stop(psr_driver *driver);
-/* After its transport. With the node and what it has. NULL allowed. */
+/* Frees the driver, its node and all that the node owns. To be called after the transport is freed.
+ * NULL allowed. */
 void psr_driver_free(psr_driver *driver);
 
 /* Borrowed: for what is marked [owner], and its reports of progress. */
 psr_node *psr_driver_node(const psr_driver *driver);
 
-/* psr_node_take, now or soon. NOMEM: it is not done. */
+/* Gives the node an order (psr_node_take), which it carries out now or soon. NOMEM: the order was
+ * not given. */
 PSR_MUST_CHECK psr_err psr_driver_order(psr_driver *driver, psr_node_order order, void *object);
-/* The same, but when this rank next orders something, or waits, or hears something: for what is waited for at once, and what can wait. */
-PSR_MUST_CHECK psr_err psr_driver_order_later(psr_driver *driver, psr_node_order order, void *object);
+/* The same, but the node may take the order as late as this rank's next order, wait or message. For
+ * orders that are waited for at once anyway, and for those that are not urgent. */
+PSR_MUST_CHECK psr_err psr_driver_order_later(psr_driver *driver, psr_node_order order,
+                                              void *object);
 
-/* Waits until reached says so, which is asked after each change, at most timeout_ms. false: it never did. */
-bool psr_driver_wait(psr_driver *driver, bool (*reached)(void *context), void *context, int64_t timeout_ms);
+/* Waits until reached says so, which is asked after each change, at most timeout_ms. false: it
+ * never did. */
+bool psr_driver_wait(psr_driver *driver, bool (*reached)(void *context), void *context,
+                     int64_t timeout_ms);
 /* The same, but the progress thread moves what was ordered. */
 bool psr_driver_wait_beside(psr_driver *driver, bool (*reached)(void *context), void *context,
                             int64_t timeout_ms);
-/* Until the coordinator has said how everything failed for this rank, at most timeout_ms; not where nobody can. */
+/* Waits until the coordinator has told this rank the failure that broke everything, at most
+ * timeout_ms. Returns at once where no coordinator can. */
 void psr_driver_wait_verdict(psr_driver *driver, int64_t timeout_ms);
-/* How long all of these have waited. */
+/* How long these functions have waited in all, in nanoseconds. */
 int64_t psr_driver_waited_ns(const psr_driver *driver);
 
-/* Tells the coordinator that this rank leaves, and waits for its answer, at most timeout_ms; 0: does not wait. */
+/* Tells the coordinator that this rank leaves, and waits for its answer, at most timeout_ms; 0:
+ * does not wait. */
 void psr_driver_leave(psr_driver *driver, int64_t timeout_ms);
 
 #endif

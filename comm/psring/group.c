@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A group's id is given by one of its ranks, from a count of its own: no two ranks can give the same. The world's is 0. */
+/* A group's id is given by one of its ranks, from a count of its own: no two ranks can give the
+ * same. The world's is 0. */
 static uint32_t id_of(const psring_comm *comm, uint64_t number, uint32_t first)
 {
     return (uint32_t)(number * comm->view->member_count + first);
@@ -25,7 +26,8 @@ static psr_err told_id(psring_group *parent, int64_t number, uint32_t first, uin
         return PSR_OK;
     }
     snprintf(failure.line, sizeof failure.line,
-             "rank %" PRIu32 " gives a group the number %" PRId64 ", which none can have", first, number);
+             "rank %" PRIu32 " gives a group the number %" PRId64 ", which none can have", first,
+             number);
     return psr_comm_find(comm, parent->group, &failure);
 }
 
@@ -33,7 +35,8 @@ static psr_err check_number(const psring_comm *comm)
 {
     if (comm->next_group < UINT32_MAX / comm->view->member_count)
         return PSR_OK;
-    return psr_fail(PSR_ERR_UNSUPPORTED, "this rank has begun %" PRIu64 " groups: there are no more numbers",
+    return psr_fail(PSR_ERR_UNSUPPORTED,
+                    "this rank has begun %" PRIu64 " groups: there are no more numbers",
                     comm->next_group);
 }
 
@@ -99,7 +102,8 @@ int psring_local_rank(const psring_group *group, int *ret_local_size)
 
 int psring_group_translate(const psring_group *from, int rank, const psring_group *to)
 {
-    if (from == NULL || to == NULL || from->comm != to->comm || rank < 0 || rank >= psring_size(from))
+    if (from == NULL || to == NULL || from->comm != to->comm || rank < 0 ||
+        rank >= psring_size(from))
         return PSRING_NO_RANK;
     for (int r = 0; r < psring_size(to); r++)
         if (world_rank(to, r) == world_rank(from, rank))
@@ -117,24 +121,28 @@ void psr_comm_add_group(psring_comm *comm, psr_node_group *open, psring_group *g
     comm->groups = group;
 }
 
+static const psr_request_options opening_barrier = {
+    .kind = PSR_KIND_BARRIER, .type = PSR_TYPE_UINT8, .within = "making", .uncounted = true};
+
 static psr_err begin_with_barrier(psring_comm *comm, psr_node_group *group, const psring_call *call)
 {
-    const psr_request_options barrier = {
-        .kind = PSR_KIND_BARRIER, .type = PSR_TYPE_UINT8, .within = "making", .uncounted = true};
     psr_node_request *request = NULL;
-    PSR_TRY(psr_comm_start(comm, group, &barrier, call, &request));
+    PSR_TRY(psr_comm_start(comm, group, &opening_barrier, call, &request));
     return psr_comm_finish(comm, request);
 }
 
-/* Some of its ranks may have it and others not: all have the same, and hear of the failure in its next call. */
-static bool failed_alone(const psring_comm *comm, const psr_node_group *opened, const psr_node_group *parent)
+/* Some of its ranks may have it and others not: all have the same, and hear of the failure in its
+ * next call. */
+static bool failed_alone(const psring_comm *comm, const psr_node_group *opened,
+                         const psr_node_group *parent)
 {
     const psr_failure *failure = psr_node_group_failure(opened);
-    return failure != NULL && failure->scope == PSR_SCOPE_GROUP && psr_node_group_failure(parent) == NULL &&
-           psr_node_failure(comm->node) == NULL;
+    return failure != NULL && failure->scope == PSR_SCOPE_GROUP &&
+           psr_node_group_failure(parent) == NULL && psr_node_failure(comm->node) == NULL;
 }
 
-/* All of the new group call it. It begins with a barrier, so that nobody hears of it long before it is open there. */
+/* All of the new group call it. It begins with a barrier, so that nobody hears of it long before it
+ * is open there. */
 static psr_err open_group(psring_group *parent, uint32_t id, const uint32_t *ranks, uint32_t count,
                           const psring_call *call, psring_group **ret_group)
 {
@@ -143,8 +151,8 @@ static psr_err open_group(psring_group *parent, uint32_t id, const uint32_t *ran
     psring_group *group = calloc(1, sizeof *group);
     if (group == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a group");
-    psr_err err =
-        psr_node_group_new(comm->node, psr_node_group_epoch(parent->group), id, ranks, count, &opened);
+    psr_err err = psr_node_group_new(comm->node, psr_node_group_epoch(parent->group), id, ranks,
+                                     count, &opened);
     if (err == PSR_OK) {
         psr_node_group_made_of(opened, parent->group);
         err = psr_driver_order(comm->driver, PSR_NODE_OPEN_GROUP, opened);
@@ -176,8 +184,9 @@ static psr_err open_group(psring_group *parent, uint32_t id, const uint32_t *ran
 static psr_err read_call(const psring_call *given, psring_call *ret_call)
 {
     psring_call call;
-    PSR_TRY(psr_options_read("psring_call", given, sizeof *given, &call, sizeof call));
-    if (call.algorithm != NULL || call.counts != NULL || call.persistent)
+    PSR_TRY(psr_options_read("psring_call", given, PSR_CALL_FIRST_BYTES, &call, sizeof call));
+    if (call.algorithm != NULL || call.counts != NULL || call.persistent || call.message != NULL ||
+        call.buffered || call.encoding != NULL || call.priority != 0)
         return psr_fail(PSR_ERR_USAGE, "a group is made with a deadline and a name alone");
     *ret_call = call;
     return PSR_OK;
@@ -185,7 +194,8 @@ static psr_err read_call(const psring_call *given, psring_call *ret_call)
 
 /* ---- of a list ---- */
 
-/* What the first rank tells the others: the beginning of its list is for the line of who has another one. */
+/* What the first rank tells the others: the beginning of its list is for the line of who has
+ * another one. */
 enum { LISTED = 8 };
 enum { TOLD_NUMBER, TOLD_DIGEST, TOLD_COUNT, TOLD_RANKS, TOLD = TOLD_RANKS + LISTED };
 
@@ -203,7 +213,8 @@ static psr_err check_list(const psring_group *parent, const int *ranks, int coun
                 return psr_fail(PSR_ERR_USAGE, "a group with rank %d twice", ranks[i]);
         own = own || ranks[i] == psring_rank(parent);
     }
-    return own ? PSR_OK : psr_fail(PSR_ERR_USAGE, "this rank, %d, is not in the list", psring_rank(parent));
+    return own ? PSR_OK
+               : psr_fail(PSR_ERR_USAGE, "this rank, %d, is not in the list", psring_rank(parent));
 }
 
 /* FNV-1a. */
@@ -242,8 +253,9 @@ static psr_err tell(psring_group *parent, const int *ranks, int count, int64_t t
 {
     psring_comm *comm = parent->comm;
     psr_node_request **requests = calloc((size_t)count, sizeof *requests);
-    psr_err err =
-        requests != NULL ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for a group of %d ranks", count);
+    psr_err err = requests != NULL
+                      ? PSR_OK
+                      : psr_fail(PSR_ERR_NOMEM, "no memory for a group of %d ranks", count);
     for (int i = 0; i < count && err == PSR_OK; i++) {
         if (ranks[i] == psring_rank(parent))
             continue;
@@ -294,8 +306,8 @@ static void describe_list(const int64_t told[TOLD], char *text, size_t size)
 {
     size_t used = 0;
     for (int i = 0; i < told[TOLD_COUNT] && i < LISTED && used < size; i++)
-        used +=
-            (size_t)snprintf(text + used, size - used, "%s%" PRId64, i > 0 ? ", " : "", told[TOLD_RANKS + i]);
+        used += (size_t)snprintf(text + used, size - used, "%s%" PRId64, i > 0 ? ", " : "",
+                                 told[TOLD_RANKS + i]);
     if (told[TOLD_COUNT] > LISTED && used < size)
         snprintf(text + used, size - used, ", .. (%" PRId64 ")", told[TOLD_COUNT]);
 }
@@ -304,7 +316,8 @@ static psr_err other_ranks(psring_group *parent, int first, const int64_t theirs
                            const int64_t ours[TOLD])
 {
     psring_comm *comm = parent->comm;
-    psr_failure failure = {.err = PSR_ERR_MISMATCH, .rank = world_rank(parent, first), .other = comm->rank};
+    psr_failure failure = {
+        .err = PSR_ERR_MISMATCH, .rank = world_rank(parent, first), .other = comm->rank};
     char they[192] = "", we[192] = "";
     describe_list(theirs, they, sizeof they);
     describe_list(ours, we, sizeof we);
@@ -314,8 +327,8 @@ static psr_err other_ranks(psring_group *parent, int first, const int64_t theirs
     return psr_comm_find(comm, parent->group, &failure);
 }
 
-static psr_err from_ranks(psring_group *parent, const int *ranks, int count, const psring_call *call,
-                          psring_group **ret_group)
+static psr_err from_ranks(psring_group *parent, const int *ranks, int count,
+                          const psring_call *call, psring_group **ret_group)
 {
     psring_comm *comm = parent->comm;
     PSR_TRY(check_list(parent, ranks, count));
@@ -354,22 +367,11 @@ static psr_err on_host(psring_group *parent, const psring_call *call, psring_gro
 /* ---- by colour and key ---- */
 
 typedef struct choice {
-    int64_t colour, key, number; /* number: what the rank would give the group that it is the first of */
+    int64_t colour, key, number; /* number: what the rank would give the
+                                    group that it is the first of */
 } choice;
 
 enum { CHOICE_VALUES = sizeof(choice) / sizeof(int64_t) };
-
-static psr_err gather_choices(psring_group *parent, const choice *own, choice *all, const psring_call *call)
-{
-    psr_node_request *request = NULL;
-    const psr_request_options options = {.kind = PSR_KIND_GROUP_SPLIT,
-                                         .type = PSR_TYPE_INT64,
-                                         .send = own,
-                                         .receive = all,
-                                         .count = CHOICE_VALUES};
-    PSR_TRY(psr_comm_start(parent->comm, parent->group, &options, call, &request));
-    return psr_comm_finish(parent->comm, request);
-}
 
 /* Ranks of that colour in the order of key, then of rank. Returns how many. */
 static int choose(const choice *all, int size, int64_t colour, int *ranks)
@@ -386,39 +388,182 @@ static int choose(const choice *all, int size, int64_t colour, int *ranks)
     return count;
 }
 
-static psr_err split_with(psring_group *parent, choice own, choice *all, int *ranks, const psring_call *call,
-                          psring_group **ret_group)
+/* A group that is being made: when all ranks of parent have said their choices, the progress thread
+ * opens it and begins the barrier that it begins with. */
+struct psr_making {
+    psring_comm *comm;
+    psr_node_group *parent; /* borrowed until the request has ended */
+    int64_t deadline_ms;
+    choice own, *all;       /* all: [ranks of parent]; owned, as ranks */
+    int *ranks;             /* of parent */
+    psring_group *group;    /* memory for what the caller gets; owned until then */
+    psr_node_group *opened; /* NULL: there is none */
+    psring_group **ret_group;
+};
+
+void psr_making_free(psr_making *m)
 {
-    psring_comm *comm = parent->comm;
-    PSR_TRY(gather_choices(parent, &own, all, call));
-    if (own.colour == PSRING_NO_COLOUR) {
-        *ret_group = NULL;
+    if (m == NULL)
+        return;
+    if (m->opened != NULL && m->group != NULL) { /* nobody asked how it ended: it ends with comm */
+        psr_comm_add_group(m->comm, m->opened, m->group);
+        m->group = NULL;
+    }
+    free(m->all);
+    free(m->ranks);
+    free(m->group);
+    free(m);
+}
+
+/* On the progress thread. The numbers are checked by all ranks alike. */
+static psr_err open_chosen(void *context, psr_node *node, int64_t now_ms,
+                           psr_node_request **ret_next)
+{
+    psr_making *m = context;
+    const uint32_t *of_all = psr_node_group_ranks(m->parent), all = m->comm->view->member_count;
+    if (m->own.colour == PSRING_NO_COLOUR)
+        return PSR_OK;
+    int count = choose(m->all, (int)psr_node_group_size(m->parent), m->own.colour, m->ranks);
+    const int64_t number = m->all[m->ranks[0]].number;
+    const uint32_t first = of_all[m->ranks[0]];
+    if (number <= 0 || number > UINT32_MAX ||
+        !psr_opening_id_is((uint64_t)number * all + first, first, all))
+        return psr_fail(PSR_ERR_PROTOCOL,
+                        "rank %" PRIu32 " gives a group the number %" PRId64
+                        ", which none can have",
+                        first, number);
+    uint32_t *ranks = calloc((size_t)count, sizeof *ranks);
+    if (ranks == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a group of %d ranks", count);
+    for (int i = 0; i < count; i++)
+        ranks[i] = of_all[m->ranks[i]];
+    psr_node_group *opened = NULL;
+    psr_err err = psr_node_group_new(node, psr_node_group_epoch(m->parent),
+                                     id_of(m->comm, (uint64_t)number, first), ranks,
+                                     (uint32_t)count, &opened);
+    free(ranks);
+    if (err != PSR_OK)
+        return err;
+    m->opened = opened;
+    psr_node_group_made_of(opened, m->parent);
+    psr_node_take(node, PSR_NODE_OPEN_GROUP, opened, now_ms);
+    return psr_node_request_new(opened, &opening_barrier, m->deadline_ms, NULL, ret_next);
+}
+
+psr_err psr_making_end(psr_making *m, psr_err err)
+{
+    if (m->group == NULL) /* told before */
+        return err;
+    if (m->opened == NULL) {
+        if (err == PSR_OK)
+            *m->ret_group = NULL;
+        return err;
+    }
+    psr_comm_add_group(m->comm, m->opened, m->group);
+    psring_group *group = m->group;
+    m->group = NULL;
+    if (err != PSR_OK && failed_alone(m->comm, m->opened, m->parent)) {
+        *psr_node_group_told(m->opened) = false;
+        *m->ret_group = group;
         return PSR_OK;
     }
-    int count = choose(all, psring_size(parent), own.colour, ranks);
-    if (ranks[0] == psring_rank(parent))
-        comm->next_group++;
-    uint32_t id = 0;
-    PSR_TRY(told_id(parent, all[ranks[0]].number, world_rank(parent, ranks[0]), &id));
-    return open_listed(parent, id, ranks, count, call, ret_group);
+    if (err != PSR_OK) { /* the group ends with comm; where its parent has failed, that is why */
+        *psr_node_group_told(m->opened) = true;
+        if (psr_node_group_failure(m->parent) != NULL)
+            *psr_node_group_told(m->parent) = true;
+        return err;
+    }
+    psr_node_group_begins(m->opened);
+    *m->ret_group = group;
+    return PSR_OK;
+}
+
+static psr_err making_new(psring_group *parent, choice own, const psring_call *call,
+                          psring_group **ret_group, psr_making **ret_making)
+{
+    const size_t size = (size_t)psring_size(parent);
+    psr_making *m = calloc(1, sizeof *m);
+    if (m == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory to split %zu ranks", size);
+    *m = (psr_making){.comm = parent->comm,
+                      .parent = parent->group,
+                      .deadline_ms =
+                          call->deadline_ms > 0 ? call->deadline_ms : parent->comm->deadline_ms,
+                      .own = own,
+                      .all = calloc(size, sizeof *m->all),
+                      .ranks = calloc(size, sizeof *m->ranks),
+                      .group = calloc(1, sizeof *m->group),
+                      .ret_group = ret_group};
+    if (m->all == NULL || m->ranks == NULL || m->group == NULL) {
+        psr_making_free(m);
+        return psr_fail(PSR_ERR_NOMEM, "no memory to split %zu ranks", size);
+    }
+    *ret_making = m;
+    return PSR_OK;
+}
+
+/* The request is not ordered yet. Whoever the group's first rank is has a number for it: each says
+ * one that it gives nothing else. */
+static psr_err begin_split(psring_group *parent, int colour, int key, const psring_call *call,
+                           psring_group **ret_group, psr_making **ret_making,
+                           psr_node_request **ret_request)
+{
+    psring_comm *comm = parent->comm;
+    psr_making *m = NULL;
+    if (colour < PSRING_NO_COLOUR)
+        return psr_fail(PSR_ERR_USAGE,
+                        "colour %d is negative; PSRING_NO_COLOUR, for no group, is %d", colour,
+                        PSRING_NO_COLOUR);
+    if (call->deadline_ms < 0)
+        return psr_fail(PSR_ERR_USAGE, "group_split: deadline_ms is %lld",
+                        (long long)call->deadline_ms);
+    PSR_TRY(check_number(comm));
+    psr_err err =
+        making_new(parent, (choice){colour, key, (int64_t)comm->next_group}, call, ret_group, &m);
+    if (err != PSR_OK || m == NULL)
+        return err;
+    const psr_request_options options = {.kind = PSR_KIND_GROUP_SPLIT,
+                                         .type = PSR_TYPE_INT64,
+                                         .send = &m->own,
+                                         .receive = m->all,
+                                         .count = CHOICE_VALUES};
+    err = psr_node_request_new(parent->group, &options, m->deadline_ms, call->name, ret_request);
+    if (err != PSR_OK) {
+        psr_making_free(m);
+        return err;
+    }
+    comm->next_group++;
+    psr_node_request_then(*ret_request, open_chosen, m);
+    *ret_making = m;
+    return PSR_OK;
 }
 
 static psr_err split(psring_group *parent, int colour, int key, const psring_call *call,
                      psring_group **ret_group)
 {
-    size_t size = (size_t)psring_size(parent);
-    if (colour < PSRING_NO_COLOUR)
-        return psr_fail(PSR_ERR_USAGE, "colour %d is negative; PSRING_NO_COLOUR, for no group, is %d", colour,
-                        PSRING_NO_COLOUR);
-    PSR_TRY(check_number(parent->comm));
-    choice *all = calloc(size, sizeof *all);
-    int *ranks = calloc(size, sizeof *ranks);
-    psr_err err = all != NULL && ranks != NULL
-                      ? split_with(parent, (choice){colour, key, (int64_t)parent->comm->next_group}, all,
-                                   ranks, call, ret_group)
-                      : psr_fail(PSR_ERR_NOMEM, "no memory to split %zu ranks", size);
-    free(all);
-    free(ranks);
+    psr_making *m = NULL;
+    psr_node_request *request = NULL;
+    psr_err err = begin_split(parent, colour, key, call, ret_group, &m, &request);
+    if (err != PSR_OK || m == NULL)
+        return err;
+    err = psr_making_end(m, psr_comm_run(parent->comm, request));
+    psr_making_free(m);
+    return err;
+}
+
+static psr_err split_start(psring_group *parent, int colour, int key, const psring_call *call,
+                           psring_group **ret_group, psring_request **ret_request)
+{
+    psr_making *m = NULL;
+    psr_node_request *request = NULL;
+    psr_err err = begin_split(parent, colour, key, call, ret_group, &m, &request);
+    if (err != PSR_OK || m == NULL)
+        return err;
+    err = psr_request_keep(parent->comm, parent, request, ret_request);
+    if (err != PSR_OK)
+        psr_making_free(m);
+    else
+        (*ret_request)->making = m;
     return err;
 }
 
@@ -439,13 +584,14 @@ static psr_err enter(psring_group *parent, const psring_call *given, psring_grou
     return err;
 }
 
-psring_err psring_group_from_ranks(psring_group *parent, const int *ranks, int count, const psring_call *call,
-                                   psring_group **ret_group)
+psring_err psring_group_from_ranks(psring_group *parent, const int *ranks, int count,
+                                   const psring_call *call, psring_group **ret_group)
 {
     psring_call known;
     psr_err err = enter(parent, call, ret_group, &known);
-    return err == PSR_OK ? psr_comm_leave(parent->comm, from_ranks(parent, ranks, count, &known, ret_group))
-                         : (psring_err)err;
+    return err == PSR_OK
+               ? psr_comm_leave(parent->comm, from_ranks(parent, ranks, count, &known, ret_group))
+               : (psring_err)err;
 }
 
 psring_err psring_group_split(psring_group *parent, int colour, int key, const psring_call *call,
@@ -453,15 +599,31 @@ psring_err psring_group_split(psring_group *parent, int colour, int key, const p
 {
     psring_call known;
     psr_err err = enter(parent, call, ret_group, &known);
-    return err == PSR_OK ? psr_comm_leave(parent->comm, split(parent, colour, key, &known, ret_group))
+    return err == PSR_OK
+               ? psr_comm_leave(parent->comm, split(parent, colour, key, &known, ret_group))
+               : (psring_err)err;
+}
+
+psring_err psring_group_split_start(psring_group *parent, int colour, int key,
+                                    const psring_call *call, psring_group **ret_group,
+                                    psring_request **ret_request)
+{
+    psring_call known;
+    psr_err err = psr_comm_need(ret_request, "ret_request");
+    if (err == PSR_OK)
+        err = enter(parent, call, ret_group, &known);
+    return err == PSR_OK ? psr_comm_leave(parent->comm, split_start(parent, colour, key, &known,
+                                                                    ret_group, ret_request))
                          : (psring_err)err;
 }
 
-psring_err psring_group_on_host(psring_group *parent, const psring_call *call, psring_group **ret_group)
+psring_err psring_group_on_host(psring_group *parent, const psring_call *call,
+                                psring_group **ret_group)
 {
     psring_call known;
     psr_err err = enter(parent, call, ret_group, &known);
-    return err == PSR_OK ? psr_comm_leave(parent->comm, on_host(parent, &known, ret_group)) : (psring_err)err;
+    return err == PSR_OK ? psr_comm_leave(parent->comm, on_host(parent, &known, ret_group))
+                         : (psring_err)err;
 }
 
 void psring_group_free(psring_group **group)
@@ -472,11 +634,9 @@ void psring_group_free(psring_group **group)
     psring_comm *comm = gone->comm;
     if (psr_comm_enter(comm) != PSR_OK)
         return;
-    for (psring_request *r = comm->requests, *next; r != NULL; r = next) {
-        next = r->next;
-        if (r->group == gone)
-            psr_request_end(r);
-    }
+    while (gone->requests != NULL)
+        psr_request_end(gone->requests);
+    psr_comm_await_buffered(comm, gone->group);
     for (psring_table *t = comm->tables; t != NULL; t = t->next)
         if (t->group == gone)
             t->group = NULL;

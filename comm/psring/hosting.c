@@ -1,26 +1,26 @@
 #include "comm/psring/hosting.h"
 
 #include "base/clock.h"
-#include "base/thread.h"
-#include "comm/node/coordinator.h"
+#include "base/system/thread.h"
+#include "comm/members/scheduler_loop.h"
+#include "comm/node/judge.h"
 
-#include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    BURST = 256,      /* messages between two looks at the time */
-    LINGER_MS = 2000, /* for BYE, or the verdict, to leave */
     VERDICTS_KEPT = 64,
 };
 
 struct psr_hosting {
     psr_hosting_options options;
     psr_provision provision;
-    psr_transport *transport;
-    psr_node_coordinator *coordinator;
+    psr_scheduler_loop loop;
+    psr_transport *transport; /* the loop's */
+    psr_judge *judge;
+    psr_coordinator *coordinator; /* the judge's */
     pthread_t thread;
     bool runs;
     _Atomic bool quit, keeps;
@@ -29,46 +29,12 @@ struct psr_hosting {
     size_t verdict_count;
 };
 
-static psr_err send_message(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
-{
-    psr_hosting *h = context;
-    return psr_transport_send(h->transport, to, head, payload);
-}
-
-static size_t waiting(void *context, psr_peer to)
-{
-    return psr_transport_waiting(((psr_hosting *)context)->transport, to);
-}
-
-static psr_err connect_to(void *context, psr_peer peer, const char *endpoint)
-{
-    psr_hosting *h = context;
-    return psr_transport_connect(h->transport, peer, endpoint, psr_keys_of(&h->provision.keys, peer));
-}
-
-static void refuse(void *context, const psr_message *join, psr_err status, const char *line)
-{
-    psr_hosting *h = context;
-    psr_transport_refuse(h->transport, join, status, line);
-}
-
-static void cut(void *context, psr_peer peer)
-{
-    psr_hosting *h = context;
-    psr_transport_disconnect(h->transport, peer);
-}
-
-static void retire(void *context, psr_peer peer)
-{
-    psr_hosting *h = context;
-    psr_transport_retire(h->transport, peer);
-}
-
 /* What others do with a group that this rank has left is theirs. */
 static void keep_verdict(void *context, const psr_msg_failure *verdict, const char *line)
 {
     psr_hosting *h = context;
-    if (!atomic_load(&h->keeps) || verdict->scope == PSR_SCOPE_GROUP || h->verdict_count == VERDICTS_KEPT)
+    if (!atomic_load(&h->keeps) || verdict->scope == PSR_SCOPE_GROUP ||
+        h->verdict_count == VERDICTS_KEPT)
         return;
     psr_failure *kept = &h->verdicts[h->verdict_count++];
     *kept = (psr_failure){.err = verdict->status,
@@ -81,59 +47,62 @@ static void keep_verdict(void *context, const psr_msg_failure *verdict, const ch
     snprintf(kept->line, sizeof kept->line, "%s", line);
 }
 
-static bool take_message(void *context, psr_message *message)
+static void take_message(void *context, psr_message *message, int64_t now_ms)
 {
     psr_hosting *h = context;
-    psr_node_coordinator_message(h->coordinator, message, psr_clock_ms());
+    psr_coordinator_message(h->coordinator, message, now_ms);
     psr_message_free(&message);
-    return true;
 }
 
-/* Waits for the first at most timeout_ms. Returns true when the inbox is empty. */
-static bool take_messages(psr_hosting *h, int timeout_ms)
+static void fail(void *context, psr_err err)
 {
-    bool empty = true;
-    psr_err err = psr_transport_visit(h->transport, timeout_ms, BURST, take_message, h, &empty);
-    if (err != PSR_OK)
-        psr_node_coordinator_fail(h->coordinator, err, PSR_RANK_ANY);
-    return empty;
+    psr_judge_fail(((psr_hosting *)context)->judge, err, PSR_RANK_ANY);
 }
 
-/* Nobody is called silent whose words lie unread, unless there is no end of them. */
+static void tick(void *context, int64_t now_ms)
+{
+    psr_coordinator_tick(((psr_hosting *)context)->coordinator, now_ms);
+}
+
+static int64_t next_ms(void *context)
+{
+    return psr_coordinator_next_tick(((psr_hosting *)context)->coordinator);
+}
+
+static bool is_over(void *context)
+{
+    psr_hosting *h = context;
+    return atomic_load(&h->quit) || psr_coordinator_over(h->coordinator);
+}
+
 static void *run(void *context)
 {
-    psr_hosting *h = context;
-    int64_t ticked_ms = psr_clock_ms(), next_ms = ticked_ms;
-    while (!atomic_load(&h->quit) && !psr_node_coordinator_over(h->coordinator)) {
-        int64_t left_ms = next_ms - psr_clock_ms();
-        bool empty = take_messages(h, left_ms <= 0 ? 0 : left_ms < INT_MAX ? (int)left_ms : INT_MAX);
-        int64_t now_ms = psr_clock_ms();
-        if (!empty && now_ms - ticked_ms < 2 * h->options.deadline_ms)
-            continue;
-        ticked_ms = now_ms;
-        psr_node_coordinator_tick(h->coordinator, now_ms, &next_ms);
-    }
+    psr_scheduler_loop_run(&((psr_hosting *)context)->loop);
     return NULL;
 }
 
 static psr_err open_all(psr_hosting *h)
 {
-    const psr_provision *p = &h->provision;
-    psr_zmq_options zmq = psr_provision_zmq(p);
-    const psr_node_coordinator_options coordinator = {.ranks = h->options.ranks,
-                                                      .deadline_ms = h->options.deadline_ms,
-                                                      .join_deadline_ms = h->options.join_deadline_ms,
-                                                      .host = p->host,
-                                                      .context = h,
-                                                      .send = send_message,
-                                                      .waiting = waiting,
-                                                      .connect = connect_to,
-                                                      .refuse = refuse,
-                                                      .cut = cut,
-                                                      .retire = retire,
-                                                      .judged = keep_verdict};
+    psr_zmq_options zmq = psr_provision_zmq(&h->provision);
     PSR_TRY(psr_transport_zmq_new(&zmq, &h->transport));
-    PSR_TRY(psr_node_coordinator_new(&coordinator, psr_clock_ms(), &h->coordinator));
+    h->loop = (psr_scheduler_loop){.transport = h->transport,
+                                   .provision = &h->provision,
+                                   .deadline_ms = h->options.deadline_ms,
+                                   .context = h,
+                                   .take = take_message,
+                                   .failed = fail,
+                                   .tick = tick,
+                                   .next_ms = next_ms,
+                                   .over = is_over};
+    const psr_judge_options options = {.ranks = h->options.ranks,
+                                       .deadline_ms = h->options.deadline_ms,
+                                       .join_deadline_ms = h->options.join_deadline_ms,
+                                       .host = h->provision.host,
+                                       .ways = psr_scheduler_loop_ways(&h->loop),
+                                       .judged = keep_verdict,
+                                       .context = h};
+    PSR_TRY(psr_judge_new(&options, psr_clock_ms(), &h->judge));
+    h->coordinator = psr_judge_coordinator(h->judge);
     PSR_TRY(psr_thread_start("psr-scheduler", run, h, &h->thread));
     h->runs = true;
     return PSR_OK;
@@ -163,7 +132,7 @@ psr_err psr_hosting_new(const psr_hosting_options *options, psr_provision *provi
 static void tell_why(psr_hosting *h, const psr_failure *why)
 {
     psr_err err = psr_fail(why->err, "%s", why->line);
-    psr_node_coordinator_fail(h->coordinator, err, why->rank);
+    psr_judge_fail(h->judge, err, why->rank);
 }
 
 void psr_hosting_keep_verdicts(psr_hosting *hosting)
@@ -197,8 +166,8 @@ void psr_hosting_free(psr_hosting *hosting, const psr_failure *why)
         if (why != NULL)
             tell_why(hosting, why);
     }
-    psr_transport_free(&hosting->transport, LINGER_MS);
-    psr_node_coordinator_free(hosting->coordinator);
+    psr_transport_free(&hosting->transport, PSR_SCHEDULER_LINGER_MS);
+    psr_judge_free(hosting->judge);
     psr_provision_done(&hosting->provision);
     free(hosting);
 }

@@ -1,6 +1,6 @@
 #include "comm/psring/opening.h"
 
-#include "base/arena.h"
+#include "base/arrays/arena.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -40,9 +40,10 @@ psr_err psr_opening_sync(const char *text, psr_consistency *ret_consistency)
              sscanf(text, "ssp:%u%n", &bound, &end) == 1 && text[end] == '\0')
         c = (psr_consistency){PSR_CONSISTENCY_SSP, bound};
     else if (strcmp(text, "bsp") != 0)
-        return psr_fail(PSR_ERR_USAGE,
-                        "sync is \"%.40s\": it should be bsp, ssp:K with K from 0 to 999999999, or async",
-                        text);
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "sync is \"%.40s\": it should be bsp, ssp:K with K from 0 to 999999999, or async",
+            text);
     *ret_consistency = c;
     return PSR_OK;
 }
@@ -59,7 +60,8 @@ static psr_err check_parts(const size_t *parts, size_t count)
         if (parts[p] == 0)
             return psr_fail(PSR_ERR_USAGE, "part %zu has no values", p);
         if (parts[p] > PSR_OPENING_VALUES_MAX - values)
-            return psr_fail(PSR_ERR_USAGE, "a table of more than %zu values", PSR_OPENING_VALUES_MAX);
+            return psr_fail(PSR_ERR_USAGE, "a table of more than %zu values",
+                            PSR_OPENING_VALUES_MAX);
         values += parts[p];
     }
     return PSR_OK;
@@ -73,8 +75,8 @@ static psr_err copy_text(const char *what, const char *text, char *to, size_t si
     return PSR_OK;
 }
 
-psr_err psr_opening_make(const char *name, const size_t *parts, size_t part_count, const char *update,
-                         const char *sync, psr_opening *ret_opening)
+psr_err psr_opening_make(const char *name, const size_t *parts, size_t part_count,
+                         const char *update, const char *sync, psr_opening *ret_opening)
 {
     psr_opening o = {.part_count = (uint32_t)part_count};
     PSR_TRY(copy_text("a table's name", name, o.name, sizeof o.name));
@@ -102,8 +104,8 @@ psr_err psr_opening_fits(const psr_opening *o, size_t shares, size_t arrays)
     const size_t values = psr_opening_values(o) / shares * arrays;
     if (psr_arena_fits(values))
         return PSR_OK;
-    return psr_fail(PSR_ERR_NOMEM, "no memory for table \"%s\": of it %.1f GiB would lie here", o->name,
-                    (double)values * sizeof(float) / (1 << 30));
+    return psr_fail(PSR_ERR_NOMEM, "no memory for table \"%s\": of it %.1f GiB would lie here",
+                    o->name, (double)values * sizeof(float) / (1 << 30));
 }
 
 /* ---- words ---- */
@@ -116,7 +118,8 @@ static size_t words_of(size_t bytes)
 psr_err psr_opening_to_words(const psr_opening *o, int64_t **ret_words, size_t *ret_count)
 {
     const size_t name = strlen(o->name), update = strlen(o->update);
-    const size_t count = WORDS_BEFORE + o->worker_count + o->part_count + words_of(name) + words_of(update);
+    const size_t count =
+        WORDS_BEFORE + o->worker_count + o->part_count + words_of(name) + words_of(update);
     int64_t *words = calloc(count, sizeof *words), *at = words + WORDS_BEFORE;
     if (words == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory to tell of %" PRIu32 " parts", o->part_count);
@@ -146,14 +149,17 @@ static bool in(int64_t word, int64_t least, int64_t most)
 
 static bool can_be(const int64_t *words, size_t count)
 {
-    if (count < WORDS_BEFORE || !in(words[WORD_ID], 1, UINT32_MAX) || !in(words[WORD_INITIAL], 0, 1) ||
-        !in(words[WORD_WORKERS], 1, UINT16_MAX) || !in(words[WORD_PARTS], 1, PSR_OPENING_PARTS_MAX) ||
+    if (count < WORDS_BEFORE || !in(words[WORD_ID], 1, UINT32_MAX) ||
+        !in(words[WORD_INITIAL], 0, 1) || !in(words[WORD_WORKERS], 1, UINT16_MAX) ||
+        !in(words[WORD_PARTS], 1, PSR_OPENING_PARTS_MAX) ||
         !in(words[WORD_SYNC], PSR_CONSISTENCY_BSP, PSR_CONSISTENCY_ASYNC) ||
-        !in(words[WORD_BOUND], 0, UINT32_MAX) || !in(words[WORD_NAME_BYTES], 1, PSR_OPENING_NAME_BYTES - 1) ||
+        !in(words[WORD_BOUND], 0, UINT32_MAX) ||
+        !in(words[WORD_NAME_BYTES], 1, PSR_OPENING_NAME_BYTES - 1) ||
         !in(words[WORD_UPDATE_BYTES], 1, PSR_OPENING_UPDATE_BYTES - 1))
         return false;
     return count == WORDS_BEFORE + (size_t)words[WORD_WORKERS] + (size_t)words[WORD_PARTS] +
-                        words_of((size_t)words[WORD_NAME_BYTES]) + words_of((size_t)words[WORD_UPDATE_BYTES]);
+                        words_of((size_t)words[WORD_NAME_BYTES]) +
+                        words_of((size_t)words[WORD_UPDATE_BYTES]);
 }
 
 static psr_err read_lists(const int64_t *words, psr_opening *o)
@@ -183,11 +189,12 @@ psr_err psr_opening_from_words(const int64_t *words, size_t count, psr_opening *
 {
     if (!can_be(words, count))
         return psr_fail(PSR_ERR_FORMAT, "its counts cannot be");
-    psr_opening o = {.id = (uint32_t)words[WORD_ID],
-                     .initial = words[WORD_INITIAL] == 1,
-                     .worker_count = (uint32_t)words[WORD_WORKERS],
-                     .part_count = (uint32_t)words[WORD_PARTS],
-                     .consistency = {(psr_consistency_kind)words[WORD_SYNC], (uint32_t)words[WORD_BOUND]}};
+    psr_opening o = {
+        .id = (uint32_t)words[WORD_ID],
+        .initial = words[WORD_INITIAL] == 1,
+        .worker_count = (uint32_t)words[WORD_WORKERS],
+        .part_count = (uint32_t)words[WORD_PARTS],
+        .consistency = {(psr_consistency_kind)words[WORD_SYNC], (uint32_t)words[WORD_BOUND]}};
     o.workers = calloc(o.worker_count, sizeof *o.workers);
     o.parts = calloc(o.part_count, sizeof *o.parts);
     psr_err err = o.workers != NULL && o.parts != NULL
@@ -236,7 +243,8 @@ void psr_opening_describe(const psr_opening *o, char line[PSR_OPENING_LINE_BYTES
 {
     enum { PARTS_SHOWN = 4 };
     const size_t size = PSR_OPENING_LINE_BYTES;
-    size_t used = (size_t)snprintf(line, size, "table \"%s\" of %" PRIu32 " parts (", o->name, o->part_count);
+    size_t used =
+        (size_t)snprintf(line, size, "table \"%s\" of %" PRIu32 " parts (", o->name, o->part_count);
     for (uint32_t p = 0; p < o->part_count && p < PARTS_SHOWN; p++)
         used += (size_t)snprintf(line + used, size - used, "%s%zu", p > 0 ? ", " : "", o->parts[p]);
     used += (size_t)snprintf(line + used, size - used, "%s), update \"%.100s\", ",

@@ -26,12 +26,15 @@ static const psr_type types[] = {
 };
 enum { TYPES = sizeof types / sizeof types[0] };
 
-_Static_assert((int)PSRING_SUM == PSR_REDUCTION_SUM && (int)PSRING_PRODUCT == PSR_REDUCTION_PRODUCT &&
+_Static_assert((int)PSRING_SUM == PSR_REDUCTION_SUM &&
+                   (int)PSRING_PRODUCT == PSR_REDUCTION_PRODUCT &&
                    (int)PSRING_MINIMUM == PSR_REDUCTION_MINIMUM &&
-                   (int)PSRING_MAXIMUM == PSR_REDUCTION_MAXIMUM && (int)PSRING_MEAN == PSR_REDUCTION_MEAN &&
+                   (int)PSRING_MAXIMUM == PSR_REDUCTION_MAXIMUM &&
+                   (int)PSRING_MEAN == PSR_REDUCTION_MEAN &&
                    (int)PSRING_BITWISE_AND == PSR_REDUCTION_BITWISE_AND &&
                    (int)PSRING_LOGICAL_AND == PSR_REDUCTION_LOGICAL_AND &&
-                   (int)PSRING_MINLOC == PSR_REDUCTION_MINLOC && (int)PSRING_MAXLOC == PSR_REDUCTION_MAXLOC,
+                   (int)PSRING_MINLOC == PSR_REDUCTION_MINLOC &&
+                   (int)PSRING_MAXLOC == PSR_REDUCTION_MAXLOC,
                "the same operations");
 /* What comm/pair.h takes pairs for. */
 _Static_assert(sizeof(psring_float32_int32) == 8 && sizeof(psring_float64_int32) == 16 &&
@@ -39,9 +42,18 @@ _Static_assert(sizeof(psring_float32_int32) == 8 && sizeof(psring_float64_int32)
                    sizeof(psring_int64_int32) == 16 && offsetof(psring_int16_int32, index) == 4,
                "the same pairs");
 
+psring_type psr_comm_type(psr_type type)
+{
+    int found = PSRING_FLOAT32;
+    while (found < TYPES && types[found] != type)
+        found++;
+    return (psring_type)found;
+}
+
 const char *psr_comm_type_name(psring_type type)
 {
-    return (int)type >= PSRING_FLOAT32 && (int)type < TYPES ? psr_type_name(types[type]) : "an unknown type";
+    return (int)type >= PSRING_FLOAT32 && (int)type < TYPES ? psr_type_name(types[type])
+                                                            : "an unknown type";
 }
 
 /* What is called, as the caller says it. */
@@ -63,7 +75,8 @@ typedef struct arguments {
 
 static psr_err check_group(const psring_group *group, psr_kind kind)
 {
-    return group != NULL ? PSR_OK : psr_fail(PSR_ERR_USAGE, "%s: group is NULL", psr_kind_name(kind));
+    return group != NULL ? PSR_OK
+                         : psr_fail(PSR_ERR_USAGE, "%s: group is NULL", psr_kind_name(kind));
 }
 
 static psr_err check_rank(const psring_group *group, psr_kind kind, const char *what, int rank)
@@ -71,18 +84,22 @@ static psr_err check_rank(const psring_group *group, psr_kind kind, const char *
     uint32_t size = psr_node_group_size(group->group);
     if (rank >= 0 && (uint32_t)rank < size)
         return PSR_OK;
-    return psr_fail(PSR_ERR_USAGE, "%s: %s %d is none of %" PRIu32 " ranks", psr_kind_name(kind), what, rank,
-                    size);
+    return psr_fail(PSR_ERR_USAGE, "%s: %s %d is none of %" PRIu32 " ranks", psr_kind_name(kind),
+                    what, rank, size);
 }
 
 static psr_err check_type(const arguments *a)
 {
     if (a->type < PSRING_FLOAT32 || (unsigned)a->type >= TYPES)
-        return psr_fail(PSR_ERR_USAGE, "%s: there is no type %d", psr_kind_name(a->kind), (int)a->type);
+        return psr_fail(PSR_ERR_USAGE, "%s: there is no type %d", psr_kind_name(a->kind),
+                        (int)a->type);
     if (!psr_kind_folds(a->kind))
         return PSR_OK;
+    if ((unsigned)a->op >= PSR_REDUCTION_OWN)
+        return PSR_OK; /* psr_comm_own_fold looks at it */
     if (a->op < PSRING_SUM || a->op > PSRING_MAXLOC)
-        return psr_fail(PSR_ERR_USAGE, "%s: there is no operation %d", psr_kind_name(a->kind), (int)a->op);
+        return psr_fail(PSR_ERR_USAGE, "%s: there is no operation %d", psr_kind_name(a->kind),
+                        (int)a->op);
     if (!psr_reduction_fits((psr_reduction)a->op, types[a->type]))
         return psr_fail(PSR_ERR_USAGE, "%s: there is no %s of %s", psr_kind_name(a->kind),
                         psr_reduction_name((psr_reduction)a->op), psr_type_name(types[a->type]));
@@ -105,9 +122,10 @@ static psr_err check_there(const arguments *a, const char *what, const void *dat
     return check_memory(a, what, data);
 }
 
-/* Where this rank's part begins among the ranks' parts, and how many values all have. false: more than can be counted. */
-static bool parts_of(const psring_group *group, const arguments *a, const size_t *counts, size_t *ret_begin,
-                     size_t *ret_own, size_t *ret_all)
+/* Where this rank's part begins among the ranks' parts, and how many values all have. false: more
+ * than can be counted. */
+static bool parts_of(const psring_group *group, const arguments *a, const size_t *counts,
+                     size_t *ret_begin, size_t *ret_own, size_t *ret_all)
 {
     uint32_t size = psr_node_group_size(group->group), self = psr_node_group_rank(group->group);
     size_t all = 0;
@@ -124,7 +142,8 @@ static bool parts_of(const psring_group *group, const arguments *a, const size_t
     return all <= SIZE_MAX / psr_type_bytes(types[a->type]);
 }
 
-/* What this rank's buffers have, and where its part begins in the larger one of an operation of parts. */
+/* What this rank's buffers have, and where its part begins in the larger one of an operation of
+ * parts. */
 typedef struct extents {
     size_t sent, received, begin; /* values */
 } extents;
@@ -174,13 +193,13 @@ static psr_err check_place(const arguments *a, const extents *e)
         !overlap(a->send, e->sent * bytes, a->receive, e->received * bytes))
         return PSR_OK;
     const unsigned char *send = a->send, *receive = a->receive;
-    bool in_place =
-        e->sent < e->received ? send == receive + e->begin * bytes : receive == send + e->begin * bytes;
+    bool in_place = e->sent < e->received ? send == receive + e->begin * bytes
+                                          : receive == send + e->begin * bytes;
     if (in_place)
         return PSR_OK;
     return psr_fail(PSR_ERR_USAGE,
-                    "%s: send and receive overlap, and this rank's values are not where they are when it "
-                    "is done in place",
+                    "%s: send and receive overlap, and this rank's values are not where they are "
+                    "when it is done in place",
                     psr_kind_name(a->kind));
 }
 
@@ -196,20 +215,22 @@ static psr_err check_buffers(const psring_group *group, const arguments *a, cons
     bool counted = measure(group, a, call, &e);
     PSR_TRY(check_there(a, "send", a->send, sends && e.sent > 0));
     PSR_TRY(check_there(a, "receive", a->receive, receives && e.received > 0));
-    return counted && sends && (receives || a->kind == PSR_KIND_REDUCE) ? check_place(a, &e) : PSR_OK;
+    return counted && sends && (receives || a->kind == PSR_KIND_REDUCE) ? check_place(a, &e)
+                                                                        : PSR_OK;
 }
 
 static psr_err check_tag(const arguments *a)
 {
-    if (a->tag <= PSRING_TAG_MAX)
+    if (a->tag <= PSRING_TAG_MAX || (a->kind != PSR_KIND_SEND && a->tag == PSRING_ANY_TAG))
         return PSR_OK;
-    return psr_fail(PSR_ERR_USAGE, "%s: tag %" PRIu32 " is above %u", psr_kind_name(a->kind), a->tag,
-                    PSRING_TAG_MAX);
+    return psr_fail(PSR_ERR_USAGE, "%s: tag %" PRIu32 " is above %u", psr_kind_name(a->kind),
+                    a->tag, PSRING_TAG_MAX);
 }
 
 static psr_err check_peer(const psring_group *group, const arguments *a)
 {
-    PSR_TRY(check_rank(group, a->kind, "rank", a->peer));
+    if (a->kind == PSR_KIND_SEND || a->peer != PSRING_ANY_RANK)
+        PSR_TRY(check_rank(group, a->kind, "rank", a->peer));
     return check_tag(a);
 }
 
@@ -220,7 +241,7 @@ static psr_err check(const psring_group *group, const arguments *a, const psring
     PSR_TRY(check_type(a));
     if (psr_kind_has_root(a->kind))
         PSR_TRY(check_rank(group, a->kind, "root", a->root));
-    if (a->kind == PSR_KIND_SEND || a->kind == PSR_KIND_RECEIVE)
+    if (psr_kind_is_message(a->kind))
         PSR_TRY(check_peer(group, a));
     if (psr_kind_has_blocks(a->kind))
         return PSR_OK;
@@ -229,35 +250,56 @@ static psr_err check(const psring_group *group, const arguments *a, const psring
     return check_buffers(group, a, call);
 }
 
-static psr_err read_call(const psring_call *given, psring_request **ret_request, psring_call *ret_call)
+static psr_err read_call(const psring_call *given, psring_request **ret_request,
+                         psring_call *ret_call)
 {
-    PSR_TRY(psr_options_read("psring_call", given, sizeof *given, ret_call, sizeof *ret_call));
+    PSR_TRY(
+        psr_options_read("psring_call", given, PSR_CALL_FIRST_BYTES, ret_call, sizeof *ret_call));
     if (ret_call->persistent && ret_request == NULL)
         return psr_fail(PSR_ERR_USAGE, "a persistent operation needs ret_request");
+    if (ret_call->persistent && ret_call->buffered)
+        return psr_fail(PSR_ERR_USAGE, "a send that is buffered is not persistent");
+    if (ret_call->message != NULL && ret_call->message->size < sizeof *ret_call->message)
+        return psr_fail(PSR_ERR_USAGE, "psring_message: its size says %zu bytes, and it has %zu",
+                        ret_call->message->size, sizeof *ret_call->message);
     return PSR_OK;
 }
 
 /* ---- starting ---- */
 
-static psr_err begin(psring_group *group, const psr_request_options *options, const psring_call *call,
-                     psring_request **ret_request)
+static psr_err begin(psring_group *group, const psr_request_options *options,
+                     const psring_call *call, psring_request **ret_request)
 {
     if (ret_request != NULL)
         return psr_request_open(group, options, call, ret_request);
     psr_node_request *request = NULL;
+    psr_err err = PSR_OK;
     PSR_TRY(psr_comm_start(group->comm, group->group, options, call, &request));
-    return psr_comm_finish(group->comm, request);
+    psr_comm_await(group->comm, request);
+    if (options->kind == PSR_KIND_RECEIVE && call->message != NULL &&
+        psr_comm_status(group->comm, request) == PSR_OK)
+        err = psr_comm_tell_message(request, call->message);
+    psr_err ended = psr_comm_finish(group->comm, request);
+    return ended != PSR_OK ? ended : err;
 }
 
-static bool is_message(psr_kind kind)
+/* Its end is that of the copy where there is room for one. */
+static psr_err begin_buffered(psring_group *group, const psr_request_options *options,
+                              const psring_call *call, psring_request **ret_request)
 {
-    return kind == PSR_KIND_SEND || kind == PSR_KIND_RECEIVE;
+    bool sent = false;
+    PSR_TRY(psr_comm_send_buffered(group, options, call, &sent));
+    if (!sent)
+        return begin(group, options, call, ret_request);
+    return ret_request != NULL ? psr_request_ended(group, ret_request) : PSR_OK;
 }
 
 static psr_err operate_checked(psring_group *group, const arguments *a, const psring_call *call,
                                psring_request **ret_request)
 {
-    const psr_request_options options = {
+    const bool from_any = a->peer == PSRING_ANY_RANK || a->tag == PSRING_ANY_TAG;
+    psr_defined_fold *fold = NULL;
+    psr_request_options options = {
         .kind = a->kind,
         .type = a->kind == PSR_KIND_BARRIER ? PSR_TYPE_UINT8 : types[a->type],
         .reduction = (psr_reduction)a->op,
@@ -267,15 +309,26 @@ static psr_err operate_checked(psring_group *group, const arguments *a, const ps
         .count = a->count,
         .counts = a->kind == PSR_KIND_ALL_TO_ALL_V ? a->receive_counts : call->counts,
         .send_counts = a->send_counts,
-        .peer = (uint32_t)a->peer,
+        .peer = a->peer == PSRING_ANY_RANK ? PSR_RANK_ANY : (uint32_t)a->peer,
         .tag = a->tag,
+        .at_most = a->kind == PSR_KIND_RECEIVE && (from_any || call->message != NULL),
         .send_blocks = a->send_blocks,
         .send_block_count = a->send_block_count,
         .receive_blocks = a->receive_blocks,
         .receive_block_count = a->receive_block_count,
-        .persistent = call->persistent && !is_message(a->kind), /* which may be started again as they are */
+        /* Messages may be started again as they are. */
+        .persistent = call->persistent && !psr_kind_is_message(a->kind),
     };
-    return begin(group, &options, call, ret_request);
+    if (psr_kind_folds(a->kind) && (unsigned)a->op >= PSR_REDUCTION_OWN)
+        PSR_TRY(psr_comm_own_fold(group->comm, a->op, a->type, &options, &fold));
+    if (a->kind == PSR_KIND_SEND && call->buffered)
+        return begin_buffered(group, &options, call, ret_request);
+    PSR_TRY(begin(group, &options, call, ret_request));
+    if (ret_request != NULL && fold != NULL) {
+        (*ret_request)->fold = fold;
+        fold->users++;
+    }
+    return PSR_OK;
 }
 
 static psring_err operate(psring_group *group, const arguments *a, const psring_call *given,
@@ -312,8 +365,9 @@ psring_err psring_all_reduce(psring_group *group, const void *send, void *receiv
     return operate(group, &a, call, ret_request);
 }
 
-psring_err psring_reduce(psring_group *group, const void *send, void *receive, size_t count, psring_type type,
-                         psring_op op, int root, const psring_call *call, psring_request **ret_request)
+psring_err psring_reduce(psring_group *group, const void *send, void *receive, size_t count,
+                         psring_type type, psring_op op, int root, const psring_call *call,
+                         psring_request **ret_request)
 {
     const arguments a = {.kind = PSR_KIND_REDUCE,
                          .send = send,
@@ -338,40 +392,55 @@ psring_err psring_reduce_scatter(psring_group *group, const void *send, void *re
     return operate(group, &a, call, ret_request);
 }
 
-psring_err psring_scan(psring_group *group, const void *send, void *receive, size_t count, psring_type type,
-                       psring_op op, const psring_call *call, psring_request **ret_request)
+psring_err psring_scan(psring_group *group, const void *send, void *receive, size_t count,
+                       psring_type type, psring_op op, const psring_call *call,
+                       psring_request **ret_request)
 {
-    const arguments a = {
-        .kind = PSR_KIND_SCAN, .send = send, .receive = receive, .count = count, .type = type, .op = op};
+    const arguments a = {.kind = PSR_KIND_SCAN,
+                         .send = send,
+                         .receive = receive,
+                         .count = count,
+                         .type = type,
+                         .op = op};
     return operate(group, &a, call, ret_request);
 }
 
-psring_err psring_exscan(psring_group *group, const void *send, void *receive, size_t count, psring_type type,
-                         psring_op op, const psring_call *call, psring_request **ret_request)
+psring_err psring_exscan(psring_group *group, const void *send, void *receive, size_t count,
+                         psring_type type, psring_op op, const psring_call *call,
+                         psring_request **ret_request)
 {
-    const arguments a = {
-        .kind = PSR_KIND_EXSCAN, .send = send, .receive = receive, .count = count, .type = type, .op = op};
+    const arguments a = {.kind = PSR_KIND_EXSCAN,
+                         .send = send,
+                         .receive = receive,
+                         .count = count,
+                         .type = type,
+                         .op = op};
     return operate(group, &a, call, ret_request);
 }
 
 psring_err psring_all_gather(psring_group *group, const void *send, void *receive, size_t count,
-                             psring_type type, const psring_call *call, psring_request **ret_request)
+                             psring_type type, const psring_call *call,
+                             psring_request **ret_request)
 {
-    const arguments a = {
-        .kind = PSR_KIND_ALL_GATHER, .send = send, .receive = receive, .count = count, .type = type};
+    const arguments a = {.kind = PSR_KIND_ALL_GATHER,
+                         .send = send,
+                         .receive = receive,
+                         .count = count,
+                         .type = type};
     return operate(group, &a, call, ret_request);
 }
 
-psring_err psring_broadcast(psring_group *group, void *data, size_t count, psring_type type, int root,
-                            const psring_call *call, psring_request **ret_request)
+psring_err psring_broadcast(psring_group *group, void *data, size_t count, psring_type type,
+                            int root, const psring_call *call, psring_request **ret_request)
 {
     const arguments a = {
         .kind = PSR_KIND_BROADCAST, .receive = data, .count = count, .type = type, .root = root};
     return operate(group, &a, call, ret_request);
 }
 
-psring_err psring_gather(psring_group *group, const void *send, void *receive, size_t count, psring_type type,
-                         int root, const psring_call *call, psring_request **ret_request)
+psring_err psring_gather(psring_group *group, const void *send, void *receive, size_t count,
+                         psring_type type, int root, const psring_call *call,
+                         psring_request **ret_request)
 {
     const arguments a = {.kind = PSR_KIND_GATHER,
                          .send = send,
@@ -383,7 +452,8 @@ psring_err psring_gather(psring_group *group, const void *send, void *receive, s
 }
 
 psring_err psring_scatter(psring_group *group, const void *send, void *receive, size_t count,
-                          psring_type type, int root, const psring_call *call, psring_request **ret_request)
+                          psring_type type, int root, const psring_call *call,
+                          psring_request **ret_request)
 {
     const arguments a = {.kind = PSR_KIND_SCATTER,
                          .send = send,
@@ -395,10 +465,14 @@ psring_err psring_scatter(psring_group *group, const void *send, void *receive, 
 }
 
 psring_err psring_all_to_all(psring_group *group, const void *send, void *receive, size_t count,
-                             psring_type type, const psring_call *call, psring_request **ret_request)
+                             psring_type type, const psring_call *call,
+                             psring_request **ret_request)
 {
-    const arguments a = {
-        .kind = PSR_KIND_ALL_TO_ALL, .send = send, .receive = receive, .count = count, .type = type};
+    const arguments a = {.kind = PSR_KIND_ALL_TO_ALL,
+                         .send = send,
+                         .receive = receive,
+                         .count = count,
+                         .type = type};
     return operate(group, &a, call, ret_request);
 }
 
@@ -411,12 +485,14 @@ psring_err psring_all_to_all_v(psring_group *group, const void *send, const size
                          .send = send,
                          .receive = receive,
                          .type = type,
-                         .send_counts = in_place && send_counts == NULL ? receive_counts : send_counts,
+                         .send_counts =
+                             in_place && send_counts == NULL ? receive_counts : send_counts,
                          .receive_counts = receive_counts};
     return operate(group, &a, call, ret_request);
 }
 
-psring_err psring_barrier(psring_group *group, const psring_call *call, psring_request **ret_request)
+psring_err psring_barrier(psring_group *group, const psring_call *call,
+                          psring_request **ret_request)
 {
     const arguments a = {.kind = PSR_KIND_BARRIER};
     return operate(group, &a, call, ret_request);
@@ -424,8 +500,8 @@ psring_err psring_barrier(psring_group *group, const psring_call *call, psring_r
 
 /* ---- messages and neighbours ---- */
 
-psring_err psring_send(psring_group *group, const void *data, size_t count, psring_type type, int to,
-                       uint32_t tag, const psring_call *call, psring_request **ret_request)
+psring_err psring_send(psring_group *group, const void *data, size_t count, psring_type type,
+                       int to, uint32_t tag, const psring_call *call, psring_request **ret_request)
 {
     const arguments a = {
         .kind = PSR_KIND_SEND, .send = data, .count = count, .type = type, .peer = to, .tag = tag};
@@ -435,8 +511,12 @@ psring_err psring_send(psring_group *group, const void *data, size_t count, psri
 psring_err psring_receive(psring_group *group, void *data, size_t count, psring_type type, int from,
                           uint32_t tag, const psring_call *call, psring_request **ret_request)
 {
-    const arguments a = {
-        .kind = PSR_KIND_RECEIVE, .receive = data, .count = count, .type = type, .peer = from, .tag = tag};
+    const arguments a = {.kind = PSR_KIND_RECEIVE,
+                         .receive = data,
+                         .count = count,
+                         .type = type,
+                         .peer = from,
+                         .tag = tag};
     return operate(group, &a, call, ret_request);
 }
 
@@ -451,8 +531,8 @@ static psr_err copy_blocks(const psring_group *group, const psring_block *from, 
     if (err != PSR_OK || count == 0)
         return err;
     if (from == NULL)
-        return psr_fail(PSR_ERR_USAGE, "%s: %zu blocks, and their array is NULL", psr_kind_name(a.kind),
-                        count);
+        return psr_fail(PSR_ERR_USAGE, "%s: %zu blocks, and their array is NULL",
+                        psr_kind_name(a.kind), count);
     psr_block *blocks = calloc(count, sizeof *blocks);
     if (blocks == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %zu blocks", count);
@@ -464,7 +544,8 @@ static psr_err copy_blocks(const psring_group *group, const psring_block *from, 
         err = check_rank(group, a.kind, "rank", from[i].rank);
         if (err == PSR_OK)
             err = check_memory(&a, "a block", from[i].data);
-        if (err == PSR_OK && from[i].data == NULL && psr_block_count(&blocks[i], &values) && values > 0)
+        if (err == PSR_OK && from[i].data == NULL && psr_block_count(&blocks[i], &values) &&
+            values > 0)
             err = psr_fail(PSR_ERR_USAGE, "%s: block %zu has no data", psr_kind_name(a.kind), i);
     }
     if (err != PSR_OK)
@@ -474,9 +555,10 @@ static psr_err copy_blocks(const psring_group *group, const psring_block *from, 
     return err;
 }
 
-psring_err psring_neighbor_exchange(psring_group *group, const psring_block *send, size_t send_count,
-                                    const psring_block *receive, size_t receive_count, psring_type type,
-                                    const psring_call *call, psring_request **ret_request)
+psring_err psring_neighbor_exchange(psring_group *group, const psring_block *send,
+                                    size_t send_count, const psring_block *receive,
+                                    size_t receive_count, psring_type type, const psring_call *call,
+                                    psring_request **ret_request)
 {
     psr_block *sent = NULL, *received = NULL;
     psr_err err = copy_blocks(group, send, send_count, type, &sent);
@@ -496,9 +578,11 @@ psring_err psring_neighbor_exchange(psring_group *group, const psring_block *sen
 
 /* ---- halo ---- */
 
-_Static_assert((int)PSRING_TOP == PSR_TOP && (int)PSRING_TOP_LEFT == PSR_TOP_LEFT, "the same directions");
+_Static_assert((int)PSRING_TOP == PSR_TOP && (int)PSRING_TOP_LEFT == PSR_TOP_LEFT,
+               "the same directions");
 
-static psr_err read_ranks(const psring_group *group, const int *ranks, uint32_t ret_ranks[PSR_DIRECTIONS])
+static psr_err read_ranks(const psring_group *group, const int *ranks,
+                          uint32_t ret_ranks[PSR_DIRECTIONS])
 {
     for (int d = 0; d < PSR_DIRECTIONS; d++) {
         if (ranks[d] != PSRING_NO_RANK)
@@ -537,8 +621,9 @@ static psr_err no_such_edge(const psring_halo *h)
     int i = 0;
     while (i < 3 && h->send_lengths[i] <= h->shape[i < 2 ? 2 : 3])
         i++;
-    return psr_fail(PSR_ERR_USAGE, "halo_exchange: the %s edge to send has %zu %s, and the tile %zu",
-                    names[i], h->send_lengths[i], i < 2 ? "rows" : "columns", h->shape[i < 2 ? 2 : 3]);
+    return psr_fail(PSR_ERR_USAGE,
+                    "halo_exchange: the %s edge to send has %zu %s, and the tile %zu", names[i],
+                    h->send_lengths[i], i < 2 ? "rows" : "columns", h->shape[i < 2 ? 2 : 3]);
 }
 
 static psr_err read_halo(const psring_group *group, const psring_halo *given, psring_type type,
@@ -571,8 +656,9 @@ static psr_err read_halo(const psring_group *group, const psring_halo *given, ps
     return PSR_OK;
 }
 
-psring_err psring_halo_exchange(psring_group *group, const psring_halo *halo, const void *in, void *out,
-                                psring_type type, const psring_call *call, psring_request **ret_request)
+psring_err psring_halo_exchange(psring_group *group, const psring_halo *halo, const void *in,
+                                void *out, psring_type type, const psring_call *call,
+                                psring_request **ret_request)
 {
     psr_halo_blocks blocks;
     psr_err err = read_halo(group, halo, type, in, out, &blocks);

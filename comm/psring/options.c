@@ -1,4 +1,5 @@
-/* Structs that begin with their size: what makes a program and a library of two versions understand each other. */
+/* Structs that begin with their size: what makes a program and a library of two versions understand
+ * each other. */
 #include "comm/psring/internal.h"
 
 #include <string.h>
@@ -9,8 +10,9 @@ static psr_err check_size(const char *name, size_t size, size_t first_bytes)
 {
     if (size >= first_bytes && size <= BYTES_MAX)
         return PSR_OK;
-    return psr_fail(PSR_ERR_USAGE, "%s: its size says %zu bytes, and it has %zu: set it to sizeof(%s)", name,
-                    size, first_bytes, name);
+    return psr_fail(PSR_ERR_USAGE,
+                    "%s: its size says %zu bytes, and it has %zu: set it to sizeof(%s)", name, size,
+                    first_bytes, name);
 }
 
 psr_err psr_options_read(const char *name, const void *given, size_t first_bytes, void *ret_known,

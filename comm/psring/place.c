@@ -30,9 +30,11 @@ static psr_err set_interface(const char *interface, psr_provision *provision)
     if (interface == NULL)
         return PSR_OK;
     if (provision->directory[0] != '\0')
-        return psr_fail(PSR_ERR_USAGE, "interface: the ranks meet at a socket's path; leave it out");
+        return psr_fail(PSR_ERR_USAGE,
+                        "interface: the ranks meet at a socket's path; leave it out");
     if (strlen(interface) >= sizeof provision->interface)
-        return psr_fail(PSR_ERR_USAGE, "interface: longer than %zu bytes", sizeof provision->interface - 1);
+        return psr_fail(PSR_ERR_USAGE, "interface: longer than %zu bytes",
+                        sizeof provision->interface - 1);
     strcpy(provision->interface, interface);
     return PSR_OK;
 }
@@ -47,12 +49,14 @@ static psr_err set_sharing(const psring_options *options, psr_provision *provisi
         return psr_fail(PSR_ERR_USAGE, "transport is \"%.40s\": it should be auto, shm, ipc or tcp",
                         transport);
     if (at_path ? tcp : ipc)
-        return psr_fail(PSR_ERR_USAGE, "transport is \"%s\", and the ranks meet at %s: leave it out",
-                        transport, at_path ? "a socket's path" : "HOST:PORT");
+        return psr_fail(PSR_ERR_USAGE,
+                        "transport is \"%s\", and the ranks meet at %s: leave it out", transport,
+                        at_path ? "a socket's path" : "HOST:PORT");
     if (at_path || tcp || options->sharing == NULL)
         return PSR_OK;
     if (strlen(options->sharing) >= sizeof provision->sharing)
-        return psr_fail(PSR_ERR_USAGE, "sharing: longer than %zu bytes", sizeof provision->sharing - 1);
+        return psr_fail(PSR_ERR_USAGE, "sharing: longer than %zu bytes",
+                        sizeof provision->sharing - 1);
     strcpy(provision->sharing, options->sharing);
     return PSR_OK;
 }
@@ -72,8 +76,8 @@ static psr_err provision_of(const psring_options *options, psr_peer self, psr_pr
 psr_err psr_place_provision(const psring_options *options, psr_provision *ret_provision)
 {
     psr_provision provision = {0};
-    const psr_peer self = {PSR_ROLE_WORKER,
-                           options->rank == PSRING_NO_RANK ? PSR_RANK_ANY : (uint32_t)options->rank};
+    const psr_peer self = {
+        PSR_ROLE_WORKER, options->rank == PSRING_NO_RANK ? PSR_RANK_ANY : (uint32_t)options->rank};
     PSR_TRY(provision_of(options, self, &provision));
     *ret_provision = provision;
     return PSR_OK;
@@ -139,10 +143,11 @@ static psr_err meet(psr_start *s, int64_t deadline_ms, psr_meeting_file *ret_mee
     if (s->meeting[0] != '\0' && ret_meeting == NULL)
         return psr_fail(
             PSR_ERR_UNSUPPORTED,
-            "the ranks may be on several hosts, and meet by the file %s, which psring_init makes or waits "
-            "for: leave its ranks 0, or set PSRING_SCHEDULER and PSRING_KEY_FILE",
+            "the ranks may be on several hosts, and meet by the file %s, which psring_init makes "
+            "or waits for: leave its ranks 0, or set PSRING_SCHEDULER and PSRING_KEY_FILE",
             s->meeting);
-    return s->meeting[0] != '\0' ? psr_meeting_file_meet(s, s->ranks, 0, deadline_ms, ret_meeting) : PSR_OK;
+    return s->meeting[0] != '\0' ? psr_meeting_file_meet(s, s->ranks, 0, deadline_ms, ret_meeting)
+                                 : PSR_OK;
 }
 
 /* Who joins at once is alone where no launcher is; who only asks is told so. */
@@ -158,11 +163,10 @@ static psr_err read_place(int64_t deadline_ms, psr_start *ret_start, psr_meeting
     PSR_TRY(read_start(ret_meeting != NULL, &s));
     bool told = s.role == PSR_ROLE_WORKER && s.rank != PSR_RANK_ANY;
     if (!told && s.level != PSR_START_OWN) /* PSRING_SCHEDULER's gives ranks */
-        return psr_fail(
-            PSR_ERR_UNSUPPORTED,
-            "%s gives no rank to a program on libpsring: start it by a launcher that does (psring run, "
-            "torchrun)",
-            s.way);
+        return psr_fail(PSR_ERR_UNSUPPORTED,
+                        "%s gives no rank to a program on libpsring: start it by a launcher that "
+                        "does (psring run, torchrun)",
+                        s.way);
     PSR_TRY(meet(&s, deadline_ms, ret_meeting));
     psr_err err = choose_interface(&s);
     if (err != PSR_OK) {
@@ -182,7 +186,8 @@ static const char *or_null(const char *text)
 psring_err psring_options_env(psring_options *ret_options)
 {
     psr_err err = psr_comm_need(ret_options, "ret_options");
-    return err == PSR_OK ? (psring_err)psr_place_from_environment(0, ret_options, NULL) : (psring_err)err;
+    return err == PSR_OK ? (psring_err)psr_place_from_environment(0, ret_options, NULL)
+                         : (psring_err)err;
 }
 
 psr_err psr_place_from_environment(int64_t deadline_ms, psring_options *ret_options,

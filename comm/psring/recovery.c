@@ -1,4 +1,5 @@
-/* How a group fails, and what comes after: the failure, a group that is ended, a group of those who live. */
+/* How a group fails, and what comes after: the failure, a group that is ended, a group of those who
+ * live. */
 #include "comm/psring/internal.h"
 
 #include <inttypes.h>
@@ -31,8 +32,10 @@ psring_err psring_group_failure(const psring_group *group, psring_failure *ret_f
 static psr_failure ended_by(const psring_group *group, const char *how, const char *line)
 {
     const psring_comm *comm = group->comm;
-    psr_failure failure = {
-        .err = PSR_ERR_CANCELLED, .scope = PSR_SCOPE_GROUP, .rank = comm->rank, .other = PSR_RANK_ANY};
+    psr_failure failure = {.err = PSR_ERR_CANCELLED,
+                           .scope = PSR_SCOPE_GROUP,
+                           .rank = comm->rank,
+                           .other = PSR_RANK_ANY};
     snprintf(failure.line, sizeof failure.line, "rank %" PRIu32 " on %s %s%s%.400s", comm->rank,
              psring_host(&comm->world, (int)comm->rank), how, line[0] != '\0' ? ": " : "", line);
     return failure;
@@ -56,7 +59,8 @@ psring_err psring_revoke(psring_group *group, const char *line)
         err = psr_comm_enter(group->comm);
     if (err != PSR_OK)
         return (psring_err)err;
-    return psr_comm_leave(group->comm, end_group(group, "revoked the group", line != NULL ? line : ""));
+    return psr_comm_leave(group->comm,
+                          end_group(group, "revoked the group", line != NULL ? line : ""));
 }
 
 /* ---- those who live ---- */
@@ -97,14 +101,16 @@ static psr_err shrink(psring_group *group, int64_t deadline_ms, psring_group **r
     return PSR_OK;
 }
 
-static psr_err read_call(const psring_call *given, const psring_comm *comm, int64_t *ret_deadline_ms)
+static psr_err read_call(const psring_call *given, const psring_comm *comm,
+                         int64_t *ret_deadline_ms)
 {
     psring_call call;
-    PSR_TRY(psr_options_read("psring_call", given, sizeof *given, &call, sizeof call));
+    PSR_TRY(psr_options_read("psring_call", given, PSR_CALL_FIRST_BYTES, &call, sizeof call));
     if (call.algorithm != NULL || call.counts != NULL || call.persistent)
         return psr_fail(PSR_ERR_USAGE, "a group is made with a deadline and a name alone");
     if (call.deadline_ms < 0)
-        return psr_fail(PSR_ERR_USAGE, "psring_shrink: deadline_ms is %lld", (long long)call.deadline_ms);
+        return psr_fail(PSR_ERR_USAGE, "psring_shrink: deadline_ms is %lld",
+                        (long long)call.deadline_ms);
     *ret_deadline_ms = call.deadline_ms > 0 ? call.deadline_ms : comm->deadline_ms;
     return PSR_OK;
 }
@@ -120,8 +126,6 @@ psring_err psring_shrink(psring_group *group, const psring_call *call, psring_gr
     if (err != PSR_OK)
         return (psring_err)err;
     err = read_call(call, group->comm, &deadline_ms);
-    if (err == PSR_OK && group->comm->shards > 0)
-        err = psr_fail(PSR_ERR_UNSUPPORTED, "psring_shrink: a communicator with shards cannot shrink");
     if (err == PSR_OK)
         err = shrink(group, deadline_ms, ret_group);
     return psr_comm_leave(group->comm, err);

@@ -15,16 +15,31 @@ static psr_err algorithm_of(const psr_request_options *options, const psring_cal
     return psr_algorithm_find(options->kind, call->algorithm, ret_algorithm);
 }
 
+static psr_err parse_encoding(const psr_request_options *options, const char *text,
+                              psr_compression *ret_compression)
+{
+    psr_err err = psr_compression_parse(text, ret_compression);
+    return err == PSR_OK ? PSR_OK
+                         : psr_fail_context(err, "%s: encoding", psr_kind_name(options->kind));
+}
+
 static psr_err make_request(const psring_comm *comm, psr_node_group *group,
                             const psr_request_options *options, const psring_call *call,
                             psr_node_request **ret_request)
 {
     psr_request_options chosen = *options;
+    psr_compression compression;
     if (call->deadline_ms < 0)
         return psr_fail(PSR_ERR_USAGE, "%s: deadline_ms is %lld", psr_kind_name(options->kind),
                         (long long)call->deadline_ms);
     PSR_TRY(algorithm_of(options, call, &chosen.algorithm));
-    return psr_node_request_new(group, &chosen, call->deadline_ms > 0 ? call->deadline_ms : comm->deadline_ms,
+    if (call->encoding != NULL) {
+        PSR_TRY(parse_encoding(options, call->encoding, &compression));
+        chosen.compression = &compression;
+    }
+    chosen.priority = call->priority;
+    return psr_node_request_new(group, &chosen,
+                                call->deadline_ms > 0 ? call->deadline_ms : comm->deadline_ms,
                                 call->name, ret_request);
 }
 
@@ -33,7 +48,8 @@ static bool has_ended(void *context)
     return psr_node_request_ended(context);
 }
 
-/* Of many bytes the time is in moving them, not in a hop, and the progress thread was faster at that than the caller (docs/measurements.md). */
+/* Of many bytes the time is in moving them, not in a hop, and the progress thread was faster at
+ * that than the caller (docs/measurements.md). */
 static bool is_large(const psr_node_request *request)
 {
     enum { LARGE_BYTES = 1 << 20 };
@@ -133,34 +149,42 @@ void psr_request_end(psring_request *request)
         (void)await_end(comm, request->request, INT64_MAX);
         free_soon(comm, request->request);
     }
-    *(request->previous != NULL ? &request->previous->next : &comm->requests) = request->next;
+    if (request->fold != NULL)
+        request->fold->users--;
+    psr_making_free(request->making);
+    *(request->previous != NULL ? &request->previous->next : &request->group->requests) =
+        request->next;
     if (request->next != NULL)
         request->next->previous = request->previous;
     free(request);
 }
 
-static void link_first(psring_comm *comm, psring_request *r)
+static void link_first(psring_request *r)
 {
-    r->next = comm->requests;
+    r->next = r->group->requests;
     if (r->next != NULL)
         r->next->previous = r;
-    comm->requests = r;
+    r->group->requests = r;
 }
 
-psr_err psr_request_open(psring_group *group, const psr_request_options *options, const psring_call *call,
-                         psring_request **ret_request)
+psr_err psr_request_open(psring_group *group, const psr_request_options *options,
+                         const psring_call *call, psring_request **ret_request)
 {
     psring_comm *comm = group->comm;
     psring_request *r = calloc(1, sizeof *r);
     if (r == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a request");
-    *r = (psring_request){
-        .comm = comm, .group = group, .persistent = call->persistent, .told = call->persistent};
+    *r = (psring_request){.comm = comm,
+                          .group = group,
+                          .message = options->kind == PSR_KIND_RECEIVE ? call->message : NULL,
+                          .persistent = call->persistent,
+                          .told = call->persistent};
     psr_err err = make_request(comm, group->group, options, call, &r->request);
     if (err == PSR_OK) {
         if (!call->persistent)
             psr_node_request_begins(r->request);
-        err = psr_driver_order(comm->driver, call->persistent ? PSR_NODE_MAKE : PSR_NODE_START, r->request);
+        err = psr_driver_order(comm->driver, call->persistent ? PSR_NODE_MAKE : PSR_NODE_START,
+                               r->request);
         if (err != PSR_OK)
             psr_node_request_free(r->request);
     }
@@ -168,7 +192,7 @@ psr_err psr_request_open(psring_group *group, const psr_request_options *options
         free(r);
         return err;
     }
-    link_first(comm, r);
+    link_first(r);
     *ret_request = r;
     return PSR_OK;
 }
@@ -188,7 +212,18 @@ psr_err psr_request_keep(psring_comm *comm, psring_group *group, psr_node_reques
         return err;
     }
     *r = (psring_request){.comm = comm, .group = group, .request = made};
-    link_first(comm, r);
+    link_first(r);
+    *ret_request = r;
+    return PSR_OK;
+}
+
+psr_err psr_request_ended(psring_group *group, psring_request **ret_request)
+{
+    psring_request *r = calloc(1, sizeof *r);
+    if (r == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a request");
+    *r = (psring_request){.comm = group->comm, .group = group};
+    link_first(r);
     *ret_request = r;
     return PSR_OK;
 }
@@ -216,8 +251,13 @@ psring_err psring_start(psring_request *request)
 /* How it ended: psring_wait_any and psring_wait_some have it once. */
 static psr_err tell(psring_request *r)
 {
+    psr_err err = status_of(r);
+    if (err == PSR_OK && !r->told && r->message != NULL)
+        err = psr_comm_tell_message(r->request, r->message);
+    if (r->making != NULL)
+        err = psr_making_end(r->making, err);
     r->told = true;
-    return status_of(r);
+    return err;
 }
 
 static psr_err wait_for(psring_request *r, int64_t timeout_ms)
@@ -234,7 +274,8 @@ psring_err psring_wait(psring_request *request, int64_t timeout_ms)
     psr_err err = psr_comm_need(request, "request");
     if (err == PSR_OK)
         err = psr_comm_enter(request->comm);
-    return err == PSR_OK ? psr_comm_leave(request->comm, wait_for(request, timeout_ms)) : (psring_err)err;
+    return err == PSR_OK ? psr_comm_leave(request->comm, wait_for(request, timeout_ms))
+                         : (psring_err)err;
 }
 
 psring_err psring_test(psring_request *request)
@@ -341,7 +382,8 @@ psring_err psring_wait_some(psring_request *const *requests, size_t count, int64
     any_of any = {requests, count, count};
     psring_comm *comm = NULL;
     if (requests == NULL || ret_indices == NULL || ret_count == NULL)
-        return (psring_err)psr_fail(PSR_ERR_USAGE, "%s: requests, ret_indices or ret_count is NULL", call);
+        return (psring_err)psr_fail(PSR_ERR_USAGE, "%s: requests, ret_indices or ret_count is NULL",
+                                    call);
     psr_err err = enter(&any, call, &comm);
     if (err != PSR_OK)
         return (psring_err)err;
@@ -363,5 +405,7 @@ void psring_request_free(psring_request **request)
 
 const char *psring_algorithm(const psring_request *request)
 {
-    return request != NULL && request->request != NULL ? psr_node_request_algorithm(request->request) : NULL;
+    return request != NULL && request->request != NULL
+               ? psr_node_request_algorithm(request->request)
+               : NULL;
 }

@@ -1,7 +1,7 @@
 /* Tables, as shards hold them: updates, and what other ranks ask for until they leave. */
 #include "comm/psring/service.h"
 
-#include "base/arena.h"
+#include "base/arrays/arena.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,7 +22,8 @@ bool psring_is_shard(const psring_comm *comm)
 
 static psr_err check_shard(const psring_comm *comm, const char *what)
 {
-    return psring_is_shard(comm) ? PSR_OK : psr_fail(PSR_ERR_USAGE, "%s: this rank is no shard", what);
+    return psring_is_shard(comm) ? PSR_OK
+                                 : psr_fail(PSR_ERR_USAGE, "%s: this rank is no shard", what);
 }
 
 /* ---- updates ---- */
@@ -43,21 +44,25 @@ static bool is_own(const char *name, size_t length)
 
 static psr_err define(psring_comm *comm, const char *name, const psring_update *given)
 {
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+    static const char letters[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
     psr_defined_update *u, known = {0};
     PSR_TRY(check_shard(comm, "psring_update_define"));
     if (given == NULL)
         return psr_fail(PSR_ERR_USAGE, "psring_update_define: update is NULL");
-    PSR_TRY(psr_options_read("psring_update", given, sizeof *given, &known.update, sizeof known.update));
+    PSR_TRY(psr_options_read("psring_update", given, sizeof *given, &known.update,
+                             sizeof known.update));
     size_t length = name != NULL ? strlen(name) : 0;
     if (length == 0 || length >= sizeof known.name || strspn(name, letters) != length)
-        return psr_fail(PSR_ERR_USAGE, "psring_update_define: a name has 1 to %zu letters, digits, - and _",
+        return psr_fail(PSR_ERR_USAGE,
+                        "psring_update_define: a name has 1 to %zu letters, digits, - and _",
                         sizeof known.name - 1);
     if (is_own(name, length) || find_update(comm, name, length) != NULL)
-        return psr_fail(PSR_ERR_USAGE, "psring_update_define: there is an update \"%s\" already", name);
+        return psr_fail(PSR_ERR_USAGE, "psring_update_define: there is an update \"%s\" already",
+                        name);
     if (known.update.apply == NULL || known.update.states > STATES_MAX)
-        return psr_fail(PSR_ERR_USAGE, "psring_update_define: apply is needed, and at most %d states",
-                        STATES_MAX);
+        return psr_fail(PSR_ERR_USAGE,
+                        "psring_update_define: apply is needed, and at most %d states", STATES_MAX);
     u = malloc(sizeof *u);
     if (u == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for an update");
@@ -110,7 +115,8 @@ static psr_err apply(void *context, const psr_table_run *run)
                                      .arguments = a->arguments,
                                      .number = run->number,
                                      .part = part,
-                                     .offset = run->span.offset - psr_node_table_part(a->table, part).offset,
+                                     .offset = run->span.offset -
+                                               psr_node_table_part(a->table, part).offset,
                                      .count = run->span.count,
                                      .values = run->values,
                                      .pushed = run->pushed,
@@ -122,7 +128,8 @@ static psr_err apply(void *context, const psr_table_run *run)
         err != PSRING_ERR_IO)
         err = PSRING_ERR_COMPUTE; /* others say something of ranks and messages */
     return psr_fail((psr_err)err,
-                    "rank %" PRIu32 ", a shard: update %" PRIu64 " of part %" PRIu32 " by \"%s\" failed: %s",
+                    "rank %" PRIu32 ", a shard: update %" PRIu64 " of part %" PRIu32
+                    " by \"%s\" failed: %s",
                     a->rank, run->number, part, a->text, psr_err_name((psr_err)err));
 }
 
@@ -153,7 +160,8 @@ static psr_err check_arguments(const psring_update *update, const char *text, co
     line[sizeof line - 1] = '\0';
     if (err == PSRING_OK)
         return PSR_OK;
-    return psr_fail(err == PSRING_ERR_NOMEM ? PSR_ERR_NOMEM : PSR_ERR_USAGE, "update \"%s\": %s", text, line);
+    return psr_fail(err == PSRING_ERR_NOMEM ? PSR_ERR_NOMEM : PSR_ERR_USAGE, "update \"%s\": %s",
+                    text, line);
 }
 
 /* NULL for the communicator's own. ret owns: free_applied. */
@@ -242,9 +250,9 @@ static psr_err violated(psring_comm *comm, uint32_t worker, const char *what)
 {
     psr_failure failure = {.err = PSR_ERR_PROTOCOL, .rank = worker, .other = PSR_RANK_ANY};
     snprintf(failure.line, sizeof failure.line,
-             "rank %" PRIu32 " tells shard %" PRIu32 " of a table in words that cannot be: %s", worker,
-             comm->rank, what);
-    return psr_comm_find(comm, comm->service, &failure);
+             "rank %" PRIu32 " tells shard %" PRIu32 " of a table in words that cannot be: %s",
+             worker, comm->rank, what);
+    return psr_comm_find(comm, psr_service_group(comm, worker), &failure);
 }
 
 static psr_err check_opening(const psring_comm *comm, uint32_t worker, const psr_opening *o)
@@ -258,21 +266,24 @@ static psr_err check_opening(const psring_comm *comm, uint32_t worker, const psr
             return psr_fail(PSR_ERR_FORMAT, "rank %" PRIu32 " is no worker", o->workers[i]);
         for (uint32_t k = 0; k < i; k++)
             if (o->workers[k] == o->workers[i])
-                return psr_fail(PSR_ERR_FORMAT, "rank %" PRIu32 " stands there twice", o->workers[i]);
+                return psr_fail(PSR_ERR_FORMAT, "rank %" PRIu32 " stands there twice",
+                                o->workers[i]);
     }
     return PSR_OK;
 }
 
-static psr_err receive_opening(psring_comm *comm, uint32_t worker, int64_t count, psr_opening *ret_opening)
+static psr_err receive_opening(psring_comm *comm, uint32_t worker, int64_t count,
+                               psr_opening *ret_opening)
 {
     psr_opening opening = {0};
     if (count < 1 || count > OPENING_WORDS_MAX)
         return violated(comm, worker, "it is too long");
     int64_t *words = malloc((size_t)count * sizeof *words);
     if (words == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for what rank %" PRIu32 " tells of a table", worker);
-    psr_err err =
-        psr_service_receive(comm, worker, PSR_SERVICE_OPENING, words, (size_t)count, &(psring_call){0});
+        return psr_fail(PSR_ERR_NOMEM, "no memory for what rank %" PRIu32 " tells of a table",
+                        worker);
+    psr_err err = psr_service_receive(comm, worker, PSR_SERVICE_OPENING, words, (size_t)count,
+                                      &(psring_call){0});
     if (err == PSR_OK) {
         err = psr_opening_from_words(words, (size_t)count, &opening);
         if (err == PSR_OK)
@@ -292,19 +303,21 @@ static psr_err reply(psring_comm *comm, uint32_t worker, psr_err err)
 {
     psr_reply says = {.err = err};
     if (err != PSR_OK)
-        snprintf(says.line, sizeof says.line, "rank %" PRIu32 ", a shard: %s", comm->rank, psr_err_detail());
-    return psr_service_send(comm, worker, PSR_SERVICE_REPLY, &says, PSR_REPLY_WORDS, &(psring_call){0});
+        snprintf(says.line, sizeof says.line, "rank %" PRIu32 ", a shard: %s", comm->rank,
+                 psr_err_detail());
+    return psr_service_send(comm, worker, PSR_SERVICE_REPLY, &says, PSR_REPLY_WORDS,
+                            &(psring_call){0});
 }
 
-/* What cannot be held is refused; what then goes wrong is everybody's failure. */
+/* What cannot be held is refused; what then goes wrong is the table's failure. */
 static psr_err begin_table(serving *s, uint32_t worker, const psr_opening *opening)
 {
     psring_comm *comm = s->comm;
     psr_node_group *group = NULL;
     int64_t goes = 0;
     held *h = malloc(sizeof *h);
-    psr_err made =
-        h != NULL ? make_group(comm, opening, &group) : psr_fail(PSR_ERR_NOMEM, "no memory for a table");
+    psr_err made = h != NULL ? make_group(comm, opening, &group)
+                             : psr_fail(PSR_ERR_NOMEM, "no memory for a table");
     psr_err err = reply(comm, worker, made);
     if (err == PSR_OK)
         err = psr_service_receive(comm, worker, PSR_SERVICE_GO, &goes, 1, &(psring_call){0});
@@ -313,9 +326,18 @@ static psr_err begin_table(serving *s, uint32_t worker, const psr_opening *openi
         free(h);
         return err;
     }
+    err = psr_service_open_group(comm, group);
+    if (err != PSR_OK) {
+        free(h);
+        return err;
+    }
     *h = (held){s->tables, group};
     s->tables = h;
-    return psr_service_begin_table(comm, group, opening->initial, &(psring_call){.name = "psring_serve"});
+    err = psr_service_begin_table(comm, group, opening->initial,
+                                  &(psring_call){.name = "psring_serve"});
+    if (err != PSR_OK)
+        (void)psr_comm_give_up(comm, group, err, "begins a table");
+    return PSR_OK;
 }
 
 static psr_err take_open(serving *s, uint32_t worker, int64_t words)
@@ -355,9 +377,10 @@ static psr_err await(serving *s, uint32_t worker)
                                          .type = PSR_TYPE_INT64,
                                          .receive = s->notices[worker],
                                          .count = PSR_NOTICE_WORDS,
-                                         .peer = worker,
+                                         .peer = 0,
                                          .tag = PSR_SERVICE_NOTICE};
-    PSR_TRY(psr_node_request_new(s->comm->service, &options, INT64_MAX, "psring_serve", &request));
+    psr_node_group *service = psr_service_group(s->comm, worker);
+    PSR_TRY(psr_node_request_new(service, &options, INT64_MAX, "psring_serve", &request));
     psr_node_request_is_unasked(request);
     psr_node_request_begins(request);
     psr_err err = psr_driver_order(s->comm->driver, PSR_NODE_START, request);
@@ -395,17 +418,35 @@ static bool any_came(void *context)
     return false;
 }
 
+/* The worker has failed, or what it was to be told could not be: the shards serve the others. What
+ * all shards fail of is this one's failure. */
+static psr_err lose(serving *s, uint32_t worker, psr_err err)
+{
+    psring_comm *comm = s->comm;
+    psr_node_group *service = psr_service_group(comm, worker);
+    PSR_TRY(psr_comm_check(comm, comm->world.group));
+    (void)psr_comm_give_up(comm, service, err, "serves tables");
+    *psr_node_group_told(service) = true; /* its worker, and the other shards, know */
+    s->left++;
+    return PSR_OK;
+}
+
 static psr_err serve(serving *s)
 {
     psring_comm *comm = s->comm;
     for (uint32_t w = 0; w < comm->workers; w++)
-        PSR_TRY(await(s, w));
+        if (await(s, w) != PSR_OK)
+            PSR_TRY(lose(s, w, PSR_ERR_NOMEM));
     while (s->left < comm->workers) {
         (void)psr_driver_wait(comm->driver, any_came, s, INT64_MAX);
-        psr_node_request *came = s->waiting[s->ended];
-        s->waiting[s->ended] = NULL;
-        PSR_TRY(psr_comm_finish(comm, came));
-        PSR_TRY(take_notice(s, s->ended));
+        const uint32_t worker = s->ended;
+        psr_node_request *came = s->waiting[worker];
+        s->waiting[worker] = NULL;
+        psr_err err = psr_comm_finish(comm, came);
+        if (err == PSR_OK)
+            err = take_notice(s, worker);
+        if (err != PSR_OK)
+            PSR_TRY(lose(s, worker, err));
     }
     return PSR_OK;
 }
@@ -414,7 +455,7 @@ static psr_err serve(serving *s)
 static psr_err serve_all(psring_comm *comm)
 {
     PSR_TRY(check_shard(comm, "psring_serve"));
-    PSR_TRY(psr_comm_check(comm, comm->service));
+    PSR_TRY(psr_comm_check(comm, comm->world.group));
     if (comm->served) /* nobody is left who could say so again */
         return PSR_OK;
     serving s = {.comm = comm,
@@ -424,7 +465,9 @@ static psr_err serve_all(psring_comm *comm)
                       ? serve(&s)
                       : psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " workers", comm->workers);
     if (err != PSR_OK) { /* what is still waited for ends with the failure, which is everybody's */
-        err = psr_comm_give_up(comm, comm->service, err, "serves tables");
+        err = psr_comm_give_up(comm, comm->world.group, err, "serves tables");
+        for (uint32_t w = 0; w < comm->workers; w++)
+            (void)psr_comm_give_up(comm, psr_service_group(comm, w), err, "serves tables");
         for (uint32_t w = 0; w < comm->workers && s.waiting != NULL; w++)
             if (s.waiting[w] != NULL)
                 (void)psr_comm_finish(comm, s.waiting[w]);

@@ -9,48 +9,56 @@
 
 static const char *within(psr_service_tag tag)
 {
-    static const char *const names[] = {[PSR_SERVICE_NOTICE] =
-                                            "telling a shard of a table, which it hears in psring_serve",
-                                        [PSR_SERVICE_OPENING] = "telling a shard of a table",
-                                        [PSR_SERVICE_REPLY] = "asking a shard for a table",
-                                        [PSR_SERVICE_GO] = "telling a shard to begin a table"};
+    static const char *const names[] = {
+        [PSR_SERVICE_NOTICE] = "telling a shard of a table, which it hears in psring_serve",
+        [PSR_SERVICE_OPENING] = "telling a shard of a table",
+        [PSR_SERVICE_REPLY] = "asking a shard for a table",
+        [PSR_SERVICE_GO] = "telling a shard to begin a table"};
     return names[tag];
 }
 
-static psr_err talk(psring_comm *comm, psr_service_tag tag, psr_request_options options,
-                    const psring_call *call)
+psr_node_group *psr_service_group(const psring_comm *comm, uint32_t rank)
+{
+    return comm->services[comm->rank < comm->workers ? comm->rank : rank];
+}
+
+/* With that rank of all. In its group the worker comes first. */
+static psr_err talk(psring_comm *comm, uint32_t rank, psr_service_tag tag,
+                    psr_request_options options, const psring_call *call)
 {
     psr_node_request *request = NULL;
+    options.peer = rank >= comm->workers ? 1 + rank - comm->workers : 0;
     options.type = PSR_TYPE_INT64;
     options.tag = (uint32_t)tag;
     options.within = within(tag);
-    PSR_TRY(psr_comm_start(comm, comm->service, &options, call, &request));
+    PSR_TRY(psr_comm_start(comm, psr_service_group(comm, rank), &options, call, &request));
     return psr_comm_finish(comm, request);
 }
 
 psr_err psr_service_send(psring_comm *comm, uint32_t rank, psr_service_tag tag, const void *words,
                          size_t count, const psring_call *call)
 {
-    return talk(comm, tag,
-                (psr_request_options){.kind = PSR_KIND_SEND, .send = words, .count = count, .peer = rank},
-                call);
+    return talk(comm, rank, tag,
+                (psr_request_options){.kind = PSR_KIND_SEND, .send = words, .count = count}, call);
 }
 
 psr_err psr_service_receive(psring_comm *comm, uint32_t rank, psr_service_tag tag, void *ret_words,
                             size_t count, const psring_call *call)
 {
     return talk(
-        comm, tag,
-        (psr_request_options){.kind = PSR_KIND_RECEIVE, .receive = ret_words, .count = count, .peer = rank},
+        comm, rank, tag,
+        (psr_request_options){.kind = PSR_KIND_RECEIVE, .receive = ret_words, .count = count},
         call);
 }
 
-psr_err psr_service_notify(psring_comm *comm, psr_notice what, int64_t number, const psring_call *call)
+psr_err psr_service_notify(psring_comm *comm, psr_notice what, int64_t number,
+                           const psring_call *call)
 {
-    const int64_t notice[PSR_NOTICE_WORDS] = {[PSR_NOTICE_WHAT] = what, [PSR_NOTICE_NUMBER] = number};
+    const int64_t notice[PSR_NOTICE_WORDS] = {
+        [PSR_NOTICE_WHAT] = what, [PSR_NOTICE_NUMBER] = number};
     for (uint32_t s = 0; s < comm->shards; s++)
-        PSR_TRY(
-            psr_service_send(comm, comm->workers + s, PSR_SERVICE_NOTICE, notice, PSR_NOTICE_WORDS, call));
+        PSR_TRY(psr_service_send(comm, comm->workers + s, PSR_SERVICE_NOTICE, notice,
+                                 PSR_NOTICE_WORDS, call));
     return PSR_OK;
 }
 
@@ -72,8 +80,8 @@ psr_err psr_service_make_group(psring_comm *comm, const psr_opening *opening,
     if (ranks == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " ranks", count);
     for (uint32_t r = 0; r < count; r++)
-        ranks[r] =
-            r < opening->worker_count ? opening->workers[r] : comm->workers + (r - opening->worker_count);
+        ranks[r] = r < opening->worker_count ? opening->workers[r]
+                                             : comm->workers + (r - opening->worker_count);
     psr_err err = psr_node_group_new(comm->node, 0, opening->id, ranks, count, &group);
     free(ranks);
     if (err != PSR_OK)
@@ -100,6 +108,14 @@ static psr_err operate(psring_comm *comm, psr_node_group *group, const psr_reque
     return psr_comm_finish(comm, request);
 }
 
+psr_err psr_service_open_group(psring_comm *comm, psr_node_group *group)
+{
+    psr_err err = psr_driver_order(comm->driver, PSR_NODE_OPEN_GROUP, group);
+    if (err != PSR_OK)
+        psr_node_group_free(group);
+    return err;
+}
+
 psr_err psr_service_begin_table(psring_comm *comm, psr_node_group *group, bool initial,
                                 const psring_call *call)
 {
@@ -109,11 +125,6 @@ psr_err psr_service_begin_table(psring_comm *comm, psr_node_group *group, bool i
                                            .type = PSR_TYPE_FLOAT32,
                                            .receive = psr_node_table_values(table),
                                            .count = psr_node_table_length(table)};
-    psr_err err = psr_driver_order(comm->driver, PSR_NODE_OPEN_GROUP, group);
-    if (err != PSR_OK) {
-        psr_node_group_free(group);
-        return err;
-    }
     PSR_TRY(operate(comm, group, &barrier, call));
     if (!initial)
         return PSR_OK;

@@ -12,7 +12,7 @@
 static psr_err read_call(const char *what, const psring_call *given, psring_call *ret_call)
 {
     psring_call call;
-    PSR_TRY(psr_options_read("psring_call", given, sizeof *given, &call, sizeof call));
+    PSR_TRY(psr_options_read("psring_call", given, PSR_CALL_FIRST_BYTES, &call, sizeof call));
     if (call.algorithm != NULL || call.counts != NULL || call.persistent)
         return psr_fail(PSR_ERR_USAGE, "%s: of a call it takes a deadline and a name alone", what);
     if (call.deadline_ms < 0)
@@ -42,15 +42,15 @@ static psr_err check_group(const psring_group *group)
 {
     const psring_comm *comm = group->comm;
     if (comm->shards == 0)
-        return psr_fail(PSR_ERR_USAGE, "there are no shards: psring_options.shards, PSRING_SHARDS or "
-                                       "psring run --shards says how many ranks hold tables");
+        return psr_fail(PSR_ERR_USAGE, "there are no shards: psring_options.shards, PSRING_SHARDS "
+                                       "or psring run --shards says how many ranks hold tables");
     if (comm->rank >= comm->workers)
         return psr_fail(PSR_ERR_USAGE, "this rank is a shard, and calls psring_serve");
     return PSR_OK;
 }
 
-static psr_err make_opening(const psring_group *group, const char *name, const psring_table_options *o,
-                            psr_opening *ret_opening)
+static psr_err make_opening(const psring_group *group, const char *name,
+                            const psring_table_options *o, psr_opening *ret_opening)
 {
     psr_opening opening;
     PSR_TRY(psr_opening_make(name, o->parts, o->part_count, o->update, o->sync, &opening));
@@ -82,7 +82,8 @@ static psr_err ask_shards(psring_comm *comm, const psr_opening *opening, const p
         if (err == PSR_OK)
             err = psr_service_send(comm, shard, PSR_SERVICE_OPENING, words, count, call);
         if (err == PSR_OK)
-            err = psr_service_receive(comm, shard, PSR_SERVICE_REPLY, ret_reply, PSR_REPLY_WORDS, call);
+            err = psr_service_receive(comm, shard, PSR_SERVICE_REPLY, ret_reply, PSR_REPLY_WORDS,
+                                      call);
         ret_reply->err = psr_opening_replied(ret_reply->err);
         ++*ret_asked;
     }
@@ -101,20 +102,24 @@ typedef struct record {
 _Static_assert(sizeof(record) % sizeof(int64_t) == 0, "a record is words");
 
 /* Each rank's bytes to all. ret_number: of the call in the group. */
-static psr_err gather(psr_kind kind, const psring_group *group, const void *own, void *all, size_t bytes,
-                      const psring_call *call, uint64_t *ret_number)
+static psr_err gather(psr_kind kind, const psring_group *group, const void *own, void *all,
+                      size_t bytes, const psring_call *call, uint64_t *ret_number)
 {
     psr_node_request *request = NULL;
     const psring_call unnamed = {.deadline_ms = call->deadline_ms};
-    const psr_request_options options = {
-        .kind = kind, .type = PSR_TYPE_INT64, .send = own, .receive = all, .count = bytes / sizeof(int64_t)};
+    const psr_request_options options = {.kind = kind,
+                                         .type = PSR_TYPE_INT64,
+                                         .send = own,
+                                         .receive = all,
+                                         .count = bytes / sizeof(int64_t)};
     PSR_TRY(psr_comm_start(group->comm, group->group, &options, &unnamed, &request));
     psr_comm_await(group->comm, request);
     *ret_number = psr_node_request_number(request);
     return psr_comm_finish(group->comm, request);
 }
 
-static psr_err other_table(const psring_group *group, const record *all, uint32_t other, uint64_t number)
+static psr_err other_table(const psring_group *group, const record *all, uint32_t other,
+                           uint64_t number)
 {
     const uint32_t *ranks = psr_node_group_ranks(group->group);
     psr_failure failure = {
@@ -169,11 +174,15 @@ static psr_err begin(psring_group *group, const psr_opening *opening, const floa
     psring_table *t = calloc(1, sizeof *t);
     if (t == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a table");
-    *t =
-        (psring_table){.comm = comm, .next = comm->tables, .group = group, .part_count = opening->part_count};
+    *t = (psring_table){
+        .comm = comm, .next = comm->tables, .group = group, .part_count = opening->part_count};
     psr_err err = psr_service_make_group(comm, opening, NULL, &t->node_group);
     if (err == PSR_OK && psr_node_group_rank(group->group) == 0 && opening->initial)
         set_initial(psr_node_group_table(t->node_group), opening->part_count, initial);
+    if (err == PSR_OK) {
+        psr_node_group_opened_by(t->node_group, group->group);
+        err = psr_service_open_group(comm, t->node_group);
+    }
     if (err == PSR_OK)
         err = psr_service_begin_table(comm, t->node_group, opening->initial, call);
     if (err != PSR_OK) { /* a group that was opened ends with comm */
@@ -185,16 +194,20 @@ static psr_err begin(psring_group *group, const psr_opening *opening, const floa
     return PSR_OK;
 }
 
+/* To each of them, also behind one that cannot be told. */
 static psr_err go(psring_comm *comm, uint32_t asked, bool yes, const psring_call *call)
 {
     const int64_t word = yes;
-    for (uint32_t s = 0; s < asked; s++)
-        PSR_TRY(psr_service_send(comm, comm->workers + s, PSR_SERVICE_GO, &word, 1, call));
-    return PSR_OK;
+    psr_err err = PSR_OK;
+    for (uint32_t s = 0; s < asked; s++) {
+        psr_err told = psr_service_send(comm, comm->workers + s, PSR_SERVICE_GO, &word, 1, call);
+        err = err == PSR_OK ? told : err;
+    }
+    return err;
 }
 
-static psr_err open_with(psring_group *group, psr_opening *opening, const float *initial, record *all,
-                         const psring_call *call, psring_table **ret_table)
+static psr_err open_with(psring_group *group, psr_opening *opening, const float *initial,
+                         record *all, const psring_call *call, psring_table **ret_table)
 {
     psring_comm *comm = group->comm;
     const bool first = psr_node_group_rank(group->group) == 0;
@@ -205,25 +218,37 @@ static psr_err open_with(psring_group *group, psr_opening *opening, const float 
     if (first) {
         opening->initial = initial != NULL;
         PSR_TRY(psr_comm_next_group(comm, &opening->id));
-        PSR_TRY(ask_shards(comm, opening, call, &asked, &own.reply));
+        if (ask_shards(comm, opening, call, &asked, &own.reply) != PSR_OK) { /* all hear why */
+            own.reply.err = PSR_ERR_PEER;
+            snprintf(own.reply.line, sizeof own.reply.line, "%s", psr_err_detail());
+        }
         own.id = opening->id;
         own.initial = opening->initial;
     }
-    PSR_TRY(gather(PSR_KIND_TABLE_OPEN, group, &own, all, sizeof own, call, &number));
-    PSR_TRY(compare(group, all, number));
-    PSR_TRY(check_first(group, &all[0]));
-    const bool yes = all[0].reply.err == PSR_OK;
-    PSR_TRY(go(comm, asked, yes, call));
-    if (!yes)
-        return psr_fail((psr_err)all[0].reply.err, "%s", all[0].reply.line);
+    psr_err err = gather(PSR_KIND_TABLE_OPEN, group, &own, all, sizeof own, call, &number);
+    if (err == PSR_OK)
+        err = compare(group, all, number);
+    if (err == PSR_OK)
+        err = check_first(group, &all[0]);
+    if (err == PSR_OK && all[0].reply.err != PSR_OK)
+        err = psr_fail((psr_err)all[0].reply.err, "%s", all[0].reply.line);
+    if (err != PSR_OK) { /* the shards that wait for it hear so, and serve others */
+        char detail[PSR_ERR_DETAIL_BYTES];
+        psr_err_detail_keep(detail);
+        psr_err told = go(comm, asked, false, call);
+        (void)told;
+        return psr_fail(err, "%s", detail);
+    }
+    PSR_TRY(go(comm, asked, true, call));
     opening->id = (uint32_t)all[0].id;
     opening->initial = all[0].initial != 0;
-    psr_err err = begin(group, opening, initial, call, ret_table);
+    err = begin(group, opening, initial, call, ret_table);
     return err == PSR_OK ? PSR_OK : psr_comm_give_up(comm, group->group, err, "opens a table");
 }
 
-static psr_err open_table(psring_group *group, const char *name, const psring_table_options *options,
-                          const psring_call *given, psring_table **ret_table)
+static psr_err open_table(psring_group *group, const char *name,
+                          const psring_table_options *options, const psring_call *given,
+                          psring_table **ret_table)
 {
     psring_call call;
     psring_table_options o = {0};
@@ -244,8 +269,9 @@ static psr_err open_table(psring_group *group, const char *name, const psring_ta
     return err;
 }
 
-psring_err psring_table_open(psring_group *group, const char *name, const psring_table_options *options,
-                             const psring_call *call, psring_table **ret_table)
+psring_err psring_table_open(psring_group *group, const char *name,
+                             const psring_table_options *options, const psring_call *call,
+                             psring_table **ret_table)
 {
     psr_err err = psr_comm_need(group, "psring_table_open: group");
     if (err == PSR_OK)
@@ -287,19 +313,23 @@ static psr_err operate(psring_table *t, psr_node_table_verb verb, size_t part, c
     psr_node_request *request = NULL;
     PSR_TRY(read_call(names[verb], given, &call));
     if (part >= t->part_count)
-        return psr_fail(PSR_ERR_USAGE, "%s: part %zu is none of %" PRIu32, names[verb], part, t->part_count);
+        return psr_fail(PSR_ERR_USAGE, "%s: part %zu is none of %" PRIu32, names[verb], part,
+                        t->part_count);
     if (verb != PSR_NODE_PULL)
         PSR_TRY(check_values(names[verb], values));
     if (verb != PSR_NODE_PUSH)
         PSR_TRY(check_values(names[verb], ret_values));
     if (verb == PSR_NODE_PUSH_PULL)
-        PSR_TRY(
-            check_overlap(values, ret_values,
-                          psr_node_table_part(psr_node_group_table(t->node_group), (uint32_t)part).count));
+        PSR_TRY(check_overlap(
+            values, ret_values,
+            psr_node_table_part(psr_node_group_table(t->node_group), (uint32_t)part).count));
     PSR_TRY(psr_comm_check(comm, t->node_group));
+    if (t->group == NULL)
+        return psr_fail(PSR_ERR_USAGE, "%s: the group that opened the table was freed",
+                        names[verb]);
     PSR_TRY(psr_node_table_request_new(t->node_group, verb, (uint32_t)part, values, ret_values,
-                                       call.deadline_ms > 0 ? call.deadline_ms : comm->deadline_ms, call.name,
-                                       &request));
+                                       call.deadline_ms > 0 ? call.deadline_ms : comm->deadline_ms,
+                                       call.name, &request));
     if (ret_request == NULL)
         return psr_comm_run(comm, request);
     PSR_TRY(psr_request_keep(comm, t->group, request, ret_request));
@@ -307,8 +337,20 @@ static psr_err operate(psring_table *t, psr_node_table_verb verb, size_t part, c
     return PSR_OK;
 }
 
-static psring_err operate_within(psring_table *t, psr_node_table_verb verb, size_t part, const void *values,
-                                 void *ret_values, const psring_call *call, psring_request **ret_request)
+/* A table whose shard has failed is lost, and the line says so. */
+static psr_err name_what_is_lost(const psring_table *t, psr_err err)
+{
+    const psr_failure *failure = psr_node_group_failure(t->node_group);
+    if (err == PSR_OK || failure == NULL || failure->rank == PSR_RANK_ANY ||
+        failure->rank < t->comm->workers)
+        return err;
+    return psr_fail_context(err, "table \"%s\" is lost",
+                            psr_node_table_name(psr_node_group_table(t->node_group)));
+}
+
+static psring_err operate_within(psring_table *t, psr_node_table_verb verb, size_t part,
+                                 const void *values, void *ret_values, const psring_call *call,
+                                 psring_request **ret_request)
 {
     if (t == NULL)
         return (psring_err)psr_fail(PSR_ERR_USAGE, "%s: table is NULL", names[verb]);
@@ -316,11 +358,12 @@ static psring_err operate_within(psring_table *t, psr_node_table_verb verb, size
     psr_err err = psr_comm_enter(comm);
     if (err != PSR_OK)
         return (psring_err)err;
-    return psr_comm_leave(comm, operate(t, verb, part, values, ret_values, call, ret_request));
+    err = operate(t, verb, part, values, ret_values, call, ret_request);
+    return psr_comm_leave(comm, name_what_is_lost(t, err));
 }
 
-psring_err psring_push(psring_table *table, size_t part, const void *values, const psring_call *call,
-                       psring_request **ret_request)
+psring_err psring_push(psring_table *table, size_t part, const void *values,
+                       const psring_call *call, psring_request **ret_request)
 {
     return operate_within(table, PSR_NODE_PUSH, part, values, NULL, call, ret_request);
 }
@@ -339,7 +382,8 @@ psring_err psring_push_pull(psring_table *table, size_t part, const void *values
 
 uint64_t psring_table_staleness(psring_table *table)
 {
-    return table != NULL ? psr_node_table_take_staleness(psr_node_group_table(table->node_group)) : 0;
+    return table != NULL ? psr_node_table_take_staleness(psr_node_group_table(table->node_group))
+                         : 0;
 }
 
 /* ---- closing ---- */
@@ -362,8 +406,8 @@ static psr_err compare_closings(const psring_group *group, closing *all, uint64_
             .err = PSR_ERR_MISMATCH, .rank = ranks[0], .other = ranks[r], .number = number};
         all[0].name[sizeof all[0].name - 1] = all[r].name[sizeof all[r].name - 1] = '\0';
         snprintf(failure.line, sizeof failure.line,
-                 "rank %" PRIu32 " closes table \"%s\", rank %" PRIu32 " closes table \"%s\"", ranks[0],
-                 all[0].name, ranks[r], all[r].name);
+                 "rank %" PRIu32 " closes table \"%s\", rank %" PRIu32 " closes table \"%s\"",
+                 ranks[0], all[0].name, ranks[r], all[r].name);
         return psr_comm_find(group->comm, group->group, &failure);
     }
     return PSR_OK;
@@ -373,10 +417,12 @@ static psr_err agree_to_close(const psring_table *t, const psring_call *call)
 {
     closing own = {.id = psr_node_group_id(t->node_group)};
     uint64_t number = 0;
-    snprintf(own.name, sizeof own.name, "%s", psr_node_table_name(psr_node_group_table(t->node_group)));
+    snprintf(own.name, sizeof own.name, "%s",
+             psr_node_table_name(psr_node_group_table(t->node_group)));
     closing *all = calloc(psr_node_group_size(t->group->group), sizeof *all);
-    psr_err err = all != NULL ? gather(PSR_KIND_TABLE_CLOSE, t->group, &own, all, sizeof own, call, &number)
-                              : psr_fail(PSR_ERR_NOMEM, "no memory to close a table");
+    psr_err err = all != NULL
+                      ? gather(PSR_KIND_TABLE_CLOSE, t->group, &own, all, sizeof own, call, &number)
+                      : psr_fail(PSR_ERR_NOMEM, "no memory to close a table");
     if (err == PSR_OK)
         err = compare_closings(t->group, all, number);
     free(all);
@@ -401,17 +447,17 @@ static psr_err close_table(psring_table *t, const psring_call *given)
 {
     psring_comm *comm = t->comm;
     psring_call call;
-    psring_table **at = &comm->tables;
-    for (psring_request *r = comm->requests; r != NULL; r = r->next)
+    for (psring_request *r = t->group != NULL ? t->group->requests : NULL; r != NULL; r = r->next)
         if (r->table == t)
             psr_request_leave_table(r);
-    while (*at != t)
-        at = &(*at)->next;
-    *at = t->next;
     psr_err err = read_call("psring_table_close", given, &call);
     call.name = "psring_table_close";
     if (err == PSR_OK)
         err = meet(t, &call); /* when it fails, what the table has ends with comm */
+    psring_table **at = &comm->tables;
+    while (*at != t)
+        at = &(*at)->next;
+    *at = t->next;
     free(t);
     return err;
 }

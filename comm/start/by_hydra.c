@@ -1,11 +1,14 @@
-/* The variables that MPICH's launcher Hydra gives each process, and those of its kin (Intel MPI, MVAPICH): PMI_RANK, PMI_SIZE, MPI_LOCALRANKID,
- * MPI_LOCALNRANKS and PMI_FD, a socket to Hydra's proxy on the host (https://github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Process_Manager.md).
+/* The variables that MPICH's launcher Hydra gives each process, and those of its kin (Intel MPI,
+ * MVAPICH): PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS and PMI_FD, a socket to Hydra's
+ * proxy on the host
+ * (https://github.com/pmodels/mpich/blob/main/doc/wiki/how_to/Using_the_Hydra_Process_Manager.md).
  *
- * No variable names the job. The proxy does: one has been started on each host for this job, and the kernel knows who made the socket. Its
- * number alone may be another's later, so the time at which it began counts too. Its command line says where the job's mpirun listens, --control-port
- * HOST:PORT, which is the same on all hosts and no other job's while it runs. Nothing is read from the socket or written to it: that is the MPI library's
- * to do. */
-#include "base/printable.h"
+ * No variable names the job. The proxy does: one has been started on each host for this job, and
+ * the kernel knows who made the socket. Its number alone may be another's later, so the time at
+ * which it began counts too. Its command line says where the job's mpirun listens, --control-port
+ * HOST:PORT, which is the same on all hosts and no other job's while it runs. Nothing is read from
+ * the socket or written to it: that is the MPI library's to do. */
+#include "base/text/printable.h"
 #include "comm/start/variables.h"
 #include "comm/start/ways.h"
 
@@ -32,7 +35,8 @@ static ssize_t read_of(pid_t pid, const char *file, char *text, size_t size)
     return bytes;
 }
 
-/* The 22nd field of /proc/PID/stat, in ticks since the machine began; the second, in brackets, may hold anything. false: there is none. */
+/* The 22nd field of /proc/PID/stat, in ticks since the machine began; the second, in brackets, may
+ * hold anything. false: there is none. */
 static bool began_at(pid_t pid, unsigned long long *ret_ticks)
 {
     char text[1024];
@@ -44,7 +48,8 @@ static bool began_at(pid_t pid, unsigned long long *ret_ticks)
     return at != NULL && sscanf(at, "%llu", ret_ticks) == 1;
 }
 
-/* The word behind --control-port of its command line, in which a zero byte ends each word. false: there is none. */
+/* The word behind --control-port of its command line, in which a zero byte ends each word. false:
+ * there is none. */
 static bool control_port(pid_t pid, char *ret_port, size_t size)
 {
     char text[4096];
@@ -52,12 +57,14 @@ static bool control_port(pid_t pid, char *ret_port, size_t size)
     for (const char *word = text; bytes > 0 && word < text + bytes; word += strlen(word) + 1) {
         const char *next = word + strlen(word) + 1;
         if (strcmp(word, "--control-port") == 0 && next < text + bytes)
-            return snprintf(ret_port, size, "%s", next) < (int)size && psr_is_printable(next, strlen(next));
+            return snprintf(ret_port, size, "%s", next) < (int)size &&
+                   psr_is_printable(next, strlen(next));
     }
     return false;
 }
 
-/* Leaves empty what is not known: PMI_FD is no socket of a process on this host, or a proxy of another kind. */
+/* Leaves empty what is not known: PMI_FD is no socket of a process on this host, or a proxy of
+ * another kind. */
 static psr_err name_job(psr_start *s)
 {
     int64_t fd = -1;
@@ -65,8 +72,8 @@ static psr_err name_job(psr_start *s)
     socklen_t size = sizeof proxy;
     unsigned long long ticks = 0;
     PSR_TRY(psr_variable_number("PMI_FD", 0, INT_MAX, &fd));
-    if (fd >= 0 && getsockopt((int)fd, SOL_SOCKET, SO_PEERCRED, &proxy, &size) == 0 && proxy.pid > 0 &&
-        began_at(proxy.pid, &ticks)) {
+    if (fd >= 0 && getsockopt((int)fd, SOL_SOCKET, SO_PEERCRED, &proxy, &size) == 0 &&
+        proxy.pid > 0 && began_at(proxy.pid, &ticks)) {
         char port[PSR_HOST_MAX + 8];
         snprintf(s->job_here, sizeof s->job_here, "hydra %d %llu", (int)proxy.pid, ticks);
         if (control_port(proxy.pid, port, sizeof port))
@@ -80,7 +87,8 @@ psr_err psr_start_by_hydra(psr_start *s)
     if (psr_variable("PMI_RANK") == NULL && psr_variable("PMI_SIZE") == NULL)
         return PSR_ERR_NOT_FOUND;
     if (psr_variable("MPI_LOCALNRANKS") == NULL && psr_variable("SLURM_STEP_NODELIST") != NULL)
-        return PSR_ERR_NOT_FOUND; /* srun --mpi=pmi2 plays Hydra's part for a library; its own variables say more */
+        return PSR_ERR_NOT_FOUND; /* srun --mpi=pmi2 plays Hydra's part for a
+                                     library; its own variables say more */
     s->way = "MPICH's Hydra";
     s->level = PSR_START_MPI;
     s->by_launcher = true;

@@ -1,5 +1,6 @@
-/* The variables of MindSpore's dynamic cluster and parameter server (https://www.mindspore.cn/docs, "Dynamic Cluster Startup"): MS_ROLE,
- * MS_WORKER_NUM, MS_SERVER_NUM, MS_SCHED_HOST, MS_SCHED_PORT. Nobody is given a rank: who joins gets one. */
+/* The variables of MindSpore's dynamic cluster and parameter server (https://www.mindspore.cn/docs,
+ * "Dynamic Cluster Startup"): MS_ROLE, MS_WORKER_NUM, MS_SERVER_NUM, MS_SCHED_HOST, MS_SCHED_PORT.
+ * Nobody is given a rank: who joins gets one. */
 #include "comm/start/roles.h"
 #include "comm/start/ways.h"
 

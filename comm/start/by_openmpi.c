@@ -1,7 +1,10 @@
-/* The variables that Open MPI's mpirun (4 and 5) gives each process: OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK,
- * OMPI_COMM_WORLD_LOCAL_SIZE (https://docs.open-mpi.org/en/v5.0.x/tuning-apps/environment-var.html), and what its daemon on the host says of
- * itself by PMIx: PMIX_NAMESPACE and PMIX_SERVER_URI2, which no other job has. Version 4's namespace is a number of 32 bits that two jobs on two hosts may
- * have at once; its mpirun gives all of a job a random text beside it, OMPI_MCA_orte_precondition_transports. Version 5's names host and process. */
+/* The variables that Open MPI's mpirun (4 and 5) gives each process: OMPI_COMM_WORLD_RANK,
+ * OMPI_COMM_WORLD_SIZE, OMPI_COMM_WORLD_LOCAL_RANK, OMPI_COMM_WORLD_LOCAL_SIZE
+ * (https://docs.open-mpi.org/en/v5.0.x/tuning-apps/environment-var.html), and what its daemon on
+ * the host says of itself by PMIx: PMIX_NAMESPACE and PMIX_SERVER_URI2, which no other job has.
+ * Version 4's namespace is a number of 32 bits that two jobs on two hosts may have at once; its
+ * mpirun gives all of a job a random text beside it, OMPI_MCA_orte_precondition_transports. Version
+ * 5's names host and process. */
 #include "comm/start/variables.h"
 #include "comm/start/ways.h"
 
@@ -9,7 +12,8 @@
 
 psr_err psr_start_by_openmpi(psr_start *s)
 {
-    if (psr_variable("OMPI_COMM_WORLD_RANK") == NULL && psr_variable("OMPI_COMM_WORLD_SIZE") == NULL)
+    if (psr_variable("OMPI_COMM_WORLD_RANK") == NULL &&
+        psr_variable("OMPI_COMM_WORLD_SIZE") == NULL)
         return PSR_ERR_NOT_FOUND;
     s->way = "Open MPI's mpirun";
     s->level = PSR_START_MPI;
@@ -17,7 +21,8 @@ psr_err psr_start_by_openmpi(psr_start *s)
     s->mpi = "Open MPI";
     s->rank_variable = "OMPI_COMM_WORLD_RANK";
     s->ranks_variable = "OMPI_COMM_WORLD_SIZE";
-    PSR_TRY(psr_variable_need("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK is: it says of how many"));
+    PSR_TRY(
+        psr_variable_need("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK is: it says of how many"));
     PSR_TRY(psr_variable_need("OMPI_COMM_WORLD_RANK",
                               "OMPI_COMM_WORLD_SIZE is: it says which of them this process is"));
     PSR_TRY(psr_variable_u32("OMPI_COMM_WORLD_SIZE", 1, PSR_START_RANKS_MAX, &s->ranks));

@@ -1,6 +1,7 @@
-/* --rank, --world-size, --addr, --port and --dist-url, as PyTorch's example programs have them: a process of a run is told on its command line what
- * RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say elsewhere. And the loop of
- * its older examples, which gives each process LOCAL_RANK beside options that are the same for all. */
+/* --rank, --world-size, --addr, --port and --dist-url, as PyTorch's example programs have them: a
+ * process of a run is told on its command line what RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
+ * say elsewhere. And the loop of its older examples, which gives each process LOCAL_RANK beside
+ * options that are the same for all. */
 #include "comm/start/torch.h"
 #include "comm/start/variables.h"
 #include "comm/start/ways.h"
@@ -29,11 +30,11 @@ static psr_err read_url(const psr_start_options *o, psr_start_master *master)
     char *end = NULL;
     unsigned long port = colon != NULL ? strtoul(colon + 1, &end, 10) : 0;
     if (colon == NULL || end == colon + 1 || *end != '\0' || port == 0 || port > UINT16_MAX)
-        return psr_fail(PSR_ERR_USAGE, "--dist-url is \"%.80s\": it should be env:// or tcp://HOST:PORT",
-                        o->url);
+        return psr_fail(PSR_ERR_USAGE,
+                        "--dist-url is \"%.80s\": it should be env:// or tcp://HOST:PORT", o->url);
     if (o->address != NULL || o->port != NULL)
-        return psr_fail(PSR_ERR_USAGE, "--dist-url %.80s says host and port: leave --addr and --port out",
-                        o->url);
+        return psr_fail(PSR_ERR_USAGE,
+                        "--dist-url %.80s says host and port: leave --addr and --port out", o->url);
     master->port = (uint16_t)port;
     return set_address(master, host, (size_t)(colon - host));
 }
@@ -47,7 +48,8 @@ psr_err psr_start_master_of(const psr_start_options *o, psr_start_master *ret_ma
     } else {
         PSR_TRY(psr_variable_copy("MASTER_ADDR", master.address, sizeof master.address));
         PSR_TRY(psr_variable_number("MASTER_PORT", 1, UINT16_MAX, &port));
-        master.port = (uint16_t)(o->port != NULL ? strtoul(o->port, NULL, 10) : (unsigned long)port);
+        master.port =
+            (uint16_t)(o->port != NULL ? strtoul(o->port, NULL, 10) : (unsigned long)port);
         if (o->address != NULL)
             PSR_TRY(set_address(&master, o->address, strlen(o->address)));
     }
@@ -59,11 +61,12 @@ psr_err psr_start_master_of(const psr_start_options *o, psr_start_master *ret_ma
 
 static psr_err disagree(const char *option, uint32_t given, const char *variable, uint32_t told)
 {
-    return psr_fail(PSR_ERR_USAGE, "%s is %u, and %s says %u: leave one of them out", option, given, variable,
-                    told);
+    return psr_fail(PSR_ERR_USAGE, "%s is %u, and %s says %u: leave one of them out", option, given,
+                    variable, told);
 }
 
-/* What the option says or, where it is not given, the variable; PSR_START_UNTOLD: neither does. Both must be the same. */
+/* What the option says or, where it is not given, the variable; PSR_START_UNTOLD: neither does.
+ * Both must be the same. */
 static psr_err read_either(const char *option, uint32_t given, const char *variable, uint32_t least,
                            uint32_t most, uint32_t *ret_number)
 {
@@ -80,20 +83,21 @@ static psr_err read_rank(const psr_start_options *o, psr_start *s)
     uint32_t ranks = PSR_START_UNTOLD;
     PSR_TRY(read_either("--world-size", o->ranks, "WORLD_SIZE", 1, PSR_START_RANKS_MAX, &ranks));
     if (o->rank != PSR_START_UNTOLD && o->rank >= ranks)
-        return psr_fail(PSR_ERR_USAGE, "--rank: give a number from 0 to %u, as --world-size is %u", ranks - 1,
-                        ranks);
+        return psr_fail(PSR_ERR_USAGE, "--rank: give a number from 0 to %u, as --world-size is %u",
+                        ranks - 1, ranks);
     PSR_TRY(read_either("--rank", o->rank, "RANK", 0, ranks - 1, &s->rank));
-    PSR_TRY(read_either("--local-rank", o->local_rank, "LOCAL_RANK", 0, PSR_START_RANKS_MAX, &s->local_rank));
+    PSR_TRY(read_either("--local-rank", o->local_rank, "LOCAL_RANK", 0, PSR_START_RANKS_MAX,
+                        &s->local_rank));
     s->ranks = ranks;
     s->rank_variable = o->rank != PSR_START_UNTOLD ? "--rank" : "RANK";
     if (s->rank != PSR_START_UNTOLD)
         return PSR_OK;
     if (s->local_rank == PSR_START_UNTOLD || s->local_rank >= ranks || !psr_start_is_on_one_host(s))
-        return psr_fail(
-            PSR_ERR_USAGE,
-            "--world-size is %u, and nothing says which of them this process is: give --rank, or set "
-            "RANK, or on one host LOCAL_RANK (0 to %u); under mpirun or srun leave --world-size out",
-            ranks, ranks - 1);
+        return psr_fail(PSR_ERR_USAGE,
+                        "--world-size is %u, and nothing says which of them this process is: give "
+                        "--rank, or set RANK, or on one host LOCAL_RANK (0 to %u); under mpirun or "
+                        "srun leave --world-size out",
+                        ranks, ranks - 1);
     s->rank_variable = "LOCAL_RANK";
     s->rank = s->local_rank;
     return PSR_OK;
@@ -129,15 +133,15 @@ psr_err psr_start_from_options(const psr_start_options *o, psr_start *ret_start)
 static psr_err count_ranks(uint32_t nodes, uint32_t given, uint32_t local_rank, psr_start *s)
 {
     uint32_t local = PSR_START_UNTOLD, all = PSR_START_UNTOLD;
-    PSR_TRY(read_either("--nproc-per-node", given, "LOCAL_WORLD_SIZE", 1, PSR_START_RANKS_MAX, &local));
+    PSR_TRY(
+        read_either("--nproc-per-node", given, "LOCAL_WORLD_SIZE", 1, PSR_START_RANKS_MAX, &local));
     PSR_TRY(psr_variable_u32("WORLD_SIZE", 1, PSR_START_RANKS_MAX, &all));
     if (local == PSR_START_UNTOLD && all == PSR_START_UNTOLD)
-        return psr_fail(
-            PSR_ERR_USAGE,
-            "LOCAL_RANK is %u, and nobody says of how many: let the loop that starts each rank set "
-            "WORLD_SIZE, "
-            "or start psring-worker once on each node, without LOCAL_RANK and with --nproc-per-node N",
-            local_rank);
+        return psr_fail(PSR_ERR_USAGE,
+                        "LOCAL_RANK is %u, and nobody says of how many: let the loop that starts "
+                        "each rank set WORLD_SIZE, or start psring-worker once on each node, "
+                        "without LOCAL_RANK and with --nproc-per-node N",
+                        local_rank);
     if (local == PSR_START_UNTOLD)
         local = all / nodes;
     if (all == PSR_START_UNTOLD)
@@ -149,8 +153,8 @@ static psr_err count_ranks(uint32_t nodes, uint32_t given, uint32_t local_rank, 
             "--multiprocessing-distributed --world-size counts nodes, and WORLD_SIZE ranks",
             all, nodes);
     if (local_rank >= local)
-        return psr_fail(PSR_ERR_USAGE, "LOCAL_RANK is %u: it should be a number from 0 to %u", local_rank,
-                        local - 1);
+        return psr_fail(PSR_ERR_USAGE, "LOCAL_RANK is %u: it should be a number from 0 to %u",
+                        local_rank, local - 1);
     s->local_ranks = local;
     s->ranks = all;
     return PSR_OK;
@@ -162,13 +166,15 @@ psr_err psr_start_of_node(const psr_start_options *o, uint32_t local_ranks, psr_
     uint32_t alone = PSR_START_UNTOLD, rank = PSR_START_UNTOLD;
     const uint32_t nodes = o->ranks != PSR_START_UNTOLD ? o->ranks : 1;
     PSR_TRY(psr_variable_u32("LOCAL_WORLD_SIZE", 1, PSR_START_RANKS_MAX, &alone));
-    PSR_TRY(read_either("--local-rank", o->local_rank, "LOCAL_RANK", 0, PSR_START_RANKS_MAX, &s.local_rank));
+    PSR_TRY(read_either("--local-rank", o->local_rank, "LOCAL_RANK", 0, PSR_START_RANKS_MAX,
+                        &s.local_rank));
     if (s.local_rank == PSR_START_UNTOLD || alone == 1)
         return PSR_ERR_NOT_FOUND;
     s.nodes = nodes;
     s.node = o->rank != PSR_START_UNTOLD ? o->rank : 0;
     if (s.node >= nodes)
-        return psr_fail(PSR_ERR_USAGE, "--rank: give a number from 0 to %u, as --world-size is %u nodes",
+        return psr_fail(PSR_ERR_USAGE,
+                        "--rank: give a number from 0 to %u, as --world-size is %u nodes",
                         nodes - 1, nodes);
     PSR_TRY(count_ranks(nodes, local_ranks, s.local_rank, &s));
     s.rank = s.node * s.local_ranks + s.local_rank;
@@ -176,8 +182,8 @@ psr_err psr_start_of_node(const psr_start_options *o, uint32_t local_ranks, psr_
     PSR_TRY(psr_variable_u32("RANK", 0, s.ranks - 1, &rank));
     if (rank != PSR_START_UNTOLD && rank != s.rank)
         return psr_fail(PSR_ERR_USAGE,
-                        "RANK is %u, and LOCAL_RANK %u of node %u (--rank) is rank %u: unset RANK", rank,
-                        s.local_rank, s.node, s.rank);
+                        "RANK is %u, and LOCAL_RANK %u of node %u (--rank) is rank %u: unset RANK",
+                        rank, s.local_rank, s.node, s.rank);
     PSR_TRY(read_place(o, &s));
     *ret_start = s;
     return PSR_OK;

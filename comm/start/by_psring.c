@@ -1,5 +1,5 @@
-/* PSRING_RANK and PSRING_RANKS, PSRING_LOCAL_RANK and PSRING_LOCAL_SIZE: set by psring run for each rank of its program, or by whoever starts ranks by
- * hand. */
+/* PSRING_RANK and PSRING_RANKS, PSRING_LOCAL_RANK and PSRING_LOCAL_SIZE: set by psring run for each
+ * rank of its program, or by whoever starts ranks by hand. */
 #include "comm/start/variables.h"
 #include "comm/start/ways.h"
 

@@ -1,10 +1,12 @@
-/* The variables that Slurm's srun gives each task (https://slurm.schedmd.com/srun.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES): SLURM_PROCID,
- * SLURM_STEP_NUM_TASKS (or SLURM_NTASKS), SLURM_LOCALID, SLURM_NODEID, SLURM_STEP_NUM_NODES, SLURM_STEP_NODELIST, SLURM_JOB_ID, SLURM_STEP_ID and
- * SLURM_RESTART_COUNT. Of a heterogeneous job (https://slurm.schedmd.com/heterogeneous_jobs.html) also SLURM_HET_SIZE, SLURM_JOB_NUM_NODES_HET_GROUP_N and
- * SLURM_STEP_TASKS_PER_NODE.
+/* The variables that Slurm's srun gives each task
+ * (https://slurm.schedmd.com/srun.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES): SLURM_PROCID,
+ * SLURM_STEP_NUM_TASKS (or SLURM_NTASKS), SLURM_LOCALID, SLURM_NODEID, SLURM_STEP_NUM_NODES,
+ * SLURM_STEP_NODELIST, SLURM_JOB_ID, SLURM_STEP_ID and SLURM_RESTART_COUNT. Of a heterogeneous job
+ * (https://slurm.schedmd.com/heterogeneous_jobs.html) also SLURM_HET_SIZE,
+ * SLURM_JOB_NUM_NODES_HET_GROUP_N and SLURM_STEP_TASKS_PER_NODE.
  *
- * A script of sbatch has some of them too, but no SLURM_STEP_NODELIST: it is no task of a step of srun's. Task 0 is on the step's first node,
- * which is where the scheduler is. */
+ * A script of sbatch has some of them too, but no SLURM_STEP_NODELIST: it is no task of a step of
+ * srun's. Task 0 is on the step's first node, which is where the scheduler is. */
 #include "comm/start/variables.h"
 #include "comm/start/ways.h"
 
@@ -12,11 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ports from here on: a job's and a step's own, so that several on one node rarely want the same. */
+/* Ports from here on: a job's and a step's own, so that several on one node rarely want the
+ * same. */
 #define PORT_FIRST 30000
 #define PORTS 20000
 
-/* The first of "node[01-03,7],other", "rack[1-2]n[4-6]": node01, rack1n4. false: it is not of that form, or too long. */
+/* The first of "node[01-03,7],other", "rack[1-2]n[4-6]": node01, rack1n4. false: it is not of that
+ * form, or too long. */
 static bool first_host(const char *list, char ret_host[PSR_HOST_MAX])
 {
     size_t length = 0;
@@ -41,14 +45,15 @@ static bool first_host(const char *list, char ret_host[PSR_HOST_MAX])
 
 static psr_err read_numbers(psr_start *s)
 {
-    PSR_TRY(psr_variable_need("SLURM_PROCID", "SLURM_STEP_NODELIST is: it says which task this is"));
+    PSR_TRY(
+        psr_variable_need("SLURM_PROCID", "SLURM_STEP_NODELIST is: it says which task this is"));
     PSR_TRY(psr_variable_need(s->ranks_variable, "SLURM_PROCID is: it says of how many"));
     PSR_TRY(psr_variable_u32(s->ranks_variable, 1, PSR_START_RANKS_MAX, &s->ranks));
     PSR_TRY(psr_variable_u32("SLURM_PROCID", 0, s->ranks - 1, &s->rank));
     PSR_TRY(psr_variable_u32("SLURM_LOCALID", 0, s->ranks - 1, &s->local_rank));
     PSR_TRY(psr_variable_u32("SLURM_STEP_NUM_NODES", 1, s->ranks, &s->nodes));
-    return psr_variable_u32("SLURM_NODEID", 0, s->nodes != PSR_START_UNTOLD ? s->nodes - 1 : s->ranks - 1,
-                            &s->node);
+    return psr_variable_u32("SLURM_NODEID", 0,
+                            s->nodes != PSR_START_UNTOLD ? s->nodes - 1 : s->ranks - 1, &s->node);
 }
 
 /* ---- components ---- */
@@ -100,21 +105,22 @@ static bool tasks_behind(const char *text, uint32_t before, uint32_t *ret_tasks)
     return tasks < PSR_START_RANKS_MAX;
 }
 
-/* A step that has all nodes of a heterogeneous job has all of its components, in their order. A step of one component has its nodes alone. */
+/* A step that has all nodes of a heterogeneous job has all of its components, in their order. A
+ * step of one component has its nodes alone. */
 static psr_err read_components(psr_start *s)
 {
     int64_t components = 1;
     uint32_t all = 0, last = 0;
     const char *tasks = psr_variable("SLURM_STEP_TASKS_PER_NODE");
     PSR_TRY(psr_variable_number("SLURM_HET_SIZE", 1, COMPONENTS_MAX, &components));
-    if (components == 1 || tasks == NULL || !count_nodes(components, &all, &last) || s->nodes != all)
+    if (components == 1 || tasks == NULL || !count_nodes(components, &all, &last) ||
+        s->nodes != all)
         return PSR_OK;
     if (!tasks_behind(tasks, all - last, &s->last_component) || s->last_component >= s->ranks)
-        return psr_fail(
-            PSR_ERR_USAGE,
-            "SLURM_STEP_TASKS_PER_NODE is \"%.80s\": it should be the tasks of each of %u nodes, as "
-            "2(x3),1",
-            tasks, all);
+        return psr_fail(PSR_ERR_USAGE,
+                        "SLURM_STEP_TASKS_PER_NODE is \"%.80s\": it should be the tasks of each of "
+                        "%u nodes, as 2(x3),1",
+                        tasks, all);
     return PSR_OK;
 }
 
@@ -136,14 +142,15 @@ psr_err psr_start_by_slurm(psr_start *s)
     PSR_TRY(psr_variable_number("SLURM_STEP_ID", 0, UINT32_MAX, &step));
     PSR_TRY(psr_variable_number("SLURM_RESTART_COUNT", 0, UINT32_MAX, &restarts));
     if (!first_host(nodes, s->address))
-        return psr_fail(PSR_ERR_USAGE,
-                        "SLURM_STEP_NODELIST is \"%.80s\": it should be a list of nodes as \"node[1-3]\"",
-                        nodes);
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "SLURM_STEP_NODELIST is \"%.80s\": it should be a list of nodes as \"node[1-3]\"",
+            nodes);
     s->port = (uint16_t)(PORT_FIRST + (job * 16 + step) % PORTS);
     s->starts_scheduler = s->rank == 0;
     char cluster[64] = "";
     PSR_TRY(psr_variable_copy("SLURM_CLUSTER_NAME", cluster, sizeof cluster));
-    snprintf(s->job, sizeof s->job, "slurm %s %lld %lld %lld", cluster, (long long)job, (long long)step,
-             (long long)restarts);
+    snprintf(s->job, sizeof s->job, "slurm %s %lld %lld %lld", cluster, (long long)job,
+             (long long)step, (long long)restarts);
     return PSR_OK;
 }

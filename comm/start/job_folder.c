@@ -47,8 +47,8 @@ psr_err psr_job_folder_take(psr_job_folder *folder, psr_peer *peer, uint32_t pla
             return err;
     }
     return psr_fail(PSR_ERR_USAGE,
-                    "this job has %" PRIu32 " %ss, and all are there (%s): this is one too many", places,
-                    psr_role_name(peer->role), folder->directory.path);
+                    "this job has %" PRIu32 " %ss, and all are there (%s): this is one too many",
+                    places, psr_role_name(peer->role), folder->directory.path);
 }
 
 psr_err psr_job_folder_holder(const char *directory, psr_peer peer, int *ret_pidfd)

@@ -1,7 +1,7 @@
 #include "comm/start/meeting.h"
 
 #include "comm/start/variables.h"
-#include "net/socket_directory.h"
+#include "net/address/socket_directory.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,7 +18,8 @@
 void psr_start_directory(const psr_start *s, char ret_directory[PSR_SOCKET_DIRECTORY_BYTES])
 {
     char text[sizeof s->job + sizeof s->job_here + 32];
-    int length = snprintf(text, sizeof text, "%s %s of %u", s->job, s->job_here, (unsigned)geteuid());
+    int length =
+        snprintf(text, sizeof text, "%s %s of %u", s->job, s->job_here, (unsigned)geteuid());
     psr_socket_directory_of_job(psr_variable("XDG_RUNTIME_DIR"), XXH3_64bits(text, (size_t)length),
                                 ret_directory);
 }
@@ -41,16 +42,17 @@ static psr_err meet_by_file(psr_start *s)
         return psr_fail(PSR_ERR_USAGE, "the folder in which the ranks' hosts meet, %s: %s", named,
                         strerror(errno));
     length = snprintf(s->meeting, sizeof s->meeting, "%s/.psring-meeting-%016" PRIx64,
-                      strcmp(folder, "/") != 0 ? folder : "", (uint64_t)XXH3_64bits(text, (size_t)length));
-    return length < (int)sizeof s->meeting
-               ? PSR_OK
-               : psr_fail(
-                     PSR_ERR_USAGE,
-                     "the folder in which the ranks' hosts meet, %.80s..: its path is longer than %zu bytes",
-                     folder, sizeof s->meeting - 40);
+                      strcmp(folder, "/") != 0 ? folder : "",
+                      (uint64_t)XXH3_64bits(text, (size_t)length));
+    return length < (int)sizeof s->meeting ? PSR_OK
+                                           : psr_fail(PSR_ERR_USAGE,
+                                                      "the folder in which the ranks' hosts meet, "
+                                                      "%.80s..: its path is longer than %zu bytes",
+                                                      folder, sizeof s->meeting - 40);
 }
 
-/* Several hosts meet by a file where a launcher says too little of them, and wherever a folder is named. */
+/* Several hosts meet by a file where a launcher says too little of them, and wherever a folder is
+ * named. */
 static bool meets_by_file(const psr_start *s)
 {
     bool by_job = s->level == PSR_START_MPI || s->level == PSR_START_MANAGER;
@@ -61,28 +63,28 @@ static psr_err meet_over_tcp(psr_start *s)
 {
     if (s->address[0] == '\0' || s->port == 0)
         return psr_fail(PSR_ERR_USAGE,
-                        "with a key file the ranks meet over TCP, and nothing says where: give --scheduler "
-                        "HOST:PORT, or set PSRING_SCHEDULER");
+                        "with a key file the ranks meet over TCP, and nothing says where: give "
+                        "--scheduler HOST:PORT, or set PSRING_SCHEDULER");
     bool ipv6 = strchr(s->address, ':') != NULL;
-    int length = snprintf(s->scheduler, sizeof s->scheduler, "%s%s%s:%u", ipv6 ? "[" : "", s->address,
-                          ipv6 ? "]" : "", (unsigned)s->port);
+    int length = snprintf(s->scheduler, sizeof s->scheduler, "%s%s%s:%u", ipv6 ? "[" : "",
+                          s->address, ipv6 ? "]" : "", (unsigned)s->port);
     return length < (int)sizeof s->scheduler
                ? PSR_OK
-               : psr_fail(PSR_ERR_USAGE, "%s is longer than a host's name may be", s->address_variable);
+               : psr_fail(PSR_ERR_USAGE, "%s is longer than a host's name may be",
+                          s->address_variable);
 }
 
 /* Who has a role and no rank must say which it is, too: a key is one process's. */
 static psr_err refuse_several_hosts(const psr_start *s)
 {
-    const bool by_hand =
-        s->level == PSR_START_RANKS && s->address_variable != NULL; /* not a resource manager's */
+    /* not a resource manager's */
+    const bool by_hand = s->level == PSR_START_RANKS && s->address_variable != NULL;
     const bool by_role = s->role != PSR_ROLE_WORKER || s->rank == PSR_RANK_ANY;
     return psr_fail(
         PSR_ERR_USAGE,
         "the ranks may be on several hosts (%s is %s), where they meet over TCP, encrypted: give "
-        "%s--key-file "
-        "DIR, as psring keygen writes it, or set PSRING_KEY_FILE, or name a folder that all hosts see by "
-        "PSRING_MEETING%s%s%s%s",
+        "%s--key-file DIR, as psring keygen writes it, or set PSRING_KEY_FILE, or name a folder "
+        "that all hosts see by PSRING_MEETING%s%s%s%s",
         s->address_variable != NULL ? s->address_variable : "the scheduler's address",
         s->address[0] != '\0' ? s->address : "not told", by_role ? "all of them " : "",
         by_role ? ", and each worker and each server its own --rank, from 0" : "",
@@ -136,10 +138,10 @@ static bool own_address(const struct addrinfo *to, char ret_address[PSR_HOST_MAX
     struct sockaddr_storage own;
     socklen_t size = sizeof own;
     int fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    bool found =
-        fd >= 0 && connect(fd, to->ai_addr, to->ai_addrlen) == 0 &&
-        getsockname(fd, (struct sockaddr *)&own, &size) == 0 &&
-        getnameinfo((struct sockaddr *)&own, size, ret_address, PSR_HOST_MAX, NULL, 0, NI_NUMERICHOST) == 0;
+    bool found = fd >= 0 && connect(fd, to->ai_addr, to->ai_addrlen) == 0 &&
+                 getsockname(fd, (struct sockaddr *)&own, &size) == 0 &&
+                 getnameinfo((struct sockaddr *)&own, size, ret_address, PSR_HOST_MAX, NULL, 0,
+                             NI_NUMERICHOST) == 0;
     if (fd >= 0)
         close(fd);
     return found;
@@ -153,11 +155,10 @@ psr_err psr_start_interface(const char *scheduler, char ret_address[PSR_HOST_MAX
     struct addrinfo *list = NULL;
     int refused = getaddrinfo(host, port, &hints, &list);
     if (refused != 0)
-        return psr_fail(
-            PSR_ERR_USAGE,
-            "host %s of the scheduler: %s; let the name resolve on all hosts, or set PSRING_SCHEDULER to "
-            "ADDRESS:PORT",
-            host, gai_strerror(refused));
+        return psr_fail(PSR_ERR_USAGE,
+                        "host %s of the scheduler: %s; let the name resolve on all hosts, or set "
+                        "PSRING_SCHEDULER to ADDRESS:PORT",
+                        host, gai_strerror(refused));
     bool found = false;
     for (const struct addrinfo *to = list; to != NULL && !found; to = to->ai_next)
         found = own_address(to, address);

@@ -1,10 +1,10 @@
 #include "comm/start/meeting_file.h"
 
 #include "base/clock.h"
-#include "base/secret.h"
-#include "net/interface.h"
-#include "net/keys.h"
-#include "net/reach.h"
+#include "base/text/secret.h"
+#include "net/address/interface.h"
+#include "net/trust/keys.h"
+#include "net/address/reach.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -81,9 +81,8 @@ static psr_err write_file(psr_start *s, uint32_t workers, uint32_t shards, psr_m
     psr_err err = psr_keys_write_private(text, s->meeting);
     psr_secret_free(text);
     if (err != PSR_OK)
-        return psr_fail_context(err,
-                                "the file by which this job's hosts meet, in a folder that all of them see "
-                                "(--meeting DIR names another)");
+        return psr_fail_context(err, "the file by which this job's hosts meet, in a folder that "
+                                     "all of them see (--meeting DIR names another)");
     snprintf(file->path, sizeof file->path, "%s", s->meeting);
     memcpy(s->scheduler, m.scheduler, sizeof s->scheduler);
     return PSR_OK;
@@ -117,11 +116,13 @@ static psr_err parse(const char *text, const char *job, meeting *ret_meeting)
     return err;
 }
 
-/* NOT_FOUND: it is not there yet. Opening the folder first makes a network file system ask its server what is in it. */
+/* NOT_FOUND: it is not there yet. Opening the folder first makes a network file system ask its
+ * server what is in it. */
 static psr_err look(const psr_start *s, meeting *ret_meeting)
 {
     char folder[PSR_START_LINE_MAX], *text = NULL;
-    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(s->meeting, '/') - s->meeting), s->meeting);
+    snprintf(folder, sizeof folder, "%.*s", (int)(strrchr(s->meeting, '/') - s->meeting),
+             s->meeting);
     int fd = open(folder[0] != '\0' ? folder : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return psr_fail(PSR_ERR_USAGE, "the folder in which this job's hosts meet, %s: %s", folder,
@@ -149,21 +150,20 @@ static psr_err try(const meeting *m, psr_reach *ret_reach)
     return err;
 }
 
-static psr_err refuse(const psr_start *s, const meeting *m, const psr_reach *reach, int64_t deadline_ms)
+static psr_err refuse(const psr_start *s, const meeting *m, const psr_reach *reach,
+                      int64_t deadline_ms)
 {
     double deadline_s = (double)deadline_ms / 1000;
     if (m->scheduler[0] == '\0')
-        return psr_fail(
-            PSR_ERR_TIMEOUT,
-            "rank 0 has not written %s within %g s: this host may not see its folder; name one that "
-            "all hosts see by --meeting DIR or PSRING_MEETING, or say by PSRING_SCHEDULER=HOST:PORT and "
-            "PSRING_KEY_FILE where the scheduler is",
-            s->meeting, deadline_s);
-    return psr_fail(
-        PSR_ERR_TIMEOUT,
-        "the scheduler on host %s, at %s as %s says, was not reached within %g s: %s; if that host has "
-        "another network, name it by --interface or PSRING_INTERFACE",
-        m->host, m->scheduler, s->meeting, deadline_s, reach->failure);
+        return psr_fail(PSR_ERR_TIMEOUT,
+                        "rank 0 has not written %s within %g s: this host may not see its folder; "
+                        "name one that all hosts see by --meeting DIR or PSRING_MEETING, or say by "
+                        "PSRING_SCHEDULER=HOST:PORT and PSRING_KEY_FILE where the scheduler is",
+                        s->meeting, deadline_s);
+    return psr_fail(PSR_ERR_TIMEOUT,
+                    "the scheduler on host %s, at %s as %s says, was not reached within %g s: %s; "
+                    "if that host has another network, name it by --interface or PSRING_INTERFACE",
+                    m->host, m->scheduler, s->meeting, deadline_s, reach->failure);
 }
 
 static void pause_ms(int64_t ms)
@@ -204,7 +204,8 @@ psr_err psr_meeting_file_meet(psr_start *s, uint32_t workers, uint32_t shards, i
     psr_meeting_file file = PSR_MEETING_FILE_NONE;
     if (s->meeting[0] == '\0')
         return PSR_OK;
-    psr_err err = s->starts_scheduler ? write_file(s, workers, shards, &file) : wait_for_file(s, deadline_ms);
+    psr_err err =
+        s->starts_scheduler ? write_file(s, workers, shards, &file) : wait_for_file(s, deadline_ms);
     if (err != PSR_OK) {
         psr_meeting_file_remove(&file);
         return err;

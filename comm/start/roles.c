@@ -12,8 +12,8 @@ static psr_err read_role(const psr_start_roles *r, const char *word, psr_start *
             s->role = role;
             return PSR_OK;
         }
-    return psr_fail(PSR_ERR_USAGE, "%s is \"%.40s\": it should be %s, %s or %s", r->role, word, r->words[0],
-                    r->words[1], r->words[2]);
+    return psr_fail(PSR_ERR_USAGE, "%s is \"%.40s\": it should be %s, %s or %s", r->role, word,
+                    r->words[0], r->words[1], r->words[2]);
 }
 
 static psr_err need_all(const psr_start_roles *r, const char *word)
@@ -46,8 +46,8 @@ psr_err psr_start_by_roles(const psr_start_roles *r, psr_start *s)
     PSR_TRY(psr_variable_copy(r->address, s->address, sizeof s->address));
     PSR_TRY(psr_variable_number(r->port, 1, UINT16_MAX, &port));
     if (s->role == PSR_ROLE_SHARD && s->shards == 0)
-        return psr_fail(PSR_ERR_USAGE, "%s is %.40s, and %s says that there are none", r->role, word,
-                        r->shards);
+        return psr_fail(PSR_ERR_USAGE, "%s is %.40s, and %s says that there are none", r->role,
+                        word, r->shards);
     s->port = (uint16_t)port;
     if (s->role == PSR_ROLE_SCHEDULER)
         s->rank = 0;

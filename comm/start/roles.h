@@ -1,4 +1,5 @@
-/* Ways in which each process is told its role, and where the scheduler is, which is a process of its own. For comm/start's own files. */
+/* Ways in which each process is told its role, and where the scheduler is, which is a process of
+ * its own. For comm/start's own files. */
 #ifndef PSR_COMM_START_ROLES_H
 #define PSR_COMM_START_ROLES_H
 

@@ -2,16 +2,16 @@
 
 #include "comm/start/variables.h"
 #include "comm/start/ways.h"
-#include "net/interface.h"
+#include "net/address/interface.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 /* From the inside to the outside (psr_start_level): the first that is there counts. */
-static psr_start_reader *const readers[] = {psr_start_by_psring,    psr_start_by_torch,   psr_start_by_mxnet,
-                                            psr_start_by_mindspore, psr_start_by_openmpi, psr_start_by_hydra,
-                                            psr_start_by_slurm};
+static psr_start_reader *const readers[] = {
+    psr_start_by_psring,  psr_start_by_torch, psr_start_by_mxnet, psr_start_by_mindspore,
+    psr_start_by_openmpi, psr_start_by_hydra, psr_start_by_slurm};
 enum { WAYS = sizeof readers / sizeof *readers };
 
 psr_start psr_start_blank(void)
@@ -41,21 +41,23 @@ static void quote(const psr_start *s, char *text, size_t size)
         snprintf(text, size, "%s and %s say rank %" PRIu32 " of %" PRIu32, s->rank_variable,
                  s->ranks_variable, s->rank, s->ranks);
     else
-        snprintf(text, size, "%s=%.20s and %s=%.20s say rank %" PRIu32 " of %" PRIu32, s->rank_variable, rank,
-                 s->ranks_variable, ranks, s->rank, s->ranks);
+        snprintf(text, size, "%s=%.20s and %s=%.20s say rank %" PRIu32 " of %" PRIu32,
+                 s->rank_variable, rank, s->ranks_variable, ranks, s->rank, s->ranks);
 }
 
-/* Whether what outer says can be of the same process: it gives the same place, or it started a process on each of several places that started
- * ranks itself. */
+/* Whether what outer says can be of the same process: it gives the same place, or it started a
+ * process on each of several places that started ranks itself. */
 static bool agree(const psr_start *inner, const psr_start *outer)
 {
     if (inner->by_launcher && outer->level < inner->level)
         return true;
-    if (outer->rank == PSR_RANK_ANY || inner->rank == PSR_RANK_ANY || inner->role != PSR_ROLE_WORKER)
+    if (outer->rank == PSR_RANK_ANY || inner->rank == PSR_RANK_ANY ||
+        inner->role != PSR_ROLE_WORKER)
         return outer->level < inner->level; /* of one level they are two frameworks' */
     if (outer->ranks == inner->ranks)
         return outer->rank == inner->rank;
-    return outer->level < inner->level && outer->ranks < inner->ranks && inner->ranks % outer->ranks == 0;
+    return outer->level < inner->level && outer->ranks < inner->ranks &&
+           inner->ranks % outer->ranks == 0;
 }
 
 static psr_err check_agreement(const psr_start *inner, const psr_start *outer)
@@ -119,9 +121,10 @@ psr_err psr_start_read(psr_start *ret_start)
     size_t count = 0;
     PSR_TRY(find_all(NULL, found, &count));
     if (count == 0)
-        return psr_fail(PSR_ERR_NOT_FOUND,
-                        "the environment gives this process no rank: start it by psring run -n RANKS -- "
-                        "PROGRAM, by another launcher, or set PSRING_RANK and PSRING_RANKS");
+        return psr_fail(
+            PSR_ERR_NOT_FOUND,
+            "the environment gives this process no rank: start it by psring run -n RANKS -- "
+            "PROGRAM, by another launcher, or set PSRING_RANK and PSRING_RANKS");
     for (size_t i = 1; i < count; i++)
         PSR_TRY(check_agreement(&found[0], &found[i]));
     PSR_TRY(read_common(&found[0]));
@@ -136,8 +139,8 @@ psr_err psr_start_alone(psr_start *ret_start)
     for (size_t i = 0; i < sizeof of_others / sizeof *of_others; i++)
         if (psr_variable(of_others[i]) != NULL)
             return psr_fail(PSR_ERR_NOT_FOUND,
-                            "the environment gives this process no rank, and %s is of one among others: set "
-                            "PSRING_RANK and PSRING_RANKS, or unset it",
+                            "the environment gives this process no rank, and %s is of one among "
+                            "others: set PSRING_RANK and PSRING_RANKS, or unset it",
                             of_others[i]);
     psr_start s = psr_start_blank();
     s.way = "no launcher";
@@ -171,7 +174,8 @@ void psr_start_describe(const psr_start *s, char *line, size_t size)
     else
         snprintf(who, sizeof who, "%s %" PRIu32 " of %" PRIu32, name, s->rank,
                  s->role == PSR_ROLE_SHARD ? s->shards : s->ranks);
-    snprintf(line, size, "%s from %s%s%s (%s)", who, s->rank_variable != NULL ? s->rank_variable : "", and,
+    snprintf(line, size, "%s from %s%s%s (%s)", who,
+             s->rank_variable != NULL ? s->rank_variable : "", and,
              s->ranks_variable != NULL ? s->ranks_variable : "", s->way);
 }
 

@@ -1,6 +1,6 @@
 #include "comm/start/variables.h"
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -22,8 +22,9 @@ psr_err psr_variable_number(const char *name, int64_t least, int64_t most, int64
     errno = 0;
     long long read = strtoll(value, &end, 10);
     if (errno != 0 || end == value || *end != '\0' || read < least || read > most)
-        return psr_fail(PSR_ERR_USAGE, "%s is \"%.60s\": it should be a number from %" PRId64 " to %" PRId64,
-                        name, value, least, most);
+        return psr_fail(PSR_ERR_USAGE,
+                        "%s is \"%.60s\": it should be a number from %" PRId64 " to %" PRId64, name,
+                        value, least, most);
     *number = read;
     return PSR_OK;
 }
@@ -43,7 +44,8 @@ psr_err psr_variable_copy(const char *name, char *to, size_t size)
         return PSR_OK;
     size_t length = strlen(value);
     if (length >= size)
-        return psr_fail(PSR_ERR_USAGE, "%s is %zu bytes long: %zu is the most", name, length, size - 1);
+        return psr_fail(PSR_ERR_USAGE, "%s is %zu bytes long: %zu is the most", name, length,
+                        size - 1);
     if (!psr_is_printable(value, length))
         return psr_fail(PSR_ERR_USAGE, "%s has control characters, or is not UTF-8", name);
     memcpy(to, value, length + 1);

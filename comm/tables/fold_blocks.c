@@ -1,6 +1,6 @@
 #include "comm/tables/fold_blocks.h"
 
-#include "base/fold.h"
+#include "base/arrays/fold.h"
 
 /* Elements [at, at + count) of the slice lie in one chunk c. */
 static psr_err fold_block(const float *const *x, uint32_t n, uint32_t c, size_t at, size_t count,
@@ -15,8 +15,8 @@ static psr_err fold_block(const float *const *x, uint32_t n, uint32_t c, size_t 
     return use(context, scratch, at, count);
 }
 
-psr_err psr_fold_blocks(const float *const *x, uint32_t n, size_t length, size_t begin, size_t count,
-                        float *scratch, psr_fold_use *use, void *context)
+psr_err psr_fold_blocks(const float *const *x, uint32_t n, size_t length, size_t begin,
+                        size_t count, float *scratch, psr_fold_use *use, void *context)
 {
     size_t at = 0;
     while (at < count) {

@@ -1,5 +1,6 @@
-/* The fold of one slice, in blocks that stay in cache: each block's sum is used (handed to the
- * update) before the next is made, so that a sum costs no memory traffic of its own. No state; any thread.
+/* Folds one slice in blocks that stay in the cache. Each block's sum is used (handed to the update)
+ * before the next one is made, so that sums cause no memory traffic of their own. No state; any
+ * thread.
  */
 #ifndef PSR_COMM_FOLD_BLOCKS_H
 #define PSR_COMM_FOLD_BLOCKS_H
@@ -9,16 +10,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* With 8 workers a block's contributions, sum, weights and momentum take 180 KiB: a quarter of a usual
- * second-level cache. */
+/* With 8 workers a block's contributions, sum, weights and momentum take 180 KiB: a quarter of a
+ * usual second-level cache. */
 enum { PSR_FOLD_BLOCK = 4096 };
 
 /* Given sum[count], the sums of elements [at, at + count) of the slice, borrowed for the call. */
 typedef psr_err psr_fold_use(void *context, const float *sum, size_t at, size_t count);
 
-/* The slice is [begin, begin + count) of a bucket of length floats; x[r][i] is element i of worker r's slice.
- * Folds in the order of base/fold.h. scratch: PSR_FOLD_BLOCK floats. Fails as use does. */
-PSR_MUST_CHECK psr_err psr_fold_blocks(const float *const *x, uint32_t n, size_t length, size_t begin,
-                                       size_t count, float *scratch, psr_fold_use *use, void *context);
+/* The slice is [begin, begin + count) of a bucket of length floats; x[r][i] is element i of worker
+ * r's slice. Folds in the order of base/arrays/fold.h. scratch: PSR_FOLD_BLOCK floats. Fails as use
+ * does. */
+PSR_MUST_CHECK psr_err psr_fold_blocks(const float *const *x, uint32_t n, size_t length,
+                                       size_t begin, size_t count, float *scratch,
+                                       psr_fold_use *use, void *context);
 
 #endif

@@ -1,20 +1,24 @@
-/* Own host h of H; everything modulo H. Chunk c begins at the host of rank c+1, which is its leg 0, and ends at the host of rank c, its leg T.
+/* Own host h of H; everything modulo H. Chunk c begins at the host of rank c+1, which is its leg 0,
+ * and ends at the host of rank c, its leg T.
  *
  *   reduce-scatter: hop k = 0..T-1 of chunk c goes from its leg k to its leg k+1.
  *   all-gather: hop k = 0..H-2 goes from the host of rank c, on by k, to the one after.
  *
- * Where sums are: a leg is summed, block by block in cache, into an arena of this worker's, and sent from there; gradients stay where they are,
- * since the host of rank c needs some of them again, for its last leg. A sum that was lent in the reduce-scatter is written again only by
- * the whole one, of which the next host's leg is a part: so that host has read it. A sum that was lent in the all-gather is written again
- * by the next step's leg, which needs every push of this host, this worker's too: that one it makes when nothing of the bucket is lent
- * (psr_host_ring_lent). What no host after needs is updated from the message itself.
+ * Where sums are: a leg is summed, block by block in cache, into an arena of this worker's, and
+ * sent from there; gradients stay where they are, since the host of rank c needs some of them
+ * again, for its last leg. A sum that was lent in the reduce-scatter is written again only by the
+ * whole one, of which the next host's leg is a part: so that host has read it. A sum that was lent
+ * in the all-gather is written again by the next step's leg, which needs every push of this host,
+ * this worker's too: that one it makes when nothing of the bucket is lent (psr_host_ring_lent).
+ * What no host after needs is updated from the message itself.
  *
- * Why at most one message early: a host's holder sends a slice's next step only after its workers have all had this step's weights, and so after it
- * has sent on, by the same channel, this step's sum. */
+ * Why at most one message early: a host's holder sends a slice's next step only after its workers
+ * have all had this step's weights, and so after it has sent on, by the same channel, this step's
+ * sum. */
 #include "comm/tables/host_ring.h"
 
-#include "base/arena.h"
-#include "base/fold.h"
+#include "base/arrays/arena.h"
+#include "base/arrays/fold.h"
 #include "comm/operations/lane.h"
 #include "comm/operations/loan.h"
 #include "comm/tables/fold_blocks.h"
@@ -79,9 +83,10 @@ static uint32_t last_leg(const psr_host_ring *ring, uint32_t chunk)
     return last_host(ring, chunk) == first_host(ring, chunk) ? ring->hosts : ring->hosts - 1;
 }
 
-/* Leg k of the chunk, which is on this host: which of the host's workers, in the order in which they are added. */
-static void workers_of_leg(const psr_host_ring *ring, uint32_t chunk, uint32_t k, uint32_t *ret_begin,
-                           uint32_t *ret_end)
+/* Leg k of the chunk, which is on this host: which of the host's workers, in the order in which
+ * they are added. */
+static void workers_of_leg(const psr_host_ring *ring, uint32_t chunk, uint32_t k,
+                           uint32_t *ret_begin, uint32_t *ret_end)
 {
     const uint32_t first = ring->plan->hosts.first[ring->host];
     *ret_begin = 0;
@@ -115,8 +120,8 @@ static psr_err send_sum(psr_host_ring *ring, const slice *s, psr_ring_phase phas
     psr_loan *loan = &ring->loans[s->bucket];
     const psr_peer to = {PSR_ROLE_WORKER, psr_plan_holder(ring->plan, s->bucket, ring->right)};
     psr_loan_begin(loan, 1);
-    const psr_payload payload =
-        psr_loan_payload(loan, psr_encode(&head, PSR_ENCODING_FLOAT32, sum_of(ring, s), s->span.count));
+    const psr_payload payload = psr_loan_payload(
+        loan, psr_encode(&head, PSR_ENCODING_FLOAT32, sum_of(ring, s), s->span.count));
     return ring->options.outbox.send(ring->options.outbox.context, to, &head, &payload);
 }
 
@@ -136,9 +141,11 @@ static psr_err sum_leg(psr_host_ring *ring, const slice *s, uint32_t k, const fl
 {
     uint32_t begin, end;
     workers_of_leg(ring, s->chunk, k, &begin, &end);
-    PSR_TRY(psr_table_shard_pushed(ring->options.table, (uint32_t)(s - ring->slices), ring->pushed));
+    PSR_TRY(
+        psr_table_shard_pushed(ring->options.table, (uint32_t)(s - ring->slices), ring->pushed));
     for (size_t at = 0; at < s->span.count; at += PSR_FOLD_BLOCK) {
-        const size_t left = s->span.count - at, count = left < PSR_FOLD_BLOCK ? left : PSR_FOLD_BLOCK;
+        const size_t left = s->span.count - at,
+                     count = left < PSR_FOLD_BLOCK ? left : PSR_FOLD_BLOCK;
         float *sum = sum_of(ring, s) + at;
         uint32_t next = begin + 1;
         if (before != NULL)
@@ -182,13 +189,14 @@ typedef struct arrival {
 } arrival;
 
 /* Where it comes from, and which hop it may be. */
-static psr_err check_way(const psr_host_ring *ring, const psr_message *message, const psr_msg_ring *says)
+static psr_err check_way(const psr_host_ring *ring, const psr_message *message,
+                         const psr_msg_ring *says)
 {
     const bool reduce = says->phase == PSR_RING_REDUCE;
     const uint32_t holder = psr_plan_holder(ring->plan, says->bucket, ring->left);
     if (message->from.role != PSR_ROLE_WORKER || message->from.rank != holder)
-        return psr_violation(message, "of the host before, worker %" PRIu32 " speaks for that bucket",
-                             holder);
+        return psr_violation(
+            message, "of the host before, worker %" PRIu32 " speaks for that bucket", holder);
     const uint32_t from = reduce ? first_host(ring, says->chunk) : last_host(ring, says->chunk);
     const uint32_t hops = reduce ? last_leg(ring, says->chunk) : ring->hosts - 1;
     if (says->hop >= hops || (from + says->hop) % ring->hosts != ring->left)
@@ -202,11 +210,12 @@ static psr_err check(const psr_host_ring *ring, const psr_message *message, arri
     arrival a = {0};
     uint32_t number = 0;
     PSR_TRY(psr_msg_ring_read(message, &a.says));
-    PSR_TRY(psr_plan_find(ring->plan, message, (psr_slice){.bucket = a.says.bucket, .span = a.says.span},
-                          &number));
+    PSR_TRY(psr_plan_find(ring->plan, message,
+                          (psr_slice){.bucket = a.says.bucket, .span = a.says.span}, &number));
     a.slice = ring->numbers[number];
     if (a.slice == HELD_ELSEWHERE)
-        return psr_violation(message, "worker %" PRIu32 " does not hold that bucket", ring->options.rank);
+        return psr_violation(message, "worker %" PRIu32 " does not hold that bucket",
+                             ring->options.rank);
     const slice *s = &ring->slices[a.slice];
     if (a.says.chunk != s->chunk)
         return psr_violation(message, "the slice is of chunk %" PRIu32, s->chunk);
@@ -216,10 +225,10 @@ static psr_err check(const psr_host_ring *ring, const psr_message *message, arri
         return psr_violation(message, "the slice is at wire step %" PRIu64, s->step);
     const stage due = a.says.phase == PSR_RING_REDUCE ? STAGE_REDUCE : STAGE_GATHER;
     if (s->stage != due || s->early != NULL)
-        return psr_violation(message,
-                             due == STAGE_GATHER
-                                 ? "it claims a sum to which this host has not contributed"
-                                 : "this host has its part of that sum already, or cannot have it yet");
+        return psr_violation(
+            message, due == STAGE_GATHER
+                         ? "it claims a sum to which this host has not contributed"
+                         : "this host has its part of that sum already, or cannot have it yet");
     *ret_arrival = a;
     return PSR_OK;
 }
@@ -244,7 +253,8 @@ static psr_err take(psr_host_ring *ring, psr_message **message)
     PSR_TRY(check(ring, *message, &a));
     slice *s = &ring->slices[a.slice];
     if (s->gathered) {
-        PSR_TRY(a.says.phase == PSR_RING_REDUCE ? take_reduce(ring, s, &a) : take_gather(ring, s, &a));
+        PSR_TRY(a.says.phase == PSR_RING_REDUCE ? take_reduce(ring, s, &a)
+                                                : take_gather(ring, s, &a));
         return begin_what_may(ring);
     }
     s->early = *message;
@@ -286,7 +296,8 @@ bool psr_host_ring_waits(const psr_host_ring *ring, psr_waiting *ret_waiting, ui
     if (oldest != NULL) {
         *ret_bucket = oldest->bucket;
         *ret_waiting = (psr_waiting){
-            {PSR_ROLE_WORKER, psr_plan_holder(ring->plan, oldest->bucket, ring->left)}, oldest->step};
+            {PSR_ROLE_WORKER, psr_plan_holder(ring->plan, oldest->bucket, ring->left)},
+            oldest->step};
         return true;
     }
     for (uint32_t i = 0; i < ring->slice_count; i++) {
@@ -294,8 +305,8 @@ bool psr_host_ring_waits(const psr_host_ring *ring, psr_waiting *ret_waiting, ui
         if (s->step == ring->options.first_step || psr_loan_lent(&ring->loans[s->bucket]) == 0)
             continue; /* of a slice that is at its first step nothing has been lent */
         *ret_bucket = s->bucket;
-        *ret_waiting = (psr_waiting){{PSR_ROLE_WORKER, psr_plan_holder(ring->plan, s->bucket, ring->right)},
-                                     s->step - 1};
+        *ret_waiting = (psr_waiting){
+            {PSR_ROLE_WORKER, psr_plan_holder(ring->plan, s->bucket, ring->right)}, s->step - 1};
         return true;
     }
     return false;
@@ -313,7 +324,8 @@ static void begin_slices(psr_host_ring *ring)
     const psr_plan *plan = ring->plan;
     for (uint32_t i = 0; i < plan->slice_count; i++) {
         const psr_slice *cut = &plan->slices[i];
-        const bool held = psr_plan_holder(plan, cut->bucket, ring->host) == ring->options.rank;
+        const bool held = plan->buckets[cut->bucket].route == PSR_ROUTE_HOST &&
+                          psr_plan_holder(plan, cut->bucket, ring->host) == ring->options.rank;
         ring->numbers[i] = held ? ring->slice_count : HELD_ELSEWHERE;
         if (held)
             ring->slices[ring->slice_count++] = (slice){.bucket = cut->bucket,
@@ -333,9 +345,10 @@ static psr_err begin(psr_host_ring *ring)
     ring->room = calloc((size_t)plan->slice_count + 1, sizeof *ring->room);
     ring->pushed = calloc(workers, sizeof *ring->pushed);
     ring->loans = calloc((size_t)plan->bucket_count + 1, sizeof *ring->loans);
-    if (ring->slices == NULL || ring->numbers == NULL || ring->room == NULL || ring->pushed == NULL ||
-        ring->loans == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a ring of %" PRIu32 " slices", plan->slice_count);
+    if (ring->slices == NULL || ring->numbers == NULL || ring->room == NULL ||
+        ring->pushed == NULL || ring->loans == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a ring of %" PRIu32 " slices",
+                        plan->slice_count);
     PSR_TRY(psr_arena_new(ring->length, &ring->sums));
     for (uint32_t b = 0; b < plan->bucket_count; b++)
         psr_loan_init(&ring->loans[b], &ring->options.outbox);

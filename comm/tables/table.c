@@ -1,12 +1,12 @@
 #include "comm/tables/table.h"
 
-#include "base/stream.h"
+#include "base/arrays/stream.h"
 
 #include "comm/operations/lane.h"
 #include "comm/operations/loan.h"
 #include "comm/wire/encoding.h"
 #include "comm/wire/messages.h"
-#include "net/landing.h"
+#include "net/sharing/landing.h"
 #include "net/violation.h"
 
 #include <assert.h>
@@ -32,6 +32,7 @@ typedef struct part {
 struct psr_table {
     psr_table_options options;
     const psr_plan *plan; /* the options' */
+    psr_route route;      /* of its parts: SHARD or HOST */
     part *parts;          /* [bucket] */
     uint64_t *landed;     /* [slice]: the rounds whose values are here: those below */
     bool *wanted;         /* [slice]: values of `answer` are to come */
@@ -56,8 +57,8 @@ static psr_err send_home(const part *p, const psr_head *head, const psr_payload 
 
 /* ---- the beginning of a table ---- */
 
-psr_err psr_table_write(const psr_plan *plan, const psr_outbox *outbox, uint64_t first_step, uint32_t state,
-                        const float *values)
+psr_err psr_table_write(const psr_plan *plan, const psr_outbox *outbox, uint64_t first_step,
+                        uint32_t state, const float *values)
 {
     for (uint32_t b = 0; b < plan->bucket_count; b++) {
         const psr_plan_bucket *cut = &plan->buckets[b];
@@ -65,7 +66,8 @@ psr_err psr_table_write(const psr_plan *plan, const psr_outbox *outbox, uint64_t
             psr_span span = plan->slices[cut->first_slice + i].span;
             psr_head head = psr_msg_init_head(
                 &(psr_msg_init){.bucket = b, .step = first_step, .span = span, .section = state});
-            psr_payload payload = psr_encode(&head, PSR_ENCODING_FLOAT32, values + span.offset, span.count);
+            psr_payload payload =
+                psr_encode(&head, PSR_ENCODING_FLOAT32, values + span.offset, span.count);
             PSR_TRY(outbox->send(outbox->context, psr_plan_home(plan, b), &head, &payload));
         }
     }
@@ -88,7 +90,8 @@ static psr_err push_slice(part *p, const psr_slice *slice)
     psr_head head = psr_msg_push_head(&(psr_msg_push){
         .bucket = p->index, .step = p->round, .span = slice->span, .answer = is_bsp(p->table)});
     const psr_span span = {slice->span.offset - p->cut->span.offset, slice->span.count};
-    /* The shard reads it before it answers, in any consistency: pushes of a worker come before its pull. The loan says so for each. */
+    /* The shard reads it before it answers, in any consistency: pushes of a worker come before its
+     * pull. The loan says so for each. */
     psr_payload payload;
     if (p->encoder != NULL)
         PSR_TRY(encoded(p, span, &head, &payload));
@@ -101,12 +104,15 @@ static psr_err push_slice(part *p, const psr_slice *slice)
 /* The values for the round that follows. */
 static psr_err pull_slice(part *p, const psr_slice *slice)
 {
-    psr_head head = psr_msg_pull_head(&(psr_msg_pull){
-        .bucket = p->index, .step = p->answer, .span = slice->span, .taken = p->table->taken[p->cut->home]});
+    psr_head head = psr_msg_pull_head(&(psr_msg_pull){.bucket = p->index,
+                                                      .step = p->answer,
+                                                      .span = slice->span,
+                                                      .taken = p->table->taken[p->cut->home]});
     return send_home(p, &head, NULL);
 }
 
-/* The last part is the table's beginning: so it has the first place in its lane. Its own inverse. */
+/* The last part is the table's beginning: so it has the first place in its lane. Its own
+ * inverse. */
 static uint32_t part_of_place(const psr_table *table, uint32_t place)
 {
     return table->plan->bucket_count - 1 - place;
@@ -139,13 +145,15 @@ static psr_err part_event(psr_operation *operation, psr_event event)
     return is_bsp(p->table) || p->sent < p->cut->slice_count ? PSR_OK : complete(p);
 }
 
-/* What is lent takes no room on the way. So a wider window delays what is more urgent by no more than the home needs to read it, and the
- * home finds more to do each time that it wakes. What is encoded is sent, from memory of its own. */
+/* What is lent takes no room on the way. So a wider window delays what is more urgent by no more
+ * than the home needs to read it, and the home finds more to do each time that it wakes. What is
+ * encoded is sent, from memory of its own. */
 static uint32_t window_to(const psr_table *table, uint32_t home)
 {
     const psr_outbox *outbox = &table->options.outbox;
-    const psr_peer to = {psr_plan_home_role(table->plan), psr_plan_first_rank(table->plan) + home};
-    bool lies = !table->encodes && outbox->lends_to != NULL && outbox->lends_to(outbox->context, to);
+    const psr_peer to = {psr_plan_home_role(table->route), psr_plan_first_rank(table->plan) + home};
+    bool lies =
+        !table->encodes && outbox->lends_to != NULL && outbox->lends_to(outbox->context, to);
     return lies ? PSR_TABLE_WINDOW_LENT * table->plan->window : table->plan->window;
 }
 
@@ -154,7 +162,8 @@ static psr_err push_what_may_go(psr_table *table, uint32_t home)
     psr_lane *lane = &table->lanes[home];
     psr_lane_open(lane, window_to(table, home));
     for (uint32_t place; psr_lane_next(lane, &place);)
-        PSR_TRY(psr_operation_event(&table->parts[part_of_place(table, place)].base, PSR_EVENT_ROOM));
+        PSR_TRY(
+            psr_operation_event(&table->parts[part_of_place(table, place)].base, PSR_EVENT_ROOM));
     return PSR_OK;
 }
 
@@ -171,7 +180,8 @@ static psr_err check_credit(const psr_table *table, const psr_message *message, 
 {
     const psr_lane *lane = &table->lanes[home_of(table, message)];
     if (received > lane->sent)
-        return psr_violation(message, "it has received %" PRIu64 " pushes of %" PRIu64, received, lane->sent);
+        return psr_violation(message, "it has received %" PRIu64 " pushes of %" PRIu64, received,
+                             lane->sent);
     return PSR_OK;
 }
 
@@ -184,11 +194,13 @@ static psr_err take_credit(psr_table *table, uint32_t home, uint64_t received)
 }
 
 /* SSP's bound is the shard's to keep; a worker sees that it was. */
-static psr_err check_staleness(const psr_table *table, const psr_message *message, uint64_t staleness)
+static psr_err check_staleness(const psr_table *table, const psr_message *message,
+                               uint64_t staleness)
 {
     const psr_consistency *consistency = &table->options.consistency;
     if (consistency->kind == PSR_CONSISTENCY_SSP && staleness > consistency->bound)
-        return psr_violation(message, "its weights are %" PRIu64 " steps old, and the bound is %" PRIu32,
+        return psr_violation(message,
+                             "its weights are %" PRIu64 " steps old, and the bound is %" PRIu32,
                              staleness, consistency->bound);
     return PSR_OK;
 }
@@ -210,8 +222,8 @@ static psr_err check(const part *p, psr_message **at, arrival *ret_arrival)
     const psr_message *message = *at;
     arrival a = {0};
     PSR_TRY(psr_msg_weights_read(message, &a.says));
-    PSR_TRY(psr_plan_find(table->plan, message, (psr_slice){.bucket = a.says.bucket, .span = a.says.span},
-                          &a.slice));
+    PSR_TRY(psr_plan_find(table->plan, message,
+                          (psr_slice){.bucket = a.says.bucket, .span = a.says.span}, &a.slice));
     if (!psr_compression_is_none(pulled))
         PSR_TRY(psr_decode_message(at, pulled, a.says.span.count));
     message = *at;
@@ -230,7 +242,8 @@ static psr_err check(const part *p, psr_message **at, arrival *ret_arrival)
     return PSR_OK;
 }
 
-/* Where they are in place the shard writes them again once all workers have pushed them again, which they do when they have been read. */
+/* Where they are in place the shard writes them again once all workers have pushed them again,
+ * which they do when they have been read. */
 static psr_err land(const psr_table *table, const arrival *a, const psr_message *message)
 {
     float *values = table->options.values + a->says.span.offset;
@@ -275,10 +288,11 @@ static psr_err check_home(const psr_table *table, const psr_message *message, ui
     if (bucket >= table->plan->bucket_count)
         return psr_violation(message, "there are %" PRIu32 " buckets", table->plan->bucket_count);
     const psr_plan_bucket *cut = table->parts[bucket].cut;
-    if (cut->route != PSR_ROUTE_SHARD)
+    if (cut->route != table->route)
         return psr_violation(message, "the bucket is no shard's");
     if (cut->home != home_of(table, message))
-        return psr_violation(message, "the bucket is %s %" PRIu32 "'s", psr_role_name(message->from.role),
+        return psr_violation(message, "the bucket is %s %" PRIu32 "'s",
+                             psr_role_name(message->from.role),
                              psr_plan_home(table->plan, bucket).rank);
     return PSR_OK;
 }
@@ -300,12 +314,13 @@ static psr_err take_first_values(psr_table *table, const psr_message *message)
     const float *values;
     PSR_TRY(psr_msg_init_read(message, &says));
     PSR_TRY(check_home(table, message, says.bucket));
-    PSR_TRY(
-        psr_plan_find(table->plan, message, (psr_slice){.bucket = says.bucket, .span = says.span}, &slice));
+    PSR_TRY(psr_plan_find(table->plan, message,
+                          (psr_slice){.bucket = says.bucket, .span = says.span}, &slice));
     PSR_TRY(psr_decode_floats(message, PSR_ENCODING_FLOAT32, says.span.count, &values));
     if (!is_bsp(table) || says.section != 0 || says.step != first || table->landed[slice] > first)
         return psr_violation(message, "these are not the values before the first step");
-    return table->landing != NULL ? psr_landing_show(table->landing, slice, says.span, message) : PSR_OK;
+    return table->landing != NULL ? psr_landing_show(table->landing, slice, says.span, message)
+                                  : PSR_OK;
 }
 
 static psr_err take_ack(psr_table *table, const psr_message *message)
@@ -318,10 +333,10 @@ static psr_err take_ack(psr_table *table, const psr_message *message)
 
 static psr_err take(psr_table *table, psr_message **message)
 {
-    if ((*message)->from.role != psr_plan_home_role(table->plan) ||
-        home_of(table, *message) >= table->plan->shards)
+    if ((*message)->from.role != psr_plan_home_role(table->route) ||
+        home_of(table, *message) >= psr_plan_homes(table->plan, table->route))
         return psr_violation(*message, "that is %s's to send",
-                             psr_plan_home_role(table->plan) == PSR_ROLE_WORKER ? "a worker" : "a shard");
+                             table->route == PSR_ROUTE_HOST ? "a worker" : "a shard");
     switch ((*message)->head.type) {
     case PSR_MSG_WEIGHTS:
         return take_weights(table, message);
@@ -353,7 +368,7 @@ static float *residual_of(const part *p)
 static psr_err push_part(part *p, uint64_t round, const psr_buffer *buffer, bool pulls)
 {
     psr_table *table = p->table;
-    assert(!p->active && p->cut->route == PSR_ROUTE_SHARD && buffer->count == p->cut->span.count);
+    assert(!p->active && p->cut->route == table->route && buffer->count == p->cut->span.count);
     const float *pushed = psr_buffer_data(buffer, PSR_TYPE_FLOAT32);
     if (p->encoder != NULL)
         PSR_TRY(psr_encoder_prepare(p->encoder, pushed, residual_of(p), p->cut->span.count));
@@ -389,7 +404,7 @@ psr_err psr_table_push(psr_table *table, uint32_t index, uint64_t round, const p
 psr_err psr_table_pull(psr_table *table, uint32_t index, uint64_t next)
 {
     part *p = &table->parts[index];
-    assert(!is_bsp(table) && !p->active && p->cut->route == PSR_ROUTE_SHARD);
+    assert(!is_bsp(table) && !p->active && p->cut->route == table->route);
     p->active = p->pulls = true;
     p->answer = next;
     p->sent = p->missing = p->cut->slice_count;
@@ -489,10 +504,10 @@ static void share_room(psr_table *table)
 {
     const psr_plan *plan = table->plan;
     uint32_t *room = table->room;
-    for (uint32_t s = 0; s < plan->shards; s++) {
+    for (uint32_t s = 0; s < psr_plan_homes(plan, table->route); s++) {
         psr_lane_init(&table->lanes[s], room, plan->window);
         for (uint32_t b = 0; b < plan->bucket_count; b++)
-            room += plan->buckets[b].route == PSR_ROUTE_SHARD && plan->buckets[b].home == s;
+            room += plan->buckets[b].route == table->route && plan->buckets[b].home == s;
     }
 }
 
@@ -501,7 +516,7 @@ static psr_err make_encoders(psr_table *table)
     assert(!psr_plan_has_residual(table->plan) || table->options.residual != NULL);
     for (uint32_t b = 0; b < table->plan->bucket_count; b++) {
         part *p = &table->parts[b];
-        if (p->cut->route == PSR_ROUTE_SHARD && !psr_compression_is_none(p->cut->compression))
+        if (p->cut->route == table->route && !psr_compression_is_none(p->cut->compression))
             PSR_TRY(psr_encoder_new(p->cut->compression, p->cut->span.count, &p->encoder));
         table->encodes = table->encodes || p->encoder != NULL;
     }
@@ -511,21 +526,24 @@ static psr_err make_encoders(psr_table *table)
 psr_err psr_table_new(const psr_table_options *options, psr_table **ret_table)
 {
     const psr_plan *plan = options->plan;
+    const psr_route route = options->by_host ? PSR_ROUTE_HOST : PSR_ROUTE_SHARD;
+    const size_t homes = psr_plan_homes(plan, route);
     psr_table *table = calloc(1, sizeof *table);
     if (table == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a table");
     *table = (psr_table){
         .options = *options,
         .plan = plan,
+        .route = route,
         .parts = calloc((size_t)plan->bucket_count + 1, sizeof *table->parts),
         .landed = calloc((size_t)plan->slice_count + 1, sizeof *table->landed),
         .wanted = calloc((size_t)plan->slice_count + 1, sizeof *table->wanted),
-        .lanes = calloc((size_t)plan->shards + 1, sizeof *table->lanes),
-        .taken = calloc((size_t)plan->shards + 1, sizeof *table->taken),
+        .lanes = calloc(homes + 1, sizeof *table->lanes),
+        .taken = calloc(homes + 1, sizeof *table->taken),
         .room = calloc((size_t)plan->bucket_count + 1, sizeof *table->room),
     };
-    if (table->parts == NULL || table->landed == NULL || table->wanted == NULL || table->lanes == NULL ||
-        table->taken == NULL || table->room == NULL) {
+    if (table->parts == NULL || table->landed == NULL || table->wanted == NULL ||
+        table->lanes == NULL || table->taken == NULL || table->room == NULL) {
         psr_table_free(table);
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " slices", plan->slice_count);
     }
@@ -534,12 +552,15 @@ psr_err psr_table_new(const psr_table_options *options, psr_table **ret_table)
         table->parts[b].table = table;
         table->parts[b].index = b;
         table->parts[b].cut = &plan->buckets[b];
-        psr_loan_init(&table->parts[b].loan, options->lender != NULL ? options->lender : &options->outbox);
+        psr_loan_init(&table->parts[b].loan,
+                      options->lender != NULL ? options->lender : &options->outbox);
     }
     share_room(table);
     psr_err err = make_encoders(table);
-    if (err == PSR_OK && options->in_place && is_bsp(table) && psr_compression_is_none(plan->pulled))
-        err = psr_landing_new(options->values, psr_plan_length(plan), plan->slice_count, &table->landing);
+    if (err == PSR_OK && options->in_place && is_bsp(table) &&
+        psr_compression_is_none(plan->pulled))
+        err = psr_landing_new(options->values, psr_plan_length(plan), plan->slice_count,
+                              &table->landing);
     if (err != PSR_OK) {
         psr_table_free(table);
         return err;

@@ -1,14 +1,14 @@
 #include "comm/tables/table_shard.h"
 
-#include "base/arena.h"
-#include "base/fold.h"
+#include "base/arrays/arena.h"
+#include "base/arrays/fold.h"
 #include "comm/operations/loan.h"
 #include "comm/tables/fold_blocks.h"
 #include "comm/tables/table.h"
 #include "comm/tables/table_slices.h"
 #include "comm/wire/encoding.h"
 #include "comm/wire/messages.h"
-#include "net/unsent.h"
+#include "net/zmq/unsent.h"
 #include "net/violation.h"
 
 #include <assert.h>
@@ -33,14 +33,16 @@ struct psr_table_shard {
     psr_encoder *encoder; /* of what is pulled, a slice at a time; NULL: it comes as it is */
     void *encoded;        /* a slice's payload */
 
-    psr_message *
-        *held; /* [slice * n + worker] BSP: the push of the step that is being gathered, in float32 */
+    psr_message **held;   /* [slice * n + worker] BSP: the push of the
+                             step that is being gathered, in float32 */
     const float **inputs; /* [n] payloads of a slice's held pushes */
-    uint64_t *pushes; /* [slice * n + worker] steps that rank has pushed, those before the first included */
-    uint64_t *pulls;  /* [slice * n + worker] SSP: the step of a pull that waits, or NO_PULL */
-    uint64_t *answer; /* [slice * n + worker] SSP, async: the number of the last one; 0: none */
+    uint64_t *pushes;     /* [slice * n + worker] steps that rank has
+                             pushed, those before the first included */
+    uint64_t *pulls;      /* [slice * n + worker] SSP: the step of a pull that waits, or NO_PULL */
+    uint64_t *answer;     /* [slice * n + worker] SSP, async: the number of the last one; 0: none */
 
-    uint64_t *received, *told; /* [worker] pushes that came, and how many of them the worker knows of */
+    uint64_t *received, *told; /* [worker] pushes that came, and how
+                                  many of them the worker knows of */
     uint64_t *answers;         /* [worker] to its pulls, so far */
     psr_unsent **unsent;       /* [worker] copies of values that have not left for it; owned */
     uint64_t ack_after;
@@ -67,10 +69,12 @@ static psr_err find_update(psr_table_shard *table)
 {
     const psr_table_shard_options *options = &table->options;
     const psr_table_update *update = NULL;
-    PSR_TRY(psr_table_update_find(options->update, options->registered, options->registered_count, &update));
+    PSR_TRY(psr_table_update_find(options->update, options->registered, options->registered_count,
+                                  &update));
     assert(update->state_count <= 31); /* a bit for each, and one for the values */
     if (update->applied != NULL && !is_bsp(table))
-        return psr_fail(PSR_ERR_USAGE, "the update \"%s\" needs more than a slice, which BSP alone gathers",
+        return psr_fail(PSR_ERR_USAGE,
+                        "the update \"%s\" needs more than a slice, which BSP alone gathers",
                         update->name);
     table->update = *update;
     table->sections_wanted = 1;
@@ -105,8 +109,10 @@ static psr_err make_arrays(psr_table_shard *table)
     table->answers = calloc(table->n, sizeof *table->answers);
     table->unsent = calloc(table->n, sizeof *table->unsent);
     table->scratch = aligned_alloc(64, PSR_FOLD_BLOCK * sizeof(float));
-    if (!table->held || !table->pushes || !table->pulls || !table->answer || !table->inputs ||
-        !table->received || !table->told || !table->answers || !table->unsent || !table->scratch)
+    if (table->held == NULL || table->pushes == NULL || table->pulls == NULL ||
+        table->answer == NULL || table->inputs == NULL || table->received == NULL ||
+        table->told == NULL || table->answers == NULL || table->unsent == NULL ||
+        table->scratch == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " slices of %" PRIu32 " workers",
                         table->slices.count, table->n);
     for (size_t i = 0; i < cells; i++) {
@@ -122,7 +128,8 @@ static psr_err table_init(psr_table_shard *table)
 {
     const psr_table_shard_options *options = &table->options;
     PSR_TRY(find_update(table));
-    PSR_TRY(psr_table_slices_init(table->plan, options->shard, options->first_step, &table->slices));
+    PSR_TRY(psr_table_slices_init(table->plan, options->by_host ? PSR_ROUTE_HOST : PSR_ROUTE_SHARD,
+                                  options->shard, options->first_step, &table->slices));
     PSR_TRY(make_arrays(table));
     table->parts_at_clock = table->slices.held_count;
     table->clock = table->parts_at_clock > 0 ? options->first_step : options->end;
@@ -136,7 +143,7 @@ static psr_err table_init(psr_table_shard *table)
 psr_err psr_table_shard_new(const psr_table_shard_options *options, psr_table_shard **ret_table)
 {
     psr_table_shard *table = calloc(1, sizeof *table);
-    if (!table)
+    if (table == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a shard of a table");
     table->options = *options;
     table->plan = options->plan;
@@ -155,12 +162,12 @@ psr_err psr_table_shard_new(const psr_table_shard_options *options, psr_table_sh
 
 void psr_table_shard_free(psr_table_shard *table)
 {
-    if (!table)
+    if (table == NULL)
         return;
-    if (table->held)
+    if (table->held != NULL)
         for (size_t i = 0; i < (size_t)table->slices.count * table->n; i++)
             psr_message_free(&table->held[i]);
-    for (uint32_t r = 0; table->unsent && r < table->n; r++)
+    for (uint32_t r = 0; table->unsent != NULL && r < table->n; r++)
         psr_unsent_free(table->unsent[r]);
     psr_encoder_free(&table->encoder);
     free(table->encoded);
@@ -202,7 +209,7 @@ static psr_err slice_advanced(psr_table_shard *table, psr_table_slice *slice)
     for (uint32_t s = part->first; s < part->first + part->count; s++)
         part->at_version += table->slices.items[s].version == part->version;
     part_left(table, part->version - 1);
-    if (!table->options.advanced)
+    if (table->options.advanced == NULL)
         return PSR_OK;
     return table->options.advanced(table->options.context, slice->part, part->version);
 }
@@ -224,28 +231,32 @@ void psr_table_shard_end_at(psr_table_shard *table, uint64_t end)
 
 /* ---- answers ---- */
 
-/* The slice's values as they are pulled, by however many. form: its encoding is set. Compressed, they are the next slice's memory too: so
- * the transport copies them. */
-static psr_err values_payload(psr_table_shard *table, psr_span span, psr_head *form, psr_payload *ret_payload)
+/* The slice's values as they are pulled, by however many. form: its encoding is set. Compressed,
+ * they are the next slice's memory too: so the transport copies them. */
+static psr_err values_payload(psr_table_shard *table, psr_span span, psr_head *form,
+                              psr_payload *ret_payload)
 {
     const float *values = table->values + span.offset;
     if (table->encoder != NULL) {
         PSR_TRY(psr_encoder_prepare(table->encoder, values, NULL, span.count));
-        *ret_payload = psr_encode_slice(table->encoder, form, (psr_span){0, span.count}, table->encoded);
+        *ret_payload =
+            psr_encode_slice(table->encoder, form, (psr_span){0, span.count}, table->encoded);
         return PSR_OK;
     }
     *ret_payload = psr_encode(form, PSR_ENCODING_FLOAT32, values, span.count);
-    /* In BSP they stand for as long as anybody reads them: the next update of the range needs every worker's next push, which it makes
-     * when it has these and has read them: also where the message is this process's own memory (psr_transport_lend_from), and where a
-     * worker has that in the place of its own (net/landing.h). In SSP and async another worker's push may change them at any time: they
-     * are copied. */
+    /* In BSP they stand for as long as anybody reads them: the next update of the range needs every
+     * worker's next push, which it makes when it has these and has read them: also where the
+     * message is this process's own memory (psr_transport_lend_from), and where a worker has that
+     * in the place of its own (net/sharing/landing.h). In SSP and async another worker's push may
+     * change them at any time: they are copied. */
     if (is_bsp(table))
         *ret_payload = psr_loan_payload(NULL, *ret_payload);
     return PSR_OK;
 }
 
-static psr_err send_values(psr_table_shard *table, const psr_table_slice *slice, uint32_t rank, uint64_t step,
-                           uint64_t staleness, const psr_head *form, const psr_payload *payload)
+static psr_err send_values(psr_table_shard *table, const psr_table_slice *slice, uint32_t rank,
+                           uint64_t step, uint64_t staleness, const psr_head *form,
+                           const psr_payload *payload)
 {
     psr_head head = psr_msg_weights_head(&(psr_msg_weights){.bucket = slice->part,
                                                             .step = step,
@@ -255,7 +266,8 @@ static psr_err send_values(psr_table_shard *table, const psr_table_slice *slice,
     psr_encode_alike(&head, form);
     table->told[rank] = table->received[rank];
     return table->options.outbox.send(table->options.outbox.context,
-                                      (psr_peer){PSR_ROLE_WORKER, table->first_rank + rank}, &head, payload);
+                                      (psr_peer){PSR_ROLE_WORKER, table->first_rank + rank}, &head,
+                                      payload);
 }
 
 psr_err psr_table_shard_show(psr_table_shard *table)
@@ -265,15 +277,16 @@ psr_err psr_table_shard_show(psr_table_shard *table)
         return PSR_OK;
     for (uint32_t r = 0; r < table->n; r++) {
         const psr_peer worker = {PSR_ROLE_WORKER, table->first_rank + r};
-        for (uint32_t s = 0; s < table->slices.count && outbox->lends_to(outbox->context, worker); s++) {
+        for (uint32_t s = 0; s < table->slices.count && outbox->lends_to(outbox->context, worker);
+             s++) {
             const psr_table_slice *slice = &table->slices.items[s];
             if (slice->version > table->options.first_step) /* its WEIGHTS have gone already */
                 continue;
             psr_head head = psr_msg_init_head(&(psr_msg_init){
                 .bucket = slice->part, .step = table->options.first_step, .span = slice->span});
-            psr_payload payload =
-                psr_loan_payload(NULL, psr_encode(&head, PSR_ENCODING_FLOAT32,
-                                                  table->values + slice->span.offset, slice->span.count));
+            psr_payload payload = psr_loan_payload(
+                NULL, psr_encode(&head, PSR_ENCODING_FLOAT32, table->values + slice->span.offset,
+                                 slice->span.count));
             PSR_TRY(outbox->send(outbox->context, worker, &head, &payload));
         }
     }
@@ -288,7 +301,8 @@ static psr_err acknowledge(psr_table_shard *table, uint32_t rank)
     psr_head head = psr_msg_ack_head(table->received[rank]);
     table->told[rank] = table->received[rank];
     return table->options.outbox.send(table->options.outbox.context,
-                                      (psr_peer){PSR_ROLE_WORKER, table->first_rank + rank}, &head, NULL);
+                                      (psr_peer){PSR_ROLE_WORKER, table->first_rank + rank}, &head,
+                                      NULL);
 }
 
 psr_err psr_table_shard_updated(psr_table_shard *table, uint32_t s)
@@ -348,8 +362,9 @@ static psr_err fold_held(psr_table_shard *table, uint32_t s)
     const psr_plan_bucket *part = &table->plan->buckets[slice->part];
     applying a = {table, slice, slice->version, slice->version + 1};
     PSR_TRY(psr_table_shard_pushed(table, s, table->inputs));
-    PSR_TRY(psr_fold_blocks(table->inputs, table->n, part->span.count, slice->span.offset - part->span.offset,
-                            slice->span.count, table->scratch, apply_block, &a));
+    PSR_TRY(psr_fold_blocks(table->inputs, table->n, part->span.count,
+                            slice->span.offset - part->span.offset, slice->span.count,
+                            table->scratch, apply_block, &a));
     free_held(table, s);
     return slice_applied(table, s);
 }
@@ -412,7 +427,8 @@ static psr_err take_init(psr_table_shard *table, const psr_message *message)
         return psr_violation(message, "there is no section %" PRIu32 " to be set", section);
     if (slice->sections_known >> section & 1)
         return PSR_OK;
-    float *to = section == 0 ? table->values : table->update.state(table->update.context, section - 1);
+    float *to =
+        section == 0 ? table->values : table->update.state(table->update.context, section - 1);
     memcpy(to + slice->span.offset, values, slice->span.count * sizeof *to);
     slice->sections_known |= 1u << section;
     table->slices_initialised += slice->sections_known == table->sections_wanted;
@@ -436,8 +452,9 @@ static psr_err take_push_bsp(psr_table_shard *table, uint32_t s, uint64_t step, 
         table->held[cell] = *message;
         *message = NULL;
         if (slice->arrived == table->n)
-            PSR_TRY(table->options.gathered != NULL ? table->options.gathered(table->options.context, s)
-                                                    : fold_held(table, s));
+            PSR_TRY(table->options.gathered != NULL
+                        ? table->options.gathered(table->options.context, s)
+                        : fold_held(table, s));
     }
     return acknowledge(table, rank);
 }
@@ -463,8 +480,8 @@ static psr_err copy_for(const psr_table_shard *table, uint32_t rank, psr_payload
     size_t waiting = psr_unsent_count(unsent);
     if (waiting >= (size_t)table->slices.count + ANSWERS_LEAVING)
         return psr_violation_unread((psr_peer){PSR_ROLE_WORKER, table->first_rank + rank}, waiting);
-    copy *c = aligned_alloc(_Alignof(copy),
-                            (sizeof *c + payload->bytes + _Alignof(copy) - 1) & ~(_Alignof(copy) - 1));
+    copy *c = aligned_alloc(_Alignof(copy), (sizeof *c + payload->bytes + _Alignof(copy) - 1) &
+                                                ~(_Alignof(copy) - 1));
     if (c == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for an answer of %zu bytes", payload->bytes);
     c->unsent = unsent;
@@ -498,7 +515,8 @@ static psr_err answer_pulls(psr_table_shard *table, uint32_t s)
     return PSR_OK;
 }
 
-static psr_err take_push_alone(psr_table_shard *table, uint32_t s, uint32_t rank, const float *pushed)
+static psr_err take_push_alone(psr_table_shard *table, uint32_t s, uint32_t rank,
+                               const float *pushed)
 {
     psr_table_slice *slice = &table->slices.items[s];
     uint64_t *pushes = &table->pushes[(size_t)s * table->n];
@@ -531,13 +549,15 @@ static psr_err take_push(psr_table_shard *table, psr_message **message)
     if (!psr_table_shard_initialised(table))
         return psr_violation(*message, "the initial weights are not complete yet");
     if (says.answer != is_bsp(table))
-        return psr_violation(*message, "its answer is %d, which does not go with the table's consistency",
+        return psr_violation(*message,
+                             "its answer is %d, which does not go with the table's consistency",
                              says.answer);
     uint64_t before = table->pushes[(size_t)s * table->n + rank];
     if (says.step < before)
         return PSR_OK; /* a duplicate */
     if (says.step > before || says.step >= table->options.end)
-        return psr_violation(*message, "%" PRIu64 " steps of it were pushed, and the run has %" PRIu64,
+        return psr_violation(*message,
+                             "%" PRIu64 " steps of it were pushed, and the run has %" PRIu64,
                              before, table->options.end);
     return is_bsp(table) ? take_push_bsp(table, s, says.step, pushed, message)
                          : take_push_alone(table, s, rank, pushed);
@@ -552,9 +572,10 @@ static psr_err check_open(const psr_table_shard *table, uint32_t rank, size_t ce
     if (table->pulls[cell] != NO_PULL)
         return psr_violation(message, "it has pulled the slice before, and waits for the answer");
     if (table->answer[cell] > taken)
-        return psr_violation(message,
-                             "it has pulled the slice before, and has not taken the answer, number %" PRIu64,
-                             table->answer[cell]);
+        return psr_violation(
+            message,
+            "it has pulled the slice before, and has not taken the answer, number %" PRIu64,
+            table->answer[cell]);
     return PSR_OK;
 }
 
@@ -575,7 +596,8 @@ static psr_err take_pull(psr_table_shard *table, const psr_message *message)
     if (says.step < table->pushes[cell])
         return PSR_OK; /* a duplicate */
     if (says.step > table->pushes[cell])
-        return psr_violation(message, "only %" PRIu64 " steps of it were pushed", table->pushes[cell]);
+        return psr_violation(message, "only %" PRIu64 " steps of it were pushed",
+                             table->pushes[cell]);
     PSR_TRY(check_open(table, rank, cell, says.taken, message));
     table->pulls[cell] = says.step;
     return answer_pulls(table, s);
@@ -584,8 +606,8 @@ static psr_err take_pull(psr_table_shard *table, const psr_message *message)
 static psr_err take(psr_table_shard *table, psr_message **message)
 {
     if ((*message)->from.role != PSR_ROLE_WORKER || pusher_of(table, *message) >= table->n)
-        return psr_violation(*message, "a shard hears the scheduler and the run's %" PRIu32 " workers",
-                             table->n);
+        return psr_violation(
+            *message, "a shard hears the scheduler and the run's %" PRIu32 " workers", table->n);
     switch ((*message)->head.type) {
     case PSR_MSG_INIT:
         return take_init(table, *message);
@@ -608,13 +630,20 @@ psr_err psr_table_shard_message(psr_table_shard *table, psr_message **message)
 
 /* ---- what it tells ---- */
 
+bool psr_table_shard_holds(const psr_table_shard *table)
+{
+    return table->slices.held_count > 0;
+}
+
 bool psr_table_shard_initialised(const psr_table_shard *table)
 {
     return table->slices_initialised == table->slices.count;
 }
 
-/* The step that the slice gathers: the lowest rank that has not pushed it, and whether another has. false: nobody is missing. */
-static bool slice_waits(const psr_table_shard *table, uint32_t s, uint32_t *ret_rank, bool *ret_gathering)
+/* The step that the slice gathers: the lowest rank that has not pushed it, and whether another has.
+ * false: nobody is missing. */
+static bool slice_waits(const psr_table_shard *table, uint32_t s, uint32_t *ret_rank,
+                        bool *ret_gathering)
 {
     const uint64_t *pushes = &table->pushes[(size_t)s * table->n];
     uint64_t version = table->slices.items[s].version;
@@ -642,8 +671,8 @@ bool psr_table_shard_waits(const psr_table_shard *table, uint64_t *ret_step, uin
         bool gathering;
         if (!slice_waits(table, s, &rank, &gathering))
             continue;
-        if (found &&
-            (slice->version > *ret_step || (slice->version == *ret_step && (found_gathering || !gathering))))
+        if (found && (slice->version > *ret_step ||
+                      (slice->version == *ret_step && (found_gathering || !gathering))))
             continue;
         found = true;
         found_gathering = gathering;
@@ -708,7 +737,8 @@ float *psr_table_shard_values(psr_table_shard *table)
     return table->values;
 }
 
-psr_err psr_table_shard_slices(const psr_table_shard *table, psr_span **ret_slices, uint32_t *ret_count)
+psr_err psr_table_shard_slices(const psr_table_shard *table, psr_span **ret_slices,
+                               uint32_t *ret_count)
 {
     uint32_t count = table->slices.count;
     psr_span *slices = malloc(((size_t)count + 1) * sizeof *slices);

@@ -1,4 +1,5 @@
-/* The slices of a shard: those of the parts that it holds, in ascending order. Private to table_shard.c. */
+/* The slices of a shard: those of the parts that it holds, in ascending order. Private to
+ * table_shard.c. */
 #ifndef PSR_COMM_TABLE_SLICES_H
 #define PSR_COMM_TABLE_SLICES_H
 
@@ -28,13 +29,15 @@ typedef struct psr_table_slices {
     uint32_t held_count;   /* parts */
 } psr_table_slices;
 
-/* plan is borrowed for life. ret owns: psr_table_slices_done. */
-PSR_MUST_CHECK psr_err psr_table_slices_init(const psr_plan *plan, uint32_t shard, uint64_t first_step,
-                                             psr_table_slices *ret_slices);
+/* Of the buckets that go by that route those that this home holds. plan is borrowed for life. ret
+ * owns: psr_table_slices_done. */
+PSR_MUST_CHECK psr_err psr_table_slices_init(const psr_plan *plan, psr_route route, uint32_t home,
+                                             uint64_t first_step, psr_table_slices *ret_slices);
 void psr_table_slices_done(psr_table_slices *slices);
 
 /* The slice of which a message says part and span; PROTOCOL when it is none of this shard's. */
-PSR_MUST_CHECK psr_err psr_table_slices_find(const psr_table_slices *slices, const psr_message *message,
-                                             uint32_t part, psr_span span, uint32_t *ret_slice);
+PSR_MUST_CHECK psr_err psr_table_slices_find(const psr_table_slices *slices,
+                                             const psr_message *message, uint32_t part,
+                                             psr_span span, uint32_t *ret_slice);
 
 #endif

@@ -1,6 +1,6 @@
 #include "comm/tables/update.h"
 
-#include "base/fold.h"
+#include "base/arrays/fold.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,7 +19,8 @@ static psr_err assign(void *context, const psr_table_run *run)
     return PSR_OK;
 }
 
-static const psr_table_update own[] = {{.name = "sum", .apply = add}, {.name = "assign", .apply = assign}};
+static const psr_table_update own[] = {{.name = "sum", .apply = add},
+                                       {.name = "assign", .apply = assign}};
 
 enum { OWN = sizeof own / sizeof own[0] };
 
@@ -40,8 +41,8 @@ psr_err psr_table_update_find(const char *name, const psr_table_update *register
             return PSR_OK;
         }
         if (used < sizeof names)
-            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "",
-                                     update->name);
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s",
+                                     used > 0 ? ", " : "", update->name);
     }
     return psr_fail(PSR_ERR_USAGE, "there is no update \"%s\", but %s", name, names);
 }

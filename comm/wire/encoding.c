@@ -45,7 +45,8 @@ static psr_err check(const psr_message *message, psr_encoding encoding, size_t c
 {
     if (message->head.encoding != encoding)
         return psr_violation(message, "its payload is in %s, not in %s",
-                             psr_encoding_name(message->head.encoding), psr_encoding_name(encoding));
+                             psr_encoding_name(message->head.encoding),
+                             psr_encoding_name(encoding));
     if (count <= SIZE_MAX / value_bytes(encoding) &&
         message->payload_bytes == psr_encoding_bytes(encoding, count))
         return PSR_OK;

@@ -1,8 +1,9 @@
-/* The one stage where values meet payloads: how many bytes they take there, how they come into one and out of one.
+/* The one place where values become payloads and payloads become values: how many bytes they take,
+ * how they are encoded and decoded.
  *
- * The encodings are bytes, float32 and float64; any other is refused by its name. They stand in a payload as they lie in
- * memory (little-endian), so that nothing is copied: an encoded payload is the values themselves, and decoded values are
- * the payload itself. Any thread. */
+ * The encodings are bytes, float32 and float64; any other is refused by its name. They stand in a
+ * payload as they lie in memory (little-endian), so that nothing is copied: an encoded payload is
+ * the values themselves, and decoded values are the payload itself. Any thread. */
 #ifndef PSR_COMM_ENCODING_H
 #define PSR_COMM_ENCODING_H
 
@@ -13,22 +14,25 @@ size_t psr_encoding_bytes(psr_encoding encoding, size_t count);
 /* The most values that one message carries. */
 size_t psr_encoding_values_max(psr_encoding encoding);
 
-/* One in which gradients and their sums can be exchanged: psr_encode takes floats, psr_decode_floats gives them. */
+/* Whether gradients and their sums can be exchanged in this encoding: psr_encode takes floats,
+ * psr_decode_floats gives them. */
 bool psr_encoding_of_sums(psr_encoding encoding);
 
-/* The payload of count values; the head says from now on in which encoding it is. It borrows the values: with release and
- * context, which are the caller's to set (comm/operations/loan.h), until it is released; without, for the sending call. */
+/* The payload of count values; the head says from now on in which encoding it is. It borrows the
+ * values: with release and context, which are the caller's to set (comm/operations/loan.h), until
+ * it is released; without, for the sending call. */
 psr_payload psr_encode(psr_head *head, psr_encoding encoding, const void *values, size_t count);
 
-/* A head of a payload that was encoded with another one: it says the same of it. */
+/* Sets the encoding of a second head for the same payload. */
 void psr_encode_alike(psr_head *head, const psr_head *other);
 
-/* The values of a message, aligned, borrowed until it is freed. PROTOCOL: its payload is in another encoding (the detail
- * names both), or not that of count values. encoding: one of sums. */
-PSR_MUST_CHECK psr_err psr_decode_floats(const psr_message *message, psr_encoding encoding, size_t count,
-                                         const float **ret_values);
+/* The values of a message, aligned, borrowed until it is freed. PROTOCOL: its payload is in another
+ * encoding (the detail names both), or not that of count values. encoding: one of sums. */
+PSR_MUST_CHECK psr_err psr_decode_floats(const psr_message *message, psr_encoding encoding,
+                                         size_t count, const float **ret_values);
 PSR_MUST_CHECK psr_err psr_decode_doubles(const psr_message *message, size_t count,
                                           const double **ret_values);
-PSR_MUST_CHECK psr_err psr_decode_bytes(const psr_message *message, size_t count, const void **ret_bytes);
+PSR_MUST_CHECK psr_err psr_decode_bytes(const psr_message *message, size_t count,
+                                        const void **ret_bytes);
 
 #endif

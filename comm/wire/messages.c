@@ -1,4 +1,5 @@
-/* In a head, fields stand in the order of net/message.c's table, which gives them their names too. */
+/* In a head, fields stand in the order of net/message.c's table, which gives them their names
+ * too. */
 #include "comm/wire/messages.h"
 
 #include "net/violation.h"
@@ -10,13 +11,14 @@ static psr_err at_most(const psr_message *message, const char *name, uint64_t va
 {
     if (value <= most)
         return PSR_OK;
-    return psr_violation(message, "its %s is %" PRIu64 ": %" PRIu64 " is the most", name, value, most);
+    return psr_violation(message, "its %s is %" PRIu64 ": %" PRIu64 " is the most", name, value,
+                         most);
 }
 
 static psr_err field_at_most(const psr_message *message, size_t field, uint64_t most)
 {
-    return at_most(message, psr_head_field_name(message->head.type, field), message->head.fields[field],
-                   most);
+    return at_most(message, psr_head_field_name(message->head.type, field),
+                   message->head.fields[field], most);
 }
 
 /* A run has one view and one group. */
@@ -36,19 +38,22 @@ static psr_span span_of(const psr_head *head)
 
 /* ---- against what there is ---- */
 
-static psr_err check_below(const psr_message *message, const char *name, uint64_t value, uint64_t limit)
+static psr_err check_below(const psr_message *message, const char *name, uint64_t value,
+                           uint64_t limit)
 {
     if (value < limit)
         return PSR_OK;
-    return psr_violation(message, "its %s is %" PRIu64 ", and there are %" PRIu64, name, value, limit);
+    return psr_violation(message, "its %s is %" PRIu64 ", and there are %" PRIu64, name, value,
+                         limit);
 }
 
 /* Somebody that there is. */
 static psr_err check_peer(const psr_message *message, const psr_msg_limits *limits, uint64_t role,
                           uint64_t rank)
 {
-    const uint32_t counts[] = {
-        [PSR_ROLE_SCHEDULER] = 1, [PSR_ROLE_SHARD] = limits->shards, [PSR_ROLE_WORKER] = limits->workers};
+    const uint32_t counts[] = {[PSR_ROLE_SCHEDULER] = 1,
+                               [PSR_ROLE_SHARD] = limits->shards,
+                               [PSR_ROLE_WORKER] = limits->workers};
     PSR_TRY(at_most(message, "role", role, PSR_ROLE_WORKER));
     if (rank < counts[role])
         return PSR_OK;
@@ -89,7 +94,8 @@ static psr_err read_bucket(const psr_message *message, uint32_t *ret_bucket)
 
 static psr_head part_head(psr_message_type type, uint32_t bucket, uint64_t step, psr_span span)
 {
-    return (psr_head){.type = type, .tag = bucket_tag(bucket, step), .fields = {span.offset, span.count}};
+    return (psr_head){
+        .type = type, .tag = bucket_tag(bucket, step), .fields = {span.offset, span.count}};
 }
 
 uint64_t psr_msg_step(const psr_head *head)
@@ -122,7 +128,8 @@ psr_err psr_msg_init_read(const psr_message *message, psr_msg_init *ret_init)
     uint32_t bucket = 0;
     PSR_TRY(read_bucket(message, &bucket));
     PSR_TRY(field_at_most(message, INIT_SECTION, UINT32_MAX));
-    *ret_init = (psr_msg_init){bucket, head->tag.round, span_of(head), (uint32_t)head->fields[INIT_SECTION]};
+    *ret_init = (psr_msg_init){bucket, head->tag.round, span_of(head),
+                               (uint32_t)head->fields[INIT_SECTION]};
     return PSR_OK;
 }
 
@@ -141,7 +148,8 @@ psr_err psr_msg_push_read(const psr_message *message, psr_msg_push *ret_push)
     uint32_t bucket = 0;
     PSR_TRY(read_bucket(message, &bucket));
     PSR_TRY(field_at_most(message, PUSH_ANSWER, 1));
-    *ret_push = (psr_msg_push){bucket, head->tag.round, span_of(head), head->fields[PUSH_ANSWER] == 1};
+    *ret_push =
+        (psr_msg_push){bucket, head->tag.round, span_of(head), head->fields[PUSH_ANSWER] == 1};
     return PSR_OK;
 }
 
@@ -178,8 +186,9 @@ psr_err psr_msg_weights_read(const psr_message *message, psr_msg_weights *ret_we
     const psr_head *head = &message->head;
     uint32_t bucket = 0;
     PSR_TRY(read_bucket(message, &bucket));
-    *ret_weights = (psr_msg_weights){bucket, head->tag.round, span_of(head), head->fields[WEIGHTS_STALENESS],
-                                     head->fields[WEIGHTS_RECEIVED]};
+    *ret_weights =
+        (psr_msg_weights){bucket, head->tag.round, span_of(head), head->fields[WEIGHTS_STALENESS],
+                          head->fields[WEIGHTS_RECEIVED]};
     return PSR_OK;
 }
 
@@ -191,6 +200,27 @@ psr_head psr_msg_ack_head(uint64_t received)
 psr_err psr_msg_ack_read(const psr_message *message, uint64_t *ret_received)
 {
     *ret_received = message->head.fields[0];
+    return PSR_OK;
+}
+
+enum { STATE_ARRAY = AFTER_SPAN };
+
+psr_head psr_msg_state_head(const psr_msg_state *state)
+{
+    psr_head head = {.type = PSR_MSG_STATE,
+                     .tag = {.round = state->step},
+                     .fields = {state->span.offset, state->span.count}};
+    head.fields[STATE_ARRAY] = state->array;
+    return head;
+}
+
+psr_err psr_msg_state_read(const psr_message *message, psr_msg_state *ret_state)
+{
+    const psr_head *head = &message->head;
+    PSR_TRY(check_view(message));
+    PSR_TRY(field_at_most(message, STATE_ARRAY, UINT32_MAX));
+    *ret_state =
+        (psr_msg_state){head->tag.round, span_of(head), (uint32_t)head->fields[STATE_ARRAY]};
     return PSR_OK;
 }
 
@@ -237,43 +267,6 @@ psr_err psr_msg_out_of_group(psr_message *message, uint32_t epoch)
     return PSR_OK;
 }
 
-/* ---- small collectives: slot 0, and the number is the round ---- */
-
-static psr_head collective_head(psr_message_type type, uint64_t number, psr_span span)
-{
-    return (psr_head){.type = type, .tag = {.round = number}, .fields = {span.offset, span.count}};
-}
-
-static psr_err check_collective(const psr_message *message)
-{
-    PSR_TRY(check_view(message));
-    return at_most(message, "slot", message->head.tag.slot, 0);
-}
-
-psr_head psr_msg_gather_head(const psr_msg_gather *gather)
-{
-    return collective_head(PSR_MSG_GATHER, gather->number, gather->span);
-}
-
-psr_err psr_msg_gather_read(const psr_message *message, psr_msg_gather *ret_gather)
-{
-    PSR_TRY(check_collective(message));
-    *ret_gather = (psr_msg_gather){message->head.tag.round, span_of(&message->head)};
-    return PSR_OK;
-}
-
-psr_head psr_msg_spread_head(const psr_msg_spread *spread)
-{
-    return collective_head(PSR_MSG_SPREAD, spread->number, spread->span);
-}
-
-psr_err psr_msg_spread_read(const psr_message *message, psr_msg_spread *ret_spread)
-{
-    PSR_TRY(check_collective(message));
-    *ret_spread = (psr_msg_spread){message->head.tag.round, span_of(&message->head)};
-    return PSR_OK;
-}
-
 /* ---- operations of a group: whose tag it is, the receiver's table of groups says ---- */
 
 enum { CALL_WORD, CALL_ROOT, CALL_COUNT, AFTER_CALL };
@@ -310,21 +303,23 @@ psr_err psr_msg_values_read(const psr_message *message, psr_msg_values *ret_valu
     psr_msg_call call;
     PSR_TRY(read_call(message, &call));
     PSR_TRY(field_at_most(message, BEFORE_ROOT, UINT32_MAX));
-    *ret_values = (psr_msg_values){.tag = head->tag,
-                                   .call = call,
-                                   .total = head->fields[VALUES_TOTAL],
-                                   .slice = head->fields[VALUES_SLICE],
-                                   .before = {head->fields[BEFORE_WORD], (uint32_t)head->fields[BEFORE_ROOT],
-                                              head->fields[BEFORE_COUNT]}};
+    *ret_values =
+        (psr_msg_values){.tag = head->tag,
+                         .call = call,
+                         .total = head->fields[VALUES_TOTAL],
+                         .slice = head->fields[VALUES_SLICE],
+                         .before = {head->fields[BEFORE_WORD], (uint32_t)head->fields[BEFORE_ROOT],
+                                    head->fields[BEFORE_COUNT]}};
     return PSR_OK;
 }
 
-enum { CREDIT_SLICES = AFTER_CALL };
+enum { CREDIT_SLICES = AFTER_CALL, CREDIT_OFFER };
 
 psr_head psr_msg_credit_head(const psr_msg_credit *credit)
 {
     psr_head head = call_head(PSR_MSG_CREDIT, credit->tag, &credit->call);
     head.fields[CREDIT_SLICES] = credit->slices;
+    head.fields[CREDIT_OFFER] = credit->offer;
     return head;
 }
 
@@ -332,7 +327,26 @@ psr_err psr_msg_credit_read(const psr_message *message, psr_msg_credit *ret_cred
 {
     psr_msg_call call;
     PSR_TRY(read_call(message, &call));
-    *ret_credit = (psr_msg_credit){message->head.tag, call, message->head.fields[CREDIT_SLICES]};
+    *ret_credit = (psr_msg_credit){message->head.tag, call, message->head.fields[CREDIT_SLICES],
+                                   message->head.fields[CREDIT_OFFER]};
+    return PSR_OK;
+}
+
+psr_head psr_msg_listen_head(uint32_t epoch, uint32_t group)
+{
+    return (psr_head){.type = PSR_MSG_LISTEN, .tag = {.epoch = epoch, .group = group}};
+}
+
+psr_head psr_msg_offer_head(const psr_msg_offer *offer)
+{
+    return call_head(PSR_MSG_OFFER, offer->tag, &offer->call);
+}
+
+psr_err psr_msg_offer_read(const psr_message *message, psr_msg_offer *ret_offer)
+{
+    psr_msg_call call;
+    PSR_TRY(read_call(message, &call));
+    *ret_offer = (psr_msg_offer){message->head.tag, call};
     return PSR_OK;
 }
 
@@ -345,12 +359,6 @@ psr_err psr_msg_ahead_read(const psr_message *message, psr_msg_ahead *ret_ahead)
 {
     *ret_ahead = (psr_msg_ahead){message->head.tag, message->head.fields[0]};
     return PSR_OK;
-}
-
-bool psr_msg_tag_is(const psr_message *message, psr_tag tag)
-{
-    const psr_tag *is = &message->head.tag;
-    return is->epoch == tag.epoch && is->group == tag.group && is->slot == tag.slot && is->round == tag.round;
 }
 
 psr_tag psr_msg_tag(const psr_message *message)
@@ -407,10 +415,11 @@ psr_err psr_msg_progress_read(const psr_message *message, const psr_msg_limits *
     const psr_head *head = &message->head;
     uint32_t bucket = 0;
     PSR_TRY(read_bucket(message, &bucket));
-    PSR_TRY(field_at_most(message, PROGRESS_PHASE, PSR_PHASE_SHUTDOWN));
+    PSR_TRY(field_at_most(message, PROGRESS_PHASE, PSR_PHASE_HAND_OVER));
     PSR_TRY(field_at_most(message, PROGRESS_WAITS, 1));
     if (head->fields[PROGRESS_WAITS] == 1)
-        PSR_TRY(check_peer(message, limits, head->fields[PROGRESS_ROLE], head->fields[PROGRESS_RANK]));
+        PSR_TRY(
+            check_peer(message, limits, head->fields[PROGRESS_ROLE], head->fields[PROGRESS_RANK]));
     PSR_TRY(field_at_most(message, PROGRESS_EVALUATES, 1));
     PSR_TRY(field_at_most(message, PROGRESS_COUNTED, limits->samples));
     PSR_TRY(at_most(message, "wire step", head->tag.round, limits->steps));
@@ -424,8 +433,8 @@ psr_err psr_msg_progress_read(const psr_message *message, const psr_msg_limits *
                                        .evaluates = head->fields[PROGRESS_EVALUATES] == 1,
                                        .counted = head->fields[PROGRESS_COUNTED]};
     if (ret_progress->waits)
-        ret_progress->waits_for =
-            (psr_peer){(psr_role)head->fields[PROGRESS_ROLE], (uint32_t)head->fields[PROGRESS_RANK]};
+        ret_progress->waits_for = (psr_peer){(psr_role)head->fields[PROGRESS_ROLE],
+                                             (uint32_t)head->fields[PROGRESS_RANK]};
     return PSR_OK;
 }
 
@@ -437,11 +446,13 @@ psr_head psr_msg_done_head(const psr_msg_done *done)
                       .fields = {[DONE_STEPS] = done->steps, [DONE_LEFT_OUT] = done->left_out}};
 }
 
-psr_err psr_msg_done_read(const psr_message *message, const psr_msg_limits *limits, psr_msg_done *ret_done)
+psr_err psr_msg_done_read(const psr_message *message, const psr_msg_limits *limits,
+                          psr_msg_done *ret_done)
 {
     PSR_TRY(field_at_most(message, DONE_STEPS, limits->steps));
     PSR_TRY(field_at_most(message, DONE_LEFT_OUT, 1));
-    *ret_done = (psr_msg_done){message->head.fields[DONE_STEPS], message->head.fields[DONE_LEFT_OUT] == 1};
+    *ret_done =
+        (psr_msg_done){message->head.fields[DONE_STEPS], message->head.fields[DONE_LEFT_OUT] == 1};
     return PSR_OK;
 }
 
@@ -472,8 +483,8 @@ psr_err psr_msg_piece_read(const psr_message *message, psr_msg_piece *ret_piece)
     if (head->fields[COUNT] > SIZE_MAX - head->fields[OFFSET])
         return psr_violation(message, "no section is as long");
     PSR_TRY(field_at_most(message, PIECE_SECTION, UINT32_MAX));
-    *ret_piece =
-        (psr_msg_piece){head->fields[PIECE_STEPS], (uint32_t)head->fields[PIECE_SECTION], span_of(head)};
+    *ret_piece = (psr_msg_piece){head->fields[PIECE_STEPS], (uint32_t)head->fields[PIECE_SECTION],
+                                 span_of(head)};
     return PSR_OK;
 }
 
@@ -494,11 +505,24 @@ psr_head psr_msg_held_head(uint64_t step)
     return (psr_head){.type = PSR_MSG_HELD, .fields = {step}};
 }
 
-psr_err psr_msg_held_read(const psr_message *message, const psr_msg_limits *limits, uint64_t *ret_step)
+psr_err psr_msg_held_read(const psr_message *message, const psr_msg_limits *limits,
+                          uint64_t *ret_step)
 {
-    PSR_TRY(
-        check_below(message, psr_head_field_name(PSR_MSG_HELD, 0), message->head.fields[0], limits->steps));
+    PSR_TRY(check_below(message, psr_head_field_name(PSR_MSG_HELD, 0), message->head.fields[0],
+                        limits->steps));
     *ret_step = message->head.fields[0];
+    return PSR_OK;
+}
+
+psr_head psr_msg_hold_head(bool change)
+{
+    return (psr_head){.type = PSR_MSG_HOLD, .fields = {change}};
+}
+
+psr_err psr_msg_hold_read(const psr_message *message, bool *ret_change)
+{
+    PSR_TRY(field_at_most(message, 0, 1));
+    *ret_change = message->head.fields[0] == 1;
     return PSR_OK;
 }
 
@@ -535,6 +559,41 @@ psr_err psr_msg_failed_status(const psr_message *message)
     return status > 0 && status <= PSR_ERR_LAST ? (psr_err)status : PSR_ERR_PEER;
 }
 
+enum { VIEW_EPOCH, VIEW_FIRST_STEP };
+
+psr_head psr_msg_view_head(const psr_msg_view *view)
+{
+    return (psr_head){.type = PSR_MSG_VIEW,
+                      .fields = {[VIEW_EPOCH] = view->epoch, [VIEW_FIRST_STEP] = view->first_step}};
+}
+
+psr_err psr_msg_view_read(const psr_message *message, psr_msg_view *ret_view)
+{
+    PSR_TRY(field_at_most(message, VIEW_EPOCH, UINT32_MAX));
+    *ret_view = (psr_msg_view){(uint32_t)message->head.fields[VIEW_EPOCH],
+                               message->head.fields[VIEW_FIRST_STEP]};
+    return PSR_OK;
+}
+
+enum { BOUND_EPOCH, BOUND_PAUSE };
+
+psr_head psr_msg_bound_head(const psr_msg_bound *bound)
+{
+    return (psr_head){
+        .type = PSR_MSG_BOUND,
+        .fields = {[BOUND_EPOCH] = bound->epoch, [BOUND_PAUSE] = within(bound->pause_us)}};
+}
+
+psr_err psr_msg_bound_read(const psr_message *message, const psr_msg_limits *limits,
+                           psr_msg_bound *ret_bound)
+{
+    PSR_TRY(field_at_most(message, BOUND_EPOCH, limits->epoch));
+    PSR_TRY(field_at_most(message, BOUND_PAUSE, PSR_MSG_WITHIN_MS_MAX));
+    *ret_bound = (psr_msg_bound){(uint32_t)message->head.fields[BOUND_EPOCH],
+                                 message->head.fields[BOUND_PAUSE]};
+    return PSR_OK;
+}
+
 enum { FAILURE_STATUS, FAILURE_RANK, FAILURE_OTHER, FAILURE_NUMBER, FAILURE_WITHIN, FAILURE_SCOPE };
 
 static psr_head failure_head(psr_message_type type, const psr_msg_failure *failure)
@@ -563,7 +622,8 @@ psr_head psr_msg_verdict_head(const psr_msg_failure *failure)
 static psr_err check_blamed(const psr_message *message, const psr_msg_limits *limits)
 {
     const uint64_t *fields = message->head.fields;
-    bool of_rank = fields[FAILURE_SCOPE] == PSR_SCOPE_RANK || fields[FAILURE_SCOPE] == PSR_SCOPE_LOST;
+    bool of_rank =
+        fields[FAILURE_SCOPE] == PSR_SCOPE_RANK || fields[FAILURE_SCOPE] == PSR_SCOPE_LOST;
     PSR_TRY(check_rank(message, limits, fields[FAILURE_OTHER]));
     return of_rank ? check_peer(message, limits, PSR_ROLE_WORKER, fields[FAILURE_RANK])
                    : check_rank(message, limits, fields[FAILURE_RANK]);
@@ -642,8 +702,8 @@ void psr_msg_rank_list_write(const uint32_t *ranks, uint32_t count, uint8_t *ret
             ret_bytes[RANK_BYTES * i + b] = (uint8_t)(ranks[i] >> (8 * b));
 }
 
-static psr_err read_ranks(const psr_message *message, uint32_t limit, uint32_t count, uint32_t *ranks,
-                          bool *seen)
+static psr_err read_ranks(const psr_message *message, uint32_t limit, uint32_t count,
+                          uint32_t *ranks, bool *seen)
 {
     const uint8_t *bytes = message->payload;
     for (uint32_t i = 0; i < count; i++, bytes += RANK_BYTES) {
@@ -667,8 +727,9 @@ psr_err psr_msg_rank_list_read(const psr_message *message, uint32_t limit, uint3
                              message->payload_bytes, limit);
     uint32_t *ranks = calloc(count, sizeof *ranks);
     bool *seen = calloc(limit, sizeof *seen);
-    psr_err err = ranks != NULL && seen != NULL ? read_ranks(message, limit, (uint32_t)count, ranks, seen)
-                                                : psr_fail(PSR_ERR_NOMEM, "no memory for %zu ranks", count);
+    psr_err err = ranks != NULL && seen != NULL
+                      ? read_ranks(message, limit, (uint32_t)count, ranks, seen)
+                      : psr_fail(PSR_ERR_NOMEM, "no memory for %zu ranks", count);
     free(seen);
     if (err != PSR_OK) {
         free(ranks);

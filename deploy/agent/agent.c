@@ -1,18 +1,18 @@
 #include "deploy/agent/agent.h"
 
 #include "base/clock.h"
-#include "base/machine.h"
-#include "base/printable.h"
-#include "base/secret.h"
-#include "base/signals.h"
-#include "base/child.h"
-#include "base/environment.h"
+#include "base/system/machine.h"
+#include "base/text/printable.h"
+#include "base/text/secret.h"
+#include "base/system/signals.h"
+#include "base/system/child.h"
+#include "base/system/environment.h"
 #include "deploy/agent/host.h"
 #include "deploy/agent/program.h"
 #include "deploy/agent/topology.h"
-#include "base/json.h"
+#include "base/text/json.h"
 #include "comm/comm.h"
-#include "net/socket_directory.h"
+#include "net/address/socket_directory.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -35,8 +35,8 @@
 #define TERM_BEFORE_KILL_MS 500
 /* Without the launcher taking anything of the last words of processes that have ended. */
 #define TELLING_MS 500
-/* For the scheduler to notice too that the launcher is silent or gone, to ask what all are doing and to end the run: better
- * than a signal. */
+/* For the scheduler to notice too that the launcher is silent or gone, to ask what all are doing
+ * and to end the run: better than a signal. */
 #define NAMING_MS 1000
 
 /* What a process was told of Ctrl-Z. */
@@ -63,6 +63,9 @@ typedef struct agent {
     int signals;
     process *processes;
     size_t count;
+    struct pollfd *fds; /* as poll left them */
+    size_t polled;      /* of how many processes */
+    bool look_at_all;   /* whatever poll reported */
     psr_presence_clock clock;
     int64_t heard_ms; /* of the launcher, by that clock; other times are psr_clock_ms' */
     int64_t deadline_ms;
@@ -70,16 +73,17 @@ typedef struct agent {
     bool answers_pause; /* when all of them are stopped */
     bool ending;
     int64_t term_at_ms, kill_at_ms;
-    int64_t leave_at_ms; /* though not all is told */
-    uint64_t taken;      /* bytes of events, when that was put off last */
-    const char *because; /* why it ends, when not by command */
-    psr_socket_directory
-        sockets; /* to be removed: of the run, as the launcher does if it can; over TCP this agent's own */
-    bool shares; /* sockets is where its processes share memory, as they are told */
-    psr_program program;         /* of `psring run`; without words: psring's own */
-    cJSON *variables;            /* those two's, or NULL */
-    psr_environment environment; /* with them; not begun: ours */
-    bool probes;                 /* its workers are `psring probe` */
+    int64_t leave_at_ms;          /* though not all is told */
+    uint64_t taken;               /* bytes of events, when that was put off last */
+    const char *because;          /* why it ends, when not by command */
+    psr_socket_directory sockets; /* to be removed: of the run, as the launcher
+                                     does if it can; over TCP this agent's own */
+    bool shares;                  /* sockets is where its processes
+                                     share memory, as they are told */
+    psr_program program;          /* of `psring run`; without words: psring's own */
+    cJSON *variables;             /* those two's, or NULL */
+    psr_environment environment;  /* with them; not begun: ours */
+    bool probes;                  /* its workers are `psring probe` */
 } agent;
 
 typedef struct line_from {
@@ -93,14 +97,15 @@ static int64_t look(agent *a)
     return psr_presence_clock_ms(&a->clock, psr_clock_ms());
 }
 
-/* This host as the launcher reached it: ssh tells in SSH_CONNECTION ("client port server port"); srun tells in SLURM_LAUNCH_NODE_IPADDR where it
- * is itself, and this host's address is that of the way there. Empty when started directly. */
+/* This host as the launcher reached it: ssh tells in SSH_CONNECTION ("client port server port");
+ * srun tells in SLURM_LAUNCH_NODE_IPADDR where it is itself, and this host's address is that of the
+ * way there. Empty when started directly. */
 static void addresses(char *address, char *launcher, size_t size)
 {
     const char *connection = getenv("SSH_CONNECTION"), *srun = getenv("SLURM_LAUNCH_NODE_IPADDR");
     char client[64], server[64], way[PSR_HOST_MAX], there[80];
     address[0] = launcher[0] = '\0';
-    if (connection && sscanf(connection, "%63s %*s %63s %*s", client, server) == 2) {
+    if (connection != NULL && sscanf(connection, "%63s %*s %63s %*s", client, server) == 2) {
         snprintf(launcher, size, "%s", client);
         snprintf(address, size, "%s", server);
         return;
@@ -143,9 +148,9 @@ static void say_hello(agent *a)
     addresses(address, launcher, sizeof address);
     cJSON *topology = describe_topology();
     psr_machine_id(machine);
-    psr_json_put(&a->events, "event", "hello", "version", PSR_VERSION, "host", host, "address", address,
-                 "launcher_address", launcher, "machine", machine, "#cores", (double)allowed_cores(),
-                 topology ? "!topology" : NULL, topology, NULL);
+    psr_json_put(&a->events, "event", "hello", "version", PSR_VERSION, "host", host, "address",
+                 address, "launcher_address", launcher, "machine", machine, "#cores",
+                 (double)allowed_cores(), topology != NULL ? "!topology" : NULL, topology, NULL);
 }
 
 static bool runs_program(const agent *a)
@@ -153,8 +158,9 @@ static bool runs_program(const agent *a)
     return a->program.words != NULL;
 }
 
-/* We hold no more than this for a launcher that does not keep up. psring's own processes drop what their pipes do not take; what a
- * program's pipes hold is read and dropped here: neither ever waits. */
+/* We hold no more than this for a launcher that does not keep up. psring's own processes drop what
+ * their pipes do not take; what a program's pipes hold is read and dropped here: neither ever
+ * waits. */
 static bool may_read(const agent *a)
 {
     return psr_line_writer_waiting(&a->events) < EVENTS_WAITING_MAX;
@@ -179,7 +185,8 @@ static void tell_left_out(agent *a, process *p)
 static psr_err on_line(void *context, char *line)
 {
     line_from *from = context;
-    if (!may_read(from->agent)) { /* what a program's pipe holds it may wait for: it is read and dropped */
+    if (!may_read(from->agent)) { /* what a program's pipe holds it may
+                                     wait for: it is read and dropped */
         from->process->left_out++;
         return PSR_OK;
     }
@@ -197,8 +204,9 @@ static psr_err on_line(void *context, char *line)
 
 /* ---- Ctrl-Z ---- */
 
-/* A process stops itself once it has stopped its clock (base/clock.h). A SIGCONT before that would be lost, and the process would stop
- * after it and stay: so a process is let go on only when its stop has been seen. */
+/* A process stops itself once it has stopped its clock (base/clock.h). A SIGCONT before that would
+ * be lost, and the process would stop after it and stay: so a process is let go on only when its
+ * stop has been seen. */
 static void see_stops(agent *a)
 {
     bool all_stopped = true;
@@ -260,17 +268,19 @@ static psr_err read_spawn(const agent *a, const cJSON *command, process *ret_pro
 {
     const char *role = psr_json_text(command, "role");
     process p = {0};
-    if (!role || !psr_role_parse(role, &p.peer.role) || p.peer.role == PSR_ROLE_SCHEDULER ||
+    if (role == NULL || !psr_role_parse(role, &p.peer.role) || p.peer.role == PSR_ROLE_SCHEDULER ||
         ((runs_program(a) || a->probes) && p.peer.role != PSR_ROLE_WORKER) ||
         !psr_json_count(command, "rank", UINT32_MAX - 1, &p.peer.rank))
         return psr_fail(PSR_ERR_PROTOCOL,
                         "the launcher sent a spawn command for neither a worker nor a shard");
     for (size_t i = 0; i < a->count; i++)
         if (psr_peer_equal(a->processes[i].peer, p.peer))
-            return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a second spawn command for %s %" PRIu32,
-                            role, p.peer.rank);
+            return psr_fail(PSR_ERR_PROTOCOL,
+                            "the launcher sent a second spawn command for %s %" PRIu32, role,
+                            p.peer.rank);
     if (a->count == CHILDREN_MAX)
-        return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent more than %d spawn commands", CHILDREN_MAX);
+        return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent more than %d spawn commands",
+                        CHILDREN_MAX);
     *ret_process = p;
     return PSR_OK;
 }
@@ -283,8 +293,8 @@ static bool tell_sharing(const agent *a, cJSON *provision)
 }
 
 /* The program of this run, which the launcher named on our standard input. */
-static psr_err start_program(const agent *a, process *p, const psr_program_place *place, cJSON *provision,
-                             const psr_cpus *cpus)
+static psr_err start_program(const agent *a, process *p, const psr_program_place *place,
+                             cJSON *provision, const psr_cpus *cpus)
 {
     psr_provision of_rank;
     char *text = tell_sharing(a, provision) ? psr_secret_print(provision) : NULL;
@@ -301,11 +311,14 @@ static psr_err start_program(const agent *a, process *p, const psr_program_place
     return err;
 }
 
-/* One of psring's own programs, from beside this one: nothing of what is run is the launcher's to say. */
+/* One of psring's own programs, from beside this one: nothing of what is run is the launcher's to
+ * say. */
 static psr_err start_own(const agent *a, process *p, cJSON *provision, const psr_cpus *cpus)
 {
     char path[4096], option[] = "--provision", from[] = "-", probe[] = "probe";
-    const char *name = a->probes ? "psring" : p->peer.role == PSR_ROLE_SHARD ? "psring-ps" : "psring-worker";
+    const char *name = a->probes                        ? "psring"
+                       : p->peer.role == PSR_ROLE_SHARD ? "psring-ps"
+                                                        : "psring-worker";
     PSR_TRY(psr_program_path(name, path, sizeof path));
     char *argv[] = {path, a->probes ? probe : option, a->probes ? NULL : from, NULL};
     char *text = tell_sharing(a, provision) ? psr_secret_print(provision) : NULL;
@@ -322,8 +335,8 @@ static psr_err start_own(const agent *a, process *p, cJSON *provision, const psr
 /* by_itself: it exited, and was not killed. */
 static void tell_exit(agent *a, psr_peer peer, bool ok, bool by_itself, const char *how)
 {
-    psr_json_put(&a->events, "event", "exited", "role", psr_role_name(peer.role), "#rank", (double)peer.rank,
-                 "?ok", ok, "?by_itself", by_itself, "how", how, NULL);
+    psr_json_put(&a->events, "event", "exited", "role", psr_role_name(peer.role), "#rank",
+                 (double)peer.rank, "?ok", ok, "?by_itself", by_itself, "how", how, NULL);
 }
 
 static psr_err spawn(agent *a, const cJSON *command)
@@ -342,8 +355,8 @@ static psr_err spawn(agent *a, const cJSON *command)
     psr_program_place place = {0}; /* not told: as of a shard */
     (void)psr_json_count(command, "local_rank", UINT32_MAX, &place.local_rank);
     (void)psr_json_count(command, "local_ranks", UINT32_MAX, &place.local_ranks);
-    if ((runs_program(a) ? start_program(a, p, &place, provision, cpus) : start_own(a, p, provision, cpus)) !=
-        PSR_OK)
+    if ((runs_program(a) ? start_program(a, p, &place, provision, cpus)
+                         : start_own(a, p, provision, cpus)) != PSR_OK)
         tell_exit(a, p->peer, false, false, psr_err_detail());
     else
         a->count++;
@@ -375,10 +388,12 @@ static psr_err begin(agent *a, const cJSON *command)
 {
     const char *sockets = psr_json_text(command, "sockets");
     watch_launcher(
-        a, (int64_t)(between(0.001, psr_json_number(command, "deadline_s", 30), DEADLINE_S_MAX) * 1000));
-    if (a->sockets.hold < 0 && !sockets && psr_json_true(command, "share"))
+        a, (int64_t)(between(0.001, psr_json_number(command, "deadline_s", 30), DEADLINE_S_MAX) *
+                     1000));
+    if (a->sockets.hold < 0 && sockets == NULL && psr_json_true(command, "share"))
         share(a);
-    return sockets && a->sockets.hold < 0 ? psr_socket_directory_enter(sockets, &a->sockets) : PSR_OK;
+    return sockets != NULL && a->sockets.hold < 0 ? psr_socket_directory_enter(sockets, &a->sockets)
+                                                  : PSR_OK;
 }
 
 /* Before the first spawn, once. */
@@ -425,7 +440,7 @@ static psr_err tell(agent *a, const cJSON *command)
 {
     const char *role = psr_json_text(command, "role"), *text = psr_json_text(command, "text");
     psr_peer peer;
-    if (!a->probes || !role || !text || !psr_role_parse(role, &peer.role) ||
+    if (!a->probes || role == NULL || text == NULL || !psr_role_parse(role, &peer.role) ||
         !psr_json_count(command, "rank", UINT32_MAX - 1, &peer.rank))
         return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a line that is for no probe");
     for (size_t i = 0; i < a->count; i++)
@@ -441,7 +456,7 @@ static psr_err on_command(void *context, char *line)
     cJSON *command = cJSON_Parse(line);
     const char *op = psr_json_text(command, "op");
     psr_err err = PSR_OK;
-    if (!op)
+    if (op == NULL)
         err = psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a line that is not a command");
     else if (strcmp(op, "begin") == 0)
         err = begin(a, command);
@@ -485,7 +500,8 @@ static void tell_end(agent *a, process *p)
     p->told = true;
 }
 
-/* What programs left behind, and what has ended since: nobody else waits for it. One of ours is seen in the next round. */
+/* What programs left behind, and what has ended since: nobody else waits for it. One of ours is
+ * seen in the next round. */
 static void bury_strays(const agent *a)
 {
     siginfo_t info = {0};
@@ -498,24 +514,41 @@ static void bury_strays(const agent *a)
     }
 }
 
+#define FDS_BEFORE 3
+#define FDS_OF_EACH 4
+
+/* Something has happened to that process, or nobody has looked at it yet. Of thousands few have. */
+static bool is_touched(const agent *a, size_t index)
+{
+    const struct pollfd *fds = a->fds + FDS_BEFORE + FDS_OF_EACH * index;
+    return a->look_at_all || index >= a->polled ||
+           (fds[0].revents | fds[1].revents | fds[2].revents | fds[3].revents) != 0;
+}
+
+static psr_err attend_process(agent *a, process *p)
+{
+    line_from out = {a, p, "out"}, err = {a, p, "err"};
+    (void)psr_child_reap(&p->child);
+    if (reads(a))
+        PSR_TRY(psr_line_reader_visit(&p->child.out, on_line, &out));
+    if (reads(a))
+        PSR_TRY(psr_line_reader_visit(&p->child.err, on_line, &err));
+    psr_line_writer_flush(&p->child.in);
+    if (!p->told && psr_child_said_all(&p->child))
+        tell_end(a, p);
+    return PSR_OK;
+}
+
 /* Passes on what processes printed and how they ended: all their lines first. */
 static psr_err attend(agent *a, bool *ret_running, bool *ret_all_told)
 {
     *ret_running = false;
     *ret_all_told = true;
     for (size_t i = 0; i < a->count; i++) {
-        process *p = &a->processes[i];
-        bool ended = psr_child_reap(&p->child);
-        line_from out = {a, p, "out"}, err = {a, p, "err"};
-        if (reads(a))
-            PSR_TRY(psr_line_reader_visit(&p->child.out, on_line, &out));
-        if (reads(a))
-            PSR_TRY(psr_line_reader_visit(&p->child.err, on_line, &err));
-        psr_line_writer_flush(&p->child.in);
-        if (!p->told && psr_child_said_all(&p->child))
-            tell_end(a, p);
-        *ret_running |= !ended;
-        *ret_all_told &= p->told;
+        if (is_touched(a, i))
+            PSR_TRY(attend_process(a, &a->processes[i]));
+        *ret_running |= !a->processes[i].child.ended;
+        *ret_all_told &= a->processes[i].told;
     }
     if (runs_program(a))
         bury_strays(a);
@@ -524,7 +557,8 @@ static psr_err attend(agent *a, bool *ret_running, bool *ret_all_told)
 
 /* ---- programs that are stopped ---- */
 
-/* A program need not have joined, so that nobody else would miss it. What Ctrl-Z stops does not count. */
+/* A program need not have joined, so that nobody else would miss it. What Ctrl-Z stops does not
+ * count. */
 static void check_stopped(agent *a, int64_t now)
 {
     for (size_t i = 0; i < a->count && runs_program(a) && !a->paused; i++) {
@@ -555,8 +589,8 @@ static void end_step(agent *a, int64_t now)
 
 static int poll_timeout(const agent *a, int64_t now)
 {
-    int64_t next = now + psr_presence_clock_every_ms(
-                             &a->clock); /* when the launcher may have been silent for too long */
+    /* when the launcher may have been silent for too long */
+    int64_t next = now + psr_presence_clock_every_ms(&a->clock);
     if (a->ending && now < a->term_at_ms && a->term_at_ms < next)
         next = a->term_at_ms;
     if (a->ending && now < a->kill_at_ms && a->kill_at_ms < next)
@@ -567,44 +601,48 @@ static int poll_timeout(const agent *a, int64_t now)
 }
 
 /* Signals and commands first: nothing that processes print can hold them up. */
-static psr_err wait_for_events(agent *a, struct pollfd *fds)
+static psr_err wait_for_events(agent *a)
 {
+    struct pollfd *fds = a->fds;
     nfds_t n = 0;
     bool all = reads(a);
     fds[n++] = (struct pollfd){.fd = a->signals, .events = POLLIN};
     fds[n++] = (struct pollfd){.fd = a->commands.fd, .events = POLLIN};
-    fds[n++] =
-        (struct pollfd){.fd = psr_line_writer_pending(&a->events) ? a->events.fd : -1, .events = POLLOUT};
+    fds[n++] = (struct pollfd){.fd = psr_line_writer_pending(&a->events) ? a->events.fd : -1,
+                               .events = POLLOUT};
     for (size_t i = 0; i < a->count; i++) {
         const psr_child *child = &a->processes[i].child;
         fds[n++] = (struct pollfd){.fd = child->pidfd, .events = POLLIN};
         fds[n++] = (struct pollfd){.fd = all ? child->out.fd : -1, .events = POLLIN};
         fds[n++] = (struct pollfd){.fd = all ? child->err.fd : -1, .events = POLLIN};
-        fds[n++] =
-            (struct pollfd){.fd = psr_line_writer_pending(&child->in) ? child->in.fd : -1, .events = POLLOUT};
+        fds[n++] = (struct pollfd){.fd = psr_line_writer_pending(&child->in) ? child->in.fd : -1,
+                                   .events = POLLOUT};
     }
-    (void)poll(fds, n, poll_timeout(a, psr_clock_ms())); /* EINTR: everything is looked at anyway */
+    a->polled = a->count;
+    a->look_at_all = poll(fds, n, poll_timeout(a, psr_clock_ms())) <= 0; /* <0: EINTR */
     psr_line_writer_flush(&a->events);
     struct signalfd_siginfo info;
-    if ((fds[0].revents & POLLIN) && read(a->signals, &info, sizeof info) == (ssize_t)sizeof info &&
-        info.ssi_signo != SIGCHLD) { /* that a child is stopped is seen where it is attended to */
-        a->because = "the agent was told to end";
-        end_all(a, 0);
+    if ((fds[0].revents & POLLIN) && read(a->signals, &info, sizeof info) == (ssize_t)sizeof info) {
+        a->look_at_all = info.ssi_signo == SIGCHLD; /* one is stopped, goes on or has ended */
+        if (!a->look_at_all) {
+            a->because = "the agent was told to end";
+            end_all(a, 0);
+        }
     }
     return psr_line_reader_visit(&a->commands, on_command, a);
 }
 
-static psr_err agent_loop(agent *a, struct pollfd *fds)
+static psr_err agent_loop(agent *a)
 {
     bool running = false, all_told = true;
     for (;;) {
-        PSR_TRY(wait_for_events(a, fds));
+        PSR_TRY(wait_for_events(a));
         int64_t now = psr_clock_ms();
-        if (a->commands.fd < 0 && !a->because) {
+        if (a->commands.fd < 0 && a->because == NULL) {
             a->because = "the launcher has gone";
             end_all(a, NAMING_MS);
         }
-        if (look(a) - a->heard_ms >= a->deadline_ms && !a->because) {
+        if (look(a) - a->heard_ms >= a->deadline_ms && a->because == NULL) {
             a->because = "the launcher gave no sign of life for longer than the deadline";
             end_all(a, NAMING_MS);
         }
@@ -639,20 +677,21 @@ int psr_agent_main(void)
     watch_launcher(&a, 30000);
     a.signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     a.processes = calloc(CHILDREN_MAX, sizeof *a.processes);
-    struct pollfd *fds = calloc(3 + 4 * (size_t)CHILDREN_MAX, sizeof *fds);
+    a.fds = calloc(FDS_BEFORE + FDS_OF_EACH * (size_t)CHILDREN_MAX, sizeof *a.fds);
     psr_line_reader_init(&a.commands, fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));
     psr_line_writer_init(&a.events, fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0));
     psr_err err = PSR_OK;
-    if (!a.processes || !fds || a.signals < 0)
+    if (a.processes == NULL || a.fds == NULL || a.signals < 0)
         err = psr_fail(PSR_ERR_NOMEM, "the agent could not start");
     if (!err) {
         say_hello(&a);
-        err = agent_loop(&a, fds);
+        err = agent_loop(&a);
     }
     if (err)
         psr_print(stderr, "psring agent: %s\n", psr_err_detail());
-    else if (a.because)
-        psr_print(stderr, "psring agent: %s; its %zu processes have been ended\n", a.because, a.count);
+    else if (a.because != NULL)
+        psr_print(stderr, "psring agent: %s; its %zu processes have been ended\n", a.because,
+                  a.count);
     for (size_t i = 0; i < a.count; i++)
         psr_child_done(&a.processes[i].child);
     if (runs_program(&a))
@@ -666,6 +705,6 @@ int psr_agent_main(void)
     psr_line_writer_done(&a.events);
     close(a.signals);
     free(a.processes);
-    free(fds);
-    return psr_err_exit_status(err ? err : a.because ? PSR_ERR_PEER : PSR_OK);
+    free(a.fds);
+    return psr_err_exit_status(err ? err : a.because != NULL ? PSR_ERR_PEER : PSR_OK);
 }

@@ -1,7 +1,7 @@
 #include "deploy/agent/agent_event.h"
 
 #include "comm/comm.h"
-#include "net/interface.h"
+#include "net/address/interface.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -34,9 +34,10 @@ static psr_err read_address(const psr_agent_context *by, const cJSON *json, cons
                             const char **ret_address)
 {
     const char *text = psr_json_text(json, name);
-    if (text && text[0] && (strlen(text) >= ADDRESS_BYTES || !psr_address_is_a_hosts(text)))
-        return violation(by, "says that \"%s\" is '%.64s', which is no address of one host", name, text);
-    *ret_address = text ? text : "";
+    if (text != NULL && text[0] && (strlen(text) >= ADDRESS_BYTES || !psr_address_is_a_hosts(text)))
+        return violation(by, "says that \"%s\" is '%.64s', which is no address of one host", name,
+                         text);
+    *ret_address = text != NULL ? text : "";
     return PSR_OK;
 }
 
@@ -46,9 +47,10 @@ static psr_err read_addresses(const psr_agent_context *by, psr_agent_event *even
     PSR_TRY(read_address(by, event->json, "address", &event->address));
     PSR_TRY(read_address(by, event->json, "launcher_address", &event->launcher_address));
     if (psr_address_is_loopback(event->address) != psr_address_is_loopback(event->launcher_address))
-        return violation(
-            by, "says that it was reached at '%.64s' from '%.64s', and one of them is this host's own alone",
-            event->address, event->launcher_address);
+        return violation(by,
+                         "says that it was reached at '%.64s' from '%.64s', and one of them is "
+                         "this host's own alone",
+                         event->address, event->launcher_address);
     return PSR_OK;
 }
 
@@ -57,17 +59,17 @@ static psr_err read_hello(const psr_agent_context *by, psr_agent_event *event)
     const char *version = psr_json_text(event->json, "version");
     if (by->greeted)
         return violation(by, "said hello twice");
-    if (!version || strcmp(version, PSR_VERSION) != 0)
-        return psr_fail(PSR_ERR_VERSION,
-                        "host %s has psring %s, this is %s; install the same version on both", host_name(by),
-                        version ? version : "of an unknown version", PSR_VERSION);
+    if (version == NULL || strcmp(version, PSR_VERSION) != 0)
+        return psr_fail(
+            PSR_ERR_VERSION, "host %s has psring %s, this is %s; install the same version on both",
+            host_name(by), version != NULL ? version : "of an unknown version", PSR_VERSION);
     PSR_TRY(read_addresses(by, event));
     const char *machine = psr_json_text(event->json, "machine");
-    event->machine = machine ? machine : "";
+    event->machine = machine != NULL ? machine : "";
     if (!psr_json_count(event->json, "cores", CORES_MAX, &event->cores) || event->cores == 0)
         return violation(by, "does not say how many cores it has");
     const cJSON *topology = cJSON_GetObjectItemCaseSensitive(event->json, "topology");
-    psr_err err = topology ? psr_topology_from_json(topology, &event->topology) : PSR_OK;
+    psr_err err = topology != NULL ? psr_topology_from_json(topology, &event->topology) : PSR_OK;
     return err == PSR_ERR_FORMAT ? violation(by, "does not say how its cores lie") : err;
 }
 
@@ -78,10 +80,12 @@ static psr_err find_item(const psr_agent_context *by, const cJSON *json, size_t 
     const psr_placement *placement = by->placement;
     const char *role = psr_json_text(json, "role");
     psr_peer peer;
-    if (!role || !psr_role_parse(role, &peer.role) || !psr_json_count(json, "rank", UINT32_MAX, &peer.rank))
+    if (role == NULL || !psr_role_parse(role, &peer.role) ||
+        !psr_json_count(json, "rank", UINT32_MAX, &peer.rank))
         return violation(by, "speaks for a process without a role or rank");
     for (size_t i = 0; i < placement->count; i++)
-        if (placement->items[i].host == by->host && psr_peer_equal(placement->items[i].peer, peer)) {
+        if (placement->items[i].host == by->host &&
+            psr_peer_equal(placement->items[i].peer, peer)) {
             *ret_item = i;
             return PSR_OK;
         }
@@ -92,7 +96,8 @@ static psr_err read_line(const psr_agent_context *by, psr_agent_event *event)
 {
     const char *stream = psr_json_text(event->json, "stream");
     event->text = psr_json_text(event->json, "text");
-    if (!event->text || !stream || (strcmp(stream, "out") != 0 && strcmp(stream, "err") != 0))
+    if (event->text == NULL || stream == NULL ||
+        (strcmp(stream, "out") != 0 && strcmp(stream, "err") != 0))
         return violation(by, "sent a process's line without a text or stream");
     event->to_stderr = strcmp(stream, "err") == 0;
     event->is_log = event->to_stderr && psr_log_line_read(event->text, &event->log);
@@ -104,7 +109,7 @@ static psr_err read_exited(psr_agent_event *event)
     const char *how = psr_json_text(event->json, "how");
     event->ok = psr_json_true(event->json, "ok");
     event->by_itself = psr_json_true(event->json, "by_itself");
-    event->text = how ? how : "nobody knows how";
+    event->text = how != NULL ? how : "nobody knows how";
     return PSR_OK;
 }
 
@@ -120,7 +125,7 @@ static bool kind_of(const char *name, psr_agent_event_kind *ret_kind)
                  {"paused", PSR_AGENT_PAUSED},
                  {"line", PSR_AGENT_LINE},
                  {"exited", PSR_AGENT_EXITED}};
-    for (size_t i = 0; name && i < sizeof kinds / sizeof *kinds; i++)
+    for (size_t i = 0; name != NULL && i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(name, kinds[i].name) == 0) {
             *ret_kind = kinds[i].kind;
             return true;
@@ -140,7 +145,8 @@ static psr_err read_event(const psr_agent_context *by, psr_agent_event *event)
     return event->kind == PSR_AGENT_LINE ? read_line(by, event) : read_exited(event);
 }
 
-psr_err psr_agent_event_read(const psr_agent_context *by, const char *line, psr_agent_event *ret_event)
+psr_err psr_agent_event_read(const psr_agent_context *by, const char *line,
+                             psr_agent_event *ret_event)
 {
     psr_agent_event event = {.json = cJSON_Parse(line), .text = line};
     psr_err err = PSR_OK;

@@ -1,6 +1,6 @@
 #include "deploy/agent/host.h"
 
-#include "deploy/launch/allocation.h"
+#include "deploy/launch/hosts/allocation.h"
 
 #include "deploy/agent/ssh_words.h"
 
@@ -17,8 +17,8 @@ bool psr_host_is_here(const char *name)
 {
     char own[256] = "";
     (void)gethostname(own, sizeof own - 1);
-    return strcmp(name, "localhost") == 0 || strncmp(name, "127.", 4) == 0 || strcmp(name, "::1") == 0 ||
-           strcmp(name, own) == 0;
+    return strcmp(name, "localhost") == 0 || strncmp(name, "127.", 4) == 0 ||
+           strcmp(name, "::1") == 0 || strcmp(name, own) == 0;
 }
 
 /* 'text' for a POSIX shell. */
@@ -34,22 +34,23 @@ static psr_err quote(const char *text, char *quoted, size_t size)
         }
     }
     quoted[at] = '\0';
-    return at + 6 < size ? PSR_OK
-                         : psr_fail(PSR_ERR_USAGE, "the path '%s' is too long for a remote command", text);
+    return at + 6 < size
+               ? PSR_OK
+               : psr_fail(PSR_ERR_USAGE, "the path '%s' is too long for a remote command", text);
 }
 
-/* Our own path is where psring is here. Elsewhere anybody may have put a program there: it is run where it and all directories above
- * it belong to root or to who logs in, and where nobody else can put another in its place (a directory that all may write to is sticky,
- * as /tmp). %s is the path, quoted. */
+/* Our own path is where psring is here. Elsewhere anybody may have put a program there: it is run
+ * where it and all directories above it belong to root or to who logs in, and where nobody else can
+ * put another in its place (a directory that all may write to is sticky, as /tmp). %s is the path,
+ * quoted. */
 static const char guarded[] =
     "p=$(readlink -f -- '%s') && test -x \"$p\" || p=; u=$(id -u); d=$p; while test -n \"$d\"; do "
-    "test -n \"$(find \"$d\" -prune \\( -user 0 -o -user \"$u\" \\) \\( ! -perm -0002 -o -perm -1000 \\) "
-    "2>/dev/null)\" || break; "
-    "test \"$d\" = / && exec \"$p\" agent; d=$(dirname -- \"$d\"); done; "
-    "command -v psring >/dev/null && exec psring agent; "
-    "test -z \"$d\" || echo \"$p is not run, since $d can be changed by somebody else than root and you; "
-    "psring is not in PATH\" >&2; "
-    "test -n \"$d\" || echo \"psring is neither at that path nor in PATH\" >&2; exit 127";
+    "test -n \"$(find \"$d\" -prune \\( -user 0 -o -user \"$u\" \\) \\( ! -perm -0002 -o -perm "
+    "-1000 \\) 2>/dev/null)\" || break; test \"$d\" = / && exec \"$p\" agent; d=$(dirname -- "
+    "\"$d\"); done; command -v psring >/dev/null && exec psring agent; test -z \"$d\" || echo \"$p "
+    "is not run, since $d can be changed by somebody else than root and you; psring is not in "
+    "PATH\" >&2; test -n \"$d\" || echo \"psring is neither at that path nor in PATH\" >&2; exit "
+    "127";
 
 psr_err psr_host_command(const char *path, bool named, char *command, size_t size)
 {
@@ -69,15 +70,15 @@ psr_err psr_host_command(const char *path, bool named, char *command, size_t siz
 static psr_err remote_command(const char *remote_program, char *command, size_t size)
 {
     char path[4096];
-    if (remote_program)
+    if (remote_program != NULL)
         return psr_host_command(remote_program, true, command, size);
     PSR_TRY(psr_program_path("psring", path, sizeof path));
     return psr_host_command(path, false, command, size);
 }
 
-/* What ssh is told. Host keys are checked, nothing is asked for, nothing of this machine is lent to the other (agent, display, ports), no
- * command is run here, and a connection that dies is noticed. Options that the caller put into --ssh come first, and ssh takes the first
- * value that it sees. */
+/* What ssh is told. Host keys are checked, nothing is asked for, nothing of this machine is lent to
+ * the other (agent, display, ports), no command is run here, and a connection that dies is noticed.
+ * Options that the caller put into --ssh come first, and ssh takes the first value that it sees. */
 static const char *const ssh_options[] = {"-T",
                                           "-a",
                                           "-x",
@@ -96,7 +97,8 @@ static const char *const ssh_options[] = {"-T",
                                           "-o",
                                           "ServerAliveCountMax=3"};
 
-/* What srun is told: one task on that node, beside whatever else steps of the job do there, on any of its processors. */
+/* What srun is told: one task on that node, beside whatever else steps of the job do there, on any
+ * of its processors. */
 static const char *const srun_options[] = {"--overlap", "--quiet", "--nodes=1", "--ntasks=1",
                                            "--cpu-bind=none"};
 
@@ -111,15 +113,16 @@ static psr_err find_program(const char *host, const char *word, char *path, size
 {
     const char *places = getenv("PATH");
     char dirs[8192], *more = NULL;
-    snprintf(dirs, sizeof dirs, "%s", places ? places : "/usr/bin:/bin");
-    for (char *dir = strtok_r(dirs, ":", &more); dir; dir = strtok_r(NULL, ":", &more)) {
+    snprintf(dirs, sizeof dirs, "%s", places != NULL ? places : "/usr/bin:/bin");
+    for (char *dir = strtok_r(dirs, ":", &more); dir != NULL; dir = strtok_r(NULL, ":", &more)) {
         snprintf(path, size, "%.3000s/%s", dir, word);
         if (access(path, X_OK) == 0)
             return PSR_OK;
     }
-    return psr_fail(PSR_ERR_NOT_FOUND,
-                    "host %s: '%s' is not installed here; install openssh-client or name another by --ssh",
-                    host, word);
+    return psr_fail(
+        PSR_ERR_NOT_FOUND,
+        "host %s: '%s' is not installed here; install openssh-client or name another by --ssh",
+        host, word);
 }
 
 static char *word_of(const char *text)
@@ -127,7 +130,8 @@ static char *word_of(const char *text)
     return (char *)(uintptr_t)text; /* execv does not write to it */
 }
 
-/* Words as a shell has them, with quotes, ~ and $NAME; it runs no command for them. ret owns: wordfree. */
+/* Words as a shell has them, with quotes, ~ and $NAME; it runs no command for them. ret owns:
+ * wordfree. */
 static psr_err split_words(const char *ssh, wordexp_t *ret_words)
 {
     wordexp_t words = {0};
@@ -142,15 +146,19 @@ static psr_err split_words(const char *ssh, wordexp_t *ret_words)
     switch (failed) {
     case 0:
         if (count == 0)
-            return psr_fail(PSR_ERR_USAGE, "--ssh: the command is empty; give for instance 'ssh -p 2222'");
-        return psr_fail(PSR_ERR_USAGE,
-                        "--ssh: it has more than %d words; put them into a file, and give ssh -F FILE",
-                        SSH_WORDS_MAX);
+            return psr_fail(PSR_ERR_USAGE,
+                            "--ssh: the command is empty; give for instance 'ssh -p 2222'");
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "--ssh: it has more than %d words; put them into a file, and give ssh -F FILE",
+            SSH_WORDS_MAX);
     case WRDE_BADCHAR:
         return psr_fail(PSR_ERR_USAGE,
-                        "--ssh '%.200s': no shell runs it, so | & ; < > ( ) { } must be in quotes", ssh);
+                        "--ssh '%.200s': no shell runs it, so | & ; < > ( ) { } must be in quotes",
+                        ssh);
     case WRDE_BADVAL:
-        return psr_fail(PSR_ERR_USAGE, "--ssh '%.200s': it names a variable that is not there", ssh);
+        return psr_fail(PSR_ERR_USAGE, "--ssh '%.200s': it names a variable that is not there",
+                        ssh);
     case WRDE_CMDSUB:
         return psr_fail(PSR_ERR_USAGE, "--ssh '%.200s': a command within it is not run", ssh);
     case WRDE_SYNTAX:
@@ -164,14 +172,15 @@ static psr_err split_words(const char *ssh, wordexp_t *ret_words)
 static psr_err start_by(psr_host_link *link, const char *name, const wordexp_t *words,
                         const char *remote_program)
 {
-    /* What ends a job of Slurm's is sent to all of its processes. The launcher obeys, and ends agents in order. */
+    /* What ends a job of Slurm's is sent to all of its processes. The launcher obeys, and ends
+     * agents in order. */
     static const char leave_term[] = "trap '' TERM USR1; ";
     char program[4096], command[16384], script[sizeof leave_term + 16384], nodelist[300];
     char *argv[SSH_WORDS_MAX + 32];
     size_t argc = words->we_wordc;
     memcpy(argv, words->we_wordv, argc * sizeof *argv);
     bool by_srun = is_srun(argv[0]);
-    if (!strchr(argv[0], '/')) {
+    if (strchr(argv[0], '/') == NULL) {
         PSR_TRY(find_program(name, argv[0], program, sizeof program));
         argv[0] = program;
     }
@@ -199,13 +208,14 @@ static psr_err start_remote(psr_host_link *link, const char *name, const char *s
                             const char *remote_program)
 {
     wordexp_t words;
-    PSR_TRY(split_words(ssh ? ssh : "ssh", &words));
+    PSR_TRY(split_words(ssh != NULL ? ssh : "ssh", &words));
     psr_err err = start_by(link, name, &words, remote_program);
     wordfree(&words);
     return err;
 }
 
-psr_err psr_host_start(psr_host_link *link, const char *name, const char *ssh, const char *remote_program)
+psr_err psr_host_start(psr_host_link *link, const char *name, const char *ssh,
+                       const char *remote_program)
 {
     *link = (psr_host_link){.local = psr_host_is_here(name)};
     link->agent.pidfd = link->agent.in.fd = link->agent.out.fd = link->agent.err.fd = -1;
@@ -215,8 +225,9 @@ psr_err psr_host_start(psr_host_link *link, const char *name, const char *ssh, c
     PSR_TRY(psr_program_path("psring", path, sizeof path));
     char agent[] = "agent";
     char *argv[] = {path, agent, NULL};
-    return psr_child_start(argv, PSR_CHILD_SEES_END | (psr_allocation_is_there() ? PSR_CHILD_LEAVES_TERM : 0),
-                           &link->agent);
+    return psr_child_start(
+        argv, PSR_CHILD_SEES_END | (psr_allocation_is_there() ? PSR_CHILD_LEAVES_TERM : 0),
+        &link->agent);
 }
 
 psr_err psr_host_set_variables(psr_host_link *link, const char *const *variables)
@@ -246,13 +257,13 @@ psr_err psr_host_no_agent(const char *name, bool local, int wait_status, const c
     int status = WIFEXITED(wait_status) ? WEXITSTATUS(wait_status) : -1;
     if (!local && (status == 127 || status == 126))
         return psr_fail(PSR_ERR_NOT_FOUND,
-                        "host %s lacks the program psring (%s); install it there at the same path, or name "
-                        "its path by --remote-psring",
+                        "host %s lacks the program psring (%s); install it there at the same path, "
+                        "or name its path by --remote-psring",
                         name, last_words[0] ? last_words : "not found");
     if (!local && status == 255)
         return could_not_connect(name, last_words);
     char how[128];
     psr_child_describe(wait_status, how, sizeof how);
-    return psr_fail(PSR_ERR_PEER, "host %s: its agent ended (%s)%s%s", name, how, last_words[0] ? ": " : "",
-                    last_words);
+    return psr_fail(PSR_ERR_PEER, "host %s: its agent ended (%s)%s%s", name, how,
+                    last_words[0] ? ": " : "", last_words);
 }

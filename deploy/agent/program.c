@@ -1,8 +1,8 @@
 #include "deploy/agent/program.h"
 
-#include "base/secret.h"
-#include "base/environment.h"
-#include "base/json.h"
+#include "base/text/secret.h"
+#include "base/system/environment.h"
+#include "base/text/json.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -38,12 +38,12 @@ static cJSON *array_of(const char *const *texts)
 
 psr_err psr_program_check(const psr_program *program)
 {
-    size_t bytes = bytes_of(program->words) + bytes_of(program->variables) + strlen(program->directory) +
-                   strlen(program->output);
+    size_t bytes = bytes_of(program->words) + bytes_of(program->variables) +
+                   strlen(program->directory) + strlen(program->output);
     if (bytes > PSR_PROGRAM_BYTES_MAX)
         return psr_fail(PSR_ERR_USAGE,
-                        "the program's arguments and variables have %zu bytes, more than %u; put them into a "
-                        "file that it reads",
+                        "the program's arguments and variables have %zu bytes, more than %u; put "
+                        "them into a file that it reads",
                         bytes, PSR_PROGRAM_BYTES_MAX);
     return PSR_OK;
 }
@@ -53,12 +53,12 @@ psr_err psr_program_to_object(const psr_program *program, cJSON **ret_object)
     cJSON *object = cJSON_CreateObject();
     bool whole = cJSON_AddItemToObject(object, "words", array_of(program->words)) &&
                  cJSON_AddItemToObject(object, "variables", array_of(program->variables)) &&
-                 cJSON_AddStringToObject(object, "directory", program->directory) &&
-                 cJSON_AddStringToObject(object, "output", program->output) &&
-                 cJSON_AddNumberToObject(object, "ranks", program->ranks) &&
-                 cJSON_AddNumberToObject(object, "shards", program->shards) &&
-                 cJSON_AddStringToObject(object, "transport", program->transport) &&
-                 cJSON_AddNumberToObject(object, "deadline_s", program->deadline_s);
+                 cJSON_AddStringToObject(object, "directory", program->directory) != NULL &&
+                 cJSON_AddStringToObject(object, "output", program->output) != NULL &&
+                 cJSON_AddNumberToObject(object, "ranks", program->ranks) != NULL &&
+                 cJSON_AddNumberToObject(object, "shards", program->shards) != NULL &&
+                 cJSON_AddStringToObject(object, "transport", program->transport) != NULL &&
+                 cJSON_AddNumberToObject(object, "deadline_s", program->deadline_s) != NULL;
     if (!whole) {
         cJSON_Delete(object);
         return psr_fail(PSR_ERR_NOMEM, "no memory for a program's arguments");
@@ -101,13 +101,13 @@ static psr_err read_object(psr_program *program)
     program->transport = psr_json_text(object, "transport");
     program->deadline_s = psr_json_number(object, "deadline_s", 0);
     if (program->words[0] == NULL || program->directory == NULL || program->output == NULL ||
-        program->transport == NULL || !psr_json_count(object, "ranks", UINT32_MAX, &program->ranks) ||
-        !psr_json_count(object, "shards", UINT32_MAX, &program->shards) || program->shards > program->ranks ||
-        !(program->deadline_s > 0))
-        return psr_fail(
-            PSR_ERR_FORMAT,
-            "a field of \"words\", \"directory\", \"output\", \"transport\", \"ranks\", \"shards\" and "
-            "\"deadline_s\" is missing or has no use");
+        program->transport == NULL ||
+        !psr_json_count(object, "ranks", UINT32_MAX, &program->ranks) ||
+        !psr_json_count(object, "shards", UINT32_MAX, &program->shards) ||
+        program->shards > program->ranks || !(program->deadline_s > 0))
+        return psr_fail(PSR_ERR_FORMAT,
+                        "a field of \"words\", \"directory\", \"output\", \"transport\", "
+                        "\"ranks\", \"shards\" and \"deadline_s\" is missing or has no use");
     return PSR_OK;
 }
 
@@ -158,7 +158,7 @@ typedef struct environment {
 static const char *without_scheme(const char *endpoint)
 {
     const char *scheme = strstr(endpoint, "://");
-    return scheme ? scheme + 3 : endpoint;
+    return scheme != NULL ? scheme + 3 : endpoint;
 }
 
 static void set_place(environment *e, const psr_program *program, const psr_provision *provision,
@@ -167,7 +167,8 @@ static void set_place(environment *e, const psr_program *program, const psr_prov
     const size_t size = sizeof e->place[0];
     snprintf(e->place[PLACE_RANK], size, "PSRING_RANK=%" PRIu32, provision->self.rank);
     snprintf(e->place[PLACE_RANKS], size, "PSRING_RANKS=%" PRIu32, program->ranks);
-    snprintf(e->place[PLACE_SCHEDULER], size, "PSRING_SCHEDULER=%s", without_scheme(provision->scheduler));
+    snprintf(e->place[PLACE_SCHEDULER], size, "PSRING_SCHEDULER=%s",
+             without_scheme(provision->scheduler));
     snprintf(e->place[PLACE_KEY_FILE], size, "PSRING_KEY_FILE=/proc/self/fd/%d", keys);
     snprintf(e->place[PLACE_HOST], size, "PSRING_HOST=%s", provision->host);
     snprintf(e->place[PLACE_INTERFACE], size, "PSRING_INTERFACE=%s", provision->interface);
@@ -178,7 +179,8 @@ static void set_place(environment *e, const psr_program *program, const psr_prov
     snprintf(e->place[PLACE_LOCAL_RANK], size, "PSRING_LOCAL_RANK=%" PRIu32, place->local_rank);
     snprintf(e->place[PLACE_LOCAL_SIZE], size, "PSRING_LOCAL_SIZE=%" PRIu32, place->local_ranks);
     snprintf(e->place[PLACE_SHARDS], size, "PSRING_SHARDS=%" PRIu32, program->shards);
-    for (size_t i = 0; i < PLACE_COUNT - (program->shards == 0); i++) /* a program may have its own */
+    /* a program may have its own */
+    for (size_t i = 0; i < PLACE_COUNT - (program->shards == 0); i++)
         psr_environment_set(&e->all, e->place[i]);
     if (place->local_ranks == 0) {
         psr_environment_unset(&e->all, "PSRING_LOCAL_RANK");
@@ -191,7 +193,8 @@ static void set_place(environment *e, const psr_program *program, const psr_prov
 }
 
 static psr_err make_environment(const psr_program *program, const psr_provision *provision,
-                                const psr_program_place *place, int keys, environment *ret_environment)
+                                const psr_program_place *place, int keys,
+                                environment *ret_environment)
 {
     environment *e = ret_environment;
     size_t count = 0;
@@ -217,7 +220,8 @@ static psr_err write_all(int fd, const char *text)
         text += put;
         left -= (size_t)put;
     }
-    return lseek(fd, 0, SEEK_SET) == 0 ? PSR_OK : psr_fail(PSR_ERR_IO, "lseek: %s", strerror(errno));
+    return lseek(fd, 0, SEEK_SET) == 0 ? PSR_OK
+                                       : psr_fail(PSR_ERR_IO, "lseek: %s", strerror(errno));
 }
 
 /* Memory that is a file to who inherits its descriptor, and to no other user. ret owns: close(). */
@@ -228,7 +232,8 @@ static psr_err open_keys(const psr_keys *keys, int *ret_fd)
     int fd = memfd_create("psring-keys", MFD_CLOEXEC);
     if (fd >= 0)
         (void)fchmod(fd, 0600); /* psr_keys_load refuses what others can read */
-    psr_err err = fd >= 0 ? write_all(fd, text) : psr_fail(PSR_ERR_IO, "memfd_create: %s", strerror(errno));
+    psr_err err =
+        fd >= 0 ? write_all(fd, text) : psr_fail(PSR_ERR_IO, "memfd_create: %s", strerror(errno));
     psr_secret_free(text);
     if (err != PSR_OK && fd >= 0)
         close(fd);
@@ -262,7 +267,8 @@ static psr_err open_file(const char *directory, const char *name, int *ret_fd)
     char path[4200];
     snprintf(path, sizeof path, "%s/%s", directory, name);
     *ret_fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0666);
-    return *ret_fd >= 0 ? PSR_OK : psr_fail(PSR_ERR_IO, "--output-filename: %s: %s", path, strerror(errno));
+    return *ret_fd >= 0 ? PSR_OK
+                        : psr_fail(PSR_ERR_IO, "--output-filename: %s: %s", path, strerror(errno));
 }
 
 /* ret_out, ret_err: -1 for pipes. */
@@ -319,7 +325,8 @@ static psr_err start_with_keys(const psr_program *program, const psr_provision *
 }
 
 psr_err psr_program_start(const psr_program *program, const psr_provision *provision,
-                          const psr_program_place *place, const psr_cpus *cpus, psr_child *ret_child)
+                          const psr_program_place *place, const psr_cpus *cpus,
+                          psr_child *ret_child)
 {
     int keys = -1;
     PSR_TRY(open_keys(&provision->keys, &keys));

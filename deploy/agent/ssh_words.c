@@ -30,7 +30,7 @@ static cause cause_of(const char *line)
         {"Network is unreachable", CAUSE_NOT_REACHED},
     };
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (strstr(line, known[i].words))
+        if (strstr(line, known[i].words) != NULL)
             return known[i].cause;
     return CAUSE_NONE;
 }
@@ -42,30 +42,29 @@ bool psr_ssh_words_tell_why(const char *line)
 
 void psr_ssh_words_advise(const char *name, const char *line, char *advice, size_t size)
 {
-    const char *at = strchr(name, '@'), *host = at ? at + 1 : name;
+    const char *at = strchr(name, '@'), *host = at != NULL ? at + 1 : name;
     switch (cause_of(line)) {
     case CAUSE_LOGIN:
         snprintf(advice, size, "let it log you in without a password: ssh-copy-id %s", name);
         return;
     case CAUSE_KEY_NOT_KNOWN:
         snprintf(advice, size,
-                 "make its key known: ssh-keyscan %s >>~/.ssh/known_hosts, and compare ssh-keygen -lF %s "
-                 "with what "
-                 "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub says there",
+                 "make its key known: ssh-keyscan %s >>~/.ssh/known_hosts, and compare ssh-keygen "
+                 "-lF %s with what ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub says there",
                  host, host);
         return;
     case CAUSE_KEY_CHANGED:
         snprintf(advice, size,
-                 "if it was installed anew: ssh-keygen -R %s, then ssh-keyscan %s >>~/.ssh/known_hosts and "
-                 "compare; if "
-                 "not, somebody is in between",
+                 "if it was installed anew: ssh-keygen -R %s, then ssh-keyscan %s "
+                 ">>~/.ssh/known_hosts and compare; if not, somebody is in between",
                  host, host);
         return;
     case CAUSE_NAME:
         snprintf(advice, size, "is that its name? getent hosts %s", host);
         return;
     case CAUSE_NOT_REACHED:
-        snprintf(advice, size, "is it up, and does sshd listen there? Another port: --ssh 'ssh -p PORT'");
+        snprintf(advice, size,
+                 "is it up, and does sshd listen there? Another port: --ssh 'ssh -p PORT'");
         return;
     case CAUSE_NONE:
         break;

@@ -84,8 +84,8 @@ static void shrink(psr_topology *t)
 {
     psr_core *cores = realloc(t->cores, t->core_count * sizeof *cores);
     uint16_t *cpus = realloc(t->cpus, t->cpu_count * sizeof *cpus);
-    t->cores = cores ? cores : t->cores;
-    t->cpus = cpus ? cpus : t->cpus;
+    t->cores = cores != NULL ? cores : t->cores;
+    t->cpus = cpus != NULL ? cpus : t->cpus;
 }
 
 psr_err psr_topology_from_json(const cJSON *json, psr_topology *ret_topology)
@@ -106,7 +106,8 @@ psr_err psr_topology_from_json(const cJSON *json, psr_topology *ret_topology)
 #if PSR_HWLOC
 #include <hwloc.h>
 
-/* Processors that are offline are not in hwloc's topology; of the others those count that are this process's to use. */
+/* Processors that are offline are not in hwloc's topology; of the others those count that are this
+ * process's to use. */
 static void take_core(hwloc_obj_t core, uint32_t node, const psr_cpus *allowed, psr_topology *t)
 {
     unsigned cpu;
@@ -131,10 +132,12 @@ static void take_all(hwloc_topology_t hwloc, psr_topology *t)
     hwloc_obj_type_t type =
         hwloc_get_nbobjs_by_type(hwloc, HWLOC_OBJ_CORE) > 0 ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
     for (int n = 0; n < nodes; n++) {
-        hwloc_obj_t node = hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_NUMANODE, (unsigned)n), core = NULL;
+        hwloc_obj_t node = hwloc_get_obj_by_type(hwloc, HWLOC_OBJ_NUMANODE, (unsigned)n),
+                    core = NULL;
         uint32_t before = t->core_count;
         while (node != NULL && t->core_count < PSR_CPUS_MAX &&
-               (core = hwloc_get_next_obj_inside_cpuset_by_type(hwloc, node->cpuset, type, core)) != NULL)
+               (core = hwloc_get_next_obj_inside_cpuset_by_type(hwloc, node->cpuset, type, core)) !=
+                   NULL)
             take_core(core, t->node_count, &allowed, t);
         t->node_count += t->core_count > before; /* some have memory alone */
     }
@@ -145,9 +148,10 @@ static bool load(hwloc_topology_t *ret_hwloc)
     hwloc_topology_t hwloc;
     if (hwloc_topology_init(&hwloc) != 0)
         return false;
-    bool good = hwloc_topology_set_all_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_NONE) == 0 &&
-                hwloc_topology_set_type_filter(hwloc, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL) == 0 &&
-                hwloc_topology_load(hwloc) == 0;
+    bool good =
+        hwloc_topology_set_all_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_NONE) == 0 &&
+        hwloc_topology_set_type_filter(hwloc, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL) == 0 &&
+        hwloc_topology_load(hwloc) == 0;
     if (good)
         *ret_hwloc = hwloc;
     else

@@ -1,9 +1,10 @@
-/* Which of a host's cores its processes may run on, and how they lie: NUMA nodes, in them cores, in them processors (hardware threads). An
- * agent reads it (hwloc does the work) and its launcher gets it with the hello. Plain data; any thread. */
+/* Which of a host's cores its processes may run on, and how they lie: NUMA nodes, in them cores, in
+ * them processors (hardware threads). An agent reads it (hwloc does the work) and its launcher gets
+ * it with the hello. Plain data; any thread. */
 #ifndef PSR_DEPLOY_TOPOLOGY_H
 #define PSR_DEPLOY_TOPOLOGY_H
 
-#include "base/cpus.h"
+#include "base/system/cpus.h"
 
 #include <cjson/cJSON.h>
 
@@ -20,8 +21,8 @@ typedef struct psr_topology {
     uint32_t cpu_count;
 } psr_topology;
 
-/* Of this host, as far as this process may use it. UNSUPPORTED: built without hwloc. IO: hwloc found nothing. ret owns:
- * psr_topology_done. */
+/* Of this host, as far as this process may use it. UNSUPPORTED: built without hwloc. IO: hwloc
+ * found nothing. ret owns: psr_topology_done. */
 PSR_MUST_CHECK psr_err psr_topology_read(psr_topology *ret_topology);
 void psr_topology_done(psr_topology *topology);
 

@@ -12,8 +12,8 @@
 psr_err psr_checkup_init(const psr_hosts *hosts, psr_checkup *ret_checkup)
 {
     if (hosts->count > PSR_CHECKUP_HOSTS_MAX)
-        return psr_fail(PSR_ERR_USAGE, "%zu hosts are more than %d; give fewer at a time", hosts->count,
-                        PSR_CHECKUP_HOSTS_MAX);
+        return psr_fail(PSR_ERR_USAGE, "%zu hosts are more than %d; give fewer at a time",
+                        hosts->count, PSR_CHECKUP_HOSTS_MAX);
     psr_checkup c = {.count = hosts->count,
                      .hosts = calloc(hosts->count, sizeof *c.hosts),
                      .pairs = calloc(hosts->count * hosts->count, sizeof *c.pairs)};
@@ -82,7 +82,8 @@ void psr_checkup_look_at_out(psr_checkup *c)
     if (c->out == NULL)
         return;
     if (!nearest_there(c->out, there, sizeof there))
-        snprintf(c->out_failure, sizeof c->out_failure, "its name is longer than %d bytes", PATH_MAX - 1);
+        snprintf(c->out_failure, sizeof c->out_failure, "its name is longer than %d bytes",
+                 PATH_MAX - 1);
     else if (stat(there, &status) == 0 && !S_ISDIR(status.st_mode))
         snprintf(c->out_failure, sizeof c->out_failure, "%.400s is no directory", there);
     else if (access(there, W_OK | X_OK) != 0 || statvfs(there, &file_system) != 0)

@@ -1,11 +1,12 @@
-/* All that psring doctor knows of its hosts: what each said of itself, and of its way to each of the others. The launcher fills it
- * (deploy/doctor/visit.h); findings, screen and JSON are functions of it. Plain data; one thread. */
+/* All that psring doctor knows of its hosts: what each said of itself, and of its way to each of
+ * the others. The launcher fills it (deploy/doctor/visit/visit.h); findings, screen and JSON are
+ * functions of it. Plain data; one thread. */
 #ifndef PSR_DEPLOY_DOCTOR_CHECKUP_H
 #define PSR_DEPLOY_DOCTOR_CHECKUP_H
 
-#include "deploy/doctor/host_facts.h"
-#include "deploy/launch/hostfile.h"
-#include "deploy/launch/reached.h"
+#include "deploy/doctor/facts/host_facts.h"
+#include "deploy/launch/hosts/hostfile.h"
+#include "deploy/launch/hosts/reached.h"
 
 #include <stdbool.h>
 
@@ -27,9 +28,9 @@ typedef struct psr_checkup_host {
     psr_reached reached;
     char machine[64]; /* psr_machine_id there; "": not known */
     psr_doctor_stage stage;
-    bool silent; /* it said nothing until its time was over */
-    char failure
-        [512]; /* why the stage is not the next one; once it was probed, why it was given up; "": it was not */
+    bool silent;          /* it said nothing until its time was over */
+    char failure[512];    /* why the stage is not the next one; once it was
+                             probed, why it was given up; "": it was not */
     psr_host_facts facts; /* PROBED */
     bool clock_known;
     double clock_s, clock_within_s; /* its wall clock less ours, give or take */
@@ -46,7 +47,8 @@ typedef struct psr_checkup_pair {
     char connect_failure[96]; /* in words */
     bool measured;
     uint64_t round_trip_ns;    /* of a message without payload: the median */
-    uint64_t bytes_per_s;      /* of messages of PSR_PROBE_MESSAGE_BYTES, PSR_PROBE_WINDOW at once */
+    uint64_t bytes_per_s;      /* of messages of PSR_PROBE_MESSAGE_BYTES,
+                                  PSR_PROBE_WINDOW at once */
     char measure_failure[192]; /* in words; "": it was measured, or not tried */
 } psr_checkup_pair;
 
@@ -74,7 +76,8 @@ uint32_t psr_checkup_slots(const psr_checkup *checkup); /* of all hosts */
 /* Memory of one worker there, about; 0: not known. */
 uint64_t psr_checkup_worker_bytes(const psr_checkup *checkup, const psr_checkup_host *host);
 
-/* The directory that run directories are written to: sets out_failure and out_free_bytes by looking at it. */
+/* The directory that run directories are written to: sets out_failure and out_free_bytes by looking
+ * at it. */
 void psr_checkup_look_at_out(psr_checkup *checkup);
 
 #endif

@@ -1,6 +1,6 @@
 #include "deploy/doctor/checkup_json.h"
 
-#include "base/json_fields.h"
+#include "base/text/json_fields.h"
 
 #include <stdlib.h>
 
@@ -83,7 +83,8 @@ static bool put_in(cJSON *list, cJSON *item)
 
 static void put_lists(psr_fields_writer *w, const psr_checkup *c, const psr_findings *f)
 {
-    cJSON *hosts = cJSON_CreateArray(), *pairs = cJSON_CreateArray(), *findings = cJSON_CreateArray();
+    cJSON *hosts = cJSON_CreateArray(), *pairs = cJSON_CreateArray(),
+          *findings = cJSON_CreateArray();
     bool all = hosts != NULL && pairs != NULL && findings != NULL;
     for (size_t i = 0; i < c->count && all; i++)
         all = put_in(hosts, host_object(&c->hosts[i]));

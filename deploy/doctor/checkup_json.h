@@ -1,8 +1,9 @@
-/* A checkup and its findings for programs: one JSON object, of which docs/doctor.md has the fields. Any thread. */
+/* A checkup and its findings for programs: one JSON object, of which docs/doctor.md has the fields.
+ * Any thread. */
 #ifndef PSR_DEPLOY_DOCTOR_CHECKUP_JSON_H
 #define PSR_DEPLOY_DOCTOR_CHECKUP_JSON_H
 
-#include "deploy/doctor/findings.h"
+#include "deploy/doctor/findings/findings.h"
 
 /* ret owns: free(). NOMEM. */
 PSR_MUST_CHECK psr_err psr_checkup_to_json(const psr_checkup *checkup, const psr_findings *findings,

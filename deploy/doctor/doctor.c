@@ -1,13 +1,13 @@
 /* `psring doctor`: reads options, visits the hosts, tells what it found. */
 #include "deploy/commands.h"
 
-#include "base/config.h"
-#include "base/options_argp.h"
-#include "base/printable.h"
+#include "base/config/config.h"
+#include "base/config/options_argp.h"
+#include "base/text/printable.h"
 #include "deploy/doctor/checkup_json.h"
 #include "deploy/doctor/picture.h"
-#include "deploy/doctor/visit.h"
-#include "deploy/launch/places.h"
+#include "deploy/doctor/visit/visit.h"
+#include "deploy/launch/hosts/places.h"
 #include "base/show/screen.h"
 #include "model/networks/network_list.h"
 
@@ -35,7 +35,8 @@ enum {
 
 typedef struct doctor_options {
     psr_places places;
-    psr_config config; /* of it --model, --batch-size and --image-size, by the rules of psring train */
+    psr_config config; /* of it --model, --batch-size and --image-size,
+                          by the rules of psring train */
     bool plans;        /* one of them was given */
     const char *data, *out;
     const char *clock_fault; /* HOST:SECONDS */
@@ -118,12 +119,9 @@ static const struct argp_option own_options[] = {
     {0}};
 
 static const char doc[] =
-    "Looks at the hosts of a hostfile, or at this machine, as a run would find them: can each be reached and "
-    "reach all others, do they agree on version, back end and data, how fast is each way between them, and "
-    "what "
-    "would stop a run or slow it down."
-    "\v"
-    "Examples:\n"
+    "Looks at the hosts of a hostfile, or at this machine, as a run would find them: can each be "
+    "reached and reach all others, do they agree on version, back end and data, how fast is each "
+    "way between them, and what would stop a run or slow it down.\vExamples:\n"
     "  psring doctor\n"
     "  psring doctor --hostfile hosts --data /data/cifar10 --out runs\n"
     "  psring doctor --hostfile hosts --data /data/cifar10 --model resnet50 --batch-size 128\n"
@@ -143,15 +141,16 @@ static psr_err check_planned(const doctor_options *o)
     PSR_TRY(psr_network_check(&o->config));
     if (o->plans && o->data == NULL)
         return psr_fail(PSR_ERR_USAGE,
-                        "--model, --batch-size and --image-size say what would be trained on --data; "
-                        "give --data too (synthetic:SPEC has images of any size)");
+                        "--model, --batch-size and --image-size say what would be trained on "
+                        "--data; give --data too (synthetic:SPEC has images of any size)");
     return PSR_OK;
 }
 
 /* This machine alone, where none are named. */
 static psr_err read_hosts(psr_places *places, psr_hosts *hosts)
 {
-    if (places->map_by != PSR_MAP_BY_SLOT || places->bind_to != PSR_BIND_TO_NONE || places->report_bindings)
+    if (places->map_by != PSR_MAP_BY_SLOT || places->bind_to != PSR_BIND_TO_NONE ||
+        places->report_bindings)
         return psr_fail(PSR_ERR_USAGE,
                         "--map-by, --bind-to and --report-bindings: nothing is placed on the hosts "
                         "here; leave them out");
@@ -160,7 +159,8 @@ static psr_err read_hosts(psr_places *places, psr_hosts *hosts)
 }
 
 /* "HOST:SECONDS" */
-static psr_err read_clock_fault(const char *text, const psr_hosts *hosts, psr_visit_options *options)
+static psr_err read_clock_fault(const char *text, const psr_hosts *hosts,
+                                psr_visit_options *options)
 {
     const char *colon = text != NULL ? strrchr(text, ':') : NULL;
     char *end = NULL;
@@ -174,7 +174,8 @@ static psr_err read_clock_fault(const char *text, const psr_hosts *hosts, psr_vi
     options->clock_fault_s = colon != NULL ? strtod(colon + 1, &end) : 0;
     if (options->clock_fault_host == SIZE_MAX || end == colon + 1 || *end != '\0' ||
         !isfinite(options->clock_fault_s))
-        return psr_fail(PSR_ERR_USAGE, "--clock-fault '%.100s': give HOST:SECONDS of one of the hosts", text);
+        return psr_fail(PSR_ERR_USAGE,
+                        "--clock-fault '%.100s': give HOST:SECONDS of one of the hosts", text);
     return PSR_OK;
 }
 

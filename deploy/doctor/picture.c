@@ -1,6 +1,6 @@
 #include "deploy/doctor/picture.h"
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -39,7 +39,8 @@ static void describe_cores(const psr_host_facts *f, char text[32])
 static void describe_clock(const psr_checkup_host *h, char text[32])
 {
     if (h->clock_known)
-        snprintf(text, 32, "%+.4f", fabs(h->clock_s) < 0.00005 ? 0.0 : h->clock_s); /* not -0.0000 */
+        /* not -0.0000 */
+        snprintf(text, 32, "%+.4f", fabs(h->clock_s) < 0.00005 ? 0.0 : h->clock_s);
     else
         snprintf(text, 32, "?");
 }
@@ -66,9 +67,9 @@ static void print_host(FILE *to, const psr_checkup *c, size_t i, int width)
     describe_back_end(&h->facts, back_end);
     describe_cores(&h->facts, cores);
     describe_clock(h, clock);
-    psr_print(to, "  %5" PRIu32 "  %-*.*s  %6.6s  %8.1f  %9.9s  %.*s\n", h->host.slots, ADDRESS_WIDTH_MAX,
-              ADDRESS_WIDTH_MAX, h->facts.address, cores, (double)h->facts.memory_free_bytes / GIB, clock,
-              BACK_END_WIDTH_MAX, back_end);
+    psr_print(to, "  %5" PRIu32 "  %-*.*s  %6.6s  %8.1f  %9.9s  %.*s\n", h->host.slots,
+              ADDRESS_WIDTH_MAX, ADDRESS_WIDTH_MAX, h->facts.address, cores,
+              (double)h->facts.memory_free_bytes / GIB, clock, BACK_END_WIDTH_MAX, back_end);
 }
 
 static void print_hosts(FILE *to, const psr_checkup *c)
@@ -90,7 +91,9 @@ static void print_planned(FILE *to, const psr_checkup *c)
         psr_print(to, "     data: %s\n", f->data);
         if (f->fixed_bytes > 0)
             psr_print(
-                to, "     memory: about %.2f GiB for each slot, a worker of %s with batches of %" PRIu32 "\n",
+                to,
+                "     memory: about %.2f GiB for each slot, a worker of %s with batches of %" PRIu32
+                "\n",
                 (double)psr_checkup_worker_bytes(c, &c->hosts[i]) / GIB, c->model, c->batch_size);
         return;
     }
@@ -140,8 +143,8 @@ static void print_kinds(FILE *to, const psr_checkup *c)
 {
     char kind[KIND_BYTES], before[KIND_BYTES] = "";
     size_t first = SIZE_MAX, last = 0;
-    psr_print(to, "\n     %-30s  %4s %4s %4s  %8s  %6s  %-7s  %-5s  %s\n", "processor", "L1", "L2", "L3",
-              "files", "locked", "pages", "tcp", "libzmq");
+    psr_print(to, "\n     %-30s  %4s %4s %4s  %8s  %6s  %-7s  %-5s  %s\n", "processor", "L1", "L2",
+              "L3", "files", "locked", "pages", "tcp", "libzmq");
     for (size_t i = 0; i < c->count; i++) {
         const bool probed = c->hosts[i].stage == PSR_DOCTOR_PROBED;
         if (probed)
@@ -184,7 +187,8 @@ static void describe_way(const psr_checkup_pair *p, double value, char cell[16])
                                                  : "?");
 }
 
-static void print_table(FILE *to, const psr_checkup *c, double (*value_of)(const psr_checkup_pair *p))
+static void print_table(FILE *to, const psr_checkup *c,
+                        double (*value_of)(const psr_checkup_pair *p))
 {
     char cell[16];
     psr_print(to, "   ");
@@ -209,7 +213,8 @@ static int by_value(const void *a, const void *b)
 }
 
 /* Of more hosts than a table has room for. Without memory it is left out. */
-static void print_range(FILE *to, const psr_checkup *c, double (*value_of)(const psr_checkup_pair *p))
+static void print_range(FILE *to, const psr_checkup *c,
+                        double (*value_of)(const psr_checkup_pair *p))
 {
     double *values = calloc(c->count * c->count, sizeof *values);
     size_t count = 0;
@@ -218,8 +223,8 @@ static void print_range(FILE *to, const psr_checkup *c, double (*value_of)(const
             values[count++] = value_of(&c->pairs[i]);
     if (count > 0) {
         qsort(values, count, sizeof *values, by_value);
-        psr_print(to, "     least %.3g, middle %.3g, most %.3g of %zu ways; --json has each\n", values[0],
-                  values[count / 2], values[count - 1], count);
+        psr_print(to, "     least %.3g, middle %.3g, most %.3g of %zu ways; --json has each\n",
+                  values[0], values[count / 2], values[count - 1], count);
     }
     free(values);
 }
@@ -258,13 +263,15 @@ static void print_findings(FILE *to, const psr_findings *f)
 
 static void print_verdict(FILE *to, const psr_findings *f)
 {
-    const size_t stops = psr_findings_at(f, PSR_FINDING_STOPS), slows = psr_findings_at(f, PSR_FINDING_SLOWS);
+    const size_t stops = psr_findings_at(f, PSR_FINDING_STOPS),
+                 slows = psr_findings_at(f, PSR_FINDING_SLOWS);
     if (stops + slows == 0)
         psr_print(to, "\nNothing was found that would stop a run or slow it down.\n");
     else
-        psr_print(
-            to, "\n%zu would stop a run, %zu would slow it down or mislead; docs/doctor.md has each check.\n",
-            stops, slows);
+        psr_print(to,
+                  "\n%zu would stop a run, %zu would slow it down or mislead; docs/doctor.md has "
+                  "each check.\n",
+                  stops, slows);
 }
 
 void psr_picture_print(FILE *to, const psr_checkup *checkup, const psr_findings *findings)

@@ -1,7 +1,9 @@
 #!/bin/sh
-# The processes of MXNet's parameter server, each told its role: a scheduler, servers, workers. Without servers the workers are a ring.
+# The processes of MXNet's parameter server, each told its role: a scheduler, servers, workers.
+# Without servers the workers are a ring.
 #
-# usage: deploy/examples/mxnet.sh WORKERS SERVERS OPTION...      (DMLC_PS_ROOT_PORT: another than 9091)
+# usage: deploy/examples/mxnet.sh WORKERS SERVERS OPTION...
+#   DMLC_PS_ROOT_PORT: another than 9091
 set -eu
 case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit ;; esac
 for number in "${1-}" "${2-}"; do

@@ -1,6 +1,7 @@
 #!/bin/sh
-# One command starts all ranks of this node, with the options of PyTorch's example programs. On several nodes: the same on each, with its --rank, the
-# number of nodes as --world-size, node 0's address as --addr, and --keys DIR.
+# One command starts all ranks of this node, with the options of PyTorch's example programs. On
+# several nodes: the same on each, with its --rank, the number of nodes as --world-size, node 0's
+# address as --addr, and --keys DIR.
 #
 # usage: deploy/examples/spawn.sh RANKS OPTION...
 set -eu

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Two torchruns on this machine, as if it were two nodes. On two hosts: one line on each, node 0's address in the place of 127.0.0.1, and
-# --keys DIR behind psring-worker, with a folder that psring keygen wrote.
+# Two torchruns on this machine, as if it were two nodes. On two hosts: one line on each, node 0's
+# address in the place of 127.0.0.1, and --keys DIR behind psring-worker, with a folder that psring
+# keygen wrote.
 #
 # usage: deploy/examples/torchrun_two_nodes.sh RANKS-OF-EACH OPTION...
 set -eu

@@ -1,16 +1,17 @@
-/* psring train and psring run: starts agents, scheduler and, through the agents, the run's processes, and shows the person what the machine decides. */
+/* psring train and psring run: starts agents, scheduler and, through the agents, the run's
+ * processes, and shows the person what the machine decides. */
 #include "deploy/launch/launch_private.h"
 
 #include "base/clock.h"
-#include "base/machine.h"
-#include "base/printable.h"
-#include "base/secret.h"
-#include "base/signals.h"
+#include "base/system/machine.h"
+#include "base/text/printable.h"
+#include "base/text/secret.h"
+#include "base/system/signals.h"
 #include "comm/comm.h"
-#include "deploy/launch/allocation.h"
+#include "deploy/launch/hosts/allocation.h"
 #include "deploy/launch/job.h"
 #include "deploy/launch/leftovers.h"
-#include "net/interface.h"
+#include "net/address/interface.h"
 
 #include <inttypes.h>
 #include <signal.h>
@@ -22,7 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LAST_LINE_MS 200      /* for the screen to take what is said before Ctrl-Z stops the launcher */
+#define LAST_LINE_MS 200 /* for the screen to take what is said before Ctrl-Z stops the launcher */
 #define DESCRIPTORS_BESIDE 64 /* that the launcher needs itself */
 #define UNREAD_MS 500         /* for a reader of the last words, when told to end at once */
 
@@ -57,7 +58,7 @@ static psr_err make_provision(psr_launch_driver *d, psr_peer peer, const char *h
     PSR_TRY(err);
     *ret_json = cJSON_Parse(text);
     psr_secret_free(text);
-    return *ret_json ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for a provision");
+    return *ret_json != NULL ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for a provision");
 }
 
 static void free_keys(psr_launch_driver *d)
@@ -77,10 +78,10 @@ static psr_err scheduler_arguments(const psr_launch_driver *d, char *program, ch
     char **options = NULL;
     size_t count = 0;
     PSR_TRY(psr_config_to_arguments(&d->config, &options));
-    while (options[count])
+    while (options[count] != NULL)
         count++;
     char **argv = calloc(count + 4, sizeof *argv);
-    if (!argv) {
+    if (argv == NULL) {
         psr_config_arguments_free(options);
         return psr_fail(PSR_ERR_NOMEM, "no memory for the scheduler's options");
     }
@@ -88,7 +89,8 @@ static psr_err scheduler_arguments(const psr_launch_driver *d, char *program, ch
     memcpy(argv + 1, options, count * sizeof *argv);
     free(options);
     *ret_argv = argv; /* freed by the caller also on failure */
-    if (!(argv[count + 1] = strdup("--provision")) || !(argv[count + 2] = strdup("-")))
+    if ((argv[count + 1] = strdup("--provision")) == NULL ||
+        (argv[count + 2] = strdup("-")) == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the scheduler's options");
     return PSR_OK;
 }
@@ -97,11 +99,12 @@ static psr_err scheduler_arguments(const psr_launch_driver *d, char *program, ch
 static psr_err programs_arguments(const psr_launch_driver *d, char *program, char ***ret_argv)
 {
     char **argv = calloc(6, sizeof *argv);
-    if (!argv)
+    if (argv == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the scheduler's options");
     argv[0] = program; /* the caller's; the rest is ours */
     *ret_argv = argv;  /* freed by the caller also on failure */
-    if (!(argv[1] = strdup("programs")) || asprintf(&argv[2], "%" PRIu32, d->config.workers) < 0 ||
+    if ((argv[1] = strdup("programs")) == NULL ||
+        asprintf(&argv[2], "%" PRIu32, d->config.workers) < 0 ||
         asprintf(&argv[3], "%.17g", d->config.deadline_s) < 0 ||
         asprintf(&argv[4], "%" PRIu32, d->options->program->shards) < 0)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the scheduler's options");
@@ -117,25 +120,26 @@ static psr_err start_scheduler_process(psr_launch_driver *d, const char *interfa
     char *text = NULL;
     psr_err err = psr_program_path("psring-scheduler", path, sizeof path);
     if (!err)
-        err = d->options->program ? programs_arguments(d, path, &argv) : scheduler_arguments(d, path, &argv);
+        err = d->options->program ? programs_arguments(d, path, &argv)
+                                  : scheduler_arguments(d, path, &argv);
     if (!err)
-        err = psr_child_start(argv,
-                              PSR_CHILD_SEES_END | (psr_allocation_is_there() ? PSR_CHILD_LEAVES_TERM : 0),
-                              &d->scheduler);
+        err = psr_child_start(
+            argv, PSR_CHILD_SEES_END | (psr_allocation_is_there() ? PSR_CHILD_LEAVES_TERM : 0),
+            &d->scheduler);
     if (!err) {
         (void)gethostname(own, sizeof own - 1);
         err = make_provision(d, (psr_peer){PSR_ROLE_SCHEDULER, 0}, own, interface, "", &provision);
     }
     if (!err) {
         text = psr_secret_print(provision);
-        if (text)
+        if (text != NULL)
             psr_line_writer_put(&d->scheduler.in, text);
         else
             err = psr_fail(PSR_ERR_NOMEM, "no memory for a provision");
     }
     psr_secret_free(text);
     psr_secret_delete(provision);
-    for (size_t i = 1; argv && argv[i]; i++)
+    for (size_t i = 1; argv != NULL && argv[i] != NULL; i++)
         free(argv[i]);
     free(argv);
     return err;
@@ -146,7 +150,7 @@ static psr_err start_scheduler_process(psr_launch_driver *d, const char *interfa
 static psr_err name_program(psr_launch_driver *d, psr_host_link *host)
 {
     cJSON *program = NULL;
-    if (!d->options->program)
+    if (d->options->program == NULL)
         return PSR_OK;
     PSR_TRY(psr_program_to_object(d->options->program, &program));
     psr_json_put(&host->agent.in, "op", "program", "!program", program, NULL);
@@ -162,8 +166,8 @@ static psr_err start_agent(void *context, size_t index, bool *ret_here)
                            d->options->remote_program));
     d->host_count = index + 1;
     *ret_here = host->local;
-    psr_json_put(&host->agent.in, "op", "begin", "#deadline_s", d->config.deadline_s, "?share", d->shares,
-                 d->sockets[0] ? "sockets" : NULL, d->sockets, NULL);
+    psr_json_put(&host->agent.in, "op", "begin", "#deadline_s", d->config.deadline_s, "?share",
+                 d->shares, d->sockets[0] ? "sockets" : NULL, d->sockets, NULL);
     PSR_TRY(name_program(d, host));
     return psr_host_set_variables(host, d->options->variables);
 }
@@ -184,10 +188,10 @@ static psr_err check_own_address(const psr_launch_driver *d, const char *interfa
                       : PSR_OK;
     for (size_t i = 0; err != PSR_OK && i < d->host_count; i++)
         if (!d->hosts[i].local)
-            return psr_fail_context(
-                err,
-                "host %s sees this machine at another's address; name one of its interfaces with --interface",
-                d->options->placement->hosts.items[i].name);
+            return psr_fail_context(err,
+                                    "host %s sees this machine at another's address; name one of "
+                                    "its interfaces with --interface",
+                                    d->options->placement->hosts.items[i].name);
     return err;
 }
 
@@ -202,7 +206,8 @@ static size_t sharing_hosts(const psr_config *config, const psr_placement *place
             shards += here && placement->items[i].peer.role == PSR_ROLE_SHARD;
             workers += here && placement->items[i].peer.role == PSR_ROLE_WORKER;
         }
-        sharing += config->mode == PSR_MODE_PS ? shards > 0 && workers > 0 : workers > 1;
+        sharing += (psr_config_needs_shards(config) && shards > 0 && workers > 0) ||
+                   (psr_config_has_mode(config, PSR_MODE_RING) && workers > 1);
     }
     return sharing;
 }
@@ -224,12 +229,12 @@ static psr_err start_scheduler(void *context, uint32_t threads, const char *inte
     d->config.threads = threads;
     bool bare = d->config.bare != PSR_BARE_NOWHERE, ipc = d->sockets[0] != '\0';
     uint32_t workers = d->config.mode == PSR_MODE_LOCAL ? 1 : d->config.workers;
-    d->shards = d->config.mode == PSR_MODE_PS ? d->config.shards : 0;
+    d->shards = psr_config_shards(&d->config);
     PSR_TRY(check_own_address(d, interface));
     PSR_TRY(psr_keys_generate(workers, d->shards, !ipc && !bare, &d->keys, &d->key_count));
     for (size_t i = 0; i < d->key_count; i++)
         d->keys[i].bare = bare;
-    if (!d->options->program)
+    if (d->options->program == NULL)
         show_configuration(d);
     return start_scheduler_process(d, interface);
 }
@@ -259,10 +264,10 @@ static psr_err spawn(void *context, size_t item, const char *interface, const ch
     cJSON *provision = NULL;
     PSR_TRY(make_provision(d, placed->peer, host_name, interface, endpoint, &provision));
     const psr_program_place place = local_place(d, placed);
-    psr_json_put(&d->hosts[placed->host].agent.in, "op", "spawn", "role", psr_role_name(placed->peer.role),
-                 "#rank", (double)placed->peer.rank, "!provision", provision, "#local_rank",
-                 (double)place.local_rank, "#local_ranks", (double)place.local_ranks, cpus ? "cpus" : NULL,
-                 cpus, NULL);
+    psr_json_put(&d->hosts[placed->host].agent.in, "op", "spawn", "role",
+                 psr_role_name(placed->peer.role), "#rank", (double)placed->peer.rank, "!provision",
+                 provision, "#local_rank", (double)place.local_rank, "#local_ranks",
+                 (double)place.local_ranks, cpus != NULL ? "cpus" : NULL, cpus, NULL);
     return PSR_OK;
 }
 
@@ -358,7 +363,8 @@ static void show_directory(void *context, const psr_run_directory *directory)
 static void show_progress(void *context, const psr_run_progress *progress)
 {
     psr_launch_driver *d = context;
-    psr_show_step(&d->show, progress->step, progress->total, progress->loss, progress->images_per_s);
+    psr_show_step(&d->show, progress->step, progress->total, progress->loss,
+                  progress->images_per_s);
 }
 
 static void show_evaluating(void *context, const psr_run_evaluating *evaluating)
@@ -402,30 +408,33 @@ static void show_outcome(void *context, const cJSON *outcome)
 
 /* ---- before the first agent ---- */
 
-/* Before anything starts: are all processes of the run on this host, is it to use ipc sockets, and is memory to be shared? */
+/* Before anything starts: are all processes of the run on this host, is it to use ipc sockets, and
+ * is memory to be shared? */
 static psr_err choose_transport(psr_launch_driver *d)
 {
     const psr_hosts *hosts = &d->options->placement->hosts;
     const char *elsewhere = NULL;
-    for (size_t i = 0; i < hosts->count && !elsewhere; i++)
+    for (size_t i = 0; i < hosts->count && elsewhere == NULL; i++)
         elsewhere = psr_host_is_here(hosts->items[i].name) ? NULL : hosts->items[i].name;
     bool ipc = d->config.transport == PSR_TRANSPORT_IPC;
-    if (ipc && elsewhere)
-        return psr_fail(
-            PSR_ERR_USAGE,
-            "--transport ipc: host %s cannot be reached by it; leave it out, or give --transport tcp",
-            elsewhere);
-    if (ipc && d->options->interface)
+    if (ipc && elsewhere != NULL)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--transport ipc: host %s cannot be reached by it; leave it out, or give "
+                        "--transport tcp",
+                        elsewhere);
+    if (ipc && d->options->interface != NULL)
         return psr_fail(
             PSR_ERR_USAGE,
             "--interface does not go with --transport ipc, which uses none; leave one of them out");
-    if (d->config.transport == PSR_TRANSPORT_TCP || elsewhere || d->options->interface) {
+    if (d->config.transport == PSR_TRANSPORT_TCP || elsewhere != NULL ||
+        d->options->interface != NULL) {
         d->shares = d->config.transport != PSR_TRANSPORT_TCP;
         return PSR_OK;
     }
     if (d->config.bare != PSR_BARE_NOWHERE)
-        return psr_fail(PSR_ERR_USAGE, "--no-encrypt: a run on one host uses ipc sockets, where nothing is "
-                                       "encrypted; leave it out, or add --transport tcp");
+        return psr_fail(PSR_ERR_USAGE,
+                        "--no-encrypt: a run on one host uses ipc sockets, where nothing is "
+                        "encrypted; leave it out, or add --transport tcp");
     return psr_socket_directory_of_run(getenv("XDG_RUNTIME_DIR"), d->sockets);
 }
 
@@ -439,7 +448,8 @@ static psr_err make_machine(psr_launch_driver *d, const char *host, const char *
         .bind_to = d->options->bind_to,
         .report_bindings = d->options->report_bindings,
         .interface = interface,
-        .interface_is_loopback = interface && (psr_host_is_here(interface) || strcmp(interface, "lo") == 0),
+        .interface_is_loopback =
+            interface != NULL && (psr_host_is_here(interface) || strcmp(interface, "lo") == 0),
         .host = host,
         .machine = machine,
     };
@@ -478,7 +488,8 @@ static void signals_to_take(sigset_t *set, bool at_work)
     sigemptyset(set);
     sigaddset(set, SIGINT);
     sigaddset(set, SIGTERM);
-    sigaddset(set, SIGUSR1); /* what Slurm's users ask for before the time limit: --signal=B:USR1@60 */
+    sigaddset(set, SIGUSR1);            /* what Slurm's users ask for before the
+                                           time limit: --signal=B:USR1@60 */
     if (!psr_signal_is_ignored(SIGHUP)) /* nohup */
         sigaddset(set, SIGHUP);
     const int of_work[] = {SIGWINCH, SIGTSTP, SIGCONT};
@@ -494,8 +505,8 @@ static int open_signals(void)
     return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* The run is over, and what is still to be done is to get the last words out: what can be read from the descriptor from now on is an
- * order to leave that. */
+/* The run is over, and what is still to be done is to get the last words out: what can be read from
+ * the descriptor from now on is an order to leave that. */
 static void keep_signals_to_end(const psr_launch_driver *d)
 {
     sigset_t signals;
@@ -526,7 +537,8 @@ static int run(psr_launch_driver *d)
     remove_sockets(d);
     psr_launch_machine_conclude(d->machine);
     keep_signals_to_end(d);
-    psr_screen_drain(d->screen, d->signals, psr_launch_machine_ends_at_once(d->machine) ? UNREAD_MS : -1);
+    psr_screen_drain(d->screen, d->signals,
+                     psr_launch_machine_ends_at_once(d->machine) ? UNREAD_MS : -1);
     return psr_launch_machine_status(d->machine);
 }
 
@@ -539,11 +551,10 @@ static psr_err allow_descriptors(size_t host_count)
         return PSR_OK;
     limit.rlim_cur = limit.rlim_max < needed ? limit.rlim_max : needed;
     if (limit.rlim_max < needed || setrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return psr_fail(
-            PSR_ERR_USAGE,
-            "%zu hosts need %llu open files here, and %llu are allowed; let there be more by ulimit -n, or "
-            "by a line 'nofile' in /etc/security/limits.conf",
-            host_count, (unsigned long long)needed, (unsigned long long)limit.rlim_max);
+        return psr_fail(PSR_ERR_USAGE,
+                        "%zu hosts need %llu open files here, and %llu are allowed; let there be "
+                        "more by ulimit -n, or by a line 'nofile' in /etc/security/limits.conf",
+                        host_count, (unsigned long long)needed, (unsigned long long)limit.rlim_max);
     return PSR_OK;
 }
 
@@ -557,7 +568,7 @@ static psr_err set_up(psr_launch_driver *d, const char *host, const char *machin
     PSR_TRY(allow_descriptors(host_count));
     d->hosts = calloc(host_count, sizeof *d->hosts);
     d->fds = calloc(1 + 4 * (host_count + 1), sizeof *d->fds);
-    if (!d->hosts || !d->fds || d->signals < 0)
+    if (d->hosts == NULL || d->fds == NULL || d->signals < 0)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %zu hosts", host_count);
     return make_machine(d, host, machine);
 }
@@ -580,13 +591,15 @@ int psr_launch(const psr_launch_options *options)
     char host[256] = "?", machine[PSR_MACHINE_BYTES];
     (void)gethostname(host, sizeof host - 1);
     psr_machine_id(machine);
-    psr_launch_driver d = {.options = options, .config = *options->config, .signals = open_signals()};
+    psr_launch_driver d = {
+        .options = options, .config = *options->config, .signals = open_signals()};
     d.scheduler.pidfd = d.scheduler.in.fd = d.scheduler.out.fd = d.scheduler.err.fd = -1;
     signal(SIGPIPE, SIG_IGN);
     psr_err err = set_up(&d, host, machine);
     int status = psr_err_exit_status(err);
     if (err)
-        psr_print(stderr, "psring %s: %s\n", options->program ? "run" : "train", psr_err_detail());
+        psr_print(stderr, "psring %s: %s\n", options->program != NULL ? "run" : "train",
+                  psr_err_detail());
     else
         status = run(&d);
     clean_up(&d);

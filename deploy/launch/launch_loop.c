@@ -1,8 +1,9 @@
-/* The launcher at work: waits for all whom it watches at once, and tells the machine what they say and do, and what the person wants. */
+/* The launcher at work: waits for all whom it watches at once, and tells the machine what they say
+ * and do, and what the person wants. */
 #include "deploy/launch/launch_private.h"
 
 #include "base/clock.h"
-#include "base/signals.h"
+#include "base/system/signals.h"
 
 #include <limits.h>
 #include <signal.h>
@@ -11,8 +12,8 @@
 
 #define ORDERS_WAITING_MAX (1u << 20) /* bytes for the scheduler, above which agents are not read */
 
-/* What agents say goes on to the scheduler. Of one that says more than the scheduler takes the rest waits in the pipes, and what
- * those do not take is dropped where it was printed. */
+/* What agents say goes on to the scheduler. Of one that says more than the scheduler takes the rest
+ * waits in the pipes, and what those do not take is dropped where it was printed. */
 static bool may_read_agents(const psr_launch_driver *d)
 {
     return psr_line_writer_waiting(&d->scheduler.in) < ORDERS_WAITING_MAX;
@@ -82,7 +83,8 @@ static psr_err attend_scheduler(psr_launch_driver *d)
 
 #define FDS_OF_EACH 4
 
-/* Something has happened to that host's agent, or to the scheduler behind the hosts. Of thousands few have. */
+/* Something has happened to that host's agent, or to the scheduler behind the hosts. Of thousands
+ * few have. */
 static bool is_touched(const psr_launch_driver *d, size_t index)
 {
     const struct pollfd *fds = d->fds + 1 + FDS_OF_EACH * index;
@@ -139,8 +141,8 @@ static nfds_t collect(psr_launch_driver *d)
         fds[n++] = (struct pollfd){.fd = child->pidfd, .events = POLLIN};
         fds[n++] = (struct pollfd){.fd = reads ? child->out.fd : -1, .events = POLLIN};
         fds[n++] = (struct pollfd){.fd = child->err.fd, .events = POLLIN};
-        fds[n++] =
-            (struct pollfd){.fd = psr_line_writer_pending(&child->in) ? child->in.fd : -1, .events = POLLOUT};
+        fds[n++] = (struct pollfd){.fd = psr_line_writer_pending(&child->in) ? child->in.fd : -1,
+                                   .events = POLLOUT};
     }
     return n;
 }

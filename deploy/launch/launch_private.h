@@ -1,13 +1,13 @@
-/* What the files of the launcher share: deploy/launch/launch_machine.h decides, launch.c does what it asks for, launch_loop.c tells it what
- * happens. One thread. */
+/* What the files of the launcher share: deploy/launch/machine/launch_machine.h decides, launch.c
+ * does what it asks for, launch_loop.c tells it what happens. One thread. */
 #ifndef PSR_DEPLOY_LAUNCH_PRIVATE_H
 #define PSR_DEPLOY_LAUNCH_PRIVATE_H
 
 #include "deploy/agent/host.h"
 #include "deploy/launch/launch.h"
-#include "deploy/launch/launch_machine.h"
-#include "net/keys.h"
-#include "net/socket_directory.h"
+#include "deploy/launch/machine/launch_machine.h"
+#include "net/trust/keys.h"
+#include "net/address/socket_directory.h"
 
 #include <poll.h>
 
@@ -19,9 +19,11 @@ typedef struct psr_launch_driver {
     psr_host_link *hosts;
     size_t host_count; /* those that were started */
     psr_child scheduler;
-    char sockets[PSR_SOCKET_DIRECTORY_BYTES]; /* of a run on ipc: agent and scheduler make it; "": TCP */
+    char sockets[PSR_SOCKET_DIRECTORY_BYTES]; /* of a run on ipc: agent and
+                                                 scheduler make it; "": TCP */
     bool shares;                              /* over TCP: memory, within each host */
-    psr_keys *keys; /* scheduler, shards, workers: each is wiped when its process has it */
+    psr_keys *keys;                           /* scheduler, shards, workers: each is
+                                                 wiped when its process has it */
     size_t key_count;
     uint32_t shards; /* processes of that role: 0 but in mode ps */
     int signals;

@@ -2,8 +2,9 @@
 #ifndef PSR_DEPLOY_LEFTOVERS_H
 #define PSR_DEPLOY_LEFTOVERS_H
 
-/* Removes from the run directory what was written beside and never renamed: checkpoints/.step-N.part, run.json.new-*. For when the
- * scheduler has ended. What cannot be removed stays. */
+/* Removes from the run directory what was written beside and never renamed:
+ * checkpoints/.step-N.part, run.json.new-*. For when the scheduler has ended. What cannot be
+ * removed stays. */
 void psr_leftovers_remove(const char *out);
 
 #endif

@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# bash completion of psring and its programs. What there is to complete is below, as the programs told it when psring was built
-# (base/describe.h); how, is here.
+# bash completion of psring and its programs. What there is to complete is below, as the programs
+# told it when psring was built (base/config/describe.h); how, is here.
 
 declare -gA _psring_options=() _psring_values=()
 declare -g _psring_places='' # options of psring run that psring bench takes
 
-# One of the kinds of base/describe.h, for a word that begins with $1.
+# One of the kinds of base/config/describe.h, for a word that begins with $1.
 _psring_offer() {
     local kind
     for kind in $2; do
@@ -43,7 +43,8 @@ _psring() {
     elif [ "$before" = = ]; then
         before=${COMP_WORDS[COMP_CWORD - 2]}
     fi
-    # Of which program or command the words are: psring, psring train, psring bench, psring-bench-comm ..
+    # Of which program or command the words are: psring, psring train, psring bench,
+    # psring-bench-comm ..
     for i in 1 2; do
         if [ "$i" -lt "$COMP_CWORD" ] && [ -n "${_psring_options[$program ${COMP_WORDS[i]}]+set}" ]; then
             program="$program ${COMP_WORDS[i]}"

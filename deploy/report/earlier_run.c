@@ -1,7 +1,7 @@
 #include "deploy/report/earlier_run.h"
 
 #include "base/attempts.h"
-#include "base/file.h"
+#include "base/system/file.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -31,8 +31,8 @@ static psr_err print_path(const char *option, const char *directory, const char 
 {
     int length = snprintf(path, PSR_PATH_MAX + 64, "%s%s", directory, name);
     if (length < 0 || length >= PSR_PATH_MAX)
-        return psr_fail(PSR_ERR_USAGE, "--%s: a path of %d bytes, should be below %d", option, length,
-                        PSR_PATH_MAX);
+        return psr_fail(PSR_ERR_USAGE, "--%s: a path of %d bytes, should be below %d", option,
+                        length, PSR_PATH_MAX);
     return PSR_OK;
 }
 
@@ -67,11 +67,11 @@ static psr_err find_resumed(const char *resume, char path[PSR_PATH_MAX + 64])
     if (exists_in(resume, "checkpoints"))
         return PSR_OK;
     if (errno == EACCES)
-        return psr_fail(PSR_ERR_IO, "--resume %s: what is in it cannot be seen: %s", resume, strerror(errno));
+        return psr_fail(PSR_ERR_IO, "--resume %s: what is in it cannot be seen: %s", resume,
+                        strerror(errno));
     return psr_fail(PSR_ERR_NOT_FOUND,
-                    "--resume %s: neither a checkpoint (model.safetensors and state.safetensors) nor a run "
-                    "directory with "
-                    "one in checkpoints/",
+                    "--resume %s: neither a checkpoint (model.safetensors and state.safetensors) "
+                    "nor a run directory with one in checkpoints/",
                     resume);
 }
 
@@ -104,7 +104,8 @@ psr_err psr_earlier_run_read(const char *config, const char *resume, psr_earlier
     return PSR_OK;
 }
 
-void psr_earlier_run_left_out(const psr_earlier_run *run, const psr_config *config, char *line, size_t size)
+void psr_earlier_run_left_out(const psr_earlier_run *run, const psr_config *config, char *line,
+                              size_t size)
 {
     char words[256];
     line[0] = '\0';
@@ -112,20 +113,20 @@ void psr_earlier_run_left_out(const psr_earlier_run *run, const psr_config *conf
         return;
     psr_config_left_out(&run->file, config, words, sizeof words);
     if (words[0] != '\0')
-        snprintf(line, size, "%s has %s, which the command line alone can say: it is left out", run->path,
-                 words);
+        snprintf(line, size, "%s has %s, which the command line alone can say: it is left out",
+                 run->path, words);
 }
 
-psr_err psr_earlier_run_fit(const psr_earlier_run *run, const psr_given_options *given, psr_config *config)
+psr_err psr_earlier_run_fit(const psr_earlier_run *run, const psr_given_options *given,
+                            psr_config *config)
 {
     if (run->path[0] == '\0')
         return PSR_OK;
     if (run->config.fault_point[0] != '\0' && !given->fault_point)
-        return psr_fail(
-            PSR_ERR_USAGE,
-            "%s has --fault-point %s, which stops a process: that is taken from the command line alone; "
-            "--fault-point= goes without it",
-            run->path, run->config.fault_point);
+        return psr_fail(PSR_ERR_USAGE,
+                        "%s has --fault-point %s, which stops a process: that is taken from the "
+                        "command line alone; --fault-point= goes without it",
+                        run->path, run->config.fault_point);
     if (given->steps && !given->epochs)
         config->epochs = 0;
     if (given->epochs && !given->steps)

@@ -1,11 +1,12 @@
-/* `psring report DIR...`: one row per run, however it ended, from its run.json; the options in which the runs differ; and
- * whether the weights are the same bits. As a table, JSON or CSV: one set of columns, written in three ways. */
+/* `psring report DIR...`: one row per run, however it ended, from its run.json; the options in
+ * which the runs differ; and whether the weights are the same bits. As a table, JSON or CSV: one
+ * set of columns, written in three ways. */
 #include "deploy/commands.h"
 
 #include "base/figures.h"
-#include "base/options_argp.h"
-#include "base/printable.h"
-#include "base/json.h"
+#include "base/config/options_argp.h"
+#include "base/text/printable.h"
+#include "base/text/json.h"
 #include "deploy/report/runs.h"
 #include "base/show/summary.h"
 #include "deploy/report/table.h"
@@ -58,10 +59,9 @@ static const struct argp_option options[] = {
     {0}};
 
 static const char doc[] =
-    "Compares runs in one table, with the options in which they differ, and says whether their weights are "
-    "the same bits.\v"
-    "A run that failed, was interrupted or is not over is a row that says so, with the steps that it has "
-    "completed.\n"
+    "Compares runs in one table, with the options in which they differ, and says whether their "
+    "weights are the same bits.\vA run that failed, was interrupted or is not over is a row that "
+    "says so, with the steps that it has completed.\n"
     "Exit status: 0 also when hashes differ or runs failed; 2 when a directory cannot be read.\n"
     "Example:\n"
     "  psring report psring-runs/A psring-runs/B\n"
@@ -106,7 +106,7 @@ static bool add(cJSON *object, const char *name, cJSON *item)
 
 static cJSON *text_or_null(const char *text)
 {
-    return text ? cJSON_CreateString(text) : cJSON_CreateNull();
+    return text != NULL ? cJSON_CreateString(text) : cJSON_CreateNull();
 }
 
 static bool add_run(const psr_runs *r, size_t i, cJSON *rows)
@@ -121,13 +121,16 @@ static bool add_run(const psr_runs *r, size_t i, cJSON *rows)
                  add(row, "why", cJSON_CreateString(run->why));
     const cJSON *option;
     cJSON_ArrayForEach(option, r->differing) whole =
-        whole &&
-        add(differing, option->valuestring, text_or_null(psr_run_record_option(run, option->valuestring)));
+        whole && add(differing, option->valuestring,
+                     text_or_null(psr_run_record_option(run, option->valuestring)));
     if (!add(row, "options", differing))
         return false;
     for (size_t f = 0; f < PSR_FIGURE_COUNT && whole; f++)
         whole = add(row, psr_figure_definitions[f].name,
                     number_or_null(psr_summary_figure(run->outcome, (psr_figure)f)));
+    const cJSON *stretches = cJSON_GetObjectItemCaseSensitive(run->outcome, "stretches");
+    if (stretches != NULL)
+        whole = whole && add(row, "stretches", cJSON_Duplicate(stretches, true));
     return whole && add(row, "hash", text_or_null(psr_run_record_hash(run)));
 }
 
@@ -179,7 +182,7 @@ static void print_csv_row(const psr_runs *r, size_t i)
     cJSON_ArrayForEach(option, r->differing)
     {
         const char *value = psr_run_record_option(run, option->valuestring);
-        print_field(value ? value : "", false);
+        print_field(value != NULL ? value : "", false);
     }
     for (size_t f = 0; f < PSR_FIGURE_COUNT; f++) {
         double value = psr_summary_figure(run->outcome, (psr_figure)f);
@@ -188,7 +191,7 @@ static void print_csv_row(const psr_runs *r, size_t i)
             snprintf(text, sizeof text, "%.17g", value);
         print_field(text, false);
     }
-    print_field(psr_run_record_hash(run) ? psr_run_record_hash(run) : "", false);
+    print_field(psr_run_record_hash(run) != NULL ? psr_run_record_hash(run) : "", false);
     print_field(run->why, false);
     psr_print(stdout, "\n");
 }
@@ -234,14 +237,16 @@ static psr_err run_report(report *r)
     }
     PSR_TRY(psr_run_records_differ(runs->items, runs->count, &runs->differing));
     PSR_TRY(print_report(r));
-    return unreadable ? psr_fail(PSR_ERR_USAGE, "a directory could not be read, as its row says") : PSR_OK;
+    return unreadable ? psr_fail(PSR_ERR_USAGE, "a directory could not be read, as its row says")
+                      : PSR_OK;
 }
 
 int psr_command_report(int argc, char **argv)
 {
     report *r = calloc(1, sizeof *r);
     char *text = full_doc();
-    psr_err err = r && text ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for a report");
+    psr_err err =
+        r != NULL && text != NULL ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for a report");
     if (err == PSR_OK) {
         const struct argp argp = {options, parse, "DIR...", text, NULL, NULL, NULL};
         psr_options_parse(&argp, argc, argv, 0, NULL, r);
@@ -249,9 +254,9 @@ int psr_command_report(int argc, char **argv)
     }
     if (err != PSR_OK)
         psr_print(stderr, "psring report: %s\n", psr_err_detail());
-    for (size_t i = 0; r && i < r->runs.count; i++)
+    for (size_t i = 0; r != NULL && i < r->runs.count; i++)
         psr_run_record_done(&r->runs.items[i]);
-    if (r)
+    if (r != NULL)
         cJSON_Delete(r->runs.differing);
     free(r);
     free(text);

@@ -1,8 +1,8 @@
 #include "deploy/report/run_record.h"
 
 #include "base/figures.h"
-#include "base/file.h"
-#include "base/json.h"
+#include "base/system/file.h"
+#include "base/text/json.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +16,8 @@
 
 /* ---- a run without an outcome: what its metrics tell ---- */
 
-/* Steps that all ranks have completed, by the newest line of each; the last line may be torn. -1: nothing is known. */
+/* Steps that all ranks have completed, by the newest line of each; the last line may be torn. -1:
+ * nothing is known. */
 static double steps_in(const char *text, size_t size, uint32_t ranks)
 {
     double newest[RANKS_MAX] = {0};
@@ -44,13 +45,14 @@ static psr_err read_steps(psr_run_record *r)
     size_t size = 0;
     snprintf(path, sizeof path, "%s/metrics.jsonl", r->directory);
     const char *workers = psr_run_record_option(r, "workers");
-    unsigned long ranks = workers ? strtoul(workers, NULL, 10) : 0;
+    unsigned long ranks = workers != NULL ? strtoul(workers, NULL, 10) : 0;
     PSR_TRY(psr_file_read(path, METRICS_BYTES_MAX, &text, &size));
     double steps = steps_in((const char *)text, size, ranks <= RANKS_MAX ? (uint32_t)ranks : 0);
     free(text);
     cJSON *outcome = cJSON_AddObjectToObject(r->json, "outcome");
-    if (outcome == NULL || (steps >= 0 && !cJSON_AddNumberToObject(
-                                              outcome, psr_figure_definitions[PSR_FIGURE_STEPS].name, steps)))
+    if (outcome == NULL ||
+        (steps >= 0 && cJSON_AddNumberToObject(
+                           outcome, psr_figure_definitions[PSR_FIGURE_STEPS].name, steps) == NULL))
         return psr_fail(PSR_ERR_NOMEM, "no memory for %s", path);
     r->outcome = outcome;
     return PSR_OK;
@@ -69,18 +71,21 @@ static psr_err read_run(psr_run_record *r)
     PSR_TRY(psr_file_read(path, RUN_JSON_BYTES_MAX, &text, &size));
     r->json = cJSON_ParseWithLength((const char *)text, size);
     free(text);
-    if (!cJSON_IsObject(r->json) || !cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(r->json, "config")))
+    if (!cJSON_IsObject(r->json) ||
+        !cJSON_IsObject(cJSON_GetObjectItemCaseSensitive(r->json, "config")))
         return psr_fail(PSR_ERR_FORMAT,
-                        "%s is no run.json as psring train writes it: a JSON object with config", path);
-    if (!psr_json_is_printable(r->json))
-        return psr_fail(PSR_ERR_FORMAT, "%s holds control characters, which psring train does not write",
+                        "%s is no run.json as psring train writes it: a JSON object with config",
                         path);
+    if (!psr_json_is_printable(r->json))
+        return psr_fail(PSR_ERR_FORMAT,
+                        "%s holds control characters, which psring train does not write", path);
     r->outcome = cJSON_GetObjectItemCaseSensitive(r->json, "outcome");
     if (r->outcome == NULL)
         return read_steps(r);
     if (!cJSON_IsObject(r->outcome) || psr_json_text(r->outcome, "status") == NULL)
         return psr_fail(PSR_ERR_FORMAT,
-                        "%s has an outcome without a status, which psring train does not write", path);
+                        "%s has an outcome without a status, which psring train does not write",
+                        path);
     return PSR_OK;
 }
 
@@ -94,15 +99,16 @@ void psr_run_record_read(const char *directory, psr_run_record *ret)
         *ret = r;
         return;
     }
-    const char *status = psr_json_text(r.outcome, "status"), *line = psr_json_text(r.outcome, "line");
+    const char *status = psr_json_text(r.outcome, "status"),
+               *line = psr_json_text(r.outcome, "line");
     if (status == NULL) {
         r.status = PSR_RUN_UNFINISHED;
         snprintf(r.why, sizeof r.why,
                  "run.json has no outcome: it is still running, or its scheduler was killed");
     } else if (strcmp(status, psr_err_name(PSR_OK)) != 0) {
-        r.status =
-            strcmp(status, psr_err_name(PSR_ERR_CANCELLED)) == 0 ? PSR_RUN_INTERRUPTED : PSR_RUN_FAILED;
-        snprintf(r.why, sizeof r.why, "%s", line ? line : status);
+        r.status = strcmp(status, psr_err_name(PSR_ERR_CANCELLED)) == 0 ? PSR_RUN_INTERRUPTED
+                                                                        : PSR_RUN_FAILED;
+        snprintf(r.why, sizeof r.why, "%s", line != NULL ? line : status);
     }
     *ret = r;
 }

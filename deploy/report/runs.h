@@ -13,7 +13,8 @@ typedef struct psr_runs {
     cJSON *differing; /* names of options, owned */
 } psr_runs;
 
-/* What a run is called: its directory's own name, or all that was given where another has the same. */
+/* What a run is called: its directory's own name, or all that was given where another has the
+ * same. */
 void psr_runs_name(const psr_runs *runs, size_t i, char *text, size_t size);
 
 /* Runs with a hash: how many, and whether all have the same. */

@@ -1,8 +1,8 @@
 #include "deploy/report/table.h"
 
 #include "base/figures.h"
-#include "base/printable.h"
-#include "base/json.h"
+#include "base/text/printable.h"
+#include "base/text/json.h"
 #include "base/show/summary.h"
 
 #include <stdio.h>
@@ -23,8 +23,8 @@ static const psr_figure table_figures[] = {
     PSR_FIGURE_WAIT_S, PSR_FIGURE_LOSS,    PSR_FIGURE_TEST_ACCURACY};
 #define TABLE_FIGURES (sizeof table_figures / sizeof *table_figures)
 
-/* Where it is too wide for one line, its columns stand in several blocks below one another, each with the runs' names; the first block
- * says what the runs are, and the figures begin another. */
+/* Where it is too wide for one line, its columns stand in several blocks below one another, each
+ * with the runs' names; the first block says what the runs are, and the figures begin another. */
 typedef struct table {
     size_t columns, rows; /* row 0 has the names of the columns */
     size_t first_figure;
@@ -59,7 +59,8 @@ static void fill_head(const psr_runs *r, table *t)
     t->first_figure = c;
     for (size_t i = 0; i < TABLE_FIGURES; i++) {
         t->right[c] = true;
-        snprintf(next_cell(t, 0, &c), CELL_BYTES, "%s", psr_figure_definitions[table_figures[i]].name);
+        snprintf(next_cell(t, 0, &c), CELL_BYTES, "%s",
+                 psr_figure_definitions[table_figures[i]].name);
     }
     t->columns = c;
 }
@@ -77,14 +78,15 @@ static void fill_name(const psr_runs *r, size_t i, char cell[CELL_BYTES])
 
 static void fill_option(const psr_run_record *run, const char *name, char cell[CELL_BYTES])
 {
-    const char *value = psr_run_record_option(run, name), *mode = psr_run_record_option(run, "mode");
+    const char *value = psr_run_record_option(run, name),
+               *mode = psr_run_record_option(run, "mode");
     if (strcmp(name, "shards") == 0 && mode != NULL && strcmp(mode, "ps") != 0)
         value = NULL; /* run.json has the option's default, and the run had no shards */
     if (value != NULL && value[0] == '\0')
         value = "(none)";
     bool cut = value != NULL && strlen(value) > OPTION_WIDTH_MAX;
-    snprintf(cell, CELL_BYTES, "%.*s%s", cut ? OPTION_WIDTH_MAX - 2 : OPTION_WIDTH_MAX, value ? value : "-",
-             cut ? ".." : "");
+    snprintf(cell, CELL_BYTES, "%.*s%s", cut ? OPTION_WIDTH_MAX - 2 : OPTION_WIDTH_MAX,
+             value ? value : "-", cut ? ".." : "");
 }
 
 static void fill_row(const psr_runs *r, size_t i, table *t)
@@ -173,8 +175,10 @@ static size_t block_end(const table *t, size_t begin)
     return c;
 }
 
-/* The runs' names and the columns from begin to end. Blanks are printed before what comes behind them, so that no line ends in one. */
-static void print_line(const table *t, char cells[COLUMNS_MAX][CELL_BYTES], size_t begin, size_t end)
+/* The runs' names and the columns from begin to end. Blanks are printed before what comes behind
+ * them, so that no line ends in one. */
+static void print_line(const table *t, char cells[COLUMNS_MAX][CELL_BYTES], size_t begin,
+                       size_t end)
 {
     int blanks = 0;
     for (size_t c = 0; c < end; c = next_shown(t, c == 0 ? begin : c + 1)) {
@@ -234,6 +238,18 @@ static void print_cells(table *t)
     print_equal(t);
 }
 
+/* Of each run that changed its architecture. */
+static void print_stretches(const psr_runs *r)
+{
+    for (size_t i = 0; i < r->count; i++) {
+        char name[CELL_BYTES], text[PSR_SUMMARY_BYTES];
+        fill_name(r, i, name);
+        psr_summary_stretches(r->items[i].outcome, "  ", text);
+        if (text[0])
+            psr_print(stdout, "\nStretches of %s:\n%s", name, text);
+    }
+}
+
 static void print_remarks(const psr_runs *r)
 {
     const char *before = "\n";
@@ -242,13 +258,15 @@ static void print_remarks(const psr_runs *r)
         char name[CELL_BYTES];
         fill_name(r, i, name);
         if (run->why[0]) {
-            psr_print(stdout, "%s%s: %s: %s\n", before, name, psr_run_status_name(run->status), run->why);
+            psr_print(stdout, "%s%s: %s: %s\n", before, name, psr_run_status_name(run->status),
+                      run->why);
             before = "";
         }
     }
     int count = cJSON_GetArraySize(r->differing);
     if (count > OPTION_COLUMNS_MAX)
-        psr_print(stdout, "\nThey differ in %d options more; --json has all.\n", count - OPTION_COLUMNS_MAX);
+        psr_print(stdout, "\nThey differ in %d options more; --json has all.\n",
+                  count - OPTION_COLUMNS_MAX);
 }
 
 psr_err psr_runs_print_table(const psr_runs *r)
@@ -262,15 +280,18 @@ psr_err psr_runs_print_table(const psr_runs *r)
         fill_row(r, i, t);
     print_cells(t);
     free(t);
+    print_stretches(r);
     print_remarks(r);
-    psr_print(stdout, "\ntrain_s and wait_s are seconds, wait_s as mean (least-most) over workers;\n"
-                      "psring report --help defines all figures.\n");
+    psr_print(stdout,
+              "\ntrain_s and wait_s are seconds, wait_s as mean (least-most) over workers;\n"
+              "psring report --help defines all figures.\n");
     bool equal;
     size_t hashes = psr_runs_hashes(r, &equal);
     if (hashes > 1)
         psr_print(stdout, "%s\n",
-                  !equal        ? "The weight hashes differ."
-                  : hashes == 2 ? "The two weight hashes are equal: both runs ended with the same bits."
-                                : "All weight hashes are equal: the runs ended with the same bits.");
+                  !equal ? "The weight hashes differ."
+                  : hashes == 2
+                      ? "The two weight hashes are equal: both runs ended with the same bits."
+                      : "All weight hashes are equal: the runs ended with the same bits.");
     return PSR_OK;
 }

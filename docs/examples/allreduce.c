@@ -1,12 +1,14 @@
 /* A sum over all ranks: the whole program. Build and run:
- *   cc allreduce.c -o allreduce $(pkg-config --cflags --libs psring) && ./run_ranks 4 ./allreduce */
+ *   cc allreduce.c -o allreduce $(pkg-config --cflags --libs psring) &&
+ *     ./run_ranks 4 ./allreduce */
 #include <psring/psring.h>
 #include <stdio.h>
 
 int main(void)
 {
     psring_comm *comm = NULL;
-    psring_err err = psring_init(NULL, &comm); /* rank, ranks, scheduler and key file from the environment */
+    psring_err err = psring_init(NULL, &comm); /* rank, ranks, scheduler and key
+                                                  file from the environment */
     if (err == PSRING_OK) {
         psring_group *world = psring_world(comm);
         float x[1000];

@@ -1,8 +1,11 @@
-/* Data parallelism by hand: the network 784-512-512-10 on MNIST. Every rank has the whole network, begins with the same weights, and takes its
- * share of each batch of 32. What the ranks' gradients sum to is the gradient of the batch, so all of them make the same step, and the losses
- * are those of one process. Sums over rows and ranks are double: each number of ranks adds in another order, and the rounding of floats would
- * pull the losses apart by 1e-5 within a hundred steps. Build and run:
- *   cc -O3 mlp.c -o mlp $(pkg-config --cflags --libs psring) -lz -lm && ./run_ranks 4 ./mlp MNIST-FOLDER [STEPS] */
+/* Data parallelism by hand: the network 784-512-512-10 on MNIST. Every rank has the whole network,
+ * begins with the same weights, and takes its share of each batch of 32. What the ranks' gradients
+ * sum to is the gradient of the batch, so all of them make the same step, and the losses are those
+ * of one process. Sums over rows and ranks are double: each number of ranks adds in another order,
+ * and the rounding of floats would pull the losses apart by 1e-5 within a hundred steps. Build and
+ * run:
+ *   cc -O3 mlp.c -o mlp $(pkg-config --cflags --libs psring) -lz -lm &&
+ *     ./run_ranks 4 ./mlp MNIST-FOLDER [STEPS] */
 #include <math.h>
 #include <psring/psring.h>
 #include <stdint.h>
@@ -32,11 +35,13 @@ typedef struct trainer {
     uint8_t *labels; /* [images] */
     int steps;
     float x[BATCH * PIXELS]; /* of the batch that is trained: all of it on every rank */
-    double loss;             /* of this rank's share; of the sum over ranks once `loss_reduced` has ended */
+    double loss;             /* of this rank's share; of the sum over
+                                ranks once `loss_reduced` has ended */
     psring_request *loss_reduced;
 } trainer;
 
-/* ---- reading: IDX files, packed by gzip or not. NULL and a line on stderr when one is not what it should be ---- */
+/* ---- reading: IDX files, packed by gzip or not. NULL and a line on stderr when one is not what it
+ * should be ---- */
 
 static uint32_t big_endian(const uint8_t *b)
 {
@@ -55,14 +60,17 @@ static gzFile open_idx(const char *folder, const char *name)
     return file;
 }
 
-/* The first `count` items of item_bytes each. magic: the kind of file; its low byte is how many sizes follow. */
-static uint8_t *read_idx(const char *folder, const char *name, uint32_t magic, int count, int item_bytes)
+/* The first `count` items of item_bytes each. magic: the kind of file; its low byte is how many
+ * sizes follow. */
+static uint8_t *read_idx(const char *folder, const char *name, uint32_t magic, int count,
+                         int item_bytes)
 {
     gzFile file = open_idx(folder, name);
     uint8_t *items = malloc((size_t)count * (size_t)item_bytes);
     uint8_t head[16];
     int head_bytes = 4 + 4 * (int)(magic & 0xff);
-    bool good = file != NULL && items != NULL && gzread(file, head, (unsigned)head_bytes) == head_bytes &&
+    bool good = file != NULL && items != NULL &&
+                gzread(file, head, (unsigned)head_bytes) == head_bytes &&
                 big_endian(head) == magic && big_endian(head + 4) == IMAGES;
     if (good && head_bytes == 16)
         good = big_endian(head + 8) == 28 && big_endian(head + 12) == 28;
@@ -183,15 +191,16 @@ static void gradients_below(const layer *l, layer *below, int rows)
 static psring_err make_requests(trainer *t, psring_group *world)
 {
     const psring_call *persistent = PSRING_CALL(.persistent = true);
-    psring_err err = psring_all_reduce(world, &t->loss, &t->loss, 1, PSRING_FLOAT64, PSRING_SUM, persistent,
-                                       &t->loss_reduced);
+    psring_err err = psring_all_reduce(world, &t->loss, &t->loss, 1, PSRING_FLOAT64, PSRING_SUM,
+                                       persistent, &t->loss_reduced);
     for (layer *l = t->layers; err == PSRING_OK && l < t->layers + LAYERS; l++)
         err = psring_all_reduce(world, l->gradients, l->gradients, weight_count(l), PSRING_FLOAT64,
                                 PSRING_SUM, persistent, &l->reduced);
     return err;
 }
 
-/* From the last layer to the first. The sum of a layer's gradients is under way while the layer below computes its own. */
+/* From the last layer to the first. The sum of a layer's gradients is under way while the layer
+ * below computes its own. */
 static psring_err backward(trainer *t, const float *x, int rows)
 {
     psring_err err = PSRING_OK;
@@ -205,7 +214,8 @@ static psring_err backward(trainer *t, const float *x, int rows)
     return err;
 }
 
-/* Waits for each layer's sum, and moves its weights. The gradient of the batch is the mean of the ranks' ones. */
+/* Waits for each layer's sum, and moves its weights. The gradient of the batch is the mean of the
+ * ranks' ones. */
 static psring_err update(trainer *t, int ranks)
 {
     psring_err err = PSRING_OK;
@@ -288,7 +298,8 @@ static bool join_and_train(trainer *t)
     if (equal_shares)
         err = train(t, psring_world(comm));
     else if (err == PSRING_OK)
-        fprintf(stderr, "%d ranks cannot share a batch of %d\n", psring_size(psring_world(comm)), BATCH);
+        fprintf(stderr, "%d ranks cannot share a batch of %d\n", psring_size(psring_world(comm)),
+                BATCH);
     if (err == PSRING_OK)
         err = psring_close(&comm); /* frees the requests too */
     if (err != PSRING_OK) {

@@ -1,6 +1,8 @@
-/* A parameter server of one's own: softmax regression on MNIST. The last ranks hold the weights in a table and step down by an update that
- * this program brings, the others push gradients of their share of each batch and pull new weights, in step (bsp) or each at its own pace
- * (ssp:K, async). In bsp the losses have the same bits with any number of shards. Build and run, with 2 workers and 1 shard:
+/* A parameter server of one's own: softmax regression on MNIST. The last ranks hold the weights in
+ * a table and step down by an update that this program brings, the others push gradients of their
+ * share of each batch and pull new weights, in step (bsp) or each at its own pace (ssp:K, async).
+ * In bsp the losses have the same bits with any number of shards. Build and run, with 2 workers and
+ * 1 shard:
  *   cc -O3 parameter_server.c -o parameter_server $(pkg-config --cflags --libs psring) -lz -lm
  *   psring run -n 3 -- ./parameter_server MNIST-FOLDER bsp 1 [STEPS] */
 #include <math.h>
@@ -16,7 +18,8 @@ static unsigned char pixels[EPOCH * BATCH][PIXELS], labels[EPOCH * BATCH];
 static float weights[CLASSES][PIXELS], bias[CLASSES], by_weights[CLASSES][PIXELS], by_bias[CLASSES];
 
 /* IDX, packed by gzip or not; the images begin behind a head of so many bytes. */
-static int read_idx(const char *folder, const char *name, unsigned head, void *items, unsigned bytes)
+static int read_idx(const char *folder, const char *name, unsigned head, void *items,
+                    unsigned bytes)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/%s.gz", folder, name);
@@ -25,8 +28,8 @@ static int read_idx(const char *folder, const char *name, unsigned head, void *i
         snprintf(path, sizeof path, "%s/%s", folder, name);
         file = gzopen(path, "rb");
     }
-    int good =
-        file != NULL && gzread(file, items, head) == (int)head && gzread(file, items, bytes) == (int)bytes;
+    int good = file != NULL && gzread(file, items, head) == (int)head &&
+               gzread(file, items, bytes) == (int)bytes;
     if (file != NULL)
         gzclose(file);
     if (!good)
@@ -67,8 +70,8 @@ static psring_err descend(void *context, const psring_update_run *run)
 static psring_err serve(psring_comm *comm)
 {
     static float rate = 0.1F;
-    psring_err err =
-        psring_update_define(comm, "descend", PSRING_WITH(psring_update, .context = &rate, .apply = descend));
+    psring_err err = psring_update_define(
+        comm, "descend", PSRING_WITH(psring_update, .context = &rate, .apply = descend));
     return err == PSRING_OK ? psring_serve(comm) : err;
 }
 
@@ -94,10 +97,11 @@ static psring_err train(psring_group *workers, const char *sync, int steps)
 {
     const int share = BATCH / psring_size(workers), rank = psring_rank(workers);
     psring_table *table = NULL;
-    psring_err err = psring_table_open(workers, "softmax",
-                                       PSRING_WITH(psring_table_options, .parts = parts, .part_count = PARTS,
-                                                   .update = "descend", .sync = sync),
-                                       NULL, &table);
+    psring_err err =
+        psring_table_open(workers, "softmax",
+                          PSRING_WITH(psring_table_options, .parts = parts, .part_count = PARTS,
+                                      .update = "descend", .sync = sync),
+                          NULL, &table);
     for (int s = 0; s < steps && err == PSRING_OK; s++) {
         double loss = 0;
         err = step(table, s % EPOCH * BATCH + rank * share, share, &loss);

@@ -1,6 +1,7 @@
 #!/bin/sh
-# run.sh RANKS PROGRAM [ARGUMENT..]: starts a program so often on this machine, by mpirun (Open MPI's) where there is one, else by run_ranks.
-# What rank N prints is in log_output/1/rank.N/stdout below the current folder.
+# run.sh RANKS PROGRAM [ARGUMENT..]: starts a program so often on this machine, by mpirun (Open
+# MPI's) where there is one, else by run_ranks. What rank N prints is in log_output/1/rank.N/stdout
+# below the current folder.
 set -eu
 case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit ;; esac
 ranks=$1

@@ -1,15 +1,27 @@
-/* A convolution of 5 x 5 whose image is sliced by height. Rank r has some rows, and needs RADIUS rows more of each neighbour:
+/* A convolution of 5 x 5 whose image is sliced by height. Rank r has some rows, and needs RADIUS
+ * rows more of each neighbour:
  *   forward:  the halo exchange brings them, and zeros at the edges of the image
- *   backward: the gradient of those rows goes back to where they came from, and is added there; the weights' gradient is summed over ranks
- * Slices need not be equal. Each rank computes the unsliced convolution too, and compares. Build and run:
- *   cc sliced_convolution.c -o sliced_convolution $(pkg-config --cflags --libs psring) -lm && ./run_ranks 4 ./sliced_convolution */
+ *   backward: the gradient of those rows goes back to where they came from, and is added there; the
+ *             weights' gradient is summed over ranks
+ * Slices need not be equal. Each rank computes the unsliced convolution too, and compares. Build
+ * and run:
+ *   cc sliced_convolution.c -o sliced_convolution $(pkg-config --cflags --libs psring) -lm &&
+ *     ./run_ranks 4 ./sliced_convolution */
 #include <math.h>
 #include <psring/psring.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { IMAGES = 2, INPUTS = 3, OUTPUTS = 4, HEIGHT = 13, WIDTH = 11, RADIUS = 2, KERNEL = 2 * RADIUS + 1 };
+enum {
+    IMAGES = 2,
+    INPUTS = 3,
+    OUTPUTS = 4,
+    HEIGHT = 13,
+    WIDTH = 11,
+    RADIUS = 2,
+    KERNEL = 2 * RADIUS + 1
+};
 enum { PADDED_HEIGHT = HEIGHT + 2 * RADIUS, PADDED_WIDTH = WIDTH + 2 * RADIUS };
 enum { WEIGHTS = OUTPUTS * INPUTS * KERNEL * KERNEL };
 enum { RANKS_MAX = HEIGHT / RADIUS }; /* a slice has all that its neighbour needs */
@@ -17,7 +29,8 @@ enum { Y, DX, DW, RESULTS };
 static const char *const RESULT_NAMES[RESULTS] = {"y", "dx", "dw"};
 static const float TOLERANCE = 1e-5F;
 
-/* A convolution over `height` rows: HEIGHT of the unsliced one, some of a slice. Gradients are called d. padded: with a frame of RADIUS. */
+/* A convolution over `height` rows: HEIGHT of the unsliced one, some of a slice. Gradients are
+ * called d. padded: with a frame of RADIUS. */
 typedef struct convolution {
     int height;
     float x[IMAGES * INPUTS * HEIGHT * WIDTH], dx[IMAGES * INPUTS * HEIGHT * WIDTH];
@@ -133,7 +146,8 @@ static void take_rows(float *part, const float *whole, int planes, int first, in
             part[plane * rows * WIDTH + i] = whole[(plane * HEIGHT + first) * WIDTH + i];
 }
 
-/* Neighbours above and below; nobody at the sides, so zeros come in there, which is the convolution's padding. */
+/* Neighbours above and below; nobody at the sides, so zeros come in there, which is the
+ * convolution's padding. */
 static psring_halo make_halo(psring_group *world, int height)
 {
     int rank = psring_rank(world), ranks = psring_size(world);
@@ -143,7 +157,8 @@ static psring_halo make_halo(psring_group *world, int height)
                         .receive_lengths = {RADIUS, RADIUS, RADIUS, RADIUS}};
     for (int i = 0; i < 8; i++)
         halo.send_ranks[i] = halo.receive_ranks[i] = PSRING_NO_RANK;
-    halo.send_ranks[PSRING_TOP] = halo.receive_ranks[PSRING_TOP] = rank > 0 ? rank - 1 : PSRING_NO_RANK;
+    halo.send_ranks[PSRING_TOP] = halo.receive_ranks[PSRING_TOP] =
+        rank > 0 ? rank - 1 : PSRING_NO_RANK;
     halo.send_ranks[PSRING_BOTTOM] = halo.receive_ranks[PSRING_BOTTOM] =
         rank + 1 < ranks ? rank + 1 : PSRING_NO_RANK;
     return halo;
@@ -152,7 +167,8 @@ static psring_halo make_halo(psring_group *world, int height)
 static psring_err run_slice(convolution *c, psring_group *world)
 {
     psring_halo halo = make_halo(world, c->height);
-    psring_err err = psring_halo_exchange(world, &halo, c->x, c->padded, PSRING_FLOAT32, NULL, NULL);
+    psring_err err =
+        psring_halo_exchange(world, &halo, c->x, c->padded, PSRING_FLOAT32, NULL, NULL);
     if (err != PSRING_OK)
         return err;
     forward(c);
@@ -160,7 +176,8 @@ static psring_err run_slice(convolution *c, psring_group *world)
     halo.back = true;
     err = psring_halo_exchange(world, &halo, c->dpadded, c->dx, PSRING_FLOAT32, NULL, NULL);
     if (err == PSRING_OK)
-        err = psring_all_reduce(world, c->dw, c->dw, WEIGHTS, PSRING_FLOAT32, PSRING_SUM, NULL, NULL);
+        err =
+            psring_all_reduce(world, c->dw, c->dw, WEIGHTS, PSRING_FLOAT32, PSRING_SUM, NULL, NULL);
     return err;
 }
 
@@ -171,14 +188,16 @@ static float larger(float largest, float a, float b)
     return isnan(largest) || d <= largest ? largest : d;
 }
 
-/* The largest difference; part has `rows` rows of each of whole's planes, from `first`. NAN: there is one. */
-static float difference_of_rows(const float *part, const float *whole, int planes, int first, int rows)
+/* The largest difference; part has `rows` rows of each of whole's planes, from `first`. NAN: there
+ * is one. */
+static float difference_of_rows(const float *part, const float *whole, int planes, int first,
+                                int rows)
 {
     float largest = 0;
     for (int plane = 0; plane < planes; plane++)
         for (int i = 0; i < rows * WIDTH; i++)
-            largest =
-                larger(largest, part[plane * rows * WIDTH + i], whole[(plane * HEIGHT + first) * WIDTH + i]);
+            largest = larger(largest, part[plane * rows * WIDTH + i],
+                             whole[(plane * HEIGHT + first) * WIDTH + i]);
     return largest;
 }
 
@@ -190,7 +209,8 @@ static float difference_of_weights(const float *a, const float *b)
     return largest;
 }
 
-static psring_err compare(psring_group *world, convolution *whole, convolution *slice, bool *ret_equal)
+static psring_err compare(psring_group *world, convolution *whole, convolution *slice,
+                          bool *ret_equal)
 {
     int rank = psring_rank(world), ranks = psring_size(world);
     int first = first_row(rank, ranks), rows = first_row(rank + 1, ranks) - first;
@@ -209,16 +229,17 @@ static psring_err compare(psring_group *world, convolution *whole, convolution *
     if (err != PSRING_OK)
         return err;
     run_whole(whole);
-    float differences[RESULTS] = {[Y] = difference_of_rows(slice->y, whole->y, IMAGES * OUTPUTS, first, rows),
-                                  [DX] =
-                                      difference_of_rows(slice->dx, whole->dx, IMAGES * INPUTS, first, rows),
-                                  [DW] = difference_of_weights(slice->dw, whole->dw)};
-    err = psring_all_reduce(world, differences, differences, RESULTS, PSRING_FLOAT32, PSRING_MAXIMUM, NULL,
-                            NULL);
+    float differences[RESULTS] = {
+        [Y] = difference_of_rows(slice->y, whole->y, IMAGES * OUTPUTS, first, rows),
+        [DX] = difference_of_rows(slice->dx, whole->dx, IMAGES * INPUTS, first, rows),
+        [DW] = difference_of_weights(slice->dw, whole->dw)};
+    err = psring_all_reduce(world, differences, differences, RESULTS, PSRING_FLOAT32,
+                            PSRING_MAXIMUM, NULL, NULL);
     bool equal = true;
     for (int i = 0; err == PSRING_OK && i < RESULTS; i++) {
         if (rank == 0)
-            printf("%s: differs from the unsliced one by at most %g\n", RESULT_NAMES[i], differences[i]);
+            printf("%s: differs from the unsliced one by at most %g\n", RESULT_NAMES[i],
+                   differences[i]);
         equal = equal && differences[i] <= TOLERANCE; /* a NaN is not */
     }
     if (err == PSRING_OK)

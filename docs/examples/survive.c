@@ -1,9 +1,12 @@
-/* Data parallelism that goes on with the ranks that live: weights of a linear model are fitted to samples, of which each rank has its share. A
- * rank may die at any time, by a signal or with its machine, but for the one with the scheduler. The others find that out in the
- * middle of a step, make a group of themselves, agree on how far they are, share the samples anew and go on: the losses are
- * those of a run without deaths. To try it out, ranks can be told to die:
- *   cc survive.c -o survive $(pkg-config --cflags --libs psring) && PSRING_DEADLINE_MS=5000 ./run_ranks 4 ./survive 100 2 30 3 60
- * trains for 100 steps; rank 2 is killed in step 30 and rank 3 in step 60. A death is found after three quarters of the deadline. */
+/* Data parallelism that goes on with the ranks that live: weights of a linear model are fitted to
+ * samples, of which each rank has its share. A rank may die at any time, by a signal or with its
+ * machine, but for the one with the scheduler. The others find that out in the middle of a step,
+ * make a group of themselves, agree on how far they are, share the samples anew and go on: the
+ * losses are those of a run without deaths. To try it out, ranks can be told to die:
+ *   cc survive.c -o survive $(pkg-config --cflags --libs psring) &&
+ *     PSRING_DEADLINE_MS=5000 ./run_ranks 4 ./survive 100 2 30 3 60
+ * trains for 100 steps; rank 2 is killed in step 30 and rank 3 in step 60. A death is found after
+ * three quarters of the deadline. */
 #include <psring/psring.h>
 #include <signal.h>
 #include <stdint.h>
@@ -45,8 +48,9 @@ static void make_samples(samples *all)
 }
 
 /* Of this rank's samples, summed. */
-static void add_gradient(const samples *all, const psring_group *group, const double weights[FEATURES],
-                         double ret_gradient[FEATURES], double *ret_loss)
+static void add_gradient(const samples *all, const psring_group *group,
+                         const double weights[FEATURES], double ret_gradient[FEATURES],
+                         double *ret_loss)
 {
     memset(ret_gradient, 0, FEATURES * sizeof *ret_gradient);
     *ret_loss = 0;
@@ -60,7 +64,8 @@ static void add_gradient(const samples *all, const psring_group *group, const do
     }
 }
 
-/* A step that failed here may have been taken on another rank: all go on from the one that is furthest. */
+/* A step that failed here may have been taken on another rank: all go on from the one that is
+ * furthest. */
 static psring_err catch_up(psring_group *group, training *state)
 {
     double steps[RANKS_MAX];
@@ -93,7 +98,8 @@ static psring_err take_step(psring_group *group, const samples *all, training *s
     return PSRING_OK;
 }
 
-static psring_err train(psring_group *group, const samples *all, const orders *plan, training *state)
+static psring_err train(psring_group *group, const samples *all, const orders *plan,
+                        training *state)
 {
     psring_err err = catch_up(group, state);
     while (err == PSRING_OK && state->step < plan->steps) {
@@ -101,10 +107,12 @@ static psring_err train(psring_group *group, const samples *all, const orders *p
             raise(SIGKILL);
         err = take_step(group, all, state);
     }
-    return err == PSRING_OK ? psring_barrier(group, NULL, NULL) : err; /* nobody leaves whom others need */
+    /* nobody leaves whom others need */
+    return err == PSRING_OK ? psring_barrier(group, NULL, NULL) : err;
 }
 
-/* PEER: a rank is lost. Or this one is, to the others: then it cannot shrink either, and that is the end. */
+/* PEER: a rank is lost. Or this one is, to the others: then it cannot shrink either, and that is
+ * the end. */
 static psring_err train_with_who_lives(psring_group *group, const samples *all, const orders *plan)
 {
     training state = {0};

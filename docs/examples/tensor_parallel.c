@@ -1,10 +1,15 @@
-/* Tensor parallelism: a pair of layers, y = relu(x a) b, in slices. Rank r has some columns of a and the same rows of b, so
+/* Tensor parallelism: a pair of layers, y = relu(x a) b, in slices. Rank r has some columns of a
+ * and the same rows of b, so
  *   y = sum over ranks of relu(x a_r) b_r
- * and nobody needs another rank's weights. Between such pairs each rank has some rows of x and of y:
- *   forward:  all-gather of x's rows; the ranks' parts of y are summed and cut into rows at once by a reduce-scatter
- *   backward: the same with the gradients: all-gather of dy's rows, reduce-scatter of the parts of dx
+ * and nobody needs another rank's weights. Between such pairs each rank has some rows of x and of
+ * y:
+ *   forward:  all-gather of x's rows; the ranks' parts of y are summed and cut into rows at once by
+ *             a reduce-scatter
+ *   backward: the same with the gradients: all-gather of dy's rows, reduce-scatter of the parts of
+ *             dx
  * Slices need not be equal. Each rank computes the unsliced pair too, and compares. Build and run:
- *   cc tensor_parallel.c -o tensor_parallel $(pkg-config --cflags --libs psring) -lm && ./run_ranks 4 ./tensor_parallel */
+ *   cc tensor_parallel.c -o tensor_parallel $(pkg-config --cflags --libs psring) -lm &&
+ *     ./run_ranks 4 ./tensor_parallel */
 #include <math.h>
 #include <psring/psring.h>
 #include <stdint.h>
@@ -16,7 +21,8 @@ enum { Y, DX, DA, DB, RESULTS };
 static const char *const RESULT_NAMES[RESULTS] = {"y", "dx", "da", "db"};
 static const float TOLERANCE = 1e-5F;
 
-/* A pair of layers whose middle has `hidden` columns: HIDDEN of the unsliced one, some of a slice. Gradients are called d. */
+/* A pair of layers whose middle has `hidden` columns: HIDDEN of the unsliced one, some of a slice.
+ * Gradients are called d. */
 typedef struct pair {
     int hidden;
     float x[ROWS * INPUTS], dx[ROWS * INPUTS];
@@ -41,10 +47,11 @@ static void fill(float *values, int count, float scale, uint64_t *state)
     }
 }
 
-/* c[rows][columns] = a[rows][inner] b[inner][columns]. A matrix that is to be taken transposed is given with its strides exchanged:
- * element (i, k) of a is a[i * a_row + k * a_column], and so of b. */
-static void multiply(float *c, int rows, int columns, int inner, const float *a, int a_row, int a_column,
-                     const float *b, int b_row, int b_column)
+/* c[rows][columns] = a[rows][inner] b[inner][columns]. A matrix that is to be taken transposed is
+ * given with its strides exchanged: element (i, k) of a is a[i * a_row + k * a_column], and so of
+ * b. */
+static void multiply(float *c, int rows, int columns, int inner, const float *a, int a_row,
+                     int a_column, const float *b, int b_row, int b_column)
 {
     for (int i = 0; i < rows; i++)
         for (int j = 0; j < columns; j++) {
@@ -94,9 +101,10 @@ static void take_slice(pair *slice, const pair *whole, int first, int hidden)
         slice->b[i] = whole->b[first * OUTPUTS + i];
 }
 
-/* x_rows, dy_rows: what this rank has of x and dy; y_rows and dx_rows are set. Values a rank are rows a rank times columns. */
-static psring_err run_slice(pair *slice, psring_group *world, const float *x_rows, const float *dy_rows,
-                            float *y_rows, float *dx_rows)
+/* x_rows, dy_rows: what this rank has of x and dy; y_rows and dx_rows are set. Values a rank are
+ * rows a rank times columns. */
+static psring_err run_slice(pair *slice, psring_group *world, const float *x_rows,
+                            const float *dy_rows, float *y_rows, float *dx_rows)
 {
     int rank = psring_rank(world), ranks = psring_size(world);
     size_t input_counts[RANKS_MAX], output_counts[RANKS_MAX];
@@ -108,24 +116,25 @@ static psring_err run_slice(pair *slice, psring_group *world, const float *x_row
     const psring_call *of_inputs = PSRING_CALL(.counts = input_counts);
     const psring_call *of_outputs = PSRING_CALL(.counts = output_counts);
 
-    psring_err err =
-        psring_all_gather(world, x_rows, slice->x, input_counts[rank], PSRING_FLOAT32, of_inputs, NULL);
+    psring_err err = psring_all_gather(world, x_rows, slice->x, input_counts[rank], PSRING_FLOAT32,
+                                       of_inputs, NULL);
     if (err != PSRING_OK)
         return err;
     forward(slice);
-    err = psring_reduce_scatter(world, slice->y, y_rows, output_counts[rank], PSRING_FLOAT32, PSRING_SUM,
-                                of_outputs, NULL);
+    err = psring_reduce_scatter(world, slice->y, y_rows, output_counts[rank], PSRING_FLOAT32,
+                                PSRING_SUM, of_outputs, NULL);
     if (err == PSRING_OK)
-        err = psring_all_gather(world, dy_rows, slice->dy, output_counts[rank], PSRING_FLOAT32, of_outputs,
-                                NULL);
+        err = psring_all_gather(world, dy_rows, slice->dy, output_counts[rank], PSRING_FLOAT32,
+                                of_outputs, NULL);
     if (err != PSRING_OK)
         return err;
     backward(slice);
-    return psring_reduce_scatter(world, slice->dx, dx_rows, input_counts[rank], PSRING_FLOAT32, PSRING_SUM,
-                                 of_inputs, NULL);
+    return psring_reduce_scatter(world, slice->dx, dx_rows, input_counts[rank], PSRING_FLOAT32,
+                                 PSRING_SUM, of_inputs, NULL);
 }
 
-/* The largest |part - whole|, of `rows` rows of `columns` values; whole's rows are whole_row values apart. NAN: there is one. */
+/* The largest |part - whole|, of `rows` rows of `columns` values; whole's rows are whole_row values
+ * apart. NAN: there is one. */
 static float difference(const float *part, const float *whole, int rows, int columns, int whole_row)
 {
     float largest = 0;
@@ -142,8 +151,10 @@ static float difference(const float *part, const float *whole, int rows, int col
 static psring_err compare(psring_group *world, pair *whole, pair *slice, bool *ret_equal)
 {
     int rank = psring_rank(world), ranks = psring_size(world);
-    int first_row = part_begin(ROWS, rank, ranks), rows = part_begin(ROWS, rank + 1, ranks) - first_row;
-    int first = part_begin(HIDDEN, rank, ranks), hidden = part_begin(HIDDEN, rank + 1, ranks) - first;
+    int first_row = part_begin(ROWS, rank, ranks),
+        rows = part_begin(ROWS, rank + 1, ranks) - first_row;
+    int first = part_begin(HIDDEN, rank, ranks),
+        hidden = part_begin(HIDDEN, rank + 1, ranks) - first;
     float y_rows[ROWS * OUTPUTS], dx_rows[ROWS * INPUTS], differences[RESULTS];
 
     if (ranks > RANKS_MAX) {
@@ -153,8 +164,8 @@ static psring_err compare(psring_group *world, pair *whole, pair *slice, bool *r
     }
     make_whole(whole);
     take_slice(slice, whole, first, hidden);
-    psring_err err = run_slice(slice, world, whole->x + first_row * INPUTS, whole->dy + first_row * OUTPUTS,
-                               y_rows, dx_rows);
+    psring_err err = run_slice(slice, world, whole->x + first_row * INPUTS,
+                               whole->dy + first_row * OUTPUTS, y_rows, dx_rows);
     if (err != PSRING_OK)
         return err;
     forward(whole);
@@ -163,12 +174,13 @@ static psring_err compare(psring_group *world, pair *whole, pair *slice, bool *r
     differences[DX] = difference(dx_rows, whole->dx + first_row * INPUTS, rows, INPUTS, INPUTS);
     differences[DA] = difference(slice->da, whole->da + first, INPUTS, hidden, HIDDEN);
     differences[DB] = difference(slice->db, whole->db + first * OUTPUTS, hidden, OUTPUTS, OUTPUTS);
-    err = psring_all_reduce(world, differences, differences, RESULTS, PSRING_FLOAT32, PSRING_MAXIMUM, NULL,
-                            NULL);
+    err = psring_all_reduce(world, differences, differences, RESULTS, PSRING_FLOAT32,
+                            PSRING_MAXIMUM, NULL, NULL);
     bool equal = true;
     for (int i = 0; err == PSRING_OK && i < RESULTS; i++) {
         if (rank == 0)
-            printf("%s: differs from the unsliced one by at most %g\n", RESULT_NAMES[i], differences[i]);
+            printf("%s: differs from the unsliced one by at most %g\n", RESULT_NAMES[i],
+                   differences[i]);
         equal = equal && differences[i] <= TOLERANCE; /* a NaN is not */
     }
     if (err == PSRING_OK)

@@ -1,15 +1,17 @@
-/* Checkpoints as safetensors (https://github.com/huggingface/safetensors: 8-byte little-endian header
- * length, JSON header, raw data), written beside and renamed, checksums in __metadata__, verified on
- * read. checkpoints/step-N/ holds model.safetensors (weights and averaged batch-norm statistics under
- * torchvision's names, loads elsewhere) and state.safetensors (optimizer slots "momentum/NAME",
- * each rank's own buffers "rank0/NAME", with error feedback what each rank owes "residual0/NAME", counters in __metadata__).
+/* Checkpoints as safetensors (https://github.com/huggingface/safetensors: 8-byte little-endian
+ * header length, JSON header, raw data), written beside and renamed, checksums in __metadata__,
+ * verified on read. checkpoints/step-N/ holds model.safetensors (weights and averaged batch-norm
+ * statistics under torchvision's names, loads elsewhere) and state.safetensors (optimizer slots
+ * "momentum/NAME", each rank's own buffers "rank0/NAME", with error feedback what each rank owes
+ * "residual0/NAME", counters in __metadata__).
  *
- * Checksums, as 16 hex digits: "xxh3/NAME" is the XXH3-64 of a tensor's bytes; "xxh3" that of the file up to
- * the data (length and header), with its own digits as zeros. So every flipped bit of a file is found. A file
- * of another program, which has neither, is read without.
+ * Checksums, as 16 hex digits: "xxh3/NAME" is the XXH3-64 of a tensor's bytes; "xxh3" that of the
+ * file up to the data (length and header), with its own digits as zeros. So every flipped bit of a
+ * file is found. A file of another program has no checksums, and is read without a check.
  *
- * Writing is by pieces (file, tensor, byte range) that may arrive in any order from several processes: the
- * set of tensors is known before the first byte. Bytes read may be hostile. One thread at a time. */
+ * Writing is by pieces (file, tensor, byte range) that may arrive in any order from several
+ * processes: the set of tensors is known before the first byte. Bytes read may be hostile. One
+ * thread at a time. */
 #ifndef PSR_MODEL_CHECKPOINT_H
 #define PSR_MODEL_CHECKPOINT_H
 
@@ -19,30 +21,36 @@
 /* ---- writing ---- */
 typedef struct psr_checkpoint_writer psr_checkpoint_writer;
 
-/* Starts FILE (a path inside an existing directory) with float32 tensors (name, shape; the rest of psr_tensor
- * is not looked at) and metadata pairs (NULL-terminated key, value, key, value; NULL: none), all UTF-8.
- * Creates FILE.part, at its full size, so a full disk is told here. USAGE for a name that comes twice or text
- * that is not UTF-8, IO, NOMEM. ret owns: psr_checkpoint_commit or psr_checkpoint_abandon. */
-PSR_MUST_CHECK psr_err psr_checkpoint_create(const char *path, const psr_tensor *tensors, size_t tensor_count,
-                                             const char *const *metadata, psr_checkpoint_writer **ret_writer);
-/* The same for model.safetensors: beside every tensor X.running_mean an int64 scalar X.num_batches_tracked of
- * value batches_tracked (>= 0) is written too, which torchvision's strict load_state_dict asks for. */
+/* Starts FILE (a path inside an existing directory) with float32 tensors (name, shape; the rest of
+ * psr_tensor is not looked at) and metadata pairs (NULL-terminated key, value, key, value; NULL:
+ * none), all UTF-8. Creates FILE.part, at its full size, so a full disk is told here. USAGE for a
+ * name that comes twice or text that is not UTF-8, IO, NOMEM. ret owns: psr_checkpoint_commit or
+ * psr_checkpoint_abandon. */
+PSR_MUST_CHECK psr_err psr_checkpoint_create(const char *path, const psr_tensor *tensors,
+                                             size_t tensor_count, const char *const *metadata,
+                                             psr_checkpoint_writer **ret_writer);
+/* The same for model.safetensors: beside every tensor X.running_mean an int64 scalar
+ * X.num_batches_tracked of value batches_tracked (>= 0) is written too, which torchvision's strict
+ * load_state_dict asks for. */
 PSR_MUST_CHECK psr_err psr_checkpoint_create_model(const char *path, const psr_tensor *tensors,
                                                    size_t tensor_count, const char *const *metadata,
                                                    int64_t batches_tracked,
                                                    psr_checkpoint_writer **ret_writer);
-/* From now on put and commit call moved(context) whenever the disk has taken or given something, at least once in
- * 32 MiB, so that a slow disk and one that hangs can be told apart. When it returns false they give up: CANCELLED. */
-void psr_checkpoint_watch(psr_checkpoint_writer *writer, bool (*moved)(void *context), void *context);
-/* Stores elements [first, first+count) of a tensor, and flushes to the disk now and then, so that a commit never
- * has much to flush. Each element exactly once: PROTOCOL when not, or when the tensor does not have them; NOT_FOUND
- * for a name that was not announced: nothing was stored then; IO: the file is good for nothing any more. */
-PSR_MUST_CHECK psr_err psr_checkpoint_put(psr_checkpoint_writer *writer, const char *name, size_t first,
-                                          size_t count, const float *data);
+/* From now on put and commit call moved(context) whenever the disk has written or read something,
+ * at least once in 32 MiB, so that a caller can tell a slow disk from one that hangs. When it
+ * returns false they give up: CANCELLED. */
+void psr_checkpoint_watch(psr_checkpoint_writer *writer, bool (*moved)(void *context),
+                          void *context);
+/* Stores elements [first, first+count) of a tensor, and flushes to the disk now and then, so that a
+ * commit never has much to flush. Each element exactly once: PROTOCOL when not, or when the tensor
+ * does not have them; NOT_FOUND for a name that was not announced: nothing was stored then; IO: the
+ * file can only be abandoned. */
+PSR_MUST_CHECK psr_err psr_checkpoint_put(psr_checkpoint_writer *writer, const char *name,
+                                          size_t first, size_t count, const float *data);
 /* True when every element of every tensor has been put. */
 bool psr_checkpoint_complete(const psr_checkpoint_writer *writer);
-/* Checksums, fsync, rename. Consumes *writer, also on failure (then nothing is left behind, and a FILE that
- * was there before still is). PROTOCOL when not complete, IO. */
+/* Checksums, fsync, rename. Consumes *writer, also on failure (then nothing is left behind, and a
+ * FILE that was there before still is). PROTOCOL when not complete, IO. */
 PSR_MUST_CHECK psr_err psr_checkpoint_commit(psr_checkpoint_writer **writer);
 /* Removes what was written. NULL allowed; nulls it. */
 void psr_checkpoint_abandon(psr_checkpoint_writer **writer);
@@ -50,10 +58,11 @@ void psr_checkpoint_abandon(psr_checkpoint_writer **writer);
 /* ---- reading ---- */
 typedef struct psr_checkpoint psr_checkpoint;
 
-/* Opens a file and verifies its header and every checksum. FORMAT names file, tensor and what is wrong (flipped byte,
- * header that claims too much, overlap, missing bytes); NOT_FOUND when there is no such file; IO (not a file, ..), NOMEM.
- * ret owns: psr_checkpoint_close. What is held is the header. The file may be changed or cut by others at any time: what
- * is asked for later is read then, and verified again. */
+/* Opens a file and verifies its header and every checksum. FORMAT names file, tensor and what is
+ * wrong (flipped byte, header that claims too much, overlap, missing bytes); NOT_FOUND when there
+ * is no such file; IO (not a file, ..), NOMEM. ret owns: psr_checkpoint_close. Only the header is
+ * kept in memory. Others may change or cut the file at any time, so data are read when they are
+ * asked for, and verified again. */
 PSR_MUST_CHECK psr_err psr_checkpoint_open(const char *path, psr_checkpoint **ret_checkpoint);
 /* The same from memory. origin stands for the path in messages; bytes are borrowed until close. */
 PSR_MUST_CHECK psr_err psr_checkpoint_parse(const char *origin, const void *bytes, size_t size,
@@ -61,19 +70,21 @@ PSR_MUST_CHECK psr_err psr_checkpoint_parse(const char *origin, const void *byte
 void psr_checkpoint_close(psr_checkpoint *checkpoint);
 /* Value of a metadata key or NULL. Borrowed. */
 const char *psr_checkpoint_metadata(const psr_checkpoint *checkpoint, const char *key);
-/* That a float32 tensor of this shape is there. NOT_FOUND, or FORMAT when shape or type differ. */
-PSR_MUST_CHECK psr_err psr_checkpoint_find(const psr_checkpoint *checkpoint, const char *name, uint32_t rank,
-                                           const uint32_t *shape);
-/* Reads it, whole, to data (as many floats as shape has). Errors as psr_checkpoint_find's, and then data is untouched; IO
- * (the file is shorter now, ..) or FORMAT (its bytes are not those of the checksum any more): data is anything then. */
-PSR_MUST_CHECK psr_err psr_checkpoint_read(const psr_checkpoint *checkpoint, const char *name, uint32_t rank,
-                                           const uint32_t *shape, float *data);
+/* Checks that a float32 tensor of this name and shape is there. NOT_FOUND, or FORMAT when shape or
+ * type differ. */
+PSR_MUST_CHECK psr_err psr_checkpoint_find(const psr_checkpoint *checkpoint, const char *name,
+                                           uint32_t rank, const uint32_t *shape);
+/* Reads the whole tensor to data (as many floats as shape has). Errors of psr_checkpoint_find leave
+ * data untouched. IO (the file is shorter now, ..) and FORMAT (its bytes no longer match the
+ * checksum) leave it undefined. */
+PSR_MUST_CHECK psr_err psr_checkpoint_read(const psr_checkpoint *checkpoint, const char *name,
+                                           uint32_t rank, const uint32_t *shape, float *data);
 /* The i-th tensor's name in alphabetical order, or NULL past the end. Borrowed. */
 const char *psr_checkpoint_name(const psr_checkpoint *checkpoint, size_t i);
 
-/* Reads every tensor of layout (name = prefix + its name) into its place in arena (layout->length floats); other tensors
- * of the file are not looked at. Errors as psr_checkpoint_find's of any of them: the arena is then untouched; and those
- * of psr_checkpoint_read. Padding is never written. */
+/* Reads every tensor of layout (name = prefix + its name) into its place in arena (layout->length
+ * floats); other tensors of the file are not looked at. Errors as psr_checkpoint_find's of any of
+ * them: the arena is then untouched; and those of psr_checkpoint_read. Padding is never written. */
 PSR_MUST_CHECK psr_err psr_checkpoint_load(const psr_checkpoint *checkpoint, const char *prefix,
                                            const psr_layout *layout, float *arena);
 

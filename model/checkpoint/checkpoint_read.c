@@ -1,6 +1,6 @@
 #include "model/checkpoint/checkpoint.h"
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "model/checkpoint/safetensors.h"
 
 #include <assert.h>
@@ -13,7 +13,8 @@
 #define XXH_STATIC_LINKING_ONLY /* the streaming state on the stack */
 #include <xxhash.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are read as they lie in the file");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "tensors are read as they lie in the file");
 
 /* What is read at once: in cache still when its checksum is taken. */
 #define BUFFER_BYTES ((size_t)256 << 10)
@@ -43,13 +44,13 @@ static bool parse_checksum(const char *text, uint64_t *ret_checksum)
     return text[16] == '\0';
 }
 
-/* XXH3 of length and header, the digits of "xxh3" taken as zeros. A quote within a JSON string is escaped, so
- * the key's text cannot be met anywhere but at the key. */
+/* XXH3 of length and header, the digits of "xxh3" taken as zeros. A quote within a JSON string is
+ * escaped, so the key's text cannot be met anywhere but at the key. */
 static psr_err verify_header(const uint8_t *bytes, const psr_safetensors *header, uint64_t checksum)
 {
     static const char key[] = "\"xxh3\":\"", zeros[] = "0000000000000000";
     const uint8_t *found = memmem(bytes + 8, header->data_begin - 8, key, sizeof key - 1);
-    if (!found)
+    if (found == NULL)
         return psr_fail(PSR_ERR_FORMAT, "metadata xxh3: written in a form that cannot be verified");
     size_t digits = (size_t)(found - bytes) + sizeof key - 1;
     XXH3_state_t state;
@@ -72,7 +73,8 @@ static psr_err read_bytes(const psr_checkpoint *checkpoint, void *to, size_t siz
     return PSR_OK;
 }
 
-/* XXH3 of an entry's bytes, through a buffer of BUFFER_BYTES, or by the way into a place of their own. */
+/* XXH3 of an entry's bytes, through a buffer of BUFFER_BYTES, or by the way into a place of their
+ * own. */
 static psr_err read_and_sum(const psr_checkpoint *checkpoint, const psr_safetensors_entry *entry,
                             uint8_t *buffer, uint8_t *place, uint64_t *ret_checksum)
 {
@@ -108,36 +110,38 @@ static psr_err verify_tensor(const psr_checkpoint *checkpoint, const psr_safeten
     if (!parse_checksum(pair->value, &checksum))
         return psr_fail(PSR_ERR_FORMAT, "metadata " TENSOR_KEY "%s: is not 16 hex digits", shown);
     const psr_safetensors_entry *entry = psr_safetensors_find(&checkpoint->header, name);
-    if (!entry)
+    if (entry == NULL)
         return psr_fail(PSR_ERR_FORMAT, "tensor %s: has a checksum but is missing", shown);
     PSR_TRY(read_and_sum(checkpoint, entry, buffer, NULL, &is));
     return is == checksum ? PSR_OK : fail_sum(name);
 }
 
-/* Every checksum that the metadata has. Header first: then the rest of the metadata can be believed. */
+/* Every checksum that the metadata has. Header first: then the rest of the metadata can be
+ * believed. */
 static psr_err verify(const psr_checkpoint *checkpoint, const uint8_t *first_bytes)
 {
     const psr_safetensors *header = &checkpoint->header;
     char shown[PSR_PRINTABLE_SIZE];
     uint64_t checksum = 0;
     const char *text = psr_safetensors_metadata(header, "xxh3");
-    if (text) {
+    if (text != NULL) {
         if (!parse_checksum(text, &checksum))
             return psr_fail(PSR_ERR_FORMAT, "metadata xxh3: is not 16 hex digits");
         PSR_TRY(verify_header(first_bytes, header, checksum));
     }
     uint8_t *buffer = malloc(BUFFER_BYTES);
-    if (!buffer)
+    if (buffer == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory to verify a checkpoint");
     psr_err err = PSR_OK;
     for (size_t i = 0; i < header->pair_count && err == PSR_OK; i++) {
         const psr_safetensors_pair *pair = &header->pairs[i];
         if (strncmp(pair->key, TENSOR_KEY, strlen(TENSOR_KEY)) != 0)
             continue;
-        if (text)
+        if (text != NULL)
             err = verify_tensor(checkpoint, pair, buffer);
         else
-            err = psr_fail(PSR_ERR_FORMAT, "metadata xxh3: is missing beside the checksum of tensor %s",
+            err = psr_fail(PSR_ERR_FORMAT,
+                           "metadata xxh3: is missing beside the checksum of tensor %s",
                            psr_printable(pair->key + strlen(TENSOR_KEY), shown));
     }
     free(buffer);
@@ -151,15 +155,17 @@ static psr_err read_header(psr_checkpoint *checkpoint, uint64_t file_bytes)
     uint8_t first[PSR_SAFETENSORS_LENGTH_BYTES];
     size_t data_begin = 0;
     if (file_bytes < sizeof first)
-        return psr_fail(PSR_ERR_FORMAT, "%" PRIu64 " bytes: too short for a safetensors file", file_bytes);
+        return psr_fail(PSR_ERR_FORMAT, "%" PRIu64 " bytes: too short for a safetensors file",
+                        file_bytes);
     PSR_TRY(read_bytes(checkpoint, first, sizeof first, 0));
     PSR_TRY(psr_safetensors_data_begin(first, file_bytes, &data_begin));
     assert(data_begin >= sizeof first);
     uint8_t *bytes = malloc(data_begin);
-    if (!bytes)
+    if (bytes == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a header of %zu bytes", data_begin);
     psr_err err = read_bytes(checkpoint, bytes, data_begin, 0);
-    memcpy(bytes, first, sizeof first); /* data_begin is theirs: another length by now must not be believed */
+    memcpy(bytes, first, sizeof first); /* data_begin is theirs: another length
+                                           by now must not be believed */
     if (err == PSR_OK)
         err = psr_safetensors_parse(bytes, data_begin, file_bytes, &checkpoint->header);
     if (err == PSR_OK)
@@ -173,7 +179,7 @@ static psr_err open_checkpoint(const char *origin, const uint8_t *bytes, int fd,
                                psr_checkpoint **ret_checkpoint)
 {
     psr_checkpoint *checkpoint = calloc(1, sizeof *checkpoint);
-    if (!checkpoint) {
+    if (checkpoint == NULL) {
         if (fd >= 0)
             close(fd);
         return psr_fail(PSR_ERR_NOMEM, "%s: no memory for a checkpoint", origin);
@@ -181,8 +187,9 @@ static psr_err open_checkpoint(const char *origin, const uint8_t *bytes, int fd,
     checkpoint->fd = fd;
     checkpoint->bytes = bytes;
     checkpoint->origin = strdup(origin);
-    psr_err err = checkpoint->origin ? read_header(checkpoint, size)
-                                     : psr_fail(PSR_ERR_NOMEM, "no memory for a checkpoint");
+    psr_err err = checkpoint->origin != NULL
+                      ? read_header(checkpoint, size)
+                      : psr_fail(PSR_ERR_NOMEM, "no memory for a checkpoint");
     if (err != PSR_OK) {
         psr_checkpoint_close(checkpoint);
         /* What the file's reader said names it already. */
@@ -212,7 +219,7 @@ psr_err psr_checkpoint_open(const char *path, psr_checkpoint **ret_checkpoint)
 
 void psr_checkpoint_close(psr_checkpoint *checkpoint)
 {
-    if (!checkpoint)
+    if (checkpoint == NULL)
         return;
     if (checkpoint->fd >= 0)
         close(checkpoint->fd);
@@ -247,11 +254,11 @@ static psr_err find_entry(const psr_checkpoint *checkpoint, const char *name, ui
                           const uint32_t *shape, const psr_safetensors_entry **ret_entry)
 {
     const psr_safetensors_entry *entry = psr_safetensors_find(&checkpoint->header, name);
-    if (!entry)
+    if (entry == NULL)
         return psr_fail(PSR_ERR_NOT_FOUND, "%s: tensor %s is missing", checkpoint->origin, name);
     if (strcmp(entry->dtype, "F32") != 0)
-        return psr_fail(PSR_ERR_FORMAT, "%s: tensor %s is of type %s, F32 is needed", checkpoint->origin,
-                        name, entry->dtype);
+        return psr_fail(PSR_ERR_FORMAT, "%s: tensor %s is of type %s, F32 is needed",
+                        checkpoint->origin, name, entry->dtype);
     assert(rank <= 4);
     uint64_t wanted[4] = {0};
     bool same = entry->rank == rank;
@@ -261,7 +268,8 @@ static psr_err find_entry(const psr_checkpoint *checkpoint, const char *name, ui
     }
     char is[96], needed[96];
     if (!same)
-        return psr_fail(PSR_ERR_FORMAT, "%s: tensor %s has shape %s, %s is needed", checkpoint->origin, name,
+        return psr_fail(PSR_ERR_FORMAT, "%s: tensor %s has shape %s, %s is needed",
+                        checkpoint->origin, name,
                         shape_text(is, sizeof is, entry->rank, entry->shape),
                         shape_text(needed, sizeof needed, rank, wanted));
     *ret_entry = entry;
@@ -295,8 +303,8 @@ psr_err psr_checkpoint_read(const psr_checkpoint *checkpoint, const char *name, 
 }
 
 /* psr_checkpoint_find, or with a place for the data psr_checkpoint_read. */
-static psr_err take_tensor(const psr_checkpoint *checkpoint, const char *prefix, const psr_tensor *tensor,
-                           float *data)
+static psr_err take_tensor(const psr_checkpoint *checkpoint, const char *prefix,
+                           const psr_tensor *tensor, float *data)
 {
     char name[2 * PSR_TENSOR_NAME_MAX];
     snprintf(name, sizeof name, "%s%s", prefix, tensor->name);
@@ -304,12 +312,13 @@ static psr_err take_tensor(const psr_checkpoint *checkpoint, const char *prefix,
                         : psr_checkpoint_find(checkpoint, name, tensor->rank, tensor->shape);
 }
 
-psr_err psr_checkpoint_load(const psr_checkpoint *checkpoint, const char *prefix, const psr_layout *layout,
-                            float *arena)
+psr_err psr_checkpoint_load(const psr_checkpoint *checkpoint, const char *prefix,
+                            const psr_layout *layout, float *arena)
 {
     for (size_t i = 0; i < layout->tensor_count; i++)
         PSR_TRY(take_tensor(checkpoint, prefix, &layout->tensors[i], NULL));
     for (size_t i = 0; i < layout->tensor_count; i++)
-        PSR_TRY(take_tensor(checkpoint, prefix, &layout->tensors[i], arena + layout->tensors[i].offset));
+        PSR_TRY(take_tensor(checkpoint, prefix, &layout->tensors[i],
+                            arena + layout->tensors[i].offset));
     return PSR_OK;
 }

@@ -1,7 +1,7 @@
 #include "model/checkpoint/checkpoint.h"
 
-#include "base/file.h"
-#include "base/ranges.h"
+#include "base/system/file.h"
+#include "base/arrays/ranges.h"
 #include "model/checkpoint/safetensors.h"
 
 #include <assert.h>
@@ -17,7 +17,8 @@
 #define XXH_STATIC_LINKING_ONLY /* the streaming state on the stack */
 #include <xxhash.h>
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are written as they lie in memory");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "tensors are written as they lie in memory");
 
 #define DATA_ALIGN 64 /* of the data's start in the file: the header is padded with spaces */
 #define READ_BYTES ((size_t)1 << 20)
@@ -59,7 +60,7 @@ static psr_err reserve(psr_checkpoint_writer *writer, size_t more)
         return PSR_OK;
     size_t capacity = 2 * (writer->header_capacity + more + 1);
     char *grown = realloc(writer->header, capacity);
-    if (!grown)
+    if (grown == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a header of %zu bytes", capacity);
     writer->header = grown;
     writer->header_capacity = capacity;
@@ -118,16 +119,18 @@ static psr_err append_metadata(psr_checkpoint_writer *writer, const char *const 
 {
     /* "format" is what readers of PyTorch's family look for. */
     PSR_TRY(append_text(writer, "\"__metadata__\":{\"format\":\"pt\","));
-    for (; metadata && metadata[0]; metadata += 2) {
+    for (; metadata != NULL && metadata[0] != NULL; metadata += 2) {
         if (strcmp(metadata[0], "format") == 0 || strncmp(metadata[0], "xxh3", 4) == 0)
-            return psr_fail(PSR_ERR_USAGE, "metadata %s: the checkpoint writes this itself", metadata[0]);
+            return psr_fail(PSR_ERR_USAGE, "metadata %s: the checkpoint writes this itself",
+                            metadata[0]);
         PSR_TRY(append_string(writer, "", metadata[0]));
         PSR_TRY(append_text(writer, ":"));
         PSR_TRY(append_string(writer, "", metadata[1]));
         PSR_TRY(append_text(writer, ","));
     }
     for (size_t i = 0; i < writer->tensor_count; i++) {
-        PSR_TRY(append_checksum(writer, "xxh3/", writer->tensors[i].name, &writer->tensors[i].digits));
+        PSR_TRY(
+            append_checksum(writer, "xxh3/", writer->tensors[i].name, &writer->tensors[i].digits));
         PSR_TRY(append_text(writer, ","));
     }
     PSR_TRY(append_checksum(writer, "", "xxh3", &writer->digits));
@@ -153,11 +156,12 @@ static psr_err build_header(psr_checkpoint_writer *writer, const char *const *me
     for (size_t i = 0; i < writer->tensor_count; i++)
         PSR_TRY(append_tensor(writer, &writer->tensors[i]));
     PSR_TRY(append_text(writer, "}"));
-    PSR_TRY(
-        append_text(writer, "%*s", (int)((DATA_ALIGN - writer->header_bytes % DATA_ALIGN) % DATA_ALIGN), ""));
+    PSR_TRY(append_text(writer, "%*s",
+                        (int)((DATA_ALIGN - writer->header_bytes % DATA_ALIGN) % DATA_ALIGN), ""));
     uint64_t length = writer->header_bytes - 8;
     if (length > PSR_SAFETENSORS_HEADER_MAX)
-        return psr_fail(PSR_ERR_UNSUPPORTED, "a header of %" PRIu64 " bytes: safetensors ends at %d", length,
+        return psr_fail(PSR_ERR_UNSUPPORTED,
+                        "a header of %" PRIu64 " bytes: safetensors ends at %d", length,
                         PSR_SAFETENSORS_HEADER_MAX);
     memcpy(writer->header, &length, 8);
     return PSR_OK;
@@ -201,11 +205,13 @@ static size_t batchnorm_prefix(const char *name)
 static psr_err add_scalar(psr_checkpoint_writer *writer, const char *name, size_t prefix)
 {
     writer_tensor *tensor = &writer->tensors[writer->tensor_count++];
-    *tensor =
-        (writer_tensor){.scalar = true, .begin = writer->data_bytes, .bytes = sizeof(int64_t), .count = 1};
-    int length = snprintf(tensor->name, sizeof tensor->name, "%.*s.num_batches_tracked", (int)prefix, name);
+    *tensor = (writer_tensor){
+        .scalar = true, .begin = writer->data_bytes, .bytes = sizeof(int64_t), .count = 1};
+    int length =
+        snprintf(tensor->name, sizeof tensor->name, "%.*s.num_batches_tracked", (int)prefix, name);
     if (length >= (int)sizeof tensor->name)
-        return psr_fail(PSR_ERR_USAGE, "tensor %s: its name leaves no room for num_batches_tracked", name);
+        return psr_fail(PSR_ERR_USAGE, "tensor %s: its name leaves no room for num_batches_tracked",
+                        name);
     writer->data_bytes += tensor->bytes;
     return PSR_OK;
 }
@@ -234,7 +240,7 @@ static psr_err add_tensors(psr_checkpoint_writer *writer, const psr_tensor *tens
 {
     writer->tensors = calloc(2 * count + 1, sizeof *writer->tensors);
     writer->by_name = calloc(2 * count + 1, sizeof *writer->by_name);
-    if (!writer->tensors || !writer->by_name)
+    if (writer->tensors == NULL || writer->by_name == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a checkpoint of %zu tensors", count);
     for (size_t i = 0; scalars && i < count; i++) {
         size_t prefix = batchnorm_prefix(tensors[i].name);
@@ -246,7 +252,8 @@ static psr_err add_tensors(psr_checkpoint_writer *writer, const psr_tensor *tens
 
     for (size_t i = 0; i < writer->tensor_count; i++)
         writer->by_name[i] = i;
-    qsort_r(writer->by_name, writer->tensor_count, sizeof *writer->by_name, compare_names, writer->tensors);
+    qsort_r(writer->by_name, writer->tensor_count, sizeof *writer->by_name, compare_names,
+            writer->tensors);
     for (size_t i = 1; i < writer->tensor_count; i++)
         if (compare_names(&writer->by_name[i - 1], &writer->by_name[i], writer->tensors) == 0)
             return psr_fail(PSR_ERR_USAGE, "tensor %s: comes twice",
@@ -263,16 +270,18 @@ static psr_err fail_errno(const char *path)
 
 static psr_err tell_moved(const psr_checkpoint_writer *writer)
 {
-    return !writer->moved || writer->moved(writer->context)
+    return writer->moved == NULL || writer->moved(writer->context)
                ? PSR_OK
                : psr_fail(PSR_ERR_CANCELLED, "%s: given up", writer->path);
 }
 
-static psr_err write_at(const psr_checkpoint_writer *writer, const void *bytes, size_t size, uint64_t offset)
+static psr_err write_at(const psr_checkpoint_writer *writer, const void *bytes, size_t size,
+                        uint64_t offset)
 {
     const char *from = bytes;
     while (size > 0) {
-        ssize_t written = pwrite(writer->fd, from, size < WRITE_BYTES ? size : WRITE_BYTES, (off_t)offset);
+        ssize_t written =
+            pwrite(writer->fd, from, size < WRITE_BYTES ? size : WRITE_BYTES, (off_t)offset);
         if (written < 0 && errno == EINTR)
             continue;
         if (written < 0)
@@ -320,11 +329,11 @@ static psr_err create(const char *path, const psr_tensor *tensors, size_t tensor
 {
     psr_err err = PSR_OK;
     psr_checkpoint_writer *writer = calloc(1, sizeof *writer);
-    if (!writer)
+    if (writer == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a checkpoint");
     writer->fd = -1;
     writer->path = strdup(path);
-    if (!writer->path || asprintf(&writer->part_path, "%s.part", path) < 0) {
+    if (writer->path == NULL || asprintf(&writer->part_path, "%s.part", path) < 0) {
         writer->part_path = NULL;
         err = psr_fail(PSR_ERR_NOMEM, "no memory for a checkpoint");
     }
@@ -350,7 +359,8 @@ psr_err psr_checkpoint_create(const char *path, const psr_tensor *tensors, size_
     return create(path, tensors, tensor_count, metadata, false, ret_writer);
 }
 
-void psr_checkpoint_watch(psr_checkpoint_writer *writer, bool (*moved)(void *context), void *context)
+void psr_checkpoint_watch(psr_checkpoint_writer *writer, bool (*moved)(void *context),
+                          void *context)
 {
     writer->moved = moved;
     writer->context = context;
@@ -362,13 +372,14 @@ static psr_err put(psr_checkpoint_writer *writer, writer_tensor *tensor, size_t 
                    const void *data)
 {
     if (first > tensor->count || count > tensor->count - first)
-        return psr_fail(PSR_ERR_PROTOCOL, "%s: tensor %s has %zu elements, %zu from %zu on were put",
-                        writer->path, tensor->name, tensor->count, count, first);
+        return psr_fail(PSR_ERR_PROTOCOL,
+                        "%s: tensor %s has %zu elements, %zu from %zu on were put", writer->path,
+                        tensor->name, tensor->count, count, first);
     if (count == 0)
         return PSR_OK;
     if (psr_ranges_overlap(&tensor->put, first, first + count))
-        return psr_fail(PSR_ERR_PROTOCOL, "%s: tensor %s: elements %zu to %zu were put before", writer->path,
-                        tensor->name, first, first + count);
+        return psr_fail(PSR_ERR_PROTOCOL, "%s: tensor %s: elements %zu to %zu were put before",
+                        writer->path, tensor->name, first, first + count);
     PSR_TRY(psr_ranges_reserve(&tensor->put));
     uint64_t element_bytes = tensor->bytes / tensor->count;
     PSR_TRY(write_at(writer, data, count * element_bytes,
@@ -378,20 +389,20 @@ static psr_err put(psr_checkpoint_writer *writer, writer_tensor *tensor, size_t 
     return writer->unflushed_bytes < FLUSH_BYTES ? PSR_OK : flush(writer);
 }
 
-psr_err psr_checkpoint_put(psr_checkpoint_writer *writer, const char *name, size_t first, size_t count,
-                           const float *data)
+psr_err psr_checkpoint_put(psr_checkpoint_writer *writer, const char *name, size_t first,
+                           size_t count, const float *data)
 {
     char shown[PSR_PRINTABLE_SIZE];
     writer_tensor *tensor = find(writer, name);
-    if (!tensor || tensor->scalar)
+    if (tensor == NULL || tensor->scalar)
         return psr_fail(PSR_ERR_NOT_FOUND, "%s: tensor %s was not announced", writer->path,
                         psr_printable(name, shown));
     return put(writer, tensor, first, count, data);
 }
 
-psr_err psr_checkpoint_create_model(const char *path, const psr_tensor *tensors, size_t tensor_count,
-                                    const char *const *metadata, int64_t batches_tracked,
-                                    psr_checkpoint_writer **ret_writer)
+psr_err psr_checkpoint_create_model(const char *path, const psr_tensor *tensors,
+                                    size_t tensor_count, const char *const *metadata,
+                                    int64_t batches_tracked, psr_checkpoint_writer **ret_writer)
 {
     psr_checkpoint_writer *writer = NULL;
     PSR_TRY(create(path, tensors, tensor_count, metadata, true, &writer));
@@ -424,21 +435,24 @@ static void write_digits(char *at, uint64_t checksum)
 }
 
 /* Of what the file holds, not of what was meant to be written. */
-static psr_err hash_tensor(const psr_checkpoint_writer *writer, const writer_tensor *tensor, char *buffer,
-                           uint64_t *ret_checksum)
+static psr_err hash_tensor(const psr_checkpoint_writer *writer, const writer_tensor *tensor,
+                           char *buffer, uint64_t *ret_checksum)
 {
     XXH3_state_t state;
     XXH3_INITSTATE(&state);
     XXH3_64bits_reset(&state);
     uint64_t done = 0;
     while (done < tensor->bytes) {
-        size_t wanted = tensor->bytes - done < READ_BYTES ? (size_t)(tensor->bytes - done) : READ_BYTES;
-        ssize_t got = pread(writer->fd, buffer, wanted, (off_t)(writer->header_bytes + tensor->begin + done));
+        size_t wanted =
+            tensor->bytes - done < READ_BYTES ? (size_t)(tensor->bytes - done) : READ_BYTES;
+        ssize_t got =
+            pread(writer->fd, buffer, wanted, (off_t)(writer->header_bytes + tensor->begin + done));
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
             return got < 0 ? fail_errno(writer->part_path)
-                           : psr_fail(PSR_ERR_IO, "%s: was cut short by somebody else", writer->part_path);
+                           : psr_fail(PSR_ERR_IO, "%s: was cut short by somebody else",
+                                      writer->part_path);
         XXH3_64bits_update(&state, buffer, (size_t)got);
         done += (uint64_t)got;
         PSR_TRY(tell_moved(writer));
@@ -450,7 +464,7 @@ static psr_err hash_tensor(const psr_checkpoint_writer *writer, const writer_ten
 static psr_err write_header(psr_checkpoint_writer *writer)
 {
     char *buffer = malloc(READ_BYTES);
-    if (!buffer)
+    if (buffer == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory to checksum %s", writer->part_path);
     psr_err err = PSR_OK;
     for (size_t i = 0; i < writer->tensor_count && err == PSR_OK; i++) {
@@ -461,7 +475,8 @@ static psr_err write_header(psr_checkpoint_writer *writer)
     }
     free(buffer);
     PSR_TRY(err);
-    write_digits(writer->header + writer->digits, XXH3_64bits(writer->header, writer->header_bytes));
+    write_digits(writer->header + writer->digits,
+                 XXH3_64bits(writer->header, writer->header_bytes));
     return write_at(writer, writer->header, writer->header_bytes, 0);
 }
 
@@ -469,8 +484,9 @@ static psr_err write_header(psr_checkpoint_writer *writer)
 static psr_err sync_directory(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    char *directory = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
-    if (!directory)
+    char *directory =
+        slash != NULL ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+    if (directory == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory to commit %s", path);
     psr_err err = psr_dir_sync(directory);
     free(directory);
@@ -482,8 +498,9 @@ static psr_err commit(psr_checkpoint_writer *writer)
     for (size_t i = 0; i < writer->tensor_count; i++) {
         const writer_tensor *tensor = &writer->tensors[i];
         if (psr_ranges_first_missing(&tensor->put) < tensor->count)
-            return psr_fail(PSR_ERR_PROTOCOL, "%s: tensor %s: element %zu of %zu was never put", writer->path,
-                            tensor->name, psr_ranges_first_missing(&tensor->put), tensor->count);
+            return psr_fail(PSR_ERR_PROTOCOL, "%s: tensor %s: element %zu of %zu was never put",
+                            writer->path, tensor->name, psr_ranges_first_missing(&tensor->put),
+                            tensor->count);
     }
     PSR_TRY(write_header(writer));
     PSR_TRY(flush(writer));
@@ -503,7 +520,7 @@ psr_err psr_checkpoint_commit(psr_checkpoint_writer **writer)
 void psr_checkpoint_abandon(psr_checkpoint_writer **writer)
 {
     psr_checkpoint_writer *w = *writer;
-    if (!w)
+    if (w == NULL)
         return;
     *writer = NULL;
     if (w->created)

@@ -15,7 +15,8 @@ bool psr_utf8_valid(const uint8_t *text, size_t size)
         size_t more = lead >= 0xf0 ? 3 : lead >= 0xe0 ? 2 : 1;
         if (lead < 0xc2 || lead > 0xf4 || size - i < more)
             return false;
-        /* The second byte's bounds keep out overlong forms, surrogates and what lies past U+10FFFF. */
+        /* The second byte's bounds keep out overlong forms, surrogates and what lies past
+         * U+10FFFF. */
         uint8_t low = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
         uint8_t high = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
         for (; more > 0; more--, i++) {
@@ -102,7 +103,8 @@ static bool scan_hex4(scanner *scan, uint32_t *ret_unit)
     return true;
 }
 
-/* \uXXXX, a surrogate pair as one character, appended as UTF-8 (at most 3 bytes from 6, 4 from 12). */
+/* \uXXXX, a surrogate pair as one character, appended as UTF-8 (at most 3 bytes from 6, 4 from
+ * 12). */
 static bool scan_unicode_escape(scanner *scan, char **out)
 {
     uint32_t c = 0, low = 0;
@@ -145,7 +147,7 @@ static bool scan_escape(scanner *scan, char **out)
     if (c == 'u')
         return scan_unicode_escape(scan, out);
     const char *found = c ? strchr(from, c) : NULL;
-    if (!found)
+    if (found == NULL)
         return false;
     *(*out)++ = to[found - from];
     return true;
@@ -192,8 +194,8 @@ static psr_err scan_integers(scanner *scan, const char *what, uint32_t max, uint
     if (!take(scan, ']')) {
         do {
             if (count == max)
-                return psr_fail(PSR_ERR_FORMAT, "header: %s of more than %u numbers at byte %zu", what, max,
-                                (size_t)(scan->at - scan->begin));
+                return psr_fail(PSR_ERR_FORMAT, "header: %s of more than %u numbers at byte %zu",
+                                what, max, (size_t)(scan->at - scan->begin));
             PSR_TRY(scan_integer(scan, &values[count++]));
         } while (take(scan, ','));
         if (!take(scan, ']'))
@@ -209,13 +211,15 @@ static const struct {
     const char *name;
     uint64_t size_bytes;
 } dtypes[] = {
-    {"F32", 4}, {"I64", 8}, {"F64", 8}, {"F16", 2}, {"BF16", 2}, {"BOOL", 1},    {"U8", 1},      {"I8", 1},
-    {"I16", 2}, {"U16", 2}, {"I32", 4}, {"U32", 4}, {"U64", 8},  {"F8_E5M2", 1}, {"F8_E4M3", 1},
+    {"F32", 4},  {"I64", 8}, {"F64", 8}, {"F16", 2},     {"BF16", 2},
+    {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"I16", 2},     {"U16", 2},
+    {"I32", 4},  {"U32", 4}, {"U64", 8}, {"F8_E5M2", 1}, {"F8_E4M3", 1},
 };
 #define DTYPE_COUNT (sizeof dtypes / sizeof dtypes[0])
 
 /* The range must be what shape and type need, and lie within the data. */
-static psr_err check_range(const psr_safetensors_entry *entry, uint64_t element_bytes, uint64_t data_bytes)
+static psr_err check_range(const psr_safetensors_entry *entry, uint64_t element_bytes,
+                           uint64_t data_bytes)
 {
     char name[PSR_PRINTABLE_SIZE];
     uint64_t bytes = element_bytes;
@@ -229,9 +233,9 @@ static psr_err check_range(const psr_safetensors_entry *entry, uint64_t element_
                         " bytes of data",
                         psr_printable(entry->name, name), entry->begin, entry->end, data_bytes);
     if (entry->end - entry->begin != bytes)
-        return psr_fail(PSR_ERR_FORMAT,
-                        "tensor %s: has %" PRIu64 " bytes, its shape and type %s need %" PRIu64,
-                        psr_printable(entry->name, name), entry->end - entry->begin, entry->dtype, bytes);
+        return psr_fail(
+            PSR_ERR_FORMAT, "tensor %s: has %" PRIu64 " bytes, its shape and type %s need %" PRIu64,
+            psr_printable(entry->name, name), entry->end - entry->begin, entry->dtype, bytes);
     return PSR_OK;
 }
 
@@ -261,7 +265,8 @@ static psr_err scan_entry(scanner *scan, uint64_t data_bytes, psr_safetensors_en
                 return psr_fail(PSR_ERR_FORMAT, "tensor %s: unknown type \"%.16s\"", name,
                                 psr_printable(dtype, shown));
         } else if (strcmp(key, "shape") == 0 && !has_shape) {
-            PSR_TRY(scan_integers(scan, "a shape", PSR_SAFETENSORS_RANK_MAX, entry->shape, &entry->rank));
+            PSR_TRY(scan_integers(scan, "a shape", PSR_SAFETENSORS_RANK_MAX, entry->shape,
+                                  &entry->rank));
             has_shape = true;
         } else if (strcmp(key, "data_offsets") == 0 && !has_offsets) {
             uint64_t offsets[2] = {0};
@@ -281,7 +286,8 @@ static psr_err scan_entry(scanner *scan, uint64_t data_bytes, psr_safetensors_en
     if (!take(scan, '}'))
         return expected(scan, "'}'");
     if (!has_dtype || !has_shape || !has_offsets)
-        return psr_fail(PSR_ERR_FORMAT, "tensor %s: dtype, shape and data_offsets are needed", name);
+        return psr_fail(PSR_ERR_FORMAT, "tensor %s: dtype, shape and data_offsets are needed",
+                        name);
     return check_range(entry, element_bytes, data_bytes);
 }
 
@@ -292,7 +298,7 @@ static psr_err grow(void **array, size_t count, size_t *capacity, size_t item_by
         return PSR_OK;
     size_t wanted = *capacity ? 2 * *capacity : 64;
     void *grown = realloc(*array, wanted * item_bytes);
-    if (!grown)
+    if (grown == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a header of %zu entries", wanted);
     *array = grown;
     *capacity = wanted;
@@ -301,7 +307,7 @@ static psr_err grow(void **array, size_t count, size_t *capacity, size_t item_by
 
 static psr_err scan_metadata(scanner *scan, psr_safetensors *header)
 {
-    if (header->pairs)
+    if (header->pairs != NULL)
         return psr_fail(PSR_ERR_FORMAT, "header: __metadata__ comes twice");
     if (!take(scan, '{'))
         return expected(scan, "'{'");
@@ -313,7 +319,8 @@ static psr_err scan_metadata(scanner *scan, psr_safetensors *header)
         psr_safetensors_pair pair = {0};
         PSR_TRY(scan_key(scan, &pair.key));
         PSR_TRY(scan_string(scan, &pair.value));
-        PSR_TRY(grow((void **)&header->pairs, header->pair_count, &capacity, sizeof *header->pairs));
+        PSR_TRY(
+            grow((void **)&header->pairs, header->pair_count, &capacity, sizeof *header->pairs));
         header->pairs[header->pair_count++] = pair;
     } while (take(scan, ','));
     return take(scan, '}') ? PSR_OK : expected(scan, "'}'");
@@ -333,7 +340,8 @@ static psr_err scan_header(scanner *scan, uint64_t data_bytes, psr_safetensors *
                 continue;
             }
             PSR_TRY(scan_entry(scan, data_bytes, &entry));
-            PSR_TRY(grow((void **)&header->entries, header->entry_count, &capacity, sizeof *header->entries));
+            PSR_TRY(grow((void **)&header->entries, header->entry_count, &capacity,
+                         sizeof *header->entries));
             header->entries[header->entry_count++] = entry;
         } while (take(scan, ','));
         if (!take(scan, '}'))
@@ -355,7 +363,8 @@ static int by_range(const void *a, const void *b)
 
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const psr_safetensors_entry *)a)->name, ((const psr_safetensors_entry *)b)->name);
+    return strcmp(((const psr_safetensors_entry *)a)->name,
+                  ((const psr_safetensors_entry *)b)->name);
 }
 
 static int by_key(const void *a, const void *b)
@@ -373,20 +382,23 @@ static psr_err check_entries(psr_safetensors *header, uint64_t data_bytes)
     uint64_t covered = 0;
     for (size_t i = 0; i < header->entry_count; i++) {
         if (entries[i].begin != covered)
-            return psr_fail(
-                PSR_ERR_FORMAT, "tensor %s: begins at byte %" PRIu64 " of the data, %s byte %" PRIu64,
-                psr_printable(entries[i].name, shown), entries[i].begin,
-                entries[i].begin < covered ? "overlapping what ends at" : "leaving a hole from", covered);
+            return psr_fail(PSR_ERR_FORMAT,
+                            "tensor %s: begins at byte %" PRIu64 " of the data, %s byte %" PRIu64,
+                            psr_printable(entries[i].name, shown), entries[i].begin,
+                            entries[i].begin < covered ? "overlapping what ends at"
+                                                       : "leaving a hole from",
+                            covered);
         covered = entries[i].end;
     }
     if (covered != data_bytes)
-        return psr_fail(PSR_ERR_FORMAT, "%" PRIu64 " bytes of data, the tensors need %" PRIu64, data_bytes,
-                        covered);
+        return psr_fail(PSR_ERR_FORMAT, "%" PRIu64 " bytes of data, the tensors need %" PRIu64,
+                        data_bytes, covered);
     if (header->entry_count)
         qsort(entries, header->entry_count, sizeof *entries, by_name);
     for (size_t i = 1; i < header->entry_count; i++)
         if (strcmp(entries[i - 1].name, entries[i].name) == 0)
-            return psr_fail(PSR_ERR_FORMAT, "tensor %s: comes twice", psr_printable(entries[i].name, shown));
+            return psr_fail(PSR_ERR_FORMAT, "tensor %s: comes twice",
+                            psr_printable(entries[i].name, shown));
     return PSR_OK;
 }
 
@@ -402,15 +414,16 @@ static psr_err check_pairs(psr_safetensors *header)
     return PSR_OK;
 }
 
-psr_err psr_safetensors_data_begin(const uint8_t first[PSR_SAFETENSORS_LENGTH_BYTES], uint64_t file_bytes,
-                                   size_t *ret_data_begin)
+psr_err psr_safetensors_data_begin(const uint8_t first[PSR_SAFETENSORS_LENGTH_BYTES],
+                                   uint64_t file_bytes, size_t *ret_data_begin)
 {
     uint64_t length = 0;
     for (int i = PSR_SAFETENSORS_LENGTH_BYTES - 1; i >= 0; i--)
         length = length << 8 | first[i];
     if (length > file_bytes - PSR_SAFETENSORS_LENGTH_BYTES || length > PSR_SAFETENSORS_HEADER_MAX)
         return psr_fail(PSR_ERR_FORMAT,
-                        "not safetensors, or torn: a header of %" PRIu64 " bytes in a file of %" PRIu64,
+                        "not safetensors, or torn: a header of %" PRIu64
+                        " bytes in a file of %" PRIu64,
                         length, file_bytes);
     *ret_data_begin = PSR_SAFETENSORS_LENGTH_BYTES + (size_t)length;
     return PSR_OK;
@@ -426,7 +439,7 @@ psr_err psr_safetensors_parse(const uint8_t *bytes, size_t data_begin, uint64_t 
 
     psr_safetensors header = {.data_begin = data_begin};
     header.text = malloc(length + 1);
-    if (!header.text)
+    if (header.text == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a header of %zu bytes", length);
     scanner scan = {json, json, bytes + data_begin, header.text};
     uint64_t data_bytes = file_bytes - data_begin;
@@ -446,7 +459,7 @@ psr_err psr_safetensors_parse(const uint8_t *bytes, size_t data_begin, uint64_t 
 
 void psr_safetensors_done(psr_safetensors *header)
 {
-    if (!header)
+    if (header == NULL)
         return;
     free(header->entries);
     free(header->pairs);
@@ -466,7 +479,8 @@ const char *psr_safetensors_metadata(const psr_safetensors *header, const char *
 {
     psr_safetensors_pair wanted = {.key = key};
     const psr_safetensors_pair *pair =
-        header->pair_count ? bsearch(&wanted, header->pairs, header->pair_count, sizeof wanted, by_key)
-                           : NULL;
-    return pair ? pair->value : NULL;
+        header->pair_count
+            ? bsearch(&wanted, header->pairs, header->pair_count, sizeof wanted, by_key)
+            : NULL;
+    return pair != NULL ? pair->value : NULL;
 }

@@ -5,8 +5,9 @@
  *              "data_offsets": [begin, end] }, .. } and spaces
  *   data   = the tensors, without holes: sorted by begin, each begins where the one before it ends
  *
- * The scanner knows this grammar and no other JSON, on purpose: it does not recurse, keeps integers whole to
- * 64 bits, and what it allocates is a small multiple of the bytes that are really there. */
+ * The scanner knows this grammar and no other JSON, on purpose: it does not recurse, keeps integers
+ * whole to 64 bits, and what it allocates is a small multiple of the bytes that are really
+ * there. */
 #ifndef PSR_MODEL_SAFETENSORS_H
 #define PSR_MODEL_SAFETENSORS_H
 
@@ -40,17 +41,18 @@ typedef struct psr_safetensors {
     size_t data_begin; /* bytes from the file's start */
 } psr_safetensors;
 
-/* What a file of file_bytes bytes says, in its first PSR_SAFETENSORS_LENGTH_BYTES, of the bytes that lie before its data:
- * those and the header. They are within the file. FORMAT. */
+/* What a file of file_bytes bytes says, in its first PSR_SAFETENSORS_LENGTH_BYTES, of the bytes
+ * that lie before its data: those and the header. They are within the file. FORMAT. */
 #define PSR_SAFETENSORS_LENGTH_BYTES 8
 PSR_MUST_CHECK psr_err psr_safetensors_data_begin(const uint8_t first[PSR_SAFETENSORS_LENGTH_BYTES],
                                                   uint64_t file_bytes, size_t *ret_data_begin);
 
-/* Reads the header of a file of file_bytes bytes: bytes are its first data_begin, as psr_safetensors_data_begin told. On
- * success every entry's range lies within the file, fits its shape and type, and the ranges cover the data exactly. FORMAT,
- * NOMEM. ret owns: psr_safetensors_done; bytes are borrowed for the call. */
-PSR_MUST_CHECK psr_err psr_safetensors_parse(const uint8_t *bytes, size_t data_begin, uint64_t file_bytes,
-                                             psr_safetensors *ret_header);
+/* Reads the header of a file of file_bytes bytes: bytes are its first data_begin, as
+ * psr_safetensors_data_begin told. On success every entry's range lies within the file, fits its
+ * shape and type, and the ranges cover the data exactly. FORMAT, NOMEM. ret owns:
+ * psr_safetensors_done; bytes are borrowed for the call. */
+PSR_MUST_CHECK psr_err psr_safetensors_parse(const uint8_t *bytes, size_t data_begin,
+                                             uint64_t file_bytes, psr_safetensors *ret_header);
 void psr_safetensors_done(psr_safetensors *header);
 
 /* NULL when there is none of that name. Borrowed from header. */

@@ -12,17 +12,18 @@
 /* ---- nodes ---- */
 
 /* A node that reads `input` and, until the caller says otherwise, has its shape. */
-static psr_node node_from(const psr_network_builder *builder, psr_op op, uint32_t input, const char *name)
+static psr_network_node node_from(const psr_network_builder *builder, psr_op op, uint32_t input,
+                                  const char *name)
 {
-    psr_node node = {.op = op,
-                     .input = {input, PSR_NONE},
-                     .weight = PSR_NONE,
-                     .bias = PSR_NONE,
-                     .mean = PSR_NONE,
-                     .variance = PSR_NONE};
+    psr_network_node node = {.op = op,
+                             .input = {input, PSR_NONE},
+                             .weight = PSR_NONE,
+                             .bias = PSR_NONE,
+                             .mean = PSR_NONE,
+                             .variance = PSR_NONE};
     snprintf(node.name, sizeof node.name, "%s", name);
     if (builder->err == PSR_OK && input != PSR_NONE) {
-        const psr_node *from = &builder->net->nodes[input];
+        const psr_network_node *from = &builder->net->nodes[input];
         node.channels = from->channels;
         node.height = from->height;
         node.width = from->width;
@@ -30,15 +31,15 @@ static psr_node node_from(const psr_network_builder *builder, psr_op op, uint32_
     return node;
 }
 
-static uint32_t append(psr_network_builder *builder, const psr_node *node)
+static uint32_t append(psr_network_builder *builder, const psr_network_node *node)
 {
     psr_network *net = builder->net;
     if (builder->err != PSR_OK)
         return 0;
     if (net->node_count == builder->node_capacity) {
         uint32_t capacity = builder->node_capacity ? 2 * builder->node_capacity : 64;
-        psr_node *grown = realloc(net->nodes, capacity * sizeof *grown);
-        if (!grown) {
+        psr_network_node *grown = realloc(net->nodes, capacity * sizeof *grown);
+        if (grown == NULL) {
             builder->err = psr_fail(PSR_ERR_NOMEM, "no memory for a network of %u nodes", capacity);
             return 0;
         }
@@ -61,8 +62,8 @@ static uint32_t add_tensor(psr_network_builder *builder, psr_layout *layout, con
     return builder->err == PSR_OK ? (uint32_t)layout->tensor_count - 1 : PSR_NONE;
 }
 
-static uint32_t add_param(psr_network_builder *builder, const char *layer, const char *suffix, uint32_t rank,
-                          const uint32_t *shape, psr_init init)
+static uint32_t add_param(psr_network_builder *builder, const char *layer, const char *suffix,
+                          uint32_t rank, const uint32_t *shape, psr_init init)
 {
     psr_network *net = builder->net;
     uint32_t index = add_tensor(builder, &net->params, layer, suffix, rank, shape);
@@ -71,8 +72,9 @@ static uint32_t add_param(psr_network_builder *builder, const char *layer, const
     if (index == builder->init_capacity) {
         uint32_t capacity = builder->init_capacity ? 2 * builder->init_capacity : 64;
         psr_init *grown = realloc(net->inits, capacity * sizeof *grown);
-        if (!grown) {
-            builder->err = psr_fail(PSR_ERR_NOMEM, "no memory for a network of %u tensors", capacity);
+        if (grown == NULL) {
+            builder->err =
+                psr_fail(PSR_ERR_NOMEM, "no memory for a network of %u tensors", capacity);
             return PSR_NONE;
         }
         net->inits = grown;
@@ -82,14 +84,15 @@ static uint32_t add_param(psr_network_builder *builder, const char *layer, const
     return index;
 }
 
-/* Size after a window of `kernel` that moves by `stride` over `size` padded by `pad` on both sides. */
+/* Size after a window of `kernel` that moves by `stride` over `size` padded by `pad` on both
+ * sides. */
 static uint32_t window_out(uint32_t size, uint32_t kernel, uint32_t stride, uint32_t pad)
 {
     assert(size + 2 * pad >= kernel); /* psr_network_new refused smaller images */
     return (size + 2 * pad - kernel) / stride + 1;
 }
 
-static void slide_window(psr_node *node, uint32_t kernel, uint32_t stride, uint32_t pad)
+static void slide_window(psr_network_node *node, uint32_t kernel, uint32_t stride, uint32_t pad)
 {
     node->height = window_out(node->height, kernel, stride, pad);
     node->width = window_out(node->width, kernel, stride, pad);
@@ -98,12 +101,13 @@ static void slide_window(psr_node *node, uint32_t kernel, uint32_t stride, uint3
     node->pad = pad;
 }
 
-static uint32_t build_conv(psr_network_builder *builder, uint32_t input, const char *name, uint32_t channels,
-                           uint32_t kernel, uint32_t stride, uint32_t pad, psr_init_kind init_kind, bool bias)
+static uint32_t build_conv(psr_network_builder *builder, uint32_t input, const char *name,
+                           uint32_t channels, uint32_t kernel, uint32_t stride, uint32_t pad,
+                           psr_init_kind init_kind, bool bias)
 {
     if (builder->err != PSR_OK)
         return 0;
-    psr_node node = node_from(builder, PSR_OP_CONV, input, name);
+    psr_network_node node = node_from(builder, PSR_OP_CONV, input, name);
     uint32_t shape[4] = {channels, node.channels, kernel, kernel};
     psr_init init = {init_kind, node.channels * kernel * kernel, channels * kernel * kernel};
     slide_window(&node, kernel, stride, pad);
@@ -114,8 +118,9 @@ static uint32_t build_conv(psr_network_builder *builder, uint32_t input, const c
     return append(builder, &node);
 }
 
-uint32_t psr_build_conv(psr_network_builder *builder, uint32_t input, const char *name, uint32_t channels,
-                        uint32_t kernel, uint32_t stride, uint32_t pad, psr_init_kind init)
+uint32_t psr_build_conv(psr_network_builder *builder, uint32_t input, const char *name,
+                        uint32_t channels, uint32_t kernel, uint32_t stride, uint32_t pad,
+                        psr_init_kind init)
 {
     return build_conv(builder, input, name, channels, kernel, stride, pad, init, false);
 }
@@ -129,9 +134,11 @@ uint32_t psr_build_conv_bias(psr_network_builder *builder, uint32_t input, const
 uint32_t psr_build_batchnorm(psr_network_builder *builder, uint32_t input, const char *name)
 {
     psr_network *net = builder->net;
-    psr_node node = node_from(builder, PSR_OP_BATCHNORM, input, name);
-    node.weight = add_param(builder, name, "weight", 1, &node.channels, (psr_init){.kind = PSR_INIT_ONE});
-    node.bias = add_param(builder, name, "bias", 1, &node.channels, (psr_init){.kind = PSR_INIT_ZERO});
+    psr_network_node node = node_from(builder, PSR_OP_BATCHNORM, input, name);
+    node.weight =
+        add_param(builder, name, "weight", 1, &node.channels, (psr_init){.kind = PSR_INIT_ONE});
+    node.bias =
+        add_param(builder, name, "bias", 1, &node.channels, (psr_init){.kind = PSR_INIT_ZERO});
     node.mean = add_tensor(builder, &net->buffers, name, "running_mean", 1, &node.channels);
     node.variance = add_tensor(builder, &net->buffers, name, "running_var", 1, &node.channels);
     node.epsilon = 1e-5;
@@ -141,30 +148,31 @@ uint32_t psr_build_batchnorm(psr_network_builder *builder, uint32_t input, const
 
 uint32_t psr_build_relu(psr_network_builder *builder, uint32_t input, const char *name)
 {
-    psr_node node = node_from(builder, PSR_OP_RELU, input, name);
+    psr_network_node node = node_from(builder, PSR_OP_RELU, input, name);
     return append(builder, &node);
 }
 
-uint32_t psr_build_maxpool(psr_network_builder *builder, uint32_t input, const char *name, uint32_t kernel,
-                           uint32_t stride, uint32_t pad)
+uint32_t psr_build_maxpool(psr_network_builder *builder, uint32_t input, const char *name,
+                           uint32_t kernel, uint32_t stride, uint32_t pad)
 {
     if (builder->err != PSR_OK)
         return 0;
-    psr_node node = node_from(builder, PSR_OP_MAXPOOL, input, name);
+    psr_network_node node = node_from(builder, PSR_OP_MAXPOOL, input, name);
     slide_window(&node, kernel, stride, pad);
     return append(builder, &node);
 }
 
 uint32_t psr_build_avgpool(psr_network_builder *builder, uint32_t input, const char *name)
 {
-    psr_node node = node_from(builder, PSR_OP_AVGPOOL, input, name);
+    psr_network_node node = node_from(builder, PSR_OP_AVGPOOL, input, name);
     node.height = node.width = 1;
     return append(builder, &node);
 }
 
-uint32_t psr_build_add(psr_network_builder *builder, uint32_t path, uint32_t identity, const char *name)
+uint32_t psr_build_add(psr_network_builder *builder, uint32_t path, uint32_t identity,
+                       const char *name)
 {
-    psr_node node = node_from(builder, PSR_OP_ADD, path, name);
+    psr_network_node node = node_from(builder, PSR_OP_ADD, path, name);
     node.input[1] = identity;
     return append(builder, &node);
 }
@@ -174,7 +182,7 @@ uint32_t psr_build_shortcut_a(psr_network_builder *builder, uint32_t input, cons
 {
     if (builder->err != PSR_OK)
         return 0;
-    psr_node node = node_from(builder, PSR_OP_SHORTCUT_A, input, name);
+    psr_network_node node = node_from(builder, PSR_OP_SHORTCUT_A, input, name);
     slide_window(&node, 1, stride, 0);
     node.channels = channels;
     return append(builder, &node);
@@ -182,35 +190,35 @@ uint32_t psr_build_shortcut_a(psr_network_builder *builder, uint32_t input, cons
 
 uint32_t psr_build_flatten(psr_network_builder *builder, uint32_t input)
 {
-    psr_node node = node_from(builder, PSR_OP_FLATTEN, input, "flatten");
+    psr_network_node node = node_from(builder, PSR_OP_FLATTEN, input, "flatten");
     node.channels *= node.height * node.width;
     node.height = node.width = 1;
     return append(builder, &node);
 }
 
-uint32_t psr_build_linear(psr_network_builder *builder, uint32_t input, const char *name, uint32_t features,
-                          psr_init_kind weight_init, psr_init_kind bias_init)
+uint32_t psr_build_linear(psr_network_builder *builder, uint32_t input, const char *name,
+                          uint32_t features, psr_init_kind weight_init, psr_init_kind bias_init)
 {
-    psr_node node = node_from(builder, PSR_OP_LINEAR, input, name);
+    psr_network_node node = node_from(builder, PSR_OP_LINEAR, input, name);
     uint32_t shape[2] = {features, node.channels};
-    node.weight =
-        add_param(builder, name, "weight", 2, shape, (psr_init){weight_init, node.channels, features});
-    node.bias =
-        add_param(builder, name, "bias", 1, &features, (psr_init){bias_init, node.channels, features});
+    node.weight = add_param(builder, name, "weight", 2, shape,
+                            (psr_init){weight_init, node.channels, features});
+    node.bias = add_param(builder, name, "bias", 1, &features,
+                          (psr_init){bias_init, node.channels, features});
     node.channels = features;
     return append(builder, &node);
 }
 
-uint32_t psr_build_dropout(psr_network_builder *builder, uint32_t input, const char *name, psr_op op,
-                           double drop)
+uint32_t psr_build_dropout(psr_network_builder *builder, uint32_t input, const char *name,
+                           psr_op op, double drop)
 {
-    psr_node node = node_from(builder, op, input, name);
+    psr_network_node node = node_from(builder, op, input, name);
     node.drop = drop;
     return append(builder, &node);
 }
 
-psr_err psr_build_begin(psr_network_builder *builder, const char *name, uint32_t classes, uint32_t channels,
-                        uint32_t height, uint32_t width)
+psr_err psr_build_begin(psr_network_builder *builder, const char *name, uint32_t classes,
+                        uint32_t channels, uint32_t height, uint32_t width)
 {
     psr_network *net = calloc(1, sizeof *net);
     if (net == NULL)
@@ -221,7 +229,7 @@ psr_err psr_build_begin(psr_network_builder *builder, const char *name, uint32_t
     net->height = height;
     net->width = width;
     *builder = (psr_network_builder){.net = net};
-    psr_node input = node_from(builder, PSR_OP_INPUT, PSR_NONE, "input");
+    psr_network_node input = node_from(builder, PSR_OP_INPUT, PSR_NONE, "input");
     input.channels = channels;
     input.height = height;
     input.width = width;
@@ -237,24 +245,26 @@ psr_err psr_build_begin(psr_network_builder *builder, const char *name, uint32_t
 #define SIZE_MAX_PX 8192
 #define INPUT_MAX (1u << 28) /* channels * height * width */
 
-static psr_err check_input(const char *model, uint32_t least_size, uint32_t classes, uint32_t channels,
-                           uint32_t height, uint32_t width)
+static psr_err check_input(const char *model, uint32_t least_size, uint32_t classes,
+                           uint32_t channels, uint32_t height, uint32_t width)
 {
     if (classes < 1 || classes > CLASSES_MAX)
-        return psr_fail(PSR_ERR_USAGE, "model %s: %u classes: from 1 to %d are possible", model, classes,
-                        CLASSES_MAX);
+        return psr_fail(PSR_ERR_USAGE, "model %s: %u classes: from 1 to %d are possible", model,
+                        classes, CLASSES_MAX);
     if (channels < 1 || channels > CHANNELS_MAX)
-        return psr_fail(PSR_ERR_USAGE, "model %s: images of %u channels: from 1 to %d are possible", model,
-                        channels, CHANNELS_MAX);
+        return psr_fail(PSR_ERR_USAGE, "model %s: images of %u channels: from 1 to %d are possible",
+                        model, channels, CHANNELS_MAX);
     if (height < least_size || width < least_size)
-        return psr_fail(PSR_ERR_USAGE,
-                        "model %s: images of %u x %u pixels are too small: at least %u x %u are needed",
-                        model, height, width, least_size, least_size);
-    if (height > SIZE_MAX_PX || width > SIZE_MAX_PX || (uint64_t)channels * height * width > INPUT_MAX)
         return psr_fail(
             PSR_ERR_USAGE,
-            "model %s: images of %u x %u x %u are too large: at most %d pixels a side and %u values", model,
-            channels, height, width, SIZE_MAX_PX, INPUT_MAX);
+            "model %s: images of %u x %u pixels are too small: at least %u x %u are needed", model,
+            height, width, least_size, least_size);
+    if (height > SIZE_MAX_PX || width > SIZE_MAX_PX ||
+        (uint64_t)channels * height * width > INPUT_MAX)
+        return psr_fail(PSR_ERR_USAGE,
+                        "model %s: images of %u x %u x %u are too large: at most %d pixels a side "
+                        "and %u values",
+                        model, channels, height, width, SIZE_MAX_PX, INPUT_MAX);
     return PSR_OK;
 }
 
@@ -295,7 +305,7 @@ psr_err psr_network_new(const char *model, uint32_t classes, uint32_t channels, 
 
 void psr_network_free(psr_network *net)
 {
-    if (!net)
+    if (net == NULL)
         return;
     psr_layout_done(&net->params);
     psr_layout_done(&net->buffers);

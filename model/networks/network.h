@@ -2,13 +2,13 @@
  * and buffers. No compute library; plain data; immutable after building. A back end compiles it.
  *
  * Values: node i produces value i, of shape [N, channels, height, width] (linear outputs have
- * height = width = 1). Node 0 is the input; the last node gives the logits. A residual block's nodes follow
- * one another as conv, batch norm, relu, .., conv, batch norm, [shortcut: one node, or conv and batch norm],
- * add, relu; an add's input[0] is the block's path, input[1] its identity. */
+ * height = width = 1). Node 0 is the input; the last node gives the logits. A residual block's
+ * nodes follow one another as conv, batch norm, relu, .., conv, batch norm, [shortcut: one node, or
+ * conv and batch norm], add, relu; an add's input[0] is the block's path, input[1] its identity. */
 #ifndef PSR_MODEL_NETWORK_H
 #define PSR_MODEL_NETWORK_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "model/layout.h"
 
 typedef enum psr_op {
@@ -19,8 +19,8 @@ typedef enum psr_op {
     PSR_OP_MAXPOOL,
     PSR_OP_AVGPOOL,    /* global: [N,C,H,W] -> [N,C,1,1] (torchvision's AdaptiveAvgPool2d(1)) */
     PSR_OP_ADD,        /* two inputs of one shape */
-    PSR_OP_SHORTCUT_A, /* He et al. option A: subsampling by stride; new channels zero, half before, half
-                          after */
+    PSR_OP_SHORTCUT_A, /* He et al. option A: subsampling by stride;
+                          new channels zero, half before, half after */
     PSR_OP_FLATTEN,    /* [N,C,H,W] -> [N,C*H*W,1,1], C major */
     PSR_OP_LINEAR,     /* weight[out,in], bias[out] */
     PSR_OP_DROPOUT,    /* element-wise, inverted scaling */
@@ -29,7 +29,7 @@ typedef enum psr_op {
 
 #define PSR_NONE UINT32_MAX
 
-typedef struct psr_node {
+typedef struct psr_network_node {
     psr_op op;
     uint32_t input[2];                /* nodes; PSR_NONE when absent */
     uint32_t channels, height, width; /* of its value */
@@ -39,7 +39,7 @@ typedef struct psr_node {
     double epsilon, momentum;         /* batch norm: 1e-5, 0.1 */
     double drop;                      /* dropout probability */
     char name[PSR_TENSOR_NAME_MAX];   /* "layer1.0.conv1" */
-} psr_node;
+} psr_network_node;
 
 /* Initial distribution of a parameter tensor. */
 typedef enum psr_init_kind {
@@ -47,7 +47,8 @@ typedef enum psr_init_kind {
     PSR_INIT_ONE,
     PSR_INIT_KAIMING_NORMAL_FAN_OUT, /* torchvision's convs: std = sqrt(2 / (O*KH*KW)) */
     PSR_INIT_KAIMING_NORMAL_FAN_IN,  /* resnet20..: std = sqrt(2 / fan_in) */
-    PSR_INIT_UNIFORM_FAN_IN,         /* PyTorch's default, weights and biases: U(-b, b), b = 1/sqrt(fan_in) */
+    PSR_INIT_UNIFORM_FAN_IN,         /* PyTorch's default, weights and biases:
+                                        U(-b, b), b = 1/sqrt(fan_in) */
 } psr_init_kind;
 
 typedef struct psr_init {
@@ -58,21 +59,22 @@ typedef struct psr_init {
 typedef struct psr_network {
     char name[32];
     uint32_t classes, channels, height, width; /* input's */
-    psr_node *nodes;
+    psr_network_node *nodes;
     uint32_t node_count;
     psr_layout params;
     psr_init *inits;    /* one per tensor of params */
     psr_layout buffers; /* running_mean, running_var in torchvision's order */
 } psr_network;
 
-/* Builds the description of model (a name of network_list.h). Errors: USAGE for an unknown model or an
- * image too small for it, in words that say the least size. ret owns: psr_network_free. */
+/* Builds the description of model (a name of network_list.h). Errors: USAGE for an unknown model or
+ * an image too small for it, in words that say the least size. ret owns: psr_network_free. */
 PSR_MUST_CHECK psr_err psr_network_new(const char *model, uint32_t classes, uint32_t channels,
                                        uint32_t height, uint32_t width, psr_shortcut shortcut,
                                        psr_network **ret_net);
 void psr_network_free(psr_network *net);
 
-/* Fills the arena (params.length floats, padding zeroed) from seed; and the buffers (mean 0, var 1). */
+/* Fills the arena (params.length floats, padding zeroed) from seed; and the buffers (mean 0, var
+ * 1). */
 void psr_network_init(const psr_network *net, uint64_t seed, float *arena, float *buffers);
 
 #endif

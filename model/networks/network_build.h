@@ -1,7 +1,8 @@
-/* How descriptions are built: one call per node, in topological order. Private to model/'s descriptions.
+/* How descriptions are built: one call per node, in topological order. Private to model/'s
+ * descriptions.
  *
- * The builder keeps the first failure; after one, every call does nothing and gives node 0, so that a
- * network reads as a list of layers. psr_network_new looks at err once, at the end. */
+ * The builder keeps the first failure; after one, every call does nothing and gives node 0, so that
+ * a network reads as a list of layers. psr_network_new looks at err once, at the end. */
 #ifndef PSR_MODEL_NETWORK_BUILD_H
 #define PSR_MODEL_NETWORK_BUILD_H
 
@@ -14,33 +15,36 @@ typedef struct psr_network_builder {
     psr_err err;
 } psr_network_builder;
 
-/* A network of its input alone, images[channels, height, width] of so many classes. builder->net is the caller's:
- * psr_network_free. NOMEM. */
-PSR_MUST_CHECK psr_err psr_build_begin(psr_network_builder *builder, const char *name, uint32_t classes,
-                                       uint32_t channels, uint32_t height, uint32_t width);
+/* A network of its input alone, images[channels, height, width] of so many classes. builder->net is
+ * the caller's: psr_network_free. NOMEM. */
+PSR_MUST_CHECK psr_err psr_build_begin(psr_network_builder *builder, const char *name,
+                                       uint32_t classes, uint32_t channels, uint32_t height,
+                                       uint32_t width);
 
-/* Each appends a node that reads `input` (a node) and returns its index. name is "conv1", "layer1.0.bn2";
- * parameters are called name.weight, name.bias. */
-uint32_t psr_build_conv(psr_network_builder *builder, uint32_t input, const char *name, uint32_t channels,
-                        uint32_t kernel, uint32_t stride, uint32_t pad, psr_init_kind init);
+/* Each appends a node that reads `input` (a node) and returns its index. name is "conv1",
+ * "layer1.0.bn2"; parameters are called name.weight, name.bias. */
+uint32_t psr_build_conv(psr_network_builder *builder, uint32_t input, const char *name,
+                        uint32_t channels, uint32_t kernel, uint32_t stride, uint32_t pad,
+                        psr_init_kind init);
 /* As torch.nn.Conv2d by default: with bias, stride 1, no padding, uniform init. */
 uint32_t psr_build_conv_bias(psr_network_builder *builder, uint32_t input, const char *name,
                              uint32_t channels, uint32_t kernel);
 uint32_t psr_build_batchnorm(psr_network_builder *builder, uint32_t input, const char *name);
 uint32_t psr_build_relu(psr_network_builder *builder, uint32_t input, const char *name);
-uint32_t psr_build_maxpool(psr_network_builder *builder, uint32_t input, const char *name, uint32_t kernel,
-                           uint32_t stride, uint32_t pad);
+uint32_t psr_build_maxpool(psr_network_builder *builder, uint32_t input, const char *name,
+                           uint32_t kernel, uint32_t stride, uint32_t pad);
 uint32_t psr_build_avgpool(psr_network_builder *builder, uint32_t input, const char *name);
 /* path is the residual branch, identity what is added to it. */
-uint32_t psr_build_add(psr_network_builder *builder, uint32_t path, uint32_t identity, const char *name);
+uint32_t psr_build_add(psr_network_builder *builder, uint32_t path, uint32_t identity,
+                       const char *name);
 uint32_t psr_build_shortcut_a(psr_network_builder *builder, uint32_t input, const char *name,
                               uint32_t channels, uint32_t stride);
 uint32_t psr_build_flatten(psr_network_builder *builder, uint32_t input);
-uint32_t psr_build_linear(psr_network_builder *builder, uint32_t input, const char *name, uint32_t features,
-                          psr_init_kind weight_init, psr_init_kind bias_init);
+uint32_t psr_build_linear(psr_network_builder *builder, uint32_t input, const char *name,
+                          uint32_t features, psr_init_kind weight_init, psr_init_kind bias_init);
 /* op: PSR_OP_DROPOUT or PSR_OP_DROPOUT2D. */
-uint32_t psr_build_dropout(psr_network_builder *builder, uint32_t input, const char *name, psr_op op,
-                           double drop);
+uint32_t psr_build_dropout(psr_network_builder *builder, uint32_t input, const char *name,
+                           psr_op op, double drop);
 
 /* The descriptions. depth: 18, 34, 50, 101, 152 or 20, 32, 44, 56, 110. */
 void psr_build_resnet_imagenet(psr_network_builder *builder, uint32_t depth);

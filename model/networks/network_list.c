@@ -1,6 +1,6 @@
 #include "model/networks/network_list.h"
 
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -72,8 +72,8 @@ static psr_err refuse_name(const char *name)
     char names[PSR_NETWORK_TEXT_MAX];
     psr_network_names(names, sizeof names);
     if (nearest != NULL)
-        return psr_fail(PSR_ERR_USAGE, "--model: '%s' is not known (%s?); give one of %s", name, nearest,
-                        names);
+        return psr_fail(PSR_ERR_USAGE, "--model: '%s' is not known (%s?); give one of %s", name,
+                        nearest, names);
     return psr_fail(PSR_ERR_USAGE, "--model: '%s' is not known; give one of %s", name, names);
 }
 
@@ -89,7 +89,8 @@ psr_err psr_network_check(const psr_config *config)
         if (families[network->family].has_shortcuts)
             append(with, sizeof with, ", ", network->name);
     }
-    return psr_fail(PSR_ERR_USAGE,
-                    "--shortcut b does not go with --model %s: only %s have the choice; leave --shortcut out",
-                    config->model, with);
+    return psr_fail(
+        PSR_ERR_USAGE,
+        "--shortcut b does not go with --model %s: only %s have the choice; leave --shortcut out",
+        config->model, with);
 }

@@ -1,9 +1,10 @@
-/* The networks that there are, in one list: what --model may name. base has the options --model and --shortcut and
- * knows no name; programs check them and print their help with these functions. Constant data, any thread. */
+/* The list of all networks, which --model may name. base has the options --model and --shortcut but
+ * knows no network; programs check these options and print their help with the functions below.
+ * Constant data, any thread. */
 #ifndef PSR_MODEL_NETWORK_LIST_H
 #define PSR_MODEL_NETWORK_LIST_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 
 typedef enum psr_network_family {
     PSR_FAMILY_MLP,
@@ -31,7 +32,7 @@ void psr_network_names(char *text, size_t size);
 /* --model names a network, and --shortcut fits it. USAGE, in words that say what would be right. */
 PSR_MUST_CHECK psr_err psr_network_check(const psr_config *config);
 
-/* What --help says of --model: the names, and where they are from. */
+/* The help text of --model: the names, and where the networks come from. */
 void psr_network_help(char *text, size_t size);
 
 /* psr_network_help and psr_network_names need no more. */

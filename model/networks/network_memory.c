@@ -27,12 +27,13 @@ psr_network_memory psr_network_memory_of(const psr_network *net, uint32_t states
 {
     uint64_t values = 0, largest = 0;
     for (uint32_t i = 0; i < net->node_count; i++) {
-        const psr_node *node = &net->nodes[i];
+        const psr_network_node *node = &net->nodes[i];
         const uint64_t value = (uint64_t)node->channels * node->height * node->width;
         if (!is_in_place(node->op))
             values += value;
         largest = value > largest ? value : largest;
     }
-    return (psr_network_memory){BASE_BYTES + (3 + states) * (uint64_t)net->params.length * sizeof(float),
+    return (psr_network_memory){BASE_BYTES +
+                                    (3 + states) * (uint64_t)net->params.length * sizeof(float),
                                 (values + 2 * largest) * sizeof(float)};
 }

@@ -1,17 +1,17 @@
 /* Residual networks.
  *
- * ImageNet family: He, Zhang, Ren, Sun, "Deep residual learning for image recognition" (2015), table 1, as
- * torchvision builds them: stem 7x7/2 and max pooling, four stages of 64, 128, 256, 512 channels, basic
- * blocks (18, 34) or bottlenecks that widen by 4 (50, 101, 152) and stride in their 3x3 convolution ("v1.5"),
- * projection shortcuts where shapes change.
+ * ImageNet family: He, Zhang, Ren, Sun, "Deep residual learning for image recognition" (2015),
+ * table 1, as torchvision builds them: stem 7x7/2 and max pooling, four stages of 64, 128, 256, 512
+ * channels, basic blocks (18, 34) or bottlenecks that widen by 4 (50, 101, 152) and stride in their
+ * 3x3 convolution ("v1.5"), projection shortcuts where shapes change.
  *
- * CIFAR family: the same paper, section 4.2: stem 3x3 of 16 channels, three stages of n basic blocks of 16,
- * 32, 64 channels, 6n+2 layers; where shapes change, option A (subsampling and zero channels, no parameters)
- * or B (projection). All its weights, fc's too, start as He et al., "Delving deep into rectifiers" (2015),
- * eq. 10: normal of variance 2 / fan_in, biases zero.
+ * CIFAR family: the same paper, section 4.2: stem 3x3 of 16 channels, three stages of n basic
+ * blocks of 16, 32, 64 channels, 6n+2 layers; where shapes change, option A (subsampling and zero
+ * channels, no parameters) or B (projection). All its weights, fc's too, start as He et al.,
+ * "Delving deep into rectifiers" (2015), eq. 10: normal of variance 2 / fan_in, biases zero.
  *
- * The nodes of a block follow one another as conv, batch norm, [shortcut], [add], ReLU, so that a back
- * end can fuse a run of them by looking at neighbours. */
+ * The nodes of a block follow one another as conv, batch norm, [shortcut], [add], ReLU, so that a
+ * back end can fuse a run of them by looking at neighbours. */
 #include "model/networks/network_build.h"
 
 #include <assert.h>
@@ -42,9 +42,10 @@ static uint32_t build_identity(psr_network_builder *builder, uint32_t x, const b
     if (builder->err != PSR_OK || (stride == 1 && builder->net->nodes[x].channels == channels))
         return x;
     if (style->shortcut == PSR_SHORTCUT_A)
-        return psr_build_shortcut_a(builder, x, in_block(stage, block, "shortcut").text, channels, stride);
-    x = psr_build_conv(builder, x, in_block(stage, block, "downsample.0").text, channels, 1, stride, 0,
-                       style->init);
+        return psr_build_shortcut_a(builder, x, in_block(stage, block, "shortcut").text, channels,
+                                    stride);
+    x = psr_build_conv(builder, x, in_block(stage, block, "downsample.0").text, channels, 1, stride,
+                       0, style->init);
     return psr_build_batchnorm(builder, x, in_block(stage, block, "downsample.1").text);
 }
 
@@ -56,22 +57,24 @@ static uint32_t build_block(psr_network_builder *builder, uint32_t x, const bloc
     uint32_t channels = width;
     if (style->bottleneck) {
         channels = 4 * width;
-        out = psr_build_conv(builder, out, in_block(stage, block, "conv1").text, width, 1, 1, 0, style->init);
+        out = psr_build_conv(builder, out, in_block(stage, block, "conv1").text, width, 1, 1, 0,
+                             style->init);
         out = psr_build_batchnorm(builder, out, in_block(stage, block, "bn1").text);
         out = psr_build_relu(builder, out, in_block(stage, block, "relu1").text);
-        out = psr_build_conv(builder, out, in_block(stage, block, "conv2").text, width, 3, stride, 1,
-                             style->init);
+        out = psr_build_conv(builder, out, in_block(stage, block, "conv2").text, width, 3, stride,
+                             1, style->init);
         out = psr_build_batchnorm(builder, out, in_block(stage, block, "bn2").text);
         out = psr_build_relu(builder, out, in_block(stage, block, "relu2").text);
         out = psr_build_conv(builder, out, in_block(stage, block, "conv3").text, channels, 1, 1, 0,
                              style->init);
         out = psr_build_batchnorm(builder, out, in_block(stage, block, "bn3").text);
     } else {
-        out = psr_build_conv(builder, out, in_block(stage, block, "conv1").text, width, 3, stride, 1,
-                             style->init);
+        out = psr_build_conv(builder, out, in_block(stage, block, "conv1").text, width, 3, stride,
+                             1, style->init);
         out = psr_build_batchnorm(builder, out, in_block(stage, block, "bn1").text);
         out = psr_build_relu(builder, out, in_block(stage, block, "relu1").text);
-        out = psr_build_conv(builder, out, in_block(stage, block, "conv2").text, width, 3, 1, 1, style->init);
+        out = psr_build_conv(builder, out, in_block(stage, block, "conv2").text, width, 3, 1, 1,
+                             style->init);
         out = psr_build_batchnorm(builder, out, in_block(stage, block, "bn2").text);
     }
     uint32_t identity = build_identity(builder, x, style, stage, block, channels, stride);

@@ -1,4 +1,5 @@
-/* The two small networks: an MLP and a ConvNet, as the first lessons of most frameworks have them. */
+/* The two small networks: an MLP and a ConvNet, as the first lessons of most frameworks have
+ * them. */
 #include "model/networks/network_build.h"
 
 /* C*H*W - 512 - 512 - classes. */

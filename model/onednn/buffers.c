@@ -50,7 +50,8 @@ static bool lives_with(const psr_onednn_buffer *a, const psr_onednn_buffer *b)
 
 static int by_falling_size(const void *left, const void *right)
 {
-    const psr_onednn_buffer *a = *(psr_onednn_buffer *const *)left, *b = *(psr_onednn_buffer *const *)right;
+    const psr_onednn_buffer *a = *(psr_onednn_buffer *const *)left,
+                            *b = *(psr_onednn_buffer *const *)right;
     if (a->bytes != b->bytes)
         return a->bytes < b->bytes ? 1 : -1;
     return a < b ? -1 : a > b; /* qsort is not stable */
@@ -58,7 +59,8 @@ static int by_falling_size(const void *left, const void *right)
 
 static int by_offset(const void *left, const void *right)
 {
-    const psr_onednn_buffer *a = *(psr_onednn_buffer *const *)left, *b = *(psr_onednn_buffer *const *)right;
+    const psr_onednn_buffer *a = *(psr_onednn_buffer *const *)left,
+                            *b = *(psr_onednn_buffer *const *)right;
     return a->offset < b->offset ? -1 : a->offset > b->offset;
 }
 
@@ -68,7 +70,8 @@ static size_t occupied(const psr_onednn_buffer *buffer)
 }
 
 /* The lowest offset that no neighbour (placed, alive at the same time, by rising offset) covers. */
-static size_t first_fit(const psr_onednn_buffer *buffer, psr_onednn_buffer *const *neighbours, uint32_t count)
+static size_t first_fit(const psr_onednn_buffer *buffer, psr_onednn_buffer *const *neighbours,
+                        uint32_t count)
 {
     size_t offset = 0;
     for (uint32_t i = 0; i < count; i++) {

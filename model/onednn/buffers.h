@@ -1,11 +1,12 @@
-/* Which bytes of one workspace hold what, planned from lifetimes before anything runs.
+/* Plans the workspace: which buffer lies at which bytes, computed from lifetimes before anything
+ * runs.
  *
- * A pass is a row of steps; the planner counts them in `now`. A buffer lives from the step in which it is
- * added to the last one that uses it, and two buffers may share bytes when no step sees both. Placing is
- * first fit by falling size (Pisarchyk and Lee, "Efficient memory management for deep neural net inference",
- * 2020, section 4.3 "greedy by size"): the largest first, each at the lowest offset that is free for its
- * whole life. So the gradients of activations, which live for two or three steps, end up in the few slots
- * that the activations behind them have left.
+ * A pass is a row of steps; the planner counts them in `now`. A buffer lives from the step in which
+ * it is added to the last one that uses it, and two buffers may share bytes when no step sees both.
+ * Placing is first fit by falling size (Pisarchyk and Lee, "Efficient memory management for deep
+ * neural net inference", 2020, section 4.3 "greedy by size"): the largest first, each at the lowest
+ * offset that is free for its whole life. So the gradients of activations, which live for two or
+ * three steps, end up in the few slots that the activations behind them have left.
  *
  * One thread. */
 #ifndef PSR_MODEL_ONEDNN_BUFFERS_H
@@ -30,7 +31,8 @@ typedef struct psr_onednn_buffers {
 } psr_onednn_buffers;
 
 /* Adds a buffer that lives in step `now`. NOMEM. */
-PSR_MUST_CHECK psr_err psr_onednn_buffer_add(psr_onednn_buffers *buffers, size_t bytes, uint32_t *ret_buffer);
+PSR_MUST_CHECK psr_err psr_onednn_buffer_add(psr_onednn_buffers *buffers, size_t bytes,
+                                             uint32_t *ret_buffer);
 /* Extends its life to step `now`. */
 void psr_onednn_buffer_use(psr_onednn_buffers *buffers, uint32_t buffer);
 /* Makes it live in every step: what all primitives share. */

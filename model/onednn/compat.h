@@ -1,9 +1,10 @@
 /* oneDNN 3's C API, supplied on version 2.
  *
  * The back end is written to version 3: opaque memory descriptors and one creation call per kind of
- * primitive. On version 2 (Debian 12 has 2.6.3) descriptors are plain structs and a primitive descriptor is
- * made in two calls; the functions below give those the names and signatures of version 3. Only what the
- * back end and its benchmark call is here. Include this instead of dnnl.h. */
+ * primitive. On version 2 (Debian 12 has 2.6.3) descriptors are plain structs and a primitive
+ * descriptor is made in two calls; the functions below give those the names and signatures of
+ * version 3. Only what the back end and its benchmark call is here. Include this instead of
+ * dnnl.h. */
 #ifndef PSR_MODEL_ONEDNN_COMPAT_H
 #define PSR_MODEL_ONEDNN_COMPAT_H
 
@@ -32,8 +33,9 @@ typedef dnnl_memory_desc_t psr_dnnl2_desc;
 typedef psr_dnnl2_desc *psr_dnnl3_desc;
 typedef const psr_dnnl2_desc *psr_dnnl3_const_desc;
 
-static inline dnnl_status_t dnnl_memory_desc_create_with_tag(dnnl_memory_desc_t *ret_desc, int ndims,
-                                                             const dnnl_dims_t dims, dnnl_data_type_t type,
+static inline dnnl_status_t dnnl_memory_desc_create_with_tag(dnnl_memory_desc_t *ret_desc,
+                                                             int ndims, const dnnl_dims_t dims,
+                                                             dnnl_data_type_t type,
                                                              dnnl_format_tag_t tag)
 {
     psr_dnnl2_desc *desc = malloc(sizeof *desc);
@@ -81,122 +83,143 @@ static inline dnnl_status_t dnnl_memory_desc_destroy(dnnl_memory_desc_t desc)
 }
 
 static inline dnnl_status_t dnnl_convolution_forward_primitive_desc_create(
-    dnnl_primitive_desc_t *ret_pd, dnnl_engine_t engine, dnnl_prop_kind_t prop, dnnl_alg_kind_t algorithm,
-    const_dnnl_memory_desc_t src, const_dnnl_memory_desc_t weights, const_dnnl_memory_desc_t bias,
-    const_dnnl_memory_desc_t dst, const dnnl_dims_t strides, const dnnl_dims_t dilates,
-    const dnnl_dims_t pad_begin, const dnnl_dims_t pad_end, const_dnnl_primitive_attr_t attr)
+    dnnl_primitive_desc_t *ret_pd, dnnl_engine_t engine, dnnl_prop_kind_t prop,
+    dnnl_alg_kind_t algorithm, const_dnnl_memory_desc_t src, const_dnnl_memory_desc_t weights,
+    const_dnnl_memory_desc_t bias, const_dnnl_memory_desc_t dst, const dnnl_dims_t strides,
+    const dnnl_dims_t dilates, const dnnl_dims_t pad_begin, const dnnl_dims_t pad_end,
+    const_dnnl_primitive_attr_t attr)
 {
     dnnl_convolution_desc_t op;
     dnnl_status_t status = dnnl_dilated_convolution_forward_desc_init(
         &op, prop, algorithm, src, weights, bias, dst, strides, dilates, pad_begin, pad_end);
-    return status != dnnl_success ? status : dnnl_primitive_desc_create(ret_pd, &op, attr, engine, NULL);
+    return status != dnnl_success ? status
+                                  : dnnl_primitive_desc_create(ret_pd, &op, attr, engine, NULL);
 }
 
 static inline dnnl_status_t dnnl_convolution_backward_data_primitive_desc_create(
     dnnl_primitive_desc_t *ret_pd, dnnl_engine_t engine, dnnl_alg_kind_t algorithm,
-    const_dnnl_memory_desc_t diff_src, const_dnnl_memory_desc_t weights, const_dnnl_memory_desc_t diff_dst,
-    const dnnl_dims_t strides, const dnnl_dims_t dilates, const dnnl_dims_t pad_begin,
-    const dnnl_dims_t pad_end, const_dnnl_primitive_desc_t forward, const_dnnl_primitive_attr_t attr)
-{
-    dnnl_convolution_desc_t op;
-    dnnl_status_t status = dnnl_dilated_convolution_backward_data_desc_init(
-        &op, algorithm, diff_src, weights, diff_dst, strides, dilates, pad_begin, pad_end);
-    return status != dnnl_success ? status : dnnl_primitive_desc_create(ret_pd, &op, attr, engine, forward);
-}
-
-static inline dnnl_status_t dnnl_convolution_backward_weights_primitive_desc_create(
-    dnnl_primitive_desc_t *ret_pd, dnnl_engine_t engine, dnnl_alg_kind_t algorithm,
-    const_dnnl_memory_desc_t src, const_dnnl_memory_desc_t diff_weights, const_dnnl_memory_desc_t diff_bias,
+    const_dnnl_memory_desc_t diff_src, const_dnnl_memory_desc_t weights,
     const_dnnl_memory_desc_t diff_dst, const dnnl_dims_t strides, const dnnl_dims_t dilates,
     const dnnl_dims_t pad_begin, const dnnl_dims_t pad_end, const_dnnl_primitive_desc_t forward,
     const_dnnl_primitive_attr_t attr)
 {
     dnnl_convolution_desc_t op;
+    dnnl_status_t status = dnnl_dilated_convolution_backward_data_desc_init(
+        &op, algorithm, diff_src, weights, diff_dst, strides, dilates, pad_begin, pad_end);
+    return status != dnnl_success ? status
+                                  : dnnl_primitive_desc_create(ret_pd, &op, attr, engine, forward);
+}
+
+static inline dnnl_status_t dnnl_convolution_backward_weights_primitive_desc_create(
+    dnnl_primitive_desc_t *ret_pd, dnnl_engine_t engine, dnnl_alg_kind_t algorithm,
+    const_dnnl_memory_desc_t src, const_dnnl_memory_desc_t diff_weights,
+    const_dnnl_memory_desc_t diff_bias, const_dnnl_memory_desc_t diff_dst,
+    const dnnl_dims_t strides, const dnnl_dims_t dilates, const dnnl_dims_t pad_begin,
+    const dnnl_dims_t pad_end, const_dnnl_primitive_desc_t forward,
+    const_dnnl_primitive_attr_t attr)
+{
+    dnnl_convolution_desc_t op;
     dnnl_status_t status = dnnl_dilated_convolution_backward_weights_desc_init(
-        &op, algorithm, src, diff_weights, diff_bias, diff_dst, strides, dilates, pad_begin, pad_end);
-    return status != dnnl_success ? status : dnnl_primitive_desc_create(ret_pd, &op, attr, engine, forward);
+        &op, algorithm, src, diff_weights, diff_bias, diff_dst, strides, dilates, pad_begin,
+        pad_end);
+    return status != dnnl_success ? status
+                                  : dnnl_primitive_desc_create(ret_pd, &op, attr, engine, forward);
 }
 
 static inline dnnl_status_t dnnl_pooling_forward_primitive_desc_create(
-    dnnl_primitive_desc_t *ret_pd, dnnl_engine_t engine, dnnl_prop_kind_t prop, dnnl_alg_kind_t algorithm,
-    const_dnnl_memory_desc_t src, const_dnnl_memory_desc_t dst, const dnnl_dims_t strides,
-    const dnnl_dims_t kernel, const dnnl_dims_t dilates, const dnnl_dims_t pad_begin,
-    const dnnl_dims_t pad_end, const_dnnl_primitive_attr_t attr)
+    dnnl_primitive_desc_t *ret_pd, dnnl_engine_t engine, dnnl_prop_kind_t prop,
+    dnnl_alg_kind_t algorithm, const_dnnl_memory_desc_t src, const_dnnl_memory_desc_t dst,
+    const dnnl_dims_t strides, const dnnl_dims_t kernel, const dnnl_dims_t dilates,
+    const dnnl_dims_t pad_begin, const dnnl_dims_t pad_end, const_dnnl_primitive_attr_t attr)
 {
     dnnl_pooling_v2_desc_t op;
-    dnnl_status_t status = dnnl_pooling_v2_forward_desc_init(&op, prop, algorithm, src, dst, strides, kernel,
-                                                             dilates, pad_begin, pad_end);
-    return status != dnnl_success ? status : dnnl_primitive_desc_create(ret_pd, &op, attr, engine, NULL);
+    dnnl_status_t status = dnnl_pooling_v2_forward_desc_init(
+        &op, prop, algorithm, src, dst, strides, kernel, dilates, pad_begin, pad_end);
+    return status != dnnl_success ? status
+                                  : dnnl_primitive_desc_create(ret_pd, &op, attr, engine, NULL);
 }
 
 static inline dnnl_status_t dnnl_pooling_backward_primitive_desc_create(
     dnnl_primitive_desc_t *ret_pd, dnnl_engine_t engine, dnnl_alg_kind_t algorithm,
     const_dnnl_memory_desc_t diff_src, const_dnnl_memory_desc_t diff_dst, const dnnl_dims_t strides,
     const dnnl_dims_t kernel, const dnnl_dims_t dilates, const dnnl_dims_t pad_begin,
-    const dnnl_dims_t pad_end, const_dnnl_primitive_desc_t forward, const_dnnl_primitive_attr_t attr)
+    const dnnl_dims_t pad_end, const_dnnl_primitive_desc_t forward,
+    const_dnnl_primitive_attr_t attr)
 {
     dnnl_pooling_v2_desc_t op;
-    dnnl_status_t status = dnnl_pooling_v2_backward_desc_init(&op, algorithm, diff_src, diff_dst, strides,
-                                                              kernel, dilates, pad_begin, pad_end);
-    return status != dnnl_success ? status : dnnl_primitive_desc_create(ret_pd, &op, attr, engine, forward);
+    dnnl_status_t status = dnnl_pooling_v2_backward_desc_init(
+        &op, algorithm, diff_src, diff_dst, strides, kernel, dilates, pad_begin, pad_end);
+    return status != dnnl_success ? status
+                                  : dnnl_primitive_desc_create(ret_pd, &op, attr, engine, forward);
 }
 
 static inline dnnl_status_t dnnl_inner_product_forward_primitive_desc_create(
-    dnnl_primitive_desc_t *ret_pd, dnnl_engine_t engine, dnnl_prop_kind_t prop, const_dnnl_memory_desc_t src,
-    const_dnnl_memory_desc_t weights, const_dnnl_memory_desc_t bias, const_dnnl_memory_desc_t dst,
-    const_dnnl_primitive_attr_t attr)
+    dnnl_primitive_desc_t *ret_pd, dnnl_engine_t engine, dnnl_prop_kind_t prop,
+    const_dnnl_memory_desc_t src, const_dnnl_memory_desc_t weights, const_dnnl_memory_desc_t bias,
+    const_dnnl_memory_desc_t dst, const_dnnl_primitive_attr_t attr)
 {
     dnnl_inner_product_desc_t op;
     dnnl_status_t status = dnnl_inner_product_forward_desc_init(&op, prop, src, weights, bias, dst);
-    return status != dnnl_success ? status : dnnl_primitive_desc_create(ret_pd, &op, attr, engine, NULL);
+    return status != dnnl_success ? status
+                                  : dnnl_primitive_desc_create(ret_pd, &op, attr, engine, NULL);
 }
 
 static inline dnnl_status_t dnnl_inner_product_backward_data_primitive_desc_create(
     dnnl_primitive_desc_t *ret_pd, dnnl_engine_t engine, const_dnnl_memory_desc_t diff_src,
-    const_dnnl_memory_desc_t weights, const_dnnl_memory_desc_t diff_dst, const_dnnl_primitive_desc_t forward,
-    const_dnnl_primitive_attr_t attr)
+    const_dnnl_memory_desc_t weights, const_dnnl_memory_desc_t diff_dst,
+    const_dnnl_primitive_desc_t forward, const_dnnl_primitive_attr_t attr)
 {
     dnnl_inner_product_desc_t op;
-    dnnl_status_t status = dnnl_inner_product_backward_data_desc_init(&op, diff_src, weights, diff_dst);
-    return status != dnnl_success ? status : dnnl_primitive_desc_create(ret_pd, &op, attr, engine, forward);
+    dnnl_status_t status =
+        dnnl_inner_product_backward_data_desc_init(&op, diff_src, weights, diff_dst);
+    return status != dnnl_success ? status
+                                  : dnnl_primitive_desc_create(ret_pd, &op, attr, engine, forward);
 }
 
 static inline dnnl_status_t dnnl_inner_product_backward_weights_primitive_desc_create(
     dnnl_primitive_desc_t *ret_pd, dnnl_engine_t engine, const_dnnl_memory_desc_t src,
     const_dnnl_memory_desc_t diff_weights, const_dnnl_memory_desc_t diff_bias,
-    const_dnnl_memory_desc_t diff_dst, const_dnnl_primitive_desc_t forward, const_dnnl_primitive_attr_t attr)
+    const_dnnl_memory_desc_t diff_dst, const_dnnl_primitive_desc_t forward,
+    const_dnnl_primitive_attr_t attr)
 {
     dnnl_inner_product_desc_t op;
     dnnl_status_t status =
         dnnl_inner_product_backward_weights_desc_init(&op, src, diff_weights, diff_bias, diff_dst);
-    return status != dnnl_success ? status : dnnl_primitive_desc_create(ret_pd, &op, attr, engine, forward);
+    return status != dnnl_success ? status
+                                  : dnnl_primitive_desc_create(ret_pd, &op, attr, engine, forward);
 }
 
 static inline dnnl_status_t dnnl_batch_normalization_forward_primitive_desc_create(
-    dnnl_primitive_desc_t *ret_pd, dnnl_engine_t engine, dnnl_prop_kind_t prop, const_dnnl_memory_desc_t src,
-    const_dnnl_memory_desc_t dst, float epsilon, unsigned flags, const_dnnl_primitive_attr_t attr)
+    dnnl_primitive_desc_t *ret_pd, dnnl_engine_t engine, dnnl_prop_kind_t prop,
+    const_dnnl_memory_desc_t src, const_dnnl_memory_desc_t dst, float epsilon, unsigned flags,
+    const_dnnl_primitive_attr_t attr)
 {
     (void)dst; /* version 2 gives the destination the source's description */
     dnnl_batch_normalization_desc_t op;
-    dnnl_status_t status = dnnl_batch_normalization_forward_desc_init(&op, prop, src, epsilon, flags);
-    return status != dnnl_success ? status : dnnl_primitive_desc_create(ret_pd, &op, attr, engine, NULL);
+    dnnl_status_t status =
+        dnnl_batch_normalization_forward_desc_init(&op, prop, src, epsilon, flags);
+    return status != dnnl_success ? status
+                                  : dnnl_primitive_desc_create(ret_pd, &op, attr, engine, NULL);
 }
 
 static inline dnnl_status_t dnnl_batch_normalization_backward_primitive_desc_create(
     dnnl_primitive_desc_t *ret_pd, dnnl_engine_t engine, dnnl_prop_kind_t prop,
-    const_dnnl_memory_desc_t diff_src, const_dnnl_memory_desc_t diff_dst, const_dnnl_memory_desc_t src,
-    float epsilon, unsigned flags, const_dnnl_primitive_desc_t forward, const_dnnl_primitive_attr_t attr)
+    const_dnnl_memory_desc_t diff_src, const_dnnl_memory_desc_t diff_dst,
+    const_dnnl_memory_desc_t src, float epsilon, unsigned flags,
+    const_dnnl_primitive_desc_t forward, const_dnnl_primitive_attr_t attr)
 {
     (void)diff_src;
     dnnl_batch_normalization_desc_t op;
     dnnl_status_t status =
         dnnl_batch_normalization_backward_desc_init(&op, prop, diff_dst, src, epsilon, flags);
-    return status != dnnl_success ? status : dnnl_primitive_desc_create(ret_pd, &op, attr, engine, forward);
+    return status != dnnl_success ? status
+                                  : dnnl_primitive_desc_create(ret_pd, &op, attr, engine, forward);
 }
 
 #endif
 
-/* Whether oneDNN takes its kernels for AVX-512: bf16 then, and blocks of 16 channels in float32; else of 8. */
+/* Whether oneDNN takes its kernels for AVX-512: bf16 then, and blocks of 16 channels in float32;
+ * else of 8. */
 static inline bool psr_onednn_has_avx512(void)
 {
     return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;

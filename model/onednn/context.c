@@ -24,20 +24,23 @@ static psr_err open_engine(psr_onednn_context *context)
     return status == dnnl_success ? PSR_OK : psr_onednn_fail(status, "the engine", "the processor");
 }
 
-/* Whether this processor and library have training in the compute type: asked of a small convolution, since
- * oneDNN has no other way to tell. */
+/* Whether this processor and library have training in the compute type: asked of a small
+ * convolution, since oneDNN has no other way to tell. */
 static psr_err check_type(const psr_onednn_context *context)
 {
-    const dnnl_dims_t x = {1, 16, 8, 8}, w = {16, 16, 3, 3}, stride = {1, 1}, dilation = {0, 0}, pad = {1, 1};
+    const dnnl_dims_t x = {1, 16, 8, 8}, w = {16, 16, 3, 3}, stride = {1, 1}, dilation = {0, 0},
+                      pad = {1, 1};
     dnnl_memory_desc_t value = NULL, weights = NULL;
     dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t status = dnnl_memory_desc_create_with_tag(&value, 4, x, context->type, dnnl_format_tag_any);
+    dnnl_status_t status =
+        dnnl_memory_desc_create_with_tag(&value, 4, x, context->type, dnnl_format_tag_any);
     if (status == dnnl_success)
-        status = dnnl_memory_desc_create_with_tag(&weights, 4, w, context->type, dnnl_format_tag_any);
+        status =
+            dnnl_memory_desc_create_with_tag(&weights, 4, w, context->type, dnnl_format_tag_any);
     if (status == dnnl_success)
         status = dnnl_convolution_forward_primitive_desc_create(
-            &pd, context->engine, dnnl_forward_training, dnnl_convolution_direct, value, weights, NULL, value,
-            stride, dilation, pad, pad, context->attr);
+            &pd, context->engine, dnnl_forward_training, dnnl_convolution_direct, value, weights,
+            NULL, value, stride, dilation, pad, pad, context->attr);
     if (status == dnnl_success)
         dnnl_primitive_desc_destroy(pd);
     if (weights != NULL)
@@ -45,18 +48,20 @@ static psr_err check_type(const psr_onednn_context *context)
     if (value != NULL)
         dnnl_memory_desc_destroy(value);
     if (status == dnnl_unimplemented)
-        return psr_fail(
-            PSR_ERR_UNSUPPORTED,
-            "--precision bf16: this processor has none of the instructions that oneDNN %d.%d needs for "
-            "it; fp32 runs everywhere",
-            dnnl_version()->major, dnnl_version()->minor);
-    return status == dnnl_success ? PSR_OK : psr_onednn_fail(status, "a first convolution", "the processor");
+        return psr_fail(PSR_ERR_UNSUPPORTED,
+                        "--precision bf16: this processor has none of the instructions that oneDNN "
+                        "%d.%d needs for it; fp32 runs everywhere",
+                        dnnl_version()->major, dnnl_version()->minor);
+    return status == dnnl_success ? PSR_OK
+                                  : psr_onednn_fail(status, "a first convolution", "the processor");
 }
 
-psr_err psr_onednn_context_open(psr_precision precision, uint32_t threads, psr_onednn_context *ret_context)
+psr_err psr_onednn_context_open(psr_precision precision, uint32_t threads,
+                                psr_onednn_context *ret_context)
 {
     if (precision == PSR_PRECISION_FP16)
-        return psr_fail(PSR_ERR_UNSUPPORTED, "--precision fp16: the oneDNN back end has fp32 and bf16");
+        return psr_fail(PSR_ERR_UNSUPPORTED,
+                        "--precision fp16: the oneDNN back end has fp32 and bf16");
     psr_onednn_context context = {.type = precision == PSR_PRECISION_BF16 ? dnnl_bf16 : dnnl_f32,
                                   .threads = threads,
                                   .layout = PSR_ONEDNN_OTHER};

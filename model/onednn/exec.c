@@ -56,7 +56,8 @@ static psr_err plan(psr_onednn_exec *exec)
         PSR_TRY(exec->steps[i].class->plan_forward(exec, &exec->steps[i]));
     const psr_onednn_tensor *value = psr_onednn_use(exec, logits);
     if (value->layout != PSR_ONEDNN_PLAIN || value->type != dnnl_f32)
-        return psr_fail(PSR_ERR_UNSUPPORTED, "onednn: %s does not end in a linear layer", exec->net->name);
+        return psr_fail(PSR_ERR_UNSUPPORTED, "onednn: %s does not end in a linear layer",
+                        exec->net->name);
     if (exec->training) {
         PSR_TRY(psr_onednn_buffer_add(&exec->buffers, value->bytes, &exec->logits_gradient));
         PSR_TRY(psr_onednn_gradient_put(exec, logits, exec->logits_gradient));
@@ -72,8 +73,8 @@ static psr_err plan(psr_onednn_exec *exec)
 }
 
 psr_err psr_onednn_exec_new(const psr_onednn_context *context, const psr_network *net,
-                            const psr_onednn_graph *graph, const char *choices, uint32_t count, bool training,
-                            psr_onednn_exec **ret_exec)
+                            const psr_onednn_graph *graph, const char *choices, uint32_t count,
+                            bool training, psr_onednn_exec **ret_exec)
 {
     psr_onednn_exec *exec = calloc(1, sizeof *exec);
     if (exec == NULL)
@@ -157,7 +158,7 @@ static psr_err backward(psr_onednn_exec *exec, psr_readiness *readiness)
         if (step->has_gradient)
             PSR_TRY(step->class->backward(exec, step));
         for (uint32_t node = step->group->node_count; node-- > 0;)
-            PSR_TRY(psr_readiness_backward(readiness, step->group->nodes[node]));
+            PSR_TRY(psr_readiness_backward(readiness, step->group->nodes[node], NULL));
     }
     return PSR_OK;
 }
@@ -174,8 +175,8 @@ psr_err psr_onednn_exec_train(psr_onednn_exec *exec, const psr_onednn_pass *pass
     PSR_TRY(begin(exec, pass));
     PSR_TRY(forward(exec, pass->readiness));
     psr_loss_cross_entropy(logits_of(exec), pass->batch->labels, exec->count, exec->net->classes,
-                           pass->label_smoothing, loss_scale, psr_onednn_at(exec, exec->logits_gradient),
-                           &result);
+                           pass->label_smoothing, loss_scale,
+                           psr_onednn_at(exec, exec->logits_gradient), &result);
     PSR_TRY(backward(exec, pass->readiness));
     *ret_result = result;
     return PSR_OK;
@@ -198,5 +199,6 @@ size_t psr_onednn_exec_bytes(const psr_onednn_exec *exec)
     return sizeof *exec + exec->graph->count * sizeof *exec->steps +
            exec->net->node_count * (sizeof *exec->values + sizeof *exec->gradients) +
            exec->buffers.capacity * sizeof *exec->buffers.items +
-           exec->binding_capacity * sizeof *exec->bindings + exec->desc_capacity * sizeof *exec->descs;
+           exec->binding_capacity * sizeof *exec->bindings +
+           exec->desc_capacity * sizeof *exec->descs;
 }

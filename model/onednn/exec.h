@@ -1,16 +1,18 @@
-/* A network compiled for one batch size and one kind of pass. It has no memory of its own: it works in a
- * workspace that all executables of a back end share, in which nothing outlives a pass. One thread, the
- * compute thread. */
+/* A network compiled for one batch size and one kind of pass. It has no memory of its own: it works
+ * in a workspace that all executables of a back end share, in which nothing outlives a pass. One
+ * thread, the compute thread. */
 #ifndef PSR_MODEL_ONEDNN_EXEC_H
 #define PSR_MODEL_ONEDNN_EXEC_H
 
 #include "model/onednn/private.h"
 
-/* Everything borrowed for the executable's life. ret owns: psr_onednn_exec_free. NOMEM, COMPUTE, UNSUPPORTED.
+/* Everything borrowed for the executable's life. ret owns: psr_onednn_exec_free. NOMEM, COMPUTE,
+ * UNSUPPORTED.
  */
-PSR_MUST_CHECK psr_err psr_onednn_exec_new(const psr_onednn_context *context, const psr_network *net,
-                                           const psr_onednn_graph *graph, const char *choices, uint32_t count,
-                                           bool training, psr_onednn_exec **ret_exec);
+PSR_MUST_CHECK psr_err psr_onednn_exec_new(const psr_onednn_context *context,
+                                           const psr_network *net, const psr_onednn_graph *graph,
+                                           const char *choices, uint32_t count, bool training,
+                                           psr_onednn_exec **ret_exec);
 void psr_onednn_exec_free(psr_onednn_exec *exec);
 
 /* What a pass works on: workspace has at least exec->buffers.bytes, at a 64-byte boundary. As

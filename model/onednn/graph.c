@@ -17,7 +17,7 @@ static bool is_private_norm(const grouping *g, uint32_t node)
 /* The batch norm whose kernel computes `node`, an addition or a ReLU; PSR_NONE when none can. */
 static uint32_t norm_behind(const grouping *g, uint32_t node)
 {
-    const psr_node *n = &g->net->nodes[node];
+    const psr_network_node *n = &g->net->nodes[node];
     if (n->op == PSR_OP_RELU) {
         uint32_t from = n->input[0];
         if (is_private_norm(g, from))
@@ -36,7 +36,7 @@ static uint32_t norm_behind(const grouping *g, uint32_t node)
 /* Everything between `node` and the norms behind it follows `leader`. */
 static void lead(const grouping *g, uint32_t node, uint32_t leader)
 {
-    const psr_node *n = &g->net->nodes[node];
+    const psr_network_node *n = &g->net->nodes[node];
     g->leader[node] = leader;
     if (n->op == PSR_OP_RELU) {
         lead(g, n->input[0], leader);
@@ -49,8 +49,11 @@ static void lead(const grouping *g, uint32_t node, uint32_t leader)
 
 static psr_onednn_group make_group(const grouping *g, uint32_t last)
 {
-    psr_onednn_group group = {
-        .output = last, .match = PSR_NONE, .norm = PSR_NONE, .second_norm = PSR_NONE, .residual = PSR_NONE};
+    psr_onednn_group group = {.output = last,
+                              .match = PSR_NONE,
+                              .norm = PSR_NONE,
+                              .second_norm = PSR_NONE,
+                              .residual = PSR_NONE};
     for (uint32_t node = 0; node <= last; node++)
         if (g->leader[node] == last)
             group.nodes[group.node_count++] = node;
@@ -58,7 +61,7 @@ static psr_onednn_group make_group(const grouping *g, uint32_t last)
     if (group.op != PSR_OP_BATCHNORM)
         return group;
     for (uint32_t i = 0; i < group.node_count; i++) {
-        const psr_node *node = &g->net->nodes[group.nodes[i]];
+        const psr_network_node *node = &g->net->nodes[group.nodes[i]];
         if (node->op == PSR_OP_BATCHNORM && group.norm == PSR_NONE)
             group.norm = group.nodes[i];
         else if (node->op == PSR_OP_BATCHNORM)
@@ -82,8 +85,10 @@ static psr_onednn_group *maker(psr_onednn_graph *graph, uint32_t value)
     return NULL;
 }
 
-/* What is added has to lie in memory alike: the later of the two convolutions, or the only one, follows. */
-static void match_layouts(const psr_network *net, psr_onednn_graph *graph, const psr_onednn_group *sum)
+/* What is added has to lie in memory alike: the later of the two convolutions, or the only one,
+ * follows. */
+static void match_layouts(const psr_network *net, psr_onednn_graph *graph,
+                          const psr_onednn_group *sum)
 {
     uint32_t x = net->nodes[sum->nodes[0]].input[0], r = net->nodes[sum->nodes[0]].input[1];
     if (sum->op == PSR_OP_BATCHNORM)

@@ -1,9 +1,10 @@
 /* A network's nodes, gathered into groups that one kernel computes together.
  *
- * Batch norm takes the addition and the ReLU behind it along where nobody else reads what lies between:
+ * Batch norm takes the addition and the ReLU behind it along where nobody else reads what lies
+ * between:
  *   y = relu(norm(x) + r)   r: nothing, a value, or a second batch norm (a projection shortcut).
- * Every other node is a group by itself. Groups come in the order in which they can run, that of their last
- * nodes. No compute library; plain data; immutable after building. */
+ * Every other node is a group by itself. Groups come in the order in which they can run, that of
+ * their last nodes. No compute library; plain data; immutable after building. */
 #ifndef PSR_MODEL_ONEDNN_GRAPH_H
 #define PSR_MODEL_ONEDNN_GRAPH_H
 

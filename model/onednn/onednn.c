@@ -1,10 +1,10 @@
-/* The oneDNN back end: its engine, its executables (one per batch size and kind of pass) and the workspace
- * that they share. */
-#include "base/arena.h"
+/* The oneDNN back end: its engine, its executables (one per batch size and kind of pass) and the
+ * workspace that they share. */
+#include "base/arrays/arena.h"
 #include "model/backend_private.h"
 #include "model/onednn/context.h"
 #include "model/onednn/exec.h"
-#include "model/onednn/pick.h"
+#include "model/onednn/choice/pick.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,8 +52,8 @@ static psr_err executable(onednn *self, uint32_t count, bool training, psr_onedn
         return psr_fail(PSR_ERR_NOMEM, "onednn: out of memory for an executable");
     self->execs = execs;
     psr_onednn_exec *exec;
-    PSR_TRY(
-        psr_onednn_exec_new(&self->context, self->net, &self->graph, self->choices, count, training, &exec));
+    PSR_TRY(psr_onednn_exec_new(&self->context, self->net, &self->graph, self->choices, count,
+                                training, &exec));
     size_t needed = (exec->buffers.bytes + sizeof(float) - 1) / sizeof(float);
     if (needed > self->workspace_count || self->workspace == NULL) {
         psr_arena_free(self->workspace, self->workspace_count);
@@ -74,7 +74,8 @@ static psr_err executable(onednn *self, uint32_t count, bool training, psr_onedn
 static psr_err pick(onednn *self, psr_onednn_decide *decide)
 {
     psr_onednn_exec *direct;
-    PSR_TRY(psr_onednn_exec_new(&self->context, self->net, &self->graph, "", self->max_batch, true, &direct));
+    PSR_TRY(psr_onednn_exec_new(&self->context, self->net, &self->graph, "", self->max_batch, true,
+                                &direct));
     psr_err err = psr_onednn_pick(direct, decide, &self->choices);
     psr_onednn_exec_free(direct);
     return err;
@@ -91,23 +92,25 @@ static psr_err choose_algorithms(onednn *self, const char *told)
         return psr_onednn_choice_direct(self->net, &self->choices);
     PSR_TRY(psr_onednn_choice_check(self->net, told));
     self->choices = strdup(told);
-    return self->choices != NULL ? PSR_OK
-                                 : psr_fail(PSR_ERR_NOMEM, "onednn: out of memory for the algorithms");
+    return self->choices != NULL
+               ? PSR_OK
+               : psr_fail(PSR_ERR_NOMEM, "onednn: out of memory for the algorithms");
 }
 
 static psr_err build(onednn *self, const psr_backend_options *options)
 {
     self->label_smoothing = options->label_smoothing;
     self->max_batch = options->max_batch;
-    PSR_TRY(psr_onednn_context_open(options->precision, options->threads == 0 ? 1 : options->threads,
-                                    &self->context));
+    PSR_TRY(psr_onednn_context_open(options->precision,
+                                    options->threads == 0 ? 1 : options->threads, &self->context));
     PSR_TRY(psr_onednn_graph_init(self->net, &self->graph));
     PSR_TRY(choose_algorithms(self, options->algorithms != NULL ? options->algorithms : "auto"));
     psr_onednn_exec *exec;
     return executable(self, self->max_batch, true, &exec);
 }
 
-static psr_err onednn_create(const psr_network *net, const psr_backend_options *options, void **ret_self)
+static psr_err onednn_create(const psr_network *net, const psr_backend_options *options,
+                             void **ret_self)
 {
     onednn *self = calloc(1, sizeof *self);
     if (self == NULL)
@@ -122,8 +125,8 @@ static psr_err onednn_create(const psr_network *net, const psr_backend_options *
     return PSR_OK;
 }
 
-static psr_onednn_pass pass_of(const onednn *self, const psr_batch *batch, const psr_exec_state *state,
-                               psr_readiness *readiness)
+static psr_onednn_pass pass_of(const onednn *self, const psr_batch *batch,
+                               const psr_exec_state *state, psr_readiness *readiness)
 {
     return (psr_onednn_pass){self->workspace, batch, state, readiness, self->label_smoothing};
 }
@@ -173,8 +176,9 @@ static const char *onednn_identity(void)
 {
     static char text[128];
     const dnnl_version_t *version = dnnl_version();
-    snprintf(text, sizeof text, "onednn %d.%d.%d %s %s", version->major, version->minor, version->patch,
-             dnnl_cpu_isa2str(dnnl_get_effective_cpu_isa()), runtime_name(version->cpu_runtime));
+    snprintf(text, sizeof text, "onednn %d.%d.%d %s %s", version->major, version->minor,
+             version->patch, dnnl_cpu_isa2str(dnnl_get_effective_cpu_isa()),
+             runtime_name(version->cpu_runtime));
     return text;
 }
 

@@ -19,20 +19,21 @@ static psr_err add_binding(psr_onednn_exec *exec, psr_onednn_binding binding)
     return PSR_OK;
 }
 
-psr_err psr_onednn_primitive_init(psr_onednn_exec *exec, const_dnnl_primitive_desc_t pd, const char *name,
-                                  psr_onednn_primitive *ret_primitive)
+psr_err psr_onednn_primitive_init(psr_onednn_exec *exec, const_dnnl_primitive_desc_t pd,
+                                  const char *name, psr_onednn_primitive *ret_primitive)
 {
     psr_onednn_primitive primitive = {0};
     psr_err err = PSR_OK;
     dnnl_status_t status = dnnl_primitive_create(&primitive.primitive, pd);
     if (status != dnnl_success)
         err = psr_onednn_fail(status, "primitive", name);
-    const_dnnl_memory_desc_t scratch = dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
+    const_dnnl_memory_desc_t scratch =
+        dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     size_t scratch_bytes = scratch == NULL ? 0 : dnnl_memory_desc_get_size(scratch);
     if (err == PSR_OK && scratch_bytes > 0) {
         psr_onednn_buffer_grow(&exec->buffers, exec->scratch, scratch_bytes);
-        err = psr_onednn_primitive_arg(exec, &primitive, DNNL_ARG_SCRATCHPAD, scratch, PSR_ONEDNN_WORKSPACE,
-                                       exec->scratch);
+        err = psr_onednn_primitive_arg(exec, &primitive, DNNL_ARG_SCRATCHPAD, scratch,
+                                       PSR_ONEDNN_WORKSPACE, exec->scratch);
     }
     if (err != PSR_OK) {
         psr_onednn_primitive_done(&primitive);
@@ -54,7 +55,8 @@ psr_err psr_onednn_primitive_arg(psr_onednn_exec *exec, psr_onednn_primitive *pr
 {
     assert(primitive->arg_count < PSR_ONEDNN_ARGS_MAX);
     psr_onednn_binding binding = {.space = space, .at = at};
-    dnnl_status_t status = dnnl_memory_create(&binding.memory, desc, exec->context->engine, DNNL_MEMORY_NONE);
+    dnnl_status_t status =
+        dnnl_memory_create(&binding.memory, desc, exec->context->engine, DNNL_MEMORY_NONE);
     if (status != dnnl_success)
         return psr_onednn_fail(status, "memory", exec->net->name);
     psr_err err = add_binding(exec, binding);
@@ -79,41 +81,45 @@ psr_err psr_onednn_primitive_run(const psr_onednn_exec *exec, const psr_onednn_p
         return PSR_OK;
     dnnl_status_t status = dnnl_primitive_execute(primitive->primitive, exec->context->stream,
                                                   primitive->arg_count, primitive->args);
-    return status == dnnl_success ? PSR_OK
-                                  : psr_onednn_fail(status, "execution of a primitive", exec->net->name);
+    return status == dnnl_success
+               ? PSR_OK
+               : psr_onednn_fail(status, "execution of a primitive", exec->net->name);
 }
 
 psr_err psr_onednn_copy_init(psr_onednn_exec *exec, const_dnnl_memory_desc_t from,
-                             psr_onednn_space from_space, size_t from_at, const_dnnl_memory_desc_t to,
-                             psr_onednn_space to_space, size_t to_at, const char *name,
-                             psr_onednn_primitive *ret_primitive)
+                             psr_onednn_space from_space, size_t from_at,
+                             const_dnnl_memory_desc_t to, psr_onednn_space to_space, size_t to_at,
+                             const char *name, psr_onednn_primitive *ret_primitive)
 {
     *ret_primitive = (psr_onednn_primitive){0};
     dnnl_primitive_desc_t pd;
-    dnnl_status_t status = dnnl_reorder_primitive_desc_create(&pd, from, exec->context->engine, to,
-                                                              exec->context->engine, exec->context->attr);
+    dnnl_status_t status = dnnl_reorder_primitive_desc_create(
+        &pd, from, exec->context->engine, to, exec->context->engine, exec->context->attr);
     if (status != dnnl_success)
         return psr_onednn_fail(status, "reorder", name);
     psr_err err = psr_onednn_primitive_init(exec, pd, name, ret_primitive);
     dnnl_primitive_desc_destroy(pd);
     PSR_TRY(err);
-    PSR_TRY(psr_onednn_primitive_arg(exec, ret_primitive, DNNL_ARG_FROM, from, from_space, from_at));
+    PSR_TRY(
+        psr_onednn_primitive_arg(exec, ret_primitive, DNNL_ARG_FROM, from, from_space, from_at));
     return psr_onednn_primitive_arg(exec, ret_primitive, DNNL_ARG_TO, to, to_space, to_at);
 }
 
 psr_err psr_onednn_reorder_init(psr_onednn_exec *exec, const_dnnl_memory_desc_t from,
-                                psr_onednn_space from_space, size_t from_at, const_dnnl_memory_desc_t to,
-                                psr_onednn_space to_space, size_t to_at, const char *name,
-                                psr_onednn_primitive *ret_primitive)
+                                psr_onednn_space from_space, size_t from_at,
+                                const_dnnl_memory_desc_t to, psr_onednn_space to_space,
+                                size_t to_at, const char *name, psr_onednn_primitive *ret_primitive)
 {
     *ret_primitive = (psr_onednn_primitive){0};
     if (dnnl_memory_desc_equal(from, to))
         return PSR_OK;
-    return psr_onednn_copy_init(exec, from, from_space, from_at, to, to_space, to_at, name, ret_primitive);
+    return psr_onednn_copy_init(exec, from, from_space, from_at, to, to_space, to_at, name,
+                                ret_primitive);
 }
 
 /* Whether wanted is one of the tilings of float32 weights that we move ourselves. */
-static bool is_tiled(const psr_tensor *tensor, const_dnnl_memory_desc_t wanted, psr_onednn_tiles *ret_tiles)
+static bool is_tiled(const psr_tensor *tensor, const_dnnl_memory_desc_t wanted,
+                     psr_onednn_tiles *ret_tiles)
 {
     static const struct {
         dnnl_format_tag_t tag;
@@ -131,7 +137,8 @@ static bool is_tiled(const psr_tensor *tensor, const_dnnl_memory_desc_t wanted, 
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         dnnl_memory_desc_t desc;
         if (shape[0] % known[i].tile != 0 || shape[1] % known[i].tile != 0 ||
-            dnnl_memory_desc_create_with_tag(&desc, 4, dims, dnnl_f32, known[i].tag) != dnnl_success)
+            dnnl_memory_desc_create_with_tag(&desc, 4, dims, dnnl_f32, known[i].tag) !=
+                dnnl_success)
             continue;
         bool found = dnnl_memory_desc_equal(desc, wanted);
         dnnl_memory_desc_destroy(desc);
@@ -143,25 +150,27 @@ static bool is_tiled(const psr_tensor *tensor, const_dnnl_memory_desc_t wanted, 
     return false;
 }
 
-psr_err psr_onednn_weights_init(psr_onednn_exec *exec, uint32_t param, const_dnnl_memory_desc_t arena,
-                                const_dnnl_memory_desc_t wanted, psr_onednn_space side,
-                                psr_onednn_weights *ret_weights)
+psr_err psr_onednn_weights_init(psr_onednn_exec *exec, uint32_t param,
+                                const_dnnl_memory_desc_t arena, const_dnnl_memory_desc_t wanted,
+                                psr_onednn_space side, psr_onednn_weights *ret_weights)
 {
     const psr_tensor *tensor = &exec->net->params.tensors[param];
-    *ret_weights =
-        (psr_onednn_weights){.side = side, .offset = tensor->offset, .space = side, .at = tensor->offset};
+    *ret_weights = (psr_onednn_weights){
+        .side = side, .offset = tensor->offset, .space = side, .at = tensor->offset};
     if (dnnl_memory_desc_equal(arena, wanted))
         return PSR_OK;
     bool pack = side == PSR_ONEDNN_WEIGHTS;
     ret_weights->space = PSR_ONEDNN_WORKSPACE;
     ret_weights->at = pack ? exec->packed : exec->diff_weights;
-    psr_onednn_buffer_grow(&exec->buffers, (uint32_t)ret_weights->at, dnnl_memory_desc_get_size(wanted));
+    psr_onednn_buffer_grow(&exec->buffers, (uint32_t)ret_weights->at,
+                           dnnl_memory_desc_get_size(wanted));
     ret_weights->tiled = is_tiled(tensor, wanted, &ret_weights->tiles);
     if (ret_weights->tiled)
         return PSR_OK;
     if (pack)
-        return psr_onednn_reorder_init(exec, arena, side, tensor->offset, wanted, ret_weights->space,
-                                       ret_weights->at, tensor->name, &ret_weights->reorder);
+        return psr_onednn_reorder_init(exec, arena, side, tensor->offset, wanted,
+                                       ret_weights->space, ret_weights->at, tensor->name,
+                                       &ret_weights->reorder);
     return psr_onednn_reorder_init(exec, wanted, ret_weights->space, ret_weights->at, arena, side,
                                    tensor->offset, tensor->name, &ret_weights->reorder);
 }
@@ -177,7 +186,8 @@ psr_err psr_onednn_weights_move(const psr_onednn_exec *exec, const psr_onednn_we
     if (weights->side == PSR_ONEDNN_WEIGHTS)
         psr_onednn_tile(&weights->tiles, exec->state->weights + weights->offset, packed, threads);
     else
-        psr_onednn_untile(&weights->tiles, packed, exec->state->gradients + weights->offset, threads);
+        psr_onednn_untile(&weights->tiles, packed, exec->state->gradients + weights->offset,
+                          threads);
     return PSR_OK;
 }
 
@@ -194,8 +204,9 @@ psr_err psr_onednn_bind(psr_onednn_exec *exec)
         char *start = spaces[binding->space];
         if (start == exec->bound[binding->space])
             continue;
-        char *handle = binding->space == PSR_ONEDNN_WORKSPACE ? psr_onednn_at(exec, (uint32_t)binding->at)
-                                                              : start + binding->at * sizeof(float);
+        char *handle = binding->space == PSR_ONEDNN_WORKSPACE
+                           ? psr_onednn_at(exec, (uint32_t)binding->at)
+                           : start + binding->at * sizeof(float);
         dnnl_status_t status = dnnl_memory_set_data_handle(binding->memory, handle);
         if (status != dnnl_success)
             return psr_onednn_fail(status, "memory", exec->net->name);

@@ -1,23 +1,24 @@
 /* What the files of the oneDNN back end share.
  *
- * A network becomes a row of groups (graph.h: nodes that one kernel computes together); for one batch
- * size each group becomes a step, planned forward and then, in reverse, backward; planning creates oneDNN's
- * primitives, chooses the layouts and says which buffer lives in which step. Then the buffers get their
- * places and every memory object its binding, and a pass is nothing but calling the steps.
+ * A network becomes a row of groups (graph.h: nodes that one kernel computes together); for one
+ * batch size each group becomes a step, planned forward and then, in reverse, backward; planning
+ * creates oneDNN's primitives, chooses the layouts and says which buffer lives in which step. Then
+ * the buffers get their places and every memory object its binding, and a pass is nothing but
+ * calling the steps.
  *
- * A value x[N,C,H,W] lies in memory as x[N][C/B][S][B] with S = H*W: plain is B = 1, channels last B = C,
- * blocked B = 8 or 16 with C rounded up and zeros in between. */
+ * A value x[N,C,H,W] lies in memory as x[N][C/B][S][B] with S = H*W: plain is B = 1, channels last
+ * B = C, blocked B = 8 or 16 with C rounded up and zeros in between. */
 #ifndef PSR_MODEL_ONEDNN_PRIVATE_H
 #define PSR_MODEL_ONEDNN_PRIVATE_H
 
 #include "model/backend.h"
 #include "model/onednn/buffers.h"
-#include "model/onednn/choice.h"
+#include "model/onednn/choice/choice.h"
 #include "model/onednn/compat.h"
 #include "model/onednn/graph.h"
-#include "model/onednn/tiles.h"
+#include "model/onednn/kernels/tiles.h"
 #include "model/readiness.h"
-#include "model/onednn/winograd.h"
+#include "model/onednn/kernels/winograd.h"
 
 typedef enum psr_onednn_layout {
     PSR_ONEDNN_PLAIN,
@@ -60,7 +61,8 @@ typedef struct psr_onednn_context {
     dnnl_primitive_attr_t attr; /* user-mode scratchpad, deterministic */
     dnnl_data_type_t type;      /* of activations */
     uint32_t threads;
-    psr_onednn_layout layout; /* of convolutions' values; OTHER: oneDNN's choice, which only tests overrule */
+    psr_onednn_layout layout; /* of convolutions' values; OTHER: oneDNN's
+                                 choice, which only tests overrule */
 } psr_onednn_context;
 
 typedef struct psr_onednn_exec psr_onednn_exec;
@@ -152,13 +154,15 @@ PSR_MUST_CHECK psr_err psr_onednn_desc_within(psr_onednn_exec *exec, const_dnnl_
 
 /* node's value in a layout; `desc` a copy of one that oneDNN chose, whose layout is found out. No
  * buffer yet: space WORKSPACE, buffer to be filled in. */
-PSR_MUST_CHECK psr_err psr_onednn_tensor_in(psr_onednn_exec *exec, uint32_t node, psr_onednn_layout layout,
-                                            dnnl_data_type_t type, psr_onednn_tensor *ret_tensor);
+PSR_MUST_CHECK psr_err psr_onednn_tensor_in(psr_onednn_exec *exec, uint32_t node,
+                                            psr_onednn_layout layout, dnnl_data_type_t type,
+                                            psr_onednn_tensor *ret_tensor);
 PSR_MUST_CHECK psr_err psr_onednn_tensor_as(psr_onednn_exec *exec, uint32_t node,
                                             const_dnnl_memory_desc_t desc, dnnl_data_type_t type,
                                             psr_onednn_tensor *ret_tensor);
 /* Makes tensor node's value, in a new buffer. */
-PSR_MUST_CHECK psr_err psr_onednn_give(psr_onednn_exec *exec, uint32_t node, const psr_onednn_tensor *tensor);
+PSR_MUST_CHECK psr_err psr_onednn_give(psr_onednn_exec *exec, uint32_t node,
+                                       const psr_onednn_tensor *tensor);
 /* node's value, in use in the step that is being planned. */
 psr_onednn_tensor *psr_onednn_use(psr_onednn_exec *exec, uint32_t node);
 
@@ -187,10 +191,11 @@ void *psr_onednn_data(const psr_onednn_exec *exec, const psr_onednn_tensor *tens
 /* False for the images, whose gradient nobody wants. */
 bool psr_onednn_wants_gradient(const psr_onednn_exec *exec, uint32_t node);
 /* A reader of node has made a gradient of node's layout in buffer. */
-PSR_MUST_CHECK psr_err psr_onednn_gradient_put(psr_onednn_exec *exec, uint32_t node, uint32_t buffer);
+PSR_MUST_CHECK psr_err psr_onednn_gradient_put(psr_onednn_exec *exec, uint32_t node,
+                                               uint32_t buffer);
 /* node's maker takes them, at most `most` (1 or 2); more are added up before the step runs. */
-uint32_t psr_onednn_gradient_take(psr_onednn_exec *exec, psr_onednn_step *step, uint32_t node, uint32_t most,
-                                  uint32_t ret_buffers[2]);
+uint32_t psr_onednn_gradient_take(psr_onednn_exec *exec, psr_onednn_step *step, uint32_t node,
+                                  uint32_t most, uint32_t ret_buffers[2]);
 
 /* ---- primitive.c ---- */
 
@@ -204,15 +209,18 @@ typedef struct psr_onednn_primitive {
 } psr_onednn_primitive;
 
 /* Grows the shared scratchpad to what the primitive needs. pd borrowed for the call. */
-PSR_MUST_CHECK psr_err psr_onednn_primitive_init(psr_onednn_exec *exec, const_dnnl_primitive_desc_t pd,
-                                                 const char *name, psr_onednn_primitive *ret_primitive);
+PSR_MUST_CHECK psr_err psr_onednn_primitive_init(psr_onednn_exec *exec,
+                                                 const_dnnl_primitive_desc_t pd, const char *name,
+                                                 psr_onednn_primitive *ret_primitive);
 void psr_onednn_primitive_done(psr_onednn_primitive *primitive);
 /* Adds an argument whose bytes are at `at` of space. */
-PSR_MUST_CHECK psr_err psr_onednn_primitive_arg(psr_onednn_exec *exec, psr_onednn_primitive *primitive,
-                                                int arg, const_dnnl_memory_desc_t desc,
+PSR_MUST_CHECK psr_err psr_onednn_primitive_arg(psr_onednn_exec *exec,
+                                                psr_onednn_primitive *primitive, int arg,
+                                                const_dnnl_memory_desc_t desc,
                                                 psr_onednn_space space, size_t at);
-PSR_MUST_CHECK psr_err psr_onednn_primitive_tensor(psr_onednn_exec *exec, psr_onednn_primitive *primitive,
-                                                   int arg, const psr_onednn_tensor *tensor);
+PSR_MUST_CHECK psr_err psr_onednn_primitive_tensor(psr_onednn_exec *exec,
+                                                   psr_onednn_primitive *primitive, int arg,
+                                                   const psr_onednn_tensor *tensor);
 /* None: does nothing. */
 PSR_MUST_CHECK psr_err psr_onednn_primitive_run(const psr_onednn_exec *exec,
                                                 const psr_onednn_primitive *primitive);
@@ -226,8 +234,9 @@ PSR_MUST_CHECK psr_err psr_onednn_copy_init(psr_onednn_exec *exec, const_dnnl_me
 /* Likewise, but none when the descriptions are equal: for bytes that serve as they are. */
 PSR_MUST_CHECK psr_err psr_onednn_reorder_init(psr_onednn_exec *exec, const_dnnl_memory_desc_t from,
                                                psr_onednn_space from_space, size_t from_at,
-                                               const_dnnl_memory_desc_t to, psr_onednn_space to_space,
-                                               size_t to_at, const char *name,
+                                               const_dnnl_memory_desc_t to,
+                                               psr_onednn_space to_space, size_t to_at,
+                                               const char *name,
                                                psr_onednn_primitive *ret_primitive);
 
 /* Points every memory object at the present pass's arrays. */
@@ -235,24 +244,28 @@ PSR_MUST_CHECK psr_err psr_onednn_bind(psr_onednn_exec *exec);
 
 /* ---- weights: from the arena to the layout of a primitive, and back ---- */
 
-/* A weight tensor in the layout that one primitive wants: from the arena into the shared packed buffer (or
- * the arena itself, when that is the layout), or from the shared buffer back into the gradient arena. */
+/* A weight tensor in the layout that one primitive wants: from the arena into the shared packed
+ * buffer (or the arena itself, when that is the layout), or from the shared buffer back into the
+ * gradient arena. */
 typedef struct psr_onednn_weights {
     psr_onednn_space side; /* of the arena: weights or gradients */
     size_t offset;         /* there */
-    size_t zeros; /* floats of a gradient to clear first, when the primitive gives but a part of it */
-    bool tiled;   /* moved by tiles.h; else by the reorder, if there is one */
+    size_t zeros;          /* floats of a gradient to clear first, when
+                              the primitive gives but a part of it */
+    bool tiled;            /* moved by tiles.h; else by the reorder, if there is one */
     psr_onednn_tiles tiles;
     psr_onednn_primitive reorder; /* none when the arena serves */
     psr_onednn_space space;       /* where the primitive finds it */
     size_t at;
 } psr_onednn_weights;
 
-/* arena: description of tensor `param` as it lies in the arena, or of a part of it; wanted: the primitive's.
+/* arena: description of tensor `param` as it lies in the arena, or of a part of it; wanted: the
+ * primitive's.
  */
 PSR_MUST_CHECK psr_err psr_onednn_weights_init(psr_onednn_exec *exec, uint32_t param,
                                                const_dnnl_memory_desc_t arena,
-                                               const_dnnl_memory_desc_t wanted, psr_onednn_space side,
+                                               const_dnnl_memory_desc_t wanted,
+                                               psr_onednn_space side,
                                                psr_onednn_weights *ret_weights);
 /* Packs them before their primitive runs; or brings a gradient back into the arena after it. */
 PSR_MUST_CHECK psr_err psr_onednn_weights_move(const psr_onednn_exec *exec,
@@ -260,13 +273,14 @@ PSR_MUST_CHECK psr_err psr_onednn_weights_move(const psr_onednn_exec *exec,
 
 /* ---- conv.c ---- */
 
-/* The layout in which group, a convolution of the images, reads them with most profit. Borrowed: the
- * executable's. */
+/* The layout in which group, a convolution of the images, reads them with most profit. Borrowed:
+ * the executable's. */
 PSR_MUST_CHECK psr_err psr_onednn_conv_source(psr_onednn_exec *exec, const psr_onednn_group *group,
                                               dnnl_memory_desc_t *ret_desc);
 
-/* One direction of a planned convolution by oneDNN, DIRECT or WINOGRAD, between the layouts that its values
- * have. False when there is none but loops, which nobody wants to time. ret owns: dnnl_primitive_desc_destroy. */
+/* One direction of a planned convolution by oneDNN, DIRECT or WINOGRAD, between the layouts that
+ * its values have. False when there is none but loops, which nobody wants to time. ret owns:
+ * dnnl_primitive_desc_destroy. */
 bool psr_onednn_conv_create(const psr_onednn_exec *exec, const psr_onednn_step *step,
                             psr_onednn_direction direction, psr_onednn_algorithm algorithm,
                             dnnl_primitive_desc_t *ret_pd);

@@ -46,8 +46,8 @@ static psr_err own_desc(psr_onednn_exec *exec, dnnl_memory_desc_t desc)
     return PSR_OK;
 }
 
-psr_err psr_onednn_desc(psr_onednn_exec *exec, int rank, const dnnl_dims_t dims, dnnl_data_type_t type,
-                        dnnl_format_tag_t tag, dnnl_memory_desc_t *ret_desc)
+psr_err psr_onednn_desc(psr_onednn_exec *exec, int rank, const dnnl_dims_t dims,
+                        dnnl_data_type_t type, dnnl_format_tag_t tag, dnnl_memory_desc_t *ret_desc)
 {
     dnnl_memory_desc_t desc;
     dnnl_status_t status = dnnl_memory_desc_create_with_tag(&desc, rank, dims, type, tag);
@@ -58,8 +58,9 @@ psr_err psr_onednn_desc(psr_onednn_exec *exec, int rank, const dnnl_dims_t dims,
     return PSR_OK;
 }
 
-psr_err psr_onednn_desc_within(psr_onednn_exec *exec, const_dnnl_memory_desc_t whole, const dnnl_dims_t dims,
-                               const dnnl_dims_t offsets, dnnl_memory_desc_t *ret_desc)
+psr_err psr_onednn_desc_within(psr_onednn_exec *exec, const_dnnl_memory_desc_t whole,
+                               const dnnl_dims_t dims, const dnnl_dims_t offsets,
+                               dnnl_memory_desc_t *ret_desc)
 {
     dnnl_memory_desc_t desc;
     dnnl_status_t status = dnnl_memory_desc_create_submemory(&desc, whole, dims, offsets);
@@ -72,8 +73,9 @@ psr_err psr_onednn_desc_within(psr_onednn_exec *exec, const_dnnl_memory_desc_t w
 
 static void set_shape(psr_onednn_tensor *tensor, const psr_onednn_exec *exec, uint32_t node)
 {
-    const psr_node *n = &exec->net->nodes[node];
-    *tensor = (psr_onednn_tensor){.n = exec->count, .c = n->channels, .h = n->height, .w = n->width};
+    const psr_network_node *n = &exec->net->nodes[node];
+    *tensor =
+        (psr_onednn_tensor){.n = exec->count, .c = n->channels, .h = n->height, .w = n->width};
 }
 
 static void set_blocks(psr_onednn_tensor *tensor, psr_onednn_layout layout)
@@ -179,8 +181,8 @@ psr_err psr_onednn_gradient_put(psr_onednn_exec *exec, uint32_t node, uint32_t b
     return PSR_OK;
 }
 
-uint32_t psr_onednn_gradient_take(psr_onednn_exec *exec, psr_onednn_step *step, uint32_t node, uint32_t most,
-                                  uint32_t ret_buffers[2])
+uint32_t psr_onednn_gradient_take(psr_onednn_exec *exec, psr_onednn_step *step, uint32_t node,
+                                  uint32_t most, uint32_t ret_buffers[2])
 {
     psr_onednn_gradients *gradients = &exec->gradients[node];
     assert(gradients->count > 0 && most > 0 && most <= 2);

@@ -1,13 +1,15 @@
-/* Adam (Kingma, Ba, 2015, algorithm 1) as torch.optim.Adam defines it, in its order of roundings; t = number
- * of the update, everything that does not depend on the element computed in double and rounded once:
+/* Adam (Kingma, Ba, 2015, algorithm 1) as torch.optim.Adam defines it, in its order of roundings;
+ * t = number of the update, everything that does not depend on the element computed in double and
+ * rounded once:
  *
  *   d = g + decay * w                          L2, into the gradient
- *   m = m + (1 - beta1) * (d - m)              the form with the smaller rounding error, see lerp below
+ *   m = m + (1 - beta1) * (d - m)              the form with the smaller rounding error, see lerp
+ *                                              below
  *   s = beta2 * s + (1 - beta2) * d * d
  *   w = w - (lr / (1 - beta1^t)) * m / (sqrt(s) / sqrt(1 - beta2^t) + epsilon) */
 #include "model/optimizers/optimizer_rule.h"
 
-#include "base/multiversion.h"
+#include "base/arrays/multiversion.h"
 
 #include <math.h>
 
@@ -21,7 +23,8 @@ static psr_err check(const psr_config *config)
         return psr_fail(PSR_ERR_USAGE, "--adam-beta2: %g is not in [0, 1)", config->adam_beta2);
     /* With 0, an element that never had a gradient (the arena's padding) would become 0 / 0. */
     if (!((float)config->adam_epsilon > 0))
-        return psr_fail(PSR_ERR_USAGE, "--adam-epsilon: %g is not above 0 as a float", config->adam_epsilon);
+        return psr_fail(PSR_ERR_USAGE, "--adam-epsilon: %g is not above 0 as a float",
+                        config->adam_epsilon);
     return PSR_OK;
 }
 
@@ -47,8 +50,9 @@ static inline float lerp(float m, float d, float take)
     return take < 0.5f ? m + take * (d - m) : d - (d - m) * (1.0f - take);
 }
 
-PSR_MULTIVERSION static void update_all(float *restrict w, const float *restrict g, float *restrict m,
-                                        float *restrict s, size_t count, const factors *f)
+PSR_MULTIVERSION static void update_all(float *restrict w, const float *restrict g,
+                                        float *restrict m, float *restrict s, size_t count,
+                                        const factors *f)
 {
     const factors k = *f;
     for (size_t i = 0; i < count; i++) {
@@ -72,7 +76,8 @@ static void apply(const psr_config *config, const psr_update *update)
         .correction = (float)sqrt(1.0 - pow(config->adam_beta2, t)),
         .epsilon = (float)config->adam_epsilon,
     };
-    update_all(update->weights, update->gradients, update->slots[0], update->slots[1], update->count, &f);
+    update_all(update->weights, update->gradients, update->slots[0], update->slots[1],
+               update->count, &f);
 }
 
 const psr_optimizer_rule psr_rule_adam = {

@@ -1,22 +1,22 @@
-/* LARS: You, Gitman, Ginsburg, "Large batch training of convolutional networks" (2017), algorithm 1. Per
- * tensor:
+/* LARS: You, Gitman, Ginsburg, "Large batch training of convolutional networks" (2017),
+ * algorithm 1. Per tensor:
  *
  *   1. |w| and |g|: the Euclidean norms of the tensor and of its gradient
  *   2. trust = lars_trust * |w| / (|g| + decay * |w|); 1 when |w| or the denominator is 0
  *   3. v = momentum * v + (lr * trust) * (g + decay * w)
  *   4. w = w - v
  *
- * Tensors of rank 1 (biases, batch norm) take lr as it is, and no decay. The rate is inside the velocity, as
- * the paper has it, so that a change of lr acts on new gradients only (in torch.optim.SGD it acts on old ones
- * too).
+ * Tensors of rank 1 (biases, batch norm) take lr as it is, and no decay. The rate is inside the
+ * velocity, as the paper has it, so that a change of lr acts on new gradients only (in
+ * torch.optim.SGD it acts on old ones too).
  *
- * The norms are sums of squares in double, over blocks of 4096 elements from the tensor's start; within a
- * block in 8 lanes (element i into lane i mod 8) that are added as a fixed tree; blocks are added in order.
- * So they are a function of the values alone: not of vector width, buckets or shards. Steps 2 and the factor
- * of step 3 are double, rounded once. */
+ * The norms are sums of squares in double, over blocks of 4096 elements from the tensor's start;
+ * within a block in 8 lanes (element i into lane i mod 8) that are added as a fixed tree; blocks
+ * are added in order. So they are a function of the values alone: not of vector width, buckets or
+ * shards. Steps 2 and the factor of step 3 are double, rounded once. */
 #include "model/optimizers/optimizer_rule.h"
 
-#include "base/multiversion.h"
+#include "base/arrays/multiversion.h"
 
 #include <math.h>
 
@@ -50,7 +50,8 @@ PSR_MULTIVERSION static double block_square_sum(const float *x, size_t count)
             lane[l] += (double)x[i + l] * (double)x[i + l];
     for (size_t l = 0; i + l < count; l++)
         lane[l] += (double)x[i + l] * (double)x[i + l];
-    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) +
+           ((lane[4] + lane[5]) + (lane[6] + lane[7]));
 }
 
 static double norm(const float *x, size_t count)
@@ -61,8 +62,9 @@ static double norm(const float *x, size_t count)
     return sqrt(sum);
 }
 
-PSR_MULTIVERSION static void update_velocity(float *restrict w, const float *restrict g, float *restrict v,
-                                             size_t count, float rate, float decay, float momentum)
+PSR_MULTIVERSION static void update_velocity(float *restrict w, const float *restrict g,
+                                             float *restrict v, size_t count, float rate,
+                                             float decay, float momentum)
 {
     for (size_t i = 0; i < count; i++) {
         v[i] = momentum * v[i] + rate * (g[i] + decay * w[i]);

@@ -1,6 +1,6 @@
 #include "model/optimizers/optimizer.h"
 
-#include "base/arena.h"
+#include "base/arrays/arena.h"
 #include "model/optimizers/optimizer_rule.h"
 
 #include <assert.h>
@@ -30,7 +30,7 @@ static const psr_optimizer_rule *rule_of(psr_optimizer_kind kind)
 static psr_err find_rule(const psr_config *config, const psr_optimizer_rule **ret_rule)
 {
     const psr_optimizer_rule *rule = rule_of(config->optimizer);
-    if (!rule)
+    if (rule == NULL)
         return psr_fail(PSR_ERR_USAGE, "optimizer %d is unknown", (int)config->optimizer);
     if (!(config->weight_decay >= 0))
         return psr_fail(PSR_ERR_USAGE, "--weight-decay: %g is below 0", config->weight_decay);
@@ -48,25 +48,29 @@ psr_err psr_optimizer_check(const psr_config *config)
     return PSR_OK;
 }
 
-void psr_optimizer_apply(const psr_config *config, float *weights, const float *gradient, float *const *slots,
-                         size_t count, uint64_t number)
+void psr_optimizer_apply(const psr_config *config, float *weights, const float *gradient,
+                         float *const *slots, size_t count, uint64_t number)
 {
     const psr_optimizer_rule *rule = rule_of(config->optimizer);
     if (rule == NULL)
         return; /* psr_optimizer_check has refused it */
-    psr_update update = {
-        .weights = weights, .gradients = gradient, .count = count, .lr = (float)config->lr, .number = number};
+    psr_update update = {.weights = weights,
+                         .gradients = gradient,
+                         .count = count,
+                         .lr = (float)config->lr,
+                         .number = number};
     for (uint32_t i = 0; i < rule->slot_count(config); i++)
         update.slots[i] = slots[i];
     rule->apply(config, &update);
 }
 
-psr_err psr_optimizer_new(const psr_config *config, const psr_layout *layout, psr_optimizer **ret_optimizer)
+psr_err psr_optimizer_new(const psr_config *config, const psr_layout *layout,
+                          psr_optimizer **ret_optimizer)
 {
     const psr_optimizer_rule *rule = NULL;
     PSR_TRY(find_rule(config, &rule));
     psr_optimizer *optimizer = calloc(1, sizeof *optimizer);
-    if (!optimizer)
+    if (optimizer == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for an optimizer");
     *optimizer = (psr_optimizer){
         .rule = rule, .config = *config, .layout = layout, .slot_count = rule->slot_count(config)};
@@ -83,7 +87,7 @@ psr_err psr_optimizer_new(const psr_config *config, const psr_layout *layout, ps
 
 void psr_optimizer_free(psr_optimizer *optimizer)
 {
-    if (!optimizer)
+    if (optimizer == NULL)
         return;
     for (uint32_t i = 0; i < optimizer->slot_count; i++)
         psr_arena_free(optimizer->slots[i], optimizer->layout->length);
@@ -109,14 +113,14 @@ static void apply(psr_optimizer *optimizer, float *weights, const float *gradien
     optimizer->rule->apply(&optimizer->config, &update);
 }
 
-void psr_optimizer_update(psr_optimizer *optimizer, float *weights, const float *gradients, size_t offset,
-                          size_t length, float lr, uint64_t update)
+void psr_optimizer_update(psr_optimizer *optimizer, float *weights, const float *gradients,
+                          size_t offset, size_t length, float lr, uint64_t update)
 {
     psr_optimizer_update_run(optimizer, weights, gradients + offset, offset, length, lr, update);
 }
 
-void psr_optimizer_update_run(psr_optimizer *optimizer, float *weights, const float *gradient, size_t offset,
-                              size_t length, float lr, uint64_t update)
+void psr_optimizer_update_run(psr_optimizer *optimizer, float *weights, const float *gradient,
+                              size_t offset, size_t length, float lr, uint64_t update)
 {
     assert(!optimizer->rule->whole_tensors);
     assert(offset <= optimizer->layout->length && length <= optimizer->layout->length - offset);

@@ -1,9 +1,9 @@
-/* What an optimizer must bring: one file per rule, one struct of this kind in it. Private to model/'s
- * optimizers. */
+/* The interface of an optimizer's rule: each rule is one file with one struct of this type. Private
+ * to model/'s optimizers. */
 #ifndef PSR_MODEL_OPTIMIZER_RULE_H
 #define PSR_MODEL_OPTIMIZER_RULE_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 
 #define PSR_OPTIMIZER_SLOTS_MAX 2
 

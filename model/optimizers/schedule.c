@@ -3,7 +3,8 @@
  *   step < W   lr * (step + 1) / W
  *   constant   lr
  *   step       lr * gamma^floor(t / every)
- *   cosine     lr * (1 + cos(pi * t / T)) / 2     (Loshchilov, Hutter, "SGDR", 2017, eq. 5, one period, to 0)
+ *   cosine     lr * (1 + cos(pi * t / T)) / 2     (Loshchilov, Hutter, "SGDR", 2017, eq. 5, one
+ *                                                 period, to 0)
  *   poly       lr * (1 - t / T)^power
  *
  * Past the end (async runs may push later) t stays at T. */

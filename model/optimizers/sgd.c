@@ -1,4 +1,5 @@
-/* Stochastic gradient descent as torch.optim.SGD defines it (dampening 0), in its order of roundings:
+/* Stochastic gradient descent as torch.optim.SGD defines it (dampening 0), in its order of
+ * roundings:
  *
  *   d = g + decay * w
  *   v = momentum * v + d            (v starts at 0, so the first v is d)
@@ -6,11 +7,11 @@
  *   w = w - lr * v                  with momentum
  *   w = w - lr * (d + momentum * v) with Nesterov momentum
  *
- * PyTorch's CPU kernels fuse each multiplication and addition where the processor can; here every operation
- * rounds, on every processor. */
+ * PyTorch's CPU kernels fuse each multiplication and addition where the processor can; here every
+ * operation rounds, on every processor. */
 #include "model/optimizers/optimizer_rule.h"
 
-#include "base/multiversion.h"
+#include "base/arrays/multiversion.h"
 
 static psr_err check(const psr_config *config)
 {
@@ -26,15 +27,16 @@ static uint32_t slot_count(const psr_config *config)
     return config->momentum != 0 ? 1 : 0;
 }
 
-PSR_MULTIVERSION static void update_plain(float *restrict w, const float *restrict g, size_t count, float lr,
-                                          float decay)
+PSR_MULTIVERSION static void update_plain(float *restrict w, const float *restrict g, size_t count,
+                                          float lr, float decay)
 {
     for (size_t i = 0; i < count; i++)
         w[i] -= lr * (g[i] + decay * w[i]);
 }
 
-PSR_MULTIVERSION static void update_momentum(float *restrict w, const float *restrict g, float *restrict v,
-                                             size_t count, float lr, float decay, float momentum)
+PSR_MULTIVERSION static void update_momentum(float *restrict w, const float *restrict g,
+                                             float *restrict v, size_t count, float lr, float decay,
+                                             float momentum)
 {
     for (size_t i = 0; i < count; i++) {
         v[i] = momentum * v[i] + (g[i] + decay * w[i]);
@@ -42,8 +44,9 @@ PSR_MULTIVERSION static void update_momentum(float *restrict w, const float *res
     }
 }
 
-PSR_MULTIVERSION static void update_nesterov(float *restrict w, const float *restrict g, float *restrict v,
-                                             size_t count, float lr, float decay, float momentum)
+PSR_MULTIVERSION static void update_nesterov(float *restrict w, const float *restrict g,
+                                             float *restrict v, size_t count, float lr, float decay,
+                                             float momentum)
 {
     for (size_t i = 0; i < count; i++) {
         float d = g[i] + decay * w[i];
@@ -59,11 +62,11 @@ static void apply(const psr_config *config, const psr_update *update)
     if (config->momentum == 0)
         update_plain(update->weights, update->gradients, update->count, update->lr, decay);
     else if (!config->nesterov)
-        update_momentum(update->weights, update->gradients, update->slots[0], update->count, update->lr,
-                        decay, momentum);
+        update_momentum(update->weights, update->gradients, update->slots[0], update->count,
+                        update->lr, decay, momentum);
     else
-        update_nesterov(update->weights, update->gradients, update->slots[0], update->count, update->lr,
-                        decay, momentum);
+        update_nesterov(update->weights, update->gradients, update->slots[0], update->count,
+                        update->lr, decay, momentum);
 }
 
 const psr_optimizer_rule psr_rule_sgd = {

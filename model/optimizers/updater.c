@@ -1,15 +1,15 @@
 #include "model/optimizers/updater.h"
 
-#include "base/arena.h"
-#include "base/finite.h"
+#include "base/arrays/arena.h"
+#include "base/arrays/finite.h"
 #include "model/optimizers/whole_tensors.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* 16 Ki floats of weights, gradients and momentum stay in a second-level cache between the check and the
- * update. */
+/* 16 Ki floats of weights, gradients and momentum stay in a second-level cache between the check
+ * and the update. */
 enum { BLOCK = 16384 };
 
 struct psr_updater {
@@ -108,7 +108,8 @@ psr_err psr_updater_new(const psr_updater_options *options, psr_updater **ret_up
     return PSR_OK;
 }
 
-psr_err psr_updater_begin(psr_updater *updater, float *weights, const psr_span *parts, uint32_t count)
+psr_err psr_updater_begin(psr_updater *updater, float *weights, const psr_span *parts,
+                          uint32_t count)
 {
     const psr_updater_options *o = &updater->options;
     updater->weights = weights;

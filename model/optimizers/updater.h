@@ -1,8 +1,11 @@
-/* An optimizer at work on sums of gradients, for whoever makes the updates of a run: a shard, a worker that holds buckets, a worker of a
- * ring. A sum comes in runs of the arena. Each is checked, and its range of the weights updated at the learning rate of its step.
+/* Applies an optimizer to sums of gradients, in every process that updates weights: a shard, a
+ * worker that holds buckets, a worker of a ring. A sum comes in runs of the arena. Each run is
+ * checked for numbers that are not finite, and its range of the weights is updated at the learning
+ * rate of its step.
  *
- * With an optimizer that needs whole tensors (LARS) what comes is kept: a part (a shard's slice, a ring's bucket) says when its sum is
- * there, and is new when its tensors have been updated (model/optimizers/whole_tensors.h). One thread. */
+ * An optimizer that needs whole tensors (LARS) cannot do that at once: the sums are kept. The
+ * caller says when the sum of a part (a shard's slice, a ring's bucket) is complete, and hears when
+ * all tensors of a part have been updated (model/optimizers/whole_tensors.h). One thread. */
 #ifndef PSR_MODEL_UPDATER_H
 #define PSR_MODEL_UPDATER_H
 
@@ -17,10 +20,12 @@ typedef struct psr_updater_options {
     const psr_layout *layout;
     psr_optimizer *optimizer;
     uint64_t total_steps; /* of the run, for the schedule */
-    /* Whole tensors: the arena in which sums are kept, of which what is there already is not copied; NULL: of its own. */
+    /* Whole tensors: the arena in which sums are kept; sums that lie there already are not copied.
+     * NULL: an arena of its own. */
     float *sums;
     void *context;
-    psr_err (*updated)(void *context, uint32_t part); /* whole tensors: the part is new */
+    psr_err (*updated)(void *context, uint32_t part); /* whole tensors: all tensors of
+                                                         the part have been updated */
 } psr_updater_options;
 
 /* A run of a bucket, summed over all workers (SSP, async: one worker's). Borrowed for the call. */
@@ -33,21 +38,24 @@ typedef struct psr_sum {
 } psr_sum;
 
 /* NOMEM. ret owns. */
-PSR_MUST_CHECK psr_err psr_updater_new(const psr_updater_options *options, psr_updater **ret_updater);
+PSR_MUST_CHECK psr_err psr_updater_new(const psr_updater_options *options,
+                                       psr_updater **ret_updater);
 /* NULL allowed. */
 void psr_updater_free(psr_updater *updater);
 
-/* Before the first sum: the arena of the weights, borrowed for life, and (whole tensors; else 0) the parts in which sums come, ascending,
- * borrowed for the call. Fails as psr_whole_tensors_new. */
-PSR_MUST_CHECK psr_err psr_updater_begin(psr_updater *updater, float *weights, const psr_span *parts,
-                                         uint32_t count);
+/* To be called before the first sum. weights: their arena, borrowed for life. parts: with whole
+ * tensors the parts in which sums come, ascending, borrowed for the call; else count is 0. Errors:
+ * psr_whole_tensors_new's. */
+PSR_MUST_CHECK psr_err psr_updater_begin(psr_updater *updater, float *weights,
+                                         const psr_span *parts, uint32_t count);
 
-/* NUMERIC: it is not finite (psr_updater_not_finite). */
+/* Takes a sum. NUMERIC: it is not finite (psr_updater_not_finite). */
 PSR_MUST_CHECK psr_err psr_updater_take(psr_updater *updater, const psr_sum *sum);
-/* Whole tensors: all of the part's sum of that step has come. Fails as `updated` does. */
+/* Whole tensors: the part's whole sum of that step has come. Errors: those of `updated`. */
 PSR_MUST_CHECK psr_err psr_updater_summed(psr_updater *updater, uint32_t part, uint64_t step);
 
-/* NUMERIC, in the words for a person: a gradient of that bucket, or its sum, is not finite. */
+/* Returns NUMERIC with the line for a person: a gradient of that bucket, or its sum, is not
+ * finite. */
 PSR_MUST_CHECK psr_err psr_updater_not_finite(uint64_t step, uint32_t bucket);
 
 #endif

@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-/* Parts and tensors overlap in runs of both: first and count on either side, and what is still missing in
- * this step. */
+/* Parts and tensors overlap in runs of both: first and count on either side, and what is still
+ * missing in this step. */
 typedef struct overlap {
     uint32_t first, count, missing;
 } overlap;
@@ -16,7 +16,8 @@ struct psr_whole_tensors {
 
 static size_t tensor_end(const psr_tensor *tensor)
 {
-    return tensor->offset + (tensor->count + PSR_TENSOR_ALIGN - 1) / PSR_TENSOR_ALIGN * PSR_TENSOR_ALIGN;
+    return tensor->offset +
+           (tensor->count + PSR_TENSOR_ALIGN - 1) / PSR_TENSOR_ALIGN * PSR_TENSOR_ALIGN;
 }
 
 /* The floats of a tensor's room that lie in a part. */
@@ -29,19 +30,20 @@ static size_t common(const psr_tensor *tensor, const psr_span *part)
 }
 
 psr_err psr_whole_tensors_new(const psr_layout *layout, const psr_span *parts, uint32_t count,
-                              const psr_whole_tensors_events *events, psr_whole_tensors **ret_tensors)
+                              const psr_whole_tensors_events *events,
+                              psr_whole_tensors **ret_tensors)
 {
     psr_err err = PSR_OK;
     psr_whole_tensors *whole = calloc(1, sizeof *whole);
     size_t *covered = calloc(layout->tensor_count + 1, sizeof *covered);
-    if (whole) {
+    if (whole != NULL) {
         whole->events = *events;
         whole->parts = calloc((size_t)count + 1, sizeof *whole->parts);
         whole->tensors = calloc(layout->tensor_count + 1, sizeof *whole->tensors);
     }
-    if (!whole || !covered || !whole->parts || !whole->tensors) {
-        err = psr_fail(PSR_ERR_NOMEM, "no memory to follow %zu tensors in %u parts", layout->tensor_count,
-                       count);
+    if (whole == NULL || covered == NULL || whole->parts == NULL || whole->tensors == NULL) {
+        err = psr_fail(PSR_ERR_NOMEM, "no memory to follow %zu tensors in %u parts",
+                       layout->tensor_count, count);
         goto out;
     }
 
@@ -50,7 +52,8 @@ psr_err psr_whole_tensors_new(const psr_layout *layout, const psr_span *parts, u
         while (t < layout->tensor_count && tensor_end(&layout->tensors[t]) <= parts[p].offset)
             t++;
         whole->parts[p].first = (uint32_t)t;
-        for (size_t u = t; u < layout->tensor_count && common(&layout->tensors[u], &parts[p]) > 0; u++) {
+        for (size_t u = t; u < layout->tensor_count && common(&layout->tensors[u], &parts[p]) > 0;
+             u++) {
             whole->parts[p].count++;
             if (whole->tensors[u].count++ == 0)
                 whole->tensors[u].first = p;
@@ -62,9 +65,10 @@ psr_err psr_whole_tensors_new(const psr_layout *layout, const psr_span *parts, u
         const psr_tensor *tensor = &layout->tensors[u];
         whole->tensors[u].missing = whole->tensors[u].count;
         if (covered[u] > 0 && covered[u] != tensor_end(tensor) - tensor->offset) {
-            err = psr_fail(PSR_ERR_USAGE,
-                           "tensor %s lies only in part in these buckets: its update needs all of it",
-                           tensor->name);
+            err =
+                psr_fail(PSR_ERR_USAGE,
+                         "tensor %s lies only in part in these buckets: its update needs all of it",
+                         tensor->name);
             goto out;
         }
     }
@@ -78,14 +82,15 @@ out:
 
 void psr_whole_tensors_free(psr_whole_tensors *tensors)
 {
-    if (!tensors)
+    if (tensors == NULL)
         return;
     free(tensors->parts);
     free(tensors->tensors);
     free(tensors);
 }
 
-/* What is counted down is set up for the next step at once: no part is summed again before it is new. */
+/* What is counted down is set up for the next step at once: no part is summed again before it is
+ * new. */
 static bool count_down(overlap *o)
 {
     if (--o->missing > 0)
@@ -101,7 +106,8 @@ psr_err psr_whole_tensors_summed(psr_whole_tensors *whole, uint32_t part)
         if (!count_down(&whole->tensors[t]))
             continue;
         whole->events.complete(whole->events.context, t);
-        for (uint32_t p = whole->tensors[t].first; p < whole->tensors[t].first + whole->tensors[t].count; p++)
+        for (uint32_t p = whole->tensors[t].first;
+             p < whole->tensors[t].first + whole->tensors[t].count; p++)
             if (count_down(&whole->parts[p]))
                 PSR_TRY(whole->events.updated(whole->events.context, p));
     }

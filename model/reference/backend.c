@@ -13,14 +13,14 @@ typedef struct adapter {
 static psr_err create(const psr_network *net, const psr_backend_options *options, void **ret_self)
 {
     if (options->precision != PSR_PRECISION_FP32)
-        return psr_fail(
-            PSR_ERR_UNSUPPORTED,
-            "--backend reference computes in float32 only: use --precision fp32, or --backend onednn");
+        return psr_fail(PSR_ERR_UNSUPPORTED, "--backend reference computes in float32 only: use "
+                                             "--precision fp32, or --backend onednn");
     adapter *self = calloc(1, sizeof(*self));
     if (self == NULL)
         return psr_fail(PSR_ERR_NOMEM, "reference back end: out of memory");
     self->net = net;
-    psr_err err = psr_reference_new(net, options->max_batch, options->label_smoothing, &self->reference);
+    psr_err err =
+        psr_reference_new(net, options->max_batch, options->label_smoothing, &self->reference);
     if (err != PSR_OK) {
         free(self);
         return err;
@@ -38,8 +38,8 @@ static void destroy(void *self)
     free(a);
 }
 
-static psr_err train(void *self, const psr_batch *batch, const psr_exec_state *state, float loss_scale,
-                     psr_readiness *readiness, psr_pass_result *ret_result)
+static psr_err train(void *self, const psr_batch *batch, const psr_exec_state *state,
+                     float loss_scale, psr_readiness *readiness, psr_pass_result *ret_result)
 {
     const adapter *a = self;
     const psr_reference_state s = {state->weights, state->gradients, state->buffers};

@@ -6,13 +6,14 @@ static int64_t position(const psr_window *v, uint32_t o, uint32_t k)
     return (int64_t)o * v->stride - v->pad + k;
 }
 
-static const psr_real *plane(const psr_real *x, uint32_t channels, uint32_t n, uint32_t c, size_t size)
+static const psr_real *plane(const psr_real *x, uint32_t channels, uint32_t n, uint32_t c,
+                             size_t size)
 {
     return x + ((size_t)n * channels + c) * size;
 }
 
-void psr_ref_conv_forward(const psr_window *v, const psr_real *x, const psr_real *w, const psr_real *b,
-                          psr_real *y)
+void psr_ref_conv_forward(const psr_window *v, const psr_real *x, const psr_real *w,
+                          const psr_real *b, psr_real *y)
 {
     const uint32_t K = v->K;
     for (uint32_t n = 0; n < v->N; n++)
@@ -38,9 +39,10 @@ void psr_ref_conv_forward(const psr_window *v, const psr_real *x, const psr_real
                 }
 }
 
-/* dx[n,c,h,i] += sum over the outputs that saw it. Output row oh saw row h through kernel row kh where
- * oh * stride = h + pad - kh; columns likewise. */
-static void conv_backward_data(const psr_window *v, const psr_real *w, const psr_real *dy, psr_real *dx)
+/* dx[n,c,h,i] += sum over the outputs that saw it. Output row oh saw row h through kernel row kh
+ * where oh * stride = h + pad - kh; columns likewise. */
+static void conv_backward_data(const psr_window *v, const psr_real *w, const psr_real *dy,
+                               psr_real *dx)
 {
     const uint32_t K = v->K;
     for (uint32_t n = 0; n < v->N; n++)
@@ -57,7 +59,8 @@ static void conv_backward_data(const psr_window *v, const psr_real *w, const psr
                             if (ow * v->stride + kw != i + v->pad || ow >= v->OW)
                                 continue;
                             for (uint32_t o = 0; o < v->O; o++)
-                                sum += (double)plane(dy, v->O, n, o, (size_t)v->OH * v->OW)[oh * v->OW + ow] *
+                                sum += (double)plane(dy, v->O, n, o,
+                                                     (size_t)v->OH * v->OW)[oh * v->OW + ow] *
                                        plane(w, v->C, o, c, (size_t)K * K)[kh * K + kw];
                         }
                     }
@@ -66,7 +69,8 @@ static void conv_backward_data(const psr_window *v, const psr_real *w, const psr
 }
 
 /* dw[o,c,kh,kw] = sum_{n,oh,ow} dy[n,o,oh,ow] * x[n, c, oh*stride-pad+kh, ow*stride-pad+kw]. */
-static void conv_backward_weights(const psr_window *v, const psr_real *x, const psr_real *dy, psr_real *dw)
+static void conv_backward_weights(const psr_window *v, const psr_real *x, const psr_real *dy,
+                                  psr_real *dw)
 {
     for (uint32_t o = 0; o < v->O; o++)
         for (uint32_t c = 0; c < v->C; c++)
@@ -103,8 +107,8 @@ static void conv_backward_bias(const psr_window *v, const psr_real *dy, psr_real
     }
 }
 
-void psr_ref_conv_backward(const psr_window *v, const psr_real *x, const psr_real *w, const psr_real *dy,
-                           psr_real *dx, psr_real *dw, psr_real *db)
+void psr_ref_conv_backward(const psr_window *v, const psr_real *x, const psr_real *w,
+                           const psr_real *dy, psr_real *dx, psr_real *dw, psr_real *db)
 {
     if (dx != NULL)
         conv_backward_data(v, w, dy, dx);

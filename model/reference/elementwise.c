@@ -27,7 +27,8 @@ void psr_ref_accumulate(size_t count, const psr_real *dy, psr_real *dx)
 }
 
 /* The mask of sample n: one byte per element, or per channel. */
-static void sample_mask(const psr_dropout *dropout, const psr_batch *batch, uint32_t n, uint8_t *keep)
+static void sample_mask(const psr_dropout *dropout, const psr_batch *batch, uint32_t n,
+                        uint8_t *keep)
 {
     const size_t count = dropout->whole_channels ? dropout->C : (size_t)dropout->C * dropout->S;
     psr_dropout_keep(batch, n, dropout->node, dropout->drop, keep, count);

@@ -1,7 +1,7 @@
 #include "model/reference/ops.h"
 
-void psr_ref_linear_forward(uint32_t N, uint32_t C, uint32_t O, const psr_real *x, const psr_real *w,
-                            const psr_real *b, psr_real *y)
+void psr_ref_linear_forward(uint32_t N, uint32_t C, uint32_t O, const psr_real *x,
+                            const psr_real *w, const psr_real *b, psr_real *y)
 {
     for (size_t n = 0; n < N; n++)
         for (size_t o = 0; o < O; o++) {
@@ -12,8 +12,9 @@ void psr_ref_linear_forward(uint32_t N, uint32_t C, uint32_t O, const psr_real *
         }
 }
 
-void psr_ref_linear_backward(uint32_t N, uint32_t C, uint32_t O, const psr_real *x, const psr_real *w,
-                             const psr_real *dy, psr_real *dx, psr_real *dw, psr_real *db)
+void psr_ref_linear_backward(uint32_t N, uint32_t C, uint32_t O, const psr_real *x,
+                             const psr_real *w, const psr_real *dy, psr_real *dx, psr_real *dw,
+                             psr_real *db)
 {
     for (size_t n = 0; n < N && dx != NULL; n++)
         for (size_t c = 0; c < C; c++) {

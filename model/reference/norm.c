@@ -9,8 +9,8 @@ static size_t row(const psr_batchnorm *norm, uint32_t n, uint32_t c)
 }
 
 /* y = weight * (x - mean) * scale + bias for one channel. */
-static void normalise(const psr_batchnorm *norm, uint32_t c, const psr_real *x, double mean, double scale,
-                      double weight, double bias, psr_real *y)
+static void normalise(const psr_batchnorm *norm, uint32_t c, const psr_real *x, double mean,
+                      double scale, double weight, double bias, psr_real *y)
 {
     for (uint32_t n = 0; n < norm->N; n++)
         for (size_t i = row(norm, n, c), end = i + norm->S; i < end; i++)
@@ -18,8 +18,8 @@ static void normalise(const psr_batchnorm *norm, uint32_t c, const psr_real *x, 
 }
 
 /* Two passes: the variance about the mean itself, not the difference of two large sums. */
-static void channel_statistics(const psr_batchnorm *norm, uint32_t c, const psr_real *x, double *ret_mean,
-                               double *ret_squares)
+static void channel_statistics(const psr_batchnorm *norm, uint32_t c, const psr_real *x,
+                               double *ret_mean, double *ret_squares)
 {
     const double m = (double)norm->N * norm->S;
     double sum = 0, squares = 0;
@@ -35,8 +35,9 @@ static void channel_statistics(const psr_batchnorm *norm, uint32_t c, const psr_
 }
 
 void psr_ref_batchnorm_forward(const psr_batchnorm *norm, const psr_real *x, const psr_real *weight,
-                               const psr_real *bias, psr_real *running_mean, psr_real *running_variance,
-                               psr_real *y, double *ret_mean, double *ret_scale)
+                               const psr_real *bias, psr_real *running_mean,
+                               psr_real *running_variance, psr_real *y, double *ret_mean,
+                               double *ret_scale)
 {
     const double m = (double)norm->N * norm->S;
     const double momentum = norm->momentum;
@@ -59,15 +60,17 @@ void psr_ref_batchnorm_infer(const psr_batchnorm *norm, const psr_real *x, const
                              const psr_real *running_variance, psr_real *y)
 {
     for (uint32_t c = 0; c < norm->C; c++)
-        normalise(norm, c, x, running_mean[c], 1 / sqrt(running_variance[c] + norm->epsilon), weight[c],
-                  bias[c], y);
+        normalise(norm, c, x, running_mean[c], 1 / sqrt(running_variance[c] + norm->epsilon),
+                  weight[c], bias[c], y);
 }
 
 /* With xn = (x - mean) * scale, both of which hold x themselves:
- *     dx = weight * scale * (dy - mean(dy) - xn * mean(dy * xn)),  dweight = sum dy * xn,  dbias = sum dy. */
-void psr_ref_batchnorm_backward(const psr_batchnorm *norm, const psr_real *x, const psr_real *weight,
-                                const double *mean, const double *scale, const psr_real *dy, psr_real *dx,
-                                psr_real *dweight, psr_real *dbias)
+ *     dx = weight * scale * (dy - mean(dy) - xn * mean(dy * xn)),
+ *     dweight = sum dy * xn,  dbias = sum dy. */
+void psr_ref_batchnorm_backward(const psr_batchnorm *norm, const psr_real *x,
+                                const psr_real *weight, const double *mean, const double *scale,
+                                const psr_real *dy, psr_real *dx, psr_real *dweight,
+                                psr_real *dbias)
 {
     const double m = (double)norm->N * norm->S;
     for (uint32_t c = 0; c < norm->C; c++) {
@@ -82,7 +85,8 @@ void psr_ref_batchnorm_backward(const psr_batchnorm *norm, const psr_real *x, co
         for (uint32_t n = 0; n < norm->N; n++)
             for (size_t i = row(norm, n, c), end = i + norm->S; i < end; i++) {
                 const double xn = (x[i] - mean[c]) * scale[c];
-                dx[i] += (psr_real)(weight[c] * scale[c] * (dy[i] - sum_dy / m - xn * sum_dy_xn / m));
+                dx[i] +=
+                    (psr_real)(weight[c] * scale[c] * (dy[i] - sum_dy / m - xn * sum_dy_xn / m));
             }
     }
 }

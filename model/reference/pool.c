@@ -1,11 +1,12 @@
-/* Operators that move values around a plane or take one of them: max pool, mean, option A's shortcut. */
+/* Operators that move values around a plane or take one of them: max pool, mean, option A's
+ * shortcut. */
 #include "model/reference/ops.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Index within the plane of the largest value under output (oh, ow); the first among equals; a NaN wins,
- * so that it is seen in the loss. */
+/* Index within the plane of the largest value under output (oh, ow); the first among equals; a NaN
+ * wins, so that it is seen in the loss. */
 static size_t window_argmax(const psr_window *v, const psr_real *plane, uint32_t oh, uint32_t ow)
 {
     size_t best = SIZE_MAX;
@@ -34,7 +35,8 @@ void psr_ref_maxpool_forward(const psr_window *v, const psr_real *x, psr_real *y
                     *y++ = x[window_argmax(v, x, oh, ow)];
 }
 
-void psr_ref_maxpool_backward(const psr_window *v, const psr_real *x, const psr_real *dy, psr_real *dx)
+void psr_ref_maxpool_backward(const psr_window *v, const psr_real *x, const psr_real *dy,
+                              psr_real *dx)
 {
     const size_t size = (size_t)v->H * v->W;
     for (uint32_t n = 0; n < v->N; n++)
@@ -44,7 +46,8 @@ void psr_ref_maxpool_backward(const psr_window *v, const psr_real *x, const psr_
                     dx[window_argmax(v, x, oh, ow)] += *dy++;
 }
 
-void psr_ref_avgpool_forward(uint32_t N, uint32_t C, uint32_t H, uint32_t W, const psr_real *x, psr_real *y)
+void psr_ref_avgpool_forward(uint32_t N, uint32_t C, uint32_t H, uint32_t W, const psr_real *x,
+                             psr_real *y)
 {
     const size_t size = (size_t)H * W;
     for (size_t nc = 0; nc < (size_t)N * C; nc++) {

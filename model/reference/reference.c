@@ -26,7 +26,7 @@ typedef struct pass {
     bool training;
 } pass;
 
-static size_t sample_size(const psr_node *node)
+static size_t sample_size(const psr_network_node *node)
 {
     return (size_t)node->channels * node->height * node->width;
 }
@@ -39,7 +39,7 @@ static void *allot(psr_reference *reference, size_t count, size_t size)
 
 static psr_err allot_node(psr_reference *reference, uint32_t i)
 {
-    const psr_node *node = &reference->net->nodes[i];
+    const psr_network_node *node = &reference->net->nodes[i];
     const size_t count = sample_size(node) * reference->max_batch;
     reference->values[i] = allot(reference, count, sizeof(psr_real));
     reference->gradients[i] = allot(reference, count, sizeof(psr_real));
@@ -47,8 +47,8 @@ static psr_err allot_node(psr_reference *reference, uint32_t i)
         reference->statistics[i] = allot(reference, 2 * (size_t)node->channels, sizeof(double));
     if (reference->values[i] == NULL || reference->gradients[i] == NULL ||
         (node->op == PSR_OP_BATCHNORM && reference->statistics[i] == NULL))
-        return psr_fail(PSR_ERR_NOMEM, "reference back end: no memory for %s with a batch of %u", node->name,
-                        reference->max_batch);
+        return psr_fail(PSR_ERR_NOMEM, "reference back end: no memory for %s with a batch of %u",
+                        node->name, reference->max_batch);
     return PSR_OK;
 }
 
@@ -69,8 +69,8 @@ psr_err psr_reference_new(const psr_network *net, uint32_t max_batch, double lab
     for (uint32_t i = 0; i < net->node_count; i++)
         largest = sample_size(&net->nodes[i]) > largest ? sample_size(&net->nodes[i]) : largest;
     reference->keep = allot(reference, largest, 1);
-    if (reference->values == NULL || reference->gradients == NULL || reference->statistics == NULL ||
-        reference->keep == NULL)
+    if (reference->values == NULL || reference->gradients == NULL ||
+        reference->statistics == NULL || reference->keep == NULL)
         err = psr_fail(PSR_ERR_NOMEM, "reference back end: out of memory");
     for (uint32_t i = 0; i < net->node_count && err == PSR_OK; i++)
         err = allot_node(reference, i);
@@ -113,9 +113,9 @@ size_t psr_reference_bytes(const psr_reference *reference)
 
 /* ---- what the operators need to know of a node ---- */
 
-static psr_window window_of(const pass *p, const psr_node *node)
+static psr_window window_of(const pass *p, const psr_network_node *node)
 {
-    const psr_node *in = &p->net->nodes[node->input[0]];
+    const psr_network_node *in = &p->net->nodes[node->input[0]];
     return (psr_window){.N = p->batch->count,
                         .C = in->channels,
                         .H = in->height,
@@ -128,7 +128,7 @@ static psr_window window_of(const pass *p, const psr_node *node)
                         .pad = node->pad};
 }
 
-static psr_batchnorm norm_of(const pass *p, const psr_node *node)
+static psr_batchnorm norm_of(const pass *p, const psr_network_node *node)
 {
     return (psr_batchnorm){.N = p->batch->count,
                            .C = node->channels,
@@ -137,7 +137,7 @@ static psr_batchnorm norm_of(const pass *p, const psr_node *node)
                            .momentum = node->momentum};
 }
 
-static psr_dropout dropout_of(const psr_node *node, uint32_t index)
+static psr_dropout dropout_of(const psr_network_node *node, uint32_t index)
 {
     return (psr_dropout){.C = node->channels,
                          .S = node->height * node->width,
@@ -165,7 +165,7 @@ static psr_real *buffer_of(const pass *p, uint32_t tensor)
 
 static void forward_batchnorm(const pass *p, uint32_t i, const psr_real *x, psr_real *y)
 {
-    const psr_node *node = &p->net->nodes[i];
+    const psr_network_node *node = &p->net->nodes[i];
     const psr_batchnorm norm = norm_of(p, node);
     const psr_real *weight = weights_of(p, node->weight), *bias = weights_of(p, node->bias);
     psr_real *mean = buffer_of(p, node->mean), *variance = buffer_of(p, node->variance);
@@ -179,7 +179,7 @@ static void forward_batchnorm(const pass *p, uint32_t i, const psr_real *x, psr_
 
 static void forward_node(const pass *p, uint32_t i)
 {
-    const psr_node *node = &p->net->nodes[i];
+    const psr_network_node *node = &p->net->nodes[i];
     const uint32_t N = p->batch->count;
     const size_t count = sample_size(node) * N;
     psr_real *y = p->reference->values[i];
@@ -188,7 +188,7 @@ static void forward_node(const pass *p, uint32_t i)
             y[e] = p->batch->images[e];
         return;
     }
-    const psr_node *in = &p->net->nodes[node->input[0]];
+    const psr_network_node *in = &p->net->nodes[node->input[0]];
     const psr_real *x = p->reference->values[node->input[0]];
     const psr_real *w = weights_of(p, node->weight), *b = weights_of(p, node->bias);
     const psr_window window = window_of(p, node);
@@ -235,13 +235,13 @@ static void forward_node(const pass *p, uint32_t i)
 
 static void backward_node(const pass *p, uint32_t i)
 {
-    const psr_node *node = &p->net->nodes[i];
+    const psr_network_node *node = &p->net->nodes[i];
     if (node->op == PSR_OP_INPUT)
         return;
     const uint32_t N = p->batch->count;
     const size_t count = sample_size(node) * N;
     const uint32_t from = node->input[0];
-    const psr_node *in = &p->net->nodes[from];
+    const psr_network_node *in = &p->net->nodes[from];
     const psr_real *x = p->reference->values[from], *y = p->reference->values[i];
     const psr_real *dy = p->reference->gradients[i];
     psr_real *dx = p->reference->gradients[from];
@@ -258,7 +258,8 @@ static void backward_node(const pass *p, uint32_t i)
         psr_ref_conv_backward(&window, x, w, dy, in->op == PSR_OP_INPUT ? NULL : dx, dw, db);
         break;
     case PSR_OP_BATCHNORM:
-        psr_ref_batchnorm_backward(&norm, x, w, statistics, statistics + node->channels, dy, dx, dw, db);
+        psr_ref_batchnorm_backward(&norm, x, w, statistics, statistics + node->channels, dy, dx, dw,
+                                   db);
         break;
     case PSR_OP_RELU:
         psr_ref_relu_backward(count, y, dy, dx);
@@ -280,8 +281,8 @@ static void backward_node(const pass *p, uint32_t i)
         psr_ref_accumulate(count, dy, dx);
         break;
     case PSR_OP_LINEAR:
-        psr_ref_linear_backward(N, in->channels, node->channels, x, w, dy, in->op == PSR_OP_INPUT ? NULL : dx,
-                                dw, db);
+        psr_ref_linear_backward(N, in->channels, node->channels, x, w, dy,
+                                in->op == PSR_OP_INPUT ? NULL : dx, dw, db);
         break;
     case PSR_OP_DROPOUT:
     case PSR_OP_DROPOUT2D:
@@ -301,7 +302,8 @@ static psr_err forward(const pass *p, psr_readiness *readiness)
     return PSR_OK;
 }
 
-/* The last value's gradient is already there; every other one is a sum over its readers that begins at zero.
+/* The last value's gradient is already there; every other one is a sum over its readers that begins
+ * at zero.
  */
 static psr_err backward(const pass *p, psr_readiness *readiness)
 {
@@ -310,21 +312,22 @@ static psr_err backward(const pass *p, psr_readiness *readiness)
                sample_size(&p->net->nodes[i]) * p->batch->count * sizeof(psr_real));
     for (uint32_t i = p->net->node_count; i-- > 0;) {
         backward_node(p, i);
-        PSR_TRY(psr_readiness_backward(readiness, i));
+        PSR_TRY(psr_readiness_backward(readiness, i, NULL));
     }
     return PSR_OK;
 }
 
 psr_err psr_reference_train(psr_reference *reference, const psr_batch *batch,
-                            const psr_reference_state *state, float loss_scale, psr_readiness *readiness,
-                            psr_pass_result *ret_result)
+                            const psr_reference_state *state, float loss_scale,
+                            psr_readiness *readiness, psr_pass_result *ret_result)
 {
     const pass p = {reference, reference->net, batch, state, .training = true};
     const uint32_t last = reference->net->node_count - 1;
     psr_pass_result result;
     PSR_TRY(forward(&p, readiness));
-    psr_loss_cross_entropy(reference->values[last], batch->labels, batch->count, reference->net->classes,
-                           reference->label_smoothing, loss_scale, reference->gradients[last], &result);
+    psr_loss_cross_entropy(reference->values[last], batch->labels, batch->count,
+                           reference->net->classes, reference->label_smoothing, loss_scale,
+                           reference->gradients[last], &result);
     PSR_TRY(backward(&p, readiness));
     *ret_result = result;
     return PSR_OK;
@@ -337,7 +340,8 @@ psr_err psr_reference_infer(psr_reference *reference, const psr_batch *batch,
     const pass p = {reference, reference->net, batch, state, .training = false};
     const uint32_t last = reference->net->node_count - 1;
     PSR_TRY(forward(&p, readiness));
-    psr_loss_cross_entropy(reference->values[last], batch->labels, batch->count, reference->net->classes,
-                           reference->label_smoothing, 0, NULL, ret_result);
+    psr_loss_cross_entropy(reference->values[last], batch->labels, batch->count,
+                           reference->net->classes, reference->label_smoothing, 0, NULL,
+                           ret_result);
     return PSR_OK;
 }

@@ -9,7 +9,8 @@ static bool shares_memory(const psr_config *config)
     return config->transport == PSR_TRANSPORT_SHM || config->transport == PSR_TRANSPORT_AUTO;
 }
 
-psr_err psr_hosts_of_ranks(const psr_config *config, const psr_view *members, psr_host_ranks *ret_hosts)
+psr_err psr_hosts_of_ranks(const psr_config *config, const psr_view *members,
+                           psr_host_ranks *ret_hosts)
 {
     psr_host_ranks hosts = {0, calloc((size_t)members->member_count + 1, sizeof *hosts.first)};
     if (hosts.first == NULL)
@@ -37,8 +38,8 @@ static bool is_known(const psr_view *members, uint32_t count, const psr_view_mem
     return false;
 }
 
-/* Whether two processes beside that member, or it and one, send each other what can be lent: a shard and a worker, or
- * in a run without shards two workers. */
+/* Whether two processes beside that member, or it and one, send each other what can be lent: a
+ * shard and a worker, or in a run without shards two workers. */
 static bool lends(const psr_view *members, const psr_view_member *member)
 {
     uint32_t workers = 0, shards = 0;
@@ -52,7 +53,8 @@ static bool lends(const psr_view *members, const psr_view_member *member)
     return psr_view_shards(members) > 0 ? workers > 0 && shards > 0 : workers > 1;
 }
 
-psr_show_place psr_hosts_shown(const psr_config *config, const psr_view *members, const char *sockets)
+psr_show_place psr_hosts_shown(const psr_config *config, const psr_view *members,
+                               const char *sockets)
 {
     psr_show_place place = {.sockets = sockets};
     for (uint32_t i = 0; i < members->member_count; i++) {

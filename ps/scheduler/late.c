@@ -12,7 +12,8 @@
 
 static bool awaits(const psr_late *late)
 {
-    return late->coordinator != NULL ? psr_coordinator_awaits_late(late->coordinator) : late->members > 0;
+    return late->coordinator != NULL ? psr_coordinator_awaits_late(late->coordinator)
+                                     : late->members > 0;
 }
 
 static bool take(void *context, psr_message *message)
@@ -30,23 +31,27 @@ static bool take(void *context, psr_message *message)
     return awaits(late);
 }
 
-/* The end of its orders is none to stop: whoever started the scheduler has closed them because the run has ended. */
+/* The end of its orders is none to stop: whoever started the scheduler has closed them because the
+ * run has ended. */
 static bool told_to_stop(const psr_late *late)
 {
     psr_order order;
     psr_launcher_heard heard = psr_launcher_take(late->launcher, &order);
     for (; heard != PSR_LAUNCHER_NOTHING; heard = psr_launcher_take(late->launcher, &order))
-        if (heard == PSR_LAUNCHER_INTERRUPT || (heard == PSR_LAUNCHER_ORDER && order.kind == PSR_ORDER_STOP))
+        if (heard == PSR_LAUNCHER_INTERRUPT ||
+            (heard == PSR_LAUNCHER_ORDER && order.kind == PSR_ORDER_STOP))
             return true;
         else if (heard == PSR_LAUNCHER_GONE)
             return false;
     return false;
 }
 
-/* Whoever started this process has closed its orders, and may be killed now: that is told as an interrupt. */
+/* Whoever started this process has closed its orders, and may be killed now: that is told as an
+ * interrupt. */
 static bool starter_lives(const psr_late *late)
 {
-    return late->starter == 0 || (prctl(PR_SET_PDEATHSIG, SIGINT) == 0 && getppid() == late->starter);
+    return late->starter == 0 ||
+           (prctl(PR_SET_PDEATHSIG, SIGINT) == 0 && getppid() == late->starter);
 }
 
 void psr_late_answer(psr_late *late)
@@ -55,11 +60,14 @@ void psr_late_answer(psr_late *late)
     if (!starter_lives(late))
         return;
     if (awaits(late))
-        psr_log(PSR_LOG_INFO, "for %d s those who have not joined yet are told why the run has ended",
+        psr_log(PSR_LOG_INFO,
+                "for %d s those who have not joined yet are told why the run has ended",
                 PSR_LATE_MS / 1000);
-    for (int64_t left_ms = PSR_LATE_MS; left_ms > 0 && awaits(late); left_ms = end_ms - psr_clock_ms()) {
+    for (int64_t left_ms = PSR_LATE_MS; left_ms > 0 && awaits(late);
+         left_ms = end_ms - psr_clock_ms()) {
         bool empty;
-        if (psr_transport_visit(late->transport, (int)left_ms, BURST, take, late, &empty) != PSR_OK ||
+        if (psr_transport_visit(late->transport, (int)left_ms, BURST, take, late, &empty) !=
+                PSR_OK ||
             told_to_stop(late))
             return;
     }

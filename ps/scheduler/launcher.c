@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #define WAITING_BYTES_MUCH 65536 /* from here on what will be said again is left out */
-#define WAITING_BYTES_MAX                                                                                    \
-    (1u << 20) /* and here every line, of which members can cause many; events of the run are few */
+/* and here every line, of which members can cause many; events of the run are few */
+#define WAITING_BYTES_MAX (1u << 20)
 #define LAST_WORDS_MS 1000
 
 struct psr_launcher {
@@ -34,7 +34,8 @@ struct psr_launcher {
 static psr_err open_screen(psr_launcher *launcher)
 {
     PSR_TRY(psr_screen_new(&launcher->screen));
-    psr_show_init(&launcher->show, launcher->screen, PSR_SHOW_LINES, (double)launcher->config->log_every);
+    psr_show_init(&launcher->show, launcher->screen, PSR_SHOW_LINES,
+                  (double)launcher->config->log_every);
     return PSR_OK;
 }
 
@@ -42,7 +43,7 @@ psr_err psr_launcher_new(psr_launcher_kind kind, const psr_config *config, void 
                          void *context, psr_launcher **ret_launcher)
 {
     psr_launcher *launcher = calloc(1, sizeof *launcher);
-    if (!launcher)
+    if (launcher == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a launcher's pipes");
     launcher->by_hand = kind != PSR_LAUNCHER_WHOLE;
     launcher->config = config;
@@ -64,7 +65,7 @@ psr_err psr_launcher_new(psr_launcher_kind kind, const psr_config *config, void 
 
 void psr_launcher_free(psr_launcher *launcher)
 {
-    if (!launcher)
+    if (launcher == NULL)
         return;
     int64_t end_ms = psr_clock_ms() + LAST_WORDS_MS;
     psr_launcher_flush(launcher);
@@ -87,11 +88,13 @@ void psr_launcher_flush(psr_launcher *launcher)
 {
     size_t gone = 0;
     while (gone < launcher->waiting_bytes) {
-        ssize_t written = write(STDOUT_FILENO, launcher->waiting + gone, launcher->waiting_bytes - gone);
+        ssize_t written =
+            write(STDOUT_FILENO, launcher->waiting + gone, launcher->waiting_bytes - gone);
         if (written < 0 && errno == EINTR)
             continue;
         if (written < 0 && errno != EAGAIN)
-            gone = launcher->waiting_bytes; /* nobody reads any more: end of standard input will say so */
+            gone = launcher->waiting_bytes; /* nobody reads any more: end of
+                                               standard input will say so */
         if (written <= 0)
             break;
         gone += (size_t)written;
@@ -111,7 +114,7 @@ static void put(psr_launcher *launcher, const psr_run_event *event)
     size_t needed = launcher->waiting_bytes + size + 1;
     if (needed > launcher->waiting_room) {
         char *grown = realloc(launcher->waiting, 2 * needed);
-        if (!grown) {
+        if (grown == NULL) {
             free(text);
             return;
         }
@@ -146,7 +149,8 @@ void psr_launcher_listening(psr_launcher *launcher, const char *endpoint)
     put(launcher, &event);
 }
 
-void psr_launcher_joined(psr_launcher *launcher, const psr_view_member *entry, uint32_t count, uint32_t total)
+void psr_launcher_joined(psr_launcher *launcher, const psr_view_member *entry, uint32_t count,
+                         uint32_t total)
 {
     if (launcher->by_hand) {
         psr_log(PSR_LOG_INFO, "%s %" PRIu32 " on %s has joined: %" PRIu32 " of %" PRIu32,
@@ -192,18 +196,18 @@ void psr_launcher_progress(psr_launcher *launcher, uint64_t step, uint64_t total
     if (launcher->by_hand)
         psr_show_step(&launcher->show, step, total, loss, images_per_s);
     else if (!much_waits(launcher))
-        put(launcher,
-            &(psr_run_event){.kind = PSR_RUN_PROGRESS, .progress = {step, total, loss, images_per_s}});
+        put(launcher, &(psr_run_event){.kind = PSR_RUN_PROGRESS,
+                                       .progress = {step, total, loss, images_per_s}});
 }
 
-void psr_launcher_evaluating(psr_launcher *launcher, uint64_t step, uint64_t total, uint64_t counted,
-                             uint64_t samples)
+void psr_launcher_evaluating(psr_launcher *launcher, uint64_t step, uint64_t total,
+                             uint64_t counted, uint64_t samples)
 {
     if (launcher->by_hand)
         psr_show_evaluating(&launcher->show, step, total, counted, samples);
     else if (!much_waits(launcher))
-        put(launcher,
-            &(psr_run_event){.kind = PSR_RUN_EVALUATING, .evaluating = {step, total, counted, samples}});
+        put(launcher, &(psr_run_event){.kind = PSR_RUN_EVALUATING,
+                                       .evaluating = {step, total, counted, samples}});
 }
 
 void psr_launcher_evaluated(psr_launcher *launcher, const char *line)
@@ -218,7 +222,8 @@ void psr_launcher_evaluated(psr_launcher *launcher, const char *line)
     put(launcher, &event);
 }
 
-void psr_launcher_say(psr_launcher *launcher, psr_log_kind kind, psr_log_level level, const char *line)
+void psr_launcher_say(psr_launcher *launcher, psr_log_kind kind, psr_log_level level,
+                      const char *line)
 {
     if (launcher->by_hand) {
         if (kind == PSR_LOG_OF_RUN && level > PSR_LOG_WARN)
@@ -227,7 +232,8 @@ void psr_launcher_say(psr_launcher *launcher, psr_log_kind kind, psr_log_level l
             psr_log_of(kind, level, "%s", line);
         return;
     }
-    if ((kind == PSR_LOG_OF_STRANGER && much_waits(launcher)) || launcher->waiting_bytes > WAITING_BYTES_MAX)
+    if ((kind == PSR_LOG_OF_STRANGER && much_waits(launcher)) ||
+        launcher->waiting_bytes > WAITING_BYTES_MAX)
         return;
     psr_run_event event = {.kind = PSR_RUN_SAY, .say = {.level = level, .kind = kind}};
     snprintf(event.say.line, sizeof event.say.line, "%s", line);
@@ -258,12 +264,13 @@ static void show_end(psr_launcher *launcher, psr_err status, const char *line, c
         psr_show_how_to_go_on(&launcher->show, how_to_go_on);
 }
 
-void psr_launcher_ended(psr_launcher *launcher, psr_err status, const char *line, const char *outcome_json,
-                        const char *how_to_go_on)
+void psr_launcher_ended(psr_launcher *launcher, psr_err status, const char *line,
+                        const char *outcome_json, const char *how_to_go_on)
 {
-    psr_run_event event = {.kind = PSR_RUN_ENDED,
-                           .ended = {.status = psr_err_exit_status(status),
-                                     .outcome = outcome_json ? cJSON_Parse(outcome_json) : NULL}};
+    psr_run_event event = {
+        .kind = PSR_RUN_ENDED,
+        .ended = {.status = psr_err_exit_status(status),
+                  .outcome = outcome_json != NULL ? cJSON_Parse(outcome_json) : NULL}};
     snprintf(event.ended.line, sizeof event.ended.line, "%s", line);
     if (launcher->by_hand)
         show_end(launcher, status, line, event.ended.outcome, how_to_go_on);

@@ -1,8 +1,10 @@
-/* The scheduler's end of its two pipes with the launcher, whose lines are comm/launcher_line.h's: orders on standard input, events on
- * standard output. Writing never blocks: what the pipe does not take waits here; while much waits, progress, evaluating, alive and what
- * is said of strangers are left out. Without a launcher (a start by hand) there are no orders, and events are shown to the person on standard output as
- * psring train does (base/show/show.h), and told in the log what a person need not see; by a worker that is started by another launcher, which hears
- * nothing of events, likewise, and orders come. One thread. */
+/* The scheduler's end of its two pipes with the launcher, whose lines are comm/launcher_line.h's:
+ * orders on standard input, events on standard output. Writing never blocks: what the pipe does not
+ * take waits here; while much waits, progress, evaluating, alive and what is said of strangers are
+ * left out. Without a launcher (a start by hand) there are no orders, and events are shown to the
+ * person on standard output as psring train does (base/show/show.h), and told in the log what a
+ * person need not see; by a worker that is started by another launcher, which hears nothing of
+ * events, likewise, and orders come. One thread. */
 #ifndef PSR_PS_LAUNCHER_H
 #define PSR_PS_LAUNCHER_H
 
@@ -14,7 +16,8 @@ typedef struct psr_launcher psr_launcher;
 typedef enum psr_launcher_kind {
     PSR_LAUNCHER_NONE,   /* a start by hand */
     PSR_LAUNCHER_WORKER, /* orders alone */
-    PSR_LAUNCHER_WHOLE,  /* psring train, psring run: orders and events, and signs of life both ways */
+    PSR_LAUNCHER_WHOLE,  /* psring train, psring run: orders and
+                            events, and signs of life both ways */
 } psr_launcher_kind;
 
 typedef enum psr_launcher_heard {
@@ -22,11 +25,12 @@ typedef enum psr_launcher_heard {
     PSR_LAUNCHER_ORDER,     /* its order */
     PSR_LAUNCHER_INTERRUPT, /* SIGINT or SIGTERM to this process: as its order STOP */
     PSR_LAUNCHER_GONE,      /* it died */
-    PSR_LAUNCHER_BAD,       /* a line that is no order: psr_err_detail() says why, and begins the line */
+    PSR_LAUNCHER_BAD,       /* a line that is no order: psr_err_detail()
+                               says why, and begins the line */
 } psr_launcher_heard;
 
-/* wake: called on another thread when an order may be there. config: of the run, borrowed for life; NULL for WHOLE.
- * ret owns. */
+/* wake: called on another thread when an order may be there. config: of the run, borrowed for life;
+ * NULL for WHOLE. ret owns. */
 PSR_MUST_CHECK psr_err psr_launcher_new(psr_launcher_kind kind, const psr_config *config,
                                         void (*wake)(void *context), void *context,
                                         psr_launcher **ret_launcher);
@@ -48,15 +52,17 @@ void psr_launcher_directory(psr_launcher *launcher, const char *out, const char 
 void psr_launcher_running(psr_launcher *launcher);
 void psr_launcher_progress(psr_launcher *launcher, uint64_t step, uint64_t total, double loss,
                            double images_per_s);
-void psr_launcher_evaluating(psr_launcher *launcher, uint64_t step, uint64_t total, uint64_t counted,
-                             uint64_t samples);
+void psr_launcher_evaluating(psr_launcher *launcher, uint64_t step, uint64_t total,
+                             uint64_t counted, uint64_t samples);
 void psr_launcher_evaluated(psr_launcher *launcher, const char *line);
-void psr_launcher_say(psr_launcher *launcher, psr_log_kind kind, psr_log_level level, const char *line);
+void psr_launcher_say(psr_launcher *launcher, psr_log_kind kind, psr_log_level level,
+                      const char *line);
 void psr_launcher_alive(psr_launcher *launcher);
 /* The answer to PAUSE. */
 void psr_launcher_paused(psr_launcher *launcher);
-/* how_to_go_on: with a run that was stopped in order, for whom psring train has not started; NULL: it was not. */
-void psr_launcher_ended(psr_launcher *launcher, psr_err status, const char *line, const char *outcome_json,
-                        const char *how_to_go_on);
+/* how_to_go_on: with a run that was stopped in order, for whom psring train has not started; NULL:
+ * it was not. */
+void psr_launcher_ended(psr_launcher *launcher, psr_err status, const char *line,
+                        const char *outcome_json, const char *how_to_go_on);
 
 #endif

@@ -1,6 +1,6 @@
 #include "ps/scheduler/lives.h"
 
-#include "base/thread.h"
+#include "base/system/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -69,8 +69,12 @@ psr_err psr_lives_new(const char *directory, void (*wake)(void *context), void *
     psr_lives *lives = calloc(1, sizeof *lives);
     if (lives == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory to watch processes");
-    *lives = (psr_lives){
-        .directory = directory, .wake = wake, .context = context, .epoll = -1, .quit = -1, .ended = {-1, -1}};
+    *lives = (psr_lives){.directory = directory,
+                         .wake = wake,
+                         .context = context,
+                         .epoll = -1,
+                         .quit = -1,
+                         .ended = {-1, -1}};
     psr_err err = open_all(lives);
     if (err != PSR_OK) {
         psr_lives_free(lives);

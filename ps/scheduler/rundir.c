@@ -1,8 +1,8 @@
 #include "ps/scheduler/rundir.h"
 
 #include "base/attempts.h"
-#include "base/file.h"
-#include "base/printable.h"
+#include "base/system/file.h"
+#include "base/text/printable.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -48,17 +48,19 @@ struct psr_rundir {
 
 /* ---- may it be made? ---- */
 
-/* The nearest directory above path that exists must be ours to write in. may_be_there: another name is taken then. */
+/* The nearest directory above path that exists must be ours to write in. may_be_there: another name
+ * is taken then. */
 static psr_err check_can_be_made(const char *path, bool may_be_there)
 {
     struct stat status;
     if (!may_be_there && lstat(path, &status) == 0)
-        return psr_fail(PSR_ERR_USAGE, "--out %s exists already; name a directory that a run can make", path);
+        return psr_fail(PSR_ERR_USAGE,
+                        "--out %s exists already; name a directory that a run can make", path);
     char above[PATH_BYTES];
     snprintf(above, sizeof above, "%s", path);
     for (;;) {
         char *slash = strrchr(above, '/');
-        if (!slash)
+        if (slash == NULL)
             strcpy(above, ".");
         else if (slash == above)
             strcpy(above, "/");
@@ -67,12 +69,14 @@ static psr_err check_can_be_made(const char *path, bool may_be_there)
         if (stat(above, &status) == 0)
             break;
         if (errno != ENOENT || strcmp(above, ".") == 0 || strcmp(above, "/") == 0)
-            return psr_fail(PSR_ERR_IO, "--out %s cannot be made: %s: %s", path, above, strerror(errno));
+            return psr_fail(PSR_ERR_IO, "--out %s cannot be made: %s: %s", path, above,
+                            strerror(errno));
     }
     if (!S_ISDIR(status.st_mode))
         return psr_fail(PSR_ERR_IO, "--out %s cannot be made: %s is no directory", path, above);
     if (access(above, W_OK | X_OK) != 0)
-        return psr_fail(PSR_ERR_IO, "--out %s cannot be made: %s: %s", path, above, strerror(errno));
+        return psr_fail(PSR_ERR_IO, "--out %s cannot be made: %s: %s", path, above,
+                        strerror(errno));
     return PSR_OK;
 }
 
@@ -82,7 +86,7 @@ psr_err psr_rundir_new(const psr_config *config, const char *series, psr_rundir 
         return psr_fail(PSR_ERR_USAGE, "--out is empty; name a directory that a run can make");
     PSR_TRY(check_can_be_made(config->out, series != NULL));
     psr_rundir *rundir = calloc(1, sizeof *rundir);
-    if (!rundir)
+    if (rundir == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a run directory");
     rundir->config = *config;
     rundir->series = series;
@@ -93,21 +97,21 @@ psr_err psr_rundir_new(const psr_config *config, const char *series, psr_rundir 
 
 void psr_rundir_free(psr_rundir *rundir)
 {
-    if (!rundir)
+    if (rundir == NULL)
         return;
-    while (rundir->logs) {
+    while (rundir->logs != NULL) {
         log_file *next = rundir->logs->next;
-        if (rundir->logs->file)
+        if (rundir->logs->file != NULL)
             fclose(rundir->logs->file);
         free(rundir->logs);
         rundir->logs = next;
     }
-    while (rundir->early) {
+    while (rundir->early != NULL) {
         early_line *next = rundir->early->next;
         free(rundir->early);
         rundir->early = next;
     }
-    if (rundir->metrics)
+    if (rundir->metrics != NULL)
         fclose(rundir->metrics);
     cJSON_Delete(rundir->outcome);
     free(rundir->roster_json);
@@ -127,7 +131,7 @@ static void print_time(char text[static 40])
 
 static bool add(cJSON *object, const char *name, cJSON *item)
 {
-    if (item && cJSON_AddItemToObject(object, name, item))
+    if (item != NULL && cJSON_AddItemToObject(object, name, item))
         return true;
     cJSON_Delete(item);
     return false;
@@ -155,18 +159,19 @@ static bool fill_run(const psr_rundir *rundir, cJSON *run)
     bool whole = psr_config_to_json(&rundir->config, &config) == PSR_OK &&
                  psr_facts_to_json(&rundir->facts, &facts) == PSR_OK;
     cJSON *roster = cJSON_Parse(rundir->roster_json);
-    whole = whole && cJSON_AddStringToObject(run, "version", PSR_VERSION) &&
+    whole = whole && cJSON_AddStringToObject(run, "version", PSR_VERSION) != NULL &&
             add(run, "config", cJSON_Parse(config)) && add(run, "facts", cJSON_Parse(facts)) &&
-            add(run, "hosts", hosts_of(roster)) && cJSON_AddStringToObject(run, "started", rundir->started);
+            add(run, "hosts", hosts_of(roster)) &&
+            cJSON_AddStringToObject(run, "started", rundir->started) != NULL;
     if (!add(run, "roster", roster))
         whole = false;
     if (rundir->algorithms[0] != '\0')
-        whole = whole && cJSON_AddStringToObject(run, "algorithms", rundir->algorithms);
-    if (rundir->resumed_from)
-        whole = whole && cJSON_AddStringToObject(run, "resumed_from", rundir->resumed_from);
+        whole = whole && cJSON_AddStringToObject(run, "algorithms", rundir->algorithms) != NULL;
+    if (rundir->resumed_from != NULL)
+        whole = whole && cJSON_AddStringToObject(run, "resumed_from", rundir->resumed_from) != NULL;
     if (rundir->ended[0])
-        whole = whole && cJSON_AddStringToObject(run, "ended", rundir->ended);
-    if (rundir->outcome)
+        whole = whole && cJSON_AddStringToObject(run, "ended", rundir->ended) != NULL;
+    if (rundir->outcome != NULL)
         whole = whole && add(run, "outcome", cJSON_Duplicate(rundir->outcome, true));
     free(config);
     free(facts);
@@ -178,9 +183,9 @@ static psr_err write_run(const psr_rundir *rundir)
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "%s/run.json", rundir->config.out);
     cJSON *run = cJSON_CreateObject();
-    char *text = run && fill_run(rundir, run) ? cJSON_Print(run) : NULL;
+    char *text = run != NULL && fill_run(rundir, run) ? cJSON_Print(run) : NULL;
     cJSON_Delete(run);
-    if (!text)
+    if (text == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %s", path);
     size_t size = strlen(text);
     text[size] = '\n'; /* in place of the zero: the size is known */
@@ -198,14 +203,15 @@ static void log_path(const psr_rundir *rundir, psr_peer peer, char path[static P
     if (peer.role == PSR_ROLE_SCHEDULER)
         snprintf(path, PATH_BYTES, "%s/log/%s.log", rundir->config.out, name);
     else
-        snprintf(path, PATH_BYTES, "%s/log/%s-%" PRIu32 ".log", rundir->config.out, name, peer.rank);
+        snprintf(path, PATH_BYTES, "%s/log/%s-%" PRIu32 ".log", rundir->config.out, name,
+                 peer.rank);
 }
 
 /* NULL: errno says why. */
 static FILE *open_to_append(const char *path)
 {
     FILE *file = fopen(path, "ae");
-    for (unsigned attempt = 0; !file && psr_file_try_again(attempt); attempt++)
+    for (unsigned attempt = 0; file == NULL && psr_file_try_again(attempt); attempt++)
         file = fopen(path, "ae");
     return file;
 }
@@ -213,11 +219,11 @@ static FILE *open_to_append(const char *path)
 static void write_log(psr_rundir *rundir, psr_peer peer, const char *line)
 {
     log_file *log = rundir->logs;
-    while (log && !psr_peer_equal(log->peer, peer))
+    while (log != NULL && !psr_peer_equal(log->peer, peer))
         log = log->next;
-    if (!log) {
+    if (log == NULL) {
         log = calloc(1, sizeof *log);
-        if (!log) {
+        if (log == NULL) {
             rundir->lines_lost++;
             return;
         }
@@ -226,15 +232,16 @@ static void write_log(psr_rundir *rundir, psr_peer peer, const char *line)
         *log = (log_file){.peer = peer, .file = open_to_append(path), .next = rundir->logs};
         rundir->logs = log;
     }
-    if (!log->file || fprintf(log->file, "%s\n", line) < 0)
+    if (log->file == NULL || fprintf(log->file, "%s\n", line) < 0)
         rundir->lines_lost++;
 }
 
 static void keep_early(psr_rundir *rundir, psr_peer peer, const char *line)
 {
     size_t size = strlen(line) + 1;
-    early_line *early = rundir->early_bytes + size <= EARLY_BYTES_MAX ? malloc(sizeof *early + size) : NULL;
-    if (!early) {
+    early_line *early =
+        rundir->early_bytes + size <= EARLY_BYTES_MAX ? malloc(sizeof *early + size) : NULL;
+    if (early == NULL) {
         rundir->lines_lost++;
         return;
     }
@@ -250,7 +257,7 @@ void psr_rundir_log(psr_rundir *rundir, psr_peer peer, const char *line)
 {
     /* It came from another host, and somebody will look at the log with a terminal. */
     char *printable = strdup(line);
-    if (!printable) {
+    if (printable == NULL) {
         rundir->lines_lost++;
         return;
     }
@@ -285,7 +292,8 @@ static psr_err claim_name(psr_rundir *rundir)
 {
     for (int tries = 0; mkdir(rundir->config.out, 0777) != 0; tries++) {
         if (errno != EEXIST || rundir->series == NULL || tries == NAMES_MAX)
-            return psr_fail(PSR_ERR_IO, "%s: cannot be made: %s", rundir->config.out, strerror(errno));
+            return psr_fail(PSR_ERR_IO, "%s: cannot be made: %s", rundir->config.out,
+                            strerror(errno));
         PSR_TRY(take_next_name(rundir));
     }
     return PSR_OK;
@@ -297,7 +305,7 @@ static psr_err make_directories(psr_rundir *rundir)
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "%s", out);
     char *slash = strrchr(path, '/');
-    if (slash && slash != path) {
+    if (slash != NULL && slash != path) {
         *slash = '\0';
         PSR_TRY(psr_mkdirs(path));
     }
@@ -317,8 +325,8 @@ psr_err psr_rundir_begin(psr_rundir *rundir, uint64_t bucket_bytes, const psr_fa
         snprintf(rundir->config.data_content, sizeof rundir->config.data_content, "%s-%s",
                  facts->content.train, facts->content.test);
     rundir->roster_json = strdup(roster_json);
-    rundir->resumed_from = resumed_from ? strdup(resumed_from) : NULL;
-    if (!rundir->roster_json || (resumed_from && !rundir->resumed_from))
+    rundir->resumed_from = resumed_from != NULL ? strdup(resumed_from) : NULL;
+    if (rundir->roster_json == NULL || (resumed_from != NULL && rundir->resumed_from == NULL))
         return psr_fail(PSR_ERR_NOMEM, "no memory for a run directory");
     print_time(rundir->started);
     PSR_TRY(make_directories(rundir));
@@ -327,9 +335,9 @@ psr_err psr_rundir_begin(psr_rundir *rundir, uint64_t bucket_bytes, const psr_fa
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "%s/metrics.jsonl", rundir->config.out);
     rundir->metrics = open_to_append(path);
-    if (!rundir->metrics)
+    if (rundir->metrics == NULL)
         return psr_fail(PSR_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
-    for (const early_line *early = rundir->early; early; early = early->next)
+    for (const early_line *early = rundir->early; early != NULL; early = early->next)
         write_log(rundir, early->peer, early->text);
     return PSR_OK;
 }
@@ -352,6 +360,11 @@ psr_err psr_rundir_algorithms(psr_rundir *rundir, const char *algorithms)
     return write_run(rundir);
 }
 
+psr_err psr_rundir_mode(psr_rundir *rundir, const psr_config *config)
+{
+    return psr_config_take_stretches(&rundir->config, config) ? write_run(rundir) : PSR_OK;
+}
+
 psr_err psr_rundir_metrics(psr_rundir *rundir, const psr_metrics_line *line)
 {
     if (fwrite(line->text, 1, line->size, rundir->metrics) != line->size ||
@@ -362,31 +375,33 @@ psr_err psr_rundir_metrics(psr_rundir *rundir, const psr_metrics_line *line)
 
 psr_err psr_rundir_flush(psr_rundir *rundir)
 {
-    for (const log_file *log = rundir->logs; log; log = log->next)
-        if (log->file && fflush(log->file) != 0)
+    for (const log_file *log = rundir->logs; log != NULL; log = log->next)
+        if (log->file != NULL && fflush(log->file) != 0)
             rundir->lines_lost++;
-    if (rundir->metrics && fflush(rundir->metrics) != 0)
+    if (rundir->metrics != NULL && fflush(rundir->metrics) != 0)
         return psr_fail(PSR_ERR_IO, "%s/metrics.jsonl: %s", rundir->config.out, strerror(errno));
     return PSR_OK;
 }
 
-psr_err psr_rundir_end(psr_rundir *rundir, psr_err status, const char *line, const char *outcome_json)
+psr_err psr_rundir_end(psr_rundir *rundir, psr_err status, const char *line,
+                       const char *outcome_json)
 {
     if (!rundir->there)
         return PSR_OK;
     print_time(rundir->ended);
-    cJSON *outcome = outcome_json ? cJSON_Parse(outcome_json) : NULL;
+    cJSON *outcome = outcome_json != NULL ? cJSON_Parse(outcome_json) : NULL;
     if (!cJSON_IsObject(outcome)) {
         cJSON_Delete(outcome);
         outcome = cJSON_CreateObject();
     }
     cJSON_Delete(rundir->outcome);
     rundir->outcome = outcome;
-    if (!outcome || !cJSON_AddStringToObject(outcome, "status", psr_err_name(status)) ||
-        !cJSON_AddNumberToObject(outcome, "exit_status", psr_err_exit_status(status)) ||
-        !cJSON_AddStringToObject(outcome, "line", line) ||
+    if (outcome == NULL ||
+        cJSON_AddStringToObject(outcome, "status", psr_err_name(status)) == NULL ||
+        cJSON_AddNumberToObject(outcome, "exit_status", psr_err_exit_status(status)) == NULL ||
+        cJSON_AddStringToObject(outcome, "line", line) == NULL ||
         (rundir->lines_lost > 0 &&
-         !cJSON_AddNumberToObject(outcome, "log_lines_lost", (double)rundir->lines_lost)))
+         cJSON_AddNumberToObject(outcome, "log_lines_lost", (double)rundir->lines_lost) == NULL))
         return psr_fail(PSR_ERR_NOMEM, "no memory for a run's outcome");
     psr_err flushed = psr_rundir_flush(rundir);
     psr_err written = write_run(rundir);
@@ -400,20 +415,21 @@ void psr_rundir_discard(psr_rundir *rundir)
     const char *out = rundir->config.out;
     char path[PATH_BYTES];
     rundir->there = false;
-    while (rundir->logs) {
+    while (rundir->logs != NULL) {
         log_file *next = rundir->logs->next;
-        if (rundir->logs->file)
+        if (rundir->logs->file != NULL)
             fclose(rundir->logs->file);
         log_path(rundir, rundir->logs->peer, path);
         (void)unlink(path);
         free(rundir->logs);
         rundir->logs = next;
     }
-    if (rundir->metrics)
+    if (rundir->metrics != NULL)
         fclose(rundir->metrics);
     rundir->metrics = NULL;
     static const char *const files[] = {"run.json", "metrics.jsonl"}, *const directories[] = {
-                                                                          "/log", "/checkpoints", ""};
+                                                                          "/log", "/checkpoints",
+                                                                          ""};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         snprintf(path, sizeof path, "%s/%s", out, files[i]);
         (void)unlink(path);

@@ -9,8 +9,9 @@
 
 psr_scheduler_member *psr_scheduler_find(const psr_scheduler *scheduler, psr_peer member)
 {
-    return &scheduler->members[member.role == PSR_ROLE_SHARD ? member.rank
-                                                             : scheduler->roster.shards + member.rank];
+    return &scheduler
+                ->members[member.role == PSR_ROLE_SHARD ? member.rank
+                                                        : scheduler->roster.shards + member.rank];
 }
 
 psr_scheduler_member *psr_scheduler_worker(const psr_scheduler *scheduler, uint32_t rank)
@@ -25,21 +26,25 @@ psr_bytes psr_scheduler_payload_of(const psr_message *message)
 
 /* ---- messages while the run is on ---- */
 
-/* As worker 0 tells, whose facts all have; before it does, nobody has begun a step. A checkpoint may be of a later step than the run's last
- * one, until a worker has looked at it. */
+/* As worker 0 tells, whose facts all have; before it does, nobody has begun a step. A checkpoint
+ * may be of a later step than the run's last one, until a worker has looked at it. */
 static void limit(void *context, psr_msg_limits *limits)
 {
     const psr_scheduler *scheduler = context;
     const psr_facts *facts = &psr_scheduler_worker(context, 0)->facts;
-    limits->steps = facts->total_steps > scheduler->first_step ? facts->total_steps : scheduler->first_step;
+    limits->steps =
+        facts->total_steps > scheduler->first_step ? facts->total_steps : scheduler->first_step;
     limits->samples = facts->test_count;
+    limits->epoch = scheduler->view_count > 0 ? scheduler->view_count - 1 : 0;
 }
 
 static void take_progress(void *context, psr_peer from, const psr_msg_progress *says)
 {
     const psr_scheduler *scheduler = context;
-    if (says->evaluates && from.role == PSR_ROLE_WORKER && psr_coordinator_running(scheduler->coordinator))
-        scheduler->events.evaluating(scheduler->events.context, from.rank, says->step + 1, says->counted);
+    if (says->evaluates && from.role == PSR_ROLE_WORKER &&
+        psr_coordinator_running(scheduler->coordinator))
+        scheduler->events.evaluating(scheduler->events.context, from.rank, says->step + 1,
+                                     says->counted);
 }
 
 static psr_err take_message(void *context, const psr_message *message)
@@ -48,12 +53,14 @@ static psr_err take_message(void *context, const psr_message *message)
     psr_scheduler_member *member = psr_scheduler_find(scheduler, message->from);
     if (message->head.type == PSR_MSG_CHECKPOINT)
         return psr_scheduler_take_checkpoint(scheduler, member, message);
-    PSR_TRY(psr_coordinator_check_text(message));
+    PSR_TRY(psr_coordinator_check_text(scheduler->coordinator, message));
     switch (message->head.type) {
     case PSR_MSG_METRICS:
         return psr_scheduler_take_metrics(scheduler, message);
     case PSR_MSG_HELD:
         return psr_scheduler_take_held(scheduler, member, message);
+    case PSR_MSG_BOUND:
+        return psr_scheduler_take_bound(scheduler, member, message);
     case PSR_MSG_DONE:
         return psr_scheduler_take_done(scheduler, member, message);
     default:
@@ -67,11 +74,8 @@ static psr_err open_coordinator(psr_scheduler *scheduler, const char *host, int6
 {
     const psr_scheduler_events *events = &scheduler->events;
     const psr_coordinator_options options = {
-        .driver = {.context = events->context,
-                   .send = events->send,
-                   .waiting = events->waiting,
-                   .connect = events->connect,
-                   .refuse = events->refuse,
+        .ways = events->ways,
+        .events = {.context = events->context,
                    .joined = events->joined,
                    .say = events->say,
                    .ended = events->ended},
@@ -102,8 +106,9 @@ static psr_err make_members(psr_scheduler *scheduler)
     scheduler->member_count = roster->shards + roster->worker_processes;
     scheduler->members = calloc(scheduler->member_count, sizeof *scheduler->members);
     scheduler->metrics_told = calloc(roster->ranks, sizeof *scheduler->metrics_told);
-    if (!scheduler->members || !scheduler->metrics_told)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " members", scheduler->member_count);
+    if (scheduler->members == NULL || scheduler->metrics_told == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " members",
+                        scheduler->member_count);
     for (uint32_t s = 0; s < roster->shards; s++)
         scheduler->members[s].peer = (psr_peer){PSR_ROLE_SHARD, s};
     for (uint32_t r = 0; r < roster->worker_processes; r++)
@@ -111,11 +116,11 @@ static psr_err make_members(psr_scheduler *scheduler)
     return PSR_OK;
 }
 
-psr_err psr_scheduler_new(const psr_config *config, const psr_scheduler_events *events, const char *host,
-                          int64_t now_ms, psr_scheduler **ret_scheduler)
+psr_err psr_scheduler_new(const psr_config *config, const psr_scheduler_events *events,
+                          const char *host, int64_t now_ms, psr_scheduler **ret_scheduler)
 {
     psr_scheduler *scheduler = calloc(1, sizeof *scheduler);
-    if (!scheduler)
+    if (scheduler == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a scheduler");
     scheduler->config = *config;
     scheduler->roster = psr_roster_of(config);
@@ -133,8 +138,9 @@ psr_err psr_scheduler_new(const psr_config *config, const psr_scheduler_events *
 
 void psr_scheduler_free(psr_scheduler *scheduler)
 {
-    if (!scheduler)
+    if (scheduler == NULL)
         return;
+    psr_scheduler_free_views(scheduler);
     psr_coordinator_free(scheduler->coordinator);
     free(scheduler->members);
     free(scheduler->metrics_told);

@@ -2,19 +2,20 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "base/finite.h"
+#include "base/arrays/finite.h"
 #include "base/log.h"
 #include "comm/comm.h"
 #include "ps/parts.h"
 #include "ps/roster.h"
-#include "ps/scheduler/checkpoints.h"
-#include "ps/scheduler/figures.h"
+#include "ps/scheduler/checkpoints/checkpoints.h"
+#include "ps/scheduler/metrics/figures.h"
 #include "ps/scheduler/hosts.h"
 #include "ps/scheduler/late.h"
 #include "ps/scheduler/lives.h"
-#include "ps/scheduler/launcher.h"
-#include "ps/scheduler/progress.h"
-#include "ps/scheduler/resume.h"
+#include "ps/scheduler/orders.h"
+#include "ps/scheduler/metrics/progress.h"
+#include "ps/scheduler/checkpoints/resume.h"
+#include "ps/scheduler/mode_socket.h"
 #include "ps/scheduler/rundir.h"
 #include "ps/scheduler/scheduler.h"
 
@@ -24,11 +25,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BURST 256 /* messages, and orders, between two looks at everything else */
 #define FLUSH_EVERY_MS 500
-#define LINGER_MS 2000 /* for BYE to leave */
-/* For ABORT: a member that is gone takes none, and nobody should wait for that. */
-#define ABORT_LINGER_MS 300
 #define GO_ON_BYTES (PSR_PATH_MAX + 64)
 
 static const psr_peer self = {PSR_ROLE_SCHEDULER, 0};
@@ -40,8 +37,10 @@ typedef struct driver {
     bool by_hand;  /* nobody takes events */
     pid_t starter; /* which gives orders; 0: nobody does */
     char host[PSR_HOST_MAX];
-    psr_transport *transport;
+    psr_scheduler_loop loop;
+    psr_transport *transport; /* the loop's */
     psr_launcher *launcher;
+    psr_orders orders;
     psr_lives *lives; /* NULL: the launcher tells who ends */
     psr_scheduler *scheduler;
     psr_coordinator *coordinator; /* the scheduler's */
@@ -51,43 +50,20 @@ typedef struct driver {
     psr_checkpoints *checkpoints;
     psr_progress *progress; /* what the launcher's bar shows */
     psr_figures *figures;   /* what the run comes to; both from the beginning of the run */
+    psr_mode_socket *asked; /* psring mode; NULL: the directory takes no socket */
+    uint64_t asker;         /* who waits for the change; 0: nobody */
 
-    int64_t deadline_ms, say_alive_ms, flush_ms, ticked_ms;
-    psr_presence_clock presence; /* of this process, which waits for launcher and disk */
-    int64_t launcher_heard_ms;   /* by that clock */
-    int64_t slow_said_ms;        /* when it was last said that the disk is slow */
-    uint32_t stops;              /* orders to stop */
-    bool started;                /* all were ready */
-    bool closed;                 /* all that members printed has come */
+    int64_t deadline_ms, flush_ms;
+    int64_t slow_said_ms; /* when it was last said that the disk is slow */
+    uint32_t stops;       /* orders to stop */
+    bool started;         /* all were ready */
+    bool closed;          /* all that members printed has come */
     bool launcher_gone;
     psr_err status;
     char line[1024];
 } driver;
 
 /* ---- the scheduler's events ---- */
-
-static psr_err on_send(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
-{
-    driver *d = context;
-    return psr_transport_send(d->transport, to, head, payload);
-}
-
-static size_t on_waiting(void *context, psr_peer to)
-{
-    return psr_transport_waiting(((driver *)context)->transport, to);
-}
-
-static psr_err on_connect(void *context, psr_peer peer, const char *endpoint)
-{
-    driver *d = context;
-    return psr_transport_connect(d->transport, peer, endpoint, psr_keys_of(&d->provision->keys, peer));
-}
-
-static void on_refuse(void *context, const psr_message *join, psr_err status, const char *line)
-{
-    driver *d = context;
-    psr_transport_refuse(d->transport, join, status, line);
-}
 
 static void on_say(void *context, const char *line)
 {
@@ -100,29 +76,31 @@ static void on_joined(void *context, const psr_view_member *entry, uint32_t coun
 {
     driver *d = context;
     char line[PSR_HOST_MAX + PSR_ENDPOINT_MAX + 64];
-    snprintf(line, sizeof line, "%s %" PRIu32 " on %s has joined, %" PRIu32 " of %" PRIu32 " endpoint=%s",
-             psr_role_name(entry->peer.role), entry->peer.rank, entry->host, count, total, entry->endpoint);
+    snprintf(line, sizeof line,
+             "%s %" PRIu32 " on %s has joined, %" PRIu32 " of %" PRIu32 " endpoint=%s",
+             psr_role_name(entry->peer.role), entry->peer.rank, entry->host, count, total,
+             entry->endpoint);
     psr_rundir_log(d->rundir, self, line);
     psr_lives_watch(d->lives, entry->peer);
     psr_launcher_joined(d->launcher, entry, count, total);
 }
 
-static void wake(void *context)
+/* config's, with --bucket-size resolved. */
+static uint64_t bucket_bytes_of(const driver *d, const psr_config *config)
 {
-    driver *d = context;
-    psr_transport_wake(d->transport);
+    return psr_bucket_bytes(&d->sections.net->params, config->bucket_bytes);
 }
 
-/* Resolves --bucket-size, makes the plan, and says which part of the parameters each shard, or worker, holds. */
-static psr_err share_out(driver *d, const psr_config *config, const psr_view *members,
-                         uint64_t *ret_bucket_bytes, psr_plan *ret_plan)
+/* The plan in a mode. tells: says which part of the parameters each shard, or worker, holds. */
+static psr_err share_out(driver *d, const psr_config *config, psr_mode mode,
+                         const psr_view *members, bool tells, psr_plan *ret_plan)
 {
     const psr_layout *layout = &d->sections.net->params;
-    psr_config resolved = *config;
-    resolved.bucket_bytes = psr_bucket_bytes(layout, config->bucket_bytes);
+    psr_config resolved = psr_config_in_mode(config, mode);
+    resolved.bucket_bytes = bucket_bytes_of(d, config);
     psr_parts parts;
     psr_host_ranks hosts;
-    PSR_TRY(psr_hosts_of_ranks(config, members, &hosts));
+    PSR_TRY(psr_hosts_of_ranks(&resolved, members, &hosts));
     psr_err err = psr_parts_init(&resolved, layout, &hosts, &parts);
     free(hosts.first);
     if (err != PSR_OK)
@@ -135,11 +113,23 @@ static psr_err share_out(driver *d, const psr_config *config, const psr_view *me
         parts.plan = (psr_plan){0};
     }
     psr_parts_done(&parts);
-    if (err != PSR_OK)
-        return err;
-    snprintf(line, sizeof line, "  buckets    %s", text);
-    on_say(d, line);
-    *ret_bucket_bytes = resolved.bucket_bytes;
+    if (err == PSR_OK && tells) {
+        snprintf(line, sizeof line, "  buckets    %s", text);
+        on_say(d, line);
+    }
+    return err;
+}
+
+/* Before the first step it is seen whether the later stretches can be. */
+static psr_err check_stretches(driver *d, const psr_config *config, uint64_t first_step,
+                               const psr_view *members)
+{
+    for (uint64_t at = psr_config_next_stretch(config, first_step); at != 0;
+         at = psr_config_next_stretch(config, at)) {
+        psr_plan plan;
+        PSR_TRY(share_out(d, config, psr_config_mode_at(config, at), members, false, &plan));
+        psr_plan_done(&plan);
+    }
     return PSR_OK;
 }
 
@@ -152,7 +142,8 @@ static psr_err begin_figures(driver *d, const psr_config *config, const psr_fact
                                            .samples = facts->test_count};
     PSR_TRY(psr_progress_new(&progress, &d->progress));
     const psr_figures_options figures = {.workers = plan->ranks,
-                                         .shards = psr_plan_shard_processes(plan),
+                                         .mode = psr_config_mode_at(config, first_step),
+                                         .shards = plan->shards,
                                          .in_turn = psr_roster_of(config).plays_all,
                                          .first_step = first_step,
                                          .total_steps = facts->total_steps};
@@ -171,7 +162,8 @@ static psr_err begin_files(driver *d, const psr_config *config, const psr_facts 
     psr_launcher_directory(d->launcher, psr_rundir_path(d->rundir), config->resume);
     char directory[PSR_PATH_MAX + 16];
     snprintf(directory, sizeof directory, "%s/checkpoints", psr_rundir_path(d->rundir));
-    psr_checkpoints_options options = {directory, config, &d->sections, wake, d};
+    psr_checkpoints_options options = {directory, config, &d->sections, psr_scheduler_loop_wake,
+                                       &d->loop};
     return psr_checkpoints_new(&options, &d->checkpoints);
 }
 
@@ -183,12 +175,13 @@ static psr_err check_data(const driver *d, const psr_facts *facts)
     const char *const has[] = {facts->content.train, facts->content.test};
     for (size_t i = 0; i < 2 && wanted[0] != '\0'; i++)
         if (strncmp(has[i], wanted + i * PSR_CONTENT_BYTES, PSR_CONTENT_DIGITS) != 0)
-            return psr_fail(PSR_ERR_USAGE,
-                            "--data %s: its %s samples (content %s) are not those of the run whose options "
-                            "these are (--data-content, %.*s): give that run's data by --data; "
-                            "--data-content= takes these, and --init a checkpoint's weights alone",
-                            d->config->data, split[i], has[i], PSR_CONTENT_DIGITS,
-                            wanted + i * PSR_CONTENT_BYTES);
+            return psr_fail(
+                PSR_ERR_USAGE,
+                "--data %s: its %s samples (content %s) are not those of the run whose options "
+                "these are (--data-content, %.*s): give that run's data by --data; --data-content= "
+                "takes these, and --init a checkpoint's weights alone",
+                d->config->data, split[i], has[i], PSR_CONTENT_DIGITS,
+                wanted + i * PSR_CONTENT_BYTES);
     return PSR_OK;
 }
 
@@ -196,7 +189,8 @@ static void say_samples(driver *d, const psr_facts *facts)
 {
     char line[256];
     snprintf(line, sizeof line,
-             "  samples    %" PRIu32 " + %" PRIu32 " of %s, content %.8s-%.8s (run.json has it whole)",
+             "  samples    %" PRIu32 " + %" PRIu32
+             " of %s, content %.8s-%.8s (run.json has it whole)",
              facts->train_count, facts->test_count, facts->data_name, facts->content.train,
              facts->content.test);
     on_say(d, line);
@@ -216,7 +210,6 @@ static psr_err on_begin(void *context, const psr_config *config, const psr_facts
 {
     driver *d = context;
     psr_beginning beginning = {.first_step = d->resume ? psr_resume_step(d->resume) : 0};
-    uint64_t bucket_bytes = 0;
     PSR_TRY(check_data(d, facts));
     PSR_TRY(psr_sections_init(config, facts, &d->sections));
     beginning.layout = &d->sections.net->params;
@@ -225,16 +218,102 @@ static psr_err on_begin(void *context, const psr_config *config, const psr_facts
     const psr_show_place place = psr_hosts_shown(config, members, d->provision->directory);
     psr_launcher_configuration(d->launcher, &place);
     say_samples(d, facts);
-    PSR_TRY(share_out(d, config, members, &bucket_bytes, &beginning.plan));
+    PSR_TRY(check_stretches(d, config, beginning.first_step, members));
+    PSR_TRY(share_out(d, config, psr_config_mode_at(config, beginning.first_step), members, true,
+                      &beginning.plan));
     psr_err err = begin_figures(d, config, facts, &beginning.plan, beginning.first_step);
     if (err == PSR_OK)
-        err = begin_files(d, config, facts, members, bucket_bytes);
+        err = begin_files(d, config, facts, members, bucket_bytes_of(d, config));
     if (err != PSR_OK) {
         psr_plan_done(&beginning.plan);
         return err;
     }
     *ret_beginning = beginning;
     return PSR_OK;
+}
+
+static psr_err on_plan(void *context, psr_mode mode, psr_plan *ret_plan)
+{
+    driver *d = context;
+    return share_out(d, d->config, mode, psr_coordinator_view(d->coordinator), false, ret_plan);
+}
+
+static psr_err on_change_decided(void *context, const psr_mode_change *change,
+                                 const psr_config *config)
+{
+    driver *d = context;
+    char line[128];
+    snprintf(line, sizeof line, "planned: %s from step %" PRIu64 " on", psr_mode_name(change->mode),
+             change->first_step + 1);
+    psr_rundir_log(d->rundir, self, line);
+    psr_figures_stretch_decided(d->figures, change->mode, change->first_step);
+    return psr_rundir_mode(d->rundir, config);
+}
+
+static void on_change_happened(void *context, const psr_mode_change *change)
+{
+    driver *d = context;
+    char line[128];
+    snprintf(line, sizeof line, "changed to %s at step %" PRIu64 ", after a pause of %.3f s",
+             psr_mode_name(change->mode), change->first_step + 1, change->pause_s);
+    psr_figures_stretch_begun(d->figures, change->first_step, change->pause_s);
+    on_say(d, line);
+}
+
+static void answer(driver *d, uint64_t id, bool ok, const char *text)
+{
+    if (d->asked != NULL && id != 0)
+        psr_mode_socket_answer(d->asked, id, ok, text);
+}
+
+static void on_change_answered(void *context, psr_err status, const char *line)
+{
+    driver *d = context;
+    if (status != PSR_OK)
+        psr_rundir_log(d->rundir, self, line);
+    answer(d, d->asker, status == PSR_OK, line);
+    d->asker = 0;
+}
+
+static void tell_mode(driver *d, uint64_t id)
+{
+    const psr_mode_state now = psr_scheduler_mode(d->scheduler);
+    char text[256], planned[96] = "";
+    if (now.next_step > 0)
+        snprintf(planned, sizeof planned, "; %s is planned from step %" PRIu64 " on",
+                 psr_mode_name(now.next_mode), now.next_step + 1);
+    snprintf(text, sizeof text,
+             "%s from step %" PRIu64 " on; %" PRIu64 " of %" PRIu64 " steps done%s%s",
+             psr_mode_name(now.mode), now.first_step + 1, now.steps, now.total, planned,
+             now.changing ? "; a change is under way" : "");
+    answer(d, id, true, text);
+}
+
+static void take_request(driver *d, const psr_mode_request *request)
+{
+    psr_config asked;
+    psr_config_defaults(&asked);
+    if (strcmp(request->word, "tell") == 0) {
+        tell_mode(d, request->id);
+        return;
+    }
+    psr_err err = psr_config_set(&asked, "mode", request->word);
+    if (err == PSR_OK && psr_config_next_stretch(&asked, 0) != 0)
+        err = psr_fail(PSR_ERR_USAGE, "'%s' is more than one mode; give ps or ring", request->word);
+    if (err == PSR_OK)
+        err = psr_scheduler_change(d->scheduler, psr_config_mode_at(&asked, 0));
+    if (err == PSR_OK)
+        d->asker = request->id;
+    else
+        answer(d, request->id, false, psr_err_detail());
+}
+
+static void take_requests(driver *d)
+{
+    psr_mode_request request;
+    while (d->asked != NULL && !psr_coordinator_ended(d->coordinator) &&
+           psr_mode_socket_next(d->asked, &request))
+        take_request(d, &request);
 }
 
 static psr_err on_restore(void *context)
@@ -248,6 +327,10 @@ static psr_err on_started(void *context, const char *algorithms)
     driver *d = context;
     d->started = true;
     psr_rundir_log(d->rundir, self, "all are ready: start");
+    /* A run goes on without: then nobody can ask it. */
+    if (psr_mode_socket_new(psr_rundir_path(d->rundir), psr_scheduler_loop_wake, &d->loop,
+                            &d->asked) != PSR_OK)
+        psr_rundir_log(d->rundir, self, psr_err_detail());
     psr_launcher_running(d->launcher);
     return algorithms[0] ? psr_rundir_algorithms(d->rundir, algorithms) : PSR_OK;
 }
@@ -277,8 +360,8 @@ static psr_err on_metrics(void *context, const psr_metrics_line *line)
     psr_progress_evaluation e;
     if (psr_progress_evaluated(d->progress, &e)) {
         char said[128];
-        snprintf(said, sizeof said, "step %" PRIu64 ": test accuracy %.2f%%, test loss %.4f", e.step,
-                 100 * e.accuracy, psr_shown(e.loss));
+        snprintf(said, sizeof said, "step %" PRIu64 ": test accuracy %.2f%%, test loss %.4f",
+                 e.step, 100 * e.accuracy, psr_shown(e.loss));
         psr_launcher_evaluated(d->launcher, said);
     }
     psr_progress_now now;
@@ -297,8 +380,8 @@ static void on_evaluating(void *context, uint32_t rank, uint64_t step, uint64_t 
         psr_launcher_evaluating(d->launcher, now.step, now.total, now.counted, now.samples);
 }
 
-static psr_err on_checkpoint(void *context, uint64_t step, uint32_t section, const float *data, size_t offset,
-                             size_t count)
+static psr_err on_checkpoint(void *context, uint64_t step, uint32_t section, const float *data,
+                             size_t offset, size_t count)
 {
     driver *d = context;
     psr_fault_point("checkpoint", step);
@@ -311,8 +394,8 @@ static psr_err on_last_checkpoint(void *context, uint64_t step)
     return psr_checkpoints_whole(d->checkpoints, step);
 }
 
-/* What brings the run back to where it was stopped in order; NULL: it was not. The command that started it is its
- * user's: psring train tells its own. */
+/* What brings the run back to where it was stopped in order; NULL: it was not. The command that
+ * started it is its user's: psring train tells its own. */
 static const char *how_to_go_on(const driver *d, char line[static GO_ON_BYTES])
 {
     if (d->status != PSR_ERR_CANCELLED || d->stops != 1)
@@ -320,8 +403,8 @@ static const char *how_to_go_on(const driver *d, char line[static GO_ON_BYTES])
     if (d->series != NULL && d->series[0] != '\0')
         snprintf(line, GO_ON_BYTES, "the same command again");
     else
-        snprintf(line, GO_ON_BYTES, "the same command with --resume %s%s", psr_rundir_path(d->rundir),
-                 d->series == NULL ? " and another --out" : "");
+        snprintf(line, GO_ON_BYTES, "the same command with --resume %s%s",
+                 psr_rundir_path(d->rundir), d->series == NULL ? " and another --out" : "");
     return line;
 }
 
@@ -333,9 +416,12 @@ static void on_ended(void *context, psr_err status, const char *line)
         outcome = NULL;
     d->status = status;
     snprintf(d->line, sizeof d->line, "%s", line);
+    answer(d, d->asker, false, line);
+    d->asker = 0;
     psr_rundir_log(d->rundir, self, line);
     psr_err written = PSR_OK;
-    if (!d->started && psr_err_exit_status(status) == 2) /* bad input: nothing is to be left of it */
+    /* bad input: nothing is to be left of it */
+    if (!d->started && psr_err_exit_status(status) == 2)
         psr_rundir_discard(d->rundir);
     else
         written = psr_rundir_end(d->rundir, status, line, outcome);
@@ -344,7 +430,8 @@ static void on_ended(void *context, psr_err status, const char *line)
         snprintf(d->line, sizeof d->line, "%s", psr_err_detail());
     }
     char go_on[GO_ON_BYTES];
-    psr_launcher_ended(d->launcher, d->status, d->line, outcome, outcome ? how_to_go_on(d, go_on) : NULL);
+    psr_launcher_ended(d->launcher, d->status, d->line, outcome,
+                       outcome ? how_to_go_on(d, go_on) : NULL);
     free(outcome);
 }
 
@@ -362,16 +449,18 @@ static void on_skipped(void *context, const char *line)
 
 /* ---- orders ---- */
 
-static void stop(driver *d)
+static void stop(void *context)
 {
+    driver *d = context;
     if (d->stops++ == 0)
         psr_scheduler_stop(d->scheduler);
     else
         psr_coordinator_end(d->coordinator, PSR_ERR_CANCELLED, "told to stop twice: ended at once");
 }
 
-static void obey(driver *d, const psr_order *order, int64_t now_ms)
+static void obey(void *context, const psr_order *order, int64_t now_ms)
 {
+    driver *d = context;
     switch (order->kind) {
     case PSR_ORDER_LOST:
         psr_coordinator_lost(d->coordinator, order->peer, order->host[0] ? order->host : NULL,
@@ -387,64 +476,33 @@ static void obey(driver *d, const psr_order *order, int64_t now_ms)
     case PSR_ORDER_CLOSED:
         d->closed = true;
         return;
-    case PSR_ORDER_STOP:
-        stop(d);
-        return;
-    case PSR_ORDER_PAUSE:
-        psr_clock_stop();
-        psr_launcher_paused(d->launcher);
-        return;
-    case PSR_ORDER_GO_ON:
-        psr_clock_go_on();
-        return;
-    case PSR_ORDER_LEFT: /* in training a process ends well when the run does */
-    case PSR_ORDER_ALIVE:
+    default: /* LEFT: in training a process ends well when the run does */
         return;
     }
 }
 
-static void say_bad_order(driver *d)
+static void say_bad_order(void *context)
 {
+    driver *d = context;
     char line[512];
     snprintf(line, sizeof line, "the launcher sent what is no order: %s", psr_err_detail());
     psr_launcher_say(d->launcher, PSR_LOG_OF_RUN, PSR_LOG_WARN, line);
 }
 
-/* true: there may be more. */
-static bool take_orders(driver *d, int64_t now_ms)
+static void lose_launcher(void *context, int64_t now_ms)
 {
-    for (int i = 0; i < BURST; i++) {
-        psr_order order;
-        psr_launcher_heard heard = psr_launcher_take(d->launcher, &order);
-        if (heard == PSR_LAUNCHER_NOTHING)
-            return false;
-        d->launcher_heard_ms = psr_presence_clock_ms(&d->presence, now_ms);
-        if (heard == PSR_LAUNCHER_ORDER) {
-            obey(d, &order, now_ms);
-        } else if (heard == PSR_LAUNCHER_INTERRUPT) {
-            stop(d);
-        } else if (heard == PSR_LAUNCHER_BAD) {
-            say_bad_order(d);
-        } else if (d->by_hand) {
-            psr_coordinator_end(d->coordinator, PSR_ERR_PEER,
-                                "the process that started the scheduler is gone");
-        } else {
-            d->launcher_gone = true;
-            psr_clock_go_on(); /* it may have died while all were stopped */
-            psr_coordinator_launcher_lost(d->coordinator, PSR_ERR_PEER, "gone without a word", now_ms);
-        }
-    }
-    return true;
-}
-
-static int64_t launcher_silent_ms(driver *d, int64_t now_ms)
-{
-    return psr_presence_clock_ms(&d->presence, now_ms) - d->launcher_heard_ms;
+    driver *d = context;
+    d->launcher_gone = true;
+    if (d->by_hand)
+        psr_coordinator_end(d->coordinator, PSR_ERR_PEER,
+                            "the process that started the scheduler is gone");
+    else
+        psr_coordinator_launcher_lost(d->coordinator, PSR_ERR_PEER, "gone without a word", now_ms);
 }
 
 static void check_launcher(driver *d, int64_t now_ms)
 {
-    int64_t silent_ms = launcher_silent_ms(d, now_ms);
+    int64_t silent_ms = psr_orders_silent_ms(&d->orders, now_ms);
     if (d->by_hand || silent_ms <= d->deadline_ms)
         return;
     char how[64];
@@ -459,23 +517,25 @@ static void check_disk(driver *d, int64_t now_ms)
     if (!d->checkpoints || !psr_checkpoints_writing(d->checkpoints, &pace))
         return;
     char line[PSR_HOST_MAX + PSR_PATH_MAX + 160];
-    int64_t back_ms = d->presence.back_ms;
+    int64_t back_ms = d->orders.presence.back_ms;
     int64_t idle_ms = now_ms - (pace.moved_ms > back_ms ? pace.moved_ms : back_ms);
     if (idle_ms > d->deadline_ms) {
         snprintf(line, sizeof line,
-                 "scheduler 0 on %s: the disk has taken nothing for %.1f s of the checkpoint of step %" PRIu64
-                 " in %s/checkpoints; %.0f%% of it is written",
-                 d->host, (double)idle_ms / 1000, pace.step, psr_rundir_path(d->rundir), 100 * pace.written);
+                 "scheduler 0 on %s: the disk has taken nothing for %.1f s of the checkpoint of "
+                 "step %" PRIu64 " in %s/checkpoints; %.0f%% of it is written",
+                 d->host, (double)idle_ms / 1000, pace.step, psr_rundir_path(d->rundir),
+                 100 * pace.written);
         psr_coordinator_end(d->coordinator, PSR_ERR_TIMEOUT, line);
         return;
     }
     psr_coordinator_works(d->coordinator, now_ms);
-    if (pace.busy_ms < d->deadline_ms / 4 ||
-        now_ms - d->slow_said_ms < d->deadline_ms) /* say so once a while */
+    /* say so once a while */
+    if (pace.busy_ms < d->deadline_ms / 4 || now_ms - d->slow_said_ms < d->deadline_ms)
         return;
     d->slow_said_ms = now_ms;
     snprintf(line, sizeof line,
-             "the disk is slow: %.0f%% of the checkpoint of step %" PRIu64 " is written after %.1f s",
+             "the disk is slow: %.0f%% of the checkpoint of step %" PRIu64
+             " is written after %.1f s",
              100 * pace.written, pace.step, (double)pace.busy_ms / 1000);
     on_say(d, line);
 }
@@ -485,7 +545,8 @@ static void check_ways(driver *d)
 {
     psr_unreached unreached;
     char name[PSR_MEMBER_NAME_MAX], line[1024];
-    if (!psr_transport_unreached(d->transport, psr_unreached_patience_ms(d->deadline_ms), &unreached))
+    if (!psr_transport_unreached(d->transport, psr_unreached_patience_ms(d->deadline_ms),
+                                 &unreached))
         return;
     psr_coordinator_name(d->coordinator, unreached.peer, name);
     psr_unreached_describe(&unreached, name, line, sizeof line);
@@ -521,7 +582,7 @@ static void take_checkpoints(driver *d)
     }
 }
 
-static bool take_message(void *context, psr_message *message)
+static void take_message(void *context, psr_message *message, int64_t now_ms)
 {
     driver *d = context;
     if (message->head.type == PSR_MSG_JOIN)
@@ -530,91 +591,98 @@ static bool take_message(void *context, psr_message *message)
     const psr_msg_limits limits = psr_coordinator_limits(d->coordinator);
     if (message->head.type == PSR_MSG_DONE && psr_msg_done_read(message, &limits, &done) == PSR_OK)
         psr_fault_point("shutdown", done.steps);
-    psr_coordinator_message(d->coordinator, message, psr_clock_ms());
+    psr_coordinator_message(d->coordinator, message, now_ms);
     psr_message_free(&message);
-    return !psr_coordinator_ended(d->coordinator);
 }
 
-/* Messages, waiting for the first at most timeout_ms. Returns true when the inbox is empty. */
-static bool take_messages(driver *d, int timeout_ms)
+static void lose_inbox(void *context, psr_err err)
 {
-    bool empty = true;
-    psr_err err = psr_transport_visit(d->transport, timeout_ms, BURST, take_message, d, &empty);
-    if (err != PSR_OK)
-        psr_coordinator_end(d->coordinator, err, NULL);
-    return empty;
+    psr_coordinator_end(((driver *)context)->coordinator, err, NULL);
 }
 
 static void do_housekeeping(driver *d, int64_t now_ms)
 {
-    if (now_ms >= d->say_alive_ms) {
-        d->say_alive_ms = now_ms + (d->deadline_ms / 4 < 1000 ? d->deadline_ms / 4 : 1000);
-        psr_launcher_alive(d->launcher);
-        psr_launcher_flush(d->launcher);
-    }
-    if (now_ms >= d->flush_ms) {
-        d->flush_ms = now_ms + FLUSH_EVERY_MS;
-        psr_err err = psr_rundir_flush(d->rundir);
-        if (err != PSR_OK)
-            psr_coordinator_end(d->coordinator, err, NULL);
-    }
+    psr_orders_say_alive(&d->orders, now_ms);
+    if (now_ms < d->flush_ms)
+        return;
+    d->flush_ms = now_ms + FLUSH_EVERY_MS;
+    psr_err err = psr_rundir_flush(d->rundir);
+    if (err != PSR_OK)
+        psr_coordinator_end(d->coordinator, err, NULL);
 }
 
-static int next_timeout_ms(const driver *d, int64_t now_ms)
-{
-    int64_t next_ms = psr_coordinator_next_tick(d->coordinator);
-    if (d->say_alive_ms < next_ms)
-        next_ms = d->say_alive_ms;
-    if (d->flush_ms < next_ms)
-        next_ms = d->flush_ms;
-    return next_ms <= now_ms ? 0 : (int)(next_ms - now_ms);
-}
-
-static void run_loop(driver *d)
-{
-    bool more_orders = false;
-    while (!psr_coordinator_ended(d->coordinator)) {
-        bool empty = take_messages(d, more_orders ? 0 : next_timeout_ms(d, psr_clock_ms()));
-        int64_t now_ms = psr_clock_ms();
-        more_orders = take_orders(d, now_ms);
-        take_ends(d, now_ms);
-        take_checkpoints(d);
-        do_housekeeping(d, now_ms);
-        /* Nobody is called silent whose words lie unread, unless there is no end of them. */
-        if (!empty && now_ms - d->ticked_ms < 2 * d->deadline_ms)
-            continue;
-        d->ticked_ms = now_ms;
-        check_launcher(d, now_ms);
-        check_disk(d, now_ms);
-        check_ways(d);
-        psr_coordinator_tick(d->coordinator, now_ms);
-    }
-}
-
-/* Of a run that has ended: a JOIN is answered with that. */
-static bool take_late(void *context, psr_message *message)
+static bool between(void *context, int64_t now_ms)
 {
     driver *d = context;
-    psr_coordinator_message(d->coordinator, message, psr_clock_ms());
-    psr_message_free(&message);
-    return true;
+    const bool more = psr_orders_take(&d->orders, now_ms);
+    take_ends(d, now_ms);
+    take_checkpoints(d);
+    take_requests(d);
+    do_housekeeping(d, now_ms);
+    return more;
 }
 
-/* The run has ended, and members are hearing that: what they print until they have ended too goes to their logs. The launcher sees to
- * it that this is not long. */
+static void tick(void *context, int64_t now_ms)
+{
+    driver *d = context;
+    check_launcher(d, now_ms);
+    check_disk(d, now_ms);
+    check_ways(d);
+    psr_coordinator_tick(d->coordinator, now_ms);
+}
+
+static int64_t next_ms(void *context)
+{
+    const driver *d = context;
+    const int64_t tick_ms = psr_coordinator_next_tick(d->coordinator),
+                  kept_ms =
+                      d->flush_ms < d->orders.say_alive_ms ? d->flush_ms : d->orders.say_alive_ms;
+    return tick_ms < kept_ms ? tick_ms : kept_ms;
+}
+
+static bool has_ended(void *context)
+{
+    return psr_coordinator_ended(((const driver *)context)->coordinator);
+}
+
+/* ---- behind the end ---- */
+
+/* The run has ended, and members are hearing that: what they print until they have ended too goes
+ * to their logs, and a JOIN is answered with it. The launcher sees to it that this is not long. */
+static bool between_last_lines(void *context, int64_t now_ms)
+{
+    driver *d = context;
+    const bool more = psr_orders_take(&d->orders, now_ms);
+    do_housekeeping(d, now_ms);
+    if (!more && psr_orders_silent_ms(&d->orders, now_ms) > d->deadline_ms)
+        d->launcher_gone = true;
+    return more;
+}
+
+static void give_up_last_lines(void *context, psr_err err)
+{
+    (void)err;
+    ((driver *)context)->launcher_gone = true;
+}
+
+static void no_tick(void *context, int64_t now_ms)
+{
+    (void)context, (void)now_ms;
+}
+
+static bool has_last_lines(void *context)
+{
+    const driver *d = context;
+    return d->by_hand || d->closed || d->launcher_gone;
+}
+
 static void take_last_lines(driver *d)
 {
-    bool more_orders = false, empty = true;
-    while (!d->by_hand && !d->closed && !d->launcher_gone) {
-        int timeout_ms = more_orders ? 0 : next_timeout_ms(d, psr_clock_ms());
-        if (psr_transport_visit(d->transport, timeout_ms, BURST, take_late, d, &empty) != PSR_OK)
-            return;
-        int64_t now_ms = psr_clock_ms();
-        more_orders = take_orders(d, now_ms);
-        do_housekeeping(d, now_ms);
-        if (!more_orders && launcher_silent_ms(d, now_ms) > d->deadline_ms)
-            return;
-    }
+    d->loop.between = between_last_lines;
+    d->loop.failed = give_up_last_lines;
+    d->loop.tick = no_tick;
+    d->loop.over = has_last_lines;
+    psr_scheduler_loop_run(&d->loop);
 }
 
 /* Without a launcher of ours, which ends all of a run's processes itself. */
@@ -641,19 +709,31 @@ static psr_err open_transport(driver *d)
     zmq.members_look = d->starter != 0; /* one of them, whose fellows may do so */
     zmq.log_stranger = on_stranger;
     zmq.log_context = d;
-    return psr_transport_zmq_new(&zmq, &d->transport);
+    PSR_TRY(psr_transport_zmq_new(&zmq, &d->transport));
+    d->loop = (psr_scheduler_loop){.transport = d->transport,
+                                   .provision = d->provision,
+                                   .deadline_ms = d->deadline_ms,
+                                   .context = d,
+                                   .take = take_message,
+                                   .failed = lose_inbox,
+                                   .between = between,
+                                   .tick = tick,
+                                   .next_ms = next_ms,
+                                   .over = has_ended};
+    return PSR_OK;
 }
 
 static psr_err set_up(driver *d)
 {
     psr_scheduler_events events = {
         .context = d,
-        .send = on_send,
-        .waiting = on_waiting,
-        .connect = on_connect,
-        .refuse = on_refuse,
+        .ways = psr_scheduler_loop_ways(&d->loop),
         .joined = on_joined,
         .begin = on_begin,
+        .plan = on_plan,
+        .change_decided = on_change_decided,
+        .change_happened = on_change_happened,
+        .change_answered = on_change_answered,
         .restore = on_restore,
         .started = on_started,
         .metrics = on_metrics,
@@ -670,11 +750,18 @@ static psr_err set_up(driver *d)
     if (d->config->resume[0])
         PSR_TRY(psr_resume_open(d->config->resume, d->config, on_skipped, d, &d->resume));
     if (d->by_hand)
-        PSR_TRY(psr_lives_new(d->provision->directory, wake, d, &d->lives));
+        PSR_TRY(
+            psr_lives_new(d->provision->directory, psr_scheduler_loop_wake, &d->loop, &d->lives));
     int64_t now_ms = psr_clock_ms();
-    d->say_alive_ms = d->flush_ms = d->ticked_ms = now_ms;
-    d->presence = psr_presence_clock_for(now_ms, d->deadline_ms);
-    d->launcher_heard_ms = psr_presence_clock_ms(&d->presence, now_ms);
+    d->flush_ms = now_ms;
+    d->orders = (psr_orders){.launcher = d->launcher,
+                             .deadline_ms = d->deadline_ms,
+                             .context = d,
+                             .obey = obey,
+                             .stop = stop,
+                             .gone = lose_launcher,
+                             .bad = say_bad_order};
+    psr_orders_begin(&d->orders, now_ms);
     PSR_TRY(psr_scheduler_new(d->config, &events, d->host, now_ms, &d->scheduler));
     d->coordinator = psr_scheduler_coordinator(d->scheduler);
     psr_launcher_listening(d->launcher, psr_transport_endpoint(d->transport));
@@ -683,12 +770,15 @@ static psr_err set_up(driver *d)
 
 static void clean_up(driver *d)
 {
-    /* The threads of the first three wake the transport. */
+    /* The threads of the first four wake the transport. */
+    psr_mode_socket_free(d->asked);
     psr_lives_free(d->lives);
     psr_launcher_free(d->launcher);
     psr_checkpoints_free(d->checkpoints);
     bool in_order = d->status == PSR_OK || d->status == PSR_ERR_CANCELLED;
-    psr_transport_free(&d->transport, d->closed ? 0 : in_order ? LINGER_MS : ABORT_LINGER_MS);
+    psr_transport_free(&d->transport, d->closed  ? 0
+                                      : in_order ? PSR_SCHEDULER_LINGER_MS
+                                                 : PSR_SCHEDULER_ABORT_LINGER_MS);
     psr_resume_free(d->resume);
     psr_sections_done(&d->sections);
     psr_scheduler_free(d->scheduler);
@@ -697,11 +787,13 @@ static void clean_up(driver *d)
     psr_rundir_free(d->rundir);
 }
 
-psr_err psr_scheduler_drive(const psr_config *config, const char *series, const psr_provision *provision,
-                            psr_launcher_kind kind)
+psr_err psr_scheduler_drive(const psr_config *config, const char *series,
+                            const psr_provision *provision, psr_launcher_kind kind)
 {
-    driver d = {
-        .config = config, .series = series, .provision = provision, .by_hand = kind != PSR_LAUNCHER_WHOLE};
+    driver d = {.config = config,
+                .series = series,
+                .provision = provision,
+                .by_hand = kind != PSR_LAUNCHER_WHOLE};
     d.starter = kind == PSR_LAUNCHER_WORKER ? getppid() : 0;
     d.deadline_ms = (int64_t)(config->deadline_s * 1000);
     snprintf(d.host, sizeof d.host, "%s", provision->host);
@@ -710,11 +802,11 @@ psr_err psr_scheduler_drive(const psr_config *config, const char *series, const 
 
     psr_err err = open_transport(&d);
     if (err == PSR_OK)
-        err = psr_launcher_new(kind, config, wake, &d, &d.launcher);
+        err = psr_launcher_new(kind, config, psr_scheduler_loop_wake, &d.loop, &d.launcher);
     if (err == PSR_OK)
         err = set_up(&d);
     if (err == PSR_OK) {
-        run_loop(&d);
+        psr_scheduler_loop_run(&d.loop);
         take_last_lines(&d);
         answer_late(&d);
         err = d.status;

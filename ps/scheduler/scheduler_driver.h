@@ -1,14 +1,15 @@
-/* What the scheduler's state machine is driven with: transport, run directory, checkpoints, the launcher's
- * pipes, the clock. */
+/* What the scheduler's state machine is driven with: transport, run directory, checkpoints, the
+ * launcher's pipes, the clock. */
 #ifndef PSR_PS_SCHEDULER_DRIVER_H
 #define PSR_PS_SCHEDULER_DRIVER_H
 
-#include "base/config.h"
+#include "base/config/config.h"
 #include "comm/comm.h"
 #include "ps/scheduler/launcher.h"
 
-/* Runs to the end and tells the launcher, of this kind, how it ended. config: checked, with threads and out resolved;
- * series: of out, as psr_rundir_new. Returns the run's status, its line as detail. */
+/* Runs to the end and tells the launcher, of this kind, how it ended. config: checked, with threads
+ * and out resolved; series: of out, as psr_rundir_new. Returns the run's status, its line as
+ * detail. */
 PSR_MUST_CHECK psr_err psr_scheduler_drive(const psr_config *config, const char *series,
                                            const psr_provision *provision, psr_launcher_kind kind);
 

@@ -1,13 +1,13 @@
 /* How training ends: all steps taken, or told to stop. */
 #include "ps/scheduler/scheduler_private.h"
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "net/violation.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-static psr_err stop_all(psr_scheduler *scheduler);
+static psr_err see_held(psr_scheduler *scheduler);
 
 /* ---- the last step ---- */
 
@@ -37,8 +37,9 @@ static void end_when_written(psr_scheduler *scheduler)
     }
     if (scheduler->stopping && steps < total) {
         snprintf(line, sizeof line,
-                 "stopped after step %" PRIu64 " of %" PRIu64 ", as told; its checkpoint is written", steps,
-                 total);
+                 "stopped after step %" PRIu64 " of %" PRIu64
+                 ", as told; its checkpoint is written",
+                 steps, total);
         psr_coordinator_end(scheduler->coordinator, PSR_ERR_CANCELLED, line);
         return;
     }
@@ -52,13 +53,15 @@ static psr_err check_steps(const psr_scheduler *scheduler)
     uint64_t steps = psr_scheduler_worker(scheduler, 0)->steps;
     uint64_t total = psr_scheduler_worker(scheduler, 0)->facts.total_steps;
     for (uint32_t i = 0; i < scheduler->member_count; i++) {
-        /* A shard that owns no bucket was done with all steps from the start, and knows of no stop. */
+        /* A shard that owns no bucket was done with all steps from the start, and knows of no
+         * stop. */
         bool owns_nothing = i < scheduler->roster.shards && scheduler->members[i].steps == total;
         if (scheduler->members[i].steps != steps && !owns_nothing) {
             char name[PSR_MEMBER_NAME_MAX];
             psr_coordinator_name(scheduler->coordinator, scheduler->members[i].peer, name);
-            return psr_fail(PSR_ERR_PROTOCOL, "%s is done after %" PRIu64 " steps, worker 0 after %" PRIu64,
-                            name, scheduler->members[i].steps, steps);
+            return psr_fail(PSR_ERR_PROTOCOL,
+                            "%s is done after %" PRIu64 " steps, worker 0 after %" PRIu64, name,
+                            scheduler->members[i].steps, steps);
         }
     }
     return PSR_OK;
@@ -70,7 +73,8 @@ static psr_err take_outcome(psr_scheduler *scheduler, psr_peer worker, uint64_t 
 {
     const psr_scheduler_events *events = &scheduler->events;
     cJSON *outcome = cJSON_ParseWithLength(message->payload, message->payload_bytes);
-    psr_err err = cJSON_IsObject(outcome) ? PSR_OK : psr_violation(message, "its payload is no JSON object");
+    psr_err err =
+        cJSON_IsObject(outcome) ? PSR_OK : psr_violation(message, "its payload is no JSON object");
     if (err == PSR_OK) {
         events->done(events->context, worker.rank, message->payload, message->payload_bytes);
         err = psr_scheduler_compare_hash(scheduler, worker, steps, outcome);
@@ -80,7 +84,8 @@ static psr_err take_outcome(psr_scheduler *scheduler, psr_peer worker, uint64_t 
 }
 
 /* What a shard carried. */
-static psr_err take_traffic(const psr_scheduler *scheduler, psr_peer shard, const psr_message *message)
+static psr_err take_traffic(const psr_scheduler *scheduler, psr_peer shard,
+                            const psr_message *message)
 {
     psr_traffic traffic;
     if (psr_traffic_from_json(psr_scheduler_payload_of(message), &traffic) != PSR_OK) {
@@ -103,6 +108,36 @@ static psr_err take_figures(psr_scheduler *scheduler, psr_peer from, uint64_t st
                                        : take_outcome(scheduler, from, steps, message);
 }
 
+static bool is_idle(const psr_plan *plan, uint32_t shard)
+{
+    for (uint32_t b = 0; b < plan->bucket_count; b++)
+        if (psr_peer_equal(psr_plan_home(plan, b), (psr_peer){PSR_ROLE_SHARD, shard}))
+            return false;
+    return true;
+}
+
+/* All workers are done after the last step. A shard that had no part in that one waits for another
+ * view, and hears that there is none. */
+static psr_err end_idle_shards(psr_scheduler *scheduler)
+{
+    const uint64_t total = psr_scheduler_worker(scheduler, 0)->facts.total_steps;
+    for (uint32_t r = 0; r < scheduler->roster.worker_processes; r++) {
+        const psr_scheduler_member *worker = psr_scheduler_worker(scheduler, r);
+        if (!psr_coordinator_is_done(scheduler->coordinator, worker->peer) ||
+            worker->steps != total)
+            return PSR_OK;
+    }
+    const psr_plan *plan = psr_scheduler_plan_at(scheduler, total > 0 ? total - 1 : 0);
+    for (uint32_t s = 0; s < scheduler->roster.shards; s++)
+        if (!psr_coordinator_is_done(scheduler->coordinator, scheduler->members[s].peer) &&
+            is_idle(plan, s))
+            return total > 0 ? psr_coordinator_send_role(scheduler->coordinator, PSR_ROLE_SHARD,
+                                                         psr_msg_stop_at_head(total - 1),
+                                                         (psr_bytes){NULL, 0})
+                             : PSR_OK;
+    return PSR_OK;
+}
+
 psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *member,
                                 const psr_message *message)
 {
@@ -115,10 +150,11 @@ psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *
     member->steps = says.steps;
     if (scheduler->holding && member->peer.role == PSR_ROLE_WORKER) {
         /* HOLD has crossed its DONE: it has taken all steps, so all others shall. */
-        member->held = true;
+        member->helds = scheduler->holds;
         member->last_step = member->steps > 0 ? member->steps - 1 : 0;
-        PSR_TRY(stop_all(scheduler));
+        PSR_TRY(see_held(scheduler));
     }
+    PSR_TRY(end_idle_shards(scheduler));
     if (!psr_coordinator_all_done(scheduler->coordinator))
         return PSR_OK;
     PSR_TRY(check_steps(scheduler));
@@ -133,8 +169,8 @@ psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *
 /* false: one cannot be told, and the run has ended with that. */
 static bool tell_workers(psr_scheduler *scheduler, psr_head head)
 {
-    if (psr_coordinator_send_role(scheduler->coordinator, PSR_ROLE_WORKER, head, (psr_bytes){NULL, 0}) ==
-        PSR_OK)
+    if (psr_coordinator_send_role(scheduler->coordinator, PSR_ROLE_WORKER, head,
+                                  (psr_bytes){NULL, 0}) == PSR_OK)
         return true;
     psr_coordinator_end(scheduler->coordinator, PSR_ERR_PEER, NULL);
     return false;
@@ -152,10 +188,11 @@ void psr_scheduler_checkpointed(psr_scheduler *scheduler, uint64_t step)
 /* ---- told to stop ---- */
 
 /* It is ending already: the others have the same steps to take. */
-static bool one_is_done(const psr_scheduler *scheduler)
+bool psr_scheduler_one_is_done(const psr_scheduler *scheduler)
 {
     for (uint32_t r = 0; r < scheduler->roster.worker_processes; r++)
-        if (psr_coordinator_is_done(scheduler->coordinator, psr_scheduler_worker(scheduler, r)->peer))
+        if (psr_coordinator_is_done(scheduler->coordinator,
+                                    psr_scheduler_worker(scheduler, r)->peer))
             return true;
     return false;
 }
@@ -171,41 +208,59 @@ void psr_scheduler_stop(psr_scheduler *scheduler)
         return;
     }
     scheduler->stopping = true;
-    if (one_is_done(scheduler))
-        return;
-    scheduler->holding = true;
-    (void)tell_workers(scheduler, (psr_head){.type = PSR_MSG_HOLD});
+    if (!scheduler->changing_epoch)
+        psr_scheduler_drop_change(scheduler, PSR_ERR_CANCELLED, "the run is being stopped");
+    if (!psr_scheduler_one_is_done(scheduler))
+        psr_scheduler_hold(scheduler, false);
 }
 
-/* All workers take the last step that any of them has begun: then all have the same number, and nobody waits
- * for a push that never comes. */
-static psr_err stop_all(psr_scheduler *scheduler)
+void psr_scheduler_hold(psr_scheduler *scheduler, bool change)
+{
+    scheduler->holding = true;
+    scheduler->holds++;
+    (void)tell_workers(scheduler, psr_msg_hold_head(change));
+}
+
+/* All workers take the last step that any of them has begun: then all have the same number, and
+ * nobody waits for a push that never comes. */
+static psr_err stop_all(psr_scheduler *scheduler, uint64_t last)
+{
+    const psr_issued_view *newest = &scheduler->views[scheduler->view_count - 1];
+    if (newest->view->first_step > last)
+        psr_scheduler_drop_change(scheduler, PSR_ERR_CANCELLED, "the run is being stopped");
+    scheduler->stop_step = last;
+    scheduler->stop_told = true;
+    char line[64];
+    snprintf(line, sizeof line, "stopping after step %" PRIu64, last + 1);
+    scheduler->events.say(scheduler->events.context, line);
+    return psr_coordinator_send_all(scheduler->coordinator, psr_msg_stop_at_head(last),
+                                    (psr_bytes){NULL, 0});
+}
+
+static psr_err see_held(psr_scheduler *scheduler)
 {
     uint64_t last = 0;
     for (uint32_t r = 0; r < scheduler->roster.worker_processes; r++) {
         const psr_scheduler_member *worker = psr_scheduler_worker(scheduler, r);
-        if (!worker->held)
+        if (worker->helds < scheduler->holds)
             return PSR_OK;
         last = worker->last_step > last ? worker->last_step : last;
     }
-    scheduler->stop_step = last;
-    scheduler->stop_told = true;
     scheduler->holding = false;
-    char line[64];
-    snprintf(line, sizeof line, "stopping after step %" PRIu64, last + 1);
-    scheduler->events.say(scheduler->events.context, line);
-    return psr_coordinator_send_all(scheduler->coordinator, psr_msg_stop_at_head(last), (psr_bytes){NULL, 0});
+    return scheduler->stopping ? stop_all(scheduler, last)
+                               : psr_scheduler_decide_change(scheduler, last);
 }
 
 psr_err psr_scheduler_take_held(psr_scheduler *scheduler, psr_scheduler_member *member,
                                 const psr_message *message)
 {
-    if (!scheduler->holding || member->peer.role != PSR_ROLE_WORKER || member->held)
+    if (!scheduler->holding || member->peer.role != PSR_ROLE_WORKER ||
+        member->helds == scheduler->holds)
         return psr_violation(message, "nobody told it to hold");
     uint64_t last_step;
     const psr_msg_limits limits = psr_coordinator_limits(scheduler->coordinator);
     PSR_TRY(psr_msg_held_read(message, &limits, &last_step));
-    member->held = true;
+    member->helds++;
     member->last_step = last_step;
-    return stop_all(scheduler);
+    return see_held(scheduler);
 }

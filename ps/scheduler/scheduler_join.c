@@ -1,4 +1,5 @@
-/* What training has to do with joining: it gives configurations, compares facts, and says with what all begin. */
+/* What training has to do with joining: it gives configurations, compares facts, and says with what
+ * all begin. */
 #include "ps/scheduler/scheduler_private.h"
 
 #include "net/violation.h"
@@ -33,7 +34,8 @@ psr_err psr_scheduler_take_facts(void *context, const psr_message *message)
     return psr_violation(message, "%s", detail);
 }
 
-psr_err psr_scheduler_agree(void *context, uint32_t rank, const char *name, const char *name_of_first)
+psr_err psr_scheduler_agree(void *context, uint32_t rank, const char *name,
+                            const char *name_of_first)
 {
     const psr_scheduler *scheduler = context;
     return psr_facts_agree(&psr_scheduler_worker(scheduler, rank)->facts, name,
@@ -43,19 +45,21 @@ psr_err psr_scheduler_agree(void *context, uint32_t rank, const char *name, cons
 /* ---- the beginning ---- */
 
 /* Learns where the run begins and by which plan. */
-psr_err psr_scheduler_begin(void *context, const psr_view *members, psr_plan *ret_plan)
+psr_err psr_scheduler_begin(void *context, psr_view *view)
 {
     psr_scheduler *scheduler = context;
     psr_beginning beginning = {0};
     PSR_TRY(scheduler->events.begin(scheduler->events.context, &scheduler->config,
-                                    &psr_scheduler_worker(scheduler, 0)->facts, members, &beginning));
+                                    &psr_scheduler_worker(scheduler, 0)->facts, view, &beginning));
     scheduler->layout = beginning.layout;
     scheduler->first_step = beginning.first_step;
     for (uint32_t i = 0; i < scheduler->member_count; i++)
         scheduler->members[i].saving = scheduler->members[i].saving_before = scheduler->first_step;
     for (uint32_t r = 0; r < scheduler->roster.ranks; r++)
         scheduler->metrics_told[r] = scheduler->first_step;
-    *ret_plan = beginning.plan;
+    view->first_step = scheduler->first_step;
+    view->next_step = psr_config_next_stretch(&scheduler->config, scheduler->first_step);
+    view->plan = beginning.plan;
     return PSR_OK;
 }
 
@@ -81,7 +85,8 @@ psr_err psr_scheduler_agreed(void *context, psr_role role, void **ret_bytes, siz
 psr_err psr_scheduler_welcomed(void *context)
 {
     const psr_scheduler *scheduler = context;
-    return scheduler->first_step > 0 ? scheduler->events.restore(scheduler->events.context) : PSR_OK;
+    return scheduler->first_step > 0 ? scheduler->events.restore(scheduler->events.context)
+                                     : PSR_OK;
 }
 
 /* ---- READY and START ---- */
@@ -96,7 +101,7 @@ static psr_err read_algorithms(psr_scheduler *scheduler, const psr_message *mess
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "algorithms"));
     psr_config config;
     psr_config_defaults(&config);
-    if (!text || psr_config_set(&config, "algorithms", text) != PSR_OK)
+    if (text == NULL || psr_config_set(&config, "algorithms", text) != PSR_OK)
         err = psr_violation(message, "what it calls its algorithms are none");
     else
         strcpy(scheduler->algorithms, text);
@@ -112,6 +117,7 @@ psr_err psr_scheduler_take_ready(void *context, const psr_message *message)
 
 psr_err psr_scheduler_started(void *context)
 {
-    const psr_scheduler *scheduler = context;
-    return scheduler->events.started(scheduler->events.context, scheduler->algorithms);
+    psr_scheduler *scheduler = context;
+    PSR_TRY(scheduler->events.started(scheduler->events.context, scheduler->algorithms));
+    return psr_scheduler_begin_views(scheduler);
 }

@@ -1,9 +1,9 @@
-/* psring-scheduler: the process that all others join. Started by psring train (--provision -), or by hand
- * (--key-file). */
+/* psring-scheduler: the process that all others join. Started by psring train (--provision -), or
+ * by hand (--key-file). */
 #include "base/attempts.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "base/options_argp.h"
+#include "base/config/options_argp.h"
 #include "model/networks/network_list.h"
 #include "net/transport.h"
 #include "ps/scheduler/scheduler_driver.h"
@@ -36,11 +36,14 @@ static const struct argp_option options[] = {
     {"provision", OPTION_PROVISION, "-", 0,
      "read keys and interface as one line of JSON from standard input, then orders", 0},
     {"by-worker", OPTION_BY_WORKER, NULL, OPTION_HIDDEN,
-     "with --provision, of a worker that another launcher started: it gives orders and takes no events", 0},
+     "with --provision, of a worker that another launcher started: it gives orders and takes no "
+     "events",
+     0},
     {"key-file", OPTION_KEY_FILE, "FILE", 0,
      "the scheduler's keys, or the keys that all share (psring keygen)", 0},
     {"keys", OPTION_KEYS, "DIR", 0, "the folder that psring keygen wrote", 0},
-    {"interface", OPTION_INTERFACE, "ADDRESS", 0, "address or interface to listen on; default: 127.0.0.1", 0},
+    {"interface", OPTION_INTERFACE, "ADDRESS", 0,
+     "address or interface to listen on; default: 127.0.0.1", 0},
     {"port", OPTION_PORT, "N", 0, "port to listen on; default: one that is free", 0},
     {0},
 };
@@ -73,14 +76,16 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         psr_options_refuse(state, "takes options alone; see --help");
         return 0;
     case ARGP_KEY_END:
-        if (a->provisioned && (a->keys || a->interface || a->port))
+        if (a->provisioned && (a->keys != NULL || a->interface != NULL || a->port))
             psr_options_refuse(
-                state, "--provision already tells keys, interface and port; leave the other options out");
+                state,
+                "--provision already tells keys, interface and port; leave the other options out");
         if (a->by_worker && !a->provisioned)
             psr_options_refuse(state, "--by-worker: it comes with --provision -");
-        if (!a->provisioned && !a->keys)
+        if (!a->provisioned && a->keys == NULL)
             psr_options_refuse(
-                state, "give --key-file FILE or --keys DIR (psring train starts the scheduler by itself)");
+                state,
+                "give --key-file FILE or --keys DIR (psring train starts the scheduler by itself)");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -98,27 +103,31 @@ static psr_err check_config(psr_config *config)
         config->threads = cores > ranks ? (uint32_t)(cores / ranks) : 1;
     }
     PSR_TRY(psr_config_check(config));
+    psr_config_resolve_shards(config);
     if (config->out[0] == '\0')
         psr_config_name_out(config);
     return psr_attempts_resolve(config);
 }
 
-/* A start by hand: CURVE keys are for TCP unless --transport says ipc; a token is for ipc, in a directory that is made
- * here. */
-static psr_err choose_transport(const arguments *a, psr_provision *provision, psr_socket_directory *sockets)
+/* A start by hand: CURVE keys are for TCP unless --transport says ipc; a token is for ipc, in a
+ * directory that is made here. */
+static psr_err choose_transport(const arguments *a, psr_provision *provision,
+                                psr_socket_directory *sockets)
 {
-    bool ipc = a->config.transport == PSR_TRANSPORT_IPC || a->config.transport == PSR_TRANSPORT_SHM ||
+    bool ipc = a->config.transport == PSR_TRANSPORT_IPC ||
+               a->config.transport == PSR_TRANSPORT_SHM ||
                (a->config.transport == PSR_TRANSPORT_AUTO && !provision->keys.curve);
     provision->port = a->port;
     if (!ipc)
         return PSR_OK; /* the transport says what keys that takes */
-    if (a->interface || a->port)
-        return psr_fail(
-            PSR_ERR_USAGE,
-            "--%s is for TCP, and %s; leave it out, or make CURVE keys (psring keygen without --loopback)",
-            a->interface ? "interface" : "port",
-            provision->keys.curve ? "--transport is ipc or shm"
-                                  : "a token (psring keygen --loopback) is for ipc sockets");
+    if (a->interface != NULL || a->port)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--%s is for TCP, and %s; leave it out, or make CURVE keys (psring keygen "
+                        "without --loopback)",
+                        a->interface != NULL ? "interface" : "port",
+                        provision->keys.curve
+                            ? "--transport is ipc or shm"
+                            : "a token (psring keygen --loopback) is for ipc sockets");
     PSR_TRY(psr_socket_directory_make(getenv("XDG_RUNTIME_DIR"), sockets));
     memcpy(provision->directory, sockets->path, sizeof provision->directory);
     return PSR_OK;
@@ -129,13 +138,14 @@ static psr_err read_provision(const arguments *a, psr_provision *ret_provision,
                               psr_socket_directory *ret_sockets)
 {
     if (!a->provisioned) {
-        PSR_TRY(psr_provision_by_hand((psr_peer){PSR_ROLE_SCHEDULER, 0}, NULL, a->keys, a->interface,
-                                      ret_provision));
+        PSR_TRY(psr_provision_by_hand((psr_peer){PSR_ROLE_SCHEDULER, 0}, NULL, a->keys,
+                                      a->interface, ret_provision));
         return choose_transport(a, ret_provision, ret_sockets);
     }
     PSR_TRY(psr_provision_from_fd(STDIN_FILENO, ret_provision));
-    return ret_provision->directory[0] ? psr_socket_directory_enter(ret_provision->directory, ret_sockets)
-                                       : PSR_OK;
+    return ret_provision->directory[0]
+               ? psr_socket_directory_enter(ret_provision->directory, ret_sockets)
+               : PSR_OK;
 }
 
 /* What argp calls for --version. */
@@ -160,16 +170,15 @@ int main(int argc, char **argv)
     psr_network_help(networks, sizeof networks);
     psr_network_names(names, sizeof names);
     psr_options_argp *table = psr_options_argp_new(networks, names);
-    if (!table)
+    if (table == NULL)
         return psr_err_exit_status(PSR_ERR_NOMEM);
     struct argp_child children[] = {{psr_options_argp_child(table), 0, NULL, 0}, {0}};
     struct argp parser = {
         .options = options,
         .parser = parse_option,
-        .doc = "The scheduler of a run: gives ranks, watches who is alive, writes the run directory. It "
-               "takes the options of the whole "
-               "run and tells them to all others.\v"
-               "Example, by hand (psring keygen --help has all of a run):\n"
+        .doc = "The scheduler of a run: gives ranks, watches who is alive, writes the run "
+               "directory. It takes the options of the whole run and tells them to all "
+               "others.\vExample, by hand (psring keygen --help has all of a run):\n"
                "  psring-scheduler --keys keys --port 4100 --workers 2 --model mlp --steps 20\n"
                "\n"
                "Exit status: 0 done; 1 the run failed; 2 bad input; 3 a process broke the\n"

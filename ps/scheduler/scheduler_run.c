@@ -1,8 +1,9 @@
-/* The scheduler while steps are taken: what members may tell of them. A member is believed about its own steps alone, one after
- * the other, and each thing once, so that none can fill memory or disk with what nobody asked for. */
+/* The scheduler while steps are taken: what members may tell of them. A member is believed about
+ * its own steps alone, one after the other, and each thing once, so that none can fill memory or
+ * disk with what nobody asked for. */
 #include "ps/scheduler/scheduler_private.h"
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "comm/comm.h"
 #include "net/violation.h"
 
@@ -31,19 +32,22 @@ static bool holds(const psr_plan *plan, psr_peer peer, psr_span run)
     return true;
 }
 
-/* Whose a run of a section is: net/message.h. */
-static bool may_send(const psr_scheduler *scheduler, psr_peer peer, uint32_t section, psr_span run)
+/* Whose a run of a section is: net/message.h. Who sends it after so many steps goes by the view
+ * that was in force at the last of them. */
+static bool may_send(const psr_scheduler *scheduler, psr_peer peer, const psr_msg_piece *piece)
 {
-    const psr_plan *plan = &psr_coordinator_view(scheduler->coordinator)->plan;
+    const uint32_t section = piece->section;
+    const psr_plan *plan =
+        psr_scheduler_plan_at(scheduler, piece->steps > 0 ? piece->steps - 1 : 0);
     bool first_worker = peer.role == PSR_ROLE_WORKER && peer.rank == 0;
     if (section >= PSR_SECTION_RESIDUAL(0))
-        return peer.role == PSR_ROLE_WORKER && plays(scheduler, peer, section - PSR_SECTION_RESIDUAL(0));
+        return peer.role == PSR_ROLE_WORKER &&
+               plays(scheduler, peer, section - PSR_SECTION_RESIDUAL(0));
     if (section >= PSR_SECTION_RANK(0))
-        return peer.role == PSR_ROLE_WORKER && plays(scheduler, peer, section - PSR_SECTION_RANK(0));
-    if (section >= PSR_SECTION_SLOT(0) && plan->homes_are_workers)
-        return holds(plan, peer, run);
+        return peer.role == PSR_ROLE_WORKER &&
+               plays(scheduler, peer, section - PSR_SECTION_RANK(0));
     if (section >= PSR_SECTION_SLOT(0))
-        return scheduler->roster.shards > 0 ? peer.role == PSR_ROLE_SHARD : first_worker;
+        return holds(plan, peer, piece->span);
     if (section == PSR_SECTION_WEIGHTS && scheduler->roster.shards > 0 &&
         scheduler->config.compress_weights != PSR_COMPRESS_WEIGHTS_NONE)
         return peer.role == PSR_ROLE_SHARD; /* workers have them rounded */
@@ -55,7 +59,8 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Steps completed when the first checkpoint after that of `step` is due: every so many, at the end, and where the run stops. */
+/* Steps completed when the first checkpoint after that of `step` is due: every so many, at the end,
+ * and where the run stops. */
 static uint64_t next_due(const psr_scheduler *scheduler, uint64_t step)
 {
     uint64_t every = scheduler->config.checkpoint_every;
@@ -67,13 +72,22 @@ static uint64_t next_due(const psr_scheduler *scheduler, uint64_t step)
     return due;
 }
 
+static bool is_due(const psr_scheduler *scheduler, uint64_t step)
+{
+    const uint64_t every = scheduler->config.checkpoint_every;
+    return (every > 0 && step % every == 0) ||
+           step == psr_scheduler_worker(scheduler, 0)->facts.total_steps ||
+           (scheduler->stop_told && step == scheduler->stop_step + 1);
+}
+
 static bool is_in_place(const psr_scheduler *scheduler, uint64_t step)
 {
     return step <= scheduler->first_step || step <= scheduler->last_checkpointed;
 }
 
-/* A worker begins with the next checkpoint when its last one is in place, which it is told. A shard is not told, but no worker takes
- * the steps up to the next but one before that: two of its checkpoints may be on their way, and their pieces come as its buckets do. */
+/* A worker begins with the next checkpoint when its last one is in place, which it is told. A shard
+ * is not told, but no worker takes the steps up to the next but one before that: two of its
+ * checkpoints may be on their way, and their pieces come as its buckets do. */
 static psr_err check_turn(const psr_scheduler *scheduler, psr_scheduler_member *member,
                           const psr_message *message, uint64_t step)
 {
@@ -83,9 +97,12 @@ static psr_err check_turn(const psr_scheduler *scheduler, psr_scheduler_member *
     bool shard = member->peer.role == PSR_ROLE_SHARD;
     if (shard && step == member->saving_before && step > scheduler->first_step)
         return PSR_OK;
-    if (step != due || step <= member->saving)
+    /* Who holds nothing for a while sends nothing. */
+    const bool skips = scheduler->view_count > 1 && is_due(scheduler, step);
+    if ((step != due && !skips) || step <= member->saving)
         return psr_violation(
-            message, "no checkpoint of %" PRIu64 " steps is due; its next one is of %" PRIu64, step, due);
+            message, "no checkpoint of %" PRIu64 " steps is due; its next one is of %" PRIu64, step,
+            due);
     if (!is_in_place(scheduler, shard ? member->saving_before : member->saving))
         return psr_violation(message, "its checkpoint of %" PRIu64 " steps is not in place",
                              shard ? member->saving_before : member->saving);
@@ -100,12 +117,13 @@ psr_err psr_scheduler_take_checkpoint(psr_scheduler *scheduler, psr_scheduler_me
     psr_msg_piece says;
     const float *values;
     PSR_TRY(psr_msg_piece_read(message, &says));
-    if (!may_send(scheduler, message->from, says.section, says.span))
-        return psr_violation(message, "section %" PRIu32 " of a checkpoint is not its to send", says.section);
+    if (!may_send(scheduler, message->from, &says))
+        return psr_violation(message, "section %" PRIu32 " of a checkpoint is not its to send",
+                             says.section);
     PSR_TRY(psr_decode_floats(message, PSR_ENCODING_FLOAT32, says.span.count, &values));
     PSR_TRY(check_turn(scheduler, member, message, says.steps));
-    psr_err err = scheduler->events.checkpoint(scheduler->events.context, says.steps, says.section, values,
-                                               says.span.offset, says.span.count);
+    psr_err err = scheduler->events.checkpoint(scheduler->events.context, says.steps, says.section,
+                                               values, says.span.offset, says.span.count);
     if (err == PSR_ERR_PROTOCOL) {
         char what[PSR_SCHEDULER_LINE_MAX];
         snprintf(what, sizeof what, "%s", psr_err_detail());
@@ -132,7 +150,8 @@ static bool read_count(const cJSON *object, const char *name, uint64_t *ret_coun
 static bool have_equal_weights(const psr_scheduler *scheduler)
 {
     const psr_route route = scheduler->roster.route;
-    return route == PSR_ROUTE_RING || (route == PSR_ROUTE_SHARD && scheduler->config.sync == PSR_SYNC_BSP);
+    return route == PSR_ROUTE_RING ||
+           (route == PSR_ROUTE_SHARD && scheduler->config.sync == PSR_SYNC_BSP);
 }
 
 psr_err psr_scheduler_compare_hash(psr_scheduler *scheduler, psr_peer worker, uint64_t steps,
@@ -146,24 +165,26 @@ psr_err psr_scheduler_compare_hash(psr_scheduler *scheduler, psr_peer worker, ui
         return PSR_OK;
     char name[PSR_MEMBER_NAME_MAX], name_of_first[PSR_MEMBER_NAME_MAX];
     psr_coordinator_name(scheduler->coordinator, worker, name);
-    psr_coordinator_name(scheduler->coordinator, (psr_peer){PSR_ROLE_WORKER, first->rank}, name_of_first);
-    return psr_fail(
-        PSR_ERR_NUMERIC,
-        "after step %" PRIu64
-        " %s has other weights than %s (hash %s, not %s): one of them computed or received wrong ones",
-        steps, name, name_of_first, digits, first->digits);
+    psr_coordinator_name(scheduler->coordinator, (psr_peer){PSR_ROLE_WORKER, first->rank},
+                         name_of_first);
+    return psr_fail(PSR_ERR_NUMERIC,
+                    "after step %" PRIu64 " %s has other weights than %s (hash %s, not %s): one of "
+                    "them computed or received wrong ones",
+                    steps, name, name_of_first, digits, first->digits);
 }
 
 static psr_err take_line(psr_scheduler *scheduler, const psr_message *message, const cJSON *object)
 {
     uint64_t step = 0, rank = 0;
-    if (!cJSON_IsObject(object) || !read_count(object, "step", &step) || !read_count(object, "rank", &rank))
+    if (!cJSON_IsObject(object) || !read_count(object, "step", &step) ||
+        !read_count(object, "rank", &rank))
         return psr_violation(message, "its payload is no JSON object with step and rank");
     if (message->from.role != PSR_ROLE_WORKER || !plays(scheduler, message->from, rank))
         return psr_violation(message, "the metrics of rank %" PRIu64 " are not its to tell", rank);
     uint64_t *told = &scheduler->metrics_told[rank];
     if (step != *told + 1 || step > psr_scheduler_worker(scheduler, 0)->facts.total_steps)
-        return psr_violation(message, "it tells step %" PRIu64 " of rank %" PRIu64 " after step %" PRIu64,
+        return psr_violation(message,
+                             "it tells step %" PRIu64 " of rank %" PRIu64 " after step %" PRIu64,
                              step, rank, *told);
     *told = step;
     PSR_TRY(psr_scheduler_compare_hash(scheduler, message->from, step, object));

@@ -1,6 +1,6 @@
 #include "ps/shard/arguments.h"
 
-#include "base/options_argp.h"
+#include "base/config/options_argp.h"
 
 #define SHARDS_MAX 256
 
@@ -22,7 +22,8 @@ static const struct argp_option options[] = {
     {"keys", OPTION_KEYS, "DIR", 0,
      "the folder that psring keygen wrote; --rank says which of its files is this one's", 0},
     {"rank", OPTION_RANK, "N", 0, "the shard to be; default: any", 0},
-    {"interface", OPTION_INTERFACE, "ADDRESS", 0, "address or interface to listen on; default: 127.0.0.1", 0},
+    {"interface", OPTION_INTERFACE, "ADDRESS", 0,
+     "address or interface to listen on; default: 127.0.0.1", 0},
     {0},
 };
 
@@ -51,13 +52,14 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         psr_options_refuse(state, "takes options alone; see --help");
         return 0;
     case ARGP_KEY_END:
-        if (a->provisioned && (a->scheduler || a->keys || a->interface || a->rank != UINT32_MAX))
+        if (a->provisioned && (a->scheduler != NULL || a->keys != NULL || a->interface != NULL ||
+                               a->rank != UINT32_MAX))
             psr_options_refuse(
-                state, "--provision already tells scheduler, keys and rank; leave the other options out");
-        if (!a->provisioned && (!a->scheduler || !a->keys))
-            psr_options_refuse(state,
-                               "give --scheduler HOST:PORT (or its socket) and --key-file FILE or --keys DIR "
-                               "(psring train starts shards by itself)");
+                state,
+                "--provision already tells scheduler, keys and rank; leave the other options out");
+        if (!a->provisioned && (a->scheduler == NULL || a->keys == NULL))
+            psr_options_refuse(state, "give --scheduler HOST:PORT (or its socket) and --key-file "
+                                      "FILE or --keys DIR (psring train starts shards by itself)");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -65,9 +67,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
 }
 
 static const char doc[] =
-    "One shard of a run: holds a part of the parameters, sums what workers push, updates, answers. Its "
-    "configuration comes from the scheduler.\v"
-    "Example, by hand (psring keygen --help has all of a run):\n"
+    "One shard of a run: holds a part of the parameters, sums what workers push, updates, answers. "
+    "Its configuration comes from the scheduler.\vExample, by hand (psring keygen --help has all "
+    "of a run):\n"
     "  psring-ps --keys keys --rank 0 --scheduler 127.0.0.1:4100\n"
     "\n"
     "Exit status: 0 done; 1 the run failed; 2 bad input; 3 a process broke the\n"

@@ -1,5 +1,5 @@
-/* The command line of psring-ps: started by psring's agent (--provision -), or by hand. For the program's front door alone: it prints and
- * exits. */
+/* The command line of psring-ps: started by psring's agent (--provision -), or by hand. For the
+ * program's front door alone: it prints and exits. */
 #ifndef PSR_PS_SHARD_ARGUMENTS_H
 #define PSR_PS_SHARD_ARGUMENTS_H
 

@@ -1,5 +1,6 @@
 #include "ps/shard/shard.h"
 
+#include "base/arrays/arena.h"
 #include "model/optimizers/updater.h"
 
 #include <stdlib.h>
@@ -10,8 +11,10 @@ struct psr_shard {
     psr_updater *updater;
     char update[32]; /* the optimizer's name, by which the table finds it */
     psr_table_shard *table;
-    float *weights; /* the table's values */
-    uint64_t end;   /* steps at which the run ends */
+    float *weights;     /* the table's values */
+    float *own_weights; /* NULL: they are the owner's */
+    uint64_t end;       /* steps at which the run ends */
+    bool given;         /* no INIT comes: another view went before */
 };
 
 /* ---- the optimizer as an update ---- */
@@ -56,8 +59,8 @@ static psr_err checkpoint_bucket(psr_shard *shard, uint32_t b, uint64_t version)
                                           shard->weights + span.offset, span.offset, span.count));
     for (uint32_t i = 0; i < psr_optimizer_slot_count(shard->optimizer); i++)
         PSR_TRY(shard->options.checkpoint(shard->options.context, version, PSR_SECTION_SLOT(i),
-                                          psr_optimizer_slot(shard->optimizer, i) + span.offset, span.offset,
-                                          span.count));
+                                          psr_optimizer_slot(shard->optimizer, i) + span.offset,
+                                          span.offset, span.count));
     return PSR_OK;
 }
 
@@ -102,19 +105,19 @@ static psr_err open_table(psr_shard *shard)
     const psr_table_shard_options table = {.plan = options->plan,
                                            .shard = options->shard,
                                            .consistency = consistency_of(options->config),
-                                           .fold_by_arrival = options->config->fold == PSR_FOLD_ARRIVAL,
+                                           .fold_by_arrival =
+                                               options->config->fold == PSR_FOLD_ARRIVAL,
                                            .update = shard->update,
                                            .registered = &update,
                                            .registered_count = 1,
                                            .first_step = options->first_step,
-                                           .end = options->total_steps,
-                                           .values = options->weights,
+                                           .end = shard->end,
+                                           .given = shard->given,
+                                           .values = shard->weights,
                                            .outbox = options->outbox,
                                            .context = shard,
                                            .advanced = bucket_advanced};
-    PSR_TRY(psr_table_shard_new(&table, &shard->table));
-    shard->weights = psr_table_shard_values(shard->table);
-    return PSR_OK;
+    return psr_table_shard_new(&table, &shard->table);
 }
 
 /* The parts in which its sums come are the slices that it holds. */
@@ -128,12 +131,9 @@ static psr_err begin_updates(psr_shard *shard)
     return err;
 }
 
-static psr_err shard_init(psr_shard *shard)
+static psr_err bind_plan(psr_shard *shard)
 {
     const psr_shard_options *options = &shard->options;
-    PSR_TRY(psr_optimizer_new(options->config, options->layout, &shard->optimizer));
-    if (psr_optimizer_whole_tensors(shard->optimizer) && options->config->sync != PSR_SYNC_BSP)
-        return psr_fail(PSR_ERR_USAGE, "--optimizer lars needs --sync bsp: its update needs whole tensors");
     const psr_updater_options updater = {.config = options->config,
                                          .layout = options->layout,
                                          .optimizer = shard->optimizer,
@@ -143,6 +143,49 @@ static psr_err shard_init(psr_shard *shard)
     PSR_TRY(psr_updater_new(&updater, &shard->updater));
     PSR_TRY(open_table(shard));
     return begin_updates(shard);
+}
+
+static psr_err shard_init(psr_shard *shard)
+{
+    const psr_shard_options *options = &shard->options;
+    PSR_TRY(psr_optimizer_new(options->config, options->layout, &shard->optimizer));
+    if (psr_optimizer_whole_tensors(shard->optimizer) && options->config->sync != PSR_SYNC_BSP)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--optimizer lars needs --sync bsp: its update needs whole tensors");
+    if (options->weights == NULL)
+        PSR_TRY(psr_arena_new(options->layout->length, &shard->own_weights));
+    shard->weights = options->weights != NULL ? options->weights : shard->own_weights;
+    return bind_plan(shard);
+}
+
+psr_err psr_shard_rebind(psr_shard *shard, const psr_plan *plan, uint64_t first_step)
+{
+    psr_table_shard_free(shard->table);
+    psr_updater_free(shard->updater);
+    shard->table = NULL;
+    shard->updater = NULL;
+    shard->options.plan = plan;
+    shard->options.first_step = first_step;
+    shard->given = true;
+    return bind_plan(shard);
+}
+
+float *psr_shard_array(psr_shard *shard, uint32_t array)
+{
+    return array == PSR_HANDOVER_WEIGHTS ? shard->weights
+                                         : psr_optimizer_slot(shard->optimizer, array - 1);
+}
+
+uint32_t psr_shard_slot_count(const psr_shard *shard)
+{
+    return psr_optimizer_slot_count(shard->optimizer);
+}
+
+void psr_shard_drop_state(psr_shard *shard, uint32_t bucket)
+{
+    for (uint32_t i = 0; i < psr_optimizer_slot_count(shard->optimizer); i++)
+        psr_arena_drop(psr_optimizer_slot(shard->optimizer, i), shard->options.layout->length,
+                       shard->options.plan->buckets[bucket].span);
 }
 
 psr_err psr_shard_new(const psr_shard_options *options, psr_shard **ret_shard)
@@ -168,6 +211,7 @@ void psr_shard_free(psr_shard *shard)
     psr_table_shard_free(shard->table);
     psr_updater_free(shard->updater);
     psr_optimizer_free(shard->optimizer);
+    psr_arena_free(shard->own_weights, shard->options.layout->length);
     free(shard);
 }
 

@@ -1,11 +1,11 @@
-/* psring-ps: one shard of a run. Started by psring's agent (--provision -), or by hand (--scheduler,
- * --key-file). */
+/* psring-ps: one shard of a run. Started by psring's agent (--provision -), or by hand
+ * (--scheduler, --key-file). */
 #include "base/clock.h"
-#include "base/config.h"
+#include "base/config/config.h"
 #include "base/facts.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "base/memory.h"
+#include "base/system/memory.h"
 #include "comm/comm.h"
 #include "ps/input_thread.h"
 #include "ps/shard/arguments.h"
@@ -20,7 +20,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LINGER_MS 300 /* at the end, for the last words to leave: who should hear them may be gone */
+/* at the end, for the last words to leave: who should hear them may be gone */
+#define LINGER_MS 300
 
 typedef struct program {
     psr_provision provision;
@@ -85,7 +86,8 @@ static void say_shared(bool warning, const char *line)
     psr_log(warning ? PSR_LOG_WARN : PSR_LOG_INFO, "%s", line);
 }
 
-/* Before anybody can connect: all do so after WELCOME, which this process has yet to earn. What cannot be shared is sent. */
+/* Before anybody can connect: all do so after WELCOME, which this process has yet to earn. What
+ * cannot be shared is sent. */
 static void share_memory(program *p)
 {
     psr_transport_kind asked = p->config.transport;
@@ -140,7 +142,8 @@ static psr_err join(program *p)
     return err;
 }
 
-/* Into its own log only by hand: else the scheduler writes it into this shard's log, which the run's end overtakes on the other way. */
+/* Into its own log only by hand: else the scheduler writes it into this shard's log, which the
+ * run's end overtakes on the other way. */
 static void log_traffic(program *p)
 {
     const psr_traffic *traffic = psr_shard_run_traffic(p->shard);
@@ -189,8 +192,13 @@ static float *make_weights(program *p)
         return NULL;
     float *weights = psr_shared_memory_arena(&p->memory, p->start.layout.length);
     psr_shared_memory_fill_held(&p->memory, weights, &psr_member_view(p->member)->plan,
-                                psr_member_self(p->member).rank);
+                                psr_member_self(p->member));
     return weights;
+}
+
+static psr_err reach(void *context, psr_peer shard)
+{
+    return psr_member_connect(((program *)context)->member, shard);
 }
 
 static psr_err make_shard(program *p)
@@ -212,6 +220,8 @@ static psr_err make_shard(program *p)
         .first_step = p->start.first_step,
         .weights = make_weights(p),
         .outbox = psr_loop_outbox(p->loop),
+        .peers = p,
+        .reach = reach,
     };
     PSR_TRY(psr_shard_run_new(&shard, &p->shard));
     psr_transport_bound(p->transport, PSR_ROLE_WORKER, psr_shard_run_waiting_max(p->shard));
@@ -244,7 +254,8 @@ static psr_err run(program *p)
     return err;
 }
 
-/* The input thread wakes the transport, which has borrowed weights of the shard, which goes by the member's view. */
+/* The input thread wakes the transport, which has borrowed weights of the shard, which goes by the
+ * member's view. */
 static void clean_up(program *p)
 {
     psr_input_thread_free(p->input);
@@ -291,8 +302,9 @@ int main(int argc, char **argv)
 
     program p = {.by_hand = !a.provisioned, .memory = PSR_SHARED_MEMORY_NONE};
     psr_peer self = {PSR_ROLE_SHARD, a.rank};
-    psr_err err = a.provisioned ? psr_provision_from_fd(STDIN_FILENO, &p.provision)
-                                : psr_provision_by_hand(self, a.scheduler, a.keys, a.interface, &p.provision);
+    psr_err err = a.provisioned
+                      ? psr_provision_from_fd(STDIN_FILENO, &p.provision)
+                      : psr_provision_by_hand(self, a.scheduler, a.keys, a.interface, &p.provision);
     if (err == PSR_OK)
         err = run(&p);
     if (err != PSR_OK)

@@ -11,22 +11,36 @@ static const psr_peer scheduler = {PSR_ROLE_SCHEDULER, 0};
 struct psr_shard_run {
     psr_shard *shard;
     psr_table_shard *table; /* the shard's */
+    const psr_plan *plan;   /* of the present view */
+    const psr_view *view;   /* held; NULL: the first */
+    const psr_view *next;   /* held: it has come and has not begun. NULL: there is none */
+    psr_epoch_gate *gate;
+    psr_handover handover; /* to this view from the one before */
+    psr_peer self;
     psr_outbox outbox;
+    void *peers; /* the options', as reach */
+    psr_err (*reach)(void *peers, psr_peer shard);
+    bool *reached; /* [shards]; owned */
     uint64_t first_step;
     psr_traffic traffic;
     bool ready, started, done, bye;
+    bool moving;   /* what is handed over has not all come */
+    bool end_told; /* STOP_AT: there are no steps from `end` on */
+    uint64_t end;
 };
 
 /* ---- what the shard sends ---- */
 
-static psr_err send_to_worker(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err send_to_worker(void *context, psr_peer to, const psr_head *head,
+                              const psr_payload *payload)
 {
     psr_shard_run *run = context;
     if (head->type == PSR_MSG_WEIGHTS) {
         psr_fault_point("pull", psr_msg_step(head));
         run->traffic.weight_bytes += payload ? payload->bytes : 0;
     }
-    return run->outbox.send(run->outbox.context, to, head, payload);
+    const psr_head said = psr_msg_in_group(*head, psr_epoch_gate_epoch(run->gate), 0);
+    return run->outbox.send(run->outbox.context, to, &said, payload);
 }
 
 static bool lends_to_worker(void *context, psr_peer to)
@@ -47,7 +61,8 @@ static psr_err send_checkpoint(void *context, uint64_t step, uint32_t section, c
     psr_fault_point("checkpoint", step);
     for (size_t at = 0; at < count; at += most) {
         size_t piece = count - at < most ? count - at : most;
-        psr_head head = psr_msg_checkpoint_head(&(psr_msg_piece){step, section, {offset + at, piece}});
+        psr_head head =
+            psr_msg_checkpoint_head(&(psr_msg_piece){step, section, {offset + at, piece}});
         psr_payload payload = psr_encode(&head, PSR_ENCODING_FLOAT32, data + at, piece);
         PSR_TRY(tell(context, &head, &payload));
     }
@@ -65,12 +80,139 @@ static psr_err tell_done(psr_shard_run *run)
     return err;
 }
 
+/* ---- from one view to the next ---- */
+
+static float *array_of(void *context, uint32_t array)
+{
+    return psr_shard_array(((psr_shard_run *)context)->shard, array);
+}
+
+static psr_err take_due(psr_shard_run *run, psr_message **message);
+
+/* What has waited for the view. */
+static psr_err take_waiting(psr_shard_run *run)
+{
+    psr_err err = PSR_OK;
+    for (psr_message *message; err == PSR_OK && (message = psr_epoch_gate_next(run->gate)) != NULL;)
+        err = take_due(run, &message);
+    return err;
+}
+
+static psr_err see_moved(psr_shard_run *run)
+{
+    psr_peer from;
+    uint32_t bucket;
+    if (!run->moving || psr_handover_waits(&run->handover, run->self, run->plan, &from, &bucket))
+        return PSR_OK;
+    run->moving = false;
+    psr_epoch_gate_open(run->gate);
+    const psr_head head = psr_msg_bound_head(&(psr_msg_bound){.epoch = run->view->epoch});
+    PSR_TRY(tell(run, &head, NULL));
+    return take_waiting(run);
+}
+
+static psr_err take_state(psr_shard_run *run, const psr_message *message)
+{
+    const psr_handover_arrays arrays = {run, array_of};
+    PSR_TRY(psr_handover_take(&run->handover, run->self, &arrays, message));
+    return see_moved(run);
+}
+
+/* Workers have channels of their own. */
+static psr_err reach_shards(psr_shard_run *run)
+{
+    for (uint32_t i = 0; i < run->handover.count; i++) {
+        const psr_handover_run *r = &run->handover.runs[i];
+        if (!psr_peer_equal(r->from, run->self) || r->to.role != PSR_ROLE_SHARD ||
+            run->reached[r->to.rank])
+            continue;
+        PSR_TRY(run->reach(run->peers, r->to));
+        run->reached[r->to.rank] = true;
+    }
+    return PSR_OK;
+}
+
+static psr_err hand_over(psr_shard_run *run, const psr_plan *old, uint64_t step)
+{
+    const psr_handover_members members = {.workers = old->ranks, .shards = old->shards};
+    const psr_handover_arrays arrays = {run, array_of};
+    const psr_outbox outbox = {.context = run, .send = send_to_worker};
+    psr_handover_done(&run->handover);
+    PSR_TRY(psr_handover_make(old, run->plan, &members, psr_shard_slot_count(run->shard),
+                              &run->handover));
+    PSR_TRY(reach_shards(run));
+    PSR_TRY(psr_handover_send(&run->handover, run->self, &arrays, step, run->plan->slice_floats,
+                              &outbox));
+    for (uint32_t b = 0; b < run->plan->bucket_count; b++)
+        if (!psr_plan_holds(run->plan, b, run->self))
+            psr_shard_drop_state(run->shard, b);
+    return PSR_OK;
+}
+
+static size_t waiting_max(const psr_plan *plan)
+{
+    return psr_plan_waiting_max(plan) * ((size_t)plan->ranks + plan->shards);
+}
+
+/* A member has begun the next view: so the step before it is over here, since nobody begins before
+ * all weights of that have come. */
+static psr_err bind_next(psr_shard_run *run)
+{
+    const psr_view *before = run->view;
+    const psr_plan *old = run->plan;
+    if (run->next == NULL || psr_epoch_gate_highest(run->gate) < run->next->epoch)
+        return PSR_OK;
+    psr_fault_point("handover", run->next->first_step);
+    run->view = run->next;
+    run->next = NULL;
+    run->plan = &run->view->plan;
+    run->moving = true;
+    psr_epoch_gate_move(run->gate, run->view->epoch, waiting_max(run->plan));
+    psr_err err = psr_shard_rebind(run->shard, run->plan, run->view->first_step);
+    run->table = err == PSR_OK ? psr_shard_table(run->shard) : NULL;
+    if (err == PSR_OK)
+        err = hand_over(run, old, run->view->first_step);
+    psr_view_release(before); /* and its plan with it */
+    PSR_TRY(err);
+    PSR_TRY(take_waiting(run));
+    return see_moved(run);
+}
+
+/* The run's buckets, ranks and shards never change. */
+static psr_err check_view(const psr_shard_run *run, const psr_view *view)
+{
+    const psr_plan *plan = &view->plan;
+    bool same = plan->bucket_count == run->plan->bucket_count && plan->ranks == run->plan->ranks &&
+                plan->shards == run->plan->shards && view->epoch > psr_epoch_gate_epoch(run->gate);
+    for (uint32_t b = 0; same && b < plan->bucket_count; b++)
+        same = psr_span_equal(plan->buckets[b].span, run->plan->buckets[b].span);
+    return same ? PSR_OK
+                : psr_fail(PSR_ERR_PROTOCOL,
+                           "the scheduler's new view has other buckets or members than the run");
+}
+
+static psr_err take_view(psr_shard_run *run, const psr_message *message)
+{
+    const psr_view *view = NULL;
+    PSR_TRY(psr_view_read(message, &view));
+    psr_err err = check_view(run, view);
+    if (err != PSR_OK) {
+        psr_view_release(view);
+        return err;
+    }
+    psr_view_release(run->next); /* it has not begun, and never will */
+    run->next = view;
+    return bind_next(run);
+}
+
 /* ---- messages ---- */
 
 static psr_err take_stop_at(psr_shard_run *run, const psr_message *message)
 {
     uint64_t step;
     PSR_TRY(psr_msg_stop_at_read(message, &step));
+    run->end_told = true;
+    run->end = step + 1;
     return psr_shard_stop_at(run->shard, step);
 }
 
@@ -80,24 +222,39 @@ static psr_err take_scheduler_message(psr_shard_run *run, const psr_message *mes
     case PSR_MSG_START:
         run->started = true;
         return psr_table_shard_show(run->table);
+    case PSR_MSG_VIEW:
+        return take_view(run, message);
     case PSR_MSG_STOP_AT:
         return take_stop_at(run, message);
     case PSR_MSG_BYE:
         run->bye = true;
         return PSR_OK;
     default:
-        return psr_fail(PSR_ERR_PROTOCOL, "the scheduler sent a message of type %d, which no shard takes",
+        return psr_fail(PSR_ERR_PROTOCOL,
+                        "the scheduler sent a message of type %d, which no shard takes",
                         (int)message->head.type);
     }
 }
 
-static psr_err take_worker_message(psr_shard_run *run, psr_message **message)
+/* It is of the present view. */
+static psr_err take_due(psr_shard_run *run, psr_message **message)
 {
+    if ((*message)->head.type == PSR_MSG_STATE) {
+        psr_err err = take_state(run, *message);
+        psr_message_free(message);
+        return err;
+    }
     if ((*message)->head.type == PSR_MSG_PUSH) {
         psr_fault_point("push", psr_msg_step(&(*message)->head));
         run->traffic.gradient_bytes += (*message)->payload_bytes;
     }
     return psr_table_shard_message(run->table, message);
+}
+
+static psr_err take_worker_message(psr_shard_run *run, psr_message **message)
+{
+    PSR_TRY(psr_epoch_gate_pass(run->gate, message));
+    return *message != NULL ? take_due(run, message) : bind_next(run);
 }
 
 /* What is due after a message. */
@@ -108,7 +265,11 @@ static psr_err move_on(psr_shard_run *run)
         psr_fault_point("start", run->first_step);
         PSR_TRY(tell(run, &(psr_head){.type = PSR_MSG_READY}, NULL));
     }
-    if (run->started && !run->done && psr_table_shard_finished(run->table)) {
+    /* Who holds nothing may be given something by a later view: it is told when there is no step
+     * left. */
+    const bool ends = run->end_told && (run->next == NULL || run->next->first_step >= run->end);
+    if (run->started && !run->done && !run->moving && (ends || psr_table_shard_holds(run->table)) &&
+        psr_table_shard_finished(run->table)) {
         run->done = true;
         psr_fault_point("shutdown", psr_table_shard_clock(run->table));
         PSR_TRY(tell_done(run));
@@ -152,9 +313,14 @@ void psr_shard_run_report(const psr_shard_run *run, psr_msg_progress *progress)
     progress->step = psr_table_shard_clock(run->table);
     progress->counter = psr_table_shard_progress(run->table);
     progress->waits = true;
-    if (!psr_table_shard_initialised(run->table)) {
+    if (run->moving) {
+        progress->phase = PSR_PHASE_HAND_OVER;
+        (void)psr_handover_waits(&run->handover, run->self, run->plan, &progress->waits_for,
+                                 &progress->bucket);
+    } else if (!psr_table_shard_initialised(run->table)) {
         progress->waits_for = (psr_peer){PSR_ROLE_WORKER, 0};
-    } else if (run->started && psr_table_shard_waits(run->table, &progress->step, &progress->bucket, &rank)) {
+    } else if (run->started &&
+               psr_table_shard_waits(run->table, &progress->step, &progress->bucket, &rank)) {
         progress->phase = PSR_PHASE_PUSH;
         progress->waits_for = (psr_peer){PSR_ROLE_WORKER, rank};
     } else {
@@ -172,11 +338,19 @@ psr_err psr_shard_run_new(const psr_shard_options *options, psr_shard_run **ret_
         return psr_fail(PSR_ERR_NOMEM, "no memory for a shard");
     run->outbox = options->outbox;
     run->first_step = options->first_step;
+    run->plan = options->plan;
+    run->peers = options->peers;
+    run->reach = options->reach;
+    run->reached = calloc((size_t)options->plan->shards + 1, sizeof *run->reached);
+    run->self = (psr_peer){PSR_ROLE_SHARD, options->shard};
+    psr_err err = run->reached != NULL ? psr_epoch_gate_new(waiting_max(options->plan), &run->gate)
+                                       : psr_fail(PSR_ERR_NOMEM, "no memory for a shard");
     psr_shard_options own = *options;
     own.outbox = (psr_outbox){.context = run, .send = send_to_worker, .lends_to = lends_to_worker};
     own.context = run;
     own.checkpoint = send_checkpoint;
-    psr_err err = psr_shard_new(&own, &run->shard);
+    if (err == PSR_OK)
+        err = psr_shard_new(&own, &run->shard);
     if (err != PSR_OK) {
         psr_shard_run_free(run);
         return err;
@@ -191,10 +365,19 @@ void psr_shard_run_free(psr_shard_run *run)
     if (!run)
         return;
     psr_shard_free(run->shard);
+    psr_epoch_gate_free(run->gate);
+    psr_handover_done(&run->handover);
+    free(run->reached);
+    psr_view_release(run->view);
+    psr_view_release(run->next);
     free(run);
 }
 
 size_t psr_shard_run_waiting_max(const psr_shard_run *run)
 {
-    return psr_table_shard_waiting_max(run->table);
+    /* Whatever a later view gives it: at most all slices, and of what it hands over weights and
+     * states. */
+    const size_t now = psr_table_shard_waiting_max(run->table),
+                 ever = psr_plan_waiting_max(run->plan);
+    return now > ever ? now : ever;
 }

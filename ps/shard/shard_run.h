@@ -1,11 +1,15 @@
-/* A shard in its run, from WELCOME to BYE: what its scheduler and the workers tell it, what it tells them, and when.
- * Free of I/O and of clocks: messages in, messages out. ps/shard/shard_main.c drives it over sockets, the simulated
- * cluster of the tests without.
+/* A shard in its run, from WELCOME to BYE: what its scheduler and the workers tell it, what it
+ * tells them, and when. Free of I/O and of clocks: messages in, messages out. ps/shard/shard_main.c
+ * drives it over sockets, the simulated cluster of the tests without.
  *
  *     INIT from worker 0   -> READY, when its part is complete
  *     START, pushes, pulls -> what comm/tables/table_shard.h answers; pieces of checkpoints
+ *     VIEW                 -> what it held is another's now, or the other way round: when worker 0
+ *                          says that the view has
+ *                             begun, STATE to and from the others, and BOUND when all that it gets
+ *                             has come
  *     STOP_AT
- *     the last step        -> DONE
+ *     the last step        -> DONE; who holds nothing: STOP_AT of that step
  *     BYE: it may leave
  * One thread. */
 #ifndef PSR_PS_SHARD_RUN_H
@@ -17,15 +21,15 @@
 
 typedef struct psr_shard_run psr_shard_run;
 
-/* options: as psr_shard_new's, but for context and checkpoint, which are its own; the outbox takes messages to workers
- * and to the scheduler. ret owns; free it after the transport. */
+/* options: as psr_shard_new's, but for context and checkpoint, which are its own; the outbox takes
+ * messages to workers and to the scheduler. ret owns; free it after the transport. */
 PSR_MUST_CHECK psr_err psr_shard_run_new(const psr_shard_options *options, psr_shard_run **ret_run);
 void psr_shard_run_free(psr_shard_run *run);
 
 /* What is due before any message: a shard that owns nothing is ready. Once. */
 PSR_MUST_CHECK psr_err psr_shard_run_begin(psr_shard_run *run);
-/* A message of a worker or of the scheduler. Takes *message. PROTOCOL, NUMERIC: psr_table_shard_message's; PROTOCOL too for
- * what no scheduler says to a shard. */
+/* A message of a worker or of the scheduler. Takes *message. PROTOCOL, NUMERIC:
+ * psr_table_shard_message's; PROTOCOL too for what no scheduler says to a shard. */
 PSR_MUST_CHECK psr_err psr_shard_run_message(psr_shard_run *run, psr_message **message);
 /* Messages that an honest worker leaves unread at most: for psr_transport_bound. */
 size_t psr_shard_run_waiting_max(const psr_shard_run *run);

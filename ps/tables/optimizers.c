@@ -1,6 +1,6 @@
 #include "ps/tables/optimizers.h"
 
-#include "base/finite.h"
+#include "base/arrays/finite.h"
 #include "model/optimizers/optimizer.h"
 
 #include <inttypes.h>
@@ -71,8 +71,8 @@ static psr_err set_argument(psr_config *config, const char *word, bool *has_rate
         return psr_fail(err, "argument \"%.64s\" cannot be \"%.64s\"", name, value);
     }
     return psr_fail(PSR_ERR_USAGE,
-                    "there is no argument \"%.64s\", but lr, momentum, weight-decay, nesterov, adam-beta1, "
-                    "adam-beta2, adam-epsilon",
+                    "there is no argument \"%.64s\", but lr, momentum, weight-decay, nesterov, "
+                    "adam-beta1, adam-beta2, adam-epsilon",
                     name);
 }
 
@@ -122,8 +122,9 @@ psr_err psr_table_optimizer_check(psr_table_optimizer *optimizer, const char *ar
     return PSR_OK;
 }
 
-psr_err psr_table_optimizer_apply(const psr_table_optimizer *optimizer, const char *arguments, float *values,
-                                  const float *pushed, float *const *states, size_t count, uint64_t number)
+psr_err psr_table_optimizer_apply(const psr_table_optimizer *optimizer, const char *arguments,
+                                  float *values, const float *pushed, float *const *states,
+                                  size_t count, uint64_t number)
 {
     const parsed *p = find(optimizer, arguments);
     if (p == NULL)

@@ -1,5 +1,5 @@
-/* `psring-ps serve`: a shard of libpsring's tables (psring/psring.h), which `psring run --shards` starts behind the program's ranks. It finds
- * its place in its environment as any rank does. */
+/* `psring-ps serve`: a shard of libpsring's tables (psring/psring.h), which `psring run --shards`
+ * starts behind the program's ranks. It finds its place in its environment as any rank does. */
 #ifndef PSR_PS_TABLES_SERVE_H
 #define PSR_PS_TABLES_SERVE_H
 

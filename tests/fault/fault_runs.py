@@ -1,5 +1,5 @@
-"""What the fault tests share: the small run that they disturb, what is true of it undisturbed, and what must hold after whatever
-was done to it."""
+"""What the fault tests share: the small run that they disturb, what is true of it undisturbed, and
+what must hold after whatever was done to it."""
 
 import json
 import os
@@ -14,7 +14,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from psring_live import Live, LiveRun, still_mapped
 from psring_run import PATIENCE_S, Tap, Workspace, over
 
-# No machine is so busy that a process that is well says nothing for so long; and who says nothing is to be missed.
+# No machine is so busy that a process that is well says nothing for so long; and who says nothing
+# is to be missed.
 DEADLINE_S = 4.0
 # No run ends by this one before a test is given up: what ends with it has ended by itself.
 FAR_S = 2 * PATIENCE_S
@@ -25,8 +26,8 @@ OPTIONS = {"model": "mlp", "data": "synthetic:count=600,test=90,channels=1,size=
            "lr": 0.05, "seed": 7, "threads": 1, "deadline": FAR_S, "eval-every": 3, "checkpoint-every": 2,
            "bucket-size": 262144, "slice-size": 65536}
 
-# The same with longer steps, and more of them than one thread can take while a test lasts: for what must still be going on when a
-# deadline has passed, or when it is told to end.
+# The same with longer steps, and more of them than one thread can take while a test lasts: for what
+# must still be going on when a deadline has passed, or when it is told to end.
 LONG = {"data": "synthetic:count=8300,test=90,channels=1,size=28", "steps": 20000, "checkpoint-every": 6}
 
 
@@ -92,7 +93,8 @@ def checkpoints(out):
 
 
 def unprefixed(run):
-    """The lines that are psring train's own: those of others bear [ROLE RANK on HOST] or the like."""
+    """The lines that are psring train's own: those of others bear [ROLE RANK on HOST] or the
+    like."""
     return [line for line in run.text("err") if not line.startswith("[")]
 
 
@@ -124,14 +126,17 @@ class Suite:
         self.psring = psring
         self.directory = directory
         self.had_checkpoint = []  # of each case that could
-        self.hashes = {}  # of undisturbed runs: (mode, n, long and so on, as options_of takes them) -> {step: hash}
-        self.made, self.lock = {}, threading.Lock()  # how many there were, and one at a time, of each such key
+        # of undisturbed runs: (mode, n, long and so on, as options_of takes them) -> {step: hash}
+        self.hashes = {}
+        # how many there were, and one at a time, of each such key
+        self.made, self.lock = {}, threading.Lock()
 
     def run(self, name, options, psring=None):
         return LiveRun(psring or self.psring, self.directory, name, options)
 
     def hash_at(self, key, step):
-        """The hash of an undisturbed run after step, from the longest one until now, or from one that is made."""
+        """The hash of an undisturbed run after step, from the longest one until now, or from one
+        that is made."""
         with self.lock:
             lock = self.made.setdefault(key, [threading.Lock(), 0])
         with lock[0]:
@@ -179,8 +184,9 @@ class Suite:
         played.expect(got == right, "hash %s, undisturbed %s" % (got, right))
 
     def check_resumes(self, played, run, key, can_have=True):
-        """Its checkpoints are whole, and a run that goes on from the last comes to the weights of an undisturbed one. can_have: it was
-        disturbed behind the step of the first checkpoint, which is in place when it has been flushed to the disk: soon."""
+        """Its checkpoints are whole, and a run that goes on from the last comes to the weights of
+        an undisturbed one. can_have: it was disturbed behind the step of the first checkpoint,
+        which is in place when it has been flushed to the disk: soon."""
         steps, faults = checkpoints(run.out)
         played.faults += faults
         if can_have:
@@ -216,7 +222,8 @@ class Suite:
 
 
 def report(suite_class, psring, cases, jobs):
-    """Plays every case by suite.play(case), some at a time; prints TAP and the table; ends the program."""
+    """Plays every case by suite.play(case), some at a time; prints TAP and the table; ends the
+    program."""
     tap, rows = Tap(), []
     with Workspace() as directory, ThreadPoolExecutor(jobs) as pool:
         suite = suite_class(os.path.abspath(psring), directory)

@@ -1,4 +1,5 @@
-"""A small set of cases in which every two factors meet in every pair of values that any case has."""
+"""A small set of cases in which every two factors meet in every pair of values that any case
+has."""
 
 from itertools import combinations
 
@@ -9,7 +10,8 @@ def pairs_of(case):
 
 
 def covering(cases):
-    """Greedy: always the case that brings most pairs that are still missing, the first of equals. Deterministic."""
+    """Greedy: always the case that brings most pairs that are still missing, the first of equals.
+    Deterministic."""
     missing = set().union(*(pairs_of(case) for case in cases))
     chosen = []
     while missing:

@@ -1,5 +1,5 @@
-/* Preloaded into a scheduler, makes the disk that checkpoints go to as slow as SLOW_DISK_BYTES_PER_S says, or hang for
- * good once SLOW_DISK_HANGS_AFTER bytes were written. */
+/* Preloaded into a scheduler, makes the disk that checkpoints go to as slow as
+ * SLOW_DISK_BYTES_PER_S says, or hang for good once SLOW_DISK_HANGS_AFTER bytes were written. */
 #undef _FILE_OFFSET_BITS /* with which pwrite is pwrite64 */
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -14,7 +14,7 @@ typedef ssize_t pwrite_function(int fd, const void *bytes, size_t size, off_t of
 static double setting(const char *name)
 {
     const char *text = getenv(name);
-    return text ? atof(text) : 0;
+    return text != NULL ? atof(text) : 0;
 }
 
 static void take_the_time_for(size_t size)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Nothing hangs, nothing is lost, in the cases that are no product of factors: a role that never comes up, a worker that is slow,
-Ctrl-C once and twice, an agent that is killed, a worker of the second of two hosts, a disk that is slow or hangs.
+"""Nothing hangs, nothing is lost, in the cases that are no product of factors: a role that never
+comes up, a worker that is slow, Ctrl-C once and twice, an agent that is killed, a worker of the
+second of two hosts, a disk that is slow or hangs.
 
 usage: test_endings.py PSRING SLOW_DISK_MODULE [--jobs N] [--only TEXT]"""
 
@@ -17,8 +18,9 @@ from fault_runs import DEADLINE_S, LONG, OPTIONS, PATIENCE_S, Played, Suite, opt
 
 COMES_UP_WITHIN_S = 15  # of all that are not held up: to be loaded and to find their data
 
-# A worker that computes ten times as long, and is held for a while where no step of another can end without it. In BSP that is told: by
-# the quarter of the deadline, and the deadline is long enough for the line to come before it.
+# A worker that computes ten times as long, and is held for a while where no step of another can end
+# without it. In BSP that is told: by the quarter of the deadline, and the deadline is long enough
+# for the line to come before it.
 HEAVY = {"batch-size": 1024, "data": "synthetic:count=2048,test=64,channels=1,size=28", "steps": 8, "eval-every": 0,
          "checkpoint-every": 0}
 SLOW = "1:10"
@@ -26,8 +28,8 @@ HELD_AT = 2  # 0-based: it has ended two steps
 SAID_BEFORE_S = 12
 
 
-# Reads its provision byte by byte; as rank 1 it does nothing from then on, as any other it becomes the program that it stands for, which
-# gets the line again from a pipe that stays open.
+# Reads its provision byte by byte; as rank 1 it does nothing from then on, as any other it becomes
+# the program that it stands for, which gets the line again from a pipe that stays open.
 SLEEPS_AS_RANK_1 = """#!%s
 import json, os, signal, sys
 line = b""
@@ -50,7 +52,8 @@ os.environ.update(LD_PRELOAD="%s", %s="%d")
 os.execv("@ORIGINAL@", sys.argv)
 """
 CHECKPOINT_BYTES = 5363128  # of the small run: a checkpoint's two files
-SLOW_DISK = "SLOW_DISK_BYTES_PER_S", CHECKPOINT_BYTES / (1.8 * DEADLINE_S)  # each checkpoint takes almost twice the deadline
+# each checkpoint takes almost twice the deadline
+SLOW_DISK = "SLOW_DISK_BYTES_PER_S", CHECKPOINT_BYTES / (1.8 * DEADLINE_S)
 VERY_SLOW_DISK = "SLOW_DISK_BYTES_PER_S", CHECKPOINT_BYTES / PATIENCE_S
 
 
@@ -64,7 +67,8 @@ class Endings(Suite):
     # ---- a role that never comes up ----
 
     def programs_with(self, name, replaced, text):
-        """The front door in a directory where one of the programs is another one. Returns the path of psring."""
+        """The front door in a directory where one of the programs is another one. Returns the path
+        of psring."""
         folder = os.path.join(self.directory, name + ".bin")
         os.mkdir(folder)
         build = os.path.dirname(self.psring)
@@ -149,8 +153,9 @@ class Endings(Suite):
             if not played.expect(all(len(lines) == HEAVY["steps"] for lines in of_rank.values()), "steps are missing in the metrics"):
                 return
             staleness = max(line["staleness"] for line in metrics)
-            # The shortest times: whatever else this machine does makes a step longer, not shorter. Ten times is --slow's; what is left of
-            # it on a machine where all of worker 0's steps were held up is asked for.
+            # The shortest times: whatever else this machine does makes a step longer, not shorter.
+            # Ten times is --slow's; what is left of it on a machine where all of worker 0's steps
+            # were held up is asked for.
             least = {rank: min(line["compute_s"] for line in of_rank[rank][HELD_AT:]) for rank in (0, 1)}
             played.expect(least[1] > least[0], "it is not slow: %s" % least)
             if sync == "bsp":
@@ -176,7 +181,8 @@ class Endings(Suite):
     # ---- told to end ----
 
     def interrupt(self, mode, number, phase, step, times):
-        """Ctrl-C while worker 1 is held in a phase; after the last one it goes on, or is left as it is when all ends at once."""
+        """Ctrl-C while worker 1 is held in a phase; after the last one it goes on, or is left as it
+        is when all ends at once."""
         played = Played("Ctrl-C" + (" twice" if times == 2 else "") if number == signal.SIGINT else number.name,
                         "launcher", "n=2 %s, worker 1 in %s of step %d" % (mode, phase, step))
         run = self.run("interrupt-%s-%s-%d-%d" % (mode, phase, number, times),
@@ -239,7 +245,8 @@ class Endings(Suite):
         return self.guarded(played, run, act)
 
     def agent_stopped(self, mode):
-        """Its processes do without it, and would go on for long: it is missed at the deadline, not at the end."""
+        """Its processes do without it, and would go on for long: it is missed at the deadline, not
+        at the end."""
         played = Played("stop", "agent", "n=2 %s, after step 7" % mode)
         run = self.run("agent-stopped-" + mode, options_of(mode, 2, True, deadline=DEADLINE_S))
 
@@ -283,7 +290,8 @@ class Endings(Suite):
     # ---- a worker of the second host ----
 
     def second_host(self, action, rank, phase):
-        """There is one bucket: so worker 2 holds it for the second host, speaks for it, and worker 3 speaks to nobody but worker 2."""
+        """There is one bucket: so worker 2 holds it for the second host, speaks for it, and worker
+        3 speaks to nobody but worker 2."""
         played = Played(action, "worker %d" % rank, "n=4 ring on two hosts, in %s of step 4" % phase)
         key = ("ring", 4, False, True)
         missed = {"deadline": DEADLINE_S} if action == "stop" else {}

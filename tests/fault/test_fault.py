@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Nothing hangs, nothing is lost: a process of a run is killed, stopped, or stopped and let go on, in a known phase.
+"""Nothing hangs, nothing is lost: a process of a run is killed, stopped, or stopped and let go on,
+in a known phase.
 
 usage: test_fault.py PSRING [--full [--part I/N] [--seed S]] [--jobs N] [--only TEXT]
 
-The cases are the product of six factors (EVERY below); without --full a set of them in which every two factors meet in every
-pair of values. The product takes hours: --part 1/N to --part N/N with one seed, run when there is time, are the whole of it. A worker stops itself at a fault point, so that the phase is known and nothing depends on a guessed time; then the
-victim is dealt with, and the worker goes on if it is not the victim. Prints TAP, and a table of what happened."""
+The cases are the product of six factors (EVERY below); without --full a set of them in which every
+two factors meet in every pair of values. The product takes hours: --part 1/N to --part N/N with one
+seed, run when there is time, are the whole of it. A worker stops itself at a fault point, so that
+the phase is known and nothing depends on a guessed time; then the victim is dealt with, and the
+worker goes on if it is not the victim. Prints TAP, and a table of what happened."""
 
 import argparse
 import os
@@ -27,7 +30,8 @@ EVERY = dict(mode=("ps", "ring"), n=(2, 4), victim=("worker", "shard", "schedule
              action=("kill", "stop", "pause"), transport=("auto", "tcp", "mixed"))
 DIRECTORIES = dict(auto=1, tcp=0, mixed=2)  # of sockets: of the run, none, of each host
 
-# The 0-based step in which the phase is reached. Evaluations come after 3 and 6 steps, checkpoints after 2, 4 and 6.
+# The 0-based step in which the phase is reached. Evaluations come after 3 and 6 steps, checkpoints
+# after 2, 4 and 6.
 STEP_OF = dict(start=0, forward=4, backward=4, push=4, pull=4, ring=4, barrier=5, evaluation=5, checkpoint=5, shutdown=STEPS - 1)
 
 
@@ -38,7 +42,8 @@ def is_possible(case):
 
 
 def key_of(case):
-    """Which undisturbed run it is compared with. While the launcher is stopped a short run would just come to its end."""
+    """Which undisturbed run it is compared with. While the launcher is stopped a short run would
+    just come to its end."""
     mode, n, victim, phase, action, _ = case
     return mode, n, victim == "launcher" and action == "stop" and phase != "shutdown"
 
@@ -49,7 +54,8 @@ def cases_of(full):
 
 
 def part_of(cases, part, seed):
-    """The cases of one of several parts, equal in size to one, drawn by the seed: the parts of one seed share no case and leave none out."""
+    """The cases of one of several parts, equal in size to one, drawn by the seed: the parts of one
+    seed share no case and leave none out."""
     drawn = list(cases)
     random.Random(seed).shuffle(drawn)
     return drawn[part[0] - 1::part[1]]
@@ -69,7 +75,8 @@ class Table(Suite):
         played = Played(action, victim, "n=%d %s %s, worker 1 in %s of step %d" % (n, mode, transport, phase, step))
         # Only what is stopped is missed by a deadline; a killed one is missed at once.
         options = dict({} if action == "kill" else {"deadline": DEADLINE_S}, **over(transport, self.directory, n))
-        run = self.run("case-" + "-".join(str(value)[:5] for value in case),  # short: the directories of its sockets are below it
+        # short: the directories of its sockets are below it
+        run = self.run("case-" + "-".join(str(value)[:5] for value in case),
                        options_of(*key_of(case), fault_point="worker:1:%s:%d" % (phase, step), **options))
 
         def act():
@@ -149,14 +156,16 @@ class Table(Suite):
         if victim == "launcher" and action == "kill":
             how = r"gone without a word"
         at = r"start|step \d+, \w+" if phase == "start" else r"step \d+, \w+|done" if phase == "shutdown" else r"step \d+, \w+"
-        if victim == "launcher" and action == "kill" and STEP_OF[phase] >= STEPS - 3:  # they may be done before it is missed
+        # they may be done before it is missed
+        if victim == "launcher" and action == "kill" and STEP_OF[phase] >= STEPS - 3:
             at += "|done"
         others = r"the run was at (step|its start)" if victim == "scheduler" else r"(workers?|shards?) \d.*(%s)" % at
         if action == "stop" and victim in ("worker", "shard") and phase not in ("start", "barrier", "evaluation", "shutdown"):
             others = r"step \d+, (data|forward|backward|pull|push|ring), bucket \d+|step \d+, (barrier|checkpoint)"
         told = [("whom", whom), ("how", how), ("what others were doing", others)]
         if action == "stop" and victim == "worker" and phase not in ("start", "shutdown"):
-            # It stops with its first breath in the step, before its exchange thread must have told of it.
+            # It stops with its first breath in the step, before its exchange thread must have told
+            # of it.
             told.append(("where it was", r"last in step (%d|%d), \w+" % (STEP_OF[phase], STEP_OF[phase] + 1)))
         for what, pattern in told:
             played.expect(re.search(pattern, played.line), "the line does not tell %s (%s): %s" % (what, pattern, played.line))

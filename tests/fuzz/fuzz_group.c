@@ -1,6 +1,6 @@
-/* A rank that may send anything in well-formed heads: psr_group_message. Each record of the input is one event; fields are near what
- * would be right, so that the fuzzer gets past the first checks. What is refused must be PROTOCOL or MISMATCH, and nothing may be
- * written outside the buffers. */
+/* A rank that may send anything in well-formed heads: psr_group_message. Each record of the input
+ * is one event; fields are near what would be right, so that the fuzzer gets past the first checks.
+ * What is refused must be PROTOCOL or MISMATCH, and nothing may be written outside the buffers. */
 #include "tests/fuzz/records.h"
 
 #include "comm/collectives/group.h"
@@ -8,11 +8,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS = 3, RANK = 1, COUNT = 21, REQUESTS = 8, TWIST = 8, RECORD = TWIST + RECORDS_TWIST_BYTES };
+enum {
+    RANKS = 3,
+    RANK = 1,
+    COUNT = 21,
+    REQUESTS = 8,
+    TWIST = 8,
+    RECORD = TWIST + RECORDS_TWIST_BYTES
+};
 
 RECORDS_MUTATOR(0, RECORD);
 
-static psr_err give_back(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err give_back(void *context, psr_peer to, const psr_head *head,
+                         const psr_payload *payload)
 {
     (void)context;
     (void)to;
@@ -27,31 +35,39 @@ static void release(psr_message *message)
     free(message);
 }
 
-/* What is called here, and what others say of theirs: the kinds by number, each with the first algorithm that there is. */
+/* What is called here, and what others say of theirs: the kinds by number, each with the first
+ * algorithm that there is. */
 static psr_request_options options_of(uint8_t which, int32_t *send, int32_t *receive)
 {
     static const psr_algorithm algorithms[] = {
         PSR_ALGORITHM_RING,  PSR_ALGORITHM_BINOMIAL, PSR_ALGORITHM_DIRECT, PSR_ALGORITHM_BRUCK,
         PSR_ALGORITHM_CHAIN, PSR_ALGORITHM_DIRECT,   PSR_ALGORITHM_DIRECT, PSR_ALGORITHM_DIRECT};
-    psr_kind kind = which % 8 < 7 ? (psr_kind)(which % 8) : which & 8 ? PSR_KIND_SEND : PSR_KIND_RECEIVE;
+    psr_kind kind = which % 8 < 7 ? (psr_kind)(which % 8)
+                    : which & 8   ? PSR_KIND_SEND
+                                  : PSR_KIND_RECEIVE;
     psr_algorithm algorithm = algorithms[which % 8];
     const bool prefix = which >> 7, pairs = prefix && which & 4;
     if (prefix) {
         kind = which & 1 ? PSR_KIND_SCAN : PSR_KIND_EXSCAN;
         algorithm = which & 2 ? PSR_ALGORITHM_DOUBLING : PSR_ALGORITHM_CHAIN;
     }
-    return (psr_request_options){.kind = kind,
-                                 .algorithm = algorithm,
-                                 .type = pairs ? PSR_TYPE_INT16_INT32 : PSR_TYPE_INT32,
-                                 .reduction = pairs    ? PSR_REDUCTION_MAXLOC
-                                              : prefix ? PSR_REDUCTION_LOGICAL_XOR
-                                                       : PSR_REDUCTION_SUM,
-                                 .root = which >> 4 & 1 ? RANK : 0,
-                                 .send = send,
-                                 .receive = receive,
-                                 .count = which >> 5 & 1 ? COUNT : 1,
-                                 .persistent = which >> 6 & 1,
-                                 .peer = 0};
+    if (which == 0x7f)
+        kind = PSR_KIND_PROBE;
+    return (psr_request_options){
+        .kind = kind,
+        .algorithm = algorithm,
+        .type = pairs ? PSR_TYPE_INT16_INT32 : PSR_TYPE_INT32,
+        .reduction = pairs    ? PSR_REDUCTION_MAXLOC
+                     : prefix ? PSR_REDUCTION_LOGICAL_XOR
+                              : PSR_REDUCTION_SUM,
+        .root = which >> 4 & 1 ? RANK : 0,
+        .send = send,
+        .receive = receive,
+        .count = which >> 5 & 1 ? COUNT : 1,
+        .persistent = which >> 6 & 1,
+        .at_most = which >> 6 & 1,
+        .peer = kind == PSR_KIND_RECEIVE && which >> 4 & 1 ? PSR_RANK_ANY : 0,
+        .tag = kind == PSR_KIND_RECEIVE && which >> 5 & 1 ? PSR_MESSAGE_TAG_ANY : 0};
 }
 
 static psr_msg_call call_of(uint8_t which)
@@ -69,10 +85,18 @@ static psr_msg_call call_of(uint8_t which)
 static psr_head make_head(const uint8_t *record)
 {
     static const uint32_t slots[] = {0, 1, 2, PSR_MESSAGE_TAG_MAX + 1};
-    psr_tag tag = {.slot = slots[record[1] & 3], .round = record[1] >> 2 & 15, .group = record[1] >> 7};
+    psr_tag tag = {
+        .slot = slots[record[1] & 3], .round = record[1] >> 2 & 15, .group = record[1] >> 7};
+    if ((record[0] & 0xf0) == 0xf0)
+        return psr_msg_listen_head(0, tag.group);
+    if ((record[0] & 0xf0) == 0xe0) {
+        tag.round |= (uint64_t)(record[3] & 1) << 63;
+        return psr_msg_offer_head(&(psr_msg_offer){tag, call_of(record[2])});
+    }
     switch (record[0] & 3) {
     case 0:
-        return psr_msg_credit_head(&(psr_msg_credit){tag, call_of(record[2]), record[3]});
+        return psr_msg_credit_head(
+            &(psr_msg_credit){tag, call_of(record[2]), record[3], record[4] & 3});
     case 1:
         tag = (psr_tag){.group = tag.group};
         return psr_msg_ahead_head(&(psr_msg_ahead){tag, record[3]});
@@ -120,7 +144,8 @@ static bool event(played *p, const uint8_t *record)
         psr_message *message = make(record);
         err = psr_group_message(p->group, &message);
     } else if (*request == NULL) {
-        psr_request_options options = options_of(record[2], p->memory[2 * at], p->memory[2 * at + 1]);
+        psr_request_options options =
+            options_of(record[2], p->memory[2 * at], p->memory[2 * at + 1]);
         if (psr_request_new(p->group, &options, request) == PSR_OK)
             err = psr_request_start(*request);
     } else if (psr_request_done(*request) && (record[0] & 1) != 0) {

@@ -1,6 +1,8 @@
-/* Members that may send a holder anything in well-formed heads: its host's workers PUSH, anybody RING (comm/tables/host_ring.h). Each record
- * of the input is one message; fields are near what would be right, but for one of them, and its sender and step may be those that are due.
- * What is refused must be PROTOCOL, and nothing may be written outside the buckets. The first byte says the rank and the window. */
+/* Members that may send a holder anything in well-formed heads: its host's workers PUSH, anybody
+ * RING (comm/tables/host_ring.h). Each record of the input is one message; fields are near what
+ * would be right, but for one of them, and its sender and step may be those that are due. What is
+ * refused must be PROTOCOL, and nothing may be written outside the buckets. The first byte says the
+ * rank and the window. */
 #include "tests/fuzz/records.h"
 
 #include "comm/tables/host_ring.h"
@@ -23,7 +25,8 @@ typedef struct holder {
     psr_host_ring *ring;
 } holder;
 
-static psr_err give_back(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err give_back(void *context, psr_peer to, const psr_head *head,
+                         const psr_payload *payload)
 {
     (void)context, (void)to, (void)head;
     if (payload != NULL && payload->release != NULL)
@@ -45,12 +48,16 @@ static void must(psr_err err)
 static void open_holder(holder *h, uint8_t how, float *values)
 {
     const uint32_t rank = h->rank = how % 5;
-    const psr_plan_options planned = {
-        .route = PSR_ROUTE_SHARD, .ranks = 5, .hosts = &hosts, .slice_floats = 4, .window = 1 + how / 5 % 3};
+    const psr_plan_options planned = {.route = PSR_ROUTE_HOST,
+                                      .ranks = 5,
+                                      .hosts = &hosts,
+                                      .slice_floats = 4,
+                                      .window = 1 + how / 5 % 3};
     must(psr_plan_make(&planned, parts, PARTS, &h->plan));
     must(psr_plan_within(&h->plan, rank, &h->within));
     const psr_outbox outbox = {.context = NULL, .send = give_back};
     const psr_table_shard_options held = {.plan = &h->within,
+                                          .by_host = true,
                                           .shard = rank - psr_plan_first_rank(&h->within),
                                           .consistency = {PSR_CONSISTENCY_BSP, 0},
                                           .update = "sum",
@@ -84,19 +91,22 @@ static psr_peer due_from(const holder *h, const psr_slice *slice, const uint8_t 
 {
     const uint32_t host = psr_plan_host_of(&h->plan, h->rank), first = hosts.first[host],
                    left = (host + hosts.count - 1) % hosts.count;
-    const uint32_t rank = (record[0] & 1) != 0 ? psr_plan_holder(&h->plan, slice->bucket, left)
-                                               : first + record[4] % (hosts.first[host + 1] - first);
+    const uint32_t rank = (record[0] & 1) != 0
+                              ? psr_plan_holder(&h->plan, slice->bucket, left)
+                              : first + record[4] % (hosts.first[host + 1] - first);
     return (psr_peer){PSR_ROLE_WORKER, rank};
 }
 
-/* Mostly of a slice that there is. The payload is of its exact size, so that a read beyond it is seen. */
+/* Mostly of a slice that there is. The payload is of its exact size, so that a read beyond it is
+ * seen. */
 static psr_message *make(const holder *h, const uint8_t *record)
 {
     psr_slice slice = h->plan.slices[record[1] % h->plan.slice_count];
     const bool due = (record[0] & 4) != 0;
     const uint64_t version = psr_table_shard_version(h->table, slice.bucket);
-    const psr_peer from = due ? due_from(h, &slice, record)
-                              : (psr_peer){record[4] >> 7 ? PSR_ROLE_SHARD : PSR_ROLE_WORKER, record[4] & 7};
+    const psr_peer from =
+        due ? due_from(h, &slice, record)
+            : (psr_peer){record[4] >> 7 ? PSR_ROLE_SHARD : PSR_ROLE_WORKER, record[4] & 7};
     slice.span.count += record[5] >> 7;
     slice.span.offset += record[5] >> 6 & 1;
     const psr_msg_ring ring = {.bucket = slice.bucket,
@@ -149,7 +159,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             abort();
     }
     close_holder(&h);
-    for (size_t i = 0; i < ARENA; i++) { /* every gradient is zero, and a sum is added to the values */
+    for (size_t i = 0; i < ARENA; i++) { /* every gradient is zero, and a
+                                            sum is added to the values */
         bool inside = false;
         for (size_t b = 0; b < PARTS; b++)
             inside = inside || (i >= parts[b].span.offset && i < psr_span_end(parts[b].span));

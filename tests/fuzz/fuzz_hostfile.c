@@ -1,5 +1,5 @@
 /* psr_hostfile_parse and psr_hosts_from_list over hostile bytes. */
-#include "deploy/launch/hostfile.h"
+#include "deploy/launch/hosts/hostfile.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@ static void use(psr_hosts *hosts)
     if (hosts->count == 0 || psr_hosts_slots(hosts) < hosts->count)
         abort();
     for (size_t i = 0; i < hosts->count; i++)
-        if (hosts->items[i].name[0] == '-' || strpbrk(hosts->items[i].name, " ;'\"$`\n"))
+        if (hosts->items[i].name[0] == '-' || strpbrk(hosts->items[i].name, " ;'\"$`\n") != NULL)
             abort(); /* would reach ssh's command line */
     psr_hosts_done(hosts);
 }
@@ -22,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (psr_hostfile_parse("fuzz", (const char *)data, size, &hosts) == PSR_OK)
         use(&hosts);
     char *list = malloc(size + 1);
-    if (!list)
+    if (list == NULL)
         return 0;
     if (size)
         memcpy(list, data, size);

@@ -1,5 +1,5 @@
-/* Byte 0: packing of the images (bits 0-1) and of the labels (bits 2-3); bytes 1-2: length of the labels'
- * file, big-endian; then that file, then the images' file. */
+/* Byte 0: packing of the images (bits 0-1) and of the labels (bits 2-3); bytes 1-2: length of the
+ * labels' file, big-endian; then that file, then the images' file. */
 #include "data/idx.h"
 
 #include <assert.h>
@@ -15,7 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         return 0;
     psr_source *images = NULL, *labels = NULL;
     psr_samples samples = {0};
-    psr_err err = psr_source_open_memory("labels", (bytes[0] >> 2) % 3, bytes + 3, labels_size, &labels);
+    psr_err err =
+        psr_source_open_memory("labels", (bytes[0] >> 2) % 3, bytes + 3, labels_size, &labels);
     if (err == PSR_OK)
         err = psr_source_open_memory("images", bytes[0] % 4 % 3, bytes + 3 + labels_size,
                                      size - 3 - labels_size, &images);

@@ -1,6 +1,7 @@
-/* What is said while a run comes together, over hostile bytes: JOIN, CONFIG, FACTS, WELCOME with what training puts into them,
- * and a provision. The first byte chooses. What is accepted is written and read again: to the same bytes. */
-#include "base/config.h"
+/* What is said while a run comes together, over hostile bytes: JOIN, CONFIG, FACTS, WELCOME with
+ * what training puts into them, and a provision. The first byte chooses. What is accepted is
+ * written and read again: to the same bytes. */
+#include "base/config/config.h"
 #include "base/facts.h"
 #include "comm/members/member.h"
 
@@ -10,17 +11,17 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 /* Writes, reads again, writes again. */
-#define THERE_AND_BACK(type, value, to_json, from_json, done)                                                \
-    do {                                                                                                     \
-        char *there = NULL, *there_again = NULL;                                                             \
-        type again;                                                                                          \
-        if (to_json(&(value), &there) != PSR_OK ||                                                           \
-            from_json((psr_bytes){there, strlen(there)}, &again) != PSR_OK ||                                \
-            to_json(&again, &there_again) != PSR_OK || strcmp(there, there_again) != 0)                      \
-            abort();                                                                                         \
-        free(there);                                                                                         \
-        free(there_again);                                                                                   \
-        done(&again);                                                                                        \
+#define THERE_AND_BACK(type, value, to_json, from_json, done)                                      \
+    do {                                                                                           \
+        char *there = NULL, *there_again = NULL;                                                   \
+        type again;                                                                                \
+        if (to_json(&(value), &there) != PSR_OK ||                                                 \
+            from_json((psr_bytes){there, strlen(there)}, &again) != PSR_OK ||                      \
+            to_json(&again, &there_again) != PSR_OK || strcmp(there, there_again) != 0)            \
+            abort();                                                                               \
+        free(there);                                                                               \
+        free(there_again);                                                                         \
+        done(&again);                                                                              \
     } while (0)
 
 static psr_err provision_from_bytes(psr_bytes json, psr_provision *ret_provision)
@@ -71,8 +72,8 @@ static void take_agreed(psr_bytes agreed)
 {
     psr_worker_start worker;
     if (psr_worker_start_from_json(agreed, &worker) == PSR_OK)
-        THERE_AND_BACK(psr_worker_start, worker, psr_worker_start_to_json, psr_worker_start_from_json,
-                       nothing);
+        THERE_AND_BACK(psr_worker_start, worker, psr_worker_start_to_json,
+                       psr_worker_start_from_json, nothing);
 }
 
 static void take_welcome(psr_bytes payload)

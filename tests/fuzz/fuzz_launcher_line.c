@@ -1,5 +1,5 @@
-/* The lines between launcher and scheduler, over hostile bytes. The first byte chooses: 'o' an order, 'e' an event. What is accepted is
- * encoded and decoded again: to the same line. */
+/* The lines between launcher and scheduler, over hostile bytes. The first byte chooses: 'o' an
+ * order, 'e' an event. What is accepted is encoded and decoded again: to the same line. */
 #include "comm/launcher_line.h"
 
 #include <stdlib.h>
@@ -26,7 +26,8 @@ static void try_event(const char *text)
     char *line = NULL, *line_again = NULL;
     if (psr_run_event_decode(text, &event) != PSR_OK)
         return;
-    if (psr_run_event_encode(&event, &line) != PSR_OK || psr_run_event_decode(line, &again) != PSR_OK ||
+    if (psr_run_event_encode(&event, &line) != PSR_OK ||
+        psr_run_event_decode(line, &again) != PSR_OK ||
         psr_run_event_encode(&again, &line_again) != PSR_OK || strcmp(line, line_again) != 0)
         abort();
     psr_run_event_done(&event);

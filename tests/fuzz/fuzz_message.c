@@ -1,4 +1,5 @@
-/* psr_head_decode over hostile bytes. What it accepts is encoded and read again: to the same numbers. */
+/* psr_head_decode over hostile bytes. What it accepts is encoded and read again: to the same
+ * numbers. */
 #include "net/message.h"
 
 #include <stdlib.h>
@@ -22,11 +23,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     psr_head_encode(&head, payload_bytes, buffer, &bytes);
     if (bytes > sizeof buffer || bytes > size) /* the shortest form */
         abort();
-    if (psr_head_decode(buffer, bytes, &again, &payload_again) != PSR_OK || payload_again != payload_bytes)
+    if (psr_head_decode(buffer, bytes, &again, &payload_again) != PSR_OK ||
+        payload_again != payload_bytes)
         abort();
     const psr_tag *a = &head.tag, *b = &again.tag;
-    if (head.type != again.type || head.encoding != again.encoding || head.sequence != again.sequence ||
-        a->epoch != b->epoch || a->group != b->group || a->slot != b->slot || a->round != b->round ||
+    if (head.type != again.type || head.encoding != again.encoding ||
+        head.sequence != again.sequence || a->epoch != b->epoch || a->group != b->group ||
+        a->slot != b->slot || a->round != b->round ||
         memcmp(head.fields, again.fields, sizeof head.fields) != 0)
         abort();
     char text[64];

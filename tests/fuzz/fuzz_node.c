@@ -1,6 +1,7 @@
-/* Ranks, and a coordinator, that may send a node of a communicator anything in well-formed heads. Each record of the input is one message, a
- * wish for a smaller group, or time that passes; fields are near what would be right, but for one of them, so that the fuzzer gets past the
- * first checks. What is wrong becomes a failure with a line, and nobody waits for ever. */
+/* Ranks, and a coordinator, that may send a node of a communicator anything in well-formed heads.
+ * Each record of the input is one message, a wish for a smaller group, or time that passes; fields
+ * are near what would be right, but for one of them, so that the fuzzer gets past the first checks.
+ * What is wrong becomes a failure with a line, and nobody waits for ever. */
 #include "tests/fuzz/records.h"
 
 #include "comm/node/node_table.h"
@@ -18,7 +19,8 @@ RECORDS_MUTATOR(0, RECORD);
 
 typedef struct played {
     psr_node *node;
-    psr_node_group *groups[1 + SHRINKS]; /* the first, and what it was shrunk to, one after the other */
+    psr_node_group *groups[1 + SHRINKS]; /* the first, and what it was shrunk
+                                            to, one after the other */
     psr_node_shrink *shrinks[SHRINKS];
     size_t shrink_count;
     int64_t now_ms;
@@ -30,7 +32,8 @@ static void give_back(const psr_payload *payload)
         payload->release(payload->context);
 }
 
-static psr_err send_of_node(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err send_of_node(void *context, psr_peer to, const psr_head *head,
+                            const psr_payload *payload)
 {
     (void)context;
     (void)to;
@@ -79,7 +82,7 @@ static psr_head head_to_node(const uint8_t *record)
     case 0:
         return psr_msg_values_head(&(psr_msg_values){tag, call, record[4], record[5], call});
     case 1:
-        return psr_msg_credit_head(&(psr_msg_credit){tag, call, record[5]});
+        return psr_msg_credit_head(&(psr_msg_credit){tag, call, record[5], 0});
     case 2:
         return psr_msg_ahead_head(&(psr_msg_ahead){(psr_tag){.group = tag.group}, record[5]});
     default:
@@ -99,7 +102,8 @@ static psr_head head_to_table(const uint8_t *record)
     else if (record[5] % 4 == 1)
         head = psr_msg_pull_head(&(psr_msg_pull){bucket, step, span, step});
     else if (record[5] % 4 == 2)
-        head = psr_msg_weights_head(&(psr_msg_weights){bucket, step, span, record[5] > 128, received});
+        head =
+            psr_msg_weights_head(&(psr_msg_weights){bucket, step, span, record[5] > 128, received});
     if (record[6] < 240)
         head.encoding = PSR_ENCODING_FLOAT32;
     return psr_msg_in_group(head, record[6] == 0, group);
@@ -114,8 +118,8 @@ static void tell_table(played *p, const uint8_t *record)
     const bool has_values = head.type == PSR_MSG_PUSH || head.type == PSR_MSG_WEIGHTS;
     const bool few = has_values && head.fields[1] <= sizeof values / sizeof values[0];
     size_t size = record[7] < 240 ? (few ? head.fields[1] * sizeof(float) : 0) : record[7] - 240u;
-    psr_message *message =
-        records_message((psr_peer){PSR_ROLE_WORKER, record[2] & 3}, head, size, values, sizeof values);
+    psr_message *message = records_message((psr_peer){PSR_ROLE_WORKER, record[2] & 3}, head, size,
+                                           values, sizeof values);
     psr_node_message(p->node, &message, p->now_ms);
     if (message != NULL)
         abort();
@@ -127,27 +131,31 @@ static void tell_node(played *p, const uint8_t *record)
     records_twist(&head, record + TWIST, COUNT);
     const psr_peer from = head.type == PSR_MSG_VERDICT ? (psr_peer){PSR_ROLE_SCHEDULER, 0}
                                                        : (psr_peer){PSR_ROLE_WORKER, record[2] & 3};
-    psr_message *message = records_message(from, head, record[7] % sizeof words, words, sizeof words);
+    psr_message *message =
+        records_message(from, head, record[7] % sizeof words, words, sizeof words);
     psr_node_message(p->node, &message, p->now_ms);
     const psr_failure *failure = psr_node_failure(p->node);
-    if (message != NULL || (failure != NULL && memchr(failure->line, 0, sizeof failure->line) == NULL))
+    if (message != NULL ||
+        (failure != NULL && memchr(failure->line, 0, sizeof failure->line) == NULL))
         abort();
 }
 
-/* The coordinator's other words: an answer to the wish for a smaller group, or what a node does not take. */
+/* The coordinator's other words: an answer to the wish for a smaller group, or what a node does not
+ * take. */
 static void tell_as_coordinator(played *p, const uint8_t *record)
 {
-    static const psr_message_type others[] = {PSR_MSG_BYE, PSR_MSG_ALIVE, PSR_MSG_PROGRESS, PSR_MSG_VALUES};
+    static const psr_message_type others[] = {PSR_MSG_BYE, PSR_MSG_ALIVE, PSR_MSG_PROGRESS,
+                                              PSR_MSG_VALUES};
     static const uint32_t lists[][RANKS] = {{0, 1, 2}, {1, 2, 0}, {1, 0, 2},
                                             {1, 1, 2}, {0, 2, 1}, {1, RANKS, 0}};
     uint8_t ranks[4 * RANKS];
     psr_msg_rank_list_write(lists[record[5] % (sizeof lists / sizeof lists[0])], RANKS, ranks);
-    psr_head head =
-        psr_msg_shrunk_head(&(psr_msg_shrunk){.epoch = record[1] & 3,
-                                              .group = record[1] >> 2 & 1,
-                                              .status = (psr_err)(record[3] & 1 ? record[3] >> 1 : 0),
-                                              .rank = record[4] & 3,
-                                              .new_epoch = record[6] & 7});
+    psr_head head = psr_msg_shrunk_head(
+        &(psr_msg_shrunk){.epoch = record[1] & 3,
+                          .group = record[1] >> 2 & 1,
+                          .status = (psr_err)(record[3] & 1 ? record[3] >> 1 : 0),
+                          .rank = record[4] & 3,
+                          .new_epoch = record[6] & 7});
     if (record[1] >= 224)
         head = (psr_head){.type = others[record[1] & 3]};
     records_twist(&head, record + TWIST, RANKS);
@@ -185,7 +193,8 @@ static void pass_time(played *p, uint8_t ms)
     p->now_ms += ms;
     psr_node_tick(p->node, p->now_ms, &next_ms);
     psr_node_report(p->node, &report);
-    if (report.waits && (report.waits_for.role != PSR_ROLE_WORKER || report.waits_for.rank >= RANKS))
+    if (report.waits &&
+        (report.waits_for.role != PSR_ROLE_WORKER || report.waits_for.rank >= RANKS))
         abort();
 }
 
@@ -210,7 +219,8 @@ static void event(played *p, const uint8_t *record)
 }
 
 /* Asks for all that there is: what is pulled, and pushed, goes on as messages allow. */
-static void begin_tables(played *p, psr_consistency consistency, psr_node_request *ret_requests[TABLE_PARTS])
+static void begin_tables(played *p, psr_consistency consistency,
+                         psr_node_request *ret_requests[TABLE_PARTS])
 {
     static const uint32_t as_worker[RANKS] = {0, RANK, 2}, as_shard[RANKS] = {0, 2, RANK};
     static float values[8];
@@ -222,14 +232,15 @@ static void begin_tables(played *p, psr_consistency consistency, psr_node_reques
                                                 .workers = 2,
                                                 .consistency = consistency,
                                                 .update = "sum"};
-        if (psr_node_group_new(p->node, 0, id, id == OF_WORKER ? as_worker : as_shard, RANKS, &group) !=
-                PSR_OK ||
+        if (psr_node_group_new(p->node, 0, id, id == OF_WORKER ? as_worker : as_shard, RANKS,
+                               &group) != PSR_OK ||
             psr_node_table_new(group, &options) != PSR_OK)
             abort();
         psr_node_take(p->node, PSR_NODE_OPEN_GROUP, group, 0);
         for (uint32_t part = 0; part < TABLE_PARTS && id == OF_WORKER; part++) {
-            if (psr_node_table_request_new(group, part == 0 ? PSR_NODE_PUSH_PULL : PSR_NODE_PULL, part,
-                                           values, values, DEADLINE_MS, NULL, &ret_requests[part]) != PSR_OK)
+            if (psr_node_table_request_new(group, part == 0 ? PSR_NODE_PUSH_PULL : PSR_NODE_PULL,
+                                           part, values, values, DEADLINE_MS, NULL,
+                                           &ret_requests[part]) != PSR_OK)
                 abort();
             psr_node_request_begins(ret_requests[part]);
             psr_node_take(p->node, PSR_NODE_START, ret_requests[part], 0);

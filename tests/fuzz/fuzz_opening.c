@@ -1,4 +1,5 @@
-/* What a worker tells a shard of a table: any words. What is read says the same when it is written again. */
+/* What a worker tells a shard of a table: any words. What is read says the same when it is written
+ * again. */
 #include "comm/psring/opening.h"
 
 #include <stdlib.h>
@@ -19,8 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         char line[PSR_OPENING_LINE_BYTES];
         psr_opening other;
         psr_opening_describe(&opening, line);
-        if (psr_opening_to_words(&opening, &again, &count_again) != PSR_OK || count_again != count ||
-            psr_opening_from_words(again, count_again, &other) != PSR_OK ||
+        if (psr_opening_to_words(&opening, &again, &count_again) != PSR_OK ||
+            count_again != count || psr_opening_from_words(again, count_again, &other) != PSR_OK ||
             psr_opening_digest(&opening) != psr_opening_digest(&other) || other.id != opening.id)
             abort();
         psr_opening_done(&opening);

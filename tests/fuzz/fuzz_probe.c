@@ -1,9 +1,10 @@
-/* What an agent and its probe tell psring doctor, over hostile bytes: lines to psr_visit_take_line, then findings, screen and JSON of what was
- * believed. The first byte of an input says what was asked (its low bits), and whether the lines are the agent's own (its highest bit) or the
- * probe's, which come in lines of the agent's. */
+/* What an agent and its probe tell psring doctor, over hostile bytes: lines to psr_visit_take_line,
+ * then findings, screen and JSON of what was believed. The first byte of an input says what was
+ * asked (its low bits), and whether the lines are the agent's own (its highest bit) or the probe's,
+ * which come in lines of the agent's. */
 #include "deploy/doctor/checkup_json.h"
 #include "deploy/doctor/picture.h"
-#include "deploy/doctor/visit_private.h"
+#include "deploy/doctor/visit/visit_private.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +20,13 @@ static void require(bool condition)
         abort();
 }
 
-/* As deploy/doctor/visit.c sets it up when all probes have started. */
-static void set_up(psr_visitor *v, psr_checkup *c, psr_visited visited[HOSTS], psr_placed placed[HOSTS],
-                   psr_host hosts[HOSTS])
+/* As deploy/doctor/visit/visit.c sets it up when all probes have started. */
+static void set_up(psr_visitor *v, psr_checkup *c, psr_visited visited[HOSTS],
+                   psr_placed placed[HOSTS], psr_host hosts[HOSTS])
 {
     psr_hosts named = {0};
-    require(psr_hosts_add(&named, "node1", 2) == PSR_OK && psr_hosts_add(&named, "node2", 1) == PSR_OK &&
+    require(psr_hosts_add(&named, "node1", 2) == PSR_OK &&
+            psr_hosts_add(&named, "node2", 1) == PSR_OK &&
             psr_hosts_add(&named, "node3", 1) == PSR_OK);
     require(psr_checkup_init(&named, c) == PSR_OK);
     psr_hosts_done(&named);

@@ -1,10 +1,10 @@
-/* A member that may send anything in well-formed heads: psr_ring_message and psr_collective_message. Each
- * record of the input is one event; fields are near what would be right, so that the fuzzer gets past the
- * first checks. What is refused must be PROTOCOL, or NUMERIC where a sum is to be sent that has come to more than a float, and nothing
- * may be written outside the buckets. The first byte says the rank and the compression. */
+/* A member that may send anything in well-formed heads: psr_ring_message. Each record of the input
+ * is one event; fields are near what would be right, so that the fuzzer gets past the first checks.
+ * What is refused must be PROTOCOL, or NUMERIC where a sum is to be sent that has come to more than
+ * a float, and nothing may be written outside the buckets. The first byte says the rank and the
+ * compression. */
 #include "tests/fuzz/records.h"
 
-#include "comm/operations/collective.h"
 #include "comm/wire/messages.h"
 #include "comm/operations/ring.h"
 
@@ -23,7 +23,8 @@ static const psr_compression compressions[8] = {
     {PSR_ENCODING_TOPK, 900000000}, {PSR_ENCODING_TOPK, 300000000},
 };
 
-static psr_err give_back(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err give_back(void *context, psr_peer to, const psr_head *head,
+                         const psr_payload *payload)
 {
     (void)context;
     (void)to;
@@ -53,22 +54,14 @@ static void release(psr_message *message)
     free(message);
 }
 
-static psr_head make_head(const uint8_t *record, psr_message_type type)
+static psr_head make_head(const uint8_t *record)
 {
-    psr_span span = {record[3], record[4]};
-    switch (type) {
-    case PSR_MSG_GATHER:
-        return psr_msg_gather_head(&(psr_msg_gather){record[5] & 7, span});
-    case PSR_MSG_SPREAD:
-        return psr_msg_spread_head(&(psr_msg_spread){record[5] & 7, span});
-    default:
-        return psr_msg_ring_head(&(psr_msg_ring){.bucket = record[1] & 3,
-                                                 .step = record[1] >> 4,
-                                                 .span = span,
-                                                 .phase = (psr_ring_phase)(record[2] >> 6),
-                                                 .chunk = record[2] & 7,
-                                                 .hop = record[2] >> 3 & 7});
-    }
+    return psr_msg_ring_head(&(psr_msg_ring){.bucket = record[1] & 3,
+                                             .step = record[1] >> 4,
+                                             .span = {record[3], record[4]},
+                                             .phase = (psr_ring_phase)(record[2] >> 6),
+                                             .chunk = record[2] & 7,
+                                             .hop = record[2] >> 3 & 7});
 }
 
 /* What is all of one byte is no value of these; mostly it is brought near one. */
@@ -87,13 +80,9 @@ static void shape(psr_encoding encoding, void *payload, size_t bytes)
 }
 
 /* A message whose payload is of its exact size, so that a read beyond it is seen. */
-static psr_message *make(const uint8_t *record, psr_message_type type, psr_encoding of_ring)
+static psr_message *make(const uint8_t *record, psr_encoding encoding)
 {
-    const psr_encoding encoding = type == PSR_MSG_RING     ? of_ring
-                                  : type == PSR_MSG_GATHER ? PSR_ENCODING_FLOAT64
-                                                           : PSR_ENCODING_BYTES;
-    size_t payload_bytes =
-        (size_t)record[6] * (type == PSR_MSG_RING && of_ring != PSR_ENCODING_FLOAT32 ? 1 : 4);
+    size_t payload_bytes = (size_t)record[6] * (encoding != PSR_ENCODING_FLOAT32 ? 1 : 4);
     struct {
         psr_message base;
         double payload[];
@@ -101,88 +90,44 @@ static psr_message *make(const uint8_t *record, psr_message_type type, psr_encod
     if (m == NULL)
         abort();
     memset(m->payload, record[7], payload_bytes);
-    if (type == PSR_MSG_RING && (record[5] & 8) == 0)
-        shape(of_ring, m->payload, payload_bytes);
+    if ((record[5] & 8) == 0)
+        shape(encoding, m->payload, payload_bytes);
     m->base = (psr_message){
         .from = {record[0] >> 6 ? PSR_ROLE_WORKER : PSR_ROLE_SHARD, record[0] >> 4 & 3},
-        .head = make_head(record, type),
+        .head = make_head(record),
         .payload = m->payload,
         .payload_bytes = payload_bytes,
         .release = release,
     };
     records_twist(&m->base.head, record + TWIST, 3);
-    if (payload_bytes > 0 || encoding == PSR_ENCODING_TOPK) /* now and then in another than the type's */
+    /* now and then in another than the ring's */
+    if (payload_bytes > 0 || encoding == PSR_ENCODING_TOPK)
         m->base.head.encoding = record[5] >> 6 == 3 ? PSR_ENCODING_FLOAT64 : encoding;
     return &m->base;
 }
 
-static void check(psr_err err)
-{
-    if (err != PSR_OK && err != PSR_ERR_PROTOCOL)
-        abort();
-}
-
-/* Whom it waits for there is, and of what. */
-static void check_waiting(const psr_ring *ring, const psr_collective *collective)
-{
-    psr_waiting waiting;
-    uint32_t bucket = 0;
-    if (psr_ring_waits(ring, &waiting, &bucket) && (bucket >= 3 || waiting.peer.rank >= 3))
-        abort();
-    if (psr_collective_waits(collective, &waiting) && waiting.peer.rank >= 3)
-        abort();
-}
-
-static psr_err start(psr_collective *collective, psr_operation *operation, double *values, size_t count,
-                     psr_type type)
-{
-    const psr_buffer buffer = {.data = values, .count = count, .type = type};
-    return psr_collective_start(collective, operation, &buffer);
-}
-
-static void play(const uint8_t *data, size_t size, psr_encoding encoding, psr_ring *ring, float *arena,
-                 psr_collective *collective, uint64_t *begun, const uint64_t *reduced, double *values)
+static void play(const uint8_t *data, size_t size, psr_encoding encoding, psr_ring *ring,
+                 float *arena, uint64_t *begun, const uint64_t *reduced)
 {
     for (; size >= RECORD; data += RECORD, size -= RECORD) {
-        uint32_t bucket = data[1] & 3;
-        psr_message *message;
-        psr_err err;
-        check_waiting(ring, collective);
-        switch (data[0] & 7) {
-        case 0:
-            if (bucket < 3 && begun[bucket] == reduced[bucket]) {
-                const psr_buffer buffer = {.data = arena + buckets[bucket].span.offset,
-                                           .count = buckets[bucket].span.count,
-                                           .type = PSR_TYPE_FLOAT32};
-                if (psr_operation_start(psr_ring_operation(ring, bucket), begun[bucket]++, &buffer) != PSR_OK)
-                    return; /* the neighbour began at another step: the run is over */
-            }
-            break;
-        case 1:
-            if (psr_collective_finished(collective))
-                check(start(collective, psr_collective_fold(collective), values, data[1] & 15,
-                            PSR_TYPE_FLOAT64));
-            break;
-        case 2:
-            if (psr_collective_finished(collective))
-                check(start(collective, psr_collective_broadcast(collective), values, data[1] & 127,
-                            PSR_TYPE_UINT8));
-            break;
-        case 3:
-            message = make(data, PSR_MSG_GATHER, encoding);
-            check(psr_collective_message(collective, &message));
-            break;
-        case 4:
-            message = make(data, PSR_MSG_SPREAD, encoding);
-            check(psr_collective_message(collective, &message));
-            break;
-        default:
-            message = make(data, PSR_MSG_RING, encoding);
-            err = psr_ring_message(ring, &message);
+        uint32_t bucket = data[1] & 3, waits_in = 0;
+        psr_waiting waiting;
+        if (psr_ring_waits(ring, &waiting, &waits_in) && (waits_in >= 3 || waiting.peer.rank >= 3))
+            abort(); /* there is no such */
+        if ((data[0] & 7) > 0) {
+            psr_message *message = make(data, encoding);
+            psr_err err = psr_ring_message(ring, &message);
             if (err == PSR_ERR_NUMERIC && encoding >= PSR_ENCODING_INT8)
                 return; /* the run is over */
-            check(err);
-            break;
+            if (err != PSR_OK && err != PSR_ERR_PROTOCOL)
+                abort();
+        } else if (bucket < 3 && begun[bucket] == reduced[bucket]) {
+            const psr_buffer buffer = {.data = arena + buckets[bucket].span.offset,
+                                       .count = buckets[bucket].span.count,
+                                       .type = PSR_TYPE_FLOAT32};
+            if (psr_operation_start(psr_ring_operation(ring, bucket), begun[bucket]++, &buffer) !=
+                PSR_OK)
+                return; /* the neighbour began at another step: the run is over */
         }
     }
 }
@@ -192,14 +137,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1)
         return 0;
     float arena[ARENA], residual[ARENA] = {0};
-    double values[16] = {0};
     uint64_t begun[3] = {0}, reduced[3] = {0};
     uint32_t rank = data[0] & 1;
     const psr_compression *compression = &compressions[data[0] >> 1 & 7];
     for (size_t i = 0; i < ARENA; i++)
         arena[i] = 1.0f;
-    const psr_plan_options planned = {
-        .route = PSR_ROUTE_RING, .ranks = 3, .slice_floats = 4, .window = 2, .compression = compression};
+    const psr_plan_options planned = {.route = PSR_ROUTE_RING,
+                                      .ranks = 3,
+                                      .slice_floats = 4,
+                                      .window = 2,
+                                      .compression = compression};
     psr_plan plan;
     if (psr_plan_make(&planned, buckets, 3, &plan) != PSR_OK)
         abort();
@@ -211,12 +158,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                 .reduced = ignore_reduced,
                                 .not_finite = not_finite};
     psr_ring *ring;
-    psr_collective *collective;
-    if (psr_ring_new(&options, &ring) != PSR_OK ||
-        psr_collective_new(rank, 3, 32, 128, (psr_outbox){.context = NULL, .send = give_back}, &collective) !=
-            PSR_OK)
+    if (psr_ring_new(&options, &ring) != PSR_OK)
         abort();
-    play(data + 1, size - 1, compression->encoding, ring, arena, collective, begun, reduced, values);
+    play(data + 1, size - 1, compression->encoding, ring, arena, begun, reduced);
     for (size_t i = 0; i < ARENA; i++) {
         bool inside = false;
         for (size_t b = 0; b < 3; b++)
@@ -226,6 +170,5 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     psr_ring_free(ring);
     psr_plan_done(&plan);
-    psr_collective_free(collective);
     return 0;
 }

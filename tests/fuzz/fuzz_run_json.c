@@ -1,6 +1,6 @@
-/* The configuration of a run.json. What is taken is written and read back to the same bits; what is refused
- * changes nothing. */
-#include "base/config.h"
+/* The configuration of a run.json. What is taken is written and read back to the same bits; what is
+ * refused changes nothing. */
+#include "base/config/config.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     psr_checkpoint *checkpoint = NULL;
     psr_safetensors header = {0};
     if (psr_checkpoint_parse("input", bytes, size, &checkpoint) != PSR_OK) {
-        assert(!checkpoint && strncmp(psr_err_detail(), "input: ", 7) == 0);
+        assert(checkpoint == NULL && strncmp(psr_err_detail(), "input: ", 7) == 0);
         return 0;
     }
     size_t data_begin = 0;
@@ -55,7 +55,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     }
     assert(psr_checkpoint_name(checkpoint, header.entry_count) == NULL);
     for (size_t i = 0; i < header.pair_count; i++)
-        assert(strcmp(psr_checkpoint_metadata(checkpoint, header.pairs[i].key), header.pairs[i].value) == 0);
+        assert(strcmp(psr_checkpoint_metadata(checkpoint, header.pairs[i].key),
+                      header.pairs[i].value) == 0);
     psr_safetensors_done(&header);
     psr_checkpoint_close(checkpoint);
     return 0;

@@ -1,11 +1,12 @@
-/* Members that may say anything to training's scheduler, while they join and while the run is on: ps/scheduler on comm/members' coordinator
- * and its liveness. Each record of the input is one message, news of a process, or time that passes. The run ends at most once, and with a
- * status and a line; nothing is sent to who has not joined; what its driver is given is of members, steps and samples that there are.
- * The first two bytes say what the run is like, and how far it is. */
+/* Members that may say anything to training's scheduler, while they join and while the run is on:
+ * ps/scheduler on comm/members' coordinator and its liveness. Each record of the input is one
+ * message, news of a process, or time that passes. The run ends at most once, and with a status and
+ * a line; nothing is sent to who has not joined; what its driver is given is of members, steps and
+ * samples that there are. The first two bytes say what the run is like, and how far it is. */
 #include "tests/fuzz/records.h"
 
 #include "ps/parts.h"
-#include "ps/scheduler/metrics_line.h"
+#include "ps/scheduler/metrics/metrics_line.h"
 #include "ps/scheduler/scheduler.h"
 
 #include <inttypes.h>
@@ -13,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What happens; who says it; the head; the payload's kind, its number, its length; how much time passes. */
+/* What happens; who says it; the head; the payload's kind, its number, its length; how much time
+ * passes. */
 enum { WHAT, WHO, HEAD, KIND = HEAD + RECORDS_HEAD_BYTES, NUMBER, LENGTH, TIME, RECORD, FIRST = 2 };
 enum { WORKERS = 3, SHARDS = 2, STEPS = 8, SAMPLES = 30, FLOATS = 32 };
 
@@ -131,15 +133,16 @@ static void on_carried(void *context, uint32_t shard, const psr_traffic *traffic
         abort();
 }
 
-static psr_err on_checkpoint(void *context, uint64_t step, uint32_t section, const float *data, size_t offset,
-                             size_t count)
+static psr_err on_checkpoint(void *context, uint64_t step, uint32_t section, const float *data,
+                             size_t offset, size_t count)
 {
     (void)context, (void)section;
     volatile float last = count > 0 ? data[count - 1] : 0;
     (void)last;
     if (step > STEPS || offset + count < offset)
         abort();
-    return offset + count <= FLOATS ? PSR_OK : psr_fail(PSR_ERR_PROTOCOL, "it is not within the section");
+    return offset + count <= FLOATS ? PSR_OK
+                                    : psr_fail(PSR_ERR_PROTOCOL, "it is not within the section");
 }
 
 static psr_err on_last_checkpoint(void *context, uint64_t step)
@@ -166,7 +169,8 @@ static void on_ended(void *context, psr_err status, const char *line)
 
 /* ---- members ---- */
 
-static void hear(played *p, psr_peer from, psr_head head, const void *bytes, size_t count, size_t size)
+static void hear(played *p, psr_peer from, psr_head head, const void *bytes, size_t count,
+                 size_t size)
 {
     psr_message *message = records_message(from, head, size, bytes, count);
     psr_coordinator_message(p->coordinator, message, p->now_ms);
@@ -178,20 +182,23 @@ static void say(played *p, psr_peer from, psr_message_type type, const char *tex
     hear(p, from, (psr_head){.type = type}, text, strlen(text), strlen(text));
 }
 
-#define JOIN_TEXT "{\"version\": \"" PSR_VERSION "\", \"host\": \"h\", \"endpoint\": \"e\", \"pid\": 1}"
-#define FACTS_TEXT                                                                                           \
-    "{\"identity\": \"\", \"data_name\": \"\", \"data_train\": \"\", \"data_test\": \"\", \"train_count\": " \
-    "0, \"test_count\": %d, \"channels\": 0, "                                                               \
-    "\"height\": 0, \"width\": 0, \"classes\": 0, \"steps_per_epoch\": 1, \"total_steps\": %" PRIu64 ", "    \
-    "\"parameter_count\": 0}"
+#define JOIN_TEXT                                                                                  \
+    "{\"version\": \"" PSR_VERSION "\", \"host\": \"h\", \"endpoint\": \"e\", \"pid\": 1}"
+#define FACTS_TEXT                                                                                 \
+    "{\"identity\": \"\", \"data_name\": \"\", \"data_train\": \"\", \"data_test\": \"\", "        \
+    "\"train_count\": 0, \"test_count\": %d, \"channels\": 0, \"height\": 0, \"width\": 0, "       \
+    "\"classes\": 0, \"steps_per_epoch\": 1, \"total_steps\": %" PRIu64                            \
+    ", \"parameter_count\": 0}"
 
 /* What is due of that type, with a number of the liar's. */
-static void write_text(psr_message_type type, psr_peer from, uint64_t number, char *text, size_t size)
+static void write_text(psr_message_type type, psr_peer from, uint64_t number, char *text,
+                       size_t size)
 {
     switch (type) {
     case PSR_MSG_JOIN:
         snprintf(text, size, "%s",
-                 number == 7   ? "{\"version\": \"9.9.9\", \"host\": \"h\", \"endpoint\": \"e\", \"pid\": 1}"
+                 number == 7
+                     ? "{\"version\": \"9.9.9\", \"host\": \"h\", \"endpoint\": \"e\", \"pid\": 1}"
                  : number == 6 ? "{\"version\": \"" PSR_VERSION
                                  "\", \"host\": \"h\", \"endpoint\": \"bad\", \"pid\": 1}"
                                : JOIN_TEXT);
@@ -204,13 +211,14 @@ static void write_text(psr_message_type type, psr_peer from, uint64_t number, ch
         return;
     case PSR_MSG_METRICS:
         snprintf(text, size,
-                 "{\"step\": %" PRIu64 ", \"rank\": %" PRIu32 ", \"loss\": 0.5, \"hash\": \"%016" PRIx64
-                 "\"}",
+                 "{\"step\": %" PRIu64 ", \"rank\": %" PRIu32
+                 ", \"loss\": 0.5, \"hash\": \"%016" PRIx64 "\"}",
                  number, from.rank, number & 1);
         return;
     case PSR_MSG_DONE:
         snprintf(text, size,
-                 from.role == PSR_ROLE_SHARD ? "{\"gradient_bytes\": %" PRIu64 ", \"weight_bytes\": 1}"
+                 from.role == PSR_ROLE_SHARD ? "{\"gradient_bytes\": %" PRIu64
+                                               ", \"weight_bytes\": 1}"
                                              : "{\"loss\": %" PRIu64 "}",
                  number);
         return;
@@ -249,7 +257,8 @@ static void tell(played *p, psr_peer from, const uint8_t *record)
 static void event(played *p, const uint8_t *record)
 {
     const psr_role role = (record[WHO] & 1) != 0 ? PSR_ROLE_SHARD : PSR_ROLE_WORKER;
-    const uint64_t rank = records_number(record[WHO] >> 1, role == PSR_ROLE_SHARD ? SHARDS : WORKERS);
+    const uint64_t rank =
+        records_number(record[WHO] >> 1, role == PSR_ROLE_SHARD ? SHARDS : WORKERS);
     const psr_peer from = {role, record[WHO] >= 254 ? PSR_RANK_ANY : (uint32_t)rank};
     switch (record[WHAT] & 15) {
     case 0:
@@ -262,8 +271,8 @@ static void event(played *p, const uint8_t *record)
         psr_scheduler_stop(p->scheduler);
         return;
     case 2:
-        psr_coordinator_lost(p->coordinator, from, (record[KIND] & 1) != 0 ? "h" : NULL, record[KIND] & 2,
-                             "exit status 1", p->now_ms);
+        psr_coordinator_lost(p->coordinator, from, (record[KIND] & 1) != 0 ? "h" : NULL,
+                             record[KIND] & 2, "exit status 1", p->now_ms);
         return;
     case 3:
         if (!psr_coordinator_running(p->coordinator))
@@ -319,22 +328,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < FIRST)
         return 0;
     played p = {0};
-    const psr_scheduler_events events = {.context = &p,
-                                         .send = on_send,
-                                         .connect = on_connect,
-                                         .refuse = on_refuse,
-                                         .joined = on_joined,
-                                         .begin = on_begin,
-                                         .restore = on_restore,
-                                         .started = on_started,
-                                         .metrics = on_metrics,
-                                         .evaluating = on_evaluating,
-                                         .done = on_done,
-                                         .carried = on_carried,
-                                         .checkpoint = on_checkpoint,
-                                         .last_checkpoint = on_last_checkpoint,
-                                         .say = on_say,
-                                         .ended = on_ended};
+    const psr_scheduler_events events = {
+        .context = &p,
+        .ways = {.context = &p, .send = on_send, .connect = on_connect, .refuse = on_refuse},
+        .joined = on_joined,
+        .begin = on_begin,
+        .restore = on_restore,
+        .started = on_started,
+        .metrics = on_metrics,
+        .evaluating = on_evaluating,
+        .done = on_done,
+        .carried = on_carried,
+        .checkpoint = on_checkpoint,
+        .last_checkpoint = on_last_checkpoint,
+        .say = on_say,
+        .ended = on_ended};
     const psr_config config = config_of(data[0]);
     p.shards = config.mode == PSR_MODE_PS ? SHARDS : 0;
     if (psr_scheduler_new(&config, &events, "h", 0, &p.scheduler) != PSR_OK)

@@ -1,6 +1,7 @@
-/* Workers that may send a shard anything in well-formed heads. Each record of the input is one message; its fields are near what would be
- * right, but for one of them, so that the fuzzer gets past the first checks. A shard refuses with PROTOCOL or NUMERIC. The first byte says
- * what the run is like. */
+/* Workers that may send a shard anything in well-formed heads. Each record of the input is one
+ * message; its fields are near what would be right, but for one of them, so that the fuzzer gets
+ * past the first checks. A shard refuses with PROTOCOL or NUMERIC. The first byte says what the run
+ * is like. */
 #include "tests/fuzz/records.h"
 
 #include "comm/wire/messages.h"
@@ -50,7 +51,8 @@ static psr_head make_head(const uint8_t *record, psr_message_type type, psr_enco
         break;
     }
     records_twist(&head, record + TWIST, 80);
-    static const psr_encoding others[] = {PSR_ENCODING_BYTES, PSR_ENCODING_FP16, PSR_ENCODING_FLOAT64};
+    static const psr_encoding others[] = {PSR_ENCODING_BYTES, PSR_ENCODING_FP16,
+                                          PSR_ENCODING_FLOAT64};
     head.encoding = record[6] >> 6         ? others[(record[6] >> 6) - 1]
                     : type == PSR_MSG_PUSH ? of_push
                     : type == PSR_MSG_INIT ? PSR_ENCODING_FLOAT32
@@ -97,16 +99,17 @@ static psr_message *make(const uint8_t *record, psr_message_type type, psr_encod
 
 /* ---- the shard ---- */
 
-static psr_err give_back(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err give_back(void *context, psr_peer to, const psr_head *head,
+                         const psr_payload *payload)
 {
     (void)context, (void)head;
     if (to.role != PSR_ROLE_WORKER || to.rank >= WORKERS)
         abort();
-    if (payload && payload->bytes > 0) { /* what is sent can be read */
+    if (payload != NULL && payload->bytes > 0) { /* what is sent can be read */
         volatile uint8_t last = ((const uint8_t *)payload->data)[payload->bytes - 1];
         (void)last;
     }
-    if (payload && payload->release)
+    if (payload != NULL && payload->release != NULL)
         payload->release(payload->context);
     return PSR_OK;
 }
@@ -129,18 +132,20 @@ static psr_config make_config(uint8_t choice)
     return config;
 }
 
-static void play_shard(const uint8_t *data, size_t size, const psr_config *config, psr_encoding of_push)
+static void play_shard(const uint8_t *data, size_t size, const psr_config *config,
+                       psr_encoding of_push)
 {
     psr_layout layout = {0};
     psr_buckets buckets = {0};
     psr_plan plan;
     psr_shard *shard = NULL;
     if (psr_layout_add(&layout, "a", 2, (uint32_t[]){5, 6}) ||
-        psr_layout_add(&layout, "b", 1, (uint32_t[]){20}) || psr_buckets_plan(&layout, 128, &buckets) ||
-        psr_parts_plan(config, &buckets, NULL, &plan))
+        psr_layout_add(&layout, "b", 1, (uint32_t[]){20}) ||
+        psr_buckets_plan(&layout, 128, &buckets) ||
+        psr_parts_plan(config, config->mode, &layout, &buckets, NULL, &plan))
         abort();
-    plan.buckets[buckets.count - 1].home =
-        config->optimizer != PSR_OPTIMIZER_LARS; /* one is another's, where tensors may be apart */
+    /* one is another's, where tensors may be apart */
+    plan.buckets[buckets.count - 1].home = config->optimizer != PSR_OPTIMIZER_LARS;
     psr_shard_options options = {.config = config,
                                  .layout = &layout,
                                  .plan = &plan,
@@ -149,12 +154,13 @@ static void play_shard(const uint8_t *data, size_t size, const psr_config *confi
     if (psr_shard_new(&options, &shard) != PSR_OK)
         abort();
     psr_table_shard *table = psr_shard_table(shard);
-    static const psr_message_type types[] = {PSR_MSG_INIT, PSR_MSG_PUSH, PSR_MSG_PUSH, PSR_MSG_PUSH,
-                                             PSR_MSG_PULL, PSR_MSG_PULL, PSR_MSG_ACK,  PSR_MSG_INIT};
+    static const psr_message_type types[] = {PSR_MSG_INIT, PSR_MSG_PUSH, PSR_MSG_PUSH,
+                                             PSR_MSG_PUSH, PSR_MSG_PULL, PSR_MSG_PULL,
+                                             PSR_MSG_ACK,  PSR_MSG_INIT};
     for (; size >= RECORD; data += RECORD, size -= RECORD) {
         psr_message *message = make(data, types[data[0] & 7], of_push);
         psr_err err = psr_table_shard_message(table, &message);
-        if (message || (err != PSR_OK && err != PSR_ERR_PROTOCOL && err != PSR_ERR_NUMERIC))
+        if (message != NULL || (err != PSR_OK && err != PSR_ERR_PROTOCOL && err != PSR_ERR_NUMERIC))
             abort();
         uint64_t step;
         uint32_t bucket, rank;

@@ -1,5 +1,5 @@
-/* With what a shard begins, over hostile bytes. A layout that is accepted lies within its arena, tensor after tensor, and all of it
- * goes to JSON and back to the same. */
+/* With what a shard begins, over hostile bytes. A layout that is accepted lies within its arena,
+ * tensor after tensor, and all of it goes to JSON and back to the same. */
 #include "ps/shard_start.h"
 
 #include <assert.h>
@@ -13,7 +13,8 @@ static void check(const psr_layout *layout)
     size_t end = 0;
     for (size_t t = 0; t < layout->tensor_count; t++) {
         const psr_tensor *tensor = &layout->tensors[t];
-        assert(tensor->offset >= end && tensor->offset % PSR_TENSOR_ALIGN == 0 && tensor->count > 0);
+        assert(tensor->offset >= end && tensor->offset % PSR_TENSOR_ALIGN == 0 &&
+               tensor->count > 0);
         end = tensor->offset + tensor->count;
     }
     assert(end > 0 && end <= layout->length && layout->count <= end);

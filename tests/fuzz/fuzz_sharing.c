@@ -1,7 +1,7 @@
-/* Both ends of shared memory over hostile bytes: records on the sockets, with a descriptor or without, and references in messages. What is
- * taken is read to its last float and given back. */
-#include "net/sharing.h"
-#include "net/socket_directory.h"
+/* Both ends of shared memory over hostile bytes: records on the sockets, with a descriptor or
+ * without, and references in messages. What is taken is read to its last float and given back. */
+#include "net/sharing/sharing.h"
+#include "net/address/socket_directory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,8 +60,8 @@ static void expect(psr_err err)
         abort();
 }
 
-/* The bytes are: how many records of the socket; those, each behind a byte of which the lowest bit passes a descriptor; then references, each
- * with length and encoding. */
+/* The bytes are: how many records of the socket; those, each behind a byte of which the lowest bit
+ * passes a descriptor; then references, each with length and encoding. */
 static void take_all(psr_borrower *borrower, int fd, const uint8_t *data, size_t size)
 {
     size_t records = data[0] % 8, at = 1;
@@ -110,8 +110,8 @@ static void give_back_all(const uint8_t *data, size_t size)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     memcpy(address.sun_path, path, sizeof address.sun_path);
     psr_lender *lender;
-    if (bind(listener, (const struct sockaddr *)&address, sizeof address) != 0 || listen(listener, 1) != 0 ||
-        psr_lender_new(lends, path, geteuid(), id, &lender) != PSR_OK ||
+    if (bind(listener, (const struct sockaddr *)&address, sizeof address) != 0 ||
+        listen(listener, 1) != 0 || psr_lender_new(lends, path, geteuid(), id, &lender) != PSR_OK ||
         psr_lender_offer(lender, &arena) != PSR_OK)
         abort();
     int fd = accept(listener, NULL, NULL);

@@ -1,6 +1,7 @@
-/* Shards that may send a worker, whose pushes are compressed or not, anything in well-formed heads: psr_table_message. Each record of the input is one event; fields are
- * near what would be right, so that the fuzzer gets past the first checks. What is refused must be PROTOCOL, nothing may be written
- * outside the parts, and no part lands that was not started. */
+/* Shards that may send a worker, whose pushes are compressed or not, anything in well-formed heads:
+ * psr_table_message. Each record of the input is one event; fields are near what would be right, so
+ * that the fuzzer gets past the first checks. What is refused must be PROTOCOL, nothing may be
+ * written outside the parts, and no part lands that was not started. */
 #include "tests/fuzz/records.h"
 
 #include "comm/tables/table.h"
@@ -24,7 +25,8 @@ typedef struct player {
     uint64_t started[PARTS], landed[PARTS]; /* rounds */
 } player;
 
-static psr_err give_back(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err give_back(void *context, psr_peer to, const psr_head *head,
+                         const psr_payload *payload)
 {
     (void)context, (void)head;
     if (to.role != PSR_ROLE_SHARD || to.rank > 1)
@@ -99,8 +101,9 @@ static void start(player *p, uint32_t part)
 
 static void play(player *p, const uint8_t *data, size_t size)
 {
-    static const psr_message_type types[] = {PSR_MSG_WEIGHTS, PSR_MSG_ACK, PSR_MSG_WEIGHTS, PSR_MSG_PUSH,
-                                             PSR_MSG_WEIGHTS, PSR_MSG_ACK, PSR_MSG_WEIGHTS, PSR_MSG_INIT};
+    static const psr_message_type types[] = {PSR_MSG_WEIGHTS, PSR_MSG_ACK,     PSR_MSG_WEIGHTS,
+                                             PSR_MSG_PUSH,    PSR_MSG_WEIGHTS, PSR_MSG_ACK,
+                                             PSR_MSG_WEIGHTS, PSR_MSG_INIT};
     for (; size >= RECORD; data += RECORD, size -= RECORD) {
         if ((data[0] & 7) == 0) {
             start(p, data[1] % PARTS);

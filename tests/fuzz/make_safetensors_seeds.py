@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the seeds of fuzz_safetensors into corpus/safetensors/. The seed `checksums` is not made here: it is a
-file that psr_checkpoint_commit wrote, kept because XXH3 is not in Python's library."""
+"""Writes the seeds of fuzz_safetensors into corpus/safetensors/. The seed `checksums` is not made
+here: it is a file that psr_checkpoint_commit wrote, kept because XXH3 is not in Python's
+library."""
 import json
 import pathlib
 import struct

@@ -146,7 +146,8 @@ static void exchange(uint8_t *records, size_t count, size_t record, unsigned *st
 /* One of its numbers stands at an end of something. */
 static void set_end(uint8_t *records, size_t count, size_t record, unsigned *state)
 {
-    records[draw(state, count) * record + draw(state, record)] = (uint8_t)(PLAIN + draw(state, 256 - PLAIN));
+    records[draw(state, count) * record + draw(state, record)] =
+        (uint8_t)(PLAIN + draw(state, 256 - PLAIN));
 }
 
 static void set_byte(uint8_t *records, size_t count, size_t record, unsigned *state)
@@ -154,12 +155,14 @@ static void set_byte(uint8_t *records, size_t count, size_t record, unsigned *st
     records[draw(state, count) * record + draw(state, record)] = (uint8_t)draw(state, 256);
 }
 
-size_t records_mutate(uint8_t *data, size_t size, size_t size_max, unsigned seed, size_t first, size_t record)
+size_t records_mutate(uint8_t *data, size_t size, size_t size_max, unsigned seed, size_t first,
+                      size_t record)
 {
     size_t count = size > first ? (size - first) / record : 0;
     uint8_t *records = data + first;
     unsigned state = seed;
-    if (count == 0 || draw(&state, 3) == 0) /* libFuzzer's own, which know what was compared with what */
+    if (count == 0 || draw(&state, 3) == 0) /* libFuzzer's own, which know
+                                               what was compared with what */
         return LLVMFuzzerMutate(data, size, size_max);
     switch (draw(&state, 6)) {
     case 0:

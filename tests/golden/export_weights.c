@@ -1,6 +1,6 @@
-/* export_weights MODEL CLASSES CHANNELS SIZE SEED FILE: writes psring's initial weights as a safetensors
- * checkpoint under torchvision's names, and their hash on stdout. For make_golden.py, which starts PyTorch
- * from them. */
+/* export_weights MODEL CLASSES CHANNELS SIZE SEED FILE: writes psring's initial weights as a
+ * safetensors checkpoint under torchvision's names, and their hash on stdout. For make_golden.py,
+ * which starts PyTorch from them. */
 #include "model/checkpoint/checkpoint.h"
 #include "model/networks/network.h"
 
@@ -55,8 +55,8 @@ int main(int argc, char **argv)
     }
     psr_network *net = NULL;
     float *arena = NULL, *buffers = NULL;
-    psr_err err = psr_network_new(argv[1], number(argv[2]), number(argv[3]), number(argv[4]), number(argv[4]),
-                                  PSR_SHORTCUT_A, &net);
+    psr_err err = psr_network_new(argv[1], number(argv[2]), number(argv[3]), number(argv[4]),
+                                  number(argv[4]), PSR_SHORTCUT_A, &net);
     if (err == PSR_OK) {
         arena = calloc(net->params.length, sizeof(*arena));
         buffers = calloc(net->buffers.length + 1, sizeof(*buffers));

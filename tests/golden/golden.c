@@ -69,7 +69,8 @@ static psr_err parse_line(golden *g, char *line)
     golden_run *run = &g->runs[g->run_count - 1];
     if (strncmp(line, "tensor ", 7) == 0)
         return parse_tensor(run, line);
-    if (sscanf(line, "loss %u %lf %lf", &step, &truth, &single) == 3 && step >= 1 && step <= GOLDEN_STEPS) {
+    if (sscanf(line, "loss %u %lf %lf", &step, &truth, &single) == 3 && step >= 1 &&
+        step <= GOLDEN_STEPS) {
         run->losses64[step - 1] = truth;
         run->losses32[step - 1] = single;
         return PSR_OK;

@@ -1,4 +1,5 @@
-/* A golden file (make_golden.py says what is in it), and the batch and signs that psring and PyTorch share.
+/* A golden file (make_golden.py says what is in it), and the batch and signs that psring and
+ * PyTorch share.
  */
 #ifndef PSR_TESTS_GOLDEN_H
 #define PSR_TESTS_GOLDEN_H
@@ -13,9 +14,10 @@ enum { GOLDEN_STEPS = 10, GOLDEN_PROJECTIONS = 16, GOLDEN_RUNS_MAX = 16 };
 
 typedef struct golden_tensor {
     char name[64];
-    bool settled; /* no ReLU between it and the loss lies within a rounding of zero */
-    double norm;  /* of PyTorch's float64 gradient */
-    double error; /* norm of PyTorch's float32 gradient's error */
+    bool settled;                           /* no ReLU between it and the loss
+                                               lies within a rounding of zero */
+    double norm;                            /* of PyTorch's float64 gradient */
+    double error;                           /* norm of PyTorch's float32 gradient's error */
     double projections[GOLDEN_PROJECTIONS]; /* of PyTorch's float64 gradient */
 } golden_tensor;
 

@@ -1,27 +1,31 @@
 #!/usr/bin/env python3
 """Writes the golden files: what PyTorch makes of psring's initial weights and one repeated batch.
 
-    make_golden.py EXPORT_WEIGHTS [CASE ..] writes CASE.txt beside this script, for each case (default: all)
+    make_golden.py EXPORT_WEIGHTS [CASE ..] writes CASE.txt beside this script, for each case
+        (default: all)
 
-EXPORT_WEIGHTS is the program of that name from the build's tests/golden; the weights pass through a safetensors
-checkpoint of its. Needs torch, torchvision and numpy. PyTorch runs in float64, which is the truth, and in
-float32, whose distance from it is what psring's is measured by.
+EXPORT_WEIGHTS is the program of that name from the build's tests/golden; the weights pass through a
+safetensors checkpoint of its. Needs torch, torchvision and numpy. PyTorch runs in float64, which is
+the truth, and in float32, whose distance from it is what psring's is measured by.
 
-A gradient jumps where a ReLU's input is zero or two inputs of a max pool are equal: a single one within a rounding of
-that changes the gradients of all tensors above it (nearer the input) by a thousandth, a thousand times what rounding
-does elsewhere, and on which side it falls is luck. So a tensor is said to be settled if everything between it and the
-loss stays clear of such places, by MARGIN times the largest error that PyTorch's float32 has there; a step, if all its
-tensors are. For small networks and batches, seeds are searched for on which the first steps are settled, all ten where
-there are such seeds. (test_golden.c says how what is settled and what is not are compared.)
+A gradient jumps where a ReLU's input is zero or two inputs of a max pool are equal: a single one
+within a rounding of that changes the gradients of all tensors above it (nearer the input) by a
+thousandth, a thousand times what rounding does elsewhere, and on which side it falls is luck. So a
+tensor is said to be settled if everything between it and the loss stays clear of such places, by
+MARGIN times the largest error that PyTorch's float32 has there; a step, if all its tensors are. For
+small networks and batches, seeds are searched for on which the first steps are settled, all ten
+where there are such seeds. (test_golden.c says how what is settled and what is not are compared.)
 
-A file holds the case (model and its input, batch, lr, momentum, weight decay, settled steps), and for each seed
+A file holds the case (model and its input, batch, lr, momentum, weight decay, settled steps), and
+for each seed
     hash of the weights, CRC-32 of the images;
     loss STEP FLOAT64 FLOAT32, for 10 steps of SGD;
-    tensor NAME SETTLED NORM ERROR P0 .. P15, of the first step's gradient: whether it is settled (1) or not (0), the
-        norm of the float64 one, the norm of the float32 one's error, and 16 scalar products of the float64 one with
-        vectors of +-1.
-For an error e and a vector s of random signs the mean of (s . e)^2 is |e|^2: the products of psring's gradient,
-less those in the file, give the norm of its error (to 18%, for one seed) without the gradient having to be stored.
+    tensor NAME SETTLED NORM ERROR P0 .. P15, of the first step's gradient: whether it is settled
+        (1) or not (0), the norm of the float64 one, the norm of the float32 one's error, and 16
+        scalar products of the float64 one with vectors of +-1.
+For an error e and a vector s of random signs the mean of (s . e)^2 is |e|^2: the products of
+psring's gradient, less those in the file, give the norm of its error (to 18%, for one seed) without
+the gradient having to be stored.
 """
 import json
 import pathlib
@@ -41,9 +45,9 @@ import philox
 STEPS, PROJECTIONS = 10, 16
 IMAGES, LABELS, SIGNS = 1, 2, 3  # layers of the stream of test numbers
 
-# The learning rates let the loss fall by a tenth or more and are far from where a network amplifies rounding
-# from step to step: for ResNet-50 at its default initialisation that is low. Seeds are searched for on which so many
-# first steps are settled.
+# The learning rates let the loss fall by a tenth or more and are far from where a network amplifies
+# rounding from step to step: for ResNet-50 at its default initialisation that is low. Seeds are
+# searched for on which so many first steps are settled.
 #       name          model      classes channels size batch lr weight decay, seeds, settled steps
 CASES = {
     "mlp": ("mlp", 10, 1, 28, 32, 0.02, 1e-2, 8, 10),
@@ -90,7 +94,8 @@ def batch_of(classes, channels, size, batch, seed):
 
 
 class Kinks(TorchFunctionMode):
-    """What ReLUs and max pools read in a forward pass, in order, and how many of them came before each module."""
+    """What ReLUs and max pools read in a forward pass, in order, and how many of them came before
+    each module."""
 
     def __init__(self, model):
         super().__init__()
@@ -129,7 +134,8 @@ def is_settled(truth, single, window):
 
 
 def unsettled_until(truth, single):
-    """How many ReLUs and max pools it takes from the input to pass the last one that is not settled."""
+    """How many ReLUs and max pools it takes from the input to pass the last one that is not
+    settled."""
     settled = [is_settled(x, y, window) for (x, window), (y, _) in zip(truth.inputs, single.inputs)]
     return max((i + 1 for i, ok in enumerate(settled) if not ok), default=0)
 
@@ -160,7 +166,8 @@ class Training:
 
 
 def projections(seed, index, gradient):
-    """Scalar products with PROJECTIONS vectors of signs: element i takes its signs from the bits of word i."""
+    """Scalar products with PROJECTIONS vectors of signs: element i takes its signs from the bits of
+    word i."""
     words = philox.words(seed, philox.TEST, 0, index, SIGNS, len(gradient))
     values = gradient.numpy()
     # Twice the sum of the elements whose bit is set, less the sum of all.
@@ -168,7 +175,8 @@ def projections(seed, index, gradient):
 
 
 def run_seed(program, case, seed):
-    """The lines of one seed, and a word on its losses; None when too few of its steps are settled."""
+    """The lines of one seed, and a word on its losses; None when too few of its steps are
+    settled."""
     model, classes, channels, size, batch, _, _, _, settled_steps = case
     weights, weights_hash = initial_weights(program, model, classes, channels, size, seed)
     images, labels = batch_of(classes, channels, size, batch, seed)

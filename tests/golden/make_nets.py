@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Writes nets.txt: names, shapes and order of every network's parameters and buffers.
 
-The ImageNet ResNets are torchvision's own; the others are written here in PyTorch, after the papers, and not
-taken from psring. Needs torch and torchvision: make_nets.py > nets.txt
+The ImageNet ResNets are torchvision's own; the others are written here in PyTorch, after the
+papers, and not taken from psring. Needs torch and torchvision: make_nets.py > nets.txt
 
-A network is one line `net NAME CLASSES CHANNELS SIZE SHORTCUT TENSORS ELEMENTS BUFFERS FNV`, FNV being the 64-bit
-FNV-1a hash of its lines `parameter NAME SHAPE` and `buffer NAME SHAPE`. Those lines follow for the networks
-that a reader would want to compare by eye.
+A network is one line `net NAME CLASSES CHANNELS SIZE SHORTCUT TENSORS ELEMENTS BUFFERS FNV`, FNV
+being the 64-bit FNV-1a hash of its lines `parameter NAME SHAPE` and `buffer NAME SHAPE`. Those
+lines follow for the networks that a reader would want to compare by eye.
 """
 import torch
 from torch import nn

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Writes optimizers.h: what torch.optim makes of 37 weights in 6 updates.
 
-Needs torch: make_optimizers.py > optimizers.h. PyTorch runs on the CPU, one tensor at a time (foreach and fused
-off), in float32. LARS, which torch does not have, is computed here in float64 from the paper's formula.
+Needs torch: make_optimizers.py > optimizers.h. PyTorch runs on the CPU, one tensor at a time
+(foreach and fused off), in float32. LARS, which torch does not have, is computed here in float64
+from the paper's formula.
 """
 import torch
 

@@ -1,5 +1,6 @@
 """psring's networks in PyTorch, under the same parameter names: torchvision's own for the ImageNet
-family, the others written after their papers. Dropout is left out, so that runs can be compared number by number."""
+family, the others written after their papers. Dropout is left out, so that runs can be compared
+number by number."""
 from torch import nn
 from torch.nn import functional as F
 from torchvision.models import resnet
@@ -32,8 +33,8 @@ class ConvNet(nn.Module):
 
 
 class CifarBlock(nn.Module):
-    """He et al. (2015), section 4.2, with the shortcut of option A: subsampling, and zero channels on
-    both sides."""
+    """He et al. (2015), section 4.2, with the shortcut of option A: subsampling, and zero channels
+    on both sides."""
 
     def __init__(self, inputs, outputs, stride):
         super().__init__()

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """The other side of test_safetensors_peer: safetensors_peer.py OURS THEIRS
 
-Reads OURS with the safetensors package and checks every value; where torchvision is there too, resnet18 must take
-it by load_state_dict(strict=True). Then writes the same tensors to THEIRS, beside one of another type. Element i of
-a float32 tensor called NAME is i % 1021 + len(NAME); an int64 scalar is 12. Exit status 77: no safetensors or numpy.
+Reads OURS with the safetensors package and checks every value; where torchvision is there too,
+resnet18 must take it by load_state_dict(strict=True). Then writes the same tensors to THEIRS,
+beside one of another type. Element i of a float32 tensor called NAME is i % 1021 + len(NAME); an
+int64 scalar is 12. Exit status 77: no safetensors or numpy.
 """
 import sys
 

@@ -1,20 +1,22 @@
-/* test_golden reference|onednn|winograd FILE: a whole network from the weights and batches of a golden file, beside
- * PyTorch. The error of PyTorch's float32 runs against its float64 runs is the measure: psring's gradient
- * of the first step, tensor by tensor, and its losses of 10 steps may be at most twice as far off.
+/* test_golden reference|onednn|winograd FILE: a whole network from the weights and batches of a
+ * golden file, beside PyTorch. The error of PyTorch's float32 runs against its float64 runs is the
+ * measure: psring's gradient of the first step, tensor by tensor, and its losses of 10 steps may be
+ * at most twice as far off.
  *
- * A gradient's error is in units of its norm; PyTorch's is the root mean square over the file's seeds. Over
- * the seeds on which a tensor is settled (make_golden.py says what that is) psring's is that too, and so for
- * the losses of settled steps and the one after them. What is settled on no seed depends on which ReLUs go
- * over to the other side, in psring's run and in PyTorch's: there psring's error is the median over the
- * seeds, which one unlucky seed does not move. One rounding of each number of the result is free (a norm's
- * 2^-24), or a tensor that PyTorch has right to the last bit could only be equalled by luck. Convolutions are
- * direct ones, not those that happened to be fastest; `winograd` is oneDNN's back end with our own Winograd
- * as far as picking by timing may go. */
+ * A gradient's error is in units of its norm; PyTorch's is the root mean square over the file's
+ * seeds. Over the seeds on which a tensor is settled (make_golden.py says what that is) psring's is
+ * that too, and so for the losses of settled steps and the one after them. What is settled on no
+ * seed depends on which ReLUs go over to the other side, in psring's run and in PyTorch's: there
+ * psring's error is the median over the seeds, which one unlucky seed does not move. One rounding
+ * of each number of the result is free (a norm's 2^-24), or a tensor that PyTorch has right to the
+ * last bit could only be equalled by luck. Convolutions are direct ones, not those that happened to
+ * be fastest; `winograd` is oneDNN's back end with our own Winograd as far as picking by timing may
+ * go. */
 #include "golden.h"
 
 #include "model/backend.h"
 #include "model/optimizers/optimizer.h"
-#include "model/onednn/winograd.h"
+#include "model/onednn/kernels/winograd.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -42,10 +44,10 @@ static double (*losses)[GOLDEN_STEPS]; /* [run] */
 /* [tensor][run]: of the first gradient, in units of its norm */
 static double (*errors)[GOLDEN_RUNS_MAX];
 
-#define must(expr)                                                                                           \
-    do {                                                                                                     \
-        if ((expr) != PSR_OK)                                                                                \
-            fail_msg("%s: %s", #expr, psr_err_detail());                                                     \
+#define must(expr)                                                                                 \
+    do {                                                                                           \
+        if ((expr) != PSR_OK)                                                                      \
+            fail_msg("%s: %s", #expr, psr_err_detail());                                           \
     } while (0)
 
 static void *array(size_t count, size_t size)
@@ -110,7 +112,8 @@ static void weights_and_batches_are_those_of_pytorch(void **state)
         snprintf(hash, sizeof(hash), "%016" PRIx64, psr_layout_hash(&net->params, weights));
         assert_string_equal(hash, g.runs[r].weights_hash);
         golden_batch(&g, g.runs[r].seed, images, labels);
-        const unsigned long sum = crc32_z(0, (const unsigned char *)images, image_floats() * sizeof(float));
+        const unsigned long sum =
+            crc32_z(0, (const unsigned char *)images, image_floats() * sizeof(float));
         snprintf(crc, sizeof(crc), "%08lx", sum & 0xFFFFFFFFul);
         assert_string_equal(crc, g.runs[r].images_crc32);
     }
@@ -126,8 +129,8 @@ static void tensors_are_those_of_pytorch(void **state)
     }
 }
 
-/* Estimates norm of the error / norm of each tensor's gradient: its square is the mean over k of (s_k .
- * error)^2. */
+/* Estimates norm of the error / norm of each tensor's gradient: its square is the mean over k of
+ * (s_k . error)^2. */
 static void add_gradient_errors(const golden_run *run)
 {
     for (uint32_t t = 0; t < net->params.tensor_count; t++) {
@@ -135,7 +138,8 @@ static void add_gradient_errors(const golden_run *run)
         double found[GOLDEN_PROJECTIONS], sum = 0;
         golden_project(run->seed, t, gradients + tensor->offset, tensor->count, found);
         for (int k = 0; k < GOLDEN_PROJECTIONS; k++) {
-            const double difference = (found[k] - run->tensors[t].projections[k]) / run->tensors[t].norm;
+            const double difference =
+                (found[k] - run->tensors[t].projections[k]) / run->tensors[t].norm;
             sum += difference * difference;
         }
         errors[t][run - g.runs] = sqrt(sum / GOLDEN_PROJECTIONS);
@@ -144,7 +148,8 @@ static void add_gradient_errors(const golden_run *run)
 
 static void train(psr_backend *backend, psr_optimizer *optimizer, size_t r)
 {
-    const psr_batch batch = {.images = images, .labels = labels, .samples = samples, .count = g.batch};
+    const psr_batch batch = {
+        .images = images, .labels = labels, .samples = samples, .count = g.batch};
     const psr_exec_state exec = {weights, gradients, buffers};
     psr_network_init(net, g.runs[r].seed, weights, buffers);
     golden_batch(&g, g.runs[r].seed, images, labels);
@@ -189,8 +194,11 @@ static void the_network_trains_for_ten_steps(void **state)
     config.nesterov = false;
     config.momentum = g.momentum;
     config.weight_decay = g.weight_decay;
-    const psr_backend_options options = {
-        .kind = kind, .max_batch = g.batch, .threads = 2, .buckets = &buckets, .algorithms = algorithms()};
+    const psr_backend_options options = {.kind = kind,
+                                         .max_batch = g.batch,
+                                         .threads = 2,
+                                         .buckets = &buckets,
+                                         .algorithms = algorithms()};
     must(psr_backend_new(net, &options, &backend));
     for (size_t r = 0; r < g.run_count; r++) {
         psr_optimizer *optimizer = NULL;
@@ -252,25 +260,26 @@ static void each_tensors_first_gradient_is_as_right_as_pytorchs(void **state)
         ratios[t] = error / pytorchs;
         if (!(error <= FACTOR * pytorchs + ONE_ROUNDING)) {
             too_far++;
-            printf("# %s: off by %.4g of its norm, PyTorch float32 by %.4g\n", net->params.tensors[t].name,
-                   error, pytorchs);
+            printf("# %s: off by %.4g of its norm, PyTorch float32 by %.4g\n",
+                   net->params.tensors[t].name, error, pytorchs);
         }
     }
     qsort(ratios, count, sizeof(*ratios), by_value);
-    printf("# gradients of %zu tensors: error over PyTorch float32's: median %.2f, largest %.2f\n", count,
-           ratios[count / 2], ratios[count - 1]);
+    printf("# gradients of %zu tensors: error over PyTorch float32's: median %.2f, largest %.2f\n",
+           count, ratios[count / 2], ratios[count - 1]);
     free(ratios);
     assert_int_equal(too_far, 0);
 }
 
 static void print_losses(void)
 {
-    printf("# step  psring         PyTorch        float64        psring off by  PyTorch off by  (seed %u)\n",
+    printf("# step  psring         PyTorch        float64        psring off by  PyTorch off by  "
+           "(seed %u)\n",
            g.runs[0].seed);
     for (int i = 0; i < GOLDEN_STEPS; i++) {
         const double truth = g.runs[0].losses64[i], single = g.runs[0].losses32[i];
-        printf("# %4d  %-13.9g  %-13.9g  %-13.9g  %-13.2g  %.2g\n", i + 1, losses[0][i], single, truth,
-               losses[0][i] - truth, single - truth);
+        printf("# %4d  %-13.9g  %-13.9g  %-13.9g  %-13.2g  %.2g\n", i + 1, losses[0][i], single,
+               truth, losses[0][i] - truth, single - truth);
     }
 }
 
@@ -297,8 +306,8 @@ static void compare_losses(int steps, bool settled)
     loss_norms(steps, ours, pytorchs, whole);
     const double found = settled ? root_mean_square(ours, g.run_count) : median(ours, g.run_count);
     const double limit = root_mean_square(pytorchs, g.run_count);
-    printf("# norm over %d steps, %zu seeds: psring is off by %.3g (%s), PyTorch float32 by %.3g\n", steps,
-           g.run_count, found, settled ? "root mean square" : "median", limit);
+    printf("# norm over %d steps, %zu seeds: psring is off by %.3g (%s), PyTorch float32 by %.3g\n",
+           steps, g.run_count, found, settled ? "root mean square" : "median", limit);
     if (!(found <= FACTOR * limit + ONE_ROUNDING * root_mean_square(whole, g.run_count)))
         fail_msg("losses are off by %.1f times PyTorch float32's error", found / limit);
 }
@@ -323,7 +332,8 @@ static void the_loss_falls_by_a_tenth(void **state)
 int main(int argc, char **argv)
 {
     winograd = argc == 3 && strcmp(argv[1], "winograd") == 0;
-    if (argc != 3 || (strcmp(argv[1], "reference") != 0 && strcmp(argv[1], "onednn") != 0 && !winograd)) {
+    if (argc != 3 ||
+        (strcmp(argv[1], "reference") != 0 && strcmp(argv[1], "onednn") != 0 && !winograd)) {
         fprintf(stderr, "usage: test_golden reference|onednn|winograd FILE\n");
         return 2;
     }

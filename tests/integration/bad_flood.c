@@ -14,7 +14,8 @@ enum {
 
 static const psr_peer shard = {PSR_ROLE_SHARD, 0}, scheduler = {PSR_ROLE_SCHEDULER, 0};
 
-static psr_err send_copy(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err send_copy(void *context, psr_peer to, const psr_head *head,
+                         const psr_payload *payload)
 {
     return psr_transport_send(context, to, head, payload);
 }
@@ -42,8 +43,8 @@ static psr_err pull_again(bad *b, bool as_if_taken)
     const psr_plan *plan = &psr_member_view(b->member)->plan;
     const psr_slice *slice = &plan->slices[0];
     for (uint64_t i = 0; i < PULLS; i++) {
-        psr_head head = psr_msg_pull_head(
-            &(psr_msg_pull){.bucket = slice->bucket, .span = slice->span, .taken = as_if_taken ? i : 0});
+        psr_head head = psr_msg_pull_head(&(psr_msg_pull){
+            .bucket = slice->bucket, .span = slice->span, .taken = as_if_taken ? i : 0});
         PSR_TRY(psr_transport_send(b->transport, shard, &head, NULL));
     }
     return PSR_OK;
@@ -65,7 +66,8 @@ static psr_err report_without_end(bad *b)
     PSR_TRY(begin(b));
     psr_transport_bound(b->transport, PSR_ROLE_SCHEDULER, SIZE_MAX);
     for (uint64_t i = 0; i < REPORTS; i++) {
-        psr_head head = psr_msg_progress_head(&(psr_msg_progress){.phase = PSR_PHASE_DATA, .counter = i});
+        psr_head head =
+            psr_msg_progress_head(&(psr_msg_progress){.phase = PSR_PHASE_DATA, .counter = i});
         PSR_TRY(psr_transport_send(b->transport, scheduler, &head, NULL));
     }
     psr_head head = psr_msg_progress_head(&(psr_msg_progress){.phase = (psr_phase)99});

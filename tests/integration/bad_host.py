@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Stands for ssh to a host whose agent misbehaves: `psring train --ssh "python3 bad_host.py WHAT VERSION FLOOD FIFO"`. What follows
-are ssh's own words, which nobody looks at here. Without WHAT lists what it can do."""
+"""Stands for ssh to a host whose agent misbehaves: `psring train --ssh "python3 bad_host.py WHAT
+VERSION FLOOD FIFO"`. What follows are ssh's own words, which nobody looks at here. Without WHAT
+lists what it can do."""
 
 import json
 import os

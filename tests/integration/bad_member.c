@@ -1,13 +1,16 @@
-/* A member of a run that has its keys and breaks the protocol: joins as a worker and then does what WHAT says.
+/* A member of a run that has its keys and breaks the protocol: joins as a worker and then does what
+ * WHAT says.
  *
  *     bad_member SCHEDULER KEY-FILE RANK FACTS WHAT
  *
- * FACTS: JSON, what an honest worker would have found (run.json has it). Prints "WHAT: done" when it has misbehaved, then
- * what it is told, and ends with status 0 when the run's end was told to it, or at the end of its standard input. Without
- * WHAT lists what it can do, but for its floods, which test_unread.py plays. */
+ * FACTS: JSON, what an honest worker would have found (run.json has it). Prints "WHAT: done" when
+ * it has misbehaved, then what it is told, and ends with status 0 when the run's end was told to
+ * it, or at the end of its standard input. Without WHAT lists what it can do, but for its floods,
+ * which test_unread.py plays. */
 #include "bad_member.h"
 
-#include "net/admission.h"
+#include "comm/collectives/call.h"
+#include "net/trust/admission.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -41,7 +44,8 @@ static psr_err tell_scheduler(bad *b, psr_message_type type, const char *text)
 
 static psr_err other_version(bad *b)
 {
-    psr_join join = {.version = "99.0", .host = "elsewhere", .endpoint = "tcp://127.0.0.1:1", .pid = 1};
+    psr_join join = {
+        .version = "99.0", .host = "elsewhere", .endpoint = "tcp://127.0.0.1:1", .pid = 1};
     char *json = NULL;
     PSR_TRY(psr_join_to_json(&join, &json));
     psr_err err = tell_scheduler(b, PSR_MSG_JOIN, json);
@@ -146,7 +150,8 @@ static psr_err another_rank(bad *b)
     return say_hello(b, b->provision.self.rank + 1);
 }
 
-/* From the first byte of the handshake on it is its neighbour, whose token it does not have: it shows its own. */
+/* From the first byte of the handshake on it is its neighbour, whose token it does not have: it
+ * shows its own. */
 static psr_err another_name(bad *b)
 {
     b->provision.self.rank = b->provision.self.rank > 0 ? b->provision.self.rank - 1 : 1;
@@ -212,7 +217,8 @@ static psr_err metrics_before_start(bad *b)
 /* The head of one float of the weights. */
 static psr_head one_float(uint64_t steps, size_t offset)
 {
-    psr_head head = psr_msg_checkpoint_head(&(psr_msg_piece){steps, PSR_SECTION_WEIGHTS, {offset, 1}});
+    psr_head head =
+        psr_msg_checkpoint_head(&(psr_msg_piece){steps, PSR_SECTION_WEIGHTS, {offset, 1}});
     head.encoding = PSR_ENCODING_FLOAT32;
     return head;
 }
@@ -234,7 +240,7 @@ static psr_err send_to(bad *b, psr_peer peer, psr_head head, size_t payload_byte
     if (peer.role == PSR_ROLE_WORKER || peer.role == PSR_ROLE_SHARD)
         PSR_TRY(psr_member_connect(b->member, peer));
     const psr_payload payload = {.data = zeros, .bytes = payload_bytes};
-    if (payload_bytes > 0 && head.type != PSR_MSG_SPREAD)
+    if (payload_bytes > 0 && head.type != PSR_MSG_VALUES)
         head.encoding = PSR_ENCODING_FLOAT32;
     return psr_transport_send(b->transport, peer, &head, payload_bytes > 0 ? &payload : NULL);
 }
@@ -347,20 +353,23 @@ static const psr_peer shard = {PSR_ROLE_SHARD, 0}, worker = {PSR_ROLE_WORKER, 0}
 
 static psr_err push_no_bucket(bad *b)
 {
-    return send_to(b, shard,
-                   psr_msg_push_head(&(psr_msg_push){.bucket = 4000000000u, .span = {0, 16}, .answer = true}),
-                   64);
+    return send_to(
+        b, shard,
+        psr_msg_push_head(&(psr_msg_push){.bucket = 4000000000u, .span = {0, 16}, .answer = true}),
+        64);
 }
 
 static psr_err push_no_slice(bad *b)
 {
-    return send_to(b, shard, psr_msg_push_head(&(psr_msg_push){.span = {SIZE_MAX - 8, 16}, .answer = true}),
+    return send_to(b, shard,
+                   psr_msg_push_head(&(psr_msg_push){.span = {SIZE_MAX - 8, 16}, .answer = true}),
                    64);
 }
 
 static psr_err set_the_weights(bad *b)
 {
-    return send_to(b, shard, psr_msg_init_head(&(psr_msg_init){.span = {0, SLICE}}), SLICE * sizeof(float));
+    return send_to(b, shard, psr_msg_init_head(&(psr_msg_init){.span = {0, SLICE}}),
+                   SLICE * sizeof(float));
 }
 
 static psr_err ring_to_a_shard(bad *b)
@@ -375,7 +384,8 @@ static psr_err push_to_a_worker(bad *b)
 
 static psr_err push_no_slice_to_a_worker(bad *b)
 {
-    return send_to(b, worker, psr_msg_push_head(&(psr_msg_push){.span = {SIZE_MAX - 8, 16}, .answer = true}),
+    return send_to(b, worker,
+                   psr_msg_push_head(&(psr_msg_push){.span = {SIZE_MAX - 8, 16}, .answer = true}),
                    64);
 }
 
@@ -389,12 +399,31 @@ static psr_err ring_no_hop(bad *b)
 {
     return send_to(
         b, worker,
-        psr_msg_ring_head(&(psr_msg_ring){.span = {0, 16}, .chunk = UINT32_MAX, .hop = UINT32_MAX}), 64);
+        psr_msg_ring_head(&(psr_msg_ring){.span = {0, 16}, .chunk = UINT32_MAX, .hop = UINT32_MAX}),
+        64);
 }
 
-static psr_err spread_to_the_first(bad *b)
+/* What all workers begin with is the broadcast of the first weights. */
+static psr_err another_call(bad *b)
 {
-    return send_to(b, worker, psr_msg_spread_head(&(psr_msg_spread){.span = {0, 64}}), 64);
+    const psr_call call = {.kind = PSR_KIND_ALL_REDUCE,
+                           .algorithm = PSR_ALGORITHM_ROOT,
+                           .type = PSR_TYPE_FLOAT64,
+                           .count = 8};
+    const psr_msg_values says = {.tag = {.round = 1}, .call = psr_call_message(&call), .total = 8};
+    return send_to(b, worker, psr_msg_values_head(&says), 64);
+}
+
+static psr_err values_of_another_group(bad *b)
+{
+    return send_to(b, worker,
+                   psr_msg_values_head(&(psr_msg_values){.tag = {.group = 7}, .total = 8}), 64);
+}
+
+static psr_err credit_for_nothing(bad *b)
+{
+    return send_to(b, worker,
+                   psr_msg_credit_head(&(psr_msg_credit){.tag = {.round = 9}, .slices = 1000}), 0);
 }
 
 static psr_err stop_the_run(bad *b)
@@ -428,7 +457,9 @@ static const behaviour behaviours[] = {
     {"push-no-slice-to-a-worker", push_no_slice_to_a_worker},
     {"weights-of-anothers-bucket", weights_of_anothers_bucket},
     {"ring-no-hop", ring_no_hop},
-    {"spread-to-the-first", spread_to_the_first},
+    {"another-call", another_call},
+    {"values-of-another-group", values_of_another_group},
+    {"credit-for-nothing", credit_for_nothing},
     {"stop-the-run", stop_the_run},
     {"metrics-of-another-rank", metrics_of_another_rank},
     {"metrics-of-a-later-step", metrics_of_a_later_step},

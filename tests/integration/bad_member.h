@@ -28,7 +28,8 @@ PSR_MUST_CHECK psr_err bad_start(bad *b);
 #define BAD_ID "bad member, bad"
 PSR_MUST_CHECK psr_err bad_connect(bad *b, psr_peer peer, const char *endpoint);
 /* Numbers the head; frame 2 is those bytes, whatever the head announces (none: NULL). */
-PSR_MUST_CHECK psr_err bad_send(bad *b, psr_head head, size_t announced, const void *bytes, size_t size);
+PSR_MUST_CHECK psr_err bad_send(bad *b, psr_head head, size_t announced, const void *bytes,
+                                size_t size);
 
 /* bad_memory.c: what a member can do wrong that shares memory. */
 extern const behaviour bad_memory_behaviours[];

@@ -1,9 +1,10 @@
-/* What a member can do wrong that shares memory with others on its host: towards shard 0, or worker 0 where there is none. It speaks by
- * itself, with records of its own and messages that refer to what it likes; docs/wire.md has what an honest one says. */
+/* What a member can do wrong that shares memory with others on its host: towards shard 0, or worker
+ * 0 where there is none. It speaks by itself, with records of its own and messages that refer to
+ * what it likes; docs/wire.md has what an honest one says. */
 #include "bad_member.h"
 
-#include "net/share_wire.h"
-#include "net/shared_arena.h"
+#include "net/sharing/share_wire.h"
+#include "net/sharing/shared_arena.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -136,7 +137,8 @@ static psr_err pass_too_many(bad *b)
     int fd, memory = memory_of(BYTES, F_SEAL_GROW | F_SEAL_SHRINK);
     PSR_TRY(begin(b, &fd));
     for (uint32_t arena = 0; arena <= PSR_SHARED_ARENAS_MAX; arena++)
-        PSR_TRY(say(fd, (psr_record){.kind = PSR_RECORD_ARENA, .arena = arena, .value = BYTES}, memory));
+        PSR_TRY(say(fd, (psr_record){.kind = PSR_RECORD_ARENA, .arena = arena, .value = BYTES},
+                    memory));
     return PSR_OK;
 }
 
@@ -145,7 +147,8 @@ static psr_err flood(bad *b)
     int fd;
     PSR_TRY(begin(b, &fd));
     for (int i = 0; i < 100000; i++) /* until it is hung up on */
-        if (say(fd, (psr_record){.kind = PSR_RECORD_RETURNED, .value = (uint64_t)i}, -1) != PSR_OK &&
+        if (say(fd, (psr_record){.kind = PSR_RECORD_RETURNED, .value = (uint64_t)i}, -1) !=
+                PSR_OK &&
             errno != EAGAIN)
             break;
     return PSR_OK;
@@ -219,7 +222,8 @@ static psr_err borrow_and_say(bad *b, psr_record record, int pass)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     psr_record heard = {0};
     PSR_TRY(bad_open(b));
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", psr_transport_share_path(b->transport));
+    snprintf(address.sun_path, sizeof address.sun_path, "%s",
+             psr_transport_share_path(b->transport));
     int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (listener < 0 || bind(listener, (const struct sockaddr *)&address, sizeof address) != 0 ||
         listen(listener, 8) != 0)
@@ -274,4 +278,5 @@ const behaviour bad_memory_behaviours[] = {
     {"refuse-what-it-has-taken", refuse_what_it_has_taken},
     {"pass-as-a-borrower", pass_as_a_borrower},
 };
-const size_t bad_memory_behaviour_count = sizeof bad_memory_behaviours / sizeof *bad_memory_behaviours;
+const size_t bad_memory_behaviour_count =
+    sizeof bad_memory_behaviours / sizeof *bad_memory_behaviours;

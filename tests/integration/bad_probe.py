@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Stands for ssh in tests of psring doctor: `psring doctor --ssh "python3 bad_probe.py VERSION"`. What follows are ssh's own words, but for
-the last two: the host and what is to be run there. The host's name says what is wrong with it; goodN are well, and are this
-machine at 127.0.0.N."""
+"""Stands for ssh in tests of psring doctor: `psring doctor --ssh "python3 bad_probe.py VERSION"`.
+What follows are ssh's own words, but for the last two: the host and what is to be run there. The
+host's name says what is wrong with it; goodN are well, and are this machine at 127.0.0.N."""
 
 import json
 import os

@@ -1,9 +1,10 @@
-/* A rank of `psring run` that breaks the protocol: joins the communicator, or would, and then does what WHAT says.
+/* A rank of `psring run` that breaks the protocol: joins the communicator, or would, and then does
+ * what WHAT says.
  *
  *     bad_rank WHAT
  *
- * Its place is in its environment, as any rank's is. It ends with status 1 when it is told that all has failed; it may be ended before.
- * Without WHAT lists what it can do. */
+ * Its place is in its environment, as any rank's is. It ends with status 1 when it is told that all
+ * has failed; it may be ended before. Without WHAT lists what it can do. */
 #include "comm/members/member.h"
 
 #include <stdio.h>
@@ -104,7 +105,8 @@ static psr_err find(bad *b, const psr_msg_failure *found)
 
 static psr_err blame_nobody(bad *b)
 {
-    return find(b, &(psr_msg_failure){.status = PSR_ERR_MISMATCH, .rank = NOBODY, .other = PSR_RANK_ANY});
+    return find(
+        b, &(psr_msg_failure){.status = PSR_ERR_MISMATCH, .rank = NOBODY, .other = PSR_RANK_ANY});
 }
 
 static psr_err blame_nobody_beside_another(bad *b)
@@ -114,7 +116,8 @@ static psr_err blame_nobody_beside_another(bad *b)
 
 static psr_err find_in_no_epoch(bad *b)
 {
-    return find(b, &(psr_msg_failure){.status = PSR_ERR_MISMATCH, .epoch = 77, .other = PSR_RANK_ANY});
+    return find(b,
+                &(psr_msg_failure){.status = PSR_ERR_MISMATCH, .epoch = 77, .other = PSR_RANK_ANY});
 }
 
 static psr_err tell_metrics(bad *b)
@@ -146,7 +149,8 @@ static psr_err await_end(bad *b)
         psr_message *message = NULL;
         err = b->member != NULL ? psr_member_recv(b->member, -1, &message)
                                 : psr_transport_recv(b->transport, -1, &message);
-        bool judged = err == PSR_OK && message->head.type == PSR_MSG_VERDICT && message->head.fields[0] > 0;
+        bool judged =
+            err == PSR_OK && message->head.type == PSR_MSG_VERDICT && message->head.fields[0] > 0;
         psr_message_free(&message);
         if (err != PSR_OK || judged)
             return err;

@@ -1,8 +1,8 @@
-"""Very many connections to the sockets of a run, over ipc or TCP, with a member's token or with none."""
+"""Very many connections to the sockets of a run, over ipc or TCP, with a member's token or with
+none."""
 
 import contextlib
 import errno
-import json
 import os
 import re
 import resource
@@ -10,6 +10,8 @@ import select
 import socket
 import struct
 import time
+
+import key_files
 
 FRAME_BYTES = 1 << 20  # the largest that an inbox takes
 PATIENCE_S = 60
@@ -36,8 +38,7 @@ def initiate(routing_id):
 
 def token_for(key_file, role, rank):
     """What the owner of that file shows to that member."""
-    with open(key_file) as text:
-        keys = json.load(text)
+    keys = key_files.as_json(key_file)
     if "token" in keys:  # all share it
         return keys["token"]
     return [member["key"] for member in keys["members"] if (member["role"], member["rank"]) == (role, rank)][0]
@@ -48,7 +49,8 @@ def most_of_a_frame():
 
 
 def of_a_stranger():
-    """[(what is awaited, what is said then)]: as much as an inbox takes before it knows that it is one."""
+    """[(what is awaited, what is said then)]: as much as an inbox takes before it knows that it is
+    one."""
     return [(b"", greeting() + struct.pack(">BQ", 6, FRAME_BYTES) + b"\x05HELLO" + bytes(FRAME_BYTES - 100))]
 
 
@@ -83,7 +85,8 @@ class Crowd:
         self.let_in = 0
 
     def come(self, at, count, says):
-        """So many connections, of which every other one says something, and the rest nothing: says() gives it."""
+        """So many connections, of which every other one says something, and the rest nothing:
+        says() gives it."""
         end = time.monotonic() + PATIENCE_S
         came = 0
         while came < count and time.monotonic() < end:
@@ -167,7 +170,8 @@ class Crowd:
         return count
 
     def await_held(self, most):
-        """How many are held when they are so few, or after a while: some are still to be looked at when all have come."""
+        """How many are held when they are so few, or after a while: some are still to be looked at
+        when all have come."""
         end = time.monotonic() + PATIENCE_S
         while self.held() > most and time.monotonic() < end:
             self.press(0.05)

@@ -1,8 +1,10 @@
-/* Writes one line again and again, as fast as it is taken, without end; no SIGTERM ends it, only SIGKILL or a reader that is gone.
+/* Writes one line again and again, as fast as it is taken, without end; no SIGTERM ends it, only
+ * SIGKILL or a reader that is gone.
  *
  *     flood FD LINE FIFO
  *
- * When as many bytes as MUCH were taken, which somebody must have read then, it writes one into FIFO. */
+ * When as many bytes as MUCH were taken, which somebody must have read then, it writes one into
+ * FIFO. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

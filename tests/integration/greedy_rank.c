@@ -1,9 +1,10 @@
-/* A rank of `psring run` that asks its scheduler for more than it reads: joins as the others do, and does what WHAT says if it is rank 1.
+/* A rank of `psring run` that asks its scheduler for more than it reads: joins as the others do,
+ * and does what WHAT says if it is rank 1.
  *
  *     greedy_rank WHAT [PROGRAM WORD..]
  *
- * Rank 1 never receives. The others are PROGRAM, or read until they are told that it is out; they end with status 1, as ranks do that are told of
- * a failure. */
+ * Rank 1 never receives. The others are PROGRAM, or read until they are told that it is out; they
+ * end with status 1, as ranks do that are told of a failure. */
 #include "comm/members/member.h"
 
 #include <stdio.h>
@@ -43,8 +44,11 @@ static psr_err find_without_end(psr_transport *transport)
     char line[400];
     memset(line, 'x', sizeof line - 1);
     line[sizeof line - 1] = '\0';
-    const psr_msg_failure found = {
-        .group = 7, .status = PSR_ERR_PEER, .scope = PSR_SCOPE_GROUP, .rank = RANK, .other = PSR_RANK_ANY};
+    const psr_msg_failure found = {.group = 7,
+                                   .status = PSR_ERR_PEER,
+                                   .scope = PSR_SCOPE_GROUP,
+                                   .rank = RANK,
+                                   .other = PSR_RANK_ANY};
     psr_head head = psr_msg_finding_head(&found);
     return tell(transport, &head, line, strlen(line), TIMES);
 }
@@ -74,7 +78,8 @@ static psr_err read_all(psr_member *member)
         const psr_msg_limits limits = {.workers = UINT32_MAX, .epoch = UINT32_MAX};
         psr_msg_failure says = {0};
         bool out = message->head.type == PSR_MSG_VERDICT &&
-                   psr_msg_failure_read(message, &limits, &says) == PSR_OK && says.scope >= PSR_SCOPE_LOST;
+                   psr_msg_failure_read(message, &limits, &says) == PSR_OK &&
+                   says.scope >= PSR_SCOPE_LOST;
         if (out)
             fprintf(stderr, "%.*s\n", (int)message->payload_bytes, (const char *)message->payload);
         psr_message_free(&message);
@@ -106,8 +111,8 @@ static psr_err play(psr_transport *transport, psr_member *member, const char *wh
 }
 
 /* As ranks have none to agree on. */
-static psr_err give_no_facts(void *context, const psr_place *place, psr_bytes given, void **ret_facts,
-                             size_t *ret_facts_size)
+static psr_err give_no_facts(void *context, const psr_place *place, psr_bytes given,
+                             void **ret_facts, size_t *ret_facts_size)
 {
     (void)context, (void)place, (void)given, (void)ret_facts, (void)ret_facts_size;
     return PSR_OK;

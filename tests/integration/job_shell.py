@@ -2,9 +2,11 @@
 
 usage: job_shell.py TERMINAL COMMAND [ARGUMENT]...
 
-In a session of its own, whose terminal that is to be. The command runs in the foreground, in a process group of its own; when it is
-stopped the terminal comes back, and this says `stopped`; SIGUSR1 is `fg`. When the terminal closes the kernel tells the shell,
-which tells the command, and says `closed`; SIGUSR2 tells it a second time, as the kernel does when the shell has ended. At the end it says `ended STATUS`."""
+In a session of its own, whose terminal that is to be. The command runs in the foreground, in a
+process group of its own; when it is stopped the terminal comes back, and this says `stopped`;
+SIGUSR1 is `fg`. When the terminal closes the kernel tells the shell, which tells the command, and
+says `closed`; SIGUSR2 tells it a second time, as the kernel does when the shell has ended. At the
+end it says `ended STATUS`."""
 
 import os
 import signal
@@ -12,7 +14,8 @@ import sys
 
 
 def main():
-    terminal = os.open(sys.argv[1], os.O_RDWR)  # the first one that a session's leader opens becomes its own
+    # the first one that a session's leader opens becomes its own
+    terminal = os.open(sys.argv[1], os.O_RDWR)
     signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # who is in the background may take the terminal
     pid = os.fork()
     if pid == 0:

@@ -1,10 +1,13 @@
-/* lost_ranks [all] DEADLINE-MS [within]: kills and stops a rank in each operation of libpsring, and says what the others saw and when.
+/* lost_ranks [all] DEADLINE-MS [within]: kills and stops a rank in each operation of libpsring, and
+ * says what the others saw and when.
  *
- * Each case has four processes of its own, which repeat one operation until it fails; one is sent SIGKILL or SIGSTOP in the middle of
- * that. Every other rank's call must fail with PEER, and name it. A case waits for a deadline much more than it works, so several are
- * played at a time. Without "all" each operation is played twice: a rank is killed, and one of another role (root or not; another rank
- * where there is no root) is stopped. With "within" a rank that is told after the deadline has failed too: that needs a machine that
- * gives every process its turn. TAP, and a table in its comments. */
+ * Each case has four processes of its own, which repeat one operation until it fails; one is sent
+ * SIGKILL or SIGSTOP in the middle of that. Every other rank's call must fail with PEER, and name
+ * it. A case waits for a deadline much more than it works, so several are played at a time. Without
+ * "all" each operation is played twice: a rank is killed, and one of another role (root or not;
+ * another rank where there is no root) is stopped. With "within" a rank that is told after the
+ * deadline has failed too: that needs a machine that gives every process its turn. TAP, and a table
+ * in its comments. */
 #include "tests/unit/psring/ranks.h"
 
 #include <signal.h>
@@ -14,7 +17,12 @@
 #include <unistd.h>
 
 enum { RANKS = 4, VALUES = 40000, AT_A_TIME = 13, CALLS_BEFORE = 3, TAG = 7 };
-enum { HEIGHT = 50, WIDTH = 200, EDGE = 2 }; /* of a tile, which has room in x, and with its halo in y */
+enum {
+    HEIGHT = 50,
+    WIDTH = 200,
+    /* of a tile, which has room in x, and with its halo in y */
+    EDGE = 2
+};
 
 /* ---- the operations: x and y have VALUES values ---- */
 
@@ -34,7 +42,8 @@ static psring_err reduce(psring_group *world, int root, float *x, float *y)
 static psring_err reduce_scatter(psring_group *world, int root, float *x, float *y)
 {
     (void)root;
-    return psring_reduce_scatter(world, x, y, VALUES / RANKS, PSRING_FLOAT32, PSRING_MAXIMUM, NULL, NULL);
+    return psring_reduce_scatter(world, x, y, VALUES / RANKS, PSRING_FLOAT32, PSRING_MAXIMUM, NULL,
+                                 NULL);
 }
 
 static psring_err all_gather(psring_group *world, int root, float *x, float *y)
@@ -98,7 +107,8 @@ static psring_err send_receive(psring_group *world, int root, float *x, float *y
 static psring_err neighbor_exchange(psring_group *world, int root, float *x, float *y)
 {
     psring_block send[2], receive[2];
-    const int rank = psring_rank(world), sides[2] = {(rank + 1) % RANKS, (rank + RANKS - 1) % RANKS};
+    const int rank = psring_rank(world),
+              sides[2] = {(rank + 1) % RANKS, (rank + RANKS - 1) % RANKS};
     (void)root;
     for (int i = 0; i < 2; i++) {
         send[i] = (psring_block){.rank = sides[i], .data = x, .shape = {1, 1, 1, VALUES / 2}};
@@ -198,7 +208,8 @@ static void read_all(int fd, void *data, size_t bytes)
 }
 
 /* Calls until it fails; says so when it has called a few times, and what it saw. */
-static void be_rank(const one_case *c, const ranks_folder *folder, int rank, int64_t deadline_ms, int to)
+static void be_rank(const one_case *c, const ranks_folder *folder, int rank, int64_t deadline_ms,
+                    int to)
 {
     static float x[VALUES], y[VALUES];
     psring_comm *comm = NULL;
@@ -247,7 +258,8 @@ static void play(const one_case *c, int64_t deadline_ms, int to)
     expect(kill(pids[c->victim], SIGKILL) == 0);
     for (int r = 0; r < RANKS; r++) {
         expect(waitpid(pids[r], &status, 0) == pids[r]);
-        expect(r == c->victim ? WIFSIGNALED(status) : WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        expect(r == c->victim ? WIFSIGNALED(status)
+                              : WIFEXITED(status) && WEXITSTATUS(status) == 0);
     }
     ranks_folder_empty(&folder); /* of the victim's sockets */
     ranks_folder_remove(&folder);
@@ -283,7 +295,9 @@ static bool names(const seen *saw, int victim)
 
 static const char *role(const one_case *c)
 {
-    return !operations[c->operation].has_root ? "" : c->root == c->victim ? ", the root" : ", not the root";
+    return !operations[c->operation].has_root ? ""
+           : c->root == c->victim             ? ", the root"
+                                              : ", not the root";
 }
 
 static const char *signal_name(const one_case *c)
@@ -317,12 +331,13 @@ static bool end(const played *p, double within_s)
     return good;
 }
 
-/* Of four for each operation. Rank 0 hosts the scheduler, without which nobody could name a rank. true: this one is played. */
+/* Of four for each operation. Rank 0 hosts the scheduler, without which nobody could name a rank.
+ * true: this one is played. */
 static bool choose(size_t number, bool all, one_case *ret_case)
 {
     const size_t signal = number % 2, role = number / 2 % 2, chosen = number / 4;
-    *ret_case =
-        (one_case){.operation = chosen, .victim = 2, .root = 2, .signal = signal == 0 ? SIGKILL : SIGSTOP};
+    *ret_case = (one_case){
+        .operation = chosen, .victim = 2, .root = 2, .signal = signal == 0 ? SIGKILL : SIGSTOP};
     if (role == 1 && operations[chosen].has_root)
         ret_case->root = 1;
     else if (role == 1)
@@ -332,7 +347,8 @@ static bool choose(size_t number, bool all, one_case *ret_case)
 
 int main(int argc, char **argv)
 {
-    bool all = argc > 1 && strcmp(argv[1], "all") == 0, within = strcmp(argv[argc - 1], "within") == 0;
+    bool all = argc > 1 && strcmp(argv[1], "all") == 0,
+         within = strcmp(argv[argc - 1], "within") == 0;
     const char *text = argc > 1 + all ? argv[1 + all] : "";
     char *rest = NULL;
     const int64_t deadline_ms = strtol(text, &rest, 10);
@@ -346,8 +362,8 @@ int main(int argc, char **argv)
     one_case c;
     printf("# times are from the signal to the end of the call, with a deadline of %.1f s\n",
            (double)deadline_ms / 1000);
-    printf("# %-18s %-20s %-8s %8s %8s %8s %8s\n", "operation", "lost", "by", "rank 0", "rank 1", "rank 2",
-           "rank 3");
+    printf("# %-18s %-20s %-8s %8s %8s %8s %8s\n", "operation", "lost", "by", "rank 0", "rank 1",
+           "rank 2", "rank 3");
     for (size_t number = 0; number < 4 * OPERATIONS || ended < begun;) {
         bool more = number < 4 * OPERATIONS;
         if (more && begun - ended < AT_A_TIME) {
@@ -358,9 +374,9 @@ int main(int argc, char **argv)
         const played *first = &under_way[ended++ % AT_A_TIME];
         bool good = end(first, within ? (double)deadline_ms / 1000 : 0);
         failed += !good;
-        printf("%s %zu - %s: %s of rank %d%s is seen by all others, who name it\n", good ? "ok" : "not ok",
-               ended, operations[first->c.operation].name, signal_name(&first->c), first->c.victim,
-               role(&first->c));
+        printf("%s %zu - %s: %s of rank %d%s is seen by all others, who name it\n",
+               good ? "ok" : "not ok", ended, operations[first->c.operation].name,
+               signal_name(&first->c), first->c.victim, role(&first->c));
         fflush(stdout);
     }
     printf("1..%zu\n", ended);

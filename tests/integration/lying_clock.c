@@ -1,6 +1,6 @@
-/* Preloaded into psring-worker: on the compute thread every reading of the monotonic clock is a millisecond after the
- * one before, however long that took. So all algorithms seem to take the same time, and a choice by timing has no reason
- * to leave the direct ones. */
+/* Preloaded into psring-worker: on the compute thread every reading of the monotonic clock is a
+ * millisecond after the one before, however long that took. So all algorithms seem to take the same
+ * time, and a choice by timing has no reason to leave the direct ones. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <string.h>

@@ -1,7 +1,9 @@
-"""A run of psring as it goes on: its output line by line, its processes, and what is left when it has ended.
+"""A run of psring as it goes on: its output line by line, its processes, and what is left when it
+has ended.
 
-Processes are found by a word that the test puts into the launcher's environment and that all it starts inherit: so an orphan is
-found too, whoever its parent is by then, and two runs on one machine never see each other. None is ever found by name."""
+Processes are found by a word that the test puts into the launcher's environment and that all it
+starts inherit: so an orphan is found too, whoever its parent is by then, and two runs on one
+machine never see each other. None is ever found by name."""
 
 import json
 import os
@@ -19,7 +21,8 @@ MARK = "PSRING_TEST_RUN"
 
 
 class Process:
-    """One process, for as long as it lives: its pidfd stays that process's when the number is given to another."""
+    """One process, for as long as it lives: its pidfd stays that process's when the number is given
+    to another."""
 
     def __init__(self, pid):
         self.pid = pid
@@ -50,7 +53,8 @@ class Process:
         return text[text.rindex(b")") + 2:text.rindex(b")") + 3].decode() if b")" in text else "X"
 
     def wait_stopped(self, timeout_s=PATIENCE_S):
-        """The kernel tells nobody but a parent when a process stops, so its state is asked for again and again."""
+        """The kernel tells nobody but a parent when a process stops, so its state is asked for
+        again and again."""
         end = time.monotonic() + timeout_s
         while self.state() not in "Tt":
             if time.monotonic() > end or self.ended():
@@ -77,11 +81,12 @@ class Process:
         return ports
 
     def socket_files(self):
-        """Paths of ipc sockets that it listens on, or has accepted connections of."""
+        """Paths of ipc sockets that it listens on, or has accepted connections of; but psring
+        mode's, which is in the run directory and no member's."""
         sockets, files = self.sockets(), []
         for line in read_bytes("/proc/net/unix").decode(errors="replace").splitlines()[1:]:
             field = line.split()
-            if len(field) > 7 and field[6] in sockets and not field[7].startswith("@"):
+            if len(field) > 7 and field[6] in sockets and not field[7].startswith("@") and not field[7].endswith("/mode.sock"):
                 files.append(field[7])
         return files
 
@@ -91,7 +96,8 @@ class Process:
                 if "/memfd:psring-arena" in line}
 
     def children(self):
-        """Numbers of its children, those included that have ended and that it has not yet looked at."""
+        """Numbers of its children, those included that have ended and that it has not yet looked
+        at."""
         found = []
         for name in os.listdir("/proc"):
             stat = read_bytes("/proc/%s/stat" % name) if name.isdigit() else b""
@@ -129,8 +135,9 @@ def marked(mark):
 
 
 class Live:
-    """One command that may start a whole run. It gets a directory of its own to be in and to put temporary files into. out: a descriptor
-    for all it says, which is then the caller's to read or not."""
+    """One command that may start a whole run. It gets a directory of its own to be in and to put
+    temporary files into. out: a descriptor for all it says, which is then the caller's to read or
+    not."""
 
     def __init__(self, command, directory, name, stdin=subprocess.DEVNULL, out=None, env=None):
         self.name = name
@@ -169,7 +176,8 @@ class Live:
     def why(self):
         with self.changed:
             said = ["%s: %s" % line for line in self.lines]
-        # A sanitizer's report begins with what it is about, and is longer than the lines that are shown of the end.
+        # A sanitizer's report begins with what it is about, and is longer than the lines that are
+        # shown of the end.
         reports = [i for i, line in enumerate(said[:-40]) if "ERROR: AddressSanitizer" in line]
         head = said[reports[0]:reports[0] + 60][:max(0, len(said) - 40 - reports[0])] if reports else []
         return ["$ " + " ".join(self.command), "exit status %s" % self.process.poll()] + head + said[-40:]
@@ -191,7 +199,8 @@ class Live:
                 self.changed.wait(left)
 
     def wait_until(self, condition, timeout_s):
-        """For what only files tell: asks again and again. A file that is not there yet, or half-written, is a no."""
+        """For what only files tell: asks again and again. A file that is not there yet, or
+        half-written, is a no."""
         end = time.monotonic() + timeout_s
         while True:
             try:
@@ -218,7 +227,8 @@ class Live:
         return sorted(alive, key=lambda process: process.pid)
 
     def wait_ended(self, timeout_s, but=None):
-        """Seconds until all of its processes were gone (but one); None when some are not by then."""
+        """Seconds until all of its processes were gone (but one); None when some are not by
+        then."""
         begin = time.monotonic()
         while True:
             alive = [process for process in self.processes() if process is not but]
@@ -275,7 +285,8 @@ class LiveRun(Live):
             return [json.loads(line) for line in lines]
 
     def last_step(self, rank=0):
-        """The last step of which metrics are written; 0: none yet. The file's last line may be half-written."""
+        """The last step of which metrics are written; 0: none yet. The file's last line may be
+        half-written."""
         lines = read_bytes(os.path.join(self.out, "metrics.jsonl")).split(b"\n")[-20:-1]
         return max((step["step"] for step in map(json.loads, lines) if step["rank"] == rank), default=0)
 

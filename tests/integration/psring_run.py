@@ -1,7 +1,8 @@
-"""Runs of psring for integration tests: starts `psring train`, bounds its time, reads what it left behind.
+"""Runs of psring for integration tests: starts `psring train`, bounds its time, reads what it left
+behind.
 
-Python's standard library alone. Every process is started in a group of its own and ended by its id; every run has
-a directory of its own, removed with the object that made it."""
+Python's standard library alone. Every process is started in a group of its own and ended by its id;
+every run has a directory of its own, removed with the object that made it."""
 
 import json
 import os
@@ -12,12 +13,14 @@ import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
-PATIENCE_S = 300  # with what takes seconds on an idle machine, before a test is given up: only a failure waits so long
+# with what takes seconds on an idle machine, before a test is given up: only a failure waits so
+# long
+PATIENCE_S = 300
 
 
 def over(transport, directory, workers):
-    """Options of a run by that transport. auto: none. mixed: TCP between two hosts, which are both this machine, each with its agent and half
-    of the workers, and shared memory within each."""
+    """Options of a run by that transport. auto: none. mixed: TCP between two hosts, which are both
+    this machine, each with its agent and half of the workers, and shared memory within each."""
     if transport != "mixed":
         return {} if transport == "auto" else {"transport": transport}
     hostfile = os.path.join(directory, "two-hosts-%d" % workers)
@@ -29,7 +32,8 @@ def over(transport, directory, workers):
 
 
 class Run:
-    """One `psring train` and its run directory. options: a dict of long option names (True: a flag)."""
+    """One `psring train` and its run directory. options: a dict of long option names (True: a
+    flag)."""
 
     def __init__(self, psring, directory, name, options, timeout_s=PATIENCE_S, env=None):
         self.name = name
@@ -48,7 +52,8 @@ class Run:
         try:
             stdout, stderr = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
-            # All that it started ends with it: that is what psring promises, and what its group makes sure of.
+            # All that it started ends with it: that is what psring promises, and what its group
+            # makes sure of.
             os.killpg(process.pid, signal.SIGKILL)
             stdout, stderr = process.communicate()
             stderr += "\n(ended by the test after %d s)" % timeout_s
@@ -87,7 +92,8 @@ class Run:
 
 
 def is_sanitized(program):
-    """Whether it was built with -Db_sanitize=address: then memory that was freed is kept for a while."""
+    """Whether it was built with -Db_sanitize=address: then memory that was freed is kept for a
+    while."""
     with open(program, "rb") as binary:
         return b"__asan_init" in binary.read()
 
@@ -129,7 +135,8 @@ class Results(list):
 
 
 def together(tap, parts, jobs=3):
-    """Plays the parts, each a function of a tap, some at a time: they wait more than they work. Told in their order."""
+    """Plays the parts, each a function of a tap, some at a time: they wait more than they work.
+    Told in their order."""
     def play(part):
         results = Results()
         part(results)

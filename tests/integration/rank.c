@@ -1,7 +1,9 @@
-/* A rank of `psring run` that uses libpsring: does what WHAT says and exits with 0 when all of it went well. What fails is told on stderr.
+/* A rank of `psring run` that uses libpsring: does what WHAT says and exits with 0 when all of it
+ * went well. What fails is told on stderr.
  *
  *     rank sum|again|loop|broadcast|leave|abort
- *     rank table UPDATE SYNC ROUNDS: pushes rank + 1 so often to two parts, and prints what it pulls */
+ *     rank table UPDATE SYNC ROUNDS: pushes rank + 1 so often to two parts, and prints what it
+ *         pulls */
 #include "comm/psring/psring.h"
 
 #include <stdio.h>
@@ -53,11 +55,11 @@ static psring_err table(psring_comm *comm, char **words)
     float pushed[VALUES], pulled[2][VALUES] = {{0}};
     for (int i = 0; i < VALUES; i++)
         pushed[i] = (float)(psring_rank(world) + 1);
-    psring_err err =
-        psring_table_open(world, "played",
-                          PSRING_WITH(psring_table_options, .parts = (const size_t[]){VALUES, VALUES},
-                                      .part_count = 2, .update = words[0], .sync = words[1]),
-                          NULL, &table);
+    psring_err err = psring_table_open(
+        world, "played",
+        PSRING_WITH(psring_table_options, .parts = (const size_t[]){VALUES, VALUES},
+                    .part_count = 2, .update = words[0], .sync = words[1]),
+        NULL, &table);
     for (int round = 0; round < atoi(words[2]) && err == PSRING_OK; round++)
         for (size_t part = 0; part < 2 && err == PSRING_OK; part++)
             err = psring_push_pull(table, part, pushed, pulled[part], NULL, NULL);

@@ -1,5 +1,6 @@
-"""The weight hash after each of 20 steps of resnet20 on Fashion-MNIST, side by side: local, ring and ps with 1, 2 and 3 shards, for
-3 and 5 workers; and the control, which sums in another order. Exits with 1 when equal columns differ or the control does not.
+"""The weight hash after each of 20 steps of resnet20 on Fashion-MNIST, side by side: local, ring
+and ps with 1, 2 and 3 shards, for 3 and 5 workers; and the control, which sums in another order.
+Exits with 1 when equal columns differ or the control does not.
 
 usage: show_hashes.py PSRING [DATA]"""
 

@@ -1,7 +1,8 @@
 """A terminal for tests: a pseudo terminal of any width, and what a person would see on it.
 
-Screen understands what psring prints and no more: text, line ends, carriage returns, and the two sequences that erase (to the end
-of the line, to the end of the screen). Anything else is an error, so that nothing that it does not understand is overlooked."""
+Screen understands what psring prints and no more: text, line ends, carriage returns, and the two
+sequences that erase (to the end of the line, to the end of the screen). Anything else is an error,
+so that nothing that it does not understand is overlooked."""
 
 import fcntl
 import os
@@ -16,7 +17,8 @@ from psring_run import PATIENCE_S
 
 
 class Screen:
-    """Rows without an end, `width` columns wide. A character beyond the last column goes to the next row, as terminals do."""
+    """Rows without an end, `width` columns wide. A character beyond the last column goes to the
+    next row, as terminals do."""
 
     def __init__(self, width):
         self.width = width
@@ -55,7 +57,8 @@ class Screen:
 
 
 class Terminal:
-    """writes: the descriptor for a process. Reads all that comes, in a thread; changed is notified then."""
+    """writes: the descriptor for a process. Reads all that comes, in a thread; changed is notified
+    then."""
 
     def __init__(self, columns, rows=24):
         self.reads, self.writes = pty.openpty()
@@ -107,7 +110,8 @@ class Terminal:
             return self.text
 
     def hang_up(self):
-        """The window is closed, or the connection lost: the kernel tells who is on the terminal. (Not while somebody reads: that keeps it.)"""
+        """The window is closed, or the connection lost: the kernel tells who is on the terminal.
+        (Not while somebody reads: that keeps it.)"""
         os.write(self.hang_up_now, b"x")
         self.reader.join(PATIENCE_S)
         os.close(self.reads)

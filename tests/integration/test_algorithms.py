@@ -1,6 +1,6 @@
-"""One command line, one build, one kind of processor, one number of threads: always the same bits, in every mode, without a
-file handed from one run to another. The quick start's network and batch, in independent commands; and what a clock decides
-is seen to be another thing: the control.
+"""One command line, one build, one kind of processor, one number of threads: always the same bits,
+in every mode, without a file handed from one run to another. The quick start's network and batch,
+in independent commands; and what a clock decides is seen to be another thing: the control.
 
 usage: test_algorithms.py PSRING LYING_CLOCK_MODULE"""
 

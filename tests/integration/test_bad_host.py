@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""A host is believed about itself alone, and however much it says, launcher and agent do what they are told.
+"""A host is believed about itself alone, and however much it says, launcher and agent do what they
+are told.
 
 usage: test_bad_host.py PSRING FLOOD
 
-The launcher meets tests/integration/bad_host.py in place of ssh; the agent meets a worker that never stops printing."""
+The launcher meets tests/integration/bad_host.py in place of ssh; the agent meets a worker that
+never stops printing."""
 
 import json
 import os
@@ -54,7 +56,8 @@ USELESS = {
 FLOODS = {
     "flood-of-greetings": (1, r"psring train: interrupted"),
     "flood-of-lines": (1, r"psring train: stopped before the first step, as told"),
-    "flood-of-errors": (1, r"psring train: (interrupted|stopped before the first step, as told)"),  # before its worker is started, or after
+    # before its worker is started, or after
+    "flood-of-errors": (1, r"psring train: (interrupted|stopped before the first step, as told)"),
     "flood-of-hellos": (0, r"psring train: host bad: its agent said hello twice"),
 }
 

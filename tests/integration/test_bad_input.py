@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Bad input gets one line that says what, where and what would be right, exit status 2, and nothing is written.
+"""Bad input gets one line that says what, where and what would be right, exit status 2, and nothing
+is written.
 
 usage: test_bad_input.py PSRING
 
@@ -41,7 +42,8 @@ def idx_labels(count, bad_at=None):
 
 
 def mnist_like(folder, **replaced):
-    """A whole data set of the MNIST family in a few files; replaced: {"train_images": bytes or None} and the like."""
+    """A whole data set of the MNIST family in a few files; replaced: {"train_images": bytes or
+    None} and the like."""
     os.makedirs(folder)
     files = {"train_images": ("train-images-idx3-ubyte", idx_images(TRAIN)), "test_images": ("t10k-images-idx3-ubyte", idx_images(TEST)),
              "train_labels": ("train-labels-idx1-ubyte", idx_labels(TRAIN)), "test_labels": ("t10k-labels-idx1-ubyte", idx_labels(TEST))}
@@ -56,7 +58,8 @@ def mnist_like(folder, **replaced):
 
 
 def cifar10(folder, batch=None, data=None):
-    """All files of CIFAR-10 with records of zeros, which are all of class 0; one batch's bytes may be replaced."""
+    """All files of CIFAR-10 with records of zeros, which are all of class 0; one batch's bytes may
+    be replaced."""
     os.makedirs(folder)
     whole = bytes(10000 * 3073)
     for name in ["data_batch_%d.bin" % i for i in range(1, 6)] + ["test_batch.bin"]:
@@ -120,7 +123,8 @@ class Inputs:
         return os.path.join(self.directory, name)
 
     def refuse(self, what, patterns, out=None, prefix=(), may_be_there=False, **options):
-        """psring train with these options must be refused in one line in which all patterns are found."""
+        """psring train with these options must be refused in one line in which all patterns are
+        found."""
         self.count += 1
         name = "run-%d" % self.count
         out = out or self.path(name)
@@ -237,7 +241,8 @@ def checkpoints(t):
 
 
 def special_files(t):
-    """Each would keep a program that opens or reads it as a file: a FIFO nobody writes to, a device without an end, a directory."""
+    """Each would keep a program that opens or reads it as a file: a FIFO nobody writes to, a device
+    without an end, a directory."""
     def fifo(path):
         os.mkfifo(path)
 
@@ -296,7 +301,7 @@ def options(t):
     t.refuse("a number that is none", ["--lr", "fast"], lr="fast")
     t.refuse("a number out of range", ["--workers", "5000", "1024"], workers=5000)
     t.refuse("--sync ssp with --mode ring", ["--sync", "--mode"], sync="ssp:2", mode="ring")
-    t.refuse("--shards with --mode ring", ["--shards", "--mode"], shards=2, mode="ring")
+    t.refuse("--shards with --mode local", ["--shards", "--mode"], shards=2, mode="local")
     t.refuse("--fold arrival with --mode ring", ["--fold", "--mode"], fold="arrival", mode="ring")
     t.refuse("--steps and --epochs", ["--epochs", "--steps"], epochs=1)
     t.refuse("neither --steps nor --epochs", ["--epochs", "--steps"], steps=None)
@@ -311,7 +316,8 @@ def options(t):
 
 
 def foreign_config(t):
-    """A run.json of somebody else's: what it sets that makes a run another one than it looks like is told, or refused."""
+    """A run.json of somebody else's: what it sets that makes a run another one than it looks like
+    is told, or refused."""
     def run_json(name, **config):
         with open(t.path(name), "w") as file:
             json.dump({"config": {key.replace("_", "-"): value for key, value in config.items()}}, file)
@@ -356,8 +362,8 @@ def directories(t):
 
 
 def full_disk(t):
-    """A file system of 7 MB, on which a run begins and its second checkpoint (of 5.4 MB each) does not end. The first is in place
-    by then: nothing of the next is written before."""
+    """A file system of 7 MB, on which a run begins and its second checkpoint (of 5.4 MB each) does
+    not end. The first is in place by then: nothing of the next is written before."""
     os.mkdir(t.path("small"))
     script = 'mount -t tmpfs -o size=7m none "$0" || exit 77; "$@"; status=$?; cd "$0" && find . | sed s/^/left:/; ' \
              'cat run/run.json; exit $status'

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""A member of the roster that speaks another version or breaks the protocol is named, and ends the run with status 3.
+"""A member of the roster that speaks another version or breaks the protocol is named, and ends the
+run with status 3.
 
 usage: test_bad_member.py BAD-MEMBER PSRING PSRING-SCHEDULER PSRING-PS PSRING-WORKER
 
-All processes are started by hand; worker 1 is tests/integration/bad_member.c (its memory: bad_memory.c), or worker 0 where it is alone with the scheduler."""
+All processes are started by hand; worker 1 is tests/integration/bad_member.c (its memory:
+bad_memory.c), or worker 0 where it is alone with the scheduler."""
 
 import json
 import os
@@ -35,7 +37,7 @@ CASES = {
     "payload-that-does-not-come": (PS, r"worker 1: announced a payload of 1000 bytes"),
     "same-message-twice": (PS, r"worker 1: sent message 0 twice"),
     "facts-twice": (BOTH, r"worker 1 sent FACTS.*told its facts before"),
-    "no-phase": (BOTH, r"worker 1 sent PROGRESS.*its phase is 99: 10 is the most"),
+    "no-phase": (BOTH, r"worker 1 sent PROGRESS.*its phase is 99: 12 is the most"),
     "metrics-before-start": (PS, r"worker 1 sent METRICS.*not due before START"),
     "checkpoint-before-start": (RING, r"worker 1 sent CHECKPOINT.*not due before START"),
     "welcomes-the-scheduler": (RING, r"worker 1 sent WELCOME.*not due"),
@@ -47,7 +49,9 @@ CASES = {
     "push-no-slice-to-a-worker": (RING, r"worker 0 on \S+: .*worker 1 .*sent PUSH.*no slice of the bucket begins there"),
     "weights-of-anothers-bucket": (RING, r"worker 0 on \S+: .*worker 1 .*sent WEIGHTS.*the bucket is worker 0's"),
     "ring-no-hop": (RING + HOPS, r"worker 0 on \S+: .*worker 1 .*sent RING"),
-    "spread-to-the-first": (RING, r"worker 0 on \S+: .*worker 1 .*sent SPREAD"),
+    "another-call": (BOTH, r"worker 0 on \S+: call 1: rank 1 calls all_reduce\(count 8, float64, sum, root\), rank 0 calls broadcast\("),
+    "values-of-another-group": (RING, r"worker 0 on \S+: .*worker 1 .*sent VALUES.*this is group 0 of epoch 0"),
+    "credit-for-nothing": (PS, r"worker 0 on \S+: .*worker 1 .*sent CREDIT.*waits for nothing"),
     "stop-the-run": (RING, r"worker 0 on \S+: .*worker 1 .*sent STOP_AT.*does not take that"),
     # With memory that is shared.
     "pass-a-pipe": (BOTH, LENT + r"no memory that can be sealed"),

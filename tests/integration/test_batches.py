@@ -1,5 +1,6 @@
-"""n workers of batch b learn what one process of batch n*b learns, on networks without batch norm: the same samples in every
-step, the same dropout masks, the same losses but for the order of additions.
+"""n workers of batch b learn what one process of batch n*b learns, on networks without batch norm:
+the same samples in every step, the same dropout masks, the same losses but for the order of
+additions.
 
 usage: test_batches.py PSRING CASE"""
 
@@ -7,8 +8,8 @@ import sys
 
 from psring_run import Run, Tap, Workspace
 
-# Losses in float32 whose gradients differ in the order of sums alone: some 1e-8 apart after ten steps. A sample or a mask that
-# differed would part them by more than 1e-3.
+# Losses in float32 whose gradients differ in the order of sums alone: some 1e-8 apart after ten
+# steps. A sample or a mask that differed would part them by more than 1e-3.
 TOLERANCE = 1e-5
 
 CASES = {
@@ -18,7 +19,8 @@ CASES = {
 
 
 def mean_losses(run):
-    """All batches of a step are of one size here: 480 of the 500 samples make whole steps, and the test ends before the rest."""
+    """All batches of a step are of one size here: 480 of the 500 samples make whole steps, and the
+    test ends before the rest."""
     sums = {}
     for line in run.metrics():
         sums.setdefault(line["step"], []).append(line["loss"])

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""psring-bench-comm measures every operation, finds all values right, and those that are spoilt; text, JSON and CSV have the same figures.
+"""psring-bench-comm measures every operation, finds all values right, and those that are spoilt;
+text, JSON and CSV have the same figures.
 
 usage: test_bench_comm.py PSRING-BENCH-COMM SPOILT-SUM RUN-RANKS PSRING"""
 
@@ -138,7 +139,8 @@ def children_of(pid):
 
 
 def a_run_that_is_ended(tap, bench):
-    """The table's head is there, so all ranks have met; what comes then takes longer than anybody waits."""
+    """The table's head is there, so all ranks have met; what comes then takes longer than anybody
+    waits."""
     for whom, name, line in (("rank", "a rank that is killed ends the others", "rank 1: Killed"), ("all", "SIGTERM ends all ranks", "")):
         with subprocess.Popen([bench, "-n", str(RANKS), "-i", "1000000", "-o", "all_reduce", "--csv"],
                               stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:

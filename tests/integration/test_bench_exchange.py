@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""bench_exchange finds its results right in every way to synchronise and over every transport, and prints the bus factor that docs/algorithms.md defines.
+"""bench_exchange finds its results right in every way to synchronise and over every transport, and
+prints the bus factor that docs/algorithms.md defines.
 
 usage: test_bench_exchange.py BENCH-EXCHANGE"""
 
@@ -9,7 +10,8 @@ import sys
 
 from psring_run import PATIENCE_S, Tap
 
-# Options, and the factor: 2(n-1)/n for a ring, max(1, n/s) for dedicated shards, none where nothing crosses a link.
+# Options, and the factor: 2(n-1)/n for a ring, max(1, n/s) for dedicated shards, none where nothing
+# crosses a link.
 CASES = [
     ({"mode": "ring", "workers": 3}, 4 / 3),
     ({"mode": "ring", "workers": 1}, None),

@@ -1,5 +1,6 @@
-"""The same bits: with the same options, `ps` with any number of shards, `ring` by hops or within memory, and `local` end every step with equal
-weights, whatever arrives first; and `local` with another order of summation does not.
+"""The same bits: with the same options, `ps` with any number of shards, `ring` by hops or within
+memory, and `local` end every step with equal weights, whatever arrives first; and `local` with
+another order of summation does not.
 
 usage: test_bits.py PSRING CASE [TRANSPORT]"""
 
@@ -7,8 +8,9 @@ import sys
 
 from psring_run import Run, Tap, Workspace, over
 
-# Every case: options of all its runs, and the numbers of shards. 97 samples (or 49) over 3 workers leave the last step of an
-# epoch with batches of 1, 0 and 0; bucket and slice sizes divide neither a tensor nor each other.
+# Every case: options of all its runs, and the numbers of shards. 97 samples (or 49) over 3 workers
+# leave the last step of an epoch with batches of 1, 0 and 0; bucket and slice sizes divide neither
+# a tensor nor each other.
 TINY = "synthetic:count=%d,test=40,channels=1,size=28"
 COLOUR = "synthetic:count=%d,test=40,channels=3,size=32"
 
@@ -36,8 +38,8 @@ CASES = {
                                  algorithms=",".join(["ooo"] * 21), **{"batch-size": 8}), (2,)),
 }
 
-# Arrivals delayed on purpose: one worker computes several times as long as the others, so that its pushes and hops come last
-# where by nature they come early, and the other way round.
+# Arrivals delayed on purpose: one worker computes several times as long as the others, so that its
+# pushes and hops come last where by nature they come early, and the other way round.
 LATE = {
     "late-first": (dict(model="mlp", workers=3, data=TINY % 97, steps=6, lr=0.05, slow="0:4",
                         **{"batch-size": 16, "bucket-size": 99968, "slice-size": 16448}), (2,)),
@@ -87,7 +89,8 @@ def same_bits(tap, psring, directory, case, transport):
         tap.ok(column is not None and column == columns[0], "%s: every step has the hash of local's" % run.name,
                ["%s %s" % (columns[0], column)])
     lent = [run.outcome()["bytes_lent"] > 0 for run, column in zip(runs, columns) if column and run.name not in ("local", "ring-by-hops")]
-    tap.ok(any(lent) == (transport not in ("ipc", "tcp")), "%s: memory is shared, or is not" % transport, [str(lent)])  # short slices go
+    # short slices go
+    tap.ok(any(lent) == (transport not in ("ipc", "tcp")), "%s: memory is shared, or is not" % transport, [str(lent)])
     results = [(r.outcome().get("test_accuracy"), r.outcome().get("test_count")) for r, c in zip(runs, columns) if c]
     tap.ok(len(set(results)) == 1 and results[0][1] == 40, "every mode counts the same test samples right, each once",
            [str(results)])

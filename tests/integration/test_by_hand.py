@@ -1,4 +1,5 @@
-"""The programs started by hand rather than by `psring train`: keys from files, ranks asked for or given, the same hash.
+"""The programs started by hand rather than by `psring train`: keys from files, ranks asked for or
+given, the same hash.
 
 usage: test_by_hand.py PSRING SCHEDULER SHARD WORKER"""
 
@@ -118,7 +119,7 @@ def keys_are_not_replaced(tap, psring, directory):
     contents = lambda: {name: open(os.path.join(keys, name)).read() for name in sorted(os.listdir(keys))}
     first = keygen("--workers", "2")
     before = contents()
-    tap.ok(first.returncode == 0 and len(before) == 4, "psring keygen makes a key file for each process", first.stderr.splitlines())
+    tap.ok(first.returncode == 0 and len(before) == 8, "psring keygen makes two key files for each process", first.stderr.splitlines())
     for options in ((), ("--workers", "2"), ("--workers", "9", "--shards", "0", "--loopback")):
         again = keygen(*options)
         tap.ok(again.returncode == 2 and len(again.stderr.splitlines()) == 1 and not again.stdout
@@ -128,7 +129,8 @@ def keys_are_not_replaced(tap, psring, directory):
 
 
 def example_of_the_help(tap, programs, directory):
-    """The example of `psring keygen --help`, as it stands there but for the port, which is one that is free here."""
+    """The example of `psring keygen --help`, as it stands there but for the port, which is one that
+    is free here."""
     place = os.path.join(directory, "example")
     os.mkdir(place)
     told = subprocess.run([programs[0], "keygen", "--help"], capture_output=True, text=True, timeout=PATIENCE_S).stdout
@@ -166,7 +168,8 @@ def versions(tap, programs):
 
 
 def wrong_keys(tap, programs, directory):
-    """Keys that are not this process's: one line, status 2; what the other end turns away for its keys: status 3."""
+    """Keys that are not this process's: one line, status 2; what the other end turns away for its
+    keys: status 3."""
     psring, _, shard, worker = programs
     made = lambda name: os.path.join(directory, name)  # by the runs above
     for command, word in [([worker, "--key-file", made("curve-keys/worker-1.key"), "--rank", "0"], "it is of worker 1, and this is worker 0"),

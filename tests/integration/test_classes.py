@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Data sets of any number of classes: counted from the labels, or given; the same for all workers; and constants that are given.
+"""Data sets of any number of classes: counted from the labels, or given; the same for all workers;
+and constants that are given.
 
 usage: test_classes.py PSRING PSRING-SCHEDULER PSRING-PS PSRING-WORKER"""
 

@@ -1,6 +1,6 @@
-"""Compressed runs: with --compress, `ps` with any number of shards and `local` end every step with equal weights, which are not
-the uncompressed ones; so do `ring` and `local --compress-as ring`, with others; a run that is resumed goes on with what its workers
-owed; and fewer bytes are sent.
+"""Compressed runs: with --compress, `ps` with any number of shards and `local` end every step with
+equal weights, which are not the uncompressed ones; so do `ring` and `local --compress-as ring`,
+with others; a run that is resumed goes on with what its workers owed; and fewer bytes are sent.
 
 usage: test_compress.py PSRING CASE"""
 
@@ -10,7 +10,8 @@ import sys
 from psring_run import Run, Tap, Workspace
 from test_bits import check_run
 
-# 97 samples over 3 workers leave a last step of batches of 1, 0 and 0; bucket and slice sizes divide neither a tensor nor each other.
+# 97 samples over 3 workers leave a last step of batches of 1, 0 and 0; bucket and slice sizes
+# divide neither a tensor nor each other.
 OPTIONS = dict(model="mlp", workers=3, data="synthetic:count=97,test=40,channels=1,size=28", steps=6, lr=0.05, threads=1, hash=True,
                seed=11, **{"batch-size": 16, "bucket-size": 99968, "slice-size": 16448})
 MIDDLE = 4
@@ -49,7 +50,8 @@ def check_resumed(tap, psring, directory, whole, right, others):
 
 
 def check_dropped(tap, psring, directory, checkpoint, case):
-    """Without error feedback there is no place for what was owed: that is said; the other way round all begins with nothing owed."""
+    """Without error feedback there is no place for what was owed: that is said; the other way round
+    all begins with nothing owed."""
     said = "is dropped"
     without = Run(psring, directory, "without", dict(resume=checkpoint, steps=OPTIONS["steps"], compress="none"))
     tap.ok(without.status == 0 and (said in without.stdout) == (case in OWES),
@@ -96,7 +98,8 @@ def compressed(tap, psring, directory, case):
 
 
 def weights(tap, psring, directory):
-    """--compress-weights: shards, local and both of them resumed agree; half the bytes come back; a checkpoint has float32."""
+    """--compress-weights: shards, local and both of them resumed agree; half the bytes come back; a
+    checkpoint has float32."""
     options = dict(OPTIONS, **{"compress-weights": "bf16"})
     right = check_run(tap, Run(psring, directory, "local", dict(options, mode="local")))
     plain = Run(psring, directory, "plain", dict(OPTIONS, mode="ps"))

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Whoever connects again and again, a stranger or a member with its own token, makes nobody hold more than a few connections: the run
-ends with the hash of an undisturbed one, in little memory, and its files are written.
+"""Whoever connects again and again, a stranger or a member with its own token, makes nobody hold
+more than a few connections: the run ends with the hash of an undisturbed one, in little memory, and
+its files are written.
 
 usage: test_connections.py PSRING PSRING-SCHEDULER PSRING-PS PSRING-WORKER [FIGURES]
 
-All processes are started by hand, over ipc sockets or over TCP without encryption, so that the test knows worker 1's tokens. The run is
-held at a fault point while its inboxes are flooded. With FIGURES, a file, the memory of all processes is written there."""
+All processes are started by hand, over ipc sockets or over TCP without encryption, so that the test
+knows worker 1's tokens. The run is held at a fault point while its inboxes are flooded. With
+FIGURES, a file, the memory of all processes is written there."""
 
 import json
 import os
@@ -13,12 +15,13 @@ import signal
 import subprocess
 import sys
 
+import key_files
 from crowd import FRAME_BYTES, Crowd, of_a_member, of_a_stranger, sockets_in, token_for
 from psring_live import Live, Process
 from psring_run import PATIENCE_S, Run, Tap, Workspace, is_sanitized
 
 CONNECTIONS = 600  # at each inbox; 1500 where figures are asked for
-UNKNOWN_MAX, HALF_OPEN_MAX = 8, 64  # net/admission.h, net/half_open.h
+UNKNOWN_MAX, HALF_OPEN_MAX = 8, 64  # net/trust/admission.h, net/zmq/half_open.h
 FEW = 400  # descriptors that a process may have, where they are few
 OPTIONS = {"model": "mlp", "data": "synthetic:count=97,test=40,channels=1,size=28", "workers": 2, "batch-size": 16, "steps": 6, "lr": 0.05,
            "threads": 1, "seed": 3, "deadline": 600, "bucket-size": 262144, "mode": "ps", "checkpoint-every": 1}
@@ -36,7 +39,8 @@ class Cluster:
                        stdout=subprocess.DEVNULL)
         if transport == "tcp":
             for file in os.listdir(self.keys):
-                self.allow_tcp(os.path.join(self.keys, file))
+                # which no certificate can say
+                key_files.write_as_json(os.path.join(self.keys, file.replace("_secret", "")), bare=True)
         key = lambda who: ["--key-file", os.path.join(self.keys, who + ".key")]
         options = ["--%s=%s" % item for item in dict(OPTIONS, **HELD).items()]
         options += ["--transport", transport] if transport != "auto" else []
@@ -52,14 +56,6 @@ class Cluster:
         self.processes = {who: Process(live.process.pid)
                           for who, live in zip(("scheduler", "shard", "worker 0", "worker 1"), self.lives)}
         self.processes["worker 1"].wait_stopped()
-
-    @staticmethod
-    def allow_tcp(file):
-        with open(file) as text:
-            keys = json.load(text)
-        keys["bare"] = True
-        with open(file, "w") as text:
-            json.dump(keys, text)
 
     def inboxes(self):
         """[(where, role, rank)] of those whose processes run."""

@@ -1,5 +1,6 @@
-"""Ctrl-Z stops a whole run, and fg goes on with it: no deadline and no figure counts the time between, and the weights are those of an
-undisturbed run. A real terminal and a parent that does what a shell does (job_shell.py) make the signals.
+"""Ctrl-Z stops a whole run, and fg goes on with it: no deadline and no figure counts the time
+between, and the weights are those of an undisturbed run. A real terminal and a parent that does
+what a shell does (job_shell.py) make the signals.
 
 usage: test_ctrl_z.py PSRING"""
 
@@ -15,7 +16,8 @@ from psring_run import PATIENCE_S, Run, Tap, Workspace, together
 from terminal import Terminal
 
 DEADLINE_S = 12.0  # a busy machine keeps it
-STOPPED_S = 1.2 * DEADLINE_S  # longer than the deadline: what is not stopped, and counts, is missed by then
+# longer than the deadline: what is not stopped, and counts, is missed by then
+STOPPED_S = 1.2 * DEADLINE_S
 STEPS = 8
 OPTIONS = {"model": "mlp", "data": "synthetic:count=600,test=90,channels=1,size=28", "batch-size": 16, "steps": STEPS, "lr": 0.05,
            "seed": 7, "threads": 1, "workers": 2, "eval-every": 3, "checkpoint-every": 2, "deadline": DEADLINE_S}
@@ -55,8 +57,8 @@ class Job(LiveRun):
             process.wait_stopped(PATIENCE_S)
 
     def moves(self):
-        """Who ends or moves within more than the deadline: only the time that passes can show that nobody does, and it is the
-        deadline's."""
+        """Who ends or moves within more than the deadline: only the time that passes can show that
+        nobody does, and it is the deadline's."""
         before = self.processes()
         self.of_role("launcher").ended(STOPPED_S)
         return ["%r has ended" % process for process in before if process.ended()] + \
@@ -90,14 +92,16 @@ def guarded(tap, name, job, play):
 
 
 def stopped_in(tap, psring, directory, mode, phase, step, undisturbed):
-    """Worker 1 is held in a phase until the run is stopped there; letting go on lets it go on too."""
+    """Worker 1 is held in a phase until the run is stopped there; letting go on lets it go on
+    too."""
     name = "%s, %s of step %d" % (mode, phase, step)
     options = dict(OPTIONS, mode=mode, **{"fault-point": "worker:1:%s:%d" % (phase, step)})
     job = Job(psring, directory, "%s-%s" % (mode, phase), options)
 
     def play():
         job.terminal.wait_for("fault-point %s:%d reached" % (phase, step), PATIENCE_S)
-        job.member("worker", 1).wait_stopped(PATIENCE_S)  # it says so first: else it may be let go on before it stops
+        # it says so first: else it may be let go on before it stops
+        job.member("worker", 1).wait_stopped(PATIENCE_S)
         job.ctrl_z()
         job.wait_all_stopped()
         moved = job.moves()

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What ranks must agree on is what their samples are: not the name of a directory, nor how its files are packed. One process of a host reads
-them for all. A run that takes an earlier one's options, or goes on with it, has that one's samples, or is refused.
+"""What ranks must agree on is what their samples are: not the name of a directory, nor how its
+files are packed. One process of a host reads them for all. A run that takes an earlier one's
+options, or goes on with it, has that one's samples, or is refused.
 
 usage: test_data_content.py PSRING PSRING-SCHEDULER PSRING-PS PSRING-WORKER"""
 
@@ -34,7 +35,8 @@ def write_set(folder, train=1, test=1, ending=""):
 
 
 def by_hand(programs, directory, name, places, data="./d"):
-    """Workers that are each in a place of its own, as on hosts of their own. Returns all exit statuses, the scheduler's first, and its lines."""
+    """Workers that are each in a place of its own, as on hosts of their own. Returns all exit
+    statuses, the scheduler's first, and its lines."""
     psring, scheduler, _, worker = programs
     keys = os.path.join(directory, "keys-" + name)
     subprocess.run([psring, "keygen", "--out", keys, "--workers", str(len(places)), "--shards", "0"], check=True, stdout=subprocess.DEVNULL,
@@ -93,7 +95,8 @@ def shared(tap, psring, directory):
     data = write_set(os.path.join(directory, "packed"), ending=".xz")
     for name in ("auto", "tcp", "mixed"):
         run = Run(psring, directory, "shared-" + name, dict(OPTIONS, data=data, workers=4, **over(name, directory, 4)))
-        readers = {"auto": 1, "mixed": 2}.get(name, 4)  # hosts; by tcp alone nothing is shared, and each is a host of its own
+        # hosts; by tcp alone nothing is shared, and each is a host of its own
+        readers = {"auto": 1, "mixed": 2}.get(name, 4)
         tap.ok(run.status == 0 and logs(run, "data set read by another worker of this host") == 4 - readers,
                "--transport %s: %d of 4 workers read the files" % (name, readers), run.why())
     text, train, test = content(run)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""`psring doctor` on this machine alone, on hosts that are this machine, and on hosts of which each is bad in its own way: each
-becomes a line, and the others are examined all the same. tests/integration/test_doctor_hosts has hosts with networks of their own.
+"""`psring doctor` on this machine alone, on hosts that are this machine, and on hosts of which each
+is bad in its own way: each becomes a line, and the others are examined all the same.
+tests/integration/test_doctor_hosts has hosts with networks of their own.
 
 usage: test_doctor.py PSRING"""
 
@@ -100,7 +101,8 @@ def data_read(tap, psring, directory):
     run = Doctor(psring, "--data", data, "--json")
     content = json.loads(run.stdout)["hosts"][0]["facts"]["data_content"]
     tap.ok(run.status == 0 and re.fullmatch("[0-9a-f]{32}-[0-9a-f]{32}", content), "what the samples are is among the facts", run.why())
-    with open(os.path.join(data, "t10k-images-idx3-ubyte"), "r+b") as file:  # its head and labels are whole
+    # its head and labels are whole
+    with open(os.path.join(data, "t10k-images-idx3-ubyte"), "r+b") as file:
         file.truncate(os.path.getsize(file.name) - 1)
     run = Doctor(psring, "--data", data)
     tap.ok(run.status == 1 and run.says(r"  data +localhost: .*/t10k-images-idx3-ubyte: truncated: .*\n +-> .*"),

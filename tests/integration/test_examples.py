@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""test_examples.py mlp|tables|slices|survive EXAMPLES-FOLDER PSRING PROGRAM..: the examples of manual parallelism on several numbers of ranks. TAP."""
+"""test_examples.py mlp|tables|slices|survive EXAMPLES-FOLDER PSRING PROGRAM..: the examples of
+manual parallelism on several numbers of ranks. TAP."""
 import math
 import os
 import pathlib
@@ -15,7 +16,8 @@ case, examples = sys.argv[1], pathlib.Path(sys.argv[2]).resolve()
 psring = os.path.abspath(sys.argv[3])
 programs = {pathlib.Path(p).name: os.path.abspath(p) for p in sys.argv[4:]}
 MNIST = pathlib.Path(os.environ["PSR_TEST_DATA"]) / "mnist"
-# The example's own loops take long under a sanitizer, which has seen all of them when the first loss is told.
+# The example's own loops take long under a sanitizer, which has seen all of them when the first
+# loss is told.
 STEPS = 20 if case == "mlp" and is_sanitized(psring) else 60
 LOSS = re.compile(r"epoch: 1 step: (\d+), loss is (\d+\.\d+)$")
 
@@ -184,7 +186,8 @@ def survive(ranks, *words, status=0):
 
 
 def expect_groups(groups, *expected):
-    """A rank that dies in a step may take with it what it sent last in the step before: the others have not taken that either then."""
+    """A rank that dies in a step may take with it what it sent last in the step before: the others
+    have not taken that either then."""
     assert len(groups) == len(expected), groups
     for (ranks, step), (expected_ranks, died_in) in zip(groups, expected, strict=True):
         assert ranks == expected_ranks and died_in - 1 <= step <= died_in and step > 0, groups
@@ -194,7 +197,8 @@ def ranks_that_are_killed_leave_the_losses_as_they_are():
     groups, alone = survive(1, 100)
     assert groups == [(1, 1)] and [step for step, _ in alone] == [20, 40, 60, 80, 100], (groups, alone)
     assert alone[0][1] > 1 > 1e-3 > alone[-1][1], alone
-    groups, losses = survive(4, 100, 2, 30, 3, 60, status=1)  # run_ranks tells that two of them were killed
+    # run_ranks tells that two of them were killed
+    groups, losses = survive(4, 100, 2, 30, 3, 60, status=1)
     expect_groups(groups, (4, 1), (3, 30), (2, 60))
     assert [step for step, _ in losses] == [step for step, _ in alone], losses
     losses_are_equal([loss for _, loss in alone], [loss for _, loss in losses])

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The figures of a run are those of all its workers: what run.json has and what is printed is worked out again here, by the
-definitions of docs/figures.md, from the lines of all ranks in metrics.jsonl.
+"""The figures of a run are those of all its workers: what run.json has and what is printed is
+worked out again here, by the definitions of docs/figures.md, from the lines of all ranks in
+metrics.jsonl.
 
 usage: test_figures.py PSRING"""
 
@@ -14,7 +15,8 @@ OPTIONS = {"model": "mlp", "data": "synthetic:count=480,test=48,channels=1,size=
            "threads": 1, "seed": 3, "backend": "reference"}
 STEPS = 24
 CASES = {
-    # Rank 2 computes ten times as long as the others, which do not wait for it: they are done long before.
+    # Rank 2 computes ten times as long as the others, which do not wait for it: they are done long
+    # before.
     "async": {"workers": 3, "mode": "ps", "sync": "async", "slow": "2:10"},
     "evaluated": {"workers": 2, "mode": "ps", "sync": "async", "slow": "1:5", "eval-every": 5, "checkpoint-every": 7},
     "ring": {"workers": 3, "mode": "ring", "hash": True, "eval-every": 10},

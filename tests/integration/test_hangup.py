@@ -1,5 +1,6 @@
-"""A terminal that closes costs no run: it ends in order, with a checkpoint, however often it is told so; and under nohup it goes on. A real
-terminal and a parent that does what an interactive shell does (job_shell.py) make the signals.
+"""A terminal that closes costs no run: it ends in order, with a checkpoint, however often it is
+told so; and under nohup it goes on. A real terminal and a parent that does what an interactive
+shell does (job_shell.py) make the signals.
 
 usage: test_hangup.py PSRING"""
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What every command and program tells of itself: under each of the names that people try, and no wider than their terminal.
+"""What every command and program tells of itself: under each of the names that people try, and no
+wider than their terminal.
 
 usage: test_help.py PSRING PROGRAM..."""
 
@@ -42,7 +43,8 @@ def on_terminal(words, columns):
 
 
 def too_wide(text, columns):
-    """Lines that are, and not for one word that is as wide, which nobody can break. What follows it argp leaves on its line."""
+    """Lines that are, and not for one word that is as wide, which nobody can break. What follows it
+    argp leaves on its line."""
     return [line for line in text.splitlines() if len(line) > columns
             and not any(line.index(word) + len(word) > columns - 2 and len(word) > columns / 2 for word in line.split())]
 

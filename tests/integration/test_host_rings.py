@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""A ring over hosts with real processes: hosts of every size end each step with the bits of `local` and of `ps`, and a run goes on from a
-checkpoint of any other layout. The hosts are this machine, each with its agent, and TCP between them.
+"""A ring over hosts with real processes: hosts of every size end each step with the bits of `local`
+and of `ps`, and a run goes on from a checkpoint of any other layout. The hosts are this machine,
+each with its agent, and TCP between them.
 
 usage: test_host_rings.py PSRING [all]"""
 
@@ -17,7 +18,8 @@ OPTIONS = {"model": "mlp", "data": "synthetic:count=97,test=20,channels=1,size=2
            "bucket-size": 99968, "slice-size": 16448, "no-eval": True, "steps": STEPS, "checkpoint-every": MIDDLE}
 RULES = {"momentum": dict(lr=0.05, momentum=0.9), "lars": dict(lr=0.5, optimizer="lars", **{"lars-trust": 0.02})}
 
-# Workers of each host. The ranks of hosts of one share memory with nobody: theirs is a ring of ranks.
+# Workers of each host. The ranks of hosts of one share memory with nobody: theirs is a ring of
+# ranks.
 RINGS = {"1-3": (1, 3), "3-1": (3, 1), "3-2": (3, 2), "2-2-2": (2, 2, 2), "1-1-1": (1, 1, 1)}
 SHARDS_BESIDE = ("1-3", "2-2-2")  # and the bits of two shards on them
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""psring train on the hosts of a hostfile, which a script in the place of ssh plays on this machine: who goes where, with which
-variables, and what is told of hosts that cannot be used. `test_hosts.py PSRING [PART..]`"""
+"""psring train on the hosts of a hostfile, which a script in the place of ssh plays on this
+machine: who goes where, with which variables, and what is told of hosts that cannot be used.
+`test_hosts.py PSRING [PART..]`"""
 
 import json
 import os
@@ -20,8 +21,9 @@ SSH_CONNECTION="127.0.0.1 1 127.0.0.1 22" exec sh -c "$command"
 """
 
 
-# What ssh says of hosts that it does not get into, by the last letter of their names. All others have an agent of this version, which
-# says hello and waits. How many are between their start and that, the script writes down.
+# What ssh says of hosts that it does not get into, by the last letter of their names. All others
+# have an agent of this version, which says hello and waits. How many are between their start and
+# that, the script writes down.
 FAILING_SSH = """#!/bin/sh
 version=$1 folder=$2
 for word; do test "$before" = ServerAliveCountMax=3 && host=$word; before=$word; done
@@ -98,7 +100,8 @@ def mapping(tap, launcher):
 
 
 def variables(tap, launcher):
-    """ld.so tells of what it cannot load before the program begins: so who has the variable says so."""
+    """ld.so tells of what it cannot load before the program begins: so who has the variable says
+    so."""
     run = launcher.train("variables", ["-x", "LD_PRELOAD=/nonexistent/given.so"], mode="ps", shards=1, workers=2, hostfile=launcher.file("two", "b1\nb2\n"))
     if ends(tap, run, 0, "psring train -x"):
         told = sorted(match.group(1) for line in run.text("err")
@@ -107,7 +110,8 @@ def variables(tap, launcher):
 
 
 def binding(tap, launcher):
-    """What is bound is read from the kernel, by the ranks themselves and of psring's processes from outside."""
+    """What is bound is read from the kernel, by the ranks themselves and of psring's processes from
+    outside."""
     cpus = sorted(os.sched_getaffinity(0))
     hello = subprocess.run([launcher.psring, "agent"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S).stdout
     topology = json.loads(hello.splitlines()[0]).get("topology")
@@ -185,7 +189,8 @@ def bad_hosts(tap, launcher):
 
 
 def many(tap, launcher, workers=200, shards=100):
-    """A host for each. Every hundredth cannot be used. Memory and descriptors are those that the launcher is allowed."""
+    """A host for each. Every hundredth cannot be used. Memory and descriptors are those that the
+    launcher is allowed."""
     count = workers + shards
     folder, ssh = failing_ssh(launcher, "many-%d" % count)
     names = ["w%dx" % i if i % 100 == 99 else "w%d" % i for i in range(workers)]

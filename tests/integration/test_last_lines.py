@@ -1,6 +1,8 @@
-"""What a process prints after the end of its run is in its log: the scheduler stays until the launcher says that all has come.
+"""What a process prints after the end of its run is in its log: the scheduler stays until the
+launcher says that all has come.
 
-This test is the launcher: it starts the scheduler and a worker, hears that the run has ended, and only then passes a line on.
+This test is the launcher: it starts the scheduler and a worker, hears that the run has ended, and
+only then passes a line on.
 
 usage: test_last_lines.py SCHEDULER WORKER"""
 
@@ -51,7 +53,8 @@ class Started:
 
 
 def log_after(scheduler_exe, worker_exe, directory, name, last_order):
-    """A run of one step. last_order: what the launcher says last; None: it goes. Returns the statuses, and the log of the worker."""
+    """A run of one step. last_order: what the launcher says last; None: it goes. Returns the
+    statuses, and the log of the worker."""
     sockets, out = os.path.join(directory, "psring-run-" + secrets.token_hex(8)), os.path.join(directory, name)
     place = {"directory": sockets, "keys": {"curve": False, "bare": False, "token": secrets.token_hex(32)}}
     with Started([scheduler_exe, "--provision", "-", "--out", out] + OPTIONS) as scheduler, Started([worker_exe, "--provision", "-"]) as worker:

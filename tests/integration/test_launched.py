@@ -1,5 +1,6 @@
-"""psring-worker as N identical commands that find their places in the environment: a shell loop, one command for a node, roles of MXNet and
-MindSpore; the hash is that of mode local. What contradicts itself, is taken, missing or of another run is refused in one line. Kills and stops.
+"""psring-worker as N identical commands that find their places in the environment: a shell loop,
+one command for a node, roles of MXNet and MindSpore; the hash is that of mode local. What
+contradicts itself, is taken, missing or of another run is refused in one line. Kills and stops.
 
 usage: test_launched.py SOURCE-ROOT PSRING SCHEDULER SHARD WORKER"""
 
@@ -82,7 +83,8 @@ class Process:
 
 
 class Launcher:
-    """A launcher of somebody else's, as this test: starts psring-worker in the environments that it is told."""
+    """A launcher of somebody else's, as this test: starts psring-worker in the environments that it
+    is told."""
 
     def __init__(self, worker, directory):
         self.worker = worker
@@ -122,7 +124,8 @@ class Launcher:
 
 
 def well(tap, launcher, processes, name, right, beside=()):
-    """All end with status 0, with this hash, and leave nothing. beside: processes of another run."""
+    """All end with status 0, with this hash, and leave nothing. beside: processes of another
+    run."""
     statuses = [process.wait() for process in processes + list(beside)]
     said = [line for process in processes for line in process.lines[-4:]]
     found = launcher.hash_of(name)
@@ -133,7 +136,8 @@ def well(tap, launcher, processes, name, right, beside=()):
 
 
 def told(tap, name, said, right):
-    """What psring train tells of a run is told once, whoever has started it, and of its steps no more than --log-every asks for."""
+    """What psring train tells of a run is told once, whoever has started it, and of its steps no
+    more than --log-every asks for."""
     for text in ("  mode       ", "  run        " + name, "step %d/%d " % (OPTIONS["steps"], OPTIONS["steps"]), "result ",
                  "written    " + name):
         lines = [line for lines in said for line in lines if line.startswith(text)]
@@ -292,7 +296,8 @@ def bad_input(tap, launcher):
             ("another of them", {}, {"dist-backend": "gloo", "rank": 0, "world-size": 1}, "--dist-backend: psring has no 'gloo'; give ring"),
             ("a third one", {}, {"dist-backend": "hccl", "rank": 0, "world-size": 1}, "--dist-backend: psring has no 'hccl'; give ring"),
             ("an address that is none", {}, {"world-size": 2, "rank": 0, "dist-url": "127.0.0.1"}, "tcp://HOST:PORT")]:
-        if word.startswith(("--lr", "--dist-backend")):  # what is wrong in itself is told before the log begins
+        # what is wrong in itself is told before the log begins
+        if word.startswith(("--lr", "--dist-backend")):
             process = launcher.start(variables, options)
             tap.ok(process.wait() == 2 and len(process.lines) == 1 and word in process.lines[0], name + ": refused by name", process.lines)
         else:
@@ -353,8 +358,9 @@ def too_few(tap, launcher):
 def ends(tap, launcher):
     """Deaths and stops while a run goes on."""
     long = dict(OPTIONS, mode="ps", shards=2, steps=1000000, deadline=4, **{"log-every": 1})
-    # On one host the kernel tells of a death, and nobody waits for the deadline. Worker 1's shard dies with it.
-    # torchrun tells the others to end then, which means the run: its scheduler waits for nobody who is gone.
+    # On one host the kernel tells of a death, and nobody waits for the deadline. Worker 1's shard
+    # dies with it. torchrun tells the others to end then, which means the run: its scheduler waits
+    # for nobody who is gone.
     for name, victim, others_are_told, words in [("killed-1", 1, False, ("worker 1 on ", "shard 1 on ")),
                                                  ("killed-1-told", 1, True, ("worker 1 on ", "shard 1 on ")),
                                                  ("killed-0", 0, False, ("the process that started the scheduler is gone",))]:
@@ -367,7 +373,8 @@ def ends(tap, launcher):
         said = [line for process in processes for line in process.lines[-3:]]
         tap.ok(None not in statuses and 0 not in statuses, name + ": all end, none of them well", [str(statuses)] + said)
         tap.ok(any(word in line for line in said for word in words), name + ": who was lost is named", said)
-    # As a resource manager does, and as a terminal that closes: twice, and what has been ended by then takes no harm.
+    # As a resource manager does, and as a terminal that closes: twice, and what has been ended by
+    # then takes no harm.
     for name, number, times in (("stopped", signal.SIGTERM, 1), ("closed", signal.SIGHUP, 2)):
         processes = launcher.loop(3, dict(long, out=name, **{"checkpoint-every": 0}), free_port())
         tap.ok(processes[0].await_line("step 1/"), name + ": it trains", processes[0].lines)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""test_library.py MESON BUILD-ROOT SOURCE-ROOT PSRING CC..: the library as its users get it. Installs it below a folder of its own, builds a
-program with pkg-config alone, and runs it. TAP."""
+"""test_library.py MESON BUILD-ROOT SOURCE-ROOT PSRING CC..: the library as its users get it.
+Installs it below a folder of its own, builds a program with pkg-config alone, and runs it. TAP."""
 import os
 import pathlib
 import re
@@ -65,6 +65,11 @@ def without_a_place_among_others_it_says_which_variable_is_missing(installed):
     assert done.returncode == 1 and "set PSRING_RANK and PSRING_RANKS" in done.stderr, done.stderr
 
 
+def it_brings_no_czmq_into_a_program(installed):
+    """psring keygen is linked with czmq, whose zsys reads variables and registers exit handlers."""
+    assert "czmq" in run("ldd", psring) and "czmq" not in run("ldd", installed.library)
+
+
 def over_tcp_the_ranks_have_keys(installed):
     run(psring, "keygen", installed.root / "keys", "--workers", 3)
     meet_over_tcp(installed, installed.root / "keys")
@@ -114,6 +119,7 @@ TESTS = [
     one_rank_needs_no_scheduler,
     without_a_launcher_it_is_one_rank,
     without_a_place_among_others_it_says_which_variable_is_missing,
+    it_brings_no_czmq_into_a_program,
     over_tcp_the_ranks_have_keys,
     over_tcp_the_ranks_may_share_a_file_of_keys,
     the_library_exports_what_the_header_declares_and_nothing_else,

@@ -1,4 +1,5 @@
-"""What is made of the programs' own words when psring is built: manual pages, and what bash completes.
+"""What is made of the programs' own words when psring is built: manual pages, and what bash
+completes.
 
 usage: test_manual.py PSRING PRINT-OPTIONS FOLDER-OF-PAGES"""
 
@@ -43,8 +44,8 @@ def pages(tap):
                done.stdout.splitlines() if mandoc else ())
 
 
-# What bash does: the words as it divides them, and the function that complete names. What is offered is printed, and then the
-# options of compopt.
+# What bash does: the words as it divides them, and the function that complete names. What is
+# offered is printed, and then the options of compopt.
 ASK = r"""
 source "$1"; shift
 compopt() { options="$options $2"; }

@@ -1,5 +1,5 @@
-"""--mode mpi: workers that mpirun started sum by MPI. Losses come near those of the ring, all ranks have the same bits, and whoever dies
-or stops is named and ends the run.
+"""--mode mpi: workers that mpirun started sum by MPI. Losses come near those of the ring, all ranks
+have the same bits, and whoever dies or stops is named and ends the run.
 
 usage: test_mpi.py MPIRUN PSRING SCHEDULER WORKER"""
 
@@ -12,16 +12,19 @@ import sys
 from psring_run import PATIENCE_S, Run, Tap, Workspace
 from test_by_hand import Cluster, listen, options_of
 
-# 97 samples: in the third step of an epoch only rank 0 has one, and the others' buckets become ready in another order.
+# 97 samples: in the third step of an epoch only rank 0 has one, and the others' buckets become
+# ready in another order.
 OPTIONS = {"mode": "mpi", "workers": 3, "model": "mlp", "steps": 12, "batch-size": 16, "threads": 1, "seed": 11,
            "data": "synthetic:count=97,test=40,channels=1,size=28", "lr": 0.05, "bucket-size": 99968, "hash": True}
-# How far a loss of these runs may be from the ring's, relative to it: twelve steps of rounding in another order.
+# How far a loss of these runs may be from the ring's, relative to it: twelve steps of rounding in
+# another order.
 TOLERANCE = 1e-4
 RANK = "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}"
 
 
 class MpiRun:
-    """A scheduler by hand, and workers of one mpirun; mpirun: how it is called, [] for workers that are started without one."""
+    """A scheduler by hand, and workers of one mpirun; mpirun: how it is called, [] for workers that
+    are started without one."""
 
     def __init__(self, cluster, programs, directory, name, mpirun, options):
         psring, scheduler, worker = programs

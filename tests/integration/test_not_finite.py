@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""A run whose numbers overflow says so in every mode: nan or inf, never "-nan", and the step counted from 1.
+"""A run whose numbers overflow says so in every mode: nan or inf, never "-nan", and the step
+counted from 1.
 
 usage: test_not_finite.py PSRING
 
-With a learning rate of a million the second step's loss is still a number, which its log line shows, and the third's is none."""
+With a learning rate of a million the second step's loss is still a number, which its log line
+shows, and the third's is none."""
 
 import re
 import sys
@@ -28,10 +30,12 @@ def main(psring):
             tap.ok(run.status == 1 and "not finite" in said and "-nan" not in said, "%s: it fails, and not of '-nan'" % name,
                    run.why())
             step = re.search(r"\bstep (\d+): the (loss|gradient) .*not finite", run.stderr)
-            if name == "async":  # a worker's first step may begin with weights that others have spoilt
+            # a worker's first step may begin with weights that others have spoilt
+            if name == "async":
                 tap.ok(step and 1 <= int(step.group(1)) <= OPTIONS["steps"], "async: and tells the step", run.why())
             else:
-                at = "2" if options.get("compress") == "fp16" else "3"  # the second step's gradients are beyond float16
+                # the second step's gradients are beyond float16
+                at = "2" if options.get("compress") == "fp16" else "3"
                 tap.ok(step and step.group(1) == at, "%s: in step %s" % (name, at), run.why())
     tap.end()
 

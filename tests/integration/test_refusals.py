@@ -1,5 +1,6 @@
-"""What is refused when a run comes together, each with the line and the exit status of the table in docs/launching.md: its rows and what is
-played here are the same, so the table cannot rot. Nobody waits for a deadline, and who is in the right goes on.
+"""What is refused when a run comes together, each with the line and the exit status of the table in
+docs/launching.md: its rows and what is played here are the same, so the table cannot rot. Nobody
+waits for a deadline, and who is in the right goes on.
 
 usage: test_refusals.py SOURCE-ROOT PSRING SCHEDULER SHARD WORKER BAD-MEMBER"""
 
@@ -10,13 +11,16 @@ import signal
 import subprocess
 import sys
 
+import key_files
 from psring_run import PATIENCE_S, Run, Tap, Workspace, together
 from test_launched import OPTIONS, Launcher, Process, free_port, words_of
 
 RING = dict(OPTIONS, mode="ring")
 HEADING = "## What is refused"
-ELSEWHERE = {"an address that others cannot reach",  # between hosts: test_meeting_hosts plays it on emulated ones, with the same words
-             "mpirun of one MPI, `--mode mpi` of a program built with another"}  # with the mpirun of both: tests/launch/test_mpirun.py
+# between hosts: test_meeting_hosts plays it on emulated ones, with the same words
+ELSEWHERE = {"an address that others cannot reach",
+             # with the mpirun of both: tests/launch/test_mpirun.py
+             "mpirun of one MPI, `--mode mpi` of a program built with another"}
 
 
 def table_of(root):
@@ -79,7 +83,8 @@ class Tests:
         status = process.wait()
         line, right = self.table.get(situation, ("(the table does not have it)", None))
         pattern = re.escape(line).replace(re.escape(".."), ".*") + "$"
-        said = [text for text in process.lines if " error " in text] or process.lines[-1:]  # psring train's have no time before them
+        # psring train's have no time before them
+        said = [text for text in process.lines if " error " in text] or process.lines[-1:]
         tap.ok(status == right and len(said) == 1 and re.search(pattern, said[0]), "%s: one line, status %s" % (situation, right),
                [line, "status %s" % status] + process.lines)
         self.rows.append("%-44s %s  %s" % (situation, status, re.sub(r"^.* error +\S+ *\d*: ", "", said[-1] if said else "")))
@@ -91,7 +96,7 @@ def by_itself(t, tap):
     with Place(t, "by-itself") as p:
         keys = p.keys("keys")
         p.keys("open")
-        os.chmod(p.path("open", "worker-0.key"), 0o644)
+        os.chmod(p.path("open", "worker-0.key_secret"), 0o644)
         torch = dict(RANK=1, WORLD_SIZE=2, MASTER_ADDR="127.0.0.1", MASTER_PORT=free_port())
         dmlc = dict(DMLC_ROLE="worker", DMLC_NUM_WORKER=2, DMLC_PS_ROOT_URI="127.0.0.1", DMLC_PS_ROOT_PORT=free_port())
         by_hand = lambda *words: p.start([t.worker, "--scheduler", "127.0.0.1:1", *words])
@@ -156,13 +161,13 @@ def two_schedulers(t, tap):
 
 def with_anothers_own_key(path, other, to):
     """The key file of a member of the run, whose own pair is somebody else's."""
-    with open(path) as one, open(other) as two:
-        keys, foreign = json.load(one), json.load(two)
-    keys.update({name: foreign[name] for name in ("public", "secret")})
-    keys["members"] = [dict(member, key=foreign["public"]) if (member["role"], member["rank"]) == ("worker", 1) else member
-                       for member in keys["members"]]
+    own, foreign = key_files.read(path)["curve"], key_files.read(other)["curve"]
+    with open(path + "_secret") as file:
+        text = file.read()
+    for name in ("public-key", "secret-key"):
+        text = text.replace(own[name], foreign[name])
     with open(os.open(to, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
-        json.dump(keys, file)
+        file.write(text)
     return to
 
 
@@ -211,7 +216,8 @@ def other_version(t, tap):
 
 
 def too_late(t, tap):
-    """Rank 2 comes when rank 1 has ended the run by other options: it hears that at once, and why."""
+    """Rank 2 comes when rank 1 has ended the run by other options: it hears that at once, and
+    why."""
     with Place(t, "late") as p:
         for keys in ({}, {"keys": p.keys("keys")}):
             port = free_port(beside=1000)
@@ -234,7 +240,8 @@ def never_came(t, tap):
         head, endpoint = p.scheduler(keys, workers=2, deadline=1)
         first = p.start([t.worker, "--scheduler", endpoint, "--keys", keys, "--rank", "0"])
         first.wait()
-        head.process.send_signal(signal.SIGTERM)  # it stays for the other, as the test before this one shows
+        # it stays for the other, as the test before this one shows
+        head.process.send_signal(signal.SIGTERM)
         t.refused(tap, "a rank that never comes", head)
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""psring report: a row for every run, however it ended, with the options in which the runs differ; as table, JSON and CSV.
+"""psring report: a row for every run, however it ended, with the options in which the runs differ;
+as table, JSON and CSV.
 
 usage: test_report.py PSRING"""
 
@@ -68,7 +69,8 @@ def hostile(directory):
 
 
 def rows_of(table):
-    """{run: {column: cell}} and the lines of the blocks that the table is cut into. What is equal in all rows is told below them."""
+    """{run: {column: cell}} and the lines of the blocks that the table is cut into. What is equal
+    in all rows is told below them."""
     parts = table.split("\n\n")
     blocks = [part.splitlines() for part in parts if part.startswith("run ")]
     told = " ".join(line.strip() for part in parts if part.startswith("In all: ") for line in part[8:].splitlines())
@@ -80,7 +82,8 @@ def rows_of(table):
 
 
 def rows_of_block(lines):
-    """{run: {column: cell}}. Two blanks in all lines part columns; a name may go on in the lines below it, behind its underscores."""
+    """{run: {column: cell}}. Two blanks in all lines part columns; a name may go on in the lines
+    below it, behind its underscores."""
     width = max(len(line) for line in lines)
     blank = [all(line[at:at + 1] in (" ", "") for line in lines) for at in range(width)]
     begins = [0] + [at for at in range(2, width) if blank[at - 2] and blank[at - 1] and not blank[at]]

@@ -1,5 +1,6 @@
-"""What a run leaves behind is enough to go on from: a run resumed from its checkpoint, in the same mode or another, ends
-every later step with the hashes of the undisturbed run; and --init starts from the same weights.
+"""What a run leaves behind is enough to go on from: a run resumed from its checkpoint, in the same
+mode or another, ends every later step with the hashes of the undisturbed run; and --init starts
+from the same weights.
 
 usage: test_resume.py PSRING CASE [TRANSPORT]"""
 
@@ -9,7 +10,8 @@ import sys
 from psring_run import Run, Tap, Workspace, over
 
 DATA = "synthetic:count=49,test=40,channels=3,size=32"
-STEPS, MIDDLE = 8, 5  # the middle is within the second epoch, so that sampler and loader have to find their place
+# the middle is within the second epoch, so that sampler and loader have to find their place
+STEPS, MIDDLE = 8, 5
 
 CASES = {
     "sgd": dict(model="resnet20", workers=3, augment="crop-flip", **{"batch-size": 8, "bucket-size": 65600,
@@ -51,7 +53,8 @@ def main():
             if tap.ok(run.status == 0, name + " ends with status 0", run.why()):
                 tap.ok(run.hashes() == {s: h for s, h in right.items() if s > MIDDLE},
                        name + " has the undisturbed run's hashes", [str(right), str(run.hashes())])
-        # Nothing beside it: the run's own options go on, from its newest checkpoint or from one that is named.
+        # Nothing beside it: the run's own options go on, from its newest checkpoint or from one
+        # that is named.
         short = Run(psring, directory, "short", dict(options, steps=MIDDLE, **modes["ps"]))
         tap.ok(short.status == 0, "a run of %d steps ends with status 0" % MIDDLE, short.why())
         on = {s: h for s, h in right.items() if s > MIDDLE}

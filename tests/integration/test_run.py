@@ -1,8 +1,10 @@
-"""psring run: any program, with its place in its environment; how it ends, what it prints, and that nothing of it outlives the run.
+"""psring run: any program, with its place in its environment; how it ends, what it prints, and that
+nothing of it outlives the run.
 
 usage: test_run.py PSRING RANK BAD-MEMBER
 
-RANK: tests/integration/rank.c, which uses libpsring. BAD-MEMBER: tests/integration/bad_member.c, which misuses its keys."""
+RANK: tests/integration/rank.c, which uses libpsring. BAD-MEMBER: tests/integration/bad_member.c,
+which misuses its keys."""
 
 import os
 import re
@@ -33,21 +35,18 @@ class Run(Live):
         super().__init__(list(before) + [psring, "run"] + options + ["--"] + program, directory, name, **more)
 
     def rank(self, rank):
-        """The process that is that rank; not what it has started."""
+        """The process that is that rank; not what it has started. It may be between fork and exec,
+        or between two programs, where it shows no environment: so it is looked for again."""
         wanted = ("PSRING_RANK=%d" % rank).encode()
         until = time.monotonic() + PATIENCE_S
-        execs = True
-        while execs and time.monotonic() < until:
+        while time.monotonic() < until and self.process.poll() is None:
             agents = [process.pid for process in self.processes() if process.role == "agent"]
-            execs = False
             for process in self.processes():
                 stat = read_bytes("/proc/%d/stat" % process.pid)
                 if b")" not in stat or int(stat[stat.rindex(b")") + 2:].split()[1]) not in agents:
                     continue
-                variables = read_bytes("/proc/%d/environ" % process.pid)
-                if wanted in variables.split(b"\0"):
+                if wanted in read_bytes("/proc/%d/environ" % process.pid).split(b"\0"):
                     return process
-                execs = execs or not variables  # it is becoming another program
         raise AssertionError("no process of rank %d" % rank)
 
     def of_role(self, role):
@@ -95,7 +94,8 @@ def places(tap, start, directory):
 
 
 def local_places(tap, start, directory):
-    """Two hosts, which are both this machine, and shards beside the ranks, which are none of them."""
+    """Two hosts, which are both this machine, and shards beside the ranks, which are none of
+    them."""
     run = start("local-places", ["-H", "localhost:2,127.0.0.1:2", "-n", "3", "--interface", "lo"],
                 ["sh", "-c", 'echo "$PSRING_RANK: $PSRING_LOCAL_RANK of $PSRING_LOCAL_SIZE"'], env=dict(os.environ, PSRING_LOCAL_RANK="7"))
     ends(tap, run, 0, [], "three ranks on two hosts")
@@ -112,7 +112,8 @@ def words(tap, start, directory):
 
 
 def descriptors(tap, start, directory):
-    """By those of its agent a program would take the launcher's orders, and keep the agent's words from ending."""
+    """By those of its agent a program would take the launcher's orders, and keep the agent's words
+    from ending."""
     run = start("descriptors", ["-n", "2"], ["sh", "-c", "ls -l /proc/$$/fd"])
     ends(tap, run, 0, [], "two ranks list their descriptors")
     pipes = [line.split()[-3] for line in run.text("out") if "pipe:" in line]
@@ -152,7 +153,8 @@ def ctrl_c(tap, start, directory):
 
 
 def ctrl_z(tap, start, directory):
-    """Each rank waits for a line by a FIFO. That nobody misses it for longer than the deadline, only time can show."""
+    """Each rank waits for a line by a FIFO. That nobody misses it for longer than the deadline,
+    only time can show."""
     terminal = Terminal(100)
     fifos = [os.path.join(directory, "fifo.%d" % rank) for rank in range(2)]
     for fifo in fifos:
@@ -395,7 +397,8 @@ def bad_input(tap, start, directory):
 
 
 def few_descriptors(tap, start, directory):
-    """libzmq aborts where it lacks a descriptor for its threads: a rank that may open too few says so before."""
+    """libzmq aborts where it lacks a descriptor for its threads: a rank that may open too few says
+    so before."""
     for limit in (18, 24, 32, 40, 48, 56, 64):
         run = start("descriptors-%d" % limit, ["-n", "2"], ["sh", "-c", 'ulimit -n %d; exec "$0" sum' % limit, RANK])
         got = run.wait(PATIENCE_S)
@@ -407,7 +410,8 @@ def few_descriptors(tap, start, directory):
 
 
 def takes_anothers_name(tap, start, directory):
-    """Each rank has a token of its own with each other process; the bad one shows it and says that it is rank 0."""
+    """Each rank has a token of its own with each other process; the bad one shows it and says that
+    it is rank 0."""
     run = start("another-name", ["-n", "2", "--transport", "ipc"],
                 ["sh", "-c", 'test $PSRING_RANK = 0 && exec "$0" loop; sleep 1000 | "$1" "$PSRING_SCHEDULER" "$PSRING_KEY_FILE" 1 "{}" another-name',
                  RANK, BAD_MEMBER])

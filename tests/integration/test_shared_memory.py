@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What strangers of the same user, and members, can do to memory that a run shares, and cannot. tests/integration/test_bad_member.py has members that
-break the protocol.
+"""What strangers of the same user, and members, can do to memory that a run shares, and cannot.
+tests/integration/test_bad_member.py has members that break the protocol.
 
 usage: test_shared_memory.py PSRING"""
 
@@ -106,7 +106,8 @@ def spoil(run, process):
 
 
 def spoilt_memory(tap, psring, directory, mode, role):
-    """It has what a worker may say of its gradients, or a shard of its weights, at any time: a wrong number, and never more."""
+    """It has what a worker may say of its gradients, or a shard of its weights, at any time: a
+    wrong number, and never more."""
     name = "%s, spoilt by %s 0" % (mode, role)
     run = LiveRun(psring, directory, "spoilt-%s-%s" % (mode, role),
                   dict(OPTIONS, steps=1000000, **MODES[mode], **{"fault-point": "worker:1:backward:1"}))

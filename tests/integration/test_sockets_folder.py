@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The folder of a run's sockets: nothing of it is there before it is made, so nobody can be quicker, and it goes though the launcher is killed
-the moment that it appears.
+"""The folder of a run's sockets: nothing of it is there before it is made, so nobody can be
+quicker, and it goes though the launcher is killed the moment that it appears.
 
 usage: test_sockets_folder.py PSRING"""
 
@@ -43,7 +43,8 @@ class Watch:
 
 
 def play(psring, directory, name, kill):
-    """(the first names that came into the runtime folder, what is in it after all processes of the run have gone)"""
+    """(the first names that came into the runtime folder, what is in it after all processes of the
+    run have gone)"""
     runtime, out = os.path.join(directory, name), os.path.join(directory, name + ".out")
     os.mkdir(runtime, 0o700)
     watch = Watch(runtime)

@@ -1,5 +1,6 @@
-"""Ctrl-C in an evaluation leaves it out and loses nothing: the checkpoint of the step before it is written, the run goes on from there to
-the weights of an undisturbed one, and no accuracy is printed that was not counted to its end. And a run without evaluations.
+"""Ctrl-C in an evaluation leaves it out and loses nothing: the checkpoint of the step before it is
+written, the run goes on from there to the weights of an undisturbed one, and no accuracy is printed
+that was not counted to its end. And a run without evaluations.
 
 usage: test_stop_evaluation.py PSRING"""
 
@@ -15,7 +16,8 @@ from psring_live import Live, LiveRun
 from psring_run import PATIENCE_S, Run, Tap, Workspace, together
 
 STEPS = 8
-# With batch-norm statistics, which are averaged first: until worker 1 has sent its own, worker 0 cannot begin to count.
+# With batch-norm statistics, which are averaged first: until worker 1 has sent its own, worker 0
+# cannot begin to count.
 OPTIONS = {"model": "resnet20", "data": "synthetic:count=400,test=64,channels=1,size=8", "batch-size": 8, "steps": STEPS, "workers": 2,
            "eval-every": 4, "threads": 1, "seed": 7, "lr": 0.01, "deadline": 600}
 
@@ -34,7 +36,8 @@ def wait_logged(run, name, pattern):
 
 
 def stopped_in_evaluation(tap, psring, directory, mode, step, undisturbed):
-    """step: completed when the evaluation begins. Worker 1 is held at its begin, so that worker 0 hears of Ctrl-C before it can end."""
+    """step: completed when the evaluation begins. Worker 1 is held at its begin, so that worker 0
+    hears of Ctrl-C before it can end."""
     name = "%s, the evaluation after step %d of %d" % (mode, step, STEPS)
     run = LiveRun(psring, directory, "%s-%d" % (mode, step), options_of(mode, fault_point="worker:1:evaluation:%d" % (step - 1)))
     try:

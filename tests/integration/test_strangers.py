@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""A stranger's bytes are logged, dropped, and change nothing: a run that strangers attack ends with the hash of an undisturbed one.
+"""A stranger's bytes are logged, dropped, and change nothing: a run that strangers attack ends with
+the hash of an undisturbed one.
 
 usage: test_strangers.py PSRING PSRING-SCHEDULER PSRING-PS PSRING-WORKER
 
-The run is held at a fault point while all its inboxes are attacked, the stopped worker's too, and goes on with connections of
-strangers still open. A second one is attacked while it comes together. Bytes are ZMTP 3.0 (rfc.zeromq.org/spec/23) or not."""
+The run is held at a fault point while all its inboxes are attacked, the stopped worker's too, and
+goes on with connections of strangers still open. A second one is attacked while it comes together.
+Bytes are ZMTP 3.0 (rfc.zeromq.org/spec/23) or not."""
 
 import contextlib
 import os
@@ -27,7 +29,8 @@ CONNECTIONS = 2000  # at one inbox at once, or as many as this process may open
 DESCRIPTORS = 256  # that a process may have, where strangers take them
 HOARDERS = 200  # that each announce a large frame and send all of it but the end
 FRAME_BYTES = 1 << 20  # the largest
-MEMORY_BYTES = (64 + 16) * FRAME_BYTES  # what an attack may at most cost: 64 connections are held, and some are on their way out
+# what an attack may at most cost: 64 connections are held, and some are on their way out
+MEMORY_BYTES = (64 + 16) * FRAME_BYTES
 LINES, WINDOW_S = 10, 10  # a process logs at most so many strangers in such a time
 
 OPTIONS = {"model": "mlp", "data": "synthetic:count=97,test=40,channels=1,size=28", "workers": 2, "batch-size": 16, "steps": 6, "lr": 0.05,
@@ -125,7 +128,8 @@ def flood(port):
 
 
 def hoard(port, mechanism):
-    """Connections that each send as much of a large frame, in the handshake, as the other side takes."""
+    """Connections that each send as much of a large frame, in the handshake, as the other side
+    takes."""
     crowd, left = [], {}
     for _ in range(HOARDERS):
         stranger = connect(port)
@@ -207,7 +211,8 @@ def attack_a_run(tap, psring, directory, mode, mechanism, transport, right):
 
 
 def take_descriptors(tap, psring, directory, right):
-    """More connections than the scheduler may have descriptors, while it writes a checkpoint a step."""
+    """More connections than the scheduler may have descriptors, while it writes a checkpoint a
+    step."""
     limited = os.path.join(directory, "limited")
     with open(limited, "w") as script:
         script.write("#!/bin/sh\nulimit -n %d\nexec '%s' \"$@\"\n" % (DESCRIPTORS, psring))

@@ -1,5 +1,5 @@
-"""What a person sees while a run goes on: a bar that stays on its line whatever the terminal's width, an evaluation's own progress, and
-lines where there is no terminal.
+"""What a person sees while a run goes on: a bar that stays on its line whatever the terminal's
+width, an evaluation's own progress, and lines where there is no terminal.
 
 usage: test_terminal.py PSRING"""
 
@@ -77,7 +77,8 @@ def follows_a_resize(tap, psring, directory):
 
 
 def an_evaluation_shows_its_progress(tap, psring, directory):
-    """Worker 1 stops at the begin of the evaluation, in which worker 0 is then for as long as it takes to say so."""
+    """Worker 1 stops at the begin of the evaluation, in which worker 0 is then for as long as it
+    takes to say so."""
     options = dict(OPTIONS, workers=2, steps=8, **{"eval-every": 4, "fault-point": "worker:1:evaluation:3"})
     terminal, run = on_terminal(psring, directory, "evaluating", 80, options)
     try:

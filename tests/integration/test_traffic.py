@@ -1,5 +1,5 @@
-"""What each shard carries: with the default options no shard of a small network idles, run.json and the shards' logs tell the
-bytes, and a shard that would hold nothing is refused by name.
+"""What each shard carries: with the default options no shard of a small network idles, run.json and
+the shards' logs tell the bytes, and a shard that would hold nothing is refused by name.
 
 usage: test_traffic.py PSRING"""
 
@@ -40,12 +40,14 @@ def carries_its_part(tap, psring, directory, model, shards, **more):
     ratio = max(bytes_of) / (sum(bytes_of) / shards)
     tap.ok([shard["rank"] for shard in told] == list(range(shards)) and ratio <= 1.25,
            "%s: no shard takes more than 1.25 times the mean" % name, [str(told)])
-    if more.get("sync", "bsp") == "bsp":  # else a shard is done with its last push, and still has to answer the last pulls
+    # else a shard is done with its last push, and still has to answer the last pulls
+    if more.get("sync", "bsp") == "bsp":
         tap.ok(all(shard["weight_bytes"] == shard["gradient_bytes"] for shard in told),
                "%s: each gives as much as it takes" % name, [str(told)])
     tap.ok(all(logged(run, shard["rank"]) == (shard["gradient_bytes"], shard["weight_bytes"]) for shard in told),
            "%s: each shard's own log tells the same" % name, [str(told)] + run.why())
-    # All shards together take every worker's gradient of every step: the same whatever their number.
+    # All shards together take every worker's gradient of every step: the same whatever their
+    # number.
     tap.ok(sum(bytes_of) % (WORKERS * STEPS) == 0, "%s: all workers' steps are the same number of bytes" % name, [str(told)])
     tap.ok("at most %.2f times the mean" % ratio in run.stdout, "%s: the summary says how even that is" % name, run.why())
     tap.ok(config_of(run)["bucket-size"] == bucket_size and "of at most %s; " % bucket_size in run.stdout,

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""A run on one host is on ipc sockets that no other user reaches; TCP is encrypted unless that is switched off aloud; within each host memory is
-shared unless that is switched off; the bits are the same over each. The directories of sockets go with the run, however that ends.
+"""A run on one host is on ipc sockets that no other user reaches; TCP is encrypted unless that is
+switched off aloud; within each host memory is shared unless that is switched off; the bits are the
+same over each. The directories of sockets go with the run, however that ends.
 
 usage: test_transports.py PSRING"""
 
@@ -24,7 +25,8 @@ ALL, SOME, NONE = (0.9, 1), (0.2, 0.8), (0, 0)
 
 def same_bits(tap, psring, directory):
     hashes, mixed = {}, over("mixed", directory, OPTIONS["workers"])
-    for name, options, schemes, shared, words in [  # shared: at least and at most how much of what workers send goes through memory
+    # shared: at least and at most how much of what workers send goes through memory
+    for name, options, schemes, shared, words in [
             ("auto", {}, "ipc", ALL, r"network +shared memory, and ipc sockets in /"),
             ("shm", {"transport": "shm"}, "ipc", ALL, r"network +shared memory, and ipc sockets in /"),
             ("shm-ring", {"transport": "shm", "mode": "ring"}, "ipc", ALL, r"buckets .*; each worker sums its part where the gradients lie"),
@@ -139,7 +141,8 @@ def tokens_in(memory):
 
 
 def secrets_are_wiped(tap, psring, directory):
-    """What launcher and agent handed on is not in their memory any more. Two members have their token, which tells what to look for."""
+    """What launcher and agent handed on is not in their memory any more. Two members have their
+    token, which tells what to look for."""
     run, _, _ = held_run(psring, directory, "secrets")
     try:
         words = tokens_in(memory_of(run.of_role("scheduler")))
@@ -157,7 +160,8 @@ def secrets_are_wiped(tap, psring, directory):
 def however_it_ends(tap, psring, directory):
     for roles in (["launcher"], ["scheduler"], ["agent"], ["launcher", "agent"], ["launcher", "scheduler"], ["worker"]):
         without(tap, psring, directory, "without-" + "-and-".join(roles), roles, {})
-    for roles in (["launcher"], ["scheduler"], ["worker"], ["shard"], ["launcher", "scheduler"]):  # each agent has a directory
+    # each agent has a directory
+    for roles in (["launcher"], ["scheduler"], ["worker"], ["shard"], ["launcher", "scheduler"]):
         without(tap, psring, directory, "two-without-" + "-and-".join(roles), roles, over("mixed", directory, OPTIONS["workers"]))
 
 
@@ -175,7 +179,8 @@ def without(tap, psring, directory, name, roles, options):
             victim.signal(signal.SIGSTOP)
         for victim in victims:
             victim.signal(signal.SIGKILL)
-        held.signal(signal.SIGCONT)  # not before: it would come to a checkpoint, whose files a killed scheduler leaves
+        # not before: it would come to a checkpoint, whose files a killed scheduler leaves
+        held.signal(signal.SIGCONT)
         tap.ok(run.wait_ended(PATIENCE_S) is not None, "%s: all end" % name, run.why())
         tap.ok(not run.leftovers(), "%s: every directory of sockets goes too" % name, run.leftovers())
         tap.ok(not still_mapped(arenas), "%s: and all memory" % name, [str(still_mapped(arenas))])
@@ -184,7 +189,8 @@ def without(tap, psring, directory, name, roles, options):
 
 
 def arenas_of_others(process):
-    """{inode: bytes of each of its mappings} of the memory of other processes that it can read. A borrower maps all of it once."""
+    """{inode: bytes of each of its mappings} of the memory of other processes that it can read. A
+    borrower maps all of it once."""
     arenas = {}
     for line in open("/proc/%d/maps" % process.pid):
         words = line.split()
@@ -195,7 +201,8 @@ def arenas_of_others(process):
 
 
 def weights_in_place(tap, psring, directory):
-    """On one host a worker's weights are the shards' own memory, where slices are long enough; with the bits of a run that copies them."""
+    """On one host a worker's weights are the shards' own memory, where slices are long enough; with
+    the bits of a run that copies them."""
     run = LiveRun(psring, directory, "in-place", WIDE)
     try:
         run.wait_line("fault-point backward:1 reached", PATIENCE_S)

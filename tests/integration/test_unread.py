@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What may wait for who does not read is bounded: a member that asks without end and reads nothing is named, or costs nothing; one that is
-slow and honest is waited for.
+"""What may wait for who does not read is bounded: a member that asks without end and reads nothing
+is named, or costs nothing; one that is slow and honest is waited for.
 
 usage: test_unread.py BAD-MEMBER BAD-RANK RANK PSRING PSRING-SCHEDULER PSRING-PS PSRING-WORKER
 
-Worker 0 is tests/integration/bad_member.c (its floods: bad_flood.c), or rank 1 of a program is greedy_rank.c. The memory of all others is looked
-at until they have ended."""
+Worker 0 is tests/integration/bad_member.c (its floods: bad_flood.c), or rank 1 of a program is
+greedy_rank.c. The memory of all others is looked at until they have ended."""
 
 import json
 import os
@@ -22,19 +22,22 @@ from psring_run import PATIENCE_S, Results, Run, Tap, Workspace, is_sanitized
 MIB = 1 << 20
 OPTIONS = {"mode": "ps", "sync": "async", "model": "mlp", "data": "synthetic:count=97,test=40,channels=1,size=28", "workers": 1,
            "batch-size": 16, "steps": 6, "lr": 0.05, "threads": 1, "seed": 3, "bucket-size": "4M", "deadline": 600}
-# A worker of libpsr_net lets its kernel and at most 512 messages of its inbox fill; then what it is sent stays with the sender.
-SHARD_MORE = 24 * MIB  # its part of 3 MiB, an answer for each slice of that, eight of 512 KiB that may be leaving, and room for libraries
-# 4096 messages of at most 1 KiB wait for a rank, or one ALIVE; and 512 of what it says are read ahead.
+# A worker of libpsr_net lets its kernel and at most 512 messages of its inbox fill; then what it is
+# sent stays with the sender. its part of 3 MiB, an answer for each slice of that, eight of 512 KiB
+# that may be leaving, and room for libraries
+SHARD_MORE = 24 * MIB
+# 4096 messages of at most 1 KiB wait for a rank, or one ALIVE; and 512 of what it says are read
+# ahead.
 SCHEDULER_MORE = 12 * MIB
 RANK_MORE = 16 * MIB  # 256 copies of 16 KiB, and heads
 
 TRAINING = {  # what it does: the line
     "pull-a-slice-again": r"shard 0 on \S+: .*worker 0 sent PULL .*it has pulled the slice before, and has not taken the answer, number 1$",
     "pull-as-if-it-had-read": r"shard 0 on \S+: .*worker 0 does not read what it asks for: \d+ messages wait for it",
-    "report-without-end": r"worker 0 sent PROGRESS.*its phase is 99: 10 is the most",
+    "report-without-end": r"worker 0 sent PROGRESS.*its phase is 99: 12 is the most",
 }
 PROGRAMS = {
-    "report-without-end": r"worker 1 sent PROGRESS.*its phase is 99: 10 is the most",
+    "report-without-end": r"worker 1 sent PROGRESS.*its phase is 99: 12 is the most",
     "find-without-end": r"worker 1 sent FINDING.*: 4096 messages wait for rank 1 already",
     "shrink-without-end": r"worker 1 sent SHRINK.*: 4096 messages wait for rank 1 already",
 }
@@ -58,7 +61,8 @@ class Watch:
 
     def look(self):
         for pid in [pid for life in self.lives for pid in marked(life.mark)]:
-            program = os.path.basename(read_bytes("/proc/%d/cmdline" % pid).split(b"\0")[0].decode(errors="replace"))  # it may change by exec
+            # it may change by exec
+            program = os.path.basename(read_bytes("/proc/%d/cmdline" % pid).split(b"\0")[0].decode(errors="replace"))
             match = re.search(rb"VmHWM:\s+(\d+) kB", read_bytes("/proc/%d/status" % pid))
             if match:
                 self.peaks[program] = max(int(match.group(1)) * 1024, self.peaks.get(program, 0))
@@ -160,7 +164,8 @@ class Floods:
         return tap, row
 
     def broadcast(self, case):
-        """A rank says that it may be sent without end, and reads nothing: who sends waits for it, until the deadline names it."""
+        """A rank says that it may be sent without end, and reads nothing: who sends waits for it,
+        until the deadline names it."""
         what, transport = case
         tap, name = Results(), "run-%s-%s" % (what, transport)
         life = Live([self.psring, "run", "-n", "2", "--deadline", "4", "--transport", transport, self.greedy_rank, what, self.rank, "broadcast"],
@@ -186,7 +191,8 @@ class Floods:
         sync, transport = case
         tap, name = Results(), "slow-%s-%s" % (sync, transport)
         run = LiveRun(self.psring, self.directory, name, dict(OPTIONS, workers=2, sync=sync, transport=transport, steps=40,
-                                                        data="synthetic:count=2000,test=40,channels=1,size=28",  # one epoch: no barrier
+                                                        # one epoch: no barrier
+                                                        data="synthetic:count=2000,test=40,channels=1,size=28",
                                                         **{"no-eval": True, "fault-point": "worker:1:pull:2"}))
         try:
             run.wait_line("fault-point pull:2 reached", PATIENCE_S)

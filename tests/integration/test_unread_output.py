@@ -1,5 +1,6 @@
-"""A person who does not read holds nobody up: the output of a run may stand still, in a pipe that nobody reads and on a terminal that is
-stopped, for longer than its deadline; the run goes on, and all that it said is there once somebody reads.
+"""A person who does not read holds nobody up: the output of a run may stand still, in a pipe that
+nobody reads and on a terminal that is stopped, for longer than its deadline; the run goes on, and
+all that it said is there once somebody reads.
 
 usage: test_unread_output.py PSRING"""
 
@@ -20,7 +21,9 @@ SAID = 200  # lines, one for each step: more than a pipe or a terminal takes unr
 PIPE_BYTES = 4096
 OPTIONS = {"model": "convnet", "data": "synthetic:count=2000,test=16,channels=1,size=28", "batch-size": 20, "eval-every": 1,
            "threads": 1, "seed": 7, "deadline": DEADLINE_S, "workers": 2, "mode": "ring"}
-ENDLESS = 10000  # steps that no machine takes before the test ends the run, and that say less than what is kept for a reader: 1 MiB
+# steps that no machine takes before the test ends the run, and that say less than what is kept for
+# a reader: 1 MiB
+ENDLESS = 10000
 
 
 class Pipe:
@@ -55,7 +58,8 @@ def read_all(fd, chunks):
 
 
 def others_end(run):
-    """All but the launcher, which has something to say. That they have begun, its output would tell; instead run.json is looked at."""
+    """All but the launcher, which has something to say. That they have begun, its output would
+    tell; instead run.json is looked at."""
     run.wait_until(lambda: "status" in run.json()["outcome"], PATIENCE_S)
     return run.wait_ended(PATIENCE_S, but=run.of_role("launcher")) is not None
 
@@ -106,7 +110,8 @@ def gives_up_when_told(tap, psring, directory):
         outcome = run.json()["outcome"]
         tap.ok(outcome["status"] == "ok" and outcome["steps"] == SAID // 2, "it has taken all its steps", [str(outcome)])
         launcher = run.of_role("launcher")
-        run.wait_until(lambda: not launcher.children(), PATIENCE_S)  # it knows that all have ended: no order to stop in order
+        # it knows that all have ended: no order to stop in order
+        run.wait_until(lambda: not launcher.children(), PATIENCE_S)
         launcher.signal(signal.SIGTERM)
         status = run.wait(PATIENCE_S)
         tap.ok(status == 0, "a launcher with something to say that nobody reads ends when it is told to", ["status %s" % status])

@@ -1,4 +1,5 @@
-"""What the tests of other launchers share: the small run that each of them starts, the hash that it must end with, and what stays of it."""
+"""What the tests of other launchers share: the small run that each of them starts, the hash that it
+must end with, and what stays of it."""
 
 import json
 import os
@@ -55,7 +56,8 @@ def right(tap, psring, directory, workers, **more):
 
 
 def call(command, directory, path, timeout_s=PATIENCE_S, **more):
-    """(exit status, lines of standard output and error), with psring's programs in PATH and what is temporary in directory."""
+    """(exit status, lines of standard output and error), with psring's programs in PATH and what is
+    temporary in directory."""
     env = dict(os.environ, PATH=path + os.pathsep + os.environ["PATH"], TMPDIR=directory, ASAN_OPTIONS="detect_leaks=0", **more)
     with Cluster() as cluster:
         process = cluster.start(command, cwd=directory, env=env)

@@ -1,5 +1,6 @@
-"""Two nodes on this machine, n1 and n2: each with network, host name and /etc/hosts of its own, joined by a cable. with Nodes(directory) as nodes: they go
-with the block. Needs root; Nodes.missing says what else is not there."""
+"""Two nodes on this machine, n1 and n2: each with network, host name and /etc/hosts of its own,
+joined by a cable. with Nodes(directory) as nodes: they go with the block. Needs root; Nodes.missing
+says what else is not there."""
 
 import os
 import shutil
@@ -57,5 +58,6 @@ class Nodes:
         subprocess.run(["ip", *words], check=True, timeout=PATIENCE_S)
 
     def on(self, node, command):
-        """The words that run command on the node: 0 or 1. Not ip netns exec, which mounts a /sys without control groups: slurmd wants those."""
+        """The words that run command on the node: 0 or 1. Not ip netns exec, which mounts a /sys
+        without control groups: slurmd wants those."""
         return ["nsenter", "--net=/run/netns/" + self.spaces[node], "unshare", "--mount", "--uts", "sh", "-c", ENTER, "sh", self.names[node], self.hosts, *command]

@@ -1,4 +1,5 @@
-"""What the tests of deploy/kubernetes share: the run that the manifests start, made short, and a process for each of its pods."""
+"""What the tests of deploy/kubernetes share: the run that the manifests start, made short, and a
+process for each of its pods."""
 
 import os
 import re
@@ -31,8 +32,9 @@ def words_of(options):
 
 
 def play(start, options):
-    """(exit statuses, the last lines of each) of one process for each pod, by start(arguments of the entry point, what Kubernetes tells that
-    pod). The scheduler comes last, the last worker first: none may depend on the order."""
+    """(exit statuses, the last lines of each) of one process for each pod, by start(arguments of
+    the entry point, what Kubernetes tells that pod). The scheduler comes last, the last worker
+    first: none may depend on the order."""
     pods = [(["worker"], {"JOB_COMPLETION_INDEX": str(index)}) for index in reversed(range(int(options["workers"])))]
     pods += [(["shard"], {"POD_NAME": "psring-shards-%d" % index}) for index in range(int(options.get("shards", 0)))]
     pods += [(["scheduler"] + words_of(options), {})]

@@ -1,7 +1,9 @@
-"""A Slurm of this test's own: munged, slurmctld and a slurmd for each of two nodes, all on this machine, in one folder, on ports that the kernel
-gave; with nodes (nodes.py), each slurmd is on one of those. with Slurm(directory) as slurm: they end, each by its id, with the block.
+"""A Slurm of this test's own: munged, slurmctld and a slurmd for each of two nodes, all on this
+machine, in one folder, on ports that the kernel gave; with nodes (nodes.py), each slurmd is on one
+of those. with Slurm(directory) as slurm: they end, each by its id, with the block.
 
-Slurm's daemons take their configuration and credentials from the folder alone, and nothing of a Slurm that this machine may have."""
+Slurm's daemons take their configuration and credentials from the folder alone, and nothing of a
+Slurm that this machine may have."""
 
 import os
 import shutil
@@ -60,7 +62,8 @@ class Slurm:
     def __enter__(self):
         shutil.rmtree(self.folder, ignore_errors=True)  # of one before
         os.mkdir(self.folder, 0o755)
-        os.chmod(os.path.dirname(self.folder), 0o755)  # munged wants no folder above that others may write
+        # munged wants no folder above that others may write
+        os.chmod(os.path.dirname(self.folder), 0o755)
         os.mkdir(os.path.join(self.folder, "state"), 0o700)
         at = lambda name: os.path.join(self.folder, name)
         with open(at("munge.key"), "wb", opener=lambda path, flags: os.open(path, flags, 0o400)) as key:
@@ -139,7 +142,8 @@ class Slurm:
         return words.get("JobState", "?"), words.get("ExitCode", "?")
 
     def requeue(self, job):
-        """Slurm waits for two minutes before it starts such a job again, unless it is told otherwise."""
+        """Slurm waits for two minutes before it starts such a job again, unless it is told
+        otherwise."""
         self.said("scontrol", "requeue", job)
         self.wait(job, ["PENDING"])
         self.said("scontrol", "update", "JobId=" + job, "StartTime=now")

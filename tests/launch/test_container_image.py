@@ -1,9 +1,11 @@
-"""deploy/kubernetes/Containerfile: the image is built of this tree, on a root made by debootstrap in the place of a registry's, and its entry
-point, in a container for each pod with the environment that a pod has, makes a run that ends with the bits of --mode local there.
+"""deploy/kubernetes/Containerfile: the image is built of this tree, on a root made by debootstrap
+in the place of a registry's, and its entry point, in a container for each pod with the environment
+that a pod has, makes a run that ends with the bits of --mode local there.
 
 usage: test_container_image.py SOURCE-ROOT [SUITE]      SUITE: bookworm or trixie; default: trixie
 
-No container engine is needed: buildah builds and runs as root in a mount and a process namespace of the test's own, so that nothing of it stays."""
+No container engine is needed: buildah builds and runs as root in a mount and a process namespace of
+the test's own, so that nothing of it stays."""
 
 import json
 import os
@@ -19,7 +21,8 @@ from pods import local_of, options_of_run, play, words_of
 IMAGE = "psring:test"
 NOTES = "/var/lib/containers"
 BUILD_PATIENCE_S = 1200
-# As many descriptors and processes as this one may have: newer versions of buildah ask for numbers of their own, which not every machine allows.
+# As many descriptors and processes as this one may have: newer versions of buildah ask for numbers
+# of their own, which not every machine allows.
 ULIMITS = ["--ulimit=%s=%d:%d" % (name, *resource.getrlimit(which)) for name, which in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC))]
 
 
@@ -28,7 +31,8 @@ class Builder:
 
     def __init__(self, directory):
         self.directory = directory
-        for driver in ("overlay", "vfs"):  # vfs where the directory is on an overlay itself: slow, and works everywhere
+        # vfs where the directory is on an overlay itself: slow, and works everywhere
+        for driver in ("overlay", "vfs"):
             self.globals = ["buildah", "--root", os.path.join(directory, "storage"), "--runroot", os.path.join(directory, "running"),
                             "--storage-driver", driver]
             if self.call("from", "scratch")[0] == 0:

@@ -1,4 +1,5 @@
-"""deploy/examples: each script starts a run as it stands there, which ends with the bits of --mode local. Prints who started it, and its version.
+"""deploy/examples: each script starts a run as it stands there, which ends with the bits of --mode
+local. Prints who started it, and its version.
 
 usage: test_examples_of_starts.py SOURCE-ROOT PSRING WORKER shell|torch [TORCHRUN]"""
 
@@ -36,7 +37,8 @@ class Examples:
         """component: who starts it, with its version. says: what a rank's first line has."""
         directory = os.path.join(self.launcher.directory, name)
         os.mkdir(directory)
-        env = dict(self.launcher.environment(variables), PATH=self.path, TMPDIR=self.launcher.directory)  # torchrun leaves a folder there
+        # torchrun leaves a folder there
+        env = dict(self.launcher.environment(variables), PATH=self.path, TMPDIR=self.launcher.directory)
         shell = subprocess.Popen([os.path.join(self.examples, script)] + arguments + words_of(dict(options, out="run")), cwd=directory, env=env,
                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
         try:

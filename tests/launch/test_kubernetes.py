@@ -1,5 +1,6 @@
-"""deploy/kubernetes: the manifests are what Kubernetes takes, in a restricted namespace too, two runs in one namespace keep apart, and the
-entry point of their pods, in the environment that a pod has, makes runs that end with the bits of --mode local.
+"""deploy/kubernetes: the manifests are what Kubernetes takes, in a restricted namespace too, two
+runs in one namespace keep apart, and the entry point of their pods, in the environment that a pod
+has, makes runs that end with the bits of --mode local.
 
 usage: test_kubernetes.py SOURCE-ROOT PSRING SCHEDULER SHARD WORKER [KUBERNETES-VALIDATE]"""
 
@@ -69,7 +70,8 @@ def templates_of(objects):
 
 
 def is_restricted(pod):
-    """What is wrong by the level "restricted" of Kubernetes' Pod Security Standards, of what is asked of a pod without host's parts."""
+    """What is wrong by the level "restricted" of Kubernetes' Pod Security Standards, of what is
+    asked of a pod without host's parts."""
     context, wrong = pod.get("securityContext", {}), []
     kinds = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
     wrong += [volume for volume in pod.get("volumes", []) if not kinds & set(volume)]
@@ -172,7 +174,7 @@ def runs(tap, directory, options, entry, programs):
 def refusals(tap, entry, environment):
     for arguments, more, word in [([], {}, "usage"), (["driver"], {}, "usage"), (["worker"], {}, "JOB_COMPLETION_INDEX is not set"),
                                   (["worker"], {"JOB_COMPLETION_INDEX": "x"}, "JOB_COMPLETION_INDEX is 'x'"),
-                                  (["worker"], {"JOB_COMPLETION_INDEX": "77"}, "worker-77.key is not there"),
+                                  (["worker"], {"JOB_COMPLETION_INDEX": "77"}, "worker-77.key_secret is not there"),
                                   (["shard"], {"POD_NAME": "psring-shards"}, "the end of POD_NAME is 'shards'"),
                                   (["worker"], {"PSRING_PORT": "", "JOB_COMPLETION_INDEX": "0"}, "PSRING_PORT is not set")]:
         told = subprocess.run([entry] + arguments, env=dict(environment, **more), stdin=subprocess.DEVNULL, capture_output=True, text=True,

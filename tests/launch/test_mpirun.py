@@ -1,7 +1,8 @@
-"""Starts under mpirun: deploy/examples/openmpi.sh and mpich.sh, and the options that users of Open MPI give it. Each run ends with the bits
-of --mode local, but --mode mpi, which ends near them.
+"""Starts under mpirun: deploy/examples/openmpi.sh and mpich.sh, and the options that users of Open
+MPI give it. Each run ends with the bits of --mode local, but --mode mpi, which ends near them.
 
-usage: test_mpirun.py openmpi|mpich SOURCE-ROOT BUILT-WITH PSRING SCHEDULER SHARD WORKER      BUILT-WITH: openmpi, mpich or none"""
+usage: test_mpirun.py openmpi|mpich SOURCE-ROOT BUILT-WITH PSRING SCHEDULER SHARD WORKER
+BUILT-WITH: openmpi, mpich or none"""
 
 import os
 import re
@@ -45,7 +46,8 @@ def examples(tap, launcher, local):
 
 
 def of_open_mpi(tap, launcher, local):
-    """The options that its users give: where ranks go, what they inherit, where their output goes."""
+    """The options that its users give: where ranks go, what they inherit, where their output
+    goes."""
     hosts, logs = os.path.join(launcher.directory, "hosts"), os.path.join(launcher.directory, "log_output")
     with open(hosts, "w") as file:
         file.write("localhost slots=%d\n" % RANKS)

@@ -1,5 +1,5 @@
-"""Slurm: psring train in a job that sbatch started, psring-worker as tasks of srun, and what ends a job before its time. On a Slurm of the test's
-own, two nodes on this machine.
+"""Slurm: psring train in a job that sbatch started, psring-worker as tasks of srun, and what ends a
+job before its time. On a Slurm of the test's own, two nodes on this machine.
 
 usage: test_slurm.py machine|nodes SOURCE-ROOT PSRING WORKER SHARD SCHEDULER ALLREDUCE
   nodes: each of the two has a network of its own, which needs root"""
@@ -60,7 +60,8 @@ class Jobs:
         return [str(word) for word in more] + self.lines(name)[-25:] + self.slurm.logs()[-10:]
 
     def wait_for(self, reached, what):
-        """A job's output is a file, which tells nobody when it grows: it is read again and again."""
+        """A job's output is a file, which tells nobody when it grows: it is read again and
+        again."""
         end = time.monotonic() + PATIENCE_S
         while not reached():
             if time.monotonic() > end:
@@ -89,7 +90,8 @@ def good_jobs(tap, jobs, local):
 
 
 def on_several_nodes(tap, jobs, local, psring):
-    """Over TCP, encrypted. The nodes' names are known to Slurm alone here, so the scheduler's address is told."""
+    """Over TCP, encrypted. The nodes' names are known to Slurm alone here, so the scheduler's
+    address is told."""
     keys = os.path.join(jobs.directory, "keys")
     subprocess.run([psring, "keygen", keys, "--workers", "4", "--shards", "1"], check=True, capture_output=True, timeout=PATIENCE_S)
     state = jobs.slurm.wait(jobs.submit("slurm-workers.sbatch", "nodes", dict(OPTIONS, mode="ps", shards=1), ["--nodes=2", "--ntasks=4"],
@@ -102,7 +104,8 @@ def on_several_nodes(tap, jobs, local, psring):
 
 
 def heterogeneous_jobs(tap, jobs, local, psring):
-    """Two components: in --mode ps the last one's tasks are the shards, in another mode they are workers."""
+    """Two components: in --mode ps the last one's tasks are the shards, in another mode they are
+    workers."""
     keys = os.path.join(jobs.directory, "keys-het")
     subprocess.run([psring, "keygen", keys, "--workers", "4", "--shards", "2"], check=True, capture_output=True, timeout=PATIENCE_S)
     others = dict(PSRING_KEY_FILE=keys, **jobs.scheduler())
@@ -124,7 +127,8 @@ def heterogeneous_jobs(tap, jobs, local, psring):
 
 
 def on_nodes_of_their_own(tap, root, directory, programs, local):
-    """Each slurmd has an address of its own, and the nodes' names resolve: the scheduler is on the step's first node, and nobody tells where."""
+    """Each slurmd has an address of its own, and the nodes' names resolve: the scheduler is on the
+    step's first node, and nobody tells where."""
     keys = os.path.join(directory, "keys")
     subprocess.run([programs[0], "keygen", keys, "--workers", "4", "--shards", "1"], check=True, capture_output=True, timeout=PATIENCE_S)
     with Nodes(directory) as nodes, Slurm(directory, nodes) as slurm:
@@ -162,7 +166,8 @@ def ends_in_order(tap, jobs, group, endings):
 
 
 class TimeLimits:
-    """Jobs whose time is over after a minute, which is Slurm's least: they run beside what is tested meanwhile."""
+    """Jobs whose time is over after a minute, which is Slurm's least: they run beside what is
+    tested meanwhile."""
 
     def __init__(self, jobs):
         self.jobs = jobs
@@ -181,7 +186,8 @@ class TimeLimits:
 
 
 def requeued_jobs_go_on(tap, jobs, psring):
-    """As after a node was lost, or for another job: told to end, and started again with SLURM_RESTART_COUNT. They end as one that ran through."""
+    """As after a node was lost, or for another job: told to end, and started again with
+    SLURM_RESTART_COUNT. They end as one that ran through."""
     options = dict(LONG, steps=REQUEUED_STEPS)
     local = Run(psring, jobs.directory, "local-requeued", dict(options, mode="local", workers=4))
     tap.ok(local.status == 0, "--mode local of %d steps ends with status 0" % REQUEUED_STEPS, local.why())

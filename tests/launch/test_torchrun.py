@@ -1,5 +1,6 @@
-"""torchrun and torch.distributed.launch when something goes wrong: a worker dies, and all ranks are started again, meet anew and go on with the last
-checkpoint to the same bits; on one node, two jobs at once, and on two nodes with networks of their own. A port that somebody has.
+"""torchrun and torch.distributed.launch when something goes wrong: a worker dies, and all ranks are
+started again, meet anew and go on with the last checkpoint to the same bits; on one node, two jobs
+at once, and on two nodes with networks of their own. A port that somebody has.
 
 usage: test_torchrun.py SOURCE-ROOT PSRING WORKER SHARD SCHEDULER ALLREDUCE [TORCHRUN]"""
 
@@ -47,7 +48,8 @@ class Job:
         return [name for name in os.listdir(folder) if name.startswith("step-")] if os.path.isdir(folder) else []
 
     def kill_rank(self, node, rank):
-        """Once there is a checkpoint. A launcher's children are the ranks that it has started last."""
+        """Once there is a checkpoint. A launcher's children are the ranks that it has started
+        last."""
         end = time.monotonic() + PATIENCE_S
         while not self.checkpoints(self.name):
             if time.monotonic() > end or any(launcher.poll() is not None for launcher in self.launchers):

@@ -1,6 +1,6 @@
-/* Prints the name of every option of the table that is not hidden, one per line; with --words, of those whose value is a word of a list the
- * words that a user is offered behind it. */
-#include "base/config.h"
+/* Prints the name of every option of the table that is not hidden, one per line; with --words, of
+ * those whose value is a word of a list the words that a user is offered behind it. */
+#include "base/config/config.h"
 
 #include <stdio.h>
 #include <string.h>

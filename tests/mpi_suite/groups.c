@@ -68,8 +68,9 @@ int MPI_Comm_test_inter(MPI_Comm comm, int *flag)
 int MPI_Comm_split(MPI_Comm comm, int colour, int key, MPI_Comm *ret_comm)
 {
     psring_group *group = NULL;
-    psring_err err = psring_group_split(
-        shim_group_of(comm), colour == MPI_UNDEFINED ? PSRING_NO_COLOUR : colour, key, NULL, &group);
+    psring_err err =
+        psring_group_split(shim_group_of(comm), colour == MPI_UNDEFINED ? PSRING_NO_COLOUR : colour,
+                           key, NULL, &group);
     return made(comm, err, group, ret_comm);
 }
 
@@ -84,6 +85,25 @@ int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *ret_comm)
     return status;
 }
 
+MPI_Comm shim_comm_made(MPI_Comm comm, psring_group *group)
+{
+    MPI_Comm made = comm_new(comm, group);
+    made->dimensions = comm->dimensions;
+    memcpy(made->dims, comm->dims, sizeof comm->dims);
+    memcpy(made->periods, comm->periods, sizeof comm->periods);
+    return made;
+}
+
+int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *ret_comm, MPI_Request *request)
+{
+    psring_group *group = shim_group_of(comm);
+    MPI_Request r = shim_begin(comm, SHIM_STARTED);
+    r->made = shim_memory(sizeof *r->made);
+    r->made_comm = ret_comm;
+    return shim_end(r, SHIM_STARTED,
+                    psring_group_split_start(group, 0, 0, NULL, r->made, &r->operation), request);
+}
+
 int MPI_Comm_split_type(MPI_Comm comm, int split, int key, MPI_Info info, MPI_Comm *ret_comm)
 {
     (void)info;
@@ -92,7 +112,8 @@ int MPI_Comm_split_type(MPI_Comm comm, int split, int key, MPI_Info info, MPI_Co
         shim_lacks("MPI_Comm_split_type of hardware");
     psring_err err = psring_group_on_host(shim_group_of(comm), NULL, &on_host);
     if (err == PSRING_OK)
-        err = psring_group_split(on_host, split == MPI_UNDEFINED ? PSRING_NO_COLOUR : 0, key, NULL, &group);
+        err = psring_group_split(on_host, split == MPI_UNDEFINED ? PSRING_NO_COLOUR : 0, key, NULL,
+                                 &group);
     psring_group_free(&on_host);
     return made(comm, err, group, ret_comm);
 }
@@ -216,10 +237,12 @@ int MPI_Group_range_incl(MPI_Group group, int count, int ranges[][3], MPI_Group 
     return status;
 }
 
-int MPI_Group_translate_ranks(MPI_Group from, int count, const int ranks[], MPI_Group to, int ret_ranks[])
+int MPI_Group_translate_ranks(MPI_Group from, int count, const int ranks[], MPI_Group to,
+                              int ret_ranks[])
 {
     for (int i = 0; i < count; i++)
-        ret_ranks[i] = ranks[i] == MPI_PROC_NULL ? MPI_PROC_NULL : place_in(to, from->ranks[ranks[i]]);
+        ret_ranks[i] =
+            ranks[i] == MPI_PROC_NULL ? MPI_PROC_NULL : place_in(to, from->ranks[ranks[i]]);
     return MPI_SUCCESS;
 }
 
@@ -251,7 +274,8 @@ int MPI_Comm_compare(MPI_Comm a, MPI_Comm b, int *ret_result)
     return MPI_SUCCESS;
 }
 
-/* By all of comm: who is in the group goes to it, by its place there. Ranks that make different groups give different lists. */
+/* By all of comm: who is in the group goes to it, by its place there. Ranks that make different
+ * groups give different lists. */
 int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *ret_comm)
 {
     int place = place_in(group, shim_world.rank);
@@ -279,17 +303,20 @@ int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *ret
     return made(comm, err, made_group, ret_comm);
 }
 
-/* ---- intercommunicators, as far as they are merged or asked: the leaders tell each other their groups, and each its own ---- */
+/* ---- intercommunicators, as far as they are merged or asked: the leaders tell each other their
+ * groups, and each its own ---- */
 
-/* Of each side one number, or a list: what the other side's leader says. ret_theirs[count] on all of both sides. */
-static psring_err across(MPI_Comm inter, const int *ours, int *ret_theirs, size_t count, size_t their_count)
+/* Of each side one number, or a list: what the other side's leader says. ret_theirs[count] on all
+ * of both sides. */
+static psring_err across(MPI_Comm inter, const int *ours, int *ret_theirs, size_t count,
+                         size_t their_count)
 {
     psring_group *local = inter->group, *peer = inter->peer != NULL ? inter->peer->group : NULL;
     psring_err err = PSRING_OK;
     if (inter->rank == inter->leader) {
         psring_request *sent = NULL;
-        err = psring_send(peer, ours, count, PSRING_INT32, inter->remote_leader, (uint32_t)inter->tag, NULL,
-                          &sent);
+        err = psring_send(peer, ours, count, PSRING_INT32, inter->remote_leader,
+                          (uint32_t)inter->tag, NULL, &sent);
         if (err == PSRING_OK)
             err = psring_receive(peer, ret_theirs, their_count, PSRING_INT32, inter->remote_leader,
                                  (uint32_t)inter->tag, NULL, NULL);
@@ -298,7 +325,8 @@ static psring_err across(MPI_Comm inter, const int *ours, int *ret_theirs, size_
         psring_request_free(&sent);
     }
     if (err == PSRING_OK)
-        err = psring_broadcast(local, ret_theirs, their_count, PSRING_INT32, inter->leader, NULL, NULL);
+        err = psring_broadcast(local, ret_theirs, their_count, PSRING_INT32, inter->leader, NULL,
+                               NULL);
     return err;
 }
 
@@ -356,12 +384,14 @@ int MPI_Dims_create(int size, int count, int dims[])
             left /= dims[i];
         open += dims[i] == 0;
     }
-    /* Each one that is open takes the smallest divisor that is at least the root of what is left. */
+    /* Each one that is open takes the smallest divisor that is at least the root of what is
+     * left. */
     for (int i = 0; i < count; i++) {
         if (dims[i] != 0)
             continue;
         int part = 1;
-        while (part < left && (left % part != 0 || __builtin_powi((double)part, open) < (double)left))
+        while (part < left &&
+               (left % part != 0 || __builtin_powi((double)part, open) < (double)left))
             part++;
         dims[i] = part;
         left /= part;

@@ -124,7 +124,8 @@ int MPI_Error_class(int code, int *ret_class)
 
 int MPI_Error_string(int code, char *text, int *ret_length)
 {
-    *ret_length = snprintf(text, MPI_MAX_ERROR_STRING, "MPI error %d: %s", code, psring_err_detail());
+    *ret_length =
+        snprintf(text, MPI_MAX_ERROR_STRING, "MPI error %d: %s", code, psring_err_detail());
     return MPI_SUCCESS;
 }
 
@@ -137,8 +138,8 @@ double MPI_Wtime(void)
 
 int MPI_Get_processor_name(char *name, int *ret_length)
 {
-    *ret_length =
-        snprintf(name, MPI_MAX_PROCESSOR_NAME, "%s", psring_host(shim_world_group, shim_world.rank));
+    *ret_length = snprintf(name, MPI_MAX_PROCESSOR_NAME, "%s",
+                           psring_host(shim_world_group, shim_world.rank));
     return MPI_SUCCESS;
 }
 
@@ -171,19 +172,19 @@ int MPI_Info_free(MPI_Info *info)
 
 /* ---- types ---- */
 
-#define PLAIN(name, label, ctype, kind)                                                                      \
+#define PLAIN(name, label, ctype, kind)                                                            \
     const struct shim_type name = {label, sizeof(ctype), kind, 1, false, false};
-#define COMPLEX(name, label, ctype, kind)                                                                    \
+#define COMPLEX(name, label, ctype, kind)                                                          \
     const struct shim_type name = {label, 2 * sizeof(ctype), kind, 2, true, false};
-#define PAIR(name, label, ctype, kind)                                                                       \
-    const struct shim_type name = {label,                                                                    \
-                                   sizeof(struct {                                                           \
-                                       ctype value;                                                          \
-                                       int index;                                                            \
-                                   }),                                                                       \
-                                   kind,                                                                     \
-                                   1,                                                                        \
-                                   false,                                                                    \
+#define PAIR(name, label, ctype, kind)                                                             \
+    const struct shim_type name = {label,                                                          \
+                                   sizeof(struct {                                                 \
+                                       ctype value;                                                \
+                                       int index;                                                  \
+                                   }),                                                             \
+                                   kind,                                                           \
+                                   1,                                                              \
+                                   false,                                                          \
                                    true};
 PLAIN(shim_char, "MPI_CHAR", char, PSRING_INT8)
 PLAIN(shim_signed_char, "MPI_SIGNED_CHAR", signed char, PSRING_INT8)
@@ -222,7 +223,9 @@ PAIR(shim_short_int, "MPI_SHORT_INT", short, PSRING_INT16_INT32)
 int MPI_Type_size(MPI_Datatype type, int *ret_size)
 {
     /* Without what lies between value and index. */
-    size_t between = type == MPI_SHORT_INT ? 2 : type == MPI_DOUBLE_INT || type == MPI_LONG_INT ? 4 : 0;
+    size_t between = type == MPI_SHORT_INT                            ? 2
+                     : type == MPI_DOUBLE_INT || type == MPI_LONG_INT ? 4
+                                                                      : 0;
     *ret_size = (int)(type->bytes - between);
     return MPI_SUCCESS;
 }
@@ -251,20 +254,85 @@ int MPI_Get_address(const void *place, MPI_Aint *ret_address)
     return MPI_SUCCESS;
 }
 
+/* ---- folds of the program's: made in one order by all ranks, and kept to the end ---- */
+
+enum { OWN_FIRST = 100, OWN_MOST = 128 };
+
+typedef struct own_op {
+    MPI_User_function *function;
+    MPI_Datatype type; /* of the last call with it */
+    bool commutes;
+    psring_op op;
+} own_op;
+
+static own_op own_ops[OWN_MOST];
+static int own_count;
+
+/* inout becomes in op inout. */
+static void call_own(void *context, void *out, const void *a, const void *b, size_t count,
+                     psring_type type)
+{
+    own_op *own = context;
+    int length = (int)count;
+    size_t bytes = count * own->type->bytes;
+    char *inout = shim_memory(bytes);
+    (void)type;
+    memcpy(inout, b, bytes);
+    own->function((void *)a, inout, &length, &own->type);
+    memcpy(out, inout, bytes);
+    free(inout);
+}
+
+int MPI_Op_create(MPI_User_function *function, int commute, MPI_Op *ret_op)
+{
+    int i = 0;
+    while (i < own_count &&
+           (own_ops[i].function != function || own_ops[i].commutes != (commute != 0)))
+        i++;
+    if (i == OWN_MOST)
+        shim_lacks("more folds of the program's own");
+    own_op *own = &own_ops[i];
+    *ret_op = OWN_FIRST + i;
+    if (i < own_count)
+        return MPI_SUCCESS;
+    *own = (own_op){.function = function, .commutes = commute != 0};
+    own_count++;
+    return shim_result(MPI_COMM_WORLD,
+                       psring_op_make(shim_psring,
+                                      PSRING_WITH(psring_fold, .context = own, .fold = call_own,
+                                                  .commutative = own->commutes),
+                                      &own->op));
+}
+
+int MPI_Op_free(MPI_Op *op)
+{
+    *op = MPI_OP_NULL;
+    return MPI_SUCCESS;
+}
+
 int MPI_Op_commutative(MPI_Op op, int *flag)
 {
-    *flag = op != MPI_REPLACE && op != MPI_NO_OP;
+    *flag =
+        op >= OWN_FIRST ? own_ops[op - OWN_FIRST].commutes : op != MPI_REPLACE && op != MPI_NO_OP;
     return MPI_SUCCESS;
 }
 
 psring_op shim_fold_of(MPI_Op op, MPI_Datatype type)
 {
     static const psring_op folds[] = {
-        [MPI_SUM] = PSRING_SUM,          [MPI_PROD] = PSRING_PRODUCT,     [MPI_MIN] = PSRING_MINIMUM,
-        [MPI_MAX] = PSRING_MAXIMUM,      [MPI_BAND] = PSRING_BITWISE_AND, [MPI_BOR] = PSRING_BITWISE_OR,
-        [MPI_BXOR] = PSRING_BITWISE_XOR, [MPI_LAND] = PSRING_LOGICAL_AND, [MPI_LOR] = PSRING_LOGICAL_OR,
-        [MPI_LXOR] = PSRING_LOGICAL_XOR, [MPI_MINLOC] = PSRING_MINLOC,    [MPI_MAXLOC] = PSRING_MAXLOC,
+        [MPI_SUM] = PSRING_SUM,          [MPI_PROD] = PSRING_PRODUCT,
+        [MPI_MIN] = PSRING_MINIMUM,      [MPI_MAX] = PSRING_MAXIMUM,
+        [MPI_BAND] = PSRING_BITWISE_AND, [MPI_BOR] = PSRING_BITWISE_OR,
+        [MPI_BXOR] = PSRING_BITWISE_XOR, [MPI_LAND] = PSRING_LOGICAL_AND,
+        [MPI_LOR] = PSRING_LOGICAL_OR,   [MPI_LXOR] = PSRING_LOGICAL_XOR,
+        [MPI_MINLOC] = PSRING_MINLOC,    [MPI_MAXLOC] = PSRING_MAXLOC,
     };
+    if (op >= OWN_FIRST && op < OWN_FIRST + own_count) {
+        if (type->values != 1)
+            shim_lacks("a fold of the program's own of complex numbers");
+        own_ops[op - OWN_FIRST].type = type;
+        return own_ops[op - OWN_FIRST].op;
+    }
     if (op <= MPI_OP_NULL || (size_t)op >= sizeof folds / sizeof *folds)
         shim_lacks("an operation of windows in a fold");
     if (type->is_complex && op != MPI_SUM)

@@ -1,6 +1,7 @@
-/* As much of MPI as libpsring can do, so that tests which others wrote for MPI run over it. It is a test's, not a product's: what the library
- * has not is not made up for here, but ends the program with the line "mpi.h over psring lacks NAME" and exit status 77. Made from the
- * standard's text (MPI 4.0); a function means what it means there, but for what docs/library.md says of messages.
+/* As much of MPI as libpsring can do, so that tests which others wrote for MPI run over it. It is a
+ * test's, not a product's: what the library has not is not made up for here, but ends the program
+ * with the line "mpi.h over psring lacks NAME" and exit status 77. Made from the standard's text
+ * (MPI 4.0); a function means what it means there, but for what docs/library.md says of messages.
  *
  * Handles are pointers. Every rank has one thread. */
 #ifndef MPI_H
@@ -115,13 +116,14 @@ extern struct shim_comm shim_world, shim_self;
 extern struct shim_group shim_nobody;
 #define MPI_GROUP_EMPTY (&shim_nobody)
 
-/* Types by their place in shim_types; those that the standard calls optional, and the library has not, are MPI_DATATYPE_NULL. */
-extern const struct shim_type shim_char, shim_signed_char, shim_unsigned_char, shim_byte, shim_short,
-    shim_unsigned_short, shim_int, shim_unsigned, shim_long, shim_unsigned_long, shim_long_long,
-    shim_unsigned_long_long, shim_float, shim_double, shim_int8, shim_uint8, shim_int16, shim_uint16,
-    shim_int32, shim_uint32, shim_int64, shim_uint64, shim_bool, shim_aint, shim_count, shim_offset,
-    shim_float_complex, shim_double_complex, shim_2int, shim_float_int, shim_double_int, shim_long_int,
-    shim_short_int;
+/* Types by their place in shim_types; those that the standard calls optional, and the library has
+ * not, are MPI_DATATYPE_NULL. */
+extern const struct shim_type shim_char, shim_signed_char, shim_unsigned_char, shim_byte,
+    shim_short, shim_unsigned_short, shim_int, shim_unsigned, shim_long, shim_unsigned_long,
+    shim_long_long, shim_unsigned_long_long, shim_float, shim_double, shim_int8, shim_uint8,
+    shim_int16, shim_uint16, shim_int32, shim_uint32, shim_int64, shim_uint64, shim_bool, shim_aint,
+    shim_count, shim_offset, shim_float_complex, shim_double_complex, shim_2int, shim_float_int,
+    shim_double_int, shim_long_int, shim_short_int;
 #define MPI_CHAR (&shim_char)
 #define MPI_SIGNED_CHAR (&shim_signed_char)
 #define MPI_UNSIGNED_CHAR (&shim_unsigned_char)
@@ -192,6 +194,8 @@ int MPI_Type_get_true_extent(MPI_Datatype type, MPI_Aint *ret_lower, MPI_Aint *r
 int MPI_Type_get_name(MPI_Datatype type, char *name, int *ret_length);
 int MPI_Get_address(const void *place, MPI_Aint *ret_address);
 int MPI_Op_commutative(MPI_Op op, int *flag);
+int MPI_Op_create(MPI_User_function *function, int commute, MPI_Op *ret_op);
+int MPI_Op_free(MPI_Op *op);
 
 /* ---- groups and communicators ---- */
 
@@ -201,6 +205,7 @@ int MPI_Comm_remote_size(MPI_Comm comm, int *ret_size);
 int MPI_Comm_test_inter(MPI_Comm comm, int *flag);
 int MPI_Comm_compare(MPI_Comm a, MPI_Comm b, int *ret_result);
 int MPI_Comm_dup(MPI_Comm comm, MPI_Comm *ret_comm);
+int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *ret_comm, MPI_Request *request);
 int MPI_Comm_split(MPI_Comm comm, int colour, int key, MPI_Comm *ret_comm);
 int MPI_Comm_split_type(MPI_Comm comm, int split, int key, MPI_Info info, MPI_Comm *ret_comm);
 int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *ret_comm);
@@ -219,7 +224,8 @@ int MPI_Group_rank(MPI_Group group, int *ret_rank);
 int MPI_Group_incl(MPI_Group group, int count, const int ranks[], MPI_Group *ret_group);
 int MPI_Group_excl(MPI_Group group, int count, const int ranks[], MPI_Group *ret_group);
 int MPI_Group_range_incl(MPI_Group group, int count, int ranges[][3], MPI_Group *ret_group);
-int MPI_Group_translate_ranks(MPI_Group from, int count, const int ranks[], MPI_Group to, int ret_ranks[]);
+int MPI_Group_translate_ranks(MPI_Group from, int count, const int ranks[], MPI_Group to,
+                              int ret_ranks[]);
 int MPI_Group_compare(MPI_Group a, MPI_Group b, int *ret_result);
 int MPI_Group_free(MPI_Group *group);
 int MPI_Dims_create(int size, int count, int dims[]);
@@ -234,7 +240,8 @@ int MPI_Cart_shift(MPI_Comm comm, int dimension, int by, int *ret_source, int *r
 int MPI_Send(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm);
 int MPI_Ssend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm);
 int MPI_Rsend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm);
-int MPI_Recv(void *data, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm, MPI_Status *status);
+int MPI_Recv(void *data, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
+             MPI_Status *status);
 int MPI_Isend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
               MPI_Request *request);
 int MPI_Issend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
@@ -252,8 +259,15 @@ int MPI_Rsend_init(const void *data, int count, MPI_Datatype type, int to, int t
 int MPI_Recv_init(void *data, int count, MPI_Datatype type, int from, int tag, MPI_Comm comm,
                   MPI_Request *request);
 int MPI_Sendrecv(const void *send, int send_count, MPI_Datatype send_type, int to, int send_tag,
-                 void *receive, int receive_count, MPI_Datatype receive_type, int from, int receive_tag,
-                 MPI_Comm comm, MPI_Status *status);
+                 void *receive, int receive_count, MPI_Datatype receive_type, int from,
+                 int receive_tag, MPI_Comm comm, MPI_Status *status);
+int MPI_Probe(int from, int tag, MPI_Comm comm, MPI_Status *status);
+int MPI_Iprobe(int from, int tag, MPI_Comm comm, int *flag, MPI_Status *status);
+int MPI_Buffer_attach(void *memory, int bytes);
+int MPI_Buffer_detach(void *ret_memory, int *ret_bytes);
+int MPI_Bsend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm);
+int MPI_Ibsend(const void *data, int count, MPI_Datatype type, int to, int tag, MPI_Comm comm,
+               MPI_Request *request);
 int MPI_Get_count(const MPI_Status *status, MPI_Datatype type, int *ret_count);
 int MPI_Start(MPI_Request *request);
 int MPI_Startall(int count, MPI_Request requests[]);
@@ -261,31 +275,34 @@ int MPI_Request_free(MPI_Request *request);
 int MPI_Wait(MPI_Request *request, MPI_Status *status);
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]);
 int MPI_Waitany(int count, MPI_Request requests[], int *ret_index, MPI_Status *status);
-int MPI_Waitsome(int count, MPI_Request requests[], int *ret_count, int indices[], MPI_Status statuses[]);
+int MPI_Waitsome(int count, MPI_Request requests[], int *ret_count, int indices[],
+                 MPI_Status statuses[]);
 int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status);
 int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[]);
 int MPI_Testany(int count, MPI_Request requests[], int *ret_index, int *flag, MPI_Status *status);
-int MPI_Testsome(int count, MPI_Request requests[], int *ret_count, int indices[], MPI_Status statuses[]);
+int MPI_Testsome(int count, MPI_Request requests[], int *ret_count, int indices[],
+                 MPI_Status statuses[]);
 
 /* ---- collectives: each blocking, started (I..) and persistent (.._init) ---- */
 
-#define SHIM_FORMS(Name, iname, ...)                                                                         \
-    int MPI_##Name(__VA_ARGS__, MPI_Comm comm);                                                              \
-    int MPI_I##iname(__VA_ARGS__, MPI_Comm comm, MPI_Request *request);                                      \
+#define SHIM_FORMS(Name, iname, ...)                                                               \
+    int MPI_##Name(__VA_ARGS__, MPI_Comm comm);                                                    \
+    int MPI_I##iname(__VA_ARGS__, MPI_Comm comm, MPI_Request *request);                            \
     int MPI_##Name##_init(__VA_ARGS__, MPI_Comm comm, MPI_Info info, MPI_Request *request);
-#define SHIM_ONE                                                                                             \
-    const void *send, int send_count, MPI_Datatype send_type, void *receive, int receive_count,              \
+#define SHIM_ONE                                                                                   \
+    const void *send, int send_count, MPI_Datatype send_type, void *receive, int receive_count,    \
         MPI_Datatype receive_type
 #define SHIM_FOLD const void *send, void *receive, int count, MPI_Datatype type, MPI_Op op
-#define SHIM_GATHERV                                                                                         \
-    const void *send, int send_count, MPI_Datatype send_type, void *receive, const int receive_counts[],     \
-        const int offsets[], MPI_Datatype receive_type
-#define SHIM_SCATTERV                                                                                        \
-    const void *send, const int send_counts[], const int offsets[], MPI_Datatype send_type, void *receive,   \
-        int receive_count, MPI_Datatype receive_type
-#define SHIM_ALLTOALLV                                                                                       \
-    const void *send, const int send_counts[], const int send_offsets[], MPI_Datatype send_type,             \
-        void *receive, const int receive_counts[], const int receive_offsets[], MPI_Datatype receive_type
+#define SHIM_GATHERV                                                                               \
+    const void *send, int send_count, MPI_Datatype send_type, void *receive,                       \
+        const int receive_counts[], const int offsets[], MPI_Datatype receive_type
+#define SHIM_SCATTERV                                                                              \
+    const void *send, const int send_counts[], const int offsets[], MPI_Datatype send_type,        \
+        void *receive, int receive_count, MPI_Datatype receive_type
+#define SHIM_ALLTOALLV                                                                             \
+    const void *send, const int send_counts[], const int send_offsets[], MPI_Datatype send_type,   \
+        void *receive, const int receive_counts[], const int receive_offsets[],                    \
+        MPI_Datatype receive_type
 SHIM_FORMS(Bcast, bcast, void *data, int count, MPI_Datatype type, int root)
 SHIM_FORMS(Allreduce, allreduce, SHIM_FOLD)
 SHIM_FORMS(Reduce, reduce, SHIM_FOLD, int root)

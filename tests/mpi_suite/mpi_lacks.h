@@ -1,4 +1,5 @@
-/* What the library has not: called, it ends the program, and says by what would have to be there. */
+/* What the library has not: called, it ends the program, and says by what would have to be
+ * there. */
 #ifndef MPI_LACKS_H
 #define MPI_LACKS_H
 
@@ -8,7 +9,8 @@
 #define MPI_Type_create_hvector(...) shim_lacks("derived types: MPI_Type_create_hvector")
 #define MPI_Type_indexed(...) shim_lacks("derived types: MPI_Type_indexed")
 #define MPI_Type_create_hindexed(...) shim_lacks("derived types: MPI_Type_create_hindexed")
-#define MPI_Type_create_indexed_block(...) shim_lacks("derived types: MPI_Type_create_indexed_block")
+#define MPI_Type_create_indexed_block(...)                                                         \
+    shim_lacks("derived types: MPI_Type_create_indexed_block")
 #define MPI_Type_create_struct(...) shim_lacks("derived types: MPI_Type_create_struct")
 #define MPI_Type_create_resized(...) shim_lacks("derived types: MPI_Type_create_resized")
 #define MPI_Type_create_subarray(...) shim_lacks("derived types: MPI_Type_create_subarray")
@@ -29,9 +31,8 @@
 #define MPI_Ineighbor_alltoallw(...) shim_lacks("derived types: MPI_Ineighbor_alltoallw")
 #define MPI_Neighbor_alltoallw_init(...) shim_lacks("derived types: MPI_Neighbor_alltoallw_init")
 
-/* Messages that are matched otherwise than by rank and tag, or end otherwise than by their receiving. */
-#define MPI_Probe(...) shim_lacks("other matching: MPI_Probe")
-#define MPI_Iprobe(...) shim_lacks("other matching: MPI_Iprobe")
+/* Messages that are matched otherwise than by rank and tag, or end otherwise than by their
+ * receiving. */
 #define MPI_Mprobe(...) shim_lacks("other matching: MPI_Mprobe")
 #define MPI_Improbe(...) shim_lacks("other matching: MPI_Improbe")
 #define MPI_Mrecv(...) shim_lacks("other matching: MPI_Mrecv")
@@ -46,21 +47,15 @@
 #define MPI_Request_get_status(...) shim_lacks("other matching: MPI_Request_get_status")
 #define MPI_Grequest_start(...) shim_lacks("other matching: MPI_Grequest_start")
 #define MPI_Grequest_complete(...) shim_lacks("other matching: MPI_Grequest_complete")
-#define MPI_Bsend(...) shim_lacks("other matching: MPI_Bsend")
-#define MPI_Ibsend(...) shim_lacks("other matching: MPI_Ibsend")
 #define MPI_Bsend_init(...) shim_lacks("other matching: MPI_Bsend_init")
-#define MPI_Buffer_attach(...) shim_lacks("other matching: MPI_Buffer_attach")
-#define MPI_Buffer_detach(...) shim_lacks("other matching: MPI_Buffer_detach")
 #define MPI_Sendrecv_replace(...) shim_lacks("other matching: MPI_Sendrecv_replace")
 #define MPI_Isendrecv(...) shim_lacks("other matching: MPI_Isendrecv")
 #define MPI_Isendrecv_replace(...) shim_lacks("other matching: MPI_Isendrecv_replace")
 
-/* Folds of the program's, attributes, hints, windows, graphs, sessions, large counts, groups that are only started. */
-#define MPI_Op_create(...) shim_lacks("MPI_Op_create")
+/* Folds of the program's, attributes, hints, windows, graphs, sessions, large counts, groups that
+ * are only started. */
 #define MPI_Op_create_c(...) shim_lacks("MPI_Op_create_c")
-#define MPI_Op_free(...) shim_lacks("MPI_Op_free")
 #define MPI_Reduce_local(...) shim_lacks("MPI_Reduce_local")
-#define MPI_Comm_idup(...) shim_lacks("MPI_Comm_idup")
 #define MPI_Comm_idup_with_info(...) shim_lacks("MPI_Comm_idup_with_info")
 #define MPI_Comm_dup_with_info(...) shim_lacks("MPI_Comm_dup_with_info")
 #define MPI_Comm_set_info(...) shim_lacks("MPI_Comm_set_info")

@@ -1,4 +1,5 @@
-/* What MPICH's tests ask of their configuration, in place of the one that its configure script makes. */
+/* What MPICH's tests ask of their configuration, in place of the one that its configure script
+ * makes. */
 #ifndef MPITESTCONF_H
 #define MPITESTCONF_H
 

@@ -1,4 +1,5 @@
-"""What the suites that others wrote for MPI share: how their programs are built over mpi.h of this folder, and run."""
+"""What the suites that others wrote for MPI share: how their programs are built over mpi.h of this
+folder, and run."""
 
 import argparse
 import os
@@ -16,7 +17,8 @@ BUILD_S = 300
 
 
 class Shim:
-    """mpi.h over libpsring, built in a folder, and what compiles and links a suite's programs with it."""
+    """mpi.h over libpsring, built in a folder, and what compiles and links a suite's programs with
+    it."""
 
     def __init__(self, directory, libpsring, include, flags=()):
         self.built = pathlib.Path(directory)
@@ -45,7 +47,8 @@ class Shim:
         return self._need(path, self.theirs + list(flags))
 
     def try_compile(self, path, flags=()):
-        """The object, or None where it cannot be built here: what needs it will not link, and says by what name."""
+        """The object, or None where it cannot be built here: what needs it will not link, and says
+        by what name."""
         return self._compile(path, self.theirs + list(flags))[0]
 
     def program(self, path, objects, output, flags=()):
@@ -78,7 +81,8 @@ def lacking(said):
 
 
 def arguments_of(description):
-    """A parser of the arguments that every suite takes: psring, its library, the library's headers."""
+    """A parser of the arguments that every suite takes: psring, its library, the library's
+    headers."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("psring")
     parser.add_argument("libpsring", type=lambda path: pathlib.Path(path).resolve())

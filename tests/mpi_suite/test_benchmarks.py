@@ -1,10 +1,13 @@
-"""OSU's micro-benchmarks of collectives and messages over libpsring: mpi.h of this folder stands between.
+"""OSU's micro-benchmarks of collectives and messages over libpsring.
+
+mpi.h of this folder stands between.
 
 usage: test_benchmarks.py PSRING LIBPSRING INCLUDE [--osu DIR] [--only NAME] [--keep DIR]
 
-Each C program in the folders collective and pt2pt of OSU's source is a test: it is run with small sizes and few repetitions,
-and passes where it ends well and has printed a line for each size. Their figures are not looked at. What needs what the library
-has not is counted as skipped, with the name of that. All is skipped where no source is given."""
+Each C program in the folders collective and pt2pt of OSU's source is a test: it is run with small
+sizes and few repetitions, and passes where it ends well and has printed a line for each size. Their
+figures are not looked at. What needs what the library has not is counted as skipped, with the name
+of that. All is skipped where no source is given."""
 
 import concurrent.futures
 import os
@@ -45,7 +48,8 @@ class Osu:
         return [(kind, path) for kind in KINDS for path in sorted((self.root / "mpi" / kind).rglob("osu_*.c")) if has_main(path)]
 
     def gather_helpers(self):
-        """An archive for each folder of what its programs link: of its sources those without a main, and util's."""
+        """An archive for each folder of what its programs link: of its sources those without a
+        main, and util's."""
         for folder in {path.parent for _, path in self.programs()}:
             sources = [path for where in (folder, self.util) for path in sorted(where.glob("*.c")) if not has_main(path)]
             archive = self.shim.built / ("-".join(folder.relative_to(self.root).parts) + ".a")
@@ -67,7 +71,8 @@ def has_main(path):
 
 
 def sizes_are_whole(said, most):
-    """Whether a table of sizes goes in powers of two up to the most; one without sizes has a line of figures."""
+    """Whether a table of sizes goes in powers of two up to the most; one without sizes has a line
+    of figures."""
     rows = [line.split() for line in said.splitlines() if re.match(r"^\s*[0-9]+(\.[0-9]+)?(\s+[0-9.]+)*\s*$", line)]
     if not re.search(r"^# Size", said, re.M):
         return len(rows) > 0

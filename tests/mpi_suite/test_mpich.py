@@ -1,13 +1,16 @@
-"""MPICH's own tests of collectives, communicators and messages, over libpsring: mpi.h of this folder stands between.
+"""MPICH's own tests of collectives, communicators and messages, over libpsring.
+
+mpi.h of this folder stands between.
 
 usage: test_mpich.py PSRING LIBPSRING INCLUDE [--source DIR] [--only NAME] [--keep DIR]
 
-Each line of MPICH's test lists that these suites have is a test: it passes where the program says "No Errors". What needs what the library
-has not is counted as skipped, with the name of that. What differs by decision stands in mpich_differs.txt with its reason, which
-docs/library.md tells too: it must fail, or the file is wrong.
+Each line of MPICH's test lists that these suites have is a test: it passes where the program says
+"No Errors". What needs what the library has not is counted as skipped, with the name of that. What
+differs by decision stands in mpich_differs.txt with its reason, which docs/library.md tells too: it
+must fail, or the file is wrong.
 
-MPICH's source comes from --source, or is fetched with apt-get from the distribution into the test's own folder; all is skipped where neither
-is to be had."""
+MPICH's source comes from --source, or is fetched with apt-get from the distribution into the test's
+own folder; all is skipped where neither is to be had."""
 
 import concurrent.futures
 import os
@@ -29,7 +32,8 @@ MOST_RANKS = 16
 
 
 def fetch(directory):
-    """The distribution's source package, unpacked below directory: by apt's own means, from the machine's archives, with lists of its own. None: it is not to be had, and why."""
+    """The distribution's source package, unpacked below directory: by apt's own means, from the
+    machine's archives, with lists of its own. None: it is not to be had, and why."""
     if shutil.which("apt-get") is None:
         return None, "apt-get is not here"
     lists, sources = os.path.join(directory, "lists"), os.path.join(directory, "sources.list")
@@ -82,7 +86,8 @@ class Suite:
         return self.shim.built / ("%s-%s" % (suite, name))
 
     def lines(self, suite):
-        """(name, ranks, arguments, GB that it needs) of the suite's list, each once. Those marked @..@ MPICH leaves out too, unless it is asked."""
+        """(name, ranks, arguments, GB that it needs) of the suite's list, each once. Those marked
+        @..@ MPICH leaves out too, unless it is asked."""
         folder = self.source / suite
         path = folder / "testlist.in" if (folder / "testlist.in").exists() else folder / "testlist"
         seen = []

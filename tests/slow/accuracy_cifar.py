@@ -1,13 +1,15 @@
-"""ResNet-20 on CIFAR-10 with crop and flip, 3 epochs, three seeds: the mean test accuracy is not below PyTorch's by the
-same recipe, three seeds, minus one point.
+"""ResNet-20 on CIFAR-10 with crop and flip, 3 epochs, three seeds: the mean test accuracy is not
+below PyTorch's by the same recipe, three seeds, minus one point.
 
 usage: accuracy_cifar.py PSRING GOLDEN [--python PYTHON [--record]]
 
-PyTorch's figures are GOLDEN's, made by bench/peers/torch_cifar.py; with --python, an interpreter that has torch and
-torchvision, they are made anew, and --record keeps them. Every run computes on one thread, as many at once as
-there are processors: so psring's figures are the same on every machine of one kind, whatever its number of processors.
+PyTorch's figures are GOLDEN's, made by bench/peers/torch_cifar.py; with --python, an interpreter
+that has torch and torchvision, they are made anew, and --record keeps them. Every run computes on
+one thread, as many at once as there are processors: so psring's figures are the same on every
+machine of one kind, whatever its number of processors.
 
-CIFAR-10 is read from cifar-10-batches-bin in the directory that PSR_TEST_DATA names; exit status 77 without it.
+CIFAR-10 is read from cifar-10-batches-bin in the directory that PSR_TEST_DATA names; exit status 77
+without it.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Every operation of libpsring by each of its algorithms, once, on 100 MB (25,000,000 float32) and four ranks that are processes; all that
-comes out is checked by sums that are exact in any order. Prints a table, and fails when a value was wrong or an operation was left out.
+"""Every operation of libpsring by each of its algorithms, once, on 100 MB (25,000,000 float32) and
+four ranks that are processes; all that comes out is checked by sums that are exact in any order.
+Prints a table, and fails when a value was wrong or an operation was left out.
 
 usage: large_operations.py PSRING-BENCH-COMM"""
 

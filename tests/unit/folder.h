@@ -1,4 +1,5 @@
-/* A folder of its own for every test: IN_A_FOLDER(test) makes it before the test and removes it after, with all that is in it. */
+/* A folder of its own for every test: IN_A_FOLDER(test) makes it before the test and removes it
+ * after, with all that is in it. */
 #ifndef PSR_TESTS_UNIT_FOLDER_H
 #define PSR_TESTS_UNIT_FOLDER_H
 

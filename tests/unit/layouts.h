@@ -7,8 +7,9 @@
 #include "model/networks/network.h"
 
 /* A layout of vectors of these lengths. */
-#define LAYOUT_OF(...)                                                                                       \
-    layout_of((const uint32_t[]){__VA_ARGS__}, sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
+#define LAYOUT_OF(...)                                                                             \
+    layout_of((const uint32_t[]){__VA_ARGS__},                                                     \
+              sizeof((const uint32_t[]){__VA_ARGS__}) / sizeof(uint32_t))
 
 static inline psr_layout layout_of(const uint32_t *counts, size_t tensor_count)
 {
@@ -25,7 +26,8 @@ typedef struct sized_net {
     uint64_t bucket_bytes;
 } sized_net;
 
-static inline sized_net make_sized(const char *model, uint32_t classes, uint32_t channels, uint32_t side)
+static inline sized_net make_sized(const char *model, uint32_t classes, uint32_t channels,
+                                   uint32_t side)
 {
     sized_net s = {0};
     expect_ok(psr_network_new(model, classes, channels, side, side, PSR_SHORTCUT_A, &s.net));

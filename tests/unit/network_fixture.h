@@ -3,7 +3,7 @@
 #define PSR_TESTS_NETWORK_FIXTURE_H
 
 #include "base/clock.h"
-#include "net/keys.h"
+#include "net/trust/keys.h"
 #include "net/transport.h"
 
 #include <setjmp.h>
@@ -22,19 +22,19 @@ __attribute__((unused)) static const psr_peer shard0 = {PSR_ROLE_SHARD, 0};
 __attribute__((unused)) static const psr_peer worker0 = {PSR_ROLE_WORKER, 0};
 __attribute__((unused)) static const psr_peer worker1 = {PSR_ROLE_WORKER, 1};
 
-#define assert_ok(expr)                                                                                      \
-    do {                                                                                                     \
-        psr_err assert_ok_err_ = (expr);                                                                     \
-        if (assert_ok_err_ != PSR_OK)                                                                        \
-            fail_msg("%s: %s: %s", #expr, psr_err_name(assert_ok_err_), psr_err_detail());                   \
+#define assert_ok(expr)                                                                            \
+    do {                                                                                           \
+        psr_err assert_ok_err_ = (expr);                                                           \
+        if (assert_ok_err_ != PSR_OK)                                                              \
+            fail_msg("%s: %s: %s", #expr, psr_err_name(assert_ok_err_), psr_err_detail());         \
     } while (0)
 
-#define assert_fails(expr, code, text)                                                                       \
-    do {                                                                                                     \
-        psr_err assert_fails_err_ = (expr);                                                                  \
-        assert_string_equal(psr_err_name(assert_fails_err_), psr_err_name(code));                            \
-        if (strstr(psr_err_detail(), text) == NULL)                                                          \
-            fail_msg("\"%s\" lacks \"%s\"", psr_err_detail(), text);                                         \
+#define assert_fails(expr, code, text)                                                             \
+    do {                                                                                           \
+        psr_err assert_fails_err_ = (expr);                                                        \
+        assert_string_equal(psr_err_name(assert_fails_err_), psr_err_name(code));                  \
+        if (strstr(psr_err_detail(), text) == NULL)                                                \
+            fail_msg("\"%s\" lacks \"%s\"", psr_err_detail(), text);                               \
     } while (0)
 
 /* The keys of a run with one scheduler, one shard and two workers: in that order. */
@@ -75,7 +75,9 @@ static inline void free_keys(run_keys *keys)
 
 static inline const psr_keys *keys_of(const run_keys *keys, psr_peer peer)
 {
-    return &keys->sets[peer.role == PSR_ROLE_SCHEDULER ? 0 : peer.role == PSR_ROLE_SHARD ? 1 : 2 + peer.rank];
+    return &keys->sets[peer.role == PSR_ROLE_SCHEDULER ? 0
+                       : peer.role == PSR_ROLE_SHARD   ? 1
+                                                       : 2 + peer.rank];
 }
 
 /* What the last transport said about strangers. */
@@ -129,7 +131,8 @@ static inline void receive_number(psr_transport *transport, psr_peer from, uint6
     psr_message_free(&message);
 }
 
-/* Serves the transport until it has counted so many strangers; nothing may be delivered meanwhile. */
+/* Serves the transport until it has counted so many strangers; nothing may be delivered
+ * meanwhile. */
 static inline void await_strangers(psr_transport *transport, uint64_t count)
 {
     int64_t end_ms = psr_clock_ms() + WAIT_MS;

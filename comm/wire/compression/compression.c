@@ -1,7 +1,7 @@
 #include "comm/wire/compression/codec.h"
 
-#include "base/finite.h"
-#include "base/multiversion.h"
+#include "base/arrays/finite.h"
+#include "base/arrays/multiversion.h"
 #include "comm/wire/encoding.h"
 #include "net/violation.h"
 
@@ -34,7 +34,8 @@ static const psr_codec *codec_of(psr_compression compression)
 
 /* ---- as text ---- */
 
-/* A decimal number above 0, at most 1, of at most nine decimals: exact, so that 0.07 of 100 values are 7 of them. 0: it is none. */
+/* A decimal number above 0, at most 1, of at most nine decimals: exact, so that 0.07 of 100 values
+ * are 7 of them. 0: it is none. */
 static uint32_t read_ratio(const char *text)
 {
     uint32_t ratio = 0, unit = PSR_COMPRESSION_RATIO_ONE;
@@ -56,8 +57,8 @@ psr_err psr_compression_parse(const char *text, psr_compression *ret_compression
             found.ratio = read_ratio(text + strlen(kinds[i].text));
             if (found.ratio == 0)
                 return psr_fail(PSR_ERR_USAGE,
-                                "'%s': the ratio of topk is a number above 0 and up to 1, with at most nine "
-                                "decimals: topk:0.01 sends a hundredth of the values",
+                                "'%s': the ratio of topk is a number above 0 and up to 1, with at "
+                                "most nine decimals: topk:0.01 sends a hundredth of the values",
                                 text);
         } else if (strcmp(text, kinds[i].text) != 0) {
             continue;
@@ -65,11 +66,13 @@ psr_err psr_compression_parse(const char *text, psr_compression *ret_compression
         *ret_compression = found;
         return PSR_OK;
     }
-    return psr_fail(PSR_ERR_USAGE,
-                    "'%s' is no compression; give none, fp16, bf16, int8, topk:R (topk:0.01) or 1bit", text);
+    return psr_fail(
+        PSR_ERR_USAGE,
+        "'%s' is no compression; give none, fp16, bf16, int8, topk:R (topk:0.01) or 1bit", text);
 }
 
-psr_err psr_compression_parse_option(const char *name, const char *text, psr_compression *ret_compression)
+psr_err psr_compression_parse_option(const char *name, const char *text,
+                                     psr_compression *ret_compression)
 {
     psr_err err = psr_compression_parse(text, ret_compression);
     return err == PSR_OK ? PSR_OK : psr_fail_context(err, "--%s", name);
@@ -115,7 +118,8 @@ bool psr_compression_has_residual(psr_compression compression)
 size_t psr_compression_bytes_max(psr_compression compression, size_t count)
 {
     const psr_codec *codec = codec_of(compression);
-    return codec == NULL ? psr_encoding_bytes(PSR_ENCODING_FLOAT32, count) : codec->bytes_max(count);
+    return codec == NULL ? psr_encoding_bytes(PSR_ENCODING_FLOAT32, count)
+                         : codec->bytes_max(count);
 }
 
 size_t psr_compression_values_max(psr_compression compression)
@@ -166,7 +170,8 @@ void psr_encoder_free(psr_encoder **encoder)
     *encoder = NULL;
 }
 
-psr_err psr_encoder_prepare(psr_encoder *encoder, const float *values, float *residual, size_t count)
+psr_err psr_encoder_prepare(psr_encoder *encoder, const float *values, float *residual,
+                            size_t count)
 {
     assert(count <= encoder->count_max && (residual != NULL) == encoder->codec->has_residual);
     PSR_TRY(encoder->codec->prepare(encoder->compression, encoder->state, values, residual, count));
@@ -182,7 +187,8 @@ size_t psr_encoder_bytes(const psr_encoder *encoder, psr_span slice)
                                       : codec->slice_bytes(encoder->state, slice);
 }
 
-psr_payload psr_encode_slice(const psr_encoder *encoder, psr_head *head, psr_span slice, void *buffer)
+psr_payload psr_encode_slice(const psr_encoder *encoder, psr_head *head, psr_span slice,
+                             void *buffer)
 {
     head->encoding = encoder->compression.encoding;
     const psr_payload payload = {.data = buffer, .bytes = psr_encoder_bytes(encoder, slice)};
@@ -208,8 +214,8 @@ PSR_MULTIVERSION static int32_t largest_magnitude(const float *x, const float *r
     return largest;
 }
 
-psr_err psr_codec_largest(psr_encoding encoding, const float *values, const float *residual, size_t count,
-                          float *ret_largest)
+psr_err psr_codec_largest(psr_encoding encoding, const float *values, const float *residual,
+                          size_t count, float *ret_largest)
 {
     const float largest = psr_codec_float((uint32_t)largest_magnitude(values, residual, count));
     if (!isfinite(largest))
@@ -218,13 +224,15 @@ psr_err psr_codec_largest(psr_encoding encoding, const float *values, const floa
     return PSR_OK;
 }
 
-psr_err psr_codec_not_finite(psr_encoding encoding, const float *values, const float *residual, size_t count)
+psr_err psr_codec_not_finite(psr_encoding encoding, const float *values, const float *residual,
+                             size_t count)
 {
     size_t i = 0;
     while (i + 1 < count && isfinite(values[i] + residual[i]))
         i++;
-    return psr_fail(PSR_ERR_NUMERIC, "value %zu is %g, with what is owed of it %g: %s has finite values only",
-                    i, psr_shown(values[i]), psr_shown(values[i] + residual[i]), psr_encoding_name(encoding));
+    return psr_fail(
+        PSR_ERR_NUMERIC, "value %zu is %g, with what is owed of it %g: %s has finite values only",
+        i, psr_shown(values[i]), psr_shown(values[i] + residual[i]), psr_encoding_name(encoding));
 }
 
 /* ---- decoding ---- */
@@ -234,7 +242,8 @@ psr_err psr_codec_check_bytes(const psr_message *message, size_t bytes, size_t c
     if (message->payload_bytes == bytes)
         return PSR_OK;
     return psr_violation(message, "its payload has %zu bytes, not the %zu of %zu values of %s",
-                         message->payload_bytes, bytes, count, psr_encoding_name(message->head.encoding));
+                         message->payload_bytes, bytes, count,
+                         psr_encoding_name(message->head.encoding));
 }
 
 psr_err psr_decode_slice(const psr_message *message, psr_compression compression, size_t count,
@@ -288,14 +297,16 @@ psr_err psr_decode_message(psr_message **message, psr_compression compression, s
     return PSR_OK;
 }
 
-void psr_decode_own(psr_compression compression, const psr_payload *payload, size_t count, float *ret_values)
+void psr_decode_own(psr_compression compression, const psr_payload *payload, size_t count,
+                    float *ret_values)
 {
     codec_of(compression)->decode(payload->data, payload->bytes, count, ret_values);
 }
 
 enum { ROUNDED_AT_ONCE = 4096 };
 
-/* In pieces that stay in cache, each decoded after it has been encoded: of values that are still to be encoded nothing has been written. */
+/* In pieces that stay in cache, each decoded after it has been encoded: of values that are still to
+ * be encoded nothing has been written. */
 psr_err psr_encoder_round(psr_encoder *encoder, float *values, float *residual, size_t count)
 {
     alignas(double) unsigned char payload[8 * ROUNDED_AT_ONCE + 64];
@@ -304,7 +315,8 @@ psr_err psr_encoder_round(psr_encoder *encoder, float *values, float *residual, 
     for (size_t at = 0; at < count; at += ROUNDED_AT_ONCE) {
         const size_t piece = count - at < ROUNDED_AT_ONCE ? count - at : ROUNDED_AT_ONCE;
         psr_head head = {0};
-        const psr_payload encoded = psr_encode_slice(encoder, &head, (psr_span){at, piece}, payload);
+        const psr_payload encoded =
+            psr_encode_slice(encoder, &head, (psr_span){at, piece}, payload);
         psr_decode_own(encoder->compression, &encoded, piece, values + at);
     }
     return PSR_OK;

@@ -1,11 +1,14 @@
-/* fp16 and bf16: each value by itself, rounded to the nearest, ties to the even one (IEEE 754-2019, section 4.3.1).
+/* fp16 and bf16: each value by itself, rounded to the nearest, ties to the even one (IEEE 754-2019,
+ * section 4.3.1).
  *
  * Payload: count words of 16 bits. 2 L bytes for L values.
  *
- * float16 has 11 significant bits, and 2^-14 .. 65504 with subnormals down to 2^-24: from 65520 on a value becomes infinite, and
- * up to 2^-25 it becomes 0. bfloat16 has 8 significant bits and float32's range; from the middle between its largest number and
- * 2^128 on a value becomes infinite. Infinities stay, a NaN stays one; nothing is refused: who sums them sees what he would see
- * of float32. Without error feedback: the error is at most 2^-11 and 2^-8 of a value, where the numbers are normal. */
+ * float16 has 11 significant bits, and 2^-14 .. 65504 with subnormals down to 2^-24: from 65520 on
+ * a value becomes infinite, and up to 2^-25 it becomes 0. bfloat16 has 8 significant bits and
+ * float32's range; from the middle between its largest number and 2^128 on a value becomes
+ * infinite. Infinities stay, a NaN stays one; nothing is refused: who sums them sees what he would
+ * see of float32. Without error feedback: the error is at most 2^-11 and 2^-8 of a value, where the
+ * numbers are normal. */
 #include "comm/wire/compression/codec.h"
 
 #include "comm/reduce.h"
@@ -26,8 +29,8 @@ static size_t state_bytes(psr_compression compression, size_t count_max)
     return sizeof(half_state);
 }
 
-static psr_err prepare(psr_compression compression, void *state, const float *values, float *residual,
-                       size_t count)
+static psr_err prepare(psr_compression compression, void *state, const float *values,
+                       float *residual, size_t count)
 {
     (void)compression;
     (void)residual;
@@ -43,7 +46,8 @@ static void encode_fp16(const void *state, psr_span slice, void *payload)
 
 static void encode_bf16(const void *state, psr_span slice, void *payload)
 {
-    psr_bfloat16_of_floats(payload, ((const half_state *)state)->values + slice.offset, slice.count);
+    psr_bfloat16_of_floats(payload, ((const half_state *)state)->values + slice.offset,
+                           slice.count);
 }
 
 static psr_err check(const psr_message *message, size_t count)

@@ -1,18 +1,20 @@
 /* int8: multiples of one scale, which reaches from -127 to 127 of it.
  *
- * Payload: the scale, a float32; then a code of 8 bits, two's complement, for each value. L + 4 bytes for L values.
+ * Payload: the scale, a float32; then a code of 8 bits, two's complement, for each value. L + 4
+ * bytes for L values.
  *
  *     s = max |e| / 127, from 2^-126 up to SCALE_MAX
  *     q = e / s, rounded to an integer, ties to the even one
  *     sent = q s;  r = e - sent, |r| <= s / 2 but for rounding
  *
- * A deterministic form of QSGD's quantisation (Alistarh et al., "QSGD: communication-efficient SGD via gradient quantization and
- * encoding", NIPS 2017), whose random rounding is replaced by error feedback. The quotient is divided, not multiplied by 1 / s: so e
- * and sent are within a factor of 2 wherever q is not 0, and r is exact (Sterbenz). */
+ * A deterministic form of QSGD's quantisation (Alistarh et al., "QSGD: communication-efficient SGD
+ * via gradient quantization and encoding", NIPS 2017), whose random rounding is replaced by error
+ * feedback. The quotient is divided, not multiplied by 1 / s: so e and sent are within a factor of
+ * 2 wherever q is not 0, and r is exact (Sterbenz). */
 #include "comm/wire/compression/codec.h"
 
-#include "base/finite.h"
-#include "base/multiversion.h"
+#include "base/arrays/finite.h"
+#include "base/arrays/multiversion.h"
 #include "net/violation.h"
 
 #include <float.h>
@@ -20,7 +22,8 @@
 #define CODE_MAX 127
 /* The largest float32 of which 127 times is one too; FLT_MAX / 127 rounded is the next one. */
 #define SCALE_MAX 0x1.020406p+121f
-/* Added to a number of at most 2^22 it rounds it to an integer, which then stands in the lowest bits, in two's complement. */
+/* Added to a number of at most 2^22 it rounds it to an integer, which then stands in the lowest
+ * bits, in two's complement. */
 #define ROUNDER 0x1.8p+23f
 
 typedef struct int8_state {
@@ -44,8 +47,8 @@ static size_t state_bytes(psr_compression compression, size_t count_max)
     return sizeof(int8_state) + count_max;
 }
 
-PSR_MULTIVERSION static void quantise(const float *restrict x, float *restrict r, int8_t *restrict codes,
-                                      float scale, size_t count)
+PSR_MULTIVERSION static void quantise(const float *restrict x, float *restrict r,
+                                      int8_t *restrict codes, float scale, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         const float e = x[i] + r[i], rounded = e / scale + ROUNDER;
@@ -54,22 +57,23 @@ PSR_MULTIVERSION static void quantise(const float *restrict x, float *restrict r
     }
 }
 
-PSR_MULTIVERSION static void multiply(float *restrict values, const int8_t *restrict codes, float scale,
-                                      size_t count)
+PSR_MULTIVERSION static void multiply(float *restrict values, const int8_t *restrict codes,
+                                      float scale, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         values[i] = (float)codes[i] * scale;
 }
 
-/* A subnormal scale is so coarse that quotients would exceed 127; with the least normal one, what is below half of it is owed. */
+/* A subnormal scale is so coarse that quotients would exceed 127; with the least normal one, what
+ * is below half of it is owed. */
 static float scale_of(float largest)
 {
     const float scale = largest / CODE_MAX;
     return scale < FLT_MIN ? FLT_MIN : scale > SCALE_MAX ? SCALE_MAX : scale;
 }
 
-static psr_err prepare(psr_compression compression, void *state, const float *values, float *residual,
-                       size_t count)
+static psr_err prepare(psr_compression compression, void *state, const float *values,
+                       float *residual, size_t count)
 {
     int8_state *self = state;
     float largest;
@@ -100,7 +104,8 @@ static psr_err check(const psr_message *message, size_t count)
     PSR_TRY(psr_codec_check_bytes(message, bytes_max(count), count));
     const int8_payload *payload = message->payload;
     if (!(payload->scale >= FLT_MIN && payload->scale <= SCALE_MAX))
-        return psr_violation(message, "the scale of its int8 values is %g", psr_shown(payload->scale));
+        return psr_violation(message, "the scale of its int8 values is %g",
+                             psr_shown(payload->scale));
     if (has_code(payload->codes, -CODE_MAX - 1, count))
         return psr_violation(message, "one of its int8 values is -128");
     return PSR_OK;

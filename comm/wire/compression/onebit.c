@@ -1,18 +1,19 @@
-/* 1bit: the sign of each value, and one mean for either sign (Seide et al., Interspeech 2014, section 3.2, with a bucket where the
- * paper has a column of a matrix).
+/* 1bit: the sign of each value, and one mean for either sign (Seide et al., Interspeech 2014,
+ * section 3.2, with a bucket where the paper has a column of a matrix).
  *
- * Payload: two float32, the means of signs 0 and 1; then a bit for each value, the lowest of a byte first; bits beyond the last
- * value are 0. L / 8 + 8 bytes for L values.
+ * Payload: two float32, the means of signs 0 and 1; then a bit for each value, the lowest of a byte
+ * first; bits beyond the last value are 0. L / 8 + 8 bytes for L values.
  *
- *     sign = e's sign bit (of -0 it is 1);  mean[sign] = sum of the e with that sign / their number, 0 if there are none
+ *     sign = e's sign bit (of -0 it is 1)
+ *     mean[sign] = sum of the e with that sign / their number, 0 if there are none
  *     sent = mean[sign];  r = e - sent, rounded once
  *
- * The sums: 16 in double, the j-th of the values j, j + 16, .., which are then added in the order of j. That is the unit's
- * own order, whatever the width of vectors and however slices are cut. */
+ * The sums: 16 in double, the j-th of the values j, j + 16, .., which are then added in the order
+ * of j. That is the unit's own order, whatever the width of vectors and however slices are cut. */
 #include "comm/wire/compression/codec.h"
 
-#include "base/finite.h"
-#include "base/multiversion.h"
+#include "base/arrays/finite.h"
+#include "base/arrays/multiversion.h"
 #include "net/violation.h"
 
 #include <float.h>
@@ -57,7 +58,8 @@ typedef struct lanes {
 } lanes;
 
 /* With masks, since a compiler makes a branch of a condition on floats. */
-static inline void add_row(lanes *restrict to, const float *restrict x, const float *restrict r, size_t count)
+static inline void add_row(lanes *restrict to, const float *restrict x, const float *restrict r,
+                           size_t count)
 {
     for (size_t j = 0; j < count; j++) {
         const float e = x[j] + r[j];
@@ -68,8 +70,8 @@ static inline void add_row(lanes *restrict to, const float *restrict x, const fl
     }
 }
 
-PSR_MULTIVERSION static void add_rows(lanes *restrict to, const float *restrict x, const float *restrict r,
-                                      size_t count)
+PSR_MULTIVERSION static void add_rows(lanes *restrict to, const float *restrict x,
+                                      const float *restrict r, size_t count)
 {
     size_t i = 0;
     for (; count - i >= LANES; i += LANES)
@@ -120,12 +122,13 @@ static float mean(double sum, size_t count)
     return count == 0 ? 0.0f : (float)(sum / (double)count);
 }
 
-static psr_err prepare(psr_compression compression, void *state, const float *values, float *residual,
-                       size_t count)
+static psr_err prepare(psr_compression compression, void *state, const float *values,
+                       float *residual, size_t count)
 {
     onebit_state *self = state;
     const sums all = add_up(values, residual, count);
-    if (!isfinite(all.of[0]) || !isfinite(all.of[1])) /* floats that are finite have a sum in double */
+    if (!isfinite(all.of[0]) || !isfinite(all.of[1])) /* floats that are finite
+                                                         have a sum in double */
         return psr_codec_not_finite(compression.encoding, values, residual, count);
     self->means[0] = mean(all.of[0], count - all.negatives);
     self->means[1] = mean(all.of[1], all.negatives);
@@ -154,8 +157,8 @@ static psr_err check(const psr_message *message, size_t count)
     const onebit_payload *payload = message->payload;
     const float above = payload->means[0], below = payload->means[1];
     if (!(above >= 0 && above <= FLT_MAX && below <= 0 && below >= -FLT_MAX))
-        return psr_violation(message, "the means of its 1-bit values are %g and %g", psr_shown(above),
-                             psr_shown(below));
+        return psr_violation(message, "the means of its 1-bit values are %g and %g",
+                             psr_shown(above), psr_shown(below));
     if (count % 8 != 0 && payload->bits[count / 8] >> count % 8 != 0)
         return psr_violation(message, "it has more signs than %zu", count);
     return PSR_OK;

@@ -1,19 +1,21 @@
-/* topk:R: the k = ceil(R L) values of largest magnitude, as they are; all others count as +0 and are owed (Aji and Heafield, "Sparse
- * communication for distributed gradient descent", EMNLP 2017; Lin et al., "Deep gradient compression", ICLR 2018).
+/* topk:R: the k = ceil(R L) values of largest magnitude, as they are; all others count as +0 and
+ * are owed (Aji and Heafield, "Sparse communication for distributed gradient descent", EMNLP 2017;
+ * Lin et al., "Deep gradient compression", ICLR 2018).
  *
- * Payload: m indices, 32 bits each, ascending, counted from the slice's beginning; then their m values, float32. 8 m bytes; the
- * slices of a unit have k pairs together, 8 ceil(R L) bytes for L values. Of equal magnitudes the one of lower index is taken.
+ * Payload: m indices, 32 bits each, ascending, counted from the slice's beginning; then their m
+ * values, float32. 8 m bytes; the slices of a unit have k pairs together, 8 ceil(R L) bytes for L
+ * values. Of equal magnitudes the one of lower index is taken.
  *
  *     sent = e if selected, else +0;  r = 0 if selected, else e: nothing is rounded
  *
- * Selection is exact and takes O(L) time. A sample, every seventeenth value, gives a bound that the k-th largest of all nearly always
- * reaches. The values that reach it are the candidates, or all values if they are fewer than k; among them the k-th largest is found
- * digit by digit. */
+ * Selection is exact and takes O(L) time. A sample, every seventeenth value, gives a bound that the
+ * k-th largest of all nearly always reaches. The values that reach it are the candidates, or all
+ * values if they are fewer than k; among them the k-th largest is found digit by digit. */
 #include "comm/wire/compression/codec.h"
 
-#include "base/finite.h"
-#include "base/fold.h"
-#include "base/multiversion.h"
+#include "base/arrays/finite.h"
+#include "base/arrays/fold.h"
+#include "base/arrays/multiversion.h"
 #include "net/violation.h"
 
 enum {
@@ -43,11 +45,12 @@ static size_t selected_of(psr_compression compression, size_t count)
 /* Keys and indices of candidates, of which some are selected; their values. */
 static size_t state_bytes(psr_compression compression, size_t count_max)
 {
-    return sizeof(topk_state) + (2 * count_max + selected_of(compression, count_max)) * sizeof(int32_t);
+    return sizeof(topk_state) +
+           (2 * count_max + selected_of(compression, count_max)) * sizeof(int32_t);
 }
 
-/* The k-th largest of count keys, 0 < k <= count: digit by digit from the highest, of those that agree so far. Changes the keys.
- * ret_equal: how many of the k largest are equal to it. */
+/* The k-th largest of count keys, 0 < k <= count: digit by digit from the highest, of those that
+ * agree so far. Changes the keys. ret_equal: how many of the k largest are equal to it. */
 static int32_t select_key(int32_t *keys, size_t count, size_t k, size_t *ret_equal)
 {
     static const struct {
@@ -76,7 +79,8 @@ static int32_t select_key(int32_t *keys, size_t count, size_t k, size_t *ret_equ
     return found;
 }
 
-/* What the k-th largest magnitude of e nearly always reaches: of the sample more than a seventeenth of k do. */
+/* What the k-th largest magnitude of e nearly always reaches: of the sample more than a seventeenth
+ * of k do. */
 static int32_t guess_least(const float *e, size_t count, size_t k, int32_t *keys)
 {
     const size_t sample = count / STRIDE, reach = k / STRIDE + k / (8 * STRIDE) + 16;
@@ -88,8 +92,8 @@ static int32_t guess_least(const float *e, size_t count, size_t k, int32_t *keys
     return select_key(keys, sample, reach, &equal);
 }
 
-PSR_MULTIVERSION static void compare(const float *restrict e, int32_t least, uint8_t *restrict flags,
-                                     size_t count)
+PSR_MULTIVERSION static void compare(const float *restrict e, int32_t least,
+                                     uint8_t *restrict flags, size_t count)
 {
     for (size_t i = 0; i < count; i++)
         flags[i] = psr_codec_magnitude(e[i]) >= least;
@@ -114,8 +118,10 @@ static size_t collect(const float *e, size_t count, int32_t least, uint32_t *ind
     return collected;
 }
 
-/* Keeps of the candidates in self->indices what is above the threshold, and of what is equal to it the first. Takes it out of e. */
-static void take(topk_state *self, float *restrict e, size_t candidates, int32_t threshold, size_t equal)
+/* Keeps of the candidates in self->indices what is above the threshold, and of what is equal to it
+ * the first. Takes it out of e. */
+static void take(topk_state *self, float *restrict e, size_t candidates, int32_t threshold,
+                 size_t equal)
 {
     uint32_t *restrict indices = self->indices;
     float *restrict values = self->values;
@@ -135,8 +141,8 @@ static void take(topk_state *self, float *restrict e, size_t candidates, int32_t
     self->selected = taken;
 }
 
-static psr_err prepare(psr_compression compression, void *state, const float *values, float *residual,
-                       size_t count)
+static psr_err prepare(psr_compression compression, void *state, const float *values,
+                       float *residual, size_t count)
 {
     topk_state *self = state;
     const size_t k = selected_of(compression, count);
@@ -150,7 +156,9 @@ static psr_err prepare(psr_compression compression, void *state, const float *va
     if (k == 0)
         return PSR_OK;
 
-    size_t candidates = collect(residual, count, guess_least(residual, count, k, keys), self->indices), equal;
+    size_t candidates =
+               collect(residual, count, guess_least(residual, count, k, keys), self->indices),
+           equal;
     if (candidates < k)
         candidates = collect(residual, count, 0, self->indices);
     for (size_t i = 0; i < candidates; i++)
@@ -176,7 +184,8 @@ static size_t selected_before(const topk_state *self, size_t index)
 
 static size_t slice_bytes(const void *state, psr_span slice)
 {
-    return bytes_max(selected_before(state, psr_span_end(slice)) - selected_before(state, slice.offset));
+    return bytes_max(selected_before(state, psr_span_end(slice)) -
+                     selected_before(state, slice.offset));
 }
 
 static void encode(const void *state, psr_span slice, void *payload)
@@ -194,14 +203,16 @@ static psr_err check(const psr_message *message, size_t count)
 {
     const size_t pairs = message->payload_bytes / PAIR_BYTES;
     if (pairs * PAIR_BYTES != message->payload_bytes || pairs > count)
-        return psr_violation(message, "its payload has %zu bytes, not those of pairs of at most %zu values",
+        return psr_violation(message,
+                             "its payload has %zu bytes, not those of pairs of at most %zu values",
                              message->payload_bytes, count);
     if (pairs == 0)
         return PSR_OK; /* there may be no payload at all */
     const uint32_t *indices = message->payload;
     for (size_t i = 0; i < pairs; i++)
         if (indices[i] >= count || (i > 0 && indices[i] <= indices[i - 1]))
-            return psr_violation(message, "its indices do not ascend below %zu: the one at %zu is %u", count,
+            return psr_violation(message,
+                                 "its indices do not ascend below %zu: the one at %zu is %u", count,
                                  i, indices[i]);
     if (!psr_finite((const float *)(indices + pairs), pairs))
         return psr_violation(message, "one of its top-k values is not finite");

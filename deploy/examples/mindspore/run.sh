@@ -1,9 +1,11 @@
 #!/bin/bash
-# One scheduler and eight workers by MindSpore's variables, as the run.sh of its documentation. What each says is in scheduler.txt and
-# worker_0.txt .. worker_7.txt; the loss of each step is in the workers'. With MS_SERVER_NUM set, so many parameter servers (pserver_0.txt ..)
-# hold the weights; without, the workers are a ring.
+# One scheduler and eight workers by MindSpore's variables, as the run.sh of its documentation. What
+# each says is in scheduler.txt and worker_0.txt .. worker_7.txt; the loss of each step is in the
+# workers'. With MS_SERVER_NUM set, so many parameter servers (pserver_0.txt ..) hold the weights;
+# without, the workers are a ring.
 #
-# usage: deploy/examples/mindspore/run.sh DATA_PATH [OPTION...]      (MS_WORKER_NUM: another than 8; MS_SCHED_PORT: another than 8118)
+# usage: deploy/examples/mindspore/run.sh DATA_PATH [OPTION...]
+#   MS_WORKER_NUM: another than 8; MS_SCHED_PORT: another than 8118
 set -eu
 case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit ;; esac
 [ $# -ge 1 ] || { echo "usage: $0 DATA_PATH [OPTION...]" >&2; exit 2; }

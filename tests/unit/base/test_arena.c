@@ -1,6 +1,6 @@
 #include "tests/unit/expect.h"
 
-#include "base/arena.h"
+#include "base/arrays/arena.h"
 
 #include <stdint.h>
 #include <sys/mman.h>
@@ -8,7 +8,8 @@
 static void an_arena_is_zeroed_and_aligned_whatever_its_size(void **state)
 {
     (void)state;
-    static const size_t counts[] = {0, 1, 1000, (2 << 20) / 4 - 1, (2 << 20) / 4, (2 << 20) / 4 + 1, 3000017};
+    static const size_t counts[] = {
+        0, 1, 1000, (2 << 20) / 4 - 1, (2 << 20) / 4, (2 << 20) / 4 + 1, 3000017};
     for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
         float *arena = NULL;
         expect_ok(psr_arena_new(counts[c], &arena));

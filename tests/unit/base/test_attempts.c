@@ -5,7 +5,7 @@
 #include <cmocka.h>
 
 #include "base/attempts.h"
-#include "base/file.h"
+#include "base/system/file.h"
 
 #include <fcntl.h>
 #include <ftw.h>
@@ -82,8 +82,8 @@ static void the_next_goes_on_with_the_last_that_wrote_a_checkpoint(void **state)
     assert_int_equal(psr_mkdirs("some-2/checkpoints/step-7"), PSR_OK);
     resolves("some", "some-3", "some-2");
     assert_int_equal(psr_mkdirs("some-3/checkpoints/step-x"), PSR_OK);
-    assert_int_equal(psr_mkdirs("some-5/checkpoints/step-9"),
-                     PSR_OK); /* of another run: no attempt before it */
+    /* of another run: no attempt before it */
+    assert_int_equal(psr_mkdirs("some-5/checkpoints/step-9"), PSR_OK);
     resolves("some", "some-4", "some-2");
     resolves("some//", "some-4", "some-2");
 }
@@ -106,7 +106,8 @@ static void a_name_that_becomes_too_long_is_refused(void **state)
 {
     (void)state;
     psr_config config = asks("long", "auto");
-    for (size_t i = 0; i + 1 < sizeof config.out; i++) /* "./././.": a name of the directory that is here */
+    for (size_t i = 0; i + 1 < sizeof config.out; i++) /* "./././.": a name of the
+                                                          directory that is here */
         config.out[i] = i % 2 == 0 ? '.' : '/';
     assert_int_equal(psr_attempts_resolve(&config), PSR_ERR_USAGE);
     assert_non_null(strstr(psr_err_detail(), "--resume auto: 1000 attempts are the most"));

@@ -26,8 +26,9 @@ static void expect_text(const psr_bar *bar, unsigned width, const char *expected
 static void what_does_not_fit_is_left_out_and_the_place_stays(void **state)
 {
     (void)state;
-    expect_text(&training, 120,
-                "[..............................] 1234/100000  20498 images/s  loss 1.2346  1:23:45 left");
+    expect_text(
+        &training, 120,
+        "[..............................] 1234/100000  20498 images/s  loss 1.2346  1:23:45 left");
     expect_text(&training, 80,
                 "[......................] 1234/100000  20498 images/s  loss 1.2346  1:23:45 left");
     expect_text(&training, 60, "[..................] 1234/100000  loss 1.2346  1:23:45 left");
@@ -37,7 +38,8 @@ static void what_does_not_fit_is_left_out_and_the_place_stays(void **state)
     expect_text(&training, 10, "1%");
     expect_text(&training, 2, "1");
     expect_text(&training, 0, "");
-    expect_text(&evaluating, 80, "[#########.....................] 300/1000  evaluating 3200/10000");
+    expect_text(&evaluating, 80,
+                "[#########.....................] 300/1000  evaluating 3200/10000");
     expect_text(&evaluating, 30, "[#....] evaluating 3200/10000");
     expect_text(&evaluating, 20, "eval 3200/10000");
     expect_text(&evaluating, 15, "evaluating 32%");
@@ -70,8 +72,8 @@ static void a_line_for_a_log_says_all(void **state)
     assert_string_equal(text, "step 1234/100000  20498 images/s  loss 1.2346  1:23:45 left");
     psr_bar_print_line(&evaluating, text);
     assert_string_equal(text, "step 300/1000  evaluating: 3200 of 10000 samples");
-    psr_bar_print_line(&(psr_bar){.step = 1, .total = 2, .images_per_s = 1.25, .loss = NAN, .left_s = -1},
-                       text);
+    psr_bar_print_line(
+        &(psr_bar){.step = 1, .total = 2, .images_per_s = 1.25, .loss = NAN, .left_s = -1}, text);
     assert_string_equal(text, "step 1/2  1.2 images/s  -:-- left");
 }
 

@@ -1,5 +1,5 @@
-/* base/child.h and base/lines.h, with real processes. */
-#include "base/child.h"
+/* base/system/child.h and base/text/lines.h, with real processes. */
+#include "base/system/child.h"
 
 #include "base/clock.h"
 
@@ -109,7 +109,8 @@ static void a_child_has_said_all_though_another_writes_on_in_its_place(void **st
         assert_int_equal(psr_line_reader_visit(&child.out, remember, &out), PSR_OK);
     }
     assert_memory_equal(out.text, "first|", 6);
-    assert_true(child.out.fd >= 0); /* the pipe has not ended; its reader's end ends who writes on */
+    assert_true(child.out.fd >= 0); /* the pipe has not ended; its
+                                       reader's end ends who writes on */
     psr_child_done(&child);
 }
 
@@ -144,17 +145,19 @@ static void a_program_that_cannot_be_run_is_named(void **state)
     char *argv[] = {path, NULL};
     psr_child child;
     assert_int_equal(psr_child_start(argv, 0, &child), PSR_ERR_NOT_FOUND);
-    assert_string_equal(psr_err_detail(), "cannot run /nonexistent/psring-ps: No such file or directory");
+    assert_string_equal(psr_err_detail(),
+                        "cannot run /nonexistent/psring-ps: No such file or directory");
 }
 
-/* A middle process starts a child and is killed; the child must end too, which its pipe to us shows. */
+/* A middle process starts a child and is killed; the child must end too, which its pipe to us
+ * shows. */
 static void a_child_dies_with_its_parent(void **state)
 {
     (void)state;
     int ready[2], held[2];
     assert_int_equal(pipe(ready), 0);
-    assert_int_equal(pipe(held),
-                     0); /* its write end lives as long as the grandchild: inherited, not close-on-exec */
+    assert_int_equal(pipe(held), 0); /* its write end lives as long as the
+                                        grandchild: inherited, not close-on-exec */
     pid_t middle = fork();
     if (middle == 0) {
         char sh[] = "/bin/sh", c[] = "-c", text[] = "while :; do read line || :; done </dev/zero";
@@ -199,7 +202,8 @@ static void a_reader_that_does_not_read_costs_lines_not_time(void **state)
 
 static bool terminal_speaks;
 
-/* What a terminal does to all of a group, at the worst moment: the child is forked and still in it. */
+/* What a terminal does to all of a group, at the worst moment: the child is forked and still in
+ * it. */
 static void at_fork_in_the_child(void)
 {
     if (terminal_speaks) {

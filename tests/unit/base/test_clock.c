@@ -26,9 +26,9 @@ static void let_time_pass(void)
 static void it_stands_between_stop_and_go_on(void **state)
 {
     (void)state;
-    int64_t real_begin_ns = real_ns(),
-            begin_ns = psr_clock_ns(); /* in this order: this thread may be stopped between */
-    psr_clock_go_on();                 /* it runs: nothing */
+    /* in this order: this thread may be stopped between */
+    int64_t real_begin_ns = real_ns(), begin_ns = psr_clock_ns();
+    psr_clock_go_on(); /* it runs: nothing */
     assert_true(psr_clock_ns() >= begin_ns);
     psr_clock_stop();
     int64_t stopped_ns = psr_clock_ns(), real_stopped_ns = real_ns();
@@ -68,7 +68,8 @@ static void ctrl_z_is_taken_on_a_stack_of_its_own(void **state)
         struct sigaction action;
         psr_clock_stops_with_process();
         bool is_own = sigaltstack(NULL, &own) == 0 && !(own.ss_flags & SS_DISABLE) &&
-                      sigaction(SIGTSTP, NULL, &action) == 0 && (action.sa_flags & SA_ONSTACK) != 0 &&
+                      sigaction(SIGTSTP, NULL, &action) == 0 &&
+                      (action.sa_flags & SA_ONSTACK) != 0 &&
                       own.ss_size >= (size_t)sysconf(_SC_SIGSTKSZ);
         _exit(is_own ? 0 : 1);
     }
@@ -77,7 +78,8 @@ static void ctrl_z_is_taken_on_a_stack_of_its_own(void **state)
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* The child tells how much its clock has left out; the parent knows how long it was stopped at least. */
+/* The child tells how much its clock has left out; the parent knows how long it was stopped at
+ * least. */
 static void a_process_that_ctrl_z_stops_does_not_count_the_time(void **state)
 {
     (void)state;
@@ -90,7 +92,8 @@ static void a_process_that_ctrl_z_stops_does_not_count_the_time(void **state)
         int64_t skipped_ns = real_ns() - psr_clock_ns();
         raise(SIGTSTP);
         skipped_ns = real_ns() - psr_clock_ns() - skipped_ns;
-        _exit(write(pipe_fds[1], &skipped_ns, sizeof skipped_ns) == (ssize_t)sizeof skipped_ns ? 0 : 1);
+        _exit(write(pipe_fds[1], &skipped_ns, sizeof skipped_ns) == (ssize_t)sizeof skipped_ns ? 0
+                                                                                               : 1);
     }
     assert_int_equal(waitpid(child, &status, WUNTRACED), child);
     assert_true(WIFSTOPPED(status));
@@ -115,7 +118,8 @@ static void while_its_keeper_looks_it_goes_with_the_time(void **state)
     assert_int_equal(psr_presence_clock_every_ms(&clock), 1000);
     for (int64_t now = 5000; now <= 100000; now += 1000)
         assert_int_equal(psr_presence_clock_ms(&clock, now), now);
-    assert_int_equal(psr_presence_clock_ms(&clock, 102000), 102000); /* half a deadline: late, not absent */
+    /* half a deadline: late, not absent */
+    assert_int_equal(psr_presence_clock_ms(&clock, 102000), 102000);
 }
 
 static void an_absence_of_its_keeper_does_not_count(void **state)
@@ -127,8 +131,8 @@ static void an_absence_of_its_keeper_does_not_count(void **state)
     assert_int_equal(psr_presence_clock_ms(&clock, 61000) - heard, 0); /* stopped for a minute */
     assert_int_equal(psr_presence_clock_ms(&clock, 62000) - heard, 1000);
     assert_int_equal(clock.back_ms, 61000);
-    assert_int_equal(psr_presence_clock_ms(&clock, 64001) - heard,
-                     1000); /* once more, for a little more than half a deadline */
+    /* once more, for a little more than half a deadline */
+    assert_int_equal(psr_presence_clock_ms(&clock, 64001) - heard, 1000);
     assert_int_equal(psr_presence_clock_ms(&clock, 66001) - heard, 3000);
 }
 

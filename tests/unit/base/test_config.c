@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "base/config.h"
+#include "base/config/config.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +29,8 @@ static psr_config fitting(void)
 static const struct {
     const char *name, *text;
 } others[] = {
-    {"mode", "ring"},
+    {"mode", "ring@1,ps@100"},
+    {"route", "layer4.*=ps,fc=ring,*=ring"},
     {"sync", "ssp:7"},
     {"workers", "1024"},
     {"shards", "256"},
@@ -158,15 +159,17 @@ static const char *text_of(const char *name)
     return NULL;
 }
 
-/* No network, data set or path: each option has another value than the default here, so one more that is told would be seen. */
+/* No network, data set or path: each option has another value than the default here, so one more
+ * that is told would be seen. */
 static void shards_are_told_their_options_and_no_other(void **state)
 {
     (void)state;
     static const char *const told[] = {
-        "sync",       "fold",        "lr",         "momentum",         "weight-decay",
-        "nesterov",   "optimizer",   "adam-beta1", "adam-beta2",       "adam-epsilon",
-        "lars-trust", "lr-schedule", "warmup",     "checkpoint-every", "fault-point",
-        "transport",
+        "mode",        "route",       "sync",         "fold",
+        "lr",          "momentum",    "weight-decay", "nesterov",
+        "optimizer",   "adam-beta1",  "adam-beta2",   "adam-epsilon",
+        "lars-trust",  "lr-schedule", "warmup",       "checkpoint-every",
+        "fault-point", "transport",
     };
     psr_config whole, expected, read;
     psr_config_defaults(&whole);
@@ -206,12 +209,14 @@ static void wrong_json_is_refused_by_name_and_changes_nothing(void **state)
         {"[1]", "not a JSON object of options"},
         {"{\"workers\": \"5\", \"wrokers\": \"5\"}", "'wrokers' is not an option of this version"},
         {"{\"workers\": 5}", "'workers' must be a string, as in \"workers\": \"1\""},
-        {"{\"shards\": \"3\", \"workers\": \"0\"}", "--workers: 0 is out of bounds; give 1 to 1024"},
+        {"{\"shards\": \"3\", \"workers\": \"0\"}",
+         "--workers: 0 is out of bounds; give 1 to 1024"},
         {"{\"config\": {\"mode\": \"x\"}}", "--mode: 'x' is not known; give one of " MODES},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         psr_config config = fitting(), before = config;
-        assert_int_equal(psr_config_from_json(&config, wrong[i].json, strlen(wrong[i].json)), PSR_ERR_FORMAT);
+        assert_int_equal(psr_config_from_json(&config, wrong[i].json, strlen(wrong[i].json)),
+                         PSR_ERR_FORMAT);
         assert_string_equal(psr_err_detail(), wrong[i].detail);
         assert_memory_equal(&config, &before, sizeof config);
     }
@@ -252,7 +257,8 @@ static void a_wrong_value_is_refused_in_words_and_changes_nothing(void **state)
         {"bucket-size", "M",
          "--bucket-size: 'M' is not a size; give auto, bytes, or a number with K, M or G (4M)"},
         {"bucket-size", "17179869185G",
-         "--bucket-size: '17179869185G' is not a size; give auto, bytes, or a number with K, M or G (4M)"},
+         "--bucket-size: '17179869185G' is not a size; give auto, bytes, or a number with K, M or "
+         "G (4M)"},
         {"bucket-size", "1K", "--bucket-size: 1K is out of bounds; give auto, or 4K to 1G"},
         {"bucket-size", "0", "--bucket-size: 0 is out of bounds; give auto, or 4K to 1G"},
         {"slice-size", "auto",
@@ -282,8 +288,10 @@ static void a_wrong_value_is_refused_in_words_and_changes_nothing(void **state)
         {"lr", "inf", "--lr: 'inf' is not a number; give one like 0.1"},
         {"lr", "-0.1", "--lr: -0.1 is out of bounds; give a number from 0 and up to 1000000"},
         {"momentum", "1", "--momentum: 1 is out of bounds; give a number from 0 and below 1"},
-        {"label-smoothing", "1", "--label-smoothing: 1 is out of bounds; give a number from 0 and below 1"},
-        {"deadline", "0", "--deadline: 0 is out of bounds; give a number above 0 and up to 1000000"},
+        {"label-smoothing", "1",
+         "--label-smoothing: 1 is out of bounds; give a number from 0 and below 1"},
+        {"deadline", "0",
+         "--deadline: 0 is out of bounds; give a number above 0 and up to 1000000"},
         {"mode", "rong", "--mode: 'rong' is not known (ring?); give one of " MODES},
         {"mode", "ncl", "--mode: 'ncl' is not known; give one of " MODES},
         {"precision", "fp15", "--precision: 'fp15' is not known (fp32?); give one of fp32, bf16"},
@@ -293,12 +301,14 @@ static void a_wrong_value_is_refused_in_words_and_changes_nothing(void **state)
         {"backend", "mkl", "--backend: 'mkl' is not known; give one of onednn, reference"},
         {"shuffle", "maybe", "--shuffle: 'maybe' is neither true nor false"},
         {"sync", "ssp",
-         "--sync: 'ssp' is not a way to synchronise; give bsp, async, or ssp:K with K steps (ssp:3)"},
+         "--sync: 'ssp' is not a way to synchronise; give bsp, async, or ssp:K with K steps "
+         "(ssp:3)"},
         {"sync", "ssp:-1",
-         "--sync: 'ssp:-1' is not a way to synchronise; give bsp, async, or ssp:K with K steps (ssp:3)"},
+         "--sync: 'ssp:-1' is not a way to synchronise; give bsp, async, or ssp:K with K steps "
+         "(ssp:3)"},
         {"lr-schedule", "step:0:0.1",
-         "--lr-schedule: 'step:0:0.1' is not a schedule; give constant, cosine, poly:POWER (poly:2), or "
-         "step:EVERY:GAMMA with EVERY steps and 0 < GAMMA <= 1 (step:1000:0.1)"},
+         "--lr-schedule: 'step:0:0.1' is not a schedule; give constant, cosine, poly:POWER "
+         "(poly:2), or step:EVERY:GAMMA with EVERY steps and 0 < GAMMA <= 1 (step:1000:0.1)"},
         {"slow", "1", "--slow: '1' is not RANK:FACTOR with a factor of 1 to 1000 (1:10)"},
         {"slow", "1:0.5", "--slow: '1:0.5' is not RANK:FACTOR with a factor of 1 to 1000 (1:10)"},
         {"device", "gpu", "--device: 'gpu' is not a device; give cpu"},
@@ -336,10 +346,13 @@ static void fault_points_have_a_role_a_rank_a_phase_and_a_step(void **state)
                                         "scheduler:0:join:1",
                                         "launcher:0:shut-down:5",
                                         "agent:1:start-up:0"};
-    static const char *const wrong[] = {
-        "worker",           "worker:",       "worker:1",        "worker:1:push",    "worker:1:push:",
-        "worker:x:push:3",  "boss:1:push:3", "worker:1:PUSH:3", "worker:1:push:3:", "worker:1:push:3:kill",
-        "worker:1:push:-3", "worker:1::3",   "worker::push:3"};
+    static const char *const wrong[] = {"worker",           "worker:",
+                                        "worker:1",         "worker:1:push",
+                                        "worker:1:push:",   "worker:x:push:3",
+                                        "boss:1:push:3",    "worker:1:PUSH:3",
+                                        "worker:1:push:3:", "worker:1:push:3:kill",
+                                        "worker:1:push:-3", "worker:1::3",
+                                        "worker::push:3"};
     psr_config config = fitting();
     for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
         if (psr_config_set(&config, "fault-point", right[i]) != PSR_OK)
@@ -408,7 +421,8 @@ static void an_unknown_option_is_refused_with_the_nearest_name(void **state)
     assert_string_equal(psr_err_detail(), "--quux: there is no such option; --help lists them");
     char text[32];
     assert_int_equal(psr_config_get(&config, "worker", text, sizeof text), PSR_ERR_USAGE);
-    assert_string_equal(psr_err_detail(), "--worker: there is no such option; --workers is the nearest");
+    assert_string_equal(psr_err_detail(),
+                        "--worker: there is no such option; --workers is the nearest");
 }
 
 static void hidden_options_are_not_offered(void **state)
@@ -416,7 +430,8 @@ static void hidden_options_are_not_offered(void **state)
     (void)state;
     psr_config config = fitting();
     assert_int_equal(psr_config_set(&config, "fault-pint", "x"), PSR_ERR_USAGE);
-    assert_string_equal(psr_err_detail(), "--fault-pint: there is no such option; --help lists them");
+    assert_string_equal(psr_err_detail(),
+                        "--fault-pint: there is no such option; --help lists them");
 }
 
 /* What makes a run another one than it looks like is told, wherever the configuration came from. */
@@ -427,8 +442,8 @@ static void what_must_be_told_is_told_when_it_is_set(void **state)
     char line[256];
     size_t at = 0;
     assert_false(psr_config_aloud(&config, &at, line, sizeof line));
-    static const char json[] = "{\"exchange\": \"false\", \"slow\": \"1:10\", \"fold\": \"reversed\", "
-                               "\"fault-point\": \"worker:1:push:3\"}";
+    static const char json[] = "{\"exchange\": \"false\", \"slow\": \"1:10\", \"fold\": "
+                               "\"reversed\", \"fault-point\": \"worker:1:push:3\"}";
     assert_int_equal(psr_config_from_json(&config, json, strlen(json)), PSR_OK);
     static const char *const begins[] = {
         "--fold reversed: ", "--no-exchange: ", "--slow 1:10: ", "--fault-point worker:1:push:3: "};
@@ -482,119 +497,204 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
         setting set[4];
         psr_err code;
         const char *detail;
-    } wrong[] = {
-        {{{"sync", "ssp:3"}, {"mode", "ring"}},
-         PSR_ERR_USAGE,
-         "--sync ssp:3 does not go with --mode ring: only shards can let workers be apart; use --mode ps or "
-         "--sync bsp"},
-        {{{"sync", "async"}, {"mode", "local"}},
-         PSR_ERR_USAGE,
-         "--sync async does not go with --mode local: only shards can let workers be apart; use --mode ps or "
-         "--sync bsp"},
-        {{{"shards", "2"}, {"mode", "ring"}},
-         PSR_ERR_USAGE,
-         "--shards 2 does not go with --mode ring: shards serve --mode ps alone; leave --shards out"},
-        {{{"shards", "2"}, {"mode", "local"}},
-         PSR_ERR_USAGE,
-         "--shards 2 does not go with --mode local: shards serve --mode ps alone; leave --shards out"},
-        {{{"fold", "arrival"}, {"mode", "ring"}},
-         PSR_ERR_USAGE,
-         "--fold arrival does not go with --mode ring: only a shard sees arrivals; use --fold rank"},
-        {{{"fold", "arrival"}, {"mode", "local"}},
-         PSR_ERR_USAGE,
-         "--fold arrival does not go with --mode local: only a shard sees arrivals; use --fold rank"},
-        {{{"fold", "arrival"}, {"sync", "async"}},
-         PSR_ERR_USAGE,
-         "--fold arrival does not go with --sync async: there each push is an update of its own; use --fold "
-         "rank"},
-        {{{"fold", "reversed"}},
-         PSR_ERR_USAGE,
-         "--fold reversed does not go with --mode ps: it is the control of --mode local; use --fold rank"},
-        {{{"compress-as", "ring"}, {"compress", "int8"}},
-         PSR_ERR_USAGE,
-         "--compress-as ring does not go with --mode ps: only --mode local plays another architecture; leave "
-         "--compress-as out"},
-        {{{"compress-as", "ring"}, {"mode", "local"}},
-         PSR_ERR_USAGE,
-         "--compress-as ring does not go with --compress none: nothing is rounded then; leave --compress-as "
-         "out"},
-        {{{"compress-weights", "fp16"}, {"mode", "ring"}},
-         PSR_ERR_USAGE,
-         "--compress-weights fp16 does not go with --mode ring: no weights are sent there; leave "
-         "--compress-weights out"},
-        {{{"compress-weights", "fp16"}, {"mode", "local"}, {"compress-as", "ring"}, {"compress", "int8"}},
-         PSR_ERR_USAGE,
-         "--compress-weights fp16 does not go with --compress-as ring: a ring sends no weights; leave one "
-         "out"},
-        {{{"compress-weights", "bf16"}, {"exchange", "false"}},
-         PSR_ERR_USAGE,
-         "--compress-weights bf16 does not go with --exchange false: nothing is sent then; leave one out"},
-        {{{"bucket-size", "5000"}}, PSR_ERR_USAGE, "--bucket-size: 5000 is not a multiple of 64"},
-        {{{"slice-size", "5000"}}, PSR_ERR_USAGE, "--slice-size: 5000 is not a multiple of 64"},
-        {{{"precision", "bf16"}, {"backend", "reference"}},
-         PSR_ERR_USAGE,
-         "--precision bf16 does not go with --backend reference: the reference is float32; use --precision "
-         "fp32"},
-        {{{"image-size", "3"}}, PSR_ERR_USAGE, "--image-size: 3 is too small; give 0 or 8 to 4096"},
-        {{{"data", ""}}, PSR_ERR_USAGE, "--data: empty; give a directory, fashion-mnist or synthetic"},
-        {{{"steps", "0"}},
-         PSR_ERR_USAGE,
-         "--epochs and --steps are both 0: nothing says when to end; give one of them"},
-        {{{"epochs", "3"}},
-         PSR_ERR_USAGE,
-         "--epochs 3 does not go with --steps 10: both say when to end; set one of them to 0"},
-        {{{"nesterov", "true"}, {"optimizer", "adam"}},
-         PSR_ERR_USAGE,
-         "--nesterov true does not go with --optimizer adam: it is a form of sgd's momentum"},
-        {{{"nesterov", "true"}, {"momentum", "0"}},
-         PSR_ERR_USAGE,
-         "--nesterov true does not go with --momentum 0: it needs a momentum above 0"},
-        {{{"adam-beta2", "0.9"}},
-         PSR_ERR_USAGE,
-         "--adam-beta2 0.9 does not go with --optimizer sgd: only adam has it"},
-        {{{"optimizer", "lars"}, {"sync", "async"}},
-         PSR_ERR_USAGE,
-         "--optimizer lars does not go with --sync async: its update needs whole tensors, a push is a piece "
-         "of "
-         "one; use --sync bsp"},
-        {{{"lars-trust", "0.1"}, {"optimizer", "adam"}},
-         PSR_ERR_USAGE,
-         "--lars-trust 0.1 does not go with --optimizer adam: only lars has it"},
-        {{{"exchange", "false"}},
-         PSR_ERR_USAGE,
-         "--exchange false does not go with --mode ps: only workers without shards can do without; use "
-         "--mode ring"},
-        {{{"init", "a"}, {"resume", "b"}},
-         PSR_ERR_USAGE,
-         "--init a does not go with --resume b: a resumed run has its weights; give one of them"},
-        {{{"resume", "auto"}},
-         PSR_ERR_USAGE,
-         "--resume auto goes on with the last attempt of --out DIR, DIR-2, ..: give --out"},
-        {{{"workers", "3"}, {"slow", "3:2"}},
-         PSR_ERR_USAGE,
-         "--slow 3:2 does not go with --workers 3: there is no worker of that rank; ranks count from 0"},
+    } wrong[] =
+    { {{{"sync", "ssp:3"}, {"mode", "ring"}},
+       PSR_ERR_USAGE,
+       "--sync ssp:3 does not go with --mode ring: only shards can let workers be apart; use "
+       "--mode ps or "
+       "--sync bsp"},
+      {{{"sync", "async"}, {"mode", "local"}},
+       PSR_ERR_USAGE,
+       "--sync async does not go with --mode local: only shards can let workers be apart; use "
+       "--mode ps or "
+       "--sync bsp"},
+      {{{"shards", "2"}, {"mode", "ring"}},
+       PSR_ERR_USAGE,
+       "--shards 2 does not go with --workers 1: one worker is no ring; give more --workers"},
+      {{{"shards", "2"}, {"mode", "ring"}, {"workers", "2"}, {"compress", "int8"}},
+       PSR_ERR_USAGE,
+       "--shards 2 does not go with --compress int8: shards and a ring round differently; leave "
+       "--compress "
+       "out"},
+      {{{"shards", "2"}, {"mode", "local"}},
+       PSR_ERR_USAGE,
+       "--shards 2 does not go with --mode local: shards serve --mode ps and ring; leave --shards "
+       "out"},
+      {{{"mode", "ps@1,ring@5"}},
+       PSR_ERR_USAGE,
+       "--mode ps@1,ring@5 does not go with --workers 1: one worker is no ring; give more "
+       "--workers"},
+      {{{"mode", "ps@1,ring@5"}, {"workers", "2"}, {"sync", "ssp:3"}},
+       PSR_ERR_USAGE,
+       "--mode ps@1,ring@5 does not go with --sync ssp:3: a change needs all workers after the "
+       "same step; "
+       "use --sync bsp"},
+      {{{"mode", "ps@1,ring@5"}, {"workers", "2"}, {"sync", "async"}},
+       PSR_ERR_USAGE,
+       "--mode ps@1,ring@5 does not go with --sync async: a change needs all workers after the "
+       "same step; "
+       "use --sync bsp"},
+      {{{"mode", "ring@1,ps@5"}, {"workers", "2"}, {"compress", "topk:0.1"}},
+       PSR_ERR_USAGE,
+       "--mode ring@1,ps@5 does not go with --compress topk:0.1: shards and a ring round "
+       "differently; leave "
+       "--compress out"},
+      {{{"mode", "ps@1,ring@5"}, {"workers", "2"}, {"compress-weights", "fp16"}},
+       PSR_ERR_USAGE,
+       "--mode ps@1,ring@5 does not go with --compress-weights fp16: a ring sends no weights; "
+       "leave "
+       "--compress-weights out"},
+      {{{"mode", "ps@1,ring@5"}, {"workers", "2"}, {"fold", "arrival"}},
+       PSR_ERR_USAGE,
+       "--mode ps@1,ring@5 does not go with --fold arrival: a ring sees no arrivals; use --fold "
+       "rank"},
+      {{{"mode", "ring@1,ps@5"}, {"workers", "2"}, {"exchange", "false"}},
+       PSR_ERR_USAGE,
+       "--mode ring@1,ps@5 does not go with --exchange false: nothing is sent then; leave one out"},
+      {{{"mode", "ps@1,local@5"}, {"workers", "2"}},
+       PSR_ERR_USAGE,
+       "--mode ps@1,local@5: a run changes between ps and ring alone, not to or from local"},
+      {{{"mode", "ps@1,mpi@5"}, {"workers", "2"}},
+       PSR_ERR_USAGE,
+       "--mode ps@1,mpi@5: a run changes between ps and ring alone, not to or from mpi"},
+      {{{"mode", "ps@1,nccl@5"}, {"workers", "2"}},
+       PSR_ERR_USAGE,
+       "--mode ps@1,nccl@5: a run changes between ps and ring alone, not to or from nccl"},
+      {{{"mode", "ps@1,ring@11"}, {"workers", "2"}},
+       PSR_ERR_USAGE,
+       "--mode ps@1,ring@11 does not go with --steps 10: the run ends before that; give more "
+       "--steps"},
+      {{{"mode", "local"}, {"route", "fc=ps"}},
+       PSR_ERR_USAGE,
+       "--route fc=ps does not go with --mode local: it is for --mode ps and ring; leave --route "
+       "out"},
+      {{{"mode", "ring"}, {"workers", "2"}, {"route", "fc=ps"}},
+       PSR_ERR_USAGE,
+       "--route fc=ps does not go with --mode ring: that run has no shards; give --shards"},
+      {{{"mode", "ps"}, {"workers", "2"}, {"route", "fc=ring"}, {"compress", "1bit"}},
+       PSR_ERR_USAGE,
+       "--route fc=ring does not go with --compress 1bit: shards and a ring round differently; "
+       "leave "
+       "--compress out"},
+      {{{"fold", "arrival"}, {"mode", "ring"}},
+       PSR_ERR_USAGE,
+       "--fold arrival does not go with --mode ring: only a shard sees arrivals; use --fold rank"},
+      {{{"fold", "arrival"}, {"mode", "local"}},
+       PSR_ERR_USAGE,
+       "--fold arrival does not go with --mode local: only a shard sees arrivals; use --fold rank"},
+      {{{"fold", "arrival"}, {"sync", "async"}},
+       PSR_ERR_USAGE,
+       "--fold arrival does not go with --sync async: there each push is an update of its own; use "
+       "--fold "
+       "rank"},
+      {{{"fold", "reversed"}},
+       PSR_ERR_USAGE,
+       "--fold reversed does not go with --mode ps: it is the control of --mode local; use --fold "
+       "rank"},
+      {{{"compress-as", "ring"}, {"compress", "int8"}},
+       PSR_ERR_USAGE,
+       "--compress-as ring does not go with --mode ps: only --mode local plays another "
+       "architecture; leave "
+       "--compress-as out"},
+      {{{"compress-as", "ring"}, {"mode", "local"}},
+       PSR_ERR_USAGE,
+       "--compress-as ring does not go with --compress none: nothing is rounded then; leave "
+       "--compress-as "
+       "out"},
+      {{{"compress-weights", "fp16"}, {"mode", "ring"}},
+       PSR_ERR_USAGE,
+       "--compress-weights fp16 does not go with --mode ring: no weights are sent there; leave "
+       "--compress-weights out"},
+      {{{"compress-weights", "fp16"},
+        {"mode", "local"},
+        {"compress-as", "ring"},
+        {"compress", "int8"}},
+       PSR_ERR_USAGE,
+       "--compress-weights fp16 does not go with --compress-as ring: a ring sends no weights; "
+       "leave one "
+       "out"},
+      {{{"compress-weights", "bf16"}, {"exchange", "false"}},
+       PSR_ERR_USAGE,
+       "--compress-weights bf16 does not go with --exchange false: nothing is sent then; leave one "
+       "out"},
+      {{{"bucket-size", "5000"}}, PSR_ERR_USAGE, "--bucket-size: 5000 is not a multiple of 64"},
+      {{{"slice-size", "5000"}}, PSR_ERR_USAGE, "--slice-size: 5000 is not a multiple of 64"},
+      {{{"precision", "bf16"}, {"backend", "reference"}},
+       PSR_ERR_USAGE,
+       "--precision bf16 does not go with --backend reference: the reference is float32; use "
+       "--precision "
+       "fp32"},
+      {{{"image-size", "3"}}, PSR_ERR_USAGE, "--image-size: 3 is too small; give 0 or 8 to 4096"},
+      {{{"data", ""}},
+       PSR_ERR_USAGE,
+       "--data: empty; give a directory, fashion-mnist or synthetic"},
+      {{{"steps", "0"}},
+       PSR_ERR_USAGE,
+       "--epochs and --steps are both 0: nothing says when to end; give one of them"},
+      {{{"epochs", "3"}},
+       PSR_ERR_USAGE,
+       "--epochs 3 does not go with --steps 10: both say when to end; set one of them to 0"},
+      {{{"nesterov", "true"}, {"optimizer", "adam"}},
+       PSR_ERR_USAGE,
+       "--nesterov true does not go with --optimizer adam: it is a form of sgd's momentum"},
+      {{{"nesterov", "true"}, {"momentum", "0"}},
+       PSR_ERR_USAGE,
+       "--nesterov true does not go with --momentum 0: it needs a momentum above 0"},
+      {{{"adam-beta2", "0.9"}},
+       PSR_ERR_USAGE,
+       "--adam-beta2 0.9 does not go with --optimizer sgd: only adam has it"},
+      {{{"optimizer", "lars"}, {"sync", "async"}},
+       PSR_ERR_USAGE,
+       "--optimizer lars does not go with --sync async: its update needs whole tensors, a push is "
+       "a piece "
+       "of "
+       "one; use --sync bsp"},
+      {{{"lars-trust", "0.1"}, {"optimizer", "adam"}},
+       PSR_ERR_USAGE,
+       "--lars-trust 0.1 does not go with --optimizer adam: only lars has it"},
+      {{{"exchange", "false"}},
+       PSR_ERR_USAGE,
+       "--exchange false does not go with --mode ps: only workers without shards can do without; "
+       "use "
+       "--mode ring"},
+      {{{"init", "a"}, {"resume", "b"}},
+       PSR_ERR_USAGE,
+       "--init a does not go with --resume b: a resumed run has its weights; give one of them"},
+      {{{"resume", "auto"}},
+       PSR_ERR_USAGE,
+       "--resume auto goes on with the last attempt of --out DIR, DIR-2, ..: give --out"},
+      {{{"workers", "3"}, {"slow", "3:2"}},
+       PSR_ERR_USAGE,
+       "--slow 3:2 does not go with --workers 3: there is no worker of that rank; ranks count from "
+       "0"},
 #if PSR_MPI
-        {{{"mode", "nccl"}},
-         PSR_ERR_UNSUPPORTED,
-         "--mode nccl is not in this build; give ps, ring, mpi or local"},
-        {{{"mode", "mpi"}, {"compress", "int8"}},
-         PSR_ERR_USAGE,
-         "--compress int8 does not go with --mode mpi: MPI sums float32; leave --compress out"},
-        {{{"mode", "mpi"}, {"sync", "async"}},
-         PSR_ERR_USAGE,
-         "--sync async does not go with --mode mpi: only shards can let workers be apart; use --mode ps or "
-         "--sync bsp"},
+      {{{"mode", "nccl"}},
+       PSR_ERR_UNSUPPORTED,
+       "--mode nccl is not in this build; give ps, ring, mpi or local"},
+      {{{"mode", "mpi"}, {"compress", "int8"}},
+       PSR_ERR_USAGE,
+       "--compress int8 does not go with --mode mpi: MPI sums float32; leave --compress out"},
+      {{{"mode", "mpi"}, {"sync", "async"}},
+       PSR_ERR_USAGE,
+       "--sync async does not go with --mode mpi: only shards can let workers be apart; use --mode "
+       "ps or --sync bsp"},
 #else
-        {{{"mode", "nccl"}}, PSR_ERR_UNSUPPORTED, "--mode nccl is not in this build; give ps, ring or local"},
-        {{{"mode", "mpi"}}, PSR_ERR_UNSUPPORTED, "--mode mpi is not in this build; give ps, ring or local"},
+      {{{"mode", "nccl"}},
+       PSR_ERR_UNSUPPORTED,
+       "--mode nccl is not in this build; give ps, ring or local"},
+      {{{"mode", "mpi"}},
+       PSR_ERR_UNSUPPORTED,
+       "--mode mpi is not in this build; give ps, ring or local"},
 #endif
-        {{{"device", "cuda:0"}}, PSR_ERR_UNSUPPORTED, "--device cuda:0 is not in this build; give cpu"},
-        {{{"precision", "fp16"}},
-         PSR_ERR_UNSUPPORTED,
-         "--precision fp16 is not in this build; give fp32 or bf16"},
-        {{{"augment", "imagenet"}},
-         PSR_ERR_UNSUPPORTED,
-         "--augment imagenet is not in this build; give none or crop-flip"},
+      {{{"device", "cuda:0"}},
+       PSR_ERR_UNSUPPORTED,
+       "--device cuda:0 is not in this build; give cpu"},
+      {{{"precision", "fp16"}},
+       PSR_ERR_UNSUPPORTED,
+       "--precision fp16 is not in this build; give fp32 or bf16"},
+      {{{"augment", "imagenet"}},
+       PSR_ERR_UNSUPPORTED,
+       "--augment imagenet is not in this build; give none or crop-flip"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         psr_config config = fitting();
@@ -609,6 +709,158 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
     }
 }
 
+static psr_config in_mode(const char *text)
+{
+    psr_config config = fitting();
+    if (psr_config_set(&config, "mode", text) != PSR_OK)
+        fail_msg("%s", psr_err_detail());
+    return config;
+}
+
+static void expect_mode(const psr_config *config, const char *expected)
+{
+    char text[PSR_OPTION_TEXT_MAX];
+    assert_int_equal(psr_config_get(config, "mode", text, sizeof text), PSR_OK);
+    assert_string_equal(text, expected);
+}
+
+static void a_step_has_the_mode_of_its_stretch(void **state)
+{
+    (void)state;
+    psr_config config = in_mode("ps@1,ring@150,ps@300");
+    assert_int_equal(config.mode, PSR_MODE_PS);
+    assert_int_equal(config.stretch_count, 3);
+    assert_int_equal(psr_config_mode_at(&config, 0), PSR_MODE_PS);
+    assert_int_equal(psr_config_mode_at(&config, 148), PSR_MODE_PS); /* a person's step 149 */
+    assert_int_equal(psr_config_mode_at(&config, 149), PSR_MODE_RING);
+    assert_int_equal(psr_config_mode_at(&config, 298), PSR_MODE_RING);
+    assert_int_equal(psr_config_mode_at(&config, UINT64_MAX), PSR_MODE_PS);
+    assert_int_equal(psr_config_next_stretch(&config, 0), 149);
+    assert_int_equal(psr_config_next_stretch(&config, 149), 299);
+    assert_int_equal(psr_config_next_stretch(&config, 299), 0);
+    assert_true(psr_config_has_mode(&config, PSR_MODE_RING));
+    config = in_mode("ring@1");
+    expect_mode(&config, "ring");
+    assert_int_equal(config.stretch_count, 1);
+    assert_int_equal(psr_config_next_stretch(&config, 0), 0);
+    assert_false(psr_config_has_mode(&config, PSR_MODE_PS));
+}
+
+static void what_is_no_row_of_stretches_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *detail;
+    } wrong[] = {
+        {"ps@2,ring@5", "says nothing of step 1; begin with a mode@1"},
+        {"ring@150", "says nothing of step 1"},
+        {"ps@1,ring@5,ps@5", "steps ascend"},
+        {"ps@1,ring@5,ps@4", "steps ascend"},
+        {"ps@1,ring@1", "steps ascend"},
+        {"ps@1,ps@5", "changes nothing at step 5"},
+        {"ps,ring@5", "does not say with which step each mode begins"},
+        {"ps@1,ring", "does not say with which step each mode begins"},
+        {"ps@0,ring@5", "begins with no step"},
+        {"ps@1,ring@x", "begins with no step"},
+        {"ps@1,", "'' is not known; give one of ps, ring"},
+        {"ps@1,rong@5", "'rong' is not known (ring?)"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        psr_config config = fitting(), before = config;
+        if (psr_config_set(&config, "mode", wrong[i].text) != PSR_ERR_USAGE)
+            fail_msg("%s was taken", wrong[i].text);
+        if (strstr(psr_err_detail(), wrong[i].detail) == NULL ||
+            strncmp(psr_err_detail(), "--mode: ", 8) != 0)
+            fail_msg("%s: %s", wrong[i].text, psr_err_detail());
+        assert_memory_equal(&config, &before, sizeof config);
+    }
+}
+
+static void a_change_by_hand_replaces_what_was_planned_after_it(void **state)
+{
+    (void)state;
+    psr_config config = in_mode("ps@1,ring@150,ps@300");
+    assert_int_equal(psr_config_change_mode(&config, 172, PSR_MODE_PS), PSR_OK);
+    expect_mode(&config, "ps@1,ring@150,ps@173");
+    assert_int_equal(psr_config_change_mode(&config, 100, PSR_MODE_RING), PSR_OK);
+    expect_mode(&config, "ps@1,ring@101");
+    assert_int_equal(psr_config_change_mode(&config, 100, PSR_MODE_PS), PSR_OK);
+    expect_mode(&config, "ps"); /* it never was in another one */
+    for (uint64_t i = 1; i < PSR_STRETCHES_MAX; i++)
+        assert_int_equal(psr_config_change_mode(&config, i, i % 2 ? PSR_MODE_RING : PSR_MODE_PS),
+                         PSR_OK);
+    assert_int_equal(psr_config_change_mode(&config, 100, PSR_MODE_PS), PSR_ERR_USAGE);
+    char text[PSR_OPTION_TEXT_MAX];
+    assert_int_equal(psr_config_get(&config, "mode", text, sizeof text), PSR_OK);
+    psr_config again = in_mode(text); /* as run.json has it */
+    expect_mode(&again, text);
+    assert_int_equal(again.stretch_count, PSR_STRETCHES_MAX);
+}
+
+static void which_runs_can_be_changed_by_hand(void **state)
+{
+    (void)state;
+    static const struct {
+        setting set[3];
+        psr_mode to;
+        const char *detail; /* NULL: it can */
+    } runs[] = {
+        {{{"workers", "2"}}, PSR_MODE_RING, NULL},
+        {{{"workers", "2"}, {"mode", "ring"}, {"shards", "1"}}, PSR_MODE_PS, NULL},
+        {{{"workers", "2"}, {"mode", "ring"}},
+         PSR_MODE_PS,
+         "this run has no shards; start it with --shards to change it to ps"},
+        {{{"workers", "2"}}, PSR_MODE_LOCAL, "a run changes to ps or ring alone, not to local"},
+        {{{"workers", "2"}, {"mode", "local"}},
+         PSR_MODE_RING,
+         "a run of --mode local does not change"},
+        {{{"workers", "2"}, {"sync", "ssp:3"}},
+         PSR_MODE_RING,
+         "this run does not change, for it has --sync ssp:3: a change needs all workers after the "
+         "same step"},
+        {{{"workers", "2"}, {"compress", "int8"}},
+         PSR_MODE_RING,
+         "this run does not change, for it has --compress int8: shards and a ring round "
+         "differently"},
+        {{{"workers", "1"}},
+         PSR_MODE_RING,
+         "this run does not change, for it has --workers 1: one worker is no ring"},
+    };
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        psr_config config = fitting();
+        for (int k = 0; k < 3 && runs[i].set[k].name != NULL; k++)
+            assert_int_equal(psr_config_set(&config, runs[i].set[k].name, runs[i].set[k].text),
+                             PSR_OK);
+        psr_err err = psr_config_may_change(&config, runs[i].to);
+        assert_int_equal(err, runs[i].detail == NULL ? PSR_OK : PSR_ERR_USAGE);
+        if (runs[i].detail != NULL)
+            assert_string_equal(psr_err_detail(), runs[i].detail);
+    }
+}
+
+static void a_tensor_goes_the_way_of_the_first_pattern_that_its_name_matches(void **state)
+{
+    (void)state;
+    psr_config config = fitting();
+    psr_mode mode;
+    assert_false(psr_config_route_of(&config, "fc.weight", &mode));
+    assert_int_equal(psr_config_set(&config, "route", "layer4.*=ps,fc.weight=ring,fc.*=ps"),
+                     PSR_OK);
+    assert_true(psr_config_route_of(&config, "layer4.0.conv1.weight", &mode));
+    assert_int_equal(mode, PSR_MODE_PS);
+    assert_true(psr_config_route_of(&config, "fc.weight", &mode));
+    assert_int_equal(mode, PSR_MODE_RING);
+    assert_true(psr_config_route_of(&config, "fc.bias", &mode));
+    assert_int_equal(mode, PSR_MODE_PS);
+    assert_false(psr_config_route_of(&config, "layer1.0.conv1.weight", &mode));
+    assert_true(psr_config_has_several_ways(&config));
+    static const char *const wrong[] = {"fc",     "=ps",           "fc=local",
+                                        "fc=ps,", "fc=ps,,x=ring", "fc=ps x=ring"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
+        if (psr_config_set(&config, "route", wrong[i]) != PSR_ERR_USAGE)
+            fail_msg("%s was taken", wrong[i]);
+}
+
 static void what_fits_together_is_taken(void **state)
 {
     (void)state;
@@ -617,6 +869,10 @@ static void what_fits_together_is_taken(void **state)
         {{"mode", "ps"}, {"sync", "ssp:0"}},
         {{"sync", "async"}, {"optimizer", "adam"}, {"shards", "2"}},
         {{"mode", "ring"}, {"workers", "8"}},
+        {{"mode", "ring"}, {"workers", "8"}, {"shards", "2"}},
+        {{"mode", "ps@1,ring@5,ps@10"}, {"workers", "2"}, {"shards", "2"}},
+        {{"mode", "ring"}, {"workers", "2"}, {"shards", "1"}, {"route", "fc=ps,*=ring"}},
+        {{"mode", "ps"}, {"workers", "2"}, {"route", "fc=ring"}},
         {{"mode", "local"}, {"fold", "reversed"}},
         {{"mode", "ring"}, {"compress", "topk:0.01"}},
         {{"mode", "local"}, {"compress", "int8"}, {"compress-as", "ring"}},
@@ -650,7 +906,7 @@ static void a_run_repeated_in_another_mode_loses_what_only_the_old_mode_had(void
 
     config.mode = PSR_MODE_RING;
     psr_config_fit_mode(&config, &file);
-    assert_int_equal(config.shards, 1);
+    assert_int_equal(config.shards, 0);
     assert_int_equal(config.fold, PSR_FOLD_RANK);
     assert_int_equal(psr_config_check(&config), PSR_OK);
 
@@ -763,6 +1019,11 @@ int main(void)
         cmocka_unit_test(every_hidden_option_is_told_when_it_is_set),
         cmocka_unit_test(what_does_not_fit_together_is_refused_by_name),
         cmocka_unit_test(what_fits_together_is_taken),
+        cmocka_unit_test(a_step_has_the_mode_of_its_stretch),
+        cmocka_unit_test(what_is_no_row_of_stretches_is_refused),
+        cmocka_unit_test(a_change_by_hand_replaces_what_was_planned_after_it),
+        cmocka_unit_test(which_runs_can_be_changed_by_hand),
+        cmocka_unit_test(a_tensor_goes_the_way_of_the_first_pattern_that_its_name_matches),
         cmocka_unit_test(a_run_repeated_in_another_mode_loses_what_only_the_old_mode_had),
         cmocka_unit_test(a_compressed_run_repeated_in_mode_local_plays_its_architecture),
         cmocka_unit_test(what_was_asked_for_beside_another_mode_is_kept_and_refused),

@@ -1,7 +1,7 @@
-/* base/cpus.h */
+/* base/system/cpus.h */
 #include "tests/unit/expect.h"
 
-#include "base/cpus.h"
+#include "base/system/cpus.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 #include "tests/unit/expect.h"
 
-#include "base/describe.h"
-#include "base/manual.h"
-#include "base/options_argp.h"
+#include "base/config/describe.h"
+#include "base/config/manual.h"
+#include "base/config/options_argp.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,14 +62,14 @@ static void words_of_an_argument_are_what_is_typed_and_what_stands_for_files(voi
 static void a_text_is_shown_as_it_is(void **state)
 {
     (void)state;
-    static const char text[] =
-        ".so of lines, -1 and a--b, well-known \\n\n'quoted'\n\nnew\n  psring train \\\n    -x\nbehind\n";
+    static const char text[] = ".so of lines, -1 and a--b, well-known \\n\n'quoted'\n\nnew\n  "
+                               "psring train \\\n    -x\nbehind\n";
     page p;
     open_page(&p);
     psr_manual_text(p.to, text, strlen(text));
-    expect_page(&p, "\\&.so of lines, \\-1 and a\\-\\-b, well-known \\en\n\\&'quoted'\n.PP\nnew\n.PP\n.RS "
-                    "2\n.EX\npsring train "
-                    "\\e\n  \\-x\n.EE\n.RE\n.PP\nbehind\n");
+    expect_page(
+        &p, "\\&.so of lines, \\-1 and a\\-\\-b, well-known \\en\n\\&'quoted'\n.PP\nnew\n.PP\n.RS "
+            "2\n.EX\npsring train \\e\n  \\-x\n.EE\n.RE\n.PP\nbehind\n");
 }
 
 static void a_page_begins_with_name_and_first_sentence(void **state)
@@ -125,8 +125,10 @@ static void a_manual_has_each_row_with_its_names_and_value(void **state)
 {
     (void)state;
     static const struct argp argp = {
-        own,  parse, "DIR...", "Tests.\vBeware.\n\nExample:\n  psring test\n\nExit status: 0 done.\n",
-        NULL, NULL,  NULL};
+        own,      parse,
+        "DIR...", "Tests.\vBeware.\n\nExample:\n  psring test\n\nExit status: 0 done.\n",
+        NULL,     NULL,
+        NULL};
     char *text = described(&argp, true);
     expect_in(text, ".SH SYNOPSIS\n.B psring test\n[OPTION...] DIR...\n.SH DESCRIPTION\nTests.\n");
     expect_in(text, ".TP\n\\fB\\-n\\fR, \\fB\\-\\-name\\fR=\\fIFILE\\fR, "
@@ -134,7 +136,9 @@ static void a_manual_has_each_row_with_its_names_and_value(void **state)
     expect_in(text, ".SS More\n.TP\n\\fB\\-H\\fR "
                     "\\fIHOST\\fR\nwhere\n.TP\n\\fB\\-\\-level\\fR[=\\fIlow|high\\fR]\nhow\n");
     expect_in(text, "\\fB\\-\\-help\\fR");
-    expect_in(text, ".SH NOTES\nBeware.\n.SH EXAMPLES\nExample:\n.PP\n.RS 2\n.EX\npsring test\n.EE\n.RE\n");
+    expect_in(
+        text,
+        ".SH NOTES\nBeware.\n.SH EXAMPLES\nExample:\n.PP\n.RS 2\n.EX\npsring test\n.EE\n.RE\n");
     expect_in(text, ".SH EXIT STATUS\nExit status: 0 done.\n.SH SEE ALSO\n.BR psring (1)\n");
     assert_null(strstr(text, "secret"));
     free(text);
@@ -155,7 +159,8 @@ static void a_completion_has_each_name_and_the_words_of_the_table(void **state)
     expect_in(text, "_psring_values['psring test -n']='@file'\n");
     expect_in(text, "_psring_values['psring test --level']='low high'\n");
     expect_in(text, "_psring_values['psring test --model']='alexnet vgg16'\n");
-    expect_in(text, "_psring_values['psring test --fold']='rank arrival'\n"); /* reversed is no user's */
+    /* reversed is no user's */
+    expect_in(text, "_psring_values['psring test --fold']='rank arrival'\n");
     assert_null(strstr(text, "secret"));
     assert_null(strstr(text, "fault-point"));
     free(text);
@@ -172,7 +177,8 @@ static void what_asks_for_a_description_is_told_from_other_words(void **state)
     assert_int_equal(psr_describe_asked(4, manual, &date), PSR_DESCRIBE_MANUAL);
     assert_string_equal(date, "2026-01-02");
     assert_int_equal(psr_describe_asked(3, completion, &date), PSR_DESCRIBE_COMPLETION);
-    assert_int_equal(psr_describe_asked(3, manual, &date), PSR_DESCRIBE_NOTHING); /* without a date */
+    /* without a date */
+    assert_int_equal(psr_describe_asked(3, manual, &date), PSR_DESCRIBE_NOTHING);
     assert_int_equal(psr_describe_asked(2, manual, &date), PSR_DESCRIBE_NOTHING);
     assert_int_equal(psr_describe_asked(1, manual, &date), PSR_DESCRIBE_NOTHING);
 }

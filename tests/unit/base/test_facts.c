@@ -1,4 +1,5 @@
-/* What training tells of itself while it joins: there and back, and hostile bytes. Which facts agree is test_scheduler's. */
+/* What training tells of itself while it joins: there and back, and hostile bytes. Which facts
+ * agree is test_scheduler's. */
 #include "tests/unit/expect.h"
 
 #include "base/facts.h"
@@ -52,25 +53,27 @@ static void each_field_that_is_wrong_is_named(void **state)
 {
     (void)state;
     psr_facts read;
-    expect_failure(psr_facts_from_json((psr_bytes){NULL, 0}, &read), PSR_ERR_FORMAT, "not a JSON object");
+    expect_failure(psr_facts_from_json((psr_bytes){NULL, 0}, &read), PSR_ERR_FORMAT,
+                   "not a JSON object");
     expect_failure(psr_facts_from_json(bytes_of("{\"identity\": 3}"), &read), PSR_ERR_FORMAT,
                    "field \"identity\" is missing or no text");
     expect_failure(
         psr_facts_from_json(bytes_of("{\"identity\": \"\", \"data_name\": \"\\u001b[2J\"}"), &read),
         PSR_ERR_FORMAT, "field \"data_name\" holds control characters: \"?[2J\"");
     expect_failure(
-        psr_facts_from_json(bytes_of("{\"identity\": \"\", \"data_name\": \"\", \"data_train\": \"0123\"}"),
-                            &read),
+        psr_facts_from_json(
+            bytes_of("{\"identity\": \"\", \"data_name\": \"\", \"data_train\": \"0123\"}"), &read),
         PSR_ERR_FORMAT, "field \"data_train\" is no hash of samples");
     expect_failure(
-        psr_facts_from_json(bytes_of("{\"identity\": \"\", \"data_name\": \"\", \"data_train\": \"\", "
-                                     "\"data_test\": \"\", \"train_count\": 4294967296}"),
+        psr_facts_from_json(bytes_of("{\"identity\": \"\", \"data_name\": \"\", \"data_train\": "
+                                     "\"\", \"data_test\": \"\", \"train_count\": 4294967296}"),
                             &read),
         PSR_ERR_FORMAT, "field \"train_count\" is no count of at most 4294967295");
     psr_worker_start worker;
-    expect_failure(psr_worker_start_from_json(bytes_of("{\"first_step\": 0}"), &worker), PSR_ERR_FORMAT,
-                   "field \"total_steps\" is missing or no number");
-    expect_failure(psr_worker_start_from_json(bytes_of("{\"first_step\": -1}"), &worker), PSR_ERR_FORMAT,
+    expect_failure(psr_worker_start_from_json(bytes_of("{\"first_step\": 0}"), &worker),
+                   PSR_ERR_FORMAT, "field \"total_steps\" is missing or no number");
+    expect_failure(psr_worker_start_from_json(bytes_of("{\"first_step\": -1}"), &worker),
+                   PSR_ERR_FORMAT,
                    "field \"first_step\" is no count of at most 18446744073709551615");
 }
 

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "base/file.h"
+#include "base/system/file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -159,7 +159,8 @@ static void writing_into_a_missing_directory_names_the_path(void **state)
 {
     (void)state;
     assert_int_equal(psr_file_write_atomic("nowhere/file", "x", 1), PSR_ERR_NOT_FOUND);
-    assert_string_equal(psr_err_detail(), "nowhere/file: cannot be made: No such file or directory");
+    assert_string_equal(psr_err_detail(),
+                        "nowhere/file: cannot be made: No such file or directory");
 }
 
 static void a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(void **state)
@@ -285,10 +286,13 @@ int main(void)
         cmocka_unit_test_teardown(a_device_is_not_a_file, clear),
         cmocka_unit_test_teardown(a_part_is_read_and_a_file_that_was_cut_meanwhile_is_told, clear),
         cmocka_unit_test_teardown(writing_into_a_missing_directory_names_the_path, clear),
-        cmocka_unit_test_teardown(a_write_that_fails_leaves_the_old_file_and_nothing_beside_it, clear),
-        cmocka_unit_test_teardown(a_directory_in_the_way_of_the_rename_leaves_nothing_beside_it, clear),
+        cmocka_unit_test_teardown(a_write_that_fails_leaves_the_old_file_and_nothing_beside_it,
+                                  clear),
+        cmocka_unit_test_teardown(a_directory_in_the_way_of_the_rename_leaves_nothing_beside_it,
+                                  clear),
         cmocka_unit_test_teardown(a_path_that_is_too_long_is_refused, clear),
-        cmocka_unit_test_teardown(directories_are_made_with_those_above_them_and_may_be_there, clear),
+        cmocka_unit_test_teardown(directories_are_made_with_those_above_them_and_may_be_there,
+                                  clear),
         cmocka_unit_test_teardown(a_file_in_the_way_of_a_directory_is_named, clear),
         cmocka_unit_test_teardown(flushing_a_missing_directory_names_it, clear),
         cmocka_unit_test(want_of_a_descriptor_is_waited_out_for_a_while_and_nothing_else_is),

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "base/finite.h"
+#include "base/arrays/finite.h"
 
 #include <float.h>
 #include <math.h>

@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "base/fold.h"
+#include "base/arrays/fold.h"
 #include "base/rng.h"
 
 #include <string.h>
@@ -151,7 +151,8 @@ static void hops_of_a_ring_and_the_fold_give_the_same_bits(void **state)
     for (int s = 0; s < 4; s++) {
         uint32_t n = sizes[s];
         for (size_t length = n == 1 ? 1 : 2; length <= COUNT; length = length * 3 + 1) {
-            /* After hop h, rank r holds the partial sum of chunk r - h - 1, which began at the rank after it. */
+            /* After hop h, rank r holds the partial sum of chunk r - h - 1, which began at the rank
+             * after it. */
             for (uint32_t r = 0; r < n; r++)
                 memcpy(held[r], x[r], sizeof held[r]);
             for (uint32_t hop = 0; hop + 1 < n; hop++) {

@@ -1,6 +1,6 @@
 #include "tests/unit/expect.h"
 
-#include "base/huge_pages.h"
+#include "base/arrays/huge_pages.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -37,7 +37,8 @@ static void memory_begins_where_a_huge_page_may(void **state)
     assert_null(psr_huge_pages_map(SIZE_MAX / SMALL * SMALL));
 }
 
-/* What has been written stays as it is, what has not is zero, and what lies beside whole pages is not touched. */
+/* What has been written stays as it is, what has not is zero, and what lies beside whole pages is
+ * not touched. */
 static void what_is_filled_keeps_its_values_in_memory_that_is_shared_too(void **state)
 {
     (void)state;
@@ -57,8 +58,8 @@ static void what_is_filled_keeps_its_values_in_memory_that_is_shared_too(void **
     assert_int_equal(resident_bytes(map, page), 0);
     assert_int_equal(resident_bytes(map + 3 * page, page), 0);
     size_t filled = resident_bytes(map + page, 2 * page);
-    assert_true(filled == 2 * SMALL ||
-                filled == 2 * page); /* a kernel without, and one with huge pages for it */
+    /* a kernel without, and one with huge pages for it */
+    assert_true(filled == 2 * SMALL || filled == 2 * page);
     const char *other = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
     assert_true(other != MAP_FAILED);
     assert_int_equal(other[page], 7);

@@ -17,8 +17,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Puts the two ends of what a launcher reads in place of stdout and stderr for one test. The test's own
- * output (cmocka's TAP) must not get in between: it is put back before any assertion. */
+/* Puts the two ends of what a launcher reads in place of stdout and stderr for one test. The test's
+ * own output (cmocka's TAP) must not get in between: it is put back before any assertion. */
 typedef struct capture {
     int saved_out, saved_err;
     int out[2], err[2]; /* [0] is ours to read */
@@ -92,7 +92,8 @@ static void a_line_has_time_level_name_and_message(void **state)
     close_capture(&c);
 
     int hour, minute, second, thousandth, end = 0;
-    assert_int_equal(sscanf(text, "%2d:%2d:%2d.%3d %n", &hour, &minute, &second, &thousandth, &end), 4);
+    assert_int_equal(sscanf(text, "%2d:%2d:%2d.%3d %n", &hour, &minute, &second, &thousandth, &end),
+                     4);
     assert_int_equal(end, 13);
     assert_string_equal(text + end, "info  worker 1: joined scheduler=here step=3\n");
 }
@@ -170,7 +171,8 @@ static void a_full_output_drops_lines_counts_them_and_tells(int (*make)(int fds[
     psr_log_init("worker 2", PSR_LOG_INFO);
     for (int i = 0; i < LINES; i++)
         psr_log(PSR_LOG_INFO,
-                "line %d .......................................................................", i);
+                "line %d .......................................................................",
+                i);
     size_t used = read_some(c.err[0], text, sizeof text);
     psr_log(PSR_LOG_INFO, "after");
     read_some(c.err[0], text + used, sizeof text - used);
@@ -191,8 +193,9 @@ static void a_full_output_drops_lines_counts_them_and_tells(int (*make)(int fds[
             assert_int_equal(number, arrived);
             arrived++;
         } else if (counts != NULL && counts < end) {
-            assert_int_equal(
-                sscanf(counts, "lines were dropped stderr=%llu stdout=%llu", &dropped_err, &dropped_out), 2);
+            assert_int_equal(sscanf(counts, "lines were dropped stderr=%llu stdout=%llu",
+                                    &dropped_err, &dropped_out),
+                             2);
         } else {
             assert_non_null(strstr(line, "worker 2: after\n"));
         }
@@ -274,11 +277,13 @@ static void a_line_is_read_as_it_was_printed(void **state)
         psr_log_level level;
         psr_log_kind kind;
         const char *message;
-    } expected[] = {{PSR_LOG_ERROR, PSR_LOG_OF_RUN, "lost: all"},
-                    {PSR_LOG_DEBUG, PSR_LOG_OF_RUN, "turned away a stranger (stranger): so it says"},
-                    {PSR_LOG_WARN, PSR_LOG_OF_STRANGER, "turned away: 7"}};
+    } expected[] = {
+        {PSR_LOG_ERROR, PSR_LOG_OF_RUN, "lost: all"},
+        {PSR_LOG_DEBUG, PSR_LOG_OF_RUN, "turned away a stranger (stranger): so it says"},
+        {PSR_LOG_WARN, PSR_LOG_OF_STRANGER, "turned away: 7"}};
     char *rest = NULL, *line = strtok_r(text, "\n", &rest);
-    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++, line = strtok_r(NULL, "\n", &rest)) {
+    for (size_t i = 0; i < sizeof expected / sizeof *expected;
+         i++, line = strtok_r(NULL, "\n", &rest)) {
         psr_log_line read;
         assert_non_null(line);
         assert_true(psr_log_line_read(line, &read));

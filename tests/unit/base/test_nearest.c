@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 
 #include <string.h>
 

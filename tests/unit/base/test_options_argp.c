@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "base/options_argp.h"
+#include "base/config/options_argp.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,8 @@ static error_t parse_own(int key, char *text, struct argp_state *state)
 
 static error_t run(program *p, const char **const_argv)
 {
-    char **argv = (char **)(uintptr_t)const_argv; /* getopt moves the pointers, not what they point at */
+    char **argv = (char **)(uintptr_t)const_argv; /* getopt moves the pointers,
+                                                     not what they point at */
     int argc = 0;
     while (argv[argc] != NULL)
         argc++;
@@ -45,7 +46,8 @@ static error_t run(program *p, const char **const_argv)
     const struct argp_option own[] = {{"hostfile", 'f', "FILE", 0, "the hosts", 0},
                                       {"ranks", 'n', "N", 0, "how many", 0},
                                       {NULL, 0, NULL, 0, NULL, 0}};
-    const struct argp_child children[] = {{psr_options_argp_child(options), 0, NULL, 0}, {NULL, 0, NULL, 0}};
+    const struct argp_child children[] = {{psr_options_argp_child(options), 0, NULL, 0},
+                                          {NULL, 0, NULL, 0}};
     const struct argp argp = {own, parse_own, NULL, "A program.", children, NULL, NULL};
     psr_config_defaults(&p->config);
     p->hostfile = NULL;
@@ -104,7 +106,8 @@ static void the_last_of_an_option_and_its_negation_wins(void **state)
 {
     (void)state;
     program p;
-    const char *argv[] = {"psring", "--no-shuffle", "--shuffle", "--nesterov", "--no-nesterov", NULL};
+    const char *argv[] = {"psring",     "--no-shuffle",  "--shuffle",
+                          "--nesterov", "--no-nesterov", NULL};
     assert_int_equal(run(&p, argv), 0);
     assert_true(p.config.shuffle);
     assert_false(p.config.nesterov);
@@ -119,8 +122,9 @@ static const char *found(const char *name, const char **const_argv)
     while (const_argv[argc] != NULL)
         argc++;
     const char *value = "-";
-    return psr_options_find(&argp, argc, (char **)(uintptr_t)const_argv, name, &value) ? value
-                                                                                       : "(not there)";
+    return psr_options_find(&argp, argc, (char **)(uintptr_t)const_argv, name, &value)
+               ? value
+               : "(not there)";
 }
 
 #define FOUND(name, ...) found(name, (const char *[]){"psring", __VA_ARGS__, NULL})
@@ -131,11 +135,12 @@ static void a_value_is_found_before_the_line_is_parsed_as_the_parser_will_find_i
     assert_string_equal(FOUND("config", "--config", "a"), "a");
     assert_string_equal(FOUND("config", "--config=a", "--config", "b"), "b");
     assert_string_equal(FOUND("config", "--config="), "");
-    assert_string_equal(FOUND("config", "--confi", "a"),
-                        "(not there)"); /* or --confirm: the parser will refuse it */
+    /* or --confirm: the parser will refuse it */
+    assert_string_equal(FOUND("config", "--confi", "a"), "(not there)");
     assert_string_equal(FOUND("config", "--config", "a", "--confirm"), "a");
     assert_string_equal(FOUND("out", "--o", "a"), "a");
-    assert_string_equal(FOUND("config", "--out", "--config", "x"), "(not there)"); /* the value of --out */
+    /* the value of --out */
+    assert_string_equal(FOUND("config", "--out", "--config", "x"), "(not there)");
     assert_string_equal(FOUND("config", "--", "--config", "x"), "(not there)");
     assert_string_equal(FOUND("config", "--quux", "x"), "(not there)");
     assert_null(FOUND("confirm", "--confirm"));
@@ -168,9 +173,12 @@ static void a_refusal_is_one_line_and_exit_status_2(void **state)
         const char *argument, *value, *line;
     } wrong[] = {
         {"--bucket-size", "12Q",
-         "psring: --bucket-size: '12Q' is not a size; give auto, bytes, or a number with K, M or G (4M)\n"},
-        {"--no-shufle", NULL, "psring: --no-shufle: there is no such option; --no-shuffle is the nearest\n"},
-        {"--hostfiel=x", NULL, "psring: --hostfiel: there is no such option; --hostfile is the nearest\n"},
+         "psring: --bucket-size: '12Q' is not a size; give auto, bytes, or a number with K, M or G "
+         "(4M)\n"},
+        {"--no-shufle", NULL,
+         "psring: --no-shufle: there is no such option; --no-shuffle is the nearest\n"},
+        {"--hostfiel=x", NULL,
+         "psring: --hostfiel: there is no such option; --hostfile is the nearest\n"},
         {"--quux", NULL, "psring: --quux: there is no such option; --help lists them\n"},
         {"--steps", NULL, "psring: --steps: its value is missing; give --steps N\n"},
         {"--hostf", NULL, "psring: --hostf: its value is missing; give --hostfile FILE\n"},
@@ -187,7 +195,8 @@ static void a_refusal_is_one_line_and_exit_status_2(void **state)
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         char text[4096];
-        const char *argv[] = {"/usr/bin/psring", "--mode", "ring", wrong[i].argument, wrong[i].value, NULL};
+        const char *argv[] = {"/usr/bin/psring", "--mode",       "ring",
+                              wrong[i].argument, wrong[i].value, NULL};
         assert_int_equal(run_apart(argv, text, sizeof text), 2);
         assert_string_equal(text, wrong[i].line);
     }

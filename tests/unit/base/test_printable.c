@@ -1,7 +1,7 @@
-/* base/printable.h: what may reach a terminal. */
+/* base/text/printable.h: what may reach a terminal. */
 #include "tests/unit/expect.h"
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +34,8 @@ static void control_characters_become_question_marks(void **state)
     expect_line("\x1b]0;owned\x07\x1b[2J\x7f\r\b", "?]0;owned??[2J???");
     expect_line("a\nb\tc", "a b c");
     for (int c = 0x80; c <= 0x9f; c++) { /* C1, as UTF-8 and alone */
-        const char utf8[] = {'<', (char)0xc2, (char)c, '>', '\0'}, alone[] = {'<', (char)c, '>', '\0'};
+        const char utf8[] = {'<', (char)0xc2, (char)c, '>', '\0'},
+                   alone[] = {'<', (char)c, '>', '\0'};
         expect_line(utf8, "<?"
                           "?>");
         expect_line(alone, "<?>");

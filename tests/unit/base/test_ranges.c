@@ -1,7 +1,7 @@
 #include "tests/unit/expect.h"
 
 #include "base/rng.h"
-#include "base/ranges.h"
+#include "base/arrays/ranges.h"
 
 #include <string.h>
 

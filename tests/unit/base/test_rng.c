@@ -39,7 +39,8 @@ static void the_generator_gives_the_published_known_answers(void **state)
     }
 }
 
-static const psr_rng_at here = {.seed = 42, .purpose = PSR_RNG_TEST, .epoch = 3, .sample = 1000, .layer = 5};
+static const psr_rng_at here = {
+    .seed = 42, .purpose = PSR_RNG_TEST, .epoch = 3, .sample = 1000, .layer = 5};
 
 static void a_word_is_its_place_in_its_block(void **state)
 {
@@ -132,7 +133,8 @@ static void normal_numbers_have_the_moments_of_the_standard_normal(void **state)
         }
     }
     double n = 2.0 * PAIRS;
-    /* Five standard errors: of z 1, of z^2 sqrt 2, of z^3 sqrt 15, of z^4 sqrt 96, each over sqrt n. */
+    /* Five standard errors: of z 1, of z^2 sqrt 2, of z^3 sqrt 15, of z^4 sqrt 96, each over sqrt
+     * n. */
     assert_true(fabs(sum / n) < 5 * 1.0 / sqrt(n));
     assert_true(fabs(squares / n - 1) < 5 * sqrt(2.0) / sqrt(n));
     assert_true(fabs(cubes / n) < 5 * sqrt(15.0) / sqrt(n));

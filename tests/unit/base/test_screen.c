@@ -1,5 +1,5 @@
-/* What a program prints while somebody reads it, and while nobody does. Standard output and error of this program are replaced for a
- * test by one pipe. */
+/* What a program prints while somebody reads it, and while nobody does. Standard output and error
+ * of this program are replaced for a test by one pipe. */
 #include "tests/unit/expect.h"
 
 #include "base/show/screen.h"
@@ -122,14 +122,16 @@ static void beyond_a_mebibyte_text_is_left_out_and_that_is_told(void **state)
     assert_true(behind);
     int whole = 0, last = -1;
     const char *at = text;
-    for (; *at != '('; at += PIECE, whole++) { /* while the thread fills the pipe there is room again */
+    for (; *at != '('; at += PIECE, whole++) { /* while the thread fills the
+                                                  pipe there is room again */
         assert_in_range(atoi(at), last + 1, PIECES - 1);
         last = atoi(at);
     }
-    assert_in_range(whole * PIECE, (1 << 20) - PIECE, (1 << 20) + (128 << 10)); /* and what the pipe took */
+    /* and what the pipe took */
+    assert_in_range(whole * PIECE, (1 << 20) - PIECE, (1 << 20) + (128 << 10));
     char expected[128];
-    snprintf(expected, sizeof expected, "(nobody read this output: %d pieces of it were left out)\nthe end\n",
-             PIECES - whole);
+    snprintf(expected, sizeof expected,
+             "(nobody read this output: %d pieces of it were left out)\nthe end\n", PIECES - whole);
     assert_string_equal(at, expected);
     free(text);
 }
@@ -149,8 +151,9 @@ static bool gives_up_without_a_reader(void)
     return behind;
 }
 
-/* In a process of its own, which ends as a program does then: with a thread in write(). A signal, such as the leak checker's at exit,
- * begins that write anew, and here on a standard output that is the test's again. */
+/* In a process of its own, which ends as a program does then: with a thread in write(). A signal,
+ * such as the leak checker's at exit, begins that write anew, and here on a standard output that is
+ * the test's again. */
 static void who_will_not_wait_for_a_reader_need_not(void **state)
 {
     (void)state;
@@ -167,8 +170,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_printed_comes_out_in_order, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(what_comes_from_elsewhere_is_no_command_to_the_terminal, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(what_comes_from_elsewhere_is_no_command_to_the_terminal,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(beyond_a_mebibyte_text_is_left_out_and_that_is_told, set_up,
                                         tear_down),
         cmocka_unit_test(who_will_not_wait_for_a_reader_need_not),

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/secret.h"
+#include "base/text/secret.h"
 
 /* A roster of so many members. */
 static cJSON *roster(int members)
@@ -16,7 +16,8 @@ static cJSON *roster(int members)
     cJSON *array = cJSON_CreateArray();
     for (int i = 0; i < members; i++) {
         cJSON *member = cJSON_CreateObject();
-        assert_non_null(cJSON_AddStringToObject(member, "key", "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"));
+        assert_non_null(
+            cJSON_AddStringToObject(member, "key", "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"));
         assert_non_null(cJSON_AddNumberToObject(member, "rank", i));
         cJSON_AddItemToArray(array, member);
     }

@@ -1,6 +1,6 @@
 #include "tests/unit/expect.h"
 
-#include "base/stream.h"
+#include "base/arrays/stream.h"
 
 #include <string.h>
 

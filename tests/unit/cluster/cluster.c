@@ -76,7 +76,8 @@ static process *process_of(cluster *c, psr_peer peer)
 {
     if (peer.role == PSR_ROLE_SCHEDULER)
         return &c->scheduler_process;
-    return peer.role == PSR_ROLE_WORKER ? &c->workers[peer.rank].process : &c->shards[peer.rank].process;
+    return peer.role == PSR_ROLE_WORKER ? &c->workers[peer.rank].process
+                                        : &c->shards[peer.rank].process;
 }
 
 static bool is_over(const process *p)
@@ -134,10 +135,12 @@ static void begin_fault(cluster *c)
     c->fault_us = NEVER;
     if (is_over(p))
         return;
-    if (fault->kind != CLUSTER_HUNG && !is_done(c, p))
+    if (fault->kind != CLUSTER_HUNG && fault->kind != CLUSTER_DEVICE_STUCK && !is_done(c, p))
         c->struck_us = psr_sim_now_us(c->sim);
     if (fault->kind == CLUSTER_HUNG) {
         c->workers[fault->who.rank].hung = true;
+    } else if (fault->kind == CLUSTER_DEVICE_STUCK) {
+        c->workers[fault->who.rank].device_stuck = true;
     } else if (fault->kind == CLUSTER_STOPPED) {
         p->state = PROCESS_STOPPED;
         c->resume_us = psr_sim_now_us(c->sim) + fault->for_us;
@@ -145,8 +148,8 @@ static void begin_fault(cluster *c)
         p->state = PROCESS_KILLED;
         psr_sim_cut(c->sim, p->self);
         if (fault->kind == CLUSTER_LOST)
-            psr_coordinator_lost(c->coordinator, p->self, p->provision.host, false, "killed by signal 9",
-                                 cluster_now_ms(c));
+            psr_coordinator_lost(c->coordinator, p->self, p->provision.host, false,
+                                 "killed by signal 9", cluster_now_ms(c));
     }
 }
 
@@ -163,7 +166,7 @@ static void end_fault(cluster *c)
 /* The earliest time so far, and what happens then. */
 typedef struct moment {
     int64_t at_us;
-    enum { A_DELIVERY, A_TURN, A_COMPUTATION, A_CHECKPOINT, A_FAULT, A_FAULTS_END } what;
+    enum { A_DELIVERY, A_TURN, A_COMPUTATION, A_DEVICE, A_CHECKPOINT, A_FAULT, A_FAULTS_END } what;
     process *who;
     uint64_t steps;
 } moment;
@@ -181,7 +184,8 @@ static int64_t time_of(const process *p)
     return p->state == PROCESS_RUNS ? p->tick_us : NEVER;
 }
 
-/* Of what happens at the same time deliveries come first: nobody is called silent whose words are there. */
+/* Of what happens at the same time deliveries come first: nobody is called silent whose words are
+ * there. */
 static moment next_moment(cluster *c)
 {
     moment next = {.at_us = psr_sim_next_us(c->sim), .what = A_DELIVERY};
@@ -190,7 +194,12 @@ static moment next_moment(cluster *c)
         consider(&next, (moment){time_of(member_at(c, i)), A_TURN, member_at(c, i), 0});
     for (uint32_t r = 0; r < c->n; r++)
         if (c->workers[r].process.state == PROCESS_RUNS && !hangs(c, &c->workers[r].process))
-            consider(&next, (moment){c->workers[r].wakes_us, A_COMPUTATION, &c->workers[r].process, 0});
+            consider(&next,
+                     (moment){c->workers[r].wakes_us, A_COMPUTATION, &c->workers[r].process, 0});
+    for (uint32_t r = 0; r < c->n; r++)
+        if (c->workers[r].process.state == PROCESS_RUNS)
+            consider(&next, (moment){worker_device_us(&c->workers[r]), A_DEVICE,
+                                     &c->workers[r].process, 0});
     for (uint64_t k = 0; k <= c->options.steps && c->scheduler_process.state == PROCESS_RUNS; k++)
         consider(&next, (moment){c->disk_us[k], A_CHECKPOINT, NULL, c->options.first_step + k});
     consider(&next, (moment){c->fault_us, A_FAULT, NULL, 0});
@@ -220,6 +229,10 @@ static void happen(cluster *c, const moment *m)
     case A_COMPUTATION:
         worker_turn((worker *)m->who);
         break;
+    case A_DEVICE:
+        worker_device_turn((worker *)m->who);
+        process_turn(m->who);
+        break;
     case A_CHECKPOINT:
         disk_turn(c, m->steps);
         break;
@@ -232,13 +245,25 @@ static void happen(cluster *c, const moment *m)
     }
 }
 
-/* One that hangs does so when it computes next. */
+static bool device_is_stuck(const worker *w)
+{
+    for (uint32_t b = 0; w->device_stuck && b < w->process.in->options.buckets->count; b++)
+        if (w->device != NULL && w->device[b].due_us != NEVER)
+            return true;
+    return false;
+}
+
+/* One that hangs does so when it computes next; a device that is stuck, when it has something to
+ * do. */
 static void see_fault(cluster *c)
 {
-    if (c->struck_us != NEVER || c->options.fault.kind != CLUSTER_HUNG)
+    const cluster_fault_kind kind = c->options.fault.kind;
+    if (c->struck_us != NEVER || (kind != CLUSTER_HUNG && kind != CLUSTER_DEVICE_STUCK))
         return;
     const process *p = process_of(c, c->options.fault.who);
-    if (p->state == PROCESS_RUNS && hangs(c, p))
+    const bool strikes =
+        kind == CLUSTER_HUNG ? hangs(c, p) : device_is_stuck(&c->workers[p->self.rank]);
+    if (p->state == PROCESS_RUNS && strikes)
         c->struck_us = psr_sim_now_us(c->sim);
 }
 
@@ -302,7 +327,7 @@ static cluster *make(const cluster_options *options)
     if (c->config.slice_bytes < SLICE_BYTES_MIN)
         c->config.slice_bytes = SLICE_BYTES_MIN;
     c->n = c->config.workers;
-    c->s = c->config.mode == PSR_MODE_PS ? c->config.shards : 0;
+    c->s = psr_config_shards(&c->config);
     c->joined_us = c->decided_us = c->fault_us = c->resume_us = c->struck_us = NEVER;
     if (options->fault.kind != CLUSTER_FAULTLESS)
         c->fault_us = options->fault.at_us;
@@ -324,9 +349,12 @@ static void check_end(const cluster *c)
     for (uint32_t i = 0; i < member_count(c); i++)
         if (member_at(c, i)->state != PROCESS_LEFT)
             fail_msg("seed %llu: %s %u: %s; the scheduler: %s", (unsigned long long)c->options.seed,
-                     psr_role_name(member_at(c, i)->self.role), (unsigned)member_at(c, i)->self.rank,
-                     member_at(c, i)->line, c->line);
-    if (c->status != (c->stop_told ? PSR_ERR_CANCELLED : PSR_OK))
+                     psr_role_name(member_at(c, i)->self.role),
+                     (unsigned)member_at(c, i)->self.rank, member_at(c, i)->line, c->line);
+    /* Who is told to stop in the last step has taken all. */
+    const bool all = cluster_steps(c) == c->options.first_step + c->options.steps;
+    if (c->status != (c->stop_told && !all ? PSR_ERR_CANCELLED : PSR_OK) &&
+        !(all && c->stop_told && c->status == PSR_ERR_CANCELLED))
         fail_msg("seed %llu: %s", (unsigned long long)c->options.seed, c->line);
     if (cluster_steps(c) > c->options.first_step)
         assert_true(checkpoint_is_whole(c, cluster_steps(c)));
@@ -344,8 +372,8 @@ cluster *cluster_run(const cluster_options *options)
     cluster *c = make(options);
     run(c);
     const cluster_fault *fault = &options->fault;
-    bool short_stop =
-        fault->kind == CLUSTER_STOPPED && (double)fault->for_us * 1e-6 < options->config->deadline_s;
+    bool short_stop = fault->kind == CLUSTER_STOPPED &&
+                      (double)fault->for_us * 1e-6 < options->config->deadline_s;
     if (fault->kind == CLUSTER_FAULTLESS || short_stop)
         check_end(c);
     return c;
@@ -360,7 +388,8 @@ int cluster_print_rate(void **state)
     return 0;
 }
 
-/* What is lent to a transport comes back when the network ends; what borrows of a view goes before the member, whose it is. */
+/* What is lent to a transport comes back when the network ends; what borrows of a view goes before
+ * the member, whose it is. */
 void cluster_free(cluster *c)
 {
     for (uint32_t i = 0; i < member_count(c); i++)
@@ -392,8 +421,8 @@ psr_err cluster_status(const cluster *c, const char **ret_line)
 
 psr_err cluster_status_of(const cluster *c, psr_peer peer, const char **ret_line)
 {
-    const process *p =
-        peer.role == PSR_ROLE_WORKER ? &c->workers[peer.rank].process : &c->shards[peer.rank].process;
+    const process *p = peer.role == PSR_ROLE_WORKER ? &c->workers[peer.rank].process
+                                                    : &c->shards[peer.rank].process;
     *ret_line = p->line;
     return p->status;
 }
@@ -426,6 +455,11 @@ const float *cluster_weights(const cluster *c, uint32_t rank, uint64_t step)
 uint64_t cluster_steps(const cluster *c)
 {
     return c->workers[0].step;
+}
+
+uint32_t cluster_changes(const cluster *c)
+{
+    return c->changes;
 }
 
 uint64_t cluster_staleness(const cluster *c)

@@ -1,16 +1,18 @@
-/* A whole run in one process, in virtual time and from one seed: the scheduler, shards and workers as they are (ps/'s
- * machines, comm's members and loops, worker/'s session and exchange) on the in-process network of net/transport.h, from JOIN to
- * BYE. Only what computes is played: a worker takes random times for the pieces of its steps, and its gradients are
- * numbers of its rank and step.
+/* A whole run in one process, in virtual time and from one seed: the scheduler, shards and workers
+ * as they are (ps/'s machines, comm's members and loops, worker/'s session and exchange) on the
+ * in-process network of net/transport.h, from JOIN to BYE. Only what computes is played: a worker
+ * takes random times for the pieces of its steps, and its gradients are numbers of its rank and
+ * step.
  *
- * It checks as it goes: a lent payload is read only when it is delivered, as a zero-copy network would, and with half of the seeds only by who
- * takes the message, as from shared memory; the gradient of a
- * bucket is poisoned as soon as a worker may write it again; averages over workers are right; the last checkpoint is whole;
- * nobody is left waiting. */
+ * It checks as it goes: a lent payload is read only when it is delivered, as a zero-copy network
+ * would, and with half of the seeds only by who takes the message, as from shared memory; the
+ * gradient of a bucket is poisoned as soon as a worker may write it again; with late devices
+ * weights stay as they are until the fence of their bucket has passed; averages over workers are
+ * right; the last checkpoint is whole; nobody is left waiting. */
 #ifndef PSR_TESTS_CLUSTER_H
 #define PSR_TESTS_CLUSTER_H
 
-#include "worker/engine.h"
+#include "worker/exchange/engine.h"
 
 #define CLUSTER_NOBODY UINT32_MAX
 #define CLUSTER_SLOTS 2 /* most slots of an optimizer */
@@ -19,10 +21,11 @@
 
 typedef enum cluster_fault_kind {
     CLUSTER_FAULTLESS,
-    CLUSTER_KILLED,  /* gone, with all that is under way from and to it; the launcher says nothing */
-    CLUSTER_LOST,    /* the same, and the launcher tells the scheduler at once */
-    CLUSTER_STOPPED, /* does nothing for so long; what it is told waits for it */
-    CLUSTER_HUNG,    /* a worker that computes nothing any more, and reports so */
+    CLUSTER_KILLED, /* gone, with all that is under way from and to it; the launcher says nothing */
+    CLUSTER_LOST,   /* the same, and the launcher tells the scheduler at once */
+    CLUSTER_STOPPED,      /* does nothing for so long; what it is told waits for it */
+    CLUSTER_HUNG,         /* a worker that computes nothing any more, and reports so */
+    CLUSTER_DEVICE_STUCK, /* a worker's device does nothing any more. With late_devices */
 } cluster_fault_kind;
 
 typedef struct cluster_fault {
@@ -39,41 +42,50 @@ typedef struct cluster_options {
     uint64_t seed;
     uint32_t duplicate_permille; /* PUSH and WEIGHTS that arrive twice */
     uint32_t slow_worker;        /* computes ten times as long as the others; CLUSTER_NOBODY */
-    uint64_t stop_at;            /* the run is told to end when this step begins; UINT64_MAX: it is not */
-    uint64_t
-        shares; /* bit r: worker r shares memory with worker r - 1; those that do are a host (ps/parts.h) */
+    uint64_t stop_at; /* the run is told to end when this step begins; UINT64_MAX: it is not */
+    /* Bit r: worker r shares memory with worker r - 1; those that do are a host (ps/parts.h). */
+    uint64_t shares;
     bool counts_pushes; /* for cluster_pushes_in_flight: slow */
+    /* Workers compute on a device that is late: it writes a gradient, and passes the gradient's
+     * fence, some time after the worker has reported the bucket; in any order. */
+    bool late_devices;
     cluster_fault fault;
 } cluster_options;
 
 typedef struct cluster cluster;
 
-/* Runs until all processes have ended. Without a fault, or with a stop for less than the deadline, it must end well. */
+/* Runs until all processes have ended. Without a fault, or with a stop for less than the deadline,
+ * it must end well. */
 cluster *cluster_run(const cluster_options *options);
 void cluster_free(cluster *cluster);
 
-/* How the run ended: as the scheduler says, which may itself be the one that is killed (then PSR_OK and ""). */
+/* How the run ended: as the scheduler says, which may itself be the one that is killed (then PSR_OK
+ * and ""). */
 psr_err cluster_status(const cluster *cluster, const char **ret_line);
 /* How that process ended: PSR_OK: it left in order, or was killed. */
 psr_err cluster_status_of(const cluster *cluster, psr_peer peer, const char **ret_line);
-/* In virtual time, from 0; INT64_MAX: not at all. When the last member joined, when the scheduler ended the run, and when
- * all processes had ended. */
+/* In virtual time, from 0; INT64_MAX: not at all. When the last member joined, when the scheduler
+ * ended the run, and when all processes had ended. */
 int64_t cluster_joined_us(const cluster *cluster);
 int64_t cluster_decided_us(const cluster *cluster);
 int64_t cluster_ended_us(const cluster *cluster);
-/* When the fault struck: one that hangs does so when it computes next; INT64_MAX: not before the process had said DONE. */
+/* When the fault struck: one that hangs does so when it computes next; INT64_MAX: not before the
+ * process had said DONE. */
 int64_t cluster_struck_us(const cluster *cluster);
 
 /* Worker's weights after step, the whole arena. */
 const float *cluster_weights(const cluster *cluster, uint32_t rank, uint64_t step);
-/* Of the checkpoint after `steps` steps (NULL: there is none, or not wholly): weights, a slot of the optimizer, a residual. */
+/* Of the checkpoint after `steps` steps (NULL: there is none, or not wholly): weights, a slot of
+ * the optimizer, a residual. */
 const float *cluster_checkpointed_weights(const cluster *cluster, uint64_t steps);
 const float *cluster_slot(const cluster *cluster, uint32_t slot, uint64_t steps);
-const float *cluster_residual(const cluster *cluster, uint32_t rank, uint64_t steps); /* what it owes */
+/* what it owes */
+const float *cluster_residual(const cluster *cluster, uint32_t rank, uint64_t steps);
 uint64_t cluster_steps(const cluster *cluster);     /* that were taken, those before included */
+uint32_t cluster_changes(const cluster *cluster);   /* of mode that have happened */
 uint64_t cluster_staleness(const cluster *cluster); /* largest that an engine told */
-uint64_t cluster_clock_gap(
-    const cluster *cluster); /* largest lead over the slowest when a step's weights were there */
+/* largest lead over the slowest when a step's weights were there */
+uint64_t cluster_clock_gap(const cluster *cluster);
 /* Most pushes of a worker to a shard that were under way at once. */
 uint64_t cluster_pushes_in_flight(const cluster *cluster);
 
@@ -82,8 +94,8 @@ void cluster_initial_weights(const psr_layout *layout, float *weights);
 void cluster_initial_slot(const psr_layout *layout, uint32_t slot, float *values);
 /* What a worker of a resumed run owes. */
 void cluster_initial_residual(const psr_layout *layout, uint32_t rank, float *values);
-/* The gradient of a worker in a step, element by element: of many magnitudes, so that the order of a sum
- * shows. */
+/* The gradient of a worker in a step, element by element: of many magnitudes, so that the order of
+ * a sum shows. */
 float cluster_gradient(uint32_t rank, uint64_t step, size_t i);
 
 /* A TAP comment: how many runs there were, in what time. For a group's teardown. */

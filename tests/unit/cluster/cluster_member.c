@@ -11,6 +11,11 @@ static psr_err shard_message(void *context, psr_message **message)
     return psr_shard_run_message(s->run, message);
 }
 
+static psr_err reach(void *context, psr_peer other)
+{
+    return psr_member_connect(((shard *)context)->process.member, other);
+}
+
 static psr_err shard_welcomed(shard *s)
 {
     const cluster *c = s->process.in;
@@ -28,6 +33,8 @@ static psr_err shard_welcomed(shard *s)
         .total_steps = s->start.total_steps,
         .first_step = s->start.first_step,
         .outbox = psr_loop_outbox(s->loop),
+        .peers = s,
+        .reach = reach,
     };
     PSR_TRY(psr_shard_run_new(&options, &s->run));
     for (uint32_t r = 0; r < c->n; r++)
@@ -82,7 +89,8 @@ void process_fail(process *p, psr_err status)
 
 static psr_err welcomed(process *p)
 {
-    return p->self.role == PSR_ROLE_WORKER ? worker_welcomed((worker *)p) : shard_welcomed((shard *)p);
+    return p->self.role == PSR_ROLE_WORKER ? worker_welcomed((worker *)p)
+                                           : shard_welcomed((shard *)p);
 }
 
 static psr_err join(process *p, int64_t *ret_next_ms)
@@ -91,7 +99,8 @@ static psr_err join(process *p, int64_t *ret_next_ms)
     psr_message *message = NULL;
     while (!psr_member_joined(p->member) && psr_transport_recv(p->transport, 0, &message) == PSR_OK)
         PSR_TRY(psr_member_message(p->member, &message, now_ms));
-    return psr_member_joined(p->member) ? welcomed(p) : psr_member_tick(p->member, now_ms, ret_next_ms);
+    return psr_member_joined(p->member) ? welcomed(p)
+                                        : psr_member_tick(p->member, now_ms, ret_next_ms);
 }
 
 static psr_err step(process *p, int64_t *ret_next_ms)
@@ -101,8 +110,9 @@ static psr_err step(process *p, int64_t *ret_next_ms)
         PSR_TRY(join(p, ret_next_ms));
     if (!psr_member_joined(p->member))
         return PSR_OK;
-    return p->self.role == PSR_ROLE_WORKER ? psr_session_step(((worker *)p)->session, now_ms, ret_next_ms)
-                                           : psr_loop_step(((shard *)p)->loop, now_ms, ret_next_ms);
+    return p->self.role == PSR_ROLE_WORKER
+               ? psr_session_step(((worker *)p)->session, now_ms, ret_next_ms)
+               : psr_loop_step(((shard *)p)->loop, now_ms, ret_next_ms);
 }
 
 static bool has_left(const process *p)

@@ -1,5 +1,6 @@
-/* What the files of the simulated cluster share: cluster.c (time, faults, what came of it), cluster_scheduler.c (with the disk),
- * cluster_member.c (joining, shards) and cluster_worker.c. For those alone. */
+/* What the files of the simulated cluster share: cluster.c (time, faults, what came of it),
+ * cluster_scheduler.c (with the disk), cluster_member.c (joining, shards) and cluster_worker.c. For
+ * those alone. */
 #ifndef PSR_TESTS_CLUSTER_PRIVATE_H
 #define PSR_TESTS_CLUSTER_PRIVATE_H
 
@@ -10,7 +11,8 @@
 #include "ps/scheduler/scheduler.h"
 #include "ps/shard/shard_run.h"
 #include "ps/shard_start.h"
-#include "worker/exchange.h"
+#include "worker/exchange/exchange.h"
+#include "worker/exchange/peers.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,6 +32,16 @@ typedef enum process_state {
     PROCESS_FAILED, /* by itself: status and line */
     PROCESS_KILLED,
 } process_state;
+
+/* A gradient that a worker's device has yet to write. */
+typedef struct device_work {
+    psr_fence fence;
+    bool passed;
+    int64_t due_us; /* NEVER: there is none */
+    uint64_t step;
+    void (*told)(void *context); /* NULL: nobody has asked */
+    void *context;
+} device_work;
 
 /* Of a member; the first field of worker and shard. The scheduler's has no member. */
 typedef struct process {
@@ -55,6 +67,7 @@ typedef struct shard {
 
 typedef struct worker {
     process process;
+    psr_peers peers;
     psr_session *session; /* this and what follows, once it has joined */
     psr_exchange *exchange;
     float *history;              /* [step][arena] */
@@ -62,6 +75,9 @@ typedef struct worker {
     uint32_t *order;             /* of a backward pass */
     uint64_t step;               /* that is under way, or the next */
     uint64_t last_saved;         /* steps; 0: none */
+    device_work *device;         /* [buckets]; NULL: no late devices */
+    float *read;                 /* arena: the weights that the device works with */
+    bool device_stuck;
 
     /* Its compute thread. */
     ucontext_t context;
@@ -100,6 +116,7 @@ struct cluster {
     bool owes; /* the run's compression has a residual */
 
     uint64_t staleness, gap, pushes_in_flight;
+    uint32_t changes; /* of mode that have happened */
 };
 
 uint32_t cluster_draw(cluster *c, uint32_t below);
@@ -118,7 +135,8 @@ void disk_turn(cluster *c, uint64_t steps);
 void process_start(process *p);
 /* What lies in its inbox, what its compute thread has for it, and what the time asks for. */
 void process_turn(process *p);
-/* The process ends by itself, with this status and the detail: it tells the scheduler, as the programs do. */
+/* The process ends by itself, with this status and the detail: it tells the scheduler, as the
+ * programs do. */
 void process_fail(process *p, psr_err status);
 void shard_done(shard *s);
 
@@ -128,5 +146,8 @@ void worker_report(void *context, psr_msg_progress *progress);
 /* Its compute thread goes on, until it waits, computes or has ended. */
 void worker_resume(worker *w);
 void worker_done(worker *w);
+/* When its device has something to do; and does it. */
+int64_t worker_device_us(const worker *w);
+void worker_device_turn(worker *w);
 
 #endif

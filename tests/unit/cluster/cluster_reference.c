@@ -1,7 +1,7 @@
 #include "tests/unit/cluster/cluster_reference.h"
 
 #include "ps/parts.h"
-#include "worker/exchange_local.h"
+#include "worker/exchange/exchange_local.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -31,7 +31,8 @@ const reference_rule reference_rules[] = {
     {"nesterov", PSR_OPTIMIZER_SGD, 0.9, true}, {"adam", PSR_OPTIMIZER_ADAM, 0, false},
     {"lars", PSR_OPTIMIZER_LARS, 0.9, false},
 };
-_Static_assert(sizeof reference_rules / sizeof reference_rules[0] == REFERENCE_RULES, "as many as there are");
+_Static_assert(sizeof reference_rules / sizeof reference_rules[0] == REFERENCE_RULES,
+               "as many as there are");
 
 psr_config reference_config(const reference_rule *r, uint32_t workers)
 {
@@ -51,10 +52,10 @@ psr_config reference_config(const reference_rule *r, uint32_t workers)
 
 /* ---- the reference ---- */
 
-/* sum[i] over all workers, chunk c of a bucket in the order c+1, .., n-1, 0, .., c. (Another: c, c+1, .., as
- * a control.) */
-static void reference_sum(const psr_bucket *bucket, uint32_t n, uint64_t step, reference_order which,
-                          float *sum)
+/* sum[i] over all workers, chunk c of a bucket in the order c+1, .., n-1, 0, .., c. (Another: c,
+ * c+1, .., as a control.) */
+static void reference_sum(const psr_bucket *bucket, uint32_t n, uint64_t step,
+                          reference_order which, float *sum)
 {
     for (uint32_t c = 0; c < n; c++) {
         size_t begin = bucket->offset + bucket->length * c / n;
@@ -69,7 +70,8 @@ static void reference_sum(const psr_bucket *bucket, uint32_t n, uint64_t step, r
     }
 }
 
-/* Weights after each step: history[step][arena]. slots, when not NULL: the optimizer's at the end. */
+/* Weights after each step: history[step][arena]. slots, when not NULL: the optimizer's at the
+ * end. */
 float *reference_run(const psr_config *config, const psr_layout *layout, const psr_buckets *buckets,
                      uint64_t first_step, uint64_t steps, reference_order which, float **slots)
 {
@@ -90,7 +92,8 @@ float *reference_run(const psr_config *config, const psr_layout *layout, const p
                 psr_optimizer_update_tensor(optimizer, weights, sum, t, lr, step + 1);
         else
             psr_optimizer_update(optimizer, weights, sum, 0, layout->length, lr, step + 1);
-        memcpy(history + (step - first_step) * layout->length, weights, layout->length * sizeof *weights);
+        memcpy(history + (step - first_step) * layout->length, weights,
+               layout->length * sizeof *weights);
     }
     memcpy(history + steps * layout->length, weights, layout->length * sizeof *weights);
     for (uint32_t i = 0; slots && i < psr_optimizer_slot_count(optimizer); i++)
@@ -101,7 +104,8 @@ float *reference_run(const psr_config *config, const psr_layout *layout, const p
     return history;
 }
 
-/* What the exchange does before it takes a bucket: padding is no parameter, and nobody owes anything of it. */
+/* What the exchange does before it takes a bucket: padding is no parameter, and nobody owes
+ * anything of it. */
 static void clear_padding(const psr_layout *layout, float *arena)
 {
     for (size_t t = 0; t < layout->tensor_count; t++) {
@@ -122,7 +126,7 @@ float *reference_run_compressed(const psr_config *config, const psr_layout *layo
     psr_local_options options = {.config = &alone, .layout = layout, .buckets = buckets};
     psr_plan plan;
     psr_local *local;
-    assert_int_equal(psr_parts_plan(&alone, buckets, NULL, &plan), PSR_OK);
+    assert_int_equal(psr_parts_plan(&alone, alone.mode, layout, buckets, NULL, &plan), PSR_OK);
     assert_int_equal(psr_optimizer_new(&alone, layout, &options.optimizer), PSR_OK);
     options.plan = &plan;
     options.weights = calloc(layout->length, sizeof(float));
@@ -145,7 +149,8 @@ float *reference_run_compressed(const psr_config *config, const psr_layout *layo
         memcpy(history + (step - first_step) * layout->length, options.weights,
                layout->length * sizeof *history);
     }
-    memcpy(history + steps * layout->length, psr_local_saved(local), layout->length * sizeof *history);
+    memcpy(history + steps * layout->length, psr_local_saved(local),
+           layout->length * sizeof *history);
     free(options.weights);
     psr_local_free(local);
     psr_optimizer_free(options.optimizer);
@@ -173,14 +178,15 @@ void reference_check(const cluster_options *options, const float *reference)
         for (uint32_t r = 0; r < options->config->workers; r++)
             if (!reference_same(options->layout, cluster_weights(c, r, options->first_step + k),
                                 reference + k * options->layout->length))
-                fail_msg("mode %s, shares %llx, %u workers, %u shards, optimizer %d: worker %u differs after "
-                         "step %llu",
+                fail_msg("mode %s, shares %llx, %u workers, %u shards, optimizer %d: worker %u "
+                         "differs after step %llu",
                          options->config->mode == PSR_MODE_PS ? "ps" : "ring",
                          (unsigned long long)options->shares, options->config->workers,
                          options->config->shards, (int)options->config->optimizer, r,
                          (unsigned long long)(options->first_step + k));
     const float *saved = cluster_checkpointed_weights(c, options->first_step + options->steps);
     assert_non_null(saved);
-    assert_true(reference_same(options->layout, saved, reference + options->steps * options->layout->length));
+    assert_true(reference_same(options->layout, saved,
+                               reference + options->steps * options->layout->length));
     cluster_free(c);
 }

@@ -26,7 +26,8 @@ void checkpoints_make(cluster *c)
 {
     size_t cells = c->options.steps + 1;
     psr_compression compression;
-    c->sections = calloc(cells * sections_of(c) * c->options.layout->length + 1, sizeof *c->sections);
+    c->sections =
+        calloc(cells * sections_of(c) * c->options.layout->length + 1, sizeof *c->sections);
     c->filled = calloc(cells * sections_of(c), sizeof *c->filled);
     c->disk_us = calloc(cells, sizeof *c->disk_us);
     for (size_t k = 0; k < cells; k++)
@@ -47,7 +48,8 @@ static size_t cell_of(const cluster *c, uint64_t steps)
 
 static bool is_filled(const cluster *c, uint64_t steps, uint32_t section)
 {
-    return c->filled[cell_of(c, steps) * sections_of(c) + index_of(section)] == c->options.layout->length;
+    return c->filled[cell_of(c, steps) * sections_of(c) + index_of(section)] ==
+           c->options.layout->length;
 }
 
 bool checkpoint_is_whole(const cluster *c, uint64_t steps)
@@ -60,8 +62,8 @@ bool checkpoint_is_whole(const cluster *c, uint64_t steps)
     return whole;
 }
 
-static psr_err on_checkpoint(void *context, uint64_t step, uint32_t section, const float *data, size_t offset,
-                             size_t count)
+static psr_err on_checkpoint(void *context, uint64_t step, uint32_t section, const float *data,
+                             size_t offset, size_t count)
 {
     cluster *c = context;
     size_t cell = cell_of(c, step) * sections_of(c) + index_of(section);
@@ -75,8 +77,9 @@ static psr_err on_checkpoint(void *context, uint64_t step, uint32_t section, con
 static psr_err on_last_checkpoint(void *context, uint64_t step)
 {
     const cluster *c = context;
-    return checkpoint_is_whole(c, step) ? PSR_OK
-                                        : psr_fail(PSR_ERR_PROTOCOL, "the last checkpoint is not whole");
+    return checkpoint_is_whole(c, step)
+               ? PSR_OK
+               : psr_fail(PSR_ERR_PROTOCOL, "the last checkpoint is not whole");
 }
 
 static const float *section(const cluster *c, uint64_t steps, uint32_t section)
@@ -130,6 +133,19 @@ static void on_joined(void *context, const psr_view_member *entry, uint32_t coun
         c->joined_us = psr_sim_now_us(c->sim);
 }
 
+static psr_err on_plan(void *context, psr_mode mode, psr_plan *ret_plan)
+{
+    const cluster *c = context;
+    uint32_t first[CLUSTER_WORKERS_MAX + 1];
+    psr_host_ranks hosts = {0, first};
+    for (uint32_t rank = 0; rank < c->n; rank++)
+        if (rank == 0 || (c->options.shares >> rank & 1) == 0)
+            first[hosts.count++] = rank;
+    first[hosts.count] = c->n;
+    return psr_parts_plan(c->options.config, mode, c->options.layout, c->options.buckets, &hosts,
+                          ret_plan);
+}
+
 static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts,
                         const psr_view *members, psr_beginning *ret_beginning)
 {
@@ -137,13 +153,27 @@ static psr_err on_begin(void *context, const psr_config *config, const psr_facts
     (void)config, (void)facts, (void)members;
     ret_beginning->first_step = c->options.first_step;
     ret_beginning->layout = c->options.layout;
-    uint32_t first[CLUSTER_WORKERS_MAX + 1];
-    psr_host_ranks hosts = {0, first};
-    for (uint32_t rank = 0; rank < c->n; rank++)
-        if (rank == 0 || (c->options.shares >> rank & 1) == 0)
-            first[hosts.count++] = rank;
-    first[hosts.count] = c->n;
-    return psr_parts_plan(c->options.config, c->options.buckets, &hosts, &ret_beginning->plan);
+    return on_plan(context, psr_config_mode_at(&c->config, c->options.first_step),
+                   &ret_beginning->plan);
+}
+
+static psr_err on_change_decided(void *context, const psr_mode_change *change,
+                                 const psr_config *config)
+{
+    (void)context, (void)change, (void)config;
+    return PSR_OK;
+}
+
+static void on_change_happened(void *context, const psr_mode_change *change)
+{
+    cluster *c = context;
+    (void)change;
+    c->changes++;
+}
+
+static void on_change_answered(void *context, psr_err status, const char *line)
+{
+    (void)context, (void)status, (void)line;
 }
 
 static psr_err restore_section(cluster *c, uint32_t to, uint32_t section, const float *values)
@@ -151,8 +181,8 @@ static psr_err restore_section(cluster *c, uint32_t to, uint32_t section, const 
     size_t length = c->options.layout->length, half = length / 2;
     for (size_t at = 0; at < length; at += half + 1) {
         size_t count = length - at < half + 1 ? length - at : half + 1;
-        psr_head head = psr_msg_restore_head(
-            &(psr_msg_piece){.steps = c->options.first_step, .section = section, .span = {at, count}});
+        psr_head head = psr_msg_restore_head(&(psr_msg_piece){
+            .steps = c->options.first_step, .section = section, .span = {at, count}});
         psr_payload payload = psr_encode(&head, PSR_ENCODING_FLOAT32, values + at, count);
         PSR_TRY(on_send(c, (psr_peer){PSR_ROLE_WORKER, to}, &head, &payload));
     }
@@ -222,11 +252,13 @@ void scheduler_make(cluster *c)
 {
     const psr_scheduler_events events = {
         .context = c,
-        .send = on_send,
-        .connect = on_connect,
-        .refuse = on_refuse,
+        .ways = {.context = c, .send = on_send, .connect = on_connect, .refuse = on_refuse},
         .joined = on_joined,
         .begin = on_begin,
+        .plan = on_plan,
+        .change_decided = on_change_decided,
+        .change_happened = on_change_happened,
+        .change_answered = on_change_answered,
         .restore = on_restore,
         .started = on_started,
         .metrics = on_metrics,

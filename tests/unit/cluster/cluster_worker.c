@@ -1,5 +1,6 @@
-/* A worker of the simulated cluster: its session and exchange as they are, and a compute thread that is played: a function with
- * a stack of its own, which gives way to the rest of the cluster whenever it waits or computes. */
+/* A worker of the simulated cluster: its session and exchange as they are, and a compute thread
+ * that is played: a function with a stack of its own, which gives way to the rest of the cluster
+ * whenever it waits or computes. */
 #include "tests/unit/cluster/cluster_private.h"
 
 #include "comm/wire/messages.h"
@@ -54,7 +55,8 @@ static psr_err compute(worker *w, psr_phase phase)
 
 static float *slot_arena(worker *w, uint32_t slot)
 {
-    return psr_exchange_updates_here(w->exchange) ? psr_exchange_slot(w->exchange, slot) : w->slots[slot];
+    return psr_exchange_updates_here(w->exchange) ? psr_exchange_slot(w->exchange, slot)
+                                                  : w->slots[slot];
 }
 
 static float *section_arena(worker *w, uint32_t section)
@@ -143,6 +145,113 @@ static psr_err forward(worker *w)
     return PSR_OK;
 }
 
+/* ---- a device that is late ---- */
+
+static psr_err device_passed(psr_fence *fence, bool *ret_passed)
+{
+    *ret_passed = ((device_work *)fence)->passed;
+    return PSR_OK;
+}
+
+static void device_tell(psr_fence *fence, void (*told)(void *context), void *context)
+{
+    device_work *work = (device_work *)fence;
+    assert_true(work->told == NULL && !work->passed);
+    work->told = told;
+    work->context = context;
+}
+
+static const psr_fence_ops device_fence = {device_passed, device_tell};
+
+/* The device writes parameters alone, never their padding. */
+static void device_writes(worker *w, uint32_t b, bool poison)
+{
+    const psr_layout *layout = w->process.in->options.layout;
+    const psr_bucket *range = &w->process.in->options.buckets->items[b];
+    float *gradients = psr_exchange_gradients(w->exchange);
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        const psr_tensor *tensor = &layout->tensors[t];
+        for (size_t i = tensor->offset; i < tensor->offset + tensor->count; i++)
+            if (i >= range->offset && i < range->offset + range->length)
+                gradients[i] =
+                    poison ? NAN : cluster_gradient(w->process.self.rank, w->device[b].step, i);
+    }
+}
+
+/* The gradient is not there, and comes some time after the worker has reported it. */
+static psr_fence *order_gradient(worker *w, uint32_t b)
+{
+    cluster *c = w->process.in;
+    const psr_bucket *range = &c->options.buckets->items[b];
+    if (w->device == NULL)
+        return NULL;
+    w->device[b] =
+        (device_work){.fence = {&device_fence},
+                      .due_us = psr_sim_now_us(c->sim) + cluster_draw(c, 4 * c->compute_max_us),
+                      .step = w->step};
+    device_writes(w, b, true);
+    memcpy(w->read + range->offset, psr_exchange_weights(w->exchange) + range->offset,
+           range->length * sizeof(float));
+    return &w->device[b].fence;
+}
+
+static uint32_t next_of_device(const worker *w)
+{
+    uint32_t next = 0;
+    for (uint32_t b = 1; b < w->process.in->options.buckets->count; b++)
+        if (w->device[b].due_us < w->device[next].due_us)
+            next = b;
+    return next;
+}
+
+int64_t worker_device_us(const worker *w)
+{
+    return w->device != NULL && !w->device_stuck ? w->device[next_of_device(w)].due_us : NEVER;
+}
+
+static void tell_of_device(device_work *work)
+{
+    void (*told)(void *context) = work->told;
+    work->due_us = NEVER;
+    work->told = NULL;
+    if (told != NULL)
+        told(work->context);
+}
+
+void worker_device_turn(worker *w)
+{
+    const uint32_t b = next_of_device(w);
+    const psr_bucket *range = &w->process.in->options.buckets->items[b];
+    if (memcmp(w->read + range->offset, psr_exchange_weights(w->exchange) + range->offset,
+               range->length * sizeof(float)) != 0)
+        fail_msg(
+            "seed %llu, worker %u: the weights of bucket %u change while the device reads them",
+            (unsigned long long)w->process.in->options.seed, w->process.self.rank, b);
+    device_writes(w, b, false);
+    w->device[b].passed = true;
+    tell_of_device(&w->device[b]);
+}
+
+static void make_device(worker *w)
+{
+    const cluster_options *o = &w->process.in->options;
+    if (!o->late_devices)
+        return;
+    w->device = calloc(o->buckets->count, sizeof *w->device);
+    w->read = calloc(o->layout->length + 1, sizeof *w->read);
+    for (uint32_t b = 0; b < o->buckets->count; b++)
+        w->device[b].due_us = NEVER;
+}
+
+/* A back end that ends tells whoever has asked. */
+static void free_device(worker *w)
+{
+    for (uint32_t b = 0; w->device != NULL && b < w->process.in->options.buckets->count; b++)
+        tell_of_device(&w->device[b]);
+    free(w->device);
+    free(w->read);
+}
+
 /* In order, but for what a network with branches makes of it. */
 static psr_err backward(worker *w)
 {
@@ -161,7 +270,8 @@ static psr_err backward(worker *w)
         PSR_TRY(compute(w, PSR_PHASE_BACKWARD));
         for (size_t i = range->offset; i < range->offset + range->length; i++)
             gradients[i] = cluster_gradient(w->process.self.rank, w->step, i);
-        PSR_TRY(psr_exchange_gradient_ready(w->exchange, w->order[k]));
+        PSR_TRY(
+            psr_exchange_gradient_ready(w->exchange, w->order[k], order_gradient(w, w->order[k])));
     }
     return PSR_OK;
 }
@@ -169,7 +279,8 @@ static psr_err backward(worker *w)
 static psr_err take_step(worker *w)
 {
     cluster *c = w->process.in;
-    PSR_TRY(psr_exchange_begin_step(w->exchange, &(psr_step){w->step, w->process.self.rank, 1, c->n}));
+    PSR_TRY(
+        psr_exchange_begin_step(w->exchange, &(psr_step){w->step, w->process.self.rank, 1, c->n}));
     if (w->step == c->options.stop_at)
         cluster_stop(c);
     PSR_TRY(forward(w));
@@ -197,22 +308,23 @@ static psr_err save_slots(worker *w)
 static psr_err save(worker *w)
 {
     const bool first = w->process.self.rank == 0, owes = w->process.in->owes;
-    const bool holds = psr_member_view(w->process.member)->plan.homes_are_workers;
-    if ((!first && !owes && !holds) || w->last_saved == w->step)
+    if (w->last_saved == w->step)
         return PSR_OK;
     PSR_TRY(psr_exchange_drain(w->exchange));
     PSR_TRY(psr_session_await_saved(w->session, w->last_saved));
     w->last_saved = w->step;
     const psr_span all = {0, w->process.in->options.layout->length};
     if (owes)
-        PSR_TRY(psr_session_checkpoint(w->session, w->step, PSR_SECTION_RESIDUAL(w->process.self.rank),
+        PSR_TRY(psr_session_checkpoint(w->session, w->step,
+                                       PSR_SECTION_RESIDUAL(w->process.self.rank),
                                        psr_exchange_residual(w->exchange, 0), all));
     PSR_TRY(save_slots(w));
     if (!first)
         return PSR_OK;
     const float *weights = psr_exchange_saved_weights(w->exchange);
-    return weights != NULL ? psr_session_checkpoint(w->session, w->step, PSR_SECTION_WEIGHTS, weights, all)
-                           : PSR_OK;
+    return weights != NULL
+               ? psr_session_checkpoint(w->session, w->step, PSR_SECTION_WEIGHTS, weights, all)
+               : PSR_OK;
 }
 
 /* As an evaluation's figures are averaged. */
@@ -299,20 +411,9 @@ void worker_report(void *context, psr_msg_progress *progress)
         psr_session_report(w->session, progress);
 }
 
-static psr_err connect_peers(worker *w, const psr_engine_ops *engine)
+static psr_err connect_peers(void *context, const psr_plan *plan)
 {
-    const cluster *c = w->process.in;
-    uint32_t rank = w->process.self.rank;
-    for (uint32_t s = 0; s < c->s; s++)
-        PSR_TRY(psr_member_connect(w->process.member, (psr_peer){PSR_ROLE_SHARD, s}));
-    for (uint32_t other = 0; other < c->n; other++) {
-        bool neighbour = engine->in_ring && other == (rank + 1) % c->n;
-        bool holder =
-            engine->workers_hold && psr_plan_sends(&psr_member_view(w->process.member)->plan, rank, other);
-        if (other != rank && (rank == 0 || other == 0 || neighbour || holder))
-            PSR_TRY(psr_member_connect(w->process.member, (psr_peer){PSR_ROLE_WORKER, other}));
-    }
-    return PSR_OK;
+    return psr_peers_connect(&((worker *)context)->peers, plan);
 }
 
 psr_err worker_welcomed(worker *w)
@@ -328,11 +429,13 @@ psr_err worker_welcomed(worker *w)
     for (uint32_t i = 0; i < CLUSTER_SLOTS; i++)
         w->slots[i] = calloc(o->layout->length + 1, sizeof(float));
     const psr_plan *plan = &psr_member_view(w->process.member)->plan;
-    const psr_engine_ops *engine = NULL;
-    PSR_TRY(psr_engine_choose(o->config, plan, &engine));
-    PSR_TRY(connect_peers(w, engine));
+    psr_ways ways = {.count = 0};
+    PSR_TRY(psr_engine_choose(o->config, plan, &ways));
+    PSR_TRY(psr_peers_init(w->process.member, &w->peers));
+    PSR_TRY(connect_peers(w, plan));
     const psr_session_options session = {.first_step = w->step,
                                          .total_steps = start.total_steps,
+                                         .view = psr_member_view(w->process.member),
                                          .commands_max = psr_exchange_commands_max(o->buckets),
                                          .transport = w->process.transport,
                                          .member = w->process.member,
@@ -344,9 +447,12 @@ psr_err worker_welcomed(worker *w)
                                      .buckets = o->buckets,
                                      .plan = plan,
                                      .rank = w->process.self.rank,
-                                     .engine = engine,
+                                     .ways = &ways,
+                                     .context = w,
+                                     .rebinding = connect_peers,
                                      .weights_in_place = o->seed / 2 % 2 == 1};
     PSR_TRY(psr_exchange_new(&exchange, &w->exchange));
+    make_device(w);
     make_compute_thread(w);
     return PSR_OK;
 }
@@ -355,7 +461,9 @@ psr_err worker_welcomed(worker *w)
 void worker_done(worker *w)
 {
     psr_exchange_free(w->exchange);
+    psr_peers_done(&w->peers);
     psr_session_free(w->session);
+    free_device(w);
     free(w->stack);
     free(w->history);
     free(w->order);

@@ -1,5 +1,6 @@
-/* Runs from one seed each, in virtual time: of any size, in any order of what happens, and with any process killed, stopped
- * or hung at any time. They end with the reference's bits, or within the deadline with a line that names the culprit. */
+/* Runs from one seed each, in virtual time: of any size, in any order of what happens, and with any
+ * process killed, stopped or hung at any time. They end with the reference's bits, or within the
+ * deadline with a line that names the culprit. */
 #include "tests/unit/cluster/cluster_reference.h"
 
 #include "base/rng.h"
@@ -15,8 +16,9 @@
 
 enum {
     STEPS = 3,
-    SCHEDULES = 150, /* of each kind of fault */
-    DEADLINE_S = 6   /* more than a first step is given in any case */
+    /* of each kind of fault */
+    SCHEDULES = 150,
+    DEADLINE_S = 6 /* more than a first step is given in any case */
 };
 
 #define SECOND_US ((int64_t)1000000)
@@ -50,8 +52,8 @@ static float *compressed_reference(play *p)
         if (p->options.first_step > 0)
             cluster_initial_residual(&p->layout, r, residuals[r]);
     }
-    float *reference = reference_run_compressed(&p->config, &p->layout, &p->buckets, p->options.first_step,
-                                                STEPS, residuals);
+    float *reference = reference_run_compressed(&p->config, &p->layout, &p->buckets,
+                                                p->options.first_step, STEPS, residuals);
     for (uint32_t r = 0; r < p->config.workers; r++)
         free(residuals[r]);
     return reference;
@@ -78,9 +80,10 @@ static void set_up_play(play *p, uint64_t seed)
                                    .slow_worker = draw(p, 4),
                                    .shares = draw(p, 2) == 0 ? draw(p, 64) : 0,
                                    .stop_at = UINT64_MAX};
-    p->reference = draw(p, 2) == 0 ? compressed_reference(p)
-                                   : reference_run(&p->config, &p->layout, &p->buckets, p->options.first_step,
-                                                   STEPS, REFERENCE_FOLD, NULL);
+    p->reference = draw(p, 2) == 0
+                       ? compressed_reference(p)
+                       : reference_run(&p->config, &p->layout, &p->buckets, p->options.first_step,
+                                       STEPS, REFERENCE_FOLD, NULL);
 }
 
 static void tear_down_play(play *p)
@@ -117,7 +120,8 @@ static void refuse(const play *p, const char *why, const char *line)
 {
     const cluster_fault *f = &p->options.fault;
     fail_msg("seed %llu, fault %d of %s %u at %lld us: %s: %s", (unsigned long long)p->options.seed,
-             (int)f->kind, psr_role_name(f->who.role), (unsigned)f->who.rank, (long long)f->at_us, why, line);
+             (int)f->kind, psr_role_name(f->who.role), (unsigned)f->who.rank, (long long)f->at_us,
+             why, line);
 }
 
 static bool begins_with(const char *line, const char *text)
@@ -160,7 +164,7 @@ static void check_named(const play *p, const cluster *c, const char *how, int64_
     if (!begins_with(line, name) || (strstr(line, how) == NULL && !never_came))
         refuse(p, "another line", line);
     int64_t since_us = f->at_us;
-    if (f->kind == CLUSTER_HUNG)
+    if (f->kind == CLUSTER_HUNG || f->kind == CLUSTER_DEVICE_STUCK)
         since_us = cluster_struck_us(c);
     if (never_came && since_us < SECOND_US) /* it counts from the last one that came */
         since_us = SECOND_US;
@@ -227,7 +231,8 @@ static void one_whose_death_the_launcher_tells_of_is_named_at_once(void **state)
     }
 }
 
-static void a_member_that_is_stopped_for_longer_than_the_deadline_is_named_and_hears_of_it(void **state)
+static void
+a_member_that_is_stopped_for_longer_than_the_deadline_is_named_and_hears_of_it(void **state)
 {
     (void)state;
     for (uint64_t seed = 4000; seed < 4000 + SCHEDULES; seed++) {
@@ -261,6 +266,35 @@ static void a_worker_that_hangs_is_named_within_the_deadline(void **state)
     }
 }
 
+/* Gradients come late, in any order, and some are on their way when others of the step have
+ * landed. */
+static void devices_that_finish_late_change_no_bit(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 7000; seed < 7000 + 2 * SCHEDULES; seed++) {
+        play p;
+        set_up_play(&p, seed);
+        p.options.late_devices = true;
+        reference_check(&p.options, p.reference);
+        tear_down_play(&p);
+    }
+}
+
+static void a_device_that_is_stuck_is_named_with_its_worker_within_the_deadline(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 8000; seed < 8000 + SCHEDULES; seed++) {
+        play p;
+        set_up_play(&p, seed);
+        p.options.late_devices = true;
+        plan_fault(&p, CLUSTER_DEVICE_STUCK, any_worker(&p));
+        cluster *c = cluster_run(&p.options);
+        check_named(&p, c, ", waiting for its own device, bucket ", (DEADLINE_S + 1) * SECOND_US);
+        cluster_free(c);
+        tear_down_play(&p);
+    }
+}
+
 static void without_their_scheduler_all_members_end_within_the_deadline(void **state)
 {
     (void)state;
@@ -275,13 +309,15 @@ static void without_their_scheduler_all_members_end_within_the_deadline(void **s
                                                  : (psr_peer){PSR_ROLE_SHARD, i - p.config.workers};
             const char *line = NULL;
             psr_err status = cluster_status_of(c, peer, &line);
-            if (status != PSR_OK && (status != PSR_ERR_PEER || !begins_with(line, "the scheduler at sim://")))
+            if (status != PSR_OK &&
+                (status != PSR_ERR_PEER || !begins_with(line, "the scheduler at sim://")))
                 refuse(&p, "another line", line);
             if (status == PSR_OK && cluster_decided_us(c) == INT64_MAX)
                 refuse(&p, "a member ends well", "");
         }
         bool some_unconfigured = p.options.fault.at_us < SECOND_US / 10;
-        int64_t within_us = some_unconfigured ? FIRST_DEADLINE_US + SECOND_US : DEADLINE_S * SECOND_US;
+        int64_t within_us =
+            some_unconfigured ? FIRST_DEADLINE_US + SECOND_US : DEADLINE_S * SECOND_US;
         if (cluster_ended_us(c) > p.options.fault.at_us + within_us + SLACK_US)
             refuse(&p, "some member took too long", "");
         cluster_free(c);
@@ -312,8 +348,11 @@ int main(void)
         cmocka_unit_test(a_stop_that_is_shorter_than_the_deadline_changes_no_bit),
         cmocka_unit_test(a_member_that_is_gone_is_named_within_the_deadline),
         cmocka_unit_test(one_whose_death_the_launcher_tells_of_is_named_at_once),
-        cmocka_unit_test(a_member_that_is_stopped_for_longer_than_the_deadline_is_named_and_hears_of_it),
+        cmocka_unit_test(
+            a_member_that_is_stopped_for_longer_than_the_deadline_is_named_and_hears_of_it),
         cmocka_unit_test(a_worker_that_hangs_is_named_within_the_deadline),
+        cmocka_unit_test(devices_that_finish_late_change_no_bit),
+        cmocka_unit_test(a_device_that_is_stuck_is_named_with_its_worker_within_the_deadline),
         cmocka_unit_test(without_their_scheduler_all_members_end_within_the_deadline),
         cmocka_unit_test(a_seed_decides_everything),
     };

@@ -169,20 +169,22 @@ static void another_order_of_the_fold_gives_other_bits(void **state)
         config = reference_config(&reference_rules[0], n);
         float *a = reference_of(STEPS);
         float *b = reference_run(&config, &layout, &buckets, 0, STEPS, REFERENCE_ANOTHER, NULL);
-        /* Two numbers have one sum whatever their order, which is why equal bits with 2 workers prove
-         * nothing. */
+        /* Two numbers have one sum whatever their order, which is why equal bits with 2 workers
+         * prove nothing. */
         assert_int_equal(reference_same(&layout, a, b), n == 2);
         free(a);
         free(b);
     }
 }
 
-/* The last checkpoint holds the optimizer's state, of the shards, of worker 0 or of each worker what it holds. */
+/* The last checkpoint holds the optimizer's state, of the shards, of worker 0 or of each worker
+ * what it holds. */
 static void check_slots(const cluster_options *options, float **slots)
 {
     uint64_t steps = options->first_step + options->steps;
     cluster *c = cluster_run(options);
-    for (uint32_t i = 0; i < (config.optimizer == PSR_OPTIMIZER_ADAM ? 2 : config.momentum != 0); i++) {
+    for (uint32_t i = 0; i < (config.optimizer == PSR_OPTIMIZER_ADAM ? 2 : config.momentum != 0);
+         i++) {
         assert_non_null(cluster_slot(c, i, steps));
         assert_true(reference_same(options->layout, cluster_slot(c, i, steps), slots[i]));
         assert_null(cluster_slot(c, i, options->first_step + 1));
@@ -196,8 +198,10 @@ static void a_resumed_run_goes_on_with_the_same_bits(void **state)
     enum { STEPS = 3, FIRST = 5 };
     for (size_t r = 0; r < REFERENCE_RULES; r++) {
         config = reference_config(&reference_rules[r], 3);
-        float *slots[2] = {calloc(layout.length, sizeof(float)), calloc(layout.length, sizeof(float))};
-        float *reference = reference_run(&config, &layout, &buckets, FIRST, STEPS, REFERENCE_FOLD, slots);
+        float *slots[2] = {calloc(layout.length, sizeof(float)),
+                           calloc(layout.length, sizeof(float))};
+        float *reference =
+            reference_run(&config, &layout, &buckets, FIRST, STEPS, REFERENCE_FOLD, slots);
         cluster_options options = options_of(STEPS, 70 + r);
         options.first_step = FIRST;
         config.mode = PSR_MODE_RING;
@@ -230,7 +234,8 @@ static void a_run_that_is_told_to_stop_checkpoints_the_step_it_stops_after(void 
         options.stop_at = STOP;
         options.shares = seed % 8 == 0 ? CLUSTER_ONE_HOST : seed % 4 == 0 ? 1u << 1 : 0;
         cluster *c = cluster_run(&options);
-        /* Who begins step STOP last may hear of it before, and all take the last step that any has begun. */
+        /* Who begins step STOP last may hear of it before, and all take the last step that any has
+         * begun. */
         uint64_t taken = cluster_steps(c);
         assert_in_range(taken, STOP + 1, STEPS);
         for (uint64_t steps = 1; steps <= STEPS; steps++) {
@@ -239,7 +244,8 @@ static void a_run_that_is_told_to_stop_checkpoints_the_step_it_stops_after(void 
             const float *weights = cluster_checkpointed_weights(c, steps);
             assert_int_equal(weights != NULL, due);
             if (due)
-                assert_true(reference_same(&layout, weights, reference + (steps - 1) * layout.length));
+                assert_true(
+                    reference_same(&layout, weights, reference + (steps - 1) * layout.length));
         }
         cluster_free(c);
     }
@@ -269,8 +275,8 @@ static void check_compressed(const cluster_options *options)
     float *residuals[MOST];
     assert_in_range(n, 1, MOST);
     make_residuals(n, options->first_step > 0, residuals);
-    float *reference =
-        reference_run_compressed(&config, &layout, &buckets, options->first_step, options->steps, residuals);
+    float *reference = reference_run_compressed(&config, &layout, &buckets, options->first_step,
+                                                options->steps, residuals);
     reference_check(options, reference);
     cluster *c = cluster_run(options);
     for (uint32_t r = 0; r < n; r++) {
@@ -329,7 +335,8 @@ static void a_ring_rounds_otherwise_than_shards_do(void **state)
                 float *residuals[3];
                 config.mode = ring ? PSR_MODE_RING : PSR_MODE_PS;
                 make_residuals(n, false, residuals);
-                history[ring] = reference_run_compressed(&config, &layout, &buckets, 0, 1, residuals);
+                history[ring] =
+                    reference_run_compressed(&config, &layout, &buckets, 0, 1, residuals);
                 for (uint32_t r = 0; r < n; r++)
                     free(residuals[r]);
             }
@@ -356,8 +363,8 @@ static void a_compressed_run_that_is_resumed_owes_what_it_did(void **state)
         }
 }
 
-/* With --compress-weights; pushes as they are, or compressed too. Resumed, workers hold what they had pulled, and the shards what that was
- * rounded from. */
+/* With --compress-weights; pushes as they are, or compressed too. Resumed, workers hold what they
+ * had pulled, and the shards what that was rounded from. */
 static void weights_that_come_back_rounded_are_those_of_mode_local(void **state)
 {
     (void)state;
@@ -365,10 +372,12 @@ static void weights_that_come_back_rounded_are_those_of_mode_local(void **state)
         for (uint32_t n = 1; n <= 3; n++)
             for (uint32_t shards = 1; shards <= 3; shards++) {
                 config = reference_config(&reference_rules[(bf16 + n) % REFERENCE_RULES], n);
-                config.compress_weights = bf16 ? PSR_COMPRESS_WEIGHTS_BF16 : PSR_COMPRESS_WEIGHTS_FP16;
+                config.compress_weights =
+                    bf16 ? PSR_COMPRESS_WEIGHTS_BF16 : PSR_COMPRESS_WEIGHTS_FP16;
                 strcpy(config.compress, n == 2 ? "int8" : "fp16");
                 config.shards = shards;
-                cluster_options options = options_of(5, 7000 + 100 * (uint32_t)bf16 + 10 * n + shards);
+                cluster_options options =
+                    options_of(5, 7000 + 100 * (uint32_t)bf16 + 10 * n + shards);
                 options.duplicate_permille = shards == 2 ? 300 : 0;
                 options.first_step = shards == 3 ? 5 : 0;
                 check_compressed(&options);
@@ -391,7 +400,8 @@ static void a_checkpoint_has_the_weights_that_are_rounded_from(void **state)
         float *from = malloc(length * sizeof *from);
         memcpy(from, saved, length * sizeof *from);
         assert_int_equal(
-            psr_compression_round((psr_compression){.encoding = PSR_ENCODING_BF16}, from, length), PSR_OK);
+            psr_compression_round((psr_compression){.encoding = PSR_ENCODING_BF16}, from, length),
+            PSR_OK);
         assert_int_equal(reference_same(&layout, from, held), rounded);
         free(from);
         cluster_free(c);
@@ -406,7 +416,8 @@ static void compressed_runs_of_relaxed_consistency_end_well(void **state)
             config = reference_config(&reference_rules[0], 4);
             strcpy(config.compress, compressions[k]);
             config.shards = 2;
-            config.compress_weights = k % 3 == 0 ? PSR_COMPRESS_WEIGHTS_FP16 : PSR_COMPRESS_WEIGHTS_NONE;
+            config.compress_weights =
+                k % 3 == 0 ? PSR_COMPRESS_WEIGHTS_FP16 : PSR_COMPRESS_WEIGHTS_NONE;
             config.sync = async ? PSR_SYNC_ASYNC : PSR_SYNC_SSP;
             config.ssp_bound = 1;
             cluster_options options = options_of(12, 5000 + 10 * k + (uint32_t)async);
@@ -440,7 +451,8 @@ static void ssp_lets_workers_be_apart_but_never_by_more_than_its_bound(void **st
         options.slow_worker = 1;
         cluster *c = cluster_run(&options);
         assert_in_range(cluster_staleness(c), bound > 0, bound);
-        /* A step that is under way is no completed one: the lead at a step's begin is at most the bound. */
+        /* A step that is under way is no completed one: the lead at a step's begin is at most the
+         * bound. */
         assert_in_range(cluster_clock_gap(c), bound > 0, bound);
         cluster_free(c);
     }
@@ -476,8 +488,8 @@ static void a_fold_by_arrival_ends_near_the_reference(void **state)
         const float *last = cluster_weights(c, 3, STEPS - 1);
         const float *expected = reference + (STEPS - 1) * layout.length;
         for (size_t t = 0; t < layout.tensor_count; t++)
-            for (size_t i = layout.tensors[t].offset; i < layout.tensors[t].offset + layout.tensors[t].count;
-                 i++)
+            for (size_t i = layout.tensors[t].offset;
+                 i < layout.tensors[t].offset + layout.tensors[t].count; i++)
                 assert_true(fabsf(last[i] - expected[i]) <= 1e-4f * (1 + fabsf(expected[i])));
         cluster_free(c);
         free(reference);
@@ -504,7 +516,7 @@ static void at_most_a_window_of_pushes_to_a_shard_is_under_way(void **state)
     }
 }
 
-#define OF_BUCKETS(bytes, test)                                                                              \
+#define OF_BUCKETS(bytes, test)                                                                    \
     cmocka_unit_test_prestate_setup_teardown(test, set_up, tear_down, &(size_t){bytes})
 
 int main(void)

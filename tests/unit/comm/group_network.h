@@ -23,7 +23,8 @@ void network_close(network *net);
 /* After an error: with what is under way, and requests that are. NULLs are skipped. */
 void network_close_broken(network *net, psr_request **requests, size_t count);
 
-/* The next message to whom it is for. false: nothing is under way. *ret_err: what its group said; NULL: it must be content. */
+/* The next message to whom it is for. false: nothing is under way. *ret_err: what its group said;
+ * NULL: it must be content. */
 bool network_deliver(network *net, psr_err *ret_err);
 /* As long as something is under way. */
 void network_settle(network *net);

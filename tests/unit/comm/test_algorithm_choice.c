@@ -50,9 +50,11 @@ static void the_choice_is_the_documented_table(void **state)
         {PSR_KIND_ALL_TO_ALL, 1000000, 5, 3, PSR_ALGORITHM_DIRECT},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        psr_algorithm is = psr_algorithm_choose(rows[i].kind, rows[i].bytes, rows[i].ranks, rows[i].hosts);
+        psr_algorithm is =
+            psr_algorithm_choose(rows[i].kind, rows[i].bytes, rows[i].ranks, rows[i].hosts);
         if (is != rows[i].want)
-            fail_msg("row %zu: %s, not %s", i, psr_algorithm_name(is), psr_algorithm_name(rows[i].want));
+            fail_msg("row %zu: %s, not %s", i, psr_algorithm_name(is),
+                     psr_algorithm_name(rows[i].want));
     }
 }
 
@@ -62,8 +64,8 @@ static void what_is_chosen_is_there(void **state)
     for (psr_kind kind = 0; kind < PSR_KINDS; kind++)
         for (uint64_t bytes = 0; bytes < (uint64_t)1 << 40; bytes = 3 * bytes + 1)
             for (uint32_t ranks = 1; ranks < 100; ranks++)
-                assert_true(
-                    psr_algorithm_fits(psr_algorithm_choose(kind, bytes, ranks, 1 + ranks % 2), kind));
+                assert_true(psr_algorithm_fits(
+                    psr_algorithm_choose(kind, bytes, ranks, 1 + ranks % 2), kind));
 }
 
 static void each_is_found_by_its_name(void **state)
@@ -76,10 +78,11 @@ static void each_is_found_by_its_name(void **state)
                 expect_ok(psr_algorithm_find(kind, psr_algorithm_name(algorithm), &found));
                 assert_int_equal(found, algorithm);
             }
-    expect_failure(psr_algorithm_find(PSR_KIND_ALL_REDUCE, "bruck", &found), PSR_ERR_USAGE,
-                   "all_reduce has no algorithm bruck: there are auto, ring, direct, doubling, halving");
+    expect_failure(
+        psr_algorithm_find(PSR_KIND_ALL_REDUCE, "bruck", &found), PSR_ERR_USAGE,
+        "all_reduce has no algorithm bruck: there are auto, ring, direct, doubling, halving, root");
     expect_failure(psr_algorithm_find(PSR_KIND_BARRIER, "?", &found), PSR_ERR_USAGE,
-                   "barrier has no algorithm ?: there are auto, dissemination");
+                   "barrier has no algorithm ?: there are auto, dissemination, root");
     assert_false(psr_algorithm_fits(PSR_ALGORITHM_AUTO, PSR_KIND_ALL_REDUCE));
     assert_false(psr_algorithm_fits((psr_algorithm)99, PSR_KIND_ALL_REDUCE));
     assert_false(psr_algorithm_fits(PSR_ALGORITHM_RING, (psr_kind)99));
@@ -90,12 +93,15 @@ static void a_call_is_told_in_words_whoever_sent_it(void **state)
     (void)state;
     char text[128];
     psr_call call = {
-        PSR_KIND_REDUCE, PSR_ALGORITHM_CHAIN, PSR_TYPE_BFLOAT16, PSR_REDUCTION_MEAN, 7, false, 12};
+        PSR_KIND_REDUCE, PSR_ALGORITHM_CHAIN, PSR_TYPE_BFLOAT16, PSR_REDUCTION_MEAN, 7, false, 12,
+        {.encoding = 0}};
     psr_msg_call says = psr_call_message(&call);
     psr_call_describe(&says, false, text, sizeof text);
     assert_string_equal(text, "reduce(count 12, bfloat16, mean, root 7, chain)");
-    call = (psr_call){
-        .kind = PSR_KIND_RECEIVE, .algorithm = PSR_ALGORITHM_DIRECT, .type = PSR_TYPE_INT8, .count = 3};
+    call = (psr_call){.kind = PSR_KIND_RECEIVE,
+                      .algorithm = PSR_ALGORITHM_DIRECT,
+                      .type = PSR_TYPE_INT8,
+                      .count = 3};
     says = psr_call_message(&call);
     psr_call_describe(&says, false, text, sizeof text); /* the one call has two names */
     assert_string_equal(text, "send(count 3, int8, direct)");
@@ -104,10 +110,11 @@ static void a_call_is_told_in_words_whoever_sent_it(void **state)
     says.word = UINT64_MAX;
     says.count = 12;
     psr_call_describe(&says, false, text, sizeof text);
-    assert_string_equal(text, "?(counts #000c, ?, ?)");
+    assert_string_equal(text, "?(counts #000c, ?, ?, ?)");
     /* Every field changes what is compared. */
-    call =
-        (psr_call){PSR_KIND_REDUCE, PSR_ALGORITHM_CHAIN, PSR_TYPE_BFLOAT16, PSR_REDUCTION_MEAN, 7, false, 12};
+    call = (psr_call){
+        PSR_KIND_REDUCE, PSR_ALGORITHM_CHAIN, PSR_TYPE_BFLOAT16, PSR_REDUCTION_MEAN, 7, false, 12,
+        {.encoding = 0}};
     const psr_msg_call same = psr_call_message(&call);
     call.type = PSR_TYPE_FLOAT16;
     assert_true(psr_call_message(&call).word != same.word);
@@ -123,15 +130,21 @@ static void slices_grow_with_what_is_as_large_on_all_ranks(void **state)
         uint64_t bytes;
         size_t most, want;
     } rows[] = {
-        {PSR_KIND_ALL_REDUCE, 0, 1024, 256},          {PSR_KIND_ALL_REDUCE, 32 * 512 - 1, 1024, 256},
-        {PSR_KIND_ALL_REDUCE, 32 * 512, 1024, 512},   {PSR_KIND_BROADCAST, 32 * 1024 - 1, 1024, 512},
-        {PSR_KIND_EXSCAN, 32 * 1024, 1024, 1024},     {PSR_KIND_SEND, 32 * 1024, 1024, 1024},
-        {PSR_KIND_RECEIVE, UINT64_MAX, 1024, 1024},   {PSR_KIND_ALL_REDUCE, UINT64_MAX, 0, 256},
-        {PSR_KIND_ALL_REDUCE, UINT64_MAX, 1000, 512}, {PSR_KIND_ALL_TO_ALL_V, UINT64_MAX, 1024, 256},
+        {PSR_KIND_ALL_REDUCE, 0, 1024, 256},
+        {PSR_KIND_ALL_REDUCE, 32 * 512 - 1, 1024, 256},
+        {PSR_KIND_ALL_REDUCE, 32 * 512, 1024, 512},
+        {PSR_KIND_BROADCAST, 32 * 1024 - 1, 1024, 512},
+        {PSR_KIND_EXSCAN, 32 * 1024, 1024, 1024},
+        {PSR_KIND_SEND, 32 * 1024, 1024, 1024},
+        {PSR_KIND_RECEIVE, UINT64_MAX, 1024, 1024},
+        {PSR_KIND_ALL_REDUCE, UINT64_MAX, 0, 256},
+        {PSR_KIND_ALL_REDUCE, UINT64_MAX, 1000, 512},
+        {PSR_KIND_ALL_TO_ALL_V, UINT64_MAX, 1024, 256},
         {PSR_KIND_HALO, UINT64_MAX, 1024, 256},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        assert_int_equal(psr_slice_choose(rows[i].kind, rows[i].bytes, 256, rows[i].most), rows[i].want);
+        assert_int_equal(psr_slice_choose(rows[i].kind, rows[i].bytes, 256, rows[i].most),
+                         rows[i].want);
 }
 
 int main(void)

@@ -1,7 +1,8 @@
-/* Every operation by every algorithm, of every type and reduction, for groups of 1 to 9 and of 16 ranks and counts of 0, 1, an odd
- * number and several slices: one long program of calls, which every rank begins when a seed says, several at a time, over a
- * network that delays by the seed. What must come out is computed here, element by element, in the order that each algorithm's
- * file defines. */
+/* Every operation by every algorithm, of every type and reduction, for groups of 1 to 9 and of 16
+ * ranks and counts of 0, 1, an odd number and several slices: one long program of calls, which
+ * every rank begins when a seed says, several at a time, over a network that delays by the seed.
+ * What must come out is computed here, element by element, in the order that each algorithm's file
+ * defines. */
 #include "tests/unit/comm/group_network.h"
 
 #include "comm/pair.h"
@@ -71,11 +72,11 @@ static void pair(const call *c, uint32_t word, void *to)
     const int value = (int)(word % 5) - 2, index = (int)(word >> 8 & 0xff) - 128;
     memset(&out, 0x3b, sizeof out); /* gaps too */
     size_t at = 0;
-#define PUT(type)                                                                                            \
-    do {                                                                                                     \
-        const type is = (type)value;                                                                         \
-        memcpy(out.bytes, &is, sizeof is);                                                                   \
-        at = sizeof is < sizeof(int32_t) ? sizeof(int32_t) : sizeof is;                                      \
+#define PUT(type)                                                                                  \
+    do {                                                                                           \
+        const type is = (type)value;                                                               \
+        memcpy(out.bytes, &is, sizeof is);                                                         \
+        at = sizeof is < sizeof(int32_t) ? sizeof(int32_t) : sizeof is;                            \
     } while (0)
     switch (c->type) {
     case PSR_TYPE_FLOAT32_INT32:
@@ -98,7 +99,8 @@ static void pair(const call *c, uint32_t word, void *to)
     memcpy(to, &out, psr_type_bytes(c->type));
 }
 
-/* Value i of what a rank gives, into memory. Floats of very different sizes, so that the order of a sum shows in its bits. */
+/* Value i of what a rank gives, into memory. Floats of very different sizes, so that the order of a
+ * sum shows in its bits. */
 static void value(const call *c, uint32_t rank, size_t i, void *to)
 {
     psr_rng_at at = {.seed = c->number, .purpose = PSR_RNG_TEST, .sample = rank, .layer = 2};
@@ -112,8 +114,8 @@ static void value(const call *c, uint32_t rank, size_t i, void *to)
         return;
     }
     int spread = c->reduction == PSR_REDUCTION_PRODUCT ? 1 : 8;
-    float x =
-        ldexpf((word & 1 ? -1.0f : 1.0f) * (1 + psr_rng_unit(word)), (int)(word % (2 * spread + 1)) - spread);
+    float x = ldexpf((word & 1 ? -1.0f : 1.0f) * (1 + psr_rng_unit(word)),
+                     (int)(word % (2 * spread + 1)) - spread);
     switch (c->type) {
     case PSR_TYPE_FLOAT32:
         memcpy(to, &x, sizeof x);
@@ -125,7 +127,8 @@ static void value(const call *c, uint32_t rank, size_t i, void *to)
     }
     case PSR_TYPE_FLOAT16:
     case PSR_TYPE_BFLOAT16: {
-        uint16_t half = c->type == PSR_TYPE_FLOAT16 ? psr_float16_of_float(x) : psr_bfloat16_of_float(x);
+        uint16_t half =
+            c->type == PSR_TYPE_FLOAT16 ? psr_float16_of_float(x) : psr_bfloat16_of_float(x);
         memcpy(to, &half, sizeof half);
         return;
     }
@@ -219,6 +222,9 @@ static void fold(const call *c, uint32_t n, uint32_t chunk, cell x[])
             break;
         case PSR_ALGORITHM_BINOMIAL:
             fold_tree(c, n, x);
+            break;
+        case PSR_ALGORITHM_ROOT:
+            fold_round(c, n, 0, 1, x);
             break;
         case PSR_ALGORITHM_CHAIN:
             fold_round(c, n, n - 1, n - 1, x);
@@ -458,7 +464,8 @@ static begun begin(network *net, const call *c, uint32_t rank)
     const psr_block right = psr_block_dense((rank + 1) % n, b.send, c->count),
                     left = psr_block_dense((rank + n - 1) % n, b.receive, c->count);
     bool to_neighbors = c->kind == PSR_KIND_NEIGHBORS;
-    psr_request_options options = {.kind = is_message && b.send == NULL ? PSR_KIND_RECEIVE : c->kind,
+    psr_request_options options = {.kind =
+                                       is_message && b.send == NULL ? PSR_KIND_RECEIVE : c->kind,
                                    .algorithm = c->algorithm,
                                    .type = c->type,
                                    .reduction = c->reduction,
@@ -507,8 +514,8 @@ static void check(const network *net, begun *b, uint32_t rank)
         expect(b, net->ranks, rank, want);
         for (size_t i = 0; i < b->receive_bytes / bytes; i++)
             if (!same_value(c, want + i * bytes, b->receive + i * bytes))
-                fail_msg("seed %llu, rank %u of %u: %s by %s, %s of %s, count %zu%s%s, root %u: value %zu is "
-                         "wrong",
+                fail_msg("seed %llu, rank %u of %u: %s by %s, %s of %s, count %zu%s%s, root %u: "
+                         "value %zu is wrong",
                          (unsigned long long)net->seed, rank, net->ranks, psr_kind_name(c->kind),
                          psr_algorithm_name(c->algorithm), psr_reduction_name(c->reduction),
                          psr_type_name(c->type), c->count, c->varying ? ", varying" : "",
@@ -517,7 +524,8 @@ static void check(const network *net, begun *b, uint32_t rank)
     }
     if (b->in_place) {
         bool send_is_part = b->send_bytes < b->receive_bytes;
-        check_guards(send_is_part ? b->receive : b->send, send_is_part ? b->receive_bytes : b->send_bytes);
+        check_guards(send_is_part ? b->receive : b->send,
+                     send_is_part ? b->receive_bytes : b->send_bytes);
         return;
     }
     if (b->receive != NULL)
@@ -557,7 +565,8 @@ static bool go_on(network *net, const program *p, member *m, uint32_t rank, bool
     bool more = m->next < p->count;
     for (size_t i = 0; i < UNDER_WAY_MAX; i++) {
         begun *b = &m->under_way[i];
-        if (b->request != NULL && psr_request_done(b->request) && psr_request_lent(b->request) == 0) {
+        if (b->request != NULL && psr_request_done(b->request) &&
+            psr_request_lent(b->request) == 0) {
             end(net, b, rank);
             *moved = true;
         }
@@ -576,11 +585,14 @@ static void stuck(const network *net, const program *p, const member *members)
         for (size_t i = 0; i < UNDER_WAY_MAX; i++) {
             const psr_request *request = members[r].under_way[i].request;
             if (request != NULL && !psr_request_done(request))
-                print_error("rank %u is at call %zu of %zu, %s by %s, and waits for %u\n", r, members[r].next,
-                            p->count, psr_kind_name(psr_request_call(request)->kind),
-                            psr_algorithm_name(psr_request_call(request)->algorithm), network_waits(request));
+                print_error("rank %u is at call %zu of %zu, %s by %s, and waits for %u\n", r,
+                            members[r].next, p->count,
+                            psr_kind_name(psr_request_call(request)->kind),
+                            psr_algorithm_name(psr_request_call(request)->algorithm),
+                            network_waits(request));
         }
-    fail_msg("seed %llu: nothing is under way in a group of %u", (unsigned long long)net->seed, net->ranks);
+    fail_msg("seed %llu: nothing is under way in a group of %u", (unsigned long long)net->seed,
+             net->ranks);
 }
 
 static void run(const program *p, uint32_t ranks, uint32_t window, uint64_t seed)
@@ -615,15 +627,16 @@ static void add_call(program *p, call c)
     p->calls[p->count++] = c;
 }
 
-/* Of one operation and algorithm, type and reduction, all counts. What else there is to vary goes by the number of the call. */
+/* Of one operation and algorithm, type and reduction, all counts. What else there is to vary goes
+ * by the number of the call. */
 static void add_counts(program *p, uint32_t ranks, call c)
 {
     static const size_t whole[] = {0, 1, 13, 157}, parts[] = {0, 1, 5, 41};
     bool apart = c.kind == PSR_KIND_NEIGHBORS || c.kind == PSR_KIND_SEND,
          exchange = c.kind == PSR_KIND_ALL_TO_ALL || c.kind == PSR_KIND_ALL_TO_ALL_V;
     bool is_whole = c.kind == PSR_KIND_ALL_REDUCE || c.kind == PSR_KIND_REDUCE ||
-                    c.kind == PSR_KIND_BROADCAST || c.kind == PSR_KIND_NEIGHBORS || c.kind == PSR_KIND_SEND ||
-                    psr_kind_scans(c.kind);
+                    c.kind == PSR_KIND_BROADCAST || c.kind == PSR_KIND_NEIGHBORS ||
+                    c.kind == PSR_KIND_SEND || psr_kind_scans(c.kind);
     bool fixed = is_whole || exchange || c.kind == PSR_KIND_BARRIER;
     for (size_t i = 0; i < 4; i++) {
         psr_rng_at at = {.seed = ranks, .purpose = PSR_RNG_TEST, .layer = 9};
@@ -640,7 +653,8 @@ static void add_counts(program *p, uint32_t ranks, call c)
 /* Not to oneself. The others are these under other names. */
 static bool is_played(psr_kind kind, uint32_t ranks)
 {
-    return kind <= PSR_KIND_NEIGHBORS || (kind == PSR_KIND_SEND && ranks > 1) || psr_kind_scans(kind);
+    return kind <= PSR_KIND_NEIGHBORS || (kind == PSR_KIND_SEND && ranks > 1) ||
+           psr_kind_scans(kind);
 }
 
 /* Folds of one type and reduction are played in half of the groups: of 2, 3, 6 and 7 ranks, or in
@@ -657,14 +671,16 @@ static program every_call(uint32_t ranks)
 {
     program p = {0};
     for (psr_kind kind = 0; kind < PSR_KINDS; kind++)
-        for (psr_algorithm algorithm = 0; algorithm < PSR_ALGORITHMS && is_played(kind, ranks); algorithm++)
+        for (psr_algorithm algorithm = 0; algorithm < PSR_ALGORITHMS && is_played(kind, ranks);
+             algorithm++)
             for (psr_type type = 0; type < PSR_TYPES && psr_algorithm_fits(algorithm, kind); type++)
                 for (psr_reduction reduction = 0; reduction < PSR_REDUCTIONS; reduction++)
                     if (fits(kind, reduction, type, ranks))
-                        add_counts(
-                            &p, ranks,
-                            (call){
-                                .kind = kind, .algorithm = algorithm, .type = type, .reduction = reduction});
+                        add_counts(&p, ranks,
+                                   (call){.kind = kind,
+                                          .algorithm = algorithm,
+                                          .type = type,
+                                          .reduction = reduction});
     return p;
 }
 
@@ -690,14 +706,15 @@ static void every_operation_gives_what_its_definition_says(void **state)
         program p = every_call(worlds[w]);
         for (uint64_t seed = 0; seed < (worlds[w] < 9 ? 2 : 1); seed++) {
             shuffle(&p, seed);
-            run(&p, worlds[w], 1 + (uint32_t)(w + seed) % 3, seed + 3 * worlds[w] + (uint64_t)w % 3);
+            run(&p, worlds[w], 1 + (uint32_t)(w + seed) % 3,
+                seed + 3 * worlds[w] + (uint64_t)w % 3);
             calls += p.count * worlds[w];
         }
         combinations += p.count;
         free(p.calls);
     }
-    printf("# %zu combinations of operation, algorithm, type, reduction, group size and count; %zu calls of "
-           "ranks\n",
+    printf("# %zu combinations of operation, algorithm, type, reduction, group size and count; %zu "
+           "calls of ranks\n",
            combinations, calls);
 }
 
@@ -707,11 +724,13 @@ static void every_operation_gives_what_its_definition_says(void **state)
 static uint32_t end_of_chain(const network *net, const begun *calls, uint32_t rank, uint32_t dead)
 {
     for (uint32_t links = 0; rank != dead && links <= net->ranks; links++)
-        rank = psr_request_done(calls[rank].request) ? NETWORK_RANKS_MAX : network_waits(calls[rank].request);
+        rank = psr_request_done(calls[rank].request) ? NETWORK_RANKS_MAX
+                                                     : network_waits(calls[rank].request);
     return rank;
 }
 
-/* Cut off after so many messages, before which it may not have called at all. Who is not done waits, by a chain, for the dead. */
+/* Cut off after so many messages, before which it may not have called at all. Who is not done
+ * waits, by a chain, for the dead. */
 static void die(const call *c, uint32_t ranks, uint32_t dead, uint32_t after, uint64_t seed)
 {
     network *net = network_open(ranks, SLICE_BYTES, 2, seed);
@@ -727,9 +746,11 @@ static void die(const call *c, uint32_t ranks, uint32_t dead, uint32_t after, ui
     network_cut(net, dead);
     network_settle(net);
     for (uint32_t r = 0; r < ranks; r++)
-        if (r != dead && !psr_request_done(requests[r]) && end_of_chain(net, calls, r, dead) != dead)
-            fail_msg("%s by %s of %u ranks, count %zu: rank %u does not wait for rank %u, which is dead",
-                     psr_kind_name(c->kind), psr_algorithm_name(c->algorithm), ranks, c->count, r, dead);
+        if (r != dead && !psr_request_done(requests[r]) &&
+            end_of_chain(net, calls, r, dead) != dead)
+            fail_msg(
+                "%s by %s of %u ranks, count %zu: rank %u does not wait for rank %u, which is dead",
+                psr_kind_name(c->kind), psr_algorithm_name(c->algorithm), ranks, c->count, r, dead);
     network_close_broken(net, requests, ranks);
     for (uint32_t r = 0; r < ranks; r++)
         if (requests[r] != NULL)
@@ -741,7 +762,8 @@ static void who_waits_waits_for_the_dead(void **state)
     (void)state;
     uint64_t seed = 0;
     for (psr_kind kind = 0; kind < PSR_KINDS; kind++)
-        for (psr_algorithm algorithm = 0; algorithm < PSR_ALGORITHMS && is_played(kind, 1); algorithm++)
+        for (psr_algorithm algorithm = 0; algorithm < PSR_ALGORITHMS && is_played(kind, 1);
+             algorithm++)
             for (uint32_t ranks = 2; ranks < 8 && psr_algorithm_fits(algorithm, kind); ranks++)
                 for (uint32_t after = 0; after < 100; after += 1 + after / 4, seed++) {
                     call c = {.kind = kind,

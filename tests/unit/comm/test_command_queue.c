@@ -66,16 +66,40 @@ static void what_was_never_taken_out_is_freed_with_the_queue(void **state)
     psr_command_queue *queue = NULL;
     assert_int_equal(psr_command_queue_new(4, &queue), PSR_OK);
     /* The address sanitizer's leak check is what fails here. */
-    psr_command in = {.kind = PSR_COMMAND_SEND, .data = malloc(10), .size = 10};
+    psr_command in = {.kind = PSR_COMMAND_SEND, .object = malloc(sizeof(psr_outgoing))};
     assert_true(psr_command_push(queue, &in));
-    double borrowed = 0;
-    in = (psr_command){.kind = READY, .buffer = {.data = &borrowed, .count = 1, .type = PSR_TYPE_FLOAT64}};
+    in = (psr_command){.kind = READY};
     assert_true(psr_command_push(queue, &in));
     psr_command_queue_free(queue);
     psr_command_queue_free(NULL);
 }
 
 enum { MANY = 200000 };
+
+static void a_queue_without_a_capacity_grows_and_keeps_the_order(void **state)
+{
+    (void)state;
+    psr_command_queue *queue = NULL;
+    assert_int_equal(psr_command_queue_new(0, &queue), PSR_OK);
+    uint64_t pushed = 0, popped = 0;
+    psr_command out;
+    for (uint64_t round = 1; round <= 200;
+         round++) { /* more go in than come out, until the rest comes */
+        for (uint64_t i = 0; i < round; i++) {
+            psr_command in = ready(pushed++, 0);
+            assert_true(psr_command_room(queue));
+            assert_true(psr_command_push(queue, &in));
+        }
+        for (uint64_t i = 0; i < round / 2; i++) {
+            assert_true(psr_command_pop(queue, &out));
+            assert_int_equal(out.step, popped++);
+        }
+    }
+    while (psr_command_pop(queue, &out))
+        assert_int_equal(out.step, popped++);
+    assert_int_equal(popped, pushed);
+    psr_command_queue_free(queue);
+}
 
 static void *produce(void *context)
 {
@@ -88,11 +112,10 @@ static void *produce(void *context)
     return NULL;
 }
 
-static void two_threads_lose_nothing_and_see_whole_commands(void **state)
+static void check_two_threads(uint32_t capacity)
 {
-    (void)state;
     psr_command_queue *queue = NULL;
-    assert_int_equal(psr_command_queue_new(64, &queue), PSR_OK);
+    assert_int_equal(psr_command_queue_new(capacity, &queue), PSR_OK);
     pthread_t producer;
     assert_int_equal(pthread_create(&producer, NULL, produce, queue), 0);
     uint64_t wrong = 0;
@@ -107,10 +130,18 @@ static void two_threads_lose_nothing_and_see_whole_commands(void **state)
     psr_command_queue_free(queue);
 }
 
+static void two_threads_lose_nothing_and_see_whole_commands(void **state)
+{
+    (void)state;
+    check_two_threads(64);
+    check_two_threads(0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(commands_come_out_in_the_order_they_went_in),
+        cmocka_unit_test(a_queue_without_a_capacity_grows_and_keeps_the_order),
         cmocka_unit_test(a_full_queue_takes_nothing_until_something_is_taken_out),
         cmocka_unit_test(what_was_never_taken_out_is_freed_with_the_queue),
         cmocka_unit_test(two_threads_lose_nothing_and_see_whole_commands),

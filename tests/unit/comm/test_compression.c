@@ -1,4 +1,5 @@
-/* Every encoding against its definition, written here as plain loops on one value at a time, over values that are hard. */
+/* Every encoding against its definition, written here as plain loops on one value at a time, over
+ * values that are hard. */
 #include "tests/unit/expect.h"
 
 #include "base/rng.h"
@@ -60,7 +61,8 @@ static void what_is_no_compression_is_refused_in_one_line(void **state)
     static const char *const not_one[] = {"", "fp32", "float32", "topk", "int8:2", "1bit ", "NONE"};
     for (size_t i = 0; i < sizeof not_one / sizeof not_one[0]; i++) {
         assert_int_equal(psr_compression_parse(not_one[i], &compression), PSR_ERR_USAGE);
-        assert_non_null(strstr(psr_err_detail(), "is no compression; give none, fp16, bf16, int8, topk:R"));
+        assert_non_null(
+            strstr(psr_err_detail(), "is no compression; give none, fp16, bf16, int8, topk:R"));
     }
     static const char *const no_ratio[] = {
         "topk:",     "topk:0",  "topk:0.0",   "topk:1.000000001", "topk:2",
@@ -68,7 +70,8 @@ static void what_is_no_compression_is_refused_in_one_line(void **state)
         "topk: 0.1", "topk:10", "topk:0.1.1", "topk:4294967296"};
     for (size_t i = 0; i < sizeof no_ratio / sizeof no_ratio[0]; i++) {
         assert_int_equal(psr_compression_parse(no_ratio[i], &compression), PSR_ERR_USAGE);
-        assert_non_null(strstr(psr_err_detail(), "the ratio of topk is a number above 0 and up to 1"));
+        assert_non_null(
+            strstr(psr_err_detail(), "the ratio of topk is a number above 0 and up to 1"));
     }
     assert_int_equal(compression.encoding, PSR_ENCODING_BYTES);
     assert_int_equal(compression.ratio, 7);
@@ -91,7 +94,8 @@ typedef enum profile {
 
 static float draw(profile of, uint32_t i, uint32_t round)
 {
-    const psr_rng_at at = {.seed = 11, .purpose = PSR_RNG_TEST, .epoch = round, .sample = (uint32_t)of};
+    const psr_rng_at at = {
+        .seed = 11, .purpose = PSR_RNG_TEST, .epoch = round, .sample = (uint32_t)of};
     const uint32_t word = psr_rng_word(at, i);
     const float sign = word & 1 ? -1.0f : 1.0f, unit = psr_rng_unit(word);
     double normal[2];
@@ -110,7 +114,8 @@ static float draw(profile of, uint32_t i, uint32_t round)
     case HUGE_ONES:
         return sign * (unit < 0.01f ? FLT_MAX / 5 : FLT_MAX / 10 * unit); /* four are finite */
     case HALVES:
-        return i == 0 ? 1.1f : nextafterf(((float)(word % 253) - 126 + 0.5f) * (1.1f / 127), sign * 2);
+        return i == 0 ? 1.1f
+                      : nextafterf(((float)(word % 253) - 126 + 0.5f) * (1.1f / 127), sign * 2);
     case COMB:
         return sign * (i % 17 == 0 ? 10 + unit : unit);
     default:
@@ -137,8 +142,9 @@ static void same_bits(const float *is, const float *want, size_t count, const ch
 {
     for (size_t i = 0; i < count; i++)
         if (memcmp(&is[i], &want[i], sizeof *is) != 0)
-            fail_msg("%s of %zu values as %s, profile %d: the one at %zu is %a, not %a", what, count,
-                     psr_encoding_name(compression.encoding), (int)p, i, (double)is[i], (double)want[i]);
+            fail_msg("%s of %zu values as %s, profile %d: the one at %zu is %a, not %a", what,
+                     count, psr_encoding_name(compression.encoding), (int)p, i, (double)is[i],
+                     (double)want[i]);
 }
 
 static psr_encoder *encoder_of(psr_compression compression, size_t count)
@@ -148,7 +154,8 @@ static psr_encoder *encoder_of(psr_compression compression, size_t count)
     return encoder;
 }
 
-/* A message with a slice, in memory of its exact size, so that a read beyond it is seen. The payload is the caller's to free. */
+/* A message with a slice, in memory of its exact size, so that a read beyond it is seen. The
+ * payload is the caller's to free. */
 static psr_message message_of(const psr_encoder *encoder, psr_span slice)
 {
     const size_t bytes = psr_encoder_bytes(encoder, slice);
@@ -167,7 +174,8 @@ static void free_payload(const psr_message *message)
     free((void *)(uintptr_t)message->payload);
 }
 
-static void decode_slice(const psr_encoder *encoder, psr_compression compression, psr_span slice, float *sent)
+static void decode_slice(const psr_encoder *encoder, psr_compression compression, psr_span slice,
+                         float *sent)
 {
     const psr_message message = message_of(encoder, slice);
     assert_true(message.payload_bytes <= psr_compression_bytes_max(compression, slice.count));
@@ -194,7 +202,8 @@ static float rounded(double value)
     return once;
 }
 
-/* The sum or difference of two floats has one rounding also by way of double, which has more than 2 * 24 + 1 bits. */
+/* The sum or difference of two floats has one rounding also by way of double, which has more than
+ * 2 * 24 + 1 bits. */
 static float plus(float a, float b)
 {
     return rounded((double)a + (double)b);
@@ -279,7 +288,9 @@ static void check_rounds(psr_compression compression, size_t count, profile p)
         by_definition(compression, e, count, want);
         same_bits(sent, want, count, "what was sent", compression, p);
         for (size_t i = 0; i < count; i++)
-            want[i] = compression.encoding == PSR_ENCODING_TOPK && sent[i] != 0 ? 0 : plus(e[i], -sent[i]);
+            want[i] = compression.encoding == PSR_ENCODING_TOPK && sent[i] != 0
+                          ? 0
+                          : plus(e[i], -sent[i]);
         for (size_t i = 0; i < count; i++)
             assert_true(residual[i] == want[i]);
     }
@@ -296,8 +307,8 @@ static void what_is_sent_and_owed_is_what_the_definition_says(void **state)
                 check_rounds(parsed(lossy[c]), lengths[l], p);
 }
 
-/* In 16 lanes each sum of small values is 2^-53, which 1 + 2^-24 swallows one by one; in another order they would count, and the tie
- * of the mean would be rounded up. */
+/* In 16 lanes each sum of small values is 2^-53, which 1 + 2^-24 swallows one by one; in another
+ * order they would count, and the tie of the mean would be rounded up. */
 static void the_means_are_summed_in_the_order_that_is_written_down(void **state)
 {
     (void)state;
@@ -335,14 +346,16 @@ static void sent_plus_residual_is_gradient_plus_former_residual(void **state)
                 decode_slice(encoder, compression, (psr_span){0, LONGEST}, sent);
                 for (size_t i = 0; i < LONGEST; i++) {
                     const float e = plus(x[i], former[i]);
-                    /* Of magnitudes that double adds without rounding, or whose rounding is far below float32's. */
+                    /* Of magnitudes that double adds without rounding, or whose rounding is far
+                     * below float32's. */
                     const double off = fabs((double)sent[i] + (double)residual[i] - (double)e);
-                    const bool whole =
-                        compression.encoding == PSR_ENCODING_1BIT ? off <= half_ulp(residual[i]) : off == 0;
-                    if (!whole ||
-                        (compression.encoding == PSR_ENCODING_TOPK && sent[i] != 0 && residual[i] != 0))
-                        fail_msg("%s, profile %d, value %zu: %a sent, %a owed, of %a", lossy[c], (int)p, i,
-                                 (double)sent[i], (double)residual[i], (double)e);
+                    const bool whole = compression.encoding == PSR_ENCODING_1BIT
+                                           ? off <= half_ulp(residual[i])
+                                           : off == 0;
+                    if (!whole || (compression.encoding == PSR_ENCODING_TOPK && sent[i] != 0 &&
+                                   residual[i] != 0))
+                        fail_msg("%s, profile %d, value %zu: %a sent, %a owed, of %a", lossy[c],
+                                 (int)p, i, (double)sent[i], (double)residual[i], (double)e);
                 }
             }
         }
@@ -377,15 +390,16 @@ static void nothing_is_lost_over_many_rounds(void **state)
 
 /* ---- slices ---- */
 
-static const char *const all[] = {"fp16", "bf16", "int8", "1bit", "topk:0.000000001", "topk:0.1", "topk:1"};
+static const char *const all[] = {"fp16",     "bf16",  "int8", "1bit", "topk:0.000000001",
+                                  "topk:0.1", "topk:1"};
 enum { ALL = sizeof all / sizeof all[0] };
 
-static void prepare(psr_encoder *encoder, psr_compression compression, const float *x, float *residual,
-                    size_t count)
+static void prepare(psr_encoder *encoder, psr_compression compression, const float *x,
+                    float *residual, size_t count)
 {
     memset(residual, 0, count * sizeof *residual);
-    expect_ok(
-        psr_encoder_prepare(encoder, x, psr_compression_has_residual(compression) ? residual : NULL, count));
+    expect_ok(psr_encoder_prepare(
+        encoder, x, psr_compression_has_residual(compression) ? residual : NULL, count));
 }
 
 static void every_cut_into_two_slices_gives_the_same_bits(void **state)
@@ -402,7 +416,8 @@ static void every_cut_into_two_slices_gives_the_same_bits(void **state)
             decode_slice(encoder, compression, (psr_span){0, COUNT}, whole);
             for (size_t cut = 0; cut <= COUNT; cut++) {
                 memset(parts, 0xff, sizeof parts);
-                decode_slice(encoder, compression, (psr_span){cut, COUNT - cut}, parts); /* in any order */
+                /* in any order */
+                decode_slice(encoder, compression, (psr_span){cut, COUNT - cut}, parts);
                 decode_slice(encoder, compression, (psr_span){0, cut}, parts);
                 same_bits(parts, whole, COUNT, "two slices", compression, p);
             }
@@ -463,8 +478,8 @@ static void an_encoder_takes_shorter_units_and_empty_ones(void **state)
 
 /* ---- payloads, byte by byte ---- */
 
-static void expect_payload(const char *text, const float *x, psr_span slice, size_t count, const void *bytes,
-                           size_t size)
+static void expect_payload(const char *text, const float *x, psr_span slice, size_t count,
+                           const void *bytes, size_t size)
 {
     const psr_compression compression = parsed(text);
     float residual[16];
@@ -521,7 +536,8 @@ static void every_16_bit_number_comes_back_from_its_payload(void **state)
         float again;
         for (uint32_t i = 0; i < NUMBERS; i++) /* a NaN stays one */
             if (isnan(values[i])) {
-                const psr_message one = {.head = message.head, .payload = &back[i], .payload_bytes = 2};
+                const psr_message one = {
+                    .head = message.head, .payload = &back[i], .payload_bytes = 2};
                 expect_ok(psr_decode_slice(&one, compression, 1, &again));
                 assert_true(isnan(again));
             }
@@ -535,12 +551,13 @@ static void every_value_is_rounded_to_16_bits_by_itself(void **state)
 {
     (void)state;
     float x[LONGEST];
-    psr_encoder *fp16 = encoder_of(parsed("fp16"), LONGEST), *bf16 = encoder_of(parsed("bf16"), LONGEST);
+    psr_encoder *fp16 = encoder_of(parsed("fp16"), LONGEST),
+                *bf16 = encoder_of(parsed("bf16"), LONGEST);
     for (profile p = 0; p < PROFILES; p++)
         for (uint32_t round = 0; round < ROUNDS; round++) {
             fill(x, LONGEST, p, round);
-            for (size_t i = 0; i < LONGEST;
-                 i++) /* to where fp16 has normal numbers, subnormals and neither */
+            for (size_t i = 0; i < LONGEST; i++) /* to where fp16 has normal numbers,
+                                                    subnormals and neither */
                 x[i] = p == SPREAD ? ldexpf(x[i], -(ilogbf(x[i]) / 2)) : x[i];
             x[round * 7] = INFINITY;
             x[round * 31 + 1] = -NAN;
@@ -569,7 +586,8 @@ static void the_largest_slice_fits_one_message(void **state)
         assert_true(psr_compression_bytes_max(compression, most + 1) > PSR_PAYLOAD_BYTES_MAX);
     }
     const psr_compression none = parsed("none");
-    assert_int_equal(psr_compression_values_max(none), psr_encoding_values_max(PSR_ENCODING_FLOAT32));
+    assert_int_equal(psr_compression_values_max(none),
+                     psr_encoding_values_max(PSR_ENCODING_FLOAT32));
     assert_int_equal(psr_compression_bytes_max(none, 3), 12);
     assert_int_equal(psr_compression_bytes_max(parsed("fp16"), 3), 6);
     assert_int_equal(psr_compression_bytes_max(parsed("int8"), 3), 7);
@@ -599,7 +617,8 @@ static void a_value_that_is_not_finite_is_named_and_changes_nothing(void **state
                 with_bad[at] = with_bad[LONGEST - 1] = bad[b];
                 char line[160];
                 snprintf(line, sizeof line,
-                         "value %zu is %s, with what is owed of it %s: %s has finite values only", at,
+                         "value %zu is %s, with what is owed of it %s: %s has finite values only",
+                         at,
                          b == 2   ? "nan"
                          : b == 1 ? "-inf"
                                   : "inf",
@@ -607,8 +626,8 @@ static void a_value_that_is_not_finite_is_named_and_changes_nothing(void **state
                          : b == 1 ? "-inf"
                                   : "inf",
                          psr_encoding_name(compression.encoding));
-                expect_failure(psr_encoder_prepare(encoder, with_bad, residual, LONGEST), PSR_ERR_NUMERIC,
-                               line);
+                expect_failure(psr_encoder_prepare(encoder, with_bad, residual, LONGEST),
+                               PSR_ERR_NUMERIC, line);
                 assert_memory_equal(residual, former, sizeof former);
             }
         decode_slice(encoder, compression, (psr_span){0, LONGEST}, after);
@@ -626,7 +645,8 @@ static void a_sum_with_the_residual_that_is_too_large_is_named(void **state)
         const float x[2] = {1, -FLT_MAX};
         float residual[2] = {0, -FLT_MAX};
         assert_int_equal(psr_encoder_prepare(encoder, x, residual, 2), PSR_ERR_NUMERIC);
-        assert_non_null(strstr(psr_err_detail(), "value 1 is -3.40282e+38, with what is owed of it -inf"));
+        assert_non_null(
+            strstr(psr_err_detail(), "value 1 is -3.40282e+38, with what is owed of it -inf"));
         psr_encoder_free(&encoder);
     }
 }
@@ -669,13 +689,14 @@ static const hostile hostiles[] = {
     {"int8", 4, {0x7fc00000u}, 8, "the scale of its int8 values is nan"},
     {"int8", 4, {ONE | 1u << 31}, 8, "the scale of its int8 values is -1"},
     {"int8", 4, {0}, 8, "the scale of its int8 values is 0"},
-    {"int8",
-     4,
-     {0x7c010204u},
-     8,
-     "the scale of its int8 values is 2.67939e+36"}, /* 127 times it is infinite */
+    /* 127 times it is infinite */
+    {"int8", 4, {0x7c010204u}, 8, "the scale of its int8 values is 2.67939e+36"},
     {"int8", 4, {ONE, 0x00800000u}, 8, "one of its int8 values is -128"},
-    {"1bit", 9, {ONE, ONE | 1u << 31, 0}, 9, "its payload has 9 bytes, not the 10 of 9 values of 1bit"},
+    {"1bit",
+     9,
+     {ONE, ONE | 1u << 31, 0},
+     9,
+     "its payload has 9 bytes, not the 10 of 9 values of 1bit"},
     {"1bit", 8, {ONE | 1u << 31, 0, 0}, 9, "the means of its 1-bit values are -1 and 0"},
     {"1bit", 8, {ONE, ONE, 0}, 9, "the means of its 1-bit values are 1 and 1"},
     {"1bit", 8, {0x7f800000u, 0, 0}, 9, "the means of its 1-bit values are inf and 0"},
@@ -683,7 +704,11 @@ static const hostile hostiles[] = {
     {"1bit", 8, {0, 0x7fc00000u, 0}, 9, "the means of its 1-bit values are 0 and nan"},
     {"1bit", 3, {ONE, 0, 8}, 9, "it has more signs than 3"},
     {"topk:0.5", 9, {1, 2}, 7, "its payload has 7 bytes, not those of pairs of at most 9 values"},
-    {"topk:0.5", 1, {0, 1, ONE, ONE}, 16, "its payload has 16 bytes, not those of pairs of at most 1 values"},
+    {"topk:0.5",
+     1,
+     {0, 1, ONE, ONE},
+     16,
+     "its payload has 16 bytes, not those of pairs of at most 1 values"},
     {"topk:0.5", 9, {9, ONE}, 8, "its indices do not ascend below 9: the one at 0 is 9"},
     {"topk:0.5", 9, {4, 4, ONE, ONE}, 16, "its indices do not ascend below 9: the one at 1 is 4"},
     {"topk:0.5", 9, {4, 3, ONE, ONE}, 16, "its indices do not ascend below 9: the one at 1 is 3"},
@@ -706,7 +731,8 @@ static void a_hostile_payload_is_refused_in_one_line(void **state)
         memcpy(before, values, sizeof before);
         char line[200];
         snprintf(line, sizeof line, "worker 1 sent READY: %s", h->line);
-        expect_failure(psr_decode_slice(&message, compression, h->count, values), PSR_ERR_PROTOCOL, line);
+        expect_failure(psr_decode_slice(&message, compression, h->count, values), PSR_ERR_PROTOCOL,
+                       line);
         assert_memory_equal(values, before, sizeof values);
     }
 }

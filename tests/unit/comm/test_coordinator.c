@@ -1,5 +1,6 @@
-/* The coordinator in virtual time, with a user whose bytes it must not read. What a run looks like to people (who is named, when, with
- * which words) is held by the scheduler's tests, which stand on it. */
+/* The coordinator in virtual time, with a user whose bytes it must not read. What a run looks like
+ * to people (who is named, when, with which words) is held by the scheduler's tests, which stand on
+ * it. */
 #include "tests/unit/expect.h"
 
 #include "comm/members/coordinator.h"
@@ -13,7 +14,8 @@
 
 enum { WORKERS = 2, SHARDS = 1, STEPS = 20, SENT_MAX = 64, BYTES_MAX = 2048, DEADLINE_MS = 8000 };
 
-static const psr_peer w0 = {PSR_ROLE_WORKER, 0}, w1 = {PSR_ROLE_WORKER, 1}, s0 = {PSR_ROLE_SHARD, 0};
+static const psr_peer w0 = {PSR_ROLE_WORKER, 0}, w1 = {PSR_ROLE_WORKER, 1},
+                      s0 = {PSR_ROLE_SHARD, 0};
 
 typedef struct sent {
     psr_peer to;
@@ -34,6 +36,7 @@ typedef struct fixture {
     char said[256], line[256];
     uint32_t said_count;
     size_t waiting; /* for any member, as the test says */
+    const psr_peer *unreachable;
     uint32_t refused;
     psr_peer refused_peer;
     psr_err refused_status;
@@ -45,10 +48,12 @@ typedef struct fixture {
 static psr_err on_send(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
 {
     fixture *f = context;
+    if (f->unreachable != NULL && psr_peer_equal(to, *f->unreachable))
+        return psr_fail(PSR_ERR_PEER, "it is gone");
     assert_true(f->sent_count < SENT_MAX);
     sent *m = &f->sent[f->sent_count++];
     *m = (sent){.to = to, .type = head->type};
-    if (payload) {
+    if (payload != NULL) {
         assert_true(payload->bytes <= BYTES_MAX);
         memcpy(m->bytes, payload->data, payload->bytes);
         m->size = payload->bytes;
@@ -134,24 +139,28 @@ static psr_err on_agree(void *context, uint32_t rank, const char *name, const ch
     return psr_fail(PSR_ERR_USAGE, "%s has other facts than %s", name, name_of_first);
 }
 
-static psr_err on_begin(void *context, const psr_view *members, psr_plan *ret_plan)
+static psr_err on_begin(void *context, psr_view *view)
 {
     fixture *f = context;
     static const psr_part part = {{0, 64}, 0};
-    const psr_plan_options plan = {
-        .route = PSR_ROUTE_SHARD, .ranks = WORKERS, .shards = SHARDS, .slice_floats = 64, .window = 1};
+    const psr_plan_options plan = {.route = PSR_ROUTE_SHARD,
+                                   .ranks = WORKERS,
+                                   .shards = SHARDS,
+                                   .slice_floats = 64,
+                                   .window = 1};
     f->begun++;
-    assert_int_equal(members->member_count, WORKERS + SHARDS);
-    assert_string_equal(members->members[2].host, "host2");
+    assert_int_equal(view->member_count, WORKERS + SHARDS);
+    assert_string_equal(view->members[2].host, "host2");
     if (f->begin_err != PSR_OK)
         return psr_fail(f->begin_err, "no room for it");
-    return psr_plan_make(&plan, &part, 1, ret_plan);
+    return psr_plan_make(&plan, &part, 1, &view->plan);
 }
 
 static psr_err on_agreed(void *context, psr_role role, void **ret_bytes, size_t *ret_size)
 {
     (void)context;
-    return role == PSR_ROLE_SHARD ? copy("\0s", 2, ret_bytes, ret_size) : copy("\0w", 2, ret_bytes, ret_size);
+    return role == PSR_ROLE_SHARD ? copy("\0s", 2, ret_bytes, ret_size)
+                                  : copy("\0w", 2, ret_bytes, ret_size);
 }
 
 static psr_err on_welcomed(void *context)
@@ -199,14 +208,12 @@ static int set_up(void **state)
     static fixture f;
     f = (fixture){.sent = calloc(SENT_MAX, sizeof *f.sent)};
     const psr_coordinator_options options = {
-        .driver = {.context = &f,
-                   .send = on_send,
-                   .waiting = on_waiting,
-                   .connect = on_connect,
-                   .refuse = on_refuse,
-                   .joined = on_joined,
-                   .say = on_say,
-                   .ended = on_ended},
+        .ways = {.context = &f,
+                 .send = on_send,
+                 .waiting = on_waiting,
+                 .connect = on_connect,
+                 .refuse = on_refuse},
+        .events = {.context = &f, .joined = on_joined, .say = on_say, .ended = on_ended},
         .user = {.context = &f,
                  .given = on_given,
                  .facts = on_facts,
@@ -357,7 +364,8 @@ static void facts_that_differ_end_the_run_in_the_users_words_before_it_begins(vo
     say(f, w0, PSR_MSG_FACTS, "a\0c", 3);
     say(f, w1, PSR_MSG_FACTS, "a\0d", 3);
     say(f, s0, PSR_MSG_FACTS, NULL, 0);
-    ends(f, PSR_ERR_USAGE, "worker 1 on host2 has other facts than worker 0 on host1", PSR_MSG_ABORT);
+    ends(f, PSR_ERR_USAGE, "worker 1 on host2 has other facts than worker 0 on host1",
+         PSR_MSG_ABORT);
     assert_int_equal(f->begun, 0);
 }
 
@@ -388,14 +396,16 @@ static void the_users_messages_are_due_from_start_until_a_member_is_done(void **
     assert_true(psr_coordinator_is_done(f->coordinator, w0));
     assert_false(psr_coordinator_is_done(f->coordinator, w1));
     say(f, w0, PSR_MSG_METRICS, "m", 1);
-    ends(f, PSR_ERR_PROTOCOL, "on host1: worker 0 sent METRICS: it has said DONE before", PSR_MSG_ABORT);
+    ends(f, PSR_ERR_PROTOCOL, "on host1: worker 0 sent METRICS: it has said DONE before",
+         PSR_MSG_ABORT);
     tear_down(state);
 
     set_up(state);
     f = *state;
     welcome_all(f);
     say(f, w0, PSR_MSG_METRICS, "m", 1);
-    ends(f, PSR_ERR_PROTOCOL, "on host1: worker 0 sent METRICS: that is not due before START", PSR_MSG_ABORT);
+    ends(f, PSR_ERR_PROTOCOL, "on host1: worker 0 sent METRICS: that is not due before START",
+         PSR_MSG_ABORT);
 }
 
 static void a_run_that_is_cancelled_ends_in_order_only_when_all_were_done(void **state)
@@ -432,6 +442,30 @@ static void who_has_not_joined_is_not_heard(void **state)
         say(f, w1, PSR_MSG_FACTS, "a\0c", 3);
     assert_in_range(f->said_count, 0, 10);
     assert_int_equal(f->ended, 0);
+}
+
+static void one_that_cannot_be_told_keeps_nobody_from_hearing(void **state)
+{
+    static const psr_peer all[] = {{PSR_ROLE_SHARD, 0}, {PSR_ROLE_WORKER, 0}, {PSR_ROLE_WORKER, 1}};
+    fixture *f = *state;
+    start_all(f);
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const size_t before = f->sent_count;
+        f->unreachable = &all[i];
+        assert_int_equal(psr_coordinator_send_all(f->coordinator, (psr_head){.type = PSR_MSG_HOLD},
+                                                  (psr_bytes){NULL, 0}),
+                         PSR_ERR_PEER);
+        assert_string_equal(psr_err_detail(), "it is gone");
+        assert_int_equal(f->sent_count, before + WORKERS + SHARDS - 1);
+    }
+    f->unreachable = &w0;
+    const size_t before = f->sent_count;
+    assert_int_equal(psr_coordinator_send_role(f->coordinator, PSR_ROLE_WORKER,
+                                               (psr_head){.type = PSR_MSG_HOLD},
+                                               (psr_bytes){NULL, 0}),
+                     PSR_ERR_PEER);
+    assert_int_equal(f->sent_count, before + 1);
+    assert_true(psr_peer_equal(f->sent[before].to, w1));
 }
 
 static size_t count_alive(const fixture *f)
@@ -471,7 +505,8 @@ static void a_text_that_is_too_long_is_read_by_nobody(void **state)
     static const char text[PSR_MEMBER_TEXT_MAX + 1];
     join_all(f);
     say(f, w1, PSR_MSG_FACTS, text, sizeof text);
-    ends(f, PSR_ERR_PROTOCOL, "on host2: worker 1 sent FACTS: its payload has 65537 bytes, more than 65536",
+    ends(f, PSR_ERR_PROTOCOL,
+         "on host2: worker 1 sent FACTS: its payload has 65537 bytes, more than 65536",
          PSR_MSG_ABORT);
 }
 
@@ -524,6 +559,7 @@ int main(void)
         COORDINATOR(the_users_messages_are_due_from_start_until_a_member_is_done),
         COORDINATOR(a_run_that_is_cancelled_ends_in_order_only_when_all_were_done),
         COORDINATOR(who_has_not_joined_is_not_heard),
+        COORDINATOR(one_that_cannot_be_told_keeps_nobody_from_hearing),
         COORDINATOR(reports_without_end_are_answered_as_they_are_read),
         COORDINATOR(who_joins_after_the_end_hears_why_there_is_no_run),
         COORDINATOR(nobody_is_awaited_after_a_run_that_was_whole_or_was_told_to_stop),

@@ -41,12 +41,16 @@ static void a_payload_of_another_size_is_refused(void **state)
     const float *floats = NULL;
     const double *doubles = NULL;
     const void *bytes = NULL;
-    assert_int_equal(psr_decode_floats(&message, PSR_ENCODING_FLOAT32, 2, &floats), PSR_ERR_PROTOCOL);
-    assert_non_null(strstr(psr_err_detail(), "its payload has 12 bytes, not those of 2 values of float32"));
-    assert_int_equal(psr_decode_floats(&message, PSR_ENCODING_FLOAT32, 4, &floats), PSR_ERR_PROTOCOL);
-    /* 4 times this is 12, modulo 2^64. */
-    assert_int_equal(psr_decode_floats(&message, PSR_ENCODING_FLOAT32, ((size_t)1 << 62) + 3, &floats),
+    assert_int_equal(psr_decode_floats(&message, PSR_ENCODING_FLOAT32, 2, &floats),
                      PSR_ERR_PROTOCOL);
+    assert_non_null(
+        strstr(psr_err_detail(), "its payload has 12 bytes, not those of 2 values of float32"));
+    assert_int_equal(psr_decode_floats(&message, PSR_ENCODING_FLOAT32, 4, &floats),
+                     PSR_ERR_PROTOCOL);
+    /* 4 times this is 12, modulo 2^64. */
+    assert_int_equal(
+        psr_decode_floats(&message, PSR_ENCODING_FLOAT32, ((size_t)1 << 62) + 3, &floats),
+        PSR_ERR_PROTOCOL);
     message.head.encoding = PSR_ENCODING_FLOAT64;
     assert_int_equal(psr_decode_doubles(&message, 1, &doubles), PSR_ERR_PROTOCOL);
     message.head.encoding = PSR_ENCODING_BYTES;
@@ -79,10 +83,12 @@ static void the_largest_message_is_full_of_values_of_any_encoding(void **state)
 {
     (void)state;
     assert_int_equal(psr_encoding_values_max(PSR_ENCODING_BYTES), PSR_PAYLOAD_BYTES_MAX);
-    assert_int_equal(psr_encoding_bytes(PSR_ENCODING_FLOAT32, psr_encoding_values_max(PSR_ENCODING_FLOAT32)),
-                     PSR_PAYLOAD_BYTES_MAX);
-    assert_int_equal(psr_encoding_bytes(PSR_ENCODING_FLOAT64, psr_encoding_values_max(PSR_ENCODING_FLOAT64)),
-                     PSR_PAYLOAD_BYTES_MAX);
+    assert_int_equal(
+        psr_encoding_bytes(PSR_ENCODING_FLOAT32, psr_encoding_values_max(PSR_ENCODING_FLOAT32)),
+        PSR_PAYLOAD_BYTES_MAX);
+    assert_int_equal(
+        psr_encoding_bytes(PSR_ENCODING_FLOAT64, psr_encoding_values_max(PSR_ENCODING_FLOAT64)),
+        PSR_PAYLOAD_BYTES_MAX);
 }
 
 int main(void)

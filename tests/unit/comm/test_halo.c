@@ -1,4 +1,5 @@
-/* Blocks that lie not dense, and the halo of an image cut into tiles against the image as a whole. */
+/* Blocks that lie not dense, and the halo of an image cut into tiles against the image as a
+ * whole. */
 #include "tests/unit/comm/group_network.h"
 
 /* ---- blocks ---- */
@@ -28,7 +29,8 @@ static void a_block_is_read_and_written_in_the_order_of_its_indices(void **state
                 for (size_t l = 0; l < shape[2]; l++)
                     for (size_t m = 0; m < shape[3]; m++, k++)
                         places[k] =
-                            b == 3 ? k : i * stride[0] + j * stride[1] + l * stride[2] + m * stride[3];
+                            b == 3 ? k
+                                   : i * stride[0] + j * stride[1] + l * stride[2] + m * stride[3];
         for (size_t first = 0; first < count; first++)
             for (size_t length = 0; first + length <= count; length++) {
                 block.data = memory;
@@ -213,7 +215,8 @@ static void back_each_edge_gets_what_all_have_of_it(void **state)
             back(&grids[i], seed);
 }
 
-/* Sums of floats show their order: the inside, then the directions in theirs, whatever comes first. */
+/* Sums of floats show their order: the inside, then the directions in theirs, whatever comes
+ * first. */
 static void an_edge_is_added_to_in_the_order_of_the_list(void **state)
 {
     (void)state;

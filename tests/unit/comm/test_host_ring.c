@@ -1,5 +1,5 @@
-/* A ring over hosts by hand: what one holder sends for its host, and every message that it refuses. Whole rings are played in
- * tests/unit/cluster/. */
+/* A ring over hosts by hand: what one holder sends for its host, and every message that it refuses.
+ * Whole rings are played in tests/unit/cluster/. */
 #include "tests/unit/expect.h"
 #include "tests/unit/values_message.h"
 
@@ -8,8 +8,9 @@
 
 #include <string.h>
 
-/* Two hosts with two workers each; a bucket of four chunks of a slice, which worker 0 holds for the first host and worker 2 for the second,
- * and before it in the arena one that workers 1 and 3 hold. */
+/* Two hosts with two workers each; a bucket of four chunks of a slice, which worker 0 holds for the
+ * first host and worker 2 for the second, and before it in the arena one that workers 1 and 3
+ * hold. */
 enum { SLICE = 16, CHUNKS = 4, LENGTH = 2 * CHUNKS * SLICE, SENT_MAX = 64 };
 
 typedef struct fixture {
@@ -26,7 +27,8 @@ typedef struct fixture {
     uint32_t lent_count;
 } fixture;
 
-static psr_err keep_sent(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err keep_sent(void *context, psr_peer to, const psr_head *head,
+                         const psr_payload *payload)
 {
     fixture *f = context;
     assert_true(f->sent_count < SENT_MAX);
@@ -48,11 +50,15 @@ static void set_up(fixture *f, uint32_t window)
     static const psr_part parts[] = {{{LENGTH / 2, LENGTH / 2}, 0}, {{0, LENGTH / 2}, 1}};
     const psr_host_ranks hosts = {2, (uint32_t[]){0, 2, 4}};
     memset(f, 0, sizeof *f);
-    const psr_plan_options planned = {
-        .route = PSR_ROUTE_SHARD, .ranks = 4, .hosts = &hosts, .slice_floats = SLICE, .window = window};
+    const psr_plan_options planned = {.route = PSR_ROUTE_HOST,
+                                      .ranks = 4,
+                                      .hosts = &hosts,
+                                      .slice_floats = SLICE,
+                                      .window = window};
     expect_ok(psr_plan_make(&planned, parts, 2, &f->plan));
     expect_ok(psr_plan_within(&f->plan, 0, &f->within));
     const psr_table_shard_options held = {.plan = &f->within,
+                                          .by_host = true,
                                           .consistency = {PSR_CONSISTENCY_BSP, 0},
                                           .update = "sum",
                                           .given = true,
@@ -135,7 +141,8 @@ static float last_sent(const fixture *f, psr_message_type type, uint32_t to, psr
     return 0;
 }
 
-static void expect_sent(const fixture *f, psr_ring_phase phase, uint32_t chunk, uint32_t hop, float value)
+static void expect_sent(const fixture *f, psr_ring_phase phase, uint32_t chunk, uint32_t hop,
+                        float value)
 {
     psr_msg_ring ring = {0};
     assert_true(last_sent(f, PSR_MSG_RING, 2, &ring) == value);
@@ -185,7 +192,8 @@ static void a_host_where_a_chunk_ends_or_begins_has_one_leg(void **state)
     expect_sent(&f, PSR_RING_REDUCE, 3, 0, 11);
     expect_ok(give(&f, says(PSR_RING_GATHER, 3, 0), 1111));
     assert_true(last_sent(&f, PSR_MSG_WEIGHTS, 1, NULL) == 1111);
-    assert_int_equal(f.lent_count, 2); /* the second host is the last one of the two: it goes no further */
+    assert_int_equal(f.lent_count, 2); /* the second host is the last one
+                                          of the two: it goes no further */
     tear_down(&f);
 }
 
@@ -200,7 +208,8 @@ static void what_comes_before_the_hosts_workers_have_pushed_waits(void **state)
     expect_ok(give(&f, says(PSR_RING_REDUCE, 2, 0), 100));
     assert_int_equal(f.lent_count, 0);
     assert_false(psr_host_ring_waits(f.ring, &waiting, &bucket));
-    expect_refused(give(&f, says(PSR_RING_REDUCE, 2, 0), 100), "this host has its part of that sum already");
+    expect_refused(give(&f, says(PSR_RING_REDUCE, 2, 0), 100),
+                   "this host has its part of that sum already");
     push(&f, 1, 2, 0, 10);
     expect_sent(&f, PSR_RING_REDUCE, 2, 1, 111);
     assert_true(psr_host_ring_waits(f.ring, &waiting, &bucket));
@@ -275,7 +284,8 @@ static void sums_that_are_lent_are_waited_for(void **state)
     assert_int_equal(psr_host_ring_lent(f.ring, 0), 1);
     assert_true(psr_host_ring_waits(f.ring, &waiting, &bucket));
     assert_true(psr_peer_equal(waiting.peer, (psr_peer){PSR_ROLE_WORKER, 2}));
-    assert_int_equal(waiting.round, 0); /* of the slice that was lent, not of one that is still to come */
+    assert_int_equal(waiting.round, 0); /* of the slice that was lent, not
+                                           of one that is still to come */
     give_back(&f);
     assert_false(psr_host_ring_waits(f.ring, &waiting, &bucket));
     tear_down(&f);

@@ -1,8 +1,9 @@
-/* What is said while a run comes together, and what a process is started with: there and back, and hostile
- * bytes. */
+/* What is said while a run comes together, and what a process is started with: there and back, and
+ * hostile bytes. */
 #include "tests/unit/expect.h"
 
 #include "comm/members/member.h"
+#include "tests/unit/key_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,7 +86,8 @@ static void each_field_that_is_wrong_is_named(void **state)
          "field \"host\" holds control characters: \"?[2Jb\""},
         {"{\"version\": \"1\", \"host\": \"\xc2\x9b\x32Jb\"}",
          "field \"host\" holds control characters: \"??2Jb\""},
-        {"{\"version\": \"1\", \"host\": \"a\\nb\"}", "field \"host\" holds control characters: \"a b\""},
+        {"{\"version\": \"1\", \"host\": \"a\\nb\"}",
+         "field \"host\" holds control characters: \"a b\""},
     };
     for (size_t i = 0; i < sizeof joins / sizeof joins[0]; i++) {
         psr_join join;
@@ -190,8 +192,10 @@ static void a_provision_with_a_wrong_field_is_refused_by_its_name(void **state)
         {"{}", "provision: field \"role\" is \"\", not scheduler, shard or worker"},
         {"{\"role\": \"worker\", \"rank\": -1}",
          "provision: field \"rank\" is no number from 0 to 4294967294"},
-        {"{\"role\": \"worker\", \"port\": 65536}", "provision: field \"port\" is no number from 0 to 65535"},
-        {"{\"role\": \"worker\", \"host\": 1}", "provision: field \"host\" is no text of at most 63 bytes"},
+        {"{\"role\": \"worker\", \"port\": 65536}",
+         "provision: field \"port\" is no number from 0 to 65535"},
+        {"{\"role\": \"worker\", \"host\": 1}",
+         "provision: field \"host\" is no text of at most 63 bytes"},
         {"{\"role\": \"worker\"}", "provision: field \"keys\" is missing"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -212,7 +216,7 @@ static void by_hand_a_key_file_says_which_rank_one_is(void **state)
     close(fd);
     unlink(path);
     keys_of_two_workers(true, &keys, &count);
-    expect_ok(psr_keys_save(&keys[3], path));
+    expect_ok(save_key_file(&keys[3], path));
     psr_provision provision;
     psr_peer any = {PSR_ROLE_WORKER, PSR_RANK_ANY};
     expect_ok(psr_provision_by_hand(any, "head:5555", path, "lo", &provision));
@@ -222,14 +226,16 @@ static void by_hand_a_key_file_says_which_rank_one_is(void **state)
     psr_provision_done(&provision);
     expect_failure(psr_provision_by_hand(any, "head", path, NULL, &provision), PSR_ERR_USAGE,
                    "--scheduler: \"head\" is not HOST:PORT nor a socket's path");
-    expect_ok(psr_provision_by_hand(any, "/tmp/psring-x/scheduler-0-01234567", path, NULL, &provision));
+    expect_ok(
+        psr_provision_by_hand(any, "/tmp/psring-x/scheduler-0-01234567", path, NULL, &provision));
     assert_string_equal(provision.scheduler, "ipc:///tmp/psring-x/scheduler-0-01234567");
     assert_string_equal(provision.directory, "/tmp/psring-x");
     psr_provision_done(&provision);
-    expect_failure(psr_provision_by_hand(any, "ipc:///scheduler", path, NULL, &provision), PSR_ERR_USAGE,
+    expect_failure(psr_provision_by_hand(any, "ipc:///scheduler", path, NULL, &provision),
+                   PSR_ERR_USAGE,
                    "--scheduler: endpoint ipc:///scheduler: it should be ipc:///DIRECTORY/SOCKET");
-    expect_failure(psr_provision_by_hand(any, "/tmp/psring-x/s", path, "lo", &provision), PSR_ERR_USAGE,
-                   "--interface: this run is on ipc sockets; leave it out");
+    expect_failure(psr_provision_by_hand(any, "/tmp/psring-x/s", path, "lo", &provision),
+                   PSR_ERR_USAGE, "--interface: this run is on ipc sockets; leave it out");
     assert_int_equal(unlink(path), 0);
     free_keys(keys, count);
 }

@@ -46,33 +46,11 @@ static void at_most_a_window_is_on_its_way_and_credit_makes_room(void **state)
     assert_int_equal(lane.sent, lane.returned);
 }
 
-static void what_goes_together_passes_the_window_and_is_paid_back_one_by_one(void **state)
-{
-    (void)state;
-    uint32_t room[8], number = 0;
-    psr_lane lane;
-    psr_lane_init(&lane, room, 2);
-    for (uint32_t i = 1; i < 4; i++)
-        psr_lane_add(&lane, i);
-    assert_true(psr_lane_next(&lane, &number) && number == 1);
-    psr_lane_together(&lane, 1); /* alone */
-    assert_true(psr_lane_next(&lane, &number) && number == 2);
-    psr_lane_together(&lane, 3);
-    assert_int_equal(lane.sent, 4);
-    psr_lane_credit(&lane, 2);
-    assert_false(psr_lane_next(&lane, &number)); /* two of its three are still on their way */
-    psr_lane_credit(&lane, 1);
-    assert_true(psr_lane_next(&lane, &number) && number == 3);
-    psr_lane_credit(&lane, 2);
-    assert_int_equal(lane.sent, lane.returned);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_smallest_goes_first_whenever_it_came),
         cmocka_unit_test(at_most_a_window_is_on_its_way_and_credit_makes_room),
-        cmocka_unit_test(what_goes_together_passes_the_window_and_is_paid_back_one_by_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

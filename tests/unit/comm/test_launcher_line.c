@@ -1,4 +1,5 @@
-/* The lines between launcher and scheduler: there and back, as they stand in the pipe, and hostile bytes. */
+/* The lines between launcher and scheduler: there and back, as they stand in the pipe, and hostile
+ * bytes. */
 #include "tests/unit/expect.h"
 
 #include "comm/launcher_line.h"
@@ -30,20 +31,23 @@ static void orders_come_back_as_they_were(void **state)
     (void)state;
     const psr_peer worker = {PSR_ROLE_WORKER, 3}, shard = {PSR_ROLE_SHARD, UINT32_MAX};
     expect_order(
-        &(psr_order){.kind = PSR_ORDER_LOST, .peer = worker, .host = "b", .how = "killed by signal 9"},
-        "{\"order\":\"lost\",\"role\":\"worker\",\"rank\":3,\"host\":\"b\",\"by_itself\":false,\"how\":"
-        "\"killed by signal 9\"}");
+        &(psr_order){
+            .kind = PSR_ORDER_LOST, .peer = worker, .host = "b", .how = "killed by signal 9"},
+        "{\"order\":\"lost\",\"role\":\"worker\",\"rank\":3,\"host\":\"b\",\"by_itself\":false,"
+        "\"how\":\"killed by signal 9\"}");
     expect_order(
-        &(psr_order){.kind = PSR_ORDER_LOST, .peer = shard, .by_itself = true, .how = "exit status 1"},
-        "{\"order\":\"lost\",\"role\":\"shard\",\"rank\":4294967295,\"by_itself\":true,\"how\":\"exit status "
-        "1\"}");
+        &(psr_order){
+            .kind = PSR_ORDER_LOST, .peer = shard, .by_itself = true, .how = "exit status 1"},
+        "{\"order\":\"lost\",\"role\":\"shard\",\"rank\":4294967295,\"by_itself\":true,\"how\":"
+        "\"exit status 1\"}");
     expect_order(&(psr_order){.kind = PSR_ORDER_LEFT, .peer = worker, .host = "b"},
                  "{\"order\":\"left\",\"role\":\"worker\",\"rank\":3,\"host\":\"b\"}");
-    expect_order(&(psr_order){.kind = PSR_ORDER_AGENT, .host = "b", .how = "no sign of life for 2.0 s"},
-                 "{\"order\":\"agent\",\"host\":\"b\",\"how\":\"no sign of life for 2.0 s\"}");
     expect_order(
-        &(psr_order){.kind = PSR_ORDER_LOG, .peer = worker, .line = "a \"word\"\t\x1b[2J"},
-        "{\"order\":\"log\",\"role\":\"worker\",\"rank\":3,\"line\":\"a \\\"word\\\"\\t\\u001b[2J\"}");
+        &(psr_order){.kind = PSR_ORDER_AGENT, .host = "b", .how = "no sign of life for 2.0 s"},
+        "{\"order\":\"agent\",\"host\":\"b\",\"how\":\"no sign of life for 2.0 s\"}");
+    expect_order(&(psr_order){.kind = PSR_ORDER_LOG, .peer = worker, .line = "a \"word\"\t\x1b[2J"},
+                 "{\"order\":\"log\",\"role\":\"worker\",\"rank\":3,\"line\":\"a "
+                 "\\\"word\\\"\\t\\u001b[2J\"}");
     expect_order(&(psr_order){.kind = PSR_ORDER_CLOSED}, "{\"order\":\"closed\"}");
     expect_order(&(psr_order){.kind = PSR_ORDER_STOP}, "{\"order\":\"stop\"}");
     expect_order(&(psr_order){.kind = PSR_ORDER_PAUSE}, "{\"order\":\"pause\"}");
@@ -70,12 +74,14 @@ static psr_run_event expect_event(const psr_run_event *event, const char *text)
 static void events_come_back_as_they_were(void **state)
 {
     (void)state;
-    psr_run_event e = expect_event(&(psr_run_event){.kind = PSR_RUN_LISTENING, .endpoint = "tcp://a:1"},
-                                   "{\"event\":\"listening\",\"endpoint\":\"tcp://a:1\"}");
+    psr_run_event e =
+        expect_event(&(psr_run_event){.kind = PSR_RUN_LISTENING, .endpoint = "tcp://a:1"},
+                     "{\"event\":\"listening\",\"endpoint\":\"tcp://a:1\"}");
     assert_string_equal(e.endpoint, "tcp://a:1");
     e = expect_event(
         &(psr_run_event){.kind = PSR_RUN_JOINED, .joined = {{PSR_ROLE_WORKER, 1}, "b", 2, 3}},
-        "{\"event\":\"joined\",\"role\":\"worker\",\"rank\":1,\"host\":\"b\",\"count\":2,\"total\":3}");
+        "{\"event\":\"joined\",\"role\":\"worker\",\"rank\":1,\"host\":\"b\",\"count\":2,\"total\":"
+        "3}");
     assert_true(psr_peer_equal(e.joined.peer, (psr_peer){PSR_ROLE_WORKER, 1}));
     assert_string_equal(e.joined.host, "b");
     assert_int_equal(e.joined.count, 2);
@@ -85,9 +91,10 @@ static void events_come_back_as_they_were(void **state)
     expect_event(&(psr_run_event){.kind = PSR_RUN_DIRECTORY, .directory = {"runs/b", ""}},
                  "{\"event\":\"directory\",\"out\":\"runs/b\"}");
     expect_event(&(psr_run_event){.kind = PSR_RUN_RUNNING}, "{\"event\":\"running\"}");
-    e = expect_event(
-        &(psr_run_event){.kind = PSR_RUN_EVALUATING, .evaluating = {5, 10, 30, UINT64_C(999999999999999)}},
-        "{\"event\":\"evaluating\",\"step\":5,\"total\":10,\"counted\":30,\"samples\":999999999999999}");
+    e = expect_event(&(psr_run_event){.kind = PSR_RUN_EVALUATING,
+                                      .evaluating = {5, 10, 30, UINT64_C(999999999999999)}},
+                     "{\"event\":\"evaluating\",\"step\":5,\"total\":10,\"counted\":30,\"samples\":"
+                     "999999999999999}");
     assert_int_equal(e.evaluating.step, 5);
     assert_int_equal(e.evaluating.total, 10);
     assert_int_equal(e.evaluating.counted, 30);
@@ -102,9 +109,9 @@ static void events_come_back_as_they_were(void **state)
 static void what_is_not_known_of_the_progress_is_left_out(void **state)
 {
     (void)state;
-    psr_run_event e =
-        expect_event(&(psr_run_event){.kind = PSR_RUN_PROGRESS, .progress = {4, 10, 0.5, 100}},
-                     "{\"event\":\"progress\",\"step\":4,\"total\":10,\"loss\":0.5,\"images_per_s\":100}");
+    psr_run_event e = expect_event(
+        &(psr_run_event){.kind = PSR_RUN_PROGRESS, .progress = {4, 10, 0.5, 100}},
+        "{\"event\":\"progress\",\"step\":4,\"total\":10,\"loss\":0.5,\"images_per_s\":100}");
     assert_int_equal(e.progress.step, 4);
     assert_int_equal(e.progress.total, 10);
     assert_true(e.progress.loss == 0.5);
@@ -119,13 +126,15 @@ static void whom_a_line_is_for_is_told_by_its_fields(void **state)
 {
     (void)state;
     psr_run_event e = expect_event(
-        &(psr_run_event){.kind = PSR_RUN_SAY, .say = {PSR_LOG_WARN, PSR_LOG_OF_STRANGER, "turned away"}},
+        &(psr_run_event){.kind = PSR_RUN_SAY,
+                         .say = {PSR_LOG_WARN, PSR_LOG_OF_STRANGER, "turned away"}},
         "{\"event\":\"say\",\"level\":\"warn\",\"kind\":\"stranger\",\"line\":\"turned away\"}");
     assert_int_equal(e.say.level, PSR_LOG_WARN);
     assert_int_equal(e.say.kind, PSR_LOG_OF_STRANGER);
     assert_string_equal(e.say.line, "turned away");
-    e = expect_event(&(psr_run_event){.kind = PSR_RUN_SAY, .say = {PSR_LOG_INFO, PSR_LOG_OF_RUN, ""}},
-                     "{\"event\":\"say\",\"level\":\"info\",\"kind\":\"run\",\"line\":\"\"}");
+    e = expect_event(
+        &(psr_run_event){.kind = PSR_RUN_SAY, .say = {PSR_LOG_INFO, PSR_LOG_OF_RUN, ""}},
+        "{\"event\":\"say\",\"level\":\"info\",\"kind\":\"run\",\"line\":\"\"}");
     assert_int_equal(e.say.level, PSR_LOG_INFO);
     assert_int_equal(e.say.kind, PSR_LOG_OF_RUN);
 }
@@ -133,9 +142,11 @@ static void whom_a_line_is_for_is_told_by_its_fields(void **state)
 static void a_run_ends_with_or_without_figures(void **state)
 {
     (void)state;
-    psr_run_event event = {.kind = PSR_RUN_ENDED, .ended = {0, "done", cJSON_Parse("{\"hash\": \"12\"}")}};
+    psr_run_event event = {.kind = PSR_RUN_ENDED,
+                           .ended = {0, "done", cJSON_Parse("{\"hash\": \"12\"}")}};
     psr_run_event e = expect_event(
-        &event, "{\"event\":\"ended\",\"status\":0,\"line\":\"done\",\"outcome\":{\"hash\":\"12\"}}");
+        &event,
+        "{\"event\":\"ended\",\"status\":0,\"line\":\"done\",\"outcome\":{\"hash\":\"12\"}}");
     assert_int_equal(e.ended.status, 0);
     assert_string_equal(e.ended.line, "done");
     assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(e.ended.outcome, "hash")), "12");
@@ -198,8 +209,10 @@ static void hostile_events_are_refused_by_their_field(void **state)
         {"{\"event\":\"stop\"}", "field \"event\" is 'stop', which is none that is known"},
         {"{\"event\":\"progress\",\"step\":1e16,\"total\":1}",
          "field \"step\" is no count of at most 999999999999999"},
-        {"{\"event\":\"progress\",\"step\":1,\"total\":1,\"loss\":\"low\"}", "field \"loss\" is no number"},
-        {"{\"event\":\"progress\",\"step\":1,\"total\":1,\"loss\":1e999}", "field \"loss\" is no number"},
+        {"{\"event\":\"progress\",\"step\":1,\"total\":1,\"loss\":\"low\"}",
+         "field \"loss\" is no number"},
+        {"{\"event\":\"progress\",\"step\":1,\"total\":1,\"loss\":1e999}",
+         "field \"loss\" is no number"},
         {"{\"event\":\"say\",\"level\":\"fatal\",\"kind\":\"run\",\"line\":\"x\"}",
          "field \"level\" is none of the words that are known"},
         {"{\"event\":\"say\",\"level\":\"info\",\"line\":\"x\"}", "field \"kind\" is missing"},

@@ -52,8 +52,9 @@ static void blamed(psr_liveness *l, int64_t now_ms, psr_peer whom, const char *t
     assert_true(psr_peer_equal(peer, whom));
 }
 
-static const psr_peer w0 = {PSR_ROLE_WORKER, 0}, w1 = {PSR_ROLE_WORKER, 1}, w2 = {PSR_ROLE_WORKER, 2},
-                      w3 = {PSR_ROLE_WORKER, 3}, s0 = {PSR_ROLE_SHARD, 0}, s1 = {PSR_ROLE_SHARD, 1};
+static const psr_peer w0 = {PSR_ROLE_WORKER, 0}, w1 = {PSR_ROLE_WORKER, 1},
+                      w2 = {PSR_ROLE_WORKER, 2}, w3 = {PSR_ROLE_WORKER, 3},
+                      s0 = {PSR_ROLE_SHARD, 0}, s1 = {PSR_ROLE_SHARD, 1};
 
 static void a_member_that_falls_silent_is_named_with_where_it_was_and_who_waits(void **state)
 {
@@ -68,9 +69,8 @@ static void a_member_that_falls_silent_is_named_with_where_it_was_and_who_waits(
             nobody_to_blame(l, now);
     }
     blamed(l, 1750, w1,
-           "worker 1 on host1: no sign of life for 1.0 s; last in step 12, backward, bucket 3; shard 0 waits "
-           "for it "
-           "in step 12, push, bucket 4");
+           "worker 1 on host1: no sign of life for 1.0 s; last in step 12, backward, bucket 3; "
+           "shard 0 waits for it in step 12, push, bucket 4");
     psr_liveness_free(l);
 }
 
@@ -83,8 +83,8 @@ static void one_that_never_reported_was_in_its_start(void **state)
     report(l, w0, 900, (doing){PSR_PHASE_BARRIER, 0, 0, 1, &w1});
     nobody_to_blame(l, 999);
     blamed(l, 1000, w1,
-           "worker 1 on host1: no sign of life for 1.0 s; last in start; worker 0 waits for it in step 1, "
-           "barrier");
+           "worker 1 on host1: no sign of life for 1.0 s; last in start; worker 0 waits for it in "
+           "step 1, barrier");
     psr_liveness_free(l);
 }
 
@@ -116,9 +116,8 @@ static void a_member_that_reports_and_does_nothing_is_named(void **state)
             nobody_to_blame(l, now);
     }
     blamed(l, 1250, w1,
-           "worker 1 on host1: alive, but no progress for 1.0 s in step 8, forward, bucket 2; shards 0, 1 "
-           "wait for it "
-           "in step 8, push, bucket 2");
+           "worker 1 on host1: alive, but no progress for 1.0 s in step 8, forward, bucket 2; "
+           "shards 0, 1 wait for it in step 8, push, bucket 2");
     psr_liveness_free(l);
 }
 
@@ -134,9 +133,8 @@ static void one_that_falls_silent_behind_its_last_report_is_silent_and_not_alive
         nobody_to_blame(l, now);
     }
     blamed(l, 1200, w1,
-           "worker 1 on host1: no sign of life for 1.0 s; last in step 1, forward, bucket 0; worker 0 waits "
-           "for it "
-           "in step 4, barrier");
+           "worker 1 on host1: no sign of life for 1.0 s; last in step 1, forward, bucket 0; "
+           "worker 0 waits for it in step 4, barrier");
     psr_liveness_free(l);
 }
 
@@ -156,7 +154,8 @@ static void waiters_at_different_places_are_told_by_the_one_furthest_behind(void
     psr_liveness_free(l);
 }
 
-/* As before all have joined, when it waits itself for those who have not, or while a checkpoint is written. */
+/* As before all have joined, when it waits itself for those who have not, or while a checkpoint is
+ * written. */
 static void
 who_waits_for_the_scheduler_while_it_works_is_not_to_blame_nor_who_waits_for_that_one(void **state)
 {
@@ -171,8 +170,8 @@ who_waits_for_the_scheduler_while_it_works_is_not_to_blame_nor_who_waits_for_tha
             nobody_to_blame(l, now);
     }
     blamed(l, 6000, w0,
-           "worker 0 on host0: everybody has waited for 1.0 s, it for the scheduler in step 6, checkpoint; "
-           "shard 0 waits for it in step 7, push, bucket 0");
+           "worker 0 on host0: everybody has waited for 1.0 s, it for the scheduler in step 6, "
+           "checkpoint; shard 0 waits for it in step 7, push, bucket 0");
     psr_liveness_free(l);
 }
 
@@ -245,10 +244,9 @@ static void when_all_wait_the_one_at_which_the_waiting_ends_is_named(void **stat
         if (now < 1000)
             nobody_to_blame(l, now);
     }
-    blamed(
-        l, 1000, s1,
-        "shard 1 on host3: everybody has waited for 1.0 s, it for the scheduler in step 4, push, bucket 0; "
-        "worker 1 waits for it in step 4, pull, bucket 1");
+    blamed(l, 1000, s1,
+           "shard 1 on host3: everybody has waited for 1.0 s, it for the scheduler in step 4, "
+           "push, bucket 0; worker 1 waits for it in step 4, pull, bucket 1");
     psr_liveness_free(l);
 }
 
@@ -263,8 +261,8 @@ static void in_a_circle_the_one_furthest_behind_is_named(void **state)
         report(l, w3, now, (doing){PSR_PHASE_RING, 8, 1, 5, &w2});
     }
     blamed(l, 1000, w2,
-           "worker 2 on host2: everybody has waited for 1.0 s, it for worker 1 in step 8, ring, bucket 0; "
-           "worker 3 waits for it in step 9, ring, bucket 1");
+           "worker 2 on host2: everybody has waited for 1.0 s, it for worker 1 in step 8, ring, "
+           "bucket 0; worker 3 waits for it in step 9, ring, bucket 1");
     psr_liveness_free(l);
 }
 
@@ -295,8 +293,8 @@ static void one_that_is_done_holds_nobody_up_and_is_not_hung(void **state)
     }
     report(l, w0, 1000, (doing){PSR_PHASE_BARRIER, 8, 0, 5, &w1});
     blamed(l, 1000, w0,
-           "worker 0 on host0: everybody has waited for 1.0 s, it for worker 1 in step 9, barrier; worker 1: "
-           "done");
+           "worker 0 on host0: everybody has waited for 1.0 s, it for worker 1 in step 9, barrier; "
+           "worker 1: done");
     psr_liveness_done(l, w0);
     for (int64_t now = 1250; now <= 100000; now += 250) { /* a long evaluation elsewhere, say */
         psr_liveness_heard(l, w0, now);
@@ -323,9 +321,8 @@ static void one_that_is_done_and_falls_silent_is_named(void **state)
             nobody_to_blame(l, now);
         else
             blamed(l, now, s1,
-                   "shard 1 on host1: no sign of life for 1.0 s; it was done; shard 0: step 9, push, bucket "
-                   "2, waiting for "
-                   "worker 0; worker 0: step 9, backward, bucket 2");
+                   "shard 1 on host1: no sign of life for 1.0 s; it was done; shard 0: step 9, "
+                   "push, bucket 2, waiting for worker 0; worker 0: step 9, backward, bucket 2");
     }
     psr_liveness_free(l);
 }
@@ -343,8 +340,8 @@ static void who_waited_long_for_one_that_is_done_now_has_time_to_tell(void **sta
     nobody_to_blame(l, 5100);
     nobody_to_blame(l, 5500);
     blamed(l, 6000, w0,
-           "worker 0 on host0: no sign of life for 1.0 s; last in step 9, barrier, waiting for worker 1; "
-           "worker 1: done");
+           "worker 0 on host0: no sign of life for 1.0 s; last in step 9, barrier, waiting for "
+           "worker 1; worker 1: done");
     psr_liveness_free(l);
 }
 
@@ -359,10 +356,9 @@ static void one_that_falls_silent_while_it_waits_is_silent_and_not_stuck(void **
         psr_liveness_heard(l, w0, now);
         nobody_to_blame(l, now);
     }
-    blamed(
-        l, 1200, w1,
-        "worker 1 on host1: no sign of life for 1.0 s; last in step 9, pull, bucket 0, waiting for worker 0; "
-        "worker 0: done");
+    blamed(l, 1200, w1,
+           "worker 1 on host1: no sign of life for 1.0 s; last in step 9, pull, bucket 0, waiting "
+           "for worker 0; worker 0: done");
     psr_liveness_free(l);
 }
 
@@ -376,15 +372,15 @@ static void in_its_start_and_first_step_a_member_has_five_seconds(void **state)
         if (now < 5000)
             nobody_to_blame(l, now);
     }
-    blamed(
-        l, 5000, w0,
-        "worker 0 on host0: alive, but no progress for 5.0 s in start; worker 1: step 1, forward, bucket 0");
+    blamed(l, 5000, w0,
+           "worker 0 on host0: alive, but no progress for 5.0 s in start; worker 1: step 1, "
+           "forward, bucket 0");
     psr_liveness_done(l, w0);
     nobody_to_blame(l, 5200);
     report(l, w1, 5250, (doing){PSR_PHASE_FORWARD, 0, 0, 2, NULL});
-    blamed(
-        l, 5250, w1,
-        "worker 1 on host1: alive, but no progress for 5.0 s in step 1, forward, bucket 0; worker 0: done");
+    blamed(l, 5250, w1,
+           "worker 1 on host1: alive, but no progress for 5.0 s in step 1, forward, bucket 0; "
+           "worker 0: done");
     psr_liveness_free(l);
 }
 
@@ -400,10 +396,9 @@ static void the_callers_own_absence_is_held_against_nobody(void **state)
     for (int64_t now = 50250; now <= 50750; now += 250)
         nobody_to_blame(l, now);
     report(l, w0, 50800, (doing){PSR_PHASE_FORWARD, 8, 0, 7, NULL});
-    blamed(
-        l, 50900, w1,
-        "worker 1 on host1: no sign of life for 1.0 s; last in step 9, forward, bucket 0; worker 0: step 9, "
-        "forward, bucket 0");
+    blamed(l, 50900, w1,
+           "worker 1 on host1: no sign of life for 1.0 s; last in step 9, forward, bucket 0; "
+           "worker 0: step 9, forward, bucket 0");
     psr_liveness_free(l);
 }
 
@@ -417,8 +412,8 @@ static void the_next_check_is_when_somebody_could_be_to_blame_and_often_enough(v
         nobody_to_blame(l, now);
     }
     blamed(l, psr_liveness_next(l), w1,
-           "worker 1 on host1: no sign of life for 1.0 s; last in start; worker 0 waits for it in step 2, "
-           "barrier");
+           "worker 1 on host1: no sign of life for 1.0 s; last in start; worker 0 waits for it in "
+           "step 2, barrier");
     psr_liveness_free(l);
 }
 
@@ -436,9 +431,8 @@ static void a_description_tells_those_that_do_the_same_in_one_breath(void **stat
     report(l, s1, 0, (doing){PSR_PHASE_CHECKPOINT, 12, 0, 1, NULL});
     psr_liveness_describe(l, &w1, line, sizeof line);
     assert_string_equal(
-        line,
-        "shard 0: step 13, push, bucket 0, waiting for worker 1; workers 0, 2, 3: step 13, pull, bucket 3, "
-        "waiting for shard 1; shard 1: step 13, checkpoint");
+        line, "shard 0: step 13, push, bucket 0, waiting for worker 1; workers 0, 2, 3: step 13, "
+              "pull, bucket 3, waiting for shard 1; shard 1: step 13, checkpoint");
     psr_liveness_done(l, s0);
     psr_liveness_done(l, s1);
     report(l, w0, 0, (doing){PSR_PHASE_RING, 12, 3, 1, &w3});
@@ -482,8 +476,8 @@ static void a_nonsensical_report_does_no_harm(void **state)
 {
     (void)state;
     psr_liveness *l = watch((psr_peer[]){w0, w1}, 2);
-    report(l, w0, 0,
-           (doing){(psr_phase)UINT32_MAX, UINT64_MAX, UINT32_MAX, UINT64_MAX, &w0}); /* waits for itself */
+    /* waits for itself */
+    report(l, w0, 0, (doing){(psr_phase)UINT32_MAX, UINT64_MAX, UINT32_MAX, UINT64_MAX, &w0});
     psr_msg_progress nobody = {.waits = true, .waits_for = {(psr_role)77, UINT32_MAX}};
     psr_liveness_progress(l, w1, &nobody, 0);
     psr_liveness_progress(l, (psr_peer){PSR_ROLE_SHARD, 5}, &nobody, 0);

@@ -2,7 +2,7 @@
 #include "tests/unit/expect.h"
 
 #include "comm/start/meeting.h"
-#include "net/socket_directory.h"
+#include "net/address/socket_directory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,10 +77,9 @@ static void with_keys_they_meet_over_tcp(void **state)
     expect_ok(psr_start_meet(&v6));
     assert_string_equal(v6.scheduler, "[::1]:4100");
     nowhere.port = 0;
-    expect_failure(
-        psr_start_meet(&nowhere), PSR_ERR_USAGE,
-        "with a key file the ranks meet over TCP, and nothing says where: give --scheduler HOST:PORT, or "
-        "set PSRING_SCHEDULER");
+    expect_failure(psr_start_meet(&nowhere), PSR_ERR_USAGE,
+                   "with a key file the ranks meet over TCP, and nothing says where: give "
+                   "--scheduler HOST:PORT, or set PSRING_SCHEDULER");
 }
 
 static void several_hosts_need_keys(void **state)
@@ -88,22 +87,19 @@ static void several_hosts_need_keys(void **state)
     (void)state;
     psr_start s = here("a");
     s.nodes = 2;
-    expect_failure(
-        psr_start_meet(&s), PSR_ERR_USAGE,
-        "the ranks may be on several hosts (MASTER_ADDR is node1), where they meet over TCP, encrypted: give "
-        "--key-file DIR, as psring keygen writes it, or set PSRING_KEY_FILE, or name a folder that all hosts "
-        "see "
-        "by PSRING_MEETING; on this host alone let MASTER_ADDR be 127.0.0.1");
+    expect_failure(psr_start_meet(&s), PSR_ERR_USAGE,
+                   "the ranks may be on several hosts (MASTER_ADDR is node1), where they meet over "
+                   "TCP, encrypted: give --key-file DIR, as psring keygen writes it, or set "
+                   "PSRING_KEY_FILE, or name a folder that all hosts see by PSRING_MEETING; on "
+                   "this host alone let MASTER_ADDR be 127.0.0.1");
     psr_start by_role = s;
     by_role.rank = PSR_RANK_ANY; /* which a key is not for: the whole cure in one line */
     expect_failure(
         psr_start_meet(&by_role), PSR_ERR_USAGE,
-        "the ranks may be on several hosts (MASTER_ADDR is node1), where they meet over TCP, encrypted: give "
-        "all of them --key-file DIR, as psring keygen writes it, or set PSRING_KEY_FILE, or name a folder "
-        "that "
-        "all hosts see by PSRING_MEETING, and each worker and each server its own --rank, from 0; on this "
-        "host "
-        "alone let MASTER_ADDR be 127.0.0.1");
+        "the ranks may be on several hosts (MASTER_ADDR is node1), where they meet over TCP, "
+        "encrypted: give all of them --key-file DIR, as psring keygen writes it, or set "
+        "PSRING_KEY_FILE, or name a folder that all hosts see by PSRING_MEETING, and each worker "
+        "and each server its own --rank, from 0; on this host alone let MASTER_ADDR be 127.0.0.1");
     strcpy(s.address, "127.0.0.1"); /* nobody else reaches that, however many agents there are */
     expect_ok(psr_start_meet(&s));
     assert_int_equal(s.scheduler[0], '/');
@@ -112,8 +108,11 @@ static void several_hosts_need_keys(void **state)
 static void several_hosts_of_mpirun_meet_by_a_file(void **state)
 {
     (void)state;
-    psr_start s = {
-        .level = PSR_START_MPI, .ranks = 4, .local_ranks = 2, .job = "openmpi 1", .job_here = "here"};
+    psr_start s = {.level = PSR_START_MPI,
+                   .ranks = 4,
+                   .local_ranks = 2,
+                   .job = "openmpi 1",
+                   .job_here = "here"};
     psr_start there = s, other = s, named = s, torch = here("a");
     char here[sizeof s.meeting], wanted[sizeof s.meeting];
     assert_non_null(getcwd(here, sizeof here));
@@ -137,9 +136,9 @@ static void several_hosts_of_mpirun_meet_by_a_file(void **state)
     assert_int_equal(strncmp(torch.meeting, runtime, strlen(runtime)), 0);
     strcpy(named.meeting_folder, "/nonexistent/folder");
     named.meeting[0] = '\0';
-    expect_failure(
-        psr_start_meet(&named), PSR_ERR_USAGE,
-        "the folder in which the ranks' hosts meet, /nonexistent/folder: No such file or directory");
+    expect_failure(psr_start_meet(&named), PSR_ERR_USAGE,
+                   "the folder in which the ranks' hosts meet, /nonexistent/folder: No such file "
+                   "or directory");
 }
 
 static void what_is_told_stays(void **state)
@@ -152,10 +151,9 @@ static void what_is_told_stays(void **state)
     expect_ok(psr_start_meet(&alone));
     assert_string_equal(alone.scheduler, "");
     psr_start lost = {.ranks = 2, .rank_variable = "PSRING_RANK", .ranks_variable = "PSRING_RANKS"};
-    expect_failure(
-        psr_start_meet(&lost), PSR_ERR_USAGE,
-        "PSRING_RANK and PSRING_RANKS do not say where the ranks meet: set PSRING_SCHEDULER to HOST:PORT or "
-        "to a socket's path");
+    expect_failure(psr_start_meet(&lost), PSR_ERR_USAGE,
+                   "PSRING_RANK and PSRING_RANKS do not say where the ranks meet: set "
+                   "PSRING_SCHEDULER to HOST:PORT or to a socket's path");
 }
 
 static void the_way_to_the_scheduler_has_an_address_here(void **state)
@@ -164,7 +162,8 @@ static void the_way_to_the_scheduler_has_an_address_here(void **state)
     char address[PSR_HOST_MAX];
     expect_ok(psr_start_interface("127.0.0.1:4100", address));
     assert_string_equal(address, "127.0.0.1");
-    expect_failure(psr_start_interface("4100", address), PSR_ERR_USAGE, "\"4100\" is not HOST:PORT");
+    expect_failure(psr_start_interface("4100", address), PSR_ERR_USAGE,
+                   "\"4100\" is not HOST:PORT");
     assert_int_equal(psr_start_interface("no-such-host.invalid:4100", address), PSR_ERR_USAGE);
 }
 

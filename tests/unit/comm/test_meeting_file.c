@@ -1,9 +1,9 @@
 /* comm/start/meeting_file.h: the file by which the hosts of a job meet. */
 #include "tests/unit/expect.h"
 
-#include "base/thread.h"
+#include "base/system/thread.h"
 #include "comm/start/meeting_file.h"
-#include "net/keys.h"
+#include "net/trust/keys.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -48,7 +48,8 @@ static int listen_at(const char *scheduler)
 {
     const int on = 1;
     struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)strtoul(strchr(scheduler, ':') + 1, NULL, 10)),
+                             .sin_port =
+                                 htons((uint16_t)strtoul(strchr(scheduler, ':') + 1, NULL, 10)),
                              .sin_addr = {htonl(INADDR_LOOPBACK)}};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on), 0);
@@ -116,18 +117,17 @@ static void a_file_that_does_not_come_is_missed_by_name(void **state)
     psr_start other = one_of("never", false), lost = other, before = other;
     psr_meeting_file none = PSR_MEETING_FILE_NONE;
     char line[1536];
-    snprintf(
-        line, sizeof line,
-        "rank 0 has not written %s within 0.06 s: this host may not see its folder; name one that all hosts "
-        "see by --meeting DIR or PSRING_MEETING, or say by PSRING_SCHEDULER=HOST:PORT and PSRING_KEY_FILE "
-        "where the scheduler is",
-        other.meeting);
+    snprintf(line, sizeof line,
+             "rank 0 has not written %s within 0.06 s: this host may not see its folder; name one "
+             "that all hosts see by --meeting DIR or PSRING_MEETING, or say by "
+             "PSRING_SCHEDULER=HOST:PORT and PSRING_KEY_FILE where the scheduler is",
+             other.meeting);
     expect_failure(psr_meeting_file_meet(&other, 2, 0, SOON_MS, &none), PSR_ERR_TIMEOUT, line);
     assert_memory_equal(&other, &before, sizeof other);
     strcpy(lost.meeting, "/nonexistent/folder/file");
-    expect_failure(
-        psr_meeting_file_meet(&lost, 2, 0, SOON_MS, &none), PSR_ERR_USAGE,
-        "the folder in which this job's hosts meet, /nonexistent/folder: No such file or directory");
+    expect_failure(psr_meeting_file_meet(&lost, 2, 0, SOON_MS, &none), PSR_ERR_USAGE,
+                   "the folder in which this job's hosts meet, /nonexistent/folder: No such file "
+                   "or directory");
     lost.starts_scheduler = true;
     assert_int_equal(psr_meeting_file_meet(&lost, 2, 0, 0, &none), PSR_ERR_IO);
     assert_int_equal(none.port, -1);
@@ -140,11 +140,11 @@ static void where_nobody_answers_is_told(void **state)
     psr_meeting_file file, none = PSR_MEETING_FILE_NONE;
     char line[1536];
     expect_ok(psr_meeting_file_meet(&first, 2, 0, 0, &file));
-    snprintf(line, sizeof line,
-             "the scheduler on host host1, at %s as %s says, was not reached within 0.06 s: Connection "
-             "refused; if "
-             "that host has another network, name it by --interface or PSRING_INTERFACE",
-             first.scheduler, first.meeting);
+    snprintf(
+        line, sizeof line,
+        "the scheduler on host host1, at %s as %s says, was not reached within 0.06 s: Connection "
+        "refused; if that host has another network, name it by --interface or PSRING_INTERFACE",
+        first.scheduler, first.meeting);
     expect_failure(psr_meeting_file_meet(&other, 2, 0, SOON_MS, &none), PSR_ERR_TIMEOUT, line);
     psr_meeting_file_remove(&file);
 }
@@ -184,10 +184,11 @@ static void what_is_not_the_jobs_own_is_refused(void **state)
     expect_ok(psr_meeting_file_meet(&first, 2, 0, 0, &file));
     strcpy(stranger.job, "job y");
     snprintf(line, sizeof line, "%s: it is another job's (job x)", first.meeting);
-    expect_failure(psr_meeting_file_meet(&stranger, 2, 0, PATIENCE_MS, &none), PSR_ERR_FORMAT, line);
+    expect_failure(psr_meeting_file_meet(&stranger, 2, 0, PATIENCE_MS, &none), PSR_ERR_FORMAT,
+                   line);
     assert_int_equal(chmod(first.meeting, 0644), 0);
-    snprintf(line, sizeof line, "key file %s can be used by others (mode 0644): chmod 600 %s", first.meeting,
-             first.meeting);
+    snprintf(line, sizeof line, "key file %s can be used by others (mode 0644): chmod 600 %s",
+             first.meeting, first.meeting);
     expect_failure(psr_meeting_file_meet(&other, 2, 0, PATIENCE_MS, &none), PSR_ERR_USAGE, line);
     int fd = open(first.meeting, O_WRONLY | O_TRUNC);
     assert_int_equal(fchmod(fd, 0600), 0);

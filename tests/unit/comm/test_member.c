@@ -1,5 +1,5 @@
-/* A member and a played scheduler over real sockets: the scheduler's part is a script on a thread of its own. When a
- * member says what is test_membership's. */
+/* A member and a played scheduler over real sockets: the scheduler's part is a script on a thread
+ * of its own. When a member says what is test_membership's. */
 #include "tests/unit/network_fixture.h"
 
 #include "comm/members/member.h"
@@ -77,18 +77,19 @@ static void *play_scheduler(void *context)
     psr_message_free(&message);
     if (s->early) { /* another member was welcomed first, and begins to speak */
         assert_ok(psr_transport_connect(s->peer, worker1, join.endpoint, NULL));
-        send_text(s->peer, worker1, psr_msg_spread_head(&(psr_msg_spread){.number = 5}), NULL);
-        send_text(s->peer, worker1, psr_msg_spread_head(&(psr_msg_spread){.number = 6}), NULL);
+        send_text(s->peer, worker1, psr_msg_ahead_head(&(psr_msg_ahead){.operations = 5}), NULL);
+        send_text(s->peer, worker1, psr_msg_ahead_head(&(psr_msg_ahead){.operations = 6}), NULL);
     }
     psr_view_member members[] = {{.peer = scheduler, .host = "head"},
                                  {.peer = worker0, .host = "there"},
                                  {.peer = worker1, .host = "here"}};
     strcpy(members[1].endpoint, psr_transport_endpoint(s->peer));
-    const psr_view view = {
-        .members = members,
-        .member_count = 3,
-        .plan = {
-            .ranks = s->ranks_welcomed, .slice_floats = 2048, .window = 2, .pulled = PSR_COMPRESSION_NONE}};
+    const psr_view view = {.members = members,
+                           .member_count = 3,
+                           .plan = {.ranks = s->ranks_welcomed,
+                                    .slice_floats = 2048,
+                                    .window = 2,
+                                    .pulled = PSR_COMPRESSION_NONE}};
     void *payload = NULL;
     size_t size = 0;
     assert_ok(psr_welcome_write(&view, (psr_bytes){"a\0b", 4}, &payload, &size));
@@ -105,7 +106,8 @@ static void raise_stage(stage *s)
     s->scheduler = open_member(&s->keys, scheduler);
     s->peer = open_member(&s->keys, worker0);
     s->own = open_member(&s->keys, worker1);
-    s->provision = (psr_provision){.self = worker1, .host = "here", .keys = *keys_of(&s->keys, worker1)};
+    s->provision =
+        (psr_provision){.self = worker1, .host = "here", .keys = *keys_of(&s->keys, worker1)};
     strcpy(s->provision.scheduler, psr_transport_endpoint(s->scheduler));
 }
 
@@ -117,7 +119,8 @@ static void strike_stage(stage *s)
     free_keys(&s->keys);
 }
 
-static psr_err say_facts(void *context, const psr_place *place, psr_bytes given, void **facts, size_t *size)
+static psr_err say_facts(void *context, const psr_place *place, psr_bytes given, void **facts,
+                         size_t *size)
 {
     const stage *s = context;
     assert_int_equal(place->rank, 1);
@@ -184,9 +187,9 @@ static void what_others_say_before_the_welcome_is_kept_in_order(void **state)
     for (uint64_t number = 5; number <= 6; number++) {
         psr_message *message;
         assert_ok(psr_member_recv(m, WAIT_MS, &message));
-        psr_msg_spread says;
-        assert_ok(psr_msg_spread_read(message, &says));
-        assert_int_equal(says.number, number);
+        psr_msg_ahead says;
+        assert_ok(psr_msg_ahead_read(message, &says));
+        assert_int_equal(says.operations, number);
         psr_message_free(&message);
     }
     psr_member_free(m);
@@ -208,7 +211,8 @@ static void an_abort_is_the_failure_of_whoever_waits(void **state)
     assert_ok(join(&s, (psr_member_options){.configured = say_facts}, &m));
     send_text(s.scheduler, worker1, (psr_head){.type = PSR_MSG_ABORT}, "worker 0 died");
     psr_message *message;
-    assert_fails(psr_member_recv(m, WAIT_MS, &message), PSR_ERR_PEER, "the run ends: worker 0 died");
+    assert_fails(psr_member_recv(m, WAIT_MS, &message), PSR_ERR_PEER,
+                 "the run ends: worker 0 died");
     psr_member_free(m);
     strike_stage(&s);
 }
@@ -226,10 +230,12 @@ static void a_place_that_cannot_be_read_or_is_another_than_the_views_is_refused(
 
     raise_stage(&s); /* the script would wait for FACTS */
     s.place.rank = 2;
-    psr_member_options options = {.transport = s.own, .provision = &s.provision, .configured = say_facts};
+    psr_member_options options = {
+        .transport = s.own, .provision = &s.provision, .configured = say_facts};
     assert_ok(psr_transport_connect(s.scheduler, worker1, psr_transport_endpoint(s.own), NULL));
     send_config(&s);
-    assert_fails(psr_member_join(&options, &m), PSR_ERR_FORMAT, "the scheduler's CONFIG: rank 2 of 2 ranks");
+    assert_fails(psr_member_join(&options, &m), PSR_ERR_FORMAT,
+                 "the scheduler's CONFIG: rank 2 of 2 ranks");
     strike_stage(&s);
 
     raise_stage(&s);
@@ -245,7 +251,8 @@ static void facts_that_cannot_be_had_are_told_to_the_scheduler(void **state)
     stage s;
     psr_member *m;
     raise_stage(&s);
-    psr_member_options options = {.transport = s.own, .provision = &s.provision, .configured = have_no_facts};
+    psr_member_options options = {
+        .transport = s.own, .provision = &s.provision, .configured = have_no_facts};
     /* The script would wait for FACTS: this scheduler's one word is said beforehand. */
     assert_ok(psr_transport_connect(s.scheduler, worker1, psr_transport_endpoint(s.own), NULL));
     send_config(&s);
@@ -299,7 +306,8 @@ static void a_scheduler_that_falls_silent_is_named_after_the_deadline_and_not_be
     int64_t begin_ms = psr_clock_ms();
     assert_ok(join(&s, (psr_member_options){.configured = say_facts}, &m));
     assert_fails(psr_member_recv(m, -1, &message), PSR_ERR_PEER, "no sign of life for ");
-    double silent_s = atof(strstr(psr_err_detail(), "no sign of life for ") + strlen("no sign of life for "));
+    double silent_s =
+        atof(strstr(psr_err_detail(), "no sign of life for ") + strlen("no sign of life for "));
     assert_true(silent_s >= 1 && psr_clock_ms() - begin_ms >= 1000);
     psr_member_free(m);
     strike_stage(&s);
@@ -318,7 +326,8 @@ static void joining_ends_when_it_is_interrupted(void **state)
     psr_member *m;
     raise_stage(&s);
     psr_transport_wake(s.own);
-    psr_member_options options = {.transport = s.own, .provision = &s.provision, .interrupted = interrupted};
+    psr_member_options options = {
+        .transport = s.own, .provision = &s.provision, .interrupted = interrupted};
     assert_fails(psr_member_join(&options, &m), PSR_ERR_CANCELLED, "told to end");
     strike_stage(&s);
 }

@@ -39,8 +39,8 @@ static psr_err send(void *context, const psr_head *head, const psr_payload *payl
     return PSR_OK;
 }
 
-static psr_err configured(void *context, psr_bytes payload, int64_t *ret_deadline_ms, void **ret_facts,
-                          size_t *ret_facts_size)
+static psr_err configured(void *context, psr_bytes payload, int64_t *ret_deadline_ms,
+                          void **ret_facts, size_t *ret_facts_size)
 {
     (void)context;
     if (s.configure != PSR_OK)
@@ -108,7 +108,8 @@ static psr_message *message_of(psr_peer from, psr_head head, const char *text)
 {
     size_t bytes = text ? strlen(text) : 0;
     psr_message *message = calloc(1, sizeof *message + bytes);
-    *message = (psr_message){.from = from, .head = head, .payload_bytes = bytes, .release = release};
+    *message =
+        (psr_message){.from = from, .head = head, .payload_bytes = bytes, .release = release};
     message->payload = message + 1;
     if (bytes > 0)
         memcpy(message + 1, text, bytes);
@@ -198,7 +199,8 @@ static void joining_is_three_things_said_and_two_heard(void **state)
     assert_int_equal(s.count, 2);
 }
 
-/* Until it knows its facts it does something, and may hang in it; from then on it waits for the scheduler. */
+/* Until it knows its facts it does something, and may hang in it; from then on it waits for the
+ * scheduler. */
 static void facts_may_come_later_and_until_then_it_tells_its_own_progress(void **state)
 {
     (void)state;
@@ -256,7 +258,8 @@ static void once_joined_what_is_not_its_own_is_the_callers(void **state)
 {
     (void)state;
     join();
-    static const psr_message_type types[] = {PSR_MSG_START, PSR_MSG_HOLD, PSR_MSG_BYE, PSR_MSG_CONFIG};
+    static const psr_message_type types[] = {PSR_MSG_START, PSR_MSG_HOLD, PSR_MSG_BYE,
+                                             PSR_MSG_CONFIG};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         psr_message *message = message_of(scheduler, (psr_head){.type = types[i]}, NULL);
         assert_ok(psr_membership_message(s.machine, &message, s.now_ms));
@@ -274,8 +277,8 @@ static void an_abort_is_an_error_at_any_time(void **state)
 {
     (void)state;
     say_join();
-    assert_fails(hear(scheduler, (psr_head){.type = PSR_MSG_ABORT}, "nobody else came"), PSR_ERR_PEER,
-                 "the run ends: nobody else came");
+    assert_fails(hear(scheduler, (psr_head){.type = PSR_MSG_ABORT}, "nobody else came"),
+                 PSR_ERR_PEER, "the run ends: nobody else came");
     assert_ok(hear(scheduler, (psr_head){.type = PSR_MSG_CONFIG}, "config"));
     assert_ok(hear(scheduler, (psr_head){.type = PSR_MSG_WELCOME}, "welcome"));
     assert_fails(hear(scheduler, (psr_head){.type = PSR_MSG_ABORT}, "worker 0 died"), PSR_ERR_PEER,
@@ -286,12 +289,13 @@ static void a_refusal_is_an_error_with_the_status_that_it_says(void **state)
 {
     (void)state;
     say_join();
-    assert_fails(hear(scheduler, psr_msg_refused_head(PSR_ERR_DENIED), "worker 1 is taken"), PSR_ERR_DENIED,
+    assert_fails(hear(scheduler, psr_msg_refused_head(PSR_ERR_DENIED), "worker 1 is taken"),
+                 PSR_ERR_DENIED,
                  "the scheduler at tcp://head:4242 turns this process away: worker 1 is taken");
-    assert_fails(hear(scheduler, psr_msg_refused_head(PSR_ERR_VERSION), "psring 9"), PSR_ERR_VERSION,
-                 "psring 9");
-    assert_fails(hear(scheduler, (psr_head){.type = PSR_MSG_REFUSED, .fields = {1000}}, "why"), PSR_ERR_PEER,
-                 "why");
+    assert_fails(hear(scheduler, psr_msg_refused_head(PSR_ERR_VERSION), "psring 9"),
+                 PSR_ERR_VERSION, "psring 9");
+    assert_fails(hear(scheduler, (psr_head){.type = PSR_MSG_REFUSED, .fields = {1000}}, "why"),
+                 PSR_ERR_PEER, "why");
     assert_fails(hear(scheduler, psr_msg_refused_head(PSR_OK), "well"), PSR_ERR_PEER, "well");
 }
 
@@ -302,16 +306,16 @@ static void what_others_say_before_the_welcome_is_kept_in_order(void **state)
     for (uint64_t i = 0; i < 5; i++) {
         if (i == 2)
             assert_ok(hear(scheduler, (psr_head){.type = PSR_MSG_CONFIG}, "config"));
-        assert_ok(hear(worker0, psr_msg_spread_head(&(psr_msg_spread){.number = i}), "early"));
+        assert_ok(hear(worker0, psr_msg_ahead_head(&(psr_msg_ahead){.operations = i}), "early"));
         assert_null(psr_membership_early(s.machine)); /* not yet */
     }
     assert_ok(hear(scheduler, (psr_head){.type = PSR_MSG_WELCOME}, "welcome"));
     for (uint64_t i = 0; i < 4; i++) { /* the last one ends with the machine */
         psr_message *message = psr_membership_early(s.machine);
         assert_non_null(message);
-        psr_msg_spread says;
-        assert_ok(psr_msg_spread_read(message, &says));
-        assert_int_equal(says.number, i);
+        psr_msg_ahead says;
+        assert_ok(psr_msg_ahead_read(message, &says));
+        assert_int_equal(says.operations, i);
         assert_memory_equal(message->payload, "early", 5);
         psr_message_free(&message);
     }
@@ -372,7 +376,8 @@ static void a_step_or_phase_that_has_changed_is_told_at_once(void **state)
         size_t begin = s.count;
         s.now_ms += 3;
         if (i % 3 == 0)
-            s.place.phase = s.place.phase == PSR_PHASE_FORWARD ? PSR_PHASE_BACKWARD : PSR_PHASE_FORWARD;
+            s.place.phase =
+                s.place.phase == PSR_PHASE_FORWARD ? PSR_PHASE_BACKWARD : PSR_PHASE_FORWARD;
         else if (i % 3 == 1)
             s.place.step++;
         else
@@ -399,7 +404,8 @@ static void a_step_or_phase_that_has_changed_is_told_at_once(void **state)
     assert_int_equal(s.count, begin);
 }
 
-/* How many changes are told at once when there is one in each millisecond, and then how many a second. */
+/* How many changes are told at once when there is one in each millisecond, and then how many a
+ * second. */
 static void check_burst(size_t members, size_t a_second)
 {
     s.members = members;
@@ -444,7 +450,8 @@ static void a_silent_scheduler_is_named_after_the_deadline_and_not_before(void *
     (void)state;
     join();
     assert_ok(pass(RUN_DEADLINE_MS));
-    assert_fails(pass(1), PSR_ERR_PEER, "the scheduler at tcp://head:4242: no sign of life for 4.0 s");
+    assert_fails(pass(1), PSR_ERR_PEER,
+                 "the scheduler at tcp://head:4242: no sign of life for 4.0 s");
 }
 
 static void before_the_configuration_the_default_deadline_holds(void **state)
@@ -452,7 +459,8 @@ static void before_the_configuration_the_default_deadline_holds(void **state)
     (void)state;
     say_join();
     assert_ok(pass(DEADLINE_MS));
-    assert_fails(pass(1), PSR_ERR_PEER, "the scheduler at tcp://head:4242 did not answer for 30.0 s");
+    assert_fails(pass(1), PSR_ERR_PEER,
+                 "the scheduler at tcp://head:4242 did not answer for 30.0 s");
 }
 
 static void anything_that_the_scheduler_says_is_a_sign_of_life(void **state)
@@ -505,32 +513,37 @@ static void nor_is_the_time_that_its_facts_take(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(joining_is_three_things_said_and_two_heard, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(facts_may_come_later_and_until_then_it_tells_its_own_progress, set_up,
+        cmocka_unit_test_setup_teardown(joining_is_three_things_said_and_two_heard, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(messages_of_the_scheduler_come_in_their_order_while_joining, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(
+            facts_may_come_later_and_until_then_it_tells_its_own_progress, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(messages_of_the_scheduler_come_in_their_order_while_joining,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(who_has_no_facts_does_not_join, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(once_joined_what_is_not_its_own_is_the_callers, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(once_joined_what_is_not_its_own_is_the_callers, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(an_abort_is_an_error_at_any_time, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_refusal_is_an_error_with_the_status_that_it_says, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(what_others_say_before_the_welcome_is_kept_in_order, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(nothing_is_reported_before_the_configuration_and_then_at_once, set_up,
-                                        tear_down),
+        cmocka_unit_test_setup_teardown(
+            nothing_is_reported_before_the_configuration_and_then_at_once, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_report_goes_out_ten_times_a_second, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_scheduler_may_ask_for_a_report, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_step_or_phase_that_has_changed_is_told_at_once, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_long_row_of_changes_is_told_in_part, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(in_a_large_run_each_member_tells_fewer_of_them, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(a_silent_scheduler_is_named_after_the_deadline_and_not_before, set_up,
+        cmocka_unit_test_setup_teardown(a_step_or_phase_that_has_changed_is_told_at_once, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(a_long_row_of_changes_is_told_in_part, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(in_a_large_run_each_member_tells_fewer_of_them, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_silent_scheduler_is_named_after_the_deadline_and_not_before, set_up, tear_down),
         cmocka_unit_test_setup_teardown(before_the_configuration_the_default_deadline_holds, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(anything_that_the_scheduler_says_is_a_sign_of_life, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(time_in_which_it_did_not_run_is_no_silence, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(time_in_which_it_did_not_run_is_no_silence, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(nor_is_the_time_that_its_facts_take, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

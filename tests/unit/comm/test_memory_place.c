@@ -30,7 +30,8 @@ static void a_place_is_of_this_machine_and_comes_back_as_it_was(void **state)
 
     expect_ok(psr_memory_place_of("", &place));
     assert_true(place.socket[0] == '\0' && place.machine[0] == '\0');
-    expect_ok(psr_memory_place_from_object(NULL, &again)); /* who shares none does not speak of it */
+    /* who shares none does not speak of it */
+    expect_ok(psr_memory_place_from_object(NULL, &again));
     assert_true(again.socket[0] == '\0' && again.machine[0] == '\0');
     memset(long_path, 'x', sizeof long_path - 1);
     long_path[sizeof long_path - 1] = '\0';
@@ -47,7 +48,8 @@ static void memory_is_shared_in_one_directory_of_one_machine(void **state)
         bool shared;
     } cases[] = {
         {place_at("m", "/run/psring-x/b.fd"), true},
-        {place_at("m", "/run/psring-y/b.fd"), false}, /* another agent's: a host that is emulated here */
+        {place_at("m", "/run/psring-y/b.fd"), false}, /* another agent's: a host
+                                                         that is emulated here */
         {place_at("n", "/run/psring-x/b.fd"), false}, /* by chance of that name there */
         {place_at("", "/run/psring-x/b.fd"), false},
         {place_at("m", "/run/psring-x/deeper/b.fd"), false},
@@ -77,7 +79,8 @@ static void what_is_no_place_is_refused_by_its_field(void **state)
         {"[]", "field \"memory\": field \"machine\" is missing or no text"},
         {"{\"socket\": \"/a/b\"}", "field \"memory\": field \"machine\" is missing or no text"},
         {"{\"machine\": \"m\"}", "field \"memory\": field \"socket\" is missing or no text"},
-        {"{\"machine\": \"m\", \"socket\": 1}", "field \"memory\": field \"socket\" is missing or no text"},
+        {"{\"machine\": \"m\", \"socket\": 1}",
+         "field \"memory\": field \"socket\" is missing or no text"},
         {"{\"machine\": \"m\", \"socket\": \"/a/\\u001b[2J\"}",
          "field \"memory\": field \"socket\" holds control characters: \"/a/?[2J\""},
         {long_text, "field \"memory\": field \"socket\" is longer than 107 bytes"},
@@ -86,7 +89,8 @@ static void what_is_no_place_is_refused_by_its_field(void **state)
         psr_memory_place place = place_at("as", "before");
         cJSON *object = cJSON_Parse(cases[i].json);
         assert_non_null(object);
-        expect_failure(psr_memory_place_from_object(object, &place), PSR_ERR_FORMAT, cases[i].words);
+        expect_failure(psr_memory_place_from_object(object, &place), PSR_ERR_FORMAT,
+                       cases[i].words);
         assert_string_equal(place.socket, "before");
         cJSON_Delete(object);
     }

@@ -1,4 +1,5 @@
-/* Nodes of a communicator on the simulated network, in virtual time, and a coordinator that is played here. */
+/* Nodes of a communicator on the simulated network, in virtual time, and a coordinator that is
+ * played here. */
 #include "tests/unit/expect.h"
 
 #include "comm/node/node.h"
@@ -34,7 +35,8 @@ static int64_t now_ms(void)
     return psr_sim_now_us(world.sim) / 1000;
 }
 
-static psr_err play_send(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err play_send(void *context, psr_peer to, const psr_head *head,
+                         const psr_payload *payload)
 {
     member *m = context;
     if (!psr_peer_equal(to, scheduler))
@@ -66,18 +68,20 @@ static void open_member(uint32_t rank)
 {
     static const uint32_t ranks[RANKS] = {0, 1, 2};
     member *m = &world.members[rank];
-    const psr_node_options options = {.view = &world.view,
-                                      .rank = rank,
-                                      .deadline_ms = DEADLINE_MS,
-                                      .outbox = {.context = m, .send = play_send, .returned = play_changed},
-                                      .context = m,
-                                      .cut = play_cut,
-                                      .retire = play_retire,
-                                      .changed = play_changed};
+    const psr_node_options options = {
+        .view = &world.view,
+        .rank = rank,
+        .deadline_ms = DEADLINE_MS,
+        .outbox = {.context = m, .send = play_send, .returned = play_changed},
+        .context = m,
+        .cut = play_cut,
+        .retire = play_retire,
+        .changed = play_changed};
     expect_ok(psr_transport_sim_new(world.sim, (psr_peer){PSR_ROLE_WORKER, rank}, &m->transport));
     for (uint32_t r = 0; r < RANKS; r++)
         if (r != rank)
-            expect_ok(psr_transport_connect(m->transport, (psr_peer){PSR_ROLE_WORKER, r}, "", NULL));
+            expect_ok(
+                psr_transport_connect(m->transport, (psr_peer){PSR_ROLE_WORKER, r}, "", NULL));
     expect_ok(psr_node_new(&options, now_ms(), &m->node));
     expect_ok(psr_node_group_new(m->node, 0, 0, ranks, RANKS, &m->world));
     psr_node_take(m->node, PSR_NODE_OPEN_GROUP, m->world, now_ms());
@@ -116,8 +120,11 @@ static int close_world(void **state)
 static void start(uint32_t rank, psr_kind kind, size_t count)
 {
     member *m = &world.members[rank];
-    const psr_request_options options = {
-        .kind = kind, .type = PSR_TYPE_INT32, .send = m->values, .receive = m->values, .count = count};
+    const psr_request_options options = {.kind = kind,
+                                         .type = PSR_TYPE_INT32,
+                                         .send = m->values,
+                                         .receive = m->values,
+                                         .count = count};
     expect_ok(psr_node_request_new(m->world, &options, DEADLINE_MS, "halo", &m->request));
     psr_node_request_begins(m->request);
     psr_node_take(m->node, PSR_NODE_START, m->request, now_ms());
@@ -159,7 +166,8 @@ static void answer(uint32_t rank, const psr_msg_failure *says, const char *line)
     psr_node_message(world.members[rank].node, &message, now_ms());
 }
 
-static void judge(uint32_t rank, psr_err status, psr_scope scope, uint32_t culprit, const char *line)
+static void judge(uint32_t rank, psr_err status, psr_scope scope, uint32_t culprit,
+                  const char *line)
 {
     answer(rank, &(psr_msg_failure){.status = status, .scope = scope, .rank = culprit}, line);
 }
@@ -187,7 +195,8 @@ static void a_deadline_is_a_question_and_the_answer_may_be_to_wait_on(void **sta
     psr_msg_progress progress = {0};
     start(0, PSR_KIND_BARRIER, 0);
     psr_node_report(m->node, &progress);
-    assert_true(progress.waits && progress.waits_for.role == PSR_ROLE_WORKER && progress.waits_for.rank != 0);
+    assert_true(progress.waits && progress.waits_for.role == PSR_ROLE_WORKER &&
+                progress.waits_for.rank != 0);
     pass(DEADLINE_MS - 100);
     assert_int_equal(m->findings, 0);
     pass(200);
@@ -224,8 +233,11 @@ static void what_another_question_was_about_is_not_taken_back(void **state)
 {
     (void)state;
     member *m = &world.members[0];
-    const psr_request_options options = {
-        .kind = PSR_KIND_RECEIVE, .type = PSR_TYPE_INT32, .receive = m->values, .count = 1, .peer = 1};
+    const psr_request_options options = {.kind = PSR_KIND_RECEIVE,
+                                         .type = PSR_TYPE_INT32,
+                                         .receive = m->values,
+                                         .count = 1,
+                                         .peer = 1};
     start(0, PSR_KIND_BARRIER, 0);
     expect_ok(psr_node_request_new(m->world, &options, 2 * DEADLINE_MS, NULL, &m->request));
     psr_node_request_begins(m->request);
@@ -250,14 +262,16 @@ static void a_verdict_ends_everything_and_gives_back_what_is_lent(void **state)
     judge(0, PSR_ERR_PEER, PSR_SCOPE_ALL, 2, "rank 2 on host: no sign of life");
     settle();
     assert_true(psr_node_request_ended(m->request));
-    expect_failure(psr_node_request_status(m->request), PSR_ERR_PEER, "rank 2 on host: no sign of life");
+    expect_failure(psr_node_request_status(m->request), PSR_ERR_PEER,
+                   "rank 2 on host: no sign of life");
     assert_int_equal(psr_node_failure(m->node)->rank, 2);
     judge(0, PSR_ERR_TIMEOUT, PSR_SCOPE_ALL, 1, "a second one");
     assert_int_equal(psr_node_failure(m->node)->rank, 2);
     psr_node_request *before = m->request;
     start(0, PSR_KIND_BARRIER, 0); /* what is started then has failed alike */
     assert_true(psr_node_request_ended(m->request) && m->request != before);
-    expect_failure(psr_node_request_status(m->request), PSR_ERR_PEER, "rank 2 on host: no sign of life");
+    expect_failure(psr_node_request_status(m->request), PSR_ERR_PEER,
+                   "rank 2 on host: no sign of life");
 }
 
 /* Or who is asleep would seem to move as long as others send it something. */
@@ -287,7 +301,8 @@ static void a_mismatch_waits_for_the_line_that_all_get(void **state)
     assert_int_equal(world.members[2].found.other, 2);
     assert_false(psr_node_request_ended(world.members[2].request));
     judge(2, PSR_ERR_MISMATCH, PSR_SCOPE_GROUP, 0, "the line of all");
-    expect_failure(psr_node_request_status(world.members[2].request), PSR_ERR_MISMATCH, "the line of all");
+    expect_failure(psr_node_request_status(world.members[2].request), PSR_ERR_MISMATCH,
+                   "the line of all");
     assert_int_equal(world.members[0].findings, 1);
     pass(DEADLINE_MS / 2);
     assert_true(psr_node_request_ended(world.members[0].request));

@@ -1,5 +1,6 @@
-/* Tables of nodes on the simulated network, in virtual time: every consistency, numbers of workers and shards, with messages that are late or
- * come twice; what a node that is broken gives back; and what members send that keep to no protocol. */
+/* Tables of nodes on the simulated network, in virtual time: every consistency, numbers of workers
+ * and shards, with messages that are late or come twice; what a node that is broken gives back; and
+ * what members send that keep to no protocol. */
 #include "tests/unit/expect.h"
 
 #include "comm/node/node_table.h"
@@ -35,7 +36,8 @@ static int64_t now_ms(void)
     return psr_sim_now_us(net.sim) / 1000;
 }
 
-static psr_err play_send(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err play_send(void *context, psr_peer to, const psr_head *head,
+                         const psr_payload *payload)
 {
     if (psr_peer_equal(to, scheduler))
         return PSR_OK;
@@ -56,15 +58,15 @@ static void open_member(uint32_t rank, psr_consistency consistency)
 {
     static const uint32_t ranks[RANKS_MAX] = {0, 1, 2, 3, 4, 5, 6};
     member *m = &net.members[rank];
-    const psr_node_options options = {.view = &net.view,
-                                      .rank = rank,
-                                      .deadline_ms = DEADLINE_MS,
-                                      .outbox = {.context = m, .send = play_send, .returned = changed},
-                                      .context = m,
-                                      .together = true,
-                                      .cut = play_cut,
-                                      .retire = play_cut,
-                                      .changed = changed};
+    const psr_node_options options = {
+        .view = &net.view,
+        .rank = rank,
+        .deadline_ms = DEADLINE_MS,
+        .outbox = {.context = m, .send = play_send, .returned = changed},
+        .context = m,
+        .cut = play_cut,
+        .retire = play_cut,
+        .changed = changed};
     const psr_node_table_options table = {.name = "t",
                                           .parts = parts,
                                           .part_count = PARTS,
@@ -74,7 +76,8 @@ static void open_member(uint32_t rank, psr_consistency consistency)
     expect_ok(psr_transport_sim_new(net.sim, (psr_peer){PSR_ROLE_WORKER, rank}, &m->transport));
     for (uint32_t r = 0; r < net.ranks; r++)
         if (r != rank)
-            expect_ok(psr_transport_connect(m->transport, (psr_peer){PSR_ROLE_WORKER, r}, "", NULL));
+            expect_ok(
+                psr_transport_connect(m->transport, (psr_peer){PSR_ROLE_WORKER, r}, "", NULL));
     expect_ok(psr_node_new(&options, now_ms(), &m->node));
     expect_ok(psr_node_group_new(m->node, 0, GROUP, ranks, net.ranks, &m->group));
     expect_ok(psr_node_table_new(m->group, &table));
@@ -91,8 +94,9 @@ static void open_net(uint32_t workers, uint32_t shards, psr_consistency consiste
     memset(&net, 0, sizeof net);
     net.ranks = workers + shards;
     net.workers = workers;
-    expect_ok(psr_sim_new(&(psr_sim_faults){.seed = seed, .delay_max_us = 3000, .duplicate_permille = 200},
-                          &net.sim));
+    expect_ok(psr_sim_new(
+        &(psr_sim_faults){.seed = seed, .delay_max_us = 3000, .duplicate_permille = 200},
+        &net.sim));
     net.view = (psr_view){.members = net.entries, .member_count = net.ranks};
     for (uint32_t r = 0; r < net.ranks; r++)
         net.entries[r] = (psr_view_member){.peer = {PSR_ROLE_WORKER, r}, .host = "host"};
@@ -119,7 +123,8 @@ static void order(member *m, psr_node_table_verb verb, uint32_t part)
     const float *pushed = verb != PSR_NODE_PULL ? m->pushed[part] : NULL;
     float *pulled = verb != PSR_NODE_PUSH ? m->pulled[part] : NULL;
     psr_node_request **request = &m->requests[part];
-    expect_ok(psr_node_table_request_new(m->group, verb, part, pushed, pulled, DEADLINE_MS, NULL, request));
+    expect_ok(psr_node_table_request_new(m->group, verb, part, pushed, pulled, DEADLINE_MS, NULL,
+                                         request));
     psr_node_request_begins(*request);
     psr_node_take(m->node, PSR_NODE_START, *request, now_ms());
 }
@@ -129,7 +134,8 @@ static float value_of(uint32_t rank, int round, size_t i)
     return (float)((i * 3 + rank * 7 + (size_t)round) % 29) * (rank % 2 == 0 ? 1.0f : 1e-5f);
 }
 
-/* Its next round of a part: of both at once, or a push and then a pull that is started at once too. */
+/* Its next round of a part: of both at once, or a push and then a pull that is started at once
+ * too. */
 static void begin_round(uint32_t rank, uint32_t part)
 {
     member *m = &net.members[rank];
@@ -143,7 +149,7 @@ static void begin_round(uint32_t rank, uint32_t part)
     }
 }
 
-/* base/fold.h's order. */
+/* base/arrays/fold.h's order. */
 static float sum_of(int round, size_t length, size_t i)
 {
     size_t n = net.workers, chunk = 0;
@@ -162,7 +168,8 @@ static void expect_bsp(const member *m, uint32_t part)
         for (int round = 0; round < m->round[part]; round++)
             expected += sum_of(round, parts[part], i);
         if (m->pulled[part][i] != expected)
-            fail_msg("part %u, value %zu: %a, not %a", part, i, (double)m->pulled[part][i], (double)expected);
+            fail_msg("part %u, value %zu: %a, not %a", part, i, (double)m->pulled[part][i],
+                     (double)expected);
     }
 }
 
@@ -204,14 +211,17 @@ static void play_rounds(bool bsp)
         for (uint32_t p = 0; p < PARTS; p++)
             assert_true(net.members[r].round[p] == ROUNDS && is_over(&net.members[r], p));
     for (uint32_t r = 0; r < net.ranks; r++)
-        if (psr_node_failure(net.members[r].node) != NULL)
-            fail_msg("rank %u: %s", r, psr_node_failure(net.members[r].node)->line);
+        if (psr_node_group_failure(net.members[r].group) != NULL)
+            fail_msg("rank %u: %s", r, psr_node_group_failure(net.members[r].group)->line);
 }
 
-static const psr_consistency consistencies[] = {
-    {PSR_CONSISTENCY_BSP, 0}, {PSR_CONSISTENCY_SSP, 0}, {PSR_CONSISTENCY_SSP, 2}, {PSR_CONSISTENCY_ASYNC, 0}};
+static const psr_consistency consistencies[] = {{PSR_CONSISTENCY_BSP, 0},
+                                                {PSR_CONSISTENCY_SSP, 0},
+                                                {PSR_CONSISTENCY_SSP, 2},
+                                                {PSR_CONSISTENCY_ASYNC, 0}};
 
-/* Without BSP the order of pushes is the network's: the sum of all is near, and what comes last holds all. */
+/* Without BSP the order of pushes is the network's: the sum of all is near, and what comes last
+ * holds all. */
 static void expect_near(void)
 {
     for (uint32_t p = 0; p < PARTS; p++) {
@@ -243,7 +253,8 @@ static void every_consistency_with_any_number_of_workers_and_shards(void **state
                 if (!bsp)
                     expect_near();
                 for (uint32_t r = 0; r < net.ranks; r++)
-                    psr_node_take(net.members[r].node, PSR_NODE_CLOSE_GROUP, net.members[r].group, now_ms());
+                    psr_node_take(net.members[r].node, PSR_NODE_CLOSE_GROUP, net.members[r].group,
+                                  now_ms());
                 close_net();
             }
 }
@@ -254,12 +265,13 @@ static void judge(uint32_t rank, const char *line)
 {
     psr_message *message = calloc(1, sizeof *message);
     assert_non_null(message);
-    *message =
-        (psr_message){.from = scheduler,
-                      .head = psr_msg_verdict_head(&(psr_msg_failure){.status = PSR_ERR_PEER, .rank = 1}),
-                      .payload = line,
-                      .payload_bytes = strlen(line),
-                      .release = (void (*)(psr_message *))free};
+    *message = (psr_message){
+        .from = scheduler,
+        .head = psr_msg_verdict_head(&(psr_msg_failure){
+            .status = PSR_ERR_PEER, .scope = PSR_SCOPE_LOST, .rank = 1, .other = PSR_RANK_ANY}),
+        .payload = line,
+        .payload_bytes = strlen(line),
+        .release = (void (*)(psr_message *))free};
     psr_node_message(net.members[rank].node, &message, now_ms());
 }
 
@@ -288,7 +300,8 @@ static void a_shard_waits_for_the_worker_that_is_missing(void **state)
     }
 }
 
-/* At any time: what is on its way, waits for room, or for the call before it, ends, and nothing stays lent. */
+/* At any time: what is on its way, waits for room, or for the call before it, ends, and nothing
+ * stays lent. */
 static void a_verdict_ends_pushes_and_pulls_at_any_time(void **state)
 {
     (void)state;
@@ -323,7 +336,8 @@ static void a_verdict_ends_pushes_and_pulls_at_any_time(void **state)
 
 static void send_head(uint32_t from, uint32_t to, psr_head head)
 {
-    expect_ok(psr_transport_send(net.members[from].transport, (psr_peer){PSR_ROLE_WORKER, to}, &head, NULL));
+    expect_ok(psr_transport_send(net.members[from].transport, (psr_peer){PSR_ROLE_WORKER, to},
+                                 &head, NULL));
     while (step())
         continue;
 }
@@ -332,7 +346,7 @@ static void expect_violation(uint32_t from, uint32_t to, psr_head head, const ch
 {
     open_net(2, 1, consistencies[0], 1);
     send_head(from, to, head);
-    const psr_failure *failure = psr_node_failure(net.members[to].node);
+    const psr_failure *failure = psr_node_group_failure(net.members[to].group);
     assert_non_null(failure);
     assert_int_equal(failure->err, PSR_ERR_PROTOCOL);
     assert_int_equal(failure->rank, from);
@@ -351,12 +365,15 @@ static void what_cannot_be_is_a_violation_of_its_sender(void **state)
     expect_violation(0, 2, good, "rank 0"); /* without its values */
     expect_violation(0, 2, psr_msg_in_group(good, 7, GROUP), "this group is not open here");
     expect_violation(0, 2, psr_msg_in_group(good, 0, GROUP + 1), "this group is not open here");
-    expect_violation(0, 2, psr_msg_in_group(psr_msg_pull_head(&pull), 0, GROUP), "in BSP weights come by");
+    expect_violation(0, 2, psr_msg_in_group(psr_msg_pull_head(&pull), 0, GROUP),
+                     "in BSP weights come by");
     expect_violation(0, 1, good, "that is a shard's to send");
     expect_violation(2, 0, good, "that is not for a worker");
-    expect_violation(0, 2, psr_msg_in_group(psr_msg_weights_head(&weights), 0, GROUP), "not for a shard");
+    expect_violation(0, 2, psr_msg_in_group(psr_msg_weights_head(&weights), 0, GROUP),
+                     "not for a shard");
     expect_violation(2, 0, psr_msg_in_group(psr_msg_weights_head(&weights), 0, GROUP), "rank 2");
-    expect_violation(2, 0, psr_msg_in_group(psr_msg_ack_head(1), 0, GROUP), "received 1 pushes of 0");
+    expect_violation(2, 0, psr_msg_in_group(psr_msg_ack_head(1), 0, GROUP),
+                     "received 1 pushes of 0");
 }
 
 static void a_group_without_a_table_hears_nothing_of_one(void **state)
@@ -368,7 +385,7 @@ static void a_group_without_a_table_hears_nothing_of_one(void **state)
     expect_ok(psr_node_group_new(net.members[1].node, 0, 12, ranks, 3, &group));
     psr_node_take(net.members[1].node, PSR_NODE_OPEN_GROUP, group, now_ms());
     send_head(0, 1, psr_msg_in_group(psr_msg_ack_head(1), 0, 12));
-    assert_non_null(strstr(psr_node_failure(net.members[1].node)->line, "group 12 has no table"));
+    assert_non_null(strstr(psr_node_group_failure(group)->line, "group 12 has no table"));
     close_net();
 }
 

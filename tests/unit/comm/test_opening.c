@@ -42,10 +42,12 @@ static void what_is_told_of_a_table_is_read_as_it_was(void **state)
     psr_opening_done(&opening);
 }
 
-/* Each word becomes what ends an array, or is behind it: it is refused, or read as a number that can be. */
+/* Each word becomes what ends an array, or is behind it: it is refused, or read as a number that
+ * can be. */
 static void a_count_that_cannot_be_is_refused(void **state)
 {
-    static const int64_t ends[] = {INT64_MIN, -1, UINT16_MAX + 1, UINT32_MAX + INT64_C(1), INT64_MAX};
+    static const int64_t ends[] = {INT64_MIN, -1, UINT16_MAX + 1, UINT32_MAX + INT64_C(1),
+                                   INT64_MAX};
     int64_t words[WORDS_MAX];
     (void)state;
     for (size_t i = 0; i < 7 + 5; i++) /* before the name */

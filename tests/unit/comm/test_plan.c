@@ -1,6 +1,6 @@
 #include "tests/unit/layouts.h"
 
-#include "base/fold.h"
+#include "base/arrays/fold.h"
 #include "comm/wire/messages.h"
 #include "comm/plan.h"
 #include "model/networks/network_list.h"
@@ -10,11 +10,14 @@
 /* ---- sharing out ---- */
 
 /* owner[b]: the shard that bucket b goes to; ret_bytes (may be NULL): what each shard holds. */
-static psr_err assign(const psr_buckets *buckets, uint32_t shards, bool whole_tensors, uint32_t *owner,
-                      uint64_t *ret_bytes)
+static psr_err assign(const psr_buckets *buckets, uint32_t shards, bool whole_tensors,
+                      uint32_t *owner, uint64_t *ret_bytes)
 {
-    const psr_plan_options options = {
-        .route = PSR_ROUTE_SHARD, .ranks = 2, .shards = shards, .slice_floats = 1 << 17, .window = 2};
+    const psr_plan_options options = {.route = PSR_ROUTE_SHARD,
+                                      .ranks = 2,
+                                      .shards = shards,
+                                      .slice_floats = 1 << 17,
+                                      .window = 2};
     psr_part *parts = NULL;
     psr_plan plan = {0};
     expect_ok(psr_buckets_parts(buckets, whole_tensors, &parts));
@@ -23,7 +26,7 @@ static psr_err assign(const psr_buckets *buckets, uint32_t shards, bool whole_te
     for (uint32_t b = 0; b < plan.bucket_count; b++)
         owner[b] = plan.buckets[b].home;
     if (err == PSR_OK && ret_bytes != NULL)
-        psr_plan_loads(&plan, ret_bytes);
+        psr_plan_loads(&plan, PSR_ROUTE_SHARD, ret_bytes);
     psr_plan_done(&plan);
     return err;
 }
@@ -76,16 +79,17 @@ static void runs_of_a_home_and_of_the_others_alternate_and_cover_the_arena(void 
     for (uint32_t b = 0; b < plan.bucket_count; b++)
         plan.buckets[b].home = homes[b];
     for (uint32_t home = 0; home < 4; home++) {
+        const psr_peer shard = {PSR_ROLE_SHARD, home};
         uint32_t held = plan.bucket_count, others = plan.bucket_count;
         bool holds = homes[plan.bucket_count - 1] == home;
         size_t end = 0;
         for (psr_span run; end < layout.length; end += run.count, holds = !holds) {
-            run = psr_plan_next_run(&plan, home, holds, holds ? &held : &others);
+            run = psr_plan_next_run(&plan, shard, holds, holds ? &held : &others);
             assert_int_equal(run.offset, end);
             assert_true(run.count > 0);
         }
-        assert_int_equal(psr_plan_next_run(&plan, home, true, &held).count, 0);
-        assert_int_equal(psr_plan_next_run(&plan, home, false, &others).count, 0);
+        assert_int_equal(psr_plan_next_run(&plan, shard, true, &held).count, 0);
+        assert_int_equal(psr_plan_next_run(&plan, shard, false, &others).count, 0);
     }
     psr_plan_done(&plan);
     free(parts);
@@ -94,8 +98,8 @@ static void runs_of_a_home_and_of_the_others_alternate_and_cover_the_arena(void 
 }
 
 /* Floats on the fullest and on the emptiest shard. */
-static void extremes(const psr_buckets *buckets, const uint32_t *owner, uint32_t shards, size_t *ret_most,
-                     size_t *ret_least)
+static void extremes(const psr_buckets *buckets, const uint32_t *owner, uint32_t shards,
+                     size_t *ret_most, size_t *ret_least)
 {
     size_t load[16] = {0};
     assert_true(shards <= 16);
@@ -162,14 +166,15 @@ static void no_shard_of_any_network_carries_much_more_than_the_mean(void **state
             sized_net s = make_sized(listed->name, data[d].classes, data[d].channels, data[d].side);
             for (uint32_t shards = 2; shards <= 8; shards++) {
                 double ratio = unevenness(&s, shards);
-                /* Largest first onto the lightest: beyond the mean there is at most a bucket's share of it. */
+                /* Largest first onto the lightest: beyond the mean there is at most a bucket's
+                 * share of it. */
                 double bound = 1 + (double)s.bucket_bytes * (shards - 1) /
                                        ((double)s.net->params.length * sizeof(float));
                 if (shards <= 5 && bound > 1.25)
                     bound = 1.25;
                 if (ratio > bound)
-                    fail_msg("%s of %u classes, %u shards: the largest part is %.3f times the mean, more "
-                             "than %.3f",
+                    fail_msg("%s of %u classes, %u shards: the largest part is %.3f times the "
+                             "mean, more than %.3f",
                              listed->name, data[d].classes, shards, ratio, bound);
             }
             free_sized(&s);
@@ -223,7 +228,8 @@ static void no_shards_are_refused(void **state)
     psr_buckets buckets;
     uint32_t owner[1];
     expect_ok(psr_buckets_plan(&layout, 64, &buckets));
-    expect_failure(assign(&buckets, 0, false, owner, NULL), PSR_ERR_USAGE, "0 shards: at least 1 is needed");
+    expect_failure(assign(&buckets, 0, false, owner, NULL), PSR_ERR_USAGE,
+                   "0 shards: at least 1 is needed");
     psr_buckets_done(&buckets);
     psr_layout_done(&layout);
 }
@@ -246,7 +252,8 @@ static psr_plan cut(psr_route route, uint32_t ranks, size_t slice_floats)
     return plan;
 }
 
-/* Chunks in a bucket, slices in a chunk: in order, without a gap, none empty, none too long; and each is found by its place. */
+/* Chunks in a bucket, slices in a chunk: in order, without a gap, none empty, none too long; and
+ * each is found by its place. */
 static void check_cut(const psr_plan *plan, uint32_t chunks)
 {
     uint32_t next = 0;
@@ -257,7 +264,8 @@ static void check_cut(const psr_plan *plan, uint32_t chunks)
         for (uint32_t c = 0; c < chunks; c++) {
             psr_span chunk = psr_plan_chunk(plan, b, c);
             assert_int_equal(chunk.offset, at);
-            assert_int_equal(at, parts[b].span.offset + psr_fold_chunk_begin(parts[b].span.count, chunks, c));
+            assert_int_equal(at, parts[b].span.offset +
+                                     psr_fold_chunk_begin(parts[b].span.count, chunks, c));
             for (size_t begin = 0; begin < chunk.count; begin += plan->slice_floats, next++) {
                 const psr_slice *slice = &plan->slices[next];
                 assert_int_equal(psr_plan_slice_at(plan, b, c, begin), next);
@@ -321,7 +329,8 @@ static void each_bucket_has_a_compression_of_its_own(void **state)
     psr_plan_done(&plan);
 }
 
-/* The largest slice there is, of values that take eight bytes each when all of them are selected. */
+/* The largest slice there is, of values that take eight bytes each when all of them are
+ * selected. */
 static void a_whole_slice_fits_a_message_in_any_compression(void **state)
 {
     (void)state;
@@ -333,7 +342,8 @@ static void a_whole_slice_fits_a_message_in_any_compression(void **state)
         expect_ok(psr_compression_parse(texts[i], &compression));
         const psr_plan_options options = {.route = PSR_ROUTE_NONE,
                                           .ranks = 3,
-                                          .slice_floats = psr_plan_slice_floats(PSR_PAYLOAD_BYTES_MAX),
+                                          .slice_floats =
+                                              psr_plan_slice_floats(PSR_PAYLOAD_BYTES_MAX),
                                           .window = 2,
                                           .compression = &compression};
         expect_ok(psr_plan_make(&options, &part, 1, &plan));
@@ -360,7 +370,7 @@ static void slices_are_whole_cache_lines(void **state)
 
 static psr_plan on_hosts(const psr_host_ranks *hosts)
 {
-    const psr_plan_options options = {.route = PSR_ROUTE_SHARD,
+    const psr_plan_options options = {.route = PSR_ROUTE_HOST,
                                       .ranks = hosts->first[hosts->count],
                                       .hosts = hosts,
                                       .slice_floats = 16,
@@ -374,7 +384,7 @@ static void on_each_host_one_worker_holds_a_bucket(void **state)
 {
     (void)state;
     psr_plan plan = on_hosts(&(psr_host_ranks){3, (uint32_t[]){0, 2, 3, 6}});
-    assert_int_equal(plan.shards, 6);
+    assert_int_equal(plan.homes, 6);
     const uint32_t host_of[] = {0, 0, 1, 2, 2, 2};
     for (uint32_t r = 0; r < 6; r++)
         assert_int_equal(psr_plan_host_of(&plan, r), host_of[r]);
@@ -418,7 +428,7 @@ static void on_hosts_of_any_sizes_the_workers_of_each_hold_parts_of_one_size(voi
         psr_host_ranks hosts = {0, first};
         for (; hosts.count < 4 && sizes[i][hosts.count] > 0; hosts.count++)
             first[hosts.count + 1] = first[hosts.count] + sizes[i][hosts.count];
-        const psr_plan_options options = {.route = PSR_ROUTE_SHARD,
+        const psr_plan_options options = {.route = PSR_ROUTE_HOST,
                                           .ranks = first[hosts.count],
                                           .hosts = &hosts,
                                           .slice_floats = 16,
@@ -426,7 +436,8 @@ static void on_hosts_of_any_sizes_the_workers_of_each_hold_parts_of_one_size(voi
         psr_plan plan;
         expect_ok(psr_plan_make(&options, many, COUNT, &plan));
         for (uint32_t h = 0; h < hosts.count; h++)
-            assert_in_range(fullest_of_host(&plan, h), end / sizes[i][h], end / sizes[i][h] + LARGEST);
+            assert_in_range(fullest_of_host(&plan, h), end / sizes[i][h],
+                            end / sizes[i][h] + LARGEST);
         psr_plan_done(&plan);
     }
 }
@@ -438,8 +449,9 @@ static void homes_are_as_many_as_all_hosts_divide_or_as_the_largest_has(void **s
     assert_int_equal(psr_host_ranks_homes(&(psr_host_ranks){3, (uint32_t[]){0, 4, 10, 14}}), 12);
     assert_int_equal(psr_host_ranks_homes(&(psr_host_ranks){2, (uint32_t[]){0, 1024, 1025}}), 1024);
     assert_int_equal(psr_host_ranks_homes(&(psr_host_ranks){3, (uint32_t[]){0, 13, 29, 44}}), 16);
-    assert_int_equal(psr_host_ranks_homes(&(psr_host_ranks){2, (uint32_t[]){0, UINT32_MAX - 1, UINT32_MAX}}),
-                     UINT32_MAX - 1);
+    assert_int_equal(
+        psr_host_ranks_homes(&(psr_host_ranks){2, (uint32_t[]){0, UINT32_MAX - 1, UINT32_MAX}}),
+        UINT32_MAX - 1);
 }
 
 static void the_plan_of_a_host_has_its_workers_and_the_same_slices(void **state)
@@ -449,7 +461,7 @@ static void the_plan_of_a_host_has_its_workers_and_the_same_slices(void **state)
     check_cut(&plan, 6);
     expect_ok(psr_plan_within(&plan, 1, &within));
     assert_int_equal(within.ranks, 2);
-    assert_int_equal(within.shards, 2);
+    assert_int_equal(within.homes, 2);
     assert_int_equal(psr_plan_first_rank(&within), 0);
     assert_int_equal(within.slice_count, plan.slice_count);
     for (uint32_t b = 0; b < PARTS; b++)
@@ -469,7 +481,8 @@ static void more_slices_than_can_be_counted_are_refused(void **state)
 {
     (void)state;
     const psr_part huge = {{0, (size_t)1 << 40}, 0};
-    const psr_plan_options options = {.route = PSR_ROUTE_RING, .ranks = 3, .slice_floats = 16, .window = 2};
+    const psr_plan_options options = {
+        .route = PSR_ROUTE_RING, .ranks = 3, .slice_floats = 16, .window = 2};
     psr_plan plan;
     expect_failure(psr_plan_make(&options, &huge, 1, &plan), PSR_ERR_UNSUPPORTED,
                    "68719476738 slices are too many: larger slices or buckets are needed");
@@ -479,18 +492,20 @@ static void a_message_names_a_slice_or_is_refused(void **state)
 {
     (void)state;
     psr_plan plan = cut(PSR_ROUTE_RING, 3, 16); /* bucket 2: chunks of 21, 21 and 22 */
-    const psr_message message = {.from = {PSR_ROLE_WORKER, 1}, .head = psr_msg_pull_head(&(psr_msg_pull){0})};
+    const psr_message message = {.from = {PSR_ROLE_WORKER, 1},
+                                 .head = psr_msg_pull_head(&(psr_msg_pull){0})};
     const psr_slice right = {.bucket = 2, .chunk = 1, .span = {21 + 16, 5}};
     uint32_t number = 0;
     expect_ok(psr_plan_find(&plan, &message, right, &number));
     assert_int_equal(plan.slices[number].span.offset, 37);
     assert_int_equal(plan.slices[number].chunk, 1);
-#define REFUSED(detail, ...)                                                                                 \
-    do {                                                                                                     \
-        psr_slice says = right;                                                                              \
-        __VA_ARGS__;                                                                                         \
-        expect_failure(psr_plan_find(&plan, &message, says, &number), PSR_ERR_PROTOCOL,                      \
-                       "worker 1 sent PULL (wire step 0, bucket 0, offset 0, count 0, taken 0): " detail);   \
+#define REFUSED(detail, ...)                                                                       \
+    do {                                                                                           \
+        psr_slice says = right;                                                                    \
+        __VA_ARGS__;                                                                               \
+        expect_failure(                                                                            \
+            psr_plan_find(&plan, &message, says, &number), PSR_ERR_PROTOCOL,                       \
+            "worker 1 sent PULL (wire step 0, bucket 0, offset 0, count 0, taken 0): " detail);    \
     } while (0)
     REFUSED("there are 3 buckets", says.bucket = 3);
     REFUSED("the bucket has no chunk 3", says.chunk = 3);

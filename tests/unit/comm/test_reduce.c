@@ -1,4 +1,5 @@
-/* The conversions of 16-bit floats over all their values, and every loop against plain arithmetic written from the definition. */
+/* The conversions of 16-bit floats over all their values, and every loop against plain arithmetic
+ * written from the definition. */
 #include "tests/unit/expect.h"
 
 #include "base/rng.h"
@@ -23,11 +24,13 @@ static uint32_t bits_of(float value)
     return bits;
 }
 
-/* From the definition of a binary format of 16 bits: sign, exponent of so many bits, the rest fraction. */
+/* From the definition of a binary format of 16 bits: sign, exponent of so many bits, the rest
+ * fraction. */
 static double value_of(uint16_t bits, int exponent_bits)
 {
     const int fraction_bits = 15 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
-    const int exponent = (bits & 0x7fff) >> fraction_bits, fraction = bits & ((1 << fraction_bits) - 1);
+    const int exponent = (bits & 0x7fff) >> fraction_bits,
+              fraction = bits & ((1 << fraction_bits) - 1);
     double magnitude;
     if (exponent == (1 << exponent_bits) - 1)
         magnitude = fraction != 0 ? NAN : INFINITY;
@@ -70,13 +73,15 @@ static void every_16_bit_float_becomes_its_value_and_comes_back(void **state)
                 assert_true(isnan(value_of(formats[k].of_float(is), formats[k].exponent_bits)));
                 continue;
             }
-            if ((double)is != want || !signbit(is) != !signbit(want) || formats[k].of_float(is) != bits)
-                fail_msg("%s %04x: %a rather than %a, and back %04x", formats[k].name, bits, (double)is, want,
-                         formats[k].of_float(is));
+            if ((double)is != want || !signbit(is) != !signbit(want) ||
+                formats[k].of_float(is) != bits)
+                fail_msg("%s %04x: %a rather than %a, and back %04x", formats[k].name, bits,
+                         (double)is, want, formats[k].of_float(is));
         }
 }
 
-/* Between each two neighbours: the middle goes to the even one, what is on a side of it to that side. */
+/* Between each two neighbours: the middle goes to the even one, what is on a side of it to that
+ * side. */
 static void a_float_becomes_the_nearest_and_a_tie_the_even_one(void **state)
 {
     (void)state;
@@ -105,8 +110,10 @@ static void a_nan_stays_one_in_16_bits(void **state)
     (void)state;
     for (size_t k = 0; k < 2; k++)
         for (uint32_t low = 0; low < 23; low++) {
-            assert_true(isnan(formats[k].to_float(formats[k].of_float(float_of(0x7f800000u | 1u << low)))));
-            assert_true(isnan(formats[k].to_float(formats[k].of_float(float_of(0xff800000u | 1u << low)))));
+            assert_true(
+                isnan(formats[k].to_float(formats[k].of_float(float_of(0x7f800000u | 1u << low)))));
+            assert_true(
+                isnan(formats[k].to_float(formats[k].of_float(float_of(0xff800000u | 1u << low)))));
         }
 }
 
@@ -128,7 +135,8 @@ static double maximum(double a, double b)
     return a == b ? (signbit(a) ? b : a) : a > b ? a : b;
 }
 
-/* In double, which holds sums and products of two values of fewer bits exactly, or rounds so that rounding again is harmless. */
+/* In double, which holds sums and products of two values of fewer bits exactly, or rounds so that
+ * rounding again is harmless. */
 static double in_double(psr_reduction op, double a, double b)
 {
     switch (op) {
@@ -188,11 +196,11 @@ static uint64_t in_uint64(psr_reduction op, uint64_t a, uint64_t b)
 /* A pair by its layout in psring.h. Every value of these types is a long double too. */
 static long double pair_at(psr_type type, const void *pairs, size_t i, int32_t *ret_index)
 {
-#define READ(t)                                                                                              \
-    do {                                                                                                     \
-        const psring_##t *pair = (const psring_##t *)pairs + i;                                              \
-        *ret_index = pair->index;                                                                            \
-        return (long double)pair->value;                                                                     \
+#define READ(t)                                                                                    \
+    do {                                                                                           \
+        const psring_##t *pair = (const psring_##t *)pairs + i;                                    \
+        *ret_index = pair->index;                                                                  \
+        return (long double)pair->value;                                                           \
     } while (0)
     switch (type) {
     case PSR_TYPE_FLOAT32_INT32:
@@ -215,8 +223,8 @@ static bool same_number(long double a, long double b)
 }
 
 /* A NaN wins; -0 is below +0; of equal values the smallest index wins. */
-static bool right_pair(psr_type type, psr_reduction op, const void *a, const void *b, const void *out,
-                       size_t i)
+static bool right_pair(psr_type type, psr_reduction op, const void *a, const void *b,
+                       const void *out, size_t i)
 {
     int32_t x_index, y_index, index;
     const long double x = pair_at(type, a, i, &x_index), y = pair_at(type, b, i, &y_index),
@@ -232,7 +240,8 @@ static bool right_pair(psr_type type, psr_reduction op, const void *a, const voi
 }
 
 /* Value i of a pair of operands, as plain arithmetic has it. */
-static bool right(psr_type type, psr_reduction op, const void *a, const void *b, const void *out, size_t i)
+static bool right(psr_type type, psr_reduction op, const void *a, const void *b, const void *out,
+                  size_t i)
 {
 #define INTEGER(t) (((const t *)out)[i] == (t)in_int64(op, ((const t *)a)[i], ((const t *)b)[i]))
     if (psr_type_is_pair(type))
@@ -261,7 +270,8 @@ static bool right(psr_type type, psr_reduction op, const void *a, const void *b,
         return (isnan(want) && isnan(is)) || memcmp(&want, &is, sizeof is) == 0;
     }
     case PSR_TYPE_FLOAT32: {
-        const float want = (float)in_double(op, (double)((const float *)a)[i], (double)((const float *)b)[i]),
+        const float want = (float)in_double(op, (double)((const float *)a)[i],
+                                            (double)((const float *)b)[i]),
                     is = ((const float *)out)[i];
         return (isnan(want) && isnan(is)) || bits_of(want) == bits_of(is);
     }
@@ -277,7 +287,8 @@ static bool right(psr_type type, psr_reduction op, const void *a, const void *b,
 #undef INTEGER
 }
 
-/* Random bits are values of every type: also infinite ones, NaNs and subnormals; a part is of the special ones. */
+/* Random bits are values of every type: also infinite ones, NaNs and subnormals; a part is of the
+ * special ones. */
 static void fill(void *memory, size_t bytes, uint32_t which)
 {
     static const uint32_t special[] = {0,           0x80000000u, 0x7f800000u, 0xff800000u,
@@ -308,8 +319,8 @@ static void check_loop(psr_type type, psr_reduction op, size_t count, const uint
     psr_reduce(type, op, out, a, b, count);
     for (size_t i = 0; i < count; i++)
         if (!right(type, op, a, b, out, i))
-            fail_msg("%s of %s: value %zu of %zu is wrong", psr_reduction_name(op), psr_type_name(type), i,
-                     count);
+            fail_msg("%s of %s: value %zu of %zu is wrong", psr_reduction_name(op),
+                     psr_type_name(type), i, count);
     const size_t bytes = count * psr_type_bytes(type);
     for (size_t i = bytes; i < sizeof out; i++)
         assert_int_equal(((const uint8_t *)out)[i], 0xa5);
@@ -335,7 +346,8 @@ static void every_loop_computes_what_plain_arithmetic_does(void **state)
     for (psr_type type = 0; type < PSR_TYPES; type++)
         for (psr_reduction op = 0; op < PSR_REDUCTIONS; op++)
             if (psr_reduction_fits(op, type))
-                for (size_t count = 0; count <= COUNT; count = count < 70 ? count + 1 : count + 961) {
+                for (size_t count = 0; count <= COUNT;
+                     count = count < 70 ? count + 1 : count + 961) {
                     check_loop(type, op, count, any[0], any[1]);
                     check_loop(type, op, count, few[0], few[1]);
                 }
@@ -464,10 +476,12 @@ static void a_mean_divides_once_and_integers_have_none(void **state)
     assert_true(y[0] == 1.0 / 7.0 && y[1] == 10.0 / 7.0);
     for (size_t k = 0; k < 2; k++) {
         uint16_t z = formats[k].of_float(5);
-        psr_reduce_finish(k == 0 ? PSR_TYPE_FLOAT16 : PSR_TYPE_BFLOAT16, PSR_REDUCTION_MEAN, &z, 1, 3);
+        psr_reduce_finish(k == 0 ? PSR_TYPE_FLOAT16 : PSR_TYPE_BFLOAT16, PSR_REDUCTION_MEAN, &z, 1,
+                          3);
         assert_int_equal(z, formats[k].of_float(5.0f / 3.0f));
     }
-    static const psr_type integers[] = {PSR_TYPE_UINT8, PSR_TYPE_INT8, PSR_TYPE_INT32, PSR_TYPE_INT64};
+    static const psr_type integers[] = {PSR_TYPE_UINT8, PSR_TYPE_INT8, PSR_TYPE_INT32,
+                                        PSR_TYPE_INT64};
     for (size_t i = 0; i < 4; i++) {
         assert_false(psr_reduction_fits(PSR_REDUCTION_MEAN, integers[i]));
         assert_true(psr_reduction_fits(PSR_REDUCTION_SUM, integers[i]));

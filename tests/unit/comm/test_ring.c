@@ -1,5 +1,5 @@
-/* A whole ring in one process: every rank with its own arena, over a network that delays by a seed. What must
- * come out is summed here by lines of their own. */
+/* A whole ring in one process: every rank with its own arena, over a network that delays by a seed.
+ * What must come out is summed here by lines of their own. */
 #include "tests/unit/network_fixture.h"
 
 #include "base/rng.h"
@@ -32,7 +32,8 @@ typedef struct member {
     uint64_t floats_sent;
 } member;
 
-/* What is to come out. Compressed: of rounding at every hop, by an encoder of this file's that is given whole chunks. */
+/* What is to come out. Compressed: of rounding at every hop, by an encoder of this file's that is
+ * given whole chunks. */
 typedef struct expected {
     psr_encoder *encoder; /* NULL: nothing is rounded */
     uint32_t steps[BUCKETS_MAX];
@@ -83,7 +84,8 @@ static void send_rounded(cluster *c, uint32_t rank, psr_span span, float *values
 {
     expected *e = &c->expected;
     uint64_t payload[ARENA_MAX + 2];
-    float *residual = psr_compression_has_residual(c->compression) ? e->residuals[rank] + span.offset : NULL;
+    float *residual =
+        psr_compression_has_residual(c->compression) ? e->residuals[rank] + span.offset : NULL;
     assert_ok(psr_encoder_prepare(e->encoder, values, residual, span.count));
     psr_message message = {.payload = payload};
     message.payload_bytes =
@@ -93,7 +95,8 @@ static void send_rounded(cluster *c, uint32_t rank, psr_span span, float *values
         e->magnitudes[span.offset + i] += fabs((double)values[i]) + fabs((double)residual[i]);
 }
 
-/* A chunk leaves rank c + 1, and each of n ranks on its way adds its own values and rounds what it sends on, rank c too. */
+/* A chunk leaves rank c + 1, and each of n ranks on its way adds its own values and rounds what it
+ * sends on, rank c too. */
 static void expect_chunk(cluster *c, uint64_t step, uint32_t chunk, psr_span span)
 {
     float *sum = c->expected.sums[step] + span.offset;
@@ -117,7 +120,8 @@ static void expect_step(cluster *c, uint64_t step, uint32_t bucket)
             expect_chunk(c, step, chunk, (psr_span){all->offset + begin, end - begin});
     }
     for (size_t i = 0; i < all->count && c->expected.encoder == NULL; i++)
-        c->expected.sums[step][all->offset + i] = expected_sum(&c->setup, step, all->offset, all->count, i);
+        c->expected.sums[step][all->offset + i] =
+            expected_sum(&c->setup, step, all->offset, all->count, i);
 }
 
 static psr_msg_ring read_head(const psr_head *head)
@@ -132,9 +136,11 @@ static psr_msg_ring read_head(const psr_head *head)
 static uint32_t most_in_flight(const cluster *c)
 {
     uint32_t longest = 1;
-    for (uint32_t i = 0; i < c->plan.slice_count && psr_compression_has_residual(c->compression); i++) {
+    for (uint32_t i = 0; i < c->plan.slice_count && psr_compression_has_residual(c->compression);
+         i++) {
         const psr_slice *slice = &c->plan.slices[i];
-        size_t before = slice->span.offset - psr_plan_chunk(&c->plan, slice->bucket, slice->chunk).offset;
+        size_t before =
+            slice->span.offset - psr_plan_chunk(&c->plan, slice->bucket, slice->chunk).offset;
         uint32_t slices = (uint32_t)(before / c->setup.slice_floats) + 1;
         longest = slices > longest ? slices : longest;
     }
@@ -145,7 +151,8 @@ static psr_err send_on(void *context, psr_peer to, const psr_head *head, const p
 {
     member *m = context;
     assert_int_equal(head->type, PSR_MSG_RING);
-    assert_true(psr_peer_equal(to, (psr_peer){PSR_ROLE_WORKER, (m->rank + 1) % m->cluster->setup.ranks}));
+    assert_true(
+        psr_peer_equal(to, (psr_peer){PSR_ROLE_WORKER, (m->rank + 1) % m->cluster->setup.ranks}));
     psr_msg_ring says = read_head(head);
     size_t most = psr_compression_bytes_max(m->cluster->compression, says.span.count);
     if (m->cluster->compression.encoding == PSR_ENCODING_TOPK)
@@ -162,10 +169,12 @@ static psr_err send_on(void *context, psr_peer to, const psr_head *head, const p
 }
 
 /* This rank's gradient of the bucket is in the arena. */
-static psr_err start(psr_ring *ring, uint64_t step, uint32_t bucket, float *arena, const psr_plan *plan)
+static psr_err start(psr_ring *ring, uint64_t step, uint32_t bucket, float *arena,
+                     const psr_plan *plan)
 {
     psr_span span = plan->buckets[bucket].span;
-    const psr_buffer buffer = {.data = arena + span.offset, .count = span.count, .type = PSR_TYPE_FLOAT32};
+    const psr_buffer buffer = {
+        .data = arena + span.offset, .count = span.count, .type = PSR_TYPE_FLOAT32};
     return psr_operation_start(psr_ring_operation(ring, bucket), step, &buffer);
 }
 
@@ -183,8 +192,8 @@ static psr_err bucket_reduced(void *context, uint64_t step, uint32_t bucket)
     for (size_t i = range->offset; i < psr_span_end(*range); i++)
         if (memcmp(&e->sums[step][i], &m->arena[i], sizeof m->arena[i]) != 0)
             fail_msg("%s, n %u step %llu bucket %u element %zu: %a rather than %a",
-                     m->cluster->setup.compress, m->cluster->setup.ranks, (unsigned long long)step, bucket,
-                     i - range->offset, (double)m->arena[i], (double)e->sums[step][i]);
+                     m->cluster->setup.compress, m->cluster->setup.ranks, (unsigned long long)step,
+                     bucket, i - range->offset, (double)m->arena[i], (double)e->sums[step][i]);
     return PSR_OK;
 }
 
@@ -230,8 +239,8 @@ static cluster *build(const setup *s)
         for (size_t i = 0; i < ARENA_MAX; i++)
             m->arena[i] = NAN;
         assert_ok(psr_transport_sim_new(c->sim, (psr_peer){PSR_ROLE_WORKER, r}, &m->transport));
-        assert_ok(
-            psr_transport_connect(m->transport, (psr_peer){PSR_ROLE_WORKER, (r + 1) % s->ranks}, "", NULL));
+        assert_ok(psr_transport_connect(m->transport,
+                                        (psr_peer){PSR_ROLE_WORKER, (r + 1) % s->ranks}, "", NULL));
         psr_ring_options options = {
             .plan = &c->plan,
             .rank = r,
@@ -299,7 +308,8 @@ static bool done(const cluster *c)
     return true;
 }
 
-/* What the gradients came to is what the sums came to and what is owed now, by all ranks, but for the rounding of sums. */
+/* What the gradients came to is what the sums came to and what is owed now, by all ranks, but for
+ * the rounding of sums. */
 static void check_accounts(const cluster *c, size_t i)
 {
     double made = 0, sent = 0;
@@ -319,7 +329,8 @@ static void check_residuals(const cluster *c)
     if (!psr_compression_has_residual(c->compression))
         return;
     for (uint32_t r = 0; r < c->setup.ranks; r++)
-        assert_memory_equal(c->members[r].residual, c->expected.residuals[r], sizeof c->members[r].residual);
+        assert_memory_equal(c->members[r].residual, c->expected.residuals[r],
+                            sizeof c->members[r].residual);
     for (uint32_t b = 0; b < c->plan.bucket_count; b++)
         for (size_t i = 0; i < c->plan.buckets[b].span.count; i++)
             check_accounts(c, c->plan.buckets[b].span.offset + i);
@@ -588,8 +599,8 @@ static void made_release(psr_message *message)
 }
 
 /* What rank 0 may send to rank 1: chunk, hop, begin within the chunk. */
-static psr_message *make(uint64_t step, uint32_t bucket, psr_ring_phase phase, uint32_t chunk, uint32_t hop,
-                         size_t begin)
+static psr_message *make(uint64_t step, uint32_t bucket, psr_ring_phase phase, uint32_t chunk,
+                         uint32_t hop, size_t begin)
 {
     made *m = calloc(1, sizeof *m);
     m->base = (psr_message){
@@ -662,7 +673,8 @@ static void a_bucket_goes_round_and_is_reported_once(void **state)
         assert_sent_last(b, PSR_RING_GATHER, 1, 0);
     }
     for (size_t begin = 0; begin < 4; begin += 2) {
-        assert_ok(give(b, make(7, 0, 1, 0, 0, begin))); /* the sum of what it injected: passed on once more */
+        assert_ok(give(b, make(7, 0, 1, 0, 0, begin))); /* the sum of what it injected:
+                                                           passed on once more */
         assert_sent_last(b, PSR_RING_GATHER, 0, 1);
         assert_int_equal(b->reduced, 0);
         uint32_t before = b->sent_count;
@@ -692,7 +704,8 @@ static void the_window_bounds_what_is_injected_and_the_next_needed_goes_first(vo
     assert_int_equal(b->sent[0].says.bucket, 0); /* it was ready first and there was room */
     assert_ok(give(b, make(0, 0, 1, 0, 0, 0)));
     assert_int_equal(b->sent_count, 3);          /* the sum passed on, then one more */
-    assert_int_equal(b->sent[2].says.bucket, 1); /* the first layers' bucket overtakes the rest of bucket 0 */
+    assert_int_equal(b->sent[2].says.bucket, 1); /* the first layers' bucket
+                                                    overtakes the rest of bucket 0 */
     assert_int_equal(b->sent[2].says.phase, PSR_RING_REDUCE);
     bench_free(b);
 }
@@ -736,7 +749,8 @@ static void a_neighbour_at_another_step_is_refused(void **state)
     bench *b = bench_new(4);
     assert_ok(give(b, make(5, 0, 0, 2, 0, 0)));
     assert_fails(give(b, make(6, 0, 0, 2, 0, 2)), PSR_ERR_PROTOCOL, "at wire step 5 here");
-    assert_fails(start(b->ring, 4, 0, b->arena, &b->plan), PSR_ERR_PROTOCOL, "worker 0 is at step 6");
+    assert_fails(start(b->ring, 4, 0, b->arena, &b->plan), PSR_ERR_PROTOCOL,
+                 "worker 0 is at step 6");
     assert_ok(start(b->ring, 3, 1, b->arena, &b->plan));
     assert_fails(give(b, make(4, 1, 0, 2, 0, 0)), PSR_ERR_PROTOCOL, "at wire step 3 here");
     assert_fails(give(b, make(2, 1, 0, 2, 0, 0)), PSR_ERR_PROTOCOL, "at wire step 3 here");
@@ -753,16 +767,16 @@ static void every_message_that_cannot_come_now_is_refused_and_changes_nothing(vo
     uint32_t sent_before = b->sent_count;
 
 /* A message that was changed after it was made: what it says, and what it is. */
-#define refused(says_change, message_change, text)                                                           \
-    do {                                                                                                     \
-        psr_message *m = make(0, 0, PSR_RING_REDUCE, 2, 0, 0);                                               \
-        psr_msg_ring says = read_head(&m->head);                                                             \
-        says_change;                                                                                         \
-        m->head = psr_msg_ring_head(&says);                                                                  \
-        m->head.encoding = PSR_ENCODING_FLOAT32;                                                             \
-        message_change;                                                                                      \
-        assert_fails(give(b, m), PSR_ERR_PROTOCOL, text);                                                    \
-        assert_int_equal(b->sent_count, sent_before);                                                        \
+#define refused(says_change, message_change, text)                                                 \
+    do {                                                                                           \
+        psr_message *m = make(0, 0, PSR_RING_REDUCE, 2, 0, 0);                                     \
+        psr_msg_ring says = read_head(&m->head);                                                   \
+        says_change;                                                                               \
+        m->head = psr_msg_ring_head(&says);                                                        \
+        m->head.encoding = PSR_ENCODING_FLOAT32;                                                   \
+        message_change;                                                                            \
+        assert_fails(give(b, m), PSR_ERR_PROTOCOL, text);                                          \
+        assert_int_equal(b->sent_count, sent_before);                                              \
     } while (0)
 #define refused_message(change, text) refused((void)0, change, text)
 #define refused_field(change, text) refused(change, (void)0, text)
@@ -779,8 +793,9 @@ static void every_message_that_cannot_come_now_is_refused_and_changes_nothing(vo
     refused_field(says.chunk = says.hop = UINT32_MAX, "does not come from there");
     refused_field(says.hop = 1, "does not come from there");
     refused_field(says.hop = 3, "does not come from there");
-    refused_field(says.chunk = 0, "does not come from there");                 /* chunk 0 begins here */
-    refused_field((says.chunk = 0, says.hop = 2), "does not come from there"); /* and needs no third hop */
+    refused_field(says.chunk = 0, "does not come from there"); /* chunk 0 begins here */
+    /* and needs no third hop */
+    refused_field((says.chunk = 0, says.hop = 2), "does not come from there");
     refused_field((says.phase = PSR_RING_GATHER, says.chunk = 1, says.hop = 2),
                   "does not come from there"); /* sums of chunk 1 begin here */
     refused_field(says.span.offset = 39, "no slice of chunk 2 begins there");
@@ -795,8 +810,9 @@ static void every_message_that_cannot_come_now_is_refused_and_changes_nothing(vo
     refused_message(m->payload_bytes = 9, "payload has 9 bytes");
     refused_field(says.span.offset += 2, "0 floats of chunk 2 came before");
     refused_field((says.phase = PSR_RING_GATHER, says.hop = 1), "not contributed");
-    refused_field((says.bucket = 1, says.span.offset = 8, says.phase = PSR_RING_GATHER, says.hop = 1),
-                  "not contributed");
+    refused_field(
+        (says.bucket = 1, says.span.offset = 8, says.phase = PSR_RING_GATHER, says.hop = 1),
+        "not contributed");
 #undef refused_field
 #undef refused_message
 #undef refused
@@ -804,9 +820,11 @@ static void every_message_that_cannot_come_now_is_refused_and_changes_nothing(vo
         assert_true(b->arena[i] == 10.0f);
 
     assert_ok(give(b, make(0, 0, 0, 2, 0, 0)));
-    assert_fails(give(b, make(0, 0, 0, 2, 0, 0)), PSR_ERR_PROTOCOL, "2 floats of chunk 2 came before");
+    assert_fails(give(b, make(0, 0, 0, 2, 0, 0)), PSR_ERR_PROTOCOL,
+                 "2 floats of chunk 2 came before");
     assert_ok(give(b, make(0, 0, 1, 2, 1, 0)));
-    assert_fails(give(b, make(0, 0, 1, 2, 1, 0)), PSR_ERR_PROTOCOL, "2 floats of chunk 2 came before");
+    assert_fails(give(b, make(0, 0, 1, 2, 1, 0)), PSR_ERR_PROTOCOL,
+                 "2 floats of chunk 2 came before");
     assert_fails(give(b, make(0, 0, 1, 2, 1, 2)), PSR_ERR_PROTOCOL, "not contributed");
     bench_free(b);
 }
@@ -830,7 +848,8 @@ static void a_chunk_with_one_scale_goes_on_when_it_is_complete(void **state)
         b->arena[i] = 10.0f;
     assert_ok(start(b->ring, 0, 0, b->arena, &b->plan));
     assert_ok(start(b->ring, 0, 1, b->arena, &b->plan));
-    assert_int_equal(b->sent_count, 2); /* all of chunk 0, though the window is 1; bucket 1 waits for both */
+    assert_int_equal(b->sent_count, 2); /* all of chunk 0, though the window
+                                           is 1; bucket 1 waits for both */
     assert_sent_last(b, PSR_RING_REDUCE, 0, 0);
     assert_int_equal(psr_operation_lent(psr_ring_operation(b->ring, 0)), 2);
     return_loans(b);
@@ -848,7 +867,8 @@ static void a_chunk_with_one_scale_goes_on_when_it_is_complete(void **state)
     assert_int_equal(b->sent_count, 4);
     assert_sent_last(b, PSR_RING_GATHER, 1, 0);
     float scale = 11.0f / 127;
-    assert_true(b->arena[36] == 121 * scale && b->arena[37] == 127 * scale); /* as the others decode it */
+    /* as the others decode it */
+    assert_true(b->arena[36] == 121 * scale && b->arena[37] == 127 * scale);
     assert_true(b->residual[36] == 10.5f - 121 * scale);
 
     return_loans(b);
@@ -874,7 +894,8 @@ static void compressed_messages_that_cannot_come_now_are_refused(void **state)
         assert_ok(give(b, make_int8(0, 0, 0, 2, 0, begin)));
         assert_ok(give(b, make_int8(0, 1, 0, 2, 0, begin)));
     }
-    assert_fails(give(b, make_int8(0, 0, 0, 1, 1, 0)), PSR_ERR_PROTOCOL, "more than 2 slices for each of 2");
+    assert_fails(give(b, make_int8(0, 0, 0, 1, 1, 0)), PSR_ERR_PROTOCOL,
+                 "more than 2 slices for each of 2");
     assert_ok(start(b->ring, 0, 0, b->arena, &b->plan));
     assert_int_equal(b->sent_count, 4); /* its own chunk, and the one that was held */
     assert_fails(give(b, make(0, 0, 0, 1, 1, 0)), PSR_ERR_PROTOCOL, "in float32, not in int8");
@@ -887,8 +908,8 @@ static void compressed_messages_that_cannot_come_now_are_refused(void **state)
     b = bench_compressed(1, "int8");
     assert_ok(start(b->ring, 0, 0, b->arena, &b->plan));
     assert_ok(give(b, make_int8(0, 0, 0, 2, 0, 0)));
-    assert_fails(give(b, make_int8(0, 0, 1, 2, 1, 0)), PSR_ERR_PROTOCOL,
-                 "not contributed"); /* half a chunk */
+    /* half a chunk */
+    assert_fails(give(b, make_int8(0, 0, 1, 2, 1, 0)), PSR_ERR_PROTOCOL, "not contributed");
     assert_ok(give(b, make_int8(0, 0, 0, 2, 0, 2)));
     assert_ok(give(b, make_int8(0, 0, 1, 2, 1, 0)));
     bench_free(b);
@@ -927,7 +948,8 @@ static void what_is_not_finite_is_the_users_error_where_it_cannot_be_sent(void *
     bench_free(b);
 }
 
-static psr_err refuse_to_send(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err refuse_to_send(void *context, psr_peer to, const psr_head *head,
+                              const psr_payload *payload)
 {
     (void)context;
     (void)to;

@@ -1,5 +1,6 @@
-/* A whole table in one process: workers and shards on a network that delays and repeats by a seed, with the updates that come with
- * comm. What must come out is computed here by lines of their own. Then a worker's end by hand. */
+/* A whole table in one process: workers and shards on a network that delays and repeats by a seed,
+ * with the updates that come with comm. What must come out is computed here by lines of their own.
+ * Then a worker's end by hand. */
 #include "tests/unit/network_fixture.h"
 
 #include "base/rng.h"
@@ -51,8 +52,8 @@ struct cluster {
     shard shards[SHARDS_MAX];
     uint64_t draws;
     psr_compression compression;
-    float sent[WORKERS_MAX][STEPS_MAX]
-              [TABLE_MAX]; /* what shards must decode of a worker's gradient of a step */
+    float sent[WORKERS_MAX][STEPS_MAX][TABLE_MAX]; /* what shards must decode of a
+                                                      worker's gradient of a step */
 };
 
 static uint32_t draw(cluster *c, uint32_t bound)
@@ -71,12 +72,15 @@ static bool is_whole(const setup *s)
     return s->by_arrival || s->consistency.kind != PSR_CONSISTENCY_BSP;
 }
 
-/* Folded by rank, of very different sizes, so that the order of a sum shows in its bits; else whole numbers, whose sum is the same in
- * every order. */
+/* Folded by rank, of very different sizes, so that the order of a sum shows in its bits; else whole
+ * numbers, whose sum is the same in every order. */
 static float gradient(const setup *s, uint32_t rank, uint64_t step, size_t i)
 {
-    psr_rng_at at = {
-        .seed = s->seed, .purpose = PSR_RNG_TEST, .epoch = (uint32_t)step, .sample = rank, .layer = 2};
+    psr_rng_at at = {.seed = s->seed,
+                     .purpose = PSR_RNG_TEST,
+                     .epoch = (uint32_t)step,
+                     .sample = rank,
+                     .layer = 2};
     uint32_t word = psr_rng_word(at, i);
     if (is_whole(s))
         return (float)(1 + word % 50);
@@ -122,8 +126,8 @@ static void check_bsp(const worker *w, uint64_t round, psr_span part)
     }
 }
 
-/* Values for the round that follows hold the worker's own pushes, of the others all but those that the bound allows to be missing,
- * and nothing that has not been pushed yet. */
+/* Values for the round that follows hold the worker's own pushes, of the others all but those that
+ * the bound allows to be missing, and nothing that has not been pushed yet. */
 static void check_relaxed(const worker *w, uint64_t round, uint32_t p, psr_span part)
 {
     const cluster *c = w->cluster;
@@ -159,7 +163,8 @@ static psr_err on_landed(void *context, uint64_t round, uint32_t p)
 
 /* ---- what is sent ---- */
 
-static psr_err send_of_worker(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err send_of_worker(void *context, psr_peer to, const psr_head *head,
+                              const psr_payload *payload)
 {
     worker *w = context;
     cluster *c = w->cluster;
@@ -174,11 +179,13 @@ static psr_err send_of_worker(void *context, psr_peer to, const psr_head *head, 
     return psr_transport_send(w->transport, to, head, payload);
 }
 
-static psr_err send_of_shard(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err send_of_shard(void *context, psr_peer to, const psr_head *head,
+                             const psr_payload *payload)
 {
     shard *s = context;
     bool lent = payload != NULL && payload->release != NULL;
-    assert_int_equal(lent, head->type == PSR_MSG_WEIGHTS); /* where they lie, or a copy of the table's own */
+    /* where they lie, or a copy of the table's own */
+    assert_int_equal(lent, head->type == PSR_MSG_WEIGHTS);
     return psr_transport_send(s->transport, to, head, payload);
 }
 
@@ -213,8 +220,10 @@ static void encode_part(cluster *c, uint32_t rank, psr_span part)
         float *sent = c->sent[rank][step] + part.offset;
         psr_message message = {0};
         assert_ok(psr_encoder_prepare(
-            encoder, sent, psr_compression_has_residual(c->compression) ? residual : NULL, part.count));
-        const psr_payload said = psr_encode_slice(encoder, &message.head, (psr_span){0, part.count}, payload);
+            encoder, sent, psr_compression_has_residual(c->compression) ? residual : NULL,
+            part.count));
+        const psr_payload said =
+            psr_encode_slice(encoder, &message.head, (psr_span){0, part.count}, payload);
         message.payload = said.data;
         message.payload_bytes = said.bytes;
         assert_ok(psr_decode_slice(&message, c->compression, part.count, sent));
@@ -272,7 +281,8 @@ static void open_worker(cluster *c, uint32_t rank)
         w->values[i] = w->pushed[i] = NAN;
 }
 
-static psr_err send_initial(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err send_initial(void *context, psr_peer to, const psr_head *head,
+                            const psr_payload *payload)
 {
     assert_int_equal(head->type, PSR_MSG_INIT);
     assert_null(payload->release); /* copied */
@@ -314,11 +324,13 @@ static cluster *build(const setup *s)
 {
     cluster *c = calloc(1, sizeof *c);
     c->setup = *s;
-    assert_ok(psr_compression_parse(s->compression != NULL ? s->compression : "none", &c->compression));
+    assert_ok(
+        psr_compression_parse(s->compression != NULL ? s->compression : "none", &c->compression));
     lay_out(c);
     encode_all(c);
-    psr_sim_faults faults = {
-        .seed = s->seed, .delay_max_us = s->delay_max_us, .duplicate_permille = s->duplicate_permille};
+    psr_sim_faults faults = {.seed = s->seed,
+                             .delay_max_us = s->delay_max_us,
+                             .duplicate_permille = s->duplicate_permille};
     assert_ok(psr_sim_new(&faults, &c->sim));
     for (uint32_t r = 0; r < s->shards; r++)
         open_shard(c, r);
@@ -377,7 +389,8 @@ static bool done(const cluster *c)
     return true;
 }
 
-/* Nothing is lost: what the table has of element i and what is still owed of it come to the gradients. */
+/* Nothing is lost: what the table has of element i and what is still owed of it come to the
+ * gradients. */
 static void check_nothing_is_lost(const cluster *c, size_t i, float value)
 {
     const setup *s = &c->setup;
@@ -389,7 +402,8 @@ static void check_nothing_is_lost(const cluster *c, size_t i, float value)
             largest = fmax(largest, fabs(has));
         }
     }
-    /* Whole numbers of top-k are exact; else every step rounds, and scales are those of the largest value. */
+    /* Whole numbers of top-k are exact; else every step rounds, and scales are those of the largest
+     * value. */
     if (is_whole(s))
         assert_true(has == gradients);
     else
@@ -409,8 +423,8 @@ static void check_end(cluster *c)
         const float *values = psr_table_shard_values(c->shards[c->plan.buckets[p].home].table);
         for (size_t i = part.offset; i < psr_span_end(part); i++)
             assert_true(values[i] == expected(c, s->steps, part, i));
-        for (size_t i = part.offset; psr_compression_has_residual(c->compression) && i < psr_span_end(part);
-             i++)
+        for (size_t i = part.offset;
+             psr_compression_has_residual(c->compression) && i < psr_span_end(part); i++)
             check_nothing_is_lost(c, i, values[i]);
     }
     size_t inside = 0;
@@ -484,7 +498,8 @@ static void assign_in_bsp_leaves_the_sum_of_a_step(void **state)
 static void a_fold_by_arrival_sums_the_same_numbers(void **state)
 {
     (void)state;
-    run_all((setup){.update = "sum", .by_arrival = true, .slice_floats = 16, .lengths = {100, 3, 40}});
+    run_all(
+        (setup){.update = "sum", .by_arrival = true, .slice_floats = 16, .lengths = {100, 3, 40}});
 }
 
 static void ssp_lets_values_lack_no_more_than_its_bound(void **state)
@@ -517,8 +532,10 @@ static void compressed_pushes_are_rounded_once_and_folded_as_float32(void **stat
                         .compression = compressions[i],
                         .slice_floats = 16,
                         .lengths = {300, 64, 13, 177, 1, 2, 7}});
-        run_all((setup){
-            .update = "assign", .compression = compressions[i], .slice_floats = 5, .lengths = {33, 101}});
+        run_all((setup){.update = "assign",
+                        .compression = compressions[i],
+                        .slice_floats = 5,
+                        .lengths = {33, 101}});
     }
 }
 
@@ -583,13 +600,23 @@ static bool lends_to_first(void *context, psr_peer to)
 
 static const psr_host_ranks one_host = {1, (uint32_t[]){0, 2}};
 
-/* Parts 0: [36, 48) and 1: [12, 24) on shard 0, 2: [0, 12) on shard 1; slices of 4. 3 goes by ring. */
+/* Parts 0: [36, 48) and 1: [12, 24) on shard 0, 2: [0, 12) on shard 1; slices of 4. 3 goes by
+ * ring. */
 static void bench_open(bench *b, uint32_t window)
 {
     static const psr_plan_bucket buckets[] = {
-        {.span = {36, 12}, .route = PSR_ROUTE_SHARD, .home = 0, .compression.encoding = PSR_ENCODING_FLOAT32},
-        {.span = {12, 12}, .route = PSR_ROUTE_SHARD, .home = 0, .compression.encoding = PSR_ENCODING_FLOAT32},
-        {.span = {0, 12}, .route = PSR_ROUTE_SHARD, .home = 1, .compression.encoding = PSR_ENCODING_FLOAT32},
+        {.span = {36, 12},
+         .route = PSR_ROUTE_SHARD,
+         .home = 0,
+         .compression.encoding = PSR_ENCODING_FLOAT32},
+        {.span = {12, 12},
+         .route = PSR_ROUTE_SHARD,
+         .home = 0,
+         .compression.encoding = PSR_ENCODING_FLOAT32},
+        {.span = {0, 12},
+         .route = PSR_ROUTE_SHARD,
+         .home = 1,
+         .compression.encoding = PSR_ENCODING_FLOAT32},
         {.span = {24, 12}, .route = PSR_ROUTE_RING, .compression.encoding = PSR_ENCODING_FLOAT32},
     };
     const psr_plan_options limits = {.ranks = 2,
@@ -597,14 +624,22 @@ static void bench_open(bench *b, uint32_t window)
                                      .hosts = b->homes_are_workers ? &one_host : NULL,
                                      .slice_floats = 4,
                                      .window = window};
-    assert_ok(psr_plan_of(&limits, buckets, 4, &b->plan));
-    const psr_table_options options = {.plan = &b->plan,
-                                       .first_step = b->first_step,
-                                       .consistency = b->consistency,
-                                       .values = b->values,
-                                       .outbox = {.context = b, .send = keep, .lends_to = lends_to_first},
-                                       .context = b,
-                                       .landed = count_landed};
+    psr_plan_bucket held[4];
+    for (int i = 0; i < 4; i++) {
+        held[i] = buckets[i];
+        if (b->homes_are_workers && held[i].route == PSR_ROUTE_SHARD)
+            held[i].route = PSR_ROUTE_HOST;
+    }
+    assert_ok(psr_plan_of(&limits, held, 4, &b->plan));
+    const psr_table_options options = {
+        .plan = &b->plan,
+        .by_host = b->homes_are_workers,
+        .first_step = b->first_step,
+        .consistency = b->consistency,
+        .values = b->values,
+        .outbox = {.context = b, .send = keep, .lends_to = lends_to_first},
+        .context = b,
+        .landed = count_landed};
     assert_ok(psr_table_new(&options, &b->table));
 }
 
@@ -655,16 +690,18 @@ static psr_err give(bench *b, const said *s)
 
 static said answer(uint32_t from, uint32_t part, uint64_t step, size_t offset, uint64_t received)
 {
-    return (said){.from = {PSR_ROLE_SHARD, from},
-                  .type = PSR_MSG_WEIGHTS,
-                  .weights = {.bucket = part, .step = step, .span = {offset, 4}, .received = received},
-                  .encoding = PSR_ENCODING_FLOAT32,
-                  .bytes = 4 * sizeof(float)};
+    return (said){
+        .from = {PSR_ROLE_SHARD, from},
+        .type = PSR_MSG_WEIGHTS,
+        .weights = {.bucket = part, .step = step, .span = {offset, 4}, .received = received},
+        .encoding = PSR_ENCODING_FLOAT32,
+        .bytes = 4 * sizeof(float)};
 }
 
 static psr_err acknowledge(bench *b, uint32_t from, uint64_t received)
 {
-    const said s = {.from = {PSR_ROLE_SHARD, from}, .type = PSR_MSG_ACK, .weights = {.received = received}};
+    const said s = {
+        .from = {PSR_ROLE_SHARD, from}, .type = PSR_MSG_ACK, .weights = {.received = received}};
     return give(b, &s);
 }
 
@@ -858,11 +895,11 @@ static void what_workers_hold_is_pushed_to_them_and_lands_from_them(void **state
 }
 
 /* Gives a message that says something else than it should, or is from somebody else. */
-#define REFUSED(detail, ...)                                                                                 \
-    do {                                                                                                     \
-        said s = answer(0, 1, 3, 12, 0);                                                                     \
-        __VA_ARGS__;                                                                                         \
-        assert_fails(give(&b, &s), PSR_ERR_PROTOCOL, detail);                                                \
+#define REFUSED(detail, ...)                                                                       \
+    do {                                                                                           \
+        said s = answer(0, 1, 3, 12, 0);                                                           \
+        __VA_ARGS__;                                                                               \
+        assert_fails(give(&b, &s), PSR_ERR_PROTOCOL, detail);                                      \
     } while (0)
 
 static void each_violation_of_the_protocol_gets_its_line_and_changes_nothing(void **state)
@@ -870,7 +907,8 @@ static void each_violation_of_the_protocol_gets_its_line_and_changes_nothing(voi
     (void)state;
     bench b = {0};
     bench_open(&b, 2);
-    REFUSED("wire step 3, bucket 1, offset 12, count 4, staleness 0, received 0): 0 steps of it were pushed",
+    REFUSED("wire step 3, bucket 1, offset 12, count 4, staleness 0, received 0): 0 steps of it "
+            "were pushed",
             (void)s);
     start(&b, 1, 3);
     REFUSED("worker 0 sent WEIGHTS", s.from.role = PSR_ROLE_WORKER);
@@ -887,7 +925,8 @@ static void each_violation_of_the_protocol_gets_its_line_and_changes_nothing(voi
     REFUSED("its payload has 12 bytes, not those of 4 values of float32", s.bytes = 12);
     REFUSED("its payload is in int8, not in float32", s.encoding = PSR_ENCODING_INT8);
     REFUSED("it has received 3 pushes of 2", s.weights.received = 3);
-    REFUSED("it has received 1 pushes of 0", s.type = PSR_MSG_ACK, s.from.rank = 1, s.weights.received = 1);
+    REFUSED("it has received 1 pushes of 0", s.type = PSR_MSG_ACK, s.from.rank = 1,
+            s.weights.received = 1);
     REFUSED("4 steps of it were pushed", s.weights.step = 4);
     REFUSED("3 steps of it were pushed", s.weights.span.offset = 20); /* the window keeps it back */
     assert_int_equal(b.sent_count, 2);
@@ -966,7 +1005,8 @@ static void values_that_are_older_than_ssps_bound_are_refused(void **state)
     assert_int_equal(b.sent_count, 4); /* a pull behind each push */
     assert_int_equal(b.sent[1].head.type, PSR_MSG_PULL);
     assert_false(push_said(&b, 2).answer);
-    REFUSED("its weights are 3 steps old, and the bound is 2", s.weights.step = 4, s.weights.staleness = 3);
+    REFUSED("its weights are 3 steps old, and the bound is 2", s.weights.step = 4,
+            s.weights.staleness = 3);
     assert_true(b.values[12] == 0);
     said s = answer(0, 1, 4, 12, 0);
     s.weights.staleness = 2;

@@ -1,4 +1,5 @@
-/* A shard's end of a table by hand: every message that it may be sent, and every one that it may not. */
+/* A shard's end of a table by hand: every message that it may be sent, and every one that it may
+ * not. */
 #include "tests/unit/expect.h"
 #include "tests/unit/values_message.h"
 
@@ -32,16 +33,17 @@ typedef struct fixture {
     uint32_t advanced_count;
 } fixture;
 
-static psr_err keep_sent(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err keep_sent(void *context, psr_peer to, const psr_head *head,
+                         const psr_payload *payload)
 {
     fixture *f = context;
     assert_true(f->sent_count < SENT_MAX);
     f->sent[f->sent_count].to = to;
     f->sent[f->sent_count].head = *head;
-    f->sent[f->sent_count++].first = payload ? *(const float *)payload->data : 0;
-    if (payload && payload->release && f->unread)
+    f->sent[f->sent_count++].first = payload != NULL ? *(const float *)payload->data : 0;
+    if (payload != NULL && payload->release != NULL && f->unread)
         f->sent[f->sent_count - 1].payload = *payload;
-    else if (payload && payload->release)
+    else if (payload != NULL && payload->release != NULL)
         payload->release(payload->context);
     return PSR_OK;
 }
@@ -89,7 +91,7 @@ static void tear_down(fixture *f)
 {
     psr_table_shard_free(f->table);
     for (size_t i = 0; i < f->sent_count; i++)
-        if (f->sent[i].payload.release)
+        if (f->sent[i].payload.release != NULL)
             f->sent[i].payload.release(f->sent[i].payload.context);
     psr_plan_done(&f->plan);
 }
@@ -117,7 +119,8 @@ static psr_head head_of(const said *s)
     case PSR_MSG_PULL:
         return psr_msg_pull_head(&(psr_msg_pull){s->bucket, s->step, s->span, s->taken});
     default:
-        return psr_msg_ring_head(&(psr_msg_ring){.bucket = s->bucket, .step = s->step, .span = s->span});
+        return psr_msg_ring_head(
+            &(psr_msg_ring){.bucket = s->bucket, .step = s->step, .span = s->span});
     }
 }
 
@@ -131,7 +134,8 @@ static psr_message *make_said(const said *s, uint32_t rank, float value)
     return values_message(head_of(s), rank, s->type == PSR_MSG_PULL ? 0 : SLICE, value);
 }
 
-static psr_message *make(psr_message_type type, uint32_t rank, uint64_t step, uint32_t bucket, float value)
+static psr_message *make(psr_message_type type, uint32_t rank, uint64_t step, uint32_t bucket,
+                         float value)
 {
     said s = say(type, step, bucket);
     return make_said(&s, rank, value);
@@ -282,7 +286,8 @@ static void who_reads_values_in_place_is_shown_the_first_ones(void **state)
     open_table(&f);
     initialise(&f);
     expect_ok(psr_table_shard_show(f.table));
-    assert_int_equal(count_sent(&f, PSR_MSG_INIT, &last), 2); /* parts 1 and 2, to one of two workers */
+    /* parts 1 and 2, to one of two workers */
+    assert_int_equal(count_sent(&f, PSR_MSG_INIT, &last), 2);
     for (size_t i = 0; i < f.sent_count; i++) {
         psr_message message = {.head = f.sent[i].head};
         psr_msg_init says;
@@ -296,7 +301,8 @@ static void who_reads_values_in_place_is_shown_the_first_ones(void **state)
     push(&f, 0, 0, 2, 3);
     push(&f, 1, 0, 2, 4);
     expect_ok(psr_table_shard_show(f.table));
-    assert_int_equal(count_sent(&f, PSR_MSG_INIT, &last), 3); /* without part 2, which is new already */
+    /* without part 2, which is new already */
+    assert_int_equal(count_sent(&f, PSR_MSG_INIT, &last), 3);
     assert_int_equal(psr_msg_bucket(&f.sent[last].head), 1);
     tear_down(&f);
 }
@@ -389,7 +395,8 @@ static void each_version_of_a_part_is_told_before_it_is_answered(void **state)
     tear_down(&f);
 }
 
-static void told_to_end_it_is_finished_after_that_step_whether_it_is_there_already_or_not(void **state)
+static void
+told_to_end_it_is_finished_after_that_step_whether_it_is_there_already_or_not(void **state)
 {
     (void)state;
     for (uint64_t taken = 3; taken <= 5; taken++) {
@@ -406,10 +413,9 @@ static void told_to_end_it_is_finished_after_that_step_whether_it_is_there_alrea
         uint64_t step;
         uint32_t part, rank;
         assert_false(psr_table_shard_waits(f.table, &step, &part, &rank));
-        expect_failure(
-            give(&f, make(PSR_MSG_PUSH, 1, 5, 1, 0)), PSR_ERR_PROTOCOL,
-            "worker 1 sent PUSH (wire step 5, bucket 1, offset 16, count 16, answer 1): 5 steps of it were "
-            "pushed, and the run has 5");
+        expect_failure(give(&f, make(PSR_MSG_PUSH, 1, 5, 1, 0)), PSR_ERR_PROTOCOL,
+                       "worker 1 sent PUSH (wire step 5, bucket 1, offset 16, count 16, answer 1): "
+                       "5 steps of it were pushed, and the run has 5");
         tear_down(&f);
     }
 }
@@ -432,7 +438,8 @@ static void a_shard_without_parts_is_finished_at_once(void **state)
 
 /* ---- updates ---- */
 
-/* An update with two arrays of its own, which counts and notes what it is given; it may hold slices back. */
+/* An update with two arrays of its own, which counts and notes what it is given; it may hold slices
+ * back. */
 typedef struct noting {
     float states[2][PARTS * SLICE];
     psr_table_run last;
@@ -468,8 +475,11 @@ static psr_err noting_applied(void *context, uint32_t slice, uint64_t step)
 
 static psr_table_update noting_update(noting *n)
 {
-    return (psr_table_update){
-        .name = "noting", .context = n, .state_count = 2, .state = noting_state, .apply = noting_apply};
+    return (psr_table_update){.name = "noting",
+                              .context = n,
+                              .state_count = 2,
+                              .state = noting_state,
+                              .apply = noting_apply};
 }
 
 static void use(fixture *f, const psr_table_update *update)
@@ -495,7 +505,8 @@ static void an_update_is_told_part_range_step_and_number(void **state)
         take_steps(&f, 0, 2);
         assert_int_equal(n.applied, (alone ? 8 : 4) * SLICE);
         assert_int_equal(n.last.part, 2);
-        assert_int_equal(n.last.span.offset, alone ? 0 : SLICE / 2); /* a fold is cut where its chunks are */
+        /* a fold is cut where its chunks are */
+        assert_int_equal(n.last.span.offset, alone ? 0 : SLICE / 2);
         assert_int_equal(psr_span_end(n.last.span), SLICE);
         assert_int_equal(n.last.step, 1);
         assert_int_equal(n.last.number, alone ? 4 : 2);
@@ -522,7 +533,8 @@ static void a_table_that_goes_on_wants_the_updates_state_and_goes_on_counting(vo
             expect_ok(give(&f, make_said(&init, 0, (float)section)));
         }
     assert_true(psr_table_shard_initialised(f.table));
-    assert_true(n.states[0][0] == 1 && n.states[1][2 * SLICE - 1] == 2 && n.states[1][2 * SLICE] == 0);
+    assert_true(n.states[0][0] == 1 && n.states[1][2 * SLICE - 1] == 2 &&
+                n.states[1][2 * SLICE] == 0);
     assert_int_equal(psr_table_shard_clock(f.table), 7);
     take_steps(&f, 7, 10);
     assert_true(psr_table_shard_finished(f.table));
@@ -625,16 +637,16 @@ static void a_pull_waits_until_nobody_is_further_behind_than_the_bound(void **st
 /* ---- violations ---- */
 
 /* Gives a message that says something else than it should, or is from somebody else. */
-#define REFUSED(detail, ...)                                                                                 \
-    do {                                                                                                     \
-        said s = say(PSR_MSG_PUSH, 0, 2);                                                                    \
-        psr_peer from = {PSR_ROLE_WORKER, 1};                                                                \
-        size_t bytes = SLICE * sizeof(float);                                                                \
-        __VA_ARGS__;                                                                                         \
-        psr_message *m = make_said(&s, from.rank, 1);                                                        \
-        m->from = from;                                                                                      \
-        m->payload_bytes = bytes;                                                                            \
-        expect_failure(give(&f, m), PSR_ERR_PROTOCOL, detail);                                               \
+#define REFUSED(detail, ...)                                                                       \
+    do {                                                                                           \
+        said s = say(PSR_MSG_PUSH, 0, 2);                                                          \
+        psr_peer from = {PSR_ROLE_WORKER, 1};                                                      \
+        size_t bytes = SLICE * sizeof(float);                                                      \
+        __VA_ARGS__;                                                                               \
+        psr_message *m = make_said(&s, from.rank, 1);                                              \
+        m->from = from;                                                                            \
+        m->payload_bytes = bytes;                                                                  \
+        expect_failure(give(&f, m), PSR_ERR_PROTOCOL, detail);                                     \
     } while (0)
 
 static void each_violation_of_the_protocol_gets_its_line_and_changes_nothing(void **state)
@@ -644,74 +656,66 @@ static void each_violation_of_the_protocol_gets_its_line_and_changes_nothing(voi
     size_t last = 0;
     set_up(&f);
     open_table(&f);
-    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16, answer 1): the initial weights "
-            "are not "
-            "complete yet",
+    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16, answer 1): the initial "
+            "weights are not complete yet",
             (void)s);
-    REFUSED("worker 1 sent INIT (wire step 0, bucket 2, offset 0, count 16, section 0): initial state is "
-            "worker 0's to send",
+    REFUSED("worker 1 sent INIT (wire step 0, bucket 2, offset 0, count 16, section 0): initial "
+            "state is worker 0's to send",
             s.type = PSR_MSG_INIT);
-    REFUSED("worker 0 sent INIT (wire step 0, bucket 2, offset 0, count 16, section 1): there is no section "
-            "1 to be set",
+    REFUSED("worker 0 sent INIT (wire step 0, bucket 2, offset 0, count 16, section 1): there is "
+            "no section 1 to be set",
             s.type = PSR_MSG_INIT, s.section = 1, from.rank = 0);
-    REFUSED("worker 0 sent INIT (wire step 0, bucket 2, offset 0, count 16, section 4294967295): there is no "
-            "section 4294967295 "
-            "to be set",
+    REFUSED("worker 0 sent INIT (wire step 0, bucket 2, offset 0, count 16, section 4294967295): "
+            "there is no section 4294967295 to be set",
             s.type = PSR_MSG_INIT, s.section = UINT32_MAX, from.rank = 0);
     initialise(&f);
 
-    REFUSED("worker 1 sent PUSH (wire step 0, bucket 3, offset 0, count 16, answer 1): there are 3 buckets",
+    REFUSED("worker 1 sent PUSH (wire step 0, bucket 3, offset 0, count 16, answer 1): there are 3 "
+            "buckets",
             s.bucket = 3);
-    REFUSED("worker 1 sent PUSH (wire step 0, bucket 0, offset 32, count 16, answer 1): the bucket is "
-            "another shard's",
+    REFUSED("worker 1 sent PUSH (wire step 0, bucket 0, offset 32, count 16, answer 1): the bucket "
+            "is another shard's",
             s.bucket = 0, s.span.offset = 32);
-    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 8, count 16, answer 1): no slice of the "
-            "bucket begins there",
+    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 8, count 16, answer 1): no slice of "
+            "the bucket begins there",
             s.span.offset = 8);
-    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 16, count 16, answer 1): no slice of the "
-            "bucket begins "
-            "there",
+    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 16, count 16, answer 1): no slice "
+            "of the bucket begins there",
             s.span.offset = 16);
-    REFUSED("worker 1 sent PUSH (wire step 0, bucket 1, offset 0, count 16, answer 1): no slice of the "
-            "bucket begins there",
+    REFUSED("worker 1 sent PUSH (wire step 0, bucket 1, offset 0, count 16, answer 1): no slice of "
+            "the bucket begins there",
             s.bucket = 1);
-    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 18446744073709551615, count 16, answer 1): no "
-            "slice of the "
-            "bucket begins there",
+    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 18446744073709551615, count 16, "
+            "answer 1): no slice of the bucket begins there",
             s.span.offset = UINT64_MAX);
-    REFUSED(
-        "worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 15, answer 1): the slice has 16 floats",
-        s.span.count = 15);
-    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16, answer 1): its payload has 60 "
-            "bytes, not those "
-            "of 16 values of float32",
+    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 15, answer 1): the slice "
+            "has 16 floats",
+            s.span.count = 15);
+    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16, answer 1): its payload "
+            "has 60 bytes, not those of 16 values of float32",
             bytes = 60);
-    REFUSED("worker 1 sent PUSH (wire step 1, bucket 2, offset 0, count 16, answer 1): 0 steps of it were "
-            "pushed, and the "
-            "run has 10",
+    REFUSED("worker 1 sent PUSH (wire step 1, bucket 2, offset 0, count 16, answer 1): 0 steps of "
+            "it were pushed, and the run has 10",
             s.step = 1);
-    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16, answer 0): its answer is 0, "
-            "which does not go with the table's "
-            "consistency",
+    REFUSED("worker 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16, answer 0): its answer "
+            "is 0, which does not go with the table's consistency",
             s.answer = false);
-    REFUSED("worker 2 sent PUSH (wire step 0, bucket 2, offset 0, count 16, answer 1): a shard hears the "
-            "scheduler and the "
-            "run's 2 workers",
+    REFUSED("worker 2 sent PUSH (wire step 0, bucket 2, offset 0, count 16, answer 1): a shard "
+            "hears the scheduler and the run's 2 workers",
             from.rank = 2);
-    REFUSED("shard 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16, answer 1): a shard hears the "
-            "scheduler and the "
-            "run's 2 workers",
+    REFUSED("shard 1 sent PUSH (wire step 0, bucket 2, offset 0, count 16, answer 1): a shard "
+            "hears the scheduler and the run's 2 workers",
             from.role = PSR_ROLE_SHARD);
-    REFUSED("worker 1 sent RING (wire step 0, bucket 2, offset 0, count 16, phase 0, chunk 0, hop 0): that "
-            "is not for a shard",
+    REFUSED("worker 1 sent RING (wire step 0, bucket 2, offset 0, count 16, phase 0, chunk 0, hop "
+            "0): that is not for a shard",
             s.type = PSR_MSG_RING);
-    REFUSED("worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16, taken 0): in BSP weights come by "
-            "themselves",
+    REFUSED("worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16, taken 0): in BSP "
+            "weights come by themselves",
             s.type = PSR_MSG_PULL, bytes = 0);
 
     push(&f, 0, 0, 2, 3);
-    REFUSED("worker 0 sent PUSH (wire step 1, bucket 2, offset 0, count 16, answer 1): the slice is at wire "
-            "step 0",
+    REFUSED("worker 0 sent PUSH (wire step 1, bucket 2, offset 0, count 16, answer 1): the slice "
+            "is at wire step 0",
             from.rank = 0, s.step = 1);
     push(&f, 1, 0, 2, 4);
     assert_int_equal(count_sent(&f, PSR_MSG_WEIGHTS, &last), 2);
@@ -727,13 +731,12 @@ static void a_pull_ahead_of_ones_own_pushes_is_a_violation(void **state)
     f.options.consistency.kind = PSR_CONSISTENCY_ASYNC;
     open_table(&f);
     expect_failure(give(&f, make(PSR_MSG_PULL, 1, 0, 2, 0)), PSR_ERR_PROTOCOL,
-                   "worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16, taken 0): the initial "
-                   "weights are not "
-                   "complete yet");
+                   "worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16, taken 0): the "
+                   "initial weights are not complete yet");
     initialise(&f);
     expect_failure(give(&f, make(PSR_MSG_PULL, 1, 1, 2, 0)), PSR_ERR_PROTOCOL,
-                   "worker 1 sent PULL (wire step 1, bucket 2, offset 0, count 16, taken 0): only 0 steps of "
-                   "it were pushed");
+                   "worker 1 sent PULL (wire step 1, bucket 2, offset 0, count 16, taken 0): only "
+                   "0 steps of it were pushed");
     tear_down(&f);
 }
 
@@ -749,24 +752,21 @@ static void a_worker_has_one_pull_of_a_slice_open_at_a_time(void **state)
     expect_ok(pull(&f, 1, 0, 2, 0));
     expect_ok(pull(&f, 1, 0, 1, 0)); /* of another slice */
     assert_int_equal(count_sent(&f, PSR_MSG_WEIGHTS, &last), 2);
-    expect_failure(
-        pull(&f, 1, 0, 2, 0), PSR_ERR_PROTOCOL,
-        "worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16, taken 0): it has pulled the "
-        "slice before, and has not taken the answer, number 1");
-    expect_failure(
-        pull(&f, 1, 0, 2, 3), PSR_ERR_PROTOCOL,
-        "worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16, taken 3): it was answered 2 "
-        "times");
+    expect_failure(pull(&f, 1, 0, 2, 0), PSR_ERR_PROTOCOL,
+                   "worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16, taken 0): it "
+                   "has pulled the slice before, and has not taken the answer, number 1");
+    expect_failure(pull(&f, 1, 0, 2, 3), PSR_ERR_PROTOCOL,
+                   "worker 1 sent PULL (wire step 0, bucket 2, offset 0, count 16, taken 3): it "
+                   "was answered 2 times");
     expect_ok(pull(&f, 1, 0, 2, 1)); /* the same values again: it has read the others */
     expect_ok(pull(&f, 0, 0, 2, 0)); /* another worker's answers are counted by themselves */
     assert_int_equal(count_sent(&f, PSR_MSG_WEIGHTS, &last), 4);
 
     push(&f, 1, 0, 2, 1);
     expect_ok(pull(&f, 1, 1, 2, 3)); /* waits for worker 0 */
-    expect_failure(
-        pull(&f, 1, 1, 2, 3), PSR_ERR_PROTOCOL,
-        "worker 1 sent PULL (wire step 1, bucket 2, offset 0, count 16, taken 3): it has pulled the "
-        "slice before, and waits for the answer");
+    expect_failure(pull(&f, 1, 1, 2, 3), PSR_ERR_PROTOCOL,
+                   "worker 1 sent PULL (wire step 1, bucket 2, offset 0, count 16, taken 3): it "
+                   "has pulled the slice before, and waits for the answer");
     assert_int_equal(count_sent(&f, PSR_MSG_WEIGHTS, &last), 4);
     tear_down(&f);
 }
@@ -786,7 +786,8 @@ static void a_worker_that_lies_about_what_it_has_taken_is_found_out(void **state
         if ((err = pull(&f, 1, 0, 2, answers)) == PSR_OK)
             answers++;
     assert_int_equal(answers, 2 + 8); /* slices, and what may be leaving */
-    expect_failure(err, PSR_ERR_PROTOCOL, "worker 1 does not read what it asks for: 10 messages wait for it");
+    expect_failure(err, PSR_ERR_PROTOCOL,
+                   "worker 1 does not read what it asks for: 10 messages wait for it");
     expect_ok(pull(&f, 0, 0, 2, 0)); /* the other one is answered */
     tear_down(&f);
 }
@@ -802,7 +803,8 @@ int main(void)
         cmocka_unit_test(it_says_whom_it_waits_for),
         cmocka_unit_test(folded_by_arrival_no_push_is_held_and_the_sum_is_the_same),
         cmocka_unit_test(each_version_of_a_part_is_told_before_it_is_answered),
-        cmocka_unit_test(told_to_end_it_is_finished_after_that_step_whether_it_is_there_already_or_not),
+        cmocka_unit_test(
+            told_to_end_it_is_finished_after_that_step_whether_it_is_there_already_or_not),
         cmocka_unit_test(a_shard_without_parts_is_finished_at_once),
         cmocka_unit_test(an_update_is_told_part_range_step_and_number),
         cmocka_unit_test(a_table_that_goes_on_wants_the_updates_state_and_goes_on_counting),

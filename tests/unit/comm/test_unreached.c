@@ -20,9 +20,9 @@ static void a_line_says_whose_address_it_is_from_where_why_and_what_to_change(vo
                        .came_from = "10.0.0.2"};
     psr_unreached_describe(&u, "worker 1 on b", line, sizeof line);
     assert_string_equal(
-        line, "worker 1 on b listens at tcp://192.168.7.2:4000, which cannot be reached from 10.0.0.1 "
-              "(Connection refused); it has connected from 10.0.0.2: choose a network that all hosts "
-              "share by --interface NAME|ADDRESS (or PSRING_INTERFACE)");
+        line, "worker 1 on b listens at tcp://192.168.7.2:4000, which cannot be reached from "
+              "10.0.0.1 (Connection refused); it has connected from 10.0.0.2: choose a network "
+              "that all hosts share by --interface NAME|ADDRESS (or PSRING_INTERFACE)");
     u.from[0] = u.came_from[0] = '\0';
     psr_unreached_describe(&u, "worker 1", line, sizeof line);
     assert_non_null(strstr(line, "cannot be reached from here (Connection refused): choose"));
@@ -54,8 +54,8 @@ static void a_scheduler_that_never_answered_is_not_there_or_cannot_reach_this_pr
     char endpoint[64], line[512] = "";
     int fd = listen_somewhere(endpoint);
     psr_unanswered_describe(endpoint, "tcp://127.0.0.2:9", line, sizeof line);
-    assert_non_null(
-        strstr(line, "cannot reach tcp://127.0.0.2:9, where this process listens; choose a network"));
+    assert_non_null(strstr(
+        line, "cannot reach tcp://127.0.0.2:9, where this process listens; choose a network"));
     close(fd);
     psr_unanswered_describe(endpoint, "tcp://127.0.0.2:9", line, sizeof line);
     assert_non_null(strstr(line, "it cannot be reached from 127.0.0.1 (Connection refused)"));

@@ -17,8 +17,8 @@ static void apply(const char *name, float *values)
     assert_string_equal(update->name, name);
     assert_int_equal(update->state_count, 0);
     assert_null(update->applied);
-    expect_ok(update->apply(update->context,
-                            &(psr_table_run){.span = {1, 3}, .pushed = pushed, .values = values + 1}));
+    expect_ok(update->apply(
+        update->context, &(psr_table_run){.span = {1, 3}, .pushed = pushed, .values = values + 1}));
 }
 
 static void sum_adds_what_is_pushed(void **state)

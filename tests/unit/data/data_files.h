@@ -1,4 +1,5 @@
-/* For tests of data/: a temporary directory, files in it (plain, gzip, xz), and a small data set in them. */
+/* For tests of data/: a temporary directory, files in it (plain, gzip, xz), and a small data set in
+ * them. */
 #ifndef PSR_TESTS_DATA_FILES_H
 #define PSR_TESTS_DATA_FILES_H
 
@@ -46,7 +47,8 @@ static inline void bytes_done(bytes *b)
 static inline bytes pack_gzip(bytes plain)
 {
     z_stream stream = {0};
-    assert_int_equal(deflateInit2(&stream, 6, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    assert_int_equal(deflateInit2(&stream, 6, Z_DEFLATED, MAX_WBITS + 16, 8, Z_DEFAULT_STRATEGY),
+                     Z_OK);
     bytes packed = {.size = deflateBound(&stream, plain.size)};
     packed.at = malloc(packed.size);
     assert_non_null(packed.at);
@@ -66,8 +68,8 @@ static inline bytes pack_xz(bytes plain)
     bytes packed = {.size = lzma_stream_buffer_bound(plain.size)};
     packed.at = malloc(packed.size);
     assert_non_null(packed.at);
-    assert_int_equal(lzma_easy_buffer_encode(0, LZMA_CHECK_CRC64, NULL, plain.at, plain.size, packed.at,
-                                             &size, packed.size),
+    assert_int_equal(lzma_easy_buffer_encode(0, LZMA_CHECK_CRC64, NULL, plain.at, plain.size,
+                                             packed.at, &size, packed.size),
                      LZMA_OK);
     packed.size = size;
     return packed;

@@ -33,13 +33,15 @@ static const psr_dataset *dataset_of(uint32_t channels, uint32_t height, uint32_
     return &dataset;
 }
 
-/* Pixel (c, y, x) of a sample as torchvision's ToTensor and Normalize give it; outside: a zero byte. */
+/* Pixel (c, y, x) of a sample as torchvision's ToTensor and Normalize give it; outside: a zero
+ * byte. */
 static float pixel_of(const psr_dataset *dataset, uint32_t sample, uint32_t c, int y, int x)
 {
     int height = (int)dataset->height, width = (int)dataset->width;
     uint8_t byte = 0;
     if (y >= 0 && y < height && x >= 0 && x < width)
-        byte = dataset->pixels[((size_t)(sample * dataset->channels + c) * dataset->height + (uint32_t)y) *
+        byte = dataset->pixels[((size_t)(sample * dataset->channels + c) * dataset->height +
+                                (uint32_t)y) *
                                    dataset->width +
                                (uint32_t)x];
     float unit = (float)byte / 255.0f;
@@ -63,7 +65,8 @@ static void without_augmentation_pixels_are_only_normalised(void **state)
     for (uint32_t sample = 0; sample < SAMPLES; sample++) {
         psr_augmenter_image(augmenter, sample, sample, image);
         for (uint32_t i = 0; i < 3 * 32 * 32; i++)
-            assert_true(image[i] == pixel_of(dataset, sample, i / 1024, (int)(i / 32 % 32), (int)(i % 32)));
+            assert_true(image[i] ==
+                        pixel_of(dataset, sample, i / 1024, (int)(i / 32 % 32), (int)(i % 32)));
     }
     psr_augmenter_free(augmenter);
 }
@@ -115,7 +118,8 @@ static void an_image_below_8_pixels_is_flipped_only(void **state)
 static void every_crop_and_both_flips_are_as_likely(void **state)
 {
     (void)state;
-    enum { DRAWS = 81 * 2 * 200, EXPECTED = 200, TOLERANCE = 75 }; /* 5.3 standard deviations of 14.1 */
+    /* 5.3 standard deviations of 14.1 */
+    enum { DRAWS = 81 * 2 * 200, EXPECTED = 200, TOLERANCE = 75 };
     static uint32_t seen[9][9][2];
     memset(seen, 0, sizeof seen);
     for (uint32_t i = 0; i < DRAWS; i++) {
@@ -140,14 +144,15 @@ static void a_crop_depends_on_seed_epoch_and_sample(void **state)
         assert_true(crop.top == again.top && crop.left == again.left && crop.flip == again.flip);
         same_seed += crop.top == seed.top && crop.left == seed.left && crop.flip == seed.flip;
         same_epoch += crop.top == epoch.top && crop.left == epoch.left && crop.flip == epoch.flip;
-        same_sample += crop.top == sample.top && crop.left == sample.left && crop.flip == sample.flip;
+        same_sample +=
+            crop.top == sample.top && crop.left == sample.left && crop.flip == sample.flip;
     }
     /* One in 162 agrees by chance. */
     assert_true(same_seed < 30 && same_epoch < 30 && same_sample < 30);
 }
 
-/* torch.nn.functional.interpolate([[1, 2], [3, 4]], scale_factor=2, mode="bilinear", align_corners=False),
- * as PyTorch's own documentation of Upsample prints it. */
+/* torch.nn.functional.interpolate([[1, 2], [3, 4]], scale_factor=2, mode="bilinear",
+ * align_corners=False), as PyTorch's own documentation of Upsample prints it. */
 static void bilinear_upsampling_is_pytorchs(void **state)
 {
     (void)state;
@@ -165,8 +170,10 @@ static void bilinear_upsampling_is_pytorchs(void **state)
     psr_augmenter_free(augmenter);
 }
 
-/* PyTorch's formula in double: source = max((i + 1/2) from / to - 1/2, 0), clamped at the far end. */
-static double resized_of(const psr_dataset *dataset, uint32_t sample, uint32_t c, uint32_t size, int y, int x)
+/* PyTorch's formula in double: source = max((i + 1/2) from / to - 1/2, 0), clamped at the far
+ * end. */
+static double resized_of(const psr_dataset *dataset, uint32_t sample, uint32_t c, uint32_t size,
+                         int y, int x)
 {
     if (y < 0 || x < 0 || y >= (int)size || x >= (int)size)
         return pixel_of(dataset, sample, c, -1, -1);
@@ -199,8 +206,9 @@ static void resized_images_are_cropped_and_flipped_after(void **state)
                 int y = (int)(i / size % size), x = (int)(i % size);
                 if (crop.flip)
                     x = (int)size - 1 - x;
-                double expected = resized_of(dataset, sample, i / (size * size), size,
-                                             y + (int)crop.top - padding, x + (int)crop.left - padding);
+                double expected =
+                    resized_of(dataset, sample, i / (size * size), size,
+                               y + (int)crop.top - padding, x + (int)crop.left - padding);
                 assert_float_equal(image[i], expected, 2e-5);
             }
         }
@@ -212,8 +220,9 @@ static void images_that_are_not_square_need_a_size(void **state)
 {
     (void)state;
     psr_augmenter *augmenter = NULL;
-    assert_int_equal(psr_augmenter_new(dataset_of(1, 28, 30), PSR_AUGMENT_NONE, 0, SEED, &augmenter),
-                     PSR_ERR_USAGE);
+    assert_int_equal(
+        psr_augmenter_new(dataset_of(1, 28, 30), PSR_AUGMENT_NONE, 0, SEED, &augmenter),
+        PSR_ERR_USAGE);
     assert_string_equal(psr_err_detail(),
                         "--image-size: images of 28x30 are not square, a size must be given");
     assert_null(augmenter);
@@ -223,11 +232,12 @@ static void imagenet_augmentation_is_refused_by_name(void **state)
 {
     (void)state;
     psr_augmenter *augmenter = NULL;
-    assert_int_equal(psr_augmenter_new(dataset_of(3, 32, 32), PSR_AUGMENT_IMAGENET, 0, SEED, &augmenter),
-                     PSR_ERR_UNSUPPORTED);
+    assert_int_equal(
+        psr_augmenter_new(dataset_of(3, 32, 32), PSR_AUGMENT_IMAGENET, 0, SEED, &augmenter),
+        PSR_ERR_UNSUPPORTED);
     assert_string_equal(psr_err_detail(),
-                        "--augment imagenet: needs a folder of JPEG images, which this build does not "
-                        "read; should be none or crop-flip");
+                        "--augment imagenet: needs a folder of JPEG images, which this build does "
+                        "not read; should be none or crop-flip");
     assert_null(augmenter);
 }
 

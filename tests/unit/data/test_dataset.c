@@ -23,10 +23,10 @@ static void assert_detail(const char *directory, const char *expected)
     bytes_done(&text);
 }
 
-#define assert_fails(expression, code, detail)                                                               \
-    do {                                                                                                     \
-        assert_int_equal((expression), (code));                                                              \
-        assert_detail(directory, detail);                                                                    \
+#define assert_fails(expression, code, detail)                                                     \
+    do {                                                                                           \
+        assert_int_equal((expression), (code));                                                    \
+        assert_detail(directory, detail);                                                          \
     } while (0)
 
 enum { TRAIN = 7, TEST = 4, HEIGHT = 5, WIDTH = 6 };
@@ -95,7 +95,8 @@ static void assert_idx_content(const psr_dataset *dataset, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         assert_int_equal(dataset->labels[i], i % 10);
         for (uint32_t k = 0; k < HEIGHT * WIDTH; k++)
-            assert_int_equal(dataset->pixels[i * HEIGHT * WIDTH + k], (uint8_t)(31 * i + 7 * k + 3));
+            assert_int_equal(dataset->pixels[i * HEIGHT * WIDTH + k],
+                             (uint8_t)(31 * i + 7 * k + 3));
     }
 }
 
@@ -117,7 +118,8 @@ static void a_gzip_file_of_several_members_is_one_file(void **state)
     const char *directory = *state;
     bytes images = idx_images(TRAIN, HEIGHT, WIDTH), packed = {0};
     for (size_t at = 0; at < images.size; at += 50) {
-        bytes member = pack_gzip((bytes){images.at + at, images.size - at < 50 ? images.size - at : 50});
+        bytes member =
+            pack_gzip((bytes){images.at + at, images.size - at < 50 ? images.size - at : 50});
         bytes_append(&packed, member.at, member.size);
         bytes_done(&member);
     }
@@ -187,8 +189,8 @@ static void a_directory_that_is_not_there_is_named(void **state)
     char path[4096];
     snprintf(path, sizeof path, "%s/none", directory);
     assert_fails(read_info(path), PSR_ERR_NOT_FOUND,
-                 "--data @/none: no such directory, should be one that holds IDX or CIFAR files, or mnist, "
-                 "fashion-mnist, cifar10, cifar100 or synthetic[:SPEC]");
+                 "--data @/none: no such directory, should be one that holds IDX or CIFAR files, "
+                 "or mnist, fashion-mnist, cifar10, cifar100 or synthetic[:SPEC]");
 }
 
 static void an_empty_directory_says_what_it_should_hold(void **state)
@@ -196,9 +198,9 @@ static void an_empty_directory_says_what_it_should_hold(void **state)
     const char *directory = *state;
     assert_fails(
         open_train(directory), PSR_ERR_NOT_FOUND,
-        "--data @: no data set here, should hold train-images-idx3-ubyte and the like (MNIST family), "
-        "emnist-balanced-train-images-idx3-ubyte and the like (EMNIST), data_batch_1.bin and the like "
-        "(CIFAR-10) or train.bin and test.bin (CIFAR-100), plain, .gz or .xz");
+        "--data @: no data set here, should hold train-images-idx3-ubyte and the like (MNIST "
+        "family), emnist-balanced-train-images-idx3-ubyte and the like (EMNIST), data_batch_1.bin "
+        "and the like (CIFAR-10) or train.bin and test.bin (CIFAR-100), plain, .gz or .xz");
 }
 
 /* Root sees everything: as another user, in a process of its own. */
@@ -206,8 +208,8 @@ static void a_directory_without_rights_is_not_called_empty(void **state)
 {
     const char *directory = *state;
     char expected[4096];
-    snprintf(expected, sizeof expected, "--data %s: what is in it cannot be seen: Permission denied",
-             directory);
+    snprintf(expected, sizeof expected,
+             "--data %s: what is in it cannot be seen: Permission denied", directory);
     write_plain_idx_set(directory);
     assert_int_equal(chmod(directory, 0), 0);
     pid_t child = fork();
@@ -240,13 +242,13 @@ static void wrong_magic_says_what_was_found_and_what_should_be(void **state)
     write_plain_idx_set(directory);
     write_and_free(directory, "train-images-idx3-ubyte", idx_labels(TRAIN + 8));
     assert_fails(open_train(directory), PSR_ERR_FORMAT,
-                 "@/train-images-idx3-ubyte: magic 0x00000801 at byte 0, should be 0x00000803 (IDX images of "
-                 "unsigned bytes)");
+                 "@/train-images-idx3-ubyte: magic 0x00000801 at byte 0, should be 0x00000803 (IDX "
+                 "images of unsigned bytes)");
     write_plain_idx_set(directory);
     write_at(directory, "train-labels-idx1-ubyte", 2, 0x0d);
     assert_fails(open_train(directory), PSR_ERR_FORMAT,
-                 "@/train-labels-idx1-ubyte: magic 0x00000d01 at byte 0, should be 0x00000801 (IDX labels of "
-                 "unsigned bytes)");
+                 "@/train-labels-idx1-ubyte: magic 0x00000d01 at byte 0, should be 0x00000801 (IDX "
+                 "labels of unsigned bytes)");
 }
 
 static void a_truncated_file_says_where_it_ends(void **state)
@@ -276,11 +278,13 @@ static void an_over_long_file_is_refused(void **state)
     bytes_append(&labels, "", 1);
     write_plain_idx_set(directory);
     write_and_free(directory, "train-images-idx3-ubyte", images);
-    assert_fails(open_train(directory), PSR_ERR_FORMAT,
-                 "@/train-images-idx3-ubyte: over-long: more bytes follow the 226 that it should have");
+    assert_fails(
+        open_train(directory), PSR_ERR_FORMAT,
+        "@/train-images-idx3-ubyte: over-long: more bytes follow the 226 that it should have");
     write_and_free(directory, "train-labels-idx1-ubyte", labels);
-    assert_fails(open_train(directory), PSR_ERR_FORMAT,
-                 "@/train-labels-idx1-ubyte: over-long: more bytes follow the 15 that it should have");
+    assert_fails(
+        open_train(directory), PSR_ERR_FORMAT,
+        "@/train-labels-idx1-ubyte: over-long: more bytes follow the 15 that it should have");
 }
 
 static void classes_are_counted_from_the_labels_of_both_splits(void **state)
@@ -340,36 +344,41 @@ static void emnist_is_found_by_its_authors_names_and_several_splits_are_refused(
     assert_int_equal(info.train_count, TRAIN);
     assert_int_equal(info.classes, TRAIN);
     write_emnist(directory, "letters");
-    assert_fails(read_info(directory), PSR_ERR_USAGE,
-                 "--data @: holds files of several data sets (emnist-balanced-train-images-idx3-ubyte and "
-                 "emnist-letters-train-images-idx3-ubyte); put those of one into a directory of their own "
-                 "(links will do)");
+    assert_fails(
+        read_info(directory), PSR_ERR_USAGE,
+        "--data @: holds files of several data sets (emnist-balanced-train-images-idx3-ubyte and "
+        "emnist-letters-train-images-idx3-ubyte); put those of one into a directory of their own "
+        "(links will do)");
 }
 
 static void given_constants_take_the_place_of_the_training_set_s(void **state)
 {
     const char *directory = *state;
-    psr_dataset colour = {.channels = 3, .mean = {1, 2, 3}, .deviation = {4, 5, 6}}, grey = {.channels = 1};
+    psr_dataset colour = {.channels = 3, .mean = {1, 2, 3}, .deviation = {4, 5, 6}},
+                grey = {.channels = 1};
     assert_int_equal(psr_dataset_normalise_by(&colour, "", ""), PSR_OK);
     assert_true(colour.mean[2] == 3 && colour.deviation[2] == 6);
     assert_int_equal(psr_dataset_normalise_by(&colour, "0.49,0.48,0.45", ""), PSR_OK);
     assert_true(colour.mean[0] == 0.49f && colour.mean[1] == 0.48f && colour.mean[2] == 0.45f &&
                 colour.deviation[0] == 4);
     assert_int_equal(psr_dataset_normalise_by(&colour, "", "0.5"), PSR_OK);
-    assert_true(colour.mean[0] == 0.49f && colour.deviation[0] == 0.5f && colour.deviation[2] == 0.5f);
+    assert_true(colour.mean[0] == 0.49f && colour.deviation[0] == 0.5f &&
+                colour.deviation[2] == 0.5f);
     assert_fails(psr_dataset_normalise_by(&grey, "0.4,0.4,0.4", "0.5"), PSR_ERR_USAGE,
                  "--mean: '0.4,0.4,0.4' has 3 numbers, and the data have 1 channel; give one");
-    assert_fails(
-        psr_dataset_normalise_by(&colour, "0.4,0.4", ""), PSR_ERR_USAGE,
-        "--mean: '0.4,0.4' has 2 numbers, and the data have 3 channels; give one, or one for each channel");
+    assert_fails(psr_dataset_normalise_by(&colour, "0.4,0.4", ""), PSR_ERR_USAGE,
+                 "--mean: '0.4,0.4' has 2 numbers, and the data have 3 channels; give one, or one "
+                 "for each channel");
     assert_fails(psr_dataset_normalise_by(&colour, "0.1", "0.5,0,0.5"), PSR_ERR_USAGE,
                  "--std: '0.5,0,0.5': every number must be above 0");
-    static const char *const wrong[] = {"x", "1,", ",1", "1,2,3,4", "1e99", "nan", " 1", "1 ", "1;2", "inf"};
+    static const char *const wrong[] = {"x",   "1,", ",1", "1,2,3,4", "1e99",
+                                        "nan", " 1", "1 ", "1;2",     "inf"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         if (psr_dataset_normalise_by(&colour, wrong[i], "") != PSR_ERR_USAGE)
             fail_msg("%s", wrong[i]);
     }
-    assert_true(colour.mean[0] == 0.49f && colour.deviation[0] == 0.5f); /* what is refused changes nothing */
+    /* what is refused changes nothing */
+    assert_true(colour.mean[0] == 0.49f && colour.deviation[0] == 0.5f);
 }
 
 static void generated_data_get_the_classes_that_their_spec_does_not_say(void **state)
@@ -390,8 +399,8 @@ static void generated_data_get_the_classes_that_their_spec_does_not_say(void **s
     };
     char found[256];
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        assert_int_equal(psr_dataset_find(cases[i].spec, NULL, cases[i].classes, found, sizeof found),
-                         PSR_OK);
+        assert_int_equal(
+            psr_dataset_find(cases[i].spec, NULL, cases[i].classes, found, sizeof found), PSR_OK);
         assert_string_equal(found, cases[i].found);
     }
 }
@@ -401,9 +410,9 @@ static void labels_that_are_not_as_many_as_images_are_refused(void **state)
     const char *directory = *state;
     write_plain_idx_set(directory);
     write_and_free(directory, "train-labels-idx1-ubyte", idx_labels(TRAIN - 1));
-    assert_fails(
-        open_train(directory), PSR_ERR_FORMAT,
-        "@/train-labels-idx1-ubyte: says that it holds 6 labels, should be 7 as @/train-images-idx3-ubyte");
+    assert_fails(open_train(directory), PSR_ERR_FORMAT,
+                 "@/train-labels-idx1-ubyte: says that it holds 6 labels, should be 7 as "
+                 "@/train-images-idx3-ubyte");
 }
 
 static void test_images_of_another_size_are_refused(void **state)
@@ -411,8 +420,10 @@ static void test_images_of_another_size_are_refused(void **state)
     const char *directory = *state;
     write_plain_idx_set(directory);
     write_and_free(directory, "t10k-images-idx3-ubyte", idx_images(TEST, HEIGHT, WIDTH + 1));
-    assert_fails(open_test(directory), PSR_ERR_FORMAT, "@: test images of 5x7, should be 5x6 as in training");
-    assert_fails(read_info(directory), PSR_ERR_FORMAT, "@: test images of 5x7, should be 5x6 as in training");
+    assert_fails(open_test(directory), PSR_ERR_FORMAT,
+                 "@: test images of 5x7, should be 5x6 as in training");
+    assert_fails(read_info(directory), PSR_ERR_FORMAT,
+                 "@: test images of 5x7, should be 5x6 as in training");
 }
 
 static void a_header_that_claims_too_much_is_refused_before_memory_is_taken(void **state)
@@ -425,13 +436,13 @@ static void a_header_that_claims_too_much_is_refused_before_memory_is_taken(void
     bytes_append_u32(&header, 1024);
     bytes_append_u32(&header, 1024);
     write_and_free(directory, "train-images-idx3-ubyte", header);
+    assert_fails(open_train(directory), PSR_ERR_FORMAT,
+                 "@/train-images-idx3-ubyte: says that it holds 4503599626321920 bytes of images, "
+                 "should be at most 8589934592");
+    write_and_free(directory, "train-images-idx3-ubyte", idx_images(0, HEIGHT, WIDTH));
     assert_fails(
         open_train(directory), PSR_ERR_FORMAT,
-        "@/train-images-idx3-ubyte: says that it holds 4503599626321920 bytes of images, should be at most "
-        "8589934592");
-    write_and_free(directory, "train-images-idx3-ubyte", idx_images(0, HEIGHT, WIDTH));
-    assert_fails(open_train(directory), PSR_ERR_FORMAT,
-                 "@/train-images-idx3-ubyte: says at byte 4 that it holds 0 images, should be at least 1");
+        "@/train-images-idx3-ubyte: says at byte 4 that it holds 0 images, should be at least 1");
     write_and_free(directory, "train-images-idx3-ubyte", idx_images(TRAIN, 0, WIDTH));
     assert_fails(open_train(directory), PSR_ERR_FORMAT,
                  "@/train-images-idx3-ubyte: images of 0x6 at byte 8, sides should be 1..1024");
@@ -447,13 +458,15 @@ static void gzip_that_breaks_off_is_refused(void **state)
     bytes packed = pack_gzip(images);
     write_plain_idx_set(directory);
     remove_file(directory, "train-images-idx3-ubyte");
-    write_file(directory, "train-images-idx3-ubyte.gz",
-               (bytes){packed.at, packed.size - 4}); /* in the trailer */
+    /* in the trailer */
+    write_file(directory, "train-images-idx3-ubyte.gz", (bytes){packed.at, packed.size - 4});
     assert_fails(open_train(directory), PSR_ERR_FORMAT,
-                 "@/train-images-idx3-ubyte.gz: truncated: the gzip data break off after 226 unpacked bytes");
+                 "@/train-images-idx3-ubyte.gz: truncated: the gzip data break off after 226 "
+                 "unpacked bytes");
     write_file(directory, "train-images-idx3-ubyte.gz", (bytes){packed.at, 0});
-    assert_fails(open_train(directory), PSR_ERR_FORMAT,
-                 "@/train-images-idx3-ubyte.gz: truncated: the gzip data break off after 0 unpacked bytes");
+    assert_fails(
+        open_train(directory), PSR_ERR_FORMAT,
+        "@/train-images-idx3-ubyte.gz: truncated: the gzip data break off after 0 unpacked bytes");
     bytes_done(&packed);
     bytes_done(&images);
 }
@@ -466,14 +479,14 @@ static void damaged_gzip_is_refused(void **state)
     write_plain_idx_set(directory);
     remove_file(directory, "train-images-idx3-ubyte");
     write_file(directory, "train-images-idx3-ubyte.gz", images);
-    assert_fails(
-        open_train(directory), PSR_ERR_FORMAT,
-        "@/train-images-idx3-ubyte.gz: damaged gzip data after 0 unpacked bytes: incorrect header check");
+    assert_fails(open_train(directory), PSR_ERR_FORMAT,
+                 "@/train-images-idx3-ubyte.gz: damaged gzip data after 0 unpacked bytes: "
+                 "incorrect header check");
     packed.at[packed.size - 8] ^= 1;
     write_file(directory, "train-images-idx3-ubyte.gz", packed);
-    assert_fails(
-        open_train(directory), PSR_ERR_FORMAT,
-        "@/train-images-idx3-ubyte.gz: damaged gzip data after 226 unpacked bytes: incorrect data check");
+    assert_fails(open_train(directory), PSR_ERR_FORMAT,
+                 "@/train-images-idx3-ubyte.gz: damaged gzip data after 226 unpacked bytes: "
+                 "incorrect data check");
     bytes_done(&packed);
     bytes_done(&images);
 }
@@ -486,11 +499,13 @@ static void damaged_xz_is_refused(void **state)
     write_plain_idx_set(directory);
     remove_file(directory, "train-images-idx3-ubyte");
     write_file(directory, "train-images-idx3-ubyte.xz", images);
-    assert_fails(open_train(directory), PSR_ERR_FORMAT,
-                 "@/train-images-idx3-ubyte.xz: damaged xz data after 0 unpacked bytes: no xz header");
+    assert_fails(
+        open_train(directory), PSR_ERR_FORMAT,
+        "@/train-images-idx3-ubyte.xz: damaged xz data after 0 unpacked bytes: no xz header");
     write_file(directory, "train-images-idx3-ubyte.xz", (bytes){packed.at, packed.size - 1});
-    assert_fails(open_train(directory), PSR_ERR_FORMAT,
-                 "@/train-images-idx3-ubyte.xz: truncated: the xz data break off after 226 unpacked bytes");
+    assert_fails(
+        open_train(directory), PSR_ERR_FORMAT,
+        "@/train-images-idx3-ubyte.xz: truncated: the xz data break off after 226 unpacked bytes");
     packed.at[packed.size / 2] ^= 1;
     write_file(directory, "train-images-idx3-ubyte.xz", packed);
     assert_int_equal(open_train(directory), PSR_ERR_FORMAT);
@@ -509,15 +524,16 @@ static void xz_that_asks_for_too_much_memory_is_refused(void **state)
     options.dict_size = 256u << 20; /* what a reader must set aside, however short the data are */
     lzma_filter filters[] = {{LZMA_FILTER_LZMA2, &options}, {LZMA_VLI_UNKNOWN, NULL}};
     size_t size = 0;
-    assert_int_equal(lzma_stream_buffer_encode(filters, LZMA_CHECK_CRC32, NULL, images.at, images.size,
-                                               packed.at, &size, packed.size),
+    assert_int_equal(lzma_stream_buffer_encode(filters, LZMA_CHECK_CRC32, NULL, images.at,
+                                               images.size, packed.at, &size, packed.size),
                      LZMA_OK);
     packed.size = size;
     write_plain_idx_set(directory);
     remove_file(directory, "train-images-idx3-ubyte");
     write_and_free(directory, "train-images-idx3-ubyte.xz", packed);
-    assert_fails(open_train(directory), PSR_ERR_FORMAT,
-                 "@/train-images-idx3-ubyte.xz: asks for more than 96 MiB to unpack, more than xz -9 would");
+    assert_fails(
+        open_train(directory), PSR_ERR_FORMAT,
+        "@/train-images-idx3-ubyte.xz: asks for more than 96 MiB to unpack, more than xz -9 would");
     bytes_done(&images);
 }
 
@@ -570,8 +586,9 @@ static void cifar_10_files_that_are_not_whole_are_refused(void **state)
     assert_fails(open_train(directory), PSR_ERR_FORMAT,
                  "@/data_batch_1.bin: truncated: ends after 30729999 bytes, should have 30730000");
     write_sparse(directory, "data_batch_1.bin", CIFAR_10_BYTES + 1);
-    assert_fails(open_train(directory), PSR_ERR_FORMAT,
-                 "@/data_batch_1.bin: over-long: more bytes follow the 30730000 that it should have");
+    assert_fails(
+        open_train(directory), PSR_ERR_FORMAT,
+        "@/data_batch_1.bin: over-long: more bytes follow the 30730000 that it should have");
     write_sparse(directory, "data_batch_1.bin", CIFAR_10_BYTES);
     write_at(directory, "data_batch_1.bin", 2 * 3073, 10);
     assert_fails(open_train(directory), PSR_ERR_FORMAT,
@@ -614,13 +631,11 @@ static void a_known_name_is_looked_for_in_both_places(void **state)
     char path[4096], found[PSR_PATH_MAX];
     snprintf(path, sizeof path, "%s/cifar100", directory);
     assert_fails(psr_dataset_find("cifar100", directory, 0, found, sizeof found), PSR_ERR_NOT_FOUND,
-                 "--data cifar100: no directory /usr/share/datasets/cifar100 nor @/cifar100; put the "
-                 "authors' files there, "
-                 "or --data DIR names another place");
+                 "--data cifar100: no directory /usr/share/datasets/cifar100 nor @/cifar100; put "
+                 "the authors' files there, or --data DIR names another place");
     assert_fails(psr_dataset_find("cifar100", NULL, 0, found, sizeof found), PSR_ERR_NOT_FOUND,
-                 "--data cifar100: no directory /usr/share/datasets/cifar100; put the authors' files there, "
-                 "or --data DIR names "
-                 "another place");
+                 "--data cifar100: no directory /usr/share/datasets/cifar100; put the authors' "
+                 "files there, or --data DIR names another place");
     assert_int_equal(mkdir(path, 0700), 0);
     assert_int_equal(psr_dataset_find("cifar100", directory, 0, found, sizeof found), PSR_OK);
     assert_string_equal(found, path);
@@ -666,7 +681,8 @@ static void generated_data_can_be_learnt(void **state)
     (void)state;
     enum { CLASSES = 10, BYTES = 3 * 8 * 8, TRAIN_COUNT = 1000, TEST_COUNT = 200 };
     psr_dataset *train = NULL, *test = NULL;
-    assert_int_equal(psr_dataset_open_both("synthetic:count=1000,test=200,size=8", &train, &test), PSR_OK);
+    assert_int_equal(psr_dataset_open_both("synthetic:count=1000,test=200,size=8", &train, &test),
+                     PSR_OK);
     double mean[CLASSES][BYTES] = {0};
     uint32_t count[CLASSES] = {0}, right = 0;
     for (uint32_t i = 0; i < TRAIN_COUNT; i++, count[train->labels[i - 1]]++)
@@ -702,9 +718,9 @@ static void a_wrong_synthetic_spec_says_what_would_be_right(void **state)
                  "--data synthetic: \"size=8x\": size should be a whole number in 1..1024");
     assert_fails(read_info("synthetic:size"), PSR_ERR_USAGE,
                  "--data synthetic: \"size\": size should be a whole number in 1..1024");
-    assert_fails(
-        read_info("synthetic:test=99999999999999999999"), PSR_ERR_USAGE,
-        "--data synthetic: \"test=99999999999999999999\": test should be a whole number in 1..4294967295");
+    assert_fails(read_info("synthetic:test=99999999999999999999"), PSR_ERR_USAGE,
+                 "--data synthetic: \"test=99999999999999999999\": test should be a whole number "
+                 "in 1..4294967295");
     assert_fails(read_info("synthetic:channels=2"), PSR_ERR_USAGE,
                  "--data synthetic: \"channels=2\": channels should be 1 or 3");
     assert_fails(read_info("synthetic:size=8,colour=3"), PSR_ERR_USAGE,
@@ -714,14 +730,14 @@ static void a_wrong_synthetic_spec_says_what_would_be_right(void **state)
                  "--data synthetic: ends in a comma, should be "
                  "synthetic[:count=60000,test=10000,channels=3,size=32,classes=10]");
     assert_fails(read_info("synthetic:size=1024"), PSR_ERR_USAGE,
-                 "--data synthetic: 220200960000 bytes of images, should be at most 8589934592 (a smaller "
-                 "count=, test= "
-                 "or size=)");
+                 "--data synthetic: 220200960000 bytes of images, should be at most 8589934592 (a "
+                 "smaller count=, test= or size=)");
     assert_int_equal(read_info("synthetic:"), PSR_OK);
     assert_int_equal(read_info("synthetic-images"), PSR_ERR_NOT_FOUND);
 }
 
-/* Whatever lies where a data file should be: opening a FIFO would wait for a writer, reading a device would never end. */
+/* Whatever lies where a data file should be: opening a FIFO would wait for a writer, reading a
+ * device would never end. */
 static void a_fifo_a_device_and_a_directory_in_the_place_of_a_file_are_refused_by_name(void **state)
 {
     const char *directory = *state;
@@ -759,7 +775,8 @@ static void a_fifo_in_the_place_of_a_cifar_file_is_refused_by_name(void **state)
                  "@/train.bin: is something special, not a file");
 }
 
-#define in_directory(test) cmocka_unit_test_setup_teardown(test, directory_setup, directory_teardown)
+#define in_directory(test)                                                                         \
+    cmocka_unit_test_setup_teardown(test, directory_setup, directory_teardown)
 
 int main(void)
 {

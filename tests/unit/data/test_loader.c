@@ -16,13 +16,13 @@
 /* The linker sends every allocation of this program and of the libraries in it here (--wrap). */
 static atomic_uint_fast64_t allocations;
 
-#define COUNTED(type, name, parameters, arguments)                                                           \
-    type __real_##name parameters;                                                                           \
-    type __wrap_##name parameters;                                                                           \
-    type __wrap_##name parameters                                                                            \
-    {                                                                                                        \
-        atomic_fetch_add(&allocations, 1);                                                                   \
-        return __real_##name arguments;                                                                      \
+#define COUNTED(type, name, parameters, arguments)                                                 \
+    type __real_##name parameters;                                                                 \
+    type __wrap_##name parameters;                                                                 \
+    type __wrap_##name parameters                                                                  \
+    {                                                                                              \
+        atomic_fetch_add(&allocations, 1);                                                         \
+        return __real_##name arguments;                                                            \
     }
 COUNTED(void *, malloc, (size_t size), (size))
 COUNTED(void *, calloc, (size_t count, size_t size), (count, size))
@@ -37,8 +37,8 @@ enum { COUNT = 103, SIDE = 16, IMAGE = 3 * SIDE * SIDE };
 static const psr_dataset *dataset_new(void **state)
 {
     psr_dataset *dataset = NULL;
-    assert_int_equal(psr_dataset_open("synthetic:count=103,test=1,size=16", PSR_SPLIT_TRAIN, &dataset),
-                     PSR_OK);
+    assert_int_equal(
+        psr_dataset_open("synthetic:count=103,test=1,size=16", PSR_SPLIT_TRAIN, &dataset), PSR_OK);
     *state = dataset;
     return dataset;
 }
@@ -84,9 +84,9 @@ static void assert_batch(const psr_dataset *dataset, const psr_loader_options *o
     assert_int_equal(batch->step, step);
     assert_int_equal(batch->count, psr_sampler_batch(&options->sampler, options->rank, step));
     assert_int_equal((uintptr_t)batch->images % 64, 0);
-    assert_int_equal(
-        psr_augmenter_new(dataset, options->augment, options->image_size, options->sampler.seed, &augmenter),
-        PSR_OK);
+    assert_int_equal(psr_augmenter_new(dataset, options->augment, options->image_size,
+                                       options->sampler.seed, &augmenter),
+                     PSR_OK);
     psr_sampler_order(&options->sampler, epoch, order);
     psr_sampler_select(&options->sampler, order, options->rank, share);
     for (uint32_t i = 0; i < batch->count; i++) {
@@ -174,7 +174,8 @@ static void a_lent_batch_stays_while_others_come(void **state)
     const psr_loader_batch *kept = NULL, *batch = NULL;
     uint32_t steps = psr_sampler_steps(&options.sampler);
     assert_int_equal(psr_loader_next(loader, &kept), PSR_OK);
-    for (uint32_t i = 1; i < options.depth + 2; i++) { /* as many as there are slots: then kept's is due */
+    for (uint32_t i = 1; i < options.depth + 2; i++) { /* as many as there are slots:
+                                                          then kept's is due */
         assert_int_equal(psr_loader_next(loader, &batch), PSR_OK);
         assert_batch(dataset, &options, batch, i / steps, i % steps);
         assert_batch(dataset, &options, kept, 0, 0);
@@ -182,7 +183,8 @@ static void a_lent_batch_stays_while_others_come(void **state)
     }
     psr_loader_return(loader, kept);
     assert_int_equal(psr_loader_next(loader, &batch), PSR_OK);
-    assert_batch(dataset, &options, batch, (options.depth + 2) / steps, (options.depth + 2) % steps);
+    assert_batch(dataset, &options, batch, (options.depth + 2) / steps,
+                 (options.depth + 2) % steps);
     psr_loader_return(loader, batch);
     psr_loader_free(loader);
 }
@@ -251,9 +253,8 @@ static void a_loader_that_would_never_give_a_sample_is_refused(void **state)
     options.sampler.workers = COUNT + 1;
     options.sampler.partition = PSR_PARTITION_DROP;
     assert_int_equal(psr_loader_new(dataset, &options, &loader), PSR_ERR_USAGE);
-    assert_string_equal(psr_err_detail(),
-                        "--workers: 103 samples give 104 workers none each (with --partition drop), "
-                        "should be at most 103 workers");
+    assert_string_equal(psr_err_detail(), "--workers: 103 samples give 104 workers none each (with "
+                                          "--partition drop), should be at most 103 workers");
     assert_null(loader);
 }
 

@@ -1,5 +1,5 @@
-/* What a data set's samples are: equal for equal samples, however they are packed and called, found by a cache of the user's own, and
- * the same once they have been packed for other processes. */
+/* What a data set's samples are: equal for equal samples, however they are packed and called, found
+ * by a cache of the user's own, and the same once they have been packed for other processes. */
 #include "tests/unit/data/data_files.h"
 #include "tests/unit/expect.h"
 
@@ -160,7 +160,8 @@ static void key_of(const char *spec, char key[PSR_CONTENT_BYTES])
 
 static void what_is_remembered_is_of_the_files_state_alone(void **state)
 {
-    static const psr_content said = {"11111111111111111111111111111111", "22222222222222222222222222222222"};
+    static const psr_content said = {"11111111111111111111111111111111",
+                                     "22222222222222222222222222222222"};
     char key[PSR_CONTENT_BYTES], again[PSR_CONTENT_BYTES];
     (void)state;
     write_set(a, "");
@@ -168,7 +169,8 @@ static void what_is_remembered_is_of_the_files_state_alone(void **state)
     psr_content_cache_put(cache, key, &said);
     psr_content found = content(a, cache);
     assert_memory_equal(&found, &said, sizeof said); /* the files were not read */
-    settle(a);                                       /* another time, and nothing is known of them */
+    settle(a);                                       /* another time, and nothing
+                                                        is known of them */
     key_of(a, again);
     assert_string_not_equal(key, again);
     found = content(a, cache);
@@ -176,7 +178,8 @@ static void what_is_remembered_is_of_the_files_state_alone(void **state)
     assert_string_equal(found.train, content(a, NULL).train);
 }
 
-/* The inode's time of change, which nobody can set, is now: one that was written a moment ago may be written again within that moment. */
+/* The inode's time of change, which nobody can set, is now: one that was written a moment ago may
+ * be written again within that moment. */
 static void files_that_were_just_changed_are_not_remembered(void **state)
 {
     struct stat status;
@@ -189,7 +192,8 @@ static void files_that_were_just_changed_are_not_remembered(void **state)
 
 static void a_cache_that_others_may_enter_is_left_alone(void **state)
 {
-    static const psr_content said = {"11111111111111111111111111111111", "22222222222222222222222222222222"};
+    static const psr_content said = {"11111111111111111111111111111111",
+                                     "22222222222222222222222222222222"};
     char key[PSR_CONTENT_BYTES];
     psr_content found;
     (void)state;
@@ -205,7 +209,8 @@ static void a_cache_that_others_may_enter_is_left_alone(void **state)
 
 static void what_stands_in_it_is_checked_and_is_of_one_key(void **state)
 {
-    static const psr_content said = {"11111111111111111111111111111111", "22222222222222222222222222222222"};
+    static const psr_content said = {"11111111111111111111111111111111",
+                                     "22222222222222222222222222222222"};
     static const char key[] = "abcdef00000000000000000000000000",
                       other[] = "abcdef00000000000000000000000001";
     psr_content found;
@@ -259,7 +264,8 @@ static void assert_same(const psr_dataset *x, const psr_dataset *y)
     assert_int_equal(x->count, y->count);
     assert_int_equal(x->classes, y->classes);
     assert_memory_equal(x->labels, y->labels, x->count * sizeof *x->labels);
-    assert_memory_equal(x->pixels, y->pixels, (size_t)x->count * x->channels * x->height * x->width);
+    assert_memory_equal(x->pixels, y->pixels,
+                        (size_t)x->count * x->channels * x->height * x->width);
     assert_memory_equal(x->mean, y->mean, sizeof x->mean);
     assert_memory_equal(x->deviation, y->deviation, sizeof x->deviation);
 }

@@ -1,5 +1,6 @@
-/* The data sets themselves, where they are: PSR_TEST_DATA/{mnist,fashion-mnist,cifar-10-batches-bin}.
- * Counts, label histograms and constants are those that their authors publish. Exits 77 without them. */
+/* The data sets themselves, where they are:
+ * PSR_TEST_DATA/{mnist,fashion-mnist,cifar-10-batches-bin}. Counts, label histograms and constants
+ * are those that their authors publish. Exits 77 without them. */
 #include "tests/unit/data/data_files.h"
 
 #include "data/dataset.h"
@@ -43,7 +44,8 @@ static void mnist_has_the_published_counts_and_constants(void **state)
     assert_mnist_shape(train, test);
     assert_histogram(train, 0, 60000,
                      (uint32_t[]){5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949});
-    assert_histogram(test, 0, 10000, (uint32_t[]){980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009});
+    assert_histogram(test, 0, 10000,
+                     (uint32_t[]){980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009});
     assert_float_equal(train->mean[0], 0.130660, 5e-7);
     assert_float_equal(train->deviation[0], 0.308108, 5e-7);
     psr_dataset_free(train);
@@ -81,7 +83,8 @@ static void cifar_10_has_the_published_counts_and_constants(void **state)
     assert_string_equal(train->name, "cifar10");
     assert_int_equal(train->count, 50000);
     assert_int_equal(test->count, 10000);
-    assert_histogram(train, 0, 10000, (uint32_t[]){1005, 974, 1032, 1016, 999, 937, 1030, 1001, 1025, 981});
+    assert_histogram(train, 0, 10000,
+                     (uint32_t[]){1005, 974, 1032, 1016, 999, 937, 1030, 1001, 1025, 981});
     assert_histogram(train, 0, 50000,
                      (uint32_t[]){5000, 5000, 5000, 5000, 5000, 5000, 5000, 5000, 5000, 5000});
     assert_histogram(test, 0, 10000,
@@ -97,7 +100,8 @@ static void cifar_10_has_the_published_counts_and_constants(void **state)
 int main(void)
 {
     if (getenv("PSR_TEST_DATA") == NULL || access(spec_of("mnist"), R_OK) != 0 ||
-        access(spec_of("fashion-mnist"), R_OK) != 0 || access(spec_of("cifar-10-batches-bin"), R_OK) != 0) {
+        access(spec_of("fashion-mnist"), R_OK) != 0 ||
+        access(spec_of("cifar-10-batches-bin"), R_OK) != 0) {
         printf("1..0 # SKIP no data sets in the directory that PSR_TEST_DATA names\n");
         return 77;
     }

@@ -93,7 +93,8 @@ static void pytorch_indices(const uint32_t *order, uint32_t count, uint32_t work
                             uint32_t rank, uint32_t *ret_indices, uint32_t *ret_count)
 {
     uint32_t num_samples = (count + workers - 1) / workers;
-    if (drop_last && count % workers != 0) /* ceil((count - workers) / workers) of Python's numbers */
+    if (drop_last && count % workers != 0) /* ceil((count - workers) /
+                                              workers) of Python's numbers */
         num_samples = count < workers ? 0 : (count - workers + workers - 1) / workers;
     uint32_t total_size = num_samples * workers;
     uint32_t *indices = calloc(2 * (size_t)(count + total_size), sizeof *indices), length = count;
@@ -120,7 +121,8 @@ static void drop_and_pad_select_as_pytorch_does(void **state)
                     sampler_of(counts[c], workers, drop ? PSR_PARTITION_DROP : PSR_PARTITION_PAD);
                 psr_sampler_order(&sampler, 1, order);
                 for (uint32_t rank = 0; rank < workers; rank++) {
-                    pytorch_indices(order, counts[c], workers, drop, rank, expected, &expected_count);
+                    pytorch_indices(order, counts[c], workers, drop, rank, expected,
+                                    &expected_count);
                     assert_int_equal(psr_sampler_share(&sampler, rank), expected_count);
                     psr_sampler_select(&sampler, order, rank, share);
                     if (expected_count > 0)
@@ -217,7 +219,8 @@ static void batches_cover_the_share_and_end_empty(void **state)
 static void global_batches_sum_to_what_the_partition_gives(void **state)
 {
     (void)state;
-    for (psr_partition partition = PSR_PARTITION_EXACT; partition <= PSR_PARTITION_PAD; partition++) {
+    for (psr_partition partition = PSR_PARTITION_EXACT; partition <= PSR_PARTITION_PAD;
+         partition++) {
         for (uint32_t workers = 1; workers <= 8; workers++) {
             for (int c = 0; c < COUNTS; c++) {
                 psr_sampler sampler = sampler_of(counts[c], workers, partition);

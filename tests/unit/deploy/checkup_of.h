@@ -1,4 +1,5 @@
-/* A checkup of hosts that are well, for tests to break: node1, node2, .. with two slots each, all reached and measured. */
+/* A checkup of hosts that are well, for tests to break: node1, node2, .. with two slots each, all
+ * reached and measured. */
 #ifndef PSR_TESTS_CHECKUP_OF_H
 #define PSR_TESTS_CHECKUP_OF_H
 

@@ -40,7 +40,7 @@ static psr_err spawn(void *context, size_t item, const char *interface, const ch
     played *p = context;
     psr_text_add(&p->end, "spawn %s %" PRIu32 " interface=%s endpoint=%s%s%s\n",
                  psr_role_name(placed[item].peer.role), placed[item].peer.rank, interface, endpoint,
-                 cpus ? " cpus=" : "", cpus ? cpus : "");
+                 cpus != NULL ? " cpus=" : "", cpus != NULL ? cpus : "");
     return p->failure == PSR_OK ? PSR_OK : psr_fail(p->failure, "no provision");
 }
 
@@ -96,7 +96,8 @@ static void show_output(void *context, uint32_t rank, bool to_stderr, const char
 
 static void show_connecting(void *context, size_t there, size_t troubles, size_t hosts)
 {
-    psr_text_add(&((played *)context)->end, "connecting %zu and %zu of %zu\n", there, troubles, hosts);
+    psr_text_add(&((played *)context)->end, "connecting %zu and %zu of %zu\n", there, troubles,
+                 hosts);
 }
 
 static void show_directory(void *context, const psr_run_directory *directory)
@@ -113,8 +114,8 @@ static void show_progress(void *context, const psr_run_progress *progress)
 
 static void show_evaluating(void *context, const psr_run_evaluating *evaluating)
 {
-    psr_text_add(&((played *)context)->end, "evaluating %" PRIu64 " of %" PRIu64 "\n", evaluating->counted,
-                 evaluating->samples);
+    psr_text_add(&((played *)context)->end, "evaluating %" PRIu64 " of %" PRIu64 "\n",
+                 evaluating->counted, evaluating->samples);
 }
 
 static void show_evaluated(void *context)
@@ -165,7 +166,8 @@ static void open_to_run(played *p, bool runs_program, psr_bare bare, const char 
     psr_config_defaults(&p->config);
     p->config.deadline_s = DEADLINE_MS / 1000.0;
     p->config.bare = bare;
-    const psr_launch_machine_options options = {.placement = runs_program ? &of_program : &placement,
+    const psr_launch_machine_options options = {.placement =
+                                                    runs_program ? &of_program : &placement,
                                                 .config = &p->config,
                                                 .runs_program = runs_program,
                                                 .bind_to = bind_to,

@@ -1,11 +1,12 @@
-/* The launcher's decisions, played: what agents, scheduler and person do in, what is to be done out, as lines of text. */
+/* The launcher's decisions, played: what agents, scheduler and person do in, what is to be done
+ * out, as lines of text. */
 #ifndef PSR_TESTS_PLAYED_LAUNCH_H
 #define PSR_TESTS_PLAYED_LAUNCH_H
 
 #include "tests/unit/expect.h"
 
-#include "base/text.h"
-#include "deploy/launch/launch_machine.h"
+#include "base/text/text.h"
+#include "deploy/launch/machine/launch_machine.h"
 
 enum { BEGAN_MS = 1000000, DEADLINE_MS = 8000 };
 enum { A, B };     /* hosts: this one, and one that ssh reaches */
@@ -34,12 +35,15 @@ void begin_program(played *p);
 
 /* ---- what comes in ---- */
 
-#define HELLO_A "{\"event\":\"hello\",\"version\":\"" PSR_VERSION "\",\"machine\":\"m1\",\"cores\":8}"
-#define HELLO_B                                                                                              \
-    "{\"event\":\"hello\",\"version\":\"" PSR_VERSION                                                        \
-    "\",\"address\":\"10.0.0.2\",\"launcher_address\":\"10.0.0.1\",\"machine\":\"m2\",\"cores\":6}"
+#define HELLO_A                                                                                    \
+    "{\"event\":\"hello\",\"version\":\"" PSR_VERSION "\",\"machine\":\"m1\",\"cores\":8}"
+#define HELLO_B                                                                                    \
+    "{\"event\":\"hello\",\"version\":\"" PSR_VERSION                                              \
+    "\",\"address\":\"10.0.0.2\",\"launcher_address\":\"10.0.0.1\",\"machine\":\"m2\",\"cores\":"  \
+    "6}"
 #define LISTENING "{\"event\":\"listening\",\"endpoint\":\"tcp://10.0.0.1:7\"}"
-#define ENDED_WELL "{\"event\":\"ended\",\"status\":0,\"line\":\"done\",\"outcome\":{\"hash\":\"12\"}}"
+#define ENDED_WELL                                                                                 \
+    "{\"event\":\"ended\",\"status\":0,\"line\":\"done\",\"outcome\":{\"hash\":\"12\"}}"
 
 void agent_says(played *p, size_t host, const char *line, int64_t at_ms);
 void scheduler_says(played *p, const char *line, int64_t at_ms);

@@ -1,7 +1,7 @@
-/* deploy/launch/allocation.h: the hosts of a Slurm job. */
+/* deploy/launch/hosts/allocation.h: the hosts of a Slurm job. */
 #include "tests/unit/expect.h"
 
-#include "deploy/launch/allocation.h"
+#include "deploy/launch/hosts/allocation.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -58,9 +58,8 @@ static void several_launchers_in_one_step_are_refused(void **state)
     setenv("SLURM_STEP_NODELIST", "a", 1);
     setenv("SLURM_STEP_NUM_TASKS", "2", 1);
     expect_failure(psr_allocation_read(&hosts), PSR_ERR_USAGE,
-                   "srun has started this 2 times, and once is right: it starts the workers itself; call it "
-                   "without srun or "
-                   "by srun -n 1, or give srun psring-worker");
+                   "srun has started this 2 times, and once is right: it starts the workers "
+                   "itself; call it without srun or by srun -n 1, or give srun psring-worker");
     setenv("SLURM_STEP_NUM_TASKS", "1", 1);
     expect_ok(psr_allocation_read(&hosts));
     assert_int_equal(hosts.count, 2);
@@ -85,13 +84,15 @@ static void wrong_variables_are_refused_and_change_nothing(void **state)
         psr_hosts hosts = {0};
         surround("a,b,c", tasks[i]);
         assert_int_equal(psr_allocation_read(&hosts), PSR_ERR_USAGE);
-        assert_memory_equal(psr_err_detail(), "SLURM_TASKS_PER_NODE is ", strlen("SLURM_TASKS_PER_NODE is "));
+        assert_memory_equal(psr_err_detail(), "SLURM_TASKS_PER_NODE is ",
+                            strlen("SLURM_TASKS_PER_NODE is "));
         assert_null(hosts.items);
     }
     psr_hosts hosts = {0};
     surround("a[3-", "1");
     assert_int_equal(psr_allocation_read(&hosts), PSR_ERR_USAGE);
-    assert_memory_equal(psr_err_detail(), "SLURM_JOB_NODELIST is ", strlen("SLURM_JOB_NODELIST is "));
+    assert_memory_equal(psr_err_detail(), "SLURM_JOB_NODELIST is ",
+                        strlen("SLURM_JOB_NODELIST is "));
 }
 
 int main(void)

@@ -1,16 +1,17 @@
-/* deploy/launch/binding.h */
+/* deploy/launch/hosts/binding.h */
 #include "tests/unit/expect.h"
 
-#include "deploy/launch/binding.h"
+#include "deploy/launch/hosts/binding.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { MOST = 16 };
 
-/* Two nodes of four cores with two hardware threads each, numbered as Linux does: siblings are 8 apart. */
+/* Two nodes of four cores with two hardware threads each, numbered as Linux does: siblings are 8
+ * apart. */
 #define TWO_NODES "[[[0,8],[1,9],[2,10],[3,11]],[[4,12],[5,13],[6,14],[7,15]]]"
 /* Processors 1 and 6 are offline, and 3 belongs to another cgroup. */
 #define HOLES "[[[0],[2,10],[4]],[[5,13],[7]]]"
@@ -25,8 +26,8 @@ static psr_topology topology_of(const char *text)
     return topology;
 }
 
-static psr_err plan(const char *text, psr_bind_to to, uint32_t workers, uint32_t shards, uint32_t threads,
-                    psr_cpus *cpus)
+static psr_err plan(const char *text, psr_bind_to to, uint32_t workers, uint32_t shards,
+                    uint32_t threads, psr_cpus *cpus)
 {
     psr_topology topology = topology_of(text);
     const psr_binding_request request = {to, "a", workers, shards, threads};
@@ -36,8 +37,8 @@ static psr_err plan(const char *text, psr_bind_to to, uint32_t workers, uint32_t
 }
 
 /* wanted: the processes' lists, with '|' between them. */
-static void expect_plan(const char *text, psr_bind_to to, uint32_t workers, uint32_t shards, uint32_t threads,
-                        const char *wanted)
+static void expect_plan(const char *text, psr_bind_to to, uint32_t workers, uint32_t shards,
+                        uint32_t threads, const char *wanted)
 {
     psr_cpus cpus[MOST];
     char all[1024] = "";
@@ -84,7 +85,8 @@ static void shards_get_the_last_cores(void **state)
     expect_plan(ONE_NODE, PSR_BIND_TO_CORE, 2, 2, 1, "0 | 1 | 3 | 2");
     expect_plan(ONE_NODE, PSR_BIND_TO_CORE, 1, 1, 2, "0-2 | 3");
     expect_plan(HOLES, PSR_BIND_TO_CORE, 2, 1, 2, "0,2,10 | 5,7,13 | 4");
-    expect_plan(TWO_NODES, PSR_BIND_TO_CORE, 0, 2, 1, "0-3,8-11 | 4-7,12-15"); /* alone they share */
+    /* alone they share */
+    expect_plan(TWO_NODES, PSR_BIND_TO_CORE, 0, 2, 1, "0-3,8-11 | 4-7,12-15");
 }
 
 static void shards_run_anywhere_where_workers_leave_too_few_cores(void **state)
@@ -105,22 +107,20 @@ static void nodes_are_shared_by_neighbours(void **state)
 static void too_few_cores_are_named(void **state)
 {
     (void)state;
-    expect_refused(ONE_NODE, PSR_BIND_TO_CORE, 2, 1, 3,
-                   "host a: --bind-to core needs 6 cores there (workers: 2, threads of each: 3, shards: 1), "
-                   "and it has 4; "
-                   "give --threads 2, fewer processes there, or --bind-to none");
+    expect_refused(
+        ONE_NODE, PSR_BIND_TO_CORE, 2, 1, 3,
+        "host a: --bind-to core needs 6 cores there (workers: 2, threads of each: 3, shards: 1), "
+        "and it has 4; give --threads 2, fewer processes there, or --bind-to none");
     expect_refused(ONE_NODE, PSR_BIND_TO_CORE, 0, 5, 1,
-                   "host a: --bind-to core needs 5 cores there (workers: 0, threads of each: 1, shards: 5), "
-                   "and it has 4; "
-                   "give fewer processes there, or --bind-to none");
+                   "host a: --bind-to core needs 5 cores there (workers: 0, threads of each: 1, "
+                   "shards: 5), and it has 4; give fewer processes there, or --bind-to none");
     expect_refused(ONE_NODE, PSR_BIND_TO_CORE, 5, 0, 1,
-                   "host a: --bind-to core needs 5 cores there (workers: 5, threads of each: 1, shards: 0), "
-                   "and it has 4; "
-                   "give fewer processes there, or --bind-to none");
-    expect_refused(HOLES, PSR_BIND_TO_NUMA, 2, 0, 3,
-                   "host a: --bind-to numa needs 3 cores in its NUMA node 1 (workers: 1, threads of each: "
-                   "3), and that has 2; "
-                   "give --threads 2, fewer workers there, or --bind-to none");
+                   "host a: --bind-to core needs 5 cores there (workers: 5, threads of each: 1, "
+                   "shards: 0), and it has 4; give fewer processes there, or --bind-to none");
+    expect_refused(
+        HOLES, PSR_BIND_TO_NUMA, 2, 0, 3,
+        "host a: --bind-to numa needs 3 cores in its NUMA node 1 (workers: 1, threads of each: 3), "
+        "and that has 2; give --threads 2, fewer workers there, or --bind-to none");
 }
 
 static void expect_threads(const char *text, psr_bind_to to, uint32_t workers, uint32_t threads)

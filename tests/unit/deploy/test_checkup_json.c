@@ -1,9 +1,10 @@
-/* deploy/doctor/checkup_json.h, and the screen beside it: the same checkup, told to a program and to a person. */
+/* deploy/doctor/checkup_json.h, and the screen beside it: the same checkup, told to a program and
+ * to a person. */
 #include "tests/unit/deploy/checkup_of.h"
 
 #include "deploy/doctor/checkup_json.h"
 #include "deploy/doctor/picture.h"
-#include "base/json.h"
+#include "base/text/json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,8 @@ static psr_checkup broken(void)
     psr_checkup c = checkup_of(3);
     c.hosts[1].stage = PSR_DOCTOR_NO_AGENT;
     c.hosts[1].clock_known = false;
-    strcpy(c.hosts[1].failure, "host node2: ssh could not connect: Permission denied; ssh-copy-id node2");
+    strcpy(c.hosts[1].failure,
+           "host node2: ssh could not connect: Permission denied; ssh-copy-id node2");
     for (size_t i = 0; i < c.count; i++)
         *psr_checkup_pair_of(&c, i, 1) = *psr_checkup_pair_of(&c, 1, i) = (psr_checkup_pair){0};
     close_way(&c, 0, 2, "Connection refused");
@@ -108,11 +110,11 @@ static void the_screen_shows_what_is_closed_and_what_is_not_known(void **state)
     assert_non_null(strstr(text, "\n  0       -       ?  closed\n"));
     assert_non_null(strstr(text, "\n  2    0.09       ?       -\n"));
     assert_non_null(strstr(text, "\n  2    1000       ?       -\n"));
-    assert_non_null(strstr(text, "\nwould stop a run\n  login          node2: ssh could not connect: "
-                                 "Permission denied\n                 -> ssh-copy-id node2\n"));
-    assert_non_null(
-        strstr(text, "\n  0  A processor                      32K   1M  32M    524288      8M  madvise  "
-                     "cubic  4.3.5\n  2  as the one above\n"));
+    assert_non_null(strstr(text,
+                           "\nwould stop a run\n  login          node2: ssh could not connect: "
+                           "Permission denied\n                 -> ssh-copy-id node2\n"));
+    assert_non_null(strstr(text, "\n  0  A processor                      32K   1M  32M    524288  "
+                                 "    8M  madvise  cubic  4.3.5\n  2  as the one above\n"));
     assert_non_null(strstr(text, "\n2 would stop a run, 1 would slow it down or mislead;"));
     free(text);
     psr_checkup_done(&c);
@@ -125,8 +127,9 @@ static void hosts_that_are_alike_are_told_together(void **state)
     c.hosts[3].stage = PSR_DOCTOR_NO_AGENT;
     strcpy(c.hosts[5].facts.congestion, "bbr");
     char *text = picture_of(&c);
-    assert_non_null(
-        strstr(text, "  cubic  4.3.5\n  1  to 2 as the one above\n  4  as the one above\n  5  A processor"));
+    assert_non_null(strstr(
+        text,
+        "  cubic  4.3.5\n  1  to 2 as the one above\n  4  as the one above\n  5  A processor"));
     assert_non_null(strstr(text, "  bbr    4.3.5\n  6  A processor"));
     free(text);
     psr_checkup_done(&c);
@@ -142,7 +145,8 @@ static void tables_fit_a_hundred_columns_whatever_hosts_say(void **state)
             psr_checkup_host *h = &c.hosts[i];
             memset(h->host.name, 'n', sizeof h->host.name - 1);
             h->host.slots = 1024;
-            strcpy(h->facts.identity, "onednn 99.999.999.9999 cpu_isa_of_a_very_long_name_indeed_yes openmp");
+            strcpy(h->facts.identity,
+                   "onednn 99.999.999.9999 cpu_isa_of_a_very_long_name_indeed_yes openmp");
             strcpy(h->facts.address, "fd00:1234:5678:9abc:def0:1234:5678:9abc");
             h->facts.cores = h->facts.cores_allowed = PSR_FACT_UNLIMITED;
             h->facts.memory_free_bytes = PSR_FACT_UNLIMITED;
@@ -157,8 +161,8 @@ static void tables_fit_a_hundred_columns_whatever_hosts_say(void **state)
         for (size_t i = 0; i < c.count * c.count; i++)
             c.pairs[i].round_trip_ns = c.pairs[i].bytes_per_s = 1000000000000;
         char *text = picture_of(&c), *rest = NULL;
-        for (char *line = strtok_r(text, "\n", &rest); line && strncmp(line, "would", 5) != 0;
-             line = strtok_r(NULL, "\n", &rest))
+        for (char *line = strtok_r(text, "\n", &rest);
+             line != NULL && strncmp(line, "would", 5) != 0; line = strtok_r(NULL, "\n", &rest))
             if (strlen(line) > 100)
                 fail_msg("%zu columns: %s", strlen(line), line);
         free(text);

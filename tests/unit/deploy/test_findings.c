@@ -1,7 +1,7 @@
-/* deploy/doctor/findings.h: facts in, findings out. */
+/* deploy/doctor/findings/findings.h: facts in, findings out. */
 #include "tests/unit/deploy/checkup_of.h"
 
-#include "deploy/doctor/findings.h"
+#include "deploy/doctor/findings/findings.h"
 
 #include <string.h>
 
@@ -30,7 +30,8 @@ static void judge(void)
 }
 
 /* The only finding there is. */
-static void assert_alone(psr_finding_level level, const char *check, const char *where, const char *what)
+static void assert_alone(psr_finding_level level, const char *check, const char *where,
+                         const char *what)
 {
     judge();
     if (f.count != 1)
@@ -68,8 +69,8 @@ static void a_host_without_an_agent_stops_a_run(void **state)
          "ssh could not connect: Permission denied (publickey).", "let it log you in"},
         {"host node2 has psring 0.0.9, this is 0.1.0; install the same version on both",
          "has psring 0.0.9, this is 0.1.0", "install the same version on both"},
-        {"it did not tell its agent's hello within 12 s", "it did not tell its agent's hello within 12 s",
-         ""},
+        {"it did not tell its agent's hello within 12 s",
+         "it did not tell its agent's hello within 12 s", ""},
     };
     psr_checkup_host *h = &c.hosts[1];
     h->stage = PSR_DOCTOR_NO_AGENT;
@@ -104,7 +105,8 @@ static void a_worker_that_does_not_run_and_data_that_lack_stop_a_run(void **stat
     psr_host_facts *facts = &c.hosts[0].facts;
     strcpy(facts->worker_failure, "libdnnl.so.2: cannot open shared object file");
     facts->identity[0] = '\0';
-    assert_alone(PSR_FINDING_STOPS, "program", "node1", "libdnnl.so.2: cannot open shared object file");
+    assert_alone(PSR_FINDING_STOPS, "program", "node1",
+                 "libdnnl.so.2: cannot open shared object file");
     *facts = facts_of(0);
     strcpy(facts->data_failure, "--data /d: no such directory");
     assert_mended(); /* nobody asked for any */
@@ -116,10 +118,9 @@ static void other_bits_and_other_data_stop_a_run_other_processors_slow_it(void *
 {
     (void)state;
     strcpy(c.hosts[2].facts.identity, "onednn 2.6.3 cpu_isa_avx2 openmp");
-    assert_alone(
-        PSR_FINDING_STOPS, "bits", "node1, node3",
-        "they compute with onednn 3.7.2 cpu_isa_avx2 openmp and onednn 2.6.3 cpu_isa_avx2 openmp: their "
-        "bits would differ, so a run refuses them");
+    assert_alone(PSR_FINDING_STOPS, "bits", "node1, node3",
+                 "they compute with onednn 3.7.2 cpu_isa_avx2 openmp and onednn 2.6.3 cpu_isa_avx2 "
+                 "openmp: their bits would differ, so a run refuses them");
     c.hosts[2].facts = facts_of(2);
     c.data = "mnist";
     for (size_t i = 0; i < c.count; i++)
@@ -136,18 +137,19 @@ static void other_bits_and_other_data_stop_a_run_other_processors_slow_it(void *
     assert_mended();
     c.hosts[1].facts.data_content[PSR_CONTENT_BYTES] = '0';
     assert_alone(PSR_FINDING_STOPS, "data", "node1, node2",
-                 "they have other test samples: mnist, 60000 samples (content fedcba9876543210); copy of "
-                 "mnist, 60000 samples (content 0edcba9876543210)");
+                 "they have other test samples: mnist, 60000 samples (content fedcba9876543210); "
+                 "copy of mnist, 60000 samples (content 0edcba9876543210)");
     strcpy(c.hosts[1].facts.data_content, c.hosts[0].facts.data_content);
     c.hosts[1].facts.data_content[0] = 'f';
     assert_alone(PSR_FINDING_STOPS, "data", "node1, node2",
-                 "they have other training samples: mnist, 60000 samples (content 0123456789abcdef); copy of "
-                 "mnist, 60000 samples (content f123456789abcdef)");
+                 "they have other training samples: mnist, 60000 samples (content "
+                 "0123456789abcdef); copy of mnist, 60000 samples (content f123456789abcdef)");
     strcpy(c.hosts[1].facts.data_content, c.hosts[0].facts.data_content);
     strcpy(c.hosts[1].facts.data, c.hosts[0].facts.data);
     c.hosts[1].facts.l3_bytes /= 2;
-    assert_alone(PSR_FINDING_SLOWS, "processor", "node1, node2",
-                 "they have other processors (A processor; A processor): in bsp all wait for the slowest");
+    assert_alone(
+        PSR_FINDING_SLOWS, "processor", "node1, node2",
+        "they have other processors (A processor; A processor): in bsp all wait for the slowest");
 }
 
 static void a_host_that_listens_on_loopback_stops_a_run_unless_all_are_one_machine(void **state)
@@ -168,7 +170,8 @@ static void a_host_that_cannot_listen_stops_a_run(void **state)
 {
     (void)state;
     strcpy(c.hosts[1].facts.listen_failure, "interface eth7: this machine has none of that name");
-    assert_alone(PSR_FINDING_STOPS, "listen", "node2", "interface eth7: this machine has none of that name");
+    assert_alone(PSR_FINDING_STOPS, "listen", "node2",
+                 "interface eth7: this machine has none of that name");
 }
 
 static void cores_that_may_not_be_used_slow_a_run(void **state)
@@ -176,14 +179,14 @@ static void cores_that_may_not_be_used_slow_a_run(void **state)
     (void)state;
     psr_host_facts *facts = &c.hosts[1].facts;
     facts->cpu_limit_milli = 2500;
-    assert_alone(
-        PSR_FINDING_SLOWS, "cores", "node2",
-        "it has 8 cores, of which its control group gets 2.5: threads for all of them would wait for "
-        "one another");
+    assert_alone(PSR_FINDING_SLOWS, "cores", "node2",
+                 "it has 8 cores, of which its control group gets 2.5: threads for all of them "
+                 "would wait for one another");
     facts->cpu_limit_milli = 8000; /* as many as there are */
     assert_mended();
     facts->cores_allowed = 3;
-    assert_alone(PSR_FINDING_SLOWS, "cores", "node2", "it has 8 cores, of which processes may use 3");
+    assert_alone(PSR_FINDING_SLOWS, "cores", "node2",
+                 "it has 8 cores, of which processes may use 3");
     facts->cores_allowed = 8;
     c.hosts[1].host.slots = 9;
     assert_alone(PSR_FINDING_SLOWS, "cores", "node2", "9 slots share 8 cores");
@@ -231,13 +234,14 @@ static void memory_is_held_against_the_network_that_would_be_trained(void **stat
     assert_mended();
     facts->memory_free_bytes--;
     assert_alone(PSR_FINDING_SLOWS, "memory", "node2",
-                 "a worker of resnet50 with batches of 64 takes about 2.0 GiB, 2 slots 4.0 GiB; of 16.0 GiB "
-                 "4.0 are free");
-    assert_string_equal(f.items[0].right, "give it 1 slot, or --batch-size 63 or less, or free some");
+                 "a worker of resnet50 with batches of 64 takes about 2.0 GiB, 2 slots 4.0 GiB; of "
+                 "16.0 GiB 4.0 are free");
+    assert_string_equal(f.items[0].right,
+                        "give it 1 slot, or --batch-size 63 or less, or free some");
     facts->memory_bytes = facts->memory_free_bytes = (uint64_t)1 << 30;
     assert_alone(PSR_FINDING_STOPS, "memory", "node2",
-                 "a worker of resnet50 with batches of 64 takes about 2.0 GiB, 2 slots 4.0 GiB; of 1.0 GiB "
-                 "1.0 are free");
+                 "a worker of resnet50 with batches of 64 takes about 2.0 GiB, 2 slots 4.0 GiB; of "
+                 "1.0 GiB 1.0 are free");
     assert_string_equal(f.items[0].right, "a smaller --model, or another host");
     facts->sample_bytes = PSR_FACT_UNLIMITED; /* of a host that tells nonsense */
     judge();
@@ -254,14 +258,14 @@ static void memory_that_cannot_be_shared_slows_who_has_two_processes_on_a_host(v
     strcpy(c.hosts[0].facts.sharing_failure, "memfd_create: Operation not permitted");
     c.hosts[0].facts.seccomp = 2;
     c.hosts[0].host.slots = 1;
-    assert_alone(
-        PSR_FINDING_NOTE, "shared-memory", "node1",
-        "processes on this host cannot share memory: memfd_create: Operation not permitted; a filter of "
-        "system calls (seccomp) is on");
+    assert_alone(PSR_FINDING_NOTE, "shared-memory", "node1",
+                 "processes on this host cannot share memory: memfd_create: Operation not "
+                 "permitted; a filter of system calls (seccomp) is on");
     c.hosts[0].host.slots = 2;
     c.hosts[0].facts.seccomp = 0;
-    assert_alone(PSR_FINDING_SLOWS, "shared-memory", "node1",
-                 "processes on this host cannot share memory: memfd_create: Operation not permitted");
+    assert_alone(
+        PSR_FINDING_SLOWS, "shared-memory", "node1",
+        "processes on this host cannot share memory: memfd_create: Operation not permitted");
     c.hosts[0].facts = facts_of(0);
     strcpy(c.hosts[0].facts.sockets_failure, "/tmp: Read-only file system");
     assert_alone(PSR_FINDING_SLOWS, "shared-memory", "node1",
@@ -273,18 +277,18 @@ static void memory_that_cannot_be_shared_slows_who_has_two_processes_on_a_host(v
                  "no directory can be made for the sockets of a run: /tmp: Read-only file system");
     c.hosts[0].facts = facts_of(0);
     c.hosts[0].facts.shm_free_bytes = 0;
-    assert_alone(PSR_FINDING_NOTE, "shared-memory", "node1",
-                 "/dev/shm is missing or full; psring does without, NCCL, MPI and PyTorch's loader do not");
+    assert_alone(
+        PSR_FINDING_NOTE, "shared-memory", "node1",
+        "/dev/shm is missing or full; psring does without, NCCL, MPI and PyTorch's loader do not");
 }
 
 static void an_own_name_that_stands_for_loopback_is_told(void **state)
 {
     (void)state;
     strcpy(c.hosts[1].facts.own_address, "127.0.1.1");
-    assert_alone(
-        PSR_FINDING_NOTE, "names", "node2",
-        "its own name, node2, stands for 127.0.1.1 there (as Debian sets it up): psring does not mind, "
-        "Gloo, NCCL and MPI may listen where nobody reaches them");
+    assert_alone(PSR_FINDING_NOTE, "names", "node2",
+                 "its own name, node2, stands for 127.0.1.1 there (as Debian sets it up): psring "
+                 "does not mind, Gloo, NCCL and MPI may listen where nobody reaches them");
     c.hosts[1].reached.here = true; /* where the person sits, that is as usual */
     assert_mended();
     c.hosts[1].facts.own_address[0] = '\0';
@@ -296,10 +300,9 @@ static void a_clock_is_wrong_when_it_is_so_for_certain(void **state)
     (void)state;
     psr_checkup_host *h = &c.hosts[2];
     h->clock_s = -3.5;
-    assert_alone(
-        PSR_FINDING_SLOWS, "clock", "node3",
-        "its clock is 3.500 s behind this machine's (give or take 0.001 s): times in logs and run.json "
-        "mislead");
+    assert_alone(PSR_FINDING_SLOWS, "clock", "node3",
+                 "its clock is 3.500 s behind this machine's (give or take 0.001 s): times in logs "
+                 "and run.json mislead");
     h->clock_within_s = 3.4; /* a slow answer: it may be right */
     assert_mended();
     h->clock_known = false;
@@ -311,15 +314,17 @@ static void names_versions_and_settings_that_differ_are_told(void **state)
     (void)state;
     psr_host_facts *facts = &c.hosts[1].facts;
     strcpy(facts->congestion, "bbr");
-    assert_alone(PSR_FINDING_NOTE, "tcp", "node1, node2", "their TCP controls congestion by cubic and bbr");
+    assert_alone(PSR_FINDING_NOTE, "tcp", "node1, node2",
+                 "their TCP controls congestion by cubic and bbr");
     *facts = facts_of(1);
     strcpy(facts->library, "libzmq 4.3.4");
-    assert_alone(PSR_FINDING_NOTE, "library", "node1, node2", "they have libzmq 4.3.5 and libzmq 4.3.4");
+    assert_alone(PSR_FINDING_NOTE, "library", "node1, node2",
+                 "they have libzmq 4.3.5 and libzmq 4.3.4");
     *facts = facts_of(1);
     facts->mtu_bytes = 9000;
-    assert_alone(
-        PSR_FINDING_SLOWS, "mtu", "node1, node2",
-        "packets have at most 1500 bytes on eth0, 9000 on eth0: large ones may be lost between them");
+    assert_alone(PSR_FINDING_SLOWS, "mtu", "node1, node2",
+                 "packets have at most 1500 bytes on eth0, 9000 on eth0: large ones may be lost "
+                 "between them");
     *facts = facts_of(1);
     strcpy(facts->path_program, "/usr/bin/psring");
     strcpy(facts->path_version, PSR_VERSION);
@@ -337,24 +342,28 @@ static void names_versions_and_settings_that_differ_are_told(void **state)
                  "they are the same machine and share its cores");
 }
 
-static void ways_that_are_closed_stop_a_run_and_a_host_that_nobody_reaches_is_one_finding(void **state)
+static void
+ways_that_are_closed_stop_a_run_and_a_host_that_nobody_reaches_is_one_finding(void **state)
 {
     (void)state;
     close_way(&c, 0, 2, "Connection refused");
     assert_int_equal((judge(), f.count), 2); /* and what was not measured */
     assert_string_equal(f.items[0].check, "port");
     assert_string_equal(f.items[0].where, "node1 -> node3");
-    assert_string_equal(f.items[0].what, "no connection to tcp://10.0.0.3:4242: Connection refused");
+    assert_string_equal(f.items[0].what,
+                        "no connection to tcp://10.0.0.3:4242: Connection refused");
     assert_non_null(strstr(f.items[0].right, "rejects"));
     assert_string_equal(f.items[1].check, "speed");
-    assert_string_equal(f.items[1].what,
-                        "1 of 6 ways were not measured: a connection is missing, or the time was over");
+    assert_string_equal(
+        f.items[1].what,
+        "1 of 6 ways were not measured: a connection is missing, or the time was over");
 
     close_way(&c, 1, 2, "no answer within 3000 ms");
     assert_int_equal((judge(), f.count), 2);
     assert_string_equal(f.items[0].where, "node3");
-    assert_string_equal(f.items[0].what,
-                        "none of the 2 other hosts reaches tcp://10.0.0.3:4242 there: Connection refused");
+    assert_string_equal(
+        f.items[0].what,
+        "none of the 2 other hosts reaches tcp://10.0.0.3:4242 there: Connection refused");
 
     close_way(&c, 2, 0, "No route to host");
     close_way(&c, 2, 1, "No route to host");
@@ -371,7 +380,8 @@ static void who_reaches_nobody_is_one_finding(void **state)
     close_way(&c, 2, 1, "Network is unreachable");
     assert_int_equal((judge(), f.count), 2);
     assert_string_equal(f.items[0].where, "node3");
-    assert_string_equal(f.items[0].what, "it reaches none of the 2 other hosts: Network is unreachable");
+    assert_string_equal(f.items[0].what,
+                        "it reaches none of the 2 other hosts: Network is unreachable");
 }
 
 /* Every second way of 16 hosts, so that no host is cut off. */
@@ -401,7 +411,8 @@ static void a_way_that_carries_no_messages_stops_a_run(void **state)
     (void)state;
     psr_checkup_pair *p = psr_checkup_pair_of(&c, 1, 0);
     p->measured = false;
-    strcpy(p->measure_failure, "short messages are answered, but messages of 1 MiB are not in time");
+    strcpy(p->measure_failure,
+           "short messages are answered, but messages of 1 MiB are not in time");
     assert_alone(PSR_FINDING_STOPS, "messages", "node2 -> node1",
                  "short messages are answered, but messages of 1 MiB are not in time");
 }
@@ -413,8 +424,9 @@ static void a_way_much_slower_than_the_middle_one_slows_a_run(void **state)
     p->bytes_per_s = 400000000; /* within what repetitions differ by */
     assert_mended();
     p->bytes_per_s = 12500000;
-    assert_alone(PSR_FINDING_SLOWS, "speed", "node2 -> node1",
-                 "12.5 MB/s, while the middle pair has 1000.0 MB/s: a ring goes as fast as its slowest way");
+    assert_alone(
+        PSR_FINDING_SLOWS, "speed", "node2 -> node1",
+        "12.5 MB/s, while the middle pair has 1000.0 MB/s: a ring goes as fast as its slowest way");
 }
 
 static void of_two_hosts_a_way_much_slower_than_the_one_back_slows_a_run(void **state)
@@ -441,8 +453,9 @@ static void a_host_that_does_not_reach_itself_stops_a_run(void **state)
 {
     (void)state;
     close_way(&c, 1, 1, "no answer");
-    assert_alone(PSR_FINDING_STOPS, "port", "node2",
-                 "it does not reach itself at tcp://10.0.0.2:4242, where its processes meet: no answer");
+    assert_alone(
+        PSR_FINDING_STOPS, "port", "node2",
+        "it does not reach itself at tcp://10.0.0.2:4242, where its processes meet: no answer");
 }
 
 static void another_route_and_names_that_lack_are_told(void **state)
@@ -452,11 +465,11 @@ static void another_route_and_names_that_lack_are_told(void **state)
     assert_alone(PSR_FINDING_NOTE, "route", "node1 -> node2",
                  "it goes out by 192.168.1.1, but listens on 10.0.0.1");
     strcpy(psr_checkup_pair_of(&c, 0, 1)->source, "10.0.0.1");
-    psr_checkup_pair_of(&c, 0, 1)->looked_up_as[0] = psr_checkup_pair_of(&c, 0, 2)->looked_up_as[0] = '\0';
-    assert_alone(
-        PSR_FINDING_NOTE, "names", "node1",
-        "2 names of other hosts are not found there (node2 is the first): psring goes by addresses, other "
-        "programs may not");
+    psr_checkup_pair_of(&c, 0, 1)->looked_up_as[0] =
+        psr_checkup_pair_of(&c, 0, 2)->looked_up_as[0] = '\0';
+    assert_alone(PSR_FINDING_NOTE, "names", "node1",
+                 "2 names of other hosts are not found there (node2 is the first): psring goes by "
+                 "addresses, other programs may not");
     strcpy(psr_checkup_pair_of(&c, 0, 1)->looked_up_as, "127.0.0.1");
     strcpy(psr_checkup_pair_of(&c, 0, 2)->looked_up_as, "10.0.0.3");
     assert_alone(PSR_FINDING_NOTE, "names", "node1",

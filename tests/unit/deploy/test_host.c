@@ -21,7 +21,7 @@ static int make_folder(void **state)
 {
     (void)state;
     snprintf(folder, sizeof folder, "/tmp/psr-host-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
+    return mkdtemp(folder) != NULL ? 0 : -1;
 }
 
 static int remove_folder(void **state)
@@ -50,11 +50,13 @@ static void make_program(const char *name, const char *says)
     assert_int_equal(chmod(in_folder(name), 0755), 0);
 }
 
-/* What the other host's shell would answer, and its exit status. Its PATH has `elsewhere` before the usual. */
+/* What the other host's shell would answer, and its exit status. Its PATH has `elsewhere` before
+ * the usual. */
 static int run(const char *command, const char *elsewhere, char *said, size_t size)
 {
     char whole[20000];
-    snprintf(whole, sizeof whole, "PATH='%s:/usr/bin:/bin'; export PATH; exec 2>&1; %s", elsewhere, command);
+    snprintf(whole, sizeof whole, "PATH='%s:/usr/bin:/bin'; export PATH; exec 2>&1; %s", elsewhere,
+             command);
     FILE *pipe = popen(whole, "r");
     assert_non_null(pipe);
     said[fread(said, 1, size - 1, pipe)] = '\0';
@@ -66,7 +68,7 @@ static void expect_run(const char *program, int status, const char *says)
     char command[16384], said[1024];
     expect_ok(psr_host_command(in_folder(program), false, command, sizeof command));
     int ended = run(command, in_folder("path"), said, sizeof said);
-    if (!strstr(said, says))
+    if (strstr(said, says) == NULL)
         fail_msg("'%s' does not say '%s'", said, says);
     assert_int_equal(ended, status);
 }
@@ -94,7 +96,8 @@ static void where_others_can_change_it_psring_is_taken_from_the_path(void **stat
     assert_int_equal(mkdir(in_folder("path"), 0755), 0);
     make_program("path/psring", "found");
     expect_run("d/psring", 0, "found agent\n");
-    assert_int_equal(chmod(in_folder("d"), 01777), 0); /* what is there is its owner's, as in /tmp */
+    assert_int_equal(chmod(in_folder("d"), 01777), 0); /* what is there is its
+                                                          owner's, as in /tmp */
     expect_run("d/psring", 0, "own agent\n");
     assert_int_equal(chmod(in_folder("d/psring"), 0757), 0);
     expect_run("d/psring", 0, "found agent\n");
@@ -137,7 +140,8 @@ static void ssh_lends_nothing_and_checks_host_keys(void **state)
     fclose(file);
     assert_int_equal(chmod(in_folder("ssh"), 0755), 0);
     char ssh[128], words[1024] = "";
-    snprintf(ssh, sizeof ssh, "%s -p 22 -i 'a  key' -o \"ProxyCommand=ssh -W %%h:%%p j\"", in_folder("ssh"));
+    snprintf(ssh, sizeof ssh, "%s -p 22 -i 'a  key' -o \"ProxyCommand=ssh -W %%h:%%p j\"",
+             in_folder("ssh"));
     psr_host_link link;
     expect_ok(psr_host_start(&link, "node7", ssh, "/opt/psring"));
     int64_t end = psr_clock_ms() + PATIENCE_MS;
@@ -151,9 +155,8 @@ static void ssh_lends_nothing_and_checks_host_keys(void **state)
     assert_string_equal(
         words,
         "-p 22 -i a  key -o ProxyCommand=ssh -W %h:%p j -T -a -x -o ClearAllForwardings=yes -o "
-        "PermitLocalCommand=no -o BatchMode=yes -o "
-        "StrictHostKeyChecking=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3 "
-        "node7 exec '/opt/psring' agent ");
+        "PermitLocalCommand=no -o BatchMode=yes -o StrictHostKeyChecking=yes -o ConnectTimeout=10 "
+        "-o ServerAliveInterval=5 -o ServerAliveCountMax=3 node7 exec '/opt/psring' agent ");
 }
 
 static void words_of_ssh_that_cannot_be_are_refused(void **state)
@@ -162,7 +165,8 @@ static void words_of_ssh_that_cannot_be_are_refused(void **state)
     static const char *const cases[][2] = {
         {"", "--ssh: the command is empty; give for instance 'ssh -p 2222'"},
         {"ssh -i 'key", "--ssh 'ssh -i 'key': a quote is not closed"},
-        {"ssh; reboot", "--ssh 'ssh; reboot': no shell runs it, so | & ; < > ( ) { } must be in quotes"},
+        {"ssh; reboot",
+         "--ssh 'ssh; reboot': no shell runs it, so | & ; < > ( ) { } must be in quotes"},
         {"ssh $(reboot)", "--ssh 'ssh $(reboot)': a command within it is not run"},
         {"ssh $PSR_NOT_THERE", "--ssh 'ssh $PSR_NOT_THERE': it names a variable that is not there"},
         {"a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a",

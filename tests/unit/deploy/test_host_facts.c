@@ -1,7 +1,7 @@
-/* deploy/doctor/host_facts.h, find_facts.h */
+/* deploy/doctor/facts/host_facts.h, find_facts.h */
 #include "tests/unit/deploy/checkup_of.h"
 
-#include "deploy/doctor/find_facts.h"
+#include "deploy/doctor/facts/find_facts.h"
 
 #include <string.h>
 #include <unistd.h>

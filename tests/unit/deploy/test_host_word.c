@@ -1,9 +1,9 @@
-/* deploy/launch/host_word.h */
+/* deploy/launch/hosts/host_word.h */
 #include "tests/unit/expect.h"
 
-#include "deploy/launch/host_word.h"
+#include "deploy/launch/hosts/host_word.h"
 
-#include "base/text.h"
+#include "base/text/text.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* deploy/launch/hostfile.h */
-#include "deploy/launch/hostfile.h"
+/* deploy/launch/hosts/hostfile.h */
+#include "deploy/launch/hosts/hostfile.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,8 +17,8 @@ static void hosts_slots_comments_and_blank_lines_are_read(void **state)
 {
     (void)state;
     psr_hosts hosts = {0};
-    assert_int_equal(parse("# all\n\nnode1 slots=2\r\nuser@node2\t# one\n  10.0.0.3 slots=4", &hosts),
-                     PSR_OK);
+    assert_int_equal(
+        parse("# all\n\nnode1 slots=2\r\nuser@node2\t# one\n  10.0.0.3 slots=4", &hosts), PSR_OK);
     assert_int_equal(hosts.count, 3);
     assert_string_equal(hosts.items[0].name, "node1");
     assert_int_equal(hosts.items[0].slots, 2);
@@ -70,8 +70,9 @@ static void max_slots_is_read_and_bounds_slots(void **state)
 {
     (void)state;
     psr_hosts hosts = {0};
-    assert_int_equal(parse("a slots=8 max_slots=8\nb max-slots=4 slots=2\nc max_slots = 3\nd cpus=2", &hosts),
-                     PSR_OK);
+    assert_int_equal(
+        parse("a slots=8 max_slots=8\nb max-slots=4 slots=2\nc max_slots = 3\nd cpus=2", &hosts),
+        PSR_OK);
     static const uint32_t slots[] = {8, 2, 3, 2}, room[] = {8, 4, 3, 2};
     for (size_t i = 0; i < hosts.count; i++) {
         assert_int_equal(hosts.items[i].slots, slots[i]);
@@ -82,18 +83,19 @@ static void max_slots_is_read_and_bounds_slots(void **state)
     assert_int_equal(parse("a slots=2 max_slots=4\na slots=2\n", &hosts), PSR_OK);
     assert_int_equal(hosts.items[0].slots, 4);
     psr_hosts_done(&hosts);
-    refuse("a slots=3 max_slots=2\n",
-           "hosts line 1: host a has 3 slots, more than its max_slots=2; give fewer slots or more max_slots");
-    refuse("a slots=2 max_slots=3\na slots=2\n",
-           "hosts line 2: host a has 4 slots, more than its max_slots=3; give fewer slots or more max_slots");
+    refuse("a slots=3 max_slots=2\n", "hosts line 1: host a has 3 slots, more than its "
+                                      "max_slots=2; give fewer slots or more max_slots");
+    refuse("a slots=2 max_slots=3\na slots=2\n", "hosts line 2: host a has 4 slots, more than its "
+                                                 "max_slots=3; give fewer slots or more max_slots");
 }
 
 static void a_word_can_name_several_hosts(void **state)
 {
     (void)state;
     psr_hosts hosts = {0};
-    assert_int_equal(parse("node[01-03] slots=2 max_slots=3\nme@node[02,04]:1 # two more\nnode03\n", &hosts),
-                     PSR_OK);
+    assert_int_equal(
+        parse("node[01-03] slots=2 max_slots=3\nme@node[02,04]:1 # two more\nnode03\n", &hosts),
+        PSR_OK);
     assert_int_equal(hosts.count, 5);
     assert_string_equal(hosts.items[2].name, "node03");
     assert_int_equal(hosts.items[2].slots, 3);
@@ -112,9 +114,13 @@ static void what_is_too_long_is_refused(void **state)
     char line[5000];
     memset(line, 'a', sizeof line);
     line[sizeof line - 1] = '\0';
-    refuse(line, "hosts line 1: it is longer than 4096 bytes; write one host, or a range of them, a line");
+    refuse(
+        line,
+        "hosts line 1: it is longer than 4096 bytes; write one host, or a range of them, a line");
     line[300] = '\0';
-    refuse(line, "hosts line 1: 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa..' is too long for a host's name");
+    refuse(
+        line,
+        "hosts line 1: 'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa..' is too long for a host's name");
 }
 
 /* Brackets say much in few bytes: it ends soon all the same. */
@@ -153,9 +159,10 @@ static void a_list_is_read_and_refused_like_a_file(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         assert_int_equal(psr_hosts_from_list(bad[i], &hosts), PSR_ERR_USAGE);
     assert_int_equal(psr_hosts_from_list("a:x", &hosts), PSR_ERR_USAGE);
-    assert_string_equal(psr_err_detail(),
-                        "-H: 'a:x' is not understood; behind ':' is a number of slots from 1 to 1024, "
-                        "and an IPv6 address is in brackets; give HOST or HOST:SLOTS, separated by commas");
+    assert_string_equal(
+        psr_err_detail(),
+        "-H: 'a:x' is not understood; behind ':' is a number of slots from 1 to 1024, and an IPv6 "
+        "address is in brackets; give HOST or HOST:SLOTS, separated by commas");
 }
 
 static void a_missing_file_is_named(void **state)

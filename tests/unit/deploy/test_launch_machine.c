@@ -11,21 +11,22 @@ static void a_member_that_is_lost_is_told_to_the_scheduler(void **state)
     (void)state;
     played p;
     begin_run(&p);
-    agent_says(
-        &p, B,
-        "{\"event\":\"exited\",\"role\":\"worker\",\"rank\":2,\"ok\":false,\"how\":\"killed by signal 9\"}",
-        0);
-    expect_done(&p, "{\"order\":\"lost\",\"role\":\"worker\",\"rank\":2,\"host\":\"b\",\"by_itself\":false,"
-                    "\"how\":\"killed by "
-                    "signal 9\"}\n");
+    agent_says(&p, B,
+               "{\"event\":\"exited\",\"role\":\"worker\",\"rank\":2,\"ok\":false,\"how\":\"killed "
+               "by signal 9\"}",
+               0);
+    expect_done(&p, "{\"order\":\"lost\",\"role\":\"worker\",\"rank\":2,\"host\":\"b\",\"by_"
+                    "itself\":false,\"how\":\"killed by signal 9\"}\n");
     agent_says(&p, A,
-               "{\"event\":\"exited\",\"role\":\"shard\",\"rank\":0,\"ok\":true,\"how\":\"exit status 0\"}",
+               "{\"event\":\"exited\",\"role\":\"shard\",\"rank\":0,\"ok\":true,\"how\":\"exit "
+               "status 0\"}",
                0);
     expect_done(&p, "");
     scheduler_says(&p, ENDED_WELL, 0);
     forget(&p);
     agent_says(&p, A,
-               "{\"event\":\"exited\",\"role\":\"worker\",\"rank\":0,\"ok\":false,\"how\":\"exit status 1\"}",
+               "{\"event\":\"exited\",\"role\":\"worker\",\"rank\":0,\"ok\":false,\"how\":\"exit "
+               "status 1\"}",
                0);
     expect_done(&p, "");
     psr_launch_machine_free(p.machine);
@@ -38,29 +39,26 @@ static void an_agent_that_ends_takes_its_processes_with_it(void **state)
     begin_run(&p);
     psr_launch_machine_agent_ended(p.machine, A);
     psr_launch_machine_agent_closed(p.machine, A, SIGNAL_9, BEGAN_MS);
-    expect_done(&p, "{\"order\":\"lost\",\"role\":\"shard\",\"rank\":0,\"host\":\"a\",\"by_itself\":false,"
-                    "\"how\":\"with host a, whose agent "
-                    "ended (killed by signal 9 (Killed))\"}\n"
-                    "{\"order\":\"lost\",\"role\":\"worker\",\"rank\":0,\"host\":\"a\",\"by_itself\":false,"
-                    "\"how\":\"with host a, whose "
-                    "agent "
-                    "ended (killed by signal 9 (Killed))\"}\n"
-                    "{\"order\":\"lost\",\"role\":\"worker\",\"rank\":1,\"host\":\"a\",\"by_itself\":false,"
-                    "\"how\":\"with host a, whose "
-                    "agent "
-                    "ended (killed by signal 9 (Killed))\"}\n");
+    expect_done(
+        &p, "{\"order\":\"lost\",\"role\":\"shard\",\"rank\":0,\"host\":\"a\",\"by_itself\":false,"
+            "\"how\":\"with host a, whose agent ended (killed by signal 9 (Killed))\"}\n"
+            "{\"order\":\"lost\",\"role\":\"worker\",\"rank\":0,\"host\":\"a\",\"by_itself\":false,"
+            "\"how\":\"with host a, whose agent ended (killed by signal 9 (Killed))\"}\n"
+            "{\"order\":\"lost\",\"role\":\"worker\",\"rank\":1,\"host\":\"a\",\"by_itself\":false,"
+            "\"how\":\"with host a, whose agent ended (killed by signal 9 (Killed))\"}\n");
     psr_launch_machine_agent_closed(p.machine, A, SIGNAL_9, BEGAN_MS);
     expect_done(&p, ""); /* once */
     psr_launch_machine_agent_ended(p.machine, B);
     psr_launch_machine_agent_closed(p.machine, B, EXIT(255), BEGAN_MS);
-    expect_done(&p, "{\"order\":\"lost\",\"role\":\"worker\",\"rank\":2,\"host\":\"b\",\"by_itself\":false,"
-                    "\"how\":\"with host b, whose ssh "
-                    "connection ended (exit status 255)\"}\n");
+    expect_done(&p,
+                "{\"order\":\"lost\",\"role\":\"worker\",\"rank\":2,\"host\":\"b\",\"by_itself\":"
+                "false,\"how\":\"with host b, whose ssh connection ended (exit status 255)\"}\n");
     psr_launch_machine_free(p.machine);
 }
 
 /* Everybody but those says something. */
-static void pass_second(played *p, int64_t at_ms, bool a_speaks, bool b_speaks, bool scheduler_speaks)
+static void pass_second(played *p, int64_t at_ms, bool a_speaks, bool b_speaks,
+                        bool scheduler_speaks)
 {
     if (a_speaks)
         agent_says(p, A, "{\"event\":\"alive\"}", at_ms);
@@ -85,7 +83,8 @@ static void an_agent_that_is_silent_for_the_deadline_is_told_to_the_scheduler_on
     forget(&p);
     tick(&p, DEADLINE_MS);
     assert_ptr_equal(
-        strstr(p.done, "{\"order\":\"agent\",\"host\":\"b\",\"how\":\"no sign of life for 8.0 s\"}\n"),
+        strstr(p.done,
+               "{\"order\":\"agent\",\"host\":\"b\",\"how\":\"no sign of life for 8.0 s\"}\n"),
         p.done);
     pass_second(&p, DEADLINE_MS + 1000, true, false, true);
     assert_null(strstr(p.done, "\"agent\""));
@@ -138,9 +137,8 @@ static void a_silent_scheduler_ends_the_run(void **state)
     for (int64_t at_ms = 0; at_ms <= DEADLINE_MS; at_ms += 1000)
         pass_second(&p, at_ms, true, true, false);
     expect_end(&p, 1,
-               "end bar\nerror: psring train: scheduler 0 on a: no sign of life for 8.0 s; the run was at "
-               "step 4 of 10, loss "
-               "0.5000\n");
+               "end bar\nerror: psring train: scheduler 0 on a: no sign of life for 8.0 s; the run "
+               "was at step 4 of 10, loss 0.5000\n");
 }
 
 static void all_hear_four_signs_of_life_per_deadline(void **state)
@@ -183,7 +181,8 @@ static void the_scheduler_says_how_the_run_ended(void **state)
     expect_end(&p, 0, "end bar\noutcome 12\n");
 
     begin_run(&p);
-    scheduler_says(&p, "{\"event\":\"ended\",\"status\":3,\"line\":\"worker 1 on a: sent nonsense\"}", 0);
+    scheduler_says(
+        &p, "{\"event\":\"ended\",\"status\":3,\"line\":\"worker 1 on a: sent nonsense\"}", 0);
     expect_done(&p, "agent a: end in 750 ms\nagent b: end in 750 ms\n");
     expect_end(&p, 3, "end bar\nerror: psring train: worker 1 on a: sent nonsense\n");
 
@@ -201,8 +200,10 @@ static void the_scheduler_hears_when_all_that_processes_printed_has_come(void **
     scheduler_says(&p, ENDED_WELL, 0);
     psr_launch_machine_agent_ended(p.machine, B);
     forget(&p);
-    agent_says(&p, B,
-               "{\"event\":\"line\",\"role\":\"worker\",\"rank\":2,\"stream\":\"out\",\"text\":\"late\"}", 0);
+    agent_says(
+        &p, B,
+        "{\"event\":\"line\",\"role\":\"worker\",\"rank\":2,\"stream\":\"out\",\"text\":\"late\"}",
+        0);
     expect_done(&p, "{\"order\":\"log\",\"role\":\"worker\",\"rank\":2,\"line\":\"late\"}\n");
     psr_launch_machine_agent_closed(p.machine, B, 0, BEGAN_MS);
     expect_done(&p, "{\"order\":\"closed\"}\n");
@@ -225,11 +226,12 @@ static void a_scheduler_that_dies_without_a_word_ends_the_run(void **state)
     played p;
     begin_run(&p);
     psr_launch_machine_scheduler_ended(p.machine);
-    scheduler_says(&p, "{\"event\":\"progress\",\"step\":4,\"total\":10}", 0); /* still in the pipe */
+    /* still in the pipe */
+    scheduler_says(&p, "{\"event\":\"progress\",\"step\":4,\"total\":10}", 0);
     psr_launch_machine_scheduler_closed(p.machine, SIGNAL_9, BEGAN_MS);
     expect_end(&p, 1,
-               "end bar\nerror: psring train: scheduler 0 on a: killed by signal 9 (Killed); the run was at "
-               "step 4 of 10\n");
+               "end bar\nerror: psring train: scheduler 0 on a: killed by signal 9 (Killed); the "
+               "run was at step 4 of 10\n");
 
     begin(&p); /* before it listens: bad input, which it has told itself */
     agent_says(&p, A, HELLO_A, 0);
@@ -237,7 +239,8 @@ static void a_scheduler_that_dies_without_a_word_ends_the_run(void **state)
     psr_launch_machine_scheduler_complained(p.machine, "its own words");
     psr_launch_machine_scheduler_closed(p.machine, EXIT(2), BEGAN_MS);
     expect_end(&p, 2,
-               "end bar\nerror: psring train: scheduler 0 on a: exit status 2; the run was at its start\n");
+               "end bar\nerror: psring train: scheduler 0 on a: exit status 2; the run was at its "
+               "start\n");
 }
 
 static void agents_that_do_not_end_are_killed(void **state)
@@ -274,8 +277,10 @@ static void agents_that_do_not_end_are_killed(void **state)
 static void prints(played *p, const char *text)
 {
     char line[1024];
-    snprintf(line, sizeof line,
-             "{\"event\":\"line\",\"role\":\"worker\",\"rank\":2,\"stream\":\"err\",\"text\":\"%s\"}", text);
+    snprintf(
+        line, sizeof line,
+        "{\"event\":\"line\",\"role\":\"worker\",\"rank\":2,\"stream\":\"err\",\"text\":\"%s\"}",
+        text);
     agent_says(p, B, line, 0);
 }
 
@@ -289,22 +294,24 @@ static void what_processes_print_goes_to_the_log_and_by_its_level_to_the_person(
     prints(&p, "12:01:02.345 info  worker 2: joined");
     expect_done(&p, LOGGED("12:01:02.345 info  worker 2: joined"));
     prints(&p, "12:01:02.345 warn  worker 2: slow");
-    expect_done(&p, LOGGED("12:01:02.345 warn  worker 2: slow") "others: [worker 2 on b] 12:01:02.345 warn  "
-                                                                "worker 2: slow\n");
+    expect_done(&p,
+                LOGGED("12:01:02.345 warn  worker 2: slow") "others: [worker 2 on b] 12:01:02.345 "
+                                                            "warn  worker 2: slow\n");
     prints(&p, "12:01:02.345 warn  worker 2 (stranger): turned away one");
     expect_done(&p, LOGGED("12:01:02.345 warn  worker 2 (stranger): turned away one"));
     prints(&p, "malloc(): corrupted top size");
-    expect_done(
-        &p, LOGGED("malloc(): corrupted top size") "others: [worker 2 on b] malloc(): corrupted top size\n");
+    expect_done(&p, LOGGED("malloc(): corrupted top size") "others: [worker 2 on b] malloc(): "
+                                                           "corrupted top size\n");
     agent_says(&p, B,
-               "{\"event\":\"line\",\"role\":\"worker\",\"rank\":2,\"stream\":\"out\",\"text\":\"epoch: 1 "
-               "step: 1\"}",
+               "{\"event\":\"line\",\"role\":\"worker\",\"rank\":2,\"stream\":\"out\",\"text\":"
+               "\"epoch: 1 step: 1\"}",
                0);
     expect_done(&p, LOGGED("epoch: 1 step: 1"));
     psr_launch_machine_free(p.machine);
 }
 
-static void errors_of_processes_are_shown_at_the_end_where_they_say_more_than_the_run_does(void **state)
+static void
+errors_of_processes_are_shown_at_the_end_where_they_say_more_than_the_run_does(void **state)
 {
     (void)state;
     played p;
@@ -313,11 +320,12 @@ static void errors_of_processes_are_shown_at_the_end_where_they_say_more_than_th
     prints(&p, "12:01:02.345 error worker 2: worker 2 on b: the loss is not finite, at step 7");
     prints(&p, "12:01:02.345 error worker 2: and the disk is full");
     expect_done(&p,
-                LOGGED("12:01:02.345 error worker 2: the loss is not finite")
-                    LOGGED("12:01:02.345 error worker 2: worker 2 on b: the loss is not finite, at step 7")
-                        LOGGED("12:01:02.345 error worker 2: and the disk is full"));
+                LOGGED("12:01:02.345 error worker 2: the loss is not finite") LOGGED(
+                    "12:01:02.345 error worker 2: worker 2 on b: the loss is not finite, at step 7")
+                    LOGGED("12:01:02.345 error worker 2: and the disk is full"));
     scheduler_says(
-        &p, "{\"event\":\"ended\",\"status\":1,\"line\":\"worker 2 on b: the loss is not finite\"}", 0);
+        &p, "{\"event\":\"ended\",\"status\":1,\"line\":\"worker 2 on b: the loss is not finite\"}",
+        0);
     prints(&p, "12:01:02.345 error worker 2: what follows from it");
     expect_end(&p, 1,
                "end bar\nerror: [worker 2 on b] 12:01:02.345 error worker 2: and the disk is full\n"
@@ -330,15 +338,20 @@ static void what_the_scheduler_says_is_shown_by_its_level_and_kind(void **state)
     played p;
     begin_run(&p);
     scheduler_says(
-        &p, "{\"event\":\"say\",\"level\":\"info\",\"kind\":\"run\",\"line\":\"worker 1 is slow\"}", 0);
+        &p, "{\"event\":\"say\",\"level\":\"info\",\"kind\":\"run\",\"line\":\"worker 1 is slow\"}",
+        0);
     expect_done(&p, "line: worker 1 is slow\n");
     scheduler_says(
-        &p, "{\"event\":\"say\",\"level\":\"warn\",\"kind\":\"run\",\"line\":\"what is no order\"}", 0);
+        &p, "{\"event\":\"say\",\"level\":\"warn\",\"kind\":\"run\",\"line\":\"what is no order\"}",
+        0);
     expect_done(&p, "others: [scheduler] what is no order\n");
     scheduler_says(
-        &p, "{\"event\":\"say\",\"level\":\"warn\",\"kind\":\"stranger\",\"line\":\"turned away one\"}", 0);
+        &p,
+        "{\"event\":\"say\",\"level\":\"warn\",\"kind\":\"stranger\",\"line\":\"turned away one\"}",
+        0);
     expect_done(&p, "");
-    scheduler_says(&p, "{\"event\":\"evaluating\",\"step\":4,\"total\":10,\"counted\":30,\"samples\":90}", 0);
+    scheduler_says(
+        &p, "{\"event\":\"evaluating\",\"step\":4,\"total\":10,\"counted\":30,\"samples\":90}", 0);
     scheduler_says(&p, "{\"event\":\"evaluated\",\"line\":\"step 4: test accuracy 50%\"}", 0);
     expect_done(&p, "evaluating 30 of 90\nevaluated\nline: step 4: test accuracy 50%\n");
     scheduler_says(&p, "what a library prints", 0);
@@ -364,7 +377,8 @@ int main(void)
         cmocka_unit_test(a_scheduler_that_dies_without_a_word_ends_the_run),
         cmocka_unit_test(agents_that_do_not_end_are_killed),
         cmocka_unit_test(what_processes_print_goes_to_the_log_and_by_its_level_to_the_person),
-        cmocka_unit_test(errors_of_processes_are_shown_at_the_end_where_they_say_more_than_the_run_does),
+        cmocka_unit_test(
+            errors_of_processes_are_shown_at_the_end_where_they_say_more_than_the_run_does),
         cmocka_unit_test(what_the_scheduler_says_is_shown_by_its_level_and_kind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

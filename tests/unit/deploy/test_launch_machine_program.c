@@ -1,4 +1,5 @@
-/* The launcher's decisions about somebody else's program (psring run), where they are other than about training. */
+/* The launcher's decisions about somebody else's program (psring run), where they are other than
+ * about training. */
 #include "tests/unit/deploy/played_launch.h"
 
 static void what_ranks_print_is_for_the_person_alone(void **state)
@@ -7,14 +8,15 @@ static void what_ranks_print_is_for_the_person_alone(void **state)
     played p;
     begin_program(&p);
     agent_says(&p, A,
-               "{\"event\":\"line\",\"role\":\"worker\",\"rank\":1,\"stream\":\"out\",\"text\":\"a line\"}",
+               "{\"event\":\"line\",\"role\":\"worker\",\"rank\":1,\"stream\":\"out\",\"text\":\"a "
+               "line\"}",
                0);
     agent_says(&p, B,
-               "{\"event\":\"line\",\"role\":\"worker\",\"rank\":2,\"stream\":\"err\",\"text\":\"2026-11-22 "
-               "10:00:00.000 ERROR worker-2: one\"}",
+               "{\"event\":\"line\",\"role\":\"worker\",\"rank\":2,\"stream\":\"err\",\"text\":"
+               "\"2026-11-22 10:00:00.000 ERROR worker-2: one\"}",
                0);
-    expect_done(&p,
-                "rank 1 on stdout: a line\nrank 2 on stderr: 2026-11-22 10:00:00.000 ERROR worker-2: one\n");
+    expect_done(&p, "rank 1 on stdout: a line\nrank 2 on stderr: 2026-11-22 10:00:00.000 ERROR "
+                    "worker-2: one\n");
     psr_launch_machine_free(p.machine);
 }
 
@@ -24,17 +26,18 @@ static void the_scheduler_is_told_how_each_rank_ends(void **state)
     played p;
     begin_program(&p);
     agent_says(&p, B,
-               "{\"event\":\"exited\",\"role\":\"worker\",\"rank\":2,\"ok\":true,\"by_itself\":true,\"how\":"
-               "\"exit status 0\"}",
+               "{\"event\":\"exited\",\"role\":\"worker\",\"rank\":2,\"ok\":true,\"by_itself\":"
+               "true,\"how\":\"exit status 0\"}",
                0);
     expect_done(&p, "{\"order\":\"left\",\"role\":\"worker\",\"rank\":2,\"host\":\"b\"}\n");
     agent_says(&p, A,
-               "{\"event\":\"exited\",\"role\":\"worker\",\"rank\":0,\"ok\":false,\"by_itself\":true,\"how\":"
-               "\"exit status 3\"}",
+               "{\"event\":\"exited\",\"role\":\"worker\",\"rank\":0,\"ok\":false,\"by_itself\":"
+               "true,\"how\":\"exit status 3\"}",
                0);
-    expect_done(&p, "{\"order\":\"lost\",\"role\":\"worker\",\"rank\":0,\"host\":\"a\",\"by_itself\":true,"
-                    "\"how\":\"exit status 3\"}\n");
-    scheduler_says(&p, "{\"event\":\"ended\",\"status\":1,\"line\":\"rank 0 on a: exit status 3\"}", 0);
+    expect_done(&p, "{\"order\":\"lost\",\"role\":\"worker\",\"rank\":0,\"host\":\"a\",\"by_"
+                    "itself\":true,\"how\":\"exit status 3\"}\n");
+    scheduler_says(&p, "{\"event\":\"ended\",\"status\":1,\"line\":\"rank 0 on a: exit status 3\"}",
+                   0);
     expect_done(&p, "agent a: end in 750 ms\nagent b: end in 750 ms\n");
     close_all(&p, 0);
     expect_end(&p, 1, "end bar\nerror: psring run: rank 0 on a: exit status 3\n");

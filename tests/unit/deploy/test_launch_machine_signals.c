@@ -11,8 +11,8 @@ static void the_first_ctrl_c_stops_in_order_and_the_second_at_once(void **state)
     played p;
     begin_run(&p);
     psr_launch_machine_interrupted(p.machine, BEGAN_MS);
-    expect_done(&p, "{\"order\":\"stop\"}\nline: stopping after this step, with a checkpoint; once more to "
-                    "end at once\n");
+    expect_done(&p, "{\"order\":\"stop\"}\nline: stopping after this step, with a checkpoint; once "
+                    "more to end at once\n");
     assert_false(psr_launch_machine_ends_at_once(p.machine));
     psr_launch_machine_interrupted(p.machine, BEGAN_MS);
     expect_done(&p, "agent a: end in 750 ms\nagent b: end in 750 ms\n");
@@ -32,7 +32,9 @@ static void a_run_that_was_stopped_in_order_can_go_on(void **state)
     begin_run(&p);
     psr_launch_machine_interrupted(p.machine, BEGAN_MS);
     scheduler_says(
-        &p, "{\"event\":\"ended\",\"status\":130,\"line\":\"stopped\",\"outcome\":{\"hash\":\"12\"}}", 0);
+        &p,
+        "{\"event\":\"ended\",\"status\":130,\"line\":\"stopped\",\"outcome\":{\"hash\":\"12\"}}",
+        0);
     close_all(&p, 0);
     expect_end(&p, 130, "end bar\nerror: psring train: stopped\nresumable\n");
 }
@@ -72,7 +74,8 @@ static void a_run_stops_when_all_have_said_that_they_have(void **state)
     expect_done(&p, "stop\n" GOES_ON);
     tick(&p, 30);
     expect_done(&p, "");
-    psr_launch_machine_suspended(p.machine, BEGAN_MS + 40); /* answers of the first time do not count */
+    /* answers of the first time do not count */
+    psr_launch_machine_suspended(p.machine, BEGAN_MS + 40);
     expect_done(&p, PAUSES);
     tick(&p, 50);
     expect_done(&p, "");

@@ -45,12 +45,12 @@ static void a_host_that_does_not_tell_its_address_ends_the_start(void **state)
     begin(&p);
     agent_says(&p, A, HELLO_A, 0);
     agent_says(&p, B, HELLO_A, 0);
-    expect_done(&p,
-                "drop agent b\nconnecting 1 and 1 of 2\nagent a: end in 750 ms\nagent b: end in 750 ms\n");
+    expect_done(
+        &p,
+        "drop agent b\nconnecting 1 and 1 of 2\nagent a: end in 750 ms\nagent b: end in 750 ms\n");
     expect_end(&p, 2,
-               "end bar\nerror: psring train: host b does not tell the address that ssh reached it by; name "
-               "the interface with "
-               "--interface\n");
+               "end bar\nerror: psring train: host b does not tell the address that ssh reached it "
+               "by; name the interface with --interface\n");
 }
 
 static void without_encryption_another_machine_is_refused(void **state)
@@ -60,10 +60,10 @@ static void without_encryption_another_machine_is_refused(void **state)
     begin_with(&p, PSR_BARE_THIS_MACHINE, NULL);
     agent_says(&p, A, HELLO_A, 0);
     agent_says(&p, B, HELLO_B, 0);
-    expect_end(&p, 2,
-               "end bar\nerror: psring train: --no-encrypt: host b is another machine, and who is on the way "
-               "could read and "
-               "change the run; leave it out, or give --no-encrypt=trusted-network\n");
+    expect_end(
+        &p, 2,
+        "end bar\nerror: psring train: --no-encrypt: host b is another machine, and who is on the "
+        "way could read and change the run; leave it out, or give --no-encrypt=trusted-network\n");
     begin_with(&p, PSR_BARE_TRUSTED_NETWORK, NULL);
     agent_says(&p, A, HELLO_A, 0);
     agent_says(&p, B, HELLO_B, 0);
@@ -101,12 +101,12 @@ static void an_agent_that_does_not_answer_ends_the_start(void **state)
     tick(&p, 19999);
     forget(&p);
     tick(&p, 20000);
-    expect_done(&p,
-                "drop agent b\nconnecting 1 and 1 of 2\nagent a: end in 750 ms\nagent b: end in 750 ms\n");
+    expect_done(
+        &p,
+        "drop agent b\nconnecting 1 and 1 of 2\nagent a: end in 750 ms\nagent b: end in 750 ms\n");
     expect_end(&p, 2,
-               "end bar\nerror: psring train: host b: its agent did not answer within 20 s: Last login: "
-               "today; see what "
-               "`ssh b true` does\n");
+               "end bar\nerror: psring train: host b: its agent did not answer within 20 s: Last "
+               "login: today; see what `ssh b true` does\n");
 }
 
 /* Its ssh has ended, and all that it said was read. */
@@ -128,9 +128,8 @@ static void a_host_that_ssh_does_not_reach_ends_the_start_when_the_others_are_kn
     agent_says(&p, A, HELLO_A, 0);
     expect_done(&p, "connecting 1 and 1 of 2\nagent a: end in 750 ms\n"); /* the other has ended */
     expect_end(&p, 2,
-               "end bar\nerror: psring train: host b: ssh could not connect: me@b: Permission denied "
-               "(publickey).; let it "
-               "log you in without a password: ssh-copy-id b\n");
+               "end bar\nerror: psring train: host b: ssh could not connect: me@b: Permission "
+               "denied (publickey).; let it log you in without a password: ssh-copy-id b\n");
 }
 
 static void all_hosts_that_cannot_be_used_are_told_at_once(void **state)
@@ -157,9 +156,8 @@ static void who_gives_up_waiting_hears_of_the_hosts_that_cannot_be_used(void **s
     psr_launch_machine_interrupted(p.machine, BEGAN_MS);
     expect_end(&p, 130,
                "end bar\nerror: psring train: interrupted\n"
-               "error:   host b lacks the program psring (not found); install it there at the same path, or "
-               "name its path "
-               "by --remote-psring\n");
+               "error:   host b lacks the program psring (not found); install it there at the same "
+               "path, or name its path by --remote-psring\n");
 }
 
 static void an_agent_that_ends_while_others_are_awaited_ends_the_start(void **state)
@@ -183,8 +181,8 @@ static void an_action_that_fails_ends_the_run(void **state)
     p.failure = PSR_ERR_NOT_FOUND;
     agent_says(&p, A, HELLO_A, 0);
     agent_says(&p, B, HELLO_B, 0);
-    expect_done(&p, "connecting 2 and 0 of 2\nstart scheduler threads=3 interface=10.0.0.1\nagent a: end in "
-                    "750 ms\nagent b: end in 750 ms\n");
+    expect_done(&p, "connecting 2 and 0 of 2\nstart scheduler threads=3 interface=10.0.0.1\nagent "
+                    "a: end in 750 ms\nagent b: end in 750 ms\n");
     expect_end(&p, 2, "end bar\nerror: psring train: no scheduler\n");
     begin(&p);
     agent_says(&p, A, HELLO_A, 0);
@@ -213,7 +211,8 @@ static void a_failure_of_the_driver_before_the_first_agent_is_over_at_once(void 
     (void)state;
     played p;
     open_machine(&p, PSR_BARE_NOWHERE, NULL);
-    psr_launch_machine_failed(p.machine, psr_fail(PSR_ERR_USAGE, "--ssh: the command is empty"), BEGAN_MS);
+    psr_launch_machine_failed(p.machine, psr_fail(PSR_ERR_USAGE, "--ssh: the command is empty"),
+                              BEGAN_MS);
     assert_true(psr_launch_machine_is_over(p.machine));
     expect_end(&p, 2, "end bar\nerror: psring train: --ssh: the command is empty\n");
 }
@@ -237,9 +236,10 @@ static void each_process_is_bound_and_the_person_told(void **state)
     p.config.threads = 1;
     agent_says(&p, A, hello_with(A, "[[[0,4],[1,5],[2,6],[3,7]]]"), 0);
     agent_says(&p, B, hello_with(B, "[[[0],[1]]]"), 0);
-    expect_done(&p, "connecting 2 and 0 of 2\nstart scheduler threads=1 interface=10.0.0.1\n"
-                    "line: binding    shard 0 on a: CPUs 3,7\nline: binding    worker 0 on a: CPUs 0,4\n"
-                    "line: binding    worker 1 on a: CPUs 1,5\nline: binding    worker 2 on b: CPUs 0-1\n");
+    expect_done(
+        &p, "connecting 2 and 0 of 2\nstart scheduler threads=1 interface=10.0.0.1\n"
+            "line: binding    shard 0 on a: CPUs 3,7\nline: binding    worker 0 on a: CPUs 0,4\n"
+            "line: binding    worker 1 on a: CPUs 1,5\nline: binding    worker 2 on b: CPUs 0-1\n");
     scheduler_says(&p, LISTENING, 0);
     expect_done(&p, "spawn shard 0 interface=10.0.0.1 endpoint=tcp://10.0.0.1:7 cpus=3,7\n"
                     "spawn worker 0 interface=10.0.0.1 endpoint=tcp://10.0.0.1:7 cpus=0,4\n"
@@ -255,9 +255,10 @@ static void threads_are_the_same_with_and_without_shards(void **state)
     begin_bound(&p, PSR_BIND_TO_CORE);
     agent_says(&p, A, hello_with(A, "[[[0],[1],[2],[3]]]"), 0);
     agent_says(&p, B, hello_with(B, "[[[0],[1],[2],[3],[4],[5]]]"), 0);
-    expect_done(&p, "connecting 2 and 0 of 2\nstart scheduler threads=2 interface=10.0.0.1\n"
-                    "line: binding    shard 0 on a: CPUs 0-3\nline: binding    worker 0 on a: CPUs 0-1\n"
-                    "line: binding    worker 1 on a: CPUs 2-3\nline: binding    worker 2 on b: CPUs 0-5\n");
+    expect_done(
+        &p, "connecting 2 and 0 of 2\nstart scheduler threads=2 interface=10.0.0.1\n"
+            "line: binding    shard 0 on a: CPUs 0-3\nline: binding    worker 0 on a: CPUs 0-1\n"
+            "line: binding    worker 1 on a: CPUs 2-3\nline: binding    worker 2 on b: CPUs 0-5\n");
     psr_launch_machine_free(p.machine);
 }
 
@@ -269,9 +270,9 @@ static void a_host_that_does_not_tell_its_cores_cannot_bind(void **state)
     agent_says(&p, A, hello_with(A, "[[[0],[1],[2],[3]]]"), 0);
     agent_says(&p, B, HELLO_B, 0);
     expect_end(&p, 2,
-               "end bar\nerror: psring train: host b: --bind-to: its psring does not tell its cores, since "
-               "it was built "
-               "without hwloc; install one that was built with it, or give --bind-to none\n");
+               "end bar\nerror: psring train: host b: --bind-to: its psring does not tell its "
+               "cores, since it was built without hwloc; install one that was built with it, or "
+               "give --bind-to none\n");
 }
 
 /* ---- agents that lie ---- */
@@ -282,7 +283,8 @@ static void cores_that_cannot_be_are_a_violation(void **state)
     played p;
     begin(&p);
     agent_says(&p, B, hello_with(B, "[[[0],[0]]]"), 0);
-    expect_end(&p, 3, "end bar\nerror: psring train: host b: its agent does not say how its cores lie\n");
+    expect_end(&p, 3,
+               "end bar\nerror: psring train: host b: its agent does not say how its cores lie\n");
 }
 
 static void a_second_hello_ends_the_run(void **state)
@@ -292,7 +294,9 @@ static void a_second_hello_ends_the_run(void **state)
     begin_run(&p);
     agent_says(&p, B, HELLO_B, 0);
     expect_done(&p, "agent a: end in 750 ms\nagent b: end in 750 ms\n");
-    agent_says(&p, B, "{\"event\":\"exited\",\"role\":\"worker\",\"rank\":2,\"ok\":false,\"how\":\"x\"}", 0);
+    agent_says(&p, B,
+               "{\"event\":\"exited\",\"role\":\"worker\",\"rank\":2,\"ok\":false,\"how\":\"x\"}",
+               0);
     expect_done(&p, ""); /* it is not heard any more */
     expect_end(&p, 3, "end bar\nerror: psring train: host b: its agent said hello twice\n");
 }
@@ -302,10 +306,12 @@ static void an_agent_speaks_for_what_is_placed_on_its_host_alone(void **state)
     (void)state;
     played p;
     begin_run(&p);
-    agent_says(&p, B, "{\"event\":\"exited\",\"role\":\"worker\",\"rank\":0,\"ok\":false,\"how\":\"x\"}", 0);
-    expect_end(
-        &p, 3,
-        "end bar\nerror: psring train: host b: its agent speaks for worker 0, which is not placed there\n");
+    agent_says(&p, B,
+               "{\"event\":\"exited\",\"role\":\"worker\",\"rank\":0,\"ok\":false,\"how\":\"x\"}",
+               0);
+    expect_end(&p, 3,
+               "end bar\nerror: psring train: host b: its agent speaks for worker 0, which is not "
+               "placed there\n");
 }
 
 int main(void)

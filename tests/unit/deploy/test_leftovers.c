@@ -3,7 +3,7 @@
 
 #include "tests/unit/folder.h"
 
-#include "base/file.h"
+#include "base/system/file.h"
 
 #include <unistd.h>
 

@@ -1,14 +1,15 @@
-/* deploy/doctor/measure.h, rounds.h */
+/* deploy/doctor/visit/measure.h, rounds.h */
 #include "tests/unit/expect.h"
 
-#include "deploy/doctor/measure.h"
-#include "deploy/doctor/rounds.h"
+#include "deploy/doctor/visit/measure.h"
+#include "deploy/doctor/visit/rounds.h"
 
 #include <string.h>
 
 #define MS 1000000ll
 
-/* What is sent is answered one after the other: each message takes short_ns, each with a payload large_ns more. */
+/* What is sent is answered one after the other: each message takes short_ns, each with a payload
+ * large_ns more. */
 typedef struct link {
     int64_t now_ns, short_ns, large_ns;
     size_t bytes[64]; /* of messages on the way */

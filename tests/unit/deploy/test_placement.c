@@ -1,5 +1,5 @@
-/* deploy/launch/placement.h */
-#include "deploy/launch/placement.h"
+/* deploy/launch/hosts/placement.h */
+#include "deploy/launch/hosts/placement.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,7 +39,8 @@ static void ranks_fill_slots_in_order_and_shards_go_round(void **state)
     psr_hosts hosts = list("a:2,b:1,c:2");
     psr_config config = config_of(PSR_MODE_PS, 4, 4);
     psr_placement placement;
-    assert_int_equal(psr_placement_make(&config, &hosts, NULL, PSR_MAP_BY_SLOT, &placement), PSR_OK);
+    assert_int_equal(psr_placement_make(&config, &hosts, NULL, PSR_MAP_BY_SLOT, &placement),
+                     PSR_OK);
     static const uint32_t worker_hosts[] = {0, 0, 1, 2}, shard_hosts[] = {0, 1, 2, 0};
     for (uint32_t i = 0; i < 4; i++) {
         assert_int_equal(host_of(&placement, PSR_ROLE_WORKER, i), worker_hosts[i]);
@@ -57,7 +58,8 @@ static void a_ps_hostfile_takes_the_shards_elsewhere(void **state)
     psr_hosts hosts = list("a:2"), ps_hosts = list("p,q,a");
     psr_config config = config_of(PSR_MODE_PS, 2, 3);
     psr_placement placement;
-    assert_int_equal(psr_placement_make(&config, &hosts, &ps_hosts, PSR_MAP_BY_SLOT, &placement), PSR_OK);
+    assert_int_equal(psr_placement_make(&config, &hosts, &ps_hosts, PSR_MAP_BY_SLOT, &placement),
+                     PSR_OK);
     assert_int_equal(placement.hosts.count, 3);
     assert_string_equal(placement.hosts.items[host_of(&placement, PSR_ROLE_SHARD, 0)].name, "p");
     assert_string_equal(placement.hosts.items[host_of(&placement, PSR_ROLE_SHARD, 1)].name, "q");
@@ -73,21 +75,28 @@ static void local_mode_is_one_process_that_counts_cores_as_its_workers_would(voi
     psr_hosts hosts = list("a:3");
     psr_config config = config_of(PSR_MODE_LOCAL, 3, 2);
     psr_placement placement;
-    assert_int_equal(psr_placement_make(&config, &hosts, NULL, PSR_MAP_BY_SLOT, &placement), PSR_OK);
+    assert_int_equal(psr_placement_make(&config, &hosts, NULL, PSR_MAP_BY_SLOT, &placement),
+                     PSR_OK);
     assert_int_equal(placement.count, 1);
     assert_int_equal(placement.workers_most, 3);
     psr_placement_done(&placement);
     psr_hosts_done(&hosts);
 }
 
-static void ring_mode_has_no_shards(void **state)
+static void ring_mode_has_no_shards_unless_they_are_asked_for(void **state)
 {
     (void)state;
     psr_hosts hosts = list("a:3");
-    psr_config config = config_of(PSR_MODE_RING, 3, 2);
+    psr_config config = config_of(PSR_MODE_RING, 3, 0);
     psr_placement placement;
-    assert_int_equal(psr_placement_make(&config, &hosts, NULL, PSR_MAP_BY_SLOT, &placement), PSR_OK);
+    assert_int_equal(psr_placement_make(&config, &hosts, NULL, PSR_MAP_BY_SLOT, &placement),
+                     PSR_OK);
     assert_int_equal(placement.count, 3);
+    psr_placement_done(&placement);
+    config.shards = 2;
+    assert_int_equal(psr_placement_make(&config, &hosts, NULL, PSR_MAP_BY_SLOT, &placement),
+                     PSR_OK);
+    assert_int_equal(placement.count, 5);
     psr_placement_done(&placement);
     psr_hosts_done(&hosts);
 }
@@ -96,11 +105,12 @@ static void more_workers_than_slots_are_refused(void **state)
 {
     (void)state;
     psr_hosts hosts = list("a:2,b");
-    psr_config config = config_of(PSR_MODE_RING, 4, 1);
+    psr_config config = config_of(PSR_MODE_RING, 4, 0);
     psr_placement placement;
-    assert_int_equal(psr_placement_make(&config, &hosts, NULL, PSR_MAP_BY_SLOT, &placement), PSR_ERR_USAGE);
-    assert_string_equal(psr_err_detail(), "--workers 4: the hosts have 3 slots in all; add slots=N or hosts, "
-                                          "or let a host take more by max_slots=N");
+    assert_int_equal(psr_placement_make(&config, &hosts, NULL, PSR_MAP_BY_SLOT, &placement),
+                     PSR_ERR_USAGE);
+    assert_string_equal(psr_err_detail(), "--workers 4: the hosts have 3 slots in all; add slots=N "
+                                          "or hosts, or let a host take more by max_slots=N");
     psr_hosts_done(&hosts);
 }
 
@@ -115,7 +125,7 @@ static psr_hosts file(const char *text)
 static void expect_mapping(const char *text, psr_map_by map_by, const char *names)
 {
     psr_hosts hosts = file(text);
-    psr_config config = config_of(PSR_MODE_RING, (uint32_t)strlen(names), 1);
+    psr_config config = config_of(PSR_MODE_RING, (uint32_t)strlen(names), 0);
     psr_placement placement;
     assert_int_equal(psr_placement_make(&config, &hosts, NULL, map_by, &placement), PSR_OK);
     for (uint32_t rank = 0; rank < config.workers; rank++)
@@ -128,7 +138,8 @@ static void expect_mapping(const char *text, psr_map_by map_by, const char *name
 static void ranks_are_mapped_by_slot_or_by_node(void **state)
 {
     (void)state;
-    static const char hosts[] = "a slots=4\nb slots=4\nc slots=4\n", uneven[] = "a slots=1\nb slots=3\n";
+    static const char hosts[] = "a slots=4\nb slots=4\nc slots=4\n",
+                      uneven[] = "a slots=1\nb slots=3\n";
     expect_mapping(hosts, PSR_MAP_BY_SLOT, "aaaabb");
     expect_mapping(hosts, PSR_MAP_BY_NODE, "abcabc");
     expect_mapping(uneven, PSR_MAP_BY_NODE, "abbb");
@@ -148,9 +159,10 @@ static void more_than_max_slots_are_refused(void **state)
 {
     (void)state;
     psr_hosts hosts = file("a slots=1 max_slots=4\nb\n");
-    psr_config config = config_of(PSR_MODE_RING, 6, 1);
+    psr_config config = config_of(PSR_MODE_RING, 6, 0);
     psr_placement placement;
-    assert_int_equal(psr_placement_make(&config, &hosts, NULL, PSR_MAP_BY_SLOT, &placement), PSR_ERR_USAGE);
+    assert_int_equal(psr_placement_make(&config, &hosts, NULL, PSR_MAP_BY_SLOT, &placement),
+                     PSR_ERR_USAGE);
     assert_string_equal(psr_err_detail(),
                         "--workers 6: the hosts have 2 slots in all, and room for 5 by their "
                         "max_slots; add slots=N, max_slots=N or hosts");
@@ -163,10 +175,12 @@ static void hosts_without_a_process_are_left_out(void **state)
     psr_hosts hosts = list("a:2,b:1,c:2"), ps_hosts = list("p,q:2");
     psr_config config = config_of(PSR_MODE_PS, 2, 1);
     psr_placement placement;
-    assert_int_equal(psr_placement_make(&config, &hosts, NULL, PSR_MAP_BY_SLOT, &placement), PSR_OK);
+    assert_int_equal(psr_placement_make(&config, &hosts, NULL, PSR_MAP_BY_SLOT, &placement),
+                     PSR_OK);
     assert_int_equal(placement.hosts.count, 1);
     psr_placement_done(&placement);
-    assert_int_equal(psr_placement_make(&config, &hosts, &ps_hosts, PSR_MAP_BY_SLOT, &placement), PSR_OK);
+    assert_int_equal(psr_placement_make(&config, &hosts, &ps_hosts, PSR_MAP_BY_SLOT, &placement),
+                     PSR_OK);
     assert_int_equal(placement.hosts.count, 2);
     assert_int_equal(placement.worker_hosts, 1);
     assert_string_equal(placement.hosts.items[1].name, "p");
@@ -175,8 +189,8 @@ static void hosts_without_a_process_are_left_out(void **state)
     assert_int_equal(psr_placement_make(&config, &hosts, &ps_hosts, PSR_MAP_BY_SLOT, &placement),
                      PSR_ERR_USAGE);
     assert_string_equal(psr_err_detail(),
-                        "--shards 4 on the hosts of --ps-hostfile: they have 3 slots in all; add slots=N or "
-                        "hosts, or let a host take more by max_slots=N");
+                        "--shards 4 on the hosts of --ps-hostfile: they have 3 slots in all; add "
+                        "slots=N or hosts, or let a host take more by max_slots=N");
     psr_hosts_done(&hosts);
     psr_hosts_done(&ps_hosts);
 }
@@ -188,7 +202,8 @@ static void local_mode_asks_all_hosts_whose_workers_it_plays(void **state)
     psr_hosts hosts = list("a:2,b:1,c:2");
     psr_config config = config_of(PSR_MODE_LOCAL, 3, 2);
     psr_placement placement;
-    assert_int_equal(psr_placement_make(&config, &hosts, NULL, PSR_MAP_BY_SLOT, &placement), PSR_OK);
+    assert_int_equal(psr_placement_make(&config, &hosts, NULL, PSR_MAP_BY_SLOT, &placement),
+                     PSR_OK);
     assert_int_equal(placement.count, 1);
     assert_int_equal(placement.worker_hosts, 2);
     psr_placement_done(&placement);
@@ -201,7 +216,7 @@ int main(void)
         cmocka_unit_test(ranks_fill_slots_in_order_and_shards_go_round),
         cmocka_unit_test(a_ps_hostfile_takes_the_shards_elsewhere),
         cmocka_unit_test(local_mode_is_one_process_that_counts_cores_as_its_workers_would),
-        cmocka_unit_test(ring_mode_has_no_shards),
+        cmocka_unit_test(ring_mode_has_no_shards_unless_they_are_asked_for),
         cmocka_unit_test(more_workers_than_slots_are_refused),
         cmocka_unit_test(ranks_are_mapped_by_slot_or_by_node),
         cmocka_unit_test(when_all_slots_are_taken_hosts_take_more_in_turn_up_to_max_slots),

@@ -1,5 +1,5 @@
-/* deploy/agent/program.h: what goes from launcher to agent comes back as it was, and what is none is refused. How it runs:
- * tests/integration/test_run.py. */
+/* deploy/agent/program.h: what goes from launcher to agent comes back as it was, and what is none
+ * is refused. How it runs: tests/integration/test_run.py. */
 #include "deploy/agent/program.h"
 
 #include "tests/unit/expect.h"
@@ -55,7 +55,8 @@ static void what_is_no_program_is_refused_by_its_field(void **state)
         {"{\"words\":\"a\"}", "field \"words\" is no array"},
         {"{\"words\":[\"a\",7]}", "field \"words\" holds what is no text"},
         {"{\"words\":[\"a\"]}", "field \"variables\" is no array"},
-        {"{\"words\":[],\"variables\":[],\"directory\":\"/\",\"output\":\"\",\"ranks\":1,\"deadline_s\":1}",
+        {"{\"words\":[],\"variables\":[],\"directory\":\"/"
+         "\",\"output\":\"\",\"ranks\":1,\"deadline_s\":1}",
          "\"words\""},
         {"{\"words\":[\"a\"],\"variables\":[],\"output\":\"\",\"ranks\":1,\"deadline_s\":1}",
          "\"directory\""},
@@ -68,7 +69,8 @@ static void what_is_no_program_is_refused_by_its_field(void **state)
     };
     psr_program read = {.ranks = 77};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_int_equal(psr_program_from_object(cJSON_Parse(cases[i].json), &read), PSR_ERR_FORMAT);
+        assert_int_equal(psr_program_from_object(cJSON_Parse(cases[i].json), &read),
+                         PSR_ERR_FORMAT);
         assert_non_null(strstr(psr_err_detail(), cases[i].why));
         assert_int_equal(read.ranks, 77);
     }

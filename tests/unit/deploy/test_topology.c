@@ -16,7 +16,8 @@ static psr_err parse(const char *text, psr_topology *topology)
 static void a_topology_comes_back_as_it_was(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"[[[0]]]", "[[[0,4],[1,5]],[[2,6],[3,7]]]", "[[[9],[2,4095]],[[7]]]"};
+    static const char *const texts[] = {"[[[0]]]", "[[[0,4],[1,5]],[[2,6],[3,7]]]",
+                                        "[[[9],[2,4095]],[[7]]]"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         psr_topology topology;
         cJSON *json = NULL;

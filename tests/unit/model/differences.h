@@ -1,4 +1,5 @@
-/* Known numbers for the finite-difference tests of the reference back end. Include after cmocka.h. */
+/* Known numbers for the finite-difference tests of the reference back end. Include after
+ * cmocka.h. */
 #ifndef PSR_TESTS_DIFFERENCES_H
 #define PSR_TESTS_DIFFERENCES_H
 
@@ -42,7 +43,8 @@ static inline double *numbers(size_t count)
     return x;
 }
 
-/* A shuffled ramp: values 0.1 apart, so that no maximum changes hands within a difference's step. */
+/* A shuffled ramp: values 0.1 apart, so that no maximum changes hands within a difference's
+ * step. */
 static inline double *distinct_numbers(size_t count)
 {
     const psr_rng_at at = {.seed = 7, .purpose = PSR_RNG_TEST, .layer = next_stream++};

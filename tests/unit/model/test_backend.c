@@ -1,6 +1,6 @@
-/* The contract of model/backend.h, held by every back end: what may happen to weights and gradients around
- * the hooks, and what a pass leaves alone. That the numbers are right is test_reference.c's and the golden
- * tests'. */
+/* The contract of model/backend.h, held by every back end: what may happen to weights and gradients
+ * around the hooks, and what a pass leaves alone. That the numbers are right is test_reference.c's
+ * and the golden tests'. */
 #include "model/backend.h"
 
 #include <math.h>
@@ -44,7 +44,8 @@ static const uint32_t labels[BATCH] = {0, 4, 2, 2}, samples[BATCH] = {10, 3, 77,
 static void fixture_init(fixture *f, psr_backend_kind kind, const char *model, uint32_t count)
 {
     *f = (fixture){0};
-    assert_int_equal(psr_network_new(model, CLASSES, 1, SIZE, SIZE, PSR_SHORTCUT_A, &f->net), PSR_OK);
+    assert_int_equal(psr_network_new(model, CLASSES, 1, SIZE, SIZE, PSR_SHORTCUT_A, &f->net),
+                     PSR_OK);
     assert_int_equal(psr_buckets_plan(&f->net->params, 4096, &f->buckets), PSR_OK);
     const psr_backend_options options = {
         .kind = kind, .max_batch = BATCH, .threads = 1, .buckets = &f->buckets};
@@ -83,7 +84,8 @@ static void fixture_done(fixture *f)
 static psr_pass_result train(fixture *f, const psr_exec_hooks *hooks)
 {
     psr_pass_result result;
-    assert_int_equal(psr_backend_train(f->backend, &f->batch, &f->state, 0.25f, hooks, &result), PSR_OK);
+    assert_int_equal(psr_backend_train(f->backend, &f->batch, &f->state, 0.25f, hooks, &result),
+                     PSR_OK);
     return result;
 }
 
@@ -99,8 +101,9 @@ static psr_err bring_weights(void *context, uint32_t bucket)
 }
 
 /* What an exchange may do at once: read the gradient and overwrite the weights. */
-static psr_err take_gradient(void *context, uint32_t bucket)
+static psr_err take_gradient(void *context, uint32_t bucket, psr_fence *fence)
 {
+    (void)fence;
     fixture *f = context;
     const psr_bucket *b = &f->buckets.items[bucket];
     f->ready_count[bucket]++;
@@ -216,11 +219,13 @@ static void inference_knows_no_batch_and_no_dropout(void **state)
     psr_pass_result result, single;
     double loss_sum = 0;
     uint32_t correct = 0;
-    assert_int_equal(psr_backend_infer(f.backend, &f.batch, &f.state, NULL, together, &result), PSR_OK);
+    assert_int_equal(psr_backend_infer(f.backend, &f.batch, &f.state, NULL, together, &result),
+                     PSR_OK);
     for (uint32_t n = 0; n < BATCH; n++) {
         const psr_batch one = {
             f.images + (size_t)n * PIXELS, labels + n, samples + n, 1, .epoch = 8, .seed = 1234};
-        assert_int_equal(psr_backend_infer(f.backend, &one, &f.state, NULL, alone, &single), PSR_OK);
+        assert_int_equal(psr_backend_infer(f.backend, &one, &f.state, NULL, alone, &single),
+                         PSR_OK);
         for (int k = 0; k < CLASSES; k++)
             assert_true(fabsf(alone[k] - together[n * CLASSES + (uint32_t)k]) < 1e-5f);
         loss_sum += single.loss_sum;
@@ -237,7 +242,8 @@ static void inference_asks_for_every_bucket_and_reports_none(void **state)
     fixture_init(&f, *(psr_backend_kind *)*state, "resnet20", BATCH);
     const psr_exec_hooks hooks = {&f, bring_weights, take_gradient, NULL};
     psr_pass_result result;
-    assert_int_equal(psr_backend_infer(f.backend, &f.batch, &f.state, &hooks, NULL, &result), PSR_OK);
+    assert_int_equal(psr_backend_infer(f.backend, &f.batch, &f.state, &hooks, NULL, &result),
+                     PSR_OK);
     for (uint32_t b = 0; b < f.buckets.count; b++) {
         assert_int_equal(f.wanted_count[b], 1);
         assert_int_equal(f.ready_count[b], 0);
@@ -266,7 +272,8 @@ static void a_hook_that_fails_ends_the_pass_with_its_status(void **state)
     f.refusal = PSR_ERR_CANCELLED;
     const psr_exec_hooks hooks = {&f, bring_weights, take_gradient, NULL};
     psr_pass_result result;
-    assert_int_equal(psr_backend_train(f.backend, &f.batch, &f.state, 1, &hooks, &result), PSR_ERR_CANCELLED);
+    assert_int_equal(psr_backend_train(f.backend, &f.batch, &f.state, 1, &hooks, &result),
+                     PSR_ERR_CANCELLED);
     assert_int_equal(f.ready_count[0], 1);
     assert_int_equal(f.ready_count[1], 0);
     fixture_done(&f);
@@ -291,8 +298,10 @@ static void the_reference_refuses_bf16_by_name(void **state)
     psr_backend *backend = NULL;
     assert_int_equal(psr_network_new("mlp", 10, 1, 28, 28, PSR_SHORTCUT_A, &net), PSR_OK);
     assert_int_equal(psr_buckets_plan(&net->params, 1 << 20, &buckets), PSR_OK);
-    const psr_backend_options options = {
-        .kind = PSR_BACKEND_REFERENCE, .precision = PSR_PRECISION_BF16, .max_batch = 1, .buckets = &buckets};
+    const psr_backend_options options = {.kind = PSR_BACKEND_REFERENCE,
+                                         .precision = PSR_PRECISION_BF16,
+                                         .max_batch = 1,
+                                         .buckets = &buckets};
     assert_int_equal(psr_backend_new(net, &options, &backend), PSR_ERR_UNSUPPORTED);
     assert_non_null(strstr(psr_err_detail(), "--precision fp32"));
     assert_null(backend);
@@ -302,10 +311,10 @@ static void the_reference_refuses_bf16_by_name(void **state)
 
 static psr_backend_kind reference = PSR_BACKEND_REFERENCE, onednn = PSR_BACKEND_ONEDNN;
 
-#define FOR_BOTH(test)                                                                                       \
-    {"reference: " #test, test, NULL, NULL, &reference},                                                     \
-    {                                                                                                        \
-        "onednn: " #test, test, NULL, NULL, &onednn                                                          \
+#define FOR_BOTH(test)                                                                             \
+    {"reference: " #test, test, NULL, NULL, &reference},                                           \
+    {                                                                                              \
+        "onednn: " #test, test, NULL, NULL, &onednn                                                \
     }
 
 int main(void)

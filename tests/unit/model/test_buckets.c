@@ -65,8 +65,8 @@ static void a_tensor_larger_than_a_bucket_is_split_from_its_end(void **state)
     (void)state;
     psr_layout layout = LAYOUT_OF(16, 100, 16); /* 100 takes 112 */
     psr_buckets buckets;
-    expect_ok(
-        psr_buckets_plan(&layout, 48 * sizeof(float) + 63, &buckets)); /* not a multiple of 64: 48 floats */
+    /* not a multiple of 64: 48 floats */
+    expect_ok(psr_buckets_plan(&layout, 48 * sizeof(float) + 63, &buckets));
     check_plan(&layout, 48 * sizeof(float), &buckets);
     assert_int_equal(buckets.count, 5);
     static const psr_bucket expected[] = {
@@ -159,10 +159,12 @@ static void the_size_of_buckets_follows_that_of_the_network(void **state)
         {"resnet50", 1000, 3, 224, 4 << 20, 40}, {"resnet152", 1000, 3, 224, 4 << 20, 86},
     };
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        sized_net s = make_sized(known[i].model, known[i].classes, known[i].channels, known[i].side);
+        sized_net s =
+            make_sized(known[i].model, known[i].classes, known[i].channels, known[i].side);
         assert_int_equal(s.bucket_bytes, known[i].bucket_bytes);
         assert_int_equal(s.buckets.count, known[i].count);
-        assert_int_equal(psr_bucket_bytes(&s.net->params, 12352), 12352); /* who asks for a size gets it */
+        /* who asks for a size gets it */
+        assert_int_equal(psr_bucket_bytes(&s.net->params, 12352), 12352);
         free_sized(&s);
     }
     psr_layout tiny = LAYOUT_OF(16);
@@ -217,8 +219,8 @@ static void runs_that_are_no_buckets_of_the_layout_are_refused(void **state)
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         psr_buckets buckets;
-        expect_failure(psr_buckets_of(&layout, wrong[i].spans, wrong[i].count, &buckets), PSR_ERR_FORMAT,
-                       "the plan's buckets are not those of an arena of 64 floats");
+        expect_failure(psr_buckets_of(&layout, wrong[i].spans, wrong[i].count, &buckets),
+                       PSR_ERR_FORMAT, "the plan's buckets are not those of an arena of 64 floats");
     }
     psr_layout_done(&layout);
 }

@@ -1,6 +1,6 @@
 #include "tests/unit/expect.h"
 
-#include "base/file.h"
+#include "base/system/file.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/networks/network.h"
 
@@ -22,7 +22,7 @@ static int make_folder(void **state)
 {
     (void)state;
     snprintf(folder, sizeof folder, "/tmp/psr-checkpoint-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
+    return mkdtemp(folder) != NULL ? 0 : -1;
 }
 
 /* Fails when a test left anything there that it did not take away. */
@@ -88,16 +88,16 @@ static psr_layout small_layout(void)
     return layout;
 }
 
-static const char *const small_metadata[] = {"step", "12", "note", "a \"quoted\" \\ line\nand \xc3\xa9",
-                                             NULL};
+static const char *const small_metadata[] = {"step", "12", "note",
+                                             "a \"quoted\" \\ line\nand \xc3\xa9", NULL};
 
 static float value_of(size_t tensor, size_t i)
 {
     return (float)tensor * 100 + (float)i + 0.25f;
 }
 
-static psr_err put(psr_checkpoint_writer *writer, const psr_layout *layout, size_t tensor, size_t first,
-                   size_t count)
+static psr_err put(psr_checkpoint_writer *writer, const psr_layout *layout, size_t tensor,
+                   size_t first, size_t count)
 {
     float values[64];
     for (size_t i = 0; i < count; i++)
@@ -164,7 +164,7 @@ static void what_was_put_is_read_back_with_its_metadata(void **state)
     assert_null(psr_checkpoint_metadata(checkpoint, "steps"));
     static const char *const names[] = {"bn.num_batches_tracked", "bn.running_mean", "conv.weight",
                                         "fc.weight", NULL};
-    for (size_t i = 0; names[i]; i++)
+    for (size_t i = 0; names[i] != NULL; i++)
         assert_string_equal(psr_checkpoint_name(checkpoint, i), names[i]);
     assert_null(psr_checkpoint_name(checkpoint, 4));
     psr_checkpoint_close(checkpoint);
@@ -179,7 +179,8 @@ static void pieces_may_come_in_any_order(void **state)
     psr_checkpoint_writer *writer = start(&layout);
     static const struct {
         size_t tensor, first, count;
-    } pieces[] = {{1, 15, 5}, {2, 3, 3}, {1, 0, 5}, {0, 0, 6}, {1, 10, 5}, {2, 0, 3}, {1, 5, 0}, {1, 5, 5}};
+    } pieces[] = {{1, 15, 5}, {2, 3, 3}, {1, 0, 5}, {0, 0, 6},
+                  {1, 10, 5}, {2, 0, 3}, {1, 5, 0}, {1, 5, 5}};
     const size_t count = sizeof pieces / sizeof pieces[0];
     for (size_t i = 0; i < count; i++) {
         assert_false(psr_checkpoint_complete(writer));
@@ -234,11 +235,14 @@ static void an_element_is_put_once_and_within_its_tensor(void **state)
                    detail_of("c", ": tensor bn.running_mean: elements 9 to 11 were put before"));
     expect_failure(put(writer, &layout, 1, 0, 20), PSR_ERR_PROTOCOL,
                    detail_of("c", ": tensor bn.running_mean: elements 0 to 20 were put before"));
-    expect_failure(put(writer, &layout, 1, 10, 11), PSR_ERR_PROTOCOL,
-                   detail_of("c", ": tensor bn.running_mean has 20 elements, 11 from 10 on were put"));
+    expect_failure(
+        put(writer, &layout, 1, 10, 11), PSR_ERR_PROTOCOL,
+        detail_of("c", ": tensor bn.running_mean has 20 elements, 11 from 10 on were put"));
     expect_failure(
         psr_checkpoint_put(writer, "bn.running_mean", SIZE_MAX, 2, NULL), PSR_ERR_PROTOCOL,
-        detail_of("c", ": tensor bn.running_mean has 20 elements, 2 from 18446744073709551615 on were put"));
+        detail_of(
+            "c",
+            ": tensor bn.running_mean has 20 elements, 2 from 18446744073709551615 on were put"));
     expect_ok(put(writer, &layout, 1, 0, 5));
     expect_ok(put(writer, &layout, 1, 10, 10));
     expect_ok(put(writer, &layout, 0, 0, 6));
@@ -257,7 +261,8 @@ static void a_tensor_that_was_not_announced_is_refused(void **state)
     float value = 0;
     expect_failure(psr_checkpoint_put(writer, "fc.bias", 0, 1, &value), PSR_ERR_NOT_FOUND,
                    detail_of("c", ": tensor fc.bias was not announced"));
-    expect_failure(psr_checkpoint_put(writer, "bn.num_batches_tracked", 0, 1, &value), PSR_ERR_NOT_FOUND,
+    expect_failure(psr_checkpoint_put(writer, "bn.num_batches_tracked", 0, 1, &value),
+                   PSR_ERR_NOT_FOUND,
                    detail_of("c", ": tensor bn.num_batches_tracked was not announced"));
     psr_checkpoint_abandon(&writer);
     psr_layout_done(&layout);
@@ -354,7 +359,8 @@ static void who_watches_may_give_up_at_any_time_and_leaves_nothing(void **state)
             err = put(writer, &layout, t, 0, layout.tensors[t].count);
         assert_int_equal(err, last <= 3 ? PSR_ERR_CANCELLED : PSR_OK);
         if (err == PSR_OK)
-            expect_failure(psr_checkpoint_commit(&writer), PSR_ERR_CANCELLED, detail_of("c", ": given up"));
+            expect_failure(psr_checkpoint_commit(&writer), PSR_ERR_CANCELLED,
+                           detail_of("c", ": given up"));
         psr_checkpoint_abandon(&writer);
         assert_int_equal(seen.count, last);
         assert_false(exists("c"));
@@ -396,7 +402,8 @@ static void a_folder_that_is_not_there_or_not_a_folder_is_named(void **state)
     expect_failure(create_at(in_folder("none/c")), PSR_ERR_IO,
                    detail_of("none/c", ".part: No such file or directory"));
     write_small();
-    expect_failure(create_at(in_folder("c/c")), PSR_ERR_IO, detail_of("c/c", ".part: Not a directory"));
+    expect_failure(create_at(in_folder("c/c")), PSR_ERR_IO,
+                   detail_of("c/c", ".part: Not a directory"));
     take_away("c");
 }
 
@@ -434,8 +441,8 @@ static psr_err create_with(const psr_layout *layout, const char *key, const char
 {
     const char *const metadata[] = {key, value, NULL};
     psr_checkpoint_writer *writer = NULL;
-    psr_err err = psr_checkpoint_create_model(in_folder("c"), layout->tensors, layout->tensor_count, metadata,
-                                              0, &writer);
+    psr_err err = psr_checkpoint_create_model(in_folder("c"), layout->tensors, layout->tensor_count,
+                                              metadata, 0, &writer);
     psr_checkpoint_abandon(&writer);
     return err;
 }
@@ -460,8 +467,9 @@ static void names_and_metadata_that_cannot_be_written_are_refused(void **state)
     memcpy(name + 63 - (sizeof tail - 1), tail, sizeof tail);
     expect_ok(psr_layout_add(&layout, name, 1, (uint32_t[]){1}));
     char wanted[256];
-    snprintf(wanted, sizeof wanted, "%s: tensor %s: its name leaves no room for num_batches_tracked",
-             in_folder("c"), name);
+    snprintf(wanted, sizeof wanted,
+             "%s: tensor %s: its name leaves no room for num_batches_tracked", in_folder("c"),
+             name);
     expect_failure(create_with(&layout, "step", "1"), PSR_ERR_USAGE, wanted);
     psr_layout_done(&layout);
     assert_false(exists("c.part"));
@@ -479,7 +487,7 @@ static void every_flipped_bit_is_found(void **state)
             file.bytes[i] ^= (uint8_t)(1 << bit);
             psr_checkpoint *checkpoint = NULL;
             psr_err err = psr_checkpoint_parse("c", file.bytes, file.size, &checkpoint);
-            if (err != PSR_ERR_FORMAT || checkpoint)
+            if (err != PSR_ERR_FORMAT || checkpoint != NULL)
                 fail_msg("bit %d of byte %zu of %zu: %s", bit, i, file.size, psr_err_name(err));
             file.bytes[i] ^= (uint8_t)(1 << bit);
         }
@@ -533,7 +541,8 @@ static void a_torn_file_is_refused(void **state)
     psr_checkpoint *checkpoint = NULL;
     expect_failure(
         psr_checkpoint_open(in_folder("c"), &checkpoint), PSR_ERR_FORMAT,
-        detail_of("c", ": tensor fc.weight: bytes 112 to 136 do not lie within the 132 bytes of data"));
+        detail_of("c",
+                  ": tensor fc.weight: bytes 112 to 136 do not lie within the 132 bytes of data"));
     assert_int_equal(truncate(in_folder("c"), 0), 0);
     expect_failure(psr_checkpoint_open(in_folder("c"), &checkpoint), PSR_ERR_FORMAT,
                    detail_of("c", ": is empty"));
@@ -586,7 +595,8 @@ psr_err __wrap_psr_file_read_at(int fd, const char *path, void *to, size_t size,
 static void a_file_that_is_cut_while_it_is_opened_is_told_at_whichever_read(void **state)
 {
     (void)state;
-    /* The length, the header, and three tensors that hold something and the scalar, each at once. */
+    /* The length, the header, and three tensors that hold something and the scalar, each at
+     * once. */
     for (long read = 0; read < 6; read++) {
         write_small();
         psr_checkpoint *checkpoint = NULL;
@@ -603,7 +613,8 @@ static void a_file_that_is_cut_while_it_is_opened_is_told_at_whichever_read(void
     take_away("c");
 }
 
-static void a_file_that_is_cut_or_changed_after_it_was_opened_is_told_when_a_tensor_is_read(void **state)
+static void
+a_file_that_is_cut_or_changed_after_it_was_opened_is_told_when_a_tensor_is_read(void **state)
 {
     (void)state;
     psr_layout layout = small_layout();
@@ -619,8 +630,8 @@ static void a_file_that_is_cut_or_changed_after_it_was_opened_is_told_when_a_ten
     assert_int_equal(ftruncate(fd, size - 4), 0);
     expect_failure(psr_checkpoint_load(checkpoint, "", &layout, arena), PSR_ERR_IO,
                    detail_of("c", ": became shorter while it was read"));
-    assert_string_equal(psr_checkpoint_metadata(checkpoint, "step"),
-                        small_metadata[1]); /* what was read stays */
+    /* what was read stays */
+    assert_string_equal(psr_checkpoint_metadata(checkpoint, "step"), small_metadata[1]);
     close(fd);
     psr_checkpoint_close(checkpoint);
     psr_layout_done(&layout);
@@ -652,7 +663,8 @@ static void a_missing_tensor_is_named_and_nothing_is_loaded(void **state)
     expect_failure(load(&layout, "momentum/"), PSR_ERR_NOT_FOUND,
                    detail_of("c", ": tensor momentum/conv.weight is missing"));
     expect_ok(psr_layout_add(&layout, "fc.bias", 1, (uint32_t[]){3}));
-    expect_failure(load(&layout, ""), PSR_ERR_NOT_FOUND, detail_of("c", ": tensor fc.bias is missing"));
+    expect_failure(load(&layout, ""), PSR_ERR_NOT_FOUND,
+                   detail_of("c", ": tensor fc.bias is missing"));
     psr_layout_done(&layout);
     take_away("c");
 }
@@ -695,15 +707,18 @@ static void prefixes_keep_several_arenas_apart_and_padding_is_not_written(void *
         for (size_t t = 0; t < layout.tensor_count; t++) {
             char name[128];
             snprintf(name, sizeof name, "%s%s", prefixes[p], layout.tensors[t].name);
-            expect_ok(psr_layout_add(&stored, name, layout.tensors[t].rank, layout.tensors[t].shape));
+            expect_ok(
+                psr_layout_add(&stored, name, layout.tensors[t].rank, layout.tensors[t].shape));
         }
     psr_checkpoint_writer *writer = NULL;
-    expect_ok(psr_checkpoint_create(in_folder("c"), stored.tensors, stored.tensor_count, NULL, &writer));
+    expect_ok(
+        psr_checkpoint_create(in_folder("c"), stored.tensors, stored.tensor_count, NULL, &writer));
     put_all(writer, &stored);
     expect_ok(psr_checkpoint_commit(&writer));
 
     psr_checkpoint *checkpoint = open_small();
-    assert_null(psr_checkpoint_name(checkpoint, stored.tensor_count)); /* no scalars in a state file */
+    /* no scalars in a state file */
+    assert_null(psr_checkpoint_name(checkpoint, stored.tensor_count));
     float arena[64];
     for (size_t p = 0; p < 2; p++) {
         for (int i = 0; i < 64; i++)
@@ -714,7 +729,8 @@ static void prefixes_keep_several_arenas_apart_and_padding_is_not_written(void *
             loaded += arena[i] != -1;
         assert_int_equal(loaded, layout.count);
         for (size_t t = 0; t < layout.tensor_count; t++)
-            assert_true(arena[layout.tensors[t].offset] == value_of(p * layout.tensor_count + t, 0));
+            assert_true(arena[layout.tensors[t].offset] ==
+                        value_of(p * layout.tensor_count + t, 0));
     }
     psr_checkpoint_close(checkpoint);
     psr_layout_done(&layout);
@@ -730,13 +746,14 @@ static void resnet18_goes_through_a_file_with_the_same_hash(void **state)
     float *arena = calloc(net->params.length, sizeof *arena),
           *again = calloc(net->params.length, sizeof *again);
     float *buffers = calloc(net->buffers.length, sizeof *buffers);
-    assert_true(arena && again && buffers);
+    assert_true(arena != NULL && again != NULL && buffers != NULL);
     psr_network_init(net, 1, arena, buffers);
     psr_checkpoint_writer *writer = NULL;
-    expect_ok(
-        psr_checkpoint_create(in_folder("c"), net->params.tensors, net->params.tensor_count, NULL, &writer));
+    expect_ok(psr_checkpoint_create(in_folder("c"), net->params.tensors, net->params.tensor_count,
+                                    NULL, &writer));
     for (size_t t = 0; t < net->params.tensor_count; t++)
-        expect_ok(psr_checkpoint_put(writer, net->params.tensors[t].name, 0, net->params.tensors[t].count,
+        expect_ok(psr_checkpoint_put(writer, net->params.tensors[t].name, 0,
+                                     net->params.tensors[t].count,
                                      arena + net->params.tensors[t].offset));
     expect_ok(psr_checkpoint_commit(&writer));
     psr_checkpoint *checkpoint = open_small();

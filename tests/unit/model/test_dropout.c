@@ -10,7 +10,8 @@
 
 #define COUNT 1003 /* not a multiple of the four numbers of a block */
 
-static const psr_batch three = {.samples = (const uint32_t[]){7, 8, 9}, .count = 3, .epoch = 2, .seed = 1};
+static const psr_batch three = {
+    .samples = (const uint32_t[]){7, 8, 9}, .count = 3, .epoch = 2, .seed = 1};
 
 static void mask(psr_batch batch, uint32_t n, uint32_t node, double drop, uint8_t keep[COUNT])
 {

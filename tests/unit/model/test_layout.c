@@ -76,8 +76,8 @@ static void a_name_that_is_too_long_is_refused_and_changes_nothing(void **state)
     name[64] = '\0';
     expect_failure(
         psr_layout_add(&layout, name, 1, (uint32_t[]){1}), PSR_ERR_USAGE,
-        "tensor name \"nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn\" is longer than "
-        "63 characters");
+        "tensor name \"nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn\" is "
+        "longer than 63 characters");
     name[63] = '\0';
     expect_ok(psr_layout_add(&layout, name, 1, (uint32_t[]){1}));
     assert_int_equal(layout.tensor_count, 4);
@@ -90,10 +90,10 @@ static void a_shape_that_is_empty_or_overflows_is_refused(void **state)
     psr_layout layout = three_tensors();
     static const char detail[] = "tensor x: shape is empty or larger than memory can be";
     expect_failure(psr_layout_add(&layout, "x", 2, (uint32_t[]){3, 0}), PSR_ERR_USAGE, detail);
-    expect_failure(psr_layout_add(&layout, "x", 2, (uint32_t[]){UINT32_MAX, UINT32_MAX}), PSR_ERR_USAGE,
-                   detail);
-    expect_failure(psr_layout_add(&layout, "x", 3, (uint32_t[]){UINT32_MAX, UINT32_MAX, 7}), PSR_ERR_USAGE,
-                   detail);
+    expect_failure(psr_layout_add(&layout, "x", 2, (uint32_t[]){UINT32_MAX, UINT32_MAX}),
+                   PSR_ERR_USAGE, detail);
+    expect_failure(psr_layout_add(&layout, "x", 3, (uint32_t[]){UINT32_MAX, UINT32_MAX, 7}),
+                   PSR_ERR_USAGE, detail);
     assert_int_equal(layout.tensor_count, 3);
     assert_int_equal(layout.length, 192);
     psr_layout_done(&layout);

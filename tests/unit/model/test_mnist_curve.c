@@ -1,6 +1,7 @@
-/* The MLP on MNIST as everybody trains it (SGD 1e-2, batch 32, shuffled, pixels normalised by the set's mean
- * and deviation, PyTorch's default initialisation): data, sampler, network, loss and optimizer together, ten
- * seeds, beside the curve that PyTorch gave over forty. Exits 77 without MNIST in PSR_TEST_DATA. */
+/* The MLP on MNIST as everybody trains it (SGD 1e-2, batch 32, shuffled, pixels normalised by the
+ * set's mean and deviation, PyTorch's default initialisation): data, sampler, network, loss and
+ * optimizer together, ten seeds, beside the curve that PyTorch gave over forty. Exits 77 without
+ * MNIST in PSR_TEST_DATA. */
 #include "data/loader.h"
 #include "model/backend.h"
 #include "model/optimizers/optimizer.h"
@@ -16,7 +17,8 @@ enum { SEEDS = 10, POINTS = 10, EVERY = 20, BATCH = 32 };
 
 /* Loss of the batch at step 20, 40, .. 200: mean and standard deviation over PYTORCH_SEEDS runs. */
 enum { PYTORCH_SEEDS = 40 };
-static const double mean[POINTS] = {2.228, 2.137, 2.023, 1.892, 1.741, 1.551, 1.351, 1.204, 1.035, 0.937};
+static const double mean[POINTS] = {2.228, 2.137, 2.023, 1.892, 1.741,
+                                    1.551, 1.351, 1.204, 1.035, 0.937};
 static const double deviation[POINTS] = {0.023, 0.030, 0.034, 0.056, 0.067,
                                          0.091, 0.094, 0.109, 0.094, 0.135};
 
@@ -33,7 +35,11 @@ static float *floats(size_t count)
 static psr_loader *open_loader(uint64_t seed)
 {
     const psr_loader_options options = {
-        .sampler = {.seed = seed, .count = mnist->count, .workers = 1, .batch_size = BATCH, .shuffle = true},
+        .sampler = {.seed = seed,
+                    .count = mnist->count,
+                    .workers = 1,
+                    .batch_size = BATCH,
+                    .shuffle = true},
         .threads = 1,
         .depth = 4,
         .last_epoch = 1,
@@ -43,7 +49,8 @@ static psr_loader *open_loader(uint64_t seed)
     return loader;
 }
 
-static void train(psr_backend *backend, const psr_network *net, uint64_t seed, double points[POINTS])
+static void train(psr_backend *backend, const psr_network *net, uint64_t seed,
+                  double points[POINTS])
 {
     float *weights = floats(net->params.length), *gradients = floats(net->params.length),
           *buffers = floats(1);

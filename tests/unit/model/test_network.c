@@ -17,7 +17,8 @@ static psr_network *net_of(const char *model, uint32_t classes, uint32_t channel
     return net;
 }
 
-/* ---- names, shapes and order: tests/golden/nets.txt, which make_nets.py wrote with torchvision ---- */
+/* ---- names, shapes and order: tests/golden/nets.txt, which make_nets.py wrote with torchvision
+ * ---- */
 
 typedef struct listing {
     char *text; /* "parameter conv1.weight 64x3x7x7\n" .. */
@@ -59,11 +60,11 @@ static FILE *open_golden(void)
 {
     char path[4096];
     const char *folder = getenv("PSR_GOLDEN");
-    if (!folder)
+    if (folder == NULL)
         fail_msg("PSR_GOLDEN must name tests/golden");
     snprintf(path, sizeof path, "%s/nets.txt", folder);
     FILE *file = fopen(path, "r");
-    if (!file)
+    if (file == NULL)
         fail_msg("%s cannot be read", path);
     return file;
 }
@@ -78,11 +79,12 @@ static void every_network_has_the_names_shapes_and_order_of_torchvision(void **s
     uint64_t hash;
     listing list = {0};
     const char *at = NULL; /* in list.text: the next line that golden should have */
-    while (fgets(line, sizeof line, golden)) {
-        if (sscanf(line, "net %31s %" SCNu32 " %" SCNu32 " %" SCNu32 " %c %zu %zu %zu %" SCNx64, name,
-                   &classes, &channels, &size, &shortcut, &tensors, &elements, &buffers, &hash) == 9) {
-            psr_network *net =
-                net_of(name, classes, channels, size, shortcut == 'b' ? PSR_SHORTCUT_B : PSR_SHORTCUT_A);
+    while (fgets(line, sizeof line, golden) != NULL) {
+        if (sscanf(line, "net %31s %" SCNu32 " %" SCNu32 " %" SCNu32 " %c %zu %zu %zu %" SCNx64,
+                   name, &classes, &channels, &size, &shortcut, &tensors, &elements, &buffers,
+                   &hash) == 9) {
+            psr_network *net = net_of(name, classes, channels, size,
+                                      shortcut == 'b' ? PSR_SHORTCUT_B : PSR_SHORTCUT_A);
             free(list.text);
             list = list_net(net);
             at = list.text;
@@ -118,7 +120,7 @@ static void nodes_read_earlier_nodes_and_end_in_the_logits(void **state)
         psr_network *net = net_of(listed->name, 7, 3, 33, PSR_SHORTCUT_A);
         assert_int_equal(net->nodes[0].op, PSR_OP_INPUT);
         for (uint32_t i = 1; i < net->node_count; i++) {
-            const psr_node *node = &net->nodes[i];
+            const psr_network_node *node = &net->nodes[i];
             assert_true(node->op != PSR_OP_INPUT);
             assert_true(node->input[0] < i);
             assert_true(node->height > 0 && node->width > 0 && node->channels > 0);
@@ -126,7 +128,7 @@ static void nodes_read_earlier_nodes_and_end_in_the_logits(void **state)
             if (node->op == PSR_OP_ADD) {
                 assert_true(node->input[1] < i);
                 for (int k = 0; k < 2; k++) {
-                    const psr_node *from = &net->nodes[node->input[k]];
+                    const psr_network_node *from = &net->nodes[node->input[k]];
                     assert_int_equal(from->channels, node->channels);
                     assert_int_equal(from->height, node->height);
                     assert_int_equal(from->width, node->width);
@@ -135,7 +137,7 @@ static void nodes_read_earlier_nodes_and_end_in_the_logits(void **state)
                 assert_int_equal(node->input[1], PSR_NONE);
             }
         }
-        const psr_node *last = &net->nodes[net->node_count - 1];
+        const psr_network_node *last = &net->nodes[net->node_count - 1];
         assert_int_equal(last->channels, 7);
         assert_int_equal(last->height * last->width, 1);
         psr_network_free(net);
@@ -149,7 +151,7 @@ static void every_tensor_belongs_to_one_node_in_forward_order(void **state)
         psr_network *net = net_of(listed->name, 10, 3, 32, PSR_SHORTCUT_B);
         uint32_t next_param = 0, next_buffer = 0;
         for (uint32_t i = 0; i < net->node_count; i++) {
-            const psr_node *node = &net->nodes[i];
+            const psr_network_node *node = &net->nodes[i];
             if (node->weight != PSR_NONE)
                 assert_int_equal(node->weight, next_param++);
             if (node->bias != PSR_NONE)
@@ -165,7 +167,7 @@ static void every_tensor_belongs_to_one_node_in_forward_order(void **state)
     }
 }
 
-static const psr_node *node_named(const psr_network *net, const char *name)
+static const psr_network_node *node_named(const psr_network *net, const char *name)
 {
     for (uint32_t i = 0; i < net->node_count; i++)
         if (strcmp(net->nodes[i].name, name) == 0)
@@ -180,9 +182,10 @@ static void a_block_is_conv_norm_relu_conv_norm_downsample_add_relu(void **state
     psr_network *net = net_of("resnet18", 1000, 3, 224, PSR_SHORTCUT_A);
     static const char *const names[] = {"conv1",        "bn1",          "relu1", "conv2", "bn2",
                                         "downsample.0", "downsample.1", "add",   "relu"};
-    static const psr_op ops[] = {PSR_OP_CONV, PSR_OP_BATCHNORM, PSR_OP_RELU, PSR_OP_CONV, PSR_OP_BATCHNORM,
-                                 PSR_OP_CONV, PSR_OP_BATCHNORM, PSR_OP_ADD,  PSR_OP_RELU};
-    const psr_node *node = node_named(net, "layer2.0.conv1");
+    static const psr_op ops[] = {PSR_OP_CONV,      PSR_OP_BATCHNORM, PSR_OP_RELU,
+                                 PSR_OP_CONV,      PSR_OP_BATCHNORM, PSR_OP_CONV,
+                                 PSR_OP_BATCHNORM, PSR_OP_ADD,       PSR_OP_RELU};
+    const psr_network_node *node = node_named(net, "layer2.0.conv1");
     const uint32_t block_input = node->input[0];
     for (int i = 0; i < 9; i++, node++) {
         char name[64];
@@ -205,13 +208,13 @@ static void resnet50_strides_in_its_3x3_and_ends_at_7x7(void **state)
 {
     (void)state;
     psr_network *net = net_of("resnet50", 1000, 3, 224, PSR_SHORTCUT_A);
-    const psr_node *stem = node_named(net, "conv1");
+    const psr_network_node *stem = node_named(net, "conv1");
     assert_int_equal(stem->kernel, 7);
     assert_int_equal(stem->stride, 2);
     assert_int_equal(stem->pad, 3);
     assert_int_equal(stem->height, 112);
     assert_int_equal(stem->bias, PSR_NONE);
-    const psr_node *pool = node_named(net, "maxpool");
+    const psr_network_node *pool = node_named(net, "maxpool");
     assert_int_equal(pool->kernel, 3);
     assert_int_equal(pool->stride, 2);
     assert_int_equal(pool->pad, 1);
@@ -220,16 +223,17 @@ static void resnet50_strides_in_its_3x3_and_ends_at_7x7(void **state)
     assert_int_equal(node_named(net, "layer3.0.conv2")->stride, 2);
     assert_int_equal(node_named(net, "layer3.0.conv3")->channels, 1024);
     assert_int_equal(node_named(net, "layer4.2.relu")->height, 7);
-    const psr_node *norm = node_named(net, "bn1");
+    const psr_network_node *norm = node_named(net, "bn1");
     assert_true(norm->epsilon == 1e-5 && norm->momentum == 0.1);
     psr_network_free(net);
 }
 
-static void option_a_shortcuts_have_no_parameters_and_halve_odd_images_as_convolutions_do(void **state)
+static void
+option_a_shortcuts_have_no_parameters_and_halve_odd_images_as_convolutions_do(void **state)
 {
     (void)state;
     psr_network *net = net_of("resnet20", 10, 3, 27, PSR_SHORTCUT_A);
-    const psr_node *shortcut = node_named(net, "layer2.0.shortcut");
+    const psr_network_node *shortcut = node_named(net, "layer2.0.shortcut");
     assert_int_equal(shortcut->op, PSR_OP_SHORTCUT_A);
     assert_int_equal(shortcut->stride, 2);
     assert_int_equal(shortcut->weight, PSR_NONE);
@@ -262,10 +266,10 @@ static void an_unknown_model_is_refused_with_the_names_of_all(void **state)
 {
     (void)state;
     psr_network *net = NULL;
-    expect_failure(psr_network_new("resnet19", 10, 3, 32, 32, PSR_SHORTCUT_A, &net), PSR_ERR_USAGE,
-                   "model \"resnet19\" is unknown: one of mlp, convnet, resnet20, resnet32, resnet44, "
-                   "resnet56, resnet110, "
-                   "resnet18, resnet34, resnet50, resnet101, resnet152");
+    expect_failure(
+        psr_network_new("resnet19", 10, 3, 32, 32, PSR_SHORTCUT_A, &net), PSR_ERR_USAGE,
+        "model \"resnet19\" is unknown: one of mlp, convnet, resnet20, resnet32, resnet44, "
+        "resnet56, resnet110, resnet18, resnet34, resnet50, resnet101, resnet152");
     assert_null(net);
 }
 
@@ -273,10 +277,12 @@ static void an_image_that_is_too_small_is_refused_with_the_least_size(void **sta
 {
     (void)state;
     psr_network *net = NULL;
-    expect_failure(psr_network_new("convnet", 10, 1, 28, 15, PSR_SHORTCUT_A, &net), PSR_ERR_USAGE,
-                   "model convnet: images of 28 x 15 pixels are too small: at least 16 x 16 are needed");
-    expect_failure(psr_network_new("resnet50", 10, 3, 0, 32, PSR_SHORTCUT_A, &net), PSR_ERR_USAGE,
-                   "model resnet50: images of 0 x 32 pixels are too small: at least 1 x 1 are needed");
+    expect_failure(
+        psr_network_new("convnet", 10, 1, 28, 15, PSR_SHORTCUT_A, &net), PSR_ERR_USAGE,
+        "model convnet: images of 28 x 15 pixels are too small: at least 16 x 16 are needed");
+    expect_failure(
+        psr_network_new("resnet50", 10, 3, 0, 32, PSR_SHORTCUT_A, &net), PSR_ERR_USAGE,
+        "model resnet50: images of 0 x 32 pixels are too small: at least 1 x 1 are needed");
 }
 
 static void impossible_inputs_are_refused(void **state)
@@ -287,12 +293,13 @@ static void impossible_inputs_are_refused(void **state)
                    "model mlp: 0 classes: from 1 to 1000000 are possible");
     expect_failure(psr_network_new("mlp", 10, 0, 28, 28, PSR_SHORTCUT_A, &net), PSR_ERR_USAGE,
                    "model mlp: images of 0 channels: from 1 to 1024 are possible");
-    expect_failure(
-        psr_network_new("mlp", 10, 3, 8193, 28, PSR_SHORTCUT_A, &net), PSR_ERR_USAGE,
-        "model mlp: images of 3 x 8193 x 28 are too large: at most 8192 pixels a side and 268435456 values");
-    expect_failure(psr_network_new("mlp", 10, 1024, 8192, 8192, PSR_SHORTCUT_A, &net), PSR_ERR_USAGE,
-                   "model mlp: images of 1024 x 8192 x 8192 are too large: at most 8192 pixels a side and "
-                   "268435456 values");
+    expect_failure(psr_network_new("mlp", 10, 3, 8193, 28, PSR_SHORTCUT_A, &net), PSR_ERR_USAGE,
+                   "model mlp: images of 3 x 8193 x 28 are too large: at most 8192 pixels a side "
+                   "and 268435456 values");
+    expect_failure(psr_network_new("mlp", 10, 1024, 8192, 8192, PSR_SHORTCUT_A, &net),
+                   PSR_ERR_USAGE,
+                   "model mlp: images of 1024 x 8192 x 8192 are too large: at most 8192 pixels a "
+                   "side and 268435456 values");
 }
 
 /* ---- initial values ---- */
@@ -342,8 +349,8 @@ static moments moments_of(const float *values, size_t count)
     return m;
 }
 
-/* Mean 0 and this standard deviation, each within five standard errors (normal and uniform: the standard
- * error of a standard deviation is at most std / sqrt(2 count)). */
+/* Mean 0 and this standard deviation, each within five standard errors (normal and uniform: the
+ * standard error of a standard deviation is at most std / sqrt(2 count)). */
 static void check_moments(const moments *m, double std, size_t count)
 {
     double error = std / sqrt((double)count);
@@ -423,9 +430,12 @@ static void each_family_has_the_distributions_of_its_source(void **state)
 static void the_same_seed_gives_the_same_bits_and_another_seed_others(void **state)
 {
     (void)state;
-    initialised a = initialise("resnet20", 7), b = initialise("resnet20", 7), c = initialise("resnet20", 8);
-    assert_true(psr_layout_hash(&a.net->params, a.arena) == psr_layout_hash(&b.net->params, b.arena));
-    assert_true(psr_layout_hash(&a.net->params, a.arena) != psr_layout_hash(&c.net->params, c.arena));
+    initialised a = initialise("resnet20", 7), b = initialise("resnet20", 7),
+                c = initialise("resnet20", 8);
+    assert_true(psr_layout_hash(&a.net->params, a.arena) ==
+                psr_layout_hash(&b.net->params, b.arena));
+    assert_true(psr_layout_hash(&a.net->params, a.arena) !=
+                psr_layout_hash(&c.net->params, c.arena));
     dispose(&a);
     dispose(&b);
     dispose(&c);
@@ -439,14 +449,15 @@ static void padding_is_zero_and_statistics_start_at_zero_and_one(void **state)
     size_t padding = 0;
     for (size_t t = 0; t < layout->tensor_count; t++) {
         size_t end = t + 1 < layout->tensor_count ? layout->tensors[t + 1].offset : layout->length;
-        for (size_t i = layout->tensors[t].offset + layout->tensors[t].count; i < end; i++, padding++)
+        for (size_t i = layout->tensors[t].offset + layout->tensors[t].count; i < end;
+             i++, padding++)
             assert_true(made.arena[i] == 0);
     }
     assert_int_equal(padding, layout->length - layout->count);
     assert_true(padding > 0);
     for (size_t t = 0; t < made.net->buffers.tensor_count; t++) {
         const psr_tensor *tensor = &made.net->buffers.tensors[t];
-        float wanted = strstr(tensor->name, "running_var") ? 1.0f : 0.0f;
+        float wanted = strstr(tensor->name, "running_var") != NULL ? 1.0f : 0.0f;
         for (size_t i = 0; i < tensor->count; i++)
             assert_true(made.buffers[tensor->offset + i] == wanted);
     }
@@ -461,7 +472,8 @@ int main(void)
         cmocka_unit_test(every_tensor_belongs_to_one_node_in_forward_order),
         cmocka_unit_test(a_block_is_conv_norm_relu_conv_norm_downsample_add_relu),
         cmocka_unit_test(resnet50_strides_in_its_3x3_and_ends_at_7x7),
-        cmocka_unit_test(option_a_shortcuts_have_no_parameters_and_halve_odd_images_as_convolutions_do),
+        cmocka_unit_test(
+            option_a_shortcuts_have_no_parameters_and_halve_odd_images_as_convolutions_do),
         cmocka_unit_test(the_convnet_flattens_320_values_of_28_px_and_more_of_larger_images),
         cmocka_unit_test(an_unknown_model_is_refused_with_the_names_of_all),
         cmocka_unit_test(an_image_that_is_too_small_is_refused_with_the_least_size),

@@ -46,13 +46,13 @@ static void a_name_that_is_not_in_the_list_is_refused_with_the_nearest_and_all_n
     (void)state;
     assert_null(psr_network_find("resnet21"));
     expect_refusal(with("resnet21", PSR_SHORTCUT_A),
-                   "--model: 'resnet21' is not known (resnet20?); give one of mlp, convnet, resnet20, "
-                   "resnet32, resnet44, "
-                   "resnet56, resnet110, resnet18, resnet34, resnet50, resnet101, resnet152");
-    expect_refusal(with("transformer", PSR_SHORTCUT_A),
-                   "--model: 'transformer' is not known; give one of mlp, convnet, resnet20, resnet32, "
-                   "resnet44, resnet56, "
-                   "resnet110, resnet18, resnet34, resnet50, resnet101, resnet152");
+                   "--model: 'resnet21' is not known (resnet20?); give one of mlp, convnet, "
+                   "resnet20, resnet32, resnet44, resnet56, resnet110, resnet18, resnet34, "
+                   "resnet50, resnet101, resnet152");
+    expect_refusal(
+        with("transformer", PSR_SHORTCUT_A),
+        "--model: 'transformer' is not known; give one of mlp, convnet, resnet20, resnet32, "
+        "resnet44, resnet56, resnet110, resnet18, resnet34, resnet50, resnet101, resnet152");
     assert_null(psr_network_find(""));
 }
 
@@ -61,9 +61,9 @@ static void a_shortcut_is_refused_where_the_network_has_no_choice(void **state)
     (void)state;
     psr_config config = with("resnet110", PSR_SHORTCUT_B);
     assert_int_equal(psr_network_check(&config), PSR_OK);
-    expect_refusal(with("resnet50", PSR_SHORTCUT_B), "--shortcut b does not go with --model resnet50: only "
-                                                     "resnet20, resnet32, resnet44, resnet56, resnet110 "
-                                                     "have the choice; leave --shortcut out");
+    expect_refusal(with("resnet50", PSR_SHORTCUT_B),
+                   "--shortcut b does not go with --model resnet50: only resnet20, resnet32, "
+                   "resnet44, resnet56, resnet110 have the choice; leave --shortcut out");
     expect_refusal(with("mlp", PSR_SHORTCUT_B),
                    "--shortcut b does not go with --model mlp: only resnet20, resnet32, "
                    "resnet44, resnet56, resnet110 have the choice; leave --shortcut out");
@@ -75,8 +75,8 @@ static void the_help_has_every_name_and_says_where_the_networks_are_from(void **
     char text[PSR_NETWORK_TEXT_MAX];
     psr_network_help(text, sizeof text);
     assert_string_equal(
-        text, "mlp, convnet, resnet20, resnet32, resnet44, resnet56, resnet110 (He et al. 2015, 4.2), "
-              "resnet18, resnet34, resnet50, resnet101, resnet152 (torchvision's)");
+        text, "mlp, convnet, resnet20, resnet32, resnet44, resnet56, resnet110 (He et al. 2015, "
+              "4.2), resnet18, resnet34, resnet50, resnet101, resnet152 (torchvision's)");
 }
 
 int main(void)

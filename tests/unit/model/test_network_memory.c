@@ -5,7 +5,8 @@
 
 #define BASE_BYTES (40ull << 20)
 
-static psr_network_memory memory_of(const char *model, uint32_t channels, uint32_t side, uint32_t states)
+static psr_network_memory memory_of(const char *model, uint32_t channels, uint32_t side,
+                                    uint32_t states)
 {
     psr_network *net = NULL;
     expect_ok(psr_network_new(model, 10, channels, side, side, PSR_SHORTCUT_A, &net));
@@ -27,7 +28,8 @@ static void a_perceptron_takes_its_arrays_and_its_layers_outputs(void **state)
     }
 }
 
-/* Convolutions, pools and linear layers keep what they make; activations, dropout and flattening change it in place. */
+/* Convolutions, pools and linear layers keep what they make; activations, dropout and flattening
+ * change it in place. */
 static void what_is_made_in_place_is_not_counted(void **state)
 {
     (void)state;
@@ -43,7 +45,8 @@ static void a_sample_grows_with_its_pixels_and_the_rest_does_not(void **state)
     const psr_network_memory small = memory_of("resnet50", 3, 64, 1),
                              large = memory_of("resnet50", 3, 128, 1);
     assert_int_equal(small.fixed_bytes, large.fixed_bytes);
-    assert_in_range(large.sample_bytes, 4 * small.sample_bytes - (64 << 10), 4 * small.sample_bytes);
+    assert_in_range(large.sample_bytes, 4 * small.sample_bytes - (64 << 10),
+                    4 * small.sample_bytes);
 }
 
 int main(void)

@@ -11,8 +11,11 @@
 /* The test's own configuration: only what an optimizer reads. */
 static psr_config config_of(psr_optimizer_kind kind)
 {
-    return (psr_config){
-        .optimizer = kind, .adam_beta1 = 0.9, .adam_beta2 = 0.999, .adam_epsilon = 1e-8, .lars_trust = 0.02};
+    return (psr_config){.optimizer = kind,
+                        .adam_beta1 = 0.9,
+                        .adam_beta2 = 0.999,
+                        .adam_epsilon = 1e-8,
+                        .lars_trust = 0.02};
 }
 
 static psr_optimizer *optimizer_of(const psr_config *config, const psr_layout *layout)
@@ -24,7 +27,8 @@ static psr_optimizer *optimizer_of(const psr_config *config, const psr_layout *l
 
 /* ---- PyTorch's numbers ---- */
 
-/* Distance in units of the last place of the largest weight so far: what cancels later keeps its error. */
+/* Distance in units of the last place of the largest weight so far: what cancels later keeps its
+ * error. */
 static double ulps(float ours, float theirs, float largest)
 {
     return fabs((double)ours - (double)theirs) / ldexp(1.0, ilogbf(largest) - 23);
@@ -46,13 +50,14 @@ static void compare(const psr_config *config, const float golden[GOLDEN_UPDATES]
         if (psr_optimizer_whole_tensors(optimizer))
             psr_optimizer_update_tensor(optimizer, weights, gradients, 0, (float)GOLDEN_LR, u + 1);
         else
-            psr_optimizer_update(optimizer, weights, gradients, 0, layout.length, (float)GOLDEN_LR, u + 1);
+            psr_optimizer_update(optimizer, weights, gradients, 0, layout.length, (float)GOLDEN_LR,
+                                 u + 1);
         for (int i = 0; i < GOLDEN_COUNT; i++) {
             largest[i] = fmaxf(largest[i], fabsf(golden[u][i]));
             double distance = ulps(weights[i], golden[u][i], largest[i]);
             if (!(distance <= tolerance_ulps))
-                fail_msg("update %d, weight %d: %a instead of %a, %.1f units of the last place", (int)u + 1,
-                         i, (double)weights[i], (double)golden[u][i], distance);
+                fail_msg("update %d, weight %d: %a instead of %a, %.1f units of the last place",
+                         (int)u + 1, i, (double)weights[i], (double)golden[u][i], distance);
         }
         for (int i = GOLDEN_COUNT; i < 48; i++)
             assert_true(weights[i] == 0); /* padding */
@@ -188,7 +193,8 @@ static void how_ranges_are_cut_changes_no_bit(void **state)
                 if (length % 2)
                     psr_optimizer_update(b, pieces, gradients, offset, length, 0.01f, u + 1);
                 else
-                    psr_optimizer_update_run(b, pieces, gradients + offset, offset, length, 0.01f, u + 1);
+                    psr_optimizer_update_run(b, pieces, gradients + offset, offset, length, 0.01f,
+                                             u + 1);
                 offset += length;
             }
             assert_memory_equal(whole, pieces, layout.length * sizeof *whole);
@@ -224,13 +230,15 @@ static void an_update_touches_its_range_only(void **state)
 static void a_run_goes_on_from_its_slots_with_the_same_bits(void **state)
 {
     (void)state;
-    static const psr_optimizer_kind kinds[] = {PSR_OPTIMIZER_SGD, PSR_OPTIMIZER_ADAM, PSR_OPTIMIZER_LARS};
+    static const psr_optimizer_kind kinds[] = {PSR_OPTIMIZER_SGD, PSR_OPTIMIZER_ADAM,
+                                               PSR_OPTIMIZER_LARS};
     psr_layout layout = {0};
     expect_ok(psr_layout_add(&layout, "w", 2, (uint32_t[]){10, 10}));
     for (int k = 0; k < 3; k++) {
         psr_config config = config_of(kinds[k]);
         config.momentum = 0.9;
-        psr_optimizer *first = optimizer_of(&config, &layout), *second = optimizer_of(&config, &layout);
+        psr_optimizer *first = optimizer_of(&config, &layout),
+                      *second = optimizer_of(&config, &layout);
         float a[112] = {0}, b[112] = {0}, gradients[112] = {0};
         fill(a, 100, 1);
         fill(gradients, 100, 2);
@@ -261,7 +269,8 @@ static double norm_by_definition(const float *x, size_t count)
         double lane[8] = {0};
         for (size_t i = block; i < count && i < block + 4096; i++)
             lane[(i - block) % 8] += (double)x[i] * x[i];
-        sum += ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+        sum += ((lane[0] + lane[1]) + (lane[2] + lane[3])) +
+               ((lane[4] + lane[5]) + (lane[6] + lane[7]));
     }
     return sqrt(sum);
 }
@@ -313,7 +322,8 @@ static void lars_takes_the_plain_rate_where_a_norm_is_zero(void **state)
         assert_true(weights[i] == -(0.5f * gradients[i]));
     float kept[16];
     memcpy(kept, weights, sizeof kept);
-    memset(gradients, 0, sizeof gradients); /* no gradient, no decay: 0 / 0 were it not for the rule */
+    memset(gradients, 0, sizeof gradients); /* no gradient, no decay: 0 / 0
+                                               were it not for the rule */
     psr_optimizer_update_tensor(optimizer, weights, gradients, 0, 0.5f, 2);
     assert_memory_equal(weights, kept, sizeof kept);
     psr_optimizer_free(optimizer);
@@ -329,7 +339,8 @@ static void slots_have_the_names_that_checkpoints_use(void **state)
     expect_ok(psr_layout_add(&layout, "w", 1, (uint32_t[]){4}));
     psr_config config = config_of(PSR_OPTIMIZER_SGD);
     psr_optimizer *optimizer = optimizer_of(&config, &layout);
-    assert_int_equal(psr_optimizer_slot_count(optimizer), 0); /* without momentum there is no state */
+    /* without momentum there is no state */
+    assert_int_equal(psr_optimizer_slot_count(optimizer), 0);
     assert_false(psr_optimizer_whole_tensors(optimizer));
     psr_optimizer_free(optimizer);
 
@@ -365,7 +376,8 @@ static void values_that_cannot_work_are_refused(void **state)
     expect_failure(psr_optimizer_new(&config, &layout, &made), PSR_ERR_USAGE,
                    "--nesterov needs a --momentum above 0");
     config.momentum = -0.5;
-    expect_failure(psr_optimizer_new(&config, &layout, &made), PSR_ERR_USAGE, "--momentum: -0.5 is below 0");
+    expect_failure(psr_optimizer_new(&config, &layout, &made), PSR_ERR_USAGE,
+                   "--momentum: -0.5 is below 0");
     config.weight_decay = -1;
     expect_failure(psr_optimizer_new(&config, &layout, &made), PSR_ERR_USAGE,
                    "--weight-decay: -1 is below 0");
@@ -397,7 +409,8 @@ static void values_that_cannot_work_are_refused(void **state)
                    "--lars-trust: 0 is not above 0");
     config.lars_trust = 1;
     config.momentum = -1;
-    expect_failure(psr_optimizer_new(&config, &layout, &made), PSR_ERR_USAGE, "--momentum: -1 is below 0");
+    expect_failure(psr_optimizer_new(&config, &layout, &made), PSR_ERR_USAGE,
+                   "--momentum: -1 is below 0");
     assert_null(made);
 }
 

@@ -1,6 +1,6 @@
-/* The reference operators against central differences, in double: the sources of the reference back end
- * are compiled with psr_real = double for this program, so that a difference quotient is good to nine digits
- * and a wrong factor or index cannot hide in its error. */
+/* The reference operators against central differences, in double: the sources of the reference back
+ * end are compiled with psr_real = double for this program, so that a difference quotient is good
+ * to nine digits and a wrong factor or index cannot hide in its error. */
 #include "model/loss.h"
 #include "model/reference/ops.h"
 
@@ -20,8 +20,8 @@ static const uint32_t sample_ids[3] = {17, 4, 59999};
 
 enum { X, W, B, INPUTS };
 
-/* An operator under test: its inputs, the gradients that it gave for them, and its output. The objective is
- * the scalar product of y with fixed random numbers dy, whose gradient by y is dy. */
+/* An operator under test: its inputs, the gradients that it gave for them, and its output. The
+ * objective is the scalar product of y with fixed random numbers dy, whose gradient by y is dy. */
 typedef struct operator_case {
     void (*forward)(struct operator_case *c);
     void (*backward)(struct operator_case *c);
@@ -63,8 +63,8 @@ static void check_input(operator_case *c, int k, double offset)
     }
 }
 
-/* Runs backward once and compares every element of every gradient. dx must have been added to what was
- * there, dw and db must have replaced it. */
+/* Runs backward once and compares every element of every gradient. dx must have been added to what
+ * was there, dw and db must have replaced it. */
 static void check_operator(operator_case *c)
 {
     const double present = 3;
@@ -135,8 +135,10 @@ static void conv_backward(operator_case *c)
 
 static void check_conv(psr_window window, bool bias)
 {
-    operator_case c = {
-        .forward = conv_forward, .backward = conv_backward, .window = window, .y_count = window_out(&window)};
+    operator_case c = {.forward = conv_forward,
+                       .backward = conv_backward,
+                       .window = window,
+                       .y_count = window_out(&window)};
     const size_t weights = (size_t)window.O * window.C * window.K * window.K;
     give(&c, X, numbers(window_in(&window)), window_in(&window));
     give(&c, W, numbers(weights), weights);
@@ -191,7 +193,8 @@ static void maxpool_backward(operator_case *c)
 static void max_pooling_has_the_right_gradient(void **state)
 {
     (void)state;
-    const psr_window windows[] = {window_of(2, 3, 6, 7, 3, 2, 2, 0), window_of(2, 2, 7, 8, 2, 3, 2, 1),
+    const psr_window windows[] = {window_of(2, 3, 6, 7, 3, 2, 2, 0),
+                                  window_of(2, 2, 7, 8, 2, 3, 2, 1),
                                   window_of(1, 2, 5, 5, 2, 3, 1, 1)};
     for (size_t i = 0; i < sizeof(windows) / sizeof(*windows); i++) {
         operator_case c = {.forward = maxpool_forward,
@@ -245,14 +248,16 @@ static void avgpool_forward(operator_case *c)
 
 static void avgpool_backward(operator_case *c)
 {
-    psr_ref_avgpool_backward(c->window.N, c->window.C, c->window.H, c->window.W, c->dy, c->gradient[X]);
+    psr_ref_avgpool_backward(c->window.N, c->window.C, c->window.H, c->window.W, c->dy,
+                             c->gradient[X]);
 }
 
 static void average_pooling_has_the_right_gradient(void **state)
 {
     (void)state;
     const psr_window v = {.N = 2, .C = 3, .H = 4, .W = 5};
-    operator_case c = {.forward = avgpool_forward, .backward = avgpool_backward, .window = v, .y_count = 6};
+    operator_case c = {
+        .forward = avgpool_forward, .backward = avgpool_backward, .window = v, .y_count = 6};
     give(&c, X, numbers(window_in(&v)), window_in(&v));
     check_operator(&c);
 }
@@ -280,7 +285,8 @@ static void shortcut_backward(operator_case *c)
 static void a_shortcut_of_option_a_has_the_right_gradient(void **state)
 {
     (void)state;
-    const psr_window windows[] = {window_of(2, 3, 6, 5, 7, 1, 2, 0), window_of(2, 2, 4, 4, 4, 1, 2, 0),
+    const psr_window windows[] = {window_of(2, 3, 6, 5, 7, 1, 2, 0),
+                                  window_of(2, 2, 4, 4, 4, 1, 2, 0),
                                   window_of(1, 2, 3, 3, 2, 1, 1, 0)};
     for (size_t i = 0; i < sizeof(windows) / sizeof(*windows); i++) {
         operator_case c = {.forward = shortcut_forward,
@@ -309,13 +315,14 @@ static void a_shortcut_of_option_a_puts_half_of_the_zero_channels_before(void **
 
 static void linear_forward(operator_case *c)
 {
-    psr_ref_linear_forward(c->window.N, c->window.C, c->window.O, c->in[X], c->in[W], c->in[B], c->y);
+    psr_ref_linear_forward(c->window.N, c->window.C, c->window.O, c->in[X], c->in[W], c->in[B],
+                           c->y);
 }
 
 static void linear_backward(operator_case *c)
 {
-    psr_ref_linear_backward(c->window.N, c->window.C, c->window.O, c->in[X], c->in[W], c->dy, c->gradient[X],
-                            c->gradient[W], c->gradient[B]);
+    psr_ref_linear_backward(c->window.N, c->window.C, c->window.O, c->in[X], c->in[W], c->dy,
+                            c->gradient[X], c->gradient[W], c->gradient[B]);
 }
 
 static void a_linear_layer_has_the_right_gradients(void **state)
@@ -336,14 +343,15 @@ static void a_linear_layer_has_the_right_gradients(void **state)
 static void norm_forward(operator_case *c)
 {
     const uint32_t C = c->norm.C;
-    psr_ref_batchnorm_forward(&c->norm, c->in[X], c->in[W], c->in[B], c->running, c->running + C, c->y,
-                              c->statistics, c->statistics + C);
+    psr_ref_batchnorm_forward(&c->norm, c->in[X], c->in[W], c->in[B], c->running, c->running + C,
+                              c->y, c->statistics, c->statistics + C);
 }
 
 static void norm_backward(operator_case *c)
 {
-    psr_ref_batchnorm_backward(&c->norm, c->in[X], c->in[W], c->statistics, c->statistics + c->norm.C, c->dy,
-                               c->gradient[X], c->gradient[W], c->gradient[B]);
+    psr_ref_batchnorm_backward(&c->norm, c->in[X], c->in[W], c->statistics,
+                               c->statistics + c->norm.C, c->dy, c->gradient[X], c->gradient[W],
+                               c->gradient[B]);
 }
 
 static void batch_norm_has_the_right_gradients(void **state)
@@ -351,7 +359,8 @@ static void batch_norm_has_the_right_gradients(void **state)
     (void)state;
     const uint32_t planes[] = {1, 6, 20};
     for (size_t i = 0; i < 3; i++) {
-        const psr_batchnorm norm = {.N = 4, .C = 3, .S = planes[i], .epsilon = 1e-3, .momentum = 0.1};
+        const psr_batchnorm norm = {
+            .N = 4, .C = 3, .S = planes[i], .epsilon = 1e-3, .momentum = 0.1};
         const size_t count = (size_t)norm.N * norm.C * norm.S;
         operator_case c = {.forward = norm_forward,
                            .backward = norm_backward,
@@ -450,7 +459,8 @@ static void dropout_backward(operator_case *c)
 
 static void check_dropout(bool whole_channels)
 {
-    const psr_dropout dropout = {.C = 8, .S = 9, .drop = 0.4, .node = 3, .whole_channels = whole_channels};
+    const psr_dropout dropout = {
+        .C = 8, .S = 9, .drop = 0.4, .node = 3, .whole_channels = whole_channels};
     const size_t count = (size_t)3 * 8 * 9;
     operator_case c = {.forward = dropout_forward,
                        .backward = dropout_backward,

@@ -1,5 +1,6 @@
 /* Whole small networks through the reference back end against central differences, in double as
- * test_reference.c: what joins the operators (sums over several readers, masks, order) is right too. */
+ * test_reference.c: what joins the operators (sums over several readers, masks, order) is right
+ * too. */
 #include "model/networks/network_build.h"
 #include "model/reference/reference.h"
 
@@ -26,14 +27,14 @@ static psr_network *net_begin(psr_network_builder *builder, uint32_t classes, ui
     net->classes = classes;
     net->channels = channels;
     net->height = net->width = size;
-    net->nodes[net->node_count++] = (psr_node){.op = PSR_OP_INPUT,
-                                               .input = {PSR_NONE, PSR_NONE},
-                                               .channels = channels,
-                                               .height = size,
-                                               .width = size,
-                                               .weight = PSR_NONE,
-                                               .bias = PSR_NONE,
-                                               .name = "input"};
+    net->nodes[net->node_count++] = (psr_network_node){.op = PSR_OP_INPUT,
+                                                       .input = {PSR_NONE, PSR_NONE},
+                                                       .channels = channels,
+                                                       .height = size,
+                                                       .width = size,
+                                                       .weight = PSR_NONE,
+                                                       .bias = PSR_NONE,
+                                                       .name = "input"};
     return net;
 }
 
@@ -85,8 +86,12 @@ static net_case net_case_of(psr_network *net)
     free(pixels);
 
     net_case c = {.net = net};
-    c.batch = (psr_batch){
-        .images = images, .labels = labels, .samples = sample_ids, .count = BATCH, .epoch = 1, .seed = 3};
+    c.batch = (psr_batch){.images = images,
+                          .labels = labels,
+                          .samples = sample_ids,
+                          .count = BATCH,
+                          .epoch = 1,
+                          .seed = 3};
     c.weights = numbers(net->params.length);
     c.gradients = zeros(net->params.length);
     c.buffers = zeros(net->buffers.length);
@@ -113,13 +118,15 @@ static double net_objective(net_case *c, float loss_scale)
     const psr_reference_state state = {c->weights, c->gradients, c->buffers};
     psr_pass_result result;
     psr_readiness_begin(c->readiness, NULL);
-    assert_int_equal(psr_reference_train(c->reference, &c->batch, &state, loss_scale, c->readiness, &result),
-                     PSR_OK);
+    assert_int_equal(
+        psr_reference_train(c->reference, &c->batch, &state, loss_scale, c->readiness, &result),
+        PSR_OK);
     return result.loss_sum * loss_scale;
 }
 
 /* gradients: those that the back end gave for the weights as they are. */
-static void check_tensor(net_case *c, const psr_tensor *tensor, const double *gradients, float loss_scale)
+static void check_tensor(net_case *c, const psr_tensor *tensor, const double *gradients,
+                         float loss_scale)
 {
     double sum = 0;
     for (size_t i = tensor->offset; i < tensor->offset + tensor->count; i++) {
@@ -131,12 +138,12 @@ static void check_tensor(net_case *c, const psr_tensor *tensor, const double *gr
         c->weights[i] = kept;
         const double expected = (above - below) / (2 * STEP);
         if (!(fabs(gradients[i] - expected) <= TOLERANCE * (1 + fabs(expected))))
-            fail_msg("%s[%zu]: gradient %.12g, difference quotient %.12g", tensor->name, i - tensor->offset,
-                     gradients[i], expected);
+            fail_msg("%s[%zu]: gradient %.12g, difference quotient %.12g", tensor->name,
+                     i - tensor->offset, gradients[i], expected);
         sum += fabs(expected);
     }
-    /* A gradient of zeros would prove nothing; conv1.bias has one, for the batch norm behind takes it out
-     * again. */
+    /* A gradient of zeros would prove nothing; conv1.bias has one, for the batch norm behind takes
+     * it out again. */
     assert_true(sum > 1e-3 || strcmp(tensor->name, "conv1.bias") == 0);
 }
 
@@ -168,7 +175,8 @@ static void two_dropouts_of_one_network_have_masks_of_their_own(void **state)
 
     net_case c = net_case_of(net);
     net_objective(&c, 1);
-    const double *x = psr_reference_value(c.reference, first), *y = psr_reference_value(c.reference, second);
+    const double *x = psr_reference_value(c.reference, first),
+                 *y = psr_reference_value(c.reference, second);
     int kept_by_first = 0, kept_by_both = 0;
     for (int i = 0; i < BATCH * 64; i++) {
         kept_by_first += x[i] != 0;

@@ -1,4 +1,5 @@
-/* What other programs may write, and what nobody should: headers that model/checkpoint/safetensors.c reads from memory.
+/* What other programs may write, and what nobody should: headers that
+ * model/checkpoint/safetensors.c reads from memory.
  */
 #include "tests/unit/expect.h"
 
@@ -47,14 +48,16 @@ static void a_file_of_another_program_is_read_without_checksums(void **state)
     static const char header[] =
         " {\"w\": {\"shape\": [2, 3], \"data_offsets\": [8, 32], \"dtype\": \"F32\"},\n"
         "\t\"bn.num_batches_tracked\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]},\r\n"
-        " \"__metadata__\" : {\"format\":\"pt\", \"note\":\"a\\u00e9\\\"\\\\\\/\\n\\ud83d\\ude00\"} } ";
+        " \"__metadata__\" : {\"format\":\"pt\", "
+        "\"note\":\"a\\u00e9\\\"\\\\\\/\\n\\ud83d\\ude00\"} } ";
     image file = image_of(header, sizeof header - 1, 32);
     psr_checkpoint *checkpoint = parse(&file);
     float data[6];
     expect_ok(psr_checkpoint_read(checkpoint, "w", 2, (uint32_t[]){2, 3}, data));
     for (int i = 0; i < 6; i++)
         assert_true(data[i] == (float)(i + 2));
-    assert_string_equal(psr_checkpoint_metadata(checkpoint, "note"), "a\xc3\xa9\"\\/\n\xf0\x9f\x98\x80");
+    assert_string_equal(psr_checkpoint_metadata(checkpoint, "note"),
+                        "a\xc3\xa9\"\\/\n\xf0\x9f\x98\x80");
     assert_null(psr_checkpoint_metadata(checkpoint, "other"));
     assert_string_equal(psr_checkpoint_name(checkpoint, 0), "bn.num_batches_tracked");
     assert_string_equal(psr_checkpoint_name(checkpoint, 1), "w");
@@ -70,7 +73,8 @@ static void data_behind_a_header_of_any_length_is_read(void **state)
         char header[128];
         int length =
             snprintf(header, sizeof header,
-                     "{\"w\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}%*s", (int)spaces, "");
+                     "{\"w\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}%*s",
+                     (int)spaces, "");
         image file = image_of(header, (size_t)length, 12);
         psr_checkpoint *checkpoint = parse(&file);
         float data[3];
@@ -104,7 +108,8 @@ static void only_float32_can_be_used_wherever_it_lies(void **state)
     expect_failure(psr_checkpoint_read(checkpoint, "a", 1, (uint32_t[]){1}, &data), PSR_ERR_FORMAT,
                    "f: tensor a is of type F16, F32 is needed");
     assert_true(data == 7);
-    expect_ok(psr_checkpoint_read(checkpoint, "b", 1, (uint32_t[]){1}, &data)); /* at byte 2 of the data */
+    /* at byte 2 of the data */
+    expect_ok(psr_checkpoint_read(checkpoint, "b", 1, (uint32_t[]){1}, &data));
     assert_true(data == value);
     psr_checkpoint_close(checkpoint);
     free(file.bytes);
@@ -148,8 +153,10 @@ static const struct {
      "f: tensor w: dtype, shape and data_offsets are needed"},
     {"{\"w\":{\"dtype\":\"F32\",\"data_offsets\":[0,8]}}", 8,
      "f: tensor w: dtype, shape and data_offsets are needed"},
-    {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2]}}", 8, "f: tensor w: dtype, shape and data_offsets are needed"},
-    {"{\"w\":{\"dtype\":\"F32\",\"dtype\":\"F32\"}}", 8, "f: tensor w: unexpected or repeated key \"dtype\""},
+    {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2]}}", 8,
+     "f: tensor w: dtype, shape and data_offsets are needed"},
+    {"{\"w\":{\"dtype\":\"F32\",\"dtype\":\"F32\"}}", 8,
+     "f: tensor w: unexpected or repeated key \"dtype\""},
     {"{\"w\":{\"extra\":{}}}", 8, "f: tensor w: unexpected or repeated key \"extra\""},
     {"{\"w\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8]}}", 8,
      "f: tensor w: data_offsets needs two numbers"},
@@ -179,7 +186,8 @@ static const struct {
     {"{" W("0,4") "}", 8, "f: tensor w: has 4 bytes, its shape and type F32 need 8"},
     {"{\"w\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,8]}}", 8,
      "f: tensor w: its shape asks for 2^64 bytes or more"},
-    {"{" W("4,12") "}", 12, "f: tensor w: begins at byte 4 of the data, leaving a hole from byte 0"},
+    {"{" W("4,12") "}", 12,
+     "f: tensor w: begins at byte 4 of the data, leaving a hole from byte 0"},
     {"{" W("0,8") "}", 12, "f: 12 bytes of data, the tensors need 8"},
     {"{\"v\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[4,12]}," W("0,8") "}", 12,
      "f: tensor v: begins at byte 4 of the data, overlapping what ends at byte 8"},
@@ -191,7 +199,8 @@ static const struct {
     {"{\"__metadata__\":{\"a\":\"1\",\"a\":\"2\"}}", 0, "f: metadata a: comes twice"},
     {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "f: header: __metadata__ comes twice"},
     {"{\"__metadata__\":{\"xxh3\":\"123\"}}", 0, "f: metadata xxh3: is not 16 hex digits"},
-    {"{\"__metadata__\":{\"xxh3\":\"0123456789abcdef\"}}", 0, "f: header: does not match its checksum"},
+    {"{\"__metadata__\":{\"xxh3\":\"0123456789abcdef\"}}", 0,
+     "f: header: does not match its checksum"},
     {"{\"__metadata__\":{\"xxh3\": \"0123456789abcdef\"}}", 0,
      "f: metadata xxh3: written in a form that cannot be verified"},
     {"{\"__metadata__\":{\"xxh3/w\":\"0123456789abcdef\"}," W("0,8") "}", 8,
@@ -218,11 +227,13 @@ static void a_header_that_claims_too_much_is_refused_before_anything_is_allocate
     (void)state;
     uint8_t bytes[16] = {[7] = 0x10}; /* 2^60 */
     psr_checkpoint *checkpoint = NULL;
-    expect_failure(psr_checkpoint_parse("f", bytes, sizeof bytes, &checkpoint), PSR_ERR_FORMAT,
-                   "f: not safetensors, or torn: a header of 1152921504606846976 bytes in a file of 16");
+    expect_failure(
+        psr_checkpoint_parse("f", bytes, sizeof bytes, &checkpoint), PSR_ERR_FORMAT,
+        "f: not safetensors, or torn: a header of 1152921504606846976 bytes in a file of 16");
     memset(bytes, 0xff, 8);
-    expect_failure(psr_checkpoint_parse("f", bytes, sizeof bytes, &checkpoint), PSR_ERR_FORMAT,
-                   "f: not safetensors, or torn: a header of 18446744073709551615 bytes in a file of 16");
+    expect_failure(
+        psr_checkpoint_parse("f", bytes, sizeof bytes, &checkpoint), PSR_ERR_FORMAT,
+        "f: not safetensors, or torn: a header of 18446744073709551615 bytes in a file of 16");
     memset(bytes, 0, 8);
     bytes[0] = 9; /* one more than there is */
     expect_failure(psr_checkpoint_parse("f", bytes, sizeof bytes, &checkpoint), PSR_ERR_FORMAT,
@@ -258,7 +269,8 @@ static void a_name_in_a_message_is_cut_and_cleaned(void **state)
     snprintf(wanted, sizeof wanted, "f: tensor ?%.94s: unexpected or repeated key \"extra\"", name);
     image file = image_of(header, strlen(header), 0);
     psr_checkpoint *checkpoint = NULL;
-    expect_failure(psr_checkpoint_parse("f", file.bytes, file.size, &checkpoint), PSR_ERR_FORMAT, wanted);
+    expect_failure(psr_checkpoint_parse("f", file.bytes, file.size, &checkpoint), PSR_ERR_FORMAT,
+                   wanted);
     free(file.bytes);
 }
 

@@ -1,5 +1,5 @@
-/* Our checkpoints in Python's safetensors package, and its files here. Skipped (77) where the interpreter,
- * PSR_PYTHON or python3, does not have the package. */
+/* Our checkpoints in Python's safetensors package, and its files here. Skipped (77) where the
+ * interpreter, PSR_PYTHON or python3, does not have the package. */
 #include "tests/unit/expect.h"
 
 #include "model/checkpoint/checkpoint.h"
@@ -47,8 +47,8 @@ static void write_ours(void)
     memcpy(tensors, net->params.tensors, params * sizeof *tensors);
     memcpy(tensors + params, net->buffers.tensors, (count - params) * sizeof *tensors);
     psr_checkpoint_writer *writer = NULL;
-    expect_ok(psr_checkpoint_create_model(ours, tensors, count, (const char *const[]){"step", "12", NULL}, 12,
-                                          &writer));
+    expect_ok(psr_checkpoint_create_model(ours, tensors, count,
+                                          (const char *const[]){"step", "12", NULL}, 12, &writer));
     put_layout(writer, &net->params);
     put_layout(writer, &net->buffers);
     expect_ok(psr_checkpoint_commit(&writer));
@@ -70,14 +70,14 @@ static int run_peer(void)
 {
     char script[4096];
     const char *golden = getenv("PSR_GOLDEN"), *python = getenv("PSR_PYTHON");
-    if (!golden)
+    if (golden == NULL)
         fail_msg("PSR_GOLDEN must name tests/golden");
     snprintf(script, sizeof script, "%s/safetensors_peer.py", golden);
     fflush(NULL);
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        python = python ? python : "python3";
+        python = python != NULL ? python : "python3";
         execlp(python, python, script, ours, theirs, (char *)NULL);
         _exit(77);
     }
@@ -109,7 +109,7 @@ static void we_read_every_value_of_pythons(void **state)
 static int set_up(void **state)
 {
     (void)state;
-    if (!mkdtemp(folder))
+    if (mkdtemp(folder) == NULL)
         return -1;
     snprintf(ours, sizeof ours, "%s/ours.safetensors", folder);
     snprintf(theirs, sizeof theirs, "%s/theirs.safetensors", folder);

@@ -19,7 +19,8 @@ static void expect_lr(const psr_config *config, uint64_t step, uint64_t total, d
 {
     float is = psr_schedule_lr(config, step, total);
     if (is != (float)lr)
-        fail_msg("step %d of %d: %a instead of %a", (int)step, (int)total, (double)is, (double)(float)lr);
+        fail_msg("step %d of %d: %a instead of %a", (int)step, (int)total, (double)is,
+                 (double)(float)lr);
 }
 
 static void a_constant_rate_stays(void **state)

@@ -7,7 +7,8 @@
 
 enum { LENGTH = 96 };
 
-/* Three tensors of 16, 48 and 32 floats: [0,16) [16,64) [64,96). Part 0 holds the first and a piece of the second. */
+/* Three tensors of 16, 48 and 32 floats: [0,16) [16,64) [64,96). Part 0 holds the first and a piece
+ * of the second. */
 static const psr_span parts[] = {{0, 32}, {32, 64}};
 enum { PARTS = 2 };
 

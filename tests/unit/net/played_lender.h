@@ -4,9 +4,9 @@
 
 #include "tests/unit/network_fixture.h"
 
-#include "net/borrower.h"
-#include "net/shared_arena.h"
-#include "net/socket_directory.h"
+#include "net/sharing/borrower.h"
+#include "net/sharing/shared_arena.h"
+#include "net/address/socket_directory.h"
 
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -16,19 +16,20 @@
 static const uint8_t known_id[PSR_ROUTING_ID_BYTES] = "a known channel",
                      other_id[PSR_ROUTING_ID_BYTES] = "another of them";
 
-typedef struct played {
+typedef struct played_lender {
     psr_socket_directory directory;
     char path[PSR_SHARE_PATH_BYTES];
     int epoll;
     psr_borrower *borrower;
     bool introduced; /* the channels have said who they are */
     char said[1024];
-} played;
+} played_lender;
 
 static inline bool known(void *context, const uint8_t id[PSR_ROUTING_ID_BYTES], psr_peer *ret_peer)
 {
     bool first = memcmp(id, known_id, PSR_ROUTING_ID_BYTES) == 0;
-    if (!((played *)context)->introduced || (!first && memcmp(id, other_id, PSR_ROUTING_ID_BYTES) != 0))
+    if (!((played_lender *)context)->introduced ||
+        (!first && memcmp(id, other_id, PSR_ROUTING_ID_BYTES) != 0))
         return false;
     *ret_peer = first ? worker1 : worker0;
     return true;
@@ -36,30 +37,33 @@ static inline bool known(void *context, const uint8_t id[PSR_ROUTING_ID_BYTES], 
 
 static inline void note(void *context, const char *line)
 {
-    char *said = ((played *)context)->said;
+    char *said = ((played_lender *)context)->said;
     size_t used = strlen(said);
-    snprintf(said + used, sizeof((played *)context)->said - used, "%s\n", line);
+    snprintf(said + used, sizeof((played_lender *)context)->said - used, "%s\n", line);
 }
 
-static inline void play_for(played *p, unsigned user)
+static inline void play_for(played_lender *p, unsigned user)
 {
-    *p = (played){.introduced = true};
+    *p = (played_lender){.introduced = true};
     assert_ok(psr_socket_directory_make(NULL, &p->directory));
     assert_true((size_t)snprintf(p->path, sizeof p->path, "%s/worker-0.fd", p->directory.path) <
                 sizeof p->path);
     p->epoll = epoll_create1(EPOLL_CLOEXEC);
-    assert_ok(psr_borrower_new(
-        &(psr_borrower_options){
-            .path = p->path, .user = user, .epoll = p->epoll, .context = p, .known = known, .stranger = note},
-        &p->borrower));
+    assert_ok(psr_borrower_new(&(psr_borrower_options){.path = p->path,
+                                                       .user = user,
+                                                       .epoll = p->epoll,
+                                                       .context = p,
+                                                       .known = known,
+                                                       .stranger = note},
+                               &p->borrower));
 }
 
-static inline void play(played *p)
+static inline void play(played_lender *p)
 {
     play_for(p, geteuid());
 }
 
-static inline void end_play(played *p)
+static inline void end_play(played_lender *p)
 {
     psr_borrower_free(p->borrower);
     assert_int_equal(access(p->path, F_OK), -1);
@@ -68,7 +72,7 @@ static inline void end_play(played *p)
     assert_int_equal(access(p->directory.path, F_OK), -1);
 }
 
-static inline int connect_to(const played *p)
+static inline int connect_to(const played_lender *p)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     strcpy(address.sun_path, p->path);
@@ -82,7 +86,7 @@ static inline void say(int fd, psr_record record, int pass)
     assert_int_equal(psr_record_write(fd, &record, 1, pass), PSR_RECORD_WRITTEN);
 }
 
-static inline int greet_as(const played *p, const uint8_t id[PSR_ROUTING_ID_BYTES])
+static inline int greet_as(const played_lender *p, const uint8_t id[PSR_ROUTING_ID_BYTES])
 {
     int fd = connect_to(p);
     psr_record hello = {.kind = PSR_RECORD_HELLO};
@@ -91,7 +95,7 @@ static inline int greet_as(const played *p, const uint8_t id[PSR_ROUTING_ID_BYTE
     return fd;
 }
 
-static inline int greet(const played *p)
+static inline int greet(const played_lender *p)
 {
     return greet_as(p, known_id);
 }
@@ -105,15 +109,15 @@ static inline psr_record answer_to(int fd)
     return record;
 }
 
-static inline void offer(played *p, int fd, const psr_shared_arena *arena)
+static inline void offer(played_lender *p, int fd, const psr_shared_arena *arena)
 {
     say(fd, (psr_record){.kind = PSR_RECORD_ARENA, .value = arena->bytes}, arena->fd);
     assert_ok(psr_borrower_serve(p->borrower));
     assert_int_equal(answer_to(fd).kind, PSR_RECORD_TAKEN);
 }
 
-static inline psr_err take(played *p, psr_reference reference, uint64_t bytes, psr_encoding encoding,
-                           psr_message **ret_message)
+static inline psr_err take(played_lender *p, psr_reference reference, uint64_t bytes,
+                           psr_encoding encoding, psr_message **ret_message)
 {
     const psr_head head = {.type = PSR_MSG_PUSH, .encoding = encoding};
     return psr_borrower_take(p->borrower, known_id, worker1, &head, bytes, &reference, ret_message);

@@ -1,10 +1,10 @@
-/* Strangers at an inbox, and members that break the protocol: bytes over plain TCP, and libzmq sockets that
- * speak what they should not. */
+/* Strangers at an inbox, and members that break the protocol: bytes over plain TCP, and libzmq
+ * sockets that speak what they should not. */
 #include "tests/unit/network_fixture.h"
 
-#include "net/admission.h"
-#include "net/half_open.h"
-#include "net/socket_directory.h"
+#include "net/trust/admission.h"
+#include "net/zmq/half_open.h"
+#include "net/address/socket_directory.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,7 +18,8 @@
 #include <zmq.h>
 
 /* Beside a run's others, at an ipc socket in that directory. */
-static psr_transport *open_in(const psr_socket_directory *directory, const run_keys *keys, psr_peer self)
+static psr_transport *open_in(const psr_socket_directory *directory, const run_keys *keys,
+                              psr_peer self)
 {
     psr_zmq_options options = {.self = self,
                                .keys = keys_of(keys, self),
@@ -53,7 +54,8 @@ static int dial(const psr_transport *to)
     if (strncmp(psr_transport_endpoint(to), "ipc://", 6) == 0)
         return dial_path(psr_transport_endpoint(to) + 6);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    address.sin_port = htons((uint16_t)strtoul(strrchr(psr_transport_endpoint(to), ':') + 1, NULL, 10));
+    address.sin_port =
+        htons((uint16_t)strtoul(strrchr(psr_transport_endpoint(to), ':') + 1, NULL, 10));
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
     if (connect(fd, (struct sockaddr *)&address, sizeof address) != 0)
@@ -80,7 +82,8 @@ static void await_hang_up(int fd)
     }
 }
 
-/* https://rfc.zeromq.org/spec/23/: signature, version 3.0, mechanism in 20 bytes, as-server, filler. */
+/* https://rfc.zeromq.org/spec/23/: signature, version 3.0, mechanism in 20 bytes, as-server,
+ * filler. */
 static void greet(int fd, const char *mechanism)
 {
     uint8_t greeting[64] = {0xff, 0, 0, 0, 0, 0, 0, 0, 1, 0x7f, 3, 0};
@@ -221,13 +224,15 @@ static void flood_the_scheduler(const run_keys *keys, psr_transport *s, psr_tran
         }
     }
     assert_int_equal(count_open(fds, COUNT / 2), 0); /* the oldest went first */
-    send_number(w, scheduler, 2); /* over the connection that it has: a lost message would be told */
+    send_number(w, scheduler, 2);                    /* over the connection that it has:
+                                                        a lost message would be told */
     receive_number(s, worker1, 2);
     for (int i = 0; i < COUNT; i++)
         close(fds[i]);
 }
 
-static void of_many_half_open_connections_the_newest_64_are_held_and_members_are_left_alone(bool curve)
+static void
+of_many_half_open_connections_the_newest_64_are_held_and_members_are_left_alone(bool curve)
 {
     run_keys keys = make_keys(curve);
     psr_transport *s = open_scheduler(&keys), *w = open_member(&keys, worker1);
@@ -257,7 +262,8 @@ static void of_many_half_open_connections_few_are_held_over_ipc(void **state)
     psr_socket_directory directory;
     assert_ok(psr_socket_directory_make(NULL, &directory));
     stranger_lines[0] = '\0';
-    psr_transport *s = open_in(&directory, &keys, scheduler), *w = open_in(&directory, &keys, worker1);
+    psr_transport *s = open_in(&directory, &keys, scheduler),
+                  *w = open_in(&directory, &keys, worker1);
     flood_the_scheduler(&keys, s, w);
     psr_transport_free(&w, 0);
     psr_transport_free(&s, 0);
@@ -324,7 +330,10 @@ static void await_all_hung_up(psr_transport *s, const int *fds, int count)
 static void of_a_members_connections_one_is_held_and_the_others_are_hung_up_on(void **state)
 {
     (void)state;
-    enum { COUNT = PSR_UNKNOWN_MAX + 2 }; /* who is put off is hung up on when its handshake's time is over */
+    enum {
+        /* who is put off is hung up on when its handshake's time is over */
+        COUNT = PSR_UNKNOWN_MAX + 2
+    };
     int fds[COUNT], held[PSR_UNKNOWN_MAX];
     run_keys keys = make_keys(false);
     psr_transport *s = open_scheduler(&keys), *w = open_member(&keys, worker1),
@@ -345,7 +354,8 @@ static void of_a_members_connections_one_is_held_and_the_others_are_hung_up_on(v
     send_number(other, scheduler, 1);
     receive_number(s, worker0, 1);
     await_all_hung_up(s, held, let_in);
-    send_number(w, scheduler, 2); /* as silent as they were, and known: a lost message would be told */
+    send_number(w, scheduler, 2); /* as silent as they were, and known:
+                                     a lost message would be told */
     receive_number(s, worker1, 2);
     send_number(other, scheduler, 2);
     receive_number(s, worker0, 2);
@@ -371,11 +381,13 @@ static void who_waits_for_a_busy_owner_is_not_hung_up_on(void **state)
     int silent = dial(s);
     assert_true(enter(silent, "worker 0", psr_keys_of(keys_of(&keys, worker0), scheduler)));
     struct pollfd item = {.fd = silent, .events = POLLIN};
-    assert_int_equal(poll(&item, 1, PSR_SILENT_MS + 1000), 0); /* nobody is hung up on while it is busy */
+    /* nobody is hung up on while it is busy */
+    assert_int_equal(poll(&item, 1, PSR_SILENT_MS + 1000), 0);
     receive_number(s, worker1, 1);
     await_all_hung_up(s, &silent, 1);
     await_strangers(s, 1);
-    assert_non_null(strstr(stranger_lines, "it was let in and said nothing that a member would say"));
+    assert_non_null(
+        strstr(stranger_lines, "it was let in and said nothing that a member would say"));
     send_number(w, scheduler, 2);
     receive_number(s, worker1, 2);
     close(silent);
@@ -388,7 +400,8 @@ static void where_admission_has_ended_nobody_comes_in(void **state)
 {
     (void)state;
     run_keys keys = make_keys(true);
-    void *ctx = zmq_ctx_new(), *router = zmq_socket(ctx, ZMQ_ROUTER), *dealer = zmq_socket(ctx, ZMQ_DEALER);
+    void *ctx = zmq_ctx_new(), *router = zmq_socket(ctx, ZMQ_ROUTER),
+         *dealer = zmq_socket(ctx, ZMQ_DEALER);
     void *news = zmq_socket(ctx, ZMQ_PAIR);
     psr_admission *admission;
     assert_ok(psr_admission_new(ctx, router, keys_of(&keys, scheduler), &admission));
@@ -397,8 +410,8 @@ static void where_admission_has_ended_nobody_comes_in(void **state)
     size_t size = sizeof endpoint;
     assert_int_equal(zmq_getsockopt(router, ZMQ_LAST_ENDPOINT, endpoint, &size), 0);
     psr_admission_free(admission);
-    assert_ok(
-        psr_admission_apply(keys_of(&keys, worker0), worker0, dealer, keys_of(&keys, scheduler)->public_key));
+    assert_ok(psr_admission_apply(keys_of(&keys, worker0), worker0, dealer,
+                                  keys_of(&keys, scheduler)->public_key));
     int events = ZMQ_EVENT_HANDSHAKE_SUCCEEDED | ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL |
                  ZMQ_EVENT_HANDSHAKE_FAILED_AUTH | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL |
                  ZMQ_EVENT_DISCONNECTED;
@@ -489,7 +502,8 @@ static void raw_send(const raw *r, const void *bytes, size_t size, bool more)
     assert_int_equal(zmq_send(r->dealer, bytes, size, more ? ZMQ_SNDMORE : 0), size);
 }
 
-static void raw_head(const raw *r, psr_head head, uint64_t sequence, uint64_t payload_bytes, bool more)
+static void raw_head(const raw *r, psr_head head, uint64_t sequence, uint64_t payload_bytes,
+                     bool more)
 {
     head.sequence = sequence;
     uint8_t buffer[PSR_HEAD_BYTES_MAX];
@@ -512,8 +526,8 @@ static void without_the_token_nobody_comes_in(void **state)
     memcpy(wrong, keys.sets[0].token, sizeof wrong);
     wrong[63] = wrong[63] == '0' ? '1' : '0';
     const char *const names[] = {NULL, "worker 0", "worker 0", "worker 0"};
-    const char *const tokens[] = {"", wrong, "0",
-                                  "0123456789012345678901234567890123456789012345678901234567890123456789"};
+    const char *const tokens[] = {
+        "", wrong, "0", "0123456789012345678901234567890123456789012345678901234567890123456789"};
     for (uint64_t i = 0; i < 4; i++) {
         raw r = raw_open(s, names[i], tokens[i]);
         raw_hello(&r, PSR_ROLE_WORKER, 0);
@@ -521,8 +535,8 @@ static void without_the_token_nobody_comes_in(void **state)
         await_strangers(s, i + 1);
         raw_close(&r);
     }
-    assert_non_null(
-        strstr(stranger_lines, "turned away a stranger from 127.0.0.1: the token is not this run's"));
+    assert_non_null(strstr(stranger_lines,
+                           "turned away a stranger from 127.0.0.1: the token is not this run's"));
     assert_a_member_gets_through(&keys, s);
     psr_transport_free(&s, 0);
     free_keys(&keys);
@@ -532,9 +546,15 @@ static void a_name_that_no_member_has_is_turned_away(void **state)
 {
     (void)state;
     static const char *const names[] = {
-        "worker",    "worker ",           "worker x",
-        "worker 1 ", "worker 9999999999", "boss 1",
-        " 1",        "worker -1",         "a name that is much longer than that of any member of any run"};
+        "worker",
+        "worker ",
+        "worker x",
+        "worker 1 ",
+        "worker 9999999999",
+        "boss 1",
+        " 1",
+        "worker -1",
+        "a name that is much longer than that of any member of any run"};
     run_keys keys = make_one_token();
     psr_transport *s = open_scheduler(&keys);
     for (uint64_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -555,14 +575,16 @@ static void a_second_process_cannot_take_a_rank(void **state)
     join_to(w, scheduler, s);
     send_number(w, scheduler, 1);
     receive_number(s, worker1, 1);
-    /* With the right token, under its name; without a rank, and then saying that it has that one. */
+    /* With the right token, under its name; without a rank, and then saying that it has that
+     * one. */
     raw r = raw_open(s, "worker 1", keys.sets[0].token);
     raw_hello(&r, PSR_ROLE_WORKER, 1);
     raw_head(&r, (psr_head){.type = PSR_MSG_ABORT}, 1, 0, false);
     raw_send(&r, "garbage", 7, false);
     await_strangers(s, 3);
     assert_non_null(strstr(
-        stranger_lines, "a stranger who says it is worker 1: another process joined under that name before"));
+        stranger_lines,
+        "a stranger who says it is worker 1: another process joined under that name before"));
     raw_close(&r);
     r = raw_open(s, "worker any", keys.sets[0].token);
     raw_hello(&r, PSR_ROLE_WORKER, PSR_RANK_ANY);
@@ -594,7 +616,8 @@ static void check_second(bool curve)
     assert_true(psr_peer_equal(message->from, scheduler));
     assert_int_equal(message->head.type, PSR_MSG_REFUSED);
     assert_int_equal(psr_msg_refused_status(&message->head), PSR_ERR_DENIED);
-    static const char line[] = "rank 1 is taken: it has joined before, from 127.0.0.1; start each rank once";
+    static const char line[] =
+        "rank 1 is taken: it has joined before, from 127.0.0.1; start each rank once";
     assert_int_equal(message->payload_bytes, sizeof line - 1);
     assert_memory_equal(message->payload, line, sizeof line - 1);
     psr_message_free(&message);
@@ -657,9 +680,9 @@ static void who_has_the_id_of_anothers_channel_is_nobody(void **state)
     raw_head(&second, (psr_head){.type = PSR_MSG_ABORT}, 2, 0, false);
     raw_send(&second, "garbage", 7, false);
     await_strangers(s, 2);
-    assert_non_null(
-        strstr(stranger_lines,
-               "a stranger who says it is worker 1: the channel whose id it has is another process's"));
+    assert_non_null(strstr(
+        stranger_lines,
+        "a stranger who says it is worker 1: the channel whose id it has is another process's"));
     raw_close(&second);
     raw_close(&first);
     psr_transport_free(&s, 0);
@@ -800,7 +823,8 @@ static void a_member_that_breaks_the_protocol_is_named(void **state)
     violation(begins_with_something_else, PSR_ERR_PROTOCOL, "its first message is not HELLO");
     violation(says_another_name, PSR_ERR_PROTOCOL, "says it is worker 0");
     violation(says_another_role, PSR_ERR_PROTOCOL, "says it is shard 1");
-    violation(says_no_role, PSR_ERR_PROTOCOL, "says it is of role 18446744073709551615, which nobody is");
+    violation(says_no_role, PSR_ERR_PROTOCOL,
+              "says it is of role 18446744073709551615, which nobody is");
     violation(announces_a_payload_and_sends_none, PSR_ERR_PROTOCOL,
               "announced a payload of 10 bytes and sent 0 in 0 frames");
     violation(sends_another_payload_than_announced, PSR_ERR_PROTOCOL,
@@ -824,7 +848,8 @@ static void a_member_of_another_version_is_named_with_both(void **state)
               "worker 1: speaks version 1 of psring's protocol, this program");
     violation(begins_with_version_3, PSR_ERR_VERSION,
               "worker 1: speaks version 3 of psring's protocol, this program");
-    violation(goes_on_with_version_3, PSR_ERR_VERSION, "version 2: install the same psring on every host");
+    violation(goes_on_with_version_3, PSR_ERR_VERSION,
+              "version 2: install the same psring on every host");
 }
 
 static void a_frame_larger_than_any_reaches_nobody(void **state)
@@ -874,7 +899,8 @@ static void a_process_whose_curve_key_is_not_on_the_roster_is_told(void **state)
     (void)state;
     run_keys keys = make_keys(true), others = make_keys(true);
     psr_transport *s = open_scheduler(&keys), *w = open_member(&others, worker0);
-    assert_ok(psr_transport_connect(w, scheduler, psr_transport_endpoint(s), keys.sets[0].public_key));
+    assert_ok(
+        psr_transport_connect(w, scheduler, psr_transport_endpoint(s), keys.sets[0].public_key));
     assert_denied(w, s, "its CURVE key is not of that run");
     assert_non_null(strstr(stranger_lines, "its key is not on the roster"));
     assert_a_member_gets_through(&keys, s);
@@ -907,13 +933,15 @@ static void with_curve_a_member_cannot_take_anothers_name(void **state)
     psr_transport *s = open_scheduler(&keys), *w = open_as(keys_of(&keys, worker1), worker0);
     join_to(w, scheduler, s);
     psr_message *message = NULL;
-    assert_fails(psr_transport_recv(s, WAIT_MS, &message), PSR_ERR_PROTOCOL, "worker 1: says it is worker 0");
+    assert_fails(psr_transport_recv(s, WAIT_MS, &message), PSR_ERR_PROTOCOL,
+                 "worker 1: says it is worker 0");
     psr_transport_free(&w, 0);
     psr_transport_free(&s, 0);
     free_keys(&keys);
 }
 
-/* worker 1 with its own token, which says that it is worker 0; before: whether it has joined as itself too. */
+/* worker 1 with its own token, which says that it is worker 0; before: whether it has joined as
+ * itself too. */
 static void take_anothers_name(bool before)
 {
     run_keys keys = make_keys(false);
@@ -927,7 +955,8 @@ static void take_anothers_name(bool before)
     psr_transport *w = open_as(keys_of(&keys, worker1), worker0);
     join_to(w, scheduler, s);
     psr_message *message = NULL;
-    assert_fails(psr_transport_recv(s, WAIT_MS, &message), PSR_ERR_PROTOCOL, "worker 1: says it is worker 0");
+    assert_fails(psr_transport_recv(s, WAIT_MS, &message), PSR_ERR_PROTOCOL,
+                 "worker 1: says it is worker 0");
     psr_transport_free(&w, 0);
     psr_transport_free(&own, 0);
     psr_transport_free(&s, 0);
@@ -941,7 +970,8 @@ static void with_its_own_token_a_member_cannot_take_anothers_name(void **state)
     take_anothers_name(true);
 }
 
-/* What worker 1 is shown by others, and shows to others, lets nobody in as one of them elsewhere. */
+/* What worker 1 is shown by others, and shows to others, lets nobody in as one of them
+ * elsewhere. */
 static void a_token_is_of_one_pair_alone(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 #include "tests/unit/network_fixture.h"
 
-#include "net/bindings.h"
+#include "net/trust/bindings.h"
 
 /* Ids that differ in their last bytes alone collide in the table. */
 static void make_id(uint8_t id[PSR_ROUTING_ID_BYTES], uint32_t number, bool colliding)
@@ -23,7 +23,8 @@ static void fill(bool colliding, uint32_t count)
         make_id(id, i, colliding);
         assert_null(psr_bindings_find(&bindings, id, sizeof id));
         assert_null(psr_bindings_holder(&bindings, peer_of(i)));
-        assert_ok(psr_bindings_add(&bindings, id, sizeof id, peer_of(i), peer_of(PSR_RANK_ANY), &binding));
+        assert_ok(psr_bindings_add(&bindings, id, sizeof id, peer_of(i), peer_of(PSR_RANK_ANY),
+                                   &binding));
         binding->sequence = i + 1;
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -53,8 +54,8 @@ static void peers_without_a_rank_hold_none(void **state)
     assert_null(psr_bindings_holder(&bindings, peer_of(0)));
     for (uint32_t i = 0; i < 3; i++) {
         make_id(id, i, false);
-        assert_ok(psr_bindings_add(&bindings, id, sizeof id, peer_of(PSR_RANK_ANY), peer_of(PSR_RANK_ANY),
-                                   &binding));
+        assert_ok(psr_bindings_add(&bindings, id, sizeof id, peer_of(PSR_RANK_ANY),
+                                   peer_of(PSR_RANK_ANY), &binding));
         assert_null(psr_bindings_holder(&bindings, peer_of(PSR_RANK_ANY)));
     }
     binding->peer.rank = 2; /* it was given one */
@@ -71,14 +72,16 @@ static void a_rank_is_free_again_when_its_holder_has_left(void **state)
     uint8_t id[PSR_ROUTING_ID_BYTES];
     psr_bindings_retire(&bindings, peer_of(2)); /* nobody: nothing */
     make_id(id, 1, false);
-    assert_ok(psr_bindings_add(&bindings, id, sizeof id, peer_of(2), peer_of(PSR_RANK_ANY), &first));
+    assert_ok(
+        psr_bindings_add(&bindings, id, sizeof id, peer_of(2), peer_of(PSR_RANK_ANY), &first));
     psr_bindings_retire(&bindings, peer_of(1));
     assert_ptr_equal(psr_bindings_holder(&bindings, peer_of(2)), first);
     psr_bindings_retire(&bindings, peer_of(2));
     assert_null(psr_bindings_holder(&bindings, peer_of(2)));
     assert_true(psr_bindings_find(&bindings, id, sizeof id)->banned);
     make_id(id, 2, false);
-    assert_ok(psr_bindings_add(&bindings, id, sizeof id, peer_of(2), peer_of(PSR_RANK_ANY), &second));
+    assert_ok(
+        psr_bindings_add(&bindings, id, sizeof id, peer_of(2), peer_of(PSR_RANK_ANY), &second));
     assert_ptr_equal(psr_bindings_holder(&bindings, peer_of(2)), second);
     assert_false(second->banned);
     psr_bindings_done(&bindings);
@@ -102,9 +105,9 @@ static void ids_that_are_not_ours_and_more_than_any_run_has_are_refused(void **s
     }
     binding = NULL;
     make_id(id, PSR_BINDINGS_MAX, false);
-    assert_fails(
-        psr_bindings_add(&bindings, id, PSR_ROUTING_ID_BYTES, peer_of(1), peer_of(PSR_RANK_ANY), &binding),
-        PSR_ERR_DENIED, "bound already");
+    assert_fails(psr_bindings_add(&bindings, id, PSR_ROUTING_ID_BYTES, peer_of(1),
+                                  peer_of(PSR_RANK_ANY), &binding),
+                 PSR_ERR_DENIED, "bound already");
     assert_null(binding);
     psr_bindings_done(&bindings);
     psr_bindings_done(&bindings);

@@ -1,6 +1,6 @@
 #include "tests/unit/network_fixture.h"
 
-#include "net/interface.h"
+#include "net/address/interface.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -36,7 +36,8 @@ static void what_is_none_is_refused_with_those_that_there_are(void **state)
         "a name that is longer than that of any interface and of any address that there is"};
     char found[PSR_ADDRESS_BYTES] = "untouched";
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        assert_fails(psr_interface_address(names[i], found), PSR_ERR_USAGE, "it has lo (127.0.0.1)");
+        assert_fails(psr_interface_address(names[i], found), PSR_ERR_USAGE,
+                     "it has lo (127.0.0.1)");
     assert_string_equal(found, "untouched");
 }
 
@@ -61,8 +62,9 @@ static void loopback_is_told_from_the_rest(void **state)
 static void an_address_that_another_host_tells_is_one_hosts(void **state)
 {
     (void)state;
-    static const char *const good[] = {"10.0.0.7", "127.0.0.1",    "223.255.255.255", "fd00::7",        "::1",
-                                       "fe80::1",  "fe80::1%eth0", "fe80::1%br-0.7",  "::ffff:10.0.0.7"};
+    static const char *const good[] = {
+        "10.0.0.7", "127.0.0.1",    "223.255.255.255", "fd00::7",        "::1",
+        "fe80::1",  "fe80::1%eth0", "fe80::1%br-0.7",  "::ffff:10.0.0.7"};
     static const char *const bad[] = {"",
                                       "eth0",
                                       "0.0.0.0",
@@ -129,15 +131,16 @@ static void a_port_is_kept_until_it_is_given_back(void **state)
     struct sockaddr_in at = {
         .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = {htonl(INADDR_LOOPBACK)}};
     int plain = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_int_equal(bind(plain, (struct sockaddr *)&at, sizeof at),
-                     -1); /* who does not share it does not get it */
+    /* who does not share it does not get it */
+    assert_int_equal(bind(plain, (struct sockaddr *)&at, sizeof at), -1);
     close(plain);
     close(fd);
     same = port;
     assert_ok(psr_interface_reserve("127.0.0.1", &same, &again));
     assert_int_equal(same, port);
     assert_int_equal(listen(again, 1), 0);
-    assert_fails(psr_interface_reserve("127.0.0.1", &same, &fd), PSR_ERR_USAGE, "Address already in use");
+    assert_fails(psr_interface_reserve("127.0.0.1", &same, &fd), PSR_ERR_USAGE,
+                 "Address already in use");
     close(again);
     assert_fails(psr_interface_reserve("a name", &port, &fd), PSR_ERR_USAGE, "is no address");
 }

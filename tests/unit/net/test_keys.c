@@ -1,3 +1,4 @@
+#include "tests/unit/key_file.h"
 #include "tests/unit/network_fixture.h"
 
 #include <errno.h>
@@ -17,7 +18,7 @@ static int make_directory(void **state)
     (void)state;
     if (mkdtemp(directory) == NULL)
         return -1;
-    snprintf(path, sizeof path, "%s/key.json", directory);
+    snprintf(path, sizeof path, "%s/worker-0.key", directory);
     return 0;
 }
 
@@ -63,7 +64,8 @@ static void a_run_with_curve_has_a_pair_for_each_and_everybodys_public_keys(void
         assert_int_equal(keys.sets[i].member_count, 4);
         for (size_t k = 0; k < 4; k++) {
             assert_string_equal(psr_keys_of(&keys.sets[i], order[k]), keys.sets[k].public_key);
-            assert_string_not_equal(keys.sets[k].secret_key, keys.sets[i == k ? (i + 1) % 4 : i].secret_key);
+            assert_string_not_equal(keys.sets[k].secret_key,
+                                    keys.sets[i == k ? (i + 1) % 4 : i].secret_key);
         }
         assert_null(psr_keys_of(&keys.sets[i], (psr_peer){PSR_ROLE_WORKER, 2}));
     }
@@ -177,16 +179,22 @@ static void text_that_is_not_keys_is_refused_by_what_is_wrong(void **state)
     refused_when(t, t->token, "g123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
                  "\"token\" should be");
     refused_when(p, "\"own\":\"", "\"own\":\"x", "\"own\" should be a key of 40 Z85 characters");
-    refused_when(p, p->public_key, pairs.sets[2].public_key, "\"members\" lacks the key under \"own\"");
+    refused_when(p, p->public_key, pairs.sets[2].public_key,
+                 "\"members\" lacks the key under \"own\"");
     refused_when(c, c->secret_key, "short", "\"secret\" should be a key of 40 Z85 characters");
-    refused_when(c, c->secret_key, "\"\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\", "should be a JSON object");
-    refused_when(c, c->secret_key, "~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~", "\"secret\" should be a key");
-    refused_when(c, c->secret_key, "########################################", "\"secret\" should be a key");
+    refused_when(c, c->secret_key, "\"\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\\",
+                 "should be a JSON object");
+    refused_when(c, c->secret_key, "~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~",
+                 "\"secret\" should be a key");
+    refused_when(c, c->secret_key, "########################################",
+                 "\"secret\" should be a key");
     refused_when(c, c->secret_key, curve.sets[0].secret_key,
                  "\"public\" is not the key that belongs to \"secret\"");
-    refused_when(c, "\"curve\":true", "\"curve\":true,\"shared\":1", "\"shared\" should be true or false");
+    refused_when(c, "\"curve\":true", "\"curve\":true,\"shared\":1",
+                 "\"shared\" should be true or false");
     refused_when(c, "\"members\":[", "\"numbers\":[", "\"members\" should be a list");
-    refused_when(c, "\"members\":[", "\"members\":[{},", "\"role\" should be scheduler, shard or worker");
+    refused_when(c, "\"members\":[", "\"members\":[{},",
+                 "\"role\" should be scheduler, shard or worker");
     refused_when(c, "\"role\":\"worker\"", "\"role\":\"boss\"", "\"role\" should be");
     refused_when(c, "\"rank\":1", "\"rank\":-1", "\"rank\" of a worker");
     refused_when(c, "\"rank\":1", "\"rank\":0.5", "\"rank\" of a worker");
@@ -231,7 +239,7 @@ static void a_saved_file_is_private_and_loads_as_the_same_keys(void **state)
     (void)state;
     run_keys keys = make_keys(true);
     mode_t old = umask(0);
-    assert_ok(psr_keys_save(&keys.sets[2], path));
+    assert_ok(save_key_file(&keys.sets[2], path));
     umask(old);
     struct stat info;
     assert_int_equal(stat(path, &info), 0);
@@ -249,8 +257,8 @@ static void a_key_file_that_is_there_stays(void **state)
     (void)state;
     run_keys keys = make_keys(true);
     psr_keys back;
-    assert_ok(psr_keys_save(&keys.sets[2], path));
-    assert_fails(psr_keys_save(&keys.sets[3], path), PSR_ERR_USAGE,
+    assert_ok(save_key_file(&keys.sets[2], path));
+    assert_fails(save_key_file(&keys.sets[3], path), PSR_ERR_USAGE,
                  "exists already, and keys are not replaced");
     assert_ok(psr_keys_load(path, worker0, &back));
     assert_same_keys(&back, &keys.sets[2]);
@@ -265,12 +273,12 @@ static void a_file_that_others_can_use_is_refused(void **state)
     static const mode_t modes[] = {0640, 0604, 0620, 0601, 0666, 0644};
     run_keys keys = make_keys(false);
     psr_keys back;
-    assert_ok(psr_keys_save(&keys.sets[0], path));
+    assert_ok(save_key_file(&keys.sets[0], path));
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
         assert_int_equal(chmod(path, modes[i]), 0);
         char text[128];
-        snprintf(text, sizeof text, "can be used by others (mode %04o): chmod 600 %s", (unsigned)modes[i],
-                 path);
+        snprintf(text, sizeof text, "can be used by others (mode %04o): chmod 600 %s",
+                 (unsigned)modes[i], path);
         assert_fails(psr_keys_load(path, worker0, &back), PSR_ERR_USAGE, text);
     }
     unlink(path);
@@ -282,14 +290,15 @@ static void what_is_not_a_file_of_keys_is_refused_with_its_path(void **state)
     (void)state;
     psr_keys back;
     assert_fails(psr_keys_load(path, worker0, &back), PSR_ERR_NOT_FOUND, path);
-    assert_fails(psr_keys_load("/dev/null", worker0, &back), PSR_ERR_USAGE, "is not a regular file");
+    assert_fails(psr_keys_load("/dev/null", worker0, &back), PSR_ERR_USAGE,
+                 "is not a regular file");
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_fails(psr_keys_load(path, worker0, &back), PSR_ERR_USAGE,
-                 "is not a regular file"); /* and does not wait for a writer */
+    /* and does not wait for a writer */
+    assert_fails(psr_keys_load(path, worker0, &back), PSR_ERR_USAGE, "is not a regular file");
     unlink(path);
     write_file("hello", 0600);
     assert_fails(psr_keys_load(path, worker0, &back), PSR_ERR_FORMAT, path);
-    assert_non_null(strstr(psr_err_detail(), "should be a JSON object"));
+    assert_non_null(strstr(psr_err_detail(), "it has neither \"curve\" nor \"tokens\""));
     assert_int_equal(truncate(path, (off_t)1 << 33), 0);
     assert_fails(psr_keys_load(path, worker0, &back), PSR_ERR_FORMAT, "1048576 is the most");
     unlink(path);
@@ -300,9 +309,10 @@ static void a_file_that_cannot_be_written_leaves_nothing(void **state)
     (void)state;
     run_keys keys = make_keys(false);
     char nowhere[128];
-    snprintf(nowhere, sizeof nowhere, "%s/none/key.json", directory);
-    assert_fails(psr_keys_save(&keys.sets[0], nowhere), PSR_ERR_IO, nowhere);
-    assert_fails(psr_keys_save(&keys.sets[0], directory), PSR_ERR_USAGE, directory); /* its name is taken */
+    snprintf(nowhere, sizeof nowhere, "%s/none/worker-0.key", directory);
+    assert_fails(save_key_file(&keys.sets[0], nowhere), PSR_ERR_IO, nowhere);
+    /* its name is taken */
+    assert_fails(save_key_file(&keys.sets[0], directory), PSR_ERR_USAGE, directory);
     free_keys(&keys);
 }
 
@@ -311,14 +321,14 @@ static void keys_of_another_process_are_refused_by_whose_they_are(void **state)
     (void)state;
     run_keys keys = make_keys(true);
     psr_keys back;
-    assert_ok(psr_keys_save(&keys.sets[2], path));
+    assert_ok(save_key_file(&keys.sets[2], path));
     assert_fails(psr_keys_load(path, worker1, &back), PSR_ERR_USAGE, path);
     assert_fails(psr_keys_load(path, worker1, &back), PSR_ERR_USAGE,
                  "it is of worker 0, and this is worker 1:");
     assert_fails(psr_keys_load(path, shard0, &back), PSR_ERR_USAGE,
                  "it is of worker 0, and this is shard 0:");
-    assert_fails(psr_keys_load(path, (psr_peer){PSR_ROLE_SHARD, PSR_RANK_ANY}, &back), PSR_ERR_USAGE,
-                 "it is of worker 0, and this is shard:");
+    assert_fails(psr_keys_load(path, (psr_peer){PSR_ROLE_SHARD, PSR_RANK_ANY}, &back),
+                 PSR_ERR_USAGE, "it is of worker 0, and this is shard:");
     assert_ok(psr_keys_load(path, any_worker, &back)); /* its rank is the key's */
     psr_keys_done(&back);
     unlink(path);
@@ -334,7 +344,7 @@ static void of_a_folder_each_takes_the_file_of_its_role_and_rank(void **state)
     assert_ok(psr_keys_path(directory, worker1, own, sizeof own));
     assert_string_equal(strrchr(own, '/'), "/worker-1.key");
     assert_fails(psr_keys_path(directory, worker1, own, strlen(own)), PSR_ERR_USAGE, "too long");
-    assert_ok(psr_keys_save(&keys.sets[3], own));
+    assert_ok(save_key_file(&keys.sets[3], own));
     assert_ok(psr_keys_load(directory, worker1, &back));
     assert_same_keys(&back, &keys.sets[3]);
     psr_keys_done(&back);
@@ -342,48 +352,6 @@ static void of_a_folder_each_takes_the_file_of_its_role_and_rank(void **state)
     assert_fails(psr_keys_load(directory, any_worker, &back), PSR_ERR_USAGE,
                  "which rank this worker is must be said");
     unlink(own);
-    free_keys(&keys);
-}
-
-/* The same as if each had a file of its own. */
-static void of_a_shared_file_each_takes_its_own_keys(void **state)
-{
-    (void)state;
-    run_keys keys = make_keys(true);
-    psr_keys back;
-    mode_t old = umask(0);
-    assert_ok(psr_keys_save_shared(keys.sets, path));
-    umask(old);
-    struct stat info;
-    assert_int_equal(stat(path, &info), 0);
-    assert_int_equal(info.st_mode & 07777, 0600);
-    assert_fails(psr_keys_save_shared(keys.sets, path), PSR_ERR_USAGE, "keys are not replaced");
-    for (size_t i = 0; i < keys.count; i++) {
-        assert_ok(psr_keys_load(path, order[i], &back));
-        assert_same_keys(&back, &keys.sets[i]);
-        psr_keys_done(&back);
-    }
-    assert_fails(psr_keys_load(path, (psr_peer){PSR_ROLE_WORKER, 2}, &back), PSR_ERR_USAGE,
-                 "it has no key for worker 2");
-    assert_fails(psr_keys_load(path, any_worker, &back), PSR_ERR_USAGE,
-                 "which rank this worker is must be said");
-    unlink(path);
-    free_keys(&keys);
-}
-
-static void a_shared_token_is_everybodys(void **state)
-{
-    (void)state;
-    run_keys keys = make_keys(false);
-    psr_keys back, others;
-    assert_ok(psr_keys_save_shared(keys.sets, path));
-    assert_ok(psr_keys_load(path, any_worker, &back));
-    assert_ok(psr_keys_load(path, scheduler, &others));
-    assert_int_equal(strlen(back.token), 64);
-    assert_same_keys(&back, &others);
-    psr_keys_done(&back);
-    psr_keys_done(&others);
-    unlink(path);
     free_keys(&keys);
 }
 
@@ -422,8 +390,6 @@ int main(void)
         cmocka_unit_test(a_file_that_cannot_be_written_leaves_nothing),
         cmocka_unit_test(keys_of_another_process_are_refused_by_whose_they_are),
         cmocka_unit_test(of_a_folder_each_takes_the_file_of_its_role_and_rank),
-        cmocka_unit_test(of_a_shared_file_each_takes_its_own_keys),
-        cmocka_unit_test(a_shared_token_is_everybodys),
         cmocka_unit_test(shared_keys_that_do_not_go_together_are_refused),
     };
     return cmocka_run_group_tests(tests, make_directory, remove_directory);

@@ -1,16 +1,16 @@
 /* Where values land: by mapping the pages on which they lie, or as a copy. */
 #include "played_lender.h"
 
-#include "base/arena.h"
-#include "net/landing.h"
+#include "base/arrays/arena.h"
+#include "net/sharing/landing.h"
 
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The C library's, as UCX (libucm) replaces it in a process that has an MPI library: the fifth argument is lost, and pages go elsewhere. All of
- * these tests hold with it. */
+/* The C library's, as UCX (libucm) replaces it in a process that has an MPI library: the fifth
+ * argument is lost, and pages go elsewhere. All of these tests hold with it. */
 void *mremap(void *from, size_t old_bytes, size_t bytes, int flags, ...)
 {
     return (void *)syscall(SYS_mremap, from, old_bytes, bytes, flags & ~MREMAP_FIXED);
@@ -22,9 +22,10 @@ enum {
     FLOATS = (3 * PAGES + 8) * PAGE,
 };
 
-/* A lender, an arena of its, and an array in which two runs share a page: both have PAGES whole ones. */
+/* A lender, an arena of its, and an array in which two runs share a page: both have PAGES whole
+ * ones. */
 typedef struct landed {
-    played lender;
+    played_lender lender;
     int fd; /* the lender's end */
     psr_shared_arena arena;
     float *values;
@@ -81,8 +82,8 @@ static void close_landing(landed *l)
 static psr_message *refer(landed *l, uint32_t run, size_t at)
 {
     psr_message *message = NULL;
-    assert_ok(take(&l->lender, (psr_reference){0, at * sizeof(float), 1}, spans[run].count * sizeof(float),
-                   PSR_ENCODING_FLOAT32, &message));
+    assert_ok(take(&l->lender, (psr_reference){0, at * sizeof(float), 1},
+                   spans[run].count * sizeof(float), PSR_ENCODING_FLOAT32, &message));
     return message;
 }
 
@@ -100,7 +101,8 @@ static void land_sent(landed *l, uint32_t run, float step)
     assert_non_null(values);
     for (size_t i = 0; i < spans[run].count; i++)
         values[i] = value_at(i, step);
-    const psr_message message = {.payload = values, .payload_bytes = spans[run].count * sizeof *values};
+    const psr_message message = {.payload = values,
+                                 .payload_bytes = spans[run].count * sizeof *values};
     assert_ok(psr_landing_take(l->landing, run, spans[run], &message));
     free(values);
 }
@@ -109,8 +111,8 @@ static void expect_values(const landed *l, uint32_t run, float step)
 {
     for (size_t i = 0; i < spans[run].count; i++)
         if (l->values[spans[run].offset + i] != value_at(i, step))
-            fail_msg("value %zu of run %u is %g, not %g", i, run, (double)l->values[spans[run].offset + i],
-                     (double)value_at(i, step));
+            fail_msg("value %zu of run %u is %g, not %g", i, run,
+                     (double)l->values[spans[run].offset + i], (double)value_at(i, step));
 }
 
 /* Whether the array has what the lender writes now, without another message. */
@@ -243,7 +245,8 @@ static void the_memory_of_one_who_came_after_is_not_taken_for_the_first_ones(voi
     close_landing(&l);
 }
 
-typedef psr_err landing_call(psr_landing *landing, uint32_t run, psr_span span, const psr_message *message);
+typedef psr_err landing_call(psr_landing *landing, uint32_t run, psr_span span,
+                             const psr_message *message);
 
 /* While the kernel refuses this process every further mapping. */
 static psr_err call_refused(landed *l, uint32_t run, size_t at, landing_call *call)
@@ -279,14 +282,16 @@ static void where_the_kernel_maps_nothing_values_are_copied(void **state)
     close_landing(&l);
 }
 
-/* Nothing is left of what a run had before it was mapped: with no memory to copy to, that is said. */
+/* Nothing is left of what a run had before it was mapped: with no memory to copy to, that is
+ * said. */
 static void a_mapped_run_that_gets_no_memory_of_its_own_fails(void **state)
 {
     (void)state;
     landed l;
     open_landing(&l);
     land(&l, 0, spans[0].offset);
-    assert_fails(land_refused(&l, 0, spans[0].offset + 1), PSR_ERR_NOMEM, "that lay in another process's");
+    assert_fails(land_refused(&l, 0, spans[0].offset + 1), PSR_ERR_NOMEM,
+                 "that lay in another process's");
     close_landing(&l);
 }
 
@@ -356,9 +361,10 @@ static void so_many_runs_are_mapped_and_no_more(void **state)
     assert_ok(psr_landing_new(l.values, (size_t)RUNS * COUNT, RUNS, &l.landing));
     for (uint32_t run = 0; run < RUNS; run++) {
         psr_message *message = NULL;
-        assert_ok(take(&l.lender, (psr_reference){0, 0, run}, COUNT * sizeof(float), PSR_ENCODING_FLOAT32,
-                       &message));
-        assert_ok(psr_landing_take(l.landing, run, (psr_span){(size_t)run * COUNT, COUNT}, message));
+        assert_ok(take(&l.lender, (psr_reference){0, 0, run}, COUNT * sizeof(float),
+                       PSR_ENCODING_FLOAT32, &message));
+        assert_ok(
+            psr_landing_take(l.landing, run, (psr_span){(size_t)run * COUNT, COUNT}, message));
         psr_message_free(&message);
     }
     assert_int_equal(psr_landing_mapped(l.landing), PSR_LANDING_RUNS_MAX);

@@ -1,7 +1,8 @@
 /* Another user at a run's ipc sockets. Needs root, to be another user: exits with 77 otherwise. */
+#include "tests/unit/key_file.h"
 #include "tests/unit/network_fixture.h"
 
-#include "net/socket_directory.h"
+#include "net/address/socket_directory.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -15,7 +16,8 @@
 
 enum { NO_CONNECTION = 10, HUNG_UP, GREETED, SILENT };
 
-/* What a user gets from the socket, in a process of its own: 10 bytes are the beginning of ZeroMQ's greeting. */
+/* What a user gets from the socket, in a process of its own: 10 bytes are the beginning of ZeroMQ's
+ * greeting. */
 static int connect_as(uid_t uid, const char *path)
 {
     pid_t pid = fork();
@@ -75,12 +77,13 @@ static void keys_behind_another_users_link_are_not_loaded(void **state)
     snprintf(link, sizeof link, "%s/link", folder);
     run_keys keys = make_keys(false);
     psr_keys loaded;
-    assert_ok(psr_keys_save(keys_of(&keys, scheduler), file));
+    assert_ok(save_key_file(keys_of(&keys, scheduler), file));
     assert_int_equal(symlink(file, link), 0);
     assert_ok(psr_keys_load(link, scheduler, &loaded));
     psr_keys_done(&loaded);
     assert_int_equal(lchown(link, NOBODY, NOBODY), 0);
-    assert_fails(psr_keys_load(link, scheduler, &loaded), PSR_ERR_USAGE, "is a link of user 65534's");
+    assert_fails(psr_keys_load(link, scheduler, &loaded), PSR_ERR_USAGE,
+                 "is a link of user 65534's");
     assert_int_equal(unlink(link), 0);
     assert_int_equal(unlink(file), 0);
     assert_int_equal(rmdir(folder), 0);

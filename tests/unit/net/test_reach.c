@@ -1,8 +1,8 @@
-/* net/reach.h, net/lookup.h */
+/* net/address/reach.h, net/address/lookup.h */
 #include "tests/unit/expect.h"
 
-#include "net/lookup.h"
-#include "net/reach.h"
+#include "net/address/lookup.h"
+#include "net/address/reach.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

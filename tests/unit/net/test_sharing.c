@@ -1,9 +1,10 @@
-/* Shared memory within a host: arenas, the records of who lends and who borrows, and both ends, with whoever breaks the rules of either. */
+/* Shared memory within a host: arenas, the records of who lends and who borrows, and both ends,
+ * with whoever breaks the rules of either. */
 #include "played_lender.h"
 
-#include "net/lends.h"
-#include "net/sharing.h"
-#include "net/stage.h"
+#include "net/sharing/lends.h"
+#include "net/sharing/sharing.h"
+#include "net/sharing/stage.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,13 +32,16 @@ static void an_arena_is_sealed_and_its_owners_writes_are_seen(void **state)
     arena.values[FLOATS - 1] = 3;
     assert_true(((const float *)seen)[FLOATS - 1] == 3);
 
-    assert_int_equal(ftruncate(arena.fd, 0), -1); /* nobody makes it smaller, whoever has the descriptor */
+    assert_int_equal(ftruncate(arena.fd, 0), -1); /* nobody makes it smaller,
+                                                     whoever has the descriptor */
     assert_int_equal(errno, EPERM);
     assert_int_equal(ftruncate(arena.fd, (off_t)arena.bytes + 4096), -1);
     assert_int_equal(write(arena.fd, "x", 1), -1); /* nor writes it */
-    assert_true(mmap(NULL, arena.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, arena.fd, 0) == MAP_FAILED);
+    assert_true(mmap(NULL, arena.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, arena.fd, 0) ==
+                MAP_FAILED);
     assert_int_equal(fallocate(arena.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), -1);
-    assert_int_equal(fcntl(arena.fd, F_ADD_SEALS, F_SEAL_WRITE), -1); /* nor adds a seal of his own */
+    /* nor adds a seal of his own */
+    assert_int_equal(fcntl(arena.fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
 
     size_t bytes = arena.bytes;
     psr_shared_arena_done(&arena);
@@ -55,12 +59,15 @@ static void what_is_no_sealed_memory_is_not_mapped(void **state)
                  unsealable = memfd_create("unsealable", MFD_CLOEXEC);
     assert_int_equal(ftruncate(plain, 8192), 0);
     assert_int_equal(ftruncate(unsealable, 8192), 0);
-    assert_fails(psr_shared_arena_map(plain, 8192, &seen), PSR_ERR_FORMAT, "not sealed against another size");
+    assert_fails(psr_shared_arena_map(plain, 8192, &seen), PSR_ERR_FORMAT,
+                 "not sealed against another size");
     assert_fails(psr_shared_arena_map(unsealable, 8192, &seen), PSR_ERR_FORMAT, "not sealed");
-    assert_int_equal(fcntl(plain, F_ADD_SEALS, F_SEAL_GROW), 0); /* it can still shrink under a reader */
+    /* it can still shrink under a reader */
+    assert_int_equal(fcntl(plain, F_ADD_SEALS, F_SEAL_GROW), 0);
     assert_fails(psr_shared_arena_map(plain, 8192, &seen), PSR_ERR_FORMAT, "not sealed");
     assert_int_equal(fcntl(plain, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-    assert_fails(psr_shared_arena_map(plain, 4096, &seen), PSR_ERR_FORMAT, "has 8192 bytes, not 4096");
+    assert_fails(psr_shared_arena_map(plain, 4096, &seen), PSR_ERR_FORMAT,
+                 "has 8192 bytes, not 4096");
     assert_fails(psr_shared_arena_map(plain, 1u << 20, &seen), PSR_ERR_FORMAT, "has 8192 bytes");
     assert_fails(psr_shared_arena_map(plain, 0, &seen), PSR_ERR_FORMAT, "has 8192 bytes");
     assert_int_equal(ftruncate(odd, 8193), 0);
@@ -68,11 +75,16 @@ static void what_is_no_sealed_memory_is_not_mapped(void **state)
     assert_fails(psr_shared_arena_map(odd, 8193, &seen), PSR_ERR_FORMAT,
                  "has 8193 bytes, which are not whole pages");
     assert_int_equal(pipe(pair), 0);
-    assert_fails(psr_shared_arena_map(pair[0], 8192, &seen), PSR_ERR_FORMAT, "no memory that can be sealed");
-    int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC), zero = open("/dev/zero", O_RDWR | O_CLOEXEC);
-    assert_fails(psr_shared_arena_map(file, 8192, &seen), PSR_ERR_FORMAT, "no memory that can be sealed");
-    assert_fails(psr_shared_arena_map(zero, 8192, &seen), PSR_ERR_FORMAT, "no memory that can be sealed");
-    assert_fails(psr_shared_arena_map(-1, 8192, &seen), PSR_ERR_FORMAT, "no memory that can be sealed");
+    assert_fails(psr_shared_arena_map(pair[0], 8192, &seen), PSR_ERR_FORMAT,
+                 "no memory that can be sealed");
+    int file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC),
+        zero = open("/dev/zero", O_RDWR | O_CLOEXEC);
+    assert_fails(psr_shared_arena_map(file, 8192, &seen), PSR_ERR_FORMAT,
+                 "no memory that can be sealed");
+    assert_fails(psr_shared_arena_map(zero, 8192, &seen), PSR_ERR_FORMAT,
+                 "no memory that can be sealed");
+    assert_fails(psr_shared_arena_map(-1, 8192, &seen), PSR_ERR_FORMAT,
+                 "no memory that can be sealed");
     assert_null(seen);
     const int fds[] = {pair[0], pair[1], file, zero, plain, odd, unsealable};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
@@ -94,15 +106,15 @@ static void a_token_is_worth_one_return(void **state)
     static atomic_int returned[PSR_LENDS_MAX];
     uint64_t tokens[PSR_LENDS_MAX], none;
     for (int i = 0; i < PSR_LENDS_MAX; i++)
-        assert_true(psr_lends_put(&lends, &(psr_payload){.release = count_release, .context = &returned[i]},
-                                  &tokens[i]));
+        assert_true(psr_lends_put(
+            &lends, &(psr_payload){.release = count_release, .context = &returned[i]}, &tokens[i]));
     const psr_payload more = {.release = count_release, .context = &returned[0]};
     assert_false(psr_lends_put(&lends, &more, &none)); /* so many and no more */
     assert_true(psr_lends_end(&lends, tokens[7]));
     assert_int_equal(returned[7], 1);
     assert_false(psr_lends_end(&lends, tokens[7])); /* twice */
-    assert_true(
-        psr_lends_put(&lends, &(psr_payload){.release = count_release, .context = &returned[7]}, &none));
+    assert_true(psr_lends_put(
+        &lends, &(psr_payload){.release = count_release, .context = &returned[7]}, &none));
     assert_false(psr_lends_end(&lends, tokens[7])); /* also when its place is lent again */
     assert_false(psr_lends_end(&lends, UINT64_MAX));
     assert_false(psr_lends_end(&lends, PSR_LENDS_MAX));
@@ -139,7 +151,7 @@ static bool hung_up(int fd)
 static void what_a_member_lends_is_read_where_it_lies_and_given_back(void **state)
 {
     (void)state;
-    played p;
+    played_lender p;
     psr_shared_arena arena;
     psr_message *message = NULL;
     play(&p);
@@ -159,7 +171,8 @@ static void what_a_member_lends_is_read_where_it_lies_and_given_back(void **stat
     assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT), -1); /* not before it is freed */
     psr_borrower_busy(p.borrower);
     psr_message_free(&message);
-    assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT), -1); /* with others, when its owner has time */
+    /* with others, when its owner has time */
+    assert_int_equal(recv(fd, &byte, 1, MSG_DONTWAIT), -1);
     psr_borrower_settle(p.borrower);
     psr_record back = answer_to(fd);
     assert_true(back.kind == PSR_RECORD_RETURNED && back.value == 77);
@@ -178,7 +191,7 @@ static void *free_message(void *context)
 static void what_another_thread_frees_while_the_owner_waits_is_given_back_at_once(void **state)
 {
     (void)state;
-    played p;
+    played_lender p;
     psr_shared_arena arena;
     psr_message *message = NULL;
     pthread_t thread;
@@ -200,7 +213,7 @@ static void many_returns_wait_for_a_lender_that_does_not_read(void **state)
 {
     (void)state;
     enum { MANY = 20000 };
-    played p;
+    played_lender p;
     psr_shared_arena arena;
     play(&p);
     assert_ok(psr_shared_arena_new(FLOATS, &arena));
@@ -219,7 +232,8 @@ static void many_returns_wait_for_a_lender_that_does_not_read(void **state)
         psr_record record;
         int passed;
         if (psr_record_read(&stream, &record, &passed) == PSR_RECORD_COMPLETE) {
-            assert_true(record.kind == PSR_RECORD_RETURNED && record.value < MANY && !seen[record.value]);
+            assert_true(record.kind == PSR_RECORD_RETURNED && record.value < MANY &&
+                        !seen[record.value]);
             seen[record.value] = true;
             got++;
         } else { /* there is room again: epoll says so, and the rest comes */
@@ -236,7 +250,7 @@ static void many_returns_wait_for_a_lender_that_does_not_read(void **state)
 static void a_message_outlives_who_lent_it_and_who_borrowed_it(void **state)
 {
     (void)state;
-    played p;
+    played_lender p;
     psr_shared_arena arena;
     psr_message *early = NULL, *late = NULL;
     play(&p);
@@ -260,7 +274,7 @@ static void a_message_outlives_who_lent_it_and_who_borrowed_it(void **state)
 static void a_member_that_left_is_forgotten_with_its_last_message(void **state)
 {
     (void)state;
-    played p;
+    played_lender p;
     psr_shared_arena arena;
     psr_message *message = NULL, *none = NULL;
     play(&p);
@@ -270,8 +284,8 @@ static void a_member_that_left_is_forgotten_with_its_last_message(void **state)
     assert_ok(take(&p, (psr_reference){0, 0, 1}, 4096, PSR_ENCODING_FLOAT32, &message));
     psr_borrower_retire(p.borrower, worker1);
     assert_true(hung_up(fd));
-    assert_fails(take(&p, (psr_reference){0, 0, 2}, 4096, PSR_ENCODING_FLOAT32, &none), PSR_ERR_PROTOCOL,
-                 "that it has not shared");
+    assert_fails(take(&p, (psr_reference){0, 0, 2}, 4096, PSR_ENCODING_FLOAT32, &none),
+                 PSR_ERR_PROTOCOL, "that it has not shared");
     assert_true(((const float *)message->payload)[0] == 0);
     psr_message_free(&message);
     close(fd);
@@ -282,14 +296,14 @@ static void a_member_that_left_is_forgotten_with_its_last_message(void **state)
 static void a_reference_that_lies_nowhere_is_the_members_breach(void **state)
 {
     (void)state;
-    played p;
+    played_lender p;
     psr_shared_arena arena;
     play(&p);
     assert_ok(psr_shared_arena_new(FLOATS, &arena));
     int fd = greet(&p);
     psr_message *message = NULL;
-    assert_fails(take(&p, (psr_reference){0, 0, 1}, 4096, PSR_ENCODING_FLOAT32, &message), PSR_ERR_PROTOCOL,
-                 "refers to an arena 0 that it has not shared");
+    assert_fails(take(&p, (psr_reference){0, 0, 1}, 4096, PSR_ENCODING_FLOAT32, &message),
+                 PSR_ERR_PROTOCOL, "refers to an arena 0 that it has not shared");
     offer(&p, fd, &arena);
     const uint64_t most = arena.bytes;
     const struct {
@@ -316,9 +330,9 @@ static void a_reference_that_lies_nowhere_is_the_members_breach(void **state)
                      PSR_ERR_PROTOCOL, wrong[i].words);
     /* Another channel's sender has not shared it. */
     const psr_head head = {.type = PSR_MSG_PUSH, .encoding = PSR_ENCODING_FLOAT32};
-    assert_fails(
-        psr_borrower_take(p.borrower, other_id, worker0, &head, 4096, &(psr_reference){0, 0, 1}, &message),
-        PSR_ERR_PROTOCOL, "that it has not shared");
+    assert_fails(psr_borrower_take(p.borrower, other_id, worker0, &head, 4096,
+                                   &(psr_reference){0, 0, 1}, &message),
+                 PSR_ERR_PROTOCOL, "that it has not shared");
     assert_null(message);
     assert_ok(take(&p, (psr_reference){0, most - 4096, 1}, 4096, PSR_ENCODING_FLOAT32, &message));
     psr_message_free(&message);
@@ -330,7 +344,7 @@ static void a_reference_that_lies_nowhere_is_the_members_breach(void **state)
 /* A member says that, after its HELLO: the borrower's failure names it. */
 static void breach(psr_record record, int pass, const char *words)
 {
-    played p;
+    played_lender p;
     play(&p);
     int fd = greet(&p);
     assert_ok(psr_borrower_serve(p.borrower));
@@ -353,12 +367,13 @@ static void a_member_that_passes_what_it_may_not_is_named(void **state)
     breach((psr_record){.kind = PSR_RECORD_ARENA, .value = 1u << 30}, plain,
            "has 8192 bytes, not 1073741824");
     breach((psr_record){.kind = PSR_RECORD_ARENA, .value = UINT64_MAX}, plain, "has 8192 bytes");
-    breach((psr_record){.kind = PSR_RECORD_ARENA, .arena = PSR_SHARED_ARENAS_MAX, .value = 8192}, plain,
-           "too many");
+    breach((psr_record){.kind = PSR_RECORD_ARENA, .arena = PSR_SHARED_ARENAS_MAX, .value = 8192},
+           plain, "too many");
     breach((psr_record){.kind = PSR_RECORD_HELLO}, -1, "says what nobody says who lends memory");
     breach((psr_record){.kind = PSR_RECORD_RETURNED}, -1, "says what nobody says who lends memory");
     breach((psr_record){.kind = 7}, -1, "says what nobody says who lends memory (record 7)");
-    breach((psr_record){.kind = PSR_RECORD_HELLO}, plain, "passes a descriptor that nobody asked for");
+    breach((psr_record){.kind = PSR_RECORD_HELLO}, plain,
+           "passes a descriptor that nobody asked for");
     close(plain);
 }
 
@@ -373,7 +388,7 @@ static size_t open_descriptors(void)
 static void descriptors_that_nobody_asked_for_are_closed(void **state)
 {
     (void)state;
-    played p;
+    played_lender p;
     play(&p);
     size_t before = open_descriptors();
     int fd = greet(&p);
@@ -386,8 +401,10 @@ static void descriptors_that_nobody_asked_for_are_closed(void **state)
         uint8_t bytes[CMSG_SPACE(sizeof three)];
     } control = {.bytes = {0}};
     struct iovec from = {&record, sizeof record};
-    struct msghdr message = {
-        .msg_iov = &from, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    struct msghdr message = {.msg_iov = &from,
+                             .msg_iovlen = 1,
+                             .msg_control = &control,
+                             .msg_controllen = sizeof control};
     *CMSG_FIRSTHDR(&message) = (struct cmsghdr){
         .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof three)};
     memcpy(CMSG_DATA(CMSG_FIRSTHDR(&message)), three, sizeof three);
@@ -404,7 +421,7 @@ static void descriptors_that_nobody_asked_for_are_closed(void **state)
 static void a_member_that_ends_in_the_middle_of_a_record_leaves_nothing(void **state)
 {
     (void)state;
-    played p;
+    played_lender p;
     psr_shared_arena arena;
     psr_message *message = NULL;
     play(&p);
@@ -419,8 +436,10 @@ static void a_member_that_ends_in_the_middle_of_a_record_leaves_nothing(void **s
         uint8_t bytes[CMSG_SPACE(sizeof(int))];
     } control = {.bytes = {0}};
     struct iovec half = {&second, sizeof second / 2};
-    struct msghdr torn = {
-        .msg_iov = &half, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    struct msghdr torn = {.msg_iov = &half,
+                          .msg_iovlen = 1,
+                          .msg_control = &control,
+                          .msg_controllen = sizeof control};
     *CMSG_FIRSTHDR(&torn) = (struct cmsghdr){
         .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof arena.fd)};
     memcpy(CMSG_DATA(CMSG_FIRSTHDR(&torn)), &arena.fd, sizeof arena.fd);
@@ -439,11 +458,12 @@ static void a_member_that_ends_in_the_middle_of_a_record_leaves_nothing(void **s
 static void another_user_is_turned_away(void **state)
 {
     (void)state;
-    played p;
+    played_lender p;
     play_for(&p, geteuid() + 1); /* whose sockets these are then */
     int fd = greet(&p);
     assert_ok(psr_borrower_serve(p.borrower));
-    assert_non_null(strstr(p.said, "turned away a process that would share memory: it is another user's"));
+    assert_non_null(
+        strstr(p.said, "turned away a process that would share memory: it is another user's"));
     char byte;
     assert_true(recv(fd, &byte, 1, MSG_DONTWAIT) <= 0 && errno != EAGAIN);
     psr_lender *lender = NULL;
@@ -456,7 +476,7 @@ static void another_user_is_turned_away(void **state)
 static void who_is_not_known_is_heard_when_its_channel_has_said_who_it_is(void **state)
 {
     (void)state;
-    played p;
+    played_lender p;
     psr_shared_arena arena;
     play(&p);
     p.introduced = false;
@@ -479,7 +499,7 @@ static void strangers_keep_nobody_out(void **state)
     (void)state;
     enum { CROWD = 3 * PSR_BORROWER_UNKNOWN_MAX };
     uint8_t nobodys[PSR_ROUTING_ID_BYTES] = "nobody's";
-    played p;
+    played_lender p;
     psr_shared_arena arena;
     play(&p);
     assert_ok(psr_shared_arena_new(FLOATS, &arena));
@@ -495,8 +515,8 @@ static void strangers_keep_nobody_out(void **state)
     int fd = greet(&p);
     offer(&p, fd, &arena);
     assert_int_equal(write(crowd[CROWD - 1], "this is no record of thirty-two..", 32), 32);
-    assert_ok(
-        psr_borrower_serve(p.borrower)); /* a stranger's garbage ends its connection, not this process */
+    assert_ok(psr_borrower_serve(p.borrower)); /* a stranger's garbage ends its
+                                                  connection, not this process */
     assert_true(hung_up(crowd[CROWD - 1]));
     for (int i = 0; i < CROWD; i++)
         close(crowd[i]);
@@ -508,7 +528,7 @@ static void strangers_keep_nobody_out(void **state)
 static void a_second_socket_for_the_same_channel_is_turned_away(void **state)
 {
     (void)state;
-    played p;
+    played_lender p;
     play(&p);
     int first = greet(&p);
     assert_ok(psr_borrower_serve(p.borrower));
@@ -585,7 +605,8 @@ static void only_what_the_peer_can_reach_is_lent_by_reference(void **state)
     static float elsewhere[FLOATS];
     lend_to_test(&l);
     psr_payload payload = lent_at(&l, SLICE, SLICE * sizeof(float));
-    assert_false(psr_lender_refer(l.lender, &lent_head, &payload, &reference)); /* it has not mapped it yet */
+    /* it has not mapped it yet */
+    assert_false(psr_lender_refer(l.lender, &lent_head, &payload, &reference));
     say(l.fd, (psr_record){.kind = PSR_RECORD_TAKEN}, -1);
     assert_ok(psr_lender_serve(l.lender));
     assert_true(psr_lender_refer(l.lender, &lent_head, &payload, &reference));
@@ -599,7 +620,7 @@ static void only_what_the_peer_can_reach_is_lent_by_reference(void **state)
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         assert_false(psr_lender_refer(l.lender, &lent_head, &others[i], &reference));
     /* Counts in it could change between two looks. Values of a program's are doubles, perhaps. */
-    const psr_head bytes = {.type = PSR_MSG_SPREAD, .encoding = PSR_ENCODING_BYTES};
+    const psr_head bytes = {.type = PSR_MSG_CHECKPOINT, .encoding = PSR_ENCODING_BYTES};
     const psr_head values = {.type = PSR_MSG_VALUES, .encoding = PSR_ENCODING_BYTES};
     const psr_payload odd = lent_at(&l, 1, SLICE * sizeof(float));
     assert_false(psr_lender_refer(l.lender, &bytes, &payload, &reference));
@@ -630,9 +651,9 @@ static void what_was_not_lent_cannot_be_given_back(void **state)
             {.kind = PSR_RECORD_REFUSED, .arena = 3},
             {.kind = PSR_RECORD_HELLO},
         };
-        const char *const words[] = {"gives back what it was not lent", "gives back what it was not lent",
-                                     "answers to an arena 0", "answers to an arena 3",
-                                     "says what nobody says"};
+        const char *const words[] = {"gives back what it was not lent",
+                                     "gives back what it was not lent", "answers to an arena 0",
+                                     "answers to an arena 3", "says what nobody says"};
         say(l.fd, forged[kind], -1);
         assert_fails(psr_lender_serve(l.lender), PSR_ERR_PROTOCOL, words[kind]);
         assert_int_equal(l.returned, 0);
@@ -693,7 +714,8 @@ static void a_peer_that_cannot_map_says_why_and_gets_messages(void **state)
     psr_reference reference;
     lend_to_test(&l);
     say(l.fd, (psr_record){.kind = PSR_RECORD_REFUSED, .value = EMFILE}, -1);
-    assert_fails(psr_lender_serve(l.lender), PSR_ERR_IO, "it cannot map the memory: Too many open files");
+    assert_fails(psr_lender_serve(l.lender), PSR_ERR_IO,
+                 "it cannot map the memory: Too many open files");
     psr_payload payload = lent_at(&l, 0, 4096);
     assert_false(psr_lender_refer(l.lender, &lent_head, &payload, &reference));
     end_lending(&l);
@@ -783,7 +805,8 @@ static void lend(pair *p, size_t offset)
 
 static void await_returned(pair *p, int count)
 {
-    for (int64_t end_ms = psr_clock_ms() + WAIT_MS; p->returned < count; assert_true(psr_clock_ms() < end_ms))
+    for (int64_t end_ms = psr_clock_ms() + WAIT_MS; p->returned < count;
+         assert_true(psr_clock_ms() < end_ms))
         expect_nothing(p->from, 1);
 }
 
@@ -864,8 +887,8 @@ static void what_lies_in_no_arena_goes_by_a_slot_while_there_is_one(void **state
         uint64_t before = bytes_lent(&p);
         send_values(&p, values[i], BYTES);
         sent++;
-        assert_true(bytes_lent(&p) == before ||
-                    p.returned == sent); /* a copy is lent, and it comes back at once */
+        /* a copy is lent, and it comes back at once */
+        assert_true(bytes_lent(&p) == before || p.returned == sent);
         kept[i] = receive(p.to);
         await_returned(&p, sent);
         values[i][0] = bytes_lent(&p) == before ? values[i][0] : -1;
@@ -936,7 +959,8 @@ static void without_a_directory_for_it_no_memory_is_shared_over_tcp(void **state
     assert_string_equal(psr_transport_share_path(transport), "");
     assert_fails(psr_transport_share(transport, NULL, NULL), PSR_ERR_UNSUPPORTED,
                  "listens on TCP, and was given no directory");
-    assert_fails(psr_transport_lend_from(transport, &arena), PSR_ERR_UNSUPPORTED, "no memory is shared");
+    assert_fails(psr_transport_lend_from(transport, &arena), PSR_ERR_UNSUPPORTED,
+                 "no memory is shared");
     psr_transport_free(&transport, 0);
     psr_shared_arena_done(&arena);
     free_keys(&keys);
@@ -948,14 +972,16 @@ static void in_a_directory_that_others_may_enter_no_memory_is_shared(void **stat
     pair p = {.tcp = true, .keys = make_keys(true)};
     assert_ok(psr_socket_directory_make(NULL, &p.directory));
     p.from = open_in(&p, worker0);
-    assert_memory_equal(psr_transport_share_path(p.from), p.directory.path, strlen(p.directory.path));
+    assert_memory_equal(psr_transport_share_path(p.from), p.directory.path,
+                        strlen(p.directory.path));
     assert_int_equal(chmod(p.directory.path, 0755), 0);
     assert_fails(psr_transport_share(p.from, note_shared, &p), PSR_ERR_USAGE, "of mode 0700");
     assert_int_equal(chmod(p.directory.path, 0700), 0);
     close_pair(&p);
 }
 
-/* What a peer says of where it listens decides nothing: where it says another place, nobody comes there. */
+/* What a peer says of where it listens decides nothing: where it says another place, nobody comes
+ * there. */
 static void only_what_is_in_the_own_directory_is_connected_to(void **state)
 {
     pair p;
@@ -970,7 +996,8 @@ static void only_what_is_in_the_own_directory_is_connected_to(void **state)
     assert_int_equal(bind(listener, (const struct sockaddr *)&address, sizeof address), 0);
     assert_int_equal(listen(listener, 1), 0);
     snprintf(above, sizeof above, "%s/..%s", p.directory.path, strrchr(elsewhere.path, '/'));
-    snprintf(around, sizeof around, "%s/../%s/x.fd", p.directory.path, strrchr(elsewhere.path, '/') + 1);
+    snprintf(around, sizeof around, "%s/../%s/x.fd", p.directory.path,
+             strrchr(elsewhere.path, '/') + 1);
     const char *const said[] = {address.sun_path, around,    above,           "", "/",
                                 "x.fd",           "../x.fd", p.directory.path};
     for (size_t i = 0; i < sizeof said / sizeof said[0]; i++) {
@@ -978,20 +1005,22 @@ static void only_what_is_in_the_own_directory_is_connected_to(void **state)
         join_to(p.from, worker1, p.to);
         psr_transport_lend_to(p.from, worker1, said[i]);
         assert_memory_equal(
-            p.said, "-shares no memory with worker 1, messages go to it: it says that it listens at ", 79);
+            p.said,
+            "-shares no memory with worker 1, messages go to it: it says that it listens at ", 79);
         assert_int_equal(accept(listener, NULL, NULL), -1);
         assert_int_equal(errno, EAGAIN);
         psr_transport_disconnect(p.from, worker1);
     }
-    psr_transport_lend_to(p.from, worker1, psr_transport_share_path(p.to)); /* it is not connected any more */
+    /* it is not connected any more */
+    psr_transport_lend_to(p.from, worker1, psr_transport_share_path(p.to));
     close(listener);
     psr_socket_directory_remove(&elsewhere);
     close_pair(&p);
 }
 
-#define over_tcp(test)                                                                                       \
-    {                                                                                                        \
-#test "_over_tcp", test, NULL, NULL, (void *)(uintptr_t)1                                            \
+#define over_tcp(test)                                                                             \
+    {                                                                                              \
+#test "_over_tcp", test, NULL, NULL, (void *)(uintptr_t)1                                  \
     }
 
 /* The descriptor's file has none of the pages. */

@@ -1,7 +1,7 @@
 /* The ipc sockets of a run and the directory that they are in. */
 #include "tests/unit/network_fixture.h"
 
-#include "net/socket_directory.h"
+#include "net/address/socket_directory.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -69,7 +69,8 @@ static void what_is_no_socket_is_not_removed(void **state)
     assert_int_equal(rmdir(path), 0);
 }
 
-static void one_that_nobody_holds_is_removed_by_the_next_run_and_one_that_is_held_is_not(void **state)
+static void
+one_that_nobody_holds_is_removed_by_the_next_run_and_one_that_is_held_is_not(void **state)
 {
     (void)state;
     psr_socket_directory launchers, schedulers, next, last;
@@ -122,7 +123,8 @@ static void an_endpoint_tells_its_directory(void **state)
     static const char *const others[] = {"ipc://relative/x",  "ipc:///x",          "ipc:///x/",
                                          "ipc://@abstract/x", "tcp://127.0.0.1:1", ""};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        assert_fails(psr_socket_directory_of(others[i], path), PSR_ERR_USAGE, "ipc:///DIRECTORY/SOCKET");
+        assert_fails(psr_socket_directory_of(others[i], path), PSR_ERR_USAGE,
+                     "ipc:///DIRECTORY/SOCKET");
 }
 
 /* ---- of a job ---- */
@@ -182,7 +184,8 @@ static void a_name_in_a_jobs_directory_is_one_processs(void **state)
     assert_ok(psr_socket_directory_enter(path, &second));
     assert_ok(psr_socket_directory_claim(&first, "rank-2", "rank 2", &claim));
     snprintf(who, sizeof who, "rank 2 is taken: process %d of this job", (int)getpid());
-    assert_fails(psr_socket_directory_claim(&second, "rank-2", "rank 2", &other), PSR_ERR_USAGE, who);
+    assert_fails(psr_socket_directory_claim(&second, "rank-2", "rank 2", &other), PSR_ERR_USAGE,
+                 who);
     assert_ok(psr_socket_directory_claim(&second, "rank-3", "rank 3", &other));
     close(other);
     close(claim);
@@ -209,11 +212,12 @@ static void a_jobs_directory_that_others_put_there_is_not_entered(void **state)
     assert_int_equal(unlink(path), 0);
     assert_fails(psr_socket_directory_enter("/tmp/elsewhere", &directory), PSR_ERR_USAGE,
                  "is not a job's or a run's");
-    assert_fails(psr_socket_directory_enter("psring-run-0123456789abcdef", &directory), PSR_ERR_USAGE,
-                 "is not a job's or a run's");
+    assert_fails(psr_socket_directory_enter("psring-run-0123456789abcdef", &directory),
+                 PSR_ERR_USAGE, "is not a job's or a run's");
 }
 
-static void a_runs_directory_is_made_by_whoever_comes_first_and_removed_by_whoever_ends(void **state)
+static void
+a_runs_directory_is_made_by_whoever_comes_first_and_removed_by_whoever_ends(void **state)
 {
     (void)state;
     char path[PSR_SOCKET_DIRECTORY_BYTES], other[PSR_SOCKET_DIRECTORY_BYTES];
@@ -228,7 +232,8 @@ static void a_runs_directory_is_made_by_whoever_comes_first_and_removed_by_whoev
     put_socket(&agents, "scheduler");
     psr_socket_directory_remove(&schedulers);
     assert_false(exists(path));
-    assert_ok(psr_socket_directory_enter(path, &schedulers)); /* one that is late, and removes it again */
+    /* one that is late, and removes it again */
+    assert_ok(psr_socket_directory_enter(path, &schedulers));
     psr_socket_directory_remove(&agents);
     psr_socket_directory_remove(&schedulers);
     assert_false(exists(path));
@@ -236,7 +241,8 @@ static void a_runs_directory_is_made_by_whoever_comes_first_and_removed_by_whoev
 
 /* ---- inboxes in it ---- */
 
-static psr_transport *open_in(const psr_socket_directory *directory, const run_keys *keys, psr_peer self)
+static psr_transport *open_in(const psr_socket_directory *directory, const run_keys *keys,
+                              psr_peer self)
 {
     psr_zmq_options options = {.self = self,
                                .keys = keys_of(keys, self),
@@ -255,7 +261,8 @@ static void members_talk_over_sockets_of_names_that_none_has_twice(void **state)
     run_keys keys = make_keys(false);
     for (size_t i = 0; i < keys.count; i++)
         keys.sets[i].bare = false; /* that is about TCP */
-    psr_transport *s = open_in(&directory, &keys, scheduler), *w = open_in(&directory, &keys, worker1),
+    psr_transport *s = open_in(&directory, &keys, scheduler),
+                  *w = open_in(&directory, &keys, worker1),
                   *again = open_in(&directory, &keys, worker1);
     assert_string_not_equal(psr_transport_endpoint(w), psr_transport_endpoint(again));
     assert_non_null(strstr(psr_transport_endpoint(w), "/worker-1-"));
@@ -280,7 +287,8 @@ static void a_wrong_token_is_turned_away_by_the_process_that_sent_it(void **stat
     assert_ok(psr_socket_directory_make(top, &directory));
     run_keys keys = make_keys(false), others = make_keys(false);
     stranger_lines[0] = '\0';
-    psr_transport *s = open_in(&directory, &keys, scheduler), *w = open_in(&directory, &others, worker1);
+    psr_transport *s = open_in(&directory, &keys, scheduler),
+                  *w = open_in(&directory, &others, worker1);
     join_to(w, scheduler, s);
     await_strangers(s, 1);
     char from[64];
@@ -302,10 +310,10 @@ static void nobody_is_led_to_a_socket_elsewhere(void **state)
     assert_ok(psr_socket_directory_make(top, &directory));
     run_keys keys = make_keys(false);
     psr_transport *w = open_in(&directory, &keys, worker1), *on_tcp = open_member(&keys, worker0);
-    assert_fails(psr_transport_connect(w, scheduler, "ipc:///tmp/elsewhere/scheduler", NULL), PSR_ERR_USAGE,
-                 "is not in the directory of this run's sockets");
-    assert_fails(psr_transport_connect(on_tcp, worker1, psr_transport_endpoint(w), NULL), PSR_ERR_USAGE,
-                 "this process listens on TCP");
+    assert_fails(psr_transport_connect(w, scheduler, "ipc:///tmp/elsewhere/scheduler", NULL),
+                 PSR_ERR_USAGE, "is not in the directory of this run's sockets");
+    assert_fails(psr_transport_connect(on_tcp, worker1, psr_transport_endpoint(w), NULL),
+                 PSR_ERR_USAGE, "this process listens on TCP");
     psr_transport_free(&w, 0);
     psr_transport_free(&on_tcp, 0);
     psr_socket_directory_remove(&directory);
@@ -317,14 +325,16 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_directory_is_this_users_alone_and_goes_with_its_sockets),
         cmocka_unit_test(what_is_no_socket_is_not_removed),
-        cmocka_unit_test(one_that_nobody_holds_is_removed_by_the_next_run_and_one_that_is_held_is_not),
+        cmocka_unit_test(
+            one_that_nobody_holds_is_removed_by_the_next_run_and_one_that_is_held_is_not),
         cmocka_unit_test(a_place_that_others_may_use_is_not_taken),
         cmocka_unit_test(an_endpoint_tells_its_directory),
         cmocka_unit_test(a_jobs_directory_goes_with_the_last_who_holds_it),
         cmocka_unit_test(what_a_killed_job_left_is_used_by_its_next_and_removed_by_others),
         cmocka_unit_test(a_name_in_a_jobs_directory_is_one_processs),
         cmocka_unit_test(a_jobs_directory_that_others_put_there_is_not_entered),
-        cmocka_unit_test(a_runs_directory_is_made_by_whoever_comes_first_and_removed_by_whoever_ends),
+        cmocka_unit_test(
+            a_runs_directory_is_made_by_whoever_comes_first_and_removed_by_whoever_ends),
         cmocka_unit_test(members_talk_over_sockets_of_names_that_none_has_twice),
         cmocka_unit_test(a_wrong_token_is_turned_away_by_the_process_that_sent_it),
         cmocka_unit_test(nobody_is_led_to_a_socket_elsewhere),

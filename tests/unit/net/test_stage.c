@@ -1,5 +1,5 @@
 /* Slots of shared memory for payloads that lie elsewhere. */
-#include "net/stage.h"
+#include "net/sharing/stage.h"
 
 #include "tests/unit/expect.h"
 
@@ -71,8 +71,10 @@ static void what_is_larger_than_a_slot_goes_another_way(void **state)
     psr_stage *stage = NULL;
     psr_payload staged;
     expect_ok(psr_stage_new(&stage));
-    assert_false(psr_stage_put(stage, &(psr_payload){.data = values, .bytes = sizeof values}, &staged));
-    assert_true(psr_stage_put(stage, &(psr_payload){.data = values, .bytes = sizeof values - 1}, &staged));
+    assert_false(
+        psr_stage_put(stage, &(psr_payload){.data = values, .bytes = sizeof values}, &staged));
+    assert_true(
+        psr_stage_put(stage, &(psr_payload){.data = values, .bytes = sizeof values - 1}, &staged));
     staged.release(staged.context);
     psr_stage_free(stage);
 }

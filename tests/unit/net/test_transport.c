@@ -68,7 +68,8 @@ static void a_message_arrives_as_it_was_sent(void **state)
                      .tag = {1, 2, 3, UINT64_MAX},
                      .fields = {UINT64_C(1) << 40, 77, 1}};
     float values[] = {1.5f, -2.0f, 3.25f};
-    assert_ok(psr_transport_send(a, shard0, &head, &(psr_payload){.data = values, .bytes = sizeof values}));
+    assert_ok(psr_transport_send(a, shard0, &head,
+                                 &(psr_payload){.data = values, .bytes = sizeof values}));
     memset(values, 0, sizeof values); /* it was copied */
     psr_message *message = receive(b);
     assert_true(psr_peer_equal(message->from, worker0));
@@ -124,8 +125,9 @@ static void a_channel_keeps_the_order_of_messages_of_all_sizes(void **state)
     for (uint32_t i = 0; i < COUNT; i++) {
         size_t size = i % 7 == 0 ? sizeof bytes : i % 90;
         memset(bytes, (int)i, size);
-        psr_head head = {.type = PSR_MSG_GATHER, .tag = {.round = i}};
-        assert_ok(psr_transport_send(a, worker1, &head, &(psr_payload){.data = bytes, .bytes = size}));
+        psr_head head = {.type = PSR_MSG_VALUES, .tag = {.round = i}};
+        assert_ok(
+            psr_transport_send(a, worker1, &head, &(psr_payload){.data = bytes, .bytes = size}));
     }
     for (uint32_t i = 0; i < COUNT; i++) {
         psr_message *message = receive(b);
@@ -153,8 +155,9 @@ static void a_payload_is_aligned_for_double_whatever_came_before_it(void **state
     /* All of them first, so that libzmq receives them in batches. */
     for (size_t i = 0; i < count; i++) {
         memset(bytes, (int)(i * 31), sizes[i]);
-        psr_head head = {.type = PSR_MSG_GATHER, .tag = {.round = i}};
-        assert_ok(psr_transport_send(a, worker1, &head, &(psr_payload){.data = bytes, .bytes = sizes[i]}));
+        psr_head head = {.type = PSR_MSG_VALUES, .tag = {.round = i}};
+        assert_ok(psr_transport_send(a, worker1, &head,
+                                     &(psr_payload){.data = bytes, .bytes = sizes[i]}));
     }
     for (size_t i = 0; i < count; i++) {
         psr_message *message = receive(b);
@@ -187,8 +190,8 @@ static void lent_bytes_are_given_back_once_when_they_have_left(void **state)
     join_to(a, worker1, b);
     psr_head head = {.type = PSR_MSG_RING};
     for (unsigned i = 0; i < COUNT; i++)
-        assert_ok(
-            psr_transport_send(a, worker1, &head, &(psr_payload){bytes, BYTES, count_release, &released}));
+        assert_ok(psr_transport_send(a, worker1, &head,
+                                     &(psr_payload){bytes, BYTES, count_release, &released}));
     for (unsigned i = 0; i < COUNT; i++) {
         psr_message *message = receive(b);
         assert_ptr_not_equal(message->payload, bytes);
@@ -205,11 +208,13 @@ static void lent_bytes_are_given_back_once_when_they_cannot_leave(void **state)
     atomic_uint released = 0;
     psr_head head = {.type = PSR_MSG_RING};
     psr_payload lent = {bytes, sizeof bytes, count_release, &released};
-    assert_fails(psr_transport_send(a, worker1, &head, &lent), PSR_ERR_NOT_FOUND, "no channel to worker 1");
+    assert_fails(psr_transport_send(a, worker1, &head, &lent), PSR_ERR_NOT_FOUND,
+                 "no channel to worker 1");
     assert_int_equal(released, 1);
 
     psr_payload huge = {bytes, (size_t)PSR_PAYLOAD_BYTES_MAX + 1, count_release, &released};
-    assert_fails(psr_transport_send(a, worker1, &head, &huge), PSR_ERR_PROTOCOL, "1048576 is the most");
+    assert_fails(psr_transport_send(a, worker1, &head, &huge), PSR_ERR_PROTOCOL,
+                 "1048576 is the most");
     assert_int_equal(released, 2);
 
     join_to(a, worker1, b);
@@ -246,7 +251,8 @@ static void what_waits_for_a_peer_is_counted_and_bounded(void **state)
     }
     psr_message *message = receive_after(a, worker1, &lent, b);
     psr_message_free(&message);
-    while (psr_transport_waiting(a, worker1) > 0) /* the last one may count for a moment after it has come */
+    while (psr_transport_waiting(a, worker1) > 0) /* the last one may count for a
+                                                     moment after it has come */
         sched_yield();
 
     snprintf(endpoint, sizeof endpoint, "%s", psr_transport_endpoint(b));
@@ -320,7 +326,8 @@ static void a_wake_from_another_thread_ends_a_wait(void **state)
         pthread_t thread;
         psr_message *message = NULL;
         assert_int_equal(pthread_create(&thread, NULL, wake_it, a), 0);
-        assert_fails(psr_transport_recv(a, i % 2 ? -1 : WAIT_MS, &message), PSR_ERR_CANCELLED, "woken");
+        assert_fails(psr_transport_recv(a, i % 2 ? -1 : WAIT_MS, &message), PSR_ERR_CANCELLED,
+                     "woken");
         pthread_join(thread, NULL);
     }
 }
@@ -498,12 +505,13 @@ static void with_curve_members_with_keys_of_the_roster_talk(void **state)
     s = open_member(&keys, scheduler);
     a = open_member(&keys, worker1);
     join_to(a, scheduler, s);
-    assert_ok(
-        psr_transport_connect(s, worker1, psr_transport_endpoint(a), keys_of(&keys, worker1)->public_key));
+    assert_ok(psr_transport_connect(s, worker1, psr_transport_endpoint(a),
+                                    keys_of(&keys, worker1)->public_key));
     static uint8_t bytes[300000];
     memset(bytes, 7, sizeof bytes);
     psr_head head = {.type = PSR_MSG_CHECKPOINT};
-    assert_ok(psr_transport_send(a, scheduler, &head, &(psr_payload){.data = bytes, .bytes = sizeof bytes}));
+    assert_ok(psr_transport_send(a, scheduler, &head,
+                                 &(psr_payload){.data = bytes, .bytes = sizeof bytes}));
     psr_message *message = receive(s);
     assert_true(psr_peer_equal(message->from, worker1));
     assert_int_equal(message->payload_bytes, sizeof bytes);
@@ -526,9 +534,9 @@ static void the_key_says_the_rank_of_one_that_asks_for_any(void **state)
 
 /* ---- a TCP connection that breaks ----
  *
- * A relay between sender and inbox, on a thread, told what to do through a pipe: 'c' cuts the connection, 's'
- * swallows what comes from then on instead of passing it on. It answers each order when it is done: 'c' after
- * the sender has connected again, 's' after something was swallowed. */
+ * A relay between sender and inbox, on a thread, told what to do through a pipe: 'c' cuts the
+ * connection, 's' swallows what comes from then on instead of passing it on. It answers each order
+ * when it is done: 'c' after the sender has connected again, 's' after something was swallowed. */
 
 typedef struct relay {
     int listener, orders[2], answers[2];
@@ -573,7 +581,8 @@ static void *relay_main(void *context)
     legs l;
     connect_legs(r, &l);
     for (bool owed = false;;) {
-        struct pollfd items[] = {{r->orders[0], POLLIN, 0}, {l.sender, POLLIN, 0}, {l.inbox, POLLIN, 0}};
+        struct pollfd items[] = {
+            {r->orders[0], POLLIN, 0}, {l.sender, POLLIN, 0}, {l.inbox, POLLIN, 0}};
         poll(items, 3, -1);
         char order = 0;
         if (items[0].revents && read(r->orders[0], &order, 1) != 1)
@@ -603,7 +612,8 @@ static void relay_open(relay *r, const psr_transport *to)
     struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof own;
     r->target = own;
-    r->target.sin_port = htons((uint16_t)strtoul(strrchr(psr_transport_endpoint(to), ':') + 1, NULL, 10));
+    r->target.sin_port =
+        htons((uint16_t)strtoul(strrchr(psr_transport_endpoint(to), ':') + 1, NULL, 10));
     r->listener = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(bind(r->listener, (struct sockaddr *)&own, sizeof own), 0);
     assert_int_equal(listen(r->listener, 5), 0);
@@ -746,8 +756,8 @@ static void a_peer_that_listens_is_never_said_not_to_be_reached(void **state)
     (void)state;
     psr_unreached unreached;
     join_to(a, worker1, b);
-    assert_false(
-        psr_transport_unreached(a, 0, &unreached)); /* whether or not it is connected yet: it is asked */
+    /* whether or not it is connected yet: it is asked */
+    assert_false(psr_transport_unreached(a, 0, &unreached));
     send_number(a, worker1, 1);
     receive_number(b, worker0, 1);
     assert_false(psr_transport_unreached(a, 0, &unreached));
@@ -758,8 +768,10 @@ static void a_place_that_cannot_be_listened_on_is_refused(void **state)
     (void)state;
     run_keys curve = make_keys(true);
     a = open_member(&keys, worker0);
-    psr_zmq_options options = {.self = worker1, .keys = keys_of(&keys, worker1), .interface = "nosuch0"};
-    assert_fails(psr_transport_zmq_new(&options, &b), PSR_ERR_USAGE, "nosuch0: this machine has none");
+    psr_zmq_options options = {
+        .self = worker1, .keys = keys_of(&keys, worker1), .interface = "nosuch0"};
+    assert_fails(psr_transport_zmq_new(&options, &b), PSR_ERR_USAGE,
+                 "nosuch0: this machine has none");
     assert_non_null(strstr(psr_err_detail(), "lo (127.0.0.1)"));
     options.interface = "0.0.0.0";
     assert_fails(psr_transport_zmq_new(&options, &b), PSR_ERR_USAGE, "name one");
@@ -803,11 +815,12 @@ static void a_peer_that_cannot_be_connected_to_is_refused(void **state)
                  "tcp://HOST:PORT");
     assert_fails(psr_transport_connect(a, worker1, "tcp://127.0.0.1:notaport", NULL), PSR_ERR_USAGE,
                  "notaport");
+    assert_fails(psr_transport_connect(a, (psr_peer){PSR_ROLE_WORKER, PSR_RANK_ANY},
+                                       "tcp://127.0.0.1:1", NULL),
+                 PSR_ERR_USAGE, "no member can be called");
     assert_fails(
-        psr_transport_connect(a, (psr_peer){PSR_ROLE_WORKER, PSR_RANK_ANY}, "tcp://127.0.0.1:1", NULL),
-        PSR_ERR_USAGE, "no member can be called");
-    assert_fails(psr_transport_connect(b, (psr_peer){PSR_ROLE_WORKER, 7}, "tcp://127.0.0.1:1", NULL),
-                 PSR_ERR_USAGE, "no CURVE key");
+        psr_transport_connect(b, (psr_peer){PSR_ROLE_WORKER, 7}, "tcp://127.0.0.1:1", NULL),
+        PSR_ERR_USAGE, "no CURVE key");
     assert_ok(psr_transport_connect(a, worker1, "tcp://127.0.0.1:1", NULL));
     assert_fails(psr_transport_connect(a, worker1, "tcp://127.0.0.1:1", NULL), PSR_ERR_USAGE,
                  "connected already");

@@ -2,7 +2,8 @@
 
 #include <stdatomic.h>
 
-static const psr_peer w0 = {PSR_ROLE_WORKER, 0}, w1 = {PSR_ROLE_WORKER, 1}, s0 = {PSR_ROLE_SHARD, 0};
+static const psr_peer w0 = {PSR_ROLE_WORKER, 0}, w1 = {PSR_ROLE_WORKER, 1},
+                      s0 = {PSR_ROLE_SHARD, 0};
 
 static psr_transport *member(psr_sim *sim, psr_peer self)
 {
@@ -23,7 +24,8 @@ static psr_sim *network(uint64_t seed, uint32_t delay_max_us, uint32_t duplicate
 static void say(psr_transport *from, psr_peer to, psr_message_type type, uint64_t number)
 {
     psr_head head = {.type = type, .tag = {.round = number}};
-    assert_ok(psr_transport_send(from, to, &head, &(psr_payload){.data = &number, .bytes = sizeof number}));
+    assert_ok(psr_transport_send(from, to, &head,
+                                 &(psr_payload){.data = &number, .bytes = sizeof number}));
 }
 
 /* The number that arrived, after checking that the payload says the same. */
@@ -50,7 +52,8 @@ typedef struct trace {
 } trace;
 
 /* Two senders to one receiver. */
-static trace play(uint64_t seed, uint32_t delay_max_us, uint32_t duplicate_permille, psr_message_type type)
+static trace play(uint64_t seed, uint32_t delay_max_us, uint32_t duplicate_permille,
+                  psr_message_type type)
 {
     psr_sim *sim = network(seed, delay_max_us, duplicate_permille);
     psr_transport *a = member(sim, w0), *b = member(sim, w1), *c = member(sim, s0);
@@ -76,7 +79,7 @@ static trace play(uint64_t seed, uint32_t delay_max_us, uint32_t duplicate_permi
 static void channels_keep_their_order_and_overtake_one_another(void **state)
 {
     (void)state;
-    trace t = play(3, 40, 0, PSR_MSG_GATHER);
+    trace t = play(3, 40, 0, PSR_MSG_VALUES);
     uint64_t next[2] = {0, 0};
     size_t overtakes = 0;
     assert_int_equal(t.count, 2 * COUNT);
@@ -110,7 +113,7 @@ static void a_seed_decides_everything(void **state)
 static void without_delays_messages_come_in_the_order_in_which_they_were_sent(void **state)
 {
     (void)state;
-    trace t = play(3, 0, 0, PSR_MSG_GATHER);
+    trace t = play(3, 0, 0, PSR_MSG_VALUES);
     assert_int_equal(t.count, 2 * COUNT);
     for (size_t i = 0; i < t.count; i++) {
         assert_int_equal(t.numbers[i], i / 2);
@@ -152,8 +155,8 @@ static void lent_bytes_are_read_and_given_back_at_delivery(void **state)
     unsigned released = 0;
     float values[4] = {1, 2, 3, 4};
     psr_head head = {.type = PSR_MSG_RING};
-    assert_ok(
-        psr_transport_send(a, s0, &head, &(psr_payload){values, sizeof values, count_release, &released}));
+    assert_ok(psr_transport_send(a, s0, &head,
+                                 &(psr_payload){values, sizeof values, count_release, &released}));
     assert_int_equal(released, 0);
     values[0] = 9; /* who writes into what is lent is found out */
     psr_peer to;
@@ -168,16 +171,18 @@ static void lent_bytes_are_read_and_given_back_at_delivery(void **state)
 
     /* Twice delivered, once released. */
     head.type = PSR_MSG_PUSH;
-    assert_ok(
-        psr_transport_send(a, s0, &head, &(psr_payload){values, sizeof values, count_release, &released}));
+    assert_ok(psr_transport_send(a, s0, &head,
+                                 &(psr_payload){values, sizeof values, count_release, &released}));
     while (psr_sim_step(sim, &to))
         ;
     assert_int_equal(released, 2);
     /* Nothing to send, nobody to send to, and what is still under way at the end. */
-    assert_ok(psr_transport_send(a, s0, &head, &(psr_payload){values, 0, count_release, &released}));
+    assert_ok(
+        psr_transport_send(a, s0, &head, &(psr_payload){values, 0, count_release, &released}));
     assert_int_equal(released, 3);
     psr_payload lent = {values, sizeof values, count_release, &released};
-    assert_fails(psr_transport_send(a, w1, &head, &lent), PSR_ERR_NOT_FOUND, "no channel to worker 1");
+    assert_fails(psr_transport_send(a, w1, &head, &lent), PSR_ERR_NOT_FOUND,
+                 "no channel to worker 1");
     assert_int_equal(released, 4);
     assert_ok(psr_transport_send(a, s0, &head, &lent));
     assert_int_equal(released, 4);
@@ -202,8 +207,8 @@ static void one_that_is_cut_off_hears_and_says_nothing_more(void **state)
         say(a, s0, PSR_MSG_RING, i);
         say(b, s0, PSR_MSG_RING, i);
         say(c, w1, PSR_MSG_RING, i);
-        assert_ok(
-            psr_transport_send(b, s0, &head, &(psr_payload){&bytes, sizeof bytes, count_release, &released}));
+        assert_ok(psr_transport_send(
+            b, s0, &head, &(psr_payload){&bytes, sizeof bytes, count_release, &released}));
     }
     psr_sim_cut(sim, w1);
     psr_sim_cut(sim, w1);
@@ -287,7 +292,8 @@ static void what_is_under_way_to_a_peer_is_counted_and_bounded(void **state)
         say(a, s0, PSR_MSG_RING, i);
     assert_int_equal(psr_transport_waiting(a, s0), 3);
     assert_int_equal(psr_transport_waiting(a, w1), 0);
-    assert_fails(psr_transport_send(a, s0, &(psr_head){.type = PSR_MSG_RING}, NULL), PSR_ERR_PROTOCOL,
+    assert_fails(psr_transport_send(a, s0, &(psr_head){.type = PSR_MSG_RING}, NULL),
+                 PSR_ERR_PROTOCOL,
                  "shard 0 does not read what it asks for: 3 messages wait for it");
     say(a, w1, PSR_MSG_RING, 0); /* another peer's bound is its own */
     while (psr_transport_waiting(a, s0) == 3)

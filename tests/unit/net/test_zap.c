@@ -4,7 +4,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "net/zap.h"
+#include "net/trust/zap.h"
 
 #include <string.h>
 #include <zmq.h>
@@ -38,7 +38,8 @@ static int close_ends(void **state)
 static void ask(ends *e, const char *const *frames, size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        assert_true(zmq_send(e->asks, frames[i], strlen(frames[i]), i + 1 < count ? ZMQ_SNDMORE : 0) >= 0);
+        assert_true(
+            zmq_send(e->asks, frames[i], strlen(frames[i]), i + 1 < count ? ZMQ_SNDMORE : 0) >= 0);
     zmq_pollitem_t item = {.socket = e->answers, .events = ZMQ_POLLIN};
     assert_int_equal(zmq_poll(&item, 1, -1), 1);
 }
@@ -62,7 +63,8 @@ static void a_request_is_read_by_its_frames_and_let_in_under_a_name(void **state
 {
     psr_zap_request request;
     assert_false(psr_zap_receive(((ends *)*state)->answers, &request));
-    ask(*state, (const char *const[]){"1.0", "7", "psring", "127.0.0.1", "", "PLAIN", "worker 1", "secret"},
+    ask(*state,
+        (const char *const[]){"1.0", "7", "psring", "127.0.0.1", "", "PLAIN", "worker 1", "secret"},
         8);
     assert_true(psr_zap_receive(((ends *)*state)->answers, &request));
     assert_int_equal(request.count, 8);
@@ -86,8 +88,10 @@ static void who_is_refused_is_told_why(void **state)
     psr_zap_request request;
     ask(*state, (const char *const[]){"1.0", "8", "psring", "", "", "NULL"}, 6);
     assert_true(psr_zap_receive(((ends *)*state)->answers, &request));
-    psr_zap_answer(((ends *)*state)->answers, &request, PSR_ZAP_REFUSED, "no security mechanism", "");
-    expect_answer(*state, (const char *const[]){"1.0", "8", "400", "no security mechanism", "", ""});
+    psr_zap_answer(((ends *)*state)->answers, &request, PSR_ZAP_REFUSED, "no security mechanism",
+                   "");
+    expect_answer(*state,
+                  (const char *const[]){"1.0", "8", "400", "no security mechanism", "", ""});
 }
 
 static void who_may_come_again_is_told_nothing(void **state)
@@ -116,7 +120,8 @@ static void frames_beyond_the_credentials_and_bytes_beyond_a_frame_are_dropped(v
     memset(longer, 'x', 300);
     longer[300] = '\0';
     psr_zap_request request;
-    ask(*state, (const char *const[]){"1.0", "9", "psring", longer, "", "GSSAPI", "a", "b", "c", "d"}, 10);
+    ask(*state,
+        (const char *const[]){"1.0", "9", "psring", longer, "", "GSSAPI", "a", "b", "c", "d"}, 10);
     assert_true(psr_zap_receive(((ends *)*state)->answers, &request));
     assert_int_equal(request.count, PSR_ZAP_FRAMES);
     assert_int_equal(request.frames[PSR_ZAP_ADDRESS].size, 300);
@@ -125,7 +130,8 @@ static void frames_beyond_the_credentials_and_bytes_beyond_a_frame_are_dropped(v
     assert_string_equal(text, "");
     assert_false(psr_zap_is(&request.frames[PSR_ZAP_ADDRESS], longer));
     assert_true(psr_zap_is(&request.frames[PSR_ZAP_CREDENTIALS + 1], "b"));
-    assert_false(psr_zap_receive(((ends *)*state)->answers, &request)); /* nothing of it is left over */
+    /* nothing of it is left over */
+    assert_false(psr_zap_receive(((ends *)*state)->answers, &request));
     psr_zap_answer(((ends *)*state)->answers, &request, PSR_ZAP_REFUSED, "no", "");
     expect_answer(*state, (const char *const[]){"1.0", "9", "400", "no", "", ""});
 }
@@ -133,13 +139,15 @@ static void frames_beyond_the_credentials_and_bytes_beyond_a_frame_are_dropped(v
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(a_request_is_read_by_its_frames_and_let_in_under_a_name, open_ends,
-                                        close_ends),
+        cmocka_unit_test_setup_teardown(a_request_is_read_by_its_frames_and_let_in_under_a_name,
+                                        open_ends, close_ends),
         cmocka_unit_test_setup_teardown(who_is_refused_is_told_why, open_ends, close_ends),
         cmocka_unit_test_setup_teardown(who_may_come_again_is_told_nothing, open_ends, close_ends),
-        cmocka_unit_test_setup_teardown(a_request_that_is_short_has_empty_frames, open_ends, close_ends),
-        cmocka_unit_test_setup_teardown(frames_beyond_the_credentials_and_bytes_beyond_a_frame_are_dropped,
-                                        open_ends, close_ends),
+        cmocka_unit_test_setup_teardown(a_request_that_is_short_has_empty_frames, open_ends,
+                                        close_ends),
+        cmocka_unit_test_setup_teardown(
+            frames_beyond_the_credentials_and_bytes_beyond_a_frame_are_dropped, open_ends,
+            close_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
 #ifndef PSR_TESTS_METRICS_LINE_H
 #define PSR_TESTS_METRICS_LINE_H
 
-#include "ps/scheduler/metrics_line.h"
+#include "ps/scheduler/metrics/metrics_line.h"
 
 #include <string.h>
 

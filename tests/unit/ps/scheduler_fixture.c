@@ -13,7 +13,7 @@ static psr_err on_send(void *context, psr_peer to, const psr_head *head, const p
     assert_true(f->sent_count < SENT_MAX);
     struct sent *sent = &f->sent[f->sent_count++];
     *sent = (struct sent){.to = to, .head = *head};
-    if (payload) {
+    if (payload != NULL) {
         assert_true(payload->bytes < sizeof sent->text);
         memcpy(sent->text, payload->data, payload->bytes);
         sent->text_size = payload->bytes;
@@ -44,7 +44,57 @@ static void on_joined(void *context, const psr_view_member *entry, uint32_t coun
     fixture *f = context;
     (void)entry;
     assert_int_equal(count, ++f->joined);
-    assert_int_equal(total, f->config.workers + (f->config.mode == PSR_MODE_PS ? f->config.shards : 0));
+    assert_int_equal(total, f->config.workers + psr_config_shards(&f->config));
+}
+
+static psr_err plan_of(const psr_config *config, psr_mode mode, psr_plan *ret_plan)
+{
+    static const psr_part parts[] = {{{2048, 1024}, 0}, {{0, 2048}, 1}};
+    const psr_plan_options plan = {.route =
+                                       mode == PSR_MODE_RING ? PSR_ROUTE_RING : PSR_ROUTE_SHARD,
+                                   .ranks = config->workers,
+                                   .shards = mode == PSR_MODE_RING ? 0 : 1,
+                                   .slice_floats = 1024,
+                                   .window = 2};
+    return psr_plan_make(&plan, parts, 2, ret_plan);
+}
+
+static psr_err on_plan(void *context, psr_mode mode, psr_plan *ret_plan)
+{
+    return plan_of(&((fixture *)context)->config, mode, ret_plan);
+}
+
+static void tell(char text[static TEXT_MAX], const char *line)
+{
+    const size_t used = strlen(text);
+    snprintf(text + used, TEXT_MAX - used, "%s\n", line);
+}
+
+static psr_err on_change_decided(void *context, const psr_mode_change *change,
+                                 const psr_config *config)
+{
+    fixture *f = context;
+    char mode[256], line[384];
+    expect_ok(psr_config_get(config, "mode", mode, sizeof mode));
+    snprintf(line, sizeof line, "%s %" PRIu64 " of %s", psr_mode_name(change->mode),
+             change->first_step + 1, mode);
+    tell(f->decided, line);
+    return PSR_OK;
+}
+
+static void on_change_happened(void *context, const psr_mode_change *change)
+{
+    char line[96];
+    snprintf(line, sizeof line, "%s %" PRIu64 " %g s", psr_mode_name(change->mode),
+             change->first_step + 1, change->pause_s);
+    tell(((fixture *)context)->happened, line);
+}
+
+static void on_change_answered(void *context, psr_err status, const char *line)
+{
+    char whole[384];
+    snprintf(whole, sizeof whole, "%s: %s", psr_err_name(status), line);
+    tell(((fixture *)context)->answered, whole);
 }
 
 static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts,
@@ -54,14 +104,12 @@ static psr_err on_begin(void *context, const psr_config *config, const psr_facts
     assert_string_equal(members->members[0].endpoint, "tcp://127.0.0.1:1");
     f->begun++;
     f->facts = *facts;
-    static const psr_part parts[] = {{{2048, 1024}, 0}, {{0, 2048}, 1}};
-    const psr_plan_options plan = {
-        .route = PSR_ROUTE_SHARD, .ranks = config->workers, .shards = 1, .slice_floats = 1024, .window = 2};
-    static psr_tensor tensors[] = {{"a", 1, {2048, 1, 1, 1}, 0, 2048}, {"b", 1, {1024, 1, 1, 1}, 2048, 1024}};
+    static psr_tensor tensors[] = {{"a", 1, {2048, 1, 1, 1}, 0, 2048},
+                                   {"b", 1, {1024, 1, 1, 1}, 2048, 1024}};
     static const psr_layout layout = {tensors, 2, 3072, 3072};
     ret_beginning->first_step = f->first_step;
     ret_beginning->layout = &layout;
-    return psr_plan_make(&plan, parts, 2, &ret_beginning->plan);
+    return plan_of(config, psr_config_mode_at(config, f->first_step), &ret_beginning->plan);
 }
 
 static psr_err on_restore(void *context)
@@ -98,8 +146,8 @@ static void on_evaluating(void *context, uint32_t rank, uint64_t step, uint64_t 
     f->evaluated_count = counted;
 }
 
-static psr_err on_checkpoint(void *context, uint64_t step, uint32_t section, const float *data, size_t offset,
-                             size_t count)
+static psr_err on_checkpoint(void *context, uint64_t step, uint32_t section, const float *data,
+                             size_t offset, size_t count)
 {
     (void)step, (void)section, (void)data, (void)offset, (void)count;
     ((fixture *)context)->pieces++;
@@ -110,7 +158,9 @@ static psr_err on_last_checkpoint(void *context, uint64_t step)
 {
     fixture *f = context;
     f->last_checkpoint = step;
-    return f->last_checkpoint_err == PSR_OK ? PSR_OK : psr_fail(f->last_checkpoint_err, "a piece is missing");
+    return f->last_checkpoint_err == PSR_OK
+               ? PSR_OK
+               : psr_fail(f->last_checkpoint_err, "a piece is missing");
 }
 
 static void on_say(void *context, const char *line)
@@ -124,7 +174,8 @@ static void on_done(void *context, uint32_t rank, const char *json, size_t size)
 {
     fixture *f = context;
     size_t used = strlen(f->outcomes);
-    snprintf(f->outcomes + used, sizeof f->outcomes - used, "worker %u: %.*s\n", rank, (int)size, json);
+    snprintf(f->outcomes + used, sizeof f->outcomes - used, "worker %u: %.*s\n", rank, (int)size,
+             json);
 }
 
 static void on_carried(void *context, uint32_t shard, const psr_traffic *traffic)
@@ -167,11 +218,13 @@ void open_scheduler(fixture *f)
 {
     psr_scheduler_events events = {
         .context = f,
-        .send = on_send,
-        .connect = on_connect,
-        .refuse = on_refuse,
+        .ways = {.context = f, .send = on_send, .connect = on_connect, .refuse = on_refuse},
         .joined = on_joined,
         .begin = on_begin,
+        .plan = on_plan,
+        .change_decided = on_change_decided,
+        .change_happened = on_change_happened,
+        .change_answered = on_change_answered,
         .restore = on_restore,
         .started = on_started,
         .metrics = on_metrics,
@@ -204,7 +257,7 @@ psr_head one_float(uint64_t steps, uint32_t section)
 
 void say(fixture *f, psr_peer from, psr_message_type type, const char *text)
 {
-    give(f, from, (psr_head){.type = type}, text, text ? strlen(text) : 0);
+    give(f, from, (psr_head){.type = type}, text, text != NULL ? strlen(text) : 0);
 }
 
 void join_as(fixture *f, psr_peer from, const char *host, const char *version)
@@ -302,9 +355,22 @@ void held(fixture *f, psr_peer from, uint64_t step)
     give(f, from, psr_msg_held_head(step), NULL, 0);
 }
 
+void bound(fixture *f, psr_peer from, uint32_t epoch, uint64_t pause_us)
+{
+    give(f, from, psr_msg_bound_head(&(psr_msg_bound){epoch, pause_us}), NULL, 0);
+}
+
+void all_bound(fixture *f, uint32_t epoch)
+{
+    bound(f, s0, epoch, 0);
+    bound(f, w0, epoch, 1500);
+    bound(f, w1, epoch, 2500);
+}
+
 void done(fixture *f, psr_peer from, uint64_t steps, const char *outcome)
 {
-    give(f, from, psr_msg_done_head(&(psr_msg_done){.steps = steps}), outcome, outcome ? strlen(outcome) : 0);
+    give(f, from, psr_msg_done_head(&(psr_msg_done){.steps = steps}), outcome,
+         outcome != NULL ? strlen(outcome) : 0);
 }
 
 size_t count_sent(const fixture *f, psr_message_type type)
@@ -369,8 +435,9 @@ void tick(fixture *f, int64_t now_ms)
 void progress(fixture *f, psr_peer from, psr_phase phase, uint64_t step, uint64_t counter,
               const psr_peer *waits_for)
 {
-    psr_msg_progress says = {.phase = phase, .step = step, .counter = counter, .waits = waits_for != NULL};
-    if (waits_for)
+    psr_msg_progress says = {
+        .phase = phase, .step = step, .counter = counter, .waits = waits_for != NULL};
+    if (waits_for != NULL)
         says.waits_for = *waits_for;
     give(f, from, psr_msg_progress_head(&says), NULL, 0);
 }

@@ -8,7 +8,8 @@
 
 enum { SENT_MAX = 512, TEXT_MAX = 4096 };
 
-static const psr_peer w0 = {PSR_ROLE_WORKER, 0}, w1 = {PSR_ROLE_WORKER, 1}, s0 = {PSR_ROLE_SHARD, 0};
+static const psr_peer w0 = {PSR_ROLE_WORKER, 0}, w1 = {PSR_ROLE_WORKER, 1},
+                      s0 = {PSR_ROLE_SHARD, 0};
 static const psr_peer any_worker = {PSR_ROLE_WORKER, PSR_RANK_ANY};
 
 typedef struct fixture {
@@ -35,6 +36,8 @@ typedef struct fixture {
     psr_err refused_status;
     char refusal[TEXT_MAX];
     psr_facts facts; /* of begin */
+    char decided[TEXT_MAX], happened[TEXT_MAX],
+        answered[TEXT_MAX]; /* changes, in words, each in a line */
     bool ended;
     psr_err status;
     char line[TEXT_MAX], outcomes[TEXT_MAX];
@@ -46,7 +49,8 @@ typedef struct fixture {
 void set_up(fixture *f);
 void open_scheduler(fixture *f);
 
-/* A run from its beginning: nobody has joined; all have; it is on. Tests begin in one of these, and may begin again. */
+/* A run from its beginning: nobody has joined; all have; it is on. Tests begin in one of these, and
+ * may begin again. */
 void set_up_opened(fixture *f);
 void set_up_joined(fixture *f);
 void set_up_started(fixture *f);
@@ -59,7 +63,7 @@ typedef struct beginning {
 int begin_fixture(void **state);
 int end_fixture(void **state);
 
-#define FROM(stage, test)                                                                                    \
+#define FROM(stage, test)                                                                          \
     cmocka_unit_test_prestate_setup_teardown(test, begin_fixture, end_fixture, &(beginning){stage})
 #define SET_UP(test) FROM(set_up, test)
 #define OPENED(test) FROM(set_up_opened, test)
@@ -81,6 +85,9 @@ void progress(fixture *f, psr_peer from, psr_phase phase, uint64_t step, uint64_
               const psr_peer *waits_for);
 void held(fixture *f, psr_peer from, uint64_t step);
 void done(fixture *f, psr_peer from, uint64_t steps, const char *outcome);
+/* It stands on that epoch, after so many microseconds. */
+void bound(fixture *f, psr_peer from, uint32_t epoch, uint64_t pause_us);
+void all_bound(fixture *f, uint32_t epoch);
 
 /* A piece of a checkpoint: the first float of a section. */
 psr_head one_float(uint64_t steps, uint32_t section);

@@ -1,4 +1,5 @@
-/* The figures of runs whose lines are written by hand: what each must come to is worked out in the comments. */
+/* The figures of runs whose lines are written by hand: what each must come to is worked out in the
+ * comments. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +8,7 @@
 
 #include "tests/unit/expect.h"
 #include "tests/unit/ps/metrics_line.h"
-#include "ps/scheduler/figures.h"
+#include "ps/scheduler/metrics/figures.h"
 
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -43,13 +44,14 @@ static void take(uint32_t worker, const char *json)
     free_metrics_line(&line);
 }
 
-/* A line of worker `rank` as its step ended: at train_s of its training clock, wait_s of it spent waiting. */
+/* A line of worker `rank` as its step ended: at train_s of its training clock, wait_s of it spent
+ * waiting. */
 static void line(uint32_t rank, uint32_t step, uint32_t images, double train_s, double wait_s)
 {
     char json[256];
     snprintf(json, sizeof json,
-             "{\"rank\": %u, \"step\": %u, \"images\": %u, \"train_s\": %g, \"wait_s\": %g, \"compute_s\": "
-             "0.25, \"load_wait_s\": 0}",
+             "{\"rank\": %u, \"step\": %u, \"images\": %u, \"train_s\": %g, \"wait_s\": %g, "
+             "\"compute_s\": 0.25, \"load_wait_s\": 0}",
              rank, step, images, train_s, wait_s);
     take(rank, json);
 }
@@ -64,8 +66,10 @@ static void look(void)
     psr_figures_values(figures, v);
 }
 
-/* Async, 20 steps each of 8 images. A step of ranks 0 and 1 takes 0.5 s, one of rank 2 takes 5 s: it ends at 100 s, they at 10 s. */
-static void the_time_of_a_run_is_that_of_its_last_worker_and_its_images_are_all_workers(void **state)
+/* Async, 20 steps each of 8 images. A step of ranks 0 and 1 takes 0.5 s, one of rank 2 takes 5 s:
+ * it ends at 100 s, they at 10 s. */
+static void
+the_time_of_a_run_is_that_of_its_last_worker_and_its_images_are_all_workers(void **state)
 {
     (void)state;
     open_figures(3, false, 0, 20);
@@ -89,7 +93,8 @@ static void the_time_of_a_run_is_that_of_its_last_worker_and_its_images_are_all_
     assert_true(isnan(v[PSR_FIGURE_LOSS]) && isnan(v[PSR_FIGURE_TEST_ACCURACY]));
 }
 
-/* 20 steps have a warm-up of 2. Rank 0 has done it after 4 s, rank 1 after 5 s; by 4 s they have done 2 steps and 1. */
+/* 20 steps have a warm-up of 2. Rank 0 has done it after 4 s, rank 1 after 5 s; by 4 s they have
+ * done 2 steps and 1. */
 static void the_warmup_ends_with_the_first_worker_that_has_done_it(void **state)
 {
     (void)state;
@@ -120,7 +125,8 @@ static void the_warmup_is_a_tenth_and_ten_steps_at_most(void **state)
         assert_int_equal(psr_warmup_steps(own[i]), warmup[i]);
 }
 
-/* Of 20 steps: what a slower worker completed of its warm-up after the first is no rate of steps that are warm. */
+/* Of 20 steps: what a slower worker completed of its warm-up after the first is no rate of steps
+ * that are warm. */
 static void a_run_that_fails_in_its_warmup_has_no_steady_rate(void **state)
 {
     (void)state;
@@ -160,11 +166,13 @@ static void a_resumed_run_counts_its_own_steps(void **state)
             line(rank, step, 4, step - 100, 0);
     look();
     assert_true(v[PSR_FIGURE_STEPS] == 110 && v[PSR_FIGURE_OWN_STEPS] == 10);
-    assert_true(v[PSR_FIGURE_IMAGES] == 80 && v[PSR_FIGURE_TRAIN_S] == 10 && v[PSR_FIGURE_IMAGES_PER_S] == 8);
+    assert_true(v[PSR_FIGURE_IMAGES] == 80 && v[PSR_FIGURE_TRAIN_S] == 10 &&
+                v[PSR_FIGURE_IMAGES_PER_S] == 8);
     assert_true(v[PSR_FIGURE_WARMUP_STEPS] == 1 && v[PSR_FIGURE_WARMUP_S] == 1);
 }
 
-/* The evaluation after step 2 lasts: unix_s goes on, train_s does not, and train_s is what counts. */
+/* The evaluation after step 2 lasts: unix_s goes on, train_s does not, and train_s is what
+ * counts. */
 static void an_evaluation_is_no_training_time(void **state)
 {
     (void)state;
@@ -178,7 +186,8 @@ static void an_evaluation_is_no_training_time(void **state)
     assert_true(v[PSR_FIGURE_TRAIN_S] == 4 && v[PSR_FIGURE_IMAGES_PER_S] == 10);
 }
 
-/* Stopped after a step that was not known as the last: its weights came when its line was told already. */
+/* Stopped after a step that was not known as the last: its weights came when its line was told
+ * already. */
 static void done_has_the_wait_for_the_last_weights(void **state)
 {
     (void)state;
@@ -188,7 +197,8 @@ static void done_has_the_wait_for_the_last_weights(void **state)
     done(0, "{\"steps\": 1, \"train_s\": 1.5, \"wait_s\": 1, \"loss\": 2.5, \"test_loss\": null, "
             "\"test_accuracy\": 0.75, \"test_count\": 40, "
             "\"hash\": \"00000000000000ab\"}");
-    done(1, "{\"steps\": 1, \"train_s\": 2, \"wait_s\": 0.5, \"loss\": 7, \"hash\": \"0000000000000000\"}");
+    done(1, "{\"steps\": 1, \"train_s\": 2, \"wait_s\": 0.5, \"loss\": 7, \"hash\": "
+            "\"0000000000000000\"}");
     look();
     assert_true(v[PSR_FIGURE_TRAIN_S] == 2 && v[PSR_FIGURE_IMAGES_PER_S] == 10);
     assert_true(v[PSR_FIGURE_WAIT_S] == 0.75 && v[PSR_FIGURE_WAIT_S_MIN] == 0.5 &&
@@ -219,7 +229,8 @@ static void bytes_of_gradients_are_all_workers_together(void **state)
         for (uint32_t rank = 0; rank < 2; rank++) {
             char json[128];
             snprintf(json, sizeof json,
-                     "{\"rank\": %u, \"step\": %u, \"gradient_bytes\": 10, \"gradient_float32_bytes\": 40}",
+                     "{\"rank\": %u, \"step\": %u, \"gradient_bytes\": 10, "
+                     "\"gradient_float32_bytes\": 40}",
                      rank, step);
             take(rank, json);
         }
@@ -244,8 +255,8 @@ static void what_the_shards_carried_is_there_when_all_are_done(void **state)
     free(json);
     psr_figures_take_shard(figures, 0, &carried);
     expect_ok(psr_figures_to_json(figures, &json));
-    assert_non_null(strstr(json, "\"shards\":[{\"rank\":0,\"gradient_bytes\":800,\"weight_bytes\":400},"
-                                 "{\"rank\":1,\"gradient_bytes\":800,\"weight_bytes\":400}]"));
+    assert_non_null(strstr(json, "\"shards\":[{\"rank\":0,\"gradient_bytes\":800,\"weight_bytes\":"
+                                 "400},{\"rank\":1,\"gradient_bytes\":800,\"weight_bytes\":400}]"));
     free(json);
 }
 
@@ -255,13 +266,15 @@ static void one_process_that_plays_all_ranks_is_one_worker(void **state)
     open_figures(3, true, 0, 2);
     for (uint32_t turn = 0; turn < 6; turn++) {
         char json[160];
-        snprintf(json, sizeof json,
-                 "{\"rank\": %u, \"step\": %u, \"images\": 10, \"train_s\": %u, \"compute_s\": 0.5}",
-                 turn % 3, 1 + turn / 3, turn + 1);
+        snprintf(
+            json, sizeof json,
+            "{\"rank\": %u, \"step\": %u, \"images\": 10, \"train_s\": %u, \"compute_s\": 0.5}",
+            turn % 3, 1 + turn / 3, turn + 1);
         take(0, json);
     }
     look();
-    assert_true(v[PSR_FIGURE_STEPS] == 2 && v[PSR_FIGURE_TRAIN_S] == 6 && v[PSR_FIGURE_IMAGES_PER_S] == 10);
+    assert_true(v[PSR_FIGURE_STEPS] == 2 && v[PSR_FIGURE_TRAIN_S] == 6 &&
+                v[PSR_FIGURE_IMAGES_PER_S] == 10);
     assert_true(v[PSR_FIGURE_COMPUTE_S] == 3 && v[PSR_FIGURE_COMPUTE_S_MIN] == 3 &&
                 v[PSR_FIGURE_COMPUTE_S_MAX] == 3);
 }
@@ -290,7 +303,8 @@ static void what_is_no_plausible_number_counts_as_nothing(void **state)
     done(3, "{\"train_s\": 9}");
     done(0, "garbage");
     look();
-    assert_true(v[PSR_FIGURE_IMAGES] == 0 && v[PSR_FIGURE_TRAIN_S] == 0 && v[PSR_FIGURE_WAIT_S] == 0);
+    assert_true(v[PSR_FIGURE_IMAGES] == 0 && v[PSR_FIGURE_TRAIN_S] == 0 &&
+                v[PSR_FIGURE_WAIT_S] == 0);
     assert_true(isnan(v[PSR_FIGURE_IMAGES_PER_S]));
     char *json = NULL;
     expect_ok(psr_figures_to_json(figures, &json));
@@ -299,6 +313,78 @@ static void what_is_no_plausible_number_counts_as_nothing(void **state)
 }
 
 #define A_RUN(test) cmocka_unit_test_teardown(test, close_figures)
+
+static const cJSON *stretches_of(cJSON **ret_outcome)
+{
+    char *json = NULL;
+    expect_ok(psr_figures_to_json(figures, &json));
+    *ret_outcome = cJSON_Parse(json);
+    free(json);
+    return cJSON_GetObjectItemCaseSensitive(*ret_outcome, "stretches");
+}
+
+static void expect_stretch(const cJSON *stretches, int i, const char *name, double expected)
+{
+    const cJSON *stretch = cJSON_GetArrayItem(stretches, i);
+    assert_true(cJSON_GetNumberValue(cJSON_GetObjectItem(stretch, name)) == expected);
+}
+
+/* Steps 1 and 2 in ps take until 4 s; the change to ring 1 s; steps 3 and 4 until 9 s, 5 and 6
+ * until 13 s. A change to ps at step 5 was planned and is replaced; of one at step 7 no step is
+ * taken. */
+static void each_stretch_has_its_own_figures(void **state)
+{
+    (void)state;
+    cJSON *outcome;
+    open_figures(2, false, 0, 8);
+    psr_figures_stretch_decided(figures, PSR_MODE_RING, 2);
+    for (uint32_t step = 1; step <= 2; step++)
+        for (uint32_t rank = 0; rank < 2; rank++)
+            line(rank, step, 8, 2 * step - 0.5 * rank, 0.25 + 0.5 * rank);
+    line(1, 3, 8, 7, 1); /* before all have said that they stand on it */
+    psr_figures_stretch_begun(figures, 2, 1);
+    assert_null(stretches_of(&outcome)); /* rank 0 has no step of the second one yet */
+    cJSON_Delete(outcome);
+    line(0, 3, 8, 7, 1);
+    psr_figures_stretch_decided(figures, PSR_MODE_PS, 4);
+    psr_figures_stretch_decided(figures, PSR_MODE_PS, 6);
+    psr_figures_stretch_decided(figures, PSR_MODE_RING, 4);
+    psr_figures_stretch_decided(figures, PSR_MODE_PS, 6);
+    for (uint32_t step = 4; step <= 6; step++)
+        for (uint32_t rank = 0; rank < 2; rank++)
+            line(rank, step, 8, 1 + 2 * step, 1);
+    const cJSON *stretches = stretches_of(&outcome);
+    assert_int_equal(cJSON_GetArraySize(stretches), 3);
+    assert_string_equal(
+        cJSON_GetStringValue(cJSON_GetObjectItem(cJSON_GetArrayItem(stretches, 1), "mode")),
+        "ring");
+    expect_stretch(stretches, 0, "first_step", 1);
+    expect_stretch(stretches, 0, "steps", 2);
+    expect_stretch(stretches, 0, "seconds", 4);
+    expect_stretch(stretches, 0, "images_per_s", 8); /* 32 images */
+    expect_stretch(stretches, 0, "wait_s", 1);
+    expect_stretch(stretches, 0, "wait_s_min", 0.5);
+    expect_stretch(stretches, 0, "wait_s_max", 1.5);
+    expect_stretch(stretches, 0, "pause_s", 0);
+    expect_stretch(stretches, 1, "first_step", 3);
+    expect_stretch(stretches, 1, "steps", 2);
+    expect_stretch(stretches, 1, "seconds", 4); /* 4 to 9 s, without the pause */
+    expect_stretch(stretches, 1, "pause_s", 1);
+    expect_stretch(stretches, 2, "first_step", 5);
+    expect_stretch(stretches, 2, "seconds", 4);
+    cJSON_Delete(outcome);
+}
+
+static void a_run_of_one_architecture_has_no_stretches(void **state)
+{
+    (void)state;
+    cJSON *outcome;
+    open_figures(1, false, 0, 2);
+    psr_figures_stretch_decided(figures, PSR_MODE_RING, 1);
+    line(0, 1, 8, 1, 0);
+    assert_null(stretches_of(&outcome));
+    cJSON_Delete(outcome);
+}
 
 int main(void)
 {
@@ -315,6 +401,8 @@ int main(void)
         A_RUN(what_the_shards_carried_is_there_when_all_are_done),
         A_RUN(one_process_that_plays_all_ranks_is_one_worker),
         A_RUN(the_rate_of_now_is_that_of_the_last_seconds),
+        A_RUN(each_stretch_has_its_own_figures),
+        A_RUN(a_run_of_one_architecture_has_no_stretches),
         A_RUN(what_is_no_plausible_number_counts_as_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

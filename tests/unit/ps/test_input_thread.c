@@ -92,9 +92,8 @@ static void lines_that_nobody_takes_wait_where_they_were_written(void **state)
     assert_int_equal(fcntl(ends[1], F_SETFL, O_NONBLOCK), 0);
     expect_ok(psr_input_thread_new(ends[0], wake, NULL, &input));
     struct pollfd room = {ends[1], POLLOUT, 0};
-    while (written < LINES_MAX &&
-           poll(&room, 1, 500) ==
-               1) { /* longer than the thread takes to read a pipe, or the test is easier */
+    /* longer than the thread takes to read a pipe, or the test is easier */
+    while (written < LINES_MAX && poll(&room, 1, 500) == 1) {
         int size = snprintf(line, sizeof line, "%d\n", written);
         written += write(ends[1], line, (size_t)size) == size;
     }

@@ -1,5 +1,5 @@
-/* The scheduler's pipes with the launcher. Standard input and output of this program are replaced for the tests by pipes of
- * their own. */
+/* The scheduler's pipes with the launcher. Standard input and output of this program are replaced
+ * for the tests by pipes of their own. */
 #include "tests/unit/expect.h"
 #include "tests/unit/ps/wakes.h"
 
@@ -73,9 +73,8 @@ static void orders_are_read_and_what_is_none_is_told_as_such(void **state)
     pipes p;
     psr_order order;
     open_pipes(&p);
-    put(p.to, "{\"order\": \"lost\", \"role\": \"worker\", \"rank\": 3, \"host\": \"b\", \"by_itself\": "
-              "false, \"how\": \"killed "
-              "by signal 9\"}\n"
+    put(p.to, "{\"order\": \"lost\", \"role\": \"worker\", \"rank\": 3, \"host\": \"b\", "
+              "\"by_itself\": false, \"how\": \"killed by signal 9\"}\n"
               "{\"order\": \"agent\", \"host\": \"b\"}\n"
               "{\"order\": \"stop\"}\n"
               "not json\n");
@@ -111,7 +110,8 @@ static void events_are_one_line_of_json_each(void **state)
     pipes p;
     char text[4096];
     open_pipes(&p);
-    const psr_view_member entry = {.peer = {PSR_ROLE_WORKER, 1}, .host = "b", .endpoint = "tcp://b:1"};
+    const psr_view_member entry = {
+        .peer = {PSR_ROLE_WORKER, 1}, .host = "b", .endpoint = "tcp://b:1"};
     psr_launcher_listening(p.launcher, "tcp://a:1");
     psr_launcher_joined(p.launcher, &entry, 2, 3);
     psr_launcher_directory(p.launcher, "runs/b", "runs/a");
@@ -126,22 +126,25 @@ static void events_are_one_line_of_json_each(void **state)
     psr_launcher_ended(p.launcher, PSR_ERR_PROTOCOL, "why", "{\"hash\": \"12\"}", NULL);
     read_all(p.from, text, sizeof text);
     assert_string_equal(
-        text, "{\"event\":\"listening\",\"endpoint\":\"tcp://a:1\"}\n"
-              "{\"event\":\"joined\",\"role\":\"worker\",\"rank\":1,\"host\":\"b\",\"count\":2,\"total\":3}\n"
-              "{\"event\":\"directory\",\"out\":\"runs/b\",\"resumed\":\"runs/a\"}\n"
-              "{\"event\":\"running\"}\n"
-              "{\"event\":\"progress\",\"step\":4,\"total\":10,\"loss\":0.5,\"images_per_s\":100}\n"
-              "{\"event\":\"progress\",\"step\":5,\"total\":10,\"images_per_s\":100}\n"
-              "{\"event\":\"evaluating\",\"step\":5,\"total\":10,\"counted\":30,\"samples\":90}\n"
-              "{\"event\":\"evaluated\",\"line\":\"well\"}\n"
-              "{\"event\":\"say\",\"level\":\"info\",\"kind\":\"run\",\"line\":\"a \\\"word\\\"\"}\n"
-              "{\"event\":\"alive\"}\n"
-              "{\"event\":\"paused\"}\n"
-              "{\"event\":\"ended\",\"status\":3,\"line\":\"why\",\"outcome\":{\"hash\":\"12\"}}\n");
+        text,
+        "{\"event\":\"listening\",\"endpoint\":\"tcp://a:1\"}\n"
+        "{\"event\":\"joined\",\"role\":\"worker\",\"rank\":1,\"host\":\"b\",\"count\":2,\"total\":"
+        "3}\n"
+        "{\"event\":\"directory\",\"out\":\"runs/b\",\"resumed\":\"runs/a\"}\n"
+        "{\"event\":\"running\"}\n"
+        "{\"event\":\"progress\",\"step\":4,\"total\":10,\"loss\":0.5,\"images_per_s\":100}\n"
+        "{\"event\":\"progress\",\"step\":5,\"total\":10,\"images_per_s\":100}\n"
+        "{\"event\":\"evaluating\",\"step\":5,\"total\":10,\"counted\":30,\"samples\":90}\n"
+        "{\"event\":\"evaluated\",\"line\":\"well\"}\n"
+        "{\"event\":\"say\",\"level\":\"info\",\"kind\":\"run\",\"line\":\"a \\\"word\\\"\"}\n"
+        "{\"event\":\"alive\"}\n"
+        "{\"event\":\"paused\"}\n"
+        "{\"event\":\"ended\",\"status\":3,\"line\":\"why\",\"outcome\":{\"hash\":\"12\"}}\n");
     close_pipes(&p);
 }
 
-static void a_launcher_that_does_not_read_stops_nobody_and_misses_nothing_that_is_said_once(void **state)
+static void
+a_launcher_that_does_not_read_stops_nobody_and_misses_nothing_that_is_said_once(void **state)
 {
     (void)state;
     pipes p;
@@ -153,7 +156,7 @@ static void a_launcher_that_does_not_read_stops_nobody_and_misses_nothing_that_i
     psr_launcher_ended(p.launcher, PSR_OK, "the end", NULL, NULL);
     size_t size = 1 << 20, used = 0;
     char *text = calloc(size, 1);
-    while (!strstr(text + (used > 200 ? used - 200 : 0), "the end")) {
+    while (strstr(text + (used > 200 ? used - 200 : 0), "the end") == NULL) {
         ssize_t got = read(p.from, text + used, size - 1 - used);
         assert_true(got > 0);
         used += (size_t)got;
@@ -167,7 +170,8 @@ static void a_launcher_that_does_not_read_stops_nobody_and_misses_nothing_that_i
 
 /* ---- by hand ---- */
 
-/* What a start without psring's launcher shows is what psring train shows, and asks nobody to read it. */
+/* What a start without psring's launcher shows is what psring train shows, and asks nobody to read
+ * it. */
 static void by_hand_a_run_is_shown_as_psring_train_shows_it(void **state)
 {
     (void)state;
@@ -175,7 +179,8 @@ static void by_hand_a_run_is_shown_as_psring_train_shows_it(void **state)
     psr_launcher *launcher;
     char text[8192];
     int out[2], own_out = dup(STDOUT_FILENO);
-    const psr_show_place place = {.hosts = {"a", "b"}, .host_count = 2, .sharing = 1, .sockets = ""};
+    const psr_show_place place = {
+        .hosts = {"a", "b"}, .host_count = 2, .sharing = 1, .sockets = ""};
     psr_config_defaults(&config);
     config.threads = 2;
     config.log_every = 10;
@@ -228,7 +233,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(orders_are_read_and_what_is_none_is_told_as_such),
         cmocka_unit_test(events_are_one_line_of_json_each),
-        cmocka_unit_test(a_launcher_that_does_not_read_stops_nobody_and_misses_nothing_that_is_said_once),
+        cmocka_unit_test(
+            a_launcher_that_does_not_read_stops_nobody_and_misses_nothing_that_is_said_once),
         cmocka_unit_test(by_hand_a_run_is_shown_as_psring_train_shows_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,7 +13,8 @@ typedef struct sharing {
     psr_parts parts;
 } sharing;
 
-static sharing share(const char *model, uint32_t shards, uint64_t bucket_bytes, psr_optimizer_kind optimizer)
+static sharing share(const char *model, uint32_t shards, uint64_t bucket_bytes,
+                     psr_optimizer_kind optimizer)
 {
     sharing s = {0};
     psr_config_defaults(&s.config);
@@ -60,29 +61,26 @@ static void shards_that_would_hold_nothing_are_refused_with_what_would_mend_it(v
         const char *detail;
     } wrong[] = {
         {"resnet20", 2, 4 << 20, PSR_OPTIMIZER_SGD,
-         "--shards 2: shard 1 would hold nothing: with --bucket-size 4M, resnet20 has 1 part to give; give "
-         "at most --shards 1, "
-         "or --bucket-size 64K"},
+         "--shards 2: shard 1 would hold nothing: with --bucket-size 4M, resnet20 has 1 part to "
+         "give; give at most --shards 1, or --bucket-size 64K"},
         {"resnet20", 8, 512 << 10, PSR_OPTIMIZER_SGD,
-         "--shards 8: shards 3-7 would hold nothing: with --bucket-size 512K, resnet20 has 3 parts to give; "
-         "give at most "
-         "--shards 3, or --bucket-size 64K"},
+         "--shards 8: shards 3-7 would hold nothing: with --bucket-size 512K, resnet20 has 3 parts "
+         "to give; give at most --shards 3, or --bucket-size 64K"},
         {"mlp", 32, 0, PSR_OPTIMIZER_SGD,
-         "--shards 32: shards 23-31 would hold nothing: with --bucket-size 128K, mlp has 23 parts to give; "
-         "give at most --shards "
-         "23, or --bucket-size 64K"},
+         "--shards 32: shards 23-31 would hold nothing: with --bucket-size 128K, mlp has 23 parts "
+         "to give; give at most --shards 23, or --bucket-size 64K"},
         {"convnet", 30, 0, PSR_OPTIMIZER_SGD,
-         "--shards 30: shards 24-29 would hold nothing: with --bucket-size 4K, convnet has 24 parts to give; "
-         "give at most "
-         "--shards 24"},
+         "--shards 30: shards 24-29 would hold nothing: with --bucket-size 4K, convnet has 24 "
+         "parts to give; give at most --shards 24"},
         {"mlp", 8, 0, PSR_OPTIMIZER_LARS,
-         "--shards 8: shards 4-7 would hold nothing: with --bucket-size 128K, mlp has 4 parts to give (lars "
-         "keeps each tensor on "
-         "one shard); give at most --shards 4"},
+         "--shards 8: shards 4-7 would hold nothing: with --bucket-size 128K, mlp has 4 parts to "
+         "give (lars keeps each tensor on one shard); give at most --shards 4"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
-        sharing s = share(wrong[i].model, wrong[i].shards, wrong[i].bucket_bytes, wrong[i].optimizer);
-        expect_failure(psr_parts_check(&s.parts, &s.config, &s.net->params), PSR_ERR_USAGE, wrong[i].detail);
+        sharing s =
+            share(wrong[i].model, wrong[i].shards, wrong[i].bucket_bytes, wrong[i].optimizer);
+        expect_failure(psr_parts_check(&s.parts, &s.config, &s.net->params), PSR_ERR_USAGE,
+                       wrong[i].detail);
         end(&s);
     }
 }
@@ -122,6 +120,7 @@ static void without_shards_there_are_buckets_alone(void **state)
     sharing s = share("resnet20", 1, 128 << 10, PSR_OPTIMIZER_SGD);
     psr_parts_done(&s.parts);
     s.config.mode = PSR_MODE_RING;
+    s.config.shards = 0;
     expect_ok(psr_parts_init(&s.config, &s.net->params, NULL, &s.parts));
     expect_ok(psr_parts_check(&s.parts, &s.config, &s.net->params));
     psr_parts_describe(&s.parts, s.config.bucket_bytes, line, sizeof line);
@@ -139,18 +138,19 @@ static void workers_that_share_memory_hold_what_a_ring_exchanges(void **state)
     char line[512];
     sharing s = share("resnet20", 1, 0, PSR_OPTIMIZER_SGD);
     s.config.mode = PSR_MODE_RING;
+    s.config.shards = 0;
     s.config.workers = 3;
     psr_parts_done(&s.parts);
     expect_ok(psr_parts_init(&s.config, &s.net->params, &one_host, &s.parts));
     expect_ok(psr_parts_check(&s.parts, &s.config, &s.net->params));
-    assert_true(s.parts.plan.homes_are_workers);
-    assert_int_equal(s.parts.plan.shards, 3);
-    assert_int_equal(psr_plan_shard_processes(&s.parts.plan), 0);
+    assert_int_equal(s.parts.plan.homes, 3);
+    assert_int_equal(s.parts.plan.shards, 0);
     for (uint32_t b = 0; b < s.parts.plan.bucket_count; b++)
-        assert_int_equal(s.parts.plan.buckets[b].route, PSR_ROUTE_SHARD);
+        assert_int_equal(s.parts.plan.buckets[b].route, PSR_ROUTE_HOST);
     psr_parts_describe(&s.parts, s.config.bucket_bytes, line, sizeof line);
     assert_string_equal(
-        line, "29 of at most 64K; each worker sums its part where the gradients lie, 350 to 352 KiB");
+        line,
+        "29 of at most 64K; each worker sums its part where the gradients lie, 350 to 352 KiB");
     end(&s);
 }
 
@@ -160,27 +160,27 @@ static void on_several_hosts_each_holds_it_once(void **state)
     char line[512];
     sharing s = share("resnet20", 1, 0, PSR_OPTIMIZER_SGD);
     s.config.mode = PSR_MODE_RING;
+    s.config.shards = 0;
     s.config.workers = 3;
     psr_parts_done(&s.parts);
-    expect_ok(
-        psr_parts_init(&s.config, &s.net->params, &(psr_host_ranks){2, (uint32_t[]){0, 2, 3}}, &s.parts));
+    expect_ok(psr_parts_init(&s.config, &s.net->params, &(psr_host_ranks){2, (uint32_t[]){0, 2, 3}},
+                             &s.parts));
     expect_ok(psr_parts_check(&s.parts, &s.config, &s.net->params));
     assert_int_equal(s.parts.plan.hosts.count, 2);
-    assert_int_equal(s.parts.plan.shards, 2);
+    assert_int_equal(s.parts.plan.homes, 2);
     psr_parts_describe(&s.parts, s.config.bucket_bytes, line, sizeof line);
-    assert_string_equal(line,
-                        "29 of at most 64K; on each of 2 hosts the workers share out the sums, which go from "
-                        "host to host");
+    assert_string_equal(line, "29 of at most 64K; on each of 2 hosts the workers share out the "
+                              "sums, which go from host to host");
     psr_parts_done(&s.parts);
     /* One on each: hops are all that there is. */
-    expect_ok(
-        psr_parts_init(&s.config, &s.net->params, &(psr_host_ranks){3, (uint32_t[]){0, 1, 2, 3}}, &s.parts));
-    assert_false(s.parts.plan.homes_are_workers);
+    expect_ok(psr_parts_init(&s.config, &s.net->params,
+                             &(psr_host_ranks){3, (uint32_t[]){0, 1, 2, 3}}, &s.parts));
     assert_int_equal(s.parts.plan.buckets[0].route, PSR_ROUTE_RING);
     end(&s);
 }
 
-/* Where there is nothing to save, where hops are what rounds, where nothing is exchanged, and where there are shards. */
+/* Where there is nothing to save, where hops are what rounds, where nothing is exchanged, and where
+ * there are shards. */
 static void a_ring_has_hops_where_memory_would_not_do(void **state)
 {
     (void)state;
@@ -192,8 +192,8 @@ static void a_ring_has_hops_where_memory_would_not_do(void **state)
         strcpy(s.config.compress, k == 1 ? "fp16" : "none");
         psr_parts_done(&s.parts);
         expect_ok(psr_parts_init(&s.config, &s.net->params, &one_host, &s.parts));
-        assert_false(s.parts.plan.homes_are_workers);
-        const psr_route routes[] = {PSR_ROUTE_RING, PSR_ROUTE_RING, PSR_ROUTE_NONE, PSR_ROUTE_SHARD};
+        const psr_route routes[] = {PSR_ROUTE_RING, PSR_ROUTE_RING, PSR_ROUTE_NONE,
+                                    PSR_ROUTE_SHARD};
         assert_int_equal(s.parts.plan.buckets[0].route, routes[k]);
         end(&s);
     }

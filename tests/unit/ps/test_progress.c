@@ -2,7 +2,7 @@
 #include "tests/unit/expect.h"
 #include "tests/unit/ps/metrics_line.h"
 
-#include "ps/scheduler/progress.h"
+#include "ps/scheduler/metrics/progress.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -69,7 +69,8 @@ static void an_evaluation_is_the_samples_of_all_ranks_until_its_outcome_is_there
     expect_ok(psr_progress_new(&(psr_progress_options){2, 10, 5, 90}, &progress));
     assert_false(psr_progress_look_evaluating(progress, 1000, &now));
     psr_progress_counted(progress, 0, 3, 0);
-    assert_true(psr_progress_look_evaluating(progress, 1000, &now)); /* that it has begun is told at once */
+    /* that it has begun is told at once */
+    assert_true(psr_progress_look_evaluating(progress, 1000, &now));
     assert_int_equal(now.step, 3);
     assert_int_equal(now.total, 10);
     assert_int_equal(now.counted, 0);

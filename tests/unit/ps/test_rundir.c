@@ -2,10 +2,10 @@
 #include "tests/unit/folder.h"
 
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/system/file.h"
 #include "model/checkpoint/checkpoint.h"
-#include "ps/scheduler/checkpoints.h"
-#include "ps/scheduler/resume.h"
+#include "ps/scheduler/checkpoints/checkpoints.h"
+#include "ps/scheduler/checkpoints/resume.h"
 #include "ps/scheduler/rundir.h"
 
 #include <cjson/cJSON.h>
@@ -48,11 +48,12 @@ static void set_up(void)
 }
 
 static const char roster[] =
-    "[{\"role\":\"worker\",\"rank\":0,\"host\":\"a\"},{\"role\":\"worker\",\"rank\":1,\"host\":\"b\"},"
-    "{\"role\":\"shard\",\"rank\":0,\"host\":\"a\"}]";
+    "[{\"role\":\"worker\",\"rank\":0,\"host\":\"a\"},{\"role\":\"worker\",\"rank\":1,\"host\":"
+    "\"b\"},{\"role\":\"shard\",\"rank\":0,\"host\":\"a\"}]";
 
 static const psr_metrics_line one_line = {.text = "{\"step\": 1}", .size = 11};
-static const psr_peer w1 = {PSR_ROLE_WORKER, 1}, s0 = {PSR_ROLE_SHARD, 0}, head = {PSR_ROLE_SCHEDULER, 0};
+static const psr_peer w1 = {PSR_ROLE_WORKER, 1}, s0 = {PSR_ROLE_SHARD, 0},
+                      head = {PSR_ROLE_SCHEDULER, 0};
 
 /* ---- the directory ---- */
 
@@ -90,18 +91,22 @@ static void run_json_has_configuration_hosts_and_outcome_and_makes_the_same_run_
     expect_ok(psr_rundir_new(&config, NULL, &rundir));
     expect_ok(psr_rundir_begin(rundir, 1 << 16, &facts, roster, "there/step-3"));
     expect_ok(psr_rundir_algorithms(rundir, "ddd,doo"));
-    expect_ok(psr_rundir_end(rundir, PSR_ERR_CANCELLED, "stopped after step 4", "{\"hash\": \"12\"}"));
+    expect_ok(
+        psr_rundir_end(rundir, PSR_ERR_CANCELLED, "stopped after step 4", "{\"hash\": \"12\"}"));
     char *text = text_of("deep/run/run.json");
     cJSON *run = cJSON_Parse(text);
-    const cJSON *outcome = cJSON_GetObjectItem(run, "outcome"), *hosts = cJSON_GetObjectItem(run, "hosts");
+    const cJSON *outcome = cJSON_GetObjectItem(run, "outcome"),
+                *hosts = cJSON_GetObjectItem(run, "hosts");
     assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(run, "version")), PSR_VERSION);
-    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(run, "resumed_from")), "there/step-3");
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(run, "resumed_from")),
+                        "there/step-3");
     assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(run, "algorithms")), "ddd,doo");
     assert_int_equal(cJSON_GetArraySize(hosts), 2); /* each once */
     assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(run, "roster")), 3);
     assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(outcome, "status")), "cancelled");
     assert_int_equal(cJSON_GetObjectItem(outcome, "exit_status")->valueint, 130);
-    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(outcome, "line")), "stopped after step 4");
+    assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(outcome, "line")),
+                        "stopped after step 4");
     assert_string_equal(cJSON_GetStringValue(cJSON_GetObjectItem(outcome, "hash")), "12");
     psr_config again;
     psr_config_defaults(&again);
@@ -161,8 +166,8 @@ static void a_directory_that_cannot_be_made_is_refused_before_anything_is_done(v
     char expected[256];
     set_up();
     snprintf(config.out, sizeof config.out, "%s", folder);
-    snprintf(expected, sizeof expected, "--out %s exists already; name a directory that a run can make",
-             folder);
+    snprintf(expected, sizeof expected,
+             "--out %s exists already; name a directory that a run can make", folder);
     expect_failure(psr_rundir_new(&config, NULL, &rundir), PSR_ERR_USAGE, expected);
 
     FILE *file = fopen(in_folder("file"), "w");
@@ -202,7 +207,8 @@ static void a_name_that_was_not_told_is_the_first_ones_and_the_others_take_the_n
             if (of_attempts)
                 assert_string_equal(psr_rundir_path(rundirs[i]), expected);
             for (size_t other = 0; other < i; other++)
-                assert_string_not_equal(psr_rundir_path(rundirs[i]), psr_rundir_path(rundirs[other]));
+                assert_string_not_equal(psr_rundir_path(rundirs[i]),
+                                        psr_rundir_path(rundirs[other]));
         }
         for (size_t i = 0; i < 3; i++)
             psr_rundir_free(rundirs[i]);
@@ -409,16 +415,18 @@ static void pieces_that_do_not_fit_are_violations(void **state)
     char expected[128];
     expect_failure(psr_checkpoints_put(checkpoints, 1, 15, one, 0, 1), PSR_ERR_PROTOCOL,
                    "a checkpoint of this run has no section 15");
-    expect_failure(psr_checkpoints_put(checkpoints, 1, PSR_SECTION_SLOT(1), one, 0, 1), PSR_ERR_PROTOCOL,
-                   "a checkpoint of this run has no section 17");
-    expect_failure(psr_checkpoints_put(checkpoints, 1, PSR_SECTION_RANK(2), one, 0, 1), PSR_ERR_PROTOCOL,
-                   "a checkpoint of this run has no section 258");
-    snprintf(expected, sizeof expected, "2 floats at %zu are not within section 0, which has %zu", length - 1,
-             length);
-    expect_failure(psr_checkpoints_put(checkpoints, 1, 0, one, length - 1, 2), PSR_ERR_PROTOCOL, expected);
-    snprintf(expected, sizeof expected, "2 floats at %zu are not within section 0, which has %zu", SIZE_MAX,
-             length);
-    expect_failure(psr_checkpoints_put(checkpoints, 1, 0, one, SIZE_MAX, 2), PSR_ERR_PROTOCOL, expected);
+    expect_failure(psr_checkpoints_put(checkpoints, 1, PSR_SECTION_SLOT(1), one, 0, 1),
+                   PSR_ERR_PROTOCOL, "a checkpoint of this run has no section 17");
+    expect_failure(psr_checkpoints_put(checkpoints, 1, PSR_SECTION_RANK(2), one, 0, 1),
+                   PSR_ERR_PROTOCOL, "a checkpoint of this run has no section 258");
+    snprintf(expected, sizeof expected, "2 floats at %zu are not within section 0, which has %zu",
+             length - 1, length);
+    expect_failure(psr_checkpoints_put(checkpoints, 1, 0, one, length - 1, 2), PSR_ERR_PROTOCOL,
+                   expected);
+    snprintf(expected, sizeof expected, "2 floats at %zu are not within section 0, which has %zu",
+             SIZE_MAX, length);
+    expect_failure(psr_checkpoints_put(checkpoints, 1, 0, one, SIZE_MAX, 2), PSR_ERR_PROTOCOL,
+                   expected);
     expect_ok(psr_checkpoints_put(checkpoints, 1, 0, one, 0, 8));
     expect_failure(psr_checkpoints_put(checkpoints, 1, 0, one, 7, 1), PSR_ERR_PROTOCOL,
                    "floats 7 to 8 of section 0 of the checkpoint of step 1 came before");
@@ -438,7 +446,8 @@ static void a_section_in_more_pieces_than_anybody_would_send_is_a_violation(void
     for (; err == PSR_OK && 2 * pieces < length; pieces++)
         err = psr_checkpoints_put(checkpoints, 1, PSR_SECTION_WEIGHTS, &one, 2 * pieces, 1);
     assert_int_equal(err, PSR_ERR_PROTOCOL);
-    assert_non_null(strstr(psr_err_detail(), "section 0 of the checkpoint of step 1 comes in more than"));
+    assert_non_null(
+        strstr(psr_err_detail(), "section 0 of the checkpoint of step 1 comes in more than"));
     assert_true(pieces < 200 + length / 512);
     close_checkpoints();
 }
@@ -592,8 +601,9 @@ static void the_newest_whole_checkpoint_of_a_run_is_taken_and_a_torn_one_told(vo
     psr_resume_free(resume);
 
     /* Named by itself, it is refused. */
-    assert_int_equal(psr_resume_open(in_folder("checkpoints/step-10"), &config, note_skipped, NULL, &resume),
-                     PSR_ERR_FORMAT);
+    assert_int_equal(
+        psr_resume_open(in_folder("checkpoints/step-10"), &config, note_skipped, NULL, &resume),
+        PSR_ERR_FORMAT);
     psr_sections_done(&sections);
 }
 
@@ -605,21 +615,22 @@ static void what_does_not_fit_the_run_is_refused_by_name(void **state)
     write_checkpoints(1, 2);
     const char *path = in_folder("checkpoints/step-2");
     config.workers = 3;
-    snprintf(
-        expected, sizeof expected,
-        "--resume %s is of 2 workers, and --workers is 3; give --workers 2, or --init for its weights alone",
-        path);
+    snprintf(expected, sizeof expected,
+             "--resume %s is of 2 workers, and --workers is 3; give --workers 2, or --init for its "
+             "weights alone",
+             path);
     expect_failure(psr_resume_open(path, &config, NULL, NULL, &resume), PSR_ERR_USAGE, expected);
     config.workers = 2;
     snprintf(config.model, sizeof config.model, "mlp");
-    snprintf(expected, sizeof expected, "--resume %s is of model resnet20, and --model is mlp", path);
+    snprintf(expected, sizeof expected, "--resume %s is of model resnet20, and --model is mlp",
+             path);
     expect_failure(psr_resume_open(path, &config, NULL, NULL, &resume), PSR_ERR_USAGE, expected);
     snprintf(expected, sizeof expected,
-             "--resume %s/nowhere: neither a checkpoint (model.safetensors and state.safetensors) nor a run "
-             "directory with one in checkpoints/",
+             "--resume %s/nowhere: neither a checkpoint (model.safetensors and state.safetensors) "
+             "nor a run directory with one in checkpoints/",
              folder);
-    expect_failure(psr_resume_open(in_folder("nowhere"), &config, NULL, NULL, &resume), PSR_ERR_NOT_FOUND,
-                   expected);
+    expect_failure(psr_resume_open(in_folder("nowhere"), &config, NULL, NULL, &resume),
+                   PSR_ERR_NOT_FOUND, expected);
     psr_sections_done(&sections);
 
     /* Another optimizer's state. */
@@ -661,8 +672,8 @@ static void what_each_rank_owes_is_a_part_of_the_state(void **state)
     sections.owes = false; /* --compress fp16 */
     expect_ok(psr_resume_check(resume, &sections));
     assert_true(psr_resume_drops(resume, &sections, line, sizeof line));
-    assert_non_null(
-        strstr(line, "checkpoints/step-2 was written by a run with --compress topk:0.01, and this one"));
+    assert_non_null(strstr(
+        line, "checkpoints/step-2 was written by a run with --compress topk:0.01, and this one"));
     psr_resume_free(resume);
     psr_sections_done(&sections);
 }

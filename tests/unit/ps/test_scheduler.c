@@ -17,7 +17,8 @@ static void a_message_of_somebody_who_has_not_joined_is_dropped(void **state)
 /* A piece of a checkpoint of no steps. */
 static psr_head floats_of(uint32_t section, size_t count)
 {
-    psr_head head = psr_msg_checkpoint_head(&(psr_msg_piece){.section = section, .span = {0, count}});
+    psr_head head =
+        psr_msg_checkpoint_head(&(psr_msg_piece){.section = section, .span = {0, count}});
     head.encoding = PSR_ENCODING_FLOAT32;
     return head;
 }
@@ -39,7 +40,7 @@ static void each_violation_of_the_protocol_ends_the_run_with_its_line(void **sta
         {&w1, psr_msg_push_head(&(psr_msg_push){0}), NULL, "that is not due while the run is on"},
         {&w1, psr_msg_held_head(0), NULL, "nobody told it to hold"},
         {&w1, psr_msg_progress_head(&(psr_msg_progress){.phase = (psr_phase)99}), NULL,
-         "its phase is 99: 10 is the most"},
+         "its phase is 99: 12 is the most"},
         {&w1, psr_msg_progress_head(&nobody), NULL, "its role is 3: 2 is the most"},
         {&w1, psr_msg_progress_head(&counted), NULL, "its counted is 31: 30 is the most"},
         {&w1, {.type = PSR_MSG_DONE, .fields = {0, 2}}, NULL, "its left_out is 2: 1 is the most"},

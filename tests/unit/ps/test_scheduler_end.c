@@ -132,7 +132,8 @@ static void a_stop_in_the_last_evaluation_is_no_run_that_is_done(void **state)
     give(f, w1, psr_msg_done_head(&(psr_msg_done){20, .left_out = true}), NULL, 0);
     psr_scheduler_checkpointed(f->scheduler, 20);
     ends(f, PSR_ERR_CANCELLED,
-         "stopped in the evaluation after the last step, as told; all 20 steps are in the checkpoint");
+         "stopped in the evaluation after the last step, as told; all 20 steps are in the "
+         "checkpoint");
 }
 
 static void a_run_resumed_behind_its_last_step_has_nothing_to_write(void **state)
@@ -169,8 +170,8 @@ static void a_killed_member_ends_the_run_at_once_with_what_the_others_were_doing
     assert_false(f->ended);
     progress(f, s0, PSR_PHASE_PUSH, 13, 1, &w1);
     ends_with_words(f, PSR_ERR_PEER, "worker 1 on b was lost: killed by signal 9 (Killed); ");
-    assert_non_null(
-        strstr(f->line, "worker 0: step 14, pull, bucket 0, waiting for shard 0")); /* people count from 1 */
+    /* people count from 1 */
+    assert_non_null(strstr(f->line, "worker 0: step 14, pull, bucket 0, waiting for shard 0"));
     assert_int_equal(count_sent(f, PSR_MSG_ABORT), 3);
 }
 
@@ -178,8 +179,8 @@ static void a_lost_member_is_not_kept_secret_because_others_do_not_answer(void *
 {
     fixture *f = *state;
     psr_coordinator_lost(f->coordinator, w1, NULL, false, "killed by signal 9 (Killed)", 100);
-    psr_coordinator_lost(f->coordinator, w0, NULL, false, "killed by signal 9 (Killed)",
-                         101); /* the first is the one to name */
+    /* the first is the one to name */
+    psr_coordinator_lost(f->coordinator, w0, NULL, false, "killed by signal 9 (Killed)", 101);
     assert_true(psr_coordinator_next_tick(f->coordinator) <= 250);
     tick(f, 250);
     ends_with_words(f, PSR_ERR_PEER, "worker 1 on b was lost");
@@ -193,9 +194,8 @@ static void workers_that_end_with_other_weights_end_the_run(void **state)
     assert_false(f->ended);
     done(f, w1, 20, "{\"hash\": \"00000000000000ac\"}");
     ends(f, PSR_ERR_NUMERIC,
-         "after step 20 worker 1 on b has other weights than worker 0 on a (hash 00000000000000ac, not "
-         "00000000000000ab): one of "
-         "them computed or received wrong ones");
+         "after step 20 worker 1 on b has other weights than worker 0 on a (hash 00000000000000ac, "
+         "not 00000000000000ab): one of them computed or received wrong ones");
 }
 
 static void a_run_of_no_steps_ends_with_equal_weights_too(void **state)
@@ -242,12 +242,14 @@ static void a_silent_agent_ends_the_run_and_its_line_says_what_the_members_do(vo
     progress(f, w0, PSR_PHASE_PULL, 4, 1, &s0);
     assert_false(f->ended);
     progress(f, w1, PSR_PHASE_BACKWARD, 4, 1, NULL);
-    ends_with_words(f, PSR_ERR_TIMEOUT, "agent on b: no sign of life for 8.0 s; shard 0: step 5, push");
+    ends_with_words(f, PSR_ERR_TIMEOUT,
+                    "agent on b: no sign of life for 8.0 s; shard 0: step 5, push");
     assert_int_equal(strncmp(f->line, "agent", 5), 0);
     assert_non_null(strstr(f->line, "worker 1: step 5, backward"));
 }
 
-static void a_member_lost_before_it_joined_is_named_with_the_launchers_word_for_its_host(void **state)
+static void
+a_member_lost_before_it_joined_is_named_with_the_launchers_word_for_its_host(void **state)
 {
     fixture *f = *state;
     psr_coordinator_lost(f->coordinator, s0, "b", true, "exit status 127", 0);
@@ -261,7 +263,8 @@ static void a_member_that_fails_gives_the_run_its_line_and_status(void **state)
     ends(f, PSR_ERR_NOT_FOUND, "worker 0 on a: no such data");
 }
 
-static void a_member_that_falls_silent_while_it_runs_is_named_when_the_deadline_has_passed(void **state)
+static void
+a_member_that_falls_silent_while_it_runs_is_named_when_the_deadline_has_passed(void **state)
 {
     fixture *f = *state;
     for (int64_t now = 0; now <= 7000; now += 1000) {
@@ -283,8 +286,10 @@ static void a_launcher_that_is_gone_ends_the_run_with_what_its_members_were_doin
 
     set_up_started(f);
     progress(f, w0, PSR_PHASE_PULL, 2, 1, &s0);
-    psr_coordinator_launcher_lost(f->coordinator, PSR_ERR_TIMEOUT, "no sign of life for 8.0 s", 1000);
-    psr_coordinator_launcher_lost(f->coordinator, PSR_ERR_TIMEOUT, "no sign of life for 8.1 s", 1100);
+    psr_coordinator_launcher_lost(f->coordinator, PSR_ERR_TIMEOUT, "no sign of life for 8.0 s",
+                                  1000);
+    psr_coordinator_launcher_lost(f->coordinator, PSR_ERR_TIMEOUT, "no sign of life for 8.1 s",
+                                  1100);
     assert_false(f->ended); /* they are asked first */
     progress(f, w0, PSR_PHASE_PULL, 12, 1, &s0);
     progress(f, s0, PSR_PHASE_PUSH, 12, 0, &w1);

@@ -48,14 +48,15 @@ static void ranks_that_nobody_asks_for_are_given_in_the_order_of_joining(void **
     assert_int_equal(last_sent(f, PSR_MSG_CONFIG)->to.rank, 2);
     join(f, any_worker, "late");
     assert_int_equal(f->joined, 3);
-    assert_string_equal(f->said, "a worker on late (process 7) wants to join and has no place: the run has 3 "
-                                 "workers and 1 shards, each once\n");
+    assert_string_equal(f->said, "a worker on late (process 7) wants to join and has no place: the "
+                                 "run has 3 workers and 1 shards, each once\n");
     assert_int_equal(f->refused, 1);
     assert_int_equal(f->refused_status, PSR_ERR_DENIED);
     assert_memory_equal(f->refusal, f->said, strlen(f->refusal));
 }
 
-static void who_asks_for_a_rank_that_is_taken_or_not_there_is_turned_away_and_the_run_goes_on(void **state)
+static void
+who_asks_for_a_rank_that_is_taken_or_not_there_is_turned_away_and_the_run_goes_on(void **state)
 {
     fixture *f = *state;
     join(f, w1, "thief");
@@ -94,12 +95,11 @@ static void facts_that_differ_are_refused_by_host_and_both_values(void **state)
         const char *line;
     } cases[] = {
         {{.identity = "oneDNN 3.7.2 amx threads=1"},
-         "worker 1 on b computes with oneDNN 3.7.2 amx threads=1, worker 0 on a with oneDNN 2.6.3 avx2 "
-         "threads=1: their bits could "
-         "differ; use the same on all hosts"},
+         "worker 1 on b computes with oneDNN 3.7.2 amx threads=1, worker 0 on a with oneDNN 2.6.3 "
+         "avx2 threads=1: their bits could differ; use the same on all hosts"},
         {{.identity = "oneDNN 2.6.3 avx2 threads=1", .data_name = "synthetic", .train_count = 99},
-         "worker 1 on b has 99 training samples in synthetic, worker 0 on a has 100: --data must be the same "
-         "on all hosts"},
+         "worker 1 on b has 99 training samples in synthetic, worker 0 on a has 100: --data must "
+         "be the same on all hosts"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         set_up_joined(f);
@@ -122,16 +122,17 @@ static void other_samples_are_refused_by_split_whatever_they_are_called(void **s
     tell_facts(f, w0, some_facts);
     tell_facts(f, w1, other);
     ends(f, PSR_ERR_USAGE,
-         "worker 1 on b has other test samples (synthetic, content aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa) than "
-         "worker 0 on a (synthetic, content fedcba9876543210fedcba9876543210): --data must hold the same "
-         "samples on all hosts");
+         "worker 1 on b has other test samples (synthetic, content "
+         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa) than worker 0 on a (synthetic, content "
+         "fedcba9876543210fedcba9876543210): --data must hold the same samples on all hosts");
     memset(other.content.train, 'b', PSR_CONTENT_DIGITS);
     set_up_joined(f);
     tell_facts(f, s0, some_facts);
     tell_facts(f, w0, some_facts);
     tell_facts(f, w1, other);
-    ends_with_words(f, PSR_ERR_USAGE,
-                    "worker 1 on b has other training samples (synthetic, content bbbbbbbbbbbbbbbbbbbbbbbb");
+    ends_with_words(
+        f, PSR_ERR_USAGE,
+        "worker 1 on b has other training samples (synthetic, content bbbbbbbbbbbbbbbbbbbbbbbb");
 }
 
 static void equal_samples_agree_by_whatever_name_each_host_calls_them(void **state)
@@ -153,11 +154,12 @@ static void who_never_comes_up_is_named_with_those_that_did(void **state)
     join(f, s0, "a");
     tick(f, 1000);
     join(f, w0, "a");
-    progress(f, s0, PSR_PHASE_START, 0, 1, NULL);
-    tick(f, 8500); /* counted from the last that came */
+    for (uint64_t i = 1; f->now_ms < 8500; i++) { /* counted from the last that came */
+        progress(f, s0, PSR_PHASE_START, 0, i, NULL);
+        progress(f, w0, PSR_PHASE_START, 0, i, NULL);
+        tick(f, f->now_ms + 500);
+    }
     assert_false(f->ended);
-    progress(f, s0, PSR_PHASE_START, 0, 2, NULL);
-    progress(f, w0, PSR_PHASE_START, 0, 2, NULL);
     assert_true(psr_coordinator_next_tick(f->coordinator) <= 9000);
     tick(f, 9000);
     ends(f, PSR_ERR_TIMEOUT, "worker 1 never came up; 2 of 3 did: shard 0 on a, worker 0 on a");
@@ -168,10 +170,22 @@ static void a_short_deadline_still_gives_time_to_come_up(void **state)
     fixture *f = *state;
     f->config.deadline_s = 1;
     open_scheduler(f);
-    tick(f, 4900);
+    while (f->now_ms < 4900)
+        tick(f, f->now_ms + 100);
     assert_false(f->ended);
     tick(f, 5000);
     ends(f, PSR_ERR_TIMEOUT, "shard 0, worker 0, worker 1 never came up; 0 of 3 did");
+}
+
+static void nobody_is_late_while_the_scheduler_does_not_run(void **state)
+{
+    fixture *f = *state;
+    join(f, s0, "a");
+    tick(f, 20000); /* it was stopped: JOINs may lie there */
+    assert_false(f->ended);
+    join(f, w0, "a");
+    join(f, w1, "a");
+    assert_false(f->ended);
 }
 
 static void a_member_that_joins_and_falls_silent_is_named(void **state)
@@ -267,6 +281,7 @@ int main(void)
         SET_UP(equal_samples_agree_by_whatever_name_each_host_calls_them),
         OPENED(who_never_comes_up_is_named_with_those_that_did),
         SET_UP(a_short_deadline_still_gives_time_to_come_up),
+        OPENED(nobody_is_late_while_the_scheduler_does_not_run),
         JOINED(a_member_that_joins_and_falls_silent_is_named),
         SET_UP(a_resumed_run_has_its_state_sent_after_the_roster),
         SET_UP(a_shard_hears_of_no_network_data_or_path),

@@ -65,7 +65,8 @@ static void what_a_rank_owes_is_its_own_to_send(void **state)
 /* One float of a section that is the sender's own. */
 static void send_piece(fixture *f, psr_peer from, uint64_t step)
 {
-    uint32_t section = from.role == PSR_ROLE_SHARD ? PSR_SECTION_SLOT(0) : PSR_SECTION_RANK(from.rank);
+    uint32_t section =
+        from.role == PSR_ROLE_SHARD ? PSR_SECTION_SLOT(0) : PSR_SECTION_RANK(from.rank);
     give(f, from, one_float(step, section), (float[]){1}, sizeof(float));
 }
 
@@ -119,7 +120,8 @@ static void a_checkpoint_that_is_not_due_is_a_violation(void **state)
     } cases[] = {
         {{PSR_ROLE_WORKER, 1},
          {6},
-         "no checkpoint of 6 steps is due; its next one is of 12"}, /* it was resumed from */
+         /* it was resumed from */
+         "no checkpoint of 6 steps is due; its next one is of 12"},
         {{PSR_ROLE_WORKER, 1}, {0}, "no checkpoint of 0 steps is due; its next one is of 12"},
         {{PSR_ROLE_WORKER, 1}, {13}, "no checkpoint of 13 steps is due; its next one is of 12"},
         {{PSR_ROLE_WORKER, 1}, {18}, "no checkpoint of 18 steps is due; its next one is of 12"},
@@ -130,7 +132,9 @@ static void a_checkpoint_that_is_not_due_is_a_violation(void **state)
         {{PSR_ROLE_WORKER, 1}, {12, 18}, "its checkpoint of 12 steps is not in place"},
         {{PSR_ROLE_SHARD, 0}, {18}, "no checkpoint of 18 steps is due; its next one is of 12"},
         {{PSR_ROLE_SHARD, 0}, {12, 18, 20}, "its checkpoint of 12 steps is not in place"},
-        {{PSR_ROLE_SHARD, 0}, {12, 18, 6}, "no checkpoint of 6 steps is due; its next one is of 20"},
+        {{PSR_ROLE_SHARD, 0},
+         {12, 18, 6},
+         "no checkpoint of 6 steps is due; its next one is of 20"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         start_with_checkpoints(f, 6, 6);
@@ -140,8 +144,9 @@ static void a_checkpoint_that_is_not_due_is_a_violation(void **state)
         while (cases[i].steps[at] != 0);
         ends_with_words(f, PSR_ERR_PROTOCOL, cases[i].why);
         assert_int_equal(f->pieces, at - 1);
-        assert_non_null(strstr(f->line, cases[i].from.role == PSR_ROLE_SHARD ? "on a: shard 0 sent"
-                                                                             : "on b: worker 1 sent"));
+        assert_non_null(strstr(f->line, cases[i].from.role == PSR_ROLE_SHARD
+                                            ? "on a: shard 0 sent"
+                                            : "on b: worker 1 sent"));
     }
 }
 
@@ -154,7 +159,8 @@ static void step_by_step_hashes_must_be_equal(void **state)
     assert_false(f->ended);
     assert_int_equal(f->metrics, 3);
     say(f, w1, PSR_MSG_METRICS, "{\"step\": 2, \"rank\": 1, \"hash\": \"00000000000000ce\"}");
-    ends_with_words(f, PSR_ERR_NUMERIC, "after step 2 worker 1 on b has other weights than worker 0 on");
+    ends_with_words(f, PSR_ERR_NUMERIC,
+                    "after step 2 worker 1 on b has other weights than worker 0 on");
 }
 
 /* Each has weights of its own there. */
@@ -278,8 +284,8 @@ static void waiting_for_a_slow_disk_is_nobodys_fault_and_waiting_for_nothing_is_
     }
     all_wait_in_the_next_checkpoint(f);
     ends(f, PSR_ERR_TIMEOUT,
-         "worker 0 on a: everybody has waited for 8.0 s, it for the scheduler in step 10, checkpoint; "
-         "shard 0 waits for it in step 11, push, bucket 0 (--deadline 8)");
+         "worker 0 on a: everybody has waited for 8.0 s, it for the scheduler in step 10, "
+         "checkpoint; shard 0 waits for it in step 11, push, bucket 0 (--deadline 8)");
 }
 
 static void a_slow_member_is_named_once_a_while_and_the_run_goes_on(void **state)

@@ -1,4 +1,5 @@
-/* What a shard of training adds to a table (tests/unit/comm/test_table_shard.c): the optimizer, the schedule, checkpoints. */
+/* What a shard of training adds to a table (tests/unit/comm/test_table_shard.c): the optimizer, the
+ * schedule, checkpoints. */
 #include "tests/unit/expect.h"
 #include "tests/unit/values_message.h"
 
@@ -9,8 +10,8 @@
 #include <math.h>
 #include <string.h>
 
-/* One tensor of 40 floats (48 with padding), three buckets of 16, slices of 16 floats: bucket 2 is the
- * arena's start. */
+/* One tensor of 40 floats (48 with padding), three buckets of 16, slices of 16 floats: bucket 2 is
+ * the arena's start. */
 enum { SLICE = 16, BUCKETS = 3, TOLD_MAX = 64 };
 
 typedef struct fixture {
@@ -25,7 +26,8 @@ typedef struct fixture {
     uint32_t checkpoint_count;
 } fixture;
 
-static psr_err count_weights(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
+static psr_err count_weights(void *context, psr_peer to, const psr_head *head,
+                             const psr_payload *payload)
 {
     fixture *f = context;
     assert_int_equal(to.role, PSR_ROLE_WORKER);
@@ -70,8 +72,8 @@ static void open_shard(fixture *f, uint64_t first_step)
     expect_ok(try_open(f, first_step));
 }
 
-/* Two workers, plain SGD of rate 1: a push of g from both takes 2g from every weight. Bucket 0 is another
- * shard's. */
+/* Two workers, plain SGD of rate 1: a push of g from both takes 2g from every weight. Bucket 0 is
+ * another shard's. */
 static void set_up(fixture *f)
 {
     memset(f, 0, sizeof *f);
@@ -86,7 +88,7 @@ static void set_up(fixture *f)
     expect_ok(psr_layout_add(&f->layout, "t", 1, shape));
     expect_ok(psr_buckets_plan(&f->layout, SLICE * sizeof(float), &f->buckets));
     assert_int_equal(f->buckets.count, BUCKETS);
-    expect_ok(psr_parts_plan(&f->config, &f->buckets, NULL, &f->plan));
+    expect_ok(psr_parts_plan(&f->config, f->config.mode, &f->layout, &f->buckets, NULL, &f->plan));
     for (uint32_t b = 0; b < BUCKETS; b++)
         f->plan.buckets[b].home = b == 0;
 }
@@ -117,7 +119,8 @@ static psr_err give(fixture *f, uint32_t rank, psr_head head, float value)
 static psr_err try_push(fixture *f, uint32_t rank, uint64_t step, uint32_t bucket, float value)
 {
     bool bsp = f->config.sync == PSR_SYNC_BSP;
-    return give(f, rank, psr_msg_push_head(&(psr_msg_push){bucket, step, span_of(bucket), bsp}), value);
+    return give(f, rank, psr_msg_push_head(&(psr_msg_push){bucket, step, span_of(bucket), bsp}),
+                value);
 }
 
 static void push(fixture *f, uint32_t rank, uint64_t step, uint32_t bucket, float value)
@@ -127,7 +130,8 @@ static void push(fixture *f, uint32_t rank, uint64_t step, uint32_t bucket, floa
 
 static void initialise(fixture *f, uint32_t bucket, uint32_t section, float value)
 {
-    expect_ok(give(f, 0, psr_msg_init_head(&(psr_msg_init){bucket, 0, span_of(bucket), section}), value));
+    expect_ok(
+        give(f, 0, psr_msg_init_head(&(psr_msg_init){bucket, 0, span_of(bucket), section}), value));
 }
 
 static void initialise_weights(fixture *f)
@@ -196,7 +200,8 @@ static void with_lars_slices_wait_for_their_tensor(void **state)
         assert_int_equal(f.weights_sent, 0);
         push(&f, 0, 0, 1, 1);
         assert_int_equal(f.weights_sent, 2 * BUCKETS);
-        assert_true(psr_table_shard_values(psr_shard_table(f.shard))[0] == 198); /* rank 1: as SGD */
+        /* rank 1: as SGD */
+        assert_true(psr_table_shard_values(psr_shard_table(f.shard))[0] == 198);
         assert_int_equal(psr_table_shard_clock(psr_shard_table(f.shard)), 1);
         tear_down(&f);
     }
@@ -272,7 +277,8 @@ static void state_is_told_every_so_many_steps_and_at_the_end(void **state)
     tear_down(&f);
 }
 
-static void told_to_stop_it_tells_the_state_of_that_step_whether_it_is_there_already_or_not(void **state)
+static void
+told_to_stop_it_tells_the_state_of_that_step_whether_it_is_there_already_or_not(void **state)
 {
     (void)state;
     for (uint64_t taken = 3; taken <= 5; taken++) {
@@ -321,7 +327,8 @@ int main(void)
         cmocka_unit_test(lars_without_bsp_is_refused),
         cmocka_unit_test(a_gradient_that_is_not_finite_names_step_and_bucket),
         cmocka_unit_test(state_is_told_every_so_many_steps_and_at_the_end),
-        cmocka_unit_test(told_to_stop_it_tells_the_state_of_that_step_whether_it_is_there_already_or_not),
+        cmocka_unit_test(
+            told_to_stop_it_tells_the_state_of_that_step_whether_it_is_there_already_or_not),
         cmocka_unit_test(a_resumed_run_wants_the_optimizers_state_and_goes_on_counting),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -41,7 +41,8 @@ static void each_field_that_is_wrong_is_named(void **state)
     } wrong[] = {
         {"", "not a JSON object"},
         {"{}", "field \"first_step\" is missing or no number"},
-        {"{\"first_step\": -1}", "field \"first_step\" is no count of at most 18446744073709551615"},
+        {"{\"first_step\": -1}",
+         "field \"first_step\" is no count of at most 18446744073709551615"},
         {"{\"first_step\": 0}", "field \"total_steps\" is missing or no number"},
         {"{\"first_step\": 0, \"total_steps\": 1}", "the layout is missing"},
         {"{\"first_step\": 0, \"total_steps\": 1, \"layout\": [[\"a\", 0]]}",

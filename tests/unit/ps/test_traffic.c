@@ -23,8 +23,8 @@ static void a_field_that_is_wrong_is_named(void **state)
     (void)state;
     static const char json[] = "{\"gradient_bytes\": 1, \"weight_bytes\": \"2\"}";
     psr_traffic traffic;
-    expect_failure(psr_traffic_from_json((psr_bytes){json, sizeof json - 1}, &traffic), PSR_ERR_FORMAT,
-                   "field \"weight_bytes\" is missing or no number");
+    expect_failure(psr_traffic_from_json((psr_bytes){json, sizeof json - 1}, &traffic),
+                   PSR_ERR_FORMAT, "field \"weight_bytes\" is missing or no number");
 }
 
 int main(void)

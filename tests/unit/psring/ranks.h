@@ -1,4 +1,5 @@
-/* The ranks of a communicator as threads of one process, over real sockets in a folder of their own. */
+/* The ranks of a communicator as threads of one process, over real sockets in a folder of their
+ * own. */
 #ifndef PSR_TESTS_PSRING_RANKS_H
 #define PSR_TESTS_PSRING_RANKS_H
 
@@ -9,13 +10,13 @@
 #include <string.h>
 
 /* In any thread: cmocka's assertions leave by longjmp, which only its own may. */
-#define expect(condition)                                                                                    \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            fprintf(stderr, "%s:%d: %s does not hold; the last failure: %s\n", __FILE__, __LINE__,           \
-                    #condition, psring_err_detail());                                                        \
-            abort();                                                                                         \
-        }                                                                                                    \
+#define expect(condition)                                                                          \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: %s does not hold; the last failure: %s\n", __FILE__, __LINE__, \
+                    #condition, psring_err_detail());                                              \
+            abort();                                                                               \
+        }                                                                                          \
     } while (0)
 #define expect_ok(call) expect((call) == PSRING_OK)
 

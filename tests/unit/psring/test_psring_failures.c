@@ -1,5 +1,6 @@
-/* How a communicator fails: everybody's call returns within its deadline and names the same rank; afterwards it is broken. Ranks are threads,
- * but for those whose scheduler is killed: they are processes. Killed and stopped in each operation: tests/integration/lost_ranks.c. */
+/* How a communicator fails: everybody's call returns within its deadline and names the same rank;
+ * afterwards it is broken. Ranks are threads, but for those whose scheduler is killed: they are
+ * processes. Killed and stopped in each operation: tests/integration/lost_ranks.c. */
 #include "tests/unit/psring/ranks.h"
 
 #include <semaphore.h>
@@ -14,7 +15,8 @@
 enum { RANKS = 4, CULPRIT = 2, SHORT_MS = 2500 };
 
 /* What all who are not to blame see. */
-static void expect_failure(psring_comm *comm, psring_err got, psring_err err, int rank, const char *words)
+static void expect_failure(psring_comm *comm, psring_err got, psring_err err, int rank,
+                           const char *words)
 {
     psring_failure failure = {.size = sizeof failure};
     psring_group *world = psring_world(comm);
@@ -64,7 +66,8 @@ static void the_scheduler_that_is_killed_is_named(void **state)
         expect(read(ready[0], &byte, 1) == 1);
     expect(kill(pids[0], SIGKILL) == 0 && waitpid(pids[0], NULL, 0) == pids[0]);
     for (int r = 1; r < 3; r++)
-        expect(waitpid(pids[r], &status, 0) == pids[r] && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        expect(waitpid(pids[r], &status, 0) == pids[r] && WIFEXITED(status) &&
+               WEXITSTATUS(status) == 0);
     close(ready[0]);
     close(ready[1]);
     ranks_folder_empty(&folder);
@@ -122,7 +125,8 @@ static void close_beside_a_dead_one(int ranks)
     expect(psring_close(&comm) == PSRING_ERR_PEER && comm == NULL);
     expect(strstr(psring_err_detail(), "rank 1 on ") != NULL);
     for (int r = 2; r < ranks; r++)
-        expect(waitpid(pids[r], &status, 0) == pids[r] && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+        expect(waitpid(pids[r], &status, 0) == pids[r] && WIFEXITED(status) &&
+               WEXITSTATUS(status) == 0);
     close(c.may_close[0]);
     close(c.ready[0]);
     close(c.ready[1]);
@@ -200,13 +204,15 @@ static void call_nothing(psring_comm **comm, int rank, void *context)
         for (int r = 0; r < RANKS - 1; r++)
             expect(sem_wait(given_up) == 0);
         psring_err err;
-        do /* all that one barrier needs of the others had come before they gave up; of a second one nothing */
+        do /* all that one barrier needs of the others had come
+              before they gave up; of a second one nothing */
             err = psring_barrier(psring_world(*comm), NULL, NULL);
         while (err == PSRING_OK);
         expect(err == PSRING_ERR_TIMEOUT);
         return;
     }
-    psring_err err = psring_barrier(psring_world(*comm), PSRING_CALL(.deadline_ms = SHORT_MS), NULL);
+    psring_err err =
+        psring_barrier(psring_world(*comm), PSRING_CALL(.deadline_ms = SHORT_MS), NULL);
     expect_failure(*comm, err, PSRING_ERR_TIMEOUT, CULPRIT, "rank 2");
     expect(sem_post(given_up) == 0);
 }
@@ -260,7 +266,8 @@ static void leave(psring_comm **comm, int rank, void *context)
     (void)context;
     if (rank == CULPRIT)
         return;
-    psring_err err = psring_barrier(psring_world(*comm), PSRING_CALL(.deadline_ms = SHORT_MS), NULL);
+    psring_err err =
+        psring_barrier(psring_world(*comm), PSRING_CALL(.deadline_ms = SHORT_MS), NULL);
     expect_failure(*comm, err, PSRING_ERR_PEER, CULPRIT, "has left");
 }
 

@@ -132,7 +132,8 @@ static void one_rank_is_alone_without_a_scheduler(void **state)
     psring_failure failure = {.size = sizeof failure};
     float x = 2;
     expect_ok(psring_init(PSRING_WITH(psring_options, .ranks = 1), &comm));
-    expect_ok(psring_all_reduce(psring_world(comm), &x, &x, 1, PSRING_FLOAT32, PSRING_SUM, NULL, NULL));
+    expect_ok(
+        psring_all_reduce(psring_world(comm), &x, &x, 1, PSRING_FLOAT32, PSRING_SUM, NULL, NULL));
     expect(x == 2 && psring_size(psring_world(comm)) == 1);
     expect(psring_group_failure(psring_world(comm), &failure) == PSRING_ERR_NOT_FOUND);
     expect_ok(psring_close(&comm));
@@ -272,17 +273,21 @@ static void options_that_cannot_be_are_refused_in_words(void **state)
     (void)state;
     static const char agreed[1];
     expect_refused(PSRING_WITH(psring_options, .ranks = -1), PSRING_ERR_USAGE, "ranks is -1");
-    expect_refused(PSRING_WITH(psring_options, .ranks = 2, .rank = 2), PSRING_ERR_USAGE, "rank is 2");
-    expect_refused(PSRING_WITH(psring_options, .ranks = 2), PSRING_ERR_USAGE, "without a scheduler");
-    expect_refused(PSRING_WITH(psring_options, .ranks = 2, .scheduler = "nowhere"), PSRING_ERR_USAGE,
-                   "nowhere");
-    expect_refused(PSRING_WITH(psring_options, .ranks = 2, .scheduler = "127.0.0.1:4100"), PSRING_ERR_USAGE,
-                   "key_file");
-    expect_refused(PSRING_WITH(psring_options, .ranks = 1, .deadline_ms = -1), PSRING_ERR_USAGE, "deadline");
+    expect_refused(PSRING_WITH(psring_options, .ranks = 2, .rank = 2), PSRING_ERR_USAGE,
+                   "rank is 2");
+    expect_refused(PSRING_WITH(psring_options, .ranks = 2), PSRING_ERR_USAGE,
+                   "without a scheduler");
+    expect_refused(PSRING_WITH(psring_options, .ranks = 2, .scheduler = "nowhere"),
+                   PSRING_ERR_USAGE, "nowhere");
+    expect_refused(PSRING_WITH(psring_options, .ranks = 2, .scheduler = "127.0.0.1:4100"),
+                   PSRING_ERR_USAGE, "key_file");
+    expect_refused(PSRING_WITH(psring_options, .ranks = 1, .deadline_ms = -1), PSRING_ERR_USAGE,
+                   "deadline");
     expect_refused(PSRING_WITH(psring_options, .ranks = 1, .agree = agreed, .agree_bytes = 1 << 20),
                    PSRING_ERR_USAGE, "agree");
-    expect_refused(PSRING_WITH(psring_options, .ranks = 2, .scheduler = "/nowhere/at/all/scheduler"),
-                   PSRING_ERR_NOT_FOUND, "/nowhere/at/all");
+    expect_refused(
+        PSRING_WITH(psring_options, .ranks = 2, .scheduler = "/nowhere/at/all/scheduler"),
+        PSRING_ERR_NOT_FOUND, "/nowhere/at/all");
 }
 
 /* A program that was built with a later version. */
@@ -301,7 +306,8 @@ static void what_a_later_version_says_is_refused_and_its_zeros_are_not(void **st
     later.later = 1;
     expect_refused(&later.known, PSRING_ERR_USAGE, "does not know");
     expect_refused(&(psring_options){.ranks = 1}, PSRING_ERR_USAGE, "sizeof(psring_options)");
-    expect_refused(&(psring_options){.size = (size_t)1 << 40, .ranks = 1}, PSRING_ERR_USAGE, "size");
+    expect_refused(&(psring_options){.size = (size_t)1 << 40, .ranks = 1}, PSRING_ERR_USAGE,
+                   "size");
 }
 
 /* Keys of a run lie in it. */
@@ -311,12 +317,14 @@ static void what_is_refused_leaves_no_file_by_which_hosts_would_have_met(void **
     ranks_folder folder;
     ranks_folder_make(&folder);
     const char *const environment[][2] = {
-        {"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"},   {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"},
-        {"PMIX_NAMESPACE", "a job"},   {"PSRING_MEETING", folder.path}, {"PSRING_INTERFACE", "127.0.0.1"}};
+        {"OMPI_COMM_WORLD_RANK", "0"},       {"OMPI_COMM_WORLD_SIZE", "2"},
+        {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}, {"PMIX_NAMESPACE", "a job"},
+        {"PSRING_MEETING", folder.path},     {"PSRING_INTERFACE", "127.0.0.1"}};
     enum { VARIABLES = sizeof environment / sizeof environment[0] };
     for (size_t i = 0; i < VARIABLES; i++)
         setenv(environment[i][0], environment[i][1], 1);
-    expect_refused(PSRING_WITH(psring_options, .shards = 2), PSRING_ERR_USAGE, "shards is 2, of 2 ranks");
+    expect_refused(PSRING_WITH(psring_options, .shards = 2), PSRING_ERR_USAGE,
+                   "shards is 2, of 2 ranks");
     for (size_t i = 0; i < VARIABLES; i++)
         unsetenv(environment[i][0]);
     ranks_folder_remove(&folder); /* it is empty */
@@ -335,7 +343,8 @@ static void who_is_started_by_no_launcher_is_one_rank(void **state)
     int32_t x = 7;
     setenv("PSRING_HOST", "node7", 1);
     for (int given = 0; given < 2; given++) {
-        expect_ok(psring_init(given ? PSRING_WITH(psring_options, .deadline_ms = 1000) : NULL, &comm));
+        expect_ok(
+            psring_init(given ? PSRING_WITH(psring_options, .deadline_ms = 1000) : NULL, &comm));
         psring_group *world = psring_world(comm);
         expect(psring_size(world) == 1 && psring_rank(world) == 0 && psring_shards(comm) == 0);
         expect(strcmp(psring_host(world, 0), "node7") == 0);
@@ -345,7 +354,8 @@ static void who_is_started_by_no_launcher_is_one_rank(void **state)
         expect_ok(psring_close(&comm));
     }
     unsetenv("PSRING_HOST");
-    expect_refused(PSRING_WITH(psring_options, .shards = 1), PSRING_ERR_USAGE, "shards is 1, of 1 ranks");
+    expect_refused(PSRING_WITH(psring_options, .shards = 1), PSRING_ERR_USAGE,
+                   "shards is 1, of 1 ranks");
     for (size_t i = 0; i < sizeof of_others / sizeof of_others[0]; i++) {
         setenv(of_others[i][0], of_others[i][1], 1);
         expect_refused(NULL, PSRING_ERR_NOT_FOUND, of_others[i][0]);
@@ -366,7 +376,8 @@ static void the_environment_gives_a_place(void **state)
     setenv("PSRING_RANKS", "4", 1);
     setenv("PSRING_RANK", "4", 1);
     expect(psring_options_env(&options.known) == PSRING_ERR_USAGE);
-    expect(strstr(psring_err_detail(), "PSRING_RANK is \"4\": it should be a number from 0 to 3") != NULL);
+    expect(strstr(psring_err_detail(), "PSRING_RANK is \"4\": it should be a number from 0 to 3") !=
+           NULL);
     setenv("PSRING_RANK", "0", 1);
     setenv("PSRING_SCHEDULER", "/run/somewhere", 1);
     setenv("PSRING_DEADLINE_MS", "1234", 1);
@@ -413,14 +424,15 @@ static void *sum_much(void *context)
     for (int call = 0; call < 8; call++) { /* the first may come before memory is mapped */
         for (size_t i = 0; i < count; i++)
             values[i] = (float)(i % 1000) + (float)o->rank;
-        expect_ok(psring_all_reduce(psring_world(comm), values, values, count, PSRING_FLOAT32, PSRING_SUM,
-                                    NULL, NULL));
+        expect_ok(psring_all_reduce(psring_world(comm), values, values, count, PSRING_FLOAT32,
+                                    PSRING_SUM, NULL, NULL));
         for (size_t i = 0; i < count; i++)
             expect(values[i] == (float)(3 * (i % 1000) + 3));
     }
     expect_ok(psring_counts_get(comm, &counts));
     const bool shares = o->transport == NULL || strcmp(o->transport, "ipc") != 0;
-    expect(shares ? counts.bytes_lent > 0 && counts.bytes_lent <= counts.bytes_sent : counts.bytes_lent == 0);
+    expect(shares ? counts.bytes_lent > 0 && counts.bytes_lent <= counts.bytes_sent
+                  : counts.bytes_lent == 0);
     expect_ok(psring_close(&comm));
     free(values);
     return NULL;
@@ -455,7 +467,8 @@ static void a_transport_that_cannot_be_is_refused(void **state)
     o.transport = "carrier pigeon";
     expect_refused(&o, PSRING_ERR_USAGE, "it should be auto, shm, ipc or tcp");
     o.transport = "tcp";
-    expect_refused(&o, PSRING_ERR_USAGE, "transport is \"tcp\", and the ranks meet at a socket's path");
+    expect_refused(&o, PSRING_ERR_USAGE,
+                   "transport is \"tcp\", and the ranks meet at a socket's path");
     o.scheduler = "127.0.0.1:9";
     o.transport = "ipc";
     expect_refused(&o, PSRING_ERR_USAGE, "transport is \"ipc\", and the ranks meet at HOST:PORT");
@@ -463,7 +476,8 @@ static void a_transport_that_cannot_be_is_refused(void **state)
 }
 
 /* Of calls: nothing of the communicator is touched by what is refused. */
-/* In place is where this rank's values lie: elsewhere send and receive are apart. elsewhere: the place of another rank. */
+/* In place is where this rank's values lie: elsewhere send and receive are apart. elsewhere: the
+ * place of another rank. */
 static void expect_refused_overlap(psring_group *world, int elsewhere)
 {
     float x[3] = {0}, *wrong = x + elsewhere;
@@ -471,12 +485,14 @@ static void expect_refused_overlap(psring_group *world, int elsewhere)
     expect(strstr(psring_err_detail(), "all_gather: send and receive overlap") != NULL);
     expect(psring_reduce_scatter(world, x, wrong, 1, PSRING_FLOAT32, PSRING_SUM, NULL, NULL) ==
            PSRING_ERR_USAGE);
-    expect(psring_all_reduce(world, x, x + 1, 2, PSRING_FLOAT32, PSRING_SUM, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_all_reduce(world, x, x + 1, 2, PSRING_FLOAT32, PSRING_SUM, NULL, NULL) ==
+           PSRING_ERR_USAGE);
     expect(psring_all_to_all_v(world, x, (const size_t[]){1, 1}, x + 1, (const size_t[]){1, 1},
                                PSRING_FLOAT32, NULL, NULL) == PSRING_ERR_USAGE);
     if (elsewhere == 1) /* who is rank 0 */
-        expect(psring_gather(world, wrong, x, 1, PSRING_FLOAT32, 0, NULL, NULL) == PSRING_ERR_USAGE &&
-               psring_scatter(world, x, wrong, 1, PSRING_FLOAT32, 0, NULL, NULL) == PSRING_ERR_USAGE);
+        expect(
+            psring_gather(world, wrong, x, 1, PSRING_FLOAT32, 0, NULL, NULL) == PSRING_ERR_USAGE &&
+            psring_scatter(world, x, wrong, 1, PSRING_FLOAT32, 0, NULL, NULL) == PSRING_ERR_USAGE);
 }
 
 static void call_wrongly(psring_comm **comm, int rank, void *context)
@@ -485,12 +501,17 @@ static void call_wrongly(psring_comm **comm, int rank, void *context)
     float x[4] = {0};
     unsigned char bytes[16];
     (void)context;
-    expect(psring_all_reduce(world, x, x, 1, (psring_type)0, PSRING_SUM, NULL, NULL) == PSRING_ERR_USAGE);
-    expect(psring_all_reduce(world, x, x, 1, (psring_type)99, PSRING_SUM, NULL, NULL) == PSRING_ERR_USAGE);
-    expect(psring_all_reduce(world, x, x, 1, PSRING_FLOAT32, (psring_op)99, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_all_reduce(world, x, x, 1, (psring_type)0, PSRING_SUM, NULL, NULL) ==
+           PSRING_ERR_USAGE);
+    expect(psring_all_reduce(world, x, x, 1, (psring_type)99, PSRING_SUM, NULL, NULL) ==
+           PSRING_ERR_USAGE);
+    expect(psring_all_reduce(world, x, x, 1, PSRING_FLOAT32, (psring_op)99, NULL, NULL) ==
+           PSRING_ERR_USAGE);
     expect(strcmp(psring_err_detail(), "all_reduce: there is no operation 99") == 0);
-    expect(psring_all_reduce(world, x, x, 1, PSRING_INT32, PSRING_MEAN, NULL, NULL) == PSRING_ERR_USAGE);
-    expect(psring_all_reduce(world, NULL, x, 1, PSRING_FLOAT32, PSRING_SUM, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_all_reduce(world, x, x, 1, PSRING_INT32, PSRING_MEAN, NULL, NULL) ==
+           PSRING_ERR_USAGE);
+    expect(psring_all_reduce(world, NULL, x, 1, PSRING_FLOAT32, PSRING_SUM, NULL, NULL) ==
+           PSRING_ERR_USAGE);
     expect(psring_all_reduce(world, bytes + 1, x, 1, PSRING_FLOAT32, PSRING_SUM, NULL, NULL) ==
            PSRING_ERR_USAGE);
     expect(psring_all_reduce(world, x, x, SIZE_MAX, PSRING_FLOAT32, PSRING_SUM, NULL, NULL) ==
@@ -518,8 +539,10 @@ static void null_is_refused_by_name(void **state)
     float x = 0;
     expect_ok(psring_init(PSRING_WITH(psring_options, .ranks = 1), &comm));
     psring_group *world = psring_world(comm);
-    expect(psring_init(NULL, NULL) == PSRING_ERR_USAGE && psring_options_env(NULL) == PSRING_ERR_USAGE);
-    expect(psring_world(NULL) == NULL && psring_rank(NULL) == PSRING_NO_RANK && psring_size(NULL) == 0);
+    expect(psring_init(NULL, NULL) == PSRING_ERR_USAGE &&
+           psring_options_env(NULL) == PSRING_ERR_USAGE);
+    expect(psring_world(NULL) == NULL && psring_rank(NULL) == PSRING_NO_RANK &&
+           psring_size(NULL) == 0);
     expect(psring_epoch(NULL) == 0 && psring_host(NULL, 0) == NULL);
     expect(psring_local_rank(NULL, NULL) == PSRING_NO_RANK && psring_algorithm(NULL) == NULL);
     expect(psring_group_translate(world, 0, NULL) == PSRING_NO_RANK);
@@ -528,9 +551,12 @@ static void null_is_refused_by_name(void **state)
     expect(psring_group_failure(world, NULL) == PSRING_ERR_USAGE);
     expect(psring_barrier(NULL, NULL, NULL) == PSRING_ERR_USAGE);
     expect(strcmp(psring_err_detail(), "barrier: group is NULL") == 0);
-    expect(psring_neighbor_exchange(NULL, NULL, 1, NULL, 0, PSRING_FLOAT32, NULL, NULL) == PSRING_ERR_USAGE);
-    expect(psring_neighbor_exchange(world, NULL, 1, NULL, 0, PSRING_FLOAT32, NULL, NULL) == PSRING_ERR_USAGE);
-    expect(psring_halo_exchange(NULL, &halo, &x, &x, PSRING_FLOAT32, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_neighbor_exchange(NULL, NULL, 1, NULL, 0, PSRING_FLOAT32, NULL, NULL) ==
+           PSRING_ERR_USAGE);
+    expect(psring_neighbor_exchange(world, NULL, 1, NULL, 0, PSRING_FLOAT32, NULL, NULL) ==
+           PSRING_ERR_USAGE);
+    expect(psring_halo_exchange(NULL, &halo, &x, &x, PSRING_FLOAT32, NULL, NULL) ==
+           PSRING_ERR_USAGE);
     expect(psring_group_split(NULL, 0, 0, NULL, NULL) == PSRING_ERR_USAGE);
     expect(psring_group_split(world, 0, 0, NULL, NULL) == PSRING_ERR_USAGE);
     expect(psring_group_from_ranks(world, &(int){0}, 1, NULL, NULL) == PSRING_ERR_USAGE);

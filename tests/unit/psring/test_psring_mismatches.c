@@ -1,4 +1,5 @@
-/* Ranks that call different things: all get the same line, which names two ranks and what each of them calls. The lines are printed. */
+/* Ranks that call different things: all get the same line, which names two ranks and what each of
+ * them calls. The lines are printed. */
 #include "tests/unit/psring/ranks.h"
 
 #include <setjmp.h>
@@ -19,7 +20,8 @@ static psring_err operation(psring_group *world, bool other, int32_t *x, int32_t
 
 static psring_err type(psring_group *world, bool other, int32_t *x, int32_t *y)
 {
-    return psring_all_reduce(world, x, y, 2, other ? PSRING_FLOAT32 : PSRING_INT32, PSRING_SUM, NULL, NULL);
+    return psring_all_reduce(world, x, y, 2, other ? PSRING_FLOAT32 : PSRING_INT32, PSRING_SUM,
+                             NULL, NULL);
 }
 
 static psring_err count(psring_group *world, bool other, int32_t *x, int32_t *y)
@@ -35,7 +37,8 @@ static psring_err root(psring_group *world, bool other, int32_t *x, int32_t *y)
 
 static psring_err op(psring_group *world, bool other, int32_t *x, int32_t *y)
 {
-    return psring_reduce(world, x, y, 2, PSRING_INT32, other ? PSRING_MAXIMUM : PSRING_SUM, 0, NULL, NULL);
+    return psring_reduce(world, x, y, 2, PSRING_INT32, other ? PSRING_MAXIMUM : PSRING_SUM, 0, NULL,
+                         NULL);
 }
 
 static psring_err prefix(psring_group *world, bool other, int32_t *x, int32_t *y)
@@ -46,28 +49,29 @@ static psring_err prefix(psring_group *world, bool other, int32_t *x, int32_t *y
 
 static psring_err sign(psring_group *world, bool other, int32_t *x, int32_t *y)
 {
-    return psring_scan(world, x, y, 2, other ? PSRING_UINT32 : PSRING_INT32, PSRING_BITWISE_OR, NULL, NULL);
+    return psring_scan(world, x, y, 2, other ? PSRING_UINT32 : PSRING_INT32, PSRING_BITWISE_OR,
+                       NULL, NULL);
 }
 
 static psring_err algorithm(psring_group *world, bool other, int32_t *x, int32_t *y)
 {
-    return psring_all_gather(world, x, y, 2, PSRING_INT32, PSRING_CALL(.algorithm = other ? "bruck" : "ring"),
-                             NULL);
+    return psring_all_gather(world, x, y, 2, PSRING_INT32,
+                             PSRING_CALL(.algorithm = other ? "bruck" : "ring"), NULL);
 }
 
 /* The same in sum. */
 static psring_err counts(psring_group *world, bool other, int32_t *x, int32_t *y)
 {
     const size_t of_all[RANKS] = {1, 2, 3}, of_other[RANKS] = {2, 1, 3};
-    return psring_all_gather(world, x, y, 0, PSRING_INT32, PSRING_CALL(.counts = other ? of_other : of_all),
-                             NULL);
+    return psring_all_gather(world, x, y, 0, PSRING_INT32,
+                             PSRING_CALL(.counts = other ? of_other : of_all), NULL);
 }
 
 static psring_err counts_or_none(psring_group *world, bool other, int32_t *x, int32_t *y)
 {
     const size_t of_other[RANKS] = {2, 2, 2};
-    return psring_gather(world, x, y, 2, PSRING_INT32, 0, other ? PSRING_CALL(.counts = of_other) : NULL,
-                         NULL);
+    return psring_gather(world, x, y, 2, PSRING_INT32, 0,
+                         other ? PSRING_CALL(.counts = of_other) : NULL, NULL);
 }
 
 /* Rank 0 gets less from the other than it expects. */
@@ -80,8 +84,10 @@ static psring_err pair(psring_group *world, bool other, int32_t *x, int32_t *y)
 static psring_err block(psring_group *world, bool other, int32_t *x, int32_t *y)
 {
     int rank = psring_rank(world);
-    const psring_block send = {.rank = (rank + 1) % RANKS, .data = x, .shape = {1, 1, 1, other ? 3 : 4}};
-    const psring_block receive = {.rank = (rank + RANKS - 1) % RANKS, .data = y, .shape = {1, 1, 1, 4}};
+    const psring_block send = {
+        .rank = (rank + 1) % RANKS, .data = x, .shape = {1, 1, 1, other ? 3 : 4}};
+    const psring_block receive = {
+        .rank = (rank + RANKS - 1) % RANKS, .data = y, .shape = {1, 1, 1, 4}};
     return psring_neighbor_exchange(world, &send, 1, &receive, 1, PSRING_INT32, NULL, NULL);
 }
 
@@ -90,8 +96,9 @@ static psring_err message(psring_group *world, bool other, int32_t *x, int32_t *
 {
     if (other)
         return psring_send(world, x, 3, PSRING_INT32, 0, 7, NULL, NULL);
-    return psring_rank(world) == 0 ? psring_receive(world, y, 2, PSRING_INT32, CULPRIT, 7, NULL, NULL)
-                                   : PSRING_OK;
+    return psring_rank(world) == 0
+               ? psring_receive(world, y, 2, PSRING_INT32, CULPRIT, 7, NULL, NULL)
+               : PSRING_OK;
 }
 
 static psring_err list(psring_group *world, bool other, int32_t *x, int32_t *y)
@@ -135,12 +142,13 @@ static psring_err halo(psring_group *world, bool other, int32_t *x, int32_t *y)
 typedef struct differing {
     any_call *call;
     const char *all, *other; /* what each is said to do; %d: one of all others, the culprit */
-    bool
-        turned; /* in a group whose ranks are numbered the other way round; named by their ranks in the world */
+    bool turned;             /* in a group whose ranks are numbered the other
+                                way round; named by their ranks in the world */
 } differing;
 
 static const differing cases[] = {
-    {operation, "rank %d calls all_reduce(count 2, int32, sum, direct)", "rank %d calls barrier", false},
+    {operation, "rank %d calls all_reduce(count 2, int32, sum, direct)", "rank %d calls barrier",
+     false},
     {type, "rank %d calls all_reduce(count 2, int32, sum, direct)",
      "rank %d calls all_reduce(count 2, float32, sum, direct)", false},
     {count, "rank %d calls all_reduce(count 2, int32, sum, direct)",
@@ -156,16 +164,18 @@ static const differing cases[] = {
     {algorithm, "rank %d calls all_gather(count 2, int32, ring)",
      "rank %d calls all_gather(count 2, int32, bruck)", false},
     {counts, "rank %d calls all_gather(counts #", "rank %d calls all_gather(counts #", false},
-    {counts_or_none, "rank %d calls gather(count 2, int32, root 0, direct)", "rank %d calls gather(counts #",
-     false},
+    {counts_or_none, "rank %d calls gather(count 2, int32, root 0, direct)",
+     "rank %d calls gather(counts #", false},
     {pair, "where rank %d expects 2", "rank %d sends rank 0 1 values in all_to_all_v", false},
     {block, "where rank %d expects 4", "rank %d sends rank 0 3 values in neighbor_exchange", false},
-    {message, "rank %d calls receive(count 2, int32, direct)", "rank %d calls send(count 3, int32, direct)",
-     false},
-    {operation, "rank %d calls all_reduce(count 2, int32, sum, direct)", "rank %d calls barrier", true},
+    {message, "rank %d calls receive(count 2, int32, direct)",
+     "rank %d calls send(count 3, int32, direct)", false},
+    {operation, "rank %d calls all_reduce(count 2, int32, sum, direct)", "rank %d calls barrier",
+     true},
     {order, "rank %d makes a group of ranks 0, 1, 2", "rank %d makes one of ranks 1, 0, 2", false},
     {split, "rank %d calls all_reduce(", "rank %d calls group_split", false},
-    {halo, "where rank %d expects 2", "rank %d sends rank 0 4 values in halo_exchange, in all blocks", false},
+    {halo, "where rank %d expects 2",
+     "rank %d sends rank 0 4 values in halo_exchange, in all blocks", false},
     {list, "rank %d makes a group of ranks 0, 1, 2", "rank %d makes one of ranks 0, 2", false},
 };
 
@@ -203,8 +213,10 @@ static void call_another(psring_comm **comm, int rank, void *context)
     if (d->turned) /* the barrier with which it begins is no call of this program's */
         expect(strstr(failure.line, "call 1 of the group of ranks 2, 1, 0: ") == failure.line);
     expect((failure.rank == CULPRIT) != (failure.other == CULPRIT));
-    expect(failure.rank >= 0 && failure.rank < RANKS && failure.other >= 0 && failure.other < RANKS);
-    expect(says(failure.line, d->all, 0, CULPRIT - 1) && says(failure.line, d->other, CULPRIT, CULPRIT));
+    expect(failure.rank >= 0 && failure.rank < RANKS && failure.other >= 0 &&
+           failure.other < RANKS);
+    expect(says(failure.line, d->all, 0, CULPRIT - 1) &&
+           says(failure.line, d->other, CULPRIT, CULPRIT));
 }
 
 static void calls_that_differ_are_told_to_all_with_both_ranks_and_both_calls(void **state)
@@ -255,11 +267,12 @@ static void end_in_a_barrier(psring_comm **comm, int rank, void *context)
     expect(strcmp(failure.line, psring_err_detail()) == 0);
     expect((failure.rank == s->culprit) != (failure.other == s->culprit));
     if (s->alike > 0)
-        expect(strstr(failure.line, "call barrier, and some time before it they called different things") !=
+        expect(strstr(failure.line,
+                      "call barrier, and some time before it they called different things") !=
                NULL);
     else
-        expect(strstr(failure.line, "call 1: ") == failure.line && strstr(failure.line, s->all) != NULL &&
-               strstr(failure.line, s->other) != NULL);
+        expect(strstr(failure.line, "call 1: ") == failure.line &&
+               strstr(failure.line, s->all) != NULL && strstr(failure.line, s->other) != NULL);
 }
 
 static void no_barrier_ends_where_calls_before_it_differed(void **state)
@@ -272,8 +285,9 @@ static void no_barrier_ends_where_calls_before_it_differed(void **state)
                           &(silent){nothing, culprit, "calls all_reduce(count 0, ",
                                     "calls broadcast(count 0, ", alike});
     for (int round = 0; round < 20; round++)
-        ranks_run(4, end_in_a_barrier,
-                  &(silent){from_root_or_to_it, 1 + round % 3, "calls scatter(", "calls gather(", 0});
+        ranks_run(
+            4, end_in_a_barrier,
+            &(silent){from_root_or_to_it, 1 + round % 3, "calls scatter(", "calls gather(", 0});
 }
 
 /* A group's order is its own. */

@@ -1,5 +1,6 @@
-/* Each operation over real sockets, with one rank to four: values against plain loops. The order of folds and every algorithm are
- * test_collectives' to hold; here the values are small integers, whose sums are exact in any order. */
+/* Each operation over real sockets, with one rank to four: values against plain loops. The order of
+ * folds and every algorithm are test_collectives' to hold; here the values are small integers,
+ * whose sums are exact in any order. */
 #include "tests/unit/psring/ranks.h"
 
 #include <setjmp.h>
@@ -59,8 +60,8 @@ static void reduce(psring_group *world, int rank, size_t count)
 {
     int n = psring_size(world), root = n - 1;
     float *x = values(rank, count), *y = memory(count);
-    expect_ok(psring_reduce(world, x, rank == root ? y : NULL, count, PSRING_FLOAT32, PSRING_SUM, root, NULL,
-                            NULL));
+    expect_ok(psring_reduce(world, x, rank == root ? y : NULL, count, PSRING_FLOAT32, PSRING_SUM,
+                            root, NULL, NULL));
     for (size_t i = 0; i < count && rank == root; i++)
         expect(y[i] == sum(n, i));
     free(x);
@@ -218,7 +219,8 @@ static void all_to_all_of_varying_counts_in_place(psring_group *world, int rank,
         for (int r = 0; r < n; r++)
             for (size_t i = 0; i < each[r]; i++)
                 x[at++] = value(rank * n + r, i);
-        expect_ok(psring_all_to_all_v(world, x, said ? each : NULL, x, each, PSRING_FLOAT32, NULL, NULL));
+        expect_ok(
+            psring_all_to_all_v(world, x, said ? each : NULL, x, each, PSRING_FLOAT32, NULL, NULL));
         at = 0;
         for (int r = 0; r < n; r++)
             for (size_t i = 0; i < each[r]; i++)
@@ -260,7 +262,8 @@ static void messages(psring_group *world, int rank, size_t count)
     psring_request *requests[2];
     float *first = values(rank, count), *second = values(rank + 5, count), *y = memory(count);
     expect_ok(psring_send(world, first, count, PSRING_FLOAT32, right, 1, NULL, &requests[0]));
-    expect_ok(psring_send(world, second, count, PSRING_FLOAT32, right, PSRING_TAG_MAX, NULL, &requests[1]));
+    expect_ok(psring_send(world, second, count, PSRING_FLOAT32, right, PSRING_TAG_MAX, NULL,
+                          &requests[1]));
     expect_ok(psring_receive(world, y, count, PSRING_FLOAT32, left, PSRING_TAG_MAX, NULL, NULL));
     for (size_t i = 0; i < count; i++)
         expect(y[i] == value(left + 5, i));
@@ -290,7 +293,8 @@ static void neighbors(psring_group *world, int rank, size_t count)
         received[blocks] = (psring_block){rank + side, y + blocks * count, {1, 1, 1, count}, {0}};
         blocks++;
     }
-    expect_ok(psring_neighbor_exchange(world, sent, blocks, received, blocks, PSRING_FLOAT32, NULL, NULL));
+    expect_ok(psring_neighbor_exchange(world, sent, blocks, received, blocks, PSRING_FLOAT32, NULL,
+                                       NULL));
     for (size_t b = 0; b < blocks; b++)
         for (size_t i = 0; i < count; i++)
             expect(y[b * count + i] == value(received[b].rank, i));
@@ -298,8 +302,8 @@ static void neighbors(psring_group *world, int rank, size_t count)
     free(y);
 }
 
-/* Tiles of two rows and three columns in a row of ranks: one column of each neighbour's, above and below zeros; and back, where each value
- * has been copied to those that it came to. */
+/* Tiles of two rows and three columns in a row of ranks: one column of each neighbour's, above and
+ * below zeros; and back, where each value has been copied to those that it came to. */
 static void halo(psring_group *world, int rank, size_t count)
 {
     enum { ROWS = 2, COLUMNS = 3, WIDE = COLUMNS + 2, HIGH = ROWS + 2 };
@@ -335,7 +339,8 @@ static void halo(psring_group *world, int rank, size_t count)
             expect(back[i][k] == (float)copies * x[i][k]);
         }
     h.send_lengths[0] = 3; /* a tile has two rows */
-    expect(psring_halo_exchange(world, &h, y, back, PSRING_FLOAT32, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_halo_exchange(world, &h, y, back, PSRING_FLOAT32, NULL, NULL) ==
+           PSRING_ERR_USAGE);
     expect(strstr(psring_err_detail(), "the top edge to send has 3 rows, and the tile 2") != NULL);
 }
 
@@ -357,11 +362,11 @@ static void run_on_one_to_four_ranks(one_operation *operation)
         ranks_run(n, for_each_count, &operation);
 }
 
-#define OPERATION(name)                                                                                      \
-    static void name##_on_one_to_four_ranks(void **state)                                                    \
-    {                                                                                                        \
-        (void)state;                                                                                         \
-        run_on_one_to_four_ranks(name);                                                                      \
+#define OPERATION(name)                                                                            \
+    static void name##_on_one_to_four_ranks(void **state)                                          \
+    {                                                                                              \
+        (void)state;                                                                               \
+        run_on_one_to_four_ranks(name);                                                            \
     }
 
 OPERATION(all_reduce)
@@ -404,14 +409,16 @@ static void every_type(psring_comm **comm, int rank, void *context)
     expect_ok(psring_all_reduce(world, &i32, &i32, 1, PSRING_INT32, PSRING_MINIMUM, NULL, NULL));
     expect_ok(psring_all_reduce(world, &i64, &i64, 1, PSRING_INT64, PSRING_SUM, NULL, NULL));
     expect_ok(psring_all_reduce(world, &half, &half, 1, PSRING_FLOAT16, PSRING_SUM, NULL, NULL));
-    expect_ok(psring_all_reduce(world, &brain, &brain, 1, PSRING_BFLOAT16, PSRING_PRODUCT, NULL, NULL));
+    expect_ok(
+        psring_all_reduce(world, &brain, &brain, 1, PSRING_BFLOAT16, PSRING_PRODUCT, NULL, NULL));
     expect(d == total && i8 == total && u8 == n && i32 == -n && i64 == (int64_t)total << 40);
     expect(half == 0x4200 && brain == 0x3f80); /* 3, 1 */
     expect_ok(psring_all_reduce(world, &i16, &i16, 1, PSRING_INT16, PSRING_SUM, NULL, NULL));
     expect_ok(psring_all_reduce(world, &u16, &u16, 1, PSRING_UINT16, PSRING_MINIMUM, NULL, NULL));
     expect_ok(psring_all_reduce(world, &u32, &u32, 1, PSRING_UINT32, PSRING_SUM, NULL, NULL));
     expect_ok(psring_all_reduce(world, &u64, &u64, 1, PSRING_UINT64, PSRING_MAXIMUM, NULL, NULL));
-    expect(i16 == (int16_t)(n * INT16_MAX - n * (n - 1) / 2) && u16 == UINT16_MAX - (n - 1)); /* wrapped */
+    /* wrapped */
+    expect(i16 == (int16_t)(n * INT16_MAX - n * (n - 1) / 2) && u16 == UINT16_MAX - (n - 1));
     expect(u32 == (uint32_t)-total && u64 == UINT64_MAX);
 }
 
@@ -423,14 +430,19 @@ static void bits_and_truths(psring_comm **comm, int rank, void *context)
     int8_t all = (int8_t)(-1 - rank), one_not = (int8_t)(n - 1 - rank);
     float some = rank == 0 ? -0.0f : 3.5f, odd = 2.0f;
     (void)context;
-    expect_ok(psring_all_reduce(world, &every, &every, 1, PSRING_UINT32, PSRING_BITWISE_AND, NULL, NULL));
-    expect_ok(psring_all_reduce(world, &any, &any, 1, PSRING_UINT32, PSRING_BITWISE_OR, NULL, NULL));
     expect_ok(
-        psring_all_reduce(world, &odd_ones, &odd_ones, 1, PSRING_UINT32, PSRING_BITWISE_XOR, NULL, NULL));
+        psring_all_reduce(world, &every, &every, 1, PSRING_UINT32, PSRING_BITWISE_AND, NULL, NULL));
+    expect_ok(
+        psring_all_reduce(world, &any, &any, 1, PSRING_UINT32, PSRING_BITWISE_OR, NULL, NULL));
+    expect_ok(psring_all_reduce(world, &odd_ones, &odd_ones, 1, PSRING_UINT32, PSRING_BITWISE_XOR,
+                                NULL, NULL));
     expect_ok(psring_all_reduce(world, &all, &all, 1, PSRING_INT8, PSRING_LOGICAL_AND, NULL, NULL));
-    expect_ok(psring_all_reduce(world, &one_not, &one_not, 1, PSRING_INT8, PSRING_LOGICAL_AND, NULL, NULL));
-    expect_ok(psring_all_reduce(world, &some, &some, 1, PSRING_FLOAT32, PSRING_LOGICAL_OR, NULL, NULL));
-    expect_ok(psring_all_reduce(world, &odd, &odd, 1, PSRING_FLOAT32, PSRING_LOGICAL_XOR, NULL, NULL));
+    expect_ok(psring_all_reduce(world, &one_not, &one_not, 1, PSRING_INT8, PSRING_LOGICAL_AND, NULL,
+                                NULL));
+    expect_ok(
+        psring_all_reduce(world, &some, &some, 1, PSRING_FLOAT32, PSRING_LOGICAL_OR, NULL, NULL));
+    expect_ok(
+        psring_all_reduce(world, &odd, &odd, 1, PSRING_FLOAT32, PSRING_LOGICAL_XOR, NULL, NULL));
     const uint32_t ranks = (1u << n) - 1;
     expect(every == ~ranks && any == ranks && odd_ones == (ranks | (n % 2 != 0 ? 1u << 16 : 0)));
     expect(all == 1 && one_not == 0 && some == (n > 1) && odd == n % 2);
@@ -463,8 +475,8 @@ static void places(psring_comm **comm, int rank, void *context)
     expect_ok(psring_all_reduce(world, &d, &d, 1, PSRING_INT32_INT32, PSRING_MAXLOC, NULL, NULL));
     expect_ok(psring_scan(world, &e, &least, 1, PSRING_INT64_INT32, PSRING_MINLOC, NULL, NULL));
     expect_ok(psring_all_reduce(world, &e, &e, 1, PSRING_INT64_INT32, PSRING_MAXLOC, NULL, NULL));
-    expect_ok(
-        psring_all_reduce(world, &nothing, &nothing, 1, PSRING_FLOAT64_INT32, PSRING_MINLOC, NULL, NULL));
+    expect_ok(psring_all_reduce(world, &nothing, &nothing, 1, PSRING_FLOAT64_INT32, PSRING_MINLOC,
+                                NULL, NULL));
     expect(a.value == -1.5f && a.index == -2 && b.value == 1e300 && b.index == -3);
     expect(c.value == INT16_MIN && c.index == -2 && d.value == INT32_MAX && d.index == -3);
     expect(e.value == INT64_MAX && e.index == -3);
@@ -489,7 +501,8 @@ static void refused_folds(psring_comm **comm, int rank, void *context)
         {PSRING_UINT16, PSRING_MEAN, "all_reduce: there is no mean of uint16"},
         {PSRING_FLOAT64, PSRING_BITWISE_AND, "all_reduce: there is no bitwise_and of float64"},
         {PSRING_INT64_INT32, PSRING_SUM, "all_reduce: there is no sum of int64_int32"},
-        {PSRING_FLOAT32_INT32, PSRING_LOGICAL_OR, "all_reduce: there is no logical_or of float32_int32"},
+        {PSRING_FLOAT32_INT32, PSRING_LOGICAL_OR,
+         "all_reduce: there is no logical_or of float32_int32"},
         {PSRING_INT32, PSRING_MAXLOC, "all_reduce: there is no maxloc of int32"},
     };
     double x[2] = {0};
@@ -499,17 +512,20 @@ static void refused_folds(psring_comm **comm, int rank, void *context)
                PSRING_ERR_USAGE);
         expect(strcmp(psring_err_detail(), refused[i].line) == 0);
     }
-    expect(psring_scan(world, x, x, 1, PSRING_FLOAT64, PSRING_MEAN, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_scan(world, x, x, 1, PSRING_FLOAT64, PSRING_MEAN, NULL, NULL) ==
+           PSRING_ERR_USAGE);
     expect(strcmp(psring_err_detail(), "scan: there is no mean of a prefix") == 0);
-    expect(psring_scan(world, NULL, x, 1, PSRING_FLOAT64, PSRING_SUM, NULL, NULL) == PSRING_ERR_USAGE);
-    expect(psring_scan(world, x, x + 1, 2, PSRING_FLOAT64, PSRING_SUM, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_scan(world, NULL, x, 1, PSRING_FLOAT64, PSRING_SUM, NULL, NULL) ==
+           PSRING_ERR_USAGE);
+    expect(psring_scan(world, x, x + 1, 2, PSRING_FLOAT64, PSRING_SUM, NULL, NULL) ==
+           PSRING_ERR_USAGE);
     /* A pair is aligned as its value or index is. */
-    expect(psring_all_reduce(world, (char *)x + 2, (char *)x + 2, 1, PSRING_INT16_INT32, PSRING_MINLOC, NULL,
-                             NULL) == PSRING_ERR_USAGE);
-    expect(psring_all_reduce(world, (char *)x + 4, (char *)x + 4, 1, PSRING_FLOAT64_INT32, PSRING_MINLOC,
-                             NULL, NULL) == PSRING_ERR_USAGE);
-    expect_ok(psring_all_reduce(world, (char *)x + 4, (char *)x + 4, 1, PSRING_INT16_INT32, PSRING_MINLOC,
-                                NULL, NULL));
+    expect(psring_all_reduce(world, (char *)x + 2, (char *)x + 2, 1, PSRING_INT16_INT32,
+                             PSRING_MINLOC, NULL, NULL) == PSRING_ERR_USAGE);
+    expect(psring_all_reduce(world, (char *)x + 4, (char *)x + 4, 1, PSRING_FLOAT64_INT32,
+                             PSRING_MINLOC, NULL, NULL) == PSRING_ERR_USAGE);
+    expect_ok(psring_all_reduce(world, (char *)x + 4, (char *)x + 4, 1, PSRING_INT16_INT32,
+                                PSRING_MINLOC, NULL, NULL));
 }
 
 static void a_fold_that_a_type_does_not_have_is_refused_by_both_names(void **state)
@@ -528,7 +544,7 @@ static void every_type_is_its_own(void **state)
 
 static void named(psring_comm **comm, int rank, void *context)
 {
-    static const char *const names[] = {"ring", "direct", "doubling", "halving"};
+    static const char *const names[] = {"ring", "direct", "doubling", "halving", "root"};
     psring_group *world = psring_world(*comm);
     (void)context;
     for (size_t a = 0; a < sizeof names / sizeof names[0]; a++) {
@@ -541,8 +557,8 @@ static void named(psring_comm **comm, int rank, void *context)
         psring_request_free(&request);
     }
     int32_t x = 0;
-    expect(psring_all_reduce(world, &x, &x, 1, PSRING_INT32, PSRING_SUM, PSRING_CALL(.algorithm = "bruck"),
-                             NULL) == PSRING_ERR_USAGE);
+    expect(psring_all_reduce(world, &x, &x, 1, PSRING_INT32, PSRING_SUM,
+                             PSRING_CALL(.algorithm = "bruck"), NULL) == PSRING_ERR_USAGE);
     expect(strstr(psring_err_detail(), "ring") != NULL); /* it says which there are */
 }
 

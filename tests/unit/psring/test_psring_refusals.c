@@ -1,4 +1,5 @@
-/* What a call refuses, as USAGE, before anything moves: the others hear nothing of it, and the group goes on. */
+/* What a call refuses, as USAGE, before anything moves: the others hear nothing of it, and the
+ * group goes on. */
 #include "tests/unit/psring/ranks.h"
 
 #include <setjmp.h>
@@ -21,7 +22,8 @@ static void expect_refused(psring_group *world, any_call *call, const char *word
     buffers b = {{0}, {0}};
     psring_request *request = NULL;
     for (int with_request = 0; with_request < 2; with_request++) {
-        expect(call(world, &b, with_request ? &request : NULL) == PSRING_ERR_USAGE && request == NULL);
+        expect(call(world, &b, with_request ? &request : NULL) == PSRING_ERR_USAGE &&
+               request == NULL);
         expect(strstr(psring_err_detail(), words) != NULL);
     }
     for (int i = 0; i < VALUES; i++)
@@ -102,7 +104,8 @@ static psring_err scatter(psring_group *world, buffers *b, psring_request **ret_
 
 static psring_err reduce_scatter(psring_group *world, buffers *b, psring_request **ret_request)
 {
-    return psring_reduce_scatter(world, b->x, b->y, 0, PSRING_INT32, PSRING_SUM, ENDLESS, ret_request);
+    return psring_reduce_scatter(world, b->x, b->y, 0, PSRING_INT32, PSRING_SUM, ENDLESS,
+                                 ret_request);
 }
 
 static psring_err send_endless(psring_group *world, buffers *b, psring_request **ret_request)
@@ -117,7 +120,8 @@ static psring_err receive_endless(psring_group *world, buffers *b, psring_reques
 
 static psring_err all_reduce(psring_group *world, buffers *b, psring_request **ret_request)
 {
-    return psring_all_reduce(world, b->x, b->y, SIZE_MAX, PSRING_INT32, PSRING_SUM, NULL, ret_request);
+    return psring_all_reduce(world, b->x, b->y, SIZE_MAX, PSRING_INT32, PSRING_SUM, NULL,
+                             ret_request);
 }
 
 static psring_err all_to_all(psring_group *world, buffers *b, psring_request **ret_request)
@@ -133,8 +137,9 @@ static psring_err block(psring_group *world, buffers *b, psring_request **ret_re
 
 static void count_too_many(psring_comm **comm, int rank, void *context)
 {
-    static any_call *const calls[] = {all_gather,      gather,     scatter,    reduce_scatter, send_endless,
-                                      receive_endless, all_reduce, all_to_all, block};
+    static any_call *const calls[] = {all_gather,     gather,       scatter,
+                                      reduce_scatter, send_endless, receive_endless,
+                                      all_reduce,     all_to_all,   block};
     psring_group *world = psring_world(*comm);
     (void)rank, (void)context;
     for (size_t c = 0; c < sizeof calls / sizeof calls[0]; c++)
@@ -150,12 +155,14 @@ static void counts_that_no_memory_has_are_refused(void **state)
 
 /* ---- values that are nowhere ---- */
 
-static psring_err all_gather_of_nothing(psring_group *world, buffers *b, psring_request **ret_request)
+static psring_err all_gather_of_nothing(psring_group *world, buffers *b,
+                                        psring_request **ret_request)
 {
     return psring_all_gather(world, NULL, b->y, 0, PSRING_INT32, FEW, ret_request);
 }
 
-static psring_err all_gather_to_nowhere(psring_group *world, buffers *b, psring_request **ret_request)
+static psring_err all_gather_to_nowhere(psring_group *world, buffers *b,
+                                        psring_request **ret_request)
 {
     return psring_all_gather(world, b->x, NULL, 0, PSRING_INT32, FEW, ret_request);
 }
@@ -170,17 +177,20 @@ static psring_err scatter_to_nowhere(psring_group *world, buffers *b, psring_req
     return psring_scatter(world, b->x, NULL, 0, PSRING_INT32, 0, FEW, ret_request);
 }
 
-static psring_err reduce_scatter_of_nothing(psring_group *world, buffers *b, psring_request **ret_request)
+static psring_err reduce_scatter_of_nothing(psring_group *world, buffers *b,
+                                            psring_request **ret_request)
 {
     return psring_reduce_scatter(world, NULL, b->y, 0, PSRING_INT32, PSRING_SUM, FEW, ret_request);
 }
 
-static psring_err all_to_all_of_nothing(psring_group *world, buffers *b, psring_request **ret_request)
+static psring_err all_to_all_of_nothing(psring_group *world, buffers *b,
+                                        psring_request **ret_request)
 {
     return psring_all_to_all_v(world, NULL, few, b->y, few, PSRING_INT32, NULL, ret_request);
 }
 
-static psring_err all_to_all_to_nowhere(psring_group *world, buffers *b, psring_request **ret_request)
+static psring_err all_to_all_to_nowhere(psring_group *world, buffers *b,
+                                        psring_request **ret_request)
 {
     return psring_all_to_all_v(world, b->x, few, NULL, few, PSRING_INT32, NULL, ret_request);
 }
@@ -207,7 +217,8 @@ static void values_of_varying_counts_are_somewhere(void **state)
 
 /* ---- in place ---- */
 
-static psring_err in_place_of_other_counts(psring_group *world, buffers *b, psring_request **ret_request)
+static psring_err in_place_of_other_counts(psring_group *world, buffers *b,
+                                           psring_request **ret_request)
 {
     const size_t sent[2][RANKS] = {{2, 3}, {3, 2}}, received[2][RANKS] = {{2, 2}, {2, 2}};
     int rank = psring_rank(world);
@@ -215,7 +226,8 @@ static psring_err in_place_of_other_counts(psring_group *world, buffers *b, psri
                                ret_request);
 }
 
-static psring_err in_place_beside_its_place(psring_group *world, buffers *b, psring_request **ret_request)
+static psring_err in_place_beside_its_place(psring_group *world, buffers *b,
+                                            psring_request **ret_request)
 {
     return psring_all_to_all(world, b->y, b->y + 1, 2, PSRING_INT32, NULL, ret_request);
 }

@@ -28,8 +28,8 @@ static void start_several(psring_comm **comm, int rank, void *context)
     for (int k = 0; k < REQUESTS; k++) {
         for (int i = 0; i < COUNT; i++)
             x[rank][k][i] = (float)(rank + k);
-        expect_ok(psring_all_reduce(world, x[rank][k], x[rank][k], COUNT, PSRING_FLOAT32, PSRING_SUM, NULL,
-                                    &requests[k]));
+        expect_ok(psring_all_reduce(world, x[rank][k], x[rank][k], COUNT, PSRING_FLOAT32,
+                                    PSRING_SUM, NULL, &requests[k]));
     }
     for (; ended < REQUESTS; ended++) {
         size_t index = REQUESTS + 1;
@@ -47,9 +47,10 @@ static void start_several(psring_comm **comm, int rank, void *context)
     float one = 1, other = 2;
     size_t index = 7;
     const psring_call *persistent = PSRING_CALL(.persistent = true);
-    expect_ok(psring_all_reduce(world, &one, &one, 1, PSRING_FLOAT32, PSRING_SUM, persistent, &requests[0]));
-    expect_ok(
-        psring_all_reduce(world, &other, &other, 1, PSRING_FLOAT32, PSRING_SUM, persistent, &requests[1]));
+    expect_ok(psring_all_reduce(world, &one, &one, 1, PSRING_FLOAT32, PSRING_SUM, persistent,
+                                &requests[0]));
+    expect_ok(psring_all_reduce(world, &other, &other, 1, PSRING_FLOAT32, PSRING_SUM, persistent,
+                                &requests[1]));
     expect(psring_wait_any(requests, 2, 0, &index) == PSRING_ERR_NOT_FOUND && index == 7);
     expect_ok(psring_start(requests[1]));
     expect_ok(psring_wait_any(requests, 2, PSRING_FOREVER, &index));
@@ -77,7 +78,8 @@ static void take_some(psring_comm **comm, int rank, void *context)
         }
         return;
     }
-    expect(psring_wait_some(requests, MESSAGES, 0, indices, &ended) == PSRING_ERR_USAGE && ended == 9);
+    expect(psring_wait_some(requests, MESSAGES, 0, indices, &ended) == PSRING_ERR_USAGE &&
+           ended == 9);
     for (int k = 0; k < MESSAGES; k++) /* the one at MESSAGES - 1 is NULL */
         expect_ok(psring_receive(world, &x[k], 1, PSRING_INT32, 1, (uint32_t)k, NULL,
                                  &requests[k < MESSAGES - 1 ? k : MESSAGES]));
@@ -85,14 +87,16 @@ static void take_some(psring_comm **comm, int rank, void *context)
         expect_ok(psring_wait_some(requests, MESSAGES + 1, PSRING_FOREVER, indices, &ended));
         expect(ended >= 1 && ended <= MESSAGES - 1 - told);
         for (size_t k = 0; k < ended; k++) {
-            expect(indices[k] < MESSAGES - 1 && !seen[indices[k]] && (k == 0 || indices[k] > indices[k - 1]));
+            expect(indices[k] < MESSAGES - 1 && !seen[indices[k]] &&
+                   (k == 0 || indices[k] > indices[k - 1]));
             expect(x[indices[k]] == (int32_t)indices[k] + 1);
             seen[indices[k]] = true;
         }
         told += ended;
     }
     ended = 9;
-    expect(psring_wait_some(requests, MESSAGES + 1, 20, indices, &ended) == PSRING_ERR_BUSY && ended == 9);
+    expect(psring_wait_some(requests, MESSAGES + 1, 20, indices, &ended) == PSRING_ERR_BUSY &&
+           ended == 9);
     expect_ok(psring_barrier(world, NULL, NULL));
     expect_ok(psring_wait_some(requests, MESSAGES + 1, PSRING_FOREVER, indices, &ended));
     expect(ended == 1 && indices[0] == MESSAGES && x[MESSAGES - 1] == MESSAGES);
@@ -119,7 +123,8 @@ static void take_failures(psring_comm **comm, int rank, void *context)
     size_t indices[3], ended = 0, told = 0;
     sem_t *started = context;
     for (int k = 0; k < 3; k++)
-        expect_ok(psring_receive(world, &x[k], 1, PSRING_INT32, 1 - rank, (uint32_t)k, NULL, &requests[k]));
+        expect_ok(psring_receive(world, &x[k], 1, PSRING_INT32, 1 - rank, (uint32_t)k, NULL,
+                                 &requests[k]));
     if (rank == 0) {
         expect(sem_wait(started) == 0);
         expect_ok(psring_revoke(world, "enough"));
@@ -127,7 +132,8 @@ static void take_failures(psring_comm **comm, int rank, void *context)
         expect(sem_post(started) == 0);
     }
     for (; told < 3; told += ended) {
-        expect(psring_wait_some(requests, 3, PSRING_FOREVER, indices, &ended) == PSRING_ERR_CANCELLED);
+        expect(psring_wait_some(requests, 3, PSRING_FOREVER, indices, &ended) ==
+               PSRING_ERR_CANCELLED);
         expect(ended > 0 && strstr(psring_err_detail(), "enough") != NULL);
         for (size_t k = 0; k < ended; k++)
             expect(psring_test(requests[indices[k]]) == PSRING_ERR_CANCELLED);
@@ -149,7 +155,8 @@ static void several_operations_are_under_way_at_once(void **state)
     ranks_run(3, start_several, NULL);
 }
 
-/* What one costs does not grow with how many there are: or who looks at all of them with each message says nothing until it is taken for dead. */
+/* What one costs does not grow with how many there are: or who looks at all of them with each
+ * message says nothing until it is taken for dead. */
 static void start_very_many(psring_comm **comm, int rank, void *context)
 {
     enum { REQUESTS = 20000 };
@@ -161,7 +168,8 @@ static void start_very_many(psring_comm **comm, int rank, void *context)
     expect(requests != NULL && x != NULL);
     for (int k = 0; k < REQUESTS; k++) {
         x[k] = rank + k;
-        expect_ok(psring_all_reduce(world, &x[k], &x[k], 1, PSRING_INT32, PSRING_SUM, NULL, &requests[k]));
+        expect_ok(psring_all_reduce(world, &x[k], &x[k], 1, PSRING_INT32, PSRING_SUM, NULL,
+                                    &requests[k]));
     }
     for (int k = REQUESTS - 1; k >= 0; k--) {
         expect_ok(psring_wait(requests[k], PSRING_FOREVER));
@@ -225,7 +233,8 @@ static void *receive_elsewhere(void *context)
     return NULL;
 }
 
-/* Rank 1 sends when rank 0's second thread has been turned away: until then the first one is in its call. */
+/* Rank 1 sends when rank 0's second thread has been turned away: until then the first one is in its
+ * call. */
 static void call_from_two_threads(psring_comm **comm, int rank, void *context)
 {
     sem_t *refused = context;
@@ -256,7 +265,10 @@ static void a_second_thread_is_turned_away(void **state)
 
 /* ---- signals ---- */
 
-enum { SIGNALS = 5000 /* at most: who is interrupted without end goes on no more on a slow machine */ };
+enum {
+    /* at most: who is interrupted without end goes on no more on a slow machine */
+    SIGNALS = 5000
+};
 
 static _Atomic unsigned signals;
 static timer_t often;
@@ -279,7 +291,8 @@ static void be_interrupted(psring_comm **comm, int rank, void *context)
         psring_request *request = NULL;
         expect_ok(psring_all_reduce(world, &x[0], &x[0], 1, PSRING_INT32, PSRING_SUM, NULL, NULL));
         expect(x[0] == n * (n - 1) / 2 + n * round);
-        expect_ok(psring_all_reduce(world, &x[1], &x[1], 1, PSRING_INT32, PSRING_SUM, NULL, &request));
+        expect_ok(
+            psring_all_reduce(world, &x[1], &x[1], 1, PSRING_INT32, PSRING_SUM, NULL, &request));
         expect_ok(psring_wait(request, PSRING_FOREVER));
         expect(x[1] == n * (n - 1) / 2);
         psring_request_free(&request);
@@ -288,8 +301,8 @@ static void be_interrupted(psring_comm **comm, int rank, void *context)
 
 static void a_programs_signals_disturb_no_call(void **state)
 {
-    const struct sigaction counts = {
-        .sa_handler = count_signal}; /* without SA_RESTART: calls of the system are interrupted */
+    /* without SA_RESTART: calls of the system are interrupted */
+    const struct sigaction counts = {.sa_handler = count_signal};
     struct sigaction before;
     const struct itimerspec times = {{0, 20000}, {0, 20000}};
     struct sigevent alarm = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGALRM};
@@ -339,8 +352,8 @@ static void start_again(psring_comm **comm, int rank, void *context)
     expect(strcmp(psring_algorithm(requests[0]), "direct") == 0);
     for (int k = 0; k < REQUESTS; k++)
         psring_request_free(&requests[k]);
-    expect(psring_all_reduce(world, x, x, 1, PSRING_FLOAT32, PSRING_SUM, PSRING_CALL(.persistent = true),
-                             NULL) == PSRING_ERR_USAGE);
+    expect(psring_all_reduce(world, x, x, 1, PSRING_FLOAT32, PSRING_SUM,
+                             PSRING_CALL(.persistent = true), NULL) == PSRING_ERR_USAGE);
 }
 
 static void persistent_operations_are_started_in_any_order(void **state)
@@ -355,10 +368,10 @@ static void start_messages_again(psring_comm **comm, int rank, void *context)
     psring_request *request = NULL;
     int32_t x = 0;
     (void)context;
-    expect_ok(
-        rank == 0
-            ? psring_send(world, &x, 1, PSRING_INT32, 1, 3, PSRING_CALL(.persistent = true), &request)
-            : psring_receive(world, &x, 1, PSRING_INT32, 0, 3, PSRING_CALL(.persistent = true), &request));
+    expect_ok(rank == 0 ? psring_send(world, &x, 1, PSRING_INT32, 1, 3,
+                                      PSRING_CALL(.persistent = true), &request)
+                        : psring_receive(world, &x, 1, PSRING_INT32, 0, 3,
+                                         PSRING_CALL(.persistent = true), &request));
     for (int32_t round = 1; round <= 10; round++) {
         if (rank == 0)
             x = round;
@@ -383,9 +396,10 @@ static void leave_all_behind(psring_comm **comm, int rank, void *context)
     psring_group *group = NULL;
     (void)context;
     expect_ok(psring_group_split(psring_world(*comm), rank % 2, 0, NULL, &group));
-    expect_ok(psring_all_reduce(group, x[rank], x[rank], COUNT, PSRING_FLOAT32, PSRING_SUM, NULL, &request));
-    expect_ok(psring_all_reduce(psring_world(*comm), x[rank], x[rank], 1, PSRING_FLOAT32, PSRING_SUM,
-                                PSRING_CALL(.persistent = true), &request));
+    expect_ok(psring_all_reduce(group, x[rank], x[rank], COUNT, PSRING_FLOAT32, PSRING_SUM, NULL,
+                                &request));
+    expect_ok(psring_all_reduce(psring_world(*comm), x[rank], x[rank], 1, PSRING_FLOAT32,
+                                PSRING_SUM, PSRING_CALL(.persistent = true), &request));
 }
 
 static void what_was_not_freed_ends_with_the_communicator(void **state)
@@ -432,7 +446,8 @@ static void a_split_has_its_own_order_of_calls(void **state)
     ranks_run(5, split, NULL);
 }
 
-/* Rank 0 revokes it as soon as it has it, when others may not have it yet: they have it too, and hear why it failed in its first call. */
+/* Rank 0 revokes it as soon as it has it, when others may not have it yet: they have it too, and
+ * hear why it failed in its first call. */
 static void revoke_at_once(psring_comm **comm, int rank, void *context)
 {
     psring_group *world = psring_world(*comm);
@@ -462,7 +477,8 @@ static void a_group_that_fails_while_it_is_made_is_had_by_all(void **state)
 static void list(psring_comm **comm, int rank, void *context)
 {
     psring_group *world = psring_world(*comm), *ends = NULL, *row = NULL, *local = NULL;
-    const int of_ends[] = {3, 0}, of_row[] = {1, 2, 3}, twice[] = {rank, rank}, beyond[] = {rank, 4};
+    const int of_ends[] = {3, 0}, of_row[] = {1, 2, 3}, twice[] = {rank, rank},
+              beyond[] = {rank, 4};
     int size = 0;
     (void)context;
     if (rank == 0 || rank == 3) {
@@ -477,11 +493,14 @@ static void list(psring_comm **comm, int rank, void *context)
         expect(sum_in(ends, 1) == 2);
     expect(psring_group_from_ranks(world, twice, 2, NULL, &local) == PSRING_ERR_USAGE);
     expect(psring_group_from_ranks(world, beyond, 2, NULL, &local) == PSRING_ERR_USAGE);
-    expect(psring_group_from_ranks(world, &(int){(rank + 1) % 4}, 1, NULL, &local) == PSRING_ERR_USAGE);
+    expect(psring_group_from_ranks(world, &(int){(rank + 1) % 4}, 1, NULL, &local) ==
+           PSRING_ERR_USAGE);
     expect_ok(psring_group_on_host(world, NULL, &local)); /* all are on this one */
     expect(psring_size(local) == 4 && psring_rank(local) == rank && sum_in(local, 1) == 4);
-    expect(psring_local_rank(world, &size) == rank && size == 4 && psring_local_rank(world, NULL) == rank);
-    expect(strcmp(psring_host(world, 0), psring_host(world, 3)) == 0 && psring_host(world, 4) == NULL);
+    expect(psring_local_rank(world, &size) == rank && size == 4 &&
+           psring_local_rank(world, NULL) == rank);
+    expect(strcmp(psring_host(world, 0), psring_host(world, 3)) == 0 &&
+           psring_host(world, 4) == NULL);
     psring_group_free(&ends);
     psring_group_free(&row);
     psring_group_free(&local);
@@ -503,7 +522,8 @@ static void disagree(psring_comm **comm, int rank, void *context)
         return;
     psring_err err = psring_group_from_ranks(psring_world(*comm), ranks[rank], 3 - rank,
                                              PSRING_CALL(.deadline_ms = 5000), &group);
-    expect(err == PSRING_ERR_MISMATCH && strstr(psring_err_detail(), "rank 0 makes a group") != NULL);
+    expect(err == PSRING_ERR_MISMATCH &&
+           strstr(psring_err_detail(), "rank 0 makes a group") != NULL);
 }
 
 static void lists_that_differ_are_a_mismatch(void **state)
@@ -541,7 +561,8 @@ static void count(psring_comm **comm, int rank, void *context)
     else
         expect_ok(psring_wait(request, PSRING_FOREVER));
     psring_counts after = counts_of(*comm);
-    expect(after.messages_sent > before.messages_sent && after.messages_received > before.messages_received);
+    expect(after.messages_sent > before.messages_sent &&
+           after.messages_received > before.messages_received);
     expect((after.bytes_sent - before.bytes_sent >= sizeof x) == (rank == 0));
     expect((after.bytes_received - before.bytes_received >= sizeof x) == (rank == 1));
     expect(after.strangers == 0 && after.waited_s >= before.waited_s);

@@ -1,4 +1,5 @@
-/* Messages of a rank to itself, alone and among others: matched by tag, in order, and never waited for without end. */
+/* Messages of a rank to itself, alone and among others: matched by tag, in order, and never waited
+ * for without end. */
 #include "tests/unit/psring/ranks.h"
 
 #include <setjmp.h>
@@ -87,9 +88,10 @@ static void be_with_oneself(psring_comm **comm, int rank, void *context)
     psring_request *requests[2];
     expect_ok(psring_send(world, &own, 1, PSRING_INT32, rank, 8, NULL, &requests[0]));
     expect_ok(psring_send(world, &other, 1, PSRING_INT32, (rank + 1) % n, 8, NULL, &requests[1]));
-    expect_ok(psring_receive(world, n > 1 ? &from_left : &from_self, 1, PSRING_INT32, (rank + n - 1) % n, 8,
-                             NULL, NULL));
-    expect_ok(psring_receive(world, n > 1 ? &from_self : &from_left, 1, PSRING_INT32, rank, 8, NULL, NULL));
+    expect_ok(psring_receive(world, n > 1 ? &from_left : &from_self, 1, PSRING_INT32,
+                             (rank + n - 1) % n, 8, NULL, NULL));
+    expect_ok(psring_receive(world, n > 1 ? &from_self : &from_left, 1, PSRING_INT32, rank, 8, NULL,
+                             NULL));
     end(&requests[0]);
     end(&requests[1]);
     expect(from_self == rank && from_left == (rank + n - 1) % n);
@@ -119,8 +121,8 @@ static void differ(psring_comm **comm, int rank, void *context)
     }
     expect_ok(psring_group_failure(world, &failure));
     expect(failure.rank == 0 && failure.other == 0);
-    expect(strstr(failure.line, "rank 0 calls send(count 3, int32, direct), rank 0 calls receive(count 2, "
-                                "int32, direct)") != NULL);
+    expect(strstr(failure.line, "rank 0 calls send(count 3, int32, direct), rank 0 calls "
+                                "receive(count 2, int32, direct)") != NULL);
 }
 
 static void a_message_to_oneself_is_of_one_count_and_type(void **state)
@@ -145,8 +147,8 @@ static void wait_for_oneself(psring_comm **comm, int rank, void *context)
         expect(psring_receive(world, &x, 1, PSRING_INT32, 0, 9, call, NULL) == PSRING_ERR_TIMEOUT);
     expect_ok(psring_group_failure(world, &failure));
     expect(failure.rank == 0);
-    expect(strstr(failure.line, sends ? "in send to rank 0, tag 9" : "in receive from rank 0, tag 9") !=
-           NULL);
+    expect(strstr(failure.line,
+                  sends ? "in send to rank 0, tag 9" : "in receive from rank 0, tag 9") != NULL);
     expect(strstr(failure.line, "circle") == NULL);
     if (rank == 0)
         printf("# %s\n", failure.line);

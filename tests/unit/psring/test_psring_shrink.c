@@ -1,5 +1,6 @@
-/* What goes on after a failure: ranks are killed or stopped in an operation, the others shrink to those who live, and all operations give
- * right numbers among them; who wakes is out. Ranks that are lost are processes, in the other tests threads.
+/* What goes on after a failure: ranks are killed or stopped in an operation, the others shrink to
+ * those who live, and all operations give right numbers among them; who wakes is out. Ranks that
+ * are lost are processes, in the other tests threads.
  *
  *     test_psring_shrink [all]    all: each rank, by each signal, in each operation */
 #include "tests/unit/psring/ranks.h"
@@ -64,7 +65,8 @@ static void check_copies(psring_group *g, int32_t *x, int32_t *y)
 /* To the next rank in a circle, by messages and by neighbour exchange. */
 static void check_messages(psring_group *g)
 {
-    int n = psring_size(g), rank = psring_rank(g), next = (rank + 1) % n, before = (rank + n - 1) % n;
+    int n = psring_size(g), rank = psring_rank(g), next = (rank + 1) % n,
+        before = (rank + n - 1) % n;
     int32_t mine = 7 + rank, got = 0, beside = 0;
     psring_request *sent = NULL;
     if (n > 1) {
@@ -74,7 +76,8 @@ static void check_messages(psring_group *g)
         psring_request_free(&sent);
         expect(got == 7 + before);
     }
-    const psring_block out = {next, &mine, {1, 1, 1, 1}, {0}}, in = {before, &beside, {1, 1, 1, 1}, {0}};
+    const psring_block out = {next, &mine, {1, 1, 1, 1}, {0}},
+                       in = {before, &beside, {1, 1, 1, 1}, {0}};
     expect_ok(psring_neighbor_exchange(g, &out, 1, &in, 1, PSRING_INT32, NULL, NULL));
     expect(beside == 7 + before);
 }
@@ -135,7 +138,8 @@ static psring_err barrier(psring_group *g, float *x, float *y)
 static psring_err reduce_and_scatter(psring_group *g, float *x, float *y)
 {
     psring_err err = psring_reduce(g, x, y, COUNT, PSRING_FLOAT32, PSRING_SUM, 0, NULL, NULL);
-    return err == PSRING_OK ? psring_scatter(g, x, y, COUNT / RANKS, PSRING_FLOAT32, 2, NULL, NULL) : err;
+    return err == PSRING_OK ? psring_scatter(g, x, y, COUNT / RANKS, PSRING_FLOAT32, 2, NULL, NULL)
+                            : err;
 }
 
 static psring_err messages(psring_group *g, float *x, float *y)
@@ -296,17 +300,19 @@ static void who_lives_goes_on_after_a_rank_was_lost_in_an_operation(void **state
     }
 }
 
-static void who_lives_goes_on_after_each_rank_was_lost_in_each_operation_by_each_signal(void **state)
+static void
+who_lives_goes_on_after_each_rank_was_lost_in_each_operation_by_each_signal(void **state)
 {
     (void)state;
     for (int k = 0; k < OPERATIONS; k++)
         for (int stopped = 0; stopped < 2; stopped++) {
             loss losses[RANKS - 1] = {0};
             for (int c = 1; c < RANKS; c++)
-                losses[c - 1] =
-                    (loss){.call = operations[k], .culprit = c, .signal = stopped ? SIGSTOP : SIGKILL};
+                losses[c - 1] = (loss){
+                    .call = operations[k], .culprit = c, .signal = stopped ? SIGSTOP : SIGKILL};
             lose(losses, RANKS - 1);
-            printf("# operation %d, %s: 3 ranks, one after the other\n", k, stopped ? "stopped" : "killed");
+            printf("# operation %d, %s: 3 ranks, one after the other\n", k,
+                   stopped ? "stopped" : "killed");
         }
 }
 
@@ -354,7 +360,8 @@ static void three_become_two_become_one(void **state)
             be_one_of_fewer(&folder, r);
     }
     for (int r = 1; r < 3; r++)
-        expect(waitpid(pids[r], &status, 0) == pids[r] && WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        expect(waitpid(pids[r], &status, 0) == pids[r] && WIFSIGNALED(status) &&
+               WTERMSIG(status) == SIGKILL);
     expect_end(pids[0]);
     ranks_folder_empty(&folder);
     ranks_folder_remove(&folder);
@@ -362,8 +369,8 @@ static void three_become_two_become_one(void **state)
 
 /* ---- one group alone ---- */
 
-/* A call may end well on one rank when it fails on another, if the first breaks the group before. Where a test wants it to end well on all,
- * the threads meet here, outside of the library. */
+/* A call may end well on one rank when it fails on another, if the first breaks the group before.
+ * Where a test wants it to end well on all, the threads meet here, outside of the library. */
 static pthread_barrier_t all_are_here;
 
 static void meet(void)
@@ -411,7 +418,8 @@ static void revoke_pair(psring_comm **comm, int rank, void *context)
         expect_ok(psring_revoke(pair, "again")); /* it is */
         expect(psring_barrier(pair, NULL, NULL) == PSRING_ERR_BROKEN);
         expect_ok(psring_shrink(pair, NULL, &again));
-        expect(psring_size(again) == 2 && psring_rank(again) == rank - 2 && psring_epoch(again) == 1);
+        expect(psring_size(again) == 2 && psring_rank(again) == rank - 2 &&
+               psring_epoch(again) == 1);
         check_all_operations(again);
     } else {
         check_all_operations(pair);
@@ -432,7 +440,8 @@ static void differ(psring_comm **comm, int rank, void *context)
     float x[4] = {0};
     (void)context;
     if (rank < 2) {
-        psring_err err = psring_broadcast(pair, x, rank == 0 ? 2 : 3, PSRING_FLOAT32, 0, NULL, NULL);
+        psring_err err =
+            psring_broadcast(pair, x, rank == 0 ? 2 : 3, PSRING_FLOAT32, 0, NULL, NULL);
         if (err == PSRING_OK) /* who only sends hears of it in the next call */
             err = psring_barrier(pair, NULL, NULL);
         expect(err == PSRING_ERR_MISMATCH);
@@ -460,7 +469,8 @@ static void come_late(psring_comm **comm, int rank, void *context)
     expect_ok(psring_barrier(world, NULL, NULL));
     if (rank == 1) {
         psring_err err = psring_barrier(pair, NULL, NULL);
-        if (err == PSRING_OK) /* by what rank 0 sent before it gave up; of the next one it has sent nothing */
+        if (err == PSRING_OK) /* by what rank 0 sent before it gave up;
+                                 of the next one it has sent nothing */
             err = psring_barrier(pair, NULL, NULL);
         expect(err == PSRING_ERR_TIMEOUT);
     }
@@ -483,7 +493,8 @@ static void shrink_a_whole_group(psring_comm **comm, int rank, void *context)
         if (rank != 0) /* the others are in a call */
             expect(psring_barrier(group, NULL, NULL) == PSRING_ERR_CANCELLED);
         expect_ok(psring_shrink(group, NULL, &next));
-        expect(psring_size(next) == RANKS && psring_rank(next) == rank && psring_epoch(next) == epoch);
+        expect(psring_size(next) == RANKS && psring_rank(next) == rank &&
+               psring_epoch(next) == epoch);
         check_all_operations(next);
         meet();
         group = next;
@@ -506,7 +517,8 @@ static void shrink_late(psring_comm **comm, int rank, void *context)
     if (rank == 2)
         return;
     if (rank != 3) {
-        expect(psring_shrink(world, PSRING_CALL(.deadline_ms = 2500), &living) == PSRING_ERR_TIMEOUT);
+        expect(psring_shrink(world, PSRING_CALL(.deadline_ms = 2500), &living) ==
+               PSRING_ERR_TIMEOUT);
         expect(strstr(psring_err_detail(), "rank 3") != NULL && living == NULL);
     }
     expect_ok(psring_barrier(pair, NULL, NULL));
@@ -574,7 +586,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(wrong_arguments_break_nothing),
     };
     const struct CMUnitTest all[] = {
-        cmocka_unit_test(who_lives_goes_on_after_each_rank_was_lost_in_each_operation_by_each_signal),
+        cmocka_unit_test(
+            who_lives_goes_on_after_each_rank_was_lost_in_each_operation_by_each_signal),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     if (argc > 1 && strcmp(argv[1], "all") == 0)

@@ -34,8 +34,11 @@ static void plan_trainer(void)
     psr_compression compression;
     psr_part *parts = NULL;
     expect_ok(psr_compression_parse(config.compress, &compression));
-    const psr_plan_options options = {
-        .route = PSR_ROUTE_NONE, .ranks = 3, .slice_floats = 1024, .window = 1, .compression = &compression};
+    const psr_plan_options options = {.route = PSR_ROUTE_NONE,
+                                      .ranks = 3,
+                                      .slice_floats = 1024,
+                                      .window = 1,
+                                      .compression = &compression};
     expect_ok(psr_buckets_parts(&buckets, false, &parts));
     expect_ok(psr_plan_make(&options, parts, buckets.count, &plan));
     free(parts);
@@ -44,7 +47,8 @@ static void plan_trainer(void)
 void open_trainer(psr_session_options options)
 {
     expect_ok(psr_network_new(config.model, 4, 1, 8, 8, config.shortcut, &net));
-    expect_ok(psr_buckets_plan(&net->params, psr_bucket_bytes(&net->params, config.bucket_bytes), &buckets));
+    expect_ok(psr_buckets_plan(&net->params, psr_bucket_bytes(&net->params, config.bucket_bytes),
+                               &buckets));
     plan_trainer();
     options.commands_max = psr_exchange_commands_max(&buckets);
     expect_ok(psr_session_new(&options, &session));
@@ -53,7 +57,7 @@ void open_trainer(psr_session_options options)
                                                    .layout = &net->params,
                                                    .buckets = &buckets,
                                                    .plan = &plan,
-                                                   .engine = &psr_engine_local};
+                                                   .ways = &(psr_ways){{&psr_engine_local}, 1}};
     expect_ok(psr_exchange_new(&exchange_options, &exchange));
     expect_ok(psr_opened_init(config.data, NULL, NULL, &opened));
     const psr_trainer_options trainer_options = {.config = &config,

@@ -1,12 +1,13 @@
-/* The front of session and exchange and their thread, between an engine, a member and a transport that are played here:
- * the real ones have tests of their own, and played ones can wait for each other. */
+/* The front of session and exchange and their thread, between an engine, a member and a transport
+ * that are played here: the real ones have tests of their own, and played ones can wait for each
+ * other. */
 #ifndef PSR_TESTS_PLAYED_EXCHANGE_H
 #define PSR_TESTS_PLAYED_EXCHANGE_H
 
 #include "tests/unit/expect.h"
 
 #include "comm/comm.h"
-#include "worker/exchange.h"
+#include "worker/exchange/exchange.h"
 #include "worker/session_private.h"
 
 enum { BUCKETS = 3, LENGTH = 16 * BUCKETS };

@@ -1,9 +1,9 @@
-/* Evaluation over several ranks against one pass over every test sample. The ranks are those of --mode local,
- * whose exchange needs no thread for this; that other modes count the same is shown by real processes
- * (tests/integration). */
+/* Evaluation over several ranks against one pass over every test sample. The ranks are those of
+ * --mode local, whose exchange needs no thread for this; that other modes count the same is shown
+ * by real processes (tests/integration). */
 #include "tests/unit/worker/local_trainer.h"
 
-#include "base/arena.h"
+#include "base/arrays/arena.h"
 #include "worker/evaluate.h"
 
 #include <math.h>
@@ -44,7 +44,8 @@ static void statistics_are_averaged_in_double_and_ranks_keep_their_own(void **st
     expect_ok(psr_average_buffers(&trainer, averaged));
     uint32_t differ = 0;
     for (size_t i = 0; i < net->buffers.length; i++) {
-        double sum = (double)trainer.replicas[0].buffers[i] + (double)trainer.replicas[1].buffers[i] +
+        double sum = (double)trainer.replicas[0].buffers[i] +
+                     (double)trainer.replicas[1].buffers[i] +
                      (double)trainer.replicas[2].buffers[i];
         assert_true(averaged[i] == (float)(sum / 3));
         differ += averaged[i] != trainer.replicas[0].buffers[i];
@@ -65,8 +66,10 @@ static void count_one_by_one(float *averaged, uint64_t *ret_correct, double *ret
     double loss = 0;
     for (uint32_t i = 0; i < test->count; i++) {
         for (size_t p = 0; p < pixels; p++)
-            image[p] = ((float)test->pixels[i * pixels + p] / 255 - test->mean[0]) / test->deviation[0];
-        const psr_batch batch = {.images = image, .labels = &test->labels[i], .samples = &i, .count = 1};
+            image[p] =
+                ((float)test->pixels[i * pixels + p] / 255 - test->mean[0]) / test->deviation[0];
+        const psr_batch batch = {
+            .images = image, .labels = &test->labels[i], .samples = &i, .count = 1};
         const psr_exec_state on = {.weights = psr_exchange_weights(exchange), .buffers = averaged};
         psr_pass_result result;
         expect_ok(psr_backend_infer(trainer.backend, &batch, &on, NULL, NULL, &result));
@@ -92,7 +95,8 @@ static void every_test_sample_counts_once_however_many_share_it(void **state)
     count_one_by_one(averaged, &correct, &loss);
     assert_true(evaluation.accuracy == (double)correct / 50);
     assert_true(fabs(evaluation.loss - loss) < 1e-5 * fabs(loss));
-    assert_true(correct > 0 && correct < 50); /* neither all nor none, or the count would show little */
+    assert_true(correct > 0 && correct < 50); /* neither all nor none, or the
+                                                 count would show little */
     free(averaged);
 }
 

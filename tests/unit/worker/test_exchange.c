@@ -1,7 +1,8 @@
 /* What the compute thread hears of the exchange, and the exchange of the compute thread. */
+#include "tests/unit/played_fence.h"
 #include "tests/unit/worker/played_exchange.h"
 
-#include "worker/exchange_private.h"
+#include "worker/exchange/exchange_private.h"
 
 #include <math.h>
 #include <sched.h>
@@ -67,7 +68,8 @@ static void *land_all_but_one_then_that(void *unused)
 static void a_drain_waits_for_every_bucket(void **state)
 {
     (void)state;
-    expect_ok(psr_exchange_drain(exchange)); /* before the first step there is nothing to wait for */
+    expect_ok(psr_exchange_drain(exchange)); /* before the first step there
+                                                is nothing to wait for */
     whole_step(0);
     event_at(BUCKETS - 1); /* nothing lands before it is ready */
     meanwhile(land_all_but_one_then_that);
@@ -92,10 +94,12 @@ static void a_failure_of_the_exchange_reaches_a_waiting_compute_thread_at_once(v
     whole_step(0);
     begin(1, 4);
     meanwhile(break_it_while_it_waits);
-    expect_failure(psr_exchange_weights_wanted(exchange, 0), PSR_ERR_PEER, "worker 1 on host7 died");
+    expect_failure(psr_exchange_weights_wanted(exchange, 0), PSR_ERR_PEER,
+                   "worker 1 on host7 died");
     helper_result();
     /* And every call after it. */
-    expect_failure(psr_exchange_gradient_ready(exchange, 0), PSR_ERR_PEER, "worker 1 on host7 died");
+    expect_failure(psr_exchange_gradient_ready(exchange, 0, NULL), PSR_ERR_PEER,
+                   "worker 1 on host7 died");
     expect_failure(psr_exchange_drain(exchange), PSR_ERR_PEER, "worker 1 on host7 died");
     expect_failure(psr_exchange_begin_step(exchange, &(psr_step){.step = 2}), PSR_ERR_PEER,
                    "worker 1 on host7 died");
@@ -126,7 +130,7 @@ static void a_step_that_forgot_a_bucket_is_refused(void **state)
 {
     (void)state;
     begin(4, 4);
-    expect_ok(psr_exchange_gradient_ready(exchange, 0));
+    expect_ok(psr_exchange_gradient_ready(exchange, 0, NULL));
     expect_failure(psr_exchange_end_step(exchange), PSR_ERR_COMPUTE,
                    "step 5: 1 of 3 buckets were reported ready");
 }
@@ -137,10 +141,9 @@ static void a_message_that_no_worker_takes_ends_the_run_as_a_violation(void **st
     deliver(PSR_ROLE_WORKER, psr_msg_push_head(&(psr_msg_push){0}), NULL, 0);
     assert_string_equal(event_at(0)->what, "failed");
     assert_int_equal(event_at(0)->status, PSR_ERR_PROTOCOL);
-    expect_failure(
-        psr_exchange_drain(exchange), PSR_ERR_PROTOCOL,
-        "worker 0 sent PUSH (wire step 0, bucket 0, offset 0, count 0, answer 0): a worker in this mode "
-        "does not take that");
+    expect_failure(psr_exchange_drain(exchange), PSR_ERR_PROTOCOL,
+                   "worker 0 sent PUSH (wire step 0, bucket 0, offset 0, count 0, answer 0): a "
+                   "worker in this mode does not take that");
 }
 
 static void weights_from_another_worker_are_a_violation(void **state)
@@ -183,7 +186,7 @@ static void without_an_exchange_every_step_goes_on_at_once(void **state)
         for (uint32_t b = BUCKETS; b-- > 0;)
             expect_ok(psr_exchange_weights_wanted(exchange, b));
         for (uint32_t b = 0; b < BUCKETS; b++)
-            expect_ok(psr_exchange_gradient_ready(exchange, b));
+            expect_ok(psr_exchange_gradient_ready(exchange, b, NULL));
         expect_ok(psr_exchange_end_step(exchange));
     }
     expect_ok(psr_exchange_drain(exchange));
@@ -207,7 +210,7 @@ static void take_turn(uint64_t step, uint32_t rank, float gradient)
         expect_ok(psr_exchange_weights_wanted(exchange, b));
         for (size_t i = 0; i < buckets.items[b].length; i++)
             gradients[buckets.items[b].offset + i] = gradient;
-        expect_ok(psr_exchange_gradient_ready(exchange, b));
+        expect_ok(psr_exchange_gradient_ready(exchange, b, NULL));
     }
     expect_ok(psr_exchange_end_step(exchange));
 }
@@ -234,6 +237,62 @@ static void a_process_that_plays_all_ranks_updates_when_the_last_ones_step_has_e
     assert_true(figures.exchange_s > 0);
 }
 
+static played_fence fences[BUCKETS];
+static pthread_t device;
+static _Atomic bool step_ended;
+
+/* The device writes what it was asked for when the compute thread waits for that, and not
+ * before. */
+static void *write_gradients(void *of_rank)
+{
+    float *gradients = of_rank;
+    while (atomic_load(&session->wait) != PSR_WAIT_FENCES && !atomic_load(&step_ended))
+        sched_yield();
+    for (uint32_t b = 0; b < BUCKETS; b++) {
+        for (size_t i = 0; i < buckets.items[b].length; i++)
+            gradients[buckets.items[b].offset + i] = 2;
+        played_fence_pass(&fences[b]);
+    }
+    return NULL;
+}
+
+static void a_process_that_plays_all_ranks_waits_for_its_device_before_it_sums(void **state)
+{
+    (void)state;
+    config.workers = 2;
+    config.lr = 1;
+    config.momentum = config.weight_decay = 0;
+    start(&psr_engine_local);
+    take_turn(0, 0, 1);
+    for (uint32_t b = 0; b < BUCKETS; b++)
+        played_fence_init(&fences[b]);
+    expect_ok(psr_exchange_begin_step(exchange, &(psr_step){0, 1, 4, 8}));
+    float *gradients = psr_exchange_gradients(exchange);
+    for (uint32_t b = 0; b < BUCKETS; b++) {
+        expect_ok(psr_exchange_weights_wanted(exchange, b));
+        expect_ok(psr_exchange_gradient_ready(exchange, b, &fences[b].fence));
+    }
+    assert_int_equal(pthread_create(&device, NULL, write_gradients, gradients), 0);
+    expect_ok(psr_exchange_end_step(exchange));
+    const float weight = psr_exchange_weights(exchange)[0];
+    atomic_store(&step_ended, true);
+    pthread_join(device, NULL);
+    assert_true(weight == -3);
+}
+
+static void a_device_that_fails_ends_the_run(void **state)
+{
+    (void)state;
+    begin(0, 4);
+    played_fence_init(&fences[0]);
+    expect_ok(psr_exchange_gradient_ready(exchange, 0, &fences[0].fence));
+    played_fence_fail(&fences[0]);
+    event *last = event_at(0);
+    assert_string_equal(last->what, "failed");
+    assert_int_equal(last->status, PSR_ERR_COMPUTE);
+    expect_failure(psr_exchange_drain(exchange), PSR_ERR_COMPUTE, "the device is gone");
+}
+
 static void an_average_is_the_sum_in_order_of_rank_divided_once_by_all_weights(void **state)
 {
     (void)state;
@@ -258,36 +317,44 @@ static void *break_it_once_something_was_sent(void *unused)
     return unused;
 }
 
-/* The transport may send it long after: to a worker with which there is no connection yet, say. */
-static void what_is_left_to_be_sent_of_a_broadcast_that_failed_is_no_memory_of_the_callers(void **state)
+/* The transport may send it long after: to a worker to which there is no connection yet, say. More
+ * slices than may go at once: the rest waits for worker 1. */
+static void
+what_is_left_to_be_sent_of_a_broadcast_that_failed_is_no_memory_of_the_callers(void **state)
 {
     (void)state;
     config.workers = 2;
+    config.slice_bytes = 8;
     start(&played_ops);
-    char text[] = "what worker 0 says";
+    char text[] = "what worker 0 says to all of the other workers";
     meanwhile(break_it_once_something_was_sent);
     expect_failure(psr_exchange_broadcast(exchange, text, sizeof text), PSR_ERR_PEER,
                    "worker 1 on host7 died");
     helper_result();
     memset(text, 'x', sizeof text - 1);
     const event *sent = event_at(0);
-    assert_int_equal(sent->head.type, PSR_MSG_SPREAD);
-    assert_int_equal(sent->bytes, sizeof text);
-    assert_string_equal(sent->payload, "what worker 0 says");
+    assert_int_equal(sent->head.type, PSR_MSG_VALUES);
+    assert_int_equal(sent->bytes, 8);
+    assert_string_equal(sent->payload, "what worker 0 says to all of the other workers");
 }
 
 static void deliver_row_of_worker_1(void)
 {
     const double row[] = {10, 1};
-    psr_head head = psr_msg_gather_head(&(psr_msg_gather){1, {0, 2}});
-    const psr_payload payload = psr_encode(&head, PSR_ENCODING_FLOAT64, row, 2);
+    const psr_call call = {.kind = PSR_KIND_ALL_REDUCE,
+                           .algorithm = PSR_ALGORITHM_ROOT,
+                           .type = PSR_TYPE_FLOAT64,
+                           .count = 2};
+    psr_head head = psr_msg_values_head(
+        &(psr_msg_values){.tag = {.round = 1}, .call = psr_call_message(&call), .total = 2});
+    const psr_payload payload = psr_encode(&head, PSR_ENCODING_BYTES, row, sizeof row);
     deliver_from((psr_peer){PSR_ROLE_WORKER, 1}, head, payload.data, payload.bytes);
 }
 
 /* Worker 2 is still missing then. */
 static void *add_worker_1_and_break_it(void *unused)
 {
-    until_it_waits_for(PSR_WAIT_COLLECTIVE);
+    until_it_waits_for(PSR_WAIT_OPERATION);
     deliver_row_of_worker_1();
     break_network(PSR_ERR_PEER);
     return unused;
@@ -334,6 +401,7 @@ int main(void)
         with_exchange(a_drain_waits_for_every_bucket),
         with_exchange(a_failure_of_the_exchange_reaches_a_waiting_compute_thread_at_once),
         with_exchange(a_rank_without_samples_gives_zeros_for_every_bucket),
+        with_exchange(a_device_that_fails_ends_the_run),
         with_exchange(a_step_that_forgot_a_bucket_is_refused),
         with_exchange(a_message_that_no_worker_takes_ends_the_run_as_a_violation),
         with_exchange(weights_from_another_worker_are_a_violation),
@@ -341,6 +409,7 @@ int main(void)
         with_config(without_an_exchange_every_step_goes_on_at_once),
         with_config(an_engine_that_exchanges_nothing_is_sent_nothing),
         with_config(a_process_that_plays_all_ranks_updates_when_the_last_ones_step_has_ended),
+        with_config(a_process_that_plays_all_ranks_waits_for_its_device_before_it_sums),
         with_config(an_average_is_the_sum_in_order_of_rank_divided_once_by_all_weights),
         with_config(what_is_left_to_be_sent_of_a_broadcast_that_failed_is_no_memory_of_the_callers),
         with_config(the_exchange_thread_does_not_write_what_the_caller_averages),

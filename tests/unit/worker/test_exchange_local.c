@@ -1,11 +1,11 @@
-/* The sum of --mode local against the definition, element by element, and against base/fold.h, which it does
- * not use. */
+/* The sum of --mode local against the definition, element by element, and against
+ * base/arrays/fold.h, which it does not use. */
 #include "tests/unit/expect.h"
 
-#include "base/arena.h"
-#include "base/fold.h"
+#include "base/arrays/arena.h"
+#include "base/arrays/fold.h"
 #include "base/rng.h"
-#include "worker/exchange_local.h"
+#include "worker/exchange/exchange_local.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -91,7 +91,9 @@ static void run_open(run *r)
         float *g = psr_local_gradients(r->local, rank);
         /* Divided by three, so that all bits of the mantissa are in use and sums do round. */
         for (uint32_t i = 0; i < layout.length; i++)
-            g[i] = (psr_rng_unit(psr_rng_word((psr_rng_at){1, PSR_RNG_TEST, 0, rank, 0}, i)) - 0.5f) / 3;
+            g[i] =
+                (psr_rng_unit(psr_rng_word((psr_rng_at){1, PSR_RNG_TEST, 0, rank, 0}, i)) - 0.5f) /
+                3;
     }
 }
 
@@ -139,7 +141,8 @@ static uint32_t elements_that_differ(uint32_t workers)
     uint32_t differ = 0;
     for (size_t i = 0; i < layout.length; i++) {
         differ += right.weights[i] != reversed.weights[i];
-        assert_true(fabsf(right.weights[i] - reversed.weights[i]) < 1e-5f); /* the same sum all the same */
+        /* the same sum all the same */
+        assert_true(fabsf(right.weights[i] - reversed.weights[i]) < 1e-5f);
     }
     run_close(&right);
     run_close(&reversed);
@@ -175,7 +178,8 @@ static void lars_is_given_whole_tensors(void **state)
     for (size_t i = 0; i < layout.length; i++)
         r.weights[i] = 0.5f;
     expect_ok(psr_local_update(r.local, 0, 10));
-    /* Tensor b is adapted to its norms, so its update is far smaller than the gradient; a, of rank 1, is not.
+    /* Tensor b is adapted to its norms, so its update is far smaller than the gradient; a, of rank
+     * 1, is not.
      */
     const psr_tensor *a = &layout.tensors[0], *b = &layout.tensors[1];
     double moved_a = 0, moved_b = 0;

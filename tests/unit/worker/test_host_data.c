@@ -1,8 +1,8 @@
-/* The data set of a host's workers: read by one of them, and mapped by the rest. Threads of one process are the workers here, and
- * processes where one has to die. */
-#include "worker/host_data.h"
+/* The data set of a host's workers: read by one of them, and mapped by the rest. Threads of one
+ * process are the workers here, and processes where one has to die. */
+#include "worker/input/host_data.h"
 
-#include "net/socket_directory.h"
+#include "net/address/socket_directory.h"
 #include "tests/unit/data/data_files.h"
 #include "tests/unit/expect.h"
 
@@ -47,7 +47,8 @@ static int tear_down(void **state)
     struct stat status;
     memcpy(path, directory.path, sizeof path);
     psr_socket_directory_remove(&directory);
-    return directory_teardown(state) == 0 && stat(path, &status) != 0 ? 0 : -1; /* nothing is left of turns */
+    /* nothing is left of turns */
+    return directory_teardown(state) == 0 && stat(path, &status) != 0 ? 0 : -1;
 }
 
 /* ---- a worker ---- */
@@ -165,7 +166,8 @@ static void what_is_wrong_with_the_files_each_worker_tells(void **state)
 
 /* ---- whose turn it is ---- */
 
-/* Another process has the turn, and dies with it. Returns its process, and the read end of a pipe that it has written to by then. */
+/* Another process has the turn, and dies with it. Returns its process, and the read end of a pipe
+ * that it has written to by then. */
 static pid_t take_the_turn(uint32_t rank)
 {
     char key[PSR_CONTENT_BYTES], name[32], holder[16], told;

@@ -84,7 +84,8 @@ static void a_hash_is_sixteen_hex_digits(void **state)
     char line[PSR_METRICS_LINE_MAX];
     psr_metrics_print(&metrics, line);
     cJSON *object = parse(line);
-    assert_string_equal(cJSON_GetObjectItemCaseSensitive(object, "hash")->valuestring, "00000000000000ab");
+    assert_string_equal(cJSON_GetObjectItemCaseSensitive(object, "hash")->valuestring,
+                        "00000000000000ab");
     cJSON_Delete(object);
 }
 
@@ -172,7 +173,8 @@ static void an_outcome_is_of_this_worker(void **state)
     assert_true(number(object, "loss") == 0.5);
     assert_true(number(object, "test_count") == 100);
     assert_true(cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "stopped")));
-    assert_string_equal(cJSON_GetObjectItemCaseSensitive(object, "hash")->valuestring, "0000000000001234");
+    assert_string_equal(cJSON_GetObjectItemCaseSensitive(object, "hash")->valuestring,
+                        "0000000000001234");
     cJSON_Delete(object);
 }
 

@@ -1,8 +1,9 @@
-/* Sums over the processes of MPI, here one: what they add up to with several is tests/integration/test_mpi.py's. MPI begins once in a
- * process, so the tests share it, in their order. */
+/* Sums over the processes of MPI, here one: what they add up to with several is
+ * tests/integration/test_mpi.py's. MPI begins once in a process, so the tests share it, in their
+ * order. */
 #include "tests/unit/expect.h"
 
-#include "worker/mpi_sums.h"
+#include "worker/exchange/mpi_sums.h"
 
 #include <semaphore.h>
 #include <stdlib.h>
@@ -36,8 +37,8 @@ static int begin_with_too_few(void)
         return 10;
     sem_wait(&changes);
     psr_err err = psr_mpi_sums_take(sums, &any, &number);
-    bool named =
-        strstr(psr_err_detail(), "--mode mpi: this run has 2 workers, and MPI found 1 process; ") != NULL;
+    bool named = strstr(psr_err_detail(),
+                        "--mode mpi: this run has 2 workers, and MPI found 1 process; ") != NULL;
     bool told = err == PSR_ERR_USAGE && named && number == 77;
     bool again = psr_mpi_sums_take(sums, &any, &number) == PSR_ERR_USAGE;
     psr_mpi_sums_free(sums, 1000);

@@ -1,4 +1,6 @@
-/* A run's life as one worker takes part in it: hold and stop, reports, checkpoints and their restoring, the end. */
+/* A run's life as one worker takes part in it: hold and stop, reports, checkpoints and their
+ * restoring, the end. */
+#include "tests/unit/played_fence.h"
 #include "tests/unit/worker/played_exchange.h"
 
 #include <stdio.h>
@@ -18,10 +20,10 @@ static void a_failure_of_the_compute_thread_is_told_and_ends_the_exchange(void *
 static void the_first_of_two_failures_is_the_one_that_stays(void **state)
 {
     (void)state;
-    break_network(PSR_ERR_TIMEOUT);
+    break_network(PSR_ERR_IO);
     assert_string_equal(event_at(0)->what, "failed");
     psr_session_fail(session, psr_fail(PSR_ERR_NUMERIC, "something else"));
-    expect_failure(psr_exchange_drain(exchange), PSR_ERR_TIMEOUT, "worker 1 on host7 died");
+    expect_failure(psr_exchange_drain(exchange), PSR_ERR_IO, "worker 1 on host7 died");
 }
 
 static void *stop_after_step_two(void *unused)
@@ -54,7 +56,7 @@ static void a_hold_is_answered_and_lasts_until_the_last_step_is_named(void **sta
     begin(2, 4); /* waits, and is the last */
     helper_result();
     for (uint32_t b = 0; b < BUCKETS; b++)
-        expect_ok(psr_exchange_gradient_ready(exchange, b));
+        expect_ok(psr_exchange_gradient_ready(exchange, b, NULL));
     expect_ok(psr_exchange_end_step(exchange));
     expect_failure(psr_exchange_begin_step(exchange, &(psr_step){3, 0, 4, 4}), PSR_ERR_CANCELLED,
                    "the run was stopped after step 3");
@@ -114,6 +116,42 @@ static void a_report_names_whom_it_waits_for(void **state)
     assert_int_equal(report_while_waiting.bucket, 1);
     assert_true(report_while_waiting.waits);
     assert_true(psr_peer_equal(report_while_waiting.waits_for, (psr_peer){PSR_ROLE_SHARD, 2}));
+}
+
+static played_fence fence;
+
+static void *report_then_pass(void *unused)
+{
+    until_it_waits_for(PSR_WAIT_BUCKET);
+    event_at(1); /* buckets 0 and 2 are ready, and bucket 1 was reported before them */
+    psr_session_report(session, &report_while_waiting);
+    played_fence_pass(&fence);
+    event_at(2);
+    deliver_landed(0, 1);
+    return unused;
+}
+
+static void a_report_names_the_device_that_it_waits_for_and_nobody_else(void **state)
+{
+    (void)state;
+    played_fence_init(&fence);
+    report_while_waiting = (psr_msg_progress){0};
+    begin(0, 4);
+    expect_ok(psr_exchange_gradient_ready(exchange, 1, &fence.fence));
+    expect_ok(psr_exchange_gradient_ready(exchange, 0, NULL));
+    expect_ok(psr_exchange_gradient_ready(exchange, 2, NULL));
+    expect_ok(psr_exchange_end_step(exchange));
+    begin(1, 4);
+    meanwhile(report_then_pass);
+    expect_ok(psr_exchange_weights_wanted(exchange, 1));
+    helper_result();
+    assert_int_equal(report_while_waiting.phase, PSR_PHASE_DEVICE);
+    assert_int_equal(report_while_waiting.step, 0);
+    assert_int_equal(report_while_waiting.bucket, 1);
+    assert_false(report_while_waiting.waits);
+    const uint32_t order[] = {0, 2, 1}; /* in which they were ready */
+    for (uint32_t i = 0; i < BUCKETS; i++)
+        assert_int_equal(event_at(i)->bucket, order[i]);
 }
 
 static void more_metrics_than_the_queue_holds_all_arrive_in_order(void **state)
@@ -186,7 +224,8 @@ static void restored_pieces_come_in_order(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < 5; i++)
-        deliver(PSR_ROLE_SCHEDULER, psr_msg_restore_head(&(psr_msg_piece){.span = {i, 0}}), NULL, 0);
+        deliver(PSR_ROLE_SCHEDULER, psr_msg_restore_head(&(psr_msg_piece){.span = {i, 0}}), NULL,
+                0);
     for (uint32_t i = 0; i < 4; i++) { /* the fifth is freed with the exchange */
         psr_message *message = NULL;
         expect_ok(psr_session_restored(session, &message));
@@ -225,6 +264,7 @@ int main(void)
         with_exchange(before_its_first_step_a_worker_promises_that_one),
         with_exchange(a_report_says_what_the_compute_thread_does),
         with_exchange(a_report_names_whom_it_waits_for),
+        with_exchange(a_report_names_the_device_that_it_waits_for_and_nobody_else),
         with_exchange(more_metrics_than_the_queue_holds_all_arrive_in_order),
         with_exchange(a_checkpoints_section_leaves_in_pieces_that_cover_it_once),
         with_exchange(the_next_checkpoint_waits_until_the_last_one_is_in_place),

@@ -1,10 +1,10 @@
-/* Where a run's state comes from and goes to. One process that plays all ranks (--mode local), whose loop goes without a thread
- * here: what it sends comes out of the simulated network where the scheduler is, what the scheduler would restore is put where
- * the loop would. */
+/* Where a run's state comes from and goes to. One process that plays all ranks (--mode local),
+ * whose loop goes without a thread here: what it sends comes out of the simulated network where the
+ * scheduler is, what the scheduler would restore is put where the loop would. */
 #include "tests/unit/worker/local_trainer.h"
 
-#include "base/arena.h"
-#include "base/file.h"
+#include "base/arrays/arena.h"
+#include "base/system/file.h"
 #include "model/checkpoint/checkpoint.h"
 #include "worker/snapshot.h"
 
@@ -15,7 +15,8 @@
 
 static psr_sim *sim;
 static psr_transport *transport, *scheduler;
-static const psr_provision provision = {.self = {PSR_ROLE_WORKER, 0}, .scheduler = "sim://scheduler/0"};
+static const psr_provision provision = {.self = {PSR_ROLE_WORKER, 0},
+                                        .scheduler = "sim://scheduler/0"};
 static psr_member *member;
 
 /* The next message to the scheduler; NULL: there is no more. */
@@ -123,7 +124,8 @@ static void a_fresh_start_has_the_networks_initial_weights_and_statistics(void *
     expect_ok(psr_arena_new(net->params.length, &weights));
     expect_ok(psr_arena_new(net->buffers.length, &statistics));
     psr_network_init(net, 4, weights, statistics);
-    assert_memory_equal(weights, psr_exchange_weights(exchange), net->params.length * sizeof *weights);
+    assert_memory_equal(weights, psr_exchange_weights(exchange),
+                        net->params.length * sizeof *weights);
     for (uint32_t r = 0; r < 3; r++)
         assert_memory_equal(statistics, trainer.replicas[r].buffers,
                             net->buffers.length * sizeof *statistics);
@@ -137,8 +139,8 @@ static void restored_pieces_make_the_whole_state_in_any_order(void **state)
     open_at(5);
     restore_section(PSR_SECTION_RANK(2), net->buffers.length);
     restore_section(PSR_SECTION_SLOT(0), net->params.length);
-    restore_section(PSR_SECTION_BUFFERS,
-                    net->buffers.length); /* the averaged ones: not needed, not refused */
+    /* the averaged ones: not needed, not refused */
+    restore_section(PSR_SECTION_BUFFERS, net->buffers.length);
     restore_section(PSR_SECTION_RANK(0), net->buffers.length);
     restore_section(PSR_SECTION_WEIGHTS, net->params.length);
     restore_section(PSR_SECTION_RANK(1), net->buffers.length);
@@ -216,7 +218,8 @@ static void a_piece_whose_payload_is_shorter_than_it_says_is_a_violation(void **
     (void)state;
     open_at(5);
     psr_message *message = piece(PSR_SECTION_WEIGHTS, 0, 16);
-    message->head = psr_msg_restore_head(&(psr_msg_piece){.section = PSR_SECTION_WEIGHTS, .span = {0, 17}});
+    message->head =
+        psr_msg_restore_head(&(psr_msg_piece){.section = PSR_SECTION_WEIGHTS, .span = {0, 17}});
     message->head.encoding = PSR_ENCODING_FLOAT32;
     restore(message);
     assert_int_equal(psr_snapshot_load(&trainer), PSR_ERR_PROTOCOL);
@@ -226,7 +229,8 @@ static void more_pieces_than_a_checkpoint_has_are_a_violation(void **state)
 {
     (void)state;
     open_at(5);
-    for (int i = 0; i < 4; i++) /* weights and one slot are two arenas; the statistics are far smaller */
+    for (int i = 0; i < 4; i++) /* weights and one slot are two arenas;
+                                   the statistics are far smaller */
         restore(piece(PSR_SECTION_WEIGHTS, 0, net->params.length));
     expect_failure(psr_snapshot_load(&trainer), PSR_ERR_PROTOCOL,
                    "the scheduler restored section 0 more than once");
@@ -278,7 +282,8 @@ static void an_init_file_that_is_not_there_is_named(void **state)
     strcpy(config.init, "/nonexistent/model.safetensors");
     open_at(0);
     assert_int_equal(psr_snapshot_load(&trainer), PSR_ERR_NOT_FOUND);
-    assert_ptr_equal(strstr(psr_err_detail(), "--init: /nonexistent/model.safetensors"), psr_err_detail());
+    assert_ptr_equal(strstr(psr_err_detail(), "--init: /nonexistent/model.safetensors"),
+                     psr_err_detail());
 }
 
 /* ---- out ---- */

@@ -1,4 +1,4 @@
-/* One algorithm for all convolutions, as text (model/onednn/choice.h). */
+/* One algorithm for all convolutions, as text (model/onednn/choice/choice.h). */
 #ifndef PSR_TESTS_ALGORITHMS_H
 #define PSR_TESTS_ALGORITHMS_H
 
@@ -6,7 +6,8 @@
 
 #include "model/networks/network.h"
 
-/* A letter for every convolution of net and direction; where it does not fit direct is taken. Static storage. */
+/* A letter for every convolution of net and direction; where it does not fit direct is taken.
+ * Static storage. */
 static inline const char *all_by(char letter, const psr_network *net)
 {
     static char text[1024];

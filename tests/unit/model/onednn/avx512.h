@@ -8,8 +8,9 @@
 
 #include "model/onednn/compat.h"
 
-/* Tests that need it are a run of their own: `PROGRAM avx512`. The status with which such a run ends before
- * its first test: 77, a skip with its reason, without AVX-512; 2 when called otherwise; 0: go on. */
+/* Tests that need it are a run of their own: `PROGRAM avx512`. The status with which such a run
+ * ends before its first test: 77, a skip with its reason, without AVX-512; 2 when called otherwise;
+ * 0: go on. */
 static inline int status_before_avx512_tests(int argc, char **argv, const char *reason)
 {
     if (argc != 2 || strcmp(argv[1], "avx512") != 0)

@@ -1,11 +1,12 @@
-/* The oneDNN back end against the reference loops: every operator in odd shapes, whole small networks,
- * float32 and bf16, and what only a compiled back end can get wrong: buffers that overlap, a batch of another
- * size, one thread more. The contract of the hooks is test_backend.c's.
+/* The oneDNN back end against the reference loops: every operator in odd shapes, whole small
+ * networks, float32 and bf16, and what only a compiled back end can get wrong: buffers that
+ * overlap, a batch of another size, one thread more. The contract of the hooks is test_backend.c's.
  *
- * Meson runs it a second time with oneDNN held to AVX2, where float32 is blocked by 8 and bf16 is refused. */
+ * Meson runs it a second time with oneDNN held to AVX2, where float32 is blocked by 8 and bf16 is
+ * refused. */
 #include "model/backend.h"
 #include "model/networks/network_build.h"
-#include "model/onednn/winograd.h"
+#include "model/onednn/kernels/winograd.h"
 
 #include "base/rng.h"
 
@@ -17,10 +18,10 @@
 #include "tests/unit/model/onednn/avx512.h"
 #include "tests/unit/expect.h"
 
-/* Relative errors in the Euclidean norm. float32: both sides round each product once, in another order. bf16:
- * values have 8 bits, and where a rounding turns a ReLU or a maximum over, a whole element's gradient comes
- * or goes, which in layers of a few hundred elements is percents of a tensor; what is really wrong is off by
- * about 1. */
+/* Relative errors in the Euclidean norm. float32: both sides round each product once, in another
+ * order. bf16: values have 8 bits, and where a rounding turns a ReLU or a maximum over, a whole
+ * element's gradient comes or goes, which in layers of a few hundred elements is percents of a
+ * tensor; what is really wrong is off by about 1. */
 typedef struct tolerance {
     double value, gradient;
 } tolerance;
@@ -41,16 +42,16 @@ static psr_network *net_begin(psr_network_builder *builder, uint32_t channels, u
     net->channels = channels;
     net->height = height;
     net->width = width;
-    net->nodes[net->node_count++] = (psr_node){.op = PSR_OP_INPUT,
-                                               .input = {PSR_NONE, PSR_NONE},
-                                               .channels = channels,
-                                               .height = height,
-                                               .width = width,
-                                               .weight = PSR_NONE,
-                                               .bias = PSR_NONE,
-                                               .mean = PSR_NONE,
-                                               .variance = PSR_NONE,
-                                               .name = "input"};
+    net->nodes[net->node_count++] = (psr_network_node){.op = PSR_OP_INPUT,
+                                                       .input = {PSR_NONE, PSR_NONE},
+                                                       .channels = channels,
+                                                       .height = height,
+                                                       .width = width,
+                                                       .weight = PSR_NONE,
+                                                       .bias = PSR_NONE,
+                                                       .mean = PSR_NONE,
+                                                       .variance = PSR_NONE,
+                                                       .name = "input"};
     return net;
 }
 
@@ -70,11 +71,13 @@ static uint32_t conv_norm(psr_network_builder *b, uint32_t x, const char *conv, 
     return psr_build_batchnorm(b, x, norm);
 }
 
-static psr_network *convolutions(uint32_t in, uint32_t out, uint32_t kernel, uint32_t stride, uint32_t pad)
+static psr_network *convolutions(uint32_t in, uint32_t out, uint32_t kernel, uint32_t stride,
+                                 uint32_t pad)
 {
     psr_network_builder b;
     net_begin(&b, in, 9, 11);
-    uint32_t x = psr_build_conv(&b, 0, "first", out, kernel, stride, pad, PSR_INIT_KAIMING_NORMAL_FAN_IN);
+    uint32_t x =
+        psr_build_conv(&b, 0, "first", out, kernel, stride, pad, PSR_INIT_KAIMING_NORMAL_FAN_IN);
     x = psr_build_conv_bias(&b, x, "second", out + 3, 2);
     return net_end(&b, psr_build_conv(&b, x, "third", 5, 1, 2, 0, PSR_INIT_KAIMING_NORMAL_FAN_IN));
 }
@@ -85,12 +88,14 @@ static psr_network *low_images(uint32_t height, uint32_t width, uint32_t kernel,
     psr_network_builder b;
     net_begin(&b, 16, height, width);
     uint32_t x = psr_build_conv(&b, 0, "first", 32, 1, 1, 0, PSR_INIT_KAIMING_NORMAL_FAN_IN);
-    x = psr_build_conv(&b, x, "second", 16, kernel, stride, kernel / 2, PSR_INIT_KAIMING_NORMAL_FAN_IN);
+    x = psr_build_conv(&b, x, "second", 16, kernel, stride, kernel / 2,
+                       PSR_INIT_KAIMING_NORMAL_FAN_IN);
     return net_end(&b, psr_build_conv(&b, x, "third", 16, 1, 1, 0, PSR_INIT_KAIMING_NORMAL_FAN_IN));
 }
 
 /* Images of fewer channels than three, read plain by a convolution whose value lies in blocks. */
-static psr_network *few_channels(uint32_t channels, uint32_t height, uint32_t kernel, uint32_t stride)
+static psr_network *few_channels(uint32_t channels, uint32_t height, uint32_t kernel,
+                                 uint32_t stride)
 {
     psr_network_builder b;
     net_begin(&b, channels, height, 7);
@@ -108,7 +113,8 @@ static psr_network *norm_relu(uint32_t channels)
 {
     psr_network_builder b;
     net_begin(&b, 3, 7, 5);
-    return net_end(&b, psr_build_relu(&b, conv_norm(&b, 0, "conv", "bn", channels, 3, 1, 1), "relu"));
+    return net_end(&b,
+                   psr_build_relu(&b, conv_norm(&b, 0, "conv", "bn", channels, 3, 1, 1), "relu"));
 }
 
 /* A block with an identity shortcut: the gradient comes back on two ways. */
@@ -122,7 +128,8 @@ static psr_network *norm_add(uint32_t channels, bool relu)
     return net_end(&b, relu ? psr_build_relu(&b, y, "relu2") : y);
 }
 
-/* A block with a projection: two batch norms under one ReLU; the shortcut comes first in the addition. */
+/* A block with a projection: two batch norms under one ReLU; the shortcut comes first in the
+ * addition. */
 static psr_network *two_norms(uint32_t channels, bool relu)
 {
     psr_network_builder b;
@@ -171,8 +178,8 @@ static psr_network *everything(void)
     const psr_init_kind init = PSR_INIT_UNIFORM_FAN_IN;
     psr_network_builder b;
     net_begin(&b, 2, 9, 9);
-    uint32_t x = psr_build_relu(&b, psr_build_batchnorm(&b, psr_build_conv_bias(&b, 0, "conv1", 4, 2), "bn1"),
-                                "relu1");
+    uint32_t x = psr_build_relu(
+        &b, psr_build_batchnorm(&b, psr_build_conv_bias(&b, 0, "conv1", 4, 2), "bn1"), "relu1");
     x = psr_build_maxpool(&b, x, "pool", 3, 2, 1);
     uint32_t path = conv_norm(&b, x, "conv2", "bn2", 6, 3, 2, 1);
     uint32_t sum = psr_build_add(&b, path, psr_build_shortcut_a(&b, x, "shortcut", 6, 2), "add1");
@@ -185,7 +192,8 @@ static psr_network *everything(void)
     return net_end(&b, x);
 }
 
-static psr_network *named(const char *model, uint32_t channels, uint32_t size, psr_shortcut shortcut)
+static psr_network *named(const char *model, uint32_t channels, uint32_t size,
+                          psr_shortcut shortcut)
 {
     psr_network *net = NULL;
     expect_ok(psr_network_new(model, 10, channels, size, size, shortcut, &net));
@@ -245,7 +253,8 @@ static setting setting_of(psr_network *net, uint32_t max_batch)
             fill(s.weights + tensor->offset, tensor->count, 100 + (uint32_t)t, 0.3f, 0.9f);
     }
     for (size_t t = 0; t < net->buffers.tensor_count; t++)
-        fill(s.buffers + net->buffers.tensors[t].offset, net->buffers.tensors[t].count, 9, 0.5f, 1.5f);
+        fill(s.buffers + net->buffers.tensors[t].offset, net->buffers.tensors[t].count, 9, 0.5f,
+             1.5f);
     for (uint32_t n = 0; n < max_batch; n++) {
         s.labels[n] = (3 * n + 1) % net->classes;
         s.samples[n] = 1000 * n + 17;
@@ -288,13 +297,14 @@ static void passes(const setting *s, outcome *o, uint32_t count)
     const psr_batch batch = {s->images, s->labels, s->samples, count, .epoch = 2, .seed = 5};
     memcpy(o->buffers, s->buffers, s->net->buffers.length * sizeof(float));
     const psr_exec_state state = {s->weights, o->gradients, o->buffers};
-    expect_ok(psr_backend_train(o->backend, &batch, &state, 1.0f / (float)count, NULL, &o->trained));
+    expect_ok(
+        psr_backend_train(o->backend, &batch, &state, 1.0f / (float)count, NULL, &o->trained));
     const psr_exec_state still = {s->weights, NULL, s->buffers};
     expect_ok(psr_backend_infer(o->backend, &batch, &still, NULL, o->logits, &o->inferred));
 }
 
-static outcome outcome_of(const setting *s, psr_backend_kind kind, psr_precision precision, uint32_t threads,
-                          uint32_t count)
+static outcome outcome_of(const setting *s, psr_backend_kind kind, psr_precision precision,
+                          uint32_t threads, uint32_t count)
 {
     outcome o = {.backend = backend_of(s, kind, precision, threads),
                  .gradients = floats(s->net->params.length),
@@ -323,8 +333,8 @@ static double distance(const float *a, const float *b, size_t count, double *ret
     return sqrt(difference);
 }
 
-/* Relative to the tensor, but never to less than a hundredth of the whole gradient: a bias before a batch
- * norm has gradient 0, of which only rounding is left. */
+/* Relative to the tensor, but never to less than a hundredth of the whole gradient: a bias before a
+ * batch norm has gradient 0, of which only rounding is left. */
 static void assert_tensors_near(const psr_layout *layout, const float *found, const float *expected,
                                 double relative)
 {
@@ -332,22 +342,26 @@ static void assert_tensors_near(const psr_layout *layout, const float *found, co
     distance(expected, expected, layout->length, &whole);
     for (size_t t = 0; t < layout->tensor_count; t++) {
         const psr_tensor *tensor = &layout->tensors[t];
-        double norm, off = distance(found + tensor->offset, expected + tensor->offset, tensor->count, &norm);
+        double norm,
+            off = distance(found + tensor->offset, expected + tensor->offset, tensor->count, &norm);
         double unit = norm > 1e-2 * whole ? norm : 1e-2 * whole;
         if (!(off <= relative * unit))
-            fail_msg("%s is off by %.3g of %.3g, more than %.3g of it", tensor->name, off, norm, relative);
+            fail_msg("%s is off by %.3g of %.3g, more than %.3g of it", tensor->name, off, norm,
+                     relative);
     }
 }
 
-static void assert_alike(const setting *s, const outcome *found, const outcome *expected, uint32_t count,
-                         tolerance limit)
+static void assert_alike(const setting *s, const outcome *found, const outcome *expected,
+                         uint32_t count, tolerance limit)
 {
-    double norm, off = distance(found->logits, expected->logits, (size_t)count * s->net->classes, &norm);
+    double norm,
+        off = distance(found->logits, expected->logits, (size_t)count * s->net->classes, &norm);
     if (!(off <= limit.value * norm))
         fail_msg("the logits are off by %.3g of %.3g", off, norm);
     if (!(fabs(found->trained.loss_sum - expected->trained.loss_sum) <=
           limit.value * expected->trained.loss_sum))
-        fail_msg("the loss is %.9g rather than %.9g", found->trained.loss_sum, expected->trained.loss_sum);
+        fail_msg("the loss is %.9g rather than %.9g", found->trained.loss_sum,
+                 expected->trained.loss_sum);
     if (!(fabs(found->inferred.loss_sum - expected->inferred.loss_sum) <=
           limit.value * expected->inferred.loss_sum))
         fail_msg("the loss of inference is %.9g rather than %.9g", found->inferred.loss_sum,
@@ -361,7 +375,8 @@ static void assert_same_bits(const setting *s, const outcome *a, const outcome *
     assert_true(a->trained.loss_sum == b->trained.loss_sum);
     assert_memory_equal(a->gradients, b->gradients, s->net->params.length * sizeof(float));
     assert_memory_equal(a->buffers, b->buffers, s->net->buffers.length * sizeof(float));
-    assert_memory_equal(a->logits, b->logits, (size_t)s->max_batch * s->net->classes * sizeof(float));
+    assert_memory_equal(a->logits, b->logits,
+                        (size_t)s->max_batch * s->net->classes * sizeof(float));
 }
 
 /* The first count samples, float32 with one to three threads, and bf16 (none: left out). */
@@ -491,12 +506,14 @@ static void the_small_networks_agree(void **state)
     compare(named("convnet", 1, 28, PSR_SHORTCUT_A), 5, bf16);
 }
 
-/* Deep networks over batches of a few small images are badly conditioned: two values in a batch norm's mean
- * turn over on a rounding. So one batch each, of sizes at which float32 still says something, and no bf16. */
+/* Deep networks over batches of a few small images are badly conditioned: two values in a batch
+ * norm's mean turn over on a rounding. So one batch each, of sizes at which float32 still says
+ * something, and no bf16. */
 static void the_residual_networks_agree(void **state)
 {
     (void)state;
-    psr_network *nets[] = {named("resnet20", 3, 16, PSR_SHORTCUT_A), named("resnet20", 3, 16, PSR_SHORTCUT_B),
+    psr_network *nets[] = {named("resnet20", 3, 16, PSR_SHORTCUT_A),
+                           named("resnet20", 3, 16, PSR_SHORTCUT_B),
                            named("resnet18", 3, 48, PSR_SHORTCUT_B)};
     for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) {
         setting s = setting_of(nets[i], 3);
@@ -518,7 +535,8 @@ static bool agrees_with_all_by(char letter, psr_network *net, tolerance limit)
     assert_string_equal(psr_backend_algorithms(found.backend), algorithms);
     algorithms = "direct";
     assert_alike(&s, &found, &expected, 3, limit);
-    bool other = memcmp(found.gradients, direct.gradients, s.net->params.length * sizeof(float)) != 0;
+    bool other =
+        memcmp(found.gradients, direct.gradients, s.net->params.length * sizeof(float)) != 0;
     outcome_done(&found);
     outcome_done(&direct);
     outcome_done(&expected);
@@ -533,10 +551,12 @@ static void onednns_winograd_agrees_where_it_exists_and_falls_back_where_not(voi
     const tolerance winograd = {1e-3, 5e-3};
     const bool exists = psr_onednn_has_avx512() && DNNL_VERSION_MAJOR < 3;
     assert_true(agrees_with_all_by('w', norm_add(32, true), winograd) || !exists);
-    assert_true(agrees_with_all_by('w', named("resnet18", 3, 48, PSR_SHORTCUT_B), winograd) || !exists);
+    assert_true(agrees_with_all_by('w', named("resnet18", 3, 48, PSR_SHORTCUT_B), winograd) ||
+                !exists);
 }
 
-/* In ResNet-20 channels become more and images smaller; ResNet-18 ends in images that are too small for it. */
+/* In ResNet-20 channels become more and images smaller; ResNet-18 ends in images that are too small
+ * for it. */
 static void our_own_winograd_agrees(void **state)
 {
     (void)state;
@@ -546,8 +566,8 @@ static void our_own_winograd_agrees(void **state)
     assert_true(agrees_with_all_by('o', named("resnet18", 3, 48, PSR_SHORTCUT_B), fp32) == exists);
 }
 
-/* Whatever the clock says: what was picked is a text that another back end takes, and gives the same bits
- * with. */
+/* Whatever the clock says: what was picked is a text that another back end takes, and gives the
+ * same bits with. */
 static void what_was_picked_by_timing_can_be_handed_on(void **state)
 {
     (void)state;
@@ -611,8 +631,9 @@ typedef struct overwriting {
     float *weights;
 } overwriting;
 
-static psr_err overwrite(void *context, uint32_t bucket)
+static psr_err overwrite(void *context, uint32_t bucket, psr_fence *fence)
 {
+    (void)fence;
     const overwriting *o = context;
     const psr_bucket *b = &o->s->buckets.items[bucket];
     for (size_t i = b->offset; i < b->offset + b->length; i++)
@@ -626,7 +647,8 @@ static void weights_may_be_overwritten_as_soon_as_their_gradient_is_ready(void *
     setting s = setting_of(everything(), 4);
     const psr_batch batch = {s.images, s.labels, s.samples, 4, .epoch = 2, .seed = 5};
     for (int half = 0; half < (psr_onednn_has_avx512() ? 2 : 1); half++) {
-        outcome a = outcome_of(&s, PSR_BACKEND_ONEDNN, half ? PSR_PRECISION_BF16 : PSR_PRECISION_FP32, 2, 4);
+        outcome a = outcome_of(&s, PSR_BACKEND_ONEDNN,
+                               half ? PSR_PRECISION_BF16 : PSR_PRECISION_FP32, 2, 4);
         overwriting o = {&s, floats(s.net->params.length)};
         memcpy(o.weights, s.weights, s.net->params.length * sizeof(float));
         const psr_exec_hooks hooks = {.context = &o, .gradient_ready = overwrite};

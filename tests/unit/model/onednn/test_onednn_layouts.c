@@ -1,7 +1,8 @@
-/* The oneDNN back end in layouts that oneDNN does not choose on this processor: channels last is what it
- * takes for bf16 where there is AMX. Executables are compiled directly, with the layout given, and compared
- * with one in the layout of oneDNN's choice, whose numbers test_onednn.c holds to the reference. */
-#include "base/arena.h"
+/* The oneDNN back end in layouts that oneDNN does not choose on this processor: channels last is
+ * what it takes for bf16 where there is AMX. Executables are compiled directly, with the layout
+ * given, and compared with one in the layout of oneDNN's choice, whose numbers test_onednn.c holds
+ * to the reference. */
+#include "base/arrays/arena.h"
 #include "model/networks/network_build.h"
 #include "model/onednn/exec.h"
 
@@ -16,17 +17,19 @@
 
 enum { BATCH = 16, PIXELS = 3 * 48 * 48 };
 
-static void context_init(psr_onednn_context *context, dnnl_data_type_t type, psr_onednn_layout layout,
-                         uint32_t threads)
+static void context_init(psr_onednn_context *context, dnnl_data_type_t type,
+                         psr_onednn_layout layout, uint32_t threads)
 {
     *context = (psr_onednn_context){.type = type, .threads = threads, .layout = layout};
     omp_set_num_threads((int)threads);
     assert_int_equal(dnnl_engine_create(&context->engine, dnnl_cpu, 0), dnnl_success);
-    assert_int_equal(dnnl_stream_create(&context->stream, context->engine, dnnl_stream_default_flags),
-                     dnnl_success);
+    assert_int_equal(
+        dnnl_stream_create(&context->stream, context->engine, dnnl_stream_default_flags),
+        dnnl_success);
     assert_int_equal(dnnl_primitive_attr_create(&context->attr), dnnl_success);
-    assert_int_equal(dnnl_primitive_attr_set_scratchpad_mode(context->attr, dnnl_scratchpad_mode_user),
-                     dnnl_success);
+    assert_int_equal(
+        dnnl_primitive_attr_set_scratchpad_mode(context->attr, dnnl_scratchpad_mode_user),
+        dnnl_success);
 }
 
 static void context_done(psr_onednn_context *context)
@@ -104,25 +107,26 @@ static double relative(const float *found, const float *expected, size_t count)
 {
     double difference = 0, norm = 0;
     for (size_t i = 0; i < count; i++) {
-        difference += ((double)found[i] - (double)expected[i]) * ((double)found[i] - (double)expected[i]);
+        difference +=
+            ((double)found[i] - (double)expected[i]) * ((double)found[i] - (double)expected[i]);
         norm += (double)expected[i] * (double)expected[i];
     }
     return sqrt(difference / norm);
 }
 
-static void assert_near(const psr_network *net, const outcome *found, const outcome *expected, double value,
-                        double gradient)
+static void assert_near(const psr_network *net, const outcome *found, const outcome *expected,
+                        double value, double gradient)
 {
     double loss = fabs(found->result.loss_sum / expected->result.loss_sum - 1);
     double buffers = relative(found->buffers, expected->buffers, net->buffers.length);
     double gradients = relative(found->gradients, expected->gradients, net->params.length);
     if (!(loss <= value && buffers <= value && gradients <= gradient))
-        fail_msg("%s: loss off by %.3g, running statistics by %.3g, gradient by %.3g", net->name, loss,
-                 buffers, gradients);
+        fail_msg("%s: loss off by %.3g, running statistics by %.3g, gradient by %.3g", net->name,
+                 loss, buffers, gradients);
 }
 
-/* net is consumed. float32 in a layout against float32 in oneDNN's choice. Where a ReLU turns over on a
- * rounding, a gradient comes or goes: forward values are held tighter. */
+/* net is consumed. float32 in a layout against float32 in oneDNN's choice. Where a ReLU turns over
+ * on a rounding, a gradient comes or goes: forward values are held tighter. */
 static void compare_fp32(psr_network *net, psr_onednn_layout layout)
 {
     outcome expected = train(net, dnnl_f32, PSR_ONEDNN_OTHER, 2);
@@ -135,8 +139,8 @@ static void compare_fp32(psr_network *net, psr_onednn_layout layout)
     psr_network_free(net);
 }
 
-/* net is consumed. bf16 in a layout may be as far from float32 as bf16 in oneDNN's choice is, and half as far
- * again: how far that is depends on how the network is conditioned. */
+/* net is consumed. bf16 in a layout may be as far from float32 as bf16 in oneDNN's choice is, and
+ * half as far again: how far that is depends on how the network is conditioned. */
 static void compare_bf16(psr_network *net, psr_onednn_layout layout)
 {
     outcome truth = train(net, dnnl_f32, PSR_ONEDNN_OTHER, 2),
@@ -196,8 +200,8 @@ int main(int argc, char **argv)
     };
     if (argc == 1)
         return cmocka_run_group_tests_name("onednn_layouts", tests, NULL, NULL);
-    int status =
-        status_before_avx512_tests(argc, argv, "oneDNN refuses bf16 and has but loops for blocks of 16");
+    int status = status_before_avx512_tests(
+        argc, argv, "oneDNN refuses bf16 and has but loops for blocks of 16");
     if (status != 0)
         return status;
     return cmocka_run_group_tests_name("onednn_layouts_avx512", avx512, NULL, NULL);

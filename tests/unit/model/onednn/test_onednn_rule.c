@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#include "model/onednn/rule.h"
+#include "model/onednn/choice/rule.h"
 
 static const bool direct_alone[] = {true, false, false}, all[] = {true, true, true},
                   own[] = {true, false, true};
@@ -49,9 +49,9 @@ static void the_least_ratio_of_what_exists_is_chosen(void **state)
 static void it_is_direct_where_winograd_has_more_to_do_than_it_saves(void **state)
 {
     (void)state;
-    const psr_conv_shape edges = {64, 5, 5, 256, 256, 1};          /* four tiles for 25 pixels */
-    const psr_conv_shape weights = {1, 8, 8, 512, 512, 1};         /* 64 pixels for all the weights */
-    const psr_conv_shape threads = {1, 8, 8, 64, 64, 2};           /* too little for two */
+    const psr_conv_shape edges = {64, 5, 5, 256, 256, 1};  /* four tiles for 25 pixels */
+    const psr_conv_shape weights = {1, 8, 8, 512, 512, 1}; /* 64 pixels for all the weights */
+    const psr_conv_shape threads = {1, 8, 8, 64, 64, 2};   /* too little for two */
     const psr_conv_shape many_threads = {4, 14, 14, 256, 256, 16}; /* the same weights for each */
     const psr_conv_shape *const shapes[] = {&edges, &weights, &threads, &many_threads};
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)

@@ -1,11 +1,11 @@
-/* A steady step of the oneDNN back end: which reorders oneDNN itself says that it runs, that no convolution
- * is left to its reference loops, and that nothing of ours asks for memory. Meson runs it a second time with
- * oneDNN held to AVX2.
+/* A steady step of the oneDNN back end: which reorders oneDNN itself says that it runs, that no
+ * convolution is left to its reference loops, and that nothing of ours asks for memory. Meson runs
+ * it a second time with oneDNN held to AVX2.
  *
- * oneDNN's account goes to stdout, so the step runs in a child whose stdout is a pipe; the parent never
- * enters a parallel region, which libgomp does not survive a fork with. */
+ * oneDNN's account goes to stdout, so the step runs in a child whose stdout is a pipe; the parent
+ * never enters a parallel region, which libgomp does not survive a fork with. */
 #include "model/backend.h"
-#include "model/onednn/winograd.h"
+#include "model/onednn/kernels/winograd.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,7 +75,8 @@ typedef struct run {
     uint32_t channels, size;
     psr_precision precision;
     bool training;
-    bool winograd; /* our own, wherever it fits; else all is direct: timing must not decide what is tested */
+    bool winograd; /* our own, wherever it fits; else all is direct:
+                      timing must not decide what is tested */
 } run;
 
 static float *zeros(size_t count)
@@ -95,7 +96,8 @@ static int steady_step(const run *r)
     psr_backend *backend;
     psr_pass_result result;
     static uint32_t labels[BATCH], samples[BATCH];
-    if (psr_network_new(r->model, 10, r->channels, r->size, r->size, PSR_SHORTCUT_B, &net) != PSR_OK ||
+    if (psr_network_new(r->model, 10, r->channels, r->size, r->size, PSR_SHORTCUT_B, &net) !=
+            PSR_OK ||
         psr_buckets_plan(&net->params, 1 << 20, &buckets) != PSR_OK)
         return 2;
     const psr_backend_options options = {.kind = PSR_BACKEND_ONEDNN,
@@ -132,7 +134,8 @@ typedef struct account {
     uint32_t convolutions, loops, reorders, image_reorders, activation_reorders;
 } account;
 
-/* onednn_verbose[,stamp],exec,cpu,KIND,implementation,prop,memories,attributes,algorithm,SHAPE,time */
+/* onednn_verbose[,stamp],exec,cpu,KIND,implementation,prop,memories,attributes,
+ * algorithm,SHAPE,time */
 static void read_line(const char *line, const run *r, account *a)
 {
     char images[64];
@@ -183,9 +186,9 @@ static account account_of(run r)
     return a;
 }
 
-/* Weights go in twice (forward and backward data) and a gradient comes out once per layer; the first
- * convolution has no backward data. Of `low` convolutions the images have fewer rows than the kernel: AVX2
- * needs a taller copy of those and of their gradient. */
+/* Weights go in twice (forward and backward data) and a gradient comes out once per layer; the
+ * first convolution has no backward data. Of `low` convolutions the images have fewer rows than the
+ * kernel: AVX2 needs a taller copy of those and of their gradient. */
 static void check(run r, uint32_t convolutions, uint32_t low, uint32_t linears)
 {
     account a = account_of(r);
@@ -195,9 +198,9 @@ static void check(run r, uint32_t convolutions, uint32_t low, uint32_t linears)
     uint32_t layers = convolutions + linears;
     assert_true(a.reorders - a.image_reorders - a.activation_reorders <=
                 (r.training ? 3 * layers - 1 : layers));
-    /* The account is there at all: the convolution of three channels, and all in bf16, have weights that
-     * oneDNN moves; float32 tiles are our own to move, and the convnet's few channels are matrix products of
-     * plain values. */
+    /* The account is there at all: the convolution of three channels, and all in bf16, have weights
+     * that oneDNN moves; float32 tiles are our own to move, and the convnet's few channels are
+     * matrix products of plain values. */
     bool plain = convolutions == 2, tiles = r.precision == PSR_PRECISION_FP32;
     assert_true(plain || a.reorders > (tiles ? 0 : convolutions / 2));
     assert_int_equal(a.loops, 0);
@@ -216,7 +219,8 @@ static void a_step_in_float32_reorders_no_activation(void **state)
     check((run){"convnet", 1, 28, PSR_PRECISION_FP32, true, false}, 2, 0, 0);
 }
 
-/* Of oneDNN's convolutions as many are left as are not 3x3 of stride 1, on images of more than a pixel. */
+/* Of oneDNN's convolutions as many are left as are not 3x3 of stride 1, on images of more than a
+ * pixel. */
 static void a_step_by_winograd_reorders_no_activation(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
-/* Weights into oneDNN's tiles and back: where every element goes, against the definition of the layout. */
-#include "model/onednn/tiles.h"
+/* Weights into oneDNN's tiles and back: where every element goes, against the definition of the
+ * layout. */
+#include "model/onednn/kernels/tiles.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,8 +16,8 @@
 static size_t place(const psr_onednn_tiles *t, size_t o, size_t i, size_t k)
 {
     size_t side = t->tile, rows = t->outputs / side, columns = t->inputs / side;
-    size_t tile =
-        t->order == PSR_ONEDNN_TILES_BAAB ? i / side * rows + o / side : o / side * columns + i / side;
+    size_t tile = t->order == PSR_ONEDNN_TILES_BAAB ? i / side * rows + o / side
+                                                    : o / side * columns + i / side;
     size_t within =
         t->order == PSR_ONEDNN_TILES_ABBA ? i % side * side + o % side : o % side * side + i % side;
     return (tile * t->window + k) * side * side + within;
@@ -27,7 +28,7 @@ static void check(psr_onednn_tiles t)
     size_t count = t.outputs * t.inputs * t.window;
     float *plain = malloc(count * sizeof *plain), *tiles = calloc(count, sizeof *tiles),
           *back = calloc(count, sizeof *back);
-    assert_true(plain && tiles && back);
+    assert_true(plain != NULL && tiles != NULL && back != NULL);
     for (size_t i = 0; i < count; i++)
         plain[i] = (float)(i + 1);
     psr_onednn_tile(&t, plain, tiles, THREADS);
@@ -35,8 +36,9 @@ static void check(psr_onednn_tiles t)
         for (size_t i = 0; i < t.inputs; i++)
             for (size_t k = 0; k < t.window; k++, at++)
                 if (tiles[place(&t, o, i, k)] != plain[at])
-                    fail_msg("order %d, tiles of %zu, %zux%zux%zu: w[%zu][%zu][%zu] is not in its place",
-                             (int)t.order, t.tile, t.outputs, t.inputs, t.window, o, i, k);
+                    fail_msg(
+                        "order %d, tiles of %zu, %zux%zux%zu: w[%zu][%zu][%zu] is not in its place",
+                        (int)t.order, t.tile, t.outputs, t.inputs, t.window, o, i, k);
     psr_onednn_untile(&t, tiles, back, THREADS);
     assert_memory_equal(back, plain, count * sizeof *plain);
     free(plain);

@@ -1,5 +1,5 @@
 /* Our own Winograd against the sums of the convolution's definition, in double. */
-#include "model/onednn/winograd.h"
+#include "model/onednn/kernels/winograd.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -39,8 +39,10 @@ static float *random_floats(size_t count, uint64_t seed)
 static problem problem_of(psr_winograd w)
 {
     const size_t pixels = (size_t)w.images * w.height * w.width;
-    problem p = {
-        .w = w, .x_count = pixels * w.in, .y_count = pixels * w.out, .w_count = (size_t)9 * w.in * w.out};
+    problem p = {.w = w,
+                 .x_count = pixels * w.in,
+                 .y_count = pixels * w.out,
+                 .w_count = (size_t)9 * w.in * w.out};
     p.x = random_floats(p.x_count, 1);
     p.dy = random_floats(p.y_count, 2);
     p.weights = random_floats(p.w_count, 3);
@@ -69,9 +71,11 @@ static void solve(problem *p)
 }
 
 /* Of x[n][c][y][x] in blocks of `lanes` channels. */
-static size_t place(const psr_winograd *w, uint32_t channels, size_t n, size_t c, size_t y, size_t x)
+static size_t place(const psr_winograd *w, uint32_t channels, size_t n, size_t c, size_t y,
+                    size_t x)
 {
-    return (((n * (channels / w->lanes) + c / w->lanes) * w->height + y) * w->width + x) * w->lanes +
+    return (((n * (channels / w->lanes) + c / w->lanes) * w->height + y) * w->width + x) *
+               w->lanes +
            c % w->lanes;
 }
 
@@ -85,12 +89,15 @@ static void sum(const problem *p, double *y, double *dx, double *dw)
                 for (size_t row = 0; row < w->height; row++)
                     for (size_t column = 0; column < w->width; column++)
                         for (size_t k = 0; k < 9; k++) {
-                            const size_t from_row = row + k / 3, from_column = column + k % 3; /* + padding */
+                            const size_t from_row = row + k / 3,
+                                         /* + padding */
+                                from_column = column + k % 3;
                             if (from_row < 1 || from_row > w->height || from_column < 1 ||
                                 from_column > w->width)
                                 continue;
                             const size_t at_y = place(w, w->out, n, o, row, column);
-                            const size_t at_x = place(w, w->in, n, i, from_row - 1, from_column - 1);
+                            const size_t at_x =
+                                place(w, w->in, n, i, from_row - 1, from_column - 1);
                             const size_t at_w = (o * w->in + i) * 9 + k;
                             y[at_y] += (double)p->x[at_x] * p->weights[at_w];
                             dx[at_x] += (double)p->dy[at_y] * p->weights[at_w];
@@ -98,8 +105,8 @@ static void sum(const problem *p, double *y, double *dx, double *dw)
                         }
 }
 
-static void assert_near(const psr_winograd *w, const char *what, const float *found, const double *expected,
-                        size_t count)
+static void assert_near(const psr_winograd *w, const char *what, const float *found,
+                        const double *expected, size_t count)
 {
     double error = 0, whole = 0;
     for (size_t i = 0; i < count; i++) {
@@ -107,8 +114,10 @@ static void assert_near(const psr_winograd *w, const char *what, const float *fo
         whole += expected[i] * expected[i];
     }
     if (!(sqrt(error / whole) <= LIMIT))
-        fail_msg("%s of %u x %u->%u, %ux%u, blocks of %u, is off by %.3g of its norm, more than %.3g", what,
-                 w->images, w->in, w->out, w->height, w->width, w->lanes, sqrt(error / whole), LIMIT);
+        fail_msg(
+            "%s of %u x %u->%u, %ux%u, blocks of %u, is off by %.3g of its norm, more than %.3g",
+            what, w->images, w->in, w->out, w->height, w->width, w->lanes, sqrt(error / whole),
+            LIMIT);
 }
 
 static void check(psr_winograd w)
@@ -116,7 +125,7 @@ static void check(psr_winograd w)
     problem p = problem_of(w);
     double *y = calloc(p.y_count, sizeof *y), *dx = calloc(p.x_count, sizeof *dx),
            *dw = calloc(p.w_count, sizeof *dw);
-    assert_true(y && dx && dw);
+    assert_true(y != NULL && dx != NULL && dw != NULL);
     sum(&p, y, dx, dw);
     solve(&p);
     assert_near(&w, "the forward pass", p.y, y, p.y_count);
@@ -128,7 +137,8 @@ static void check(psr_winograd w)
     problem_done(&p);
 }
 
-/* Whole and cut tiles in height and width, whole and half panels of channels, one image and several. */
+/* Whole and cut tiles in height and width, whole and half panels of channels, one image and
+ * several. */
 static void all_shapes_agree_with_the_definition(void **state)
 {
     (void)state;
@@ -157,7 +167,8 @@ static void the_number_of_threads_changes_no_bit(void **state)
         problem one = problem_of((psr_winograd){5, 3 * lanes, 5 * lanes, 17, 14, lanes, 1});
         solve(&one);
         for (uint32_t threads = 2; threads <= 5; threads++) {
-            problem several = problem_of((psr_winograd){5, 3 * lanes, 5 * lanes, 17, 14, lanes, threads});
+            problem several =
+                problem_of((psr_winograd){5, 3 * lanes, 5 * lanes, 17, 14, lanes, threads});
             solve(&several);
             assert_memory_equal(several.y, one.y, one.y_count * sizeof(float));
             assert_memory_equal(several.dx, one.dx, one.x_count * sizeof(float));

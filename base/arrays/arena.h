@@ -1,0 +1,29 @@
+/* Arenas: large float arrays straight from the kernel.
+ *
+ * An arena is zeroed and at least 64-byte aligned. Its pages take memory only once they are
+ * written, so an array of which a tenth is used costs a tenth. (The steps are 2 MiB, since huge
+ * pages are asked for; a kernel without them gives small ones.) Any thread. */
+#ifndef PSR_BASE_ARRAYS_ARENA_H
+#define PSR_BASE_ARRAYS_ARENA_H
+
+#include "base/err.h"
+#include "base/span.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* ret owns count floats (0 allowed): psr_arena_free with the same count. NOMEM. */
+PSR_MUST_CHECK psr_err psr_arena_new(size_t count, float **ret_arena);
+/* Gives back the memory of a run that nobody needs any more, of an arena of count floats. Its whole
+ * pages read as zeros from now on; the rest of the run stays as it is. */
+void psr_arena_drop(float *arena, size_t count, psr_span run);
+/* Pages of an arena of count floats that have become another's (net/landing.h) are its own again,
+ * with what is in them. Nobody else reads or writes it meanwhile. NOMEM: nothing has changed. */
+PSR_MUST_CHECK psr_err psr_arena_own(float *arena, size_t count);
+/* Whether this machine's memory could hold so many floats. (Making an arena does not tell: until it
+ * is written it takes addresses only.) */
+bool psr_arena_fits(size_t count);
+/* NULL allowed. */
+void psr_arena_free(float *arena, size_t count);
+
+#endif

@@ -1,0 +1,314 @@
+/* Which options do not fit each other. Each refusal names both and says what would be right. */
+#include "base/attempts.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *word(const psr_config *config, const char *name,
+                        char text[static PSR_OPTION_TEXT_MAX])
+{
+    return psr_config_get(config, name, text, PSR_OPTION_TEXT_MAX) == PSR_OK ? text : "?";
+}
+
+/* "--sync ssp:3 does not go with --mode ring: <why>" */
+static psr_err refuse_pair(const psr_config *config, const char *a, const char *b, const char *why)
+{
+    char a_text[PSR_OPTION_TEXT_MAX], b_text[PSR_OPTION_TEXT_MAX];
+    return psr_fail(PSR_ERR_USAGE, "--%s %.200s does not go with --%s %.200s: %s", a,
+                    word(config, a, a_text), b, word(config, b, b_text), why);
+}
+
+static bool differs_from_default(const psr_config *config, const char *name)
+{
+    psr_config defaults;
+    psr_config_defaults(&defaults);
+    char text[PSR_OPTION_TEXT_MAX], initial[PSR_OPTION_TEXT_MAX];
+    return strcmp(word(config, name, text), word(&defaults, name, initial)) != 0;
+}
+
+static psr_err check_build(const psr_config *config)
+{
+    if (config->mode == PSR_MODE_NCCL || (config->mode == PSR_MODE_MPI && !PSR_MPI))
+        return psr_fail(PSR_ERR_UNSUPPORTED,
+                        "--mode %s is not in this build; give ps, ring%s or local",
+                        psr_mode_name(config->mode), PSR_MPI ? ", mpi" : "");
+    if (strcmp(config->device, "cpu") != 0)
+        return psr_fail(PSR_ERR_UNSUPPORTED, "--device %s is not in this build; give cpu",
+                        config->device);
+    if (config->precision == PSR_PRECISION_FP16)
+        return psr_fail(PSR_ERR_UNSUPPORTED,
+                        "--precision fp16 is not in this build; give fp32 or bf16");
+    if (config->augment == PSR_AUGMENT_IMAGENET)
+        return psr_fail(PSR_ERR_UNSUPPORTED,
+                        "--augment imagenet is not in this build; give none or crop-flip");
+    return PSR_OK;
+}
+
+/* What keeps a run from going by shards in one step and by a ring in the next. */
+typedef struct obstacle {
+    const char *option, *why, *instead;
+} obstacle;
+
+/* NULL: nothing does. */
+static const obstacle *find_obstacle(const psr_config *config)
+{
+    static const obstacle sync = {"sync", "a change needs all workers after the same step",
+                                  "use --sync bsp"},
+                          compress = {"compress", "shards and a ring round differently",
+                                      "leave --compress out"},
+                          weights = {"compress-weights", "a ring sends no weights",
+                                     "leave --compress-weights out"},
+                          fold = {"fold", "a ring sees no arrivals", "use --fold rank"},
+                          exchange = {"exchange", "nothing is sent then", "leave one out"},
+                          workers = {"workers", "one worker is no ring", "give more --workers"};
+    if (config->sync != PSR_SYNC_BSP)
+        return &sync;
+    if (strcmp(config->compress, "none") != 0)
+        return &compress;
+    if (config->compress_weights != PSR_COMPRESS_WEIGHTS_NONE)
+        return &weights;
+    if (config->fold == PSR_FOLD_ARRIVAL)
+        return &fold;
+    if (!config->exchange)
+        return &exchange;
+    return config->workers == 1 ? &workers : NULL;
+}
+
+/* name: the option that asks for several ways. */
+static psr_err check_change(const psr_config *config, const char *name)
+{
+    char why[256];
+    const obstacle *o = find_obstacle(config);
+    if (o == NULL)
+        return PSR_OK;
+    snprintf(why, sizeof why, "%s; %s", o->why, o->instead);
+    return refuse_pair(config, name, o->option, why);
+}
+
+static bool is_ps_or_ring(psr_mode mode)
+{
+    return mode == PSR_MODE_PS || mode == PSR_MODE_RING;
+}
+
+psr_err psr_config_may_change(const psr_config *config, psr_mode mode)
+{
+    char text[PSR_OPTION_TEXT_MAX];
+    const obstacle *o = find_obstacle(config);
+    if (!is_ps_or_ring(mode))
+        return psr_fail(PSR_ERR_USAGE, "a run changes to ps or ring alone, not to %s",
+                        psr_mode_name(mode));
+    if (!is_ps_or_ring(config->mode))
+        return psr_fail(PSR_ERR_USAGE, "a run of --mode %s does not change",
+                        psr_mode_name(config->mode));
+    if (o != NULL)
+        return psr_fail(PSR_ERR_USAGE, "this run does not change, for it has --%s %.200s: %s",
+                        o->option, word(config, o->option, text), o->why);
+    if (mode == PSR_MODE_PS && psr_config_shards(config) == 0)
+        return psr_fail(PSR_ERR_USAGE,
+                        "this run has no shards; start it with --shards to change it to ps");
+    return PSR_OK;
+}
+
+static psr_err check_ways(const psr_config *config)
+{
+    for (uint32_t i = 0; i < config->stretch_count && config->stretch_count > 1; i++) {
+        const psr_mode mode = i == 0 ? config->mode : config->stretches[i].mode;
+        char text[PSR_OPTION_TEXT_MAX];
+        if (!is_ps_or_ring(mode))
+            return psr_fail(
+                PSR_ERR_USAGE,
+                "--mode %.200s: a run changes between ps and ring alone, not to or from %s",
+                word(config, "mode", text), psr_mode_name(mode));
+    }
+    const psr_stretch *last =
+        &config->stretches[config->stretch_count > 1 ? config->stretch_count - 1 : 0];
+    if (config->stretch_count > 1 && config->steps != 0 && last->first_step >= config->steps)
+        return refuse_pair(config, "mode", "steps", "the run ends before that; give more --steps");
+    if (config->route[0] != '\0' && !is_ps_or_ring(config->mode))
+        return refuse_pair(config, "route", "mode",
+                           "it is for --mode ps and ring; leave --route out");
+    if (config->route[0] != '\0' && !psr_config_has_mode(config, PSR_MODE_PS) &&
+        psr_config_routes_by(config, PSR_MODE_PS) && config->shards == 0)
+        return refuse_pair(config, "route", "mode", "that run has no shards; give --shards");
+    if (config->shards > 0 && !is_ps_or_ring(config->mode))
+        return refuse_pair(config, "shards", "mode",
+                           "shards serve --mode ps and ring; leave --shards out");
+    if (config->stretch_count > 1)
+        return check_change(config, "mode");
+    if (config->route[0] != '\0')
+        return check_change(config, "route");
+    if (config->shards > 0 && config->mode == PSR_MODE_RING)
+        return check_change(config, "shards");
+    return PSR_OK;
+}
+
+static psr_err check_architecture(const psr_config *config)
+{
+    if (config->mode != PSR_MODE_PS && config->sync != PSR_SYNC_BSP)
+        return refuse_pair(config, "sync", "mode",
+                           "only shards can let workers be apart; use --mode ps or --sync bsp");
+    PSR_TRY(check_ways(config));
+    if (config->mode != PSR_MODE_PS && config->fold == PSR_FOLD_ARRIVAL)
+        return refuse_pair(config, "fold", "mode", "only a shard sees arrivals; use --fold rank");
+    if (config->sync != PSR_SYNC_BSP && config->fold == PSR_FOLD_ARRIVAL)
+        return refuse_pair(config, "fold", "sync",
+                           "there each push is an update of its own; use --fold rank");
+    if (config->mode != PSR_MODE_LOCAL && config->fold == PSR_FOLD_REVERSED)
+        return refuse_pair(config, "fold", "mode",
+                           "it is the control of --mode local; use --fold rank");
+
+    char text[PSR_OPTION_TEXT_MAX];
+    if (config->bucket_bytes % 64 != 0)
+        return psr_fail(PSR_ERR_USAGE, "--bucket-size: %s is not a multiple of 64",
+                        word(config, "bucket-size", text));
+    if (config->slice_bytes % 64 != 0)
+        return psr_fail(PSR_ERR_USAGE, "--slice-size: %s is not a multiple of 64",
+                        word(config, "slice-size", text));
+    return PSR_OK;
+}
+
+static psr_err check_compression(const psr_config *config)
+{
+    bool compresses = strcmp(config->compress, "none") != 0;
+    if (config->compress_as != PSR_COMPRESS_AS_PS && config->mode != PSR_MODE_LOCAL)
+        return refuse_pair(config, "compress-as", "mode",
+                           "only --mode local plays another architecture; leave --compress-as out");
+    if (config->compress_as != PSR_COMPRESS_AS_PS && !compresses)
+        return refuse_pair(config, "compress-as", "compress",
+                           "nothing is rounded then; leave --compress-as out");
+    if (compresses && config->mode == PSR_MODE_MPI)
+        return refuse_pair(config, "compress", "mode", "MPI sums float32; leave --compress out");
+    if (compresses && !config->exchange)
+        return refuse_pair(config, "compress", "exchange", "nothing is sent then; leave one out");
+    if (config->compress_weights == PSR_COMPRESS_WEIGHTS_NONE)
+        return PSR_OK;
+    if (config->mode != PSR_MODE_PS && config->mode != PSR_MODE_LOCAL)
+        return refuse_pair(config, "compress-weights", "mode",
+                           "no weights are sent there; leave --compress-weights out");
+    if (config->compress_as == PSR_COMPRESS_AS_RING)
+        return refuse_pair(config, "compress-weights", "compress-as",
+                           "a ring sends no weights; leave one out");
+    if (!config->exchange)
+        return refuse_pair(config, "compress-weights", "exchange",
+                           "nothing is sent then; leave one out");
+    return PSR_OK;
+}
+
+static psr_err check_model(const psr_config *config)
+{
+    if (config->precision != PSR_PRECISION_FP32 && config->backend == PSR_BACKEND_REFERENCE)
+        return refuse_pair(config, "precision", "backend",
+                           "the reference is float32; use --precision fp32");
+    if (strcmp(config->algorithms, "auto") != 0 && config->backend == PSR_BACKEND_REFERENCE)
+        return refuse_pair(config, "algorithms", "backend",
+                           "plain loops have no choice; leave --algorithms out");
+    if (config->image_size != 0 && config->image_size < 8)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--image-size: %" PRIu32 " is too small; give 0 or 8 to 4096",
+                        config->image_size);
+    if (config->data[0] == '\0')
+        return psr_fail(PSR_ERR_USAGE,
+                        "--data: empty; give a directory, fashion-mnist or synthetic");
+    return PSR_OK;
+}
+
+static psr_err check_optimisation(const psr_config *config)
+{
+    if (config->epochs == 0 && config->steps == 0)
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "--epochs and --steps are both 0: nothing says when to end; give one of them");
+    if (config->epochs != 0 && config->steps != 0)
+        return refuse_pair(config, "epochs", "steps", "both say when to end; set one of them to 0");
+    if (config->nesterov && config->optimizer != PSR_OPTIMIZER_SGD)
+        return refuse_pair(config, "nesterov", "optimizer", "it is a form of sgd's momentum");
+    if (config->nesterov && config->momentum == 0)
+        return refuse_pair(config, "nesterov", "momentum", "it needs a momentum above 0");
+
+    static const char *const of_adam[] = {"adam-beta1", "adam-beta2", "adam-epsilon"};
+    for (size_t i = 0; i < sizeof of_adam / sizeof of_adam[0]; i++) {
+        if (config->optimizer != PSR_OPTIMIZER_ADAM && differs_from_default(config, of_adam[i]))
+            return refuse_pair(config, of_adam[i], "optimizer", "only adam has it");
+    }
+    if (config->optimizer == PSR_OPTIMIZER_LARS && config->sync != PSR_SYNC_BSP)
+        return refuse_pair(
+            config, "optimizer", "sync",
+            "its update needs whole tensors, a push is a piece of one; use --sync bsp");
+    if (config->optimizer != PSR_OPTIMIZER_LARS && differs_from_default(config, "lars-trust"))
+        return refuse_pair(config, "lars-trust", "optimizer", "only lars has it");
+    return PSR_OK;
+}
+
+static psr_err check_run(const psr_config *config)
+{
+    if (config->bare != PSR_BARE_NOWHERE &&
+        (config->transport == PSR_TRANSPORT_IPC || config->transport == PSR_TRANSPORT_SHM))
+        return refuse_pair(config, "no-encrypt", "transport",
+                           "only what goes over TCP is encrypted; leave --no-encrypt out");
+    if (!config->exchange && config->mode != PSR_MODE_RING)
+        return refuse_pair(config, "exchange", "mode",
+                           "only workers without shards can do without; use --mode ring");
+    if (!config->eval && config->eval_every != 0)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--no-eval does not go with --eval-every %" PRIu64
+                        ": there is no evaluation then; leave one out",
+                        config->eval_every);
+    if (config->slowed && config->slow_rank >= config->workers)
+        return refuse_pair(config, "slow", "workers",
+                           "there is no worker of that rank; ranks count from 0");
+    const bool attempts = psr_attempts_are_asked_for(config);
+    if (attempts && config->out[0] == '\0')
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "--resume auto goes on with the last attempt of --out DIR, DIR-2, ..: give --out");
+    if (config->init[0] != '\0' && config->resume[0] != '\0' && !attempts)
+        return refuse_pair(config, "init", "resume",
+                           "a resumed run has its weights; give one of them");
+    return PSR_OK;
+}
+
+static bool has_same_mode(const psr_config *config, const psr_config *file)
+{
+    char one[PSR_OPTION_TEXT_MAX], other[PSR_OPTION_TEXT_MAX];
+    return strcmp(word(config, "mode", one), word(file, "mode", other)) == 0;
+}
+
+void psr_config_fit_mode(psr_config *config, const psr_config *file)
+{
+    psr_config defaults;
+    psr_config_defaults(&defaults);
+    if (strcmp(config->compress, "none") == 0 && config->compress_as == file->compress_as)
+        config->compress_as = defaults.compress_as;
+    if (!config->eval && config->eval_every == file->eval_every)
+        config->eval_every = defaults.eval_every;
+    if (has_same_mode(config, file))
+        return;
+    if (!psr_config_needs_shards(config) && config->shards == file->shards)
+        config->shards = defaults.shards;
+    if (config->mode != PSR_MODE_PS && config->sync == file->sync &&
+        config->ssp_bound == file->ssp_bound) {
+        config->sync = defaults.sync;
+        config->ssp_bound = defaults.ssp_bound;
+    }
+    if (config->mode != PSR_MODE_PS && config->mode != PSR_MODE_LOCAL &&
+        config->compress_weights == file->compress_weights)
+        config->compress_weights = defaults.compress_weights;
+    if (config->mode != PSR_MODE_LOCAL && config->compress_as == file->compress_as)
+        config->compress_as = defaults.compress_as;
+    if (config->mode == PSR_MODE_LOCAL && file->mode == PSR_MODE_RING &&
+        strcmp(config->compress, "none") != 0 && config->compress_as == file->compress_as)
+        config->compress_as = PSR_COMPRESS_AS_RING;
+    if (config->fold == file->fold && config->fold != PSR_FOLD_RANK)
+        config->fold = defaults.fold;
+}
+
+psr_err psr_config_check(const psr_config *config)
+{
+    PSR_TRY(check_build(config));
+    PSR_TRY(check_architecture(config));
+    PSR_TRY(check_compression(config));
+    PSR_TRY(check_model(config));
+    PSR_TRY(check_optimisation(config));
+    return check_run(config);
+}

@@ -1,0 +1,495 @@
+/* The one table of options. What an option is called, takes, defaults to and means stands here and
+ * nowhere else; the command line, run.json and the messages between processes go through it. */
+#include "base/config/config_table.h"
+
+#include "base/text/nearest.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ARCHITECTURE "Architecture:"
+#define MODEL "Model and arithmetic:"
+#define DATA "Data:"
+#define OPTIMISATION "Optimisation:"
+#define RUN "The run:"
+#define NETWORK "Network:"
+
+#define KIB ((uint64_t)1 << 10)
+#define MIB ((uint64_t)1 << 20)
+#define GIB ((uint64_t)1 << 30)
+
+/* In the order of the enums of config.h. */
+static const char *const mode_words[] = {"ps", "ring", "local", "nccl", "mpi", NULL};
+static const char *const fold_words[] = {"rank", "arrival", "reversed", NULL};
+static const char *const compress_offered[] = {"none",  "fp16", "bf16", "int8",
+                                               "topk:", "1bit", NULL};
+static const char *const compress_as_words[] = {"ps", "ring", NULL};
+static const char *const compress_weights_words[] = {"none", "fp16", "bf16", NULL};
+static const char *const precision_words[] = {"fp32", "bf16", "fp16", NULL};
+static const char *const optimizer_words[] = {"sgd", "adam", "lars", NULL};
+static const char *const augment_words[] = {"none", "crop-flip", "imagenet", NULL};
+static const char *const partition_words[] = {"exact", "drop", "pad", NULL};
+static const char *const backend_words[] = {"onednn", "reference", NULL};
+static const char *const network_words[] = {"auto", "tcp", "ipc", "shm", NULL};
+static const char *const shortcut_words[] = {"a", "b", NULL};
+#define MODES_OWN                                                                                  \
+    "who sums the gradients. ps: parameter servers, as many as --shards says; ring: the workers, " \
+    "by a ring all-reduce"
+#define MODE_LOCAL                                                                                 \
+    "local: one process does every worker's share in turn and sums as the others do, which is "    \
+    "the reference"
+/* Of those, what a user is not offered. */
+/* ..@STEP stands for a run that changes. */
+#define MODES_CHANGE                                                                               \
+    "; ps@1,ring@150: first the one and from step 150 on the other, in as many stretches as are "  \
+    "given"
+#if PSR_MPI
+#define MODES "ps|ring|mpi|local|MODE@STEP,.."
+#define MODES_HELP                                                                                 \
+    MODES_OWN MODES_CHANGE "; mpi: MPI's all-reduce sums them, under mpirun; " MODE_LOCAL
+static const char *const mode_unlisted[] = {"nccl", NULL};
+#else
+#define MODES "ps|ring|local|MODE@STEP,.."
+#define MODES_HELP MODES_OWN MODES_CHANGE "; " MODE_LOCAL
+static const char *const mode_unlisted[] = {"nccl", "mpi", NULL};
+#endif
+static const char *const fold_unlisted[] = {"reversed", NULL};
+static const char *const precision_unlisted[] = {"fp16", NULL};
+static const char *const augment_unlisted[] = {"imagenet", NULL};
+
+static psr_err read_sync(psr_config *config, const char *text)
+{
+    uint64_t bound = 0;
+    if (strcmp(text, "bsp") == 0)
+        config->sync = PSR_SYNC_BSP;
+    else if (strcmp(text, "async") == 0)
+        config->sync = PSR_SYNC_ASYNC;
+    else if (strncmp(text, "ssp:", 4) == 0 && psr_parse_u64(text + 4, &bound) && bound <= 1000000)
+        config->sync = PSR_SYNC_SSP;
+    else
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "'%s' is not a way to synchronise; give bsp, async, or ssp:K with K steps (ssp:3)",
+            text);
+    config->ssp_bound = (uint32_t)bound;
+    return PSR_OK;
+}
+
+static void print_sync(const psr_config *config, char *text, size_t size)
+{
+    if (config->sync == PSR_SYNC_SSP)
+        snprintf(text, size, "ssp:%" PRIu32, config->ssp_bound);
+    else
+        snprintf(text, size, "%s", config->sync == PSR_SYNC_BSP ? "bsp" : "async");
+}
+
+static psr_err read_schedule(psr_config *config, const char *text)
+{
+    /* What a schedule does not use is at its neutral value, so that equal schedules are equal
+     * structs. */
+    uint64_t every = 0;
+    double gamma = 1, power = 1;
+    psr_schedule_kind kind;
+
+    if (strcmp(text, "constant") == 0) {
+        kind = PSR_SCHEDULE_CONSTANT;
+    } else if (strcmp(text, "cosine") == 0) {
+        kind = PSR_SCHEDULE_COSINE;
+    } else if (strncmp(text, "poly:", 5) == 0 && psr_parse_double(text + 5, &power) && power > 0 &&
+               power <= 100) {
+        kind = PSR_SCHEDULE_POLY;
+    } else {
+        char number[32];
+        const char *colon = strncmp(text, "step:", 5) == 0 ? strchr(text + 5, ':') : NULL;
+        size_t length = colon != NULL ? (size_t)(colon - (text + 5)) : sizeof number;
+        if (length >= sizeof number)
+            goto refuse;
+        memcpy(number, text + 5, length);
+        number[length] = '\0';
+        if (!psr_parse_u64(number, &every) || every == 0 || !psr_parse_double(colon + 1, &gamma) ||
+            gamma <= 0 || gamma > 1)
+            goto refuse;
+        kind = PSR_SCHEDULE_STEP;
+    }
+    config->schedule = kind;
+    config->schedule_every = every;
+    config->schedule_gamma = gamma;
+    config->schedule_power = power;
+    return PSR_OK;
+
+refuse:
+    return psr_fail(PSR_ERR_USAGE,
+                    "'%s' is not a schedule; give constant, cosine, poly:POWER (poly:2), or "
+                    "step:EVERY:GAMMA with EVERY steps and 0 < GAMMA <= 1 (step:1000:0.1)",
+                    text);
+}
+
+static void print_schedule(const psr_config *config, char *text, size_t size)
+{
+    char number[32];
+    switch (config->schedule) {
+    case PSR_SCHEDULE_CONSTANT:
+        snprintf(text, size, "constant");
+        return;
+    case PSR_SCHEDULE_COSINE:
+        snprintf(text, size, "cosine");
+        return;
+    case PSR_SCHEDULE_POLY:
+        psr_print_double(config->schedule_power, number, sizeof number);
+        snprintf(text, size, "poly:%s", number);
+        return;
+    case PSR_SCHEDULE_STEP:
+        psr_print_double(config->schedule_gamma, number, sizeof number);
+        snprintf(text, size, "step:%" PRIu64 ":%s", config->schedule_every, number);
+        return;
+    }
+}
+
+static psr_err read_slow(psr_config *config, const char *text)
+{
+    char rank_text[16];
+    uint64_t rank = 0;
+    double factor = 1;
+    const char *colon = strchr(text, ':');
+    if (text[0] != '\0') {
+        size_t length = colon != NULL ? (size_t)(colon - text) : sizeof rank_text;
+        if (length >= sizeof rank_text)
+            goto refuse;
+        memcpy(rank_text, text, length);
+        rank_text[length] = '\0';
+        if (!psr_parse_u64(rank_text, &rank) || rank > 1023 ||
+            !psr_parse_double(colon + 1, &factor) || factor < 1 || factor > 1000)
+            goto refuse;
+    }
+    config->slowed = text[0] != '\0';
+    config->slow_rank = (uint32_t)rank;
+    config->slow_factor = factor;
+    return PSR_OK;
+
+refuse:
+    return psr_fail(PSR_ERR_USAGE, "'%s' is not RANK:FACTOR with a factor of 1 to 1000 (1:10)",
+                    text);
+}
+
+static void print_slow(const psr_config *config, char *text, size_t size)
+{
+    char number[32];
+    if (size > 0)
+        text[0] = '\0';
+    if (!config->slowed)
+        return;
+    psr_print_double(config->slow_factor, number, sizeof number);
+    snprintf(text, size, "%" PRIu32 ":%s", config->slow_rank, number);
+}
+
+static psr_err read_bare(psr_config *config, const char *text)
+{
+    if (text[0] == '\0')
+        config->bare = PSR_BARE_NOWHERE;
+    else if (strcmp(text, "this-machine") == 0)
+        config->bare = PSR_BARE_THIS_MACHINE;
+    else if (strcmp(text, "trusted-network") == 0)
+        config->bare = PSR_BARE_TRUSTED_NETWORK;
+    else
+        return psr_fail(PSR_ERR_USAGE,
+                        "'%s' is not a place; give --no-encrypt within this machine, or "
+                        "--no-encrypt=trusted-network",
+                        text);
+    return PSR_OK;
+}
+
+static void print_bare(const psr_config *config, char *text, size_t size)
+{
+    static const char *const words[] = {"", "this-machine", "trusted-network"};
+    snprintf(text, size, "%s", words[config->bare]);
+}
+
+static psr_err judge_device(psr_config *config, const char *text)
+{
+    uint64_t index;
+    (void)config;
+    if (strcmp(text, "cpu") == 0 || strcmp(text, "cuda") == 0 ||
+        (strncmp(text, "cuda:", 5) == 0 && psr_parse_u64(text + 5, &index)))
+        return PSR_OK;
+    return psr_fail(PSR_ERR_USAGE, "'%s' is not a device; give cpu", text);
+}
+
+static psr_err judge_content(psr_config *config, const char *text)
+{
+    (void)config;
+    const char *test = text + PSR_CONTENT_BYTES;
+    if (text[0] == '\0' ||
+        (strlen(text) == PSR_CONTENT_TEXT_BYTES - 1 && psr_content_begins(text) &&
+         test[-1] == '-' && psr_content_begins(test)))
+        return PSR_OK;
+    return psr_fail(PSR_ERR_USAGE,
+                    "'%.80s' is no content of a data set; give what an earlier run.json has under "
+                    "\"data-content\" (32 hexadecimal digits, a hyphen, 32 more)",
+                    text);
+}
+
+/* Letters and commas are model/onednn/choice/choice.h's; whether they fit the network is known when
+ * it is compiled. */
+static psr_err judge_algorithms(psr_config *config, const char *text)
+{
+    (void)config;
+    if (strcmp(text, "auto") == 0 || strcmp(text, "timed") == 0 || strcmp(text, "direct") == 0 ||
+        (text[0] != '\0' && strspn(text, "dwo,") == strlen(text)))
+        return PSR_OK;
+    return psr_fail(PSR_ERR_USAGE,
+                    "'%.64s' is no choice of algorithms; give auto, timed, direct, or what an "
+                    "earlier run.json has under \"algorithms\" (ddd,doo)",
+                    text);
+}
+
+/* A lower-case word of letters, digits and dashes that ends at a colon or the end; NULL when it is
+ * not. */
+static const char *after_word(const char *text)
+{
+    const char *end = text;
+    while (islower((unsigned char)*end) || isdigit((unsigned char)*end) || *end == '-')
+        end++;
+    return end > text && (*end == ':' || *end == '\0') ? end : NULL;
+}
+
+static const char *after_digits(const char *text)
+{
+    const char *end = text;
+    while (isdigit((unsigned char)*end))
+        end++;
+    return end > text && end - text <= 18 && (*end == ':' || *end == '\0') ? end : NULL;
+}
+
+static psr_err judge_fault_point(psr_config *config, const char *text)
+{
+    static const char *const roles[] = {"worker:", "shard:", "scheduler:", "launcher:", "agent:"};
+    (void)config;
+    if (text[0] == '\0')
+        return PSR_OK;
+    const char *at = NULL;
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
+        if (strncmp(text, roles[i], strlen(roles[i])) == 0)
+            at = text + strlen(roles[i]);
+    }
+    const char *(*const parts[])(const char *) = {after_digits, after_word, after_digits};
+    for (int i = 0; i < 3 && at != NULL; i++) {
+        at = parts[i](at);
+        if (at != NULL && *at == '\0' && i == 2)
+            return PSR_OK;
+        at = at != NULL && *at == ':' ? at + 1 : NULL;
+    }
+    return psr_fail(PSR_ERR_USAGE,
+                    "'%s' is not ROLE:RANK:PHASE:STEP with a ROLE of worker, shard, scheduler, "
+                    "launcher or agent (worker:1:push:3)",
+                    text);
+}
+
+#define FIELD(f) .offset = offsetof(psr_config, f)
+#define ENUM(f, w) .kind = PSR_OPTION_ENUM, FIELD(f), .words = (w)
+#define FLAG(f) .kind = PSR_OPTION_FLAG, FIELD(f), .negatable = true
+#define U32(f, a, b) .kind = PSR_OPTION_U32, FIELD(f), .least = (a), .most = (b)
+#define U64(f, a, b) .kind = PSR_OPTION_U64, FIELD(f), .least = (a), .most = (b)
+#define BYTES(f, a, b) .kind = PSR_OPTION_BYTES, FIELD(f), .least = (a), .most = (b)
+#define DOUBLE(f, a, b) .kind = PSR_OPTION_DOUBLE, FIELD(f), .low = (a), .high = (b)
+#define STRING(f) .kind = PSR_OPTION_STRING, FIELD(f), .size = sizeof(((psr_config *)0)->f)
+#define SPECIAL(r, p) .kind = PSR_OPTION_SPECIAL, .read = (r), .print = (p)
+
+/* Steps stay exact in a double and far from overflow when multiplied by a batch. */
+#define STEPS_MOST ((uint64_t)1 << 40)
+
+const psr_option psr_options[] = {
+    {"mode", MODES, MODES_HELP, ARCHITECTURE, "ps",
+     SPECIAL(psr_config_read_mode, psr_config_print_mode), .words = mode_words,
+     .unlisted = mode_unlisted, .for_shards = true, .aloud_at = "mpi",
+     .aloud = "MPI sums in an order of its own, so losses come near those of ps, ring and local, "
+              "and bits do not"},
+    {"sync", "bsp|ssp:K|async",
+     "bulk synchronous, stale synchronous with a bound of K steps, or unbounded; the last two in "
+     "mode ps",
+     ARCHITECTURE, "bsp", SPECIAL(read_sync, print_sync), .for_shards = true},
+    {"workers", "N", "processes that compute gradients", ARCHITECTURE, "1", U32(workers, 1, 1024)},
+    {"route", "PATTERN=ps|ring,..",
+     "tensors that go their own way, by their names or patterns (layer4.*=ps,*=ring); the first "
+     "that matches counts, and other tensors go by --mode",
+     ARCHITECTURE, "", STRING(route), .read = psr_config_judge_route, .for_shards = true},
+    {"shards", "S|auto",
+     "server processes, each with a part of the parameters; auto: one where --mode or --route "
+     "needs it. Beside --mode ring they wait until psring mode RUN ps changes the run",
+     ARCHITECTURE, "auto", U32(shards, 1, 256), .zero = "auto"},
+    {"bucket-size", "BYTES|auto",
+     "parameters exchanged as a unit; K, M and G are binary; auto: by the network's size, so that "
+     "a small one has several units too",
+     ARCHITECTURE, "auto", BYTES(bucket_bytes, 4 * KIB, GIB), .zero = "auto"},
+    {"slice-size", "BYTES", "one message of a bucket's data", ARCHITECTURE, "512K",
+     BYTES(slice_bytes, 4 * KIB, 1 * MIB)},
+    {"window", "N",
+     "slices in flight per connection; of those that a shard reads in shared memory eight times as "
+     "many",
+     ARCHITECTURE, "2", U32(window, 1, 4096)},
+    {"fold", "rank|arrival",
+     "order in which gradients are summed: by rank, which gives the same bits every time, or as "
+     "they arrive",
+     ARCHITECTURE, "rank", ENUM(fold, fold_words), .unlisted = fold_unlisted,
+     .aloud = "gradients are not summed in the order of ranks, so other bits come out than by rank",
+     .for_shards = true},
+    {"compress", "ENCODING",
+     "how gradients are sent: none, fp16, bf16, int8, topk:R (the share R of the values: "
+     "topk:0.01) or 1bit; what the last three leave out is kept and sent later",
+     ARCHITECTURE, "none", STRING(compress), .words = compress_offered},
+    {"compress-as", "ps|ring",
+     "in mode local: round as parameter servers do, each worker's gradient once, or as a ring "
+     "does, at every hop",
+     ARCHITECTURE, "ps", ENUM(compress_as, compress_as_words)},
+    {"compress-weights", "none|fp16|bf16",
+     "in modes ps and local: how weights come back to the workers; shards keep and checkpoints "
+     "have float32",
+     ARCHITECTURE, "none", ENUM(compress_weights, compress_weights_words)},
+
+    {"model", "NAME", "the network", MODEL, "resnet20", STRING(model)},
+    {"shortcut", "a|b", "of He et al.'s section 4.2: padded identity (A) or 1x1 convolution (B)",
+     MODEL, "a", ENUM(shortcut, shortcut_words)},
+    {"precision", "fp32|bf16", "of the arithmetic; parameters and sums are float32 always", MODEL,
+     "fp32", ENUM(precision, precision_words), .unlisted = precision_unlisted},
+    {"backend", "onednn|reference", "oneDNN, or plain loops", MODEL, "onednn",
+     ENUM(backend, backend_words)},
+    {"device", "cpu", "where it computes", MODEL, "cpu", STRING(device), .read = judge_device},
+    {"threads", "N", "compute threads per worker; 0: this machine's cores shared evenly", MODEL,
+     "0", U32(threads, 0, 1024)},
+
+    {"data", "DIR|fashion-mnist|synthetic[:SPEC]",
+     "what to train on. DIR: a directory with the authors' files of MNIST and its family (IDX), "
+     "CIFAR-10 or CIFAR-100, plain, .gz or .xz; fashion-mnist: what the package "
+     "dataset-fashion-mnist brings, or psring's own folder of data; synthetic: generated, by SPEC "
+     "count=60000,test=10000,channels=3,size=32,classes=10",
+     DATA, "fashion-mnist", STRING(data)},
+    {"data-content", "TRAIN-TEST",
+     "hashes of the samples that --data must hold, as run.json has them: other ones are refused",
+     DATA, "", STRING(data_content), .read = judge_content},
+    {"image-size", "PX", "side of the images; 0: the data set's own", DATA, "0",
+     U32(image_size, 0, 4096)},
+    {"classes", "N",
+     "outputs of the network; 0: as many as the data have, of IDX files the largest label and one",
+     DATA, "0", U32(classes, 0, 65536)},
+    {"mean", "M[,M,M]",
+     "subtracted from pixels, for each channel, on the scale of 0 to 1; default: that of the "
+     "training set",
+     DATA, "", STRING(mean)},
+    {"std", "S[,S,S]", "pixels are divided by it, likewise", DATA, "", STRING(std)},
+    {"augment", "none|crop-flip", "random crop with padding and flip", DATA, "none",
+     ENUM(augment, augment_words), .unlisted = augment_unlisted},
+    {"shuffle", NULL, "a new order each epoch, a function of seed and epoch", DATA, "true",
+     FLAG(shuffle)},
+    {"partition", "exact|drop|pad",
+     "of samples that the workers do not divide: each sample once, dropped, or padded as PyTorch's "
+     "DistributedSampler does",
+     DATA, "exact", ENUM(partition, partition_words)},
+    {"loader-threads", "N", "threads per worker that read and augment", DATA, "1",
+     U32(loader_threads, 1, 64)},
+
+    {"batch-size", "N", "samples per worker and step", OPTIMISATION, "64",
+     U32(batch_size, 1, 1 << 20)},
+    {"epochs", "N", "passes over the data; or give --steps", OPTIMISATION, "0",
+     U32(epochs, 0, 1000000)},
+    {"steps", "N", "updates; or give --epochs", OPTIMISATION, "0", U64(steps, 0, STEPS_MOST)},
+    {"lr", "RATE", "learning rate, at its peak", OPTIMISATION, "0.1", DOUBLE(lr, 0, 1e6),
+     .for_shards = true},
+    {"momentum", "M", "of sgd and lars", OPTIMISATION, "0.9", DOUBLE(momentum, 0, 1),
+     .high_excluded = true, .for_shards = true},
+    {"weight-decay", "L2", "as PyTorch's: added to the gradient", OPTIMISATION, "0.0001",
+     DOUBLE(weight_decay, 0, 1e6), .for_shards = true},
+    {"nesterov", NULL, "Nesterov's momentum, of sgd", OPTIMISATION, "false", FLAG(nesterov),
+     .for_shards = true},
+    {"optimizer", "sgd|adam|lars", "what turns a gradient into an update", OPTIMISATION, "sgd",
+     ENUM(optimizer, optimizer_words), .for_shards = true},
+    {"adam-beta1", "B", "decay of adam's first moment", OPTIMISATION, "0.9",
+     DOUBLE(adam_beta1, 0, 1), .high_excluded = true, .for_shards = true},
+    {"adam-beta2", "B", "decay of adam's second moment", OPTIMISATION, "0.999",
+     DOUBLE(adam_beta2, 0, 1), .high_excluded = true, .for_shards = true},
+    {"adam-epsilon", "E", "added to adam's denominator", OPTIMISATION, "1e-08",
+     DOUBLE(adam_epsilon, 0, 1), .low_excluded = true, .for_shards = true},
+    {"lars-trust", "T", "trust coefficient of lars", OPTIMISATION, "0.001",
+     DOUBLE(lars_trust, 0, 1000), .low_excluded = true, .for_shards = true},
+    {"lr-schedule", "constant|cosine|poly:POWER|step:EVERY:GAMMA",
+     "of the learning rate; EVERY counts steps", OPTIMISATION, "constant",
+     SPECIAL(read_schedule, print_schedule), .for_shards = true},
+    {"warmup", "STEPS", "linear rise of the learning rate before the schedule", OPTIMISATION, "0",
+     U64(warmup, 0, STEPS_MOST), .for_shards = true},
+    {"label-smoothing", "S", "share of the target spread over all classes", OPTIMISATION, "0",
+     DOUBLE(label_smoothing, 0, 1), .high_excluded = true},
+    {"seed", "N", "of every random number of the run", OPTIMISATION, "1", U64(seed, 0, UINT64_MAX)},
+
+    {"out", "DIR",
+     "directory to be made for what the run leaves; default: one named after the time", RUN, "",
+     STRING(out)},
+    {"init", "CKPT", "start from these weights", RUN, "", STRING(init)},
+    {"resume", "RUN|CKPT|auto",
+     "go on from a checkpoint, or from a run directory's last; auto, for a command that is started "
+     "again: from the last checkpoint of --out DIR, DIR-2, .. where there is one, into the next of "
+     "these names",
+     RUN, "", STRING(resume)},
+    {"checkpoint-every", "STEPS", "0: only at the end", RUN, "0",
+     U64(checkpoint_every, 0, STEPS_MOST), .for_shards = true},
+    {"eval-every", "STEPS",
+     "steps from one evaluation on the test set to the next; 0: only at the end", RUN, "0",
+     U64(eval_every, 0, STEPS_MOST)},
+    {"eval", NULL,
+     "evaluate on the test set: at the end, and as --eval-every says; when off, never", RUN, "true",
+     FLAG(eval)},
+    {"log-every", "STEPS",
+     "steps from one step line to the next, in the workers' logs and in a pipe", RUN, "20",
+     U64(log_every, 1, STEPS_MOST)},
+    {"deadline", "SECONDS", "without progress of a peer, after which the run ends and names it",
+     RUN, "30", DOUBLE(deadline_s, 0, 1e6), .low_excluded = true},
+    {"hash", NULL, "hash of the weights after every step", RUN, "false", FLAG(hash)},
+    {"exchange", NULL,
+     "off, for lessons: workers compute and exchange nothing, which shows what an exchange costs; "
+     "in mode ring",
+     RUN, "true", FLAG(exchange),
+     .aloud = "nothing is exchanged, so each worker ends with weights of its own; for lessons and "
+              "measuring"},
+    {"slow", "RANK:FACTOR",
+     "for lessons: that worker takes FACTOR times as long to compute, and the others wait or do "
+     "not",
+     RUN, "", SPECIAL(read_slow, print_slow),
+     .aloud = "that worker is made slow on purpose; for lessons and tests"},
+    {"algorithms", "auto|timed|direct|TEXT",
+     "of convolutions: by a rule without a clock, so that the same command gives the same bits; by "
+     "timing on rank 0, as fast or faster, with bits that no other run has; direct ones alone; or "
+     "as run.json has them",
+     RUN, "auto", STRING(algorithms), .read = judge_algorithms},
+    {"fault-point", "ROLE:RANK:PHASE:STEP", "stops one process there, for tests", RUN, "",
+     STRING(fault_point), .hidden = true, .read = judge_fault_point,
+     .aloud = "that process stops itself there; for tests", .for_shards = true},
+    {"transport", "auto|tcp|ipc|shm",
+     "tcp alone; ipc: sockets that only this user reaches, for a run on one host; shm: gradients "
+     "and weights through shared memory within each host, beside ipc on one, beside tcp between "
+     "several; auto: shm wherever it can be had",
+     NETWORK, "auto", ENUM(transport, network_words), .protects = true, .for_shards = true},
+    {"no-encrypt", "trusted-network",
+     "TCP without encryption: within this machine, or with =trusted-network on hosts whose network "
+     "nobody else is on",
+     NETWORK, "", SPECIAL(read_bare, print_bare), .implied = "this-machine", .protects = true},
+};
+const size_t psr_options_count = sizeof psr_options / sizeof psr_options[0];
+
+const psr_option *psr_option_find(const char *name)
+{
+    for (size_t i = 0; i < psr_options_count; i++) {
+        if (strcmp(psr_options[i].name, name) == 0)
+            return &psr_options[i];
+    }
+    return NULL;
+}
+
+const char *psr_option_nearest(const char *name)
+{
+    const char *nearest = NULL;
+    for (size_t i = 0; i < psr_options_count; i++) {
+        const psr_option *option = &psr_options[i];
+        if (!option->hidden)
+            nearest = psr_nearer(name, nearest, option->name);
+    }
+    return nearest;
+}

@@ -1,0 +1,81 @@
+/* The rows behind base/config/config.h, for the config_*.c files alone. */
+#ifndef PSR_BASE_CONFIG_CONFIG_TABLE_H
+#define PSR_BASE_CONFIG_CONFIG_TABLE_H
+
+#include "base/config/config.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct psr_option {
+    const char *name;
+    const char *argument;
+    const char *help;
+    const char *group;
+    const char *initial; /* the default, as text that the option itself reads */
+    psr_option_kind kind;
+    size_t offset;        /* of the field in psr_config; SPECIAL options know theirs */
+    size_t size;          /* of a STRING's array */
+    uint64_t least, most; /* of U32, U64 and BYTES, inclusive */
+    double low, high;     /* of DOUBLE, inclusive unless said so below */
+    bool low_excluded, high_excluded;
+    const char *zero;            /* of U32 and BYTES: the word for 0, which lies
+                                    outside the bounds; NULL: there is none */
+    const char *const *words;    /* of ENUM by value; of STRING what a shell
+                                    offers, or NULL; ends with NULL */
+    const char *const *unlisted; /* of words: those that no refusal offers, for
+                                    they are no user's or not in this build */
+    const char *aloud;           /* as in psr_option_info */
+    const char *aloud_at;        /* the value that aloud is about; NULL: all but the default */
+    const char *implied;         /* what "--NAME" without an argument says;
+                                    NULL: the argument must be given */
+    bool hidden;
+    bool negatable;
+    bool protects;   /* another value than the default may weaken
+                        what protects a run: no file sets it */
+    bool for_shards; /* told to shards: psr_config_to_json_for_shards */
+    /* SPECIAL reads and prints itself; a STRING may have a read that only judges. Text is never
+     * NULL. A failure's detail is put behind "--NAME: " by the caller. */
+    psr_err (*read)(psr_config *config, const char *text);
+    void (*print)(const psr_config *config, char *text, size_t size);
+};
+
+extern const psr_option psr_options[];
+extern const size_t psr_options_count;
+
+/* NULL when there is none of that name. */
+const psr_option *psr_option_find(const char *name);
+
+/* The known name nearest to what was given, or NULL when none is near. */
+const char *psr_option_nearest(const char *name);
+
+/* Reads text into the option's field. USAGE; config is untouched on failure. */
+PSR_MUST_CHECK psr_err psr_option_read(const psr_option *option, psr_config *config,
+                                       const char *text);
+
+/* The field as text; false when size is too small. */
+bool psr_option_print(const psr_option *option, const psr_config *config, char *text, size_t size);
+
+/* The place of a word among the option's. USAGE offers those that a user may give; its detail does
+ * not begin with the option's name, which the caller puts before it. */
+PSR_MUST_CHECK psr_err psr_option_find_word(const psr_option *option, const char *text,
+                                            int *ret_index);
+
+/* config_modes.c: --mode and --route. */
+PSR_MUST_CHECK psr_err psr_config_read_mode(psr_config *config, const char *text);
+void psr_config_print_mode(const psr_config *config, char *text, size_t size);
+PSR_MUST_CHECK psr_err psr_config_judge_route(psr_config *config, const char *text);
+
+/* The shortest of %.15g, %.16g and %.17g that reads back to the same bits. */
+void psr_print_double(double value, char *text, size_t size);
+
+/* The whole of text as a finite number, or false. */
+bool psr_parse_double(const char *text, double *ret_value);
+
+/* The whole of text as a decimal number, or false (also beyond 2^64-1). */
+bool psr_parse_u64(const char *text, uint64_t *ret_value);
+/* The same, or with a power of ten where that is a whole number: 1e3, 1.5e6. Exact. */
+bool psr_parse_whole(const char *text, uint64_t *ret_value);
+
+#endif

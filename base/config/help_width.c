@@ -1,0 +1,52 @@
+#include "base/config/help_width.h"
+
+#include "base/config/config_table.h"
+#include "base/text/printable.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define WIDTH_MIN 40
+#define WIDTH_MAX 100
+#define WIDTH_UNTOLD 80
+
+static unsigned told_width(void)
+{
+    const char *columns = getenv("COLUMNS");
+    struct winsize size;
+    uint64_t width;
+    if (columns != NULL && psr_parse_u64(columns, &width) && width > 0)
+        return width < WIDTH_MAX ? (unsigned)width : WIDTH_MAX;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    return WIDTH_UNTOLD;
+}
+
+unsigned psr_help_width(void)
+{
+    const unsigned width = told_width();
+    return width < WIDTH_MIN ? WIDTH_MIN : width > WIDTH_MAX ? WIDTH_MAX : width;
+}
+
+void psr_help_wrap(FILE *to, const char *text, unsigned used, unsigned indent)
+{
+    const unsigned width = psr_help_width();
+    unsigned at = used;
+    for (text += strspn(text, " \n"); *text != '\0'; text += strspn(text, " \n")) {
+        const unsigned length = (unsigned)strcspn(text, " \n");
+        if (at > indent && at + 1 + length >= width) {
+            psr_print(to, "\n%*s", (int)indent, "");
+            at = indent;
+        } else if (at > indent) {
+            psr_print(to, " ");
+            at++;
+        }
+        psr_print(to, "%.*s", (int)length, text);
+        at += length;
+        text += length;
+    }
+    psr_print(to, "\n");
+}

@@ -1,0 +1,61 @@
+/* The table of options as a child parser for glibc's argp, shared by every program that takes a
+ * run's options, and the way in which our programs call argp: a wrong option gets one line that
+ * names it and the nearest known one, and exit status 2. For a program's front door alone: it
+ * prints and exits. */
+#ifndef PSR_BASE_CONFIG_OPTIONS_ARGP_H
+#define PSR_BASE_CONFIG_OPTIONS_ARGP_H
+
+#include "base/config/config.h"
+
+#include <argp.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Keys of the table's options begin here; a program's own keys are below. */
+#define PSR_OPTIONS_ARGP_KEY 0x10000
+
+typedef struct psr_options_argp psr_options_argp;
+
+/* networks: what --help says of --model, whose networks are not known here; names: of them, with ",
+ * " between, borrowed as networks is. NULL without memory. ret owns: psr_options_argp_free, after
+ * the last use of its child. */
+psr_options_argp *psr_options_argp_new(const char *networks, const char *names);
+void psr_options_argp_free(psr_options_argp *options);
+
+/* The child, for the program's own struct argp_child array; borrowed from options. At ARGP_KEY_INIT
+ * the program sets state->child_inputs[i] to the psr_config that the options are to be put into.
+ * Each option is put there by psr_config_set when it is met. A refused one ends the program. */
+const struct argp *psr_options_argp_child(const psr_options_argp *options);
+
+/* The words of which a row of the child is one, with blanks between them. false: the row is not the
+ * child's, or of another kind; or size is too small. */
+bool psr_options_argp_words(const struct argp *argp, const struct argp_option *row, char *words,
+                            size_t size);
+
+/* argp_parse with exit status 2 for refusals. A long option that is unknown (the nearest that root
+ * and its children know is told), ambiguous, without its value or with one too many is refused in
+ * one line. Returns what argp_parse returns; does not return after --help, --usage, --version, what
+ * base/config/describe.h says, or a refusal. */
+error_t psr_options_parse(const struct argp *root, int argc, char **argv, unsigned flags,
+                          int *ret_arg_index, void *input);
+
+/* What a command line says of a long option before it is parsed, found as psr_options_parse finds
+ * it (the beginning of a name stands for it; the last one wins). ret_value: its text, borrowed from
+ * argv; NULL where it takes none. false, and ret_value untouched: not there. */
+bool psr_options_find(const struct argp *root, int argc, char **argv, const char *name,
+                      const char **ret_value);
+
+/* Refuses, from a program's own parser: "PROGRAM: detail" in one line on stderr, exit status 2. */
+void psr_options_refuse(const struct argp_state *state, const char *detail);
+
+/* A whole number from least to most, the value of --name; anything else is refused. */
+uint64_t psr_options_number(const struct argp_state *state, const char *name, const char *text,
+                            uint64_t least, uint64_t most);
+
+/* What psring's processes have alike. --provision's text, refused unless it is "-". */
+void psr_options_check_provision(const struct argp_state *state, const char *text);
+/* --key-file and --keys, which say one thing: *keys becomes text, borrowed; refused when it is
+ * another one already. */
+void psr_options_set_keys(const struct argp_state *state, const char **keys, const char *text);
+
+#endif

@@ -1,0 +1,87 @@
+/* A child process with pipes on its standard streams, that dies with its parent. Used by launcher,
+ * agent and worker alike. One thread (the parent-death signal is tied to the thread that started
+ * the child). */
+#ifndef PSR_BASE_SYSTEM_CHILD_H
+#define PSR_BASE_SYSTEM_CHILD_H
+
+#include "base/system/cpus.h"
+#include "base/err.h"
+#include "base/text/lines.h"
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+typedef struct psr_child {
+    pid_t pid; /* 0 when none runs or it has been reaped */
+    int pidfd; /* readable when it has ended; -1 */
+    psr_line_writer in;
+    psr_line_reader out, err;
+    bool ended;
+    bool stopped;              /* by a signal, when psr_child_reap last looked */
+    bool group;                /* signals are for its whole process group, and what
+                                  is left of that is killed when it has ended */
+    int status;                /* as waitpid gave */
+    uint64_t out_end, err_end; /* once it has ended: where its own output ends; a
+                                  process that it left behind may write more */
+} psr_child;
+
+typedef enum psr_child_flags {
+    PSR_CHILD_LOSSY_OUTPUT = 1, /* its writes never block; it drops
+                                   what a full pipe does not take */
+    PSR_CHILD_KEEP_STDERR = 2,  /* shares our standard error */
+    PSR_CHILD_KEEP_STDOUT = 16, /* shares our standard output */
+    PSR_CHILD_SEES_END = 4,     /* is not killed when we die: it sees the end of its
+                                   standard input, puts things in order and ends */
+    PSR_CHILD_LEAVES_TERM = 8,  /* ignores SIGTERM, SIGUSR1 and SIGHUP: when all
+                                   processes of a job get one, its parent acts on it */
+} psr_child_flags;
+
+/* Runs argv[0] (a path) in a process group of its own. NOT_FOUND when it cannot be executed. */
+PSR_MUST_CHECK psr_err psr_child_start(char *const argv[], unsigned flags, psr_child *ret_child);
+
+/* What a process is given before its program begins. All borrowed for the call. */
+typedef struct psr_child_setting {
+    char *const *environment; /* NAME=VALUE.., NULL; NULL: this process's own */
+    const psr_cpus *cpus;     /* that it may run on; NULL: this process's own */
+} psr_child_setting;
+
+/* The same, with that setting. */
+PSR_MUST_CHECK psr_err psr_child_start_with(char *const argv[], unsigned flags,
+                                            const psr_child_setting *setting, psr_child *ret_child);
+
+/* What a program that is not ours is given when it begins. Its standard input is /dev/null. */
+typedef struct psr_child_surroundings {
+    const char *directory; /* that it runs in */
+    psr_child_setting setting;
+    int out, err; /* its standard streams, consumed also on failure; -1: pipes */
+    int inherits; /* a descriptor that it has too, under the same number; stays the caller's */
+} psr_child_surroundings;
+
+/* Runs argv[0], a path or a name that is looked for in PATH. It and all that it starts are one
+ * process group, which is ended as one. NOT_FOUND: it, or the directory, is not there. */
+PSR_MUST_CHECK psr_err psr_child_start_program(char *const argv[],
+                                               const psr_child_surroundings *surroundings,
+                                               psr_child *ret_child);
+
+/* Reaps the child if it has ended; else updates `stopped`. True when it has ended (now or
+ * before). */
+bool psr_child_reap(psr_child *child);
+
+/* Whether it has ended and all that it printed was read. */
+bool psr_child_said_all(const psr_child *child);
+
+/* How it ended, by its status: "killed by signal 9 (Killed)", "exit status 1". */
+void psr_child_describe(int status, char *text, size_t size);
+
+/* Sends signo to it by its id (with `group`, to its process group). Does nothing when it has
+ * ended. */
+void psr_child_signal(const psr_child *child, int signo);
+
+/* Closes pipes; kills and reaps when it still runs. */
+void psr_child_done(psr_child *child);
+
+/* The path of one of our programs ("psring-worker"): beside this program as installed, or in its
+ * folder of the build tree. NOT_FOUND names what was looked for. */
+PSR_MUST_CHECK psr_err psr_program_path(const char *name, char *path, size_t size);
+
+#endif

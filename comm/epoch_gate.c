@@ -1,0 +1,132 @@
+#include "comm/epoch_gate.h"
+
+#include "comm/wire/messages.h"
+#include "net/violation.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+struct psr_epoch_gate {
+    uint32_t epoch, highest;
+    bool state_alone;
+    psr_message *first, **last; /* that wait, the oldest first, by their own next */
+    size_t count, limit;
+    uint64_t dropped;
+};
+
+psr_err psr_epoch_gate_new(size_t limit, psr_epoch_gate **ret_gate)
+{
+    psr_epoch_gate *gate = malloc(sizeof *gate);
+    if (gate == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for what waits for a view");
+    *gate = (psr_epoch_gate){.limit = limit, .last = &gate->first};
+    *ret_gate = gate;
+    return PSR_OK;
+}
+
+void psr_epoch_gate_free(psr_epoch_gate *gate)
+{
+    if (gate == NULL)
+        return;
+    for (psr_message *message = gate->first, *next; message != NULL; message = next) {
+        next = message->next;
+        psr_message_free(&message);
+    }
+    free(gate);
+}
+
+static bool is_due(const psr_epoch_gate *gate, const psr_message *message)
+{
+    return psr_msg_tag(message).epoch == gate->epoch &&
+           (!gate->state_alone || message->head.type == PSR_MSG_STATE);
+}
+
+static void let_in(const psr_epoch_gate *gate, psr_message *message)
+{
+    psr_err err = gate->epoch > 0 ? psr_msg_out_of_group(message, gate->epoch) : PSR_OK;
+    assert(err == PSR_OK); /* it is of that epoch */
+    (void)err;
+    message->next = NULL;
+}
+
+psr_err psr_epoch_gate_pass(psr_epoch_gate *gate, psr_message **message)
+{
+    const uint32_t epoch = psr_msg_tag(*message).epoch;
+    if (is_due(gate, *message)) {
+        let_in(gate, *message);
+        return PSR_OK;
+    }
+    if (epoch < gate->epoch) {
+        gate->dropped++;
+        psr_message_free(message);
+        return PSR_OK;
+    }
+    if (gate->count == gate->limit)
+        return psr_violation(*message, "more than %zu messages wait for a later view", gate->limit);
+    gate->highest = epoch > gate->highest ? epoch : gate->highest;
+    (*message)->next = NULL;
+    *gate->last = *message;
+    gate->last = &(*message)->next;
+    gate->count++;
+    *message = NULL;
+    return PSR_OK;
+}
+
+void psr_epoch_gate_move(psr_epoch_gate *gate, uint32_t epoch, size_t limit)
+{
+    gate->epoch = epoch;
+    gate->highest = epoch > gate->highest ? epoch : gate->highest;
+    gate->state_alone = true;
+    gate->limit = limit > gate->limit ? limit : gate->limit;
+}
+
+void psr_epoch_gate_open(psr_epoch_gate *gate)
+{
+    gate->state_alone = false;
+}
+
+/* Takes the message out at which `at` points. */
+static psr_message *take(psr_epoch_gate *gate, psr_message **at)
+{
+    psr_message *message = *at;
+    *at = message->next;
+    if (*at == NULL)
+        gate->last = at;
+    gate->count--;
+    return message;
+}
+
+psr_message *psr_epoch_gate_next(psr_epoch_gate *gate)
+{
+    psr_message **at = &gate->first;
+    while (*at != NULL) {
+        if (is_due(gate, *at)) {
+            psr_message *message = take(gate, at);
+            let_in(gate, message);
+            return message;
+        }
+        if (psr_msg_tag(*at).epoch >= gate->epoch) {
+            at = &(*at)->next;
+            continue;
+        }
+        psr_message *old = take(gate, at);
+        gate->dropped++;
+        psr_message_free(&old);
+    }
+    return NULL;
+}
+
+uint32_t psr_epoch_gate_highest(const psr_epoch_gate *gate)
+{
+    return gate->highest;
+}
+
+uint32_t psr_epoch_gate_epoch(const psr_epoch_gate *gate)
+{
+    return gate->epoch;
+}
+
+uint64_t psr_epoch_gate_dropped(const psr_epoch_gate *gate)
+{
+    return gate->dropped;
+}

@@ -1,0 +1,114 @@
+/* Max pooling: oneDNN's primitive; the forward pass notes in a workspace which element was the
+ * largest. */
+#include "model/onednn/private.h"
+
+#include <stdlib.h>
+
+typedef struct pool {
+    uint32_t x, y;  /* nodes */
+    uint32_t noted; /* buffer: which element was the largest; training only */
+    uint32_t dx;    /* buffer */
+    dnnl_dims_t kernel, stride, dilation, pad;
+    dnnl_primitive_desc_t forward_pd;
+    psr_onednn_primitive forward, backward;
+} pool;
+
+static psr_err pool_plan_forward(psr_onednn_exec *exec, psr_onednn_step *step)
+{
+    pool *self = calloc(1, sizeof *self);
+    if (self == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "onednn: out of memory for a step");
+    step->self = self;
+    self->y = step->group->output;
+    const psr_network_node *node = &exec->net->nodes[self->y];
+    self->x = node->input[0];
+    for (int axis = 0; axis < 2; axis++) {
+        self->kernel[axis] = node->kernel;
+        self->stride[axis] = node->stride;
+        self->pad[axis] = node->pad;
+    }
+    const psr_onednn_tensor *x = psr_onednn_use(exec, self->x);
+    dnnl_dims_t dims = {exec->count, node->channels, node->height, node->width};
+    dnnl_memory_desc_t any;
+    PSR_TRY(psr_onednn_desc(exec, 4, dims, x->type, dnnl_format_tag_any, &any));
+    dnnl_status_t status = dnnl_pooling_forward_primitive_desc_create(
+        &self->forward_pd, exec->context->engine,
+        exec->training ? dnnl_forward_training : dnnl_forward_inference, dnnl_pooling_max, x->desc,
+        any, self->stride, self->kernel, self->dilation, self->pad, self->pad, exec->context->attr);
+    if (status != dnnl_success)
+        return psr_onednn_fail(status, "max pooling", node->name);
+    psr_onednn_tensor y;
+    PSR_TRY(psr_onednn_tensor_as(
+        exec, self->y, dnnl_primitive_desc_query_md(self->forward_pd, dnnl_query_dst_md, 0),
+        x->type, &y));
+    PSR_TRY(psr_onednn_give(exec, self->y, &y));
+    PSR_TRY(psr_onednn_primitive_init(exec, self->forward_pd, node->name, &self->forward));
+    PSR_TRY(psr_onednn_primitive_tensor(exec, &self->forward, DNNL_ARG_SRC, x));
+    PSR_TRY(
+        psr_onednn_primitive_tensor(exec, &self->forward, DNNL_ARG_DST, &exec->values[self->y]));
+    if (!exec->training)
+        return PSR_OK;
+    const_dnnl_memory_desc_t noted =
+        dnnl_primitive_desc_query_md(self->forward_pd, dnnl_query_workspace_md, 0);
+    PSR_TRY(psr_onednn_buffer_add(&exec->buffers, dnnl_memory_desc_get_size(noted), &self->noted));
+    return psr_onednn_primitive_arg(exec, &self->forward, DNNL_ARG_WORKSPACE, noted,
+                                    PSR_ONEDNN_WORKSPACE, self->noted);
+}
+
+static psr_err bind_backward(psr_onednn_exec *exec, pool *self, const_dnnl_primitive_desc_t pd,
+                             uint32_t dy)
+{
+    PSR_TRY(psr_onednn_buffer_add(&exec->buffers, exec->values[self->x].bytes, &self->dx));
+    psr_onednn_buffer_use(&exec->buffers, self->noted);
+    PSR_TRY(psr_onednn_primitive_init(exec, pd, exec->net->nodes[self->y].name, &self->backward));
+    PSR_TRY(psr_onednn_primitive_arg(exec, &self->backward, DNNL_ARG_DIFF_DST,
+                                     exec->values[self->y].desc, PSR_ONEDNN_WORKSPACE, dy));
+    PSR_TRY(psr_onednn_primitive_arg(exec, &self->backward, DNNL_ARG_DIFF_SRC,
+                                     exec->values[self->x].desc, PSR_ONEDNN_WORKSPACE, self->dx));
+    PSR_TRY(psr_onednn_primitive_arg(
+        exec, &self->backward, DNNL_ARG_WORKSPACE,
+        dnnl_primitive_desc_query_md(self->forward_pd, dnnl_query_workspace_md, 0),
+        PSR_ONEDNN_WORKSPACE, self->noted));
+    return psr_onednn_gradient_put(exec, self->x, self->dx);
+}
+
+static psr_err pool_plan_backward(psr_onednn_exec *exec, psr_onednn_step *step)
+{
+    pool *self = step->self;
+    uint32_t dy[2];
+    psr_onednn_gradient_take(exec, step, self->y, 1, dy);
+    if (!psr_onednn_wants_gradient(exec, self->x))
+        return PSR_OK;
+    dnnl_primitive_desc_t pd;
+    dnnl_status_t status = dnnl_pooling_backward_primitive_desc_create(
+        &pd, exec->context->engine, dnnl_pooling_max, exec->values[self->x].desc,
+        exec->values[self->y].desc, self->stride, self->kernel, self->dilation, self->pad,
+        self->pad, self->forward_pd, exec->context->attr);
+    if (status != dnnl_success)
+        return psr_onednn_fail(status, "max pooling's backward", exec->net->nodes[self->y].name);
+    psr_err err = bind_backward(exec, self, pd, dy[0]);
+    dnnl_primitive_desc_destroy(pd);
+    return err;
+}
+
+static psr_err pool_forward(psr_onednn_exec *exec, psr_onednn_step *step)
+{
+    return psr_onednn_primitive_run(exec, &((pool *)step->self)->forward);
+}
+
+static psr_err pool_backward(psr_onednn_exec *exec, psr_onednn_step *step)
+{
+    return psr_onednn_primitive_run(exec, &((pool *)step->self)->backward);
+}
+
+static void pool_done(psr_onednn_step *step)
+{
+    pool *self = step->self;
+    psr_onednn_primitive_done(&self->forward);
+    psr_onednn_primitive_done(&self->backward);
+    if (self->forward_pd != NULL)
+        dnnl_primitive_desc_destroy(self->forward_pd);
+}
+
+const psr_onednn_step_class psr_onednn_pool = {pool_plan_forward, pool_plan_backward, pool_forward,
+                                               pool_backward, pool_done};

@@ -1,0 +1,29 @@
+/* Tests whether TCP connections from this host to others can be made. A test only connects, and
+ * closes the connection at once; nothing is sent. (Talking to a process of psring is the
+ * transport's work, net/transport.h.) Any thread. */
+#ifndef PSR_NET_ADDRESS_REACH_H
+#define PSR_NET_ADDRESS_REACH_H
+
+#include "net/address/interface.h"
+
+#include <stdint.h>
+
+typedef struct psr_reach {
+    const char *endpoint; /* "tcp://10.0.0.2:4242", borrowed for the call */
+    bool reached;
+    int64_t taken_us;               /* until it was reached */
+    char source[PSR_ADDRESS_BYTES]; /* this host's address on the way there; "": there is no way */
+    char failure[96];               /* "": it was reached. In words: "no answer
+                                       within 3000 ms", "Connection refused" */
+} psr_reach;
+
+/* Tries all at once, in at most timeout_ms. What goes wrong with one is told in its `failure`.
+ * NOMEM. */
+PSR_MUST_CHECK psr_err psr_reach_all(psr_reach *reaches, size_t count, int timeout_ms);
+
+/* The name of the interface that has this address, and its MTU in bytes. NOT_FOUND: no interface
+ * has it. */
+PSR_MUST_CHECK psr_err psr_interface_of(const char *address, char *name, size_t size,
+                                        uint32_t *ret_mtu);
+
+#endif

@@ -1,0 +1,81 @@
+/* Decides who may connect to an inbox, in ZeroMQ's handshake, before a byte of a message is read.
+ * It is the ZAP handler (https://rfc.zeromq.org/spec/27/) of one zmq context, on a thread of its
+ * own, so that nobody waits while the owner is busy.
+ *
+ * With CURVE the roster's keys are let in, each as the member that it belongs to. Without CURVE
+ * (ipc sockets) ZeroMQ's PLAIN mechanism carries a name and a token, which is compared in constant
+ * time. Where the keys have a roster, this process shares a different token with each member, and
+ * whoever shows a token is let in as its member, whatever name it gives. Where all share one token,
+ * the name is believed ("worker 1", or "worker any" before it has a rank). A connection that was
+ * let in has its member's name and a number of its own in the User-Id property of every message.
+ * All other connections are turned away: a wrong key or token, garbage, half a greeting, a
+ * handshake that takes longer than PSR_HANDSHAKE_MS. */
+#ifndef PSR_NET_TRUST_ADMISSION_H
+#define PSR_NET_TRUST_ADMISSION_H
+
+#include "net/trust/keys.h"
+
+#define PSR_HANDSHAKE_MS 5000
+#define PSR_ADMISSION_NAME_BYTES 32
+#define PSR_ADMISSION_USER_BYTES (PSR_ADMISSION_NAME_BYTES + 24) /* of User-Id: name and number */
+/* How many connections of one member may be let in and not attributed yet at the same time; and how
+ * many of all that share one token. Further ones are closed, and may come again. */
+#define PSR_UNKNOWN_MAX 8
+#define PSR_UNKNOWN_SHARED_MAX 1024
+
+typedef struct psr_admission psr_admission;
+
+/* Puts a ROUTER that is not bound yet under admission and starts the handler in its context. All
+ * are borrowed for life. */
+PSR_MUST_CHECK psr_err psr_admission_new(void *zmq_ctx, void *zmq_router, const psr_keys *keys,
+                                         psr_admission **ret_admission);
+
+/* Connections that are closed in their handshake are counted but not logged from now on
+ * (psr_zmq_options.members_look). */
+void psr_admission_members_look(psr_admission *admission);
+
+/* Ends the handler; nobody else is let in. To be called before the router is closed. NULL
+ * allowed. */
+void psr_admission_free(psr_admission *admission);
+
+/* Gives a DEALER the name and the keys with which it asks for admission. peer_key: psr_keys_of the
+ * other end; NULL where all share one token. */
+PSR_MUST_CHECK psr_err psr_admission_apply(const psr_keys *keys, psr_peer self, void *zmq_dealer,
+                                           const char *peer_key);
+
+/* ---- connections that were let in: each is unknown until the owner says whose it is ----
+ *
+ * A member needs one connection. So one connection of each member, the one that the owner knows,
+ * may stay for ever. All others are closed PSR_SILENT_MS after they came, also those that a member
+ * has left for a newer one; but not before the owner has looked at its inbox once more, where their
+ * first message may wait. */
+#define PSR_SILENT_MS (2 * PSR_HANDSHAKE_MS)
+
+typedef struct psr_connection {
+    int fd;
+    uint64_t cookie; /* the kernel's number for it (net/zmq/half_open.h); 0: none */
+} psr_connection;
+
+/* The owner knows now that the connection fd belongs to `admitted`, as psr_admission_user_read gave
+ * it. Owner's thread. */
+psr_connection psr_admission_known(psr_admission *admission, psr_peer admitted, int fd);
+/* The connection belongs to no member any more. Does nothing for no connection, or for one that is
+ * closed. Owner's thread. */
+void psr_admission_unknown(psr_admission *admission, psr_connection connection);
+
+/* The socket to poll for lines about those turned away; psr_admission_refusal reads one without
+ * waiting, false: none. To be called when the inbox has just been found empty. Owner's thread. */
+void *psr_admission_refusals(psr_admission *admission);
+bool psr_admission_refusal(psr_admission *admission, char *line, size_t line_size);
+
+/* Connections turned away so far. */
+uint64_t psr_admission_refused(const psr_admission *admission);
+
+/* "worker 1". */
+void psr_admission_name(psr_peer peer, char name[PSR_ADMISSION_NAME_BYTES]);
+/* false: not one. */
+bool psr_admission_name_read(const char *name, psr_peer *ret_peer);
+/* Of User-Id: who was let in, and the connection's number. false: not one. */
+bool psr_admission_user_read(const char *user, psr_peer *ret_admitted, uint64_t *ret_number);
+
+#endif

@@ -1,0 +1,20 @@
+/* Keys as the text of ZeroMQ certificates (ZPL), written by czmq: what other ZeroMQ programs read,
+ * and psr_keys_load (net/trust/keys.h). czmq does not wipe what it has used, so a process that
+ * calls this should end soon after. One thread. */
+#ifndef PSR_NET_TRUST_CERTIFICATE_H
+#define PSR_NET_TRUST_CERTIFICATE_H
+
+#include "net/trust/keys.h"
+
+/* The secret file of a process, which holds its secret and everybody's public key, or its tokens.
+ * ret owns: psr_secret_free. */
+PSR_MUST_CHECK psr_err psr_certificate_secret(const psr_keys *keys, char **ret_text);
+
+/* The public file beside it. keys: with CURVE. ret owns: free. */
+PSR_MUST_CHECK psr_err psr_certificate_public(const psr_keys *keys, char **ret_text);
+
+/* The file that all share. sets: of all members, in the order of the roster, with CURVE; or one set
+ * without a roster, whose token all share. ret owns: psr_secret_free. */
+PSR_MUST_CHECK psr_err psr_certificate_shared(const psr_keys *sets, char **ret_text);
+
+#endif

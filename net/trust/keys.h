@@ -1,0 +1,92 @@
+/* Who may speak: the CURVE key pair of this process and the public keys of the roster, or without
+ * CURVE (ipc sockets) the tokens that this process shares with each member of the roster, one with
+ * each. Provisioned by the launcher over standard input, or from files. Secrets never go to a
+ * command line, an environment or a log. Plain data after reading; any thread may read.
+ *
+ * A token of a pair is known to its two members alone: who shows it to one of them is the other.
+ * Nobody learns a token by being shown it with which he could be a third.
+ *
+ * Keys are written as text in two ways. Processes of psring tell each other keys as JSON: in a
+ * provision, in memory that a rank inherits, in the file by which a job's hosts meet. People and
+ * other programs have them in files, which psring keygen writes: ZeroMQ certificates, as zcert_load
+ * and pyzmq read them (keys_certificate.c). There are two sorts of files (docs/security.md):
+ * - Two files for each process. FOLDER/ROLE-RANK.key is public. FOLDER/ROLE-RANK.key_secret, of
+ *   mode 0600, holds that process's secret and everybody's public key. Who is let in is bound to
+ *   its rank. A process, or a host that has only its own files, cannot be another.
+ * - One shared file for all, of mode 0600. It holds everybody's secret, for launchers that start
+ *   identical commands. On the wire each process has a pair of its own, as above: strangers are
+ *   kept out, what is said cannot be read, and who connects to a rank has reached that rank. But
+ *   who can read the file can be any process.
+ * Without CURVE nothing is public: there is no FOLDER/ROLE-RANK.key, and the shared file holds one
+ * token. Who has that can be any process too. */
+#ifndef PSR_NET_TRUST_KEYS_H
+#define PSR_NET_TRUST_KEYS_H
+
+#include "net/message.h"
+
+#define PSR_KEY_Z85 41     /* 40 characters and the end */
+#define PSR_TOKEN_BYTES 65 /* 64 hex digits and the end */
+#define PSR_KEYS_TEXT_MAX (1u << 20)
+#define PSR_KEYS_SECRET "_secret" /* what a secret file's name has behind the public one's */
+
+typedef struct psr_keys {
+    bool curve;
+    /* without CURVE: TCP too, where everybody on the way can read and change all of it. Only who
+     * starts the run can say so (--no-encrypt) */
+    bool bare;
+    /* without CURVE and without a roster: what all show in the handshake */
+    char token[PSR_TOKEN_BYTES];
+    char public_key[PSR_KEY_Z85], secret_key[PSR_KEY_Z85]; /* own; without CURVE secret_key is "" */
+    struct psr_member_key {
+        psr_peer peer;
+        char public_key[PSR_KEY_Z85]; /* without CURVE: the token that is this pair's */
+    } * members;                      /* the roster's, own included, which is public_key again */
+    size_t member_count;
+    bool old_file; /* psr_keys_load: it is JSON, which psring keygen wrote before certificates */
+} psr_keys;
+
+/* A fresh set for a run: one psr_keys per member, index 0 the scheduler, then shards, then workers.
+ * ret owns: array of 1 + shards + workers; psr_keys_done each, then free. */
+PSR_MUST_CHECK psr_err psr_keys_generate(uint32_t workers, uint32_t shards, bool curve,
+                                         psr_keys **ret_keys, size_t *ret_count);
+
+/* A token that all share: keys without CURVE and without a roster. ret owns: psr_keys_done. */
+PSR_MUST_CHECK psr_err psr_keys_generate_token(psr_keys *ret_keys);
+
+/* JSON text of one process's keys. ret owns: psr_secret_free. */
+PSR_MUST_CHECK psr_err psr_keys_to_json(const psr_keys *keys, char **ret_json);
+/* JSON text of all that psr_keys_generate made; without CURVE one fresh token for all.
+ * ret owns: psr_secret_free. */
+PSR_MUST_CHECK psr_err psr_keys_to_shared_json(const psr_keys *sets, char **ret_json);
+/* Of such JSON, or of a certificate, the keys of self, who may be of any rank where the text is of
+ * one process. Bytes may be hostile: FORMAT. USAGE: these are another's keys, self is not among
+ * those who share them, or its rank is not said and should be. ret owns: psr_keys_done. */
+PSR_MUST_CHECK psr_err psr_keys_from_json(const char *json, size_t size, psr_peer self,
+                                          psr_keys *ret_keys);
+PSR_MUST_CHECK psr_err psr_keys_from_certificate(const char *text, size_t size, psr_peer self,
+                                                 psr_keys *ret_keys);
+
+/* From the secret file of one process, a shared file, or of a folder the files that are self's. As
+ * zcert_load does, it looks for path_secret first and for path then: both names of a process's two
+ * files lead to its secret. NOT_FOUND: there is none (yet: a file appears whole). USAGE: others can
+ * use it, it is another user's link, it is public, and as above. FORMAT. Each names the file. ret
+ * owns: psr_keys_done. */
+PSR_MUST_CHECK psr_err psr_keys_load(const char *path, psr_peer self, psr_keys *ret_keys);
+/* The name of self's public file in a folder. USAGE: its rank is not said, or size is too small. */
+PSR_MUST_CHECK psr_err psr_keys_path(const char *folder, psr_peer self, char *path, size_t size);
+/* The text of a file that only this user (or root) can use, as psr_keys_load demands it, and no
+ * link. NOT_FOUND: there is none. USAGE, FORMAT (it is too long), IO. ret owns: psr_secret_free. */
+PSR_MUST_CHECK psr_err psr_keys_read_private(const char *path, char **ret_text);
+/* Writes such a file as one: it is there whole, or what was there before. IO. */
+PSR_MUST_CHECK psr_err psr_keys_write_private(const char *text, const char *path);
+/* The same of a file that everybody may read, as far as this process's umask lets them. IO. */
+PSR_MUST_CHECK psr_err psr_keys_write_public(const char *text, const char *path);
+/* A private file where none is. USAGE: path is there already; what was there stays. */
+PSR_MUST_CHECK psr_err psr_keys_save_private(const char *text, const char *path);
+
+/* A member's public key, or the token that is shown to it and that it shows; NULL: none is
+ * known. */
+const char *psr_keys_of(const psr_keys *keys, psr_peer peer);
+void psr_keys_done(psr_keys *keys); /* wipes */
+
+#endif

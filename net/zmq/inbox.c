@@ -1,0 +1,611 @@
+#include "net/zmq/inbox.h"
+
+#include "net/transport_private.h"
+
+#include "base/clock.h"
+#include "net/trust/bindings.h"
+#include "net/trust/admission.h"
+#include "net/address/interface.h"
+#include "net/address/socket_directory.h"
+#include "net/zmq/sockets.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#define CURVE_BYTES 64    /* more than encryption adds to a frame: 33 */
+#define STRANGER_LINES 10 /* at most so many in */
+#define STRANGER_WINDOW_MS 10000
+#define REFUSALS_QUEUED 4 /* to one connection */
+/* Of one connection: what more comes stays with its sender, and nothing is dropped. What a rank
+ * may send unasked (64 operations of 8 slices, comm/collectives/group.h) does not hold it up. */
+#define MESSAGES_READ_AHEAD 512
+
+struct psr_inbox {
+    psr_zmq_options options;
+    void *router;
+    psr_admission *admission;
+    psr_bindings bindings;
+    char endpoint[PSR_SOCKET_DIRECTORY_BYTES + PSR_ADDRESS_BYTES + 32];
+    /* of an ipc socket: it is ours to remove. "": none */
+    char file[PSR_SOCKET_DIRECTORY_BYTES + PSR_ADMISSION_NAME_BYTES + 16];
+    psr_borrower *borrower; /* NULL: no memory is shared */
+    uint64_t introductions;
+    bool refused;               /* somebody, whose line may still be on its way */
+    _Atomic uint64_t strangers; /* messages; admission counts connections */
+    int64_t window_begin_ms;
+    unsigned window_lines;
+    uint64_t unlogged;
+};
+
+/* ---- strangers ---- */
+
+static void log_stranger(psr_inbox *inbox, const char *line)
+{
+    if (inbox->options.log_stranger == NULL)
+        return;
+    int64_t now_ms = psr_clock_ms();
+    if (now_ms - inbox->window_begin_ms >= STRANGER_WINDOW_MS) {
+        inbox->window_begin_ms = now_ms;
+        inbox->window_lines = 0;
+    }
+    if (inbox->window_lines == STRANGER_LINES) {
+        inbox->unlogged++;
+        return;
+    }
+    inbox->window_lines++;
+    char text[512];
+    if (inbox->unlogged > 0) {
+        snprintf(text, sizeof text, "%s (and %" PRIu64 " more before)", line, inbox->unlogged);
+        inbox->unlogged = 0;
+        line = text;
+    }
+    inbox->options.log_stranger(inbox->options.log_context, line);
+}
+
+/* Counts and logs a message that is dropped: its connection passed admission, but it cannot be
+ * attributed to a member. The caller drops the frames. */
+static psr_err drop(psr_inbox *inbox, psr_peer claimed, const char *reason)
+{
+    psr_count_add(&inbox->strangers, 1);
+    char name[PSR_ADMISSION_NAME_BYTES], line[256];
+    psr_admission_name(claimed, name);
+    snprintf(line, sizeof line, "dropped a message of a stranger who says it is %s: %s", name,
+             reason);
+    log_stranger(inbox, line);
+    return PSR_OK;
+}
+
+/* A member breaks the protocol: err is of the codec. */
+static psr_err violation(psr_peer peer, psr_err err)
+{
+    char name[PSR_ADMISSION_NAME_BYTES];
+    psr_admission_name(peer, name);
+    return psr_fail_context(err == PSR_ERR_FORMAT ? PSR_ERR_PROTOCOL : err, "%s", name);
+}
+
+/* ---- receiving ---- */
+
+typedef struct frames {
+    zmq_msg_t id, head, payload;
+    unsigned count;
+} frames;
+
+typedef struct received {
+    psr_message base;
+    zmq_msg_t frame;
+    uint8_t id[PSR_ROUTING_ID_BYTES]; /* of the connection that it came on */
+    void *aligned;                    /* the payload's copy where libzmq put it at an odd address */
+} received;
+
+static void received_release(psr_message *message)
+{
+    received *r = (received *)message;
+    zmq_msg_close(&r->frame);
+    free(r->aligned);
+    free(r);
+}
+
+static void frames_close(frames *f)
+{
+    zmq_msg_close(&f->id);
+    zmq_msg_close(&f->head);
+    zmq_msg_close(&f->payload);
+}
+
+/* All frames of the next message that is there: id, head, payload; more are counted and thrown
+ * away. false: none. */
+static bool frames_receive(void *router, frames *f)
+{
+    zmq_msg_t *const kept[] = {&f->id, &f->head, &f->payload};
+    for (size_t i = 0; i < 3; i++)
+        zmq_msg_init(kept[i]);
+    f->count = 0;
+    if (!psr_zmq_receive_frame(router, &f->id))
+        return false;
+    bool more = zmq_msg_more(&f->id);
+    for (f->count = 1; more; f->count++) {
+        zmq_msg_t extra;
+        zmq_msg_t *into = f->count < 3 ? kept[f->count] : &extra;
+        if (into == &extra)
+            zmq_msg_init(&extra);
+        bool ok = psr_zmq_receive_frame(router, into); /* a message is there whole or not at all */
+        more = ok && zmq_msg_more(into);
+        if (into == &extra)
+            zmq_msg_close(&extra);
+    }
+    return true;
+}
+
+/* ---- refusing ---- */
+
+/* REFUSED, back on the connection. The queue to a connection is short, and what does not fit there
+ * is dropped: nobody fills memory by coming again and again. */
+static void refuse(psr_inbox *inbox, const void *id, size_t id_bytes, psr_err status,
+                   const char *line)
+{
+    const psr_head head = psr_msg_refused_head(status);
+    uint8_t bytes[PSR_HEAD_BYTES_MAX];
+    size_t size, length = strnlen(line, PSR_REFUSED_LINE_MAX);
+    psr_head_encode(&head, length, bytes, &size);
+    inbox->refused = true;
+    if (psr_zmq_send(inbox->router, id, id_bytes, true) &&
+        psr_zmq_send(inbox->router, bytes, size, true))
+        (void)psr_zmq_send(inbox->router, line, length, false);
+}
+
+void psr_inbox_refuse(psr_inbox *inbox, const psr_message *message, psr_err status,
+                      const char *line)
+{
+    const received *r = (const received *)message;
+    if (message->release == received_release) /* not one in shared memory, which no JOIN is */
+        refuse(inbox, r->id, sizeof r->id, status, line);
+}
+
+void psr_inbox_refuse_peer(psr_inbox *inbox, psr_peer peer, psr_err status, const char *line)
+{
+    const psr_binding *holder = psr_bindings_holder(&inbox->bindings, peer);
+    if (holder != NULL)
+        refuse(inbox, holder->id, sizeof holder->id, status, line);
+}
+
+const char *psr_inbox_address_of(const psr_inbox *inbox, psr_peer peer)
+{
+    const psr_binding *holder = psr_bindings_holder(&inbox->bindings, peer);
+    return holder != NULL ? holder->address : "";
+}
+
+/* Its name is another process's: the first one keeps it. */
+static psr_err refuse_second(psr_inbox *inbox, frames *f, psr_peer peer, const psr_binding *holder)
+{
+    const char *what = peer.role == PSR_ROLE_WORKER ? "rank" : psr_role_name(peer.role);
+    bool told = holder->address[0] != '\0';
+    char line[sizeof holder->address + 160];
+    snprintf(line, sizeof line,
+             "%s %" PRIu32 " is taken: it has joined before%s%s; start each %s once", what,
+             peer.rank, told ? ", from " : "", holder->address, what);
+    refuse(inbox, zmq_msg_data(&f->id), zmq_msg_size(&f->id), PSR_ERR_DENIED, line);
+    return drop(inbox, peer, "another process joined under that name before");
+}
+
+/* Another version of the protocol hears so: it knows preambles, and reads there of which version
+ * this is. */
+static psr_err refuse_bytes(psr_inbox *inbox, frames *f, psr_peer peer, psr_err decoded)
+{
+    if (decoded == PSR_ERR_VERSION)
+        refuse(inbox, zmq_msg_data(&f->id), zmq_msg_size(&f->id), decoded, psr_err_detail());
+    return violation(peer, decoded);
+}
+
+/* The connection that a message came on is the member's from now on; the one that it had before is
+ * nobody's. */
+static void take_connection(psr_inbox *inbox, frames *f, psr_binding *binding, uint64_t number,
+                            const char *user)
+{
+    psr_connection newer =
+        psr_admission_known(inbox->admission, binding->admitted, zmq_msg_get(&f->head, ZMQ_SRCFD));
+    if (newer.cookie != 0)
+        psr_bindings_forget_connection(&inbox->bindings, newer.cookie);
+    psr_admission_unknown(inbox->admission, binding->connection);
+    binding->connection = newer;
+    binding->number = number;
+    snprintf(binding->user, sizeof binding->user, "%s", user);
+}
+
+/* Whether who was let in under a name says that it is somebody else. */
+static bool is_another(psr_peer known, psr_peer claimed)
+{
+    return claimed.role != known.role ||
+           (claimed.rank != known.rank && claimed.rank != PSR_RANK_ANY &&
+            known.rank != PSR_RANK_ANY);
+}
+
+/* The first message of a routing id: HELLO, of a peer whose name admission has checked. */
+static psr_err introduce(psr_inbox *inbox, frames *f, psr_err decoded, const psr_head *head)
+{
+    psr_peer known, claimed;
+    uint64_t number;
+    const char *user = zmq_msg_gets(&f->head, "User-Id");
+    if (user == NULL || !psr_admission_user_read(user, &known, &number))
+        return drop(inbox, (psr_peer){PSR_ROLE_WORKER, PSR_RANK_ANY},
+                    "it was not admitted under a name");
+    const psr_binding *holder = psr_bindings_holder(&inbox->bindings, known);
+    bool is_hello =
+        decoded == PSR_OK && head->type == PSR_MSG_HELLO && head->sequence == 0 && f->count == 2;
+    psr_err read = is_hello ? psr_msg_hello_read(head, &claimed) : PSR_ERR_PROTOCOL;
+    /* A second process with a member's own key may be a mistake; one that says it is another member
+     * is none. */
+    if (read == PSR_OK && is_another(known, claimed))
+        return violation(known, psr_fail(PSR_ERR_PROTOCOL, "says it is %s %" PRIu32,
+                                         psr_role_name(claimed.role), claimed.rank));
+    if (holder != NULL)
+        return refuse_second(inbox, f, known, holder);
+    if (decoded != PSR_OK)
+        return refuse_bytes(inbox, f, known, decoded);
+    if (!is_hello)
+        return violation(known, psr_fail(PSR_ERR_PROTOCOL, "its first message is not HELLO"));
+    if (read != PSR_OK)
+        return violation(known, read);
+    psr_peer peer = claimed.rank == PSR_RANK_ANY ? known : claimed;
+    holder = psr_bindings_holder(&inbox->bindings, peer);
+    if (holder != NULL)
+        return refuse_second(inbox, f, peer, holder);
+    psr_binding *binding;
+    psr_err err = psr_bindings_add(&inbox->bindings, zmq_msg_data(&f->id), zmq_msg_size(&f->id),
+                                   peer, known, &binding);
+    if (err == PSR_ERR_DENIED)
+        return drop(inbox, peer, psr_err_detail());
+    PSR_TRY(err);
+    const char *address = inbox->file[0] == '\0' ? zmq_msg_gets(&f->head, "Peer-Address") : NULL;
+    if (address != NULL)
+        snprintf(binding->address, sizeof binding->address, "%s", address);
+    binding->sequence = 1;
+    take_connection(inbox, f, binding, number, user);
+    inbox->introductions++;
+    return PSR_OK;
+}
+
+/* Whether the connection that a message came on was let in under the name to which its routing id
+ * is bound. It may be a newer one than before. */
+static bool is_bound(psr_inbox *inbox, psr_binding *binding, frames *f)
+{
+    psr_peer admitted;
+    uint64_t number;
+    const char *user = zmq_msg_gets(&f->head, "User-Id");
+    if (user != NULL && strcmp(user, binding->user) == 0)
+        return true;
+    if (user == NULL || !psr_admission_user_read(user, &admitted, &number) ||
+        !psr_peer_equal(admitted, binding->admitted))
+        return false;
+    if (number > binding->number)
+        take_connection(inbox, f, binding, number, user);
+    return true;
+}
+
+/* A later HELLO: a peer without a rank was given one. */
+static psr_err rename_peer(psr_inbox *inbox, psr_binding *binding, const psr_head *head)
+{
+    psr_peer claimed;
+    psr_err read = psr_msg_hello_read(head, &claimed);
+    if (read != PSR_OK)
+        return violation(binding->peer, read);
+    if (psr_peer_equal(claimed, binding->peer))
+        return PSR_OK;
+    if (claimed.role != binding->peer.role || binding->peer.rank != PSR_RANK_ANY)
+        return violation(binding->peer, psr_fail(PSR_ERR_PROTOCOL, "now says it is %s %" PRIu32,
+                                                 psr_role_name(claimed.role), claimed.rank));
+    if (psr_bindings_holder(&inbox->bindings, claimed) != NULL) {
+        psr_admission_unknown(inbox->admission, binding->connection);
+        binding->connection = (psr_connection){0};
+        binding->banned = true;
+        return drop(inbox, claimed, "another process joined under that name before");
+    }
+    binding->peer = claimed;
+    return PSR_OK;
+}
+
+/* Makes a message of frames whose head has been checked; takes the payload's frame. */
+static psr_err deliver(frames *f, psr_peer from, const psr_head *head, psr_message **ret_message)
+{
+    received *r = calloc(1, sizeof *r);
+    if (r == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
+    r->base = (psr_message){.from = from, .head = *head, .release = received_release};
+    if (zmq_msg_size(&f->id) == sizeof r->id) /* else it is bound to nobody,
+                                                 and did not come here */
+        memcpy(r->id, zmq_msg_data(&f->id), sizeof r->id);
+    zmq_msg_init(&r->frame);
+    zmq_msg_move(&r->frame, &f->payload);
+    r->base.payload_bytes = zmq_msg_size(&r->frame);
+    r->base.payload = zmq_msg_data(&r->frame);
+    /* Large frames have memory of their own, which is aligned; small ones may lie anywhere in a
+     * batch. */
+    if ((uintptr_t)r->base.payload % _Alignof(double) != 0 && r->base.payload_bytes > 0) {
+        r->aligned = malloc(r->base.payload_bytes);
+        if (r->aligned == NULL) {
+            received_release(&r->base);
+            return psr_fail(PSR_ERR_NOMEM, "no memory for a message of %zu bytes",
+                            r->base.payload_bytes);
+        }
+        memcpy(r->aligned, r->base.payload, r->base.payload_bytes);
+        r->base.payload = r->aligned;
+    }
+    *ret_message = &r->base;
+    return PSR_OK;
+}
+
+/* Whether frame 2 stands for a payload in shared memory. It is shorter than any payload that may be
+ * referred to. */
+static bool refers(const psr_inbox *inbox, frames *f, uint64_t payload_bytes,
+                   psr_reference *ret_reference)
+{
+    return inbox->borrower != NULL && f->count == 3 && payload_bytes >= PSR_REFERENCE_LEAST &&
+           psr_reference_decode(zmq_msg_data(&f->payload), zmq_msg_size(&f->payload),
+                                ret_reference);
+}
+
+/* As deliver, of a payload that stays where it is. */
+static psr_err deliver_reference(psr_inbox *inbox, const psr_binding *binding, const psr_head *head,
+                                 uint64_t payload_bytes, const psr_reference *reference,
+                                 psr_message **ret_message)
+{
+    psr_err err = psr_borrower_take(inbox->borrower, binding->id, binding->peer, head,
+                                    payload_bytes, reference, ret_message);
+    return err == PSR_OK ? PSR_OK : violation(binding->peer, err);
+}
+
+/* *ret_message stays NULL when the frames were not for the owner: HELLO, a stranger's. */
+static psr_err handle(psr_inbox *inbox, frames *f, psr_message **ret_message)
+{
+    psr_head head = {0};
+    uint64_t payload_bytes = 0;
+    psr_err decoded =
+        psr_head_decode(zmq_msg_data(&f->head), zmq_msg_size(&f->head), &head, &payload_bytes);
+    psr_binding *binding =
+        psr_bindings_find(&inbox->bindings, zmq_msg_data(&f->id), zmq_msg_size(&f->id));
+    if (binding == NULL)
+        return introduce(inbox, f, decoded, &head);
+    if (binding->banned)
+        return drop(inbox, binding->peer, "another process joined under that name before");
+    if (!is_bound(inbox, binding, f))
+        return drop(inbox, binding->peer, "the channel whose id it has is another process's");
+    if (decoded != PSR_OK)
+        return refuse_bytes(inbox, f, binding->peer, decoded);
+    if (head.sequence < binding->sequence)
+        return violation(binding->peer, psr_fail(PSR_ERR_PROTOCOL, "sent message %" PRIu64 " twice",
+                                                 head.sequence));
+    uint64_t lost = head.sequence - binding->sequence;
+    if (lost > 0)
+        return violation(binding->peer,
+                         psr_fail(PSR_ERR_PEER,
+                                  "its connection broke and %" PRIu64 " message%s lost", lost,
+                                  lost == 1 ? " was" : "s were"));
+    psr_reference reference;
+    if (refers(inbox, f, payload_bytes, &reference)) {
+        binding->sequence++;
+        return deliver_reference(inbox, binding, &head, payload_bytes, &reference, ret_message);
+    }
+    if (f->count != (payload_bytes > 0 ? 3u : 2u) || payload_bytes != zmq_msg_size(&f->payload))
+        return violation(binding->peer,
+                         psr_fail(PSR_ERR_PROTOCOL,
+                                  "announced a payload of %" PRIu64
+                                  " bytes and sent %zu in %u frames",
+                                  payload_bytes, zmq_msg_size(&f->payload), f->count - 2));
+    binding->sequence++;
+    if (head.type == PSR_MSG_HELLO)
+        return rename_peer(inbox, binding, &head);
+    return deliver(f, binding->peer, &head, ret_message);
+}
+
+psr_err psr_inbox_take(psr_inbox *inbox, psr_message **ret_message)
+{
+    psr_message *message = NULL;
+    psr_err err = PSR_OK;
+    bool there = true;
+    while (there && err == PSR_OK && message == NULL) {
+        frames f;
+        there = frames_receive(inbox->router, &f);
+        if (there)
+            err = handle(inbox, &f, &message);
+        frames_close(&f);
+    }
+    if (err == PSR_OK)
+        *ret_message = message;
+    return err;
+}
+
+void psr_inbox_borrow_by(psr_inbox *inbox, psr_borrower *borrower)
+{
+    inbox->borrower = borrower;
+}
+
+bool psr_inbox_knows(const psr_inbox *inbox, const uint8_t id[PSR_ROUTING_ID_BYTES],
+                     psr_peer *ret_peer)
+{
+    const psr_binding *binding = psr_bindings_find(&inbox->bindings, id, PSR_ROUTING_ID_BYTES);
+    if (binding == NULL || binding->banned)
+        return false;
+    *ret_peer = binding->peer;
+    return true;
+}
+
+uint64_t psr_inbox_introductions(const psr_inbox *inbox)
+{
+    return inbox->introductions;
+}
+
+void psr_inbox_retire(psr_inbox *inbox, psr_peer peer)
+{
+    if (inbox->borrower != NULL)
+        psr_borrower_retire(inbox->borrower, peer);
+    psr_admission_unknown(inbox->admission, psr_bindings_retire(&inbox->bindings, peer));
+}
+
+void *psr_inbox_socket(const psr_inbox *inbox)
+{
+    return inbox->router;
+}
+
+void *psr_inbox_strangers_socket(const psr_inbox *inbox)
+{
+    return psr_admission_refusals(inbox->admission);
+}
+
+void psr_inbox_tell_strangers(psr_inbox *inbox)
+{
+    char line[256];
+    while (psr_admission_refusal(inbox->admission, line, sizeof line))
+        log_stranger(inbox, line);
+}
+
+void psr_inbox_log_stranger(psr_inbox *inbox, const char *line)
+{
+    psr_count_add(&inbox->strangers, 1);
+    log_stranger(inbox, line);
+}
+
+const char *psr_inbox_endpoint(const psr_inbox *inbox)
+{
+    return inbox->endpoint;
+}
+
+uint64_t psr_inbox_strangers(const psr_inbox *inbox)
+{
+    return atomic_load_explicit(&inbox->strangers, memory_order_relaxed) +
+           psr_admission_refused(inbox->admission);
+}
+
+/* ---- beginning and end ---- */
+
+/* libzmq binds over whatever is there. Only what nobody listens on any more may go: a process left
+ * it that was killed. */
+static psr_err check_free(const char *path)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    if (strlen(path) >= sizeof address.sun_path)
+        return psr_fail(PSR_ERR_USAGE, "the path of socket %s is too long", path);
+    strcpy(address.sun_path, path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return psr_fail(PSR_ERR_IO, "no descriptor for a socket: %s", strerror(errno));
+    bool free_now = connect(fd, (const struct sockaddr *)&address, sizeof address) != 0 &&
+                    (errno == ENOENT || errno == ECONNREFUSED);
+    close(fd);
+    return free_now ? PSR_OK : psr_fail(PSR_ERR_IO, "socket %s is in use: choose another", path);
+}
+
+/* The name that was asked for. */
+static psr_err take_name(psr_inbox *inbox)
+{
+    const psr_zmq_options *o = &inbox->options;
+    char path[sizeof inbox->file];
+    int length = snprintf(path, sizeof path, "%s/%s", o->directory, o->socket);
+    if (length >= (int)sizeof path)
+        return psr_fail(PSR_ERR_USAGE, "the path of socket %s is too long", o->socket);
+    PSR_TRY(check_free(path));
+    memcpy(inbox->file, path, sizeof path);
+    return PSR_OK;
+}
+
+static psr_err name_socket(psr_inbox *inbox)
+{
+    char name[PSR_ADMISSION_NAME_BYTES];
+    if (inbox->options.socket != NULL)
+        return take_name(inbox);
+    psr_admission_name(inbox->options.self, name);
+    return psr_socket_directory_name(inbox->options.directory, name, sizeof inbox->file,
+                                     inbox->file);
+}
+
+/* The directory keeps other users out; where something else let them in, their number does not
+ * pass. */
+static psr_err bind_in_directory(psr_inbox *inbox)
+{
+    uid_t uid = geteuid();
+    char wanted[sizeof inbox->file + 8];
+    PSR_TRY(name_socket(inbox));
+    PSR_TRY(psr_zmq_set(inbox->router, ZMQ_SNDHWM, REFUSALS_QUEUED, "ZMQ_SNDHWM"));
+    snprintf(wanted, sizeof wanted, "ipc://%s", inbox->file);
+    if (zmq_setsockopt(inbox->router, ZMQ_IPC_FILTER_UID, &uid, sizeof uid) != 0)
+        return psr_zmq_failed("ZMQ_IPC_FILTER_UID");
+    if (zmq_bind(inbox->router, wanted) != 0)
+        return psr_fail(PSR_ERR_IO, "cannot listen on %s: %s", wanted, zmq_strerror(zmq_errno()));
+    snprintf(inbox->endpoint, sizeof inbox->endpoint, "%s", wanted);
+    return PSR_OK;
+}
+
+static psr_err bind_to_address(psr_inbox *inbox, const char *address)
+{
+    void *router = inbox->router;
+    PSR_TRY(psr_zmq_set_tcp(router, strchr(address, ':') != NULL));
+    PSR_TRY(psr_zmq_set(router, ZMQ_SNDHWM, REFUSALS_QUEUED, "ZMQ_SNDHWM"));
+    char wanted[sizeof inbox->endpoint];
+    psr_endpoint_format(address, inbox->options.port, wanted, sizeof wanted);
+    if (zmq_bind(router, wanted) != 0 && zmq_errno() == EADDRINUSE)
+        return psr_fail(
+            PSR_ERR_IO,
+            "port %u of %s is in use: choose another, or none and the kernel gives a free one",
+            inbox->options.port, address);
+    size_t size = sizeof inbox->endpoint;
+    if (zmq_getsockopt(router, ZMQ_LAST_ENDPOINT, inbox->endpoint, &size) != 0 ||
+        inbox->endpoint[0] == '\0')
+        return psr_fail(PSR_ERR_IO, "cannot listen on %s: %s", wanted, zmq_strerror(zmq_errno()));
+    return PSR_OK;
+}
+
+/* address: NULL for an ipc socket. */
+static psr_err bind_router(psr_inbox *inbox, const char *address)
+{
+    void *router = inbox->router;
+    PSR_TRY(psr_zmq_set(router, ZMQ_RCVHWM, MESSAGES_READ_AHEAD, "ZMQ_RCVHWM"));
+    PSR_TRY(psr_zmq_set(router, ZMQ_LINGER, 0, "ZMQ_LINGER"));
+    PSR_TRY(psr_zmq_set(router, ZMQ_BACKLOG, 1024, "ZMQ_BACKLOG"));
+    /* a member that connects again */
+    PSR_TRY(psr_zmq_set(router, ZMQ_ROUTER_HANDOVER, 1, "ZMQ_ROUTER_HANDOVER"));
+    PSR_TRY(psr_zmq_set_largest(router, PSR_PAYLOAD_BYTES_MAX + CURVE_BYTES));
+    return address == NULL ? bind_in_directory(inbox) : bind_to_address(inbox, address);
+}
+
+psr_err psr_inbox_new(void *zmq_ctx, const psr_zmq_options *options, const char *address,
+                      psr_inbox **ret_inbox)
+{
+    psr_inbox *inbox = calloc(1, sizeof *inbox);
+    if (inbox == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for an inbox");
+    inbox->options = *options;
+    inbox->router = zmq_socket(zmq_ctx, ZMQ_ROUTER);
+    psr_err err = inbox->router != NULL ? PSR_OK : psr_zmq_failed("making a socket");
+    if (err == PSR_OK)
+        err = psr_admission_new(zmq_ctx, inbox->router, options->keys, &inbox->admission);
+    if (err == PSR_OK && options->members_look)
+        psr_admission_members_look(inbox->admission);
+    if (err == PSR_OK)
+        err = bind_router(inbox, address);
+    if (err != PSR_OK) {
+        psr_inbox_free(inbox, 0);
+        return err;
+    }
+    *ret_inbox = inbox;
+    return PSR_OK;
+}
+
+void psr_inbox_free(psr_inbox *inbox, int linger_ms)
+{
+    if (inbox == NULL)
+        return;
+    psr_admission_free(inbox->admission);
+    if (inbox->refused)
+        (void)zmq_setsockopt(inbox->router, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
+    if (inbox->router != NULL)
+        zmq_close(inbox->router);
+    if (inbox->file[0] != '\0')
+        (void)unlink(inbox->file); /* libzmq does not; whoever removes the directory may have */
+    psr_bindings_done(&inbox->bindings);
+    free(inbox);
+}

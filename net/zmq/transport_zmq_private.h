@@ -1,0 +1,149 @@
+/* What the files of the ZeroMQ transport share: transport_zmq.c (beginning and end, receiving),
+ * transport_zmq_connect.c, transport_zmq_send.c, transport_zmq_replies.c,
+ * transport_zmq_unreached.c, transport_zmq_share.c. For those alone. One thread at a time, as
+ * net/transport.h says. */
+#ifndef PSR_NET_ZMQ_TRANSPORT_ZMQ_PRIVATE_H
+#define PSR_NET_ZMQ_TRANSPORT_ZMQ_PRIVATE_H
+
+#include "net/zmq/attempt.h"
+#include "net/zmq/inbox.h"
+#include "net/sharing/sharing.h"
+#include "net/sharing/stage.h"
+#include "net/transport_private.h"
+#include "net/zmq/unsent.h"
+
+#include <poll.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define PSR_ZMQ_ROLES PSR_TRANSPORT_ROLES
+
+enum {
+    PSR_ZMQ_WATCHED_INBOX,
+    PSR_ZMQ_WATCHED_WAKE,
+    PSR_ZMQ_WATCHED_STRANGERS,
+    PSR_ZMQ_WATCHED_REFUSED,
+    PSR_ZMQ_WATCHED_REPLIES,
+    PSR_ZMQ_WATCHED_SHARED,
+    PSR_ZMQ_WATCHED
+};
+
+typedef struct psr_zmq_channel {
+    void *dealer;
+    psr_unsent *unsent;
+    uint64_t sequence;
+    uint8_t id[PSR_ROUTING_ID_BYTES];
+    psr_lender *lender; /* the sharing's; NULL: no memory is shared with this peer */
+    psr_attempt attempt;
+    char *endpoint; /* owned, while it is not known to be connected;
+                       NULL: it is, or it is not over TCP */
+} psr_zmq_channel;
+
+typedef struct psr_zmq_transport {
+    psr_transport base;
+    psr_zmq_options options;
+    psr_peer self;
+    void *ctx;
+    psr_inbox *inbox;
+    psr_zmq_channel *channels[PSR_ZMQ_ROLES]; /* [role][rank] */
+    size_t channel_counts[PSR_ZMQ_ROLES];
+
+    void *refused; /* PAIR: whether the scheduler admits us; NULL until connected */
+    void *replies; /* the dealer to the scheduler, which may say REFUSED on
+                      it; NULL until connected. Borrowed from its channel */
+    unsigned dead_handshakes;
+    int64_t connected_ms;
+    uint64_t attempts_begun;
+    size_t attempts;      /* channels that are not known to be connected */
+    int64_t next_look_ms; /* at them */
+
+    char share_path[PSR_SHARE_PATH_BYTES]; /* "": it can share no memory */
+    psr_sharing *sharing;                  /* NULL: no memory is shared */
+    psr_stage *stage;                      /* NULL: only what lies in an arena is lent */
+    uint64_t introductions;
+    void (*say)(void *context, bool shared, const char *line);
+    void *say_context;
+
+    int wake_fd;
+    atomic_bool woken;
+    struct pollfd watched[PSR_ZMQ_WATCHED]; /* constant once the scheduler is
+                                               connected and memory is shared */
+    atomic_bool others;                     /* there may be something at
+                                               strangers, refused or replies */
+} psr_zmq_transport;
+
+/* psr_zmq_transport_VERB are those of psr_transport_ops. */
+
+/* ---- transport_zmq.c ---- */
+
+/* Whether it talks over ipc; else over TCP. */
+bool psr_zmq_is_ipc(const psr_zmq_options *options);
+/* Receiving also waits for the socket: which is one of PSR_ZMQ_WATCHED_. IO. */
+PSR_MUST_CHECK psr_err psr_zmq_watch(psr_zmq_transport *transport, int which, void *socket);
+
+/* ---- transport_zmq_connect.c ---- */
+
+/* What is still to be sent may take linger_ms. */
+void psr_zmq_close_dealer(void *dealer, int linger_ms);
+psr_err psr_zmq_transport_connect(psr_transport *base, psr_peer peer, const char *endpoint,
+                                  const char *public_key);
+void psr_zmq_transport_disconnect(psr_transport *base, psr_peer peer);
+psr_err psr_zmq_transport_rename(psr_transport *base, psr_peer self);
+
+/* ---- transport_zmq_send.c ---- */
+
+/* NULL: the peer is not connected. */
+psr_zmq_channel *psr_zmq_channel_of(const psr_zmq_transport *transport, psr_peer peer);
+/* HELLO: who this process is. */
+PSR_MUST_CHECK psr_err psr_zmq_say_hello(const psr_zmq_transport *transport, psr_zmq_channel *c);
+psr_err psr_zmq_transport_send(psr_transport *base, psr_peer to, const psr_head *head,
+                               const psr_payload *payload);
+size_t psr_zmq_transport_waiting(const psr_transport *base, psr_peer peer);
+
+/* ---- transport_zmq_replies.c ---- */
+
+/* The channel to the scheduler, before it connects: from then on psr_zmq_check_refused knows
+ * whether it is admitted. */
+PSR_MUST_CHECK psr_err psr_zmq_await_refusal(psr_zmq_transport *transport, void *dealer);
+/* Likewise; psr_zmq_check_replies takes what comes back on it. */
+PSR_MUST_CHECK psr_err psr_zmq_await_replies(psr_zmq_transport *transport, void *dealer);
+/* Before the dealer is closed. Of one that is not the scheduler's: does nothing. */
+void psr_zmq_forget_replies(psr_zmq_transport *transport, const void *dealer);
+/* DENIED: this process is not admitted. */
+PSR_MUST_CHECK psr_err psr_zmq_check_refused(psr_zmq_transport *transport);
+/* *ret_message stays NULL where there is none. VERSION, NOMEM. */
+PSR_MUST_CHECK psr_err psr_zmq_check_replies(psr_zmq_transport *transport,
+                                             psr_message **ret_message);
+
+/* ---- transport_zmq_unreached.c ---- */
+
+/* Before the dealer connects over TCP. IO, NOMEM. */
+PSR_MUST_CHECK psr_err psr_zmq_begin_attempt(psr_zmq_transport *transport, psr_zmq_channel *c,
+                                             void *dealer, const char *endpoint);
+/* Before the dealer is closed. Of a channel without one: does nothing. */
+void psr_zmq_end_attempt(psr_zmq_transport *transport, psr_zmq_channel *c);
+bool psr_zmq_transport_unreached(psr_transport *base, int64_t patience_ms,
+                                 psr_unreached *ret_unreached);
+
+/* ---- transport_zmq_share.c ---- */
+
+/* The directory of sockets must be this user's alone. */
+PSR_MUST_CHECK psr_err psr_zmq_check_directory(const char *path);
+/* Once the inbox is there. */
+void psr_zmq_name_share_path(psr_zmq_transport *transport);
+/* After the inbox was looked at: it may know more channels than before. */
+PSR_MUST_CHECK psr_err psr_zmq_see_introductions(psr_zmq_transport *transport);
+/* When the inbox is empty. */
+PSR_MUST_CHECK psr_err psr_zmq_serve_sharing(psr_zmq_transport *transport);
+psr_err psr_zmq_transport_share(psr_transport *base,
+                                void (*say)(void *context, bool shared, const char *line),
+                                void *context);
+const char *psr_zmq_transport_share_path(const psr_transport *base);
+void psr_zmq_transport_lend_to(psr_transport *base, psr_peer peer, const char *path);
+bool psr_zmq_transport_lends_to(const psr_transport *base, psr_peer peer);
+psr_err psr_zmq_transport_lend_from(psr_transport *base, const psr_shared_arena *arena);
+psr_err psr_zmq_transport_lend_copies(psr_transport *base);
+
+#endif

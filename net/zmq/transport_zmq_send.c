@@ -1,0 +1,197 @@
+/* Sending on channels: as frames, or by reference to memory that is shared. Every channel counts
+ * its messages: TCP may break and libzmq connect again behind our back, and what was under way is
+ * then missing, which the count shows; where nothing was lost the channel goes on. */
+#include "net/zmq/transport_zmq_private.h"
+
+#include "net/zmq/sockets.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zmq.h>
+
+/* What is shorter and lies in no arena goes as a message: its copies cost less than giving a slot
+ * back. */
+#define STAGED_LEAST ((size_t)64 << 10)
+
+psr_zmq_channel *psr_zmq_channel_of(const psr_zmq_transport *transport, psr_peer peer)
+{
+    if ((unsigned)peer.role >= PSR_ZMQ_ROLES || peer.rank >= transport->channel_counts[peer.role])
+        return NULL;
+    psr_zmq_channel *c = &transport->channels[peer.role][peer.rank];
+    return c->dealer != NULL ? c : NULL;
+}
+
+/* What libzmq calls when lent bytes have left. */
+typedef struct loan {
+    void (*release)(void *context);
+    void *context;
+} loan;
+
+static void loan_end(void *data, void *hint)
+{
+    (void)data;
+    loan *l = hint;
+    l->release(l->context);
+    free(l);
+}
+
+/* On failure the payload has been given back. */
+static psr_err payload_frame(const psr_payload *payload, zmq_msg_t *frame)
+{
+    if (payload->release == NULL) {
+        if (zmq_msg_init_size(frame, payload->bytes) != 0)
+            return psr_fail(PSR_ERR_NOMEM, "no memory for a message of %zu bytes", payload->bytes);
+        memcpy(zmq_msg_data(frame), payload->data, payload->bytes);
+        return PSR_OK;
+    }
+    loan *l = malloc(sizeof *l);
+    void *data = (void *)(uintptr_t)payload->data; /* libzmq only reads it */
+    if (l != NULL)
+        *l = (loan){payload->release, payload->context};
+    if (l == NULL || zmq_msg_init_data(frame, data, payload->bytes, loan_end, l) != 0) {
+        free(l);
+        psr_payload_return(payload);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
+    }
+    return PSR_OK;
+}
+
+/* A head's frame, by which its message is counted. */
+typedef struct counted {
+    psr_unsent *unsent;
+    uint8_t bytes[PSR_HEAD_BYTES_MAX];
+} counted;
+
+static void counted_left(void *data, void *hint)
+{
+    counted *head = hint;
+    (void)data;
+    psr_unsent_left(head->unsent);
+    free(head);
+}
+
+static psr_err head_frame(psr_unsent *unsent, const psr_head *head, size_t payload_bytes,
+                          zmq_msg_t *frame)
+{
+    counted *c = malloc(sizeof *c);
+    size_t size = 0;
+    if (c != NULL)
+        psr_head_encode(head, payload_bytes, c->bytes, &size);
+    if (c == NULL || zmq_msg_init_data(frame, c->bytes, size, counted_left, c) != 0) {
+        free(c);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
+    }
+    c->unsent = unsent;
+    psr_unsent_add(unsent);
+    return PSR_OK;
+}
+
+/* payload_bytes: what the head announces; frame 2 is that long, or a reference to it. */
+static psr_err send_frames(psr_zmq_channel *c, const psr_head *head, zmq_msg_t *payload,
+                           size_t payload_bytes)
+{
+    psr_head numbered = *head;
+    numbered.sequence = c->sequence;
+    zmq_msg_t first;
+    PSR_TRY(head_frame(c->unsent, &numbered, payload_bytes, &first));
+    if (!psr_zmq_send_frame(c->dealer, &first, payload != NULL)) {
+        psr_err err = psr_zmq_failed("sending a message");
+        zmq_msg_close(&first);
+        return err;
+    }
+    if (payload != NULL && !psr_zmq_send_frame(c->dealer, payload, false))
+        return psr_zmq_failed("sending a payload");
+    c->sequence++;
+    return PSR_OK;
+}
+
+/* libzmq may have learnt of a reply when it sent, and its descriptor does not tell that again. */
+static void look_for_replies(psr_zmq_transport *transport, const psr_zmq_channel *c)
+{
+    if (c->dealer == transport->replies)
+        atomic_store(&transport->others, true);
+}
+
+static psr_err send_reference(psr_zmq_channel *c, const psr_head *head,
+                              const psr_reference *reference, size_t payload_bytes)
+{
+    zmq_msg_t frame;
+    if (zmq_msg_init_size(&frame, PSR_REFERENCE_BYTES) != 0) {
+        psr_lender_recall(c->lender, reference);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
+    }
+    psr_reference_encode(reference, zmq_msg_data(&frame));
+    psr_err err = send_frames(c, head, &frame, payload_bytes);
+    zmq_msg_close(&frame);
+    if (err != PSR_OK)
+        psr_lender_recall(c->lender, reference);
+    return err;
+}
+
+/* Through a slot. On success the payload has been given back: nothing reads it any more. */
+static bool refer_to_copy(const psr_zmq_transport *transport, psr_zmq_channel *c,
+                          const psr_head *head, const psr_payload *payload,
+                          psr_reference *ret_reference)
+{
+    psr_payload staged;
+    if (transport->stage == NULL || payload->bytes < STAGED_LEAST ||
+        !psr_lender_has_taken(c->lender, psr_stage_arena(transport->stage)) ||
+        !psr_stage_put(transport->stage, payload, &staged))
+        return false;
+    if (!psr_lender_refer(c->lender, head, &staged, ret_reference)) {
+        psr_payload_return(&staged);
+        return false;
+    }
+    psr_payload_return(payload);
+    return true;
+}
+
+/* Whether the payload's loan is taken over by a reference. */
+static bool refer(const psr_zmq_transport *transport, psr_zmq_channel *c, const psr_head *head,
+                  const psr_payload *payload, psr_reference *ret_reference)
+{
+    return c->lender != NULL &&
+           (psr_lender_refer(c->lender, head, payload, ret_reference) ||
+            (psr_reference_may(head) && refer_to_copy(transport, c, head, payload, ret_reference)));
+}
+
+psr_err psr_zmq_transport_send(psr_transport *base, psr_peer to, const psr_head *head,
+                               const psr_payload *payload)
+{
+    psr_zmq_channel *c = psr_zmq_channel_of((psr_zmq_transport *)base, to);
+    if (c == NULL) {
+        psr_payload_return(payload);
+        return psr_fail(PSR_ERR_NOT_FOUND, "no channel to %s %" PRIu32, psr_role_name(to.role),
+                        to.rank);
+    }
+    look_for_replies((psr_zmq_transport *)base, c);
+    if (payload == NULL || payload->bytes == 0) {
+        psr_payload_return(payload);
+        return send_frames(c, head, NULL, 0);
+    }
+    psr_reference reference;
+    if (refer((const psr_zmq_transport *)base, c, head, payload, &reference)) {
+        PSR_TRY(send_reference(c, head, &reference, payload->bytes));
+        psr_count_add(&base->bytes_lent, payload->bytes);
+        return PSR_OK;
+    }
+    zmq_msg_t frame;
+    PSR_TRY(payload_frame(payload, &frame));
+    psr_err err = send_frames(c, head, &frame, payload->bytes);
+    zmq_msg_close(&frame); /* empty when it was sent; gives the loan back when not */
+    return err;
+}
+
+size_t psr_zmq_transport_waiting(const psr_transport *base, psr_peer peer)
+{
+    const psr_zmq_channel *c = psr_zmq_channel_of((const psr_zmq_transport *)base, peer);
+    return c != NULL ? psr_unsent_count(c->unsent) : 0;
+}
+
+psr_err psr_zmq_say_hello(const psr_zmq_transport *transport, psr_zmq_channel *c)
+{
+    psr_head hello = psr_msg_hello_head(transport->self);
+    return send_frames(c, &hello, NULL, 0);
+}

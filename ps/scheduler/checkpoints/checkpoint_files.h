@@ -1,0 +1,36 @@
+/* One checkpoint's directory while it is written, checkpoints/.step-N.part: the two files of
+ * model/checkpoint/checkpoint.h, made when the first piece comes, filled from pieces of sections,
+ * flushed, and renamed as one to checkpoints/step-N. Every call may last as long as the disk
+ * pleases. One thread at a time. */
+#ifndef PSR_PS_SCHEDULER_CHECKPOINTS_CHECKPOINT_FILES_H
+#define PSR_PS_SCHEDULER_CHECKPOINTS_CHECKPOINT_FILES_H
+
+#include "ps/scheduler/checkpoints/sections.h"
+
+typedef struct psr_checkpoint_files psr_checkpoint_files;
+
+typedef struct psr_checkpoint_files_options {
+    const char *directory;        /* .../checkpoints, which exists; copied */
+    const psr_config *config;     /* borrowed for life */
+    const psr_sections *sections; /* borrowed for life */
+    bool (*moved)(void *context); /* psr_checkpoint_watch */
+    void *context;
+} psr_checkpoint_files_options;
+
+/* Makes the directory and the files in it, of the state after `step` steps. ret owns. IO, NOMEM;
+ * nothing is left behind then. */
+PSR_MUST_CHECK psr_err psr_checkpoint_files_new(const psr_checkpoint_files_options *options,
+                                                uint64_t step, psr_checkpoint_files **ret_files);
+
+/* A piece: count floats at offset of the array of a section of this run, within it. PROTOCOL when
+ * any of it was put before; IO; CANCELLED. */
+PSR_MUST_CHECK psr_err psr_checkpoint_files_put(psr_checkpoint_files *files, uint32_t section,
+                                                const float *data, size_t offset, size_t count);
+
+/* All is there: flushes and renames. PROTOCOL when it is not; IO; CANCELLED. */
+PSR_MUST_CHECK psr_err psr_checkpoint_files_commit(psr_checkpoint_files *files);
+
+/* Removes them unless they were committed. NULL allowed. */
+void psr_checkpoint_files_free(psr_checkpoint_files *files);
+
+#endif

@@ -1,0 +1,284 @@
+#include "ps/scheduler/checkpoints/resume.h"
+
+#include "base/text/printable.h"
+#include "comm/comm.h"
+#include "model/checkpoint/checkpoint.h"
+#include "ps/roster.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define PATH_BYTES (PSR_PATH_MAX + 64)
+
+struct psr_resume {
+    char path[PATH_BYTES];
+    psr_checkpoint *model, *run_state;
+    uint64_t step;
+    const char *compress; /* with which ranks owed something; NULL:
+                             nothing is owed. The checkpoint's */
+};
+
+/* ---- opening one ---- */
+
+static psr_err read_count(const psr_resume *resume, const char *key, uint64_t *ret_value)
+{
+    const char *text = psr_checkpoint_metadata(resume->run_state, key);
+    char *end = NULL;
+    errno = 0;
+    unsigned long long value =
+        text != NULL && text[0] >= '0' && text[0] <= '9' ? strtoull(text, &end, 10) : 0;
+    if (end == NULL || *end != '\0' || errno != 0 || value > INT64_MAX)
+        return psr_fail(PSR_ERR_FORMAT, "%s/state.safetensors: its metadata has no \"%s\"",
+                        resume->path, key);
+    *ret_value = value;
+    return PSR_OK;
+}
+
+static psr_err check_run(psr_resume *resume, const psr_config *config)
+{
+    uint64_t workers = 0;
+    PSR_TRY(read_count(resume, "step", &resume->step));
+    PSR_TRY(read_count(resume, "workers", &workers));
+    resume->compress = psr_checkpoint_metadata(resume->run_state, "compress");
+    const char *model = psr_checkpoint_metadata(resume->run_state, "model");
+    if (model == NULL || strcmp(model, config->model) != 0)
+        return psr_fail(PSR_ERR_USAGE, "--resume %s is of model %s, and --model is %s",
+                        resume->path, model != NULL ? model : "(none)", config->model);
+    uint32_t ranks = psr_roster_of(config).ranks;
+    if (workers != ranks)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--resume %s is of %" PRIu64 " workers, and --workers is %" PRIu32
+                        "; give --workers %" PRIu64 ", or --init for its weights alone",
+                        resume->path, workers, ranks, workers);
+    return PSR_OK;
+}
+
+static psr_err open_both(psr_resume *resume)
+{
+    char file[PATH_BYTES + 32];
+    snprintf(file, sizeof file, "%s/model.safetensors", resume->path);
+    PSR_TRY(psr_checkpoint_open(file, &resume->model));
+    snprintf(file, sizeof file, "%s/state.safetensors", resume->path);
+    return psr_checkpoint_open(file, &resume->run_state);
+}
+
+static psr_err open_one(const char *path, const psr_config *config, psr_resume **ret_resume)
+{
+    psr_resume *resume = calloc(1, sizeof *resume);
+    if (resume == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a checkpoint");
+    psr_err err = PSR_OK;
+    if (snprintf(resume->path, sizeof resume->path, "%s", path) >= (int)sizeof resume->path)
+        err = psr_fail(PSR_ERR_USAGE, "--resume: the path is too long");
+    if (err == PSR_OK)
+        err = open_both(resume);
+    if (err == PSR_OK)
+        err = check_run(resume, config);
+    if (err != PSR_OK) {
+        psr_resume_free(resume);
+        return err;
+    }
+    *ret_resume = resume;
+    return PSR_OK;
+}
+
+/* ---- the newest of a run directory ---- */
+
+/* The largest N below `below` of the directories step-N; false: none. */
+static bool newest_below(const char *directory, uint64_t below, uint64_t *ret_step)
+{
+    bool found = false;
+    DIR *entries = opendir(directory);
+    if (entries == NULL)
+        return false;
+    for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+        if (strncmp(entry->d_name, "step-", 5) != 0)
+            continue;
+        char *end;
+        unsigned long long step = strtoull(entry->d_name + 5, &end, 10);
+        if (*end != '\0' || end == entry->d_name + 5 || step >= below ||
+            (found && step <= *ret_step))
+            continue;
+        *ret_step = step;
+        found = true;
+    }
+    closedir(entries);
+    return found;
+}
+
+static psr_err open_newest(const char *run, const psr_config *config,
+                           void (*skipped)(void *, const char *), void *context,
+                           psr_resume **ret_resume)
+{
+    char directory[PATH_BYTES], path[PATH_BYTES + 32], line[1024];
+    snprintf(directory, sizeof directory, "%s/checkpoints", run);
+    uint64_t step = UINT64_MAX;
+    psr_err err = psr_fail(PSR_ERR_NOT_FOUND,
+                           "--resume %s: neither a checkpoint (model.safetensors and "
+                           "state.safetensors) nor a run directory with one in checkpoints/",
+                           run);
+    while (newest_below(directory, step, &step)) {
+        snprintf(path, sizeof path, "%s/step-%" PRIu64, directory, step);
+        err = open_one(path, config, ret_resume);
+        if (err != PSR_ERR_FORMAT && err != PSR_ERR_NOT_FOUND)
+            return err;
+        snprintf(line, sizeof line, "%s; looking for the one before it", psr_err_detail());
+        if (skipped != NULL)
+            skipped(context, line);
+    }
+    return err;
+}
+
+psr_err psr_resume_open(const char *path, const psr_config *config,
+                        void (*skipped)(void *, const char *), void *context,
+                        psr_resume **ret_resume)
+{
+    char file[PATH_BYTES];
+    struct stat status;
+    if (snprintf(file, sizeof file, "%s/model.safetensors", path) >= (int)sizeof file)
+        return psr_fail(PSR_ERR_USAGE, "--resume: the path is too long");
+    if (stat(file, &status) == 0)
+        return open_one(path, config, ret_resume);
+    return open_newest(path, config, skipped, context, ret_resume);
+}
+
+void psr_resume_free(psr_resume *resume)
+{
+    if (resume == NULL)
+        return;
+    psr_checkpoint_close(resume->model);
+    psr_checkpoint_close(resume->run_state);
+    free(resume);
+}
+
+uint64_t psr_resume_step(const psr_resume *resume)
+{
+    return resume->step;
+}
+
+const char *psr_resume_path(const psr_resume *resume)
+{
+    return resume->path;
+}
+
+bool psr_resume_drops(const psr_resume *resume, const psr_sections *sections, char *line,
+                      size_t size)
+{
+    if (resume->compress == NULL || sections->owes)
+        return false;
+    snprintf(line, size,
+             "%s was written by a run with --compress %.32s, and this one owes nothing: what its "
+             "workers had not sent of their gradients is dropped",
+             resume->path, resume->compress);
+    psr_printable_line(line, strlen(line)); /* what stands in a file may be anything */
+    return true;
+}
+
+/* ---- its tensors ---- */
+
+/* A tensor's floats, lent to the messages that carry its pieces. */
+typedef struct loan {
+    atomic_size_t holders;
+    float data[];
+} loan;
+
+/* A transport's release. */
+static void give_back(void *context)
+{
+    loan *lent = context;
+    if (atomic_fetch_sub(&lent->holders, 1) == 1)
+        free(lent);
+}
+
+static psr_err send_pieces(psr_transport *transport, uint32_t worker, uint64_t step,
+                           uint32_t section, const psr_tensor *tensor, loan *lent)
+{
+    const size_t most = psr_encoding_values_max(PSR_ENCODING_FLOAT32);
+    for (size_t at = 0; at < tensor->count; at += most) {
+        size_t count = tensor->count - at < most ? tensor->count - at : most;
+        psr_head head =
+            psr_msg_restore_head(&(psr_msg_piece){step, section, {tensor->offset + at, count}});
+        psr_payload payload = psr_encode(&head, PSR_ENCODING_FLOAT32, lent->data + at, count);
+        payload.release = give_back;
+        payload.context = lent;
+        atomic_fetch_add(&lent->holders, 1);
+        PSR_TRY(
+            psr_transport_send(transport, (psr_peer){PSR_ROLE_WORKER, worker}, &head, &payload));
+    }
+    return PSR_OK;
+}
+
+/* The checkpoint has the section. If not, which is so of residuals alone, it counts as zeros. */
+static bool has_section(const psr_resume *resume, const psr_section_place *place)
+{
+    return !place->of_compression || resume->compress != NULL;
+}
+
+/* Whole and verified before its first piece leaves: the file may be another one by now. */
+static psr_err send_tensor(const psr_resume *resume, const psr_section_place *place,
+                           const char *name, uint32_t section, const psr_tensor *tensor,
+                           psr_transport *transport)
+{
+    const psr_checkpoint *file = place->in_state ? resume->run_state : resume->model;
+    psr_err err = PSR_OK;
+    loan *lent = calloc(1, sizeof *lent + tensor->count * sizeof(float));
+    if (lent == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for tensor %s of a checkpoint", name);
+    atomic_init(&lent->holders, 1);
+    if (has_section(resume, place))
+        err = psr_checkpoint_read(file, name, tensor->rank, tensor->shape, lent->data);
+    if (err == PSR_OK)
+        err = send_pieces(transport, place->worker, resume->step, section, tensor, lent);
+    give_back(lent);
+    return err;
+}
+
+static psr_err find_tensor(const psr_resume *resume, const psr_section_place *place,
+                           const char *name, const psr_tensor *tensor)
+{
+    const psr_checkpoint *file = place->in_state ? resume->run_state : resume->model;
+    return has_section(resume, place) ? psr_checkpoint_find(file, name, tensor->rank, tensor->shape)
+                                      : PSR_OK;
+}
+
+/* transport == NULL only looks. */
+static psr_err walk_tensor(const psr_resume *resume, const psr_section_place *place,
+                           uint32_t section, const psr_tensor *tensor, psr_transport *transport)
+{
+    char name[PSR_TENSOR_NAME_MAX + 40];
+    snprintf(name, sizeof name, "%s%s", place->prefix, tensor->name);
+    psr_err err = transport != NULL ? send_tensor(resume, place, name, section, tensor, transport)
+                                    : find_tensor(resume, place, name, tensor);
+    return err == PSR_OK ? PSR_OK : psr_fail_context(err, "--resume");
+}
+
+static psr_err walk(const psr_resume *resume, const psr_sections *sections,
+                    psr_transport *transport)
+{
+    uint32_t section;
+    psr_section_place place;
+    for (uint32_t i = 0; psr_sections_at(sections, i, &section); i++) {
+        if (!psr_sections_place(sections, section, &place))
+            continue;
+        for (size_t t = 0; t < place.layout->tensor_count; t++)
+            PSR_TRY(walk_tensor(resume, &place, section, &place.layout->tensors[t], transport));
+    }
+    return PSR_OK;
+}
+
+psr_err psr_resume_check(const psr_resume *resume, const psr_sections *sections)
+{
+    return walk(resume, sections, NULL);
+}
+
+psr_err psr_resume_send(const psr_resume *resume, const psr_sections *sections,
+                        psr_transport *transport)
+{
+    return walk(resume, sections, transport);
+}

@@ -1,0 +1,99 @@
+#include "ps/scheduler/checkpoints/sections.h"
+
+#include "model/optimizers/optimizer.h"
+#include "ps/roster.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static psr_err name_slots(const psr_config *config, psr_sections *sections)
+{
+    psr_optimizer *optimizer = NULL;
+    PSR_TRY(psr_optimizer_new(config, &sections->net->params, &optimizer));
+    sections->slot_count = psr_optimizer_slot_count(optimizer);
+    for (uint32_t i = 0; i < sections->slot_count; i++)
+        snprintf(sections->slot_names[i], sizeof sections->slot_names[i], "%s",
+                 psr_optimizer_slot_name(optimizer, i));
+    psr_optimizer_free(optimizer);
+    return PSR_OK;
+}
+
+psr_err psr_sections_init(const psr_config *config, const psr_facts *facts,
+                          psr_sections *ret_sections)
+{
+    const psr_roster roster = psr_roster_of(config);
+    psr_compression compression;
+    PSR_TRY(psr_compression_parse_option("compress", config->compress, &compression));
+    psr_sections sections = {.ranks = roster.ranks,
+                             .plays_all = roster.plays_all,
+                             .owes = psr_compression_has_residual(compression)};
+    uint32_t height = config->image_size ? config->image_size : facts->height;
+    uint32_t width = config->image_size ? config->image_size : facts->width;
+    PSR_TRY(psr_network_new(config->model, facts->classes, facts->channels, height, width,
+                            config->shortcut, &sections.net));
+    psr_err err = PSR_OK;
+    if (sections.net->params.count != facts->parameter_count)
+        err = psr_fail(PSR_ERR_FORMAT,
+                       "model %s has %zu parameters here and %" PRIu64 " at the workers",
+                       config->model, sections.net->params.count, facts->parameter_count);
+    if (err == PSR_OK)
+        err = name_slots(config, &sections);
+    if (err != PSR_OK) {
+        psr_sections_done(&sections);
+        return err;
+    }
+    *ret_sections = sections;
+    return PSR_OK;
+}
+
+void psr_sections_done(psr_sections *sections)
+{
+    psr_network_free(sections->net);
+    *sections = (psr_sections){0};
+}
+
+bool psr_sections_place(const psr_sections *sections, uint32_t section,
+                        psr_section_place *ret_place)
+{
+    psr_section_place place = {.layout = &sections->net->params};
+    if (section == PSR_SECTION_BUFFERS) {
+        place.layout = &sections->net->buffers;
+    } else if (sections->owes && section >= PSR_SECTION_RESIDUAL(0) &&
+               section - PSR_SECTION_RESIDUAL(0) < sections->ranks) {
+        uint32_t rank = section - PSR_SECTION_RESIDUAL(0);
+        place.in_state = place.of_compression = true;
+        place.worker = sections->plays_all ? 0 : rank;
+        snprintf(place.prefix, sizeof place.prefix, "residual%" PRIu32 "/", rank);
+    } else if (section >= PSR_SECTION_RANK(0) && section - PSR_SECTION_RANK(0) < sections->ranks) {
+        place.in_state = true;
+        place.layout = &sections->net->buffers;
+        snprintf(place.prefix, sizeof place.prefix, "rank%" PRIu32 "/",
+                 section - PSR_SECTION_RANK(0));
+    } else if (section >= PSR_SECTION_SLOT(0) &&
+               section - PSR_SECTION_SLOT(0) < sections->slot_count) {
+        place.in_state = true;
+        snprintf(place.prefix, sizeof place.prefix, "%s/",
+                 sections->slot_names[section - PSR_SECTION_SLOT(0)]);
+    } else if (section != PSR_SECTION_WEIGHTS) {
+        return false;
+    }
+    *ret_place = place;
+    return true;
+}
+
+bool psr_sections_at(const psr_sections *sections, uint32_t i, uint32_t *ret_section)
+{
+    if (i == 0)
+        *ret_section = PSR_SECTION_WEIGHTS;
+    else if (i == 1)
+        *ret_section = PSR_SECTION_BUFFERS;
+    else if (i - 2 < sections->slot_count)
+        *ret_section = PSR_SECTION_SLOT(i - 2);
+    else if (i - 2 - sections->slot_count < sections->ranks)
+        *ret_section = PSR_SECTION_RANK(i - 2 - sections->slot_count);
+    else if (sections->owes && i - 2 - sections->slot_count - sections->ranks < sections->ranks)
+        *ret_section = PSR_SECTION_RESIDUAL(i - 2 - sections->slot_count - sections->ranks);
+    else
+        return false;
+    return true;
+}

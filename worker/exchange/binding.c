@@ -1,0 +1,187 @@
+#include "worker/exchange/binding.h"
+
+#include "net/violation.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct way {
+    const psr_engine_ops *ops;
+    psr_engine *engine;
+} way;
+
+struct psr_binding {
+    const psr_plan *plan;
+    float *weights; /* env's */
+    way ways[PSR_ROUTES];
+    uint32_t way_count;
+    way *of_route[PSR_ROUTES]; /* NULL: no bucket goes it */
+};
+
+/* The way of a bucket: all of them go the one way of an engine of all buckets. */
+static way *way_of(psr_binding *binding, uint32_t bucket)
+{
+    way *by_route = binding->of_route[binding->plan->buckets[bucket].route];
+    return by_route != NULL ? by_route : &binding->ways[0];
+}
+
+/* ---- life ---- */
+
+void psr_binding_free(psr_binding *binding)
+{
+    if (binding == NULL)
+        return;
+    for (uint32_t w = 0; w < binding->way_count; w++)
+        binding->ways[w].ops->close(binding->ways[w].engine);
+    free(binding);
+}
+
+void psr_binding_stop(psr_binding *binding)
+{
+    for (uint32_t w = 0; binding != NULL && w < binding->way_count; w++)
+        if (binding->ways[w].ops->stop != NULL)
+            binding->ways[w].ops->stop(binding->ways[w].engine);
+}
+
+static psr_err open_ways(psr_binding *binding, const psr_ways *ways, const psr_engine_env *env)
+{
+    for (uint32_t w = 0; w < ways->count; w++) {
+        way *opened = &binding->ways[w];
+        opened->ops = ways->engines[w];
+        PSR_TRY(opened->ops->open(env, &opened->engine));
+        binding->way_count++;
+        binding->of_route[opened->ops->route] = opened;
+    }
+    return PSR_OK;
+}
+
+psr_err psr_binding_new(const psr_ways *ways, const psr_engine_env *env, psr_binding **ret_binding)
+{
+    psr_binding *binding = calloc(1, sizeof *binding);
+    if (binding == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a binding");
+    binding->plan = env->plan;
+    binding->weights = env->weights;
+    psr_err err = open_ways(binding, ways, env);
+    if (err != PSR_OK) {
+        psr_binding_free(binding);
+        return err;
+    }
+    *ret_binding = binding;
+    return PSR_OK;
+}
+
+/* ---- events ---- */
+
+psr_err psr_binding_ready(psr_binding *binding, uint64_t step, uint32_t bucket)
+{
+    way *w = way_of(binding, bucket);
+    return w->ops->ready(w->engine, step, bucket);
+}
+
+psr_err psr_binding_end_step(psr_binding *binding, uint64_t step, uint32_t rank)
+{
+    return binding->ways[0].ops->end_step(binding->ways[0].engine, step, rank);
+}
+
+psr_err psr_binding_installed(psr_binding *binding, bool goes_on)
+{
+    for (uint32_t w = 0; w < binding->way_count; w++)
+        if (binding->ways[w].ops->installed != NULL)
+            PSR_TRY(binding->ways[w].ops->installed(binding->ways[w].engine, goes_on));
+    return PSR_OK;
+}
+
+psr_err psr_binding_woken(psr_binding *binding)
+{
+    for (uint32_t w = 0; w < binding->way_count; w++)
+        if (binding->ways[w].ops->woken != NULL)
+            PSR_TRY(binding->ways[w].ops->woken(binding->ways[w].engine));
+    return PSR_OK;
+}
+
+/* By whom it is from. A hop of a ring is of ranks or of hosts, as its bucket goes. NULL: no way
+ * hears such. */
+static way *way_of_message(psr_binding *binding, const psr_message *message)
+{
+    const uint32_t bucket = psr_msg_bucket(&message->head);
+    way *ring = binding->of_route[PSR_ROUTE_RING], *host = binding->of_route[PSR_ROUTE_HOST];
+    if (message->from.role == PSR_ROLE_SHARD)
+        return binding->of_route[PSR_ROUTE_SHARD];
+    if (message->head.type != PSR_MSG_RING)
+        return host;
+    if (ring != NULL && host != NULL && bucket < binding->plan->bucket_count)
+        return binding->plan->buckets[bucket].route == PSR_ROUTE_HOST ? host : ring;
+    return ring != NULL ? ring : host;
+}
+
+psr_err psr_binding_message(psr_binding *binding, psr_message **message)
+{
+    way *w = way_of_message(binding, *message);
+    if (w != NULL && w->ops->message != NULL)
+        return w->ops->message(w->engine, message);
+    psr_err err = psr_violation(*message, "a worker in this mode does not take that");
+    psr_message_free(message);
+    return err;
+}
+
+/* ---- what it tells ---- */
+
+bool psr_binding_takes_steps(const psr_binding *binding)
+{
+    return binding->ways[0].ops->ready == NULL;
+}
+
+bool psr_binding_waits(const psr_binding *binding, psr_waiting *ret_waiting, uint32_t *ret_bucket)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < binding->way_count; i++) {
+        const way *w = &binding->ways[i];
+        psr_waiting waiting;
+        uint32_t bucket = 0;
+        if (w->ops->waits == NULL || !w->ops->waits(w->engine, &waiting, &bucket) ||
+            (any && waiting.round >= ret_waiting->round))
+            continue;
+        any = true;
+        *ret_waiting = waiting;
+        *ret_bucket = bucket;
+    }
+    return any;
+}
+
+psr_phase psr_binding_waits_in(psr_binding *binding, uint32_t bucket)
+{
+    return way_of(binding, bucket)->ops->waits_in;
+}
+
+uint32_t psr_binding_lent(psr_binding *binding, uint32_t bucket)
+{
+    const way *w = way_of(binding, bucket);
+    return w->ops->lent != NULL ? w->ops->lent(w->engine, bucket) : 0;
+}
+
+uint64_t psr_binding_staleness(psr_binding *binding)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < binding->way_count; i++) {
+        const way *w = &binding->ways[i];
+        const uint64_t its = w->ops->staleness != NULL ? w->ops->staleness(w->engine) : 0;
+        most = its > most ? its : most;
+    }
+    return most;
+}
+
+float *psr_binding_gradients(const psr_binding *binding, uint32_t rank)
+{
+    const way *w = &binding->ways[0];
+    return w->ops->gradients != NULL ? w->ops->gradients(w->engine, rank) : NULL;
+}
+
+const float *psr_binding_saved(const psr_binding *binding)
+{
+    for (uint32_t i = 0; i < binding->way_count; i++)
+        if (binding->ways[i].ops->saved != NULL)
+            return binding->ways[i].ops->saved(binding->ways[i].engine);
+    return binding->weights;
+}

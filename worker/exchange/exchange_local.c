@@ -1,0 +1,166 @@
+/* The sum, spelled out. A bucket of L elements is cut into n chunks, chunk c from floor(cL/n) to
+ * floor((c+1)L/n). Its elements are added in the order of ranks c+1, c+2, .., n-1, 0, .., c: where
+ * a ring starts and how it goes on.
+ * `--fold reversed`, the control, goes c, c-1, .., 0, n-1, .., c+1: other roundings, other bits. */
+#include "worker/exchange/exchange_local.h"
+
+#include "base/arrays/arena.h"
+#include "base/arrays/finite.h"
+#include "worker/exchange/local_rounding.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct psr_local {
+    psr_local_options options;
+    uint32_t n;
+    psr_local_rounding *rounding; /* NULL: nothing is compressed */
+    float *kept;                  /* arena: the weights that are updated;
+                                     NULL: those are the options' */
+    float *sum;
+    float *gradients[]; /* n arenas */
+};
+
+static psr_err open_parts(psr_local *local)
+{
+    PSR_TRY(psr_arena_new(local->options.layout->length, &local->sum));
+    if (!psr_compression_is_none(local->options.plan->pulled))
+        PSR_TRY(psr_arena_new(local->options.layout->length, &local->kept));
+    for (uint32_t rank = 0; rank < local->n; rank++)
+        PSR_TRY(psr_arena_new(local->options.layout->length, &local->gradients[rank]));
+    return psr_local_rounding_new(local->options.plan, &local->rounding);
+}
+
+psr_err psr_local_new(const psr_local_options *options, psr_local **ret_local)
+{
+    uint32_t n = options->plan->ranks;
+    psr_local *local = calloc(1, sizeof *local + n * sizeof local->gradients[0]);
+    if (local == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for the gradients of %u ranks", n);
+    local->options = *options;
+    local->n = n;
+    psr_err err = open_parts(local);
+    if (err != PSR_OK) {
+        psr_local_free(local);
+        return err;
+    }
+    *ret_local = local;
+    return PSR_OK;
+}
+
+void psr_local_free(psr_local *local)
+{
+    if (local == NULL)
+        return;
+    for (uint32_t rank = 0; rank < local->n; rank++)
+        psr_arena_free(local->gradients[rank], local->options.layout->length);
+    psr_local_rounding_free(local->rounding);
+    psr_arena_free(local->kept, local->options.layout->length);
+    psr_arena_free(local->sum, local->options.layout->length);
+    free(local);
+}
+
+float *psr_local_gradients(psr_local *local, uint32_t rank)
+{
+    return local->gradients[rank];
+}
+
+/* ---- weights that come back rounded ---- */
+
+const float *psr_local_saved(const psr_local *local)
+{
+    return local->kept != NULL ? local->kept : local->options.weights;
+}
+
+static psr_err give_back(psr_local *local)
+{
+    const psr_local_options *o = &local->options;
+    memcpy(o->weights, local->kept, o->layout->length * sizeof *local->kept);
+    return psr_compression_round(o->plan->pulled, o->weights, o->layout->length);
+}
+
+psr_err psr_local_installed(psr_local *local, bool goes_on)
+{
+    const psr_local_options *o = &local->options;
+    if (local->kept == NULL)
+        return PSR_OK;
+    memcpy(local->kept, o->weights, o->layout->length * sizeof *local->kept);
+    return goes_on ? give_back(local) : PSR_OK;
+}
+
+/* ---- a step ---- */
+
+static float *residual_of(const psr_local *local, uint32_t rank)
+{
+    return local->options.residuals != NULL ? local->options.residuals[rank] : NULL;
+}
+
+/* Of a chunk that is not empty. As a ring does, every rank on the way rounds what it sends on, and
+ * the last one what goes round. */
+static psr_err add_chunk(psr_local *local, uint32_t b, uint32_t c, size_t begin, size_t end)
+{
+    uint32_t n = local->n;
+    bool each_hop =
+        local->rounding != NULL && local->options.config->compress_as == PSR_COMPRESS_AS_RING;
+    bool reversed = local->options.config->fold == PSR_FOLD_REVERSED;
+    for (uint32_t p = 0; p < n; p++) {
+        uint32_t rank = reversed ? (c + n - p) % n : (c + 1 + p) % n;
+        const float *g = local->gradients[rank];
+        for (size_t i = begin; i < end; i++)
+            local->sum[i] = p == 0 ? g[i] : local->sum[i] + g[i];
+        if (each_hop)
+            PSR_TRY(psr_local_rounding_unit(local->rounding, b, (psr_span){begin, end - begin},
+                                            local->sum, residual_of(local, rank)));
+    }
+    return PSR_OK;
+}
+
+static psr_err refuse_bucket(uint64_t step, uint32_t b)
+{
+    return psr_fail(PSR_ERR_NUMERIC,
+                    "step %llu: the gradient of bucket %u is not finite; a lower --lr may help",
+                    (unsigned long long)step + 1, b); /* people count steps from 1 */
+}
+
+/* As parameter servers do: of every rank's bucket what a shard decodes. */
+static psr_err round_once(psr_local *local, uint32_t b)
+{
+    for (uint32_t rank = 0; rank < local->n; rank++)
+        PSR_TRY(psr_local_rounding_bucket(local->rounding, b, local->gradients[rank],
+                                          residual_of(local, rank)));
+    return PSR_OK;
+}
+
+/* NUMERIC, whose words are refuse_bucket's: a gradient or the sum is not finite. */
+static psr_err add_bucket(psr_local *local, uint32_t b)
+{
+    const psr_bucket *bucket = &local->options.buckets->items[b];
+    uint64_t length = bucket->length, n = local->n;
+    if (local->rounding != NULL && local->options.config->compress_as == PSR_COMPRESS_AS_PS)
+        PSR_TRY(round_once(local, b));
+    for (uint64_t c = 0; c < n; c++)
+        if (c * length / n < (c + 1) * length / n)
+            PSR_TRY(add_chunk(local, b, (uint32_t)c, bucket->offset + c * length / n,
+                              bucket->offset + (c + 1) * length / n));
+    return psr_finite(local->sum + bucket->offset, bucket->length) ? PSR_OK : PSR_ERR_NUMERIC;
+}
+
+psr_err psr_local_update(psr_local *local, uint64_t step, uint64_t total_steps)
+{
+    float lr = psr_schedule_lr(local->options.config, step, total_steps);
+    float *weights = local->kept != NULL ? local->kept : local->options.weights;
+    for (uint32_t b = 0; b < local->options.buckets->count; b++) {
+        psr_err err = add_bucket(local, b);
+        if (err != PSR_OK)
+            return err == PSR_ERR_NUMERIC ? refuse_bucket(step, b) : err;
+    }
+    if (psr_optimizer_whole_tensors(local->options.optimizer)) {
+        for (size_t tensor = 0; tensor < local->options.layout->tensor_count; tensor++)
+            psr_optimizer_update_tensor(local->options.optimizer, weights, local->sum, tensor, lr,
+                                        step + 1);
+    } else {
+        psr_optimizer_update(local->options.optimizer, weights, local->sum, 0,
+                             local->options.layout->length, lr, step + 1);
+    }
+    return local->kept != NULL ? give_back(local) : PSR_OK;
+}

@@ -1,0 +1,240 @@
+/* What an exchange does on the exchange thread, which comm/loop.h runs: engine and the operations
+ * of all workers, driven by the compute thread's commands and by messages of shards and workers. */
+#include "worker/exchange/exchange_private.h"
+
+#include "base/clock.h"
+#include "base/fault.h"
+#include "comm/comm.h"
+
+psr_err psr_exchange_landed(void *context, uint64_t step, uint32_t bucket)
+{
+    psr_exchange *exchange = context;
+    if (++exchange->landed_count[step & 1] == exchange->options.buckets->count) {
+        const int64_t now_ns = psr_clock_ns();
+        atomic_store(&exchange->exchange_ns, now_ns - exchange->first_ready_ns[step & 1]);
+        atomic_store(&exchange->landed_ns, now_ns);
+    }
+    atomic_store(&exchange->landed[bucket], step + 1);
+    psr_loop_changed(exchange->session->loop);
+    return PSR_OK;
+}
+
+static psr_err send_of_engine(void *context, psr_peer to, const psr_head *head,
+                              const psr_payload *payload)
+{
+    psr_exchange *exchange = context;
+    if (head->type == PSR_MSG_PUSH || head->type == PSR_MSG_RING) {
+        atomic_fetch_add_explicit(&exchange->gradient_bytes, payload->bytes, memory_order_relaxed);
+        atomic_fetch_add_explicit(&exchange->gradient_float32_bytes,
+                                  psr_msg_count(head) * sizeof(float), memory_order_relaxed);
+    }
+    const psr_head said = psr_msg_in_group(*head, psr_epoch_gate_epoch(exchange->gate), 0);
+    const psr_outbox outbox = psr_loop_outbox(exchange->session->loop);
+    return outbox.send(outbox.context, to, &said, payload);
+}
+
+static void lent_to_engine_returned(void *context)
+{
+    psr_exchange *exchange = context;
+    if (exchange->closing)
+        return;
+    const psr_outbox outbox = psr_loop_outbox(exchange->session->loop);
+    if (outbox.returned != NULL)
+        outbox.returned(outbox.context);
+}
+
+static bool lends_to(void *context, psr_peer to)
+{
+    const psr_outbox outbox = psr_loop_outbox(((psr_exchange *)context)->session->loop);
+    return outbox.lends_to != NULL && outbox.lends_to(outbox.context, to);
+}
+
+psr_outbox psr_exchange_outbox(psr_exchange *exchange)
+{
+    return (psr_outbox){.context = exchange,
+                        .send = send_of_engine,
+                        .returned = lent_to_engine_returned,
+                        .lends_to = lends_to};
+}
+
+static void see_operation(psr_exchange *exchange)
+{
+    if (exchange->operations_taken > atomic_load(&exchange->operations_ended) &&
+        psr_request_done(exchange->request)) {
+        atomic_store(&exchange->operations_ended, exchange->operations_taken);
+        psr_loop_changed(exchange->session->loop);
+    }
+}
+
+/* All workers are of one program: one that calls another operation than this one breaks the
+ * protocol. */
+static psr_err as_violation(psr_err err)
+{
+    return err == PSR_ERR_MISMATCH ? psr_fail(PSR_ERR_PROTOCOL, "%s", psr_err_detail()) : err;
+}
+
+/* The one before has ended, and nothing of it is lent. */
+static psr_err begin_operation(psr_exchange *exchange)
+{
+    psr_request_free(exchange->request);
+    exchange->request = NULL;
+    PSR_TRY(psr_request_new(exchange->workers, &exchange->called, &exchange->request));
+    exchange->operations_taken++;
+    PSR_TRY(as_violation(psr_request_start(exchange->request)));
+    see_operation(exchange);
+    return PSR_OK;
+}
+
+/* The engine has something to do in this step: the first time is what its exchange is timed
+ * from. */
+static void engine_busy(psr_exchange *exchange, uint64_t step)
+{
+    if (exchange->first_ready_ns[step & 1] == 0)
+        exchange->first_ready_ns[step & 1] = psr_clock_ns();
+}
+
+/* ---- gradients that a device is still writing ---- */
+
+/* The gradient may be read. */
+static psr_err start_bucket(void *context, uint32_t bucket, uint64_t step)
+{
+    psr_exchange *exchange = context;
+    atomic_fetch_add_explicit(&exchange->session->counter, 1, memory_order_relaxed);
+    if (!psr_binding_takes_steps(exchange->binding)) {
+        engine_busy(exchange, step);
+        return psr_binding_ready(exchange->binding, step, bucket);
+    }
+    /* Its engine is the compute thread's, which waits for this. */
+    atomic_fetch_add(&exchange->fences_passed, 1);
+    psr_loop_changed(exchange->session->loop);
+    return PSR_OK;
+}
+
+static void fence_passed(void *context)
+{
+    psr_transport_wake(((psr_exchange *)context)->session->options.transport);
+}
+
+psr_err psr_exchange_open_fences(psr_exchange *exchange)
+{
+    const psr_fences_options options = {.slots = exchange->options.buckets->count,
+                                        .context = exchange,
+                                        .start = start_bucket,
+                                        .wake = fence_passed};
+    return psr_fences_new(&options, &exchange->fences);
+}
+
+/* ---- commands ---- */
+
+psr_err psr_exchange_take(psr_exchange *exchange, const psr_command *command)
+{
+    uint64_t step = command->step;
+    switch ((psr_exchange_commands)command->kind) {
+    case PSR_COMMAND_BEGIN:
+        exchange->landed_count[step & 1] = 0;
+        exchange->first_ready_ns[step & 1] = 0;
+        return PSR_OK;
+    case PSR_COMMAND_READY:
+        return psr_fences_start(exchange->fences, command->bucket, step, command->fence);
+    case PSR_COMMAND_END:
+        engine_busy(exchange, step);
+        return psr_binding_end_step(exchange->binding, step, command->rank);
+    case PSR_COMMAND_OPERATION:
+        return begin_operation(exchange);
+    case PSR_COMMAND_BIND:
+        return psr_exchange_bind_next(exchange);
+    }
+    return PSR_OK;
+}
+
+psr_err psr_exchange_woken(psr_exchange *exchange)
+{
+    PSR_TRY(psr_fences_look(exchange->fences));
+    return psr_binding_woken(exchange->binding);
+}
+
+void psr_exchange_stop(psr_exchange *exchange)
+{
+    psr_fences_stop(exchange->fences);
+    psr_binding_stop(exchange->binding);
+}
+
+/* ---- messages ---- */
+
+/* One of the present view, or that has waited for it. */
+static psr_err take_due(psr_exchange *exchange, psr_message **message)
+{
+    const psr_message_type type = (*message)->head.type;
+    const uint64_t step = psr_msg_step(&(*message)->head);
+    if (type == PSR_MSG_STATE)
+        return psr_exchange_take_state(exchange, message);
+    if ((*message)->from.role == PSR_ROLE_WORKER)
+        psr_fault_point("ring", step);
+    else if (type != PSR_MSG_INIT) /* that is what this worker has already: no pull */
+        psr_fault_point("pull", step);
+    return psr_binding_message(exchange->binding, message);
+}
+
+psr_err psr_exchange_take_waiting(psr_exchange *exchange)
+{
+    psr_err err = PSR_OK;
+    for (psr_message *message;
+         err == PSR_OK && (message = psr_epoch_gate_next(exchange->gate)) != NULL;)
+        err = take_due(exchange, &message);
+    return err;
+}
+
+static psr_err take_of_bucket(void *context, psr_message **message)
+{
+    psr_exchange *exchange = context;
+    PSR_TRY(psr_epoch_gate_pass(exchange->gate, message));
+    return *message != NULL ? take_due(exchange, message) : PSR_OK;
+}
+
+static psr_err take_of_workers(void *context, psr_message **message)
+{
+    psr_exchange *exchange = context;
+    PSR_TRY(as_violation(psr_group_message(exchange->workers, message)));
+    see_operation(exchange);
+    return PSR_OK;
+}
+
+static void register_buckets(psr_exchange *exchange, psr_loop *loop)
+{
+    static const psr_message_type of_shard[] = {PSR_MSG_INIT, PSR_MSG_WEIGHTS, PSR_MSG_ACK,
+                                                PSR_MSG_STATE};
+    static const psr_message_type of_worker[] = {PSR_MSG_PUSH, PSR_MSG_WEIGHTS, PSR_MSG_ACK,
+                                                 PSR_MSG_RING, PSR_MSG_STATE};
+    for (size_t i = 0; i < sizeof of_shard / sizeof of_shard[0]; i++)
+        psr_loop_route(loop, PSR_ROLE_SHARD, of_shard[i], exchange, take_of_bucket);
+    for (size_t i = 0; i < sizeof of_worker / sizeof of_worker[0]; i++)
+        psr_loop_route(loop, PSR_ROLE_WORKER, of_worker[i], exchange, take_of_bucket);
+}
+
+void psr_exchange_register(psr_exchange *exchange)
+{
+    psr_loop *loop = exchange->session->loop;
+    register_buckets(exchange, loop);
+    if (exchange->workers != NULL) {
+        psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_VALUES, exchange, take_of_workers);
+        psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_CREDIT, exchange, take_of_workers);
+        psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_AHEAD, exchange, take_of_workers);
+    }
+}
+
+/* ---- figures ---- */
+
+void psr_exchange_publish(psr_exchange *exchange)
+{
+    psr_transport_counts counts;
+    psr_transport_counts_get(exchange->session->options.transport, &counts);
+    atomic_store_explicit(&exchange->bytes_sent, counts.bytes_sent, memory_order_relaxed);
+    atomic_store_explicit(&exchange->bytes_received, counts.bytes_received, memory_order_relaxed);
+    atomic_store_explicit(&exchange->bytes_lent, counts.bytes_lent, memory_order_relaxed);
+    uint64_t staleness = psr_binding_staleness(exchange->binding);
+    /* The compute thread takes it with an exchange, so keep the larger with a compare. */
+    uint64_t before = atomic_load(&exchange->staleness);
+    while (staleness > before &&
+           !atomic_compare_exchange_weak(&exchange->staleness, &before, staleness))
+        ;
+}

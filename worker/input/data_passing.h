@@ -1,0 +1,46 @@
+/* Passes a data set from the process that has read it to other processes of its user on this host.
+ * The data set is copied into sealed memory, and its descriptor is passed over a Unix socket in a
+ * directory of the run's own (net/sharing/share_wire.h). */
+#ifndef PSR_WORKER_INPUT_DATA_PASSING_H
+#define PSR_WORKER_INPUT_DATA_PASSING_H
+
+#include "data/opened.h"
+#include "net/sharing/share_wire.h"
+
+#include <pthread.h>
+
+typedef struct psr_sealed_data {
+    int fd;           /* -1: none */
+    const void *data; /* mapped to be read */
+    size_t bytes;
+} psr_sealed_data;
+
+#define PSR_SEALED_DATA_NONE ((psr_sealed_data){.fd = -1})
+
+/* Copies a data set into memory of its own that nobody can write any more. UNSUPPORTED, NOMEM. ret
+ * owns. */
+PSR_MUST_CHECK psr_err psr_sealed_data_make(const psr_opened *opened, psr_sealed_data *ret_sealed);
+/* Receives it from the process that passes it at path; waits while that process is alive and has
+ * not passed it. NOT_FOUND: no process passes anything there. DENIED: another user's process does.
+ * FORMAT: it is no such memory. NOMEM. ret owns. */
+PSR_MUST_CHECK psr_err psr_sealed_data_receive(const char *path, psr_sealed_data *ret_sealed);
+/* None: does nothing. */
+void psr_sealed_data_done(psr_sealed_data *sealed);
+
+/* Passes it to whoever asks at path, on a thread of its own, until it is stopped. In place. */
+typedef struct psr_data_passer {
+    int listener; /* -1: none */
+    const psr_sealed_data *sealed;
+    pthread_t thread;
+} psr_data_passer;
+
+#define PSR_DATA_PASSER_NONE ((psr_data_passer){.listener = -1})
+
+/* sealed is borrowed until it is stopped, path during the call; what is there of one that has died
+ * is replaced. IO. */
+PSR_MUST_CHECK psr_err psr_data_passer_start(const char *path, const psr_sealed_data *sealed,
+                                             psr_data_passer *passer);
+/* None: does nothing. */
+void psr_data_passer_stop(psr_data_passer *passer);
+
+#endif

@@ -1,0 +1,42 @@
+/* The processes that a worker starts beside itself when no launcher of psring's did: the run's
+ * scheduler, and shards. Each is told on its standard input what it is. When this process dies,
+ * that input ends, and the process ends too. A thread waits for their ends.
+ *
+ * To be called by the thread that ends last in this process, because a shard dies with the thread
+ * that started it. */
+#ifndef PSR_WORKER_START_BESIDE_H
+#define PSR_WORKER_START_BESIDE_H
+
+#include "comm/comm.h"
+
+#define PSR_BESIDE_MAX 257 /* the scheduler, and as many shards as a run has */
+
+typedef struct psr_beside psr_beside;
+
+/* lost: called, on another thread, when one of them was killed by a signal or ended with another
+ * exit status than 0 (status: the error that it stands for); the line names it. ret owns:
+ * psr_beside_end. NOMEM, IO. */
+PSR_MUST_CHECK psr_err psr_beside_new(void (*lost)(void *context, bool killed, psr_err status,
+                                                   const char *line),
+                                      void *context, psr_beside **ret_beside);
+
+/* Starts one of psring's programs, from beside this one, with these options behind its name (ends
+ * with NULL) and the provision on its standard input; standard error is this process's, and of the
+ * scheduler standard output too. NOT_FOUND; IO. */
+PSR_MUST_CHECK psr_err psr_beside_start(psr_beside *beside, const char *program,
+                                        char *const options[], const psr_provision *provision);
+
+/* Once all are started. IO. */
+PSR_MUST_CHECK psr_err psr_beside_watch(psr_beside *beside);
+
+/* The descriptor on which the process that was started first, the scheduler, hears orders
+ * (comm/launcher_line.h), for a signal's handler. */
+int psr_beside_orders(const psr_beside *beside);
+
+/* Ends all of them. in_order: the run has ended in order, so waits up to patience_ms until they
+ * have ended by themselves. Then, or at once when not in_order, closes their inputs, and kills
+ * those that are left after patience_ms more. Returns the exit status of the process that was
+ * started first (the scheduler, where there is one); 0 when none was started. NULL allowed. */
+int psr_beside_end(psr_beside *beside, bool in_order, int64_t patience_ms);
+
+#endif

@@ -1,0 +1,41 @@
+/* A worker that another launcher than psring's has started, as one of N identical commands. This
+ * takes it from its place (comm/start/) to the provision with which it joins. Rank 0 starts the
+ * scheduler; where the mode has shards, worker s mod n starts shard s beside itself. One thread,
+ * except where another is named. */
+#ifndef PSR_WORKER_START_LAUNCHED_H
+#define PSR_WORKER_START_LAUNCHED_H
+
+#include "worker/start/arguments.h"
+#include "worker/start/beside.h"
+
+typedef struct psr_launched {
+    psr_start start;
+    psr_config config; /* of the run, as this process was told it */
+    psr_job_folder folder;
+    psr_meeting_file meeting;
+    psr_beside *beside; /* NULL: nothing is */
+} psr_launched;
+
+#define PSR_LAUNCHED_NONE                                                                          \
+    ((psr_launched){.folder = PSR_JOB_FOLDER_NONE, .meeting = PSR_MEETING_FILE_NONE})
+
+/* Takes the place, logs it, and starts the processes that this one has to start. lost: as
+ * psr_beside_new's. USAGE, and the errors of starting. launched must be ended by psr_launched_end,
+ * on failure too. ret_provision owns. */
+PSR_MUST_CHECK psr_err psr_launched_begin(
+    psr_launched *launched, const psr_worker_arguments *arguments, const psr_start *start,
+    void (*lost)(void *context, bool killed, psr_err status, const char *line), void *context,
+    psr_provision *ret_provision);
+
+/* All processes of the run have joined: removes the file or folder by which they met. */
+void psr_launched_joined(psr_launched *launched);
+
+/* For a process that is no worker but has started the scheduler or a shard: waits until that
+ * process has ended, and returns its result. */
+PSR_MUST_CHECK psr_err psr_launched_stay(psr_launched *launched);
+
+/* To be called when all else in this process that belongs to the run has ended, with err. Waits for
+ * the processes that it started. Returns err, or the scheduler's result. */
+psr_err psr_launched_end(psr_launched *launched, psr_err err);
+
+#endif
