@@ -35,6 +35,8 @@ void psr_metrics_print(const psr_metrics *m, char line[static PSR_METRICS_LINE_M
     add_seconds(&end, "exchange_s", m->exchange_s);
     add_seconds(&end, "wait_s", m->wait_s);
     add_seconds(&end, "load_wait_s", m->load_wait_s);
+    if (m->pause_s > 0)
+        add_seconds(&end, "pause_s", m->pause_s);
     psr_text_add(&end,
                  ", \"bytes_sent\": %" PRIu64 ", \"bytes_received\": %" PRIu64
                  ", \"bytes_lent\": %" PRIu64 ", \"gradient_bytes\": %" PRIu64

@@ -28,6 +28,8 @@ typedef struct psr_metrics {
                                                         of the last step that was through by then */
     double wait_s;                                   /* the compute thread waited for weights */
     double load_wait_s;                              /* the compute thread waited for the loader */
+    double pause_s;                                  /* a change of the architecture held this step
+                                                        up before it began; 0: none did */
     uint64_t bytes_sent, bytes_received;             /* of all kinds, since this
                                                         process's line before */
     uint64_t gradient_bytes, gradient_float32_bytes; /* psr_exchange_figures', since then */

@@ -492,12 +492,13 @@ const psr_view *psr_session_view_at(psr_session *session, uint64_t step)
     return view;
 }
 
-psr_err psr_session_bound(psr_session *session, uint32_t epoch)
+psr_err psr_session_bound(psr_session *session, uint32_t epoch, double *ret_pause_s)
 {
     const double pause_s = psr_clock_s() - session->asked_s;
     const psr_head head = psr_msg_bound_head(&(psr_msg_bound){epoch, (uint64_t)(pause_s * 1e6)});
     psr_log(PSR_LOG_INFO, "changed epoch=%u step=%llu pause_s=%.6f", epoch,
             (unsigned long long)session->step + 1, pause_s);
+    *ret_pause_s = pause_s;
     return tell(session, &head, NULL);
 }
 

@@ -98,8 +98,8 @@ uint64_t psr_session_last_step(psr_session *session);
 const psr_view *psr_session_view_at(psr_session *session, uint64_t step);
 
 /* This worker stands on the view of that epoch, which psr_session_view_at has given: tells the
- * scheduler, with the time since psr_session_may_begin was called. */
-PSR_MUST_CHECK psr_err psr_session_bound(psr_session *session, uint32_t epoch);
+ * scheduler, with the pause: the time since psr_session_may_begin was called. */
+PSR_MUST_CHECK psr_err psr_session_bound(psr_session *session, uint32_t epoch, double *ret_pause_s);
 
 /* Steps begun, those before first_step included. */
 uint64_t psr_session_steps_begun(psr_session *session);

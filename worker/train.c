@@ -143,6 +143,7 @@ static double end_turn(training *tr, turn *now)
     psr_exchange_take_figures(tr->t->exchange, &figures);
     psr_metrics *m = &now->metrics;
     m->wait_s += figures.wait_s;
+    m->pause_s += figures.pause_s;
     m->exchange_s = figures.exchange_s;
     m->bytes_sent += figures.bytes_sent + tr->carried_sent;
     m->bytes_received += figures.bytes_received + tr->carried_received;

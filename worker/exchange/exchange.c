@@ -1,7 +1,6 @@
 #include "worker/exchange/exchange_private.h"
 
 #include "base/arrays/arena.h"
-#include "base/clock.h"
 #include "base/fault.h"
 #include "comm/comm.h"
 
@@ -253,7 +252,7 @@ void psr_exchange_free(psr_exchange *exchange)
  * worker has drained. */
 static psr_err rebind(psr_exchange *exchange, const psr_view *view)
 {
-    const int64_t begun_ns = psr_clock_ns();
+    double pause_s = 0;
     PSR_TRY(wait_for_weights(exchange, PSR_WAIT_ALL, 0, view->first_step));
     exchange->next = view;
     atomic_store(&exchange->bound, false);
@@ -261,10 +260,8 @@ static psr_err rebind(psr_exchange *exchange, const psr_view *view)
         tell_engine(exchange, &(psr_command){.kind = PSR_COMMAND_BIND, .step = view->first_step}));
     psr_fault_point("handover", view->first_step);
     PSR_TRY(psr_session_wait(exchange->session, PSR_WAIT_BOUND, PSR_PHASE_HAND_OVER));
-    PSR_TRY(psr_session_bound(exchange->session, view->epoch));
-    const int64_t landed_ns = atomic_load(&exchange->landed_ns);
-    exchange->pause_s +=
-        (double)(psr_clock_ns() - (landed_ns > begun_ns ? landed_ns : begun_ns)) * 1e-9;
+    PSR_TRY(psr_session_bound(exchange->session, view->epoch, &pause_s));
+    exchange->pause_s += pause_s;
     return PSR_OK;
 }
 

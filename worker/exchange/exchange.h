@@ -84,9 +84,7 @@ typedef struct psr_exchange_figures {
     uint64_t gradient_bytes, gradient_float32_bytes;
     uint64_t bytes_lent; /* of those sent: through shared memory */
     uint64_t staleness;  /* largest seen since the last call (SSP, async) */
-    /* What a change of the view took since the last call: from the call of begin_step, or the last
-     * landing where that was later, until the new view was bound here; 0: none. */
-    double pause_s;
+    double pause_s;      /* a change of the view took (psr_session_bound), since the last call */
 } psr_exchange_figures;
 
 /* CANCELLED: as psr_session_may_begin. Fails too as a change of the view does. */

@@ -44,8 +44,7 @@ struct psr_exchange {
     _Atomic uint64_t bytes_sent, bytes_received, bytes_lent, staleness;
     _Atomic uint64_t gradient_bytes, gradient_float32_bytes; /* counted before they are sent */
     _Atomic int64_t exchange_ns;
-    _Atomic int64_t landed_ns; /* when all buckets of a step had last landed */
-    _Atomic bool bound;        /* to the view that was asked for last */
+    _Atomic bool bound; /* to the view that was asked for last */
 
     /* ---- the exchange thread's own (the compute thread's, with an engine that plays all ranks)
      * ---- */

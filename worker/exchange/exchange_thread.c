@@ -9,11 +9,8 @@
 psr_err psr_exchange_landed(void *context, uint64_t step, uint32_t bucket)
 {
     psr_exchange *exchange = context;
-    if (++exchange->landed_count[step & 1] == exchange->options.buckets->count) {
-        const int64_t now_ns = psr_clock_ns();
-        atomic_store(&exchange->exchange_ns, now_ns - exchange->first_ready_ns[step & 1]);
-        atomic_store(&exchange->landed_ns, now_ns);
-    }
+    if (++exchange->landed_count[step & 1] == exchange->options.buckets->count)
+        atomic_store(&exchange->exchange_ns, psr_clock_ns() - exchange->first_ready_ns[step & 1]);
     atomic_store(&exchange->landed[bucket], step + 1);
     psr_loop_changed(exchange->session->loop);
     return PSR_OK;

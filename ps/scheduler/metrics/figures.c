@@ -46,9 +46,9 @@ typedef struct shard_figures {
 /* Steps between two changes of the architecture. */
 typedef struct stretch {
     psr_mode mode;
-    uint64_t first_step;           /* from 0 */
-    double end_s, images, pause_s; /* end_s: the training clock of its latest line */
-    double *wait_s;                /* of each worker */
+    uint64_t first_step; /* from 0 */
+    double images, pause_s;
+    double *took_s, *wait_s; /* of each worker: its steps, without the pause; waiting in them */
 } stretch;
 
 struct psr_figures {
@@ -59,7 +59,7 @@ struct psr_figures {
     shard_figures *shards;
     stretch stretches[PSR_STRETCHES_MAX];
     uint32_t stretch_count;
-    double *stretch_waits; /* theirs, owned */
+    double *stretch_times; /* theirs, owned: [PSR_STRETCHES_MAX][took_s, wait_s][workers] */
     uint64_t warmup_steps;
     mark now, newer, older; /* newer and older: RECENT_S of training apart */
     double bytes_sent, bytes_lent;
@@ -78,8 +78,8 @@ psr_err psr_figures_new(const psr_figures_options *o, psr_figures **ret_figures)
                            .ranks = calloc(o->workers, sizeof *f->ranks),
                            .workers = calloc(o->workers, sizeof *f->workers),
                            .shards = calloc(o->shards + 1, sizeof *f->shards), /* of none too */
-                           .stretch_waits = calloc((size_t)PSR_STRETCHES_MAX * o->workers,
-                                                   sizeof *f->stretch_waits),
+                           .stretch_times = calloc((size_t)PSR_STRETCHES_MAX * 2 * o->workers,
+                                                   sizeof *f->stretch_times),
                            .warmup_steps = psr_warmup_steps(
                                o->total_steps > o->first_step ? o->total_steps - o->first_step : 0),
                            .loss = NAN,
@@ -87,7 +87,7 @@ psr_err psr_figures_new(const psr_figures_options *o, psr_figures **ret_figures)
                            .test_accuracy = NAN,
                            .test_count = NAN};
     if (f == NULL || f->ranks == NULL || f->workers == NULL || f->shards == NULL ||
-        f->stretch_waits == NULL) {
+        f->stretch_times == NULL) {
         psr_figures_free(f);
         return psr_fail(PSR_ERR_NOMEM, "no memory for the figures of %u workers", o->workers);
     }
@@ -108,7 +108,7 @@ void psr_figures_free(psr_figures *figures)
     free(figures->ranks);
     free(figures->workers);
     free(figures->shards);
-    free(figures->stretch_waits);
+    free(figures->stretch_times);
     free(figures);
 }
 
@@ -143,9 +143,11 @@ void psr_figures_stretch_decided(psr_figures *f, psr_mode mode, uint64_t first_s
         i--;
     if (i == PSR_STRETCHES_MAX)
         return;
-    double *waits = f->stretch_waits + (size_t)i * f->options.workers;
-    memset(waits, 0, f->options.workers * sizeof *waits);
-    f->stretches[i] = (stretch){.mode = mode, .first_step = first_step, .wait_s = waits};
+    const uint32_t workers = f->options.workers;
+    double *times = f->stretch_times + (size_t)i * 2 * workers;
+    memset(times, 0, (size_t)2 * workers * sizeof *times);
+    f->stretches[i] = (stretch){
+        .mode = mode, .first_step = first_step, .took_s = times, .wait_s = times + workers};
     f->stretch_count = i + 1;
 }
 
@@ -165,6 +167,18 @@ static stretch *stretch_of(psr_figures *f, uint64_t step)
     return &f->stretches[i];
 }
 
+/* A step took what the worker's training clock went on by since its step before, less the pause in
+ * that: one clock, and a step's computing lies outside its pause, so it is more than 0. */
+static void add_to_stretch(psr_figures *f, const psr_metrics_line *line, double images,
+                           double train_s)
+{
+    stretch *s = stretch_of(f, line->step);
+    const double since_s = fmax(train_s - f->workers[line->worker].train_s, 0);
+    s->images += images;
+    s->took_s[line->worker] += fmax(since_s - amount(line->fields, "pause_s"), 0);
+    s->wait_s[line->worker] += amount(line->fields, psr_figure_definitions[PSR_FIGURE_WAIT_S].name);
+}
+
 void psr_figures_take_metrics(psr_figures *f, const psr_metrics_line *line)
 {
     rank_figures *r = &f->ranks[line->rank];
@@ -174,13 +188,10 @@ void psr_figures_take_metrics(psr_figures *f, const psr_metrics_line *line)
     uint64_t number = line->step - f->options.first_step - 1;
     if (number < f->warmup_steps)
         r->first[number] = (first_step){train_s, images};
+    add_to_stretch(f, line, images, train_s);
     w->train_s = fmax(w->train_s, train_s);
     for (size_t i = 0; i < SUMS; i++)
         w->sums[i] += amount(line->fields, psr_figure_definitions[sum_figures[i]].name);
-    stretch *s = stretch_of(f, line->step);
-    s->images += images;
-    s->end_s = fmax(s->end_s, train_s);
-    s->wait_s[line->worker] += amount(line->fields, psr_figure_definitions[PSR_FIGURE_WAIT_S].name);
     f->bytes_sent += amount(line->fields, "bytes_sent");
     f->bytes_lent += amount(line->fields, "bytes_lent");
     f->now.images += images;
@@ -327,17 +338,16 @@ static bool add_number(cJSON *object, const char *name, double value)
                            : cJSON_AddNullToObject(object, name) != NULL;
 }
 
-/* last: its last step that all have completed, from 1. begin_s: when the one before was over. */
-static bool add_stretch(const psr_figures *f, const stretch *s, uint64_t last, double begin_s,
-                        cJSON *stretches)
+/* last: its last step that all have completed, from 1. */
+static bool add_stretch(const psr_figures *f, const stretch *s, uint64_t last, cJSON *stretches)
 {
-    double sum = 0, least = INFINITY, most = 0;
+    double sum = 0, least = INFINITY, most = 0, seconds = 0;
     for (uint32_t w = 0; w < f->worker_count; w++) {
         sum += s->wait_s[w];
         least = fmin(least, s->wait_s[w]);
         most = fmax(most, s->wait_s[w]);
+        seconds = fmax(seconds, s->took_s[w]);
     }
-    const double seconds = fmax(s->end_s - begin_s - s->pause_s, 0);
     cJSON *o = cJSON_CreateObject();
     return cJSON_AddItemToArray(stretches, o) &&
            cJSON_AddStringToObject(o, "mode", psr_mode_name(s->mode)) != NULL &&
@@ -361,9 +371,8 @@ static bool add_stretches(const psr_figures *f, cJSON *object)
     cJSON *stretches = cJSON_AddArrayToObject(object, "stretches");
     bool whole = stretches != NULL;
     for (uint32_t i = 0; i < count && whole; i++)
-        whole =
-            add_stretch(f, &f->stretches[i], i + 1 < count ? f->stretches[i + 1].first_step : steps,
-                        i > 0 ? f->stretches[i - 1].end_s : 0, stretches);
+        whole = add_stretch(f, &f->stretches[i],
+                            i + 1 < count ? f->stretches[i + 1].first_step : steps, stretches);
     return whole;
 }
 

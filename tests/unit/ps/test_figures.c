@@ -46,14 +46,20 @@ static void take(uint32_t worker, const char *json)
 
 /* A line of worker `rank` as its step ended: at train_s of its training clock, wait_s of it spent
  * waiting. */
-static void line(uint32_t rank, uint32_t step, uint32_t images, double train_s, double wait_s)
+static void line_after(uint32_t rank, uint32_t step, uint32_t images, double train_s, double wait_s,
+                       double pause_s)
 {
     char json[256];
     snprintf(json, sizeof json,
              "{\"rank\": %u, \"step\": %u, \"images\": %u, \"train_s\": %g, \"wait_s\": %g, "
-             "\"compute_s\": 0.25, \"load_wait_s\": 0}",
-             rank, step, images, train_s, wait_s);
+             "\"compute_s\": 0.25, \"load_wait_s\": 0, \"pause_s\": %g}",
+             rank, step, images, train_s, wait_s, pause_s);
     take(rank, json);
+}
+
+static void line(uint32_t rank, uint32_t step, uint32_t images, double train_s, double wait_s)
+{
+    line_after(rank, step, images, train_s, wait_s, 0);
 }
 
 static void done(uint32_t rank, const char *json)
@@ -329,8 +335,8 @@ static void expect_stretch(const cJSON *stretches, int i, const char *name, doub
     assert_true(cJSON_GetNumberValue(cJSON_GetObjectItem(stretch, name)) == expected);
 }
 
-/* Steps 1 and 2 in ps take until 4 s; the change to ring 1 s; steps 3 and 4 until 9 s, 5 and 6
- * until 13 s. A change to ps at step 5 was planned and is replaced; of one at step 7 no step is
+/* Steps 1 and 2 in ps take until 4 s of rank 0 and until 3.5 s of rank 1; the change to ring 1 s of
+ * rank 1 and 0.5 s of rank 0; steps 3 and 4 until 9 s, 5 and 6 until 13 s. A change to ps at step 5 was planned and is replaced; of one at step 7 no step is
  * taken. */
 static void each_stretch_has_its_own_figures(void **state)
 {
@@ -341,11 +347,11 @@ static void each_stretch_has_its_own_figures(void **state)
     for (uint32_t step = 1; step <= 2; step++)
         for (uint32_t rank = 0; rank < 2; rank++)
             line(rank, step, 8, 2 * step - 0.5 * rank, 0.25 + 0.5 * rank);
-    line(1, 3, 8, 7, 1); /* before all have said that they stand on it */
+    line_after(1, 3, 8, 7, 1, 1); /* before all have said that they stand on it */
     psr_figures_stretch_begun(figures, 2, 1);
     assert_null(stretches_of(&outcome)); /* rank 0 has no step of the second one yet */
     cJSON_Delete(outcome);
-    line(0, 3, 8, 7, 1);
+    line_after(0, 3, 8, 7, 1, 0.5);
     psr_figures_stretch_decided(figures, PSR_MODE_PS, 4);
     psr_figures_stretch_decided(figures, PSR_MODE_PS, 6);
     psr_figures_stretch_decided(figures, PSR_MODE_RING, 4);
@@ -368,7 +374,7 @@ static void each_stretch_has_its_own_figures(void **state)
     expect_stretch(stretches, 0, "pause_s", 0);
     expect_stretch(stretches, 1, "first_step", 3);
     expect_stretch(stretches, 1, "steps", 2);
-    expect_stretch(stretches, 1, "seconds", 4); /* 4 to 9 s, without the pause */
+    expect_stretch(stretches, 1, "seconds", 4.5); /* of either, without its pause */
     expect_stretch(stretches, 1, "pause_s", 1);
     expect_stretch(stretches, 2, "first_step", 5);
     expect_stretch(stretches, 2, "seconds", 4);

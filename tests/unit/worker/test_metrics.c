@@ -44,6 +44,7 @@ static void a_line_is_one_json_object_with_every_field(void **state)
                                  .exchange_s = 0.125,
                                  .wait_s = 0.0625,
                                  .load_wait_s = 0.5,
+                                 .pause_s = 0.375,
                                  .bytes_sent = 7,
                                  .bytes_received = 9,
                                  .gradient_bytes = 5,
@@ -66,6 +67,7 @@ static void a_line_is_one_json_object_with_every_field(void **state)
     assert_true(number(object, "exchange_s") == 0.125);
     assert_true(number(object, "wait_s") == 0.0625);
     assert_true(number(object, "load_wait_s") == 0.5);
+    assert_true(number(object, "pause_s") == 0.375);
     assert_true(number(object, "bytes_sent") == 7);
     assert_true(number(object, "bytes_received") == 9);
     assert_true(number(object, "gradient_bytes") == 5);
@@ -98,6 +100,7 @@ static void a_rank_without_samples_has_a_null_loss(void **state)
     cJSON *object = parse(line);
     assert_true(cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(object, "loss")));
     assert_true(cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(object, "images_per_s")));
+    assert_null(cJSON_GetObjectItemCaseSensitive(object, "pause_s"));
     cJSON_Delete(object);
 }
 
@@ -118,6 +121,7 @@ static void the_longest_line_fits(void **state)
                                  .exchange_s = 1e9,
                                  .wait_s = 1e9,
                                  .load_wait_s = 1e9,
+                                 .pause_s = 1e9,
                                  .bytes_sent = UINT64_MAX,
                                  .bytes_received = UINT64_MAX,
                                  .gradient_bytes = UINT64_MAX,
