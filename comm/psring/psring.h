@@ -1,37 +1,38 @@
 /* A communicator for C and C++ programs: collectives, messages, neighbour exchange and parameter
- * servers between the processes of a program, on one machine or several.
- * share/doc/psring/library.md is its guide. What holds for every call:
+ * servers between the processes of a program, on one machine or several. The guide is
+ * share/doc/psring/library.md. These rules hold for every call:
  *
- * - Options structs begin with their size. Zero in any other field means the default, unless the
+ * - An options struct begins with its size. Zero in any other field means the default, unless the
  *   field says otherwise. Bytes beyond the fields that this library knows must be zero. A struct
  *   that a function fills in is filled up to the size that the caller has set in it.
- * - An operation with ret_request NULL returns when it has ended. Otherwise it is started, and the
- *   caller owns *ret_request. Its buffers are lent until psring_test or psring_wait says that it
- *   has ended, with success or failure. After that the library neither reads nor writes them.
- * - Results are the last parameters. They are untouched on failure; the receive buffer of a failed
+ * - An operation whose ret_request is NULL returns when it has ended. Otherwise it is only started,
+ *   and the caller owns *ret_request. The buffers are lent to the library until psring_test or
+ *   psring_wait says that the operation has ended, with success or failure. After that the library
+ *   neither reads nor writes them.
+ * - Results are the last parameters. They are untouched on failure. The receive buffer of a failed
  *   operation is undefined.
- * - Every wait has a deadline. A failure (TIMEOUT, PEER, MISMATCH, PROTOCOL, CANCELLED) names who
- *   is to blame and is the same on all ranks of a group. It breaks the group in which it was found;
- *   when a rank dies, it breaks all groups of that rank. Other groups go on, and psring_shrink
- *   makes a group of the ranks that live. Only where this rank itself is given up by the others, or
- *   the scheduler is gone, everything is broken for good: close the communicator.
+ * - Every wait has a deadline. A failure (TIMEOUT, PEER, MISMATCH, PROTOCOL, CANCELLED) names the
+ *   rank that is to blame and is the same on all ranks of a group. It breaks the group in which it
+ *   was found. A rank that dies breaks all groups that it belongs to. Other groups go on, and
+ *   psring_shrink makes a group of the ranks that live. Everything is broken for good only if the
+ *   others have given this rank up, or if the scheduler is gone: close the communicator then.
  * - A call may return OK on one rank and fail on another: a rank that has done its part of the call
- *   returns before a failure is found elsewhere. It gets the failure from its next call or from
- *   psring_close, unless it has left before the failure is found. To be sure that all ranks made
- *   the same calls, call psring_barrier before psring_close: it succeeds only if all ranks made the
+ *   returns before a failure is found elsewhere. Its next call or psring_close returns the failure,
+ *   unless the rank has left before the failure is found. To be sure that all ranks made the same
+ *   calls, call psring_barrier before psring_close: the barrier succeeds only if all ranks made the
  *   same calls of the group in the same order. It does not check what ranks call individually:
  *   messages, blocks, persistent operations.
  * - Other errors of a call (USAGE, UNSUPPORTED, BUSY, NOT_FOUND) concern this rank alone: nothing
  *   was started, and the call does not count in the order of calls. Ranks that made the call
  *   correctly wait for this one, so it repeats the call with correct arguments, or calls
  *   psring_revoke or psring_abort.
- * - Ranks in error lines and in psring_failure are numbered as in psring_options.rank: first the
- *   ranks of psring_world, then the shards.
- * - A handle or a result pointer that is NULL where it may not be is USAGE. Functions that return
- *   no error code return an empty value then: PSRING_NO_RANK, 0 or NULL.
- * - One thread at a time may use a communicator and all that was made from it; else USAGE.
- *   Functions marked [any] may be called by any thread. Several communicators in a process are
- *   independent of each other.
+ * - Error lines and psring_failure number the ranks as psring_options.rank does: first the ranks of
+ *   psring_world, then the shards.
+ * - A handle or a result pointer that is NULL where this is not allowed is USAGE. A function that
+ *   returns no error code returns an empty value then: PSRING_NO_RANK, 0 or NULL.
+ * - One thread at a time may use a communicator and all that was made from it. A call of a second
+ *   thread is USAGE. Functions marked [any] may be called by any thread at any time. Several
+ *   communicators in a process are independent of each other.
  * - The library logs nothing, touches no signal, and neither exits nor forks. A child after fork()
  *   may only exec. Only psring_options_env reads the environment, and psring_init where it says so.
  * - psring_close and psring_abort free everything that was made from the communicator: groups,
@@ -39,8 +40,8 @@
  *   that. The requests of a closed table can be queried and freed as long as the group that opened
  *   the table exists.
  *
- * Any call may return NOMEM and IO (the system refused), and a call on a group BROKEN (the group
- * has failed before, and an earlier call said how). */
+ * Any call may return NOMEM, and IO (the operating system refused). Any call on a group may return
+ * BROKEN (the group has failed before, and an earlier call returned the failure). */
 #ifndef PSRING_PSRING_H
 #define PSRING_PSRING_H
 
@@ -60,8 +61,10 @@ extern "C" {
 #define PSRING_MUST_CHECK
 #endif
 
-/* Options in a call, at least one: PSRING_CALL(.deadline_ms = 1000), PSRING_WITH(psring_options,
- * .ranks = 1). C++ has them not, and writes
+/* Fills in an options struct within a call; at least one field must be given:
+ *     PSRING_CALL(.deadline_ms = 1000)
+ *     PSRING_WITH(psring_options, .ranks = 1)
+ * These are for C. In C++ write
  *     psring_call call = {};
  *     call.size = sizeof call;
  *     call.deadline_ms = 1000; */
@@ -71,174 +74,192 @@ extern "C" {
 #endif
 
 enum {
-    /* nobody; in psring_options: the scheduler gives a rank */
+    /* no rank. In psring_options.rank: the scheduler gives this process its rank */
     PSRING_NO_RANK = -1,
-    PSRING_ANY_RANK = -2, /* of psring_receive and psring_probe */
-    PSRING_NO_COLOUR = -1 /* of psring_group_split: no group for this rank */
+    PSRING_ANY_RANK = -2, /* for psring_receive and psring_probe */
+    PSRING_NO_COLOUR = -1 /* for psring_group_split: this rank joins no group */
 };
 #define PSRING_FOREVER INT64_MAX   /* ms */
-#define PSRING_TAG_MAX 2147483646u /* of psring_send */
-#define PSRING_ANY_TAG UINT32_MAX  /* of psring_receive and psring_probe */
-/* Of psring_call.buffered: bytes of one send, and of all to one rank that it has not received. */
+#define PSRING_TAG_MAX 2147483646u /* the largest tag of psring_send */
+#define PSRING_ANY_TAG UINT32_MAX  /* for psring_receive and psring_probe */
+/* Limits of psring_call.buffered, in bytes: for one send, and for all sends to one rank that it has
+ * not yet received. */
 #define PSRING_BUFFERED_MAX 65536u
 #define PSRING_BUFFERED_TO_RANK_MAX 1048576u
 
-typedef struct psring_comm psring_comm;       /* this process among the others: owns
-                                                 sockets and a progress thread */
-typedef struct psring_group psring_group;     /* ranks 0 .. size-1, with an
-                                                 order of calls of their own */
-typedef struct psring_request psring_request; /* an operation */
-typedef struct psring_table psring_table;     /* an array in parts, on the ranks that are shards */
+/* this process as a member: owns the sockets and a progress thread */
+typedef struct psring_comm psring_comm;
+/* some of the ranks, numbered 0 .. size-1, with their own order of calls */
+typedef struct psring_group psring_group;
+typedef struct psring_request psring_request; /* one operation, under way or persistent */
+typedef struct psring_table psring_table;     /* an array in parts, which lie on the shards */
 
 /* ---- errors ---- */
 
 typedef enum psring_err {
     PSRING_OK = 0,
-    PSRING_ERR_NOMEM,     /* memory could not be had */
+    PSRING_ERR_NOMEM,     /* out of memory */
     PSRING_ERR_USAGE,     /* an argument is wrong */
-    PSRING_ERR_FORMAT,    /* bytes of a file or of a process are not what they should be */
+    PSRING_ERR_FORMAT,    /* a file's or a process's bytes do not have the expected format */
     PSRING_ERR_IO,        /* the operating system refused: file, socket, thread */
-    PSRING_ERR_NOT_FOUND, /* it is not there */
-    PSRING_ERR_TIMEOUT,   /* a deadline passed, and who is to blame lives */
+    PSRING_ERR_NOT_FOUND, /* the thing asked for does not exist */
+    PSRING_ERR_TIMEOUT,   /* a deadline passed; the rank to blame lives */
     PSRING_ERR_PROTOCOL,  /* a process broke the protocol */
-    PSRING_ERR_VERSION,   /* a process is another version */
-    PSRING_ERR_DENIED,    /* a wrong key or token, or a place that is another's */
-    PSRING_ERR_PEER,      /* another rank failed, or is gone; or
-                             this one was given up by the others */
+    PSRING_ERR_VERSION,   /* a process runs another version */
+    PSRING_ERR_DENIED,    /* a wrong key or token, or a place that another process has */
+    PSRING_ERR_PEER, /* another rank failed or is gone, or the others have given this rank up */
     PSRING_ERR_CANCELLED, /* a rank revoked the group, or shrinks it */
-    PSRING_ERR_NUMERIC,   /* psring_serve, as the next: what an update failed with */
+    PSRING_ERR_NUMERIC,   /* only from psring_serve, as the next: an update failed with it */
     PSRING_ERR_COMPUTE,
-    PSRING_ERR_UNSUPPORTED, /* valid, but not with this build */
-    PSRING_ERR_MISMATCH,    /* two ranks called different things where all must call the same */
-    PSRING_ERR_BROKEN,      /* an earlier call said how the group failed */
-    PSRING_ERR_BUSY,        /* it has not ended */
+    PSRING_ERR_UNSUPPORTED, /* valid, but not supported by this build or version */
+    PSRING_ERR_MISMATCH,    /* two ranks made different calls where all must make the same */
+    PSRING_ERR_BROKEN,      /* the group has failed before; an earlier call said how */
+    PSRING_ERR_BUSY,        /* the operation has not ended */
     PSRING_ERR_WIDTH_ = INT32_MAX
 } psring_err;
 
 typedef struct psring_failure {
-    size_t size; /* the caller's */
+    size_t size; /* set by the caller */
     psring_err err;
-    int rank, other; /* as psring_options.rank: to blame; of a
-                        MISMATCH both. PSRING_NO_RANK: nobody */
-    uint64_t epoch;  /* of the group */
-    /* Of the call in its group, from 1: of those that all of the group make in the same order,
-     * psring_group_split and a table's opening and closing among them. 0: of none; of a message or
-     * a persistent operation */
+    /* The rank to blame, and for a MISMATCH the second rank as well. Both are numbered as
+     * psring_options.rank. PSRING_NO_RANK: there is none */
+    int rank, other;
+    uint64_t epoch; /* of the group that failed */
+    /* Number of the failed call in its group, counted from 1. Calls that all ranks of the group
+     * make in the same order count, psring_group_split and the opening and closing of tables among
+     * them. 0: no such call failed, but for example a message or a persistent operation */
     uint64_t number;
     char line[512];
 } psring_failure;
 
-/* [any] "timeout"; "unknown". */
+/* [any] The name of an error, such as "timeout". "unknown" for any other value. A static text. */
 PSRING_API const char *psring_err_name(psring_err err);
-/* [any] One line, what, where, who: of the last failure on this thread, until its next one. */
+/* [any] One line that says what failed, where, and who is to blame. It describes the last failure
+ * on this thread and stays until the thread's next failure. */
 PSRING_API const char *psring_err_detail(void);
-/* What broke the group, also when no call has said so yet. NOT_FOUND: it is whole. */
+/* The failure that broke the group, even if no call has returned it yet. ret_failure->size is set
+ * before. NOT_FOUND: the group is not broken. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_group_failure(const psring_group *group,
                                                              psring_failure *ret_failure);
 
 /* ---- life ---- */
 
-/* All text and memory is borrowed for the call. */
+/* Text and memory are borrowed for the call of psring_init. */
 typedef struct psring_options {
     size_t size;
-    /* Of all processes. 0: what is said from here to host_scheduler comes from psring_options_env,
-     * and is not given (USAGE); the rest counts as it is given. Where a launcher's ranks on several
-     * hosts meet by a file (docs/launching.md), psring_init alone can make it and wait for it. 1
-     * without scheduler: alone, as in PSRING_WITH(psring_options, .ranks = 1) */
+    /* The number of all processes, shards included. 0: psring_options_env fills the fields from
+     * here to host_scheduler, and they may not be given (USAGE); the fields after them are used as
+     * given. Where a launcher's ranks on several hosts meet by a file (docs/launching.md), only
+     * psring_init can make that file and wait for it. 1 without scheduler: this process is alone,
+     * as in PSRING_WITH(psring_options, .ranks = 1) */
     int ranks;
-    int rank; /* of this one; PSRING_NO_RANK: the scheduler gives one */
-    /* Where the ranks find each other: "HOST:PORT", or the absolute path of a socket that nobody
-     * else has, in a folder that only this user can enter (mode 0700). */
+    int rank; /* of this process, 0 .. ranks-1. PSRING_NO_RANK: the scheduler gives one */
+    /* Where the ranks find each other: "HOST:PORT", or the absolute path of a socket. The path must
+     * be used by no other communicator and lie in a folder that only this user can enter (mode
+     * 0700). */
     const char *scheduler;
-    /* Who may join: a key file, the folder that psring keygen wrote, which has one for each rank,
-     * or the file that all share (psring keygen --shared). NULL: whoever can enter the socket's
-     * folder; over TCP there must be one. */
+    /* Who may join: a key file; or the folder that psring keygen wrote, which has one file for each
+     * rank; or the one file that all ranks share (psring keygen --shared). NULL: any process that
+     * can enter the socket's folder may join. Over TCP a key file is required. */
     const char *key_file;
-    const char *host;      /* what this host is called: ranks of one name
-                              are on one host. NULL: its own name */
-    const char *interface; /* over TCP: address or name of the interface
-                              to listen on. NULL: 127.0.0.1 */
-    /* Of one rank: it is the scheduler too, on a thread of its own, until all others have left. */
+    /* The name of this host. Ranks that give the same name are taken to be on one host. NULL: the
+     * host's own name */
+    const char *host;
+    /* Over TCP: address or name of the network interface to listen on. NULL: 127.0.0.1 */
+    const char *interface;
+    /* Set by exactly one rank: this process also runs the scheduler, on a thread of its own, until
+     * all others have left. */
     bool host_scheduler;
-    /* Of calls that give none (psring_call has what it means). Who hosts the scheduler has the one
-     * by which silent ranks are missed. 0: 30000 */
+    /* Deadline of calls that give none, in milliseconds (psring_call.deadline_ms says what it
+     * means). The scheduler uses the deadline of the process that hosts it to detect silent ranks.
+     * 0: 30000 */
     int64_t deadline_ms;
-    /* Of who hosts the scheduler: how long psring_init waits for all to join. 0: deadline_ms. Of
-     * the others: how long it waits for the scheduler to answer; when that has, its own deadline
-     * counts (under psring run: the run's) */
+    /* In milliseconds. For the process that hosts the scheduler: how long psring_init waits for all
+     * to join. For the others: how long it waits for the scheduler's first answer; after that the
+     * scheduler's own deadline counts (under psring run: the run's). 0: deadline_ms */
     int64_t join_deadline_ms;
-    const void *agree; /* at most 64 KiB that all ranks must say alike,
-                          or psring_init fails. NULL: nothing */
+    /* At most 64 KiB, which must be the same on all ranks, or psring_init fails. NULL: nothing is
+     * compared */
+    const void *agree;
     size_t agree_bytes;
-    /* Of the ranks the last ones, the same number on all: they hold tables, and are not of
-     * psring_world. With ranks 0: PSRING_SHARDS' */
+    /* The last so many ranks are shards: they hold tables and do not belong to psring_world. The
+     * number must be the same on all ranks. 0, if ranks is 0 too: PSRING_SHARDS of the
+     * environment */
     int shards;
-    /* How values go between ranks of one host. NULL and "auto": large ones through shared memory
-     * where both can, all else over the sockets. "shm": the same, and psring_init fails where this
-     * rank can share none (UNSUPPORTED). "ipc", where the ranks meet at a path, and "tcp", where at
-     * HOST:PORT: over the sockets alone. It need not be the same on all ranks */
+    /* How values travel between ranks of one host. It need not be the same on all ranks.
+     *   NULL, "auto"  large values through shared memory where both ranks can, else the sockets
+     *   "shm"         the same; psring_init fails if this rank can share no memory (UNSUPPORTED)
+     *   "ipc"         over the sockets alone; the ranks meet at a path
+     *   "tcp"         over the sockets alone; the ranks meet at HOST:PORT */
     const char *transport;
-    /* Over TCP: a folder that only this user can enter (mode 0700), in which this host's ranks of
-     * this communicator, and no others, meet to share memory. NULL: there is none. At a path the
-     * ranks meet in its own folder, and this is not looked at */
+    /* Used over TCP only: a folder in which the ranks of this communicator on this host meet to
+     * share memory. Only this user can enter it (mode 0700), and no other communicator uses it.
+     * NULL: no memory is shared. Ranks that meet at a path use the path's folder instead */
     const char *sharing;
 } psring_options;
 
-/* [any] The place that a launcher gives this process: from PSRING_RANKS, PSRING_RANK,
- * PSRING_SHARDS, PSRING_SCHEDULER, PSRING_HOST_SCHEDULER (0, 1; the default is 1 for rank 0), or
- * from RANK, WORLD_SIZE and the others of torchrun; beside all of them PSRING_KEY_FILE,
- * PSRING_HOST, PSRING_INTERFACE, PSRING_DEADLINE_MS, PSRING_TRANSPORT, PSRING_SHARING.
- * docs/launching.md has each way. Its text stays until the thread's next call. USAGE: what there is
- * makes no sense, or two launchers' variables contradict each other. NOT_FOUND: no rank is given
- * (psring_init is one rank then). UNSUPPORTED: the launcher gives none, or its ranks meet by a
- * file. */
+/* [any] Reads the place that a launcher gives this process from the environment: PSRING_RANKS,
+ * PSRING_RANK, PSRING_SHARDS, PSRING_SCHEDULER and PSRING_HOST_SCHEDULER (0 or 1; the default is 1
+ * for rank 0), or RANK, WORLD_SIZE and the other variables of torchrun. PSRING_KEY_FILE,
+ * PSRING_HOST, PSRING_INTERFACE, PSRING_DEADLINE_MS, PSRING_TRANSPORT and PSRING_SHARING are read
+ * beside either. docs/launching.md describes each launcher. The text in *ret_options stays until
+ * the thread's next call of this function. USAGE: the variables make no sense, or those of two
+ * launchers contradict each other. NOT_FOUND: no rank is given (psring_init starts a single rank
+ * then). UNSUPPORTED: the launcher gives no place, or its ranks meet by a file. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_options_env(psring_options *ret_options);
 
-/* Joins, and returns when all ranks have. options NULL: psring_options_env's. A process that no
- * launcher has started, and that asks for no others (shards; a variable of them, as
- * PSRING_SCHEDULER), is one rank by itself. USAGE: what they say cannot be, or two ranks disagree.
- * DENIED: wrong keys; or another communicator, of this process or another one, has joined as this
- * rank (so a process has one at a time of psring run's). PEER: the scheduler is not there, or says
- * who never came. NOT_FOUND: the environment gives no rank among others, no such folder or file.
- * VERSION. ret owns: psring_close, psring_abort. */
+/* Joins, and returns when all ranks have joined. options NULL: those of psring_options_env. A
+ * process is a single rank by itself if no launcher has started it and it asks for no others (by
+ * shards, or by a variable such as PSRING_SCHEDULER). The caller owns *ret_comm: psring_close,
+ * psring_abort. Errors:
+ * - USAGE: the options contradict each other, or those of another rank.
+ * - DENIED: the keys are wrong, or another communicator, of this process or another one, has joined
+ *   as this rank. So a process has only one communicator at a time under psring run.
+ * - PEER: the scheduler is not there, or says which rank never came.
+ * - NOT_FOUND: the environment gives no rank among others, or a folder or file does not exist.
+ * - VERSION: another process runs another version. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_init(const psring_options *options,
                                                     psring_comm **ret_comm);
 
-/* Waits until what was started has ended and has left this process, and leaves in order: others do
- * not take that for a death. Who hosts the scheduler waits until the others have left, or are given
- * up, so it hears here of one that died or broke the protocol in a group with it; another rank may
- * have left when that is found. Consumes, on failure too (but for USAGE: another thread is in a
- * call). Returns the failure that broke the communicator, or a group of this rank's, when no call
- * has said it before. NULL, and a pointer to it, are allowed. */
+/* Waits until everything that was started has ended and has left this process, then leaves in
+ * order, so that the others do not take it for a death. The process that hosts the scheduler waits
+ * until the others have left or are given up. So it still learns of a rank that died or broke the
+ * protocol in a group with it, while another rank may have left by then. Consumes *comm and sets it
+ * to NULL, on failure too; only with USAGE (another thread is in a call) it stays. Returns the
+ * failure that broke the communicator or a group of this rank, if no call has returned it before.
+ * comm may be NULL or point to NULL. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_close(psring_comm **comm);
 
-/* Leaves as soon as the scheduler has this line, without one that answers after five seconds or the
- * deadline, whichever is shorter. Every other rank's calls fail with PEER and this line. Consumes,
- * but while another thread is in a call: then it does nothing. NULL, and a pointer to it, are
- * allowed, so that it may be called after psring_init failed. */
+/* Leaves at once when the scheduler has received line. If the scheduler does not answer, this takes
+ * five seconds or the communicator's deadline, whichever is shorter. The calls of every other rank
+ * fail with PEER and this line. Consumes *comm and sets it to NULL; while another thread is in a
+ * call it does nothing. comm may be NULL or point to NULL, so that it may be called after
+ * psring_init failed. */
 PSRING_API void psring_abort(psring_comm **comm, const char *line);
 
-/* Of this process's side of a communicator, since psring_init. */
+/* What this process has sent and received on a communicator since psring_init. */
 typedef struct psring_counts {
     size_t size;
-    uint64_t bytes_sent, bytes_received;       /* of values and of what joining takes;
-                                                  without the messages' heads */
-    uint64_t messages_sent, messages_received; /* with those of scheduler and credits */
-    uint64_t strangers;                        /* connections turned away and messages
-                                                  dropped: of nobody who has joined */
-    double waited_s;                           /* in this library's calls, for others */
-    uint64_t bytes_lent;                       /* of those sent: through shared memory */
+    /* values, and what joining takes; not the heads of messages */
+    uint64_t bytes_sent, bytes_received;
+    /* including those to and from the scheduler, and credits */
+    uint64_t messages_sent, messages_received;
+    /* connections turned away, and messages dropped, because the sender has not joined */
+    uint64_t strangers;
+    double waited_s;     /* seconds spent in this library's calls, waiting for other ranks */
+    uint64_t bytes_lent; /* the part of bytes_sent that went through shared memory */
 } psring_counts;
 
-/* ret_counts->size is set before. A rank that is alone sends nothing. USAGE. */
+/* Fills in *ret_counts; ret_counts->size is set before. A rank that is alone sends nothing.
+ * USAGE. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_counts_get(psring_comm *comm,
                                                           psring_counts *ret_counts);
 
-/* [any] Between calls: this rank is at work, in a step of its own count. Others that wait for it
- * wait on. */
+/* [any] Says, between calls, that this rank is at work; step is a count of its own. Ranks that wait
+ * for it keep waiting: their deadlines begin anew. */
 PSRING_API void psring_report(psring_comm *comm, uint64_t step);
 
-/* [any] major << 16 | minor << 8 | patch */
+/* [any] The library's version: major << 16 | minor << 8 | patch. */
 PSRING_API uint32_t psring_version(void);
 
 /* ---- what every operation takes ---- */
@@ -256,7 +277,7 @@ typedef enum psring_type {
     PSRING_UINT16,
     PSRING_UINT32,
     PSRING_UINT64,
-    PSRING_FLOAT32_INT32, /* a value and its index: psring_float32_int32, and so on */
+    PSRING_FLOAT32_INT32, /* a value and its index: psring_float32_int32; the next four likewise */
     PSRING_FLOAT64_INT32,
     PSRING_INT16_INT32,
     PSRING_INT32_INT32,
@@ -264,8 +285,9 @@ typedef enum psring_type {
     PSRING_TYPE_WIDTH_ = INT32_MAX
 } psring_type;
 
-/* Pairs, laid out as MPI's (MPI_FLOAT_INT, MPI_DOUBLE_INT, MPI_SHORT_INT, MPI_2INT, MPI_LONG_INT).
- * count is of pairs. Bytes that are no member's are not sent, and undefined in what is received. */
+/* Pairs of a value and an index. Their layout is that of MPI's pairs (MPI_FLOAT_INT,
+ * MPI_DOUBLE_INT, MPI_SHORT_INT, MPI_2INT, MPI_LONG_INT). A count of values is a count of pairs.
+ * Padding bytes are not sent and are undefined in a received pair. */
 typedef struct psring_float32_int32 {
     float value;
     int32_t index;
@@ -286,17 +308,17 @@ typedef struct psring_int64_int32 {
     int32_t index;
 } psring_int64_int32;
 
-/* Integers wrap. float16 and bfloat16 are added in float32 and rounded at each addition. In
- * MINIMUM, MAXIMUM, MINLOC and MAXLOC a NaN wins, and -0 is below +0. Each is of some types; of
- * others it is USAGE, which names both:
- *     SUM, PRODUCT, MINIMUM, MAXIMUM  all but pairs
- *     MEAN                            floating-point types; SUM, and a division at the end; not of
- *                                     scans
- *     BITWISE_AND and so on           integers
- *     LOGICAL_AND and so on           all but pairs; what is not 0 is true, a NaN too; the result
- *                                     is 1 or 0, also where it is of one rank's value alone
- *     MINLOC, MAXLOC                  pairs; the pair with the least or greatest value, and of
- *                                     those the one with the smallest index */
+/* How two values are combined. Integers wrap around. float16 and bfloat16 are added in float32 and
+ * rounded at each addition. In MINIMUM, MAXIMUM, MINLOC and MAXLOC a NaN wins, and -0 is below +0.
+ * Each operation has the types below; another type is USAGE, and the line names both:
+ *     SUM, PRODUCT, MINIMUM, MAXIMUM  all types but pairs
+ *     MEAN                            floating-point types; a SUM, divided by the number of ranks
+ *                                     at the end; not in scans
+ *     BITWISE_AND, _OR, _XOR          integers
+ *     LOGICAL_AND, _OR, _XOR          all types but pairs; a value other than 0 is true, a NaN too;
+ *                                     the result is 1 or 0, also with one rank
+ *     MINLOC, MAXLOC                  pairs; the pair with the least or greatest value, and among
+ *                                     equal values the one with the smallest index */
 typedef enum psring_op {
     PSRING_SUM,
     PSRING_PRODUCT,
@@ -314,50 +336,53 @@ typedef enum psring_op {
     PSRING_OP_WIDTH_ = INT32_MAX
 } psring_op;
 
-/* A message, as psring_receive and psring_probe tell it. */
+/* Describes a received message; filled in by psring_receive and psring_probe. */
 typedef struct psring_message {
-    size_t size; /* the caller's */
-    int from;    /* rank in the group */
+    size_t size; /* set by the caller */
+    int from;    /* the sender's rank in the group */
     uint32_t tag;
-    size_t count; /* values */
+    size_t count; /* number of values */
     psring_type type;
 } psring_message;
 
-/* A fold of the program's own, of every type. */
+/* A fold that the program defines. It must handle every type that it is used with. */
 typedef struct psring_fold {
     size_t size;
-    void *context; /* of the function; borrowed until psring_op_free, or comm's end */
-    /* out[i] = a[i] op b[i], of count values. out may be a or b; else nothing overlaps. It is
-     * called on the progress thread or on the one that is in a call, one at a time, and calls
-     * nothing of psring; it must not wait: meanwhile this rank says nothing to anybody. It is to be
-     * associative. */
+    /* passed to the function; borrowed until psring_op_free, or until comm is closed */
+    void *context;
+    /* Computes out[i] = a[i] op b[i] for count values. out may be a or b; otherwise nothing
+     * overlaps. It runs on the progress thread or on a thread that is in a call, one call at a
+     * time. It must call no psring function and must not wait: meanwhile this rank answers nobody.
+     * The operation must be associative. */
     void (*fold)(void *context, void *out, const void *a, const void *b, size_t count,
                  psring_type type);
-    /* a op b is b op a, and any algorithm may be chosen: the order is the algorithm's
-     * (docs/algorithms.md). false: always ascending, x[0] op x[1] op ..; all-reduce and
-     * reduce-scatter by "direct", reduce by "binomial" alone (USAGE) */
+    /* true: a op b equals b op a, so any algorithm may be chosen, and the algorithm decides the
+     * order (docs/algorithms.md). false: the order is always ascending, x[0] op x[1] op .. Then
+     * all-reduce and reduce-scatter have the algorithm "direct" alone, and reduce has "binomial"
+     * alone (USAGE) */
     bool commutative;
 } psring_fold;
 
-/* A name for it, which folds of any group of comm take as a psring_op. All ranks of a group make
- * theirs in the same order, as MISMATCH tells them apart by their numbers alone. Copied. At most
- * 128 at a time (UNSUPPORTED). No message. */
+/* Makes a psring_op of a fold. Reductions in any group of comm take it. All ranks of a group must
+ * make theirs in the same order, because MISMATCH compares only their numbers. *fold is copied. At
+ * most 128 exist at a time (UNSUPPORTED). Sends no message. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_op_make(psring_comm *comm, const psring_fold *fold,
                                                        psring_op *ret_op);
-/* Its number is given again. BUSY: a request that uses it is not freed. USAGE: there is none
- * such. */
+/* Frees an op of psring_op_make; a later psring_op_make may return its number again. BUSY: a
+ * request that uses it has not been freed. USAGE: there is no such op. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_op_free(psring_comm *comm, psring_op op);
 
-/* NULL: all defaults. Copied, with its text and arrays. */
+/* Options of one operation. A NULL pointer means all defaults. It is copied, with its text and
+ * arrays. */
 typedef struct psring_call {
     size_t size;
-    /* The call fails when for so long nothing of it came from the rank that it waits for, and the
-     * rank at the end of the waiting (who waits for nobody) began no call and called no
-     * psring_report either. Give or take a tenth of a second. 0: the communicator's. PSRING_FOREVER
-     * is allowed */
+    /* In milliseconds, to about a tenth of a second. The call fails with TIMEOUT when two things
+     * hold for this long: nothing of the operation has come from the rank that it waits for; and
+     * the rank at the end of the chain of waiting ranks, which waits for nobody, has neither begun
+     * a call nor called psring_report. 0: the communicator's deadline. PSRING_FOREVER is allowed */
     int64_t deadline_ms;
-    /* The same on all ranks. NULL and "auto": by a fixed table of bytes, ranks and hosts. Else one
-     * that the operation has (or USAGE):
+    /* Must be the same on all ranks. NULL and "auto": a fixed table chooses by bytes, ranks and
+     * hosts. Any other name must be one of the operation's (USAGE):
      *     all-reduce              ring, direct, doubling, halving, root
      *     reduce-scatter          ring, direct, halving
      *     all-gather              ring, direct, bruck
@@ -369,224 +394,258 @@ typedef struct psring_call {
      *     barrier                 dissemination, root
      *     all others              direct */
     const char *algorithm;
-    /* The same on all ranks: [size of the group] of gather, all-gather, scatter, reduce-scatter:
-     * values of each rank's part; count is not looked at then. NULL: count for each */
+    /* For gather, all-gather, scatter and reduce-scatter, and the same on all ranks: [size of the
+     * group], the number of values of each rank's part. The parameter count is ignored then. NULL:
+     * each part has count values */
     const size_t *counts;
-    /* The request is made, and psring_start starts it, again and again. Needs ret_request. Of a
-     * collective the same on all ranks: one that is persistent and one that is not wait for each
-     * other (TIMEOUT) */
+    /* The request is only made; psring_start starts it, as often as wanted. Needs ret_request. All
+     * ranks of a collective must make it persistent, or none: otherwise they wait for each other
+     * until TIMEOUT */
     bool persistent;
-    const char *name; /* in lines of timeouts; at most 63 bytes are kept. NULL: none */
-    /* Of psring_receive: count is the room, and what comes may be shorter; this says what came. It
-     * is written when the call, or psring_test or another such function, says that the receive
-     * ended well: borrowed until then, its size set before. NULL: what comes has count values, but
-     * from any rank or with any tag, where count is the room too */
+    /* Name of the operation in the lines of timeouts; at most 63 bytes are kept. NULL: none */
+    const char *name;
+    /* For psring_receive. Then count is the room in the buffer, the message may be shorter, and
+     * *message says what came. It is written when the call itself, psring_test or a function like
+     * it returns that the receive has ended well, and is borrowed until then. Its size is set
+     * before. NULL: the message must have exactly count values; but with PSRING_ANY_RANK or
+     * PSRING_ANY_TAG count is the room here too */
     psring_message *message;
-    /* Of psring_send, of at most PSRING_BUFFERED_MAX bytes (else USAGE): it ends when the values
-     * are copied, whether they are received or not. Where PSRING_BUFFERED_TO_RANK_MAX bytes wait
-     * for that rank already it ends as any send does. The copy has the call's deadline: a rank that
-     * does not receive it in time has failed, as with any send; psring_close and psring_group_free
-     * wait for it. Not persistent */
+    /* For psring_send of at most PSRING_BUFFERED_MAX bytes (else USAGE). The send ends when the
+     * values are copied, whether they have been received or not. If PSRING_BUFFERED_TO_RANK_MAX
+     * bytes already wait for that rank, it ends like any other send. The copy keeps the call's
+     * deadline: a receiver that does not take it in time has failed, as with any send. psring_close
+     * and psring_group_free wait for the copy. It cannot be persistent */
     bool buffered;
-    /* The same on all ranks, of all-reduce by ring (which NULL then takes): how sums and means of
-     * float32 are sent. NULL and "none": as they are. "fp16", "bf16": every rank rounds what it
-     * sends. Of persistent requests alone, "int8", "topk:R" (0 < R <= 1: of R of the values) and
-     * "1bit": what a rank rounds away it owes, and adds in the next start. All ranks receive the
-     * same bits. docs/algorithms.md, "Compression" */
+    /* How the sums and means of float32 are sent; the same on all ranks. For all-reduce by ring,
+     * which algorithm NULL chooses then. NULL and "none": unchanged. "fp16", "bf16": every rank
+     * rounds what it sends. Only for persistent requests: "int8", "topk:R" (the fraction R of the
+     * values, 0 < R <= 1) and "1bit"; a rank keeps what it rounded away and adds it at the next
+     * start. All ranks receive the same bits. docs/algorithms.md, "Compression" */
     const char *encoding;
-    /* Of all-reduces by ring that wait to send, the one of the smallest priority goes first, of
-     * equals the one that was started first. Others send without waiting */
+    /* Order among all-reduces by ring that wait to send: the smallest priority goes first, and
+     * among equals the one that was started first. Other operations send without waiting */
     int32_t priority;
 } psring_call;
 
 /* Starts a persistent request that is not under way. Collectives may be started in any order: they
- * are matched by the order of making. Messages are matched as if psring_send or psring_receive were
- * called now: the other end may be a persistent one or not. BUSY: it is under way. USAGE: it is not
- * persistent. */
+ * are matched by the order in which they were made. Messages are matched as if psring_send or
+ * psring_receive were called now; the other end need not be persistent. BUSY: it is under way.
+ * USAGE: it is not persistent. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_start(psring_request *request);
-/* OK: it has ended, or was never started. BUSY: not yet. USAGE: of this call alone, it says nothing
- * about the operation. Else why it failed. */
+/* Asks whether an operation has ended; does not wait. OK: it has ended well, or was never started.
+ * BUSY: it has not ended. USAGE: this call was wrong, and nothing is said about the operation. Any
+ * other error: the operation has failed with it. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_test(psring_request *request);
-/* The same after at most timeout_ms (PSRING_FOREVER: the operation has its own deadline). */
+/* The same, but waits at most timeout_ms milliseconds. With PSRING_FOREVER the operation's own
+ * deadline ends the wait. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_wait(psring_request *request, int64_t timeout_ms);
-/* As psring_wait of the first one that has ended, whose index is set however that was. Skipped are
- * NULLs and what is not under way: never started, or told by psring_test, psring_wait,
- * psring_wait_some or this function to have ended. Other errors leave the index alone. BUSY: none
- * has ended. NOT_FOUND: none is under way. USAGE: all are NULL. */
+/* Waits until one of requests[count] has ended, sets *ret_index to it and returns its result as
+ * psring_wait does. Skipped are NULLs and requests that are not under way: those that were never
+ * started, and those that psring_test, psring_wait, psring_wait_some or this function has already
+ * reported as ended. The index is set also if the operation has failed. BUSY: none has ended within
+ * timeout_ms. NOT_FOUND: none is under way. USAGE: all are NULL. With these three errors the index
+ * is untouched. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_wait_any(psring_request *const *requests,
                                                         size_t count, int64_t timeout_ms,
                                                         size_t *ret_index);
-/* As psring_wait_any of all that have ended: waits for one, and takes with it what has ended by
- * then. ret_indices has room for count; the first *ret_count are set, in ascending order, however
- * those ended. OK: well. Else how the first of them failed; psring_test says it of each. */
+/* The same for all requests that have ended: waits for one, and takes every other that has ended by
+ * then. ret_indices has room for count; the first *ret_count are set, in ascending order, also for
+ * operations that failed. OK: all of these ended well. Otherwise the error of the first one that
+ * failed; psring_test returns the result of each. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_wait_some(psring_request *const *requests,
                                                          size_t count, int64_t timeout_ms,
                                                          size_t *ret_indices, size_t *ret_count);
-/* Waits until it has ended, and nulls it. While another thread is in a call it does nothing. NULL,
- * and a pointer to it, are allowed. */
+/* Waits until the operation has ended, frees the request and sets *request to NULL. While another
+ * thread is in a call it does nothing. request may be NULL or point to NULL. */
 PSRING_API void psring_request_free(psring_request **request);
-/* The algorithm that was chosen: a static text. NULL: not known while it is under way for the first
- * time. */
+/* The name of the algorithm that was chosen, a static text. NULL: it is not known yet, because the
+ * request is under way for the first time. */
 PSRING_API const char *psring_algorithm(const psring_request *request);
 
 /* ---- groups ---- */
 
-/* Of all ranks but the shards; on a shard: of the shards. Borrowed from comm. */
+/* The group of all ranks but the shards; on a shard, the group of the shards. Borrowed from
+ * comm. */
 PSRING_API psring_group *psring_world(psring_comm *comm);
-PSRING_API int psring_rank(const psring_group *group); /* this process's, in the group */
+PSRING_API int psring_rank(const psring_group *group); /* this process's rank in the group */
 PSRING_API int psring_size(const psring_group *group);
-/* 0 of psring_world; larger than any before of a group that psring_shrink made; else that of the
- * group it was made of. */
+/* 0 for psring_world. A group that psring_shrink made has a larger epoch than any group before it.
+ * Any other group has the epoch of the group that it was made from. */
 PSRING_API uint64_t psring_epoch(const psring_group *group);
-/* Of a rank of the group. Borrowed from the communicator; NULL: no such rank. */
+/* The name of a rank's host. Borrowed from the communicator. NULL: there is no such rank. */
 PSRING_API const char *psring_host(const psring_group *group, int rank);
-/* This rank's place among those of the group that are on its host, and how many they are.
- * ret_local_size may be NULL. No message. */
+/* Numbers the ranks of the group that are on one host, from 0, and returns the number of this rank;
+ * *ret_local_size is how many there are. ret_local_size may be NULL. Sends no message. */
 PSRING_API int psring_local_rank(const psring_group *group, int *ret_local_size);
-/* What a rank of one group is in another one. PSRING_NO_RANK: not in it, or no rank. */
+/* The rank in group to of the process that is rank in group from. PSRING_NO_RANK: it is not in to,
+ * or there is no such rank. */
 PSRING_API int psring_group_translate(const psring_group *from, int rank, const psring_group *to);
 
-/* Groups are made together: each call is made by all of parent, or by those that are listed, in the
- * same order. They return when all of the new group are there. ret owns: psring_group_free. USAGE:
- * a rank that there is not, or twice, or this one is not listed. MISMATCH: the lists differ, in
- * their order too. TIMEOUT: this rank lists one that does not list it, or that does not call. A
- * group that fails while it is made, where parent is whole, is made on all of its ranks: its first
- * call says how it failed. */
+/* The functions below make groups. All ranks of parent call them (psring_group_from_ranks: the
+ * ranks that are listed), in the same order. They return when all ranks of the new group have
+ * called. The caller owns *ret_group: psring_group_free. If a group fails while it is made, and
+ * parent has not failed, then all of its ranks get the group, and its first call returns the
+ * failure. Errors:
+ * - USAGE: a listed rank does not exist or is listed twice, or this rank is not listed.
+ * - MISMATCH: the lists differ, in their members or their order.
+ * - TIMEOUT: this rank lists a rank that does not list it, or that does not call. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_group_from_ranks(psring_group *parent,
                                                                 const int *ranks, int count,
                                                                 const psring_call *call,
                                                                 psring_group **ret_group);
-/* One group for each colour >= 0, in the order of key, then of rank. PSRING_NO_COLOUR: *ret_group
- * becomes NULL. */
+/* Makes one group for each colour >= 0. Its ranks are ordered by key, then by their rank in parent.
+ * With PSRING_NO_COLOUR *ret_group becomes NULL. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_group_split(psring_group *parent, int colour,
                                                            int key, const psring_call *call,
                                                            psring_group **ret_group);
-/* The same, started: *ret_group is written when psring_test or another such function says that the
- * request ended well; it is borrowed until then, and the group is the caller's. Until the request
- * has ended parent is not freed. Several may be under way: they are started in the same order by
- * all of parent. */
+/* The same, but returns when it is started. *ret_group is written when psring_test or a function
+ * like it returns that the request has ended well; the pointer is borrowed until then, and the
+ * caller owns the group. parent may not be freed before the request has ended. Several may be under
+ * way; all ranks of parent start them in the same order. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_group_split_start(psring_group *parent, int colour,
                                                                  int key, const psring_call *call,
                                                                  psring_group **ret_group,
                                                                  psring_request **ret_request);
-/* The ranks of parent on this host. */
+/* Makes a group of the ranks of parent that are on this host. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_group_on_host(psring_group *parent,
                                                              const psring_call *call,
                                                              psring_group **ret_group);
-/* Waits until its requests have ended, frees them too, and nulls it. No message. While another
- * thread is in a call it does nothing. NULL, and a pointer to it, are allowed; the world is left
- * alone. */
+/* Waits until the group's requests have ended, frees them and the group, and sets *group to NULL.
+ * Sends no message. While another thread is in a call it does nothing. group may be NULL or point
+ * to NULL; psring_world is not freed. */
 PSRING_API void psring_group_free(psring_group **group);
 
 /* ---- going on after a failure ---- */
 
-/* Breaks the group on all of its ranks, unless it is broken: their calls fail with CANCELLED and
- * this line. For a rank that cannot go on in a group where others would wait for it. line NULL:
- * none. */
+/* Breaks the group on all of its ranks, unless it is broken already. Their calls fail with
+ * CANCELLED and this line. It serves a rank that cannot go on in a group where others would wait
+ * for it. line NULL: none. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_revoke(psring_group *group, const char *line);
 
-/* A new group of those ranks of group that live, in the same order, with a larger epoch; called by
- * all of them. A group that is whole is revoked first. Returns when all who live have called it.
- * Who is silent for three quarters of the scheduler's deadline, or has left, is not among them and
- * never will be: when such a rank wakes, its calls fail with PEER. One that dies meanwhile is left
- * out, or breaks the new group. Nothing that was sent in group reaches the new one. An operation
- * that failed here may have ended well on other ranks: those states must be compared. Call it again
- * on the new group when that fails; on group, as long as it failed itself. ret owns:
- * psring_group_free. group stays as it is. Fails on all ranks alike, but for NOMEM and USAGE:
- * TIMEOUT: for the deadline a rank that lives has neither called it nor reported progress. PEER:
- * this rank was given up, or the scheduler is gone. Tables of group stay broken; the new group
- * opens others, as long as all shards live. */
+/* Makes a new group of the ranks of group that live, in the same order and with a larger epoch. All
+ * of them call it, and it returns when they all have. A group that is not broken is revoked first.
+ * group itself stays as it is.
+ *
+ * A rank that is silent for three quarters of the scheduler's deadline, or has left, is not in the
+ * new group and never will be: when it wakes, its calls fail with PEER. A rank that dies meanwhile
+ * is left out or breaks the new group. If the new group fails, call psring_shrink on the new group;
+ * call it on group again only if psring_shrink itself failed.
+ *
+ * Nothing that was sent in group reaches the new group. An operation that failed on this rank may
+ * have ended well on others, so the ranks must compare their states. Tables of group stay broken;
+ * the new group can open others as long as all shards live.
+ *
+ * The caller owns *ret_group: psring_group_free. A failure is the same on all ranks, except NOMEM
+ * and USAGE. TIMEOUT: a rank that lives has neither called it nor reported progress for the
+ * deadline. PEER: this rank was given up, or the scheduler is gone. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_shrink(psring_group *group, const psring_call *call,
                                                       psring_group **ret_group);
 
-/* ---- collectives ---- The same call on every rank of the group, in the same order (a persistent
- * one: made in the same order). count is one rank's part; of all-reduce, reduce, scan, exscan and
- * broadcast the whole. Buffers are aligned for the type, and may be NULL where this rank has
- * nothing there. In place: one of the two is where this rank's values lie in the other: all-reduce,
- * reduce, scan, exscan and all-to-all: receive == send; all-gather and gather: send is this rank's
- * part of receive; reduce-scatter and scatter: receive is this rank's part of send. Otherwise the
- * two do not overlap: USAGE. Each rank chooses by itself. A fold's order is its algorithm's: the
- * same bits on every rank and in every run. All: MISMATCH, naming two ranks and their calls;
- * TIMEOUT and PEER, naming whom; USAGE. */
+/* ---- collectives ----
+ * Every rank of the group makes the same calls in the same order; for persistent requests the order
+ * of making counts. A fold is done in the order of its algorithm, so the bits are the same on every
+ * rank and in every run.
+ *
+ * count is the number of values of one rank's part; for all-reduce, reduce, scan, exscan and
+ * broadcast it is the whole. Buffers are aligned for the type. A buffer may be NULL if this rank
+ * has no values there.
+ *
+ * A rank may work in place. Then one of its two buffers is the other, or is a part of it:
+ * - all-reduce, reduce, scan, exscan and all-to-all: receive == send;
+ * - all-gather and gather: send is this rank's part of receive;
+ * - reduce-scatter and scatter: receive is this rank's part of send.
+ *
+ * Otherwise the two may not overlap (USAGE). Each rank chooses for itself.
+ *
+ * Errors of all: MISMATCH, which names two ranks and their calls; TIMEOUT and PEER, which name the
+ * rank to blame; USAGE. */
 
-/* receive[count] of all = send[0] op send[1] op .. */
+/* On all ranks: receive[count] = send of rank 0 op send of rank 1 op .. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_all_reduce(psring_group *group, const void *send,
                                                           void *receive, size_t count,
                                                           psring_type type, psring_op op,
                                                           const psring_call *call,
                                                           psring_request **ret_request);
-/* receive[count] of root; the others' receive is scratch and may be NULL. */
+/* The same on rank root alone. On other ranks receive is scratch memory and may be NULL. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_reduce(psring_group *group, const void *send,
                                                       void *receive, size_t count, psring_type type,
                                                       psring_op op, int root,
                                                       const psring_call *call,
                                                       psring_request **ret_request);
-/* receive[count] of rank r = send[0] op send[1] op .. send[r]: a prefix of the ranks. */
+/* Prefixes: on rank r, receive[count] = send of rank 0 op .. op send of rank r. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_scan(psring_group *group, const void *send,
                                                     void *receive, size_t count, psring_type type,
                                                     psring_op op, const psring_call *call,
                                                     psring_request **ret_request);
-/* receive[count] of rank r = send[0] op .. send[r-1]; by the same algorithm the bits that
- * psring_scan gives rank r-1. Rank 0's receive is left as it is, and may be NULL. */
+/* On rank r, receive[count] = send of rank 0 op .. op send of rank r-1. With the same algorithm
+ * these are the bits that psring_scan gives rank r-1. On rank 0 receive is left as it is and may be
+ * NULL. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_exscan(psring_group *group, const void *send,
                                                       void *receive, size_t count, psring_type type,
                                                       psring_op op, const psring_call *call,
                                                       psring_request **ret_request);
-/* send[sum of all counts]; receive[this rank's count]. */
+/* Each rank gets its part of the reduced values: send[sum of all counts], receive[this rank's
+ * count]. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_reduce_scatter(psring_group *group, const void *send,
                                                               void *receive, size_t count,
                                                               psring_type type, psring_op op,
                                                               const psring_call *call,
                                                               psring_request **ret_request);
-/* send[this rank's count]; receive[sum of all counts], in order of rank. */
+/* All ranks get all parts: send[this rank's count]; receive[sum of all counts], in the order of
+ * ranks. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_all_gather(psring_group *group, const void *send,
                                                           void *receive, size_t count,
                                                           psring_type type, const psring_call *call,
                                                           psring_request **ret_request);
-/* data[count] of root becomes everybody's. */
+/* data[count] of rank root is copied to all ranks. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_broadcast(psring_group *group, void *data,
                                                          size_t count, psring_type type, int root,
                                                          const psring_call *call,
                                                          psring_request **ret_request);
-/* send[this rank's count]; root: receive[sum of all counts]. */
+/* Rank root gets all parts: send[this rank's count]; on root receive[sum of all counts]. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_gather(psring_group *group, const void *send,
                                                       void *receive, size_t count, psring_type type,
                                                       int root, const psring_call *call,
                                                       psring_request **ret_request);
-/* root: send[sum of all counts]; receive[this rank's count]. */
+/* Rank root hands out the parts: on root send[sum of all counts]; receive[this rank's count]. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_scatter(psring_group *group, const void *send,
                                                        void *receive, size_t count,
                                                        psring_type type, int root,
                                                        const psring_call *call,
                                                        psring_request **ret_request);
-/* send[size * count], receive[size * count]: part r goes to, and comes from, rank r. In place
- * (receive == send, MPI's MPI_IN_PLACE) the part that comes takes the place of the one that
- * goes. */
+/* send[size * count], receive[size * count]: part r of send goes to rank r, and part r of receive
+ * comes from rank r. In place (receive == send, MPI's MPI_IN_PLACE) the part that comes replaces
+ * the part that goes. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_all_to_all(psring_group *group, const void *send,
                                                           void *receive, size_t count,
                                                           psring_type type, const psring_call *call,
                                                           psring_request **ret_request);
-/* The same with parts of varying counts, [size] each, which are copied; the parts lie behind one
- * another in order of rank. USAGE: what this rank sends itself is not as much as it expects of
- * itself. In place send_counts are receive_counts, or NULL. */
+/* The same with parts of different sizes. send_counts[size] and receive_counts[size] are in values
+ * and are copied. The parts lie one after another in the order of ranks. In place send_counts
+ * equals receive_counts or is NULL. USAGE: this rank sends itself another number of values than it
+ * expects from itself. */
 PSRING_API PSRING_MUST_CHECK psring_err
 psring_all_to_all_v(psring_group *group, const void *send, const size_t *send_counts, void *receive,
                     const size_t *receive_counts, psring_type type, const psring_call *call,
                     psring_request **ret_request);
-/* Nobody leaves before all have entered. MISMATCH, on all ranks, where calls before it in the
- * group's order differed, which nothing else may have found: of the last one it names two ranks and
- * what they called. A persistent one only waits. */
+/* Returns on no rank before all ranks have entered. MISMATCH, on all ranks: earlier calls of the
+ * group differed and nothing else has found it; the line names the last of them, with two ranks and
+ * their calls. A persistent barrier only waits and compares nothing. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_barrier(psring_group *group, const psring_call *call,
                                                        psring_request **ret_request);
 
-/* ---- messages: matched by the two ranks and tag (at most PSRING_TAG_MAX), in order. The type is
- * the same at both ends, and so is the count, but where psring_call.message says otherwise
- * (MISMATCH). A send ends when the other has called psring_receive and its values have left: two
- * ranks that first send each other, blocking, wait for each other (psring_call.buffered). Between
- * two ranks 4096 sends that are not received, or receives that are not sent, are no obstacle to
- * others; with more of both those behind them wait. To oneself the same: one of the two ends is
- * started (ret_request) before the other; who blocks without that waits for itself, until the
- * deadline, and is named ---- */
+/* ---- messages ----
+ * A send and a receive match if their ranks and tags fit, in the order of the calls. A tag is at
+ * most PSRING_TAG_MAX. Both ends give the same type and the same count (MISMATCH), unless
+ * psring_call.message allows a shorter message.
+ *
+ * A send ends when the other rank has called psring_receive and the values have left. So two ranks
+ * that both send first, blocking, wait for each other; psring_call.buffered avoids that. A rank may
+ * send to itself: it starts one of the two ends with ret_request before the other. Otherwise it
+ * waits for itself until the deadline, and is named.
+ *
+ * Up to 4096 sends from one rank to another that are not received, or receives that are not sent,
+ * hold up no other message. With more of both, those after them wait. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_send(psring_group *group, const void *data,
                                                     size_t count, psring_type type, int to,
                                                     uint32_t tag, const psring_call *call,
@@ -596,40 +655,44 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_receive(psring_group *group, void
                                                        uint32_t tag, const psring_call *call,
                                                        psring_request **ret_request);
 
-/* from PSRING_ANY_RANK: a message of any rank, this one too; tag PSRING_ANY_TAG: with any tag.
- * psring_call.message says whose. Of messages that fit the one that was announced here first is
- * taken; those of one rank in the order in which it sent them. This is the one place of the library
- * where the order of arrival decides: the same program may get another message in another run. A
- * TIMEOUT names all ranks that might have sent. */
+/* With PSRING_ANY_RANK psring_receive takes a message from any rank, this one included; with
+ * PSRING_ANY_TAG it takes one with any tag. psring_call.message says whose it was. Of the messages
+ * that fit, the one that was announced to this rank first is taken; the messages of one rank keep
+ * their order. Here alone in the library the order of arrival decides: the same program may get
+ * another message in another run. TIMEOUT names all ranks that might have sent. */
 
-/* Waits for a message that psring_receive would take, and leaves it: the next receive of that rank
- * and tag gets it. ret_message->size is set before. Of call a deadline and a name alone. */
+/* Waits for a message that psring_receive would take, describes it and leaves it there: the next
+ * psring_receive from that rank and tag gets it. ret_message->size is set before. call may have a
+ * deadline and a name only. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_probe(psring_group *group, int from, uint32_t tag,
                                                      const psring_call *call,
                                                      psring_message *ret_message);
-/* The same without waiting. NOT_FOUND: there is none, or this rank has not heard of it yet. */
+/* The same without waiting. NOT_FOUND: there is no such message, or this rank has not heard of it
+ * yet. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_probe_now(psring_group *group, int from,
                                                          uint32_t tag, psring_message *ret_message);
 
-/* ---- neighbours: called by all of the group; who has none passes none ---- */
+/* ---- neighbours ----
+ * All ranks of the group call these functions. A rank without neighbours passes none. */
 
-/* A part of a tensor that goes to, or comes from, a rank. It stands in arrays, and so is for good
- * as it is. */
+/* A part of a tensor that goes to a rank or comes from it. Programs keep arrays of it, so its
+ * layout never changes. */
 typedef struct psring_block {
     int rank;
-    void *data;       /* its first value; lent, as any buffer; only read when it is sent */
-    size_t shape[4];  /* one dimension: {1, 1, 1, count} */
-    size_t stride[4]; /* values from one index to the next; all 0: it lies dense */
+    void *data;       /* its first value; lent like any buffer; only read in a block that is sent */
+    size_t shape[4];  /* number of values along each dimension; one dimension: {1, 1, 1, count} */
+    size_t stride[4]; /* number of values from one index to the next; all 0: dense */
 } psring_block;
 
-/* Its k-th block to us is our k-th from it, of as many values. The arrays are copied. What a rank
- * sends itself it receives. */
+/* Sends blocks to ranks and receives blocks from ranks. The k-th block that a rank sends to us
+ * becomes our k-th block from it, and must have as many values. The two arrays are copied. Blocks
+ * that a rank sends to itself it receives as well. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_neighbor_exchange(
     psring_group *group, const psring_block *send, size_t send_count, const psring_block *receive,
     size_t receive_count, psring_type type, const psring_call *call, psring_request **ret_request);
 
-/* The halo of a 2-D image that is cut into tiles, one a rank (MindSpore's NeighborExchangeV2). Its
- * directions, of ranks: */
+/* The halo of a 2-D image that is cut into tiles, one for each rank (MindSpore's
+ * NeighborExchangeV2). These are the directions, the indices of send_ranks and receive_ranks: */
 enum {
     PSRING_TOP,
     PSRING_TOP_RIGHT,
@@ -640,154 +703,170 @@ enum {
     PSRING_LEFT,
     PSRING_TOP_LEFT
 };
-/* Its edges, of lengths. */
+/* The edges, the indices of send_lengths and receive_lengths. */
 enum { PSRING_EDGE_TOP, PSRING_EDGE_BOTTOM, PSRING_EDGE_LEFT, PSRING_EDGE_RIGHT };
 
 typedef struct psring_halo {
     size_t size;
-    size_t shape[4]; /* N, C, H, W of a tile without halo */
-    /* By direction, PSRING_TOP and so on: who gets this edge, and whose comes there.
-     * PSRING_NO_RANK: nobody; zeros come in. All sixteen are to be filled in: 0 is rank 0. What
-     * leaves by one direction comes in from the opposite one, also where a rank has the same
-     * neighbour on several sides, or is its own. */
+    size_t shape[4]; /* N, C, H, W of this rank's tile without halo */
+    /* By direction, PSRING_TOP and so on: the rank that gets this edge, and the rank whose edge
+     * comes in there. PSRING_NO_RANK: no rank, and zeros come in. All sixteen must be set, since 0
+     * is rank 0. Values that leave in one direction come in from the opposite one, also if a rank
+     * has the same neighbour on several sides, or is its own. */
     int send_ranks[8], receive_ranks[8];
-    /* By edge, PSRING_EDGE_TOP and so on: rows (top, bottom) or columns (left, right) that are
-     * sent, and that the halo has there. A corner has the rows of its one and the columns of its
-     * other edge. What is sent must have as many values as the other's halo has there: the H and W
-     * of tiles may differ but for that. MISMATCH, where all that goes to a rank differs from what
-     * it expects. */
+    /* By edge, PSRING_EDGE_TOP and so on: the rows (top, bottom) or columns (left, right) that are
+     * sent, and those of the halo that comes in. A corner has the rows of one of its edges and the
+     * columns of the other. A rank must send as many values as the receiver's halo has there; apart
+     * from that the H and W of tiles may differ. MISMATCH: the number of all values sent to a rank
+     * is not what it expects. */
     size_t send_lengths[4], receive_lengths[4];
-    bool back; /* the way back, of gradients: the halo is added to the edges that it came from */
+    bool back; /* the way back, for gradients: the halo is added to the edges from which it came */
 } psring_halo;
 
-/* Forward: in[N,C,H,W] becomes out[N,C,top+H+bottom,left+W+right]. Back: in has the halo, and out
- * has none; lengths and ranks of send and receive are those of the way forward. in and out do not
- * overlap. halo is copied. */
+/* Forward: in[N,C,H,W] becomes out[N,C,top+H+bottom,left+W+right]. Back: in has the halo and out
+ * has none; the ranks and lengths are those of the forward call. in and out may not overlap. *halo
+ * is copied. */
 PSRING_API PSRING_MUST_CHECK psring_err
 psring_halo_exchange(psring_group *group, const psring_halo *halo, const void *in, void *out,
                      psring_type type, const psring_call *call, psring_request **ret_request);
 
-/* ---- tables ---- A table is an array of float32 in parts that lie on the shards, the last
- * psring_options.shards ranks, balanced by their sizes: a parameter server. The ranks of the group
- * that opens it are its workers. A push gives a part's update something to work with, a pull gets
- * the part's values:
- *   "bsp"    All workers push a part the same number of times; the n-th pushes of all are one
- *            update by their sum, whose order is fixed: the same bits with any number of shards, in
- *            every run. A pull waits for the update of this worker's last push; before any push it
- *            gets the initial values. Values come back with every push, so a pull costs no message.
- *            Push n + 1 of a part does not end before all have made push n.
- *   "ssp:K"  Each push is an update, at once. A pull waits while a worker has pushed the part more
- *            than K times less than this one has: also when that one is done and pushes no more, so
- *            all push equally often, give or take K (0 to 999999999).
- *   "async"  The same, and no pull waits.
- * A pull holds this worker's own pushes. Who wants to see those of all in SSP and async: each
- * worker pushes, and pulls the parts that it pushed; psring_barrier; then it pulls. Calls for one
- * part take effect in their order, also those that were only started; of different parts one may be
- * ahead of another. In SSP and async a part above 256 KiB is updated in pieces, and a pull may find
- * some of them newer. A table and the group that opened it fail as one; other groups, with their
- * tables on the same shards, go on. An update's failure is one of its table, as PEER. A shard that
- * is gone is found when it has said nothing for three quarters of the deadline of who hosts the
- * scheduler; under psring run at once, when its process ends.
+/* ---- tables ----
+ * A table is an array of float32 in parts, which lie on the shards: a parameter server. The shards
+ * are the last psring_options.shards ranks; the parts are spread over them so that their sizes
+ * balance. The ranks of the group that opens a table are its workers. A push gives the part's
+ * update values to work with. A pull gets the part's values.
+ *   "bsp"    All workers push a part the same number of times. The n-th pushes of all workers are
+ *            one update by their sum. The sum's order is fixed: the bits are the same with any
+ *            number of shards and in every run. A pull waits for the update of this worker's last
+ *            push; before any push it gets the initial values. The values come back with every
+ *            push, so a pull costs no message. Push n + 1 of a part does not end before all workers
+ *            have made push n.
+ *   "ssp:K"  Each push is an update at once. A pull waits while any worker has pushed the part more
+ *            than K times less often than this one. This holds for a worker that is done as well,
+ *            so all workers push equally often, give or take K (0 to 999999999).
+ *   "async"  The same, but a pull never waits.
  *
- * Shards are either ranks of the program, which call psring_serve and know "sum", "assign" and what
- * they define; or `psring run -n N --shards S` starts them (PSRING_RANKS is N + S then), and they
- * know "sum", "assign", and of optimizers
+ * A pull always includes this worker's own pushes. In SSP and async, to see the pushes of all
+ * workers: each worker pushes, pulls the parts that it pushed, calls psring_barrier, and pulls
+ * again. Calls for one part take effect in their order, even if they were only started; calls for
+ * different parts may overtake each other. In SSP and async a part above 256 KiB is updated in
+ * pieces, and a pull may find some pieces newer than others.
+ *
+ * A table and the group that opened it fail together. Other groups go on, with their tables on the
+ * same shards. If an update fails, its table fails with PEER. A shard counts as gone when it has
+ * said nothing for three quarters of the deadline of the process that hosts the scheduler; under
+ * psring run at once when its process ends.
+ *
+ * Shards are started in one of two ways. Ranks of the program that call psring_serve know the
+ * updates "sum", "assign" and those that they define. `psring run -n N --shards S` starts shards
+ * itself (PSRING_RANKS is N + S then); they know "sum", "assign" and two optimizers, with
+ * torch.optim's formulas:
  *     "sgd lr=RATE [momentum=M] [nesterov] [weight-decay=W]"
  *     "adam lr=RATE [weight-decay=W] [adam-beta1=B] [adam-beta2=B] [adam-epsilon=E]"
- * with torch.optim's formulas, and no others. What is pushed in BSP is summed: a mean is had by
- * dividing by the number of workers before. */
+ * In BSP the pushed values are summed; for a mean, divide by the number of workers before. */
 
-/* A run of values of one part. All borrowed for the call. */
+/* A run of values of one part, for an update to work on. All of it is borrowed for the call. */
 typedef struct psring_update_run {
     size_t size;
-    const char *arguments; /* what stands behind the update's name in psring_table_options; "" */
-    uint64_t number;       /* of the update of these values, from 1 */
+    /* the text after the update's name in psring_table_options.update; "" if none */
+    const char *arguments;
+    uint64_t number; /* number of this update of these values, from 1 */
     size_t part, offset, count;
-    float *values;        /* [count] from offset in the part; in and out */
-    const float *pushed;  /* [count] in BSP the sum, not the mean,
-                             over all workers; else one worker's */
-    float *const *states; /* each [count]; in and out */
+    float *values; /* [count], from offset in the part; read and written */
+    /* [count]; in BSP the sum (not the mean) of all workers' pushes, else one worker's push */
+    const float *pushed;
+    float *const *states; /* psring_update.states arrays of [count]; read and written */
 } psring_update_run;
 
 typedef struct psring_update {
     size_t size;
-    uint32_t states; /* arrays beside a table's values, zero at first; at most 8 */
-    void *context;   /* of the functions; borrowed until comm is closed */
-    /* Are these arguments its? Else USAGE (or NOMEM; any other counts as USAGE); its words are the
-     * line that psring_table_open fails with. NULL: it has none. On the thread that is in
-     * psring_serve. */
+    uint32_t states; /* number of arrays kept beside a table's values, zero at first; at most 8 */
+    void *context;   /* passed to the functions; borrowed until comm is closed */
+    /* Checks the arguments when a table is opened. USAGE or NOMEM refuses them (any other error
+     * counts as USAGE), and psring_table_open fails with the text in ret_line. Runs on the thread
+     * that is in psring_serve. NULL: the update takes no arguments. */
     psring_err (*check)(void *context, const char *arguments, char *ret_line, size_t line_bytes);
-    /* Of every value once in each update, in runs of any cut, on the library's thread or the one
-     * that is in psring_serve, one at a time: it calls nothing of psring. Meanwhile this shard says
-     * nothing to anybody: all runs of 65536 values together, which is how many come at once, take
-     * well less than three quarters of the deadline of who hosts the scheduler, or it is taken for
-     * dead; psring_report does not help. Failures: NUMERIC, COMPUTE, USAGE, NOMEM, IO; any other
-     * counts as COMPUTE. */
+    /* Applies one update to a run. Each update covers every value once, in runs of any length.
+     * Calls come one at a time, on the library's thread or the thread that is in psring_serve. It
+     * must call no psring function. Meanwhile this shard answers nobody: up to 65536 values come at
+     * once, and all runs of these together must take well under three quarters of the deadline of
+     * the process that hosts the scheduler, or the shard is taken for dead; psring_report does not
+     * help. May fail with NUMERIC, COMPUTE, USAGE, NOMEM or IO; any other error counts as
+     * COMPUTE. */
     psring_err (*apply)(void *context, const psring_update_run *run);
 } psring_update;
 
-/* Makes an update known on this shard, by a name of letters, digits, '-' and '_'; "sum" (values
- * grow by what is pushed, in float32: counts of 1 stop at 2^24) and "assign" (they become it; with
- * several workers in BSP: its sum) are there. Copied. USAGE: the name is taken, or none; not a
- * shard. */
+/* Makes an update known on this shard by name (letters, digits, '-' and '_'). Two exist already:
+ * "sum" adds the pushed values in float32, so counts of 1 stop at 2^24; "assign" replaces the
+ * values by the pushed ones, with several workers in BSP by their sum. *update is copied. USAGE:
+ * the name is taken or empty, or this rank is no shard. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_update_define(psring_comm *comm, const char *name,
                                                              const psring_update *update);
 
-/* What a shard does: holds tables that others open, until each of the others has called
- * psring_close, which waits for that, or was lost. What they fail of is not its failure; it fails
- * when another shard does, or when everything is broken. Nothing of it has a deadline but what it
- * says to others. OK at once when that has been before. USAGE: not a shard. */
+/* Serves as a shard: holds the tables that other ranks open, until each of them has called
+ * psring_close, which waits for that, or was lost. It does not fail when they do. It fails when
+ * another shard fails or when everything is broken. It has no deadline of its own; only the
+ * messages that it sends have one. Called again after that it returns OK at once. USAGE: this rank
+ * is no shard. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_serve(psring_comm *comm);
-/* How many shards there are, and whether this rank is one. */
+/* The number of shards, and whether this rank is one. */
 PSRING_API int psring_shards(const psring_comm *comm);
 PSRING_API bool psring_is_shard(const psring_comm *comm);
 
 typedef struct psring_table_options {
     size_t size;
-    const size_t *parts; /* [part_count] values of each, at least
-                            1: what is pushed and pulled as one */
+    /* [part_count], at least 1: number of values of each part. A part is pushed and pulled as a
+     * whole */
+    const size_t *parts;
     size_t part_count;
-    psring_type type; /* 0: PSRING_FLOAT32. Others are UNSUPPORTED in this version */
-    /* A name that the shards know, and its arguments behind a space: "sgd lr=0.1"; at most 511
-     * bytes. NULL: "sum" */
+    psring_type type; /* 0: PSRING_FLOAT32. Other types are UNSUPPORTED in this version */
+    /* The name of an update that the shards know; after a space its arguments: "sgd lr=0.1". At
+     * most 511 bytes. NULL: "sum" */
     const char *update;
     const char *sync; /* "bsp", "ssp:K", "async". NULL: "bsp" */
-    /* Of the group's rank 0, which tells the others, whose own is not looked at: all parts behind
-     * one another. NULL: zeros */
+    /* The initial values of all parts, one part after another. Rank 0 of the group gives them to
+     * all; those of other ranks are ignored. NULL: zeros */
     const void *initial;
 } psring_table_options;
 
-/* By all of the group, in the order of its calls. Returns when the initial values are in place
- * everywhere. name: at most 63 bytes, for lines. All is copied. MISMATCH: two ranks open different
- * tables. USAGE: there are no shards; this is one; they do not know the update. NOMEM: more values
- * than this machine's memory, or than a shard's. What a shard refuses (USAGE, NOMEM) all ranks get
- * alike, and nothing is broken. PEER, likewise: a shard is gone, as the line says. Of call a
- * deadline alone. ret owns: psring_table_close, before its
- * group is freed: a table whose group is gone can be neither used nor closed in order. */
+/* Opens a table. All ranks of the group call it, in the order of the group's calls; it returns when
+ * all shards have the initial values. name (at most 63 bytes) appears in error lines. Everything is
+ * copied. call may have a deadline only. The caller owns *ret_table and calls psring_table_close
+ * before the group is freed: without its group a table can be neither used nor closed in order.
+ * Errors:
+ * - MISMATCH: two ranks open different tables.
+ * - USAGE: there are no shards, or this rank is one, or the shards do not know the update.
+ * - NOMEM: the table has more values than fit into this machine's memory, or a shard's.
+ * - PEER: a shard is gone; the line names it.
+ *
+ * If a shard refuses (USAGE, NOMEM) or is gone, all ranks get the same error and nothing is
+ * broken. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_table_open(psring_group *group, const char *name,
                                                           const psring_table_options *options,
                                                           const psring_call *call,
                                                           psring_table **ret_table);
-/* values: [of the part]. A push has ended when they may be written again. Of call a deadline and a
- * name alone. USAGE: no such part. */
+/* Push and pull one part; values and ret_values have as many values as the part. After a push has
+ * ended the caller may write values again. call may have a deadline and a name only. USAGE: there
+ * is no such part. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_push(psring_table *table, size_t part,
                                                     const void *values, const psring_call *call,
                                                     psring_request **ret_request);
 PSRING_API PSRING_MUST_CHECK psring_err psring_pull(psring_table *table, size_t part,
                                                     void *ret_values, const psring_call *call,
                                                     psring_request **ret_request);
-/* Both; not slower than a push. values may be ret_values; otherwise they do not overlap (USAGE). */
+/* A push and a pull in one, as fast as a push. ret_values may equal values; otherwise they may not
+ * overlap (USAGE). */
 PSRING_API PSRING_MUST_CHECK psring_err psring_push_pull(psring_table *table, size_t part,
                                                          const void *values, void *ret_values,
                                                          const psring_call *call,
                                                          psring_request **ret_request);
-/* How many more pushes of a part this worker had made than the slowest one when it pulled it: the
- * most since the last call, which sets it back to 0. 0 in BSP. */
+/* The largest staleness of this worker's pulls since the last call of this function: how many
+ * pushes of the part the slowest worker was behind. 0 in BSP. */
 PSRING_API uint64_t psring_table_staleness(psring_table *table);
-/* By all of the group, in the order of its calls. Waits until this rank's requests have ended and
- * all others have called it; the values are lost. Requests stay, to be asked and freed. MISMATCH:
- * two ranks close different tables. Consumes, on failure too. NULL, and a pointer to it, are
- * allowed. */
+/* Closes a table. All ranks of the group call it, in the order of the group's calls. Waits until
+ * this rank's requests have ended and all others have called it. The values are lost. Requests
+ * remain and can be queried and freed. Consumes *table and sets it to NULL, on failure too. table
+ * may be NULL or point to NULL. MISMATCH: two ranks close different tables. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_table_close(psring_table **table,
                                                            const psring_call *call);
 
