@@ -18,7 +18,7 @@
  *                                           them), update.h, consistency.h
  *     what messages say                     wire/: messages.h (heads by name), encoding.h (values
  *                                           in payloads), compression/ (in fewer bytes)
- *     from one view to the next             epoch_gate.h, handover.h
+ *     from one view to the next             epoch_gate.h, handover.h, view_queue.h
  *     the progress thread                   loop.h
  *     launcher and scheduler                launcher_line.h
  *     a process and who started it          start/: start.h (its place by the environment),
@@ -65,6 +65,7 @@
 #include "comm/tables/table_shard.h"
 #include "comm/tables/update.h"
 #include "comm/view.h"
+#include "comm/view_queue.h"
 #include "comm/wire/compression/compression.h"
 #include "comm/wire/encoding.h"
 #include "comm/wire/messages.h"

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 struct psr_epoch_gate {
-    uint32_t epoch, highest;
+    uint32_t epoch;
     bool state_alone;
     psr_message *first, **last; /* that wait, the oldest first, by their own next */
     size_t count, limit;
@@ -63,7 +63,6 @@ psr_err psr_epoch_gate_pass(psr_epoch_gate *gate, psr_message **message)
     }
     if (gate->count == gate->limit)
         return psr_violation(*message, "more than %zu messages wait for a later view", gate->limit);
-    gate->highest = epoch > gate->highest ? epoch : gate->highest;
     (*message)->next = NULL;
     *gate->last = *message;
     gate->last = &(*message)->next;
@@ -75,7 +74,6 @@ psr_err psr_epoch_gate_pass(psr_epoch_gate *gate, psr_message **message)
 void psr_epoch_gate_move(psr_epoch_gate *gate, uint32_t epoch, size_t limit)
 {
     gate->epoch = epoch;
-    gate->highest = epoch > gate->highest ? epoch : gate->highest;
     gate->state_alone = true;
     gate->limit = limit > gate->limit ? limit : gate->limit;
 }
@@ -116,9 +114,12 @@ psr_message *psr_epoch_gate_next(psr_epoch_gate *gate)
     return NULL;
 }
 
-uint32_t psr_epoch_gate_highest(const psr_epoch_gate *gate)
+const psr_message *psr_epoch_gate_waiting(const psr_epoch_gate *gate, uint32_t epoch)
 {
-    return gate->highest;
+    const psr_message *message = gate->first;
+    while (message != NULL && psr_msg_tag(message).epoch != epoch)
+        message = message->next;
+    return message;
 }
 
 uint32_t psr_epoch_gate_epoch(const psr_epoch_gate *gate)

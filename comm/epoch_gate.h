@@ -31,8 +31,9 @@ void psr_epoch_gate_open(psr_epoch_gate *gate);
  * again until then, after psr_epoch_gate_move and _open. */
 psr_message *psr_epoch_gate_next(psr_epoch_gate *gate);
 
-/* The highest epoch of those that wait; the gate's own: none does. */
-uint32_t psr_epoch_gate_highest(const psr_epoch_gate *gate);
+/* The oldest of those that wait for the view of that epoch. Borrowed until the gate is changed.
+ * NULL: none does. */
+const psr_message *psr_epoch_gate_waiting(const psr_epoch_gate *gate, uint32_t epoch);
 uint32_t psr_epoch_gate_epoch(const psr_epoch_gate *gate);
 /* Messages of older views, so far. */
 uint64_t psr_epoch_gate_dropped(const psr_epoch_gate *gate);

@@ -20,7 +20,7 @@ psr_err psr_session_failure(psr_session *session)
 /* The step may not be decided yet. Under the mutex. */
 static bool holds_back(const psr_session *session, uint64_t step)
 {
-    const uint64_t next = session->views.next_step;
+    const uint64_t next = session->planned_step;
     return session->held || (next != 0 && step >= next && step <= session->stop_at);
 }
 
@@ -188,28 +188,14 @@ static psr_err take_stop_at(void *context, psr_message **message)
     return PSR_OK;
 }
 
-/* One that begins no earlier than this one does not begin any more. Under the mutex. false: there
- * is no room. */
-static bool put_view(psr_view_queue *views, const psr_view *view)
-{
-    while (views->count > 0 && views->items[views->count - 1]->first_step >= view->first_step)
-        psr_view_release(views->items[--views->count]);
-    if (views->count == PSR_VIEWS_MAX)
-        return false;
-    views->items[views->count++] = view;
-    views->epoch = view->epoch;
-    views->next_step = view->next_step;
-    return true;
-}
-
 /* The scheduler sends what can be: the next epoch, from a step on that was not begun. */
 static psr_err check_view(const psr_session *session, const psr_message *message,
                           const psr_view *view)
 {
     const psr_view *first = session->options.view;
-    if (view->epoch != session->views.epoch + 1)
+    if (view->epoch != session->newest_epoch + 1)
         return psr_violation(message, "it is of epoch %u after epoch %u", view->epoch,
-                             session->views.epoch);
+                             session->newest_epoch);
     if (session->any_begun && view->first_step <= session->begun)
         return psr_violation(message, "it begins with wire step %llu, and %llu has begun",
                              (unsigned long long)view->first_step,
@@ -232,19 +218,24 @@ static psr_err take_view(void *context, psr_message **message)
     psr_session *session = context;
     const psr_view *view = NULL;
     PSR_TRY(psr_view_read(*message, &view));
+    const uint32_t epoch = view->epoch;
     const unsigned long long first = view->first_step + 1;
+    const uint64_t planned = view->next_step;
     pthread_mutex_lock(&session->mutex);
     psr_err err = check_view(session, *message, view);
-    if (err == PSR_OK && !put_view(&session->views, view))
+    if (err == PSR_OK && !psr_view_queue_put(&session->views, view))
         err = psr_violation(*message, "more views wait than there can be");
-    if (err == PSR_OK)
+    if (err == PSR_OK) {
+        session->newest_epoch = epoch;
+        session->planned_step = planned;
         session->held = false;
+    }
     pthread_mutex_unlock(&session->mutex);
     if (err != PSR_OK) {
         psr_view_release(view);
         return err;
     }
-    psr_log(PSR_LOG_INFO, "told of a change epoch=%u from step=%llu", session->views.epoch, first);
+    psr_log(PSR_LOG_INFO, "told of a change epoch=%u from step=%llu", epoch, first);
     psr_loop_changed(session->loop);
     return PSR_OK;
 }
@@ -321,9 +312,10 @@ psr_err psr_session_new(const psr_session_options *options, psr_session **ret_se
         return psr_fail(PSR_ERR_NOMEM, "no memory for a session");
     session->options = *options;
     session->stop_at = UINT64_MAX;
-    if (options->view != NULL)
-        session->views =
-            (psr_view_queue){.epoch = options->view->epoch, .next_step = options->view->next_step};
+    if (options->view != NULL) {
+        session->newest_epoch = options->view->epoch;
+        session->planned_step = options->view->next_step;
+    }
     pthread_mutex_init(&session->mutex, NULL);
     const psr_loop_options options_of_loop = {
         .transport = options->transport,
@@ -375,8 +367,7 @@ void psr_session_free(psr_session *session)
     psr_loop_free(session->loop);
     psr_early_free(session->restored);
     psr_view_release(session->given);
-    while (session->views.count > 0)
-        psr_view_release(session->views.items[--session->views.count]);
+    psr_view_queue_done(&session->views);
     pthread_mutex_destroy(&session->mutex);
     free(session);
 }
@@ -477,13 +468,10 @@ psr_err psr_session_may_begin(psr_session *session, uint64_t step)
 
 const psr_view *psr_session_view_at(psr_session *session, uint64_t step)
 {
-    psr_view_queue *views = &session->views;
-    const psr_view *view = NULL;
     pthread_mutex_lock(&session->mutex);
-    if (views->count > 0 && views->items[0]->first_step == step) {
-        view = views->items[0];
-        memmove(views->items, views->items + 1, --views->count * sizeof *views->items);
-    }
+    const psr_view *view = psr_view_queue_first(&session->views);
+    if (view != NULL)
+        view = view->first_step == step ? psr_view_queue_take(&session->views) : NULL;
     pthread_mutex_unlock(&session->mutex);
     if (view == NULL)
         return NULL;

@@ -35,15 +35,6 @@ typedef enum psr_wait {
     PSR_WAIT_BYE,       /* BYE */
 } psr_wait;
 
-/* Views that have come and not begun, by epoch and first step. Held. */
-#define PSR_VIEWS_MAX 4
-typedef struct psr_view_queue {
-    const psr_view *items[PSR_VIEWS_MAX];
-    uint32_t count;
-    uint32_t epoch;     /* of the newest that came */
-    uint64_t next_step; /* its next_step; 0: none is planned */
-} psr_view_queue;
-
 struct psr_session {
     psr_session_options options;
     psr_exchange *exchange; /* that stands on this session: borrowed from its making to its end */
@@ -71,8 +62,10 @@ struct psr_session {
     pthread_mutex_t mutex;
     bool held;
     bool held_for_change;
-    psr_view_queue views; /* that wait for their first step */
-    uint64_t asked;       /* the step that psr_session_may_begin is called for */
+    psr_view_queue views;  /* that wait for their first step */
+    uint32_t newest_epoch; /* of the views that came */
+    uint64_t planned_step; /* the next_step of that one; 0: none is planned */
+    uint64_t asked;        /* the step that psr_session_may_begin is called for */
     bool any_begun;
     uint64_t begun;      /* the last step begun */
     uint64_t stop_at;    /* the last step to take */

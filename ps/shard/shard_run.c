@@ -2,6 +2,7 @@
 
 #include "base/fault.h"
 #include "comm/comm.h"
+#include "net/violation.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@ struct psr_shard_run {
     psr_table_shard *table; /* the shard's */
     const psr_plan *plan;   /* of the present view */
     const psr_view *view;   /* held; NULL: the first */
-    const psr_view *next;   /* held: it has come and has not begun. NULL: there is none */
+    psr_view_queue next;    /* they have come and have not begun */
     psr_epoch_gate *gate;
     psr_handover handover; /* to this view from the one before */
     psr_peer self;
@@ -154,17 +155,12 @@ static size_t waiting_max(const psr_plan *plan)
     return psr_plan_waiting_max(plan) * ((size_t)plan->ranks + plan->shards);
 }
 
-/* A member has begun the next view: so the step before it is over here, since nobody begins before
- * all weights of that have come. */
 static psr_err bind_next(psr_shard_run *run)
 {
     const psr_view *before = run->view;
     const psr_plan *old = run->plan;
-    if (run->next == NULL || psr_epoch_gate_highest(run->gate) < run->next->epoch)
-        return PSR_OK;
-    psr_fault_point("handover", run->next->first_step);
-    run->view = run->next;
-    run->next = NULL;
+    run->view = psr_view_queue_take(&run->next);
+    psr_fault_point("handover", run->view->first_step);
     run->plan = &run->view->plan;
     run->moving = true;
     psr_epoch_gate_move(run->gate, run->view->epoch, waiting_max(run->plan));
@@ -176,6 +172,23 @@ static psr_err bind_next(psr_shard_run *run)
     PSR_TRY(err);
     PSR_TRY(take_waiting(run));
     return see_moved(run);
+}
+
+/* Members begin a view one after the other, and not before they have all weights of the step before
+ * it: so that step is over here too. A message of a still later view tells nothing of this one,
+ * which may have been replaced: its own beginning comes, or the VIEW that replaces it. */
+static psr_err bind_what_has_begun(psr_shard_run *run)
+{
+    for (const psr_view *next; !run->moving && (next = psr_view_queue_first(&run->next)) != NULL;) {
+        const psr_message *begun = psr_epoch_gate_waiting(run->gate, next->epoch);
+        if (begun == NULL)
+            return PSR_OK;
+        if (!psr_table_shard_initialised(run->table) ||
+            psr_table_shard_clock(run->table) < next->first_step)
+            return psr_violation(begun, "it stands on a view of which the step before is not over");
+        PSR_TRY(bind_next(run));
+    }
+    return PSR_OK;
 }
 
 /* The run's buckets, ranks and shards never change. */
@@ -200,9 +213,10 @@ static psr_err take_view(psr_shard_run *run, const psr_message *message)
         psr_view_release(view);
         return err;
     }
-    psr_view_release(run->next); /* it has not begun, and never will */
-    run->next = view;
-    return bind_next(run);
+    if (psr_view_queue_put(&run->next, view))
+        return PSR_OK;
+    psr_view_release(view);
+    return psr_violation(message, "more views wait than there can be");
 }
 
 /* ---- messages ---- */
@@ -254,7 +268,7 @@ static psr_err take_due(psr_shard_run *run, psr_message **message)
 static psr_err take_worker_message(psr_shard_run *run, psr_message **message)
 {
     PSR_TRY(psr_epoch_gate_pass(run->gate, message));
-    return *message != NULL ? take_due(run, message) : bind_next(run);
+    return *message != NULL ? take_due(run, message) : PSR_OK;
 }
 
 /* What is due after a message. */
@@ -267,7 +281,8 @@ static psr_err move_on(psr_shard_run *run)
     }
     /* Who holds nothing may be given something by a later view: it is told when there is no step
      * left. */
-    const bool ends = run->end_told && (run->next == NULL || run->next->first_step >= run->end);
+    const psr_view *next = psr_view_queue_first(&run->next);
+    const bool ends = run->end_told && (next == NULL || next->first_step >= run->end);
     if (run->started && !run->done && !run->moving && (ends || psr_table_shard_holds(run->table)) &&
         psr_table_shard_finished(run->table)) {
         run->done = true;
@@ -291,6 +306,8 @@ psr_err psr_shard_run_message(psr_shard_run *run, psr_message **message)
     } else {
         err = take_worker_message(run, message);
     }
+    if (err == PSR_OK)
+        err = bind_what_has_begun(run);
     return err == PSR_OK ? move_on(run) : err;
 }
 
@@ -369,7 +386,7 @@ void psr_shard_run_free(psr_shard_run *run)
     psr_handover_done(&run->handover);
     free(run->reached);
     psr_view_release(run->view);
-    psr_view_release(run->next);
+    psr_view_queue_done(&run->next);
     free(run);
 }
 

@@ -356,6 +356,7 @@ static void check_end(const cluster *c)
     if (c->status != (c->stop_told && !all ? PSR_ERR_CANCELLED : PSR_OK) &&
         !(all && c->stop_told && c->status == PSR_ERR_CANCELLED))
         fail_msg("seed %llu: %s", (unsigned long long)c->options.seed, c->line);
+    assert_int_equal(c->answered, c->asked); /* nobody who asked waits for ever */
     if (cluster_steps(c) > c->options.first_step)
         assert_true(checkpoint_is_whole(c, cluster_steps(c)));
 }
@@ -460,6 +461,11 @@ uint64_t cluster_steps(const cluster *c)
 uint32_t cluster_changes(const cluster *c)
 {
     return c->changes;
+}
+
+uint32_t cluster_asked(const cluster *c)
+{
+    return c->asked;
 }
 
 uint64_t cluster_staleness(const cluster *c)

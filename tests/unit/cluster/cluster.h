@@ -43,6 +43,9 @@ typedef struct cluster_options {
     uint32_t duplicate_permille; /* PUSH and WEIGHTS that arrive twice */
     uint32_t slow_worker;        /* computes ten times as long as the others; CLUSTER_NOBODY */
     uint64_t stop_at; /* the run is told to end when this step begins; UINT64_MAX: it is not */
+    /* Of a thousand moments in which the scheduler is awake, those in which a person asks for
+     * another mode. */
+    uint32_t asks_permille;
     /* Bit r: worker r shares memory with worker r - 1; those that do are a host (ps/parts.h). */
     uint64_t shares;
     bool counts_pushes; /* for cluster_pushes_in_flight: slow */
@@ -83,6 +86,7 @@ const float *cluster_slot(const cluster *cluster, uint32_t slot, uint64_t steps)
 const float *cluster_residual(const cluster *cluster, uint32_t rank, uint64_t steps);
 uint64_t cluster_steps(const cluster *cluster);     /* that were taken, those before included */
 uint32_t cluster_changes(const cluster *cluster);   /* of mode that have happened */
+uint32_t cluster_asked(const cluster *cluster);     /* by a person, and taken */
 uint64_t cluster_staleness(const cluster *cluster); /* largest that an engine told */
 /* largest lead over the slowest when a step's weights were there */
 uint64_t cluster_clock_gap(const cluster *cluster);

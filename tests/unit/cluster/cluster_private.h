@@ -116,7 +116,8 @@ struct cluster {
     bool owes; /* the run's compression has a residual */
 
     uint64_t staleness, gap, pushes_in_flight;
-    uint32_t changes; /* of mode that have happened */
+    uint32_t changes;         /* of mode that have happened */
+    uint32_t asked, answered; /* changes that a person asked for, and was told of */
 };
 
 uint32_t cluster_draw(cluster *c, uint32_t below);

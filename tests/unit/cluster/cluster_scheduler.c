@@ -173,7 +173,9 @@ static void on_change_happened(void *context, const psr_mode_change *change)
 
 static void on_change_answered(void *context, psr_err status, const char *line)
 {
-    (void)context, (void)status, (void)line;
+    cluster *c = context;
+    (void)status, (void)line;
+    c->answered++;
 }
 
 static psr_err restore_section(cluster *c, uint32_t to, uint32_t section, const float *values)
@@ -276,6 +278,15 @@ void scheduler_make(cluster *c)
     c->scheduler_process.tick_us = psr_coordinator_next_tick(c->coordinator) * 1000;
 }
 
+/* A person asks for a mode, whatever the run does: it may be refused. */
+static void ask(cluster *c)
+{
+    if (cluster_draw(c, 1000) >= c->options.asks_permille)
+        return;
+    const psr_mode mode = cluster_draw(c, 2) == 0 ? PSR_MODE_PS : PSR_MODE_RING;
+    c->asked += psr_scheduler_change(c->scheduler, mode) == PSR_OK;
+}
+
 void scheduler_turn(cluster *c)
 {
     process *p = &c->scheduler_process;
@@ -283,6 +294,8 @@ void scheduler_turn(cluster *c)
     while (p->state == PROCESS_RUNS && psr_transport_recv(p->transport, 0, &message) == PSR_OK) {
         psr_coordinator_message(c->coordinator, message, cluster_now_ms(c));
         psr_message_free(&message);
+        if (p->state == PROCESS_RUNS && c->options.asks_permille > 0)
+            ask(c);
     }
     if (p->state == PROCESS_RUNS)
         psr_coordinator_tick(c->coordinator, cluster_now_ms(c));

@@ -87,6 +87,7 @@ static cluster_options draw_run(void)
                              .first_step = first,
                              .seed = seed,
                              .duplicate_permille = draw(3) == 0 ? 200 : 0,
+                             .asks_permille = draw(2) == 0 ? draw(40) : 0,
                              .slow_worker = draw(4) == 0 ? draw(workers) : CLUSTER_NOBODY,
                              .stop_at = draw(5) == 0 ? first + draw((uint32_t)steps) : UINT64_MAX,
                              .shares = shares[draw(3)]};
@@ -103,10 +104,10 @@ static void say(char *text, size_t size, const cluster_options *o)
     snprintf(
         text, size,
         "seed %llu: %s, route \"%s\", %u workers (shares %llx), %u shards, optimizer %d, steps "
-        "%llu to %llu, stop at %lld",
+        "%llu to %llu, stop at %lld, asks %u",
         (unsigned long long)seed, mode, config.route, config.workers, (unsigned long long)o->shares,
         config.shards, (int)config.optimizer, (unsigned long long)o->first_step,
-        (unsigned long long)(o->first_step + o->steps), (long long)o->stop_at);
+        (unsigned long long)(o->first_step + o->steps), (long long)o->stop_at, o->asks_permille);
 }
 
 /* ---- what must come out ---- */
@@ -149,16 +150,17 @@ static void check(const cluster_options *o, const cluster *c)
 static void every_step_ends_with_the_bits_of_plain_loops_whatever_changes_before_it(void **state)
 {
     (void)state;
-    uint32_t changes = 0;
+    uint32_t changes = 0, asked = 0;
     for (seed = 1; seed <= RUNS; seed++) {
         drawn = 0;
         const cluster_options o = draw_run();
         cluster *c = cluster_run(&o);
         changes += cluster_changes(c);
+        asked += cluster_asked(c);
         check(&o, c);
         cluster_free(c);
     }
-    assert_true(changes > RUNS);
+    assert_true(changes > RUNS && asked > RUNS / 4);
 }
 
 /* A process that is gone in the middle of a change ends the run with a line that names it, and

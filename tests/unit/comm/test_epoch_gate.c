@@ -56,7 +56,9 @@ static void an_older_one_is_dropped_and_a_newer_one_waits_in_order(void **state)
     assert_false(passes(gate, PSR_MSG_STATE, 1, 3));
     assert_false(passes(gate, PSR_MSG_PUSH, 3, 4)); /* a view was replaced before it began */
     assert_false(passes(gate, PSR_MSG_PUSH, 1, 5));
-    assert_int_equal(psr_epoch_gate_highest(gate), 3);
+    assert_int_equal(psr_epoch_gate_waiting(gate, 1)->head.tag.round, 2); /* the oldest */
+    assert_null(psr_epoch_gate_waiting(gate, 2));
+    assert_int_equal(psr_epoch_gate_waiting(gate, 3)->head.tag.round, 4);
     assert_null(psr_epoch_gate_next(gate));
 
     psr_epoch_gate_move(gate, 1, 8);

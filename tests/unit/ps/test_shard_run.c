@@ -230,6 +230,143 @@ static void what_no_scheduler_says_to_a_shard_is_a_violation(void **state)
     finish();
 }
 
+/* ---- from one view to the next ---- */
+
+static void stays(psr_message *message)
+{
+    (void)message;
+}
+
+/* The scheduler's VIEW of that mode. */
+static psr_err view(uint32_t epoch, uint64_t begins_with, psr_mode mode)
+{
+    psr_view_member members[] = {
+        {.peer = {PSR_ROLE_SHARD, 0}, .host = "h", .endpoint = "e"},
+        {.peer = {PSR_ROLE_SHARD, 1}, .host = "h", .endpoint = "e"},
+        {.peer = worker0, .host = "h", .endpoint = "e"},
+    };
+    psr_view made = {
+        .epoch = epoch, .first_step = begins_with, .members = members, .member_count = 3};
+    char *json = NULL;
+    assert_ok(psr_parts_plan(&s.config, mode, &s.layout, &s.buckets, NULL, &made.plan));
+    assert_ok(psr_view_to_json(&made, &json));
+    psr_plan_done(&made.plan);
+    psr_message message = {.from = scheduler,
+                           .head = psr_msg_view_head(&(psr_msg_view){epoch, begins_with}),
+                           .payload = json,
+                           .payload_bytes = strlen(json),
+                           .release = stays};
+    psr_message *borrowed = &message;
+    psr_err err = psr_shard_run_message(s.run, &borrowed);
+    free(json);
+    return err;
+}
+
+/* Worker 0 has begun the view of that epoch. */
+static psr_err begin(uint32_t epoch, uint64_t step)
+{
+    const psr_head head = psr_msg_state_head(&(psr_msg_state){.step = step});
+    return hear(worker0, psr_msg_in_group(head, epoch, 0), false);
+}
+
+static void make_started(uint64_t steps)
+{
+    make(0, 0.9);
+    assert_ok(psr_shard_run_begin(s.run));
+    assert_ok(hear(worker0, psr_msg_init_head(&(psr_msg_init){.span = {0, FLOATS}}), true));
+    assert_ok(order(PSR_MSG_START));
+    for (uint64_t step = 0; step < steps; step++)
+        assert_ok(push(step));
+    s.count = 0;
+}
+
+/* What it has said is STATE of that epoch, to worker 0, and BOUND. */
+static void handed_over(uint32_t epoch)
+{
+    assert_int_equal(s.count, 2);
+    assert_int_equal(said(0), PSR_MSG_STATE);
+    assert_int_equal(s.told[0].tag.epoch, epoch);
+    assert_int_equal(said(1), PSR_MSG_BOUND);
+    assert_int_equal(s.told[1].fields[0], epoch);
+}
+
+static void a_view_begins_with_the_first_message_of_it(void **state)
+{
+    (void)state;
+    make_started(1);
+    assert_ok(view(1, 1, PSR_MODE_RING));
+    assert_int_equal(s.count, 0);
+    assert_ok(begin(1, 1));
+    handed_over(1);
+    finish();
+
+    make_started(1); /* the other way round */
+    assert_ok(begin(1, 1));
+    assert_int_equal(s.count, 0);
+    assert_ok(view(1, 1, PSR_MODE_RING));
+    handed_over(1);
+    finish();
+}
+
+/* A change by hand: a worker had the VIEW of it before this shard. */
+static void a_message_of_a_later_view_does_not_begin_one_that_is_replaced(void **state)
+{
+    (void)state;
+    make_started(1);
+    assert_ok(view(1, 2, PSR_MODE_RING)); /* planned, of step 2 */
+    assert_ok(begin(2, 1));
+    assert_int_equal(s.count, 0);
+    assert_ok(view(2, 1, PSR_MODE_RING)); /* by hand, of step 1 */
+    handed_over(2);
+    finish();
+}
+
+/* A change by hand that crosses a planned one: the planned one has begun, and this shard hears of
+ * that after the VIEW of the other. */
+static void a_view_that_begins_behind_one_that_waits_does_not_replace_it(void **state)
+{
+    (void)state;
+    make_started(1);
+    assert_ok(view(1, 1, PSR_MODE_RING));
+    assert_ok(view(2, 2, PSR_MODE_PS));
+    assert_int_equal(s.count, 0);
+    assert_ok(begin(1, 1));
+    handed_over(1);
+    s.count = 0;
+    assert_ok(begin(2, 2));
+    assert_int_equal(s.count, 0); /* worker 0 hands the state over */
+    assert_int_equal(report().phase, PSR_PHASE_HAND_OVER);
+    assert_true(psr_peer_equal(report().waits_for, worker0));
+    for (uint32_t array = 0; array <= 1; array++) {
+        const psr_head head = psr_msg_state_head(&(psr_msg_state){2, {0, FLOATS}, array});
+        assert_ok(hear(worker0, psr_msg_in_group(head, 2, 0), true));
+    }
+    assert_int_equal(said(0), PSR_MSG_BOUND);
+    finish();
+}
+
+static void who_stands_on_a_view_before_the_step_before_it_is_over_is_named(void **state)
+{
+    (void)state;
+    make_started(1);
+    assert_ok(view(1, 2, PSR_MODE_RING));
+    assert_fails(begin(1, 2), PSR_ERR_PROTOCOL, "the step before is not over");
+    assert_non_null(strstr(psr_err_detail(), "worker 0"));
+    finish();
+}
+
+static void more_views_than_can_wait_are_refused(void **state)
+{
+    (void)state;
+    make_started(0);
+    for (uint32_t epoch = 1; epoch <= PSR_VIEWS_MAX; epoch++)
+        assert_ok(view(epoch, epoch, epoch & 1 ? PSR_MODE_RING : PSR_MODE_PS));
+    assert_fails(view(PSR_VIEWS_MAX + 1, PSR_VIEWS_MAX + 1, PSR_MODE_RING), PSR_ERR_PROTOCOL,
+                 "more views wait than there can be");
+    assert_ok(view(PSR_VIEWS_MAX + 2, PSR_VIEWS_MAX, PSR_MODE_RING)); /* in a place */
+    finish();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -238,6 +375,11 @@ int main(void)
         cmocka_unit_test(one_that_owns_nothing_waits_for_nobody),
         cmocka_unit_test(told_to_stop_it_sends_its_part_of_the_checkpoint_and_is_done),
         cmocka_unit_test(what_no_scheduler_says_to_a_shard_is_a_violation),
+        cmocka_unit_test(a_view_begins_with_the_first_message_of_it),
+        cmocka_unit_test(a_message_of_a_later_view_does_not_begin_one_that_is_replaced),
+        cmocka_unit_test(a_view_that_begins_behind_one_that_waits_does_not_replace_it),
+        cmocka_unit_test(who_stands_on_a_view_before_the_step_before_it_is_over_is_named),
+        cmocka_unit_test(more_views_than_can_wait_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
