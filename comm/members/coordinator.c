@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* About messages of who has not joined: so many, and no more. */
+/* How many lines tell of messages from processes that have not joined. */
 #define UNHEARD_LINES 10
 
 /* ---- life ---- */
@@ -194,7 +194,7 @@ psr_err psr_coordinator_alive(psr_coordinator *c, psr_peer to)
     return psr_coordinator_send(c, to, psr_msg_alive_head(false), (psr_bytes){NULL, 0});
 }
 
-/* The seats from first to end. The detail is the first failure's. */
+/* To the seats from first to end. The detail is that of the first failure. */
 static psr_err send_each(psr_coordinator *c, uint32_t first, uint32_t end, psr_head head,
                          psr_bytes payload)
 {
@@ -260,8 +260,7 @@ static psr_err take_progress(psr_coordinator *c, psr_seat *seat, const psr_messa
     return psr_coordinator_alive(c, seat->entry.peer);
 }
 
-/* Always fails: with what the member failed of. For those who go on without it, it is that it
- * failed. */
+/* Always fails: with the status that the member reports, or with PEER for a rank of a program. */
 static psr_err take_failed(const psr_coordinator *c, const psr_seat *seat,
                            const psr_message *message)
 {
@@ -290,7 +289,8 @@ static psr_err take_of_member(psr_coordinator *c, psr_seat *seat, const psr_mess
     return c->options.user.message(c->options.user.context, message);
 }
 
-/* What is due before START or at any time; of the rest the user says how long it may be. */
+/* These are texts due before START or at any time. The user says how long any other payload may
+ * be. */
 static bool is_text(psr_message_type type)
 {
     return type == PSR_MSG_JOIN || type == PSR_MSG_FACTS || type == PSR_MSG_READY ||
@@ -310,8 +310,8 @@ static psr_err take(psr_coordinator *c, psr_seat *seat, const psr_message *messa
     return err;
 }
 
-/* Who has begun with the others is out, alone, where they go on. The detail is what a message, or
- * the lack of any, has failed with. */
+/* A member that has begun with the others is given up alone, if the others go on. The detail is the
+ * failure of its message, or its silence. */
 static void blame(psr_coordinator *c, psr_peer peer, psr_err err)
 {
     char line[PSR_COORDINATOR_LINE_MAX];
@@ -341,13 +341,13 @@ void psr_coordinator_message(psr_coordinator *c, const psr_message *message, int
 
 /* ---- time ---- */
 
-/* So that all have the verdict before their own deadlines pass. */
+/* Shorter than the deadline, so that all have the verdict before their own deadlines pass. */
 static int64_t patience_ms(const psr_coordinator *c)
 {
     return c->options.deadline_ms * 3 / 4;
 }
 
-/* Each of those of which nothing is heard. */
+/* Blames each member that is silent. */
 static void check_silent(psr_coordinator *c, int64_t present_ms)
 {
     char name[PSR_MEMBER_NAME_MAX];
@@ -386,7 +386,7 @@ static void check_slow(psr_coordinator *c, int64_t now_ms)
     psr_coordinator_name(c, peer, name);
     psr_coordinator_say(c, "%s is slow: others have waited %.1f s for it", name,
                         (double)waited_ms / 1000);
-    c->slow_check_ms = now_ms + deadline_ms; /* say so once a while */
+    c->slow_check_ms = now_ms + deadline_ms; /* one line in a while */
 }
 
 void psr_coordinator_works(psr_coordinator *c, int64_t now_ms)

@@ -4,11 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A process that exits has said why to the coordinator before; its words and its agent's come by
- * different ways. */
+/* A process that exits has told the coordinator why before. Its message and its agent's news come
+ * by different ways, so this is how long to wait for the message. */
 #define LAST_WORDS_MS 500
 
-/* When a member or the launcher is lost the others are asked what they are doing, and have this
+/* When a member or the launcher is lost, the others are asked what they are doing, and have this
  * long to answer. */
 #define ANSWER_MS 150
 
@@ -57,14 +57,14 @@ void psr_coordinator_end(psr_coordinator *c, psr_err status, const char *line)
     bool in_order =
         status == PSR_OK || (status == PSR_ERR_CANCELLED && psr_coordinator_all_done(c));
     psr_coordinator_wind_up(c, status, text);
-    /* The run is over either way: a member that cannot be told is one that is gone. */
+    /* The run is over either way: a member that cannot be told is gone. */
     psr_err told =
         psr_coordinator_send_all(c, (psr_head){.type = in_order ? PSR_MSG_BYE : PSR_MSG_ABORT},
                                  (psr_bytes){text, strlen(text)});
     (void)told;
     for (uint32_t i = 0; i < c->seat_count; i++)
-        if (c->seats[i].state == PSR_SEAT_HERE) { /* its channel stays, for
-                                                     the last word to leave */
+        /* its channel stays open for the last message to leave */
+        if (c->seats[i].state == PSR_SEAT_HERE) {
             c->seats[i].state = PSR_SEAT_OUT;
             psr_liveness_gone(c->liveness, c->seats[i].entry.peer);
         }
@@ -93,8 +93,8 @@ static void release(psr_coordinator *c, psr_peer peer, psr_seat_state how)
         seat->cut_at_end = true;
         c->options.ways.retire(c->options.ways.context, peer);
     }
-    /* The channels to those who were given up are there for the verdict to reach who lives after
-     * all; at the end nobody waits for that. */
+    /* The channels to members that were given up stay open for the verdict, in case they live after
+     * all. At the end nobody waits for that. */
     for (uint32_t i = 0; i < c->seat_count && psr_coordinator_over(c); i++)
         if (c->seats[i].cut_at_end)
             cut(c, &c->seats[i]);
@@ -115,8 +115,7 @@ void psr_coordinator_give_up(psr_coordinator *c, psr_peer peer)
 bool psr_coordinator_awaits_late(const psr_coordinator *c)
 {
     bool failed = c->state == PSR_COORDINATOR_ENDED && c->end_status != PSR_OK &&
-                  c->end_status != PSR_ERR_CANCELLED; /* who is told to stop is told
-                                                         so at once, all of them */
+                  c->end_status != PSR_ERR_CANCELLED; /* a cancelled run is told to all at once */
     for (uint32_t i = 0; failed && i < c->seat_count; i++)
         if (c->seats[i].state == PSR_SEAT_EMPTY)
             return true;
@@ -125,14 +124,14 @@ bool psr_coordinator_awaits_late(const psr_coordinator *c)
 
 /* ---- who is lost ---- */
 
-/* Whether lost names this member; NULL: the launcher or an agent was lost. */
+/* Whether lost names this member. lost NULL: the launcher or an agent was lost. */
 static bool is_lost(const psr_seat *seat, const psr_peer *lost)
 {
     return lost != NULL && psr_peer_equal(seat->entry.peer, *lost);
 }
 
-/* ALIVE with a flag asks for PROGRESS at once: what a line says of the others should not be as old
- * as their last report. */
+/* ALIVE with a flag asks for PROGRESS at once, so that a line does not describe the others by an
+ * old report. */
 static void ask_others(psr_coordinator *c)
 {
     for (uint32_t i = 0; i < c->seat_count; i++) {
@@ -163,7 +162,8 @@ void psr_coordinator_check_losing(psr_coordinator *c, int64_t now_ms)
     psr_coordinator_end(c, c->lost_status, line);
 }
 
-/* The run ends with lost_line and what the others are doing, which they have wait_ms to say. */
+/* The run will end with lost_line and with what the others are doing; they have wait_ms to say
+ * it. */
 static void begin_losing(psr_coordinator *c, psr_err status, int64_t now_ms, int64_t wait_ms)
 {
     c->losing = true;
@@ -186,12 +186,12 @@ void psr_coordinator_lost(psr_coordinator *c, psr_peer peer, const char *host, b
     psr_coordinator_seat_name(c, &named, name);
     snprintf(c->lost_line, sizeof c->lost_line, "%s was lost: %.200s", name, how);
     c->lost = &seat->entry.peer;
-    /* Who exits by itself has told why, unless it could not join. */
+    /* A process that exits by itself has sent the reason, unless it could not join. */
     c->awaits_words = seat->joined && by_itself;
     begin_losing(c, PSR_ERR_PEER, now_ms, c->awaits_words ? LAST_WORDS_MS : ANSWER_MS);
 }
 
-/* Launcher or agent: no member, but the run is not to go on without. */
+/* The launcher or an agent is lost. It is no member, but the run cannot go on without it. */
 static void lose_outsider(psr_coordinator *c, const char *who, const char *host, psr_err status,
                           const char *how, int64_t now_ms)
 {

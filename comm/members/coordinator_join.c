@@ -1,4 +1,5 @@
-/* The coordinator until START: seats, facts that must agree, the view, and who never came. */
+/* The coordinator until START: seats, facts that must agree, the view, and members that never
+ * came. */
 #include "comm/members/coordinator_private.h"
 
 #include "comm/members/join.h"
@@ -11,8 +12,8 @@
 
 /* ---- JOIN ---- */
 
-/* The seat that the joiner asks for, or the lowest free one of its role. NULL: there is none that
- * is free. */
+/* The seat that the joiner asks for, or the lowest free one of its role. NULL: no such seat is
+ * free. */
 static psr_seat *seat_for(psr_coordinator *c, psr_peer wanted)
 {
     psr_seat *seat = wanted.rank != PSR_RANK_ANY ? psr_coordinator_find(c, wanted) : NULL;
@@ -27,7 +28,7 @@ static void refuse(psr_coordinator *c, const psr_message *message, psr_err statu
     c->options.ways.refuse(c->options.ways.context, message, status, line);
 }
 
-/* It comes to what has ended, and hears why. */
+/* The run has ended: the joiner is told why. */
 static void refuse_late(psr_coordinator *c, const psr_message *message)
 {
     char line[PSR_COORDINATOR_LINE_MAX + 32];
@@ -39,7 +40,7 @@ static void refuse_late(psr_coordinator *c, const psr_message *message)
     refuse(c, message, PSR_ERR_PEER, line);
 }
 
-/* The others go on without it. */
+/* There is no seat for it; the others go on without it. */
 static void refuse_without_place(psr_coordinator *c, const psr_message *message,
                                  const psr_join *join)
 {
@@ -61,7 +62,7 @@ static void refuse_without_place(psr_coordinator *c, const psr_message *message,
     refuse(c, message, PSR_ERR_DENIED, line);
 }
 
-/* All have begun, and go on without it, also where it was here before. */
+/* All have begun. They go on without the joiner, even if it was a member before. */
 static void refuse_begun(psr_coordinator *c, const psr_message *message, const psr_join *join)
 {
     const psr_seat *seat = psr_coordinator_find(c, message->from);
@@ -116,12 +117,12 @@ static psr_err take_seat(psr_coordinator *c, psr_seat *seat, const psr_message *
     return send_config(c, seat->entry.peer);
 }
 
-/* Who is of another version hears so, as all do. */
+/* The joiner has another version: it is told so, and so are all. */
 static psr_err check_version(psr_coordinator *c, psr_seat *seat, const psr_message *message,
                              const psr_join *join)
 {
     char who[PSR_MEMBER_NAME_MAX];
-    psr_coordinator_seat_name(c, seat, who); /* it has no host yet */
+    psr_coordinator_seat_name(c, seat, who); /* the seat has no host yet */
     psr_err err = psr_join_check_version(join, who, c->host);
     if (err != PSR_OK) {
         refuse(c, message, err, psr_err_detail());
@@ -247,7 +248,8 @@ psr_err psr_coordinator_take_ready(psr_coordinator *c, psr_seat *seat, const psr
 
 /* ---- who never came ---- */
 
-/* "worker 1, worker 2 on b" of those that did or did not come; of a program's ranks the numbers. */
+/* "worker 1, worker 2 on b": the members that did, or did not, join. The ranks of a program are
+ * listed by number. */
 static void list(const psr_coordinator *c, bool joined, char *text, size_t size)
 {
     size_t used = 0;
@@ -267,7 +269,7 @@ static void list(const psr_coordinator *c, bool joined, char *text, size_t size)
 void psr_coordinator_check_joining(psr_coordinator *c, int64_t present_ms)
 {
     if (present_ms < c->come_up_by_ms || c->joined_count == c->seat_count)
-        return; /* who is here and tells no facts is liveness' to find */
+        return; /* a member that is here and sends no facts is liveness' to find */
     char missing[400], here[400], line[PSR_COORDINATOR_LINE_MAX];
     list(c, false, missing, sizeof missing);
     list(c, true, here, sizeof here);
@@ -280,5 +282,5 @@ void psr_coordinator_check_joining(psr_coordinator *c, int64_t present_ms)
     psr_coordinator_end(c, PSR_ERR_TIMEOUT, line);
     for (uint32_t i = 0; i < c->seat_count && psr_coordinator_goes_on(c); i++)
         if (c->seats[i].state == PSR_SEAT_EMPTY)
-            c->seats[i].state = PSR_SEAT_OUT; /* it need not come at all for all to be over */
+            c->seats[i].state = PSR_SEAT_OUT; /* all can be over without it */
 }

@@ -72,7 +72,7 @@ psr_err psr_join_check_version(const psr_join *join, const char *who, const char
         who, join->host, join->version, scheduler_host, PSR_VERSION);
 }
 
-/* ---- two parts: JSON, and behind a zero byte what is the users' ---- */
+/* ---- two parts: JSON, and after a zero byte the bytes of the users ---- */
 
 /* Consumes the writer. */
 static psr_err write_parts(psr_fields_writer *w, psr_bytes users, void **ret_payload,
@@ -93,7 +93,7 @@ static psr_err write_parts(psr_fields_writer *w, psr_bytes users, void **ret_pay
     return PSR_OK;
 }
 
-/* ret_object owns: cJSON_Delete. */
+/* The caller owns *ret_object: cJSON_Delete. */
 static psr_err read_parts(psr_bytes payload, cJSON **ret_object, psr_bytes *ret_users)
 {
     const char *text = payload.data;

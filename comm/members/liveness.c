@@ -13,20 +13,20 @@
 
 typedef psr_watched watched;
 
-/* All times are the presence clock's: what was said while the caller was stopped or busy elsewhere
- * is still to be read. */
+/* All times are those of the presence clock: messages that came while the caller was stopped or
+ * busy elsewhere have yet to be read. */
 struct psr_liveness {
     int64_t deadline_ms;
     watched *members;
     size_t count, capacity;
     struct {
-        size_t *at; /* [count]: 1 + the index of who has that rank; 0: nobody */
+        size_t *at; /* [count]: 1 + the index of the member with this rank; 0: none */
         size_t count;
     } ranks[PSR_ROLE_WORKER + 1];
     psr_presence_clock clock;
     int64_t checked_ms;
-    int64_t scheduler_ms; /* when it last worked; INT64_MIN: never */
-    /* NULL: in no other way */
+    int64_t scheduler_ms; /* when the scheduler last worked; INT64_MIN: never */
+    /* NULL: there is no such waiting */
     bool (*waits_also)(void *context, psr_peer peer, psr_peer *ret_peer);
     void *context;
 };
@@ -67,7 +67,7 @@ static void put_peer(text *t, psr_peer peer)
         put(t, "%s %" PRIu32, psr_role_name(peer.role), peer.rank);
 }
 
-/* Steps for a person: from 1, as the step line counts them. */
+/* Steps are told to people from 1, as in the step line. */
 static void put_place(text *t, const watched *m)
 {
     if (!m->on) {
@@ -88,8 +88,8 @@ static void put_place(text *t, const watched *m)
         put(t, ", bucket %" PRIu32, m->says.bucket);
 }
 
-/* "worker 1", "workers 0, 2-4": members of one role for which chosen says so, in order of rank.
- * Returns how many. */
+/* "worker 1", "workers 0, 2-4": the chosen members of one role, in the order of ranks. Returns how
+ * many there are. */
 static size_t put_ranks(text *t, const psr_liveness *l, psr_role role, const bool *chosen)
 {
     size_t total = 0, said = 0;
@@ -100,7 +100,7 @@ static size_t put_ranks(text *t, const psr_liveness *l, psr_role role, const boo
     put(t, "%s%s", psr_role_name(role), total > 1 ? "s" : "");
     for (uint64_t next = 0; said < total;) {
         uint64_t low = UINT64_MAX, high;
-        for (size_t i = 0; i < l->count; i++) { /* the lowest that has not been said */
+        for (size_t i = 0; i < l->count; i++) { /* the lowest rank that has not been written yet */
             uint64_t rank = l->members[i].peer.rank;
             if (chosen[i] && l->members[i].peer.role == role && rank >= next && rank < low)
                 low = rank;
@@ -124,7 +124,7 @@ static size_t put_ranks(text *t, const psr_liveness *l, psr_role role, const boo
     return total;
 }
 
-/* Where those who wait are: what they say of it is newer than the last that was heard of one that
+/* The place of the members that wait: their reports are newer than the last one of the member that
  * fell silent. */
 static void put_waiters_place(text *t, const psr_liveness *l, const bool *chosen)
 {
@@ -146,8 +146,8 @@ static void put_waiters_place(text *t, const psr_liveness *l, const bool *chosen
     put_place(t, behind);
 }
 
-/* "; shard 0 waits for it in step 5, push, bucket 2", "; workers 0, 2 wait for it". false: nobody
- * does. */
+/* "; shard 0 waits for it in step 5, push, bucket 2", "; workers 0, 2 wait for it". false: no
+ * member waits for it. */
 static bool put_waiters(text *t, const psr_liveness *l, size_t on)
 {
     bool *chosen = calloc(l->count, sizeof *chosen);
@@ -175,7 +175,8 @@ static bool put_waiters(text *t, const psr_liveness *l, size_t on)
     return total > 0;
 }
 
-/* May be told in one breath. In a ring each waits for another: that goes without saying. */
+/* Whether one phrase may describe both. In a circle each waits for another, which need not be
+ * said. */
 static bool alike(const watched *a, const watched *b)
 {
     if (a->peer.role != b->peer.role || a->on != b->on)
@@ -230,7 +231,7 @@ static void put_name(text *t, const watched *m)
         put(t, " on %s", m->host);
 }
 
-/* ---- who is watched ---- */
+/* ---- the members that are watched ---- */
 
 static size_t index_of_any(const psr_liveness *l, psr_peer peer)
 {
@@ -239,7 +240,7 @@ static size_t index_of_any(const psr_liveness *l, psr_peer peer)
     return l->ranks[peer.role].at[peer.rank] - 1; /* 0 - 1 is NOBODY */
 }
 
-/* Of those that are not done. */
+/* The same, among members that are not done. */
 static size_t index_of(const psr_liveness *l, psr_peer peer)
 {
     size_t i = index_of_any(l, peer);
@@ -269,7 +270,7 @@ void psr_liveness_free(psr_liveness *liveness)
     free(liveness);
 }
 
-/* There is room for that member's name. */
+/* Makes room for a member with this name. */
 static psr_err make_room(psr_liveness *l, psr_peer peer)
 {
     const size_t count = (size_t)peer.rank + 1, had = l->ranks[peer.role].count;
@@ -318,8 +319,8 @@ void psr_liveness_done(psr_liveness *liveness, psr_peer peer)
         if (m->waits_index != gone)
             continue;
         m->waits_index = NOBODY;
-        m->moved_ms = m->heard_ms; /* it waited for what has come by
-                                      now, and has just not told yet */
+        /* what it waited for has come, and it has not reported that yet */
+        m->moved_ms = m->heard_ms;
     }
 }
 
@@ -353,8 +354,8 @@ void psr_liveness_progress(psr_liveness *liveness, psr_peer peer, const psr_msg_
     if (i == NOBODY || !liveness->members[i].on)
         return;
     watched *m = &liveness->members[i];
-    /* What it waits for, step and bucket included, is part of the progress: a chain of short waits
-     * is not a long one. */
+    /* What a member waits for, with step and bucket, is part of its progress: a chain of short
+     * waits is not one long wait. */
     if (!m->reported || report->counter != m->says.counter || report->waits != m->says.waits ||
         (report->waits && (!psr_peer_equal(report->waits_for, m->says.waits_for) ||
                            report->step != m->says.step || report->bucket != m->says.bucket)))
@@ -363,13 +364,13 @@ void psr_liveness_progress(psr_liveness *liveness, psr_peer peer, const psr_msg_
     m->reported = true;
     m->says = *report;
     m->waits_index = report->waits ? index_of(liveness, report->waits_for) : NOBODY;
-    if (m->waits_index == i) /* a nonsense that must not make a circle of one */
+    if (m->waits_index == i) /* a member that says it waits for itself must not make a circle */
         m->waits_index = NOBODY;
 }
 
-/* ---- whose fault it is ---- */
+/* ---- who is to blame ---- */
 
-/* Whom a member waits for; or NOBODY. */
+/* The member that it waits for, or NOBODY. */
 static size_t awaited(const psr_liveness *l, size_t i)
 {
     const watched *m = &l->members[i];
@@ -379,8 +380,8 @@ static size_t awaited(const psr_liveness *l, size_t i)
     return !m->gone && m->says.waits ? m->waits_index : NOBODY;
 }
 
-/* Where waiting for one another ends, from i on: at a member that waits for nobody who is watched.
- * In a circle: at one of it. */
+/* The end of the chain of waiting from i on: a member that waits for nobody who is watched. In a
+ * circle: one member of it. */
 static size_t follow(const psr_liveness *l, size_t i, bool *ret_circle)
 {
     *ret_circle = false;
@@ -394,7 +395,7 @@ static size_t follow(const psr_liveness *l, size_t i, bool *ret_circle)
     return i;
 }
 
-/* The same; in a circle at the one that is furthest behind. */
+/* The same, but in a circle it is the member that is furthest behind. */
 static size_t end_of_waiting(const psr_liveness *l, size_t i)
 {
     bool circle;
@@ -439,16 +440,16 @@ static bool blame_silent(const psr_liveness *l, int64_t present_ms, size_t *ret_
     return worst != NULL;
 }
 
-/* How long its counter may stand still. In its start and first step a member compiles, and
- * libraries do what they do once: a deadline that is shorter than that would name the innocent. */
+/* How long a member's counter may stand still. In its start and first step a member compiles, and
+ * libraries do work that they do once: a shorter limit would blame members that are not hung. */
 static int64_t patience_ms(const psr_liveness *l, const watched *m)
 {
     bool first = !m->reported || m->says.phase == PSR_PHASE_START || m->says.step == 0;
     return first && l->deadline_ms < FIRST_MS ? FIRST_MS : l->deadline_ms;
 }
 
-/* Reports come several times a deadline: of one that has not been heard of for half of it, nobody
- * knows that it is alive, and it will be named for its silence soon. */
+/* Reports come several times in a deadline. A member that was silent for half of it may be dead,
+ * and will soon be blamed for its silence instead. */
 static bool is_hung(const psr_liveness *l, const watched *m, int64_t present_ms)
 {
     return m->on && !m->says.waits && present_ms - m->moved_ms >= patience_ms(l, m) &&
@@ -466,7 +467,8 @@ static bool blame_hung(const psr_liveness *l, int64_t present_ms, size_t *ret_in
     return worst != NOBODY;
 }
 
-/* All wait: when the last of them began to, or the scheduler last worked. INT64_MAX: not so. */
+/* When all members wait: since when the last of them waits, or the scheduler last worked.
+ * INT64_MAX: not all wait. */
 static int64_t all_wait_since(const psr_liveness *l)
 {
     int64_t since_ms = INT64_MIN;
@@ -488,7 +490,7 @@ static bool blame_stuck(const psr_liveness *l, int64_t present_ms, size_t *ret_i
     int64_t since_ms = all_wait_since(l);
     if (since_ms == INT64_MAX || present_ms - since_ms < l->deadline_ms)
         return false;
-    for (size_t i = 0; i < l->count; i++) /* as is_hung */
+    for (size_t i = 0; i < l->count; i++) /* see is_hung */
         if (l->members[i].on && present_ms - l->members[i].heard_ms >= l->deadline_ms / 2)
             return false;
     size_t *ends = calloc(l->count, sizeof *ends), most = 0;
@@ -532,7 +534,7 @@ int64_t psr_liveness_next(const psr_liveness *liveness)
         int64_t due_ms =
             (!m->on || m->says.waits || m->heard_ms < m->moved_ms ? m->heard_ms : m->moved_ms) +
             liveness->deadline_ms;
-        if (due_ms <= liveness->checked_ms) /* hung, or silent: not known yet */
+        if (due_ms <= liveness->checked_ms) /* it may be hung or silent; that is not known yet */
             due_ms = m->heard_ms + liveness->deadline_ms;
         next_ms = due_ms < next_ms ? due_ms : next_ms;
     }

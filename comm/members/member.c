@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define FIRST_DEADLINE_MS 30000 /* until CONFIG says the run's */
+#define FIRST_DEADLINE_MS 30000 /* until CONFIG gives the run's */
 #define JOIN_AGAIN_MS 500
 
 static const psr_peer scheduler = {PSR_ROLE_SCHEDULER, 0};
@@ -24,7 +24,7 @@ struct psr_member {
     uint32_t ranks; /* of the run, from CONFIG on; 0: before */
     int64_t deadline_ms;
     psr_view view;
-    void *agreed; /* owned: bytes of the user's */
+    void *agreed; /* owned; bytes of the user */
     size_t agreed_size;
     char name[PSR_HOST_MAX + 32];
 };
@@ -35,7 +35,7 @@ static psr_err send_to_scheduler(void *context, const psr_head *head, const psr_
 {
     const psr_member *member = context;
     psr_transport *transport = member->options.transport;
-    /* A scheduler that is slow to read hears this one by what waits already. */
+    /* Messages that already wait for a slow scheduler tell it that this member lives. */
     if (head->type == PSR_MSG_PROGRESS &&
         psr_transport_waiting(transport, scheduler) >= PSR_MEMBER_WAITING_MAX)
         return PSR_OK;
@@ -196,7 +196,7 @@ psr_message *psr_member_early(psr_member *member)
     return psr_membership_early(member->membership);
 }
 
-/* Why the scheduler may never have answered. */
+/* Adds to a failure why the scheduler may never have answered. */
 static psr_err explain_silence(psr_member *member, psr_err err)
 {
     char line[512], why[512] = "";
@@ -229,7 +229,7 @@ psr_err psr_member_tick(psr_member *member, int64_t now_ms, int64_t *ret_next_ms
 
 /* ---- driven by the clock ---- */
 
-/* One wait, until end_ms at most. *ret_message is NULL when nothing is left for the caller. */
+/* Waits once, until end_ms at most. *ret_message is NULL when nothing is left for the caller. */
 static psr_err turn(psr_member *member, int64_t end_ms, psr_message **ret_message)
 {
     int64_t now_ms = psr_clock_ms(), next_ms = 0;
@@ -257,7 +257,7 @@ psr_err psr_member_recv(psr_member *member, int timeout_ms, psr_message **ret_me
     return PSR_OK;
 }
 
-/* What was not known when CONFIG came. */
+/* Sends the facts that were not known when CONFIG came. */
 static psr_err tell_facts(psr_member *member)
 {
     void *facts = NULL;
@@ -304,7 +304,7 @@ psr_err psr_member_join(const psr_member_options *options, psr_member **ret_memb
     return PSR_OK;
 }
 
-/* Half a second, in which the scheduler may repeat itself; less when the transport is woken. */
+/* Half a second, in which the scheduler may say the same again; less if the transport is woken. */
 static void wait_a_moment(psr_transport *transport)
 {
     const int64_t end_ms = psr_clock_ms() + JOIN_AGAIN_MS;
@@ -317,7 +317,7 @@ static void wait_a_moment(psr_transport *transport)
     }
 }
 
-/* PEER: the former attempt has ended; DENIED: it has not yet. */
+/* PEER: the former attempt has ended. DENIED: it has not ended yet. */
 bool psr_member_joins_again(const psr_provision *provision, psr_transport *transport, psr_err err,
                             int64_t began_ms, bool *said)
 {
@@ -351,7 +351,7 @@ psr_err psr_member_ready(psr_member *member, const char *json)
 void psr_member_failed(psr_member *member, psr_err status, const char *line)
 {
     psr_head head = psr_msg_failed_head(status);
-    /* psr_err_detail() may be the line itself, and a failure to send would overwrite it. */
+    /* line may be psr_err_detail() itself, which a failure to send would overwrite. */
     char text[1024];
     snprintf(text, sizeof text, "%s", line);
     psr_err told = psr_member_tell(member, &head, text, strlen(text));

@@ -7,15 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is known of a process that stops may be REPORT_EVERY_MS old. Its step and phase are newer:
- * the first CHANGE_BURST changes in a row are told at once, then one every CHANGE_EVERY_MS, and in
- * a large run one in a tenth of a millisecond from all members together. */
+/* What the scheduler knows of a process that stops may be REPORT_EVERY_MS old. Its step and phase
+ * are newer: the first CHANGE_BURST changes in a series are reported at once, then one every
+ * CHANGE_EVERY_MS; in a large run all members together report one in a tenth of a millisecond. */
 #define REPORT_EVERY_MS 100
 #define CHANGE_EVERY_MS 10
 #define CHANGE_BURST 50
 
-/* Others may have had their WELCOME before: then worker 0 may say all of a table's first values,
- * and nobody more. */
+/* Others may have had their WELCOME before. Then worker 0 may send all initial values of a table,
+ * and no member sends more than that. */
 #define EARLY_MAX 65536
 
 #define NEVER INT64_MAX
@@ -24,17 +24,18 @@ static const psr_peer scheduler = {PSR_ROLE_SCHEDULER, 0};
 
 struct psr_membership {
     psr_membership_options options;
-    psr_message_type due; /* of the scheduler's next message while joining; 0: joined */
+    psr_message_type due; /* the scheduler's message that is due while joining; 0: joined */
     bool owes_facts;
     int64_t report_every_ms;
     int64_t next_report_ms; /* NEVER until CONFIG has come */
-    int64_t next_change_ms; /* from when on a change may be told before next_report_ms */
+    /* the earliest time at which a change may be reported before next_report_ms */
+    int64_t next_change_ms;
     int64_t change_every_ms;
-    int64_t compared_ms;   /* when the place was last held against what was told */
+    int64_t compared_ms;   /* when the place was last compared with the last report */
     psr_msg_progress told; /* the last report */
     psr_presence_clock presence;
-    int64_t heard_ms; /* of the scheduler, by that clock */
-    psr_early *early; /* what others said before this member had its WELCOME: they had theirs */
+    int64_t heard_ms; /* when the scheduler was last heard, by that clock */
+    psr_early *early; /* messages of others that had their WELCOME before this member */
 };
 
 /* ---- life ---- */
@@ -90,7 +91,7 @@ static psr_msg_progress place(const psr_membership *m)
     psr_msg_progress progress = {.phase = PSR_PHASE_START};
     if (m->options.report != NULL)
         m->options.report(m->options.context, &progress);
-    /* Once it has told its facts, whatever it is about: it waits to be welcomed, and hangs on
+    /* A member that has sent its facts waits to be welcomed, whatever its user reports, and for
      * nothing else. */
     if (!psr_membership_joined(m) && !m->owes_facts) {
         progress.waits = true;
@@ -105,7 +106,7 @@ static bool has_changed(const psr_membership *m, const psr_msg_progress *now)
            now->evaluates != m->told.evaluates;
 }
 
-/* When changes may be told again: a leaky bucket, as a time. */
+/* Delays the next report of a change: a leaky bucket, kept as a time. */
 static void count_change(psr_membership *m, int64_t now_ms)
 {
     int64_t earliest_ms = now_ms - CHANGE_BURST * m->change_every_ms;
@@ -125,8 +126,8 @@ psr_err psr_membership_report(psr_membership *membership, int64_t now_ms)
     return membership->options.send(membership->options.context, &head, NULL);
 }
 
-/* When to look again whether a report is due, or that it is; NEVER: not before CONFIG. A place
- * costs a walk over all slices: one in a millisecond. */
+/* When to look again whether a report is due, or when it is due. NEVER: before CONFIG. To find the
+ * place takes a walk over all slices, so it is done once in a millisecond. */
 static int64_t report_due_ms(psr_membership *m, int64_t now_ms)
 {
     if (m->next_report_ms <= m->next_change_ms || m->next_report_ms == NEVER)

@@ -16,7 +16,7 @@ psr_err psr_memory_place_of(const char *socket, psr_memory_place *ret_place)
     return PSR_OK;
 }
 
-/* Bytes of the directory that the socket is in; 0: none. */
+/* The length of the socket's directory in bytes; 0: there is no socket. */
 static size_t directory_bytes(const psr_memory_place *place)
 {
     const char *slash = strrchr(place->socket, '/');

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Some hundred bytes for each key of a roster of at most some thousand. */
+/* Some hundred bytes for each key; a roster has at most some thousand. */
 #define LINE_BYTES_MAX (1u << 20)
 
 /* ---- writing ---- */
@@ -53,7 +53,8 @@ psr_err psr_provision_to_json(const psr_provision *provision, char **ret_json)
 
 /* ---- reading ---- */
 
-/* A key or a pair's token belongs to one rank: who starts a member by hand need not say which. */
+/* A key, or a token of a pair of ranks, belongs to one rank: then somebody who starts a member by
+ * hand need not give the rank. */
 static void rank_by_key(psr_provision *provision)
 {
     const psr_keys *keys = &provision->keys;
@@ -146,7 +147,8 @@ psr_err psr_provision_from_fd(int fd, psr_provision *ret_provision)
             }
             line = grown;
         }
-        /* One byte at a time: what follows the line is for whoever reads next. It happens once. */
+        /* One byte at a time, because the bytes after the line are for whoever reads next. It
+         * happens once. */
         ssize_t got = read(fd, line + used, 1);
         if (got < 0 && errno == EINTR)
             continue;
@@ -187,7 +189,7 @@ psr_err psr_provision_set_scheduler(psr_provision *provision, const char *schedu
     return psr_socket_directory_of(provision->scheduler, provision->directory);
 }
 
-/* The handshake wants a token all the same. */
+/* Without keys the handshake still needs a token. */
 static void open_to_all(psr_keys *keys)
 {
     memset(keys->token, '0', sizeof keys->token - 1);
@@ -245,7 +247,7 @@ void psr_provision_done(psr_provision *provision)
     explicit_bzero(provision, sizeof *provision);
 }
 
-/* The scheduler's socket has a name that others knew before, or one of its own. */
+/* The name of the scheduler's socket: one that others knew before, or a new one. */
 static const char *name_of_socket(const psr_provision *provision)
 {
     if (provision->self.role != PSR_ROLE_SCHEDULER || provision->directory[0] == '\0' ||

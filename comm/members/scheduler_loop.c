@@ -17,7 +17,7 @@ static size_t waiting(void *context, psr_peer to)
     return psr_transport_waiting(((psr_scheduler_loop *)context)->transport, to);
 }
 
-/* One of its name may have been here before. */
+/* A process of the same name may have been here before. */
 static psr_err connect_to(void *context, psr_peer peer, const char *endpoint)
 {
     const psr_scheduler_loop *loop = context;

@@ -3,7 +3,8 @@
 #include <assert.h>
 #include <stdio.h>
 
-/* Whoever asked for it is warned that it is not so; else it is the run's to choose. */
+/* A warning if sharing was asked for by name; otherwise the run chooses, and it is only
+ * information. */
 static void say(void *context, bool shared, const char *line)
 {
     const psr_shared_memory *memory = context;

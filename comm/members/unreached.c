@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* a process that has no time to connect is not to ask whoever listens */
+/* at least this long, so that a process that was too busy to connect does not probe whoever
+ * listens */
 #define PATIENCE_LEAST_MS 2000
 #define PATIENCE_MOST_MS 10000
 #define REACH_MS 1000
