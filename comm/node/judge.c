@@ -9,7 +9,7 @@
 
 enum { WINDOW = 8, SLICE_FLOATS = 64 << 10 };
 
-/* ---- who there is ---- */
+/* ---- ranks that are here ---- */
 
 bool psr_judge_is_here(const psr_judge *judge, uint32_t rank)
 {
@@ -25,7 +25,7 @@ void psr_judge_send(psr_judge *judge, uint32_t rank, psr_head head, const void *
 
 /* ---- verdicts ---- */
 
-/* The first one tells why: others come of it. */
+/* The first failure is kept; later ones follow from it. */
 static void keep_verdict(psr_judge *j, psr_err status, const char *line)
 {
     if (j->verdict != PSR_OK)
@@ -48,7 +48,7 @@ void psr_judge_tell(psr_judge *judge, const psr_msg_failure *verdict, const char
         judge->options.judged(judge->options.context, verdict, line);
 }
 
-/* Everything has failed, and there is no going on. Who has no WELCOME yet hears ABORT alone. */
+/* Everything has failed, and nobody can go on. Ranks without WELCOME are told ABORT only. */
 static void fail_all(psr_judge *j, psr_err status, uint32_t rank, const char *line)
 {
     if (psr_coordinator_ended(j->coordinator))
@@ -72,8 +72,8 @@ void psr_judge_drop(psr_judge *judge, uint32_t rank, psr_err status, const char 
         fail_all(judge, status, rank, line);
     } else if (psr_judge_is_here(judge, rank)) {
         if (status == PSR_ERR_PROTOCOL)
-            judge->verdict = PSR_OK; /* seen here, which counts more than
-                                        what a rank has found before */
+            /* the judge's own verdict on a lost rank replaces an earlier one that a rank found */
+            judge->verdict = PSR_OK;
         psr_judge_tell(
             judge,
             &(psr_msg_failure){
@@ -84,7 +84,7 @@ void psr_judge_drop(psr_judge *judge, uint32_t rank, psr_err status, const char 
     psr_shrinking_without(judge, rank);
 }
 
-/* Who breaks the protocol is out. What the scheduler itself cannot do ends everything. */
+/* A rank that broke the protocol is out. If the scheduler itself cannot go on, everything ends. */
 static void on_failed(void *context, psr_peer rank, psr_err status, const char *line)
 {
     if (status == PSR_ERR_NOMEM)
@@ -131,7 +131,7 @@ static psr_err on_facts(void *context, const psr_message *message)
     return PSR_OK;
 }
 
-/* Nothing is summed by a plan: there are the window and the slices of what ranks send. */
+/* Programs sum nothing by a plan; it has only the window and the slices of messages. */
 static psr_err on_begin(void *context, psr_view *view)
 {
     const psr_judge *j = context;
@@ -142,7 +142,7 @@ static psr_err on_begin(void *context, psr_view *view)
     return psr_plan_of(&limits, NULL, 0, &view->plan);
 }
 
-/* Whose facts differ from rank 0's; ranks: nobody's. */
+/* The rank whose facts differ from rank 0's; the number of ranks: none. */
 static uint32_t who_differs(const psr_judge *j)
 {
     const psr_judge_rank *first = &j->ranks[0];
@@ -154,7 +154,7 @@ static uint32_t who_differs(const psr_judge *j)
     return j->options.ranks;
 }
 
-/* All may begin; or hear who said something else. */
+/* All may begin, or they are told which rank has other facts. */
 static psr_err on_welcomed(void *context)
 {
     psr_judge *j = context;
@@ -178,7 +178,7 @@ static psr_err on_welcomed(void *context)
 
 /* ---- messages ---- */
 
-/* A program's steps are its own. */
+/* The steps that a program reports are its own. */
 static void on_limit(void *context, psr_msg_limits *limits)
 {
     limits->epoch = ((const psr_judge *)context)->epoch;
@@ -193,9 +193,9 @@ static void on_progress(void *context, psr_peer from, const psr_msg_progress *sa
         j->ranks[from.rank].said[0] = '\0';
 }
 
-/* What a rank finds others may be told, and what it wants it is told itself. Who goes on while
- * somebody does not read is to blame, and not who may be stopped: that is the deadline's to
- * find. */
+/* A finding may be told to others, and an answer goes to the rank itself. A rank that sends more
+ * while somebody does not read is to blame; not the reader, which may be stopped: the deadline
+ * finds that. */
 static psr_err check_waiting(const psr_judge *j, const psr_message *message)
 {
     for (uint32_t r = 0; r < j->options.ranks; r++)
@@ -206,8 +206,8 @@ static psr_err check_waiting(const psr_judge *j, const psr_message *message)
     return PSR_OK;
 }
 
-/* Who has left needs nothing more: what others have not sent there yet would hold up their own
- * leaving. */
+/* A rank that has left needs no more messages: those that others still have for it would delay
+ * their own leaving. */
 static void say_bye(psr_judge *j, uint32_t rank)
 {
     const size_t bytes = psr_msg_ranks_bytes(j->options.ranks);

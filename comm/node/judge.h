@@ -1,25 +1,22 @@
-/* The judge: what programs add to the coordinator (comm/members/coordinator.h), whose members are
- * then all ranks (comm/node/node.h). Ranks fail one by one, or a group of them does, and the others
- * go on. Free of I/O and of clocks: messages and the time go to its coordinator; messages come out.
+/* The judge: what programs add to the coordinator (comm/members/coordinator.h). All members are
+ * then ranks of a program (comm/node/node.h). Ranks fail one by one, or a group of them fails, and
+ * the others go on. It does no I/O and reads no clock: messages and the time go to its coordinator;
+ * messages come out.
  *
- *     FACTS   are bytes that all ranks must say alike
- *             ->  VERDICT   with no failure: all may begin; or who said something else
- *     FINDING   ->          VERDICT: the failure, and what it breaks, to all; of a TIMEOUT perhaps:
- *                           wait on
- *                            for so long, to who asked
- *               ->          nothing, of status OK: what the rank asked about has ended, and is in
- *                           no line
- *                            any more
- *     SHRINK    ->          SHRUNK, when all ranks of the group have said it that live: who they
- *                           are; or why
- *                            there is none
- *     DONE      ->          BYE: the rank has left in order; with a set of those who had left
- *                           before
+ *     FACTS    are bytes that must be the same on all ranks
+ *              ->  VERDICT  to all: no failure, all may begin; or which rank has other bytes
+ *     FINDING  ->  VERDICT  to all: the failure, and what it breaks
+ *              ->  VERDICT  for a TIMEOUT perhaps, to the rank that asked: wait on for so long
+ *              ->  nothing, if its status is OK: the operation that the rank asked about has ended,
+ *                  and no line names it any more
+ *     SHRINK   ->  SHRUNK   when all living ranks of the group have sent it: who they are, or why
+ *                           there is no group
+ *     DONE     ->  BYE      the rank has left in order; with the set of ranks that had left before
  *
- * A rank of which nothing is heard for three quarters of the deadline is lost, so that all have the
- * verdict before theirs passes. Who is lost is out for good: nothing that it says later changes
- * anything. What any rank of a group says of that group is believed; that a rank is lost is
- * believed of that rank alone. One thread. */
+ * A rank that is silent for three quarters of the deadline is lost, so that all have the verdict
+ * before their own deadlines pass. A lost rank is out for good: its later messages change nothing.
+ * A finding about a group is believed from any rank of the group; that a rank is lost is believed
+ * only from that rank itself. One thread. */
 #ifndef PSR_COMM_NODE_JUDGE_H
 #define PSR_COMM_NODE_JUDGE_H
 
@@ -27,38 +24,40 @@
 
 typedef struct psr_judge psr_judge;
 
-/* Bytes of facts: what a program lets its ranks agree on, and the library's. */
+/* Most bytes of facts: those that a program lets its ranks agree on, and the library's. */
 #define PSR_JUDGE_FACTS_MAX ((64u << 10) + 64)
-/* So many messages may wait for a rank: whoever then says what would be told more is out. None is
- * longer than 1 KiB. */
+/* Most messages that may wait for a rank. A rank whose message would add one to that is out. No
+ * message is longer than 1 KiB. */
 #define PSR_JUDGE_WAITING_MAX 4096
 
 typedef struct psr_judge_options {
     uint32_t ranks;           /* at least 1 */
-    int64_t deadline_ms;      /* of the communicator, for all */
+    int64_t deadline_ms;      /* the communicator's, for all ranks */
     int64_t join_deadline_ms; /* from the beginning until all have joined */
-    const char *host;         /* its own, for lines; copied */
+    const char *host;         /* this host's name in lines; copied */
     psr_coordinator_ways ways;
-    /* All who are here are told this verdict. NULL: nobody else wants to know. */
+    /* Called with each verdict that all ranks that are here are told. NULL: not wanted. */
     void (*judged)(void *context, const psr_msg_failure *verdict, const char *line);
     void *context; /* of judged */
 } psr_judge_options;
 
-/* NOMEM. ret owns. */
+/* NOMEM. The caller owns *ret_judge. */
 PSR_MUST_CHECK psr_err psr_judge_new(const psr_judge_options *options, int64_t now_ms,
                                      psr_judge **ret_judge);
 /* NULL allowed. */
 void psr_judge_free(psr_judge *judge);
 
-/* Takes messages and times, and knows who is here. Borrowed for the judge's life. */
+/* The coordinator: messages and times go to it, and it knows who is here. Borrowed for the judge's
+ * life. */
 psr_coordinator *psr_judge_coordinator(psr_judge *judge);
 
-/* It ends, as the last failure on this thread says. rank: to blame; PSR_RANK_ANY. */
+/* Everything ends; the last failure on this thread says why. rank: the one to blame, or
+ * PSR_RANK_ANY. */
 void psr_judge_fail(psr_judge *judge, psr_err err, uint32_t rank);
-/* That rank is gone, as its launcher says, whose words the line is. */
+/* The rank is gone, says its launcher; line is the launcher's. */
 void psr_judge_lose(psr_judge *judge, uint32_t rank, const char *line);
-/* OK, or what failed first and was not overcome by a smaller group, and the line that all were
- * told; borrowed for life. */
+/* OK, or the first failure that no smaller group has overcome, with the line that all were told;
+ * the line is borrowed for the judge's life. */
 psr_err psr_judge_verdict(const psr_judge *judge, const char **ret_line);
 
 #endif

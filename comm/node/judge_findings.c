@@ -1,4 +1,4 @@
-/* What ranks find: who has waited in vain, for whom, and what of that is to be told to all. */
+/* What ranks find: which rank waited in vain, for whom, and what all are told of it. */
 #include "comm/node/judge_private.h"
 
 #include "net/violation.h"
@@ -8,8 +8,8 @@
 #include <string.h>
 
 enum {
-    CIRCLE_MS = 250, /* for the others of a circle to say in which call they wait */
-    SILENT_MS = 500, /* who is called silent has been so for that long at least */
+    CIRCLE_MS = 250, /* how long the others of a circle have to say in which call they wait */
+    SILENT_MS = 500, /* a rank is called silent only after this long at least */
 };
 
 /* ---- verdicts on groups ---- */
@@ -27,7 +27,8 @@ static void judge(psr_judge *j, const psr_msg_failure *verdict, const char *line
     snprintf(kept->line, sizeof kept->line, "%s", line);
 }
 
-/* It has failed before, and who does not know yet is told: it had not opened the group then. */
+/* The group has failed before: a rank that does not know yet is told. It had not opened the group
+ * then. */
 static bool was_judged(psr_judge *j, const psr_msg_failure *found, uint32_t rank)
 {
     uint64_t kept = j->judged_count < PSR_JUDGED_KEPT ? j->judged_count : PSR_JUDGED_KEPT;
@@ -49,7 +50,7 @@ static const psr_watched *watched(const psr_judge *j, uint32_t rank)
     return psr_liveness_of(j->liveness, psr_judge_peer(rank));
 }
 
-/* Reports come every tenth of a second, however short a call's deadline is. */
+/* Reports come every tenth of a second, even if a call's deadline is shorter. */
 static bool is_silent(const psr_judge *j, const psr_watched *rank, int64_t within_ms)
 {
     int64_t silent_ms = within_ms / 2 > SILENT_MS ? within_ms / 2 : SILENT_MS;
@@ -84,14 +85,14 @@ static void answer_wait_on(psr_judge *j, uint32_t rank, int64_t for_ms)
     psr_judge_send(j, rank, psr_msg_verdict_head(&none), NULL, 0);
 }
 
-/* A shard has no call of its own that asks: what it waits for is a push. false: it is none. */
+/* A shard makes no call that could ask; it waits for a push. false: it does not. */
 static bool lacks_push(const psr_watched *rank)
 {
     return rank->says.waits && rank->says.waits_for.role == PSR_ROLE_WORKER &&
            rank->says.phase == PSR_PHASE_PUSH;
 }
 
-/* Why this one waits, for a circle's line. "": it has not asked. */
+/* Why this rank waits, for a circle's line. "": it has not asked. */
 static void say_why(const psr_judge *j, const psr_watched *rank, char said[PSR_JUDGE_SAID_BYTES])
 {
     char who[PSR_MEMBER_NAME_MAX], other[PSR_MEMBER_NAME_MAX];
@@ -103,17 +104,17 @@ static void say_why(const psr_judge *j, const psr_watched *rank, char said[PSR_J
     snprintf(said, PSR_JUDGE_SAID_BYTES, "%s, a shard, waits for a push of %s", who, other);
 }
 
-/* What the asker says, and what the others say who wait for each other; those who have not asked
- * soon after are left out. Whose push a shard lacks is to blame: only that rank could have done
- * otherwise. */
+/* Writes the asker's line, and the lines of the others that wait for each other; ranks that do not
+ * ask soon after are left out. If a shard in the circle lacks a push, the rank that should push is
+ * to blame: only it could have done otherwise. */
 static void take_circle(psr_judge *j, uint32_t asker, const psr_msg_failure *found,
                         const char *said)
 {
     char line[PSR_COORDINATOR_LINE_MAX], why[PSR_JUDGE_SAID_BYTES];
     psr_msg_failure verdict = *found;
     bool all_asked = true;
-    /* Once in a wait, whatever it reports meanwhile: or who reports and asks would wait without
-     * end. */
+    /* Only once in a wait, whatever the rank reports meanwhile: otherwise a rank that reports and
+     * asks would wait for ever. */
     bool again =
         j->present_ms - j->ranks[asker].circle_ms < (int64_t)found->within_ms + 4 * CIRCLE_MS;
     size_t used = (size_t)snprintf(line, sizeof line, "%s", said);
@@ -122,8 +123,8 @@ static void take_circle(psr_judge *j, uint32_t asker, const psr_msg_failure *fou
          hops++) {
         say_why(j, rank, why);
         bool has_asked = why[0] != '\0';
-        if (has_asked && strstr(line, why) != NULL) /* a circle that the asker
-                                                       is not in, once round */
+        /* the asker is not in the circle, and the circle is complete */
+        if (has_asked && strstr(line, why) != NULL)
             break;
         all_asked = all_asked && has_asked;
         if (lacks_push(rank))
@@ -148,8 +149,8 @@ static bool waits_for_any(const psr_watched *rank)
     return rank->says.waits && psr_peer_equal(rank->says.waits_for, rank->peer);
 }
 
-/* Does another rank move that waits for nobody, which who waits for any may hear of? *ret_left_ms:
- * for how long it may be waited for. */
+/* Whether another rank makes progress that waits for nobody: a rank that waits for any message may
+ * get one from it. *ret_left_ms: for how long to wait for it. */
 static bool any_moves(const psr_judge *j, const psr_watched *waits, int64_t within_ms,
                       int64_t *ret_left_ms)
 {
@@ -165,7 +166,7 @@ static bool any_moves(const psr_judge *j, const psr_watched *waits, int64_t with
     return *ret_left_ms > 0;
 }
 
-/* A rank has waited in vain for any other. */
+/* A rank has waited in vain for a message of any rank. */
 static void take_timeout_of_any(psr_judge *j, uint32_t asker, const psr_msg_failure *found,
                                 const char *said)
 {
@@ -224,14 +225,14 @@ psr_err psr_judge_take_finding(psr_judge *j, uint32_t rank, const psr_message *m
     const psr_msg_limits limits = psr_coordinator_limits(j->coordinator);
     PSR_TRY(psr_msg_failure_read(message, &limits, &found));
     text_of(message, said);
-    if (found.status == PSR_OK) { /* what it said that it waits in has ended */
+    if (found.status == PSR_OK) { /* the wait that it reported has ended */
         j->ranks[rank].said[0] = '\0';
         return PSR_OK;
     }
     bool known = found.rank != PSR_RANK_ANY;
     if (!psr_coordinator_running(j->coordinator) || was_judged(j, &found, rank))
         return PSR_OK;
-    if (found.scope > PSR_SCOPE_RANK) { /* of itself alone */
+    if (found.scope > PSR_SCOPE_RANK) { /* a rank may report only itself as lost */
         psr_judge_drop(j, rank, PSR_ERR_PEER, said);
         return PSR_OK;
     }
@@ -243,7 +244,7 @@ psr_err psr_judge_take_finding(psr_judge *j, uint32_t rank, const psr_message *m
         take_timeout_of_any(j, rank, &found, said);
         return PSR_OK;
     }
-    /* What failed at one rank is for the others its failure. */
+    /* A failure at one rank is a failure of that rank for the others. */
     if (found.status != PSR_ERR_MISMATCH && found.status != PSR_ERR_PROTOCOL &&
         found.status != PSR_ERR_CANCELLED &&
         !(found.status == PSR_ERR_TIMEOUT && found.within_ms == 0))

@@ -1,4 +1,5 @@
-/* Groups of the living: collects who wants one, and answers when nobody who lives is missing. */
+/* Groups of the living: collects the ranks that want one, and answers when no living rank is
+ * missing. */
 #include "comm/node/judge_private.h"
 
 #include "net/violation.h"
@@ -15,7 +16,7 @@ static bool has_said(const psr_shrinking *s, uint32_t i)
     return s->since_ms[i] != INT64_MIN;
 }
 
-/* The rank's place in the group; NOT_SAID: it is not in it. */
+/* The rank's place in the group; NOT_SAID: it is not in the group. */
 static int64_t place_of(const psr_shrinking *s, uint32_t rank)
 {
     for (uint32_t i = 0; i < s->count; i++)
@@ -71,7 +72,7 @@ static psr_shrinking *begin(psr_judge *j, const psr_msg_shrink *says, uint32_t *
 
 /* ---- answers ---- */
 
-/* To all who have said SHRINK, and live. It is over. */
+/* Answers all living ranks that sent SHRINK, and ends the shrinking. */
 static void answer(psr_judge *j, psr_shrinking *s, psr_msg_shrunk *says, const void *data,
                    size_t bytes)
 {
@@ -105,7 +106,7 @@ static void succeed(psr_judge *j, psr_shrinking *s)
     free(bytes);
 }
 
-/* The first who lives and has not said so; ranks: nobody. */
+/* The first living rank that has not sent SHRINK; the number of ranks: none. */
 static uint32_t missing(const psr_judge *j, const psr_shrinking *s)
 {
     for (uint32_t i = 0; i < s->count; i++)
@@ -142,8 +143,8 @@ static psr_shrinking *that_waits(const psr_judge *j, uint32_t rank)
     return NULL;
 }
 
-/* Of the same group and of the same ranks: who says other ranks waits by itself, until those are
- * told that it is missing. */
+/* The shrinking of the same group and the same ranks. A rank that gives other ranks waits by
+ * itself, until the others are told that it is missing. */
 static psr_shrinking *that_wants(const psr_judge *j, const psr_msg_shrink *says,
                                  const uint32_t *ranks, uint32_t count)
 {
@@ -203,7 +204,7 @@ bool psr_shrinking_awaits(void *context, psr_peer rank, psr_peer *ret_peer)
 
 /* ---- time ---- */
 
-/* end: where the waiting for the one that is missing ends; NULL: in a circle. */
+/* end: the end of the chain of waiting for the missing rank; NULL: a circle. */
 static void give_up_waiting(psr_judge *j, psr_shrinking *s, uint32_t absent, const psr_watched *end,
                             int64_t waited_ms)
 {
@@ -220,7 +221,8 @@ static void give_up_waiting(psr_judge *j, psr_shrinking *s, uint32_t absent, con
     fail(j, s, status, end != NULL ? end->peer.rank : absent, line);
 }
 
-/* Of one; it may be over then. Returns the present time of its next deadline. */
+/* Looks at the deadlines of one shrinking, which may end it. Returns the present time of its next
+ * deadline. */
 static int64_t tick_one(psr_judge *j, psr_shrinking *s)
 {
     uint32_t absent = missing(j, s);

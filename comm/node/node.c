@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LOOK_AGAIN_MS = 50 /* at the deadline of what fails otherwise */ };
+enum { LOOK_AGAIN_MS = 50 /* after a deadline that did not become a question */ };
 
 static const psr_peer coordinator = {PSR_ROLE_SCHEDULER, 0};
 
@@ -135,7 +135,7 @@ void psr_node_message(psr_node *node, psr_message **message, int64_t now_ms)
 
 /* ---- time ---- */
 
-/* How much present time a request has left. ret_last_ms: since when it waits for that rank. */
+/* How much present time a request has left. *ret_last_ms: since when it waits for that rank. */
 static int64_t left_ms(const psr_node_request *r, int64_t present_ms, psr_waiting *ret_waiting,
                        int64_t *ret_last_ms)
 {
@@ -158,7 +158,7 @@ static int64_t left_ms(const psr_node_request *r, int64_t present_ms, psr_waitin
     return until_ms == INT64_MAX ? INT64_MAX : until_ms - present_ms;
 }
 
-/* "any of ranks 0, 2, 3": of its group who is not out. */
+/* "any of ranks 0, 2, 3": the ranks of its group that are not out. */
 static void name_any(const psr_node_request *r, char *text, size_t size)
 {
     const psr_node *node = r->group->node;
@@ -197,8 +197,9 @@ static void pass_deadline(psr_node *node, psr_node_request *r, uint32_t awaited,
     node->complained_of = node->asked;
 }
 
-/* The first that has passed becomes a question. Each is looked at when it may have passed, not with
- * every message. Returns how long until the soonest may have. */
+/* The first deadline that has passed becomes a question to the coordinator. A deadline is looked at
+ * only when it may have passed, not with every message. Returns how long until the next one may
+ * pass. */
 static int64_t look_at_deadlines(psr_node *node, int64_t present_ms)
 {
     while (node->due_count > 0 && node->due[0]->due_ms <= present_ms) {
@@ -236,7 +237,7 @@ void psr_node_tick(psr_node *node, int64_t now_ms, int64_t *ret_next_ms)
 
 /* ---- what it reports ---- */
 
-/* What others may know of, of the group. NULL: there is none. */
+/* The oldest request of the group that others may be told of. NULL: there is none. */
 static const psr_node_request *oldest_of(const psr_node_group *g)
 {
     const psr_node_request *oldest = NULL;
@@ -251,8 +252,8 @@ static const psr_node_request *oldest_of(const psr_node_group *g)
     return oldest;
 }
 
-/* Whom this rank waits for: for those who wait for its tables, else in the oldest of what is under
- * way, of any group. */
+/* Whom this rank waits for: for the sake of ranks that wait for its tables, otherwise in the oldest
+ * request under way of any group. */
 static bool waits(const psr_node *node, psr_waiting *ret_waiting, psr_phase *ret_phase)
 {
     const psr_node_request *oldest = NULL;
@@ -268,7 +269,7 @@ static bool waits(const psr_node *node, psr_waiting *ret_waiting, psr_phase *ret
     }
     if (oldest == NULL)
         return false;
-    if (psr_node_request_waits_for_any(oldest)) { /* who waits for itself waits for any */
+    if (psr_node_request_waits_for_any(oldest)) { /* waiting for itself means waiting for any */
         ret_waiting->peer = (psr_peer){PSR_ROLE_WORKER, node->options.rank};
         return true;
     }
@@ -287,9 +288,9 @@ bool psr_node_busy(const psr_node *node)
 
 size_t psr_node_waiting_max(const psr_node *node)
 {
-    /* Slices, and credit for as many; and in rings what others inject and this rank passes on. An
-     * operation may be done here before the others have read what it sent them: so many as ever
-     * were under way may have ended meanwhile. */
+    /* Slices, with a credit for each, and in rings those that others inject and this rank passes
+     * on. An operation may be done here before the others have read its messages, so as many may
+     * have ended meanwhile as ever were under way. */
     size_t most =
         PSR_NODE_WAITING_LEAST + node->under_way_most * 2 * (PSR_NODE_WINDOW + 1) * node->ranks;
     for (const psr_node_group *g = node->tables > 0 ? node->groups : NULL; g != NULL; g = g->next)

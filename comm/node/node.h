@@ -31,9 +31,11 @@
 typedef struct psr_failure {
     psr_err err;
     psr_scope scope;
-    uint32_t epoch, group; /* PSR_SCOPE_GROUP: that it breaks */
-    uint32_t rank, other;  /* of all ranks: to blame; of a MISMATCH both. PSR_RANK_ANY: nobody */
-    uint64_t number;       /* of the call in its group, from 1; 0: of none */
+    uint32_t epoch, group; /* the group that the failure breaks, if scope is PSR_SCOPE_GROUP */
+    /* numbered among all ranks: the rank to blame; for a MISMATCH the second one too. PSR_RANK_ANY:
+     * none */
+    uint32_t rank, other;
+    uint64_t number; /* the number of the call in its group, from 1; 0: no call */
     char line[PSR_FAILURE_LINE_BYTES];
 } psr_failure;
 
@@ -43,139 +45,146 @@ typedef struct psr_node_request psr_node_request;
 typedef struct psr_node_shrink psr_node_shrink;
 
 typedef struct psr_node_options {
-    const psr_view *view; /* of ranks alone: workers. Borrowed for life */
-    uint32_t rank;        /* own */
-    bool alone;           /* there is no coordinator: what is found here is the verdict */
-    int64_t deadline_ms;  /* of the communicator */
-    psr_outbox outbox;    /* to all others, and the coordinator */
+    const psr_view *view; /* its members are ranks only, as workers. Borrowed for life */
+    uint32_t rank;        /* this process's */
+    bool alone;           /* there is no coordinator: a failure found here is the verdict */
+    int64_t deadline_ms;  /* the communicator's */
+    psr_outbox outbox;    /* to all other ranks and the coordinator */
     void *context;
-    void (*cut)(void *context, psr_peer peer);    /* ends the channel to it, for good:
-                                                     what is lent comes back. Again too */
-    void (*retire)(void *context, psr_peer peer); /* it is out: nothing that it
-                                                     says matters any more */
-    void (*changed)(void *context);               /* what is marked [owner] may
-                                                     say something else now */
+    /* Ends the channel to a rank for good, so that lent payloads come back. May be called again */
+    void (*cut)(void *context, psr_peer peer);
+    /* the rank is out: its messages no longer matter */
+    void (*retire)(void *context, psr_peer peer);
+    void (*changed)(void *context); /* the result of a function marked [owner] may have changed */
 } psr_node_options;
 
-/* NOMEM. ret owns. */
+/* NOMEM. The caller owns *ret_node. */
 PSR_MUST_CHECK psr_err psr_node_new(const psr_node_options *options, int64_t now_ms,
                                     psr_node **ret_node);
-/* With its groups and requests, when nothing is lent: after its transport. NULL allowed. */
+/* Frees it with its groups and requests. Nothing may be lent: free the transport first. NULL
+ * allowed. */
 void psr_node_free(psr_node *node);
 
 /* ---- what comes in ---- */
 
 typedef enum psr_node_order {
-    PSR_NODE_OPEN_GROUP,  /* from here on it hears messages */
-    PSR_NODE_CLOSE_GROUP, /* frees it and its requests, which have ended */
-    PSR_NODE_MAKE,        /* a persistent request, in the order of making */
+    PSR_NODE_OPEN_GROUP,  /* a psr_node_group; from now on it takes messages */
+    PSR_NODE_CLOSE_GROUP, /* a psr_node_group; frees it and its requests, which have ended */
+    PSR_NODE_MAKE,        /* a persistent request; the order of making counts */
     PSR_NODE_START,       /* a request */
-    PSR_NODE_FREE,        /* a request, which has ended */
-    PSR_NODE_FIND,        /* a malloced psr_failure, which it frees: a finding of its owner's */
-    PSR_NODE_SHRINK,      /* a psr_node_shrink. One at a time */
+    PSR_NODE_FREE,        /* a request that has ended */
+    PSR_NODE_FIND,        /* a malloc'ed psr_failure, a finding of the owner; it is freed */
+    PSR_NODE_SHRINK,      /* a psr_node_shrink; one at a time */
 } psr_node_order;
 
-/* object: a psr_node_group, a psr_node_request, a psr_failure or a psr_node_shrink. What goes wrong
- * is the request's, or breaks what it is of. */
+/* Carries out an order. object: a psr_node_group, psr_node_request, psr_failure or psr_node_shrink.
+ * A failure is that of the request, or breaks its group. */
 void psr_node_take(psr_node *node, psr_node_order order, void *object, int64_t now_ms);
-/* VALUES, CREDIT, AHEAD and what tables say (comm/node/node_table.h) of the other ranks, VERDICT
- * and SHRUNK of the coordinator. Takes *message. What goes wrong breaks what it is of. */
+/* Takes *message: VALUES, CREDIT, AHEAD and the messages of tables (comm/node/node_table.h) from
+ * other ranks; VERDICT and SHRUNK from the coordinator. A failure breaks the group that it is
+ * about. */
 void psr_node_message(psr_node *node, psr_message **message, int64_t now_ms);
-/* Time passes. To be called by *ret_next_ms. */
+/* Time has passed. Call it at *ret_next_ms. */
 void psr_node_tick(psr_node *node, int64_t now_ms, int64_t *ret_next_ms);
-/* It cannot go on, as the last failure on this thread says: its scheduler is gone, its transport
- * failed. */
+/* The node cannot go on: its scheduler is gone, or its transport failed. The last failure on this
+ * thread says why. */
 void psr_node_fail(psr_node *node, psr_err err, int64_t now_ms);
-/* Something is under way: what others say matters at once. */
+/* An operation is under way, so messages of others matter at once. */
 bool psr_node_busy(const psr_node *node);
-/* Messages that may wait for one rank that reads nothing: of what its owner has had under way at
- * once, ended and copied or not. At least PSR_NODE_WAITING_LEAST. */
+/* Most messages that may wait for one rank that reads nothing: those of the operations that were
+ * under way at once, including copies of operations that have ended. At least
+ * PSR_NODE_WAITING_LEAST. */
 #define PSR_NODE_WAITING_LEAST 4096
 size_t psr_node_waiting_max(const psr_node *node);
-/* What its member reports. */
+/* Fills in what its member reports. */
 void psr_node_report(const psr_node *node, psr_msg_progress *progress);
-/* Any thread: the owner is at work, in a step of its own. */
+/* The owner is at work, in a step of its own count. Any thread. */
 void psr_node_progress(psr_node *node, uint64_t step);
 
 /* ---- [owner] ---- */
 
-/* The coordinator has said that all have joined and agree. */
+/* The coordinator has said that all have joined and that their facts agree. */
 bool psr_node_begun(const psr_node *node);
-/* Why everything is broken, for good; NULL: it is not. Borrowed for life. */
+/* The failure that broke everything for good; NULL: there is none. Borrowed for life. */
 const psr_failure *psr_node_failure(const psr_node *node);
 
-/* ranks: of all ranks, [count], copied; the own one is among them. epoch: of the group that it is
- * made of; 0: of the first. id: the same on all of them, and no other group's of the epoch. NOMEM.
- * ret owns, until it is ordered to be opened. */
+/* Makes a group of ranks[count], numbered among all ranks; they are copied, and this rank is one of
+ * them. epoch: that of the group that it is made from; 0: of the first. id: the same on all of its
+ * ranks, and no other group's of this epoch. NOMEM. The caller owns *ret_group until it orders it
+ * to be opened. */
 PSR_MUST_CHECK psr_err psr_node_group_new(psr_node *node, uint32_t epoch, uint32_t id,
                                           const uint32_t *ranks, uint32_t count,
                                           psr_node_group **ret_group);
-/* Before it is opened: it is made by ranks of that group, and fails with it as long as it has not
- * begun. */
+/* Call it before the group is opened: its ranks belong to the group of, and until it has begun it
+ * fails when of fails. */
 void psr_node_group_made_of(psr_node_group *group, const psr_node_group *of);
-/* Before it is opened: its table is that group's, and they fail together. */
+/* Call it before the group is opened: its table is opened by the group opener, and the two fail
+ * together. */
 void psr_node_group_opened_by(psr_node_group *table, psr_node_group *opener);
 /* All ranks of the group have opened it. */
 void psr_node_group_begins(psr_node_group *group);
-/* One that was never opened. NULL allowed. */
+/* Frees a group that was never opened. NULL allowed. */
 void psr_node_group_free(psr_node_group *group);
 uint32_t psr_node_group_id(const psr_node_group *group);
-uint32_t psr_node_group_rank(const psr_node_group *group); /* own, in it */
+uint32_t psr_node_group_rank(const psr_node_group *group); /* this process's rank in the group */
 uint32_t psr_node_group_size(const psr_node_group *group);
 const uint32_t *psr_node_group_ranks(const psr_node_group *group); /* [size]; borrowed from group */
 uint32_t psr_node_group_epoch(const psr_node_group *group);
 /* The failure that broke the group; NULL: it is not broken. Borrowed from group. */
 const psr_failure *psr_node_group_failure(const psr_node_group *group);
-/* The owner's own: it has been said. Borrowed from group. */
+/* The owner's own flag: the failure has been returned to the program. Borrowed from group. */
 bool *psr_node_group_told(psr_node_group *group);
 
-/* A wish for a group of those of group's ranks that live, which all of them must have. group, which
- * is open, is borrowed until it has ended. NOMEM. ret owns, when it was never ordered or has
- * ended. */
+/* A wish for a new group of the living ranks of group; all of them must have it. group is open, and
+ * is borrowed until the wish has ended. NOMEM. The caller owns *ret_shrink, and may free it if it
+ * was never ordered or has ended. */
 PSR_MUST_CHECK psr_err psr_node_shrink_new(psr_node_group *group, int64_t deadline_ms,
                                            psr_node_shrink **ret_shrink);
 void psr_node_shrink_free(psr_node_shrink *shrink); /* NULL allowed */
 bool psr_node_shrink_ended(const psr_node_shrink *shrink);
-/* Of one that has ended: the group, which is open; or why there is none, its line this thread's
- * detail. */
+/* The result of a wish that has ended: the new group, which is open; or why there is none, with its
+ * line as this thread's detail. */
 PSR_MUST_CHECK psr_err psr_node_shrink_result(const psr_node_shrink *shrink,
                                               psr_node_group **ret_group);
 
-/* Copies options with its arrays, of which those that do not matter for the kind may hang.
- * deadline_ms: how long nothing may come from whom it waits for. name: in lines of errors; NULL:
- * none; copied. USAGE: psr_request_check refuses it. NOMEM. ret owns, until it is ordered to be
- * freed. */
+/* Makes a request. options and the arrays that its kind uses are copied. deadline_ms: for how long
+ * nothing may come from the rank that it waits for. name: for lines of errors; NULL: none; copied.
+ * USAGE: psr_request_check refuses the options. NOMEM. The caller owns *ret_request until it orders
+ * it to be freed. */
 PSR_MUST_CHECK psr_err psr_node_request_new(psr_node_group *group,
                                             const psr_request_options *options, int64_t deadline_ms,
                                             const char *name, psr_node_request **ret_request);
-/* One that was never ordered. NULL allowed. */
+/* Frees a request that was never ordered. NULL allowed. */
 void psr_node_request_free(psr_node_request *request);
-/* Before it is ordered, one that is not persistent: when it is done, then is called, on the node's
- * thread, and it ends when what that has begun does. then NULL, or where it returns one that is
- * NULL: it ends then. What it returns is of a group that is open there, was not ordered, and is the
- * node's from then on. A failure of then is the request's own. */
+/* Sets a next step, before the request is ordered; not for a persistent request. When the request
+ * is done, the node's thread calls then. The request ends when the request that then returns has
+ * ended, or at once if then is NULL or returns NULL. The returned request belongs to an open group,
+ * was not ordered, and is owned by the node. A failure of then is the request's own failure. */
 typedef psr_err psr_node_then(void *context, psr_node *node, int64_t now_ms,
                               psr_node_request **ret_next);
 void psr_node_request_then(psr_node_request *request, psr_node_then *then, void *context);
-/* Before it is ordered: it waits for what may never come. Whom it waits for is not told to the
- * others. */
+/* Call it before the request is ordered: it may wait for ever, so others are not told whom it waits
+ * for. */
 void psr_node_request_is_unasked(psr_node_request *request);
 psr_node_group *psr_node_request_group(const psr_node_request *request);
-/* Of one that has ended: of its group's calls, from 1. 0: of none. */
+/* The number of a request that has ended among the calls of its group, from 1. 0: it is no such
+ * call. */
 uint64_t psr_node_request_number(const psr_node_request *request);
 bool psr_node_request_persistent(const psr_node_request *request);
-/* Of its count of values. */
+/* The bytes of its count of values. */
 size_t psr_node_request_bytes(const psr_node_request *request);
-/* To be called before each order to start it: from then on it has not ended. */
+/* Call it before each order to start the request: from then on it has not ended. */
 void psr_node_request_begins(psr_node_request *request);
-/* It has, well or badly, and nothing of its memory is lent; also before it was ever started. */
+/* The request has ended, well or badly, and none of its memory is lent. True also before it is
+ * first started. */
 bool psr_node_request_ended(const psr_node_request *request);
 /* How it ended; its line becomes this thread's detail. */
 psr_err psr_node_request_status(const psr_node_request *request);
-/* Of a receive or a probe that has ended well: psr_request_came. */
+/* Of a receive or a probe that has ended well: see psr_request_came. */
 bool psr_node_request_came(const psr_node_request *request, uint32_t *ret_from, uint32_t *ret_tag,
                            uint64_t *ret_count, psr_type *ret_type);
-/* The algorithm that was chosen; NULL: not known before it is started, or made. */
+/* The name of the algorithm that was chosen; NULL: not known before the request is started, or
+ * made. */
 const char *psr_node_request_algorithm(const psr_node_request *request);
 
 #endif

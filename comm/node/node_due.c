@@ -1,6 +1,6 @@
-/* Whose deadline is to be looked at next: a binary heap of the requests under way (Williams,
- * "Algorithm 232: Heapsort", CACM 1964). A request that begins is mostly due last, and stays where
- * it is put. */
+/* Which deadline is to be looked at next: a binary heap of the requests under way (Williams,
+ * "Algorithm 232: Heapsort", CACM 1964). The deadline of a request that begins is mostly the last,
+ * so it stays where it is put. */
 #include "comm/node/node_private.h"
 
 #include <stdlib.h>
@@ -52,8 +52,7 @@ psr_err psr_node_due_add(psr_node *node, psr_node_request *request)
     return PSR_OK;
 }
 
-/* What is left has a quarter of the room: half of that is given back. Where it cannot be, it
- * stays. */
+/* When a quarter of the room is used, half of it is given back. If that fails, it stays. */
 static void shrink(psr_node *node)
 {
     size_t smaller = node->due_capacity / 2;

@@ -1,4 +1,4 @@
-/* How groups of a node break: what is found here, and what the coordinator says. */
+/* How groups of a node break: by what is found here, and by what the coordinator says. */
 #include "comm/node/node_private.h"
 
 #include <inttypes.h>
@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GRACE_MS = 1000 /* for the coordinator's words on what was found here */ };
+enum { GRACE_MS = 1000 /* how long to wait for the coordinator's verdict on a finding */ };
 
 static const psr_peer coordinator = {PSR_ROLE_SCHEDULER, 0};
 
@@ -27,7 +27,7 @@ void psr_node_name_rank(const psr_node *node, uint32_t rank, char *text, size_t 
 
 /* ---- breaking ---- */
 
-/* Some of its ranks may have failed to make it, and others have it: it fails on all. */
+/* If some ranks failed to make a group, others may have it: it fails on all of them. */
 static void break_what_is_made_of(const psr_node_group *group)
 {
     for (psr_node_group *g = group->node->groups; g != NULL; g = g->next) {
@@ -43,8 +43,8 @@ static void break_what_is_made_of(const psr_node_group *group)
     }
 }
 
-/* A table and the group that opened it fail together. Its shards, which are not in that group, are
- * told of the table. */
+/* A table and the group that opened it fail together. The table's shards are not in that group, and
+ * are told about the table. */
 static void break_with_its_tables(const psr_node_group *group)
 {
     for (psr_node_group *g = group->node->groups; g != NULL; g = g->next) {
@@ -107,7 +107,7 @@ static void break_groups_of(psr_node *node, const psr_failure *failure)
             psr_node_group_break(g, failure);
 }
 
-/* For good: also groups that are made with it later are broken. */
+/* For good: groups with that rank that are made later are broken too. */
 static void lose(psr_node *node, const psr_failure *failure)
 {
     if (failure->rank == node->options.rank) {
@@ -181,11 +181,11 @@ void psr_node_tell(const psr_node *node, const psr_failure *f, int64_t within_ms
     const psr_payload line = {.data = f->line, .bytes = strlen(f->line)};
     const psr_outbox *outbox = &node->options.outbox;
     psr_err told = outbox->send(outbox->context, coordinator, &head, line.bytes > 0 ? &line : NULL);
-    (void)told; /* who cannot be told will miss this rank */
+    (void)told; /* a rank that cannot be told will miss this one */
 }
 
-/* One line for all: of what two ranks see, both tell, and the coordinator chooses. What only this
- * rank sees is its own. */
+/* All ranks shall have one line: two ranks that see a failure both report it, and the coordinator
+ * chooses. A failure that only this rank sees needs no verdict. */
 void psr_node_find(psr_node *node, const psr_failure *failure, int64_t now_ms)
 {
     psr_node_group *g = psr_node_group_of(node, failure->epoch, failure->group);
@@ -246,9 +246,9 @@ static bool is_lent(const psr_node_group *group)
     return false;
 }
 
-/* What a broken group has lent comes back when the others have taken it in. Those that live do; to
- * one that cannot be reached the channel is cut, or who waits for its request would wait for ever.
- * Returns how long until then. */
+/* Memory that a broken group has lent comes back when the other ranks have received it. Living
+ * ranks do receive; the channel to a rank that cannot be reached is cut, or the request's owner
+ * would wait for ever. Returns how long until then. */
 static int64_t take_back(psr_node_group *g, int64_t present_ms)
 {
     psr_node *node = g->node;

@@ -1,4 +1,4 @@
-/* The groups of a node: which are open, and which message is whose. */
+/* The groups of a node: which are open, and to which a message belongs. */
 #include "comm/node/node_private.h"
 
 #include "net/violation.h"
@@ -9,13 +9,13 @@
 
 enum {
     SLICE_BYTES = 256 << 10,
-    SHARED_SLICE_BYTES = 1 << 20, /* through shared memory: what a message
-                                     costs is the most of it there */
-    COPIED_BYTES = 16 << 10,      /* a copy of those takes less time
-                                     than to hear that they have left */
+    /* through shared memory slices are larger, since the cost is per message */
+    SHARED_SLICE_BYTES = 1 << 20,
+    /* up to this size a copy takes less time than to hear that the loan has ended */
+    COPIED_BYTES = 16 << 10,
 };
 
-/* ---- which there are ---- */
+/* ---- which groups there are ---- */
 
 static psr_queue_key key_of(uint32_t epoch, uint32_t id)
 {
@@ -57,17 +57,17 @@ void psr_node_group_take(psr_node *node, psr_node_group *g, psr_message **messag
     psr_node_group_end_what_is_done(g, now_ms);
 }
 
-/* ---- those that are not open ---- */
+/* ---- groups that are not open ---- */
 
-/* A group's id is the number that its first rank gave it, and that rank. */
+/* A group's id contains its first rank, and the number that this rank gave it. */
 static bool was_opened(const psr_node *node, psr_tag tag)
 {
     return tag.epoch <= node->epoch &&
            tag.group / node->ranks <= node->opened[tag.group % node->ranks];
 }
 
-/* A group begins with a barrier. Until a rank has entered it nobody passes it, or says anything
- * else there. */
+/* A group begins with a barrier. No rank passes it or sends anything else in the group before all
+ * have entered. */
 static bool begins_group(const psr_message *message)
 {
     psr_msg_values says;
@@ -79,14 +79,14 @@ static bool begins_group(const psr_message *message)
 psr_err psr_node_keep_early(psr_node *node, psr_message **message)
 {
     psr_tag tag = psr_msg_tag(*message);
-    /* The others may have the group that this rank has asked for, before it hears so. */
+    /* The others may have the group that this rank asked for, before it is told. */
     bool newer = node->shrink != NULL && tag.epoch > node->epoch;
     size_t most = newer ? PSR_NODE_NEWER_MAX : PSR_NODE_EARLY_MAX;
     if (psr_queues_first(&node->closed_by_id, key_of(tag.epoch, tag.group)) != NULL)
         return PSR_OK;
     if (!newer && !begins_group(*message) && was_opened(node, tag))
-        return PSR_OK; /* and was closed */
-    /* Others may have a group that is made without waiting before this rank has it. */
+        return PSR_OK; /* it was closed */
+    /* Others may have a group that is made without waiting, before this rank has it. */
     most += node->under_way;
     if (node->early_count >= most * node->ranks || (!newer && !begins_group(*message)))
         return psr_violation(*message, "this group is not open here");
@@ -103,7 +103,7 @@ psr_err psr_node_keep_early(psr_node *node, psr_message **message)
     return PSR_OK;
 }
 
-/* ret: the message, owned. Frees early. */
+/* The message is the caller's. Frees early. */
 static psr_message *unkeep(psr_node *node, psr_node_early *early)
 {
     psr_message *message = early->message;
@@ -167,14 +167,14 @@ void psr_node_group_drop(psr_node_group *g)
     psr_node_group_free(g);
 }
 
-/* Of one that had begun nothing more can come that looks as if it began now. */
+/* After a group has begun, no message can come that looks as if the group began now. */
 void psr_node_group_close(psr_node *node, psr_node_group *g)
 {
     for (psr_node_group *t = node->tables > 0 ? node->groups : NULL; t != NULL; t = t->next)
         if (t->opener == g)
             t->opener = NULL;
     psr_node_closed *c = atomic_load(&g->begun) || g->table != NULL ? NULL : calloc(1, sizeof *c);
-    if (c != NULL) { /* without memory for it a late message of the group waits for it in vain */
+    if (c != NULL) { /* without memory for it a late message of the group is kept in vain */
         c->next = node->closed;
         node->closed = c;
         psr_queues_add(&node->closed_by_id, &c->by_id, key_of(g->epoch, g->id));
@@ -201,7 +201,7 @@ static uint32_t hosts_of(const psr_node *node, const uint32_t *ranks, uint32_t c
     return hosts;
 }
 
-/* As the view has it, which is the same for all of them. */
+/* As the view says, which is the same for all of them. */
 static bool share_memory(const psr_node *node, const uint32_t *ranks, uint32_t count)
 {
     const psr_view_member *first =

@@ -1,6 +1,6 @@
-/* What the files of a node share: node.c (orders, messages, time), node_failure.c (how it breaks),
- * node_shrink.c, node_group.c, node_request.c. For those alone. All of it on the node's thread,
- * where nothing else is said. */
+/* What the files of a node share; no other file includes it: node.c (orders, messages, time),
+ * node_failure.c (how it breaks), node_shrink.c, node_group.c, node_request.c. Everything is called
+ * on the node's thread, unless a comment says otherwise. */
 #ifndef PSR_COMM_NODE_PRIVATE_H
 #define PSR_COMM_NODE_PRIVATE_H
 
@@ -10,11 +10,12 @@
 
 enum {
     PSR_NODE_NAME_BYTES = 64,
-    PSR_NODE_WINDOW = 8, /* slices */
-    /* Of each rank: of a group that is not open here only its first barrier can have come. */
+    PSR_NODE_WINDOW = 8, /* slices on their way to one rank */
+    /* Messages of one rank for groups that are not open here. Only the first barrier of such a
+     * group can have come. */
     PSR_NODE_EARLY_MAX = 8,
-    /* Of each rank, while it may have a newer epoch than this one: what it may send unasked
-     * there. */
+    /* Messages of one rank while it may have a newer epoch than this rank: all that it may send
+     * there without an answer. */
     PSR_NODE_NEWER_MAX = PSR_AHEAD_OPERATIONS * PSR_NODE_WINDOW + PSR_CREDITS_KEPT +
                          PSR_OFFERS_KEPT + PSR_NODE_EARLY_MAX,
 };
@@ -26,83 +27,80 @@ typedef enum psr_node_request_state {
     PSR_NODE_REQUEST_FAILED
 } psr_node_request_state;
 
-/* What a request asks of a table. */
+/* What a request wants of a table. */
 typedef struct psr_node_table_call psr_node_table_call;
 struct psr_node_table_call {
     psr_node_table_verb verb;
     uint32_t part;
     const float *values;
     float *ret_values;
-    psr_node_table_call *next; /* of those for the same part */
+    psr_node_table_call *next; /* the next call for the same part */
     bool begun, done;
 };
 
 struct psr_node_request {
     psr_node_group *group;
-    psr_node_request *next, *previous; /* of the group's */
+    psr_node_request *next, *previous; /* in the group's list */
     psr_request_options options;
-    size_t *counts, *send_counts; /* owned, as the blocks: options points to them */
+    size_t *counts, *send_counts; /* owned, as the blocks; options points to them */
     psr_block *send_blocks, *receive_blocks;
     psr_compression compression;
-    bool of_table; /* it is call, not options */
+    bool of_table; /* call is valid, not options */
     psr_node_table_call call;
-    bool unasked;        /* nobody is to blame for what does not come */
+    bool unasked;        /* what it waits for may never come, and nobody is to blame */
     psr_node_then *then; /* NULL: it ends when it is done */
     void *then_context;
-    psr_node_request *next_step; /* it ends when that does; of another group, perhaps */
-    psr_node_request *step_of;   /* whose next step it is */
+    psr_node_request *next_step; /* it ends when that one does, which may be of another group */
+    psr_node_request *step_of;   /* the request whose next step this is */
     char name[PSR_NODE_NAME_BYTES];
     int64_t deadline_ms;
-    /* The node's: */
+    /* Used by the node's thread only: */
     _Atomic(psr_request *) request; /* made once */
     bool under_way;
-    int64_t since_ms;         /* present time: its start */
-    int64_t due_ms;           /* present time: its deadline is not before */
-    size_t due;               /* its place among those that are due,
-                                 plus one; 0: it is not under way */
-    int64_t wait_on_until_ms; /* present time: so long the coordinator
-                                 knows that whom it waits for is at work */
+    int64_t since_ms; /* present time at which it was started */
+    int64_t due_ms;   /* present time: its deadline does not pass before this */
+    size_t due;       /* its place in the heap of deadlines, plus one; 0: it is not under way */
+    /* present time until which the coordinator knows that the awaited rank is at work */
+    int64_t wait_on_until_ms;
     uint64_t number;
-    /* Both threads': */
-    _Atomic int state;    /* psr_node_request_state; the owner makes
-                             it UNDER_WAY, the node ends it */
-    psr_failure *failure; /* why it FAILED: own, or its group's; written before state */
+    /* Used by both threads: */
+    _Atomic int state;    /* a psr_node_request_state; the owner sets UNDER_WAY, the node ends it */
+    psr_failure *failure; /* why it FAILED: its own failure or its group's; written before state */
     psr_failure own;
 };
 
 typedef enum psr_node_state {
     PSR_NODE_WHOLE,
-    /* something, and the coordinator is told */
+    /* a failure was found, and the coordinator is told */
     PSR_NODE_FOUND,
     PSR_NODE_BROKEN
 } psr_node_state;
 
 struct psr_node_group {
     psr_node *node;
-    psr_node_group *next, *previous; /* of those that are open */
+    psr_node_group *next, *previous; /* in the list of open groups */
     psr_queued by_id;
     uint32_t epoch, id, rank, count;
-    uint32_t *ranks;   /* of all ranks */
-    int64_t *heard_ms; /* [all ranks] present time: its last message of this group */
+    uint32_t *ranks;   /* numbered among all ranks */
+    int64_t *heard_ms; /* [all ranks] present time of its last message in this group */
     psr_group *group;
     psr_node_table *table;          /* owned; NULL: none */
-    psr_node_request *first, *last; /* all that there are */
-    size_t under_way;               /* of those */
-    uint64_t calls;                 /* of the order of calls, started */
-    const psr_node_group *of;       /* that it is made of; NULL: none */
-    psr_node_group *opener;         /* of its table: they fail together; NULL: none */
-    _Atomic bool begun;             /* it no longer matters of what */
-    bool told;                      /* the owner's */
+    psr_node_request *first, *last; /* all requests of the group */
+    size_t under_way;               /* how many of them */
+    uint64_t calls;                 /* calls in the group's order that were started */
+    const psr_node_group *of;       /* the group that it is made from; NULL: none */
+    psr_node_group *opener; /* the group that opened its table; they fail together; NULL: none */
+    _Atomic bool begun;     /* from then on `of` no longer matters */
+    bool told;              /* the owner's flag */
     psr_node_state state;
     psr_failure found;
-    int64_t give_up_ms; /* FOUND: no verdict will come */
-    int64_t cut_ms;     /* BROKEN: present time at which what is lent
-                           is taken back; INT64_MAX: nothing is */
+    int64_t give_up_ms; /* FOUND: when to stop waiting for a verdict */
+    int64_t cut_ms; /* BROKEN: present time at which lent memory is taken back; INT64_MAX: never */
     psr_failure failure;
     _Atomic bool broken; /* failure is written */
 };
 
-/* A group that was closed before it had begun: what others said to begin it may still come. */
+/* A group that was closed before it had begun: messages of its first barrier may still come. */
 typedef struct psr_node_closed psr_node_closed;
 struct psr_node_closed {
     psr_queued by_id;
@@ -113,159 +111,163 @@ struct psr_node_closed {
 typedef struct psr_node_early psr_node_early;
 struct psr_node_early {
     psr_queued by_id;
-    psr_node_early *next, *previous; /* of all */
+    psr_node_early *next, *previous; /* in the list of all */
     psr_message *message;            /* owned */
 };
 
 struct psr_node_shrink {
     psr_node_group *of;
     int64_t deadline_ms;
-    psr_node_group *group; /* OK */
-    psr_failure failure;   /* err PSR_OK: none */
-    _Atomic bool ended;    /* the others are written */
+    psr_node_group *group; /* if err is PSR_OK */
+    psr_failure failure;   /* its err is PSR_OK: there is none */
+    _Atomic bool ended;    /* the other fields are written */
 };
 
 struct psr_node {
     psr_node_options options;
     uint32_t ranks;
-    uint32_t epoch;                        /* the newest that this rank has a group of */
-    psr_failure **out;                     /* [ranks]: why it is out; owned; NULL: it is not */
-    psr_node_shrink *shrink;               /* what the coordinator is asked for; NULL: nothing */
-    psr_node_request *asked;               /* its deadline has passed, and
-                                              the coordinator is asked */
-    const psr_node_request *complained_of; /* of which the coordinator has a line,
-                                              and which goes on; NULL: none */
-    psr_node_group *groups;                /* open */
+    uint32_t epoch;          /* the newest epoch of which this rank has a group */
+    psr_failure **out;       /* [ranks]: why a rank is out; owned; NULL: it is not */
+    psr_node_shrink *shrink; /* the shrink that the coordinator was asked for; NULL: none */
+    psr_node_request *asked; /* its deadline has passed, and the coordinator was asked about it */
+    /* goes on while the coordinator has a line about it; NULL: none */
+    const psr_node_request *complained_of;
+    psr_node_group *groups; /* those that are open */
     psr_queues open_by_id, closed_by_id, early_by_id;
     psr_node_closed *closed;
     psr_node_early *early;
     size_t early_count;
-    uint32_t *opened;                 /* [ranks]: of the groups that it is the first
-                               of, the highest number opened here */
-    size_t under_way, under_way_most; /* requests: now, and the most that ever were */
-    size_t failing;                   /* groups that are open and not whole */
-    size_t tables;                    /* groups that are open and have one */
-    psr_node_request **due; /* [due_count] requests under way: a heap, the soonest first */
+    /* [ranks]: the highest number opened here, among the groups whose first rank it is */
+    uint32_t *opened;
+    size_t under_way, under_way_most; /* requests under way now, and the most that ever were */
+    size_t failing;                   /* open groups with a failure */
+    size_t tables;                    /* open groups that have a table */
+    /* [due_count] requests under way: a heap, the earliest deadline first */
+    psr_node_request **due;
     size_t due_count, due_capacity;
     psr_presence_clock presence;
-    uint64_t moves; /* what its owner did: what comes from others is no progress of this rank's */
+    /* counts the owner's actions; messages of others are no progress of this rank */
+    uint64_t moves;
     _Atomic uint64_t step, steps_told;
-    psr_failure failure;        /* of everything */
-    _Atomic bool begun, broken; /* broken: failure is written */
+    psr_failure failure;        /* the failure that broke everything */
+    _Atomic bool begun, broken; /* failure is written, if broken */
 };
 
 /* ---- node.c ---- */
 
-/* Those of the file comm/node/node_due.c. A request has begun: its deadline will be looked at.
- * NOMEM. */
+/* The functions of comm/node/node_due.c. Adds a request that has begun, so that its deadline is
+ * looked at. NOMEM. */
 PSR_MUST_CHECK psr_err psr_node_due_add(psr_node *node, psr_node_request *request);
-/* Nothing, where it is not there. */
+/* Does nothing if it is not there. */
 void psr_node_due_remove(psr_node *node, psr_node_request *request);
-/* Its due_ms has become another one. */
+/* Its due_ms has changed. */
 void psr_node_due_moved(psr_node *node, psr_node_request *request);
 
 /* ---- node_failure.c ---- */
 
 /* "rank 2 on host7" */
-/* What the scheduler's numbers are held against. Of smaller groups a rank hears only where it is in
- * one. */
+/* The limits against which the scheduler's numbers are checked. A rank hears only of smaller groups
+ * that it is in. */
 psr_msg_limits psr_node_limits(const psr_node *node);
 void psr_node_name_rank(const psr_node *node, uint32_t rank, char *text, size_t size);
-/* Breaks everything, for good: what is under way has failed. */
+/* Breaks everything for good: all requests under way fail. */
 void psr_node_break(psr_node *node, const psr_failure *failure);
 /* Breaks one group. */
 void psr_node_group_break(psr_node_group *group, const psr_failure *failure);
-/* What a failure breaks, by its scope: of PSR_SCOPE_RANK and _LOST its rank is one. */
+/* Breaks what the failure's scope says: for PSR_SCOPE_RANK and _LOST all groups with its rank. */
 void psr_node_apply(psr_node *node, const psr_failure *failure);
-/* A group that is opened: it may have failed before. */
+/* Gives a group that is being opened a failure that concerns it already. */
 void psr_node_group_inherit(psr_node_group *group);
-/* The coordinator of a finding. within_ms: of a TIMEOUT. */
+/* Reports a finding to the coordinator. within_ms: the deadline, for a TIMEOUT. */
 void psr_node_tell(const psr_node *node, const psr_failure *failure, int64_t within_ms);
-/* It was found here: it breaks what it is of, or the coordinator's verdict will. */
+/* A failure was found here: it breaks its group now, or the coordinator's verdict will. */
 void psr_node_find(psr_node *node, const psr_failure *failure, int64_t now_ms);
-/* Of a group; its line is this thread's detail. */
+/* A failure of a group; its line is this thread's detail. */
 psr_failure psr_node_failure_of_detail(const psr_node_group *group, psr_err err, uint32_t rank,
                                        uint32_t other, uint64_t number);
-/* Of all groups of that rank. */
+/* A failure of all groups with that rank. */
 psr_failure psr_node_violation_of(psr_err err, uint32_t rank);
-/* Time, of broken groups and of those in which something was found. Returns how long until
- * something is due; INT64_MAX: nothing is. */
+/* Time has passed, for broken groups and groups with a finding. Returns how long until something is
+ * due; INT64_MAX: nothing is. */
 int64_t psr_node_failure_tick(psr_node *node, int64_t now_ms, int64_t present_ms);
 
 /* ---- node_shrink.c ---- */
 
 void psr_node_shrink_begin(psr_node *node, psr_node_shrink *shrink, int64_t now_ms);
-/* SHRUNK. */
+/* Takes SHRUNK. */
 void psr_node_shrink_take(psr_node *node, const psr_message *message, int64_t now_ms);
-/* When there is one. */
+/* Ends the shrink under way, if there is one. */
 void psr_node_shrink_fail(psr_node *node, const psr_failure *failure);
 
 /* ---- node_group.c ---- */
 
-/* NULL: it is not open here. */
+/* NULL: no such group is open here. */
 psr_node_group *psr_node_group_of(psr_node *node, uint32_t epoch, uint32_t id);
-/* A message of a group that is not open here. Takes *message when it is kept until the group is
- * opened; what is of a group that was closed is left. PROTOCOL: no rank can say that now. NOMEM. */
+/* Takes a message of a group that is not open here. *message becomes NULL if it is kept until the
+ * group is opened; a message of a closed group is left. PROTOCOL: no rank can send that now.
+ * NOMEM. */
 PSR_MUST_CHECK psr_err psr_node_keep_early(psr_node *node, psr_message **message);
-/* Frees what there is of groups that are not open. */
+/* Frees what is kept of groups that are not open. */
 void psr_node_forget_groups(psr_node *node);
-/* Is it one of the group's? */
+/* Whether the rank belongs to the group. */
 bool psr_node_group_has(const psr_node_group *group, uint32_t rank);
-/* Takes *message, of the group, or leaves it to be freed. */
+/* Takes *message, which belongs to the group, or leaves it to be freed. */
 void psr_node_group_take(psr_node *node, psr_node_group *group, psr_message **message,
                          int64_t now_ms);
 void psr_node_group_open(psr_node *node, psr_node_group *group, int64_t now_ms);
 void psr_node_group_close(psr_node *node, psr_node_group *group);
-/* Frees it with its requests. */
+/* Frees the group with its requests. */
 void psr_node_group_drop(psr_node_group *group);
 
 /* ---- node_request.c ---- */
 
 /* "all_reduce 41", "barrier 2 of group 5", "send (name)" */
 void psr_node_request_describe(const psr_node_request *request, char *text, size_t size);
-/* Puts it into its group's list, when it is not there. */
+/* Puts it into its group's list, unless it is there. */
 void psr_node_request_add(psr_node_request *request);
-/* What could not even be made is its own failure. */
+/* A request that could not even be made fails alone. */
 psr_err psr_node_request_make(psr_node_request *request);
 void psr_node_request_start(psr_node *node, psr_node_request *request, int64_t now_ms);
-/* Payloads of it that the transport has not given back. Any thread. */
+/* Its payloads that the transport has not given back. Any thread. */
 uint32_t psr_node_request_lent(const psr_node_request *request);
-/* failure NULL: well. */
+/* failure NULL: it ended well. */
 void psr_node_request_end(psr_node_request *request, psr_failure *failure);
-/* As the last failure on this thread says; the others do not hear of it. */
+/* Fails it with the last failure on this thread; the other ranks do not hear of it. */
 void psr_node_request_fail_alone(psr_node_request *request, psr_err err);
-/* Takes it out of its group's list, and frees it. */
+/* Takes it out of its group's list and frees it. */
 void psr_node_request_drop(psr_node_request *request);
-/* Whom it waits for. false: for nobody, or for any. */
+/* The rank that it waits for. false: none, or any. */
 bool psr_node_request_waits(const psr_node_request *request, psr_waiting *ret_waiting);
-/* For a message of any rank of its group. */
+/* Whether it waits for a message of any rank of its group. */
 bool psr_node_request_waits_for_any(const psr_node_request *request);
-/* Those of the group that an event may have ended. */
+/* Ends the group's requests that an event may have completed. */
 void psr_node_group_end_what_is_done(psr_node_group *group, int64_t now_ms);
 
 /* ---- node_table.c ---- */
 
 bool psr_node_table_is_message(psr_message_type type);
-/* A message to the group's table, if it has one. Takes *message, whose sender it may rename, or
- * leaves it to be freed. PROTOCOL: the sender broke it; else what an update failed with. */
+/* Gives a message to the group's table, if it has one. Takes *message, whose sender it may rename,
+ * or leaves it to be freed. PROTOCOL: the sender broke the protocol; otherwise the failure of an
+ * update. */
 psr_err psr_node_table_message(psr_node_group *group, psr_message **message);
-/* Borrows call until it is done, or forgotten. */
+/* Borrows call until it is done or forgotten. */
 psr_err psr_node_table_start(psr_node_table *table, psr_node_table_call *call);
 void psr_node_table_forget(psr_node_table *table, psr_node_table_call *call);
 bool psr_node_table_call_waits(const psr_node_table *table, const psr_node_table_call *call,
                                psr_waiting *ret_waiting);
 /* Any thread. */
 uint32_t psr_node_table_lent(const psr_node_table *table, const psr_node_table_call *call);
-/* As a shard: the worker that others wait for. false: none. */
+/* On a shard: the worker that others wait for. false: none. */
 bool psr_node_table_waits(const psr_node_table *table, psr_waiting *ret_waiting);
-/* As psr_node_waiting_max. */
+/* See psr_node_waiting_max. */
 size_t psr_node_table_waiting_max(const psr_node_table *table);
-/* Nothing more will be sent. */
+/* Sends nothing any more. */
 void psr_node_table_break(psr_node_table *table);
 /* "push of part 3 of table "weights"" */
 void psr_node_table_describe(const psr_node_table *table, const psr_node_table_call *call,
                              char *text, size_t size);
-/* NULL allowed. After the transport, or when nothing of it is under way on any rank. */
+/* NULL allowed. Call it after the transport is freed, or when nothing of the table is under way on
+ * any rank. */
 void psr_node_table_free(psr_node_table *table);
 
 #endif

@@ -45,7 +45,7 @@ void psr_node_request_describe(const psr_node_request *r, char *text, size_t siz
 
 /* ---- how requests end ---- */
 
-/* What this rank said of it is over: no line names it any more. */
+/* The coordinator forgets this rank's line about it. */
 static void take_complaint_back(psr_node *node, const psr_node_request *r)
 {
     if (node->complained_of != r)
@@ -62,7 +62,7 @@ static void take_complaint_back(psr_node *node, const psr_node_request *r)
                   0);
 }
 
-/* What it was a step of ends as it did. */
+/* The request whose step this is ends as the step did. */
 static void end_whole(psr_node_request *step, const psr_failure *failure)
 {
     psr_node_request *whole = step->step_of;
@@ -96,7 +96,7 @@ void psr_node_request_end(psr_node_request *r, psr_failure *failure)
     end_whole(r, failure);
 }
 
-/* It is done, and what comes then begins. */
+/* The request is done; its next step begins. */
 static void go_on(psr_node_request *r, int64_t now_ms)
 {
     psr_node *node = r->group->node;
@@ -130,7 +130,7 @@ bool psr_node_request_waits(const psr_node_request *r, psr_waiting *ret_waiting)
                        : psr_request_waits(r->request, ret_waiting);
 }
 
-/* A table says not which of its calls are done: it has few. */
+/* A table does not say which of its calls are done, and has few, so all are looked at. */
 void psr_node_group_end_what_is_done(psr_node_group *g, int64_t now_ms)
 {
     bool any = false;
@@ -198,11 +198,11 @@ void psr_node_request_start(psr_node *node, psr_node_request *r, int64_t now_ms)
     if (node->under_way > node->under_way_most)
         node->under_way_most = node->under_way;
     if (r->group->state == PSR_NODE_FOUND)
-        return; /* the verdict will end it */
+        return; /* the coordinator's verdict will end it */
     err = r->of_table ? psr_node_table_start(r->group->table, &r->call)
                       : psr_request_start(r->request);
     if (err != PSR_OK) {
-        /* Of a message that came before, or this rank's own. */
+        /* The failure is about a message that came before, or about this rank's own. */
         psr_peer of = {PSR_ROLE_WORKER, node->options.rank};
         bool both = psr_group_failed_of(r->group->group, &of) && err == PSR_ERR_MISMATCH;
         psr_failure failure = psr_node_failure_of_detail(

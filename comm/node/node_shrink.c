@@ -1,6 +1,6 @@
-/* How the living ranks of a group come to one of their own. The coordinator alone says who lives:
- * when all who do have asked, each gets the same list, and opens the group before it looks at
- * anything else; so none can have it where another's call fails. */
+/* How the living ranks of a group get a new group of themselves. Only the coordinator says who
+ * lives. When all living ranks have asked, each gets the same list and opens the group before it
+ * looks at anything else. So no rank can have the group while the call of another fails. */
 #include "comm/node/node_private.h"
 
 #include <stdio.h>
