@@ -1,5 +1,5 @@
-/* A block: a part of a tensor of up to four dimensions, which need not lie dense. Its values have
- * the order of its indices, the last one fastest. Plain data; any thread. */
+/* A block: a part of a tensor of up to four dimensions. It need not be dense. Its values are in the
+ * order of its indices, the last index fastest. Plain data; any thread. */
 #ifndef PSR_COMM_COLLECTIVES_BLOCK_H
 #define PSR_COMM_COLLECTIVES_BLOCK_H
 
@@ -8,12 +8,11 @@
 #include <stdint.h>
 
 typedef struct psr_block {
-    uint32_t rank; /* to whom it goes, or of whom it comes */
-    void *data;    /* of what is sent, NULL: zeros */
+    uint32_t rank; /* the rank that it goes to or comes from */
+    void *data;    /* NULL, in a block that is sent: zeros */
     size_t shape[4];
-    size_t stride[4]; /* values; all 0: dense */
-    bool adds;        /* what is received is folded into what
-                         stands there, by the call's reduction */
+    size_t stride[4]; /* in values; all 0: dense */
+    bool adds; /* received values are folded into those that are there, by the call's reduction */
 } psr_block;
 
 static inline psr_block psr_block_dense(uint32_t rank, void *data, size_t count)
@@ -22,10 +21,11 @@ static inline psr_block psr_block_dense(uint32_t rank, void *data, size_t count)
 }
 
 bool psr_block_is_dense(const psr_block *block);
-/* Its values. false: more than memory can have. */
+/* The number of its values. false: more than memory can hold. */
 bool psr_block_count(const psr_block *block, size_t *ret_count);
 
-/* Values [first, first + count) of it, of so many bytes each, to and from dense memory. */
+/* Copy values [first, first + count) of the block to or from dense memory; a value has
+ * value_bytes. */
 void psr_block_read(const psr_block *block, size_t value_bytes, size_t first, size_t count,
                     void *to);
 void psr_block_write(const psr_block *block, size_t value_bytes, size_t first, size_t count,

@@ -44,119 +44,126 @@
 enum {
     PSR_AHEAD_OPERATIONS = 64,
     PSR_CALLS_KEPT = 64,
-    PSR_CREDITS_KEPT = 4096,  /* messages of credit from one peer, for
-                                 operations that are not started here */
-    PSR_OFFERS_KEPT = 4096,   /* from one peer, which are not received here yet */
-    PSR_COPIES_WAITING = 256, /* messages; while so many wait to leave for
-                                 a rank, nothing more is copied for it */
+    /* CREDIT messages kept from one peer for operations that are not started here */
+    PSR_CREDITS_KEPT = 4096,
+    /* OFFER messages kept from one peer for messages that are not received here yet */
+    PSR_OFFERS_KEPT = 4096,
+    /* while this many messages wait to leave for a rank, nothing more is copied for it */
+    PSR_COPIES_WAITING = 256,
 };
 #define PSR_MESSAGE_TAG_MAX (UINT32_MAX >> 1)
-#define PSR_MESSAGE_TAG_ANY UINT32_MAX /* of a receive and a probe; likewise PSR_RANK_ANY */
+#define PSR_MESSAGE_TAG_ANY UINT32_MAX /* for a receive and a probe, as PSR_RANK_ANY */
 
 typedef struct psr_group psr_group;
 typedef struct psr_request psr_request;
 
 typedef struct psr_group_options {
-    uint32_t epoch, id; /* of its tags */
+    uint32_t epoch, id; /* they are in the tags of its messages */
     uint32_t rank, ranks;
-    const psr_peer *members;    /* [ranks]; copied */
-    uint32_t hosts;             /* on how many hosts they are: for the choice of an algorithm */
-    size_t slice_bytes;         /* of one message at most, and no more than
-                                   PSR_PAYLOAD_BYTES_MAX; a multiple of 8 */
-    size_t largest_slice_bytes; /* of an operation of many bytes
-                                   (comm/collectives/algorithm_choice.h); as the former. 0: that. */
-    uint32_t window;            /* slices, > 0 */
-    /* Every rank starts all its persistent all-reduces by ring before it waits for the end of one.
-     * Then a rank injects without a CREDIT, and the lane's window holds for all requests together.
-     * Else a request injects once its right neighbour has started it; and slices of requests that
-     * some rank has perhaps not started never keep another request out. */
+    const psr_peer *members; /* [ranks]; copied */
+    uint32_t hosts; /* the number of hosts that they are on, for the choice of an algorithm */
+    /* most bytes of values in one message; a multiple of 8, at most PSR_PAYLOAD_BYTES_MAX */
+    size_t slice_bytes;
+    /* the same for operations of many bytes (comm/collectives/algorithm_choice.h); 0:
+     * slice_bytes */
+    size_t largest_slice_bytes;
+    uint32_t window; /* in slices, > 0 */
+    /* Promises that every rank starts all its persistent all-reduces by ring before it waits for
+     * the end of one. Then a rank injects without a CREDIT, and the lane's window holds for all
+     * requests together. Otherwise a rank injects slices of a request once its right neighbour has
+     * started it, and slices of requests that some rank may not have started never keep another
+     * request waiting. */
     bool starts_all;
     size_t copied_bytes; /* payloads up to this size are copied, since a loan takes longer */
     psr_outbox outbox;
 } psr_group_options;
 
-/* USAGE: a member stands there twice. NOMEM. ret owns. */
+/* USAGE: a member is listed twice. NOMEM. The caller owns *ret_group. */
 PSR_MUST_CHECK psr_err psr_group_new(const psr_group_options *options, psr_group **ret_group);
-/* After its requests. NULL allowed. */
+/* After its requests have been freed. NULL allowed. */
 void psr_group_free(psr_group *group);
 
-/* How much it keeps, and how much it searches, to match messages with operations; for tests. */
+/* How much the group keeps and searches in order to match messages with operations; for tests. */
 typedef struct psr_group_load {
-    size_t requests, kept, offers; /* under way; messages that came before what they are of */
-    size_t keys;                   /* by which something is found */
-    uint64_t visited;              /* entries that were looked at, ever */
+    /* requests under way; messages that came before their operation; offers */
+    size_t requests, kept, offers;
+    size_t keys;      /* keys by which something is found */
+    uint64_t visited; /* entries that were looked at since the beginning */
 } psr_group_load;
 psr_group_load psr_group_load_of(const psr_group *group);
 
-/* " of the group of ranks 0, 2"; of the one with id 0, which is all, nothing. */
+/* Writes " of the group of ranks 0, 2", or nothing for the group with id 0, which has all ranks. */
 void psr_group_describe(const psr_group *group, char *text, size_t size);
 
-/* VALUES, CREDIT, AHEAD, LISTEN or OFFER with the group's epoch and id. Takes *message. PROTOCOL:
- * it cannot come now. MISMATCH. */
+/* Takes VALUES, CREDIT, AHEAD, LISTEN or OFFER with the group's epoch and id. Takes *message.
+ * PROTOCOL: it cannot come now. MISMATCH. */
 PSR_MUST_CHECK psr_err psr_group_message(psr_group *group, psr_message **message);
-/* Whose message psr_group_message or psr_request_start failed of, as the group's members are
- * called. false: of none. */
+/* The member whose message made psr_group_message or psr_request_start fail. false: none did. */
 bool psr_group_failed_of(const psr_group *group, psr_peer *ret_member);
 
-/* The head of a message of `count` values of a transfer, from the `done`-th on: where others than
- * VALUES go. */
+/* Makes the head of a message with `count` values of a transfer, from the `done`-th on. For
+ * requests whose messages are not VALUES. */
 struct psr_action;
 typedef psr_head psr_slice_head(void *owner, const struct psr_action *transfer, size_t done,
                                 size_t count);
 
-/* What is called. Pointers to values are borrowed as psr_request_start says, all others for the
- * call. */
+/* The arguments of an operation. Pointers to values are borrowed as psr_request_start says, all
+ * others for the call. */
 typedef struct psr_request_options {
     psr_kind kind;
     psr_algorithm algorithm;
     psr_type type;
-    psr_reduction reduction; /* all-reduce, reduce, reduce-scatter, scans; blocks that add */
-    psr_own_fold own;        /* of a reduction from PSR_REDUCTION_OWN on; its context
-                                is borrowed as long as the request is there */
-    uint32_t root;           /* reduce, broadcast, gather, scatter */
-    /* Of the type, aligned for it. In place: send is where this rank's values lie in receive;
-     * all-to-all: send is receive, and with counts both are the same. Broadcast: receive alone.
-     * NULL where this rank has none. */
+    /* for all-reduce, reduce, reduce-scatter, scans, and blocks that add */
+    psr_reduction reduction;
+    /* the function of a reduction from PSR_REDUCTION_OWN on; its context is borrowed as long as the
+     * request exists */
+    psr_own_fold own;
+    uint32_t root; /* for reduce, broadcast, gather, scatter */
+    /* Aligned for the type. In place: send is the part of receive that has this rank's values; for
+     * all-to-all send == receive, and with counts both counts are the same. Broadcast: receive
+     * only. NULL if this rank has no values there. */
     const void *send;
     void *receive;
-    /* All-reduce, reduce, broadcast, a message: of the whole. The others: of each rank's part,
-     * unless counts are given. */
+    /* All-reduce, reduce, broadcast, a message: number of values of the whole. The others: of each
+     * rank's part, unless counts are given. */
     size_t count;
-    /* [ranks] Reduce-scatter, all-gather, gather, scatter: of each rank's part. All-to-all-v: what
-     * comes from each. */
+    /* [ranks] Reduce-scatter, all-gather, gather, scatter: number of values of each rank's part.
+     * All-to-all-v: of what comes from each rank. */
     const size_t *counts;
-    const size_t *send_counts; /* [ranks] all-to-all-v: what goes to each */
-    /* Of a message; peer may be this rank; tag at most PSR_MESSAGE_TAG_MAX. A receive and a probe
-     * may say PSR_RANK_ANY, PSR_MESSAGE_TAG_ANY */
+    const size_t *send_counts; /* [ranks] all-to-all-v: number of values that go to each rank */
+    /* For a message. peer may be this rank; tag is at most PSR_MESSAGE_TAG_MAX. A receive and a
+     * probe may have PSR_RANK_ANY and PSR_MESSAGE_TAG_ANY */
     uint32_t peer, tag;
-    bool at_most; /* a receive: count values or fewer */
-    bool at_once; /* a probe: it ends whether there is a message or not */
-    /* Neighbour exchange: the k-th to a rank is its k-th from us. What adds is added in the order
-     * of the list, but first what a rank sends itself. */
+    bool at_most; /* a receive takes count values or fewer */
+    bool at_once; /* a probe ends whether there is a message or not */
+    /* For a neighbour exchange. Our k-th block to a rank is its k-th block from us. Blocks that add
+     * are added in the order of the list, after those that a rank sends to itself. */
     const psr_block *send_blocks, *receive_blocks;
     size_t send_block_count, receive_block_count;
-    bool persistent;    /* not of messages, which may be started again as they are */
-    const char *within; /* the call that it is a step of, for
-                           lines; static; NULL: it is one itself */
-    bool uncounted;     /* lines number calls without this one, which
-                           begins the group: its caller made none */
-    void *owner;        /* what psr_group_take_ended says of it; borrowed */
-    /* All-reduces by ring: of what waits to be injected in the group the smallest goes first
-     * (comm/collectives/request_lane.h). */
+    bool persistent; /* not for messages, which may be started again anyway */
+    /* the call of which this is a step, for lines; static text; NULL: it is a call by itself */
+    const char *within;
+    /* not counted in the numbers of calls in lines: the caller did not make it; it begins the
+     * group */
+    bool uncounted;
+    void *owner; /* returned by psr_group_take_ended; borrowed */
+    /* For all-reduces by ring. Of the requests of the group that wait to inject, the one with the
+     * smallest priority goes first (comm/collectives/request_lane.h). */
     int32_t priority;
-    /* Sums of float32, and means, by ring: how they are sent. One with a residual: persistent.
-     * Borrowed for the call; NULL: as they are. */
+    /* How sums and means of float32 by ring are sent. A compression with a residual needs a
+     * persistent request. Borrowed for the call; NULL: unchanged. */
     const psr_compression *compression;
-    /* [count] What this rank owes of what it has sent (comm/wire/compression/compression.h), zeros
-     * at first: changed while the operation is under way. Borrowed for life. NULL: memory of the
-     * request's own. */
+    /* [count] the residual of what this rank has sent (comm/wire/compression/compression.h), zeros
+     * at first, changed while the operation is under way. Borrowed for life. NULL: the request has
+     * its own memory. */
     float *residual;
-    /* What this rank would send is not finite, and its compression cannot say that: makes the
-     * error. NULL: the encoder's own line. */
+    /* Called if a value to be sent is not finite and the compression cannot represent that; makes
+     * the error. NULL: the encoder's own line. */
     psr_err (*not_finite)(void *owner);
-    size_t slice_values;  /* of a whole slice; 0: by the group's slice_bytes */
-    psr_slice_head *head; /* float32, by ring; NULL: VALUES. Who has another
-                             takes what comes by psr_request_take */
+    size_t slice_values; /* values of a whole slice; 0: by the group's slice_bytes */
+    /* for float32 by ring; NULL: messages are VALUES. With another head the owner takes the
+     * messages by psr_request_take */
+    psr_slice_head *head;
 } psr_request_options;
 
 /* Checks whether an operation with these options can be made. USAGE: there is no such rank,
@@ -164,59 +171,63 @@ typedef struct psr_request_options {
  * itself is not what it receives from itself. Any thread. */
 PSR_MUST_CHECK psr_err psr_request_check(const psr_group *group,
                                          const psr_request_options *options);
-/* Makes an operation and starts nothing. As psr_request_check; NOMEM. ret owns. */
+/* Makes an operation and does not start it. Fails as psr_request_check, or NOMEM. The caller owns
+ * *ret_request. */
 PSR_MUST_CHECK psr_err psr_request_new(psr_group *group, const psr_request_options *options,
                                        psr_request **ret_request);
 /* Starts an operation, for the first time or again, but not while it is under way. Its values are
  * borrowed until it is done and nothing is lent. */
 PSR_MUST_CHECK psr_err psr_request_start(psr_request *request);
-bool psr_request_done(const psr_request *request); /* also when it was never started */
+bool psr_request_done(const psr_request *request); /* also true before it is first started */
 /* The rank that the operation waits for. Followed from rank to rank this leads to the one that
  * makes no progress. false: it is done. */
 bool psr_request_waits(const psr_request *request, psr_waiting *ret_waiting);
-/* The first rank to which it sends. When the request is done but still lent, this is who keeps the
- * loan. false: it sends nothing. */
+/* The first rank to which it sends. A request that is done and still lent waits for this rank.
+ * false: it sends nothing. */
 bool psr_request_sends_to(const psr_request *request, psr_peer *ret_peer);
 /* Whether it waits for any rank of the group, in which case psr_request_waits names none. */
 bool psr_request_waits_for_any(const psr_request *request);
-/* Of a receive or a probe that is done: whose message, with which tag, of how many values of which
- * type. false: of a probe, there is none. */
+/* Of a receive or a probe that is done: whose message it is, with its tag, number of values and
+ * type. false: the probe found none. */
 bool psr_request_came(const psr_request *request, uint32_t *ret_from, uint32_t *ret_tag,
                       uint64_t *ret_count, psr_type *ret_type);
 /* The number of payloads that are still lent to the transport. Any thread. */
 uint32_t psr_request_lent(const psr_request *request);
 /* The call that the options describe, with the algorithm that was chosen. Borrowed from request. */
 const psr_call *psr_request_call(const psr_request *request);
-/* When it is done, or its group is broken, and nothing is lent. NULL allowed. */
+/* Call it when the request is done or its group is broken, and nothing is lent. NULL allowed. */
 void psr_request_free(psr_request *request);
 
 /* ---- an all-reduce by ring whose messages are not VALUES (options' head) ---- */
 
-/* Its values from now on, of the same count: both as options have them. It is not under way. */
+/* Sets the values of later starts; their count stays. Both as in the options. The request is not
+ * under way. */
 void psr_request_move(psr_request *request, const void *send, void *receive);
-/* The transfer that brings values from offset on after so many hops. UINT32_MAX: there is none. */
+/* The number of the transfer that brings the values from offset on after this many hops.
+ * UINT32_MAX: there is none. */
 uint32_t psr_request_transfer(const psr_request *request, uint32_t hops, size_t offset);
-size_t psr_request_arrived(const psr_request *request, uint32_t transfer); /* of its values */
-/* Its next slice can come now: this rank has contributed to it. */
+/* how many of its values have arrived */
+size_t psr_request_arrived(const psr_request *request, uint32_t transfer);
+/* Whether its next slice can come now: this rank has contributed to it. */
 bool psr_request_is_due(const psr_request *request, uint32_t transfer);
-/* That slice. As psr_group_message. */
+/* Takes that slice. See psr_group_message. */
 PSR_MUST_CHECK psr_err psr_request_take(psr_request *request, uint32_t transfer,
                                         const psr_message *message);
-/* Tells the group of what has ended by that. */
+/* Tells the group if the request has ended by that. */
 void psr_request_see_end(psr_request *request);
 
 /* ---- */
 
-/* The owner of a request that has ended well, each time that it does once. NULL: there is no
+/* The owner of a request that has ended well; each end is returned once. NULL: there are no
  * more. */
 void *psr_group_take_ended(psr_group *group);
 
-/* Of the requests under way the one that began next after `before`; NULL: of all the first. NULL:
- * there is none. */
+/* The request under way that began next after `before`; before NULL: the one that began first.
+ * NULL: there is none. */
 const psr_request *psr_group_next(const psr_group *group, const psr_request *before);
-void *psr_request_owner(const psr_request *request); /* of its options */
+void *psr_request_owner(const psr_request *request); /* owner in its options */
 
-/* Of the requests under way the oldest. false: there is none. */
+/* What the oldest request under way waits for. false: there is none. */
 bool psr_group_waits(const psr_group *group, psr_waiting *ret_waiting,
                      const psr_request **ret_request);
 

@@ -1,11 +1,11 @@
-/* The exchange of a halo with eight neighbours, for a 2-D image that is cut into tiles, one a rank
- * (MindSpore's NeighborExchangeV2): as the blocks of a neighbour exchange
+/* The exchange of a halo with eight neighbours, for a 2-D image that is cut into tiles, one for
+ * each rank (MindSpore's NeighborExchangeV2). It is made of blocks of a neighbour exchange
  * (comm/collectives/group.h).
  *
- * Forward, x[N,C,H,W] becomes y[N,C,top+H+bottom,left+W+right]: x inside, around it the edges of
- * the neighbours' x; zeros where there is no neighbour. Backward, the gradient of y becomes that of
- * x: its inside, with the neighbours' halo gradients added at the edges (first the rank's own, then
- * in the order of the directions). Plain data; any thread. */
+ * Forward, x[N,C,H,W] becomes y[N,C,top+H+bottom,left+W+right]: x is inside, and the edges of the
+ * neighbours' x are around it, zeros where there is no neighbour. Backward, the gradient of y
+ * becomes that of x: its inside, with the neighbours' halo gradients added at the edges (first the
+ * rank's own, then in the order of the directions). Plain data; any thread. */
 #ifndef PSR_COMM_COLLECTIVES_HALO_H
 #define PSR_COMM_COLLECTIVES_HALO_H
 
@@ -26,29 +26,30 @@ enum { PSR_DIRECTIONS = 8 };
 
 #define PSR_NO_NEIGHBOR UINT32_MAX
 
-/* Rows, or columns. */
+/* In rows (top, bottom) or columns (left, right). */
 typedef struct psr_halo_lengths {
     size_t top, bottom, left, right;
 } psr_halo_lengths;
 
 typedef struct psr_halo {
-    size_t shape[4];                        /* N, C, H, W: without halo */
-    uint32_t send_ranks[PSR_DIRECTIONS];    /* who gets this edge; PSR_NO_NEIGHBOR */
-    uint32_t receive_ranks[PSR_DIRECTIONS]; /* whose edge comes there */
+    size_t shape[4];                     /* N, C, H, W without halo */
+    uint32_t send_ranks[PSR_DIRECTIONS]; /* the rank that gets this edge; PSR_NO_NEIGHBOR: none */
+    uint32_t receive_ranks[PSR_DIRECTIONS]; /* the rank whose edge comes there */
     psr_halo_lengths send, receive;
 } psr_halo;
 
-/* The blocks of one call: the inside, the eight directions, and where zeros come in. */
+/* The blocks of one call: the inside, the eight directions, and the zeros. */
 enum { PSR_HALO_BLOCKS = 1 + 2 * PSR_DIRECTIONS };
 typedef struct psr_halo_blocks {
     psr_block send[PSR_HALO_BLOCKS], receive[PSR_HALO_BLOCKS];
     size_t send_count, receive_count;
 } psr_halo_blocks;
 
-/* Does the image have the edges that are to be sent? */
+/* Whether the image has the edges that are to be sent. */
 bool psr_halo_fits(const psr_halo *halo);
 
-/* x: without, y: with halo; both dense; borrowed by the blocks. rank: one's own. */
+/* Makes the blocks. x is without halo, y with halo; both are dense and borrowed by the blocks.
+ * rank: this rank. */
 psr_halo_blocks psr_halo_forward(const psr_halo *halo, uint32_t rank, void *x, void *y,
                                  size_t value_bytes);
 psr_halo_blocks psr_halo_back(const psr_halo *halo, uint32_t rank, void *y_gradient,
