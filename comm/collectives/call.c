@@ -85,7 +85,7 @@ bool psr_call_is_encoded(const psr_call *call)
 
 psr_msg_call psr_call_message(const psr_call *call)
 {
-    /* What one rank sends another receives: one call of two names. */
+    /* A send and a receive are one call with two names. */
     uint64_t kind = call->kind == PSR_KIND_RECEIVE ? PSR_KIND_SEND : call->kind;
     const bool encoded = psr_call_is_encoded(call);
     return (psr_msg_call){
@@ -93,7 +93,8 @@ psr_msg_call psr_call_message(const psr_call *call)
                 (uint64_t)call->type << TYPE_SHIFT | (uint64_t)call->reduction << REDUCTION_SHIFT |
                 (uint64_t)call->varying << VARYING_SHIFT |
                 (encoded ? (uint64_t)call->compression.encoding << ENCODING_SHIFT : 0),
-        .root = encoded ? call->compression.ratio : call->root, /* what is encoded has no root */
+        /* an encoded operation has no root */
+        .root = encoded ? call->compression.ratio : call->root,
         .count = call->count};
 }
 
@@ -136,7 +137,7 @@ void psr_call_describe(const psr_msg_call *call, bool receives, char *text, size
         return;
     }
     if (psr_kind_has_blocks(kind) || kind == PSR_KIND_ALL_TO_ALL_V)
-        count[0] = '\0'; /* each rank has its own */
+        count[0] = '\0'; /* each rank has its own count */
     else if (kind == PSR_KIND_RECEIVE && psr_call_varies(call))
         snprintf(count, sizeof count, "count at most %" PRIu64 ", ", call->count);
     else if (psr_call_varies(call))
@@ -175,7 +176,7 @@ bool psr_call_is_barrier(const psr_msg_call *call)
     return part(call, 0) == PSR_KIND_BARRIER;
 }
 
-/* FNV-1a (Fowler, Noll, Vo): the digest of what came before, and of a number's bytes. */
+/* FNV-1a (Fowler, Noll, Vo): continues a digest with the bytes of a number. */
 static uint64_t digest_on(uint64_t digest, uint64_t number)
 {
     for (unsigned shift = 0; shift < 64; shift += 8)

@@ -1,4 +1,5 @@
-/* Finds the operation that a message is of, keeps what comes too early, and numbers operations. */
+/* Finds the operation to which a message belongs, keeps messages that come too early, and numbers
+ * operations. */
 #include "comm/collectives/group_private.h"
 
 #include "net/violation.h"
@@ -87,13 +88,13 @@ static const psr_msg_call *kept_call(const psr_group *group, uint64_t round)
     return &group->kept_calls[round % PSR_CALLS_KEPT];
 }
 
-/* It is one of the last in the order of calls. */
+/* It is one of the last calls in the order. */
 static bool is_kept(const psr_group *group, uint64_t round)
 {
     return round > 0 && round <= group->calls && group->calls - round < PSR_CALLS_KEPT;
 }
 
-/* Both ranks are in one call of the order. Of barriers it is the calls before that differ: the last
+/* Both ranks are in the same call of the order. If it is a barrier, earlier calls differ: the last
  * ones, or some that are no longer known. */
 static psr_err mismatch_in_order(const psr_group *group, psr_tag tag, uint32_t from,
                                  const psr_msg_values *says, const psr_msg_call *ours)
@@ -101,7 +102,7 @@ static psr_err mismatch_in_order(const psr_group *group, psr_tag tag, uint32_t f
     psr_tag last = tag;
     last.round--;
     if (!psr_call_is_barrier(&says->call) || !psr_call_is_barrier(ours))
-        /* in the order of calls are no messages */
+        /* in the order of calls there are no messages */
         return psr_group_mismatch(group, tag, from, true, &says->call, ours);
     if (is_kept(group, last.round) && !psr_call_same(&says->before, kept_call(group, last.round)))
         return psr_group_mismatch(group, last, from, true, &says->before,
@@ -116,8 +117,8 @@ static psr_err mismatch_in_order(const psr_group *group, psr_tag tag, uint32_t f
 
 /* ---- which operation ---- */
 
-/* A message of the order of calls whose operation is not under way any more: another call was
- * meant, or it came twice. */
+/* A message in the order of calls whose operation has ended: the sender made another call, or sent
+ * it twice. */
 static psr_err of_ended_call(const psr_group *group, uint32_t from, psr_tag tag,
                              const psr_msg_values *says, const psr_message *message)
 {
@@ -128,7 +129,7 @@ static psr_err of_ended_call(const psr_group *group, uint32_t from, psr_tag tag,
                          group->calls);
 }
 
-/* ---- what comes before what it is of ---- */
+/* ---- messages that come before their operation ---- */
 
 struct psr_kept {
     psr_queued queued;
@@ -137,8 +138,8 @@ struct psr_kept {
     uint32_t from, which;
 };
 
-/* Of the order of calls by its round, of a persistent operation by slot and round. A ticket for a
- * message, by its receiver and tag. */
+/* In the order of calls the key is the round, for a persistent operation slot and round, for a
+ * ticket of a message its receiver and tag. */
 static psr_queue_key key_of_kept(psr_tag tag, uint32_t from)
 {
     if (tag.slot > PSR_MESSAGE_TAG_MAX)
@@ -166,7 +167,7 @@ psr_err psr_group_keep(psr_group *group, uint32_t from, uint32_t which, uint32_t
     return PSR_OK;
 }
 
-/* ret: the message, owned. Frees kept. */
+/* The message is the caller's. Frees kept. */
 static psr_message *unkeep(psr_group *group, psr_kept *kept)
 {
     psr_message *message = kept->message;
@@ -234,8 +235,8 @@ static psr_err of_group(const psr_group *group, const psr_message *message, psr_
                          group->options.epoch);
 }
 
-/* Slices of one rank, and those of all others that come through it in rings: each has a window on
- * its way, or a slice of each operation. */
+/* Most slices of one rank, and of all others that come through it in rings: each rank has a window
+ * on its way, or one slice of each operation. */
 static uint32_t ahead_most(const psr_group *group)
 {
     const uint32_t window = group->options.window;
@@ -273,7 +274,7 @@ static psr_err take_values(psr_group *group, uint32_t from, psr_message **messag
     return PSR_OK;
 }
 
-/* The first of a message: it is no send's yet. */
+/* The first CREDIT of a message: it belongs to no send yet. */
 static psr_err take_ticket(psr_group *group, uint32_t from, const psr_msg_credit *says,
                            psr_message **message, psr_request **ret_send)
 {
@@ -387,7 +388,7 @@ psr_err psr_group_message(psr_group *group, psr_message **message)
     psr_err err = rank_of(group, *message, &from);
     if (err == PSR_OK)
         err = take(group, from, message);
-    psr_message_free(message); /* NULL when kept */
+    psr_message_free(message); /* NULL if it is kept */
     return err;
 }
 
@@ -409,7 +410,8 @@ static void number(psr_group *group, psr_request *r)
     group->calls_digest = psr_call_digest_on(group->calls_digest, &r->says);
 }
 
-/* Whoever sends in every operation of the order, and hears nothing, is let on from time to time. */
+/* A rank that only sends in the order of calls, and receives nothing, is allowed more from time to
+ * time. */
 static psr_err hear_operation(psr_group *group, uint32_t from)
 {
     psr_group_peer *peer = &group->peers[from];
@@ -422,7 +424,7 @@ static psr_err hear_operation(psr_group *group, uint32_t from)
     return outbox->send(outbox->context, peer->name, &head, NULL);
 }
 
-/* Tells those who send that it is begun here. */
+/* Tells the ranks that send that the operation has begun here. */
 static psr_err greet(psr_group *group, psr_request *r)
 {
     for (uint32_t i = 0; i < r->out_count; i++) {
@@ -438,7 +440,7 @@ static psr_err greet(psr_group *group, psr_request *r)
     return PSR_OK;
 }
 
-/* What came of it before. */
+/* Takes the messages that came before it began. */
 static psr_err take_kept(psr_group *group, const psr_request *r)
 {
     const psr_queue_key key = key_of_kept(r->tag, 0);
@@ -466,7 +468,7 @@ psr_err psr_group_take_kept_ticket(psr_group *group, psr_request *send)
     return err;
 }
 
-/* Of a persistent one, or one in the order of calls. */
+/* A persistent operation, or one in the order of calls. */
 static psr_err start_operation(psr_group *group, psr_request *r)
 {
     psr_request_index_name(&group->under_way, r);
@@ -510,7 +512,7 @@ void *psr_request_owner(const psr_request *request)
 
 /* ---- beginning and end ---- */
 
-/* By insertion: members stand mostly in order. USAGE: one stands there twice. */
+/* By insertion: members are mostly in order already. USAGE: one is listed twice. */
 static psr_err sort_names(psr_group *group)
 {
     for (uint32_t i = 0; i < group->options.ranks; i++) {

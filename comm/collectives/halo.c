@@ -1,6 +1,6 @@
 #include "comm/collectives/halo.h"
 
-/* Where a direction lies: 0 before (top, left), 1 within, 2 behind (bottom, right). */
+/* The position of a direction: 0 before (top, left), 1 inside, 2 after (bottom, right). */
 typedef struct side {
     uint8_t row, column;
 } side;
@@ -15,7 +15,7 @@ typedef struct run {
     size_t begin, count;
 } run;
 
-/* The edge of `length` values on one side; before and behind are how many there. */
+/* The edge of `length` values on one side; before and behind are its sizes. */
 static run edge_of(uint8_t where, size_t length, size_t before, size_t behind)
 {
     return where == 0   ? (run){0, before}
@@ -23,7 +23,7 @@ static run edge_of(uint8_t where, size_t length, size_t before, size_t behind)
                         : (run){length - behind, behind};
 }
 
-/* The halo on one side of `length` values, which begins before them. */
+/* The halo on one side of `length` values; it begins before them. */
 static run halo_of(uint8_t where, size_t length, size_t before, size_t behind)
 {
     return where == 0   ? (run){0, before}
@@ -31,7 +31,7 @@ static run halo_of(uint8_t where, size_t length, size_t before, size_t behind)
                         : (run){before + length, behind};
 }
 
-/* Of a dense image. */
+/* A dense image. */
 typedef struct image {
     uint8_t *data;
     size_t shape[4], value_bytes;
@@ -84,9 +84,9 @@ static void add_pair(psr_halo_blocks *blocks, psr_block from, psr_block to)
     blocks->receive[blocks->receive_count++] = to;
 }
 
-/* What a rank sends upwards its upper neighbour expects from below: so that two that are neighbours
- * on several sides mean the same block by the k-th, one takes the directions in their order, and
- * the other the opposite of each. */
+/* What a rank sends upwards its upper neighbour expects from below. Two ranks may be neighbours on
+ * several sides, so both must mean the same block by the k-th: one takes the directions in their
+ * order, the other the opposite of each. */
 static psr_direction opposite(psr_direction d)
 {
     return (psr_direction)((d + PSR_DIRECTIONS / 2) % PSR_DIRECTIONS);

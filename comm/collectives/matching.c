@@ -7,11 +7,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define ANY_SLOT 0u /* of no message */
-/* The round of a send that was offered and has no ticket: this and the offer's number. */
+#define ANY_SLOT 0u /* no message has this slot */
+/* The round of a send that was offered and has no ticket: this bit and the offer's number. */
 #define OFFERED (UINT64_C(1) << 63)
 
-/* By which keys an offer is found: with its peer or any, and with its tag or any. */
+/* The keys by which an offer is found: with its peer or any, and with its tag or any. */
 enum { ANY_TAG = 1, ANY_PEER = 2, KEYS = 4 };
 
 struct psr_offer {
@@ -20,7 +20,7 @@ struct psr_offer {
     uint32_t from, slot;
     uint64_t number;
     psr_msg_call call;
-    psr_request *own; /* a message to oneself: its send; NULL: another rank's */
+    psr_request *own; /* a message to oneself: its send; NULL: the message is another rank's */
 };
 
 static psr_queue_key key_of(uint32_t peer, uint32_t slot, unsigned any)
@@ -58,7 +58,7 @@ static void take_out(psr_stream_list *list, psr_stream *s)
     s->state = PSR_STREAM_GOES;
 }
 
-/* ---- what this rank lets in ---- */
+/* ---- streams that this rank lets come ---- */
 
 static psr_err tell(psr_group *group, psr_stream *in)
 {
@@ -97,7 +97,7 @@ psr_err psr_matching_shown(psr_group *group, psr_stream *in)
     return tell_more(group, in->peer);
 }
 
-/* ---- what this rank offers ---- */
+/* ---- streams that this rank offers ---- */
 
 static psr_err offer_more(psr_group *group, uint32_t to)
 {
@@ -143,7 +143,7 @@ psr_err psr_matching_take_listen(psr_group *group, uint32_t from, const psr_mess
 psr_err psr_matching_open(psr_group *group, psr_request *r)
 {
     if (r->schedule.overtaking && group->options.starts_all)
-        return PSR_OK; /* they come without leave */
+        return PSR_OK; /* they come without a credit */
     for (uint32_t i = 0; i < r->out_count; i++)
         if (psr_request_out(r, r->out[i].peer) == &r->out[i])
             put(&group->peers[r->out[i].peer].uncredited, &r->out[i], PSR_STREAM_UNCREDITED);
@@ -151,7 +151,7 @@ psr_err psr_matching_open(psr_group *group, psr_request *r)
         psr_stream *in = &r->in[i];
         psr_group_peer *peer = &group->peers[in->peer];
         if (psr_request_in(r, in->peer) != in)
-            continue; /* one for all of that rank */
+            continue; /* one LISTEN serves for all of that rank */
         if (peer->told < PSR_CREDITS_KEPT) {
             PSR_TRY(tell(group, in));
             continue;
@@ -169,7 +169,7 @@ psr_err psr_matching_opened(psr_group *group, psr_request *r)
     return PSR_OK;
 }
 
-/* Its sender has begun what the stream is of: it is let in, however much else is. */
+/* The sender has begun the stream's operation, so its values may come, however many others may. */
 static psr_err show(psr_group *group, psr_stream *in, const psr_message *message)
 {
     if (in->shown || in->arrived > 0)
@@ -198,9 +198,9 @@ static psr_err take_offer_of_operation(psr_group *group, uint32_t from, const ps
     return show(group, in, *message);
 }
 
-/* ---- messages: what a receive becomes when its other end is known ---- */
+/* ---- messages: a receive whose other end has become known ---- */
 
-/* The action and the stream of a receive are of that many values of that rank. */
+/* Sets the action and the stream of a receive to that many values of that rank. */
 static void bind(psr_request *r, uint32_t peer, uint64_t count)
 {
     psr_action *action = &r->schedule.actions[0];
@@ -235,7 +235,7 @@ psr_err psr_matching_count(psr_group *group, psr_request *r, const psr_msg_value
     return PSR_OK;
 }
 
-/* The ticket is the receiver's, and no other receive's of its has it. */
+/* The receiver has given this ticket to no other receive. */
 static void give_ticket(psr_group *group, psr_request *r, uint64_t ticket)
 {
     r->tag.round = ticket;
@@ -277,7 +277,7 @@ static psr_err keep_offer(psr_group *group, const psr_offer *given)
     return PSR_OK;
 }
 
-/* The receive, which is out of all queues, gets what was offered. */
+/* Gives the offer to the receive, which is in no queue. */
 static psr_err accept(psr_group *group, psr_request *r, const psr_offer *offer)
 {
     if (!psr_call_fits(&r->says, &offer->call)) {
@@ -302,7 +302,7 @@ static psr_err accept(psr_group *group, psr_request *r, const psr_offer *offer)
     return say(group, offer->from, &head);
 }
 
-/* Of the receives that fit, the one that was posted first. NULL: there is none. */
+/* Of the receives that fit, the one that was posted first. NULL: none fits. */
 static psr_request *posted_for(psr_group *group, const psr_offer *offer)
 {
     psr_request *found = NULL;
@@ -334,7 +334,7 @@ static void see(psr_request *probe, const psr_offer *offer)
     probe->active = false;
 }
 
-/* A probe that waits takes nothing: all that fit see it. */
+/* Probes that wait take nothing: all that fit see the offer. */
 static void show_probes(psr_group *group, const psr_offer *offer)
 {
     for (psr_request *p = group->first_probe, *next; p != NULL; p = next) {
@@ -348,7 +348,7 @@ static void show_probes(psr_group *group, const psr_offer *offer)
     }
 }
 
-/* To the receive that it fits, or kept. */
+/* Gives the offer to the receive that it fits, or keeps it. */
 static psr_err deal_out(psr_group *group, const psr_offer *offer)
 {
     psr_request *r = posted_for(group, offer);
@@ -412,7 +412,7 @@ static psr_queue_key key_of_receive(const psr_request *r)
 
 static psr_offer *offer_for(psr_group *group, const psr_request *r)
 {
-    /* An offer stands in the queue of each of its keys by the node of that number. */
+    /* An offer has one node for each of its keys; this is the node's number. */
     unsigned any =
         (r->asked_peer == PSR_RANK_ANY ? ANY_PEER : 0u) | (r->tag.slot == ANY_SLOT ? ANY_TAG : 0u);
     psr_queued *first = psr_queues_first(&group->offers, key_of_receive(r));
@@ -455,7 +455,7 @@ static psr_err start_probe(psr_group *group, psr_request *r)
     return PSR_OK;
 }
 
-/* As it was called: a receive may have been bound to another end before. */
+/* As the caller asked: in its last round a receive may have been bound to another end. */
 static void forget_last_time(psr_request *r)
 {
     r->says = r->asked;

@@ -1,7 +1,7 @@
-/* Carries out the schedule of an operation. Its actions stand in streams: what goes to one rank,
- * what comes from one rank, what this rank does by itself. Within a stream all goes in order, so
- * the next slice of its first action that is not complete is all that can happen there: advance
- * looks at each, until nothing more can. */
+/* Carries out the schedule of an operation. Its actions are divided into streams: what goes to one
+ * rank, what comes from one rank, what this rank does alone. A stream is done in order, so only the
+ * next slice of its first incomplete action can be done. psr_request_advance looks at each stream
+ * until nothing more can be done. */
 #include "comm/collectives/group_private.h"
 
 #include "comm/pair.h"
@@ -23,7 +23,7 @@ psr_stream *psr_request_in(const psr_request *request, uint32_t rank)
 
 /* ---- memory ---- */
 
-/* The values of a slice; those that lie not dense are gathered in memory. */
+/* The values of a slice. If they are not dense they are gathered in memory. */
 static const uint8_t *values_at(const psr_request *r, psr_area_place place, size_t done,
                                 size_t count, uint8_t *memory)
 {
@@ -34,7 +34,7 @@ static const uint8_t *values_at(const psr_request *r, psr_area_place place, size
     return memory;
 }
 
-/* Where values of a slice are to be computed: there, or in memory. */
+/* Where to compute the values of a slice: in place, or in memory. */
 static uint8_t *room_at(const psr_request *r, psr_area_place place, size_t done, uint8_t *memory)
 {
     const psr_request_area *area = &r->areas[place.area];
@@ -50,13 +50,13 @@ static void put(const psr_request *r, psr_area_place place, size_t done, size_t 
         return;
     }
     uint8_t *to = area->write + (place.offset + done) * r->value_bytes;
-    if (to != values) /* in place nothing moves */
+    if (to != values) /* in place nothing is copied */
         memcpy(to, values, count * r->value_bytes);
 }
 
 /* ---- what may happen ---- */
 
-/* Where an action works, for those that come after it. */
+/* Where an action works, for the actions that come after it. */
 static psr_area_place place_of(const psr_action *action)
 {
     return action->kind == PSR_ACTION_SEND ? action->a : action->to;
@@ -104,8 +104,8 @@ psr_err psr_request_send(const psr_request *r, const psr_stream *stream, const p
     return outbox->send(outbox->context, r->group->peers[stream->peer].name, head, payload);
 }
 
-/* Who sends alone is done when all of it has been copied, and may begin again: towards a rank that
- * does not read it is not copied then, so that the call waits for it. */
+/* An operation that only sends is done when all of it has been copied, and may begin again. Towards
+ * a rank that does not read, nothing more is copied then, so that the call waits for that rank. */
 static bool much_waits(const psr_request *r, const psr_stream *stream)
 {
     const psr_outbox *outbox = &r->group->options.outbox;
@@ -114,7 +114,7 @@ static bool much_waits(const psr_request *r, const psr_stream *stream)
                PSR_COPIES_WAITING;
 }
 
-/* Of the stream's next slice. */
+/* The head of the stream's next slice. */
 psr_head psr_request_head(const psr_request *r, const psr_stream *stream, size_t count)
 {
     const uint32_t index = stream->actions[stream->head];
@@ -127,7 +127,7 @@ psr_head psr_request_head(const psr_request *r, const psr_stream *stream, size_t
                                                  .before = r->before});
 }
 
-/* A message of one's own says its encoding. */
+/* A message of the group's own kind says its encoding. */
 static psr_payload encode(const psr_request *r, psr_head *head, const void *values, size_t count)
 {
     return r->head != NULL ? psr_encode(head, PSR_ENCODING_FLOAT32, values, count)
@@ -163,7 +163,7 @@ static bool may_send(const psr_request *r, const psr_stream *s)
            psr_request_may_go(r, s->actions[s->head]);
 }
 
-/* What is injected the lane sends, and what goes onward as it came is sent when it comes. */
+/* The lane sends what is injected, and what is passed on unchanged is sent when it comes. */
 static bool goes_by_itself(const psr_request *r, const psr_stream *s)
 {
     const psr_action *action = &r->schedule.actions[s->actions[0]];
@@ -197,7 +197,7 @@ psr_err psr_request_grant(psr_request *r, psr_stream *in, uint64_t slices)
     return psr_request_send(r, in, &head, NULL);
 }
 
-/* Half a window at a time; what the sender needs not for the rest it is not told. */
+/* Grants half a window at a time, and no more than the sender still needs. */
 static psr_err grant_more(psr_request *r, psr_stream *in)
 {
     uint32_t window = r->group->options.window;
@@ -207,7 +207,7 @@ static psr_err grant_more(psr_request *r, psr_stream *in)
     return psr_request_grant(r, in, may);
 }
 
-/* out = a op b, where b is of the ranks behind a's. */
+/* out = a op b, where the ranks of b come after those of a. */
 static void fold(const psr_request *r, void *out, const void *a, const void *b, size_t count)
 {
     if (r->own.fold != NULL)
@@ -264,7 +264,7 @@ static psr_err advance_in(psr_request *r, uint32_t number, bool *moved)
     return PSR_OK;
 }
 
-/* ---- what this rank does by itself ---- */
+/* ---- what this rank does alone ---- */
 
 static psr_err act(const psr_request *r, uint32_t index, size_t count)
 {
@@ -273,7 +273,7 @@ static psr_err act(const psr_request *r, uint32_t index, size_t count)
     if (action->kind == PSR_ACTION_ROUND)
         return psr_request_round(r, action);
     uint8_t *room = room_at(r, action->to, done, r->slices[1]);
-    if (action->kind == PSR_ACTION_FINISH) { /* never of a block */
+    if (action->kind == PSR_ACTION_FINISH) { /* never for a block */
         psr_reduce_finish(r->call.type, r->call.reduction, room, count, r->group->options.ranks);
         return PSR_OK;
     }
@@ -314,8 +314,8 @@ static void rewind_streams(psr_stream *streams, uint32_t count, uint64_t allowed
 
 void psr_request_begin(psr_request *r)
 {
-    /* Before they are asked for slices come in the order of calls, and where all requests are
-     * started. */
+    /* In the order of calls, and if all requests are started, slices may come before they are asked
+     * for. */
     const bool ring = r->schedule.overtaking;
     uint64_t allowed = r->tag.slot == 0 && !r->is_message ? r->group->options.window : 0;
     if (ring && (r->tag.slot == 0 || r->group->options.starts_all))
@@ -390,7 +390,7 @@ psr_err psr_request_values(psr_request *r, psr_stream *in, const psr_msg_values 
     return psr_request_advance(r);
 }
 
-/* One CREDIT says that the receiver has begun; what comes back is the rest. */
+/* One CREDIT says that the receiver has begun; the sums that come back do the rest. */
 static psr_err let_all_go(psr_request *r, const psr_stream *first, const psr_message *message)
 {
     if (first->allowed > 0)
@@ -450,8 +450,8 @@ bool psr_request_waits(const psr_request *request, psr_waiting *ret_waiting)
         *ret_waiting = (psr_waiting){psr_request_waits_for(request), request->tag.round};
         return true;
     }
-    /* The first action that is not complete comes after none that is not: so another rank keeps it,
-     * since what this one does by itself is done. */
+    /* The first incomplete action depends on no incomplete one, and what this rank does alone is
+     * done. So another rank keeps it waiting. */
     const psr_action *action = &request->schedule.actions[request->complete_before];
     *ret_waiting = (psr_waiting){request->group->peers[action->peer].name, request->tag.round};
     return true;

@@ -2,7 +2,7 @@
 
 #include "comm/collectives/group_private.h"
 
-/* peer and sends are a message's. */
+/* peer and sends matter for a message only. */
 static psr_queue_key key_of(psr_tag tag, uint32_t peer, bool sends)
 {
     uint64_t of_message =

@@ -9,7 +9,7 @@ static bool goes_before(const psr_request *a, const psr_request *b)
     return a->priority != b->priority ? a->priority < b->priority : a->turn < b->turn;
 }
 
-/* From the end: mostly it is the last. */
+/* Searches from the end, where it mostly belongs. */
 void psr_request_lane_add(psr_request_lane *lane, psr_request *request)
 {
     assert(!request->waits_in_lane);

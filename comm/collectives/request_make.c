@@ -1,5 +1,5 @@
-/* From what is called to an operation: checks, the shape that an algorithm is told, and the streams
- * of what it wrote. */
+/* Makes an operation of its options: checks them, describes it to the algorithm, and makes the
+ * streams of the schedule that the algorithm wrote. */
 #include "comm/collectives/group_private.h"
 
 #include "base/arrays/fold.h"
@@ -32,7 +32,7 @@ static psr_err check_ranks(const psr_group *group, const psr_request_options *o)
     return PSR_OK;
 }
 
-/* In order of ranks two algorithms fold, and the scans' do. */
+/* The algorithm that folds in the order of ranks; two do so, and those of scans. */
 static psr_algorithm algorithm_in_order(psr_kind kind)
 {
     return kind == PSR_KIND_REDUCE ? PSR_ALGORITHM_BINOMIAL
@@ -79,7 +79,7 @@ static psr_err check_kind(const psr_request_options *o)
     return PSR_OK;
 }
 
-/* The block with number own of those that are of this rank itself; NULL: there are not so many. */
+/* The block with number `own` among those of this rank itself; NULL: there are fewer. */
 static const psr_block *own_block(const psr_group *group, const psr_block *blocks, size_t count,
                                   size_t own)
 {
@@ -116,7 +116,7 @@ static bool same_count(const psr_block *a, const psr_block *b)
     return psr_block_count(a, &count) && psr_block_count(b, &other) && count == other;
 }
 
-/* What a rank sends itself must be what it expects of itself. */
+/* What a rank sends to itself must match what it expects from itself. */
 static psr_err check_neighbors(const psr_group *group, const psr_request_options *o)
 {
     PSR_TRY(check_blocks(group, o, o->send_blocks, o->send_block_count));
@@ -153,7 +153,8 @@ static bool has_parts(psr_kind kind)
            kind == PSR_KIND_ALL_TO_ALL_V || psr_kind_gathers_words(kind);
 }
 
-/* Parts of counts, or of count each, have at most so many values together. */
+/* Whether the parts have at most `most` values together. counts: of each part; NULL: each has
+ * count. */
 static bool adds_up(uint32_t ranks, const size_t *counts, size_t count, size_t most)
 {
     for (uint32_t c = 0; c < ranks; c++) {
@@ -165,8 +166,8 @@ static bool adds_up(uint32_t ranks, const size_t *counts, size_t count, size_t m
     return true;
 }
 
-/* What a rank sends itself must be what it expects of itself; in place all that comes has the place
- * of what goes. */
+/* What a rank sends to itself must match what it expects from itself. In place each part that comes
+ * must fit the place of the one that goes. */
 static psr_err check_pairs(const psr_group *group, const psr_request_options *o)
 {
     uint32_t self = group->options.rank;
@@ -187,7 +188,7 @@ static psr_err check_pairs(const psr_group *group, const psr_request_options *o)
 static psr_err check_counts(const psr_group *group, const psr_request_options *o)
 {
     uint32_t n = group->options.ranks;
-    /* No array has more bytes than a pointer difference can say; direct all-reduce has n of
+    /* No array has more bytes than a pointer difference can express; direct all-reduce has n of
      * them. */
     size_t most = PTRDIFF_MAX / psr_type_bytes(o->type) / n;
     bool two = o->kind == PSR_KIND_ALL_TO_ALL_V;
@@ -244,13 +245,13 @@ psr_err psr_request_check(const psr_group *group, const psr_request_options *opt
 /* ---- shape ---- */
 
 typedef struct layout {
-    size_t *begins, *send_begins; /* one memory */
-    uint64_t bytes;               /* of all values: what the choice goes by */
-    uint64_t count;               /* that all ranks must say alike */
+    size_t *begins, *send_begins; /* in one allocation */
+    uint64_t bytes;               /* of all values; the algorithm is chosen by it */
+    uint64_t count;               /* what all ranks must agree on */
     bool varying;
 } layout;
 
-/* Begins of parts of counts, or of count each. */
+/* Where the parts begin. counts: of each part; NULL: each has count. */
 static void add_up(size_t *begins, uint32_t ranks, const size_t *counts, size_t count)
 {
     begins[0] = 0;
@@ -274,7 +275,7 @@ static void lay_out(layout *l, const psr_group *group, const psr_request_options
         l->count = o->count;
 }
 
-/* By one buffer, of as many values. */
+/* With one buffer for both, of the same number of values. */
 static bool can_be_in_place(psr_kind kind)
 {
     return kind == PSR_KIND_ALL_REDUCE || kind == PSR_KIND_REDUCE || psr_kind_scans(kind) ||
@@ -361,8 +362,8 @@ static bool is_transfer(const psr_action *action, bool out)
                : action->kind == PSR_ACTION_RECEIVE || action->kind == PSR_ACTION_RECEIVE_FOLD;
 }
 
-/* Numbers the streams that there are: one for each rank, or for each transfer, where of is that of
- * the first. */
+/* Numbers the streams: one for each rank; or one for each transfer, and then `of` has the first of
+ * each rank. */
 static void count_streams(const psr_request *r, bool out, uint32_t *of, uint32_t *ret_count)
 {
     uint32_t count = 0;
@@ -382,8 +383,8 @@ static uint64_t slices_of(const psr_request *r, size_t count)
     return count > 0 ? (count - 1) / r->slice_values + 1 : 1;
 }
 
-/* The stream that an action is of. next: the transfers of each direction that were met, where each
- * has one. */
+/* The stream of an action. next: how many transfers of each direction were met, if each has its own
+ * stream. */
 static psr_stream *stream_of(psr_request *r, const psr_action *action, uint32_t next[2])
 {
     const bool out = is_transfer(action, true);
@@ -394,7 +395,7 @@ static psr_stream *stream_of(psr_request *r, const psr_action *action, uint32_t 
     return out ? psr_request_out(r, action->peer) : psr_request_in(r, action->peer);
 }
 
-/* Each stream's actions are a run of stream_actions: counted first, then filled in. */
+/* Each stream's actions are a run of stream_actions. They are counted first, then filled in. */
 static void fill_streams(psr_request *r)
 {
     uint32_t next[2] = {0, 0};
@@ -418,12 +419,11 @@ static void fill_streams(psr_request *r)
     next[0] = next[1] = 0;
     for (uint32_t i = 0; i < r->schedule.count; i++) {
         psr_stream *stream = stream_of(r, &r->schedule.actions[i], next);
-        stream->actions[stream->head++] = i; /* begin sets head back */
+        stream->actions[stream->head++] = i; /* psr_request_begin sets head back */
     }
 }
 
-/* Of transfers that have a stream each: which slices of what goes between the two ranks are
- * theirs. */
+/* If each transfer has its own stream: which of the slices between the two ranks are its slices. */
 static void number_slices(psr_stream *streams, uint32_t count)
 {
     for (uint32_t i = 1; i < count; i++) {
@@ -434,7 +434,7 @@ static void number_slices(psr_stream *streams, uint32_t count)
         streams[i].total_values = streams[count - 1].total_values;
 }
 
-/* In a ring all goes to one rank, and all comes from one. */
+/* In a ring all is sent to one rank, and all comes from one rank. */
 static void link_transfers(psr_request *r)
 {
     const psr_action *actions = r->schedule.actions;
@@ -513,7 +513,7 @@ static psr_err make_areas(psr_request *r, const psr_request_options *o)
 
 /* ---- encoding ---- */
 
-/* The group's, for units of so many values. */
+/* The group's encoder for this compression and units of count values. */
 static psr_err find_encoder(psr_group *group, psr_compression compression, size_t count,
                             psr_group_encoder **ret_encoder)
 {
@@ -578,7 +578,7 @@ static psr_err make(psr_request *r, const psr_request_options *o)
     r->asked_tag = o->tag;
     r->at_most = o->at_most;
     r->at_once = o->at_once;
-    /* until it is known whose */
+    /* until the sender is known */
     r->peer = o->peer != PSR_RANK_ANY ? o->peer : r->group->options.rank;
     r->value_bytes = psr_type_bytes(o->type);
     psr_loan_init(&r->loan, &r->group->options.outbox);

@@ -35,7 +35,7 @@ static psr_err prepare(const psr_request *r, psr_area_place place, size_t done, 
     return err == PSR_ERR_NUMERIC && r->not_finite != NULL ? r->not_finite(r->owner) : err;
 }
 
-/* A slice of the unit that was prepared. */
+/* Sends a slice of the unit that was prepared. */
 static psr_err send_encoded(psr_request *r, psr_stream *s, psr_span slice)
 {
     const uint32_t index = s->actions[s->head];
@@ -71,7 +71,7 @@ psr_err psr_request_send_unit(psr_request *r, psr_stream *s, uint32_t *ret_slice
     return PSR_OK;
 }
 
-/* Whoever it goes to has begun the operation: its own values are in what came. */
+/* The receiver has begun the operation, since its own values are in what came. */
 static psr_err send_onward(psr_request *r, psr_stream *s, const psr_message *message, size_t count)
 {
     psr_head head = psr_request_head(r, s, count);
@@ -112,9 +112,9 @@ static psr_err inject_unit(psr_request *r)
     return PSR_OK;
 }
 
-/* What is on its way of requests that some rank has perhaps not begun may stay there until this
- * rank has ended another request. So where all that is on its way is such, a window of it keeps out
- * no request of which nothing is. */
+/* Slices on their way of requests that some rank may not have begun may stay there until this rank
+ * has ended another request. So if all slices on their way are of such requests, a full window of
+ * them does not keep a request waiting that has none on its way. */
 static psr_request *next_to_inject(const psr_group *group)
 {
     psr_request *next = group->lane.first;
@@ -166,7 +166,7 @@ bool psr_request_is_due(const psr_request *r, uint32_t transfer)
     return r->active && in->head < in->count && psr_request_may_go(r, in->actions[in->head]);
 }
 
-/* A slice that this rank has injected is back: all ranks have added to it. */
+/* A slice that this rank injected has come back: all ranks have added to it. */
 static void see_return(psr_request *r)
 {
     psr_request_lane *lane = &r->group->lane;
@@ -196,7 +196,7 @@ psr_err psr_request_take(psr_request *r, uint32_t transfer, const psr_message *m
     return psr_request_advance(r);
 }
 
-/* The transfer that a slice is of, as its number says. NULL: there is none. */
+/* The transfer to which a slice belongs, by its number. NULL: there is none. */
 static psr_stream *stream_of(const psr_request *r, uint32_t peer, uint64_t slice)
 {
     for (uint32_t i = 0; i < r->in_count; i++) {
@@ -240,8 +240,8 @@ size_t psr_request_arrived(const psr_request *r, uint32_t transfer)
                                 : r->schedule.actions[in->actions[0]].count;
 }
 
-/* The first transfer that has not come; what is not injected waits for the rank that has not begun,
- * or for what comes back. */
+/* The peer of the first transfer that has not come. A request that could not inject waits for the
+ * rank that has not begun, or for what comes back. */
 psr_peer psr_request_waits_for(const psr_request *r)
 {
     uint32_t peer = r->in[0].peer;

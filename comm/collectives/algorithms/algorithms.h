@@ -1,4 +1,4 @@
-/* The algorithms: each writes the schedule of one rank. For request.c and algorithm_choice.c
+/* The algorithms. Each writes the schedule of one rank. For request.c and algorithm_choice.c
  * only. */
 #ifndef PSR_COMM_COLLECTIVES_ALGORITHMS_ALGORITHMS_H
 #define PSR_COMM_COLLECTIVES_ALGORITHMS_ALGORITHMS_H
@@ -9,20 +9,19 @@
 /* What an operation looks like from one rank. */
 typedef struct psr_shape {
     uint32_t rank, ranks, root;
-    uint32_t peer;                                 /* of a message */
-    size_t count;                                  /* values of the whole: all-reduce,
-                                                      reduce, scan, broadcast, a message */
-    const size_t *begins;                          /* [ranks + 1]: where each rank's part begins;
+    uint32_t peer; /* for a message */
+    /* number of values of the whole: all-reduce, reduce, scan, broadcast, a message */
+    size_t count;
+    const size_t *begins; /* [ranks + 1]: where each rank's part begins;
                                                       all-reduce: each chunk (base/arrays/fold.h) */
-    const size_t *send_begins;                     /* all-to-all: of what goes to each rank;
-                                                      begins: of what comes from each */
-    bool in_place;                                 /* the areas SEND and RECEIVE are one:
-                                                      all-reduce, reduce, scan, all-to-all */
-    bool finishes;                                 /* the fold has an end: psr_reduce_finish */
-    bool in_order;                                 /* a fold that does not commute:
-                                                      by direct x[0] op x[1] op .. */
-    bool encoded;                                  /* what is sent is encoded: all-reduce by ring */
-    const psr_block *send_blocks, *receive_blocks; /* neighbour exchange */
+    /* all-to-all: where what goes to each rank begins; begins is for what comes from each */
+    const size_t *send_begins;
+    /* the areas SEND and RECEIVE are the same: all-reduce, reduce, scan, all-to-all */
+    bool in_place;
+    bool finishes; /* the result needs psr_reduce_finish */
+    bool in_order; /* the fold does not commute: direct folds x[0] op x[1] op .. */
+    bool encoded;  /* what is sent is encoded: all-reduce by ring */
+    const psr_block *send_blocks, *receive_blocks; /* for a neighbour exchange */
     size_t send_block_count, receive_block_count;
 } psr_shape;
 
@@ -62,10 +61,10 @@ psr_algorithm_writer psr_root_all_reduce, psr_root_broadcast, psr_root_barrier;
 psr_algorithm_writer psr_dissemination_barrier;
 psr_algorithm_writer psr_direct_neighbors, psr_direct_send, psr_direct_receive, psr_direct_probe;
 
-/* The one of that name; NULL: there is none such for this kind. */
+/* The algorithm of that name; NULL: this kind has none. */
 psr_algorithm_writer *psr_algorithm_of(psr_kind kind, psr_algorithm algorithm);
 
-/* The largest power of two that is not above n > 0. */
+/* The largest power of two up to n > 0. */
 static inline uint32_t psr_power_below(uint32_t n)
 {
     uint32_t power = 1;

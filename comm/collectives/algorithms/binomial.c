@@ -12,8 +12,8 @@
  * from rank 0 to the root, if that is another: so the root changes no bit. */
 #include "comm/collectives/algorithms/algorithms.h"
 
-/* The distance to the parent of the v-th of n; for the 0-th the first power of two that is not
- * below n. */
+/* The distance from rank v, of n ranks, to its parent; for rank 0 the first power of two that is at
+ * least n. */
 static uint32_t distance_up(uint32_t v, uint32_t n)
 {
     uint32_t distance = 1;
@@ -72,7 +72,7 @@ void psr_binomial_reduce(psr_schedule *schedule, const psr_shape *shape)
 
 /* ---- gather and scatter: parts in scratch, in the order counted from the root ---- */
 
-/* Where the part of the v-th begins there, in the memory of the v0-th. */
+/* Where the part of rank v begins in the memory of rank v0. */
 static size_t begin_from(const psr_shape *shape, uint32_t v0, uint32_t v)
 {
     size_t begin = 0;

@@ -54,11 +54,11 @@ typedef struct all_to_all {
     psr_schedule *schedule;
     const psr_shape *shape;
     size_t part;        /* values: all are of as many */
-    psr_area_place own; /* where this rank's parts stand, which nothing writes to */
+    psr_area_place own; /* where this rank's parts are; nothing writes there */
 } all_to_all;
 
-/* Where part v stands before the step of that distance: with its rank, until it has gone its first
- * one. */
+/* Where part v is before the step of that distance: in its rank's own parts, until its first
+ * step. */
 static psr_area_place before_step(const all_to_all *a, uint32_t v, uint32_t distance)
 {
     bool untouched = (v & (distance - 1)) == 0;
@@ -67,7 +67,7 @@ static psr_area_place before_step(const all_to_all *a, uint32_t v, uint32_t dist
                      : psr_scratch(v * a->part);
 }
 
-/* After it, which may have been its last one: it has come from v ranks before. */
+/* Where it is after the step, which may be its last: it has come from v ranks before this one. */
 static psr_area_place after_step(const all_to_all *a, uint32_t v, uint32_t distance)
 {
     bool arrived = v < 2 * distance;
@@ -75,8 +75,8 @@ static psr_area_place after_step(const all_to_all *a, uint32_t v, uint32_t dista
     return arrived ? psr_received(from * a->part) : psr_scratch(v * a->part);
 }
 
-/* What is sent and what is received has memory of its own at every distance, from `pack` on:
- * nothing waits for it to be free. Returns the number of values that it took. */
+/* What is sent and what is received at each distance has its own memory, from `pack` on, so nothing
+ * waits for memory. Returns how many values that takes. */
 static size_t step(const all_to_all *a, uint32_t distance, size_t pack)
 {
     const uint32_t n = a->shape->ranks, rank = a->shape->rank;

@@ -23,8 +23,8 @@ static uint32_t rank_before(const psr_shape *shape, uint32_t distance)
     return (shape->rank + shape->ranks - distance) % shape->ranks;
 }
 
-/* values[k]: of rank k, at begin + k * apart, for all k. Their fold in the order c+1, .., c comes
- * to `to`. */
+/* values[k] are those of rank k, at begin + k * apart. Folds them in the order c+1, .., c into
+ * `to`. */
 static psr_after fold_in_order(psr_schedule *schedule, const psr_shape *shape, uint32_t c,
                                psr_area_place values, size_t apart, psr_area_place to, size_t count)
 {
@@ -120,7 +120,7 @@ void psr_direct_scatter(psr_schedule *schedule, const psr_shape *shape)
                       part, PSR_AT_ONCE);
 }
 
-/* What goes to a rank and what comes from it have one place, and one count. */
+/* What goes to a rank and what comes from it have one place and one count. */
 static void all_to_all_in_place(psr_schedule *schedule, const psr_shape *shape, bool at_least)
 {
     for (uint32_t d = 1; d < shape->ranks; d++) {
@@ -136,8 +136,8 @@ static void all_to_all_in_place(psr_schedule *schedule, const psr_shape *shape, 
     }
 }
 
-/* at_least: a message goes where there is no value too, so that counts of which only one is 0 are
- * found out. */
+/* at_least: a message is sent even if there are no values, so that a count of 0 on one side only is
+ * found. */
 static void all_to_all(psr_schedule *schedule, const psr_shape *shape, bool at_least)
 {
     const size_t *out = shape->send_begins, *in = shape->begins;
@@ -185,13 +185,14 @@ void psr_direct_receive(psr_schedule *schedule, const psr_shape *shape)
     psr_schedule_receive(schedule, shape->peer, psr_received(0), shape->count, PSR_AT_ONCE);
 }
 
-/* Nothing goes. */
+/* Nothing is sent. */
 void psr_direct_probe(psr_schedule *schedule, const psr_shape *shape)
 {
     (void)schedule, (void)shape;
 }
 
-/* ---- blocks: an area each, first of those that are sent, then of those that are received ---- */
+/* ---- blocks: each is an area; those that are sent come first, then those that are received
+ * ---- */
 
 static psr_area_place sent_block(size_t i)
 {
@@ -206,10 +207,10 @@ static psr_area_place received_block(const psr_shape *shape, size_t i)
 static size_t count_of(const psr_block *block)
 {
     size_t count = 0;
-    return psr_block_count(block, &count) ? count : 0; /* it was checked */
+    return psr_block_count(block, &count) ? count : 0; /* it was checked before */
 }
 
-/* What a rank sends itself, in order: the k-th to the k-th. */
+/* The blocks that a rank sends to itself, the k-th to the k-th. */
 static psr_after copy_to_self(psr_schedule *schedule, const psr_shape *shape)
 {
     psr_after last = PSR_AT_ONCE;
@@ -239,7 +240,7 @@ static void send_blocks(psr_schedule *schedule, const psr_shape *shape)
     }
 }
 
-/* Blocks that add may lie over one another: each comes after the one before it. */
+/* Blocks that add may overlap: each comes after the one before it. */
 void psr_direct_neighbors(psr_schedule *schedule, const psr_shape *shape)
 {
     psr_after last = copy_to_self(schedule, shape);

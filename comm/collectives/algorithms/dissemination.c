@@ -1,12 +1,10 @@
 /* Barrier by dissemination (Hensgen, Finkel, Manber, "Two algorithms for barrier synchronization",
- * IJPP 1988).
+ * IJPP 1988). n ranks, a seconds a message. At distance d = 1, 2, 4, .. a rank signals rank r+d and
+ * awaits rank r-d: then it knows that 2d ranks are there. ceil(log2 n) steps, messages without
+ * values, a log2(n).
  *
- * n ranks, a seconds a message. At distance d = 1, 2, 4, .. a rank signals rank r+d and awaits rank
- * r-d: then it knows that 2d ranks are there. ceil(log2 n) steps, messages without values, a
- * log2(n).
- *
- * A message is compared where it comes in, and what is sent next waits for that: who ends has
- * heard, by a chain of ranks that compared, of every rank. */
+ * A rank compares the digest of a message when it comes in, and sends its next message only after
+ * that. So a rank that ends has heard of every rank, through a chain of ranks that all compared. */
 #include "comm/collectives/algorithms/algorithms.h"
 
 void psr_dissemination_barrier(psr_schedule *schedule, const psr_shape *shape)

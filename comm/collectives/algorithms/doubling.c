@@ -35,8 +35,8 @@ void psr_doubling_all_reduce(psr_schedule *schedule, const psr_shape *shape)
     }
     for (uint32_t distance = 1; distance < power; distance *= 2) {
         uint32_t partner = rank ^ distance;
-        /* Where the fold goes into what is sent, that is copied, and each slice folded into after
-         * it was sent. */
+        /* If the fold is made in the values that are sent, these are copied, and each slice is
+         * folded after it was sent. */
         psr_after sent = psr_schedule_send_copy(schedule, partner, sum, shape->count, last);
         last = psr_schedule_receive_fold(schedule, partner, sum, psr_received(0), shape->count,
                                          sum.area == PSR_AREA_RECEIVE ? sent : last);

@@ -26,10 +26,10 @@ typedef struct halving {
     psr_schedule *schedule;
     const psr_shape *shape;
     uint32_t power;
-    psr_area_place sum;       /* own values as far as they are folded */
-    psr_after last;           /* what made them */
-    blocks have;              /* of the sum, that this rank goes on with */
-    blocks given[LEVELS_MAX]; /* at each level */
+    psr_area_place sum;       /* this rank's values, as far as they are folded */
+    psr_after last;           /* the action that made them */
+    blocks have;              /* blocks of the sum that this rank goes on with */
+    blocks given[LEVELS_MAX]; /* at each level: the blocks that it gave away */
     psr_after sent[LEVELS_MAX];
 } halving;
 
@@ -48,8 +48,8 @@ static psr_area_place place_in(psr_area_place area, size_t offset)
     return (psr_area_place){area.area, area.offset + offset};
 }
 
-/* Both halves lie in the sum: what is given stands there until the partner sends the final values
- * back. */
+/* Both halves are in the sum: the half that is given stays there until the partner sends the final
+ * values back. */
 static void give_half(halving *h, uint32_t level, uint32_t distance)
 {
     uint32_t middle = (h->have.low + h->have.high) / 2, partner = h->shape->rank ^ distance;
@@ -82,7 +82,7 @@ static void get_half_back(halving *h, uint32_t level, uint32_t distance)
 void psr_halving_all_reduce(psr_schedule *schedule, const psr_shape *shape)
 {
     uint32_t power = psr_power_below(shape->ranks), rest = shape->ranks - power, rank = shape->rank;
-    if (power == 1 || rank >= power) { /* alone, or with a partner that does the rest */
+    if (power == 1 || rank >= power) { /* alone, or its partner does the rest */
         psr_doubling_all_reduce(schedule, shape);
         return;
     }

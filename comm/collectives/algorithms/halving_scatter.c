@@ -11,15 +11,15 @@
  * Order, the same in every part: that of halving.c. */
 #include "comm/collectives/algorithms/algorithms.h"
 
-/* In scratch parts lie as they stay together: those of ranks 0, p, 1, p+1, 2, ..; where n is a
- * power of two that is their order. */
+/* In scratch the parts are in the order in which they stay together: those of ranks 0, p, 1, p+1,
+ * 2, ..; if n is a power of two this is the order of ranks. */
 typedef struct halving {
     psr_schedule *schedule;
     const psr_shape *shape;
     uint32_t power;
-    psr_area_place sum; /* where the fold of all parts begins, as far as it has come */
-    psr_after last;     /* what made it */
-    uint32_t low, high; /* of the first p ranks: whose parts this rank goes on with */
+    psr_area_place sum; /* where the fold of all parts begins, as far as it is made */
+    psr_after last;     /* the action that made it */
+    uint32_t low, high; /* the ranks, of the first p, whose parts this rank goes on with */
 } halving;
 
 static bool has_second(const halving *h, uint32_t rank)
@@ -27,7 +27,7 @@ static bool has_second(const halving *h, uint32_t rank)
     return h->power + rank < h->shape->ranks;
 }
 
-/* Where the part of rank < p begins there. */
+/* Where the part of a rank < p begins in scratch. */
 static size_t begin_of(const halving *h, uint32_t rank)
 {
     const size_t *begins = h->shape->begins;
@@ -40,7 +40,7 @@ static psr_area_place sum_at(const halving *h, size_t offset)
     return (psr_area_place){h->sum.area, h->sum.offset + offset};
 }
 
-/* From the end to the beginning: so all is there where the last copy has come to. */
+/* From the end to the beginning: all is there when the last copy has been made. */
 static void lay_out(halving *h)
 {
     const psr_shape *shape = h->shape;
@@ -72,7 +72,7 @@ static void exchange_halves(halving *h, uint32_t distance, psr_area_place result
     h->high = takes_upper ? h->high : middle;
 }
 
-/* One of the last n-p. */
+/* One of the last n-p ranks. */
 static void beyond_the_power(halving *h)
 {
     const psr_shape *shape = h->shape;
@@ -82,7 +82,7 @@ static void beyond_the_power(halving *h)
                          h->last);
 }
 
-/* Of this rank and its second, in scratch. */
+/* The parts of this rank and of rank p+i, in scratch. */
 static void hand_out(halving *h)
 {
     const psr_shape *shape = h->shape;

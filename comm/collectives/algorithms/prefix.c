@@ -27,14 +27,14 @@ typedef struct prefix {
     const psr_shape *shape;
     bool any;             /* there is a prefix: */
     psr_area_place sum;   /* as far as it is folded */
-    psr_after made;       /* what made it */
+    psr_after made;       /* the action that made it */
     psr_area_place block; /* the fold of this rank's block */
     psr_after block_made;
 } prefix;
 
-/* Does another rank need this rank's fold of its block of so many ranks? The rank at that distance
- * above does, for its prefix. A rank below does where its own block of twice as many is needed. A
- * block that is needed is whole, since there are ranks above it. */
+/* Whether another rank needs the fold of this rank's block of so many ranks. The rank at that
+ * distance above needs it for its prefix. A rank below needs it if it needs its own block of twice
+ * as many. A block that is needed is complete, since there are ranks above it. */
 static bool is_needed(const psr_shape *shape, uint32_t rank, uint32_t size)
 {
     for (; size < shape->ranks; size *= 2) {
@@ -45,7 +45,7 @@ static bool is_needed(const psr_shape *shape, uint32_t rank, uint32_t size)
     return false;
 }
 
-/* The scratch area has the block's fold, and behind it what comes from below. */
+/* The scratch area has the block's fold, and after it what comes from below. */
 static psr_area_place block_memory(const prefix *p)
 {
     if (p->schedule->scratch == 0)
@@ -64,8 +64,8 @@ static psr_after send_block(const prefix *p, uint32_t to)
     return psr_schedule_send_copy(p->schedule, to, p->block, p->shape->count, p->block_made);
 }
 
-/* With the rank above, which needs this rank's block. goes_on: this rank's next block is needed
- * too. */
+/* Exchanges with the rank above, which needs this rank's block. goes_on: this rank's next block is
+ * needed too. */
 static void exchange_upwards(prefix *p, uint32_t partner, bool goes_on)
 {
     psr_after sent = send_block(p, partner);
@@ -77,7 +77,7 @@ static void exchange_upwards(prefix *p, uint32_t partner, bool goes_on)
     p->block = both;
 }
 
-/* What comes is folded into the prefix alone. */
+/* Folds what comes into the prefix only. */
 static void take_last(prefix *p, uint32_t partner)
 {
     size_t count = p->shape->count;
@@ -86,7 +86,7 @@ static void take_last(prefix *p, uint32_t partner)
                      : psr_schedule_receive(p->schedule, partner, psr_received(0), count, p->made);
 }
 
-/* What comes is folded into the prefix and into the block. */
+/* Folds what comes into the prefix and into the block. */
 static void take_for_both(prefix *p, uint32_t partner)
 {
     size_t count = p->shape->count;
@@ -112,7 +112,7 @@ static void exchange_downwards(prefix *p, uint32_t partner, bool goes_on, bool p
     p->sum = psr_received(0);
 }
 
-/* p: what this rank begins with. */
+/* p: the prefix that this rank begins with. */
 static void double_distances(prefix *p)
 {
     const psr_shape *shape = p->shape;
@@ -126,7 +126,7 @@ static void double_distances(prefix *p)
     }
 }
 
-/* In place the own values are where the prefix comes: the block begins with a copy. */
+/* In place this rank's values are where the prefix goes, so the block begins as a copy of them. */
 static prefix begin(psr_schedule *schedule, const psr_shape *shape)
 {
     prefix p = {.schedule = schedule, .shape = shape, .block = psr_shape_own(shape, 0)};
@@ -174,8 +174,8 @@ void psr_chain_scan(psr_schedule *schedule, const psr_shape *shape)
         psr_schedule_send(schedule, rank + 1, sum, shape->count, made);
 }
 
-/* Each rank hands on the prefix with its own values in it. In place the prefix comes to where they
- * are, so they are copied first. */
+/* Each rank sends on the prefix with its own values in it. In place the prefix overwrites these
+ * values, so they are copied first. */
 void psr_chain_exscan(psr_schedule *schedule, const psr_shape *shape)
 {
     uint32_t rank = shape->rank;

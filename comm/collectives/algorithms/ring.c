@@ -35,7 +35,7 @@ static ring ring_of(psr_schedule *schedule, const psr_shape *shape)
     return (ring){schedule, shape, (shape->rank + n - 1) % n, (shape->rank + 1) % n};
 }
 
-/* The chunk that comes in at this step; the one of step 0 is that which leaves first. */
+/* The chunk that comes in at this step; for step 0 the one that leaves first. */
 static uint32_t chunk_at(const ring *r, uint32_t step)
 {
     uint32_t n = r->shape->ranks;
@@ -47,7 +47,7 @@ static psr_area_place at(psr_area_place area, size_t offset)
     return (psr_area_place){area.area, area.offset + offset};
 }
 
-/* Of the transfer that was just added. NULL: of no values there is none. */
+/* The transfer that was just added. NULL: it has no values, and there is none. */
 static psr_action *after_hops(const ring *r, size_t count, uint32_t hops)
 {
     if (count == 0 || r->schedule->no_memory)
@@ -57,8 +57,8 @@ static psr_action *after_hops(const ring *r, size_t count, uint32_t hops)
     return action;
 }
 
-/* Partial sums stand in sums, laid out as the whole; the last, of this rank's chunk, comes to
- * result. Returns that. */
+/* Partial sums are in `sums`, laid out as the whole; the last one, of this rank's chunk, goes to
+ * `result`. Returns the action that makes it. */
 static psr_after reduce_scatter(const ring *r, psr_area_place sums, psr_area_place result)
 {
     const psr_shape *shape = r->shape;
@@ -86,7 +86,8 @@ static psr_after reduce_scatter(const ring *r, psr_area_place sums, psr_area_pla
                            : folded;
 }
 
-/* The sending of a partial sum that the final one overwrites: which may not come before. */
+/* The action that sends a partial sum which the final one overwrites: the final one comes after
+ * it. */
 static psr_after overwritten(const ring *r, size_t begin)
 {
     for (uint32_t i = 0; i < r->schedule->count; i++) {
@@ -98,8 +99,8 @@ static psr_after overwritten(const ring *r, size_t begin)
     return PSR_AT_ONCE;
 }
 
-/* own: where this rank's chunk is to be sent from, after whole. hops: that went before the first
- * one. */
+/* own: where this rank's chunk is sent from, after the action `whole`. hops: the number of hops
+ * before the first one. */
 static void all_gather(const ring *r, psr_area_place own, psr_after whole, uint32_t hops)
 {
     const psr_shape *shape = r->shape;

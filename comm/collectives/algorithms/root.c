@@ -25,7 +25,7 @@ static void reduce_at_the_root(psr_schedule *schedule, const psr_shape *shape)
         psr_schedule_send(schedule, rank, sum, shape->count, last);
 }
 
-/* In place the sum overwrites what was sent: it cannot come before rank 0 has had that. */
+/* In place the sum overwrites what was sent, so it may come only when rank 0 has that. */
 void psr_root_all_reduce(psr_schedule *schedule, const psr_shape *shape)
 {
     if (shape->rank == 0) {
