@@ -21,7 +21,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A file of /proc/PID, as far as there is room. Returns its bytes; -1: it cannot be read. */
+/* Reads a file of /proc/PID as far as there is room. Returns the bytes read; -1: it cannot be
+ * read. */
 static ssize_t read_of(pid_t pid, const char *file, char *text, size_t size)
 {
     char path[64];
@@ -48,7 +49,7 @@ static bool began_at(pid_t pid, unsigned long long *ret_ticks)
     return at != NULL && sscanf(at, "%llu", ret_ticks) == 1;
 }
 
-/* The word behind --control-port of its command line, in which a zero byte ends each word. false:
+/* The word after --control-port in its command line, in which a zero byte ends each word. false:
  * there is none. */
 static bool control_port(pid_t pid, char *ret_port, size_t size)
 {
@@ -63,8 +64,8 @@ static bool control_port(pid_t pid, char *ret_port, size_t size)
     return false;
 }
 
-/* Leaves empty what is not known: PMI_FD is no socket of a process on this host, or a proxy of
- * another kind. */
+/* Leaves the job's name empty if it cannot be found: PMI_FD is no socket of a process on this host,
+ * or the proxy is another kind. */
 static psr_err name_job(psr_start *s)
 {
     int64_t fd = -1;
@@ -87,8 +88,8 @@ psr_err psr_start_by_hydra(psr_start *s)
     if (psr_variable("PMI_RANK") == NULL && psr_variable("PMI_SIZE") == NULL)
         return PSR_ERR_NOT_FOUND;
     if (psr_variable("MPI_LOCALNRANKS") == NULL && psr_variable("SLURM_STEP_NODELIST") != NULL)
-        return PSR_ERR_NOT_FOUND; /* srun --mpi=pmi2 plays Hydra's part for a
-                                     library; its own variables say more */
+        /* srun --mpi=pmi2 takes Hydra's part for a library; Slurm's own variables say more */
+        return PSR_ERR_NOT_FOUND;
     s->way = "MPICH's Hydra";
     s->level = PSR_START_MPI;
     s->by_launcher = true;

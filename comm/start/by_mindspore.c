@@ -1,6 +1,6 @@
 /* The variables of MindSpore's dynamic cluster and parameter server (https://www.mindspore.cn/docs,
  * "Dynamic Cluster Startup"): MS_ROLE, MS_WORKER_NUM, MS_SERVER_NUM, MS_SCHED_HOST, MS_SCHED_PORT.
- * Nobody is given a rank: who joins gets one. */
+ * They give no ranks: the scheduler gives one to each process that joins. */
 #include "comm/start/roles.h"
 #include "comm/start/ways.h"
 

@@ -1,6 +1,6 @@
 /* The variables of MXNet's parameter server, ps-lite (https://github.com/dmlc/ps-lite,
  * docs/env.md): DMLC_ROLE, DMLC_NUM_WORKER, DMLC_NUM_SERVER, DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT,
- * DMLC_INTERFACE. Nobody is given a rank: who joins gets one. */
+ * DMLC_INTERFACE. They give no ranks: the scheduler gives one to each process that joins. */
 #include "comm/start/roles.h"
 #include "comm/start/variables.h"
 #include "comm/start/ways.h"

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MASTER_PORT 29500 /* torchrun's */
+#define MASTER_PORT 29500 /* torchrun's default */
 
 static psr_err set_address(psr_start_master *master, const char *address, size_t length)
 {
@@ -65,8 +65,8 @@ static psr_err disagree(const char *option, uint32_t given, const char *variable
                     variable, told);
 }
 
-/* What the option says or, where it is not given, the variable; PSR_START_UNTOLD: neither does.
- * Both must be the same. */
+/* The value of the option or, if it is not given, of the variable; PSR_START_UNTOLD: of neither. If
+ * both are given they must be the same. */
 static psr_err read_either(const char *option, uint32_t given, const char *variable, uint32_t least,
                            uint32_t most, uint32_t *ret_number)
 {
@@ -103,7 +103,7 @@ static psr_err read_rank(const psr_start_options *o, psr_start *s)
     return PSR_OK;
 }
 
-/* Of address and port. Fills what is not known of the rank. */
+/* The place by address and port. Fills in what is not known of the rank. */
 static psr_err read_place(const psr_start_options *o, psr_start *s)
 {
     psr_start_master master;
@@ -127,7 +127,7 @@ psr_err psr_start_from_options(const psr_start_options *o, psr_start *ret_start)
     return PSR_OK;
 }
 
-/* ---- one of a node's ---- */
+/* ---- one of a node's processes ---- */
 
 /* How many ranks this node has, and all nodes together. */
 static psr_err count_ranks(uint32_t nodes, uint32_t given, uint32_t local_rank, psr_start *s)

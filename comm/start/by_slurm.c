@@ -14,13 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Ports from here on: a job's and a step's own, so that several on one node rarely want the
- * same. */
+/* Each job and step takes its own port from this range, so that several on one node rarely take the
+ * same one. */
 #define PORT_FIRST 30000
 #define PORTS 20000
 
-/* The first of "node[01-03,7],other", "rack[1-2]n[4-6]": node01, rack1n4. false: it is not of that
- * form, or too long. */
+/* The first host of a list such as "node[01-03,7],other" or "rack[1-2]n[4-6]": node01, rack1n4.
+ * false: the list has another form, or is too long. */
 static bool first_host(const char *list, char ret_host[PSR_HOST_MAX])
 {
     size_t length = 0;
@@ -58,9 +58,9 @@ static psr_err read_numbers(psr_start *s)
 
 /* ---- components ---- */
 
-#define COMPONENTS_MAX 128 /* Slurm's */
+#define COMPONENTS_MAX 128 /* Slurm's limit */
 
-/* How many nodes the job's components have, and the last one of them. false: they are not told. */
+/* The number of nodes of all components of the job, and of the last one. false: not known. */
 static bool count_nodes(int64_t components, uint32_t *ret_all, uint32_t *ret_last)
 {
     uint32_t all = 0, nodes = 0;
@@ -77,7 +77,8 @@ static bool count_nodes(int64_t components, uint32_t *ret_all, uint32_t *ret_las
     return true;
 }
 
-/* Of "2(x3),1" the tasks of all nodes but the first `before`. false: it is not of that form. */
+/* From text such as "2(x3),1": the tasks on all nodes but the first `before`. false: it has another
+ * form. */
 static bool tasks_behind(const char *text, uint32_t before, uint32_t *ret_tasks)
 {
     uint64_t tasks = 0;
@@ -105,8 +106,8 @@ static bool tasks_behind(const char *text, uint32_t before, uint32_t *ret_tasks)
     return tasks < PSR_START_RANKS_MAX;
 }
 
-/* A step that has all nodes of a heterogeneous job has all of its components, in their order. A
- * step of one component has its nodes alone. */
+/* A step with all nodes of a heterogeneous job has all of its components, in their order. A step of
+ * one component has only that component's nodes. */
 static psr_err read_components(psr_start *s)
 {
     int64_t components = 1;

@@ -17,8 +17,8 @@
 
 #define PORTS_APART 1000
 
-/* The scheduler's port is behind MASTER_PORT, or before it where there is none. A run of one rank
- * meets nobody. */
+/* The scheduler's port follows MASTER_PORT, or precedes it if there is no following one. A run of
+ * one rank needs no meeting. */
 psr_err psr_start_torch_meeting(psr_start *s, uint16_t master_port, const char *run)
 {
     int port = master_port + PORTS_APART <= UINT16_MAX ? master_port + PORTS_APART

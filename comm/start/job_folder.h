@@ -1,6 +1,5 @@
-/* The directory of sockets that a job's processes find by its name alone (comm/start/meeting.h), as
- * one of them has it: held, and with a place in it that no other process of the job has. One
- * thread. */
+/* The directory of sockets that a job's processes find by its name (comm/start/meeting.h), as one
+ * process holds it: with a place in it that no other process of the job has. One thread. */
 #ifndef PSR_COMM_JOB_FOLDER_H
 #define PSR_COMM_JOB_FOLDER_H
 
@@ -14,20 +13,21 @@ typedef struct psr_job_folder {
 
 #define PSR_JOB_FOLDER_NONE ((psr_job_folder){.directory = PSR_SOCKET_DIRECTORY_NONE, .place = -1})
 
-/* Enters directory, where that is a job's; any other one, or "", is its user's, and nothing is
- * done. As psr_socket_directory_enter. ret owns: psr_job_folder_leave, after the last socket in
- * it. */
+/* Enters the directory if it belongs to a job. Any other directory, or "", is the user's, and
+ * nothing is done. Fails as psr_socket_directory_enter. The caller owns *ret_folder:
+ * psr_job_folder_leave, after its last socket there is closed. */
 PSR_MUST_CHECK psr_err psr_job_folder_enter(const char *directory, psr_job_folder *ret_folder);
 
-/* Takes peer's place. With PSR_RANK_ANY the lowest of `places` that is free, which *peer is then;
- * in no folder it stays as it is. USAGE: another process of this job has it, or all are taken. */
+/* Takes peer's place. With PSR_RANK_ANY it takes the lowest free one of `places` and sets *peer to
+ * it. Outside of a job's folder *peer stays as it is. USAGE: another process of this job has the
+ * place, or all are taken. */
 PSR_MUST_CHECK psr_err psr_job_folder_take(psr_job_folder *folder, psr_peer *peer, uint32_t places);
 
-/* The process that has peer's place in the job's directory of that path: a pidfd. NOT_FOUND: it is
- * no job's, or nobody has the place. ret owns: close(). */
+/* A pidfd of the process that has peer's place in the job's directory of that path. NOT_FOUND: the
+ * directory is no job's, or nobody has the place. The caller owns *ret_pidfd: close(). */
 PSR_MUST_CHECK psr_err psr_job_folder_holder(const char *directory, psr_peer peer, int *ret_pidfd);
 
-/* None: does nothing. */
+/* Does nothing for PSR_JOB_FOLDER_NONE. */
 void psr_job_folder_leave(psr_job_folder *folder);
 
 #endif

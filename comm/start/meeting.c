@@ -32,7 +32,7 @@ static psr_err meet_in_directory(psr_start *s)
     return PSR_OK;
 }
 
-/* In the folder that is named, or where the processes were started. */
+/* In the folder that is named, or in the one where the processes were started. */
 static psr_err meet_by_file(psr_start *s)
 {
     char text[sizeof s->job + 32], folder[PATH_MAX] = "";
@@ -51,7 +51,7 @@ static psr_err meet_by_file(psr_start *s)
                                                       folder, sizeof s->meeting - 40);
 }
 
-/* Several hosts meet by a file where a launcher says too little of them, and wherever a folder is
+/* Several hosts meet by a file if their launcher says too little, and whenever a folder is
  * named. */
 static bool meets_by_file(const psr_start *s)
 {
@@ -74,10 +74,10 @@ static psr_err meet_over_tcp(psr_start *s)
                           s->address_variable);
 }
 
-/* Who has a role and no rank must say which it is, too: a key is one process's. */
+/* A process with a role and without a rank needs a rank too: a key belongs to one process. */
 static psr_err refuse_several_hosts(const psr_start *s)
 {
-    /* not a resource manager's */
+    /* it was not a resource manager that started it */
     const bool by_hand = s->level == PSR_START_RANKS && s->address_variable != NULL;
     const bool by_role = s->role != PSR_ROLE_WORKER || s->rank == PSR_RANK_ANY;
     return psr_fail(
@@ -113,7 +113,7 @@ psr_err psr_start_meet(psr_start *s)
     return refuse_several_hosts(s);
 }
 
-/* ---- the way to the scheduler ---- */
+/* ---- the path to the scheduler ---- */
 
 static psr_err split(const char *scheduler, char host[PSR_HOST_MAX], char port[8])
 {
@@ -132,7 +132,7 @@ static psr_err split(const char *scheduler, char host[PSR_HOST_MAX], char port[8
     return PSR_OK;
 }
 
-/* What connecting a datagram socket chooses is the address of the way there. */
+/* Connecting a datagram socket chooses the local address of the path there. */
 static bool own_address(const struct addrinfo *to, char ret_address[PSR_HOST_MAX])
 {
     struct sockaddr_storage own;

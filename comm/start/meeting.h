@@ -21,18 +21,17 @@
 #include "comm/start/start.h"
 #include "net/address/socket_directory.h"
 
-/* Fills start->scheduler, "/DIRECTORY/scheduler" or "HOST:PORT", or else start->meeting, the path
- * of the file that says more (comm/start/meeting_file.h). With one rank and nothing to meet by both
- * stay "". USAGE. */
+/* Fills in start->scheduler, "/DIRECTORY/scheduler" or "HOST:PORT"; or else start->meeting, the
+ * path of the file that has it (comm/start/meeting_file.h). Both stay "" for one rank without
+ * anything to meet by. USAGE. */
 PSR_MUST_CHECK psr_err psr_start_meet(psr_start *start);
 
-/* The directory that the job alone has on this host: its processes here meet in it, or share memory
- * in it where they meet others over TCP. Of a start whose job, or job_here, is known. */
+/* The directory that only this job has on this host. Its processes here meet in it, or share memory
+ * in it if they meet others over TCP. start->job or job_here must be known. */
 void psr_start_directory(const psr_start *start, char ret_directory[PSR_SOCKET_DIRECTORY_BYTES]);
 
-/* The address that this host has towards the scheduler's HOST:PORT, to listen on: of the network
- * that leads there. No packet is sent. USAGE: it is not HOST:PORT, or there is no way to that
- * host. */
+/* The address of this host on the network that leads to the scheduler's HOST:PORT, to listen on.
+ * Sends no packet. USAGE: it is not HOST:PORT, or there is no path to that host. */
 PSR_MUST_CHECK psr_err psr_start_interface(const char *scheduler, char ret_address[PSR_HOST_MAX]);
 
 #endif

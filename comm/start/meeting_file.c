@@ -16,13 +16,13 @@
 
 #define LOOK_FIRST_MS 10
 #define LOOK_LAST_MS 500
-#define REACH_MS 1000 /* for a connection, before the file is looked at again */
+#define REACH_MS 1000 /* how long to wait for a connection before the file is read again */
 
-/* What the file says beside keys. */
+/* What the file says besides the keys. */
 typedef struct meeting {
     char job[256];                    /* psr_start.job */
-    char host[PSR_HOST_MAX];          /* what rank 0's host is called */
-    char scheduler[PSR_ENDPOINT_MAX]; /* HOST:PORT, as psr_start has it */
+    char host[PSR_HOST_MAX];          /* name of rank 0's host */
+    char scheduler[PSR_ENDPOINT_MAX]; /* HOST:PORT, as in psr_start */
 } meeting;
 
 /* ---- rank 0 ---- */
@@ -52,7 +52,7 @@ static psr_err to_text(const meeting *m, uint32_t workers, uint32_t shards, char
     return PSR_OK;
 }
 
-/* Where the scheduler will be; its port is kept for it. */
+/* Chooses where the scheduler will listen, and keeps the port for it. */
 static psr_err choose_scheduler(const psr_start *s, meeting *m, psr_meeting_file *file)
 {
     char address[PSR_ADDRESS_BYTES], endpoint[PSR_ADDRESS_BYTES + 16];
@@ -117,7 +117,7 @@ static psr_err parse(const char *text, const char *job, meeting *ret_meeting)
 }
 
 /* NOT_FOUND: it is not there yet. Opening the folder first makes a network file system ask its
- * server what is in it. */
+ * server what it contains. */
 static psr_err look(const psr_start *s, meeting *ret_meeting)
 {
     char folder[PSR_START_LINE_MAX], *text = NULL;
@@ -130,7 +130,7 @@ static psr_err look(const psr_start *s, meeting *ret_meeting)
     close(fd);
     errno = 0;
     psr_err err = psr_keys_read_private(s->meeting, &text);
-    if (err == PSR_ERR_IO && errno == ESTALE) /* it was replaced while it was read */
+    if (err == PSR_ERR_IO && errno == ESTALE) /* the file was replaced while it was read */
         return PSR_ERR_NOT_FOUND;
     if (err != PSR_OK)
         return err;
@@ -139,7 +139,7 @@ static psr_err look(const psr_start *s, meeting *ret_meeting)
     return err == PSR_OK ? PSR_OK : psr_fail_context(err, "%s", s->meeting);
 }
 
-/* Whether somebody listens there. */
+/* Whether somebody listens at that address. */
 static psr_err try(const meeting *m, psr_reach *ret_reach)
 {
     char endpoint[PSR_ENDPOINT_MAX + 8];

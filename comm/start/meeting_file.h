@@ -20,22 +20,23 @@
 #include "comm/start/start.h"
 
 typedef struct psr_meeting_file {
-    char path[PSR_START_LINE_MAX]; /* of who has written it; "": there
-                                      is none, or it is another's */
-    int port;                      /* descriptor that keeps the scheduler's port for it; -1: none */
+    /* of the process that wrote it; "": none, or the file is another process's */
+    char path[PSR_START_LINE_MAX];
+    int port; /* descriptor that keeps the scheduler's port for it; -1: none */
 } psr_meeting_file;
 
 #define PSR_MEETING_FILE_NONE ((psr_meeting_file){.port = -1})
 
-/* Fills start->scheduler and start->key_file, which are the others' to read too: writes
- * start->meeting, or waits for it for deadline_ms. counts: of the processes that need keys. USAGE:
- * the folder or the file is not as it should be; TIMEOUT: the file has not come, or nobody was
- * reached where it says; IO. Does nothing where start->meeting is "". ret owns:
+/* Fills in start->scheduler and start->key_file: rank 0 writes the file start->meeting, the others
+ * wait for it for deadline_ms. workers, shards: the numbers of processes that need keys. Does
+ * nothing if start->meeting is "". USAGE: the folder or the file is not as it should be. TIMEOUT:
+ * the file has not come, or nobody was reached where it says. IO. The caller owns *ret_file:
  * psr_meeting_file_remove. */
 PSR_MUST_CHECK psr_err psr_meeting_file_meet(psr_start *start, uint32_t workers, uint32_t shards,
                                              int64_t deadline_ms, psr_meeting_file *ret_file);
 
-/* Once all have joined, or when this process ends before that. None: does nothing. */
+/* Call it when all have joined, or when this process ends before that. Does nothing for
+ * PSR_MEETING_FILE_NONE. */
 void psr_meeting_file_remove(psr_meeting_file *file);
 
 #endif

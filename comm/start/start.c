@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* From the inside to the outside (psr_start_level): the first that is there counts. */
+/* From the innermost level to the outermost (psr_start_level): the first that is found counts. */
 static psr_start_reader *const readers[] = {
     psr_start_by_psring,  psr_start_by_torch, psr_start_by_mxnet, psr_start_by_mindspore,
     psr_start_by_openmpi, psr_start_by_hydra, psr_start_by_slurm};
@@ -37,7 +37,7 @@ static void quote(const psr_start *s, char *text, size_t size)
         return;
     }
     const char *rank = psr_variable(s->rank_variable), *ranks = psr_variable(s->ranks_variable);
-    if (rank == NULL || ranks == NULL) /* options */
+    if (rank == NULL || ranks == NULL) /* by options */
         snprintf(text, size, "%s and %s say rank %" PRIu32 " of %" PRIu32, s->rank_variable,
                  s->ranks_variable, s->rank, s->ranks);
     else
@@ -45,15 +45,15 @@ static void quote(const psr_start *s, char *text, size_t size)
                  s->rank_variable, rank, s->ranks_variable, ranks, s->rank, s->ranks);
 }
 
-/* Whether what outer says can be of the same process: it gives the same place, or it started a
- * process on each of several places that started ranks itself. */
+/* Whether what outer says can be true of the same process: it gives the same place, or it started a
+ * process on each of several hosts that started ranks itself. */
 static bool agree(const psr_start *inner, const psr_start *outer)
 {
     if (inner->by_launcher && outer->level < inner->level)
         return true;
     if (outer->rank == PSR_RANK_ANY || inner->rank == PSR_RANK_ANY ||
         inner->role != PSR_ROLE_WORKER)
-        return outer->level < inner->level; /* of one level they are two frameworks' */
+        return outer->level < inner->level; /* on one level they are two frameworks */
     if (outer->ranks == inner->ranks)
         return outer->rank == inner->rank;
     return outer->level < inner->level && outer->ranks < inner->ranks &&
@@ -70,7 +70,7 @@ static psr_err check_agreement(const psr_start *inner, const psr_start *outer)
     return psr_fail(PSR_ERR_USAGE, "%s, but %s: unset those that are not meant", one, other);
 }
 
-/* ---- what every way has ---- */
+/* ---- what every launcher has ---- */
 
 static psr_err read_common(psr_start *s)
 {
@@ -88,7 +88,7 @@ static psr_err read_common(psr_start *s)
     return psr_variable_number("PSRING_DEADLINE_MS", 1, INT32_MAX, &s->deadline_ms);
 }
 
-/* Those that are there, from the inside to the outside. but: one that is not asked, or NULL. */
+/* Finds all, from the innermost to the outermost. but: one that is not asked, or NULL. */
 static psr_err find_all(psr_start_reader *but, psr_start found[WAYS], size_t *ret_count)
 {
     size_t count = 0;
@@ -159,7 +159,7 @@ psr_err psr_start_input(char ret_path[PSR_START_LINE_MAX])
     return psr_variable_copy("DATA_PATH", ret_path, PSR_START_LINE_MAX);
 }
 
-/* ---- what it comes to ---- */
+/* ---- for lines ---- */
 
 void psr_start_describe(const psr_start *s, char *line, size_t size)
 {

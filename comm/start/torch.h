@@ -4,8 +4,8 @@
 
 #include "comm/start/start.h"
 
-/* Where the ranks of a run meet whose address is known, and master_port (0: none): the scheduler's
- * port, and the job's identity. USAGE. */
+/* Sets the scheduler's port and the job's identity of a run whose ranks meet at a known address and
+ * master_port (0: none). USAGE. */
 PSR_MUST_CHECK psr_err psr_start_torch_meeting(psr_start *start, uint16_t master_port,
                                                const char *run);
 

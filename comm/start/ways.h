@@ -1,6 +1,6 @@
-/* The ways to start: a function each, in a file of its name. It fills what its variables say into a
- * start that psr_start_blank has made, and checks that they fit each other. NOT_FOUND: none of its
- * variables is there. USAGE: as psr_start_read. For comm/start's own files. */
+/* The launchers: a function for each, in a file of its name. It fills what its variables say into a
+ * start that psr_start_blank has made, and checks that they agree. NOT_FOUND: none of its variables
+ * is set. USAGE: see psr_start_read. For comm/start's own files. */
 #ifndef PSR_COMM_START_WAYS_H
 #define PSR_COMM_START_WAYS_H
 
@@ -14,15 +14,15 @@ psr_start_reader psr_start_by_torch;     /* RANK, WORLD_SIZE: torchrun,
 psr_start_reader psr_start_by_mxnet;     /* DMLC_ROLE: MXNet, ps-lite */
 psr_start_reader psr_start_by_mindspore; /* MS_ROLE: MindSpore */
 psr_start_reader psr_start_by_openmpi;   /* OMPI_COMM_WORLD_RANK, _SIZE: Open MPI's mpirun */
-psr_start_reader psr_start_by_hydra;     /* PMI_RANK, PMI_SIZE: MPICH's mpirun and its kin */
+psr_start_reader psr_start_by_hydra;     /* PMI_RANK, PMI_SIZE: MPICH's mpirun and its relatives */
 psr_start_reader psr_start_by_slurm;     /* SLURM_PROCID, SLURM_STEP_NUM_TASKS: srun */
 
-/* A worker, of which nothing is told. */
+/* A worker of which nothing is known. */
 psr_start psr_start_blank(void);
 
-/* What every way has beside its own: PSRING_KEY_FILE and the others. And where a place is chosen
- * that the environment does not give: whatever the environment gives must agree with it, but for
- * PyTorch's variables, which the options beside them have been read with. USAGE. */
+/* Reads what every launcher may have: PSRING_KEY_FILE and the others. If the place was not found in
+ * the environment, what the environment says must agree with it; except PyTorch's variables, with
+ * which the options were read already. USAGE. */
 PSR_MUST_CHECK psr_err psr_start_complete(psr_start *start);
 
 #endif

@@ -1,5 +1,5 @@
-/* When a worker sees what others have pushed to a table. Both ends of a table have the same. Plain
- * data. */
+/* When a worker sees what others have pushed to a table. Both ends of a table use the same
+ * consistency. Plain data. */
 #ifndef PSR_COMM_CONSISTENCY_H
 #define PSR_COMM_CONSISTENCY_H
 
@@ -18,7 +18,7 @@ typedef enum psr_consistency_kind {
 
 typedef struct psr_consistency {
     psr_consistency_kind kind;
-    uint32_t bound; /* SSP: steps */
+    uint32_t bound; /* SSP: in steps */
 } psr_consistency;
 
 #endif

@@ -2,7 +2,7 @@
 
 #include "base/arrays/fold.h"
 
-/* Elements [at, at + count) of the slice lie in one chunk c. */
+/* Elements [at, at + count) of the slice are in one chunk c. */
 static psr_err fold_block(const float *const *x, uint32_t n, uint32_t c, size_t at, size_t count,
                           float *scratch, psr_fold_use *use, void *context)
 {

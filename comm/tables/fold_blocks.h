@@ -14,12 +14,13 @@
  * usual second-level cache. */
 enum { PSR_FOLD_BLOCK = 4096 };
 
-/* Given sum[count], the sums of elements [at, at + count) of the slice, borrowed for the call. */
+/* Uses sum[count], the sums of elements [at, at + count) of the slice; they are borrowed for the
+ * call. */
 typedef psr_err psr_fold_use(void *context, const float *sum, size_t at, size_t count);
 
-/* The slice is [begin, begin + count) of a bucket of length floats; x[r][i] is element i of worker
- * r's slice. Folds in the order of base/arrays/fold.h. scratch: PSR_FOLD_BLOCK floats. Fails as use
- * does. */
+/* Folds the slice [begin, begin + count) of a bucket of length floats; x[r][i] is element i of
+ * worker r's slice. The order is that of base/arrays/fold.h. scratch: PSR_FOLD_BLOCK floats. Fails
+ * as use does. */
 PSR_MUST_CHECK psr_err psr_fold_blocks(const float *const *x, uint32_t n, size_t length,
                                        size_t begin, size_t count, float *scratch,
                                        psr_fold_use *use, void *context);

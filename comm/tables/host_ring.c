@@ -31,11 +31,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a slice needs next here. */
+/* What a slice needs next on this host. */
 typedef enum stage {
     STAGE_BEGIN,  /* room in the lane: this host has its first leg */
-    STAGE_REDUCE, /* what the legs before came to */
-    STAGE_GATHER, /* the whole sum */
+    STAGE_REDUCE, /* the sum of the legs before */
+    STAGE_GATHER, /* the complete sum */
 } stage;
 
 /* A slice that this worker holds for its host. */
@@ -43,8 +43,8 @@ typedef struct slice {
     uint32_t bucket, chunk;
     psr_span span;
     stage stage;
-    bool gathered; /* this host's workers have pushed it in `step` */
-    uint64_t step; /* that is under way, or the next one */
+    bool gathered; /* this host's workers have all pushed it in `step` */
+    uint64_t step; /* the step under way, or the next one */
     psr_message *early;
 } slice;
 
@@ -55,17 +55,17 @@ struct psr_host_ring {
     const psr_plan *plan;              /* the options' */
     uint32_t host, left, right, hosts; /* left, right: the hosts before and after */
     slice *slices;                     /* as the table numbers them */
-    uint32_t *numbers;                 /* [the plan's slice]: in slices, or HELD_ELSEWHERE */
+    uint32_t *numbers; /* [the plan's slice] its index in slices, or HELD_ELSEWHERE */
     uint32_t slice_count;
-    float *sums;          /* as long as the arena, where this worker's slices are */
+    float *sums;          /* as long as the arena; holds sums of this worker's slices */
     size_t length;        /* of the arena */
     const float **pushed; /* [the host's workers] */
-    psr_lane lane;        /* of slices to begin */
+    psr_lane lane;        /* slices that are to begin */
     uint32_t *room;       /* the lane's */
     psr_loan *loans;      /* [bucket] */
 };
 
-/* ---- the way of a chunk ---- */
+/* ---- the path of a chunk ---- */
 
 static uint32_t last_host(const psr_host_ring *ring, uint32_t chunk)
 {
@@ -77,14 +77,14 @@ static uint32_t first_host(const psr_host_ring *ring, uint32_t chunk)
     return psr_plan_host_of(ring->plan, (chunk + 1) % ring->plan->ranks);
 }
 
-/* T: of its last leg. */
+/* T: the number of the last leg. */
 static uint32_t last_leg(const psr_host_ring *ring, uint32_t chunk)
 {
     return last_host(ring, chunk) == first_host(ring, chunk) ? ring->hosts : ring->hosts - 1;
 }
 
-/* Leg k of the chunk, which is on this host: which of the host's workers, in the order in which
- * they are added. */
+/* The workers of leg k of the chunk, which is on this host, in the order in which they are
+ * added. */
 static void workers_of_leg(const psr_host_ring *ring, uint32_t chunk, uint32_t k,
                            uint32_t *ret_begin, uint32_t *ret_end)
 {
@@ -125,7 +125,7 @@ static psr_err send_sum(psr_host_ring *ring, const slice *s, psr_ring_phase phas
     return ring->options.outbox.send(ring->options.outbox.context, to, &head, &payload);
 }
 
-/* The whole sum is here, which ends the slice's step. */
+/* The complete sum is here, which ends the slice's step. */
 static psr_err take_whole(psr_host_ring *ring, slice *s, const float *sum)
 {
     s->stage = first_stage(ring, s->chunk);
@@ -136,7 +136,7 @@ static psr_err take_whole(psr_host_ring *ring, slice *s, const float *sum)
     return psr_table_shard_take_sum(ring->options.table, (uint32_t)(s - ring->slices), sum);
 }
 
-/* before: what the legs before came to; NULL: this is the first one. */
+/* before: the sum of the legs before; NULL: this is the first leg. */
 static psr_err sum_leg(psr_host_ring *ring, const slice *s, uint32_t k, const float *before)
 {
     uint32_t begin, end;
@@ -160,7 +160,7 @@ static psr_err sum_leg(psr_host_ring *ring, const slice *s, uint32_t k, const fl
     return PSR_OK;
 }
 
-/* The sum goes on before it is used here. */
+/* The sum is sent on before it is used here. */
 static psr_err do_leg(psr_host_ring *ring, slice *s, uint32_t k, const float *before)
 {
     PSR_TRY(sum_leg(ring, s, k, before));
@@ -181,14 +181,14 @@ static psr_err begin_what_may(psr_host_ring *ring)
 
 /* ---- in ---- */
 
-/* A message from the host before, taken apart: of which slice, and its values. */
+/* A decoded message of the host before: its slice and values. */
 typedef struct arrival {
     psr_msg_ring says;
     uint32_t slice;
     const float *values;
 } arrival;
 
-/* Where it comes from, and which hop it may be. */
+/* Checks its sender and its hop. */
 static psr_err check_way(const psr_host_ring *ring, const psr_message *message,
                          const psr_msg_ring *says)
 {
@@ -265,7 +265,7 @@ static psr_err take(psr_host_ring *ring, psr_message **message)
 psr_err psr_host_ring_message(psr_host_ring *ring, psr_message **message)
 {
     psr_err err = take(ring, message);
-    psr_message_free(message); /* NULL when held */
+    psr_message_free(message); /* NULL if it is kept */
     return err;
 }
 
@@ -303,7 +303,7 @@ bool psr_host_ring_waits(const psr_host_ring *ring, psr_waiting *ret_waiting, ui
     for (uint32_t i = 0; i < ring->slice_count; i++) {
         const slice *s = &ring->slices[i];
         if (s->step == ring->options.first_step || psr_loan_lent(&ring->loans[s->bucket]) == 0)
-            continue; /* of a slice that is at its first step nothing has been lent */
+            continue; /* nothing of a slice was lent in its first step */
         *ret_bucket = s->bucket;
         *ret_waiting = (psr_waiting){
             {PSR_ROLE_WORKER, psr_plan_holder(ring->plan, s->bucket, ring->right)}, s->step - 1};

@@ -28,37 +28,38 @@
 #include "comm/tables/table_shard.h"
 
 typedef struct psr_host_ring_options {
-    const psr_plan *plan;   /* of all hosts, at least two; borrowed for life */
-    uint32_t rank;          /* this worker's */
-    uint64_t first_step;    /* the table's */
-    psr_table_shard *table; /* what it holds for its host, by psr_plan_within; borrowed for life */
+    const psr_plan *plan; /* the plan of all hosts, which are at least two; borrowed for life */
+    uint32_t rank;        /* this worker's */
+    uint64_t first_step;  /* the table's */
+    /* the parts that it holds for its host, by psr_plan_within; borrowed for life */
+    psr_table_shard *table;
     psr_outbox outbox;
 } psr_host_ring_options;
 
 typedef struct psr_host_ring psr_host_ring;
 
-/* NOMEM. ret owns. */
+/* NOMEM. The caller owns *ret_ring. */
 PSR_MUST_CHECK psr_err psr_host_ring_new(const psr_host_ring_options *options,
                                          psr_host_ring **ret_ring);
-/* NULL allowed. Only when nothing is lent any more: end the transport first. Before the table. */
+/* NULL allowed. Nothing may be lent: free the transport first, and the table after this. */
 void psr_host_ring_free(psr_host_ring *ring);
 
-/* The table's `gathered` event: all of the host's workers have pushed that slice. Errors: those of
- * psr_table_shard_take_sum and of the outbox. */
+/* For the table's `gathered` event: all workers of the host have pushed that slice. Fails as
+ * psr_table_shard_take_sum and the outbox do. */
 PSR_MUST_CHECK psr_err psr_host_ring_gathered(psr_host_ring *ring, uint32_t slice);
 
-/* A RING message. Takes *message (held or freed). PROTOCOL when it is not one that can come from
- * the host before now (sender, range, chunk, hop, step, repeated, payload size). Else fails as
- * above. */
+/* A RING message. Takes *message, which is kept or freed. PROTOCOL: it cannot come now from the
+ * host before (sender, range, chunk, hop, step, repeated, payload size). Otherwise fails as
+ * psr_host_ring_gathered. */
 PSR_MUST_CHECK psr_err psr_host_ring_message(psr_host_ring *ring, psr_message **message);
 
-/* Of the slices that this host's workers have pushed the oldest that is not whole, and whom it
- * waits for: who holds it on the host before. Else a bucket whose sums are still lent to the host
- * after. false: none. */
+/* What the oldest slice waits for that this host's workers have pushed and whose sum is not
+ * complete: the holder on the host before. If there is none: a bucket whose sums are still lent to
+ * the host after. false: neither. */
 bool psr_host_ring_waits(const psr_host_ring *ring, psr_waiting *ret_waiting, uint32_t *ret_bucket);
 
-/* Sums of a bucket that are lent to the outbox; before 0 the host's workers must not all push it
- * again. Any thread. */
+/* How many sums of a bucket are lent to the outbox. Until it is 0, the host's workers may not all
+ * push the bucket again. Any thread. */
 uint32_t psr_host_ring_lent(const psr_host_ring *ring, uint32_t bucket);
 
 #endif

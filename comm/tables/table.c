@@ -21,11 +21,12 @@ typedef struct part {
     uint32_t index;
     const psr_plan_bucket *cut; /* the plan's */
     const float *pushed;        /* the buffer's */
-    psr_encoder *encoder;       /* owned; NULL: pushes are sent as they lie */
-    uint64_t round;             /* under way when active, else the last one */
-    bool active, pulls;         /* pulls: SSP, async: values are asked for */
-    uint64_t answer;            /* the rounds of the values that are expected */
-    uint32_t sent, missing;     /* slices of the round: pushed, and not landed yet */
+    psr_encoder *encoder;       /* owned; NULL: pushes are sent as they are */
+    uint64_t round;             /* the round under way if active, else the last one */
+    bool active, pulls;         /* pulls: SSP, async: values were requested */
+    uint64_t answer;            /* rounds of the values that are expected */
+    /* slices of the round that were pushed, and those that have not landed yet */
+    uint32_t sent, missing;
     psr_loan loan;
 } part;
 
@@ -34,12 +35,12 @@ struct psr_table {
     const psr_plan *plan; /* the options' */
     psr_route route;      /* of its parts: SHARD or HOST */
     part *parts;          /* [bucket] */
-    uint64_t *landed;     /* [slice]: the rounds whose values are here: those below */
-    bool *wanted;         /* [slice]: values of `answer` are to come */
-    psr_lane *lanes;      /* [shard]: of parts that have slices to push, by part_of_place */
-    uint64_t *taken;      /* [shard]: its answers that have landed */
+    uint64_t *landed;     /* [slice] the values here contain the rounds below this number */
+    bool *wanted;         /* [slice] values for `answer` are still to come */
+    psr_lane *lanes;      /* [shard] the parts that have slices to push, by part_of_place */
+    uint64_t *taken;      /* [shard] how many of its answers have landed */
     uint32_t *room;       /* the lanes' */
-    bool encodes;         /* pushes of some part */
+    bool encodes;         /* pushes of some part are encoded */
     psr_landing *landing; /* a run for each slice; NULL: values are copied */
     uint64_t staleness;
 };
@@ -76,7 +77,7 @@ psr_err psr_table_write(const psr_plan *plan, const psr_outbox *outbox, uint64_t
 
 /* ---- out ---- */
 
-/* Encoded from what part_start prepared, in memory that is freed when the payload comes back. */
+/* A slice of what part_start encoded, in memory that is freed when the payload comes back. */
 static psr_err encoded(part *p, psr_span span, psr_head *head, psr_payload *ret_payload)
 {
     void *memory;
@@ -90,8 +91,8 @@ static psr_err push_slice(part *p, const psr_slice *slice)
     psr_head head = psr_msg_push_head(&(psr_msg_push){
         .bucket = p->index, .step = p->round, .span = slice->span, .answer = is_bsp(p->table)});
     const psr_span span = {slice->span.offset - p->cut->span.offset, slice->span.count};
-    /* The shard reads it before it answers, in any consistency: pushes of a worker come before its
-     * pull. The loan says so for each. */
+    /* The shard reads the push before it answers, in any consistency, because a worker's pushes
+     * come before its pull. The loan says so for each. */
     psr_payload payload;
     if (p->encoder != NULL)
         PSR_TRY(encoded(p, span, &head, &payload));
@@ -101,7 +102,7 @@ static psr_err push_slice(part *p, const psr_slice *slice)
     return send_home(p, &head, &payload);
 }
 
-/* The values for the round that follows. */
+/* Requests the values for the next round. */
 static psr_err pull_slice(part *p, const psr_slice *slice)
 {
     psr_head head = psr_msg_pull_head(&(psr_msg_pull){.bucket = p->index,
@@ -111,8 +112,8 @@ static psr_err pull_slice(part *p, const psr_slice *slice)
     return send_home(p, &head, NULL);
 }
 
-/* The last part is the table's beginning: so it has the first place in its lane. Its own
- * inverse. */
+/* The last part is the beginning of the table, so it has the first place in its lane. The function
+ * is its own inverse. */
 static uint32_t part_of_place(const psr_table *table, uint32_t place)
 {
     return table->plan->bucket_count - 1 - place;
@@ -124,7 +125,7 @@ static void wait_to_push(part *p)
         psr_lane_add(&p->table->lanes[p->cut->home], part_of_place(p->table, p->index));
 }
 
-/* A part may be started again before its owner hears that this round is done. */
+/* A part may be started again before its owner is told that this round is done. */
 static psr_err complete(part *p)
 {
     p->active = false;
@@ -145,9 +146,9 @@ static psr_err part_event(psr_operation *operation, psr_event event)
     return is_bsp(p->table) || p->sent < p->cut->slice_count ? PSR_OK : complete(p);
 }
 
-/* What is lent takes no room on the way. So a wider window delays what is more urgent by no more
- * than the home needs to read it, and the home finds more to do each time that it wakes. What is
- * encoded is sent, from memory of its own. */
+/* A lent payload takes no room on the way. So a wider window delays a more urgent slice only by the
+ * time that the holder needs to read it, and the holder finds more to do each time that it wakes.
+ * Encoded payloads are sent from memory of their own, and so are not lent. */
 static uint32_t window_to(const psr_table *table, uint32_t home)
 {
     const psr_outbox *outbox = &table->options.outbox;
@@ -169,7 +170,7 @@ static psr_err push_what_may_go(psr_table *table, uint32_t home)
 
 /* ---- in ---- */
 
-/* Which of the homes sent it; shards' number or more: none of them. */
+/* Which holder sent it; the number of shards or more: none. */
 static uint32_t home_of(const psr_table *table, const psr_message *message)
 {
     return message->from.rank - psr_plan_first_rank(table->plan);
@@ -193,7 +194,7 @@ static psr_err take_credit(psr_table *table, uint32_t home, uint64_t received)
     return push_what_may_go(table, home);
 }
 
-/* SSP's bound is the shard's to keep; a worker sees that it was. */
+/* The shard keeps SSP's bound; a worker checks that it did. */
 static psr_err check_staleness(const psr_table *table, const psr_message *message,
                                uint64_t staleness)
 {
@@ -205,16 +206,16 @@ static psr_err check_staleness(const psr_table *table, const psr_message *messag
     return PSR_OK;
 }
 
-/* A message of values, taken apart. */
+/* A decoded message of values. */
 typedef struct arrival {
     psr_msg_weights says;
-    uint32_t slice;  /* in the plan */
-    uint64_t rounds; /* whose values they are: those below */
-    bool wanted;     /* else it is a duplicate */
+    uint32_t slice;  /* its number in the plan */
+    uint64_t rounds; /* the values contain the rounds below this number */
+    bool wanted;     /* false: a duplicate */
     const float *values;
 } arrival;
 
-/* May replace *message by what it decodes to. */
+/* May replace *message by its decoded form. */
 static psr_err check(const part *p, psr_message **at, arrival *ret_arrival)
 {
     const psr_table *table = p->table;
@@ -229,7 +230,7 @@ static psr_err check(const part *p, psr_message **at, arrival *ret_arrival)
     message = *at;
     PSR_TRY(psr_decode_floats(message, PSR_ENCODING_FLOAT32, a.says.span.count, &a.values));
     PSR_TRY(check_credit(table, message, a.says.received));
-    /* In BSP they are those after a step, otherwise those for the one that follows it. */
+    /* In BSP the values after that step, otherwise those for the next one. */
     a.rounds = a.says.step + (is_bsp(table) ? 1 : 0);
     bool asked = p->active && a.slice - p->cut->first_slice < p->sent;
     a.wanted = asked && table->wanted[a.slice] && a.rounds == p->answer;
@@ -242,12 +243,12 @@ static psr_err check(const part *p, psr_message **at, arrival *ret_arrival)
     return PSR_OK;
 }
 
-/* Where they are in place the shard writes them again once all workers have pushed them again,
- * which they do when they have been read. */
+/* If the values are in place, the shard writes them again when all workers have pushed again, which
+ * they do after they have read them. */
 static psr_err land(const psr_table *table, const arrival *a, const psr_message *message)
 {
     float *values = table->options.values + a->says.span.offset;
-    if (values == a->values) /* this process holds the part too, and it is new where it lies */
+    if (values == a->values) /* this process holds the part too: the new values are there already */
         return PSR_OK;
     if (table->landing != NULL)
         return psr_landing_take(table->landing, a->slice, a->says.span, message);
@@ -282,7 +283,7 @@ static psr_err part_message(psr_operation *operation, psr_message **message)
     return err;
 }
 
-/* The bucket that it speaks of is its sender's. */
+/* Checks that the sender holds the bucket. */
 static psr_err check_home(const psr_table *table, const psr_message *message, uint32_t bucket)
 {
     if (bucket >= table->plan->bucket_count)
@@ -305,7 +306,7 @@ static psr_err take_weights(psr_table *table, psr_message **message)
     return psr_operation_message(&table->parts[says.bucket].base, message);
 }
 
-/* Only what comes before the slice's first WEIGHTS is what this worker still has. */
+/* Only before the slice's first WEIGHTS does this worker have the initial values. */
 static psr_err take_first_values(psr_table *table, const psr_message *message)
 {
     const uint64_t first = table->options.first_step;
@@ -499,7 +500,7 @@ uint64_t psr_table_take_staleness(psr_table *table)
 
 /* ---- beginning and end ---- */
 
-/* Each lane has room for all parts of its shard: a part waits in it once. */
+/* Each lane has room for all parts of its shard, since a part waits in it at most once. */
 static void share_room(psr_table *table)
 {
     const psr_plan *plan = table->plan;

@@ -28,78 +28,77 @@
 #define PSR_TABLE_WINDOW_LENT 8u
 
 typedef struct psr_table_options {
-    const psr_plan *plan;        /* borrowed for life, as values */
-    bool by_host;                /* its parts are the buckets that go
-                                    by HOST; else those by SHARD */
-    uint64_t first_step;         /* the shards' */
-    psr_consistency consistency; /* the shards' */
+    const psr_plan *plan; /* borrowed for life, as values */
+    bool by_host; /* its parts are the buckets that go by HOST; otherwise those that go by SHARD */
+    uint64_t first_step;         /* the same as the shards' */
+    psr_consistency consistency; /* the same as the shards' */
     float *values;               /* this worker's copy of the table, into
                                     which pulled values are written */
-    /* Values are an arena (base/arrays/arena.h) that nobody has written yet, which may be a shard's
-     * own memory where that is on this host (net/sharing/landing.h), in BSP and where they come as
-     * they are: then nobody but the table writes them from the first round on, and who starts a
-     * part's round has read its values of the last one. */
+    /* values is an arena (base/arrays/arena.h) that nobody has written yet. If a shard is on this
+     * host, parts of it may be the shard's own memory (net/sharing/landing.h); only in BSP and
+     * without compression. Then only the table writes values from the first round on, and whoever
+     * starts a round of a part has read the values of the round before. */
     bool in_place;
-    /* What is copied into values goes past the caches (base/arrays/stream.h): they are large, and
-     * not read soon. */
+    /* Copies into values bypass the caches (base/arrays/stream.h), because they are large and not
+     * read soon. */
     bool past_caches;
     /* As long as the table: the residual of this worker's pushes
      * (comm/wire/compression/compression.h), zeros at first, changed when a part is started.
-     * Borrowed for life, as values. NULL when the plan has no residual. */
+     * Borrowed for life. NULL if the plan has no residual. */
     float *residual;
     psr_outbox outbox;
-    /* The outbox whose `returned` is called when loans have ended, for when the table may be gone
-     * by then. Borrowed for the call. NULL: outbox */
+    /* Its `returned` is called when loans have ended, which may be after the table was freed.
+     * Borrowed for the call. NULL: outbox */
     const psr_outbox *lender;
     void *context;
-    /* A round of a part is done: its range of `values` holds the values after that round (SSP,
-     * async: those to use in the next round). A push without a pull is done when all of it has been
+    /* A round of a part is done: its part of `values` holds the values after that round (SSP,
+     * async: those for the next round). A push without a pull is done when all of it has been
      * sent. */
     psr_err (*landed)(void *context, uint64_t round, uint32_t part);
 } psr_table_options;
 
 typedef struct psr_table psr_table;
 
-/* Makes the worker's end, with an encoder for each part whose pushes are compressed. NOMEM. ret
- * owns. */
+/* Makes the worker's end, with an encoder for each part whose pushes are compressed. NOMEM. The
+ * caller owns *ret_table. */
 PSR_MUST_CHECK psr_err psr_table_new(const psr_table_options *options, psr_table **ret_table);
-/* NULL allowed. Only when nothing is lent any more: end the transport first. */
+/* NULL allowed. Nothing may be lent: free the transport first. */
 void psr_table_free(psr_table *table);
 
 /* Sends the initial values of a table, as worker 0 does: to each shard its part of the values
- * (state 0), or of the update's state number state - 1. values: an array as long as the table,
- * which the outbox copies; the outbox may be any thread's. first_step: the table's. */
+ * (state 0), or of the update's state number state - 1. values is as long as the table, and the
+ * outbox copies it. The outbox may belong to any thread. first_step: the table's. */
 PSR_MUST_CHECK psr_err psr_table_write(const psr_plan *plan, const psr_outbox *outbox,
                                        uint64_t first_step, uint32_t state, const float *values);
 
-/* Push and pull of a part, borrowed from the table. Rounds count up by one from any first. The
- * buffer holds what is pushed, as float32, and is only read. Compressed pushes are encoded as one
- * when the part is started, whatever its slices are, and a slice's payload when it is sent, in
- * memory of its own: at most a window's worth to each shard. NUMERIC: a compression with a residual
- * was given what is not finite; the part is not started then. */
+/* The push and pull of a part, as an operation borrowed from the table. Its rounds count up by one
+ * from any first round. The buffer holds the values to push, as float32, and is only read.
+ * Compressed pushes are encoded as one when the part is started; a slice's payload is written when
+ * it is sent, in memory of its own, at most a window of slices for each shard. NUMERIC: a value is
+ * not finite and the compression has a residual; the part is not started then. */
 psr_operation *psr_table_operation(psr_table *table, uint32_t part);
 
-/* SSP, async: the halves of that operation, begun when it is done, and done as it is. A push is a
- * round as any; a pull is none: next is the round that follows. Fail as psr_operation_start
- * does. */
+/* SSP, async: the two halves of that operation. Each begins when the operation is done, and is done
+ * in the same way. A push counts as a round; a pull does not: next is the round that follows. They
+ * fail as psr_operation_start does. */
 PSR_MUST_CHECK psr_err psr_table_push(psr_table *table, uint32_t part, uint64_t round,
                                       const psr_buffer *buffer);
 PSR_MUST_CHECK psr_err psr_table_pull(psr_table *table, uint32_t part, uint64_t next);
-/* Whether all that the part's operation pushes has been sent. */
+/* Whether everything that the part's operation pushes has been sent. */
 bool psr_table_pushed(const psr_table *table, uint32_t part);
-/* Gives up sending: pushes that wait are not lent any more. The operations never end. */
+/* Stops sending: pushes that wait are no longer lent. The operations never end. */
 void psr_table_abandon(psr_table *table);
 
-/* WEIGHTS or ACK from a shard, for the part that it speaks of, or INIT, which shows where the first
- * values lie that this worker has too. Takes *message. PROTOCOL when it is not one that can come
- * now (shard, range, step, size, credit, staleness beyond the bound). */
+/* A message of a shard about one of its parts: WEIGHTS or ACK; or INIT, which shows where the
+ * initial values are in shared memory. Takes *message. PROTOCOL: it cannot come now (shard, range,
+ * step, size, credit, staleness beyond the bound). */
 PSR_MUST_CHECK psr_err psr_table_message(psr_table *table, psr_message **message);
 
-/* The oldest round that is under way, and whom it waits for: of several parts the lowest of the
- * table; else one whose pushes the shard has not read. false: none. */
+/* What the oldest round under way waits for, and among equals the lowest part; if there is none, a
+ * part whose pushes the shard has not read. false: neither. */
 bool psr_table_waits(const psr_table *table, psr_waiting *ret_waiting, uint32_t *ret_part);
 
-/* Steps by which values were older than those of a synchronous run: the most since the last
+/* The most steps by which pulled values were older than those of a synchronous run, since the last
  * call. */
 uint64_t psr_table_take_staleness(psr_table *table);
 

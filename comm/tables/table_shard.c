@@ -17,39 +17,39 @@
 #include <string.h>
 
 #define NO_PULL UINT64_MAX
-#define ANSWERS_LEAVING 8 /* that a worker has read, and that still count as waiting */
+#define ANSWERS_LEAVING 8 /* answers that a worker has read and that may still count as waiting */
 
 struct psr_table_shard {
     psr_table_shard_options options;
-    const psr_plan *plan;   /* the options', as is n: workers */
+    const psr_plan *plan;   /* the options'; so is n, the number of workers */
     uint32_t n, first_rank; /* of those workers */
     psr_table_update update;
     size_t length; /* of the table */
     float *values;
-    float *own_values; /* NULL: they are the owner's */
-    float *sums;       /* folded by arrival: as long as values; else NULL */
+    float *own_values; /* NULL: the values are the owner's */
+    float *sums;       /* if folded by arrival: as long as values; else NULL */
     float *scratch;    /* [PSR_FOLD_BLOCK] */
     psr_table_slices slices;
-    psr_encoder *encoder; /* of what is pulled, a slice at a time; NULL: it comes as it is */
+    psr_encoder *encoder; /* encodes what is pulled, a slice at a time; NULL: it is sent as it is */
     void *encoded;        /* a slice's payload */
 
-    psr_message **held;   /* [slice * n + worker] BSP: the push of the
-                             step that is being gathered, in float32 */
+    psr_message **held;   /* [slice * n + worker] BSP: the push of the step under way, in float32 */
     const float **inputs; /* [n] payloads of a slice's held pushes */
-    uint64_t *pushes;     /* [slice * n + worker] steps that rank has
-                             pushed, those before the first included */
-    uint64_t *pulls;      /* [slice * n + worker] SSP: the step of a pull that waits, or NO_PULL */
-    uint64_t *answer;     /* [slice * n + worker] SSP, async: the number of the last one; 0: none */
+    /* [slice * n + worker] the steps that this worker has pushed, including those before the
+     * first */
+    uint64_t *pushes;
+    uint64_t *pulls;  /* [slice * n + worker] SSP: the step of its pull that waits, or NO_PULL */
+    uint64_t *answer; /* [slice * n + worker] SSP, async: the number of the last answer; 0: none */
 
-    uint64_t *received, *told; /* [worker] pushes that came, and how
-                                  many of them the worker knows of */
-    uint64_t *answers;         /* [worker] to its pulls, so far */
-    psr_unsent **unsent;       /* [worker] copies of values that have not left for it; owned */
+    /* [worker] how many of its pushes came, and of how many it was told */
+    uint64_t *received, *told;
+    uint64_t *answers;   /* [worker] answers to its pulls so far */
+    psr_unsent **unsent; /* [worker] copies of values that have not left yet; owned */
     uint64_t ack_after;
 
     uint32_t sections_wanted, slices_initialised;
     uint64_t clock;          /* the least version of a part that is held */
-    uint32_t parts_at_clock; /* of those, how many have no more */
+    uint32_t parts_at_clock; /* how many parts that are held have that version */
     uint64_t progress;
 };
 
@@ -71,7 +71,7 @@ static psr_err find_update(psr_table_shard *table)
     const psr_table_update *update = NULL;
     PSR_TRY(psr_table_update_find(options->update, options->registered, options->registered_count,
                                   &update));
-    assert(update->state_count <= 31); /* a bit for each, and one for the values */
+    assert(update->state_count <= 31); /* a bit for each state, and one for the values */
     if (update->applied != NULL && !is_bsp(table))
         return psr_fail(PSR_ERR_USAGE,
                         "the update \"%s\" needs more than a slice, which BSP alone gathers",
@@ -199,7 +199,7 @@ static void part_left(psr_table_shard *table, uint64_t version)
             table->slices.parts[b].held && table->slices.parts[b].version == table->clock;
 }
 
-/* One more step of the slice is in the values. */
+/* One more step is in the slice's values. */
 static psr_err slice_advanced(psr_table_shard *table, psr_table_slice *slice)
 {
     psr_table_part *part = &table->slices.parts[slice->part];
@@ -214,8 +214,8 @@ static psr_err slice_advanced(psr_table_shard *table, psr_table_slice *slice)
     return table->options.advanced(table->options.context, slice->part, part->version);
 }
 
-/* A slice is answered once, or its first values are shown and then it is; and of the pushes that a
- * worker may have on their way every `ack_after`th is acknowledged alone. */
+/* For each slice one answer, or first its initial values and then the answer; and one ACK for every
+ * `ack_after` pushes that a worker may have on their way. */
 size_t psr_table_shard_waiting_max(const psr_table_shard *table)
 {
     const size_t pushes = (size_t)PSR_TABLE_WINDOW_LENT * table->plan->window;
@@ -231,8 +231,8 @@ void psr_table_shard_end_at(psr_table_shard *table, uint64_t end)
 
 /* ---- answers ---- */
 
-/* The slice's values as they are pulled, by however many. form: its encoding is set. Compressed,
- * they are the next slice's memory too: so the transport copies them. */
+/* The slice's values as they are sent to pulls. form: its encoding is set. Encoded values use
+ * memory that the next slice needs too, so the transport copies them. */
 static psr_err values_payload(psr_table_shard *table, psr_span span, psr_head *form,
                               psr_payload *ret_payload)
 {
@@ -244,11 +244,11 @@ static psr_err values_payload(psr_table_shard *table, psr_span span, psr_head *f
         return PSR_OK;
     }
     *ret_payload = psr_encode(form, PSR_ENCODING_FLOAT32, values, span.count);
-    /* In BSP they stand for as long as anybody reads them: the next update of the range needs every
-     * worker's next push, which it makes when it has these and has read them: also where the
-     * message is this process's own memory (psr_transport_lend_from), and where a worker has that
-     * in the place of its own (net/sharing/landing.h). In SSP and async another worker's push may
-     * change them at any time: they are copied. */
+    /* In BSP the values stay as long as anybody reads them. The next update of the range needs
+     * every worker's next push, which a worker makes when it has received and read these values:
+     * also if the message points into this process's memory (psr_transport_lend_from), or a worker
+     * has that memory in place of its own (net/sharing/landing.h). In SSP and async another
+     * worker's push may change the values at any time, so they are copied. */
     if (is_bsp(table))
         *ret_payload = psr_loan_payload(NULL, *ret_payload);
     return PSR_OK;
@@ -280,7 +280,7 @@ psr_err psr_table_shard_show(psr_table_shard *table)
         for (uint32_t s = 0; s < table->slices.count && outbox->lends_to(outbox->context, worker);
              s++) {
             const psr_table_slice *slice = &table->slices.items[s];
-            if (slice->version > table->options.first_step) /* its WEIGHTS have gone already */
+            if (slice->version > table->options.first_step) /* its WEIGHTS were sent already */
                 continue;
             psr_head head = psr_msg_init_head(&(psr_msg_init){
                 .bucket = slice->part, .step = table->options.first_step, .span = slice->span});
@@ -293,7 +293,7 @@ psr_err psr_table_shard_show(psr_table_shard *table)
     return PSR_OK;
 }
 
-/* Credit that nothing else has told. */
+/* Tells a worker of pushes received that no other message has told. */
 static psr_err acknowledge(psr_table_shard *table, uint32_t rank)
 {
     if (table->received[rank] - table->told[rank] < table->ack_after)
@@ -387,7 +387,7 @@ psr_err psr_table_shard_take_sum(psr_table_shard *table, uint32_t s, const float
     return slice_applied(table, s);
 }
 
-/* The sum grows in the order in which pushes come. */
+/* The sum is made in the order in which pushes come. */
 static psr_err fold_arrival(psr_table_shard *table, uint32_t s, const float *pushed)
 {
     const psr_table_slice *slice = &table->slices.items[s];
@@ -405,7 +405,7 @@ static psr_err fold_arrival(psr_table_shard *table, uint32_t s, const float *pus
 
 /* ---- messages ---- */
 
-/* Which of the workers sent it, in the arrays of [rank]; n or more: none of them. */
+/* The sender's index among the workers, in the arrays of [rank]; n or more: it is none of them. */
 static uint32_t pusher_of(const psr_table_shard *table, const psr_message *message)
 {
     return message->from.rank - table->first_rank;
@@ -459,7 +459,7 @@ static psr_err take_push_bsp(psr_table_shard *table, uint32_t s, uint64_t step, 
     return acknowledge(table, rank);
 }
 
-/* A copy of values, until it has left. */
+/* A copy of values that has not left yet. */
 typedef struct copy {
     psr_unsent *unsent;
     _Alignas(64) uint8_t bytes[];
@@ -472,8 +472,8 @@ static void copy_left(void *context)
     free(c);
 }
 
-/* Who says that it has taken what it has not is found out here. An honest worker has one answer a
- * slice to read, and what is being sent may be counted a moment longer. */
+/* A worker that acknowledges answers that it has not read is found here. An honest worker has one
+ * answer for each slice to read, and an answer that is being sent may count a moment longer. */
 static psr_err copy_for(const psr_table_shard *table, uint32_t rank, psr_payload *payload)
 {
     psr_unsent *unsent = table->unsent[rank];
@@ -491,7 +491,8 @@ static psr_err copy_for(const psr_table_shard *table, uint32_t rank, psr_payload
     return PSR_OK;
 }
 
-/* The pulls of a slice that may be answered now: for step c when every worker has pushed c - K. */
+/* Answers the pulls of a slice that may be answered now: a pull for step c when every worker has
+ * pushed c - K steps. */
 static psr_err answer_pulls(psr_table_shard *table, uint32_t s)
 {
     const psr_table_slice *slice = &table->slices.items[s];
@@ -563,7 +564,7 @@ static psr_err take_push(psr_table_shard *table, psr_message **message)
                          : take_push_alone(table, s, rank, pushed);
 }
 
-/* Answers are copies of values: one for each slice is what a worker can make this process hold. */
+/* Answers are copies of values, so this process keeps at most one for each slice and worker. */
 static psr_err check_open(const psr_table_shard *table, uint32_t rank, size_t cell, uint64_t taken,
                           const psr_message *message)
 {
@@ -624,7 +625,7 @@ psr_err psr_table_shard_message(psr_table_shard *table, psr_message **message)
 {
     table->progress++;
     psr_err err = take(table, message);
-    psr_message_free(message); /* NULL when held */
+    psr_message_free(message); /* NULL if it is kept */
     return err;
 }
 
@@ -640,8 +641,8 @@ bool psr_table_shard_initialised(const psr_table_shard *table)
     return table->slices_initialised == table->slices.count;
 }
 
-/* The step that the slice gathers: the lowest rank that has not pushed it, and whether another has.
- * false: nobody is missing. */
+/* Of the step that the slice collects: the lowest rank that has not pushed it, and whether another
+ * has. false: no push is missing. */
 static bool slice_waits(const psr_table_shard *table, uint32_t s, uint32_t *ret_rank,
                         bool *ret_gathering)
 {

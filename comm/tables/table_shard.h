@@ -38,100 +38,103 @@
 
 typedef struct psr_table_shard_options {
     const psr_plan *plan; /* borrowed for life */
-    uint32_t shard;       /* this one's rank, or */
-    bool by_host;         /* which home of its host this worker is:
-                             its parts go by HOST, else by SHARD */
+    uint32_t shard;       /* this shard's rank */
+    /* shard is the number of this worker among the holders of its host; its parts go by HOST, not
+     * by SHARD */
+    bool by_host;
     psr_consistency consistency;
-    bool fold_by_arrival; /* BSP: other bits each time, and no push is held */
-    const char *update;   /* by name; borrowed for the call, as the list of those registered */
+    bool fold_by_arrival; /* BSP: the bits differ between runs, and no push is kept */
+    /* an update's name and arguments; borrowed for the call, as the list of registered updates */
+    const char *update;
     const psr_table_update *registered;
     uint32_t registered_count;
-    bool given;          /* no INIT comes: whoever holds it sets the values
-                            (zero at first) before the first message */
-    uint64_t first_step; /* above 0 the update's state is given at
-                            the beginning too, as the values are */
-    uint64_t end;        /* steps after which it is finished */
-    float *values;       /* memory for them, as long as the table and
-                            zeroed, borrowed for life; NULL: of its own */
+    /* no INIT comes: the caller sets the values, zero at first, before the first message */
+    bool given;
+    /* if above 0, the update's state is given at the beginning too, like the values */
+    uint64_t first_step;
+    uint64_t end; /* the number of steps after which the table is finished */
+    /* memory for the values, as long as the table and zeroed, borrowed for life; NULL: its own */
+    float *values;
     psr_outbox outbox;
     void *context;
-    /* A part that is held here has now so many steps in all of its values, and nobody was answered
-     * yet. May be NULL. */
+    /* All values of a part that is held here now contain `version` steps; nobody was answered yet.
+     * May be NULL. */
     psr_err (*advanced)(void *context, uint32_t part, uint64_t version);
-    /* BSP by rank: the plan's workers have all pushed the slice, but the sum is of more than they
-     * (comm/tables/host_ring.h). It is given by psr_table_shard_take_sum, now or later. NULL: they
-     * are all, and it is folded here. */
+    /* BSP by rank: all of the plan's workers have pushed the slice, but the sum has further terms
+     * (comm/tables/host_ring.h). It is given by psr_table_shard_take_sum, now or later. NULL: there
+     * are no further terms, and the slice is folded here. */
     psr_err (*gathered)(void *context, uint32_t slice);
 } psr_table_shard_options;
 
 typedef struct psr_table_shard psr_table_shard;
 
-/* USAGE: no update of that name; one that holds slices back, without BSP. NOMEM. ret owns; free it
- * after the transport, to which slices of its values are lent. */
+/* USAGE: there is no update of that name, or it holds slices back without BSP. NOMEM. The caller
+ * owns *ret_table, and frees it after the transport, to which slices of its values are lent. */
 PSR_MUST_CHECK psr_err psr_table_shard_new(const psr_table_shard_options *options,
                                            psr_table_shard **ret_table);
 /* NULL allowed. */
 void psr_table_shard_free(psr_table_shard *table);
 
-/* INIT, PUSH or PULL from a worker. Takes *message. PROTOCOL: not a slice of this shard's, wrong
- * size, a step that cannot come now. Else what the update or `advanced` failed with. */
+/* INIT, PUSH or PULL from a worker. Takes *message. PROTOCOL: the slice is not this shard's, its
+ * size is wrong, or its step cannot come now. Otherwise the failure of the update or of
+ * `advanced`. */
 PSR_MUST_CHECK psr_err psr_table_shard_message(psr_table_shard *table, psr_message **message);
 
-/* An update that holds slices back says that this one is now new: it is answered. Fails as
- * `advanced` and the outbox do. */
+/* An update that holds slices back has now changed this slice: it is answered. Fails as `advanced`
+ * and the outbox do. */
 PSR_MUST_CHECK psr_err psr_table_shard_updated(psr_table_shard *table, uint32_t slice);
 
-/* From gathered to take_sum: what each of the plan's workers, ascending, has pushed of the slice.
- * ret_values: [plan's ranks]. */
+/* Between gathered and take_sum: what each of the plan's workers, in ascending order, has pushed of
+ * the slice. ret_values: [plan's ranks]. */
 PSR_MUST_CHECK psr_err psr_table_shard_pushed(const psr_table_shard *table, uint32_t slice,
                                               const float **ret_values);
-/* The whole sum of a slice that was gathered: the update is made, and the plan's workers are
- * answered. sum: borrowed for the call. Fails as the update, `advanced` and the outbox do. */
+/* The complete sum of a slice that was gathered: the update is made, and the plan's workers are
+ * answered. sum is borrowed for the call. Fails as the update, `advanced` and the outbox do. */
 PSR_MUST_CHECK psr_err psr_table_shard_take_sum(psr_table_shard *table, uint32_t slice,
                                                 const float *sum);
 
-/* It is finished after so many steps, which may be behind what is there already; no later one is
+/* The table is finished after `end` steps, which may be fewer than it has already; no later step is
  * taken. */
 void psr_table_shard_end_at(psr_table_shard *table, uint64_t end);
 
-/* BSP: where values are sent as they lie, every worker that takes them from memory (the outbox's
- * lends_to) is shown where the first ones lie, which it has as well, so that they need not be in
- * memory twice in the first step. When it is initialised; what has new values by then is left out.
- * Fails as the outbox does. */
+/* BSP, when initialised: shows workers that read values in this shard's memory (the outbox's
+ * lends_to) where the initial values are. They have the same values, which then need not be in
+ * memory twice in the first step. Slices that already have new values are left out. Does nothing if
+ * values are sent encoded. Fails as the outbox does. */
 PSR_MUST_CHECK psr_err psr_table_shard_show(psr_table_shard *table);
 
-/* Messages that an honest worker leaves unread at most, however slow it is: for
+/* The most messages that an honest worker leaves unread, however slow it is: for
  * psr_transport_bound. */
 size_t psr_table_shard_waiting_max(const psr_table_shard *table);
 
-/* Some part is held here. */
+/* Whether any part is held here. */
 bool psr_table_shard_holds(const psr_table_shard *table);
-/* True when every part held here has its first values (and states, when it goes on). */
+/* Whether every part held here has its initial values (and states, if first_step is above 0). */
 bool psr_table_shard_initialised(const psr_table_shard *table);
-/* What it waits for: step, part and lowest rank of a push that is missing; of the oldest step, and
- * there of a slice that other workers have pushed already, if there is one. false: every step has
- * been taken, or it is not initialised. */
+/* What the shard waits for: step, part and lowest rank of a missing push of the oldest step, if
+ * possible of a slice that other workers have pushed already. false: every step has been taken, or
+ * it is not initialised. */
 bool psr_table_shard_waits(const psr_table_shard *table, uint64_t *ret_step, uint32_t *ret_part,
                            uint32_t *ret_rank);
-/* Whom those wait for who wait: of what is pushed (BSP) or pulled, and not answered, the oldest
- * round; the part, and the lowest rank that has not pushed. false: nobody waits for another
- * worker. */
+/* Which worker keeps others waiting: of what was pushed (BSP) or pulled and is not answered, the
+ * oldest round, its part, and the lowest rank that has not pushed it. false: nobody waits for
+ * another worker. */
 bool psr_table_shard_holds_up(const psr_table_shard *table, uint64_t *ret_step, uint32_t *ret_part,
                               uint32_t *ret_rank);
-/* Steps that are complete on all parts held here; the end when there are none. */
+/* The steps that are complete on all parts held here; the end if there are no parts. */
 uint64_t psr_table_shard_clock(const psr_table_shard *table);
-/* True when every step up to the end is complete here. */
+/* Whether every step up to the end is complete here. */
 bool psr_table_shard_finished(const psr_table_shard *table);
-/* Steps that are in all values of a part; 0: it is held elsewhere. */
+/* The steps that are in all values of a part; 0: it is held elsewhere. */
 uint64_t psr_table_shard_version(const psr_table_shard *table, uint32_t part);
-/* Messages taken so far. */
+/* How many messages were taken so far. */
 uint64_t psr_table_shard_progress(const psr_table_shard *table);
 
-/* The values, borrowed for life: an array as long as the table, of which the parts that are held
- * here count. */
+/* The values, borrowed for life: an array as long as the table; only the parts held here are
+ * valid. */
 float *psr_table_shard_values(psr_table_shard *table);
-/* The slices held here, by their number on this shard: ascending runs of the table. NOMEM. ret
- * owns: free. */
+/* The slices held here, by their number on this shard, as ascending runs of the table. NOMEM. The
+ * caller owns *ret_slices: free. */
 PSR_MUST_CHECK psr_err psr_table_shard_slices(const psr_table_shard *table, psr_span **ret_slices,
                                               uint32_t *ret_count);
 
