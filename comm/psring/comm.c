@@ -13,14 +13,12 @@
 
 enum {
     DEADLINE_MS = 30000,
-    /* What was lent has left before an operation ends. What is left is small, and may be for a rank
-     * that has closed already. */
+    /* What was lent has left before its operation ends. What is left is small, and may be for a
+     * rank that has closed already. */
     LINGER_MS = 2000,
-    ABORT_LINGER_MS = 300, /* for last words: who is gone takes none,
-                              and nobody should wait for that */
-    ABORT_HEARD_MS = 5000, /* for the scheduler to hear of it, if it lives */
-    AGREE_MAX = 64 << 10,  /* bytes; the facts of a communicator
-                              have the number of shards beside it */
+    ABORT_LINGER_MS = 300, /* for the last message: a rank that is gone does not take it */
+    ABORT_HEARD_MS = 5000, /* for the scheduler to receive it, if it lives */
+    AGREE_MAX = 64 << 10, /* bytes; the facts of a communicator also contain the number of shards */
 };
 
 /* ---- calls ---- */
@@ -46,13 +44,13 @@ psring_err psr_comm_leave(psring_comm *comm, psr_err err)
     return (psring_err)err;
 }
 
-/* What broke everything is said once, for whatever group. */
+/* The failure that broke everything is returned once, whichever group is asked. */
 static bool was_told(const psring_comm *comm, psr_node_group *group)
 {
     return *psr_node_group_told(group) || (psr_node_failure(comm->node) != NULL && comm->told);
 }
 
-/* A table and the group that opened it fail as one. */
+/* A table and the group that opened it fail together. */
 static void is_told(psring_comm *comm, psr_node_group *group)
 {
     *psr_node_group_told(group) = true;
@@ -173,7 +171,7 @@ static psr_err check_options(const psring_options *o)
     return PSR_OK;
 }
 
-/* The place comes from the environment; the rest stays as it is said. */
+/* The place comes from the environment; the other options stay as given. */
 static psr_err take_environment(psring_options *o, psr_meeting_file *ret_meeting)
 {
     psring_options place = {.size = sizeof place};
@@ -219,7 +217,7 @@ static psr_err resolve(const psring_options *given, psring_options *ret_options,
     return PSR_OK;
 }
 
-/* Tells what all must say alike. */
+/* Gives the facts that must be the same on all ranks. */
 static psr_err take_place(void *context, const psr_place *place, psr_bytes given, void **ret_facts,
                           size_t *ret_facts_size)
 {
@@ -260,15 +258,15 @@ static psr_err check_view(const psring_comm *comm, const psring_options *o)
                  : psr_fail(PSR_ERR_FORMAT, "the scheduler's view is not of %d ranks", o->ranks);
 }
 
-/* Before anybody connects. Between ranks of one host large values go through shared memory. Where
- * that cannot be had all go as messages, but where it was asked for by name. */
+/* Called before others connect. Large values between ranks of one host go through shared memory. If
+ * that is impossible they go as messages, unless shared memory was asked for by name. */
 static psr_err share_memory(psring_comm *comm, const psring_options *o, bool *ret_shares)
 {
     const char *transport = o->transport != NULL ? o->transport : "auto";
     if (strcmp(transport, "ipc") == 0 || strcmp(transport, "tcp") == 0)
         return PSR_OK;
     psr_err err = psr_transport_share(comm->transport, NULL, NULL);
-    *ret_shares = err == PSR_OK; /* without memory of its own it can read others' */
+    *ret_shares = err == PSR_OK; /* without memory of its own it can still read others' */
     if (err == PSR_OK)
         err = psr_transport_lend_copies(comm->transport);
     if (err == PSR_OK || strcmp(transport, "shm") != 0)
@@ -318,7 +316,7 @@ static psr_err be_alone(psring_comm *comm, const psring_options *o)
     return PSR_OK;
 }
 
-/* Of rank one, or of nobody more (PSR_RANK_ANY), and ranks [first, first + count). */
+/* Opens a group of rank `one`, or of none (PSR_RANK_ANY), and ranks [first, first + count). */
 static psr_err open_range(psring_comm *comm, uint32_t id, uint32_t one, uint32_t first,
                           uint32_t count, psr_node_group **ret_group)
 {
@@ -343,7 +341,8 @@ static psr_err open_range(psring_comm *comm, uint32_t id, uint32_t one, uint32_t
     return err;
 }
 
-/* A worker that fails breaks its own, and the shards serve the others. */
+/* Each worker has a group of its own: if it fails, only that breaks, and the shards serve the
+ * others. */
 static psr_err open_services(psring_comm *comm)
 {
     const uint32_t all = comm->view->member_count;
@@ -356,7 +355,7 @@ static psr_err open_services(psring_comm *comm)
     return PSR_OK;
 }
 
-/* No group that is made later has their ids: its number is 2 or more (psr_comm_next_group). */
+/* No later group has these ids: its number is 2 or more (psr_comm_next_group). */
 static psr_err open_world(psring_comm *comm)
 {
     bool shard = comm->rank >= comm->workers;
@@ -388,9 +387,9 @@ static psr_err open_comm(psring_comm *comm, const psring_options *o)
     comm->node = psr_driver_node(comm->driver);
     PSR_TRY(open_world(comm));
     PSR_TRY(psr_driver_start(comm->driver));
-    /* The scheduler's silence has a deadline, and ends this wait. */
+    /* This wait ends at the latest with the deadline for a silent scheduler. */
     (void)psr_driver_wait(comm->driver, has_begun, comm, INT64_MAX);
-    /* what failed since is the next call's */
+    /* a failure since then is returned by the next call */
     return psr_node_begun(comm->node) ? PSR_OK : psr_comm_check(comm, comm->world.group);
 }
 
@@ -405,7 +404,8 @@ static void free_requests(psring_group *group)
     }
 }
 
-/* why: for those whose scheduler it hosts; NULL: it goes on until they have left. */
+/* why: told to the ranks whose scheduler it hosts; NULL: the scheduler goes on until they have
+ * left. */
 static void free_comm(psring_comm *comm, int linger_ms, const psr_failure *why)
 {
     psr_driver_stop(comm->driver);
@@ -468,7 +468,7 @@ psring_err psring_init(const psring_options *options, psring_comm **ret_comm)
     return PSRING_OK;
 }
 
-/* Those that the caller has not freed. */
+/* Waits for operations that the caller has not freed. */
 static void await_all(psring_comm *comm)
 {
     for (psring_group *g = &comm->world; g != NULL; g = g == &comm->world ? comm->groups : g->next)
@@ -478,7 +478,7 @@ static void await_all(psring_comm *comm)
     psr_comm_await_buffered(comm, NULL);
 }
 
-/* How a group failed that no call has said. */
+/* A failure of a group that no call has returned. */
 static psr_err what_was_not_told(psring_comm *comm)
 {
     psr_err err = PSR_OK;
@@ -497,7 +497,7 @@ static bool has(const psring_group *group, uint32_t rank)
     return false;
 }
 
-/* It broke a group of this rank's of which no call has said that it failed. */
+/* Whether it broke a group of this rank, and no call has returned that yet. */
 static bool concerns(psring_comm *comm, const psr_failure *failure)
 {
     for (const psring_group *g = &comm->world; g != NULL;
@@ -507,8 +507,8 @@ static bool concerns(psring_comm *comm, const psr_failure *failure)
     return false;
 }
 
-/* Who hosts the scheduler is there until the others have left, and hears of it what broke them
- * meanwhile. */
+/* The process that hosts the scheduler stays until the others have left, and learns of failures
+ * that broke its groups meanwhile. */
 static psr_err outlast_others(psring_comm *comm)
 {
     psr_driver_stop(comm->driver);
@@ -531,7 +531,7 @@ psring_err psring_close(psring_comm **comm)
     *comm = NULL;
     await_all(gone);
     if (psr_node_failure(gone->node) == NULL)
-        (void)psr_comm_leave_shards(gone); /* what it fails with is the communicator's failure */
+        (void)psr_comm_leave_shards(gone); /* its failure is that of the communicator */
     err = what_was_not_told(gone);
     bool goes_on = psr_node_failure(gone->node) == NULL; /* others may need what was sent last */
     int linger_ms = goes_on ? LINGER_MS : ABORT_LINGER_MS;
@@ -543,7 +543,7 @@ psring_err psring_close(psring_comm **comm)
         psr_err_detail_keep(line);
     psr_driver_leave(gone->driver, goes_on ? gone->deadline_ms : 0);
     if (err == PSR_OK && goes_on && gone->hosting != NULL) {
-        linger_ms = ABORT_LINGER_MS; /* nobody is left to take anything */
+        linger_ms = ABORT_LINGER_MS; /* no rank is left that could take a message */
         err = outlast_others(gone);
         if (err != PSR_OK)
             psr_err_detail_keep(line);
@@ -566,8 +566,8 @@ void psring_abort(psring_comm **comm, const char *line)
              line != NULL ? line : "");
     psr_err err = psr_comm_find(gone, gone->world.group, &failure);
     (void)err; /* it is the line that was given */
-    /* This process may exit now. Who starts it sees that by another way, and would take it for an
-     * end without a word. */
+    /* This process may exit now. Its launcher sees that in another way, and without this wait would
+     * take it for an exit without a reason. */
     psr_driver_wait_verdict(gone->driver, gone->deadline_ms < ABORT_HEARD_MS ? gone->deadline_ms
                                                                              : ABORT_HEARD_MS);
     psr_driver_leave(gone->driver, 0);

@@ -7,17 +7,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Orders of the node are commands of these kinds, each from its own on. */
+/* The node's orders are commands of these kinds, from ORDERS on. */
 enum { LEAVE = PSR_COMMAND_OWNER, ORDERS };
 
 struct psr_driver {
     psr_driver_options options;
     psr_node *node;
-    psr_loop *loop;      /* by turns, or alone */
-    bool *connected;     /* [ranks] who has the turn's */
+    psr_loop *loop;      /* driven by turns, or alone */
+    bool *connected;     /* [ranks] used by whoever has the turn */
     _Atomic bool bye;    /* the coordinator has let this rank go */
     _Atomic bool judged; /* it has said how everything failed here */
-    int64_t waited_ns;   /* the caller's */
+    int64_t waited_ns;   /* used by the caller's thread */
 };
 
 static const psr_peer coordinator = {PSR_ROLE_SCHEDULER, 0};
@@ -40,7 +40,7 @@ static psr_err take_command(void *context, const psr_command *command)
     }
     psr_head head = psr_msg_done_head(&(psr_msg_done){0});
     psr_err told = psr_transport_send(d->options.transport, coordinator, &head, NULL);
-    (void)told; /* who cannot be told misses this rank */
+    (void)told; /* a scheduler that cannot be told will miss this rank */
     return PSR_OK;
 }
 
@@ -70,7 +70,7 @@ psr_err psr_driver_order_later(psr_driver *driver, psr_node_order order, void *o
 
 #define MS_NS ((int64_t)1000000)
 
-/* How long nothing happens if nobody else makes it happen. */
+/* For how long nothing happens unless somebody else causes it. */
 static int64_t move_alone(void *context)
 {
     psr_driver *d = context;
@@ -120,7 +120,7 @@ void psr_driver_leave(psr_driver *driver, int64_t timeout_ms)
     if (psr_loop_over(driver->loop))
         return;
     if (!psr_loop_submit(driver->loop, &(psr_command){.kind = LEAVE}))
-        return; /* without memory it is missed */
+        return; /* without memory this rank will be missed */
     if (timeout_ms > 0)
         (void)psr_driver_wait(driver, is_let_go, driver, timeout_ms);
 }
@@ -138,8 +138,8 @@ void psr_driver_wait_verdict(psr_driver *driver, int64_t timeout_ms)
 
 /* ---- with the turn ---- */
 
-/* Its owner's calls are its own to make, however many. So what may wait grows with those that are
- * under way, which is asked for only when that matters. */
+/* The caller may have any number of operations under way, so the limit grows with them. They are
+ * counted only if many messages wait. */
 static bool too_much_waits(const psr_driver *d, psr_peer to)
 {
     size_t waiting = psr_transport_waiting(d->options.transport, to);
@@ -178,7 +178,7 @@ static size_t waiting(void *context, psr_peer to)
 static void cut(void *context, psr_peer peer)
 {
     psr_driver *d = context;
-    d->connected[peer.rank] = true; /* never again */
+    d->connected[peer.rank] = true; /* never reconnected */
     psr_transport_disconnect(d->options.transport, peer);
 }
 
@@ -188,7 +188,7 @@ static void retire(void *context, psr_peer peer)
     psr_transport_retire(d->options.transport, peer);
 }
 
-/* What waits to be sent to who has left is of no use to anybody. */
+/* Messages that wait for a rank that has left are dropped. */
 static void forget_who_left(psr_driver *d, const psr_message *bye)
 {
     for (uint32_t rank = 0; rank < d->options.view->member_count; rank++)
@@ -232,8 +232,7 @@ static psr_err tick(void *context, int64_t now_ms, int64_t *ret_next_ms)
     return PSR_OK;
 }
 
-/* The scheduler is gone, or what comes in cannot be read: nothing more can be heard. After BYE that
- * is as it should be. */
+/* The scheduler is gone, or nothing can be received any more. After BYE this is expected. */
 static void receiving_failed(void *context, psr_err err)
 {
     psr_driver *d = context;
@@ -283,7 +282,7 @@ static psr_err open_loop(psr_driver *d)
                                       .alone = move_alone};
     if (d->options.transport != NULL)
         psr_transport_bound(d->options.transport, PSR_ROLE_WORKER,
-                            SIZE_MAX); /* too_much_waits bounds them */
+                            SIZE_MAX); /* too_much_waits limits them */
     return psr_loop_new(&options, &d->loop);
 }
 

@@ -9,7 +9,8 @@
 typedef struct psr_driver psr_driver;
 
 typedef struct psr_driver_options {
-    /* NULL: alone. Borrowed for life, and touched by nobody else from psr_driver_start on. */
+    /* NULL: this rank is alone. Borrowed for life; nobody else may use them after
+     * psr_driver_start. */
     psr_transport *transport;
     psr_member *member;
     const psr_view *view; /* borrowed for life */
@@ -28,26 +29,26 @@ void psr_driver_stop(psr_driver *driver);
  * NULL allowed. */
 void psr_driver_free(psr_driver *driver);
 
-/* Borrowed: for what is marked [owner], and its reports of progress. */
+/* Borrowed; for the functions marked [owner] and psr_node_progress. */
 psr_node *psr_driver_node(const psr_driver *driver);
 
 /* Gives the node an order (psr_node_take), which it carries out now or soon. NOMEM: the order was
  * not given. */
 PSR_MUST_CHECK psr_err psr_driver_order(psr_driver *driver, psr_node_order order, void *object);
-/* The same, but the node may take the order as late as this rank's next order, wait or message. For
+/* The same, but the node may take the order only at this rank's next order, wait or message. For
  * orders that are waited for at once anyway, and for those that are not urgent. */
 PSR_MUST_CHECK psr_err psr_driver_order_later(psr_driver *driver, psr_node_order order,
                                               void *object);
 
-/* Waits until reached says so, which is asked after each change, at most timeout_ms. false: it
- * never did. */
+/* Waits until reached returns true, at most timeout_ms. reached is called after each change. false:
+ * it never returned true. */
 bool psr_driver_wait(psr_driver *driver, bool (*reached)(void *context), void *context,
                      int64_t timeout_ms);
-/* The same, but the progress thread moves what was ordered. */
+/* The same, but the progress thread carries out what was ordered. */
 bool psr_driver_wait_beside(psr_driver *driver, bool (*reached)(void *context), void *context,
                             int64_t timeout_ms);
 /* Waits until the coordinator has told this rank the failure that broke everything, at most
- * timeout_ms. Returns at once where no coordinator can. */
+ * timeout_ms. Returns at once if no coordinator can tell it. */
 void psr_driver_wait_verdict(psr_driver *driver, int64_t timeout_ms);
 /* How long these functions have waited in all, in nanoseconds. */
 int64_t psr_driver_waited_ns(const psr_driver *driver);

@@ -1,4 +1,4 @@
-/* Folds of the program's own. */
+/* Folds that the program defines. */
 #include "comm/psring/internal.h"
 
 #include <string.h>
@@ -37,7 +37,8 @@ psr_err psr_comm_own_fold(psring_comm *comm, psring_op op, psring_type type,
     return PSR_OK;
 }
 
-/* The lowest number that is free: so ranks that make and free in one order have the same. */
+/* The lowest number that is free, so that ranks that make and free folds in the same order get the
+ * same numbers. */
 static psr_err make(psring_comm *comm, const psring_fold *given, psring_op *ret_op)
 {
     psring_fold fold;

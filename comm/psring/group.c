@@ -7,14 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A group's id is given by one of its ranks, from a count of its own: no two ranks can give the
- * same. The world's is 0. */
+/* A group's id is made by one of its ranks from that rank and a count of its own, so no two ranks
+ * can make the same id. The world's is 0. */
 static uint32_t id_of(const psring_comm *comm, uint64_t number, uint32_t first)
 {
     return (uint32_t)(number * comm->view->member_count + first);
 }
 
-/* The same of a number that rank `first` of all tells. */
+/* The id for a number that came from rank `first` of all ranks. */
 static psr_err told_id(psring_group *parent, int64_t number, uint32_t first, uint32_t *ret_id)
 {
     psring_comm *comm = parent->comm;
@@ -74,7 +74,7 @@ static const char *host_of(const psring_comm *comm, uint32_t world_rank)
     return psr_view_find(comm->view, (psr_peer){PSR_ROLE_WORKER, world_rank})->host;
 }
 
-/* rank is one of the group's. */
+/* rank is a rank of the group. */
 static uint32_t world_rank(const psring_group *group, int rank)
 {
     return psr_node_group_ranks(group->group)[rank];
@@ -131,8 +131,8 @@ static psr_err begin_with_barrier(psring_comm *comm, psr_node_group *group, cons
     return psr_comm_finish(comm, request);
 }
 
-/* Some of its ranks may have it and others not: all have the same, and hear of the failure in its
- * next call. */
+/* Some of its ranks may have the group and others not. So all get it, and its next call returns the
+ * failure. */
 static bool failed_alone(const psring_comm *comm, const psr_node_group *opened,
                          const psr_node_group *parent)
 {
@@ -141,8 +141,8 @@ static bool failed_alone(const psring_comm *comm, const psr_node_group *opened,
            psr_node_group_failure(parent) == NULL && psr_node_failure(comm->node) == NULL;
 }
 
-/* All of the new group call it. It begins with a barrier, so that nobody hears of it long before it
- * is open there. */
+/* All ranks of the new group call it. The group begins with a barrier, so that no rank gets it
+ * before it is open on all. */
 static psr_err open_group(psring_group *parent, uint32_t id, const uint32_t *ranks, uint32_t count,
                           const psring_call *call, psring_group **ret_group)
 {
@@ -169,7 +169,8 @@ static psr_err open_group(psring_group *parent, uint32_t id, const uint32_t *ran
         *ret_group = group;
         return PSR_OK;
     }
-    if (err != PSR_OK) { /* the group ends with comm; where its parent has failed, that is why */
+    /* the group ends with comm; if its parent has failed, that is the reason */
+    if (err != PSR_OK) {
         *psr_node_group_told(opened) = true;
         if (psr_node_group_failure(parent->group) != NULL)
             *psr_node_group_told(parent->group) = true;
@@ -180,7 +181,7 @@ static psr_err open_group(psring_group *parent, uint32_t id, const uint32_t *ran
     return PSR_OK;
 }
 
-/* What of a caller's options concerns what a group is made with. */
+/* A group is made with a deadline and a name only. */
 static psr_err read_call(const psring_call *given, psring_call *ret_call)
 {
     psring_call call;
@@ -192,10 +193,10 @@ static psr_err read_call(const psring_call *given, psring_call *ret_call)
     return PSR_OK;
 }
 
-/* ---- of a list ---- */
+/* ---- from a list ---- */
 
-/* What the first rank tells the others: the beginning of its list is for the line of who has
- * another one. */
+/* What the first rank sends to the others. The beginning of its list is for the line of a rank
+ * whose list differs. */
 enum { LISTED = 8 };
 enum { TOLD_NUMBER, TOLD_DIGEST, TOLD_COUNT, TOLD_RANKS, TOLD = TOLD_RANKS + LISTED };
 
@@ -235,11 +236,12 @@ static psr_request_options message_of(psr_kind kind, int64_t *told, int peer)
                                  .receive = kind == PSR_KIND_RECEIVE ? told : NULL,
                                  .count = TOLD,
                                  .peer = (uint32_t)peer,
-                                 .tag = PSR_MESSAGE_TAG_MAX, /* no caller can have it */
+                                 .tag = PSR_MESSAGE_TAG_MAX, /* no caller can use this tag */
                                  .within = "group_from_ranks"};
 }
 
-/* The lowest of the list tells the others: lists of the same ranks in another order meet there. */
+/* The lowest rank of the list sends to the others, so lists of the same ranks in different orders
+ * are found. */
 static int lowest(const int *ranks, int count)
 {
     int low = ranks[0];
@@ -367,13 +369,12 @@ static psr_err on_host(psring_group *parent, const psring_call *call, psring_gro
 /* ---- by colour and key ---- */
 
 typedef struct choice {
-    int64_t colour, key, number; /* number: what the rank would give the
-                                    group that it is the first of */
+    int64_t colour, key, number; /* number: for a group whose first rank is this one */
 } choice;
 
 enum { CHOICE_VALUES = sizeof(choice) / sizeof(int64_t) };
 
-/* Ranks of that colour in the order of key, then of rank. Returns how many. */
+/* The ranks of that colour in the order of key, then of rank. Returns how many. */
 static int choose(const choice *all, int size, int64_t colour, int *ranks)
 {
     int count = 0;
@@ -388,15 +389,15 @@ static int choose(const choice *all, int size, int64_t colour, int *ranks)
     return count;
 }
 
-/* A group that is being made: when all ranks of parent have said their choices, the progress thread
- * opens it and begins the barrier that it begins with. */
+/* A group that is being made: when all ranks of parent have sent their choices, the progress thread
+ * opens the group and starts its first barrier. */
 struct psr_making {
     psring_comm *comm;
     psr_node_group *parent; /* borrowed until the request has ended */
     int64_t deadline_ms;
     choice own, *all;       /* all: [ranks of parent]; owned, as ranks */
-    int *ranks;             /* of parent */
-    psring_group *group;    /* memory for what the caller gets; owned until then */
+    int *ranks;             /* numbered in parent */
+    psring_group *group;    /* allocated for the caller's group; owned until the caller gets it */
     psr_node_group *opened; /* NULL: there is none */
     psring_group **ret_group;
 };
@@ -405,7 +406,8 @@ void psr_making_free(psr_making *m)
 {
     if (m == NULL)
         return;
-    if (m->opened != NULL && m->group != NULL) { /* nobody asked how it ended: it ends with comm */
+    /* nobody asked for the result: the group ends with comm */
+    if (m->opened != NULL && m->group != NULL) {
         psr_comm_add_group(m->comm, m->opened, m->group);
         m->group = NULL;
     }
@@ -415,7 +417,7 @@ void psr_making_free(psr_making *m)
     free(m);
 }
 
-/* On the progress thread. The numbers are checked by all ranks alike. */
+/* Runs on the progress thread. All ranks check the numbers in the same way. */
 static psr_err open_chosen(void *context, psr_node *node, int64_t now_ms,
                            psr_node_request **ret_next)
 {
@@ -452,7 +454,7 @@ static psr_err open_chosen(void *context, psr_node *node, int64_t now_ms,
 
 psr_err psr_making_end(psr_making *m, psr_err err)
 {
-    if (m->group == NULL) /* told before */
+    if (m->group == NULL) /* returned before */
         return err;
     if (m->opened == NULL) {
         if (err == PSR_OK)
@@ -467,7 +469,8 @@ psr_err psr_making_end(psr_making *m, psr_err err)
         *m->ret_group = group;
         return PSR_OK;
     }
-    if (err != PSR_OK) { /* the group ends with comm; where its parent has failed, that is why */
+    /* the group ends with comm; if its parent has failed, that is the reason */
+    if (err != PSR_OK) {
         *psr_node_group_told(m->opened) = true;
         if (psr_node_group_failure(m->parent) != NULL)
             *psr_node_group_told(m->parent) = true;
@@ -502,8 +505,8 @@ static psr_err making_new(psring_group *parent, choice own, const psring_call *c
     return PSR_OK;
 }
 
-/* The request is not ordered yet. Whoever the group's first rank is has a number for it: each says
- * one that it gives nothing else. */
+/* The request is not ordered yet. Each rank sends a number that it uses for no other group; that of
+ * the new group's first rank is used. */
 static psr_err begin_split(psring_group *parent, int colour, int key, const psring_call *call,
                            psring_group **ret_group, psr_making **ret_making,
                            psr_node_request **ret_request)
@@ -567,7 +570,7 @@ static psr_err split_start(psring_group *parent, int colour, int key, const psri
     return err;
 }
 
-/* ---- the public ones ---- */
+/* ---- public functions ---- */
 
 /* Begins a call that makes a group. */
 static psr_err enter(psring_group *parent, const psring_call *given, psring_group **ret_group,

@@ -24,12 +24,12 @@ struct psr_hosting {
     pthread_t thread;
     bool runs;
     _Atomic bool quit, keeps;
-    /* The thread's, and when that has ended its owner's: */
+    /* Used by the thread, and after it has ended by its owner: */
     psr_failure verdicts[VERDICTS_KEPT];
     size_t verdict_count;
 };
 
-/* What others do with a group that this rank has left is theirs. */
+/* What others do in a group that this rank has left does not concern it. */
 static void keep_verdict(void *context, const psr_msg_failure *verdict, const char *line)
 {
     psr_hosting *h = context;
@@ -128,7 +128,7 @@ psr_err psr_hosting_new(const psr_hosting_options *options, psr_provision *provi
     return PSR_OK;
 }
 
-/* Its thread has ended. */
+/* Called after its thread has ended. */
 static void tell_why(psr_hosting *h, const psr_failure *why)
 {
     psr_err err = psr_fail(why->err, "%s", why->line);

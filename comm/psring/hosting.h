@@ -12,20 +12,21 @@ typedef struct psr_hosting_options {
     int64_t deadline_ms, join_deadline_ms;
 } psr_hosting_options;
 
-/* Listens: where provision->scheduler says, when that is an ipc socket, else on its interface and
- * port. Consumes what is in *provision, the scheduler's, on failure too. IO: somebody else listens
- * there. ret owns. */
+/* Listens at provision->scheduler if that is an ipc socket, else on its interface and port.
+ * Consumes what *provision holds, which is the scheduler's, on failure too. IO: somebody else
+ * listens there. The caller owns *ret_hosting. */
 PSR_MUST_CHECK psr_err psr_hosting_new(const psr_hosting_options *options, psr_provision *provision,
                                        psr_hosting **ret_hosting);
-/* From here on it is kept which ranks die or break the protocol: who leaves hears of it no other
- * way. NULL allowed. */
+/* From now on it remembers which ranks die or break the protocol: a rank that leaves does not hear
+ * of it otherwise. NULL allowed. */
 void psr_hosting_keep_verdicts(psr_hosting *hosting);
 /* Waits until all ranks have left, or were given up. */
 void psr_hosting_await(psr_hosting *hosting);
-/* After that: what was kept, the first one as 0; NULL: there is no such. Borrowed from hosting. */
+/* After that: the verdict number index that was kept, from 0; NULL: there are no more. Borrowed
+ * from hosting. */
 const psr_failure *psr_hosting_verdict(const psr_hosting *hosting, size_t index);
-/* why NULL: waits until all ranks have left, or were given up. Else it ends at once, and all are
- * told. NULL allowed. */
+/* why NULL: waits until all ranks have left or were given up. Otherwise it ends at once and tells
+ * all ranks why. NULL allowed. */
 void psr_hosting_free(psr_hosting *hosting, const psr_failure *why);
 
 #endif

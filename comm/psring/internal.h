@@ -1,4 +1,4 @@
-/* What the files behind comm/psring/psring.h share. For those alone. */
+/* What the files behind comm/psring/psring.h share. Only they include it. */
 #ifndef PSR_COMM_PSRING_INTERNAL_H
 #define PSR_COMM_PSRING_INTERNAL_H
 
@@ -9,7 +9,7 @@
 
 struct psring_group {
     psring_comm *comm;
-    psring_group *next, *previous; /* of the communicator's; the world is in none */
+    psring_group *next, *previous; /* in the communicator's list, without the world */
     psr_node_group *group;
     psring_request *requests;
 };
@@ -17,42 +17,42 @@ struct psring_group {
 /* Of psring_call's first version. */
 #define PSR_CALL_FIRST_BYTES offsetof(psring_call, message)
 
-/* A fold of the program's own. */
+/* A fold that the program defined. */
 typedef struct psr_defined_fold {
-    psring_fold fold; /* its function NULL: there is none of that number */
-    size_t users;     /* requests */
+    psring_fold fold; /* its function NULL: this number is free */
+    size_t users;     /* requests that use it */
 } psr_defined_fold;
 
 /* A group that is being made (comm/psring/group.c). */
 typedef struct psr_making psr_making;
 
-/* Values that a send has copied. */
+/* A send that has copied its values. */
 typedef struct psr_buffered {
-    struct psr_buffered *next; /* of the communicator's */
+    struct psr_buffered *next; /* in the communicator's list */
     psr_node_request *request;
-    uint32_t to; /* of all ranks */
+    uint32_t to; /* numbered among all ranks */
     size_t bytes;
     double values[];
 } psr_buffered;
 
 struct psring_request {
     psring_comm *comm;
-    psring_request *next, *previous; /* of the group's */
+    psring_request *next, *previous; /* in the group's list */
     psring_group *group;
-    psr_node_request *request; /* NULL: its table was closed, and it has ended */
-    psring_table *table;       /* NULL: of none */
-    psring_message *message;   /* to be told; NULL: nowhere. Borrowed until told */
-    psr_defined_fold *fold;    /* that it uses; NULL: none */
+    psr_node_request *request; /* NULL: it has ended, and its table was closed */
+    psring_table *table;       /* NULL: it is no table's */
+    psring_message *message;   /* where to describe what came; NULL: nowhere. Borrowed until then */
+    psr_defined_fold *fold;    /* the fold that it uses; NULL: none */
     psr_making *making;        /* owned; NULL: none */
-    bool failed;               /* of one without request: as the communicator did */
+    bool failed;               /* without request: it failed, as the communicator did */
     bool persistent;
-    bool told; /* it is not started, or the caller knows how it ended */
+    bool told; /* it is not started, or its result was returned to the caller */
 };
 
 struct psring_table {
     psring_comm *comm;
-    psring_table *next;  /* of the communicator's */
-    psring_group *group; /* that opened it; NULL: it is gone */
+    psring_table *next;  /* in the communicator's list */
+    psring_group *group; /* the group that opened it; NULL: it was freed */
     psr_node_group *node_group;
     uint32_t part_count;
 };
@@ -64,122 +64,124 @@ typedef struct psr_defined_update {
     psring_update update;
 } psr_defined_update;
 
-/* What the member's callbacks know; it comes first, and outlives joining. */
+/* The context of the member's callbacks; first in the struct, and valid after joining. */
 typedef struct psr_joining {
     psring_comm *comm;
-    const psring_options *options; /* NULL: it is over */
+    const psring_options *options; /* NULL: joining has ended */
 } psr_joining;
 
 struct psring_comm {
     psr_joining joining;
     psr_provision provision;
     psr_job_folder folder;
-    psr_transport *transport; /* NULL: alone, as member and hosting */
+    psr_transport *transport; /* NULL: this rank is alone; then so are member and hosting */
     psr_member *member;
     psr_hosting *hosting; /* NULL: another process is the scheduler */
-    psr_view alone;       /* the view, where no member has it */
+    psr_view alone;       /* the view, if there is no member that has it */
     const psr_view *view;
     psr_driver *driver;
     _Atomic(psr_node *) node; /* the driver's */
     uint32_t rank;
-    uint32_t workers, shards; /* of all ranks the first, and the last ones */
-    int64_t deadline_ms;      /* of calls that give none */
+    uint32_t workers, shards; /* the first ranks are workers, the last ones shards */
+    int64_t deadline_ms;      /* for calls that give none */
     psring_group world;
     psring_group *groups;
-    /* [workers]: of each worker and all shards (comm/psring/service.h); a worker has its own
-     * alone. NULL: there are no shards */
+    /* [workers] for each worker its group with all shards (comm/psring/service.h); a worker has
+     * only its own. NULL: there are no shards */
     psr_node_group **services;
     psring_table *tables;
     psr_defined_update *updates;
     psr_defined_fold folds[PSR_REDUCTIONS_OWN];
     psr_buffered *buffered;
-    uint64_t next_group; /* of those that this rank is the first of */
-    bool told;           /* a call has said how everything failed */
-    bool served;         /* this shard, until all workers had left */
+    uint64_t next_group; /* number of the next group whose first rank is this one */
+    bool told;           /* a call has returned the failure that broke everything */
+    bool served;         /* this shard has served until all workers had left */
     _Atomic bool entered;
-    char detail[PSR_ERR_DETAIL_BYTES]; /* of the caller's thread, when it entered */
+    char detail[PSR_ERR_DETAIL_BYTES]; /* last failure of the caller's thread when it entered */
 };
 
-/* Copies a struct that begins with its size: as far as the caller's goes, zero beyond. first_bytes:
- * of its first version. USAGE: its size is none, or it says something that this library does not
- * know. given NULL: all zero. */
+/* Copies a struct that begins with its size; what the caller's does not have becomes zero.
+ * first_bytes: the size of its first version. USAGE: its size is impossible, or it sets a field
+ * that this library does not know. given NULL: all zero. */
 psr_err psr_options_read(const char *name, const void *given, size_t first_bytes, void *ret_known,
                          size_t known_bytes);
-/* The other way: up to the size that *ret begins with. */
+/* Copies the other way, up to the size that *ret begins with. */
 psr_err psr_options_write(const char *name, const void *known, size_t known_bytes, void *ret,
                           size_t first_bytes);
 
-/* USAGE: what a call needs is NULL; what names it: "psring_wait: request". */
+/* USAGE: a pointer that a call needs is NULL; what names it: "psring_wait: request". */
 psr_err psr_comm_need(const void *given, const char *what);
 
-/* "float32"; "an unknown type". */
+/* "float32", or "an unknown type". */
 const char *psr_comm_type_name(psring_type type);
 
-/* Begins and ends a call that uses the communicator. After one that ends well the thread's last
- * failure is the one of before. USAGE: another thread is in one. */
+/* Begin and end a call that uses the communicator. After a call that succeeds, the thread's last
+ * failure is the same as before it. USAGE: another thread is in a call. */
 psr_err psr_comm_enter(psring_comm *comm);
 psring_err psr_comm_leave(psring_comm *comm, psr_err err);
-/* How the group failed, when it did: to the first that asks the failure, then BROKEN. */
+/* The group's failure, if it has failed: the failure itself for the first call that asks, then
+ * BROKEN. */
 psr_err psr_comm_check(psring_comm *comm, psr_node_group *group);
 
-/* Waits until the copies that sends to a group have made are received, or were in vain. */
+/* Waits until the copies of sends to a group have been received or have failed. */
 void psr_comm_await_buffered(psring_comm *comm, const psr_node_group *group);
-/* What came: fills in ret_message. USAGE: its size. */
+/* Describes what came in ret_message. USAGE: its size. */
 psr_err psr_comm_tell_message(const psr_node_request *request, psring_message *ret_message);
 psring_type psr_comm_type(psr_type type);
-/* A send whose values are copied, of call->buffered. false: too much waits for that rank. */
+/* Sends a copy of the values, for call->buffered. false: too many bytes wait for that rank. */
 psr_err psr_comm_send_buffered(psring_group *group, const psr_request_options *options,
                                const psring_call *call, bool *ret_sent);
-/* A request that has ended well. ret owns: psr_request_end. */
+/* A request that has ended well. The caller owns *ret_request: psr_request_end. */
 psr_err psr_request_ended(psring_group *group, psring_request **ret_request);
-/* Fills in options->own, of an op of the program's own. USAGE: there is none. *ret_fold: to be
- * counted by who uses it. */
+/* Fills in options->own for an op that the program made. USAGE: there is none. The user of
+ * *ret_fold counts itself in its users. */
 psr_err psr_comm_own_fold(psring_comm *comm, psring_op op, psring_type type,
                           psr_request_options *options, psr_defined_fold **ret_fold);
-/* The request that makes a group has ended so: gives the caller the group, where there is one.
- * Returns how the call ended. */
+/* The request that makes a group has ended with err: gives the caller the group, if there is one.
+ * Returns the result of the call. */
 psr_err psr_making_end(psr_making *making, psr_err err);
 /* NULL allowed. */
 void psr_making_free(psr_making *making);
 
-/* An operation on a group, which is under way when it is waited for. ret owns: psr_comm_finish. */
+/* Starts an operation on a group; it may begin only when it is waited for. The caller owns
+ * *ret_request: psr_comm_finish. */
 psr_err psr_comm_start(psring_comm *comm, psr_node_group *group, const psr_request_options *options,
                        const psring_call *call, psr_node_request **ret_request);
-/* Waits for it. */
+/* Waits until it has ended. */
 void psr_comm_await(psring_comm *comm, psr_node_request *request);
-/* Waits for it and frees it. */
+/* Waits until it has ended, frees it, and returns its result. */
 psr_err psr_comm_finish(psring_comm *comm, psr_node_request *request);
-/* What this rank found in the group is that of all of it: waits until it has become a failure, and
- * returns that. */
+/* This rank has found a failure that concerns the whole group: waits until the group has failed,
+ * and returns that failure. */
 psr_err psr_comm_find(psring_comm *comm, psr_node_group *group, const psr_failure *failure);
-/* What this rank alone could not do, as the last failure on this thread says, is that of all of the
- * group: the others wait for it. doing: "opens a table". Returns the group's failure, which may
- * have been there before. */
+/* This rank alone could not do its part, as the last failure on this thread says, so the group
+ * fails: the others wait for it. doing: "opens a table". Returns the group's failure, which may be
+ * an earlier one. */
 psr_err psr_comm_give_up(psring_comm *comm, psr_node_group *group, psr_err err, const char *doing);
-/* How an operation ended that has. */
+/* The result of an operation that has ended. */
 psr_err psr_comm_status(psring_comm *comm, const psr_node_request *request);
 
-/* Fills in one that was allocated, of a group that is open, and puts it into the communicator's
- * list, which owns it. */
+/* Fills in an allocated group whose node group is open, and adds it to the communicator's list,
+ * which owns it. */
 void psr_comm_add_group(psring_comm *comm, psr_node_group *open, psring_group *group);
-/* The id of the next group that this rank is the first of. UNSUPPORTED: there are no more. */
+/* The id of the next group whose first rank is this one. UNSUPPORTED: there are no more ids. */
 psr_err psr_comm_next_group(psring_comm *comm, uint32_t *ret_id);
-/* On each shard, when this worker opens no table any more. */
+/* Tells each shard that this worker opens no more tables. */
 psr_err psr_comm_leave_shards(psring_comm *comm);
-/* Orders a request that has been made, and waits for it. Consumes. */
+/* Orders a request that was made, waits until it has ended, and returns its result. Consumes it. */
 psr_err psr_comm_run(psring_comm *comm, psr_node_request *request);
 
-/* Gives what is under way to the caller as a request: consumes made, on failure too. ret owns:
- * psr_request_end. */
+/* Starts an operation and gives it to the caller as a request. Consumes made, on failure too. The
+ * caller owns *ret_request: psr_request_end. */
 psr_err psr_request_keep(psring_comm *comm, psring_group *group, psr_node_request *made,
                          psring_request **ret_request);
-/* A request of the caller's, within a call. ret owns: psr_request_end. */
+/* Makes a request of the caller's, within a call. The caller owns *ret_request: psr_request_end. */
 psr_err psr_request_open(psring_group *group, const psr_request_options *options,
                          const psring_call *call, psring_request **ret_request);
-/* Waits until it has ended. */
+/* Waits until it has ended, and frees it. */
 void psr_request_end(psring_request *request);
-/* Waits until it has ended, and lets its table go: it stays, to be asked how it ended and to be
- * freed. */
+/* Waits until it has ended, and separates it from its table. The request stays, so that its result
+ * can be asked for, and is freed later. */
 void psr_request_leave_table(psring_request *request);
 
 #endif

@@ -1,5 +1,5 @@
-/* What messages have beside sending and receiving: what came is told, probes, sends that are
- * copied. */
+/* Messages apart from plain sending and receiving: descriptions of what came, probes, sends that
+ * are copied. */
 #include "comm/psring/internal.h"
 
 #include <inttypes.h>
@@ -95,7 +95,7 @@ static void free_buffered(psring_comm *comm, psr_buffered **at)
     free(gone);
 }
 
-/* What waits for that rank, of what has not ended. */
+/* The bytes that wait for that rank, in copies that have not ended. */
 static size_t bytes_to(psring_comm *comm, uint32_t to)
 {
     size_t bytes = 0;

@@ -1,4 +1,4 @@
-/* The operations: each is a check of its arguments and one request. */
+/* The operations: each one checks its arguments and makes one request. */
 #include "comm/psring/internal.h"
 
 #include <inttypes.h>
@@ -36,7 +36,7 @@ _Static_assert((int)PSRING_SUM == PSR_REDUCTION_SUM &&
                    (int)PSRING_MINLOC == PSR_REDUCTION_MINLOC &&
                    (int)PSRING_MAXLOC == PSR_REDUCTION_MAXLOC,
                "the same operations");
-/* What comm/pair.h takes pairs for. */
+/* The layout of pairs that comm/pair.h assumes. */
 _Static_assert(sizeof(psring_float32_int32) == 8 && sizeof(psring_float64_int32) == 16 &&
                    sizeof(psring_int16_int32) == 8 && sizeof(psring_int32_int32) == 8 &&
                    sizeof(psring_int64_int32) == 16 && offsetof(psring_int16_int32, index) == 4,
@@ -56,7 +56,7 @@ const char *psr_comm_type_name(psring_type type)
                                                             : "an unknown type";
 }
 
-/* What is called, as the caller says it. */
+/* The arguments of an operation, as the caller gave them. */
 typedef struct arguments {
     psr_kind kind;
     const void *send;
@@ -66,7 +66,7 @@ typedef struct arguments {
     psring_op op;
     int root, peer;
     uint32_t tag;
-    const size_t *send_counts, *receive_counts; /* of all_to_all_v */
+    const size_t *send_counts, *receive_counts; /* for all_to_all_v */
     const psr_block *send_blocks, *receive_blocks;
     size_t send_block_count, receive_block_count;
 } arguments;
@@ -96,7 +96,7 @@ static psr_err check_type(const arguments *a)
     if (!psr_kind_folds(a->kind))
         return PSR_OK;
     if ((unsigned)a->op >= PSR_REDUCTION_OWN)
-        return PSR_OK; /* psr_comm_own_fold looks at it */
+        return PSR_OK; /* psr_comm_own_fold checks it */
     if (a->op < PSRING_SUM || a->op > PSRING_MAXLOC)
         return psr_fail(PSR_ERR_USAGE, "%s: there is no operation %d", psr_kind_name(a->kind),
                         (int)a->op);
@@ -114,7 +114,7 @@ static psr_err check_memory(const arguments *a, const char *what, const void *da
                     psr_type_name(types[a->type]));
 }
 
-/* Does this rank have values there? */
+/* Whether this rank has values there. */
 static psr_err check_there(const arguments *a, const char *what, const void *data, bool needed)
 {
     if (needed && data == NULL)
@@ -122,7 +122,7 @@ static psr_err check_there(const arguments *a, const char *what, const void *dat
     return check_memory(a, what, data);
 }
 
-/* Where this rank's part begins among the ranks' parts, and how many values all have. false: more
+/* Where this rank's part begins among all parts, and how many values all parts have. false: more
  * than can be counted. */
 static bool parts_of(const psring_group *group, const arguments *a, const size_t *counts,
                      size_t *ret_begin, size_t *ret_own, size_t *ret_all)
@@ -142,13 +142,12 @@ static bool parts_of(const psring_group *group, const arguments *a, const size_t
     return all <= SIZE_MAX / psr_type_bytes(types[a->type]);
 }
 
-/* What this rank's buffers have, and where its part begins in the larger one of an operation of
- * parts. */
+/* The sizes of this rank's buffers, and where its part begins in the larger one. */
 typedef struct extents {
-    size_t sent, received, begin; /* values */
+    size_t sent, received, begin; /* in values */
 } extents;
 
-/* false: more than can be counted, which is refused when the request is made. */
+/* false: more than can be counted; making the request refuses that. */
 static bool measure(const psring_group *group, const arguments *a, const psring_call *call,
                     extents *ret_extents)
 {
@@ -185,7 +184,7 @@ static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes
     return a_bytes > 0 && b_bytes > 0 && x < y + b_bytes && y < x + a_bytes;
 }
 
-/* In place is at the right place, or send and receive are apart. */
+/* Checks that in place is the right place, or that send and receive do not overlap. */
 static psr_err check_place(const arguments *a, const extents *e)
 {
     size_t bytes = psr_type_bytes(types[a->type]);
@@ -283,7 +282,7 @@ static psr_err begin(psring_group *group, const psr_request_options *options,
     return ended != PSR_OK ? ended : err;
 }
 
-/* Its end is that of the copy where there is room for one. */
+/* It ends when the values are copied, if there is room for a copy. */
 static psr_err begin_buffered(psring_group *group, const psr_request_options *options,
                               const psring_call *call, psring_request **ret_request)
 {
@@ -316,7 +315,7 @@ static psr_err operate_checked(psring_group *group, const arguments *a, const ps
         .send_block_count = a->send_block_count,
         .receive_blocks = a->receive_blocks,
         .receive_block_count = a->receive_block_count,
-        /* Messages may be started again as they are. */
+        /* Messages may be started again anyway. */
         .persistent = call->persistent && !psr_kind_is_message(a->kind),
     };
     if (psr_kind_folds(a->kind) && (unsigned)a->op >= PSR_REDUCTION_OWN)
@@ -520,7 +519,7 @@ psring_err psring_receive(psring_group *group, void *data, size_t count, psring_
     return operate(group, &a, call, ret_request);
 }
 
-/* Of the caller's type. ret owns: free(); NULL where there are none. */
+/* For the caller's type. The caller owns *ret_blocks: free(); NULL: there are none. */
 static psr_err copy_blocks(const psring_group *group, const psring_block *from, size_t count,
                            psring_type type, psr_block **ret_blocks)
 {
@@ -598,7 +597,7 @@ static psr_halo_lengths lengths_of(const size_t lengths[4])
                               lengths[PSRING_EDGE_LEFT], lengths[PSRING_EDGE_RIGHT]};
 }
 
-/* The halo and what comes out of it can be added up and counted. */
+/* Whether the sizes of the halo and of its result can be computed. */
 static bool can_be(const psring_halo *h)
 {
     size_t most = (size_t)1 << 48, all = 1;
@@ -614,7 +613,7 @@ static bool can_be(const psring_halo *h)
     return all <= most;
 }
 
-/* The edge that is longer than the tile. */
+/* The edge is longer than the tile. */
 static psr_err no_such_edge(const psring_halo *h)
 {
     static const char *const names[] = {"top", "bottom", "left", "right"};

@@ -1,10 +1,10 @@
-/* Structs that begin with their size: what makes a program and a library of two versions understand
- * each other. */
+/* Structs that begin with their size: by it a program and a library of different versions
+ * understand each other. */
 #include "comm/psring/internal.h"
 
 #include <string.h>
 
-enum { BYTES_MAX = 64 << 10 }; /* what is larger is no size */
+enum { BYTES_MAX = 64 << 10 }; /* a larger number is no size */
 
 static psr_err check_size(const char *name, size_t size, size_t first_bytes)
 {

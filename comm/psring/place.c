@@ -39,7 +39,7 @@ static psr_err set_interface(const char *interface, psr_provision *provision)
     return PSR_OK;
 }
 
-/* Where over TCP this host's ranks share memory. */
+/* The folder in which, over TCP, this host's ranks share memory. */
 static psr_err set_sharing(const psring_options *options, psr_provision *provision)
 {
     const char *transport = options->transport != NULL ? options->transport : "auto";
@@ -83,7 +83,7 @@ psr_err psr_place_provision(const psring_options *options, psr_provision *ret_pr
     return PSR_OK;
 }
 
-/* "tcp://HOST:PORT" of the provision: where it listens. */
+/* It listens at "tcp://HOST:PORT" of the provision. */
 static psr_err listen_there(psr_provision *provision)
 {
     const char *at = provision->scheduler + strlen("tcp://");
@@ -125,7 +125,8 @@ psr_err psr_place_host(const psring_options *options, psr_hosting **ret_hosting)
 
 /* ---- from the environment ---- */
 
-/* Where the ranks listen; a path has no interface, and who says PSRING_SCHEDULER says that too. */
+/* Where the ranks listen. A path needs no interface, and whoever gives PSRING_SCHEDULER gives the
+ * interface as well. */
 static psr_err choose_interface(psr_start *s)
 {
     if (s->level == PSR_START_OWN || s->interface[0] != '\0' || s->scheduler[0] == '\0' ||
@@ -134,7 +135,8 @@ static psr_err choose_interface(psr_start *s)
     return psr_start_interface(s->scheduler, s->interface);
 }
 
-/* Where the ranks meet by a file, who may not make one or wait for one says what may. */
+/* If the ranks meet by a file and this caller may not write or wait for one, the line says who
+ * may. */
 static psr_err meet(psr_start *s, int64_t deadline_ms, psr_meeting_file *ret_meeting)
 {
     if (s->level == PSR_START_OWN)
@@ -150,7 +152,7 @@ static psr_err meet(psr_start *s, int64_t deadline_ms, psr_meeting_file *ret_mee
                                  : PSR_OK;
 }
 
-/* Who joins at once is alone where no launcher is; who only asks is told so. */
+/* Without a launcher, psring_init starts a single rank; psring_options_env returns NOT_FOUND. */
 static psr_err read_start(bool joins, psr_start *ret_start)
 {
     psr_err err = psr_start_read(ret_start);
@@ -162,7 +164,7 @@ static psr_err read_place(int64_t deadline_ms, psr_start *ret_start, psr_meeting
     psr_start s;
     PSR_TRY(read_start(ret_meeting != NULL, &s));
     bool told = s.role == PSR_ROLE_WORKER && s.rank != PSR_RANK_ANY;
-    if (!told && s.level != PSR_START_OWN) /* PSRING_SCHEDULER's gives ranks */
+    if (!told && s.level != PSR_START_OWN) /* PSRING_SCHEDULER's process gives the ranks */
         return psr_fail(PSR_ERR_UNSUPPORTED,
                         "%s gives no rank to a program on libpsring: start it by a launcher that "
                         "does (psring run, torchrun)",
@@ -193,7 +195,7 @@ psring_err psring_options_env(psring_options *ret_options)
 psr_err psr_place_from_environment(int64_t deadline_ms, psring_options *ret_options,
                                    psr_meeting_file *ret_meeting)
 {
-    static _Thread_local psr_start s; /* what the options' text is borrowed from */
+    static _Thread_local psr_start s; /* the text of the options is borrowed from it */
     PSR_TRY(read_place(deadline_ms, &s, ret_meeting));
     const psring_options options = {.ranks = (int)s.ranks,
                                     .rank = s.rank != PSR_RANK_ANY ? (int)s.rank : PSRING_NO_RANK,

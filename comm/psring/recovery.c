@@ -1,5 +1,5 @@
-/* How a group fails, and what comes after: the failure, a group that is ended, a group of those who
- * live. */
+/* How a group fails and what comes after: the failure, revoking a group, a new group of the living
+ * ranks. */
 #include "comm/psring/internal.h"
 
 #include <inttypes.h>
@@ -27,7 +27,7 @@ psring_err psring_group_failure(const psring_group *group, psring_failure *ret_f
                                          sizeof failure);
 }
 
-/* ---- an end that a rank wants ---- */
+/* ---- a group that a rank ends ---- */
 
 static psr_failure ended_by(const psring_group *group, const char *how, const char *line)
 {
@@ -41,7 +41,7 @@ static psr_failure ended_by(const psring_group *group, const char *how, const ch
     return failure;
 }
 
-/* Unless it has failed already. */
+/* Does nothing if the group has failed already. */
 static psr_err end_group(psring_group *group, const char *how, const char *line)
 {
     const psr_failure failure = ended_by(group, how, line);
@@ -63,14 +63,14 @@ psring_err psring_revoke(psring_group *group, const char *line)
                           end_group(group, "revoked the group", line != NULL ? line : ""));
 }
 
-/* ---- those who live ---- */
+/* ---- the living ranks ---- */
 
 static bool has_ended(void *context)
 {
     return psr_node_shrink_ended(context);
 }
 
-/* wish is ordered, and ends. */
+/* Orders the shrink and waits until it has ended. */
 static psr_err await(psring_comm *comm, psr_node_shrink *wish, psr_node_group **ret_living)
 {
     PSR_TRY(psr_driver_order(comm->driver, PSR_NODE_SHRINK, wish));
@@ -78,7 +78,7 @@ static psr_err await(psring_comm *comm, psr_node_shrink *wish, psr_node_group **
     return psr_node_shrink_result(wish, ret_living);
 }
 
-/* All memory is had before: where the others have the group, so has this rank. */
+/* All memory is allocated before, so that this rank has the group if the others have it. */
 static psr_err shrink(psring_group *group, int64_t deadline_ms, psring_group **ret_group)
 {
     psring_comm *comm = group->comm;

@@ -1,4 +1,4 @@
-/* What is under way: starting, waiting, ending. */
+/* Requests: starting, waiting, ending. */
 #include "comm/psring/internal.h"
 
 #include "base/clock.h"
@@ -48,8 +48,8 @@ static bool has_ended(void *context)
     return psr_node_request_ended(context);
 }
 
-/* Of many bytes the time is in moving them, not in a hop, and the progress thread was faster at
- * that than the caller (docs/measurements.md). */
+/* With many bytes the time goes into moving them, not into a hop between threads, and the progress
+ * thread moved them faster than the caller (docs/measurements.md). */
 static bool is_large(const psr_node_request *request)
 {
     enum { LARGE_BYTES = 1 << 20 };
@@ -113,14 +113,14 @@ psr_err psr_comm_finish(psring_comm *comm, psr_node_request *request)
     return err;
 }
 
-/* ---- requests of the caller's ---- */
+/* ---- requests that the caller owns ---- */
 
 static bool is_over(const psring_request *r)
 {
     return r->request == NULL || psr_node_request_ended(r->request);
 }
 
-/* What a table's request fails with is always the communicator's failure. */
+/* The failure of a table's request is always the communicator's. */
 static psr_err status_of(psring_request *r)
 {
     if (r->request != NULL)
@@ -248,7 +248,7 @@ psring_err psring_start(psring_request *request)
     return err == PSR_OK ? psr_comm_leave(request->comm, start(request)) : (psring_err)err;
 }
 
-/* How it ended: psring_wait_any and psring_wait_some have it once. */
+/* The result; psring_wait_any and psring_wait_some return it once. */
 static psr_err tell(psring_request *r)
 {
     psr_err err = status_of(r);
@@ -283,7 +283,7 @@ psring_err psring_test(psring_request *request)
     return psring_wait(request, 0);
 }
 
-/* Started, and how it ended not yet told. */
+/* It was started, and its result was not returned yet. */
 static bool is_awaited(const psring_request *r)
 {
     return r != NULL && !r->told;
@@ -291,7 +291,7 @@ static bool is_awaited(const psring_request *r)
 
 typedef struct any_of {
     psring_request *const *requests;
-    size_t count, found; /* found: count: none */
+    size_t count, found; /* found == count: none */
 } any_of;
 
 static bool any_has_ended(void *context)
@@ -303,7 +303,7 @@ static bool any_has_ended(void *context)
     return false;
 }
 
-/* Waits until one has ended. call: by which. */
+/* Waits until one has ended. call: the function's name, for lines. */
 static psr_err wait_for_any(psring_comm *comm, any_of *any, int64_t timeout_ms, const char *call)
 {
     for (size_t i = 0; i < any->count; i++)
@@ -353,7 +353,7 @@ psring_err psring_wait_any(psring_request *const *requests, size_t count, int64_
     return psr_comm_leave(comm, err);
 }
 
-/* Of all that have ended by now how; the first failure counts. At least one has. */
+/* The results of all that have ended by now: the first failure counts. At least one has ended. */
 static psr_err tell_all(const any_of *any, size_t *ret_indices, size_t *ret_count)
 {
     char line[PSR_ERR_DETAIL_BYTES];

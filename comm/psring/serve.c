@@ -1,4 +1,4 @@
-/* Tables, as shards hold them: updates, and what other ranks ask for until they leave. */
+/* Tables on a shard: updates, and the orders of other ranks until they leave. */
 #include "comm/psring/service.h"
 
 #include "base/arrays/arena.h"
@@ -83,15 +83,15 @@ psring_err psring_update_define(psring_comm *comm, const char *name, const psrin
 
 /* ---- an update in a table ---- */
 
-/* The table's: it ends with it. */
+/* Owned by the table, and freed with it. */
 typedef struct applied {
     psring_update update;
-    const char *arguments; /* in text */
+    const char *arguments; /* points into text */
     char text[PSR_OPENING_UPDATE_BYTES];
     psr_node_table *table;
     uint32_t rank; /* the shard's */
     uint32_t part_count;
-    size_t length; /* of a state */
+    size_t length; /* of one state */
     float *states[STATES_MAX];
 } applied;
 
@@ -126,7 +126,7 @@ static psr_err apply(void *context, const psr_table_run *run)
         return PSR_OK;
     if (err != PSRING_ERR_NUMERIC && err != PSRING_ERR_USAGE && err != PSRING_ERR_NOMEM &&
         err != PSRING_ERR_IO)
-        err = PSRING_ERR_COMPUTE; /* others say something of ranks and messages */
+        err = PSRING_ERR_COMPUTE; /* other errors would speak of ranks and messages */
     return psr_fail((psr_err)err,
                     "rank %" PRIu32 ", a shard: update %" PRIu64 " of part %" PRIu32
                     " by \"%s\" failed: %s",
@@ -137,7 +137,7 @@ static float *no_state(void *context, uint32_t state)
 {
     (void)context;
     (void)state;
-    return NULL; /* nobody sets one */
+    return NULL; /* there is no such state */
 }
 
 static psr_err refuse_update(const psring_comm *comm, const char *text, size_t length)
@@ -164,7 +164,7 @@ static psr_err check_arguments(const psring_update *update, const char *text, co
                     text, line);
 }
 
-/* NULL for the communicator's own. ret owns: free_applied. */
+/* NULL for the communicator's own updates. The caller owns *ret_applied: free_applied. */
 static psr_err resolve(const psring_comm *comm, const char *text, applied **ret_applied)
 {
     const size_t length = strcspn(text, " ");
@@ -231,7 +231,7 @@ static psr_err make_group(psring_comm *comm, const psr_opening *opening, psr_nod
     return err;
 }
 
-/* ---- what a worker asks for ---- */
+/* ---- orders of workers ---- */
 
 typedef struct held {
     struct held *next;
@@ -241,8 +241,8 @@ typedef struct held {
 typedef struct serving {
     psring_comm *comm;
     int64_t (*notices)[PSR_NOTICE_WORDS]; /* [worker] */
-    psr_node_request **waiting;           /* [worker] for its notice; NULL: it has left */
-    uint32_t left, ended;                 /* ended: one whose notice has come */
+    psr_node_request **waiting; /* [worker] the request for its next notice; NULL: it has left */
+    uint32_t left, ended;       /* ended: a worker whose notice has come */
     held *tables;
 } serving;
 
@@ -309,7 +309,7 @@ static psr_err reply(psring_comm *comm, uint32_t worker, psr_err err)
                             &(psring_call){0});
 }
 
-/* What cannot be held is refused; what then goes wrong is the table's failure. */
+/* A table that cannot be held is refused. A later failure is the table's. */
 static psr_err begin_table(serving *s, uint32_t worker, const psr_opening *opening)
 {
     psring_comm *comm = s->comm;
@@ -418,15 +418,15 @@ static bool any_came(void *context)
     return false;
 }
 
-/* The worker has failed, or what it was to be told could not be: the shards serve the others. What
- * all shards fail of is this one's failure. */
+/* The worker has failed, or could not be told something: the shards serve the others. If all shards
+ * fail, so does this one. */
 static psr_err lose(serving *s, uint32_t worker, psr_err err)
 {
     psring_comm *comm = s->comm;
     psr_node_group *service = psr_service_group(comm, worker);
     PSR_TRY(psr_comm_check(comm, comm->world.group));
     (void)psr_comm_give_up(comm, service, err, "serves tables");
-    *psr_node_group_told(service) = true; /* its worker, and the other shards, know */
+    *psr_node_group_told(service) = true; /* its worker and the other shards know */
     s->left++;
     return PSR_OK;
 }
@@ -451,12 +451,12 @@ static psr_err serve(serving *s)
     return PSR_OK;
 }
 
-/* Tables that nobody closed end with comm. */
+/* Tables that nobody closed are freed with comm. */
 static psr_err serve_all(psring_comm *comm)
 {
     PSR_TRY(check_shard(comm, "psring_serve"));
     PSR_TRY(psr_comm_check(comm, comm->world.group));
-    if (comm->served) /* nobody is left who could say so again */
+    if (comm->served) /* no rank is left that could say it again */
         return PSR_OK;
     serving s = {.comm = comm,
                  .notices = calloc(comm->workers, sizeof *s.notices),
@@ -464,7 +464,8 @@ static psr_err serve_all(psring_comm *comm)
     psr_err err = s.notices != NULL && s.waiting != NULL
                       ? serve(&s)
                       : psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " workers", comm->workers);
-    if (err != PSR_OK) { /* what is still waited for ends with the failure, which is everybody's */
+    /* operations that are still waited for end with the failure, which is everybody's */
+    if (err != PSR_OK) {
         err = psr_comm_give_up(comm, comm->world.group, err, "serves tables");
         for (uint32_t w = 0; w < comm->workers; w++)
             (void)psr_comm_give_up(comm, psr_service_group(comm, w), err, "serves tables");

@@ -22,7 +22,7 @@ psr_node_group *psr_service_group(const psring_comm *comm, uint32_t rank)
     return comm->services[comm->rank < comm->workers ? comm->rank : rank];
 }
 
-/* With that rank of all. In its group the worker comes first. */
+/* rank is numbered among all ranks. In its group the worker comes first. */
 static psr_err talk(psring_comm *comm, uint32_t rank, psr_service_tag tag,
                     psr_request_options options, const psring_call *call)
 {
@@ -129,5 +129,6 @@ psr_err psr_service_begin_table(psring_comm *comm, psr_node_group *group, bool i
     if (!initial)
         return PSR_OK;
     PSR_TRY(operate(comm, group, &broadcast, call));
-    return operate(comm, group, &barrier, call); /* nobody pushes to a shard that lacks them */
+    /* nobody pushes to a shard that lacks the values */
+    return operate(comm, group, &barrier, call);
 }

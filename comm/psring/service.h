@@ -1,7 +1,7 @@
-/* What a group's first rank and the shards say to one another beside a table's own messages: by
- * operations of a group of one worker and all shards, of which each worker has one. It is open as
- * long as the communicator, or until one of them fails: the shards serve the other workers then.
- * Within a call. */
+/* What a group's first rank and the shards say to each other besides a table's own messages. They
+ * use operations of a group of one worker and all shards; each worker has such a group. It stays
+ * open as long as the communicator, or until one of its ranks fails; then the shards serve the
+ * other workers. Called within a psring call. */
 #ifndef PSR_COMM_PSRING_SERVICE_H
 #define PSR_COMM_PSRING_SERVICE_H
 
@@ -35,24 +35,28 @@ typedef struct psr_reply {
 } psr_reply;
 #define PSR_REPLY_WORDS (sizeof(psr_reply) / sizeof(int64_t))
 
-/* The group of this worker and the shards; on a shard: of that rank, a worker, and the shards. */
+/* The group of this worker and the shards; on a shard: the group of worker `rank` and the
+ * shards. */
 psr_node_group *psr_service_group(const psring_comm *comm, uint32_t rank);
-/* Sends, or receives, count words to or from a rank of all, and waits: a worker's is a shard. */
+/* Sends or receives count words to or from a rank, and waits. On a worker that rank is a shard.
+ * rank is numbered among all ranks. */
 psr_err psr_service_send(psring_comm *comm, uint32_t rank, psr_service_tag tag, const void *words,
                          size_t count, const psring_call *call);
 psr_err psr_service_receive(psring_comm *comm, uint32_t rank, psr_service_tag tag, void *ret_words,
                             size_t count, const psring_call *call);
-/* A notice to all shards. */
+/* Sends a notice to all shards. */
 psr_err psr_service_notify(psring_comm *comm, psr_notice what, int64_t number,
                            const psring_call *call);
 
-/* The group of a table, with it: its workers, then all shards. of_shard: its update, and what goes
- * with that; NULL: of a worker. ret owns, until it is ordered to be opened. */
+/* Makes the group of a table, with the table: its workers, then all shards. of_shard: the update
+ * and what belongs to it; NULL: on a worker. The caller owns *ret_group until it orders it to be
+ * opened. */
 psr_err psr_service_make_group(psring_comm *comm, const psr_opening *opening,
                                const psr_node_table_options *of_shard, psr_node_group **ret_group);
-/* Opens it. Takes group, on failure too. */
+/* Opens the group. Takes group, on failure too. */
 PSR_MUST_CHECK psr_err psr_service_open_group(psring_comm *comm, psr_node_group *group);
-/* By all of it: returns when it has its first values: the first worker's when they are not zero. */
+/* Called by all of its ranks; returns when the table has its initial values: those of the first
+ * worker, or zeros. */
 psr_err psr_service_begin_table(psring_comm *comm, psr_node_group *group, bool initial,
                                 const psring_call *call);
 

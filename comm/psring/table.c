@@ -8,7 +8,7 @@
 
 /* ---- checks ---- */
 
-/* What of a caller's options concerns a table: a deadline, and of a push or pull a name. */
+/* A table's calls take a deadline only; push and pull take a name as well. */
 static psr_err read_call(const char *what, const psring_call *given, psring_call *ret_call)
 {
     psring_call call;
@@ -68,7 +68,7 @@ static psr_err make_opening(const psring_group *group, const char *name,
 
 /* ---- opening ---- */
 
-/* The group's first rank asks all shards. How many have heard of it: those wait for GO. */
+/* The group's first rank asks all shards. *ret_asked: how many were asked; these wait for GO. */
 static psr_err ask_shards(psring_comm *comm, const psr_opening *opening, const psring_call *call,
                           uint32_t *ret_asked, psr_reply *ret_reply)
 {
@@ -92,16 +92,16 @@ static psr_err ask_shards(psring_comm *comm, const psr_opening *opening, const p
     return err;
 }
 
-/* What each rank tells the others of the group. */
+/* What each rank sends to the others of the group. */
 typedef struct record {
     int64_t digest, id, initial;
-    psr_reply reply; /* the first rank's: the shards' */
+    psr_reply reply; /* set by the first rank: the reply of the shards */
     char says[PSR_OPENING_LINE_BYTES];
 } record;
 
 _Static_assert(sizeof(record) % sizeof(int64_t) == 0, "a record is words");
 
-/* Each rank's bytes to all. ret_number: of the call in the group. */
+/* Gathers each rank's bytes on all ranks. *ret_number: the number of the call in the group. */
 static psr_err gather(psr_kind kind, const psring_group *group, const void *own, void *all,
                       size_t bytes, const psring_call *call, uint64_t *ret_number)
 {
@@ -142,7 +142,7 @@ static psr_err compare(const psring_group *group, record *all, uint64_t number)
     return PSR_OK;
 }
 
-/* What its first rank tells of the table. */
+/* Checks what the first rank says of the table. */
 static psr_err check_first(const psring_group *group, record *first)
 {
     const uint32_t rank = psr_node_group_ranks(group->group)[0];
@@ -194,7 +194,7 @@ static psr_err begin(psring_group *group, const psr_opening *opening, const floa
     return PSR_OK;
 }
 
-/* To each of them, also behind one that cannot be told. */
+/* Tells each shard that was asked, even if one of them cannot be told. */
 static psr_err go(psring_comm *comm, uint32_t asked, bool yes, const psring_call *call)
 {
     const int64_t word = yes;
@@ -218,7 +218,8 @@ static psr_err open_with(psring_group *group, psr_opening *opening, const float 
     if (first) {
         opening->initial = initial != NULL;
         PSR_TRY(psr_comm_next_group(comm, &opening->id));
-        if (ask_shards(comm, opening, call, &asked, &own.reply) != PSR_OK) { /* all hear why */
+        /* all ranks learn why */
+        if (ask_shards(comm, opening, call, &asked, &own.reply) != PSR_OK) {
             own.reply.err = PSR_ERR_PEER;
             snprintf(own.reply.line, sizeof own.reply.line, "%s", psr_err_detail());
         }
@@ -232,7 +233,7 @@ static psr_err open_with(psring_group *group, psr_opening *opening, const float 
         err = check_first(group, &all[0]);
     if (err == PSR_OK && all[0].reply.err != PSR_OK)
         err = psr_fail((psr_err)all[0].reply.err, "%s", all[0].reply.line);
-    if (err != PSR_OK) { /* the shards that wait for it hear so, and serve others */
+    if (err != PSR_OK) { /* the shards that wait are told, and serve others */
         char detail[PSR_ERR_DETAIL_BYTES];
         psr_err_detail_keep(detail);
         psr_err told = go(comm, asked, false, call);
@@ -259,7 +260,7 @@ static psr_err open_table(psring_group *group, const char *name,
     PSR_TRY(psr_comm_check(group->comm, group->group));
     PSR_TRY(make_opening(group, name, &o, &opening));
     call.name = "psring_table_open";
-    psr_err err = psr_opening_fits(&opening, 1, 1); /* a worker's copy */
+    psr_err err = psr_opening_fits(&opening, 1, 1); /* memory for a worker's copy */
     record *all = err == PSR_OK ? calloc(psr_node_group_size(group->group), sizeof *all) : NULL;
     if (err == PSR_OK)
         err = all != NULL ? open_with(group, &opening, o.initial, all, &call, ret_table)
@@ -337,7 +338,7 @@ static psr_err operate(psring_table *t, psr_node_table_verb verb, size_t part, c
     return PSR_OK;
 }
 
-/* A table whose shard has failed is lost, and the line says so. */
+/* A table whose shard has failed is lost; the line says so. */
 static psr_err name_what_is_lost(const psring_table *t, psr_err err)
 {
     const psr_failure *failure = psr_node_group_failure(t->node_group);
@@ -388,7 +389,7 @@ uint64_t psring_table_staleness(psring_table *table)
 
 /* ---- closing ---- */
 
-/* What each rank says: the names are for lines. */
+/* What each rank sends; the names are for lines. */
 typedef struct closing {
     int64_t id;
     char name[PSR_OPENING_NAME_BYTES];
@@ -429,7 +430,7 @@ static psr_err agree_to_close(const psring_table *t, const psring_call *call)
     return err;
 }
 
-/* When all workers have come here, none waits for a shard any more. */
+/* When all workers have come here, none of them waits for a shard any more. */
 static psr_err meet(psring_table *t, const psring_call *call)
 {
     psring_comm *comm = t->comm;
@@ -453,7 +454,7 @@ static psr_err close_table(psring_table *t, const psring_call *given)
     psr_err err = read_call("psring_table_close", given, &call);
     call.name = "psring_table_close";
     if (err == PSR_OK)
-        err = meet(t, &call); /* when it fails, what the table has ends with comm */
+        err = meet(t, &call); /* if it fails, the table's memory is freed with comm */
     psring_table **at = &comm->tables;
     while (*at != t)
         at = &(*at)->next;
