@@ -336,8 +336,8 @@ static void expect_stretch(const cJSON *stretches, int i, const char *name, doub
 }
 
 /* Steps 1 and 2 in ps take until 4 s of rank 0 and until 3.5 s of rank 1; the change to ring 1 s of
- * rank 1 and 0.5 s of rank 0; steps 3 and 4 until 9 s, 5 and 6 until 13 s. A change to ps at step 5 was planned and is replaced; of one at step 7 no step is
- * taken. */
+ * rank 1 and 0.5 s of rank 0; steps 3 and 4 until 9 s, 5 and 6 until 13 s. A change to ps at step 5
+ * was planned and is replaced; of one at step 7 no step is taken. */
 static void each_stretch_has_its_own_figures(void **state)
 {
     (void)state;
