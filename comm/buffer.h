@@ -1,4 +1,4 @@
-/* A buffer: what an operation reads and writes. Values lie dense. */
+/* A buffer: the memory that an operation reads and writes. Its values are dense. */
 #ifndef PSR_COMM_BUFFER_H
 #define PSR_COMM_BUFFER_H
 
@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* float16: IEEE 754 binary16. bfloat16: the upper half of a float32. Both stand as uint16_t in
- * memory. FLOAT32_INT32 and those behind it are pairs of a value and an index (comm/pair.h). */
+/* float16: IEEE 754 binary16. bfloat16: the upper half of a float32. Both are stored as uint16_t.
+ * FLOAT32_INT32 and the types after it are pairs of a value and an index (comm/pair.h). */
 typedef enum psr_type {
     PSR_TYPE_UINT8,
     PSR_TYPE_FLOAT32,
@@ -31,15 +31,15 @@ typedef enum psr_type {
 } psr_type;
 #define PSR_TYPES (PSR_TYPE_INT64_INT32 + 1)
 
-/* Where it lies. The operations of this build take memory of the host alone. */
+/* The memory that it is in. The operations of this build take memory of the host only. */
 typedef enum psr_space { PSR_SPACE_HOST, PSR_SPACE_CUDA, PSR_SPACE_SHARED } psr_space;
 
 typedef struct psr_buffer {
     void *data;
-    size_t count; /* values */
+    size_t count; /* number of values */
     psr_type type;
     psr_space space;
-    psr_fence *fence; /* passes when data may be read; NULL: it may, as always on a CPU */
+    psr_fence *fence; /* passes when data may be read; NULL: now, which is always so on a CPU */
 } psr_buffer;
 
 static inline size_t psr_type_bytes(psr_type type)
@@ -64,8 +64,8 @@ static inline const char *psr_type_name(psr_type type)
     return (unsigned)type < PSR_TYPES ? names[type] : "?";
 }
 
-/* The data of a buffer that an operation on this processor works on: of that type, on the host,
- * complete. Who starts an operation has waited for the fence (comm/operations/fences.h). */
+/* The data of a buffer for an operation on this processor: of that type, in the host's memory,
+ * complete. Whoever starts an operation has waited for the fence (comm/operations/fences.h). */
 static inline void *psr_buffer_data(const psr_buffer *buffer, psr_type type)
 {
     assert(buffer->type == type && buffer->space == PSR_SPACE_HOST && buffer->fence == NULL);

@@ -1,10 +1,11 @@
-/* What a thread asks of a progress loop: a queue with one producer and one consumer, without locks
- * (Lamport, "Proving the correctness of multiprocess programs", 1977, section on the bounded
- * buffer: each index is written by one side alone). It is bounded, or it grows: then a full ring of
- * slots is followed by one twice as large, which the consumer goes on to.
+/* Commands from a thread to a progress loop: a queue with one producer and one consumer, without
+ * locks (Lamport, "Proving the correctness of multiprocess programs", 1977, section on the bounded
+ * buffer: each index is written by one side only). It is bounded, or it grows: then a full ring of
+ * slots is followed by one twice as large, to which the consumer goes on.
  *
- * psr_command_push and psr_command_room: the producer's thread; psr_command_pop: the consumer's;
- * new and free: when neither runs. A side may pass from one thread to another through a mutex. */
+ * The producer's thread calls psr_command_push and psr_command_room, the consumer's thread
+ * psr_command_pop. New and free are called when neither runs. A side may pass from one thread to
+ * another through a mutex. */
 #ifndef PSR_COMM_COMMAND_QUEUE_H
 #define PSR_COMM_COMMAND_QUEUE_H
 
@@ -14,8 +15,8 @@
 #include <stdbool.h>
 
 enum {
-    PSR_COMMAND_SEND,  /* object: a psr_outgoing, malloced, which the loop frees */
-    PSR_COMMAND_OWNER, /* from here on kinds are the owner's, and what the fields mean then */
+    PSR_COMMAND_SEND,  /* object: a malloc'ed psr_outgoing, which the loop frees */
+    PSR_COMMAND_OWNER, /* kinds from here on, and the meaning of their fields, are the owner's */
 };
 
 /* A message to a peer. */
@@ -31,21 +32,21 @@ typedef struct psr_command {
     uint32_t bucket, rank;
     uint64_t step;
     void *object;
-    psr_fence *fence; /* NULL: what the command speaks of may be read */
+    psr_fence *fence; /* passes when the command's data may be read; NULL: now */
 } psr_command;
 
 typedef struct psr_command_queue psr_command_queue;
 
-/* Holds at least capacity commands. 0: it grows. ret owns. NOMEM. */
+/* Holds at least capacity commands. 0: it grows. NOMEM. The caller owns *ret_queue. */
 PSR_MUST_CHECK psr_err psr_command_queue_new(uint32_t capacity, psr_command_queue **ret_queue);
-/* Frees what SEND commands still own. NULL allowed. */
+/* Frees it and the messages of SEND commands in it. NULL allowed. */
 void psr_command_queue_free(psr_command_queue *queue);
 
-/* false: full; of one that grows: there is no memory. */
+/* false: it is full; if it grows: there is no memory. */
 bool psr_command_push(psr_command_queue *queue, const psr_command *command);
-/* false: empty. */
+/* false: it is empty. */
 bool psr_command_pop(psr_command_queue *queue, psr_command *ret_command);
-/* Whether a push would succeed now, as far as room goes. */
+/* Whether there is room for a push now. */
 bool psr_command_room(const psr_command_queue *queue);
 
 #endif

@@ -1,10 +1,9 @@
-/* Messages of buckets between members that change from one view to the next, not all at the same
- * moment: each says the epoch of the view that it is sent under. One of an older view is dropped,
- * since nobody needs it any more; one of a newer view waits until that is bound here. The bound is
- * what honest members may send ahead of this one.
- *
- * Who reads a message that the gate has let pass finds epoch 0 in it, as there were no others. One
- * thread. */
+/* The gate for messages about buckets while members change from one view to the next, which they do
+ * not do at the same moment. Each message says the epoch of the view under which it was sent. A
+ * message of an older view is dropped, since nobody needs it any more. A message of a newer view
+ * waits until that view is bound here. The limit on waiting messages is what honest members may
+ * send before this member has changed. In a message that has passed, the epoch is set to 0, so that
+ * readers need not know epochs. One thread. */
 #ifndef PSR_COMM_EPOCH_GATE_H
 #define PSR_COMM_EPOCH_GATE_H
 
@@ -12,30 +11,31 @@
 
 typedef struct psr_epoch_gate psr_epoch_gate;
 
-/* Open, at epoch 0. limit: messages that may wait. NOMEM. ret owns: psr_epoch_gate_free. */
+/* Open, at epoch 0. limit: most messages that may wait. NOMEM. The caller owns *ret_gate:
+ * psr_epoch_gate_free. */
 PSR_MUST_CHECK psr_err psr_epoch_gate_new(size_t limit, psr_epoch_gate **ret_gate);
-/* Frees those that wait. NULL allowed. */
+/* Frees the waiting messages too. NULL allowed. */
 void psr_epoch_gate_free(psr_epoch_gate *gate);
 
-/* Takes *message, unless it is due now: that one stays, to be read. An older one is freed and
- * counted, a newer one waits; so does, while the gate is open for state alone, what is not STATE.
- * PROTOCOL: too many wait. */
+/* Leaves *message if it is due now, to be read. Otherwise takes it: an older one is freed and
+ * counted, a newer one waits. While the gate is open for state only, all messages but STATE wait
+ * too. PROTOCOL: too many wait. */
 PSR_MUST_CHECK psr_err psr_epoch_gate_pass(psr_epoch_gate *gate, psr_message **message);
 
-/* This member stands on that view from now on. state_alone: what is handed over comes first. limit:
- * as above. */
+/* This member has changed to the view of that epoch. state_alone: the state that is handed over
+ * must come first. limit: see psr_epoch_gate_new. */
 void psr_epoch_gate_move(psr_epoch_gate *gate, uint32_t epoch, size_t limit);
-/* All has been handed over. */
+/* Everything has been handed over. */
 void psr_epoch_gate_open(psr_epoch_gate *gate);
-/* The oldest of those that wait which is due now, to be read. ret owns. NULL: none is. To be asked
- * again until then, after psr_epoch_gate_move and _open. */
+/* The oldest waiting message that is due now; the caller owns it. NULL: there is none. Call it
+ * until then, after psr_epoch_gate_move and psr_epoch_gate_open. */
 psr_message *psr_epoch_gate_next(psr_epoch_gate *gate);
 
-/* The oldest of those that wait for the view of that epoch. Borrowed until the gate is changed.
- * NULL: none does. */
+/* The oldest message that waits for the view of that epoch. Borrowed until the gate is changed.
+ * NULL: there is none. */
 const psr_message *psr_epoch_gate_waiting(const psr_epoch_gate *gate, uint32_t epoch);
 uint32_t psr_epoch_gate_epoch(const psr_epoch_gate *gate);
-/* Messages of older views, so far. */
+/* The number of messages of older views so far. */
 uint64_t psr_epoch_gate_dropped(const psr_epoch_gate *gate);
 
 #endif

@@ -23,14 +23,15 @@
 /* ---- orders ---- */
 
 typedef enum psr_order_kind {
-    PSR_ORDER_LOST,   /* a member's process ended: peer, host, by_itself, how */
-    PSR_ORDER_LEFT,   /* of a program: a member's process ended well: peer, host */
-    PSR_ORDER_AGENT,  /* a host's agent, which its processes do without, is silent: host, how */
-    PSR_ORDER_LOG,    /* a member printed a line: peer, line */
-    PSR_ORDER_CLOSED, /* after the run's end: all that members printed has come; no LOG follows */
-    PSR_ORDER_STOP,   /* Ctrl-C: in order, with a checkpoint */
-    /* Ctrl-Z: the launcher is about to be stopped, and the agents stop their processes; it goes on,
-     * and so do they. In between no time passes: the clock stands. */
+    PSR_ORDER_LOST,  /* a member's process has ended: peer, host, by_itself, how */
+    PSR_ORDER_LEFT,  /* of a program: a member's process has ended well: peer, host */
+    PSR_ORDER_AGENT, /* a host's agent is silent, and its processes go on without it: host, how */
+    PSR_ORDER_LOG,   /* a member printed a line: peer, line */
+    /* after the end of the run: all that members printed has come, and no LOG follows */
+    PSR_ORDER_CLOSED,
+    PSR_ORDER_STOP, /* Ctrl-C: ends the run in order, with a checkpoint */
+    /* Ctrl-Z: the launcher is about to be stopped, and the agents stop their processes; later all
+     * go on. In between the clock stands. */
     PSR_ORDER_PAUSE,
     PSR_ORDER_GO_ON,
     PSR_ORDER_ALIVE, /* at least four times per deadline */
@@ -39,15 +40,15 @@ typedef enum psr_order_kind {
 typedef struct psr_order {
     psr_order_kind kind;
     psr_peer peer;
-    char host[PSR_HOST_MAX]; /* "": not told */
-    bool by_itself;          /* it exited, so that it has said why; nobody killed it */
+    char host[PSR_HOST_MAX]; /* "": not known */
+    bool by_itself;          /* the process exited and has said why itself; nobody killed it */
     char how[PSR_LAUNCHER_TEXT_MAX];
     char line[PSR_LAUNCHER_TEXT_MAX];
 } psr_order;
 
-/* ret owns: free(). NOMEM. */
+/* The caller owns *ret_text: free(). NOMEM. */
 PSR_MUST_CHECK psr_err psr_order_encode(const psr_order *order, char **ret_text);
-/* FORMAT. Fields that are not of its kind are zero. */
+/* FORMAT. Fields that do not belong to its kind are zero. */
 PSR_MUST_CHECK psr_err psr_order_decode(const char *text, psr_order *ret_order);
 
 /* ---- events ---- */
@@ -55,11 +56,11 @@ PSR_MUST_CHECK psr_err psr_order_decode(const char *text, psr_order *ret_order);
 typedef enum psr_run_event_kind {
     PSR_RUN_LISTENING,
     PSR_RUN_JOINED,
-    PSR_RUN_DIRECTORY, /* all have joined, and the run directory is there */
+    PSR_RUN_DIRECTORY, /* all have joined, and the run directory exists */
     PSR_RUN_RUNNING,
     PSR_RUN_PROGRESS,
     PSR_RUN_EVALUATING,
-    PSR_RUN_EVALUATED, /* an evaluation is over: what it came to */
+    PSR_RUN_EVALUATED, /* an evaluation has ended, with its result */
     PSR_RUN_SAY,
     PSR_RUN_ALIVE,
     PSR_RUN_PAUSED, /* the answer to PAUSE */
@@ -69,22 +70,22 @@ typedef enum psr_run_event_kind {
 typedef struct psr_run_joined {
     psr_peer peer;
     char host[PSR_HOST_MAX];
-    uint32_t count, total; /* members that are there, of all */
+    uint32_t count, total; /* members that have joined, and the number of all */
 } psr_run_joined;
 
 typedef struct psr_run_directory {
     char out[PSR_LAUNCHER_PATH_MAX];
-    char resumed[PSR_LAUNCHER_PATH_MAX]; /* what the run goes on with; "": nothing */
+    char resumed[PSR_LAUNCHER_PATH_MAX]; /* what the run continues from; "": nothing */
 } psr_run_directory;
 
 typedef struct psr_run_progress {
-    uint64_t step, total;      /* completed steps, of the run */
-    double loss, images_per_s; /* not finite: not known; come back as NaN */
+    uint64_t step, total;      /* completed steps, and those of the run */
+    double loss, images_per_s; /* not finite if not known; NaN when decoded */
 } psr_run_progress;
 
 typedef struct psr_run_evaluating {
-    uint64_t step, total;      /* after which step, of the run */
-    uint64_t counted, samples; /* of the test set, so far and in all */
+    uint64_t step, total;      /* the step after which it was made, and the steps of the run */
+    uint64_t counted, samples; /* samples of the test set that were counted, and all */
 } psr_run_evaluating;
 
 typedef struct psr_run_say {
@@ -96,8 +97,8 @@ typedef struct psr_run_say {
 typedef struct psr_run_ended {
     int status; /* the exit status, 0 to 255 */
     char line[PSR_LAUNCHER_TEXT_MAX];
-    cJSON *outcome; /* owned by the event: an object, the run's
-                       figures; NULL: the run had not begun */
+    /* owned by the event: an object with the run's figures; NULL: the run had not begun */
+    cJSON *outcome;
 } psr_run_ended;
 
 typedef struct psr_run_event {

@@ -23,91 +23,93 @@
 typedef struct psr_loop psr_loop;
 
 typedef struct psr_loop_options {
-    /* Borrowed for life. Whoever runs the loop alone touches them. NULL: the owner is alone, and
-     * does what it has handed over itself; member then too. */
+    /* Borrowed for life. Only the thread that runs the loop uses them. transport NULL: the owner is
+     * alone and carries out its own commands; then member is NULL too. */
     psr_transport *transport;
     psr_member *member;
-    uint32_t commands_max; /* that may wait for the loop; 0: as many as there are */
+    uint32_t commands_max; /* most commands that may wait for the loop; 0: no limit */
     void *context;
-    /* A command of the owner's kinds. NULL: there are none. */
+    /* Carries out a command of the owner's kinds. NULL: there are none. */
     psr_err (*command)(void *context, const psr_command *command);
-    /* A message that nobody registered for. It may take it (and null it). */
+    /* A message that nobody registered for. It may take it and set it to NULL. */
     psr_err (*message)(void *context, psr_message **message);
-    /* Something woke the transport: what another thread has for the owner. NULL: only commands come
-     * so. */
+    /* The transport was woken: another thread has something for the owner. NULL: only commands come
+     * this way. */
     psr_err (*woken)(void *context);
-    /* Before each message, after the commands. NULL: nothing to do. */
+    /* Called before each message, after the commands. NULL: nothing to do. */
     void (*turned)(void *context);
-    /* Time passes, beside the member's: when to be called again. NULL: nothing of the owner's
-     * depends on it. */
+    /* Time has passed; returns when to be called again. NULL: nothing of the owner's depends on
+     * time. */
     psr_err (*tick)(void *context, int64_t now_ms, int64_t *ret_next_ms);
-    /* On the loop's thread, or by turns: it has failed with err, its line is the detail, and ends.
-     * NULL: nothing to do. */
+    /* Called by whoever runs the loop: it has failed with err, with its line as the detail, and
+     * ends. NULL: nothing to do. */
     void (*failed)(void *context, psr_err err);
-    /* As psr_progress_engine_options. With alone, a failure does not end the owner's waits. */
+    /* See psr_progress_engine_options. With alone, a failure does not end the owner's waits. */
     bool (*busy)(void *context);
     int64_t (*alone)(void *context);
     const psr_loop_waiter *waiter;
 } psr_loop_options;
 
-/* NOMEM. ret owns: psr_loop_free. */
+/* NOMEM. The caller owns *ret_loop: psr_loop_free. */
 PSR_MUST_CHECK psr_err psr_loop_new(const psr_loop_options *options, psr_loop **ret_loop);
-/* When the loop does not run, and after what is lent to its transport has come back. Frees commands
- * that were never taken. NULL allowed. */
+/* Call it when the loop does not run, and when what is lent to its transport has come back. Frees
+ * commands that were never taken. NULL allowed. */
 void psr_loop_free(psr_loop *loop);
 
-/* Messages of that type from that role go to take, which may take them (and null them). One for
- * each role and type; before the loop runs. */
+/* Gives messages of that type from that role to take, which may take them and set them to NULL. One
+ * function for each role and type; before the loop runs. */
 void psr_loop_route(psr_loop *loop, psr_role from, psr_message_type type, void *context,
                     psr_err (*take)(void *context, psr_message **message));
 
-/* The way out of what runs in the loop: sends on its transport; what comes back counts as a
- * change. */
+/* The outbox for what runs in the loop. It sends on the loop's transport, and returned loans count
+ * as a change. */
 psr_outbox psr_loop_outbox(psr_loop *loop);
 
 /* ---- the loop ---- */
 
-/* Runs it on a thread of its own, or by turns. A failure is kept, told to who waits and to the
- * scheduler (FAILED), and ends it. Alone: nothing. IO. */
+/* Runs the loop on a thread of its own, or by turns. A failure ends it, is kept, and is told to the
+ * waiting owner and to the scheduler (FAILED). Does nothing if the owner is alone. IO. */
 PSR_MUST_CHECK psr_err psr_loop_start(psr_loop *loop);
-/* Ends that thread. By turns, commands that nobody came to are taken. NULL, a second call, and one
- * without a start are allowed. */
+/* Ends that thread. By turns, commands that were not taken yet are taken. NULL, a second call, and
+ * a call without a start are allowed. */
 void psr_loop_stop(psr_loop *loop);
 
-/* Runs it on this thread until psr_loop_quit. A failure ends it and is the caller's to tell. */
+/* Runs the loop on this thread until psr_loop_quit. A failure ends it and is returned; the caller
+ * tells others. */
 PSR_MUST_CHECK psr_err psr_loop_run(psr_loop *loop);
-/* What there is to do now, without waiting: commands, all messages that the transport has, and at
- * last the time (psr_member_tick). To be called when a message came, by *ret_next_ms, and after the
- * other side had its turn. A failure is the caller's to tell; one of psr_loop_fail is returned. */
+/* Does everything that there is to do now, without waiting: commands, all messages that the
+ * transport has, and last what the time asks for (psr_member_tick). Call it when a message came, at
+ * *ret_next_ms, and after the other side had its turn. A failure is returned, as is one of
+ * psr_loop_fail; the caller tells others. */
 PSR_MUST_CHECK psr_err psr_loop_step(psr_loop *loop, int64_t now_ms, int64_t *ret_next_ms);
-/* The loop ends after what it is at. Any thread. */
+/* The loop ends after what it is doing. Any thread. */
 void psr_loop_quit(psr_loop *loop);
 
 /* ---- the owner ---- */
 
 /* Hands over a command, to be taken now or soon. false: there is no room, and the command is still
- * the caller's. A loop with commands_max takes none while much waits for a slow scheduler
- * (PSR_MEMBER_WAITING_MAX): so there is no room then, and whoever has more to say waits. */
+ * the caller's. A loop with commands_max takes none while many messages wait for a slow scheduler
+ * (PSR_MEMBER_WAITING_MAX), so there is no room then, and the caller waits. */
 bool psr_loop_submit(psr_loop *loop, const psr_command *command);
-/* The same, but it is taken when the owner next submits something, or waits, or the loop hears
- * something. */
+/* The same, but the command is taken when the owner next submits a command or waits, or a message
+ * comes. */
 bool psr_loop_submit_later(psr_loop *loop, const psr_command *command);
 /* Whether there is room. */
 bool psr_loop_room(const psr_loop *loop);
 
-/* The loop does nothing any more, or never did: it has failed, or was stopped, or the owner is
- * alone. */
+/* The loop does nothing: it has failed, was stopped, or the owner is alone. */
 bool psr_loop_over(const psr_loop *loop);
 
-/* Waits until reached says so, which is asked after each change, at most timeout_ns (INT64_MAX:
- * without end). drives, by turns: the owner runs the loop meanwhile; else its thread does, and any
- * thread may ask reached. Without alone a failure ends the wait. false: it was never reached. */
+/* Waits until reached returns true, at most timeout_ns (INT64_MAX: without limit). reached is
+ * called after each change. drives, by turns: the owner runs the loop meanwhile; otherwise the
+ * loop's thread does, and any thread may call reached. Without `alone` a failure ends the wait.
+ * false: it never returned true. */
 bool psr_loop_await(psr_loop *loop, bool drives, bool (*reached)(void *context), void *context,
                     int64_t timeout_ns);
-/* Waits, without end, for what the loop's thread makes happen. Returns the loop's failure, which
- * ends the wait. */
+/* Waits, without limit, for something that the loop's thread does. A failure of the loop ends the
+ * wait and is returned. */
 PSR_MUST_CHECK psr_err psr_loop_wait(psr_loop *loop, bool (*reached)(void *context), void *context);
-/* Waits for that long. Likewise. */
+/* Waits for that long; otherwise the same. */
 PSR_MUST_CHECK psr_err psr_loop_pause(psr_loop *loop, double seconds);
 
 /* ---- any thread ---- */
@@ -115,9 +117,9 @@ PSR_MUST_CHECK psr_err psr_loop_pause(psr_loop *loop, double seconds);
 /* Something that the other thread may wait for has changed. */
 void psr_loop_changed(psr_loop *loop);
 
-/* It has failed: the loop ends. The first status and line stay. */
+/* The loop has failed, and ends. The first status and line are kept. */
 void psr_loop_fail(psr_loop *loop, psr_err status, const char *line);
-/* The status that it failed with, and its line as detail. */
+/* The status with which it failed; its line is the detail. */
 psr_err psr_loop_failure(const psr_loop *loop);
 
 #endif

@@ -8,10 +8,10 @@ typedef struct psr_outbox {
     void *context;
     psr_err (*send)(void *context, psr_peer to, const psr_head *head, const psr_payload *payload);
     /* All payloads of a loan have come back (comm/operations/loan.h), so a thread that waits for
-     * that may look. Called on any thread. NULL: nobody waits. */
+     * that may look again. Called on any thread. NULL: nobody waits. */
     void (*returned)(void *context);
-    /* Whether payloads lent to that peer now are read in place (psr_transport_lends_to), and so are
-     * not sent. NULL: to no peer. */
+    /* Whether payloads that are lent to that peer now are read in place (psr_transport_lends_to),
+     * and so are not sent. NULL: never. */
     bool (*lends_to)(void *context, psr_peer to);
     /* How many messages wait to leave for that peer (psr_transport_waiting). NULL: always 0. */
     size_t (*waiting)(void *context, psr_peer to);

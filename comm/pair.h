@@ -1,11 +1,9 @@
-/* Pairs of a value and an index, as psring.h has them, and their folds: MINLOC and MAXLOC.
- *
- * A pair's bytes may have a gap between or behind its members. What computes or copies pairs here
- * writes zeros there, so that nothing else of a caller's memory leaves with them.
- * Of two pairs the one with the least (greatest) value wins, of equal values the one with the
- * smallest index. A NaN wins, and -0 is below +0. That orders all pairs (but for the bits of NaNs),
- * so no order of operands shows in a result.
- * Any thread; no state. */
+/* Pairs of a value and an index, as in psring.h, and their folds, MINLOC and MAXLOC. A pair may
+ * have padding between or after its members. The functions here write zeros there, so that no other
+ * bytes of a caller's memory leave the process. Of two pairs the one with the least (greatest)
+ * value wins, and with equal values the one with the smallest index. A NaN wins, and -0 is below
+ * +0. This orders all pairs (except for the bits of NaNs), so a result does not depend on the order
+ * of operands. Any thread; no state. */
 #ifndef PSR_COMM_PAIR_H
 #define PSR_COMM_PAIR_H
 
@@ -16,10 +14,11 @@
 bool psr_type_is_pair(psr_type type);
 bool psr_type_has_gaps(psr_type type);
 
-/* The values and indices; zeros in the gaps. to may be from, else they do not overlap. */
+/* Copies the values and indices; padding becomes zero. to may be from, otherwise they do not
+ * overlap. */
 void psr_pair_copy(psr_type type, void *to, const void *from, size_t count);
 
-/* out[i] = which of a[i] and b[i] wins. out may be a or b; else nothing overlaps. */
+/* out[i] = a[i] or b[i], whichever wins. out may be a or b; otherwise nothing overlaps. */
 void psr_pair_least(psr_type type, void *out, const void *a, const void *b, size_t count);
 void psr_pair_greatest(psr_type type, void *out, const void *a, const void *b, size_t count);
 

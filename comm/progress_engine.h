@@ -21,69 +21,70 @@
 
 typedef struct psr_progress_engine psr_progress_engine;
 
-/* How the owner waits where no thread runs the loop: both are on one thread. */
+/* How the owner waits if no thread runs the loop: both are on one thread. */
 typedef struct psr_loop_waiter {
     void *context;
-    void (*pause)(void *context); /* returns when something has changed, or in vain */
+    /* returns when something has changed; it may return without that */
+    void (*pause)(void *context);
     void (*pass)(void *context, double seconds); /* returns after that time */
-    void (*changed)(void *context);              /* it pauses, and something has changed */
+    void (*changed)(void *context);              /* something has changed while it pauses */
 } psr_loop_waiter;
 
 typedef struct psr_progress_engine_options {
     psr_transport
         *transport; /* NULL: there is no loop, and the owner is alone. Borrowed for life */
     void *context;
-    /* With the turn: what was handed over, and what the time asks for; when that wants to be asked
-     * again. A failure ends the loop. */
+    /* Called with the turn: takes what was handed over and does what the time asks for; returns
+     * when to be called again. A failure ends the loop. */
     psr_err (*pass)(void *context, int64_t now_ms, int64_t *ret_next_ms);
-    /* With the turn: one message, if there is one. *ret_any: there was, or a wake, so there may be
-     * more to do. */
+    /* Called with the turn: takes one message, if there is one. *ret_any: there was a message or a
+     * wake, so there may be more to do. */
     psr_err (*take)(void *context, int64_t now_ms, bool *ret_any);
-    /* With the turn, once: the loop has failed with err, its line is the detail. It is over. */
+    /* Called once, with the turn: the loop has failed with err, with its line as the detail, and is
+     * over. */
     void (*failed)(void *context, psr_err err);
-    /* By turns, with the turn: something is under way that others may go on with before the owner
-     * comes back. NULL: not by turns. */
+    /* By turns; called with the turn: something is under way that others may continue before the
+     * owner comes back. NULL: not by turns. */
     bool (*busy)(void *context);
-    /* The owner's, where the loop is over or was never: what it has to do itself. Returns in how
-     * many ms again, INT64_MAX: never. NULL: there is nothing to do. */
+    /* If there is no loop, or it is over: does what the owner has to do itself. Returns in how many
+     * ms to call it again, INT64_MAX: never. NULL: there is nothing to do. */
     int64_t (*alone)(void *context);
-    const psr_loop_waiter
-        *waiter; /* step by step; borrowed for life. NULL: one of the other ways */
+    const psr_loop_waiter *waiter; /* for step by step; borrowed for life. NULL: another way */
 } psr_progress_engine_options;
 
-/* NOMEM. ret owns. */
+/* NOMEM. The caller owns *ret_engine. */
 PSR_MUST_CHECK psr_err psr_progress_engine_new(const psr_progress_engine_options *options,
                                                psr_progress_engine **ret_engine);
-/* When its thread does not run. NULL allowed. */
+/* Call it when its thread does not run. NULL allowed. */
 void psr_progress_engine_free(psr_progress_engine *engine);
 
-/* Starts the thread. Without a transport: nothing. IO. */
+/* Starts the thread. Does nothing without a transport. IO. */
 PSR_MUST_CHECK psr_err psr_progress_engine_start(psr_progress_engine *engine);
 /* Ends the thread. A second call, and one without a start, are allowed. */
 void psr_progress_engine_stop(psr_progress_engine *engine);
 /* Runs the loop on this thread until psr_progress_engine_quit. A failure ends it and is
  * returned. */
 PSR_MUST_CHECK psr_err psr_progress_engine_run(psr_progress_engine *engine);
-/* The loop ends after what it is at. Any thread. */
+/* The loop ends after what it is doing. Any thread. */
 void psr_progress_engine_quit(psr_progress_engine *engine);
 
 /* ---- the owner ---- */
 
-/* There is no loop, or it has failed, or was stopped: nothing is done but by the owner. */
+/* There is no loop, or it has failed or was stopped: only the owner does anything. */
 bool psr_progress_engine_over(const psr_progress_engine *engine);
-/* The loop has something to take over: now, by the owner, or soon. */
+/* There is something for the loop to take; it is taken now, by the owner, or soon. */
 void psr_progress_engine_submit(psr_progress_engine *engine);
-/* Waits until reached says so, which is asked after each change, at most timeout_ns (INT64_MAX:
- * without end). false: it never did. drives: by turns with the turn; otherwise the thread goes on,
- * what is waited for was submitted, and any thread that says that something changed may ask reached
- * too. */
+/* Waits until reached returns true, at most timeout_ns (INT64_MAX: without limit). reached is
+ * called after each change. false: it never returned true. drives, by turns: the owner has the turn
+ * meanwhile. Otherwise the thread goes on; what is waited for was submitted before, and any thread
+ * that reports a change may call reached too. */
 bool psr_progress_engine_wait(psr_progress_engine *engine, bool drives,
                               bool (*reached)(void *context), void *context, int64_t timeout_ns);
 
 /* ---- any thread ---- */
 
-/* Something that the owner may wait for has changed. One load while it does not wait, or makes the
- * change itself. */
+/* Something that the owner may wait for has changed. Costs one load if the owner does not wait, or
+ * makes the change itself. */
 void psr_progress_engine_changed(psr_progress_engine *engine);
 
 #endif

@@ -33,7 +33,7 @@ typedef enum psr_reduction {
 } psr_reduction;
 #define PSR_REDUCTIONS (PSR_REDUCTION_MAXLOC + 1)
 
-/* A fold of a program's own: a number from PSR_REDUCTION_OWN on, in the place of a
+/* A fold that a program defined: a number from PSR_REDUCTION_OWN on, used in place of a
  * psr_reduction. */
 #define PSR_REDUCTION_OWN 128u
 #define PSR_REDUCTIONS_OWN 128u
@@ -41,32 +41,32 @@ typedef enum psr_reduction {
 typedef struct psr_own_fold {
     void (*fold)(void *context, void *out, const void *a, const void *b, size_t count, int type);
     void *context;
-    int type;      /* as fold knows it */
-    bool in_order; /* it does not commute: x[0] op x[1] op .. */
+    int type;      /* the type as fold's parameter has it */
+    bool in_order; /* it does not commute: always x[0] op x[1] op .. */
 } psr_own_fold;
 
 const char *psr_reduction_name(psr_reduction op); /* "sum", ..; "?" */
-/* Is there such an op of that type? */
+/* Whether op exists for that type. */
 bool psr_reduction_fits(psr_reduction op, psr_type type);
 
-/* out[i] = a[i] op b[i]. out may be a or b; else nothing overlaps. Aligned for the type. */
+/* out[i] = a[i] op b[i]. out may be a or b; otherwise nothing overlaps. Aligned for the type. */
 void psr_reduce(psr_type type, psr_reduction op, void *out, const void *a, const void *b,
                 size_t count);
 
-/* Is anything to be done when all is folded? A MEAN is divided; a logical fold of one value alone
- * becomes 1 or 0. */
+/* Whether something is left to do when all is folded: a MEAN is divided; a logical fold of one
+ * value alone becomes 1 or 0. */
 bool psr_reduction_finishes(psr_reduction op);
-/* Does that. values[i] was folded of n values, 0 < n < 2^24. */
+/* Does it. values[i] was folded from n values, 0 < n < 2^24. */
 void psr_reduce_finish(psr_type type, psr_reduction op, void *values, size_t count, uint32_t n);
 
-/* The 16-bit types, one value. To float32 is exact; from it rounds to the nearest, ties to even;
- * what is too large becomes infinite, a NaN stays one. */
+/* Convert one value of the 16-bit types. To float32 is exact; from float32 it rounds to the
+ * nearest, ties to even. Too large a value becomes infinite, a NaN stays a NaN. */
 float psr_float16_to_float(uint16_t bits);
 uint16_t psr_float16_of_float(float value);
 float psr_bfloat16_to_float(uint16_t bits);
 uint16_t psr_bfloat16_of_float(float value);
 
-/* The same of count values. out and in do not overlap. */
+/* The same for count values. out and in do not overlap. */
 void psr_float16_to_floats(float *restrict out, const uint16_t *restrict in, size_t count);
 void psr_float16_of_floats(uint16_t *restrict out, const float *restrict in, size_t count);
 void psr_bfloat16_to_floats(float *restrict out, const uint16_t *restrict in, size_t count);
