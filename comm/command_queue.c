@@ -4,19 +4,20 @@
 #include <stdlib.h>
 
 typedef struct ring {
-    /* Counts of commands ever written and ever read; the slot is the count's low bits. They lie on
-     * cache lines of their own, so that one side's progress does not slow the other. */
+    /* The counts of commands that were ever written and read; a slot is the low bits of a count.
+     * Each is on a cache line of its own, so that one side's progress does not slow the other. */
     _Alignas(64) _Atomic uint64_t written;
     _Alignas(64) _Atomic uint64_t read;
     _Alignas(64) uint64_t mask;
-    _Atomic(struct ring *) next; /* once it is set, nothing more is written here. NULL: none */
+    /* once it is set, nothing more is written to this ring. NULL: none */
+    _Atomic(struct ring *) next;
     psr_command slots[];
 } ring;
 
 struct psr_command_queue {
     bool grows;
-    ring *producers; /* that is written */
-    ring *consumers; /* that is read */
+    ring *producers; /* the ring that is written */
+    ring *consumers; /* the ring that is read */
 };
 
 static ring *ring_new(uint64_t slots)
@@ -112,7 +113,7 @@ bool psr_command_pop(psr_command_queue *queue, psr_command *ret_command)
 {
     for (;;) {
         ring *r = queue->consumers, *next = atomic_load_explicit(&r->next, memory_order_acquire);
-        /* What was written before next was set is seen by who sees next. */
+        /* A consumer that sees next also sees what was written before next was set. */
         if (ring_pop(r, ret_command))
             return true;
         if (next == NULL)

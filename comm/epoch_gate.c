@@ -9,7 +9,8 @@
 struct psr_epoch_gate {
     uint32_t epoch;
     bool state_alone;
-    psr_message *first, **last; /* that wait, the oldest first, by their own next */
+    /* the waiting messages, the oldest first, linked by their own next */
+    psr_message *first, **last;
     size_t count, limit;
     uint64_t dropped;
 };
@@ -83,7 +84,7 @@ void psr_epoch_gate_open(psr_epoch_gate *gate)
     gate->state_alone = false;
 }
 
-/* Takes the message out at which `at` points. */
+/* Removes the message to which `at` points. */
 static psr_message *take(psr_epoch_gate *gate, psr_message **at)
 {
     psr_message *message = *at;

@@ -14,7 +14,7 @@
 typedef struct making {
     const psr_plan *old, *new_plan;
     const psr_handover_members *members;
-    psr_handover *handover; /* NULL: runs are counted */
+    psr_handover *handover; /* NULL: runs are only counted */
     uint32_t count;
 } making;
 
@@ -38,7 +38,7 @@ static bool on_one_host(const making *m, psr_peer a, psr_peer b)
            psr_plan_host_of(plan, a.rank) == psr_plan_host_of(plan, b.rank);
 }
 
-/* Of those who have it. Workers take turns by the bucket, so that none gives all of it. */
+/* A member that has it. Workers take turns by bucket, so that none gives everything. */
 static bool find_giver(const making *m, uint32_t bucket, uint32_t array, psr_peer to,
                        psr_peer *ret_from)
 {
@@ -147,7 +147,7 @@ psr_err psr_handover_send(const psr_handover *handover, psr_peer self,
 
 /* ---- in ---- */
 
-/* The run of that sender which the values are of; NULL: there is none. */
+/* The run of that sender to which the values belong; NULL: there is none. */
 static psr_handover_run *find_run(psr_handover *handover, psr_peer self, const psr_message *message,
                                   const psr_msg_state *says)
 {
@@ -168,7 +168,7 @@ psr_err psr_handover_take(psr_handover *handover, psr_peer self, const psr_hando
     psr_msg_state says;
     const float *values;
     PSR_TRY(psr_msg_state_read(message, &says));
-    if (says.span.count == 0) /* the sender has begun the view, and hands nothing over */
+    if (says.span.count == 0) /* the sender has begun the view, and sends nothing more */
         return PSR_OK;
     psr_handover_run *run = find_run(handover, self, message, &says);
     if (run == NULL)

@@ -1,5 +1,5 @@
-/* Both directions of both kinds of line are one table each: the fields of every kind, in the order
- * in which they are written. */
+/* Each direction has one table for all kinds of line: the fields of every kind, in the order in
+ * which they are written. */
 #include "comm/launcher_line.h"
 
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COUNT_MAX 999999999999999.0 /* up to here cJSON prints every digit */
+#define COUNT_MAX 999999999999999.0 /* cJSON prints every digit of numbers up to this one */
 #define FIELDS_MAX 5
 
 typedef enum field_type {
@@ -19,15 +19,15 @@ typedef enum field_type {
     FIELD_STATUS,  /* int, 0 to 255 */
     FIELD_COUNT32, /* uint32_t */
     FIELD_COUNT64, /* uint64_t, up to COUNT_MAX */
-    FIELD_NUMBER,  /* double; left out where it is not finite */
-    FIELD_OBJECT,  /* cJSON *; left out where it is NULL */
+    FIELD_NUMBER,  /* double; left out if it is not finite */
+    FIELD_OBJECT,  /* cJSON *; left out if it is NULL */
 } field_type;
 
 typedef struct field {
     const char *name;
     field_type type;
     size_t at, size; /* in the struct */
-    bool may_lack;   /* a text that is not there is "" */
+    bool may_lack;   /* a missing text is "" */
 } field;
 
 typedef struct shape {
@@ -133,7 +133,7 @@ static words words_of(field_type type)
     }
 }
 
-/* All three have no negative enumerator. */
+/* None of the three has a negative enumerator. */
 _Static_assert(sizeof(psr_role) == sizeof(unsigned) && sizeof(psr_log_level) == sizeof(unsigned) &&
                    sizeof(psr_log_kind) == sizeof(unsigned),
                "an enumeration is as wide as unsigned");
@@ -179,14 +179,15 @@ static bool put_field(cJSON *object, const field *f, const void *from)
     return false;
 }
 
-/* what: "order" or "event"; value: the struct that the shape's fields are of. */
+/* what: "order" or "event"; value: the struct that has the shape's fields. */
 static psr_err encode(const char *what, const shape *s, const void *value, char **ret_text)
 {
     cJSON *object = cJSON_CreateObject();
     bool whole = cJSON_AddStringToObject(object, what, s->kind) != NULL;
     for (const field *f = s->fields; f < s->fields + FIELDS_MAX && f->name != NULL && whole; f++)
         whole = put_field(object, f, (const char *)value + f->at);
-    char *text = whole ? cJSON_PrintUnformatted(object) : NULL; /* malloc's, so free() is right */
+    /* allocated by malloc, so free() is right */
+    char *text = whole ? cJSON_PrintUnformatted(object) : NULL;
     cJSON_Delete(object);
     if (text == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a line between launcher and scheduler");
@@ -237,7 +238,7 @@ static psr_err get_number(const cJSON *item, const field *f, double *ret_number)
     return PSR_OK;
 }
 
-/* What a field is that may lack and does. The struct was zero. */
+/* The value of an optional field that is missing. The struct was zero. */
 static void lack(const field *f, void *to)
 {
     if (f->type == FIELD_NUMBER)
@@ -287,7 +288,7 @@ static psr_err get_field(cJSON *object, const field *f, void *to)
     return PSR_OK;
 }
 
-/* The first of the shapes whose kind the object names. */
+/* The first shape whose kind the object names. */
 static psr_err find_shape(const cJSON *object, const char *what, const shape *shapes, size_t count,
                           size_t *ret_kind)
 {
@@ -303,7 +304,7 @@ static psr_err find_shape(const cJSON *object, const char *what, const shape *sh
                     kind);
 }
 
-/* value: zero. */
+/* value: zero before. */
 static psr_err decode(cJSON *object, const char *what, const shape *shapes, size_t count,
                       void *value, size_t *ret_kind)
 {
@@ -346,12 +347,12 @@ psr_err psr_run_event_decode(const char *text, psr_run_event *ret_event)
 {
     psr_run_event event;
     size_t kind = 0;
-    memset(&event, 0, sizeof event); /* all of the union */
+    memset(&event, 0, sizeof event); /* the whole union */
     cJSON *object = cJSON_ParseWithOpts(text, NULL, true);
     psr_err err = decode(object, "event", event_shapes, sizeof event_shapes / sizeof *event_shapes,
                          &event, &kind);
     cJSON_Delete(object);
-    PSR_TRY(err); /* the outcome, which alone is owned, is the last field that can fail */
+    PSR_TRY(err); /* only the outcome is owned, and it is the last field that can fail */
     event.kind = (psr_run_event_kind)kind;
     *ret_event = event;
     return PSR_OK;

@@ -15,7 +15,9 @@ enum {
     TYPES_MAX = 128,
     ROLES = PSR_ROLE_WORKER + 1,
     HELD_MS =
-        10, /* between two looks whether a scheduler has read what waits for it: nothing tells */
+        /* ms between two checks whether a scheduler has read what waits for it, since nothing
+         * reports that */
+    10,
 };
 
 static const psr_peer scheduler = {PSR_ROLE_SCHEDULER, 0};
@@ -31,10 +33,10 @@ struct psr_loop {
     route routes[ROLES][TYPES_MAX]; /* [sender's role][message type] */
     psr_progress_engine *engine;
 
-    pthread_mutex_t mutex;        /* of the first failure */
-    _Atomic int status;           /* psr_err: for good */
-    char failure[LINE_MAX_BYTES]; /* status' line; written once, before status */
-    bool told;                    /* of it the scheduler */
+    pthread_mutex_t mutex;        /* protects the first failure */
+    _Atomic int status;           /* a psr_err; set once */
+    char failure[LINE_MAX_BYTES]; /* the line of status; written once, before status */
+    bool told;                    /* the scheduler was told of it */
 };
 
 /* ---- failures ---- */
@@ -59,7 +61,7 @@ psr_err psr_loop_failure(const psr_loop *loop)
     return status == PSR_OK ? PSR_OK : psr_fail(status, "%s", loop->failure);
 }
 
-/* Whoever runs it does, or who has ended its thread. */
+/* Called by whoever runs the loop, or has ended its thread. */
 static void tell_failure(psr_loop *loop)
 {
     psr_err status = (psr_err)atomic_load(&loop->status);
@@ -132,7 +134,7 @@ bool psr_loop_over(const psr_loop *loop)
 
 static psr_err take_commands(psr_loop *loop);
 
-/* Where nobody runs the loop, the owner does what it hands over itself. */
+/* If nobody runs the loop, the owner takes its own commands. */
 static void take_alone(psr_loop *loop)
 {
     psr_err err = take_commands(loop);
@@ -184,7 +186,7 @@ static psr_err send_owned(psr_transport *transport, psr_outgoing *message)
     return err;
 }
 
-/* Metrics and checkpoints go there, and the owner makes no more of them than it reads. */
+/* Metrics and checkpoints go to the scheduler, so the owner makes no more of them than it reads. */
 static bool holds_commands(const psr_loop *loop)
 {
     return loop->options.commands_max > 0 &&
@@ -278,7 +280,7 @@ static psr_err take_one(void *context, int64_t now_ms, bool *ret_any)
     return err == PSR_OK && message != NULL ? take_message(loop, message) : err;
 }
 
-/* What another thread has handed over. */
+/* Takes what another thread has handed over. */
 static psr_err take_over(psr_loop *loop)
 {
     PSR_TRY(psr_loop_failure(loop));
@@ -332,7 +334,7 @@ void psr_loop_quit(psr_loop *loop)
     psr_progress_engine_quit(loop->engine);
 }
 
-/* What the owner said last is told or taken now, if the thread did not come to it. */
+/* The owner's last commands are taken now, if the thread did not take them. */
 void psr_loop_stop(psr_loop *loop)
 {
     if (loop == NULL || loop->options.transport == NULL)

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <math.h>
 
-/* The gaps have a name here. */
+/* Here the padding has a name. */
 typedef struct float32_int32 {
     float value;
     int32_t index;
@@ -35,12 +35,12 @@ bool psr_type_has_gaps(psr_type type)
            type == PSR_TYPE_INT64_INT32;
 }
 
-/* Below 0: a wins, above 0: b. sign: 1 for the least, -1 for the greatest. */
+/* Below 0: a wins, above 0: b wins. sign: 1 for the least, -1 for the greatest. */
 static int compare_real(double a, double b, int sign)
 {
     if (isnan(a) || isnan(b))
         return (isnan(b) != 0) - (isnan(a) != 0);
-    if (a == b) /* of zeros the one with a sign is below */
+    if (a == b) /* -0 is below +0 */
         return sign * ((signbit(b) != 0) - (signbit(a) != 0));
     return a < b ? -sign : sign;
 }

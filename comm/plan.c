@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- cutting: the one place ---- */
+/* ---- cutting: the only place that does it ---- */
 
 enum {
     SLICE_ALIGN = 16,     /* floats of a cache line */
-    SLICES_MAX = 1 << 24, /* 640 MiB of them: what a message asks for has an end */
-    HOMES_MAX = 1 << 10,  /* of several hosts: each is looked at for each bucket */
+    SLICES_MAX = 1 << 24, /* 640 MiB of slices: limits what a message can ask for */
+    HOMES_MAX = 1 << 10,  /* with several hosts: each home is looked at for each bucket */
 };
 
 size_t psr_plan_slice_floats(uint64_t slice_bytes)
@@ -22,7 +22,7 @@ size_t psr_plan_slice_floats(uint64_t slice_bytes)
     return floats < SLICE_ALIGN ? SLICE_ALIGN : floats;
 }
 
-/* Floats of a whole slice: so many that each fits a message, however it is compressed. */
+/* Floats of a whole slice: few enough to fit into a message with any compression. */
 static size_t slice_of(const psr_plan *plan, const psr_plan_bucket *bucket)
 {
     size_t most = psr_compression_values_max(bucket->compression) & ~(size_t)(SLICE_ALIGN - 1);
@@ -58,8 +58,9 @@ psr_span psr_plan_chunk(const psr_plan *plan, uint32_t bucket, uint32_t chunk)
                       psr_fold_chunk_begin(b->span.count, chunks, chunk + 1) - begin};
 }
 
-/* Slices of the first `chunks` chunks. A chunk is as long as the shortest or one longer, and the
- * first ones end where they would if all were short, and one later for each long one. */
+/* The slices of the first `chunks` chunks. A chunk has the shortest length or one float more.
+ * Without the longer ones the first chunks would end where short ones do; each longer one moves the
+ * end by one. */
 static size_t slices_before(const psr_plan *plan, const psr_plan_bucket *bucket, uint32_t chunks)
 {
     size_t length = bucket->span.count, n = chunks_of(plan, bucket), least = length / n;
@@ -110,7 +111,7 @@ uint32_t psr_plan_slice_at(const psr_plan *plan, uint32_t bucket, uint32_t chunk
     return b->first_slice + (uint32_t)(slices_before(plan, b, chunk) + begin / b->slice_floats);
 }
 
-/* Of an offset that a message says. */
+/* The chunk of an offset that a message says. */
 static uint32_t chunk_at(const psr_plan *plan, const psr_plan_bucket *bucket, size_t offset)
 {
     const bool within = offset >= bucket->span.offset && offset < psr_span_end(bucket->span);
@@ -145,12 +146,12 @@ psr_err psr_plan_find(const psr_plan *plan, const psr_message *message, psr_slic
     return PSR_OK;
 }
 
-/* ---- sharing out: the one function ---- */
+/* ---- sharing out: the only function that does it ---- */
 
-/* What moves to a shard as one: a part, or all that are together. */
+/* What moves to a shard as a whole: a part, or all parts with the same `together`. */
 typedef struct unit {
-    size_t count;          /* floats */
-    uint32_t first, parts; /* of the plan's buckets */
+    size_t count;          /* in floats */
+    uint32_t first, parts; /* indices of the plan's buckets */
 } unit;
 
 static int compare_units(const void *a, const void *b)
@@ -161,15 +162,15 @@ static int compare_units(const void *a, const void *b)
     return x->first < y->first ? -1 : x->first > y->first;
 }
 
-/* Who shares all buckets between them: the shards, or the workers of a host. Hosts of one size
- * share them alike, and are one group. */
+/* The processes that share all buckets: the shards, or the workers of a host. Hosts with the same
+ * number of workers share in the same way, and are one group. */
 typedef struct sharers {
     uint32_t count;
     size_t *load; /* [count] floats */
 } sharers;
 
-/* How much those have already who would hold what is given to the home, weighed alike whatever the
- * size of their host. */
+/* How much the holders of a home's buckets hold already, weighed so that the size of their host
+ * does not matter. */
 static size_t fullness(const sharers *groups, uint32_t group_count, uint32_t home)
 {
     size_t sum = 0;
@@ -322,7 +323,7 @@ uint32_t psr_host_ranks_homes(const psr_host_ranks *hosts)
     return (uint32_t)(homes <= HOMES_MAX ? homes : most);
 }
 
-/* plan's own: hosts from..from + count - 1 of these. */
+/* Copies hosts from .. from + count - 1 into the plan. */
 static psr_err keep_hosts(psr_plan *plan, const psr_host_ranks *hosts, uint32_t from,
                           uint32_t count)
 {
@@ -500,7 +501,7 @@ bool psr_plan_holds(const psr_plan *plan, uint32_t bucket, psr_peer peer)
 
 psr_span psr_plan_next_run(const psr_plan *plan, psr_peer peer, bool held, uint32_t *bucket)
 {
-    uint32_t b = *bucket; /* those below it are left; they ascend as their numbers descend */
+    uint32_t b = *bucket; /* the buckets below it are left; spans ascend as their numbers descend */
     while (b > 0 && psr_plan_holds(plan, b - 1, peer) != held)
         b--;
     psr_span run = {b > 0 ? plan->buckets[b - 1].span.offset : 0, 0};

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 enum {
-    /* Who calls again within that time has its messages for itself: the thread sleeps beside it. So
-     * much later than asked for may the loop hear of the time. */
+    /* An owner that calls again within this time receives its messages itself: the thread sleeps
+     * meanwhile. The loop may notice the time by so much later than it asked for. */
     AWAY_MS = 10,
 };
 
@@ -23,14 +23,14 @@ typedef enum turn { NOBODYS, THREADS, OWNERS } turn;
 
 typedef enum thread_state {
     AWAKE,
-    POLLS,        /* the transport, for messages, until until_ms */
+    POLLS,        /* in the transport, for messages, until until_ms */
     STANDS_ASIDE, /* until the owner gives the turn back */
-    LOOKS_LATER,  /* whether the owner has come back, at until_ms */
+    LOOKS_LATER,  /* to see whether the owner has come back, at until_ms */
 } thread_state;
 
 typedef enum owner_state {
     DOES_NOT_WAIT,
-    WAITS_IN_CONDITION, /* for_owner */
+    WAITS_IN_CONDITION, /* in the condition for_owner */
     WAITS_IN_TRANSPORT,
     WAITS_STEP_BY_STEP, /* in the waiter */
 } owner_state;
@@ -40,20 +40,20 @@ struct psr_progress_engine {
     pthread_t thread;
     bool thread_runs;
     _Atomic bool over;
-    _Atomic int owner;   /* owner_state */
-    _Atomic bool wanted; /* the owner wants the turn that the thread has */
+    _Atomic int owner;   /* an owner_state */
+    _Atomic bool wanted; /* the owner wants the turn, which the thread has */
     _Atomic bool quit;
 
     pthread_mutex_t mutex;
     pthread_cond_t for_owner, for_thread;
-    /* Under mutex: */
+    /* Protected by mutex: */
     turn turn;
     thread_state state;
     int64_t until_ms;
-    /* How the owner last gave the turn back: */
+    /* When and how the owner last gave the turn back: */
     int64_t given_back_ms;
     bool busy;
-    /* What the owner waits for in its condition and nothing else: a change that does not reach it
+    /* The owner waits in its condition for this and nothing else: a change that does not reach it
      * wakes nobody. NULL: any change may. */
     goal *goal;
 };
@@ -112,7 +112,7 @@ void psr_progress_engine_changed(psr_progress_engine *engine)
 
 /* ---- a turn ---- */
 
-/* Does what there is to do, until there is nothing more or enough says so. */
+/* Does all that there is to do, or stops earlier when enough returns true. */
 static psr_err drive(psr_progress_engine *e, bool (*enough)(void *context), void *context,
                      int64_t *ret_next_ms)
 {
@@ -123,7 +123,7 @@ static psr_err drive(psr_progress_engine *e, bool (*enough)(void *context), void
     return PSR_OK;
 }
 
-/* Who has the turn has failed, and gives it back for good. */
+/* Whoever has the turn has failed, and gives it back for good. */
 static void fail(psr_progress_engine *e, psr_err err)
 {
     e->options.failed(e->options.context, err);
@@ -149,7 +149,7 @@ static bool is_interrupted(void *context)
     return is_wanted(e) || atomic_load_explicit(&e->quit, memory_order_relaxed);
 }
 
-/* Under mutex. When the thread may have the turn if the owner does not come back before. */
+/* With mutex held. When the thread may take the turn if the owner does not come back before. */
 static int64_t away_until_ms(const psr_progress_engine *e)
 {
     return e->busy ? INT64_MIN : e->given_back_ms + AWAY_MS;
@@ -168,7 +168,7 @@ static void stand_aside(psr_progress_engine *e, int64_t now_ms)
     e->state = AWAKE;
 }
 
-/* Takes the turn, gives it back, and sleeps. */
+/* Takes the turn, works, gives it back, and sleeps. */
 static void take_turn(psr_progress_engine *e)
 {
     int64_t next_ms = INT64_MAX;
@@ -242,7 +242,7 @@ bool psr_progress_engine_over(const psr_progress_engine *engine)
     return atomic_load_explicit(&engine->over, memory_order_acquire);
 }
 
-/* The thread is told what it would not see in time where it is. */
+/* Wakes the thread if it would not see in time, where it sleeps, what is left to do. */
 static void give_back(psr_progress_engine *e, int64_t next_ms)
 {
     bool busy = e->options.busy(e->options.context);
@@ -263,7 +263,7 @@ static bool turn_is_free(const psr_progress_engine *e)
     return e->turn == NOBODYS && !atomic_load(&e->over);
 }
 
-/* To submit something, when it is free. */
+/* Takes the turn to submit something, if it is free. */
 static bool takes_turn(psr_progress_engine *e)
 {
     if (e->options.busy == NULL)
@@ -302,7 +302,7 @@ static int64_t end_ms_of(const goal *g)
     return g->end_ns == INT64_MAX ? INT64_MAX : (g->end_ns + MS_NS - 1) / MS_NS;
 }
 
-/* False: the goal was reached, or its time is over, or the loop's, before the turn was free. */
+/* false: the goal was reached, or the time or the loop ended, before the turn was free. */
 static bool wait_for_turn(psr_progress_engine *e, goal *g)
 {
     pthread_mutex_lock(&e->mutex);
@@ -319,7 +319,7 @@ static bool wait_for_turn(psr_progress_engine *e, goal *g)
     bool mine = turn_is_free(e) && !is_reached(g);
     if (mine)
         e->turn = OWNERS;
-    else if (e->state == STANDS_ASIDE) /* for this caller, which goes without */
+    else if (e->state == STANDS_ASIDE) /* for this caller, which goes on without the turn */
         pthread_cond_signal(&e->for_thread);
     pthread_mutex_unlock(&e->mutex);
     return mine;
@@ -344,7 +344,7 @@ static void drive_until(psr_progress_engine *e, goal *g)
     give_back(e, next_ms);
 }
 
-/* Until a change that somebody else makes, at most so long. */
+/* Waits for a change by somebody else, at most so long. */
 static void wait_beside(psr_progress_engine *e, goal *g, int64_t most_ms)
 {
     int64_t left_ns = left_ns_of(g), most_ns = most_ms < DAY_NS / MS_NS ? most_ms * MS_NS : DAY_NS;
@@ -365,8 +365,8 @@ static void leave_to_thread(psr_progress_engine *e, goal *g)
         wait_beside(e, g, INT64_MAX);
 }
 
-/* What is waited for with a time is the time alone: other clocks than this process's own go
- * there. */
+/* A wait with a time is for the time only: there, time passes by other clocks than this process's
+ * own. */
 static bool wait_step_by_step(psr_progress_engine *e, goal *g, int64_t timeout_ns)
 {
     const psr_loop_waiter *waiter = e->options.waiter;

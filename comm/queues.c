@@ -4,7 +4,7 @@
 
 enum { SIZE_LEAST = 16 };
 
-/* As in splitmix64. */
+/* The mixing function of splitmix64. */
 static uint64_t hash_of(psr_queue_key key)
 {
     uint64_t hash = key.a * UINT64_C(0x9e3779b97f4a7c15) + key.b;
@@ -23,7 +23,7 @@ static bool same(psr_queue_key a, psr_queue_key b)
     return a.a == b.a && a.b == b.b;
 }
 
-/* Where the first of that key is linked, or where the chain ends. */
+/* Where the first of that key is linked, or the end of its chain. */
 static psr_queued **find(psr_queues *queues, psr_queue_key key)
 {
     psr_queued **at = head_of(queues, key);

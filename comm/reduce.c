@@ -1,5 +1,5 @@
-/* Every loop is one expression on elements by themselves, so that no vector width shows in its
- * result, and is written without branches, so that compilers vectorise it. */
+/* Every loop is one expression on single elements, so that no vector width shows in its result. It
+ * has no branches, so that compilers vectorise it. */
 #include "comm/reduce.h"
 
 #include "base/arrays/multiversion.h"
@@ -7,10 +7,10 @@
 
 #include <assert.h>
 
-/* out[i] depends on a[i] and b[i] alone, also where out is one of them: a loop need not ask whether
- * they overlap. */
+/* out[i] depends on a[i] and b[i] only, also if out is one of them, so a loop need not check
+ * whether they overlap. */
 #ifdef __clang__
-/* under sanitizers it vectorises none, and would say so of each */
+/* under sanitizers clang vectorises no loop, and would warn for each */
 #pragma clang diagnostic ignored "-Wpass-failed"
 #define PSR_ELEMENTWISE _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -55,7 +55,7 @@ static inline double double_of(uint64_t bits)
         .f;
 }
 
-/* a where the condition holds, else b: without a branch, into which compilers would move what
+/* a if the condition holds, else b, without a branch: compilers would move into a branch what
  * computes a. */
 static inline uint32_t pick(bool condition, uint32_t a, uint32_t b)
 {
@@ -67,7 +67,7 @@ static inline uint32_t pick(bool condition, uint32_t a, uint32_t b)
 
 enum {
     EXPONENT_SHIFT = 23, /* of float32 */
-    HALF_SHIFT = 13,     /* bits of a fraction that float16 has not */
+    HALF_SHIFT = 13,     /* fraction bits that float16 lacks */
     BIAS_DIFFERENCE = 127 - 15,
 };
 
@@ -78,8 +78,8 @@ static inline float half_to_float(uint16_t half)
     const uint32_t normal = shifted + ((uint32_t)BIAS_DIFFERENCE << EXPONENT_SHIFT);
     /* inf, NaN */
     const uint32_t special = shifted + ((uint32_t)(2 * BIAS_DIFFERENCE) << EXPONENT_SHIFT);
-    /* A subnormal is its fraction times 2^-24: put into the fraction of 2^-14, which is then taken
-     * away. */
+    /* A subnormal is its fraction times 2^-24: it is put into the fraction of 2^-14, which is then
+     * subtracted. */
     const uint32_t least = (uint32_t)(BIAS_DIFFERENCE + 1) << EXPONENT_SHIFT;
     const uint32_t subnormal = bits_of(float_of(shifted + least) - float_of(least));
     const uint32_t magnitude =
@@ -93,7 +93,7 @@ static inline uint16_t half_of_float(float value)
     const uint32_t too_large = (uint32_t)(127 + 16) << EXPONENT_SHIFT; /* 2^16 */
     /* 2^-14, the least normal float16 */
     const uint32_t least = (uint32_t)(BIAS_DIFFERENCE + 1) << EXPONENT_SHIFT;
-    /* A subnormal result: the addition of a number whose last bit is worth 2^-24 rounds it. */
+    /* A subnormal result is rounded by adding a number whose last bit is worth 2^-24. */
     const uint32_t unit = (uint32_t)(BIAS_DIFFERENCE + (23 - 10) + 1) << EXPONENT_SHIFT;
     const uint32_t subnormal = bits_of(float_of(magnitude) + float_of(unit)) - unit;
     const uint32_t odd = (magnitude >> HALF_SHIFT) & 1;
@@ -157,7 +157,7 @@ CONVERSION(psr_bfloat16_of_floats, bfloat_of_float, uint16_t, float)
 
 /* ---- one element ---- */
 
-/* Of equal numbers the bits differ for zeros alone: -0 when either is, for a minimum. */
+/* Among equal numbers only zeros differ in their bits: for a minimum -0 wins. */
 static inline float least_float(float a, float b)
 {
     const uint32_t ordered = a < b ? bits_of(a) : a == b ? bits_of(a) | bits_of(b) : bits_of(b);
@@ -188,7 +188,7 @@ static inline double greatest_double(double a, double b)
 
 /* ---- loops ---- */
 
-/* type: of an element in memory; in: from there to where it is computed; into: back. */
+/* type: an element in memory; in: from there to the type that is computed with; into: back. */
 #define LOOP(name, type, in, into, expression)                                                     \
     PSR_MULTIVERSION static void name(void *out_values, const void *a_values,                      \
                                       const void *b_values, size_t count)                          \
@@ -208,8 +208,8 @@ static inline double greatest_double(double a, double b)
     LOOP(name##_minimum, type, in, into, least)                                                    \
     LOOP(name##_maximum, type, in, into, greatest)
 
-/* Sums and products of integers are computed unsigned, and so wrap; they are compared as they
- * are. */
+/* Sums and products of integers are computed unsigned, and so wrap; comparisons use their own
+ * type. */
 #define INTEGER_LOOPS(name, type, wide)                                                            \
     LOOP(name##_sum, type, (wide), , a + b)                                                        \
     LOOP(name##_product, type, (wide), , a *b)                                                     \
@@ -229,13 +229,13 @@ INTEGER_LOOPS(uint16, uint16_t, uint32_t)
 INTEGER_LOOPS(uint32, uint32_t, uint32_t)
 INTEGER_LOOPS(uint64, uint64_t, uint64_t)
 
-/* Bits know no type: of so many bytes. */
+/* Bitwise operations do not depend on the type: by bytes. */
 LOOP(bytes_and, uint8_t, (uint32_t), , a &b)
 LOOP(bytes_or, uint8_t, (uint32_t), , a | b)
 LOOP(bytes_xor, uint8_t, (uint32_t), , a ^ b)
 
-/* truth: 1 of what is not 0, else 0; into: from there to the type. The sign of integers does not
- * matter. */
+/* truth: 1 for a value other than 0, else 0; into: from there to the type. The sign of integers
+ * does not matter. */
 #define LOGICAL_LOOPS(name, type, truth, into)                                                     \
     LOOP(name##_logical_and, type, truth, into, a &b)                                              \
     LOOP(name##_logical_or, type, truth, into, a | b)                                              \
@@ -351,7 +351,7 @@ void psr_reduce_finish(psr_type type, psr_reduction op, void *values, size_t cou
     assert(psr_reduction_finishes(op) && psr_reduction_fits(op, type) && n > 0);
     if (op == PSR_REDUCTION_MEAN)
         divide(type, values, count, n);
-    else /* x and x is x's truth */
+    else /* x and x is the truth of x */
         psr_reduce(type, PSR_REDUCTION_LOGICAL_AND, values, values, values, count);
 }
 

@@ -12,7 +12,7 @@
 
 #define MEMBERS_MAX 4096
 #define BUCKETS_MAX (1u << 24)
-#define ARENA_MAX (UINT64_C(1) << 40) /* floats */
+#define ARENA_MAX (UINT64_C(1) << 40) /* in floats */
 #define STEPS_MAX (UINT64_C(1) << 53)
 #define WINDOW_MAX (1u << 20)
 
@@ -32,7 +32,7 @@ void psr_view_done(psr_view *view)
 /* ---- holders ---- */
 
 typedef struct counted_view {
-    psr_view view; /* first: a view that is held is one of these */
+    psr_view view; /* first, because a view that is held is one of these */
     _Atomic uint32_t holders;
 } counted_view;
 
@@ -50,7 +50,7 @@ psr_err psr_view_keep(psr_view *view, const psr_view **ret_view)
     return PSR_OK;
 }
 
-/* Only the count of holders changes. */
+/* Only the count of holders is changed. */
 static counted_view *counted_of(const psr_view *view)
 {
     return (counted_view *)(uintptr_t)view;
@@ -228,7 +228,7 @@ static cJSON *compressions_array(const psr_plan *plan)
     return array;
 }
 
-/* The first rank of each. */
+/* The first rank of each host. */
 static cJSON *hosts_array(const psr_host_ranks *hosts)
 {
     cJSON *array = cJSON_CreateArray();
@@ -274,7 +274,7 @@ static bool read_whole(const cJSON *item, uint64_t least, uint64_t most, uint64_
     return true;
 }
 
-/* Which of the ranks are on one host. ret owns: its first. */
+/* Which of the ranks are on one host. The caller owns ret_hosts->first. */
 static psr_err read_hosts(const cJSON *object, uint64_t ranks, psr_host_ranks *ret_hosts)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(object, "hosts"), *item;
@@ -300,7 +300,7 @@ static psr_err read_hosts(const cJSON *object, uint64_t ranks, psr_host_ranks *r
     return PSR_OK;
 }
 
-/* pulled, hosts: limits' to point to; the caller frees hosts' first. */
+/* limits will point to pulled and hosts; the caller frees hosts->first. */
 static psr_err read_limits(const cJSON *object, psr_plan_options *limits, psr_compression *pulled,
                            psr_host_ranks *hosts)
 {
@@ -329,14 +329,13 @@ static psr_err read_limits(const cJSON *object, psr_plan_options *limits, psr_co
     return PSR_OK;
 }
 
-/* Where the next bucket stands in each of the plan's lists. */
+/* The entry of the next bucket in each of the plan's lists. */
 typedef struct bucket_fields {
-    const char *way; /* its letter */
+    const char *way; /* a letter */
     const cJSON *length, *home, *compression;
 } bucket_fields;
 
-/* How many homes there are by that way: 1, of which nobody reads which, where nothing is held
- * so. */
+/* The number of homes by that route: 1 if nothing is held by it, which nobody reads. */
 static uint64_t homes_by(const psr_plan_options *limits, psr_route route)
 {
     switch (route) {
@@ -376,7 +375,7 @@ static psr_err read_bucket(const bucket_fields *at, const psr_plan_options *limi
     return PSR_OK;
 }
 
-/* first: of count buckets. */
+/* first: the entries of the first of count buckets. */
 static psr_err read_buckets(const bucket_fields *first, uint32_t count,
                             const psr_plan_options *limits, psr_plan_bucket *buckets)
 {
@@ -394,8 +393,8 @@ static psr_err read_buckets(const bucket_fields *first, uint32_t count,
     return PSR_OK;
 }
 
-/* The first entry of a list of so many numbers, one for each bucket; NULL for none. false: it is no
- * such list. */
+/* The first entry of a list with a number for each bucket; NULL if there are no buckets. false: it
+ * is no such list. */
 static bool list_of(const cJSON *object, const char *name, size_t count, const cJSON **ret_first)
 {
     const cJSON *list = cJSON_GetObjectItemCaseSensitive(object, name);

@@ -4,11 +4,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-/* What fences call. It lives until the last of them has called: a fence may pass after its
+/* What fences call. It lives until the last of them has called, since a fence may pass after its
  * psr_fences was freed. */
 typedef struct bell {
     pthread_mutex_t mutex;
-    uint32_t holders;            /* psr_fences, and fences that have not told yet */
+    uint32_t holders;            /* the psr_fences, and fences that have not passed yet */
     void (*wake)(void *context); /* NULL: stopped */
     void *context;
 } bell;

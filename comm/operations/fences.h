@@ -25,14 +25,14 @@ typedef struct psr_fences_options {
 
 /* NOMEM. ret owns. */
 PSR_MUST_CHECK psr_err psr_fences_new(const psr_fences_options *options, psr_fences **ret_fences);
-/* wake is not called any more. Any thread, once nothing else is called here but psr_fences_free.
- * NULL allowed. */
+/* wake is not called any more. Any thread; after it only psr_fences_free may be called. NULL
+ * allowed. */
 void psr_fences_stop(psr_fences *fences);
-/* Stops it too. Fences that have not passed may tell later: nobody hears them. NULL allowed. */
+/* Stops it too. Fences that have not passed may pass later, without effect. NULL allowed. */
 void psr_fences_free(psr_fences *fences);
 
-/* Starts the slot's operation now or, where the fence has not passed, later in psr_fences_look.
- * fence is borrowed until then. NULL: now. Fails as start does. COMPUTE: the device has failed. */
+/* Starts the slot's operation now or, if the fence has not passed, later in psr_fences_look. fence
+ * is borrowed until then. NULL: now. Fails as start does. COMPUTE: the device has failed. */
 PSR_MUST_CHECK psr_err psr_fences_start(psr_fences *fences, uint32_t slot, uint64_t round,
                                         psr_fence *fence);
 /* Starts what may be started now. Fails as psr_fences_start does. */

@@ -18,7 +18,7 @@ void psr_loan_begin(psr_loan *loan, uint32_t count)
 
 void psr_loan_forgo(psr_loan *loan, uint32_t count)
 {
-    /* Who sees that nothing is lent may free the loan. */
+    /* A thread that sees that nothing is lent may free the loan. */
     const psr_loan copy = {.returned = loan->returned, .context = loan->context};
     uint32_t before = atomic_fetch_sub_explicit(&loan->lent, count, memory_order_release);
     if (before == count && copy.returned != NULL)

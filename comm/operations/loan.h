@@ -10,7 +10,7 @@
 
 #include <stdatomic.h>
 
-/* In place; outlives the transport that it is lent to. */
+/* May not be moved; outlives the transport that it is lent to. */
 typedef struct psr_loan {
     _Atomic uint32_t lent;           /* payloads */
     void (*returned)(void *context); /* the outbox's */
@@ -29,8 +29,8 @@ void psr_loan_forgo(psr_loan *loan, uint32_t count);
  * never change while anybody, the receiver included, can read them. */
 psr_payload psr_loan_payload(psr_loan *loan, psr_payload payload);
 
-/* A payload of so many bytes in memory of its own, which its maker writes: it is lent with the
- * others, and the memory is freed when it comes back. ret_memory is aligned for any type. NOMEM:
+/* A payload of so many bytes in memory of its own, which the caller writes. It is lent with the
+ * others, and its memory is freed when it comes back. *ret_memory is aligned for any type. NOMEM:
  * nothing is begun. */
 PSR_MUST_CHECK psr_err psr_loan_memory(psr_loan *loan, size_t bytes, psr_payload *ret_payload,
                                        void **ret_memory);

@@ -25,10 +25,11 @@ typedef struct psr_operation_ops {
     const char *name;
     psr_err (*start)(psr_operation *operation, uint64_t round, const psr_buffer *buffer);
     psr_err (*message)(psr_operation *operation, psr_message **message);
-    psr_err (*event)(psr_operation *operation, psr_event event); /* NULL: none concerns it */
+    psr_err (*event)(psr_operation *operation, psr_event event); /* NULL: no event concerns it */
     bool (*done)(const psr_operation *operation);
     bool (*waits)(const psr_operation *operation, psr_waiting *ret_waiting);
-    uint32_t (*lent)(const psr_operation *operation); /* NULL: nothing that anybody waits for */
+    /* NULL: it lends nothing that anybody waits for */
+    uint32_t (*lent)(const psr_operation *operation);
 } psr_operation_ops;
 
 /* The beginning of every operation. */
@@ -36,17 +37,17 @@ struct psr_operation {
     const psr_operation_ops *ops;
 };
 
-/* Begins a round. Only when it is done. buffer: read and written in place, borrowed until it is
- * done and, of what is sent from there, until nothing is lent. PROTOCOL: what came early is not of
- * this round. */
+/* Begins a round; it must be done. buffer: read and written in place, borrowed until it is done and
+ * nothing sent from there is lent. PROTOCOL: a message that came early does not belong to this
+ * round. */
 PSR_MUST_CHECK static inline psr_err psr_operation_start(psr_operation *operation, uint64_t round,
                                                          const psr_buffer *buffer)
 {
     return operation->ops->start(operation, round, buffer);
 }
 
-/* A message of it, also one that comes before its round began here. Takes *message. PROTOCOL: it
- * cannot come now. */
+/* Takes a message of the operation, which may come before its round has begun here. Takes *message.
+ * PROTOCOL: it cannot come now. */
 PSR_MUST_CHECK static inline psr_err psr_operation_message(psr_operation *operation,
                                                            psr_message **message)
 {
@@ -70,8 +71,8 @@ static inline bool psr_operation_waits(const psr_operation *operation, psr_waiti
     return operation->ops->waits(operation, ret_waiting);
 }
 
-/* Payloads lent from its buffer; when 0, and it is done, the buffer may be written again. Any
- * thread. */
+/* The number of payloads lent from its buffer. When it is 0 and the operation is done, the buffer
+ * may be written again. Any thread. */
 static inline uint32_t psr_operation_lent(const psr_operation *operation)
 {
     return operation->ops->lent != NULL ? operation->ops->lent(operation) : 0;

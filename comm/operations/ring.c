@@ -1,12 +1,13 @@
 /* Each bucket is a persistent all-reduce by ring (comm/collectives/algorithms/ring.c), in place in
- * the arena, of one group of all workers: hops, sums, the lane and compression are the group's.
- * Here is what is training's: messages are RING, which say bucket and span as the plan has them;
- * and what comes before a bucket is ready is held.
+ * the arena, in one group of all workers: hops, sums, the lane and compression are the group's.
+ * This file adds what only training needs. Its messages are RING, whose heads give bucket and span
+ * as in the plan; and messages that come before a bucket is ready are kept.
  *
- * Rank r hears its left neighbour r - 1 alone (modulo n). In the reduce-scatter it hears chunk c at
+ * Rank r hears its left neighbour r - 1 only (modulo n). In the reduce-scatter it hears chunk c at
  * hop r-c-2, in the all-gather at hop r-c-1. Channels are first-in first-out, so each (bucket,
  * phase, chunk) arrives in ascending order: a duplicate or a gap shows at once. A bucket is at most
- * one step early: the left neighbour completes it only after it has sent us everything of it. */
+ * one step early, because the left neighbour completes it only after it has sent us everything of
+ * it. */
 #include "comm/operations/ring.h"
 
 #include "base/arrays/fold.h"
@@ -25,11 +26,11 @@ typedef struct bucket {
     psr_operation base;
     psr_ring *ring;
     uint32_t index;
-    psr_span span;                 /* of the arena */
-    psr_request *request;          /* NULL: it goes another way */
-    uint64_t step;                 /* in work when active, else the next one */
-    bool step_known;               /* by its start or by a message that came before it */
-    bool active;                   /* until its owner is about to hear that it is reduced */
+    psr_span span;                 /* in the arena */
+    psr_request *request;          /* NULL: the bucket goes another way */
+    uint64_t step;                 /* the step under way if active, else the next one */
+    bool step_known;               /* known by its start, or by a message that came before */
+    bool active;                   /* from its start until its owner is told that it is reduced */
     size_t *held[PSR_RING_PHASES]; /* [chunk]: floats that came before its start */
 } bucket;
 
@@ -39,10 +40,11 @@ struct psr_ring {
     uint32_t left, right;
     psr_group *group;
     psr_early *early; /* [bucket]: messages that came before its start */
-    uint32_t ahead;   /* slices of one rank on their way, at most:
-                         what goes together passes the window */
+    /* most slices of one rank that are on their way: encoded slices that go together pass the
+     * window */
+    uint32_t ahead;
     bucket *buckets;
-    size_t *held; /* memory of all buckets' */
+    size_t *held; /* memory for all buckets */
 };
 
 static const psr_plan_bucket *planned(const bucket *b)
@@ -50,9 +52,9 @@ static const psr_plan_bucket *planned(const bucket *b)
     return &b->ring->plan->buckets[b->index];
 }
 
-/* ---- what the group asks ---- */
+/* ---- called by the group ---- */
 
-/* Hops of both rounds are counted on in the group. */
+/* The group counts the hops of both phases on. */
 static psr_head head_of(void *owner, const psr_action *transfer, size_t done, size_t count)
 {
     const bucket *b = owner;
@@ -73,7 +75,8 @@ static psr_err not_finite(void *owner)
     return b->ring->options.not_finite(b->ring->options.context, b->step, b->index);
 }
 
-/* Tells of what is reduced. A bucket may be started again before its owner hears of it. */
+/* Tells the owner of buckets that are reduced. A bucket may be started again before its owner is
+ * told. */
 static psr_err see_ends(psr_ring *ring)
 {
     for (bucket *b; (b = psr_group_take_ended(ring->group)) != NULL;) {
@@ -86,21 +89,21 @@ static psr_err see_ends(psr_ring *ring)
 
 /* ---- messages ---- */
 
-/* A message from the left neighbour, taken apart. */
+/* A decoded message of the left neighbour. */
 typedef struct arrival {
     psr_msg_ring says;
     size_t begin;      /* within the chunk */
-    uint32_t transfer; /* of the bucket's request */
+    uint32_t transfer; /* the number in the bucket's request */
 } arrival;
 
-/* What it must look like, by its own fields alone. */
+/* Checks its fields by themselves. */
 static psr_err check_fields(const bucket *b, const psr_message *message, arrival *ret_arrival)
 {
     const psr_ring *ring = b->ring;
     uint32_t n = ring->plan->ranks, number = 0;
     psr_msg_ring says;
     PSR_TRY(psr_msg_ring_read(message, &says));
-    /* chunk c sets out from rank c + start */
+    /* chunk c begins at rank c + start */
     uint64_t start = says.phase == PSR_RING_REDUCE ? 1 : 0;
     if (says.chunk >= n || says.hop >= n - 1 || (says.chunk + start + says.hop) % n != ring->left)
         return psr_violation(message, "chunk %" PRIu32 " does not come from there at hop %" PRIu32,
@@ -114,7 +117,7 @@ static psr_err check_fields(const bucket *b, const psr_message *message, arrival
     return PSR_OK;
 }
 
-/* And by what happened before. */
+/* Checks it against what has come before. */
 static psr_err check_turn(const bucket *b, const psr_message *message, const arrival *a)
 {
     const psr_ring *ring = b->ring;
@@ -160,7 +163,7 @@ static psr_err take(bucket *b, psr_message **message)
 static psr_err bucket_message(psr_operation *operation, psr_message **message)
 {
     psr_err err = take((bucket *)operation, message);
-    psr_message_free(message); /* NULL when held */
+    psr_message_free(message); /* NULL if it is kept */
     return err;
 }
 
@@ -203,7 +206,7 @@ static psr_err take_early(bucket *b)
     for (psr_message *message;
          err == PSR_OK && (message = psr_early_take(b->ring->early, b->index)) != NULL;) {
         arrival a = {0};
-        err = check_fields(b, message, &a); /* was checked before: this finds its place again */
+        err = check_fields(b, message, &a); /* it was checked before; this finds its place again */
         if (err == PSR_OK)
             err = apply(b, &a, message);
         psr_message_free(&message);
@@ -266,7 +269,7 @@ psr_operation *psr_ring_operation(psr_ring *ring, uint32_t index)
     return &ring->buckets[index].base;
 }
 
-/* Of those that are reduced, one whose slices the right neighbour has not read. */
+/* A bucket that is reduced and has slices that the right neighbour has not read. */
 static const bucket *first_lent(const psr_ring *ring)
 {
     for (uint32_t b = 0; b < ring->plan->bucket_count; b++)
@@ -289,7 +292,7 @@ bool psr_ring_waits(const psr_ring *ring, psr_waiting *ret_waiting, uint32_t *re
 
 /* ---- beginning and end ---- */
 
-/* What is sent together of a bucket passes the window by all but one. */
+/* The slices of a bucket that are sent together pass the window, by all but one. */
 static void allow_ahead(psr_ring *ring, const bucket *b)
 {
     const psr_plan *plan = ring->plan;

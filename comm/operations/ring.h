@@ -28,41 +28,41 @@
 #include "comm/plan.h"
 
 typedef struct psr_ring_options {
-    const psr_plan *plan; /* borrowed for life; by RING. With one rank a bucket completes at once */
+    /* borrowed for life; its buckets by RING are summed. With one rank a bucket is done at once */
+    const psr_plan *plan;
     uint32_t rank;
-    /* As long as the arena: what this rank owes of what it sent
+    /* As long as the arena: the residual of what this rank has sent
      * (comm/wire/compression/compression.h), zeros at first, changed while a bucket is under way.
-     * Borrowed for life. NULL when the plan has no residual. */
+     * Borrowed for life. NULL if the plan has no residual. */
     float *residual;
     psr_outbox outbox;
     void *context;
-    /* bucket holds the sum of all, everywhere in it */
+    /* all elements of the bucket now have the sum of all ranks */
     psr_err (*reduced)(void *context, uint64_t step, uint32_t bucket);
-    /* What this rank would send of the bucket is not finite, and its compression cannot say that:
-     * makes the error. May be NULL where no compression has a residual. (What is sent as float32,
-     * fp16 or bf16 arrives as it is.) */
+    /* Called if a value to be sent is not finite and the bucket's compression cannot represent
+     * that; makes the error. May be NULL if no compression has a residual: float32, fp16 and bf16
+     * send such values unchanged. */
     psr_err (*not_finite)(void *context, uint64_t step, uint32_t bucket);
 } psr_ring_options;
 
 typedef struct psr_ring psr_ring;
 
 PSR_MUST_CHECK psr_err psr_ring_new(const psr_ring_options *options, psr_ring **ret_ring);
-/* NULL allowed. Only when nothing is lent any more: end the transport first. */
+/* NULL allowed. Nothing may be lent: free the transport first. */
 void psr_ring_free(psr_ring *ring);
 
 /* The all-reduce of a bucket, borrowed from the ring. A round is a step (a bucket's steps count up
- * by one from its first); the buffer holds this rank's gradient of the bucket, as float32. PROTOCOL
- * from its start: the left neighbour began at another step. From its start and its messages:
- * not_finite's. */
+ * by one from its first). The buffer holds this rank's gradient of the bucket, as float32. Its
+ * start fails with PROTOCOL if the left neighbour began at another step. Its start and its messages
+ * may fail as not_finite does. */
 psr_operation *psr_ring_operation(psr_ring *ring, uint32_t bucket);
 
-/* A RING message, for the bucket that it speaks of. Takes *message (held or freed). PROTOCOL when
- * it is not one that can come from the left neighbour now (range, chunk, hop, repeated, payload
- * size). */
+/* A RING message. Takes *message, which is kept or freed. PROTOCOL: it cannot come from the left
+ * neighbour now (range, chunk, hop, repeated, payload size). */
 PSR_MUST_CHECK psr_err psr_ring_message(psr_ring *ring, psr_message **message);
 
-/* The oldest bucket that is started here and not reduced, and whom it waits for (the left
- * neighbour); else one that is still lent to the right neighbour; false when none. */
+/* What the oldest bucket waits for that is started here and not reduced: the left neighbour. If
+ * there is none: a bucket that is still lent to the right neighbour. false: neither. */
 bool psr_ring_waits(const psr_ring *ring, psr_waiting *ret_waiting, uint32_t *ret_bucket);
 
 #endif

@@ -14,7 +14,7 @@ static size_t value_bytes(psr_encoding encoding)
     case PSR_ENCODING_FLOAT64:
         return sizeof(double);
     default:
-        assert(false); /* the others are refused before anything is measured by them */
+        assert(false); /* other encodings are refused before */
         return 1;
     }
 }
@@ -40,7 +40,7 @@ void psr_encode_alike(psr_head *head, const psr_head *other)
     head->encoding = other->encoding;
 }
 
-/* A count may be anybody's: it is bounded before it is multiplied. */
+/* The count may come from anywhere, so it is checked before it is multiplied. */
 static psr_err check(const psr_message *message, psr_encoding encoding, size_t count)
 {
     if (message->head.encoding != encoding)

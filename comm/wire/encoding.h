@@ -11,23 +11,23 @@
 
 /* Bytes of count values. */
 size_t psr_encoding_bytes(psr_encoding encoding, size_t count);
-/* The most values that one message carries. */
+/* The most values of one message. */
 size_t psr_encoding_values_max(psr_encoding encoding);
 
 /* Whether gradients and their sums can be exchanged in this encoding: psr_encode takes floats,
  * psr_decode_floats gives them. */
 bool psr_encoding_of_sums(psr_encoding encoding);
 
-/* The payload of count values; the head says from now on in which encoding it is. It borrows the
- * values: with release and context, which are the caller's to set (comm/operations/loan.h), until
- * it is released; without, for the sending call. */
+/* The payload of count values; sets the encoding in the head. It borrows the values. With release
+ * and context set by the caller (comm/operations/loan.h) they are borrowed until it is released,
+ * otherwise during the sending call. */
 psr_payload psr_encode(psr_head *head, psr_encoding encoding, const void *values, size_t count);
 
 /* Sets the encoding of a second head for the same payload. */
 void psr_encode_alike(psr_head *head, const psr_head *other);
 
 /* The values of a message, aligned, borrowed until it is freed. PROTOCOL: its payload is in another
- * encoding (the detail names both), or not that of count values. encoding: one of sums. */
+ * encoding (the detail names both), or does not have count values. encoding: one of sums. */
 PSR_MUST_CHECK psr_err psr_decode_floats(const psr_message *message, psr_encoding encoding,
                                          size_t count, const float **ret_values);
 PSR_MUST_CHECK psr_err psr_decode_doubles(const psr_message *message, size_t count,

@@ -1,5 +1,4 @@
-/* In a head, fields stand in the order of net/message.c's table, which gives them their names
- * too. */
+/* In a head the fields have the order and the names of net/message.c's table. */
 #include "comm/wire/messages.h"
 
 #include "net/violation.h"
@@ -21,14 +20,14 @@ static psr_err field_at_most(const psr_message *message, size_t field, uint64_t 
                    message->head.fields[field], most);
 }
 
-/* A run has one view and one group. */
+/* The tables of a run have one view and one group. */
 static psr_err check_view(const psr_message *message)
 {
     PSR_TRY(at_most(message, "epoch", message->head.tag.epoch, 0));
     return at_most(message, "group", message->head.tag.group, 0);
 }
 
-/* Where a span stands in the types that have one. */
+/* The places of a span's fields in the types that have one. */
 enum { OFFSET, COUNT, AFTER_SPAN };
 
 static psr_span span_of(const psr_head *head)
@@ -47,7 +46,7 @@ static psr_err check_below(const psr_message *message, const char *name, uint64_
                          limit);
 }
 
-/* Somebody that there is. */
+/* A process that exists. */
 static psr_err check_peer(const psr_message *message, const psr_msg_limits *limits, uint64_t role,
                           uint64_t rank)
 {
@@ -60,7 +59,7 @@ static psr_err check_peer(const psr_message *message, const psr_msg_limits *limi
     return psr_violation(message, "there is no %s %" PRIu64, psr_role_name((psr_role)role), rank);
 }
 
-/* A worker, or nobody. */
+/* A worker, or none. */
 static psr_err check_rank(const psr_message *message, const psr_msg_limits *limits, uint64_t rank)
 {
     return rank == PSR_RANK_ANY ? PSR_OK : check_peer(message, limits, PSR_ROLE_WORKER, rank);
@@ -267,7 +266,7 @@ psr_err psr_msg_out_of_group(psr_message *message, uint32_t epoch)
     return PSR_OK;
 }
 
-/* ---- operations of a group: whose tag it is, the receiver's table of groups says ---- */
+/* ---- operations of a group: the receiver checks that it has the tag's group ---- */
 
 enum { CALL_WORD, CALL_ROOT, CALL_COUNT, AFTER_CALL };
 
@@ -395,7 +394,7 @@ enum {
     PROGRESS_COUNTED
 };
 
-/* Its tag is that of the bucket and step that it is at. */
+/* Its tag is that of its present bucket and step. */
 psr_head psr_msg_progress_head(const psr_msg_progress *progress)
 {
     psr_head head = {.type = PSR_MSG_PROGRESS, .tag = bucket_tag(progress->bucket, progress->step)};
@@ -618,7 +617,7 @@ psr_head psr_msg_verdict_head(const psr_msg_failure *failure)
     return failure_head(PSR_MSG_VERDICT, failure);
 }
 
-/* What breaks with a rank needs one. */
+/* A scope with a rank needs a rank. */
 static psr_err check_blamed(const psr_message *message, const psr_msg_limits *limits)
 {
     const uint64_t *fields = message->head.fields;

@@ -15,50 +15,49 @@
 #include "base/span.h"
 #include "net/message.h"
 
-/* What there is in a run or a communicator. What is 0 there is not: a message that speaks of it is
- * refused. */
+/* What exists in a run or a communicator. A message is refused if it names something whose number
+ * is 0 here. */
 typedef struct psr_msg_limits {
-    uint32_t workers, shards; /* a rank of each role is below */
-    uint32_t epoch;           /* the last that was given */
-    uint32_t buckets;         /* a bucket is below; bucket 0 is also said where there is none */
-    uint64_t steps;           /* that are taken in all: a member is at
-                                 one of them, or behind the last */
-    uint64_t samples;         /* of an evaluation */
+    uint32_t workers, shards; /* the ranks of each role are below it */
+    uint32_t epoch;           /* the last one that was issued */
+    uint32_t buckets;         /* a bucket is below it; bucket 0 also stands for none */
+    uint64_t steps; /* number of steps of the run; a member is at one of them, or after the last */
+    uint64_t samples; /* number of samples of an evaluation */
 } psr_msg_limits;
 
-/* Milliseconds that a rank waits, at most: times can be added to it. Who waits for longer says so
- * much. */
+/* The most milliseconds that a rank waits, so that times can be added to it. A longer wait is
+ * reported as this. */
 #define PSR_MSG_WITHIN_MS_MAX ((uint64_t)INT64_MAX / 4)
 
 /* ---- parts of a bucket: floats of the parameter arena; a step counts from 0 ---- */
 
 typedef struct psr_msg_init {
     uint32_t bucket;
-    uint64_t step; /* the run's first */
+    uint64_t step; /* the run's first step */
     psr_span span;
-    uint32_t section; /* 0: weights; 1 + i: optimizer slot i */
+    uint32_t section; /* 0: weights; 1 + i: array i of the optimizer's state */
 } psr_msg_init;
 
 typedef struct psr_msg_push {
     uint32_t bucket;
     uint64_t step;
     psr_span span;
-    bool answer; /* with the new weights (BSP) */
+    bool answer; /* the answer has the new weights (BSP) */
 } psr_msg_push;
 
 typedef struct psr_msg_pull {
     uint32_t bucket;
-    uint64_t step; /* for which weights are wanted */
+    uint64_t step; /* the step for which weights are wanted */
     psr_span span;
-    uint64_t taken; /* answers of the receiver so far */
+    uint64_t taken; /* how many answers the sender of the PULL has taken so far */
 } psr_msg_pull;
 
 typedef struct psr_msg_weights {
     uint32_t bucket;
-    uint64_t step; /* of the push that they answer, or of the pull */
+    uint64_t step; /* the step of the push that they answer, or of the pull */
     psr_span span;
     uint64_t staleness; /* in steps; BSP: 0 */
-    uint64_t received;  /* pushes of the receiver so far: credit */
+    uint64_t received;  /* how many pushes of the receiver have come so far: its credit */
 } psr_msg_weights;
 
 typedef enum psr_ring_phase { PSR_RING_REDUCE, PSR_RING_GATHER, PSR_RING_PHASES } psr_ring_phase;
@@ -71,28 +70,27 @@ typedef struct psr_msg_ring {
     uint32_t chunk, hop;
 } psr_msg_ring;
 
-/* What one member hands to another when a view follows the one before (comm/handover.h). */
+/* STATE: what one member hands to another when a view follows the one before (comm/handover.h). */
 typedef struct psr_msg_state {
-    uint64_t step;  /* the view's first */
-    psr_span span;  /* of the arena; empty: the sender has begun the view */
-    uint32_t array; /* 0: weights; 1 + i: optimizer slot i */
+    uint64_t step;  /* the view's first step */
+    psr_span span;  /* in the arena; empty: the sender has begun the view */
+    uint32_t array; /* 0: weights; 1 + i: array i of the optimizer's state */
 } psr_msg_state;
 
-/* The step that the head of one of those types speaks of: for fault points, which come before any
- * check. */
+/* The step in a head of one of these types, unchecked: for fault points. */
 uint64_t psr_msg_step(const psr_head *head);
 
-/* The bucket, likewise. */
+/* The bucket, in the same way. */
 uint32_t psr_msg_bucket(const psr_head *head);
 
-/* And the floats, likewise. */
+/* The number of floats, in the same way. */
 size_t psr_msg_count(const psr_head *head);
 
 psr_head psr_msg_init_head(const psr_msg_init *init);
 psr_head psr_msg_push_head(const psr_msg_push *push);
 psr_head psr_msg_pull_head(const psr_msg_pull *pull);
 psr_head psr_msg_weights_head(const psr_msg_weights *weights);
-psr_head psr_msg_ack_head(uint64_t received); /* as in psr_msg_weights */
+psr_head psr_msg_ack_head(uint64_t received); /* received: see psr_msg_weights */
 psr_head psr_msg_ring_head(const psr_msg_ring *ring);
 psr_head psr_msg_state_head(const psr_msg_state *state);
 PSR_MUST_CHECK psr_err psr_msg_init_read(const psr_message *message, psr_msg_init *ret_init);
@@ -104,10 +102,10 @@ PSR_MUST_CHECK psr_err psr_msg_ack_read(const psr_message *message, uint64_t *re
 PSR_MUST_CHECK psr_err psr_msg_ring_read(const psr_message *message, psr_msg_ring *ret_ring);
 PSR_MUST_CHECK psr_err psr_msg_state_read(const psr_message *message, psr_msg_state *ret_state);
 
-/* The same of a table that is a group's (comm/node/node_table.h): its tag says of which group, in
- * which epoch. */
+/* Makes the head that of a group's table (comm/node/node_table.h): its tag gives group and
+ * epoch. */
 psr_head psr_msg_in_group(psr_head head, uint32_t epoch, uint32_t group);
-/* The other way: the message becomes one of the run's table. PROTOCOL: it is of another epoch. */
+/* Makes the message one of the run's table. PROTOCOL: it has another epoch. */
 PSR_MUST_CHECK psr_err psr_msg_out_of_group(psr_message *message, uint32_t epoch);
 
 /* ---- operations of a group (comm/collectives/group.h) ---- */
@@ -116,48 +114,51 @@ PSR_MUST_CHECK psr_err psr_msg_out_of_group(psr_message *message, uint32_t epoch
 typedef struct psr_msg_call {
     uint64_t word; /* kind, algorithm, type, reduction */
     uint32_t root;
-    uint64_t count; /* of a barrier in the order of calls: a digest of all calls before it */
+    uint64_t count; /* for a barrier in the order of calls: a digest of all calls before it */
 } psr_msg_call;
 
-/* A slice of what one rank sends another in one operation. */
+/* VALUES: a slice of what one rank sends to another in one operation. */
 typedef struct psr_msg_values {
     psr_tag tag;
-    psr_msg_call call;   /* the sender's */
-    uint64_t total;      /* values that the receiver gets from the sender in the whole operation */
-    uint64_t slice;      /* slices before this one, from the sender
-                            to the receiver in this operation */
-    psr_msg_call before; /* of a barrier: the call before it in the sender's order
-                            of calls; else, and where there is none, zero */
+    psr_msg_call call; /* the sender's call */
+    /* number of values that the receiver gets from the sender in the whole operation */
+    uint64_t total;
+    /* number of slices before this one, from the sender to the receiver in this operation */
+    uint64_t slice;
+    /* for a barrier: the call before it in the sender's order of calls; otherwise, or if there is
+     * none, zero */
+    psr_msg_call before;
 } psr_msg_values;
 
-/* The receiver of slices lets the sender go on. */
+/* CREDIT: the receiver of slices allows the sender more. */
 typedef struct psr_msg_credit {
     psr_tag tag;
-    psr_msg_call call; /* the receiver's */
-    uint64_t slices;   /* of that operation, which may have been
-                          sent to it: more than might before */
-    uint64_t offer;    /* of a message, the first: its number,
-                          from 1, where it was offered; else 0 */
+    psr_msg_call call; /* the receiver's call */
+    /* how many slices of the operation the sender may have sent; more than before */
+    uint64_t slices;
+    /* for the first CREDIT of a message: the number of its offer, from 1, if it was offered;
+     * otherwise 0 */
+    uint64_t offer;
 } psr_msg_credit;
 
-/* A rank has begun what it sends to the receiver of this, and waits to be let in. Of a message its
- * round is 2^63 + the number of the offer. */
+/* OFFER: a rank has begun something that it sends to the receiver of this, and waits for a CREDIT.
+ * For a message the round is 2^63 + the number of the offer. */
 typedef struct psr_msg_offer {
     psr_tag tag;
-    psr_msg_call call; /* the sender's */
+    psr_msg_call call; /* the sender's call */
 } psr_msg_offer;
 
-/* The same for whole operations, of the group's order of calls (slot 0, round 0). */
+/* AHEAD: a credit for whole operations in the group's order of calls (slot 0, round 0). */
 typedef struct psr_msg_ahead {
     psr_tag tag;
-    uint64_t operations; /* in which the sender sends to the receiver,
-                            that it may have begun to send */
+    /* how many operations that send to the sender of this the receiver may have begun */
+    uint64_t operations;
 } psr_msg_ahead;
 
 psr_head psr_msg_values_head(const psr_msg_values *values);
 psr_head psr_msg_credit_head(const psr_msg_credit *credit);
 psr_head psr_msg_ahead_head(const psr_msg_ahead *ahead);
-/* The receiver of messages wants to be offered what is sent to it (slot 0, round 0). */
+/* LISTEN: a receiver of messages wants OFFERs from now on (slot 0, round 0). */
 psr_head psr_msg_listen_head(uint32_t epoch, uint32_t group);
 psr_head psr_msg_offer_head(const psr_msg_offer *offer);
 PSR_MUST_CHECK psr_err psr_msg_offer_read(const psr_message *message, psr_msg_offer *ret_offer);
@@ -171,7 +172,7 @@ psr_tag psr_msg_tag(const psr_message *message);
 
 psr_head psr_msg_probe_head(uint64_t number);
 psr_head psr_msg_probed_head(uint64_t number);
-/* Of either. */
+/* The number of either. */
 uint64_t psr_msg_probe_number(const psr_message *message);
 
 /* ---- member and scheduler ---- */
@@ -180,19 +181,19 @@ typedef struct psr_msg_progress {
     uint64_t step;
     uint32_t bucket;
     psr_phase phase;
-    uint64_t counter; /* of the compute thread: what makes no progress keeps it */
+    uint64_t counter; /* of the compute thread; it stays the same without progress */
     bool waits;
-    psr_peer waits_for; /* when it waits; else it is zero where it is read */
+    psr_peer waits_for; /* if it waits; otherwise zero when it is read */
     bool evaluates;
-    uint64_t counted; /* samples of the evaluation that goes on */
+    uint64_t counted; /* number of samples counted in the present evaluation */
 } psr_msg_progress;
 
 typedef struct psr_msg_done {
     uint64_t steps; /* completed */
-    bool left_out;  /* told to stop, it left out the evaluation after them */
+    bool left_out; /* because it was told to stop, it left out the evaluation after the last step */
 } psr_msg_done;
 
-/* VIEW: of what its payload has (comm/view.h). */
+/* VIEW: what its head says of the payload (comm/view.h). */
 typedef struct psr_msg_view {
     uint32_t epoch;
     uint64_t first_step;
@@ -200,57 +201,59 @@ typedef struct psr_msg_view {
 
 typedef struct psr_msg_bound {
     uint32_t epoch;
-    uint64_t pause_us; /* that a worker's compute thread took no step for it; of a shard 0 */
+    /* how long a worker's compute thread took no step because of the change; 0 for a shard */
+    uint64_t pause_us;
 } psr_msg_bound;
 
 /* CHECKPOINT and RESTORE: a piece of a checkpoint. */
 typedef struct psr_msg_piece {
-    uint64_t steps; /* after which it is the state */
+    uint64_t steps; /* the piece is of the state after so many steps */
     uint32_t section;
-    psr_span span; /* floats of the section; its end can be counted to */
+    psr_span span; /* floats of the section; offset + count does not overflow */
 } psr_msg_piece;
 
 /* What a failure breaks. */
 typedef enum psr_scope {
     PSR_SCOPE_GROUP, /* one group */
     PSR_SCOPE_RANK,  /* all groups that the rank is in */
-    PSR_SCOPE_LOST,  /* those, and the rank is out for good */
+    PSR_SCOPE_LOST,  /* all these groups, and the rank is out for good */
     PSR_SCOPE_ALL,   /* the communicator, for good */
     PSR_SCOPES
 } psr_scope;
 
 /* FINDING and VERDICT: how a communicator fails. */
 typedef struct psr_msg_failure {
-    psr_err status; /* PSR_OK: VERDICT: it has not failed, wait on. FINDING:
-                       what the last one of a TIMEOUT was about has ended */
+    /* PSR_OK in a VERDICT: nothing has failed, wait on. PSR_OK in a FINDING: the operation that its
+     * last TIMEOUT was about has ended */
+    psr_err status;
     psr_scope scope;
-    uint32_t epoch, group; /* that it was found in; of PSR_SCOPE_GROUP alone */
-    uint32_t rank, other;  /* to blame; of a MISMATCH both. PSR_RANK_ANY: nobody */
-    uint64_t number;       /* of the operation in which it was found,
-                              as its finder counts; 0: in none */
-    uint64_t within_ms;    /* FINDING of a TIMEOUT: the call's deadline.
-                              VERDICT to wait on: for how long. Else 0 */
+    uint32_t epoch, group; /* the group that it was found in; for PSR_SCOPE_GROUP only */
+    uint32_t rank, other;  /* the rank to blame, for a MISMATCH both ranks; PSR_RANK_ANY: none */
+    /* number of the operation in which it was found, as its finder counts; 0: none */
+    uint64_t number;
+    /* FINDING of a TIMEOUT: the call's deadline. VERDICT to wait on: for how long. Otherwise 0 */
+    uint64_t within_ms;
 } psr_msg_failure;
 
 psr_head psr_msg_finding_head(const psr_msg_failure *failure);
 psr_head psr_msg_verdict_head(const psr_msg_failure *failure);
-/* Of either. */
+/* Reads either. */
 PSR_MUST_CHECK psr_err psr_msg_failure_read(const psr_message *message,
                                             const psr_msg_limits *limits,
                                             psr_msg_failure *ret_failure);
 
-/* SHRINK: a rank waits for a group of those of this group's ranks that live. */
+/* SHRINK: a rank waits for a new group of the living ranks of this group. */
 typedef struct psr_msg_shrink {
     uint32_t epoch, group;
-    uint64_t within_ms; /* it waits for so long where nothing moves */
+    uint64_t within_ms; /* for how long it waits if nothing moves */
 } psr_msg_shrink;
 
 /* SHRUNK: the answer. */
 typedef struct psr_msg_shrunk {
-    uint32_t epoch, group; /* that were asked for */
-    psr_err status;        /* else PSR_OK: why it failed */
-    uint32_t rank;         /* then: to blame, or PSR_RANK_ANY */
-    uint32_t new_epoch;    /* PSR_OK: of the new group, whose id is 0 */
+    uint32_t epoch, group; /* the group that was asked for */
+    psr_err status;        /* why it failed; PSR_OK: it did not */
+    uint32_t rank;         /* if it failed: the rank to blame, or PSR_RANK_ANY */
+    uint32_t new_epoch;    /* if it did not fail: the epoch of the new group, whose id is 0 */
 } psr_msg_shrunk;
 
 psr_head psr_msg_shrink_head(const psr_msg_shrink *shrink);
@@ -262,8 +265,8 @@ PSR_MUST_CHECK psr_err psr_msg_shrunk_read(const psr_message *message, const psr
 
 /* The payload of both: ranks, four bytes each, the lowest first. bytes[4 * count]. */
 void psr_msg_rank_list_write(const uint32_t *ranks, uint32_t count, uint8_t *ret_bytes);
-/* PROTOCOL: none, not whole, one is not below limit, or stands there twice. NOMEM. ret owns:
- * free(). */
+/* PROTOCOL: the list is empty or incomplete, or a rank is not below limit or is listed twice.
+ * NOMEM. The caller owns *ret_ranks: free(). */
 PSR_MUST_CHECK psr_err psr_msg_rank_list_read(const psr_message *message, uint32_t limit,
                                               uint32_t **ret_ranks, uint32_t *ret_count);
 
@@ -271,17 +274,16 @@ psr_head psr_msg_progress_head(const psr_msg_progress *progress);
 psr_head psr_msg_done_head(const psr_msg_done *done);
 psr_head psr_msg_checkpoint_head(const psr_msg_piece *piece);
 psr_head psr_msg_restore_head(const psr_msg_piece *piece);
-psr_head psr_msg_alive_head(bool report_wanted); /* a PROGRESS, at once */
-psr_head psr_msg_held_head(uint64_t step);       /* the last one begun */
-psr_head psr_msg_hold_head(bool change);         /* for a change of mode; else for a stop */
-psr_head psr_msg_stop_at_head(uint64_t step);    /* the last one to take */
-psr_head psr_msg_saved_head(uint64_t steps);     /* after which the checkpoint
-                                                    is that is in place */
+psr_head psr_msg_alive_head(bool report_wanted); /* the receiver shall send a PROGRESS at once */
+psr_head psr_msg_held_head(uint64_t step);       /* step: the last one begun */
+psr_head psr_msg_hold_head(bool change);         /* for a change of mode; otherwise for a stop */
+psr_head psr_msg_stop_at_head(uint64_t step);    /* step: the last one to take */
+psr_head psr_msg_saved_head(uint64_t steps); /* the checkpoint after so many steps is complete */
 psr_head psr_msg_failed_head(psr_err status);
 psr_head psr_msg_view_head(const psr_msg_view *view);
 psr_head psr_msg_bound_head(const psr_msg_bound *bound);
 PSR_MUST_CHECK psr_err psr_msg_view_read(const psr_message *message, psr_msg_view *ret_view);
-/* Of an epoch that was given; a pause of at most PSR_MSG_WITHIN_MS_MAX microseconds. */
+/* BOUND of an epoch that was issued; a pause of at most PSR_MSG_WITHIN_MS_MAX microseconds. */
 PSR_MUST_CHECK psr_err psr_msg_bound_read(const psr_message *message, const psr_msg_limits *limits,
                                           psr_msg_bound *ret_bound);
 PSR_MUST_CHECK psr_err psr_msg_progress_read(const psr_message *message,
@@ -296,7 +298,7 @@ PSR_MUST_CHECK psr_err psr_msg_held_read(const psr_message *message, const psr_m
 PSR_MUST_CHECK psr_err psr_msg_hold_read(const psr_message *message, bool *ret_change);
 PSR_MUST_CHECK psr_err psr_msg_stop_at_read(const psr_message *message, uint64_t *ret_step);
 PSR_MUST_CHECK psr_err psr_msg_saved_read(const psr_message *message, uint64_t *ret_steps);
-/* A set of ranks as a payload: bit r % 8 of byte r / 8. What is beyond its end is not in it. */
+/* A set of ranks as a payload: bit r % 8 of byte r / 8. Ranks beyond its end are not in it. */
 static inline size_t psr_msg_ranks_bytes(uint32_t ranks)
 {
     return ((size_t)ranks + 7) / 8;
@@ -312,8 +314,8 @@ static inline bool psr_msg_ranks_has(const void *set, size_t bytes, uint32_t ran
     return rank / 8 < bytes && (((const uint8_t *)set)[rank / 8] >> rank % 8 & 1) != 0;
 }
 
-/* What FAILED says a process failed with; a status that is none is PEER: the line that comes with
- * it counts. */
+/* The status in FAILED. A number that is no status counts as PEER: the line that comes with it
+ * matters. */
 psr_err psr_msg_failed_status(const psr_message *message);
 
 #endif

@@ -13,7 +13,7 @@
 
 static const struct {
     psr_encoding encoding;
-    const char *text; /* the whole of it; TOPK: what comes before the ratio */
+    const char *text; /* the whole text; TOPK: the text before the ratio */
     const psr_codec *codec;
 } kinds[] = {
     {PSR_ENCODING_FLOAT32, "none", NULL},          {PSR_ENCODING_FP16, "fp16", &psr_codec_fp16},
@@ -22,7 +22,7 @@ static const struct {
 };
 enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
 
-/* NULL: none. */
+/* NULL: there is none. */
 static const psr_codec *codec_of(psr_compression compression)
 {
     for (size_t i = 0; i < KIND_COUNT; i++)
@@ -34,8 +34,8 @@ static const psr_codec *codec_of(psr_compression compression)
 
 /* ---- as text ---- */
 
-/* A decimal number above 0, at most 1, of at most nine decimals: exact, so that 0.07 of 100 values
- * are 7 of them. 0: it is none. */
+/* A decimal number above 0, at most 1, with at most nine decimals, read exactly, so that 0.07 of
+ * 100 values are 7 of them. 0: it is no such number. */
 static uint32_t read_ratio(const char *text)
 {
     uint32_t ratio = 0, unit = PSR_COMPRESSION_RATIO_ONE;
@@ -124,7 +124,8 @@ size_t psr_compression_bytes_max(psr_compression compression, size_t count)
 
 size_t psr_compression_values_max(psr_compression compression)
 {
-    size_t fit = 0, too_many = (size_t)PSR_PAYLOAD_BYTES_MAX * 8 + 1; /* not even of one bit each */
+    /* too many even with one bit each */
+    size_t fit = 0, too_many = (size_t)PSR_PAYLOAD_BYTES_MAX * 8 + 1;
     while (too_many - fit > 1) {
         const size_t middle = fit + (too_many - fit) / 2;
         if (psr_compression_bytes_max(compression, middle) <= PSR_PAYLOAD_BYTES_MAX)
@@ -140,8 +141,8 @@ size_t psr_compression_values_max(psr_compression compression)
 struct psr_encoder {
     psr_compression compression;
     const psr_codec *codec;
-    size_t count_max, count; /* count: of the unit that is prepared */
-    void *state;             /* owned; the codec's */
+    size_t count_max, count; /* count: values of the unit that is prepared */
+    void *state;             /* owned; used by the codec */
 };
 
 psr_err psr_encoder_new(psr_compression compression, size_t count_max, psr_encoder **ret_encoder)
@@ -255,7 +256,7 @@ psr_err psr_decode_slice(const psr_message *message, psr_compression compression
         return psr_violation(message, "its payload is in %s, not in %s",
                              psr_encoding_name(message->head.encoding),
                              psr_encoding_name(compression.encoding));
-    /* The count may be a peer's: it is bounded before anything is computed from it. */
+    /* The count may be a peer's, so it is checked before anything is computed from it. */
     if (count > psr_compression_values_max(compression))
         return psr_violation(message, "no message has %zu values of %s", count,
                              psr_encoding_name(compression.encoding));
@@ -264,7 +265,7 @@ psr_err psr_decode_slice(const psr_message *message, psr_compression compression
     return PSR_OK;
 }
 
-/* A message with its values behind it. */
+/* A message followed by its values. */
 typedef struct decoded {
     psr_message base;
     alignas(double) float values[];
@@ -277,7 +278,7 @@ static void free_decoded(psr_message *message)
 
 psr_err psr_decode_message(psr_message **message, psr_compression compression, size_t count)
 {
-    /* The count may be a peer's: nothing is allocated for one that no message has. */
+    /* The count may be a peer's: nothing is allocated for more values than a message can have. */
     const size_t most = psr_compression_values_max(compression);
     decoded *to = malloc(sizeof *to + (count < most ? count : most) * sizeof(float));
     if (to == NULL)
@@ -305,8 +306,8 @@ void psr_decode_own(psr_compression compression, const psr_payload *payload, siz
 
 enum { ROUNDED_AT_ONCE = 4096 };
 
-/* In pieces that stay in cache, each decoded after it has been encoded: of values that are still to
- * be encoded nothing has been written. */
+/* In pieces that stay in cache. Each is decoded after it has been encoded, so values that are still
+ * to be encoded are not overwritten. */
 psr_err psr_encoder_round(psr_encoder *encoder, float *values, float *residual, size_t count)
 {
     alignas(double) unsigned char payload[8 * ROUNDED_AT_ONCE + 64];
@@ -322,7 +323,7 @@ psr_err psr_encoder_round(psr_encoder *encoder, float *values, float *residual, 
     return PSR_OK;
 }
 
-/* Each value is rounded by itself, so a unit may be as short as one likes. */
+/* Each value is rounded by itself, so a unit may have any length. */
 psr_err psr_compression_round(psr_compression compression, float *values, size_t count)
 {
     psr_encoder *encoder = NULL;

@@ -38,77 +38,78 @@ typedef struct psr_compression {
     uint32_t ratio;        /* TOPK: R, in units of 10^-9, 1..PSR_COMPRESSION_RATIO_ONE; else 0 */
 } psr_compression;
 
-/* "none", "fp16", "bf16", "int8", "topk:0.01", "1bit"; 0 < R <= 1. USAGE: none of them; the line
- * says what would be right. */
+/* Parses "none", "fp16", "bf16", "int8", "topk:0.01" (0 < R <= 1) or "1bit". USAGE: it is none of
+ * them; the line says what is possible. */
 PSR_MUST_CHECK psr_err psr_compression_parse(const char *text, psr_compression *ret_compression);
-/* Of what was given as an option: "--NAME: .." stands before the line. */
+/* The same for an option: the line begins with "--NAME: ". */
 PSR_MUST_CHECK psr_err psr_compression_parse_option(const char *name, const char *text,
                                                     psr_compression *ret_compression);
-/* What parses to the same. */
+/* A text that parses to the same. */
 void psr_compression_print(psr_compression compression, char text[PSR_COMPRESSION_TEXT_BYTES]);
 
 #define PSR_COMPRESSION_NONE ((psr_compression){.encoding = PSR_ENCODING_FLOAT32})
 bool psr_compression_equal(psr_compression a, psr_compression b);
 bool psr_compression_is_none(psr_compression compression);
 bool psr_compression_has_residual(psr_compression compression);
-/* Bytes of the payload of count values: exactly, but of TOPK the most. count <=
+/* The bytes of the payload of count values; for TOPK the most. count <=
  * psr_compression_values_max. */
 size_t psr_compression_bytes_max(psr_compression compression, size_t count);
-/* The most values that are sure to fit one message. */
+/* The most values that always fit into one message. */
 size_t psr_compression_values_max(psr_compression compression);
 
-/* ---- encoding: of compressions other than none, which has nothing to prepare (psr_encode) ---- */
+/* ---- encoding, for compressions other than none, which has nothing to prepare (psr_encode)
+ * ---- */
 
 typedef struct psr_encoder psr_encoder;
 
-/* For units of at most count_max values, below 2^32. Memory: INT8 a byte for each, 1BIT a bit, TOPK
- * 8 + 4 R bytes, of which a small R touches few. ret owns. NOMEM. */
+/* For units of at most count_max values, below 2^32. Memory: INT8 a byte for each value, 1BIT a
+ * bit, TOPK 8 + 4 R bytes, of which a small R touches few. The caller owns *ret_encoder. NOMEM. */
 PSR_MUST_CHECK psr_err psr_encoder_new(psr_compression compression, size_t count_max,
                                        psr_encoder **ret_encoder);
-void psr_encoder_free(psr_encoder **encoder); /* NULL allowed; nulls it */
+void psr_encoder_free(psr_encoder **encoder); /* NULL allowed; sets *encoder to NULL */
 
-/* A round of a unit of count values. values are borrowed until its last slice is encoded. residual:
- * what the unit owes, zeros at first; it is replaced by what it owes now; NULL if there is none of
- * this compression. They do not overlap. NUMERIC: with a residual, x + r must be finite; the detail
- * names the first value that is not, and the residual and what was prepared before are as they
- * were. */
+/* Prepares a round of a unit of count values. values are borrowed until its last slice is encoded.
+ * residual: the unit's residual, zeros at first, which is replaced by the new one; NULL if this
+ * compression has none. They do not overlap. NUMERIC: with a residual, x + r must be finite; the
+ * detail names the first value that is not, and the residual and what was prepared before stay as
+ * they were. */
 PSR_MUST_CHECK psr_err psr_encoder_prepare(psr_encoder *encoder, const float *values,
                                            float *residual, size_t count);
 
-/* Of what was prepared: bytes of the payload of a slice, which lies in the unit; may be 0 (TOPK:
- * nothing of it was selected). */
+/* The bytes of the payload of a slice of the prepared unit; may be 0 (TOPK: none of its values was
+ * selected). */
 size_t psr_encoder_bytes(const psr_encoder *encoder, psr_span slice);
-/* Writes them to buffer, which is aligned for float; the head says from now on in which encoding
- * the payload is, which borrows buffer. Release and context are the caller's to set. */
+/* Writes that payload to buffer, which is aligned for float and is borrowed by the payload; sets
+ * the encoding in the head. The caller sets release and context. */
 psr_payload psr_encode_slice(const psr_encoder *encoder, psr_head *head, psr_span slice,
                              void *buffer);
 
-/* The same payload again, as it came in a message, for who passes it on: buffer has room for it. As
- * psr_encode_slice else. */
+/* The payload of a message once more, for a rank that passes it on: buffer has room for it.
+ * Otherwise as psr_encode_slice. */
 psr_payload psr_encode_again(const psr_message *message, psr_head *head, void *buffer);
 
 /* ---- decoding ---- */
 
-/* values and residual as psr_encoder_prepare's: the values of a whole unit become what its
+/* values and residual as for psr_encoder_prepare: replaces the values of a whole unit by what its
  * receivers decode. Fails as that does. */
 PSR_MUST_CHECK psr_err psr_encoder_round(psr_encoder *encoder, float *values, float *residual,
                                          size_t count);
-/* The same without an encoder at hand, of a compression without a residual; none: they stay.
+/* The same without an encoder, for a compression without a residual; for none, values stay.
  * NOMEM. */
 PSR_MUST_CHECK psr_err psr_compression_round(psr_compression compression, float *values,
                                              size_t count);
 
-/* The count values of a message. PROTOCOL: its payload is in another encoding, or not one of count
- * values, or (but of FP16 and BF16, which have infinities and NaNs) says a value that is not
- * finite; ret_values are then untouched. */
+/* Decodes the count values of a message. PROTOCOL: its payload is in another encoding, does not
+ * have count values, or has a value that is not finite (which FP16 and BF16 allow); ret_values is
+ * untouched then. */
 PSR_MUST_CHECK psr_err psr_decode_slice(const psr_message *message, psr_compression compression,
                                         size_t count, float *ret_values);
-/* The same message in float32: psr_decode_floats reads it then. Takes *message and gives another in
- * its place; on failure, as above or NOMEM, it is as it was. */
+/* Turns the message into float32, for psr_decode_floats. Replaces *message; on failure (as above,
+ * or NOMEM) it stays as it was. */
 PSR_MUST_CHECK psr_err psr_decode_message(psr_message **message, psr_compression compression,
                                           size_t count);
-/* What they decode of a payload of count values that psr_encode_slice has just written: for a
- * sender that takes it too. */
+/* What receivers decode from a payload of count values that psr_encode_slice has just written: for
+ * a sender that uses the same values. */
 void psr_decode_own(psr_compression compression, const psr_payload *payload, size_t count,
                     float *ret_values);
 

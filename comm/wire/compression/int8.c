@@ -20,9 +20,10 @@
 #include <float.h>
 
 #define CODE_MAX 127
-/* The largest float32 of which 127 times is one too; FLT_MAX / 127 rounded is the next one. */
+/* The largest float32 whose product with 127 is a float32; FLT_MAX / 127 rounded is the next
+ * one. */
 #define SCALE_MAX 0x1.020406p+121f
-/* Added to a number of at most 2^22 it rounds it to an integer, which then stands in the lowest
+/* Adding it to a number of at most 2^22 rounds that to an integer, which is then in the lowest
  * bits, in two's complement. */
 #define ROUNDER 0x1.8p+23f
 
@@ -64,8 +65,8 @@ PSR_MULTIVERSION static void multiply(float *restrict values, const int8_t *rest
         values[i] = (float)codes[i] * scale;
 }
 
-/* A subnormal scale is so coarse that quotients would exceed 127; with the least normal one, what
- * is below half of it is owed. */
+/* A subnormal scale would be so coarse that quotients exceed 127. With the least normal scale,
+ * values below half of it go to the residual. */
 static float scale_of(float largest)
 {
     const float scale = largest / CODE_MAX;

@@ -48,8 +48,8 @@ static size_t state_bytes(psr_compression compression, size_t count_max)
 }
 
 typedef struct sums {
-    double of[2];     /* each sign */
-    size_t negatives; /* values of sign 1 */
+    double of[2];     /* for each sign */
+    size_t negatives; /* number of values of sign 1 */
 } sums;
 
 typedef struct lanes {
@@ -57,7 +57,7 @@ typedef struct lanes {
     uint32_t negatives[LANES];
 } lanes;
 
-/* With masks, since a compiler makes a branch of a condition on floats. */
+/* With masks, since a compiler would make a branch of a condition on floats. */
 static inline void add_row(lanes *restrict to, const float *restrict x, const float *restrict r,
                            size_t count)
 {
@@ -75,7 +75,7 @@ PSR_MULTIVERSION static void add_rows(lanes *restrict to, const float *restrict 
 {
     size_t i = 0;
     for (; count - i >= LANES; i += LANES)
-        add_row(to, x + i, r + i, LANES); /* a number that the compiler knows */
+        add_row(to, x + i, r + i, LANES); /* a constant for the compiler */
     add_row(to, x + i, r + i, count - i);
 }
 
@@ -127,8 +127,8 @@ static psr_err prepare(psr_compression compression, void *state, const float *va
 {
     onebit_state *self = state;
     const sums all = add_up(values, residual, count);
-    if (!isfinite(all.of[0]) || !isfinite(all.of[1])) /* floats that are finite
-                                                         have a sum in double */
+    /* finite floats have a finite sum in double */
+    if (!isfinite(all.of[0]) || !isfinite(all.of[1]))
         return psr_codec_not_finite(compression.encoding, values, residual, count);
     self->means[0] = mean(all.of[0], count - all.negatives);
     self->means[1] = mean(all.of[1], all.negatives);
@@ -136,7 +136,7 @@ static psr_err prepare(psr_compression compression, void *state, const float *va
     return PSR_OK;
 }
 
-/* The bits of a slice begin anywhere in a byte. */
+/* The bits of a slice may begin anywhere in a byte. */
 static void encode(const void *state, psr_span slice, void *payload)
 {
     const onebit_state *self = state;
@@ -168,7 +168,8 @@ static void decode(const void *payload, size_t payload_bytes, size_t count, floa
 {
     (void)payload_bytes;
     const onebit_payload *in = payload;
-    /* The values of four signs at a time: compilers do not turn bits into lanes of a vector. */
+    /* The values of four signs at a time, because compilers do not turn bits into lanes of a
+     * vector. */
     float of_four[16][4];
     for (size_t signs = 0; signs < 16; signs++)
         for (size_t i = 0; i < 4; i++)

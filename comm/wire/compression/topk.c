@@ -20,8 +20,8 @@
 
 enum {
     PAIR_BYTES = sizeof(uint32_t) + sizeof(float),
-    STRIDE = 17,  /* of the sample: no length of rows that a tensor is likely to have */
-    BLOCK = 1024, /* values whose comparisons are made at once: they stay in the cache */
+    STRIDE = 17,  /* of the sample; it divides no likely length of a tensor's rows */
+    BLOCK = 1024, /* values that are compared at once: they stay in the cache */
 };
 
 typedef struct topk_state {
@@ -42,15 +42,15 @@ static size_t selected_of(psr_compression compression, size_t count)
                     PSR_COMPRESSION_RATIO_ONE);
 }
 
-/* Keys and indices of candidates, of which some are selected; their values. */
+/* Keys and indices of candidates, some of which are selected, and their values. */
 static size_t state_bytes(psr_compression compression, size_t count_max)
 {
     return sizeof(topk_state) +
            (2 * count_max + selected_of(compression, count_max)) * sizeof(int32_t);
 }
 
-/* The k-th largest of count keys, 0 < k <= count: digit by digit from the highest, of those that
- * agree so far. Changes the keys. ret_equal: how many of the k largest are equal to it. */
+/* The k-th largest of count keys, 0 < k <= count: digit by digit from the highest, among those that
+ * agree so far. Changes the keys. *ret_equal: how many of the k largest are equal to it. */
 static int32_t select_key(int32_t *keys, size_t count, size_t k, size_t *ret_equal)
 {
     static const struct {
@@ -79,8 +79,8 @@ static int32_t select_key(int32_t *keys, size_t count, size_t k, size_t *ret_equ
     return found;
 }
 
-/* What the k-th largest magnitude of e nearly always reaches: of the sample more than a seventeenth
- * of k do. */
+/* A bound that the k-th largest magnitude of e nearly always reaches: more than a seventeenth of k
+ * magnitudes of the sample do. */
 static int32_t guess_least(const float *e, size_t count, size_t k, int32_t *keys)
 {
     const size_t sample = count / STRIDE, reach = k / STRIDE + k / (8 * STRIDE) + 16;
@@ -99,7 +99,7 @@ PSR_MULTIVERSION static void compare(const float *restrict e, int32_t least,
         flags[i] = psr_codec_magnitude(e[i]) >= least;
 }
 
-/* The indices, ascending, of magnitudes that are at least `least`; ret: how many. */
+/* The indices, ascending, of magnitudes that are at least `least`; returns how many. */
 static size_t collect(const float *e, size_t count, int32_t least, uint32_t *indices)
 {
     size_t collected = 0;
@@ -118,8 +118,8 @@ static size_t collect(const float *e, size_t count, int32_t least, uint32_t *ind
     return collected;
 }
 
-/* Keeps of the candidates in self->indices what is above the threshold, and of what is equal to it
- * the first. Takes it out of e. */
+/* Keeps, of the candidates in self->indices, those above the threshold and the first of those equal
+ * to it. Sets these to 0 in e. */
 static void take(topk_state *self, float *restrict e, size_t candidates, int32_t threshold,
                  size_t equal)
 {
@@ -168,7 +168,7 @@ static psr_err prepare(psr_compression compression, void *state, const float *va
     return PSR_OK;
 }
 
-/* How many of the selected come before index. */
+/* How many selected values come before index. */
 static size_t selected_before(const topk_state *self, size_t index)
 {
     size_t low = 0, high = self->selected;
@@ -207,7 +207,7 @@ static psr_err check(const psr_message *message, size_t count)
                              "its payload has %zu bytes, not those of pairs of at most %zu values",
                              message->payload_bytes, count);
     if (pairs == 0)
-        return PSR_OK; /* there may be no payload at all */
+        return PSR_OK; /* there may be no payload */
     const uint32_t *indices = message->payload;
     for (size_t i = 0; i < pairs; i++)
         if (indices[i] >= count || (i > 0 && indices[i] <= indices[i - 1]))
