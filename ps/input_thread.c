@@ -14,9 +14,9 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-/* of lines that nobody has taken: the rest waits where it was written */
+/* bytes of lines that nobody has taken; the rest waits in the pipe */
 #define WAITING_BYTES_MAX (1u << 20)
-#define LINE_BYTES_MAX (1u << 20) /* a longer one is cut: lines are a launcher's, and short */
+#define LINE_BYTES_MAX (1u << 20) /* a longer line is cut: the launcher's lines are short */
 
 typedef struct event {
     psr_input_thread_kind kind;
@@ -40,8 +40,8 @@ struct psr_input_thread {
     size_t waiting_bytes;
 };
 
-/* Of those that end jobs one that is ignored when this process begins is for who started it
- * (PSR_CHILD_LEAVES_TERM), or for nobody (nohup). */
+/* If a signal that ends jobs is ignored when this process begins, it is meant for the process that
+ * started it (PSR_CHILD_LEAVES_TERM), or for nobody (nohup). */
 static void end_signals(sigset_t *set)
 {
     const int of_jobs[] = {SIGTERM, SIGUSR1, SIGHUP};
@@ -57,8 +57,8 @@ void psr_input_thread_block_signals(void)
     sigset_t set;
     end_signals(&set);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
-    signal(SIGPIPE, SIG_IGN); /* who reads what we say may die before us:
-                                 there is a run to put in order then */
+    /* the reader of our output may die before us, and the run must end in order */
+    signal(SIGPIPE, SIG_IGN);
 }
 
 /* ---- the thread ---- */
@@ -234,7 +234,7 @@ psr_input_thread_kind psr_input_thread_next(psr_input_thread *input, char **ret_
     if (e == NULL)
         return PSR_INPUT_NOTHING;
     const uint64_t one = 1;
-    if (was_full) /* the counter's end is far: this cannot fail */
+    if (was_full) /* the counter cannot overflow, so this cannot fail */
         (void)!write(input->drained, &one, sizeof one);
     psr_input_thread_kind kind = e->kind;
     if (kind == PSR_INPUT_LINE)

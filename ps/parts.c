@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define NAMED_MAX 2 /* shards that are told one by one */
+#define NAMED_MAX 2 /* how many shards are named one by one */
 
 static bool keeps_tensors_whole(const psr_config *config)
 {
@@ -23,7 +23,7 @@ static psr_compression compression_of_weights(const psr_config *config)
 
 /* ---- the way of each bucket ---- */
 
-/* A ring is by HOST where workers share memory. */
+/* A ring goes by HOST if workers share memory. */
 static psr_route route_of(const psr_config *config, psr_mode mode, bool shared)
 {
     if (mode == PSR_MODE_PS)
@@ -33,7 +33,7 @@ static psr_route route_of(const psr_config *config, psr_mode mode, bool shared)
     return shared ? PSR_ROUTE_HOST : PSR_ROUTE_RING;
 }
 
-/* Of a unit, which is buckets first .. first + count - 1, as they descend in the arena. */
+/* The route of a unit: buckets first .. first + count - 1, which descend in the arena. */
 static psr_mode mode_of_unit(const psr_config *config, psr_mode mode, const psr_layout *layout,
                              const psr_part *parts, uint32_t count)
 {
@@ -49,7 +49,7 @@ static psr_mode mode_of_unit(const psr_config *config, psr_mode mode, const psr_
         psr_mode its = mode;
         if (from >= to)
             continue;
-        (void)psr_config_route_of(config, tensor->name, &its); /* else the mode's */
+        (void)psr_config_route_of(config, tensor->name, &its); /* otherwise the mode's */
         floats[its == PSR_MODE_PS] += to - from;
         first = any ? first : its;
         any = true;
@@ -155,8 +155,8 @@ void psr_parts_done(psr_parts *parts)
     *parts = (psr_parts){0};
 }
 
-/* Shards that hold something. They are the first ones: the largest part goes to the lightest shard,
- * ties to the lower rank. */
+/* The number of shards that hold something. These are the first ones: the largest part goes to the
+ * lightest shard, ties to the lower rank. */
 static uint32_t count_holders(const psr_parts *parts)
 {
     uint32_t holders = 0;
@@ -165,8 +165,8 @@ static uint32_t count_holders(const psr_parts *parts)
     return holders;
 }
 
-/* The size of buckets with which every shard holds something: what auto comes to, or the next
- * smaller power of two; 0: there is none. */
+/* A bucket size with which every shard holds something: auto's, or the next smaller power of two;
+ * 0: there is none. */
 static uint64_t size_that_serves(const psr_config *config, const psr_layout *layout)
 {
     psr_config smaller = *config;
@@ -218,12 +218,12 @@ psr_err psr_parts_check(const psr_parts *parts, const psr_config *config, const 
                     holders, or_size);
 }
 
-/* A ring's buckets that workers hold are told as a whole: nobody has asked for so many holders. */
+/* The holders of a ring's buckets are described together: nobody has asked for their number. */
 static void describe_workers(const psr_plan *plan, char *line, size_t size)
 {
     uint64_t *bytes = calloc((size_t)plan->homes + 1, sizeof *bytes), least = UINT64_MAX, most = 0;
     if (bytes == NULL)
-        return; /* the line goes without */
+        return; /* the line stays without it */
     psr_plan_loads(plan, PSR_ROUTE_HOST, bytes);
     for (uint32_t h = 0; h < plan->homes; h++) {
         least = bytes[h] < least ? bytes[h] : least;

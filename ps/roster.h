@@ -1,6 +1,6 @@
-/* Who takes part in a run, from its configuration: before joining nothing else says it, and nobody
- * else in ps reads mode, workers and shards of a configuration. After joining the view does. Plain
- * data; any thread. */
+/* Who takes part in a run, according to its configuration. Before joining this is the only source,
+ * and no other code in ps reads the mode, workers and shards of a configuration for it. After
+ * joining the view says it. Plain data; any thread. */
 #ifndef PSR_PS_ROSTER_H
 #define PSR_PS_ROSTER_H
 
@@ -8,12 +8,11 @@
 #include "comm/comm.h"
 
 typedef struct psr_roster {
-    uint32_t ranks;            /* of training, each with a gradient and
-                                  a share of the samples of its own */
-    uint32_t worker_processes; /* as many, or one that plays all ranks */
+    uint32_t ranks; /* ranks of training; each has its own gradient and share of the samples */
+    uint32_t worker_processes; /* the same number, or 1 if one process computes all ranks */
     uint32_t shards;           /* 0: none */
-    bool plays_all;            /* worker 0 plays every rank, one after the other (--mode local) */
-    psr_route route;           /* of all buckets */
+    bool plays_all;  /* worker 0 computes every rank, one after the other (--mode local) */
+    psr_route route; /* the route of all buckets */
 } psr_roster;
 
 psr_roster psr_roster_of(const psr_config *config);

@@ -1,7 +1,7 @@
-/* With what a shard begins: the parameters' layout and where the run is. The scheduler, which has
- * the network, writes it, as JSON in the bytes that WELCOME carries unread (comm/members/join.h);
- * who owns what is in the view's plan, and how a shard updates in the options that it is given
- * before (psr_config_to_json_for_shards). No state; any thread. */
+/* What a shard needs to begin: the parameters' layout and where the run is. The scheduler, which
+ * knows the network, writes it as JSON into the bytes that WELCOME carries (comm/members/join.h).
+ * The view's plan says who holds what, and the options that the shard gets before say how it
+ * updates (psr_config_to_json_for_shards). No state; any thread. */
 #ifndef PSR_PS_SHARD_START_H
 #define PSR_PS_SHARD_START_H
 
@@ -9,9 +9,9 @@
 #include "model/layout.h"
 
 typedef struct psr_shard_start {
-    uint64_t first_step; /* completed before: 0, or the resumed checkpoint's */
+    uint64_t first_step; /* completed steps: 0, or those of the resumed checkpoint */
     uint64_t total_steps;
-    psr_layout layout; /* owned where it was read: psr_shard_start_done */
+    psr_layout layout; /* owned if it was read: psr_shard_start_done */
 } psr_shard_start;
 
 /* ret owns: free() */

@@ -1,4 +1,4 @@
-/* What a shard tells the scheduler with DONE, as JSON. The bytes that are read may be hostile;
+/* What a shard tells the scheduler with DONE, as JSON. The bytes that are read may be hostile:
  * FORMAT names the field. No state; any thread. */
 #ifndef PSR_PS_TRAFFIC_H
 #define PSR_PS_TRAFFIC_H
@@ -8,9 +8,9 @@
 
 #include <stdint.h>
 
-/* What it exchanged with all workers since its start: payloads of PUSH received and of WEIGHTS
- * sent. In SSP and async a shard is done with its last push, and the last pulls, still to be
- * answered, are not counted. */
+/* The bytes that it exchanged with all workers since its start: payloads of PUSH received and of
+ * WEIGHTS sent. In SSP and async a shard is done with its last push, so the last pulls, which are
+ * still to be answered, are not counted. */
 typedef struct psr_traffic {
     uint64_t gradient_bytes, weight_bytes;
 } psr_traffic;

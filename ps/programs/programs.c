@@ -16,23 +16,24 @@
 #define RANKS_MAX 1024
 #define DEADLINE_S_MAX 1e6
 typedef struct driver {
-    uint32_t ranks;  /* the program's, and behind them shards */
-    uint32_t shards; /* psring-ps serve: they join when the program
-                        does, and nobody waits for their end */
+    uint32_t ranks; /* the program's ranks, and after them the shards */
+    /* psring-ps serve: they join when the program does, and nobody waits for their end */
+    uint32_t shards;
     int64_t deadline_ms;
     const psr_provision *provision;
     psr_scheduler_loop loop;
     psr_transport *transport; /* the loop's */
     psr_launcher *launcher;
     psr_orders orders;
-    /* Of those who have called psring_init since all had left the last time. NULL: nobody ever
-     * has. */
+    /* The judge of the ranks that have called psring_init since all had left the last time. NULL:
+     * no rank ever has. */
     psr_judge *judge;
     psr_coordinator *coordinator; /* the judge's */
-    psr_message **early;          /* [ranks]: JOIN of one that has left, while
-                                     others have not, or of a shard; owned */
-    bool *gone;                   /* [ranks]: their processes have ended well */
-    uint32_t gone_count;          /* but of shards */
+    /* [ranks]: a JOIN that waits: of a rank that has left while others have not, or of a shard;
+     * owned */
+    psr_message **early;
+    bool *gone;          /* [ranks]: whose processes have ended well */
+    uint32_t gone_count; /* how many, without shards */
     bool ended;
     psr_err status;
     char line[1024];
@@ -40,8 +41,8 @@ typedef struct driver {
 
 /* ---- the end ---- */
 
-/* The first time. Who has joined is told: its calls fail with that line, and say which rank is to
- * blame. */
+/* The first failure. Ranks that have joined are told: their calls fail with that line, which says
+ * which rank is to blame. */
 static void end_by(driver *d, uint32_t rank, psr_err status, const char *line)
 {
     if (d->ended)
@@ -97,7 +98,7 @@ static bool is_shard(const driver *d, uint32_t rank)
     return rank >= d->ranks - d->shards;
 }
 
-/* Where all who have joined had failed before, that is why this one ends. */
+/* If the calls of all that have joined had failed before, that is why this process ended. */
 static void lose(driver *d, const psr_order *order)
 {
     char line[sizeof d->line];
@@ -113,7 +114,7 @@ static void lose(driver *d, const psr_order *order)
         end_by(d, order->peer.rank, PSR_ERR_PEER, line);
 }
 
-/* One for whom others would wait cannot go without a word. */
+/* A rank that others would wait for may not exit without leaving. */
 static void check_missed(driver *d, uint32_t rank)
 {
     char line[200];
@@ -128,8 +129,8 @@ static void check_missed(driver *d, uint32_t rank)
     end_by(d, rank, PSR_ERR_PEER, line);
 }
 
-/* When the program's ranks have, and no shard is still coming up: it would find nobody, and say
- * so. */
+/* When the program's ranks have left and no shard is still starting: it would find nobody, and
+ * report that. */
 static void end_when_all_have(driver *d)
 {
     char line[64];
@@ -160,7 +161,7 @@ static void lose_agent(driver *d, const psr_order *order)
     end(d, PSR_ERR_TIMEOUT, line);
 }
 
-/* Lines of programs go to the person. */
+/* The output of programs goes to the person. */
 static void obey(void *context, const psr_order *order, int64_t now_ms)
 {
     (void)now_ms;
@@ -201,7 +202,8 @@ static void check_launcher(driver *d, int64_t now_ms)
 
 /* ---- messages ---- */
 
-/* One that nobody has joined. Its deadline for joining begins: with the first who does. */
+/* A judge that nobody has joined. Its deadline for joining begins with the first rank that
+ * joins. */
 static psr_err open_coordinator(driver *d, int64_t now_ms)
 {
     const psr_judge_options options = {
@@ -218,7 +220,7 @@ static psr_err open_coordinator(driver *d, int64_t now_ms)
     return PSR_OK;
 }
 
-/* Nobody is here: who comes begins anew. */
+/* Nobody is here: the next rank that joins begins anew. */
 static bool is_over(const driver *d)
 {
     return d->coordinator == NULL || psr_coordinator_over(d->coordinator);
@@ -252,7 +254,8 @@ static void take_message(driver *d, psr_message *message, int64_t now_ms)
         check_missed(d, rank);
 }
 
-/* Who wants to join again, when all have left; a shard, when one of the program has joined. */
+/* Takes the JOINs that waited: of ranks, when all have left; of shards, when a rank of the program
+ * has joined. */
 static void take_early(driver *d, int64_t now_ms)
 {
     for (uint32_t rank = 0; rank < d->ranks && !d->ended; rank++) {

@@ -29,7 +29,7 @@ psr_err psr_hosts_of_ranks(const psr_config *config, const psr_view *members,
     return PSR_OK;
 }
 
-/* Whether one of the first `count` members has this one's host. */
+/* Whether one of the first `count` members is on this one's host. */
 static bool is_known(const psr_view *members, uint32_t count, const psr_view_member *member)
 {
     for (uint32_t i = 0; i < count; i++)
@@ -38,8 +38,8 @@ static bool is_known(const psr_view *members, uint32_t count, const psr_view_mem
     return false;
 }
 
-/* Whether two processes beside that member, or it and one, send each other what can be lent: a
- * shard and a worker, or in a run without shards two workers. */
+/* Whether two processes on that host send each other values that can be lent: a shard and a worker,
+ * or in a run without shards two workers. */
 static bool lends(const psr_view *members, const psr_view_member *member)
 {
     uint32_t workers = 0, shards = 0;

@@ -8,7 +8,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define BURST 256 /* messages between two looks at everything else */
+#define BURST 256 /* messages taken before everything else gets its turn */
 
 static bool awaits(const psr_late *late)
 {
@@ -31,7 +31,7 @@ static bool take(void *context, psr_message *message)
     return awaits(late);
 }
 
-/* The end of its orders is none to stop: whoever started the scheduler has closed them because the
+/* The end of the orders is no order to stop: whoever started the scheduler closes them because the
  * run has ended. */
 static bool told_to_stop(const psr_late *late)
 {
@@ -46,7 +46,7 @@ static bool told_to_stop(const psr_late *late)
     return false;
 }
 
-/* Whoever started this process has closed its orders, and may be killed now: that is told as an
+/* Whoever started this process has closed its orders and may be killed now; this is reported as an
  * interrupt. */
 static bool starter_lives(const psr_late *late)
 {

@@ -1,6 +1,6 @@
-/* Who comes when the run has failed before all had joined. The scheduler's process stays for a
- * moment and answers each JOIN with the line that ended the run (REFUSED), so that everyone ends
- * with it at once: who comes later still finds nobody, and waits for its own deadline. */
+/* Processes that join after the run has failed, when not all had joined. The scheduler stays for a
+ * moment and answers each JOIN with the line that ended the run (REFUSED), so that all of them end
+ * at once. A process that comes even later finds nobody and waits for its own deadline. */
 #ifndef PSR_PS_LATE_H
 #define PSR_PS_LATE_H
 
@@ -13,12 +13,12 @@
 
 typedef struct psr_late {
     psr_transport *transport;
-    psr_coordinator *coordinator; /* which knows who has not come; NULL:
-                                     the run failed before there was one */
-    const char *line;             /* why, where there is no coordinator */
-    uint32_t members;             /* who may come, where there is none */
-    psr_launcher *launcher;       /* its signals end the wait */
-    pid_t starter;                /* so does that process's end; 0: nobody's */
+    /* knows which members have not come; NULL: the run failed before it existed */
+    psr_coordinator *coordinator;
+    const char *line;       /* why it failed, if there is no coordinator */
+    uint32_t members;       /* number of members that may come, if there is no coordinator */
+    psr_launcher *launcher; /* signals that it reports end the wait */
+    pid_t starter;          /* the end of this process ends the wait too; 0: none */
 } psr_late;
 
 /* Returns when all have come, after PSR_LATE_MS, or when the process is told to stop. The process

@@ -13,8 +13,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WAITING_BYTES_MUCH 65536 /* from here on what will be said again is left out */
-/* and here every line, of which members can cause many; events of the run are few */
+#define WAITING_BYTES_MUCH 65536 /* above this, events that will be repeated are left out */
+/* above this every line is left out that members can cause any number of; events of the run are
+ * few */
 #define WAITING_BYTES_MAX (1u << 20)
 #define LAST_WORDS_MS 1000
 
@@ -56,7 +57,7 @@ psr_err psr_launcher_new(psr_launcher_kind kind, const psr_config *config, void 
         free(launcher);
         return err;
     }
-    /* The pipe is the launcher's and ours alone. */
+    /* Only the launcher and this process use the pipe. */
     if (!launcher->by_hand)
         fcntl(STDOUT_FILENO, F_SETFL, fcntl(STDOUT_FILENO, F_GETFL) | O_NONBLOCK);
     *ret_launcher = launcher;
@@ -93,8 +94,8 @@ void psr_launcher_flush(psr_launcher *launcher)
         if (written < 0 && errno == EINTR)
             continue;
         if (written < 0 && errno != EAGAIN)
-            gone = launcher->waiting_bytes; /* nobody reads any more: end of
-                                               standard input will say so */
+            /* nobody reads any more; the end of standard input will tell */
+            gone = launcher->waiting_bytes;
         if (written <= 0)
             break;
         gone += (size_t)written;
@@ -104,7 +105,7 @@ void psr_launcher_flush(psr_launcher *launcher)
         memmove(launcher->waiting, launcher->waiting + gone, launcher->waiting_bytes);
 }
 
-/* Without memory an event is not told. */
+/* Without memory an event is lost. */
 static void put(psr_launcher *launcher, const psr_run_event *event)
 {
     char *text = NULL;

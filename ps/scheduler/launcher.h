@@ -14,30 +14,31 @@
 typedef struct psr_launcher psr_launcher;
 
 typedef enum psr_launcher_kind {
-    PSR_LAUNCHER_NONE,   /* a start by hand */
-    PSR_LAUNCHER_WORKER, /* orders alone */
-    PSR_LAUNCHER_WHOLE,  /* psring train, psring run: orders and
-                            events, and signs of life both ways */
+    PSR_LAUNCHER_NONE,   /* started by hand: no launcher */
+    PSR_LAUNCHER_WORKER, /* started by a worker under another launcher: orders only */
+    /* psring train, psring run: orders and events, and signs of life in both directions */
+    PSR_LAUNCHER_WHOLE,
 } psr_launcher_kind;
 
 typedef enum psr_launcher_heard {
     PSR_LAUNCHER_NOTHING,
-    PSR_LAUNCHER_ORDER,     /* its order */
-    PSR_LAUNCHER_INTERRUPT, /* SIGINT or SIGTERM to this process: as its order STOP */
-    PSR_LAUNCHER_GONE,      /* it died */
-    PSR_LAUNCHER_BAD,       /* a line that is no order: psr_err_detail()
-                               says why, and begins the line */
+    PSR_LAUNCHER_ORDER, /* an order of the launcher */
+    /* SIGINT or SIGTERM to this process; means the same as the order STOP */
+    PSR_LAUNCHER_INTERRUPT,
+    PSR_LAUNCHER_GONE, /* the launcher died */
+    /* a line that is no order: psr_err_detail() says why, and begins with the line */
+    PSR_LAUNCHER_BAD,
 } psr_launcher_heard;
 
-/* wake: called on another thread when an order may be there. config: of the run, borrowed for life;
- * NULL for WHOLE. ret owns. */
+/* wake: called on another thread when there may be an order. config: the run's, borrowed for life;
+ * NULL for WHOLE. The caller owns *ret_launcher. */
 PSR_MUST_CHECK psr_err psr_launcher_new(psr_launcher_kind kind, const psr_config *config,
                                         void (*wake)(void *context), void *context,
                                         psr_launcher **ret_launcher);
-/* Writes what still waits, for at most a second. NULL allowed. */
+/* Writes what still waits, for at most a second, and frees it. NULL allowed. */
 void psr_launcher_free(psr_launcher *launcher);
 
-/* What it said next, without waiting. ret_order: filled for ORDER alone. */
+/* The next thing that the launcher said, without waiting. ret_order: filled in for ORDER only. */
 psr_launcher_heard psr_launcher_take(psr_launcher *launcher, psr_order *ret_order);
 /* Tries again to write what waits. */
 void psr_launcher_flush(psr_launcher *launcher);
@@ -45,9 +46,9 @@ void psr_launcher_flush(psr_launcher *launcher);
 void psr_launcher_listening(psr_launcher *launcher, const char *endpoint);
 void psr_launcher_joined(psr_launcher *launcher, const psr_view_member *entry, uint32_t count,
                          uint32_t total);
-/* All have joined. Shown here alone: psring train has known where they are. */
+/* All have joined. Only shown here; psring train knows where they are. */
 void psr_launcher_configuration(psr_launcher *launcher, const psr_show_place *place);
-/* The run directory is there. resumed: what the run goes on with, or "". */
+/* The run directory exists. resumed: what the run continues from, or "". */
 void psr_launcher_directory(psr_launcher *launcher, const char *out, const char *resumed);
 void psr_launcher_running(psr_launcher *launcher);
 void psr_launcher_progress(psr_launcher *launcher, uint64_t step, uint64_t total, double loss,
@@ -60,8 +61,8 @@ void psr_launcher_say(psr_launcher *launcher, psr_log_kind kind, psr_log_level l
 void psr_launcher_alive(psr_launcher *launcher);
 /* The answer to PAUSE. */
 void psr_launcher_paused(psr_launcher *launcher);
-/* how_to_go_on: with a run that was stopped in order, for whom psring train has not started; NULL:
- * it was not. */
+/* how_to_go_on: the command that continues a run that was stopped in order, for users who did not
+ * start it by psring train; NULL: it was not stopped. */
 void psr_launcher_ended(psr_launcher *launcher, psr_err status, const char *line,
                         const char *outcome_json, const char *how_to_go_on);
 

@@ -18,7 +18,7 @@ struct psr_lives {
     void (*wake)(void *context);
     void *context;
     int epoll, quit;
-    int ended[2]; /* pipe: the peers, from the thread to its owner */
+    int ended[2]; /* a pipe: the thread sends the peers to its owner */
     pthread_t thread;
     bool thread_runs;
     int *pidfds; /* owned */
@@ -43,7 +43,7 @@ static void *wait_for_ends(void *context)
         for (int i = 0; i < count; i++) {
             if (events[i].data.u64 == QUIT)
                 return NULL;
-            /* A pipe has room for more than a run has members. */
+            /* A pipe has room for more peers than a run has members. */
             (void)!write(lives->ended[1], &events[i].data.u64, sizeof events[i].data.u64);
             lives->wake(lives->context);
         }
@@ -113,7 +113,7 @@ void psr_lives_watch(psr_lives *lives, psr_peer peer)
         lives->pidfds = grown;
     struct epoll_event ends = {.events = EPOLLIN | EPOLLONESHOT, .data.u64 = number_of(peer)};
     if (grown == NULL || epoll_ctl(lives->epoll, EPOLL_CTL_ADD, pidfd, &ends) != 0)
-        close(pidfd); /* its silence tells it, later */
+        close(pidfd); /* a member that is not watched is found by its silence, later */
     else
         lives->pidfds[lives->count++] = pidfd;
 }

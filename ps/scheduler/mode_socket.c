@@ -22,20 +22,20 @@ typedef enum connection_state {
     FREE,
     READING,  /* its line */
     ASKS,     /* nobody has taken the request */
-    AWAITS,   /* an answer */
-    ANSWERED, /* to be closed by the thread */
+    AWAITS,   /* waits for an answer */
+    ANSWERED, /* the thread closes it */
 } connection_state;
 
 typedef struct connection {
     connection_state state;
     int fd;
-    int64_t until_ms; /* of READING */
+    int64_t until_ms; /* for READING */
     psr_mode_request request;
     size_t used; /* bytes of the line */
 } connection;
 
 struct psr_mode_socket {
-    int directory, listener, nudge; /* nudge: an eventfd on which the thread wakes up */
+    int directory, listener, nudge; /* nudge: an eventfd that wakes the thread */
     void (*wake)(void *context);
     void *context;
     pthread_t thread;
@@ -47,7 +47,7 @@ struct psr_mode_socket {
     connection connections[PSR_RUN_SOCKET_CONNECTIONS];
 };
 
-/* ---- the thread: under the mutex, but for its wait ---- */
+/* ---- the thread: with the mutex held, except while it waits ---- */
 
 static void close_connection(connection *c)
 {
@@ -55,7 +55,7 @@ static void close_connection(connection *c)
     *c = (connection){.state = FREE, .fd = -1};
 }
 
-/* The kernel says whose the other end is, also where a file system does not keep to modes. */
+/* The kernel says whose the other end is, even if a file system ignores modes. */
 static bool is_ours(int fd)
 {
     struct ucred peer;
@@ -82,7 +82,7 @@ static void take_connection(psr_mode_socket *s)
                           .request.id = ++s->last_id};
 }
 
-/* true: its line is whole, and a request. */
+/* true: its line is complete, and is a request. */
 static bool read_line(connection *c)
 {
     char *line = c->request.word;
@@ -106,7 +106,8 @@ static bool read_line(connection *c)
     return true;
 }
 
-/* Whoever awaits an answer says nothing more: what comes is that it has gone. */
+/* A connection that waits for an answer sends nothing more; if it can be read, the other end has
+ * gone. */
 static bool see(connection *c, int64_t now_ms, short seen)
 {
     if (c->state == READING && seen != 0)
@@ -117,7 +118,7 @@ static bool see(connection *c, int64_t now_ms, short seen)
     return false;
 }
 
-/* Returns how long to wait: milliseconds, or -1 without end. */
+/* Returns how long to wait in milliseconds, or -1: without limit. */
 static int fill(psr_mode_socket *s, struct pollfd *fds, int64_t now_ms)
 {
     int64_t until_ms = INT64_MAX;
@@ -161,7 +162,7 @@ static void *serve(void *context)
 static void nudge(psr_mode_socket *s)
 {
     const uint64_t one = 1;
-    (void)!write(s->nudge, &one, sizeof one); /* the counter's end is far: this cannot fail */
+    (void)!write(s->nudge, &one, sizeof one); /* the counter cannot overflow, so this cannot fail */
 }
 
 /* ---- for the scheduler ---- */
@@ -194,7 +195,7 @@ void psr_mode_socket_answer(psr_mode_socket *s, uint64_t id, bool ok, const char
         connection *c = &s->connections[i];
         if (c->state != AWAITS || c->request.id != id)
             continue;
-        /* Nothing has been sent on it before, so there is room. */
+        /* Nothing was sent on it before, so there is room. */
         (void)!send(c->fd, line, (size_t)size, MSG_DONTWAIT | MSG_NOSIGNAL);
         c->state = ANSWERED;
     }
@@ -204,7 +205,8 @@ void psr_mode_socket_answer(psr_mode_socket *s, uint64_t id, bool ok, const char
 
 /* ---- life ---- */
 
-/* By way of the directory's descriptor: its path may be longer than an address (108 bytes). */
+/* By the directory's descriptor, since its path may be longer than a socket's address (108
+ * bytes). */
 static psr_err bind_in(psr_mode_socket *s, const char *directory)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -212,7 +214,7 @@ static psr_err bind_in(psr_mode_socket *s, const char *directory)
     s->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     snprintf(address.sun_path, sizeof address.sun_path, "/proc/self/fd/%d/" PSR_RUN_SOCKET_NAME,
              s->directory);
-    /* The mode of the socket becomes that of its name: it is never another one. */
+    /* The file gets the socket's mode when it is made, so it never has another one. */
     if (s->directory >= 0 && s->listener >= 0 && fchmod(s->listener, S_IRUSR | S_IWUSR) == 0 &&
         bind(s->listener, (const struct sockaddr *)&address, sizeof address) == 0) {
         s->bound = true;

@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #define PATH_BYTES (PSR_PATH_MAX + 64)
-#define NAMES_MAX 1000             /* of a series, that others were first at */
-#define EARLY_BYTES_MAX (1u << 20) /* of log lines that wait for the directory */
+#define NAMES_MAX 1000             /* names of a series that other runs took first */
+#define EARLY_BYTES_MAX (1u << 20) /* bytes of log lines that wait for the directory */
 
 typedef struct log_file {
     psr_peer peer;
@@ -35,7 +35,7 @@ struct psr_rundir {
     const char *series; /* borrowed */
     bool there;
     psr_facts facts;
-    char algorithms[PSR_OPTION_TEXT_MAX]; /* in full, as worker 0 chose them */
+    char algorithms[PSR_OPTION_TEXT_MAX]; /* as worker 0 chose them, in full */
     char *roster_json, *resumed_from;     /* owned */
     char started[40], ended[40];
     cJSON *outcome; /* owned */
@@ -46,10 +46,10 @@ struct psr_rundir {
     uint64_t lines_lost;
 };
 
-/* ---- may it be made? ---- */
+/* ---- whether it can be made ---- */
 
-/* The nearest directory above path that exists must be ours to write in. may_be_there: another name
- * is taken then. */
+/* Whether we may write in the nearest existing directory above path. may_be_there: then another
+ * name is taken. */
 static psr_err check_can_be_made(const char *path, bool may_be_there)
 {
     struct stat status;
@@ -188,7 +188,7 @@ static psr_err write_run(const psr_rundir *rundir)
     if (text == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %s", path);
     size_t size = strlen(text);
-    text[size] = '\n'; /* in place of the zero: the size is known */
+    text[size] = '\n'; /* replaces the zero: the size is known */
     psr_err err = psr_file_write_atomic(path, text, size + 1);
     free(text);
     return err;
@@ -198,7 +198,7 @@ static psr_err write_run(const psr_rundir *rundir)
 
 static void log_path(const psr_rundir *rundir, psr_peer peer, char path[static PATH_BYTES])
 {
-    /* DESIGN.md's names: a worker's file is its rank's. */
+    /* A worker's file is named by its rank. */
     const char *name = peer.role == PSR_ROLE_WORKER ? "rank" : psr_role_name(peer.role);
     if (peer.role == PSR_ROLE_SCHEDULER)
         snprintf(path, PATH_BYTES, "%s/log/%s.log", rundir->config.out, name);
@@ -255,7 +255,7 @@ static void keep_early(psr_rundir *rundir, psr_peer peer, const char *line)
 
 void psr_rundir_log(psr_rundir *rundir, psr_peer peer, const char *line)
 {
-    /* It came from another host, and somebody will look at the log with a terminal. */
+    /* The line may come from another host, and somebody will read the log on a terminal. */
     char *printable = strdup(line);
     if (printable == NULL) {
         rundir->lines_lost++;
@@ -278,7 +278,7 @@ static psr_err make_directory(const char *path)
     return PSR_OK;
 }
 
-/* The next of its series. */
+/* The next name of its series. */
 static psr_err take_next_name(psr_rundir *rundir)
 {
     if (rundir->series[0] != '\0')
@@ -287,7 +287,8 @@ static psr_err take_next_name(psr_rundir *rundir)
     return PSR_OK;
 }
 
-/* Others may have seen, at the same moment, that nothing has its name: whoever makes it has it. */
+/* Other runs may have found the name free at the same moment: the one whose mkdir succeeds has
+ * it. */
 static psr_err claim_name(psr_rundir *rundir)
 {
     for (int tries = 0; mkdir(rundir->config.out, 0777) != 0; tries++) {
@@ -355,7 +356,8 @@ bool psr_rundir_is_there(const psr_rundir *rundir)
 psr_err psr_rundir_algorithms(psr_rundir *rundir, const char *algorithms)
 {
     snprintf(rundir->algorithms, sizeof rundir->algorithms, "%s", algorithms);
-    if (strcmp(rundir->config.algorithms, "timed") == 0) /* another timing would choose otherwise */
+    /* another timing could choose other ones */
+    if (strcmp(rundir->config.algorithms, "timed") == 0)
         strcpy(rundir->config.algorithms, rundir->algorithms);
     return write_run(rundir);
 }
@@ -436,6 +438,6 @@ void psr_rundir_discard(psr_rundir *rundir)
     }
     for (size_t i = 0; i < sizeof directories / sizeof *directories; i++) {
         snprintf(path, sizeof path, "%s%s", out, directories[i]);
-        (void)rmdir(path); /* refuses one with anything in it that is not ours */
+        (void)rmdir(path); /* fails if anything in it is not ours */
     }
 }

@@ -12,52 +12,52 @@
 
 typedef struct psr_rundir psr_rundir;
 
-/* Nothing is written yet. Checks that the directory can be made: USAGE when it is there already, IO
- * when it may not be made. series: where --out was not told but chosen here, what it is the next
- * of, so that another run that is first at its name costs this one no more than that: "" of
- * psr_config_name_out, or the --out of --resume auto (base/attempts.h); NULL: it was told. Borrowed
- * for the directory's life. ret owns. */
+/* Writes nothing yet. Checks that the directory can be made: USAGE: it exists already; IO: it may
+ * not be made. series: if --out was not given but chosen, what the name is the next of, so that the
+ * next name is taken when another run is faster: "" from psr_config_name_out, or the --out of
+ * --resume auto (base/attempts.h). NULL: --out was given. Borrowed for the directory's life. The
+ * caller owns *ret_rundir. */
 PSR_MUST_CHECK psr_err psr_rundir_new(const psr_config *config, const char *series,
                                       psr_rundir **ret_rundir);
 /* Flushes and closes. NULL allowed. */
 void psr_rundir_free(psr_rundir *rundir);
 
-/* Makes the directory, under the name that is this run's from then on (mkdir is the claim),
+/* Makes the directory, under the name that belongs to this run from then on (mkdir is the claim),
  * run.json, log/ and checkpoints/. bucket_bytes: --bucket-size, resolved, so that --config repeats
  * it. roster_json: an array. resumed_from: a path or NULL. */
 PSR_MUST_CHECK psr_err psr_rundir_begin(psr_rundir *rundir, uint64_t bucket_bytes,
                                         const psr_facts *facts, const char *roster_json,
                                         const char *resumed_from);
-/* Its name, which can be another once it is there. Borrowed. */
+/* Its name, which may have changed when it is made. Borrowed. */
 const char *psr_rundir_path(const psr_rundir *rundir);
-/* True from then on. */
+/* Whether the directory was made. */
 bool psr_rundir_is_there(const psr_rundir *rundir);
 
-/* The stretches of config into the configuration of run.json, so that --config repeats the run as
- * it was. Nothing where they are there. IO. */
+/* Writes the stretches of config into the configuration in run.json, so that --config repeats the
+ * run. Does nothing if they are there already. IO. */
 PSR_MUST_CHECK psr_err psr_rundir_mode(psr_rundir *rundir, const psr_config *config);
 
-/* What worker 0's back end chose, in full, into run.json; of a choice by timing into its
- * configuration too, so that --config repeats it. */
+/* Writes what worker 0's back end chose, in full, into run.json; a choice by timing also into its
+ * configuration, so that --config repeats it. */
 PSR_MUST_CHECK psr_err psr_rundir_algorithms(psr_rundir *rundir, const char *algorithms);
 
 /* One line of metrics.jsonl. IO. */
 PSR_MUST_CHECK psr_err psr_rundir_metrics(psr_rundir *rundir, const psr_metrics_line *line);
 
-/* One line of what a process printed. What cannot be written is counted and told at the end: a log
- * is not worth a run. */
+/* Adds one line that a process printed to its log. Lines that cannot be written are counted, and
+ * reported at the end; they do not end the run. */
 void psr_rundir_log(psr_rundir *rundir, psr_peer peer, const char *line);
 
-/* Puts what is buffered where others can read it. IO. */
+/* Writes out what is buffered. IO. */
 PSR_MUST_CHECK psr_err psr_rundir_flush(psr_rundir *rundir);
 
-/* run.json's outcome: status ("ok", "cancelled", ...), exit status, line, and the run's figures
- * (JSON object or NULL). Does nothing when the directory was never made. */
+/* Writes the outcome into run.json: status ("ok", "cancelled", ...), exit status, line, and the
+ * run's figures (a JSON object or NULL). Does nothing if the directory was never made. */
 PSR_MUST_CHECK psr_err psr_rundir_end(psr_rundir *rundir, psr_err status, const char *line,
                                       const char *outcome_json);
 
-/* The run ends before its first step because what it was given is bad: removes what was made.
- * Nothing when the directory was never made. */
+/* The run ends before its first step because of bad input: removes what was made. Does nothing if
+ * the directory was never made. */
 void psr_rundir_discard(psr_rundir *rundir);
 
 #endif

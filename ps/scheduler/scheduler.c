@@ -26,8 +26,9 @@ psr_bytes psr_scheduler_payload_of(const psr_message *message)
 
 /* ---- messages while the run is on ---- */
 
-/* As worker 0 tells, whose facts all have; before it does, nobody has begun a step. A checkpoint
- * may be of a later step than the run's last one, until a worker has looked at it. */
+/* The limit on steps is worker 0's, whose facts are those of all; before it has sent them nobody
+ * has begun a step. A checkpoint may be of a later step than the run's last one, until a worker has
+ * checked it. */
 static void limit(void *context, psr_msg_limits *limits)
 {
     const psr_scheduler *scheduler = context;

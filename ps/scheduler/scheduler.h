@@ -1,9 +1,9 @@
 /* The scheduler: what training adds to the process that all join (comm/members/coordinator.h, which
  * has how a run comes together, who is alive and who is named). It gives configurations and
- * compares facts; takes metrics, checkpoints and figures; and ends a run when all steps are taken,
- * or stops it in order when told to, with a checkpoint. Free of I/O: messages, ticks and news of
+ * compares facts. It takes metrics, checkpoints and figures. It ends a run when all steps are
+ * taken, or stops it in order with a checkpoint. It does no I/O: messages, times and news of
  * processes go to its coordinator; messages and run events come out. ps/scheduler/rundir.h turns
- * run events into files; ps/scheduler/scheduler_main.c drives both. Split over scheduler_join.c
+ * run events into files; ps/scheduler/scheduler_main.c drives both. Its files are scheduler_join.c
  * (until START), scheduler_run.c (while it runs), scheduler_views.c (changes of mode) and
  * scheduler_end.c (how it ends). */
 #ifndef PSR_PS_SCHEDULER_H
@@ -18,101 +18,101 @@
 
 typedef struct psr_scheduler psr_scheduler;
 
-/* What is known of a run once all have joined, beyond their facts. */
+/* What the driver decides about a run once all have joined. */
 typedef struct psr_beginning {
-    uint64_t first_step;      /* steps completed before: 0, or the resumed checkpoint's */
-    psr_plan plan;            /* by which they exchange: the scheduler owns it then */
-    const psr_layout *layout; /* of the parameters, for the shards;
-                                 borrowed for the scheduler's life */
+    uint64_t first_step; /* completed steps: 0, or those of the resumed checkpoint */
+    psr_plan plan;       /* the plan of the exchange; the scheduler owns it then */
+    /* the layout of the parameters, for the shards; borrowed for the scheduler's life */
+    const psr_layout *layout;
 } psr_beginning;
 
-/* A change of mode: steps from first_step (from 0) on are taken in that mode. */
+/* A change of mode: the steps from first_step (from 0) on are in that mode. */
 typedef struct psr_mode_change {
     psr_mode mode;
     uint64_t first_step;
-    /* The longest that a worker's compute thread took no step for it; before that is known 0. */
+    /* The longest time in which a worker's compute thread took no step because of it, in seconds; 0
+     * before that is known. */
     double pause_s;
 } psr_mode_change;
 
-/* What a person may know of a run's modes. */
+/* The run's modes, for people. */
 typedef struct psr_mode_state {
     psr_mode mode;
-    uint64_t first_step;   /* that it is in force from */
-    uint64_t steps, total; /* completed by all; of the run */
-    uint64_t next_step;    /* the first of the next stretch that is planned; 0: none is */
+    uint64_t first_step;   /* the first step in this mode */
+    uint64_t steps, total; /* steps completed by all; steps of the run */
+    uint64_t next_step;    /* the first step of the next planned stretch; 0: none is planned */
     psr_mode next_mode;
-    bool changing; /* a change that somebody asked for has not happened yet */
+    bool changing; /* a change that was asked for has not happened yet */
 } psr_mode_state;
 
-/* What the driver does for it. A failure of one ends the run. */
+/* What the driver does for the scheduler. A failure of one of them ends the run. */
 typedef struct psr_scheduler_events {
     void *context;
-    psr_coordinator_ways ways; /* to members, with a context of their own */
-    /* It has its rank now. count of total are here. */
+    psr_coordinator_ways ways; /* to the members; they have a context of their own */
+    /* A member has its rank now. count of total have joined. */
     void (*joined)(void *context, const psr_view_member *entry, uint32_t count, uint32_t total);
-    /* All have joined and agree: make the plan and the run directory. */
+    /* All have joined and agree: makes the plan and the run directory. */
     psr_err (*begin)(void *context, const psr_config *config, const psr_facts *facts,
                      const psr_view *members, psr_beginning *ret_beginning);
-    /* The plan of the same members and layout in another mode, for a later stretch. ret owns. Not
-     * called in a run that does not change. */
+    /* Makes the plan of the same members and layout in another mode, for a later stretch. The
+     * scheduler owns *ret_plan. Not called in a run whose mode does not change. */
     psr_err (*plan)(void *context, psr_mode mode, psr_plan *ret_plan);
-    /* A change is decided: whatever was decided for this or a later step does not happen. config:
-     * the run's, with the stretches as they are planned now. */
+    /* A change is decided. Changes that were decided for this or a later step do not happen.
+     * config: the run's, with the stretches as they are planned now. */
     psr_err (*change_decided)(void *context, const psr_mode_change *change,
                               const psr_config *config);
-    /* It has happened: all members exchange by it. */
+    /* The change has happened: all members use it. */
     void (*change_happened)(void *context, const psr_mode_change *change);
-    /* What psr_scheduler_change was asked for has happened (PSR_OK), or will not: line says from
-     * which step on, or why not. Once for each that it took; none once the run has ended. */
+    /* A change by psr_scheduler_change has happened (PSR_OK; line says from which step on), or will
+     * not (line says why). Called once for each accepted change; not after the run has ended. */
     void (*change_answered)(void *context, psr_err status, const char *line);
-    /* After WELCOME of a resumed run: send the checkpoint's pieces to worker 0 (RESTORE). */
+    /* After WELCOME of a resumed run: sends the checkpoint's pieces (RESTORE). */
     psr_err (*restore)(void *context);
-    /* Everybody has been told START; algorithms: rank 0's choices, in full. */
+    /* All have been told START. algorithms: rank 0's choices, in full. */
     psr_err (*started)(void *context, const char *algorithms);
     psr_err (*metrics)(void *context, const psr_metrics_line *line);
-    /* A worker has counted so many samples of the test set, in its evaluation after `step`
-     * steps. */
+    /* A worker has counted so many samples of the test set in its evaluation after `step` steps. */
     void (*evaluating)(void *context, uint32_t rank, uint64_t step, uint64_t counted);
-    /* A worker is done: its own figures, as JSON (not yet checked). Not called where it sent
-     * nothing. */
+    /* A worker is done; json has its own figures (not yet checked). Not called if it sent none. */
     void (*done)(void *context, uint32_t rank, const char *json, size_t size);
-    /* A shard is done: what it carried. */
+    /* A shard is done; traffic is what it has exchanged. */
     void (*carried)(void *context, uint32_t shard, const psr_traffic *traffic);
     psr_err (*checkpoint)(void *context, uint64_t step, uint32_t section, const float *data,
                           size_t offset, size_t count);
-    /* All have sent all they have of the checkpoint after `step` steps: fails when pieces are
-     * missing. psr_scheduler_checkpointed follows. */
+    /* All have sent everything of the checkpoint after `step` steps. Fails if pieces are missing.
+     * psr_scheduler_checkpointed follows. */
     psr_err (*last_checkpoint)(void *context, uint64_t step);
-    /* Something a person should see: who is slow, who was turned away, stopping. */
+    /* A line for a person: who is slow, who was refused, that the run stops. */
     void (*say)(void *context, const char *line);
-    /* The run is over; status is PSR_OK or why; line is for the person. */
+    /* The run has ended; status is PSR_OK or why it failed; line is for the person. */
     void (*ended)(void *context, psr_err status, const char *line);
 } psr_scheduler_events;
 
-/* ret owns. host: what this process's host is called in messages. */
+/* host: the name of this process's host in messages. The caller owns *ret_scheduler. */
 PSR_MUST_CHECK psr_err psr_scheduler_new(const psr_config *config,
                                          const psr_scheduler_events *events, const char *host,
                                          int64_t now_ms, psr_scheduler **ret_scheduler);
 void psr_scheduler_free(psr_scheduler *scheduler);
 
-/* Takes messages, times and news of processes, and says how the run ends. Borrowed for the
- * scheduler's life. */
+/* Its coordinator, which takes messages, times and news of processes. Borrowed for the scheduler's
+ * life. */
 psr_coordinator *psr_scheduler_coordinator(psr_scheduler *scheduler);
 
-/* From START on. */
+/* Valid from START on. */
 psr_mode_state psr_scheduler_mode(const psr_scheduler *scheduler);
 
-/* Changes the mode from the first step on that no worker has begun; whatever --mode had planned for
- * later steps does not happen. Workers are held for that: the event change_answered follows. USAGE:
- * this run does not change, or is in that mode, or is changing, or takes no further step. */
+/* Changes the mode from the first step on that no worker has begun. Later changes that --mode had
+ * planned do not happen. Workers are held for it; the event change_answered follows. USAGE: this
+ * run's mode cannot change, is that mode already, or is being changed; or the run takes no further
+ * step. */
 PSR_MUST_CHECK psr_err psr_scheduler_change(psr_scheduler *scheduler, psr_mode mode);
 
-/* These never fail: what goes wrong ends the run, and the event `ended` says how. */
+/* These never fail: a failure ends the run, and the event `ended` says how. */
 
-/* Ctrl-C at the launcher: stop in order, with a checkpoint. */
+/* Ctrl-C at the launcher: stops in order, with a checkpoint. */
 void psr_scheduler_stop(psr_scheduler *scheduler);
-/* A checkpoint directory was renamed into place (the driver tells): the workers may send the next
- * one, and the run may end when it was the last. */
+/* The driver has renamed a checkpoint directory into place: the workers may send the next
+ * checkpoint, and the run may end if it was the last. */
 void psr_scheduler_checkpointed(psr_scheduler *scheduler, uint64_t step);
 
 #endif

@@ -1,5 +1,5 @@
-/* What the scheduler's state machine is driven with: transport, run directory, checkpoints, the
- * launcher's pipes, the clock. */
+/* Drives the scheduler's state machine with a transport, the run directory, checkpoints, the
+ * launcher's pipes and the clock. */
 #ifndef PSR_PS_SCHEDULER_DRIVER_H
 #define PSR_PS_SCHEDULER_DRIVER_H
 
@@ -8,8 +8,8 @@
 #include "ps/scheduler/launcher.h"
 
 /* Runs to the end and tells the launcher, of this kind, how it ended. config: checked, with threads
- * and out resolved; series: of out, as psr_rundir_new. Returns the run's status, its line as
- * detail. */
+ * and out resolved; series: that of out, see psr_rundir_new. Returns the run's status; its line is
+ * the detail. */
 PSR_MUST_CHECK psr_err psr_scheduler_drive(const psr_config *config, const char *series,
                                            const psr_provision *provision, psr_launcher_kind kind);
 

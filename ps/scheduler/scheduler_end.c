@@ -53,7 +53,7 @@ static psr_err check_steps(const psr_scheduler *scheduler)
     uint64_t steps = psr_scheduler_worker(scheduler, 0)->steps;
     uint64_t total = psr_scheduler_worker(scheduler, 0)->facts.total_steps;
     for (uint32_t i = 0; i < scheduler->member_count; i++) {
-        /* A shard that owns no bucket was done with all steps from the start, and knows of no
+        /* A shard that holds no bucket was done with all steps from the start, and is told of no
          * stop. */
         bool owns_nothing = i < scheduler->roster.shards && scheduler->members[i].steps == total;
         if (scheduler->members[i].steps != steps && !owns_nothing) {
@@ -116,8 +116,8 @@ static bool is_idle(const psr_plan *plan, uint32_t shard)
     return true;
 }
 
-/* All workers are done after the last step. A shard that had no part in that one waits for another
- * view, and hears that there is none. */
+/* All workers are done after the last step. A shard that had no part in it waits for another view,
+ * and is told that there is none. */
 static psr_err end_idle_shards(psr_scheduler *scheduler)
 {
     const uint64_t total = psr_scheduler_worker(scheduler, 0)->facts.total_steps;
@@ -149,7 +149,7 @@ psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *
     member->left_out = says.left_out;
     member->steps = says.steps;
     if (scheduler->holding && member->peer.role == PSR_ROLE_WORKER) {
-        /* HOLD has crossed its DONE: it has taken all steps, so all others shall. */
+        /* HOLD and its DONE have crossed: it has taken all steps, so all others shall. */
         member->helds = scheduler->holds;
         member->last_step = member->steps > 0 ? member->steps - 1 : 0;
         PSR_TRY(see_held(scheduler));
@@ -160,13 +160,14 @@ psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *
     PSR_TRY(check_steps(scheduler));
     uint64_t steps = psr_scheduler_worker(scheduler, 0)->steps;
     scheduler->last_asked = true;
-    if (steps > scheduler->first_step) /* else it is the one that the run was resumed from */
+    /* otherwise it is the checkpoint from which the run was resumed */
+    if (steps > scheduler->first_step)
         PSR_TRY(scheduler->events.last_checkpoint(scheduler->events.context, steps));
     end_when_written(scheduler);
     return PSR_OK;
 }
 
-/* false: one cannot be told, and the run has ended with that. */
+/* false: a worker cannot be told, and so the run has ended. */
 static bool tell_workers(psr_scheduler *scheduler, psr_head head)
 {
     if (psr_coordinator_send_role(scheduler->coordinator, PSR_ROLE_WORKER, head,
@@ -187,7 +188,7 @@ void psr_scheduler_checkpointed(psr_scheduler *scheduler, uint64_t step)
 
 /* ---- told to stop ---- */
 
-/* It is ending already: the others have the same steps to take. */
+/* It is ending already: the others take the same steps. */
 bool psr_scheduler_one_is_done(const psr_scheduler *scheduler)
 {
     for (uint32_t r = 0; r < scheduler->roster.worker_processes; r++)
@@ -221,8 +222,8 @@ void psr_scheduler_hold(psr_scheduler *scheduler, bool change)
     (void)tell_workers(scheduler, psr_msg_hold_head(change));
 }
 
-/* All workers take the last step that any of them has begun: then all have the same number, and
- * nobody waits for a push that never comes. */
+/* All workers take the last step that any of them has begun. So all have the same number of steps,
+ * and nobody waits for a push that never comes. */
 static psr_err stop_all(psr_scheduler *scheduler, uint64_t last)
 {
     const psr_issued_view *newest = &scheduler->views[scheduler->view_count - 1];

@@ -1,5 +1,5 @@
-/* What training has to do with joining: it gives configurations, compares facts, and says with what
- * all begin. */
+/* The part of training in joining: gives configurations, compares facts, and says from where all
+ * begin. */
 #include "ps/scheduler/scheduler_private.h"
 
 #include "net/violation.h"
@@ -44,7 +44,7 @@ psr_err psr_scheduler_agree(void *context, uint32_t rank, const char *name,
 
 /* ---- the beginning ---- */
 
-/* Learns where the run begins and by which plan. */
+/* Reads where the run begins, and by which plan. */
 psr_err psr_scheduler_begin(void *context, psr_view *view)
 {
     psr_scheduler *scheduler = context;

@@ -92,7 +92,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     }
 }
 
-/* Threads are resolved by the launcher, which knows all hosts; by hand by this one's cores. */
+/* The launcher, which knows all hosts, resolves the threads; by hand, this host's cores do. */
 static psr_err check_config(psr_config *config)
 {
     psr_compression compression;
@@ -109,7 +109,7 @@ static psr_err check_config(psr_config *config)
     return psr_attempts_resolve(config);
 }
 
-/* A start by hand: CURVE keys are for TCP unless --transport says ipc; a token is for ipc, in a
+/* A start by hand. CURVE keys are for TCP unless --transport says ipc; a token is for ipc, in a
  * directory that is made here. */
 static psr_err choose_transport(const arguments *a, psr_provision *provision,
                                 psr_socket_directory *sockets)
@@ -119,7 +119,7 @@ static psr_err choose_transport(const arguments *a, psr_provision *provision,
                (a->config.transport == PSR_TRANSPORT_AUTO && !provision->keys.curve);
     provision->port = a->port;
     if (!ipc)
-        return PSR_OK; /* the transport says what keys that takes */
+        return PSR_OK; /* the transport says which keys are needed */
     if (a->interface != NULL || a->port)
         return psr_fail(PSR_ERR_USAGE,
                         "--%s is for TCP, and %s; leave it out, or make CURVE keys (psring keygen "
@@ -133,7 +133,7 @@ static psr_err choose_transport(const arguments *a, psr_provision *provision,
     return PSR_OK;
 }
 
-/* ret_sockets: to be removed at the end; the launcher's agent does so too. */
+/* ret_sockets: to be removed at the end; the launcher's agent removes it too. */
 static psr_err read_provision(const arguments *a, psr_provision *ret_provision,
                               psr_socket_directory *ret_sockets)
 {
@@ -148,7 +148,7 @@ static psr_err read_provision(const arguments *a, psr_provision *ret_provision,
                : PSR_OK;
 }
 
-/* What argp calls for --version. */
+/* argp calls it for --version. */
 static void print_version(FILE *to, struct argp_state *state)
 {
     char library[32];

@@ -1,4 +1,4 @@
-/* What the files of the scheduler share. For those alone. */
+/* What the files of the scheduler share; only they include it. */
 #ifndef PSR_PS_SCHEDULER_PRIVATE_H
 #define PSR_PS_SCHEDULER_PRIVATE_H
 
@@ -10,63 +10,65 @@
 
 #define PSR_SCHEDULER_LINE_MAX 1024
 
-/* What training knows of a member. */
+/* What the scheduler of training knows of a member. */
 typedef struct psr_scheduler_member {
     psr_peer peer;
-    psr_facts facts;    /* of a worker, once it has told them */
-    uint64_t helds;     /* answers to HOLD */
-    uint32_t bound;     /* the last epoch that it has said BOUND of */
-    bool left_out;      /* an evaluation, since it was told to stop */
-    uint64_t last_step; /* HELD: the last step that it has begun */
-    uint64_t steps;     /* DONE: steps completed */
+    psr_facts facts;    /* of a worker that has sent them */
+    uint64_t helds;     /* its answers to HOLD */
+    uint32_t bound;     /* the epoch of its last BOUND */
+    bool left_out;      /* it left out an evaluation because it was told to stop */
+    uint64_t last_step; /* from HELD: the last step that it has begun */
+    uint64_t steps;     /* from DONE: the steps that it completed */
     uint64_t saving,
-        saving_before; /* steps of the checkpoints of which it sent pieces last and before that */
+        saving_before; /* the steps of the last two checkpoints of which it sent pieces */
 } psr_scheduler_member;
 
-/* A view that was issued. */
+/* A view that was sent. */
 typedef struct psr_issued_view {
     psr_mode mode;
-    const psr_view *view; /* held; of epoch 0 the coordinator's */
+    const psr_view *view; /* held; for epoch 0 it is the coordinator's */
     uint64_t pause_us;
 } psr_issued_view;
 
 struct psr_scheduler {
-    psr_config config; /* its stretches: as they are decided and planned now */
+    /* the configuration, with its stretches as they are decided and planned now */
+    psr_config config;
     psr_roster roster;
     psr_scheduler_events events;
     psr_coordinator *coordinator;
     psr_scheduler_member *members; /* shards, then workers */
     uint32_t member_count;
-    const psr_layout *layout; /* from WELCOME on */
+    const psr_layout *layout; /* set from WELCOME on */
     uint64_t first_step;
     char algorithms[sizeof((psr_config *)0)->algorithms];
 
-    psr_issued_view *views; /* by epoch, from START on */
+    psr_issued_view *views; /* by epoch, set from START on */
     uint32_t view_count, view_room;
-    bool changing; /* as psr_scheduler_change was told */
+    bool changing; /* the change that psr_scheduler_change asked for */
     psr_mode wanted;
-    uint32_t changing_epoch; /* of the view that is the change; 0: it is not issued yet */
+    uint32_t changing_epoch; /* the epoch of the view for that change; 0: not sent yet */
 
     bool stopping;
-    /* No worker begins a step; when all have said which was their last, STOP_AT or a VIEW
+    /* No worker begins a step. When all have said which step was their last, STOP_AT or a VIEW
      * follows. */
     bool holding;
-    uint64_t holds; /* that were told */
+    uint64_t holds; /* how often they were told HOLD */
     bool stop_told;
     uint64_t stop_step;
-    bool last_asked;            /* of the last checkpoint */
-    uint64_t last_checkpointed; /* steps */
-    uint64_t *metrics_told;     /* [ranks]: steps completed, by its last line */
+    bool last_asked;            /* the pieces of the last checkpoint were asked for */
+    uint64_t last_checkpointed; /* in steps */
+    uint64_t *metrics_told;     /* [ranks]: completed steps, by its last line */
     psr_hashes hashes;
 };
 
-/* Of a member, as psr_coordinator_has says. */
+/* The member, if psr_coordinator_has it. */
 psr_scheduler_member *psr_scheduler_find(const psr_scheduler *scheduler, psr_peer member);
 /* 0 <= rank < roster.worker_processes. Worker 0's facts are those that all have agreed on. */
 psr_scheduler_member *psr_scheduler_worker(const psr_scheduler *scheduler, uint32_t rank);
 psr_bytes psr_scheduler_payload_of(const psr_message *message);
 
-/* scheduler_join.c: what joining asks of the coordinator's user; context is the scheduler. */
+/* scheduler_join.c: the callbacks of the coordinator's user for joining; context is the
+ * scheduler. */
 psr_err psr_scheduler_given(void *context, psr_role role, void **ret_bytes, size_t *ret_size);
 psr_err psr_scheduler_take_facts(void *context, const psr_message *message);
 psr_err psr_scheduler_agree(void *context, uint32_t rank, const char *name,
@@ -81,26 +83,27 @@ psr_err psr_scheduler_started(void *context);
 psr_err psr_scheduler_take_checkpoint(psr_scheduler *scheduler, psr_scheduler_member *member,
                                       const psr_message *message);
 psr_err psr_scheduler_take_metrics(psr_scheduler *scheduler, const psr_message *message);
-/* The hash in what a worker tells of so many steps, if there is one. NUMERIC, naming both: it is
- * another than another's where all must have the same. */
+/* Compares the hash, if there is one, in what a worker reports after so many steps. NUMERIC: it
+ * differs from another's where all must be equal; the line names both. */
 psr_err psr_scheduler_compare_hash(psr_scheduler *scheduler, psr_peer worker, uint64_t steps,
                                    const cJSON *object);
 
 /* scheduler_views.c */
-/* At START: issues what is planned next. */
+/* At START: sends the view of the next planned stretch. */
 psr_err psr_scheduler_begin_views(psr_scheduler *scheduler);
 void psr_scheduler_free_views(psr_scheduler *scheduler);
-/* The view in force at a step, or its plan; of epoch 0 before START. */
+/* The view that is valid for a step, or its plan; before START that of epoch 0. */
 const psr_plan *psr_scheduler_plan_at(const psr_scheduler *scheduler, uint64_t step);
 psr_err psr_scheduler_take_bound(psr_scheduler *scheduler, psr_scheduler_member *member,
                                  const psr_message *message);
-/* All workers are held, the last step that any has begun is this: decides the change. */
+/* All workers are held, and `last` is the last step that any of them has begun: decides the
+ * change. */
 psr_err psr_scheduler_decide_change(psr_scheduler *scheduler, uint64_t last);
-/* The change that was asked for does not happen. Nothing where none was. */
+/* The change that was asked for does not happen. Does nothing if there is none. */
 void psr_scheduler_drop_change(psr_scheduler *scheduler, psr_err status, const char *why);
 
 /* scheduler_end.c */
-/* Tells the workers HOLD; when all have answered, the stop or the change is decided. */
+/* Sends HOLD to the workers. When all have answered, the stop or the change is decided. */
 void psr_scheduler_hold(psr_scheduler *scheduler, bool change);
 /* A worker has taken all steps. */
 bool psr_scheduler_one_is_done(const psr_scheduler *scheduler);

@@ -1,6 +1,6 @@
-/* The scheduler while steps are taken: what members may tell of them. A member is believed about
- * its own steps alone, one after the other, and each thing once, so that none can fill memory or
- * disk with what nobody asked for. */
+/* The scheduler while steps are taken: what members may report. A member is believed only about its
+ * own steps, in their order, and about each thing once, so that no member can fill memory or disk
+ * with what nobody asked for. */
 #include "ps/scheduler/scheduler_private.h"
 
 #include "base/text/printable.h"
@@ -20,7 +20,7 @@ static bool plays(const psr_scheduler *scheduler, psr_peer worker, uint64_t rank
     return scheduler->roster.plays_all ? rank < scheduler->roster.ranks : rank == worker.rank;
 }
 
-/* All that the run has of buckets is of those that are peer's to hold. */
+/* All buckets that peer holds. */
 static bool holds(const psr_plan *plan, psr_peer peer, psr_span run)
 {
     for (uint32_t b = 0; b < plan->bucket_count; b++) {
@@ -32,8 +32,8 @@ static bool holds(const psr_plan *plan, psr_peer peer, psr_span run)
     return true;
 }
 
-/* Whose a run of a section is: net/message.h. Who sends it after so many steps goes by the view
- * that was in force at the last of them. */
+/* Who may send a run of a section: see net/message.h. After so many steps this goes by the view
+ * that was valid for the last of them. */
 static bool may_send(const psr_scheduler *scheduler, psr_peer peer, const psr_msg_piece *piece)
 {
     const uint32_t section = piece->section;
@@ -50,7 +50,7 @@ static bool may_send(const psr_scheduler *scheduler, psr_peer peer, const psr_ms
         return holds(plan, peer, piece->span);
     if (section == PSR_SECTION_WEIGHTS && scheduler->roster.shards > 0 &&
         scheduler->config.compress_weights != PSR_COMPRESS_WEIGHTS_NONE)
-        return peer.role == PSR_ROLE_SHARD; /* workers have them rounded */
+        return peer.role == PSR_ROLE_SHARD; /* workers have rounded ones */
     return first_worker && section <= PSR_SECTION_BUFFERS;
 }
 
@@ -59,8 +59,8 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Steps completed when the first checkpoint after that of `step` is due: every so many, at the end,
- * and where the run stops. */
+/* The completed steps at which the first checkpoint after that of `step` is due: at every multiple,
+ * at the end, and where the run stops. */
 static uint64_t next_due(const psr_scheduler *scheduler, uint64_t step)
 {
     uint64_t every = scheduler->config.checkpoint_every;
@@ -85,9 +85,9 @@ static bool is_in_place(const psr_scheduler *scheduler, uint64_t step)
     return step <= scheduler->first_step || step <= scheduler->last_checkpointed;
 }
 
-/* A worker begins with the next checkpoint when its last one is in place, which it is told. A shard
- * is not told, but no worker takes the steps up to the next but one before that: two of its
- * checkpoints may be on their way, and their pieces come as its buckets do. */
+/* A worker begins the next checkpoint when it is told that its last one is in place. A shard is not
+ * told, but no worker takes the steps up to the next but one before that. So two of a shard's
+ * checkpoints may be on their way, and its pieces come as its buckets do. */
 static psr_err check_turn(const psr_scheduler *scheduler, psr_scheduler_member *member,
                           const psr_message *message, uint64_t step)
 {
@@ -97,7 +97,7 @@ static psr_err check_turn(const psr_scheduler *scheduler, psr_scheduler_member *
     bool shard = member->peer.role == PSR_ROLE_SHARD;
     if (shard && step == member->saving_before && step > scheduler->first_step)
         return PSR_OK;
-    /* Who holds nothing for a while sends nothing. */
+    /* A member that holds nothing for a while sends nothing. */
     const bool skips = scheduler->view_count > 1 && is_due(scheduler, step);
     if ((step != due && !skips) || step <= member->saving)
         return psr_violation(
@@ -130,7 +130,7 @@ psr_err psr_scheduler_take_checkpoint(psr_scheduler *scheduler, psr_scheduler_me
         return psr_violation(message, "%s", what);
     }
     PSR_TRY(err);
-    /* Its PROGRESS may have many pieces before it. */
+    /* Many pieces may come before its PROGRESS. */
     return psr_coordinator_alive(scheduler->coordinator, message->from);
 }
 
@@ -146,7 +146,7 @@ static bool read_count(const cJSON *object, const char *name, uint64_t *ret_coun
     return true;
 }
 
-/* By whatever way all get the same bits. MPI leaves that to its libraries. */
+/* In all modes all have the same bits, except mpi, which leaves that to its libraries. */
 static bool have_equal_weights(const psr_scheduler *scheduler)
 {
     const psr_route route = scheduler->roster.route;

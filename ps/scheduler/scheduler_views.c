@@ -19,7 +19,7 @@
 
 /* ---- the views that were issued ---- */
 
-/* The newest of those whose first step is not behind this one. NULL: before START. */
+/* The newest view whose first step is not after this one. NULL: before START. */
 static const psr_issued_view *issued_at(const psr_scheduler *s, uint64_t step)
 {
     for (uint32_t i = s->view_count; i-- > 0;)
@@ -114,8 +114,8 @@ static bool all_stand_on(const psr_scheduler *s, uint32_t epoch)
     return true;
 }
 
-/* The stretch behind the last one that was issued, when all stand on that. Not while workers are
- * held: a view would let them go on. */
+/* Sends the view of the stretch after the last one that was sent, when all have begun that. Not
+ * while workers are held: a view would let them go on. */
 static psr_err issue_next(psr_scheduler *s)
 {
     const uint64_t last = s->views[s->view_count - 1].view->first_step;
@@ -136,7 +136,7 @@ psr_err psr_scheduler_begin_views(psr_scheduler *s)
 
 /* ---- BOUND ---- */
 
-/* All stand on the last view. */
+/* All have begun the last view. */
 static psr_err settle(psr_scheduler *s)
 {
     const psr_issued_view *last = &s->views[s->view_count - 1];
@@ -237,7 +237,7 @@ psr_err psr_scheduler_change(psr_scheduler *s, psr_mode mode)
     return PSR_OK;
 }
 
-/* Nothing changes, and the workers go on: the last step to take is the run's last, as it was. */
+/* Nothing changes and the workers go on: the last step to take is still that of the run. */
 static psr_err go_on(psr_scheduler *s, const char *why)
 {
     const uint64_t total = psr_scheduler_worker(s, 0)->facts.total_steps;

@@ -1,5 +1,5 @@
-/* The command line of psring-ps: started by psring's agent (--provision -), or by hand. For the
- * program's front door alone: it prints and exits. */
+/* The command line of psring-ps: started by psring's agent (--provision -), or by hand. Only for
+ * main: it prints and exits. */
 #ifndef PSR_PS_SHARD_ARGUMENTS_H
 #define PSR_PS_SHARD_ARGUMENTS_H
 
@@ -7,9 +7,9 @@
 #include <stdint.h>
 
 typedef struct psr_shard_arguments {
-    bool provisioned;                  /* all else is told on standard input */
+    bool provisioned;                  /* everything else comes on standard input */
     const char *scheduler, *interface; /* borrowed from argv; interface may be NULL */
-    const char *keys;                  /* of --key-file or --keys; borrowed from argv */
+    const char *keys;                  /* from --key-file or --keys; borrowed from argv */
     uint32_t rank;                     /* UINT32_MAX: any */
 } psr_shard_arguments;
 

@@ -12,9 +12,9 @@ struct psr_shard {
     char update[32]; /* the optimizer's name, by which the table finds it */
     psr_table_shard *table;
     float *weights;     /* the table's values */
-    float *own_weights; /* NULL: they are the owner's */
-    uint64_t end;       /* steps at which the run ends */
-    bool given;         /* no INIT comes: another view went before */
+    float *own_weights; /* NULL: the weights are the owner's */
+    uint64_t end;       /* number of steps at which the run ends */
+    bool given;         /* no INIT comes: another view was before */
 };
 
 /* ---- the optimizer as an update ---- */
@@ -120,7 +120,7 @@ static psr_err open_table(psr_shard *shard)
     return psr_table_shard_new(&table, &shard->table);
 }
 
-/* The parts in which its sums come are the slices that it holds. */
+/* Its sums come in slices, those that it holds. */
 static psr_err begin_updates(psr_shard *shard)
 {
     psr_span *parts;

@@ -20,7 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* at the end, for the last words to leave: who should hear them may be gone */
+/* at the end, for the last messages to leave: their receiver may be gone */
 #define LINGER_MS 300
 
 typedef struct program {
@@ -28,14 +28,14 @@ typedef struct program {
     psr_transport *transport;
     psr_input_thread *input;
     psr_member *member;
-    psr_config config;     /* what it is told of the run's, once it has come */
-    psr_shard_start start; /* once all have agreed */
+    psr_config config;     /* the run's configuration, when it has come */
+    psr_shard_start start; /* set when all have agreed */
     psr_loop *loop;
-    psr_shared_memory memory; /* its arena has the weights, where what is sent comes from there */
+    psr_shared_memory memory; /* its arena has the weights, if what is sent comes from there */
     psr_shard_run *shard;
     bool configured; /* CONFIG has come */
-    bool by_hand;    /* standard input is nobody's */
-    bool counted;    /* what it carried is in its log */
+    bool by_hand;    /* standard input belongs to nobody */
+    bool counted;    /* its traffic is in its log */
     bool orphaned;   /* its agent has gone */
 } program;
 
@@ -51,7 +51,7 @@ static void wake(void *context)
     psr_transport_wake(p->transport);
 }
 
-/* What the input thread saw: an agent that died, or a signal to end. */
+/* What the input thread saw: that the agent died, or a signal to end. */
 static psr_err check_input(void *context)
 {
     program *p = context;
@@ -66,7 +66,7 @@ static psr_err check_input(void *context)
         case PSR_INPUT_INTERRUPT:
             return psr_fail(PSR_ERR_CANCELLED, "told to end by a signal");
         case PSR_INPUT_LINE:
-            free(line); /* an agent has nothing to say after the provision */
+            free(line); /* an agent sends nothing after the provision */
             break;
         }
     }
@@ -86,8 +86,8 @@ static void say_shared(bool warning, const char *line)
     psr_log(warning ? PSR_LOG_WARN : PSR_LOG_INFO, "%s", line);
 }
 
-/* Before anybody can connect: all do so after WELCOME, which this process has yet to earn. What
- * cannot be shared is sent. */
+/* Before others can connect, which they do after WELCOME. What cannot be shared is sent as
+ * messages. */
 static void share_memory(program *p)
 {
     psr_transport_kind asked = p->config.transport;
@@ -95,7 +95,7 @@ static void share_memory(program *p)
         psr_shared_memory_begin(&p->memory, p->transport, asked == PSR_TRANSPORT_SHM, say_shared);
 }
 
-/* A shard has no facts of its own. */
+/* A shard has no facts. */
 static psr_err take_config(void *context, const psr_place *place, psr_bytes given, void **ret_facts,
                            size_t *ret_facts_size)
 {
@@ -142,8 +142,8 @@ static psr_err join(program *p)
     return err;
 }
 
-/* Into its own log only by hand: else the scheduler writes it into this shard's log, which the
- * run's end overtakes on the other way. */
+/* Only by hand into its own log. Otherwise the scheduler writes it into this shard's log, where the
+ * end of the run might come first. */
 static void log_traffic(program *p)
 {
     const psr_traffic *traffic = psr_shard_run_traffic(p->shard);
@@ -168,7 +168,7 @@ static psr_err take_message(void *context, psr_message **message)
     return PSR_OK;
 }
 
-/* A view's buckets cover its arena from the end on. */
+/* A view's buckets cover its arena, from the end on. */
 static psr_err check_plan(const psr_plan *plan, const psr_layout *layout)
 {
     if (plan->bucket_count > 0 && psr_span_end(plan->buckets[0].span) == layout->length)
@@ -185,7 +185,8 @@ static psr_err take_start(program *p)
     return err == PSR_OK ? PSR_OK : psr_fail_context(err, "the scheduler's WELCOME");
 }
 
-/* In BSP they are lent; else they are copied when they are sent, and are the table's own (NULL). */
+/* In BSP values are lent. Otherwise they are copied when they are sent, and the table has its own
+ * (NULL). */
 static float *make_weights(program *p)
 {
     if (p->config.sync != PSR_SYNC_BSP)
@@ -248,14 +249,14 @@ static psr_err run(program *p)
     }
     if (err == PSR_OK)
         err = psr_loop_run(p->loop);
-    /* The launcher has seen the agent end too, and names it with its host and how it ended. */
+    /* The launcher has seen the agent end too, and names it, with its host and how it ended. */
     if (err != PSR_OK && !p->orphaned)
         psr_member_failed(p->member, err, psr_err_detail());
     return err;
 }
 
-/* The input thread wakes the transport, which has borrowed weights of the shard, which goes by the
- * member's view. */
+/* The order of freeing: the input thread wakes the transport; the transport has borrowed weights of
+ * the shard; the shard uses the member's view. */
 static void clean_up(program *p)
 {
     psr_input_thread_free(p->input);
@@ -268,7 +269,7 @@ static void clean_up(program *p)
     psr_provision_done(&p->provision);
 }
 
-/* What argp calls for --version. */
+/* argp calls it for --version. */
 static void print_version(FILE *to, struct argp_state *state)
 {
     char library[32];
@@ -277,7 +278,8 @@ static void print_version(FILE *to, struct argp_state *state)
     fprintf(to, "psring-ps %s (%s)\n", PSR_VERSION, library);
 }
 
-/* The launcher's own word. Signals are left as they are: its agent ends it as any rank. */
+/* Only the launcher calls it so. Signals are left as they are: its agent ends it as it ends any
+ * rank. */
 static int serve_tables(void)
 {
     char line[1024] = "";

@@ -13,20 +13,20 @@ struct psr_shard_run {
     psr_shard *shard;
     psr_table_shard *table; /* the shard's */
     const psr_plan *plan;   /* of the present view */
-    const psr_view *view;   /* held; NULL: the first */
-    psr_view_queue next;    /* they have come and have not begun */
+    const psr_view *view;   /* held; NULL: it is the first */
+    psr_view_queue next;    /* those that have come and have not begun */
     psr_epoch_gate *gate;
-    psr_handover handover; /* to this view from the one before */
+    psr_handover handover; /* from the view before to this one */
     psr_peer self;
     psr_outbox outbox;
-    void *peers; /* the options', as reach */
+    void *peers; /* the options'; so is reach */
     psr_err (*reach)(void *peers, psr_peer shard);
     bool *reached; /* [shards]; owned */
     uint64_t first_step;
     psr_traffic traffic;
     bool ready, started, done, bye;
-    bool moving;   /* what is handed over has not all come */
-    bool end_told; /* STOP_AT: there are no steps from `end` on */
+    bool moving;   /* some of what is handed over has not come */
+    bool end_told; /* STOP_AT has come: there are no steps from `end` on */
     uint64_t end;
 };
 
@@ -90,7 +90,7 @@ static float *array_of(void *context, uint32_t array)
 
 static psr_err take_due(psr_shard_run *run, psr_message **message);
 
-/* What has waited for the view. */
+/* Takes what has waited for the view. */
 static psr_err take_waiting(psr_shard_run *run)
 {
     psr_err err = PSR_OK;
@@ -119,7 +119,7 @@ static psr_err take_state(psr_shard_run *run, const psr_message *message)
     return see_moved(run);
 }
 
-/* Workers have channels of their own. */
+/* Workers have other channels. */
 static psr_err reach_shards(psr_shard_run *run)
 {
     for (uint32_t i = 0; i < run->handover.count; i++) {
@@ -168,15 +168,16 @@ static psr_err bind_next(psr_shard_run *run)
     run->table = err == PSR_OK ? psr_shard_table(run->shard) : NULL;
     if (err == PSR_OK)
         err = hand_over(run, old, run->view->first_step);
-    psr_view_release(before); /* and its plan with it */
+    psr_view_release(before); /* its plan is freed with it */
     PSR_TRY(err);
     PSR_TRY(take_waiting(run));
     return see_moved(run);
 }
 
-/* Members begin a view one after the other, and not before they have all weights of the step before
- * it: so that step is over here too. A message of a still later view tells nothing of this one,
- * which may have been replaced: its own beginning comes, or the VIEW that replaces it. */
+/* Members begin a view one after another, and only when they have all weights of the step before
+ * it, so that step is over here too. A message of a still later view says nothing about this one,
+ * which may have been replaced: then either a message says that this one begins, or the VIEW that
+ * replaces it comes. */
 static psr_err bind_what_has_begun(psr_shard_run *run)
 {
     for (const psr_view *next; !run->moving && (next = psr_view_queue_first(&run->next)) != NULL;) {
@@ -250,7 +251,7 @@ static psr_err take_scheduler_message(psr_shard_run *run, const psr_message *mes
     }
 }
 
-/* It is of the present view. */
+/* It belongs to the present view. */
 static psr_err take_due(psr_shard_run *run, psr_message **message)
 {
     if ((*message)->head.type == PSR_MSG_STATE) {
@@ -271,7 +272,7 @@ static psr_err take_worker_message(psr_shard_run *run, psr_message **message)
     return *message != NULL ? take_due(run, message) : PSR_OK;
 }
 
-/* What is due after a message. */
+/* Does what is due after a message. */
 static psr_err move_on(psr_shard_run *run)
 {
     if (!run->ready && psr_table_shard_initialised(run->table)) {
@@ -279,7 +280,7 @@ static psr_err move_on(psr_shard_run *run)
         psr_fault_point("start", run->first_step);
         PSR_TRY(tell(run, &(psr_head){.type = PSR_MSG_READY}, NULL));
     }
-    /* Who holds nothing may be given something by a later view: it is told when there is no step
+    /* A shard that holds nothing may get something by a later view; it is told when no step is
      * left. */
     const psr_view *next = psr_view_queue_first(&run->next);
     const bool ends = run->end_told && (next == NULL || next->first_step >= run->end);
@@ -392,8 +393,8 @@ void psr_shard_run_free(psr_shard_run *run)
 
 size_t psr_shard_run_waiting_max(const psr_shard_run *run)
 {
-    /* Whatever a later view gives it: at most all slices, and of what it hands over weights and
-     * states. */
+    /* Whatever a later view gives it: at most all slices, and with a handover weights and states of
+     * all. */
     const size_t now = psr_table_shard_waiting_max(run->table),
                  ever = psr_plan_waiting_max(run->plan);
     return now > ever ? now : ever;

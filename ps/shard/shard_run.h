@@ -21,21 +21,22 @@
 
 typedef struct psr_shard_run psr_shard_run;
 
-/* options: as psr_shard_new's, but for context and checkpoint, which are its own; the outbox takes
- * messages to workers and to the scheduler. ret owns; free it after the transport. */
+/* options: those of psr_shard_new, except context and checkpoint, which it sets; the outbox takes
+ * messages to workers and to the scheduler. The caller owns *ret_run, and frees it after the
+ * transport. */
 PSR_MUST_CHECK psr_err psr_shard_run_new(const psr_shard_options *options, psr_shard_run **ret_run);
 void psr_shard_run_free(psr_shard_run *run);
 
-/* What is due before any message: a shard that owns nothing is ready. Once. */
+/* Does what is due before any message: a shard that holds nothing is ready. Call it once. */
 PSR_MUST_CHECK psr_err psr_shard_run_begin(psr_shard_run *run);
-/* A message of a worker or of the scheduler. Takes *message. PROTOCOL, NUMERIC:
- * psr_table_shard_message's; PROTOCOL too for what no scheduler says to a shard. */
+/* Takes a message of a worker or of the scheduler. Takes *message. PROTOCOL, NUMERIC: see
+ * psr_table_shard_message; PROTOCOL also for a message that no scheduler sends to a shard. */
 PSR_MUST_CHECK psr_err psr_shard_run_message(psr_shard_run *run, psr_message **message);
-/* Messages that an honest worker leaves unread at most: for psr_transport_bound. */
+/* The most messages that an honest worker leaves unread: for psr_transport_bound. */
 size_t psr_shard_run_waiting_max(const psr_shard_run *run);
 /* BYE has come. */
 bool psr_shard_run_left(const psr_shard_run *run);
-/* What it has exchanged, once it has said DONE; NULL before. Borrowed for life. */
+/* What it has exchanged, after it has sent DONE; NULL before. Borrowed for life. */
 const psr_traffic *psr_shard_run_traffic(const psr_shard_run *run);
 /* Fills a report (psr_member_options.report). */
 void psr_shard_run_report(const psr_shard_run *run, psr_msg_progress *progress);

@@ -16,7 +16,7 @@ typedef struct parsed {
     psr_config config;
 } parsed;
 
-/* Grows at its head alone, so that whoever applies may read on. */
+/* The list grows only at its head, so that a thread that applies may go on reading. */
 struct psr_table_optimizer {
     const char *name;
     _Atomic(parsed *) first;

@@ -38,8 +38,8 @@ static psring_err serve(psr_table_optimizer *const *optimizers, char *line, size
     psring_comm *comm = NULL;
     psring_options options = {.size = sizeof options};
     psring_err err = psring_options_env(&options);
-    options.join_deadline_ms = INT32_MAX; /* the program joins when it likes,
-                                             and the launcher ends both */
+    /* the program may join at any time, and the launcher ends both */
+    options.join_deadline_ms = INT32_MAX;
     if (err == PSRING_OK)
         err = psring_init(&options, &comm);
     if (err == PSRING_OK)

@@ -1,5 +1,5 @@
 /* `psring-ps serve`: a shard of libpsring's tables (psring/psring.h), which `psring run --shards`
- * starts behind the program's ranks. It finds its place in its environment as any rank does. */
+ * starts after the program's ranks. It finds its place in the environment as any rank does. */
 #ifndef PSR_PS_TABLES_SERVE_H
 #define PSR_PS_TABLES_SERVE_H
 
@@ -7,7 +7,8 @@
 
 #include <stddef.h>
 
-/* Joins, serves until the others have left, and leaves. Fails as those do; ret_line: why. */
+/* Joins, serves until the others have left, and leaves. Fails as these calls do; ret_line says
+ * why. */
 PSR_MUST_CHECK psr_err psr_tables_serve(char *ret_line, size_t line_bytes);
 
 #endif

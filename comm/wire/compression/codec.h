@@ -51,8 +51,8 @@ static inline float psr_codec_float(uint32_t bits)
     return value;
 }
 
-/* value| as an integer that ascends with it. Below 2^31, and signed, since SSE2 has no maximum of unsigned
- * words. */
+/* The bits of |value| as an integer that ascends with it. Below 2^31, and signed, since SSE2 has no
+ * maximum of unsigned words. */
 static inline int32_t psr_codec_magnitude(float value)
 {
     return (int32_t)(psr_codec_bits(value) & 0x7fffffffu);

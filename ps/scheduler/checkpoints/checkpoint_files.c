@@ -100,7 +100,7 @@ static psr_err create_files(psr_checkpoint_files *files)
 
 /* ---- life ---- */
 
-/* A directory of ours, with files alone in it. */
+/* A directory that we made, with nothing but files in it. */
 static void remove_directory(const char *path)
 {
     DIR *directory = opendir(path);
@@ -129,7 +129,7 @@ psr_err psr_checkpoint_files_new(const psr_checkpoint_files_options *options, ui
              step);
     if (mkdir(files->path, 0777) != 0) {
         psr_err err = psr_fail(PSR_ERR_IO, "%s: cannot be made: %s", files->path, strerror(errno));
-        free(files); /* what is there is not ours to remove */
+        free(files); /* what is there is not ours, so it is not removed */
         return err;
     }
     psr_err err = create_files(files);
@@ -154,7 +154,7 @@ void psr_checkpoint_files_free(psr_checkpoint_files *files)
 
 /* ---- pieces and end ---- */
 
-/* The elements of the piece that lie in tensors; the rest is padding. */
+/* The elements of the piece that belong to tensors; the rest is padding. */
 psr_err psr_checkpoint_files_put(psr_checkpoint_files *files, uint32_t section, const float *data,
                                  size_t offset, size_t count)
 {

@@ -1,7 +1,7 @@
-/* One checkpoint's directory while it is written, checkpoints/.step-N.part: the two files of
- * model/checkpoint/checkpoint.h, made when the first piece comes, filled from pieces of sections,
- * flushed, and renamed as one to checkpoints/step-N. Every call may last as long as the disk
- * pleases. One thread at a time. */
+/* The directory of one checkpoint while it is written, checkpoints/.step-N.part. It has the two
+ * files of model/checkpoint/checkpoint.h. They are made when the first piece comes, filled from
+ * pieces of sections and flushed; then the directory is renamed to checkpoints/step-N. Every call
+ * may take as long as the disk does. One thread at a time. */
 #ifndef PSR_PS_SCHEDULER_CHECKPOINTS_CHECKPOINT_FILES_H
 #define PSR_PS_SCHEDULER_CHECKPOINTS_CHECKPOINT_FILES_H
 
@@ -13,24 +13,24 @@ typedef struct psr_checkpoint_files_options {
     const char *directory;        /* .../checkpoints, which exists; copied */
     const psr_config *config;     /* borrowed for life */
     const psr_sections *sections; /* borrowed for life */
-    bool (*moved)(void *context); /* psr_checkpoint_watch */
+    bool (*moved)(void *context); /* see psr_checkpoint_watch */
     void *context;
 } psr_checkpoint_files_options;
 
-/* Makes the directory and the files in it, of the state after `step` steps. ret owns. IO, NOMEM;
- * nothing is left behind then. */
+/* Makes the directory and the files in it for the state after `step` steps. The caller owns
+ * *ret_files. IO, NOMEM; nothing is left behind then. */
 PSR_MUST_CHECK psr_err psr_checkpoint_files_new(const psr_checkpoint_files_options *options,
                                                 uint64_t step, psr_checkpoint_files **ret_files);
 
-/* A piece: count floats at offset of the array of a section of this run, within it. PROTOCOL when
- * any of it was put before; IO; CANCELLED. */
+/* Adds a piece: count floats at offset of the array of a section of this run, within its bounds.
+ * PROTOCOL: part of it was added before; IO; CANCELLED. */
 PSR_MUST_CHECK psr_err psr_checkpoint_files_put(psr_checkpoint_files *files, uint32_t section,
                                                 const float *data, size_t offset, size_t count);
 
-/* All is there: flushes and renames. PROTOCOL when it is not; IO; CANCELLED. */
+/* All pieces are there: flushes and renames. PROTOCOL: pieces are missing; IO; CANCELLED. */
 PSR_MUST_CHECK psr_err psr_checkpoint_files_commit(psr_checkpoint_files *files);
 
-/* Removes them unless they were committed. NULL allowed. */
+/* Removes the files unless they were committed. NULL allowed. */
 void psr_checkpoint_files_free(psr_checkpoint_files *files);
 
 #endif

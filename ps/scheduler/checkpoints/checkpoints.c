@@ -12,37 +12,37 @@
 #include <string.h>
 #include <time.h>
 
-#define FINISH_MS 1000 /* what is whole at the end has this long to get into place */
-#define LEAVE_MS 500   /* and the thread this long to come back from the disk */
+#define FINISH_MS 1000 /* complete checkpoints have this long to get into place at the end */
+#define LEAVE_MS 500   /* and the thread has this long to come back from the disk */
 
 /* Floats that have come and are not written. */
 typedef struct piece {
     uint32_t section;
     size_t offset, count;
-    uint64_t elements; /* of tensors */
+    uint64_t elements; /* elements that belong to tensors */
     struct piece *next;
     float data[];
 } piece;
 
 typedef enum part_state { PART_COMING, PART_WHOLE, PART_IN_PLACE, PART_FAILED } part_state;
 
-/* One checkpoint on its way. */
+/* One checkpoint that is being put together. */
 typedef struct part {
     uint64_t step;
-    /* the caller's */
+    /* used by the caller: */
     uint64_t total, missing; /* elements of all sections */
     uint64_t *missing_of;    /* [sections] */
-    uint64_t *pieces_of;     /* [sections]: that came */
+    uint64_t *pieces_of;     /* [sections]: number of pieces that came */
     psr_ranges *came;        /* [sections] */
-    /* under the mutex */
+    /* protected by the mutex: */
     part_state state;
     piece *first, **last;
     uint64_t written; /* elements */
-    int64_t busy_ms;  /* that the disk has been at work on it, but for what it does now */
+    int64_t busy_ms;  /* how long the disk has been at work on it, without its present piece */
     psr_err err;
     char failure[512];
     struct part *next;
-    /* the writing thread's */
+    /* used by the writing thread: */
     psr_checkpoint_files *files;
 } part;
 
@@ -58,14 +58,15 @@ struct psr_checkpoints {
 
     pthread_t thread;
     bool thread_runs;
-    atomic_bool given_up; /* the thread is to stop where it is, and to wake nobody */
+    atomic_bool given_up; /* the thread shall stop where it is, and wake nobody */
     _Atomic int64_t moved_ms;
 
     pthread_mutex_t mutex;
     pthread_cond_t condition;
-    /* under the mutex */
-    part *parts;   /* coming, whole or not yet taken: in order of their steps */
-    part *at_work; /* the thread's; NULL when it sleeps or is about to wake */
+    /* protected by the mutex: */
+    /* those that come, are complete, or are not taken yet: in the order of their steps */
+    part *parts;
+    part *at_work; /* the one that the thread writes; NULL if it sleeps or is about to wake */
     int64_t at_work_since_ms;
     bool quit;
 };
@@ -158,9 +159,9 @@ static psr_err write_piece(psr_checkpoints *set, part *p, const piece *work)
     return psr_checkpoint_files_put(p->files, work->section, work->data, work->offset, work->count);
 }
 
-/* The oldest that is not done, if there is something to do for it; at the end of all, if it is
- * whole. What came of the next one waits: a disk that has room for one of them more takes the older
- * one. Call with the mutex held. */
+/* The oldest checkpoint that is not done, if there is something to do for it; the end only if it is
+ * complete. Pieces of the next one wait: a disk with room for one more gets the older one. Call it
+ * with the mutex held. */
 static part *next_part(const psr_checkpoints *set)
 {
     part *p = set->parts;
@@ -182,8 +183,7 @@ static piece *pop_piece(part *p)
     return first;
 }
 
-/* One piece, or what follows the last of a checkpoint that is whole. Comes and goes with the mutex
- * held. */
+/* Writes one piece, or finishes a complete checkpoint. The mutex is held before and after. */
 static void write_some(psr_checkpoints *set, part *p)
 {
     piece *work = pop_piece(p);
@@ -240,9 +240,9 @@ static bool index_of(const psr_sections *sections, uint32_t section, uint32_t *r
     return false;
 }
 
-/* Each piece costs memory beside its floats until it is written. A worker's are large, a shard's
- * are buckets: of no fewer than 1024 floats (--bucket-size), or of small tensors between large
- * ones. */
+/* Limits pieces, since each costs memory beside its floats until it is written. A worker's are
+ * large; a shard's are buckets, of at least 1024 floats (--bucket-size), or of small tensors
+ * between large ones. */
 static uint64_t pieces_most(const psr_layout *layout)
 {
     return 64 + 2 * layout->tensor_count + layout->length / 512;
@@ -262,7 +262,7 @@ static void give_to_thread(psr_checkpoints *set, part *p, piece *given)
             pthread_cond_signal(&set->condition);
         }
     } else {
-        free(given); /* it has failed, which is still to be taken */
+        free(given); /* it failed; the failure is still to be taken */
     }
     pthread_mutex_unlock(&set->mutex);
 }
@@ -411,7 +411,7 @@ static bool thread_ends_within(const psr_checkpoints *set, int64_t timeout_ms)
     return pthread_clockjoin_np(set->thread, NULL, CLOCK_MONOTONIC, &until) == 0;
 }
 
-/* false: it hangs on the disk. */
+/* false: it hangs in the disk. */
 static bool end_thread(psr_checkpoints *set)
 {
     pthread_mutex_lock(&set->mutex);
@@ -420,7 +420,7 @@ static bool end_thread(psr_checkpoints *set)
     pthread_mutex_unlock(&set->mutex);
     if (thread_ends_within(set, FINISH_MS))
         return true;
-    pthread_mutex_lock(&set->mutex); /* it may be waking somebody */
+    pthread_mutex_lock(&set->mutex); /* the thread may be calling wake */
     atomic_store(&set->given_up, true);
     pthread_mutex_unlock(&set->mutex);
     return thread_ends_within(set, LEAVE_MS);

@@ -20,8 +20,9 @@ struct psr_resume {
     char path[PATH_BYTES];
     psr_checkpoint *model, *run_state;
     uint64_t step;
-    const char *compress; /* with which ranks owed something; NULL:
-                             nothing is owed. The checkpoint's */
+    /* the compression whose residuals the checkpoint has; NULL: none. Borrowed from the
+     * checkpoint */
+    const char *compress;
 };
 
 /* ---- opening one ---- */
@@ -90,7 +91,7 @@ static psr_err open_one(const char *path, const psr_config *config, psr_resume *
 
 /* ---- the newest of a run directory ---- */
 
-/* The largest N below `below` of the directories step-N; false: none. */
+/* The largest N below `below` of the directories step-N; false: there is none. */
 static bool newest_below(const char *directory, uint64_t below, uint64_t *ret_step)
 {
     bool found = false;
@@ -176,7 +177,7 @@ bool psr_resume_drops(const psr_resume *resume, const psr_sections *sections, ch
              "%s was written by a run with --compress %.32s, and this one owes nothing: what its "
              "workers had not sent of their gradients is dropped",
              resume->path, resume->compress);
-    psr_printable_line(line, strlen(line)); /* what stands in a file may be anything */
+    psr_printable_line(line, strlen(line)); /* the text in a file may be anything */
     return true;
 }
 
@@ -188,7 +189,7 @@ typedef struct loan {
     float data[];
 } loan;
 
-/* A transport's release. */
+/* Called by the transport when a loan ends. */
 static void give_back(void *context)
 {
     loan *lent = context;
@@ -214,13 +215,14 @@ static psr_err send_pieces(psr_transport *transport, uint32_t worker, uint64_t s
     return PSR_OK;
 }
 
-/* The checkpoint has the section. If not, which is so of residuals alone, it counts as zeros. */
+/* Whether the checkpoint has the section. Only residuals may be missing, and count as zeros. */
 static bool has_section(const psr_resume *resume, const psr_section_place *place)
 {
     return !place->of_compression || resume->compress != NULL;
 }
 
-/* Whole and verified before its first piece leaves: the file may be another one by now. */
+/* The tensor is complete and verified before its first piece is sent: the file may have changed
+ * since. */
 static psr_err send_tensor(const psr_resume *resume, const psr_section_place *place,
                            const char *name, uint32_t section, const psr_tensor *tensor,
                            psr_transport *transport)

@@ -1,4 +1,5 @@
-/* --resume: finds, verifies and hands out the checkpoint that a run goes on from. One thread. */
+/* --resume: finds, verifies and distributes the checkpoint from which a run continues. One
+ * thread. */
 #ifndef PSR_PS_SCHEDULER_CHECKPOINTS_RESUME_H
 #define PSR_PS_SCHEDULER_CHECKPOINTS_RESUME_H
 
@@ -7,11 +8,11 @@
 
 typedef struct psr_resume psr_resume;
 
-/* path: a checkpoint (a directory with model.safetensors and state.safetensors in it), or a run
- * directory, of which the newest checkpoint that is whole is taken; skipped (may be NULL) is told
- * of each that is not, in words. Everything is verified. ret owns. NOT_FOUND: no checkpoint there;
- * FORMAT: damaged, or not of this program's making; USAGE: of a run with another model or number of
- * workers. */
+/* path: a checkpoint (a directory with model.safetensors and state.safetensors), or a run
+ * directory; of that the newest complete checkpoint is taken, and skipped (may be NULL) gets a line
+ * about each incomplete one. Everything is verified. The caller owns *ret_resume. NOT_FOUND: there
+ * is no checkpoint; FORMAT: it is damaged, or not made by this program; USAGE: its run had another
+ * model or number of workers. */
 PSR_MUST_CHECK psr_err psr_resume_open(const char *path, const psr_config *config,
                                        void (*skipped)(void *context, const char *line),
                                        void *context, psr_resume **ret_resume);
@@ -20,22 +21,22 @@ void psr_resume_free(psr_resume *resume);
 
 /* Steps completed when it was written. */
 uint64_t psr_resume_step(const psr_resume *resume);
-/* The directory it was found in. Borrowed. */
+/* The directory in which it was found. Borrowed. */
 const char *psr_resume_path(const psr_resume *resume);
 
-/* That all sections are there in the shapes of this run: FORMAT or NOT_FOUND, naming file and
+/* Checks that all sections are there in the shapes of this run. FORMAT or NOT_FOUND; names file and
  * tensor. */
 PSR_MUST_CHECK psr_err psr_resume_check(const psr_resume *resume, const psr_sections *sections);
 
-/* The checkpoint has what its workers owed (--compress), which this run has no place for: the line
- * says so. Where it is the other way round, or the compression is another one, the run goes on with
- * what is owed, or with zeros. */
+/* true: the checkpoint has residuals of its workers (--compress) that this run cannot use; the line
+ * says so. In the opposite case, or with another compression, the run continues with the residuals
+ * it finds, or with zeros. */
 bool psr_resume_drops(const psr_resume *resume, const psr_sections *sections, char *line,
                       size_t size);
 
-/* Every section to the worker that takes it: worker 0, but what a rank owes to itself; tensor by
- * tensor, as RESTORE messages. Each tensor is read and verified again before any of it is sent: IO
- * or FORMAT when somebody has cut or changed the file since it was opened. */
+/* Sends every section to the worker that needs it, tensor by tensor, as RESTORE messages: a rank's
+ * residual to that rank, all else to worker 0. Each tensor is read and verified again before any of
+ * it is sent: IO or FORMAT if somebody has cut or changed the file since it was opened. */
 PSR_MUST_CHECK psr_err psr_resume_send(const psr_resume *resume, const psr_sections *sections,
                                        psr_transport *transport);
 

@@ -11,23 +11,25 @@
 
 typedef struct psr_sections {
     psr_network *net; /* owned */
-    uint32_t ranks;   /* of training */
-    bool plays_all;   /* worker 0 plays them all */
-    bool owes;        /* --compress has a residual: a section of each rank */
+    uint32_t ranks;   /* number of ranks of training */
+    bool plays_all;   /* worker 0 computes them all */
+    bool owes;        /* --compress has a residual: there is a section for each rank */
     uint32_t slot_count;
-    char slot_names[PSR_CHECKPOINT_SLOTS_MAX][32]; /* of the optimizer's state: "momentum" */
+    /* the optimizer's state arrays, for example "momentum" */
+    char slot_names[PSR_CHECKPOINT_SLOTS_MAX][32];
 } psr_sections;
 
 typedef struct psr_section_place {
-    bool in_state;            /* state.safetensors, else model.safetensors */
+    bool in_state;            /* in state.safetensors; otherwise in model.safetensors */
     char prefix[40];          /* before a tensor's name: "", "momentum/", "rank3/" */
     const psr_layout *layout; /* of the section's array; borrowed from the sections */
-    uint32_t worker;          /* whose it is to take when it is restored */
-    bool of_compression;      /* a residual: zeros when the checkpoint is of a run that had none */
+    uint32_t worker;          /* the worker that gets it when it is restored */
+    bool of_compression;      /* a residual: zeros if the checkpoint's run had none */
 } psr_section_place;
 
-/* For the run's model and data. ret owns: psr_sections_done. Errors: psr_network_new's; FORMAT when
- * the workers counted other parameters than this program does. */
+/* The sections for the run's model and data. The caller owns *ret_sections: psr_sections_done.
+ * Fails as psr_network_new; FORMAT: the workers counted another number of parameters than this
+ * program does. */
 PSR_MUST_CHECK psr_err psr_sections_init(const psr_config *config, const psr_facts *facts,
                                          psr_sections *ret_sections);
 void psr_sections_done(psr_sections *sections);
@@ -36,7 +38,7 @@ void psr_sections_done(psr_sections *sections);
 bool psr_sections_place(const psr_sections *sections, uint32_t section,
                         psr_section_place *ret_place);
 
-/* The i-th section of this run, for walking through all; false past the end. */
+/* The i-th section of this run, to go through all; false: there are no more. */
 bool psr_sections_at(const psr_sections *sections, uint32_t i, uint32_t *ret_section);
 
 #endif

@@ -13,17 +13,17 @@
 
 /* One step of the warm-up, of one rank. */
 typedef struct first_step {
-    double train_s; /* when it was over; NaN: it was not told */
+    double train_s; /* when it ended; NaN: not reported */
     double images;
 } first_step;
 
 typedef struct rank_figures {
-    uint64_t step; /* the newest that was told */
+    uint64_t step; /* the newest step that was reported */
     first_step first[WARMUP_MAX];
 } rank_figures;
 
-/* What a worker's lines have of its own in each step, and its DONE of all steps. The first are
- * shown as mean and range over workers, the last as the sum of all. */
+/* What a worker's lines have for each step, and its DONE for all steps together. The former are
+ * shown as mean and range over workers, the latter as the sum of all. */
 enum { OVER_WORKERS = 3, SUMS = 5 };
 static const psr_figure sum_figures[SUMS] = {PSR_FIGURE_WAIT_S, PSR_FIGURE_COMPUTE_S,
                                              PSR_FIGURE_LOAD_WAIT_S, PSR_FIGURE_GRADIENT_BYTES,
@@ -48,12 +48,15 @@ typedef struct stretch {
     psr_mode mode;
     uint64_t first_step; /* from 0 */
     double images, pause_s;
-    double *took_s, *wait_s; /* of each worker: its steps, without the pause; waiting in them */
+    /* for each worker: the seconds of its steps, without the pause; and how long it waited in
+     * them */
+    double *took_s, *wait_s;
 } stretch;
 
 struct psr_figures {
     psr_figures_options options;
-    uint32_t worker_count; /* of processes: fewer than options.workers, ranks, when one plays all */
+    /* number of processes: fewer than options.workers (ranks) if one computes all */
+    uint32_t worker_count;
     rank_figures *ranks;
     worker_figures *workers;
     shard_figures *shards;
@@ -61,7 +64,7 @@ struct psr_figures {
     uint32_t stretch_count;
     double *stretch_times; /* theirs, owned: [PSR_STRETCHES_MAX][took_s, wait_s][workers] */
     uint64_t warmup_steps;
-    mark now, newer, older; /* newer and older: RECENT_S of training apart */
+    mark now, newer, older; /* marks that are RECENT_S of training apart */
     double bytes_sent, bytes_lent;
     double loss, test_loss, test_accuracy, test_count;
     char hash[PSR_HASH_DIGITS + 1];
@@ -77,7 +80,8 @@ psr_err psr_figures_new(const psr_figures_options *o, psr_figures **ret_figures)
                            .worker_count = o->in_turn ? 1 : o->workers,
                            .ranks = calloc(o->workers, sizeof *f->ranks),
                            .workers = calloc(o->workers, sizeof *f->workers),
-                           .shards = calloc(o->shards + 1, sizeof *f->shards), /* of none too */
+                           /* also for no shards */
+                           .shards = calloc(o->shards + 1, sizeof *f->shards),
                            .stretch_times = calloc((size_t)PSR_STRETCHES_MAX * 2 * o->workers,
                                                    sizeof *f->stretch_times),
                            .warmup_steps = psr_warmup_steps(
@@ -120,7 +124,8 @@ static double real(const cJSON *object, const char *name)
     return cJSON_IsNumber(item) && isfinite(item->valuedouble) ? item->valuedouble : NAN;
 }
 
-/* Seconds and counts: from 0 to what a double counts exactly; anything else is nothing. */
+/* A number of seconds or a count: from 0 to the largest that a double holds exactly; otherwise
+ * nothing. */
 static double amount(const cJSON *object, const char *name)
 {
     double value = real(object, name);
@@ -167,8 +172,9 @@ static stretch *stretch_of(psr_figures *f, uint64_t step)
     return &f->stretches[i];
 }
 
-/* A step took what the worker's training clock went on by since its step before, less the pause in
- * that: one clock, and a step's computing lies outside its pause, so it is more than 0. */
+/* A step took as long as the worker's training clock went on since its step before, less the pause
+ * in that time. Both are of one clock, and a step computes outside of its pause, so the result is
+ * above 0. */
 static void add_to_stretch(psr_figures *f, const psr_metrics_line *line, double images,
                            double train_s)
 {
@@ -200,7 +206,7 @@ void psr_figures_take_metrics(psr_figures *f, const psr_metrics_line *line)
 
 static void take_outcome(psr_figures *f, uint32_t from, const cJSON *outcome)
 {
-    /* Its own sums: they have what it waited for the very last weights of a run that was
+    /* Its own sums, because they contain the wait for the very last weights of a run that was
      * stopped. */
     worker_figures *w = &f->workers[from];
     w->train_s = fmax(w->train_s, amount(outcome, "train_s"));
@@ -250,8 +256,8 @@ static uint64_t completed_by_all(const psr_figures *f)
     return steps;
 }
 
-/* When the first rank had completed its warm-up, and what all had completed by then: of no rank
- * more than its warm-up. */
+/* When the first rank had completed its warm-up, and what all had completed by then; of each rank
+ * no more than its warm-up counts. */
 static bool end_of_warmup(const psr_figures *f, mark *ret_end)
 {
     mark end = {.train_s = INFINITY};
@@ -312,7 +318,7 @@ void psr_figures_values(const psr_figures *f, double v[static PSR_FIGURE_COUNT])
     v[PSR_FIGURE_TEST_COUNT] = f->test_count;
 }
 
-/* What each shard carried; nothing before all are done. */
+/* What each shard exchanged; nothing before all are done. */
 static bool add_shards(const psr_figures *f, cJSON *object)
 {
     for (uint32_t s = 0; s < f->options.shards; s++)
@@ -338,7 +344,7 @@ static bool add_number(cJSON *object, const char *name, double value)
                            : cJSON_AddNullToObject(object, name) != NULL;
 }
 
-/* last: its last step that all have completed, from 1. */
+/* last: the last of its steps that all have completed, from 1. */
 static bool add_stretch(const psr_figures *f, const stretch *s, uint64_t last, cJSON *stretches)
 {
     double sum = 0, least = INFINITY, most = 0, seconds = 0;
@@ -359,7 +365,7 @@ static bool add_stretch(const psr_figures *f, const stretch *s, uint64_t last, c
            add_number(o, "wait_s_max", most) && add_number(o, "pause_s", s->pause_s);
 }
 
-/* Those of which all workers have completed a step; nothing where that is one alone. */
+/* The stretches of which all workers have completed a step; nothing if there is only one. */
 static bool add_stretches(const psr_figures *f, cJSON *object)
 {
     const uint64_t steps = completed_by_all(f);

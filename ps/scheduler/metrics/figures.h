@@ -23,10 +23,11 @@ typedef struct psr_figures psr_figures;
 
 typedef struct psr_figures_options {
     uint32_t workers, shards;
-    bool in_turn;        /* worker 0's process plays all ranks, one after the other (--mode
-                            local), and is the one worker over which mean and range are taken */
+    /* worker 0's process computes all ranks in turn (--mode local), and mean and range are taken
+     * over this one worker */
+    bool in_turn;
     psr_mode mode;       /* of the first stretch */
-    uint64_t first_step; /* completed before a resume */
+    uint64_t first_step; /* steps completed before a resume */
     uint64_t total_steps;
 } psr_figures_options;
 
@@ -36,30 +37,32 @@ PSR_MUST_CHECK psr_err psr_figures_new(const psr_figures_options *options,
 /* NULL allowed. */
 void psr_figures_free(psr_figures *figures);
 
-/* A line of metrics. What it lacks, and what is no plausible number, counts as nothing. */
+/* Takes a line of metrics. Missing values and implausible numbers are left out. */
 void psr_figures_take_metrics(psr_figures *figures, const psr_metrics_line *line);
-/* The view of a stretch is sent: from first_step (from 0) on the run is in this mode. What was told
- * of stretches from there on does not happen. Before any line of the stretch's steps. */
+/* The view of a stretch was sent: from first_step (from 0) on the run is in this mode. Stretches
+ * that were announced from there on do not happen. Called before any line of the stretch's
+ * steps. */
 void psr_figures_stretch_decided(psr_figures *figures, psr_mode mode, uint64_t first_step);
-/* The change to the stretch that begins there has happened; no worker took a step for pause_s. */
+/* The change to the stretch that begins at first_step has happened; no worker took a step for
+ * pause_s seconds. */
 void psr_figures_stretch_begun(psr_figures *figures, uint64_t first_step, double pause_s);
-/* The payload of worker `from`'s DONE. Worker 0's holds what all agree on: loss, evaluation,
- * hash. */
+/* Takes the payload of worker `from`'s DONE. Worker 0's has the figures that are the same for all:
+ * loss, evaluation, hash. */
 void psr_figures_take_done(psr_figures *figures, uint32_t from, const char *json, size_t size);
-/* What a shard carried, as its DONE tells. */
+/* Takes the traffic that a shard reports with DONE. */
 void psr_figures_take_shard(psr_figures *figures, uint32_t shard, const psr_traffic *traffic);
 
-/* Images per second as of now, for a person who watches: over the last five to ten seconds of
- * training time, or since START when that is less; otherwise as PSR_FIGURE_IMAGES_PER_S. NaN before
+/* Images per second at present, for a person who watches: over the last five to ten seconds of
+ * training time, or since START if that is less. Otherwise as PSR_FIGURE_IMAGES_PER_S. NaN before
  * the first line. */
 double psr_figures_recent_rate(const psr_figures *figures);
 
-/* ret_values[PSR_FIGURE_COUNT]; NaN: there is none (yet). */
+/* ret_values[PSR_FIGURE_COUNT]; NaN: not known (yet). */
 void psr_figures_values(const psr_figures *figures, double ret_values[static PSR_FIGURE_COUNT]);
 
-/* run.json's outcome: every figure under its name (null: none); "hash" when there is one; and when
- * all shards are done "shards": [{"rank", "gradient_bytes", "weight_bytes"}, ..]; and of a run of
- * several stretches "stretches" (docs/figures.md). As text: ret owns, free(). NOMEM. */
+/* The outcome in run.json, as text: every figure under its name (null: not known); "hash" if there
+ * is one; when all shards are done "shards": [{"rank", "gradient_bytes", "weight_bytes"}, ..]; with
+ * several stretches "stretches" (docs/figures.md). The caller owns *ret_json: free(). NOMEM. */
 PSR_MUST_CHECK psr_err psr_figures_to_json(const psr_figures *figures, char **ret_json);
 
 #endif

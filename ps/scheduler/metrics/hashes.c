@@ -13,7 +13,7 @@ const psr_hash_told *psr_hashes_differ(psr_hashes *hashes, uint64_t steps, uint3
                                        const char *digits)
 {
     psr_hash_told *first = &hashes->told[steps % PSR_HASHES_STEPS];
-    if (steps < first->step) /* nothing is known of it any more */
+    if (steps < first->step) /* its hash is no longer kept */
         return NULL;
     if (steps > first->step || first->digits[0] == '\0') {
         *first = (psr_hash_told){.step = steps, .rank = rank};

@@ -9,7 +9,7 @@
 typedef struct rank_state {
     uint64_t step;
     double loss;
-    uint64_t counted; /* samples, in the evaluation after evaluating_step */
+    uint64_t counted; /* samples counted in the evaluation after evaluating_step */
 } rank_state;
 
 struct psr_progress {
@@ -17,9 +17,9 @@ struct psr_progress {
     psr_progress_options options;
     uint64_t shown_step;
     int64_t shown_ms;
-    uint64_t evaluating_step; /* the newest that anybody told of */
-    bool evaluating;          /* and it goes on */
-    uint64_t shown_counted;   /* samples; UINT64_MAX: nothing of it */
+    uint64_t evaluating_step; /* the newest that was reported */
+    bool evaluating;          /* that evaluation goes on */
+    uint64_t shown_counted;   /* samples; UINT64_MAX: nothing of it was shown */
     int64_t shown_counted_ms;
     psr_progress_evaluation evaluation; /* the newest */
     bool evaluation_told;
@@ -95,7 +95,7 @@ bool psr_progress_look(psr_progress *progress, int64_t now_ms, psr_progress_now 
 void psr_progress_counted(psr_progress *progress, uint32_t rank, uint64_t step, uint64_t counted)
 {
     if (rank >= progress->options.ranks || step < progress->evaluating_step ||
-        (step == progress->evaluating_step && !progress->evaluating)) /* it is over */
+        (step == progress->evaluating_step && !progress->evaluating)) /* it has ended */
         return;
     if (step > progress->evaluating_step || !progress->evaluating) {
         progress->evaluating_step = step;
