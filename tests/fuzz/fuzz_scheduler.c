@@ -1,8 +1,10 @@
 /* Members that may say anything to training's scheduler, while they join and while the run is on:
  * ps/scheduler on comm/members' coordinator and its liveness. Each record of the input is one
- * message, news of a process, or time that passes. The run ends at most once, and with a status and
- * a line; nothing is sent to who has not joined; what its driver is given is of members, steps and
- * samples that there are. The first two bytes say what the run is like, and how far it is. */
+ * message, news of a process, a person who asks for another mode, or time that passes. The run ends
+ * at most once, and with a status and a line; nothing is sent to who has not joined; what its driver
+ * is given is of members, steps and samples that there are; of views each follows the one before;
+ * who asks for a mode is answered once. The first two bytes say what the run is like, and how far
+ * it is. */
 #include "tests/fuzz/records.h"
 
 #include "ps/parts.h"
@@ -24,7 +26,9 @@ RECORDS_MUTATOR(FIRST, RECORD);
 typedef struct played {
     psr_coordinator *coordinator;
     psr_scheduler *scheduler;
-    uint32_t shards;
+    uint32_t shards, stretches;
+    uint32_t epoch;           /* of the newest view that was sent */
+    uint32_t asked, answered; /* of changes by hand */
     bool joined[WORKERS + SHARDS];
     unsigned ended;
     int64_t now_ms;
@@ -41,11 +45,30 @@ static size_t seat_of(psr_peer peer)
 
 /* ---- the driver ---- */
 
+/* A view as its receiver reads it. */
+static void see_view(played *p, const psr_head *head, const psr_payload *payload)
+{
+    const psr_message message = {.from = {PSR_ROLE_SCHEDULER, 0},
+                                 .head = *head,
+                                 .payload = payload->data,
+                                 .payload_bytes = payload->bytes};
+    const psr_view *view = NULL;
+    if (psr_view_read(&message, &view) != PSR_OK)
+        abort();
+    if (p->stretches == 0 || (view->epoch != p->epoch && view->epoch != p->epoch + 1) ||
+        view->first_step >= STEPS)
+        abort();
+    p->epoch = view->epoch;
+    psr_view_release(view);
+}
+
 static psr_err on_send(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
 {
-    (void)head, (void)payload;
-    if (!((played *)context)->joined[seat_of(to)])
+    played *p = context;
+    if (!p->joined[seat_of(to)])
         abort();
+    if (head->type == PSR_MSG_VIEW)
+        see_view(p, head, payload);
     return PSR_OK;
 }
 
@@ -74,22 +97,52 @@ static void on_joined(void *context, const psr_view_member *entry, uint32_t coun
         abort();
 }
 
-static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts,
-                        const psr_view *members, psr_beginning *ret_beginning)
+static psr_err on_plan(void *context, psr_mode mode, psr_plan *ret_plan)
 {
     const played *p = context;
     static const psr_part parts[] = {{{16, 16}, 0}, {{0, 16}, 1}};
-    const psr_plan_options plan = {.route = p->shards > 0 ? PSR_ROUTE_SHARD : PSR_ROUTE_RING,
+    const psr_plan_options plan = {.route = mode == PSR_MODE_PS ? PSR_ROUTE_SHARD : PSR_ROUTE_RING,
                                    .ranks = WORKERS,
                                    .shards = p->shards,
                                    .slice_floats = 8,
                                    .window = 2};
+    return psr_plan_make(&plan, parts, 2, ret_plan);
+}
+
+static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts,
+                        const psr_view *members, psr_beginning *ret_beginning)
+{
     static psr_tensor tensor = {"t", 1, {FLOATS, 1, 1, 1}, 0, FLOATS};
     static const psr_layout layout = {&tensor, 1, FLOATS, FLOATS};
-    (void)config, (void)facts, (void)members;
+    (void)facts, (void)members;
     ret_beginning->first_step = 0;
     ret_beginning->layout = &layout;
-    return psr_plan_make(&plan, parts, 2, &ret_beginning->plan);
+    return on_plan(context, config->mode, &ret_beginning->plan);
+}
+
+static psr_err on_change_decided(void *context, const psr_mode_change *change,
+                                 const psr_config *config)
+{
+    const played *p = context;
+    if (p->stretches == 0 || change->first_step >= STEPS || change->pause_s != 0 ||
+        psr_config_mode_at(config, change->first_step) != change->mode)
+        abort();
+    return PSR_OK;
+}
+
+static void on_change_happened(void *context, const psr_mode_change *change)
+{
+    const played *p = context;
+    if (p->stretches == 0 || change->first_step >= STEPS || !(change->pause_s >= 0))
+        abort();
+}
+
+static void on_change_answered(void *context, psr_err status, const char *line)
+{
+    played *p = context;
+    (void)status;
+    if (++p->answered > p->asked || p->ended > 0 || *line == '\0')
+        abort();
 }
 
 static psr_err on_restore(void *context)
@@ -232,7 +285,7 @@ static void tell(played *p, psr_peer from, const uint8_t *record)
     static const psr_message_type often[] = {
         PSR_MSG_PROGRESS,   PSR_MSG_PROGRESS,   PSR_MSG_PROGRESS, PSR_MSG_METRICS, PSR_MSG_METRICS,
         PSR_MSG_CHECKPOINT, PSR_MSG_CHECKPOINT, PSR_MSG_HELD,     PSR_MSG_DONE,    PSR_MSG_FAILED,
-        PSR_MSG_FACTS,      PSR_MSG_READY,      PSR_MSG_JOIN};
+        PSR_MSG_FACTS,      PSR_MSG_READY,      PSR_MSG_JOIN,     PSR_MSG_BOUND,   PSR_MSG_BOUND};
     static const float floats[FLOATS];
     const uint8_t which = record[WHAT] >> 4;
     const psr_message_type type =
@@ -249,9 +302,20 @@ static void tell(played *p, psr_peer from, const uint8_t *record)
     size_t length = strlen(text);
     if (record[KIND] >= 240) /* torn, or too long */
         length = (size_t)record[LENGTH] * (record[KIND] == 255 ? 512 : 1);
-    if (type == PSR_MSG_PROGRESS || type == PSR_MSG_HELD)
+    if (type == PSR_MSG_PROGRESS || type == PSR_MSG_HELD || type == PSR_MSG_BOUND)
         length = record[KIND] >= 240 ? length : 0;
     hear(p, from, head, text, strlen(text) + 1, length);
+}
+
+/* A person asks for a mode: any, while the run is on. */
+static void ask(played *p, uint8_t mode)
+{
+    if (!psr_coordinator_running(p->coordinator))
+        return;
+    (void)psr_scheduler_mode(p->scheduler);
+    p->asked++; /* it may be answered at once */
+    if (psr_scheduler_change(p->scheduler, (psr_mode)(mode % (PSR_MODE_RING + 2))) != PSR_OK)
+        p->asked--;
 }
 
 static void event(played *p, const uint8_t *record)
@@ -279,6 +343,9 @@ static void event(played *p, const uint8_t *record)
             return;
         psr_scheduler_checkpointed(p->scheduler, record[NUMBER] % (STEPS + 1));
         return;
+    case 5:
+        ask(p, record[KIND]);
+        return;
     default:
         tell(p, from, record);
         p->now_ms += record[TIME] & 15;
@@ -304,6 +371,18 @@ static void bring_up(played *p, uint8_t stage)
         say(p, member(i), PSR_MSG_READY, "");
 }
 
+/* A run that changes, and may be changed: ps@1,ring@3,ps@6 or the other way round; or nothing is
+ * planned. */
+static void set_stretches(psr_config *config, uint8_t how)
+{
+    const psr_mode other = config->mode == PSR_MODE_PS ? PSR_MODE_RING : PSR_MODE_PS;
+    config->sync = PSR_SYNC_BSP;
+    config->stretches[0] = (psr_stretch){config->mode, 0};
+    config->stretches[1] = (psr_stretch){other, 2};
+    config->stretches[2] = (psr_stretch){config->mode, 5};
+    config->stretch_count = (how & 128) != 0 ? 1 : 3;
+}
+
 static psr_config config_of(uint8_t how)
 {
     psr_config config;
@@ -316,6 +395,12 @@ static psr_config config_of(uint8_t how)
     config.ssp_bound = 1;
     config.checkpoint_every = 1 + (how >> 2 & 3);
     config.deadline_s = 1;
+    if ((how & 64) != 0) {
+        set_stretches(&config, how);
+        return config;
+    }
+    if (config.mode == PSR_MODE_RING)
+        config.shards = 0;
     if ((how & 16) != 0 && (how & 1) == 0)
         config.compress_weights = PSR_COMPRESS_WEIGHTS_FP16;
     if ((how & 32) != 0)
@@ -333,6 +418,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .ways = {.context = &p, .send = on_send, .connect = on_connect, .refuse = on_refuse},
         .joined = on_joined,
         .begin = on_begin,
+        .plan = on_plan,
+        .change_decided = on_change_decided,
+        .change_happened = on_change_happened,
+        .change_answered = on_change_answered,
         .restore = on_restore,
         .started = on_started,
         .metrics = on_metrics,
@@ -344,14 +433,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .say = on_say,
         .ended = on_ended};
     const psr_config config = config_of(data[0]);
-    p.shards = config.mode == PSR_MODE_PS ? SHARDS : 0;
+    p.shards = psr_config_shards(&config);
+    p.stretches = (data[0] & 64) != 0 ? config.stretch_count : 0;
     if (psr_scheduler_new(&config, &events, "h", 0, &p.scheduler) != PSR_OK)
         abort();
     p.coordinator = psr_scheduler_coordinator(p.scheduler);
     bring_up(&p, data[1]);
     for (data += FIRST, size -= FIRST; size >= RECORD; data += RECORD, size -= RECORD) {
         event(&p, data);
-        if (psr_coordinator_ended(p.coordinator) != (p.ended > 0))
+        if (psr_coordinator_ended(p.coordinator) != (p.ended > 0) || p.asked > p.answered + 1)
             abort();
     }
     psr_scheduler_free(p.scheduler);
