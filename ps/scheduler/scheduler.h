@@ -104,7 +104,7 @@ psr_mode_state psr_scheduler_mode(const psr_scheduler *scheduler);
 /* Changes the mode from the first step on that no worker has begun. Later changes that --mode had
  * planned do not happen. Workers are held for it; the event change_answered follows. USAGE: this
  * run's mode cannot change, is that mode already, or is being changed; or the run takes no further
- * step. */
+ * step; or no plan can be made in that mode (the event `plan` says why). */
 PSR_MUST_CHECK psr_err psr_scheduler_change(psr_scheduler *scheduler, psr_mode mode);
 
 /* These never fail: a failure ends the run, and the event `ended` says how. */

@@ -178,10 +178,22 @@ static uint64_t completed(const psr_scheduler *s)
     return steps;
 }
 
+/* The newest view that all stand on. */
+static const psr_issued_view *settled(const psr_scheduler *s)
+{
+    uint32_t epoch = s->view_count - 1;
+    while (epoch > 0 && !all_stand_on(s, epoch))
+        epoch--;
+    return &s->views[epoch];
+}
+
 psr_mode_state psr_scheduler_mode(const psr_scheduler *s)
 {
     const uint64_t total = psr_scheduler_worker(s, 0)->facts.total_steps, steps = completed(s);
-    const uint64_t now = steps < total || total == 0 ? steps : total - 1;
+    /* Lines of metrics come later than BOUND. */
+    const uint64_t begun = settled(s)->view->first_step;
+    const uint64_t at_least = steps > begun ? steps : begun;
+    const uint64_t now = at_least < total || total == 0 ? at_least : total - 1;
     psr_mode_state state = {.mode = psr_config_mode_at(&s->config, now),
                             .first_step = s->first_step,
                             .steps = steps,
@@ -225,8 +237,12 @@ psr_err psr_scheduler_change(psr_scheduler *s, psr_mode mode)
     if (now.mode == mode)
         return psr_fail(PSR_ERR_USAGE, "the run is in mode %s already, from step %" PRIu64 " on",
                         psr_mode_name(mode), now.first_step + 1);
+    /* What cannot be would end the run later. */
     psr_config would = s->config;
+    psr_plan plan;
     PSR_TRY(psr_config_change_mode(&would, now.total, mode));
+    PSR_TRY(s->events.plan(s->events.context, mode, &plan));
+    psr_plan_done(&plan);
     s->changing = true;
     s->changing_epoch = 0;
     s->wanted = mode;

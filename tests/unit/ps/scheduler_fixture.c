@@ -61,7 +61,9 @@ static psr_err plan_of(const psr_config *config, psr_mode mode, psr_plan *ret_pl
 
 static psr_err on_plan(void *context, psr_mode mode, psr_plan *ret_plan)
 {
-    return plan_of(&((fixture *)context)->config, mode, ret_plan);
+    const fixture *f = context;
+    return f->plan_err == PSR_OK ? plan_of(&f->config, mode, ret_plan)
+                                 : psr_fail(f->plan_err, "shards 1-3 would hold nothing");
 }
 
 static void tell(char text[static TEXT_MAX], const char *line)

@@ -144,6 +144,12 @@ static void who_says_bound_of_what_it_was_not_given_breaks_the_protocol(void **s
     start_in(f, "ps@1,ring@6", 0);
     bound(f, w0, 0, 0);
     ends_with_words(f, PSR_ERR_PROTOCOL, "it has said so of epoch 0 before");
+    start_in(f, "ps@1,ring@6", 0);
+    bound(f, w0, UINT32_MAX, 0); /* an index far outside of the views */
+    ends_with_words(f, PSR_ERR_PROTOCOL, "its epoch is 4294967295: 1 is the most");
+    set_up_joined(f);
+    bound(f, w0, 1, 0); /* before START there is no view */
+    ends_with_words(f, PSR_ERR_PROTOCOL, "worker 0");
 }
 
 /* Whoever held the state in the last step of a checkpoint sends it. */
@@ -207,6 +213,24 @@ static void a_change_by_hand_begins_with_the_first_step_that_nobody_has_begun(vo
     all_done(f, 20);
     psr_scheduler_checkpointed(f->scheduler, 20);
     ends(f, PSR_OK, "20 steps done");
+}
+
+/* Lines of metrics come later than BOUND does. */
+static void a_change_that_has_happened_is_told_before_its_first_step_is_done(void **state)
+{
+    fixture *f = *state;
+    start_in(f, "ps", 0);
+    expect_ok(psr_scheduler_change(f->scheduler, PSR_MODE_RING));
+    both_held(f, 6, 7);
+    assert_int_equal(psr_scheduler_mode(f->scheduler).mode, PSR_MODE_PS);
+    all_bound(f, 1);
+    const psr_mode_state now = psr_scheduler_mode(f->scheduler);
+    assert_int_equal(now.mode, PSR_MODE_RING);
+    assert_int_equal(now.first_step, 8);
+    assert_int_equal(now.steps, 0);
+    expect_failure(psr_scheduler_change(f->scheduler, PSR_MODE_RING), PSR_ERR_USAGE,
+                   "the run is in mode ring already, from step 9 on");
+    expect_ok(psr_scheduler_change(f->scheduler, PSR_MODE_PS));
 }
 
 static void a_change_by_hand_replaces_what_was_planned_after_it(void **state)
@@ -287,6 +311,19 @@ static void what_cannot_be_changed_is_refused_by_name(void **state)
     open_scheduler(f);
     expect_failure(psr_scheduler_change(f->scheduler, PSR_MODE_RING), PSR_ERR_USAGE,
                    "the run has not begun yet");
+}
+
+/* As --shards 4 with --mode ring, of a network that has fewer parts. */
+static void a_mode_of_which_no_plan_can_be_made_is_refused_and_the_run_goes_on(void **state)
+{
+    fixture *f = *state;
+    start_in(f, "ps", 0);
+    f->plan_err = PSR_ERR_USAGE;
+    expect_failure(psr_scheduler_change(f->scheduler, PSR_MODE_RING), PSR_ERR_USAGE,
+                   "shards 1-3 would hold nothing");
+    assert_false(f->ended);
+    assert_int_equal(count_sent(f, PSR_MSG_HOLD), 0);
+    assert_false(psr_scheduler_mode(f->scheduler).changing);
 }
 
 static void a_change_that_finds_the_last_step_begun_does_not_happen(void **state)
@@ -569,10 +606,12 @@ int main(void)
         SET_UP(who_says_bound_of_what_it_was_not_given_breaks_the_protocol),
         SET_UP(a_piece_of_a_checkpoint_is_its_who_held_it_at_that_step),
         SET_UP(a_change_by_hand_begins_with_the_first_step_that_nobody_has_begun),
+        SET_UP(a_change_that_has_happened_is_told_before_its_first_step_is_done),
         SET_UP(a_change_by_hand_replaces_what_was_planned_after_it),
         SET_UP(a_change_by_hand_comes_behind_a_planned_one_that_has_begun),
         SET_UP(no_planned_view_goes_out_while_workers_are_held),
         SET_UP(what_cannot_be_changed_is_refused_by_name),
+        SET_UP(a_mode_of_which_no_plan_can_be_made_is_refused_and_the_run_goes_on),
         SET_UP(a_change_that_finds_the_last_step_begun_does_not_happen),
         SET_UP(a_change_that_crosses_the_end_of_a_worker_does_not_happen),
         SET_UP(a_stop_while_workers_are_held_for_a_change_stops_the_run),
