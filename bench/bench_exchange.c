@@ -218,6 +218,12 @@ int main(int argc, char **argv)
         NULL};
     psr_options_parse(&argp, argc, argv, 0, NULL, &b);
     psr_options_argp_free(table);
+    if (psr_config_has_several_ways(&b.config)) {
+        fprintf(stderr,
+                "bench_exchange: --%s: every round goes one way here; give --mode ps or ring\n",
+                b.config.stretch_count > 1 ? "mode" : "route");
+        return 2;
+    }
     if (b.config.mode != PSR_MODE_PS && b.config.mode != PSR_MODE_RING) {
         fprintf(stderr, "bench_exchange: --mode: only ps and ring exchange anything\n");
         return 2;

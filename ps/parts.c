@@ -193,8 +193,31 @@ static void print_size(uint64_t bytes, char text[static 32])
         snprintf(text, 32, "%" PRIu64, bytes);
 }
 
+static bool fits_any(const char *pattern, const psr_layout *layout)
+{
+    for (size_t t = 0; t < layout->tensor_count; t++)
+        if (psr_config_route_fits(pattern, layout->tensors[t].name))
+            return true;
+    return false;
+}
+
+/* A pattern that sends nothing anywhere is a slip. */
+static psr_err check_route(const psr_config *config, const psr_layout *layout)
+{
+    char pattern[PSR_ROUTE_TEXT_MAX];
+    for (uint32_t i = 0; psr_config_route_pattern(config, i, pattern); i++)
+        if (!fits_any(pattern, layout))
+            return psr_fail(PSR_ERR_USAGE,
+                            "--route: no tensor of %s is called '%.200s'; its first is %s, its "
+                            "last %s",
+                            config->model, pattern, layout->tensors[0].name,
+                            layout->tensors[layout->tensor_count - 1].name);
+    return PSR_OK;
+}
+
 psr_err psr_parts_check(const psr_parts *parts, const psr_config *config, const psr_layout *layout)
 {
+    PSR_TRY(check_route(config, layout));
     uint32_t holders = count_holders(parts);
     if (holders == parts->plan.shards || !psr_plan_all_go(&parts->plan, PSR_ROUTE_SHARD))
         return PSR_OK;

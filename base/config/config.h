@@ -222,6 +222,11 @@ bool psr_config_has_mode(const psr_config *config, psr_mode mode);
 /* The way of a tensor by --route: PSR_MODE_PS or PSR_MODE_RING, of the first pattern that its name
  * matches (fnmatch). false: none does, so the tensor goes by the mode in force. */
 bool psr_config_route_of(const psr_config *config, const char *tensor, psr_mode *ret_mode);
+/* The pattern of --route at that place in it, from 0. false: it has fewer. */
+bool psr_config_route_pattern(const psr_config *config, uint32_t index,
+                              char ret_pattern[static PSR_ROUTE_TEXT_MAX]);
+/* A tensor's name matches a pattern of --route (fnmatch). */
+bool psr_config_route_fits(const char *pattern, const char *tensor);
 /* Some pattern of --route says this way. */
 bool psr_config_routes_by(const psr_config *config, psr_mode way);
 /* A stretch or a pattern of --route sends gradients to shards. */

@@ -11,6 +11,8 @@
 
 /* ---- --mode ---- */
 
+#define STEP_MAX (UINT64_C(1) << 53) /* which a number of JSON holds */
+
 /* One entry of --mode: WORD, or WORD@STEP. */
 typedef struct entry {
     psr_mode mode;
@@ -36,6 +38,10 @@ static psr_err read_entry(const char *text, size_t size, entry *ret_entry)
             return psr_fail(PSR_ERR_USAGE,
                             "'%.*s' begins with no step; give MODE@STEP, from step 1 on (ring@150)",
                             (int)size, text);
+        if (e.step > STEP_MAX)
+            return psr_fail(PSR_ERR_USAGE,
+                            "'%.*s' begins behind every run; give a step of at most %" PRIu64,
+                            (int)size, text, STEP_MAX);
     }
     PSR_TRY(psr_option_find_word(psr_option_find("mode"), word, &mode));
     e.mode = (psr_mode)mode;
@@ -222,11 +228,28 @@ bool psr_config_route_of(const psr_config *config, const char *tensor, psr_mode 
     psr_mode mode;
     bool ok;
     for (const char *at = config->route; next_route(&at, pattern, &mode, &ok);)
-        if (fnmatch(pattern, tensor, 0) == 0) {
+        if (psr_config_route_fits(pattern, tensor)) {
             *ret_mode = mode;
             return true;
         }
     return false;
+}
+
+bool psr_config_route_pattern(const psr_config *config, uint32_t index,
+                              char ret_pattern[static PSR_ROUTE_TEXT_MAX])
+{
+    psr_mode mode;
+    bool ok;
+    const char *at = config->route;
+    for (uint32_t i = 0; next_route(&at, ret_pattern, &mode, &ok); i++)
+        if (i == index)
+            return true;
+    return false;
+}
+
+bool psr_config_route_fits(const char *pattern, const char *tensor)
+{
+    return fnmatch(pattern, tensor, 0) == 0;
 }
 
 bool psr_config_routes_by(const psr_config *config, psr_mode way)

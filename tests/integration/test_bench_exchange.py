@@ -35,9 +35,20 @@ CASES = [
     ({"mode": "ps", "workers": 3, "shards": 1, "compress-weights": "bf16"}, 3),
 ]
 
+# What would be accepted and not measured.
+REFUSED = [
+    (["--mode=ps@1,ring@3"], "--mode: every round goes one way here; give --mode ps or ring"),
+    (["--mode=ring", "--shards=1", "--route=a=ps"], "--route: every round goes one way here; give --mode ps or ring"),
+    (["--mode=local"], "--mode: only ps and ring exchange anything"),
+]
+
 
 def main(bench):
     tap = Tap()
+    for words, line in REFUSED:
+        done = subprocess.run([bench, "--bytes=65536", "--rounds=1", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S)
+        tap.ok(done.returncode == 2 and done.stdout == "" and done.stderr == "bench_exchange: %s\n" % line, "%s: refused by name" % " ".join(words),
+               [done.stdout, done.stderr])
     for options, factor in CASES:
         words = [key if value is None else "%s=%s" % (key, value) for key, value in options.items()]
         name = " ".join(words)

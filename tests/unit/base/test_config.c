@@ -762,6 +762,8 @@ static void what_is_no_row_of_stretches_is_refused(void **state)
         {"ps@1,ring", "does not say with which step each mode begins"},
         {"ps@0,ring@5", "begins with no step"},
         {"ps@1,ring@x", "begins with no step"},
+        {"ps@1,ring@18446744073709551615", "begins behind every run"},
+        {"ps@1,ring@9007199254740993", "begins behind every run"},
         {"ps@1,", "'' is not known; give one of ps, ring"},
         {"ps@1,rong@5", "'rong' is not known (ring?)"},
     };

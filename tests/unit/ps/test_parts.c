@@ -85,6 +85,19 @@ static void shards_that_would_hold_nothing_are_refused_with_what_would_mend_it(v
     }
 }
 
+static void a_pattern_of_route_that_is_no_tensors_name_is_refused(void **state)
+{
+    (void)state;
+    sharing s = share("mlp", 1, 0, PSR_OPTIMIZER_SGD);
+    strcpy(s.config.route, "fc1.*=ps,fc9.*=ring");
+    expect_failure(
+        psr_parts_check(&s.parts, &s.config, &s.net->params), PSR_ERR_USAGE,
+        "--route: no tensor of mlp is called 'fc9.*'; its first is fc1.weight, its last fc3.bias");
+    strcpy(s.config.route, "*=ring,fc1.*=ps"); /* an earlier one may take all */
+    expect_ok(psr_parts_check(&s.parts, &s.config, &s.net->params));
+    end(&s);
+}
+
 static void what_is_advised_serves(void **state)
 {
     (void)state;
@@ -204,6 +217,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_shard_of_a_small_network_holds_something_by_default),
         cmocka_unit_test(shards_that_would_hold_nothing_are_refused_with_what_would_mend_it),
+        cmocka_unit_test(a_pattern_of_route_that_is_no_tensors_name_is_refused),
         cmocka_unit_test(what_is_advised_serves),
         cmocka_unit_test(parts_are_told_shard_by_shard_or_by_their_range),
         cmocka_unit_test(without_shards_there_are_buckets_alone),
