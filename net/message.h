@@ -31,10 +31,10 @@
 
 typedef enum psr_role { PSR_ROLE_SCHEDULER, PSR_ROLE_SHARD, PSR_ROLE_WORKER } psr_role;
 
-/* How values stand in a payload. The compressed ones have numbers here too, so that a message that
- * has one where none is allowed is refused by the encoding's name. */
+/* How values are encoded in a payload. Compressed encodings have numbers here too, so that a
+ * message that uses one where none is allowed is refused by the encoding's name. */
 typedef enum psr_encoding {
-    PSR_ENCODING_BYTES, /* text, or memory as it is: a value is a byte */
+    PSR_ENCODING_BYTES, /* text, or memory unchanged: a value is a byte */
     PSR_ENCODING_FLOAT32,
     PSR_ENCODING_FLOAT64,
     PSR_ENCODING_FP16,
@@ -46,7 +46,7 @@ typedef enum psr_encoding {
 
 const char *psr_encoding_name(psr_encoding encoding); /* "bytes", "float32", .. */
 
-#define PSR_RANK_ANY UINT32_MAX /* in HELLO and JOIN: the scheduler gives one */
+#define PSR_RANK_ANY UINT32_MAX /* in HELLO and JOIN: the scheduler shall give a rank */
 
 typedef struct psr_peer {
     psr_role role;
@@ -68,64 +68,68 @@ typedef enum psr_message_type {
                            JSON (rank 0: algorithms), may be empty */
     PSR_MSG_PROGRESS,   /* what it does, and whom it waits for */
     PSR_MSG_METRICS,    /* payload: one JSON object, a line of metrics.jsonl */
-    PSR_MSG_HELD,       /* answer to HOLD: the last step begun */
-    PSR_MSG_CHECKPOINT, /* a piece of one; payload floats */
-    PSR_MSG_FAILED,     /* a psr_err, payload: one line of text; the sender is about to exit */
-    PSR_MSG_DONE,       /* its steps are taken; payload JSON: final figures */
+    PSR_MSG_HELD,       /* answer to HOLD; the last step that was begun */
+    PSR_MSG_CHECKPOINT, /* a piece of a checkpoint; payload floats */
+    PSR_MSG_FAILED,     /* with a psr_err; payload: one line of text; the sender is about to exit */
+    PSR_MSG_DONE,       /* all its steps are taken; payload JSON: final figures */
     PSR_MSG_FACTS,      /* payload: what a member's user found on its host */
-    PSR_MSG_FINDING,    /* of a communicator: a failure, and who is
-                           to blame; payload: one line of text */
-    PSR_MSG_SHRINK,     /* of a group: its sender wants one of those of
-                           its ranks that live. payload: its ranks */
-    PSR_MSG_BOUND,      /* answer to VIEW, once its first step has
-                           come: the sender exchanges by it now */
+    /* a failure of a communicator, and the rank to blame; payload: one line of text */
+    PSR_MSG_FINDING,
+    /* the sender wants a group of the living ranks of a group; payload: that group's ranks */
+    PSR_MSG_SHRINK,
+    /* answer to VIEW when its first step has come: the sender now exchanges by that view */
+    PSR_MSG_BOUND,
 
     /* scheduler -> member */
-    PSR_MSG_WELCOME = 30, /* all have joined and agree. payload JSON: view; and
-                             behind a zero byte what the scheduler's user says */
-    PSR_MSG_START,        /* all are ready: begin */
-    PSR_MSG_ALIVE,        /* answer to PROGRESS and CHECKPOINT, or a wish for a PROGRESS */
-    PSR_MSG_HOLD,         /* begin no further step; answer HELD. STOP_AT or a VIEW ends it */
-    PSR_MSG_STOP_AT,      /* the last step to take; ends a HOLD */
-    PSR_MSG_RESTORE,      /* a piece of a checkpoint, tensor by tensor. To worker
-                             0 weights and slots, to each rank its own buffers */
-    PSR_MSG_ABORT,        /* payload: one line of text: why the run ends */
-    PSR_MSG_BYE,          /* all is written: leave */
-    PSR_MSG_CONFIG,       /* answer to JOIN. payload JSON: your place; and behind
-                             a zero byte what the scheduler's user gives */
-    PSR_MSG_SAVED,        /* to workers: a checkpoint is in place;
+    /* all have joined and agree; payload JSON: the view; after a zero byte the bytes of the
+     * scheduler's user */
+    PSR_MSG_WELCOME = 30,
+    PSR_MSG_START,   /* all are ready: begin */
+    PSR_MSG_ALIVE,   /* answer to PROGRESS and CHECKPOINT, or asks for a PROGRESS */
+    PSR_MSG_HOLD,    /* begin no further step; answer HELD. STOP_AT or a VIEW ends it */
+    PSR_MSG_STOP_AT, /* the last step to take; ends a HOLD */
+    /* a piece of a checkpoint, tensor by tensor: weights and optimizer state to worker 0, each
+     * rank's own buffers to that rank */
+    PSR_MSG_RESTORE,
+    PSR_MSG_ABORT, /* payload: one line of text: why the run ends */
+    PSR_MSG_BYE,   /* everything is written: the receiver may leave */
+    /* answer to JOIN; payload JSON: the receiver's place; after a zero byte the bytes of the
+     * scheduler's user */
+    PSR_MSG_CONFIG,
+    PSR_MSG_SAVED, /* to workers: a checkpoint is in place;
                              pieces of the next one may come */
-    PSR_MSG_VERDICT,      /* of a communicator: the failure that all are told,
-                             or that there is none; payload: one line of text */
-    PSR_MSG_SHRUNK,       /* to those who said SHRINK: the ranks that live are
-                             the payload, or why it failed: one line of text */
-    PSR_MSG_REFUSED,      /* who would join is turned away, or comes
-                             too late. payload: one line of text */
-    PSR_MSG_VIEW,         /* the next view; ends a HOLD. payload JSON: the view */
+    /* of a communicator: a failure, sent to all, or that there is none; payload: one line of
+     * text */
+    PSR_MSG_VERDICT,
+    /* answer to SHRINK; payload: the living ranks, or if it failed one line of text */
+    PSR_MSG_SHRUNK,
+    PSR_MSG_REFUSED, /* the joiner is refused, or comes too late; payload: one line of text */
+    PSR_MSG_VIEW,    /* the next view; ends a HOLD. payload JSON: the view */
 
     /* worker -> shard, of a slice of one bucket */
-    PSR_MSG_INIT = 50, /* initial state from worker 0; back: the weights of it, where they lie */
-    PSR_MSG_PUSH,      /* gradient */
-    PSR_MSG_PULL,      /* weights wanted (SSP, async) */
+    /* initial state from worker 0; back from a shard: where the weights are in shared memory */
+    PSR_MSG_INIT = 50,
+    PSR_MSG_PUSH, /* gradient */
+    PSR_MSG_PULL, /* weights wanted (SSP, async) */
     /* shard -> worker */
     PSR_MSG_WEIGHTS, /* new weights of a slice, and credit */
-    PSR_MSG_ACK,     /* credit alone */
+    PSR_MSG_ACK,     /* credit only */
 
     /* worker -> worker */
     PSR_MSG_RING = 70, /* a slice of a chunk of a bucket */
 
-    /* between all of these, when one view follows another */
-    PSR_MSG_STATE = 75, /* a slice of what changes hands; empty: its sender has begun the view */
+    /* between members, when one view follows another */
+    PSR_MSG_STATE = 75, /* a slice of what changes hands; empty: the sender has begun the view */
 
-    /* rank -> rank of a group, of one of its operations */
+    /* between ranks of a group, in one of its operations */
     PSR_MSG_VALUES = 80, /* a slice of what one sends the other */
-    PSR_MSG_CREDIT,      /* back: so many slices may come */
-    PSR_MSG_AHEAD,       /* back: so many operations may come */
-    PSR_MSG_LISTEN,      /* back: from now on messages are to be offered */
-    PSR_MSG_OFFER,       /* it has begun, and waits to be let in */
+    PSR_MSG_CREDIT,      /* back: how many slices may come */
+    PSR_MSG_AHEAD,       /* back: how many operations may come */
+    PSR_MSG_LISTEN,      /* back: from now on messages must be offered */
+    PSR_MSG_OFFER,       /* it has begun, and waits for a CREDIT */
 
     /* between the probes of psring doctor, which are in no run */
-    PSR_MSG_PROBE = 90, /* how long do these bytes take? */
+    PSR_MSG_PROBE = 90, /* asks how long these bytes take */
     PSR_MSG_PROBED,     /* back: they have come */
 } psr_message_type;
 
@@ -134,8 +138,8 @@ typedef enum psr_message_type {
  * worker 0 sends it, or the shards do where the weights that they send to workers are rounded. */
 #define PSR_SECTION_WEIGHTS 0u
 #define PSR_SECTION_BUFFERS 1u /* averaged batch-norm statistics, of worker 0 */
-/* Optimizer slot i. Sent by the shards in mode ps; by worker 0, or by each worker for the buckets
- * that it holds, in ring and local */
+/* State array i of the optimizer. In mode ps the shards send it; in ring and local worker 0, or
+ * each worker for the buckets that it holds */
 #define PSR_SECTION_SLOT(i) (16u + (i))
 #define PSR_SECTION_RANK(r) (256u + (r)) /* rank r's own batch-norm statistics */
 /* The residual of rank r: what compression has left out of its gradients so far. Laid out like the
@@ -156,7 +160,7 @@ typedef enum psr_phase {
     PSR_PHASE_EVALUATION,
     PSR_PHASE_CHECKPOINT,
     PSR_PHASE_SHUTDOWN,
-    PSR_PHASE_DEVICE,    /* waiting for the own device to write a gradient */
+    PSR_PHASE_DEVICE,    /* waiting for its own device to write a gradient */
     PSR_PHASE_HAND_OVER, /* waiting for what a new view gives to this member */
 } psr_phase;
 
@@ -165,20 +169,21 @@ const char *psr_phase_name(psr_phase phase); /* "start", "data", "forward",
 
 /* What a message belongs to. */
 typedef struct psr_tag {
-    uint32_t epoch; /* of a group: how many shrinks had happened when the group was made; else 0 */
+    uint32_t epoch; /* for a group: how many shrinks had happened when it was made; otherwise 0 */
     uint32_t group; /* 0: all members */
     uint32_t slot;  /* 0: the group's order of collectives; 1 + b:
                        bucket b. See comm/collectives/group.h */
-    uint64_t round; /* of the slot: the number of a collective; a bucket's step */
+    uint64_t round; /* within the slot: the number of a collective, or a bucket's step */
 } psr_tag;
 
 typedef struct psr_head {
     psr_message_type type;
-    psr_encoding encoding;                /* of the payload */
-    psr_tag tag;                          /* zero where a type has none */
-    uint64_t sequence;                    /* the transport's: messages on this channel before
-                                             this one. send fills it, recv checks it */
-    uint64_t fields[PSR_HEAD_FIELDS_MAX]; /* the type's own, in its order; the rest is zero */
+    psr_encoding encoding; /* of the payload */
+    psr_tag tag;           /* zero for types without a tag */
+    /* used by the transport: how many messages were sent on this channel before; set by send,
+     * checked by recv */
+    uint64_t sequence;
+    uint64_t fields[PSR_HEAD_FIELDS_MAX]; /* those of the type, in its order; the rest is zero */
 } psr_head;
 
 const char *psr_message_name(psr_message_type type); /* "PUSH", "WEIGHTS", ..; "unknown" */
@@ -187,18 +192,18 @@ const char *psr_head_field_name(psr_message_type type, size_t index);
 /* What a head says, for a line: "PUSH (wire step 7, bucket 3, offset 128, count 64, answer 1)". */
 void psr_head_describe(const psr_head *head, char *text, size_t size);
 
-/* A received message. Its holder owns it; psr_message_free gives the transport's memory back, and
- * the payload stays valid until then. A payload is aligned for double, one in float32 for float. A
- * float32 payload may lie in shared memory that its sender can still write: whoever checks a value
- * and then uses it copies it first. */
+/* A received message. Its holder owns it and frees it by psr_message_free; the payload is valid
+ * until then. A payload is aligned for double, a float32 payload for float. A float32 payload may
+ * be in shared memory that its sender can still write: whoever checks a value before using it
+ * copies it first. */
 typedef struct psr_message {
     psr_peer from;
     psr_head head;
     const void *payload;
     size_t payload_bytes;
-    void (*release)(struct psr_message *message); /* the transport's */
-    struct psr_message *next;                     /* free for its owner, to keep a list of messages
-                                                     that wait (comm/operations/early.h) */
+    void (*release)(struct psr_message *message); /* set by the transport */
+    /* for its owner, to keep a list of waiting messages (comm/operations/early.h) */
+    struct psr_message *next;
 } psr_message;
 
 void psr_message_free(psr_message **message); /* NULL allowed; nulls it */
@@ -207,8 +212,8 @@ void psr_message_free(psr_message **message); /* NULL allowed; nulls it */
 void psr_head_encode(const psr_head *head, uint64_t payload_bytes,
                      uint8_t buffer[PSR_HEAD_BYTES_MAX], size_t *ret_bytes);
 
-/* Checks and reads frame 1. FORMAT: it is no frame of psring, or malformed. VERSION: psring's, of
- * another version (the detail names both). */
+/* Checks and reads frame 1. FORMAT: it is no frame of psring, or malformed. VERSION: it is of
+ * another version of psring (the detail names both). */
 PSR_MUST_CHECK psr_err psr_head_decode(const void *bytes, size_t size, psr_head *ret_head,
                                        uint64_t *ret_payload_bytes);
 

@@ -31,9 +31,10 @@ typedef struct psr_payload {
 
 typedef struct psr_transport_counts {
     uint64_t bytes_sent, bytes_received, messages_sent, messages_received;
-    uint64_t bytes_lent; /* of bytes_sent: by reference, through shared memory */
-    uint64_t strangers;  /* connections turned away and messages dropped: from processes that
-                            are not on the roster, or claim a rank that another process has */
+    uint64_t bytes_lent; /* the part of bytes_sent that went by reference, through shared memory */
+    /* connections refused and messages dropped, of processes that are not on the roster or claim
+     * another process's rank */
+    uint64_t strangers;
 } psr_transport_counts;
 
 /* Queues a message for peer. Never blocks. NOT_FOUND: peer is not connected. PROTOCOL: as many
@@ -74,9 +75,10 @@ PSR_MUST_CHECK psr_err psr_transport_visit(psr_transport *transport, int timeout
 void psr_transport_wake(psr_transport *transport);
 
 /* Waits until psr_transport_recv may have something, a message or a wake, at most timeout_ms (-1:
- * without end). It may return although there is nothing. To be called after a psr_transport_recv
- * that gave TIMEOUT. Any thread, and several at once, also while another thread uses the transport:
- * it looks at no socket's state. It consumes nothing: a wake stays until it is received. */
+ * no limit). It may return although there is nothing. Call it after a psr_transport_recv that
+ * returned TIMEOUT. Any thread, and several at once, also while another thread uses the transport:
+ * it does not touch the state of a socket. It consumes nothing: a wake stays until it is
+ * received. */
 void psr_transport_wait(psr_transport *transport, int timeout_ms);
 
 /* The same, and returns also when fd can be read (-1: none). For a thread that serves both. */
@@ -104,9 +106,9 @@ PSR_MUST_CHECK psr_err psr_transport_share(psr_transport *transport,
  * its peers to know. "": there is none, also before psr_transport_share. Borrowed for life. */
 const char *psr_transport_share_path(const psr_transport *transport);
 
-/* Lent payloads may go to that connected peer by reference from now on. path: the peer's own
- * psr_transport_share_path. psr_transport_share's `say` hears whether it works. Does nothing when
- * no memory is shared, or when peer is the scheduler. */
+/* From now on lent payloads may go to that connected peer by reference. path: the peer's own
+ * psr_transport_share_path. The callback `say` of psr_transport_share is told whether it works.
+ * Does nothing if no memory is shared, or if peer is the scheduler. */
 void psr_transport_lend_to(psr_transport *transport, psr_peer peer, const char *path);
 
 /* Lent payloads of 4 KiB or more that lie in this arena go by reference to members that have mapped
@@ -117,27 +119,26 @@ void psr_transport_lend_to(psr_transport *transport, psr_peer peer, const char *
 PSR_MUST_CHECK psr_err psr_transport_lend_from(psr_transport *transport,
                                                const psr_shared_arena *arena);
 
-/* Payloads outside those arenas go by reference too from now on, where that is faster than a
- * message: they are copied into a slot of shared memory (net/sharing/stage.h). To be called once.
- * UNSUPPORTED: no memory is shared, or this system has no memory that can be. NOMEM. */
+/* From now on payloads outside of those arenas go by reference too, if that is faster than a
+ * message: they are copied into a slot of shared memory (net/sharing/stage.h). Call it once.
+ * UNSUPPORTED: no memory is shared, or this system cannot share memory. NOMEM. */
 PSR_MUST_CHECK psr_err psr_transport_lend_copies(psr_transport *transport);
 
 /* Whether payloads that are lent from an arena go to peer by reference now. */
 bool psr_transport_lends_to(const psr_transport *transport, psr_peer peer);
 
-/* Ends the channel to peer. Messages that have not left never will, and their loans end (on another
- * thread, later). Does nothing when there is no channel. */
+/* Ends the channel to peer. Messages that have not left are dropped, and their loans end (on
+ * another thread, later). Does nothing if there is no channel. */
 void psr_transport_disconnect(psr_transport *transport, psr_peer peer);
 
 /* peer has left in order: further messages of its connection are dropped, and another process may
  * take its name. */
 void psr_transport_retire(psr_transport *transport, psr_peer peer);
 
-/* Turns away the process that sent this message, its JOIN. REFUSED goes back on the connection that
- * the message came on, so no channel to the process is needed, and it may have any name or none.
- * The process ends with that status and line (cut at PSR_REFUSED_LINE_MAX). The transport itself
- * refuses, with DENIED, a process whose name another one has. A process that has gone hears
- * nothing. */
+/* Refuses the process that sent this message, its JOIN. REFUSED goes back on the connection of that
+ * message, so no channel to the process is needed, and it may have any name or none. The process
+ * ends with that status and line (cut at PSR_REFUSED_LINE_MAX). The transport itself refuses, with
+ * DENIED, a process that claims the name of another. A process that has gone is not told. */
 #define PSR_REFUSED_LINE_MAX 800
 void psr_transport_refuse(psr_transport *transport, const psr_message *message, psr_err status,
                           const char *line);
@@ -146,11 +147,12 @@ void psr_transport_refuse(psr_transport *transport, const psr_message *message, 
 typedef struct psr_unreached {
     psr_peer peer;
     int64_t for_ms;     /* since it was connected to */
-    char endpoint[256]; /* where it says that it listens */
-    char from[64];      /* this process's address on the way there; "": there is no way */
+    char endpoint[256]; /* where the peer says that it listens */
+    char from[64];      /* this process's address on the path there; "": there is no path */
     char why[96];       /* "Connection refused", "no answer within 1000 ms" */
-    char came_from[64]; /* from where it has connected to this process;
-                           "": it has not, or that is not known */
+    /* the address from which the peer has connected to this process; "": it has not, or the address
+     * is not known */
+    char came_from[64];
 } psr_unreached;
 
 /* Whether some TCP channel, other than the one to the scheduler, has had no connection for
@@ -161,29 +163,31 @@ typedef struct psr_unreached {
 bool psr_transport_unreached(psr_transport *transport, int64_t patience_ms,
                              psr_unreached *ret_unreached);
 
-/* As psr_transport_refuse, for a peer that has introduced itself. A peer that has not, or has no
- * rank, hears nothing. */
+/* The same for a peer that has introduced itself. A peer that has not, or has no rank, is not
+ * told. */
 void psr_transport_refuse_peer(psr_transport *transport, psr_peer peer, psr_err status,
                                const char *line);
 
 /* The endpoint that others connect to. Borrowed for life. */
 const char *psr_transport_endpoint(const psr_transport *transport);
 
-/* After WELCOME gave a rank to a process that joined with PSR_RANK_ANY: says HELLO again under the
- * new name. */
+/* WELCOME gave a rank to a process that joined with PSR_RANK_ANY: sends HELLO again under the new
+ * name. */
 PSR_MUST_CHECK psr_err psr_transport_rename(psr_transport *transport, psr_peer self);
 
 /* Any thread. */
 void psr_transport_counts_get(const psr_transport *transport, psr_transport_counts *ret_counts);
 
-/* Delivers what is queued, for at most linger_ms, then ends. NULL allowed; nulls it. */
+/* Delivers what is queued, for at most linger_ms, then frees it and sets *transport to NULL. NULL
+ * allowed. */
 void psr_transport_free(psr_transport **transport, int linger_ms);
 
 /* ---- ZeroMQ ---- */
 typedef struct psr_zmq_options {
-    psr_peer self;         /* rank may be PSR_RANK_ANY */
-    const char *directory; /* of the run's ipc sockets (net/address/socket_directory.h),
-                              to bind one there; NULL or "": TCP; borrowed for life */
+    psr_peer self; /* rank may be PSR_RANK_ANY */
+    /* directory of the run's ipc sockets (net/address/socket_directory.h), to bind one there; NULL
+     * or "": TCP; borrowed for life */
+    const char *directory;
     /* The socket's name there, when others must know it beforehand; NULL: the transport makes one
      * up. Borrowed for life. */
     const char *socket;
@@ -232,7 +236,7 @@ void psr_sim_free(psr_sim *sim);
  * when the message is freed. Endpoints and keys mean nothing here. */
 PSR_MUST_CHECK psr_err psr_transport_sim_new(psr_sim *sim, psr_peer self,
                                              psr_transport **ret_transport);
-/* Cuts a member off: all messages to and from it, those under way too, are lost. */
+/* Cuts a member off: all messages to and from it are lost, those under way too. */
 void psr_sim_cut(psr_sim *sim, psr_peer peer);
 /* Moves the virtual clock to the next delivery and says to whom; false when nothing is under
  * way. */

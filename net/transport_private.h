@@ -1,5 +1,5 @@
-/* What a transport consists of, for its implementations (transport_zmq*.c, transport_sim.c)
- * alone. */
+/* What all implementations of a transport consist of. Only they include it (transport_zmq*.c,
+ * transport_sim.c). */
 #ifndef PSR_NET_TRANSPORT_PRIVATE_H
 #define PSR_NET_TRANSPORT_PRIVATE_H
 
@@ -9,8 +9,8 @@
 
 #define PSR_TRANSPORT_ROLES 3
 
-/* As the functions of net/transport.h; transport.c has checked the arguments and keeps the counts
- * of what was sent and received. */
+/* See the functions of net/transport.h; transport.c has checked the arguments, and counts what is
+ * sent and received. */
 typedef struct psr_transport_ops {
     psr_err (*send)(psr_transport *transport, psr_peer to, const psr_head *head,
                     const psr_payload *payload);
@@ -37,7 +37,7 @@ typedef struct psr_transport_ops {
     void (*lend_to)(psr_transport *transport, psr_peer peer, const char *path);
     psr_err (*lend_from)(psr_transport *transport, const psr_shared_arena *arena);
     psr_err (*lend_copies)(psr_transport *transport);
-    bool (*lends_to)(const psr_transport *transport, psr_peer peer); /* NULL: to nobody */
+    bool (*lends_to)(const psr_transport *transport, psr_peer peer); /* NULL: it lends to nobody */
     void (*free)(psr_transport *transport, int linger_ms);
 } psr_transport_ops;
 
@@ -45,19 +45,19 @@ typedef struct psr_transport_ops {
 struct psr_transport {
     const psr_transport_ops *ops;
     size_t bounds[PSR_TRANSPORT_ROLES]; /* 0: PSR_TRANSPORT_WAITING_MAX */
-    /* Written by one thread at a time, the one that has the transport; any thread reads them.
-     * Strangers are ops->strangers'. */
+    /* Written by the one thread that uses the transport; read by any thread. The count of strangers
+     * is in ops->strangers. */
     _Atomic uint64_t bytes_sent, bytes_received, bytes_lent, messages_sent, messages_received;
 };
 
-/* A count that one thread at a time writes. */
+/* Adds to a count that only one thread at a time writes. */
 static inline void psr_count_add(_Atomic uint64_t *count, uint64_t more)
 {
     uint64_t before = atomic_load_explicit(count, memory_order_relaxed);
     atomic_store_explicit(count, before + more, memory_order_relaxed);
 }
 
-/* Gives lent bytes back: for every path on which they do not leave. */
+/* Ends the loan of a payload that will not be sent. */
 static inline void psr_payload_return(const psr_payload *payload)
 {
     if (payload != NULL && payload->release != NULL)

@@ -1,4 +1,4 @@
-/* The words for a member that breaks the protocol. Any thread. */
+/* The wording of a member's breach of the protocol. Any thread. */
 #ifndef PSR_NET_VIOLATION_H
 #define PSR_NET_VIOLATION_H
 

@@ -16,8 +16,8 @@
 #include "net/sharing/share_wire.h"
 #include "net/transport.h"
 
-/* At most so many lending processes, which is more than a host runs; and so many that have not said
- * yet who they are. */
+/* The most lending processes, which is more than one host runs; and the most that have not said yet
+ * who they are. */
 #define PSR_BORROWER_SOURCES_MAX 1024
 #define PSR_BORROWER_UNKNOWN_MAX 16
 
@@ -25,23 +25,23 @@ typedef struct psr_borrower psr_borrower;
 
 typedef struct psr_borrower_options {
     const char *path; /* of the socket, borrowed for the call; it is removed at the end */
-    unsigned user;    /* whose processes are heard */
+    unsigned user;    /* the user whose processes may connect */
     int epoll;        /* borrowed for life: watches its descriptors, whose data is NULL */
     void *context;
-    /* The member whose channel has that routing id. false: no member's yet. */
+    /* Finds the member whose channel has that routing id. false: no member has it yet. */
     bool (*known)(void *context, const uint8_t id[PSR_ROUTING_ID_BYTES], psr_peer *ret_peer);
-    /* A process that is no member was turned away. */
+    /* A process that is no member was refused. */
     void (*stranger)(void *context, const char *line);
 } psr_borrower_options;
 
-/* IO. ret owns. */
+/* IO. The caller owns *ret_borrower. */
 PSR_MUST_CHECK psr_err psr_borrower_new(const psr_borrower_options *options,
                                         psr_borrower **ret_borrower);
 /* NULL allowed. */
 void psr_borrower_free(psr_borrower *borrower);
 
-/* Reads what has come from lending processes, without waiting. To be called also after a member may
- * have become known. PROTOCOL: a member broke the rules of sharing. */
+/* Reads what has come from lending processes, without waiting. Call it also when a member may have
+ * become known. PROTOCOL: a member broke the rules of sharing. */
 PSR_MUST_CHECK psr_err psr_borrower_serve(psr_borrower *borrower);
 
 /* Makes the message whose payload the sender gave as a reference. PROTOCOL: the reference lies
@@ -52,7 +52,7 @@ PSR_MUST_CHECK psr_err psr_borrower_take(psr_borrower *borrower,
                                          const psr_head *head, uint64_t payload_bytes,
                                          const psr_reference *reference, psr_message **ret_message);
 
-/* Where a borrowed payload lies. */
+/* Where a borrowed payload is. */
 typedef struct psr_borrowed_place {
     uint64_t arena; /* numbered by the borrower, which uses no number twice */
     uint64_t offset;
@@ -64,7 +64,7 @@ typedef struct psr_borrowed_place {
  * borrowed. */
 bool psr_borrowed_place_of(const psr_message *message, psr_borrowed_place *ret_place);
 
-/* Returns all that was freed. To be called before the owner waits: from now until
+/* Returns everything that was freed. Call it before the owner waits: from now until
  * psr_borrower_busy, what is freed is returned at once. */
 void psr_borrower_settle(psr_borrower *borrower);
 /* The owner works again: what is freed is collected until psr_borrower_settle. */

@@ -20,8 +20,8 @@
 /* A run with fewer bytes of whole pages than this is copied: that costs less than the page faults
  * of a mapping. */
 #define PSR_LANDING_LEAST ((size_t)64 << 10)
-/* At most so many runs are mapped at the same time. Each takes up to two of the 65530 mappings that
- * the kernel allows a process, which other code needs too. */
+/* The most runs that are mapped at the same time. Each takes up to two of the 65530 mappings that
+ * the kernel allows a process; other code needs mappings too. */
 #define PSR_LANDING_RUNS_MAX 8192u
 
 typedef struct psr_landing psr_landing;

@@ -10,14 +10,14 @@
 /* ---- in a message: frame 2 in place of a payload ---- */
 
 #define PSR_REFERENCE_BYTES 24
-/* Smaller payloads are sent as they are: a copy costs less than a return. A reference has fewer
- * bytes than this, so it is never taken for a payload. */
+/* Smaller payloads are sent as messages: a copy costs less than a return. A reference is smaller
+ * than this, so it is never taken for a payload. */
 #define PSR_REFERENCE_LEAST ((size_t)4096)
 
 typedef struct psr_reference {
     uint32_t arena;  /* numbered by the sender */
-    uint64_t offset; /* of the payload's first byte in it */
-    uint64_t token;  /* to return it under */
+    uint64_t offset; /* of the payload's first byte in the arena */
+    uint64_t token;  /* the payload is returned under it */
 } psr_reference;
 
 /* Whether the payload of a message with that head may be given by reference. True for plain values:
@@ -29,25 +29,25 @@ bool psr_reference_may(const psr_head *head);
 size_t psr_reference_alignment(const psr_head *head);
 
 void psr_reference_encode(const psr_reference *reference, uint8_t bytes[PSR_REFERENCE_BYTES]);
-/* false: it is none. */
+/* false: the bytes are no reference. */
 bool psr_reference_decode(const void *bytes, size_t size, psr_reference *ret_reference);
 
 /* ---- on the Unix socket ---- */
 
-#define PSR_SHARED_ARENAS_MAX 4 /* of a process, towards each other */
+#define PSR_SHARED_ARENAS_MAX 4 /* of one process, towards one other */
 
 typedef enum psr_record_kind {
-    /* who lends -> who borrows */
-    PSR_RECORD_HELLO = 0x50535231, /* first: the routing id of its
-                                      channel, which names it ("PSR1") */
-    PSR_RECORD_ARENA,              /* an arena and its bytes, with its descriptor */
-    /* who borrows -> who lends */
+    /* from the lender to the borrower */
+    /* the first record: the routing id of the lender's channel, which names it ("PSR1") */
+    PSR_RECORD_HELLO = 0x50535231,
+    PSR_RECORD_ARENA, /* an arena and its bytes, with its descriptor */
+    /* from the borrower to the lender */
     PSR_RECORD_TAKEN,    /* the arena is mapped: it may be referred to */
     PSR_RECORD_REFUSED,  /* the arena is not mapped; value is the errno */
     PSR_RECORD_RETURNED, /* the loan under the token in value ends */
 } psr_record_kind;
 
-/* In the host's byte order: both are on one host. */
+/* In the host's byte order, since both are on one host. */
 typedef struct psr_record {
     uint32_t kind, arena;
     uint64_t value;
@@ -57,7 +57,7 @@ typedef struct psr_record {
 /* A stream of records, each with one descriptor at most. */
 typedef struct psr_record_stream {
     int fd;     /* owned; -1: closed */
-    int passed; /* owned: came with the record that is not complete yet; -1: none */
+    int passed; /* owned: it came with the record that is not complete yet; -1: none */
     size_t have;
     uint8_t bytes[sizeof(psr_record)];
 } psr_record_stream;
@@ -70,10 +70,10 @@ typedef enum psr_record_read_result {
 } psr_record_read_result;
 
 psr_record_stream psr_record_stream_of(int fd);
-/* Without waiting. *ret_passed: a descriptor, the caller's from now on, or -1. */
+/* Reads without waiting. *ret_passed: a descriptor, which the caller owns, or -1. */
 psr_record_read_result psr_record_read(psr_record_stream *stream, psr_record *ret_record,
                                        int *ret_passed);
-/* Closes it. Closed already: does nothing. */
+/* Closes the stream; does nothing if it is closed. */
 void psr_record_stream_close(psr_record_stream *stream);
 
 typedef enum psr_record_write_result {
@@ -82,8 +82,8 @@ typedef enum psr_record_write_result {
     PSR_RECORD_GONE,
 } psr_record_write_result;
 
-/* Writes all of them or none, without waiting: at most PSR_RECORDS_AT_ONCE. pass: a descriptor that
- * goes with them, or -1. */
+/* Writes all of them or none, without waiting; at most PSR_RECORDS_AT_ONCE. pass: a descriptor that
+ * is sent with them, or -1. */
 #define PSR_RECORDS_AT_ONCE 32
 psr_record_write_result psr_record_write(int fd, const psr_record *records, size_t count, int pass);
 
@@ -97,8 +97,8 @@ bool psr_share_path(const char *endpoint, char ret_path[PSR_SHARE_PATH_BYTES]);
 /* Whether both paths name sockets in one directory. The texts are compared: another spelling of the
  * same directory does not count. */
 bool psr_share_path_is_beside(const char *path, const char *other);
-/* The user of the process at the other end of a Unix socket, as the kernel knows it. false: it does
- * not say. */
+/* The user of the process at the other end of a Unix socket, according to the kernel. false: not
+ * known. */
 bool psr_share_user(int fd, unsigned *ret_user);
 
 #endif

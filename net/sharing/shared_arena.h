@@ -13,9 +13,9 @@
 #include <stddef.h>
 
 typedef struct psr_shared_arena {
-    float *values; /* count of them, zeroed, page by page touched lazily */
+    float *values; /* [count], zeroed; pages are allocated when they are first touched */
     size_t count;
-    size_t bytes; /* of the mapping and of what is behind fd */
+    size_t bytes; /* size of the mapping and of the memory behind fd */
     int fd;       /* -1: none */
     void *again;  /* a second mapping of the same memory: see psr_shared_arena_own */
 } psr_shared_arena;
@@ -32,9 +32,10 @@ PSR_MUST_CHECK psr_err psr_shared_arena_new(size_t count, psr_shared_arena *ret_
 #define PSR_SHARED_ARENA_KEPT_LEAST ((size_t)256 << 10)
 PSR_MUST_CHECK psr_err psr_shared_arena_keep(psr_shared_arena *arena, psr_span run);
 
-/* What lies in the place of the arena's own pages (psr_shared_arena_keep, net/landing.h) is copied
- * into those, which are there again: all of it can be lent then. Nobody else reads or writes it
- * meanwhile, here or in what others have mapped. NOMEM: nothing has changed. */
+/* Copies what is mapped in place of the arena's own pages (psr_shared_arena_keep,
+ * net/sharing/landing.h) into these pages and makes them visible again, so that all of the arena
+ * can be lent. Nobody may read or write it meanwhile, here or in another process. NOMEM: nothing
+ * has changed. */
 PSR_MUST_CHECK psr_err psr_shared_arena_own(psr_shared_arena *arena);
 
 /* Backs a run with memory now, in huge pages where they fit and the kernel gives them

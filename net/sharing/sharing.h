@@ -12,11 +12,11 @@ typedef struct psr_sharing psr_sharing;
 
 typedef struct psr_sharing_options {
     const char *path; /* "/DIRECTORY/NAME.fd": where this process listens; borrowed for the call */
-    unsigned user;    /* whose processes may share: this process's own */
+    unsigned user;    /* the user whose processes may share: this process's own */
     void *context;
-    /* borrower's */
+    /* for the borrower */
     bool (*known)(void *context, const uint8_t id[PSR_ROUTING_ID_BYTES], psr_peer *ret_peer);
-    void (*stranger)(void *context, const char *line); /* borrower's */
+    void (*stranger)(void *context, const char *line); /* for the borrower */
     /* Called once for each peer: memory is lent to it, or why not; payloads are sent as messages
      * then. */
     void (*say)(void *context, bool shared, const char *line);
@@ -25,17 +25,16 @@ typedef struct psr_sharing_options {
 /* Listens. IO, NOMEM. ret owns. */
 PSR_MUST_CHECK psr_err psr_sharing_new(const psr_sharing_options *options,
                                        psr_sharing **ret_sharing);
-/* All that is lent comes back. Messages may outlive it. NULL allowed. */
+/* Ends all loans. Messages may outlive it. NULL allowed. */
 void psr_sharing_free(psr_sharing *sharing);
 
 /* Lends from that arena from now on. It is borrowed for life. USAGE: there are
  * PSR_SHARED_ARENAS_MAX already. */
 PSR_MUST_CHECK psr_err psr_sharing_add(psr_sharing *sharing, const psr_shared_arena *arena);
 
-/* Makes the lending end towards a peer that says that it listens at path; id is the routing id of
- * the channel to it. A path outside the directory in which this process listens is refused,
- * whatever the peer says. NULL: there is none; `say` is told why. It ends by
- * psr_sharing_disconnect. */
+/* Makes the lending end towards a peer that claims to listen at path; id is the routing id of the
+ * channel to it. A path outside the directory in which this process listens is refused, whatever
+ * the peer claims. NULL: none is made; `say` is told why. Ended by psr_sharing_disconnect. */
 psr_lender *psr_sharing_connect(psr_sharing *sharing, psr_peer peer, const char *path,
                                 const uint8_t id[PSR_ROUTING_ID_BYTES]);
 /* NULL: does nothing. */

@@ -17,8 +17,9 @@
 
 #define PSR_HANDSHAKE_MS 5000
 #define PSR_ADMISSION_NAME_BYTES 32
-#define PSR_ADMISSION_USER_BYTES (PSR_ADMISSION_NAME_BYTES + 24) /* of User-Id: name and number */
-/* How many connections of one member may be let in and not attributed yet at the same time; and how
+/* room for User-Id: name and number */
+#define PSR_ADMISSION_USER_BYTES (PSR_ADMISSION_NAME_BYTES + 24)
+/* How many connections of one member may be admitted and not yet known at the same time; and how
  * many of all that share one token. Further ones are closed, and may come again. */
 #define PSR_UNKNOWN_MAX 8
 #define PSR_UNKNOWN_SHARED_MAX 1024
@@ -34,7 +35,7 @@ PSR_MUST_CHECK psr_err psr_admission_new(void *zmq_ctx, void *zmq_router, const 
  * (psr_zmq_options.members_look). */
 void psr_admission_members_look(psr_admission *admission);
 
-/* Ends the handler; nobody else is let in. To be called before the router is closed. NULL
+/* Ends the handler; no further connection is admitted. Call it before the router is closed. NULL
  * allowed. */
 void psr_admission_free(psr_admission *admission);
 
@@ -59,23 +60,25 @@ typedef struct psr_connection {
 /* The owner knows now that the connection fd belongs to `admitted`, as psr_admission_user_read gave
  * it. Owner's thread. */
 psr_connection psr_admission_known(psr_admission *admission, psr_peer admitted, int fd);
-/* The connection belongs to no member any more. Does nothing for no connection, or for one that is
- * closed. Owner's thread. */
+/* The connection no longer belongs to a member. Does nothing for no connection, or for a closed
+ * one. Owner's thread. */
 void psr_admission_unknown(psr_admission *admission, psr_connection connection);
 
-/* The socket to poll for lines about those turned away; psr_admission_refusal reads one without
- * waiting, false: none. To be called when the inbox has just been found empty. Owner's thread. */
+/* The socket to poll for lines about refused connections. psr_admission_refusal reads one line
+ * without waiting; false: there is none. Call it when the inbox has just been found empty. Owner's
+ * thread. */
 void *psr_admission_refusals(psr_admission *admission);
 bool psr_admission_refusal(psr_admission *admission, char *line, size_t line_size);
 
-/* Connections turned away so far. */
+/* How many connections were refused so far. */
 uint64_t psr_admission_refused(const psr_admission *admission);
 
-/* "worker 1". */
+/* Writes "worker 1". */
 void psr_admission_name(psr_peer peer, char name[PSR_ADMISSION_NAME_BYTES]);
-/* false: not one. */
+/* false: it is no such name. */
 bool psr_admission_name_read(const char *name, psr_peer *ret_peer);
-/* Of User-Id: who was let in, and the connection's number. false: not one. */
+/* Reads User-Id: the member that was admitted, and the connection's number. false: it is no
+ * User-Id. */
 bool psr_admission_user_read(const char *user, psr_peer *ret_admitted, uint64_t *ret_number);
 
 #endif

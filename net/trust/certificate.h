@@ -1,5 +1,5 @@
-/* Keys as the text of ZeroMQ certificates (ZPL), written by czmq: what other ZeroMQ programs read,
- * and psr_keys_load (net/trust/keys.h). czmq does not wipe what it has used, so a process that
+/* Writes keys as ZeroMQ certificates (ZPL) by czmq: other ZeroMQ programs read them, and so does
+ * psr_keys_load (net/trust/keys.h). czmq does not wipe memory that it has used, so a process that
  * calls this should end soon after. One thread. */
 #ifndef PSR_NET_TRUST_CERTIFICATE_H
 #define PSR_NET_TRUST_CERTIFICATE_H

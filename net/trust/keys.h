@@ -31,18 +31,21 @@
 
 typedef struct psr_keys {
     bool curve;
-    /* without CURVE: TCP too, where everybody on the way can read and change all of it. Only who
-     * starts the run can say so (--no-encrypt) */
+    /* without CURVE: TCP is allowed too, where anybody on the path can read and change everything.
+     * Only the user who starts the run can set it (--no-encrypt) */
     bool bare;
-    /* without CURVE and without a roster: what all show in the handshake */
+    /* without CURVE and without a roster: the token that all present in the handshake */
     char token[PSR_TOKEN_BYTES];
-    char public_key[PSR_KEY_Z85], secret_key[PSR_KEY_Z85]; /* own; without CURVE secret_key is "" */
+    /* this process's own; without CURVE secret_key is "" */
+    char public_key[PSR_KEY_Z85], secret_key[PSR_KEY_Z85];
     struct psr_member_key {
         psr_peer peer;
-        char public_key[PSR_KEY_Z85]; /* without CURVE: the token that is this pair's */
-    } * members;                      /* the roster's, own included, which is public_key again */
+        char public_key[PSR_KEY_Z85]; /* without CURVE: the token of this process and that member */
+    } * members; /* the roster's members, this process included with its public_key */
     size_t member_count;
-    bool old_file; /* psr_keys_load: it is JSON, which psring keygen wrote before certificates */
+    /* set by psr_keys_load: the file is JSON, which psring keygen wrote before it wrote
+     * certificates */
+    bool old_file;
 } psr_keys;
 
 /* A fresh set for a run: one psr_keys per member, index 0 the scheduler, then shards, then workers.
@@ -58,34 +61,35 @@ PSR_MUST_CHECK psr_err psr_keys_to_json(const psr_keys *keys, char **ret_json);
 /* JSON text of all that psr_keys_generate made; without CURVE one fresh token for all.
  * ret owns: psr_secret_free. */
 PSR_MUST_CHECK psr_err psr_keys_to_shared_json(const psr_keys *sets, char **ret_json);
-/* Of such JSON, or of a certificate, the keys of self, who may be of any rank where the text is of
- * one process. Bytes may be hostile: FORMAT. USAGE: these are another's keys, self is not among
- * those who share them, or its rank is not said and should be. ret owns: psr_keys_done. */
+/* Reads the keys of self from such JSON, or from a certificate. If the text belongs to one process,
+ * self may have any rank. The bytes may be hostile: FORMAT. USAGE: the keys are another process's,
+ * self is not among those who share them, or its rank is missing. The caller owns *ret_keys:
+ * psr_keys_done. */
 PSR_MUST_CHECK psr_err psr_keys_from_json(const char *json, size_t size, psr_peer self,
                                           psr_keys *ret_keys);
 PSR_MUST_CHECK psr_err psr_keys_from_certificate(const char *text, size_t size, psr_peer self,
                                                  psr_keys *ret_keys);
 
-/* From the secret file of one process, a shared file, or of a folder the files that are self's. As
- * zcert_load does, it looks for path_secret first and for path then: both names of a process's two
- * files lead to its secret. NOT_FOUND: there is none (yet: a file appears whole). USAGE: others can
- * use it, it is another user's link, it is public, and as above. FORMAT. Each names the file. ret
- * owns: psr_keys_done. */
+/* Reads the keys of self from the secret file of one process, from a shared file, or from a folder
+ * that has self's files. Like zcert_load it looks for path_secret first and then for path, so both
+ * names of a process's two files lead to its secret. NOT_FOUND: there is no such file (yet: a file
+ * appears complete). USAGE: other users can read it, it is a link of another user, it is public;
+ * and as above. FORMAT. Each names the file. The caller owns *ret_keys: psr_keys_done. */
 PSR_MUST_CHECK psr_err psr_keys_load(const char *path, psr_peer self, psr_keys *ret_keys);
 /* The name of self's public file in a folder. USAGE: its rank is not said, or size is too small. */
 PSR_MUST_CHECK psr_err psr_keys_path(const char *folder, psr_peer self, char *path, size_t size);
-/* The text of a file that only this user (or root) can use, as psr_keys_load demands it, and no
- * link. NOT_FOUND: there is none. USAGE, FORMAT (it is too long), IO. ret owns: psr_secret_free. */
+/* The text of a file that is no link and that only this user (or root) can read, as psr_keys_load
+ * requires. NOT_FOUND: there is none. USAGE, FORMAT (it is too long), IO. The caller owns
+ * *ret_text: psr_secret_free. */
 PSR_MUST_CHECK psr_err psr_keys_read_private(const char *path, char **ret_text);
-/* Writes such a file as one: it is there whole, or what was there before. IO. */
+/* Writes such a file: either it is complete, or the old file is still there. IO. */
 PSR_MUST_CHECK psr_err psr_keys_write_private(const char *text, const char *path);
-/* The same of a file that everybody may read, as far as this process's umask lets them. IO. */
+/* The same for a file that everybody may read, as far as this process's umask allows. IO. */
 PSR_MUST_CHECK psr_err psr_keys_write_public(const char *text, const char *path);
-/* A private file where none is. USAGE: path is there already; what was there stays. */
+/* Writes a new private file. USAGE: path exists already; it stays unchanged. */
 PSR_MUST_CHECK psr_err psr_keys_save_private(const char *text, const char *path);
 
-/* A member's public key, or the token that is shown to it and that it shows; NULL: none is
- * known. */
+/* A member's public key, or the token that is shared with it; NULL: none is known. */
 const char *psr_keys_of(const psr_keys *keys, psr_peer peer);
 void psr_keys_done(psr_keys *keys); /* wipes */
 

@@ -15,24 +15,25 @@ enum {
     PSR_ZAP_ADDRESS,
     PSR_ZAP_ROUTING_ID,
     PSR_ZAP_MECHANISM,
-    PSR_ZAP_CREDENTIALS, /* CURVE: the key's 32 bytes; PLAIN: a name, and behind it a password */
+    /* CURVE: the key's 32 bytes; PLAIN: a name, and in the next frame a password */
+    PSR_ZAP_CREDENTIALS,
     PSR_ZAP_FRAMES = PSR_ZAP_CREDENTIALS + 2
 };
 
 typedef struct psr_zap_frame {
     uint8_t bytes[256];
-    size_t size; /* as it came; larger than bytes: it was cut */
+    size_t size; /* its size as received; if larger than bytes, it was cut */
 } psr_zap_frame;
 
 typedef struct psr_zap_request {
     psr_zap_frame frames[PSR_ZAP_FRAMES];
-    size_t count; /* of those that came; the others are empty, and more are dropped */
+    size_t count; /* frames that came; the others are empty, and further ones are dropped */
 } psr_zap_request;
 
-/* Takes the request that waits at a REP socket. false: none does. */
+/* Takes a request that waits at a REP socket. false: none waits. */
 bool psr_zap_receive(void *socket, psr_zap_request *ret_request);
 
-/* Is the frame this text? */
+/* Whether the frame is this text. */
 bool psr_zap_is(const psr_zap_frame *frame, const char *text);
 
 /* The frame as a text; "" when it does not fit. */
@@ -40,14 +41,15 @@ void psr_zap_text(const psr_zap_frame *frame, char *text, size_t size);
 
 typedef enum psr_zap_verdict {
     PSR_ZAP_LET_IN,
-    /* it is told so */
+    /* the client is told */
     PSR_ZAP_REFUSED,
-    PSR_ZAP_LATER /* it is told nothing and hung up on when its
-                     handshake's time is over; then it may come again */
+    /* the client is told nothing, and disconnected when the time for its handshake is over; it may
+     * come again */
+    PSR_ZAP_LATER
 } psr_zap_verdict;
 
-/* Answers the request that was received last. why_not: unless it is let in; then its messages bear
- * user as their User-Id. */
+/* Answers the last request. why_not: for a refused one. The messages of an admitted connection
+ * carry user as their User-Id. */
 void psr_zap_answer(void *socket, const psr_zap_request *request, psr_zap_verdict verdict,
                     const char *why_not, const char *user);
 

@@ -11,18 +11,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Bytes of the text that is read, without an end mark. */
+/* The bytes of the text, without a terminating zero. */
 typedef struct psr_zpl_text {
     const char *at;
     size_t length;
 } psr_zpl_text;
 
 typedef struct psr_zpl_item {
-    int level;                /* 0 for items that are in no other */
-    psr_zpl_text name, value; /* value: without its quotes; length 0 where the line has none */
+    int level;                /* 0 for items that are in no other item */
+    psr_zpl_text name, value; /* value: without its quotes; length 0 if the line has none */
 } psr_zpl_item;
 
-/* Where the reader stands. */
+/* The position of the reader. */
 typedef struct psr_zpl {
     const char *rest, *end;
     int line;  /* of the item that was read last; the first is 1 */

@@ -1,6 +1,6 @@
-/* Whether the TCP connection of a channel has come about, as libzmq's monitor of its socket tells:
- * libzmq itself tries again without end and without a word. Watched until it has, once. For net's
- * own files; one thread. */
+/* Whether the TCP connection of a channel has been made, according to libzmq's monitor of its
+ * socket: libzmq itself tries again for ever and reports nothing. The socket is watched until it is
+ * connected for the first time. For net's own files; one thread. */
 #ifndef PSR_NET_ZMQ_ATTEMPT_H
 #define PSR_NET_ZMQ_ATTEMPT_H
 
@@ -15,14 +15,14 @@ typedef struct psr_attempt {
     int64_t since_ms;
 } psr_attempt;
 
-/* Before the socket connects. number: another each time in this context. IO. */
+/* Call it before the socket connects. number: a new one for each socket of the context. IO. */
 PSR_MUST_CHECK psr_err psr_attempt_begin(void *zmq_ctx, void *dealer, uint64_t number,
                                          psr_attempt *ret_attempt);
 
-/* Whether it is still without a connection; the first time that it is not, the watching ends. */
+/* Whether it still has no connection. Once it has one, the watching ends. */
 bool psr_attempt_goes_on(psr_attempt *attempt);
 
-/* Before the socket is closed. Of one that is not watched: does nothing. */
+/* Call it before the socket is closed. Does nothing for one that is not watched. */
 void psr_attempt_done(psr_attempt *attempt);
 
 #endif

@@ -24,57 +24,58 @@
 
 typedef struct psr_half_open_entry {
     int fd;
-    pid_t process; /* at the other end of a Unix socket; 0: it is TCP */
+    pid_t process; /* the process at the other end of a Unix socket; 0: it is TCP */
     uint64_t cookie;
     int64_t since_ms;
-    bool stranger; /* of psr_half_open_trim: it was not let in */
+    bool stranger; /* for psr_half_open_trim: it was not admitted */
 } psr_half_open_entry;
 
-/* Of a process so many connections were let in that are in the list. */
+/* How many connections of a process in the list were admitted. */
 typedef struct psr_half_open_process {
     pid_t process;
     uint32_t let_in;
 } psr_half_open_process;
 
 typedef struct psr_half_open {
-    psr_half_open_entry *entries; /* in the order in which they came;
-                                     some are members or gone by now */
+    /* in the order in which they came; some have become known or have ended */
+    psr_half_open_entry *entries;
     size_t count, capacity;
     psr_half_open_process *processes;
     size_t process_count, process_capacity;
-    uint64_t early[PSR_HALF_OPEN_EARLY]; /* cookies of those that are known
-                                            before they were added */
+    /* cookies of connections that became known before they were added */
+    uint64_t early[PSR_HALF_OPEN_EARLY];
     size_t early_at;
-    int spare; /* descriptors kept for looking at a connection: there may be no other */
+    int spare; /* descriptors reserved for looking at a connection, since there may be no other */
     int nothing;
-    uint64_t stranger_bytes; /* the most that is sent over TCP to one that is not let in */
+    /* the most bytes that are sent over TCP to a connection that is not admitted */
+    uint64_t stranger_bytes;
 } psr_half_open;
 
 void psr_half_open_init(psr_half_open *half_open, bool curve);
 void psr_half_open_done(psr_half_open *half_open);
 
-/* libzmq has accepted fd. What is no connection any more is left out. */
+/* libzmq has accepted fd. Does nothing if it is no longer a connection. */
 void psr_half_open_add(psr_half_open *half_open, int fd, int64_t now_ms);
 
-/* One of that process's connections over a Unix socket is let in. */
+/* One of that process's connections over a Unix socket was admitted. */
 void psr_half_open_let_in(psr_half_open *half_open, pid_t process);
 
-/* The connection fd is known from now on: it is held as long as it likes. It may be one that is not
- * added yet. Gives its cookie; 0: it is gone. */
+/* The connection fd is known from now on: it may stay for any time. It need not have been added
+ * yet. Returns its cookie; 0: it has ended. */
 uint64_t psr_half_open_known(psr_half_open *half_open, int fd);
 
-/* It is a member's no more; the same is then true of it as of one that has just been accepted. One
- * that is gone is left out. */
+/* The connection no longer belongs to a member, and is treated as one that has just been accepted.
+ * Does nothing if it has ended. */
 void psr_half_open_unknown(psr_half_open *half_open, int fd, uint64_t cookie, int64_t now_ms);
 
-/* Ends the oldest that were not let in and are more than `most`. settled: none is just being let
- * in; else only those of Unix sockets are ended. */
+/* If more than `most` were not admitted, ends the oldest of these. settled: no connection is just
+ * being admitted; otherwise only those over Unix sockets are ended. */
 void psr_half_open_trim(psr_half_open *half_open, size_t most, bool settled);
 
-/* Ends those that came until then. Returns how many. */
+/* Ends the connections that came until then. Returns how many. */
 size_t psr_half_open_end_silent(psr_half_open *half_open, int64_t until_ms);
 
-/* Ends one that has just been added. */
+/* Ends a connection that has just been added. */
 void psr_half_open_end(psr_half_open *half_open, int fd);
 
 /* When the oldest came; INT64_MAX: there is none. */

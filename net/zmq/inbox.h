@@ -1,5 +1,6 @@
-/* The receiving half of the ZeroMQ transport: a ROUTER with its admission. Turns frames into
- * messages of members; a message of nobody known is dropped, counted and told. One thread. */
+/* The receiving half of the ZeroMQ transport: a ROUTER with its admission. It turns frames into
+ * messages of members. A message of an unknown sender is dropped, counted and logged. One
+ * thread. */
 #ifndef PSR_NET_ZMQ_INBOX_H
 #define PSR_NET_ZMQ_INBOX_H
 
@@ -8,25 +9,25 @@
 typedef struct psr_inbox psr_inbox;
 
 /* Binds options->interface (resolved to address) and options->port; address NULL: an ipc socket in
- * options->directory. ret owns. IO: the port is in use, or others of the system's refusals. zmq_ctx
- * and what options points to: borrowed for life. */
+ * options->directory. The caller owns *ret_inbox. IO: the port is in use, or the system refuses for
+ * another reason. zmq_ctx and what options points to are borrowed for life. */
 PSR_MUST_CHECK psr_err psr_inbox_new(void *zmq_ctx, const psr_zmq_options *options,
                                      const char *address, psr_inbox **ret_inbox);
 
-/* Closes it, and what those who were refused have not been told yet is told for at most linger_ms,
- * while the context ends. NULL allowed. */
+/* Closes it. Refusals that have not left yet may take linger_ms, while the context ends. NULL
+ * allowed. */
 void psr_inbox_free(psr_inbox *inbox, int linger_ms);
 
-/* The next message that is there, without waiting; NULL: none. Fails as psr_transport_recv. ret
- * owns. */
+/* The next message, without waiting; NULL: there is none. Fails as psr_transport_recv. The caller
+ * owns *ret_message. */
 PSR_MUST_CHECK psr_err psr_inbox_take(psr_inbox *inbox, psr_message **ret_message);
 
-/* From now on members may refer to memory that they have shared. Borrowed until the inbox's end. */
+/* From now on members may refer to memory that they share. Borrowed until the inbox's end. */
 void psr_inbox_borrow_by(psr_inbox *inbox, psr_borrower *borrower);
 /* The member whose channel has that routing id. false: none. */
 bool psr_inbox_knows(const psr_inbox *inbox, const uint8_t id[PSR_ROUTING_ID_BYTES],
                      psr_peer *ret_peer);
-/* Grows whenever a channel says who it is. */
+/* Grows whenever a connection says who it is. */
 uint64_t psr_inbox_introductions(const psr_inbox *inbox);
 
 /* As psr_transport_refuse. */
@@ -35,20 +36,20 @@ void psr_inbox_refuse(psr_inbox *inbox, const psr_message *message, psr_err stat
 
 /* As psr_transport_refuse_peer. */
 void psr_inbox_refuse_peer(psr_inbox *inbox, psr_peer peer, psr_err status, const char *line);
-/* From where a peer has connected. "": it has not, or that is not known. Borrowed until another
- * introduces itself. */
+/* The address from which a peer has connected. "": it has not, or it is not known. Borrowed until
+ * another peer introduces itself. */
 const char *psr_inbox_address_of(const psr_inbox *inbox, psr_peer peer);
 
 /* As psr_transport_retire. */
 void psr_inbox_retire(psr_inbox *inbox, psr_peer peer);
 
-/* Sockets to poll for input: one for messages, one for news of strangers, which
+/* Sockets to poll for input: one for messages, one for news about strangers, which
  * psr_inbox_tell_strangers logs. */
 void *psr_inbox_socket(const psr_inbox *inbox);
 void *psr_inbox_strangers_socket(const psr_inbox *inbox);
 void psr_inbox_tell_strangers(psr_inbox *inbox);
 
-/* A line about somebody who was turned away elsewhere: counted and logged with the others. */
+/* Counts and logs a line about a process that was refused elsewhere. */
 void psr_inbox_log_stranger(psr_inbox *inbox, const char *line);
 
 /* Where others connect to. Borrowed for life. */

@@ -37,8 +37,8 @@ typedef struct psr_zmq_channel {
     uint8_t id[PSR_ROUTING_ID_BYTES];
     psr_lender *lender; /* the sharing's; NULL: no memory is shared with this peer */
     psr_attempt attempt;
-    char *endpoint; /* owned, while it is not known to be connected;
-                       NULL: it is, or it is not over TCP */
+    /* owned, until it is known to be connected; NULL: it is connected, or not over TCP */
+    char *endpoint;
 } psr_zmq_channel;
 
 typedef struct psr_zmq_transport {
@@ -50,42 +50,41 @@ typedef struct psr_zmq_transport {
     psr_zmq_channel *channels[PSR_ZMQ_ROLES]; /* [role][rank] */
     size_t channel_counts[PSR_ZMQ_ROLES];
 
-    void *refused; /* PAIR: whether the scheduler admits us; NULL until connected */
+    void *refused; /* PAIR: tells whether the scheduler admits us; NULL until connected */
     void *replies; /* the dealer to the scheduler, which may say REFUSED on
                       it; NULL until connected. Borrowed from its channel */
     unsigned dead_handshakes;
     int64_t connected_ms;
     uint64_t attempts_begun;
     size_t attempts;      /* channels that are not known to be connected */
-    int64_t next_look_ms; /* at them */
+    int64_t next_look_ms; /* when to look at them next */
 
-    char share_path[PSR_SHARE_PATH_BYTES]; /* "": it can share no memory */
+    char share_path[PSR_SHARE_PATH_BYTES]; /* "": this process can share no memory */
     psr_sharing *sharing;                  /* NULL: no memory is shared */
-    psr_stage *stage;                      /* NULL: only what lies in an arena is lent */
+    psr_stage *stage;                      /* NULL: only payloads in an arena are lent */
     uint64_t introductions;
     void (*say)(void *context, bool shared, const char *line);
     void *say_context;
 
     int wake_fd;
     atomic_bool woken;
-    struct pollfd watched[PSR_ZMQ_WATCHED]; /* constant once the scheduler is
-                                               connected and memory is shared */
-    atomic_bool others;                     /* there may be something at
-                                               strangers, refused or replies */
+    /* constant after the scheduler is connected and memory is shared */
+    struct pollfd watched[PSR_ZMQ_WATCHED];
+    atomic_bool others; /* there may be input at strangers, refused or replies */
 } psr_zmq_transport;
 
 /* psr_zmq_transport_VERB are those of psr_transport_ops. */
 
 /* ---- transport_zmq.c ---- */
 
-/* Whether it talks over ipc; else over TCP. */
+/* Whether it uses ipc; otherwise TCP. */
 bool psr_zmq_is_ipc(const psr_zmq_options *options);
 /* Receiving also waits for the socket: which is one of PSR_ZMQ_WATCHED_. IO. */
 PSR_MUST_CHECK psr_err psr_zmq_watch(psr_zmq_transport *transport, int which, void *socket);
 
 /* ---- transport_zmq_connect.c ---- */
 
-/* What is still to be sent may take linger_ms. */
+/* Messages that are not sent yet may take linger_ms. */
 void psr_zmq_close_dealer(void *dealer, int linger_ms);
 psr_err psr_zmq_transport_connect(psr_transport *base, psr_peer peer, const char *endpoint,
                                   const char *public_key);
@@ -107,13 +106,13 @@ size_t psr_zmq_transport_waiting(const psr_transport *base, psr_peer peer);
 /* The channel to the scheduler, before it connects: from then on psr_zmq_check_refused knows
  * whether it is admitted. */
 PSR_MUST_CHECK psr_err psr_zmq_await_refusal(psr_zmq_transport *transport, void *dealer);
-/* Likewise; psr_zmq_check_replies takes what comes back on it. */
+/* The same; psr_zmq_check_replies takes what comes back on it. */
 PSR_MUST_CHECK psr_err psr_zmq_await_replies(psr_zmq_transport *transport, void *dealer);
-/* Before the dealer is closed. Of one that is not the scheduler's: does nothing. */
+/* Call it before the dealer is closed. Does nothing for one that is not the scheduler's. */
 void psr_zmq_forget_replies(psr_zmq_transport *transport, const void *dealer);
 /* DENIED: this process is not admitted. */
 PSR_MUST_CHECK psr_err psr_zmq_check_refused(psr_zmq_transport *transport);
-/* *ret_message stays NULL where there is none. VERSION, NOMEM. */
+/* *ret_message stays NULL if there is none. VERSION, NOMEM. */
 PSR_MUST_CHECK psr_err psr_zmq_check_replies(psr_zmq_transport *transport,
                                              psr_message **ret_message);
 
@@ -122,7 +121,7 @@ PSR_MUST_CHECK psr_err psr_zmq_check_replies(psr_zmq_transport *transport,
 /* Before the dealer connects over TCP. IO, NOMEM. */
 PSR_MUST_CHECK psr_err psr_zmq_begin_attempt(psr_zmq_transport *transport, psr_zmq_channel *c,
                                              void *dealer, const char *endpoint);
-/* Before the dealer is closed. Of a channel without one: does nothing. */
+/* Call it before the dealer is closed. Does nothing for a channel without one. */
 void psr_zmq_end_attempt(psr_zmq_transport *transport, psr_zmq_channel *c);
 bool psr_zmq_transport_unreached(psr_transport *base, int64_t patience_ms,
                                  psr_unreached *ret_unreached);
