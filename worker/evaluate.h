@@ -8,19 +8,21 @@
 typedef struct psr_evaluation {
     uint64_t count;
     double accuracy, loss; /* means over the test samples */
-    bool left_out;         /* the run is being stopped, and not all
-                              samples were counted: none of the above */
+    /* not all samples were counted because the run is being stopped: the other fields are not
+     * valid */
+    bool left_out;
 } psr_evaluation;
 
 /* Each rank's batch-norm statistics, averaged in double (psr_exchange_average), rounded once:
  * into averaged (net->buffers.length floats), on every worker. */
 PSR_MUST_CHECK psr_err psr_average_buffers(psr_trainer *trainer, float *averaged);
 
-/* The test split with the present weights, those after `steps` steps, and the averaged statistics.
- * Every worker gets the whole result. When the run is being stopped with these steps as its last,
- * every worker leaves the evaluation as soon as the back end next asks for a bucket of weights. In
- * a large network that is several times a batch; in a small one, once. Errors: the exchange's, the
- * back end's, the loader's; NUMERIC when the loss is not finite is the caller's to judge. */
+/* Evaluates the test split with the present weights, those after `steps` steps, and the averaged
+ * statistics. Every worker gets the whole result. If these steps turn out to be the last of a run
+ * that is being stopped, every worker leaves the evaluation as soon as the back end next asks for a
+ * bucket of weights: in a large network that is several times a batch, in a small one once. Fails
+ * as the exchange, the back end and the loader do. A loss that is not finite is returned; the
+ * caller makes it NUMERIC. */
 PSR_MUST_CHECK psr_err psr_evaluate(psr_trainer *trainer, uint64_t steps,
                                     psr_evaluation *ret_evaluation);
 

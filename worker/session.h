@@ -1,12 +1,11 @@
-/* A run's life, as one worker takes part in it: READY and START, the state of a checkpoint in and
- * out, metrics, hold and stop, reports, DONE and BYE. How gradients become weights is the
- * exchange's (worker/exchange/exchange.h), which stands on the same thread; nothing here knows a
- * bucket's way.
+/* The life of a run for one worker: READY and START, the state of a checkpoint in and out, metrics,
+ * hold and stop, reports, DONE and BYE. All of it is between this worker and the scheduler. The
+ * exchange (worker/exchange/exchange.h) turns gradients into weights; it uses the same thread, and
+ * nothing here knows the route of a bucket.
  *
- * All of it is between this worker and the scheduler. The compute thread calls it, but for
- * psr_session_report. One thread underneath, the exchange thread (comm/loop.h), owns all sockets. A
- * failure anywhere (deadline, abort from the scheduler, peer's violation) makes every call of
- * session and exchange return that status at once. */
+ * The compute thread makes all calls, except psr_session_report. One thread below, the exchange
+ * thread (comm/loop.h), owns all sockets. After any failure (deadline, the scheduler's abort, a
+ * peer's violation) every call of session and exchange returns its status at once. */
 #ifndef PSR_WORKER_SESSION_H
 #define PSR_WORKER_SESSION_H
 
@@ -18,29 +17,31 @@ typedef struct psr_session psr_session;
 typedef struct psr_session_options {
     uint64_t first_step, total_steps;
     const psr_view
-        *view; /* that the run begins with; NULL: of epoch 0, and its plan is not known */
-    uint32_t commands_max; /* that may wait for the thread before a call waits for room */
-    /* Belong to the thread from psr_session_start to psr_session_stop; connected to all that this
-     * worker sends to. */
+        *view; /* the view with which the run begins; NULL: epoch 0, and its plan is not known */
+    /* most commands that may wait for the thread before a call waits for room */
+    uint32_t commands_max;
+    /* Used by the thread from psr_session_start to psr_session_stop. The member has channels to all
+     * that this worker sends to. */
     psr_transport *transport;
     psr_member *member;
-    const struct psr_loop_waiter *waiter; /* comm/loop.h: for a simulated
-                                             process; NULL: psr_session_start */
+    /* see comm/loop.h: for a simulated process; NULL: psr_session_start is used */
+    const struct psr_loop_waiter *waiter;
 } psr_session_options;
 
-/* No thread yet. ret owns: psr_session_free. NOMEM. */
+/* Starts no thread yet. The caller owns *ret_session: psr_session_free. NOMEM. */
 PSR_MUST_CHECK psr_err psr_session_new(const psr_session_options *options,
                                        psr_session **ret_session);
 
-/* Starts the thread, once an exchange has been made on the session. The member's report callback
+/* Starts the thread, when an exchange has been made for the session. The member's report callback
  * may call psr_session_report from now on. */
 PSR_MUST_CHECK psr_err psr_session_start(psr_session *session);
 
-/* In its place, for a simulated process: psr_loop_step. */
+/* For a simulated process instead: see psr_loop_step. */
 PSR_MUST_CHECK psr_err psr_session_step(psr_session *session, int64_t now_ms, int64_t *ret_next_ms);
 
-/* Ends the thread. Then, in this order: psr_member_free, psr_transport_free (which gives back what
- * is still lent to it), psr_exchange_free and psr_session_free. NULL allowed, and a second call. */
+/* Ends the thread. After it call, in this order: psr_member_free, psr_transport_free (which ends
+ * the remaining loans), psr_exchange_free and psr_session_free. NULL and a second call are
+ * allowed. */
 void psr_session_stop(psr_session *session);
 
 /* After psr_session_stop. NULL allowed. */
@@ -48,18 +49,18 @@ void psr_session_free(psr_session *session);
 
 /* ---- from one end to the other ---- */
 
-/* The next RESTORE message of the scheduler, in order; waits for it. ret owns. Only before
- * READY. */
+/* Waits for the next RESTORE message of the scheduler, and returns it. Only before READY. The
+ * caller owns *ret_message. */
 PSR_MUST_CHECK psr_err psr_session_restored(psr_session *session, psr_message **ret_message);
 
 /* Tells the scheduler READY (json: may be NULL) and waits for START. */
 PSR_MUST_CHECK psr_err psr_session_ready(psr_session *session, const char *json);
 
-/* One line of metrics.jsonl to the scheduler. Copies; waits only for room. */
+/* Sends one line of metrics.jsonl to the scheduler. It is copied; the call waits only for room. */
 PSR_MUST_CHECK psr_err psr_session_metrics(psr_session *session, const char *json);
 
-/* A run of a section's arena (net/message.h) for the checkpoint after `steps` steps, in pieces.
- * Copies, as above. */
+/* Sends a run of a section's arena (net/message.h) for the checkpoint after `steps` steps, in
+ * pieces. It is copied. */
 PSR_MUST_CHECK psr_err psr_session_checkpoint(psr_session *session, uint64_t steps,
                                               uint32_t section, const float *arena, psr_span run);
 
@@ -68,63 +69,61 @@ PSR_MUST_CHECK psr_err psr_session_checkpoint(psr_session *session, uint64_t ste
  * disk is. */
 PSR_MUST_CHECK psr_err psr_session_await_saved(psr_session *session, uint64_t steps);
 
-/* Tells DONE (steps completed, final figures; whether it left something else out because it was
- * told to stop) and waits for BYE: everything that this worker sent has been dealt with. */
+/* Sends DONE (steps completed, final figures; whether it left something else out because it was
+ * told to stop) and waits for BYE: then everything that this worker sent has been dealt with. */
 PSR_MUST_CHECK psr_err psr_session_done(psr_session *session, uint64_t steps, bool left_out,
                                         const char *json);
 
-/* The compute thread failed with status and the line of psr_err_detail: the thread tells the
- * scheduler, unless it failed first, and ends. */
+/* The compute thread has failed with status and the line of psr_err_detail. The exchange thread
+ * tells the scheduler, unless it failed first, and ends. */
 void psr_session_fail(psr_session *session, psr_err status);
 
-/* Something outside has failed: every call of session and exchange returns this status from now on,
+/* Something else has failed: every call of session and exchange returns this status from now on,
  * and the scheduler is told the line. Any thread, between psr_session_start and
  * psr_session_stop. */
 void psr_session_break(psr_session *session, psr_err status, const char *line);
 
 /* ---- hold, stop and change ---- */
 
-/* Asked before each step (0-based, of the run), by the exchange: waits while the run is being
- * stopped or changed, and where a view is planned that begins with this step, until that has come.
- * The same step again is another rank's turn of it, and goes on at once. CANCELLED: the run is
- * being stopped in order and this step must not be taken (Ctrl-C); the last step of the run is then
- * psr_session_last_step. */
+/* The exchange calls it before each step (from 0, of the run). Waits while the run is being stopped
+ * or changed; and if a view is planned that begins with this step, until that has come. For another
+ * rank's turn of the same step it returns at once. CANCELLED: the run is being stopped in order
+ * (Ctrl-C) and this step must not be taken; psr_session_last_step is the last step then. */
 PSR_MUST_CHECK psr_err psr_session_may_begin(psr_session *session, uint64_t step);
 uint64_t psr_session_last_step(psr_session *session);
 
-/* After psr_session_may_begin of that step: the view that begins with it, which this worker has to
- * stand on before it takes the step. NULL: none does. Given once. Borrowed until the next one is
- * given or the session is freed; psr_view_hold keeps it for longer. */
+/* After psr_session_may_begin of that step: the view that begins with it, to which this worker must
+ * change before it takes the step. NULL: there is none. Each view is returned once. Borrowed until
+ * the next one is returned or the session is freed; psr_view_hold keeps it for longer. */
 const psr_view *psr_session_view_at(psr_session *session, uint64_t step);
 
-/* This worker stands on the view of that epoch, which psr_session_view_at has given: tells the
- * scheduler, with the pause: the time since psr_session_may_begin was called. */
+/* This worker has changed to the view of that epoch: tells the scheduler, with the pause, which is
+ * the time since psr_session_may_begin was called. */
 PSR_MUST_CHECK psr_err psr_session_bound(psr_session *session, uint32_t epoch, double *ret_pause_s);
 
-/* Steps begun, those before first_step included. */
+/* The steps that have begun, including those before first_step. */
 uint64_t psr_session_steps_begun(psr_session *session);
 
-/* The run is being stopped, and takes no step after the first `steps`, which this worker has taken:
- * what only looks at their outcome may be left out. A worker that asks between them and what all
- * workers do together before another step is right to take any order to stop for that: nobody has
- * begun one. */
+/* Whether the run is being stopped and ends after the first `steps` steps, which this worker has
+ * taken. Then work that only looks at their result may be left out. The answer is reliable between
+ * these steps and the next operation of all workers: no worker has begun another step. */
 bool psr_session_stops_after(psr_session *session, uint64_t steps);
 
 /* ---- reports ---- */
 
-/* The compute thread is alive and in this phase (the back end's progress hook; cheap, atomic). */
+/* The compute thread lives and is in this phase (the back end's progress hook; cheap, atomic). */
 void psr_session_progress(psr_session *session, int phase);
 
-/* An evaluation goes on, and this process has counted so many samples of the test set; none goes on
- * any more. */
+/* evaluating: an evaluation goes on, and this process has counted so many samples of the test set.
+ * The other: it has ended. */
 void psr_session_evaluating(psr_session *session, uint64_t samples);
 void psr_session_evaluated(psr_session *session);
 
-/* A report: what the compute thread does, and whom it waits for. The exchange thread's
+/* Fills in a report: what the compute thread does, and what it waits for. Exchange thread
  * (psr_member_options.report). */
 void psr_session_report(psr_session *session, psr_msg_progress *progress);
 
-/* Does nothing for that long, or until something fails (--slow). */
+/* Waits for that long, or until something fails (--slow). */
 PSR_MUST_CHECK psr_err psr_session_pause(psr_session *session, double seconds);
 
 #endif

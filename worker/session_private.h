@@ -10,44 +10,44 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Commands that are the exchange's: it takes them on the loop's thread. */
+/* The commands of the exchange, which it carries out on the loop's thread. */
 typedef enum psr_exchange_commands {
-    PSR_COMMAND_BEGIN = PSR_COMMAND_OWNER, /* step begins */
-    PSR_COMMAND_READY,                     /* the gradient of bucket of step is in the arena */
-    PSR_COMMAND_END,                       /* step of rank has ended */
-    PSR_COMMAND_OPERATION,                 /* the exchange's `called`, of all workers */
-    PSR_COMMAND_BIND,                      /* the exchange's next view */
+    PSR_COMMAND_BEGIN = PSR_COMMAND_OWNER, /* a step begins */
+    PSR_COMMAND_READY,                     /* the gradient of a bucket is in the arena */
+    PSR_COMMAND_END,                       /* a step of a rank has ended */
+    PSR_COMMAND_OPERATION,                 /* psr_exchange.called, an operation of all workers */
+    PSR_COMMAND_BIND,                      /* psr_exchange.next, the next view */
 } psr_exchange_commands;
 
 /* What the compute thread waits for. */
 typedef enum psr_wait {
     PSR_WAIT_NOTHING,
     PSR_WAIT_BUCKET,    /* wanted_bucket has landed wanted_steps times and is not lent */
-    PSR_WAIT_ALL,       /* so have all buckets */
+    PSR_WAIT_ALL,       /* the same for all buckets */
     PSR_WAIT_OPERATION, /* the last operation of all workers has ended, and nothing of it is lent */
     PSR_WAIT_FENCES,    /* the device has written all gradients that were reported */
-    PSR_WAIT_BOUND,     /* the exchange stands on its next view */
+    PSR_WAIT_BOUND,     /* the exchange has changed to its next view */
     PSR_WAIT_ROOM,      /* the command queue has room */
     PSR_WAIT_RESTORE,   /* a RESTORE message */
     PSR_WAIT_START,     /* START */
-    PSR_WAIT_HOLD,      /* no hold is on, and the view of the step asked for is there */
+    PSR_WAIT_HOLD,      /* no hold is on, and the view of the step that was asked for is there */
     PSR_WAIT_SAVED,     /* the checkpoint of wanted_steps is in place */
     PSR_WAIT_BYE,       /* BYE */
 } psr_wait;
 
 struct psr_session {
     psr_session_options options;
-    psr_exchange *exchange; /* that stands on this session: borrowed from its making to its end */
+    psr_exchange *exchange; /* the exchange of this session: borrowed while it exists */
     psr_loop *loop;
 
-    /* ---- the compute thread's own ---- */
-    uint64_t step;         /* begun last, or about to be */
+    /* ---- used by the compute thread only ---- */
+    uint64_t step;         /* the step begun last, or about to begin */
     double wait_s;         /* since the figures were last taken */
     double asked_s;        /* when psr_session_may_begin was called for that step */
-    const psr_view *given; /* held: the last that psr_session_view_at gave */
+    const psr_view *given; /* held: the last one that psr_session_view_at returned */
 
     /* ---- written by the compute thread, read by the exchange thread ---- */
-    _Atomic uint64_t counter; /* of progress */
+    _Atomic uint64_t counter; /* counts progress */
     _Atomic int phase;
     _Atomic uint64_t evaluating; /* 1 + samples counted; 0: no evaluation goes on */
     _Atomic int wait;            /* psr_wait */
@@ -56,16 +56,16 @@ struct psr_session {
 
     /* ---- written by the exchange thread, read by the compute thread ---- */
     _Atomic bool started, bye;
-    _Atomic uint64_t saved_steps; /* of the last checkpoint in place */
+    _Atomic uint64_t saved_steps; /* those of the last checkpoint in place */
 
     /* ---- under the mutex ---- */
     pthread_mutex_t mutex;
     bool held;
     bool held_for_change;
-    psr_view_queue views;  /* that wait for their first step */
-    uint32_t newest_epoch; /* of the views that came */
-    uint64_t planned_step; /* the next_step of that one; 0: none is planned */
-    uint64_t asked;        /* the step that psr_session_may_begin is called for */
+    psr_view_queue views;  /* views that wait for their first step */
+    uint32_t newest_epoch; /* of all views that came */
+    uint64_t planned_step; /* next_step of the newest view; 0: none is planned */
+    uint64_t asked;        /* the step of the present psr_session_may_begin */
     bool any_begun;
     uint64_t begun;      /* the last step begun */
     uint64_t stop_at;    /* the last step to take */
@@ -73,11 +73,11 @@ struct psr_session {
     bool said_done;
 };
 
-/* ---- the compute thread's ---- */
+/* ---- called by the compute thread ---- */
 
-/* The status that it has failed with, and its line. */
+/* The status with which the session has failed, with its line as the detail. */
 psr_err psr_session_failure(psr_session *session);
-/* Waits, while the phase says so in reports. */
+/* Waits; reports give that phase meanwhile. */
 psr_err psr_session_wait(psr_session *session, psr_wait wait, psr_phase phase);
 /* Hands a command to the thread; waits for room. A SEND command's object is consumed, on failure
  * too. */

@@ -13,12 +13,12 @@
 
 #include "worker/trainer.h"
 
-/* Before READY: weights, statistics and optimizer state of step trainer->first_step into exchange,
- * replicas and shards. Errors: of the file of --init (named); PROTOCOL: a RESTORE piece that does
- * not fit; the exchange's. */
+/* Before READY: brings weights, statistics and optimizer state of step trainer->first_step into
+ * exchange, replicas and shards. Fails with what reading the file of --init returns (it names the
+ * file); with PROTOCOL: a RESTORE piece does not fit; or as the exchange does. */
 PSR_MUST_CHECK psr_err psr_snapshot_load(psr_trainer *trainer);
 
-/* After psr_exchange_drain: this worker's pieces of the checkpoint after `steps` steps. */
+/* After psr_exchange_drain: sends this worker's pieces of the checkpoint after `steps` steps. */
 PSR_MUST_CHECK psr_err psr_snapshot_save(psr_trainer *trainer, uint64_t steps);
 
 #endif

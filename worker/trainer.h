@@ -1,6 +1,6 @@
 /* What a worker trains with: network, data, back end, session, exchange, and one replica for each
- * rank that this process plays (one; all n in --mode local). Training, evaluation and checkpoints
- * work on it. One thread: the compute thread. */
+ * rank that this process computes (one; all n in --mode local). Training, evaluation and
+ * checkpoints use it. One thread: the compute thread. */
 #ifndef PSR_WORKER_TRAINER_H
 #define PSR_WORKER_TRAINER_H
 
@@ -38,8 +38,8 @@ typedef struct psr_trainer_options {
     const psr_buckets *buckets;
     psr_session *session; /* started; this worker's channels are open */
     psr_exchange *exchange;
-    psr_opened *data;     /* of config; borrowed, and given config's constants */
-    uint32_t rank, ranks; /* this process's first one; of the run */
+    psr_opened *data;     /* config's data; borrowed, and given config's constants */
+    uint32_t rank, ranks; /* the first rank of this process; number of ranks of the run */
     uint64_t first_step, total_steps;
 } psr_trainer_options;
 
@@ -56,7 +56,7 @@ PSR_MUST_CHECK psr_err psr_trainer_init(const psr_trainer_options *options,
 /* Safe on a trainer of zeroes. */
 void psr_trainer_done(psr_trainer *trainer);
 
-/* This process plays worker 0. */
+/* Whether this process computes worker 0. */
 bool psr_trainer_is_first(const psr_trainer *trainer);
 
 #endif

@@ -1,11 +1,10 @@
-/* A binding: what carries the exchange's verbs out under one view. Made from that view's plan,
- * dropped at a step's end when all has landed and nothing is lent, and made again from the next
- * view. It is the set of ways that the plan needs: an engine (worker/exchange/engine.h) for each
- * route that some bucket goes, which looks at those buckets alone; or one engine of all buckets
- * (local, mpi).
- *
- * Weights, the optimizer's state and residuals belong to neither: who makes the binding lends them.
- * One thread, that of the engines, but for psr_binding_lent, _gradients and _waits_in. */
+/* A binding: what carries out the exchange's calls under one view. It is made from that view's
+ * plan, dropped at the end of a step when all has landed and nothing is lent, and made again from
+ * the next view. It is the set of engines that the plan needs: an engine (worker/exchange/engine.h)
+ * for each route that some bucket has, which handles only those buckets; or one engine for all
+ * buckets (local, mpi). Weights, the optimizer's state and residuals belong neither to it nor to
+ * the engines: whoever makes the binding lends them. One thread, that of the engines, except
+ * psr_binding_lent, _gradients and _waits_in. */
 #ifndef PSR_WORKER_BINDING_H
 #define PSR_WORKER_BINDING_H
 
@@ -13,13 +12,13 @@
 
 typedef struct psr_binding psr_binding;
 
-/* Opens the ways. env: its plan is borrowed for life, as are the arenas. NOMEM, and as the engines
- * fail. ret owns. */
+/* Opens the engines. env: its plan and its arenas are borrowed for life. NOMEM, or the failure of
+ * an engine. The caller owns *ret_binding. */
 PSR_MUST_CHECK psr_err psr_binding_new(const psr_ways *ways, const psr_engine_env *env,
                                        psr_binding **ret_binding);
-/* Nothing wakes the exchange thread for it any more. NULL allowed. */
+/* From now on nothing wakes the exchange thread for it. NULL allowed. */
 void psr_binding_stop(psr_binding *binding);
-/* NULL allowed. Only when nothing is lent any more. */
+/* NULL allowed. Nothing may be lent any more. */
 void psr_binding_free(psr_binding *binding);
 
 /* ---- events, to the way of the bucket ---- */
@@ -28,23 +27,25 @@ PSR_MUST_CHECK psr_err psr_binding_ready(psr_binding *binding, uint64_t step, ui
 PSR_MUST_CHECK psr_err psr_binding_end_step(psr_binding *binding, uint64_t step, uint32_t rank);
 PSR_MUST_CHECK psr_err psr_binding_installed(psr_binding *binding, bool goes_on);
 PSR_MUST_CHECK psr_err psr_binding_woken(psr_binding *binding);
-/* Takes it. PROTOCOL: no way takes that, and what the way says. */
+/* Takes *message. PROTOCOL: no engine takes such a message. Otherwise the failure of the engine. */
 PSR_MUST_CHECK psr_err psr_binding_message(psr_binding *binding, psr_message **message);
 
 /* ---- what it tells ---- */
 
-/* It hears of whole steps alone (psr_binding_end_step), never of a bucket that is ready. */
+/* It is told of whole steps only (psr_binding_end_step), never of a bucket that is ready. */
 bool psr_binding_takes_steps(const psr_binding *binding);
-/* Whom its ways wait for: of the oldest step, of several the first way's. false: nobody. */
+/* What its engines wait for: the one with the oldest step, and among several the first. false: none
+ * waits. */
 bool psr_binding_waits(const psr_binding *binding, psr_waiting *ret_waiting, uint32_t *ret_bucket);
-/* What a report calls it when somebody waits for the bucket's weights. */
+/* The phase to report while the compute thread waits for the bucket's weights. */
 psr_phase psr_binding_waits_in(psr_binding *binding, uint32_t bucket);
-/* Lent slices of a bucket's gradient; its range may be written again when 0. Any thread. */
+/* How many slices of a bucket's gradient are lent; when it is 0 the gradient may be written again.
+ * Any thread. */
 uint32_t psr_binding_lent(psr_binding *binding, uint32_t bucket);
-uint64_t psr_binding_staleness(psr_binding *binding); /* largest since the last call */
-/* Where a rank writes its gradient; NULL: every rank in env's arena. */
+uint64_t psr_binding_staleness(psr_binding *binding); /* the largest since the last call */
+/* Where a rank writes its gradient; NULL: every rank writes into env's arena. */
 float *psr_binding_gradients(const psr_binding *binding, uint32_t rank);
-/* The weights as a checkpoint has them, borrowed; NULL: shards have them. */
+/* The weights as a checkpoint needs them, borrowed; NULL: the shards have them. */
 const float *psr_binding_saved(const psr_binding *binding);
 
 #endif

@@ -1,6 +1,5 @@
 /* What the two halves of an exchange share: exchange.c (the compute thread's calls) and
- * exchange_thread.c; and what the session that it stands on asks it. For those files and session.c
- * only. */
+ * exchange_thread.c; and what its session asks of it. For those files and session.c only. */
 #ifndef PSR_WORKER_EXCHANGE_EXCHANGE_PRIVATE_H
 #define PSR_WORKER_EXCHANGE_EXCHANGE_PRIVATE_H
 
@@ -10,98 +9,98 @@
 
 struct psr_exchange {
     psr_exchange_options options;
-    psr_session *session;               /* the options', at hand */
-    psr_ways ways;                      /* of the present view */
-    const psr_plan *plan;               /* the present view's */
-    const psr_view *view;               /* held; NULL: the first, which is the options' plan */
-    psr_binding *binding;               /* made from it */
-    bool plays_all;                     /* one process plays every rank */
-    bool closing;                       /* nobody hears any more that something came back */
-    psr_optimizer *optimizer;           /* NULL as long as shards make all updates */
-    psr_group *workers;                 /* all of the run; NULL when this process is the only one */
-    psr_fences *fences;                 /* [buckets] gradients that a device is still writing */
-    float *weights, *gradients;         /* gradients: NULL when the engine has arenas of its own */
-    float **residuals;                  /* [psr_exchange_plays] arenas; NULL: nothing is owed */
-    float *own_weights, *own_gradients; /* NULL: they are the owner's */
+    psr_session *session;       /* the options' */
+    psr_ways ways;              /* the present view's */
+    const psr_plan *plan;       /* the present view's */
+    const psr_view *view;       /* held; NULL: the first view, whose plan is the options' */
+    psr_binding *binding;       /* made from it */
+    bool plays_all;             /* one process computes every rank */
+    bool closing;               /* nobody is told any more that loans have ended */
+    psr_optimizer *optimizer;   /* NULL while shards make all updates */
+    psr_group *workers;         /* the group of all workers; NULL if this process is the only one */
+    psr_fences *fences;         /* [buckets] gradients that a device is still writing */
+    float *weights, *gradients; /* gradients: NULL when the engine has arenas of its own */
+    float **residuals;          /* [psr_exchange_plays] arenas; NULL: there are no residuals */
+    float *own_weights, *own_gradients; /* NULL: the arenas are the owner's */
 
-    /* ---- the compute thread's own ---- */
+    /* ---- used by the compute thread only ---- */
     psr_step step;
-    uint32_t reported; /* buckets of this step */
-    uint64_t fenced;   /* gradients with a fence, for an engine that plays all ranks: until now */
+    uint32_t reported; /* buckets reported in this step */
+    uint64_t fenced;   /* gradients with a fence so far, for an engine that computes all ranks */
     uint64_t operations_begun;
     double pause_s; /* since the figures were last taken */
-    /* The operation of all workers that was begun last. Its memory is the exchange's own, which
+    /* The last operation of all workers that was begun. Its memory belongs to the exchange, which
      * outlives the transport. */
     psr_request_options called;
-    void *copied; /* of a caller's values, on which that operation works; NULL: none */
+    void *copied; /* copies of a caller's values, on which that operation works; NULL: none */
     uint64_t bytes_sent_told, bytes_received_told, bytes_lent_told, gradient_bytes_told,
         gradient_float32_bytes_told;
 
     /* ---- written by the exchange thread, read by the compute thread ---- */
     _Atomic uint64_t *landed; /* [buckets]: steps whose weights the bucket has */
     _Atomic uint64_t operations_ended;
-    _Atomic uint64_t fences_passed; /* of those of `fenced` */
+    _Atomic uint64_t fences_passed; /* how many of those `fenced` have passed */
     _Atomic uint64_t bytes_sent, bytes_received, bytes_lent, staleness;
     _Atomic uint64_t gradient_bytes, gradient_float32_bytes; /* counted before they are sent */
     _Atomic int64_t exchange_ns;
-    _Atomic bool bound; /* to the view that was asked for last */
+    _Atomic bool bound; /* changed to the view that was asked for last */
 
-    /* ---- the exchange thread's own (the compute thread's, with an engine that plays all ranks)
-     * ---- */
+    /* ---- used by the exchange thread only (with an engine that computes all ranks: the compute
+     * thread) ---- */
     uint64_t operations_taken;
-    psr_request *request; /* the operation taken last. Of it the compute
-                             thread asks what is lent, once it has ended */
-    const psr_view *next; /* handed over with PSR_COMMAND_BIND */
+    /* the last operation taken. When it has ended the compute thread asks whether it is lent */
+    psr_request *request;
+    const psr_view *next; /* the view of PSR_COMMAND_BIND */
     psr_epoch_gate *gate;
-    psr_handover handover; /* to this view from the one before */
-    /* The steps now in exchange: when the first gradient was ready, and how many buckets have
-     * landed. At most two of a bucket's steps overlap, so the low bit of the step tells them
-     * apart. */
+    psr_handover handover; /* from the view before to this one */
+    /* The steps that are being exchanged: when the first gradient was ready, and how many buckets
+     * have landed. At most two steps of a bucket overlap, so the low bit of the step distinguishes
+     * them. */
     int64_t first_ready_ns[2];
     uint32_t landed_count[2];
 };
 
-/* ---- what the compute thread waits for: on that thread, but psr_exchange_waits ---- */
+/* ---- what the compute thread waits for; called on it, except psr_exchange_waits ---- */
 
-/* The bucket holds the weights of so many steps, and its gradient is not lent. */
+/* The bucket holds the weights after that many steps, and its gradient is not lent. */
 bool psr_exchange_has_bucket(psr_exchange *exchange, uint32_t bucket, uint64_t steps);
 bool psr_exchange_has_all(psr_exchange *exchange, uint64_t steps);
 bool psr_exchange_operations_ended(psr_exchange *exchange);
-/* Every gradient with a fence may be read: for an engine that plays all ranks. */
+/* Every gradient with a fence may be read; for an engine that computes all ranks. */
 bool psr_exchange_fences_passed(psr_exchange *exchange);
-/* The oldest gradient that this process's own device is still writing. false: there is none. The
- * exchange thread's. */
+/* The oldest gradient that this process's own device is still writing. false: there is none.
+ * Exchange thread. */
 bool psr_exchange_waits_for_device(const psr_exchange *exchange, uint64_t *ret_step,
                                    uint32_t *ret_bucket);
-/* Whom it waits for, in an operation of all workers or for weights; step and bucket of the latter.
- * false: nobody. The exchange thread's. */
+/* What it waits for, in an operation of all workers or for weights; step and bucket of the latter.
+ * false: nothing. Exchange thread. */
 bool psr_exchange_waits(const psr_exchange *exchange, psr_wait wait, psr_peer *ret_peer,
                         uint64_t *ret_step, uint32_t *ret_bucket);
-/* It stands on the view that begin_step asked for. */
+/* It has changed to the view that begin_step asked for. */
 bool psr_exchange_is_bound(psr_exchange *exchange);
 
-/* exchange_binding.c. first: from the options. next: from psr_exchange.next, and the hand-over
- * begins. */
+/* exchange_binding.c. first: binds the options' plan. next: binds psr_exchange.next, and begins the
+ * hand-over. */
 psr_err psr_exchange_bind_first(psr_exchange *exchange);
 psr_err psr_exchange_bind_next(psr_exchange *exchange);
-/* STATE of another member, which is let in. */
+/* Takes a STATE of another member, which has passed the epoch gate. */
 psr_err psr_exchange_take_state(psr_exchange *exchange, psr_message **message);
 
-/* exchange_thread.c. take: what a command tells engine or group, on the engine's thread. */
+/* exchange_thread.c. Carries out a command for an engine or the group, on the engine's thread. */
 psr_err psr_exchange_take(psr_exchange *exchange, const psr_command *command);
 psr_err psr_exchange_open_fences(psr_exchange *exchange);
 /* Something woke the exchange thread. */
 psr_err psr_exchange_woken(psr_exchange *exchange);
-/* The exchange thread has ended: nothing wakes it any more. */
+/* The exchange thread has ended: nothing may wake it any more. */
 void psr_exchange_stop(psr_exchange *exchange);
-/* Its messages come to it from now on. */
+/* From now on its messages come to it. */
 void psr_exchange_register(psr_exchange *exchange);
-/* Shows the compute thread what was counted. */
+/* Shows the compute thread the counts. */
 void psr_exchange_publish(psr_exchange *exchange);
 psr_err psr_exchange_landed(void *exchange, uint64_t step, uint32_t bucket);
-/* The engines' way out: says the view's epoch, and counts what gradients take. */
+/* The outbox of the engines: it sets the view's epoch, and counts the bytes of gradients. */
 psr_outbox psr_exchange_outbox(psr_exchange *exchange);
-/* What waited for the view and may be read now is read. */
+/* Reads messages that waited for the view and may be read now. */
 psr_err psr_exchange_take_waiting(psr_exchange *exchange);
 
 #endif

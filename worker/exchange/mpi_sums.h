@@ -22,32 +22,32 @@
 typedef struct psr_mpi_sums psr_mpi_sums;
 
 typedef struct psr_mpi_sums_options {
-    uint32_t processes; /* that take part: so many must MPI find */
-    uint32_t most;      /* sums that may be under way at a time */
+    uint32_t processes; /* how many take part; MPI must find this number */
+    uint32_t most;      /* most sums that may be under way at a time */
     void *context;
-    /* Something has ended, or all has failed. Called on the thread of MPI, until psr_mpi_sums_free;
-     * must not call anything here. */
+    /* A sum has ended, or all have failed. Called on MPI's thread, until psr_mpi_sums_free; it may
+     * call no function of this header. */
     void (*changed)(void *context);
 } psr_mpi_sums_options;
 
-/* Starts the thread, which begins with MPI_Init: once in a process. What fails there
- * psr_mpi_sums_take tells. ret owns: psr_mpi_sums_free. NOMEM, IO. */
+/* Starts the thread, which calls MPI_Init; once in a process. psr_mpi_sums_take returns its
+ * failure. The caller owns *ret_sums: psr_mpi_sums_free. NOMEM, IO. */
 PSR_MUST_CHECK psr_err psr_mpi_sums_new(const psr_mpi_sums_options *options,
                                         psr_mpi_sums **ret_sums);
 
-/* values[0, count) become their sums over all processes; borrowed until the sum has ended. All
- * processes start the same sums in the same order. number: the caller's name for it. USAGE: more
- * than `most` are under way. */
+/* Replaces values[0, count) by their sums over all processes; they are borrowed until the sum has
+ * ended. All processes start the same sums in the same order. number: the caller's name for it.
+ * USAGE: more than `most` are under way. */
 PSR_MUST_CHECK psr_err psr_mpi_sums_start(psr_mpi_sums *sums, uint32_t number, float *values,
                                           size_t count);
 
-/* The next sum that has ended; *ret_any false: none has since. IO: MPI failed, with its words;
- * USAGE: MPI found another number of processes, and what would be right. */
+/* The next sum that has ended; *ret_any false: none. IO: MPI failed, with its words. USAGE: MPI
+ * found another number of processes; the line says what to do. */
 PSR_MUST_CHECK psr_err psr_mpi_sums_take(psr_mpi_sums *sums, bool *ret_any, uint32_t *ret_number);
 
-/* MPI_Finalize, if nothing failed and no sum is under way: all other processes come to it then.
- * Where they do not within linger_ms, the thread is left behind with what it uses, for the process
- * is about to end. NULL allowed. */
+/* Calls MPI_Finalize if nothing failed and no sum is under way; it waits for all other processes to
+ * do so. If they have not within linger_ms, the thread is left behind with what it uses, since the
+ * process is about to end. NULL allowed. */
 void psr_mpi_sums_free(psr_mpi_sums *sums, int linger_ms);
 
 /* "Open MPI v4.1.4": what is linked. */

@@ -20,14 +20,15 @@ typedef struct psr_sealed_data {
 /* Copies a data set into memory of its own that nobody can write any more. UNSUPPORTED, NOMEM. ret
  * owns. */
 PSR_MUST_CHECK psr_err psr_sealed_data_make(const psr_opened *opened, psr_sealed_data *ret_sealed);
-/* Receives it from the process that passes it at path; waits while that process is alive and has
- * not passed it. NOT_FOUND: no process passes anything there. DENIED: another user's process does.
- * FORMAT: it is no such memory. NOMEM. ret owns. */
+/* Receives it from the process that passes it at path; waits while that process lives and has not
+ * passed it. NOT_FOUND: no process passes anything there. DENIED: another user's process does.
+ * FORMAT: it is no such memory. NOMEM. The caller owns *ret_sealed. */
 PSR_MUST_CHECK psr_err psr_sealed_data_receive(const char *path, psr_sealed_data *ret_sealed);
 /* None: does nothing. */
 void psr_sealed_data_done(psr_sealed_data *sealed);
 
-/* Passes it to whoever asks at path, on a thread of its own, until it is stopped. In place. */
+/* Passes it to each process that asks at path, on a thread of its own, until it is stopped. May not
+ * be moved. */
 typedef struct psr_data_passer {
     int listener; /* -1: none */
     const psr_sealed_data *sealed;
@@ -36,8 +37,8 @@ typedef struct psr_data_passer {
 
 #define PSR_DATA_PASSER_NONE ((psr_data_passer){.listener = -1})
 
-/* sealed is borrowed until it is stopped, path during the call; what is there of one that has died
- * is replaced. IO. */
+/* sealed is borrowed until it is stopped, path for the call. A socket that a dead process left
+ * there is replaced. IO. */
 PSR_MUST_CHECK psr_err psr_data_passer_start(const char *path, const psr_sealed_data *sealed,
                                              psr_data_passer *passer);
 /* None: does nothing. */

@@ -19,16 +19,16 @@
 
 typedef struct psr_host_data psr_host_data;
 
-/* All copied, but for the context. */
+/* All copied, except the context. */
 typedef struct psr_host_data_options {
-    const char *data;      /* as psr_dataset_open_both's */
+    const char *data;      /* see psr_dataset_open_both */
     const char *name;      /* of the data set, for lines */
-    const char *cache;     /* as psr_opened_init's */
-    const char *directory; /* "": there is none in common */
+    const char *cache;     /* see psr_opened_init */
+    const char *directory; /* "": the host's processes have none in common */
     uint32_t rank, ranks;  /* this process's, of the run */
     void *context;
-    void (*ended)(void *context); /* on the thread, at its end; not after
-                                     psr_host_data_free has begun */
+    /* called on the thread, at its end; not after psr_host_data_free has begun */
+    void (*ended)(void *context);
 } psr_host_data_options;
 
 /* ret owns. IO, NOMEM. */
@@ -39,11 +39,11 @@ PSR_MUST_CHECK psr_err psr_host_data_start(const psr_host_data_options *options,
 PSR_MUST_CHECK psr_err psr_host_data_take(psr_host_data *data, psr_opened **ret_opened);
 /* Reports how far the reading is, and which process it waits for. */
 void psr_host_data_report(const psr_host_data *data, psr_msg_progress *progress);
-/* The sealed memory in which the samples are, whoever has read them; -1: none, they are this
- * process's alone. Borrowed. */
+/* The sealed memory that has the samples, whichever process has read them; -1: none, the samples
+ * are in this process's own memory. Borrowed. */
 int psr_host_data_shared(const psr_host_data *data);
-/* Before the data set has been read, to be called only at the end of the process: the thread and
- * its memory are left to that. NULL allowed. */
+/* If the data set has not been read yet, call it only at the end of the process: the thread and its
+ * memory are left behind. NULL allowed. */
 void psr_host_data_free(psr_host_data *data);
 
 #endif

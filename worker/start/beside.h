@@ -9,7 +9,7 @@
 
 #include "comm/comm.h"
 
-#define PSR_BESIDE_MAX 257 /* the scheduler, and as many shards as a run has */
+#define PSR_BESIDE_MAX 257 /* the scheduler, and the most shards that a run has */
 
 typedef struct psr_beside psr_beside;
 
@@ -20,17 +20,17 @@ PSR_MUST_CHECK psr_err psr_beside_new(void (*lost)(void *context, bool killed, p
                                                    const char *line),
                                       void *context, psr_beside **ret_beside);
 
-/* Starts one of psring's programs, from beside this one, with these options behind its name (ends
- * with NULL) and the provision on its standard input; standard error is this process's, and of the
- * scheduler standard output too. NOT_FOUND; IO. */
+/* Starts one of psring's programs, from the directory of this one, with these options after its
+ * name (the list ends with NULL) and the provision on its standard input. Its standard error is
+ * this process's; so is the scheduler's standard output. NOT_FOUND; IO. */
 PSR_MUST_CHECK psr_err psr_beside_start(psr_beside *beside, const char *program,
                                         char *const options[], const psr_provision *provision);
 
-/* Once all are started. IO. */
+/* Call it when all are started. IO. */
 PSR_MUST_CHECK psr_err psr_beside_watch(psr_beside *beside);
 
-/* The descriptor on which the process that was started first, the scheduler, hears orders
- * (comm/launcher_line.h), for a signal's handler. */
+/* The descriptor for orders (comm/launcher_line.h) to the process that was started first, the
+ * scheduler. For a signal's handler. */
 int psr_beside_orders(const psr_beside *beside);
 
 /* Ends all of them. in_order: the run has ended in order, so waits up to patience_ms until they

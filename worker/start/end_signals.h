@@ -1,8 +1,8 @@
-/* What SIGINT, SIGTERM, SIGUSR1 and SIGHUP (but under nohup) mean to a worker that somebody else's
- * launcher has started: launchers send them to all ranks of a run at once. Rank 0, whose scheduler
- * stops the run in order, with a checkpoint, tells it so; with the second SIGINT at once. A second
- * one of the others says nothing new (base/system/signals.h): srun and Slurm send one each. The
- * other ranks leave it to that. */
+/* What SIGINT, SIGTERM, SIGUSR1 and SIGHUP (unless under nohup) mean to a worker that another
+ * launcher has started. Launchers send them to all ranks of a run at once. Rank 0 tells its
+ * scheduler, which stops the run in order, with a checkpoint; at a second SIGINT it stops at once.
+ * A second one of the other signals changes nothing (base/system/signals.h): srun and Slurm send
+ * one each. The other ranks wait for the scheduler. */
 #ifndef PSR_WORKER_START_END_SIGNALS_H
 #define PSR_WORKER_START_END_SIGNALS_H
 

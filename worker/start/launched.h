@@ -10,18 +10,18 @@
 
 typedef struct psr_launched {
     psr_start start;
-    psr_config config; /* of the run, as this process was told it */
+    psr_config config; /* the run's configuration, as this process was given it */
     psr_job_folder folder;
     psr_meeting_file meeting;
-    psr_beside *beside; /* NULL: nothing is */
+    psr_beside *beside; /* NULL: it starts no process */
 } psr_launched;
 
 #define PSR_LAUNCHED_NONE                                                                          \
     ((psr_launched){.folder = PSR_JOB_FOLDER_NONE, .meeting = PSR_MEETING_FILE_NONE})
 
-/* Takes the place, logs it, and starts the processes that this one has to start. lost: as
- * psr_beside_new's. USAGE, and the errors of starting. launched must be ended by psr_launched_end,
- * on failure too. ret_provision owns. */
+/* Finds the place, logs it, and starts the processes that this one has to start. lost: see
+ * psr_beside_new. USAGE, and the errors of starting. Call psr_launched_end afterwards, on failure
+ * too. The caller owns *ret_provision. */
 PSR_MUST_CHECK psr_err psr_launched_begin(
     psr_launched *launched, const psr_worker_arguments *arguments, const psr_start *start,
     void (*lost)(void *context, bool killed, psr_err status, const char *line), void *context,

@@ -6,11 +6,11 @@
 
 #include "worker/start/arguments.h"
 
-/* Starts the ranks of this node, which are psring-worker with the run's options, RANK, WORLD_SIZE
- * and the others in their environment, and this process's standard output and error. They die with
- * this process; signals to end are passed on to all of them. Waits for all, and says how each ended
- * that did not end well. Returns the exit status: the first of a rank's that is not 0; 2 for bad
- * input. */
+/* Starts the ranks of this node: psring-worker with the run's options, with RANK, WORLD_SIZE and
+ * the others in the environment, and with this process's standard output and error. They die with
+ * this process; signals to end are passed on to all of them. Waits for all, and prints how each one
+ * ended that did not end well. Returns the exit status: the first one of a rank that is not 0; 2
+ * for bad input. */
 int psr_spawn_ranks(const psr_worker_arguments *arguments);
 
 #endif
