@@ -11,24 +11,23 @@
 
 typedef enum psr_err {
     PSR_OK = 0,
-    PSR_ERR_NOMEM,       /* memory could not be had */
-    PSR_ERR_USAGE,       /* an option or argument of the user's is wrong */
-    PSR_ERR_FORMAT,      /* bytes of a file are not what they should be */
+    PSR_ERR_NOMEM,       /* out of memory */
+    PSR_ERR_USAGE,       /* a wrong option or argument of the user */
+    PSR_ERR_FORMAT,      /* a file's bytes do not have the expected format */
     PSR_ERR_IO,          /* the operating system refused: file, disk, socket */
     PSR_ERR_NOT_FOUND,   /* a file, tensor, host or name is missing */
     PSR_ERR_TIMEOUT,     /* a deadline passed */
     PSR_ERR_PROTOCOL,    /* a member of the roster broke the protocol */
     PSR_ERR_VERSION,     /* another version of the protocol or of a file format */
-    PSR_ERR_DENIED,      /* a stranger: not on the roster, wrong key or token */
-    PSR_ERR_PEER,        /* another process of the run failed or went away */
+    PSR_ERR_DENIED,      /* a process that is not on the roster, or has a wrong key or token */
+    PSR_ERR_PEER,        /* another process of the run failed or is gone */
     PSR_ERR_CANCELLED,   /* the run was told to end */
-    PSR_ERR_NUMERIC,     /* a number is wrong: not finite, or not what another rank has */
+    PSR_ERR_NUMERIC,     /* a number is not finite, or differs from another rank's */
     PSR_ERR_COMPUTE,     /* the compute library failed */
-    PSR_ERR_UNSUPPORTED, /* valid, but not with this build, device or combination */
-    PSR_ERR_MISMATCH,    /* two ranks of a group called different
-                            things where both must call the same */
-    PSR_ERR_BROKEN,      /* it failed before, and the failure was reported then */
-    PSR_ERR_BUSY,        /* it has not ended yet */
+    PSR_ERR_UNSUPPORTED, /* valid, but not supported with this build, device or combination */
+    PSR_ERR_MISMATCH, /* two ranks of a group made different calls where both must make the same */
+    PSR_ERR_BROKEN,   /* it failed before, and the failure was reported then */
+    PSR_ERR_BUSY,     /* it has not ended yet */
     PSR_ERR_LAST = PSR_ERR_BUSY,
 } psr_err;
 
@@ -43,8 +42,8 @@ psr_err psr_fail_context(psr_err code, const char *format, ...) PSR_PRINTF(2, 3)
  * psr_fail on this thread. */
 const char *psr_err_detail(void);
 
-/* Saves the detail of this thread, and restores it: for a failure that is handled on the way to a
- * success, and of which no caller should hear. */
+/* Save and restore the detail of this thread: for a failure that is handled on the way to a
+ * success, and that no caller should see. */
 #define PSR_ERR_DETAIL_BYTES 1024
 void psr_err_detail_keep(char ret_kept[PSR_ERR_DETAIL_BYTES]);
 void psr_err_detail_restore(const char kept[PSR_ERR_DETAIL_BYTES]);
@@ -57,7 +56,7 @@ const char *psr_err_name(psr_err code);
  * cancelled; else 1. */
 int psr_err_exit_status(psr_err code);
 
-/* For functions that hold nothing. Where something is held, use one forward `goto out`. */
+/* For functions that hold no resources. With resources, use one forward `goto out`. */
 #define PSR_TRY(expr)                                                                              \
     do {                                                                                           \
         psr_err psr_try_err_ = (expr);                                                             \

@@ -19,11 +19,12 @@
 typedef struct psr_facts {
     char identity[PSR_IDENTITY_MAX]; /* what the bits depend on: back end, library's
                                         version, instruction set, threads */
-    char data_name[64];              /* for a person: hosts may call equal data by other names */
-    psr_content content;             /* of the data */
+    char data_name[64];  /* for a person: equal data may have other names on other hosts */
+    psr_content content; /* of the data */
     uint32_t train_count, test_count, channels, height, width, classes;
-    uint64_t steps_per_epoch, total_steps; /* by the sampler: ps links no data sets */
-    uint64_t parameter_count;              /* of the model, padding left out */
+    /* computed by the sampler, because ps does not link data sets */
+    uint64_t steps_per_epoch, total_steps;
+    uint64_t parameter_count; /* of the model, without padding */
 } psr_facts;
 
 /* ret owns: free(), as all here */
@@ -37,8 +38,9 @@ PSR_MUST_CHECK psr_err psr_facts_agree(const psr_facts *a, const char *who_a, co
 /* ---- the steps with which a worker begins ---- */
 
 typedef struct psr_worker_start {
-    uint64_t first_step; /* completed before: 0, or the resumed checkpoint's;
-                            when above 0, RESTORE messages follow */
+    /* completed steps: 0, or those of the resumed checkpoint; if above 0, RESTORE messages
+     * follow */
+    uint64_t first_step;
     uint64_t total_steps;
 } psr_worker_start;
 

@@ -1,7 +1,7 @@
-/* The figures of a run: the names, units and definitions, once. run.json's outcome, `psring report`
- * and its --help, the summary of `psring train` and docs/figures.md use these names and no other;
- * ps/scheduler/metrics/figures.h computes them. Names that metrics.jsonl has too (worker/metrics.h)
- * mean the same there, of one rank and step. Any thread; no state. */
+/* The figures of a run: names, units and definitions, in one place. run.json's outcome, `psring
+ * report` and its --help, the summary of `psring train` and docs/figures.md use these names and no
+ * others; ps/scheduler/metrics/figures.h computes the values. A name that metrics.jsonl has too
+ * (worker/metrics.h) means the same there, for one rank and step. Any thread; no state. */
 #ifndef PSR_BASE_FIGURES_H
 #define PSR_BASE_FIGURES_H
 
@@ -19,7 +19,8 @@ typedef enum psr_figure {
     PSR_FIGURE_WARMUP_STEPS,
     PSR_FIGURE_WARMUP_S,
     PSR_FIGURE_STEADY_IMAGES_PER_S,
-    /* Of each of the next three the mean, the least and the most over workers, in this order. */
+    /* Each of the next three has the mean, the least and the greatest value over workers, in this
+     * order. */
     PSR_FIGURE_WAIT_S,
     PSR_FIGURE_WAIT_S_MIN,
     PSR_FIGURE_WAIT_S_MAX,
@@ -47,8 +48,8 @@ typedef struct psr_figure_definition {
 /* Indexed by psr_figure. */
 extern const psr_figure_definition psr_figure_definitions[PSR_FIGURE_COUNT];
 
-/* The warm-up: how many of own_steps steps that a run is to take are its first ones. A tenth,
- * rounded up, and 10 at the most. */
+/* The warm-up: how many first steps of own_steps steps belong to it. A tenth, rounded up, and 10 at
+ * most. */
 uint64_t psr_warmup_steps(uint64_t own_steps);
 
 #endif

@@ -44,10 +44,11 @@ void psr_log_plain(const char *format, ...) PSR_PRINTF(1, 2);
 typedef struct psr_log_line {
     psr_log_level level;
     psr_log_kind kind;
-    const char *message; /* borrowed: behind time, level and name */
+    const char *message; /* borrowed: the text after time, level and name */
 } psr_log_line;
 
-/* false: the text is no line of psr_log's, but comes from a library or a dying process. */
+/* Reads such a line. false: the text is not psr_log's, but comes from a library or a dying
+ * process. */
 bool psr_log_line_read(const char *text, psr_log_line *ret_line);
 
 #endif

@@ -17,7 +17,7 @@ typedef enum psr_rng_purpose {
     PSR_RNG_TEST = 6, /* tests and fault schedules */
 } psr_rng_purpose;
 
-/* Where in the space of numbers: everything but the element. */
+/* A place in the space of numbers: everything except the element. */
 typedef struct psr_rng_at {
     uint64_t seed;
     psr_rng_purpose purpose;
@@ -36,9 +36,9 @@ uint32_t psr_rng_word(psr_rng_at at, uint64_t element);
 /* Uniform in [0, 1) with 24 bits, from one word. */
 float psr_rng_unit(uint32_t word);
 
-/* Uniform integer in [0, bound), bound > 0, without bias (Lemire, "Fast random integer generation
- * in an interval", 2019): draws further elements of a stream, so pass the element counter to go on
- * from. */
+/* A uniform integer in [0, bound), bound > 0, without bias (Lemire, "Fast random integer generation
+ * in an interval", 2019). It may use several elements of a stream, so it advances the element
+ * counter. */
 uint32_t psr_rng_below(psr_rng_at at, uint64_t *element, uint32_t bound);
 
 /* Two standard normal numbers for elements 2i and 2i+1 (Box-Muller in double on 53-bit

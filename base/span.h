@@ -10,9 +10,9 @@ typedef struct psr_span {
     size_t offset, count; /* elements */
 } psr_span;
 
-/* A run of the parameters that is exchanged as a unit: a bucket, for who shares buckets out.
- * Neighbours with the same number `together` are kept in one place, since an update needs them
- * whole (the pieces of a tensor, with LARS). */
+/* A run of the parameters that is exchanged as a unit: a bucket, for dividing buckets among
+ * processes. Neighbours with the same number `together` are kept in one place, since an update
+ * needs all of them (the pieces of a tensor, with LARS). */
 typedef struct psr_part {
     psr_span span;
     uint32_t together;

@@ -17,8 +17,9 @@ PSR_MUST_CHECK psr_err psr_arena_new(size_t count, float **ret_arena);
 /* Gives back the memory of a run that nobody needs any more, of an arena of count floats. Its whole
  * pages read as zeros from now on; the rest of the run stays as it is. */
 void psr_arena_drop(float *arena, size_t count, psr_span run);
-/* Pages of an arena of count floats that have become another's (net/landing.h) are its own again,
- * with what is in them. Nobody else reads or writes it meanwhile. NOMEM: nothing has changed. */
+/* Makes pages that another process's memory has replaced (net/sharing/landing.h) the arena's own
+ * again, with their present content; the arena has count floats. Nobody may read or write it
+ * meanwhile. NOMEM: nothing has changed. */
 PSR_MUST_CHECK psr_err psr_arena_own(float *arena, size_t count);
 /* Whether this machine's memory could hold so many floats. (Making an arena does not tell: until it
  * is written it takes addresses only.) */

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define PSR_PATH_MAX 1024
-/* An option as text, with its zero, is never longer. */
+/* The most bytes of an option as text, with its zero. */
 #define PSR_OPTION_TEXT_MAX 4096
 #define PSR_STRETCHES_MAX 64
 #define PSR_ROUTE_TEXT_MAX 512
@@ -27,8 +27,8 @@ typedef enum psr_mode {
     PSR_MODE_NCCL,
     PSR_MODE_MPI
 } psr_mode;
-/* Steps in a row that a run takes in one mode: from first_step to the next stretch or the run's
- * end. */
+/* Consecutive steps of a run in one mode: from first_step to the next stretch or the end of the
+ * run. */
 typedef struct psr_stretch {
     psr_mode mode;
     uint64_t first_step; /* from 0; the text of --mode counts from 1 */
@@ -36,7 +36,7 @@ typedef struct psr_stretch {
 typedef enum psr_sync { PSR_SYNC_BSP, PSR_SYNC_SSP, PSR_SYNC_ASYNC } psr_sync;
 /* reversed is the control: another order on purpose, refused outside tests of local mode. */
 typedef enum psr_fold_order { PSR_FOLD_RANK, PSR_FOLD_ARRIVAL, PSR_FOLD_REVERSED } psr_fold_order;
-/* Whose rounding the one process of mode local plays. */
+/* Whose rounding the single process of mode local imitates. */
 typedef enum psr_compress_as { PSR_COMPRESS_AS_PS, PSR_COMPRESS_AS_RING } psr_compress_as;
 /* How weights come back from shards. */
 typedef enum psr_compress_weights {
@@ -90,32 +90,33 @@ typedef struct psr_config {
     psr_mode mode; /* --mode ps|ring|local (nccl, mpi refused by name in builds without): the first
                       stretch's */
     /* --mode ps@1,ring@150: in the order of their first steps, which ascend from 0. The first entry
-     * is not read: mode is it. stretch_count: at least 1, of a run without a change 1. */
+     * is not read; mode has it. stretch_count: at least 1; it is 1 if the mode does not change. */
     psr_stretch stretches[PSR_STRETCHES_MAX];
     uint32_t stretch_count;
-    /* --route PATTERN=ps|ring,..: tensors that go their own way; "": none do */
+    /* --route PATTERN=ps|ring,..: tensors that go another way than the mode's; "": none */
     char route[PSR_ROUTE_TEXT_MAX];
     psr_sync sync;      /* --sync bsp|ssp:K|async */
     uint32_t ssp_bound; /* K of ssp:K */
     uint32_t workers;   /* --workers, 1..1024 */
     uint32_t shards;    /* --shards, 1..256; 0: auto. psr_config_shards says how many there are */
-    /* --bucket-size; 0: auto, which the scheduler resolves (model/layout.h) when all have joined */
+    /* --bucket-size; 0: auto, which the scheduler resolves when all have joined (model/layout.h) */
     uint64_t bucket_bytes;
-    uint64_t slice_bytes;                  /* --slice-size: bytes of one data
+    uint64_t slice_bytes; /* --slice-size: bytes of one data
                                               message, default 512 KiB */
-    uint32_t window;                       /* --window: slices in flight
+    uint32_t window;      /* --window: slices in flight
                                               per connection, default 2 */
-    psr_fold_order fold;                   /* --fold rank|arrival (hidden: reversed) */
-    char compress[24];                     /* --compress: any word; which are compressions,
-                                              comm/wire/compression/compression.h knows */
-    psr_compress_as compress_as;           /* --compress-as ps|ring: of mode local */
-    psr_compress_weights compress_weights; /* --compress-weights none|fp16|bf16:
-                                              of modes ps and local */
+    psr_fold_order fold;  /* --fold rank|arrival (hidden: reversed) */
+    /* --compress: any text; comm/wire/compression/compression.h knows which ones are
+     * compressions */
+    char compress[24];
+    /* --compress-as ps|ring: for mode local */
+    psr_compress_as compress_as;
+    /* --compress-weights none|fp16|bf16: for modes ps and local */
+    psr_compress_weights compress_weights;
     /* model and its arithmetic */
-    char model[32];           /* --model: any word; which are networks,
-                                 model/networks/network_list.h knows */
-    psr_shortcut shortcut;    /* --shortcut a|b, where the network has
-                                 the choice; default a (He et al.) */
+    char model[32]; /* --model: any text; model/networks/network_list.h knows the networks */
+    /* --shortcut a|b, for networks that have the choice; default a (He et al.) */
+    psr_shortcut shortcut;
     psr_precision precision;  /* --precision fp32|bf16 */
     psr_backend_kind backend; /* --backend onednn|reference */
     char device[16];          /* --device cpu (cuda refused by name in builds without) */
@@ -126,8 +127,9 @@ typedef struct psr_config {
     uint32_t image_size;     /* --image-size PX; 0: the data set's own */
     /* --data-content TRAIN-TEST: what --data must hold; "": anything */
     char data_content[PSR_CONTENT_TEXT_BYTES];
-    uint32_t classes; /* --classes N; 0: as many as the data have */
-    /* --mean, --std: one number, or one for each channel with commas; "": of the training set */
+    uint32_t classes; /* --classes N; 0: as many as the data set has */
+    /* --mean, --std: one number, or one for each channel, separated by commas; "": those of the
+     * training set */
     char mean[64], std[64];
     psr_augment augment;     /* --augment none|crop-flip */
     bool shuffle;            /* --shuffle / --no-shuffle */
@@ -136,8 +138,8 @@ typedef struct psr_config {
     uint32_t loader_threads; /* --loader-threads */
     /* optimisation */
     uint32_t batch_size;                         /* --batch-size per worker */
-    uint32_t epochs;                             /* --epochs; 0 when steps rule */
-    uint64_t steps;                              /* --steps; 0 when epochs rule */
+    uint32_t epochs;                             /* --epochs; 0 if steps is given */
+    uint64_t steps;                              /* --steps; 0 if epochs is given */
     double lr;                                   /* --lr */
     double momentum;                             /* --momentum */
     double weight_decay;                         /* --weight-decay */
@@ -149,7 +151,7 @@ typedef struct psr_config {
     psr_schedule_kind schedule;
     double schedule_gamma;
     double schedule_power;
-    uint64_t schedule_every; /* steps */
+    uint64_t schedule_every; /* in steps */
     uint64_t warmup;         /* --warmup STEPS, linear from 0 exclusive */
     double label_smoothing;  /* --label-smoothing */
     uint64_t seed;           /* --seed */
@@ -166,7 +168,7 @@ typedef struct psr_config {
                                      are on one host, and shared memory within each */
     psr_bare bare;                /* --no-encrypt[=trusted-network] */
     bool hash;                    /* --hash: weight hash after every step */
-    /* --algorithms auto|timed|direct|TEXT: of convolutions (model/onednn/choice/rule.h); run.json
+    /* --algorithms auto|timed|direct|TEXT: for convolutions (model/onednn/choice/rule.h); run.json
      * of a timed run has the TEXT */
     char algorithms[PSR_OPTION_TEXT_MAX];
     bool exchange; /* --no-exchange: every worker computes alone,
@@ -189,7 +191,7 @@ typedef enum psr_option_kind {
     PSR_OPTION_DOUBLE,
     PSR_OPTION_STRING,
     PSR_OPTION_ENUM,   /* int-sized enum by name */
-    PSR_OPTION_SPECIAL /* own parser and printer: mode, sync, lr-schedule */
+    PSR_OPTION_SPECIAL /* its own parser and printer: mode, sync, lr-schedule */
 } psr_option_kind;
 
 typedef struct psr_option psr_option;
@@ -204,57 +206,57 @@ PSR_MUST_CHECK psr_err psr_config_get(const psr_config *config, const char *name
 
 /* "ps", "ring", .. */
 const char *psr_mode_name(psr_mode mode);
-/* The mode in force at a step (from 0). */
+/* The mode of a step (from 0). */
 psr_mode psr_config_mode_at(const psr_config *config, uint64_t step);
-/* The first step of the first stretch that begins after this step; 0: none does. */
+/* The first step of the first stretch after this step; 0: there is none. */
 uint64_t psr_config_next_stretch(const psr_config *config, uint64_t step);
-/* From this step on the run is in that mode: what was planned for it and later steps is dropped.
- * USAGE: there are PSR_STRETCHES_MAX stretches before it. */
+/* From this step on the run is in that mode. Later stretches that were planned are dropped. USAGE:
+ * there are PSR_STRETCHES_MAX stretches before it. */
 PSR_MUST_CHECK psr_err psr_config_change_mode(psr_config *config, uint64_t step, psr_mode mode);
-/* The same run in one stretch of that mode. */
+/* The same configuration with a single stretch in that mode. */
 psr_config psr_config_in_mode(const psr_config *config, psr_mode mode);
-/* config gets the stretches of other. false: it had the same. */
+/* Copies the stretches of other into config. false: they were the same. */
 bool psr_config_take_stretches(psr_config *config, const psr_config *other);
-/* --shards auto becomes the number that it comes to, where that is not 0. */
+/* Replaces --shards auto by the resolved number, if that is not 0. */
 void psr_config_resolve_shards(psr_config *config);
-/* Some stretch is in that mode. */
+/* Whether some stretch is in that mode. */
 bool psr_config_has_mode(const psr_config *config, psr_mode mode);
-/* The way of a tensor by --route: PSR_MODE_PS or PSR_MODE_RING, of the first pattern that its name
- * matches (fnmatch). false: none does, so the tensor goes by the mode in force. */
+/* The way of a tensor by --route: PSR_MODE_PS or PSR_MODE_RING, from the first pattern that matches
+ * its name (fnmatch). false: none does, and the tensor goes by the mode. */
 bool psr_config_route_of(const psr_config *config, const char *tensor, psr_mode *ret_mode);
-/* The pattern of --route at that place in it, from 0. false: it has fewer. */
+/* The pattern of --route number `index`, from 0. false: it has fewer. */
 bool psr_config_route_pattern(const psr_config *config, uint32_t index,
                               char ret_pattern[static PSR_ROUTE_TEXT_MAX]);
-/* A tensor's name matches a pattern of --route (fnmatch). */
+/* Whether a tensor's name matches a pattern of --route (fnmatch). */
 bool psr_config_route_fits(const char *pattern, const char *tensor);
-/* Some pattern of --route says this way. */
+/* Whether some pattern of --route gives this way. */
 bool psr_config_routes_by(const psr_config *config, psr_mode way);
-/* A stretch or a pattern of --route sends gradients to shards. */
+/* Whether a stretch or a pattern of --route sends gradients to shards. */
 bool psr_config_needs_shards(const psr_config *config);
-/* Shard processes of the run. In mode ring there are some where --shards says so, or --route needs
- * them: they wait for a change of mode by hand. */
+/* The number of shard processes of the run. In mode ring there are some if --shards gives a number,
+ * or --route needs them: they wait for a change of mode by hand. */
 uint32_t psr_config_shards(const psr_config *config);
-/* More than one way within the run: several stretches, or --route. */
+/* Whether the run has more than one way: several stretches, or --route. */
 bool psr_config_has_several_ways(const psr_config *config);
 
-/* For a run repeated in another mode (--config of a run in mode ps, with --mode ring beside it):
- * what config still has from file and only file's mode can have (shards, sync, fold, compress-as,
- * compress-weights) goes back to its default. So does file's --eval-every beside --no-eval, and its
- * --compress-as beside --compress none. Of a compressed run by ring, mode local plays the ring's
- * rounding. */
+/* For repeating a run in another mode (--config of a run in mode ps together with --mode ring):
+ * options that config still has from file, and that only file's mode can have (shards, sync, fold,
+ * compress-as, compress-weights), become their defaults. So do file's --eval-every with --no-eval,
+ * and its --compress-as with --compress none. For a compressed ring run, mode local imitates the
+ * ring's rounding. */
 void psr_config_fit_mode(psr_config *config, const psr_config *file);
 
-/* The options on which a run's protection depends (--transport, --no-encrypt) go back to their
- * defaults: no file sets them, which may be another person's. */
+/* Sets the options that protect a run (--transport, --no-encrypt) to their defaults: no file may
+ * set them, since it may be another person's. */
 void psr_config_protect(psr_config *config);
-/* Of these options those that file sets and config has at their defaults: "--transport tcp,
+/* Lists those of these options that file sets and config has at their defaults: "--transport tcp,
  * --no-encrypt this-machine"; "": none. */
 void psr_config_left_out(const psr_config *file, const psr_config *config, char *words,
                          size_t size);
 
-/* What does not fit together, after all options are set (ssp with ring, shards in ring, lars with
- * async slices, batch 0, ...): USAGE naming both options. --model and --shortcut:
- * psr_network_check; what --compress says: psr_compression_parse. */
+/* Checks, after all options are set, that they fit together (ssp with ring, shards in ring, lars
+ * with async slices, batch 0, ...): USAGE, which names both options. --model and --shortcut are
+ * checked by psr_network_check, --compress by psr_compression_parse. */
 PSR_MUST_CHECK psr_err psr_config_check(const psr_config *config);
 
 /* Whether a run of this configuration can be changed to that mode while it goes on. USAGE: no, and
@@ -264,53 +266,54 @@ PSR_MUST_CHECK psr_err psr_config_may_change(const psr_config *config, psr_mode 
 /* JSON object { "option-name": "text", ... } of every option, in the table's order. ret owns:
  * free(). */
 PSR_MUST_CHECK psr_err psr_config_to_json(const psr_config *config, char **ret_json);
-/* The same of what shards are told alone: consistency, optimizer, schedule and when checkpoints are
- * due, but no network, data set or path. What reads it has the rest at its default. */
+/* The same with the options that shards need: consistency, optimizer, schedule and when checkpoints
+ * are due, but no network, data set or path. A reader has the others at their defaults. */
 PSR_MUST_CHECK psr_err psr_config_to_json_for_shards(const psr_config *config, char **ret_json);
 
 /* Reads what these wrote, on top of what config holds: a bare object, or a run.json that has
  * it under "config". Unknown names and wrong kinds: FORMAT. Bytes may be hostile. */
 PSR_MUST_CHECK psr_err psr_config_from_json(psr_config *config, const char *json, size_t size);
 
-/* Every option as a word of a command line, "--name=value", NULL behind the last. ret owns:
- * psr_config_arguments_free. */
+/* Every option as a word of a command line, "--name=value", and NULL after the last. The caller
+ * owns *ret_arguments: psr_config_arguments_free. */
 PSR_MUST_CHECK psr_err psr_config_to_arguments(const psr_config *config, char ***ret_arguments);
 void psr_config_arguments_free(char **arguments); /* NULL allowed */
 
-/* Where a run goes that was given no --out: psring-runs/20261120-174530-resnet20-ps, and -2, -3 ..
- * when that is taken. */
+/* Chooses the directory of a run without --out: psring-runs/20261120-174530-resnet20-ps, and -2, -3
+ * .. if that exists. */
 void psr_config_name_out(psr_config *config);
 
-/* An option of which two differ, and what each says. Names are the table's. */
+/* An option in which two configurations differ, and both values. Names are the table's. */
 typedef struct psr_option_difference {
     const char *name;
     char one[PSR_OPTION_TEXT_MAX], other[PSR_OPTION_TEXT_MAX];
 } psr_option_difference;
-/* The first of the table but those in `apart` (ends with NULL). false: there is none. */
+/* The first difference in the table's order, except in the options of `apart` (ends with NULL).
+ * false: there is none. */
 bool psr_config_difference(const psr_config *one, const psr_config *other, const char *const *apart,
                            psr_option_difference *ret_difference);
 
 /* Iterates the table, for argp (deploy) and for docs: i = 0.. until false. */
 typedef struct psr_option_info {
-    const char *name;            /* long name */
-    const char *argument;        /* "N", "DIR", ... or NULL for a flag */
-    const char *implied;         /* the value when the argument is left
-                                    out; NULL: it must be given */
-    const char *const *words;    /* the value is one or begins with one;
-                                    ends with NULL; NULL: of another kind */
-    const char *const *unlisted; /* of words: those that no user is
-                                    offered, ends with NULL; NULL: none */
+    const char *name;     /* long name */
+    const char *argument; /* "N", "DIR", ... or NULL for a flag */
+    const char *implied;  /* the value if the argument is left out; NULL: it must be given */
+    /* the words that the value is or begins with; ends with NULL; NULL: it is no such option */
+    const char *const *words;
+    /* those of words that are not offered to users; ends with NULL; NULL: none */
+    const char *const *unlisted;
     const char *help;
     const char *group; /* heading in --help */
-    const char *aloud; /* NULL, or what a person must be told when it is not at
-                          its default, or at one value, wherever it came from */
+    /* what a person must be told if the option is not at its default, or has one certain value,
+     * whatever set it; NULL: nothing */
+    const char *aloud;
     bool hidden;
     bool negatable;
 } psr_option_info;
 bool psr_config_option(size_t i, psr_option_info *ret_info);
 
-/* The options that must be told: from *at on (0 at first) the next whose value is one to be told,
- * as "--slow 1:10: why that matters"; *at moves behind it. false: no more. */
+/* Iterates over the options that a person must be told of: from *at on (0 at first) the next one,
+ * as "--slow 1:10: why that matters"; advances *at. false: there are no more. */
 bool psr_config_aloud(const psr_config *config, size_t *at, char *line, size_t size);
 
 #endif

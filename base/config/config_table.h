@@ -1,4 +1,4 @@
-/* The rows behind base/config/config.h, for the config_*.c files alone. */
+/* The rows of the table behind base/config/config.h, for the config_*.c files only. */
 #ifndef PSR_BASE_CONFIG_CONFIG_TABLE_H
 #define PSR_BASE_CONFIG_CONFIG_TABLE_H
 
@@ -15,28 +15,28 @@ struct psr_option {
     const char *group;
     const char *initial; /* the default, as text that the option itself reads */
     psr_option_kind kind;
-    size_t offset;        /* of the field in psr_config; SPECIAL options know theirs */
-    size_t size;          /* of a STRING's array */
-    uint64_t least, most; /* of U32, U64 and BYTES, inclusive */
-    double low, high;     /* of DOUBLE, inclusive unless said so below */
+    size_t offset;        /* of the field in psr_config; SPECIAL options do not use it */
+    size_t size;          /* for STRING: bytes of the array */
+    uint64_t least, most; /* for U32, U64 and BYTES, inclusive */
+    double low, high;     /* for DOUBLE, inclusive unless the fields below say otherwise */
     bool low_excluded, high_excluded;
-    const char *zero;            /* of U32 and BYTES: the word for 0, which lies
-                                    outside the bounds; NULL: there is none */
-    const char *const *words;    /* of ENUM by value; of STRING what a shell
-                                    offers, or NULL; ends with NULL */
-    const char *const *unlisted; /* of words: those that no refusal offers, for
-                                    they are no user's or not in this build */
-    const char *aloud;           /* as in psr_option_info */
-    const char *aloud_at;        /* the value that aloud is about; NULL: all but the default */
-    const char *implied;         /* what "--NAME" without an argument says;
-                                    NULL: the argument must be given */
+    /* for U32 and BYTES: a word for 0, which is outside the bounds; NULL: there is none */
+    const char *zero;
+    /* for ENUM: by value; for STRING: what a shell offers, or NULL; ends with NULL */
+    const char *const *words;
+    /* those of words that no refusal offers, because they are not for users or not in this build */
+    const char *const *unlisted;
+    const char *aloud;    /* see psr_option_info */
+    const char *aloud_at; /* aloud applies to this value; NULL: to all but the default */
+    /* the meaning of "--NAME" without an argument; NULL: the argument must be given */
+    const char *implied;
     bool hidden;
     bool negatable;
-    bool protects;   /* another value than the default may weaken
-                        what protects a run: no file sets it */
-    bool for_shards; /* told to shards: psr_config_to_json_for_shards */
-    /* SPECIAL reads and prints itself; a STRING may have a read that only judges. Text is never
-     * NULL. A failure's detail is put behind "--NAME: " by the caller. */
+    /* other values than the default may weaken what protects a run, so no file may set it */
+    bool protects;
+    bool for_shards; /* shards need it: psr_config_to_json_for_shards */
+    /* SPECIAL options read and print themselves. A STRING may have a read that only checks. Text is
+     * never NULL. The caller puts "--NAME: " before a failure's detail. */
     psr_err (*read)(psr_config *config, const char *text);
     void (*print)(const psr_config *config, char *text, size_t size);
 };
@@ -47,7 +47,7 @@ extern const size_t psr_options_count;
 /* NULL when there is none of that name. */
 const psr_option *psr_option_find(const char *name);
 
-/* The known name nearest to what was given, or NULL when none is near. */
+/* The known name that is nearest to the given one; NULL: none is near. */
 const char *psr_option_nearest(const char *name);
 
 /* Reads text into the option's field. USAGE; config is untouched on failure. */
@@ -57,8 +57,8 @@ PSR_MUST_CHECK psr_err psr_option_read(const psr_option *option, psr_config *con
 /* The field as text; false when size is too small. */
 bool psr_option_print(const psr_option *option, const psr_config *config, char *text, size_t size);
 
-/* The place of a word among the option's. USAGE offers those that a user may give; its detail does
- * not begin with the option's name, which the caller puts before it. */
+/* The index of a word among the option's. USAGE offers those that a user may give; its detail does
+ * not begin with the option's name, which the caller adds. */
 PSR_MUST_CHECK psr_err psr_option_find_word(const psr_option *option, const char *text,
                                             int *ret_index);
 

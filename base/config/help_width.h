@@ -1,15 +1,15 @@
-/* How wide a help may be: as the terminal is, or as COLUMNS says. For a program's front door alone,
- * as base/config/options_argp.h: it reads the environment. */
+/* The width of a help: that of the terminal, or COLUMNS. Only for main, as
+ * base/config/options_argp.h, since it reads the environment. */
 #ifndef PSR_BASE_CONFIG_HELP_WIDTH_H
 #define PSR_BASE_CONFIG_HELP_WIDTH_H
 
 #include <stdio.h>
 
-/* Columns of stdout, from 40 to 100; 80 where nobody tells. */
+/* The columns of stdout, from 40 to 100; 80 if not known. */
 unsigned psr_help_width(void);
 
-/* The words of text, in lines of that width whose first one is continued at column `used` and whose
- * others begin at column `indent`. Ends the last one. */
+/* Prints the words of text in lines of that width. The first line continues at column `used`, the
+ * others begin at column `indent`. Ends the last line. */
 void psr_help_wrap(FILE *to, const char *text, unsigned used, unsigned indent);
 
 #endif

@@ -1,7 +1,6 @@
-/* The table of options as a child parser for glibc's argp, shared by every program that takes a
- * run's options, and the way in which our programs call argp: a wrong option gets one line that
- * names it and the nearest known one, and exit status 2. For a program's front door alone: it
- * prints and exits. */
+/* The table of options as a child parser for glibc's argp, which every program uses that takes a
+ * run's options; and the way in which our programs call argp: a wrong option gets one line that
+ * names it and the nearest known one, and exit status 2. Only for main: it prints and exits. */
 #ifndef PSR_BASE_CONFIG_OPTIONS_ARGP_H
 #define PSR_BASE_CONFIG_OPTIONS_ARGP_H
 
@@ -16,9 +15,9 @@
 
 typedef struct psr_options_argp psr_options_argp;
 
-/* networks: what --help says of --model, whose networks are not known here; names: of them, with ",
- * " between, borrowed as networks is. NULL without memory. ret owns: psr_options_argp_free, after
- * the last use of its child. */
+/* networks: what --help says of --model, since the networks are not known here; names: their names,
+ * separated by ", ". Both are borrowed. NULL: no memory. The caller owns the result:
+ * psr_options_argp_free, after the last use of its child. */
 psr_options_argp *psr_options_argp_new(const char *networks, const char *names);
 void psr_options_argp_free(psr_options_argp *options);
 
@@ -27,7 +26,7 @@ void psr_options_argp_free(psr_options_argp *options);
  * Each option is put there by psr_config_set when it is met. A refused one ends the program. */
 const struct argp *psr_options_argp_child(const psr_options_argp *options);
 
-/* The words of which a row of the child is one, with blanks between them. false: the row is not the
+/* The words that are possible in a row of the child, separated by blanks. false: the row is not the
  * child's, or of another kind; or size is too small. */
 bool psr_options_argp_words(const struct argp *argp, const struct argp_option *row, char *words,
                             size_t size);
@@ -52,10 +51,11 @@ void psr_options_refuse(const struct argp_state *state, const char *detail);
 uint64_t psr_options_number(const struct argp_state *state, const char *name, const char *text,
                             uint64_t least, uint64_t most);
 
-/* What psring's processes have alike. --provision's text, refused unless it is "-". */
+/* For options that all psring processes have. The text of --provision, which is refused unless it
+ * is "-". */
 void psr_options_check_provision(const struct argp_state *state, const char *text);
-/* --key-file and --keys, which say one thing: *keys becomes text, borrowed; refused when it is
- * another one already. */
+/* --key-file and --keys mean the same: *keys becomes text, borrowed; refused if it has another
+ * value already. */
 void psr_options_set_keys(const struct argp_state *state, const char **keys, const char *text);
 
 #endif

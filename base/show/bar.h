@@ -1,5 +1,5 @@
-/* The progress bar's one line as text: what a run is at, made to fit a terminal's width. Free of
- * I/O and of clocks; any thread. */
+/* The progress bar as one line of text that fits a terminal's width. It does no I/O and reads no
+ * clock; any thread. */
 #ifndef PSR_BASE_BAR_H
 #define PSR_BASE_BAR_H
 
@@ -11,8 +11,8 @@ typedef struct psr_bar {
     double step, total;      /* steps completed, of the run */
     double images_per_s;     /* of all workers */
     double loss;             /* NaN: not known */
-    double left_s;           /* until the last step; negative: not known */
-    double counted, samples; /* of the evaluation that goes on; samples 0: none does */
+    double left_s;           /* seconds until the last step; negative: not known */
+    double counted, samples; /* of the present evaluation; samples 0: there is none */
 } psr_bar;
 
 /* At most width - 1 columns (in the last one some terminals wrap), all ASCII: a byte is a column.

@@ -23,18 +23,18 @@ void psr_screen_err(psr_screen *screen, const char *format, ...) PSR_PRINTF(2, 3
  * from elsewhere may be in it but numbers. */
 void psr_screen_draw(psr_screen *screen, const char *format, ...) PSR_PRINTF(2, 3);
 
-/* Whether there is room for what other processes say: half of it is kept for the program's own
- * words, which are few. false: counted as left out. */
+/* Whether there is room for the output of other processes: half of it is kept for the program's
+ * own, which is little. false: it is counted as left out. */
 bool psr_screen_has_room(psr_screen *screen);
 
-/* More waits than a screen shows: what will be said again soon can be left out. */
+/* More waits than a screen shows: what will be repeated soon can be left out. */
 bool psr_screen_is_behind(psr_screen *screen);
 
-/* Waits until all is out, until something can be read from give_up_fd, or for timeout_ms without a
- * word getting out (-1: for ever). NULL allowed. */
+/* Waits until everything is out, or something can be read from give_up_fd, or nothing got out for
+ * timeout_ms (-1: no limit). NULL allowed. */
 void psr_screen_drain(psr_screen *screen, int give_up_fd, int timeout_ms);
 
-/* What is not out is lost; a thread that a write holds stays for the process's end. NULL
+/* What is not out is lost. A thread that hangs in a write stays until the process ends. NULL
  * allowed. */
 void psr_screen_free(psr_screen *screen);
 

@@ -12,17 +12,19 @@
 #include <sys/types.h>
 
 typedef struct psr_child {
-    pid_t pid; /* 0 when none runs or it has been reaped */
-    int pidfd; /* readable when it has ended; -1 */
+    pid_t pid; /* 0: none is running, or it has been reaped */
+    int pidfd; /* readable when it has ended; -1: none */
     psr_line_writer in;
     psr_line_reader out, err;
     bool ended;
-    bool stopped;              /* by a signal, when psr_child_reap last looked */
-    bool group;                /* signals are for its whole process group, and what
-                                  is left of that is killed when it has ended */
-    int status;                /* as waitpid gave */
-    uint64_t out_end, err_end; /* once it has ended: where its own output ends; a
-                                  process that it left behind may write more */
+    bool stopped; /* stopped by a signal when psr_child_reap last looked */
+    /* signals go to its whole process group, and the rest of the group is killed when it has
+     * ended */
+    bool group;
+    int status; /* from waitpid */
+    /* set when it has ended: where its own output ends; a process that it left behind may write
+     * more */
+    uint64_t out_end, err_end;
 } psr_child;
 
 typedef enum psr_child_flags {
@@ -30,9 +32,10 @@ typedef enum psr_child_flags {
                                    what a full pipe does not take */
     PSR_CHILD_KEEP_STDERR = 2,  /* shares our standard error */
     PSR_CHILD_KEEP_STDOUT = 16, /* shares our standard output */
-    PSR_CHILD_SEES_END = 4,     /* is not killed when we die: it sees the end of its
-                                   standard input, puts things in order and ends */
-    PSR_CHILD_LEAVES_TERM = 8,  /* ignores SIGTERM, SIGUSR1 and SIGHUP: when all
+    /* is not killed when we die: it sees the end of its standard input, ends its work in order and
+     * exits */
+    PSR_CHILD_SEES_END = 4,
+    PSR_CHILD_LEAVES_TERM = 8, /* ignores SIGTERM, SIGUSR1 and SIGHUP: when all
                                    processes of a job get one, its parent acts on it */
 } psr_child_flags;
 
@@ -41,30 +44,30 @@ PSR_MUST_CHECK psr_err psr_child_start(char *const argv[], unsigned flags, psr_c
 
 /* What a process is given before its program begins. All borrowed for the call. */
 typedef struct psr_child_setting {
-    char *const *environment; /* NAME=VALUE.., NULL; NULL: this process's own */
-    const psr_cpus *cpus;     /* that it may run on; NULL: this process's own */
+    char *const *environment; /* NAME=VALUE.., NULL; NULL: the same as this process's */
+    const psr_cpus *cpus; /* the processors that it may run on; NULL: the same as this process's */
 } psr_child_setting;
 
 /* The same, with that setting. */
 PSR_MUST_CHECK psr_err psr_child_start_with(char *const argv[], unsigned flags,
                                             const psr_child_setting *setting, psr_child *ret_child);
 
-/* What a program that is not ours is given when it begins. Its standard input is /dev/null. */
+/* What a program that is not ours gets when it begins. Its standard input is /dev/null. */
 typedef struct psr_child_surroundings {
-    const char *directory; /* that it runs in */
+    const char *directory; /* its working directory */
     psr_child_setting setting;
     int out, err; /* its standard streams, consumed also on failure; -1: pipes */
-    int inherits; /* a descriptor that it has too, under the same number; stays the caller's */
+    int inherits; /* a descriptor that it inherits with the same number; it stays the caller's */
 } psr_child_surroundings;
 
-/* Runs argv[0], a path or a name that is looked for in PATH. It and all that it starts are one
- * process group, which is ended as one. NOT_FOUND: it, or the directory, is not there. */
+/* Runs argv[0], a path or a name that is looked up in PATH. It and the processes that it starts are
+ * one process group, which is ended as a whole. NOT_FOUND: it or the directory does not exist. */
 PSR_MUST_CHECK psr_err psr_child_start_program(char *const argv[],
                                                const psr_child_surroundings *surroundings,
                                                psr_child *ret_child);
 
-/* Reaps the child if it has ended; else updates `stopped`. True when it has ended (now or
- * before). */
+/* Reaps the child if it has ended; otherwise updates `stopped`. True if it has ended, now or
+ * before. */
 bool psr_child_reap(psr_child *child);
 
 /* Whether it has ended and all that it printed was read. */

@@ -12,7 +12,7 @@
 #define PSR_CPUS_MAX 4096
 
 typedef struct psr_cpus {
-    /* as sched_setaffinity(2) takes them */
+    /* in the form of sched_setaffinity(2) */
     unsigned long words[PSR_CPUS_MAX / (8 * sizeof(unsigned long))];
 } psr_cpus;
 
@@ -22,7 +22,7 @@ bool psr_cpus_has(const psr_cpus *cpus, uint32_t cpu);
 uint32_t psr_cpus_count(const psr_cpus *cpus);
 
 /* The processors that this thread may run on, as restricted by taskset, a cgroup's cpuset and the
- * like. Empty where the kernel does not tell. */
+ * like. Empty if the kernel does not say. */
 psr_cpus psr_cpus_allowed(void);
 
 /* "0-3,8"; "" for none. ret owns: free(). NOMEM. */

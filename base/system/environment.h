@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 typedef struct psr_environment {
-    char **items; /* owned, their texts not; NULL at the end. NULL: not begun */
+    char **items; /* owned, its texts are not; NULL at the end. NULL: not begun */
     size_t count;
 } psr_environment;
 
