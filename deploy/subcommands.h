@@ -1,5 +1,5 @@
-/* The words of which a front door takes one, `psring COMMAND` and `psring bench WHAT`: listed in
- * its help, in its manual page and for bash's completion. One thread. */
+/* The subcommands of a front door, `psring COMMAND` and `psring bench WHAT`: listed in its help, in
+ * its manual page and in bash's completion. One thread. */
 #ifndef PSR_DEPLOY_SUBCOMMANDS_H
 #define PSR_DEPLOY_SUBCOMMANDS_H
 
@@ -8,14 +8,14 @@
 
 typedef struct psr_subcommand {
     const char *name, *help;
-    int (*run)(int argc, char **argv); /* argv[0]: the name, or what the front door
-                                          makes of it; returns the exit status */
+    /* argv[0]: the name, or what the front door makes of it; returns the exit status */
+    int (*run)(int argc, char **argv);
 } psr_subcommand;
 
 typedef struct psr_subcommands {
     const psr_subcommand *rows;
     size_t count;
-    const char *pages; /* what the manual page of each begins with before its name */
+    const char *pages; /* the beginning of the name of each one's manual page */
 } psr_subcommands;
 
 /* NULL: there is none of that name. */

@@ -1,5 +1,5 @@
-/* One line of an agent (deploy/agent/agent.h), read and checked. An agent is believed about its own
- * host and the members that are placed there, and about nothing else. Pure. */
+/* One line of an agent (deploy/agent/agent.h), read and checked. An agent is believed only about
+ * its own host and the members that are placed there. Does no I/O. */
 #ifndef PSR_DEPLOY_AGENT_EVENT_H
 #define PSR_DEPLOY_AGENT_EVENT_H
 
@@ -11,41 +11,39 @@
 typedef enum psr_agent_event_kind {
     PSR_AGENT_GREETING, /* what a login shell prints before the agent's hello; text is all of it */
     PSR_AGENT_HELLO,
-    PSR_AGENT_ALIVE, /* its answer to our sign of life */
+    PSR_AGENT_ALIVE, /* the answer to our sign of life */
     PSR_AGENT_PAUSED,
     PSR_AGENT_LINE,   /* a process printed text */
-    PSR_AGENT_EXITED, /* text: how */
+    PSR_AGENT_EXITED, /* text says how */
 } psr_agent_event_kind;
 
 typedef struct psr_agent_event {
     psr_agent_event_kind kind;
-    uint32_t cores;                         /* HELLO: processors that it may use */
-    psr_topology topology;                  /* HELLO: the same, and how they lie;
-                                               owned. Empty: it does not tell */
-    const char *address, *launcher_address; /* HELLO: numeric, at most 63 bytes; ""
-                                               when it was not reached over ssh */
-    const char *machine;                    /* HELLO: psr_machine_id there;
-                                               "" when it is not known */
-    size_t item;                            /* LINE, EXITED: of the placement */
-    bool to_stderr;                         /* LINE */
-    bool is_log;                            /* LINE: to_stderr, and as base/log.h
-                                               prints it: as log says */
+    uint32_t cores; /* HELLO: number of processors that it may use */
+    /* HELLO: these processors and their arrangement; owned. Empty: not known */
+    psr_topology topology;
+    /* HELLO: numeric, at most 63 bytes; "" if it was not reached over ssh */
+    const char *address, *launcher_address;
+    const char *machine; /* HELLO: psr_machine_id there; "" if not known */
+    size_t item;         /* LINE, EXITED: index in the placement */
+    bool to_stderr;      /* LINE */
+    bool is_log;         /* LINE: to_stderr and in the form of base/log.h; then log has it */
     psr_log_line log;
-    bool ok, by_itself; /* EXITED: with status 0; exited, and was not killed */
+    bool ok, by_itself; /* EXITED: ok: with status 0; by_itself: exited, not killed */
     const char *text;
-    cJSON *json; /* owned: the texts are borrowed from it, and from the line */
+    cJSON *json; /* owned: the texts are borrowed from it and from the line */
 } psr_agent_event;
 
-/* Who said it, and what is known of it. */
+/* Whose line it is, and what is known of that agent. */
 typedef struct psr_agent_context {
     const psr_placement *placement;
-    uint32_t host;    /* whose agent it is: of the placement */
+    uint32_t host;    /* the agent's host, in the placement */
     bool greeted;     /* it has said hello */
-    bool all_started; /* the placement's processes were asked for */
+    bool all_started; /* all processes of the placement have been requested */
 } psr_agent_context;
 
-/* ret owns: psr_agent_event_done. PROTOCOL, naming the host: an event that is none, a second hello,
- * a process that is not placed there. VERSION: another psring. */
+/* PROTOCOL, naming the host: it is no event, a second hello, or about a process that is not placed
+ * there. VERSION: another version of psring. The caller owns *ret_event: psr_agent_event_done. */
 PSR_MUST_CHECK psr_err psr_agent_event_read(const psr_agent_context *by, const char *line,
                                             psr_agent_event *ret_event);
 void psr_agent_event_done(psr_agent_event *event);

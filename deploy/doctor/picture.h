@@ -1,6 +1,6 @@
-/* A checkup and its findings for the person: a table of the hosts and two of the ways between them,
- * 100 columns wide at most, and each finding in a line of what, where, and what would be right. The
- * same in a terminal and in a file. One thread. */
+/* A checkup and its findings for a person: a table of the hosts, two tables of the connections
+ * between them, at most 100 columns wide, and each finding as a line with what, where, and what to
+ * do. The same on a terminal and in a file. One thread. */
 #ifndef PSR_DEPLOY_DOCTOR_PICTURE_H
 #define PSR_DEPLOY_DOCTOR_PICTURE_H
 

@@ -13,29 +13,28 @@
 
 typedef struct psr_launch_driver {
     const psr_launch_options *options;
-    psr_config config;      /* threads resolved when the scheduler is started */
-    char out[PSR_PATH_MAX]; /* the run directory, once the scheduler has made it */
+    psr_config config;      /* its threads are resolved when the scheduler is started */
+    char out[PSR_PATH_MAX]; /* the run directory, when the scheduler has made it */
     psr_launch_machine *machine;
     psr_host_link *hosts;
-    size_t host_count; /* those that were started */
+    size_t host_count; /* number of hosts whose agents were started */
     psr_child scheduler;
-    char sockets[PSR_SOCKET_DIRECTORY_BYTES]; /* of a run on ipc: agent and
-                                                 scheduler make it; "": TCP */
-    bool shares;                              /* over TCP: memory, within each host */
-    psr_keys *keys;                           /* scheduler, shards, workers: each is
-                                                 wiped when its process has it */
+    /* for a run over ipc: made by agent and scheduler; "": TCP */
+    char sockets[PSR_SOCKET_DIRECTORY_BYTES];
+    bool shares;    /* over TCP: memory is shared within each host */
+    psr_keys *keys; /* for scheduler, shards, workers: each is wiped when its process has it */
     size_t key_count;
-    uint32_t shards; /* processes of that role: 0 but in mode ps */
+    uint32_t shards; /* number of processes of that role: 0 except in mode ps */
     int signals;
-    bool told_to_end; /* by a signal */
+    bool told_to_end; /* a signal told this process to end */
     psr_screen *screen;
     psr_show show;
-    bool names_ranks[2]; /* of what they print on stdout and stderr, the person is told who does */
-    struct pollfd *fds;  /* the signals', four for each host's agent, four for the scheduler */
-    size_t polled_hosts; /* whose agents are in it now */
+    bool names_ranks[2]; /* for stdout and stderr: the person is told which rank prints */
+    struct pollfd *fds;  /* one for signals, four for each host's agent, four for the scheduler */
+    size_t polled_hosts; /* number of hosts whose agents are in fds now */
 } psr_launch_driver;
 
-/* Until the run is over and all have ended. */
+/* Runs until the run is over and all processes have ended. */
 void psr_launch_loop(psr_launch_driver *d);
 
 #endif

@@ -1,6 +1,6 @@
-/* What a run directory tells of its run, however it ended: run.json's configuration and outcome,
- * and where there is no outcome the steps in metrics.jsonl. What is in those files may come from
- * elsewhere: whoever prints it, prints through base/text/printable.h. */
+/* What a run directory says about its run, however it ended: run.json's configuration and outcome,
+ * and if there is no outcome the steps in metrics.jsonl. The files may come from elsewhere: print
+ * their content through base/text/printable.h. */
 #ifndef PSR_DEPLOY_RUN_RECORD_H
 #define PSR_DEPLOY_RUN_RECORD_H
 
@@ -23,11 +23,11 @@ typedef struct psr_run_record {
     psr_run_status status;
     char why[1024];       /* in one line; "" for PSR_RUN_DONE */
     cJSON *json;          /* owned; NULL: unreadable */
-    const cJSON *outcome; /* run.json's, or with the steps alone; never NULL unless unreadable */
+    const cJSON *outcome; /* run.json's, or one with the steps only; NULL only if unreadable */
 } psr_run_record;
 
-/* Always fills *ret_record; what cannot be read is PSR_RUN_UNREADABLE and says why. directory:
- * borrowed for its life. */
+/* Always fills in *ret_record; if the files cannot be read it is PSR_RUN_UNREADABLE and says why.
+ * directory: borrowed for its life. */
 void psr_run_record_read(const char *directory, psr_run_record *ret_record);
 void psr_run_record_done(psr_run_record *record);
 
@@ -37,11 +37,11 @@ const char *psr_run_status_name(psr_run_status status);
 /* The value of an option, by its long name; NULL: there is none. Borrowed. */
 const char *psr_run_record_option(const psr_run_record *record, const char *name);
 
-/* Of its weights at the end; NULL: there is none. Borrowed. */
+/* The hash of its last weights; NULL: there is none. Borrowed. */
 const char *psr_run_record_hash(const psr_run_record *record);
 
-/* The options, but for --out, in which the readable ones of count records differ: an array of
- * names, in the order of the configuration. ret owns. NOMEM. */
+/* The options, except --out, in which the readable ones of count records differ: an array of names,
+ * in the order of the configuration. NOMEM. The caller owns *ret_names. */
 PSR_MUST_CHECK psr_err psr_run_records_differ(const psr_run_record *records, size_t count,
                                               cJSON **ret_names);
 

@@ -1,6 +1,6 @@
-/* Looks at this host: fills psr_host_facts but for those of the probe's own inbox. Files of /proc
- * and /sys, limits, and two programs that are asked: psring-worker, and the psring that the shell
- * would find. What cannot be found out stays empty or 0. One thread. */
+/* Examines this host: fills in psr_host_facts, except the fields about the probe's own inbox. It
+ * reads files of /proc and /sys and limits, and asks two programs: psring-worker, and the psring
+ * that the shell would find. What cannot be found stays empty or 0. One thread. */
 #ifndef PSR_DEPLOY_DOCTOR_FACTS_FIND_FACTS_H
 #define PSR_DEPLOY_DOCTOR_FACTS_FIND_FACTS_H
 
@@ -13,16 +13,16 @@ typedef struct psr_planned {
     uint32_t image_size;
 } psr_planned;
 
-/* within_ms: about; names that nobody resolves and programs that do not end are given up. */
+/* within_ms: approximate; names that are not resolved and programs that do not end are given up. */
 void psr_find_host_facts(const psr_planned *planned, int within_ms, psr_host_facts *ret_facts);
 
-/* Has the worker read a data set to its end, within within_ms. ret_content: "" where it could not,
- * and ret_failure then says why. */
+/* Makes the worker read a data set to its end, within within_ms. ret_content: "" if it could not;
+ * then ret_failure says why. */
 void psr_find_data_content(const char *data, int within_ms,
                            char ret_content[PSR_CONTENT_TEXT_BYTES], char ret_failure[512]);
 
-/* A control group's limits as the files of version 2 say them, pure: "200000 100000" are 2000
- * thousandths of a core, "max 100000" is PSR_FACT_UNLIMITED, as is what cannot be read. */
+/* A control group's limit from the text of version 2's file: "200000 100000" is 2000 thousandths of
+ * a core; "max 100000", and text that cannot be read, is PSR_FACT_UNLIMITED. Does no I/O. */
 uint64_t psr_find_cpu_max(const char *text);
 
 #endif

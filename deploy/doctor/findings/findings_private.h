@@ -5,12 +5,12 @@
 
 #include "deploy/doctor/findings/findings.h"
 
-/* Adds one; without memory it is remembered as failed. right: what would be right. The rest is what
- * there is, as by printf. */
+/* Adds one; without memory it sets failed. right: what to do. The rest, as for printf: what was
+ * found. */
 void psr_findings_add(psr_findings *findings, psr_finding_level level, const char *check,
                       const char *where, const char *right, const char *what, ...) PSR_PRINTF(6, 7);
 
-/* Of one host that was probed. */
+/* For one host that was probed. */
 void psr_findings_of_memory(const psr_checkup *checkup, const psr_checkup_host *host,
                             psr_findings *findings);
 

@@ -22,29 +22,29 @@ typedef enum psr_measure_phase {
 typedef struct psr_measure {
     psr_measure_phase phase;
     int64_t end_ns;   /* when it is given up */
-    int64_t bytes_ns; /* how long messages with a payload are sent */
+    int64_t bytes_ns; /* for how long messages with a payload are sent */
     uint64_t sent, answered;
-    int64_t sent_ns; /* the last message without payload */
+    int64_t sent_ns; /* when the last message without payload was sent */
     int64_t rounds_ns[PSR_MEASURE_ROUND_TRIPS];
     uint64_t rounds;
-    uint64_t large;                      /* answered messages with a payload */
-    int64_t begun_ns, first_ns, last_ns; /* of those: the first sending, the
-                                            first and the last answer */
+    uint64_t large; /* number of answered messages with a payload */
+    /* times of these: the first was sent, the first and the last answer came */
+    int64_t begun_ns, first_ns, last_ns;
 } psr_measure;
 
 /* Begins it; psr_measure_next has the first message. */
 psr_measure psr_measure_begin(int64_t now_ns, int64_t bytes_ns, int64_t within_ns);
 
-/* Whether a message is to be sent now, of what number and how many bytes: to be called until false
- * after each of these three. */
+/* Whether to send a message now, with which number and how many bytes. Call it until it returns
+ * false, after each of the other three functions. */
 bool psr_measure_next(psr_measure *measure, int64_t now_ns, uint64_t *ret_number,
                       size_t *ret_bytes);
-/* The answer with that number came. false: it answers nothing; the measurement stays as it is. */
+/* The answer with that number has come. false: it answers no message, and nothing changes. */
 bool psr_measure_answered(psr_measure *measure, uint64_t number, int64_t now_ns);
-/* Time passes. */
+/* Time has passed. */
 void psr_measure_tick(psr_measure *measure, int64_t now_ns);
 
-/* Of a DONE one: the two figures of the pair; of a FAILED one why. */
+/* If DONE: the two figures of the pair; if FAILED: why. */
 void psr_measure_result(const psr_measure *measure, psr_checkup_pair *ret_pair);
 
 #endif

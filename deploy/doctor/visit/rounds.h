@@ -1,14 +1,14 @@
-/* Rounds in which each two of some hosts meet once, and no host meets two others at a time: the
- * circle method of round-robin tournaments. Pure; any thread. */
+/* Rounds in which each pair of hosts meets once, and no host meets two others in one round: the
+ * circle method of round-robin tournaments. Does no I/O; any thread. */
 #ifndef PSR_DEPLOY_DOCTOR_VISIT_ROUNDS_H
 #define PSR_DEPLOY_DOCTOR_VISIT_ROUNDS_H
 
 #include <stddef.h>
 
-/* How many: hosts - 1, one more where their number is odd. */
+/* The number of rounds: hosts - 1, and one more if the number of hosts is odd. */
 size_t psr_rounds(size_t hosts);
 
-/* Whom host meets in a round, from 0; SIZE_MAX: nobody. */
+/* The host that `host` meets in a round, from 0; SIZE_MAX: none. */
 size_t psr_round_partner(size_t hosts, size_t round, size_t host);
 
 #endif

@@ -9,20 +9,20 @@
 #include "deploy/doctor/checkup.h"
 
 typedef struct psr_visit_options {
-    const char *ssh, *remote_program; /* as psr_host_start's */
-    const char *const *variables;     /* as psr_host_set_variables' */
-    int64_t deadline_ms;              /* about: for the answer to each question */
-    size_t clock_fault_host;          /* for tests: this one's clock is told
-                                         wrong by so much; SIZE_MAX: none's */
+    const char *ssh, *remote_program; /* see psr_host_start */
+    const char *const *variables;     /* see psr_host_set_variables */
+    int64_t deadline_ms;              /* approximate time for the answer to each question */
+    /* for tests: this host's clock is reported wrong by clock_fault_s; SIZE_MAX: none */
+    size_t clock_fault_host;
     double clock_fault_s;
-    /* Told when it changes: "logins", "connections", "speeds, round 2 of 5", and how many hosts of
-     * those that were asked have answered. NULL: not told. */
+    /* Called when it changes: "logins", "connections", "speeds, round 2 of 5", and how many of the
+     * hosts that were asked have answered. NULL: not wanted. */
     void (*progress)(void *context, const char *what, size_t answered, size_t asked);
     void *progress_context;
 } psr_visit_options;
 
-/* Fills hosts and pairs. What goes wrong on a host stands there. CANCELLED: by a signal, and no
- * agent of ours is left. NOMEM; USAGE: ssh. */
+/* Fills in hosts and pairs, with what failed on each host. CANCELLED: by a signal; no agent of ours
+ * is left then. NOMEM; USAGE: ssh. */
 PSR_MUST_CHECK psr_err psr_visit(const psr_visit_options *options, psr_checkup *checkup);
 
 #endif

@@ -10,7 +10,7 @@
 
 #include <poll.h>
 
-/* What a probe was asked and has not answered. */
+/* What a host was asked and has not answered. */
 typedef enum psr_question {
     PSR_ASKED_NOTHING,
     PSR_ASKED_HELLO, /* the agent */
@@ -26,39 +26,38 @@ typedef enum psr_question {
 typedef struct psr_visited {
     psr_host_link link;
     bool started, greeted, spawned;
-    bool closed; /* its agent has ended, and all that it said was read */
+    bool closed; /* its agent has ended, and all its output was read */
     psr_question asked;
     int64_t asked_ns; /* CLOCK, by the monotonic clock */
     double asked_s;   /* CLOCK, by the wall clock */
     double number;    /* CLOCK */
     size_t partner;   /* MEET, MEASURE */
     bool met;
-    char last_words[512]; /* of its agent, ssh or probe */
+    char last_words[512]; /* last line of its agent, ssh or probe */
 } psr_visited;
 
 typedef struct psr_visitor {
     const psr_visit_options *options;
     psr_checkup *checkup;
-    psr_visited *visited;    /* one a host */
+    psr_visited *visited;    /* one for each host */
     psr_placement placement; /* worker i on host i; its names are the checkup's */
     psr_keys *keys;
     size_t key_count;
     int signals;
-    struct pollfd *fds; /* 1 + 4 a host */
+    struct pollfd *fds; /* 1 + 4 for each host */
 } psr_visitor;
 
-/* Tells the probe of a host, or its agent, something that is to be answered. Consumes text's
- * JSON. */
+/* Sends the probe of a host, or its agent, a question. Consumes text's JSON. */
 void psr_visit_ask(psr_visitor *visitor, size_t host, psr_question question, cJSON *command);
 
-/* Until nobody owes an answer, at most so long; what: as psr_visit_options' progress tells it. Who
- * still owes one then is given up (psr_visit_give_up). CANCELLED. */
+/* Waits until all have answered, at most for the deadline; what: for psr_visit_options.progress.
+ * Hosts that have not answered then are given up (psr_visit_give_up). CANCELLED. */
 PSR_MUST_CHECK psr_err psr_visit_await(psr_visitor *visitor, const char *what, int64_t within_ms);
 
-/* One line of a host's agent, whatever is in it. */
+/* Takes one line of a host's agent, which may contain anything. */
 void psr_visit_take_line(psr_visitor *visitor, size_t host, const char *line);
 
-/* Nothing more is asked of this host. Its failure is said once. */
+/* This host is asked nothing more. Only its first failure is kept. */
 void psr_visit_give_up(psr_visitor *visitor, size_t host, const char *format, ...) PSR_PRINTF(3, 4);
 
 /* Whether it can be asked. */

@@ -1,7 +1,7 @@
-/* The hosts that a resource manager has given to this job: Slurm's, as SLURM_JOB_NODELIST and
- * SLURM_TASKS_PER_NODE name them in a script of sbatch and in the shell of salloc
- * (https://slurm.schedmd.com/sbatch.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES). For a program's
- * front door alone: it reads the environment. */
+/* The hosts that a resource manager has given to this job: Slurm's, from SLURM_JOB_NODELIST and
+ * SLURM_TASKS_PER_NODE in a script of sbatch and in the shell of salloc
+ * (https://slurm.schedmd.com/sbatch.html#SECTION_OUTPUT-ENVIRONMENT-VARIABLES). Only for main,
+ * since it reads the environment. */
 #ifndef PSR_DEPLOY_LAUNCH_HOSTS_ALLOCATION_H
 #define PSR_DEPLOY_LAUNCH_HOSTS_ALLOCATION_H
 
@@ -10,17 +10,17 @@
 /* How hosts of an allocation are reached (deploy/agent/host.h). */
 #define PSR_ALLOCATION_SSH "srun"
 
-/* What a variable of this name says of each of Slurm's nodes, in order: "2(x3),1" is 2, 2, 2, 1.
- * FORMAT: it is something else, or not of so many nodes. */
+/* Reads a variable of this name that has a number for each of Slurm's nodes, in order: "2(x3),1" is
+ * 2, 2, 2, 1. FORMAT: it has another form, or another number of nodes. */
 PSR_MUST_CHECK psr_err psr_allocation_tasks(const char *name, const char *text, uint32_t *ret_tasks,
                                             size_t count);
 
-/* This is a job of Slurm's, which sends what ends it to all of its processes: those that the
- * launcher starts leave that to it (PSR_CHILD_LEAVES_TERM). */
+/* Whether this is a Slurm job. Slurm sends signals that end a job to all of its processes, so those
+ * that the launcher starts ignore them (PSR_CHILD_LEAVES_TERM). */
 bool psr_allocation_is_there(void);
 
-/* NOT_FOUND: this is no job of Slurm's. USAGE: srun has started several of this program; its
- * variables are not what they should be. ret owns. */
+/* NOT_FOUND: this is no Slurm job. USAGE: srun has started several copies of this program; or
+ * Slurm's variables are wrong. The caller owns *ret_hosts. */
 PSR_MUST_CHECK psr_err psr_allocation_read(psr_hosts *ret_hosts);
 
 #endif

@@ -19,19 +19,19 @@
 #define PSR_HOST_NAME_MAX 256
 #define PSR_SLOTS_MAX 1024
 
-/* One host's name, without brackets, as ssh takes it. */
+/* Whether it is one host's name, without brackets, in ssh's form. */
 bool psr_host_name_is_safe(const char *name, size_t size);
 
-/* A file's bytes in a message: what is not printable becomes '?', and 40 characters are enough.
- * Returns quoted. */
+/* Bytes of a file for a message: a byte that is not printable becomes '?', and at most 40
+ * characters are taken. Returns quoted. */
 #define PSR_HOST_QUOTE_BYTES 44
 const char *psr_host_quote(const char *text, size_t size, char quoted[PSR_HOST_QUOTE_BYTES]);
 
 /* A decimal count in 1..PSR_SLOTS_MAX that takes up all of text. */
 bool psr_slots_parse(const char *text, size_t size, uint32_t *ret_slots);
 
-/* Calls on_name for each host that the word stands for, in order, until one call fails. slots:
- * behind its ':', 0: none. FORMAT: "'n[3-1]': ..."; on_name's. */
+/* Calls on_name for each host that the word names, in order, until a call fails. slots: the number
+ * after its ':', 0: none. FORMAT: "'n[3-1]': ..."; or on_name's failure. */
 PSR_MUST_CHECK psr_err psr_host_word_expand(const char *word, size_t size,
                                             psr_err (*on_name)(void *context, const char *name,
                                                                uint32_t slots),

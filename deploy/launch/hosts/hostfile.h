@@ -39,10 +39,9 @@ PSR_MUST_CHECK psr_err psr_hostfile_read(const char *path, psr_hosts *ret_hosts)
 PSR_MUST_CHECK psr_err psr_hosts_from_list(const char *list, psr_hosts *ret_hosts);
 /* Appends or adds slots. */
 PSR_MUST_CHECK psr_err psr_hosts_add(psr_hosts *hosts, const char *name, uint32_t slots);
-uint32_t psr_host_room(const psr_host *host);     /* processes that it can be given at most */
+uint32_t psr_host_room(const psr_host *host);     /* the most processes that it may get */
 uint32_t psr_hosts_slots(const psr_hosts *hosts); /* in all */
-uint32_t psr_hosts_room(const psr_hosts *hosts);  /* in all: processes that they
-                                                     can be given at most */
+uint32_t psr_hosts_room(const psr_hosts *hosts);  /* the most processes that all may get */
 void psr_hosts_done(psr_hosts *hosts);
 
 #endif

@@ -1,4 +1,4 @@
-/* Errors that processes of a run print, kept until the run's one line is known: it may say the
+/* Errors that processes of a run print, kept until the run's final line is known: it may say the
  * same. Plain data; one thread. */
 #ifndef PSR_DEPLOY_LAUNCH_MACHINE_HELD_LINES_H
 #define PSR_DEPLOY_LAUNCH_MACHINE_HELD_LINES_H
@@ -11,7 +11,7 @@
 #define PSR_HELD_LINES_MAX 64
 
 typedef struct psr_held_line {
-    char *line; /* owned: as it would be shown */
+    char *line; /* owned: the line as it would be shown */
     char *what; /* owned: the message in it */
 } psr_held_line;
 
@@ -20,10 +20,10 @@ typedef struct psr_held_lines {
     size_t count;
 } psr_held_lines;
 
-/* Copies what. Beyond PSR_HELD_LINES_MAX, or without memory, it is not kept. */
+/* Copies what. Lines beyond PSR_HELD_LINES_MAX, or without memory, are not kept. */
 void psr_held_lines_add(psr_held_lines *lines, const char *what, const char *format, ...)
     PSR_PRINTF(3, 4);
-/* Its message does not stand in run_line, nor run_line in it. */
+/* Whether its message is not contained in run_line, nor run_line in it. */
 bool psr_held_line_says_more(const psr_held_line *line, const char *run_line);
 void psr_held_lines_done(psr_held_lines *lines);
 

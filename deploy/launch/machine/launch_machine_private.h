@@ -9,33 +9,32 @@
 #include "deploy/launch/machine/launch_machine.h"
 #include "deploy/launch/hosts/reached.h"
 
-/* Of an agent or the scheduler. */
+/* The life of an agent or the scheduler. */
 typedef enum psr_life {
     PSR_LIFE_NOT_STARTED,
     PSR_LIFE_RUNNING,
-    PSR_LIFE_ENDED,  /* what it printed may still come */
-    PSR_LIFE_CLOSED, /* it has come */
+    PSR_LIFE_ENDED,  /* its output may still come */
+    PSR_LIFE_CLOSED, /* all its output has come */
 } psr_life;
 
 typedef struct psr_launch_host {
-    const char *name; /* borrowed: the placement's */
+    const char *name; /* borrowed from the placement */
     psr_life agent;
     psr_reached reached;
     int64_t started_ms;
-    bool greeted;         /* its agent said hello with our version */
-    char *trouble;        /* owned: why the host cannot be used;
-                             NULL: nothing is known against it */
-    bool paused;          /* its agent has answered to PAUSE */
-    bool lost;            /* its agent ended or fell silent while the run went on: told once */
-    bool refused;         /* its agent broke the protocol: nothing more that it says is heard */
-    int64_t heard_ms;     /* when its agent last said something, by
-                             the presence clock; from its hello on */
-    char last_words[512]; /* the last line of its agent (or ssh), before its hello
-                             or on standard error; or that which told why */
-    bool same_machine;    /* as this process, be it in other namespaces */
-    bool other_machine;   /* neither: it is not known */
+    bool greeted;     /* its agent said hello with our version */
+    char *trouble;    /* owned: why the host cannot be used; NULL: no reason is known */
+    bool paused;      /* its agent has answered to PAUSE */
+    bool lost;        /* its agent ended or fell silent while the run went on; reported once */
+    bool refused;     /* its agent broke the protocol: its lines are ignored */
+    int64_t heard_ms; /* when its agent was last heard, by the presence clock; from its hello on */
+    /* the last line of its agent (or ssh) before its hello or on standard error; or the line that
+     * gave the reason */
+    char last_words[512];
+    bool same_machine;  /* as this process, also in another namespace */
+    bool other_machine; /* neither is set: it is not known */
     uint32_t cores;
-    psr_topology topology; /* owned; empty: it was not told, or nobody is bound */
+    psr_topology topology; /* owned; empty: it was not sent, or no process is bound */
 } psr_launch_host;
 
 struct psr_launch_machine {
@@ -43,73 +42,75 @@ struct psr_launch_machine {
     psr_launch_actions act;
     psr_launch_host *hosts;
     size_t host_count;
-    size_t started_count;  /* of hosts: whose agents were started, the first ones */
-    size_t greeted_count;  /* of hosts: whose agents have said hello */
-    size_t trouble_count;  /* of hosts: that cannot be used */
-    size_t settled_before; /* of either, when that was shown last */
-    int trouble_status;    /* the exit status that they lead to */
-    bool lists_troubles;   /* each has a line behind the run's line */
+    size_t started_count;  /* number of hosts whose agents were started: the first ones */
+    size_t greeted_count;  /* number of hosts whose agents have said hello */
+    size_t trouble_count;  /* number of hosts that cannot be used */
+    size_t settled_before; /* the sum of these two when it was last shown */
+    int trouble_status;    /* the exit status for these hosts */
+    bool lists_troubles;   /* each of them has a line after the run's line */
     int64_t deadline_ms;
     psr_presence_clock clock;
     int64_t alive_ms; /* when the next sign of life is due */
 
-    char **cpus; /* owned, of each item of the placement: what
-                    it is bound to, owned; NULL: nothing */
+    /* owned, for each item of the placement: the processors that it is bound to, owned; NULL:
+     * none */
+    char **cpus;
 
     psr_life scheduler;
-    int64_t scheduler_heard_ms; /* by the presence clock, as the hosts' */
+    int64_t scheduler_heard_ms; /* by the presence clock, as for hosts */
     bool spawned;
 
     bool pausing, scheduler_paused;
     int64_t pause_by_ms;
     uint32_t interrupts;
-    bool at_once; /* what the last of them asked for */
+    bool at_once; /* the last interrupt asked for an end at once */
 
-    char last_known[256]; /* what the scheduler told last of the run's progress */
-    /* Errors of processes, until it is known whether they tell more than the run's line. */
+    char last_known[256]; /* the last progress that the scheduler reported */
+    /* Errors of processes, kept until it is known whether they say more than the run's line. */
     psr_held_lines held;
 
-    bool told_closed; /* the scheduler, that all agents have said all, and the run has ended */
-    bool ended;       /* the scheduler said how the run ended, or we know */
+    /* the scheduler was told that all output of the agents has come and that the run has ended */
+    bool told_closed;
+    bool ended; /* the scheduler said how the run ended, or we know it */
     int status;
     char line[1024];   /* why it ended */
     int64_t end_by_ms; /* when agents that still run are killed */
     cJSON *outcome;
 };
 
-/* Now, by the clock that leaves out the launcher's own absences. */
+/* The present time, by the clock that leaves out the launcher's own absences. */
 int64_t psr_launch_look(psr_launch_machine *m, int64_t now_ms);
 
-/* One of the actions that show a line. Without memory it is left out. */
+/* Calls one of the actions that show a line. Without memory the line is lost. */
 void psr_launch_show(psr_launch_machine *m, void (*action)(void *context, const char *line),
                      const char *format, ...) PSR_PRINTF(3, 4);
-/* To the scheduler, where one is there. */
+/* Sends the scheduler an order, if there is a scheduler. */
 void psr_launch_order(psr_launch_machine *m, const psr_order *order);
 
-/* The run is over, with an exit status and the person's line: agents are told to end. The first
- * call counts. */
+/* The run has ended, with an exit status and the person's line: agents are told to end. Only the
+ * first call counts. */
 void psr_launch_end(psr_launch_machine *m, int status, const char *line, int64_t now_ms);
 
-/* Starts the agents whose turn it is, gives up those that do not answer, and goes on when all hosts
- * are known to be there or not. */
+/* Starts the next agents, gives up those that do not answer, and goes on when all hosts are known
+ * to be there or not. */
 void psr_launch_connect(psr_launch_machine *m, int64_t now_ms);
-/* When an agent will have had its time for a hello. */
+/* When the time for an agent's hello is over. */
 int64_t psr_launch_hello_due_ms(const psr_launch_machine *m);
 /* The agent of h has said hello. */
 PSR_MUST_CHECK psr_err psr_launch_greeted(psr_launch_machine *m, psr_launch_host *h,
                                           int64_t now_ms);
-/* Before the run begins: h cannot be used, for err with the detail of this thread. The others are
- * asked all the same, so that all are told at once. */
+/* Before the run begins: h cannot be used, because of err with the detail of this thread. The other
+ * hosts are still asked, so that all are reported at once. */
 void psr_launch_give_up_host(psr_launch_machine *m, psr_launch_host *h, psr_err err,
                              int64_t now_ms);
-/* What ssh, a login shell or an agent said that is not an event. */
+/* Keeps a line of ssh, a login shell or an agent that is no event. */
 void psr_launch_remember_words(psr_launch_host *h, const char *line);
 /* Tells the person of the hosts that cannot be used. */
 void psr_launch_show_troubles(psr_launch_machine *m);
 
-/* Threads of each worker. */
+/* The threads of each worker. */
 uint32_t psr_launch_threads(const psr_launch_machine *m);
-/* Gives each process its processors. USAGE: there are too few somewhere. */
+/* Gives each process its processors. USAGE: a host has too few. */
 PSR_MUST_CHECK psr_err psr_launch_bind(psr_launch_machine *m, uint32_t threads);
 void psr_launch_report_bindings(psr_launch_machine *m);
 
@@ -117,7 +118,7 @@ void psr_launch_report_bindings(psr_launch_machine *m);
 PSR_MUST_CHECK psr_err psr_launch_begin(psr_launch_machine *m, int64_t now_ms);
 /* The scheduler listens. */
 PSR_MUST_CHECK psr_err psr_launch_spawn_all(psr_launch_machine *m, const char *endpoint);
-/* A process of this host is lost: the scheduler is told. */
+/* A process of this host is lost: tells the scheduler. */
 void psr_launch_lose_member(psr_launch_machine *m, const psr_launch_host *host, psr_peer peer,
                             bool by_itself, const char *how);
 
