@@ -107,13 +107,16 @@ typedef enum psr_message_type {
     PSR_MSG_VIEW,    /* the next view; ends a HOLD. payload JSON: the view */
 
     /* worker -> shard, of a slice of one bucket */
-    /* initial state from worker 0; back from a shard: where the weights are in shared memory */
+    /* state from worker 0; back from a shard: where the weights are in shared memory, or the answer
+     * to ASK */
     PSR_MSG_INIT = 50,
     PSR_MSG_PUSH, /* gradient */
     PSR_MSG_PULL, /* weights wanted (SSP, async) */
     /* shard -> worker */
     PSR_MSG_WEIGHTS, /* new weights of a slice, and credit */
     PSR_MSG_ACK,     /* credit only */
+    /* worker -> shard, of a program's table */
+    PSR_MSG_ASK, /* asks for values, or an array of the update's state; answered by INIT */
 
     /* worker -> worker */
     PSR_MSG_RING = 70, /* a slice of a chunk of a bucket */

@@ -42,6 +42,12 @@ static psr_algorithm_writer *const writers[PSR_KINDS][PSR_ALGORITHMS] = {
     [PSR_KIND_TABLE_CLOSE] = {[PSR_ALGORITHM_RING] = psr_ring_all_gather,
                               [PSR_ALGORITHM_DIRECT] = psr_direct_all_gather,
                               [PSR_ALGORITHM_BRUCK] = psr_bruck_all_gather},
+    [PSR_KIND_TABLE_READ] = {[PSR_ALGORITHM_RING] = psr_ring_all_gather,
+                             [PSR_ALGORITHM_DIRECT] = psr_direct_all_gather,
+                             [PSR_ALGORITHM_BRUCK] = psr_bruck_all_gather},
+    [PSR_KIND_TABLE_WRITE] = {[PSR_ALGORITHM_RING] = psr_ring_all_gather,
+                              [PSR_ALGORITHM_DIRECT] = psr_direct_all_gather,
+                              [PSR_ALGORITHM_BRUCK] = psr_bruck_all_gather},
     [PSR_KIND_SCAN] =
         {[PSR_ALGORITHM_DOUBLING] = psr_doubling_scan, [PSR_ALGORITHM_CHAIN] = psr_chain_scan},
     [PSR_KIND_EXSCAN] =
@@ -117,6 +123,8 @@ psr_algorithm psr_algorithm_choose(psr_kind kind, uint64_t bytes, uint32_t ranks
     case PSR_KIND_GROUP_SPLIT:
     case PSR_KIND_TABLE_OPEN:
     case PSR_KIND_TABLE_CLOSE:
+    case PSR_KIND_TABLE_READ:
+    case PSR_KIND_TABLE_WRITE:
         return !few ? PSR_ALGORITHM_RING : ranks <= 8 ? PSR_ALGORITHM_DIRECT : PSR_ALGORITHM_BRUCK;
     case PSR_KIND_GATHER:
     case PSR_KIND_SCATTER:

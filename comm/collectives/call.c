@@ -24,7 +24,9 @@ const char *psr_kind_name(psr_kind kind)
                                                  "table_close",
                                                  "scan",
                                                  "exscan",
-                                                 "probe"};
+                                                 "probe",
+                                                 "table_read",
+                                                 "table_write"};
     return (unsigned)kind < PSR_KINDS ? names[kind] : "?";
 }
 
@@ -60,7 +62,8 @@ bool psr_kind_has_blocks(psr_kind kind)
 bool psr_kind_gathers_words(psr_kind kind)
 {
     return kind == PSR_KIND_GROUP_SPLIT || kind == PSR_KIND_TABLE_OPEN ||
-           kind == PSR_KIND_TABLE_CLOSE;
+           kind == PSR_KIND_TABLE_CLOSE || kind == PSR_KIND_TABLE_READ ||
+           kind == PSR_KIND_TABLE_WRITE;
 }
 
 bool psr_kind_has_root(psr_kind kind)

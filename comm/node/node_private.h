@@ -30,12 +30,13 @@ typedef enum psr_node_request_state {
 /* What a request wants of a table. */
 typedef struct psr_node_table_call psr_node_table_call;
 struct psr_node_table_call {
-    psr_node_table_verb verb;
-    uint32_t part;
-    const float *values;
-    float *ret_values;
+    psr_node_table_task task;
     psr_node_table_call *next; /* the next call for the same part */
     bool begun, done;
+    /* A call for all parts has one call for each part. */
+    psr_node_table_call *whole; /* the call for all parts that this one belongs to; NULL: none */
+    psr_node_table_call *each;  /* [count], owned; NULL: this call is for one part */
+    uint32_t count, left;       /* left: how many of them are not done */
 };
 
 struct psr_node_request {

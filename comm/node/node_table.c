@@ -91,31 +91,43 @@ static bool is_bsp(const psr_node_table *t)
 
 static psr_err begin_call(psr_node_table *t, psr_node_table_call *call)
 {
-    const uint32_t bucket = bucket_of(t, call->part);
-    part_queue *queue = &t->queues[call->part];
-    psr_operation *operation = psr_table_operation(t->worker, bucket);
-    const psr_buffer pushed = {.data = (void *)(uintptr_t)call->values, /* only read */
+    const psr_node_table_task *task = &call->task;
+    const uint32_t bucket = bucket_of(t, task->part);
+    part_queue *queue = &t->queues[task->part];
+    const psr_buffer pushed = {.data = (void *)(uintptr_t)task->values, /* only read */
                                .count = t->plan.buckets[bucket].span.count,
                                .type = PSR_TYPE_FLOAT32};
     call->begun = true;
-    if (call->verb == PSR_NODE_PULL)
+    switch (task->verb) {
+    case PSR_NODE_PULL:
         return is_bsp(t) ? PSR_OK : psr_table_pull(t->worker, bucket, queue->rounds);
+    case PSR_NODE_SETTLE:
+        return psr_table_settle(t->worker, bucket, queue->rounds);
+    case PSR_NODE_GET:
+        return psr_table_get(t->worker, bucket, queue->rounds, task->section, task->ret_values);
+    case PSR_NODE_PUT:
+        return psr_table_put(t->worker, bucket, queue->rounds, task->section, task->values);
+    case PSR_NODE_PUSH:
+    case PSR_NODE_PUSH_PULL:
+        break;
+    }
     uint64_t round = queue->rounds++;
-    if (call->verb == PSR_NODE_PUSH && !is_bsp(t))
+    if (task->verb == PSR_NODE_PUSH && !is_bsp(t))
         return psr_table_push(t->worker, bucket, round, &pushed);
-    return psr_operation_start(operation, round, &pushed);
+    return psr_operation_start(psr_table_operation(t->worker, bucket), round, &pushed);
 }
 
 static bool is_done(const psr_node_table *t, const psr_node_table_call *call)
 {
-    const uint32_t bucket = bucket_of(t, call->part);
-    return call->verb == PSR_NODE_PUSH ? psr_table_pushed(t->worker, bucket)
-                                       : psr_operation_done(psr_table_operation(t->worker, bucket));
+    const uint32_t bucket = bucket_of(t, call->task.part);
+    return call->task.verb == PSR_NODE_PUSH
+               ? psr_table_pushed(t->worker, bucket)
+               : psr_operation_done(psr_table_operation(t->worker, bucket));
 }
 
 static void leave_queue(psr_node_table *t, psr_node_table_call *call)
 {
-    part_queue *queue = &t->queues[call->part];
+    part_queue *queue = &t->queues[call->task.part];
     psr_node_table_call **at = &queue->first, *before = NULL;
     for (; *at != NULL && *at != call; at = &(*at)->next)
         before = *at;
@@ -127,21 +139,33 @@ static void leave_queue(psr_node_table *t, psr_node_table_call *call)
     t->waiting--;
 }
 
+static bool pulls(const psr_node_table_call *call)
+{
+    return call->task.verb == PSR_NODE_PULL || call->task.verb == PSR_NODE_PUSH_PULL;
+}
+
+static void end_call(psr_node_table *t, psr_node_table_call *call)
+{
+    const psr_span span = psr_node_table_part(t, call->task.part);
+    if (pulls(call))
+        memcpy(call->task.ret_values, t->values + span.offset, span.count * sizeof *t->values);
+    call->done = true;
+    if (call->whole != NULL && --call->whole->left == 0)
+        call->whole->done = true;
+    leave_queue(t, call);
+}
+
 /* In BSP the values of a push that was made alone are on their way when the next call begins. */
 static psr_err advance_part(psr_node_table *t, uint32_t part)
 {
     for (psr_node_table_call *call; (call = t->queues[part].first) != NULL;) {
-        psr_span span = psr_node_table_part(t, part);
         if (!call->begun && !psr_operation_done(psr_table_operation(t->worker, bucket_of(t, part))))
             return PSR_OK;
         if (!call->begun)
             PSR_TRY(begin_call(t, call));
         if (!is_done(t, call))
             return PSR_OK;
-        if (call->ret_values != NULL)
-            memcpy(call->ret_values, t->values + span.offset, span.count * sizeof *t->values);
-        call->done = true;
-        leave_queue(t, call);
+        end_call(t, call);
     }
     return PSR_OK;
 }
@@ -156,20 +180,32 @@ static psr_err advance(psr_node_table *t)
     return PSR_OK;
 }
 
-psr_err psr_node_table_start(psr_node_table *t, psr_node_table_call *call)
+static psr_err start_part(psr_node_table *t, psr_node_table_call *call)
 {
-    part_queue *queue = &t->queues[call->part];
+    part_queue *queue = &t->queues[call->task.part];
     call->begun = call->done = false;
     call->next = NULL;
     *(queue->last != NULL ? &queue->last->next : &queue->first) = call;
     queue->last = call;
     t->waiting++;
-    return advance_part(t, call->part);
+    return advance_part(t, call->task.part);
+}
+
+psr_err psr_node_table_start(psr_node_table *t, psr_node_table_call *call)
+{
+    call->done = false;
+    call->left = call->count;
+    for (uint32_t i = 0; i < call->count; i++)
+        PSR_TRY(start_part(t, &call->each[i]));
+    return call->each != NULL ? PSR_OK : start_part(t, call);
 }
 
 void psr_node_table_forget(psr_node_table *t, psr_node_table_call *call)
 {
-    leave_queue(t, call);
+    for (uint32_t i = 0; i < call->count; i++)
+        leave_queue(t, &call->each[i]);
+    if (call->each == NULL)
+        leave_queue(t, call);
 }
 
 bool psr_node_table_call_waits(const psr_node_table *t, const psr_node_table_call *call,
@@ -177,16 +213,26 @@ bool psr_node_table_call_waits(const psr_node_table *t, const psr_node_table_cal
 {
     if (call->done)
         return false;
-    uint32_t shard = t->plan.buckets[bucket_of(t, call->part)].home;
+    for (uint32_t i = 0; i < call->count; i++)
+        if (psr_node_table_call_waits(t, &call->each[i], ret_waiting))
+            return true;
+    if (call->each != NULL)
+        return false;
+    uint32_t shard = t->plan.buckets[bucket_of(t, call->task.part)].home;
     *ret_waiting = (psr_waiting){.peer = {PSR_ROLE_WORKER, t->group->ranks[t->workers + shard]}};
     return true;
 }
 
 uint32_t psr_node_table_lent(const psr_node_table *t, const psr_node_table_call *call)
 {
-    if (call->verb == PSR_NODE_PULL)
+    uint32_t lent = 0;
+    if (call->task.values == NULL)
         return 0;
-    return psr_operation_lent(psr_table_operation(t->worker, bucket_of(t, call->part)));
+    for (uint32_t i = 0; i < call->count; i++)
+        lent += psr_node_table_lent(t, &call->each[i]);
+    return call->each != NULL
+               ? lent
+               : psr_operation_lent(psr_table_operation(t->worker, bucket_of(t, call->task.part)));
 }
 
 /* ---- what comes in ---- */
@@ -214,7 +260,7 @@ psr_err psr_node_table_message(psr_node_group *g, psr_message **message)
 bool psr_node_table_is_message(psr_message_type type)
 {
     return type == PSR_MSG_PUSH || type == PSR_MSG_PULL || type == PSR_MSG_WEIGHTS ||
-           type == PSR_MSG_ACK;
+           type == PSR_MSG_ACK || type == PSR_MSG_INIT || type == PSR_MSG_ASK;
 }
 
 size_t psr_node_table_waiting_max(const psr_node_table *table)
@@ -272,30 +318,75 @@ uint64_t psr_node_table_take_staleness(psr_node_table *t)
     return atomic_exchange(&t->staleness, 0);
 }
 
-psr_err psr_node_table_request_new(psr_node_group *group, psr_node_table_verb verb, uint32_t part,
-                                   const float *values, float *ret_values, int64_t deadline_ms,
-                                   const char *name, psr_node_request **ret_request)
+uint64_t psr_node_table_rounds(const psr_node_table *t, uint32_t part)
+{
+    uint64_t rounds = 0;
+    for (uint32_t p = 0; p < t->plan.bucket_count; p++)
+        if (p == part || part == PSR_NODE_ALL_PARTS)
+            rounds += t->queues[p].rounds;
+    return rounds;
+}
+
+/* A call for each part, whose values lie behind those of the one before. */
+static psr_err make_each(const psr_node_table *t, psr_node_table_call *call)
+{
+    const psr_node_table_task *task = &call->task;
+    const uint32_t count = t->plan.bucket_count;
+    size_t at = 0;
+    call->each = calloc(count, sizeof *call->each);
+    if (call->each == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a request of %" PRIu32 " parts", count);
+    call->count = count;
+    for (uint32_t p = 0; p < count; p++) {
+        call->each[p] = (psr_node_table_call){.task = *task, .whole = call};
+        call->each[p].task.part = p;
+        if (task->values != NULL)
+            call->each[p].task.values = task->values + at;
+        if (task->ret_values != NULL)
+            call->each[p].task.ret_values = task->ret_values + at;
+        at += psr_node_table_part(t, p).count;
+    }
+    return PSR_OK;
+}
+
+psr_err psr_node_table_request_new(psr_node_group *group, const psr_node_table_task *task,
+                                   int64_t deadline_ms, const char *name,
+                                   psr_node_request **ret_request)
 {
     psr_node_request *r = calloc(1, sizeof *r);
     if (r == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a request of a table");
     r->group = group;
     r->of_table = true;
-    r->call = (psr_node_table_call){
-        .verb = verb, .part = part, .values = values, .ret_values = ret_values};
+    r->call = (psr_node_table_call){.task = *task};
     r->deadline_ms = deadline_ms;
     snprintf(r->name, sizeof r->name, "%s", name != NULL ? name : "");
+    psr_err err = task->part == PSR_NODE_ALL_PARTS ? make_each(group->table, &r->call) : PSR_OK;
+    if (err != PSR_OK) {
+        psr_node_request_free(r);
+        return err;
+    }
     *ret_request = r;
     return PSR_OK;
+}
+
+static const char *part_text(uint32_t part, char text[32])
+{
+    if (part == PSR_NODE_ALL_PARTS)
+        return "all parts";
+    snprintf(text, 32, "part %" PRIu32, part);
+    return text;
 }
 
 void psr_node_table_describe(const psr_node_table *t, const psr_node_table_call *call, char *text,
                              size_t size)
 {
     static const char *const verbs[] = {
-        [PSR_NODE_PUSH] = "push", [PSR_NODE_PULL] = "pull", [PSR_NODE_PUSH_PULL] = "push_pull"};
-    snprintf(text, size, "%s of part %" PRIu32 " of table \"%s\"", verbs[call->verb], call->part,
-             t->name);
+        [PSR_NODE_PUSH] = "push",     [PSR_NODE_PULL] = "pull", [PSR_NODE_PUSH_PULL] = "push_pull",
+        [PSR_NODE_SETTLE] = "settle", [PSR_NODE_GET] = "read",  [PSR_NODE_PUT] = "write"};
+    char part[32];
+    snprintf(text, size, "%s of %s of table \"%s\"", verbs[call->task.verb],
+             part_text(call->task.part, part), t->name);
 }
 
 /* ---- beginning and end ---- */
@@ -332,6 +423,7 @@ static psr_err make_shard(psr_node_table *t, const psr_node_table_options *o)
                                              .registered = o->registered,
                                              .registered_count = o->registered_count,
                                              .given = true,
+                                             .open = true,
                                              .end = UINT64_MAX,
                                              .outbox = {.context = t, .send = send_to},
                                              .context = t};

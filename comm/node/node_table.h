@@ -4,11 +4,12 @@
  * table has all other operations too: it begins with a broadcast and a barrier, and needs others to
  * end.
  *
- * A push, a pull or both of one part are a request (comm/node/node.h): started and ended like any,
- * with a deadline and a failure. Requests for one part are taken one after another, those for
- * different parts side by side. A push is done when all of it has been sent, a pull when the values
- * are in its memory. In BSP the values come with every push, so a pull waits for them and sends
- * nothing.
+ * A push, a pull or both of one part, or of all parts, are a request (comm/node/node.h): started
+ * and ended like any, with a deadline and a failure. Requests for one part are taken one after
+ * another, those for different parts side by side. A push is done when all of it has been sent, a
+ * pull when the values are in its memory. In BSP the values come with every push, so a pull waits
+ * for them and sends nothing. A worker can also read what the shards hold, and the first worker can
+ * write it.
  *
  * Functions marked [owner] are called by the owner's thread, all others by the node's. */
 #ifndef PSR_COMM_NODE_TABLE_H
@@ -40,8 +41,27 @@ typedef struct psr_node_table_options {
 typedef enum psr_node_table_verb {
     PSR_NODE_PUSH,
     PSR_NODE_PULL,
-    PSR_NODE_PUSH_PULL
+    PSR_NODE_PUSH_PULL,
+    /* Done when the shard has taken everything that this worker has pushed of the part, and in BSP
+     * this worker has the values after that. Uses no memory of the caller */
+    PSR_NODE_SETTLE,
+    /* Read or write what the shard holds after this worker's pushes: the values, or an update's
+     * state. Only the first worker may PUT, and while it does nobody pushes the part. PUT does not
+     * change this rank's own copy of the values */
+    PSR_NODE_GET,
+    PSR_NODE_PUT
 } psr_node_table_verb;
+
+#define PSR_NODE_ALL_PARTS UINT32_MAX /* one part after another in memory */
+
+/* What a request does. Its memory is lent until the request has ended. */
+typedef struct psr_node_table_task {
+    psr_node_table_verb verb;
+    uint32_t part;       /* or PSR_NODE_ALL_PARTS */
+    uint32_t section;    /* of GET and PUT: 0 the values, 1 + i array i of the update's state */
+    const float *values; /* PUSH, PUSH_PULL and PUT: what is sent */
+    float *ret_values;   /* PULL, PUSH_PULL and GET: where the values go */
+} psr_node_table_task;
 
 /* [owner] Gives the group a table, before the group is ordered to be opened. All values are zero;
  * initial values are set before the first push, alike on all ranks (psr_node_table_values). USAGE:
@@ -65,11 +85,15 @@ psr_span psr_node_table_part(const psr_node_table *table, uint32_t part);
  * synchronous run. */
 uint64_t psr_node_table_take_staleness(psr_node_table *table);
 
-/* [owner] Makes a request on a worker; see psr_node_request_new. values is pushed, ret_values is
- * pulled; both are lent until the request has ended. NOMEM. The caller owns *ret_request. */
-PSR_MUST_CHECK psr_err psr_node_table_request_new(psr_node_group *group, psr_node_table_verb verb,
-                                                  uint32_t part, const float *values,
-                                                  float *ret_values, int64_t deadline_ms,
-                                                  const char *name, psr_node_request **ret_request);
+/* [owner] The number of pushes of the part that this worker has begun; of all parts the sum. The
+ * node's thread changes it: call this when no push is under way. */
+uint64_t psr_node_table_rounds(const psr_node_table *table, uint32_t part);
+
+/* [owner] Makes a request on a worker; see psr_node_request_new. NOMEM. The caller owns
+ * *ret_request. */
+PSR_MUST_CHECK psr_err psr_node_table_request_new(psr_node_group *group,
+                                                  const psr_node_table_task *task,
+                                                  int64_t deadline_ms, const char *name,
+                                                  psr_node_request **ret_request);
 
 #endif

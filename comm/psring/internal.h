@@ -54,7 +54,8 @@ struct psring_table {
     psring_table *next;  /* in the communicator's list */
     psring_group *group; /* the group that opened it; NULL: it was freed */
     psr_node_group *node_group;
-    uint32_t part_count;
+    uint32_t part_count, states;
+    bool bsp;
 };
 
 /* An update that this shard knows. */

@@ -14,6 +14,7 @@ enum {
     WORD_PARTS,
     WORD_SYNC,
     WORD_BOUND,
+    WORD_UPDATES,
     WORD_NAME_BYTES,
     WORD_UPDATE_BYTES,
     WORDS_BEFORE /* workers, parts, name, update */
@@ -129,6 +130,7 @@ psr_err psr_opening_to_words(const psr_opening *o, int64_t **ret_words, size_t *
     words[WORD_PARTS] = o->part_count;
     words[WORD_SYNC] = o->consistency.kind;
     words[WORD_BOUND] = o->consistency.bound;
+    words[WORD_UPDATES] = (int64_t)o->updates;
     words[WORD_NAME_BYTES] = (int64_t)name;
     words[WORD_UPDATE_BYTES] = (int64_t)update;
     for (uint32_t w = 0; w < o->worker_count; w++)
@@ -153,7 +155,7 @@ static bool can_be(const int64_t *words, size_t count)
         !in(words[WORD_INITIAL], 0, 1) || !in(words[WORD_WORKERS], 1, UINT16_MAX) ||
         !in(words[WORD_PARTS], 1, PSR_OPENING_PARTS_MAX) ||
         !in(words[WORD_SYNC], PSR_CONSISTENCY_BSP, PSR_CONSISTENCY_ASYNC) ||
-        !in(words[WORD_BOUND], 0, UINT32_MAX) ||
+        !in(words[WORD_BOUND], 0, UINT32_MAX) || !in(words[WORD_UPDATES], 0, INT64_MAX) ||
         !in(words[WORD_NAME_BYTES], 1, PSR_OPENING_NAME_BYTES - 1) ||
         !in(words[WORD_UPDATE_BYTES], 1, PSR_OPENING_UPDATE_BYTES - 1))
         return false;
@@ -194,7 +196,8 @@ psr_err psr_opening_from_words(const int64_t *words, size_t count, psr_opening *
         .initial = words[WORD_INITIAL] == 1,
         .worker_count = (uint32_t)words[WORD_WORKERS],
         .part_count = (uint32_t)words[WORD_PARTS],
-        .consistency = {(psr_consistency_kind)words[WORD_SYNC], (uint32_t)words[WORD_BOUND]}};
+        .consistency = {(psr_consistency_kind)words[WORD_SYNC], (uint32_t)words[WORD_BOUND]},
+        .updates = (uint64_t)words[WORD_UPDATES]};
     o.workers = calloc(o.worker_count, sizeof *o.workers);
     o.parts = calloc(o.part_count, sizeof *o.parts);
     psr_err err = o.workers != NULL && o.parts != NULL
@@ -234,6 +237,7 @@ uint64_t psr_opening_digest(const psr_opening *o)
     const uint64_t kind = o->consistency.kind, bound = o->consistency.bound;
     sum = digest(sum, &kind, sizeof kind);
     sum = digest(sum, &bound, sizeof bound);
+    sum = digest(sum, &o->updates, sizeof o->updates);
     sum = digest(sum, o->parts, o->part_count * sizeof *o->parts);
     sum = digest(sum, o->name, strlen(o->name) + 1);
     return digest(sum, o->update, strlen(o->update) + 1);
@@ -250,8 +254,10 @@ void psr_opening_describe(const psr_opening *o, char line[PSR_OPENING_LINE_BYTES
     used += (size_t)snprintf(line + used, size - used, "%s), update \"%.100s\", ",
                              o->part_count > PARTS_SHOWN ? ", .." : "", o->update);
     if (o->consistency.kind == PSR_CONSISTENCY_SSP)
-        snprintf(line + used, size - used, "ssp:%" PRIu32, o->consistency.bound);
+        used += (size_t)snprintf(line + used, size - used, "ssp:%" PRIu32, o->consistency.bound);
     else
-        snprintf(line + used, size - used, "%s",
-                 o->consistency.kind == PSR_CONSISTENCY_BSP ? "bsp" : "async");
+        used += (size_t)snprintf(line + used, size - used, "%s",
+                                 o->consistency.kind == PSR_CONSISTENCY_BSP ? "bsp" : "async");
+    if (o->updates > 0)
+        snprintf(line + used, size - used, ", after %" PRIu64 " updates", o->updates);
 }

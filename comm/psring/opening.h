@@ -28,6 +28,7 @@ typedef struct psr_opening {
     size_t *parts; /* [part_count] */
     uint32_t part_count;
     psr_consistency consistency;
+    uint64_t updates; /* of every part before; at most INT64_MAX */
     char name[PSR_OPENING_NAME_BYTES];
     char update[PSR_OPENING_UPDATE_BYTES]; /* the update's name, with its arguments */
 } psr_opening;

@@ -827,6 +827,10 @@ typedef struct psring_table_options {
     /* The initial values of all parts, one part after another. Rank 0 of the group gives them to
      * all; those of other ranks are ignored. NULL: zeros */
     const void *initial;
+    /* How many updates of each part an earlier run has made. The numbers of updates continue from
+     * there. "adam" uses them, "sgd" does not. It is the same on all ranks, and at most INT64_MAX.
+     * In BSP the pushes of a part by one worker are counted, otherwise those of all workers */
+    uint64_t updates;
 } psring_table_options;
 
 /* Opens a table. All ranks of the group call it, in the order of the group's calls; it returns when
@@ -845,9 +849,11 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_table_open(psring_group *group, c
                                                           const psring_table_options *options,
                                                           const psring_call *call,
                                                           psring_table **ret_table);
-/* Push and pull one part; values and ret_values have as many values as the part. After a push has
- * ended the caller may write values again. call may have a deadline and a name only. USAGE: there
- * is no such part. */
+/* As `part`: all parts of the table. Their values are one part after another. */
+#define PSRING_ALL SIZE_MAX
+/* Push and pull one part, or all (PSRING_ALL); values and ret_values have as many values as that.
+ * After a push has ended the caller may write values again. call may have a deadline and a name
+ * only. USAGE: there is no such part. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_push(psring_table *table, size_t part,
                                                     const void *values, const psring_call *call,
                                                     psring_request **ret_request);
@@ -860,6 +866,35 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_push_pull(psring_table *table, si
                                                          const void *values, void *ret_values,
                                                          const psring_call *call,
                                                          psring_request **ret_request);
+/* psring_table_read and psring_table_write transfer the values of a table, or what its update keeps
+ * beside them (momentum, for example). With them a program saves a table and goes on with it after
+ * a restart, with the same bits. All ranks of the group call them, in the order of the group's
+ * calls, with the same state and part. state is 0 for the values, or 1 to psring_table_states for
+ * an array of the update, in the order of psring_update_run.states. part may be PSRING_ALL. count
+ * is the number of values of the part, or of all parts; another number is refused.
+ *
+ * What is read contains every push that any rank of the group made before the call, and no later
+ * one. So calls without a push between them read the same table. In BSP these are the values and
+ * states after as many updates of a part as each rank has pushed it; if all parts were pushed
+ * equally often, they are all after the same update. In SSP and async these are the values and
+ * states after all pushes so far, in the order in which the shards took them.
+ *
+ * call may have a deadline and a name only. USAGE: the count is wrong; there is no such part or
+ * state; this rank has a push or pull of the table under way, or has not been told that it ended
+ * (psring_wait, psring_test, psring_request_free). MISMATCH: two ranks differ in call, state or
+ * part, or, in BSP, in the number of pushes. */
+
+/* ret_values NULL: this rank wants no values, but takes part in the call. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_table_read(psring_table *table, uint32_t state,
+                                                          size_t part, void *ret_values,
+                                                          size_t count, const psring_call *call);
+/* values are those of rank 0 of the group; those of other ranks are ignored. All later updates and
+ * pulls use them. The numbers of updates do not change. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_table_write(psring_table *table, uint32_t state,
+                                                           size_t part, const void *values,
+                                                           size_t count, const psring_call *call);
+/* The number of arrays that the table's update keeps. 0: "sum" and "assign". */
+PSRING_API uint32_t psring_table_states(const psring_table *table);
 /* The largest staleness of this worker's pulls since the last call of this function: how many
  * pushes of the part the slowest worker was behind. 0 in BSP. */
 PSRING_API uint64_t psring_table_staleness(psring_table *table);

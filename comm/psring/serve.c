@@ -87,6 +87,7 @@ psring_err psring_update_define(psring_comm *comm, const char *name, const psrin
 typedef struct applied {
     psring_update update;
     const char *arguments; /* points into text */
+    uint64_t before;       /* updates that an earlier run has made */
     char text[PSR_OPENING_UPDATE_BYTES];
     psr_node_table *table;
     uint32_t rank; /* the shard's */
@@ -113,7 +114,7 @@ static psr_err apply(void *context, const psr_table_run *run)
         states[s] = a->states[s] + run->span.offset;
     const psring_update_run given = {.size = sizeof given,
                                      .arguments = a->arguments,
-                                     .number = run->number,
+                                     .number = a->before + run->number,
                                      .part = part,
                                      .offset = run->span.offset -
                                                psr_node_table_part(a->table, part).offset,
@@ -130,14 +131,12 @@ static psr_err apply(void *context, const psr_table_run *run)
     return psr_fail((psr_err)err,
                     "rank %" PRIu32 ", a shard: update %" PRIu64 " of part %" PRIu32
                     " by \"%s\" failed: %s",
-                    a->rank, run->number, part, a->text, psr_err_name((psr_err)err));
+                    a->rank, given.number, part, a->text, psr_err_name((psr_err)err));
 }
 
-static float *no_state(void *context, uint32_t state)
+static float *state_of(void *context, uint32_t state)
 {
-    (void)context;
-    (void)state;
-    return NULL; /* there is no such state */
+    return ((const applied *)context)->states[state];
 }
 
 static psr_err refuse_update(const psring_comm *comm, const char *text, size_t length)
@@ -197,7 +196,8 @@ static psr_err make_states(applied *a, psr_node_table *table)
     return PSR_OK;
 }
 
-static psr_err make_group(psring_comm *comm, const psr_opening *opening, psr_node_group **ret_group)
+static psr_err make_group(psring_comm *comm, const psr_opening *opening, psr_node_group **ret_group,
+                          uint32_t *ret_states)
 {
     applied *a = NULL;
     psr_node_group *group = NULL;
@@ -205,15 +205,17 @@ static psr_err make_group(psring_comm *comm, const psr_opening *opening, psr_nod
     const psr_table_update update = {.name = opening->update,
                                      .context = a,
                                      .state_count = a != NULL ? a->update.states : 0,
-                                     .state = no_state,
+                                     .state = state_of,
                                      .apply = apply};
     const psr_node_table_options options = {.update = opening->update,
                                             .registered = &update,
                                             .registered_count = a != NULL ? 1 : 0,
                                             .owned = a,
                                             .release = a != NULL ? free_applied : NULL};
-    if (a != NULL)
+    if (a != NULL) {
         a->part_count = opening->part_count;
+        a->before = opening->updates;
+    }
     psr_err err = psr_opening_fits(opening, comm->shards, 1 + update.state_count);
     if (err == PSR_OK)
         err = psr_service_make_group(comm, opening, &options, &group);
@@ -224,11 +226,13 @@ static psr_err make_group(psring_comm *comm, const psr_opening *opening, psr_nod
     }
     if (a != NULL)
         err = make_states(a, psr_node_group_table(group));
-    if (err != PSR_OK)
+    if (err != PSR_OK) {
         psr_node_group_free(group);
-    else
-        *ret_group = group;
-    return err;
+        return err;
+    }
+    *ret_group = group;
+    *ret_states = update.state_count;
+    return PSR_OK;
 }
 
 /* ---- orders of workers ---- */
@@ -299,9 +303,9 @@ static psr_err receive_opening(psring_comm *comm, uint32_t worker, int64_t count
     return err;
 }
 
-static psr_err reply(psring_comm *comm, uint32_t worker, psr_err err)
+static psr_err reply(psring_comm *comm, uint32_t worker, psr_err err, uint32_t states)
 {
-    psr_reply says = {.err = err};
+    psr_reply says = {.err = err, .states = states};
     if (err != PSR_OK)
         snprintf(says.line, sizeof says.line, "rank %" PRIu32 ", a shard: %s", comm->rank,
                  psr_err_detail());
@@ -315,10 +319,11 @@ static psr_err begin_table(serving *s, uint32_t worker, const psr_opening *openi
     psring_comm *comm = s->comm;
     psr_node_group *group = NULL;
     int64_t goes = 0;
+    uint32_t states = 0;
     held *h = malloc(sizeof *h);
-    psr_err made = h != NULL ? make_group(comm, opening, &group)
+    psr_err made = h != NULL ? make_group(comm, opening, &group, &states)
                              : psr_fail(PSR_ERR_NOMEM, "no memory for a table");
-    psr_err err = reply(comm, worker, made);
+    psr_err err = reply(comm, worker, made, states);
     if (err == PSR_OK)
         err = psr_service_receive(comm, worker, PSR_SERVICE_GO, &goes, 1, &(psring_call){0});
     if (err != PSR_OK || made != PSR_OK || goes != 1) {

@@ -28,9 +28,10 @@ typedef enum psr_service_tag {
     PSR_SERVICE_GO
 } psr_service_tag;
 
-enum { PSR_REPLY_LINE_BYTES = 504 };
+enum { PSR_REPLY_LINE_BYTES = 496 };
 typedef struct psr_reply {
-    int64_t err; /* psr_err */
+    int64_t err;    /* psr_err */
+    int64_t states; /* of the update */
     char line[PSR_REPLY_LINE_BYTES];
 } psr_reply;
 #define PSR_REPLY_WORDS (sizeof(psr_reply) / sizeof(int64_t))

@@ -1,19 +1,25 @@
 /* Tables, as workers use them: opening, pushing, pulling, closing. */
 #include "comm/psring/service.h"
+#include "comm/psring/table_shared.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Of psring_table_options' first version. */
+#define OPTIONS_FIRST_BYTES offsetof(psring_table_options, updates)
+
+enum { STATES_MAX = 8 }; /* of an update */
+
 /* ---- checks ---- */
 
-/* A table's calls take a deadline only; push and pull take a name as well. */
-static psr_err read_call(const char *what, const psring_call *given, psring_call *ret_call)
+psr_err psr_table_call_read(const char *what, const psring_call *given, psring_call *ret_call)
 {
     psring_call call;
     PSR_TRY(psr_options_read("psring_call", given, PSR_CALL_FIRST_BYTES, &call, sizeof call));
-    if (call.algorithm != NULL || call.counts != NULL || call.persistent)
+    if (call.algorithm != NULL || call.counts != NULL || call.persistent || call.message != NULL ||
+        call.buffered || call.encoding != NULL || call.priority != 0)
         return psr_fail(PSR_ERR_USAGE, "%s: of a call it takes a deadline and a name alone", what);
     if (call.deadline_ms < 0)
         return psr_fail(PSR_ERR_USAGE, "%s: deadline_ms is %" PRId64, what, call.deadline_ms);
@@ -26,12 +32,14 @@ static psr_err read_options(const psring_table_options *given, psring_table_opti
     psring_table_options o;
     if (given == NULL)
         return psr_fail(PSR_ERR_USAGE, "options is NULL: a table has parts");
-    PSR_TRY(psr_options_read("psring_table_options", given, sizeof *given, &o, sizeof o));
+    PSR_TRY(psr_options_read("psring_table_options", given, OPTIONS_FIRST_BYTES, &o, sizeof o));
     if (o.type != 0 && o.type != PSRING_FLOAT32)
         return psr_fail(PSR_ERR_UNSUPPORTED, "a table of %s: this version has float32 alone",
                         psr_comm_type_name(o.type));
     o.update = o.update != NULL ? o.update : "sum";
     o.sync = o.sync != NULL ? o.sync : "bsp";
+    if (o.updates > INT64_MAX)
+        return psr_fail(PSR_ERR_USAGE, "updates is %" PRIu64 ": INT64_MAX is the most", o.updates);
     if ((uintptr_t)o.initial % sizeof(float) != 0)
         return psr_fail(PSR_ERR_USAGE, "initial is not aligned for float32");
     *ret_options = o;
@@ -54,6 +62,7 @@ static psr_err make_opening(const psring_group *group, const char *name,
 {
     psr_opening opening;
     PSR_TRY(psr_opening_make(name, o->parts, o->part_count, o->update, o->sync, &opening));
+    opening.updates = o->updates;
     opening.worker_count = psr_node_group_size(group->group);
     opening.workers = malloc(opening.worker_count * sizeof *opening.workers);
     if (opening.workers == NULL) {
@@ -68,12 +77,25 @@ static psr_err make_opening(const psring_group *group, const char *name,
 
 /* ---- opening ---- */
 
+/* Ranks of a program may have defined different updates by one name. */
+static void check_states(uint32_t shard, int64_t states, psr_reply *reply)
+{
+    if (reply->err != PSR_OK || reply->states == states)
+        return;
+    reply->err = PSR_ERR_USAGE;
+    snprintf(reply->line, sizeof reply->line,
+             "rank %" PRIu32 ", a shard: its update has %" PRId64
+             " states, the first shard's %" PRId64,
+             shard, reply->states, states);
+}
+
 /* The group's first rank asks all shards. *ret_asked: how many were asked; these wait for GO. */
 static psr_err ask_shards(psring_comm *comm, const psr_opening *opening, const psring_call *call,
                           uint32_t *ret_asked, psr_reply *ret_reply)
 {
     int64_t *words = NULL;
     size_t count = 0;
+    int64_t states = 0;
     psr_err err = psr_opening_to_words(opening, &words, &count);
     for (uint32_t s = 0; s < comm->shards && err == PSR_OK && ret_reply->err == PSR_OK; s++) {
         const uint32_t shard = comm->workers + s;
@@ -85,6 +107,8 @@ static psr_err ask_shards(psring_comm *comm, const psr_opening *opening, const p
             err = psr_service_receive(comm, shard, PSR_SERVICE_REPLY, ret_reply, PSR_REPLY_WORDS,
                                       call);
         ret_reply->err = psr_opening_replied(ret_reply->err);
+        states = s == 0 ? ret_reply->states : states;
+        check_states(shard, states, ret_reply);
         ++*ret_asked;
     }
     free(words);
@@ -101,9 +125,8 @@ typedef struct record {
 
 _Static_assert(sizeof(record) % sizeof(int64_t) == 0, "a record is words");
 
-/* Gathers each rank's bytes on all ranks. *ret_number: the number of the call in the group. */
-static psr_err gather(psr_kind kind, const psring_group *group, const void *own, void *all,
-                      size_t bytes, const psring_call *call, uint64_t *ret_number)
+psr_err psr_table_gather(psr_kind kind, const psring_group *group, const void *own, void *all,
+                         size_t bytes, const psring_call *call, uint64_t *ret_number)
 {
     psr_node_request *request = NULL;
     const psring_call unnamed = {.deadline_ms = call->deadline_ms};
@@ -148,12 +171,20 @@ static psr_err check_first(const psring_group *group, record *first)
     const uint32_t rank = psr_node_group_ranks(group->group)[0];
     psr_failure failure = {.err = PSR_ERR_PROTOCOL, .rank = rank, .other = PSR_RANK_ANY};
     first->reply.err = psr_opening_replied(first->reply.err);
-    if (first->reply.err != PSR_OK ||
-        psr_opening_id_is((uint64_t)first->id, rank, group->comm->view->member_count))
+    if (first->reply.err != PSR_OK)
         return PSR_OK;
-    snprintf(failure.line, sizeof failure.line,
-             "rank %" PRIu32 " gives a table the group %" PRId64 ", which is not its to make", rank,
-             first->id);
+    const bool id_fits =
+        psr_opening_id_is((uint64_t)first->id, rank, group->comm->view->member_count);
+    if (id_fits && first->reply.states >= 0 && first->reply.states <= STATES_MAX)
+        return PSR_OK;
+    if (id_fits)
+        snprintf(failure.line, sizeof failure.line,
+                 "rank %" PRIu32 " says that a table's update has %" PRId64 " states", rank,
+                 first->reply.states);
+    else
+        snprintf(failure.line, sizeof failure.line,
+                 "rank %" PRIu32 " gives a table the group %" PRId64 ", which is not its to make",
+                 rank, first->id);
     return psr_comm_find(group->comm, group->group, &failure);
 }
 
@@ -168,14 +199,18 @@ static void set_initial(psr_node_table *table, uint32_t part_count, const float 
 }
 
 static psr_err begin(psring_group *group, const psr_opening *opening, const float *initial,
-                     const psring_call *call, psring_table **ret_table)
+                     uint32_t states, const psring_call *call, psring_table **ret_table)
 {
     psring_comm *comm = group->comm;
     psring_table *t = calloc(1, sizeof *t);
     if (t == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a table");
-    *t = (psring_table){
-        .comm = comm, .next = comm->tables, .group = group, .part_count = opening->part_count};
+    *t = (psring_table){.comm = comm,
+                        .next = comm->tables,
+                        .group = group,
+                        .part_count = opening->part_count,
+                        .states = states,
+                        .bsp = opening->consistency.kind == PSR_CONSISTENCY_BSP};
     psr_err err = psr_service_make_group(comm, opening, NULL, &t->node_group);
     if (err == PSR_OK && psr_node_group_rank(group->group) == 0 && opening->initial)
         set_initial(psr_node_group_table(t->node_group), opening->part_count, initial);
@@ -226,7 +261,8 @@ static psr_err open_with(psring_group *group, psr_opening *opening, const float 
         own.id = opening->id;
         own.initial = opening->initial;
     }
-    psr_err err = gather(PSR_KIND_TABLE_OPEN, group, &own, all, sizeof own, call, &number);
+    psr_err err =
+        psr_table_gather(PSR_KIND_TABLE_OPEN, group, &own, all, sizeof own, call, &number);
     if (err == PSR_OK)
         err = compare(group, all, number);
     if (err == PSR_OK)
@@ -243,7 +279,7 @@ static psr_err open_with(psring_group *group, psr_opening *opening, const float 
     PSR_TRY(go(comm, asked, true, call));
     opening->id = (uint32_t)all[0].id;
     opening->initial = all[0].initial != 0;
-    err = begin(group, opening, initial, call, ret_table);
+    err = begin(group, opening, initial, (uint32_t)all[0].reply.states, call, ret_table);
     return err == PSR_OK ? PSR_OK : psr_comm_give_up(comm, group->group, err, "opens a table");
 }
 
@@ -255,7 +291,7 @@ static psr_err open_table(psring_group *group, const char *name,
     psring_table_options o = {0};
     psr_opening opening;
     PSR_TRY(check_group(group));
-    PSR_TRY(read_call("psring_table_open", given, &call));
+    PSR_TRY(psr_table_call_read("psring_table_open", given, &call));
     PSR_TRY(read_options(options, &o));
     PSR_TRY(psr_comm_check(group->comm, group->group));
     PSR_TRY(make_opening(group, name, &o, &opening));
@@ -286,7 +322,7 @@ psring_err psring_table_open(psring_group *group, const char *name,
 
 /* ---- pushing and pulling ---- */
 
-static psr_err check_values(const char *what, const void *values)
+psr_err psr_table_check_values(const char *what, const void *values)
 {
     if (values != NULL && (uintptr_t)values % sizeof(float) == 0)
         return PSR_OK;
@@ -306,29 +342,42 @@ static const char *const names[] = {[PSR_NODE_PUSH] = "psring_push",
                                     [PSR_NODE_PULL] = "psring_pull",
                                     [PSR_NODE_PUSH_PULL] = "psring_push_pull"};
 
+psr_err psr_table_find_part(const psring_table *t, const char *what, size_t part,
+                            uint32_t *ret_part, size_t *ret_count)
+{
+    const psr_node_table *table = psr_node_group_table(t->node_group);
+    size_t count = 0;
+    if (part != PSRING_ALL && part >= t->part_count)
+        return psr_fail(PSR_ERR_USAGE, "%s: part %zu is none of %" PRIu32, what, part,
+                        t->part_count);
+    for (uint32_t p = 0; p < t->part_count && part == PSRING_ALL; p++)
+        count += psr_node_table_part(table, p).count;
+    *ret_part = part == PSRING_ALL ? PSR_NODE_ALL_PARTS : (uint32_t)part;
+    *ret_count = part == PSRING_ALL ? count : psr_node_table_part(table, *ret_part).count;
+    return PSR_OK;
+}
+
 static psr_err operate(psring_table *t, psr_node_table_verb verb, size_t part, const void *values,
                        void *ret_values, const psring_call *given, psring_request **ret_request)
 {
     psring_comm *comm = t->comm;
     psring_call call;
     psr_node_request *request = NULL;
-    PSR_TRY(read_call(names[verb], given, &call));
-    if (part >= t->part_count)
-        return psr_fail(PSR_ERR_USAGE, "%s: part %zu is none of %" PRIu32, names[verb], part,
-                        t->part_count);
+    psr_node_table_task task = {.verb = verb, .values = values, .ret_values = ret_values};
+    size_t count = 0;
+    PSR_TRY(psr_table_call_read(names[verb], given, &call));
+    PSR_TRY(psr_table_find_part(t, names[verb], part, &task.part, &count));
     if (verb != PSR_NODE_PULL)
-        PSR_TRY(check_values(names[verb], values));
+        PSR_TRY(psr_table_check_values(names[verb], values));
     if (verb != PSR_NODE_PUSH)
-        PSR_TRY(check_values(names[verb], ret_values));
+        PSR_TRY(psr_table_check_values(names[verb], ret_values));
     if (verb == PSR_NODE_PUSH_PULL)
-        PSR_TRY(check_overlap(
-            values, ret_values,
-            psr_node_table_part(psr_node_group_table(t->node_group), (uint32_t)part).count));
+        PSR_TRY(check_overlap(values, ret_values, count));
     PSR_TRY(psr_comm_check(comm, t->node_group));
     if (t->group == NULL)
         return psr_fail(PSR_ERR_USAGE, "%s: the group that opened the table was freed",
                         names[verb]);
-    PSR_TRY(psr_node_table_request_new(t->node_group, verb, (uint32_t)part, values, ret_values,
+    PSR_TRY(psr_node_table_request_new(t->node_group, &task,
                                        call.deadline_ms > 0 ? call.deadline_ms : comm->deadline_ms,
                                        call.name, &request));
     if (ret_request == NULL)
@@ -338,8 +387,7 @@ static psr_err operate(psring_table *t, psr_node_table_verb verb, size_t part, c
     return PSR_OK;
 }
 
-/* A table whose shard has failed is lost; the line says so. */
-static psr_err name_what_is_lost(const psring_table *t, psr_err err)
+psr_err psr_table_name_loss(const psring_table *t, psr_err err)
 {
     const psr_failure *failure = psr_node_group_failure(t->node_group);
     if (err == PSR_OK || failure == NULL || failure->rank == PSR_RANK_ANY ||
@@ -360,7 +408,7 @@ static psring_err operate_within(psring_table *t, psr_node_table_verb verb, size
     if (err != PSR_OK)
         return (psring_err)err;
     err = operate(t, verb, part, values, ret_values, call, ret_request);
-    return psr_comm_leave(comm, name_what_is_lost(t, err));
+    return psr_comm_leave(comm, psr_table_name_loss(t, err));
 }
 
 psring_err psring_push(psring_table *table, size_t part, const void *values,
@@ -421,9 +469,9 @@ static psr_err agree_to_close(const psring_table *t, const psring_call *call)
     snprintf(own.name, sizeof own.name, "%s",
              psr_node_table_name(psr_node_group_table(t->node_group)));
     closing *all = calloc(psr_node_group_size(t->group->group), sizeof *all);
-    psr_err err = all != NULL
-                      ? gather(PSR_KIND_TABLE_CLOSE, t->group, &own, all, sizeof own, call, &number)
-                      : psr_fail(PSR_ERR_NOMEM, "no memory to close a table");
+    psr_err err = all != NULL ? psr_table_gather(PSR_KIND_TABLE_CLOSE, t->group, &own, all,
+                                                 sizeof own, call, &number)
+                              : psr_fail(PSR_ERR_NOMEM, "no memory to close a table");
     if (err == PSR_OK)
         err = compare_closings(t->group, all, number);
     free(all);
@@ -451,7 +499,7 @@ static psr_err close_table(psring_table *t, const psring_call *given)
     for (psring_request *r = t->group != NULL ? t->group->requests : NULL; r != NULL; r = r->next)
         if (r->table == t)
             psr_request_leave_table(r);
-    psr_err err = read_call("psring_table_close", given, &call);
+    psr_err err = psr_table_call_read("psring_table_close", given, &call);
     call.name = "psring_table_close";
     if (err == PSR_OK)
         err = meet(t, &call); /* if it fails, the table's memory is freed with comm */

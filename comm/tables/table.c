@@ -24,6 +24,10 @@ typedef struct part {
     psr_encoder *encoder;       /* owned; NULL: pushes are sent as they are */
     uint64_t round;             /* the round under way if active, else the last one */
     bool active, pulls;         /* pulls: SSP, async: values were requested */
+    bool gets, puts;            /* a section is read, or written, and nothing is pushed */
+    uint32_t section;           /* then: 0 the values, 1 + i state i */
+    float *to;                  /* where a section that is read goes; NULL: nowhere */
+    uint64_t put_until;         /* messages that the lane had sent after the last slice of a put */
     uint64_t answer;            /* rounds of the values that are expected */
     /* slices of the round that were pushed, and those that have not landed yet */
     uint32_t sent, missing;
@@ -38,9 +42,10 @@ struct psr_table {
     uint64_t *landed;     /* [slice] the values here contain the rounds below this number */
     bool *wanted;         /* [slice] values for `answer` are still to come */
     psr_lane *lanes;      /* [shard] the parts that have slices to push, by part_of_place */
-    uint64_t *taken;      /* [shard] how many of its answers have landed */
+    uint64_t *taken;      /* [shard] how many of its answers to PULL and ASK have landed */
     uint32_t *room;       /* the lanes' */
     bool encodes;         /* pushes of some part are encoded */
+    uint32_t puts;        /* how many parts are being written */
     psr_landing *landing; /* a run for each slice; NULL: values are copied */
     uint64_t staleness;
 };
@@ -102,6 +107,27 @@ static psr_err push_slice(part *p, const psr_slice *slice)
     return send_home(p, &head, &payload);
 }
 
+static psr_err put_slice(part *p, const psr_slice *slice)
+{
+    psr_head head = psr_msg_init_head(&(psr_msg_init){
+        .bucket = p->index, .step = p->answer, .span = slice->span, .section = p->section});
+    psr_payload payload = psr_loan_payload(
+        &p->loan,
+        psr_encode(&head, PSR_ENCODING_FLOAT32,
+                   p->pushed + (slice->span.offset - p->cut->span.offset), slice->span.count));
+    return send_home(p, &head, &payload);
+}
+
+static psr_err ask_for_slice(part *p, const psr_slice *slice)
+{
+    psr_head head = psr_msg_ask_head(&(psr_msg_ask){.bucket = p->index,
+                                                    .step = p->answer,
+                                                    .span = slice->span,
+                                                    .taken = p->table->taken[p->cut->home],
+                                                    .section = p->section});
+    return send_home(p, &head, NULL);
+}
+
 /* Requests the values for the next round. */
 static psr_err pull_slice(part *p, const psr_slice *slice)
 {
@@ -128,7 +154,7 @@ static void wait_to_push(part *p)
 /* A part may be started again before its owner is told that this round is done. */
 static psr_err complete(part *p)
 {
-    p->active = false;
+    p->active = p->gets = p->puts = false;
     return p->table->options.landed(p->table->options.context, p->round, p->index);
 }
 
@@ -140,6 +166,10 @@ static psr_err part_event(psr_operation *operation, psr_event event)
     (void)event;
     const psr_slice *slice = &p->table->plan->slices[p->cut->first_slice + p->sent++];
     wait_to_push(p);
+    if (p->puts) {
+        p->put_until = p->table->lanes[p->cut->home].sent;
+        return put_slice(p, slice);
+    }
     PSR_TRY(push_slice(p, slice));
     if (p->pulls)
         return pull_slice(p, slice);
@@ -186,11 +216,26 @@ static psr_err check_credit(const psr_table *table, const psr_message *message, 
     return PSR_OK;
 }
 
+/* What is written is there when the shard has received its last slice. */
+static psr_err complete_puts(psr_table *table, uint32_t home)
+{
+    for (uint32_t b = 0; b < table->plan->bucket_count && table->puts > 0; b++) {
+        part *p = &table->parts[b];
+        if (!p->puts || p->cut->home != home || p->sent < p->cut->slice_count ||
+            table->lanes[home].returned < p->put_until)
+            continue;
+        table->puts--;
+        PSR_TRY(complete(p));
+    }
+    return PSR_OK;
+}
+
 static psr_err take_credit(psr_table *table, uint32_t home, uint64_t received)
 {
     psr_lane *lane = &table->lanes[home];
     if (received > lane->returned)
         psr_lane_credit(lane, received - lane->returned);
+    PSR_TRY(complete_puts(table, home));
     return push_what_may_go(table, home);
 }
 
@@ -232,7 +277,7 @@ static psr_err check(const part *p, psr_message **at, arrival *ret_arrival)
     PSR_TRY(check_credit(table, message, a.says.received));
     /* In BSP the values after that step, otherwise those for the next one. */
     a.rounds = a.says.step + (is_bsp(table) ? 1 : 0);
-    bool asked = p->active && a.slice - p->cut->first_slice < p->sent;
+    bool asked = p->active && !p->gets && !p->puts && a.slice - p->cut->first_slice < p->sent;
     a.wanted = asked && table->wanted[a.slice] && a.rounds == p->answer;
     if (!a.wanted && a.rounds > table->landed[a.slice])
         return psr_violation(message, "%" PRIu64 " steps of it were pushed",
@@ -270,7 +315,7 @@ static psr_err take_values(part *p, psr_message **message)
     PSR_TRY(land(table, &a, *message));
     table->landed[a.slice] = a.rounds;
     table->wanted[a.slice] = false;
-    table->taken[home_of(table, *message)]++;
+    table->taken[home_of(table, *message)] += !is_bsp(table); /* else it was not asked for */
     if (a.says.staleness > table->staleness)
         table->staleness = a.says.staleness;
     return --p->missing == 0 ? complete(p) : PSR_OK;
@@ -306,10 +351,31 @@ static psr_err take_weights(psr_table *table, psr_message **message)
     return psr_operation_message(&table->parts[says.bucket].base, message);
 }
 
+/* Takes the answer to ASK. */
+static psr_err take_section(part *p, uint32_t slice, const psr_msg_init *says, const float *values)
+{
+    psr_table *table = p->table;
+    if (p->to != NULL)
+        memcpy(p->to + (says->span.offset - p->cut->span.offset), values,
+               says->span.count * sizeof *values);
+    table->wanted[slice] = false;
+    table->taken[p->cut->home]++;
+    return --p->missing == 0 ? complete(p) : PSR_OK;
+}
+
 /* Only before the slice's first WEIGHTS does this worker have the initial values. */
-static psr_err take_first_values(psr_table *table, const psr_message *message)
+static psr_err take_first_values(const psr_table *table, const psr_message *message, uint32_t slice,
+                                 const psr_msg_init *says)
 {
     const uint64_t first = table->options.first_step;
+    if (!is_bsp(table) || says->section != 0 || says->step != first || table->landed[slice] > first)
+        return psr_violation(message, "these are not the values before the first step");
+    return table->landing != NULL ? psr_landing_show(table->landing, slice, says->span, message)
+                                  : PSR_OK;
+}
+
+static psr_err take_init(psr_table *table, const psr_message *message)
+{
     psr_msg_init says;
     uint32_t slice;
     const float *values;
@@ -318,10 +384,14 @@ static psr_err take_first_values(psr_table *table, const psr_message *message)
     PSR_TRY(psr_plan_find(table->plan, message,
                           (psr_slice){.bucket = says.bucket, .span = says.span}, &slice));
     PSR_TRY(psr_decode_floats(message, PSR_ENCODING_FLOAT32, says.span.count, &values));
-    if (!is_bsp(table) || says.section != 0 || says.step != first || table->landed[slice] > first)
-        return psr_violation(message, "these are not the values before the first step");
-    return table->landing != NULL ? psr_landing_show(table->landing, slice, says.span, message)
-                                  : PSR_OK;
+    part *p = &table->parts[says.bucket];
+    if (!p->active || !p->gets)
+        return take_first_values(table, message, slice, &says);
+    if (!table->wanted[slice] || says.section != p->section || says.step != p->answer)
+        return psr_violation(message,
+                             "section %" PRIu32 " after %" PRIu64 " steps of it was asked for",
+                             p->section, p->answer);
+    return take_section(p, slice, &says, values);
 }
 
 static psr_err take_ack(psr_table *table, const psr_message *message)
@@ -342,7 +412,7 @@ static psr_err take(psr_table *table, psr_message **message)
     case PSR_MSG_WEIGHTS:
         return take_weights(table, message);
     case PSR_MSG_INIT:
-        return take_first_values(table, *message);
+        return take_init(table, *message);
     case PSR_MSG_ACK:
         return take_ack(table, *message);
     default:
@@ -416,6 +486,60 @@ psr_err psr_table_pull(psr_table *table, uint32_t index, uint64_t next)
     return PSR_OK;
 }
 
+static part *begin(psr_table *table, uint32_t index, uint64_t next)
+{
+    part *p = &table->parts[index];
+    assert(!p->active && p->cut->route == table->route);
+    p->active = true;
+    p->answer = next;
+    return p;
+}
+
+/* The first count slices of it. */
+static psr_err get_slices(part *p, uint32_t section, uint32_t count, float *to)
+{
+    p->gets = true;
+    p->section = section;
+    p->to = to;
+    p->sent = p->cut->slice_count;
+    p->missing = count;
+    for (uint32_t i = 0; i < count; i++) {
+        p->table->wanted[p->cut->first_slice + i] = true;
+        PSR_TRY(ask_for_slice(p, &p->table->plan->slices[p->cut->first_slice + i]));
+    }
+    return PSR_OK;
+}
+
+psr_err psr_table_get(psr_table *table, uint32_t index, uint64_t next, uint32_t section,
+                      float *ret_values)
+{
+    part *p = begin(table, index, next);
+    return get_slices(p, section, p->cut->slice_count, ret_values);
+}
+
+/* In BSP the shard has taken what it has answered. Else it takes a worker's messages in their
+ * order: it has the pushes when it answers what comes behind them. */
+psr_err psr_table_settle(psr_table *table, uint32_t index, uint64_t next)
+{
+    if (is_bsp(table))
+        return PSR_OK;
+    return get_slices(begin(table, index, next), 0, 1, NULL);
+}
+
+psr_err psr_table_put(psr_table *table, uint32_t index, uint64_t next, uint32_t section,
+                      const float *values)
+{
+    part *p = begin(table, index, next);
+    p->puts = true;
+    p->section = section;
+    p->pushed = values;
+    p->sent = 0;
+    table->puts++;
+    psr_loan_begin(&p->loan, p->cut->slice_count);
+    wait_to_push(p);
+    return push_what_may_go(table, p->cut->home);
+}
+
 bool psr_table_pushed(const psr_table *table, uint32_t index)
 {
     return table->parts[index].sent == table->parts[index].cut->slice_count;
@@ -425,9 +549,10 @@ void psr_table_abandon(psr_table *table)
 {
     for (uint32_t b = 0; b < table->plan->bucket_count; b++) {
         part *p = &table->parts[b];
-        if (p->active && p->encoder == NULL && p->sent < p->cut->slice_count)
+        if (p->active && (p->encoder == NULL || p->puts) && p->sent < p->cut->slice_count)
             psr_loan_forgo(&p->loan, p->cut->slice_count - p->sent);
         p->sent = p->cut->slice_count;
+        p->to = NULL;
     }
 }
 

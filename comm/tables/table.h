@@ -86,12 +86,28 @@ PSR_MUST_CHECK psr_err psr_table_push(psr_table *table, uint32_t part, uint64_t 
 PSR_MUST_CHECK psr_err psr_table_pull(psr_table *table, uint32_t part, uint64_t next);
 /* Whether everything that the part's operation pushes has been sent. */
 bool psr_table_pushed(const psr_table *table, uint32_t part);
+
+/* The next three are for a program's table (psr_table_shard_options.open). Each is begun when the
+ * part's operation is done; the operation is done again when it has ended. next: the number of
+ * rounds that were pushed. section: 0 for the values, 1 + i for array i of the update's state.
+ * values and ret_values have as many values as the part, and are borrowed until the end. They fail
+ * as the outbox does.
+ *
+ * get reads what the shard holds after these rounds of this worker. */
+PSR_MUST_CHECK psr_err psr_table_get(psr_table *table, uint32_t part, uint64_t next,
+                                     uint32_t section, float *ret_values);
+/* Worker 0 writes what the shard holds; it ends when the shard has received all of it. */
+PSR_MUST_CHECK psr_err psr_table_put(psr_table *table, uint32_t part, uint64_t next,
+                                     uint32_t section, const float *values);
+/* Ends when the shard has taken these rounds of the part. */
+PSR_MUST_CHECK psr_err psr_table_settle(psr_table *table, uint32_t part, uint64_t next);
+
 /* Stops sending: pushes that wait are no longer lent. The operations never end. */
 void psr_table_abandon(psr_table *table);
 
 /* A message of a shard about one of its parts: WEIGHTS or ACK; or INIT, which shows where the
- * initial values are in shared memory. Takes *message. PROTOCOL: it cannot come now (shard, range,
- * step, size, credit, staleness beyond the bound). */
+ * initial values are in shared memory, or answers psr_table_get. Takes *message. PROTOCOL: it
+ * cannot come now (shard, range, step, size, credit, staleness beyond the bound). */
 PSR_MUST_CHECK psr_err psr_table_message(psr_table *table, psr_message **message);
 
 /* What the oldest round under way waits for, and among equals the lowest part; if there is none, a

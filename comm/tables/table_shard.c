@@ -293,16 +293,21 @@ psr_err psr_table_shard_show(psr_table_shard *table)
     return PSR_OK;
 }
 
-/* Tells a worker of pushes received that no other message has told. */
-static psr_err acknowledge(psr_table_shard *table, uint32_t rank)
+static psr_err acknowledge_now(psr_table_shard *table, uint32_t rank)
 {
-    if (table->received[rank] - table->told[rank] < table->ack_after)
-        return PSR_OK;
     psr_head head = psr_msg_ack_head(table->received[rank]);
     table->told[rank] = table->received[rank];
     return table->options.outbox.send(table->options.outbox.context,
                                       (psr_peer){PSR_ROLE_WORKER, table->first_rank + rank}, &head,
                                       NULL);
+}
+
+/* Credit that nothing else has told. */
+static psr_err acknowledge(psr_table_shard *table, uint32_t rank)
+{
+    return table->received[rank] - table->told[rank] < table->ack_after
+               ? PSR_OK
+               : acknowledge_now(table, rank);
 }
 
 psr_err psr_table_shard_updated(psr_table_shard *table, uint32_t s)
@@ -411,6 +416,40 @@ static uint32_t pusher_of(const psr_table_shard *table, const psr_message *messa
     return message->from.rank - table->first_rank;
 }
 
+/* The array of a section: the values, or one of the update's states. NULL: there is none. */
+static float *section_of(const psr_table_shard *table, uint32_t section)
+{
+    if (section == 0)
+        return table->values;
+    return section <= table->update.state_count
+               ? table->update.state(table->update.context, section - 1)
+               : NULL;
+}
+
+/* What a worker speaks of is as it is after all that it has pushed. */
+static psr_err check_section(const psr_table_shard *table, uint32_t s, uint64_t step,
+                             uint32_t section, const psr_message *message)
+{
+    const uint64_t pushed = table->pushes[(size_t)s * table->n + pusher_of(table, message)];
+    if (!table->options.open)
+        return psr_violation(message, "this table is not to be read or written");
+    if (section_of(table, section) == NULL)
+        return psr_violation(message, "there is no section %" PRIu32, section);
+    if (step != pushed || (is_bsp(table) && step != table->slices.items[s].version))
+        return psr_violation(message, "%" PRIu64 " steps of it were pushed", pushed);
+    return PSR_OK;
+}
+
+static psr_err take_put(psr_table_shard *table, const psr_message *message, uint32_t s,
+                        const psr_msg_init *says, const float *values)
+{
+    PSR_TRY(check_section(table, s, says->step, says->section, message));
+    memcpy(section_of(table, says->section) + says->span.offset, values,
+           says->span.count * sizeof *values);
+    table->received[0]++;
+    return acknowledge_now(table, 0);
+}
+
 static psr_err take_init(psr_table_shard *table, const psr_message *message)
 {
     uint32_t s;
@@ -423,13 +462,14 @@ static psr_err take_init(psr_table_shard *table, const psr_message *message)
     uint32_t section = says.section;
     if (message->from.rank != 0)
         return psr_violation(message, "initial state is worker 0's to send");
+    if (table->options.open)
+        return take_put(table, message, s, &says, values);
     if (section > 31 || (table->sections_wanted >> section & 1) == 0)
         return psr_violation(message, "there is no section %" PRIu32 " to be set", section);
     if (slice->sections_known >> section & 1)
         return PSR_OK;
-    float *to =
-        section == 0 ? table->values : table->update.state(table->update.context, section - 1);
-    memcpy(to + slice->span.offset, values, slice->span.count * sizeof *to);
+    memcpy(section_of(table, section) + slice->span.offset, values,
+           slice->span.count * sizeof *values);
     slice->sections_known |= 1u << section;
     table->slices_initialised += slice->sections_known == table->sections_wanted;
     return PSR_OK;
@@ -604,6 +644,33 @@ static psr_err take_pull(psr_table_shard *table, const psr_message *message)
     return answer_pulls(table, s);
 }
 
+static psr_err take_ask(psr_table_shard *table, const psr_message *message)
+{
+    uint32_t s;
+    psr_msg_ask says;
+    const void *nothing;
+    PSR_TRY(psr_msg_ask_read(message, &says));
+    PSR_TRY(psr_table_slices_find(&table->slices, message, says.bucket, says.span, &s));
+    PSR_TRY(psr_decode_bytes(message, 0, &nothing));
+    const uint32_t rank = pusher_of(table, message);
+    const size_t cell = (size_t)s * table->n + rank;
+    PSR_TRY(check_section(table, s, says.step, says.section, message));
+    PSR_TRY(check_open(table, rank, cell, says.taken, message));
+    table->answer[cell] = ++table->answers[rank];
+    psr_head head = psr_msg_init_head(&(psr_msg_init){
+        .bucket = says.bucket, .step = says.step, .span = says.span, .section = says.section});
+    psr_payload payload =
+        psr_encode(&head, PSR_ENCODING_FLOAT32, section_of(table, says.section) + says.span.offset,
+                   says.span.count);
+    if (is_bsp(table))
+        payload = psr_loan_payload(NULL, payload);
+    else
+        PSR_TRY(copy_for(table, rank, &payload));
+    return table->options.outbox.send(table->options.outbox.context,
+                                      (psr_peer){PSR_ROLE_WORKER, table->first_rank + rank}, &head,
+                                      &payload);
+}
+
 static psr_err take(psr_table_shard *table, psr_message **message)
 {
     if ((*message)->from.role != PSR_ROLE_WORKER || pusher_of(table, *message) >= table->n)
@@ -616,6 +683,8 @@ static psr_err take(psr_table_shard *table, psr_message **message)
         return take_push(table, message);
     case PSR_MSG_PULL:
         return take_pull(table, *message);
+    case PSR_MSG_ASK:
+        return take_ask(table, *message);
     default:
         return psr_violation(*message, "that is not for a shard");
     }

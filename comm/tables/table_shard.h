@@ -27,6 +27,10 @@
  * number of answers that were taken: a worker has one pull of a slice open at a time, so what waits
  * for one that reads nothing is bounded (psr_table_shard_waiting_max).
  *
+ * A program's table also answers ASK, at once, by an INIT with what the slice holds. In BSP this is
+ * sent without a copy, since the next update needs the asker's next push; otherwise it is a copy.
+ * INIT from worker 0 writes a slice, and is acknowledged.
+ *
  * A push that was already folded (same worker, slice and step) changes nothing. One thread. */
 #ifndef PSR_COMM_TABLE_SHARD_H
 #define PSR_COMM_TABLE_SHARD_H
@@ -50,6 +54,10 @@ typedef struct psr_table_shard_options {
     uint32_t registered_count;
     /* no INIT comes: the caller sets the values, zero at first, before the first message */
     bool given;
+    /* A program's table: workers may ask for its values and its update's state at any time, and
+     * worker 0 may write them. While a part is written nobody pushes it, and no worker has an
+     * answer about it unread */
+    bool open;
     /* if above 0, the update's state is given at the beginning too, like the values */
     uint64_t first_step;
     uint64_t end; /* the number of steps after which the table is finished */
@@ -75,8 +83,8 @@ PSR_MUST_CHECK psr_err psr_table_shard_new(const psr_table_shard_options *option
 /* NULL allowed. */
 void psr_table_shard_free(psr_table_shard *table);
 
-/* INIT, PUSH or PULL from a worker. Takes *message. PROTOCOL: the slice is not this shard's, its
- * size is wrong, or its step cannot come now. Otherwise the failure of the update or of
+/* INIT, PUSH, PULL or ASK from a worker. Takes *message. PROTOCOL: the slice is not this shard's,
+ * its size is wrong, or its step cannot come now. Otherwise the failure of the update or of
  * `advanced`. */
 PSR_MUST_CHECK psr_err psr_table_shard_message(psr_table_shard *table, psr_message **message);
 

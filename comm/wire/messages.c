@@ -170,6 +170,27 @@ psr_err psr_msg_pull_read(const psr_message *message, psr_msg_pull *ret_pull)
     return PSR_OK;
 }
 
+enum { ASK_TAKEN = AFTER_SPAN, ASK_SECTION };
+
+psr_head psr_msg_ask_head(const psr_msg_ask *ask)
+{
+    psr_head head = part_head(PSR_MSG_ASK, ask->bucket, ask->step, ask->span);
+    head.fields[ASK_TAKEN] = ask->taken;
+    head.fields[ASK_SECTION] = ask->section;
+    return head;
+}
+
+psr_err psr_msg_ask_read(const psr_message *message, psr_msg_ask *ret_ask)
+{
+    const psr_head *head = &message->head;
+    uint32_t bucket = 0;
+    PSR_TRY(read_bucket(message, &bucket));
+    PSR_TRY(field_at_most(message, ASK_SECTION, UINT32_MAX));
+    *ret_ask = (psr_msg_ask){bucket, head->tag.round, span_of(head), head->fields[ASK_TAKEN],
+                             (uint32_t)head->fields[ASK_SECTION]};
+    return PSR_OK;
+}
+
 enum { WEIGHTS_STALENESS = AFTER_SPAN, WEIGHTS_RECEIVED };
 
 psr_head psr_msg_weights_head(const psr_msg_weights *weights)

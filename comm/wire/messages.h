@@ -33,7 +33,8 @@ typedef struct psr_msg_limits {
 
 typedef struct psr_msg_init {
     uint32_t bucket;
-    uint64_t step; /* the run's first step */
+    /* the run's first step; of a program's table, how often the slice has been pushed */
+    uint64_t step;
     psr_span span;
     uint32_t section; /* 0: weights; 1 + i: array i of the optimizer's state */
 } psr_msg_init;
@@ -51,6 +52,15 @@ typedef struct psr_msg_pull {
     psr_span span;
     uint64_t taken; /* how many answers the sender of the PULL has taken so far */
 } psr_msg_pull;
+
+/* Asks for what a program's table holds after the sender's pushes. */
+typedef struct psr_msg_ask {
+    uint32_t bucket;
+    uint64_t step; /* how often the sender has pushed the slice */
+    psr_span span;
+    uint64_t taken;   /* see psr_msg_pull: answers to PULL and ASK */
+    uint32_t section; /* see psr_msg_init */
+} psr_msg_ask;
 
 typedef struct psr_msg_weights {
     uint32_t bucket;
@@ -89,6 +99,7 @@ size_t psr_msg_count(const psr_head *head);
 psr_head psr_msg_init_head(const psr_msg_init *init);
 psr_head psr_msg_push_head(const psr_msg_push *push);
 psr_head psr_msg_pull_head(const psr_msg_pull *pull);
+psr_head psr_msg_ask_head(const psr_msg_ask *ask);
 psr_head psr_msg_weights_head(const psr_msg_weights *weights);
 psr_head psr_msg_ack_head(uint64_t received); /* received: see psr_msg_weights */
 psr_head psr_msg_ring_head(const psr_msg_ring *ring);
@@ -96,6 +107,7 @@ psr_head psr_msg_state_head(const psr_msg_state *state);
 PSR_MUST_CHECK psr_err psr_msg_init_read(const psr_message *message, psr_msg_init *ret_init);
 PSR_MUST_CHECK psr_err psr_msg_push_read(const psr_message *message, psr_msg_push *ret_push);
 PSR_MUST_CHECK psr_err psr_msg_pull_read(const psr_message *message, psr_msg_pull *ret_pull);
+PSR_MUST_CHECK psr_err psr_msg_ask_read(const psr_message *message, psr_msg_ask *ret_ask);
 PSR_MUST_CHECK psr_err psr_msg_weights_read(const psr_message *message,
                                             psr_msg_weights *ret_weights);
 PSR_MUST_CHECK psr_err psr_msg_ack_read(const psr_message *message, uint64_t *ret_received);

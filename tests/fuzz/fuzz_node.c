@@ -104,6 +104,10 @@ static psr_head head_to_table(const uint8_t *record)
     else if (record[5] % 4 == 2)
         head =
             psr_msg_weights_head(&(psr_msg_weights){bucket, step, span, record[5] > 128, received});
+    else if (record[5] >= 220)
+        head = psr_msg_init_head(&(psr_msg_init){bucket, step, span, record[5] >> 2 & 1});
+    else if (record[5] >= 180)
+        head = psr_msg_ask_head(&(psr_msg_ask){bucket, step, span, received, record[5] >> 2 & 1});
     if (record[6] < 240)
         head.encoding = PSR_ENCODING_FLOAT32;
     return psr_msg_in_group(head, record[6] == 0, group);
@@ -115,7 +119,8 @@ static void tell_table(played *p, const uint8_t *record)
     static const float values[32];
     psr_head head = head_to_table(record);
     records_twist(&head, record + TWIST, TABLE_PARTS);
-    const bool has_values = head.type == PSR_MSG_PUSH || head.type == PSR_MSG_WEIGHTS;
+    const bool has_values =
+        head.type == PSR_MSG_PUSH || head.type == PSR_MSG_WEIGHTS || head.type == PSR_MSG_INIT;
     const bool few = has_values && head.fields[1] <= sizeof values / sizeof values[0];
     size_t size = record[7] < 240 ? (few ? head.fields[1] * sizeof(float) : 0) : record[7] - 240u;
     psr_message *message = records_message((psr_peer){PSR_ROLE_WORKER, record[2] & 3}, head, size,
@@ -238,9 +243,11 @@ static void begin_tables(played *p, psr_consistency consistency,
             abort();
         psr_node_take(p->node, PSR_NODE_OPEN_GROUP, group, 0);
         for (uint32_t part = 0; part < TABLE_PARTS && id == OF_WORKER; part++) {
-            if (psr_node_table_request_new(group, part == 0 ? PSR_NODE_PUSH_PULL : PSR_NODE_PULL,
-                                           part, values, values, DEADLINE_MS, NULL,
-                                           &ret_requests[part]) != PSR_OK)
+            static const psr_node_table_verb verbs[] = {PSR_NODE_PUSH_PULL, PSR_NODE_GET};
+            const psr_node_table_task task = {
+                .verb = verbs[part], .part = part, .values = values, .ret_values = values};
+            if (psr_node_table_request_new(group, &task, DEADLINE_MS, NULL, &ret_requests[part]) !=
+                PSR_OK)
                 abort();
             psr_node_request_begins(ret_requests[part]);
             psr_node_take(p->node, PSR_NODE_START, ret_requests[part], 0);

@@ -3,9 +3,12 @@
  *
  *     rank sum|again|loop|broadcast|leave|abort
  *     rank table UPDATE SYNC ROUNDS: pushes rank + 1 so often to two parts, and prints what it
- *         pulls */
+ *         pulls
+ *     rank keep UPDATE STEPS FILE: goes on from FILE where it is there, takes steps, and writes the
+ *         table and its update's state to FILE: bytes that say nothing else */
 #include "comm/psring/psring.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +73,82 @@ static psring_err table(psring_comm *comm, char **words)
     return err == PSRING_OK ? psring_table_close(&table, NULL) : err;
 }
 
+enum { KEPT_VALUES = 70000, KEPT_STATES_MAX = 8 };
+
+/* A program's checkpoint: rank 0's. */
+typedef struct kept {
+    int64_t steps;
+    uint32_t states;
+    float arrays[1 + KEPT_STATES_MAX][KEPT_VALUES];
+} kept;
+
+static size_t kept_bytes(const kept *k)
+{
+    return sizeof *k - (KEPT_STATES_MAX - k->states) * sizeof k->arrays[0];
+}
+
+static bool load(kept *k, const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    bool whole = file == NULL;
+    if (file != NULL) {
+        whole = fread(k, 1, sizeof *k, file) >= offsetof(kept, arrays);
+        fclose(file);
+    }
+    return whole;
+}
+
+static bool store(const kept *k, const char *path)
+{
+    FILE *file = fopen(path, "wb");
+    if (file == NULL)
+        return false;
+    bool whole = fwrite(k, 1, kept_bytes(k), file) == kept_bytes(k);
+    return fclose(file) == 0 && whole;
+}
+
+static psring_err take_steps(psring_table *table, int rank, int64_t first, int64_t end)
+{
+    static float x[KEPT_VALUES];
+    psring_err err = PSRING_OK;
+    for (int64_t step = first; step < end && err == PSRING_OK; step++) {
+        for (size_t i = 0; i < KEPT_VALUES; i++)
+            x[i] = (float)(((int64_t)i * 7 + rank * 13 + step * 5) % 101 - 50) / 64;
+        err = psring_push_pull(table, PSRING_ALL, x, x, NULL, NULL);
+    }
+    return err;
+}
+
+static psring_err keep(psring_comm *comm, char **words)
+{
+    static kept k;
+    psring_table *table = NULL;
+    psring_group *world = psring_world(comm);
+    const int rank = psring_rank(world);
+    if (rank == 0 && !load(&k, words[2]))
+        return PSRING_ERR_IO;
+    psring_err err = psring_broadcast(world, &k.steps, 1, PSRING_INT64, 0, NULL, NULL);
+    if (err == PSRING_OK)
+        err = psring_table_open(world, "kept",
+                                PSRING_WITH(psring_table_options,
+                                            .parts = (const size_t[]){1, KEPT_VALUES - 10, 9},
+                                            .part_count = 3, .update = words[0],
+                                            .initial = k.arrays[0], .updates = (uint64_t)k.steps),
+                                NULL, &table);
+    for (uint32_t s = 1; err == PSRING_OK && s <= psring_table_states(table); s++)
+        err = psring_table_write(table, s, PSRING_ALL, k.arrays[s], KEPT_VALUES, NULL);
+    if (err == PSRING_OK)
+        err = take_steps(table, rank, k.steps, k.steps + atoi(words[1]));
+    for (uint32_t s = 0; err == PSRING_OK && s <= psring_table_states(table); s++)
+        err = psring_table_read(table, s, PSRING_ALL, rank == 0 ? k.arrays[s] : NULL, KEPT_VALUES,
+                                NULL);
+    k.steps += atoi(words[1]);
+    k.states = psring_table_states(table);
+    if (err == PSRING_OK && rank == 0 && !store(&k, words[2]))
+        err = PSRING_ERR_IO;
+    return err == PSRING_OK ? psring_table_close(&table, NULL) : err;
+}
+
 /* Says one number to all again and again until that fails, and how much memory it has had. */
 static psring_err broadcast(psring_comm *comm)
 {
@@ -87,6 +166,8 @@ static psring_err play(const char *what, char **words, psring_comm **comm)
 {
     if (strcmp(what, "table") == 0)
         return table(*comm, words);
+    if (strcmp(what, "keep") == 0)
+        return keep(*comm, words);
     if (strcmp(what, "broadcast") == 0)
         return broadcast(*comm);
     if (strcmp(what, "loop") == 0)
@@ -116,7 +197,7 @@ static psring_err live(const char *what, char **words)
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "sum";
-    if (strcmp(what, "table") == 0 && argc != 5)
+    if ((strcmp(what, "table") == 0 || strcmp(what, "keep") == 0) && argc != 5)
         return 2;
     int lives = strcmp(what, "again") == 0 ? 5 : 1;
     for (int i = 0; i < lives; i++)

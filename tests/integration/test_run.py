@@ -371,6 +371,21 @@ def tables(tap, start, directory):
     tap.ok(run.text("out") == ["3 1"] * 2, "and finds how many they are", run.why())
 
 
+def tables_are_kept(tap, start, directory):
+    """Adam's first steps depend on their number, momentum on what was pushed before."""
+    for update in ("sgd lr=0.25 momentum=0.5", "adam lr=0.01"):
+        files = {}
+        for name, runs in (("whole", ((2, 7),)), ("halves", ((1, 3), (4, 4))), ("halves", ((3, 3), (2, 4)))):
+            path = os.path.join(directory, "%s-%s-%d" % (update[:4].strip(), name, runs[0][0]))
+            for shards, steps in runs:
+                run = start("kept-%s-%s-%d-%d" % (update[:4].strip(), name, shards, steps), ["-n", "3", "--shards", str(shards)],
+                            [RANK, "keep", update, str(steps), path])
+                ends(tap, run, 0, [], "%s: %d steps with %d shards, from and to a file" % (update, steps, shards))
+            files[path] = read_bytes(path)
+        tap.ok(len(set(files.values())) == 1 and len(next(iter(files.values()))) > 70000 * 4 * 2,
+               "%s: a run that goes on with other shards has the bits of one that was never interrupted" % update)
+
+
 def a_shard_is_killed(tap, start, directory):
     run = start("shard-killed", ["-n", "2", "--shards", "1", "--deadline", str(DEADLINE_S)], [RANK, "loop"])
     run.wait_ready(2)
@@ -426,7 +441,7 @@ def main():
     tap = Tap()
     with Workspace() as directory:
         plays = (places, local_places, words, descriptors, fails, is_killed, is_stopped, ctrl_c, ctrl_z, launcher_dies, agent_dies, scheduler_stops, not_there,
-                 children, output_files, much_output, on_a_terminal, joined, one_of_the_joined_ends, takes_anothers_name, few_descriptors, two_hosts, tables, a_shard_is_killed, bad_input)
+                 children, output_files, much_output, on_a_terminal, joined, one_of_the_joined_ends, takes_anothers_name, few_descriptors, two_hosts, tables, tables_are_kept, a_shard_is_killed, bad_input)
         together(tap, [partial(guarded, play=play, psring=psring, directory=directory) for play in plays])
     tap.end()
 

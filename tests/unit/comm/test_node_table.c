@@ -123,8 +123,9 @@ static void order(member *m, psr_node_table_verb verb, uint32_t part)
     const float *pushed = verb != PSR_NODE_PULL ? m->pushed[part] : NULL;
     float *pulled = verb != PSR_NODE_PUSH ? m->pulled[part] : NULL;
     psr_node_request **request = &m->requests[part];
-    expect_ok(psr_node_table_request_new(m->group, verb, part, pushed, pulled, DEADLINE_MS, NULL,
-                                         request));
+    const psr_node_table_task task = {
+        .verb = verb, .part = part, .values = pushed, .ret_values = pulled};
+    expect_ok(psr_node_table_request_new(m->group, &task, DEADLINE_MS, NULL, request));
     psr_node_request_begins(*request);
     psr_node_take(m->node, PSR_NODE_START, *request, now_ms());
 }

@@ -105,8 +105,8 @@ typedef struct said {
     uint64_t step;
     psr_span span;
     bool answer;      /* PUSH */
-    uint32_t section; /* INIT */
-    uint64_t taken;   /* PULL */
+    uint32_t section; /* INIT, ASK */
+    uint64_t taken;   /* PULL, ASK */
 } said;
 
 static psr_head head_of(const said *s)
@@ -118,6 +118,8 @@ static psr_head head_of(const said *s)
         return psr_msg_push_head(&(psr_msg_push){s->bucket, s->step, s->span, s->answer});
     case PSR_MSG_PULL:
         return psr_msg_pull_head(&(psr_msg_pull){s->bucket, s->step, s->span, s->taken});
+    case PSR_MSG_ASK:
+        return psr_msg_ask_head(&(psr_msg_ask){s->bucket, s->step, s->span, s->taken, s->section});
     default:
         return psr_msg_ring_head(
             &(psr_msg_ring){.bucket = s->bucket, .step = s->step, .span = s->span});
@@ -131,7 +133,8 @@ static said say(psr_message_type type, uint64_t step, uint32_t bucket)
 
 static psr_message *make_said(const said *s, uint32_t rank, float value)
 {
-    return values_message(head_of(s), rank, s->type == PSR_MSG_PULL ? 0 : SLICE, value);
+    return values_message(head_of(s), rank,
+                          s->type == PSR_MSG_PULL || s->type == PSR_MSG_ASK ? 0 : SLICE, value);
 }
 
 static psr_message *make(psr_message_type type, uint32_t rank, uint64_t step, uint32_t bucket,
@@ -792,6 +795,111 @@ static void a_worker_that_lies_about_what_it_has_taken_is_found_out(void **state
     tear_down(&f);
 }
 
+/* ---- a program's table ---- */
+
+static psr_err ask(fixture *f, uint32_t rank, uint64_t step, uint32_t section, uint64_t taken)
+{
+    said s = say(PSR_MSG_ASK, step, 2);
+    s.section = section;
+    s.taken = taken;
+    return give(f, make_said(&s, rank, 0));
+}
+
+static psr_err write_section(fixture *f, uint32_t rank, uint64_t step, uint32_t section,
+                             float value)
+{
+    said s = say(PSR_MSG_INIT, step, 2);
+    s.section = section;
+    return give(f, make_said(&s, rank, value));
+}
+
+static void open_to_all(fixture *f, const psr_table_update *update)
+{
+    set_up(f);
+    use(f, update);
+    f->options.given = f->options.open = true;
+}
+
+static void values_and_states_are_read_and_written_at_any_time(void **state)
+{
+    (void)state;
+    for (int alone = 0; alone < 2; alone++) {
+        fixture f;
+        noting n = {0};
+        size_t last = 0;
+        const psr_table_update update = noting_update(&n);
+        open_to_all(&f, &update);
+        if (alone)
+            f.options.consistency.kind = PSR_CONSISTENCY_ASYNC;
+        open_table(&f);
+        take_steps(&f, 0, 1);
+        n.states[1][3] = 7;
+        const size_t acked = count_sent(&f, PSR_MSG_ACK, &last);
+        expect_ok(write_section(&f, 0, 1, 2, 5));
+        assert_true(n.states[1][3] == 5 && n.states[0][3] == 0);
+        assert_int_equal(count_sent(&f, PSR_MSG_ACK, &last), acked + 1); /* at once; it counts */
+        assert_int_equal(ack_said(&f, last), 3);
+        expect_ok(ask(&f, 1, 1, 2, 0));
+        assert_int_equal(count_sent(&f, PSR_MSG_INIT, &last), 1);
+        assert_true(f.sent[last].to.rank == 1 && f.sent[last].first == 5);
+        expect_ok(write_section(&f, 0, 1, 0, 9));
+        expect_ok(ask(&f, 0, 1, 0, 0));
+        assert_int_equal(count_sent(&f, PSR_MSG_INIT, &last), 2);
+        assert_true(f.sent[last].to.rank == 0 && f.sent[last].first == 9);
+        assert_true(psr_table_shard_values(f.table)[SLICE - 1] == 9);
+        tear_down(&f);
+    }
+}
+
+static void what_may_not_be_read_or_written_is_a_violation(void **state)
+{
+    (void)state;
+    fixture f;
+    noting n = {0};
+    const psr_table_update update = noting_update(&n);
+    set_up(&f);
+    open_table(&f);
+    initialise(&f);
+    expect_failure(ask(&f, 1, 0, 0, 0), PSR_ERR_PROTOCOL,
+                   "worker 1 sent ASK (wire step 0, bucket 2, offset 0, count 16, taken 0, section "
+                   "0): this table is not to be read or written");
+    tear_down(&f);
+
+    open_to_all(&f, &update);
+    open_table(&f);
+    expect_failure(ask(&f, 1, 0, 3, 0), PSR_ERR_PROTOCOL,
+                   "worker 1 sent ASK (wire step 0, bucket 2, offset 0, count 16, taken 0, section "
+                   "3): there is no section 3");
+    expect_failure(ask(&f, 1, 0, UINT32_MAX, 0), PSR_ERR_PROTOCOL,
+                   "worker 1 sent ASK (wire step 0, bucket 2, offset 0, count 16, taken 0, section "
+                   "4294967295): there is no section 4294967295");
+    expect_failure(ask(&f, 1, 1, 0, 0), PSR_ERR_PROTOCOL,
+                   "worker 1 sent ASK (wire step 1, bucket 2, offset 0, count 16, taken 0, section "
+                   "0): 0 steps of it were pushed");
+    expect_failure(write_section(&f, 0, 0, 3, 1), PSR_ERR_PROTOCOL,
+                   "worker 0 sent INIT (wire step 0, bucket 2, offset 0, count 16, section 3): "
+                   "there is no section 3");
+    expect_failure(write_section(&f, 0, 1, 0, 1), PSR_ERR_PROTOCOL,
+                   "worker 0 sent INIT (wire step 1, bucket 2, offset 0, count 16, section 0): 0 "
+                   "steps of it were pushed");
+    expect_failure(write_section(&f, 1, 0, 0, 1), PSR_ERR_PROTOCOL,
+                   "worker 1 sent INIT (wire step 0, bucket 2, offset 0, count 16, section 0): "
+                   "initial state is worker 0's to send");
+    push(&f, 1, 0, 2, 1); /* the update that it is of is not made: it has pushed too much to ask */
+    expect_failure(ask(&f, 1, 1, 0, 0), PSR_ERR_PROTOCOL,
+                   "worker 1 sent ASK (wire step 1, bucket 2, offset 0, count 16, taken 0, section "
+                   "0): 1 steps of it were pushed");
+    expect_ok(ask(&f, 0, 0, 1, 0));
+    expect_failure(ask(&f, 0, 0, 1, 0), PSR_ERR_PROTOCOL,
+                   "worker 0 sent ASK (wire step 0, bucket 2, offset 0, count 16, taken 0, section "
+                   "1): it has pulled the slice before, and has not taken the answer, number 1");
+    expect_failure(ask(&f, 0, 0, 1, 2), PSR_ERR_PROTOCOL,
+                   "worker 0 sent ASK (wire step 0, bucket 2, offset 0, count 16, taken 2, section "
+                   "1): it was answered 1 times");
+    expect_ok(ask(&f, 0, 0, 1, 1));
+    tear_down(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -816,6 +924,8 @@ int main(void)
         cmocka_unit_test(a_pull_ahead_of_ones_own_pushes_is_a_violation),
         cmocka_unit_test(a_worker_has_one_pull_of_a_slice_open_at_a_time),
         cmocka_unit_test(a_worker_that_lies_about_what_it_has_taken_is_found_out),
+        cmocka_unit_test(values_and_states_are_read_and_written_at_any_time),
+        cmocka_unit_test(what_may_not_be_read_or_written_is_a_violation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
