@@ -27,7 +27,7 @@ typedef struct psr_facts {
     uint64_t parameter_count; /* of the model, without padding */
 } psr_facts;
 
-/* ret owns: free(), as all here */
+/* The caller owns *ret_json: free(), as all here */
 PSR_MUST_CHECK psr_err psr_facts_to_json(const psr_facts *facts, char **ret_json);
 PSR_MUST_CHECK psr_err psr_facts_from_json(psr_bytes json, psr_facts *ret_facts);
 

@@ -115,9 +115,9 @@ typedef struct psr_run_event {
     };
 } psr_run_event;
 
-/* ret owns: free(). NOMEM. */
+/* The caller owns *ret_text: free(). NOMEM. */
 PSR_MUST_CHECK psr_err psr_run_event_encode(const psr_run_event *event, char **ret_text);
-/* ret owns: psr_run_event_done. FORMAT. */
+/* The caller owns *ret_event: psr_run_event_done. FORMAT. */
 PSR_MUST_CHECK psr_err psr_run_event_decode(const char *text, psr_run_event *ret_event);
 void psr_run_event_done(psr_run_event *event);
 

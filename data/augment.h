@@ -26,8 +26,8 @@ typedef struct psr_crop {
 psr_crop psr_augment_crop(uint64_t seed, uint32_t epoch, uint32_t sample, uint32_t padding);
 
 /* dataset is borrowed for the augmenter's life. size: of the result's sides; 0: the data set's own.
- * ret owns. USAGE: size 0 and images that are not square; UNSUPPORTED: PSR_AUGMENT_IMAGENET;
- * NOMEM. */
+ * The caller owns *ret_augmenter. USAGE: size 0 and images that are not square; UNSUPPORTED:
+ * PSR_AUGMENT_IMAGENET; NOMEM. */
 PSR_MUST_CHECK psr_err psr_augmenter_new(const psr_dataset *dataset, psr_augment augment,
                                          uint32_t size, uint64_t seed,
                                          psr_augmenter **ret_augmenter);

@@ -40,11 +40,12 @@ typedef struct psr_dataset_info {
  * magic, truncated, over-long, label out of range), USAGE (spec), IO, NOMEM. */
 PSR_MUST_CHECK psr_err psr_dataset_info_read(const char *spec, psr_dataset_info *ret_info);
 
-/* ret owns. The test split alone reads the train split too, for its constants. */
+/* The caller owns *ret_dataset. The test split alone reads the train split too, for its
+ * constants. */
 PSR_MUST_CHECK psr_err psr_dataset_open(const char *spec, psr_split split,
                                         psr_dataset **ret_dataset);
 
-/* Both splits, each file read once. ret owns both. Same errors. */
+/* Both splits; each file is read once. The caller owns both results. Same errors. */
 PSR_MUST_CHECK psr_err psr_dataset_open_both(const char *spec, psr_dataset **ret_train,
                                              psr_dataset **ret_test);
 /* The same, and `reading` (may be NULL) counts how far it is. CANCELLED: the reading was

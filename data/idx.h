@@ -23,7 +23,7 @@ PSR_MUST_CHECK psr_err psr_idx_count_classes(psr_source *labels, uint32_t count,
                                              uint32_t *ret_classes);
 
 /* Both files whole, with the classes that this split's labels tell. FORMAT as above and: over-long.
- * ret owns: psr_samples_done. */
+ * The caller owns *ret_samples: psr_samples_done. */
 PSR_MUST_CHECK psr_err psr_idx_read(psr_source *images, psr_source *labels,
                                     psr_samples *ret_samples);
 

@@ -33,9 +33,9 @@ typedef struct psr_loader_batch {
 } psr_loader_batch;
 
 /* dataset is borrowed for the loader's life. All memory is taken and all threads are started here;
- * a steady step allocates nothing. ret owns.
- * USAGE: no sample for any step, a first_step beyond the epoch, size 0 for images that are not
- * square; UNSUPPORTED: PSR_AUGMENT_IMAGENET; NOMEM; IO: a thread could not be started. */
+ * a steady step allocates nothing. The caller owns *ret_loader. USAGE: no sample for any step, a
+ * first_step beyond the epoch, size 0 for images that are not square; UNSUPPORTED:
+ * PSR_AUGMENT_IMAGENET; NOMEM; IO: a thread could not be started. */
 PSR_MUST_CHECK psr_err psr_loader_new(const psr_dataset *dataset, const psr_loader_options *options,
                                       psr_loader **ret_loader);
 /* Ends its threads, in the middle of a batch if need be. */

@@ -35,7 +35,8 @@ typedef struct psr_location {
 /* Errors as psr_dataset_info_read's: NOT_FOUND, USAGE, IO. */
 PSR_MUST_CHECK psr_err psr_location_resolve(const char *spec, psr_location *ret_location);
 
-/* Opens one of its files: as it is, else .gz, else .xz. ret owns. NOT_FOUND, IO, NOMEM. */
+/* Opens one of its files: as it is, else .gz, else .xz. The caller owns *ret_source. NOT_FOUND, IO,
+ * NOMEM. */
 PSR_MUST_CHECK psr_err psr_location_open(const psr_location *location, const char *name,
                                          psr_source **ret_source);
 

@@ -20,7 +20,7 @@ typedef struct psr_opened {
 /* Opens both splits and finds their content. cache: a directory of the user's own, which is made
  * where it is missing; one that others can write, or of another user, is left alone; NULL: none.
  * reading: moves meanwhile; NULL: nobody asks. Errors as psr_dataset_open_both's, and CANCELLED.
- * ret owns. */
+ * The caller owns *ret_opened. */
 PSR_MUST_CHECK psr_err psr_opened_init(const char *spec, const char *cache, psr_reading *reading,
                                        psr_opened *ret_opened);
 /* Safe on one of zeroes. */
@@ -42,7 +42,7 @@ size_t psr_opened_packed_bytes(const psr_opened *opened);
 /* to: zeroed, aligned to 64 bytes. */
 void psr_opened_pack(const psr_opened *opened, void *to);
 /* The same data set over packed bytes, which are borrowed for its life; what is in them is checked.
- * name: the data set's here. FORMAT, NOMEM. ret owns. */
+ * name: the data set's here. FORMAT, NOMEM. The caller owns *ret_opened. */
 PSR_MUST_CHECK psr_err psr_opened_unpack(const void *packed, size_t bytes, const char *name,
                                          psr_opened *ret_opened);
 

@@ -26,8 +26,8 @@ typedef struct psr_source psr_source;
 /* The packing that a file's name tells: ".gz", ".xz", else plain. */
 psr_source_packing psr_source_packing_of(const char *path);
 
-/* Opens a regular file (base/system/file.h: a FIFO or a device is refused, and keeps nobody). ret
- * owns. NOT_FOUND: no such file; IO: not a file, or the system refused. */
+/* Opens a regular file (base/system/file.h: a FIFO or a device is refused, and keeps nobody). The
+ * caller owns *ret_source. NOT_FOUND: no such file; IO: not a file, or the system refused. */
 PSR_MUST_CHECK psr_err psr_source_open(const char *path, psr_source **ret_source);
 
 /* The same over size bytes of memory, which is borrowed for the source's life; name stands for the
@@ -51,7 +51,8 @@ PSR_MUST_CHECK psr_err psr_source_read(psr_source *source, void *to, size_t size
                                        uint64_t whole_size);
 
 /* The same into new memory, which grows as the bytes arrive. A file that announces more than it has
- * costs at most twice the memory of what it has. ret owns: free(). NOMEM beside the above. */
+ * costs at most twice the memory of what it has. The caller owns *ret_bytes: free(). NOMEM beside
+ * the above. */
 PSR_MUST_CHECK psr_err psr_source_read_new(psr_source *source, size_t size, uint64_t whole_size,
                                            uint8_t **ret_bytes);
 

@@ -26,8 +26,8 @@ typedef struct psr_synthetic {
  * all. */
 PSR_MUST_CHECK psr_err psr_synthetic_parse(const char *spec, psr_synthetic *ret_synthetic);
 
-/* split: 0 train, 1 test. reading: NULL, or moves with every sample. ret owns: psr_samples_done.
- * NOMEM, CANCELLED. */
+/* split: 0 train, 1 test. reading: NULL, or moves with every sample. The caller owns *ret_samples:
+ * psr_samples_done. NOMEM, CANCELLED. */
 PSR_MUST_CHECK psr_err psr_synthetic_generate(const psr_synthetic *synthetic, uint32_t split,
                                               psr_reading *reading, psr_samples *ret_samples);
 

@@ -69,10 +69,10 @@ typedef struct psr_backend_options {
     const char *algorithms;
 } psr_backend_options;
 
-/* ret owns: psr_backend_free. net is borrowed for the backend's life. Executables for other batch
- * sizes (the last batch, evaluation) are compiled at first use and kept; they share one workspace.
- * Errors: UNSUPPORTED (precision on this processor), NOMEM, COMPUTE. One thread: the compute
- * thread. */
+/* The caller owns *ret_backend: psr_backend_free. net is borrowed for the backend's life.
+ * Executables for other batch sizes (the last batch, evaluation) are compiled at first use and
+ * kept; they share one workspace. Errors: UNSUPPORTED (precision on this processor), NOMEM,
+ * COMPUTE. One thread: the compute thread. */
 PSR_MUST_CHECK psr_err psr_backend_new(const psr_network *net, const psr_backend_options *options,
                                        psr_backend **ret_backend);
 void psr_backend_free(psr_backend *backend);

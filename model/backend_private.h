@@ -19,7 +19,7 @@
 
 /* One back end. self is its own object; functions as their namesakes in backend.h, one thread. */
 typedef struct psr_backend_class {
-    /* ret owns: destroy. options->kind is this class's own. */
+    /* The caller owns *ret_self: destroy. options->kind is this class's own. */
     psr_err (*create)(const psr_network *net, const psr_backend_options *options, void **ret_self);
     void (*destroy)(void *self); /* NULL allowed */
     psr_err (*train)(void *self, const psr_batch *batch, const psr_exec_state *state,

@@ -68,18 +68,19 @@ uint64_t psr_layout_elements_in(const psr_layout *layout, size_t offset, size_t 
  * buckets, none of up to 5 shards carries more than 1.25 times the mean. */
 uint64_t psr_bucket_bytes(const psr_layout *layout, uint64_t asked_bytes);
 
-/* bucket_bytes >= 64. USAGE when not. ret owns: psr_buckets_done. */
+/* bucket_bytes >= 64. USAGE when not. The caller owns *ret_buckets: psr_buckets_done. */
 PSR_MUST_CHECK psr_err psr_buckets_plan(const psr_layout *layout, uint64_t bucket_bytes,
                                         psr_buckets *ret_buckets);
 /* Makes buckets from runs of the arena that another process planned: from the arena's end on, each
- * run whole tensors or a piece of one. FORMAT: the runs are no buckets of this layout. ret owns:
- * psr_buckets_done. */
+ * run whole tensors or a piece of one. FORMAT: the runs are no buckets of this layout. The caller
+ * owns *ret_buckets: psr_buckets_done. */
 PSR_MUST_CHECK psr_err psr_buckets_of(const psr_layout *layout, const psr_span *spans,
                                       uint32_t count, psr_buckets *ret_buckets);
 void psr_buckets_done(psr_buckets *buckets);
 
 /* The buckets as parts, for code that distributes them over shards or workers. With whole_tensors
- * (LARS) the pieces of one tensor are marked to stay together. ret owns: free(). NOMEM. */
+ * (LARS) the pieces of one tensor are marked to stay together. The caller owns *ret_parts: free().
+ * NOMEM. */
 PSR_MUST_CHECK psr_err psr_buckets_parts(const psr_buckets *buckets, bool whole_tensors,
                                          psr_part **ret_parts);
 

@@ -10,12 +10,12 @@
 
 struct cJSON;
 
-/* ret owns: cJSON_Delete; NULL: no memory */
+/* The caller owns the result: cJSON_Delete; NULL: no memory */
 struct cJSON *psr_layout_to_json_array(const psr_layout *layout);
 
 /* array may be NULL and what it holds hostile. FORMAT names the tensor: a name that is empty, too
- * long or not printable, a shape that is none, or of more floats than an arena can have. NOMEM. ret
- * owns: psr_layout_done. */
+ * long or not printable, a shape that is none, or of more floats than an arena can have. NOMEM. The
+ * caller owns *ret_layout: psr_layout_done. */
 PSR_MUST_CHECK psr_err psr_layout_from_json_array(const struct cJSON *array,
                                                   psr_layout *ret_layout);
 

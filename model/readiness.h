@@ -21,7 +21,8 @@ struct psr_exec_hooks;
 
 typedef struct psr_readiness psr_readiness;
 
-/* net and buckets are borrowed for life. ret owns: psr_readiness_free. NOMEM. */
+/* net and buckets are borrowed for life. The caller owns *ret_readiness: psr_readiness_free.
+ * NOMEM. */
 PSR_MUST_CHECK psr_err psr_readiness_new(const psr_network *net, const psr_buckets *buckets,
                                          psr_readiness **ret_readiness);
 void psr_readiness_free(psr_readiness *readiness);

@@ -14,7 +14,7 @@ typedef struct psr_shard_start {
     psr_layout layout; /* owned if it was read: psr_shard_start_done */
 } psr_shard_start;
 
-/* ret owns: free() */
+/* The caller owns *ret_json: free() */
 PSR_MUST_CHECK psr_err psr_shard_start_to_json(const psr_shard_start *start, char **ret_json);
 /* The bytes may be hostile. FORMAT names the field, or the tensor of the layout
  * (model/layout_json.h). */

@@ -17,7 +17,7 @@ typedef struct psr_traffic {
 /* The two as a line of a log. */
 #define PSR_TRAFFIC_LINE "carried gradient_bytes=%" PRIu64 " weight_bytes=%" PRIu64
 
-/* ret owns: free() */
+/* The caller owns *ret_json: free() */
 PSR_MUST_CHECK psr_err psr_traffic_to_json(const psr_traffic *traffic, char **ret_json);
 PSR_MUST_CHECK psr_err psr_traffic_from_json(psr_bytes json, psr_traffic *ret_traffic);
 

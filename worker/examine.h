@@ -12,13 +12,13 @@
  * not"; for a model on that data "fixed_bytes" and "sample_bytes" of a worker's memory
  * (model/networks/network_memory.h, with one array of the optimizer's) or "model_failure". data,
  * model, image_size: as --data, --model and --image-size; NULL: not asked. user_directory: as
- * psr_dataset_find's. NOMEM. ret owns: free(). */
+ * psr_dataset_find's. NOMEM. The caller owns *ret_json: free(). */
 PSR_MUST_CHECK psr_err psr_worker_examine(const char *data, const char *model, uint32_t image_size,
                                           const char *user_directory, char **ret_json);
 
 /* One line of JSON: {"content":"TRAIN-TEST"}, which reads every file of the data to its end, if
  * what they hold is not in the cache, or {"failure":"why not"}. cache: as psr_opened_init's. NOMEM.
- * ret owns: free(). */
+ * The caller owns *ret_json: free(). */
 PSR_MUST_CHECK psr_err psr_worker_read(const char *data, const char *user_directory,
                                        const char *cache, char **ret_json);
 

@@ -50,7 +50,7 @@ uint64_t psr_trainer_total_steps(const psr_config *config, const psr_sampler *sa
 
 /* Compiles the network and starts the loaders. All workers must use worker 0's choice of
  * algorithms; a choice by timing is made by worker 0 before the others compile. Collective: all
- * workers call it. ret owns: psr_trainer_done. */
+ * workers call it. The caller owns *ret_trainer: psr_trainer_done. */
 PSR_MUST_CHECK psr_err psr_trainer_init(const psr_trainer_options *options,
                                         psr_trainer *ret_trainer);
 /* Safe on a trainer of zeroes. */

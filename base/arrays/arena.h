@@ -12,7 +12,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* ret owns count floats (0 allowed): psr_arena_free with the same count. NOMEM. */
+/* Makes an arena of count floats (0 allowed). The caller owns *ret_arena: psr_arena_free with the
+ * same count. NOMEM. */
 PSR_MUST_CHECK psr_err psr_arena_new(size_t count, float **ret_arena);
 /* Gives back the memory of a run that nobody needs any more, of an arena of count floats. Its whole
  * pages read as zeros from now on; the rest of the run stays as it is. */

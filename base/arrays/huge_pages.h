@@ -10,7 +10,7 @@
 
 /* Maps zeroed private memory, which takes no memory until it is written. From 2 MiB on it begins at
  * a multiple of 2 MiB, so that huge pages fit. bytes: a multiple of the page size. NULL: there is
- * no room. ret owns: munmap. */
+ * no room. The caller owns the result: munmap. */
 void *psr_huge_pages_map(size_t bytes);
 
 /* Backs all whole huge pages within [begin, begin + bytes) with memory now. The range is mapped for

@@ -263,8 +263,8 @@ PSR_MUST_CHECK psr_err psr_config_check(const psr_config *config);
  * why. */
 PSR_MUST_CHECK psr_err psr_config_may_change(const psr_config *config, psr_mode mode);
 
-/* JSON object { "option-name": "text", ... } of every option, in the table's order. ret owns:
- * free(). */
+/* JSON object { "option-name": "text", ... } of every option, in the table's order. The caller owns
+ * *ret_json: free(). */
 PSR_MUST_CHECK psr_err psr_config_to_json(const psr_config *config, char **ret_json);
 /* The same with the options that shards need: consistency, optimizer, schedule and when checkpoints
  * are due, but no network, data set or path. A reader has the others at their defaults. */

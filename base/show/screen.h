@@ -11,7 +11,7 @@
 
 typedef struct psr_screen psr_screen;
 
-/* ret owns. IO, NOMEM. */
+/* The caller owns *ret_screen. IO, NOMEM. */
 PSR_MUST_CHECK psr_err psr_screen_new(psr_screen **ret_screen);
 
 /* Queue text for stdout or stderr; never wait. It passes base/text/printable.h, newlines and tabs

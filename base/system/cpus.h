@@ -25,7 +25,7 @@ uint32_t psr_cpus_count(const psr_cpus *cpus);
  * like. Empty if the kernel does not say. */
 psr_cpus psr_cpus_allowed(void);
 
-/* "0-3,8"; "" for none. ret owns: free(). NOMEM. */
+/* "0-3,8"; "" for none. The caller owns *ret_list: free(). NOMEM. */
 PSR_MUST_CHECK psr_err psr_cpus_print(const psr_cpus *cpus, char **ret_list);
 /* The same back. FORMAT. */
 PSR_MUST_CHECK psr_err psr_cpus_parse(const char *list, psr_cpus *ret_cpus);

@@ -11,7 +11,8 @@ typedef struct psr_environment {
     size_t count;
 } psr_environment;
 
-/* This process's own, with room for so many more. ret owns: psr_environment_done. NOMEM. */
+/* This process's own, with room for so many more. The caller owns *ret_environment:
+ * psr_environment_done. NOMEM. */
 PSR_MUST_CHECK psr_err psr_environment_begin(size_t more, psr_environment *ret_environment);
 /* text: "NAME=VALUE", borrowed for as long as the environment is; takes the place of NAME's last
  * value. */

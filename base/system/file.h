@@ -17,7 +17,7 @@
 bool psr_file_try_again(unsigned attempt);
 
 /* Opens a regular file for reading. Anything else is refused: a FIFO would block until somebody
- * writes, a device may never end. ret_fd owns: close(). Errors: NOT_FOUND; IO. */
+ * writes, a device may never end. The caller owns *ret_fd: close(). Errors: NOT_FOUND; IO. */
 PSR_MUST_CHECK psr_err psr_file_open(const char *path, int *ret_fd, uint64_t *ret_size);
 
 /* Reads size bytes from offset on; path is for the error. IO: the system refused, or the file has
@@ -26,9 +26,9 @@ PSR_MUST_CHECK psr_err psr_file_open(const char *path, int *ret_fd, uint64_t *re
 PSR_MUST_CHECK psr_err psr_file_read_at(int fd, const char *path, void *to, size_t size,
                                         uint64_t offset);
 
-/* Reads a whole regular file of at most limit_bytes. ret owns: free(); one zero byte follows the
- * content, so that text can be used as a string. Errors: NOT_FOUND; IO (not a regular file, may not
- * be read, ...); FORMAT (longer than the limit); NOMEM. */
+/* Reads a whole regular file of at most limit_bytes. The caller owns *ret_data: free(). One zero
+ * byte follows the content, so that text can be used as a string. Errors: NOT_FOUND; IO (not a
+ * regular file, may not be read, ...); FORMAT (longer than the limit); NOMEM. */
 PSR_MUST_CHECK psr_err psr_file_read(const char *path, size_t limit_bytes, uint8_t **ret_data,
                                      size_t *ret_size);
 

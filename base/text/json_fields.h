@@ -22,10 +22,10 @@ void psr_fields_put_text(psr_fields_writer *w, const char *name, const char *tex
 void psr_fields_put_number(psr_fields_writer *w, const char *name, uint64_t value);
 /* Consumes value; NULL: there was no memory for it. */
 void psr_fields_put_item(psr_fields_writer *w, const char *name, cJSON *value);
-/* Consumes the object, on failure too. ret owns: free(). NOMEM. */
+/* Consumes the object, on failure too. The caller owns *ret_json: free(). NOMEM. */
 PSR_MUST_CHECK psr_err psr_fields_finish(psr_fields_writer *w, char **ret_json);
 
-/* ret owns: cJSON_Delete. */
+/* The caller owns *ret_object: cJSON_Delete. */
 PSR_MUST_CHECK psr_err psr_fields_parse(const void *json, size_t size, cJSON **ret_object);
 /* Printable text of fewer than size bytes. */
 PSR_MUST_CHECK psr_err psr_fields_text(const cJSON *object, const char *name, char *to,

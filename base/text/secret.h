@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 /* json as one line. It leaves no copies behind; cJSON's own printing does, since it grows its text
- * by realloc. NULL: no memory. ret owns: psr_secret_free. */
+ * by realloc. NULL: no memory. The caller owns the result: psr_secret_free. */
 char *psr_secret_print(const cJSON *json);
 
 /* Wipes a text and frees it. NULL allowed. */

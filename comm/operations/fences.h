@@ -23,7 +23,7 @@ typedef struct psr_fences_options {
     void (*wake)(void *context);
 } psr_fences_options;
 
-/* NOMEM. ret owns. */
+/* NOMEM. The caller owns *ret_fences. */
 PSR_MUST_CHECK psr_err psr_fences_new(const psr_fences_options *options, psr_fences **ret_fences);
 /* wake is not called any more. Any thread; after it only psr_fences_free may be called. NULL
  * allowed. */

@@ -9,7 +9,7 @@
 
 typedef struct psr_own_messages psr_own_messages;
 
-/* NOMEM. ret owns. */
+/* NOMEM. The caller owns *ret_messages. */
 PSR_MUST_CHECK psr_err psr_own_messages_new(psr_peer self, psr_own_messages **ret_messages);
 /* Frees those that wait too. NULL allowed. */
 void psr_own_messages_free(psr_own_messages *messages);

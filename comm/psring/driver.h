@@ -18,7 +18,7 @@ typedef struct psr_driver_options {
     int64_t deadline_ms;
 } psr_driver_options;
 
-/* NOMEM. ret owns. */
+/* NOMEM. The caller owns *ret_driver. */
 PSR_MUST_CHECK psr_err psr_driver_new(const psr_driver_options *options, psr_driver **ret_driver);
 /* Starts the progress thread. Orders that were given before are carried out before any message of
  * others is read. A rank that is alone has no such thread. IO. */

@@ -49,7 +49,7 @@ size_t psr_opening_values(const psr_opening *opening);
  * machine's memory. */
 PSR_MUST_CHECK psr_err psr_opening_fits(const psr_opening *opening, size_t shares, size_t arrays);
 
-/* NOMEM. ret owns: free(). */
+/* NOMEM. The caller owns *ret_words: free(). */
 PSR_MUST_CHECK psr_err psr_opening_to_words(const psr_opening *opening, int64_t **ret_words,
                                             size_t *ret_count);
 /* The bytes may be hostile. FORMAT: they are no possible opening. The caller owns *ret_opening:

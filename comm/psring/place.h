@@ -6,7 +6,8 @@
 #include "comm/psring/psring.h"
 #include "comm/start/meeting_file.h"
 
-/* As a rank. USAGE, or what reading the keys gives. ret owns: psr_provision_done. */
+/* As a rank. USAGE, or what reading the keys gives. The caller owns *ret_provision:
+ * psr_provision_done. */
 PSR_MUST_CHECK psr_err psr_place_provision(const psring_options *options,
                                            psr_provision *ret_provision);
 /* Starts the scheduler in this process: it listens where the options say. The caller owns

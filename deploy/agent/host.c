@@ -130,8 +130,8 @@ static char *word_of(const char *text)
     return (char *)(uintptr_t)text; /* execv does not write to it */
 }
 
-/* Words as a shell has them, with quotes, ~ and $NAME; it runs no command for them. ret owns:
- * wordfree. */
+/* Words as a shell has them, with quotes, ~ and $NAME; it runs no command for them. The caller owns
+ * *ret_words: wordfree. */
 static psr_err split_words(const char *ssh, wordexp_t *ret_words)
 {
     wordexp_t words = {0};

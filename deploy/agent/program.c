@@ -67,7 +67,7 @@ psr_err psr_program_to_object(const psr_program *program, cJSON **ret_object)
     return PSR_OK;
 }
 
-/* ret owns: free(); its texts are borrowed. */
+/* The caller owns *ret_texts: free(); its texts are borrowed. */
 static psr_err read_texts(const cJSON *object, const char *name, const char ***ret_texts)
 {
     const cJSON *array = cJSON_GetObjectItemCaseSensitive(object, name), *item;
@@ -224,7 +224,8 @@ static psr_err write_all(int fd, const char *text)
                                        : psr_fail(PSR_ERR_IO, "lseek: %s", strerror(errno));
 }
 
-/* Memory that is a file to who inherits its descriptor, and to no other user. ret owns: close(). */
+/* Memory that is a file to who inherits its descriptor, and to no other user. The caller owns
+ * *ret_fd: close(). */
 static psr_err open_keys(const psr_keys *keys, int *ret_fd)
 {
     char *text = NULL;

@@ -30,7 +30,7 @@ typedef struct psr_program {
 
 /* USAGE: longer than PSR_PROGRAM_BYTES_MAX. */
 PSR_MUST_CHECK psr_err psr_program_check(const psr_program *program);
-/* ret owns: cJSON_Delete. NOMEM. */
+/* The caller owns *ret_object: cJSON_Delete. NOMEM. */
 PSR_MUST_CHECK psr_err psr_program_to_object(const psr_program *program, cJSON **ret_object);
 /* Takes object, also on failure. FORMAT, naming the field. The caller owns *ret_program:
  * psr_program_done. */

@@ -26,7 +26,8 @@ typedef struct psr_topology {
 PSR_MUST_CHECK psr_err psr_topology_read(psr_topology *ret_topology);
 void psr_topology_done(psr_topology *topology);
 
-/* [[[0,4],[1,5]],[[2,6],[3,7]]]: nodes, cores, processors. ret owns: cJSON_Delete. NOMEM. */
+/* [[[0,4],[1,5]],[[2,6],[3,7]]]: nodes, cores, processors. The caller owns *ret_json: cJSON_Delete.
+ * NOMEM. */
 PSR_MUST_CHECK psr_err psr_topology_to_json(const psr_topology *topology, cJSON **ret_json);
 /* The JSON may come from anywhere. FORMAT: it has another form, has a processor twice, or has none.
  * The caller owns *ret_topology: psr_topology_done. */

@@ -66,7 +66,8 @@ typedef struct psr_checkup {
     uint64_t out_free_bytes;
 } psr_checkup;
 
-/* Takes names and slots from hosts. ret owns: psr_checkup_done. USAGE: too many. NOMEM. */
+/* Takes names and slots from hosts. The caller owns *ret_checkup: psr_checkup_done. USAGE: too
+ * many. NOMEM. */
 PSR_MUST_CHECK psr_err psr_checkup_init(const psr_hosts *hosts, psr_checkup *ret_checkup);
 void psr_checkup_done(psr_checkup *checkup);
 

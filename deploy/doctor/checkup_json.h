@@ -5,7 +5,7 @@
 
 #include "deploy/doctor/findings/findings.h"
 
-/* ret owns: free(). NOMEM. */
+/* The caller owns *ret_json: free(). NOMEM. */
 PSR_MUST_CHECK psr_err psr_checkup_to_json(const psr_checkup *checkup, const psr_findings *findings,
                                            char **ret_json);
 

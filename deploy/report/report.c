@@ -68,7 +68,7 @@ static const char doc[] =
     "\n"
     "The figures (docs/figures.md has more of them and of metrics.jsonl's fields):\n";
 
-/* The help is made of the definitions. ret owns. */
+/* The help is made of the definitions. The caller owns the result. */
 static char *full_doc(void)
 {
     char *text = NULL;

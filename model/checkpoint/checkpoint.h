@@ -24,8 +24,8 @@ typedef struct psr_checkpoint_writer psr_checkpoint_writer;
 /* Starts FILE (a path inside an existing directory) with float32 tensors (name, shape; the rest of
  * psr_tensor is not looked at) and metadata pairs (NULL-terminated key, value, key, value; NULL:
  * none), all UTF-8. Creates FILE.part, at its full size, so a full disk is told here. USAGE for a
- * name that comes twice or text that is not UTF-8, IO, NOMEM. ret owns: psr_checkpoint_commit or
- * psr_checkpoint_abandon. */
+ * name that comes twice or text that is not UTF-8, IO, NOMEM. The caller owns *ret_writer:
+ * psr_checkpoint_commit or psr_checkpoint_abandon. */
 PSR_MUST_CHECK psr_err psr_checkpoint_create(const char *path, const psr_tensor *tensors,
                                              size_t tensor_count, const char *const *metadata,
                                              psr_checkpoint_writer **ret_writer);
@@ -60,9 +60,9 @@ typedef struct psr_checkpoint psr_checkpoint;
 
 /* Opens a file and verifies its header and every checksum. FORMAT names file, tensor and what is
  * wrong (flipped byte, header that claims too much, overlap, missing bytes); NOT_FOUND when there
- * is no such file; IO (not a file, ..), NOMEM. ret owns: psr_checkpoint_close. Only the header is
- * kept in memory. Others may change or cut the file at any time, so data are read when they are
- * asked for, and verified again. */
+ * is no such file; IO (not a file, ..), NOMEM. The caller owns *ret_checkpoint:
+ * psr_checkpoint_close. Only the header is kept in memory. Others may change or cut the file at any
+ * time, so data are read when they are asked for, and verified again. */
 PSR_MUST_CHECK psr_err psr_checkpoint_open(const char *path, psr_checkpoint **ret_checkpoint);
 /* The same from memory. origin stands for the path in messages; bytes are borrowed until close. */
 PSR_MUST_CHECK psr_err psr_checkpoint_parse(const char *origin, const void *bytes, size_t size,

@@ -49,8 +49,8 @@ PSR_MUST_CHECK psr_err psr_safetensors_data_begin(const uint8_t first[PSR_SAFETE
 
 /* Reads the header of a file of file_bytes bytes: bytes are its first data_begin, as
  * psr_safetensors_data_begin told. On success every entry's range lies within the file, fits its
- * shape and type, and the ranges cover the data exactly. FORMAT, NOMEM. ret owns:
- * psr_safetensors_done; bytes are borrowed for the call. */
+ * shape and type, and the ranges cover the data exactly. FORMAT, NOMEM. The caller owns
+ * *ret_header: psr_safetensors_done; bytes are borrowed for the call. */
 PSR_MUST_CHECK psr_err psr_safetensors_parse(const uint8_t *bytes, size_t data_begin,
                                              uint64_t file_bytes, psr_safetensors *ret_header);
 void psr_safetensors_done(psr_safetensors *header);

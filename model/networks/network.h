@@ -67,7 +67,8 @@ typedef struct psr_network {
 } psr_network;
 
 /* Builds the description of model (a name of network_list.h). Errors: USAGE for an unknown model or
- * an image too small for it, in words that say the least size. ret owns: psr_network_free. */
+ * an image too small for it, in words that say the least size. The caller owns *ret_net:
+ * psr_network_free. */
 PSR_MUST_CHECK psr_err psr_network_new(const char *model, uint32_t classes, uint32_t channels,
                                        uint32_t height, uint32_t width, psr_shortcut shortcut,
                                        psr_network **ret_net);

@@ -5,8 +5,8 @@
 
 #include "model/onednn/private.h"
 
-/* ret owns: psr_onednn_context_close. threads: 1 or more. UNSUPPORTED: this processor or library
- * has no training in the precision; COMPUTE. */
+/* The caller owns *ret_context: psr_onednn_context_close. threads: 1 or more. UNSUPPORTED: this
+ * processor or library has no training in the precision; COMPUTE. */
 PSR_MUST_CHECK psr_err psr_onednn_context_open(psr_precision precision, uint32_t threads,
                                                psr_onednn_context *ret_context);
 void psr_onednn_context_close(psr_onednn_context *context);

@@ -6,9 +6,8 @@
 
 #include "model/onednn/private.h"
 
-/* Everything borrowed for the executable's life. ret owns: psr_onednn_exec_free. NOMEM, COMPUTE,
- * UNSUPPORTED.
- */
+/* Everything borrowed for the executable's life. The caller owns *ret_exec: psr_onednn_exec_free.
+ * NOMEM, COMPUTE, UNSUPPORTED. */
 PSR_MUST_CHECK psr_err psr_onednn_exec_new(const psr_onednn_context *context,
                                            const psr_network *net, const psr_onednn_graph *graph,
                                            const char *choices, uint32_t count, bool training,

@@ -30,7 +30,7 @@ typedef struct psr_onednn_graph {
     uint32_t *readers; /* [node_count]: how many nodes read each value */
 } psr_onednn_graph;
 
-/* ret owns: psr_onednn_graph_done. NOMEM. */
+/* The caller owns *ret_graph: psr_onednn_graph_done. NOMEM. */
 PSR_MUST_CHECK psr_err psr_onednn_graph_init(const psr_network *net, psr_onednn_graph *ret_graph);
 void psr_onednn_graph_done(psr_onednn_graph *graph);
 

@@ -279,8 +279,8 @@ PSR_MUST_CHECK psr_err psr_onednn_conv_source(psr_onednn_exec *exec, const psr_o
                                               dnnl_memory_desc_t *ret_desc);
 
 /* One direction of a planned convolution by oneDNN, DIRECT or WINOGRAD, between the layouts that
- * its values have. False when there is none but loops, which nobody wants to time. ret owns:
- * dnnl_primitive_desc_destroy. */
+ * its values have. False when there is none but loops, which nobody wants to time. The caller owns
+ * *ret_pd: dnnl_primitive_desc_destroy. */
 bool psr_onednn_conv_create(const psr_onednn_exec *exec, const psr_onednn_step *step,
                             psr_onednn_direction direction, psr_onednn_algorithm algorithm,
                             dnnl_primitive_desc_t *ret_pd);

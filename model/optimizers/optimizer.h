@@ -18,7 +18,7 @@
 typedef struct psr_optimizer psr_optimizer;
 
 /* layout borrowed for life. USAGE for values that the optimizer cannot work with, by the option's
- * name; NOMEM. ret owns: psr_optimizer_free. */
+ * name; NOMEM. The caller owns *ret_optimizer: psr_optimizer_free. */
 PSR_MUST_CHECK psr_err psr_optimizer_new(const psr_config *config, const psr_layout *layout,
                                          psr_optimizer **ret_optimizer);
 void psr_optimizer_free(psr_optimizer *optimizer);

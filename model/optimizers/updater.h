@@ -37,7 +37,7 @@ typedef struct psr_sum {
     const float *values; /* [span.count] */
 } psr_sum;
 
-/* NOMEM. ret owns. */
+/* NOMEM. The caller owns *ret_updater. */
 PSR_MUST_CHECK psr_err psr_updater_new(const psr_updater_options *options,
                                        psr_updater **ret_updater);
 /* NULL allowed. */

@@ -20,8 +20,8 @@ typedef struct psr_whole_tensors_events {
     psr_err (*updated)(void *context, uint32_t part); /* all of its tensors have been updated */
 } psr_whole_tensors_events;
 
-/* All arguments are copied. ret owns. NOMEM; USAGE: a tensor lies only partly within these
- * parts. */
+/* All arguments are copied. The caller owns *ret_tensors. NOMEM; USAGE: a tensor lies only partly
+ * within these parts. */
 PSR_MUST_CHECK psr_err psr_whole_tensors_new(const psr_layout *layout, const psr_span *parts,
                                              uint32_t count, const psr_whole_tensors_events *events,
                                              psr_whole_tensors **ret_tensors);

@@ -20,7 +20,7 @@ typedef struct psr_reference_state {
     psr_real *buffers;
 } psr_reference_state;
 
-/* net borrowed for life. ret owns: psr_reference_free. NOMEM. */
+/* net borrowed for life. The caller owns *ret_reference: psr_reference_free. NOMEM. */
 PSR_MUST_CHECK psr_err psr_reference_new(const psr_network *net, uint32_t max_batch,
                                          double label_smoothing, psr_reference **ret_reference);
 void psr_reference_free(psr_reference *reference);

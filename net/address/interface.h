@@ -25,7 +25,7 @@ PSR_MUST_CHECK psr_err psr_interface_to_others(char ret_address[PSR_ADDRESS_BYTE
 /* Reserves a port of that address: the kernel gives it to nobody else while ret_fd is open. This
  * process or another one may still bind a listener there (both set SO_REUSEADDR, as libzmq does,
  * and the reserving socket never listens). *port: the port wanted, or 0 to let the kernel choose;
- * then it is set. USAGE: the port wanted is taken. IO. ret_fd owns: close(). */
+ * then it is set. USAGE: the port wanted is taken. IO. The caller owns *ret_fd: close(). */
 PSR_MUST_CHECK psr_err psr_interface_reserve(const char *address, uint16_t *port, int *ret_fd);
 
 /* An address of 127.0.0.0/8, or ::1. */

@@ -29,12 +29,13 @@ typedef struct psr_socket_directory {
 #define PSR_SOCKET_DIRECTORY_NONE ((psr_socket_directory){.hold = -1})
 
 /* Makes one below runtime_directory ($XDG_RUNTIME_DIR), or below /tmp when that is NULL, is open to
- * other users, or is too long. IO. ret owns: psr_socket_directory_remove. */
+ * other users, or is too long. IO. The caller owns *ret_directory: psr_socket_directory_remove. */
 PSR_MUST_CHECK psr_err psr_socket_directory_make(const char *runtime_directory,
                                                  psr_socket_directory *ret_directory);
 
 /* Holds a directory that exists. NOT_FOUND: it is gone, or being removed; USAGE: it is no such
- * directory, or others may use it. ret owns: as above, or psr_socket_directory_release. */
+ * directory, or others may use it. The caller owns *ret_directory: as above, or
+ * psr_socket_directory_release. */
 PSR_MUST_CHECK psr_err psr_socket_directory_hold(const char *path,
                                                  psr_socket_directory *ret_directory);
 
@@ -53,19 +54,19 @@ PSR_MUST_CHECK psr_err psr_socket_directory_of_run(const char *runtime_directory
 bool psr_socket_directory_is_a_jobs(const char *path);
 
 /* Makes the directory, or takes the one that another process of the same job or run has made, and
- * holds it. USAGE: what is there is another user's, is no directory, or others may use it. IO. ret
- * owns: psr_socket_directory_remove. */
+ * holds it. USAGE: what is there is another user's, is no directory, or others may use it. IO. The
+ * caller owns *ret_directory: psr_socket_directory_remove. */
 PSR_MUST_CHECK psr_err psr_socket_directory_enter(const char *path,
                                                   psr_socket_directory *ret_directory);
 
 /* Takes a name ("rank-3") for this process alone, among those that hold the directory, until the
  * descriptor is closed. USAGE: another process has it; the line begins with `what` ("rank 3") and
- * says which process. ret owns: close(). */
+ * says which process. The caller owns *ret_fd: close(). */
 PSR_MUST_CHECK psr_err psr_socket_directory_claim(const psr_socket_directory *directory,
                                                   const char *name, const char *what, int *ret_fd);
 
 /* The process that has taken a name in the job's directory at path. NOT_FOUND: none has, or it is
- * not known. ret owns: a pidfd, readable once the process has ended; close(). */
+ * not known. The caller owns *ret_pidfd: a pidfd, readable once the process has ended; close(). */
 PSR_MUST_CHECK psr_err psr_socket_directory_holder(const char *path, const char *name,
                                                    int *ret_pidfd);
 
@@ -73,8 +74,8 @@ PSR_MUST_CHECK psr_err psr_socket_directory_holder(const char *path, const char 
 
 /* Waits until this process may have a name that only one process at a time has, among all that hold
  * the directory, and writes `holder` into the file that tells the others who has it. The turn lasts
- * until the descriptor is closed or the process ends, however that happens. IO. ret owns:
- * close(). */
+ * until the descriptor is closed or the process ends, however that happens. IO. The caller owns
+ * *ret_fd: close(). */
 PSR_MUST_CHECK psr_err psr_socket_directory_turn(const psr_socket_directory *directory,
                                                  const char *name, const char *holder, int *ret_fd);
 /* Where that file is. size: of ret_path; a path that does not fit is "". */

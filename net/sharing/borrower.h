@@ -45,8 +45,8 @@ void psr_borrower_free(psr_borrower *borrower);
 PSR_MUST_CHECK psr_err psr_borrower_serve(psr_borrower *borrower);
 
 /* Makes the message whose payload the sender gave as a reference. PROTOCOL: the reference lies
- * outside the arenas that this sender passed, or a payload of this kind may not be referred to. ret
- * owns. */
+ * outside the arenas that this sender passed, or a payload of this kind may not be referred to. The
+ * caller owns *ret_message. */
 PSR_MUST_CHECK psr_err psr_borrower_take(psr_borrower *borrower,
                                          const uint8_t id[PSR_ROUTING_ID_BYTES], psr_peer from,
                                          const psr_head *head, uint64_t payload_bytes,

@@ -29,7 +29,7 @@ typedef struct psr_landing psr_landing;
 /* values: an arena (base/arrays/arena.h) of count floats that nobody has written yet, borrowed for
  * life. From the first payload on only the landing may write it; another write into mapped pages is
  * a SIGSEGV. What is mapped when the landing is freed stays mapped until the arena is freed. NOMEM.
- * ret owns. */
+ * The caller owns *ret_landing. */
 PSR_MUST_CHECK psr_err psr_landing_new(float *values, size_t count, uint32_t runs,
                                        psr_landing **ret_landing);
 /* NULL allowed. */

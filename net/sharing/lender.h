@@ -14,7 +14,7 @@ typedef struct psr_lender psr_lender;
 
 /* Connects to the peer that listens at path, a process of `user`, and names itself by the routing
  * id of its channel to the peer. Never waits. DENIED: another user listens there. IO: nobody
- * listens, or the kernel refuses. ret owns. */
+ * listens, or the kernel refuses. The caller owns *ret_lender. */
 PSR_MUST_CHECK psr_err psr_lender_new(psr_peer peer, const char *path, unsigned user,
                                       const uint8_t id[PSR_ROUTING_ID_BYTES],
                                       psr_lender **ret_lender);

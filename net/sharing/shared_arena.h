@@ -23,7 +23,7 @@ typedef struct psr_shared_arena {
 #define PSR_SHARED_ARENA_NONE ((psr_shared_arena){.fd = -1})
 
 /* UNSUPPORTED: this system has no such memory (a kernel before 5.1, a filter of system calls).
- * NOMEM. ret owns: psr_shared_arena_done. */
+ * NOMEM. The caller owns *ret_arena: psr_shared_arena_done. */
 PSR_MUST_CHECK psr_err psr_shared_arena_new(size_t count, psr_shared_arena *ret_arena);
 /* Makes the whole pages of a run private to this process, so that they take no shared memory. The
  * run must not have been written, and nothing of it may be lent afterwards: others would read zeros
@@ -49,7 +49,7 @@ void psr_shared_arena_done(psr_shared_arena *arena);
 
 /* Maps, for reading, an arena of `bytes` bytes that another process passed. The descriptor is
  * borrowed for the call. FORMAT: it is no such memory, it is not sealed, its size is another one or
- * not a multiple of 4096 bytes. NOMEM: there is no room. ret owns: munmap. */
+ * not a multiple of 4096 bytes. NOMEM: there is no room. The caller owns *ret_data: munmap. */
 PSR_MUST_CHECK psr_err psr_shared_arena_map(int fd, size_t bytes, const void **ret_data);
 
 #endif

@@ -22,7 +22,7 @@ typedef struct psr_sharing_options {
     void (*say)(void *context, bool shared, const char *line);
 } psr_sharing_options;
 
-/* Listens. IO, NOMEM. ret owns. */
+/* Listens. IO, NOMEM. The caller owns *ret_sharing. */
 PSR_MUST_CHECK psr_err psr_sharing_new(const psr_sharing_options *options,
                                        psr_sharing **ret_sharing);
 /* Ends all loans. Messages may outlive it. NULL allowed. */

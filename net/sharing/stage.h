@@ -17,7 +17,7 @@
 
 typedef struct psr_stage psr_stage;
 
-/* Errors: those of psr_shared_arena_new. ret owns. */
+/* Errors: those of psr_shared_arena_new. The caller owns *ret_stage. */
 PSR_MUST_CHECK psr_err psr_stage_new(psr_stage **ret_stage);
 /* Only when no slot is lent. NULL allowed. */
 void psr_stage_free(psr_stage *stage);

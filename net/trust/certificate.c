@@ -31,7 +31,7 @@ static psr_peer owner_of(const psr_keys *keys)
     return (psr_peer){PSR_ROLE_WORKER, PSR_RANK_ANY};
 }
 
-/* ret owns. It has the comments and what every file tells of its owner. */
+/* The caller owns *ret_metadata. It has the comments and what every file tells of its owner. */
 static zconfig_t *begin(psr_peer owner, const char *first_line, const char *second_line,
                         zconfig_t **ret_metadata)
 {

@@ -7,14 +7,14 @@
 #include "net/trust/keys.h"
 
 /* The secret file of a process, which holds its secret and everybody's public key, or its tokens.
- * ret owns: psr_secret_free. */
+ * The caller owns *ret_text: psr_secret_free. */
 PSR_MUST_CHECK psr_err psr_certificate_secret(const psr_keys *keys, char **ret_text);
 
-/* The public file beside it. keys: with CURVE. ret owns: free. */
+/* The public file beside it. keys: with CURVE. The caller owns *ret_text: free. */
 PSR_MUST_CHECK psr_err psr_certificate_public(const psr_keys *keys, char **ret_text);
 
 /* The file that all share. sets: of all members, in the order of the roster, with CURVE; or one set
- * without a roster, whose token all share. ret owns: psr_secret_free. */
+ * without a roster, whose token all share. The caller owns *ret_text: psr_secret_free. */
 PSR_MUST_CHECK psr_err psr_certificate_shared(const psr_keys *sets, char **ret_text);
 
 #endif

@@ -48,18 +48,19 @@ typedef struct psr_keys {
     bool old_file;
 } psr_keys;
 
-/* A fresh set for a run: one psr_keys per member, index 0 the scheduler, then shards, then workers.
- * ret owns: array of 1 + shards + workers; psr_keys_done each, then free. */
+/* A fresh set for a run: one psr_keys for each member; index 0 is the scheduler, then shards, then
+ * workers. The caller owns *ret_keys[*ret_count]: psr_keys_done for each, then free(). */
 PSR_MUST_CHECK psr_err psr_keys_generate(uint32_t workers, uint32_t shards, bool curve,
                                          psr_keys **ret_keys, size_t *ret_count);
 
-/* A token that all share: keys without CURVE and without a roster. ret owns: psr_keys_done. */
+/* A token that all share: keys without CURVE and without a roster. The caller owns *ret_keys:
+ * psr_keys_done. */
 PSR_MUST_CHECK psr_err psr_keys_generate_token(psr_keys *ret_keys);
 
-/* JSON text of one process's keys. ret owns: psr_secret_free. */
+/* JSON text of one process's keys. The caller owns *ret_json: psr_secret_free. */
 PSR_MUST_CHECK psr_err psr_keys_to_json(const psr_keys *keys, char **ret_json);
-/* JSON text of all that psr_keys_generate made; without CURVE one fresh token for all.
- * ret owns: psr_secret_free. */
+/* JSON text of all that psr_keys_generate made; without CURVE one fresh token for all. The caller
+ * owns *ret_json: psr_secret_free. */
 PSR_MUST_CHECK psr_err psr_keys_to_shared_json(const psr_keys *sets, char **ret_json);
 /* Reads the keys of self from such JSON, or from a certificate. If the text belongs to one process,
  * self may have any rank. The bytes may be hostile: FORMAT. USAGE: the keys are another process's,

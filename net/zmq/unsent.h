@@ -10,7 +10,7 @@
 
 typedef struct psr_unsent psr_unsent;
 
-/* NOMEM. ret owns. */
+/* NOMEM. The caller owns *ret_unsent. */
 PSR_MUST_CHECK psr_err psr_unsent_new(psr_unsent **ret_unsent);
 /* NULL allowed. */
 void psr_unsent_free(psr_unsent *unsent);

@@ -26,7 +26,7 @@ typedef struct psr_local_options {
     psr_optimizer *optimizer;
 } psr_local_options;
 
-/* ret owns. NOMEM. */
+/* The caller owns *ret_local. NOMEM. */
 PSR_MUST_CHECK psr_err psr_local_new(const psr_local_options *options, psr_local **ret_local);
 void psr_local_free(psr_local *local);
 

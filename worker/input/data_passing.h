@@ -17,8 +17,8 @@ typedef struct psr_sealed_data {
 
 #define PSR_SEALED_DATA_NONE ((psr_sealed_data){.fd = -1})
 
-/* Copies a data set into memory of its own that nobody can write any more. UNSUPPORTED, NOMEM. ret
- * owns. */
+/* Copies a data set into memory of its own that nobody can write any more. UNSUPPORTED, NOMEM. The
+ * caller owns *ret_sealed. */
 PSR_MUST_CHECK psr_err psr_sealed_data_make(const psr_opened *opened, psr_sealed_data *ret_sealed);
 /* Receives it from the process that passes it at path; waits while that process lives and has not
  * passed it. NOT_FOUND: no process passes anything there. DENIED: another user's process does.

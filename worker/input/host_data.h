@@ -31,7 +31,7 @@ typedef struct psr_host_data_options {
     void (*ended)(void *context);
 } psr_host_data_options;
 
-/* ret owns. IO, NOMEM. */
+/* The caller owns *ret_data. IO, NOMEM. */
 PSR_MUST_CHECK psr_err psr_host_data_start(const psr_host_data_options *options,
                                            psr_host_data **ret_data);
 /* The data set, once it is read; *ret_opened is NULL before. Its samples stay this object's memory;

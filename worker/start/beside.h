@@ -14,8 +14,8 @@
 typedef struct psr_beside psr_beside;
 
 /* lost: called, on another thread, when one of them was killed by a signal or ended with another
- * exit status than 0 (status: the error that it stands for); the line names it. ret owns:
- * psr_beside_end. NOMEM, IO. */
+ * exit status than 0 (status: the error that it stands for); the line names it. The caller owns
+ * *ret_beside: psr_beside_end. NOMEM, IO. */
 PSR_MUST_CHECK psr_err psr_beside_new(void (*lost)(void *context, bool killed, psr_err status,
                                                    const char *line),
                                       void *context, psr_beside **ret_beside);

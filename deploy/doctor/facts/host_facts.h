@@ -58,7 +58,7 @@ typedef struct psr_host_facts {
     char sockets_failure[256]; /* why no directory for ipc sockets can be made; "": it can */
 } psr_host_facts;
 
-/* ret owns: cJSON_Delete. NOMEM. */
+/* The caller owns *ret_object: cJSON_Delete. NOMEM. */
 PSR_MUST_CHECK psr_err psr_host_facts_to_object(const psr_host_facts *facts, cJSON **ret_object);
 /* FORMAT, naming the field. */
 PSR_MUST_CHECK psr_err psr_host_facts_from_object(const cJSON *object, psr_host_facts *ret_facts);

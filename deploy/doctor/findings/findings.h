@@ -32,7 +32,7 @@ typedef struct psr_findings {
 /* "stops", "slows", "untested", "note" */
 const char *psr_finding_level_name(psr_finding_level level);
 
-/* ret owns: psr_findings_done. NOMEM. */
+/* The caller owns *ret_findings: psr_findings_done. NOMEM. */
 PSR_MUST_CHECK psr_err psr_findings_make(const psr_checkup *checkup, psr_findings *ret_findings);
 void psr_findings_done(psr_findings *findings);
 

@@ -55,7 +55,7 @@ static void describe_inbox(const probe *p, psr_host_facts *f)
         snprintf(f->endpoint, sizeof f->endpoint, "%s", psr_transport_endpoint(p->transport));
 }
 
-/* ret owns: cJSON_Delete. */
+/* The caller owns *ret_addresses: cJSON_Delete. */
 static psr_err look_up(const cJSON *names, int within_ms, cJSON **ret_addresses)
 {
     const size_t count = (size_t)cJSON_GetArraySize(names);

@@ -30,7 +30,7 @@ typedef struct psr_hosts {
 } psr_hosts;
 
 /* Parses text (hostile bytes allowed). FORMAT: "FILE line 3: 'slotz=2': ...". name is for messages.
- * ret owns. */
+ * The caller owns *ret_hosts. */
 PSR_MUST_CHECK psr_err psr_hostfile_parse(const char *name, const char *text, size_t size,
                                           psr_hosts *ret_hosts);
 /* Reads FILE. NOT_FOUND, IO, FORMAT; a file that names no host is FORMAT. */

@@ -27,7 +27,7 @@ char psr_onednn_letter(psr_onednn_algorithm algorithm);
 psr_onednn_algorithm psr_onednn_choice(const char *choices, uint32_t index,
                                        psr_onednn_direction direction);
 
-/* All direct, in full. ret owns: free(). NOMEM. */
+/* All direct, in full. The caller owns *ret_choices: free(). NOMEM. */
 PSR_MUST_CHECK psr_err psr_onednn_choice_direct(const psr_network *net, char **ret_choices);
 
 /* FORMAT when text is not a choice for net. */

@@ -18,8 +18,8 @@ psr_onednn_decide psr_onednn_decide_by_rule;
 psr_onednn_decide psr_onednn_decide_by_time;
 
 /* All choices for exec, a training executable that was compiled with all direct, as text
- * (choice.h). Each shape is decided once, however many layers have it. ret owns: free(). NOMEM,
- * COMPUTE. */
+ * (choice.h). Each shape is decided once, however many layers have it. The caller owns
+ * *ret_choices: free(). NOMEM, COMPUTE. */
 PSR_MUST_CHECK psr_err psr_onednn_pick(const psr_onednn_exec *exec, psr_onednn_decide *decide,
                                        char **ret_choices);
 

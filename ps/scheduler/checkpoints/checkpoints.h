@@ -20,7 +20,7 @@ typedef struct psr_checkpoints_options {
     void *context;
 } psr_checkpoints_options;
 
-/* ret owns. */
+/* The caller owns *ret_checkpoints. */
 PSR_MUST_CHECK psr_err psr_checkpoints_new(const psr_checkpoints_options *options,
                                            psr_checkpoints **ret_checkpoints);
 /* Gives complete checkpoints a second to get into place, and removes incomplete ones. If the disk

@@ -31,7 +31,7 @@ typedef struct psr_figures_options {
     uint64_t total_steps;
 } psr_figures_options;
 
-/* ret owns. NOMEM. */
+/* The caller owns *ret_figures. NOMEM. */
 PSR_MUST_CHECK psr_err psr_figures_new(const psr_figures_options *options,
                                        psr_figures **ret_figures);
 /* NULL allowed. */

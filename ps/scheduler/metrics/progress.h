@@ -24,7 +24,7 @@ typedef struct psr_progress_options {
     uint32_t samples;     /* number of samples of an evaluation */
 } psr_progress_options;
 
-/* ret owns. */
+/* The caller owns *ret_progress. */
 PSR_MUST_CHECK psr_err psr_progress_new(const psr_progress_options *options,
                                         psr_progress **ret_progress);
 void psr_progress_free(psr_progress *progress);
