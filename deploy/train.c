@@ -4,10 +4,10 @@
 #include "base/attempts.h"
 #include "base/config/options_argp.h"
 #include "base/text/printable.h"
-#include "comm/comm.h"
-#include "deploy/report/earlier_run.h"
-#include "deploy/launch/launch.h"
+#include "comm/wire/compression/compression.h"
 #include "deploy/launch/hosts/places.h"
+#include "deploy/launch/launch.h"
+#include "deploy/report/earlier_run.h"
 #include "model/networks/network_list.h"
 
 #include <argp.h>

@@ -1,5 +1,6 @@
 #include "ps/parts.h"
 
+#include "comm/wire/compression/compression.h"
 #include "ps/roster.h"
 
 #include <inttypes.h>

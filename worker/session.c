@@ -3,7 +3,14 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "comm/comm.h"
+#include "comm/command_queue.h"
+#include "comm/loop.h"
+#include "comm/members/member.h"
+#include "comm/operations/early.h"
+#include "comm/view.h"
+#include "comm/view_queue.h"
+#include "comm/wire/encoding.h"
+#include "comm/wire/messages.h"
 #include "net/violation.h"
 
 #include <assert.h>

@@ -9,7 +9,10 @@
 #ifndef PSR_WORKER_SESSION_H
 #define PSR_WORKER_SESSION_H
 
-#include "comm/comm.h"
+#include "comm/members/member.h"
+#include "comm/progress_engine.h"
+#include "comm/view.h"
+#include "comm/wire/messages.h"
 
 typedef struct psr_session psr_session;
 

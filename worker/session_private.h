@@ -3,7 +3,11 @@
 #ifndef PSR_WORKER_SESSION_PRIVATE_H
 #define PSR_WORKER_SESSION_PRIVATE_H
 
-#include "comm/comm.h"
+#include "comm/command_queue.h"
+#include "comm/loop.h"
+#include "comm/operations/early.h"
+#include "comm/view.h"
+#include "comm/view_queue.h"
 #include "worker/exchange/exchange.h"
 #include "worker/session.h"
 

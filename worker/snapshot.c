@@ -1,7 +1,8 @@
 #include "worker/snapshot.h"
 
 #include "base/arrays/arena.h"
-#include "comm/comm.h"
+#include "comm/wire/encoding.h"
+#include "comm/wire/messages.h"
 #include "model/checkpoint/checkpoint.h"
 #include "worker/evaluate.h"
 

@@ -1,5 +1,7 @@
 #include "bench/exchange/check.h"
 
+#include "comm/wire/compression/compression.h"
+
 #include <math.h>
 
 /* Worker rank's gradient at arena element i: small integers, so sums are exact whatever their order

@@ -4,10 +4,10 @@
 #define PSR_BENCH_EXCHANGE_PLAN_H
 
 #include "base/config/config.h"
-#include "comm/comm.h"
+#include "comm/plan.h"
 #include "model/networks/network.h"
-#include "net/trust/keys.h"
 #include "net/address/socket_directory.h"
+#include "net/trust/keys.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -22,7 +22,11 @@
 #ifndef PSR_COMM_NODE_H
 #define PSR_COMM_NODE_H
 
-#include "comm/comm.h"
+#include "comm/buffer.h"
+#include "comm/collectives/group.h"
+#include "comm/outbox.h"
+#include "comm/view.h"
+#include "comm/wire/messages.h"
 
 #include <stdatomic.h>
 

@@ -4,6 +4,7 @@
 #ifndef PSR_COMM_PSRING_DRIVER_H
 #define PSR_COMM_PSRING_DRIVER_H
 
+#include "comm/members/member.h"
 #include "comm/node/node.h"
 
 typedef struct psr_driver psr_driver;

@@ -3,6 +3,7 @@
 #ifndef PSR_COMM_PSRING_HOSTING_H
 #define PSR_COMM_PSRING_HOSTING_H
 
+#include "comm/members/provision.h"
 #include "comm/node/node.h"
 
 typedef struct psr_hosting psr_hosting;

@@ -1,4 +1,5 @@
 /* The operations: each one checks its arguments and makes one request. */
+#include "comm/collectives/halo.h"
 #include "comm/psring/internal.h"
 
 #include <inttypes.h>

@@ -2,6 +2,7 @@
 #include "comm/psring/internal.h"
 
 #include "base/clock.h"
+#include "comm/collectives/algorithm_choice.h"
 
 #include <stdlib.h>
 

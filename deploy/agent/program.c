@@ -1,8 +1,9 @@
 #include "deploy/agent/program.h"
 
-#include "base/text/secret.h"
 #include "base/system/environment.h"
 #include "base/text/json.h"
+#include "base/text/secret.h"
+#include "comm/view.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,8 +4,8 @@
 #ifndef PSR_DEPLOY_PROGRAM_H
 #define PSR_DEPLOY_PROGRAM_H
 
-#include "comm/comm.h"
 #include "base/system/child.h"
+#include "comm/members/provision.h"
 
 #include <cjson/cJSON.h>
 

@@ -4,10 +4,11 @@
 
 #include "base/clock.h"
 #include "base/system/machine.h"
+#include "base/system/signals.h"
 #include "base/text/printable.h"
 #include "base/text/secret.h"
-#include "base/system/signals.h"
-#include "comm/comm.h"
+#include "comm/launcher_line.h"
+#include "comm/members/provision.h"
 #include "deploy/launch/hosts/allocation.h"
 #include "deploy/launch/job.h"
 #include "deploy/launch/leftovers.h"

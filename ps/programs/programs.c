@@ -2,7 +2,11 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "comm/comm.h"
+#include "comm/launcher_line.h"
+#include "comm/members/coordinator.h"
+#include "comm/members/provision.h"
+#include "comm/members/scheduler_loop.h"
+#include "comm/node/judge.h"
 #include "net/address/socket_directory.h"
 #include "net/transport.h"
 #include "ps/scheduler/orders.h"

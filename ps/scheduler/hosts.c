@@ -1,5 +1,7 @@
 #include "ps/scheduler/hosts.h"
 
+#include "comm/members/memory_place.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "comm/launcher_line.h"
 
 #include <signal.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #ifndef PSR_PS_LATE_H
 #define PSR_PS_LATE_H
 
-#include "comm/comm.h"
+#include "comm/members/coordinator.h"
 #include "ps/scheduler/launcher.h"
 
 #include <sys/types.h>

@@ -9,7 +9,8 @@
 #define PSR_PS_LAUNCHER_H
 
 #include "base/show/show.h"
-#include "comm/comm.h"
+#include "comm/launcher_line.h"
+#include "comm/view.h"
 
 typedef struct psr_launcher psr_launcher;
 

@@ -1,6 +1,7 @@
 #include "ps/scheduler/lives.h"
 
 #include "base/system/thread.h"
+#include "comm/start/job_folder.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,7 +5,8 @@
 #ifndef PSR_PS_LIVES_H
 #define PSR_PS_LIVES_H
 
-#include "comm/comm.h"
+#include "base/err.h"
+#include "net/message.h"
 
 typedef struct psr_lives psr_lives;
 

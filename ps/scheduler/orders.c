@@ -1,5 +1,7 @@
 #include "ps/scheduler/orders.h"
 
+#include "comm/members/scheduler_loop.h"
+
 #define ALIVE_MS 1000
 
 void psr_orders_begin(psr_orders *orders, int64_t now_ms)

@@ -5,6 +5,7 @@
 #define PSR_PS_ORDERS_H
 
 #include "base/clock.h"
+#include "comm/launcher_line.h"
 #include "ps/scheduler/launcher.h"
 
 typedef struct psr_orders {

@@ -7,7 +7,7 @@
 
 #include "base/config/config.h"
 #include "base/facts.h"
-#include "comm/comm.h"
+#include "net/message.h"
 #include "ps/scheduler/metrics/metrics_line.h"
 
 typedef struct psr_rundir psr_rundir;

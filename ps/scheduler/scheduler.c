@@ -1,5 +1,6 @@
 #include "ps/scheduler/scheduler_private.h"
 
+#include "comm/wire/messages.h"
 #include "net/violation.h"
 
 #include <inttypes.h>

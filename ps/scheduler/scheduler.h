@@ -11,7 +11,9 @@
 
 #include "base/config/config.h"
 #include "base/facts.h"
-#include "comm/comm.h"
+#include "comm/members/coordinator.h"
+#include "comm/plan.h"
+#include "comm/view.h"
 #include "model/layout.h"
 #include "ps/scheduler/metrics/metrics_line.h"
 #include "ps/traffic.h"

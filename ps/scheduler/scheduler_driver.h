@@ -4,7 +4,7 @@
 #define PSR_PS_SCHEDULER_DRIVER_H
 
 #include "base/config/config.h"
-#include "comm/comm.h"
+#include "comm/members/provision.h"
 #include "ps/scheduler/launcher.h"
 
 /* Runs to the end and tells the launcher, of this kind, how it ended. config: checked, with threads

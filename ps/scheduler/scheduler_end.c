@@ -2,6 +2,7 @@
 #include "ps/scheduler/scheduler_private.h"
 
 #include "base/text/printable.h"
+#include "comm/wire/messages.h"
 #include "net/violation.h"
 
 #include <inttypes.h>

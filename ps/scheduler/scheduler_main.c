@@ -1,15 +1,17 @@
 /* psring-scheduler: the process that all others join. Started by psring train (--provision -), or
  * by hand (--key-file). */
 #include "base/attempts.h"
+#include "base/config/options_argp.h"
 #include "base/fault.h"
 #include "base/log.h"
-#include "base/config/options_argp.h"
+#include "comm/members/provision.h"
+#include "comm/wire/compression/compression.h"
 #include "model/networks/network_list.h"
 #include "net/transport.h"
-#include "ps/scheduler/scheduler_driver.h"
 #include "ps/input_thread.h"
 #include "ps/programs/programs.h"
 #include "ps/roster.h"
+#include "ps/scheduler/scheduler_driver.h"
 
 #include <stdio.h>
 #include <stdlib.h>

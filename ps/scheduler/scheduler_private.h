@@ -2,6 +2,9 @@
 #ifndef PSR_PS_SCHEDULER_PRIVATE_H
 #define PSR_PS_SCHEDULER_PRIVATE_H
 
+#include "comm/members/coordinator.h"
+#include "comm/plan.h"
+#include "comm/view.h"
 #include "ps/roster.h"
 #include "ps/scheduler/metrics/hashes.h"
 #include "ps/scheduler/scheduler.h"

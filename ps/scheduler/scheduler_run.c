@@ -4,7 +4,8 @@
 #include "ps/scheduler/scheduler_private.h"
 
 #include "base/text/printable.h"
-#include "comm/comm.h"
+#include "comm/wire/encoding.h"
+#include "comm/wire/messages.h"
 #include "net/violation.h"
 
 #include <cjson/cJSON.h>

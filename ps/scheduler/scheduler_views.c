@@ -10,6 +10,7 @@
  * --mode had planned for later steps is dropped. */
 #include "ps/scheduler/scheduler_private.h"
 
+#include "comm/wire/messages.h"
 #include "net/violation.h"
 
 #include <inttypes.h>

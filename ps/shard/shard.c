@@ -1,6 +1,10 @@
 #include "ps/shard/shard.h"
 
 #include "base/arrays/arena.h"
+#include "comm/handover.h"
+#include "comm/tables/consistency.h"
+#include "comm/tables/update.h"
+#include "comm/wire/compression/compression.h"
 #include "model/optimizers/updater.h"
 
 #include <stdlib.h>

@@ -7,7 +7,9 @@
 #define PSR_PS_SHARD_H
 
 #include "base/config/config.h"
-#include "comm/comm.h"
+#include "comm/outbox.h"
+#include "comm/plan.h"
+#include "comm/tables/table_shard.h"
 #include "model/layout.h"
 
 typedef struct psr_shard_options {

@@ -1,7 +1,14 @@
 #include "ps/shard/shard_run.h"
 
 #include "base/fault.h"
-#include "comm/comm.h"
+#include "comm/epoch_gate.h"
+#include "comm/handover.h"
+#include "comm/outbox.h"
+#include "comm/plan.h"
+#include "comm/tables/table_shard.h"
+#include "comm/view.h"
+#include "comm/view_queue.h"
+#include "comm/wire/encoding.h"
 #include "net/violation.h"
 
 #include <stdlib.h>

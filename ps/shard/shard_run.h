@@ -15,7 +15,7 @@
 #ifndef PSR_PS_SHARD_RUN_H
 #define PSR_PS_SHARD_RUN_H
 
-#include "comm/comm.h"
+#include "comm/wire/messages.h"
 #include "ps/shard/shard.h"
 #include "ps/traffic.h"
 

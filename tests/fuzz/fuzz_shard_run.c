@@ -6,7 +6,9 @@
  * its part. The first byte says what the run is like. */
 #include "tests/fuzz/records.h"
 
-#include "comm/comm.h"
+#include "comm/plan.h"
+#include "comm/view.h"
+#include "comm/wire/messages.h"
 #include "ps/parts.h"
 #include "ps/shard/shard_run.h"
 

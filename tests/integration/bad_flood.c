@@ -2,8 +2,11 @@
  * fills what its sockets take. */
 #include "bad_member.h"
 
-#include "comm/comm.h"
+#include "comm/members/member.h"
+#include "comm/outbox.h"
+#include "comm/plan.h"
 #include "comm/tables/table.h"
+#include "comm/wire/messages.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,7 @@
 #include "worker/exchange/binding.h"
 
+#include "comm/plan.h"
+#include "comm/wire/messages.h"
 #include "net/violation.h"
 
 #include <inttypes.h>

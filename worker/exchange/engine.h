@@ -12,8 +12,11 @@
 #define PSR_WORKER_EXCHANGE_ENGINE_H
 
 #include "base/config/config.h"
+#include "comm/buffer.h"
+#include "comm/operations/operation.h"
+#include "comm/outbox.h"
+#include "comm/plan.h"
 #include "model/layout.h"
-#include "comm/comm.h"
 #include "model/optimizers/optimizer.h"
 
 typedef struct psr_engine_env {

@@ -1,6 +1,7 @@
 #include "worker/exchange/engine.h"
 
 #if PSR_MPI
+#include "comm/plan.h"
 #include "worker/exchange/mpi_sums.h"
 #endif
 

@@ -3,7 +3,14 @@
 #include "worker/exchange/engine.h"
 
 #include "base/fault.h"
-#include "comm/comm.h"
+#include "comm/buffer.h"
+#include "comm/operations/operation.h"
+#include "comm/outbox.h"
+#include "comm/plan.h"
+#include "comm/tables/consistency.h"
+#include "comm/tables/table.h"
+#include "comm/wire/compression/compression.h"
+#include "comm/wire/messages.h"
 #include "model/optimizers/updater.h"
 
 #include <stdlib.h>

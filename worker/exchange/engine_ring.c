@@ -4,7 +4,10 @@
  * are all that it makes, as an all-reduce library does. */
 #include "worker/exchange/engine.h"
 
-#include "comm/comm.h"
+#include "comm/buffer.h"
+#include "comm/operations/operation.h"
+#include "comm/operations/ring.h"
+#include "comm/plan.h"
 #include "model/optimizers/updater.h"
 #include "net/violation.h"
 #include "worker/exchange/own_update.h"

@@ -2,7 +2,12 @@
 
 #include "base/arrays/arena.h"
 #include "base/fault.h"
-#include "comm/comm.h"
+#include "comm/buffer.h"
+#include "comm/collectives/call.h"
+#include "comm/loop.h"
+#include "comm/operations/operation.h"
+#include "comm/reduce.h"
+#include "comm/tables/table.h"
 
 #include <assert.h>
 #include <math.h>

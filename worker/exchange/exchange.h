@@ -25,6 +25,8 @@
 #ifndef PSR_WORKER_EXCHANGE_EXCHANGE_H
 #define PSR_WORKER_EXCHANGE_EXCHANGE_H
 
+#include "comm/buffer.h"
+#include "comm/plan.h"
 #include "worker/exchange/engine.h"
 #include "worker/session.h"
 

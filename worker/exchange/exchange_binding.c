@@ -4,6 +4,8 @@
 
 #include "base/arrays/arena.h"
 #include "base/fault.h"
+#include "comm/loop.h"
+#include "comm/wire/messages.h"
 
 #include <string.h>
 

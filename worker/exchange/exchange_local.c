@@ -6,6 +6,7 @@
 
 #include "base/arrays/arena.h"
 #include "base/arrays/finite.h"
+#include "comm/wire/compression/compression.h"
 #include "worker/exchange/local_rounding.h"
 
 #include <stdlib.h>

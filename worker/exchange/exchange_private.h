@@ -3,7 +3,14 @@
 #ifndef PSR_WORKER_EXCHANGE_EXCHANGE_PRIVATE_H
 #define PSR_WORKER_EXCHANGE_EXCHANGE_PRIVATE_H
 
-#include "comm/comm.h"
+#include "comm/collectives/group.h"
+#include "comm/command_queue.h"
+#include "comm/epoch_gate.h"
+#include "comm/handover.h"
+#include "comm/operations/fences.h"
+#include "comm/outbox.h"
+#include "comm/plan.h"
+#include "comm/view.h"
 #include "worker/exchange/binding.h"
 #include "worker/session_private.h"
 

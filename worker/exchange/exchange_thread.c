@@ -4,7 +4,8 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "comm/comm.h"
+#include "comm/loop.h"
+#include "comm/wire/messages.h"
 
 psr_err psr_exchange_landed(void *context, uint64_t step, uint32_t bucket)
 {

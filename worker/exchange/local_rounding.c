@@ -1,5 +1,7 @@
 #include "worker/exchange/local_rounding.h"
 
+#include "comm/wire/compression/compression.h"
+
 #include <stdlib.h>
 
 struct psr_local_rounding {

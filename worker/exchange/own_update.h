@@ -5,6 +5,7 @@
 #ifndef PSR_WORKER_EXCHANGE_OWN_UPDATE_H
 #define PSR_WORKER_EXCHANGE_OWN_UPDATE_H
 
+#include "comm/plan.h"
 #include "worker/exchange/engine.h"
 
 typedef struct psr_own_update psr_own_update;

@@ -1,5 +1,7 @@
 #include "worker/exchange/peers.h"
 
+#include "comm/view.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 

@@ -5,7 +5,8 @@
 #ifndef PSR_WORKER_PEERS_H
 #define PSR_WORKER_PEERS_H
 
-#include "comm/comm.h"
+#include "comm/members/member.h"
+#include "comm/plan.h"
 
 /* May not be moved. */
 typedef struct psr_peers {

@@ -14,7 +14,7 @@
 #ifndef PSR_WORKER_INPUT_HOST_DATA_H
 #define PSR_WORKER_INPUT_HOST_DATA_H
 
-#include "comm/comm.h"
+#include "comm/wire/messages.h"
 #include "data/opened.h"
 
 typedef struct psr_host_data psr_host_data;

@@ -7,7 +7,7 @@
 #ifndef PSR_WORKER_START_BESIDE_H
 #define PSR_WORKER_START_BESIDE_H
 
-#include "comm/comm.h"
+#include "comm/members/provision.h"
 
 #define PSR_BESIDE_MAX 257 /* the scheduler, and the most shards that a run has */
 

@@ -1,7 +1,7 @@
 #include "worker/start/end_signals.h"
 
 #include "base/system/signals.h"
-#include "comm/comm.h"
+#include "comm/start/start.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -1,9 +1,11 @@
 #include "worker/start/launched.h"
 
 #include "base/log.h"
+#include "comm/start/meeting.h"
+#include "comm/view.h"
 #include "net/address/interface.h"
-#include "worker/start/end_signals.h"
 #include "worker/exchange/engine.h"
+#include "worker/start/end_signals.h"
 #include "worker/start/launched_options.h"
 
 #include <stdio.h>

@@ -5,6 +5,10 @@
 #ifndef PSR_WORKER_START_LAUNCHED_H
 #define PSR_WORKER_START_LAUNCHED_H
 
+#include "comm/members/provision.h"
+#include "comm/start/job_folder.h"
+#include "comm/start/meeting_file.h"
+#include "comm/start/start.h"
 #include "worker/start/arguments.h"
 #include "worker/start/beside.h"
 

@@ -2,6 +2,7 @@
 
 #include "base/attempts.h"
 #include "base/log.h"
+#include "comm/wire/compression/compression.h"
 #include "model/networks/network_list.h"
 #include "worker/exchange/engine.h"
 

@@ -6,7 +6,7 @@
 
 #include "worker/start/arguments.h"
 
-#include "comm/comm.h"
+#include "comm/start/start.h"
 
 /* The place. NOT_FOUND: none is given, or this process is to start the processes of its node
  * (worker/start/spawn.h). USAGE: command line and environment contradict each other or

@@ -1,10 +1,10 @@
 #include "worker/start/spawn.h"
 
+#include "base/log.h"
 #include "base/system/child.h"
 #include "base/system/environment.h"
-#include "base/log.h"
 #include "base/system/signals.h"
-#include "comm/comm.h"
+#include "comm/start/start.h"
 #include "worker/start/launched_options.h"
 
 #include <errno.h>

@@ -1,11 +1,12 @@
 #include "deploy/doctor/visit/probe.h"
 
 #include "base/clock.h"
+#include "base/text/json.h"
 #include "base/text/printable.h"
-#include "comm/comm.h"
+#include "comm/members/provision.h"
+#include "comm/wire/messages.h"
 #include "deploy/doctor/facts/find_facts.h"
 #include "deploy/doctor/visit/measure.h"
-#include "base/text/json.h"
 #include "net/address/lookup.h"
 #include "net/address/reach.h"
 

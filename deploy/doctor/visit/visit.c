@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/text/secret.h"
-#include "comm/comm.h"
+#include "comm/members/provision.h"
 #include "deploy/doctor/visit/rounds.h"
 
 #include <signal.h>

@@ -12,7 +12,7 @@
 #define PSR_DEPLOY_LAUNCH_MACHINE_LAUNCH_MACHINE_H
 
 #include "base/config/config.h"
-#include "comm/comm.h"
+#include "comm/launcher_line.h"
 #include "deploy/launch/hosts/binding.h"
 #include "deploy/launch/hosts/placement.h"
 

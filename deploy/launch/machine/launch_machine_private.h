@@ -5,9 +5,10 @@
 #define PSR_DEPLOY_LAUNCH_MACHINE_LAUNCH_MACHINE_PRIVATE_H
 
 #include "base/clock.h"
+#include "comm/launcher_line.h"
+#include "deploy/launch/hosts/reached.h"
 #include "deploy/launch/machine/held_lines.h"
 #include "deploy/launch/machine/launch_machine.h"
-#include "deploy/launch/hosts/reached.h"
 
 /* The life of an agent or the scheduler. */
 typedef enum psr_life {

@@ -1,7 +1,8 @@
 #include "ps/scheduler/checkpoints/resume.h"
 
 #include "base/text/printable.h"
-#include "comm/comm.h"
+#include "comm/wire/encoding.h"
+#include "comm/wire/messages.h"
 #include "model/checkpoint/checkpoint.h"
 #include "ps/roster.h"
 

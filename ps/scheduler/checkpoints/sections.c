@@ -1,5 +1,6 @@
 #include "ps/scheduler/checkpoints/sections.h"
 
+#include "comm/wire/compression/compression.h"
 #include "model/optimizers/optimizer.h"
 #include "ps/roster.h"
 

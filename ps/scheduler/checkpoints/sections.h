@@ -4,7 +4,6 @@
 #define PSR_PS_SCHEDULER_CHECKPOINTS_SECTIONS_H
 
 #include "base/facts.h"
-#include "comm/comm.h"
 #include "model/networks/network.h"
 
 #define PSR_CHECKPOINT_SLOTS_MAX 4

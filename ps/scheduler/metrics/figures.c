@@ -1,6 +1,5 @@
 #include "ps/scheduler/metrics/figures.h"
 
-#include "comm/comm.h"
 #include "ps/scheduler/metrics/hashes.h"
 
 #include <cjson/cJSON.h>

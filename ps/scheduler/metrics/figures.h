@@ -8,10 +8,9 @@
 #ifndef PSR_PS_SCHEDULER_METRICS_FIGURES_H
 #define PSR_PS_SCHEDULER_METRICS_FIGURES_H
 
-#include "base/err.h"
 #include "base/config/config.h"
+#include "base/err.h"
 #include "base/figures.h"
-#include "comm/comm.h"
 #include "ps/scheduler/metrics/metrics_line.h"
 #include "ps/traffic.h"
 

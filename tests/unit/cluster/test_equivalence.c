@@ -1,4 +1,5 @@
 /* The heart: shards, ring and a reference of plain loops end every step with the same bits. */
+#include "comm/tables/table.h"
 #include "tests/unit/cluster/cluster_reference.h"
 
 #include <math.h>

@@ -5,7 +5,7 @@
 #include "tests/unit/network_fixture.h"
 
 #include "base/rng.h"
-#include "comm/comm.h"
+#include "comm/collectives/group.h"
 
 enum { NETWORK_RANKS_MAX = 16, NETWORK_EPOCH = 3, NETWORK_GROUP = 5 };
 

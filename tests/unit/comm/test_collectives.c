@@ -5,6 +5,7 @@
  * defines. */
 #include "tests/unit/comm/group_network.h"
 
+#include "comm/collectives/algorithm_choice.h"
 #include "comm/pair.h"
 
 #include <math.h>

@@ -1,5 +1,6 @@
 /* Blocks that lie not dense, and the halo of an image cut into tiles against the image as a
  * whole. */
+#include "comm/collectives/halo.h"
 #include "tests/unit/comm/group_network.h"
 
 /* ---- blocks ---- */

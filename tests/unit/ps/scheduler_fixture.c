@@ -1,5 +1,7 @@
 #include "tests/unit/ps/scheduler_fixture.h"
 
+#include "comm/members/join.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* How a run comes up: ranks, versions, facts that must agree, who never comes. */
 #include "tests/unit/ps/scheduler_fixture.h"
 
+#include "comm/members/join.h"
 #include "ps/shard_start.h"
 
 #include <string.h>

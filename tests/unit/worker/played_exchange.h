@@ -6,7 +6,6 @@
 
 #include "tests/unit/expect.h"
 
-#include "comm/comm.h"
 #include "worker/exchange/exchange.h"
 #include "worker/session_private.h"
 

@@ -2,6 +2,7 @@
 #include "tests/unit/played_fence.h"
 #include "tests/unit/worker/played_exchange.h"
 
+#include "comm/wire/encoding.h"
 #include "worker/exchange/exchange_private.h"
 
 #include <math.h>

@@ -5,6 +5,7 @@
 
 #include "base/arrays/arena.h"
 #include "base/system/file.h"
+#include "comm/wire/encoding.h"
 #include "model/checkpoint/checkpoint.h"
 #include "worker/snapshot.h"
 
