@@ -14,23 +14,6 @@ static uint32_t id_of(const psring_comm *comm, uint64_t number, uint32_t first)
     return (uint32_t)(number * comm->view->member_count + first);
 }
 
-/* The id for a number that came from rank `first` of all ranks. */
-static psr_err told_id(psring_group *parent, int64_t number, uint32_t first, uint32_t *ret_id)
-{
-    psring_comm *comm = parent->comm;
-    const uint32_t ranks = comm->view->member_count;
-    psr_failure failure = {.err = PSR_ERR_PROTOCOL, .rank = first, .other = PSR_RANK_ANY};
-    if (number > 0 && number <= UINT32_MAX &&
-        psr_opening_id_is((uint64_t)number * ranks + first, first, ranks)) {
-        *ret_id = id_of(comm, (uint64_t)number, first);
-        return PSR_OK;
-    }
-    snprintf(failure.line, sizeof failure.line,
-             "rank %" PRIu32 " gives a group the number %" PRId64 ", which none can have", first,
-             number);
-    return psr_comm_find(comm, parent->group, &failure);
-}
-
 static psr_err check_number(const psring_comm *comm)
 {
     if (comm->next_group < UINT32_MAX / comm->view->member_count)
@@ -124,13 +107,6 @@ void psr_comm_add_group(psring_comm *comm, psr_node_group *open, psring_group *g
 static const psr_request_options opening_barrier = {
     .kind = PSR_KIND_BARRIER, .type = PSR_TYPE_UINT8, .within = "making", .uncounted = true};
 
-static psr_err begin_with_barrier(psring_comm *comm, psr_node_group *group, const psring_call *call)
-{
-    psr_node_request *request = NULL;
-    PSR_TRY(psr_comm_start(comm, group, &opening_barrier, call, &request));
-    return psr_comm_finish(comm, request);
-}
-
 /* Some of its ranks may have the group and others not. So all get it, and its next call returns the
  * failure. */
 static bool failed_alone(const psring_comm *comm, const psr_node_group *opened,
@@ -139,46 +115,6 @@ static bool failed_alone(const psring_comm *comm, const psr_node_group *opened,
     const psr_failure *failure = psr_node_group_failure(opened);
     return failure != NULL && failure->scope == PSR_SCOPE_GROUP &&
            psr_node_group_failure(parent) == NULL && psr_node_failure(comm->node) == NULL;
-}
-
-/* All ranks of the new group call it. The group begins with a barrier, so that no rank gets it
- * before it is open on all. */
-static psr_err open_group(psring_group *parent, uint32_t id, const uint32_t *ranks, uint32_t count,
-                          const psring_call *call, psring_group **ret_group)
-{
-    psring_comm *comm = parent->comm;
-    psr_node_group *opened = NULL;
-    psring_group *group = calloc(1, sizeof *group);
-    if (group == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a group");
-    psr_err err = psr_node_group_new(comm->node, psr_node_group_epoch(parent->group), id, ranks,
-                                     count, &opened);
-    if (err == PSR_OK) {
-        psr_node_group_made_of(opened, parent->group);
-        err = psr_driver_order(comm->driver, PSR_NODE_OPEN_GROUP, opened);
-    }
-    if (err != PSR_OK) {
-        psr_node_group_free(opened);
-        free(group);
-        return err;
-    }
-    psr_comm_add_group(comm, opened, group);
-    err = begin_with_barrier(comm, opened, call);
-    if (err != PSR_OK && failed_alone(comm, opened, parent->group)) {
-        *psr_node_group_told(opened) = false;
-        *ret_group = group;
-        return PSR_OK;
-    }
-    /* the group ends with comm; if its parent has failed, that is the reason */
-    if (err != PSR_OK) {
-        *psr_node_group_told(opened) = true;
-        if (psr_node_group_failure(parent->group) != NULL)
-            *psr_node_group_told(parent->group) = true;
-        return err;
-    }
-    psr_node_group_begins(opened);
-    *ret_group = group;
-    return PSR_OK;
 }
 
 /* A group is made with a deadline and a name only. */
@@ -193,12 +129,147 @@ static psr_err read_call(const psring_call *given, psring_call *ret_call)
     return PSR_OK;
 }
 
-/* ---- from a list ---- */
+/* ---- what is being made ---- */
 
-/* What the first rank sends to the others. The beginning of its list is for the line of a rank
- * whose list differs. */
+typedef struct choice {
+    int64_t colour, key, number; /* number: for a group whose first rank is this one */
+} choice;
+
+enum { CHOICE_VALUES = sizeof(choice) / sizeof(int64_t) };
+
+/* What the lowest rank of a list sends to the others. The beginning of its list is for the line of
+ * a rank whose list differs. */
 enum { LISTED = 8 };
 enum { TOLD_NUMBER, TOLD_DIGEST, TOLD_COUNT, TOLD_RANKS, TOLD = TOLD_RANKS + LISTED };
+
+/* A group that is being made. When this rank knows its number and its ranks, the progress thread
+ * opens it and begins its first barrier, so that no rank gets it before it is open on all. */
+struct psr_making {
+    psring_comm *comm;
+    psr_node_group *parent; /* borrowed until the request has ended */
+    int64_t deadline_ms;
+    choice own, *all;   /* of a split; all: [ranks of parent]; owned, as ranks */
+    int64_t ours[TOLD]; /* of a list: what the lowest rank sends; */
+    int64_t told[TOLD]; /* what has come from it; and */
+    int first, count;   /* the lowest rank, in parent, and how many ranks there are */
+    uint32_t unsent;    /* on the lowest rank: messages that have not been received */
+    int *ranks;         /* numbered in parent */
+    bool differs;       /* the lists differ: the failure of parent */
+    psr_failure failure;
+    psring_group *group;    /* allocated for the caller's group; owned until the caller gets it */
+    psr_node_group *opened; /* NULL: there is none */
+    psring_group **ret_group;
+};
+
+void psr_making_free(psr_making *m)
+{
+    if (m == NULL)
+        return;
+    /* nobody asked for the result: the group ends with comm */
+    if (m->opened != NULL && m->group != NULL) {
+        psr_comm_add_group(m->comm, m->opened, m->group);
+        m->group = NULL;
+    }
+    free(m->all);
+    free(m->ranks);
+    free(m->group);
+    free(m);
+}
+
+/* Returns when all ranks of parent have the failure. */
+static psr_err end_different(psr_making *m, psr_err err)
+{
+    if (psr_node_group_failure(m->parent) == NULL)
+        return psr_comm_find(m->comm, m->parent, &m->failure);
+    *psr_node_group_told(m->parent) = true;
+    return err;
+}
+
+psr_err psr_making_end(psr_making *m, psr_err err)
+{
+    if (m->group == NULL) /* returned before */
+        return err;
+    if (m->differs)
+        return end_different(m, err);
+    if (m->opened == NULL) {
+        if (err == PSR_OK)
+            *m->ret_group = NULL;
+        return err;
+    }
+    psr_comm_add_group(m->comm, m->opened, m->group);
+    psring_group *group = m->group;
+    m->group = NULL;
+    if (err != PSR_OK && failed_alone(m->comm, m->opened, m->parent)) {
+        *psr_node_group_told(m->opened) = false;
+        *m->ret_group = group;
+        return PSR_OK;
+    }
+    /* the group ends with comm; if its parent has failed, that is the reason */
+    if (err != PSR_OK) {
+        *psr_node_group_told(m->opened) = true;
+        if (psr_node_group_failure(m->parent) != NULL)
+            *psr_node_group_told(m->parent) = true;
+        return err;
+    }
+    psr_node_group_begins(m->opened);
+    *m->ret_group = group;
+    return PSR_OK;
+}
+
+static psr_err making_new(psring_group *parent, const psring_call *call, psring_group **ret_group,
+                          psr_making **ret_making)
+{
+    const size_t size = (size_t)psring_size(parent);
+    psr_making *m = calloc(1, sizeof *m);
+    if (m == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a group of %zu ranks", size);
+    *m = (psr_making){.comm = parent->comm,
+                      .parent = parent->group,
+                      .deadline_ms =
+                          call->deadline_ms > 0 ? call->deadline_ms : parent->comm->deadline_ms,
+                      .all = calloc(size, sizeof *m->all),
+                      .ranks = calloc(size, sizeof *m->ranks),
+                      .group = calloc(1, sizeof *m->group),
+                      .ret_group = ret_group};
+    if (m->all == NULL || m->ranks == NULL || m->group == NULL) {
+        psr_making_free(m);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a group of %zu ranks", size);
+    }
+    *ret_making = m;
+    return PSR_OK;
+}
+
+/* Runs on the progress thread. first: the rank of all that gives the number; ranks: of all. */
+static psr_err open_made(psr_making *m, psr_node *node, int64_t now_ms, uint64_t number,
+                         uint32_t first, int count, psr_node_request **ret_next)
+{
+    const uint32_t *of_all = psr_node_group_ranks(m->parent);
+    uint32_t *ranks = calloc((size_t)count, sizeof *ranks);
+    if (ranks == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a group of %d ranks", count);
+    for (int i = 0; i < count; i++)
+        ranks[i] = of_all[m->ranks[i]];
+    psr_node_group *opened = NULL;
+    psr_err err =
+        psr_node_group_new(node, psr_node_group_epoch(m->parent), id_of(m->comm, number, first),
+                           ranks, (uint32_t)count, &opened);
+    free(ranks);
+    if (err != PSR_OK)
+        return err;
+    m->opened = opened;
+    psr_node_group_made_of(opened, m->parent);
+    psr_node_take(node, PSR_NODE_OPEN_GROUP, opened, now_ms);
+    return psr_node_request_new(opened, &opening_barrier, m->deadline_ms, NULL, ret_next);
+}
+
+static bool can_be_number(const psring_comm *comm, int64_t number, uint32_t first)
+{
+    const uint32_t all = comm->view->member_count;
+    return number > 0 && number <= UINT32_MAX &&
+           psr_opening_id_is((uint64_t)number * all + first, first, all);
+}
+
+/* ---- from a list ---- */
 
 static psr_err check_list(const psring_group *parent, const int *ranks, int count)
 {
@@ -250,49 +321,6 @@ static int lowest(const int *ranks, int count)
     return low;
 }
 
-static psr_err tell(psring_group *parent, const int *ranks, int count, int64_t told[TOLD],
-                    const psring_call *call)
-{
-    psring_comm *comm = parent->comm;
-    psr_node_request **requests = calloc((size_t)count, sizeof *requests);
-    psr_err err = requests != NULL
-                      ? PSR_OK
-                      : psr_fail(PSR_ERR_NOMEM, "no memory for a group of %d ranks", count);
-    for (int i = 0; i < count && err == PSR_OK; i++) {
-        if (ranks[i] == psring_rank(parent))
-            continue;
-        const psr_request_options options = message_of(PSR_KIND_SEND, told, ranks[i]);
-        err = psr_comm_start(comm, parent->group, &options, call, &requests[i]);
-    }
-    for (int i = 0; i < count && requests != NULL; i++) {
-        psr_err ended = requests[i] != NULL ? psr_comm_finish(comm, requests[i]) : PSR_OK;
-        err = err == PSR_OK ? ended : err;
-    }
-    free(requests);
-    return err;
-}
-
-static psr_err hear(psring_group *parent, int first, int64_t told[TOLD], const psring_call *call)
-{
-    psr_node_request *request = NULL;
-    const psr_request_options options = message_of(PSR_KIND_RECEIVE, told, first);
-    PSR_TRY(psr_comm_start(parent->comm, parent->group, &options, call, &request));
-    return psr_comm_finish(parent->comm, request);
-}
-
-static psr_err open_listed(psring_group *parent, uint32_t id, const int *ranks, int count,
-                           const psring_call *call, psring_group **ret_group)
-{
-    uint32_t *world = calloc((size_t)count, sizeof *world);
-    if (world == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a group of %d ranks", count);
-    for (int i = 0; i < count; i++)
-        world[i] = world_rank(parent, ranks[i]);
-    psr_err err = open_group(parent, id, world, (uint32_t)count, call, ret_group);
-    free(world);
-    return err;
-}
-
 static void write_told(const psring_group *parent, const int *ranks, int count, int64_t told[TOLD])
 {
     memset(told, 0, TOLD * sizeof told[0]);
@@ -314,42 +342,146 @@ static void describe_list(const int64_t told[TOLD], char *text, size_t size)
         snprintf(text + used, size - used, ", .. (%" PRId64 ")", told[TOLD_COUNT]);
 }
 
-static psr_err other_ranks(psring_group *parent, int first, const int64_t theirs[TOLD],
-                           const int64_t ours[TOLD])
+/* Runs on the progress thread, as the next ones. All ranks of parent get a MISMATCH now, and another
+ * failure when the owner asks for the result. */
+static psr_err find(psr_making *m, psr_node *node, int64_t now_ms)
+{
+    psr_failure *found = m->failure.err == PSR_ERR_MISMATCH ? malloc(sizeof *found) : NULL;
+    m->failure.epoch = (uint32_t)psr_node_group_epoch(m->parent);
+    m->failure.group = psr_node_group_id(m->parent);
+    m->differs = true;
+    if (found != NULL) {
+        *found = m->failure;
+        psr_node_take(node, PSR_NODE_FIND, found, now_ms);
+    }
+    return psr_fail(m->failure.err, "%s", m->failure.line);
+}
+
+static psr_err other_ranks(psr_making *m, psr_node *node, int64_t now_ms)
+{
+    char they[192] = "", we[192] = "";
+    const uint32_t first = psr_node_group_ranks(m->parent)[m->first];
+    m->failure = (psr_failure){.err = PSR_ERR_MISMATCH, .rank = first, .other = m->comm->rank};
+    describe_list(m->told, they, sizeof they);
+    describe_list(m->ours, we, sizeof we);
+    snprintf(m->failure.line, sizeof m->failure.line,
+             "rank %" PRIu32 " makes a group of ranks %s; rank %" PRIu32 " makes one of ranks %s",
+             first, they, m->comm->rank, we);
+    return find(m, node, now_ms);
+}
+
+/* The list of the lowest rank has come. */
+static psr_err open_told(void *context, psr_node *node, int64_t now_ms, psr_node_request **ret_next)
+{
+    psr_making *m = context;
+    const uint32_t first = psr_node_group_ranks(m->parent)[m->first];
+    if (m->told[TOLD_DIGEST] != m->ours[TOLD_DIGEST])
+        return other_ranks(m, node, now_ms);
+    if (can_be_number(m->comm, m->told[TOLD_NUMBER], first))
+        return open_made(m, node, now_ms, (uint64_t)m->told[TOLD_NUMBER], first, m->count,
+                         ret_next);
+    m->failure = (psr_failure){.err = PSR_ERR_PROTOCOL, .rank = first, .other = PSR_RANK_ANY};
+    snprintf(m->failure.line, sizeof m->failure.line,
+             "rank %" PRIu32 " gives a group the number %" PRId64 ", which none can have", first,
+             m->told[TOLD_NUMBER]);
+    return find(m, node, now_ms);
+}
+
+/* One more rank has received the list. */
+static psr_err open_sent(void *context, psr_node *node, int64_t now_ms, psr_node_request **ret_next)
+{
+    psr_making *m = context;
+    if (--m->unsent > 0)
+        return PSR_OK;
+    return open_made(m, node, now_ms, (uint64_t)m->ours[TOLD_NUMBER], m->comm->rank, m->count,
+                     ret_next);
+}
+
+/* The operations of a group that is made from a list; none is ordered yet. */
+typedef struct operations {
+    psr_node_request **items; /* owned, until they are ordered */
+    size_t count;
+} operations;
+
+static void drop(operations *o, size_t first)
+{
+    for (size_t i = first; i < o->count; i++)
+        psr_node_request_free(o->items[i]);
+    o->count = first;
+}
+
+/* The lowest rank sends a message to each other one, which receives it. A rank that is alone in the
+ * list sends itself one. */
+static psr_err make_operations(psring_group *parent, psr_making *m, const psring_call *call,
+                               operations *o)
+{
+    const bool sends = m->first == psring_rank(parent), alone = m->count == 1;
+    o->items = calloc((size_t)m->count + 1, sizeof *o->items);
+    if (o->items == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a group of %d ranks", m->count);
+    psr_err err = PSR_OK;
+    for (int i = 0; i < m->count && err == PSR_OK && sends; i++) {
+        if (m->ranks[i] == m->first && !alone)
+            continue;
+        const psr_request_options send = message_of(PSR_KIND_SEND, m->ours, m->ranks[i]);
+        err = psr_node_request_new(parent->group, &send, m->deadline_ms, call->name,
+                                   &o->items[o->count]);
+        if (err == PSR_OK && !alone)
+            psr_node_request_then(o->items[o->count], open_sent, m);
+        o->count += err == PSR_OK;
+        m->unsent += err == PSR_OK && !alone;
+    }
+    if (err != PSR_OK || (sends && !alone))
+        return err;
+    const psr_request_options receive = message_of(PSR_KIND_RECEIVE, m->told, m->first);
+    err = psr_node_request_new(parent->group, &receive, m->deadline_ms, call->name,
+                               &o->items[o->count]);
+    if (err == PSR_OK)
+        psr_node_request_then(o->items[o->count++], open_told, m);
+    return err;
+}
+
+/* Begins to make a group from a list. ret owns: psr_request_end, which frees ret_making. */
+static psr_err begin_listed(psring_group *parent, const int *ranks, int count,
+                            const psring_call *call, psring_group **ret_group,
+                            psring_request **ret_request)
 {
     psring_comm *comm = parent->comm;
-    psr_failure failure = {
-        .err = PSR_ERR_MISMATCH, .rank = world_rank(parent, first), .other = comm->rank};
-    char they[192] = "", we[192] = "";
-    describe_list(theirs, they, sizeof they);
-    describe_list(ours, we, sizeof we);
-    snprintf(failure.line, sizeof failure.line,
-             "rank %" PRIu32 " makes a group of ranks %s; rank %" PRIu32 " makes one of ranks %s",
-             failure.rank, they, failure.other, we);
-    return psr_comm_find(comm, parent->group, &failure);
+    psr_making *m = NULL;
+    operations o = {0};
+    PSR_TRY(check_list(parent, ranks, count));
+    if (call->deadline_ms < 0)
+        return psr_fail(PSR_ERR_USAGE, "group_from_ranks: deadline_ms is %lld",
+                        (long long)call->deadline_ms);
+    PSR_TRY(check_number(comm));
+    PSR_TRY(making_new(parent, call, ret_group, &m));
+    m->first = lowest(ranks, count);
+    m->count = count;
+    memcpy(m->ranks, ranks, (size_t)count * sizeof *ranks);
+    write_told(parent, ranks, count, m->ours);
+    psr_err err = make_operations(parent, m, call, &o);
+    if (err == PSR_OK)
+        err = psr_request_keep_all(comm, parent, o.items, o.count, ret_request);
+    else
+        drop(&o, 0);
+    free(o.items);
+    if (err != PSR_OK) {
+        psr_making_free(m);
+        return err;
+    }
+    comm->next_group += m->first == psring_rank(parent);
+    (*ret_request)->making = m;
+    return PSR_OK;
 }
 
 static psr_err from_ranks(psring_group *parent, const int *ranks, int count,
                           const psring_call *call, psring_group **ret_group)
 {
-    psring_comm *comm = parent->comm;
-    PSR_TRY(check_list(parent, ranks, count));
-    PSR_TRY(check_number(comm));
-    const int first = lowest(ranks, count);
-    int64_t ours[TOLD], told[TOLD];
-    write_told(parent, ranks, count, ours);
-    memcpy(told, ours, sizeof told);
-    if (first == psring_rank(parent)) {
-        comm->next_group++;
-        PSR_TRY(tell(parent, ranks, count, told, call));
-    } else {
-        PSR_TRY(hear(parent, first, told, call));
-        if (told[TOLD_DIGEST] != ours[TOLD_DIGEST])
-            return other_ranks(parent, first, told, ours);
-    }
-    uint32_t id = 0;
-    PSR_TRY(told_id(parent, told[TOLD_NUMBER], world_rank(parent, first), &id));
-    return open_listed(parent, id, ranks, count, call, ret_group);
+    psring_request *request = NULL;
+    PSR_TRY(begin_listed(parent, ranks, count, call, ret_group, &request));
+    psr_err err = psr_request_finish(request);
+    psr_request_end(request);
+    return err;
 }
 
 static psr_err on_host(psring_group *parent, const psring_call *call, psring_group **ret_group)
@@ -368,12 +500,6 @@ static psr_err on_host(psring_group *parent, const psring_call *call, psring_gro
 
 /* ---- by colour and key ---- */
 
-typedef struct choice {
-    int64_t colour, key, number; /* number: for a group whose first rank is this one */
-} choice;
-
-enum { CHOICE_VALUES = sizeof(choice) / sizeof(int64_t) };
-
 /* The ranks of that colour in the order of key, then of rank. Returns how many. */
 static int choose(const choice *all, int size, int64_t colour, int *ranks)
 {
@@ -389,120 +515,23 @@ static int choose(const choice *all, int size, int64_t colour, int *ranks)
     return count;
 }
 
-/* A group that is being made: when all ranks of parent have sent their choices, the progress thread
- * opens the group and starts its first barrier. */
-struct psr_making {
-    psring_comm *comm;
-    psr_node_group *parent; /* borrowed until the request has ended */
-    int64_t deadline_ms;
-    choice own, *all;       /* all: [ranks of parent]; owned, as ranks */
-    int *ranks;             /* numbered in parent */
-    psring_group *group;    /* allocated for the caller's group; owned until the caller gets it */
-    psr_node_group *opened; /* NULL: there is none */
-    psring_group **ret_group;
-};
-
-void psr_making_free(psr_making *m)
-{
-    if (m == NULL)
-        return;
-    /* nobody asked for the result: the group ends with comm */
-    if (m->opened != NULL && m->group != NULL) {
-        psr_comm_add_group(m->comm, m->opened, m->group);
-        m->group = NULL;
-    }
-    free(m->all);
-    free(m->ranks);
-    free(m->group);
-    free(m);
-}
-
 /* Runs on the progress thread. All ranks check the numbers in the same way. */
 static psr_err open_chosen(void *context, psr_node *node, int64_t now_ms,
                            psr_node_request **ret_next)
 {
     psr_making *m = context;
-    const uint32_t *of_all = psr_node_group_ranks(m->parent), all = m->comm->view->member_count;
+    const uint32_t *of_all = psr_node_group_ranks(m->parent);
     if (m->own.colour == PSRING_NO_COLOUR)
         return PSR_OK;
     int count = choose(m->all, (int)psr_node_group_size(m->parent), m->own.colour, m->ranks);
     const int64_t number = m->all[m->ranks[0]].number;
     const uint32_t first = of_all[m->ranks[0]];
-    if (number <= 0 || number > UINT32_MAX ||
-        !psr_opening_id_is((uint64_t)number * all + first, first, all))
+    if (!can_be_number(m->comm, number, first))
         return psr_fail(PSR_ERR_PROTOCOL,
                         "rank %" PRIu32 " gives a group the number %" PRId64
                         ", which none can have",
                         first, number);
-    uint32_t *ranks = calloc((size_t)count, sizeof *ranks);
-    if (ranks == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a group of %d ranks", count);
-    for (int i = 0; i < count; i++)
-        ranks[i] = of_all[m->ranks[i]];
-    psr_node_group *opened = NULL;
-    psr_err err = psr_node_group_new(node, psr_node_group_epoch(m->parent),
-                                     id_of(m->comm, (uint64_t)number, first), ranks,
-                                     (uint32_t)count, &opened);
-    free(ranks);
-    if (err != PSR_OK)
-        return err;
-    m->opened = opened;
-    psr_node_group_made_of(opened, m->parent);
-    psr_node_take(node, PSR_NODE_OPEN_GROUP, opened, now_ms);
-    return psr_node_request_new(opened, &opening_barrier, m->deadline_ms, NULL, ret_next);
-}
-
-psr_err psr_making_end(psr_making *m, psr_err err)
-{
-    if (m->group == NULL) /* returned before */
-        return err;
-    if (m->opened == NULL) {
-        if (err == PSR_OK)
-            *m->ret_group = NULL;
-        return err;
-    }
-    psr_comm_add_group(m->comm, m->opened, m->group);
-    psring_group *group = m->group;
-    m->group = NULL;
-    if (err != PSR_OK && failed_alone(m->comm, m->opened, m->parent)) {
-        *psr_node_group_told(m->opened) = false;
-        *m->ret_group = group;
-        return PSR_OK;
-    }
-    /* the group ends with comm; if its parent has failed, that is the reason */
-    if (err != PSR_OK) {
-        *psr_node_group_told(m->opened) = true;
-        if (psr_node_group_failure(m->parent) != NULL)
-            *psr_node_group_told(m->parent) = true;
-        return err;
-    }
-    psr_node_group_begins(m->opened);
-    *m->ret_group = group;
-    return PSR_OK;
-}
-
-static psr_err making_new(psring_group *parent, choice own, const psring_call *call,
-                          psring_group **ret_group, psr_making **ret_making)
-{
-    const size_t size = (size_t)psring_size(parent);
-    psr_making *m = calloc(1, sizeof *m);
-    if (m == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory to split %zu ranks", size);
-    *m = (psr_making){.comm = parent->comm,
-                      .parent = parent->group,
-                      .deadline_ms =
-                          call->deadline_ms > 0 ? call->deadline_ms : parent->comm->deadline_ms,
-                      .own = own,
-                      .all = calloc(size, sizeof *m->all),
-                      .ranks = calloc(size, sizeof *m->ranks),
-                      .group = calloc(1, sizeof *m->group),
-                      .ret_group = ret_group};
-    if (m->all == NULL || m->ranks == NULL || m->group == NULL) {
-        psr_making_free(m);
-        return psr_fail(PSR_ERR_NOMEM, "no memory to split %zu ranks", size);
-    }
-    *ret_making = m;
-    return PSR_OK;
+    return open_made(m, node, now_ms, (uint64_t)number, first, count, ret_next);
 }
 
 /* The request is not ordered yet. Each rank sends a number that it uses for no other group; that of
@@ -521,16 +550,15 @@ static psr_err begin_split(psring_group *parent, int colour, int key, const psri
         return psr_fail(PSR_ERR_USAGE, "group_split: deadline_ms is %lld",
                         (long long)call->deadline_ms);
     PSR_TRY(check_number(comm));
-    psr_err err =
-        making_new(parent, (choice){colour, key, (int64_t)comm->next_group}, call, ret_group, &m);
-    if (err != PSR_OK || m == NULL)
-        return err;
+    PSR_TRY(making_new(parent, call, ret_group, &m));
+    m->own = (choice){colour, key, (int64_t)comm->next_group};
     const psr_request_options options = {.kind = PSR_KIND_GROUP_SPLIT,
                                          .type = PSR_TYPE_INT64,
                                          .send = &m->own,
                                          .receive = m->all,
                                          .count = CHOICE_VALUES};
-    err = psr_node_request_new(parent->group, &options, m->deadline_ms, call->name, ret_request);
+    psr_err err =
+        psr_node_request_new(parent->group, &options, m->deadline_ms, call->name, ret_request);
     if (err != PSR_OK) {
         psr_making_free(m);
         return err;
@@ -595,6 +623,19 @@ psring_err psring_group_from_ranks(psring_group *parent, const int *ranks, int c
     return err == PSR_OK
                ? psr_comm_leave(parent->comm, from_ranks(parent, ranks, count, &known, ret_group))
                : (psring_err)err;
+}
+
+psring_err psring_group_from_ranks_start(psring_group *parent, const int *ranks, int count,
+                                         const psring_call *call, psring_group **ret_group,
+                                         psring_request **ret_request)
+{
+    psring_call known;
+    psr_err err = psr_comm_need(ret_request, "ret_request");
+    if (err == PSR_OK)
+        err = enter(parent, call, ret_group, &known);
+    return err == PSR_OK ? psr_comm_leave(parent->comm, begin_listed(parent, ranks, count, &known,
+                                                                     ret_group, ret_request))
+                         : (psring_err)err;
 }
 
 psring_err psring_group_split(psring_group *parent, int colour, int key, const psring_call *call,

@@ -40,11 +40,13 @@ struct psring_request {
     psring_request *next, *previous; /* in the group's list */
     psring_group *group;
     psr_node_request *request; /* NULL: it has ended, and its table was closed */
-    psring_table *table;       /* NULL: it is no table's */
-    psring_message *message;   /* where to describe what came; NULL: nowhere. Borrowed until then */
-    psr_defined_fold *fold;    /* the fold that it uses; NULL: none */
-    psr_making *making;        /* owned; NULL: none */
-    bool failed;               /* without request: it failed, as the communicator did */
+    psr_node_request **others; /* [other_count] further operations of the request; owned */
+    size_t other_count;
+    psring_table *table;     /* NULL: it is no table's */
+    psring_message *message; /* where to describe what came; NULL: nowhere. Borrowed until then */
+    psr_defined_fold *fold;  /* the fold that it uses; NULL: none */
+    psr_making *making;      /* owned; NULL: none */
+    bool failed;             /* without request: it failed, as the communicator did */
     bool persistent;
     bool told; /* it is not started, or its result was returned to the caller */
 };
@@ -176,6 +178,12 @@ psr_err psr_comm_run(psring_comm *comm, psr_node_request *request);
  * caller owns *ret_request: psr_request_end. */
 psr_err psr_request_keep(psring_comm *comm, psring_group *group, psr_node_request *made,
                          psring_request **ret_request);
+/* The same for a request of several operations; count is at least 1. Consumes the operations, not
+ * the array. */
+psr_err psr_request_keep_all(psring_comm *comm, psring_group *group, psr_node_request **made,
+                             size_t count, psring_request **ret_request);
+/* Waits for the end, and returns how it ended. */
+psr_err psr_request_finish(psring_request *request);
 /* Makes a request of the caller's, within a call. The caller owns *ret_request: psr_request_end. */
 psr_err psr_request_open(psring_group *group, const psr_request_options *options,
                          const psring_call *call, psring_request **ret_request);

@@ -493,6 +493,14 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_group_from_ranks(psring_group *pa
                                                                 const int *ranks, int count,
                                                                 const psring_call *call,
                                                                 psring_group **ret_group);
+/* The same, but returns when it is started, as psring_group_split_start does. Several may be under
+ * way. All ranks of parent start those that they share in the same order; groups without a common
+ * rank need no order. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_group_from_ranks_start(psring_group *parent,
+                                                                      const int *ranks, int count,
+                                                                      const psring_call *call,
+                                                                      psring_group **ret_group,
+                                                                      psring_request **ret_request);
 /* Makes one group for each colour >= 0. Its ranks are ordered by key, then by their rank in parent.
  * With PSRING_NO_COLOUR *ret_group becomes NULL. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_group_split(psring_group *parent, int colour,

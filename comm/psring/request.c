@@ -118,14 +118,32 @@ psr_err psr_comm_finish(psring_comm *comm, psr_node_request *request)
 
 static bool is_over(const psring_request *r)
 {
+    for (size_t i = 0; i < r->other_count; i++)
+        if (!psr_node_request_ended(r->others[i]))
+            return false;
     return r->request == NULL || psr_node_request_ended(r->request);
+}
+
+static bool whole_is_over(void *context)
+{
+    return is_over(context);
+}
+
+static bool await_over(psring_request *r, int64_t timeout_ms)
+{
+    return r->other_count == 0 ? await_end(r->comm, r->request, timeout_ms)
+                               : psr_driver_wait(r->comm->driver, whole_is_over, r, timeout_ms);
 }
 
 /* The failure of a table's request is always the communicator's. */
 static psr_err status_of(psring_request *r)
 {
-    if (r->request != NULL)
-        return psr_comm_status(r->comm, r->request);
+    if (r->request != NULL) {
+        PSR_TRY(psr_comm_status(r->comm, r->request));
+        for (size_t i = 0; i < r->other_count; i++)
+            PSR_TRY(psr_comm_status(r->comm, r->others[i]));
+        return PSR_OK;
+    }
     if (!r->failed)
         return PSR_OK;
     const psr_failure *failure = psr_node_failure(r->comm->node);
@@ -147,9 +165,12 @@ void psr_request_end(psring_request *request)
 {
     psring_comm *comm = request->comm;
     if (request->request != NULL) {
-        (void)await_end(comm, request->request, INT64_MAX);
+        (void)await_over(request, INT64_MAX);
         free_soon(comm, request->request);
     }
+    for (size_t i = 0; i < request->other_count; i++)
+        free_soon(comm, request->others[i]);
+    free(request->others);
     if (request->fold != NULL)
         request->fold->users--;
     psr_making_free(request->making);
@@ -218,6 +239,56 @@ psr_err psr_request_keep(psring_comm *comm, psring_group *group, psr_node_reques
     return PSR_OK;
 }
 
+/* Those that are under way must end before the memory that they use is freed. */
+static psr_err order_all(psring_comm *comm, psr_node_request **made, size_t count)
+{
+    psr_err err = PSR_OK;
+    size_t ordered = 0;
+    for (; ordered < count && err == PSR_OK; ordered += err == PSR_OK) {
+        psr_node_request_begins(made[ordered]);
+        err = psr_driver_order(comm->driver, PSR_NODE_START, made[ordered]);
+    }
+    for (size_t i = 0; i < count && err != PSR_OK; i++) {
+        if (i >= ordered) {
+            psr_node_request_free(made[i]);
+            continue;
+        }
+        (void)await_end(comm, made[i], INT64_MAX);
+        free_soon(comm, made[i]);
+    }
+    return err;
+}
+
+psr_err psr_request_keep_all(psring_comm *comm, psring_group *group, psr_node_request **made,
+                             size_t count, psring_request **ret_request)
+{
+    psring_request *r = calloc(1, sizeof *r);
+    psr_node_request **others = calloc(count, sizeof(psr_node_request *));
+    psr_err err = PSR_OK;
+    if (r == NULL || others == NULL) {
+        for (size_t i = 0; i < count; i++)
+            psr_node_request_free(made[i]);
+        err = psr_fail(PSR_ERR_NOMEM, "no memory for a request");
+    } else {
+        err = order_all(comm, made, count);
+    }
+    if (err != PSR_OK) {
+        free(others);
+        free(r);
+        return err;
+    }
+    for (size_t i = 1; i < count; i++)
+        others[i - 1] = made[i];
+    *r = (psring_request){.comm = comm,
+                          .group = group,
+                          .request = made[0],
+                          .others = others,
+                          .other_count = count - 1};
+    link_first(r);
+    *ret_request = r;
+    return PSR_OK;
+}
+
 psr_err psr_request_ended(psring_group *group, psring_request **ret_request)
 {
     psring_request *r = calloc(1, sizeof *r);
@@ -265,9 +336,15 @@ static psr_err wait_for(psring_request *r, int64_t timeout_ms)
 {
     if (timeout_ms < 0)
         return psr_fail(PSR_ERR_USAGE, "psring_wait: timeout_ms is %lld", (long long)timeout_ms);
-    if (!is_over(r) && !await_end(r->comm, r->request, timeout_ms))
+    if (!is_over(r) && !await_over(r, timeout_ms))
         return psr_fail(PSR_ERR_BUSY, "the request has not ended");
     return tell(r);
+}
+
+psr_err psr_request_finish(psring_request *request)
+{
+    (void)await_over(request, INT64_MAX);
+    return tell(request);
 }
 
 psring_err psring_wait(psring_request *request, int64_t timeout_ms)

@@ -308,6 +308,78 @@ static void groups_are_made_without_waiting(void **state)
     ranks_run(4, split_without_waiting, NULL);
 }
 
+/* Every set of ranks, several times, upwards and downwards: a rank is in half of them at once. */
+static void list_without_waiting(psring_comm **comm, int rank, void *context)
+{
+    enum { RANKS = 4, SETS = 1 << RANKS, GROUPS = 4 * SETS };
+    psring_group *world = psring_world(*comm), *groups[GROUPS] = {NULL};
+    psring_request *requests[GROUPS] = {NULL};
+    (void)context;
+    for (int i = 0; i < GROUPS; i++) {
+        int ranks[RANKS], count = 0;
+        for (int k = 0; k < RANKS; k++) {
+            const int r = i / SETS % 2 == 0 ? k : RANKS - 1 - k;
+            if (i % SETS >> r & 1)
+                ranks[count++] = r;
+        }
+        if (i % SETS >> rank & 1)
+            expect_ok(
+                psring_group_from_ranks_start(world, ranks, count, NULL, &groups[i], &requests[i]));
+    }
+    for (int k = 0; k < GROUPS; k++) {
+        const int i = rank % 2 ? GROUPS - 1 - k : k;
+        if (requests[i] == NULL)
+            continue;
+        expect_ok(psring_wait(requests[i], PSRING_FOREVER));
+        expect_ok(psring_test(requests[i]));
+        expect(groups[i] != NULL);
+        psring_request_free(&requests[i]);
+    }
+    for (int i = 0; i < GROUPS; i++) {
+        int64_t set = INT64_C(1) << rank;
+        if (groups[i] == NULL)
+            continue;
+        expect_ok(
+            psring_all_reduce(groups[i], &set, &set, 1, PSRING_INT64, PSRING_SUM, NULL, NULL));
+        expect(set == i % SETS);
+        if (i % 3 == 0) /* the others end with comm */
+            psring_group_free(&groups[i]);
+    }
+}
+
+static void groups_of_lists_are_made_without_waiting(void **state)
+{
+    (void)state;
+    ranks_run(4, list_without_waiting, NULL);
+}
+
+static void list_differently(psring_comm **comm, int rank, void *context)
+{
+    static const int up[] = {0, 1, 2}, turned[] = {0, 2, 1};
+    psring_group *world = psring_world(*comm), *group = world;
+    psring_request *request = NULL;
+    (void)context;
+    expect(psring_group_from_ranks_start(world, up, 3, NULL, &group, NULL) == PSRING_ERR_USAGE);
+    expect(psring_group_from_ranks_start(world, up, 4, NULL, NULL, &request) == PSRING_ERR_USAGE);
+    expect(psring_group_from_ranks_start(world, (const int[]){0, 0}, 2, NULL, &group, &request) ==
+           PSRING_ERR_USAGE);
+    expect_ok(
+        psring_group_from_ranks_start(world, rank == 2 ? turned : up, 3, NULL, &group, &request));
+    expect(psring_wait(request, PSRING_FOREVER) == PSRING_ERR_MISMATCH);
+    expect(strstr(psring_err_detail(), "rank 0 makes a group of ranks 0, 1, 2; rank 2 makes one of "
+                                       "ranks 0, 2, 1") != NULL);
+    expect(group == world);
+    psring_request_free(&request);
+    expect(psring_barrier(world, NULL, NULL) == PSRING_ERR_BROKEN);
+    expect_ok(psring_close(comm));
+}
+
+static void lists_that_differ_are_found_when_they_are_started(void **state)
+{
+    (void)state;
+    ranks_run(3, list_differently, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -318,6 +390,8 @@ int main(void)
         cmocka_unit_test(folds_of_the_program_are_in_order_unless_they_commute),
         cmocka_unit_test(folds_that_differ_are_a_mismatch),
         cmocka_unit_test(groups_are_made_without_waiting),
+        cmocka_unit_test(groups_of_lists_are_made_without_waiting),
+        cmocka_unit_test(lists_that_differ_are_found_when_they_are_started),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);
