@@ -22,6 +22,7 @@ typedef struct settings {
     uint32_t warmup, iterations;
     int local_ranks;                    /* 0: not said */
     const char *operations, *algorithm; /* NULL: all, the library's choice */
+    const char *encoding;               /* NULL: none */
     psring_type type;
     psring_op op;
     int root;
@@ -46,6 +47,10 @@ static const struct argp_option options[] = {
     {"root", 'r', "RANK", 0, "root of the operations that have one (0)", 0},
     {"algorithm", 'a', "NAME", 0,
      "algorithm, where all operations of LIST have it; auto: by the library's table (auto)", 0},
+    {"encoding", 'E', "none|fp16|bf16", 0,
+     "how sums and means of float32 are sent, of all_reduce alone: in half the bytes; other "
+     "encodings round, and their values cannot be checked (none)",
+     0},
     {"iterations", 'i', "N", 0, "calls that are timed (20)", 0},
     {"warmup", 'w', "N", 0, "calls before them, besides a first one (5)", 0},
     {"ranks", 'n', "N", 0, "start N ranks on this machine (2); not where PSRING_RANKS is set", 0},
@@ -149,6 +154,12 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case 'a':
         s->algorithm = strcmp(argument, "auto") == 0 ? NULL : argument;
         break;
+    case 'E':
+        if (strcmp(argument, "none") != 0 && strcmp(argument, "fp16") != 0 &&
+            strcmp(argument, "bf16") != 0)
+            refuse_option(state, "--encoding %.64s: it should be none, fp16 or bf16", argument);
+        s->encoding = strcmp(argument, "none") == 0 ? NULL : argument;
+        break;
     case 'i':
         s->iterations = (uint32_t)psr_options_number(state, "iterations", argument, 1, 1000000);
         break;
@@ -178,6 +189,7 @@ static const char doc[] =
     "column is.\vExamples:\n"
     "  psring bench comm -n 4 --operation all_reduce\n"
     "  psring bench comm -n 4 -b 1K -e 16M -f 4 --operation all_reduce,all_gather --json\n"
+    "  psring bench comm -n 4 -b 1M --operation all_reduce --encoding fp16\n"
     "\n"
     "Started alone it starts its ranks itself, on this machine. On several machines start it once "
     "for each rank, with PSRING_RANKS, PSRING_RANK, PSRING_SCHEDULER and PSRING_KEY_FILE in its "
@@ -213,6 +225,7 @@ static psring_err run_operation(const settings *s, const bench_operation *operat
                        .op = s->op,
                        .root = s->root,
                        .algorithm = s->algorithm,
+                       .encoding = s->encoding,
                        .warmup = s->warmup,
                        .iterations = s->iterations};
     for (size_t bytes = s->least_bytes, last = SIZE_MAX;; bytes *= s->factor) {
@@ -239,6 +252,8 @@ static const char *lacks(const settings *s, const bench_operation *operation, in
         return "an operation of the list needs more ranks";
     if (operation->scans && s->op == PSRING_MEAN)
         return "an operation of the list has no mean";
+    if (s->encoding != NULL && strcmp(operation->name, "all_reduce") != 0)
+        return "--encoding: an operation of the list has none; all_reduce has";
     return NULL;
 }
 
@@ -262,7 +277,9 @@ static const char *refuse(const settings *s, int ranks)
     for (size_t k = 0; k < bench_operation_count && why_not == NULL; k++) {
         const bench_operation *operation = &bench_operations[k];
         if (operation->folds && is_wanted(s, operation))
-            why_not = bench_values_refuse(s->type, s->op, ranks);
+            why_not = s->encoding != NULL
+                          ? bench_values_refuse_encoded(s->type, s->op, ranks, s->encoding)
+                          : bench_values_refuse(s->type, s->op, ranks);
         if (why_not == NULL && lists(s->operations, operation->name))
             why_not = lacks(s, operation, ranks);
     }

@@ -68,7 +68,9 @@ static void done(measurement *m)
 static psring_err init(measurement *m, psring_group *group, const bench_task *task)
 {
     *m = (measurement){.task = task,
-                       .options = {.size = sizeof m->options, .algorithm = task->algorithm}};
+                       .options = {.size = sizeof m->options,
+                                   .algorithm = task->algorithm,
+                                   .encoding = task->encoding}};
     m->call = (bench_call){.group = group,
                            .rank = psring_rank(group),
                            .ranks = psring_size(group),

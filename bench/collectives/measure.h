@@ -14,6 +14,7 @@ typedef struct bench_task {
     psring_op op;
     int root;
     const char *algorithm; /* NULL: the library's choice */
+    const char *encoding;  /* "fp16", "bf16"; NULL: values are sent as they are */
     size_t unit;           /* values */
     uint32_t warmup, iterations;
 } bench_task;

@@ -7,6 +7,7 @@
 
 typedef struct row {
     const char *operation, *type, *op, *algorithm; /* op: NULL where nothing is folded */
+    const char *encoding;                          /* NULL: none */
     size_t bytes, count;
     int root; /* or PSRING_NO_RANK */
     double median_us, least_us, most_us;
@@ -28,6 +29,7 @@ static row row_of(const bench_table *t, const bench_task *task, const bench_figu
                  .type = bytes > 0 ? bench_type_name(task->type) : NULL,
                  .op = o->folds ? bench_op_name(task->op) : NULL,
                  .algorithm = f->algorithm,
+                 .encoding = task->encoding,
                  .bytes = bytes,
                  .count = o->count_is_of_rank ? task->unit : bytes / bench_type_bytes(task->type),
                  .root = o->has_root ? task->root : PSRING_NO_RANK,
@@ -47,8 +49,8 @@ void bench_table_begin(bench_table *table, uint32_t warmup, uint32_t iterations)
                 ", \"rows\": [",
                 table->ranks, table->hosts, warmup, iterations);
     else if (table->format == BENCH_CSV)
-        fprintf(table->file, "operation,ranks,size_bytes,count,type,op,root,algorithm,time_us,min_"
-                             "us,max_us,algbw_gb_s,busbw_gb_s,wrong\n");
+        fprintf(table->file, "operation,ranks,size_bytes,count,type,op,root,algorithm,encoding,"
+                             "time_us,min_us,max_us,algbw_gb_s,busbw_gb_s,wrong\n");
     else
         fprintf(table->file,
                 "# ranks: %d, hosts: %d; each time is the slowest rank's, of %" PRIu32
@@ -64,7 +66,9 @@ void bench_table_begin(bench_table *table, uint32_t warmup, uint32_t iterations)
 
 static void print_text(FILE *file, const row *r)
 {
-    char root[16] = "-", algbw[32] = "-", busbw[32] = "-";
+    char root[16] = "-", algbw[32] = "-", busbw[32] = "-", algorithm[32];
+    snprintf(algorithm, sizeof algorithm, "%s%s%s", r->algorithm, r->encoding != NULL ? "/" : "",
+             r->encoding != NULL ? r->encoding : "");
     if (r->root != PSRING_NO_RANK)
         snprintf(root, sizeof root, "%d", r->root);
     if (!isnan(r->algbw))
@@ -74,7 +78,7 @@ static void print_text(FILE *file, const row *r)
     fprintf(file,
             "%-18s %11zu %10zu %-8s %-7s %4s %-13s %11.1f %11.1f %11.1f %8s %8s %6" PRId64 "\n",
             r->operation, r->bytes, r->count, r->type != NULL ? r->type : "-",
-            r->op != NULL ? r->op : "-", root, r->algorithm, r->median_us, r->least_us, r->most_us,
+            r->op != NULL ? r->op : "-", root, algorithm, r->median_us, r->least_us, r->most_us,
             algbw, busbw, r->wrong);
 }
 
@@ -84,7 +88,8 @@ static void print_csv(FILE *file, const row *r, int ranks)
             r->type != NULL ? r->type : "", r->op != NULL ? r->op : "");
     if (r->root != PSRING_NO_RANK)
         fprintf(file, "%d", r->root);
-    fprintf(file, ",%s,%.3f,%.3f,%.3f,", r->algorithm, r->median_us, r->least_us, r->most_us);
+    fprintf(file, ",%s,%s,%.3f,%.3f,%.3f,", r->algorithm, r->encoding != NULL ? r->encoding : "",
+            r->median_us, r->least_us, r->most_us);
     if (!isnan(r->algbw))
         fprintf(file, "%.6g", r->algbw);
     fputc(',', file);
@@ -117,6 +122,7 @@ static void print_json(FILE *file, const row *r, bool first)
     print_json_text(file, "op", r->op);
     print_json_real(file, "root", r->root == PSRING_NO_RANK ? NAN : r->root);
     print_json_text(file, "algorithm", r->algorithm);
+    print_json_text(file, "encoding", r->encoding);
     print_json_real(file, "time_us", r->median_us);
     print_json_real(file, "min_us", r->least_us);
     print_json_real(file, "max_us", r->most_us);

@@ -188,6 +188,16 @@ const char *bench_values_refuse(psring_type type, psring_op op, int ranks)
     return NULL;
 }
 
+/* Each partial sum is an integer that the encoding's type has, so no rounding changes it. */
+const char *bench_values_refuse_encoded(psring_type type, psring_op op, int ranks,
+                                        const char *encoding)
+{
+    if (type != PSRING_FLOAT32 || (op != PSRING_SUM && op != PSRING_MEAN))
+        return "--encoding: only sums and means of float32 are encoded";
+    return bench_values_refuse(strcmp(encoding, "fp16") == 0 ? PSRING_FLOAT16 : PSRING_BFLOAT16, op,
+                               ranks);
+}
+
 /* ---- their bits ---- */
 
 static uint32_t float_bits(int64_t value)

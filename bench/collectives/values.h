@@ -28,6 +28,9 @@ typedef struct bench_source {
 
 /* Why the folded values of these ranks are not exact, as a static text; NULL: they are exact. */
 const char *bench_values_refuse(psring_type type, psring_op op, int ranks);
+/* The same if they are sent in this encoding: "fp16" or "bf16". */
+const char *bench_values_refuse_encoded(psring_type type, psring_op op, int ranks,
+                                        const char *encoding);
 void bench_values_write(const bench_source *source, void *data, size_t count);
 /* How many of data[count] differ from the source's values. */
 size_t bench_values_wrong(const bench_source *source, const void *data, size_t count);

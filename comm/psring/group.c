@@ -342,8 +342,8 @@ static void describe_list(const int64_t told[TOLD], char *text, size_t size)
         snprintf(text + used, size - used, ", .. (%" PRId64 ")", told[TOLD_COUNT]);
 }
 
-/* Runs on the progress thread, as the next ones. All ranks of parent get a MISMATCH now, and another
- * failure when the owner asks for the result. */
+/* Runs on the progress thread, as the next ones. All ranks of parent get a MISMATCH now; they get
+ * another failure when the owner asks for the result. */
 static psr_err find(psr_making *m, psr_node *node, int64_t now_ms)
 {
     psr_failure *found = m->failure.err == PSR_ERR_MISMATCH ? malloc(sizeof *found) : NULL;

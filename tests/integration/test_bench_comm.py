@@ -75,6 +75,25 @@ def types_and_ops(tap, bench):
                "%s of %s is right" % (options[3], options[1]), [done.stdout, done.stderr])
 
 
+def encodings(tap, bench):
+    """Half the bytes, over sockets; each row names what it was."""
+    sent = {}
+    for encoding in ("none", "fp16", "bf16"):
+        for op in ("sum", "mean"):
+            done = run(bench, "-n", RANKS, "-b", 90000, "-e", 90000, "-o", "all_reduce", "-a", "ring", "-O", op, "--encoding", encoding, "--json", *SHORT)
+            rows = rows_of(done)
+            tap.ok([(row["wrong"], row["encoding"], row["algorithm"]) for row in rows] == [(0, None if encoding == "none" else encoding, "ring")],
+                   "%s in %s is right" % (op, encoding), [done.stdout, done.stderr])
+            sent[encoding] = json.loads(done.stdout)["bytes_sent"] if rows else 0
+    tap.ok(0 < sent["fp16"] < 0.6 * sent["none"] and 0 < sent["bf16"] < 0.6 * sent["none"], "and in about half the bytes", [str(sent)])
+    done = run(bench, "-n", RANKS, "-b", 64, "-e", 64, "--encoding", "bf16", "--csv", *SHORT)
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    tap.ok(done.returncode == 0 and [(row["operation"], row["encoding"]) for row in rows] == [("all_reduce", "bf16")],
+           "of all operations the one that has encodings is measured", [done.stdout, done.stderr])
+    done = run(bench, "-n", RANKS, "-b", 64, "-e", 64, "-o", "all_reduce", "--encoding", "fp16", *SHORT)
+    tap.ok(" ring/fp16 " in done.stdout, "text names the encoding", [done.stdout, done.stderr])
+
+
 def a_spoilt_value_is_found(tap, bench, spoilt):
     env = {"LD_PRELOAD": os.path.abspath(spoilt), "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
     options = [bench, "-n", RANKS, "-b", 4096, "-e", 4096, "--json", *SHORT]
@@ -155,6 +174,10 @@ def a_run_that_is_ended(tap, bench):
 def what_cannot_be(tap, bench):
     for options, status, line in (
             (["-o", "all_reduce,nothing"], 2, "--operation all_reduce,nothing"), (["-b", "2K", "-e", "1K"], 2, "--begin is beyond --end"),
+            (["--encoding", "int8"], 2, "--encoding int8: it should be none, fp16 or bf16"),
+            (["-o", "broadcast", "--encoding", "fp16"], 1, "an operation of the list has none; all_reduce has"),
+            (["-o", "all_reduce", "-t", "float64", "--encoding", "fp16"], 1, "only sums and means of float32 are encoded"),
+            (["-o", "all_reduce", "-O", "maximum", "--encoding", "bf16"], 1, "only sums and means of float32 are encoded"),
             (["-b", "8X"], 2, "8X"), (["-o", "all_reduce", "-a", "chain"], 1, "all_reduce has no algorithm chain"),
             (["-t", "int32", "-O", "mean"], 1, "no mean of integers"), (["-t", "float32", "-O", "bitwise_or"], 1, "bitwise ops are of integers"),
             (["-t", "int32", "-O", "minloc"], 1, "minloc and maxloc are of pairs"), (["-t", "int32_int32"], 1, "pairs have no other op"),
@@ -178,6 +201,7 @@ def main(bench, spoilt, run_ranks, psring):
         os.environ["TMPDIR"] = folder
         every_operation_and_size(tap, bench)
         types_and_ops(tap, bench)
+        encodings(tap, bench)
         a_spoilt_value_is_found(tap, bench, spoilt)
         how_values_go(tap, bench)
         the_three_formats(tap, bench, run_ranks)
