@@ -69,7 +69,7 @@ static psr_err give(making *m, uint32_t bucket, uint32_t array, psr_peer to)
         !lives(m->members, to))
         return PSR_OK;
     if (!find_giver(m, bucket, array, to, &from))
-        return psr_fail(PSR_ERR_NOT_FOUND, "nobody who lives has %s of bucket %" PRIu32,
+        return psr_fail(PSR_ERR_NOT_FOUND, "no process that lives has %s of bucket %" PRIu32,
                         array == PSR_HANDOVER_WEIGHTS ? "the weights" : "the optimizer's state",
                         bucket);
     if (m->handover != NULL)
@@ -172,7 +172,7 @@ psr_err psr_handover_take(psr_handover *handover, psr_peer self, const psr_hando
         return PSR_OK;
     psr_handover_run *run = find_run(handover, self, message, &says);
     if (run == NULL)
-        return psr_violation(message, "that is not its to hand over");
+        return psr_violation(message, "it is not to hand that over");
     PSR_TRY(psr_decode_floats(message, PSR_ENCODING_FLOAT32, says.span.count, &values));
     const size_t begin = says.span.offset - run->span.offset;
     if (begin < run->arrived)

@@ -385,8 +385,8 @@ static psr_err check_compressions(const psr_plan *plan)
 {
     if (psr_compression_has_residual(plan->pulled))
         return psr_fail(PSR_ERR_UNSUPPORTED,
-                        "what is pulled cannot come as %s: every worker gets the same, "
-                        "and nobody keeps what is left out",
+                        "weights cannot come back as %s: it leaves values out, "
+                        "and no worker keeps them for later",
                         psr_encoding_name(plan->pulled.encoding));
     for (uint32_t b = 0; b < plan->bucket_count; b++)
         if (!psr_compression_is_none(plan->buckets[b].compression) &&

@@ -360,14 +360,15 @@ static psr_err read_bucket(const bucket_fields *at, const psr_plan_options *limi
     const uint64_t homes =
         known != NULL && *at->way != '\0' ? homes_by(limits, (psr_route)(known - routes)) : 0;
     if (homes == 0)
-        return psr_fail(PSR_ERR_FORMAT, "field \"routes\" has a way that there is not");
+        return psr_fail(PSR_ERR_FORMAT, "field \"routes\" has a letter that names no way");
     if (!read_whole(at->length, 1, ARENA_MAX, &count))
-        return psr_fail(PSR_ERR_FORMAT, "field \"lengths\" has what is no length");
+        return psr_fail(PSR_ERR_FORMAT, "field \"lengths\" has an entry that is not a length");
     if (!read_whole(at->home, 0, homes - 1, &home))
-        return psr_fail(PSR_ERR_FORMAT, "field \"homes\" has one that there is not");
+        return psr_fail(PSR_ERR_FORMAT, "field \"homes\" has a home that does not exist");
     if (!cJSON_IsString(at->compression) ||
         psr_compression_parse(at->compression->valuestring, &compression) != PSR_OK)
-        return psr_fail(PSR_ERR_FORMAT, "field \"compressions\" has what is no compression");
+        return psr_fail(PSR_ERR_FORMAT,
+                        "field \"compressions\" has an entry that is not a compression");
     *bucket = (psr_plan_bucket){.span = {.count = (size_t)count},
                                 .route = (psr_route)(known - routes),
                                 .home = (uint32_t)home,

@@ -150,7 +150,7 @@ static psr_err find_file(const char *directory, const char *name, char path[PSR_
         if (stat(path, &status) == 0)
             return PSR_OK;
         if (errno != ENOENT && errno != ENOTDIR)
-            return psr_fail(PSR_ERR_IO, "--data %s: what is in it cannot be seen: %s", directory,
+            return psr_fail(PSR_ERR_IO, "--data %s: its contents cannot be listed: %s", directory,
                             strerror(errno));
     }
     path[0] = '\0';

@@ -142,7 +142,7 @@ psr_err psr_opened_unpack(const void *packed, size_t bytes, const char *name,
         memcpy(&head, packed, sizeof head);
     if (bytes < sizeof head || memcmp(head.magic, magic, sizeof magic) != 0 ||
         !is_possible(&head.split[0]) || !is_possible(&head.split[1]) || whole_bytes(&head) > bytes)
-        return psr_fail(PSR_ERR_FORMAT, "--data %s: what another process passed is no data set",
+        return psr_fail(PSR_ERR_FORMAT, "--data %s: what another process passed is not a data set",
                         name);
     const uint8_t *at = (const uint8_t *)packed + aligned(sizeof head);
     PSR_TRY(unpack_split(&head.split[0], at, name, &opened.train));

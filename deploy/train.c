@@ -116,8 +116,9 @@ static const char doc[] =
 static psr_err read_hosts(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts)
 {
     if (o->ps_hostfile != NULL && psr_config_shards(&o->config) == 0)
-        return psr_fail(PSR_ERR_USAGE,
-                        "--ps-hostfile does not fit this --mode; it has no shards (--shards)");
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "--ps-hostfile is for shards, and this run has none; leave it out, or give --shards");
     PSR_TRY(psr_places_read(&o->places, hosts));
     return o->ps_hostfile != NULL ? psr_hostfile_read(o->ps_hostfile, ps_hosts) : PSR_OK;
 }

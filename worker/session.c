@@ -231,7 +231,7 @@ static psr_err take_view(void *context, psr_message **message)
     pthread_mutex_lock(&session->mutex);
     psr_err err = check_view(session, *message, view);
     if (err == PSR_OK && !psr_view_queue_put(&session->views, view))
-        err = psr_violation(*message, "more views wait than there can be");
+        err = psr_violation(*message, "too many views wait to begin");
     if (err == PSR_OK) {
         session->newest_epoch = epoch;
         session->planned_step = planned;

@@ -35,12 +35,13 @@ static psr_err read_entry(const char *text, size_t size, entry *ret_entry)
         *at = '\0';
         e.has_step = true;
         if (!psr_parse_u64(at + 1, &e.step) || e.step == 0)
-            return psr_fail(PSR_ERR_USAGE,
-                            "'%.*s' begins with no step; give MODE@STEP, from step 1 on (ring@150)",
-                            (int)size, text);
+            return psr_fail(
+                PSR_ERR_USAGE,
+                "'%.*s' does not name a step; give MODE@STEP, from step 1 on (ring@150)", (int)size,
+                text);
         if (e.step > STEP_MAX)
             return psr_fail(PSR_ERR_USAGE,
-                            "'%.*s' begins behind every run; give a step of at most %" PRIu64,
+                            "'%.*s' begins later than any run can; give a step of at most %" PRIu64,
                             (int)size, text, STEP_MAX);
     }
     PSR_TRY(psr_option_find_word(psr_option_find("mode"), word, &mode));
@@ -56,7 +57,9 @@ static psr_err add_stretch(psr_config *config, const char *text, const entry *e)
     const psr_stretch last =
         first ? (psr_stretch){0} : config->stretches[config->stretch_count - 1];
     if (first && e->has_step && e->step != 1)
-        return psr_fail(PSR_ERR_USAGE, "'%s' says nothing of step 1; begin with a mode@1", text);
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "'%s' does not say in which mode step 1 is; begin with MODE@1 (ps@1,ring@150)", text);
     if (config->stretch_count == PSR_STRETCHES_MAX)
         return psr_fail(PSR_ERR_USAGE, "'%.60s..' has more than %d stretches; give fewer", text,
                         PSR_STRETCHES_MAX);

@@ -34,7 +34,7 @@ static psr_err rank_of(const psr_group *group, const psr_message *message, uint3
         else
             high = middle;
     }
-    return psr_violation(message, "it is no other rank of group %" PRIu32, group->options.id);
+    return psr_violation(message, "it is not another rank of group %" PRIu32, group->options.id);
 }
 
 /* ---- words ---- */
@@ -124,9 +124,8 @@ static psr_err of_ended_call(const psr_group *group, uint32_t from, psr_tag tag,
 {
     if (is_kept(group, tag.round) && !psr_call_same(&says->call, kept_call(group, tag.round)))
         return mismatch_in_order(group, tag, from, says, kept_call(group, tag.round));
-    return psr_violation(message,
-                         "of %" PRIu64 " calls that were begun here that one waits for nothing",
-                         group->calls);
+    return psr_violation(
+        message, "it is for no call that is under way; %" PRIu64 " were begun here", group->calls);
 }
 
 /* ---- messages that come before their operation ---- */
@@ -152,7 +151,8 @@ psr_err psr_group_keep(psr_group *group, uint32_t from, uint32_t which, uint32_t
 {
     if (group->peers[from].kept[which] >= most)
         return psr_violation(
-            *message, "%" PRIu32 " such messages are kept already of what is not begun here", most);
+            *message, "%" PRIu32 " messages for calls that have not begun here are kept already",
+            most);
     psr_kept *kept = malloc(sizeof *kept);
     if (kept == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a message that came early");
@@ -255,7 +255,7 @@ static psr_err take_values(psr_group *group, uint32_t from, psr_message **messag
     if (r == NULL && says.tag.slot == 0)
         return of_ended_call(group, from, says.tag, &says, *message);
     if (r == NULL)
-        return psr_violation(*message, "nothing such was asked for");
+        return psr_violation(*message, "no call here waits for it");
     if (r->is_message)
         PSR_TRY(psr_matching_count(group, r, &says));
     if (!psr_call_same(&says.call, &r->says))
@@ -265,7 +265,7 @@ static psr_err take_values(psr_group *group, uint32_t from, psr_message **messag
     psr_stream *in = psr_request_in(r, from);
     if (in == NULL)
         return psr_violation(*message,
-                             "rank %" PRIu32 " expects nothing of rank %" PRIu32 " in this %s",
+                             "rank %" PRIu32 " expects nothing from rank %" PRIu32 " in this %s",
                              psr_group_name(group, group->options.rank),
                              psr_group_name(group, from), psr_kind_name(r->call.kind));
     PSR_TRY(psr_matching_shown(group, in));
@@ -281,7 +281,7 @@ static psr_err take_ticket(psr_group *group, uint32_t from, const psr_msg_credit
     psr_request *r = NULL;
     PSR_TRY(psr_matching_ticket(group, from, says, *message, &r));
     if (r == NULL && group->peers[from].listened)
-        return psr_violation(*message, "it listens, and this was not offered to it");
+        return psr_violation(*message, "it said LISTEN, and this message was not offered to it");
     if (r == NULL)
         return psr_group_keep(group, from, PSR_KEPT_CREDITS, PSR_CREDITS_KEPT, message);
     *ret_send = r;
@@ -328,7 +328,8 @@ static psr_err take_ahead(psr_group *group, uint32_t from, const psr_message *me
     PSR_TRY(of_group(group, message, says.tag));
     psr_group_peer *peer = &group->peers[from];
     if (says.tag.slot != 0 || says.tag.round != 0 || says.operations <= peer->allowed_operations)
-        return psr_violation(message, "%" PRIu64 " were allowed before", peer->allowed_operations);
+        return psr_violation(message, "%" PRIu64 " operations were allowed before",
+                             peer->allowed_operations);
     peer->allowed_operations = says.operations;
     psr_request *r = peer->held;
     for (psr_request *next; r != NULL; r = next) {

@@ -133,7 +133,7 @@ psr_err psr_matching_credited(psr_group *group, psr_stream *out)
 psr_err psr_matching_take_listen(psr_group *group, uint32_t from, const psr_message *message)
 {
     if (group->peers[from].listened)
-        return psr_violation(message, "it said so before");
+        return psr_violation(message, "it said LISTEN before");
     group->peers[from].listened = true;
     return offer_more(group, from);
 }
@@ -173,7 +173,7 @@ psr_err psr_matching_opened(psr_group *group, psr_request *r)
 static psr_err show(psr_group *group, psr_stream *in, const psr_message *message)
 {
     if (in->shown || in->arrived > 0)
-        return psr_violation(message, "it has shown before that it began that");
+        return psr_violation(message, "it has said before that this operation has begun");
     in->shown = true;
     if (in->state != PSR_STREAM_UNTOLD)
         return psr_matching_shown(group, in);
@@ -192,7 +192,7 @@ static psr_err take_offer_of_operation(psr_group *group, uint32_t from, const ps
     psr_stream *in = psr_request_in(r, from);
     if (in == NULL)
         return psr_violation(*message,
-                             "rank %" PRIu32 " expects nothing of rank %" PRIu32 " in this %s",
+                             "rank %" PRIu32 " expects nothing from rank %" PRIu32 " in this %s",
                              psr_group_name(group, self_of(group)), psr_group_name(group, from),
                              psr_kind_name(r->call.kind));
     return show(group, in, *message);
@@ -374,7 +374,7 @@ psr_err psr_matching_take_offer(psr_group *group, uint32_t from, psr_message **m
         return psr_violation(*message, "it offers no message and no persistent operation");
     if (peer->kept[PSR_KEPT_OFFERS] >= PSR_OFFERS_KEPT)
         return psr_violation(*message,
-                             "%d such messages are kept already of what is not begun here",
+                             "%d messages for calls that have not begun here are kept already",
                              PSR_OFFERS_KEPT);
     return deal_out(group, &(psr_offer){.from = from,
                                         .slot = says.tag.slot,
@@ -486,9 +486,9 @@ psr_err psr_matching_ticket(psr_group *group, uint32_t from, const psr_msg_credi
         const psr_tag tag = {.slot = says->tag.slot, .round = OFFERED | says->offer};
         r = psr_request_index_find(&group->under_way, tag, from, true);
         if (r == NULL)
-            return psr_violation(message,
-                                 "message %" PRIu64 " was not offered to it, or is its already",
-                                 says->offer);
+            return psr_violation(
+                message, "message %" PRIu64 " was not offered to it, or was given to it before",
+                says->offer);
     } else {
         r = PSR_QUEUED_OF(psr_queues_first(&group->sends, key_of(from, says->tag.slot, 0)),
                           psr_request, matching);

@@ -394,7 +394,7 @@ psr_err psr_request_values(psr_request *r, psr_stream *in, const psr_msg_values 
 static psr_err let_all_go(psr_request *r, const psr_stream *first, const psr_message *message)
 {
     if (first->allowed > 0)
-        return psr_violation(message, "it has let all of this operation go before");
+        return psr_violation(message, "it has given credit for all of this operation before");
     for (uint32_t i = 0; i < r->out_count; i++)
         if (r->out[i].peer == first->peer)
             r->out[i].allowed = UINT64_MAX;

@@ -95,7 +95,7 @@ static psr_err check_blocks(const psr_group *group, const psr_request_options *o
     for (size_t i = 0; i < count; i++) {
         size_t values;
         if (!psr_block_count(&blocks[i], &values) || values > PTRDIFF_MAX / psr_type_bytes(o->type))
-            return psr_fail(PSR_ERR_USAGE, "%s: more values than memory can have",
+            return psr_fail(PSR_ERR_USAGE, "%s: more values than memory can hold",
                             psr_kind_name(o->kind));
         if (blocks[i].adds &&
             ((unsigned)o->reduction >= PSR_REDUCTIONS || psr_reduction_finishes(o->reduction) ||
@@ -195,7 +195,7 @@ static psr_err check_counts(const psr_group *group, const psr_request_options *o
     if ((is_whole(o->kind) && o->count > most) ||
         (has_parts(o->kind) && !adds_up(n, o->counts, o->count, most)) ||
         (two && !adds_up(n, o->send_counts, 0, most)))
-        return psr_fail(PSR_ERR_USAGE, "%s: more values than memory can have",
+        return psr_fail(PSR_ERR_USAGE, "%s: more values than memory can hold",
                         psr_kind_name(o->kind));
     return two ? check_pairs(group, o) : PSR_OK;
 }

@@ -246,7 +246,7 @@ static psr_err on_message(void *context, const psr_message *message)
         take_done(j, rank);
         return PSR_OK;
     default:
-        return psr_violation(message, "no rank says that to a coordinator");
+        return psr_violation(message, "a rank does not send that to a coordinator");
     }
 }
 

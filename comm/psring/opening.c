@@ -181,7 +181,7 @@ static psr_err read_lists(const int64_t *words, psr_opening *o)
     memcpy(o->name, at, name);
     memcpy(o->update, at + words_of(name), update);
     if (strlen(o->name) != name || strlen(o->update) != update)
-        return psr_fail(PSR_ERR_FORMAT, "a text ends early");
+        return psr_fail(PSR_ERR_FORMAT, "its name or its update has a zero byte");
     return check_parts(o->parts, o->part_count) == PSR_OK
                ? PSR_OK
                : psr_fail(PSR_ERR_FORMAT, "its parts have more values than can be");
@@ -190,7 +190,7 @@ static psr_err read_lists(const int64_t *words, psr_opening *o)
 psr_err psr_opening_from_words(const int64_t *words, size_t count, psr_opening *ret_opening)
 {
     if (!can_be(words, count))
-        return psr_fail(PSR_ERR_FORMAT, "its counts cannot be");
+        return psr_fail(PSR_ERR_FORMAT, "its counts are out of range");
     psr_opening o = {
         .id = (uint32_t)words[WORD_ID],
         .initial = words[WORD_INITIAL] == 1,

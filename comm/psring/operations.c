@@ -645,7 +645,7 @@ static psr_err read_halo(const psring_group *group, const psring_halo *given, ps
     if (in == NULL || out == NULL || in == out)
         return psr_fail(PSR_ERR_USAGE, "halo_exchange: in and out must be two buffers");
     if (!can_be(&h))
-        return psr_fail(PSR_ERR_USAGE, "halo_exchange: more values than memory can have");
+        return psr_fail(PSR_ERR_USAGE, "halo_exchange: more values than memory can hold");
     if (!psr_halo_fits(&halo))
         return no_such_edge(&h);
     void *from = (void *)(uintptr_t)in; /* blocks that are sent are only read */

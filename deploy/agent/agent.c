@@ -306,7 +306,7 @@ static psr_err start_program(const agent *a, process *p, const psr_program_place
     psr_secret_free(text);
     PSR_TRY(err);
     if (!psr_peer_equal(of_rank.self, p->peer))
-        err = psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a provision of somebody else");
+        err = psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a provision for another process");
     else
         err = psr_program_start(&a->program, &of_rank, place, cpus, &p->child);
     psr_provision_done(&of_rank);
@@ -353,7 +353,8 @@ static psr_err spawn(agent *a, const cJSON *command)
     const char *list = psr_json_text(command, "cpus");
     psr_cpus bound, *cpus = list != NULL ? &bound : NULL;
     if (list != NULL && psr_cpus_parse(list, &bound) != PSR_OK)
-        return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent what is no list of processors");
+        return psr_fail(PSR_ERR_PROTOCOL,
+                        "the launcher sent a list of processors that cannot be read");
     psr_program_place place = {0}; /* not told: as of a shard */
     (void)psr_json_count(command, "local_rank", UINT32_MAX, &place.local_rank);
     (void)psr_json_count(command, "local_ranks", UINT32_MAX, &place.local_ranks);
@@ -404,7 +405,8 @@ static psr_err take_program(agent *a, cJSON *command)
     cJSON *object = cJSON_DetachItemFromObjectCaseSensitive(command, "program");
     if (runs_program(a) || a->probes || a->count > 0) {
         cJSON_Delete(object);
-        return psr_fail(PSR_ERR_PROTOCOL, "the launcher named a program when others were started");
+        return psr_fail(PSR_ERR_PROTOCOL,
+                        "the launcher named a program after processes were started");
     }
     PSR_TRY(psr_program_from_object(object, &a->program));
     psr_program_adopt_strays();
@@ -416,7 +418,8 @@ static psr_err take_variables(agent *a, cJSON *command)
 {
     const cJSON *item;
     if (a->variables != NULL || a->count > 0)
-        return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent variables when others were started");
+        return psr_fail(PSR_ERR_PROTOCOL,
+                        "the launcher sent variables after processes were started");
     a->variables = cJSON_DetachItemFromObjectCaseSensitive(command, "variables");
     PSR_TRY(psr_environment_begin((size_t)cJSON_GetArraySize(a->variables), &a->environment));
     cJSON_ArrayForEach(item, a->variables)
@@ -432,7 +435,8 @@ static psr_err take_variables(agent *a, cJSON *command)
 static psr_err take_probe(agent *a)
 {
     if (runs_program(a) || a->count > 0)
-        return psr_fail(PSR_ERR_PROTOCOL, "the launcher wanted a probe when others were started");
+        return psr_fail(PSR_ERR_PROTOCOL,
+                        "the launcher wanted a probe after processes were started");
     a->probes = true;
     return PSR_OK;
 }

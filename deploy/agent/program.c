@@ -108,7 +108,7 @@ static psr_err read_object(psr_program *program)
         program->shards > program->ranks || !(program->deadline_s > 0))
         return psr_fail(PSR_ERR_FORMAT,
                         "a field of \"words\", \"directory\", \"output\", \"transport\", "
-                        "\"ranks\", \"shards\" and \"deadline_s\" is missing or has no use");
+                        "\"ranks\", \"shards\" and \"deadline_s\" is missing or out of range");
     return PSR_OK;
 }
 

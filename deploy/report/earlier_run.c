@@ -67,7 +67,7 @@ static psr_err find_resumed(const char *resume, char path[PSR_PATH_MAX + 64])
     if (exists_in(resume, "checkpoints"))
         return PSR_OK;
     if (errno == EACCES)
-        return psr_fail(PSR_ERR_IO, "--resume %s: what is in it cannot be seen: %s", resume,
+        return psr_fail(PSR_ERR_IO, "--resume %s: its contents cannot be listed: %s", resume,
                         strerror(errno));
     return psr_fail(PSR_ERR_NOT_FOUND,
                     "--resume %s: neither a checkpoint (model.safetensors and state.safetensors) "

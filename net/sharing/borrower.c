@@ -202,7 +202,8 @@ static psr_err take_hello(psr_borrower *borrower, source *s, const psr_record *r
 {
     if (s->has_id || record->kind != PSR_RECORD_HELLO)
         return psr_fail(PSR_ERR_PROTOCOL,
-                        "says what nobody says who lends memory (record %" PRIu32 ")",
+                        "sent a record that no process that lends memory sends (record %" PRIu32
+                        ")",
                         record->kind);
     for (size_t i = 0; i < borrower->count; i++)
         if (borrower->sources[i]->has_id &&

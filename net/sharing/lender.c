@@ -121,7 +121,8 @@ static psr_err take_record(psr_lender *lender, const psr_record *record)
         return PSR_OK;
     default:
         return psr_fail(PSR_ERR_PROTOCOL,
-                        "says what nobody says who borrows memory (record %" PRIu32 ")",
+                        "sent a record that no process that borrows memory sends (record %" PRIu32
+                        ")",
                         record->kind);
     }
 }

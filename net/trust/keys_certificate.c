@@ -261,7 +261,8 @@ static psr_err finish_own(certificate *c)
     const char *key = psr_keys_of(keys, own);
     if (key == NULL || (keys->curve && strcmp(key, keys->public_key) != 0))
         return psr_fail(PSR_ERR_FORMAT,
-                        "\"members\" lacks the key of %s %" PRIu32 ", whose this is by its "
+                        "\"members\" lacks the key of %s %" PRIu32
+                        ", to which this file belongs by its "
                         "metadata",
                         psr_role_name(own.role), own.rank);
     memcpy(keys->public_key, key, PSR_KEY_Z85);

@@ -258,7 +258,7 @@ psr_err psr_scheduler_take_held(psr_scheduler *scheduler, psr_scheduler_member *
 {
     if (!scheduler->holding || member->peer.role != PSR_ROLE_WORKER ||
         member->helds == scheduler->holds)
-        return psr_violation(message, "nobody told it to hold");
+        return psr_violation(message, "it was not told to hold");
     uint64_t last_step;
     const psr_msg_limits limits = psr_coordinator_limits(scheduler->coordinator);
     PSR_TRY(psr_msg_held_read(message, &limits, &last_step));

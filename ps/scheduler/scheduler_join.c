@@ -102,7 +102,7 @@ static psr_err read_algorithms(psr_scheduler *scheduler, const psr_message *mess
     psr_config config;
     psr_config_defaults(&config);
     if (text == NULL || psr_config_set(&config, "algorithms", text) != PSR_OK)
-        err = psr_violation(message, "what it calls its algorithms are none");
+        err = psr_violation(message, "its field algorithms is not a choice of algorithms");
     else
         strcpy(scheduler->algorithms, text);
     cJSON_Delete(object);

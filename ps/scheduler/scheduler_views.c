@@ -162,7 +162,7 @@ psr_err psr_scheduler_take_bound(psr_scheduler *s, psr_scheduler_member *member,
     const psr_msg_limits limits = psr_coordinator_limits(s->coordinator);
     PSR_TRY(psr_msg_bound_read(message, &limits, &says));
     if (says.epoch <= member->bound)
-        return psr_violation(message, "it has said so of epoch %" PRIu32 " before", member->bound);
+        return psr_violation(message, "it has said so for epoch %" PRIu32 " before", member->bound);
     member->bound = says.epoch;
     psr_issued_view *issued = &s->views[says.epoch];
     issued->pause_us = says.pause_us > issued->pause_us ? says.pause_us : issued->pause_us;

@@ -193,7 +193,8 @@ static psr_err bind_what_has_begun(psr_shard_run *run)
             return PSR_OK;
         if (!psr_table_shard_initialised(run->table) ||
             psr_table_shard_clock(run->table) < next->first_step)
-            return psr_violation(begun, "it stands on a view of which the step before is not over");
+            return psr_violation(
+                begun, "it has begun a view, and the last step before that view is not over");
         PSR_TRY(bind_next(run));
     }
     return PSR_OK;
@@ -224,7 +225,7 @@ static psr_err take_view(psr_shard_run *run, const psr_message *message)
     if (psr_view_queue_put(&run->next, view))
         return PSR_OK;
     psr_view_release(view);
-    return psr_violation(message, "more views wait than there can be");
+    return psr_violation(message, "too many views wait to begin");
 }
 
 /* ---- messages ---- */

@@ -130,7 +130,7 @@ psr_err psr_table_optimizer_apply(const psr_table_optimizer *optimizer, const ch
     if (p == NULL)
         return psr_fail(PSR_ERR_USAGE, "the arguments \"%s\" were never checked", arguments);
     if (!psr_finite(pushed, count))
-        return psr_fail(PSR_ERR_NUMERIC, "what is pushed is not finite");
+        return psr_fail(PSR_ERR_NUMERIC, "the pushed values are not finite");
     psr_optimizer_apply(&p->config, values, pushed, states, count, number);
     return PSR_OK;
 }

@@ -51,7 +51,7 @@ CASES = {
     "ring-no-hop": (RING + HOPS, r"worker 0 on \S+: .*worker 1 .*sent RING"),
     "another-call": (BOTH, r"worker 0 on \S+: call 1: rank 1 calls all_reduce\(count 8, float64, sum, root\), rank 0 calls broadcast\("),
     "values-of-another-group": (RING, r"worker 0 on \S+: .*worker 1 .*sent VALUES.*this is group 0 of epoch 0"),
-    "credit-for-nothing": (PS, r"worker 0 on \S+: .*worker 1 .*sent CREDIT.*waits for nothing"),
+    "credit-for-nothing": (PS, r"worker 0 on \S+: .*worker 1 .*sent CREDIT.*it is for no call that is under way"),
     "stop-the-run": (RING, r"worker 0 on \S+: .*worker 1 .*sent STOP_AT.*does not take that"),
     # With memory that is shared.
     "pass-a-pipe": (BOTH, LENT + r"no memory that can be sealed"),
@@ -61,7 +61,7 @@ CASES = {
     "pass-less-than-it-says": (PS, LENT + r"has 4096 bytes, not 262144"),
     "pass-more-than-there-is": (RING, LENT + r"has 4096 bytes, not 18446744073709547520"),
     "pass-too-many": (PS, OF_VICTIM + r"passes an arena 4 twice or too many"),
-    "flood-records": (BOTH, OF_VICTIM + r"says what nobody says who lends memory"),
+    "flood-records": (BOTH, OF_VICTIM + r"sent a record that no process that lends memory sends"),
     "refer-to-nothing": (BOTH, OF_VICTIM + r"refers to an arena 0 that it has not shared"),
     "refer-to-another-arena": (PS, OF_VICTIM + r"refers to an arena 3 that it has not shared"),
     "refer-beyond": (BOTH, OF_VICTIM + r"refers to 262144 bytes at 262148 of an arena of 524288 bytes"),

@@ -23,7 +23,7 @@ CASES = {
     "blame-nobody": r"worker 1 sent FINDING .*: there is no worker 4294967280",
     "blame-nobody-beside-another": r"worker 1 sent FINDING .*: there is no worker 4294967280",
     "find-in-no-epoch": r"worker 1 sent FINDING .*: its epoch is 77: 0 is the most",
-    "tell-metrics": r"worker 1 sent METRICS: no rank says that to a coordinator",
+    "tell-metrics": r"worker 1 sent METRICS: a rank does not send that to a coordinator",
 }
 PROGRAM = 'test "$PSRING_RANK" = 1 && exec "$0" "$1"; exec "$2" loop'
 

@@ -19,7 +19,8 @@ static psr_err check_plan(const psr_config *config, const psr_plan *plan)
     for (uint32_t b = 0; b < plan->bucket_count; b++)
         if ((plan->buckets[b].route != PSR_ROUTE_NONE) != goes)
             return psr_fail(PSR_ERR_FORMAT,
-                            "the plan's bucket %" PRIu32 " goes by a way that is not --mode's", b);
+                            "the plan's bucket %" PRIu32 " goes by a way that --mode does not have",
+                            b);
     return PSR_OK;
 }
 

@@ -294,7 +294,7 @@ static psr_err take_ring(psr_engine *engine, psr_message **message)
 {
     if (engine->ring != NULL)
         return psr_host_ring_message(engine->ring, message);
-    psr_err err = psr_violation(*message, "all workers are on one host, and nothing goes round");
+    psr_err err = psr_violation(*message, "all workers are on one host, and none sends RING");
     psr_message_free(message);
     return err;
 }

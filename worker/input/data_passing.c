@@ -79,7 +79,7 @@ static psr_err connect_to(const char *path, int *ret_fd)
             continue;
     psr_err err = PSR_OK;
     if (refused != 0)
-        err = psr_fail(PSR_ERR_NOT_FOUND, "nobody passes a data set at %s", path);
+        err = psr_fail(PSR_ERR_NOT_FOUND, "no process passes a data set at %s", path);
     else if (!psr_share_user(fd, &user) || user != geteuid())
         err = psr_fail(PSR_ERR_DENIED, "another user passes a data set at %s", path);
     if (err != PSR_OK) {
@@ -100,9 +100,10 @@ static psr_err read_record(psr_record_stream *stream, const char *path, psr_reco
         (void)poll(&readable, 1, -1);
     }
     if (result == PSR_RECORD_CLOSED)
-        return psr_fail(PSR_ERR_NOT_FOUND, "who passed a data set at %s has ended", path);
+        return psr_fail(PSR_ERR_NOT_FOUND, "the process that passed a data set at %s has ended",
+                        path);
     if (result != PSR_RECORD_COMPLETE || record->kind != PSR_RECORD_ARENA || *ret_passed < 0)
-        return psr_fail(PSR_ERR_FORMAT, "what is passed at %s is no data set", path);
+        return psr_fail(PSR_ERR_FORMAT, "what was passed at %s is not a data set", path);
     return PSR_OK;
 }
 
@@ -110,7 +111,7 @@ static psr_err map_passed(const char *path, const psr_record *record, psr_sealed
 {
     int seals = fcntl(sealed->fd, F_GET_SEALS);
     if (seals < 0 || (seals & (F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)) == 0)
-        return psr_fail(PSR_ERR_FORMAT, "what is passed at %s is not sealed against writes", path);
+        return psr_fail(PSR_ERR_FORMAT, "what was passed at %s is not sealed against writes", path);
     PSR_TRY(psr_shared_arena_map(sealed->fd, record->value, &sealed->data));
     sealed->bytes = record->value;
     return PSR_OK;

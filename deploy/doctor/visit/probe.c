@@ -184,7 +184,7 @@ static psr_err meet(probe *p, const cJSON *command)
     psr_peer other = {PSR_ROLE_WORKER, 0};
     if (endpoint == NULL || p->transport == NULL ||
         !psr_json_count(command, "rank", UINT32_MAX - 1, &other.rank))
-        return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a probe to meet nobody");
+        return psr_fail(PSR_ERR_PROTOCOL, "the launcher told a probe to meet no other probe");
     if (p->met)
         psr_transport_disconnect(p->transport, p->other);
     psr_err err = psr_transport_connect(p->transport, other, endpoint, NULL);

@@ -752,7 +752,7 @@ static void what_is_no_row_of_stretches_is_refused(void **state)
     static const struct {
         const char *text, *detail;
     } wrong[] = {
-        {"ps@2,ring@5", "says nothing of step 1; begin with a mode@1"},
+        {"ps@2,ring@5", "does not say in which mode step 1 is; begin with MODE@1 (ps@1,ring@150)"},
         {"ring@150", "says nothing of step 1"},
         {"ps@1,ring@5,ps@5", "steps ascend"},
         {"ps@1,ring@5,ps@4", "steps ascend"},
@@ -760,10 +760,10 @@ static void what_is_no_row_of_stretches_is_refused(void **state)
         {"ps@1,ps@5", "changes nothing at step 5"},
         {"ps,ring@5", "does not say with which step each mode begins"},
         {"ps@1,ring", "does not say with which step each mode begins"},
-        {"ps@0,ring@5", "begins with no step"},
-        {"ps@1,ring@x", "begins with no step"},
-        {"ps@1,ring@18446744073709551615", "begins behind every run"},
-        {"ps@1,ring@9007199254740993", "begins behind every run"},
+        {"ps@0,ring@5", "does not name a step"},
+        {"ps@1,ring@x", "does not name a step"},
+        {"ps@1,ring@18446744073709551615", "begins later than any run can"},
+        {"ps@1,ring@9007199254740993", "begins later than any run can"},
         {"ps@1,", "'' is not known; give one of ps, ring"},
         {"ps@1,rong@5", "'rong' is not known (ring?)"},
     };

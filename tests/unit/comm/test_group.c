@@ -456,7 +456,7 @@ static void what_cannot_be_called_is_refused(void **state)
     o.algorithm = PSR_ALGORITHM_RING;
     o.count = SIZE_MAX / 8;
     assert_fails(psr_request_new(group, &o, &request), PSR_ERR_USAGE,
-                 "all_reduce: more values than memory can have");
+                 "all_reduce: more values than memory can hold");
     o.kind = (psr_kind)99;
     assert_fails(psr_request_new(group, &o, &request), PSR_ERR_USAGE,
                  "operation 99 of type 6: there is none");
@@ -476,7 +476,7 @@ static void what_cannot_be_called_is_refused(void **state)
     const size_t large[] = {SIZE_MAX / 8, SIZE_MAX / 8, 1};
     o = (psr_request_options){.kind = PSR_KIND_ALL_GATHER, .type = PSR_TYPE_UINT8, .counts = large};
     assert_fails(psr_request_new(group, &o, &request), PSR_ERR_USAGE,
-                 "all_gather: more values than memory can have");
+                 "all_gather: more values than memory can hold");
     const size_t to[] = {1, 2, 0}, from[] = {1, 1, 0}, other[] = {2, 2, 0};
     o = (psr_request_options){
         .kind = PSR_KIND_ALL_TO_ALL_V, .type = PSR_TYPE_INT32, .counts = from, .send_counts = to};
@@ -615,24 +615,25 @@ static void a_receiver_refuses_what_cannot_come_now(void **state)
     int32_t values[COUNT];
     psr_message *stranger = values_of(0, 1, COUNT, 0, 64);
     stranger->from = (psr_peer){PSR_ROLE_SHARD, 1};
-    refused(group, stranger, PSR_ERR_PROTOCOL, "it is no other rank of group 5");
+    refused(group, stranger, PSR_ERR_PROTOCOL, "it is not another rank of group 5");
     refused(group, values_of(1, 1, COUNT, 0, 64), PSR_ERR_PROTOCOL,
-            "it is no other rank of group 5");
+            "it is not another rank of group 5");
     refused(group, made(0, (psr_head){.type = PSR_MSG_START}, 0), PSR_ERR_PROTOCOL,
             "a group hears");
     psr_tag other = {NETWORK_EPOCH, NETWORK_GROUP + 1, 0, 1};
     refused(group, made(0, psr_msg_values_head(&(psr_msg_values){.tag = other}), 0),
             PSR_ERR_PROTOCOL, "this is group 5 of epoch 3");
-    refused(group, values_of(0, 0, COUNT, 0, 64), PSR_ERR_PROTOCOL, "of 0 calls");
+    refused(group, values_of(0, 0, COUNT, 0, 64), PSR_ERR_PROTOCOL,
+            "no call that is under way; 0 were begun here");
     psr_tag message = {NETWORK_EPOCH, NETWORK_GROUP, PSR_MESSAGE_TAG_MAX + 3, 1};
     refused(group, made(0, psr_msg_values_head(&(psr_msg_values){.tag = message}), 0),
-            PSR_ERR_PROTOCOL, "nothing such was asked for");
+            PSR_ERR_PROTOCOL, "no call here waits for it");
     psr_request *request = NULL;
     psr_request_options options = broadcast_of(values, COUNT, 0);
     assert_ok(psr_request_new(group, &options, &request));
     assert_ok(psr_request_start(request));
     refused(group, values_of(2, 1, COUNT, 0, 64), PSR_ERR_PROTOCOL,
-            "rank 3 expects nothing of rank 5 in this broadcast");
+            "rank 3 expects nothing from rank 5 in this broadcast");
     refused(group, values_of(0, 1, COUNT, 1, 64), PSR_ERR_PROTOCOL, "0 of 5 slices came before");
     refused(group, values_of(0, 1, COUNT, 0, 60), PSR_ERR_PROTOCOL, "its payload has 60 bytes");
     psr_request_free(request); /* what was of it is not known any more */
@@ -651,11 +652,13 @@ static void a_receiver_refuses_what_cannot_come_now(void **state)
             "2 slices were sent, and 2 were allowed");
     refused(group, credit_of(0, 0, 1, COUNT, 3), PSR_ERR_PROTOCOL,
             "rank 3 sends rank 1 nothing in this broadcast");
-    refused(group, credit_of(2, 0, 2, COUNT, 3), PSR_ERR_PROTOCOL, "of 1 calls");
+    refused(group, credit_of(2, 0, 2, COUNT, 3), PSR_ERR_PROTOCOL,
+            "no call that is under way; 1 were begun here");
     accepted(group, credit_of(2, 0, 1, COUNT, 4));
     accepted(group, credit_of(2, 0, 1, COUNT, 6));
     assert_true(psr_request_done(request));
-    refused(group, credit_of(2, 0, 1, COUNT, 7), PSR_ERR_PROTOCOL, "of 1 calls");
+    refused(group, credit_of(2, 0, 1, COUNT, 7), PSR_ERR_PROTOCOL,
+            "no call that is under way; 1 were begun here");
     psr_request_free(request);
     psr_group_free(group);
 }
@@ -671,12 +674,12 @@ static void more_slices_than_it_had_credit_for_are_not_kept(void **state)
          i++)
         accepted(group, values_of(0, 1 + i / WINDOW, 1000, i % WINDOW, 64));
     refused(group, values_of(0, 2000, 1000, 0, 64), PSR_ERR_PROTOCOL,
-            "260 such messages are kept already");
+            "260 messages for calls that have not begun here are kept already");
     accepted(group, values_of(2, 2000, 1000, 0, 64)); /* each sender by itself */
     for (uint64_t i = 0; i < PSR_CREDITS_KEPT; i++)
         accepted(group, credit_of(0, 1 + (uint32_t)i, 1, 1000, 2));
     refused(group, credit_of(0, 1, 1, 1000, 2), PSR_ERR_PROTOCOL,
-            "4096 such messages are kept already");
+            "4096 messages for calls that have not begun here are kept already");
     psr_group_free(group); /* with all of them */
 
     /* Of one that waits for another one: reduce by a tree, where rank 1's second child may come
@@ -710,12 +713,12 @@ static void operations_ahead_are_allowed_once_and_upwards(void **state)
     psr_group *group = alone(0, &sent);
     const psr_tag order = {NETWORK_EPOCH, NETWORK_GROUP, 0, 0};
     refused(group, ahead_of(1, order, PSR_AHEAD_OPERATIONS), PSR_ERR_PROTOCOL,
-            "64 were allowed before");
+            "64 operations were allowed before");
     psr_tag slot = order, round = order;
     slot.slot = 1;
     round.round = 1;
-    refused(group, ahead_of(1, slot, 100), PSR_ERR_PROTOCOL, "64 were allowed before");
-    refused(group, ahead_of(1, round, 100), PSR_ERR_PROTOCOL, "64 were allowed before");
+    refused(group, ahead_of(1, slot, 100), PSR_ERR_PROTOCOL, "64 operations were allowed before");
+    refused(group, ahead_of(1, round, 100), PSR_ERR_PROTOCOL, "64 operations were allowed before");
     int32_t value = 0;
     psr_request *requests[PSR_AHEAD_OPERATIONS + 2];
     for (uint64_t i = 0; i < PSR_AHEAD_OPERATIONS + 2; i++) {

@@ -289,7 +289,7 @@ static void blocks_that_cannot_be_are_refused(void **state)
     block.shape[0] = SIZE_MAX;
     block.shape[1] = 2;
     assert_fails(psr_request_new(net->groups[0], &options, &request), PSR_ERR_USAGE,
-                 "more values than memory can have");
+                 "more values than memory can hold");
     network_close(net);
 }
 

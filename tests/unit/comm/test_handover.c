@@ -283,7 +283,7 @@ static void what_is_not_the_next_of_the_senders_runs_is_refused(void **state)
             "0 floats of the run came before, this begins at 16");
     first->from = worker0;
     refused(psr_handover_take(&worker.handover, worker1, &arrays, first),
-            "that is not its to hand over");
+            "it is not to hand that over");
     first->from = shard0;
     first->payload_bytes -= 4;
     assert_int_equal(psr_handover_take(&worker.handover, worker1, &arrays, first),
@@ -291,7 +291,7 @@ static void what_is_not_the_next_of_the_senders_runs_is_refused(void **state)
     first->payload_bytes += 4;
     first->head.fields[1] = UINT64_MAX; /* count */
     refused(psr_handover_take(&worker.handover, worker1, &arrays, first),
-            "that is not its to hand over");
+            "it is not to hand that over");
     first->head.fields[1] = 0; /* says that the view has begun */
     first->payload_bytes = 0;
     expect_ok(psr_handover_take(&worker.handover, worker1, &arrays, first));

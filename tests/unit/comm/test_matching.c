@@ -517,9 +517,9 @@ static void what_no_honest_rank_offers_is_refused(void **state)
     for (uint64_t i = 1; i <= PSR_OFFERS_KEPT; i++)
         assert_ok(hear(group, offer_of(slot, offered | i)));
     assert_fails(hear(group, offer_of(slot, offered | 5000)), PSR_ERR_PROTOCOL,
-                 "4096 such messages are kept already");
+                 "4096 messages for calls that have not begun here are kept already");
     assert_fails(hear(group, offer_of(1, 1)), PSR_ERR_PROTOCOL,
-                 "4096 such messages are kept already");
+                 "4096 messages for calls that have not begun here are kept already");
     assert_int_equal(psr_group_load_of(group).offers, PSR_OFFERS_KEPT);
 
     int32_t value = 0;
@@ -528,14 +528,14 @@ static void what_no_honest_rank_offers_is_refused(void **state)
     assert_fails(hear(group, ticket_of(1, 1)), PSR_ERR_PROTOCOL, "message 1 was not offered to it");
     assert_ok(hear(group, psr_msg_listen_head(NETWORK_EPOCH, NETWORK_GROUP)));
     assert_fails(hear(group, psr_msg_listen_head(NETWORK_EPOCH, NETWORK_GROUP)), PSR_ERR_PROTOCOL,
-                 "it said so before");
+                 "it said LISTEN before");
     assert_fails(hear(group, ticket_of(1, 0)), PSR_ERR_PROTOCOL,
-                 "it listens, and this was not offered to it");
+                 "it said LISTEN, and this message was not offered to it");
     assert_ok(psr_request_start(send));
     assert_ok(hear(group, ticket_of(1, 1)));
     assert_true(psr_request_done(send));
     assert_fails(hear(group, ticket_of(2, 1)), PSR_ERR_PROTOCOL,
-                 "message 1 was not offered to it, or is its");
+                 "message 1 was not offered to it, or was");
     psr_request_free(request);
     psr_request_free(send);
     psr_group_free(group); /* with what was offered */

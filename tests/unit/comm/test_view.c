@@ -232,7 +232,7 @@ static void each_field_that_is_wrong_is_named(void **state)
         {"[]",
          "{\"ranks\": 2, \"shards\": 1, \"slice_floats\": 16, \"window\": 1, \"pulled\": \"none\", "
          "\"routes\": \"h\", \"lengths\": [1], \"homes\": [0], \"compressions\": [\"none\"]}",
-         "field \"routes\" has a way that there is not"},
+         "field \"routes\" has a letter that names no way"},
         {"[]",
          "{\"ranks\": 2, \"shards\": 1, \"slice_floats\": 1, \"window\": 1, "
          "\"pulled\": \"none\", \"hosts\": [0, 1, 1]}",
@@ -257,39 +257,39 @@ static void each_field_that_is_wrong_is_named(void **state)
         {"[]",
          PLAN(
              "\"routes\": \"r\", \"lengths\": [1], \"homes\": [0], \"compressions\": [\"topk:2\"]"),
-         "field \"compressions\" has what is no compression"},
+         "field \"compressions\" has an entry that is not a compression"},
         {"[]", PLAN("\"routes\": \"r\", \"lengths\": [1], \"homes\": [0], \"compressions\": [1]"),
-         "field \"compressions\" has what is no compression"},
+         "field \"compressions\" has an entry that is not a compression"},
         {"[]",
          PLAN("\"routes\": \"x\", \"lengths\": [1], \"homes\": [0], \"compressions\": [\"none\"]"),
-         "field \"routes\" has a way that there is not"},
+         "field \"routes\" has a letter that names no way"},
         {"[]",
          PLAN("\"routes\": \"s\", \"lengths\": [0], \"homes\": [0], \"compressions\": [\"none\"]"),
-         "field \"lengths\" has what is no length"},
+         "field \"lengths\" has an entry that is not a length"},
         {"[]",
          PLAN(
              "\"routes\": \"s\", \"lengths\": [1.5], \"homes\": [0], \"compressions\": [\"none\"]"),
-         "field \"lengths\" has what is no length"},
+         "field \"lengths\" has an entry that is not a length"},
         {"[]",
          PLAN("\"routes\": \"s\", \"lengths\": [\"1\"], \"homes\": [0], \"compressions\": "
               "[\"none\"]"),
-         "field \"lengths\" has what is no length"},
+         "field \"lengths\" has an entry that is not a length"},
         {"[]",
          PLAN("\"routes\": \"ss\", \"lengths\": [1099511627776, 1], \"homes\": [0, 0], "
               "\"compressions\": [\"none\", \"none\"]"),
          "field \"lengths\" comes to more than an arena"},
         {"[]",
          PLAN("\"routes\": \"s\", \"lengths\": [1], \"homes\": [1], \"compressions\": [\"none\"]"),
-         "field \"homes\" has one that there is not"},
+         "field \"homes\" has a home that does not exist"},
         {"[]",
          PLAN("\"routes\": \"s\", \"lengths\": [1], \"homes\": [-1], \"compressions\": [\"none\"]"),
-         "field \"homes\" has one that there is not"},
+         "field \"homes\" has a home that does not exist"},
         {"[]",
          "{\"ranks\": 2, \"shards\": 0, \"slice_floats\": 16, \"window\": 1, "
          "\"pulled\": \"none\", "
          "\"routes\": \"s\", "
          "\"lengths\": [1], \"homes\": [0], \"compressions\": [\"none\"]}",
-         "field \"routes\" has a way that there is not"},
+         "field \"routes\" has a letter that names no way"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         psr_view view;

@@ -209,7 +209,7 @@ static void a_directory_without_rights_is_not_called_empty(void **state)
     const char *directory = *state;
     char expected[4096];
     snprintf(expected, sizeof expected,
-             "--data %s: what is in it cannot be seen: Permission denied", directory);
+             "--data %s: its contents cannot be listed: Permission denied", directory);
     write_plain_idx_set(directory);
     assert_int_equal(chmod(directory, 0), 0);
     pid_t child = fork();

@@ -290,7 +290,7 @@ static void what_was_packed_is_the_same_data_set(void **state)
     /* Every length that is too short, and a label of no class. */
     for (size_t s = 0; s < size; s += 7)
         expect_failure(psr_opened_unpack(packed, s, "here", &again), PSR_ERR_FORMAT,
-                       "--data here: what another process passed is no data set");
+                       "--data here: what another process passed is not a data set");
     uint32_t *labels = (uint32_t *)(uintptr_t)opened.train->labels;
     labels[3] = opened.train->classes;
     psr_opened_pack(&opened, packed);

@@ -135,7 +135,7 @@ static void a_run_that_cannot_be_looked_into_is_not_called_none(void **state)
             _exit(2);
         _exit(psr_earlier_run_read(NULL, "closed", &run) != PSR_ERR_IO ||
               strcmp(psr_err_detail(),
-                     "--resume closed: what is in it cannot be seen: Permission denied") != 0);
+                     "--resume closed: its contents cannot be listed: Permission denied") != 0);
     }
     int status;
     assert_int_equal(waitpid(child, &status, 0), child);

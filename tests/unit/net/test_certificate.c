@@ -335,7 +335,7 @@ static void what_is_wrong_is_named_with_its_file(void **state)
     refused_when(text, "rank = \"0\"", "rank = \"1\"", wrong,
                  "\"members\" lacks the key of shard 1");
     refused_when(text, "role = \"shard\"", "role = \"worker\"", wrong,
-                 "whose this is by its metadata");
+                 "to which this file belongs by its metadata");
     refused_when(text, "members = \"4\"", "members = \"5\"", wrong, "it has 4 of the 5 members");
     refused_when(text, "members = \"4\"", "members = \"3\"", wrong, "more members than the 3");
     refused_when(text, "members = \"4\"", "members = \"8193\"", wrong, "or it is no count");

@@ -369,9 +369,12 @@ static void a_member_that_passes_what_it_may_not_is_named(void **state)
     breach((psr_record){.kind = PSR_RECORD_ARENA, .value = UINT64_MAX}, plain, "has 8192 bytes");
     breach((psr_record){.kind = PSR_RECORD_ARENA, .arena = PSR_SHARED_ARENAS_MAX, .value = 8192},
            plain, "too many");
-    breach((psr_record){.kind = PSR_RECORD_HELLO}, -1, "says what nobody says who lends memory");
-    breach((psr_record){.kind = PSR_RECORD_RETURNED}, -1, "says what nobody says who lends memory");
-    breach((psr_record){.kind = 7}, -1, "says what nobody says who lends memory (record 7)");
+    breach((psr_record){.kind = PSR_RECORD_HELLO}, -1,
+           "sent a record that no process that lends memory sends");
+    breach((psr_record){.kind = PSR_RECORD_RETURNED}, -1,
+           "sent a record that no process that lends memory sends");
+    breach((psr_record){.kind = 7}, -1,
+           "sent a record that no process that lends memory sends (record 7)");
     breach((psr_record){.kind = PSR_RECORD_HELLO}, plain,
            "passes a descriptor that nobody asked for");
     close(plain);
@@ -653,7 +656,7 @@ static void what_was_not_lent_cannot_be_given_back(void **state)
         };
         const char *const words[] = {"gives back what it was not lent",
                                      "gives back what it was not lent", "answers to an arena 0",
-                                     "answers to an arena 3", "says what nobody says"};
+                                     "answers to an arena 3", "sent a record that no process"};
         say(l.fd, forged[kind], -1);
         assert_fails(psr_lender_serve(l.lender), PSR_ERR_PROTOCOL, words[kind]);
         assert_int_equal(l.returned, 0);

@@ -38,7 +38,7 @@ static void each_violation_of_the_protocol_ends_the_run_with_its_line(void **sta
         {&w1, {.type = PSR_MSG_FACTS}, NULL, "it has told its facts before"},
         {&w1, {.type = PSR_MSG_READY}, NULL, "that is due once, after WELCOME"},
         {&w1, psr_msg_push_head(&(psr_msg_push){0}), NULL, "that is not due while the run is on"},
-        {&w1, psr_msg_held_head(0), NULL, "nobody told it to hold"},
+        {&w1, psr_msg_held_head(0), NULL, "it was not told to hold"},
         {&w1, psr_msg_progress_head(&(psr_msg_progress){.phase = (psr_phase)99}), NULL,
          "its phase is 99: 12 is the most"},
         {&w1, psr_msg_progress_head(&nobody), NULL, "its role is 3: 2 is the most"},

@@ -140,10 +140,10 @@ static void who_says_bound_of_what_it_was_not_given_breaks_the_protocol(void **s
     start_in(f, "ps@1,ring@6", 0);
     bound(f, w0, 1, 0);
     bound(f, w0, 1, 0);
-    ends_with_words(f, PSR_ERR_PROTOCOL, "it has said so of epoch 1 before");
+    ends_with_words(f, PSR_ERR_PROTOCOL, "it has said so for epoch 1 before");
     start_in(f, "ps@1,ring@6", 0);
     bound(f, w0, 0, 0);
-    ends_with_words(f, PSR_ERR_PROTOCOL, "it has said so of epoch 0 before");
+    ends_with_words(f, PSR_ERR_PROTOCOL, "it has said so for epoch 0 before");
     start_in(f, "ps@1,ring@6", 0);
     bound(f, w0, UINT32_MAX, 0); /* an index far outside of the views */
     ends_with_words(f, PSR_ERR_PROTOCOL, "its epoch is 4294967295: 1 is the most");
@@ -431,7 +431,7 @@ static void a_held_more_than_was_asked_for_breaks_the_protocol(void **state)
     expect_ok(psr_scheduler_change(f->scheduler, PSR_MODE_RING));
     held(f, w0, 3);
     held(f, w0, 3);
-    ends_with_words(f, PSR_ERR_PROTOCOL, "nobody told it to hold");
+    ends_with_words(f, PSR_ERR_PROTOCOL, "it was not told to hold");
 }
 
 /* ---- shards that have no part in the last stretch ---- */

@@ -352,7 +352,7 @@ static void who_stands_on_a_view_before_the_step_before_it_is_over_is_named(void
     (void)state;
     make_started(1);
     assert_ok(view(1, 2, PSR_MODE_RING));
-    assert_fails(begin(1, 2), PSR_ERR_PROTOCOL, "the step before is not over");
+    assert_fails(begin(1, 2), PSR_ERR_PROTOCOL, "the last step before that view is not over");
     assert_non_null(strstr(psr_err_detail(), "worker 0"));
     finish();
 }
@@ -364,7 +364,7 @@ static void more_views_than_can_wait_are_refused(void **state)
     for (uint32_t epoch = 1; epoch <= PSR_VIEWS_MAX; epoch++)
         assert_ok(view(epoch, epoch, epoch & 1 ? PSR_MODE_RING : PSR_MODE_PS));
     assert_fails(view(PSR_VIEWS_MAX + 1, PSR_VIEWS_MAX + 1, PSR_MODE_RING), PSR_ERR_PROTOCOL,
-                 "more views wait than there can be");
+                 "too many views wait to begin");
     assert_ok(view(PSR_VIEWS_MAX + 2, PSR_VIEWS_MAX, PSR_MODE_RING)); /* in a place */
     finish();
 }

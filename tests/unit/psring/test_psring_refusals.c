@@ -143,7 +143,7 @@ static void count_too_many(psring_comm **comm, int rank, void *context)
     psring_group *world = psring_world(*comm);
     (void)rank, (void)context;
     for (size_t c = 0; c < sizeof calls / sizeof calls[0]; c++)
-        expect_refused(world, calls[c], "more values than memory can have");
+        expect_refused(world, calls[c], "more values than memory can hold");
     expect_ok(psring_barrier(world, NULL, NULL));
 }
 
