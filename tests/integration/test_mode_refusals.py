@@ -28,7 +28,7 @@ CASES = [
     ({"mode": "ps@1,ring@5,ps@5"}, "--mode: 'ps@1,ring@5,ps@5': steps ascend; give them in the order of the run (ps@1,ring@150)"),
     ({"mode": "ps@1,ps@5"}, "--mode: 'ps@1,ps@5' changes nothing at step 5; leave that entry out"),
     ({"mode": "ps@1,ring@0"}, "--mode: 'ring@0' begins with no step; give MODE@STEP, from step 1 on (ring@150)"),
-    ({"mode": "ps@1,ring@18446744073709551615"}, "--mode: 'ring@18446744073709551615' begins behind every run; give a step of at most 9007199254740992"),
+    ({"mode": "ps@1,ring@18446744073709551615"}, "--mode: 'ring@18446744073709551615' begins later than any run can; give a step of at most 9007199254740992"),
     ({"mode": "ps@1,ring@5,"}, "--mode: '' is not known; give one of ps, ring"),
     # what a run that changes cannot have
     ({"mode": "ps@1,local@5"}, "--mode ps@1,local@5: a run changes between ps and ring alone, not to or from local"),
