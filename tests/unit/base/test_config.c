@@ -753,7 +753,7 @@ static void what_is_no_row_of_stretches_is_refused(void **state)
         const char *text, *detail;
     } wrong[] = {
         {"ps@2,ring@5", "does not say in which mode step 1 is; begin with MODE@1 (ps@1,ring@150)"},
-        {"ring@150", "says nothing of step 1"},
+        {"ring@150", "does not say in which mode step 1 is"},
         {"ps@1,ring@5,ps@5", "steps ascend"},
         {"ps@1,ring@5,ps@4", "steps ascend"},
         {"ps@1,ring@1", "steps ascend"},
