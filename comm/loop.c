@@ -32,6 +32,7 @@ struct psr_loop {
     psr_command_queue *commands;
     route routes[ROLES][TYPES_MAX]; /* [sender's role][message type] */
     psr_progress_engine *engine;
+    psr_observer observer; /* see NULL: there is none */
 
     pthread_mutex_t mutex;        /* protects the first failure */
     _Atomic int status;           /* a psr_err; set once */
@@ -257,6 +258,41 @@ psr_outbox psr_loop_outbox(psr_loop *loop)
                         waiting_on_transport};
 }
 
+/* ---- the observer ---- */
+
+static int64_t clock_of(const psr_loop *loop)
+{
+    const psr_loop_waiter *waiter = loop->options.waiter;
+    return waiter != NULL && waiter->now_ns != NULL ? waiter->now_ns(waiter->context)
+                                                    : psr_clock_ns();
+}
+
+static void tell_with_stamp(const psr_loop *loop, psr_observed observed)
+{
+    observed.stamp_ns = clock_of(loop);
+    loop->observer.see(loop->observer.context, &observed);
+}
+
+static void see_message(void *context, bool sent, psr_peer peer, const psr_head *head, size_t bytes)
+{
+    const psr_observed_kind kind = sent ? PSR_OBSERVED_OUT : PSR_OBSERVED_IN;
+    tell_with_stamp(context, psr_observed_message(kind, peer, head, bytes));
+}
+
+void psr_loop_observe(psr_loop *loop, const psr_observer *observer)
+{
+    const psr_transport_watcher watcher = {loop, see_message};
+    loop->observer = observer != NULL ? *observer : (psr_observer){.see = NULL};
+    if (loop->options.transport != NULL)
+        psr_transport_watch(loop->options.transport, observer != NULL ? &watcher : NULL);
+}
+
+void psr_loop_tell(psr_loop *loop, const psr_observed *observed)
+{
+    if (loop->observer.see != NULL)
+        tell_with_stamp(loop, *observed);
+}
+
 /* ---- the loop ---- */
 
 static psr_err take_one(void *context, int64_t now_ms, bool *ret_any)
@@ -284,10 +320,7 @@ static psr_err take_one(void *context, int64_t now_ms, bool *ret_any)
 static psr_err take_over(psr_loop *loop)
 {
     PSR_TRY(psr_loop_failure(loop));
-    PSR_TRY(take_commands(loop));
-    if (loop->options.turned != NULL)
-        loop->options.turned(loop->options.context);
-    return PSR_OK;
+    return take_commands(loop);
 }
 
 static psr_err pass_time(psr_loop *loop, int64_t now_ms, int64_t *ret_next_ms)

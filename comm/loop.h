@@ -17,6 +17,7 @@
 
 #include "comm/command_queue.h"
 #include "comm/members/member.h"
+#include "comm/observer.h"
 #include "comm/outbox.h"
 #include "comm/progress_engine.h"
 
@@ -36,8 +37,6 @@ typedef struct psr_loop_options {
     /* The transport was woken: another thread has something for the owner. NULL: only commands come
      * this way. */
     psr_err (*woken)(void *context);
-    /* Called before each message, after the commands. NULL: nothing to do. */
-    void (*turned)(void *context);
     /* Time has passed; returns when to be called again. NULL: nothing of the owner's depends on
      * time. */
     psr_err (*tick)(void *context, int64_t now_ms, int64_t *ret_next_ms);
@@ -60,6 +59,13 @@ void psr_loop_free(psr_loop *loop);
  * function for each role and type; before the loop runs. */
 void psr_loop_route(psr_loop *loop, psr_role from, psr_message_type type, void *context,
                     psr_err (*take)(void *context, psr_message **message));
+
+/* observer hears of every message of the transport, and of what psr_loop_tell says; copied. NULL:
+ * nobody hears any more, and it costs one branch for each of them. Before the loop runs, or on the
+ * thread that runs it. */
+void psr_loop_observe(psr_loop *loop, const psr_observer *observer);
+/* Tells the observer, with the stamp of now. On the thread that psr_observer says. */
+void psr_loop_tell(psr_loop *loop, const psr_observed *observed);
 
 /* The outbox for what runs in the loop. It sends on the loop's transport, and returned loans count
  * as a change. */

@@ -28,6 +28,7 @@ typedef struct psr_loop_waiter {
     void (*pause)(void *context);
     void (*pass)(void *context, double seconds); /* returns after that time */
     void (*changed)(void *context);              /* something has changed while it pauses */
+    int64_t (*now_ns)(void *context);            /* the clock; NULL: psr_clock_ns */
 } psr_loop_waiter;
 
 typedef struct psr_progress_engine_options {

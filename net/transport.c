@@ -24,6 +24,11 @@ static psr_err check_waiting(const psr_transport *transport, psr_peer to)
     return waiting < bound ? PSR_OK : psr_violation_unread(to, waiting);
 }
 
+void psr_transport_watch(psr_transport *transport, const psr_transport_watcher *watcher)
+{
+    transport->watcher = watcher != NULL ? *watcher : (psr_transport_watcher){.seen = NULL};
+}
+
 psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head *head,
                            const psr_payload *payload)
 {
@@ -39,6 +44,8 @@ psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head
         psr_payload_return(payload);
         return err;
     }
+    if (transport->watcher.seen != NULL)
+        transport->watcher.seen(transport->watcher.context, true, to, head, bytes);
     PSR_TRY(transport->ops->send(transport, to, head, payload));
     psr_count_add(&transport->messages_sent, 1);
     psr_count_add(&transport->bytes_sent, bytes);
@@ -51,6 +58,9 @@ psr_err psr_transport_recv(psr_transport *transport, int timeout_ms, psr_message
     PSR_TRY(transport->ops->recv(transport, timeout_ms, &message));
     psr_count_add(&transport->messages_received, 1);
     psr_count_add(&transport->bytes_received, message->payload_bytes);
+    if (transport->watcher.seen != NULL)
+        transport->watcher.seen(transport->watcher.context, false, message->from, &message->head,
+                                message->payload_bytes);
     *ret_message = message;
     return PSR_OK;
 }

@@ -43,6 +43,17 @@ typedef struct psr_transport_counts {
 PSR_MUST_CHECK psr_err psr_transport_send(psr_transport *transport, psr_peer to,
                                           const psr_head *head, const psr_payload *payload);
 
+/* Who hears of every message. seen is called on the thread that has the transport: before a message
+ * is queued (sent: true; so before anything that it lends can come back), and when one was
+ * received. It must not use the transport. */
+typedef struct psr_transport_watcher {
+    void *context;
+    void (*seen)(void *context, bool sent, psr_peer peer, const psr_head *head, size_t bytes);
+} psr_transport_watcher;
+
+/* From now on; copied. NULL: nobody hears any more. By the thread that has the transport. */
+void psr_transport_watch(psr_transport *transport, const psr_transport_watcher *watcher);
+
 /* The number of messages for peer that the kernel has not taken yet. 0: peer is not connected. */
 size_t psr_transport_waiting(const psr_transport *transport, psr_peer peer);
 

@@ -45,6 +45,7 @@ typedef struct psr_transport_ops {
 struct psr_transport {
     const psr_transport_ops *ops;
     size_t bounds[PSR_TRANSPORT_ROLES]; /* 0: PSR_TRANSPORT_WAITING_MAX */
+    psr_transport_watcher watcher;      /* seen NULL: there is none */
     /* Written by the one thread that uses the transport; read by any thread. The count of strangers
      * is in ops->strangers. */
     _Atomic uint64_t bytes_sent, bytes_received, bytes_lent, messages_sent, messages_received;

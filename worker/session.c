@@ -307,11 +307,6 @@ static psr_err woken(void *context)
     return psr_exchange_woken(((psr_session *)context)->exchange);
 }
 
-static void publish(void *context)
-{
-    psr_exchange_publish(((psr_session *)context)->exchange);
-}
-
 psr_err psr_session_new(const psr_session_options *options, psr_session **ret_session)
 {
     psr_session *session = calloc(1, sizeof *session);
@@ -332,7 +327,6 @@ psr_err psr_session_new(const psr_session_options *options, psr_session **ret_se
         .command = take_command,
         .message = refuse,
         .woken = woken,
-        .turned = publish,
         .waiter = options->waiter,
     };
     psr_err err = psr_loop_new(&options_of_loop, &session->loop);

@@ -16,8 +16,7 @@
 
 /* The commands of the exchange, which it carries out on the loop's thread. */
 typedef enum psr_exchange_commands {
-    PSR_COMMAND_BEGIN = PSR_COMMAND_OWNER, /* a step begins */
-    PSR_COMMAND_READY,                     /* the gradient of a bucket is in the arena */
+    PSR_COMMAND_READY = PSR_COMMAND_OWNER, /* the gradient of a bucket is in the arena */
     PSR_COMMAND_END,                       /* a step of a rank has ended */
     PSR_COMMAND_OPERATION,                 /* psr_exchange.called, an operation of all workers */
     PSR_COMMAND_BIND,                      /* psr_exchange.next, the next view */

@@ -107,9 +107,9 @@ uint32_t psr_msg_bucket(const psr_head *head)
     return head->tag.slot - 1;
 }
 
-size_t psr_msg_count(const psr_head *head)
+psr_span psr_msg_span(const psr_head *head)
 {
-    return span_of(head).count;
+    return span_of(head);
 }
 
 enum { INIT_SECTION = AFTER_SPAN };

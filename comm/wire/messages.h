@@ -87,14 +87,15 @@ typedef struct psr_msg_state {
     uint32_t array; /* 0: weights; 1 + i: array i of the optimizer's state */
 } psr_msg_state;
 
-/* The step in a head of one of these types, unchecked: for fault points. */
+/* The step in a head of one of these types, unchecked: for fault points and observers. In a message
+ * of another type it is the number of an operation, or 0. */
 uint64_t psr_msg_step(const psr_head *head);
 
 /* The bucket, in the same way. */
 uint32_t psr_msg_bucket(const psr_head *head);
 
-/* The number of floats, in the same way. */
-size_t psr_msg_count(const psr_head *head);
+/* The floats of the arena that it speaks of, in the same way. */
+psr_span psr_msg_span(const psr_head *head);
 
 psr_head psr_msg_init_head(const psr_msg_init *init);
 psr_head psr_msg_push_head(const psr_msg_push *push);

@@ -216,6 +216,7 @@ psr_err psr_exchange_new(const psr_exchange_options *options, psr_exchange **ret
     exchange->ways = *options->ways;
     exchange->plan = options->plan;
     exchange->plays_all = options->ways->engines[0]->plays_all;
+    psr_exchange_tally_init(&exchange->tally, options->buckets->count);
     psr_err err = open_parts(exchange);
     if (err != PSR_OK) {
         psr_exchange_free(exchange);
@@ -278,7 +279,7 @@ psr_err psr_exchange_begin_step(psr_exchange *exchange, const psr_step *step)
         PSR_TRY(rebind(exchange, view));
     exchange->step = *step;
     exchange->reported = 0;
-    return tell_engine(exchange, &(psr_command){.kind = PSR_COMMAND_BEGIN, .step = step->step});
+    return psr_session_failure(exchange->session);
 }
 
 psr_err psr_exchange_weights_wanted(psr_exchange *exchange, uint32_t bucket)
@@ -550,27 +551,16 @@ float *psr_exchange_slot(psr_exchange *exchange, uint32_t slot)
 
 void psr_exchange_take_figures(psr_exchange *exchange, psr_exchange_figures *ret_figures)
 {
-    uint64_t sent = atomic_load(&exchange->bytes_sent),
-             received = atomic_load(&exchange->bytes_received);
-    uint64_t gradients = atomic_load(&exchange->gradient_bytes),
-             as_float32 = atomic_load(&exchange->gradient_float32_bytes);
-    uint64_t lent = atomic_load(&exchange->bytes_lent);
+    psr_transport_counts counts;
+    psr_transport_counts_get(exchange->session->options.transport, &counts);
     *ret_figures = (psr_exchange_figures){
         .wait_s = exchange->session->wait_s,
-        .exchange_s = (double)atomic_load(&exchange->exchange_ns) * 1e-9,
-        .bytes_sent = sent - exchange->bytes_sent_told,
-        .bytes_received = received - exchange->bytes_received_told,
-        .gradient_bytes = gradients - exchange->gradient_bytes_told,
-        .gradient_float32_bytes = as_float32 - exchange->gradient_float32_bytes_told,
-        .bytes_lent = lent - exchange->bytes_lent_told,
+        .bytes_lent = counts.bytes_lent - exchange->bytes_lent_told,
         .staleness = atomic_exchange(&exchange->staleness, 0),
         .pause_s = exchange->pause_s,
     };
+    psr_exchange_tally_take(&exchange->tally, ret_figures);
     exchange->pause_s = 0;
     exchange->session->wait_s = 0;
-    exchange->bytes_sent_told = sent;
-    exchange->bytes_received_told = received;
-    exchange->gradient_bytes_told = gradients;
-    exchange->gradient_float32_bytes_told = as_float32;
-    exchange->bytes_lent_told = lent;
+    exchange->bytes_lent_told = counts.bytes_lent;
 }

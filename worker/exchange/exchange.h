@@ -28,6 +28,7 @@
 #include "comm/buffer.h"
 #include "comm/plan.h"
 #include "worker/exchange/engine.h"
+#include "worker/exchange/exchange_figures.h"
 #include "worker/session.h"
 
 typedef struct psr_exchange psr_exchange;
@@ -55,6 +56,8 @@ typedef struct psr_exchange_options {
     void *context;
     psr_err (*rebinding)(void *context, const psr_plan *plan);
     psr_err (*own_weights)(void *context);
+    /* Hears what the figures are made of, after them. NULL: nobody. */
+    const psr_observer *observer;
 } psr_exchange_options;
 
 /* How many commands of an exchange may wait for the thread: those of a step, those of the step
@@ -77,21 +80,6 @@ typedef struct psr_step {
                               +0.0, which the exchange writes itself */
     uint32_t global_batch; /* all ranks' samples in this step */
 } psr_step;
-
-typedef struct psr_exchange_figures {
-    double wait_s; /* seconds that the compute thread waited for weights, since the last call */
-    /* seconds from the first gradient that was ready to the last weights that landed, in the last
-     * completed step */
-    double exchange_s;
-    uint64_t bytes_sent, bytes_received; /* since the last call */
-    /* Of the bytes sent, the payloads of gradients (in a ring also of their sums), and their size
-     * as float32. After a drain these are all of the steps until then. */
-    uint64_t gradient_bytes, gradient_float32_bytes;
-    uint64_t bytes_lent; /* the part of bytes_sent that went through shared memory */
-    uint64_t staleness;  /* the largest since the last call (SSP, async) */
-    /* seconds that changes of the view took (psr_session_bound), since the last call */
-    double pause_s;
-} psr_exchange_figures;
 
 /* CANCELLED: see psr_session_may_begin. A change of the view may fail here too. */
 PSR_MUST_CHECK psr_err psr_exchange_begin_step(psr_exchange *exchange, const psr_step *step);

@@ -40,16 +40,14 @@ struct psr_exchange {
      * outlives the transport. */
     psr_request_options called;
     void *copied; /* copies of a caller's values, on which that operation works; NULL: none */
-    uint64_t bytes_sent_told, bytes_received_told, bytes_lent_told, gradient_bytes_told,
-        gradient_float32_bytes_told;
+    uint64_t bytes_lent_told;
 
     /* ---- written by the exchange thread, read by the compute thread ---- */
     _Atomic uint64_t *landed; /* [buckets]: steps whose weights the bucket has */
     _Atomic uint64_t operations_ended;
     _Atomic uint64_t fences_passed; /* how many of those `fenced` have passed */
-    _Atomic uint64_t bytes_sent, bytes_received, bytes_lent, staleness;
-    _Atomic uint64_t gradient_bytes, gradient_float32_bytes; /* counted before they are sent */
-    _Atomic int64_t exchange_ns;
+    _Atomic uint64_t staleness;
+    psr_exchange_tally tally;
     _Atomic bool bound; /* changed to the view that was asked for last */
 
     /* ---- used by the exchange thread only (with an engine that computes all ranks: the compute
@@ -60,11 +58,6 @@ struct psr_exchange {
     const psr_view *next; /* the view of PSR_COMMAND_BIND */
     psr_epoch_gate *gate;
     psr_handover handover; /* from the view before to this one */
-    /* The steps that are being exchanged: when the first gradient was ready, and how many buckets
-     * have landed. At most two steps of a bucket overlap, so the low bit of the step distinguishes
-     * them. */
-    int64_t first_ready_ns[2];
-    uint32_t landed_count[2];
 };
 
 /* ---- what the compute thread waits for; called on it, except psr_exchange_waits ---- */
@@ -102,10 +95,8 @@ psr_err psr_exchange_woken(psr_exchange *exchange);
 void psr_exchange_stop(psr_exchange *exchange);
 /* From now on its messages come to it. */
 void psr_exchange_register(psr_exchange *exchange);
-/* Shows the compute thread the counts. */
-void psr_exchange_publish(psr_exchange *exchange);
 psr_err psr_exchange_landed(void *exchange, uint64_t step, uint32_t bucket);
-/* The outbox of the engines: it sets the view's epoch, and counts the bytes of gradients. */
+/* The outbox of the engines: it sets the view's epoch. */
 psr_outbox psr_exchange_outbox(psr_exchange *exchange);
 /* Reads messages that waited for the view and may be read now. */
 psr_err psr_exchange_take_waiting(psr_exchange *exchange);

@@ -2,16 +2,48 @@
  * of all workers, driven by the compute thread's commands and by messages of shards and workers. */
 #include "worker/exchange/exchange_private.h"
 
-#include "base/clock.h"
 #include "base/fault.h"
 #include "comm/loop.h"
 #include "comm/wire/messages.h"
 
+/* ---- the observer ---- */
+
+static void see(void *context, const psr_observed *observed)
+{
+    psr_exchange *exchange = context;
+    psr_exchange_tally_see(&exchange->tally, observed);
+    const psr_observer *more = exchange->options.observer;
+    if (more != NULL)
+        more->see(more->context, observed);
+}
+
+static void tell(const psr_exchange *exchange, psr_observed_kind kind, uint64_t step,
+                 uint32_t bucket)
+{
+    const psr_observed observed = {.kind = kind,
+                                   .bucket = bucket,
+                                   .step = step,
+                                   .route = exchange->plan->buckets[bucket].route};
+    psr_loop_tell(exchange->session->loop, &observed);
+}
+
+/* ---- engines ---- */
+
+/* The compute thread takes the staleness with an exchange, so the larger is kept with a compare. */
+static void keep_staleness(psr_exchange *exchange)
+{
+    const uint64_t staleness = psr_binding_staleness(exchange->binding);
+    uint64_t before = atomic_load(&exchange->staleness);
+    while (staleness > before &&
+           !atomic_compare_exchange_weak(&exchange->staleness, &before, staleness))
+        ;
+}
+
 psr_err psr_exchange_landed(void *context, uint64_t step, uint32_t bucket)
 {
     psr_exchange *exchange = context;
-    if (++exchange->landed_count[step & 1] == exchange->options.buckets->count)
-        atomic_store(&exchange->exchange_ns, psr_clock_ns() - exchange->first_ready_ns[step & 1]);
+    keep_staleness(exchange);
+    tell(exchange, PSR_OBSERVED_LANDED, step, bucket);
     atomic_store(&exchange->landed[bucket], step + 1);
     psr_loop_changed(exchange->session->loop);
     return PSR_OK;
@@ -21,11 +53,6 @@ static psr_err send_of_engine(void *context, psr_peer to, const psr_head *head,
                               const psr_payload *payload)
 {
     psr_exchange *exchange = context;
-    if (head->type == PSR_MSG_PUSH || head->type == PSR_MSG_RING) {
-        atomic_fetch_add_explicit(&exchange->gradient_bytes, payload->bytes, memory_order_relaxed);
-        atomic_fetch_add_explicit(&exchange->gradient_float32_bytes,
-                                  psr_msg_count(head) * sizeof(float), memory_order_relaxed);
-    }
     const psr_head said = psr_msg_in_group(*head, psr_epoch_gate_epoch(exchange->gate), 0);
     const psr_outbox outbox = psr_loop_outbox(exchange->session->loop);
     return outbox.send(outbox.context, to, &said, payload);
@@ -83,14 +110,6 @@ static psr_err begin_operation(psr_exchange *exchange)
     return PSR_OK;
 }
 
-/* The engine has something to do in this step: the first time is what its exchange is timed
- * from. */
-static void engine_busy(psr_exchange *exchange, uint64_t step)
-{
-    if (exchange->first_ready_ns[step & 1] == 0)
-        exchange->first_ready_ns[step & 1] = psr_clock_ns();
-}
-
 /* ---- gradients that a device is still writing ---- */
 
 /* The gradient may be read. */
@@ -99,7 +118,7 @@ static psr_err start_bucket(void *context, uint32_t bucket, uint64_t step)
     psr_exchange *exchange = context;
     atomic_fetch_add_explicit(&exchange->session->counter, 1, memory_order_relaxed);
     if (!psr_binding_takes_steps(exchange->binding)) {
-        engine_busy(exchange, step);
+        tell(exchange, PSR_OBSERVED_BEGIN, step, bucket);
         return psr_binding_ready(exchange->binding, step, bucket);
     }
     /* Its engine is the compute thread's, which waits for this. */
@@ -124,19 +143,24 @@ psr_err psr_exchange_open_fences(psr_exchange *exchange)
 
 /* ---- commands ---- */
 
+/* An engine that takes whole steps takes all buckets at once: with the first rank's that this
+ * process plays. */
+static psr_err end_step(psr_exchange *exchange, uint64_t step, uint32_t rank)
+{
+    if (psr_binding_takes_steps(exchange->binding) && rank == exchange->options.rank)
+        for (uint32_t b = 0; b < exchange->options.buckets->count; b++)
+            tell(exchange, PSR_OBSERVED_BEGIN, step, b);
+    return psr_binding_end_step(exchange->binding, step, rank);
+}
+
 psr_err psr_exchange_take(psr_exchange *exchange, const psr_command *command)
 {
     uint64_t step = command->step;
     switch ((psr_exchange_commands)command->kind) {
-    case PSR_COMMAND_BEGIN:
-        exchange->landed_count[step & 1] = 0;
-        exchange->first_ready_ns[step & 1] = 0;
-        return PSR_OK;
     case PSR_COMMAND_READY:
         return psr_fences_start(exchange->fences, command->bucket, step, command->fence);
     case PSR_COMMAND_END:
-        engine_busy(exchange, step);
-        return psr_binding_end_step(exchange->binding, step, command->rank);
+        return end_step(exchange, step, command->rank);
     case PSR_COMMAND_OPERATION:
         return begin_operation(exchange);
     case PSR_COMMAND_BIND:
@@ -212,27 +236,11 @@ static void register_buckets(psr_exchange *exchange, psr_loop *loop)
 void psr_exchange_register(psr_exchange *exchange)
 {
     psr_loop *loop = exchange->session->loop;
+    psr_loop_observe(loop, &(psr_observer){exchange, see});
     register_buckets(exchange, loop);
     if (exchange->workers != NULL) {
         psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_VALUES, exchange, take_of_workers);
         psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_CREDIT, exchange, take_of_workers);
         psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_AHEAD, exchange, take_of_workers);
     }
-}
-
-/* ---- figures ---- */
-
-void psr_exchange_publish(psr_exchange *exchange)
-{
-    psr_transport_counts counts;
-    psr_transport_counts_get(exchange->session->options.transport, &counts);
-    atomic_store_explicit(&exchange->bytes_sent, counts.bytes_sent, memory_order_relaxed);
-    atomic_store_explicit(&exchange->bytes_received, counts.bytes_received, memory_order_relaxed);
-    atomic_store_explicit(&exchange->bytes_lent, counts.bytes_lent, memory_order_relaxed);
-    uint64_t staleness = psr_binding_staleness(exchange->binding);
-    /* The compute thread takes it with an exchange, so keep the larger with a compare. */
-    uint64_t before = atomic_load(&exchange->staleness);
-    while (staleness > before &&
-           !atomic_compare_exchange_weak(&exchange->staleness, &before, staleness))
-        ;
 }

@@ -12,6 +12,7 @@
 #ifndef PSR_TESTS_CLUSTER_H
 #define PSR_TESTS_CLUSTER_H
 
+#include "comm/observer.h"
 #include "worker/exchange/engine.h"
 
 #define CLUSTER_NOBODY UINT32_MAX
@@ -53,6 +54,9 @@ typedef struct cluster_options {
      * fence, some time after the worker has reported the bucket; in any order. */
     bool late_devices;
     cluster_fault fault;
+    /* Hears what workers and shards observe (comm/observer.h), in virtual time; NULL: nobody. */
+    void *observing;
+    void (*see)(void *observing, psr_peer who, const psr_observed *observed);
 } cluster_options;
 
 typedef struct cluster cluster;

@@ -3,6 +3,20 @@
 #include <stdio.h>
 #include <string.h>
 
+/* ---- what is observed ---- */
+
+void process_see(void *context, const psr_observed *observed)
+{
+    const process *p = context;
+    const cluster_options *o = &p->in->options;
+    o->see(o->observing, p->self, observed);
+}
+
+int64_t process_now_ns(void *context)
+{
+    return 1000 * psr_sim_now_us(((const process *)context)->in->sim);
+}
+
 /* ---- shards ---- */
 
 static psr_err shard_message(void *context, psr_message **message)
@@ -16,14 +30,23 @@ static psr_err reach(void *context, psr_peer other)
     return psr_member_connect(((shard *)context)->process.member, other);
 }
 
+static void needs_no_word(void *context)
+{
+    (void)context;
+}
+
 static psr_err shard_welcomed(shard *s)
 {
     const cluster *c = s->process.in;
+    s->waiter = (psr_loop_waiter){.context = s, .changed = needs_no_word, .now_ns = process_now_ns};
     const psr_loop_options loop = {.transport = s->process.transport,
                                    .member = s->process.member,
                                    .context = s,
-                                   .message = shard_message};
+                                   .message = shard_message,
+                                   .waiter = &s->waiter};
     PSR_TRY(psr_loop_new(&loop, &s->loop));
+    if (c->options.see != NULL)
+        psr_loop_observe(s->loop, &(psr_observer){s, process_see});
     PSR_TRY(psr_shard_start_from_json(psr_member_agreed(s->process.member), &s->start));
     const psr_shard_options options = {
         .config = &s->config,

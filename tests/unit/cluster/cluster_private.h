@@ -62,6 +62,7 @@ typedef struct shard {
     psr_config config;     /* what it is told of the run's */
     psr_shard_start start; /* these, once it has joined */
     psr_loop *loop;
+    psr_loop_waiter waiter; /* its clock */
     psr_shard_run *run;
 } shard;
 
@@ -83,6 +84,7 @@ typedef struct worker {
     ucontext_t context;
     void *stack;
     psr_loop_waiter waiter;
+    psr_observer observer;
     int64_t wakes_us; /* when it goes on; NEVER: it waits for a change */
     bool hung, computes, done, ended;
     psr_err result; /* of its end */
@@ -140,6 +142,9 @@ void process_turn(process *p);
  * programs do. */
 void process_fail(process *p, psr_err status);
 void shard_done(shard *s);
+/* Of a process that shares in an exchange: what is observed there, by the simulation's clock. */
+void process_see(void *process, const psr_observed *observed);
+int64_t process_now_ns(void *process);
 
 /* cluster_worker.c */
 psr_err worker_welcomed(worker *w);

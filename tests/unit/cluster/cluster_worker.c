@@ -420,7 +420,8 @@ psr_err worker_welcomed(worker *w)
 {
     const cluster *c = w->process.in;
     const cluster_options *o = &c->options;
-    w->waiter = (psr_loop_waiter){w, pause_until_changed, pass_time, go_on};
+    w->waiter = (psr_loop_waiter){w, pause_until_changed, pass_time, go_on, process_now_ns};
+    w->observer = (psr_observer){w, process_see};
     psr_worker_start start;
     PSR_TRY(psr_worker_start_from_json(psr_member_agreed(w->process.member), &start));
     w->step = start.first_step;
@@ -450,7 +451,8 @@ psr_err worker_welcomed(worker *w)
                                      .ways = &ways,
                                      .context = w,
                                      .rebinding = connect_peers,
-                                     .weights_in_place = o->seed / 2 % 2 == 1};
+                                     .weights_in_place = o->seed / 2 % 2 == 1,
+                                     .observer = o->see != NULL ? &w->observer : NULL};
     PSR_TRY(psr_exchange_new(&exchange, &w->exchange));
     make_device(w);
     make_compute_thread(w);

@@ -5,6 +5,7 @@
 
 #include "comm/operations/loan.h"
 #include "comm/loop.h"
+#include "comm/wire/messages.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -26,7 +27,8 @@ static struct {
     psr_message_type sent[16];
     uint32_t sent_count;
     psr_payload loan; /* of the last lent payload, until the test gives it back */
-    uint32_t failed;  /* FAILEDs told */
+    psr_transport_watcher watcher;
+    uint32_t failed; /* FAILEDs told */
     char line[64];
 } net = {.mutex = PTHREAD_MUTEX_INITIALIZER, .condition = PTHREAD_COND_INITIALIZER};
 
@@ -44,6 +46,12 @@ psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head
     if (payload != NULL && payload->release != NULL && head->type != PSR_MSG_PUSH)
         payload->release(payload->context);
     return PSR_OK;
+}
+
+void psr_transport_watch(psr_transport *transport, const psr_transport_watcher *watcher)
+{
+    (void)transport;
+    net.watcher = watcher != NULL ? *watcher : (psr_transport_watcher){.seen = NULL};
 }
 
 size_t psr_transport_waiting(const psr_transport *transport, psr_peer peer)
@@ -174,7 +182,7 @@ enum { NUMBERED = PSR_COMMAND_OWNER };
 static struct {
     psr_loop *loop;
     _Atomic uint64_t steps; /* of the commands taken, all of them together */
-    uint32_t registered, others, woken, turned;
+    uint32_t registered, others, woken;
     bool quits_when_woken;
     psr_message *kept;
     psr_loan loan;
@@ -225,12 +233,6 @@ static psr_err take_wake(void *context)
     return PSR_OK;
 }
 
-static void count_turn(void *context)
-{
-    assert_ptr_equal(context, &owner);
-    owner.turned++;
-}
-
 static int set_up(void **state)
 {
     (void)state;
@@ -239,8 +241,7 @@ static int set_up(void **state)
                                       .context = &owner,
                                       .command = take_command,
                                       .message = take_other,
-                                      .woken = take_wake,
-                                      .turned = count_turn};
+                                      .woken = take_wake};
     memset(&owner, 0, sizeof owner);
     net.woken = false;
     net.error = PSR_OK;
@@ -309,7 +310,6 @@ static void a_message_goes_to_who_registered_for_its_type_and_role_or_to_the_own
     assert_int_equal(owner.registered, 2);
     assert_int_equal(owner.others, 4);
     assert_int_equal(atomic_load(&freed), 5); /* what nobody kept */
-    assert_int_equal(owner.turned, 6);
 }
 
 static void commands_are_taken_in_their_order_before_the_loop_waits(void **state)
@@ -324,7 +324,6 @@ static void commands_are_taken_in_their_order_before_the_loop_waits(void **state
     assert_true(three_were_taken(&owner));
     assert_int_equal(net.sent_count, 1);
     assert_int_equal(net.sent[0], PSR_MSG_METRICS);
-    assert_int_equal(owner.turned, 1);
 }
 
 static void a_full_queue_takes_nothing_and_says_so(void **state)
@@ -484,7 +483,10 @@ static void count_change(void *context)
 static void without_a_thread_who_waits_lets_the_loop_get_on(void **state)
 {
     (void)state;
-    static const psr_loop_waiter waiter = {&played, pause_for_a_step, pass_through, count_change};
+    static const psr_loop_waiter waiter = {.context = &played,
+                                           .pause = pause_for_a_step,
+                                           .pass = pass_through,
+                                           .changed = count_change};
     const psr_loop_options options = {.transport = (psr_transport *)&net,
                                       .commands_max = 16,
                                       .context = &owner,
@@ -506,6 +508,68 @@ static void without_a_thread_who_waits_lets_the_loop_get_on(void **state)
     expect_failure(psr_loop_pause(owner.loop, 0.5), PSR_ERR_NUMERIC, "the loss is not finite");
 }
 
+/* What an observer heard, with the waiter's clock. */
+static psr_observed heard[8];
+static uint32_t heard_count;
+
+static void hear(void *context, const psr_observed *observed)
+{
+    assert_ptr_equal(context, heard);
+    heard[heard_count++] = *observed;
+}
+
+static int64_t next_ns(void *context)
+{
+    (void)context;
+    return 1000 + heard_count;
+}
+
+static void
+an_observer_hears_of_messages_and_of_what_it_is_told_with_the_drivers_stamps(void **state)
+{
+    (void)state;
+    static const psr_loop_waiter waiter = {.context = &played,
+                                           .pause = pause_for_a_step,
+                                           .pass = pass_through,
+                                           .changed = count_change,
+                                           .now_ns = next_ns};
+    const psr_loop_options options = {.transport = (psr_transport *)&net, .waiter = &waiter};
+    psr_loop_free(owner.loop);
+    expect_ok(psr_loop_new(&options, &owner.loop));
+    const psr_observed begin = {.kind = PSR_OBSERVED_BEGIN, .bucket = 3, .step = 7};
+    psr_loop_tell(owner.loop, &begin); /* nobody hears it */
+    psr_loop_observe(owner.loop, &(psr_observer){heard, hear});
+    psr_loop_tell(owner.loop, &begin);
+    const psr_peer shard = {PSR_ROLE_SHARD, 1};
+    const psr_head push =
+        psr_msg_push_head(&(psr_msg_push){.bucket = 3, .step = 7, .span = {16, 4}});
+    net.watcher.seen(net.watcher.context, true, shard, &push, 8);
+    const psr_head values = {.type = PSR_MSG_VALUES, .tag = {.slot = 4, .round = 9}};
+    net.watcher.seen(net.watcher.context, false, shard, &values, 24);
+    assert_int_equal(heard_count, 3);
+    for (uint32_t i = 0; i < heard_count; i++)
+        assert_int_equal(heard[i].stamp_ns, 1000 + i);
+    assert_int_equal(heard[0].kind, PSR_OBSERVED_BEGIN);
+    assert_int_equal(heard[0].bucket, 3);
+    assert_int_equal(heard[1].kind, PSR_OBSERVED_OUT);
+    assert_int_equal(heard[1].type, PSR_MSG_PUSH);
+    assert_true(psr_peer_equal(heard[1].peer, shard));
+    assert_int_equal(heard[1].bucket, 3);
+    assert_int_equal(heard[1].step, 7);
+    assert_int_equal(heard[1].span.offset, 16);
+    assert_int_equal(heard[1].span.count, 4);
+    assert_int_equal(heard[1].bytes, 8);
+    assert_true(psr_observed_is_gradient(&heard[1]));
+    assert_int_equal(heard[2].kind, PSR_OBSERVED_IN);
+    assert_int_equal(heard[2].bucket, PSR_OBSERVED_NO_BUCKET);
+    assert_int_equal(heard[2].step, 9);
+    assert_false(psr_observed_is_gradient(&heard[2]));
+    psr_loop_observe(owner.loop, NULL);
+    assert_null(net.watcher.seen);
+    psr_loop_tell(owner.loop, &begin);
+    assert_int_equal(heard_count, 3);
+}
+
 #define with_loop(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 
 int main(void)
@@ -522,6 +586,7 @@ int main(void)
         with_loop(a_failure_of_the_other_thread_ends_the_loop_and_is_told),
         with_loop(without_a_thread_a_step_does_what_there_is_to_do_and_waits_for_nothing),
         with_loop(without_a_thread_who_waits_lets_the_loop_get_on),
+        with_loop(an_observer_hears_of_messages_and_of_what_it_is_told_with_the_drivers_stamps),
         with_loop(commands_that_were_never_taken_are_freed_with_the_loop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -23,6 +23,7 @@ static struct {
     event events[EVENTS_MAX];
     uint32_t event_count;
     psr_payload loan; /* the payload that is lent now */
+    psr_transport_watcher watcher;
 } net = {.mutex = PTHREAD_MUTEX_INITIALIZER, .condition = PTHREAD_COND_INITIALIZER};
 
 static void note(event happened, const void *payload, size_t bytes)
@@ -94,6 +95,7 @@ psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head
                            const psr_payload *payload)
 {
     (void)transport;
+    net.watcher.seen(net.watcher.context, true, to, head, payload != NULL ? payload->bytes : 0);
     if (payload != NULL && head->type == PSR_MSG_PUSH)
         net.loan = *payload; /* until the test gives it back */
     note((event){.what = "send", .to = to, .head = *head}, payload != NULL ? payload->data : NULL,
@@ -127,7 +129,13 @@ void psr_transport_wake(psr_transport *transport)
 void psr_transport_counts_get(const psr_transport *transport, psr_transport_counts *ret_counts)
 {
     (void)transport;
-    *ret_counts = (psr_transport_counts){.bytes_sent = 1000, .bytes_received = 2000};
+    *ret_counts = (psr_transport_counts){.bytes_lent = 500};
+}
+
+void psr_transport_watch(psr_transport *transport, const psr_transport_watcher *watcher)
+{
+    (void)transport;
+    net.watcher = *watcher;
 }
 
 psr_err psr_transport_recv(psr_transport *transport, int timeout_ms, psr_message **ret_message)
@@ -138,6 +146,8 @@ psr_err psr_transport_recv(psr_transport *transport, int timeout_ms, psr_message
     if (net.inbox_count > 0) {
         *ret_message = net.inbox[0];
         memmove(net.inbox, net.inbox + 1, --net.inbox_count * sizeof net.inbox[0]);
+        net.watcher.seen(net.watcher.context, false, (*ret_message)->from, &(*ret_message)->head,
+                         (*ret_message)->payload_bytes);
     } else if (net.woken) {
         net.woken = false;
         err = PSR_ERR_CANCELLED;

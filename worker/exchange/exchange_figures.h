@@ -1,0 +1,54 @@
+/* The figures of an exchange, made of what its observer hears (comm/observer.h) and of nothing
+ * else. The threads that the observer is called on write them, the compute thread takes them. */
+#ifndef PSR_WORKER_EXCHANGE_FIGURES_H
+#define PSR_WORKER_EXCHANGE_FIGURES_H
+
+#include "comm/observer.h"
+
+#include <stdatomic.h>
+
+typedef struct psr_exchange_figures {
+    double wait_s; /* seconds that the compute thread waited for weights, since the last call */
+    /* seconds from the first gradient that was ready to the last weights that landed, in the last
+     * completed step */
+    double exchange_s;
+    uint64_t bytes_sent, bytes_received; /* payloads of all kinds, since the last call */
+    /* Of the bytes sent, the payloads of gradients (in a ring also of their sums), and their size
+     * as float32. After a drain these are all of the steps until then. */
+    uint64_t gradient_bytes, gradient_float32_bytes;
+    uint64_t bytes_lent; /* the part of bytes_sent that went through shared memory */
+    uint64_t staleness;  /* the largest since the last call (SSP, async) */
+    /* seconds that changes of the view took (psr_session_bound), since the last call */
+    double pause_s;
+} psr_exchange_figures;
+
+/* Bytes since the beginning. */
+typedef struct psr_exchange_bytes {
+    uint64_t sent, received, gradient, gradient_float32;
+} psr_exchange_bytes;
+
+/* In place. */
+typedef struct psr_exchange_tally {
+    uint32_t buckets;
+    _Atomic uint64_t sent, received, gradient, gradient_float32; /* bytes */
+    _Atomic int64_t exchange_ns; /* of the last step whose buckets have all landed */
+    /* The steps in exchange, of whom BEGIN and LANDED are told. At most two overlap, so the low bit
+     * of the step tells them apart. */
+    struct {
+        uint64_t steps; /* 1 + the step; 0: none yet */
+        int64_t begun_ns;
+        uint32_t landed; /* buckets */
+    } under_way[2];
+    psr_exchange_bytes taken; /* the compute thread's own: until the last call */
+} psr_exchange_tally;
+
+void psr_exchange_tally_init(psr_exchange_tally *tally, uint32_t buckets);
+
+/* A psr_observer's see; tally is a psr_exchange_tally. */
+void psr_exchange_tally_see(void *tally, const psr_observed *observed);
+
+/* Sets exchange_s, and the bytes but for bytes_lent; the other fields stay as they are. The compute
+ * thread's. */
+void psr_exchange_tally_take(psr_exchange_tally *tally, psr_exchange_figures *figures);
+
+#endif
