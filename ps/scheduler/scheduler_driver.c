@@ -162,7 +162,7 @@ static psr_err begin_files(driver *d, const psr_config *config, const psr_facts 
     char *members_json = NULL;
     PSR_TRY(psr_view_members_to_json(members, &members_json));
     psr_err err = psr_rundir_begin(d->rundir, bucket_bytes, facts, members_json,
-                                   d->resume ? psr_resume_path(d->resume) : NULL);
+                                   d->resume != NULL ? psr_resume_path(d->resume) : NULL);
     free(members_json);
     PSR_TRY(err);
     psr_launcher_directory(d->launcher, psr_rundir_path(d->rundir), config->resume);
@@ -215,11 +215,11 @@ static psr_err on_begin(void *context, const psr_config *config, const psr_facts
                         const psr_view *members, psr_beginning *ret_beginning)
 {
     driver *d = context;
-    psr_beginning beginning = {.first_step = d->resume ? psr_resume_step(d->resume) : 0};
+    psr_beginning beginning = {.first_step = d->resume != NULL ? psr_resume_step(d->resume) : 0};
     PSR_TRY(check_data(d, facts));
     PSR_TRY(psr_sections_init(config, facts, &d->sections));
     beginning.layout = &d->sections.net->params;
-    if (d->resume)
+    if (d->resume != NULL)
         PSR_TRY(check_resume(d));
     const psr_show_place place = psr_hosts_shown(config, members, d->provision->directory);
     psr_launcher_configuration(d->launcher, &place);
@@ -437,7 +437,7 @@ static void on_ended(void *context, psr_err status, const char *line)
     }
     char go_on[GO_ON_BYTES];
     psr_launcher_ended(d->launcher, d->status, d->line, outcome,
-                       outcome ? how_to_go_on(d, go_on) : NULL);
+                       outcome != NULL ? how_to_go_on(d, go_on) : NULL);
     free(outcome);
 }
 
@@ -520,7 +520,7 @@ static void check_launcher(driver *d, int64_t now_ms)
 static void check_disk(driver *d, int64_t now_ms)
 {
     psr_checkpoints_pace pace;
-    if (!d->checkpoints || !psr_checkpoints_writing(d->checkpoints, &pace))
+    if (d->checkpoints == NULL || !psr_checkpoints_writing(d->checkpoints, &pace))
         return;
     char line[PSR_HOST_MAX + PSR_PATH_MAX + 160];
     int64_t back_ms = d->orders.presence.back_ms;
@@ -572,7 +572,7 @@ static void take_ends(driver *d, int64_t now_ms)
 
 static void take_checkpoints(driver *d)
 {
-    while (d->checkpoints && !psr_coordinator_ended(d->coordinator)) {
+    while (d->checkpoints != NULL && !psr_coordinator_ended(d->coordinator)) {
         uint64_t step = 0;
         psr_err err = psr_checkpoints_take(d->checkpoints, &step);
         if (err == PSR_ERR_NOT_FOUND)
@@ -818,7 +818,7 @@ psr_err psr_scheduler_drive(const psr_config *config, const char *series,
         err = d.status;
     } else {
         snprintf(d.line, sizeof d.line, "%s", psr_err_detail());
-        if (d.launcher)
+        if (d.launcher != NULL)
             psr_launcher_ended(d.launcher, err, d.line, NULL, NULL);
         else
             psr_log(PSR_LOG_ERROR, "%s", d.line);

@@ -54,7 +54,7 @@ static bool checkpoint_due(const psr_shard *shard, uint64_t version)
 
 static psr_err checkpoint_bucket(psr_shard *shard, uint32_t b, uint64_t version)
 {
-    if (!shard->options.checkpoint)
+    if (shard->options.checkpoint == NULL)
         return PSR_OK;
     const psr_plan *plan = shard->options.plan;
     psr_span span = plan->buckets[b].span;
@@ -195,7 +195,7 @@ void psr_shard_drop_state(psr_shard *shard, uint32_t bucket)
 psr_err psr_shard_new(const psr_shard_options *options, psr_shard **ret_shard)
 {
     psr_shard *shard = calloc(1, sizeof *shard);
-    if (!shard)
+    if (shard == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a shard");
     shard->options = *options;
     shard->end = options->total_steps;
@@ -210,7 +210,7 @@ psr_err psr_shard_new(const psr_shard_options *options, psr_shard **ret_shard)
 
 void psr_shard_free(psr_shard *shard)
 {
-    if (!shard)
+    if (shard == NULL)
         return;
     psr_table_shard_free(shard->table);
     psr_updater_free(shard->updater);

@@ -82,7 +82,7 @@ static psr_err check_input(void *context)
 static void report(void *context, psr_msg_progress *progress)
 {
     const program *p = context;
-    if (p->shard)
+    if (p->shard != NULL)
         psr_shard_run_report(p->shard, progress);
 }
 
@@ -154,7 +154,7 @@ static psr_err join(program *p)
 static void log_traffic(program *p)
 {
     const psr_traffic *traffic = psr_shard_run_traffic(p->shard);
-    if (!traffic || !p->by_hand || p->counted)
+    if (traffic == NULL || !p->by_hand || p->counted)
         return;
     p->counted = true;
     psr_log(PSR_LOG_INFO, PSR_TRAFFIC_LINE, traffic->gradient_bytes, traffic->weight_bytes);

@@ -45,7 +45,7 @@ static psr_err send_to_worker(void *context, psr_peer to, const psr_head *head,
     psr_shard_run *run = context;
     if (head->type == PSR_MSG_WEIGHTS) {
         psr_fault_point("pull", psr_msg_step(head));
-        run->traffic.weight_bytes += payload ? payload->bytes : 0;
+        run->traffic.weight_bytes += payload != NULL ? payload->bytes : 0;
     }
     const psr_head said = psr_msg_in_group(*head, psr_epoch_gate_epoch(run->gate), 0);
     return run->outbox.send(run->outbox.context, to, &said, payload);
@@ -360,7 +360,7 @@ void psr_shard_run_report(const psr_shard_run *run, psr_msg_progress *progress)
 psr_err psr_shard_run_new(const psr_shard_options *options, psr_shard_run **ret_run)
 {
     psr_shard_run *run = calloc(1, sizeof *run);
-    if (!run)
+    if (run == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a shard");
     run->outbox = options->outbox;
     run->first_step = options->first_step;
@@ -388,7 +388,7 @@ psr_err psr_shard_run_new(const psr_shard_options *options, psr_shard_run **ret_
 
 void psr_shard_run_free(psr_shard_run *run)
 {
-    if (!run)
+    if (run == NULL)
         return;
     psr_shard_free(run->shard);
     psr_epoch_gate_free(run->gate);

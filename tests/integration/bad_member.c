@@ -179,7 +179,7 @@ static psr_err give_facts(void *context, const psr_place *place, psr_bytes given
     (void)place, (void)given;
     *ret_facts = strdup(b->facts);
     *ret_facts_size = strlen(b->facts);
-    return *ret_facts ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for facts");
+    return *ret_facts != NULL ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for facts");
 }
 
 psr_err bad_join(bad *b)
@@ -491,7 +491,7 @@ static psr_err await_end(bad *b)
         if (err == PSR_OK)
             continue;
         printf("%s\n", psr_err_detail());
-        return strstr(psr_err_detail(), "the run ends: ") ? PSR_OK : err;
+        return strstr(psr_err_detail(), "the run ends: ") != NULL ? PSR_OK : err;
     }
 }
 
@@ -536,7 +536,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "bad_member: %s\n", psr_err_detail());
     psr_member_free(b.member);
     psr_transport_free(&b.transport, 0);
-    if (b.dealer) {
+    if (b.dealer != NULL) {
         zmq_setsockopt(b.dealer, ZMQ_LINGER, &(int){0}, sizeof(int));
         zmq_close(b.dealer);
         zmq_ctx_term(b.ctx);

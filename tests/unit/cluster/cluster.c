@@ -125,7 +125,7 @@ static bool is_done(cluster *c, const process *p)
     if (p->self.role == PSR_ROLE_WORKER)
         return c->workers[p->self.rank].done;
     const psr_shard_run *run = c->shards[p->self.rank].run;
-    return run && psr_shard_run_traffic(run) != NULL;
+    return run != NULL && psr_shard_run_traffic(run) != NULL;
 }
 
 static void begin_fault(cluster *c)

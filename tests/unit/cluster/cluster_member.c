@@ -68,7 +68,7 @@ static psr_err shard_welcomed(shard *s)
 static void shard_report(void *context, psr_msg_progress *progress)
 {
     const shard *s = context;
-    if (s->run)
+    if (s->run != NULL)
         psr_shard_run_report(s->run, progress);
 }
 
@@ -106,7 +106,7 @@ void process_fail(process *p, psr_err status)
     p->status = status;
     p->state = PROCESS_FAILED;
     snprintf(p->line, sizeof p->line, "%s", psr_err_detail());
-    if (p->member)
+    if (p->member != NULL)
         psr_member_failed(p->member, status, p->line);
 }
 

@@ -407,7 +407,7 @@ static void make_compute_thread(worker *w)
 void worker_report(void *context, psr_msg_progress *progress)
 {
     const worker *w = context;
-    if (w->session)
+    if (w->session != NULL)
         psr_session_report(w->session, progress);
 }
 

@@ -18,8 +18,8 @@ typedef struct stage {
 
 static void send_text(psr_transport *from, psr_peer to, psr_head head, const char *text)
 {
-    psr_payload payload = {.data = text, .bytes = text ? strlen(text) : 0};
-    assert_ok(psr_transport_send(from, to, &head, text ? &payload : NULL));
+    psr_payload payload = {.data = text, .bytes = text != NULL ? strlen(text) : 0};
+    assert_ok(psr_transport_send(from, to, &head, text != NULL ? &payload : NULL));
 }
 
 static void send_bytes(psr_transport *from, psr_peer to, psr_message_type type, const void *bytes,

@@ -34,7 +34,7 @@ static psr_err send(void *context, const psr_head *head, const psr_payload *payl
     assert_true(s.count < TOLD_MAX);
     told *t = &s.told[s.count++];
     *t = (told){.head = *head, .at_ms = s.now_ms};
-    if (payload)
+    if (payload != NULL)
         memcpy(t->text, payload->data, payload->bytes);
     return PSR_OK;
 }
@@ -106,7 +106,7 @@ static void release(psr_message *message)
 
 static psr_message *message_of(psr_peer from, psr_head head, const char *text)
 {
-    size_t bytes = text ? strlen(text) : 0;
+    size_t bytes = text != NULL ? strlen(text) : 0;
     psr_message *message = calloc(1, sizeof *message + bytes);
     *message =
         (psr_message){.from = from, .head = head, .payload_bytes = bytes, .release = release};

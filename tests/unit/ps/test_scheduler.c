@@ -63,7 +63,7 @@ static void each_violation_of_the_protocol_ends_the_run_with_its_line(void **sta
         snprintf(line, sizeof line, "on %s: %s %" PRIu32 " sent %s: %s", v->from == &w1 ? "b" : "a",
                  psr_role_name(v->from->role), v->from->rank, said, v->why);
         set_up_started(f);
-        give(f, *v->from, v->head, v->text, v->text ? strlen(v->text) : 0);
+        give(f, *v->from, v->head, v->text, v->text != NULL ? strlen(v->text) : 0);
         ends(f, PSR_ERR_PROTOCOL, line);
         assert_int_equal(psr_err_exit_status(f->status), 3);
     }

@@ -25,7 +25,7 @@ static psr_err send(void *context, psr_peer to, const psr_head *head, const psr_
     assert_true(s.count < TOLD_MAX);
     s.to[s.count] = to;
     s.told[s.count++] = *head;
-    if (payload && payload->release)
+    if (payload != NULL && payload->release != NULL)
         payload->release(payload->context);
     return PSR_OK;
 }
