@@ -50,7 +50,7 @@ void psr_message_free(psr_message **message)
 
 /* ---- types ---- */
 
-/* What a head of each type has; docs/wire.md has the same with words. */
+/* The fields of each type's head; docs/wire.md describes them. */
 typedef struct kind {
     const char *name;
     enum { UNTAGGED, OF_RUN, OF_GROUP } tag;
@@ -299,7 +299,7 @@ static psr_err check_preamble(const uint8_t *bytes, size_t size, uint64_t *ret_p
     return PSR_OK;
 }
 
-/* What every head has, and what its type says of it. */
+/* Checks the fields that every head has, against what its type says of them. */
 static psr_err check_common(const uint64_t common[COMMON_FIELDS], size_t fields)
 {
     const kind *k = kind_of(common[0]);

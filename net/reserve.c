@@ -2,9 +2,9 @@
 
 #include <sys/resource.h>
 
-#define LIMIT_ENOUGH 1024 /* nobody has so many open before there are connections */
+#define LIMIT_ENOUGH 1024 /* no process has so many descriptors open before there are connections */
 
-/* Of so many numbers from first on, how many are in use. */
+/* How many of count numbers from first on are in use. */
 static size_t count_used(size_t first, size_t count)
 {
     size_t used = 0;
@@ -13,7 +13,8 @@ static size_t count_used(size_t first, size_t count)
         size_t some = count - at < PSR_RESERVE_MAX ? count - at : PSR_RESERVE_MAX;
         for (size_t i = 0; i < some; i++)
             numbers[i] = (struct pollfd){.fd = (int)(first + at + i)};
-        bool told = poll(numbers, some, 0) >= 0; /* not: more than there may be, so none is free */
+        /* if not, there are more than there may be, so none is free */
+        bool told = poll(numbers, some, 0) >= 0;
         for (size_t i = 0; i < some; i++)
             used += !told || (numbers[i].revents & POLLNVAL) == 0;
         at += some;

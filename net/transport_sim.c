@@ -1,7 +1,7 @@
 /* A network in one address space. Messages under way are a heap ordered by (time of delivery,
- * number), so that a run is a function of the seed and of what its members do. Heads go through the
- * codec as on a wire. Lent bytes are read when they are delivered, not when they are sent, and by
- * reference by who takes the message: whoever writes into bytes that are lent is found out. */
+ * number), so a run is a function of the seed and of what its members do. Heads go through the
+ * codec as on a wire. Lent bytes are read when they are delivered, not when they are sent; by
+ * reference, when the receiver reads them. So a sender that writes into lent bytes is found. */
 #include "net/transport_private.h"
 
 #include "base/rng.h"
@@ -16,25 +16,24 @@
 
 typedef struct sim_transport sim_transport;
 
-/* A message: under way, then in an inbox, then its receiver's. */
+/* A message: first under way, then in an inbox, then its receiver's. */
 typedef struct parcel {
     psr_message base;
     psr_peer to;
     int64_t due_us;
     uint64_t number;
-    psr_payload lent;                    /* until delivered; by reference: until
-                                            it is freed, or its lender ends */
-    struct parcel *next_held, **held_at; /* in the list of those that are read
-                                            where they lie; NULL: not in it */
-    void *bytes;                         /* the payload: copied when sent,
-                                            or when delivered if lent */
-    struct parcel *next;                 /* in the inbox */
+    /* until it is delivered; by reference: until it is freed, or its lender ends */
+    psr_payload lent;
+    /* in the list of parcels that are read in place; NULL: not in it */
+    struct parcel *next_held, **held_at;
+    void *bytes;         /* the payload: copied when it is sent, or if lent when it is delivered */
+    struct parcel *next; /* in the inbox */
 } parcel;
 
 /* One channel, for its order and its numbers. */
 typedef struct sim_channel {
     psr_peer from, to;
-    int64_t last_us; /* of the latest delivery: nothing overtakes */
+    int64_t last_us; /* time of the latest delivery: no message overtakes another */
     uint64_t sequence;
     size_t waiting; /* under way */
 } sim_channel;
@@ -52,7 +51,7 @@ struct psr_sim {
     size_t member_count, member_capacity;
     psr_peer *cut;
     size_t cut_count, cut_capacity;
-    parcel *held; /* receivers' messages whose bytes are their lenders' */
+    parcel *held; /* parcels at receivers whose bytes are still their lenders' */
 };
 
 struct sim_transport {
@@ -194,7 +193,7 @@ static void *copy_of(const void *bytes, size_t count)
     return copy;
 }
 
-/* A parcel with the head as the wire gives it back; NULL: no memory. */
+/* A parcel with the head as the wire returns it; NULL: no memory. */
 static parcel *parcel_new(sim_channel *channel, const psr_head *head, size_t payload_bytes)
 {
     parcel *p = calloc(1, sizeof *p);
@@ -215,8 +214,8 @@ static parcel *parcel_new(sim_channel *channel, const psr_head *head, size_t pay
     return p;
 }
 
-/* Of all sizes alike: most are short, and now and then one is so long that all others go on
- * meanwhile. */
+/* All sizes are equally likely: most delays are short, and now and then one is so long that all
+ * other messages go on meanwhile. */
 static int64_t delay_us(psr_sim *sim)
 {
     if (sim->faults.delay_max_us == 0)
@@ -314,7 +313,7 @@ static bool sim_lends_to(const psr_transport *base, psr_peer peer)
 
 /* ---- the network ---- */
 
-/* false: no memory. What was lent is given back all the same. */
+/* false: no memory. The loan ends in any case. */
 static bool copy_lent(parcel *p)
 {
     p->bytes = copy_of(p->lent.data, p->lent.bytes);
@@ -337,7 +336,8 @@ static bool unload(psr_sim *sim, parcel *p)
     return true;
 }
 
-/* It ends: what it lent comes back. Its receivers' mappings keep the bytes, as here a copy does. */
+/* The lender ends: its loans end. Its receivers keep the bytes, in reality by their mappings, here
+ * by a copy. */
 static void take_back(psr_sim *sim, psr_peer lender)
 {
     for (parcel *p = sim->held, *next; p != NULL; p = next) {
@@ -538,7 +538,7 @@ static uint64_t sim_strangers(const psr_transport *base)
     return 0;
 }
 
-/* What it sent stays under way: a socket would deliver it too. */
+/* What it has sent stays under way: a socket would deliver it too. */
 static void sim_free(psr_transport *base, int linger_ms)
 {
     sim_transport *transport = (sim_transport *)base;

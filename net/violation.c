@@ -13,7 +13,7 @@ psr_err psr_violation(const psr_message *message, const char *format, ...)
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
     psr_head_describe(&message->head, said, sizeof said);
-    if (from.rank == PSR_RANK_ANY) /* who would be given one */
+    if (from.rank == PSR_RANK_ANY) /* it has not been given a rank yet */
         snprintf(who, sizeof who, "a %s", psr_role_name(from.role));
     else
         snprintf(who, sizeof who, "%s %" PRIu32, psr_role_name(from.role), from.rank);

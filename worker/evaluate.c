@@ -4,17 +4,17 @@
 
 #include <stdlib.h>
 
-/* What one rank counted, as a row of psr_exchange_average. All but the loss are whole numbers far
+/* The counts of one rank, as a row of psr_exchange_average. All but the loss are whole numbers far
  * below 2^53. */
 enum { SUM_LOSS, SUM_CORRECT, SUM_COUNT, SUM_FIELDS };
 
-/* An evaluation while it goes on. Who leaves it has counted fewer samples than its share, and all
- * take part in their sum: so all come to the same end of it, whoever has heard of the stop and
- * whoever has not. */
+/* An evaluation while it goes on. A worker that leaves it has counted fewer samples than its share,
+ * and all take part in the sum of the counts. So all workers find the same: whether it was left,
+ * whoever has heard of the stop. */
 typedef struct evaluating {
     psr_trainer *t;
-    uint64_t steps;   /* after which it takes place */
-    uint64_t counted; /* samples, of all ranks that this process plays */
+    uint64_t steps;   /* the steps after which it takes place */
+    uint64_t counted; /* samples counted, of all ranks that this process computes */
 } evaluating;
 
 psr_err psr_average_buffers(psr_trainer *t, float *averaged)
@@ -103,7 +103,7 @@ static psr_err count_share(evaluating *e, const psr_sampler *sampler, uint32_t r
     }
     psr_loader_free(loader);
     if (err == PSR_ERR_CANCELLED && psr_session_stops_after(t->session, e->steps))
-        return PSR_OK; /* the samples that are missing say so */
+        return PSR_OK; /* the missing samples say so */
     return err;
 }
 

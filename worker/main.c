@@ -33,7 +33,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* At the end: for the last words to leave. */
+/* At the end, in ms: for the last messages to leave. */
 #define LINGER_MS 2000
 
 /* Where a user keeps data sets of known names: the front door alone reads the environment. false:
@@ -63,29 +63,29 @@ static bool user_cache_directory(char *path, size_t size)
 
 /* ---- the worker ---- */
 
-/* What another thread found. */
+/* A failure that another thread found. */
 typedef struct psr_lost {
     pthread_mutex_t mutex;
     psr_err status; /* PSR_OK: nothing is lost */
     char line[PSR_START_LINE_MAX];
     bool joined;
-    psr_transport *transport; /* to be woken; NULL: not yet, or no more */
-    psr_session *session;     /* to be ended; NULL: likewise */
+    psr_transport *transport; /* the transport to wake; NULL: not yet, or no more */
+    psr_session *session;     /* the session to break; NULL: likewise */
 } psr_lost;
 
 typedef struct worker {
     psr_provision provision;
     psr_transport *transport;
     psr_member *member;
-    psr_config config;       /* of the run, once it has come */
-    psr_worker_start start;  /* once all have agreed */
+    psr_config config;       /* the run's, when it has come */
+    psr_worker_start start;  /* set when all have agreed */
     char data[PSR_PATH_MAX]; /* where config's data set is on this host */
     psr_facts facts;
-    psr_host_data *host_data; /* being read, until all have agreed */
-    psr_opened *opened;       /* host_data's, once it has been read */
+    psr_host_data *host_data; /* it is being read, until all have agreed */
+    psr_opened *opened;       /* host_data's result */
     psr_network *net;
-    psr_shared_memory memory; /* its arenas have the gradients, and
-                                 weights that others take from here */
+    /* its arenas have the gradients, and the weights that others take from here */
+    psr_shared_memory memory;
     psr_buckets buckets;
     psr_peers peers;
     psr_session *session;
@@ -93,8 +93,8 @@ typedef struct worker {
     psr_trainer trainer;
     psr_launched launched;
     bool configured; /* CONFIG has come */
-    bool compares;   /* launched has options of the run, which must be those of CONFIG */
-    psr_lost lost;   /* of what this process started beside itself */
+    bool compares;   /* launched has options of the run, which must equal those of CONFIG */
+    psr_lost lost;   /* a process that this one has started was lost */
 } worker;
 
 static void log_stranger(void *context, const char *line)
@@ -103,7 +103,7 @@ static void log_stranger(void *context, const char *line)
     psr_log_of(PSR_LOG_OF_STRANGER, PSR_LOG_WARN, "%s", line);
 }
 
-/* What can be judged only beside the data: before anything is computed. */
+/* Checks options that depend on the data, before anything is computed. */
 static psr_err check_data_options(const psr_config *config, const psr_dataset_info *info)
 {
     psr_dataset constants = {.channels = info->channels, .deviation = {1, 1, 1}};
@@ -115,7 +115,7 @@ static psr_err check_data_options(const psr_config *config, const psr_dataset_in
     return psr_dataset_normalise_by(&constants, config->mean, config->std);
 }
 
-/* What this host has, for a run of so many ranks. */
+/* The facts of this host, for a run of so many ranks. */
 static psr_err find_facts(worker *w, uint32_t ranks, psr_facts *ret_facts)
 {
     const psr_config *config = &w->config;
@@ -197,7 +197,7 @@ static psr_err check_still(const psr_opened *opened, const psr_config *config,
                     config->data);
 }
 
-/* What the joining thread is asked until it knows. */
+/* Called by the joining thread until it knows. */
 static psr_err find_content(void *context, bool *ret_known, void **ret_facts,
                             size_t *ret_facts_size)
 {
@@ -236,7 +236,7 @@ static psr_err take_config(void *context, const psr_place *place, psr_bytes give
 {
     worker *w = context;
     (void)ret_facts;
-    (void)ret_facts_size; /* find_content says them */
+    (void)ret_facts_size; /* find_content returns them */
     w->configured = true;
     psr_config_defaults(&w->config);
     PSR_TRY(psr_config_from_json(&w->config, given.data, given.size));
@@ -266,7 +266,7 @@ static void note_lost(void *context, bool killed, psr_err status, const char *li
     pthread_mutex_unlock(&w->lost.mutex);
 }
 
-/* What is to hear of it from now on, besides who asks. */
+/* Sets what is told of a lost process from now on. */
 static psr_err watch_lost(worker *w, psr_transport *transport, psr_session *session, bool joined)
 {
     char line[PSR_START_LINE_MAX];
@@ -424,14 +424,13 @@ static psr_err tell_ready(worker *w)
 {
     const char *algorithms = psr_backend_algorithms(w->trainer.backend);
     char json[sizeof w->config.algorithms + 32] = "";
-    if (psr_trainer_is_first(&w->trainer)) /* the text is ours and plain:
-                                              nothing in it needs an escape */
+    if (psr_trainer_is_first(&w->trainer)) /* the text is ours and plain, and needs no escapes */
         snprintf(json, sizeof json, "{\"algorithms\": \"%s\"}",
                  algorithms[0] != '\0' ? algorithms : "direct");
     return psr_session_ready(w->session, json[0] != '\0' ? json : NULL);
 }
 
-/* What who takes the weights elsewhere has to know of the pixels. */
+/* Writes what users of the weights elsewhere must know about the pixels. */
 static void tell_data(const psr_trainer *t, const psr_content *content)
 {
     const psr_dataset *d = t->train;
@@ -446,7 +445,7 @@ static void tell_data(const psr_trainer *t, const psr_content *content)
             content->train, content->test);
 }
 
-/* What the compute thread does once the exchange thread runs. */
+/* The work of the compute thread while the exchange thread runs. */
 static psr_err train(worker *w)
 {
     const psr_trainer_options trainer = {
@@ -493,7 +492,7 @@ static void take_signals(const worker *w)
 static psr_err stay(worker *w)
 {
     const psr_start *start = &w->launched.start;
-    /* which signals all tasks of a job */
+    /* Slurm signals all tasks of a job */
     if (start->starts_scheduler || start->level == PSR_START_MANAGER)
         take_signals(w);
     else
@@ -529,12 +528,13 @@ static psr_err run(worker *w)
     return err;
 }
 
-/* In the order that session.h asks for: what is lent to the transport comes back when that ends,
- * and what borrows of the view goes before the member, whose it is. */
+/* In the order of session.h: loans end when the transport does, and what borrows from the view is
+ * freed before the member, which has it. */
 static void clean_up(worker *w)
 {
     (void)watch_lost(w, NULL, NULL, true);
-    psr_session_stop(w->session); /* what waits for the back end's fences ends before it does */
+    /* operations that wait for the back end's fences end before the back end */
+    psr_session_stop(w->session);
     psr_trainer_done(&w->trainer);
     psr_host_data_free(w->host_data);
     psr_transport_free(&w->transport, LINGER_MS);
@@ -548,7 +548,7 @@ static void clean_up(worker *w)
     psr_provision_done(&w->provision);
 }
 
-/* What argp calls for --version. */
+/* argp calls it for --version. */
 static void print_version(FILE *to, struct argp_state *state)
 {
     char library[32];
@@ -560,7 +560,7 @@ static void print_version(FILE *to, struct argp_state *state)
 
 /* ---- how it is started ---- */
 
-/* rank: of whoever has one; PSR_RANK_ANY. */
+/* rank: PSR_RANK_ANY if none is given. */
 static psr_err start_by_hand(const psr_worker_arguments *a, uint32_t rank, worker *w)
 {
     if (a->scheduler == NULL || a->keys == NULL)
@@ -574,7 +574,7 @@ static psr_err start_by_hand(const psr_worker_arguments *a, uint32_t rank, worke
                                  a->interface, &w->provision);
 }
 
-/* ret_spawns: it is to start the ranks of its node, and has no place itself. */
+/* *ret_spawns: this process is to start the ranks of its node, and has no place itself. */
 static psr_err start(const psr_worker_arguments *a, worker *w, bool *ret_spawns)
 {
     psr_start place;

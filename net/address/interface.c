@@ -108,8 +108,9 @@ static bool address_of_name(const struct ifaddrs *list, char ret_address[PSR_ADD
     return is_own;
 }
 
-/* Of the default route: a datagram socket that is connected has the address of the way. No packet
- * is sent; the addresses are kept for documentation (RFC 5737 and 3849). */
+/* The address that the default route uses: a connected datagram socket has the local address of the
+ * path. No packet is sent; the addresses are those reserved for documentation (RFC 5737 and
+ * 3849). */
 static bool address_of_way(const struct ifaddrs *list, char ret_address[PSR_ADDRESS_BYTES])
 {
     static const struct {
@@ -212,8 +213,7 @@ bool psr_address_is_loopback(const char *address)
 static bool is_a_hosts_ipv4(const struct in_addr *in)
 {
     const uint32_t number = ntohl(in->s_addr);
-    return number >> 24 != 0 && number < 0xe0000000; /* network 0; multicast, kept
-                                                        for later, broadcast */
+    return number >> 24 != 0 && number < 0xe0000000; /* network 0; multicast, reserved, broadcast */
 }
 
 static bool is_a_hosts_ipv6(const struct in6_addr *in6)

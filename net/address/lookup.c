@@ -9,8 +9,8 @@
 #include <sys/socket.h>
 #include <time.h>
 
-/* What getaddrinfo_a works on: it may go on after we have stopped waiting, and then keeps all of
- * it. */
+/* The memory that getaddrinfo_a works on. It may go on after we have stopped waiting, and then
+ * keeps all of it. */
 typedef struct request {
     struct gaicb control;
     struct addrinfo wanted;

@@ -19,10 +19,10 @@
 #define JOB_PREFIX PREFIX "job-"
 #define RUN_PREFIX PREFIX "run-" /* of the same length */
 #define DIGITS 16
-#define ENTER_TRIES 100 /* of a directory that its last holder is just removing */
+#define ENTER_TRIES 100 /* attempts to enter a directory that its last holder is just removing */
 #define CLAIM ".claim"  /* the end of the name of a file that says who has claimed something */
 
-/* Of this user, and of nobody else's use. */
+/* It belongs to this user, and only this user can use it. */
 static bool is_private(int fd)
 {
     struct stat info;
@@ -41,7 +41,7 @@ static int open_private(int at, const char *path)
     return fd;
 }
 
-/* Of a process that is gone, or of the caller's. */
+/* The claim of a process that is gone, or of this process. */
 static bool is_claim(const char *name)
 {
     size_t length = strlen(name);
@@ -73,13 +73,13 @@ static bool is_number_behind(const char *prefix, const char *name)
            strspn(digits, "0123456789abcdef") == DIGITS;
 }
 
-/* Of a job, or of a run. */
+/* It is a job's directory, or a run's. */
 static bool is_ours(const char *name)
 {
     return is_number_behind(JOB_PREFIX, name) || is_number_behind(RUN_PREFIX, name);
 }
 
-/* Those below parent that nobody holds: their run was killed as a whole. */
+/* Those below parent that nobody holds: all processes of their run were killed. */
 static void remove_abandoned(const char *parent)
 {
     DIR *list = opendir(parent);
@@ -100,7 +100,7 @@ static void remove_abandoned(const char *parent)
     closedir(list);
 }
 
-/* name_bytes: of what is to have room behind it. */
+/* name_bytes: what must fit after it. */
 static const char *choose_parent(const char *runtime_directory, size_t name_bytes)
 {
     if (runtime_directory == NULL || runtime_directory[0] != '/' ||
@@ -361,7 +361,7 @@ void psr_socket_directory_remove(psr_socket_directory *directory)
 {
     if (directory->hold >= 0 && !others_hold(directory)) {
         unlink_sockets(directory->hold);
-        (void)rmdir(directory->path); /* another may have been quicker */
+        (void)rmdir(directory->path); /* another process may have been faster */
     }
     psr_socket_directory_release(directory);
 }

@@ -21,23 +21,23 @@ typedef struct mapping {
     size_t bytes;
 } mapping;
 
-/* A process that lends. Held by the borrower and by each message whose payload it is. */
+/* A process that lends. It is held by the borrower and by each message with one of its payloads. */
 typedef struct source {
     _Atomic uint32_t holders;
-    psr_borrower *borrower; /* only while the stream is open */
+    psr_borrower *borrower; /* set only while the stream is open */
     mapping arenas[PSR_SHARED_ARENAS_MAX];
 
     pthread_mutex_t mutex;
     psr_record_stream stream;
-    psr_message *freed; /* to be given back: linked by next, newest first */
-    bool asks_for_room; /* the stream is full, and epoll will tell */
+    psr_message *freed; /* payloads to return: linked by next, newest first */
+    bool asks_for_room; /* the stream is full; epoll reports when there is room */
 
     /* ---- the owner's thread alone ---- */
     uint8_t id[PSR_ROUTING_ID_BYTES];
     bool has_id, known, has_arena;
-    bool unheard; /* what it says is not looked at before it is known */
+    bool unheard; /* its records are not read before it is known */
     psr_peer peer;
-    uint64_t number; /* by age, never given again */
+    uint64_t number; /* in the order of creation, never used again */
 } source;
 
 struct psr_borrower {
@@ -330,7 +330,7 @@ static void accept_some(psr_borrower *borrower)
     }
 }
 
-/* A member's end comes with its messages, which may still be on their way and refer to its
+/* A member's end is known only with its messages, which may still be on their way and refer to its
  * memory. */
 static psr_err serve_source(psr_borrower *borrower, size_t at, bool *ret_removed)
 {
@@ -450,7 +450,7 @@ static psr_err listen_at(psr_borrower *borrower)
     if (bind(borrower->listener, (const struct sockaddr *)&address, sizeof address) != 0) {
         psr_err err =
             psr_fail(PSR_ERR_IO, "cannot listen at %s: %s", borrower->path, strerror(errno));
-        borrower->path[0] = '\0'; /* not ours to remove */
+        borrower->path[0] = '\0'; /* not ours, so it is not removed */
         return err;
     }
     struct epoll_event event = {.events = EPOLLIN};

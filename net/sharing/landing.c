@@ -15,18 +15,18 @@
 #endif
 
 typedef struct run {
-    bool own;                 /* its pages are the array's; else: */
-    psr_borrowed_place place; /* what they are mapped from */
+    bool own;                 /* its pages are the array's own; otherwise: */
+    psr_borrowed_place place; /* the payload whose pages are mapped */
 } run;
 
 struct psr_landing {
     float *values;
     run *runs;
-    uint32_t mapped; /* runs that are not their own */
+    uint32_t mapped; /* runs with pages that are not their own */
     size_t page_bytes;
 };
 
-/* A run's whole pages. */
+/* The whole pages of a run. */
 typedef struct pages {
     uint8_t *begin;
     size_t bytes;
@@ -170,8 +170,8 @@ psr_err psr_landing_new(float *values, size_t count, uint32_t runs, psr_landing 
         items[i].own = true;
     *landing =
         (psr_landing){.values = values, .runs = items, .page_bytes = (size_t)sysconf(_SC_PAGESIZE)};
-    /* Of a huge page the kernel keeps all for as long as any of it is in use: here for what is
-     * copied at the ends of runs. */
+    /* The kernel keeps all of a huge page while any part of it is in use: here for what is copied
+     * at the ends of runs. */
     (void)madvise(values, count * sizeof *values, MADV_NOHUGEPAGE);
     *ret_landing = landing;
     return PSR_OK;

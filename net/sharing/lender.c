@@ -129,7 +129,8 @@ static psr_err take_record(psr_lender *lender, const psr_record *record)
 
 psr_err psr_lender_serve(psr_lender *lender)
 {
-    /* As many as one turn: whoever watches comes back for the rest. */
+    /* At most what one turn can bring; the caller watches the descriptor and comes back for the
+     * rest. */
     for (int i = 0; i < 2 * PSR_RECORDS_AT_ONCE && lender->stream.fd >= 0; i++) {
         psr_record record;
         int passed = -1;

@@ -20,7 +20,7 @@ bool psr_reference_may(const psr_head *head)
            (head->type == PSR_MSG_VALUES && head->encoding == PSR_ENCODING_BYTES);
 }
 
-/* Of values that are bytes here some are doubles there (net/message.h). */
+/* Values that are bytes here may be doubles at the receiver (net/message.h). */
 size_t psr_reference_alignment(const psr_head *head)
 {
     return head->encoding == PSR_ENCODING_FLOAT32 ? _Alignof(float) : _Alignof(double);

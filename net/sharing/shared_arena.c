@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 #define PAGE_BYTES ((size_t)4096)
-/* what a memfd lies in; huge pages lie elsewhere, and may not be there when they are read */
+/* the file system of a memfd; huge pages have another one, and may not be available when they are
+ * read */
 #define TMPFS ((unsigned long)0x01021994)
 
 #ifndef F_SEAL_FUTURE_WRITE

@@ -8,7 +8,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#define EVENTS 64 /* of one turn */
+#define EVENTS 64 /* events taken in one turn */
 
 typedef struct lending {
     psr_lender *lender;
@@ -18,8 +18,8 @@ typedef struct lending {
 struct psr_sharing {
     psr_sharing_options options;
     char path[PSR_SHARE_PATH_BYTES];
-    int epoll; /* a lender's descriptor has its place in lendings
-                  plus one as data, the borrower's have zero */
+    /* data of a lender's descriptor: its index in lendings plus one; of the borrower's: zero */
+    int epoll;
     const psr_shared_arena *arenas[PSR_SHARED_ARENAS_MAX];
     uint32_t arena_count;
     lending *lendings; /* lender NULL: the place is free */
@@ -35,7 +35,7 @@ static void say_shared(const psr_sharing *sharing, psr_peer peer)
     sharing->options.say(sharing->options.context, true, line);
 }
 
-/* As the last failure says. */
+/* Tells why, by the last failure. */
 static void say_why_not(const psr_sharing *sharing, psr_peer peer)
 {
     char line[512];
@@ -58,7 +58,7 @@ psr_err psr_sharing_add(psr_sharing *sharing, const psr_shared_arena *arena)
     return PSR_OK;
 }
 
-/* A free place, made when there is none. NULL: no memory. */
+/* A free place; makes one if there is none. NULL: no memory. */
 static lending *make_place(psr_sharing *sharing)
 {
     for (size_t i = 0; i < sharing->count; i++)

@@ -12,7 +12,7 @@ typedef struct slot {
 struct psr_stage {
     psr_shared_arena arena;
     slot slots[PSR_STAGE_SLOTS];
-    slot *first_free; /* the one that came back last */
+    slot *first_free; /* the slot that came back last */
     uint32_t lent;
 };
 

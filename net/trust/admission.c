@@ -16,7 +16,7 @@
 #include <string.h>
 #include <zmq.h>
 
-/* libzmq has it in every build since 4.3.0 and declares it for its own drafts alone. */
+/* every build of libzmq since 4.3.0 has it, but declares it only as a draft */
 #ifndef ZMQ_ZAP_ENFORCE_DOMAIN
 #define ZMQ_ZAP_ENFORCE_DOMAIN 93
 #endif
@@ -27,7 +27,7 @@
 #define ORDERS_ENDPOINT "inproc://psring.orders"
 #define DESCRIPTORS_MAX (1u << 24)
 #define USER_MARK '#' /* "worker 1#17" */
-/* of the monitor, before it is seen to that there are not too many connections */
+/* events of the monitor taken before it is checked that there are not too many connections */
 #define EVENTS_MAX 16
 
 struct psr_admission {
@@ -38,22 +38,21 @@ struct psr_admission {
     atomic_bool members_look;
     void *refusals;        /* PAIR: the owner's end of the lines */
     void *orders;          /* PAIR: the owner's end */
-    psr_unknowns unknowns; /* both look at them */
+    psr_unknowns unknowns; /* used by both threads */
     /* The thread's: */
     void *zap, *lines, *monitor, *ordered;
     psr_reserve reserve;
-    bool pressed; /* a connection had to go for want of descriptors */
+    bool pressed; /* a connection was ended for lack of descriptors */
     uint64_t numbers;
-    int64_t asked_ms;      /* when the owner was asked to look at its inbox; 0: it is not */
-    int64_t ask_again_ms;  /* not before */
+    int64_t asked_ms;      /* when the owner was asked to look at its inbox; 0: it was not */
+    int64_t ask_again_ms;  /* the owner is not asked again before this */
     size_t half_open_max;  /* PSR_HALF_OPEN_MAX, or fewer where there are few descriptors */
-    int64_t in_handshake;  /* connections accepted, neither let in nor refused */
-    uint64_t refused_open; /* refused, and their DISCONNECTED is still to come */
+    int64_t in_handshake;  /* connections accepted and neither admitted nor refused */
+    uint64_t refused_open; /* refused connections whose DISCONNECTED has not come yet */
     int64_t *accepted_ms;  /* [descriptor] */
     size_t accepted_count;
-    uint64_t in_between; /* connections that were told to come in
-                            and have not ended their handshake */
-    int64_t told_ms;     /* when the last of them was told so */
+    uint64_t in_between; /* connections that were admitted and have not ended their handshake */
+    int64_t told_ms;     /* when the last of them was admitted */
 };
 
 /* ---- names ---- */
@@ -117,8 +116,8 @@ static bool same_token(const char *token, const uint8_t *claimed, size_t claimed
     return difference == 0;
 }
 
-/* Whose token it is says who it is. A name that is another's is a lie that HELLO repeats, and is
- * told there. */
+/* The token says which member it is. If the name given is another member's, HELLO repeats it and is
+ * refused there. */
 static const char *admit_own_token(const psr_admission *admission, const psr_zap_frame *token,
                                    psr_peer *ret_peer)
 {
@@ -179,7 +178,8 @@ static void tell(psr_admission *admission, const char *address, const char *reas
     else if (*address != '\0')
         snprintf(from, sizeof from, " from %.64s", address);
     int bytes = snprintf(line, sizeof line, "turned away a stranger%s: %s", from, reason);
-    /* A line too many is dropped: the queue is as long as a high-water mark, the count goes on. */
+    /* If the queue is full the line is lost; its length is the high-water mark. The count is still
+     * kept. */
     (void)zmq_send(admission->lines, line,
                    (size_t)(bytes < (int)sizeof line ? bytes : (int)sizeof line - 1), ZMQ_DONTWAIT);
 }
@@ -205,7 +205,7 @@ static void refuse(psr_admission *admission, const char *address, const char *re
 
 /* ---- connections that are not known yet ---- */
 
-/* false: the member has too many of them. */
+/* false: too many connections of the member are unknown. */
 static bool note_let_in(psr_admission *admission, psr_peer peer, const char *address)
 {
     unsigned uid, gid;
@@ -241,7 +241,7 @@ static void end_silent(psr_admission *admission)
 static int silent_timeout_ms(psr_admission *admission)
 {
     if (admission->asked_ms != 0)
-        return -1; /* the owner's answer comes by a message */
+        return -1; /* the owner's answer comes as a message */
     int64_t now_ms = psr_clock_ms();
     int64_t oldest_ms = psr_unknowns_oldest_ms(&admission->unknowns);
     if (oldest_ms == INT64_MAX)
@@ -251,7 +251,7 @@ static int silent_timeout_ms(psr_admission *admission)
     return due_ms > now_ms ? (int)(due_ms - now_ms) : 0;
 }
 
-/* An empty line: whoever reads it looks at its inbox first. */
+/* Sends an empty line: the owner looks at its inbox before it reads it. */
 static void ask_owner(psr_admission *admission)
 {
     if (zmq_send(admission->lines, "", 0, ZMQ_DONTWAIT) == 0)
@@ -392,7 +392,7 @@ static void end_the_oldest(psr_admission *admission)
     admission->pressed = false;
 }
 
-/* libzmq tells that it has accepted a connection before it asks about it: all that it has told is
+/* libzmq reports that it has accepted a connection before it asks about it: so all its events are
  * taken before a request is answered. */
 static void take_events(psr_admission *admission)
 {
@@ -406,7 +406,7 @@ static void take_events(psr_admission *admission)
     end_the_oldest(admission);
 }
 
-/* false: it is to end. */
+/* false: the handler must end. */
 static bool take_order(psr_admission *admission)
 {
     char order;
@@ -448,8 +448,8 @@ static psr_err set_key(void *socket, int option, const char *z85, const char *wh
     return zmq_setsockopt(socket, option, z85, PSR_KEY_Z85) == 0 ? PSR_OK : psr_zmq_failed(what);
 }
 
-/* An inproc socket. bound: the end that must exist first. hwm: messages that may wait; 0: any
- * number. */
+/* An inproc socket. bound: this end must be made first. hwm: most messages that may wait; 0: no
+ * limit. */
 static psr_err open_end(void *zmq_ctx, int type, const char *endpoint, bool bound, int hwm,
                         void **ret_socket)
 {
@@ -496,7 +496,7 @@ static psr_err open_ends(psr_admission *admission, void *zmq_ctx)
     return open_end(zmq_ctx, ZMQ_PAIR, MONITOR_ENDPOINT, false, 0, &admission->monitor);
 }
 
-/* A monitor that nobody reads any more would stop libzmq's I/O thread: it is ended first. */
+/* A monitor that nobody reads would stop libzmq's I/O thread, so it is ended first. */
 static void close_ends(psr_admission *admission)
 {
     (void)zmq_socket_monitor(admission->router, NULL, 0);

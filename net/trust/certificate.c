@@ -22,7 +22,7 @@ static void put_count(zconfig_t *section, const char *name, size_t count)
     zconfig_set_value(zconfig_new(name, section), "%zu", count);
 }
 
-/* Whose the keys are: theirs is the own key in the roster. */
+/* The member whose keys these are: the one whose public key in the roster is the own key. */
 static psr_peer owner_of(const psr_keys *keys)
 {
     for (size_t i = 0; i < keys->member_count; i++)

@@ -13,10 +13,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What is in the file by which a job's hosts meet, beside keys (comm/start/meeting_file.c). */
+/* A field that only the file has by which a job's hosts meet (comm/start/meeting_file.c). */
 #define MEETING_FIELD "\"job\":"
 
-/* As psr_secret_free, of text that may have a byte 0 in it. */
+/* As psr_secret_free, for text that may contain a byte 0. */
 static void free_text(char *text, size_t size)
 {
     if (text != NULL)
@@ -24,7 +24,7 @@ static void free_text(char *text, size_t size)
     free(text);
 }
 
-/* As far as its beginning tells: it has a public key and nothing to hide. */
+/* By its beginning: it has a public key and no secret. */
 static bool is_public(int fd)
 {
     char text[4096];
@@ -87,7 +87,7 @@ static psr_err read_all(const char *path, int fd, char *text, size_t capacity, s
     return PSR_OK;
 }
 
-/* Another user's link would say which of this user's files is meant. */
+/* With another user's link, that user would choose which of this user's files is read. */
 static psr_err check_link(const char *path)
 {
     struct stat info;
@@ -238,7 +238,7 @@ static psr_err replace(const char *part, const char *path)
     return err;
 }
 
-/* mode: of the file; nobody else can use it before it is whole. */
+/* mode: of the file; nobody else can use it before it is complete. */
 static psr_err save(const char *text, const char *path, mode_t mode,
                     psr_err (*put)(const char *part, const char *path))
 {

@@ -53,8 +53,8 @@ static psr_err fresh_token(char token[PSR_KEY_Z85])
     return PSR_OK;
 }
 
-/* A token for each pair of members, and one of each with itself, by which a set says whose it
- * is. */
+/* A token for each pair of members, and one for each member with itself, by which a set says whose
+ * it is. */
 static psr_err hand_out_tokens(psr_keys *sets, size_t count)
 {
     for (size_t a = 0; a < count; a++) {

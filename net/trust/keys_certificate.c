@@ -37,17 +37,17 @@ typedef enum section {
 static const char *const section_names[SECTION_COUNT] = {"", "metadata", "curve", "members",
                                                          "tokens"};
 
-/* What is read so far. psr_zpl_text.at is NULL for what has not come. */
+/* What was read so far. psr_zpl_text.at is NULL for what has not come. */
 typedef struct certificate {
     psr_keys keys;
-    section section; /* that the next items are in */
+    section section; /* the section of the next items */
     bool seen[SECTION_COUNT];
     psr_zpl_text role, rank, count, shared, token; /* of metadata */
     psr_zpl_text public_key, secret_key;           /* of curve */
     psr_zpl_text member_public_key,
-        member_secret_key; /* of the last member, where all share the file */
+        member_secret_key; /* of the last member, in a file that all share */
     psr_peer self;
-    size_t capacity; /* of the roster, as metadata tells it */
+    size_t capacity; /* size of the roster, according to metadata */
 } certificate;
 
 static psr_err set(psr_zpl_text *field, const psr_zpl_item *item)
@@ -102,7 +102,7 @@ static bool read_name(psr_zpl_text name, psr_peer *ret_peer)
                      (psr_zpl_text){dash + 1, name.length - role - 1}, ret_peer);
 }
 
-/* Of a shared file: the last member is whole. */
+/* In a shared file: the last member is complete. */
 static psr_err end_member(certificate *c)
 {
     psr_keys *keys = &c->keys;
@@ -110,7 +110,7 @@ static psr_err end_member(certificate *c)
         return PSR_OK;
     struct psr_member_key *member = &keys->members[keys->member_count - 1];
     PSR_TRY(read_z85("public-key", c->member_public_key, member->public_key));
-    char secret_key[PSR_KEY_Z85]; /* of others too: a file that lacks one is torn */
+    char secret_key[PSR_KEY_Z85]; /* required of other members too: without one the file was cut */
     PSR_TRY(read_z85("secret-key", c->member_secret_key, secret_key));
     if (psr_peer_equal(member->peer, c->self)) {
         memcpy(keys->public_key, member->public_key, PSR_KEY_Z85);
@@ -201,7 +201,7 @@ static psr_err take(certificate *c, const psr_zpl_item *item)
     }
 }
 
-/* A file that was cut at the end of a line. */
+/* Finds a file that was cut at the end of a line. */
 static psr_err check_count(const certificate *c)
 {
     if (c->keys.member_count == c->capacity)

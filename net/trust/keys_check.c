@@ -14,7 +14,7 @@ psr_err psr_keys_read_z85(const char *name, const char *text, size_t length,
     bool ok = text != NULL && length == PSR_KEY_Z85 - 1;
     if (ok)
         memcpy(key, text, length);
-    /* What does not come back the same is not Z85, though libzmq may have decoded it. */
+    /* Text that does not encode back to the same is no Z85, even if libzmq has decoded it. */
     ok = ok && zmq_z85_decode(bytes, key) != NULL &&
          zmq_z85_encode(back, bytes, sizeof bytes) != NULL && strcmp(back, key) == 0;
     if (ok)
@@ -93,7 +93,8 @@ static int compare_keys(const void *a, const void *b)
     return strcmp(x->public_key, y->public_key);
 }
 
-/* A key lets in one member, and a member has one key: otherwise nobody could tell who is who. */
+/* A key belongs to one member and a member has one key, since otherwise nobody could tell members
+ * apart. */
 static psr_err check_members(psr_keys *keys, const char *own_name)
 {
     qsort(keys->members, keys->member_count, sizeof *keys->members, compare_keys);
@@ -113,7 +114,7 @@ static psr_err check_members(psr_keys *keys, const char *own_name)
     return PSR_OK;
 }
 
-/* Whose the own key is, the roster says: self's, or any of its role. */
+/* Whose own key it is, by the roster: self's, or that of any rank of its role. */
 static psr_err check_self(const psr_keys *keys, psr_peer self)
 {
     psr_peer own = self;

@@ -11,7 +11,8 @@
  *           ..]} or {"curve": false, "bare": false, "own": Z85, "members": [{"role", "rank",
  *           "key"}, ..]} or {"curve": false, "bare": false, "token": 64 hex digits} */
 
-/* sets: whose secrets stand beside the public keys, in the order of the roster; NULL: none do. */
+/* sets: the members' secrets, which are written with the public keys, in the order of the roster;
+ * NULL: none. */
 static bool add_members(cJSON *json, const psr_keys *keys, const psr_keys *sets)
 {
     cJSON *members = cJSON_AddArrayToObject(json, "members");

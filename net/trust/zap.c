@@ -18,7 +18,7 @@ bool psr_zap_receive(void *socket, psr_zap_request *ret_request)
             *frame = request.count < PSR_ZAP_FRAMES ? &request.frames[request.count] : &beyond;
         int size = zmq_recv(socket, frame->bytes, sizeof frame->bytes, ZMQ_DONTWAIT);
         if (size < 0)
-            return false; /* a message is there whole or not at all, so none is */
+            return false; /* a message is there completely or not at all */
         frame->size = (size_t)size;
         request.count += frame != &beyond;
     } while (more_waits(socket));
@@ -47,7 +47,7 @@ void psr_zap_answer(void *socket, const psr_zap_request *request, psr_zap_verdic
         [PSR_ZAP_LET_IN] = "200", [PSR_ZAP_REFUSED] = "400", [PSR_ZAP_LATER] = "300"};
     const psr_zap_frame *id = &request->frames[PSR_ZAP_ID];
     const char *status = statuses[verdict], *text = verdict == PSR_ZAP_LET_IN ? "OK" : why_not;
-    /* What fails here fails because the context ends. */
+    /* A failure here means that the context ends. */
     (void)zmq_send(socket, "1.0", 3, ZMQ_SNDMORE);
     (void)zmq_send(socket, id->bytes, id->size < sizeof id->bytes ? id->size : sizeof id->bytes,
                    ZMQ_SNDMORE);

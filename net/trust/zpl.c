@@ -58,7 +58,7 @@ static bool is_over(psr_zpl_text text)
     return text.length == 0 || text.at[0] == '#';
 }
 
-/* A value between quotes of one sort, or up to a comment. */
+/* A value between two quotes of one kind, or up to a comment. */
 static psr_err read_value(const psr_zpl *zpl, psr_zpl_text text, psr_zpl_text *ret_value)
 {
     const char quote = text.length > 0 ? text.at[0] : '\0';
@@ -74,7 +74,7 @@ static psr_err read_value(const psr_zpl *zpl, psr_zpl_text text, psr_zpl_text *r
                             zpl->line);
         return PSR_OK;
     }
-    if (quote == '#') /* which czmq takes for the value where a space stands before it */
+    if (quote == '#') /* czmq would take it for the value if a space is before it */
         return psr_fail(PSR_ERR_FORMAT, "line %d: a comment stands where the value should be",
                         zpl->line);
     const char *comment = memchr(text.at, '#', text.length);
@@ -86,7 +86,7 @@ static psr_err read_value(const psr_zpl *zpl, psr_zpl_text text, psr_zpl_text *r
     return PSR_OK;
 }
 
-/* A line that is neither empty nor a comment. text: behind the indentation. */
+/* A line that is neither empty nor a comment. text: after the indentation. */
 static psr_err read_item(const psr_zpl *zpl, psr_zpl_text text, psr_zpl_item *item)
 {
     item->name = (psr_zpl_text){text.at, 0};

@@ -9,9 +9,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* rfc.zeromq.org/spec/23 to 26: of the server's side, the greeting, then with PLAIN WELCOME (only
- * to those let in) and READY, with CURVE WELCOME (to everybody who sends a key) and READY. READY
- * has 30 bytes at least, ERROR 12 at most. */
+/* rfc.zeromq.org/spec/23 to 26, the server's side: the greeting; then with PLAIN WELCOME (only to
+ * admitted clients) and READY; with CURVE WELCOME (to everybody who sends a key) and READY. READY
+ * has at least 30 bytes, ERROR at most 12. */
 #define GREETING_BYTES 64
 #define PLAIN_WELCOME_BYTES 10
 #define CURVE_WELCOME_BYTES 170
@@ -68,7 +68,7 @@ static bool was_let_in_over_tcp(const psr_half_open *half_open, int fd)
     socklen_t size = sizeof info;
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 ||
         size < offsetof(struct tcp_info, tcpi_bytes_sent) + 8)
-        return true; /* a kernel before 4.19: nobody is ended */
+        return true; /* a kernel before 4.19: no connection is ended */
     return info.tcpi_bytes_sent - info.tcpi_bytes_retrans > half_open->stranger_bytes;
 }
 
@@ -81,7 +81,8 @@ static bool look(const psr_half_open *half_open, psr_half_open_entry *entry, boo
         return false;
     bool is_there = cookie_of(half_open->spare, &cookie) && cookie == entry->cookie;
     if (is_there && end)
-        (void)shutdown(half_open->spare, SHUT_RDWR); /* libzmq closes it as if the other end had */
+        /* libzmq then closes it as if the other end had */
+        (void)shutdown(half_open->spare, SHUT_RDWR);
     entry->stranger =
         is_there && !is_unix(half_open->spare) && !was_let_in_over_tcp(half_open, half_open->spare);
     (void)dup3(half_open->nothing, half_open->spare, O_CLOEXEC);
@@ -109,7 +110,7 @@ void psr_half_open_let_in(psr_half_open *half_open, pid_t process)
         size_t capacity = half_open->process_capacity * 2 + 16;
         psr_half_open_process *grown = realloc(half_open->processes, capacity * sizeof *grown);
         if (grown == NULL)
-            return; /* it may be ended while there are many, and connects again */
+            return; /* it may be ended while there are many, and then connects again */
         half_open->processes = grown;
         half_open->process_capacity = capacity;
     }
@@ -124,8 +125,8 @@ static void forget_one_of(psr_half_open *half_open, pid_t process)
         *found = half_open->processes[--half_open->process_count];
 }
 
-/* Of each process the first ones are those that were let in: so many as were. What was let in and
- * is gone is forgotten. */
+/* The first connections of each process are the admitted ones, as many as were admitted. Admitted
+ * connections that have ended are no longer counted. */
 static void mark_unix_strangers(psr_half_open *half_open)
 {
     for (size_t p = half_open->process_count; p-- > 0;) {
@@ -150,7 +151,7 @@ static void append(psr_half_open *half_open, psr_half_open_entry entry)
         size_t capacity = half_open->capacity * 2 + PSR_HALF_OPEN_MAX;
         psr_half_open_entry *grown = realloc(half_open->entries, capacity * sizeof *grown);
         if (grown == NULL)
-            return; /* it has its handshake's time, as every other */
+            return; /* it has the time of a handshake, like every other */
         half_open->entries = grown;
         half_open->capacity = capacity;
     }
@@ -205,7 +206,8 @@ void psr_half_open_unknown(psr_half_open *half_open, int fd, uint64_t cookie, in
     append(half_open, entry);
 }
 
-/* What is gone leaves the list; of the rest it is known which were not let in. Returns how many. */
+/* Removes ended connections from the list; for the others finds out which were not admitted.
+ * Returns how many. */
 static size_t look_at_all(psr_half_open *half_open)
 {
     size_t kept = 0, strangers = 0;

@@ -19,12 +19,13 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#define CURVE_BYTES 64    /* more than encryption adds to a frame: 33 */
-#define STRANGER_LINES 10 /* at most so many in */
+#define CURVE_BYTES 64    /* more than encryption adds to a frame, which is 33 */
+#define STRANGER_LINES 10 /* most lines in one window of time */
 #define STRANGER_WINDOW_MS 10000
-#define REFUSALS_QUEUED 4 /* to one connection */
-/* Of one connection: what more comes stays with its sender, and nothing is dropped. What a rank
- * may send unasked (64 operations of 8 slices, comm/collectives/group.h) does not hold it up. */
+#define REFUSALS_QUEUED 4 /* most refusals that wait for one connection */
+/* Messages read ahead from one connection: further ones stay with their sender, and nothing is
+ * dropped. A rank that sends as much as it may without an answer (64 operations of 8 slices,
+ * comm/collectives/group.h) is not held up by it. */
 #define MESSAGES_READ_AHEAD 512
 
 struct psr_inbox {
@@ -33,12 +34,12 @@ struct psr_inbox {
     psr_admission *admission;
     psr_bindings bindings;
     char endpoint[PSR_SOCKET_DIRECTORY_BYTES + PSR_ADDRESS_BYTES + 32];
-    /* of an ipc socket: it is ours to remove. "": none */
+    /* path of an ipc socket, which is removed at the end. "": none */
     char file[PSR_SOCKET_DIRECTORY_BYTES + PSR_ADMISSION_NAME_BYTES + 16];
     psr_borrower *borrower; /* NULL: no memory is shared */
     uint64_t introductions;
-    bool refused;               /* somebody, whose line may still be on its way */
-    _Atomic uint64_t strangers; /* messages; admission counts connections */
+    bool refused;               /* a process was refused, and its line may still be on its way */
+    _Atomic uint64_t strangers; /* counts messages; admission counts connections */
     int64_t window_begin_ms;
     unsigned window_lines;
     uint64_t unlogged;
@@ -82,7 +83,7 @@ static psr_err drop(psr_inbox *inbox, psr_peer claimed, const char *reason)
     return PSR_OK;
 }
 
-/* A member breaks the protocol: err is of the codec. */
+/* A member has broken the protocol; err is the codec's. */
 static psr_err violation(psr_peer peer, psr_err err)
 {
     char name[PSR_ADMISSION_NAME_BYTES];
@@ -100,8 +101,8 @@ typedef struct frames {
 typedef struct received {
     psr_message base;
     zmq_msg_t frame;
-    uint8_t id[PSR_ROUTING_ID_BYTES]; /* of the connection that it came on */
-    void *aligned;                    /* the payload's copy where libzmq put it at an odd address */
+    uint8_t id[PSR_ROUTING_ID_BYTES]; /* that of the connection on which it came */
+    void *aligned; /* a copy of the payload, if libzmq put it at an unaligned address */
 } received;
 
 static void received_release(psr_message *message)
@@ -119,8 +120,8 @@ static void frames_close(frames *f)
     zmq_msg_close(&f->payload);
 }
 
-/* All frames of the next message that is there: id, head, payload; more are counted and thrown
- * away. false: none. */
+/* Receives all frames of the next message: id, head, payload; further ones are counted and thrown
+ * away. false: there is none. */
 static bool frames_receive(void *router, frames *f)
 {
     zmq_msg_t *const kept[] = {&f->id, &f->head, &f->payload};
@@ -135,7 +136,8 @@ static bool frames_receive(void *router, frames *f)
         zmq_msg_t *into = f->count < 3 ? kept[f->count] : &extra;
         if (into == &extra)
             zmq_msg_init(&extra);
-        bool ok = psr_zmq_receive_frame(router, into); /* a message is there whole or not at all */
+        /* a message is there completely or not at all */
+        bool ok = psr_zmq_receive_frame(router, into);
         more = ok && zmq_msg_more(into);
         if (into == &extra)
             zmq_msg_close(&extra);
@@ -164,7 +166,8 @@ void psr_inbox_refuse(psr_inbox *inbox, const psr_message *message, psr_err stat
                       const char *line)
 {
     const received *r = (const received *)message;
-    if (message->release == received_release) /* not one in shared memory, which no JOIN is */
+    /* a message in shared memory has another release; no JOIN is in shared memory */
+    if (message->release == received_release)
         refuse(inbox, r->id, sizeof r->id, status, line);
 }
 
@@ -194,8 +197,8 @@ static psr_err refuse_second(psr_inbox *inbox, frames *f, psr_peer peer, const p
     return drop(inbox, peer, "another process joined under that name before");
 }
 
-/* Another version of the protocol hears so: it knows preambles, and reads there of which version
- * this is. */
+/* Tells a process of another protocol version why it is refused: it knows preambles, and reads our
+ * version there. */
 static psr_err refuse_bytes(psr_inbox *inbox, frames *f, psr_peer peer, psr_err decoded)
 {
     if (decoded == PSR_ERR_VERSION)
@@ -239,8 +242,8 @@ static psr_err introduce(psr_inbox *inbox, frames *f, psr_err decoded, const psr
     bool is_hello =
         decoded == PSR_OK && head->type == PSR_MSG_HELLO && head->sequence == 0 && f->count == 2;
     psr_err read = is_hello ? psr_msg_hello_read(head, &claimed) : PSR_ERR_PROTOCOL;
-    /* A second process with a member's own key may be a mistake; one that says it is another member
-     * is none. */
+    /* A second process with a member's own key may be a mistake; a process that claims to be
+     * another member is not. */
     if (read == PSR_OK && is_another(known, claimed))
         return violation(known, psr_fail(PSR_ERR_PROTOCOL, "says it is %s %" PRIu32,
                                          psr_role_name(claimed.role), claimed.rank));
@@ -288,7 +291,7 @@ static bool is_bound(psr_inbox *inbox, psr_binding *binding, frames *f)
     return true;
 }
 
-/* A later HELLO: a peer without a rank was given one. */
+/* A later HELLO: a peer without a rank has been given one. */
 static psr_err rename_peer(psr_inbox *inbox, psr_binding *binding, const psr_head *head)
 {
     psr_peer claimed;
@@ -317,8 +320,8 @@ static psr_err deliver(frames *f, psr_peer from, const psr_head *head, psr_messa
     if (r == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
     r->base = (psr_message){.from = from, .head = *head, .release = received_release};
-    if (zmq_msg_size(&f->id) == sizeof r->id) /* else it is bound to nobody,
-                                                 and did not come here */
+    /* otherwise it is bound to no member and does not come here */
+    if (zmq_msg_size(&f->id) == sizeof r->id)
         memcpy(r->id, zmq_msg_data(&f->id), sizeof r->id);
     zmq_msg_init(&r->frame);
     zmq_msg_move(&r->frame, &f->payload);
@@ -350,7 +353,7 @@ static bool refers(const psr_inbox *inbox, frames *f, uint64_t payload_bytes,
                                 ret_reference);
 }
 
-/* As deliver, of a payload that stays where it is. */
+/* As deliver, for a payload that stays in its owner's memory. */
 static psr_err deliver_reference(psr_inbox *inbox, const psr_binding *binding, const psr_head *head,
                                  uint64_t payload_bytes, const psr_reference *reference,
                                  psr_message **ret_message)
@@ -483,8 +486,8 @@ uint64_t psr_inbox_strangers(const psr_inbox *inbox)
 
 /* ---- beginning and end ---- */
 
-/* libzmq binds over whatever is there. Only what nobody listens on any more may go: a process left
- * it that was killed. */
+/* libzmq would bind over any file. Only a socket on which nobody listens any more may be replaced:
+ * a killed process has left it. */
 static psr_err check_free(const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -566,7 +569,7 @@ static psr_err bind_router(psr_inbox *inbox, const char *address)
     PSR_TRY(psr_zmq_set(router, ZMQ_RCVHWM, MESSAGES_READ_AHEAD, "ZMQ_RCVHWM"));
     PSR_TRY(psr_zmq_set(router, ZMQ_LINGER, 0, "ZMQ_LINGER"));
     PSR_TRY(psr_zmq_set(router, ZMQ_BACKLOG, 1024, "ZMQ_BACKLOG"));
-    /* a member that connects again */
+    /* for a member that connects again */
     PSR_TRY(psr_zmq_set(router, ZMQ_ROUTER_HANDOVER, 1, "ZMQ_ROUTER_HANDOVER"));
     PSR_TRY(psr_zmq_set_largest(router, PSR_PAYLOAD_BYTES_MAX + CURVE_BYTES));
     return address == NULL ? bind_in_directory(inbox) : bind_to_address(inbox, address);
@@ -605,7 +608,8 @@ void psr_inbox_free(psr_inbox *inbox, int linger_ms)
     if (inbox->router != NULL)
         zmq_close(inbox->router);
     if (inbox->file[0] != '\0')
-        (void)unlink(inbox->file); /* libzmq does not; whoever removes the directory may have */
+        /* libzmq does not remove it; whoever removes the directory may have */
+        (void)unlink(inbox->file);
     psr_bindings_done(&inbox->bindings);
     free(inbox);
 }

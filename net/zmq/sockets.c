@@ -28,7 +28,8 @@ psr_err psr_zmq_set_largest(void *socket, int64_t bytes)
 
 psr_err psr_zmq_set_tcp(void *socket, bool ipv6)
 {
-    /* A half-open connection is noticed within half a minute; a stopped process is not one. */
+    /* A half-open connection is noticed within half a minute; one to a stopped process is not
+     * half-open. */
     PSR_TRY(psr_zmq_set(socket, ZMQ_TCP_KEEPALIVE, 1, "ZMQ_TCP_KEEPALIVE"));
     PSR_TRY(psr_zmq_set(socket, ZMQ_TCP_KEEPALIVE_IDLE, 10, "ZMQ_TCP_KEEPALIVE_IDLE"));
     PSR_TRY(psr_zmq_set(socket, ZMQ_TCP_KEEPALIVE_INTVL, 5, "ZMQ_TCP_KEEPALIVE_INTVL"));

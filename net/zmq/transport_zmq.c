@@ -26,7 +26,7 @@ bool psr_zmq_is_ipc(const psr_zmq_options *options)
 
 /* ---- receiving ---- */
 
-/* What was taken of its events before is looked for once, without waiting. */
+/* Events that were consumed before are looked for once, without waiting. */
 psr_err psr_zmq_watch(psr_zmq_transport *transport, int which, void *socket)
 {
     int fd;
@@ -53,7 +53,7 @@ static void zmq_transport_wait(psr_transport *base, int fd, int timeout_ms)
         atomic_store(&transport->others, true);
 }
 
-/* What does not come by the inbox. *ret_message stays NULL unless it is a message. */
+/* Handles what does not come by the inbox. *ret_message stays NULL unless it is a message. */
 static psr_err serve_others(psr_zmq_transport *transport, psr_message **ret_message)
 {
     if (!atomic_exchange(&transport->others, false))

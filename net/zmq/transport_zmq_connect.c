@@ -37,14 +37,14 @@ static psr_err set_dealer(psr_zmq_transport *transport, void *dealer, psr_peer p
 {
     if (getrandom(ret_id, PSR_ROUTING_ID_BYTES, 0) != PSR_ROUTING_ID_BYTES)
         return psr_fail(PSR_ERR_IO, "no random bytes: %s", strerror(errno));
-    ret_id[0] |= 1; /* ids that begin with zero are libzmq's own */
+    ret_id[0] |= 1; /* libzmq uses ids that begin with zero itself */
     if (zmq_setsockopt(dealer, ZMQ_ROUTING_ID, ret_id, PSR_ROUTING_ID_BYTES) != 0)
         return psr_zmq_failed("ZMQ_ROUTING_ID");
     if (public_key == NULL)
         public_key = psr_keys_of(transport->options.keys, peer);
     PSR_TRY(psr_admission_apply(transport->options.keys, transport->self, dealer, public_key));
     PSR_TRY(psr_zmq_set_tcp(dealer, strchr(endpoint, '[') != NULL));
-    /* an inbox sends REFUSED back at most: let nobody fill memory */
+    /* an inbox sends back REFUSED at most, so nobody can fill memory here */
     PSR_TRY(psr_zmq_set(dealer, ZMQ_RCVHWM, 1, "ZMQ_RCVHWM"));
     PSR_TRY(psr_zmq_set_largest(dealer, 1024));
     PSR_TRY(psr_zmq_set(dealer, ZMQ_CONNECT_TIMEOUT, PSR_HANDSHAKE_MS, "ZMQ_CONNECT_TIMEOUT"));
@@ -60,8 +60,8 @@ void psr_zmq_close_dealer(void *dealer, int linger_ms)
     zmq_close(dealer);
 }
 
-/* A member tells where it listens, and is not believed about more than that: over ipc, only in the
- * run's own directory. */
+/* A member says where it listens, and is believed only within limits: over ipc, only in the run's
+ * own directory. */
 static psr_err check_endpoint(const psr_zmq_transport *transport, const char *endpoint)
 {
     if (strncmp(endpoint, "ipc://", 6) == 0) {

@@ -1,5 +1,5 @@
-/* What the scheduler answers to who connects there: whether its side of libzmq admits this process,
- * and REFUSED, which it says on our own connection. */
+/* The scheduler's answers to a process that connects: whether its side of libzmq admits the
+ * process; and REFUSED, which it sends on this process's own connection. */
 #include "net/zmq/transport_zmq_private.h"
 
 #include "base/clock.h"
@@ -10,10 +10,11 @@
 #include <string.h>
 #include <zmq.h>
 
-/* connections in a row that the scheduler's side ends in the handshake: not an accident */
+/* after this many connections in a row that the scheduler's side ends in the handshake it is no
+ * accident */
 #define DEAD_HANDSHAKES 8
-/* A failed handshake and a connection that is ended in it may be the same: whichever libzmq notices
- * first. */
+/* A failed handshake and a connection that ends during it may be the same event: libzmq reports
+ * what it notices first. */
 #define OTHER_SCHEDULER "what listens at %s is not this run's scheduler, or has other keys"
 
 /* Whether the scheduler admits us. A wrong token or key is said (AUTH); with another mechanism or
@@ -26,7 +27,7 @@ psr_err psr_zmq_check_refused(psr_zmq_transport *transport)
     } first;
     char address[256];
     while (psr_zmq_receive(transport->refused, &first, sizeof first) == (int)sizeof first) {
-        /* it came whole */
+        /* it came completely */
         int bytes = psr_zmq_receive(transport->refused, address, sizeof address - 1);
         address[bytes < 0                     ? 0
                 : bytes < (int)sizeof address ? bytes
@@ -42,7 +43,7 @@ psr_err psr_zmq_check_refused(psr_zmq_transport *transport)
         else if (first.event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL)
             return psr_fail(PSR_ERR_DENIED, OTHER_SCHEDULER, address);
         else if (psr_clock_ms() - transport->connected_ms > PSR_HANDSHAKE_MS / 2)
-            continue; /* it is silent: stopped, perhaps, and the deadline's business */
+            continue; /* it is silent: perhaps stopped, which is for the deadline to find */
         else if (++transport->dead_handshakes == DEAD_HANDSHAKES)
             return psr_fail(PSR_ERR_DENIED, OTHER_SCHEDULER, address);
     }
@@ -57,7 +58,7 @@ typedef struct reply {
 
 static void reply_release(psr_message *message)
 {
-    free(message); /* its first member */
+    free(message); /* base is its first member */
 }
 
 /* *ret_message stays NULL where it is something else, which is nothing that a scheduler says
@@ -97,7 +98,7 @@ psr_err psr_zmq_check_replies(psr_zmq_transport *transport, psr_message **ret_me
         there = psr_zmq_receive_frame(transport->replies, &head);
         bool two = there && zmq_msg_more(&head) && psr_zmq_receive_frame(transport->replies, &line);
         for (bool more = two && zmq_msg_more(&line); more; more = zmq_msg_more(&line))
-            /* what has more frames is nothing of ours */
+            /* a message with more frames is not ours */
             if (!psr_zmq_receive_frame(transport->replies, &line))
                 break;
         if (two)

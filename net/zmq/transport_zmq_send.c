@@ -11,8 +11,8 @@
 #include <string.h>
 #include <zmq.h>
 
-/* What is shorter and lies in no arena goes as a message: its copies cost less than giving a slot
- * back. */
+/* A shorter payload outside of an arena goes as a message: its copies cost less than returning a
+ * slot. */
 #define STAGED_LEAST ((size_t)64 << 10)
 
 psr_zmq_channel *psr_zmq_channel_of(const psr_zmq_transport *transport, psr_peer peer)
@@ -23,7 +23,7 @@ psr_zmq_channel *psr_zmq_channel_of(const psr_zmq_transport *transport, psr_peer
     return c->dealer != NULL ? c : NULL;
 }
 
-/* What libzmq calls when lent bytes have left. */
+/* Called by libzmq when lent bytes have left. */
 typedef struct loan {
     void (*release)(void *context);
     void *context;
@@ -58,7 +58,7 @@ static psr_err payload_frame(const psr_payload *payload, zmq_msg_t *frame)
     return PSR_OK;
 }
 
-/* A head's frame, by which its message is counted. */
+/* The frame of a head; its message is counted by it. */
 typedef struct counted {
     psr_unsent *unsent;
     uint8_t bytes[PSR_HEAD_BYTES_MAX];
@@ -88,7 +88,7 @@ static psr_err head_frame(psr_unsent *unsent, const psr_head *head, size_t paylo
     return PSR_OK;
 }
 
-/* payload_bytes: what the head announces; frame 2 is that long, or a reference to it. */
+/* payload_bytes: as the head says; frame 2 has that length, or is a reference to it. */
 static psr_err send_frames(psr_zmq_channel *c, const psr_head *head, zmq_msg_t *payload,
                            size_t payload_bytes)
 {
@@ -107,7 +107,8 @@ static psr_err send_frames(psr_zmq_channel *c, const psr_head *head, zmq_msg_t *
     return PSR_OK;
 }
 
-/* libzmq may have learnt of a reply when it sent, and its descriptor does not tell that again. */
+/* libzmq may have learnt of a reply while it sent, and its descriptor does not report that
+ * again. */
 static void look_for_replies(psr_zmq_transport *transport, const psr_zmq_channel *c)
 {
     if (c->dealer == transport->replies)
@@ -180,7 +181,7 @@ psr_err psr_zmq_transport_send(psr_transport *base, psr_peer to, const psr_head 
     zmq_msg_t frame;
     PSR_TRY(payload_frame(payload, &frame));
     psr_err err = send_frames(c, head, &frame, payload->bytes);
-    zmq_msg_close(&frame); /* empty when it was sent; gives the loan back when not */
+    zmq_msg_close(&frame); /* empty if it was sent; otherwise ends the loan */
     return err;
 }
 

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Who shares memory with this process is known by its channel, which may say so after its memory
+/* A process that shares memory is known by its channel, which may introduce itself after its memory
  * has come. */
 psr_err psr_zmq_see_introductions(psr_zmq_transport *transport)
 {

@@ -1,4 +1,5 @@
-/* Who cannot be reached: channels over TCP are attempts until they are known to be connected. */
+/* Members that cannot be reached: channels over TCP are attempts until they are known to be
+ * connected. */
 #include "net/zmq/transport_zmq_private.h"
 
 #include "base/clock.h"
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LOOK_EVERY_MS 1000 /* at channels that are not connected yet */
+#define LOOK_EVERY_MS 1000 /* how often channels that are not connected yet are looked at */
 #define REACH_MS 1000
 
 /* Whether it connects: all but to the scheduler, for which its members wait. */

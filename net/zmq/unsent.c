@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 struct psr_unsent {
-    atomic_size_t holders; /* its owner, and each that waits */
+    atomic_size_t holders; /* its owner, and each message that waits */
 };
 
 psr_err psr_unsent_new(psr_unsent **ret_unsent)

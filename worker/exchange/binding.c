@@ -103,8 +103,8 @@ psr_err psr_binding_woken(psr_binding *binding)
     return PSR_OK;
 }
 
-/* By whom it is from. A hop of a ring is of ranks or of hosts, as its bucket goes. NULL: no way
- * hears such. */
+/* The engine for a message, by its sender. A hop of a ring is between ranks or between hosts,
+ * according to its bucket's route. NULL: no engine takes such messages. */
 static way *way_of_message(psr_binding *binding, const psr_message *message)
 {
     const uint32_t bucket = psr_msg_bucket(&message->head);

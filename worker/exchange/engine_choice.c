@@ -8,7 +8,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define OPEN_MPI "Open MPI" /* how its library's version begins, and psr_start.mpi names it */
+/* how its library's version text begins, and its name in psr_start.mpi */
+#define OPEN_MPI "Open MPI"
 
 /* The scheduler has made the plan of this configuration; but it comes from elsewhere. Buckets are
  * exchanged, or none is. */
@@ -45,12 +46,12 @@ psr_err psr_engine_choose(const psr_config *config, const psr_plan *plan, psr_wa
     case PSR_MODE_PS:
     case PSR_MODE_RING:
         return choose_by_plan(config, plan, ret_ways);
-    case PSR_MODE_LOCAL: /* sends nothing by any plan */
+    case PSR_MODE_LOCAL: /* exchanges nothing by the plan */
         *ret_ways = (psr_ways){{&psr_engine_local}, 1};
         return PSR_OK;
     case PSR_MODE_MPI:
 #if PSR_MPI
-        *ret_ways = (psr_ways){{&psr_engine_mpi}, 1}; /* by MPI's own ways */
+        *ret_ways = (psr_ways){{&psr_engine_mpi}, 1}; /* MPI chooses its own routes */
         return PSR_OK;
 #else
         break;

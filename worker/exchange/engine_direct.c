@@ -36,11 +36,11 @@
 struct psr_engine {
     psr_engine_env env;
     psr_peer self;
-    psr_plan within; /* the host's; with one host, the run's */
+    psr_plan within; /* the plan within the host; with one host, the run's */
     psr_own_messages *own;
-    psr_table *table;      /* what this worker pushes, and what lands */
+    psr_table *table;      /* this worker's end: what it pushes, and what lands */
     psr_table_shard *held; /* the buckets that it holds */
-    psr_host_ring *ring;   /* sums them over all hosts; NULL: there is one */
+    psr_host_ring *ring;   /* sums them over all hosts; NULL: there is one host */
     psr_updater *updater;  /* NULL: the sums are all */
     float *values;         /* of both */
     psr_loan *sums;        /* [bucket] where gradients were: lent to
@@ -65,7 +65,7 @@ static bool lends_to(void *context, psr_peer to)
            (outbox->lends_to != NULL && outbox->lends_to(outbox->context, to));
 }
 
-/* A sum that lies where the gradient was: that may be written again when nobody reads the sum any
+/* A sum in the gradient's place: the gradient may be written again when nobody reads the sum any
  * more. */
 static psr_err send_held(void *context, psr_peer to, const psr_head *head,
                          const psr_payload *payload)
@@ -79,7 +79,7 @@ static psr_err send_held(void *context, psr_peer to, const psr_head *head,
     return send(engine, to, head, &lent);
 }
 
-/* What is sent to this worker itself may make it send again. */
+/* A message to this worker itself may make it send again. */
 static psr_err take_own(psr_engine *engine)
 {
     psr_err err = PSR_OK;
@@ -98,7 +98,7 @@ static psr_err take_run(void *context, const psr_table_run *run)
     return psr_updater_take(((psr_engine *)context)->updater, &sum);
 }
 
-/* A sum that all read where it lies, of an array that caches do not hold. */
+/* A sum that all read where it lies, in an array that caches do not hold. */
 static psr_err put_past_caches(void *context, const psr_table_run *run)
 {
     (void)context;
@@ -136,7 +136,8 @@ static psr_err begin_updates(psr_engine *engine)
 
 static const psr_consistency bsp = {.kind = PSR_CONSISTENCY_BSP};
 
-/* What was sent and not taken is lent by both ends, and what one end keeps by the other. */
+/* Messages that were sent and not taken are lent by both ends, and an end may keep messages of the
+ * other. */
 static void engine_close(psr_engine *engine)
 {
     if (engine == NULL)
@@ -314,8 +315,9 @@ static psr_err engine_message(psr_engine *engine, psr_message **message)
     return take_own(engine);
 }
 
-/* A worker that has not pushed what others have keeps all waiting, whoever holds what they wait
- * for. What this worker holds itself and its whole host has pushed waits for the host before. */
+/* A worker that has not pushed what others have keeps all waiting, whichever member holds the
+ * bucket. A bucket that this worker holds, and that its whole host has pushed, waits for the host
+ * before. */
 static bool engine_waits(const psr_engine *engine, psr_waiting *ret_waiting, uint32_t *ret_bucket)
 {
     uint64_t step = 0;

@@ -117,8 +117,9 @@ static psr_err engine_woken(psr_engine *engine)
     return PSR_OK;
 }
 
-/* A sum ends when all have come to it, and MPI does not tell who has not. As in a ring, each says
- * the one before it: those who are waiting for others are told apart from one that is not. */
+/* A sum ends when all have taken part, and MPI does not say who has not. As in a ring, each rank
+ * names the one before it: so the ranks that wait for others are distinguished from the one that
+ * does not. */
 static bool engine_waits(const psr_engine *engine, psr_waiting *ret_waiting, uint32_t *ret_bucket)
 {
     const psr_engine_env *env = &engine->env;

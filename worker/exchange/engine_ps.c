@@ -110,7 +110,7 @@ static psr_err engine_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
 {
     const psr_buffer gradient = psr_engine_gradient(&engine->env, bucket);
     psr_err err = psr_operation_start(psr_table_operation(engine->table, bucket), step, &gradient);
-    /* In the words of a shard that finds it in a sum. */
+    /* In the wording of a shard that finds it in a sum. */
     return err == PSR_ERR_NUMERIC ? psr_updater_not_finite(step, bucket) : err;
 }
 

@@ -14,10 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of operations of all workers. */
+/* For operations of all workers. */
 enum {
-    WINDOW = 4,               /* slices on their way from one rank to another */
-    COPIED_BYTES = 16 * 1024, /* a copy of those takes less time than to hear that they have left */
+    WINDOW = 4, /* slices on their way from one rank to another */
+    /* up to this size a copy takes less time than to hear that the loan has ended */
+    COPIED_BYTES = 16 * 1024,
 };
 
 /* ---- what the compute thread waits for ---- */
@@ -87,7 +88,7 @@ bool psr_exchange_waits(const psr_exchange *exchange, psr_wait wait, psr_peer *r
     return true;
 }
 
-/* An engine that plays all ranks is on this thread. */
+/* An engine that computes all ranks runs on this thread. */
 static psr_err tell_engine(psr_exchange *exchange, const psr_command *command)
 {
     if (!exchange->plays_all)
@@ -141,7 +142,7 @@ static size_t waiting_of_group(void *context, psr_peer to)
     return outbox.waiting(outbox.context, to);
 }
 
-/* Of all workers, for as long as the run. */
+/* The group of all workers, for the whole run. */
 static psr_err open_group(psr_exchange *exchange)
 {
     const psr_exchange_options *o = &exchange->options;
@@ -254,8 +255,8 @@ void psr_exchange_free(psr_exchange *exchange)
 
 /* ---- a step ---- */
 
-/* A view begins with this step, and all that belongs to the one before has been done when this
- * worker has drained. */
+/* A view begins with this step. When this worker has drained, everything of the view before is
+ * done. */
 static psr_err rebind(psr_exchange *exchange, const psr_view *view)
 {
     double pause_s = 0;
@@ -363,9 +364,9 @@ psr_err psr_exchange_drain(psr_exchange *exchange)
 
 /* ---- operations of all workers ---- */
 
-/* By `root`: workers have channels to worker 0, not all to all (worker/main.c). In place, on memory
- * of the exchange's own: after a failure the exchange thread may still write it, and libzmq's send
- * from it. */
+/* By the algorithm "root", since workers have channels to worker 0 only (worker/main.c). In place,
+ * in memory of the exchange: after a failure the exchange thread may still write it, and libzmq may
+ * send from it. */
 static psr_err run_operation(psr_exchange *exchange, const psr_request_options *call)
 {
     exchange->called = *call;
@@ -394,7 +395,7 @@ static psr_err run_on_copy(psr_exchange *exchange, psr_request_options call, voi
     return PSR_OK;
 }
 
-/* values become their sum over all workers, in ascending order of rank. */
+/* Replaces values by their sum over all workers, in ascending order of rank. */
 static psr_err fold(psr_exchange *exchange, double *values, size_t count)
 {
     PSR_TRY(psr_session_failure(exchange->session));
@@ -430,7 +431,7 @@ psr_err psr_exchange_average(psr_exchange *exchange, double *rows, size_t width)
     return PSR_OK;
 }
 
-/* Of worker 0's bytes. */
+/* Sends bytes of worker 0 to all. */
 static psr_request_options broadcast_of(void *bytes, size_t size)
 {
     return (psr_request_options){.kind = PSR_KIND_BROADCAST,
@@ -467,7 +468,7 @@ static psr_err send_by_session(void *session, psr_peer to, const psr_head *head,
     return psr_session_send(session, to, head, payload->data, payload->bytes);
 }
 
-/* Of an optimizer's state that all were given, who holds a part of the buckets needs no more. */
+/* All were given the whole optimizer state; a worker that holds some buckets only needs theirs. */
 static void drop_what_others_hold(const psr_exchange *exchange, float *arena)
 {
     const psr_plan *plan = exchange->options.plan;

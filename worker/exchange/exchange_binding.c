@@ -1,5 +1,5 @@
-/* What an exchange does on the exchange thread when one view follows another: what carried its
- * verbs out is dropped and made again, and state changes hands (comm/handover.h). */
+/* What an exchange does on the exchange thread when one view follows another: the binding is
+ * dropped and made again, and state changes hands (comm/handover.h). */
 #include "worker/exchange/exchange_private.h"
 
 #include "base/arrays/arena.h"
@@ -44,7 +44,7 @@ static psr_err open_binding(psr_exchange *exchange, uint64_t first_step)
     return psr_binding_new(&exchange->ways, &env, &exchange->binding);
 }
 
-/* What all others may have sent under a view that this worker has not bound. */
+/* The most that all others may have sent under a view that this worker has not bound. */
 static size_t waiting_max(const psr_plan *plan)
 {
     return psr_plan_waiting_max(plan) * ((size_t)plan->ranks + plan->shards);
@@ -66,7 +66,7 @@ static float *array_of(void *context, uint32_t array)
                                          : psr_optimizer_slot(exchange->optimizer, array - 1);
 }
 
-/* All that this worker gets has come: what waited for that goes its way. */
+/* Everything that is handed to this worker has come: the messages that waited for it are taken. */
 static psr_err see_bound(psr_exchange *exchange)
 {
     psr_peer from;
@@ -88,7 +88,7 @@ psr_err psr_exchange_take_state(psr_exchange *exchange, psr_message **message)
     return err == PSR_OK ? see_bound(exchange) : err;
 }
 
-/* A shard hears of the new view from the scheduler, and of its beginning from worker 0: then the
+/* The scheduler tells a shard of the new view, and worker 0 tells it that the view begins: then the
  * step will be taken. */
 static psr_err tell_shards(psr_exchange *exchange, uint64_t step, const psr_outbox *outbox)
 {
@@ -170,7 +170,7 @@ psr_err psr_exchange_bind_next(psr_exchange *exchange)
     PSR_TRY(open_binding(exchange, view->first_step));
     psr_epoch_gate_move(exchange->gate, view->epoch, waiting_max(&view->plan));
     psr_err err = hand_over(exchange, old, view->first_step);
-    psr_view_release(before); /* and its plan with it */
+    psr_view_release(before); /* its plan is freed with it */
     PSR_TRY(err);
     PSR_TRY(psr_exchange_take_waiting(exchange));
     return see_bound(exchange);

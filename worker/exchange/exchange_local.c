@@ -16,8 +16,7 @@ struct psr_local {
     psr_local_options options;
     uint32_t n;
     psr_local_rounding *rounding; /* NULL: nothing is compressed */
-    float *kept;                  /* arena: the weights that are updated;
-                                     NULL: those are the options' */
+    float *kept; /* an arena: the weights that are updated; NULL: the options' weights are */
     float *sum;
     float *gradients[]; /* n arenas */
 };
@@ -96,8 +95,8 @@ static float *residual_of(const psr_local *local, uint32_t rank)
     return local->options.residuals != NULL ? local->options.residuals[rank] : NULL;
 }
 
-/* Of a chunk that is not empty. As a ring does, every rank on the way rounds what it sends on, and
- * the last one what goes round. */
+/* For a chunk that is not empty. As in a ring, every rank on the way rounds what it sends on, and
+ * the last one the sum that goes round. */
 static psr_err add_chunk(psr_local *local, uint32_t b, uint32_t c, size_t begin, size_t end)
 {
     uint32_t n = local->n;
@@ -123,7 +122,7 @@ static psr_err refuse_bucket(uint64_t step, uint32_t b)
                     (unsigned long long)step + 1, b); /* people count steps from 1 */
 }
 
-/* As parameter servers do: of every rank's bucket what a shard decodes. */
+/* As parameter servers do: each rank's bucket becomes what a shard would decode. */
 static psr_err round_once(psr_local *local, uint32_t b)
 {
     for (uint32_t rank = 0; rank < local->n; rank++)

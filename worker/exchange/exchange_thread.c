@@ -1,5 +1,6 @@
-/* What an exchange does on the exchange thread, which comm/loop.h runs: engine and the operations
- * of all workers, driven by the compute thread's commands and by messages of shards and workers. */
+/* What an exchange does on the exchange thread, which comm/loop.h runs: the binding's engines and
+ * the operations of all workers, driven by the compute thread's commands and by messages of shards
+ * and workers. */
 #include "worker/exchange/exchange_private.h"
 
 #include "base/fault.h"
@@ -91,7 +92,7 @@ static void see_operation(psr_exchange *exchange)
     }
 }
 
-/* All workers are of one program: one that calls another operation than this one breaks the
+/* All workers run the same program: one whose operation differs from this one's breaks the
  * protocol. */
 static psr_err as_violation(psr_err err)
 {
@@ -192,7 +193,7 @@ static psr_err take_due(psr_exchange *exchange, psr_message **message)
         return psr_exchange_take_state(exchange, message);
     if ((*message)->from.role == PSR_ROLE_WORKER)
         psr_fault_point("ring", step);
-    else if (type != PSR_MSG_INIT) /* that is what this worker has already: no pull */
+    else if (type != PSR_MSG_INIT) /* INIT shows what this worker has already: that is no pull */
         psr_fault_point("pull", step);
     return psr_binding_message(exchange->binding, message);
 }

@@ -27,12 +27,12 @@ struct psr_mpi_sums {
 
     /* ---- under the mutex ---- */
     pthread_mutex_t mutex;
-    pthread_cond_t condition; /* something was asked for, or it ends */
+    pthread_cond_t condition; /* a sum was started, or the thread shall end */
     sum *asked;               /* [most], in order: those that the thread has not taken */
     uint32_t asked_count;
     uint32_t *ended; /* [most] numbers, in order: those that psr_mpi_sums_take has not told */
     uint32_t ended_count;
-    uint32_t under_way; /* asked for and not told */
+    uint32_t under_way; /* sums that were started and whose end was not returned yet */
     bool quit;
     psr_err status; /* for good */
     char failure[LINE_MAX_BYTES];

@@ -142,7 +142,7 @@ static void pass(const psr_data_passer *passer, int fd)
 {
     unsigned user = 0;
     psr_record record = {.kind = PSR_RECORD_ARENA, .value = passer->sealed->bytes};
-    /* Who does not take it reads for himself. */
+    /* A process that does not get it reads for itself. */
     if (psr_share_user(fd, &user) && user == geteuid())
         (void)psr_record_write(fd, &record, 1, passer->sealed->fd);
     close(fd);
@@ -156,7 +156,7 @@ static void *passer_thread(void *argument)
         if (fd >= 0)
             pass(passer, fd);
         else if (errno != EINTR && errno != ECONNABORTED && !psr_file_try_again(0))
-            return NULL; /* it is shut down */
+            return NULL; /* the socket was shut down */
     }
 }
 

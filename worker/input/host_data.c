@@ -30,7 +30,7 @@ struct psr_host_data {
 
     pthread_t thread;
     psr_reading reading;
-    _Atomic bool waits; /* for its turn: turn's file says whose it is */
+    _Atomic bool waits; /* for its turn: the turn's file names the process that has it */
 
     /* ---- the thread's until it has ended ---- */
     char turn[PATH_BYTES]; /* "" until there is one */
@@ -38,11 +38,11 @@ struct psr_host_data {
     psr_sealed_data sealed;
     psr_data_passer passer;
     psr_err err;
-    char detail[2 * PSR_PATH_MAX]; /* the error's text is the thread's own */
+    char detail[2 * PSR_PATH_MAX]; /* error details belong to a thread */
 
     pthread_mutex_t mutex;
     bool has_ended, abandoned;
-    bool joined; /* the caller's: the thread is no more */
+    bool joined; /* used by the caller: the thread has ended */
 };
 
 /* ---- the thread ---- */
@@ -57,8 +57,8 @@ static psr_err read_alone(psr_host_data *d)
     return psr_opened_init(d->data, cache_of(d), &d->reading, &d->opened);
 }
 
-/* It has been read: others may have it too, and this process uses what they use. Where that cannot
- * be they read for themselves. */
+/* The data set was read: others may have it too, and this process uses the same memory as they. If
+ * that is impossible they read for themselves. */
 static void share(psr_host_data *d, const char *socket)
 {
     psr_opened shared;
@@ -109,7 +109,7 @@ static psr_err read_in(psr_host_data *d, const psr_socket_directory *directory)
     atomic_store(&d->waits, true);
     psr_err err = psr_socket_directory_turn(directory, name, holder, &turn);
     atomic_store(&d->waits, false);
-    if (err != PSR_OK) /* the directory is no help */
+    if (err != PSR_OK) /* without the directory each process reads for itself */
         return read_alone(d);
     err = read_in_turn(d, socket);
     close(turn);
@@ -121,8 +121,8 @@ static psr_err read_data(psr_host_data *d)
     psr_socket_directory directory = PSR_SOCKET_DIRECTORY_NONE;
     if (d->directory[0] == '\0' || psr_socket_directory_hold(d->directory, &directory) != PSR_OK)
         return read_alone(d);
-    /* It is there while the run is, and a thread that is left to the end of its process does not
-     * keep it from going. */
+    /* The directory exists while the run does. A thread that is left behind at the end of its
+     * process must not keep it from being removed. */
     (void)flock(directory.hold, LOCK_UN);
     psr_err err = read_in(d, &directory);
     psr_socket_directory_release(&directory);
@@ -193,7 +193,7 @@ psr_err psr_host_data_take(psr_host_data *data, psr_opened **ret_opened)
     return PSR_OK;
 }
 
-/* Whose turn it is, by what he has written. false: not known. */
+/* The process that has the turn, by the turn's file. false: not known. */
 static bool find_holder(const psr_host_data *d, uint32_t *ret_rank)
 {
     uint8_t *text = NULL;
