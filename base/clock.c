@@ -6,13 +6,13 @@
 
 #define RUNS INT64_MIN
 
-/* A process has one clock. Written by the process's thread of commands or by its signal handler,
- * read by all: as a seqlock, since a thread may be stopped between its look at the clock and at
- * what the clock leaves out. */
+/* A process has one clock. The process's command thread or its signal handler writes it, and all
+ * threads read it. It is a seqlock, since a thread may be stopped between reading the time and
+ * reading what the clock leaves out. */
 static struct {
     _Atomic uint32_t changes;   /* odd while it is being changed */
-    _Atomic int64_t stands_ns;  /* what it says while it stands, or RUNS */
-    _Atomic int64_t skipped_ns; /* the time that it has stood */
+    _Atomic int64_t stands_ns;  /* the time while it stands still, or RUNS */
+    _Atomic int64_t skipped_ns; /* how long it has stood still in all */
 } state = {.stands_ns = RUNS};
 
 static int64_t monotonic_ns(void)

@@ -24,7 +24,7 @@ struct psr_source {
     int fd;               /* -1: memory */
     const uint8_t *input; /* what has been read and not yet unpacked */
     size_t input_bytes;
-    bool input_ended;        /* no more than input holds will come */
+    bool input_ended;        /* no more input will come */
     uint64_t unpacked_bytes; /* handed out so far */
     bool ended;              /* the packed stream has ended as it should */
     bool between_members;    /* gzip: before the first or after a whole member */
@@ -32,7 +32,7 @@ struct psr_source {
     z_stream gzip;
     lzma_stream xz;
     uint8_t *buffer;      /* INPUT_BYTES, of a file */
-    psr_reading *reading; /* borrowed; NULL: nobody asks */
+    psr_reading *reading; /* borrowed; NULL: nobody looks at it */
 };
 
 psr_source_packing psr_source_packing_of(const char *path)
@@ -87,8 +87,9 @@ static psr_err open_file(psr_source *source)
     source->buffer = malloc(INPUT_BYTES);
     if (source->buffer == NULL)
         return psr_fail(PSR_ERR_NOMEM, "%s: no memory to read it", source->path);
-    uint64_t size = 0; /* what it holds is found by reading: packed
-                          files tell their length at the end */
+    /* the unpacked size is known only when the file is read, since packed files tell their length
+     * at the end */
+    uint64_t size = 0;
     PSR_TRY(psr_file_open(source->path, &source->fd, &size));
     return unpacker_init(source);
 }
@@ -150,7 +151,7 @@ const char *psr_source_path(const psr_source *source)
     return source->path;
 }
 
-/* read(2) until it says something. */
+/* Calls read(2) until it returns something. */
 static psr_err read_some(psr_source *source, uint8_t *to, size_t size, size_t *ret_size)
 {
     for (;;) {
@@ -191,7 +192,7 @@ static psr_err plain_some(psr_source *source, uint8_t *to, size_t size, size_t *
     return PSR_OK;
 }
 
-/* unpacked: what this call has got besides what was handed out before. */
+/* unpacked: what this call has got in addition to what was returned before. */
 static psr_err fail_cut(const psr_source *source, size_t unpacked)
 {
     return psr_fail(PSR_ERR_FORMAT,
@@ -287,7 +288,7 @@ static psr_err xz_some(psr_source *source, uint8_t *to, size_t size, size_t *ret
     return PSR_OK;
 }
 
-/* At least one byte and at most size; none: the end, as it should be. */
+/* Returns between 1 and size bytes; none: a proper end. */
 static psr_err some(psr_source *source, uint8_t *to, size_t size, size_t *ret_size)
 {
     *ret_size = 0;

@@ -45,7 +45,7 @@ static psr_err check_build(const psr_config *config)
     return PSR_OK;
 }
 
-/* What keeps a run from going by shards in one step and by a ring in the next. */
+/* Something that keeps a run from going by shards in one step and by a ring in the next. */
 typedef struct obstacle {
     const char *option, *why, *instead;
 } obstacle;

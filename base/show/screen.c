@@ -45,7 +45,8 @@ static void write_whole(const text *t)
         ssize_t put = write(t->fd, t->bytes + sent, t->size - sent);
         if (put >= 0)
             sent += (size_t)put;
-        else if (errno == EAGAIN) /* somebody who shares the terminal does not want to be held up */
+        /* another process shares the terminal and does not want to wait */
+        else if (errno == EAGAIN)
             (void)poll(&(struct pollfd){.fd = t->fd, .events = POLLOUT}, 1, -1);
         else if (errno != EINTR)
             return;

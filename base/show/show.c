@@ -16,7 +16,7 @@
 
 #define MANY_HOSTS 40
 #define REDRAW_S 0.1
-#define LINE_AFTER_S 30.0 /* a slow run says a word so often, however few its steps are */
+#define LINE_AFTER_S 30.0 /* a slow run prints a line this often, however few its steps are */
 #define WIDTH_UNKNOWN 80
 #define CONFIGURATION_BYTES 8192
 
@@ -122,7 +122,7 @@ static void add_compression(psr_text_end *end, const psr_config *config)
     }
 }
 
-/* At once: others may write on the same terminal or pipe. */
+/* At once, since other processes may write on the same terminal or pipe. */
 void psr_show_configuration(psr_show *show, const psr_config *config, const psr_show_place *place)
 {
     char text[CONFIGURATION_BYTES], line[512];
@@ -188,7 +188,7 @@ static void clear_bar(psr_show *show)
     show->bar_on_screen = false;
 }
 
-/* What was told has changed. in_time: so much that it is shown at once. */
+/* The values to show have changed. in_time: so much that it is shown at once. */
 static void show_bar(psr_show *show, bool in_time, double now_s)
 {
     if (!in_time && (now_s - show->shown_s < REDRAW_S || psr_screen_is_behind(show->screen)))
@@ -316,7 +316,7 @@ static range range_of(const cJSON *shards, const char *field)
     return r;
 }
 
-/* What each shard carried. Nothing in a run without. */
+/* What each shard exchanged. Nothing in a run without shards. */
 static void add_traffic(psr_text_end *end, const cJSON *outcome)
 {
     const cJSON *shards = cJSON_GetObjectItemCaseSensitive(outcome, "shards");

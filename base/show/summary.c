@@ -98,7 +98,7 @@ static void add_time(psr_text_end *end, const cJSON *o)
     char train_s[PSR_FIGURE_TEXT_BYTES], rate[PSR_FIGURE_TEXT_BYTES];
     double steps = psr_summary_figure(o, PSR_FIGURE_STEPS),
            own = psr_summary_figure(o, PSR_FIGURE_OWN_STEPS);
-    if (own == 0) { /* resumed behind its last step */
+    if (own == 0) { /* resumed after its last step */
         psr_text_add(end, "trained    0 steps: all %.0f were done before\n", steps);
         return;
     }
@@ -132,7 +132,7 @@ static void add_waiting(psr_text_end *end, const cJSON *o)
     char mean[16], least[16], most[16];
     if (!has(o, PSR_FIGURE_WAIT_S) || !has(o, PSR_FIGURE_WAIT_S_MIN) ||
         !(psr_summary_figure(o, PSR_FIGURE_WAIT_S_MAX) > 0))
-        return; /* or nobody had anything to wait for */
+        return; /* or nobody had to wait for anything */
     print_amount(psr_summary_figure(o, PSR_FIGURE_WAIT_S), mean, sizeof mean);
     print_amount(psr_summary_figure(o, PSR_FIGURE_WAIT_S_MIN), least, sizeof least);
     print_amount(psr_summary_figure(o, PSR_FIGURE_WAIT_S_MAX), most, sizeof most);

@@ -20,8 +20,8 @@ extern char **environ;
 #define EVENT_PIPE_BYTES (1 << 20)
 
 typedef struct pipes {
-    int in[2], out[2], err[2], failed[2]; /* failed: what kept it from being
-                                             executed; closed when nothing did */
+    /* failed: why it could not be executed; closed if it could */
+    int in[2], out[2], err[2], failed[2];
 } pipes;
 
 typedef enum failed_call {
@@ -90,9 +90,9 @@ static psr_err open_for_program(pipes *p, const psr_child_surroundings *with)
     return PSR_OK;
 }
 
-/* What a terminal sent to the parent's group while this process was in it: it is the parent's to
- * obey. A stop before the exec would keep the parent waiting for it. Signals are still blocked: to
- * ignore one drops it. What nohup has had ignored stays so. */
+/* The parent obeys what a terminal sent to its group while this process was in it. A stop before
+ * the exec would keep the parent waiting. Signals are still blocked: to ignore one drops it. What
+ * nohup has made ignored stays so. */
 static void forget_the_terminal(void)
 {
     const int of_terminals[] = {SIGINT, SIGQUIT, SIGTSTP, SIGHUP, SIGWINCH};
@@ -133,7 +133,7 @@ static _Noreturn void become(const start_of *s, const pipes *p, pid_t parent)
     for (size_t i = 0; i < sizeof of_jobs / sizeof *of_jobs; i++) {
         if (s->flags & PSR_CHILD_LEAVES_TERM)
             signal(of_jobs[i], SIG_IGN);
-        /* somebody else's program, whatever we were told */
+        /* somebody else's program, whatever signals we ignore */
         else if (s->with != NULL && of_jobs[i] != SIGHUP)
             signal(of_jobs[i], SIG_DFL);
     }

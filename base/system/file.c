@@ -39,7 +39,7 @@ bool psr_file_try_again(unsigned attempt)
     int failed = errno;
     if ((failed != EMFILE && failed != ENFILE) || attempt >= OPEN_ATTEMPTS)
         return false;
-    (void)poll(NULL, 0, OPEN_AGAIN_MS); /* nobody tells when a descriptor is free */
+    (void)poll(NULL, 0, OPEN_AGAIN_MS); /* nothing tells when a descriptor is free */
     errno = failed;
     return true;
 }

@@ -41,22 +41,23 @@
  * and to end the run: better than a signal. */
 #define NAMING_MS 1000
 
-/* What a process was told of Ctrl-Z. */
+/* The state of a process with regard to Ctrl-Z. */
 typedef enum stop_state {
     STOP_NONE,
-    STOP_TOLD, /* to stop */
-    STOP_ENDS, /* to go on, once it is stopped */
+    STOP_TOLD, /* it was told to stop */
+    STOP_ENDS, /* it shall go on as soon as it is stopped */
 } stop_state;
 
 typedef struct process {
     psr_peer peer;
     psr_child child;
     stop_state stop;
-    bool told;          /* its end has been reported */
-    int64_t stopped_ms; /* since when somebody else than Ctrl-Z has stopped it; 0: nobody has */
-    bool asked_to_end;  /* by SIGTERM */
-    bool given_up;      /* it was stopped for longer than the deadline */
-    uint64_t left_out;  /* lines that the launcher did not take, and has not been told of */
+    bool told; /* its end has been reported */
+    /* since when something other than Ctrl-Z has stopped it; 0: it is not stopped */
+    int64_t stopped_ms;
+    bool asked_to_end; /* it was sent SIGTERM */
+    bool given_up;     /* it was stopped for longer than the deadline */
+    uint64_t left_out; /* lines that the launcher did not take, and was not told of yet */
 } process;
 
 typedef struct agent {
@@ -65,27 +66,28 @@ typedef struct agent {
     int signals;
     process *processes;
     size_t count;
-    struct pollfd *fds; /* as poll left them */
-    size_t polled;      /* of how many processes */
-    bool look_at_all;   /* whatever poll reported */
+    struct pollfd *fds; /* as poll has set them */
+    size_t polled;      /* number of processes that are polled */
+    bool look_at_all;   /* look at all of them, whatever poll reported */
     psr_presence_clock clock;
-    int64_t heard_ms; /* of the launcher, by that clock; other times are psr_clock_ms' */
+    /* when the launcher was last heard, by that clock; other times are psr_clock_ms's */
+    int64_t heard_ms;
     int64_t deadline_ms;
-    bool paused;        /* its processes are told to stop, and its clock stands */
-    bool answers_pause; /* when all of them are stopped */
+    bool paused;        /* its processes were told to stop, and its clock stands still */
+    bool answers_pause; /* PAUSE is answered when all of them are stopped */
     bool ending;
     int64_t term_at_ms, kill_at_ms;
-    int64_t leave_at_ms;          /* though not all is told */
-    uint64_t taken;               /* bytes of events, when that was put off last */
-    const char *because;          /* why it ends, when not by command */
-    psr_socket_directory sockets; /* to be removed: of the run, as the launcher
-                                     does if it can; over TCP this agent's own */
-    bool shares;                  /* sockets is where its processes
-                                     share memory, as they are told */
-    psr_program program;          /* of `psring run`; without words: psring's own */
-    cJSON *variables;             /* those two's, or NULL */
-    psr_environment environment;  /* with them; not begun: ours */
-    bool probes;                  /* its workers are `psring probe` */
+    int64_t leave_at_ms; /* even if not everything was sent */
+    uint64_t taken;      /* bytes of events that were taken when leaving was last put off */
+    const char *because; /* why it ends, unless the launcher told it to */
+    /* to be removed at the end: the run's, which the launcher removes too if it can; over TCP this
+     * agent's own */
+    psr_socket_directory sockets;
+    bool shares;         /* sockets is also where its processes share memory */
+    psr_program program; /* the program of `psring run`; without words: psring's own processes */
+    cJSON *variables;    /* for these two, or NULL */
+    psr_environment environment; /* this agent's environment with them; not begun: unchanged */
+    bool probes;                 /* its workers are `psring probe` */
 } agent;
 
 typedef struct line_from {
@@ -187,8 +189,8 @@ static void tell_left_out(agent *a, process *p)
 static psr_err on_line(void *context, char *line)
 {
     line_from *from = context;
-    if (!may_read(from->agent)) { /* what a program's pipe holds it may
-                                     wait for: it is read and dropped */
+    /* a process might wait for room in its pipe, so the line is read and dropped */
+    if (!may_read(from->agent)) {
         from->process->left_out++;
         return PSR_OK;
     }
@@ -206,8 +208,8 @@ static psr_err on_line(void *context, char *line)
 
 /* ---- Ctrl-Z ---- */
 
-/* A process stops itself once it has stopped its clock (base/clock.h). A SIGCONT before that would
- * be lost, and the process would stop after it and stay: so a process is let go on only when its
+/* A process stops itself after it has stopped its clock (base/clock.h). A SIGCONT before that would
+ * be lost, and the process would stop after it for good. So a process is continued only when its
  * stop has been seen. */
 static void see_stops(agent *a)
 {
@@ -253,7 +255,7 @@ static void go_on(agent *a)
 
 /* ---- commands ---- */
 
-/* Those that are stopped go on: whoever ends in order can. */
+/* Stopped processes are continued, so that they can end in order. */
 static void end_all(agent *a, int64_t grace_ms)
 {
     go_on(a);
@@ -349,13 +351,13 @@ static psr_err spawn(agent *a, const cJSON *command)
         return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a spawn command without a provision");
     PSR_TRY(read_spawn(a, command, p));
     if (a->ending)
-        return PSR_OK; /* whom nobody waits for */
+        return PSR_OK; /* nobody waits for that process */
     const char *list = psr_json_text(command, "cpus");
     psr_cpus bound, *cpus = list != NULL ? &bound : NULL;
     if (list != NULL && psr_cpus_parse(list, &bound) != PSR_OK)
         return psr_fail(PSR_ERR_PROTOCOL,
                         "the launcher sent a list of processors that cannot be read");
-    psr_program_place place = {0}; /* not told: as of a shard */
+    psr_program_place place = {0}; /* not given to a shard */
     (void)psr_json_count(command, "local_rank", UINT32_MAX, &place.local_rank);
     (void)psr_json_count(command, "local_ranks", UINT32_MAX, &place.local_ranks);
     if ((runs_program(a) ? start_program(a, p, &place, provision, cpus)
@@ -366,7 +368,7 @@ static psr_err spawn(agent *a, const cJSON *command)
     return PSR_OK;
 }
 
-/* A number of the launcher's, held to what makes sense. */
+/* A number from the launcher, limited to a sensible range. */
 static double between(double least, double value, double most)
 {
     return value >= least ? value <= most ? value : most : least; /* NaN: least */
@@ -483,7 +485,7 @@ static psr_err on_command(void *context, char *line)
     else if (strcmp(op, "go_on") == 0)
         go_on(a);
     else if (strcmp(op, "alive") == 0)
-        psr_json_put(&a->events, "event", "alive", NULL); /* and so are we */
+        psr_json_put(&a->events, "event", "alive", NULL); /* and so does this agent */
     else
         err = psr_fail(PSR_ERR_PROTOCOL, "the launcher sent the unknown command '%.64s'", op);
     psr_secret_delete(command);
@@ -506,8 +508,8 @@ static void tell_end(agent *a, process *p)
     p->told = true;
 }
 
-/* What programs left behind, and what has ended since: nobody else waits for it. One of ours is
- * seen in the next round. */
+/* Reaps processes that programs left behind and that have ended; nobody else does. If one of our
+ * own has ended, the next round sees it. */
 static void bury_strays(const agent *a)
 {
     siginfo_t info = {0};
@@ -563,8 +565,8 @@ static psr_err attend(agent *a, bool *ret_running, bool *ret_all_told)
 
 /* ---- programs that are stopped ---- */
 
-/* A program need not have joined, so that nobody else would miss it. What Ctrl-Z stops does not
- * count. */
+/* A program need not have joined, so nobody else would miss it. Time in which Ctrl-Z stops it does
+ * not count. */
 static void check_stopped(agent *a, int64_t now)
 {
     for (size_t i = 0; i < a->count && runs_program(a) && !a->paused; i++) {
@@ -671,7 +673,7 @@ int psr_agent_main(void)
 {
     sigset_t signals;
     sigemptyset(&signals);
-    if (!psr_signal_is_ignored(SIGTERM)) /* it is the launcher's, under srun */
+    if (!psr_signal_is_ignored(SIGTERM)) /* under srun the launcher acts on it */
         sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGINT);
     if (!psr_signal_is_ignored(SIGHUP)) /* nohup */

@@ -41,7 +41,8 @@ static psr_err read_address(const psr_agent_context *by, const cJSON *json, cons
     return PSR_OK;
 }
 
-/* Who was reached by loopback was reached from this machine's loopback, and from there alone. */
+/* A loopback address as its own means that it was reached from this machine's loopback, which is
+ * possible only here. */
 static psr_err read_addresses(const psr_agent_context *by, psr_agent_event *event)
 {
     PSR_TRY(read_address(by, event->json, "address", &event->address));

@@ -61,7 +61,7 @@ psr_err psr_host_command(const char *path, bool named, char *command, size_t siz
         return PSR_OK;
     }
     snprintf(script, sizeof script, guarded, quoted);
-    PSR_TRY(quote(script, again, sizeof again)); /* whatever the login shell is */
+    PSR_TRY(quote(script, again, sizeof again)); /* works with any login shell */
     if (snprintf(command, size, "exec /bin/sh -c '%s'", again) >= (int)size)
         return psr_fail(PSR_ERR_USAGE, "the path '%s' is too long for a remote command", path);
     return PSR_OK;
@@ -76,9 +76,9 @@ static psr_err remote_command(const char *remote_program, char *command, size_t 
     return psr_host_command(path, false, command, size);
 }
 
-/* What ssh is told. Host keys are checked, nothing is asked for, nothing of this machine is lent to
- * the other (agent, display, ports), no command is run here, and a connection that dies is noticed.
- * Options that the caller put into --ssh come first, and ssh takes the first value that it sees. */
+/* The options of ssh. Host keys are checked, ssh asks for nothing, lends nothing of this machine to
+ * the other (agent, display, ports), runs no command here, and notices a connection that dies.
+ * Options that the caller put into --ssh come first, and ssh uses the first value that it sees. */
 static const char *const ssh_options[] = {"-T",
                                           "-a",
                                           "-x",
@@ -97,8 +97,8 @@ static const char *const ssh_options[] = {"-T",
                                           "-o",
                                           "ServerAliveCountMax=3"};
 
-/* What srun is told: one task on that node, beside whatever else steps of the job do there, on any
- * of its processors. */
+/* The options of srun: one task on that node, beside other steps of the job there, on any of its
+ * processors. */
 static const char *const srun_options[] = {"--overlap", "--quiet", "--nodes=1", "--ntasks=1",
                                            "--cpu-bind=none"};
 
@@ -172,8 +172,8 @@ static psr_err split_words(const char *ssh, wordexp_t *ret_words)
 static psr_err start_by(psr_host_link *link, const char *name, const wordexp_t *words,
                         const char *remote_program)
 {
-    /* What ends a job of Slurm's is sent to all of its processes. The launcher obeys, and ends
-     * agents in order. */
+    /* Slurm sends signals that end a job to all of its processes. The launcher acts on them, and
+     * ends the agents in order. */
     static const char leave_term[] = "trap '' TERM USR1; ";
     char program[4096], command[16384], script[sizeof leave_term + 16384], nodelist[300];
     char *argv[SSH_WORDS_MAX + 32];

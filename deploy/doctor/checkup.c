@@ -53,11 +53,11 @@ uint64_t psr_checkup_worker_bytes(const psr_checkup *c, const psr_checkup_host *
     if (c->model == NULL)
         return 0;
     if (sample > 0 && c->batch_size > PSR_FACT_UNLIMITED / sample)
-        return PSR_FACT_UNLIMITED; /* what a host says may be anything */
+        return PSR_FACT_UNLIMITED; /* a host may say anything */
     return fixed + sample * c->batch_size;
 }
 
-/* Of path the part that is there. */
+/* The part of path that exists. */
 static bool nearest_there(const char *path, char *there, size_t size)
 {
     struct stat status;

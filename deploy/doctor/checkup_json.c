@@ -89,7 +89,8 @@ static void put_lists(psr_fields_writer *w, const psr_checkup *c, const psr_find
     for (size_t i = 0; i < c->count && all; i++)
         all = put_in(hosts, host_object(&c->hosts[i]));
     for (size_t i = 0; i < c->count * c->count && all; i++)
-        if (i / c->count != i % c->count) /* what a host's way to itself lacks is a finding */
+        /* what is missing of a host's connection to itself is a finding */
+        if (i / c->count != i % c->count)
             all = put_in(pairs, pair_object(c, i / c->count, i % c->count));
     for (size_t i = 0; i < f->count && all; i++)
         all = put_in(findings, finding_object(&f->items[i]));

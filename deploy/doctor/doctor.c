@@ -195,13 +195,13 @@ static psr_err tell(const psr_checkup *checkup, bool json, int *ret_status)
     return err;
 }
 
-/* What it is at, on a terminal: one line, which each later one and the result replace. */
+/* Shows the present stage on a terminal: one line, which the next one and the result replace. */
 static void show_progress(void *context, const char *what, size_t answered, size_t asked)
 {
     psr_screen_draw(context, "\r%s: %zu of %zu\033[K", what, answered, asked);
 }
 
-#define ERASE_MS 1000 /* a terminal that is stopped does not hold up the result for ever */
+#define ERASE_MS 1000 /* a stopped terminal does not delay the result for ever */
 
 /* Where nobody watches, or a program reads, there is none. */
 static psr_err visit_watched(psr_visit_options *visit, bool json, psr_checkup *checkup)

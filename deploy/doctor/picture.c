@@ -10,7 +10,7 @@
 #define HOST_WIDTH_MAX 18
 #define ADDRESS_WIDTH_MAX 15
 #define BACK_END_WIDTH_MAX 22
-#define HOSTS_IN_TABLE 12 /* whose ways fit 100 columns */
+#define HOSTS_IN_TABLE 12 /* a table of more hosts would not fit 100 columns */
 #define GIB ((double)(1 << 30))
 
 /* ---- hosts ---- */
@@ -25,7 +25,7 @@ static void describe_back_end(const psr_host_facts *f, char text[40])
         snprintf(text, 40, "%s, %s", strncmp(isa, "cpu_isa_", 8) == 0 ? isa + 8 : isa, version);
 }
 
-/* What may be used of how many. */
+/* How many cores may be used, and of how many. */
 static void describe_cores(const psr_host_facts *f, char text[32])
 {
     double limit = (double)f->cpu_limit_milli / 1000, allowed = (double)f->cores_allowed;
@@ -81,7 +81,7 @@ static void print_hosts(FILE *to, const psr_checkup *c)
         print_host(to, c, i, width);
 }
 
-/* What all agree on, or findings tell: as the first host that has it. */
+/* Prints what all hosts agree on, or findings tell: that of the first host that has it. */
 static void print_planned(FILE *to, const psr_checkup *c)
 {
     for (size_t i = 0; i < c->count && c->data != NULL; i++) {
@@ -212,7 +212,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of more hosts than a table has room for. Without memory it is left out. */
+/* For more hosts than a table has room for. Without memory it is left out. */
 static void print_range(FILE *to, const psr_checkup *c,
                         double (*value_of)(const psr_checkup_pair *p))
 {

@@ -10,7 +10,7 @@ void psr_job_stop(void)
     sigemptyset(&stop);
     sigaddset(&stop, SIGTSTP);
     psr_clock_stop();
-    (void)raise(SIGTSTP); /* it waits behind the mask */
+    (void)raise(SIGTSTP); /* it waits until it is unblocked */
     pthread_sigmask(SIG_UNBLOCK, &stop, &before);
     /* Here the process has been stopped, and goes on. */
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -24,8 +24,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define LAST_LINE_MS 200 /* for the screen to take what is said before Ctrl-Z stops the launcher */
-#define DESCRIPTORS_BESIDE 64 /* that the launcher needs itself */
+/* how long the screen may take for what is printed before Ctrl-Z stops the launcher */
+#define LAST_LINE_MS 200
+#define DESCRIPTORS_BESIDE 64 /* descriptors that the launcher itself needs */
 #define UNREAD_MS 500         /* for a reader of the last words, when told to end at once */
 
 /* ---- what a process is started with ---- */

@@ -34,7 +34,7 @@ static void read_line(const char *path, char *line, size_t size)
     psr_printable_line(line, strlen(line));
 }
 
-/* What stands behind the first line that begins with name and has a colon. */
+/* The text after the colon of the first line that begins with name. */
 static void read_field(const char *path, const char *name, char *value, size_t size)
 {
     char line[512];
@@ -98,7 +98,7 @@ static void limit_memory(const char *directory, const char *limit_file, const ch
     f->memory_free_bytes = at_most(f->memory_free_bytes, limit > used ? limit - used : 0);
 }
 
-/* A process has the least of the limits of its group and all above. */
+/* A process has the least of the limits of its group and of all groups above. */
 static void find_group_limits(psr_host_facts *f)
 {
     static const char top[] = "/sys/fs/cgroup";
@@ -142,7 +142,7 @@ static void find_processor(psr_host_facts *f)
     f->l3_bytes = cache_bytes(_SC_LEVEL3_CACHE_SIZE);
 }
 
-/* What a process may raise its limit to: psring's own do. */
+/* The limit to which a process may raise its own: psring's processes do. */
 static uint64_t hard_limit(const struct rlimit *limit)
 {
     return limit->rlim_max == RLIM_INFINITY ? PSR_FACT_UNLIMITED

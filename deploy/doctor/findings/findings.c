@@ -51,8 +51,7 @@ void psr_findings_add(psr_findings *f, psr_finding_level level, const char *chec
 
 /* ---- one host ---- */
 
-/* psr_host_no_agent says which host it is, what there is and, behind a semicolon, what would be
- * right. */
+/* psr_host_no_agent's text names the host and what was found and, after a semicolon, what to do. */
 static void judge_login(const psr_checkup_host *h, psr_findings *f)
 {
     char who[PSR_HOST_NAME_MAX + 8];
@@ -234,7 +233,7 @@ static void judge_host(const psr_checkup *c, const psr_checkup_host *h, psr_find
 
 /* ---- hosts beside one another ---- */
 
-/* By what the samples are, where that is known: equal data may have other names. */
+/* Compares hashes of the samples if they are known: equal data may have other names. */
 static void compare_data(const psr_host_facts *x, const psr_host_facts *y, const char *where,
                          psr_findings *f)
 {

@@ -1,13 +1,13 @@
-/* A host's memory against what its workers take, as far as their network can tell. */
+/* Compares a host's memory with what its workers need, as far as the network is known. */
 #include "deploy/doctor/findings/findings_private.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
-/* free, for each slot: less is little for any network */
+/* free for each slot; less is too little for any network */
 #define MEMORY_LEAST_BYTES ((uint64_t)512 << 20)
 
-/* What would fit into so much for each slot. */
+/* Writes what would fit into this much memory for each slot. */
 static void advise_memory(const psr_checkup *c, const psr_checkup_host *h, uint64_t bytes,
                           bool never, char right[200])
 {
@@ -30,7 +30,7 @@ static double gib(uint64_t bytes)
     return (double)bytes / (1 << 30);
 }
 
-/* Against what the workers of the network that was asked about take; without one, against what is
+/* Compares with the need of the workers of the network in question; without one, with what is too
  * little for any. */
 void psr_findings_of_memory(const psr_checkup *c, const psr_checkup_host *h, psr_findings *f)
 {

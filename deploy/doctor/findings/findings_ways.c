@@ -1,5 +1,5 @@
-/* What is between hosts. One host that nobody reaches is one finding, not one for each of the
- * others. */
+/* Findings about connections between hosts. A host that no other can reach is one finding, not one
+ * for each of the others. */
 #include "deploy/doctor/findings/findings_private.h"
 
 #include "net/address/interface.h"
@@ -9,15 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAIRS_TOLD 12 /* of each kind; --json has all */
-/* A pair is slow when it carries less than a third of what the middle one does: repetitions differ
+#define PAIRS_TOLD 12 /* most pairs named in a finding; --json has all */
+/* A pair is slow if it carries less than a third of what the median pair does: repetitions differ
  * by less. */
 #define SLOW_FACTOR 3
 #define PAIRS_FOR_MIDDLE 6
 
 /* ---- connections ---- */
 
-/* By the system's own words, or psr_reach_all's. */
+/* By the words of the system, or of psr_reach_all. */
 static const char *port_advice(const char *failure)
 {
     if (strstr(failure, "refused") != NULL)
@@ -40,7 +40,7 @@ typedef struct tally {
     const char *failure; /* the first one's */
 } tally;
 
-/* Of all ways to a host, or from it. */
+/* Counts all connections to a host, or from it. */
 static tally count_ways(const psr_checkup *c, size_t host, bool to)
 {
     tally t = {0, 0, ""};
@@ -69,8 +69,8 @@ static void judge_connection(const psr_checkup *c, size_t from, size_t to, psr_f
                      "no connection to %s: %s", c->hosts[to].facts.endpoint, p->connect_failure);
 }
 
-/* Whom no other host reaches, and who reaches no other, in one finding. ret_to, ret_from: that it
- * is told of these ways. */
+/* A host that no other host reaches, or that reaches no other, is one finding. ret_to, ret_from: it
+ * covers these connections. */
 static void judge_isolation(const psr_checkup *c, size_t host, psr_findings *f, bool *ret_to,
                             bool *ret_from)
 {

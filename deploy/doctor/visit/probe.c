@@ -28,13 +28,13 @@ typedef struct probe {
     psr_line_writer answers;
     double clock_fault_s;
     bool met;
-    psr_peer other; /* whom it met */
+    psr_peer other; /* the probe that it measures with */
     bool measures;
     psr_measure measure;
     uint8_t *payload; /* PSR_PROBE_MESSAGE_BYTES of it, lent to the transport */
 } probe;
 
-/* A time that the launcher gives, held to what makes sense. */
+/* A time from the launcher, limited to a sensible range. */
 static double milliseconds(const cJSON *command, const char *name)
 {
     double value = psr_json_number(command, name, 0);
@@ -239,7 +239,7 @@ static psr_err on_message(probe *p, const psr_message *message)
 {
     uint64_t number = psr_msg_probe_number(message);
     if (!p->met || !psr_peer_equal(message->from, p->other))
-        return PSR_OK; /* of one whose turn is over */
+        return PSR_OK; /* of a measurement that has ended */
     if (message->head.type == PSR_MSG_PROBE) {
         const psr_head head = psr_msg_probed_head(number);
         return psr_transport_send(p->transport, p->other, &head, NULL);
@@ -314,7 +314,7 @@ static psr_err probe_loop(probe *p)
     return PSR_OK;
 }
 
-/* A host on which nobody can listen has facts all the same. */
+/* A host on which nobody can listen still has facts. */
 static void listen_as_worker(probe *p)
 {
     psr_zmq_options options = psr_provision_zmq(&p->provision);

@@ -14,13 +14,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* beyond the deadline: ssh tells by then why it gives a connection up, after 10 s
+/* in addition to the deadline: by then ssh says why it gives a connection up, after 10 s
  * (deploy/agent/host.c) */
 #define SSH_MS 2000
 #define CONNECTING_MAX 32 /* ssh on their way at a time, as in a run */
 #define CLOCK_ROUNDS 8
-/* Of all rounds together, about: what one sends in each is cut to that. After a deadline no further
- * round begins. */
+/* For all rounds together, approximately: each round's time is cut to fit. After a deadline no
+ * further round begins. */
 #define ROUNDS_MS 6000
 #define READ_DEADLINES 10 /* a data set may be gigabytes */
 #define BYTES_MS_MIN 10.0
@@ -232,7 +232,8 @@ static void ask_to_measure(psr_visitor *v, size_t host, double bytes_ms)
     psr_visit_ask(v, host, PSR_ASKED_MEASURE, command);
 }
 
-/* Of each pair first the lower number measures the way to the higher, then the other way. */
+/* Of each pair first the lower number measures the connection to the higher, then the other way
+ * round. */
 static psr_err measure_round(psr_visitor *v, size_t round, double bytes_ms)
 {
     const size_t count = v->checkup->count;

@@ -1,4 +1,4 @@
-/* What agents and probes say, as it comes, and what is said to them. */
+/* Reads what agents and probes say, and sends them questions. */
 #include "deploy/doctor/visit/visit_private.h"
 
 #include "base/clock.h"
@@ -19,7 +19,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-/* Of a figure that somebody else tells. */
+/* The largest figure that is accepted. */
 #define FIGURE_MAX 999999999999999ull
 
 typedef struct from_host {
@@ -88,8 +88,8 @@ static psr_err take_looked_up(psr_visitor *v, size_t host, const cJSON *addresse
     return PSR_OK;
 }
 
-/* All others connect there: so it is the address that it was reached by, with a port. With
- * --interface that is not known. */
+/* All others connect to the probe's endpoint, so it must have the address by which the host was
+ * reached, with a port. With --interface that address is not known. */
 static psr_err check_endpoint(const psr_visitor *v, size_t host)
 {
     const psr_checkup_host *h = &v->checkup->hosts[host];
@@ -226,7 +226,7 @@ static void take_hello(psr_visitor *v, size_t host, const psr_agent_event *event
     v->visited[host].asked = PSR_ASKED_NOTHING;
 }
 
-/* Of ssh's words before the hello those count that tell why. */
+/* Before the hello, those lines of ssh are kept that tell the reason. */
 static void take_words(psr_visited *visited, const char *text)
 {
     if (!visited->greeted && psr_ssh_words_tell_why(visited->last_words))
@@ -262,7 +262,7 @@ static psr_err take_event(psr_visitor *v, size_t host, const psr_agent_event *ev
     return PSR_OK;
 }
 
-/* Who breaks the protocol is not heard any more. */
+/* A host that breaks the protocol is ignored from then on. */
 void psr_visit_take_line(psr_visitor *v, size_t host, const char *line)
 {
     const psr_visited *visited = &v->visited[host];

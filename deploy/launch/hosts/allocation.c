@@ -68,8 +68,8 @@ bool psr_allocation_is_there(void)
     return variable("SLURM_JOB_ID") != NULL;
 }
 
-/* In a step SLURM_TASKS_PER_NODE is the step's, which is this process alone: there the job's
- * processors count. */
+/* In a step SLURM_TASKS_PER_NODE is that of the step, which is this process only: there the job's
+ * processors are used. */
 static const char *slots_variable(void)
 {
     return variable("SLURM_STEP_NODELIST") != NULL ? "SLURM_JOB_CPUS_PER_NODE"

@@ -41,7 +41,7 @@ static bool is_plain(const char *text, size_t size)
     return true;
 }
 
-/* What stands before the host itself: "user@", or nothing. */
+/* The part before the host: "user@", or nothing. */
 static size_t user_size(const char *text, size_t size)
 {
     const char *at = memchr(text, '@', size);
@@ -99,7 +99,7 @@ static psr_err refuse(const word *w, const char *why)
 
 /* ---- its brackets ---- */
 
-/* What of the names is made already. */
+/* The part of the names that is made already. */
 typedef struct made {
     char text[PSR_HOST_NAME_MAX];
     size_t size;
@@ -128,7 +128,8 @@ static bool read_number(const char **at, const char *end, uint32_t *ret_value, i
 
 static psr_err expand(const word *w, made *m, const char *at, const char *end, int depth);
 
-/* A number of brackets, or all from `first` to it: what follows the brackets is behind each. */
+/* Appends a number of the brackets, or all from `first` to it, and after each what follows the
+ * brackets. */
 static psr_err expand_range(const word *w, made *m, const char **at, const char *close,
                             const char *end, int depth)
 {

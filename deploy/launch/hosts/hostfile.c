@@ -17,7 +17,8 @@
 /* Where a list is being read: what its next names add. */
 typedef struct reading {
     psr_hosts hosts;
-    size_t last;     /* that was named last: the next one is often the same, or the one behind it */
+    /* the host that was named last: the next one is often the same, or the one after it */
+    size_t last;
     size_t mentions; /* so far */
     uint32_t slots, max_slots;
 } reading;

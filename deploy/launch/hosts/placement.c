@@ -6,7 +6,7 @@
 
 /* ---- mapping ---- */
 
-/* Who goes where. */
+/* Which process goes to which host. */
 typedef struct mapping {
     const psr_hosts *hosts;
     uint32_t *taken; /* of each host, so far */
@@ -115,7 +115,7 @@ static psr_err host_index(psr_placement *placement, const psr_host *host, uint32
     return PSR_OK;
 }
 
-/* processes: how many of those that are mapped are there, the others are played. */
+/* processes: how many of the mapped ones really run; the others are computed by these. */
 static psr_err place_mapped(psr_placement *placement, const mapping *m, psr_role role,
                             uint32_t processes)
 {
