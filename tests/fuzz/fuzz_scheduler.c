@@ -1,10 +1,10 @@
-/* Members that may say anything to training's scheduler, while they join and while the run is on:
+/* Members that may send training's scheduler anything, while they join and while the run is on:
  * ps/scheduler on comm/members' coordinator and its liveness. Each record of the input is one
- * message, news of a process, a person who asks for another mode, or time that passes. The run ends
- * at most once, and with a status and a line; nothing is sent to who has not joined; what its driver
- * is given is of members, steps and samples that there are; of views each follows the one before;
- * who asks for a mode is answered once. The first two bytes say what the run is like, and how far
- * it is. */
+ * message, news of a process, a person who asks for another mode, or time that passes. The test
+ * checks that the run ends at most once, with a status and a line; that nothing is sent to
+ * processes that have not joined; that its driver gets only existing members, steps and samples;
+ * that each view follows the one before; and that every request for a mode is answered once. The
+ * first two bytes say what the run is like, and how far it is. */
 #include "tests/fuzz/records.h"
 
 #include "ps/parts.h"

@@ -1,9 +1,9 @@
-/* Members and a scheduler that may say a shard anything while views follow each other: STATE that
+/* Members and a scheduler that may send a shard anything while views follow each other: STATE that
  * is not the sender's to hand over, of another array, twice, torn or too long; messages of views
- * that are over, that have not come and that there never are; views in any order. Each record of the
- * input is one message; its fields are near what would be right, but for one of them. A shard
- * refuses with PROTOCOL or NUMERIC, blames only members that there are, and writes nothing outside
- * its part. The first byte says what the run is like. */
+ * that are over, that have not come or that never exist; views in any order. Each record of the
+ * input is one message; all of its fields but one are near what would be right. The test checks
+ * that the shard refuses with PROTOCOL or NUMERIC, blames only existing members, and writes nothing
+ * outside its part. The first byte says what the run is like. */
 #include "tests/fuzz/records.h"
 
 #include "comm/plan.h"
