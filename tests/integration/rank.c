@@ -4,6 +4,8 @@
  *     rank sum|again|loop|broadcast|leave|abort
  *     rank table UPDATE SYNC ROUNDS: pushes rank + 1 so often to two parts, and prints what it
  *         pulls
+ *     rank encode ENCODING SPOILT: sums some times in that encoding, and prints a hash of what each
+ *         rank has; rank SPOILT changes one bit of it before
  *     rank keep UPDATE STEPS FILE: goes on from FILE where it is there, takes steps, and writes the
  *         table and its update's state to FILE: bytes that say nothing else */
 #include "comm/psring/psring.h"
@@ -149,6 +151,35 @@ static psring_err keep(psring_comm *comm, char **words)
     return err == PSRING_OK ? psring_table_close(&table, NULL) : err;
 }
 
+static psring_err encode(psring_comm *comm, char **words)
+{
+    enum { VALUES = 50021, STARTS = 3 };
+    static float x[VALUES], y[VALUES];
+    psring_request *request = NULL;
+    psring_group *world = psring_world(comm);
+    const int rank = psring_rank(world);
+    uint64_t hash = UINT64_C(0xcbf29ce484222325); /* FNV-1a */
+    psring_err err =
+        psring_all_reduce(world, x, y, VALUES, PSRING_FLOAT32, PSRING_SUM,
+                          PSRING_CALL(.encoding = words[0], .persistent = true), &request);
+    for (int start = 0; start < STARTS && err == PSRING_OK; start++) {
+        for (size_t i = 0; i < VALUES; i++)
+            x[i] = (float)((i * 31 + (size_t)rank * 17 + (size_t)start * 7) % 251) / 63 - 1;
+        err = psring_start(request);
+        if (err == PSRING_OK)
+            err = psring_wait(request, PSRING_FOREVER);
+        if (rank == atoi(words[1]))
+            ((unsigned char *)y)[VALUES] ^= 1;
+        for (size_t i = 0; i < sizeof y; i++)
+            hash = (hash ^ ((const unsigned char *)y)[i]) * UINT64_C(0x100000001b3);
+    }
+    if (err == PSRING_OK)
+        printf("rank %d: %016llx\n", rank, (unsigned long long)hash);
+    fflush(stdout);
+    psring_request_free(&request);
+    return err;
+}
+
 /* Says one number to all again and again until that fails, and how much memory it has had. */
 static psring_err broadcast(psring_comm *comm)
 {
@@ -166,6 +197,8 @@ static psring_err play(const char *what, char **words, psring_comm **comm)
 {
     if (strcmp(what, "table") == 0)
         return table(*comm, words);
+    if (strcmp(what, "encode") == 0)
+        return encode(*comm, words);
     if (strcmp(what, "keep") == 0)
         return keep(*comm, words);
     if (strcmp(what, "broadcast") == 0)
@@ -197,6 +230,8 @@ static psring_err live(const char *what, char **words)
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "sum";
+    if (strcmp(what, "encode") == 0 && argc != 4)
+        return 2;
     if ((strcmp(what, "table") == 0 || strcmp(what, "keep") == 0) && argc != 5)
         return 2;
     int lives = strcmp(what, "again") == 0 ? 5 : 1;

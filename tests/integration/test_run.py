@@ -371,6 +371,28 @@ def tables(tap, start, directory):
     tap.ok(run.text("out") == ["3 1"] * 2, "and finds how many they are", run.why())
 
 
+def encodings(tap, start, directory):
+    """Encoded sums have the same bits on all ranks, by each transport and in every run."""
+    def hashes(name, *options, spoilt="-1"):
+        run = start(name, ["-n", "3", *options], [RANK, "encode", encoding, spoilt])
+        ends(tap, run, 0, [], "%s: %s" % (encoding, name))
+        return [line.split(": ")[1] for line in sorted(run.text("out"))]
+    seen = set()
+    for encoding in ("none", "fp16", "bf16", "int8", "topk:0.1", "1bit"):
+        short = encoding.replace(":", "-")
+        first, second = hashes("encoded-shm-" + short, "--transport", "shm"), hashes("encoded-tcp-" + short, "--transport", "tcp")
+        tap.ok(len(first) == 3 and len(set(first + second)) == 1, "%s: the same bits on all ranks, by shared memory and by TCP" % encoding,
+               [str(first), str(second)])
+        seen.update(first)
+    tap.ok(len(seen) == 6, "and other bits in each encoding", [str(seen)])
+    tap.ok(len(set(hashes("encoded-spoilt", spoilt="1"))) == 2, "the control: one bit that a rank has otherwise is found")
+    encoding = "fp4"
+    run = start("encoded-unknown", ["-n", "2"], [RANK, "encode", encoding, "-1"])
+    got = run.wait(PATIENCE_S)
+    tap.ok(got == 1 and any("usage: all_reduce: encoding" in line and "fp4" in line for line in run.text("err")),
+           "an unknown encoding is refused by its name", run.why())
+
+
 def tables_are_kept(tap, start, directory):
     """Adam's first steps depend on their number, momentum on what was pushed before."""
     for update in ("sgd lr=0.25 momentum=0.5", "adam lr=0.01"):
@@ -441,7 +463,7 @@ def main():
     tap = Tap()
     with Workspace() as directory:
         plays = (places, local_places, words, descriptors, fails, is_killed, is_stopped, ctrl_c, ctrl_z, launcher_dies, agent_dies, scheduler_stops, not_there,
-                 children, output_files, much_output, on_a_terminal, joined, one_of_the_joined_ends, takes_anothers_name, few_descriptors, two_hosts, tables, tables_are_kept, a_shard_is_killed, bad_input)
+                 children, output_files, much_output, on_a_terminal, joined, one_of_the_joined_ends, takes_anothers_name, few_descriptors, two_hosts, tables, encodings, tables_are_kept, a_shard_is_killed, bad_input)
         together(tap, [partial(guarded, play=play, psring=psring, directory=directory) for play in plays])
     tap.end()
 
