@@ -19,12 +19,23 @@
 
 typedef struct mode_options {
     const char *run, *mode; /* mode NULL: tell */
+    bool json;
 } mode_options;
+
+enum { KEY_JSON = 256 };
+
+static const struct argp_option options[] = {
+    {"json", KEY_JSON, NULL, 0, "tell it as one JSON object, also of a change that has happened",
+     0},
+    {0}};
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
     mode_options *o = state->input;
     switch (key) {
+    case KEY_JSON:
+        o->json = true;
+        return 0;
     case ARGP_KEY_ARG:
         if (o->run == NULL)
             o->run = arg;
@@ -54,8 +65,13 @@ static const char doc[] =
     "and "
     "not to ps where a run has no shards (psring train --mode ring --shards N starts some that "
     "wait).\n"
+    "With --json: mode, and first_step, from which step on it is in force; steps of total that all "
+    "workers have done; next_mode and next_step, what is planned (null: nothing is); changing, "
+    "whether a change is under way; after a change pause_s, the longest that a worker took no step "
+    "for it, in seconds. Steps count from 1.\n"
     "Examples:\n"
     "  psring mode psring-runs/A\n"
+    "  psring mode psring-runs/A --json\n"
     "  psring mode psring-runs/A ring\n"
     "\n"
     "Exit status: 0 told, or changed; 1 the run did not change; 2 bad input, or no\n"
@@ -113,7 +129,8 @@ static psr_err ask(const mode_options *o)
     char line[64], answer[ANSWER_MAX];
     int fd = -1;
     PSR_TRY(connect_to(o->run, &fd));
-    const int size = snprintf(line, sizeof line, "%s\n", o->mode != NULL ? o->mode : "tell");
+    const int size = snprintf(line, sizeof line, "%s%s\n", o->json ? "json " : "",
+                              o->mode != NULL ? o->mode : "tell");
     psr_err err = send(fd, line, (size_t)size, MSG_NOSIGNAL) == size
                       ? read_answer(fd, answer)
                       : psr_fail(PSR_ERR_PEER, "the run ended before it answered");
@@ -128,7 +145,7 @@ static psr_err ask(const mode_options *o)
 int psr_command_mode(int argc, char **argv)
 {
     mode_options o = {0};
-    const struct argp argp = {NULL, parse, "RUN [ps|ring]", doc, NULL, NULL, NULL};
+    const struct argp argp = {options, parse, "RUN [ps|ring]", doc, NULL, NULL, NULL};
     psr_options_parse(&argp, argc, argv, 0, NULL, &o);
     psr_err err = ask(&o);
     if (err != PSR_OK)

@@ -61,7 +61,8 @@ static const struct argp_option options[] = {
 static const char doc[] =
     "Compares runs in one table, with the options in which they differ, and says whether their "
     "weights are the same bits.\vA run that failed, was interrupted or is not over is a row that "
-    "says so, with the steps that it has completed.\n"
+    "says so, with the steps that it has completed. With --csv a run that changed its architecture "
+    "has a row more for each stretch: the last columns (stretch_..) say of which.\n"
     "Exit status: 0 also when hashes differ or runs failed; 2 when a directory cannot be read.\n"
     "Example:\n"
     "  psring report psring-runs/A psring-runs/B\n"
@@ -171,7 +172,21 @@ static void print_field(const char *text, bool first)
     psr_print(stdout, "\"");
 }
 
-static void print_csv_row(const psr_runs *r, size_t i)
+/* Behind a run's own columns: what a stretch has and a run has not. Empty in a run's row. */
+static const char *const stretch_columns[] = {"mode", "first_step", "seconds", "pause_s"};
+enum { STRETCH_COLUMNS = sizeof stretch_columns / sizeof stretch_columns[0] };
+
+static void print_number(double value)
+{
+    char text[32] = "";
+    if (isfinite(value))
+        snprintf(text, sizeof text, "%.17g", value);
+    print_field(text, false);
+}
+
+/* A run, or (not NULL) one of its stretches, which has some of a run's figures, by the same
+ * names. */
+static void print_csv_row(const psr_runs *r, size_t i, const cJSON *stretch)
 {
     const psr_run_record *run = &r->items[i];
     char text[256];
@@ -184,16 +199,24 @@ static void print_csv_row(const psr_runs *r, size_t i)
         const char *value = psr_run_record_option(run, option->valuestring);
         print_field(value != NULL ? value : "", false);
     }
-    for (size_t f = 0; f < PSR_FIGURE_COUNT; f++) {
-        double value = psr_summary_figure(run->outcome, (psr_figure)f);
-        text[0] = '\0';
-        if (isfinite(value))
-            snprintf(text, sizeof text, "%.17g", value);
-        print_field(text, false);
-    }
-    print_field(psr_run_record_hash(run) != NULL ? psr_run_record_hash(run) : "", false);
-    print_field(run->why, false);
+    for (size_t f = 0; f < PSR_FIGURE_COUNT; f++)
+        print_number(psr_summary_figure(stretch != NULL ? stretch : run->outcome, (psr_figure)f));
+    const char *hash = stretch == NULL ? psr_run_record_hash(run) : NULL;
+    const char *mode = stretch != NULL ? psr_json_text(stretch, stretch_columns[0]) : NULL;
+    print_field(hash != NULL ? hash : "", false);
+    print_field(stretch == NULL ? run->why : "", false);
+    print_field(mode != NULL ? mode : "", false);
+    for (size_t c = 1; c < STRETCH_COLUMNS; c++)
+        print_number(stretch != NULL ? psr_json_number(stretch, stretch_columns[c], NAN) : NAN);
     psr_print(stdout, "\n");
+}
+
+static void print_csv_rows(const psr_runs *r, size_t i)
+{
+    const cJSON *stretches = cJSON_GetObjectItemCaseSensitive(r->items[i].outcome, "stretches"),
+                *stretch;
+    print_csv_row(r, i, NULL);
+    cJSON_ArrayForEach(stretch, stretches) print_csv_row(r, i, stretch);
 }
 
 static void print_csv(const psr_runs *r)
@@ -206,9 +229,11 @@ static void print_csv(const psr_runs *r)
         print_field(psr_figure_definitions[f].name, false);
     print_field("hash", false);
     print_field("why", false);
+    for (size_t c = 0; c < STRETCH_COLUMNS; c++)
+        psr_print(stdout, ",stretch_%s", stretch_columns[c]);
     psr_print(stdout, "\n");
     for (size_t i = 0; i < r->count; i++)
-        print_csv_row(r, i);
+        print_csv_rows(r, i);
 }
 
 /* ---- the command ---- */

@@ -78,10 +78,9 @@ static void fill_name(const psr_runs *r, size_t i, char cell[CELL_BYTES])
 
 static void fill_option(const psr_run_record *run, const char *name, char cell[CELL_BYTES])
 {
-    const char *value = psr_run_record_option(run, name),
-               *mode = psr_run_record_option(run, "mode");
-    if (strcmp(name, "shards") == 0 && mode != NULL && strcmp(mode, "ps") != 0)
-        value = NULL; /* run.json has the option's default, and the run had no shards */
+    const char *value = psr_run_record_option(run, name);
+    if (value != NULL && strcmp(name, "shards") == 0 && strcmp(value, "auto") == 0)
+        value = NULL; /* the run had none, or run.json would have how many */
     if (value != NULL && value[0] == '\0')
         value = "(none)";
     bool cut = value != NULL && strlen(value) > OPTION_WIDTH_MAX;

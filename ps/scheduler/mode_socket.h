@@ -1,7 +1,7 @@
 /* The socket in a run directory by which a person asks for the run's mode and changes it (psring
  * mode): RUN/mode.sock. Only the user of the run can open it (mode 0600, and the kernel says whose
- * a connection is). A connection has one line in and one line out: "tell" or a mode; "ok TEXT" or
- * "no TEXT".
+ * a connection is). A connection has one line in and one line out: "tell" or a mode, with "json "
+ * before it for an answer in JSON; "ok TEXT" or "no TEXT".
  *
  * A thread of its own takes connections and lines, so that nobody delays the scheduler: at most
  * PSR_RUN_SOCKET_CONNECTIONS at once, and a line of at most PSR_RUN_SOCKET_LINE_MAX bytes within

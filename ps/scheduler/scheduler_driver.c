@@ -58,6 +58,8 @@ typedef struct driver {
     psr_figures *figures;   /* what the run comes to; both from the beginning of the run */
     psr_mode_socket *asked; /* psring mode; NULL: the directory takes no socket */
     uint64_t asker;         /* who waits for the change; 0: nobody */
+    bool asker_wants_json;
+    double pause_s; /* of the last change */
 
     int64_t deadline_ms, flush_ms;
     int64_t slow_said_ms; /* when it was last said that the disk is slow */
@@ -263,6 +265,7 @@ static void on_change_happened(void *context, const psr_mode_change *change)
     snprintf(line, sizeof line, "changed to %s at step %" PRIu64 ", after a pause of %.3f s",
              psr_mode_name(change->mode), change->first_step + 1, change->pause_s);
     psr_figures_stretch_begun(d->figures, change->first_step, change->pause_s);
+    d->pause_s = change->pause_s;
     on_say(d, line);
 }
 
@@ -272,12 +275,33 @@ static void answer(driver *d, uint64_t id, bool ok, const char *text)
         psr_mode_socket_answer(d->asked, id, ok, text);
 }
 
+/* The same as tell_mode, as JSON. changed: and how long the last change took. */
+static void tell_json(driver *d, uint64_t id, bool changed)
+{
+    const psr_mode_state now = psr_scheduler_mode(d->scheduler);
+    char text[384], next[96] = "null, \"next_step\": null", pause[48] = "";
+    if (now.next_step > 0)
+        snprintf(next, sizeof next, "\"%s\", \"next_step\": %" PRIu64, psr_mode_name(now.next_mode),
+                 now.next_step + 1);
+    if (changed)
+        snprintf(pause, sizeof pause, ", \"pause_s\": %.6f", d->pause_s);
+    snprintf(text, sizeof text,
+             "{\"mode\": \"%s\", \"first_step\": %" PRIu64 ", \"steps\": %" PRIu64
+             ", \"total\": %" PRIu64 ", \"next_mode\": %s, \"changing\": %s%s}",
+             psr_mode_name(now.mode), now.first_step + 1, now.steps, now.total, next,
+             now.changing ? "true" : "false", pause);
+    answer(d, id, true, text);
+}
+
 static void on_change_answered(void *context, psr_err status, const char *line)
 {
     driver *d = context;
     if (status != PSR_OK)
         psr_rundir_log(d->rundir, self, line);
-    answer(d, d->asker, status == PSR_OK, line);
+    if (status == PSR_OK && d->asker_wants_json)
+        tell_json(d, d->asker, true);
+    else
+        answer(d, d->asker, status == PSR_OK, line);
     d->asker = 0;
 }
 
@@ -297,17 +321,25 @@ static void tell_mode(driver *d, uint64_t id)
 
 static void take_request(driver *d, const psr_mode_request *request)
 {
+    static const char json[] = "json ";
+    const bool wants_json = strncmp(request->word, json, strlen(json)) == 0;
+    const char *word = request->word + (wants_json ? strlen(json) : 0);
     psr_config asked;
     psr_config_defaults(&asked);
-    if (strcmp(request->word, "tell") == 0) {
+    if (strcmp(word, "tell") == 0 && wants_json) {
+        tell_json(d, request->id, false);
+        return;
+    }
+    if (strcmp(word, "tell") == 0) {
         tell_mode(d, request->id);
         return;
     }
-    psr_err err = psr_config_set(&asked, "mode", request->word);
+    psr_err err = psr_config_set(&asked, "mode", word);
     if (err == PSR_OK && psr_config_next_stretch(&asked, 0) != 0)
-        err = psr_fail(PSR_ERR_USAGE, "'%s' is more than one mode; give ps or ring", request->word);
+        err = psr_fail(PSR_ERR_USAGE, "'%s' is more than one mode; give ps or ring", word);
     if (err == PSR_OK)
         err = psr_scheduler_change(d->scheduler, psr_config_mode_at(&asked, 0));
+    d->asker_wants_json = err == PSR_OK ? wants_json : d->asker_wants_json;
     if (err == PSR_OK)
         d->asker = request->id;
     else

@@ -4,6 +4,7 @@ is left of its socket.
 
 usage: test_mode_by_hand.py PSRING"""
 
+import json
 import os
 import signal
 import socket
@@ -42,6 +43,9 @@ def what_is_told(tap, psring, directory):
         status, text = mode(psring, run.out)
         check(tap, "a run that goes on tells its mode", status == 0 and text.startswith("ps from step 1 on; ")
                   and text.endswith(" of 40 steps done"), text)
+        told = json.loads(mode(psring, run.out, "--json")[1])
+        check(tap, "as one JSON object too", told == {"mode": "ps", "first_step": 1, "steps": told["steps"], "total": 40, "next_mode": None,
+                                                      "next_step": None, "changing": False}, told)
         check(tap, "a run is not changed to the mode that it is in", mode(psring, run.out, "ps") ==
                   (1, "psring mode: the run is in mode ps already, from step 1 on"))
         path = os.path.join(run.out, "mode.sock")
@@ -125,9 +129,9 @@ def what_a_long_name_does(tap, psring, directory):
         run.kill()
 
 
-def changed_to(psring, run, held, wanted):
+def changed_to(psring, run, held, wanted, *options):
     """The answer to a change that is asked for while a worker stands still."""
-    asker = subprocess.Popen([psring, "mode", run.out, wanted], stdin=subprocess.DEVNULL,
+    asker = subprocess.Popen([psring, "mode", run.out, wanted, *options], stdin=subprocess.DEVNULL,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     run.wait_line("told to change to %s" % wanted, PATIENCE_S)
     held.signal(signal.SIGCONT)
@@ -147,6 +151,11 @@ def what_a_change_does(tap, psring, directory):
             check(tap, "a change to %s tells from which step on" % wanted,
                   status == 0 and said.startswith(wanted + " from step "), said)
             told.append("%s@%s" % (wanted, said.split()[3]))
+        status, said = changed_to(psring, run, held, "ring", "--json")
+        now = json.loads(said)
+        check(tap, "--json tells of a change as it tells of a run", status == 0 and now["mode"] == "ring" and now["first_step"] > now["steps"] >= 0
+              and now["changing"] is False and now["pause_s"] > 0, said)
+        told.append("ring@%d" % now["first_step"])
         held.signal(signal.SIGCONT)
         check(tap, "the run ends", run.wait(PATIENCE_S) == 0, run.why())
         mode_of_run = run.json()["config"]["mode"]

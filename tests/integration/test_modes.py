@@ -5,6 +5,8 @@ taken around a change; and who is lost during a change is named.
 
 usage: test_modes.py PSRING"""
 
+import csv
+import io
 import os
 import subprocess
 import sys
@@ -70,6 +72,11 @@ def told_stretches(tap, name, psring, run, changes):
         rows = [line.split()[:2] for line in text.splitlines() if line.startswith(("  ps ", "  ring "))]
         tap.ok(rows == [[s["mode"], "%d-%d" % (s["first_step"], s["first_step"] + s["steps"] - 1)] for s in stretches],
                "%s: the %s has a row for each" % (name, where), text.splitlines())
+    rows = list(csv.DictReader(io.StringIO(subprocess.run([psring, "report", "--csv", run.out], capture_output=True, text=True).stdout)))
+    tap.ok([row["stretch_mode"] for row in rows] == [""] + [s["mode"] for s in stretches] and all(None not in row.values() for row in rows)
+           and all(float(row["stretch_" + name]) == s[name] for row, s in zip(rows[1:], stretches) for name in ("first_step", "seconds", "pause_s"))
+           and all(float(row[name]) == s[name] for row, s in zip(rows[1:], stretches) for name in ("steps", "images_per_s", "wait_s")),
+           "%s: so has its --csv, with the same figures" % name, [str(row) for row in rows])
 
 
 def resumed_run(tap, runs, origin, target):

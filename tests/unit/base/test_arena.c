@@ -4,6 +4,7 @@
 
 #include <stdint.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 static void an_arena_is_zeroed_and_aligned_whatever_its_size(void **state)
 {
@@ -62,6 +63,42 @@ static void what_is_dropped_of_an_arena_costs_nothing_and_is_zero(void **state)
     psr_arena_free(arena, COUNT);
 }
 
+/* Pages of another's memory lie in an arena's place, of few floats and of many. */
+static void pages_of_anothers_memory_become_an_arenas_own_with_what_is_in_them(void **state)
+{
+    (void)state;
+    static const size_t counts[] = {3 * 1024 + 5, (3 << 20) / 4 + 7};
+    for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++) {
+        enum { PAGE_FLOATS = 1024, PAGE_BYTES = 4096 };
+        const size_t count = counts[c];
+        float *arena = NULL, *others = NULL;
+        const int fd = memfd_create("others", MFD_CLOEXEC);
+        assert_int_equal(ftruncate(fd, PAGE_BYTES), 0);
+        others = mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        assert_true(others != MAP_FAILED);
+        expect_ok(psr_arena_new(count, &arena));
+        for (size_t i = 0; i < count; i++)
+            arena[i] = (float)i;
+        for (size_t i = 0; i < PAGE_FLOATS; i++)
+            others[i] = -(float)i;
+        assert_true(mmap(arena + PAGE_FLOATS, PAGE_BYTES, PROT_READ, MAP_SHARED | MAP_FIXED, fd,
+                         0) == (void *)(arena + PAGE_FLOATS));
+        expect_ok(psr_arena_own(arena, count));
+        others[1] = 77; /* it is seen here no more */
+        for (size_t i = 0; i < count; i++) {
+            const bool was_others = i >= PAGE_FLOATS && i < 2 * PAGE_FLOATS;
+            const float right = was_others ? -(float)(i - PAGE_FLOATS) : (float)i;
+            if (arena[i] != right)
+                fail_msg("element %zu of %zu is %g", i, count, (double)arena[i]);
+        }
+        arena[PAGE_FLOATS + 2] = 5; /* it can be written again, and is not seen there */
+        assert_true(others[2] == -2);
+        psr_arena_free(arena, count);
+        munmap(others, PAGE_BYTES);
+        close(fd);
+    }
+}
+
 static void a_size_beyond_the_address_space_is_refused(void **state)
 {
     (void)state;
@@ -88,6 +125,7 @@ int main(void)
         cmocka_unit_test(an_arena_is_zeroed_and_aligned_whatever_its_size),
         cmocka_unit_test(an_arena_costs_memory_where_it_is_touched_only),
         cmocka_unit_test(what_is_dropped_of_an_arena_costs_nothing_and_is_zero),
+        cmocka_unit_test(pages_of_anothers_memory_become_an_arenas_own_with_what_is_in_them),
         cmocka_unit_test(only_so_much_fits_as_there_is_memory),
         cmocka_unit_test(a_size_beyond_the_address_space_is_refused),
     };

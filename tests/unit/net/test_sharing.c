@@ -50,6 +50,47 @@ static void an_arena_is_sealed_and_its_owners_writes_are_seen(void **state)
     psr_shared_arena_done(&arena);
 }
 
+/* A run that was kept back and a page that is another's are the arena's again, and all that has
+ * mapped it sees them. */
+static void an_arena_whose_pages_were_elsewhere_can_be_lent_whole_again(void **state)
+{
+    (void)state;
+    enum { COUNT = 1 << 17, KEPT = 1 << 16, PAGE = 1024 };
+    psr_shared_arena arena, other;
+    const void *seen, *of_other;
+    assert_ok(psr_shared_arena_new(COUNT, &arena));
+    assert_ok(psr_shared_arena_new(PAGE, &other));
+    assert_ok(psr_shared_arena_map(arena.fd, arena.bytes, &seen));
+    assert_ok(psr_shared_arena_map(other.fd, other.bytes, &of_other));
+    assert_ok(psr_shared_arena_keep(&arena, (psr_span){0, KEPT}));
+    for (size_t i = 0; i < COUNT; i++)
+        arena.values[i] = (float)i;
+    for (size_t i = 0; i < PAGE; i++)
+        other.values[i] = -1;
+    const float *there = seen;
+    assert_true(there[1] == 0 && there[KEPT + 1] == KEPT + 1);
+    assert_true(mmap(arena.values + KEPT, PAGE * sizeof(float), PROT_READ, MAP_SHARED | MAP_FIXED,
+                     other.fd, 0) == (void *)(arena.values + KEPT));
+
+    assert_ok(psr_shared_arena_own(&arena));
+    for (size_t i = 0; i < COUNT; i++) {
+        const float right = i >= KEPT && i < KEPT + PAGE ? -1 : (float)i;
+        if (arena.values[i] != right || there[i] != right)
+            fail_msg("element %zu is %g here and %g there", i, (double)arena.values[i],
+                     (double)there[i]);
+    }
+    arena.values[1] = 5;
+    arena.values[KEPT] = 6;
+    assert_true(there[1] == 5 && there[KEPT] == 6);
+    assert_true(other.values[0] == -1);
+    assert_ok(psr_shared_arena_own(&arena)); /* again: nothing changes */
+    assert_true(there[1] == 5 && there[KEPT] == 6 && there[COUNT - 1] == COUNT - 1);
+    munmap((void *)(uintptr_t)seen, arena.bytes);
+    munmap((void *)(uintptr_t)of_other, other.bytes);
+    psr_shared_arena_done(&arena);
+    psr_shared_arena_done(&other);
+}
+
 static void what_is_no_sealed_memory_is_not_mapped(void **state)
 {
     (void)state;
@@ -1057,6 +1098,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_kept_is_this_processes_own_and_nothing_of_what_is_shared),
         cmocka_unit_test(an_arena_is_sealed_and_its_owners_writes_are_seen),
+        cmocka_unit_test(an_arena_whose_pages_were_elsewhere_can_be_lent_whole_again),
         cmocka_unit_test(what_is_no_sealed_memory_is_not_mapped),
         cmocka_unit_test(a_token_is_worth_one_return),
         cmocka_unit_test(a_reference_reads_back_and_nothing_else_is_one),
