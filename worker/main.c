@@ -384,8 +384,10 @@ static psr_err start_exchange(worker *w, const psr_ways *ways)
     const psr_plan *plan = &psr_member_view(w->member)->plan;
     float *weights = NULL;
     PSR_TRY(make_buckets(w));
-    /* Where ways change, a later plan may let this worker hold what it does not hold now. */
-    if (psr_plan_has_route(plan, PSR_ROUTE_HOST) || psr_config_has_several_ways(&w->config))
+    /* Where ways change, also by hand, a later plan may let this worker hold what it does not hold
+     * now. Until then that costs addresses alone. */
+    if (psr_plan_has_route(plan, PSR_ROUTE_HOST) || psr_config_has_several_ways(&w->config) ||
+        psr_config_can_change(&w->config))
         PSR_TRY(make_weights(w, &weights));
     if (!alone) {
         PSR_TRY(psr_peers_init(w->member, &w->peers));

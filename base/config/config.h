@@ -262,6 +262,8 @@ PSR_MUST_CHECK psr_err psr_config_check(const psr_config *config);
 /* Whether a run of this configuration can be changed to that mode while it goes on. USAGE: no, and
  * why. */
 PSR_MUST_CHECK psr_err psr_config_may_change(const psr_config *config, psr_mode mode);
+/* Nothing but the number of shards is in the way of a change to some mode. */
+bool psr_config_can_change(const psr_config *config);
 
 /* JSON object { "option-name": "text", ... } of every option, in the table's order. The caller owns
  * *ret_json: free(). */

@@ -91,6 +91,11 @@ static bool is_ps_or_ring(psr_mode mode)
     return mode == PSR_MODE_PS || mode == PSR_MODE_RING;
 }
 
+bool psr_config_can_change(const psr_config *config)
+{
+    return is_ps_or_ring(config->mode) && find_obstacle(config) == NULL;
+}
+
 psr_err psr_config_may_change(const psr_config *config, psr_mode mode)
 {
     char text[PSR_OPTION_TEXT_MAX];

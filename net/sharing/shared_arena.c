@@ -101,6 +101,8 @@ psr_err psr_shared_arena_keep(psr_shared_arena *arena, psr_span run)
              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %zu floats beside those that are shared: %s",
                         run.count, strerror(errno));
+    /* Advice only: refused where huge pages are compiled out. */
+    (void)madvise((uint8_t *)arena->values + begin, end - begin, MADV_HUGEPAGE);
     return PSR_OK;
 }
 

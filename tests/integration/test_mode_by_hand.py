@@ -140,6 +140,16 @@ def changed_to(psring, run, held, wanted, *options):
     return asker.returncode, said
 
 
+def lent_in(run, stretch):
+    """Nearly all bytes of the stretch, but for its first step, were lent within the host; and the
+    numbers."""
+    first = int(stretch.split("@")[1])
+    with open(os.path.join(run.out, "metrics.jsonl")) as lines:
+        steps = [step for step in map(json.loads, lines) if step["step"] > first]
+    sent, lent = (sum(step[name] for step in steps) for name in ("bytes_sent", "bytes_lent"))
+    return lent > 0.9 * sent > 0, "%d of %d bytes" % (lent, sent)
+
+
 def what_a_change_does(tap, psring, directory):
     """To a ring and back: each tells its step, run.json has both, and no bit is another one."""
     reference = Run(psring, directory, "reference", dict(OPTIONS, steps=400, mode="local"))
@@ -160,6 +170,7 @@ def what_a_change_does(tap, psring, directory):
         check(tap, "the run ends", run.wait(PATIENCE_S) == 0, run.why())
         mode_of_run = run.json()["config"]["mode"]
         check(tap, "run.json has what was run", mode_of_run == ",".join(told), mode_of_run)
+        check(tap, "its ring lends what it sends, as a planned one does", *lent_in(run, told[-1]))
         check(tap, "with the bits of the reference",
               run.json()["outcome"]["hash"] == reference.outcome()["hash"])
     finally:
