@@ -349,8 +349,8 @@ static psr_err make_buckets(worker *w)
     return err;
 }
 
-/* Weights that are shared. What other workers hold lies in their memory when it has come: here it
- * needs to be nobody's but this one's. */
+/* Makes the arena of the weights in shared memory. Buckets that other workers hold are in those
+ * workers' memory when they have come, so their part of this arena may be private. */
 static psr_err make_weights(worker *w, float **ret_weights)
 {
     const psr_plan *plan = &psr_member_view(w->member)->plan;

@@ -24,7 +24,7 @@ psr_err psr_session_failure(psr_session *session)
     return psr_loop_failure(session->loop);
 }
 
-/* The step may not be decided yet. Under the mutex. */
+/* Whether the step must wait for a decision. With the mutex held. */
 static bool holds_back(const psr_session *session, uint64_t step)
 {
     const uint64_t next = session->planned_step;
@@ -81,7 +81,8 @@ static bool satisfied(psr_session *session, psr_wait wait)
     return true;
 }
 
-/* What metrics count as waiting for the exchange: for weights, not for a barrier between steps. */
+/* Whether metrics count it as waiting for the exchange: waiting for weights counts, a barrier
+ * between steps does not. */
 static bool counts_as_waiting(psr_wait wait)
 {
     return wait == PSR_WAIT_BUCKET || wait == PSR_WAIT_ALL || wait == PSR_WAIT_ROOM;
@@ -165,12 +166,12 @@ static psr_err take_hold(void *context, psr_message **message)
     bool change;
     PSR_TRY(psr_msg_hold_read(*message, &change));
     pthread_mutex_lock(&session->mutex);
-    bool crossed = session->said_done; /* there is no step left to hold back,
-                                          and after DONE nothing more is due */
+    /* no step is left to hold back, and after DONE nothing more is due */
+    bool crossed = session->said_done;
     session->held = session->held || !crossed;
     session->held_for_change = change;
-    /* Before its first step a worker promises that one: everybody then takes at least one step, and
-     * the run has a last one to name. (Resumed behind the last step there is none to promise.) */
+    /* Before its first step a worker promises that step: so all workers take at least one step, and
+     * the run has a last one to name. (A run resumed after its last step has none to promise.) */
     const psr_session_options *o = &session->options;
     uint64_t first = o->first_step < o->total_steps ? o->first_step : o->total_steps - 1;
     uint64_t last = session->any_begun ? session->begun : first;
@@ -195,7 +196,8 @@ static psr_err take_stop_at(void *context, psr_message **message)
     return PSR_OK;
 }
 
-/* The scheduler sends what can be: the next epoch, from a step on that was not begun. */
+/* Checks that the scheduler sends a possible view: the next epoch, from a step on that was not
+ * begun. */
 static psr_err check_view(const psr_session *session, const psr_message *message,
                           const psr_view *view)
 {
@@ -436,8 +438,8 @@ void psr_session_fail(psr_session *session, psr_err status)
 
 /* ---- hold and stop ---- */
 
-/* Whether the step, which is promised then (a HOLD is answered with it), may be taken. false: steps
- * are held back, and nothing is decided. */
+/* Whether the step may be taken; it is promised then (a HOLD is answered with it). false: steps are
+ * held back, and nothing is decided. */
 static bool decide(psr_session *session, uint64_t step, psr_err *ret_err)
 {
     pthread_mutex_lock(&session->mutex);
@@ -559,8 +561,7 @@ static bool waits_for(psr_session *session, psr_peer *ret_peer, uint64_t *ret_st
     return false;
 }
 
-/* What it waits for is its own device, whatever others could do meanwhile: it waits for nobody
- * else. */
+/* It waits for its own device, and so for nobody else, whatever others do meanwhile. */
 static bool waits_for_device(psr_session *session, uint64_t *ret_step, uint32_t *ret_bucket)
 {
     psr_wait wait = (psr_wait)atomic_load(&session->wait);

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Every rank of this run owes something of its gradients (--compress). */
+/* Whether every rank of this run has a residual (--compress). */
 static bool owes(psr_exchange *exchange)
 {
     return psr_exchange_residual(exchange, 0) != NULL;
@@ -33,7 +33,7 @@ static psr_err save_first_workers(psr_trainer *t, uint64_t steps, const float *a
     return save(t, steps, PSR_SECTION_BUFFERS, averaged, &t->net->buffers);
 }
 
-/* Of the optimizer's state what this worker has: all of it, or that of the buckets that it
+/* The part of the optimizer's state that this worker has: all of it, or that of the buckets that it
  * holds. */
 static psr_err save_slots(psr_trainer *t, uint64_t steps)
 {
@@ -73,15 +73,14 @@ psr_err psr_snapshot_save(psr_trainer *t, uint64_t steps)
 
 typedef struct snapshot {
     const psr_layout *params, *buffers;
-    float *weights;    /* borrowed: the exchange's */
+    float *weights;    /* borrowed from the exchange */
     float *statistics; /* owned: [workers, buffers->length] */
     size_t statistics_count;
-    psr_optimizer *optimizer; /* owned: its slots hold the state on its
-                                 way to shards; NULL where none is */
+    psr_optimizer *optimizer; /* owned: its state on the way to shards; NULL if there is none */
     psr_session *session;
     psr_exchange *exchange;
     uint32_t workers;
-    uint32_t rank, plays; /* of those, whom this process plays: from rank on */
+    uint32_t rank, plays; /* ranks that this process computes: `plays` of them, from rank on */
     bool first;           /* worker 0 */
     uint64_t missing;     /* elements that have not been restored yet */
 } snapshot;
@@ -129,8 +128,8 @@ static void snapshot_done(snapshot *s)
 
 /* ---- in: from the scheduler ---- */
 
-/* Where a section of the checkpoint goes. NULL: the averaged statistics, which are for others to
- * load: not of use here. */
+/* Where a section of the checkpoint goes. NULL: the averaged statistics, which are only for
+ * programs that load the model elsewhere. */
 static psr_err find_section(const snapshot *s, uint32_t section, float **ret_to,
                             const psr_layout **ret_layout)
 {

@@ -15,27 +15,28 @@ typedef struct turn {
     psr_metrics metrics;
     uint32_t count; /* samples of its batch */
     double loss_sum;
-    uint32_t last_count; /* both, of its last whole step: the present one may be refused */
+    uint32_t last_count; /* both of its last complete step, since the present one may be refused */
     double last_loss_sum;
-    double load_waited_s; /* the loader's own count when the turn before ended */
-    double begun_s;       /* on the training clock: when the turn before
-                             ended, or in local mode when this one began */
+    double load_waited_s; /* the loader's own count when the last turn ended */
+    /* on the training clock: when the last turn ended, or in local mode when this one began */
+    double begun_s;
 } turn;
 
 typedef struct training {
     psr_trainer *t;
     turn *turns; /* [replicas] */
     psr_outcome outcome;
-    uint64_t last_evaluated, last_saved; /* steps completed at that time; 0: never */
+    uint64_t last_evaluated, last_saved; /* completed steps at that time; 0: never */
     /* The training clock: time since START less that of evaluations and checkpoints. */
     double start_s, aside_s;
-    uint64_t settled; /* steps completed when all weights had last landed */
+    uint64_t settled; /* completed steps when all weights had last landed */
     /* bytes of evaluations and checkpoints, for the next line */
     uint64_t carried_sent, carried_received, carried_lent;
-    /* The pass that runs. */
+    /* The pass under way. */
     uint32_t nodes_done;
-    bool slow; /* --slow: this rank is held up after each bucket
-                  for what it has computed since the last one */
+    /* --slow: after each bucket this rank waits in proportion to what it has computed since the
+     * last one */
+    bool slow;
     double marked_s, busy_s;
 } training;
 
@@ -76,7 +77,8 @@ static void progress(void *context)
     if (!tr->slow)
         return;
     mark_busy(tr);
-    psr_err held_up = PSR_OK; /* it fails when the exchange has: the next call of that says so */
+    /* fails if the exchange has failed; the next call of the exchange returns that */
+    psr_err held_up = PSR_OK;
     for (double left = tr->t->config->slow_factor - 1; left > 0 && held_up == PSR_OK; left--) {
         held_up = psr_session_pause(tr->t->session, tr->busy_s * (left < 1 ? left : 1));
         psr_session_progress(tr->t->session, phase);
@@ -105,7 +107,7 @@ static psr_err compute(training *tr, const psr_replica *replica, const psr_loade
                                   .gradient_ready = gradient_ready,
                                   .progress = progress};
     psr_pass_result result;
-    /* What a first step does once and for all is no measure of how fast a worker is. */
+    /* Work that the first step does once is no measure of a worker's speed. */
     tr->slow = t->config->slowed && t->config->slow_rank == replica->rank &&
                now->metrics.step > t->first_step + 1;
     tr->nodes_done = 0;
@@ -135,8 +137,8 @@ static double unix_clock_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* The turn ends now; or later than was thought, since it has waited for its weights. Returns what
- * it waited since the last call. */
+/* The turn ends now, or later than assumed because it has waited for its weights. Returns the
+ * waiting time since the last call. */
 static double end_turn(training *tr, turn *now)
 {
     psr_exchange_figures figures;
@@ -178,7 +180,7 @@ static void take_times(training *tr, const psr_replica *replica, turn *now, doub
     tr->outcome.compute_s += m->compute_s;
 }
 
-/* CANCELLED: this step is not to be taken. */
+/* CANCELLED: this step must not be taken. */
 static psr_err take_turn(training *tr, uint64_t step, uint32_t index)
 {
     psr_trainer *t = tr->t;
@@ -186,7 +188,7 @@ static psr_err take_turn(training *tr, uint64_t step, uint32_t index)
     turn *now = &tr->turns[index];
     const psr_loader_batch *batch = NULL;
     psr_session_progress(t->session, PSR_PHASE_DATA);
-    /* A turn of local mode begins where the one before ended, which was another rank's. */
+    /* In local mode a turn begins where the last one, another rank's, ended. */
     now->begun_s = t->replica_count > 1 ? training_clock_s(tr) : tr->outcome.train_s;
     PSR_TRY(psr_loader_next(replica->loader, &batch));
 
@@ -220,9 +222,10 @@ static bool due(uint64_t every, uint64_t steps)
     return every > 0 && steps % every == 0;
 }
 
-/* The last turn ends when all weights have landed. together: for the others' weights too, since an
- * evaluation or a checkpoint follows in which they meet anyway: who is early trains no more, but
- * the run does, and its time is theirs. */
+/* The last turn ends when all weights have landed. together: waits until those of the other workers
+ * have landed too, since an evaluation or a checkpoint follows in which all workers meet anyway.
+ * The time that an early worker waits counts as training time, as it does for the workers that it
+ * waits for. */
 static psr_err settle(training *tr, uint64_t steps, bool together)
 {
     psr_trainer *t = tr->t;
@@ -232,8 +235,8 @@ static psr_err settle(training *tr, uint64_t steps, bool together)
     return PSR_OK;
 }
 
-/* An evaluation or a checkpoint was over now that began at left_s: the training clock stood still,
- * and what was waited is no step's. */
+/* An evaluation or a checkpoint, which began at left_s, has ended: the training clock stood still,
+ * and its waiting belongs to no step. */
 static void came_back(training *tr, double left_s)
 {
     psr_exchange_figures aside;
@@ -293,8 +296,8 @@ static psr_err tell_metrics(training *tr, uint64_t steps)
         psr_metrics_print(m, line);
         PSR_TRY(psr_session_metrics(t->session, line));
     }
-    const psr_metrics *m = &tr->turns[0].metrics; /* of all that local mode plays, rank 0:
-                                                     as its log has it in other modes */
+    /* of all ranks that local mode computes only rank 0's, as in its log in other modes */
+    const psr_metrics *m = &tr->turns[0].metrics;
     if (due(t->config->log_every, steps) && tr->turns[0].count > 0)
         psr_log_plain("epoch: %" PRIu32 " step: %" PRIu64 ", loss is %.16g", m->epoch, steps,
                       m->loss);
@@ -312,15 +315,15 @@ static psr_err hash_weights(training *tr)
     return PSR_OK;
 }
 
-/* The step that makes `steps` complete is over for every replica. */
+/* The step that makes `steps` complete has ended for every replica. */
 static psr_err finish_step(training *tr, uint64_t steps)
 {
     const psr_config *config = tr->t->config;
     bool last = steps == tr->t->total_steps;
     bool evaluates = config->eval && (last || due(config->eval_every, steps));
     bool saves = last || due(config->checkpoint_every, steps);
-    /* A checkpoint in which no statistics are averaged lets nobody wait for another. At the end
-     * everyone's time is its own. */
+    /* In a checkpoint without averaged statistics no worker waits for another. At the end each
+     * worker's time is its own. */
     bool together = !last && (evaluates || (saves && tr->t->net->buffers.length > 0));
     tr->outcome.steps = steps;
     for (uint32_t i = 0; i < tr->t->replica_count; i++) {
@@ -342,7 +345,7 @@ static psr_err finish_step(training *tr, uint64_t steps)
 static psr_err take_steps(training *tr)
 {
     psr_trainer *t = tr->t;
-    if (t->first_step == t->total_steps) /* resumed behind its last step */
+    if (t->first_step == t->total_steps) /* resumed after its last step */
         return t->config->eval ? evaluate(tr, t->total_steps) : PSR_OK;
     for (uint64_t step = t->first_step; step < t->total_steps; step++) {
         for (uint32_t i = 0; i < t->replica_count; i++) {
@@ -358,7 +361,7 @@ static psr_err take_steps(training *tr)
     return PSR_OK;
 }
 
-/* The last whole step's loss, mean over all ranks' samples; NaN where no step was taken. Every
+/* The loss of the last complete step, mean over all ranks' samples; NaN if no step was taken. Every
  * process calls it. */
 static psr_err average_loss(training *tr)
 {
@@ -381,11 +384,11 @@ static psr_err average_loss(training *tr)
 static psr_err finish_run(training *tr)
 {
     psr_trainer *t = tr->t;
-    if (tr->settled != tr->outcome.steps) /* it was stopped */
+    if (tr->settled != tr->outcome.steps) /* it was stopped before its end */
         PSR_TRY(settle(tr, tr->outcome.steps, false));
     tr->outcome.hash = psr_layout_hash(&t->net->params, psr_exchange_weights(t->exchange));
     PSR_TRY(average_loss(tr));
-    /* it was stopped */
+    /* it was stopped before its end */
     if (tr->last_saved != tr->outcome.steps && tr->outcome.steps > t->first_step)
         PSR_TRY(save(tr, tr->outcome.steps));
     return PSR_OK;
@@ -403,7 +406,7 @@ psr_err psr_train(psr_trainer *trainer, psr_outcome *ret_outcome)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the turns of %u replicas",
                         trainer->replica_count);
 
-    psr_exchange_figures start_up; /* what was waited until START belongs to no step */
+    psr_exchange_figures start_up; /* waiting before START belongs to no step */
     psr_exchange_take_figures(trainer->exchange, &start_up);
     tr.start_s = psr_clock_s();
     psr_err err = take_steps(&tr);

@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Batches ready ahead of the training loop: one in use, and enough beside it to ride out an uneven
- * decoding time. With many replicas in one process each waits its turn, so that two do. */
+/* Batches ready ahead of the training loop: one in use, and enough to even out decoding times. With
+ * many replicas in one process each waits for its turn, so two are enough. */
 enum { LOADER_DEPTH = 4, LOADER_DEPTH_OF_MANY = 2 };
 
 psr_sampler psr_trainer_sampler(const psr_config *config, uint32_t ranks, uint32_t count)
@@ -42,8 +42,8 @@ static psr_err copy_algorithms(const psr_trainer *t, char *algorithms, size_t si
     return PSR_OK;
 }
 
-/* Worker 0 picks by timing while the others wait, so that nothing disturbs the timing and all
- * compute alike. */
+/* Worker 0 times algorithms while the others wait, so that nothing disturbs the timing and all use
+ * the same ones. */
 static psr_err compile_timed(psr_trainer *t, psr_backend_options *options)
 {
     char algorithms[sizeof t->config->algorithms] = "";
@@ -59,7 +59,7 @@ static psr_err compile_timed(psr_trainer *t, psr_backend_options *options)
     return psr_backend_new(t->net, options, &t->backend);
 }
 
-/* Everybody chooses for itself, and the choices must be worker 0's: they are a function of what
+/* Each worker chooses for itself. The choices must equal worker 0's: they depend only on what
  * joining compares. */
 static psr_err compile(psr_trainer *t)
 {
@@ -108,8 +108,8 @@ static psr_err init_replica(psr_trainer *t, uint32_t rank, psr_replica *replica)
 
 static psr_err init_parts(psr_trainer *t)
 {
-    if (t->train->classes > t->net->classes) /* else a label would be looked up
-                                                behind the network's outputs */
+    /* otherwise a label could be beyond the network's outputs */
+    if (t->train->classes > t->net->classes)
         return psr_fail(PSR_ERR_FORMAT, "%s: has %u classes, and had %u when this worker joined",
                         t->train->name, t->train->classes, t->net->classes);
     PSR_TRY(psr_dataset_normalise_by(t->train, t->config->mean, t->config->std));

@@ -206,8 +206,8 @@ static psr_err refuse_bytes(psr_inbox *inbox, frames *f, psr_peer peer, psr_err 
     return violation(peer, decoded);
 }
 
-/* The connection that a message came on is the member's from now on; the one that it had before is
- * nobody's. */
+/* The connection on which a message came is the member's from now on. Its earlier connection no
+ * longer belongs to a member. */
 static void take_connection(psr_inbox *inbox, frames *f, psr_binding *binding, uint64_t number,
                             const char *user)
 {

@@ -82,7 +82,7 @@ static const struct argp_option options[] = {
     {0},
 };
 
-/* PyTorch's own are what its users have in their scripts. */
+/* PyTorch's own back ends are in its users' scripts. */
 static void set_backend(struct argp_state *state, psr_worker_arguments *a, const char *text)
 {
     static const char *const backends[] = {"ps", "ring", PSR_MPI ? "mpi" : NULL, NULL};
@@ -211,7 +211,7 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     }
 }
 
-/* Whether the command line has an option of the run's. */
+/* Whether the command line has an option of the run. */
 static bool gives_any(const struct argp *parser, int argc, char **argv)
 {
     psr_option_info info;

@@ -25,7 +25,7 @@ struct psr_beside {
     psr_child children[PSR_BESIDE_MAX];
     char names[PSR_BESIDE_MAX][40]; /* "psring-ps (shard 1)" */
     size_t count;
-    int ending; /* eventfd: the thread is to end */
+    int ending; /* an eventfd: the thread shall end */
     pthread_t thread;
     bool watched;
 };
@@ -44,7 +44,7 @@ psr_err psr_beside_new(void (*lost)(void *context, bool killed, psr_err status, 
         return psr_fail(PSR_ERR_IO, "no descriptor for processes beside this one: %s",
                         strerror(errno));
     }
-    signal(SIGPIPE, SIG_IGN); /* one of them may be gone before it has read what it is */
+    signal(SIGPIPE, SIG_IGN); /* one of them may end before it has read its provision */
     *ret_beside = beside;
     return PSR_OK;
 }
@@ -113,8 +113,8 @@ int psr_beside_orders(const psr_beside *beside)
 
 /* ---- watching ---- */
 
-/* With status 0 it has done its part; what it failed with itself it has told all others by then,
- * and the log why. */
+/* With status 0 it has done its part. Its own failure it has told all others, and the log says
+ * why. */
 static void tell_end(psr_beside *beside, size_t i)
 {
     char how[64], line[160];
@@ -131,7 +131,8 @@ static void tell_end(psr_beside *beside, size_t i)
                  line);
 }
 
-/* Until all have ended, or deadline_ms (-1: none) or an order to stop. Returns whether all have. */
+/* Waits until all have ended, or for deadline_ms (-1: no limit), or for an order to stop. Returns
+ * whether all have ended. */
 static bool wait_for_ends(psr_beside *beside, int64_t deadline_ms, bool tells)
 {
     struct pollfd fds[PSR_BESIDE_MAX + 1];
@@ -188,7 +189,7 @@ int psr_beside_end(psr_beside *beside, bool in_order, int64_t patience_ms)
     stop_watching(beside);
     bool ended = in_order && wait_for_ends(beside, psr_clock_ms() + patience_ms, false);
     for (size_t i = 0; i < beside->count && !ended; i++)
-        psr_line_writer_done(&beside->children[i].in); /* the end of its input */
+        psr_line_writer_done(&beside->children[i].in); /* this ends its input */
     if (!ended)
         (void)wait_for_ends(beside, psr_clock_ms() + patience_ms, false);
     for (size_t i = 0; i < beside->count; i++)

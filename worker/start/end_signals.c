@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 static volatile sig_atomic_t orders_fd = -1; /* a handler has no other way to know it */
-static volatile sig_atomic_t ordered;        /* to stop, at least once */
+static volatile sig_atomic_t ordered;        /* how often it was told to stop */
 static bool was_of_a_run;
 static char removed[PSR_START_LINE_MAX]; /* before the process ends; written
                                             while no handler is set */
@@ -49,7 +49,7 @@ static void set_handler(void (*handler)(int))
         sigaction(SIGHUP, &action, NULL);
 }
 
-/* The signal waits until the handler has returned, and then does what it does by default. */
+/* The signal is blocked until the handler returns; then its default action follows. */
 static void remove_and_end(int signo)
 {
     (void)unlink(removed);
@@ -59,8 +59,8 @@ static void remove_and_end(int signo)
 
 void psr_end_with_parent(void)
 {
-    (void)prctl(PR_SET_PDEATHSIG, SIGTERM); /* where it is refused, ranks go
-                                               on to the end of the run */
+    /* if this is refused, ranks go on to the end of the run */
+    (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
 }
 
 void psr_end_removing(const char *path)

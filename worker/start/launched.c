@@ -12,13 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FOREVER_MS (INT64_MAX / 4) /* who stays has deadlines of its own */
-#define END_MS 15000 /* for what is beside to end with the run: checkpoints are in place by then */
+#define FOREVER_MS (INT64_MAX / 4) /* a process that stays has deadlines of its own */
+/* how long processes beside this one may take to end with the run: checkpoints are in place by
+ * then */
+#define END_MS 15000
 
 /* ---- the way to the others ---- */
 
-/* This host's address towards the scheduler. A host's own name is often 127.0.1.1 in its
- * /etc/hosts: a scheduler that listens there is reached by this host alone. */
+/* This host's address on the path to the scheduler. A host's own name is often 127.0.1.1 in its
+ * /etc/hosts, and a scheduler that listens there can be reached only from this host. */
 static psr_err find_way(const psr_start *s, const char *scheduler, char ret_address[PSR_HOST_MAX])
 {
     char address[PSR_HOST_MAX];
@@ -34,7 +36,7 @@ static psr_err find_way(const psr_start *s, const char *scheduler, char ret_addr
     return PSR_OK;
 }
 
-/* Over TCP with an interface: the one of the way to the scheduler, unless it is told. */
+/* Over TCP it has an interface: that of the path to the scheduler, unless one is given. */
 static psr_err provision_of(const psr_launched *l, psr_peer self, psr_provision *ret_provision)
 {
     const psr_start *s = &l->start;
@@ -78,7 +80,7 @@ static psr_err start_one(psr_launched *l, const char *program, char *const optio
     if (self.role == PSR_ROLE_SCHEDULER && p.directory[0] == '\0') {
         p.port = (uint16_t)strtoul(strrchr(p.scheduler, ':') + 1, NULL, 10);
         p.scheduler[0] = '\0';
-        /* Where the others look for it, whatever network they are told to listen on. */
+        /* The address where the others look for it, whatever network they listen on. */
         err = psr_start_interface(l->start.scheduler, p.interface);
     }
     if (err == PSR_OK)
@@ -169,8 +171,8 @@ void psr_launched_joined(psr_launched *l)
     psr_meeting_file_remove(&l->meeting);
 }
 
-/* Where the processes of a job on several hosts share memory on this one. What is in the way costs
- * speed alone. */
+/* Enters the folder in which the processes of a job on several hosts share memory on this one. If
+ * it fails, only speed is lost. */
 static void enter_to_share(psr_launched *l)
 {
     char directory[PSR_SOCKET_DIRECTORY_BYTES];
@@ -182,7 +184,8 @@ static void enter_to_share(psr_launched *l)
                 psr_err_detail());
 }
 
-/* The job's directory on this host, and where its sockets are in it, this process's place. */
+/* Enters the job's directory on this host and, if its sockets are there, takes this process's
+ * place. */
 static psr_err enter_folder(psr_launched *l, psr_peer *self)
 {
     char directory[PSR_SOCKET_DIRECTORY_BYTES] = "";
@@ -222,7 +225,7 @@ psr_err psr_launched_begin(psr_launched *l, const psr_worker_arguments *a, const
     return PSR_OK;
 }
 
-/* How a process beside this one has ended, as this one's own end. */
+/* The result of a process beside this one, as this one's own result. */
 static psr_err outcome_of(int status, const char *who)
 {
     switch (status) {

@@ -19,9 +19,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TEXT_MAX 640 /* of a variable */
+#define TEXT_MAX 640 /* bytes of a variable */
 
-/* What a rank's environment has in the place of this process's own. */
+/* The variables of a rank's environment that differ from this process's. */
 static const char *const names[] = {"RANK",
                                     "LOCAL_RANK",
                                     "WORLD_SIZE",
@@ -39,8 +39,8 @@ enum { NAMES = sizeof names / sizeof *names };
 typedef struct node {
     uint32_t rank, nodes, local_ranks;
     psr_start_master master;
-    char **options;      /* of the run; psr_config_arguments_free */
-    psr_child *children; /* of which so many were started */
+    char **options;      /* the run's; psr_config_arguments_free */
+    psr_child *children; /* how many of them were started */
     uint32_t started;
 } node;
 
@@ -76,13 +76,13 @@ static psr_err read_node(const psr_worker_arguments *a, node *n)
             "--workers is %.20s, and --world-size and --nproc-per-node say %s: leave --workers out",
             text, ranks);
     PSR_TRY(psr_config_set(&config, "workers", ranks));
-    PSR_TRY(psr_config_check(&config)); /* once, and not by each rank */
+    PSR_TRY(psr_config_check(&config)); /* once, instead of by each rank */
     return psr_config_to_arguments(&config, &n->options);
 }
 
 /* ---- a rank ---- */
 
-/* As "NAME=VALUE"; "": as this process's own environment has it. */
+/* As "NAME=VALUE"; "": as in this process's own environment. */
 static void write_variables(const psr_worker_arguments *a, const node *n, uint32_t local_rank,
                             char values[NAMES][TEXT_MAX])
 {
@@ -112,7 +112,7 @@ static void write_variables(const psr_worker_arguments *a, const node *n, uint32
         snprintf(values[i], TEXT_MAX, "%s=%" PRIu32, names[i], a->port);
 }
 
-/* Its output is ours. */
+/* Its output goes to ours. */
 static psr_err start_child(char *const argv[], char *const *environment, psr_child *ret_child)
 {
     const psr_child_surroundings with = {.directory = ".",
