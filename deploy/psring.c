@@ -24,7 +24,7 @@ static const psr_subcommand rows[] = {
     {"doctor",
      "look for what would stop or slow a run on this machine or on the hosts of a hostfile",
      psr_command_doctor},
-    {"mode", "tell or change the mode of a run that goes on", psr_command_mode},
+    {"mode", "show or change the mode of a run that is under way", psr_command_mode},
     {"report", "compare runs in one table", psr_command_report},
     {"keygen", "make key files for processes that are started by hand", psr_command_keygen},
 };

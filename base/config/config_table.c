@@ -43,8 +43,9 @@ static const char *const shortcut_words[] = {"a", "b", NULL};
 /* Of those, what a user is not offered. */
 /* ..@STEP stands for a run that changes. */
 #define MODES_CHANGE                                                                               \
-    "; ps@1,ring@150: first the one and from step 150 on the other, in as many stretches as are "  \
-    "given"
+    "; ps@1,ring@150: parameter servers from step 1 on and a ring from step 150 on, and so on "    \
+    "for "                                                                                         \
+    "each MODE@STEP"
 #if PSR_MPI
 #define MODES "ps|ring|mpi|local|MODE@STEP,.."
 #define MODES_HELP                                                                                 \
@@ -343,8 +344,8 @@ const psr_option psr_options[] = {
      "does, at every hop",
      ARCHITECTURE, "ps", ENUM(compress_as, compress_as_words)},
     {"compress-weights", "none|fp16|bf16",
-     "in modes ps and local: how weights come back to the workers; shards keep and checkpoints "
-     "have float32",
+     "in modes ps and local: how weights come back to the workers; shards and checkpoints keep "
+     "float32",
      ARCHITECTURE, "none", ENUM(compress_weights, compress_weights_words)},
 
     {"model", "NAME", "the network", MODEL, "resnet20", STRING(model)},
@@ -370,7 +371,8 @@ const psr_option psr_options[] = {
     {"image-size", "PX", "side of the images; 0: the data set's own", DATA, "0",
      U32(image_size, 0, 4096)},
     {"classes", "N",
-     "outputs of the network; 0: as many as the data have, of IDX files the largest label and one",
+     "outputs of the network; 0: as many as the data have; for IDX files the largest label plus "
+     "one",
      DATA, "0", U32(classes, 0, 65536)},
     {"mean", "M[,M,M]",
      "subtracted from pixels, for each channel, on the scale of 0 to 1; default: that of the "
@@ -440,8 +442,9 @@ const psr_option psr_options[] = {
     {"log-every", "STEPS",
      "steps from one step line to the next, in the workers' logs and in a pipe", RUN, "20",
      U64(log_every, 1, STEPS_MOST)},
-    {"deadline", "SECONDS", "without progress of a peer, after which the run ends and names it",
-     RUN, "30", DOUBLE(deadline_s, 0, 1e6), .low_excluded = true},
+    {"deadline", "SECONDS",
+     "time without progress of a peer after which the run ends and names that peer", RUN, "30",
+     DOUBLE(deadline_s, 0, 1e6), .low_excluded = true},
     {"hash", NULL, "hash of the weights after every step", RUN, "false", FLAG(hash)},
     {"exchange", NULL,
      "off, for lessons: workers compute and exchange nothing, which shows what an exchange costs; "
@@ -450,9 +453,8 @@ const psr_option psr_options[] = {
      .aloud = "nothing is exchanged, so each worker ends with weights of its own; for lessons and "
               "measuring"},
     {"slow", "RANK:FACTOR",
-     "for lessons: that worker takes FACTOR times as long to compute, and the others wait or do "
-     "not",
-     RUN, "", SPECIAL(read_slow, print_slow),
+     "for lessons: that worker takes FACTOR times as long to compute, to see who waits for it", RUN,
+     "", SPECIAL(read_slow, print_slow),
      .aloud = "that worker is made slow on purpose; for lessons and tests"},
     {"algorithms", "auto|timed|direct|TEXT",
      "of convolutions: by a rule without a clock, so that the same command gives the same bits; by "

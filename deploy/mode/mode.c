@@ -56,7 +56,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const char doc[] =
-    "Tells in which mode a run is that goes on, or changes it to parameter servers (ps) or ring "
+    "Shows the mode of a run that is under way, or changes it to parameter servers (ps) or ring "
     "all-reduce (ring) between two steps. The weights are the same bits as without a change.\v"
     "A change replaces what --mode had planned for later steps. It waits until the change has "
     "happened, and tells from which step on and how long the run paused for it. The run.json then "
@@ -75,7 +75,7 @@ static const char doc[] =
     "  psring mode psring-runs/A ring\n"
     "\n"
     "Exit status: 0 told, or changed; 1 the run did not change; 2 bad input, or no\n"
-    "run that goes on.\n";
+    "run that is under way.\n";
 
 /* RUN may be longer than an address of a socket (108 bytes): it is reached by a descriptor. */
 static psr_err connect_to(const char *run, int *ret_fd)
