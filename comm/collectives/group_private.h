@@ -139,17 +139,20 @@ struct psr_request {
     bool matched; /* its other end is known, whose count is says.count */
     psr_tag tag;
     psr_schedule schedule;
-    psr_request_area *areas;
+    psr_request_area *areas;      /* in the allocation of out */
     uint8_t *scratch, *slices[2]; /* slices: for values that are not dense or have gaps */
     size_t value_bytes, slice_values;
     /* How far its actions are: */
-    size_t *done; /* [action] values that are done */
-    bool *complete;
+    size_t *done;             /* [action] values that are done; owned */
+    bool *complete;           /* [action] in the allocation of done */
     uint32_t complete_before; /* all actions before this one are complete */
-    psr_stream *out, *in, local;
+    psr_stream *out;          /* owned */
+    psr_stream *in;           /* in the allocation of out */
+    psr_stream local;
     uint32_t out_count, in_count;
-    uint32_t *out_of, *in_of; /* [rank]: 1 + index of its first stream; 0: none */
-    uint32_t *stream_actions; /* memory of all streams' */
+    /* in the allocation of done; [rank]: 1 + index of its first stream; 0: none */
+    uint32_t *out_of, *in_of;
+    uint32_t *stream_actions; /* in the allocation of done: memory of all streams' */
     psr_early *early;         /* [index of in_of]: messages that arrived and are not taken in */
     psr_loan loan;
     /* If transfers overtake one another: */

@@ -456,23 +456,36 @@ static psr_err no_memory(const psr_request *r)
                     psr_kind_name(r->call.kind), r->group->options.ranks);
 }
 
-static psr_err make_streams(psr_request *r)
+/* The numbers of a request are in one allocation, and its streams and areas in another. Caches do
+ * not hold 100,000 requests, so what counts is how many cache lines one of them touches. */
+static psr_err make_numbers(psr_request *r)
 {
-    uint32_t n = r->group->options.ranks, actions = r->schedule.count;
-    r->out_of = calloc(n, sizeof *r->out_of);
-    r->in_of = calloc(n, sizeof *r->in_of);
-    r->done = calloc((size_t)actions + 1, sizeof *r->done);
-    r->complete = calloc((size_t)actions + 1, sizeof *r->complete);
-    r->stream_actions = calloc((size_t)actions + 1, sizeof *r->stream_actions);
-    if (r->out_of == NULL || r->in_of == NULL || r->done == NULL || r->complete == NULL ||
-        r->stream_actions == NULL)
+    const size_t n = r->group->options.ranks, actions = r->schedule.count;
+    r->done = calloc(1, actions * (sizeof *r->done + sizeof(uint32_t) + sizeof *r->complete) +
+                            2 * n * sizeof(uint32_t));
+    if (r->done == NULL)
         return no_memory(r);
-    count_streams(r, true, r->out_of, &r->out_count);
-    count_streams(r, false, r->in_of, &r->in_count);
-    r->out = calloc((size_t)r->out_count + 1, sizeof *r->out);
-    r->in = calloc((size_t)r->in_count + 1, sizeof *r->in);
-    if (r->out == NULL || r->in == NULL)
+    r->out_of = (uint32_t *)(void *)(r->done + actions);
+    r->in_of = r->out_of + n;
+    r->stream_actions = r->in_of + n;
+    r->complete = (bool *)(void *)(r->stream_actions + actions);
+    return PSR_OK;
+}
+
+static psr_err make_streams(psr_request *r, size_t area_count)
+{
+    uint32_t out_count = 0, in_count = 0;
+    PSR_TRY(make_numbers(r));
+    count_streams(r, true, r->out_of, &out_count);
+    count_streams(r, false, r->in_of, &in_count);
+    const size_t streams = (size_t)out_count + in_count;
+    r->out = calloc(1, streams * sizeof *r->out + area_count * sizeof *r->areas);
+    if (r->out == NULL)
         return no_memory(r);
+    r->out_count = out_count;
+    r->in_count = in_count;
+    r->in = r->out + out_count;
+    r->areas = (psr_request_area *)(void *)(r->in + r->in_count);
     fill_streams(r);
     if (r->schedule.overtaking)
         link_transfers(r);
@@ -489,17 +502,23 @@ static psr_request_area area_of(const psr_block *block)
                               .scattered = block->data == NULL || !psr_block_is_dense(block)};
 }
 
+static size_t count_areas(const psr_request_options *o)
+{
+    return PSR_AREA_BLOCKS +
+           (psr_kind_has_blocks(o->kind) ? o->send_block_count + o->receive_block_count : 0);
+}
+
 static psr_err make_areas(psr_request *r, const psr_request_options *o)
 {
-    bool blocks = psr_kind_has_blocks(o->kind);
-    size_t sent = blocks ? o->send_block_count : 0, received = blocks ? o->receive_block_count : 0;
-    r->areas = calloc(PSR_AREA_BLOCKS + sent + received, sizeof *r->areas);
+    const bool blocks = psr_kind_has_blocks(o->kind);
+    const size_t sent = blocks ? o->send_block_count : 0,
+                 received = blocks ? o->receive_block_count : 0;
     r->scratch = r->schedule.scratch > 0 ? malloc(r->schedule.scratch * r->value_bytes) : NULL;
     const int slices = blocks ? 2 : psr_type_has_gaps(o->type) ? 1 : 0;
     bool there = true;
     for (int i = 0; i < slices && there; i++)
         there = (r->slices[i] = malloc(r->slice_values * r->value_bytes)) != NULL;
-    if (r->areas == NULL || (r->schedule.scratch > 0 && r->scratch == NULL) || !there)
+    if ((r->schedule.scratch > 0 && r->scratch == NULL) || !there)
         return no_memory(r);
     r->areas[PSR_AREA_SEND].read = o->send;
     r->areas[PSR_AREA_RECEIVE] = (psr_request_area){.read = o->receive, .write = o->receive};
@@ -586,7 +605,7 @@ static psr_err make(psr_request *r, const psr_request_options *o)
     r->head = o->head;
     r->not_finite = o->not_finite;
     PSR_TRY(write_schedule(r, o));
-    PSR_TRY(make_streams(r));
+    PSR_TRY(make_streams(r, count_areas(o)));
     if (is_encoded(o))
         PSR_TRY(make_encoding(r, o));
     return make_areas(r, o);
@@ -627,17 +646,11 @@ void psr_request_free(psr_request *request)
     psr_request_leave(request);
     psr_schedule_done(&request->schedule);
     psr_early_free(request->early);
-    free(request->areas);
     free(request->scratch);
     free(request->slices[0]);
     free(request->slices[1]);
     free(request->done);
-    free(request->complete);
     free(request->out);
-    free(request->in);
-    free(request->out_of);
-    free(request->in_of);
-    free(request->stream_actions);
     free(request->own_residual);
     free(request);
 }

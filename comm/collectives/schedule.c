@@ -18,7 +18,7 @@ psr_err psr_schedule_check(const psr_schedule *schedule)
 static psr_after add(psr_schedule *schedule, psr_action action)
 {
     if (schedule->count == schedule->capacity) {
-        uint32_t larger = schedule->capacity > 0 ? 2 * schedule->capacity : 16;
+        uint32_t larger = schedule->capacity > 0 ? 2 * schedule->capacity : 4;
         psr_action *moved = realloc(schedule->actions, larger * sizeof *moved);
         if (moved == NULL) {
             schedule->no_memory = true;
