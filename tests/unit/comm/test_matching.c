@@ -3,6 +3,8 @@
  * behind them; and what is refused of liars. */
 #include "tests/unit/comm/group_network.h"
 
+#include <malloc.h>
+
 enum { WINDOW = 2, SLICE_BYTES = 64, MANY = 100000 };
 
 static psr_request_options message_of(psr_kind kind, int32_t *values, size_t count, uint32_t peer,
@@ -408,6 +410,70 @@ static void one_of_many_takes_as_many_steps_as_one_of_few(void **state)
         }
 }
 
+/* ---- groups ---- */
+
+static psr_err send_nowhere(void *context, psr_peer to, const psr_head *head,
+                            const psr_payload *payload)
+{
+    (void)to, (void)head;
+    assert_null(payload);
+    ++*(uint64_t *)context;
+    return PSR_OK;
+}
+
+/* One that ends, one that its sender never begins, and one that this rank does not begin. */
+static void use_and_free_group(uint32_t id, uint64_t *sent)
+{
+    static const psr_peer members[] = {{PSR_ROLE_WORKER, 4}, {PSR_ROLE_WORKER, 9}};
+    const psr_group_options options = {.id = id,
+                                       .ranks = 2,
+                                       .members = members,
+                                       .hosts = 1,
+                                       .slice_bytes = SLICE_BYTES,
+                                       .window = WINDOW,
+                                       .outbox = {.context = sent, .send = send_nowhere}};
+    psr_group *group = NULL;
+    psr_request *requests[4] = {NULL};
+    int32_t values[2] = {7, 0};
+    const psr_request_options of[] = {message_of(PSR_KIND_SEND, &values[0], 1, 0, id % 5),
+                                      message_of(PSR_KIND_RECEIVE, &values[1], 1, 0, id % 5),
+                                      message_of(PSR_KIND_RECEIVE, values, 1, 1, id % 7),
+                                      one_of_many(PERSISTENT, 0, 0, values)};
+    assert_ok(psr_group_new(&options, &group));
+    for (size_t i = 0; i < 4; i++)
+        assert_ok(psr_request_new(group, &of[i], &requests[i]));
+    for (size_t i = 0; i < 3; i++)
+        assert_ok(psr_request_start(requests[i]));
+    assert_true(psr_request_done(requests[0]) && psr_request_done(requests[1]));
+    assert_int_equal(values[1], 7);
+    for (size_t i = 0; i < 4; i++)
+        psr_request_free(requests[i]);
+    psr_group_free(group);
+}
+
+/* 0 where the library does not say it, or a sanitizer has its own. */
+static size_t bytes_in_use(void)
+{
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
+    return mallinfo2().uordblks;
+#else
+    return 0;
+#endif
+}
+
+static void groups_that_were_freed_leave_no_memory(void **state)
+{
+    (void)state;
+    uint64_t sent = 0;
+    for (uint32_t id = 0; id < 100; id++)
+        use_and_free_group(id, &sent);
+    const size_t before = bytes_in_use();
+    for (uint32_t id = 0; id < MANY; id++)
+        use_and_free_group(id, &sent);
+    assert_int_equal(bytes_in_use(), before);
+    assert_int_equal(sent, MANY + 100); /* each has said once that it waits for the other rank */
+}
+
 /* Each rank waits for one that the other has begun behind more than may be told: it hears which
  * have begun. */
 static void who_waits_for_the_last_of_many_gets_it(void **state)
@@ -550,6 +616,7 @@ int main(void)
         cmocka_unit_test(a_probe_tells_of_a_message_and_leaves_it),
         cmocka_unit_test(a_message_longer_than_its_place_or_of_another_type_is_a_mismatch),
         cmocka_unit_test(one_of_many_takes_as_many_steps_as_one_of_few),
+        cmocka_unit_test(groups_that_were_freed_leave_no_memory),
         cmocka_unit_test(who_waits_for_the_last_of_many_gets_it),
         cmocka_unit_test(what_no_honest_rank_offers_is_refused),
     };
