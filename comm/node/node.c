@@ -202,8 +202,8 @@ static void pass_deadline(psr_node *node, psr_node_request *r, uint32_t awaited,
  * pass. */
 static int64_t look_at_deadlines(psr_node *node, int64_t present_ms)
 {
-    while (node->due_count > 0 && node->due[0]->due_ms <= present_ms) {
-        psr_node_request *r = node->due[0];
+    psr_node_request *r;
+    while ((r = psr_node_due_first(node)) != NULL && r->due_ms <= present_ms) {
         psr_waiting waiting = {0};
         int64_t last_ms = 0, left = LOOK_AGAIN_MS;
         if (r->group->state == PSR_NODE_WHOLE)
@@ -212,12 +212,9 @@ static int64_t look_at_deadlines(psr_node *node, int64_t present_ms)
             pass_deadline(node, r, waiting.peer.rank, present_ms - last_ms);
             return INT64_MAX;
         }
-        r->due_ms = left < INT64_MAX - present_ms ? present_ms + left : INT64_MAX;
-        psr_node_due_moved(node, r);
+        psr_node_due_move(node, r, left < INT64_MAX - present_ms ? present_ms + left : INT64_MAX);
     }
-    return node->due_count == 0 || node->due[0]->due_ms == INT64_MAX
-               ? INT64_MAX
-               : node->due[0]->due_ms - present_ms;
+    return r == NULL || r->due_ms == INT64_MAX ? INT64_MAX : r->due_ms - present_ms;
 }
 
 void psr_node_tick(psr_node *node, int64_t now_ms, int64_t *ret_next_ms)

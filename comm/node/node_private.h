@@ -60,14 +60,19 @@ struct psr_node_request {
     bool under_way;
     int64_t since_ms; /* present time at which it was started */
     int64_t due_ms;   /* present time: its deadline does not pass before this */
-    size_t due;       /* its place in the heap of deadlines, plus one; 0: it is not under way */
+    /* Of those under way, in node_due.c: in the list of deadlines, or in the heap. due: its place
+     * in the heap, plus one; 0: it is not there. */
+    psr_node_request *due_next, *due_previous;
+    bool due_listed;
+    size_t due;
     /* present time until which the coordinator knows that the awaited rank is at work */
     int64_t wait_on_until_ms;
     uint64_t number;
     /* Used by both threads: */
-    _Atomic int state;    /* a psr_node_request_state; the owner sets UNDER_WAY, the node ends it */
-    psr_failure *failure; /* why it FAILED: its own failure or its group's; written before state */
-    psr_failure own;
+    _Atomic int state; /* a psr_node_request_state; the owner sets UNDER_WAY, the node ends it */
+    /* why it FAILED: its own failure or its group's; written before state */
+    const psr_failure *failure;
+    psr_failure *own; /* owned; NULL: it had none */
 };
 
 typedef enum psr_node_state {
@@ -143,7 +148,9 @@ struct psr_node {
     size_t under_way, under_way_most; /* requests under way now, and the most that ever were */
     size_t failing;                   /* open groups with a failure */
     size_t tables;                    /* open groups that have a table */
-    /* [due_count] requests under way: a heap, the earliest deadline first */
+    /* Deadlines of requests under way, see node_due.c: a list, and [due_count] a heap. Both have
+     * the earliest one first. */
+    psr_node_request *due_first, *due_last;
     psr_node_request **due;
     size_t due_count, due_capacity;
     psr_presence_clock presence;
@@ -156,13 +163,16 @@ struct psr_node {
 
 /* ---- node.c ---- */
 
-/* The functions of comm/node/node_due.c. Adds a request that has begun, so that its deadline is
- * looked at. NOMEM. */
-PSR_MUST_CHECK psr_err psr_node_due_add(psr_node *node, psr_node_request *request);
+/* ---- node_due.c ---- */
+
+/* Adds a request that has begun, so that its deadline is looked at. */
+void psr_node_due_add(psr_node *node, psr_node_request *request);
 /* Does nothing if it is not there. */
 void psr_node_due_remove(psr_node *node, psr_node_request *request);
-/* Its due_ms has changed. */
-void psr_node_due_moved(psr_node *node, psr_node_request *request);
+/* Of a request that is there: changes its due_ms. */
+void psr_node_due_move(psr_node *node, psr_node_request *request, int64_t due_ms);
+/* The one with the earliest deadline. NULL: there is none. */
+psr_node_request *psr_node_due_first(const psr_node *node);
 
 /* ---- node_failure.c ---- */
 
@@ -232,7 +242,7 @@ void psr_node_request_start(psr_node *node, psr_node_request *request, int64_t n
 /* Its payloads that the transport has not given back. Any thread. */
 uint32_t psr_node_request_lent(const psr_node_request *request);
 /* failure NULL: it ended well. */
-void psr_node_request_end(psr_node_request *request, psr_failure *failure);
+void psr_node_request_end(psr_node_request *request, const psr_failure *failure);
 /* Fails it with the last failure on this thread; the other ranks do not hear of it. */
 void psr_node_request_fail_alone(psr_node_request *request, psr_err err);
 /* Takes it out of its group's list and frees it. */

@@ -62,6 +62,23 @@ static void take_complaint_back(psr_node *node, const psr_node_request *r)
                   0);
 }
 
+/* Most requests never have a failure of their own, and it is as large as all the rest of a request.
+ * If there is no memory for it, that is the failure. */
+static const psr_failure *own_failure(psr_node_request *r, const psr_failure *failure)
+{
+    static const psr_failure no_memory = {.err = PSR_ERR_NOMEM,
+                                          .scope = PSR_SCOPE_GROUP,
+                                          .rank = PSR_RANK_ANY,
+                                          .other = PSR_RANK_ANY,
+                                          .line = "no memory to say how an operation failed"};
+    if (r->own == NULL)
+        r->own = malloc(sizeof *r->own);
+    if (r->own == NULL)
+        return &no_memory;
+    *r->own = *failure;
+    return r->own;
+}
+
 /* The request whose step this is ends as the step did. */
 static void end_whole(psr_node_request *step, const psr_failure *failure)
 {
@@ -72,12 +89,10 @@ static void end_whole(psr_node_request *step, const psr_failure *failure)
     whole->next_step = NULL;
     if (!whole->under_way)
         return;
-    if (failure != NULL)
-        whole->own = *failure;
-    psr_node_request_end(whole, failure != NULL ? &whole->own : NULL);
+    psr_node_request_end(whole, failure != NULL ? own_failure(whole, failure) : NULL);
 }
 
-void psr_node_request_end(psr_node_request *r, psr_failure *failure)
+void psr_node_request_end(psr_node_request *r, const psr_failure *failure)
 {
     r->group->under_way -= r->under_way;
     r->group->node->under_way -= r->under_way;
@@ -151,8 +166,9 @@ void psr_node_group_end_what_is_done(psr_node_group *g, int64_t now_ms)
 
 void psr_node_request_fail_alone(psr_node_request *r, psr_err err)
 {
-    r->own = psr_node_failure_of_detail(r->group, err, PSR_RANK_ANY, PSR_RANK_ANY, 0);
-    psr_node_request_end(r, &r->own);
+    const psr_failure failure =
+        psr_node_failure_of_detail(r->group, err, PSR_RANK_ANY, PSR_RANK_ANY, 0);
+    psr_node_request_end(r, own_failure(r, &failure));
     r->group->node->options.changed(r->group->node->options.context);
 }
 
@@ -185,11 +201,7 @@ void psr_node_request_start(psr_node *node, psr_node_request *r, int64_t now_ms)
     }
     r->since_ms = psr_presence_clock_ms(&node->presence, now_ms);
     r->due_ms = r->since_ms > INT64_MAX - r->deadline_ms ? INT64_MAX : r->since_ms + r->deadline_ms;
-    err = psr_node_due_add(node, r);
-    if (err != PSR_OK) {
-        psr_node_request_fail_alone(r, err);
-        return;
-    }
+    psr_node_due_add(node, r);
     r->number = in_order_of_calls(r) && !r->options.uncounted ? ++r->group->calls : 0;
     r->wait_on_until_ms = r->since_ms;
     r->under_way = true;
@@ -293,6 +305,7 @@ void psr_node_request_free(psr_node_request *request)
     free(request->send_counts);
     free(request->send_blocks);
     free(request->receive_blocks);
+    free(request->own);
     free(request);
 }
 
