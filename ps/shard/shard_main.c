@@ -232,6 +232,7 @@ static psr_err make_shard(program *p)
         .reach = reach,
     };
     PSR_TRY(psr_shard_run_new(&shard, &p->shard));
+    psr_loop_observe(p->loop, &(psr_observer){p->shard, psr_shard_run_see});
     psr_transport_bound(p->transport, PSR_ROLE_WORKER, psr_shard_run_waiting_max(p->shard));
     for (uint32_t r = 0; r < psr_view_workers(view); r++)
         PSR_TRY(psr_member_connect(p->member, (psr_peer){PSR_ROLE_WORKER, r}));

@@ -43,10 +43,8 @@ static psr_err send_to_worker(void *context, psr_peer to, const psr_head *head,
                               const psr_payload *payload)
 {
     psr_shard_run *run = context;
-    if (head->type == PSR_MSG_WEIGHTS) {
+    if (head->type == PSR_MSG_WEIGHTS)
         psr_fault_point("pull", psr_msg_step(head));
-        run->traffic.weight_bytes += payload != NULL ? payload->bytes : 0;
-    }
     const psr_head said = psr_msg_in_group(*head, psr_epoch_gate_epoch(run->gate), 0);
     return run->outbox.send(run->outbox.context, to, &said, payload);
 }
@@ -267,10 +265,8 @@ static psr_err take_due(psr_shard_run *run, psr_message **message)
         psr_message_free(message);
         return err;
     }
-    if ((*message)->head.type == PSR_MSG_PUSH) {
+    if ((*message)->head.type == PSR_MSG_PUSH)
         psr_fault_point("push", psr_msg_step(&(*message)->head));
-        run->traffic.gradient_bytes += (*message)->payload_bytes;
-    }
     return psr_table_shard_message(run->table, message);
 }
 
@@ -325,6 +321,15 @@ psr_err psr_shard_run_message(psr_shard_run *run, psr_message **message)
 bool psr_shard_run_left(const psr_shard_run *run)
 {
     return run->bye;
+}
+
+void psr_shard_run_see(void *context, const psr_observed *observed)
+{
+    psr_traffic *traffic = &((psr_shard_run *)context)->traffic;
+    if (observed->kind == PSR_OBSERVED_IN && observed->type == PSR_MSG_PUSH)
+        traffic->gradient_bytes += observed->bytes;
+    else if (observed->kind == PSR_OBSERVED_OUT && observed->type == PSR_MSG_WEIGHTS)
+        traffic->weight_bytes += observed->bytes;
 }
 
 const psr_traffic *psr_shard_run_traffic(const psr_shard_run *run)

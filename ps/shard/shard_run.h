@@ -15,6 +15,7 @@
 #ifndef PSR_PS_SHARD_RUN_H
 #define PSR_PS_SHARD_RUN_H
 
+#include "comm/observer.h"
 #include "comm/wire/messages.h"
 #include "ps/shard/shard.h"
 #include "ps/traffic.h"
@@ -36,7 +37,11 @@ PSR_MUST_CHECK psr_err psr_shard_run_message(psr_shard_run *run, psr_message **m
 size_t psr_shard_run_waiting_max(const psr_shard_run *run);
 /* BYE has come. */
 bool psr_shard_run_left(const psr_shard_run *run);
-/* What it has exchanged, after it has sent DONE; NULL before. Borrowed for life. */
+/* A psr_observer's see, for whoever drives the shard: run is a psr_shard_run, which adds up its
+ * traffic from what is observed. */
+void psr_shard_run_see(void *run, const psr_observed *observed);
+/* What it has exchanged, as it was observed, after it has sent DONE; NULL before. Borrowed for
+ * life. */
 const psr_traffic *psr_shard_run_traffic(const psr_shard_run *run);
 /* Fills a report (psr_member_options.report). */
 void psr_shard_run_report(const psr_shard_run *run, psr_msg_progress *progress);

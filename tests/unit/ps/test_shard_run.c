@@ -25,6 +25,9 @@ static psr_err send(void *context, psr_peer to, const psr_head *head, const psr_
     assert_true(s.count < TOLD_MAX);
     s.to[s.count] = to;
     s.told[s.count++] = *head;
+    const psr_observed out =
+        psr_observed_message(PSR_OBSERVED_OUT, to, head, payload != NULL ? payload->bytes : 0);
+    psr_shard_run_see(s.run, &out);
     if (payload != NULL && payload->release != NULL)
         payload->release(payload->context);
     return PSR_OK;
@@ -89,6 +92,9 @@ static psr_err hear(psr_peer from, psr_head head, bool floats)
         parcel->message.head.encoding = PSR_ENCODING_FLOAT32;
     }
     psr_message *message = &parcel->message;
+    const psr_observed in =
+        psr_observed_message(PSR_OBSERVED_IN, from, &message->head, message->payload_bytes);
+    psr_shard_run_see(s.run, &in);
     psr_err err = psr_shard_run_message(s.run, &message);
     assert_null(message);
     return err;
