@@ -12,7 +12,6 @@ struct psr_epoch_gate {
     /* the waiting messages, the oldest first, linked by their own next */
     psr_message *first, **last;
     size_t count, limit;
-    uint64_t dropped;
 };
 
 psr_err psr_epoch_gate_new(size_t limit, psr_epoch_gate **ret_gate)
@@ -58,7 +57,6 @@ psr_err psr_epoch_gate_pass(psr_epoch_gate *gate, psr_message **message)
         return PSR_OK;
     }
     if (epoch < gate->epoch) {
-        gate->dropped++;
         psr_message_free(message);
         return PSR_OK;
     }
@@ -109,7 +107,6 @@ psr_message *psr_epoch_gate_next(psr_epoch_gate *gate)
             continue;
         }
         psr_message *old = take(gate, at);
-        gate->dropped++;
         psr_message_free(&old);
     }
     return NULL;
@@ -126,9 +123,4 @@ const psr_message *psr_epoch_gate_waiting(const psr_epoch_gate *gate, uint32_t e
 uint32_t psr_epoch_gate_epoch(const psr_epoch_gate *gate)
 {
     return gate->epoch;
-}
-
-uint64_t psr_epoch_gate_dropped(const psr_epoch_gate *gate)
-{
-    return gate->dropped;
 }

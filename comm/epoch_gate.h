@@ -35,7 +35,5 @@ psr_message *psr_epoch_gate_next(psr_epoch_gate *gate);
  * NULL: there is none. */
 const psr_message *psr_epoch_gate_waiting(const psr_epoch_gate *gate, uint32_t epoch);
 uint32_t psr_epoch_gate_epoch(const psr_epoch_gate *gate);
-/* The number of messages of older views so far. */
-uint64_t psr_epoch_gate_dropped(const psr_epoch_gate *gate);
 
 #endif

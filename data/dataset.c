@@ -262,7 +262,8 @@ psr_err psr_dataset_read_both(const char *spec, psr_reading *reading, psr_datase
     return PSR_OK;
 }
 
-psr_err psr_constants_parse(const char *text, uint32_t channels, float values[3])
+/* channels: 0 when they are not known yet. One number stands for all three. */
+static psr_err parse_constants(const char *text, uint32_t channels, float values[3])
 {
     double value[3] = {0};
     uint32_t count = 0;
@@ -300,11 +301,10 @@ psr_err psr_dataset_normalise_by(psr_dataset *dataset, const char *mean, const c
     float means[3], deviations[3];
     memcpy(means, dataset->mean, sizeof means);
     memcpy(deviations, dataset->deviation, sizeof deviations);
-    psr_err err = mean[0] != '\0' ? psr_constants_parse(mean, dataset->channels, means) : PSR_OK;
+    psr_err err = mean[0] != '\0' ? parse_constants(mean, dataset->channels, means) : PSR_OK;
     if (err != PSR_OK)
         return psr_fail_context(err, "--mean");
-    err = deviation[0] != '\0' ? psr_constants_parse(deviation, dataset->channels, deviations)
-                               : PSR_OK;
+    err = deviation[0] != '\0' ? parse_constants(deviation, dataset->channels, deviations) : PSR_OK;
     for (uint32_t c = 0; c < dataset->channels && err == PSR_OK; c++) {
         if (!(deviations[c] > 0))
             err = psr_fail(PSR_ERR_USAGE, "'%.64s': every number must be above 0", deviation);

@@ -60,10 +60,6 @@ void psr_dataset_free(psr_dataset *dataset);
 PSR_MUST_CHECK psr_err psr_dataset_normalise_by(psr_dataset *dataset, const char *mean,
                                                 const char *deviation);
 
-/* Parses one such text. channels: 0 when they are not known yet. One number stands for all three.
- * USAGE. */
-PSR_MUST_CHECK psr_err psr_constants_parse(const char *text, uint32_t channels, float values[3]);
-
 /* Where a known name's files are, and how many classes generated data have: DIRECTORY/NAME under
  * the distribution's /usr/share/datasets, then under user_directory (NULL: none). ret_spec: that
  * directory, or a copy of a spec that is no known name; "synthetic" whose spec says no classes=

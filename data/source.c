@@ -35,7 +35,7 @@ struct psr_source {
     psr_reading *reading; /* borrowed; NULL: nobody looks at it */
 };
 
-psr_source_packing psr_source_packing_of(const char *path)
+static psr_source_packing packing_of(const char *path)
 {
     const char *dot = strrchr(path, '.');
     if (dot != NULL && strcmp(dot, ".gz") == 0)
@@ -96,7 +96,7 @@ static psr_err open_file(psr_source *source)
 
 psr_err psr_source_open(const char *path, psr_source **ret_source)
 {
-    psr_source *source = source_new(path, psr_source_packing_of(path));
+    psr_source *source = source_new(path, packing_of(path));
     if (source == NULL)
         return psr_fail(PSR_ERR_NOMEM, "%s: no memory to open it", path);
     psr_err err = open_file(source);

@@ -23,9 +23,6 @@ typedef enum psr_source_packing {
 
 typedef struct psr_source psr_source;
 
-/* The packing that a file's name tells: ".gz", ".xz", else plain. */
-psr_source_packing psr_source_packing_of(const char *path);
-
 /* Opens a regular file (base/system/file.h: a FIFO or a device is refused, and keeps nobody). The
  * caller owns *ret_source. NOT_FOUND: no such file; IO: not a file, or the system refused. */
 PSR_MUST_CHECK psr_err psr_source_open(const char *path, psr_source **ret_source);

@@ -18,11 +18,6 @@ uint32_t psr_fold_rank_at(uint32_t n, uint32_t c, uint32_t p)
     return (uint32_t)(((uint64_t)c + 1 + p) % n);
 }
 
-uint32_t psr_fold_position(uint32_t n, uint32_t c, uint32_t r)
-{
-    return (uint32_t)(((uint64_t)r + 2 * (uint64_t)n - c - 1) % n);
-}
-
 /* An addition per element rounds the same at every width. The loops are static, since clang 14
  * gives a multiversioned public function no symbol under its own name. */
 PSR_MULTIVERSION static void add(float *restrict sum, const float *restrict x, size_t count)

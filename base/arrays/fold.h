@@ -21,9 +21,6 @@ uint32_t psr_fold_chunk_of(size_t length, uint32_t n, size_t i);
 /* Rank whose contribution is the p-th (p = 0..n-1) to be folded into chunk c. */
 uint32_t psr_fold_rank_at(uint32_t n, uint32_t c, uint32_t p);
 
-/* Position at which rank r is folded into chunk c: the inverse of psr_fold_rank_at. */
-uint32_t psr_fold_position(uint32_t n, uint32_t c, uint32_t r);
-
 /* sum[i] += x[i]: one rounding per element. Must not overlap. */
 void psr_fold_add(float *restrict sum, const float *restrict x, size_t count);
 

@@ -81,7 +81,7 @@ enum {
     ENCODING_SHIFT = 40
 };
 
-bool psr_call_is_encoded(const psr_call *call)
+static bool is_encoded(const psr_call *call)
 {
     return call->compression.encoding != 0 && !psr_compression_is_none(call->compression);
 }
@@ -90,7 +90,7 @@ psr_msg_call psr_call_message(const psr_call *call)
 {
     /* A send and a receive are one call with two names. */
     uint64_t kind = call->kind == PSR_KIND_RECEIVE ? PSR_KIND_SEND : call->kind;
-    const bool encoded = psr_call_is_encoded(call);
+    const bool encoded = is_encoded(call);
     return (psr_msg_call){
         .word = kind | (uint64_t)call->algorithm << ALGORITHM_SHIFT |
                 (uint64_t)call->type << TYPE_SHIFT | (uint64_t)call->reduction << REDUCTION_SHIFT |

@@ -77,7 +77,6 @@ bool psr_kind_has_blocks(psr_kind kind); /* neighbour exchange, halo */
 bool psr_kind_gathers_words(psr_kind kind);
 bool psr_kind_has_root(psr_kind kind);
 
-bool psr_call_is_encoded(const psr_call *call);
 /* The call as the heads of messages have it. */
 psr_msg_call psr_call_message(const psr_call *call);
 /* Writes "all_reduce(count 10, float32, sum, ring)", "barrier". The call may come from anywhere and

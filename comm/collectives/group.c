@@ -492,15 +492,6 @@ psr_err psr_request_start(psr_request *request)
                                : start_operation(group, request);
 }
 
-bool psr_group_waits(const psr_group *group, psr_waiting *ret_waiting,
-                     const psr_request **ret_request)
-{
-    if (group->under_way.first == NULL)
-        return false;
-    *ret_request = group->under_way.first;
-    return psr_request_waits(group->under_way.first, ret_waiting);
-}
-
 const psr_request *psr_group_next(const psr_group *group, const psr_request *before)
 {
     return before != NULL ? before->next : group->under_way.first;

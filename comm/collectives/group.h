@@ -227,8 +227,4 @@ void *psr_group_take_ended(psr_group *group);
 const psr_request *psr_group_next(const psr_group *group, const psr_request *before);
 void *psr_request_owner(const psr_request *request); /* owner in its options */
 
-/* What the oldest request under way waits for. false: there is none. */
-bool psr_group_waits(const psr_group *group, psr_waiting *ret_waiting,
-                     const psr_request **ret_request);
-
 #endif

@@ -342,12 +342,6 @@ psr_err psr_member_tell(psr_member *member, const psr_head *head, const void *pa
     return send_to_scheduler(member, head, bytes ? &copied : NULL);
 }
 
-psr_err psr_member_ready(psr_member *member, const char *json)
-{
-    psr_head head = {.type = PSR_MSG_READY};
-    return psr_member_tell(member, &head, json, json != NULL ? strlen(json) : 0);
-}
-
 void psr_member_failed(psr_member *member, psr_err status, const char *line)
 {
     psr_head head = psr_msg_failed_head(status);

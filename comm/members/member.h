@@ -78,9 +78,6 @@ const char *psr_member_name(psr_member *member, psr_peer peer);
  * NOT_FOUND: there is no such member. */
 PSR_MUST_CHECK psr_err psr_member_connect(psr_member *member, psr_peer peer);
 
-/* Sends READY; json may be NULL. */
-PSR_MUST_CHECK psr_err psr_member_ready(psr_member *member, const char *json);
-
 /* Returns the next message within timeout_ms (-1: no limit), as psr_transport_recv does, and
  * meanwhile does the member's own work: sends PROGRESS when it is due, and takes ALIVE. The caller
  * owns *ret_message; it gets START, HOLD, STOP_AT, RESTORE, BYE and all messages of shards and

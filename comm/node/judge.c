@@ -100,11 +100,6 @@ void psr_judge_fail(psr_judge *judge, psr_err err, uint32_t rank)
     fail_all(judge, err, rank, line);
 }
 
-void psr_judge_lose(psr_judge *judge, uint32_t rank, const char *line)
-{
-    psr_judge_drop(judge, rank, PSR_ERR_PEER, line);
-}
-
 static void on_ended(void *context, psr_err status, const char *line)
 {
     keep_verdict(context, status, line);

@@ -54,8 +54,6 @@ psr_coordinator *psr_judge_coordinator(psr_judge *judge);
 /* Everything ends; the last failure on this thread says why. rank: the one to blame, or
  * PSR_RANK_ANY. */
 void psr_judge_fail(psr_judge *judge, psr_err err, uint32_t rank);
-/* The rank is gone, says its launcher; line is the launcher's. */
-void psr_judge_lose(psr_judge *judge, uint32_t rank, const char *line);
 /* OK, or the first failure that no smaller group has overcome, with the line that all were told;
  * the line is borrowed for the judge's life. */
 psr_err psr_judge_verdict(const psr_judge *judge, const char **ret_line);

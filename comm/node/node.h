@@ -174,7 +174,6 @@ psr_node_group *psr_node_request_group(const psr_node_request *request);
 /* The number of a request that has ended among the calls of its group, from 1. 0: it is no such
  * call. */
 uint64_t psr_node_request_number(const psr_node_request *request);
-bool psr_node_request_persistent(const psr_node_request *request);
 /* The bytes of its count of values. */
 size_t psr_node_request_bytes(const psr_node_request *request);
 /* Call it before each order to start the request: from then on it has not ended. */

@@ -27,6 +27,8 @@ void psr_node_name_rank(const psr_node *node, uint32_t rank, char *text, size_t 
 
 /* ---- breaking ---- */
 
+static void break_group(psr_node_group *group, const psr_failure *failure);
+
 /* If some ranks failed to make a group, others may have it: it fails on all of them. */
 static void break_what_is_made_of(const psr_node_group *group)
 {
@@ -39,7 +41,7 @@ static void break_what_is_made_of(const psr_node_group *group)
         failure.group = g->id;
         failure.number = 0;
         psr_node_tell(g->node, &failure, 0);
-        psr_node_group_break(g, &failure);
+        break_group(g, &failure);
     }
 }
 
@@ -57,11 +59,11 @@ static void break_with_its_tables(const psr_node_group *group)
             failure.group = g->id;
             psr_node_tell(g->node, &failure, 0);
         }
-        psr_node_group_break(g, &failure);
+        break_group(g, &failure);
     }
 }
 
-void psr_node_group_break(psr_node_group *group, const psr_failure *failure)
+static void break_group(psr_node_group *group, const psr_failure *failure)
 {
     if (group->state == PSR_NODE_BROKEN)
         return;
@@ -86,7 +88,8 @@ static void cut(psr_node *node, uint32_t rank)
         node->options.cut(node->options.context, (psr_peer){PSR_ROLE_WORKER, rank});
 }
 
-void psr_node_break(psr_node *node, const psr_failure *failure)
+/* Breaks everything for good: all requests under way fail. */
+static void break_node(psr_node *node, const psr_failure *failure)
 {
     if (node->broken)
         return;
@@ -95,7 +98,7 @@ void psr_node_break(psr_node *node, const psr_failure *failure)
     for (uint32_t r = 0; r < node->ranks; r++)
         cut(node, r);
     for (psr_node_group *g = node->groups; g != NULL; g = g->next)
-        psr_node_group_break(g, failure);
+        break_group(g, failure);
     psr_node_shrink_fail(node, failure);
     node->options.changed(node->options.context);
 }
@@ -104,14 +107,14 @@ static void break_groups_of(psr_node *node, const psr_failure *failure)
 {
     for (psr_node_group *g = node->groups; g != NULL; g = g->next)
         if (psr_node_group_has(g, failure->rank))
-            psr_node_group_break(g, failure);
+            break_group(g, failure);
 }
 
 /* For good: groups with that rank that are made later are broken too. */
 static void lose(psr_node *node, const psr_failure *failure)
 {
     if (failure->rank == node->options.rank) {
-        psr_node_break(node, failure);
+        break_node(node, failure);
         return;
     }
     psr_failure **out = &node->out[failure->rank];
@@ -119,7 +122,7 @@ static void lose(psr_node *node, const psr_failure *failure)
         return;
     *out = malloc(sizeof **out);
     if (*out == NULL) {
-        psr_node_break(node, failure);
+        break_node(node, failure);
         return;
     }
     **out = *failure;
@@ -135,7 +138,7 @@ void psr_node_apply(psr_node *node, const psr_failure *failure)
     case PSR_SCOPE_GROUP:
         g = psr_node_group_of(node, failure->epoch, failure->group);
         if (g != NULL)
-            psr_node_group_break(g, failure);
+            break_group(g, failure);
         return;
     case PSR_SCOPE_RANK:
         break_groups_of(node, failure);
@@ -145,7 +148,7 @@ void psr_node_apply(psr_node *node, const psr_failure *failure)
         return;
     case PSR_SCOPE_ALL:
     case PSR_SCOPES:
-        psr_node_break(node, failure);
+        break_node(node, failure);
         return;
     }
 }
@@ -154,14 +157,14 @@ void psr_node_group_inherit(psr_node_group *group)
 {
     const psr_node *node = group->node;
     if (node->broken)
-        psr_node_group_break(group, &node->failure);
+        break_group(group, &node->failure);
     if (group->of != NULL && group->of->state == PSR_NODE_BROKEN)
-        psr_node_group_break(group, &group->of->failure);
+        break_group(group, &group->of->failure);
     if (group->opener != NULL && group->opener->state == PSR_NODE_BROKEN)
-        psr_node_group_break(group, &group->opener->failure);
+        break_group(group, &group->opener->failure);
     for (uint32_t i = 0; i < group->count; i++)
         if (node->out[group->ranks[i]] != NULL)
-            psr_node_group_break(group, node->out[group->ranks[i]]);
+            break_group(group, node->out[group->ranks[i]]);
 }
 
 /* ---- finding ---- */
@@ -233,7 +236,7 @@ void psr_node_fail(psr_node *node, psr_err err, int64_t now_ms)
         .err = err, .scope = PSR_SCOPE_ALL, .rank = PSR_RANK_ANY, .other = PSR_RANK_ANY};
     (void)now_ms;
     snprintf(failure.line, sizeof failure.line, "%s", psr_err_detail());
-    psr_node_break(node, &failure);
+    break_node(node, &failure);
 }
 
 /* ---- time ---- */

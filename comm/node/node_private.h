@@ -181,10 +181,6 @@ psr_node_request *psr_node_due_first(const psr_node *node);
  * that it is in. */
 psr_msg_limits psr_node_limits(const psr_node *node);
 void psr_node_name_rank(const psr_node *node, uint32_t rank, char *text, size_t size);
-/* Breaks everything for good: all requests under way fail. */
-void psr_node_break(psr_node *node, const psr_failure *failure);
-/* Breaks one group. */
-void psr_node_group_break(psr_node_group *group, const psr_failure *failure);
 /* Breaks what the failure's scope says: for PSR_SCOPE_RANK and _LOST all groups with its rank. */
 void psr_node_apply(psr_node *node, const psr_failure *failure);
 /* Gives a group that is being opened a failure that concerns it already. */

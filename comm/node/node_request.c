@@ -342,11 +342,6 @@ uint64_t psr_node_request_number(const psr_node_request *request)
     return request->number;
 }
 
-bool psr_node_request_persistent(const psr_node_request *request)
-{
-    return request->options.persistent;
-}
-
 void psr_node_request_begins(psr_node_request *request)
 {
     atomic_store(&request->state, PSR_NODE_REQUEST_UNDER_WAY);

@@ -54,7 +54,8 @@ static psr_err check(const psr_message *message, psr_encoding encoding, size_t c
                          message->payload_bytes, count, psr_encoding_name(encoding));
 }
 
-bool psr_encoding_of_sums(psr_encoding encoding)
+/* Whether gradients and their sums can be exchanged in this encoding. */
+static bool is_of_sums(psr_encoding encoding)
 {
     return encoding == PSR_ENCODING_FLOAT32;
 }
@@ -62,15 +63,8 @@ bool psr_encoding_of_sums(psr_encoding encoding)
 psr_err psr_decode_floats(const psr_message *message, psr_encoding encoding, size_t count,
                           const float **ret_values)
 {
-    assert(psr_encoding_of_sums(encoding));
+    assert(is_of_sums(encoding));
     PSR_TRY(check(message, encoding, count));
-    *ret_values = message->payload;
-    return PSR_OK;
-}
-
-psr_err psr_decode_doubles(const psr_message *message, size_t count, const double **ret_values)
-{
-    PSR_TRY(check(message, PSR_ENCODING_FLOAT64, count));
     *ret_values = message->payload;
     return PSR_OK;
 }

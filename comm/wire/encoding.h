@@ -14,10 +14,6 @@ size_t psr_encoding_bytes(psr_encoding encoding, size_t count);
 /* The most values of one message. */
 size_t psr_encoding_values_max(psr_encoding encoding);
 
-/* Whether gradients and their sums can be exchanged in this encoding: psr_encode takes floats,
- * psr_decode_floats gives them. */
-bool psr_encoding_of_sums(psr_encoding encoding);
-
 /* The payload of count values; sets the encoding in the head. It borrows the values. With release
  * and context set by the caller (comm/operations/loan.h) they are borrowed until it is released,
  * otherwise during the sending call. */
@@ -30,8 +26,6 @@ void psr_encode_alike(psr_head *head, const psr_head *other);
  * encoding (the detail names both), or does not have count values. encoding: one of sums. */
 PSR_MUST_CHECK psr_err psr_decode_floats(const psr_message *message, psr_encoding encoding,
                                          size_t count, const float **ret_values);
-PSR_MUST_CHECK psr_err psr_decode_doubles(const psr_message *message, size_t count,
-                                          const double **ret_values);
 PSR_MUST_CHECK psr_err psr_decode_bytes(const psr_message *message, size_t count,
                                         const void **ret_bytes);
 

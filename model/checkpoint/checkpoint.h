@@ -47,8 +47,6 @@ void psr_checkpoint_watch(psr_checkpoint_writer *writer, bool (*moved)(void *con
  * file can only be abandoned. */
 PSR_MUST_CHECK psr_err psr_checkpoint_put(psr_checkpoint_writer *writer, const char *name,
                                           size_t first, size_t count, const float *data);
-/* True when every element of every tensor has been put. */
-bool psr_checkpoint_complete(const psr_checkpoint_writer *writer);
 /* Checksums, fsync, rename. Consumes *writer, also on failure (then nothing is left behind, and a
  * FILE that was there before still is). PROTOCOL when not complete, IO. */
 PSR_MUST_CHECK psr_err psr_checkpoint_commit(psr_checkpoint_writer **writer);

@@ -417,14 +417,6 @@ psr_err psr_checkpoint_create_model(const char *path, const psr_tensor *tensors,
     return PSR_OK;
 }
 
-bool psr_checkpoint_complete(const psr_checkpoint_writer *writer)
-{
-    for (size_t i = 0; i < writer->tensor_count; i++)
-        if (psr_ranges_first_missing(&writer->tensors[i].put) < writer->tensors[i].count)
-            return false;
-    return true;
-}
-
 /* ---- commit ---- */
 
 static void write_digits(char *at, uint64_t checksum)

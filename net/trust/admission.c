@@ -66,20 +66,8 @@ void psr_admission_name(psr_peer peer, char name[PSR_ADMISSION_NAME_BYTES])
                  peer.rank);
 }
 
-bool psr_admission_user_read(const char *user, psr_peer *ret_admitted, uint64_t *ret_number)
-{
-    char name[PSR_ADMISSION_NAME_BYTES];
-    const char *mark = strchr(user, USER_MARK);
-    if (mark == NULL || (size_t)(mark - user) >= sizeof name)
-        return false;
-    snprintf(name, sizeof name, "%.*s", (int)(mark - user), user);
-    if (!psr_admission_name_read(name, ret_admitted))
-        return false;
-    *ret_number = strtoull(mark + 1, NULL, 10);
-    return true;
-}
-
-bool psr_admission_name_read(const char *name, psr_peer *ret_peer)
+/* false: it is no such name. */
+static bool read_name(const char *name, psr_peer *ret_peer)
 {
     const char *space = strchr(name, ' ');
     if (space == NULL)
@@ -99,6 +87,19 @@ bool psr_admission_name_read(const char *name, psr_peer *ret_peer)
         peer.rank = (uint32_t)strtoul(digits, NULL, 10);
     }
     *ret_peer = peer;
+    return true;
+}
+
+bool psr_admission_user_read(const char *user, psr_peer *ret_admitted, uint64_t *ret_number)
+{
+    char name[PSR_ADMISSION_NAME_BYTES];
+    const char *mark = strchr(user, USER_MARK);
+    if (mark == NULL || (size_t)(mark - user) >= sizeof name)
+        return false;
+    snprintf(name, sizeof name, "%.*s", (int)(mark - user), user);
+    if (!read_name(name, ret_admitted))
+        return false;
+    *ret_number = strtoull(mark + 1, NULL, 10);
     return true;
 }
 
@@ -143,7 +144,7 @@ static const char *admit_token(const psr_admission *admission, const psr_zap_req
         return "the token is not this run's";
     char text[PSR_ADMISSION_NAME_BYTES];
     psr_zap_text(name, text, sizeof text);
-    return psr_admission_name_read(text, ret_peer) ? NULL : "its name is not one of a member";
+    return read_name(text, ret_peer) ? NULL : "its name is not one of a member";
 }
 
 static const char *admit_key(const psr_admission *admission, const psr_zap_request *request,

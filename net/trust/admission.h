@@ -75,8 +75,6 @@ uint64_t psr_admission_refused(const psr_admission *admission);
 
 /* Writes "worker 1". */
 void psr_admission_name(psr_peer peer, char name[PSR_ADMISSION_NAME_BYTES]);
-/* false: it is no such name. */
-bool psr_admission_name_read(const char *name, psr_peer *ret_peer);
 /* Reads User-Id: the member that was admitted, and the connection's number. false: it is no
  * User-Id. */
 bool psr_admission_user_read(const char *user, psr_peer *ret_admitted, uint64_t *ret_number);

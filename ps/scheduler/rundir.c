@@ -348,11 +348,6 @@ const char *psr_rundir_path(const psr_rundir *rundir)
     return rundir->config.out;
 }
 
-bool psr_rundir_is_there(const psr_rundir *rundir)
-{
-    return rundir->there;
-}
-
 psr_err psr_rundir_algorithms(psr_rundir *rundir, const char *algorithms)
 {
     snprintf(rundir->algorithms, sizeof rundir->algorithms, "%s", algorithms);

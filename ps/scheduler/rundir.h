@@ -30,8 +30,6 @@ PSR_MUST_CHECK psr_err psr_rundir_begin(psr_rundir *rundir, uint64_t bucket_byte
                                         const char *resumed_from);
 /* Its name, which may have changed when it is made. Borrowed. */
 const char *psr_rundir_path(const psr_rundir *rundir);
-/* Whether the directory was made. */
-bool psr_rundir_is_there(const psr_rundir *rundir);
 
 /* Writes the stretches of config into the configuration in run.json, so that --config repeats the
  * run. Does nothing if they are there already. IO. */

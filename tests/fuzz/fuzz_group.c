@@ -157,9 +157,9 @@ static bool event(played *p, const uint8_t *record)
     if (err != PSR_OK && err != PSR_ERR_PROTOCOL && err != PSR_ERR_MISMATCH)
         abort();
     psr_waiting waiting;
-    const psr_request *waits = NULL;
+    const psr_request *oldest = psr_group_next(p->group, NULL);
     psr_peer blamed;
-    if (psr_group_waits(p->group, &waiting, &waits) && waiting.peer.rank >= RANKS)
+    if (oldest != NULL && psr_request_waits(oldest, &waiting) && waiting.peer.rank >= RANKS)
         abort();
     if (psr_group_failed_of(p->group, &blamed) && blamed.rank >= RANKS)
         abort();

@@ -184,10 +184,6 @@ static void event(played *p, const uint8_t *record)
     case 2:
         tell_facts(p, from, record[PAYLOAD]);
         return;
-    case 3:
-        if (rank < RANKS && record[PAYLOAD] < 16)
-            psr_judge_lose(p->judge, (uint32_t)rank, "killed by signal 9");
-        return;
     default:
         tell(p, from, record);
         pass_time(p, record[TIME] & 15);

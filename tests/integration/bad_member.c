@@ -251,7 +251,7 @@ psr_err bad_start(bad *b)
 {
     if (b->member == NULL)
         PSR_TRY(bad_join(b));
-    PSR_TRY(psr_member_ready(b->member, NULL));
+    PSR_TRY(psr_member_tell(b->member, &(psr_head){.type = PSR_MSG_READY}, NULL, 0));
     for (psr_message_type type = 0; type != PSR_MSG_START;) {
         psr_message *message = NULL;
         PSR_TRY(psr_member_recv(b->member, -1, &message));

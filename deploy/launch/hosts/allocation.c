@@ -28,7 +28,9 @@ static bool read_tasks(const char **at, uint32_t *ret_tasks, uint32_t *ret_times
     return **at == ',' || **at == '\0';
 }
 
-psr_err psr_allocation_tasks(const char *name, const char *text, uint32_t *ret_tasks, size_t count)
+/* Reads a variable of this name that has a number for each of Slurm's nodes, in order: "2(x3),1" is
+ * 2, 2, 2, 1. FORMAT: it has another form, or another number of nodes. */
+static psr_err read_all_tasks(const char *name, const char *text, uint32_t *ret_tasks, size_t count)
 {
     char quoted[PSR_HOST_QUOTE_BYTES];
     size_t filled = 0;
@@ -93,7 +95,7 @@ psr_err psr_allocation_read(psr_hosts *ret_hosts)
     psr_err err =
         tasks != NULL ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for %zu hosts", hosts.count);
     if (err == PSR_OK && per_node != NULL)
-        err = psr_allocation_tasks(slots_variable(), per_node, tasks, hosts.count);
+        err = read_all_tasks(slots_variable(), per_node, tasks, hosts.count);
     for (size_t i = 0; err == PSR_OK && i < hosts.count; i++)
         hosts.items[i].slots = per_node != NULL ? tasks[i] : 1;
     free(tasks);

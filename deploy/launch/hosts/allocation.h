@@ -10,11 +10,6 @@
 /* How hosts of an allocation are reached (deploy/agent/host.h). */
 #define PSR_ALLOCATION_SSH "srun"
 
-/* Reads a variable of this name that has a number for each of Slurm's nodes, in order: "2(x3),1" is
- * 2, 2, 2, 1. FORMAT: it has another form, or another number of nodes. */
-PSR_MUST_CHECK psr_err psr_allocation_tasks(const char *name, const char *text, uint32_t *ret_tasks,
-                                            size_t count);
-
 /* Whether this is a Slurm job. Slurm sends signals that end a job to all of its processes, so those
  * that the launcher starts ignore them (PSR_CHILD_LEAVES_TERM). */
 bool psr_allocation_is_there(void);

@@ -69,18 +69,6 @@ static void a_chunk_is_folded_from_the_next_rank_round_to_its_own(void **state)
     }
 }
 
-static void position_is_the_inverse_of_rank(void **state)
-{
-    (void)state;
-    for (int w = 0; w < WORLDS; w++) {
-        uint32_t n = worlds[w];
-        for (uint32_t c = 0; c < n; c++) {
-            for (uint32_t p = 0; p < n; p++)
-                assert_int_equal(psr_fold_position(n, c, psr_fold_rank_at(n, c, p)), p);
-        }
-    }
-}
-
 enum { COUNT = 1037 }; /* whole vectors of every width and a rest */
 
 static void fill(float *x, uint32_t sample)
@@ -196,7 +184,6 @@ int main(void)
         cmocka_unit_test(the_chunk_of_an_element_is_the_one_that_holds_it),
         cmocka_unit_test(chunks_of_a_long_bucket_do_not_overflow),
         cmocka_unit_test(a_chunk_is_folded_from_the_next_rank_round_to_its_own),
-        cmocka_unit_test(position_is_the_inverse_of_rank),
         cmocka_unit_test(sums_have_the_bits_of_one_addition_per_element),
         cmocka_unit_test(the_output_of_a_sum_may_be_either_operand_or_both),
         cmocka_unit_test(hops_of_a_ring_and_the_fold_give_the_same_bits),

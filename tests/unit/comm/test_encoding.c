@@ -22,10 +22,6 @@ static void values_lie_in_a_payload_as_they_lie_in_memory(void **state)
 
     static const double doubles[2] = {1, 2};
     message = (psr_message){.payload = doubles, .payload_bytes = sizeof doubles};
-    message.head.encoding = PSR_ENCODING_FLOAT64;
-    const double *wide;
-    expect_ok(psr_decode_doubles(&message, 2, &wide));
-    assert_ptr_equal(wide, doubles);
     const void *bytes;
     message.head.encoding = PSR_ENCODING_BYTES;
     expect_ok(psr_decode_bytes(&message, sizeof doubles, &bytes));
@@ -39,7 +35,6 @@ static void a_payload_of_another_size_is_refused(void **state)
     psr_message message = {.from = {PSR_ROLE_WORKER, 1}, .payload = some, .payload_bytes = 12};
     message.head.encoding = PSR_ENCODING_FLOAT32;
     const float *floats = NULL;
-    const double *doubles = NULL;
     const void *bytes = NULL;
     assert_int_equal(psr_decode_floats(&message, PSR_ENCODING_FLOAT32, 2, &floats),
                      PSR_ERR_PROTOCOL);
@@ -51,12 +46,9 @@ static void a_payload_of_another_size_is_refused(void **state)
     assert_int_equal(
         psr_decode_floats(&message, PSR_ENCODING_FLOAT32, ((size_t)1 << 62) + 3, &floats),
         PSR_ERR_PROTOCOL);
-    message.head.encoding = PSR_ENCODING_FLOAT64;
-    assert_int_equal(psr_decode_doubles(&message, 1, &doubles), PSR_ERR_PROTOCOL);
     message.head.encoding = PSR_ENCODING_BYTES;
     assert_int_equal(psr_decode_bytes(&message, 11, &bytes), PSR_ERR_PROTOCOL);
     assert_null(floats);
-    assert_null(doubles);
     assert_null(bytes);
 }
 

@@ -727,17 +727,16 @@ static void operations_ahead_are_allowed_once_and_upwards(void **state)
         assert_ok(psr_request_start(requests[i]));
     }
     assert_int_equal(sent, PSR_AHEAD_OPERATIONS);
-    const psr_request *waits = NULL;
     psr_waiting waiting;
-    assert_true(psr_group_waits(group, &waiting, &waits));
-    assert_ptr_equal(waits, requests[PSR_AHEAD_OPERATIONS]);
+    assert_ptr_equal(psr_group_next(group, NULL), requests[PSR_AHEAD_OPERATIONS]);
+    assert_true(psr_request_waits(requests[PSR_AHEAD_OPERATIONS], &waiting));
     assert_int_equal(waiting.peer.rank, name_of(1).rank);
     assert_int_equal(waiting.round, PSR_AHEAD_OPERATIONS + 1);
     accepted(group, ahead_of(1, order, PSR_AHEAD_OPERATIONS + 1));
     assert_int_equal(sent, PSR_AHEAD_OPERATIONS + 1);
     accepted(group, ahead_of(1, order, UINT64_MAX));
     assert_int_equal(sent, PSR_AHEAD_OPERATIONS + 2);
-    assert_false(psr_group_waits(group, &waiting, &waits));
+    assert_null(psr_group_next(group, NULL));
     for (uint64_t i = 0; i < PSR_AHEAD_OPERATIONS + 2; i++)
         psr_request_free(requests[i]);
     psr_group_free(group);

@@ -197,12 +197,6 @@ psr_err psr_member_tick(psr_member *member, int64_t now_ms, int64_t *ret_next_ms
     return PSR_OK;
 }
 
-psr_err psr_member_ready(psr_member *member, const char *json)
-{
-    return psr_member_tell(member, &(psr_head){.type = PSR_MSG_READY}, json,
-                           json != NULL ? strlen(json) : 0);
-}
-
 void psr_member_failed(psr_member *member, psr_err status, const char *line)
 {
     (void)member;
