@@ -11,11 +11,11 @@ typedef struct psr_span {
 } psr_span;
 
 /* A run of the parameters that is exchanged as a unit: a bucket, for dividing buckets among
- * processes. Neighbours with the same number `together` are kept in one place, since an update
- * needs all of them (the pieces of a tensor, with LARS). */
+ * processes. Neighbours with the same `unit` are kept in one place, since an update needs
+ * all of them (the pieces of a tensor, with LARS). */
 typedef struct psr_part {
     psr_span span;
-    uint32_t together;
+    uint32_t unit;
 } psr_part;
 
 static inline size_t psr_span_end(psr_span span)

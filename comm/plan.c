@@ -148,7 +148,7 @@ psr_err psr_plan_find(const psr_plan *plan, const psr_message *message, psr_slic
 
 /* ---- sharing out: the only function that does it ---- */
 
-/* What moves to a shard as a whole: a part, or all parts with the same `together`. */
+/* What moves to a shard as a whole: a part, or all parts with the same `unit`. */
 typedef struct unit {
     size_t count;          /* in floats */
     uint32_t first, parts; /* indices of the plan's buckets */
@@ -195,7 +195,7 @@ static uint32_t make_units(const psr_plan *plan, psr_route route, const psr_part
     for (uint32_t b = 0; b < plan->bucket_count; b++) {
         if (plan->buckets[b].route != route)
             continue;
-        if (b > 0 && parts[b].together == parts[b - 1].together) {
+        if (b > 0 && parts[b].unit == parts[b - 1].unit) {
             assert(plan->buckets[b - 1].route == route);
             units[count - 1].count += parts[b].span.count;
             units[count - 1].parts++;

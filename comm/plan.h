@@ -69,7 +69,7 @@ typedef struct psr_plan {
 
 typedef struct psr_plan_options {
     psr_route route; /* the route of all buckets, unless routes gives each its own: */
-    /* [bucket] or NULL; borrowed for the call, as all pointers here. Parts with the same `together`
+    /* [bucket] or NULL; borrowed for the call, as all pointers here. Parts with the same `unit`
      * have the same route */
     const psr_route *routes;
     uint32_t ranks;              /* number of ranks whose gradients a sum has, at least 1 */
@@ -93,7 +93,7 @@ uint32_t psr_host_ranks_homes(const psr_host_ranks *hosts);
 /* Makes a plan; the one function that decides who holds what. Buckets that go by SHARD and those
  * that go by HOST are balanced by bytes, each kind by itself: the largest first onto the lightest
  * shard or home, ties to the lower rank. If hosts have different numbers of workers, the lightest
- * home is the one whose workers have least together. Parts with the same `together` share a home.
+ * home is the one whose workers have least together. Parts with the same `unit` share a home.
  * USAGE: SHARD without shards, HOST without hosts. UNSUPPORTED: pulled has a residual; there are
  * more slices than can be counted; a compressed bucket has 2^32 floats. The caller owns *ret_plan:
  * psr_plan_done. */

@@ -225,12 +225,12 @@ psr_err psr_buckets_parts(const psr_buckets *buckets, bool whole_tensors, psr_pa
     psr_part *parts = calloc((size_t)buckets->count + 1, sizeof *parts);
     if (parts == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %u parts", buckets->count);
-    uint32_t together = 0;
+    uint32_t unit = 0;
     for (uint32_t b = 0; b < buckets->count; b++) {
         const psr_bucket *bucket = &buckets->items[b];
         if (b > 0 && !(whole_tensors && of_one_tensor(bucket - 1, bucket)))
-            together++;
-        parts[b] = (psr_part){{bucket->offset, bucket->length}, together};
+            unit++;
+        parts[b] = (psr_part){{bucket->offset, bucket->length}, unit};
     }
     *ret_parts = parts;
     return PSR_OK;

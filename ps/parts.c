@@ -67,7 +67,7 @@ static void find_routes(const psr_config *config, psr_mode mode, const psr_layou
     const bool one_way = config->route[0] == '\0' || (mode != PSR_MODE_PS && mode != PSR_MODE_RING);
     for (uint32_t b = 0, next; b < count; b = next) {
         psr_mode its = mode;
-        for (next = b + 1; next < count && parts[next].together == parts[b].together;)
+        for (next = b + 1; next < count && parts[next].unit == parts[b].unit;)
             next++;
         if (!one_way)
             its = mode_of_unit(config, mode, layout, &parts[b], next - b);

@@ -9,12 +9,12 @@ static psr_route route_of(const psr_config *config)
 
 psr_roster psr_roster_of(const psr_config *config)
 {
-    bool plays_all = config->mode == PSR_MODE_LOCAL;
+    bool computes_all_ranks = config->mode == PSR_MODE_LOCAL;
     return (psr_roster){
         .ranks = config->workers,
-        .worker_processes = plays_all ? 1 : config->workers,
+        .worker_processes = computes_all_ranks ? 1 : config->workers,
         .shards = psr_config_shards(config),
-        .plays_all = plays_all,
+        .computes_all_ranks = computes_all_ranks,
         .route = route_of(config),
     };
 }

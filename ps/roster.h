@@ -11,8 +11,8 @@ typedef struct psr_roster {
     uint32_t ranks; /* ranks of training; each has its own gradient and share of the samples */
     uint32_t worker_processes; /* the same number, or 1 if one process computes all ranks */
     uint32_t shards;           /* 0: none */
-    bool plays_all;  /* worker 0 computes every rank, one after the other (--mode local) */
-    psr_route route; /* the route of all buckets */
+    bool computes_all_ranks; /* worker 0 computes every rank, one after the other (--mode local) */
+    psr_route route;         /* the route of all buckets */
 } psr_roster;
 
 psr_roster psr_roster_of(const psr_config *config);

@@ -380,7 +380,7 @@ static float *make_gradients(worker *w)
 
 static psr_err start_exchange(worker *w, const psr_ways *ways)
 {
-    const bool alone = ways->engines[0]->plays_all;
+    const bool alone = ways->engines[0]->computes_all_ranks;
     const psr_plan *plan = &psr_member_view(w->member)->plan;
     float *weights = NULL;
     PSR_TRY(make_buckets(w));

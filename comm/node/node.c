@@ -241,7 +241,7 @@ static const psr_node_request *oldest_of(const psr_node_group *g)
     for (const psr_request *r = NULL;
          oldest == NULL && (r = psr_group_next(g->group, r)) != NULL;) {
         const psr_node_request *owner = psr_request_owner(r);
-        oldest = owner->unasked ? NULL : owner;
+        oldest = owner->open_ended ? NULL : owner;
     }
     for (const psr_node_request *r = g->table != NULL ? g->first : NULL; r != NULL; r = r->next)
         if (r->of_table && r->under_way && (oldest == NULL || r->since_ms < oldest->since_ms))

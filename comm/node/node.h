@@ -169,7 +169,7 @@ typedef psr_err psr_node_then(void *context, psr_node *node, int64_t now_ms,
 void psr_node_request_then(psr_node_request *request, psr_node_then *then, void *context);
 /* Call it before the request is ordered: it may wait for ever, so others are not told whom it waits
  * for. */
-void psr_node_request_is_unasked(psr_node_request *request);
+void psr_node_request_open_ended(psr_node_request *request);
 psr_node_group *psr_node_request_group(const psr_node_request *request);
 /* The number of a request that has ended among the calls of its group, from 1. 0: it is no such
  * call. */

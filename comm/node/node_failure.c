@@ -30,7 +30,7 @@ void psr_node_name_rank(const psr_node *node, uint32_t rank, char *text, size_t 
 static void break_group(psr_node_group *group, const psr_failure *failure);
 
 /* If some ranks failed to make a group, others may have it: it fails on all of them. */
-static void break_what_is_made_of(const psr_node_group *group)
+static void break_derived_groups(const psr_node_group *group)
 {
     for (psr_node_group *g = group->node->groups; g != NULL; g = g->next) {
         if (g->of != group || atomic_load(&g->begun) || g->state == PSR_NODE_BROKEN)
@@ -77,7 +77,7 @@ static void break_group(psr_node_group *group, const psr_failure *failure)
     for (psr_node_request *r = group->first; r != NULL; r = r->next)
         if (atomic_load(&r->state) == PSR_NODE_REQUEST_UNDER_WAY)
             psr_node_request_end(r, &group->failure);
-    break_what_is_made_of(group);
+    break_derived_groups(group);
     break_with_its_tables(group);
     group->node->options.changed(group->node->options.context);
 }

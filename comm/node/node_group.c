@@ -54,7 +54,7 @@ void psr_node_group_take(psr_node *node, psr_node_group *g, psr_message **messag
         psr_node_find(node, &failure, now_ms);
         return;
     }
-    psr_node_group_end_what_is_done(g, now_ms);
+    psr_node_group_end_done(g, now_ms);
 }
 
 /* ---- groups that are not open ---- */

@@ -48,7 +48,7 @@ struct psr_node_request {
     psr_compression compression;
     bool of_table; /* call is valid, not options */
     psr_node_table_call call;
-    bool unasked;        /* what it waits for may never come, and nobody is to blame */
+    bool open_ended;     /* what it waits for may never come, and nobody is to blame */
     psr_node_then *then; /* NULL: it ends when it is done */
     void *then_context;
     psr_node_request *next_step; /* it ends when that one does, which may be of another group */
@@ -248,7 +248,7 @@ bool psr_node_request_waits(const psr_node_request *request, psr_waiting *ret_wa
 /* Whether it waits for a message of any rank of its group. */
 bool psr_node_request_waits_for_any(const psr_node_request *request);
 /* Ends the group's requests that an event may have completed. */
-void psr_node_group_end_what_is_done(psr_node_group *group, int64_t now_ms);
+void psr_node_group_end_done(psr_node_group *group, int64_t now_ms);
 
 /* ---- node_table.c ---- */
 

@@ -146,7 +146,7 @@ bool psr_node_request_waits(const psr_node_request *r, psr_waiting *ret_waiting)
 }
 
 /* A table does not say which of its calls are done, and has few, so all are looked at. */
-void psr_node_group_end_what_is_done(psr_node_group *g, int64_t now_ms)
+void psr_node_group_end_done(psr_node_group *g, int64_t now_ms)
 {
     bool any = false;
     for (psr_node_request *r; (r = psr_group_take_ended(g->group)) != NULL; any = true)
@@ -222,7 +222,7 @@ void psr_node_request_start(psr_node *node, psr_node_request *r, int64_t now_ms)
         psr_node_find(node, &failure, now_ms);
         return;
     }
-    psr_node_group_end_what_is_done(r->group, now_ms);
+    psr_node_group_end_done(r->group, now_ms);
 }
 
 void psr_node_request_add(psr_node_request *r)
@@ -322,9 +322,9 @@ bool psr_node_request_came(const psr_node_request *request, uint32_t *ret_from, 
     return made != NULL && psr_request_came(made, ret_from, ret_tag, ret_count, ret_type);
 }
 
-void psr_node_request_is_unasked(psr_node_request *request)
+void psr_node_request_open_ended(psr_node_request *request)
 {
-    request->unasked = true;
+    request->open_ended = true;
 }
 
 psr_node_group *psr_node_request_group(const psr_node_request *request)

@@ -405,7 +405,7 @@ static psr_err make_plan(psr_node_table *t, const psr_node_table_options *o)
     for (uint32_t p = 0; p < o->part_count; p++) {
         const uint32_t bucket = o->part_count - 1 - p;
         parts[bucket].span = (psr_span){offset, o->parts[p]};
-        parts[bucket].together = bucket;
+        parts[bucket].unit = bucket;
         offset += (o->parts[p] + PSR_NODE_TABLE_SPAN_ALIGN - 1) / PSR_NODE_TABLE_SPAN_ALIGN *
                   PSR_NODE_TABLE_SPAN_ALIGN;
     }

@@ -30,14 +30,14 @@ static void end(void *context)
     psr_loan_forgo(context, 1);
 }
 
-static void end_unasked(void *context)
+static void release_nothing(void *context)
 {
     (void)context;
 }
 
 psr_payload psr_loan_payload(psr_loan *loan, psr_payload payload)
 {
-    return (psr_payload){payload.data, payload.bytes, loan != NULL ? end : end_unasked, loan};
+    return (psr_payload){payload.data, payload.bytes, loan != NULL ? end : release_nothing, loan};
 }
 
 typedef struct own_memory {

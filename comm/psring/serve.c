@@ -386,7 +386,7 @@ static psr_err await(serving *s, uint32_t worker)
                                          .tag = PSR_SERVICE_NOTICE};
     psr_node_group *service = psr_service_group(s->comm, worker);
     PSR_TRY(psr_node_request_new(service, &options, INT64_MAX, "psring_serve", &request));
-    psr_node_request_is_unasked(request);
+    psr_node_request_open_ended(request);
     psr_node_request_begins(request);
     psr_err err = psr_driver_order(s->comm->driver, PSR_NODE_START, request);
     if (err != PSR_OK)

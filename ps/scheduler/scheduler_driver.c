@@ -152,7 +152,7 @@ static psr_err begin_figures(driver *d, const psr_config *config, const psr_fact
     const psr_figures_options figures = {.workers = plan->ranks,
                                          .mode = psr_config_mode_at(config, first_step),
                                          .shards = plan->shards,
-                                         .in_turn = psr_roster_of(config).plays_all,
+                                         .in_turn = psr_roster_of(config).computes_all_ranks,
                                          .first_step = first_step,
                                          .total_steps = facts->total_steps};
     return psr_figures_new(&figures, &d->figures);

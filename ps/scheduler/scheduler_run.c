@@ -18,7 +18,8 @@
 
 static bool plays(const psr_scheduler *scheduler, psr_peer worker, uint64_t rank)
 {
-    return scheduler->roster.plays_all ? rank < scheduler->roster.ranks : rank == worker.rank;
+    return scheduler->roster.computes_all_ranks ? rank < scheduler->roster.ranks
+                                                : rank == worker.rank;
 }
 
 /* All buckets that peer holds. */

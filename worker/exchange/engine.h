@@ -61,7 +61,7 @@ typedef struct psr_engine_ops {
     const char *name;
 
     /* Its properties. */
-    bool plays_all; /* one process computes every rank in turn, and there is no other worker */
+    bool computes_all_ranks; /* one process, in turn; there is no other worker */
     /* the route of its buckets. NONE: they are not exchanged, or it is for all buckets */
     psr_route route;
     psr_phase waits_in; /* the phase to report while the compute thread waits for weights */

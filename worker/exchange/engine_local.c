@@ -70,7 +70,7 @@ static const float *local_saved(const psr_engine *engine)
 
 const psr_engine_ops psr_engine_local = {
     .name = "local",
-    .plays_all = true,
+    .computes_all_ranks = true,
     .waits_in = PSR_PHASE_RING,
     .open = local_open,
     .close = local_close,

@@ -91,7 +91,7 @@ bool psr_exchange_waits(const psr_exchange *exchange, psr_wait wait, psr_peer *r
 /* An engine that computes all ranks runs on this thread. */
 static psr_err tell_engine(psr_exchange *exchange, const psr_command *command)
 {
-    if (!exchange->plays_all)
+    if (!exchange->computes_all_ranks)
         return psr_session_command(exchange->session, command);
     PSR_TRY(psr_session_failure(exchange->session));
     return psr_exchange_take(exchange, command);
@@ -216,7 +216,7 @@ psr_err psr_exchange_new(const psr_exchange_options *options, psr_exchange **ret
     exchange->session = options->session;
     exchange->ways = *options->ways;
     exchange->plan = options->plan;
-    exchange->plays_all = options->ways->engines[0]->plays_all;
+    exchange->computes_all_ranks = options->ways->engines[0]->computes_all_ranks;
     psr_exchange_tally_init(&exchange->tally, options->buckets->count);
     psr_err err = open_parts(exchange);
     if (err != PSR_OK) {
@@ -526,7 +526,7 @@ float *psr_exchange_residual(psr_exchange *exchange, uint32_t i)
 
 uint32_t psr_exchange_plays(const psr_exchange *exchange)
 {
-    return exchange->plays_all ? exchange->options.plan->ranks : 1;
+    return exchange->computes_all_ranks ? exchange->options.plan->ranks : 1;
 }
 
 bool psr_exchange_updates_here(const psr_exchange *exchange)

@@ -21,7 +21,7 @@ struct psr_exchange {
     const psr_plan *plan;       /* the present view's */
     const psr_view *view;       /* held; NULL: the first view, whose plan is the options' */
     psr_binding *binding;       /* made from it */
-    bool plays_all;             /* one process computes every rank */
+    bool computes_all_ranks;    /* one process computes every rank */
     bool closing;               /* nobody is told any more that loans have ended */
     psr_optimizer *optimizer;   /* NULL while shards make all updates */
     psr_group *workers;         /* the group of all workers; NULL if this process is the only one */

@@ -26,7 +26,7 @@ psr_err psr_sections_init(const psr_config *config, const psr_facts *facts,
     psr_compression compression;
     PSR_TRY(psr_compression_parse_option("compress", config->compress, &compression));
     psr_sections sections = {.ranks = roster.ranks,
-                             .plays_all = roster.plays_all,
+                             .computes_all_ranks = roster.computes_all_ranks,
                              .owes = psr_compression_has_residual(compression)};
     uint32_t height = config->image_size ? config->image_size : facts->height;
     uint32_t width = config->image_size ? config->image_size : facts->width;
@@ -63,7 +63,7 @@ bool psr_sections_place(const psr_sections *sections, uint32_t section,
                section - PSR_SECTION_RESIDUAL(0) < sections->ranks) {
         uint32_t rank = section - PSR_SECTION_RESIDUAL(0);
         place.in_state = place.of_compression = true;
-        place.worker = sections->plays_all ? 0 : rank;
+        place.worker = sections->computes_all_ranks ? 0 : rank;
         snprintf(place.prefix, sizeof place.prefix, "residual%" PRIu32 "/", rank);
     } else if (section >= PSR_SECTION_RANK(0) && section - PSR_SECTION_RANK(0) < sections->ranks) {
         place.in_state = true;

@@ -9,10 +9,10 @@
 #define PSR_CHECKPOINT_SLOTS_MAX 4
 
 typedef struct psr_sections {
-    psr_network *net; /* owned */
-    uint32_t ranks;   /* number of ranks of training */
-    bool plays_all;   /* worker 0 computes them all */
-    bool owes;        /* --compress has a residual: there is a section for each rank */
+    psr_network *net;        /* owned */
+    uint32_t ranks;          /* number of ranks of training */
+    bool computes_all_ranks; /* worker 0 computes them all */
+    bool owes;               /* --compress has a residual: there is a section for each rank */
     uint32_t slot_count;
     /* the optimizer's state arrays, for example "momentum" */
     char slot_names[PSR_CHECKPOINT_SLOTS_MAX][32];

@@ -18,7 +18,7 @@ static void expect_roster(psr_roster roster, uint32_t processes, uint32_t shards
 {
     assert_int_equal(roster.ranks, 5);
     assert_int_equal(roster.worker_processes, processes);
-    assert_int_equal(roster.plays_all, processes == 1);
+    assert_int_equal(roster.computes_all_ranks, processes == 1);
     assert_int_equal(roster.shards, shards);
     assert_int_equal(roster.route, route);
 }
