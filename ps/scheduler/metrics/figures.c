@@ -11,14 +11,14 @@
 #define RECENT_S 5.0
 
 /* One step of the warm-up, of one rank. */
-typedef struct first_step {
+typedef struct warm_step {
     double train_s; /* when it ended; NaN: not reported */
     double images;
-} first_step;
+} warm_step;
 
 typedef struct rank_figures {
     uint64_t step; /* the newest step that was reported */
-    first_step first[WARMUP_MAX];
+    warm_step first[WARMUP_MAX];
 } rank_figures;
 
 /* What a worker's lines have for each step, and its DONE for all steps together. The former are
@@ -192,7 +192,7 @@ void psr_figures_take_metrics(psr_figures *f, const psr_metrics_line *line)
     r->step = line->step;
     uint64_t number = line->step - f->options.first_step - 1;
     if (number < f->warmup_steps)
-        r->first[number] = (first_step){train_s, images};
+        r->first[number] = (warm_step){train_s, images};
     add_to_stretch(f, line, images, train_s);
     w->train_s = fmax(w->train_s, train_s);
     for (size_t i = 0; i < SUMS; i++)
