@@ -1,5 +1,7 @@
 #include "base/show/bar.h"
 
+#include "base/text/text.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -109,8 +111,9 @@ void psr_bar_print(const psr_bar *bar, unsigned width, char text[static PSR_BAR_
                  : bar->total > 0 ? bar->step / bar->total
                                   : 0,
                  columns, filled);
-    snprintf(text, PSR_BAR_TEXT_MAX, "%s%s%s%s%s%s%s%s", filled, place, rate[0] ? "  " : "", rate,
-             loss[0] ? "  " : "", loss, left[0] ? "  " : "", left);
+    psr_text_end end = {text, PSR_BAR_TEXT_MAX};
+    psr_text_add(&end, "%s%s%s%s%s%s%s%s", filled, place, rate[0] ? "  " : "", rate,
+                 loss[0] ? "  " : "", loss, left[0] ? "  " : "", left);
 }
 
 void psr_bar_print_line(const psr_bar *bar, char text[static PSR_BAR_TEXT_MAX])
@@ -125,6 +128,6 @@ void psr_bar_print_line(const psr_bar *bar, char text[static PSR_BAR_TEXT_MAX])
     print_rate(bar->images_per_s, rate);
     if (isfinite(bar->loss))
         snprintf(loss, sizeof loss, "  loss %.4f", bar->loss);
-    snprintf(text, PSR_BAR_TEXT_MAX, "step %.0f/%.0f  %s%s  %s", bar->step, bar->total, rate, loss,
-             left);
+    psr_text_end end = {text, PSR_BAR_TEXT_MAX};
+    psr_text_add(&end, "step %.0f/%.0f  %s%s  %s", bar->step, bar->total, rate, loss, left);
 }
