@@ -162,6 +162,12 @@ psr_err psr_transport_lend_from(psr_transport *transport, const psr_shared_arena
     return transport->ops->lend_from(transport, arena);
 }
 
+void psr_transport_lend_no_more(psr_transport *transport, const psr_shared_arena *arena)
+{
+    if (transport->ops->lend_no_more != NULL)
+        transport->ops->lend_no_more(transport, arena);
+}
+
 psr_err psr_transport_lend_copies(psr_transport *transport)
 {
     if (transport->ops->lend_copies == NULL)

@@ -125,10 +125,14 @@ void psr_transport_lend_to(psr_transport *transport, psr_peer peer, const char *
 /* Lent payloads of 4 KiB or more that lie in this arena go by reference to members that have mapped
  * it. Nothing is copied, and a loan ends when the receiver has freed its message. So a sender that
  * reuses the memory as soon as an answer comes must be sure that the receiver reads the payload
- * before it answers. arena: borrowed until the transport's end. UNSUPPORTED: no memory is shared.
- * USAGE: too many arenas. */
+ * before it answers. arena: borrowed until psr_transport_lend_no_more, or the transport's end.
+ * UNSUPPORTED: no memory is shared. USAGE: PSR_SHARED_ARENAS_MAX arenas are lent from already. */
 PSR_MUST_CHECK psr_err psr_transport_lend_from(psr_transport *transport,
                                                const psr_shared_arena *arena);
+
+/* Stops lending from that arena; members that have mapped it unmap it. The caller knows that
+ * nothing of it is lent now. Does nothing if the arena was not given to psr_transport_lend_from. */
+void psr_transport_lend_no_more(psr_transport *transport, const psr_shared_arena *arena);
 
 /* From now on payloads outside of those arenas go by reference too, if that is faster than a
  * message: they are copied into a slot of shared memory (net/sharing/stage.h). Call it once.

@@ -36,6 +36,7 @@ typedef struct psr_transport_ops {
     const char *(*share_path)(const psr_transport *transport);
     void (*lend_to)(psr_transport *transport, psr_peer peer, const char *path);
     psr_err (*lend_from)(psr_transport *transport, const psr_shared_arena *arena);
+    void (*lend_no_more)(psr_transport *transport, const psr_shared_arena *arena);
     psr_err (*lend_copies)(psr_transport *transport);
     bool (*lends_to)(const psr_transport *transport, psr_peer peer); /* NULL: it lends to nobody */
     void (*free)(psr_transport *transport, int linger_ms);

@@ -19,6 +19,8 @@
 typedef struct mapping {
     const uint8_t *data; /* NULL: none */
     size_t bytes;
+    uint64_t number;           /* never given again */
+    _Atomic uint32_t borrowed; /* messages whose payload lies there */
 } mapping;
 
 /* A process that lends. It is held by the borrower and by each message with one of its payloads. */
@@ -46,13 +48,14 @@ struct psr_borrower {
     int listener;
     source **sources;
     size_t count;
-    uint64_t numbers;
+    uint64_t numbers, arena_numbers;
     atomic_bool waits;
 };
 
 typedef struct borrowed {
     psr_message base;
     source *of;
+    mapping *arena; /* of the source's */
     psr_borrowed_place place;
     uint64_t token;
 } borrowed;
@@ -134,6 +137,8 @@ static void give_back(source *s)
 static void borrowed_release(psr_message *message)
 {
     source *s = ((borrowed *)message)->of;
+    /* First: who hears that it is given back may withdraw the arena. */
+    atomic_fetch_sub(&((borrowed *)message)->arena->borrowed, 1);
     pthread_mutex_lock(&s->mutex);
     if (s->stream.fd < 0) {
         free(message);
@@ -177,6 +182,20 @@ static psr_err answer(source *s, uint32_t arena, int refused)
     return PSR_OK;
 }
 
+static psr_err drop_arena(source *s, const psr_record *record)
+{
+    mapping *arena = record->arena < PSR_SHARED_ARENAS_MAX ? &s->arenas[record->arena] : NULL;
+    if (arena == NULL || arena->data == NULL)
+        return psr_fail(PSR_ERR_PROTOCOL, "withdraws an arena %" PRIu32 " that it has not shared",
+                        record->arena);
+    if (atomic_load(&arena->borrowed) > 0)
+        return psr_fail(PSR_ERR_PROTOCOL, "withdraws an arena %" PRIu32 " while it lends from it",
+                        record->arena);
+    munmap((void *)(uintptr_t)arena->data, arena->bytes);
+    arena->data = NULL;
+    return PSR_OK;
+}
+
 /* The descriptor is borrowed; -1: this process could not take it, having too many. */
 static psr_err take_arena(source *s, const psr_record *record, int fd)
 {
@@ -193,7 +212,10 @@ static psr_err take_arena(source *s, const psr_record *record, int fd)
         return answer(s, record->arena, ENOMEM);
     if (err != PSR_OK)
         return psr_fail_context(PSR_ERR_PROTOCOL, "shared memory");
-    s->arenas[record->arena] = (mapping){data, (size_t)record->value};
+    mapping *arena = &s->arenas[record->arena];
+    arena->data = data;
+    arena->bytes = (size_t)record->value;
+    arena->number = s->borrower->arena_numbers++;
     s->has_arena = true;
     return answer(s, record->arena, 0);
 }
@@ -226,10 +248,23 @@ static bool become_known(psr_borrower *borrower, source *s, bool *ret_closed)
     return s->known;
 }
 
+/* passed: the descriptor that came with it, borrowed; -1: none. */
+static psr_err take_record(psr_borrower *borrower, source *s, const psr_record *record, int passed)
+{
+    if (s->known && record->kind == PSR_RECORD_ARENA)
+        return take_arena(s, record, passed);
+    if (passed >= 0)
+        return psr_fail(PSR_ERR_PROTOCOL, "passes a descriptor that nobody asked for");
+    if (s->known && record->kind == PSR_RECORD_WITHDRAWN)
+        return drop_arena(s, record);
+    return take_hello(borrower, s, record);
+}
+
 /* *ret_closed: it has hung up. */
 static psr_err hear(psr_borrower *borrower, source *s, bool *ret_closed)
 {
-    for (;;) {
+    /* So many in a turn, since a lender may go on and on; epoll tells of the rest. */
+    for (int i = 0; i < PSR_RECORDS_AT_ONCE; i++) {
         if (s->has_id && !s->known && !become_known(borrower, s, ret_closed))
             return PSR_OK;
         psr_record record;
@@ -245,15 +280,12 @@ static psr_err hear(psr_borrower *borrower, source *s, bool *ret_closed)
         case PSR_RECORD_COMPLETE:
             break;
         }
-        bool arena = s->known && record.kind == PSR_RECORD_ARENA;
-        psr_err err = arena ? take_arena(s, &record, passed)
-                      : passed >= 0
-                          ? psr_fail(PSR_ERR_PROTOCOL, "passes a descriptor that nobody asked for")
-                          : take_hello(borrower, s, &record);
+        psr_err err = take_record(borrower, s, &record, passed);
         if (passed >= 0)
             close(passed);
         PSR_TRY(err);
     }
+    return PSR_OK;
 }
 
 /* ---- serving ---- */
@@ -409,16 +441,18 @@ psr_err psr_borrower_take(psr_borrower *borrower, const uint8_t id[PSR_ROUTING_I
     borrowed *b = malloc(sizeof *b);
     if (b == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
-    *b = (borrowed){
-        .base = {.from = from,
-                 .head = *head,
-                 .payload = s->arenas[reference->arena].data + reference->offset,
-                 .payload_bytes = (size_t)payload_bytes,
-                 .release = borrowed_release},
-        .of = s,
-        .place = {s->number * PSR_SHARED_ARENAS_MAX + reference->arena, reference->offset},
-        .token = reference->token};
+    mapping *arena = &s->arenas[reference->arena];
+    *b = (borrowed){.base = {.from = from,
+                             .head = *head,
+                             .payload = arena->data + reference->offset,
+                             .payload_bytes = (size_t)payload_bytes,
+                             .release = borrowed_release},
+                    .of = s,
+                    .arena = arena,
+                    .place = {arena->number, reference->offset},
+                    .token = reference->token};
     atomic_fetch_add(&s->holders, 1);
+    atomic_fetch_add(&arena->borrowed, 1);
     *ret_message = &b->base;
     return PSR_OK;
 }

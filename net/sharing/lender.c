@@ -10,16 +10,25 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-typedef struct offered {
-    const psr_shared_arena *arena;
-    bool answered, taken;
-} offered;
+typedef enum offer_state {
+    OFFER_NONE,
+    OFFER_ASKED,    /* the peer has not answered */
+    OFFER_TAKEN,    /* the peer has mapped the arena */
+    OFFER_REFUSED,  /* it could not */
+    OFFER_GIVEN_UP, /* the arena was withdrawn before the peer's answer, which is still to come */
+    OFFER_UNTOLD,   /* the peer has mapped it, and has no room to hear that it was withdrawn */
+} offer_state;
+
+/* The number of an arena is the place of its offer. */
+typedef struct offer {
+    offer_state state;
+    const psr_shared_arena *arena; /* where it is asked, taken or refused */
+} offer;
 
 struct psr_lender {
     psr_peer peer;
     psr_record_stream stream;
-    offered arenas[PSR_SHARED_ARENAS_MAX];
-    uint32_t arena_count;
+    offer offers[PSR_SHARED_ARENAS_MAX];
     psr_lends lends;
 };
 
@@ -80,31 +89,72 @@ void psr_lender_free(psr_lender *lender)
     free(lender);
 }
 
+/* ---- offers ---- */
+
+/* The offer of that arena; NULL: the first one that is of none. PSR_SHARED_ARENAS_MAX: there is no
+ * such offer. */
+static uint32_t find_offer(const psr_lender *lender, const psr_shared_arena *arena)
+{
+    uint32_t a = 0;
+    while (a < PSR_SHARED_ARENAS_MAX && (arena != NULL ? lender->offers[a].arena != arena
+                                                       : lender->offers[a].state != OFFER_NONE))
+        a++;
+    return a;
+}
+
 psr_err psr_lender_offer(psr_lender *lender, const psr_shared_arena *arena)
 {
-    if (lender->stream.fd < 0)
-        return PSR_OK; /* it has hung up */
-    psr_record record = {
-        .kind = PSR_RECORD_ARENA, .arena = lender->arena_count, .value = arena->bytes};
+    const uint32_t free_offer = find_offer(lender, NULL);
+    if (lender->stream.fd < 0 || free_offer == PSR_SHARED_ARENAS_MAX ||
+        find_offer(lender, arena) < PSR_SHARED_ARENAS_MAX)
+        return PSR_OK; /* it has hung up, or has too many, or has this one */
+    psr_record record = {.kind = PSR_RECORD_ARENA, .arena = free_offer, .value = arena->bytes};
     if (psr_record_write(lender->stream.fd, &record, 1, arena->fd) != PSR_RECORD_WRITTEN)
         return psr_fail(PSR_ERR_IO, "it takes no memory: %s", strerror(errno));
-    lender->arenas[lender->arena_count++] = (offered){.arena = arena};
+    lender->offers[free_offer] = (offer){OFFER_ASKED, arena};
     return PSR_OK;
+}
+
+/* The peer unmaps it. */
+static void tell_withdrawn(psr_lender *lender, uint32_t a)
+{
+    const psr_record record = {.kind = PSR_RECORD_WITHDRAWN, .arena = a};
+    const bool told = psr_record_write(lender->stream.fd, &record, 1, -1) != PSR_RECORD_FULL;
+    lender->offers[a] = (offer){.state = told ? OFFER_NONE : OFFER_UNTOLD};
+}
+
+void psr_lender_withdraw(psr_lender *lender, const psr_shared_arena *arena)
+{
+    const uint32_t a = find_offer(lender, arena);
+    if (a == PSR_SHARED_ARENAS_MAX)
+        return;
+    if (lender->offers[a].state == OFFER_TAKEN && lender->stream.fd >= 0)
+        tell_withdrawn(lender, a);
+    else if (lender->offers[a].state == OFFER_ASKED)
+        lender->offers[a] = (offer){.state = OFFER_GIVEN_UP};
+    else
+        lender->offers[a] = (offer){.state = OFFER_NONE};
 }
 
 /* ---- what the peer says ---- */
 
 static psr_err take_answer(psr_lender *lender, const psr_record *record)
 {
-    offered *o = record->arena < lender->arena_count ? &lender->arenas[record->arena] : NULL;
-    if (o == NULL || o->answered)
+    const bool taken = record->kind == PSR_RECORD_TAKEN;
+    offer *o = record->arena < PSR_SHARED_ARENAS_MAX ? &lender->offers[record->arena] : NULL;
+    if (o == NULL || (o->state != OFFER_ASKED && o->state != OFFER_GIVEN_UP))
         return psr_fail(PSR_ERR_PROTOCOL, "answers to an arena %" PRIu32 " that it was not offered",
                         record->arena);
-    o->answered = true;
-    o->taken = record->kind == PSR_RECORD_TAKEN;
-    return o->taken ? PSR_OK
-                    : psr_fail(PSR_ERR_IO, "it cannot map the memory: %s",
-                               strerror(record->value <= INT32_MAX ? (int)record->value : EINVAL));
+    if (o->state == OFFER_GIVEN_UP) {
+        o->state = OFFER_NONE;
+        if (taken)
+            tell_withdrawn(lender, record->arena);
+        return PSR_OK;
+    }
+    o->state = taken ? OFFER_TAKEN : OFFER_REFUSED;
+    return taken ? PSR_OK
+                 : psr_fail(PSR_ERR_IO, "it cannot map the memory: %s",
+                            strerror(record->value <= INT32_MAX ? (int)record->value : EINVAL));
 }
 
 static psr_err take_record(psr_lender *lender, const psr_record *record)
@@ -129,6 +179,9 @@ static psr_err take_record(psr_lender *lender, const psr_record *record)
 
 psr_err psr_lender_serve(psr_lender *lender)
 {
+    for (uint32_t a = 0; a < PSR_SHARED_ARENAS_MAX && lender->stream.fd >= 0; a++)
+        if (lender->offers[a].state == OFFER_UNTOLD)
+            tell_withdrawn(lender, a);
     /* At most what one turn can bring; the caller watches the descriptor and comes back for the
      * rest. */
     for (int i = 0; i < 2 * PSR_RECORDS_AT_ONCE && lender->stream.fd >= 0; i++) {
@@ -156,18 +209,17 @@ psr_err psr_lender_serve(psr_lender *lender)
 
 bool psr_lender_has_taker(const psr_lender *lender)
 {
-    for (uint32_t a = 0; a < lender->arena_count && lender->stream.fd >= 0; a++)
-        if (lender->arenas[a].taken)
+    for (uint32_t a = 0; a < PSR_SHARED_ARENAS_MAX && lender->stream.fd >= 0; a++)
+        if (lender->offers[a].state == OFFER_TAKEN)
             return true;
     return false;
 }
 
 bool psr_lender_has_taken(const psr_lender *lender, const psr_shared_arena *arena)
 {
-    for (uint32_t a = 0; a < lender->arena_count && lender->stream.fd >= 0; a++)
-        if (lender->arenas[a].arena == arena)
-            return lender->arenas[a].taken;
-    return false;
+    const uint32_t a = find_offer(lender, arena);
+    return a < PSR_SHARED_ARENAS_MAX && lender->stream.fd >= 0 &&
+           lender->offers[a].state == OFFER_TAKEN;
 }
 
 int psr_lender_fd(const psr_lender *lender)
@@ -181,11 +233,12 @@ int psr_lender_fd(const psr_lender *lender)
 static uint32_t arena_of(const psr_lender *lender, const psr_payload *payload)
 {
     uintptr_t begin = (uintptr_t)payload->data;
-    for (uint32_t a = 0; a < lender->arena_count; a++) {
-        uintptr_t arena = (uintptr_t)lender->arenas[a].arena->values;
-        size_t bytes = lender->arenas[a].arena->bytes;
-        if (lender->arenas[a].taken && begin >= arena && begin - arena <= bytes &&
-            payload->bytes <= bytes - (begin - arena))
+    for (uint32_t a = 0; a < PSR_SHARED_ARENAS_MAX; a++) {
+        if (lender->offers[a].state != OFFER_TAKEN)
+            continue;
+        uintptr_t arena = (uintptr_t)lender->offers[a].arena->values;
+        size_t bytes = lender->offers[a].arena->bytes;
+        if (begin >= arena && begin - arena <= bytes && payload->bytes <= bytes - (begin - arena))
             return a;
     }
     return PSR_SHARED_ARENAS_MAX;
@@ -200,7 +253,7 @@ bool psr_lender_refer(psr_lender *lender, const psr_head *head, const psr_payloa
     uint32_t arena = arena_of(lender, payload);
     if (arena == PSR_SHARED_ARENAS_MAX)
         return false;
-    uint64_t offset = (uintptr_t)payload->data - (uintptr_t)lender->arenas[arena].arena->values,
+    uint64_t offset = (uintptr_t)payload->data - (uintptr_t)lender->offers[arena].arena->values,
              token;
     if (offset % psr_reference_alignment(head) != 0 ||
         !psr_lends_put(&lender->lends, payload, &token))

@@ -21,9 +21,15 @@ PSR_MUST_CHECK psr_err psr_lender_new(psr_peer peer, const char *path, unsigned 
 /* Ends all loans. NULL allowed. */
 void psr_lender_free(psr_lender *lender);
 
-/* Passes an arena, which is borrowed for the lender's life. Each arena once, at most
- * PSR_SHARED_ARENAS_MAX. IO: the peer does not take it in time. */
+/* Passes an arena, which is borrowed until it is withdrawn or the lender ends. An arena that was
+ * passed already is not passed again. While PSR_SHARED_ARENAS_MAX arenas are the peer's, those that
+ * it has not yet heard are withdrawn included, the arena is not passed: call this again after
+ * psr_lender_serve. IO: the peer does not take it in time. */
 PSR_MUST_CHECK psr_err psr_lender_offer(psr_lender *lender, const psr_shared_arena *arena);
+
+/* Stops lending from an arena and tells the peer to unmap it. The caller knows that nothing of it
+ * is lent now. Does nothing if the arena was not passed. */
+void psr_lender_withdraw(psr_lender *lender, const psr_shared_arena *arena);
 
 /* Reads what the peer has said, without waiting, and calls the releases of the loans that ended.
  * PROTOCOL: the peer returned what it does not have, or sent an unknown record. IO: it refused an

@@ -34,7 +34,7 @@ bool psr_reference_decode(const void *bytes, size_t size, psr_reference *ret_ref
 
 /* ---- on the Unix socket ---- */
 
-#define PSR_SHARED_ARENAS_MAX 4 /* of one process, towards one other */
+#define PSR_SHARED_ARENAS_MAX 16 /* of one process at a time, towards one other */
 
 typedef enum psr_record_kind {
     /* from the lender to the borrower */
@@ -45,6 +45,9 @@ typedef enum psr_record_kind {
     PSR_RECORD_TAKEN,    /* the arena is mapped: it may be referred to */
     PSR_RECORD_REFUSED,  /* the arena is not mapped; value is the errno */
     PSR_RECORD_RETURNED, /* the loan under the token in value ends */
+    /* from the lender to the borrower: nothing of the arena is lent any more. The borrower unmaps
+     * it, and the lender may give its number to another arena */
+    PSR_RECORD_WITHDRAWN,
 } psr_record_kind;
 
 /* In the host's byte order, since both are on one host. */

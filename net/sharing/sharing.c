@@ -58,6 +58,18 @@ psr_err psr_sharing_add(psr_sharing *sharing, const psr_shared_arena *arena)
     return PSR_OK;
 }
 
+void psr_sharing_remove(psr_sharing *sharing, const psr_shared_arena *arena)
+{
+    uint32_t left = 0;
+    for (uint32_t a = 0; a < sharing->arena_count; a++)
+        if (sharing->arenas[a] != arena)
+            sharing->arenas[left++] = sharing->arenas[a];
+    sharing->arena_count = left;
+    for (size_t i = 0; i < sharing->count; i++)
+        if (sharing->lendings[i].lender != NULL)
+            psr_lender_withdraw(sharing->lendings[i].lender, arena);
+}
+
 /* A free place; makes one if there is none. NULL: no memory. */
 static lending *make_place(psr_sharing *sharing)
 {
@@ -128,6 +140,9 @@ static psr_err serve_lender(psr_sharing *sharing, const lending *l)
     psr_err err = psr_lender_serve(l->lender);
     if (!lent_before && psr_lender_has_taker(l->lender))
         say_shared(sharing, l->peer);
+    /* What it had no room for, it may have now. */
+    for (uint32_t a = 0; a < sharing->arena_count && err == PSR_OK; a++)
+        err = psr_lender_offer(l->lender, sharing->arenas[a]);
     if (err == PSR_ERR_IO) {
         say_why_not(sharing, l->peer);
         return PSR_OK;

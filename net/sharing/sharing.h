@@ -28,9 +28,13 @@ PSR_MUST_CHECK psr_err psr_sharing_new(const psr_sharing_options *options,
 /* Ends all loans. Messages may outlive it. NULL allowed. */
 void psr_sharing_free(psr_sharing *sharing);
 
-/* Lends from that arena from now on. It is borrowed for life. USAGE: there are
- * PSR_SHARED_ARENAS_MAX already. */
+/* Lends from that arena from now on. It is borrowed until psr_sharing_remove, or for life. USAGE:
+ * there are PSR_SHARED_ARENAS_MAX already. */
 PSR_MUST_CHECK psr_err psr_sharing_add(psr_sharing *sharing, const psr_shared_arena *arena);
+
+/* Stops lending from that arena; peers unmap it. The caller knows that nothing of it is lent now.
+ * Does nothing if the arena was not added. */
+void psr_sharing_remove(psr_sharing *sharing, const psr_shared_arena *arena);
 
 /* Makes the lending end towards a peer that claims to listen at path; id is the routing id of the
  * channel to it. A path outside the directory in which this process listens is refused, whatever

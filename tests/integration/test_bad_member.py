@@ -60,7 +60,7 @@ CASES = {
     "pass-what-can-shrink": (BOTH, LENT + r"not sealed against another size"),
     "pass-less-than-it-says": (PS, LENT + r"has 4096 bytes, not 262144"),
     "pass-more-than-there-is": (RING, LENT + r"has 4096 bytes, not 18446744073709547520"),
-    "pass-too-many": (PS, OF_VICTIM + r"passes an arena 4 twice or too many"),
+    "pass-too-many": (PS, OF_VICTIM + r"passes an arena 16 twice or too many"),
     "flood-records": (BOTH, OF_VICTIM + r"sent a record that no process that lends memory sends"),
     "refer-to-nothing": (BOTH, OF_VICTIM + r"refers to an arena 0 that it has not shared"),
     "refer-to-another-arena": (PS, OF_VICTIM + r"refers to an arena 3 that it has not shared"),

@@ -334,6 +334,61 @@ static void a_member_that_left_is_forgotten_with_its_last_message(void **state)
     end_play(&p);
 }
 
+static void an_arena_that_is_withdrawn_gives_its_number_to_the_next_one(void **state)
+{
+    (void)state;
+    played_lender p;
+    psr_shared_arena first, second;
+    psr_message *message = NULL;
+    psr_borrowed_place before, after;
+    play(&p);
+    assert_ok(psr_shared_arena_new(FLOATS, &first));
+    assert_ok(psr_shared_arena_new(2 * FLOATS, &second));
+    first.values[0] = 1;
+    second.values[0] = 2;
+    int fd = greet(&p);
+    offer(&p, fd, &first);
+    assert_ok(take(&p, (psr_reference){0, 0, 1}, 4096, PSR_ENCODING_FLOAT32, &message));
+    assert_true(psr_borrowed_place_of(message, &before));
+    psr_message_free(&message);
+    say(fd, (psr_record){.kind = PSR_RECORD_WITHDRAWN}, -1);
+    assert_ok(psr_borrower_serve(p.borrower));
+    assert_fails(take(&p, (psr_reference){0, 0, 2}, 4096, PSR_ENCODING_FLOAT32, &message),
+                 PSR_ERR_PROTOCOL, "refers to an arena 0 that it has not shared");
+    offer(&p, fd, &second);
+    assert_ok(take(&p, (psr_reference){0, 0, 3}, 4096, PSR_ENCODING_FLOAT32, &message));
+    assert_true(*(const float *)message->payload == 2);
+    assert_true(psr_borrowed_place_of(message, &after));
+    assert_true(before.arena != after.arena); /* or a landing would take one for the other */
+    psr_message_free(&message);
+    close(fd);
+    psr_shared_arena_done(&first);
+    psr_shared_arena_done(&second);
+    end_play(&p);
+}
+
+static void an_arena_that_is_read_cannot_be_withdrawn(void **state)
+{
+    (void)state;
+    played_lender p;
+    psr_shared_arena arena;
+    psr_message *message = NULL;
+    play(&p);
+    assert_ok(psr_shared_arena_new(FLOATS, &arena));
+    arena.values[0] = 3;
+    int fd = greet(&p);
+    offer(&p, fd, &arena);
+    assert_ok(take(&p, (psr_reference){0, 0, 1}, 4096, PSR_ENCODING_FLOAT32, &message));
+    say(fd, (psr_record){.kind = PSR_RECORD_WITHDRAWN}, -1);
+    assert_fails(psr_borrower_serve(p.borrower), PSR_ERR_PROTOCOL,
+                 "worker 1: withdraws an arena 0 while it lends from it");
+    assert_true(*(const float *)message->payload == 3);
+    psr_message_free(&message);
+    close(fd);
+    psr_shared_arena_done(&arena);
+    end_play(&p);
+}
+
 static void a_reference_that_lies_nowhere_is_the_members_breach(void **state)
 {
     (void)state;
@@ -414,6 +469,12 @@ static void a_member_that_passes_what_it_may_not_is_named(void **state)
            "sent a record that no process that lends memory sends");
     breach((psr_record){.kind = PSR_RECORD_RETURNED}, -1,
            "sent a record that no process that lends memory sends");
+    breach((psr_record){.kind = PSR_RECORD_WITHDRAWN}, -1,
+           "withdraws an arena 0 that it has not shared");
+    breach((psr_record){.kind = PSR_RECORD_WITHDRAWN, .arena = PSR_SHARED_ARENAS_MAX}, -1,
+           "that it has not shared");
+    breach((psr_record){.kind = PSR_RECORD_WITHDRAWN}, plain,
+           "passes a descriptor that nobody asked for");
     breach((psr_record){.kind = 7}, -1,
            "sent a record that no process that lends memory sends (record 7)");
     breach((psr_record){.kind = PSR_RECORD_HELLO}, plain,
@@ -766,6 +827,96 @@ static void a_peer_that_cannot_map_says_why_and_gets_messages(void **state)
     assert_int_equal(l.returned, 0);
 }
 
+/* The next record that the lender says; what it passes is closed. */
+static psr_record said_by_lender(const lent_to *l)
+{
+    psr_record_stream stream = psr_record_stream_of(l->fd);
+    psr_record record = {0};
+    int passed;
+    assert_int_equal(psr_record_read(&stream, &record, &passed), PSR_RECORD_COMPLETE);
+    if (passed >= 0)
+        close(passed);
+    return record;
+}
+
+static void nothing_is_lent_from_an_arena_that_was_withdrawn(void **state)
+{
+    (void)state;
+    lent_to l;
+    psr_reference reference;
+    psr_shared_arena second;
+    lend_to_test(&l);
+    assert_ok(psr_shared_arena_new(FLOATS, &second));
+    psr_payload payload = lent_at(&l, 0, 4096);
+    say(l.fd, (psr_record){.kind = PSR_RECORD_TAKEN}, -1);
+    assert_ok(psr_lender_serve(l.lender));
+    psr_lender_withdraw(l.lender, &l.arena);
+    psr_record told = said_by_lender(&l);
+    assert_true(told.kind == PSR_RECORD_WITHDRAWN && told.arena == 0);
+    assert_false(psr_lender_refer(l.lender, &lent_head, &payload, &reference));
+    assert_false(psr_lender_has_taker(l.lender));
+    psr_lender_withdraw(l.lender, &l.arena); /* again: nothing */
+    assert_ok(psr_lender_offer(l.lender, &second));
+    told = said_by_lender(&l);
+    assert_true(told.kind == PSR_RECORD_ARENA && told.arena == 0);
+    say(l.fd, (psr_record){.kind = PSR_RECORD_TAKEN}, -1);
+    assert_ok(psr_lender_serve(l.lender));
+    assert_true(psr_lender_has_taken(l.lender, &second));
+    assert_false(psr_lender_has_taken(l.lender, &l.arena));
+    end_lending(&l);
+    psr_shared_arena_done(&second);
+}
+
+static void an_arena_that_is_withdrawn_before_its_answer_is_so_after_it(void **state)
+{
+    (void)state;
+    for (int refused = 0; refused < 2; refused++) {
+        lent_to l;
+        psr_shared_arena second;
+        lend_to_test(&l);
+        assert_ok(psr_shared_arena_new(FLOATS, &second));
+        psr_lender_withdraw(l.lender, &l.arena);
+        assert_ok(psr_lender_offer(l.lender, &second)); /* number 0 may still be mapped there */
+        psr_record told = said_by_lender(&l);
+        assert_true(told.kind == PSR_RECORD_ARENA && told.arena == 1);
+        say(l.fd, (psr_record){.kind = refused ? PSR_RECORD_REFUSED : PSR_RECORD_TAKEN}, -1);
+        assert_ok(psr_lender_serve(l.lender));
+        if (!refused) {
+            told = said_by_lender(&l);
+            assert_true(told.kind == PSR_RECORD_WITHDRAWN && told.arena == 0);
+        }
+        say(l.fd, (psr_record){.kind = PSR_RECORD_TAKEN}, -1);
+        assert_fails(psr_lender_serve(l.lender), PSR_ERR_PROTOCOL, "answers to an arena 0");
+        end_lending(&l);
+        psr_shared_arena_done(&second);
+    }
+}
+
+static void an_arena_that_finds_no_room_is_offered_when_there_is_some(void **state)
+{
+    (void)state;
+    lent_to l;
+    static psr_shared_arena more[PSR_SHARED_ARENAS_MAX];
+    lend_to_test(&l);
+    for (int i = 0; i < PSR_SHARED_ARENAS_MAX; i++) {
+        assert_ok(psr_shared_arena_new(FLOATS, &more[i]));
+        assert_ok(psr_lender_offer(l.lender, &more[i]));
+    }
+    for (uint32_t i = 1; i < PSR_SHARED_ARENAS_MAX; i++)
+        assert_int_equal(said_by_lender(&l).arena, i);
+    say(l.fd, (psr_record){.kind = PSR_RECORD_TAKEN}, -1);
+    assert_ok(psr_lender_serve(l.lender));
+    psr_lender_withdraw(l.lender, &l.arena);
+    assert_int_equal(said_by_lender(&l).kind, PSR_RECORD_WITHDRAWN);
+    assert_ok(psr_lender_offer(l.lender, &more[0])); /* which it has already */
+    assert_ok(psr_lender_offer(l.lender, &more[PSR_SHARED_ARENAS_MAX - 1]));
+    psr_record told = said_by_lender(&l);
+    assert_true(told.kind == PSR_RECORD_ARENA && told.arena == 0);
+    end_lending(&l);
+    for (int i = 0; i < PSR_SHARED_ARENAS_MAX; i++)
+        psr_shared_arena_done(&more[i]);
+}
+
 /* ---- transports ---- */
 
 typedef struct pair {
@@ -1107,6 +1258,11 @@ int main(void)
         cmocka_unit_test(many_returns_wait_for_a_lender_that_does_not_read),
         cmocka_unit_test(a_message_outlives_who_lent_it_and_who_borrowed_it),
         cmocka_unit_test(a_member_that_left_is_forgotten_with_its_last_message),
+        cmocka_unit_test(an_arena_that_is_withdrawn_gives_its_number_to_the_next_one),
+        cmocka_unit_test(an_arena_that_is_read_cannot_be_withdrawn),
+        cmocka_unit_test(nothing_is_lent_from_an_arena_that_was_withdrawn),
+        cmocka_unit_test(an_arena_that_is_withdrawn_before_its_answer_is_so_after_it),
+        cmocka_unit_test(an_arena_that_finds_no_room_is_offered_when_there_is_some),
         cmocka_unit_test(a_reference_that_lies_nowhere_is_the_members_breach),
         cmocka_unit_test(a_member_that_passes_what_it_may_not_is_named),
         cmocka_unit_test(descriptors_that_nobody_asked_for_are_closed),
