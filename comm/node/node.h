@@ -176,6 +176,8 @@ psr_node_group *psr_node_request_group(const psr_node_request *request);
 uint64_t psr_node_request_number(const psr_node_request *request);
 /* The bytes of its count of values. */
 size_t psr_node_request_bytes(const psr_node_request *request);
+/* Whether a buffer, block or array of the request begins in [memory, memory + bytes). */
+bool psr_node_request_uses(const psr_node_request *request, const void *memory, size_t bytes);
 /* Call it before each order to start the request: from then on it has not ended. */
 void psr_node_request_begins(psr_node_request *request);
 /* The request has ended, well or badly, and none of its memory is lent. True also before it is

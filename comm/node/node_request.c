@@ -337,6 +337,31 @@ size_t psr_node_request_bytes(const psr_node_request *request)
     return request->options.count * psr_type_bytes(request->options.type);
 }
 
+static bool lies_in(const void *memory, size_t bytes, const void *data)
+{
+    const uintptr_t begin = (uintptr_t)memory, at = (uintptr_t)data;
+    return data != NULL && at >= begin && at - begin < bytes;
+}
+
+static bool any_lies_in(const void *memory, size_t bytes, const psr_block *blocks, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (lies_in(memory, bytes, blocks[i].data))
+            return true;
+    return false;
+}
+
+bool psr_node_request_uses(const psr_node_request *request, const void *memory, size_t bytes)
+{
+    const psr_request_options *o = &request->options;
+    if (request->of_table)
+        return lies_in(memory, bytes, request->call.task.values) ||
+               lies_in(memory, bytes, request->call.task.ret_values);
+    return lies_in(memory, bytes, o->send) || lies_in(memory, bytes, o->receive) ||
+           any_lies_in(memory, bytes, o->send_blocks, o->send_block_count) ||
+           any_lies_in(memory, bytes, o->receive_blocks, o->receive_block_count);
+}
+
 uint64_t psr_node_request_number(const psr_node_request *request)
 {
     return request->number;

@@ -260,13 +260,13 @@ static psr_err check_view(const psring_comm *comm, const psring_options *o)
 
 /* Called before others connect. Large values between ranks of one host go through shared memory. If
  * that is impossible they go as messages, unless shared memory was asked for by name. */
-static psr_err share_memory(psring_comm *comm, const psring_options *o, bool *ret_shares)
+static psr_err share_memory(psring_comm *comm, const psring_options *o)
 {
     const char *transport = o->transport != NULL ? o->transport : "auto";
     if (strcmp(transport, "ipc") == 0 || strcmp(transport, "tcp") == 0)
         return PSR_OK;
     psr_err err = psr_transport_share(comm->transport, NULL, NULL);
-    *ret_shares = err == PSR_OK; /* without memory of its own it can still read others' */
+    comm->shares_memory = err == PSR_OK; /* without memory of its own it can still read others' */
     if (err == PSR_OK)
         err = psr_transport_lend_copies(comm->transport);
     if (err == PSR_OK || strcmp(transport, "shm") != 0)
@@ -279,13 +279,12 @@ static psr_err join(psring_comm *comm, const psring_options *o)
     const psr_zmq_options zmq = psr_provision_zmq(&comm->provision);
     comm->joining.comm = comm;
     comm->joining.options = o;
-    bool shares_memory = false;
     PSR_TRY(psr_transport_zmq_new(&zmq, &comm->transport));
-    PSR_TRY(share_memory(comm, o, &shares_memory));
+    PSR_TRY(share_memory(comm, o));
     const psr_member_options member = {.transport = comm->transport,
                                        .provision = &comm->provision,
                                        .first_deadline_ms = o->join_deadline_ms,
-                                       .shares_memory = shares_memory,
+                                       .shares_memory = comm->shares_memory,
                                        .context = &comm->joining,
                                        .configured = take_place,
                                        .report = report};
@@ -413,6 +412,7 @@ static void free_comm(psring_comm *comm, int linger_ms, const psr_failure *why)
         psr_transport_free(&comm->transport, linger_ms); /* now nothing is lent */
     comm->node = NULL;
     psr_driver_free(comm->driver);
+    psr_comm_free_memories(comm);
     psr_member_free(comm->member);
     psr_hosting_free(comm->hosting, why);
     psr_job_folder_leave(&comm->folder);
@@ -541,6 +541,7 @@ psring_err psring_close(psring_comm **comm)
         memcpy(line, gone->detail, sizeof line);
     else
         psr_err_detail_keep(line);
+    psr_comm_withdraw_memories(gone);
     psr_driver_leave(gone->driver, goes_on ? gone->deadline_ms : 0);
     if (err == PSR_OK && goes_on && gone->hosting != NULL) {
         linger_ms = ABORT_LINGER_MS; /* no rank is left that could take a message */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 /* The node's orders are commands of these kinds, from ORDERS on. */
-enum { LEAVE = PSR_COMMAND_OWNER, ORDERS };
+enum { LEAVE = PSR_COMMAND_OWNER, LEND_FROM, LEND_NO_MORE, ORDERS };
 
 struct psr_driver {
     psr_driver_options options;
@@ -30,17 +30,39 @@ static void changed(void *context)
 
 /* ---- orders ---- */
 
-static psr_err take_command(void *context, const psr_command *command)
+static void say_left(psr_driver *d)
 {
-    psr_driver *d = context;
-    if (command->kind != LEAVE) {
-        psr_node_take(d->node, (psr_node_order)(command->kind - ORDERS), command->object,
-                      psr_clock_ms());
-        return PSR_OK;
-    }
     psr_head head = psr_msg_done_head(&(psr_msg_done){0});
     psr_err told = psr_transport_send(d->options.transport, coordinator, &head, NULL);
     (void)told; /* a scheduler that cannot be told will miss this rank */
+}
+
+/* If the transport takes no more arenas, values that lie there are sent as any others are. */
+static void lend_from(psr_driver *d, const psr_driver_arena *arena)
+{
+    psr_err err = psr_transport_lend_from(d->options.transport, &arena->arena);
+    (void)err;
+}
+
+static void lend_no_more(psr_driver *d, psr_driver_arena *arena)
+{
+    psr_transport_lend_no_more(d->options.transport, &arena->arena);
+    atomic_store(&arena->ended, true);
+    changed(d);
+}
+
+static psr_err take_command(void *context, const psr_command *command)
+{
+    psr_driver *d = context;
+    if (command->kind == LEAVE)
+        say_left(d);
+    else if (command->kind == LEND_FROM)
+        lend_from(d, command->object);
+    else if (command->kind == LEND_NO_MORE)
+        lend_no_more(d, command->object);
+    else
+        psr_node_take(d->node, (psr_node_order)(command->kind - ORDERS), command->object,
+                      psr_clock_ms());
     return PSR_OK;
 }
 
@@ -123,6 +145,30 @@ void psr_driver_leave(psr_driver *driver, int64_t timeout_ms)
         return; /* without memory this rank will be missed */
     if (timeout_ms > 0)
         (void)psr_driver_wait(driver, is_let_go, driver, timeout_ms);
+}
+
+psr_err psr_driver_lend_from(psr_driver *driver, psr_driver_arena *arena)
+{
+    return taken(psr_loop_submit(driver->loop, &(psr_command){.kind = LEND_FROM, .object = arena}));
+}
+
+typedef struct awaited_arena {
+    const psr_driver *driver;
+    const psr_driver_arena *arena;
+} awaited_arena;
+
+static bool has_ended(void *context)
+{
+    const awaited_arena *awaited = context;
+    return atomic_load(&awaited->arena->ended) || psr_loop_over(awaited->driver->loop);
+}
+
+bool psr_driver_lend_no_more(psr_driver *driver, psr_driver_arena *arena)
+{
+    awaited_arena awaited = {driver, arena};
+    if (psr_loop_submit(driver->loop, &(psr_command){.kind = LEND_NO_MORE, .object = arena}))
+        (void)psr_driver_wait(driver, has_ended, &awaited, INT64_MAX);
+    return atomic_load(&arena->ended);
 }
 
 static bool is_judged(void *context)

@@ -41,6 +41,21 @@ PSR_MUST_CHECK psr_err psr_driver_order(psr_driver *driver, psr_node_order order
 PSR_MUST_CHECK psr_err psr_driver_order_later(psr_driver *driver, psr_node_order order,
                                               void *object);
 
+/* An arena of the owner's from which the transport lends (psr_transport_lend_from). */
+typedef struct psr_driver_arena {
+    psr_shared_arena arena;
+    _Atomic bool ended; /* nothing is lent from it, and nothing will be */
+} psr_driver_arena;
+
+/* Lends from the arena from now on, or soon. The driver has a transport that shares memory. arena
+ * is borrowed until psr_driver_lend_no_more returns true, or until the driver is freed. NOMEM:
+ * nothing is lent from it. */
+PSR_MUST_CHECK psr_err psr_driver_lend_from(psr_driver *driver, psr_driver_arena *arena);
+/* Lends nothing from the arena any more, and tells the ranks that have mapped it to unmap it. The
+ * caller knows that nothing in it is lent now. false: the driver has failed, or there is no memory;
+ * the arena stays borrowed. */
+bool psr_driver_lend_no_more(psr_driver *driver, psr_driver_arena *arena);
+
 /* Waits until reached returns true, at most timeout_ms. reached is called after each change. false:
  * it never returned true. */
 bool psr_driver_wait(psr_driver *driver, bool (*reached)(void *context), void *context,

@@ -35,6 +35,9 @@ typedef struct psr_buffered {
     double values[];
 } psr_buffered;
 
+/* Memory that the program made (comm/psring/memory.c). */
+typedef struct psr_memory psr_memory;
+
 struct psring_request {
     psring_comm *comm;
     psring_request *next, *previous; /* in the group's list */
@@ -96,9 +99,11 @@ struct psring_comm {
     psr_defined_update *updates;
     psr_defined_fold folds[PSR_REDUCTIONS_OWN];
     psr_buffered *buffered;
+    psr_memory *memories;
     uint64_t next_group; /* number of the next group whose first rank is this one */
     bool told;           /* a call has returned the failure that broke everything */
     bool served;         /* this shard has served until all workers had left */
+    bool shares_memory;  /* the transport shares memory with other processes */
     _Atomic bool entered;
     char detail[PSR_ERR_DETAIL_BYTES]; /* last failure of the caller's thread when it entered */
 };
@@ -131,6 +136,11 @@ void psr_comm_await_buffered(psring_comm *comm, const psr_node_group *group);
 /* Describes what came in ret_message. USAGE: its size. */
 psr_err psr_comm_tell_message(const psr_node_request *request, psring_message *ret_message);
 psring_type psr_comm_type(psr_type type);
+/* Lends nothing from the program's memory any more, so that other ranks unmap it. Nothing in it is
+ * lent now. */
+void psr_comm_withdraw_memories(psring_comm *comm);
+/* Frees all of it, after the transport was freed. */
+void psr_comm_free_memories(psring_comm *comm);
 /* Sends a copy of the values, for call->buffered. false: too many bytes wait for that rank. */
 psr_err psr_comm_send_buffered(psring_group *group, const psr_request_options *options,
                                const psring_call *call, bool *ret_sent);

@@ -36,9 +36,9 @@
  * - The library logs nothing, touches no signal, and neither exits nor forks. A child after fork()
  *   may only exec. Only psring_options_env reads the environment, and psring_init where it says so.
  * - psring_close and psring_abort free everything that was made from the communicator: groups,
- *   requests and tables. Freeing a group frees its requests. They may not be used or freed after
- *   that. The requests of a closed table can be queried and freed as long as the group that opened
- *   the table exists.
+ *   requests, tables and memory. Freeing a group frees its requests. They may not be used or freed
+ *   after that. The requests of a closed table can be queried and freed as long as the group that
+ *   opened the table exists.
  *
  * Any call may return NOMEM, and IO (the operating system refused). Any call on a group may return
  * BROKEN (the group has failed before, and an earlier call returned the failure). */
@@ -461,6 +461,43 @@ PSRING_API void psring_request_free(psring_request **request);
 /* The name of the algorithm that was chosen, a static text. NULL: it is not known yet, because the
  * request is under way for the first time. */
 PSRING_API const char *psring_algorithm(const psring_request *request);
+
+/* ---- memory ---- */
+
+/* The kind of memory that psring_memory_new makes. */
+typedef enum psring_space {
+    PSRING_HOST,   /* ordinary memory of this process */
+    PSRING_SHARED, /* memory that the other ranks of comm on this host can read */
+    PSRING_SPACE_WIDTH_ = INT32_MAX
+} psring_space;
+
+/* The largest number of PSRING_SHARED memories that a communicator has at a time. */
+#define PSRING_SHARED_MEMORIES_MAX 15
+
+/* Makes memory for arrays that are sent or received often. The memory is filled with zeros, begins
+ * at a page boundary, and lies in huge pages where they fit and the kernel gives them. An array in
+ * it, or a part of such an array, may be any buffer of any operation, in place or not. Each rank
+ * chooses its memory for itself, and the results have the same bits with any memory.
+ *
+ * Values in PSRING_SHARED memory are not copied when they are sent to a rank of this host, if there
+ * are 4 KiB of them or more and both ranks share memory (psring_options.transport): the other rank
+ * reads them where they lie. Only this process can write them. The other ranks on this host keep
+ * the memory mapped until it is freed, or this rank has left or was given up. If the communicator
+ * shares no memory, or this rank is alone, PSRING_SHARED is the same as PSRING_HOST.
+ *
+ * PSRING_SHARED memory takes all of its bytes from the system at once, PSRING_HOST memory when they
+ * are first written. Only this machine's memory limits their sum. A child after fork() does not
+ * have PSRING_SHARED memory.
+ *
+ * The caller owns *ret_memory until psring_memory_free, psring_close or psring_abort. USAGE: bytes
+ * is 0; there is no such space; or PSRING_SHARED_MEMORIES_MAX memories are there already: make
+ * larger ones and use parts of them. NOMEM: this machine has less memory than that. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_memory_new(psring_comm *comm, psring_space space,
+                                                          size_t bytes, void **ret_memory);
+/* Frees memory of psring_memory_new and sets *memory to NULL. It waits for no other rank. BUSY: a
+ * request that is under way uses the memory, or a persistent request that was not freed; the memory
+ * stays. USAGE: comm has no memory that begins there. memory may be NULL or point to NULL. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_memory_free(psring_comm *comm, void **memory);
 
 /* ---- groups ---- */
 
