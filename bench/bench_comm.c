@@ -21,6 +21,7 @@ typedef struct settings {
     size_t least_bytes, most_bytes, factor;
     uint32_t warmup, iterations;
     int local_ranks;                    /* 0: not said */
+    bool shared;                        /* the arrays lie in memory that is shared */
     const char *operations, *algorithm; /* NULL: all, the library's choice */
     const char *encoding;               /* NULL: none */
     psring_type type;
@@ -50,6 +51,10 @@ static const struct argp_option options[] = {
     {"encoding", 'E', "none|fp16|bf16", 0,
      "how sums and means of float32 are sent, of all_reduce alone: in half the bytes; other "
      "encodings round, and their values cannot be checked (none)",
+     0},
+    {"memory", 'm', "private|shared", 0,
+     "where the arrays lie. private: in memory of malloc; shared: in that of psring_memory_new, "
+     "which ranks of one host read in place (private)",
      0},
     {"iterations", 'i', "N", 0, "calls that are timed (20)", 0},
     {"warmup", 'w', "N", 0, "calls before them, besides a first one (5)", 0},
@@ -160,6 +165,11 @@ static error_t parse(int key, char *argument, struct argp_state *state)
             refuse_option(state, "--encoding %.64s: it should be none, fp16 or bf16", argument);
         s->encoding = strcmp(argument, "none") == 0 ? NULL : argument;
         break;
+    case 'm':
+        s->shared = strcmp(argument, "shared") == 0;
+        if (!s->shared && strcmp(argument, "private") != 0)
+            refuse_option(state, "--memory %.64s: it should be private or shared", argument);
+        break;
     case 'i':
         s->iterations = (uint32_t)psr_options_number(state, "iterations", argument, 1, 1000000);
         break;
@@ -216,8 +226,9 @@ static int hosts_of(const psring_group *world)
 /* All sizes of one operation. A size that is too small for a value of each rank is as if it were
  * the smallest that is not. */
 static psring_err run_operation(const settings *s, const bench_operation *operation,
-                                psring_group *world, bench_table *table, int64_t *wrong)
+                                psring_comm *comm, bench_table *table, int64_t *wrong)
 {
+    psring_group *world = psring_world(comm);
     const int ranks = psring_size(world);
     const size_t unit_bytes = operation->units(ranks) * bench_type_bytes(s->type);
     bench_task task = {.operation = operation,
@@ -226,6 +237,7 @@ static psring_err run_operation(const settings *s, const bench_operation *operat
                        .root = s->root,
                        .algorithm = s->algorithm,
                        .encoding = s->encoding,
+                       .shares = s->shared ? comm : NULL,
                        .warmup = s->warmup,
                        .iterations = s->iterations};
     for (size_t bytes = s->least_bytes, last = SIZE_MAX;; bytes *= s->factor) {
@@ -257,14 +269,13 @@ static const char *lacks(const settings *s, const bench_operation *operation, in
     return NULL;
 }
 
-static psring_err run_all(const settings *s, psring_group *world, bench_table *table,
-                          int64_t *wrong)
+static psring_err run_all(const settings *s, psring_comm *comm, bench_table *table, int64_t *wrong)
 {
+    const int ranks = psring_size(psring_world(comm));
     psring_err err = PSRING_OK;
     for (size_t k = 0; k < bench_operation_count && err == PSRING_OK; k++)
-        if (is_wanted(s, &bench_operations[k]) &&
-            lacks(s, &bench_operations[k], psring_size(world)) == NULL)
-            err = run_operation(s, &bench_operations[k], world, table, wrong);
+        if (is_wanted(s, &bench_operations[k]) && lacks(s, &bench_operations[k], ranks) == NULL)
+            err = run_operation(s, &bench_operations[k], comm, table, wrong);
     return err;
 }
 
@@ -291,11 +302,14 @@ static psring_err measure_all(const settings *s, psring_comm *comm, int64_t *ret
     psring_group *world = psring_world(comm);
     const bool writes = psring_rank(world) == 0;
     psring_counts counts = {.size = sizeof counts};
-    bench_table table = {
-        .file = stdout, .format = s->format, .ranks = psring_size(world), .hosts = hosts_of(world)};
+    bench_table table = {.file = stdout,
+                         .format = s->format,
+                         .ranks = psring_size(world),
+                         .hosts = hosts_of(world),
+                         .shared = s->shared};
     if (writes)
         bench_table_begin(&table, s->warmup, s->iterations);
-    psring_err err = run_all(s, world, &table, ret_wrong);
+    psring_err err = run_all(s, comm, &table, ret_wrong);
     if (err == PSRING_OK)
         err = psring_counts_get(comm, &counts);
     if (!writes || bench_table_end(&table, &counts))

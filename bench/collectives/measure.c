@@ -36,10 +36,23 @@ static bench_source source_of(const measurement *m, int rank, size_t first)
                           m->call.ranks, rank, first};
 }
 
-static void *new_values(const measurement *m, size_t count)
+static psring_err new_values(const measurement *m, size_t count, void **ret_values)
 {
-    const size_t bytes = count * bench_type_bytes(m->call.type);
-    return aligned_alloc(ALIGNMENT, (bytes / ALIGNMENT + 1) * ALIGNMENT);
+    const size_t bytes = (count * bench_type_bytes(m->call.type) / ALIGNMENT + 1) * ALIGNMENT;
+    if (m->task->shares != NULL)
+        return psring_memory_new(m->task->shares, PSRING_SHARED, bytes, ret_values);
+    *ret_values = aligned_alloc(ALIGNMENT, bytes);
+    return *ret_values != NULL ? PSRING_OK : PSRING_ERR_NOMEM;
+}
+
+static void free_values(const measurement *m, void *values)
+{
+    if (m->task->shares == NULL) {
+        free(values);
+        return;
+    }
+    psring_err err = psring_memory_free(m->task->shares, &values);
+    (void)err; /* after a failure it ends with the communicator */
 }
 
 /* NULL where this rank receives nothing: a reduction would take it for scratch of the whole
@@ -47,21 +60,21 @@ static void *new_values(const measurement *m, size_t count)
 static psring_err init_values(measurement *m)
 {
     m->send_values = m->task->operation->sent(&m->call);
-    m->call.send = m->send = new_values(m, m->send_values);
+    psring_err err = new_values(m, m->send_values, &m->send);
+    m->call.send = m->send;
     for (size_t k = 0; k < m->part_count; k++)
         m->receive_values += m->parts[k].count;
-    if (m->receive_values > 0)
-        m->call.receive = new_values(m, m->receive_values);
-    return m->send == NULL || (m->call.receive == NULL && m->receive_values > 0) ? PSRING_ERR_NOMEM
-                                                                                 : PSRING_OK;
+    if (err == PSRING_OK && m->receive_values > 0)
+        err = new_values(m, m->receive_values, &m->call.receive);
+    return err;
 }
 
 static void done(measurement *m)
 {
     free(m->call.counts);
     free(m->parts);
-    free(m->send);
-    free(m->call.receive);
+    free_values(m, m->send);
+    free_values(m, m->call.receive);
     free(m->seconds);
 }
 

@@ -15,6 +15,7 @@ typedef struct bench_task {
     int root;
     const char *algorithm; /* NULL: the library's choice */
     const char *encoding;  /* "fp16", "bf16"; NULL: values are sent as they are */
+    psring_comm *shares;   /* the arrays lie in its shared memory; NULL: in memory of malloc */
     size_t unit;           /* values */
     uint32_t warmup, iterations;
 } bench_task;

@@ -41,26 +41,31 @@ static row row_of(const bench_table *t, const bench_task *task, const bench_figu
                  .wrong = f->wrong};
 }
 
+static const char *memory_name(const bench_table *table)
+{
+    return table->shared ? "shared" : "private";
+}
+
 void bench_table_begin(bench_table *table, uint32_t warmup, uint32_t iterations)
 {
     if (table->format == BENCH_JSON)
         fprintf(table->file,
-                "{\"ranks\": %d, \"hosts\": %d, \"warmup\": %" PRIu32 ", \"iterations\": %" PRIu32
-                ", \"rows\": [",
-                table->ranks, table->hosts, warmup, iterations);
+                "{\"ranks\": %d, \"hosts\": %d, \"memory\": \"%s\", \"warmup\": %" PRIu32
+                ", \"iterations\": %" PRIu32 ", \"rows\": [",
+                table->ranks, table->hosts, memory_name(table), warmup, iterations);
     else if (table->format == BENCH_CSV)
         fprintf(table->file, "operation,ranks,size_bytes,count,type,op,root,algorithm,encoding,"
-                             "time_us,min_us,max_us,algbw_gb_s,busbw_gb_s,wrong\n");
+                             "time_us,min_us,max_us,algbw_gb_s,busbw_gb_s,wrong,memory\n");
     else
         fprintf(table->file,
-                "# ranks: %d, hosts: %d; each time is the slowest rank's, of %" PRIu32
+                "# ranks: %d, hosts: %d, memory: %s; each time is the slowest rank's, of %" PRIu32
                 " calls after %" PRIu32 "; GB is 1e9 bytes\n"
                 "%-18s %11s %10s %-8s %-7s %4s %-13s %11s %11s %11s %8s %8s %6s\n"
                 "%-18s %11s %10s %-8s %-7s %4s %-13s %11s %11s %11s %8s %8s %6s\n",
-                table->ranks, table->hosts, iterations, warmup + 1, "# operation", "size", "count",
-                "type", "op", "root", "algorithm", "median", "min", "max", "algbw", "busbw",
-                "wrong", "#", "(B)", "", "", "", "", "", "(us)", "(us)", "(us)", "(GB/s)", "(GB/s)",
-                "");
+                table->ranks, table->hosts, memory_name(table), iterations, warmup + 1,
+                "# operation", "size", "count", "type", "op", "root", "algorithm", "median", "min",
+                "max", "algbw", "busbw", "wrong", "#", "(B)", "", "", "", "", "", "(us)", "(us)",
+                "(us)", "(GB/s)", "(GB/s)", "");
     fflush(table->file);
 }
 
@@ -82,7 +87,7 @@ static void print_text(FILE *file, const row *r)
             algbw, busbw, r->wrong);
 }
 
-static void print_csv(FILE *file, const row *r, int ranks)
+static void print_csv(FILE *file, const row *r, int ranks, const char *memory)
 {
     fprintf(file, "%s,%d,%zu,%zu,%s,%s,", r->operation, ranks, r->bytes, r->count,
             r->type != NULL ? r->type : "", r->op != NULL ? r->op : "");
@@ -95,7 +100,7 @@ static void print_csv(FILE *file, const row *r, int ranks)
     fputc(',', file);
     if (!isnan(r->busbw))
         fprintf(file, "%.6g", r->busbw);
-    fprintf(file, ",%" PRId64 "\n", r->wrong);
+    fprintf(file, ",%" PRId64 ",%s\n", r->wrong, memory);
 }
 
 static void print_json_text(FILE *file, const char *name, const char *text)
@@ -137,7 +142,7 @@ void bench_table_add(bench_table *table, const bench_task *task, const bench_fig
     if (table->format == BENCH_JSON)
         print_json(table->file, &r, table->rows == 0);
     else if (table->format == BENCH_CSV)
-        print_csv(table->file, &r, table->ranks);
+        print_csv(table->file, &r, table->ranks, memory_name(table));
     else
         print_text(table->file, &r);
     table->rows++;

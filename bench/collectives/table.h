@@ -13,6 +13,7 @@ typedef struct bench_table {
     FILE *file;
     bench_format format;
     int ranks, hosts;
+    bool shared; /* the arrays lie in memory that is shared */
     uint32_t rows;
 } bench_table;
 

@@ -115,12 +115,32 @@ def how_values_go(tap, bench):
                "of %s bytes %s goes through shared memory" % (size, "a part" if shared else "nothing"), [done.stdout, done.stderr])
 
 
+def where_arrays_lie(tap, bench, psring):
+    """In shared memory all values are right too, and the table says where they were."""
+    done = run(bench, "-n", RANKS, "-b", 4096, "-e", "256K", "-f", 64, "-m", "shared", "--json", *SHORT)
+    table = json.loads(done.stdout) if done.returncode == 0 else {"rows": []}
+    tap.ok(table["rows"] and table["memory"] == "shared" and not any(row["wrong"] for row in table["rows"]) and table["bytes_lent"] > 0,
+           "all operations in shared memory", [done.stdout, done.stderr])
+    for transport, lends in ("ipc", False), ("tcp", True), ("shm", True):
+        done = run(psring, "bench", "comm", "--transport=" + transport, "-n", RANKS, "-b", "1M", "-e", "1M", "-o", "all_reduce", "--memory=shared",
+                   "--json", *SHORT)
+        table = json.loads(done.stdout) if done.returncode == 0 else {"rows": []}
+        tap.ok([row["wrong"] for row in table["rows"]] == [0] and (table["bytes_lent"] > 0) == lends,
+               "in shared memory, with --transport %s" % transport, [done.stdout, done.stderr])
+    done = run(bench, "-n", RANKS, "-b", 1024, "-e", 1024, "-o", "all_reduce", *SHORT)
+    tap.ok(done.returncode == 0 and ", memory: private;" in done.stdout, "arrays are the program's own if nothing else is asked for",
+           [done.stdout, done.stderr])
+    done = run(bench, "--memory", "elsewhere")
+    tap.ok(done.returncode == 2 and "--memory elsewhere: it should be private or shared" in done.stderr, "no other memory is known",
+           [done.stdout, done.stderr])
+
+
 def the_three_formats(tap, bench, run_ranks):
     options = ["-b", 1024, "-e", 1024, "-o", "all_reduce,barrier", "-a", "auto", *SHORT]
     done = run(run_ranks, RANKS, bench, *options, "--csv")
     rows = list(csv.DictReader(io.StringIO(done.stdout)))
-    tap.ok(done.returncode == 0 and [(row["operation"], row["ranks"], row["size_bytes"], row["wrong"]) for row in rows] ==
-           [("all_reduce", "3", "1024", "0"), ("barrier", "3", "0", "0")] and rows[1]["algbw_gb_s"] == "",
+    tap.ok(done.returncode == 0 and [(row["operation"], row["ranks"], row["size_bytes"], row["wrong"], row["memory"]) for row in rows] ==
+           [("all_reduce", "3", "1024", "0", "private"), ("barrier", "3", "0", "0", "private")] and rows[1]["algbw_gb_s"] == "",
            "with a place from the environment, as CSV", [done.stdout, done.stderr])
     done = run(bench, "-n", RANKS, *options)
     rows = [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
@@ -204,6 +224,7 @@ def main(bench, spoilt, run_ranks, psring):
         encodings(tap, bench)
         a_spoilt_value_is_found(tap, bench, spoilt)
         how_values_go(tap, bench)
+        where_arrays_lie(tap, bench, psring)
         the_three_formats(tap, bench, run_ranks)
         what_cannot_be(tap, bench)
         by_the_front_door(tap, psring, folder)
