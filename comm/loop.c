@@ -373,6 +373,9 @@ void psr_loop_stop(psr_loop *loop)
     if (loop == NULL || loop->options.transport == NULL)
         return;
     psr_progress_engine_stop(loop->engine);
+    /* A rank that stays after its last call, as the one that hosts the scheduler does, would keep
+     * the loans of others from ending. */
+    psr_transport_give_back(loop->options.transport);
     tell_failure(loop);
     if (is_alone(loop))
         take_alone(loop);

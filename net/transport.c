@@ -168,6 +168,12 @@ void psr_transport_lend_no_more(psr_transport *transport, const psr_shared_arena
         transport->ops->lend_no_more(transport, arena);
 }
 
+void psr_transport_give_back(psr_transport *transport)
+{
+    if (transport->ops->give_back != NULL)
+        transport->ops->give_back(transport);
+}
+
 psr_err psr_transport_lend_copies(psr_transport *transport)
 {
     if (transport->ops->lend_copies == NULL)

@@ -134,6 +134,11 @@ PSR_MUST_CHECK psr_err psr_transport_lend_from(psr_transport *transport,
  * nothing of it is lent now. Does nothing if the arena was not given to psr_transport_lend_from. */
 void psr_transport_lend_no_more(psr_transport *transport, const psr_shared_arena *arena);
 
+/* Nobody receives any more: messages that were lent to this process and have been freed are given
+ * back now, and every later one as it is freed. Otherwise that is done when a receive finds no
+ * message. On the receiver's thread. */
+void psr_transport_give_back(psr_transport *transport);
+
 /* From now on payloads outside of those arenas go by reference too, if that is faster than a
  * message: they are copied into a slot of shared memory (net/sharing/stage.h). Call it once.
  * UNSUPPORTED: no memory is shared, or this system cannot share memory. NOMEM. */

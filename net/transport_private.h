@@ -37,6 +37,7 @@ typedef struct psr_transport_ops {
     void (*lend_to)(psr_transport *transport, psr_peer peer, const char *path);
     psr_err (*lend_from)(psr_transport *transport, const psr_shared_arena *arena);
     void (*lend_no_more)(psr_transport *transport, const psr_shared_arena *arena);
+    void (*give_back)(psr_transport *transport); /* NULL: nothing is lent to this process */
     psr_err (*lend_copies)(psr_transport *transport);
     bool (*lends_to)(const psr_transport *transport, psr_peer peer); /* NULL: it lends to nobody */
     void (*free)(psr_transport *transport, int linger_ms);

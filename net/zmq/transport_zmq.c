@@ -230,6 +230,7 @@ psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **re
         .lend_to = psr_zmq_transport_lend_to,
         .lend_from = psr_zmq_transport_lend_from,
         .lend_no_more = psr_zmq_transport_lend_no_more,
+        .give_back = psr_zmq_transport_give_back,
         .lend_copies = psr_zmq_transport_lend_copies,
         .lends_to = psr_zmq_transport_lends_to,
         .free = zmq_transport_free,

@@ -144,6 +144,7 @@ void psr_zmq_transport_lend_to(psr_transport *base, psr_peer peer, const char *p
 bool psr_zmq_transport_lends_to(const psr_transport *base, psr_peer peer);
 psr_err psr_zmq_transport_lend_from(psr_transport *base, const psr_shared_arena *arena);
 void psr_zmq_transport_lend_no_more(psr_transport *base, const psr_shared_arena *arena);
+void psr_zmq_transport_give_back(psr_transport *base);
 psr_err psr_zmq_transport_lend_copies(psr_transport *base);
 
 #endif

@@ -134,6 +134,13 @@ psr_err psr_zmq_transport_lend_from(psr_transport *base, const psr_shared_arena 
     return psr_sharing_add(transport->sharing, arena);
 }
 
+void psr_zmq_transport_give_back(psr_transport *base)
+{
+    psr_zmq_transport *transport = (psr_zmq_transport *)base;
+    if (transport->sharing != NULL)
+        psr_borrower_settle(psr_sharing_borrower(transport->sharing));
+}
+
 void psr_zmq_transport_lend_no_more(psr_transport *base, const psr_shared_arena *arena)
 {
     psr_zmq_transport *transport = (psr_zmq_transport *)base;
