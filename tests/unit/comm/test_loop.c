@@ -29,6 +29,7 @@ static struct {
     psr_payload loan; /* of the last lent payload, until the test gives it back */
     psr_transport_watcher watcher;
     uint32_t failed; /* FAILEDs told */
+    bool gave_back;
     char line[64];
 } net = {.mutex = PTHREAD_MUTEX_INITIALIZER, .condition = PTHREAD_COND_INITIALIZER};
 
@@ -52,6 +53,12 @@ void psr_transport_watch(psr_transport *transport, const psr_transport_watcher *
 {
     (void)transport;
     net.watcher = watcher != NULL ? *watcher : (psr_transport_watcher){.seen = NULL};
+}
+
+void psr_transport_give_back(psr_transport *transport)
+{
+    (void)transport;
+    net.gave_back = true;
 }
 
 size_t psr_transport_waiting(const psr_transport *transport, psr_peer peer)
@@ -246,6 +253,7 @@ static int set_up(void **state)
     net.woken = false;
     net.error = PSR_OK;
     net.sent_count = net.failed = 0;
+    net.gave_back = false;
     atomic_store(&freed, 0);
     expect_ok(psr_loop_new(&options, &owner.loop));
     const psr_outbox outbox = psr_loop_outbox(owner.loop);
@@ -395,7 +403,9 @@ static void a_failure_of_the_thread_ends_every_wait_and_is_told_once(void **stat
     expect_failure(psr_loop_pause(owner.loop, 1000), PSR_ERR_PEER, "worker 1 on host7 died");
     psr_loop_fail(owner.loop, PSR_ERR_NUMERIC, "something else"); /* the first one stays */
     expect_failure(psr_loop_failure(owner.loop), PSR_ERR_PEER, "worker 1 on host7 died");
+    assert_false(net.gave_back);
     psr_loop_stop(owner.loop);
+    assert_true(net.gave_back); /* nobody receives any more */
     psr_loop_stop(owner.loop);
     assert_int_equal(net.failed, 1);
     assert_string_equal(net.line, "worker 1 on host7 died");

@@ -117,6 +117,11 @@ bool psr_transport_lends_to(const psr_transport *transport, psr_peer peer)
     return false;
 }
 
+void psr_transport_give_back(psr_transport *transport)
+{
+    (void)transport; /* nothing is lent to this process */
+}
+
 void psr_transport_wake(psr_transport *transport)
 {
     (void)transport;
