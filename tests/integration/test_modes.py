@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs that change their architecture between two steps, and runs whose tensors go several ways:
 every step ends with the bits of `local`, over every transport, also behind a checkpoint that was
-taken around a change; and who is lost during a change is named.
+taken before, at or behind a change, with other shards; and who is lost during a change is named.
 
 usage: test_modes.py PSRING"""
 
@@ -34,6 +34,11 @@ WHOLE = {
 }
 # From the checkpoint after MIDDLE steps of one, which lies around a change, to the ways of another
 RESUMED = (("shm-3", "ipc-3"), ("back-shm-5", "both-ipc-5"), ("both-shm-5", "back-shm-5"), ("adam-shm-3", "adam-tcp-3"))
+# Each of its checkpoints is gone on from, with other shards, in either mode and in stretches.
+AROUND = ("momentum", 3, 2, "shm", {"mode": "ps@1,ring@4,ps@6", "checkpoint-every": 1})
+ON = {"ps": ("momentum", 3, 3, "ipc", dict(mode="ps")), "ring": ("momentum", 3, 1, "shm", dict(mode="ring")),
+      "same": ("momentum", 3, 1, "tcp", dict(mode="ps@1,ring@4,ps@6")), "other": ("momentum", 3, 3, "shm", dict(mode="ring@1,ps@4,ring@6"))}
+GOES_ON = ((2, "ps"), (2, "same"), (3, "ring"), (3, "same"), (4, "ps"), (4, "other"), (5, "ring"), (5, "same"), (6, "other"))
 LOST = ("worker:1", "shard:0", "shard:1", "worker:0")
 
 
@@ -79,14 +84,21 @@ def told_stretches(tap, name, psring, run, changes):
            "%s: so has its --csv, with the same figures" % name, [str(row) for row in rows])
 
 
-def resumed_run(tap, runs, origin, target):
-    checkpoint = os.path.join(runs.directory, origin, "checkpoints", "step-%d" % MIDDLE)
-    name = "%s-behind-%s" % (target, origin)
-    run = runs.run(name, dict(options(*WHOLE[target]), resume=checkpoint))
+def goes_on(tap, runs, name, given, origin, steps):
+    checkpoint = os.path.join(runs.directory, origin, "checkpoints", "step-%d" % steps)
+    run = runs.run(name, dict(options(*given), resume=checkpoint))
     if tap.ok(run.status == 0, name + " ends with status 0", run.why()):
-        local = runs.hashes.get("local-%s-%d" % WHOLE[target][:2], {})
-        behind = {step: hashed for step, hashed in local.items() if step > MIDDLE}
+        local = runs.hashes.get("local-%s-%d" % given[:2], {})
+        behind = {step: hashed for step, hashed in local.items() if step > steps}
         tap.ok(run.hashes() == behind, name + " has the bits of local", [str(behind), str(run.hashes())])
+
+
+def resumed_run(tap, runs, origin, target):
+    goes_on(tap, runs, "%s-behind-%s" % (target, origin), WHOLE[target], origin, MIDDLE)
+
+
+def run_behind(tap, runs, steps, target):
+    goes_on(tap, runs, "%s-after-step-%d" % (target, steps), ON[target], "around", steps)
 
 
 def lost_run(tap, runs, who):
@@ -109,6 +121,8 @@ def main():
             local, hashes = runs.hashes.get("local-%s-%d" % of[:2]), runs.hashes.get(name)
             tap.ok(local is not None and hashes == local, "%s: each step has the bits of local" % name, [str(local), str(hashes)])
         together(tap, [partial(resumed_run, runs=runs, origin=origin, target=target) for origin, target in RESUMED])
+        whole_run(tap, runs, "around", options(*AROUND))
+        together(tap, [partial(run_behind, runs=runs, steps=steps, target=target) for steps, target in GOES_ON])
         together(tap, [partial(lost_run, runs=runs, who=who) for who in LOST])
     tap.end()
 

@@ -40,6 +40,9 @@ typedef struct cluster_options {
     const psr_layout *layout;
     const psr_buckets *buckets;
     uint64_t steps, first_step;
+    /* What a resumed run (first_step > 0) begins with, as a checkpoint has it; NULL: numbers that
+     * nobody has computed (cluster_initial_weights, ..). Without what workers owe */
+    const float *restored_weights, *const *restored_slots;
     uint64_t seed;
     uint32_t duplicate_permille; /* PUSH and WEIGHTS that arrive twice */
     uint32_t slow_worker;        /* computes ten times as long as the others; CLUSTER_NOBODY */

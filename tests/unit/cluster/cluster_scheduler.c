@@ -194,12 +194,14 @@ static psr_err restore_section(cluster *c, uint32_t to, uint32_t section, const 
 static psr_err on_restore(void *context)
 {
     cluster *c = context;
+    const float *const weights = c->options.restored_weights;
     float *values = calloc(c->options.layout->length + 1, sizeof *values);
     cluster_initial_weights(c->options.layout, values);
-    psr_err err = restore_section(c, 0, PSR_SECTION_WEIGHTS, values);
+    psr_err err = restore_section(c, 0, PSR_SECTION_WEIGHTS, weights != NULL ? weights : values);
     for (uint32_t slot = 0; slot < c->slot_count && err == PSR_OK; slot++) {
         cluster_initial_slot(c->options.layout, slot, values);
-        err = restore_section(c, 0, PSR_SECTION_SLOT(slot), values);
+        err = restore_section(c, 0, PSR_SECTION_SLOT(slot),
+                              weights != NULL ? c->options.restored_slots[slot] : values);
     }
     for (uint32_t r = 0; r < c->n && c->owes && err == PSR_OK; r++) {
         cluster_initial_residual(c->options.layout, r, values);

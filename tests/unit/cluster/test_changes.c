@@ -1,6 +1,10 @@
 /* Runs that change their architecture: random modes from random steps on, random ways of single
  * tensors, on random hosts, with resumed, stopped and killed ones among them. Every step ends with
- * the bits of plain loops, and the last checkpoint has the optimizer's state. */
+ * the bits of plain loops, and the last checkpoint has the optimizer's state. So does every run
+ * that goes on from a checkpoint taken around a change, with other shards, hosts and ways.
+ *
+ * usage: test_changes [FIRST COUNT]: the seeds of the first test; the others take as many for
+ * theirs. */
 #include "tests/unit/cluster/cluster_reference.h"
 
 #include "base/rng.h"
@@ -12,13 +16,17 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { TENSORS = 9, STEPS_MAX = 9, RUNS = 300, RUNS_OF_FAULTS = 150 };
+enum { TENSORS = 9, STEPS_MAX = 9, RUNS = 300, RUNS_OF_FAULTS = 150, RUNS_RESUMED = 30 };
 
 /* Of the test that goes on. */
 static psr_layout layout;
 static psr_buckets buckets;
 static psr_config config;
 static uint64_t seed, drawn;
+/* Of this call. */
+static uint64_t seeds_from = 1;
+static uint32_t seeds_of_changes = RUNS, seeds_of_faults = RUNS_OF_FAULTS,
+                seeds_of_resumes = RUNS_RESUMED;
 
 static int set_up(void **state)
 {
@@ -145,13 +153,131 @@ static void check(const cluster_options *o, const cluster *c)
     free(reference);
 }
 
+/* ---- runs that go on from a checkpoint ---- */
+
+/* What a run of three stretches leaves after so many steps: one before a change, at it, or one
+ * behind it. */
+typedef struct left_behind {
+    uint64_t steps;
+    float *weights, *slots[CLUSTER_SLOTS];
+} left_behind;
+
+static void keep(const cluster *c, uint64_t steps, left_behind *ret_left)
+{
+    const size_t bytes = layout.length * sizeof(float);
+    *ret_left = (left_behind){.steps = steps, .weights = calloc(layout.length + 1, sizeof(float))};
+    assert_non_null(cluster_checkpointed_weights(c, steps));
+    memcpy(ret_left->weights, cluster_checkpointed_weights(c, steps), bytes);
+    for (uint32_t i = 0; i < CLUSTER_SLOTS; i++) {
+        ret_left->slots[i] = calloc(layout.length + 1, sizeof(float));
+        if (cluster_slot(c, i, steps) != NULL)
+            memcpy(ret_left->slots[i], cluster_slot(c, i, steps), bytes);
+    }
+}
+
+static void forget(left_behind *left)
+{
+    free(left->weights);
+    for (uint32_t i = 0; i < CLUSTER_SLOTS; i++)
+        free(left->slots[i]);
+}
+
+static void set_stretches(bool ps_first, const uint64_t changes[2])
+{
+    const psr_mode modes[2] = {PSR_MODE_PS, PSR_MODE_RING};
+    config.stretch_count = 3;
+    for (uint32_t i = 0; i < 3; i++)
+        config.stretches[i] =
+            (psr_stretch){modes[ps_first == (i % 2 != 0)], i > 0 ? changes[i - 1] : 0};
+    config.mode = config.stretches[0].mode;
+}
+
+static void set_fixed(psr_mode mode)
+{
+    config.stretch_count = 1;
+    config.stretches[0] = (psr_stretch){mode, 0};
+    config.mode = mode;
+}
+
+/* The ways of a run that goes on: those of before, either mode, or the changes the other way
+ * round. */
+static void set_ways(uint32_t which, bool ps_first, const uint64_t changes[2])
+{
+    if (which == 1 || which == 2)
+        set_fixed(which == 1 ? PSR_MODE_PS : PSR_MODE_RING);
+    else
+        set_stretches(which == 0 ? ps_first : !ps_first, changes);
+}
+
+static void check_resumed(const cluster_options *whole, const left_behind *left, uint32_t which,
+                          const float *reference)
+{
+    char text[1024];
+    cluster_options o = *whole;
+    const uint64_t end = whole->steps;
+    o.first_step = left->steps;
+    o.steps = end - left->steps;
+    o.restored_weights = left->weights;
+    o.restored_slots = (const float *const *)left->slots;
+    o.shares = draw(2) == 0 ? CLUSTER_ONE_HOST : draw(256);
+    o.stop_at = UINT64_MAX;
+    cluster *c = cluster_run(&o);
+    say(text, sizeof text, &o);
+    assert_int_equal(cluster_steps(c), end);
+    for (uint64_t step = left->steps; step < end; step++)
+        for (uint32_t r = 0; r < config.workers; r++)
+            if (!reference_same(&layout, cluster_weights(c, r, step),
+                                reference + step * layout.length))
+                fail_msg("%s, ways %u: worker %u differs after step %llu", text, which, r,
+                         (unsigned long long)(step + 1));
+    cluster_free(c);
+}
+
+/* Each checkpoint lies one step before a change, at it, or one step behind it. */
+static uint32_t resume_around_changes(bool ps_first)
+{
+    const uint64_t first_change = 2 + draw(2),
+                   changes[2] = {first_change, first_change + 3 + draw(2)};
+    const uint32_t shards = config.shards;
+    uint32_t resumed = 0;
+    cluster_options o = draw_run();
+    o.first_step = 0;
+    o.steps = changes[1] + 3;
+    o.asks_permille = 0;
+    config.checkpoint_every = 1;
+    config.route[0] = '\0';
+    set_fixed(PSR_MODE_PS);
+    float *reference = reference_run(&config, &layout, &buckets, 0, o.steps, REFERENCE_FOLD, NULL);
+    for (uint32_t at = 0; at < 6; at++) {
+        left_behind left;
+        const uint64_t steps = changes[at / 3] + at % 3 - 1;
+        set_stretches(ps_first, changes);
+        config.shards = 1 + draw(4);
+        o.stop_at = at % 2 == 0 ? steps - 1 : UINT64_MAX; /* it ends there, or goes on */
+        cluster *c = cluster_run(&o);
+        const uint64_t stopped = cluster_steps(c);
+        keep(c, stopped < o.steps ? stopped : steps, &left);
+        cluster_free(c);
+        for (uint32_t which = 0; which < 4 && left.steps < o.steps; which++) {
+            set_ways(which, ps_first, changes);
+            config.shards = 1 + (config.shards + draw(3)) % 4; /* never as many as before */
+            check_resumed(&o, &left, which, reference);
+            resumed++;
+        }
+        forget(&left);
+    }
+    config.shards = shards;
+    free(reference);
+    return resumed;
+}
+
 /* ---- tests ---- */
 
 static void every_step_ends_with_the_bits_of_plain_loops_whatever_changes_before_it(void **state)
 {
     (void)state;
     uint32_t changes = 0, asked = 0;
-    for (seed = 1; seed <= RUNS; seed++) {
+    for (seed = seeds_from; seed < seeds_from + seeds_of_changes; seed++) {
         drawn = 0;
         const cluster_options o = draw_run();
         cluster *c = cluster_run(&o);
@@ -160,7 +286,8 @@ static void every_step_ends_with_the_bits_of_plain_loops_whatever_changes_before
         check(&o, c);
         cluster_free(c);
     }
-    assert_true(changes > RUNS && asked > RUNS / 4);
+    if (seeds_of_changes >= RUNS)
+        assert_true(changes > seeds_of_changes && asked > seeds_of_changes / 4);
 }
 
 /* A process that is gone in the middle of a change ends the run with a line that names it, and
@@ -169,7 +296,7 @@ static void who_is_lost_during_a_change_is_named(void **state)
 {
     (void)state;
     uint32_t named = 0;
-    for (seed = 10001; seed <= 10000 + RUNS_OF_FAULTS; seed++) {
+    for (seed = 10000 + seeds_from; seed < 10000 + seeds_from + seeds_of_faults; seed++) {
         drawn = 0;
         cluster_options o = draw_run();
         o.stop_at = UINT64_MAX;
@@ -197,16 +324,37 @@ static void who_is_lost_during_a_change_is_named(void **state)
         }
         cluster_free(c);
     }
-    assert_true(named > RUNS_OF_FAULTS / 2);
+    assert_true(named > seeds_of_faults / 2 || seeds_of_faults < RUNS_OF_FAULTS);
 }
 
-int main(void)
+static void
+a_run_goes_on_from_any_checkpoint_around_a_change_with_other_shards_and_ways(void **state)
 {
+    (void)state;
+    uint32_t resumed = 0;
+    for (seed = 20000 + seeds_from; seed < 20000 + seeds_from + seeds_of_resumes; seed++) {
+        drawn = 0;
+        resumed += resume_around_changes(seed % 2 == 0);
+    }
+    printf("# %u runs were resumed\n", resumed);
+    assert_true(resumed >= 20 * seeds_of_resumes);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3) {
+        seeds_from = strtoull(argv[1], NULL, 10);
+        seeds_of_changes = seeds_of_faults = seeds_of_resumes =
+            (uint32_t)strtoul(argv[2], NULL, 10);
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(
             every_step_ends_with_the_bits_of_plain_loops_whatever_changes_before_it, set_up,
             tear_down),
         cmocka_unit_test_setup_teardown(who_is_lost_during_a_change_is_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_run_goes_on_from_any_checkpoint_around_a_change_with_other_shards_and_ways, set_up,
+            tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, cluster_print_rate);
 }
