@@ -327,6 +327,7 @@ void psr_coordinator_message(psr_coordinator *c, const psr_message *message, int
 {
     psr_seat *seat = psr_coordinator_find(c, message->from);
     psr_err err = PSR_OK;
+    c->now_ms = now_ms;
     if (message->head.type == PSR_MSG_JOIN)
         err = psr_coordinator_take_join(c, message, now_ms);
     else if (seat != NULL && seat->state == PSR_SEAT_HERE)
@@ -337,6 +338,11 @@ void psr_coordinator_message(psr_coordinator *c, const psr_message *message, int
                             psr_message_name(message->head.type));
     if (err != PSR_OK)
         blame(c, message->from, err);
+}
+
+int64_t psr_coordinator_now_ms(const psr_coordinator *c)
+{
+    return c->now_ms;
 }
 
 /* ---- time ---- */

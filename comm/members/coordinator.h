@@ -140,6 +140,8 @@ void psr_coordinator_free(psr_coordinator *coordinator);
 /* Any message of a member. Borrows it. */
 void psr_coordinator_message(psr_coordinator *coordinator, const psr_message *message,
                              int64_t now_ms);
+/* The time at which the message came that is being taken, or the last one. */
+int64_t psr_coordinator_now_ms(const psr_coordinator *coordinator);
 /* Time passes: checks who is silent, who never joined, and who is slow. Call it when the inbox is
  * empty, so that no member is called silent whose messages have not been read. */
 void psr_coordinator_tick(psr_coordinator *coordinator, int64_t now_ms);

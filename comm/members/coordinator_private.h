@@ -39,6 +39,7 @@ struct psr_coordinator {
     int64_t come_up_by_ms;   /* a present time */
     int64_t user_present_ms; /* when the user next has something to do, as its last tick said */
     int64_t slow_check_ms;
+    int64_t now_ms;   /* of the last message */
     uint64_t unheard; /* messages of processes that have not joined */
 
     /* A member, the launcher or an agent is gone. Its own last words, and what the others are

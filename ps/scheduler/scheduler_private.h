@@ -47,7 +47,8 @@ struct psr_scheduler {
 
     psr_issued_view *views; /* by epoch, set from START on */
     uint32_t view_count, view_room;
-    bool changing; /* the change that psr_scheduler_change asked for */
+    int64_t started_ms; /* START was sent then */
+    bool changing;      /* the change that psr_scheduler_change asked for */
     psr_mode wanted;
     uint32_t changing_epoch; /* the epoch of the view for that change; 0: not sent yet */
 

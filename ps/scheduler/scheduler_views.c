@@ -130,6 +130,7 @@ static psr_err issue_next(psr_scheduler *s)
 
 psr_err psr_scheduler_begin_views(psr_scheduler *s)
 {
+    s->started_ms = psr_coordinator_now_ms(s->coordinator);
     PSR_TRY(add_view(s, psr_config_mode_at(&s->config, s->first_step),
                      psr_coordinator_view(s->coordinator)));
     return issue_next(s);
@@ -155,6 +156,15 @@ static psr_err settle(psr_scheduler *s)
     return issue_next(s);
 }
 
+/* No pause is longer than the run has been on by this process's own clock. A worker that tells a
+ * longer one changes what people read of this change, and nothing else. */
+static uint64_t pause_of(const psr_scheduler *s, const psr_msg_bound *says)
+{
+    const int64_t on_ms = psr_coordinator_now_ms(s->coordinator) - s->started_ms + 1;
+    const uint64_t most_us = 1000 * (uint64_t)on_ms;
+    return says->pause_us < most_us ? says->pause_us : most_us;
+}
+
 psr_err psr_scheduler_take_bound(psr_scheduler *s, psr_scheduler_member *member,
                                  const psr_message *message)
 {
@@ -165,7 +175,8 @@ psr_err psr_scheduler_take_bound(psr_scheduler *s, psr_scheduler_member *member,
         return psr_violation(message, "it has said so for epoch %" PRIu32 " before", member->bound);
     member->bound = says.epoch;
     psr_issued_view *issued = &s->views[says.epoch];
-    issued->pause_us = says.pause_us > issued->pause_us ? says.pause_us : issued->pause_us;
+    const uint64_t pause_us = pause_of(s, &says);
+    issued->pause_us = pause_us > issued->pause_us ? pause_us : issued->pause_us;
     return says.epoch == s->view_count - 1 && all_stand_on(s, says.epoch) ? settle(s) : PSR_OK;
 }
 

@@ -361,6 +361,7 @@ void held(fixture *f, psr_peer from, uint64_t step)
 
 void bound(fixture *f, psr_peer from, uint32_t epoch, uint64_t pause_us)
 {
+    f->now_ms += (int64_t)pause_us / 1000 + 1;
     give(f, from, psr_msg_bound_head(&(psr_msg_bound){epoch, pause_us}), NULL, 0);
 }
 

@@ -110,6 +110,20 @@ static void the_view_of_the_next_stretch_goes_out_when_all_stand_on_the_one_befo
     ends(f, PSR_OK, "20 steps done");
 }
 
+static void no_pause_is_longer_than_the_run_has_been_on(void **state)
+{
+    fixture *f = *state;
+    const psr_msg_bound lie = {1, PSR_MSG_WITHIN_MS_MAX};
+    start_in(f, "ps@1,ring@6,ps@11", 0);
+    bound(f, s0, 1, 0);
+    bound(f, w1, 1, 2500);
+    f->now_ms += 250;
+    give(f, w0, psr_msg_bound_head(&lie), NULL, 0);
+    assert_string_equal(f->happened, "ring 6 0.255 s\n");
+    all_bound(f, 2); /* what was said of one change stays with that one */
+    assert_string_equal(f->happened, "ring 6 0.255 s\nps 11 0.0025 s\n");
+}
+
 static void a_run_is_resumed_in_the_stretch_of_its_checkpoint(void **state)
 {
     fixture *f = *state;
@@ -601,6 +615,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         SET_UP(a_run_of_one_stretch_issues_no_view),
         SET_UP(the_view_of_the_next_stretch_goes_out_when_all_stand_on_the_one_before),
+        SET_UP(no_pause_is_longer_than_the_run_has_been_on),
         SET_UP(a_run_is_resumed_in_the_stretch_of_its_checkpoint),
         SET_UP(a_stretch_behind_the_last_step_is_not_issued),
         SET_UP(who_says_bound_of_what_it_was_not_given_breaks_the_protocol),
