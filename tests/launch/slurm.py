@@ -148,9 +148,13 @@ class Slurm:
         self.wait(job, ["PENDING"])
         self.said("scontrol", "update", "JobId=" + job, "StartTime=now")
 
-    def wait(self, job, states=("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"), patience_s=PATIENCE_S):
-        end = time.monotonic() + patience_s
+    def wait(self, job, states=("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL"), patience_s=PATIENCE_S, progress=lambda: None):
+        """patience_s: how long what `progress` returns may stay the same."""
+        end, last = time.monotonic() + patience_s, progress()
         while self.state(job)[0] not in states:
+            now = progress()
+            if now != last:
+                end, last = time.monotonic() + patience_s, now
             if time.monotonic() > end:
                 raise AssertionError("job %s is %s" % (job, self.state(job)))
             time.sleep(0.05)

@@ -199,8 +199,13 @@ def requeued_jobs_go_on(tap, jobs, psring):
         jobs.wait_for(lambda: jobs.checkpoints(name), "job %s writes no checkpoint: %s" % (job, jobs.why(name)))
         jobs.slurm.requeue(job)
         running.append((script, name, job))
+
+    def written():
+        """Of all three, since they share the nodes."""
+        return [jobs.checkpoints(name + part) for _, name, _ in running for part in ("", "-2")]
+
     for script, name, job in running:
-        state = jobs.slurm.wait(job)
+        state = jobs.slurm.wait(job, progress=written)
         with open(os.path.join(jobs.directory, name + "-2", "run.json")) as text:
             resumed = json.load(text)["config"]["resume"]
         tap.ok(state == ("COMPLETED", "0:0") and resumed == os.path.join(jobs.directory, name) and jobs.hash(name + "-2") == local.outcome()["hash"],
