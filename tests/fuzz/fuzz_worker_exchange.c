@@ -255,13 +255,18 @@ static psr_message *with_epoch(const played *p, const uint8_t *record, psr_peer 
     return records_message(from, head, payload.bytes, payload.data, payload.bytes + 1);
 }
 
+static size_t more_values(const uint8_t *record)
+{
+    return is_ordinary(record[COUNT]) ? 0 : (size_t)(record[COUNT] & 7) - 3;
+}
+
 /* Values of a slice: as many as it has, in its encoding; or more, fewer, and any bytes. */
 static psr_message *with_values(const played *p, const uint8_t *record, psr_peer from,
                                 psr_head head, psr_compression compression, size_t count)
 {
     float values[256];
     uint8_t encoded[1024 + 64] = {0};
-    count += is_ordinary(record[COUNT]) ? 0 : (size_t)(record[COUNT] & 7) - 3;
+    count += more_values(record);
     count = count > FLOATS * TENSORS * 2 ? 0 : count;
     for (size_t i = 0; i < count; i++)
         values[i] = (float)((int)i - record[BYTE]) / 16;
@@ -374,8 +379,11 @@ static psr_message *tell_state(const played *p, const uint8_t *record)
         says.array = run->array;
         from = run->from;
     }
+    const size_t count = says.span.count;
+    if ((record[COUNT] & 8) != 0) /* the head says how many there are */
+        says.span.count += more_values(record);
     return with_values(p, record, sender(record, from), psr_msg_state_head(&says),
-                       PSR_COMPRESSION_NONE, says.span.count);
+                       PSR_COMPRESSION_NONE, count);
 }
 
 /* ---- what it is told of operations of all workers ---- */
@@ -548,8 +556,11 @@ static void check_report(const played *p)
     must(told.bucket < p->buckets.count);
 }
 
-static void check_weights(const played *p)
+static void check_values(const played *p)
 {
+    const psr_handover *handover = &p->exchange->handover;
+    for (uint32_t i = 0; i < handover->count; i++)
+        must(handover->runs[i].arrived <= handover->runs[i].span.count);
     const float *weights = psr_exchange_weights(p->exchange);
     for (uint32_t b = 0; b < p->buckets.count; b++) {
         const psr_bucket *range = &p->buckets.items[b];
@@ -586,7 +597,7 @@ static void take_record(played *p)
     step(p);
     psr_message_free(&p->inbox); /* the loop had failed before */
     check_report(p);
-    check_weights(p);
+    check_values(p);
 }
 
 /* What was handed over may be all that the compute thread waits for. */
@@ -780,7 +791,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     psr_log_init("fuzz", PSR_LOG_ERROR);
     open_run(&p, data, &waiter);
     check_end(train(&p, (data[0] & BEGINS) != 0));
-    check_weights(&p);
+    check_values(&p);
     close_run(&p);
     return 0;
 }
