@@ -82,3 +82,31 @@ void psr_shard_arguments_parse(int argc, char **argv, psr_shard_arguments *ret_a
     psr_options_parse(&parser, argc, argv, 0, NULL, &a);
     *ret_arguments = a;
 }
+
+/* ---- psring-ps serve ---- */
+
+static error_t parse_serve(int key, char *text, struct argp_state *state)
+{
+    (void)text;
+    if (key != ARGP_KEY_ARG)
+        return ARGP_ERR_UNKNOWN;
+    psr_options_refuse(state, "takes --help and --version alone; psring run --shards starts it");
+    return 0;
+}
+
+static const char serve_doc[] =
+    "One shard of a program's tables. psring run --shards S starts S of them beside the program's "
+    "ranks; nothing else needs to. It takes its rank and its scheduler from the environment, as "
+    "the ranks do, and ends when they have ended.\vExample:\n"
+    "  psring run -n 4 --shards 1 -- ./program\n"
+    "\n"
+    "Exit status: 0 done; 1 the run failed; 2 bad input; 3 a process broke the\n"
+    "protocol.\n";
+
+void psr_serve_arguments_parse(int argc, char **argv)
+{
+    static const struct argp parser = {.parser = parse_serve, .doc = serve_doc};
+    static char name[] = "psring-ps serve";
+    argv[0] = name;
+    psr_options_parse(&parser, argc, argv, 0, NULL, NULL);
+}

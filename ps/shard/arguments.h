@@ -1,5 +1,5 @@
-/* The command line of psring-ps: started by psring's agent (--provision -), or by hand. Only for
- * main: it prints and exits. */
+/* The command lines of psring-ps and of psring-ps serve. psring's agent starts both; psring-ps is
+ * also started by hand. Only for main: these functions print and exit. */
 #ifndef PSR_PS_SHARD_ARGUMENTS_H
 #define PSR_PS_SHARD_ARGUMENTS_H
 
@@ -15,5 +15,9 @@ typedef struct psr_shard_arguments {
 
 /* Does not return after --help, --version or a refusal (exit status 2). */
 void psr_shard_arguments_parse(int argc, char **argv, psr_shard_arguments *ret_arguments);
+
+/* Of psring-ps serve; argv[0] is "serve". It takes no options of its own. Does not return after
+ * --help, --version or a refusal (exit status 2). */
+void psr_serve_arguments_parse(int argc, char **argv);
 
 #endif

@@ -286,11 +286,12 @@ static void print_version(FILE *to, struct argp_state *state)
     fprintf(to, "psring-ps %s (%s)\n", PSR_VERSION, library);
 }
 
-/* Only the launcher calls it so. Signals are left as they are: its agent ends it as it ends any
+/* psring-ps serve. Signals keep their default handling: the agent ends this process as it ends any
  * rank. */
-static int serve_tables(void)
+static int serve_tables(int argc, char **argv)
 {
     char line[1024] = "";
+    psr_serve_arguments_parse(argc, argv);
     psr_log_init("shard of tables", PSR_LOG_INFO);
     psr_err err = psr_tables_serve(line, sizeof line);
     if (err != PSR_OK)
@@ -303,8 +304,8 @@ int main(int argc, char **argv)
     argp_program_version_hook = print_version;
     psr_clock_stops_with_process();
     psr_memory_keep_pages();
-    if (argc == 2 && strcmp(argv[1], "serve") == 0)
-        return serve_tables();
+    if (argc > 1 && strcmp(argv[1], "serve") == 0)
+        return serve_tables(argc - 1, argv + 1);
     psr_input_thread_block_signals();
     psr_log_init("shard", PSR_LOG_INFO);
     psr_shard_arguments a;

@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from psring_run import PATIENCE_S, Tap
 
-COMMANDS = ["train", "run", "bench", "bench comm", "doctor", "report", "keygen"]
+COMMANDS = ["train", "run", "bench", "bench comm", "doctor", "mode", "report", "keygen"]
 
 
 def run(words, **environment):
@@ -71,6 +71,13 @@ def main():
     wrong = run([psring, "help", "tarin"])
     tap.ok(wrong.returncode == 2 and len(wrong.stderr.splitlines()) == 1 and "'tarin' is not a command" in wrong.stderr,
            "psring help of what is no command is refused in one line", [wrong.stderr])
+    shard = next(program for program in programs if os.path.basename(program) == "psring-ps")
+    told = run([shard, "serve", "--help"])
+    tap.ok(told.returncode == 0 and told.stdout.startswith("Usage: psring-ps serve [OPTION...]\nOne shard of a program's tables."),
+           "psring-ps serve --help", [told.stdout, told.stderr])
+    wrong = run([shard, "serve", "--rank", "0"])
+    tap.ok(wrong.returncode == 2 and wrong.stderr == "psring-ps serve: --rank: there is no such option; --help lists them\n",
+           "psring-ps serve refuses the options of psring-ps", [wrong.stderr])
     tap.ok(run([psring, "help"]).stdout == run([psring, "--help"]).stdout, "psring help")
     tap.ok(run([psring, "version"]).stdout == run([psring, "--version"]).stdout != "", "psring version")
     program = ["sh", "-c", 'echo "$1 $2 ${ARGP_HELP_FMT-unset}"', "sh", "-h", "--help"]
@@ -79,7 +86,7 @@ def main():
            [ranks.stdout, ranks.stderr])
     told = " ".join(run([psring, "train", "--help"]).stdout.split())
     for word in ("ps: parameter servers", "ring: the workers", "local: one process", "IDX", "CIFAR-10", "dataset-fashion-mnist",
-                 "count=60000,test=10000,channels=3,size=32,classes=10"):
+                 "count=60000, test=10000, channels=3, size=32, classes=10"):
         tap.ok(word in told, "psring train --help says: %s" % word)
     tap.end()
 
