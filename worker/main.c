@@ -115,6 +115,21 @@ static psr_err check_data_options(const psr_config *config, const psr_dataset_in
     return psr_dataset_normalise_by(&constants, config->mean, config->std);
 }
 
+/* With --steps psr_config_check refuses this; how many steps --epochs makes is known only with the
+ * data. */
+static psr_err check_last_stretch(const psr_config *config, uint64_t total)
+{
+    char mode[PSR_OPTION_TEXT_MAX];
+    if (config->stretch_count < 2 ||
+        config->stretches[config->stretch_count - 1].first_step < total)
+        return PSR_OK;
+    psr_config_print_mode(config, mode, sizeof mode);
+    return psr_fail(PSR_ERR_USAGE,
+                    "--mode %s does not go with --epochs %" PRIu64
+                    ": the run ends before that, after step %" PRIu64 "; give more --epochs",
+                    mode, (uint64_t)config->epochs, total);
+}
+
 /* The facts of this host, for a run of so many ranks. */
 static psr_err find_facts(worker *w, uint32_t ranks, psr_facts *ret_facts)
 {
@@ -140,6 +155,7 @@ static psr_err find_facts(worker *w, uint32_t ranks, psr_facts *ret_facts)
             "--batch-size: %" PRIu32 " for each of %" PRIu32 " workers is more than the %" PRIu32
             " samples of %s; give at most %" PRIu32,
             config->batch_size, ranks, info.train_count, info.name, info.train_count / ranks);
+    PSR_TRY(check_last_stretch(config, total));
     *ret_facts = (psr_facts){
         .train_count = info.train_count,
         .test_count = info.test_count,
