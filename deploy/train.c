@@ -84,16 +84,16 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 }
 
 static const struct argp_option own_options[] = {
-    {NULL, 'n', "N", 0, "the same as --workers, and so is -np N", 1},
+    {NULL, 'n', "N", 0, "the same as --workers; -np N is the same too", 1},
     {"ps-hostfile", KEY_PS_HOSTFILE, "FILE", 0,
      "shards go to these hosts (default: beside the workers, round robin)", 1},
     {"config", KEY_CONFIG, "RUN|FILE", 0,
-     "an earlier run's directory or its run.json: the same run again, but for --transport and "
-     "--no-encrypt, which no file sets; options beside it win",
+     "do an earlier run again: its directory, or its run.json. --transport and --no-encrypt are "
+     "not taken from it. Options on this command line win",
      1},
     {"progress", KEY_PROGRESS, "bar|lines|none", 0,
-     "one line that is drawn again and again, a line at --log-every steps or every 30 s, or "
-     "nothing (default: bar on a terminal, else lines)",
+     "bar: one line that is redrawn; lines: a line every --log-every steps, and after 30 s without "
+     "one; none: nothing (default: bar on a terminal, else lines)",
      1},
     {0}};
 

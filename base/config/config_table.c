@@ -310,24 +310,25 @@ const psr_option psr_options[] = {
      "bulk synchronous, stale synchronous with a bound of K steps, or unbounded; the last two in "
      "mode ps",
      ARCHITECTURE, "bsp", SPECIAL(read_sync, print_sync), .for_shards = true},
-    {"workers", "N", "processes that compute gradients", ARCHITECTURE, "1", U32(workers, 1, 1024)},
+    {"workers", "N", "how many processes compute gradients", ARCHITECTURE, "1",
+     U32(workers, 1, 1024)},
     {"route", "PATTERN=ps|ring,..",
-     "tensors that go their own way, by their names or patterns (layer4.*=ps,*=ring); the first "
-     "that matches counts, and other tensors go by --mode",
+     "which tensors go by ps or ring, by name or pattern (layer4.*=ps,*=ring); the first pattern "
+     "that matches a tensor counts; other tensors go by --mode",
      ARCHITECTURE, "", STRING(route), .read = psr_config_judge_route, .for_shards = true},
     {"shards", "S|auto",
-     "server processes, each with a part of the parameters; auto: one where --mode or --route "
-     "needs it. Beside --mode ring they wait until psring mode RUN ps changes the run",
+     "how many server processes there are, each with a part of the parameters; auto: one if --mode "
+     "or --route needs it. With --mode ring they wait until psring mode RUN ps changes the run",
      ARCHITECTURE, "auto", U32(shards, 1, 256), .zero = "auto"},
     {"bucket-size", "BYTES|auto",
-     "parameters exchanged as a unit; K, M and G are binary; auto: by the network's size, so that "
-     "a small one has several units too",
+     "size of the units in which parameters are exchanged; K, M and G are powers of 1024; auto: by "
+     "the network's size, so that a small network has several units too",
      ARCHITECTURE, "auto", BYTES(bucket_bytes, 4 * KIB, GIB), .zero = "auto"},
-    {"slice-size", "BYTES", "one message of a bucket's data", ARCHITECTURE, "512K",
+    {"slice-size", "BYTES", "size of one message of a bucket's data", ARCHITECTURE, "512K",
      BYTES(slice_bytes, 4 * KIB, 1 * MIB)},
     {"window", "N",
-     "slices in flight per connection; of those that a shard reads in shared memory eight times as "
-     "many",
+     "slices in flight per connection; eight times as many where a shard reads them in shared "
+     "memory",
      ARCHITECTURE, "2", U32(window, 1, 4096)},
     {"fold", "rank|arrival",
      "order in which gradients are summed: by rank, which gives the same bits every time, or as "
@@ -349,9 +350,11 @@ const psr_option psr_options[] = {
      ARCHITECTURE, "none", ENUM(compress_weights, compress_weights_words)},
 
     {"model", "NAME", "the network", MODEL, "resnet20", STRING(model)},
-    {"shortcut", "a|b", "of He et al.'s section 4.2: padded identity (A) or 1x1 convolution (B)",
+    {"shortcut", "a|b",
+     "shortcuts of resnet20 to resnet110 where the shape changes (He et al., 4.2): padded identity "
+     "(A) or 1x1 convolution (B)",
      MODEL, "a", ENUM(shortcut, shortcut_words)},
-    {"precision", "fp32|bf16", "of the arithmetic; parameters and sums are float32 always", MODEL,
+    {"precision", "fp32|bf16", "of the arithmetic; parameters and sums are always float32", MODEL,
      "fp32", ENUM(precision, precision_words), .unlisted = precision_unlisted},
     {"backend", "onednn|reference", "oneDNN, or plain loops", MODEL, "onednn",
      ENUM(backend, backend_words)},
@@ -361,12 +364,13 @@ const psr_option psr_options[] = {
 
     {"data", "DIR|fashion-mnist|synthetic[:SPEC]",
      "what to train on. DIR: a directory with the authors' files of MNIST and its family (IDX), "
-     "CIFAR-10 or CIFAR-100, plain, .gz or .xz; fashion-mnist: what the package "
-     "dataset-fashion-mnist brings, or psring's own folder of data; synthetic: generated, by SPEC "
-     "count=60000,test=10000,channels=3,size=32,classes=10",
+     "CIFAR-10 or CIFAR-100, plain, .gz or .xz; fashion-mnist: the files of the package "
+     "dataset-fashion-mnist, or those in psring's own folder of data; synthetic: generated; SPEC "
+     "changes these, joined by commas: count=60000, test=10000, channels=3, size=32, classes=10",
      DATA, "fashion-mnist", STRING(data)},
     {"data-content", "TRAIN-TEST",
-     "hashes of the samples that --data must hold, as run.json has them: other ones are refused",
+     "hashes of the samples that --data must hold, as in an earlier run.json; other samples are "
+     "refused",
      DATA, "", STRING(data_content), .read = judge_content},
     {"image-size", "PX", "side of the images; 0: the data set's own", DATA, "0",
      U32(image_size, 0, 4096)},
@@ -375,16 +379,19 @@ const psr_option psr_options[] = {
      "one",
      DATA, "0", U32(classes, 0, 65536)},
     {"mean", "M[,M,M]",
-     "subtracted from pixels, for each channel, on the scale of 0 to 1; default: that of the "
-     "training set",
+     "mean that is subtracted from pixels: one number, or one for each channel, on the scale of 0 "
+     "to 1; default: the training set's",
      DATA, "", STRING(mean)},
-    {"std", "S[,S,S]", "pixels are divided by it, likewise", DATA, "", STRING(std)},
+    {"std", "S[,S,S]",
+     "deviation that pixels are divided by, given like --mean; default: the training set's", DATA,
+     "", STRING(std)},
     {"augment", "none|crop-flip", "random crop with padding and flip", DATA, "none",
      ENUM(augment, augment_words), .unlisted = augment_unlisted},
     {"shuffle", NULL, "a new order each epoch, a function of seed and epoch", DATA, "true",
      FLAG(shuffle)},
     {"partition", "exact|drop|pad",
-     "of samples that the workers do not divide: each sample once, dropped, or padded as PyTorch's "
+     "what happens to an epoch's last samples when they do not divide evenly among workers. exact: "
+     "each is used once; drop: they are left out; pad: some are repeated, as PyTorch's "
      "DistributedSampler does",
      DATA, "exact", ENUM(partition, partition_words)},
     {"loader-threads", "N", "threads per worker that read and augment", DATA, "1",
@@ -395,7 +402,7 @@ const psr_option psr_options[] = {
     {"epochs", "N", "passes over the data; or give --steps", OPTIMISATION, "0",
      U32(epochs, 0, 1000000)},
     {"steps", "N", "updates; or give --epochs", OPTIMISATION, "0", U64(steps, 0, STEPS_MOST)},
-    {"lr", "RATE", "learning rate, at its peak", OPTIMISATION, "0.1", DOUBLE(lr, 0, 1e6),
+    {"lr", "RATE", "learning rate at its peak", OPTIMISATION, "0.1", DOUBLE(lr, 0, 1e6),
      .for_shards = true},
     {"momentum", "M", "of sgd and lars", OPTIMISATION, "0.9", DOUBLE(momentum, 0, 1),
      .high_excluded = true, .for_shards = true},
@@ -414,64 +421,69 @@ const psr_option psr_options[] = {
     {"lars-trust", "T", "trust coefficient of lars", OPTIMISATION, "0.001",
      DOUBLE(lars_trust, 0, 1000), .low_excluded = true, .for_shards = true},
     {"lr-schedule", "constant|cosine|poly:POWER|step:EVERY:GAMMA",
-     "of the learning rate; EVERY counts steps", OPTIMISATION, "constant",
+     "how the learning rate changes; EVERY counts steps", OPTIMISATION, "constant",
      SPECIAL(read_schedule, print_schedule), .for_shards = true},
-    {"warmup", "STEPS", "linear rise of the learning rate before the schedule", OPTIMISATION, "0",
-     U64(warmup, 0, STEPS_MOST), .for_shards = true},
-    {"label-smoothing", "S", "share of the target spread over all classes", OPTIMISATION, "0",
-     DOUBLE(label_smoothing, 0, 1), .high_excluded = true},
-    {"seed", "N", "of every random number of the run", OPTIMISATION, "1", U64(seed, 0, UINT64_MAX)},
+    {"warmup", "STEPS", "steps in which the learning rate rises linearly, before the schedule",
+     OPTIMISATION, "0", U64(warmup, 0, STEPS_MOST), .for_shards = true},
+    {"label-smoothing", "S", "share of the target that is spread over all classes", OPTIMISATION,
+     "0", DOUBLE(label_smoothing, 0, 1), .high_excluded = true},
+    {"seed", "N", "seed of every random number of the run", OPTIMISATION, "1",
+     U64(seed, 0, UINT64_MAX)},
 
     {"out", "DIR",
-     "directory to be made for what the run leaves; default: one named after the time", RUN, "",
-     STRING(out)},
+     "directory that the run makes and writes; default: one in psring-runs that is named after the "
+     "time",
+     RUN, "", STRING(out)},
     {"init", "CKPT", "start from these weights", RUN, "", STRING(init)},
     {"resume", "RUN|CKPT|auto",
-     "go on from a checkpoint, or from a run directory's last; auto, for a command that is started "
-     "again: from the last checkpoint of --out DIR, DIR-2, .. where there is one, into the next of "
-     "these names",
+     "go on from a checkpoint, or from the newest checkpoint of a run directory. auto is for a "
+     "command that a launcher starts again: it goes on from the newest checkpoint of --out DIR, "
+     "DIR-2, .. if there is one, and writes the next of these names",
      RUN, "", STRING(resume)},
-    {"checkpoint-every", "STEPS", "0: only at the end", RUN, "0",
-     U64(checkpoint_every, 0, STEPS_MOST), .for_shards = true},
+    {"checkpoint-every", "STEPS", "steps from one checkpoint to the next; 0: only at the end", RUN,
+     "0", U64(checkpoint_every, 0, STEPS_MOST), .for_shards = true},
     {"eval-every", "STEPS",
      "steps from one evaluation on the test set to the next; 0: only at the end", RUN, "0",
      U64(eval_every, 0, STEPS_MOST)},
     {"eval", NULL,
-     "evaluate on the test set: at the end, and as --eval-every says; when off, never", RUN, "true",
-     FLAG(eval)},
+     "evaluate on the test set at the end, and as --eval-every says; with --no-eval never", RUN,
+     "true", FLAG(eval)},
     {"log-every", "STEPS",
-     "steps from one step line to the next, in the workers' logs and in a pipe", RUN, "20",
-     U64(log_every, 1, STEPS_MOST)},
+     "steps from one line of progress to the next, in the workers' logs and where stdout is no "
+     "terminal",
+     RUN, "20", U64(log_every, 1, STEPS_MOST)},
     {"deadline", "SECONDS",
-     "time without progress of a peer after which the run ends and names that peer", RUN, "30",
+     "how long a process may make no progress; then the run ends and names it", RUN, "30",
      DOUBLE(deadline_s, 0, 1e6), .low_excluded = true},
-    {"hash", NULL, "hash of the weights after every step", RUN, "false", FLAG(hash)},
+    {"hash", NULL, "write the hash of the weights after every step", RUN, "false", FLAG(hash)},
     {"exchange", NULL,
-     "off, for lessons: workers compute and exchange nothing, which shows what an exchange costs; "
-     "in mode ring",
+     "--no-exchange is for lessons, in mode ring: workers compute and exchange nothing, which "
+     "shows what an exchange costs",
      RUN, "true", FLAG(exchange),
      .aloud = "nothing is exchanged, so each worker ends with weights of its own; for lessons and "
               "measuring"},
     {"slow", "RANK:FACTOR",
-     "for lessons: that worker takes FACTOR times as long to compute, to see who waits for it", RUN,
-     "", SPECIAL(read_slow, print_slow),
+     "for lessons: the worker of that rank takes FACTOR times as long to compute, which shows who "
+     "waits for it",
+     RUN, "", SPECIAL(read_slow, print_slow),
      .aloud = "that worker is made slow on purpose; for lessons and tests"},
     {"algorithms", "auto|timed|direct|TEXT",
-     "of convolutions: by a rule without a clock, so that the same command gives the same bits; by "
-     "timing on rank 0, as fast or faster, with bits that no other run has; direct ones alone; or "
-     "as run.json has them",
+     "how convolutions are computed. auto: chosen by a rule without a clock, so that the same "
+     "command gives the same bits; timed: chosen by timing on rank 0, as fast or faster, with bits "
+     "that no other run has; direct: direct sums alone; TEXT: the choice that an earlier run.json "
+     "has",
      RUN, "auto", STRING(algorithms), .read = judge_algorithms},
     {"fault-point", "ROLE:RANK:PHASE:STEP", "stops one process there, for tests", RUN, "",
      STRING(fault_point), .hidden = true, .read = judge_fault_point,
      .aloud = "that process stops itself there; for tests", .for_shards = true},
     {"transport", "auto|tcp|ipc|shm",
-     "tcp alone; ipc: sockets that only this user reaches, for a run on one host; shm: gradients "
-     "and weights through shared memory within each host, beside ipc on one, beside tcp between "
-     "several; auto: shm wherever it can be had",
+     "tcp: TCP alone; ipc: sockets that only this user reaches, for a run on one host; shm: "
+     "gradients and weights go through shared memory within each host, the rest over ipc on one "
+     "host and TCP between hosts; auto: shm where it is possible",
      NETWORK, "auto", ENUM(transport, network_words), .protects = true, .for_shards = true},
     {"no-encrypt", "trusted-network",
-     "TCP without encryption: within this machine, or with =trusted-network on hosts whose network "
-     "nobody else is on",
+     "no encryption over TCP: within this machine, or with =trusted-network between hosts on a "
+     "network that nobody else uses",
      NETWORK, "", SPECIAL(read_bare, print_bare), .implied = "this-machine", .protects = true},
 };
 const size_t psr_options_count = sizeof psr_options / sizeof psr_options[0];

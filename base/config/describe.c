@@ -104,13 +104,13 @@ static void print_rows(FILE *to, const struct argp *argp)
 
 /* What argp itself takes. */
 static const struct argp_option of_argp[] = {
-    {.name = "help", .key = '?', .doc = "tell all options"},
-    {.name = "usage", .key = 0x100, .doc = "tell them in short"},
+    {.name = "help", .key = '?', .doc = "show this help"},
+    {.name = "usage", .key = 0x100, .doc = "show the options in short"},
     {0}};
 static const struct argp_option of_argp_with_version[] = {
-    {.name = "help", .key = '?', .doc = "tell all options"},
-    {.name = "usage", .key = 0x100, .doc = "tell them in short"},
-    {.name = "version", .key = 'V', .doc = "tell the version, and the libraries'"},
+    {.name = "help", .key = '?', .doc = "show this help"},
+    {.name = "usage", .key = 0x100, .doc = "show the options in short"},
+    {.name = "version", .key = 'V', .doc = "show the version, and those of libraries"},
     {0}};
 
 static struct argp of_every_program(void)
@@ -269,6 +269,12 @@ static void help_rows(FILE *to, const struct argp *argp)
     }
 }
 
+/* Whether the program has options of its own. */
+static bool has_rows(const struct argp *root)
+{
+    return root->options != NULL || root->children != NULL;
+}
+
 void psr_describe_help(const struct argp *root, const char *program, FILE *to)
 {
     const char *doc = root->doc != NULL ? root->doc : "", *tail = strchr(doc, '\v');
@@ -284,8 +290,10 @@ void psr_describe_help(const struct argp *root, const char *program, FILE *to)
     }
     help_text(to, doc, tail != NULL ? (size_t)(tail - doc) : strlen(doc));
     psr_print(to, "\n");
-    help_rows(to, root);
-    psr_print(to, "\n");
+    if (has_rows(root)) {
+        help_rows(to, root);
+        psr_print(to, "\n");
+    }
     help_rows(to, &others);
     if (tail != NULL) {
         psr_print(to, "\n");

@@ -117,28 +117,29 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp_option options[] = {
     {"hostfile", KEY_HOSTFILE, "FILE", 0,
-     "ranks go to these hosts, over ssh; lines 'HOST slots=N max_slots=M', HOST may be node[1-16]: "
-     "N ranks, and up to M when all slots are taken (default: 1 slot, no more ranks than slots)",
+     "start the ranks on these hosts, over ssh. A line is 'HOST slots=N max_slots=M'; HOST may be "
+     "node[1-16]. A host takes N ranks (default 1), and up to M (default N) when the slots of all "
+     "hosts are taken",
      1},
-    {"host", 'H', "HOST:N,HOST:N", 0, "the same as a list", 1},
+    {"host", 'H', "HOST:N,HOST:N", 0, "the hosts as a list, with their slots", 1},
     {"map-by", KEY_MAP_BY, "slot|node", 0,
-     "ranks take all slots of a host before the next host, or one slot a host in turn (default "
-     "slot)",
+     "slot: ranks take all slots of a host before the next host; node: one slot of each host in "
+     "turn (default slot)",
      1},
     {"bind-to", KEY_BIND_TO, "none|core|numa", 0,
-     "each process stays on cores of its own, as many as its host has for each, or on those of a "
-     "NUMA node (default none)",
+     "core: each process stays on cores of its own, its share of its host's; numa: on the cores of "
+     "one NUMA node (default none)",
      1},
-    {"report-bindings", KEY_REPORT, NULL, 0, "tell which processors each process is bound to", 1},
+    {"report-bindings", KEY_REPORT, NULL, 0, "show which processors each process is bound to", 1},
     {NULL, 'x', "NAME[=VALUE]", 0,
-     "a variable for all that is started on the hosts, with its value here or the one given; may "
-     "be repeated",
+     "an environment variable for all processes of the run; without =VALUE it has the value that "
+     "it has here; may be repeated",
      1},
     {"interface", KEY_INTERFACE, "NAME|ADDRESS", 0,
      "network interface to use on every host (default: where ssh connects; on one host none)", 1},
     {"ssh", KEY_SSH, "CMD", 0,
-     "how to reach hosts, in words as a shell has them: 'ssh -p 2222 -i ~/key' (default: ssh, "
-     "whose host keys are checked; in a job of Slurm's, whose hosts are the default, srun)",
+     "the command that reaches a host, quoted as for a shell: 'ssh -p 2222 -i ~/key' (default: "
+     "ssh, which checks host keys; in a Slurm job srun, and the job's hosts)",
      1},
     {"remote-psring", KEY_REMOTE, "PATH", 0,
      "psring's path on other hosts (default: the same as here, then PATH)", 1},
