@@ -1,4 +1,4 @@
-/* The width of a help: that of the terminal, or COLUMNS. Only for main, as
+/* The width of help and tables: that of the terminal, or COLUMNS. Only for programs, as
  * base/config/options_argp.h, since it reads the environment. */
 #ifndef PSR_BASE_CONFIG_HELP_WIDTH_H
 #define PSR_BASE_CONFIG_HELP_WIDTH_H

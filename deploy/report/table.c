@@ -1,5 +1,6 @@
 #include "deploy/report/table.h"
 
+#include "base/config/help_width.h"
 #include "base/figures.h"
 #include "base/text/printable.h"
 #include "base/text/json.h"
@@ -8,9 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define CELL_BYTES 64
-#define LINE_WIDTH_MAX 100
+#define LINE_WIDTH 100 /* where stdout is no terminal */
 #define NAME_WIDTH_MAX 60
 #define OPTION_WIDTH_MAX 24
 #define OPTION_COLUMNS_MAX 64
@@ -28,7 +30,8 @@ static const psr_figure table_figures[] = {
 typedef struct table {
     size_t columns, rows; /* row 0 has the names of the columns */
     size_t first_figure;
-    bool wide;
+    int line_width;
+    bool wide; /* for one line */
     bool right[COLUMNS_MAX];
     bool equal[COLUMNS_MAX]; /* in all rows: told below the table, which then has no such column */
     int widths[COLUMNS_MAX];
@@ -151,7 +154,7 @@ static void lay_out(table *t)
         t->widths[c] = width;
         whole += t->equal[c] ? 0 : 2 + width;
     }
-    t->wide = whole - 2 > LINE_WIDTH_MAX;
+    t->wide = whole - 2 > t->line_width;
 }
 
 static size_t next_shown(const table *t, size_t column)
@@ -168,7 +171,7 @@ static size_t block_end(const table *t, size_t begin)
     size_t c = begin;
     for (; c < t->columns; c++) {
         width += t->equal[c] ? 0 : 2 + t->widths[c];
-        if (c > begin && (width > LINE_WIDTH_MAX || (t->wide && c == t->first_figure)))
+        if (c > begin && (width > t->line_width || (t->wide && c == t->first_figure)))
             break;
     }
     return c;
@@ -211,7 +214,7 @@ static void print_equal(const table *t)
         if (!t->equal[c] || strcmp(t->cells[1][c], "-") == 0)
             continue;
         int width = width_of(t->cells[0][c]) + 1 + width_of(t->cells[1][c]);
-        bool full = at + 3 + width > LINE_WIDTH_MAX;
+        bool full = at + 3 + width > t->line_width;
         psr_print(stdout, "%s%s %s",
                   at == 0 ? "\nIn all: "
                   : full  ? ",\n        "
@@ -274,6 +277,7 @@ psr_err psr_runs_print_table(const psr_runs *r)
     if (t == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a table");
     t->rows = r->count + 1;
+    t->line_width = isatty(STDOUT_FILENO) ? (int)psr_help_width() : LINE_WIDTH;
     fill_head(r, t);
     for (size_t i = 0; i < r->count; i++)
         fill_row(r, i, t);

@@ -4,8 +4,9 @@
 
 #include "deploy/report/runs.h"
 
-/* Prints a row for each run on standard output, at most 100 columns wide: the options in which they
- * differ, their figures, why one has none, and whether their weights are the same bits. NOMEM. */
+/* Prints a row for each run on standard output: the options in which they differ, their figures,
+ * why one has none, and whether their weights are the same bits. Lines are as wide as the terminal
+ * and 100 columns at most; where stdout is no terminal, 100. NOMEM. */
 PSR_MUST_CHECK psr_err psr_runs_print_table(const psr_runs *runs);
 
 #endif

@@ -197,10 +197,8 @@ static void say_samples(driver *d, const psr_facts *facts)
 {
     char line[256];
     snprintf(line, sizeof line,
-             "  samples    %" PRIu32 " + %" PRIu32
-             " of %s, content %.8s-%.8s (run.json has it whole)",
-             facts->train_count, facts->test_count, facts->data_name, facts->content.train,
-             facts->content.test);
+             "  samples    %" PRIu32 " to train, %" PRIu32 " to test, content %.8s-%.8s",
+             facts->train_count, facts->test_count, facts->content.train, facts->content.test);
     on_say(d, line);
 }
 

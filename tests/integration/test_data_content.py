@@ -101,7 +101,7 @@ def shared(tap, psring, directory):
                "--transport %s: %d of 4 workers read the files" % (name, readers), run.why())
     text, train, test = content(run)
     tap.ok(re.fullmatch("[0-9a-f]{32}", train) and train != test and text == train + "-" + test and
-           "  samples    120 + 30 of packed, content %s-%s " % (train[:8], test[:8]) in run.stdout, "run.json has it and the start shows it",
+           "  samples    120 to train, 30 to test, content %s-%s\n" % (train[:8], test[:8]) in run.stdout, "run.json has it and the start shows it",
            [text] + run.why())
 
 

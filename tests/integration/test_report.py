@@ -15,6 +15,7 @@ import sys
 
 from psring_live import LiveRun
 from psring_run import PATIENCE_S, Run, Tap, Workspace
+from test_help import on_terminal
 
 OPTIONS = {"model": "mlp", "data": "synthetic:count=480,test=8,channels=1,size=28", "workers": 2, "batch-size": 8, "steps": 6,
            "lr": 0.05, "threads": 1, "seed": 3, "backend": "reference", "mode": "ps"}
@@ -93,8 +94,8 @@ def rows_of_block(lines):
     return {row[0]: dict(zip(names, row)) for row in cells[heads:]}
 
 
-def too_wide(table):
-    return [line for line in table.splitlines() if len(line) > 100 or line != line.rstrip()]
+def too_wide(table, columns=100):
+    return [line for line in table.splitlines() if len(line) > columns or line != line.rstrip()]
 
 
 def wide(tap, psring, directory):
@@ -106,6 +107,10 @@ def wide(tap, psring, directory):
     _, table, _ = report(psring, *[run.out for run in runs])
     rows, blocks = rows_of(table)
     tap.ok(len(blocks) > 2 and not too_wide(table), "a table that is too wide is cut into blocks of 100 columns at most", [table])
+    narrow = on_terminal([psring, "report", *[run.out for run in runs]], 80)
+    narrow_rows, narrow_blocks = rows_of(narrow)
+    tap.ok(len(narrow_blocks) > len(blocks) and not too_wide(narrow, 80) and narrow_rows == rows, "on a terminal of 80 columns into narrower ones",
+           [narrow])
     tap.ok(all(rows[name][option] == str(value) for option, value in other.items()) and rows[name]["steps"] == "6"
            and rows[name]["hash"] == runs[1].outcome()["hash"] and "test_accuracy" in rows[name], "which have every column", [table])
     tap.ok(rows["two-shards"]["shards"] == "2" and rows[name]["shards"] == "-", "a ring has no shards", [table])
