@@ -101,7 +101,7 @@ def by_itself(t, tap):
         dmlc = dict(DMLC_ROLE="worker", DMLC_NUM_WORKER=2, DMLC_PS_ROOT_URI="127.0.0.1", DMLC_PS_ROOT_PORT=free_port())
         by_hand = lambda *words: p.start([t.worker, "--scheduler", "127.0.0.1:1", *words])
         started = [
-            ("a variable with a value that it cannot have", p.worker(dict(dmlc, DMLC_ROLE="master"), RING)),
+            ("a variable with an impossible value", p.worker(dict(dmlc, DMLC_ROLE="master"), RING)),
             ("a rank out of range", p.worker(dict(torch, RANK=2), RING)),
             ("a role without its address", p.worker({key: dmlc[key] for key in dmlc if "URI" not in key}, RING)),
             ("two launchers that contradict each other", p.worker(dict(torch, SLURM_PROCID=0, SLURM_STEP_NUM_TASKS=2, SLURM_STEP_NODELIST="a"), RING)),
@@ -198,7 +198,7 @@ def no_place(t, tap):
         keys = p.keys("keys")
         head, endpoint = p.scheduler(keys, workers=2)
         start = lambda rank: p.start([t.worker, "--scheduler", endpoint, "--keys", keys, "--rank", str(rank)])
-        t.refused(tap, "a rank that the run has not", start(2))
+        t.refused(tap, "a rank that the run does not have", start(2))
         statuses = [process.wait() for process in [start(0), start(1), head]]
         tap.ok(statuses == [0, 0, 0], "and the run goes on", [str(statuses)] + head.lines)
 
