@@ -14,7 +14,7 @@ static void say(void *context, bool shared, const char *line)
 static void say_none(psr_shared_memory *memory)
 {
     char line[1024];
-    snprintf(line, sizeof line, "shares no memory, messages go: %s", psr_err_detail());
+    snprintf(line, sizeof line, "shares no memory, so values go as messages: %s", psr_err_detail());
     say(memory, false, line);
 }
 
