@@ -5,16 +5,16 @@
  *   forward:  for each node in order: before the first read of a bucket's weights calls
  *             weights_wanted(b), which returns when they are in the arena; then computes.
  *   backward: for each node in reverse; when the last gradient of bucket b has been written into
- *             the gradient arena AND the last reader of b's weights has run, calls
- *             gradient_ready(b): from then on the exchange may read the gradient and overwrite b's
- *             weights. A back end whose device is still at work on that hands over a fence, and the
- *             exchange waits for it. Every bucket is reported exactly once a pass, always in the
+ *   the gradient arena AND the last reader of b's weights has run, calls gradient_ready(b). From
+ *   then on the exchange may read the gradient and overwrite b's weights. If the device is still
+ *   working on that, the back end passes a fence, and the exchange waits for it. Every bucket is
+ *   reported exactly once a pass, always in the
  *             same order for one executable's network.
- *   progress is called after every node: the compute thread is alive.
+ *   progress is called after every node: it shows that the compute thread is alive.
  *
- * Gradients are written (not added) and the padding of the gradient arena is never touched (stays
- * zero). Nothing is allocated in a steady step. The float32 arena is authoritative in every
- * precision. */
+ * Gradients are written, not added. The padding of the gradient arena is never written, so it stays
+ * zero. A step allocates nothing, except the first with its batch size. In every precision the
+ * weights are those of the float32 arena; other forms are copies. */
 #ifndef PSR_MODEL_BACKEND_H
 #define PSR_MODEL_BACKEND_H
 
@@ -27,8 +27,8 @@
 typedef struct psr_exec_hooks {
     void *context; /* borrowed for the call */
     psr_err (*weights_wanted)(void *context, uint32_t bucket);
-    /* fence: passes when the gradient is written and the weights have been read
-     * (base/arrays/fence.h). NULL: they are. */
+    /* fence: passes when the gradient has been written and the weights have been read
+     * (base/arrays/fence.h). NULL: both have happened. */
     psr_err (*gradient_ready)(void *context, uint32_t bucket, psr_fence *fence);
     void (*progress)(void *context);
 } psr_exec_hooks;
@@ -43,7 +43,7 @@ typedef struct psr_batch {
     uint64_t seed;
 } psr_batch;
 
-/* What the executable works on; all borrowed for the call. */
+/* The arrays that the executable works on; all borrowed for the call. */
 typedef struct psr_exec_state {
     const float *weights; /* params.length floats */
     float *gradients;     /* params.length floats; training only */
@@ -64,8 +64,8 @@ typedef struct psr_backend_options {
     double label_smoothing;
     uint32_t threads;
     const psr_buckets *buckets; /* borrowed for the backend's life */
-    /* Of convolutions: "auto" (by rule: model/onednn/choice/rule.h), "timed", "direct", or what
-     * psr_backend_algorithms gave. NULL: auto. */
+    /* The algorithms of convolutions: "auto" (by rule: model/onednn/choice/rule.h), "timed",
+     * "direct", or a text that psr_backend_algorithms returned. NULL: auto. */
     const char *algorithms;
 } psr_backend_options;
 
@@ -77,21 +77,21 @@ PSR_MUST_CHECK psr_err psr_backend_new(const psr_network *net, const psr_backend
                                        psr_backend **ret_backend);
 void psr_backend_free(psr_backend *backend);
 
-/* Forward and backward with batch statistics. gradient of (sum of per-sample losses) * loss_scale,
- * so pass loss_scale = 1 / (samples that all workers together have in this step). Updates running
- * statistics (variance unbiased, as PyTorch's). */
+/* Forward and backward pass with the batch's statistics. The gradient is that of (sum of the
+ * samples' losses) * loss_scale, so loss_scale should be 1 / (samples that all workers together
+ * have in this step). Updates running statistics (variance unbiased, as PyTorch's). */
 PSR_MUST_CHECK psr_err psr_backend_train(psr_backend *backend, const psr_batch *batch,
                                          const psr_exec_state *state, float loss_scale,
                                          const psr_exec_hooks *hooks, psr_pass_result *ret_result);
 
-/* Forward only with running statistics, no dropout. logits: NULL or count*classes floats, plain
- * [N,classes]. */
+/* Forward pass only, with running statistics and without dropout. logits: NULL, or count*classes
+ * floats, plain [N,classes]. */
 PSR_MUST_CHECK psr_err psr_backend_infer(psr_backend *backend, const psr_batch *batch,
                                          const psr_exec_state *state, const psr_exec_hooks *hooks,
                                          float *logits, psr_pass_result *ret_result);
 
-/* The algorithms that were chosen, as one line of text for run.json and for the other ranks; ""
- * where there is no choice (no convolutions; the reference back end). Complete after
+/* The algorithms that were chosen, as one line of text for run.json and for the other ranks. "" if
+ * there was nothing to choose (no convolutions, or the reference back end). The choice is made in
  * psr_backend_new. Borrowed until the backend is freed. */
 const char *psr_backend_algorithms(const psr_backend *backend);
 
@@ -99,7 +99,7 @@ const char *psr_backend_algorithms(const psr_backend *backend);
  * workers for equal bits. Static storage. */
 const char *psr_backend_identity(psr_backend_kind kind);
 
-/* Bytes of workspace, packed weights and activations now held. */
+/* Bytes of workspace, packed weights and activations that it holds now. */
 size_t psr_backend_bytes(const psr_backend *backend);
 
 #endif

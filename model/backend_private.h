@@ -1,23 +1,24 @@
 /* The interface that a back end implements behind model/backend.h. For the files of back ends only.
  *
- * backend.c owns what all of them share: argument checks, the readiness of buckets (readiness.h)
- * and the check that every bucket was reported. A back end gets a readiness that has begun its
- * pass, and calls
+ * backend.c does what all back ends share: argument checks, the readiness of buckets (readiness.h)
+ * and the check that every bucket was reported. A back end gets a readiness whose pass has begun,
+ * and calls
  *   psr_readiness_forward(readiness, node)  before it first reads that node's weights (forward
  *                                           order),
  *   psr_readiness_backward(readiness, node) after that node's gradients are in the gradient arena
  *                                           and its weights (packed copies included) are not read
  *                                           again,
- * for every node, also for those without parameters, since progress is counted there. A back end
- * that fuses several nodes calls for each of them in the network's order (reverse order in the
- * backward pass) around the fused kernel. */
+ * for every node, also for nodes without parameters, since these calls report progress. A back end
+ * that fuses several nodes makes these calls for each of them around the fused kernel, in the
+ * network's order (backward pass: in reverse order). */
 #ifndef PSR_MODEL_BACKEND_PRIVATE_H
 #define PSR_MODEL_BACKEND_PRIVATE_H
 
 #include "model/backend.h"
 #include "model/readiness.h"
 
-/* One back end. self is its own object; functions as their namesakes in backend.h, one thread. */
+/* One back end. self is its own object. The functions are those of the same names in backend.h, and
+ * are called from one thread. */
 typedef struct psr_backend_class {
     /* The caller owns *ret_self: destroy. options->kind is this class's own. */
     psr_err (*create)(const psr_network *net, const psr_backend_options *options, void **ret_self);

@@ -1,13 +1,14 @@
-/* The parameter arena's layout and its buckets.
+/* The layout of the parameter arena, and its buckets.
  *
  * Arena: all trainable parameters as one flat float32 array, plain OIHW tensors in torchvision's
- * order, each beginning at a 64-byte boundary (16 floats), padding zero and not hashed. Buffers
- * (batch-norm running statistics) have a layout of the same kind, in an array of their own.
+ * order, each beginning at a 64-byte boundary (16 floats). The padding between them is zero and not
+ * hashed. Buffers (batch-norm running statistics) have a layout of the same kind, in an array of
+ * their own.
  *
- * Buckets fill from the end of the arena, hold whole tensors or one piece of one tensor, and depend
- * on layout and bucket size alone. Bucket 0 is the one that the backward pass finishes first (the
- * arena's end); forward order is therefore descending bucket index. A bucket is the contiguous
- * range [offset, offset + length), padding included, so the buckets cover the arena exactly.
+ * Buckets fill from the end of the arena. Each holds whole tensors, or one piece of one tensor.
+ * They depend on layout and bucket size alone. Bucket 0 is the arena's end, which the backward pass
+ * finishes first; so forward order is descending bucket index. A bucket is the contiguous range
+ * [offset, offset + length), padding included, so the buckets cover the arena exactly.
  *
  * Immutable after building; any thread. */
 #ifndef PSR_MODEL_LAYOUT_H
@@ -43,8 +44,8 @@ typedef struct psr_bucket {
     size_t offset; /* floats */
     size_t length; /* floats, padding included */
     uint32_t first_tensor;
-    uint32_t tensor_count; /* tensors that it holds, whole or (then 1) a piece */
-    bool piece;            /* it holds one piece of one tensor that is split over several buckets */
+    uint32_t tensor_count; /* tensors in it; 1 if it holds a piece */
+    bool piece;            /* holds one piece of a tensor that is split over several buckets */
 } psr_bucket;
 
 typedef struct psr_buckets {
@@ -58,22 +59,23 @@ PSR_MUST_CHECK psr_err psr_layout_add(psr_layout *layout, const char *name, uint
 void psr_layout_done(psr_layout *layout);
 /* NULL when there is none of that name. Borrowed from layout. */
 const psr_tensor *psr_layout_find(const psr_layout *layout, const char *name);
-/* How many of the count floats at offset are elements of tensors, not padding. The range lies
- * within the array. */
+/* How many of the count floats from offset on are elements of tensors, not padding. The range must
+ * lie within the array. */
 uint64_t psr_layout_elements_in(const psr_layout *layout, size_t offset, size_t count);
 
-/* The bucket size in bytes for a --bucket-size. A size that was given stays. For 0 (auto): the
- * largest power of two of which the arena holds 16, at least 4 KiB and at most 4 MiB. It depends on
- * the layout alone, since a bucket's bounds decide the order of its sum. With sixteen or more
- * buckets, none of up to 5 shards carries more than 1.25 times the mean. */
+/* The size of buckets in bytes for --bucket-size asked_bytes, which is kept if it is not 0. For 0
+ * (auto) the size is the largest power of two that fits 16 times into the arena, at least 4 KiB and
+ * at most 4 MiB. It depends on the layout alone, because a bucket's bounds decide the order in
+ * which its elements are summed. With sixteen or more buckets, none of up to 5 shards carries more
+ * than 1.25 times the mean. */
 uint64_t psr_bucket_bytes(const psr_layout *layout, uint64_t asked_bytes);
 
 /* bucket_bytes >= 64. USAGE when not. The caller owns *ret_buckets: psr_buckets_done. */
 PSR_MUST_CHECK psr_err psr_buckets_plan(const psr_layout *layout, uint64_t bucket_bytes,
                                         psr_buckets *ret_buckets);
-/* Makes buckets from runs of the arena that another process planned: from the arena's end on, each
- * run whole tensors or a piece of one. FORMAT: the runs are no buckets of this layout. The caller
- * owns *ret_buckets: psr_buckets_done. */
+/* Makes buckets from runs of the arena that another process planned. Runs begin at the arena's end,
+ * and each holds whole tensors or a piece of one. FORMAT: these runs cannot be buckets of this
+ * layout. The caller owns *ret_buckets: psr_buckets_done. */
 PSR_MUST_CHECK psr_err psr_buckets_of(const psr_layout *layout, const psr_span *spans,
                                       uint32_t count, psr_buckets *ret_buckets);
 void psr_buckets_done(psr_buckets *buckets);

@@ -1,14 +1,14 @@
-/* Which buckets a node's weights lie in, and the countdown that says when a bucket's gradient may
- * leave.
+/* Knows in which buckets each node's weights lie, and counts down until a bucket's gradient may be
+ * sent.
  *
- * A bucket is read by every node that has a parameter tensor overlapping it. In the forward pass
- * the first of them asks for the bucket's weights; in the backward pass the last of them to finish
- * (all gradient tensors written, all weights read) makes the bucket ready. Where one node makes
- * several ready they are reported in ascending order, where one node needs several they are asked
- * for in descending order, which is the arena's: the order of all calls is a function of the
- * network and its buckets alone.
+ * A bucket is read by every node that has a parameter tensor in it. In the forward pass the first
+ * of these nodes asks for the bucket's weights. In the backward pass the last of them to finish
+ * (all gradients written, all weights read) makes the bucket ready. If one node needs several
+ * buckets, it asks for them in descending order, which is the arena's order. If one node makes
+ * several buckets ready, they are reported in ascending order. So the order of all calls depends on
+ * the network and its buckets alone.
  *
- * The plan is made once; a pass allocates nothing. One thread. */
+ * All this is planned once, so a pass allocates nothing. One thread. */
 #ifndef PSR_MODEL_READINESS_H
 #define PSR_MODEL_READINESS_H
 
@@ -27,17 +27,18 @@ PSR_MUST_CHECK psr_err psr_readiness_new(const psr_network *net, const psr_bucke
                                          psr_readiness **ret_readiness);
 void psr_readiness_free(psr_readiness *readiness);
 
-/* Starts a pass: every countdown at its full value. hooks borrowed until the pass ends; NULL: no
- * calls. */
+/* Starts a pass: every countdown gets its full value. hooks are borrowed until the pass ends; NULL:
+ * no calls. */
 void psr_readiness_begin(psr_readiness *readiness, const struct psr_exec_hooks *hooks);
 
-/* Before node reads its weights: weights_wanted for each of its buckets not yet asked for in this
- * pass. Then progress. Errors: the hook's. */
+/* Must be called before node reads its weights. Calls weights_wanted for each of its buckets that
+ * was not yet asked for in this pass, and then progress. Errors: the hook's. */
 PSR_MUST_CHECK psr_err psr_readiness_forward(psr_readiness *readiness, uint32_t node);
 
-/* After node's backward: gradient_ready for each bucket of which it was the last reader. Then
- * progress. fence: passes when all that was ordered until now is done, so that one serves all of
- * these buckets; NULL: it is done. A node reports once a pass (assertion). Errors: the hook's. */
+/* Must be called after node's backward computation, once in a pass (assertion). Calls
+ * gradient_ready for each bucket of which the node was the last reader, and then progress. fence:
+ * passes when the device has done all that it was told until now, so one fence serves all of these
+ * buckets; NULL: it has done all of it. Errors: the hook's. */
 PSR_MUST_CHECK psr_err psr_readiness_backward(psr_readiness *readiness, uint32_t node,
                                               psr_fence *fence);
 

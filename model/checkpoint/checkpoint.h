@@ -1,17 +1,19 @@
 /* Checkpoints as safetensors (https://github.com/huggingface/safetensors: 8-byte little-endian
- * header length, JSON header, raw data), written beside and renamed, checksums in __metadata__,
- * verified on read. checkpoints/step-N/ holds model.safetensors (weights and averaged batch-norm
- * statistics under torchvision's names, loads elsewhere) and state.safetensors (optimizer slots
- * "momentum/NAME", each rank's own buffers "rank0/NAME", with error feedback what each rank owes
- * "residual0/NAME", counters in __metadata__).
+ * header length, JSON header, raw data). A file is written under another name and then renamed. Its
+ * checksums are in __metadata__, and are verified when it is read. checkpoints/step-N/ holds two
+ * files. model.safetensors has weights and averaged batch-norm statistics under torchvision's
+ * names, so that it loads elsewhere. state.safetensors has the optimizer's slots ("momentum/NAME"),
+ * each rank's own buffers ("rank0/NAME"), with error feedback each rank's residual, which it has
+ * not sent yet ("residual0/NAME"), and counters in __metadata__.
  *
  * Checksums, as 16 hex digits: "xxh3/NAME" is the XXH3-64 of a tensor's bytes; "xxh3" that of the
  * file up to the data (length and header), with its own digits as zeros. So every flipped bit of a
- * file is found. A file of another program has no checksums, and is read without a check.
+ * file is found. A file that another program wrote has no checksums, and is read without that
+ * check.
  *
- * Writing is by pieces (file, tensor, byte range) that may arrive in any order from several
- * processes: the set of tensors is known before the first byte. Bytes read may be hostile. One
- * thread at a time. */
+ * A file is written in pieces (tensor, range of elements), which may arrive in any order from
+ * several processes. So the set of tensors must be known before the first piece. The bytes of a
+ * file that is read may be hostile. One thread at a time. */
 #ifndef PSR_MODEL_CHECKPOINT_H
 #define PSR_MODEL_CHECKPOINT_H
 
@@ -23,8 +25,8 @@ typedef struct psr_checkpoint_writer psr_checkpoint_writer;
 
 /* Starts FILE (a path inside an existing directory) with float32 tensors (name, shape; the rest of
  * psr_tensor is not looked at) and metadata pairs (NULL-terminated key, value, key, value; NULL:
- * none), all UTF-8. Creates FILE.part, at its full size, so a full disk is told here. USAGE for a
- * name that comes twice or text that is not UTF-8, IO, NOMEM. The caller owns *ret_writer:
+ * none), all UTF-8. Creates FILE.part at its full size, so a full disk is reported here. USAGE for
+ * a name that comes twice or text that is not UTF-8, IO, NOMEM. The caller owns *ret_writer:
  * psr_checkpoint_commit or psr_checkpoint_abandon. */
 PSR_MUST_CHECK psr_err psr_checkpoint_create(const char *path, const psr_tensor *tensors,
                                              size_t tensor_count, const char *const *metadata,
@@ -37,18 +39,18 @@ PSR_MUST_CHECK psr_err psr_checkpoint_create_model(const char *path, const psr_t
                                                    int64_t batches_tracked,
                                                    psr_checkpoint_writer **ret_writer);
 /* From now on put and commit call moved(context) whenever the disk has written or read something,
- * at least once in 32 MiB, so that a caller can tell a slow disk from one that hangs. When it
- * returns false they give up: CANCELLED. */
+ * at least once in 32 MiB. So a caller can distinguish a slow disk from one that hangs. When moved
+ * returns false, put and commit give up: CANCELLED. */
 void psr_checkpoint_watch(psr_checkpoint_writer *writer, bool (*moved)(void *context),
                           void *context);
-/* Stores elements [first, first+count) of a tensor, and flushes to the disk now and then, so that a
- * commit never has much to flush. Each element exactly once: PROTOCOL when not, or when the tensor
- * does not have them; NOT_FOUND for a name that was not announced: nothing was stored then; IO: the
- * file can only be abandoned. */
+/* Stores elements [first, first+count) of a tensor. Flushes to the disk now and then, so that a
+ * commit never has much to flush. Each element must be stored exactly once. PROTOCOL: an element
+ * comes twice, or the tensor does not have it. NOT_FOUND: psr_checkpoint_create was given no such
+ * name. After these two nothing was stored. IO: the file can only be abandoned. */
 PSR_MUST_CHECK psr_err psr_checkpoint_put(psr_checkpoint_writer *writer, const char *name,
                                           size_t first, size_t count, const float *data);
-/* Checksums, fsync, rename. Consumes *writer, also on failure (then nothing is left behind, and a
- * FILE that was there before still is). PROTOCOL when not complete, IO. */
+/* Checksums, fsync, rename. Consumes *writer, also on failure; after a failure FILE.part is gone,
+ * and a FILE that was there before is unchanged. PROTOCOL: elements are missing. IO. */
 PSR_MUST_CHECK psr_err psr_checkpoint_commit(psr_checkpoint_writer **writer);
 /* Removes what was written. NULL allowed; nulls it. */
 void psr_checkpoint_abandon(psr_checkpoint_writer **writer);
@@ -59,8 +61,8 @@ typedef struct psr_checkpoint psr_checkpoint;
 /* Opens a file and verifies its header and every checksum. FORMAT names file, tensor and what is
  * wrong (flipped byte, header that claims too much, overlap, missing bytes); NOT_FOUND when there
  * is no such file; IO (not a file, ..), NOMEM. The caller owns *ret_checkpoint:
- * psr_checkpoint_close. Only the header is kept in memory. Others may change or cut the file at any
- * time, so data are read when they are asked for, and verified again. */
+ * psr_checkpoint_close. Only the header is kept in memory. Other programs may change or cut the
+ * file at any time. So data are verified again when they are read. */
 PSR_MUST_CHECK psr_err psr_checkpoint_open(const char *path, psr_checkpoint **ret_checkpoint);
 /* The same from memory. origin stands for the path in messages; bytes are borrowed until close. */
 PSR_MUST_CHECK psr_err psr_checkpoint_parse(const char *origin, const void *bytes, size_t size,
@@ -81,8 +83,9 @@ PSR_MUST_CHECK psr_err psr_checkpoint_read(const psr_checkpoint *checkpoint, con
 const char *psr_checkpoint_name(const psr_checkpoint *checkpoint, size_t i);
 
 /* Reads every tensor of layout (name = prefix + its name) into its place in arena (layout->length
- * floats); other tensors of the file are not looked at. Errors as psr_checkpoint_find's of any of
- * them: the arena is then untouched; and those of psr_checkpoint_read. Padding is never written. */
+ * floats); other tensors of the file are ignored. Errors: those of psr_checkpoint_find for any of
+ * these tensors, which leave the arena untouched; and those of psr_checkpoint_read. Padding is
+ * never written. */
 PSR_MUST_CHECK psr_err psr_checkpoint_load(const psr_checkpoint *checkpoint, const char *prefix,
                                            const psr_layout *layout, float *arena);
 

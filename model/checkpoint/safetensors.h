@@ -1,12 +1,12 @@
-/* The safetensors header: what a file says about itself. Private to model/'s checkpoints.
+/* The header of a safetensors file. Private to model/'s checkpoints.
  *
  *   file   = length (8 bytes, little endian) header (JSON, `length` bytes) data
  *   header = { "__metadata__": { key: value, .. }, name: { "dtype": "F32", "shape": [..],
  *              "data_offsets": [begin, end] }, .. } and spaces
  *   data   = the tensors, without holes: sorted by begin, each begins where the one before it ends
  *
- * The scanner knows this grammar and no other JSON, on purpose: it does not recurse, keeps integers
- * whole to 64 bits, and what it allocates is a small multiple of the bytes that are really
+ * The scanner knows this grammar and no other JSON, on purpose. So it does not recurse, it keeps
+ * 64-bit integers exact, and it allocates only a small multiple of the bytes that are really
  * there. */
 #ifndef PSR_MODEL_SAFETENSORS_H
 #define PSR_MODEL_SAFETENSORS_H
@@ -41,16 +41,17 @@ typedef struct psr_safetensors {
     size_t data_begin; /* bytes from the file's start */
 } psr_safetensors;
 
-/* What a file of file_bytes bytes says, in its first PSR_SAFETENSORS_LENGTH_BYTES, of the bytes
- * that lie before its data: those and the header. They are within the file. FORMAT. */
+/* Finds where the data of a file of file_bytes bytes begin: behind its first
+ * PSR_SAFETENSORS_LENGTH_BYTES, which are in first, and the header whose length they tell.
+ * *ret_data_begin lies within the file. FORMAT. */
 #define PSR_SAFETENSORS_LENGTH_BYTES 8
 PSR_MUST_CHECK psr_err psr_safetensors_data_begin(const uint8_t first[PSR_SAFETENSORS_LENGTH_BYTES],
                                                   uint64_t file_bytes, size_t *ret_data_begin);
 
-/* Reads the header of a file of file_bytes bytes: bytes are its first data_begin, as
- * psr_safetensors_data_begin told. On success every entry's range lies within the file, fits its
- * shape and type, and the ranges cover the data exactly. FORMAT, NOMEM. The caller owns
- * *ret_header: psr_safetensors_done; bytes are borrowed for the call. */
+/* Reads the header of a file of file_bytes bytes. bytes: its first data_begin bytes
+ * (psr_safetensors_data_begin). On success every entry's range lies within the file, fits its shape
+ * and type, and the ranges cover the data exactly. FORMAT, NOMEM. The caller owns *ret_header:
+ * psr_safetensors_done; bytes are borrowed for the call. */
 PSR_MUST_CHECK psr_err psr_safetensors_parse(const uint8_t *bytes, size_t data_begin,
                                              uint64_t file_bytes, psr_safetensors *ret_header);
 void psr_safetensors_done(psr_safetensors *header);
@@ -62,7 +63,8 @@ const char *psr_safetensors_metadata(const psr_safetensors *header, const char *
 /* True when text is well-formed UTF-8 (RFC 3629). */
 bool psr_utf8_valid(const uint8_t *text, size_t size);
 
-/* A name out of a file, fit for one line of a message: cut, control characters as '?'. */
+/* Makes a name from a file safe for one line of a message: cut, and with '?' for control
+ * characters. */
 #define PSR_PRINTABLE_SIZE 96
 const char *psr_printable(const char *name, char buffer[PSR_PRINTABLE_SIZE]);
 

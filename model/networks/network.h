@@ -1,10 +1,12 @@
-/* Network descriptions: a list of nodes, in topological order, with the layouts of their parameters
- * and buffers. No compute library; plain data; immutable after building. A back end compiles it.
+/* The description of a network: a list of nodes in topological order, with the layouts of their
+ * parameters and buffers. It is plain data, uses no compute library, and does not change after it
+ * was built. A back end compiles it.
  *
  * Values: node i produces value i, of shape [N, channels, height, width] (linear outputs have
- * height = width = 1). Node 0 is the input; the last node gives the logits. A residual block's
- * nodes follow one another as conv, batch norm, relu, .., conv, batch norm, [shortcut: one node, or
- * conv and batch norm], add, relu; an add's input[0] is the block's path, input[1] its identity. */
+ * height = width = 1). Node 0 is the input; the last node gives the logits. The nodes of a residual
+ * block come in this order: conv, batch norm, relu, .., conv, batch norm, [shortcut: one node, or
+ * conv and batch norm], add, relu. input[0] of the add is the block's path, and input[1] its
+ * identity. */
 #ifndef PSR_MODEL_NETWORK_H
 #define PSR_MODEL_NETWORK_H
 
@@ -66,16 +68,16 @@ typedef struct psr_network {
     psr_layout buffers; /* running_mean, running_var in torchvision's order */
 } psr_network;
 
-/* Builds the description of model (a name of network_list.h). Errors: USAGE for an unknown model or
- * an image too small for it, in words that say the least size. The caller owns *ret_net:
+/* Builds the description of model (a name of network_list.h). USAGE: the model is unknown, or the
+ * image is too small for it; the message tells the least size. The caller owns *ret_net:
  * psr_network_free. */
 PSR_MUST_CHECK psr_err psr_network_new(const char *model, uint32_t classes, uint32_t channels,
                                        uint32_t height, uint32_t width, psr_shortcut shortcut,
                                        psr_network **ret_net);
 void psr_network_free(psr_network *net);
 
-/* Fills the arena (params.length floats, padding zeroed) from seed; and the buffers (mean 0, var
- * 1). */
+/* Fills the arena (params.length floats; padding becomes zero) with initial values from seed, and
+ * the buffers with mean 0 and variance 1. */
 void psr_network_init(const psr_network *net, uint64_t seed, float *arena, float *buffers);
 
 #endif

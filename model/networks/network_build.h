@@ -1,8 +1,9 @@
-/* How descriptions are built: one call per node, in topological order. Private to model/'s
+/* Builds descriptions of networks: one call per node, in topological order. Private to model/'s
  * descriptions.
  *
- * The builder keeps the first failure; after one, every call does nothing and gives node 0, so that
- * a network reads as a list of layers. psr_network_new looks at err once, at the end. */
+ * The builder keeps the first failure. After a failure every call does nothing and returns node 0.
+ * So the code of a network reads as a list of layers, and psr_network_new checks err once, at the
+ * end. */
 #ifndef PSR_MODEL_NETWORK_BUILD_H
 #define PSR_MODEL_NETWORK_BUILD_H
 
@@ -15,8 +16,8 @@ typedef struct psr_network_builder {
     psr_err err;
 } psr_network_builder;
 
-/* A network of its input alone, images[channels, height, width] of so many classes. builder->net is
- * the caller's: psr_network_free. NOMEM. */
+/* Begins a network that has only its input, images[channels, height, width] of `classes` classes.
+ * builder->net is the caller's: psr_network_free. NOMEM. */
 PSR_MUST_CHECK psr_err psr_build_begin(psr_network_builder *builder, const char *name,
                                        uint32_t classes, uint32_t channels, uint32_t height,
                                        uint32_t width);
@@ -34,7 +35,7 @@ uint32_t psr_build_relu(psr_network_builder *builder, uint32_t input, const char
 uint32_t psr_build_maxpool(psr_network_builder *builder, uint32_t input, const char *name,
                            uint32_t kernel, uint32_t stride, uint32_t pad);
 uint32_t psr_build_avgpool(psr_network_builder *builder, uint32_t input, const char *name);
-/* path is the residual branch, identity what is added to it. */
+/* path is the residual branch; identity is added to it. */
 uint32_t psr_build_add(psr_network_builder *builder, uint32_t path, uint32_t identity,
                        const char *name);
 uint32_t psr_build_shortcut_a(psr_network_builder *builder, uint32_t input, const char *name,

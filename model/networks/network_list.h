@@ -1,6 +1,6 @@
-/* The list of all networks, which --model may name. base has the options --model and --shortcut but
- * knows no network; programs check these options and print their help with the functions below.
- * Constant data, any thread. */
+/* The list of all networks that --model may name. base has the options --model and --shortcut, but
+ * does not know the networks. So programs check these options, and print their help, with the
+ * functions below. Constant data, any thread. */
 #ifndef PSR_MODEL_NETWORK_LIST_H
 #define PSR_MODEL_NETWORK_LIST_H
 
@@ -17,7 +17,7 @@ typedef struct psr_listed_network {
     const char *name;
     psr_network_family family;
     uint32_t depth;      /* layers with weights, of a ResNet; else 0 */
-    uint32_t least_size; /* of the image, pixels a side: the least for which every window fits */
+    uint32_t least_size; /* least side of an image in pixels, for which every window fits */
 } psr_listed_network;
 
 /* In the order of --help; a row without a name ends it. */
@@ -29,7 +29,7 @@ const psr_listed_network *psr_network_find(const char *name);
 /* "mlp, convnet, resnet20, ..": all of them. */
 void psr_network_names(char *text, size_t size);
 
-/* --model names a network, and --shortcut fits it. USAGE, in words that say what would be right. */
+/* --model names a network, and --shortcut fits it. USAGE; the message says what would be right. */
 PSR_MUST_CHECK psr_err psr_network_check(const psr_config *config);
 
 /* The help text of --model: the names, and where the networks come from. */

@@ -13,15 +13,15 @@ typedef struct psr_update {
     const float *gradients;                /* g[count] */
     float *slots[PSR_OPTIMIZER_SLOTS_MAX]; /* state[count] of each slot in use, in and out */
     size_t count;
-    uint32_t rank;   /* of the tensor that the run is; only where the rule takes whole tensors */
+    uint32_t rank;   /* rank of the tensor; only for rules that take whole tensors */
     float lr;        /* of this update */
     uint64_t number; /* of this update: 1 for the first */
 } psr_update;
 
 typedef struct psr_optimizer_rule {
-    bool whole_tensors; /* apply is given whole tensors, never pieces or runs of several */
+    bool whole_tensors; /* apply gets one whole tensor, never a piece or several tensors */
     const char *slot_names[PSR_OPTIMIZER_SLOTS_MAX];
-    /* USAGE for values that the rule cannot work with. */
+    /* USAGE: the rule cannot work with an option's value. */
     psr_err (*check)(const psr_config *config);
     uint32_t (*slot_count)(const psr_config *config);
     void (*apply)(const psr_config *config, const psr_update *update);

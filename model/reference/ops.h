@@ -1,35 +1,37 @@
-/* The operators of the reference back end: plain loops, one pair of functions per operator.
+/* The operators of the reference back end: plain loops, with one pair of functions for each
+ * operator.
  *
  * Every array is plain and contiguous: x[N,C,H,W] the operator's input, y its output, w[O,C,K,K] or
  * w[O,C] weights, b biases; dx, dy, dw, db the gradients of the loss by them. Sums over more than
  * two terms are made in double and rounded once to psr_real.
  *
- * Backward: dx is added to, since a value may have several readers (the caller zeroes it first); dw
- * and db are written. All arrays are the caller's, borrowed for the call. Any thread; no state. */
+ * The backward functions add to dx, since a value may have several readers; the caller sets it to
+ * zero first. They write dw and db. All arrays are the caller's, borrowed for the call. Any thread;
+ * no state. */
 #ifndef PSR_MODEL_REFERENCE_OPS_H
 #define PSR_MODEL_REFERENCE_OPS_H
 
 #include "model/backend.h"
 #include "model/real.h"
 
-/* What slides a window over images: x[N,C,H,W] to y[N,O,OH,OW]. Output (oh, ow) looks at the rows
- * oh * stride - pad + 0 .. K-1, and the columns likewise; what lies outside of the image is
- * absent. */
+/* The sizes of an operator that slides a window over images: x[N,C,H,W] to y[N,O,OH,OW]. Output
+ * (oh, ow) reads the rows oh * stride - pad + 0 .. K-1, and columns likewise. Positions outside of
+ * the image are left out. */
 typedef struct psr_window {
     uint32_t N, C, H, W;
     uint32_t O, OH, OW;
     uint32_t K, stride, pad;
 } psr_window;
 
-/* Convolution (cross-correlation, as every framework's): y[n,o,oh,ow] = b[o] + sum_{c,kh,kw}
- * x[n, c, oh*stride-pad+kh, ow*stride-pad+kw] * w[o,c,kh,kw]. b, db: NULL when there is no bias.
- * dx: NULL when it is not wanted (the network's input). */
+/* Convolution (cross-correlation, as every framework's): y[n,o,oh,ow] = b[o] + sum_{c,kh,kw} x[n,
+ * c, oh*stride-pad+kh, ow*stride-pad+kw] * w[o,c,kh,kw]. b, db: NULL when there is no bias. dx:
+ * NULL if it is not needed (the network's input). */
 void psr_ref_conv_forward(const psr_window *window, const psr_real *x, const psr_real *w,
                           const psr_real *b, psr_real *y);
 void psr_ref_conv_backward(const psr_window *window, const psr_real *x, const psr_real *w,
                            const psr_real *dy, psr_real *dx, psr_real *dw, psr_real *db);
 
-/* Maximum of each window; among equals the first in row order counts (as PyTorch). O = C. */
+/* Maximum of each window. Of equal values the first in row order counts, as in PyTorch. O = C. */
 void psr_ref_maxpool_forward(const psr_window *window, const psr_real *x, psr_real *y);
 void psr_ref_maxpool_backward(const psr_window *window, const psr_real *x, const psr_real *dy,
                               psr_real *dx);
@@ -41,11 +43,11 @@ void psr_ref_avgpool_backward(uint32_t N, uint32_t C, uint32_t H, uint32_t W, co
                               psr_real *dx);
 
 /* He et al. (2015), section 4.2, option A: y[n, c + (O-C)/2, oh, ow] = x[n, c, oh*stride,
- * ow*stride], the other channels zero. K and pad are not looked at. */
+ * ow*stride], the other channels are zero. K and pad are not used. */
 void psr_ref_shortcut_forward(const psr_window *window, const psr_real *x, psr_real *y);
 void psr_ref_shortcut_backward(const psr_window *window, const psr_real *dy, psr_real *dx);
 
-/* y[n,o] = b[o] + sum_c x[n,c] * w[o,c]. b, db, dx may be NULL as for the convolution. */
+/* y[n,o] = b[o] + sum_c x[n,c] * w[o,c]. b, db and dx may be NULL, as for the convolution. */
 void psr_ref_linear_forward(uint32_t N, uint32_t C, uint32_t O, const psr_real *x,
                             const psr_real *w, const psr_real *b, psr_real *y);
 void psr_ref_linear_backward(uint32_t N, uint32_t C, uint32_t O, const psr_real *x,
@@ -56,9 +58,9 @@ void psr_ref_linear_backward(uint32_t N, uint32_t C, uint32_t O, const psr_real 
  * 1): with m = N*S values per channel, mean and the biased variance (divided by m),
  *     y = weight * (x - mean) / sqrt(variance + epsilon) + bias.
  * Updates running = (1 - momentum) * running + momentum * batch's, where the batch's variance is
- * the unbiased one (divided by m - 1), as PyTorch. With m = 1 there is no unbiased variance: the
- * running one stays. ret_mean[C], ret_scale[C] (1 / sqrt(variance + epsilon)) are kept for the
- * backward pass. */
+ * the unbiased one (divided by m - 1), as in PyTorch. With m = 1 there is no unbiased variance, and
+ * the running variance does not change. The backward pass needs ret_mean[C] and ret_scale[C] (1 /
+ * sqrt(variance + epsilon)). */
 typedef struct psr_batchnorm {
     uint32_t N, C, S;
     double epsilon, momentum;
@@ -67,7 +69,7 @@ void psr_ref_batchnorm_forward(const psr_batchnorm *norm, const psr_real *x, con
                                const psr_real *bias, psr_real *running_mean,
                                psr_real *running_variance, psr_real *y, double *ret_mean,
                                double *ret_scale);
-/* The same with the running statistics in place of the batch's. */
+/* The same with the running statistics instead of the batch's. */
 void psr_ref_batchnorm_infer(const psr_batchnorm *norm, const psr_real *x, const psr_real *weight,
                              const psr_real *bias, const psr_real *running_mean,
                              const psr_real *running_variance, psr_real *y);
@@ -76,19 +78,19 @@ void psr_ref_batchnorm_backward(const psr_batchnorm *norm, const psr_real *x,
                                 const psr_real *dy, psr_real *dx, psr_real *dweight,
                                 psr_real *dbias);
 
-/* max(x, 0), NaN kept; its derivative at 0 is 0. Backward needs only y. */
+/* max(x, 0). NaN stays NaN. The derivative at 0 is 0. The backward function needs only y. */
 void psr_ref_relu_forward(size_t count, const psr_real *x, psr_real *y);
 void psr_ref_relu_backward(size_t count, const psr_real *y, const psr_real *dy, psr_real *dx);
 
 /* y = a + b; backward is psr_ref_accumulate into both. */
 void psr_ref_add_forward(size_t count, const psr_real *a, const psr_real *b, psr_real *y);
 
-/* dx += dy: backward of add, flatten and of whatever only copies. */
+/* dx += dy: the backward function of add, flatten and all operators that only copy. */
 void psr_ref_accumulate(size_t count, const psr_real *dy, psr_real *dx);
 
-/* Inverted dropout of x[N,C,S] in the pass of batch at node: an element (whole_channels: all S of a
- * channel) is multiplied by 0 with probability drop, else by 1 / (1 - drop). The same masks come
- * back in the backward pass. keep: scratch, C*S bytes. */
+/* Inverted dropout of x[N,C,S] at node, in the pass of batch. An element (with whole_channels: all
+ * S elements of a channel) is multiplied by 0 with probability drop, and otherwise by 1 / (1 -
+ * drop). The backward pass computes the same masks again. keep: scratch, C*S bytes. */
 typedef struct psr_dropout {
     uint32_t C, S;
     double drop;

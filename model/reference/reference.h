@@ -1,9 +1,9 @@
-/* The reference back end: a description executed node by node with the plain loops of ops.h.
+/* The reference back end: it executes a description node by node with the plain loops of ops.h.
  *
  * It keeps every node's value and gradient for max_batch samples, all psr_real, and computes
- * everything as written: what the other back ends are compared with. float32 in the product
- * (backend.c puts it behind model/backend.h); the finite-difference test compiles it in double. One
- * thread. */
+ * everything in the plainest way. The other back ends are compared with it. It is float32 in the
+ * product (backend.c puts it behind model/backend.h); the finite-difference test compiles it in
+ * double. One thread. */
 #ifndef PSR_MODEL_REFERENCE_H
 #define PSR_MODEL_REFERENCE_H
 
@@ -20,12 +20,12 @@ typedef struct psr_reference_state {
     psr_real *buffers;
 } psr_reference_state;
 
-/* net borrowed for life. The caller owns *ret_reference: psr_reference_free. NOMEM. */
+/* net is borrowed for life. The caller owns *ret_reference: psr_reference_free. NOMEM. */
 PSR_MUST_CHECK psr_err psr_reference_new(const psr_network *net, uint32_t max_batch,
                                          double label_smoothing, psr_reference **ret_reference);
 void psr_reference_free(psr_reference *reference);
 
-/* As psr_backend_train and psr_backend_infer. Errors: the hooks' of readiness. */
+/* Like psr_backend_train and psr_backend_infer. Errors: those of the hooks of readiness. */
 PSR_MUST_CHECK psr_err psr_reference_train(psr_reference *reference, const psr_batch *batch,
                                            const psr_reference_state *state, float loss_scale,
                                            psr_readiness *readiness, psr_pass_result *ret_result);
@@ -33,7 +33,7 @@ PSR_MUST_CHECK psr_err psr_reference_infer(psr_reference *reference, const psr_b
                                            const psr_reference_state *state,
                                            psr_readiness *readiness, psr_pass_result *ret_result);
 
-/* Value of a node after a pass: [N,C,H,W]. Borrowed until the next pass. */
+/* The value of a node after a pass: [N,C,H,W]. Borrowed until the next pass. */
 const psr_real *psr_reference_value(const psr_reference *reference, uint32_t node);
 
 size_t psr_reference_bytes(const psr_reference *reference);
