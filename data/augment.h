@@ -1,4 +1,4 @@
-/* From the bytes of one sample to the floats that the network sees, in one pass:
+/* Turns the bytes of one sample into the floats that the network gets, in one pass:
  *   resize to size x size (only when the data set's sides differ), random crop, random flip,
  *   normalisation.
  *
@@ -6,8 +6,8 @@
  * float, as torchvision's ToTensor and Normalize do it. Crop and flip are torchvision's
  * RandomCrop(size, padding) with padding = size / 8 zero pixels on each side (zero before
  * normalisation), and RandomHorizontalFlip(0.5). Resize is bilinear with half-pixel centres and no
- * antialias (PyTorch's interpolate with align_corners=false), on the normalised values. The numbers
- * of a crop are a function of (seed, epoch, sample). Immutable after _new; any thread. */
+ * antialias (PyTorch's interpolate with align_corners=false), on the normalised values. Where a
+ * crop lies depends on (seed, epoch, sample) alone. Immutable after _new; any thread. */
 #ifndef PSR_DATA_AUGMENT_H
 #define PSR_DATA_AUGMENT_H
 
@@ -25,8 +25,8 @@ typedef struct psr_crop {
  * (biased by less than (2 padding + 1) / 2^32), the top bit of word 2 flips. */
 psr_crop psr_augment_crop(uint64_t seed, uint32_t epoch, uint32_t sample, uint32_t padding);
 
-/* dataset is borrowed for the augmenter's life. size: of the result's sides; 0: the data set's own.
- * The caller owns *ret_augmenter. USAGE: size 0 and images that are not square; UNSUPPORTED:
+/* dataset is borrowed for the augmenter's life. size: the side of the result; 0: the data set's
+ * own. The caller owns *ret_augmenter. USAGE: size 0 and images that are not square; UNSUPPORTED:
  * PSR_AUGMENT_IMAGENET; NOMEM. */
 PSR_MUST_CHECK psr_err psr_augmenter_new(const psr_dataset *dataset, psr_augment augment,
                                          uint32_t size, uint64_t seed,

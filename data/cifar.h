@@ -19,8 +19,8 @@ typedef struct psr_cifar_kind {
 extern const psr_cifar_kind psr_cifar_10;
 extern const psr_cifar_kind psr_cifar_100;
 
-/* A whole file of count records into pixels[count, 3, 32, 32] and labels[count], the caller's.
- * FORMAT: truncated, over-long, label out of range. */
+/* Reads a whole file of count records into pixels[count, 3, 32, 32] and labels[count], which are
+ * the caller's. FORMAT: truncated, over-long, label out of range. */
 PSR_MUST_CHECK psr_err psr_cifar_read(psr_source *source, const psr_cifar_kind *kind,
                                       uint32_t count, uint8_t *pixels, uint32_t *labels);
 

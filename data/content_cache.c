@@ -21,7 +21,7 @@ static bool is_private(const char *directory)
            status.st_uid == geteuid() && (status.st_mode & 077) == 0;
 }
 
-/* Two digits of the key choose one of 256. */
+/* Two digits of the key choose one of 256 slots. */
 static bool print_path(const char *directory, const char *key, char path[PSR_PATH_MAX])
 {
     int length = snprintf(path, PSR_PATH_MAX, "%s/%.2s", directory, key);
@@ -58,7 +58,7 @@ static bool make_private(const char *directory)
         return is_private(directory);
     *slash = '\0';
     if (psr_mkdirs(above) == PSR_OK)
-        (void)mkdir(directory, 0700); /* whether it is there and whose is asked now */
+        (void)mkdir(directory, 0700); /* whether it exists and who owns it is checked next */
     return is_private(directory);
 }
 
@@ -69,5 +69,5 @@ void psr_content_cache_put(const char *directory, const char *key, const psr_con
         return;
     snprintf(entry, sizeof entry, "%s %s %s\n", key, content->train, content->test);
     psr_err err = psr_file_write_atomic(path, entry, ENTRY_BYTES);
-    (void)err; /* the next process reads the files once more */
+    (void)err; /* without the entry the next process reads the files once more */
 }

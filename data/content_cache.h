@@ -9,9 +9,9 @@
 
 #define PSR_CONTENT_CACHE_SLOTS 256
 
-/* key: psr_location_state's digits. false: nothing is known of them. */
+/* key: the digits of psr_location_state. false: the cache has no entry for them. */
 bool psr_content_cache_get(const char *directory, const char *key, psr_content *ret_content);
-/* Stores an entry. Failures are ignored, since all works without a cache. */
+/* Stores an entry. Failures are ignored, since everything works without a cache. */
 void psr_content_cache_put(const char *directory, const char *key, const psr_content *content);
 
 #endif

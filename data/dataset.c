@@ -36,7 +36,7 @@ static psr_err read_idx(const psr_location *location, psr_split split, psr_sampl
     return err;
 }
 
-/* The headers of one IDX split, and the classes that its labels tell. */
+/* Reads the headers of one IDX split, and counts the classes in its labels. */
 static psr_err read_idx_outline(const psr_location *location, psr_split split,
                                 psr_idx_shape *ret_shape, uint32_t *ret_classes)
 {
@@ -55,7 +55,7 @@ static uint32_t cifar_count(const psr_location *location, psr_split split)
     return location->files->split[split].records * location->files->split[split].file_count;
 }
 
-/* One file of CIFAR into its part of the samples. */
+/* Reads one file of CIFAR into its part of the samples. */
 typedef struct cifar_job {
     const psr_location *location;
     psr_split split;
@@ -88,8 +88,8 @@ static void *cifar_thread(void *argument)
     return NULL;
 }
 
-/* The files at once, each by a thread: unpacking xz takes more than a second each. The first file's
- * error is told. */
+/* Reads all files at the same time, each in a thread, because unpacking one xz file takes more than
+ * a second. If several fail, the error of the first file is returned. */
 static psr_err read_cifar_files(const psr_location *location, psr_split split, psr_samples *samples)
 {
     cifar_job jobs[PSR_LOCATION_MAX_FILES];
@@ -164,7 +164,7 @@ static psr_err channel_constants(const psr_dataset *dataset, uint32_t channel, p
     for (uint32_t i = 0; i < dataset->count; i++) {
         const uint8_t *x = dataset->pixels + ((size_t)i * dataset->channels + channel) * plane;
         PSR_TRY(psr_reading_moved(reading));
-        /* A row at a time in 32 bits, which the compiler makes vectors of: 1024 * 255^2 fits. */
+        /* A row at a time in 32 bits, which hold 1024 * 255^2; the compiler vectorises this. */
         for (uint32_t y = 0; y < dataset->height; y++, x += dataset->width) {
             uint32_t row_sum = 0, row_squares = 0;
             for (uint32_t k = 0; k < dataset->width; k++) {
@@ -262,7 +262,7 @@ psr_err psr_dataset_read_both(const char *spec, psr_reading *reading, psr_datase
     return PSR_OK;
 }
 
-/* channels: 0 when they are not known yet. One number stands for all three. */
+/* channels: 0 if the number is not known yet. A single number is used for all channels. */
 static psr_err parse_constants(const char *text, uint32_t channels, float values[3])
 {
     double value[3] = {0};
@@ -357,8 +357,7 @@ static psr_err idx_info(const psr_location *location, psr_dataset_info *info)
 
 static psr_err cifar_info(const psr_location *location, psr_dataset_info *info)
 {
-    /* There is no header to read: that every file is there and can be opened is what can be
-     * checked. */
+    /* CIFAR has no header to read. So this only checks that every file exists and can be opened. */
     for (int s = 0; s < 2; s++) {
         for (uint32_t i = 0; i < location->files->split[s].file_count; i++) {
             psr_source *source = NULL;

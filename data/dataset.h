@@ -13,18 +13,18 @@ typedef struct psr_dataset {
     char name[64];          /* "fashion-mnist", ... */
     const uint8_t *pixels;  /* [count, channels, height, width] */
     const uint32_t *labels; /* [count], below classes */
-    /* classes: the number that the format gives. IDX gives none: the largest label plus one, over
-     * the splits that were opened. */
+    /* classes: the number that the format gives. IDX gives none, so it is the largest label plus
+     * one, over the splits that were opened. */
     uint32_t count, channels, height, width, classes;
-    /* Normalisation constants on the 0..1 scale, per channel. They are those of the train split's
-     * pixels, in the test split too: exact integer sums, then double, rounded once. A channel that
-     * never varies has deviation 1. */
+    /* Normalisation constants on the 0..1 scale, per channel. They are computed from the train
+     * split's pixels, and used for the test split too: exact integer sums, then double, rounded
+     * once. A channel that never varies has deviation 1. */
     float mean[3], deviation[3];
     void *storage; /* owned; NULL: pixels and labels are borrowed */
 } psr_dataset;
 
-/* What a data set is, without reading its pixels (IDX labels are read, to count classes): for the
- * layout and for early checks. Same errors as open for missing files. */
+/* Describes a data set without reading its pixels, for the layout and for early checks. (IDX labels
+ * are read, to count classes.) Errors for missing files: as psr_dataset_open's. */
 typedef struct psr_dataset_info {
     char name[64];
     uint32_t train_count, test_count, channels, height, width, classes;
@@ -33,11 +33,12 @@ typedef struct psr_dataset_info {
 /* spec is --data: a directory that holds IDX or CIFAR files of one set, which is found by the
  * files' names (the authors', EMNIST's splits included; plain, .gz or .xz, the first of these that
  * exists); "mnist", "fashion-mnist", "cifar10", "cifar100": the directory of that name where
- * psr_dataset_find looks without a user's directory (a directory of one's own of that name is
- * written ./mnist); "synthetic[:count=60000,test=10000,channels=3,size=32,classes=10]". name is the
- * known name, for IDX files in a directory the directory's last component. Errors: NOT_FOUND (which
- * files were looked for, and the package or command that brings them), FORMAT (file, what is wrong:
- * magic, truncated, over-long, label out of range), USAGE (spec), IO, NOMEM. */
+ * psr_dataset_find looks without a user's directory (to name a directory mnist in the working
+ * directory, write ./mnist); "synthetic[:count=60000,test=10000,channels=3,size=32,classes=10]".
+ * name is the known name, for IDX files in a directory the directory's last component. Errors:
+ * NOT_FOUND (which files were looked for, and the package or command that brings them), FORMAT
+ * (file, what is wrong: magic, truncated, over-long, label out of range), USAGE (spec), IO,
+ * NOMEM. */
 PSR_MUST_CHECK psr_err psr_dataset_info_read(const char *spec, psr_dataset_info *ret_info);
 
 /* The caller owns *ret_dataset. The test split alone reads the train split too, for its
@@ -48,7 +49,7 @@ PSR_MUST_CHECK psr_err psr_dataset_open(const char *spec, psr_split split,
 /* Both splits; each file is read once. The caller owns both results. Same errors. */
 PSR_MUST_CHECK psr_err psr_dataset_open_both(const char *spec, psr_dataset **ret_train,
                                              psr_dataset **ret_test);
-/* The same, and `reading` (may be NULL) counts how far it is. CANCELLED: the reading was
+/* The same; `reading` (may be NULL) counts how much has been read. CANCELLED: the reading was
  * stopped. */
 PSR_MUST_CHECK psr_err psr_dataset_read_both(const char *spec, psr_reading *reading,
                                              psr_dataset **ret_train, psr_dataset **ret_test);
@@ -60,12 +61,11 @@ void psr_dataset_free(psr_dataset *dataset);
 PSR_MUST_CHECK psr_err psr_dataset_normalise_by(psr_dataset *dataset, const char *mean,
                                                 const char *deviation);
 
-/* Where a known name's files are, and how many classes generated data have: DIRECTORY/NAME under
- * the distribution's /usr/share/datasets, then under user_directory (NULL: none). ret_spec: that
- * directory, or a copy of a spec that is no known name; "synthetic" whose spec says no classes=
- * gets the given number of classes (0: stays). A program's main, which may read the environment,
- * passes what it says through here once and opens ret_spec. USAGE: longer than size; NOT_FOUND: the
- * directories that were looked at. */
+/* Resolves a --data spec into ret_spec. A known name becomes the directory of that name in the
+ * distribution's /usr/share/datasets, or else in user_directory (NULL: none). "synthetic" without
+ * classes= gets the given number of classes (0: stays as it is). Any other spec is copied. The main
+ * of a program, which may read the environment, calls this once and opens ret_spec. USAGE: the
+ * result is longer than size. NOT_FOUND: the message has the directories that were tried. */
 PSR_MUST_CHECK psr_err psr_dataset_find(const char *spec, const char *user_directory,
                                         uint32_t classes, char *ret_spec, size_t size);
 

@@ -119,7 +119,8 @@ psr_err psr_idx_read(psr_source *images, psr_source *labels, psr_samples *ret_sa
         .height = shape.height,
         .width = shape.width,
     };
-    /* The small file first: what is wrong with it is known before the large one is unpacked. */
+    /* The small file comes first, so that an error in it is found before the large one is
+     * unpacked. */
     psr_err err = read_labels(labels, shape.count, &samples.labels, &samples.classes);
     if (err != PSR_OK)
         goto out;

@@ -11,8 +11,8 @@ typedef struct psr_idx_shape {
     uint32_t count, height, width;
 } psr_idx_shape;
 
-/* The headers alone. FORMAT: wrong magic, truncated, no images, sides beyond PSR_SAMPLES_MAX_SIDE,
- * more than PSR_SAMPLES_MAX_BYTES, labels that are not as many as the images. */
+/* Reads the headers only. FORMAT: wrong magic, truncated, no images, sides beyond
+ * PSR_SAMPLES_MAX_SIDE, more than PSR_SAMPLES_MAX_BYTES, or not as many labels as images. */
 PSR_MUST_CHECK psr_err psr_idx_read_shape(psr_source *images, psr_source *labels,
                                           psr_idx_shape *ret_shape);
 
@@ -22,7 +22,7 @@ PSR_MUST_CHECK psr_err psr_idx_read_shape(psr_source *images, psr_source *labels
 PSR_MUST_CHECK psr_err psr_idx_count_classes(psr_source *labels, uint32_t count,
                                              uint32_t *ret_classes);
 
-/* Both files whole, with the classes that this split's labels tell. FORMAT as above and: over-long.
+/* Reads both files, and counts the classes in this split's labels. FORMAT as above, and over-long.
  * The caller owns *ret_samples: psr_samples_done. */
 PSR_MUST_CHECK psr_err psr_idx_read(psr_source *images, psr_source *labels,
                                     psr_samples *ret_samples);

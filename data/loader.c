@@ -1,11 +1,11 @@
-/* Vocabulary: a ticket is the number of a batch since the loader began, 0, 1, ..; a slot holds one
- * batch; ticket t always goes to slot t mod slots. Threads draw tickets in order, fill their slots
- * in any order, and the consumer takes slots in the order of tickets.
+/* Vocabulary: a ticket is the number of a batch since the loader began: 0, 1, .. A slot holds one
+ * batch, and ticket t always goes to slot t mod slots. Threads draw tickets in order and fill their
+ * slots in any order. The consumer takes slots in the order of tickets.
  *
- * Two locks. plan_lock: who draws the next ticket (epoch, step and the epoch's share are its
- * state); its holder may wait there for the ticket's slot to come back, since nobody else could
- * draw either. lock: the slots' states; held for a few instructions only, so that the consumer
- * never waits behind a shuffle. */
+ * There are two locks. plan_lock protects the drawing of tickets: epoch, step and the epoch's
+ * share. Its holder may wait for the ticket's slot to be returned, since no other thread could draw
+ * a ticket then either. lock protects the states of the slots. It is held for a few instructions
+ * only, so the consumer never waits behind a shuffle. */
 #include "data/loader.h"
 
 #include "base/arrays/arena.h"
@@ -24,7 +24,7 @@ typedef enum slot_state { SLOT_FREE, SLOT_FILLING, SLOT_READY, SLOT_LENT } slot_
 enum { LENT_MAX = 2 };
 
 typedef struct batch_slot {
-    psr_loader_batch batch; /* what the consumer sees: its pointers are the three below */
+    psr_loader_batch batch; /* what the consumer gets; its pointers are the three below */
     float *images;
     uint32_t *labels, *samples;
     slot_state state;
@@ -73,7 +73,8 @@ static bool await_free_slot(psr_loader *loader, batch_slot *slot)
     return go;
 }
 
-/* Draws the next ticket: which slot, epoch, step and samples. NULL: no more, or the loader ends. */
+/* Draws the next ticket: its slot, epoch, step and samples. NULL: there are no more tickets, or the
+ * loader ends. */
 static batch_slot *draw_ticket(psr_loader *loader)
 {
     const psr_sampler *sampler = &loader->options.sampler;
@@ -108,8 +109,8 @@ out:
     return drawn;
 }
 
-/* Shuffled samples lie anywhere in memory: ask for the next one's bytes while this one is worked
- * on. */
+/* Shuffled samples lie anywhere in memory, so the next one's bytes are prefetched while this one is
+ * processed. */
 static void prefetch_sample(const psr_dataset *dataset, uint32_t sample)
 {
     enum { LINE_BYTES = 64, MOST_BYTES = 4096 };
@@ -274,7 +275,7 @@ psr_err psr_loader_next(psr_loader *loader, const psr_loader_batch **ret_batch)
                         loader->options.last_epoch - 1);
     batch_slot *slot = &loader->slots[loader->taken_ticket % loader->slot_count];
     pthread_mutex_lock(&loader->lock);
-    assert(slot->state != SLOT_LENT); /* every slot is lent: nothing would ever come */
+    assert(slot->state != SLOT_LENT); /* every slot is lent, so no batch could ever come */
     if (slot->state != SLOT_READY) {
         double began_s = psr_clock_s();
         while (slot->state != SLOT_READY)

@@ -1,6 +1,6 @@
-/* The prefetching loader: threads of its own turn samples into normalised float batches ahead of
- * the training loop. What a batch holds is a function of (seed, epoch, rank, step) alone, whatever
- * the number of threads. One consumer thread; all functions are called by it. */
+/* The prefetching loader: its threads turn samples into normalised float batches ahead of the
+ * training loop. The content of a batch depends on (seed, epoch, rank, step) alone, and not on the
+ * number of threads. One thread, the consumer, calls all functions. */
 #ifndef PSR_DATA_LOADER_H
 #define PSR_DATA_LOADER_H
 
@@ -14,8 +14,8 @@ typedef struct psr_loader_options {
     uint32_t rank;
     psr_augment augment;              /* crop-flip: zero padding of image_size/8
                                          (4 at 32 px), random crop, random flip */
-    uint32_t image_size;              /* resized (bilinear, no antialias) when
-                                         the data set's differs; 0: its own */
+    uint32_t image_size;              /* others are resized (bilinear, no antialias);
+                                         0: the data set's own */
     uint32_t threads;                 /* 1.. */
     uint32_t depth;                   /* batches ready ahead: 2.. */
     uint32_t first_epoch, first_step; /* where to begin (resume); first_step
@@ -32,17 +32,17 @@ typedef struct psr_loader_batch {
     uint32_t epoch, step;    /* of the epoch */
 } psr_loader_batch;
 
-/* dataset is borrowed for the loader's life. All memory is taken and all threads are started here;
- * a steady step allocates nothing. The caller owns *ret_loader. USAGE: no sample for any step, a
- * first_step beyond the epoch, size 0 for images that are not square; UNSUPPORTED:
- * PSR_AUGMENT_IMAGENET; NOMEM; IO: a thread could not be started. */
+/* dataset is borrowed for the loader's life. This takes all memory and starts all threads; later
+ * steps allocate nothing. The caller owns *ret_loader. USAGE: no sample for any step, a first_step
+ * beyond the epoch, size 0 for images that are not square; UNSUPPORTED: PSR_AUGMENT_IMAGENET;
+ * NOMEM; IO: a thread could not be started. */
 PSR_MUST_CHECK psr_err psr_loader_new(const psr_dataset *dataset, const psr_loader_options *options,
                                       psr_loader **ret_loader);
-/* Ends its threads, in the middle of a batch if need be. */
+/* Ends its threads, if necessary in the middle of a batch. */
 void psr_loader_free(psr_loader *loader);
 
-/* The next batch in order; waits for it when it is not ready (counted). At most two batches may be
- * lent at a time. NOT_FOUND past last_epoch. */
+/* Lends the next batch in order. Waits if it is not ready; this wait is counted. At most two
+ * batches may be lent at a time. NOT_FOUND: last_epoch has been reached. */
 PSR_MUST_CHECK psr_err psr_loader_next(psr_loader *loader, const psr_loader_batch **ret_batch);
 void psr_loader_return(psr_loader *loader, const psr_loader_batch *batch);
 

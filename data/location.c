@@ -229,7 +229,8 @@ static psr_err has_file(const char *directory, const psr_file_set *files, bool *
     return PSR_OK;
 }
 
-/* The set of which a file is there; that the others are there too is found when they are opened. */
+/* Finds the set of which one file exists. Whether the other files exist is found when they are
+ * opened. */
 static psr_err find_file_set(const char *directory, const psr_file_set **ret_files)
 {
     const psr_file_set *found = NULL;

@@ -1,4 +1,4 @@
-/* A --data spec, resolved: which files a data set consists of, and where they are. Internal to
+/* A resolved --data spec: which files a data set consists of, and where they are. Internal to
  * data/. Any thread. */
 #ifndef PSR_DATA_LOCATION_H
 #define PSR_DATA_LOCATION_H
@@ -35,17 +35,16 @@ typedef struct psr_location {
 /* Errors as psr_dataset_info_read's: NOT_FOUND, USAGE, IO. */
 PSR_MUST_CHECK psr_err psr_location_resolve(const char *spec, psr_location *ret_location);
 
-/* Opens one of its files: as it is, else .gz, else .xz. The caller owns *ret_source. NOT_FOUND, IO,
- * NOMEM. */
+/* Opens one of its files: the plain file, else .gz, else .xz. The caller owns *ret_source.
+ * NOT_FOUND, IO, NOMEM. */
 PSR_MUST_CHECK psr_err psr_location_open(const psr_location *location, const char *name,
                                          psr_source **ret_source);
 
-/* Identifies these files in their present state, among all on this host: a hash of their names,
- * devices, inodes, sizes and times. For generated data: a hash of what is generated. */
+/* Identifies these files in their present state among all files of this host: a hash of their
+ * names, devices, inodes, sizes and times. For generated data: a hash of what is generated. */
 typedef struct psr_location_state {
     char text[33];     /* hexadecimal digits */
-    int64_t changed_s; /* when one of them was changed last, by
-                          CLOCK_REALTIME; generated: INT64_MIN */
+    int64_t changed_s; /* time of their last change, by CLOCK_REALTIME; generated data: INT64_MIN */
 } psr_location_state;
 
 /* NOT_FOUND, IO. */

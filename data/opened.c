@@ -11,8 +11,8 @@
 
 _Static_assert(PSR_DIGEST_BYTES == PSR_CONTENT_BYTES, "a content is a digest");
 
-/* A second change within one tick of the clock leaves the times as they are, so the content of
- * files that were changed so recently is not remembered. */
+/* If a file changes twice within one tick of the clock, its times show only one change. So the
+ * content of files that changed very recently is not remembered. */
 #define SETTLED_S 3
 
 /* ---- hashing ---- */
@@ -69,7 +69,8 @@ static psr_err hash_both(const psr_location *location, psr_reading *reading, psr
 
 /* ---- opening ---- */
 
-/* What the cache says of files counts only if they were in the same state before and after. */
+/* An entry of the cache counts only if the files had the same state before and after it was
+ * read. */
 static psr_err find_content(const psr_location *location, const psr_location_state *before,
                             const char *cache, psr_reading *reading, psr_opened *opened)
 {

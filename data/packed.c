@@ -1,6 +1,6 @@
-/* A data set in bytes that one process writes and others of its host map: the head, then of each
- * split labels and pixels, each from a multiple of 64 bytes on. Never on a disk and never between
- * hosts. */
+/* The form of a data set that one process writes and other processes of its host map: a head, and
+ * then labels and pixels of each split, each at a multiple of 64 bytes. It is never on a disk and
+ * never sent between hosts. */
 #include "data/opened.h"
 
 #include "data/samples.h"

@@ -1,5 +1,5 @@
-/* How far the reading of a data set is. The thread that reads counts; another thread may look at
- * the count, and may stop the reading. In place; all zero: nothing is read yet. */
+/* Counts how much of a data set was read. The thread that reads counts. Another thread may look at
+ * the count, and may stop the reading. In place; all zero: nothing was read yet. */
 #ifndef PSR_DATA_READING_H
 #define PSR_DATA_READING_H
 

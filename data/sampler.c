@@ -64,6 +64,7 @@ void psr_sampler_select(const psr_sampler *sampler, const uint32_t *order, uint3
     uint32_t share_count = psr_sampler_share(sampler, rank);
     uint64_t position = rank;
     for (uint32_t i = 0; i < share_count; i++, position += sampler->workers)
-        /* Past the end only when padding: the order from its head, as often as it takes. */
+        /* Only with padding a position lies past the end; the order is then repeated from its head,
+         * several times if necessary. */
         share[i] = order[position < sampler->count ? position : position % sampler->count];
 }

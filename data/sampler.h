@@ -1,12 +1,12 @@
 /* The distributed sampler: which samples, in which order, a rank sees in an epoch. Pure functions
- * of (seed, epoch, count, workers, partition): never of threads or arrival. As
+ * of (seed, epoch, count, workers, partition): threads and order of arrival change nothing. As in
  * torch.utils.data.DistributedSampler, rank r takes positions r, r+n, r+2n, .. of the epoch's
  * order.
  *   exact: every sample exactly once across ranks; the last ranks may have one fewer;
- *   drop:  the tail that n does not divide is left out (drop_last=True);
- *   pad:   the order's head is repeated until n divides it (drop_last=False).
- * Steps of an epoch: ceil of the largest share over batch_size; all ranks take them all; a rank
- * whose share ran out contributes an empty batch. Any thread. */
+ *   drop:  samples at the end are left out, so that n divides the rest (drop_last=True);
+ *   pad:   samples from the order's head are added until n divides it (drop_last=False).
+ * An epoch has ceil(largest share / batch_size) steps. All ranks take all of them; a rank whose
+ * share has run out contributes an empty batch. Any thread. */
 #ifndef PSR_DATA_SAMPLER_H
 #define PSR_DATA_SAMPLER_H
 
@@ -25,13 +25,14 @@ uint32_t psr_sampler_share(const psr_sampler *sampler, uint32_t rank);
 uint32_t psr_sampler_steps(const psr_sampler *sampler);
 /* Size of rank's batch at step (0-based in the epoch); may be 0. */
 uint32_t psr_sampler_batch(const psr_sampler *sampler, uint32_t rank, uint32_t step);
-/* Sum over ranks of psr_sampler_batch: N of the mean. */
+/* Sum of psr_sampler_batch over all ranks: the N of the mean. */
 uint32_t psr_sampler_global_batch(const psr_sampler *sampler, uint32_t step);
 
 /* The epoch's order of all count samples: Fisher-Yates from PSR_RNG_SHUFFLE when shuffle, else
  * 0..count-1. order: count entries, caller's. */
 void psr_sampler_order(const psr_sampler *sampler, uint32_t epoch, uint32_t *order);
-/* rank's share in its order; share: psr_sampler_share entries; order as psr_sampler_order gave. */
+/* The samples of rank, in their order. share: psr_sampler_share entries. order: from
+ * psr_sampler_order. */
 void psr_sampler_select(const psr_sampler *sampler, const uint32_t *order, uint32_t rank,
                         uint32_t *share);
 

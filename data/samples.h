@@ -1,4 +1,4 @@
-/* The samples that the reader of one file format gives to dataset.c, which makes a psr_dataset of
+/* The samples that the reader of a file format returns to dataset.c, which makes a psr_dataset of
  * them. */
 #ifndef PSR_DATA_SAMPLES_H
 #define PSR_DATA_SAMPLES_H
@@ -7,9 +7,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-/* A data set in memory may not be larger: it is held by every worker. */
+/* The largest data set in memory, since every worker holds it. */
 #define PSR_SAMPLES_MAX_BYTES ((uint64_t)8 << 30)
-/* Larger pictures are not what these formats are for. */
+/* These formats are not used for larger pictures. */
 #define PSR_SAMPLES_MAX_SIDE 1024u
 
 typedef struct psr_samples {

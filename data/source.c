@@ -87,8 +87,8 @@ static psr_err open_file(psr_source *source)
     source->buffer = malloc(INPUT_BYTES);
     if (source->buffer == NULL)
         return psr_fail(PSR_ERR_NOMEM, "%s: no memory to read it", source->path);
-    /* the unpacked size is known only when the file is read, since packed files tell their length
-     * at the end */
+    /* the unpacked size is known only after reading, since packed files have their length at the
+     * end */
     uint64_t size = 0;
     PSR_TRY(psr_file_open(source->path, &source->fd, &size));
     return unpacker_init(source);
@@ -192,7 +192,7 @@ static psr_err plain_some(psr_source *source, uint8_t *to, size_t size, size_t *
     return PSR_OK;
 }
 
-/* unpacked: what this call has got in addition to what was returned before. */
+/* unpacked: the bytes of this call, in addition to those that were returned before. */
 static psr_err fail_cut(const psr_source *source, size_t unpacked)
 {
     return psr_fail(PSR_ERR_FORMAT,
@@ -272,7 +272,8 @@ static psr_err xz_some(psr_source *source, uint8_t *to, size_t size, size_t *ret
         PSR_TRY(refill(source));
         xz->next_in = source->input;
         xz->avail_in = source->input_bytes;
-        /* Memory ends where it ends; a file's end is known only once a read gave nothing. */
+        /* The end of memory is known. The end of a file is known only after a read that returned
+         * nothing. */
         bool last = source->input_ended;
         lzma_ret code = lzma_code(xz, last ? LZMA_FINISH : LZMA_RUN);
         source->input = xz->next_in;
@@ -288,7 +289,7 @@ static psr_err xz_some(psr_source *source, uint8_t *to, size_t size, size_t *ret
     return PSR_OK;
 }
 
-/* Returns between 1 and size bytes; none: a proper end. */
+/* Returns between 1 and size bytes; 0 bytes: a proper end. */
 static psr_err some(psr_source *source, uint8_t *to, size_t size, size_t *ret_size)
 {
     *ret_size = 0;

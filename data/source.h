@@ -1,5 +1,5 @@
-/* A run of bytes from a file, plain or packed with gzip or xz, unpacked while it is read. The only
- * file that calls zlib and liblzma, and the only one of data/ that reads files.
+/* The bytes of a file, plain or packed with gzip or xz, which are unpacked while they are read.
+ * Only this file calls zlib and liblzma, and only this file of data/ reads files.
  *
  * The bytes may be hostile: memory here is bounded (a 64 KiB input buffer and the unpacker's own,
  * at most PSR_SOURCE_UNPACK_BYTES), checksums of the packed formats are verified at the end, and
@@ -23,8 +23,9 @@ typedef enum psr_source_packing {
 
 typedef struct psr_source psr_source;
 
-/* Opens a regular file (base/system/file.h: a FIFO or a device is refused, and keeps nobody). The
- * caller owns *ret_source. NOT_FOUND: no such file; IO: not a file, or the system refused. */
+/* Opens a regular file (base/system/file.h: a FIFO or a device is refused, and the caller never
+ * waits for one). The caller owns *ret_source. NOT_FOUND: no such file; IO: not a file, or the
+ * system refused. */
 PSR_MUST_CHECK psr_err psr_source_open(const char *path, psr_source **ret_source);
 
 /* The same over size bytes of memory, which is borrowed for the source's life; name stands for the
@@ -41,15 +42,15 @@ void psr_source_watch(psr_source *source, psr_reading *reading);
 /* For errors of the readers above. Borrowed for the source's life. */
 const char *psr_source_path(const psr_source *source);
 
-/* Exactly size unpacked bytes. FORMAT: truncated (whole_size: what the file should have had in all,
- * for the text), or packed data that is damaged; IO; CANCELLED, as all reads: the reading was
- * ended. */
+/* Reads exactly size unpacked bytes. FORMAT: the file is truncated (whole_size, the size that it
+ * should have, is for the message), or its packed data are damaged. IO. CANCELLED, from all reads:
+ * the reading was stopped. */
 PSR_MUST_CHECK psr_err psr_source_read(psr_source *source, void *to, size_t size,
                                        uint64_t whole_size);
 
-/* The same into new memory, which grows as the bytes arrive. A file that announces more than it has
- * costs at most twice the memory of what it has. The caller owns *ret_bytes: free(). NOMEM beside
- * the above. */
+/* The same into new memory, which grows as the bytes arrive. If a file announces more bytes than it
+ * has, this takes at most twice the memory of the bytes that it has. The caller owns *ret_bytes:
+ * free(). Errors as above, and NOMEM. */
 PSR_MUST_CHECK psr_err psr_source_read_new(psr_source *source, size_t size, uint64_t whole_size,
                                            uint8_t **ret_bytes);
 

@@ -1,11 +1,11 @@
-/* Generated data. They serve as well as real ones for timing, and can be learned, so that a falling
- * loss means something.
+/* Generated data. They are as good as real data for timing. They can be learned, so a falling loss
+ * means something.
  *
  * Each class c has a pattern P_c of 4x4 blocks per channel, drawn once; a pixel of a sample of
  * class c is
  *   x = (P_c + noise) / 2,  P_c and noise uniform in 0..255,
  * all from counter-based numbers (PSR_RNG_SYNTHETIC; seed 0, so that the data are the same in every
- * run and on every host; epoch tells the split). No state. Any thread. */
+ * run and on every host; the epoch stands for the split). No state. Any thread. */
 #ifndef PSR_DATA_SYNTHETIC_H
 #define PSR_DATA_SYNTHETIC_H
 

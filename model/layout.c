@@ -123,7 +123,7 @@ static uint32_t plan(const psr_layout *layout, size_t limit, psr_bucket *items)
 
 uint64_t psr_bucket_bytes(const psr_layout *layout, uint64_t asked_bytes)
 {
-    /* Each bucket has its latency, so there should not be many; above 4 MiB larger ones gain
+    /* Each bucket costs a latency, so there should not be many. Buckets larger than 4 MiB gain
      * nothing. */
     const uint64_t least = 4 << 10, most = 4 << 20, parts = 16;
     if (asked_bytes > 0)
@@ -141,9 +141,9 @@ psr_err psr_buckets_plan(const psr_layout *layout, uint64_t bucket_bytes, psr_bu
     if (bucket_bytes < align_bytes)
         return psr_fail(PSR_ERR_USAGE, "bucket size of %llu bytes: at least %llu are needed",
                         (unsigned long long)bucket_bytes, (unsigned long long)align_bytes);
-    /* Buckets are counted in 32 bits: an arena that has more granules than that cannot be cut to
-     * the finest.
-     */
+    /* Buckets are counted in 32 bits, so an arena with more granules than that cannot be cut into
+     * single granules.
+     * */
     if (layout->length / PSR_TENSOR_ALIGN > UINT32_MAX / 2)
         return psr_fail(PSR_ERR_UNSUPPORTED, "an arena of %zu floats is too long for buckets",
                         layout->length);
@@ -160,9 +160,9 @@ psr_err psr_buckets_plan(const psr_layout *layout, uint64_t bucket_bytes, psr_bu
     return PSR_OK;
 }
 
-/* The tensors in span, which ends before tensor *next or within the one below it. Moves *next down
- * to the first of them, or leaves it above a tensor of which the rest is still to come. false: a
- * bucket may not be cut so. */
+/* Finds the tensors in span. span must end before tensor *next, or within the tensor below it.
+ * Moves *next down to the first tensor in span. If span holds only a piece of that tensor, *next
+ * stays above it until the rest has come. false: a bucket may not be cut like this. */
 static bool bucket_of(const psr_layout *layout, psr_span span, size_t *next, psr_bucket *bucket)
 {
     if (span.count == 0 || *next == 0)

@@ -84,7 +84,8 @@ static psr_err read_tensor(const cJSON *array, psr_layout *layout)
     PSR_TRY(read_name(array->child, layout->tensor_count, &name));
     PSR_TRY(read_shape(array->child->next, name, &rank, shape));
     psr_err err = psr_layout_add(layout, name, rank, shape);
-    /* A network that is too large is a user's; one that a message tells of is not. */
+    /* A network that is too large is normally the user's mistake (USAGE). Here it comes in a
+     * message, so it is FORMAT. */
     return err == PSR_ERR_USAGE ? psr_fail(PSR_ERR_FORMAT, "%s", psr_err_detail()) : err;
 }
 

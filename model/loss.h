@@ -11,9 +11,9 @@
 #include "model/backend.h"
 #include "model/real.h"
 
-/* labels[N] below classes. gradient: NULL (inference) or [N,K], written: d(sum of
- * losses)/d(logits) * loss_scale; may be logits itself. correct counts argmax == label, the lowest
- * index winning ties. */
+/* labels[N] are below classes. gradient: NULL (inference) or [N,K]; d(sum of losses)/d(logits) *
+ * loss_scale is written there. It may be logits itself. correct counts the samples with argmax ==
+ * label; of equal logits the lowest index is the argmax. */
 void psr_loss_cross_entropy(const psr_real *logits, const uint32_t *labels, uint32_t count,
                             uint32_t classes, double label_smoothing, float loss_scale,
                             psr_real *gradient, psr_pass_result *ret_result);

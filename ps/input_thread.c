@@ -14,7 +14,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-/* bytes of lines that nobody has taken; the rest waits in the pipe */
+/* bytes of lines that were not taken yet; more waits in the pipe */
 #define WAITING_BYTES_MAX (1u << 20)
 #define LINE_BYTES_MAX (1u << 20) /* a longer line is cut: the launcher's lines are short */
 
@@ -40,8 +40,8 @@ struct psr_input_thread {
     size_t waiting_bytes;
 };
 
-/* If a signal that ends jobs is ignored when this process begins, it is meant for the process that
- * started it (PSR_CHILD_LEAVES_TERM), or for nobody (nohup). */
+/* A signal that ends jobs may be ignored when this process begins. Then it is meant for the process
+ * that started this one (PSR_CHILD_LEAVES_TERM), or for no process (nohup). */
 static void end_signals(sigset_t *set)
 {
     const int of_jobs[] = {SIGTERM, SIGUSR1, SIGHUP};
@@ -57,7 +57,7 @@ void psr_input_thread_block_signals(void)
     sigset_t set;
     end_signals(&set);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
-    /* the reader of our output may die before us, and the run must end in order */
+    /* the reader of our output may end before us, and the run must still end in order */
     signal(SIGPIPE, SIG_IGN);
 }
 

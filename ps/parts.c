@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define NAMED_MAX 2 /* how many shards are named one by one */
+#define NAMED_MAX 2 /* up to so many shards the message names each of them */
 
 static bool keeps_tensors_whole(const psr_config *config)
 {
@@ -156,8 +156,9 @@ void psr_parts_done(psr_parts *parts)
     *parts = (psr_parts){0};
 }
 
-/* The number of shards that hold something. These are the first ones: the largest part goes to the
- * lightest shard, ties to the lower rank. */
+/* The number of shards that hold something. They are the shards of the lowest ranks, because the
+ * largest part goes to the shard that holds least, and of equal shards to that of the lower
+ * rank. */
 static uint32_t count_holders(const psr_parts *parts)
 {
     uint32_t holders = 0;
@@ -166,8 +167,8 @@ static uint32_t count_holders(const psr_parts *parts)
     return holders;
 }
 
-/* A bucket size with which every shard holds something: auto's, or the next smaller power of two;
- * 0: there is none. */
+/* A bucket size with which every shard holds something: that of auto, or the largest smaller power
+ * of two. 0: there is none. */
 static uint64_t size_that_serves(const psr_config *config, const psr_layout *layout)
 {
     psr_config smaller = *config;
@@ -202,7 +203,7 @@ static bool fits_any(const char *pattern, const psr_layout *layout)
     return false;
 }
 
-/* A pattern that sends nothing anywhere is a slip. */
+/* A pattern that matches no tensor is taken for a mistake. */
 static psr_err check_route(const psr_config *config, const psr_layout *layout)
 {
     char pattern[PSR_ROUTE_TEXT_MAX];
@@ -242,7 +243,8 @@ psr_err psr_parts_check(const psr_parts *parts, const psr_config *config, const 
                     holders, or_size);
 }
 
-/* The holders of a ring's buckets are described together: nobody has asked for their number. */
+/* The workers that hold a ring's buckets are described together, because the user did not choose
+ * their number. */
 static void describe_workers(const psr_plan *plan, char *line, size_t size)
 {
     uint64_t *bytes = calloc((size_t)plan->homes + 1, sizeof *bytes), least = UINT64_MAX, most = 0;

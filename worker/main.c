@@ -123,7 +123,7 @@ static psr_err check_last_stretch(const psr_config *config, uint64_t total)
     if (config->stretch_count < 2 ||
         config->stretches[config->stretch_count - 1].first_step < total)
         return PSR_OK;
-    psr_config_print_mode(config, mode, sizeof mode);
+    PSR_TRY(psr_config_get(config, "mode", mode, sizeof mode));
     return psr_fail(PSR_ERR_USAGE,
                     "--mode %s does not go with --epochs %" PRIu64
                     ": the run ends before that, after step %" PRIu64 "; give more --epochs",
@@ -199,9 +199,9 @@ static psr_err start_reading(worker *w, const psr_place *place)
     return psr_host_data_start(&options, &w->host_data);
 }
 
-/* The files may have become others since they were looked at. */
-static psr_err check_still(const psr_opened *opened, const psr_config *config,
-                           const psr_facts *facts)
+/* Checks that the files have not changed since the facts were found. */
+static psr_err check_data_unchanged(const psr_opened *opened, const psr_config *config,
+                                    const psr_facts *facts)
 {
     const psr_dataset *train = opened->train, *test = opened->test;
     if (train->count == facts->train_count && test->count == facts->test_count &&
@@ -222,7 +222,7 @@ static psr_err find_content(void *context, bool *ret_known, void **ret_facts,
     PSR_TRY(psr_host_data_take(w->host_data, &w->opened));
     if (w->opened == NULL)
         return PSR_OK;
-    PSR_TRY(check_still(w->opened, &w->config, &w->facts));
+    PSR_TRY(check_data_unchanged(w->opened, &w->config, &w->facts));
     w->facts.content = w->opened->content;
     PSR_TRY(psr_facts_to_json(&w->facts, &json));
     *ret_known = true;
@@ -506,8 +506,8 @@ static void take_signals(const worker *w)
             l->beside != NULL && l->start.starts_scheduler ? psr_beside_orders(l->beside) : -1);
 }
 
-/* The scheduler, or a shard, by somebody else's launcher. */
-static psr_err stay(worker *w)
+/* For a process that another launcher started as the scheduler or as a shard. */
+static psr_err stay_in_role(worker *w)
 {
     const psr_start *start = &w->launched.start;
     /* Slurm signals all tasks of a job */
@@ -667,7 +667,7 @@ int main(int argc, char **argv)
     if (spawns)
         return psr_spawn_ranks(&a);
     if (err == PSR_OK)
-        err = w.provision.self.role == PSR_ROLE_WORKER ? run(&w) : stay(&w);
+        err = w.provision.self.role == PSR_ROLE_WORKER ? run(&w) : stay_in_role(&w);
     if (err != PSR_OK)
         psr_log(PSR_LOG_ERROR, "%s", psr_err_detail());
     clean_up(&w);

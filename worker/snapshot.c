@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 
 /* Whether every rank of this run has a residual (--compress). */
-static bool owes(psr_exchange *exchange)
+static bool has_residuals(psr_exchange *exchange)
 {
     return psr_exchange_residual(exchange, 0) != NULL;
 }
@@ -61,7 +61,7 @@ psr_err psr_snapshot_save(psr_trainer *t, uint64_t steps)
     for (uint32_t r = 0; r < t->replica_count && err == PSR_OK; r++)
         err = save(t, steps, PSR_SECTION_RANK(t->replicas[r].rank), t->replicas[r].buffers,
                    &t->net->buffers);
-    for (uint32_t r = 0; r < t->replica_count && err == PSR_OK && owes(t->exchange); r++)
+    for (uint32_t r = 0; r < t->replica_count && err == PSR_OK && has_residuals(t->exchange); r++)
         err = save(t, steps, PSR_SECTION_RESIDUAL(t->replicas[r].rank),
                    psr_exchange_residual(t->exchange, r), &t->net->params);
     psr_arena_free(averaged, length);
@@ -136,7 +136,8 @@ static psr_err find_section(const snapshot *s, uint32_t section, float **ret_to,
     uint32_t residual = section - PSR_SECTION_RESIDUAL(s->rank),
              slot = section - PSR_SECTION_SLOT(0), rank = section - PSR_SECTION_RANK(0);
     *ret_layout = s->params;
-    if (section >= PSR_SECTION_RESIDUAL(s->rank) && residual < s->plays && owes(s->exchange)) {
+    if (section >= PSR_SECTION_RESIDUAL(s->rank) && residual < s->plays &&
+        has_residuals(s->exchange)) {
         *ret_to = psr_exchange_residual(s->exchange, residual);
     } else if (s->first && section == PSR_SECTION_WEIGHTS) {
         *ret_to = s->weights;
@@ -180,7 +181,7 @@ static psr_err take_piece(snapshot *s, const psr_message *message)
 
 static psr_err restore(snapshot *s)
 {
-    s->missing = owes(s->exchange) ? s->plays * (uint64_t)s->params->count : 0;
+    s->missing = has_residuals(s->exchange) ? s->plays * (uint64_t)s->params->count : 0;
     if (s->first)
         s->missing += (1 + (uint64_t)slot_count(s)) * s->params->count +
                       (uint64_t)s->workers * s->buffers->count;
@@ -214,7 +215,7 @@ static psr_err load_init(snapshot *s, const char *path)
     return err == PSR_OK ? PSR_OK : psr_fail_context(err, "--init");
 }
 
-static psr_err fresh(const psr_trainer *t, snapshot *s)
+static psr_err init_from_seed(const psr_trainer *t, snapshot *s)
 {
     psr_network_init(t->net, t->config->seed, s->weights, s->statistics);
     for (uint32_t rank = 1; rank < s->workers; rank++)
@@ -245,7 +246,7 @@ psr_err psr_snapshot_load(psr_trainer *t)
     if (err == PSR_OK && t->first_step > 0)
         err = restore(&s);
     else if (err == PSR_OK && s.first)
-        err = fresh(t, &s);
+        err = init_from_seed(t, &s);
     if (err == PSR_OK)
         err = pass_on(t, &s);
     snapshot_done(&s);

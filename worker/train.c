@@ -222,22 +222,22 @@ static bool due(uint64_t every, uint64_t steps)
     return every > 0 && steps % every == 0;
 }
 
-/* The last turn ends when all weights have landed. together: waits until those of the other workers
- * have landed too, since an evaluation or a checkpoint follows in which all workers meet anyway.
- * The time that an early worker waits counts as training time, as it does for the workers that it
- * waits for. */
-static psr_err settle(training *tr, uint64_t steps, bool together)
+/* The last turn ends when all weights have landed. of_all_workers: it waits until the weights of
+ * the other workers have landed too, because an evaluation or a checkpoint follows, in which all
+ * workers wait for each other anyway. While an early worker waits here, its training time goes on,
+ * as that of the other workers does. */
+static psr_err await_last_weights(training *tr, uint64_t steps, bool of_all_workers)
 {
     psr_trainer *t = tr->t;
-    PSR_TRY(together ? psr_exchange_drain_all(t->exchange) : psr_exchange_drain(t->exchange));
+    PSR_TRY(of_all_workers ? psr_exchange_drain_all(t->exchange) : psr_exchange_drain(t->exchange));
     end_turn(tr, &tr->turns[t->replica_count - 1]);
     tr->settled = steps;
     return PSR_OK;
 }
 
-/* An evaluation or a checkpoint, which began at left_s, has ended: the training clock stood still,
- * and its waiting belongs to no step. */
-static void came_back(training *tr, double left_s)
+/* Called after an evaluation or a checkpoint that began at left_s. The training clock stood still
+ * meanwhile, and the waiting belongs to no step. */
+static void leave_out_of_training_time(training *tr, double left_s)
 {
     psr_exchange_figures aside;
     psr_exchange_take_figures(tr->t->exchange, &aside);
@@ -253,7 +253,7 @@ static psr_err evaluate(training *tr, uint64_t steps)
     psr_evaluation e;
     double left_s = psr_clock_s();
     PSR_TRY(psr_evaluate(t, steps, &e));
-    came_back(tr, left_s);
+    leave_out_of_training_time(tr, left_s);
     tr->outcome.left_out = e.left_out;
     if (e.left_out) {
         if (psr_trainer_is_first(t))
@@ -277,7 +277,7 @@ static psr_err save(training *tr, uint64_t steps)
     double left_s = psr_clock_s();
     PSR_TRY(psr_session_await_saved(tr->t->session, tr->last_saved));
     PSR_TRY(psr_snapshot_save(tr->t, steps));
-    came_back(tr, left_s);
+    leave_out_of_training_time(tr, left_s);
     tr->last_saved = steps;
     return PSR_OK;
 }
@@ -324,14 +324,14 @@ static psr_err finish_step(training *tr, uint64_t steps)
     bool saves = last || due(config->checkpoint_every, steps);
     /* In a checkpoint without averaged statistics no worker waits for another. At the end each
      * worker's time is its own. */
-    bool together = !last && (evaluates || (saves && tr->t->net->buffers.length > 0));
+    bool of_all_workers = !last && (evaluates || (saves && tr->t->net->buffers.length > 0));
     tr->outcome.steps = steps;
     for (uint32_t i = 0; i < tr->t->replica_count; i++) {
         tr->turns[i].last_count = tr->turns[i].count;
         tr->turns[i].last_loss_sum = tr->turns[i].loss_sum;
     }
     if (evaluates || saves || config->hash)
-        PSR_TRY(settle(tr, steps, together));
+        PSR_TRY(await_last_weights(tr, steps, of_all_workers));
     if (config->hash)
         PSR_TRY(hash_weights(tr));
     if (evaluates)
@@ -385,7 +385,7 @@ static psr_err finish_run(training *tr)
 {
     psr_trainer *t = tr->t;
     if (tr->settled != tr->outcome.steps) /* it was stopped before its end */
-        PSR_TRY(settle(tr, tr->outcome.steps, false));
+        PSR_TRY(await_last_weights(tr, tr->outcome.steps, false));
     tr->outcome.hash = psr_layout_hash(&t->net->params, psr_exchange_weights(t->exchange));
     PSR_TRY(average_loss(tr));
     /* it was stopped before its end */

@@ -353,8 +353,8 @@ static void list_names(const struct argp *argp, FILE *to)
 }
 
 /* What may stand behind the row's names; false: nothing that could be listed. */
-static bool offered(const struct argp *argp, const struct argp_option *row, char *words,
-                    size_t size)
+static bool find_words(const struct argp *argp, const struct argp_option *row, char *words,
+                       size_t size)
 {
     if (!psr_options_argp_words(argp, row, words, size) &&
         !psr_describe_argument(row->arg, words, size))
@@ -371,7 +371,7 @@ static void list_values(const struct argp *argp, const char *program, FILE *to)
         if ((o->flags & OPTION_ALIAS) == 0)
             row = o;
         char words[WORDS_BYTES];
-        if (row->arg == NULL || !offered(argp, row, words, sizeof words))
+        if (row->arg == NULL || !find_words(argp, row, words, sizeof words))
             continue;
         if (o->name != NULL)
             psr_print(to, "_psring_values['%s --%s']='%s'\n", program, o->name, words);

@@ -36,7 +36,7 @@ static bool is_control(uint32_t c)
     return c < 0x20 || (c >= 0x7f && c <= 0x9f);
 }
 
-static bool turns_or_ends_a_line(uint32_t c)
+static bool changes_direction_or_line(uint32_t c)
 {
     return c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x2028 && c <= 0x202e) ||
            (c >= 0x2066 && c <= 0x2069);
@@ -51,7 +51,7 @@ static size_t good_bytes(const char *text, size_t size, size_t *ret_bad)
     while (at < size) {
         uint32_t character = 0;
         size_t length = read_character(bytes + at, size - at, &character);
-        if (length == 0 || is_control(character) || turns_or_ends_a_line(character)) {
+        if (length == 0 || is_control(character) || changes_direction_or_line(character)) {
             *ret_bad = length > 0 ? length : 1;
             return at;
         }

@@ -492,7 +492,7 @@ static psr_err on_command(void *context, char *line)
     return err;
 }
 
-static bool reads(const agent *a)
+static bool may_read_commands(const agent *a)
 {
     return runs_program(a) || may_read(a);
 }
@@ -508,9 +508,9 @@ static void tell_end(agent *a, process *p)
     p->told = true;
 }
 
-/* Reaps processes that programs left behind and that have ended; nobody else does. If one of our
- * own has ended, the next round sees it. */
-static void bury_strays(const agent *a)
+/* Reaps processes that programs left behind and that have ended, since nothing else reaps them. If
+ * one of our own processes has ended, the next round handles it. */
+static void reap_strays(const agent *a)
 {
     siginfo_t info = {0};
     while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
@@ -525,8 +525,9 @@ static void bury_strays(const agent *a)
 #define FDS_BEFORE 3
 #define FDS_OF_EACH 4
 
-/* Something has happened to that process, or nobody has looked at it yet. Of thousands few have. */
-static bool is_touched(const agent *a, size_t index)
+/* Whether poll reported something for that process, or it was not polled yet. Of thousands of
+ * processes that is true for few. */
+static bool has_event(const agent *a, size_t index)
 {
     const struct pollfd *fds = a->fds + FDS_BEFORE + FDS_OF_EACH * index;
     return a->look_at_all || index >= a->polled ||
@@ -537,9 +538,9 @@ static psr_err attend_process(agent *a, process *p)
 {
     line_from out = {a, p, "out"}, err = {a, p, "err"};
     (void)psr_child_reap(&p->child);
-    if (reads(a))
+    if (may_read_commands(a))
         PSR_TRY(psr_line_reader_visit(&p->child.out, on_line, &out));
-    if (reads(a))
+    if (may_read_commands(a))
         PSR_TRY(psr_line_reader_visit(&p->child.err, on_line, &err));
     psr_line_writer_flush(&p->child.in);
     if (!p->told && psr_child_said_all(&p->child))
@@ -548,18 +549,18 @@ static psr_err attend_process(agent *a, process *p)
 }
 
 /* Passes on what processes printed and how they ended: all their lines first. */
-static psr_err attend(agent *a, bool *ret_running, bool *ret_all_told)
+static psr_err attend_all(agent *a, bool *ret_running, bool *ret_all_told)
 {
     *ret_running = false;
     *ret_all_told = true;
     for (size_t i = 0; i < a->count; i++) {
-        if (is_touched(a, i))
+        if (has_event(a, i))
             PSR_TRY(attend_process(a, &a->processes[i]));
         *ret_running |= !a->processes[i].child.ended;
         *ret_all_told &= a->processes[i].told;
     }
     if (runs_program(a))
-        bury_strays(a);
+        reap_strays(a);
     return PSR_OK;
 }
 
@@ -613,7 +614,7 @@ static psr_err wait_for_events(agent *a)
 {
     struct pollfd *fds = a->fds;
     nfds_t n = 0;
-    bool all = reads(a);
+    bool all = may_read_commands(a);
     fds[n++] = (struct pollfd){.fd = a->signals, .events = POLLIN};
     fds[n++] = (struct pollfd){.fd = a->commands.fd, .events = POLLIN};
     fds[n++] = (struct pollfd){.fd = psr_line_writer_pending(&a->events) ? a->events.fd : -1,
@@ -654,7 +655,7 @@ static psr_err agent_loop(agent *a)
             a->because = "the launcher gave no sign of life for longer than the deadline";
             end_all(a, NAMING_MS);
         }
-        PSR_TRY(attend(a, &running, &all_told));
+        PSR_TRY(attend_all(a, &running, &all_told));
         see_stops(a);
         check_stopped(a, now);
         if (running || a->events.taken > a->taken)

@@ -22,7 +22,7 @@ bool psr_host_is_here(const char *name)
 }
 
 /* 'text' for a POSIX shell. */
-static psr_err quote(const char *text, char *quoted, size_t size)
+static psr_err quote_for_shell(const char *text, char *quoted, size_t size)
 {
     size_t at = 0;
     for (const char *c = text; *c && at + 6 < size; c++) {
@@ -55,13 +55,13 @@ static const char guarded[] =
 psr_err psr_host_command(const char *path, bool named, char *command, size_t size)
 {
     char quoted[4608], script[6144], again[12288];
-    PSR_TRY(quote(path, quoted, sizeof quoted));
+    PSR_TRY(quote_for_shell(path, quoted, sizeof quoted));
     if (named) {
         snprintf(command, size, "exec '%s' agent", quoted);
         return PSR_OK;
     }
     snprintf(script, sizeof script, guarded, quoted);
-    PSR_TRY(quote(script, again, sizeof again)); /* works with any login shell */
+    PSR_TRY(quote_for_shell(script, again, sizeof again)); /* works with any login shell */
     if (snprintf(command, size, "exec /bin/sh -c '%s'", again) >= (int)size)
         return psr_fail(PSR_ERR_USAGE, "the path '%s' is too long for a remote command", path);
     return PSR_OK;

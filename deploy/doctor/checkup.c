@@ -57,8 +57,8 @@ uint64_t psr_checkup_worker_bytes(const psr_checkup *c, const psr_checkup_host *
     return fixed + sample * c->batch_size;
 }
 
-/* The part of path that exists. */
-static bool nearest_there(const char *path, char *there, size_t size)
+/* Finds the longest part of path that exists. */
+static bool find_nearest_existing(const char *path, char *there, size_t size)
 {
     struct stat status;
     if (snprintf(there, size, "%s", path[0] ? path : ".") >= (int)size)
@@ -81,7 +81,7 @@ void psr_checkup_look_at_out(psr_checkup *c)
     struct stat status;
     if (c->out == NULL)
         return;
-    if (!nearest_there(c->out, there, sizeof there))
+    if (!find_nearest_existing(c->out, there, sizeof there))
         snprintf(c->out_failure, sizeof c->out_failure, "its name is longer than %d bytes",
                  PATH_MAX - 1);
     else if (stat(there, &status) == 0 && !S_ISDIR(status.st_mode))

@@ -83,9 +83,9 @@ static psr_err attend_scheduler(psr_launch_driver *d)
 
 #define FDS_OF_EACH 4
 
-/* Something has happened to that host's agent, or to the scheduler behind the hosts. Of thousands
- * few have. */
-static bool is_touched(const psr_launch_driver *d, size_t index)
+/* Whether poll reported something for that host's agent, or for the scheduler, which comes after
+ * the hosts. Of thousands of hosts that is true for few. */
+static bool has_event(const psr_launch_driver *d, size_t index)
 {
     const struct pollfd *fds = d->fds + 1 + FDS_OF_EACH * index;
     return (fds[0].revents | fds[1].revents | fds[2].revents | fds[3].revents) != 0;
@@ -94,9 +94,9 @@ static bool is_touched(const psr_launch_driver *d, size_t index)
 static psr_err attend_all(psr_launch_driver *d)
 {
     for (size_t i = 0; i < d->polled_hosts; i++)
-        if (is_touched(d, i))
+        if (has_event(d, i))
             PSR_TRY(attend_host(d, i));
-    return is_touched(d, d->polled_hosts) ? attend_scheduler(d) : PSR_OK;
+    return has_event(d, d->polled_hosts) ? attend_scheduler(d) : PSR_OK;
 }
 
 /* ---- signals ---- */

@@ -18,7 +18,7 @@
 
 /* Steps that all ranks have completed, by the newest line of each; the last line may be torn. -1:
  * nothing is known. */
-static double steps_in(const char *text, size_t size, uint32_t ranks)
+static double completed_steps(const char *text, size_t size, uint32_t ranks)
 {
     double newest[RANKS_MAX] = {0};
     for (const char *at = text, *end = text + size; at < end;) {
@@ -47,7 +47,8 @@ static psr_err read_steps(psr_run_record *r)
     const char *workers = psr_run_record_option(r, "workers");
     unsigned long ranks = workers != NULL ? strtoul(workers, NULL, 10) : 0;
     PSR_TRY(psr_file_read(path, METRICS_BYTES_MAX, &text, &size));
-    double steps = steps_in((const char *)text, size, ranks <= RANKS_MAX ? (uint32_t)ranks : 0);
+    double steps =
+        completed_steps((const char *)text, size, ranks <= RANKS_MAX ? (uint32_t)ranks : 0);
     free(text);
     cJSON *outcome = cJSON_AddObjectToObject(r->json, "outcome");
     if (outcome == NULL ||

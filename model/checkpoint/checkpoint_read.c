@@ -16,7 +16,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "tensors are read as they lie in the file");
 
-/* What is read at once: in cache still when its checksum is taken. */
+/* Read at once, so that it is still in the cache when its checksum is computed. */
 #define BUFFER_BYTES ((size_t)256 << 10)
 /* Before a tensor's name, the metadata key of its checksum. */
 #define TENSOR_KEY "xxh3/"
@@ -44,8 +44,8 @@ static bool parse_checksum(const char *text, uint64_t *ret_checksum)
     return text[16] == '\0';
 }
 
-/* XXH3 of length and header, the digits of "xxh3" taken as zeros. A quote within a JSON string is
- * escaped, so the key's text cannot be met anywhere but at the key. */
+/* XXH3 of length and header, with the digits of "xxh3" replaced by zeros. A quote within a JSON
+ * string is escaped, so the key's text occurs only at the key. */
 static psr_err verify_header(const uint8_t *bytes, const psr_safetensors *header, uint64_t checksum)
 {
     static const char key[] = "\"xxh3\":\"", zeros[] = "0000000000000000";
@@ -73,8 +73,8 @@ static psr_err read_bytes(const psr_checkpoint *checkpoint, void *to, size_t siz
     return PSR_OK;
 }
 
-/* XXH3 of an entry's bytes, through a buffer of BUFFER_BYTES, or by the way into a place of their
- * own. */
+/* XXH3 of an entry's bytes. They are read through a buffer of BUFFER_BYTES, or into the place that
+ * is given for them. */
 static psr_err read_and_sum(const psr_checkpoint *checkpoint, const psr_safetensors_entry *entry,
                             uint8_t *buffer, uint8_t *place, uint64_t *ret_checksum)
 {
@@ -116,8 +116,8 @@ static psr_err verify_tensor(const psr_checkpoint *checkpoint, const psr_safeten
     return is == checksum ? PSR_OK : fail_sum(name);
 }
 
-/* Every checksum that the metadata has. Header first: then the rest of the metadata can be
- * believed. */
+/* Verifies every checksum of the metadata. The header's comes first: after it the rest of the
+ * metadata can be believed. */
 static psr_err verify(const psr_checkpoint *checkpoint, const uint8_t *first_bytes)
 {
     const psr_safetensors *header = &checkpoint->header;
@@ -164,8 +164,8 @@ static psr_err read_header(psr_checkpoint *checkpoint, uint64_t file_bytes)
     if (bytes == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a header of %zu bytes", data_begin);
     psr_err err = read_bytes(checkpoint, bytes, data_begin, 0);
-    memcpy(bytes, first, sizeof first); /* data_begin is theirs: another length
-                                           by now must not be believed */
+    /* The file may have changed, and data_begin is of its first bytes as they were. */
+    memcpy(bytes, first, sizeof first);
     if (err == PSR_OK)
         err = psr_safetensors_parse(bytes, data_begin, file_bytes, &checkpoint->header);
     if (err == PSR_OK)
@@ -192,7 +192,7 @@ static psr_err open_checkpoint(const char *origin, const uint8_t *bytes, int fd,
                       : psr_fail(PSR_ERR_NOMEM, "no memory for a checkpoint");
     if (err != PSR_OK) {
         psr_checkpoint_close(checkpoint);
-        /* What the file's reader said names it already. */
+        /* The reader's message already names the file. */
         return err == PSR_ERR_IO ? err : psr_fail_context(err, "%s", origin);
     }
     *ret_checkpoint = checkpoint;

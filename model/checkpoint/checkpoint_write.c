@@ -318,7 +318,8 @@ static psr_err create_file(psr_checkpoint_writer *writer)
     do
         failed = fallocate(writer->fd, 0, 0, size);
     while (failed && errno == EINTR);
-    /* A file system that cannot reserve gives a sparse file, and a full disk shows later. */
+    /* On a file system that cannot reserve space the file is sparse, and a full disk is reported
+     * later. */
     if (failed && errno == EOPNOTSUPP)
         failed = ftruncate(writer->fd, size);
     return failed ? fail_errno(writer->part_path) : PSR_OK;
@@ -426,7 +427,7 @@ static void write_digits(char *at, uint64_t checksum)
     memcpy(at, digits, 16);
 }
 
-/* Of what the file holds, not of what was meant to be written. */
+/* The checksum is that of the file's bytes on disk, not of the bytes that should be there. */
 static psr_err hash_tensor(const psr_checkpoint_writer *writer, const writer_tensor *tensor,
                            char *buffer, uint64_t *ret_checksum)
 {
@@ -472,7 +473,7 @@ static psr_err write_header(psr_checkpoint_writer *writer)
     return write_at(writer, writer->header, writer->header_bytes, 0);
 }
 
-/* Makes a rename in the directory of path outlive a power cut. */
+/* Makes sure that a rename in the directory of path survives a power cut. */
 static psr_err sync_directory(const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -372,7 +372,7 @@ static int by_key(const void *a, const void *b)
     return strcmp(((const psr_safetensors_pair *)a)->key, ((const psr_safetensors_pair *)b)->key);
 }
 
-/* Sorts by range, then by name; on the way finds holes, overlaps and names that come twice. */
+/* Sorts by range, then by name. Finds holes, overlaps and names that come twice. */
 static psr_err check_entries(psr_safetensors *header, uint64_t data_bytes)
 {
     char shown[PSR_PRINTABLE_SIZE];

@@ -11,7 +11,7 @@
 
 /* ---- nodes ---- */
 
-/* A node that reads `input` and, until the caller says otherwise, has its shape. */
+/* Appends a node that reads `input`. It has the shape of input until the caller changes it. */
 static psr_network_node node_from(const psr_network_builder *builder, psr_op op, uint32_t input,
                                   const char *name)
 {

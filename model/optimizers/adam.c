@@ -44,7 +44,7 @@ typedef struct factors {
     float epsilon;
 } factors;
 
-/* torch.lerp(m, d, take): from whichever end is nearer. */
+/* torch.lerp(m, d, take): computed from the end that is nearer. */
 static inline float lerp(float m, float d, float take)
 {
     return take < 0.5f ? m + take * (d - m) : d - (d - m) * (1.0f - take);

@@ -20,7 +20,7 @@ struct psr_updater {
     float *own_sums;
     uint64_t lr_step; /* lr is this step's; UINT64_MAX: none's yet */
     float lr;
-    uint64_t summed_step; /* of the part whose tensors are being looked at */
+    uint64_t summed_step; /* step of the part whose tensors are being updated */
 };
 
 static float lr_of(psr_updater *updater, uint64_t step)
@@ -53,7 +53,7 @@ static psr_err update_block(psr_updater *updater, const psr_sum *sum, size_t at,
 
 /* ---- whole tensors ---- */
 
-static psr_err keep(psr_updater *updater, const psr_sum *sum)
+static psr_err keep_sum(psr_updater *updater, const psr_sum *sum)
 {
     float *kept = updater->sums + sum->span.offset;
     if (!psr_finite(sum->values, sum->span.count))
@@ -81,7 +81,7 @@ static psr_err part_updated(void *context, uint32_t part)
 psr_err psr_updater_take(psr_updater *updater, const psr_sum *sum)
 {
     if (updater->whole != NULL)
-        return keep(updater, sum);
+        return keep_sum(updater, sum);
     for (size_t at = 0; at < sum->span.count; at += BLOCK) {
         size_t left = sum->span.count - at;
         PSR_TRY(update_block(updater, sum, at, left < BLOCK ? left : BLOCK));

@@ -2,16 +2,16 @@
 
 #include <stdlib.h>
 
-/* Parts and tensors overlap in runs of both: first and count on either side, and what is still
- * missing in this step. */
+/* A part overlaps a run of tensors, and a tensor overlaps a run of parts: first and count of that
+ * run, and how many of it are missing in this step. */
 typedef struct overlap {
     uint32_t first, count, missing;
 } overlap;
 
 struct psr_whole_tensors {
     psr_whole_tensors_events events;
-    overlap *parts;   /* [part]: its tensors; missing: those not updated yet */
-    overlap *tensors; /* [tensor]: its parts; missing: those not summed yet */
+    overlap *parts;   /* [part]: its tensors; missing: how many are not updated yet */
+    overlap *tensors; /* [tensor]: its parts; missing: how many are not summed yet */
 };
 
 static size_t tensor_end(const psr_tensor *tensor)
@@ -89,8 +89,7 @@ void psr_whole_tensors_free(psr_whole_tensors *tensors)
     free(tensors);
 }
 
-/* What is counted down is set up for the next step at once: no part is summed again before it is
- * new. */
+/* The count is set up for the next step at once, before any part can be summed again. */
 static bool count_down(overlap *o)
 {
     if (--o->missing > 0)

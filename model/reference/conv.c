@@ -39,8 +39,8 @@ void psr_ref_conv_forward(const psr_window *v, const psr_real *x, const psr_real
                 }
 }
 
-/* dx[n,c,h,i] += sum over the outputs that saw it. Output row oh saw row h through kernel row kh
- * where oh * stride = h + pad - kh; columns likewise. */
+/* dx[n,c,h,i] += sum over the outputs whose window contains it. Output row oh saw row h through
+ * kernel row kh where oh * stride = h + pad - kh; columns likewise. */
 static void conv_backward_data(const psr_window *v, const psr_real *w, const psr_real *dy,
                                psr_real *dx)
 {

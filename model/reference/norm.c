@@ -17,7 +17,8 @@ static void normalise(const psr_batchnorm *norm, uint32_t c, const psr_real *x, 
             y[i] = (psr_real)((x[i] - mean) * scale * weight + bias);
 }
 
-/* Two passes: the variance about the mean itself, not the difference of two large sums. */
+/* Two passes: the variance is computed from the differences to the mean, not as the difference of
+ * two large sums. */
 static void channel_statistics(const psr_batchnorm *norm, uint32_t c, const psr_real *x,
                                double *ret_mean, double *ret_squares)
 {
@@ -64,7 +65,7 @@ void psr_ref_batchnorm_infer(const psr_batchnorm *norm, const psr_real *x, const
                   weight[c], bias[c], y);
 }
 
-/* With xn = (x - mean) * scale, both of which hold x themselves:
+/* With xn = (x - mean) * scale, where mean and scale depend on x too:
  *     dx = weight * scale * (dy - mean(dy) - xn * mean(dy * xn)),
  *     dweight = sum dy * xn,  dbias = sum dy. */
 void psr_ref_batchnorm_backward(const psr_batchnorm *norm, const psr_real *x,

@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Index within the plane of the largest value under output (oh, ow); the first among equals; a NaN
- * wins, so that it is seen in the loss. */
+/* Index in the plane of the largest value in the window of output (oh, ow). Of equal values the
+ * first counts. A NaN counts as the largest, so that it reaches the loss. */
 static size_t window_argmax(const psr_window *v, const psr_real *plane, uint32_t oh, uint32_t ow)
 {
     size_t best = SIZE_MAX;

@@ -21,7 +21,8 @@
 #define DEADLINE_S_MAX 1e6
 typedef struct driver {
     uint32_t ranks; /* the program's ranks, and after them the shards */
-    /* psring-ps serve: they join when the program does, and nobody waits for their end */
+    /* processes of psring-ps serve: they join when the program does, and the run does not wait for
+     * their end */
     uint32_t shards;
     int64_t deadline_ms;
     const psr_provision *provision;
@@ -29,14 +30,13 @@ typedef struct driver {
     psr_transport *transport; /* the loop's */
     psr_launcher *launcher;
     psr_orders orders;
-    /* The judge of the ranks that have called psring_init since all had left the last time. NULL:
-     * no rank ever has. */
+    /* The judge of the ranks that have called psring_init since all ranks had last left. NULL: no
+     * rank has called it yet. */
     psr_judge *judge;
     psr_coordinator *coordinator; /* the judge's */
-    /* [ranks]: a JOIN that waits: of a rank that has left while others have not, or of a shard;
-     * owned */
+    /* [ranks]: a JOIN that waits: of a rank that left while others had not, or of a shard; owned */
     psr_message **early;
-    bool *gone;          /* [ranks]: whose processes have ended well */
+    bool *gone;          /* [ranks]: the process of this rank has ended well */
     uint32_t gone_count; /* how many, without shards */
     bool ended;
     psr_err status;
@@ -102,7 +102,8 @@ static bool is_shard(const driver *d, uint32_t rank)
     return rank >= d->ranks - d->shards;
 }
 
-/* If the calls of all that have joined had failed before, that is why this process ended. */
+/* If the judge had failed the calls of all ranks before, that is the reason why this process
+ * ended. */
 static void lose(driver *d, const psr_order *order)
 {
     char line[sizeof d->line];
@@ -118,7 +119,7 @@ static void lose(driver *d, const psr_order *order)
         end_by(d, order->peer.rank, PSR_ERR_PEER, line);
 }
 
-/* A rank that others would wait for may not exit without leaving. */
+/* A rank that others wait for may not exit without leaving. */
 static void check_missed(driver *d, uint32_t rank)
 {
     char line[200];
@@ -133,8 +134,8 @@ static void check_missed(driver *d, uint32_t rank)
     end_by(d, rank, PSR_ERR_PEER, line);
 }
 
-/* When the program's ranks have left and no shard is still starting: it would find nobody, and
- * report that. */
+/* Ends the run when the program's ranks have left. While a shard is still starting it goes on:
+ * otherwise the shard would find no scheduler, and report that. */
 static void end_when_all_have(driver *d)
 {
     char line[64];
@@ -224,7 +225,7 @@ static psr_err open_coordinator(driver *d, int64_t now_ms)
     return PSR_OK;
 }
 
-/* Nobody is here: the next rank that joins begins anew. */
+/* No rank is left: the next rank that joins begins anew. */
 static bool is_over(const driver *d)
 {
     return d->coordinator == NULL || psr_coordinator_over(d->coordinator);

@@ -31,7 +31,7 @@ psr_err psr_hosts_of_ranks(const psr_config *config, const psr_view *members,
     return PSR_OK;
 }
 
-/* Whether one of the first `count` members is on this one's host. */
+/* Whether one of the first `count` members is on the same host as this member. */
 static bool is_known(const psr_view *members, uint32_t count, const psr_view_member *member)
 {
     for (uint32_t i = 0; i < count; i++)

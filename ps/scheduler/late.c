@@ -9,7 +9,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define BURST 256 /* messages taken before everything else gets its turn */
+#define BURST 256 /* messages that are taken before anything else is done */
 
 static bool awaits(const psr_late *late)
 {

@@ -14,13 +14,13 @@
 #include <unistd.h>
 
 #define WAITING_BYTES_MUCH 65536 /* above this, events that will be repeated are left out */
-/* above this every line is left out that members can cause any number of; events of the run are
+/* above this, all lines are left out of which members can cause any number; the run's events are
  * few */
 #define WAITING_BYTES_MAX (1u << 20)
 #define LAST_WORDS_MS 1000
 
 struct psr_launcher {
-    bool by_hand; /* nobody takes events: they are shown here */
+    bool by_hand; /* no launcher takes events, so they are shown here */
     const psr_config *config;
     psr_screen *screen;
     psr_show show;
@@ -94,7 +94,7 @@ void psr_launcher_flush(psr_launcher *launcher)
         if (written < 0 && errno == EINTR)
             continue;
         if (written < 0 && errno != EAGAIN)
-            /* nobody reads any more; the end of standard input will tell */
+            /* the launcher reads no more; the end of standard input will report that */
             gone = launcher->waiting_bytes;
         if (written <= 0)
             break;

@@ -55,7 +55,7 @@ static void close_connection(connection *c)
     *c = (connection){.state = FREE, .fd = -1};
 }
 
-/* The kernel says whose the other end is, even if a file system ignores modes. */
+/* The kernel tells which user has the other end, even on a file system that ignores modes. */
 static bool is_ours(int fd)
 {
     struct ucred peer;
@@ -106,8 +106,8 @@ static bool read_line(connection *c)
     return true;
 }
 
-/* A connection that waits for an answer sends nothing more; if it can be read, the other end has
- * gone. */
+/* A client that waits for an answer sends nothing more. So if its connection becomes readable, the
+ * client has gone. */
 static bool see(connection *c, int64_t now_ms, short seen)
 {
     if (c->state == READING && seen != 0)
@@ -195,7 +195,7 @@ void psr_mode_socket_answer(psr_mode_socket *s, uint64_t id, bool ok, const char
         connection *c = &s->connections[i];
         if (c->state != AWAITS || c->request.id != id)
             continue;
-        /* Nothing was sent on it before, so there is room. */
+        /* Nothing was sent on this connection before, so there is room. */
         (void)!send(c->fd, line, (size_t)size, MSG_DONTWAIT | MSG_NOSIGNAL);
         c->state = ANSWERED;
     }

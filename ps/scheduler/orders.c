@@ -46,7 +46,7 @@ bool psr_orders_take(psr_orders *orders, int64_t now_ms)
         } else if (heard == PSR_LAUNCHER_BAD) {
             orders->bad(orders->context);
         } else {
-            psr_clock_go_on(); /* it may have died while all were stopped */
+            psr_clock_go_on(); /* the agent may have died while all processes were stopped */
             orders->gone(orders->context, now_ms);
         }
     }

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #define PATH_BYTES (PSR_PATH_MAX + 64)
-#define NAMES_MAX 1000             /* names of a series that other runs took first */
+#define NAMES_MAX 1000             /* how many names of the series other runs took first */
 #define EARLY_BYTES_MAX (1u << 20) /* bytes of log lines that wait for the directory */
 
 typedef struct log_file {
@@ -48,8 +48,8 @@ struct psr_rundir {
 
 /* ---- whether it can be made ---- */
 
-/* Whether we may write in the nearest existing directory above path. may_be_there: then another
- * name is taken. */
+/* Checks that we may write in the nearest existing directory above path. may_be_there: path itself
+ * may exist, since then another name is taken. */
 static psr_err check_can_be_made(const char *path, bool may_be_there)
 {
     struct stat status;
@@ -287,8 +287,7 @@ static psr_err take_next_name(psr_rundir *rundir)
     return PSR_OK;
 }
 
-/* Other runs may have found the name free at the same moment: the one whose mkdir succeeds has
- * it. */
+/* Other runs may find the name free at the same time. The run whose mkdir succeeds gets it. */
 static psr_err claim_name(psr_rundir *rundir)
 {
     for (int tries = 0; mkdir(rundir->config.out, 0777) != 0; tries++) {
@@ -351,7 +350,7 @@ const char *psr_rundir_path(const psr_rundir *rundir)
 psr_err psr_rundir_algorithms(psr_rundir *rundir, const char *algorithms)
 {
     snprintf(rundir->algorithms, sizeof rundir->algorithms, "%s", algorithms);
-    /* another timing could choose other ones */
+    /* timing again could choose other algorithms */
     if (strcmp(rundir->config.algorithms, "timed") == 0)
         strcpy(rundir->config.algorithms, rundir->algorithms);
     return write_run(rundir);

@@ -27,10 +27,10 @@ psr_bytes psr_scheduler_payload_of(const psr_message *message)
 
 /* ---- messages while the run is on ---- */
 
-/* The limit on steps is worker 0's, whose facts are those of all; before it has sent them nobody
- * has begun a step. A checkpoint may be of a later step than the run's last one, until a worker has
- * checked it. */
-static void limit(void *context, psr_msg_limits *limits)
+/* The limit on steps comes from worker 0's facts, which are those of all workers. No step begins
+ * before worker 0 has sent them. Until a worker has checked it, a checkpoint may be of a later step
+ * than the run's last one. */
+static void limit_steps(void *context, psr_msg_limits *limits)
 {
     const psr_scheduler *scheduler = context;
     const psr_facts *facts = &psr_scheduler_worker(context, 0)->facts;
@@ -90,7 +90,7 @@ static psr_err open_coordinator(psr_scheduler *scheduler, const char *host, int6
                  .welcomed = psr_scheduler_welcomed,
                  .ready = psr_scheduler_take_ready,
                  .started = psr_scheduler_started,
-                 .limit = limit,
+                 .limit = limit_steps,
                  .progress = take_progress,
                  .message = take_message},
         .host = host,

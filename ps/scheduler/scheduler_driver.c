@@ -55,9 +55,9 @@ typedef struct driver {
     psr_sections sections; /* once all have joined */
     psr_checkpoints *checkpoints;
     psr_progress *progress; /* what the launcher's bar shows */
-    psr_figures *figures;   /* what the run comes to; both from the beginning of the run */
+    psr_figures *figures;   /* the figures of the run; both from the beginning of the run */
     psr_mode_socket *asked; /* psring mode; NULL: the directory takes no socket */
-    uint64_t asker;         /* who waits for the change; 0: nobody */
+    uint64_t asker;         /* the connection that waits for the change; 0: none */
     bool asker_wants_json;
     double pause_s; /* of the last change */
 
@@ -65,7 +65,7 @@ typedef struct driver {
     int64_t slow_said_ms; /* when it was last said that the disk is slow */
     uint32_t stops;       /* orders to stop */
     bool started;         /* all were ready */
-    bool closed;          /* all that members printed has come */
+    bool closed;          /* all output of the members has arrived */
     bool launcher_gone;
     psr_err status;
     char line[1024];
@@ -99,7 +99,8 @@ static uint64_t bucket_bytes_of(const driver *d, const psr_config *config)
     return psr_bucket_bytes(&d->sections.net->params, config->bucket_bytes);
 }
 
-/* The plan in a mode. tells: says which part of the parameters each shard, or worker, holds. */
+/* Makes the plan for a mode. tells: also says which part of the parameters each shard, or worker,
+ * holds. */
 static psr_err share_out(driver *d, const psr_config *config, psr_mode mode,
                          const psr_view *members, bool tells, psr_plan *ret_plan)
 {
@@ -128,7 +129,7 @@ static psr_err share_out(driver *d, const psr_config *config, psr_mode mode,
     return err;
 }
 
-/* Before the first step it is seen whether the later stretches can be. */
+/* Checks before the first step that all later stretches are possible. */
 static psr_err check_stretches(driver *d, const psr_config *config, uint64_t first_step,
                                const psr_view *members)
 {
@@ -175,7 +176,7 @@ static psr_err begin_files(driver *d, const psr_config *config, const psr_facts 
     return psr_checkpoints_new(&options, &d->checkpoints);
 }
 
-/* The samples are those that an earlier run had, where this one is to have the same. */
+/* Checks that the samples are those of the earlier run, if this run must have the same. */
 static psr_err check_data(const driver *d, const psr_facts *facts)
 {
     const char *wanted = d->config->data_content;
@@ -273,7 +274,7 @@ static void answer(driver *d, uint64_t id, bool ok, const char *text)
         psr_mode_socket_answer(d->asked, id, ok, text);
 }
 
-/* The same as tell_mode, as JSON. changed: and how long the last change took. */
+/* The same as tell_mode, as JSON. changed: also how long the last change took. */
 static void tell_json(driver *d, uint64_t id, bool changed)
 {
     const psr_mode_state now = psr_scheduler_mode(d->scheduler);
@@ -363,7 +364,7 @@ static psr_err on_started(void *context, const char *algorithms)
     driver *d = context;
     d->started = true;
     psr_rundir_log(d->rundir, self, "all are ready: start");
-    /* A run goes on without: then nobody can ask it. */
+    /* Without this socket the run goes on, but cannot be asked for its mode. */
     if (psr_mode_socket_new(psr_rundir_path(d->rundir), psr_scheduler_loop_wake, &d->loop,
                             &d->asked) != PSR_OK)
         psr_rundir_log(d->rundir, self, psr_err_detail());
@@ -377,7 +378,7 @@ static void on_done(void *context, uint32_t rank, const char *json, size_t size)
     psr_figures_take_done(d->figures, rank, json, size);
 }
 
-static void on_carried(void *context, uint32_t shard, const psr_traffic *traffic)
+static void on_shard_traffic(void *context, uint32_t shard, const psr_traffic *traffic)
 {
     driver *d = context;
     char line[128];
@@ -430,8 +431,8 @@ static psr_err on_last_checkpoint(void *context, uint64_t step)
     return psr_checkpoints_whole(d->checkpoints, step);
 }
 
-/* What brings the run back to where it was stopped in order; NULL: it was not. The command that
- * started it is its user's: psring train tells its own. */
+/* The command that goes on with a run that was stopped in order; NULL: it was not. For a run of
+ * psring train, psring train says it itself. */
 static const char *how_to_go_on(const driver *d, char line[static GO_ON_BYTES])
 {
     if (d->status != PSR_ERR_CANCELLED || d->stops != 1)
@@ -456,7 +457,7 @@ static void on_ended(void *context, psr_err status, const char *line)
     d->asker = 0;
     psr_rundir_log(d->rundir, self, line);
     psr_err written = PSR_OK;
-    /* bad input: nothing is to be left of it */
+    /* bad input: no directory is left */
     if (!d->started && psr_err_exit_status(status) == 2)
         psr_rundir_discard(d->rundir);
     else
@@ -512,7 +513,7 @@ static void obey(void *context, const psr_order *order, int64_t now_ms)
     case PSR_ORDER_CLOSED:
         d->closed = true;
         return;
-    default: /* LEFT: in training a process ends well when the run does */
+    default: /* LEFT: in training a process may end only when the run ends */
         return;
     }
 }
@@ -576,7 +577,7 @@ static void check_disk(driver *d, int64_t now_ms)
     on_say(d, line);
 }
 
-/* Who has joined and cannot be told anything: it hears why on its own connection. */
+/* The member has joined, but cannot be sent the reason; it gets it on its own connection. */
 static void check_ways(driver *d)
 {
     psr_unreached unreached;
@@ -590,7 +591,8 @@ static void check_ways(driver *d)
     psr_coordinator_end(d->coordinator, PSR_ERR_PEER, line);
 }
 
-/* By itself or not: what it has said of that before is on its way. */
+/* Takes members whose process has ended, by itself or not. A message in which such a member says why
+ * it ended may still be on its way. */
 static void take_ends(driver *d, int64_t now_ms)
 {
     psr_peer peer;
@@ -683,8 +685,9 @@ static bool has_ended(void *context)
 
 /* ---- behind the end ---- */
 
-/* The run has ended, and members are hearing that: what they print until they have ended too goes
- * to their logs, and a JOIN is answered with it. The launcher sees to it that this is not long. */
+/* The run has ended, and the members are being told. What they print until they have ended too goes
+ * to their logs, and a JOIN is answered with the end of the run. The launcher limits how long this
+ * takes. */
 static bool between_last_lines(void *context, int64_t now_ms)
 {
     driver *d = context;
@@ -721,7 +724,7 @@ static void take_last_lines(driver *d)
     psr_scheduler_loop_run(&d->loop);
 }
 
-/* Without a launcher of ours, which ends all of a run's processes itself. */
+/* Used without psring's launcher, which ends all processes of a run itself. */
 static void answer_late(driver *d)
 {
     const psr_roster roster = psr_roster_of(d->config);
@@ -742,7 +745,7 @@ static psr_err open_transport(driver *d)
     psr_zmq_options zmq = psr_provision_zmq(d->provision);
     zmq.self = self;
     zmq.watches_ways = true;
-    zmq.members_look = d->starter != 0; /* one of them, whose fellows may do so */
+    zmq.members_look = d->starter != 0; /* a rank started this process, and others may do so too */
     zmq.log_stranger = on_stranger;
     zmq.log_context = d;
     PSR_TRY(psr_transport_zmq_new(&zmq, &d->transport));
@@ -775,7 +778,7 @@ static psr_err set_up(driver *d)
         .metrics = on_metrics,
         .evaluating = on_evaluating,
         .done = on_done,
-        .carried = on_carried,
+        .carried = on_shard_traffic,
         .checkpoint = on_checkpoint,
         .last_checkpoint = on_last_checkpoint,
         .say = on_say,

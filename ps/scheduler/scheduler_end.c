@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static psr_err see_held(psr_scheduler *scheduler);
+static psr_err end_when_all_hold(psr_scheduler *scheduler);
 
 /* ---- the last step ---- */
 
@@ -68,7 +68,7 @@ static psr_err check_steps(const psr_scheduler *scheduler)
     return PSR_OK;
 }
 
-/* A worker's figures, and the hash of its last weights. */
+/* Takes a worker's figures, and the hash of its last weights. */
 static psr_err take_outcome(psr_scheduler *scheduler, psr_peer worker, uint64_t steps,
                             const psr_message *message)
 {
@@ -150,10 +150,11 @@ psr_err psr_scheduler_take_done(psr_scheduler *scheduler, psr_scheduler_member *
     member->left_out = says.left_out;
     member->steps = says.steps;
     if (scheduler->holding && member->peer.role == PSR_ROLE_WORKER) {
-        /* HOLD and its DONE have crossed: it has taken all steps, so all others shall. */
+        /* HOLD and the worker's DONE have crossed. That worker has taken all steps, so the others
+         * must take them too. */
         member->helds = scheduler->holds;
         member->last_step = member->steps > 0 ? member->steps - 1 : 0;
-        PSR_TRY(see_held(scheduler));
+        PSR_TRY(end_when_all_hold(scheduler));
     }
     PSR_TRY(end_idle_shards(scheduler));
     if (!psr_coordinator_all_done(scheduler->coordinator))
@@ -189,7 +190,7 @@ void psr_scheduler_checkpointed(psr_scheduler *scheduler, uint64_t step)
 
 /* ---- told to stop ---- */
 
-/* It is ending already: the others take the same steps. */
+/* The worker is ending already, so the others take the same steps. */
 bool psr_scheduler_one_is_done(const psr_scheduler *scheduler)
 {
     for (uint32_t r = 0; r < scheduler->roster.worker_processes; r++)
@@ -239,7 +240,7 @@ static psr_err stop_all(psr_scheduler *scheduler, uint64_t last)
                                     (psr_bytes){NULL, 0});
 }
 
-static psr_err see_held(psr_scheduler *scheduler)
+static psr_err end_when_all_hold(psr_scheduler *scheduler)
 {
     uint64_t last = 0;
     for (uint32_t r = 0; r < scheduler->roster.worker_processes; r++) {
@@ -264,5 +265,5 @@ psr_err psr_scheduler_take_held(psr_scheduler *scheduler, psr_scheduler_member *
     PSR_TRY(psr_msg_held_read(message, &limits, &last_step));
     member->helds++;
     member->last_step = last_step;
-    return see_held(scheduler);
+    return end_when_all_hold(scheduler);
 }

@@ -1,5 +1,5 @@
-/* The part of training in joining: gives configurations, compares facts, and says from where all
- * begin. */
+/* Training's part of joining: it sends the configuration, compares the facts, and tells all members
+ * the step from which they begin. */
 #include "ps/scheduler/scheduler_private.h"
 
 #include "net/violation.h"

@@ -94,7 +94,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     }
 }
 
-/* The launcher, which knows all hosts, resolves the threads; by hand, this host's cores do. */
+/* The launcher knows all hosts, and chooses the number of threads. In a start by hand it is chosen
+ * by this host's cores. */
 static psr_err check_config(psr_config *config)
 {
     psr_compression compression;
@@ -121,7 +122,7 @@ static psr_err choose_transport(const arguments *a, psr_provision *provision,
                (a->config.transport == PSR_TRANSPORT_AUTO && !provision->keys.curve);
     provision->port = a->port;
     if (!ipc)
-        return PSR_OK; /* the transport says which keys are needed */
+        return PSR_OK; /* the transport checks that the needed keys are there */
     if (a->interface != NULL || a->port)
         return psr_fail(PSR_ERR_USAGE,
                         "--%s is for TCP, and %s; leave it out, or make CURVE keys (psring keygen "

@@ -34,8 +34,8 @@ static bool holds(const psr_plan *plan, psr_peer peer, psr_span run)
     return true;
 }
 
-/* Who may send a run of a section: see net/message.h. After so many steps this goes by the view
- * that was valid for the last of them. */
+/* Who may send a run of a section: see net/message.h. After `step` steps, the view of the last of
+ * these steps decides. */
 static bool may_send(const psr_scheduler *scheduler, psr_peer peer, const psr_msg_piece *piece)
 {
     const uint32_t section = piece->section;
@@ -88,8 +88,8 @@ static bool is_in_place(const psr_scheduler *scheduler, uint64_t step)
 }
 
 /* A worker begins the next checkpoint when it is told that its last one is in place. A shard is not
- * told, but no worker takes the steps up to the next but one before that. So two of a shard's
- * checkpoints may be on their way, and its pieces come as its buckets do. */
+ * told. But before that no worker takes the steps up to the next checkpoint but one. So two of a
+ * shard's checkpoints may be on their way, and its pieces come as its buckets do. */
 static psr_err check_turn(const psr_scheduler *scheduler, psr_scheduler_member *member,
                           const psr_message *message, uint64_t step)
 {
@@ -148,7 +148,8 @@ static bool read_count(const cJSON *object, const char *name, uint64_t *ret_coun
     return true;
 }
 
-/* In all modes all have the same bits, except mpi, which leaves that to its libraries. */
+/* All workers must have the same bits in every mode except mpi, where the MPI library decides
+ * that. */
 static bool have_equal_weights(const psr_scheduler *scheduler)
 {
     const psr_route route = scheduler->roster.route;

@@ -1,13 +1,14 @@
 /* Changes of mode: which views are issued, and when.
  *
- * The view of epoch 0 comes with WELCOME. At START the view of the next stretch that --mode plans
- * goes to all members, and when all stand on that one (BOUND) the next; so at most one waits for
- * its first step, unless a change by hand comes. Nobody begins a step that a planned stretch begins
- * with before its view has come (psr_view.next_step).
+ * The view of epoch 0 comes with WELCOME. At START all members get the view of the next stretch
+ * that --mode plans. When all have begun that view (BOUND), they get the next one. So at most one
+ * view waits for its first step, unless a change by hand comes. No member begins the first step of
+ * a planned stretch before that stretch's view has come (psr_view.next_step).
  *
- * By hand: HOLD to the workers; HELD of all; then a VIEW whose first step is the first one that no
- * worker has begun, which ends the hold. It takes the place of a view that has not begun. What
- * --mode had planned for later steps is dropped. */
+ * A change by hand: the scheduler sends HOLD to the workers, and all answer HELD. Then it sends a
+ * VIEW, whose first step is the first one that no worker has begun; the VIEW ends the hold. It
+ * replaces a view that has not begun. The changes that --mode had planned for later steps are
+ * dropped. */
 #include "ps/scheduler/scheduler_private.h"
 
 #include "comm/wire/messages.h"
@@ -190,7 +191,7 @@ static uint64_t completed(const psr_scheduler *s)
     return steps;
 }
 
-/* The newest view that all stand on. */
+/* The newest view that all members have begun. */
 static const psr_issued_view *settled(const psr_scheduler *s)
 {
     uint32_t epoch = s->view_count - 1;
@@ -202,7 +203,7 @@ static const psr_issued_view *settled(const psr_scheduler *s)
 psr_mode_state psr_scheduler_mode(const psr_scheduler *s)
 {
     const uint64_t total = psr_scheduler_worker(s, 0)->facts.total_steps, steps = completed(s);
-    /* Lines of metrics come later than BOUND. */
+    /* BOUND may arrive before the lines of metrics of the steps before it. */
     const uint64_t begun = settled(s)->view->first_step;
     const uint64_t at_least = steps > begun ? steps : begun;
     const uint64_t now = at_least < total || total == 0 ? at_least : total - 1;
@@ -249,7 +250,7 @@ psr_err psr_scheduler_change(psr_scheduler *s, psr_mode mode)
     if (now.mode == mode)
         return psr_fail(PSR_ERR_USAGE, "the run is in mode %s already, from step %" PRIu64 " on",
                         psr_mode_name(mode), now.first_step + 1);
-    /* What cannot be would end the run later. */
+    /* An impossible plan would end the run later, so it is refused here. */
     psr_config would = s->config;
     psr_plan plan;
     PSR_TRY(psr_config_change_mode(&would, now.total, mode));
@@ -265,7 +266,7 @@ psr_err psr_scheduler_change(psr_scheduler *s, psr_mode mode)
     return PSR_OK;
 }
 
-/* Nothing changes and the workers go on: the last step to take is still that of the run. */
+/* Nothing changes, and the workers go on up to the run's last step. */
 static psr_err go_on(psr_scheduler *s, const char *why)
 {
     const uint64_t total = psr_scheduler_worker(s, 0)->facts.total_steps;

@@ -16,9 +16,9 @@ struct psr_shard {
     char update[32]; /* the optimizer's name, by which the table finds it */
     psr_table_shard *table;
     float *weights;     /* the table's values */
-    float *own_weights; /* NULL: the weights are the owner's */
+    float *own_weights; /* NULL: the weights belong to the owner */
     uint64_t end;       /* number of steps at which the run ends */
-    bool given;         /* no INIT comes: another view was before */
+    bool given;         /* no INIT comes, because this is not the first view */
 };
 
 /* ---- the optimizer as an update ---- */
@@ -124,7 +124,7 @@ static psr_err open_table(psr_shard *shard)
     return psr_table_shard_new(&table, &shard->table);
 }
 
-/* Its sums come in slices, those that it holds. */
+/* The shard's sums come in slices: those that it holds. */
 static psr_err begin_updates(psr_shard *shard)
 {
     psr_span *parts;

@@ -27,7 +27,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* at the end, for the last messages to leave: their receiver may be gone */
+/* time at the end for the last messages to leave, because their receiver may be gone */
 #define LINGER_MS 300
 
 typedef struct program {
@@ -38,10 +38,10 @@ typedef struct program {
     psr_config config;     /* the run's configuration, when it has come */
     psr_shard_start start; /* set when all have agreed */
     psr_loop *loop;
-    psr_shared_memory memory; /* its arena has the weights, if what is sent comes from there */
+    psr_shared_memory memory; /* its arena holds the weights, if they are sent from there */
     psr_shard_run *shard;
     bool configured; /* CONFIG has come */
-    bool by_hand;    /* standard input belongs to nobody */
+    bool by_hand;    /* standard input is not used */
     bool counted;    /* its traffic is in its log */
     bool orphaned;   /* its agent has gone */
 } program;
@@ -58,7 +58,7 @@ static void wake(void *context)
     psr_transport_wake(p->transport);
 }
 
-/* What the input thread saw: that the agent died, or a signal to end. */
+/* Handles what the input thread saw: the agent died, or a signal to end came. */
 static psr_err check_input(void *context)
 {
     program *p = context;
@@ -93,8 +93,8 @@ static void say_shared(bool warning, const char *line)
     psr_log(warning ? PSR_LOG_WARN : PSR_LOG_INFO, "%s", line);
 }
 
-/* Before others can connect, which they do after WELCOME. What cannot be shared is sent as
- * messages. */
+/* Must be called before others can connect, which they do after WELCOME. What cannot be shared is
+ * sent as messages. */
 static void share_memory(program *p)
 {
     psr_transport_kind asked = p->config.transport;
@@ -149,8 +149,8 @@ static psr_err join(program *p)
     return err;
 }
 
-/* Only by hand into its own log. Otherwise the scheduler writes it into this shard's log, where the
- * end of the run might come first. */
+/* Written to the shard's own log only in a start by hand. Otherwise the scheduler writes it into
+ * this shard's log, since the run might end before the shard's line arrives. */
 static void log_traffic(program *p)
 {
     const psr_traffic *traffic = psr_shard_run_traffic(p->shard);
@@ -257,7 +257,8 @@ static psr_err run(program *p)
     }
     if (err == PSR_OK)
         err = psr_loop_run(p->loop);
-    /* The launcher has seen the agent end too, and names it, with its host and how it ended. */
+    /* If the agent has died, the launcher has seen that too, and names the agent with its host and
+     * how it ended. */
     if (err != PSR_OK && !p->orphaned)
         psr_member_failed(p->member, err, psr_err_detail());
     return err;

@@ -21,7 +21,7 @@ struct psr_shard_run {
     psr_table_shard *table; /* the shard's */
     const psr_plan *plan;   /* of the present view */
     const psr_view *view;   /* held; NULL: it is the first */
-    psr_view_queue next;    /* those that have come and have not begun */
+    psr_view_queue next;    /* the views that have come and have not begun */
     psr_epoch_gate *gate;
     psr_handover handover; /* from the view before to this one */
     psr_peer self;
@@ -32,7 +32,7 @@ struct psr_shard_run {
     uint64_t first_step;
     psr_traffic traffic;
     bool ready, started, done, bye;
-    bool moving;   /* some of what is handed over has not come */
+    bool moving;   /* part of the handover has not come yet */
     bool end_told; /* STOP_AT has come: there are no steps from `end` on */
     uint64_t end;
 };
@@ -95,7 +95,7 @@ static float *array_of(void *context, uint32_t array)
 
 static psr_err take_due(psr_shard_run *run, psr_message **message);
 
-/* Takes what has waited for the view. */
+/* Takes the messages that have waited for the view. */
 static psr_err take_waiting(psr_shard_run *run)
 {
     psr_err err = PSR_OK;
@@ -104,7 +104,7 @@ static psr_err take_waiting(psr_shard_run *run)
     return err;
 }
 
-static psr_err see_moved(psr_shard_run *run)
+static psr_err end_handover_when_complete(psr_shard_run *run)
 {
     psr_peer from;
     uint32_t bucket;
@@ -121,7 +121,7 @@ static psr_err take_state(psr_shard_run *run, const psr_message *message)
 {
     const psr_handover_arrays arrays = {run, array_of};
     PSR_TRY(psr_handover_take(&run->handover, run->self, &arrays, message));
-    return see_moved(run);
+    return end_handover_when_complete(run);
 }
 
 /* Workers have other channels. */
@@ -176,7 +176,7 @@ static psr_err bind_next(psr_shard_run *run)
     psr_view_release(before); /* its plan is freed with it */
     PSR_TRY(err);
     PSR_TRY(take_waiting(run));
-    return see_moved(run);
+    return end_handover_when_complete(run);
 }
 
 /* Members begin a view one after another, and only when they have all weights of the step before
@@ -257,7 +257,7 @@ static psr_err take_scheduler_message(psr_shard_run *run, const psr_message *mes
     }
 }
 
-/* It belongs to the present view. */
+/* The message belongs to the present view. */
 static psr_err take_due(psr_shard_run *run, psr_message **message)
 {
     if ((*message)->head.type == PSR_MSG_STATE) {
@@ -284,8 +284,8 @@ static psr_err move_on(psr_shard_run *run)
         psr_fault_point("start", run->first_step);
         PSR_TRY(tell(run, &(psr_head){.type = PSR_MSG_READY}, NULL));
     }
-    /* A shard that holds nothing may get something by a later view; it is told when no step is
-     * left. */
+    /* A shard that holds nothing may get something by a later view. When no step is left, it is
+     * told so. */
     const psr_view *next = psr_view_queue_first(&run->next);
     const bool ends = run->end_told && (next == NULL || next->first_step >= run->end);
     if (run->started && !run->done && !run->moving && (ends || psr_table_shard_holds(run->table)) &&
@@ -406,8 +406,8 @@ void psr_shard_run_free(psr_shard_run *run)
 
 size_t psr_shard_run_waiting_max(const psr_shard_run *run)
 {
-    /* Whatever a later view gives it: at most all slices, and with a handover weights and states of
-     * all. */
+    /* The bound covers any later view: at most all slices, and with a handover weights and states
+     * of all of them. */
     const size_t now = psr_table_shard_waiting_max(run->table),
                  ever = psr_plan_waiting_max(run->plan);
     return now > ever ? now : ever;

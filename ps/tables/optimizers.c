@@ -16,7 +16,7 @@ typedef struct parsed {
     psr_config config;
 } parsed;
 
-/* The list grows only at its head, so that a thread that applies may go on reading. */
+/* The list grows only at its head, so a thread that applies an update can go on reading it. */
 struct psr_table_optimizer {
     const char *name;
     _Atomic(parsed *) first;

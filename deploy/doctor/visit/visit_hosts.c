@@ -313,7 +313,7 @@ static void on_closed(psr_visitor *v, size_t host)
                           visited->last_words[0] ? ": " : "", visited->last_words);
 }
 
-static psr_err attend(psr_visitor *v, size_t host)
+static psr_err attend_host(psr_visitor *v, size_t host)
 {
     psr_visited *visited = &v->visited[host];
     psr_child *agent = &visited->link.agent;
@@ -346,7 +346,7 @@ static nfds_t collect(psr_visitor *v)
     return n;
 }
 
-static size_t count_owing(const psr_visitor *v)
+static size_t count_unanswered(const psr_visitor *v)
 {
     size_t owing = 0;
     for (size_t i = 0; i < v->checkup->count; i++)
@@ -371,10 +371,10 @@ static void give_up_silent(psr_visitor *v, int64_t within_ms)
 psr_err psr_visit_await(psr_visitor *v, const char *what, int64_t within_ms)
 {
     const int64_t end_ms = psr_clock_ms() + within_ms;
-    const size_t asked = count_owing(v);
+    const size_t asked = count_unanswered(v);
     struct signalfd_siginfo info;
     size_t owing, told = SIZE_MAX;
-    while ((owing = count_owing(v)) > 0) {
+    while ((owing = count_unanswered(v)) > 0) {
         int64_t left_ms = end_ms - psr_clock_ms();
         if (owing != told && v->options->progress != NULL)
             v->options->progress(v->options->progress_context, what, asked - owing, asked);
@@ -387,7 +387,7 @@ psr_err psr_visit_await(psr_visitor *v, const char *what, int64_t within_ms)
         if (read(v->signals, &info, sizeof info) == (ssize_t)sizeof info)
             return psr_fail(PSR_ERR_CANCELLED, "interrupted");
         for (size_t i = 0; i < v->checkup->count; i++)
-            PSR_TRY(attend(v, i));
+            PSR_TRY(attend_host(v, i));
     }
     return PSR_OK;
 }

@@ -107,7 +107,7 @@ static uint32_t lay(const psr_topology *t, uint32_t processes, uint32_t cores, u
     return most;
 }
 
-static psr_err too_few(const psr_binding_request *r, uint32_t cores)
+static psr_err refuse_too_few_cores(const psr_binding_request *r, uint32_t cores)
 {
     char instead[64] = "";
     uint32_t fit = r->workers > 0 ? cores / r->workers : 0;
@@ -146,7 +146,7 @@ static psr_err plan_cores(const psr_binding_request *r, const psr_topology *t, p
                    others = of_workers ? r->shards : 0;
     const uint32_t least = of_workers ? r->threads : 1;
     if ((uint64_t)sharing * least > t->core_count)
-        return too_few(r, t->core_count);
+        return refuse_too_few_cores(r, t->core_count);
     /* Shards compute little: the kernel finds them time between the workers' where they cannot have
      * cores of their own. */
     const uint32_t apart = (uint64_t)sharing * least + others <= t->core_count ? others : 0;

@@ -25,7 +25,7 @@ static bool is_awaited(const psr_launch_host *h)
     return h->agent != PSR_LIFE_NOT_STARTED && h->agent != PSR_LIFE_CLOSED && !h->greeted;
 }
 
-static size_t awaited_count(const psr_launch_machine *m)
+static size_t count_awaited(const psr_launch_machine *m)
 {
     size_t count = 0;
     for (size_t i = 0; i < m->started_count; i++)
@@ -163,7 +163,7 @@ void psr_launch_connect(psr_launch_machine *m, int64_t now_ms)
     check_hellos(m, now_ms);
     if (m->ended)
         return;
-    for (size_t awaited = awaited_count(m);
+    for (size_t awaited = count_awaited(m);
          m->started_count < m->host_count && awaited < CONNECTING_MAX; awaited++) {
         err = start_agent(m, now_ms);
         if (err != PSR_OK) {

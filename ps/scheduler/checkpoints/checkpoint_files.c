@@ -100,7 +100,7 @@ static psr_err create_files(psr_checkpoint_files *files)
 
 /* ---- life ---- */
 
-/* A directory that we made, with nothing but files in it. */
+/* Removes a directory that we made, which has only files in it. */
 static void remove_directory(const char *path)
 {
     DIR *directory = opendir(path);
@@ -129,7 +129,7 @@ psr_err psr_checkpoint_files_new(const psr_checkpoint_files_options *options, ui
              step);
     if (mkdir(files->path, 0777) != 0) {
         psr_err err = psr_fail(PSR_ERR_IO, "%s: cannot be made: %s", files->path, strerror(errno));
-        free(files); /* what is there is not ours, so it is not removed */
+        free(files); /* another process made what is there, so it is not removed */
         return err;
     }
     psr_err err = create_files(files);

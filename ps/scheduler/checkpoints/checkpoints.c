@@ -12,10 +12,10 @@
 #include <string.h>
 #include <time.h>
 
-#define FINISH_MS 1000 /* complete checkpoints have this long to get into place at the end */
-#define LEAVE_MS 500   /* and the thread has this long to come back from the disk */
+#define FINISH_MS 1000 /* how long complete checkpoints may take to be put in place at the end */
+#define LEAVE_MS 500   /* how long the thread may then still be at the disk */
 
-/* Floats that have come and are not written. */
+/* Floats that have arrived and are not written yet. */
 typedef struct piece {
     uint32_t section;
     size_t offset, count;
@@ -38,7 +38,7 @@ typedef struct part {
     part_state state;
     piece *first, **last;
     uint64_t written; /* elements */
-    int64_t busy_ms;  /* how long the disk has been at work on it, without its present piece */
+    int64_t busy_ms;  /* time of the disk for it, without the piece that is being written */
     psr_err err;
     char failure[512];
     struct part *next;
@@ -58,13 +58,14 @@ struct psr_checkpoints {
 
     pthread_t thread;
     bool thread_runs;
-    atomic_bool given_up; /* the thread shall stop where it is, and wake nobody */
+    atomic_bool given_up; /* the thread must stop at once, and call wake no more */
     _Atomic int64_t moved_ms;
 
     pthread_mutex_t mutex;
     pthread_cond_t condition;
     /* protected by the mutex: */
-    /* those that come, are complete, or are not taken yet: in the order of their steps */
+    /* checkpoints whose pieces arrive, that are complete, or whose result was not taken yet, in the
+     * order of their steps */
     part *parts;
     part *at_work; /* the one that the thread writes; NULL if it sleeps or is about to wake */
     int64_t at_work_since_ms;
@@ -143,7 +144,7 @@ static psr_err find_part(psr_checkpoints *set, uint64_t step, part **ret_part)
 
 /* ---- the writing thread ---- */
 
-static bool moved(void *context)
+static bool note_disk_progress(void *context)
 {
     psr_checkpoints *set = context;
     atomic_store(&set->moved_ms, psr_clock_ms());
@@ -152,8 +153,8 @@ static bool moved(void *context)
 
 static psr_err write_piece(psr_checkpoints *set, part *p, const piece *work)
 {
-    psr_checkpoint_files_options options = {set->directory, &set->config, set->sections, moved,
-                                            set};
+    psr_checkpoint_files_options options = {set->directory, &set->config, set->sections,
+                                            note_disk_progress, set};
     if (p->files == NULL)
         PSR_TRY(psr_checkpoint_files_new(&options, p->step, &p->files));
     return psr_checkpoint_files_put(p->files, work->section, work->data, work->offset, work->count);
@@ -193,7 +194,7 @@ static void write_some(psr_checkpoints *set, part *p)
     uint64_t elements = work != NULL ? work->elements : 0;
     bool last = work == NULL;
     free(work);
-    moved(set);
+    note_disk_progress(set);
     pthread_mutex_lock(&set->mutex);
     p->written += elements;
     p->busy_ms += psr_clock_ms() - set->at_work_since_ms;
@@ -262,7 +263,7 @@ static void give_to_thread(psr_checkpoints *set, part *p, piece *given)
             pthread_cond_signal(&set->condition);
         }
     } else {
-        free(given); /* it failed; the failure is still to be taken */
+        free(given); /* it failed, and the failure was not taken yet */
     }
     pthread_mutex_unlock(&set->mutex);
 }

@@ -178,7 +178,7 @@ bool psr_resume_drops(const psr_resume *resume, const psr_sections *sections, ch
              "%s was written by a run with --compress %.32s, and this one owes nothing: what its "
              "workers had not sent of their gradients is dropped",
              resume->path, resume->compress);
-    psr_printable_line(line, strlen(line)); /* the text in a file may be anything */
+    psr_printable_line(line, strlen(line)); /* a file may have any text */
     return true;
 }
 
@@ -250,9 +250,10 @@ static psr_err find_tensor(const psr_resume *resume, const psr_section_place *pl
                                       : PSR_OK;
 }
 
-/* transport == NULL only looks. */
-static psr_err walk_tensor(const psr_resume *resume, const psr_section_place *place,
-                           uint32_t section, const psr_tensor *tensor, psr_transport *transport)
+/* With transport == NULL it only checks. */
+static psr_err check_or_send_tensor(const psr_resume *resume, const psr_section_place *place,
+                                    uint32_t section, const psr_tensor *tensor,
+                                    psr_transport *transport)
 {
     char name[PSR_TENSOR_NAME_MAX + 40];
     snprintf(name, sizeof name, "%s%s", place->prefix, tensor->name);
@@ -261,8 +262,8 @@ static psr_err walk_tensor(const psr_resume *resume, const psr_section_place *pl
     return err == PSR_OK ? PSR_OK : psr_fail_context(err, "--resume");
 }
 
-static psr_err walk(const psr_resume *resume, const psr_sections *sections,
-                    psr_transport *transport)
+static psr_err check_or_send(const psr_resume *resume, const psr_sections *sections,
+                             psr_transport *transport)
 {
     uint32_t section;
     psr_section_place place;
@@ -270,18 +271,19 @@ static psr_err walk(const psr_resume *resume, const psr_sections *sections,
         if (!psr_sections_place(sections, section, &place))
             continue;
         for (size_t t = 0; t < place.layout->tensor_count; t++)
-            PSR_TRY(walk_tensor(resume, &place, section, &place.layout->tensors[t], transport));
+            PSR_TRY(check_or_send_tensor(resume, &place, section, &place.layout->tensors[t],
+                                         transport));
     }
     return PSR_OK;
 }
 
 psr_err psr_resume_check(const psr_resume *resume, const psr_sections *sections)
 {
-    return walk(resume, sections, NULL);
+    return check_or_send(resume, sections, NULL);
 }
 
 psr_err psr_resume_send(const psr_resume *resume, const psr_sections *sections,
                         psr_transport *transport)
 {
-    return walk(resume, sections, transport);
+    return check_or_send(resume, sections, transport);
 }

@@ -12,7 +12,7 @@
 
 /* One step of the warm-up, of one rank. */
 typedef struct warm_step {
-    double train_s; /* when it ended; NaN: not reported */
+    double train_s; /* when the step ended; NaN: not reported */
     double images;
 } warm_step;
 
@@ -21,8 +21,9 @@ typedef struct rank_figures {
     warm_step first[WARMUP_MAX];
 } rank_figures;
 
-/* What a worker's lines have for each step, and its DONE for all steps together. The former are
- * shown as mean and range over workers, the latter as the sum of all. */
+/* The figures that a worker reports: some in its line of each step, which are shown as mean and
+ * range over workers, and some in its DONE for all steps together, which are shown as the sum of
+ * all workers. */
 enum { OVER_WORKERS = 3, SUMS = 5 };
 static const psr_figure sum_figures[SUMS] = {PSR_FIGURE_WAIT_S, PSR_FIGURE_COMPUTE_S,
                                              PSR_FIGURE_LOAD_WAIT_S, PSR_FIGURE_GRADIENT_BYTES,
@@ -32,7 +33,7 @@ typedef struct worker_figures {
     double train_s, sums[SUMS];
 } worker_figures;
 
-/* A moment: the run's training time, and the images until then. */
+/* A point in time: the run's training time, and the images until then. */
 typedef struct mark {
     double train_s, images;
 } mark;
@@ -117,17 +118,17 @@ void psr_figures_free(psr_figures *figures)
 
 /* ---- what workers tell ---- */
 
-static double real(const cJSON *object, const char *name)
+static double number_or_nan(const cJSON *object, const char *name)
 {
     const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, name);
     return cJSON_IsNumber(item) && isfinite(item->valuedouble) ? item->valuedouble : NAN;
 }
 
-/* A number of seconds or a count: from 0 to the largest that a double holds exactly; otherwise
- * nothing. */
+/* A number of seconds or a count, from 0 to the largest integer that a double holds exactly; any
+ * other value counts as not reported. */
 static double amount(const cJSON *object, const char *name)
 {
-    double value = real(object, name);
+    double value = number_or_nan(object, name);
     return value >= 0 && value < 0x1p53 ? value : 0;
 }
 
@@ -171,9 +172,9 @@ static stretch *stretch_of(psr_figures *f, uint64_t step)
     return &f->stretches[i];
 }
 
-/* A step took as long as the worker's training clock went on since its step before, less the pause
- * in that time. Both are of one clock, and a step computes outside of its pause, so the result is
- * above 0. */
+/* The time of a step is the difference of the worker's training clock since its previous step, less
+ * the pause in that time. Both are read on the same clock, and a step computes outside of its
+ * pause, so the result is above 0. */
 static void add_to_stretch(psr_figures *f, const psr_metrics_line *line, double images,
                            double train_s)
 {
@@ -205,8 +206,8 @@ void psr_figures_take_metrics(psr_figures *f, const psr_metrics_line *line)
 
 static void take_outcome(psr_figures *f, uint32_t from, const cJSON *outcome)
 {
-    /* Its own sums, because they contain the wait for the very last weights of a run that was
-     * stopped. */
+    /* The worker's own sums are used, because they contain the wait for the last weights of a run
+     * that was stopped. */
     worker_figures *w = &f->workers[from];
     w->train_s = fmax(w->train_s, amount(outcome, "train_s"));
     for (size_t i = 0; i < SUMS; i++)
@@ -214,10 +215,10 @@ static void take_outcome(psr_figures *f, uint32_t from, const cJSON *outcome)
     f->now.train_s = fmax(f->now.train_s, w->train_s);
     if (from != 0)
         return;
-    f->loss = real(outcome, "loss");
-    f->test_loss = real(outcome, "test_loss");
-    f->test_accuracy = real(outcome, "test_accuracy");
-    f->test_count = real(outcome, "test_count");
+    f->loss = number_or_nan(outcome, "loss");
+    f->test_loss = number_or_nan(outcome, "test_loss");
+    f->test_accuracy = number_or_nan(outcome, "test_accuracy");
+    f->test_count = number_or_nan(outcome, "test_count");
     const char *hash = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(outcome, "hash"));
     if (psr_hash_is(hash))
         memcpy(f->hash, hash, sizeof f->hash);
@@ -255,8 +256,8 @@ static uint64_t completed_by_all(const psr_figures *f)
     return steps;
 }
 
-/* When the first rank had completed its warm-up, and what all had completed by then; of each rank
- * no more than its warm-up counts. */
+/* The time at which the first rank had completed its warm-up, and the images that all ranks had
+ * completed by then. Of each rank only images of its warm-up count. */
 static bool end_of_warmup(const psr_figures *f, mark *ret_end)
 {
     mark end = {.train_s = INFINITY};
@@ -343,7 +344,7 @@ static bool add_number(cJSON *object, const char *name, double value)
                            : cJSON_AddNullToObject(object, name) != NULL;
 }
 
-/* last: the last of its steps that all have completed, from 1. */
+/* last: the last of its steps that all workers have completed, from 1. */
 static bool add_stretch(const psr_figures *f, const stretch *s, uint64_t last, cJSON *stretches)
 {
     double sum = 0, least = INFINITY, most = 0, seconds = 0;

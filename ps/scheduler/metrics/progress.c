@@ -19,7 +19,7 @@ struct psr_progress {
     int64_t shown_ms;
     uint64_t evaluating_step; /* the newest that was reported */
     bool evaluating;          /* that evaluation goes on */
-    uint64_t shown_counted;   /* samples; UINT64_MAX: nothing of it was shown */
+    uint64_t shown_counted;   /* samples; UINT64_MAX: the evaluation was not shown yet */
     int64_t shown_counted_ms;
     psr_progress_evaluation evaluation; /* the newest */
     bool evaluation_told;
