@@ -8,9 +8,9 @@
  * below 2^53. */
 enum { SUM_LOSS, SUM_CORRECT, SUM_COUNT, SUM_FIELDS };
 
-/* An evaluation while it goes on. A worker that leaves it has counted fewer samples than its share,
- * and all take part in the sum of the counts. So all workers find the same: whether it was left,
- * whoever has heard of the stop. */
+/* An evaluation under way. A worker that leaves it has counted fewer samples than its share, and
+ * all workers take part in the sum of the counts. So all workers see in that sum whether the
+ * evaluation was left, whichever of them was told of the stop. */
 typedef struct evaluating {
     psr_trainer *t;
     uint64_t steps;   /* the steps after which it takes place */
@@ -43,7 +43,7 @@ static void count_progress(void *context)
     psr_session_progress(e->t->session, PSR_PHASE_EVALUATION);
 }
 
-/* The weights are there: what is asked is whether to go on. */
+/* The weights are there already. This only checks whether to go on. */
 static psr_err weights_wanted(void *context, uint32_t bucket)
 {
     const evaluating *e = context;

@@ -18,11 +18,11 @@ typedef struct psr_evaluation {
 PSR_MUST_CHECK psr_err psr_average_buffers(psr_trainer *trainer, float *averaged);
 
 /* Evaluates the test split with the present weights, those after `steps` steps, and the averaged
- * statistics. Every worker gets the whole result. If these steps turn out to be the last of a run
- * that is being stopped, every worker leaves the evaluation as soon as the back end next asks for a
- * bucket of weights: in a large network that is several times a batch, in a small one once. Fails
- * as the exchange, the back end and the loader do. A loss that is not finite is returned; the
- * caller makes it NUMERIC. */
+ * statistics. Every worker gets the whole result. If the run is being stopped and these steps are
+ * its last, every worker leaves the evaluation when the back end next asks for a bucket of weights.
+ * A large network asks several times for each batch, a small one once. Fails as the exchange, the
+ * back end and the loader do. A loss that is not finite is returned; the caller makes it
+ * NUMERIC. */
 PSR_MUST_CHECK psr_err psr_evaluate(psr_trainer *trainer, uint64_t steps,
                                     psr_evaluation *ret_evaluation);
 

@@ -1,4 +1,4 @@
-/* What psring-worker finds on its host without a run. psring doctor asks for it on every host
+/* What psring-worker can tell of its host without a run. psring doctor asks for this on every host
  * (`psring-worker examine [DATA [MODEL IMAGE-SIZE]]`, `psring-worker read DATA`). */
 #ifndef PSR_WORKER_EXAMINE_H
 #define PSR_WORKER_EXAMINE_H
@@ -16,8 +16,8 @@
 PSR_MUST_CHECK psr_err psr_worker_examine(const char *data, const char *model, uint32_t image_size,
                                           const char *user_directory, char **ret_json);
 
-/* One line of JSON: {"content":"TRAIN-TEST"}, which reads every file of the data to its end, if
- * what they hold is not in the cache, or {"failure":"why not"}. cache: as psr_opened_init's. NOMEM.
+/* One line of JSON: {"content":"TRAIN-TEST"}, which reads every file of the data to its end, unless
+ * their content hash is in the cache, or {"failure":"why not"}. cache: as psr_opened_init's. NOMEM.
  * The caller owns *ret_json: free(). */
 PSR_MUST_CHECK psr_err psr_worker_read(const char *data, const char *user_directory,
                                        const char *cache, char **ret_json);

@@ -33,11 +33,11 @@
 #include <string.h>
 #include <unistd.h>
 
-/* At the end, in ms: for the last messages to leave. */
+/* Time in ms at the end for the last messages to leave. */
 #define LINGER_MS 2000
 
-/* Where a user keeps data sets of known names: the front door alone reads the environment. false:
- * nowhere. */
+/* The directory of the user's data sets with known names. It is found here, because only main files
+ * read the environment. false: there is none. */
 static bool user_data_directory(char *path, size_t size)
 {
     const char *xdg = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
@@ -49,7 +49,7 @@ static bool user_data_directory(char *path, size_t size)
     return length > 0 && (size_t)length < size;
 }
 
-/* Where this user's programs keep what can be found again. false: nowhere. */
+/* The user's directory for caches. false: there is none. */
 static bool user_cache_directory(char *path, size_t size)
 {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
@@ -81,7 +81,7 @@ typedef struct worker {
     psr_worker_start start;  /* set when all have agreed */
     char data[PSR_PATH_MAX]; /* where config's data set is on this host */
     psr_facts facts;
-    psr_host_data *host_data; /* it is being read, until all have agreed */
+    psr_host_data *host_data; /* it is being read, until all processes have agreed */
     psr_opened *opened;       /* host_data's result */
     psr_network *net;
     /* its arenas have the gradients, and the weights that others take from here */
@@ -175,7 +175,7 @@ static psr_err find_facts(worker *w, uint32_t ranks, psr_facts *ret_facts)
 
 /* ---- the data ---- */
 
-/* On the thread that has read them. Nobody but the joining thread waits for that. */
+/* Called on the thread that has read the data. Only the joining thread waits for it. */
 static void data_read(void *context)
 {
     worker *w = context;
@@ -213,7 +213,7 @@ static psr_err check_data_unchanged(const psr_opened *opened, const psr_config *
                     config->data);
 }
 
-/* Called by the joining thread until it knows. */
+/* Called by the joining thread until the data have been read. */
 static psr_err find_content(void *context, bool *ret_known, void **ret_facts,
                             size_t *ret_facts_size)
 {
@@ -238,8 +238,8 @@ static void say_shared(bool warning, const char *line)
     psr_log(warning ? PSR_LOG_WARN : PSR_LOG_INFO, "%s", line);
 }
 
-/* Before anybody can connect: all do so after WELCOME, which this process has yet to earn. What
- * cannot be shared is sent. */
+/* Must be called before other processes can connect; they do so after WELCOME, which does not come
+ * before this process has joined. What cannot be shared is sent. */
 static void share_memory(worker *w)
 {
     psr_transport_kind asked = w->config.transport;
@@ -265,8 +265,9 @@ static psr_err take_config(void *context, const psr_place *place, psr_bytes give
 
 /* ---- what is lost ---- */
 
-/* Somebody beside this process has ended, on the thread that waits for that. What exits by itself
- * once all have joined has told them why, which is on its way here. */
+/* A process that this one started has ended. Called on the thread that waits for that. If that
+ * process exits by itself after all have joined, it has told the others why, and its message is on
+ * its way here. */
 static void note_lost(void *context, bool killed, psr_err status, const char *line)
 {
     worker *w = context;
@@ -282,7 +283,7 @@ static void note_lost(void *context, bool killed, psr_err status, const char *li
     pthread_mutex_unlock(&w->lost.mutex);
 }
 
-/* Sets what is told of a lost process from now on. */
+/* Sets which transport and session are told of a lost process from now on. */
 static psr_err watch_lost(worker *w, psr_transport *transport, psr_session *session, bool joined)
 {
     char line[PSR_START_LINE_MAX];
@@ -400,8 +401,8 @@ static psr_err start_exchange(worker *w, const psr_ways *ways)
     const psr_plan *plan = &psr_member_view(w->member)->plan;
     float *weights = NULL;
     PSR_TRY(make_buckets(w));
-    /* Where ways change, also by hand, a later plan may let this worker hold what it does not hold
-     * now. Until then that costs addresses alone. */
+    /* If ways can change, also by hand, a later plan may let this worker hold buckets that it does
+     * not hold now. Until then they take addresses, but no memory. */
     if (psr_plan_has_route(plan, PSR_ROUTE_HOST) || psr_config_has_several_ways(&w->config) ||
         psr_config_can_change(&w->config))
         PSR_TRY(make_weights(w, &weights));
@@ -442,7 +443,7 @@ static psr_err tell_ready(worker *w)
 {
     const char *algorithms = psr_backend_algorithms(w->trainer.backend);
     char json[sizeof w->config.algorithms + 32] = "";
-    if (psr_trainer_is_first(&w->trainer)) /* the text is ours and plain, and needs no escapes */
+    if (psr_trainer_is_first(&w->trainer)) /* our own text, in which nothing needs an escape */
         snprintf(json, sizeof json, "{\"algorithms\": \"%s\"}",
                  algorithms[0] != '\0' ? algorithms : "direct");
     return psr_session_ready(w->session, json[0] != '\0' ? json : NULL);
@@ -497,7 +498,7 @@ static psr_err train(worker *w)
     return psr_session_done(w->session, outcome.steps, outcome.left_out, line);
 }
 
-/* Somebody else's launcher sends them to all ranks. */
+/* Launchers other than psring's send these signals to all ranks. */
 static void take_signals(const worker *w)
 {
     const psr_launched *l = &w->launched;
@@ -546,8 +547,8 @@ static psr_err run(worker *w)
     return err;
 }
 
-/* In the order of session.h: loans end when the transport does, and what borrows from the view is
- * freed before the member, which has it. */
+/* The order is that of session.h. Loans end when the transport ends. Objects that borrow from the
+ * view are freed before the member, which owns it. */
 static void clean_up(worker *w)
 {
     (void)watch_lost(w, NULL, NULL, true);
@@ -606,8 +607,8 @@ static psr_err start(const psr_worker_arguments *a, worker *w, bool *ret_spawns)
     if (err == PSR_ERR_NOT_FOUND)
         return start_by_hand(a, a->rank, w);
     PSR_TRY(err);
-    /* Under a launcher too a scheduler that was started by itself has the options: it is told
-     * where, and nothing of a run. */
+    /* Also under a launcher, the scheduler may have been started separately. It then has the
+     * options, and this process is told only where the scheduler is, and no option of a run. */
     if (a->scheduler != NULL && a->keys != NULL && !a->gives_options)
         return start_by_hand(a, place.rank, w);
     w->compares = true;

@@ -128,8 +128,8 @@ static void snapshot_done(snapshot *s)
 
 /* ---- in: from the scheduler ---- */
 
-/* Where a section of the checkpoint goes. NULL: the averaged statistics, which are only for
- * programs that load the model elsewhere. */
+/* The memory into which a section of the checkpoint is restored. NULL: for the averaged statistics,
+ * which only other programs use. */
 static psr_err find_section(const snapshot *s, uint32_t section, float **ret_to,
                             const psr_layout **ret_layout)
 {

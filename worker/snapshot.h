@@ -1,5 +1,5 @@
-/* State in and out: the weights that a run starts from, and checkpoints. Collective: all workers
- * call at the same step. One thread: the compute thread.
+/* Brings a run's first state into its processes, and sends checkpoints out of them. Collective: all
+ * workers call at the same step. One thread: the compute thread.
  *
  * Who sends and who receives which section (sections of net/message.h):
  *     out   weights, averaged statistics: worker 0; own statistics, and what is owed of gradients

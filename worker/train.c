@@ -15,9 +15,10 @@ typedef struct turn {
     psr_metrics metrics;
     uint32_t count; /* samples of its batch */
     double loss_sum;
-    uint32_t last_count; /* both of its last complete step, since the present one may be refused */
+    /* of the last complete step, because the present step may be refused */
+    uint32_t last_count;
     double last_loss_sum;
-    double load_waited_s; /* the loader's own count when the last turn ended */
+    double load_waited_s; /* the loader's waiting time when the last turn ended */
     /* on the training clock: when the last turn ended, or in local mode when this one began */
     double begun_s;
 } turn;
@@ -65,8 +66,8 @@ static psr_err gradient_ready(void *context, uint32_t bucket, psr_fence *fence)
     return err;
 }
 
-/* Called once for each node of the forward pass, then once for each of the backward pass. With
- * --slow, it then lasts as long as if the node had been computed so many times. */
+/* Called once for each node of the forward pass, and then once for each node of the backward pass.
+ * With --slow it waits, so that the node takes FACTOR times as long. */
 static void progress(void *context)
 {
     training *tr = context;
@@ -107,7 +108,7 @@ static psr_err compute(training *tr, const psr_replica *replica, const psr_loade
                                   .gradient_ready = gradient_ready,
                                   .progress = progress};
     psr_pass_result result;
-    /* Work that the first step does once is no measure of a worker's speed. */
+    /* Work that only the first step does says nothing about a worker's speed. */
     tr->slow = t->config->slowed && t->config->slow_rank == replica->rank &&
                now->metrics.step > t->first_step + 1;
     tr->nodes_done = 0;
@@ -137,8 +138,8 @@ static double unix_clock_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* The turn ends now, or later than assumed because it has waited for its weights. Returns the
- * waiting time since the last call. */
+/* Ends the turn now; if it had ended before, moves its end, because it has waited for its weights
+ * since. Returns the waiting time since the last call. */
 static double end_turn(training *tr, turn *now)
 {
     psr_exchange_figures figures;
@@ -296,7 +297,8 @@ static psr_err tell_metrics(training *tr, uint64_t steps)
         psr_metrics_print(m, line);
         PSR_TRY(psr_session_metrics(t->session, line));
     }
-    /* of all ranks that local mode computes only rank 0's, as in its log in other modes */
+    /* local mode computes all ranks but logs rank 0's lines only, as rank 0's log does in other
+     * modes */
     const psr_metrics *m = &tr->turns[0].metrics;
     if (due(t->config->log_every, steps) && tr->turns[0].count > 0)
         psr_log_plain("epoch: %" PRIu32 " step: %" PRIu64 ", loss is %.16g", m->epoch, steps,

@@ -59,8 +59,8 @@ static psr_err compile_timed(psr_trainer *t, psr_backend_options *options)
     return psr_backend_new(t->net, options, &t->backend);
 }
 
-/* Each worker chooses for itself. The choices must equal worker 0's: they depend only on what
- * joining compares. */
+/* Each worker chooses by itself. Its choices must equal worker 0's, because they depend only on
+ * facts that are compared when workers join. */
 static psr_err compile(psr_trainer *t)
 {
     psr_backend_options options = {

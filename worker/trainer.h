@@ -1,6 +1,6 @@
-/* What a worker trains with: network, data, back end, session, exchange, and one replica for each
- * rank that this process computes (one; all n in --mode local). Training, evaluation and
- * checkpoints use it. One thread: the compute thread. */
+/* Everything that a worker needs to train: network, data, back end, session, exchange, and a
+ * replica for each rank that this process computes (one rank; in --mode local all n). Training,
+ * evaluation and checkpoints use it. One thread: the compute thread. */
 #ifndef PSR_WORKER_TRAINER_H
 #define PSR_WORKER_TRAINER_H
 

@@ -591,8 +591,8 @@ static void check_ways(driver *d)
     psr_coordinator_end(d->coordinator, PSR_ERR_PEER, line);
 }
 
-/* Takes members whose process has ended, by itself or not. A message in which such a member says why
- * it ended may still be on its way. */
+/* Takes members whose process has ended, by itself or not. A message in which such a member says
+ * why it ended may still be on its way. */
 static void take_ends(driver *d, int64_t now_ms)
 {
     psr_peer peer;

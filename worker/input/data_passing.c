@@ -21,7 +21,7 @@
 
 /* ---- the memory ---- */
 
-/* The arena's own mapping is the last that can write: it goes. */
+/* The arena's own mapping is the last one that can write, so it is removed. */
 psr_err psr_sealed_data_make(const psr_opened *opened, psr_sealed_data *ret_sealed)
 {
     psr_sealed_data sealed = PSR_SEALED_DATA_NONE;
@@ -142,7 +142,7 @@ static void pass(const psr_data_passer *passer, int fd)
 {
     unsigned user = 0;
     psr_record record = {.kind = PSR_RECORD_ARENA, .value = passer->sealed->bytes};
-    /* A process that does not get it reads for itself. */
+    /* A process that does not get the descriptor reads the files itself. */
     if (psr_share_user(fd, &user) && user == geteuid())
         (void)psr_record_write(fd, &record, 1, passer->sealed->fd);
     close(fd);

@@ -17,18 +17,19 @@ typedef struct psr_sealed_data {
 
 #define PSR_SEALED_DATA_NONE ((psr_sealed_data){.fd = -1})
 
-/* Copies a data set into memory of its own that nobody can write any more. UNSUPPORTED, NOMEM. The
- * caller owns *ret_sealed. */
+/* Copies a data set into new memory, which is then sealed: no process can write it. UNSUPPORTED,
+ * NOMEM. The caller owns *ret_sealed. */
 PSR_MUST_CHECK psr_err psr_sealed_data_make(const psr_opened *opened, psr_sealed_data *ret_sealed);
-/* Receives it from the process that passes it at path; waits while that process lives and has not
- * passed it. NOT_FOUND: no process passes anything there. DENIED: another user's process does.
- * FORMAT: it is no such memory. NOMEM. The caller owns *ret_sealed. */
+/* Receives a data set from the process that passes it at path. Waits as long as that process lives
+ * and has not passed it yet. NOT_FOUND: no process passes anything there. DENIED: another user's
+ * process does. FORMAT: the received descriptor is not of such memory. NOMEM. The caller owns
+ * *ret_sealed. */
 PSR_MUST_CHECK psr_err psr_sealed_data_receive(const char *path, psr_sealed_data *ret_sealed);
 /* None: does nothing. */
 void psr_sealed_data_done(psr_sealed_data *sealed);
 
-/* Passes it to each process that asks at path, on a thread of its own, until it is stopped. May not
- * be moved. */
+/* Passes a data set to each process that connects to path, on a separate thread, until it is
+ * stopped. May not be moved. */
 typedef struct psr_data_passer {
     int listener; /* -1: none */
     const psr_sealed_data *sealed;
@@ -37,8 +38,8 @@ typedef struct psr_data_passer {
 
 #define PSR_DATA_PASSER_NONE ((psr_data_passer){.listener = -1})
 
-/* sealed is borrowed until it is stopped, path for the call. A socket that a dead process left
- * there is replaced. IO. */
+/* sealed is borrowed until the passer is stopped, path for the call. A socket that a dead process
+ * left there is replaced. IO. */
 PSR_MUST_CHECK psr_err psr_data_passer_start(const char *path, const psr_sealed_data *sealed,
                                              psr_data_passer *passer);
 /* None: does nothing. */

@@ -30,7 +30,7 @@ struct psr_host_data {
 
     pthread_t thread;
     psr_reading reading;
-    _Atomic bool waits; /* for its turn: the turn's file names the process that has it */
+    _Atomic bool waits; /* for its turn; the turn's file names the process that has the turn */
 
     /* ---- the thread's until it has ended ---- */
     char turn[PATH_BYTES]; /* "" until there is one */
@@ -42,7 +42,7 @@ struct psr_host_data {
 
     pthread_mutex_t mutex;
     bool has_ended, abandoned;
-    bool joined; /* used by the caller: the thread has ended */
+    bool joined; /* used by the caller after the thread has ended */
 };
 
 /* ---- the thread ---- */
@@ -57,8 +57,8 @@ static psr_err read_alone(psr_host_data *d)
     return psr_opened_init(d->data, cache_of(d), &d->reading, &d->opened);
 }
 
-/* The data set was read: others may have it too, and this process uses the same memory as they. If
- * that is impossible they read for themselves. */
+/* The data set was read. Other processes may use it too, so this process uses the memory that it
+ * passes to them. If the memory cannot be passed, they read the files themselves. */
 static void share(psr_host_data *d, const char *socket)
 {
     psr_opened shared;
@@ -78,7 +78,7 @@ static void share(psr_host_data *d, const char *socket)
                 psr_err_detail());
 }
 
-/* This process's turn: somebody has read it, or this one does. */
+/* It is this process's turn: it gets the data set from a process that has read it, or reads it. */
 static psr_err read_in_turn(psr_host_data *d, const char *socket)
 {
     psr_err err = psr_sealed_data_receive(socket, &d->sealed);
@@ -109,7 +109,7 @@ static psr_err read_in(psr_host_data *d, const psr_socket_directory *directory)
     atomic_store(&d->waits, true);
     psr_err err = psr_socket_directory_turn(directory, name, holder, &turn);
     atomic_store(&d->waits, false);
-    if (err != PSR_OK) /* without the directory each process reads for itself */
+    if (err != PSR_OK) /* without the directory each process reads the files itself */
         return read_alone(d);
     err = read_in_turn(d, socket);
     close(turn);

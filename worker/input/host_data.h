@@ -6,7 +6,8 @@
  * memory that nobody can write any more, itself included. It passes that memory to each process
  * that comes after it. When the reader dies meanwhile, the next process takes its turn. Processes
  * without such a directory, or where memory cannot be shared, read for themselves. A process that
- * reads other files than the first, or files that have changed since, has a turn of its own.
+ * reads other files than the first process, or files that have changed since, does not wait for
+ * that turn.
  *
  * A separate thread does this. The thread that joins the run meanwhile reports that this process is
  * alive, how far the reading is, and for which process it waits. One thread calls these
@@ -24,10 +25,10 @@ typedef struct psr_host_data_options {
     const char *data;      /* see psr_dataset_open_both */
     const char *name;      /* of the data set, for lines */
     const char *cache;     /* see psr_opened_init */
-    const char *directory; /* "": the host's processes have none in common */
+    const char *directory; /* "": the host's processes have no directory in common */
     uint32_t rank, ranks;  /* this process's, of the run */
     void *context;
-    /* called on the thread, at its end; not after psr_host_data_free has begun */
+    /* called on the separate thread at its end, and not after psr_host_data_free has begun */
     void (*ended)(void *context);
 } psr_host_data_options;
 

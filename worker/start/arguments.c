@@ -82,7 +82,7 @@ static const struct argp_option options[] = {
     {0},
 };
 
-/* PyTorch's own back ends are in its users' scripts. */
+/* Users of PyTorch have the names of its back ends in their scripts. */
 static void set_backend(struct argp_state *state, psr_worker_arguments *a, const char *text)
 {
     static const char *const backends[] = {"ps", "ring", PSR_MPI ? "mpi" : NULL, NULL};

@@ -1,7 +1,7 @@
-/* The command line of psring-worker. It is that of one process, which an agent or a person starts;
- * or that of N identical processes, which another launcher starts: these have the options of the
- * whole run, and find their places in the environment or, like PyTorch's programs, in options. Only
- * for main: it prints and exits. */
+/* The command line of psring-worker. Either an agent or a person starts one process. Or another
+ * launcher starts N identical processes. These have the options of the whole run, and find their
+ * places in the environment or, like PyTorch's programs, in options. Only for main: it prints and
+ * exits. */
 #ifndef PSR_WORKER_START_ARGUMENTS_H
 #define PSR_WORKER_START_ARGUMENTS_H
 

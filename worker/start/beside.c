@@ -25,7 +25,7 @@ struct psr_beside {
     psr_child children[PSR_BESIDE_MAX];
     char names[PSR_BESIDE_MAX][40]; /* "psring-ps (shard 1)" */
     size_t count;
-    int ending; /* an eventfd: the thread shall end */
+    int ending; /* an eventfd that tells the thread to end */
     pthread_t thread;
     bool watched;
 };
@@ -51,7 +51,7 @@ psr_err psr_beside_new(void (*lost)(void *context, bool killed, psr_err status, 
 
 /* ---- starting ---- */
 
-/* A line that may be longer than the pipe: it is read at once. */
+/* The line may be longer than the pipe holds, but the process reads it at once. */
 static psr_err write_line(int fd, const char *line)
 {
     size_t size = strlen(line), sent = 0;
@@ -113,8 +113,8 @@ int psr_beside_orders(const psr_beside *beside)
 
 /* ---- watching ---- */
 
-/* With status 0 it has done its part. Its own failure it has told all others, and the log says
- * why. */
+/* With status 0 the process has done its part. With another status it has told all others of its
+ * failure, and the log says why. */
 static void tell_end(psr_beside *beside, size_t i)
 {
     char how[64], line[160];

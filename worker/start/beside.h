@@ -1,9 +1,9 @@
-/* The processes that a worker starts beside itself when no launcher of psring's did: the run's
- * scheduler, and shards. Each is told on its standard input what it is. When this process dies,
+/* The processes that a worker starts on its host when psring's launcher did not: the run's
+ * scheduler, and shards. Each gets its rank and keys on its standard input. When this process dies,
  * that input ends, and the process ends too. A thread waits for their ends.
  *
- * To be called by the thread that ends last in this process, because a shard dies with the thread
- * that started it. */
+ * These functions must be called by the thread that ends last in this process, because a shard dies
+ * with the thread that started it. */
 #ifndef PSR_WORKER_START_BESIDE_H
 #define PSR_WORKER_START_BESIDE_H
 
@@ -26,11 +26,11 @@ PSR_MUST_CHECK psr_err psr_beside_new(void (*lost)(void *context, bool killed, p
 PSR_MUST_CHECK psr_err psr_beside_start(psr_beside *beside, const char *program,
                                         char *const options[], const psr_provision *provision);
 
-/* Call it when all are started. IO. */
+/* Must be called when all processes have been started. IO. */
 PSR_MUST_CHECK psr_err psr_beside_watch(psr_beside *beside);
 
 /* The descriptor for orders (comm/launcher_line.h) to the process that was started first, the
- * scheduler. For a signal's handler. */
+ * scheduler. A signal handler may write to it. */
 int psr_beside_orders(const psr_beside *beside);
 
 /* Ends all of them. in_order: the run has ended in order, so waits up to patience_ms until they

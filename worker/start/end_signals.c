@@ -10,11 +10,11 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-static volatile sig_atomic_t orders_fd = -1; /* a handler has no other way to know it */
+static volatile sig_atomic_t orders_fd = -1; /* a signal handler has no other way to get this */
 static volatile sig_atomic_t ordered;        /* how often it was told to stop */
 static bool was_of_a_run;
-static char removed[PSR_START_LINE_MAX]; /* before the process ends; written
-                                            while no handler is set */
+/* A file that is removed before the process ends. It is written only while no handler is set. */
+static char removed[PSR_START_LINE_MAX];
 
 static void order_stop(int signo)
 {
@@ -27,7 +27,8 @@ static void order_stop(int signo)
     errno = kept;
 }
 
-/* Not under nohup, as it was when this process began: asked before a handler is set. */
+/* false under nohup. This reads how the signal was handled when this process began, before a
+ * handler is set. */
 static bool takes_hangup(void)
 {
     static bool is_known, takes;
@@ -59,7 +60,7 @@ static void remove_and_end(int signo)
 
 void psr_end_with_parent(void)
 {
-    /* if this is refused, ranks go on to the end of the run */
+    /* if the system refuses this, the ranks go on to the end of the run */
     (void)prctl(PR_SET_PDEATHSIG, SIGTERM);
 }
 

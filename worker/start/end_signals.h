@@ -6,25 +6,26 @@
 #ifndef PSR_WORKER_START_END_SIGNALS_H
 #define PSR_WORKER_START_END_SIGNALS_H
 
-/* From now on the death of this process's parent counts as SIGTERM: an MPI launcher that dies
- * before its ranks tells them nothing. (Only the direct parent is watched, so this does not help
- * where the parent is a shell that outlives the launcher.) */
+/* From now on the death of this process's parent counts as SIGTERM, because an MPI launcher that
+ * dies before its ranks tells them nothing. (Only the direct parent is watched, so this does not
+ * help where the parent is a shell that outlives the launcher.) */
 void psr_end_with_parent(void);
 
-/* Until the process has joined, a signal ends it. That file is removed first. */
+/* Until the process has joined, a signal ends it. Before that it removes this file. */
 void psr_end_removing(const char *path);
 
-/* To be called once the process has joined; before that a signal ends it. orders: the descriptor on
- * which the scheduler reads orders; a signal's handler writes to it. -1: this process has no
- * scheduler. */
+/* Must be called when the process has joined; before that a signal ends it. orders: a descriptor
+ * from which the scheduler reads orders, and to which the signal handler writes. -1: this process
+ * has no scheduler. */
 void psr_end_by_orders(int orders);
 
-/* For a process that cannot know whether the run has been joined (a server by role): ignores
- * SIGHUP. A closing terminal means the whole run, which the scheduler's process ends in order. */
+/* For a process that cannot know whether all have joined (a server by role): ignores SIGHUP. A
+ * closing terminal ends the whole run, and the scheduler's process does that in order. */
 void psr_end_leaving_hangups(void);
 
-/* Restores the signals' default actions, after which `orders` may be closed. Signals that are sent
- * to a whole job stay ignored in a process that has been in a run: it is ending anyway. */
+/* Restores the signals' default actions, after which `orders` may be closed. A process that has
+ * been in a run goes on ignoring signals that are sent to a whole job, since it is ending
+ * anyway. */
 void psr_end_by_default(void);
 
 #endif

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FOREVER_MS (INT64_MAX / 4) /* a process that stays has deadlines of its own */
+#define FOREVER_MS (INT64_MAX / 4) /* a process that waits here has deadlines of its own */
 /* how long processes beside this one may take to end with the run: checkpoints are in place by
  * then */
 #define END_MS 15000
@@ -36,7 +36,7 @@ static psr_err find_way(const psr_start *s, const char *scheduler, char ret_addr
     return PSR_OK;
 }
 
-/* Over TCP it has an interface: that of the path to the scheduler, unless one is given. */
+/* Over TCP the process needs an interface: the given one, or that of the path to the scheduler. */
 static psr_err provision_of(const psr_launched *l, psr_peer self, psr_provision *ret_provision)
 {
     const psr_start *s = &l->start;
@@ -45,7 +45,8 @@ static psr_err provision_of(const psr_launched *l, psr_peer self, psr_provision 
     if (err != PSR_OK)
         return psr_fail_context(err, "where the scheduler is");
     snprintf(p.host, sizeof p.host, "%s", s->host);
-    /* The others notice a loss after the deadline, and their launchers need a moment. */
+    /* The other processes notice a loss after the deadline, and their launchers need some time
+     * too. */
     if (s->attempt > 0)
         p.patience_ms = (uint32_t)(2000 * l->config.deadline_s) + 10000;
     if (p.directory[0] != '\0' && s->interface[0] != '\0')
@@ -80,7 +81,8 @@ static psr_err start_one(psr_launched *l, const char *program, char *const optio
     if (self.role == PSR_ROLE_SCHEDULER && p.directory[0] == '\0') {
         p.port = (uint16_t)strtoul(strrchr(p.scheduler, ':') + 1, NULL, 10);
         p.scheduler[0] = '\0';
-        /* The address where the others look for it, whatever network they listen on. */
+        /* The address at which the others look for the scheduler, whichever network they listen
+         * on. */
         err = psr_start_interface(l->start.scheduler, p.interface);
     }
     if (err == PSR_OK)
@@ -155,7 +157,7 @@ static void say_place(const psr_launched *l, const psr_provision *p)
             l->start.starts_scheduler ? ", and this process starts it" : "");
 }
 
-/* Where the scheduler is, and who may join. */
+/* Finds where the scheduler is, and which processes may join. */
 static psr_err meet(psr_launched *l)
 {
     PSR_TRY(psr_start_meet(&l->start));
@@ -171,8 +173,8 @@ void psr_launched_joined(psr_launched *l)
     psr_meeting_file_remove(&l->meeting);
 }
 
-/* Enters the folder in which the processes of a job on several hosts share memory on this one. If
- * it fails, only speed is lost. */
+/* Enters the folder in which the processes on this host share memory, in a job on several hosts. If
+ * that fails, only speed is lost. */
 static void enter_to_share(psr_launched *l)
 {
     char directory[PSR_SOCKET_DIRECTORY_BYTES];

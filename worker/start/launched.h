@@ -1,5 +1,5 @@
-/* A worker that another launcher than psring's has started, as one of N identical commands. This
- * takes it from its place (comm/start/) to the provision with which it joins. Rank 0 starts the
+/* A worker that a launcher other than psring's has started, as one of N identical commands. This
+ * code finds its place (comm/start/) and makes the provision with which it joins. Rank 0 starts the
  * scheduler; where the mode has shards, worker s mod n starts shard s beside itself. One thread,
  * except where another is named. */
 #ifndef PSR_WORKER_START_LAUNCHED_H
@@ -34,12 +34,12 @@ PSR_MUST_CHECK psr_err psr_launched_begin(
 /* All processes of the run have joined: removes the file or folder by which they met. */
 void psr_launched_joined(psr_launched *launched);
 
-/* For a process that is no worker but has started the scheduler or a shard: waits until that
+/* For a process that is not a worker, but has started the scheduler or a shard: waits until that
  * process has ended, and returns its result. */
 PSR_MUST_CHECK psr_err psr_launched_stay(psr_launched *launched);
 
-/* To be called when all else in this process that belongs to the run has ended, with err. Waits for
- * the processes that it started. Returns err, or the scheduler's result. */
+/* Must be called when everything else of the run has ended in this process, with that result in
+ * err. Waits for the processes that it started. Returns err, or the scheduler's result. */
 psr_err psr_launched_end(psr_launched *launched, psr_err err);
 
 #endif

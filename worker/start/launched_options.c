@@ -21,10 +21,10 @@ static psr_err disagree(const char *option, uint32_t given, const char *variable
                     given, variable, told);
 }
 
-/* Adds what the command line says to the place from the environment. */
+/* Adds the command line's options to the place from the environment. */
 static psr_err add_arguments(const psr_worker_arguments *a, psr_start *s)
 {
-    const bool counts_ranks = !a->spawns; /* otherwise nodes, with which the place was read */
+    const bool counts_ranks = !a->spawns; /* else it counts nodes, and is in the place already */
     if (counts_ranks && a->rank != PSR_NOT_GIVEN && s->rank != PSR_RANK_ANY && a->rank != s->rank)
         return disagree("--rank", a->rank, s->rank_variable, s->rank);
     if (a->local_rank != PSR_NOT_GIVEN && s->local_rank != PSR_START_UNTOLD &&
@@ -60,7 +60,7 @@ static psr_err add_arguments(const psr_worker_arguments *a, psr_start *s)
                           sizeof s->scheduler - 1);
 }
 
-/* The last component of the ranks is the shards, in a mode that has shards. */
+/* In a mode that has shards, the last component of the job is the shards. */
 static void take_component(const psr_worker_arguments *a, psr_start *s)
 {
     if (s->last_component == 0 || psr_engine_shards(&a->config) == 0)
@@ -122,7 +122,7 @@ static psr_err set_told(const psr_worker_arguments *a, psr_config *config, const
     return set_number(config, option, told);
 }
 
-/* Processes were started as shards: the mode must have shards. */
+/* Checks that the mode has shards, because processes were started as shards. */
 static psr_err take_shards(const psr_worker_arguments *a, const psr_start *s, psr_config *config)
 {
     if (s->shards_variable == NULL && s->shards != PSR_START_UNTOLD && s->shards > 0)

@@ -1,6 +1,5 @@
-/* Reads what a process that another launcher has started is given by environment (comm/start/) and
- * command line: its place, and the run's options. Contradictions are refused here; nothing is
- * started. */
+/* For a process that another launcher has started: reads its place and the run's options from the
+ * environment (comm/start/) and the command line. Refuses contradictions. Starts nothing. */
 #ifndef PSR_WORKER_START_LAUNCHED_OPTIONS_H
 #define PSR_WORKER_START_LAUNCHED_OPTIONS_H
 
@@ -8,13 +7,13 @@
 
 #include "comm/start/start.h"
 
-/* The place. NOT_FOUND: none is given, or this process is to start the processes of its node
- * (worker/start/spawn.h). USAGE: command line and environment contradict each other or
+/* Reads the place. NOT_FOUND: no place is given, or this process must start the processes of its
+ * node (worker/start/spawn.h). USAGE: command line and environment contradict each other or
  * themselves. */
 PSR_MUST_CHECK psr_err psr_launched_find(const psr_worker_arguments *arguments,
                                          psr_start *ret_start);
 
-/* The run's options, completed by what the place says. USAGE. */
+/* Completes the run's options from the place. USAGE. */
 PSR_MUST_CHECK psr_err psr_launched_resolve(const psr_worker_arguments *arguments,
                                             const psr_start *start, psr_config *ret_config);
 
@@ -29,8 +28,8 @@ PSR_MUST_CHECK psr_err psr_launched_share_batch(const psr_worker_arguments *argu
 /* Sets the threads, if they are not given: this host's cores, divided among its ranks. */
 void psr_launched_share_cores(const psr_start *start, psr_config *config);
 
-/* The run's configuration has come: it must be what this process was given, except what the
- * scheduler resolves. USAGE: names the option that differs. */
+/* Compares the run's configuration, which has come, with this process's own options. They must be
+ * equal, except for options that the scheduler resolves. USAGE: names the option that differs. */
 PSR_MUST_CHECK psr_err psr_launched_compare(const psr_config *told, const psr_config *run);
 
 #endif

@@ -187,7 +187,8 @@ static void pass_on(const node *n, int signals)
         psr_child_signal(&n->children[i], (int)info.ssi_signo);
 }
 
-/* They end by themselves: each has deadlines. Returns the first status that is not 0. */
+/* Waits until all have ended; they end by themselves, since each has deadlines. Returns the first
+ * status that is not 0. */
 static int wait_for_all(const node *n, int signals, struct pollfd *fds)
 {
     int first = 0;
