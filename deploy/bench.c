@@ -73,7 +73,7 @@ static void print_completion(void)
     psr_print(stdout, " %s'\n", report_bindings);
 }
 
-/* How many words an option takes here: 0: it is none of the list. */
+/* How many words the option takes; 0: it is not in the list. */
 static int words_of(const char *word, const char *const *list, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
@@ -133,7 +133,7 @@ static int start(const char *path, char **command)
     return 1;
 }
 
-/* Does not return when it starts. */
+/* Returns only if the program could not be started. */
 static int start_divided(const char *path, const char *self, const char *title, int argc,
                          char **argv, words *run, words *own)
 {

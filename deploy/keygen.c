@@ -114,7 +114,7 @@ static psr_err key_path(const keygen_options *o, size_t i, char path[PATH_BYTES]
     return psr_keys_path(o->folder, peer, path, PATH_BYTES);
 }
 
-/* Keys of two sets do not go together, so a key file of any name is in the way. */
+/* Keys of two sets must not be mixed, so any key file in the directory is refused. */
 static psr_err check_empty(const char *directory)
 {
     psr_err err = PSR_OK;
@@ -133,7 +133,8 @@ static psr_err check_empty(const char *directory)
     return err;
 }
 
-/* The secret file where none is, and then, with CURVE, the public one at path. */
+/* Writes the secret file, where no file may exist yet, and then, with CURVE, the public file at
+ * path. */
 static psr_err save_pair(const psr_keys *keys, const char *path)
 {
     char secret[PATH_BYTES], *text = NULL;
@@ -239,7 +240,7 @@ static psr_err generate(const keygen_options *o)
 
 /* ---- a file of before ---- */
 
-/* Whosever keys they are. ret_shared: the file holds those of all, and these are the
+/* Loads the keys of any process. ret_shared: the file holds the keys of all, and *ret_keys gets the
  * scheduler's. */
 static psr_err load_any(const char *path, psr_keys *ret_keys, bool *ret_shared)
 {

@@ -46,7 +46,7 @@ static void usage(FILE *to)
     psr_print(to, "  psring train --model resnet20 --workers 3 --steps 100\n");
 }
 
-/* Also what argp calls for --version behind a command. */
+/* argp calls this too, for --version after a command. */
 static void print_version(FILE *to, struct argp_state *state)
 {
     char library[32];

@@ -19,7 +19,7 @@
 enum { KEY_DEADLINE = 1000, KEY_OUTPUT, KEY_TRANSPORT, KEY_SHARDS };
 
 typedef struct run_options {
-    psr_config config; /* workers: 0, as long as it is not given; later all ranks, with shards */
+    psr_config config; /* workers: 0 until known; later the number of all ranks, with shards */
     uint32_t shards;
     psr_places places;
     const char *output, *transport;
@@ -115,7 +115,8 @@ static const char doc[] =
 
 /* ---- the run ---- */
 
-/* To all but this file shards are ranks like the others. */
+/* Only this file distinguishes shards; for the rest of the launcher they are ranks like the
+ * others. */
 static psr_err place_all(run_options *o, const psr_hosts *hosts, psr_placement *ret_placement)
 {
     psr_config *config = &o->config;

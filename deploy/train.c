@@ -26,7 +26,7 @@ typedef struct train_options {
     const char *progress; /* NULL: what stdout can show */
 } train_options;
 
-/* A terminal that knows of no erasing (TERM=dumb) gets lines, as a pipe does. */
+/* A terminal that cannot erase (TERM=dumb) gets lines, as a pipe does. */
 static psr_show_kind progress_by_default(void)
 {
     const char *terminal = getenv("TERM");
@@ -123,7 +123,7 @@ static psr_err read_hosts(train_options *o, psr_hosts *hosts, psr_hosts *ps_host
     return o->ps_hostfile != NULL ? psr_hostfile_read(o->ps_hostfile, ps_hosts) : PSR_OK;
 }
 
-/* MPI's processes know each other from its own launcher alone. */
+/* MPI's processes can find each other only if MPI's own launcher starts them. */
 static psr_err check_launcher(const psr_config *config)
 {
     if (config->mode == PSR_MODE_MPI && config->workers > 1)
@@ -148,7 +148,7 @@ static psr_err resolve(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts,
     PSR_TRY(check_launcher(config));
     if (hosts->count == 0)
         PSR_TRY(psr_hosts_add(hosts, "localhost", config->workers));
-    /* What is named by the scheduler, which makes the directory, is not there. */
+    /* A name that the scheduler chooses is free, because the scheduler makes the directory. */
     if (config->out[0] != '\0' && !psr_attempts_are_asked_for(config) &&
         access(config->out, F_OK) == 0)
         return psr_fail(PSR_ERR_USAGE,
@@ -158,7 +158,7 @@ static psr_err resolve(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts,
                               ret_placement);
 }
 
-/* What an earlier run tells, and the command line on top of it. */
+/* Reads the options of an earlier run, and then those of the command line, which win. */
 static psr_err read_options(const struct argp *argp, int argc, char **argv, train_options *o)
 {
     const char *file = NULL, *resume = NULL, *text = NULL;
@@ -175,15 +175,15 @@ static psr_err read_options(const struct argp *argp, int argc, char **argv, trai
         .data = psr_options_find(argp, argc, argv, "data", &text),
         .data_content = psr_options_find(argp, argc, argv, "data-content", &text),
     };
-    /* --init and --resume do not go together, which is told of the options and not of what they
-     * name. */
+    /* --init and --resume exclude each other. The message must be about these options, and not
+     * about the files that they name. */
     psr_err err = psr_earlier_run_read(file, given.init ? NULL : resume, &o->earlier);
     if (err == PSR_OK)
         o->config = o->earlier.config;
     if (o->earlier.path[0] == '\0')
         o->config.workers = 0;
-    /* A command line that is wrong in itself is told before the file that it names, and --help
-     * needs no file. */
+    /* An error in the command line itself is reported before one in the file that it names, and
+     * --help needs no file. */
     char detail[2048];
     snprintf(detail, sizeof detail, "%s", psr_err_detail());
     psr_options_parse(argp, argc, argv, 0, NULL, o);

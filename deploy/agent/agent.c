@@ -30,22 +30,22 @@
 
 #define CHILDREN_MAX 2048
 #define EVENTS_WAITING_MAX (1u << 20)
-/* Of one event: what of it is no text is six times as long in JSON, and a line has 1 MiB. */
+/* The text of one event. A byte that is not text takes six in JSON, and a line has 1 MiB. */
 #define TEXT_BYTES_MAX (64u << 10)
 #define DEADLINE_S_MAX 1e6
 #define GRACE_MS_MAX 1e6
 #define TERM_BEFORE_KILL_MS 500
-/* Without the launcher taking anything of the last words of processes that have ended. */
+/* How long the launcher may take nothing of the last lines of processes that have ended. */
 #define TELLING_MS 500
-/* For the scheduler to notice too that the launcher is silent or gone, to ask what all are doing
- * and to end the run: better than a signal. */
+/* The time that the scheduler gets to notice too that the launcher is silent or gone, to ask all
+ * processes what they are doing, and to end the run. That is better than a signal. */
 #define NAMING_MS 1000
 
 /* The state of a process with regard to Ctrl-Z. */
 typedef enum stop_state {
     STOP_NONE,
     STOP_TOLD, /* it was told to stop */
-    STOP_ENDS, /* it shall go on as soon as it is stopped */
+    STOP_ENDS, /* it must be continued as soon as it is stopped */
 } stop_state;
 
 typedef struct process {
@@ -53,7 +53,7 @@ typedef struct process {
     psr_child child;
     stop_state stop;
     bool told; /* its end has been reported */
-    /* since when something other than Ctrl-Z has stopped it; 0: it is not stopped */
+    /* when something other than Ctrl-Z stopped it; 0: it is not stopped */
     int64_t stopped_ms;
     bool asked_to_end; /* it was sent SIGTERM */
     bool given_up;     /* it was stopped for longer than the deadline */
@@ -68,9 +68,9 @@ typedef struct agent {
     size_t count;
     struct pollfd *fds; /* as poll has set them */
     size_t polled;      /* number of processes that are polled */
-    bool look_at_all;   /* look at all of them, whatever poll reported */
+    bool look_at_all;   /* check all processes, whatever poll reported */
     psr_presence_clock clock;
-    /* when the launcher was last heard, by that clock; other times are psr_clock_ms's */
+    /* when the last line of the launcher came, by that clock; other times are of psr_clock_ms */
     int64_t heard_ms;
     int64_t deadline_ms;
     bool paused;        /* its processes were told to stop, and its clock stands still */
@@ -79,9 +79,9 @@ typedef struct agent {
     int64_t term_at_ms, kill_at_ms;
     int64_t leave_at_ms; /* even if not everything was sent */
     uint64_t taken;      /* bytes of events that were taken when leaving was last put off */
-    const char *because; /* why it ends, unless the launcher told it to */
-    /* to be removed at the end: the run's, which the launcher removes too if it can; over TCP this
-     * agent's own */
+    const char *because; /* why the agent ends, unless the launcher told it to end */
+    /* removed at the end: the run's directory, which the launcher also removes if it can; over TCP
+     * this agent's own */
     psr_socket_directory sockets;
     bool shares;         /* sockets is also where its processes share memory */
     psr_program program; /* the program of `psring run`; without words: psring's own processes */
@@ -101,9 +101,9 @@ static int64_t look(agent *a)
     return psr_presence_clock_ms(&a->clock, psr_clock_ms());
 }
 
-/* This host as the launcher reached it: ssh tells in SSH_CONNECTION ("client port server port");
- * srun tells in SLURM_LAUNCH_NODE_IPADDR where it is itself, and this host's address is that of the
- * way there. Empty when started directly. */
+/* The address at which the launcher reached this host. ssh has it in SSH_CONNECTION ("client port
+ * server port"). srun has its own address in SLURM_LAUNCH_NODE_IPADDR, and this host's address is
+ * the one that it uses towards that. Empty if the agent was started directly. */
 static void addresses(char *address, char *launcher, size_t size)
 {
     const char *connection = getenv("SSH_CONNECTION"), *srun = getenv("SLURM_LAUNCH_NODE_IPADDR");
@@ -124,7 +124,7 @@ static void addresses(char *address, char *launcher, size_t size)
     }
 }
 
-/* Processors that this process may use, as its cgroup, taskset and the like leave them. */
+/* The processors that this process may use: those that its cgroup, taskset and the like allow. */
 static uint32_t allowed_cores(void)
 {
     const psr_cpus allowed = psr_cpus_allowed();
@@ -162,9 +162,9 @@ static bool runs_program(const agent *a)
     return a->program.words != NULL;
 }
 
-/* We hold no more than this for a launcher that does not keep up. psring's own processes drop what
- * their pipes do not take; what a program's pipes hold is read and dropped here: neither ever
- * waits. */
+/* The most that we hold for a launcher that does not keep up. Neither kind of process ever waits:
+ * psring's own processes drop what their pipes do not take, and the output of programs is read and
+ * dropped here. */
 static bool may_read(const agent *a)
 {
     return psr_line_writer_waiting(&a->events) < EVENTS_WAITING_MAX;
@@ -189,7 +189,7 @@ static void tell_left_out(agent *a, process *p)
 static psr_err on_line(void *context, char *line)
 {
     line_from *from = context;
-    /* a process might wait for room in its pipe, so the line is read and dropped */
+    /* the process might wait for room in its pipe, so its line is read and dropped */
     if (!may_read(from->agent)) {
         from->process->left_out++;
         return PSR_OK;
@@ -289,7 +289,7 @@ static psr_err read_spawn(const agent *a, const cJSON *command, process *ret_pro
     return PSR_OK;
 }
 
-/* Where memory is shared is this host's to say, not the launcher's. false: no memory. */
+/* This host decides where memory is shared, and not the launcher. false: no memory. */
 static bool tell_sharing(const agent *a, cJSON *provision)
 {
     cJSON_DeleteItemFromObjectCaseSensitive(provision, "sharing");
@@ -315,8 +315,8 @@ static psr_err start_program(const agent *a, process *p, const psr_program_place
     return err;
 }
 
-/* One of psring's own programs, from beside this one: nothing of what is run is the launcher's to
- * say. */
+/* One of psring's own programs, from this program's directory: the launcher does not decide which
+ * program is run. */
 static psr_err start_own(const agent *a, process *p, cJSON *provision, const psr_cpus *cpus)
 {
     char path[4096], option[] = "--provision", from[] = "-", probe[] = "probe";
@@ -351,7 +351,7 @@ static psr_err spawn(agent *a, const cJSON *command)
         return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a spawn command without a provision");
     PSR_TRY(read_spawn(a, command, p));
     if (a->ending)
-        return PSR_OK; /* nobody waits for that process */
+        return PSR_OK; /* the run is ending, so that process is not started */
     const char *list = psr_json_text(command, "cpus");
     psr_cpus bound, *cpus = list != NULL ? &bound : NULL;
     if (list != NULL && psr_cpus_parse(list, &bound) != PSR_OK)
@@ -381,7 +381,7 @@ static void watch_launcher(agent *a, int64_t deadline_ms)
     a->heard_ms = look(a);
 }
 
-/* Without such a directory nothing is shared on this host, and messages go. */
+/* Without such a directory nothing is shared on this host, and values go as messages. */
 static void share(agent *a)
 {
     a->shares = psr_socket_directory_make(getenv("XDG_RUNTIME_DIR"), &a->sockets) == PSR_OK;
@@ -443,7 +443,7 @@ static psr_err take_probe(agent *a)
     return PSR_OK;
 }
 
-/* One that has ended hears nothing. */
+/* A process that has ended gets nothing. */
 static psr_err tell(agent *a, const cJSON *command)
 {
     const char *role = psr_json_text(command, "role"), *text = psr_json_text(command, "text");
@@ -566,8 +566,8 @@ static psr_err attend_all(agent *a, bool *ret_running, bool *ret_all_told)
 
 /* ---- programs that are stopped ---- */
 
-/* A program need not have joined, so nobody else would miss it. Time in which Ctrl-Z stops it does
- * not count. */
+/* A program need not have joined the run, so no other process would notice that it is stopped. Time
+ * in which Ctrl-Z stops it does not count. */
 static void check_stopped(agent *a, int64_t now)
 {
     for (size_t i = 0; i < a->count && runs_program(a) && !a->paused; i++) {
@@ -583,7 +583,7 @@ static void check_stopped(agent *a, int64_t now)
     }
 }
 
-/* TERM, once, then KILL, when their times have come. */
+/* Sends TERM once, and then KILL, when they are due. */
 static void end_step(agent *a, int64_t now)
 {
     for (size_t i = 0; i < a->count && a->ending && now >= a->term_at_ms; i++) {
@@ -609,7 +609,7 @@ static int poll_timeout(const agent *a, int64_t now)
     return next > now ? (int)(next - now) : 0;
 }
 
-/* Signals and commands first: nothing that processes print can hold them up. */
+/* Signals and commands come first, so that nothing that processes print can delay them. */
 static psr_err wait_for_events(agent *a)
 {
     struct pollfd *fds = a->fds;

@@ -29,7 +29,8 @@ static psr_err violation(const psr_agent_context *by, const char *format, ...)
 
 /* ---- hello ---- */
 
-/* Numeric, since processes listen there: a name could be that of any interface. */
+/* The address must be numeric, since processes listen there, and a name could be that of any
+ * interface. */
 static psr_err read_address(const psr_agent_context *by, const cJSON *json, const char *name,
                             const char **ret_address)
 {
@@ -41,8 +42,8 @@ static psr_err read_address(const psr_agent_context *by, const cJSON *json, cons
     return PSR_OK;
 }
 
-/* A loopback address as its own means that it was reached from this machine's loopback, which is
- * possible only here. */
+/* If the agent's own address is a loopback address, it was reached over this machine's loopback, so
+ * it runs on this machine. */
 static psr_err read_addresses(const psr_agent_context *by, psr_agent_event *event)
 {
     PSR_TRY(read_address(by, event->json, "address", &event->address));

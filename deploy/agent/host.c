@@ -39,10 +39,10 @@ static psr_err quote_for_shell(const char *text, char *quoted, size_t size)
                : psr_fail(PSR_ERR_USAGE, "the path '%s' is too long for a remote command", text);
 }
 
-/* Our own path is where psring is here. Elsewhere anybody may have put a program there: it is run
- * where it and all directories above it belong to root or to who logs in, and where nobody else can
- * put another in its place (a directory that all may write to is sticky, as /tmp). %s is the path,
- * quoted. */
+/* Our own path is where psring is on this host. On another host anybody may have put a program
+ * there. So it is run only if the program and all directories above it belong to root or to the
+ * user who logs in, and if nobody else can replace it (a directory that all may write to must be
+ * sticky, like /tmp). %s is the path, quoted. */
 static const char guarded[] =
     "p=$(readlink -f -- '%s') && test -x \"$p\" || p=; u=$(id -u); d=$p; while test -n \"$d\"; do "
     "test -n \"$(find \"$d\" -prune \\( -user 0 -o -user \"$u\" \\) \\( ! -perm -0002 -o -perm "
@@ -76,7 +76,7 @@ static psr_err remote_command(const char *remote_program, char *command, size_t 
     return psr_host_command(path, false, command, size);
 }
 
-/* The options of ssh. Host keys are checked, ssh asks for nothing, lends nothing of this machine to
+/* The options of ssh. It checks host keys, asks no questions, forwards nothing of this machine to
  * the other (agent, display, ports), runs no command here, and notices a connection that dies.
  * Options that the caller put into --ssh come first, and ssh uses the first value that it sees. */
 static const char *const ssh_options[] = {"-T",
@@ -130,8 +130,8 @@ static char *word_of(const char *text)
     return (char *)(uintptr_t)text; /* execv does not write to it */
 }
 
-/* Words as a shell has them, with quotes, ~ and $NAME; it runs no command for them. The caller owns
- * *ret_words: wordfree. */
+/* Splits the text into words like a shell, with quotes, ~ and $NAME, but runs no command. The
+ * caller owns *ret_words: wordfree. */
 static psr_err split_words(const char *ssh, wordexp_t *ret_words)
 {
     wordexp_t words = {0};

@@ -225,8 +225,8 @@ static psr_err write_all(int fd, const char *text)
                                        : psr_fail(PSR_ERR_IO, "lseek: %s", strerror(errno));
 }
 
-/* Memory that is a file to who inherits its descriptor, and to no other user. The caller owns
- * *ret_fd: close(). */
+/* Memory that a process can read like a file if it inherits the descriptor; no other user can. The
+ * caller owns *ret_fd: close(). */
 static psr_err open_keys(const psr_keys *keys, int *ret_fd)
 {
     char *text = NULL;
@@ -344,7 +344,7 @@ void psr_program_adopt_strays(void)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-/* Kills all children of this process, which has one thread. false: there are none. */
+/* Kills all children of this process, which has a single thread. false: there are none. */
 static bool kill_children(void)
 {
     char path[64];
@@ -359,7 +359,7 @@ static bool kill_children(void)
     return some;
 }
 
-/* The children of one that is killed are ours then: so again, until there are none. */
+/* The children of a killed process become ours, so this is repeated until there are none. */
 void psr_program_end_strays(void)
 {
     while (kill_children())

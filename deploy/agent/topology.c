@@ -32,7 +32,7 @@ psr_err psr_topology_to_json(const psr_topology *t, cJSON **ret_json)
     return PSR_OK;
 }
 
-/* The next core's processors. What was seen before is in `seen`. */
+/* Reads the next core's processors. Processors that were seen before are in `seen`. */
 static bool read_core(const cJSON *json, uint32_t node, psr_cpus *seen, psr_topology *t)
 {
     const cJSON *cpu;
@@ -79,7 +79,7 @@ static psr_err allocate(psr_topology *t)
     return psr_fail(PSR_ERR_NOMEM, "no memory for the cores of a host");
 }
 
-/* Gives back what is not needed. */
+/* Shrinks the arrays to their used size. */
 static void shrink(psr_topology *t)
 {
     psr_core *cores = realloc(t->cores, t->core_count * sizeof *cores);
@@ -106,8 +106,8 @@ psr_err psr_topology_from_json(const cJSON *json, psr_topology *ret_topology)
 #if PSR_HWLOC
 #include <hwloc.h>
 
-/* Processors that are offline are not in hwloc's topology; of the others those count that are this
- * process's to use. */
+/* hwloc's topology does not have processors that are offline. Of the others, those count that this
+ * process may use. */
 static void take_core(hwloc_obj_t core, uint32_t node, const psr_cpus *allowed, psr_topology *t)
 {
     unsigned cpu;

@@ -14,7 +14,7 @@ static void put_double(psr_fields_writer *w, const char *name, double value)
     psr_fields_put_item(w, name, cJSON_CreateNumber(value));
 }
 
-/* NULL where there was no memory: psr_fields_put_item remembers it. */
+/* NULL if there was no memory; psr_fields_put_item remembers that. */
 static cJSON *whole(psr_fields_writer *w)
 {
     if (!w->failed)
@@ -89,7 +89,7 @@ static void put_lists(psr_fields_writer *w, const psr_checkup *c, const psr_find
     for (size_t i = 0; i < c->count && all; i++)
         all = put_in(hosts, host_object(&c->hosts[i]));
     for (size_t i = 0; i < c->count * c->count && all; i++)
-        /* what is missing of a host's connection to itself is a finding */
+        /* a missing connection of a host to itself is reported as a finding */
         if (i / c->count != i % c->count)
             all = put_in(pairs, pair_object(c, i / c->count, i % c->count));
     for (size_t i = 0; i < f->count && all; i++)

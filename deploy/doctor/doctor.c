@@ -1,4 +1,4 @@
-/* `psring doctor`: reads options, visits the hosts, tells what it found. */
+/* `psring doctor`: reads options, visits the hosts, prints what it found. */
 #include "deploy/commands.h"
 
 #include "base/config/config.h"
@@ -35,9 +35,9 @@ enum {
 
 typedef struct doctor_options {
     psr_places places;
-    psr_config config; /* of it --model, --batch-size and --image-size,
-                          by the rules of psring train */
-    bool plans;        /* one of them was given */
+    /* holds --model, --batch-size and --image-size, by the rules of psring train */
+    psr_config config;
+    bool plans; /* one of them was given */
     const char *data, *out;
     const char *clock_fault; /* HOST:SECONDS */
     double deadline_s;
@@ -135,7 +135,7 @@ static const char doc[] =
     "Exit status: 0 nothing would stop a run; 1 something would; 2 bad input;\n"
     "130 ended by Ctrl-C.\n";
 
-/* What a network takes depends on its images. */
+/* A network's memory depends on the size of its images. */
 static psr_err check_planned(const doctor_options *o)
 {
     PSR_TRY(psr_network_check(&o->config));
@@ -146,7 +146,7 @@ static psr_err check_planned(const doctor_options *o)
     return PSR_OK;
 }
 
-/* This machine alone, where none are named. */
+/* This machine alone, if no hosts are named. */
 static psr_err read_hosts(psr_places *places, psr_hosts *hosts)
 {
     if (places->map_by != PSR_MAP_BY_SLOT || places->bind_to != PSR_BIND_TO_NONE ||
@@ -201,9 +201,9 @@ static void show_progress(void *context, const char *what, size_t answered, size
     psr_screen_draw(context, "\r%s: %zu of %zu\033[K", what, answered, asked);
 }
 
-#define ERASE_MS 1000 /* a stopped terminal does not delay the result for ever */
+#define ERASE_MS 1000 /* so that a stopped terminal does not delay the result for ever */
 
-/* Where nobody watches, or a program reads, there is none. */
+/* Without a terminal, and with --json, no progress is shown. */
 static psr_err visit_watched(psr_visit_options *visit, bool json, psr_checkup *checkup)
 {
     psr_screen *screen = NULL;

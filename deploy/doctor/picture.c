@@ -25,7 +25,7 @@ static void describe_back_end(const psr_host_facts *f, char text[40])
         snprintf(text, 40, "%s, %s", strncmp(isa, "cpu_isa_", 8) == 0 ? isa + 8 : isa, version);
 }
 
-/* How many cores may be used, and of how many. */
+/* How many cores may be used, and how many there are. */
 static void describe_cores(const psr_host_facts *f, char text[32])
 {
     double limit = (double)f->cpu_limit_milli / 1000, allowed = (double)f->cores_allowed;
@@ -81,7 +81,7 @@ static void print_hosts(FILE *to, const psr_checkup *c)
         print_host(to, c, i, width);
 }
 
-/* Prints what all hosts agree on, or findings tell: that of the first host that has it. */
+/* Prints data and memory as the first host reports them. If hosts differ, a finding says so. */
 static void print_planned(FILE *to, const psr_checkup *c)
 {
     for (size_t i = 0; i < c->count && c->data != NULL; i++) {

@@ -12,7 +12,7 @@ void psr_job_stop(void)
     psr_clock_stop();
     (void)raise(SIGTSTP); /* it waits until it is unblocked */
     pthread_sigmask(SIG_UNBLOCK, &stop, &before);
-    /* Here the process has been stopped, and goes on. */
+    /* When it gets here, the process has been stopped and continued. */
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     psr_clock_go_on();
 }

@@ -1,5 +1,5 @@
-/* psring train and psring run: starts agents, scheduler and, through the agents, the run's
- * processes, and shows the person what the machine decides. */
+/* psring train and psring run. Starts agents, the scheduler and, through the agents, the run's
+ * processes. Carries out what the launch machine decides, and shows it to the user. */
 #include "deploy/launch/launch_private.h"
 
 #include "base/clock.h"
@@ -24,10 +24,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* how long the screen may take for what is printed before Ctrl-Z stops the launcher */
+/* how long the screen may take to print waiting text before Ctrl-Z stops the launcher */
 #define LAST_LINE_MS 200
 #define DESCRIPTORS_BESIDE 64 /* descriptors that the launcher itself needs */
-#define UNREAD_MS 500         /* for a reader of the last words, when told to end at once */
+#define UNREAD_MS 500         /* for a reader of the last lines, after an order to end at once */
 
 /* ---- what a process is started with ---- */
 
@@ -97,7 +97,7 @@ static psr_err scheduler_arguments(const psr_launch_driver *d, char *program, ch
     return PSR_OK;
 }
 
-/* Of a program it needs to know less. */
+/* For a program the scheduler needs fewer options. */
 static psr_err programs_arguments(const psr_launch_driver *d, char *program, char ***ret_argv)
 {
     char **argv = calloc(6, sizeof *argv);
@@ -180,8 +180,8 @@ static void drop_agent(void *context, size_t index)
     psr_child_signal(&d->hosts[index].agent, SIGKILL);
 }
 
-/* The scheduler listens where the first host that is elsewhere sees this machine. That is its word;
- * whether it is this machine's address is not. */
+/* The scheduler listens at the address from which the first other host sees this machine. That host
+ * reports the address, so we check that it is really an address of this machine. */
 static psr_err check_own_address(const psr_launch_driver *d, const char *interface)
 {
     char address[PSR_ADDRESS_BYTES];
@@ -197,7 +197,8 @@ static psr_err check_own_address(const psr_launch_driver *d, const char *interfa
     return err;
 }
 
-/* Hosts with two processes, at least, of which one sends to the other what can be lent. */
+/* Counts the hosts that have at least two processes of which one sends values to the other that can
+ * be lent. */
 static size_t sharing_hosts(const psr_config *config, const psr_placement *placement)
 {
     size_t sharing = 0;
@@ -241,7 +242,8 @@ static psr_err start_scheduler(void *context, uint32_t threads, const char *inte
     return start_scheduler_process(d, interface);
 }
 
-/* Of a rank of a program, among those on its host that are no shards; else 0 of 0. */
+/* The local rank of a rank of a program: its place among the ranks on its host that are not shards.
+ * For others 0 of 0. */
 static psr_program_place local_place(const psr_launch_driver *d, const psr_placed *placed)
 {
     const psr_placement *placement = d->options->placement;
@@ -277,7 +279,7 @@ static void order(void *context, const psr_order *order)
 {
     psr_launch_driver *d = context;
     char *text = NULL;
-    if (psr_order_encode(order, &text) == PSR_OK) /* without memory it is not told */
+    if (psr_order_encode(order, &text) == PSR_OK) /* without memory it is not reported */
         psr_line_writer_put(&d->scheduler.in, text);
     free(text);
 }
@@ -410,8 +412,8 @@ static void show_outcome(void *context, const cJSON *outcome)
 
 /* ---- before the first agent ---- */
 
-/* Before anything starts: are all processes of the run on this host, is it to use ipc sockets, and
- * is memory to be shared? */
+/* Decides before anything starts whether all processes of the run are on this host, whether it uses
+ * ipc sockets, and whether memory is shared. */
 static psr_err choose_transport(psr_launch_driver *d)
 {
     const psr_hosts *hosts = &d->options->placement->hosts;
@@ -484,14 +486,13 @@ static psr_err make_machine(psr_launch_driver *d, const char *host, const char *
 
 /* ---- signals ---- */
 
-/* The signals to end with, and those that only a launcher at work has a use for. */
+/* The signals that end the run, and those that only a working launcher uses. */
 static void signals_to_take(sigset_t *set, bool at_work)
 {
     sigemptyset(set);
     sigaddset(set, SIGINT);
     sigaddset(set, SIGTERM);
-    sigaddset(set, SIGUSR1);            /* what Slurm's users ask for before the
-                                           time limit: --signal=B:USR1@60 */
+    sigaddset(set, SIGUSR1);            /* Slurm's --signal=B:USR1@60, before the time limit */
     if (!psr_signal_is_ignored(SIGHUP)) /* nohup */
         sigaddset(set, SIGHUP);
     const int of_work[] = {SIGWINCH, SIGTSTP, SIGCONT};
@@ -507,8 +508,8 @@ static int open_signals(void)
     return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* The run is over, and what is still to be done is to get the last words out: what can be read from
- * the descriptor from now on is an order to leave that. */
+/* The run is over, and only its last lines are still to be printed. A signal that comes from now on
+ * is an order to leave that. */
 static void keep_signals_to_end(const psr_launch_driver *d)
 {
     sigset_t signals;
@@ -519,7 +520,7 @@ static void keep_signals_to_end(const psr_launch_driver *d)
 
 /* ---- the whole ---- */
 
-/* Those who held their directory may have been killed. */
+/* Removes the run's directory, because the processes that hold it may have been killed. */
 static void remove_sockets(const psr_launch_driver *d)
 {
     psr_socket_directory left;
@@ -527,7 +528,7 @@ static void remove_sockets(const psr_launch_driver *d)
         psr_socket_directory_remove(&left);
 }
 
-/* The run, from the first agent to the last word. Returns the exit status. */
+/* Carries out the run, from the first agent to the last line. Returns the exit status. */
 static int run(psr_launch_driver *d)
 {
     psr_err err = choose_transport(d);
@@ -544,7 +545,7 @@ static int run(psr_launch_driver *d)
     return psr_launch_machine_status(d->machine);
 }
 
-/* Four for each host: three pipes, and what tells of the end of the process behind them. */
+/* Four descriptors for each host: three pipes, and one that tells when the agent's process ends. */
 static psr_err allow_descriptors(size_t host_count)
 {
     struct rlimit limit;

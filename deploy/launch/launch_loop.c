@@ -1,5 +1,5 @@
-/* The launcher at work: waits for all whom it watches at once, and tells the machine what they say
- * and do, and what the person wants. */
+/* The launcher's loop. It waits for all agents, the scheduler and the user at the same time, and
+ * passes on to the launch machine what they say and do. */
 #include "deploy/launch/launch_private.h"
 
 #include "base/clock.h"
@@ -12,8 +12,9 @@
 
 #define ORDERS_WAITING_MAX (1u << 20) /* bytes for the scheduler, above which agents are not read */
 
-/* What agents say goes on to the scheduler. Of one that says more than the scheduler takes the rest
- * waits in the pipes, and what those do not take is dropped where it was printed. */
+/* Lines of agents are passed on to the scheduler. If an agent says more than the scheduler takes,
+ * the rest waits in the pipes. What the pipes do not take is dropped by the process that printed
+ * it. */
 static bool may_read_agents(const psr_launch_driver *d)
 {
     return psr_line_writer_waiting(&d->scheduler.in) < ORDERS_WAITING_MAX;
@@ -52,7 +53,7 @@ static psr_err on_scheduler_error_line(void *context, char *line)
     return PSR_OK;
 }
 
-/* Takes what one of them has said, within a budget, and sends what waits for it. */
+/* Takes the lines of one agent, up to a limit, and sends it the lines that wait for it. */
 static psr_err attend_host(psr_launch_driver *d, size_t host)
 {
     psr_child *agent = &d->hosts[host].agent;

@@ -15,7 +15,7 @@ static DIR *open_below(int above, const char *name)
     return directory;
 }
 
-/* A directory with files alone in it. */
+/* Removes a directory that has only files in it. */
 static void remove_part(int above, const char *name)
 {
     DIR *part = open_below(above, name);

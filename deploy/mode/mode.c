@@ -1,5 +1,5 @@
-/* `psring mode RUN [ps|ring]`: tells the mode of a run that goes on, or changes it. It asks the
- * run's scheduler, by a socket in the run directory (ps/scheduler/mode_socket.h). */
+/* `psring mode RUN [ps|ring]`: shows the mode of a run that is under way, or changes it. It asks
+ * the run's scheduler through a socket in the run directory (ps/scheduler/mode_socket.h). */
 #include "deploy/commands.h"
 
 #include "base/config/options_argp.h"
@@ -77,7 +77,8 @@ static const char doc[] =
     "Exit status: 0 told, or changed; 1 the run did not change; 2 bad input, or no\n"
     "run that is under way.\n";
 
-/* RUN may be longer than an address of a socket (108 bytes): it is reached by a descriptor. */
+/* RUN may be longer than the address of a socket (108 bytes), so the socket is reached through the
+ * directory's descriptor. */
 static psr_err connect_to(const char *run, int *ret_fd)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};

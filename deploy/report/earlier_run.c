@@ -36,7 +36,8 @@ static psr_err print_path(const char *option, const char *directory, const char 
     return PSR_OK;
 }
 
-/* The run that a checkpoint lies in: RUN of RUN/checkpoints/step-N. false: it lies elsewhere. */
+/* Finds the run of a checkpoint: RUN of RUN/checkpoints/step-N. false: the checkpoint is not in a
+ * run. */
 static bool run_of_checkpoint(const char *checkpoint, char run[PATH_MAX])
 {
     if (realpath(checkpoint, run) == NULL)
@@ -52,7 +53,7 @@ static bool run_of_checkpoint(const char *checkpoint, char run[PATH_MAX])
     return true;
 }
 
-/* The run.json that --resume means; "" when there is a checkpoint and no run around it. */
+/* Finds the run.json of --resume; "" if the checkpoint is not in a run. */
 static psr_err find_resumed(const char *resume, char path[PSR_PATH_MAX + 64])
 {
     char run[PATH_MAX];

@@ -69,7 +69,7 @@ static const char doc[] =
     "\n"
     "The figures (docs/figures.md has more of them and of metrics.jsonl's fields):\n";
 
-/* The help is made of the definitions. The caller owns the result. */
+/* Makes the help from the definitions of the figures. The caller owns the result. */
 static char *full_doc(void)
 {
     char *text = NULL;
@@ -172,7 +172,7 @@ static void print_field(const char *text, bool first)
     psr_print(stdout, "\"");
 }
 
-/* Behind a run's own columns: what a stretch has and a run has not. Empty in a run's row. */
+/* The columns after a run's own, which only a stretch has. They are empty in a run's row. */
 static const char *const stretch_columns[] = {"mode", "first_step", "seconds", "pause_s"};
 enum { STRETCH_COLUMNS = sizeof stretch_columns / sizeof stretch_columns[0] };
 
@@ -184,8 +184,8 @@ static void print_number(double value)
     print_field(text, false);
 }
 
-/* A run, or (not NULL) one of its stretches, which has some of a run's figures, by the same
- * names. */
+/* Prints the row of a run, or of one of its stretches (not NULL). A stretch has some of a run's
+ * figures, under the same names. */
 static void print_csv_row(const psr_runs *r, size_t i, const cJSON *stretch)
 {
     const psr_run_record *run = &r->items[i];

@@ -16,8 +16,8 @@
 
 /* ---- a run without an outcome: what its metrics tell ---- */
 
-/* Steps that all ranks have completed, by the newest line of each; the last line may be torn. -1:
- * nothing is known. */
+/* The steps that all ranks have completed, from the newest line of each rank. The last line may be
+ * torn. -1: not known. */
 static double completed_steps(const char *text, size_t size, uint32_t ranks)
 {
     double newest[RANKS_MAX] = {0};

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A directory's own name, without what leads to it. */
+/* A directory's own name, without the path before it. */
 static void print_own_name(const char *directory, char *text, size_t size)
 {
     size_t end = strlen(directory), begin;

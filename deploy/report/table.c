@@ -25,15 +25,15 @@ static const psr_figure table_figures[] = {
     PSR_FIGURE_WAIT_S, PSR_FIGURE_LOSS,    PSR_FIGURE_TEST_ACCURACY};
 #define TABLE_FIGURES (sizeof table_figures / sizeof *table_figures)
 
-/* Where it is too wide for one line, its columns stand in several blocks below one another, each
- * with the runs' names; the first block says what the runs are, and the figures begin another. */
+/* A table that is too wide is printed as several blocks of columns, each with the names of the
+ * runs. The first block has the options of the runs, and the figures begin a new block. */
 typedef struct table {
     size_t columns, rows; /* row 0 has the names of the columns */
     size_t first_figure;
     int line_width;
     bool wide; /* for one line */
     bool right[COLUMNS_MAX];
-    bool equal[COLUMNS_MAX]; /* in all rows: told below the table, which then has no such column */
+    bool equal[COLUMNS_MAX]; /* the same in all rows: printed below the table and not as a column */
     int widths[COLUMNS_MAX];
     char cells[PSR_RUNS_MAX + 1][COLUMNS_MAX][CELL_BYTES];
     char heads[HEAD_LINES][COLUMNS_MAX][CELL_BYTES];
@@ -68,7 +68,7 @@ static void fill_head(const psr_runs *r, table *t)
     t->columns = c;
 }
 
-/* The end of a long name tells more than its beginning. */
+/* Of a long name the end is kept, which says more than the beginning. */
 static void fill_name(const psr_runs *r, size_t i, char cell[CELL_BYTES])
 {
     char name[PSR_RUNS_NAME_BYTES];
@@ -83,7 +83,7 @@ static void fill_option(const psr_run_record *run, const char *name, char cell[C
 {
     const char *value = psr_run_record_option(run, name);
     if (value != NULL && strcmp(name, "shards") == 0 && strcmp(value, "auto") == 0)
-        value = NULL; /* the run had none, or run.json would have how many */
+        value = NULL; /* the run had no shards, or run.json would have their number */
     if (value != NULL && value[0] == '\0')
         value = "(none)";
     bool cut = value != NULL && strlen(value) > OPTION_WIDTH_MAX;
@@ -109,7 +109,7 @@ static void fill_row(const psr_runs *r, size_t i, table *t)
     }
 }
 
-/* Characters, not bytes: of UTF-8 those that begin one. */
+/* Counts characters of UTF-8: bytes that begin one. */
 static int width_of(const char *text)
 {
     int width = 0;
@@ -164,7 +164,7 @@ static size_t next_shown(const table *t, size_t column)
     return column;
 }
 
-/* Where the block ends that begins with this column. */
+/* The end of the block that begins with this column. */
 static size_t block_end(const table *t, size_t begin)
 {
     int width = t->widths[0];
@@ -177,8 +177,8 @@ static size_t block_end(const table *t, size_t begin)
     return c;
 }
 
-/* The runs' names and the columns from begin to end. Blanks are printed before what comes behind
- * them, so that no line ends in one. */
+/* Prints the runs' names and the columns from begin to end. Blanks are printed only before a cell,
+ * so that no line ends in a blank. */
 static void print_line(const table *t, char cells[COLUMNS_MAX][CELL_BYTES], size_t begin,
                        size_t end)
 {
@@ -240,7 +240,7 @@ static void print_cells(table *t)
     print_equal(t);
 }
 
-/* Of each run that changed its architecture. */
+/* Prints the stretches of each run that changed its architecture. */
 static void print_stretches(const psr_runs *r)
 {
     for (size_t i = 0; i < r->count; i++) {

@@ -28,7 +28,7 @@ static psr_err on_error_line(void *context, char *line)
     return PSR_OK;
 }
 
-/* Until it has ended and all that it said was read. */
+/* Reads until the process has ended and all its output was read. */
 static psr_err listen_to(psr_child *child, const char *name, int timeout_ms, heard *h)
 {
     const int64_t end_ms = psr_clock_ms() + timeout_ms;
@@ -44,7 +44,7 @@ static psr_err listen_to(psr_child *child, const char *name, int timeout_ms, hea
         struct pollfd fds[] = {{.fd = child->ended ? -1 : child->pidfd, .events = POLLIN},
                                {.fd = child->out.fd, .events = POLLIN},
                                {.fd = child->err.fd, .events = POLLIN}};
-        /* EINTR: everything is looked at anyway */
+        /* EINTR needs no handling: everything is checked anyway */
         (void)poll(fds, sizeof fds / sizeof *fds, (int)left_ms);
     }
 }

@@ -98,7 +98,7 @@ static void limit_memory(const char *directory, const char *limit_file, const ch
     f->memory_free_bytes = at_most(f->memory_free_bytes, limit > used ? limit - used : 0);
 }
 
-/* A process has the least of the limits of its group and of all groups above. */
+/* The limit of a process is the least of the limits of its group and of all groups above. */
 static void find_group_limits(psr_host_facts *f)
 {
     static const char top[] = "/sys/fs/cgroup";
@@ -112,7 +112,7 @@ static void find_group_limits(psr_host_facts *f)
         limit_memory(directory, "memory.max", "memory.current", f);
         *strrchr(directory, '/') = '\0';
     }
-    /* Version 1: no limit is a number that is larger than any memory. */
+    /* In version 1, "no limit" is a number that is larger than any memory. */
     limit_memory("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", f);
     read_line("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", quota, sizeof quota);
     read_line("/sys/fs/cgroup/cpu/cpu.cfs_period_us", period, sizeof period);
@@ -142,7 +142,7 @@ static void find_processor(psr_host_facts *f)
     f->l3_bytes = cache_bytes(_SC_LEVEL3_CACHE_SIZE);
 }
 
-/* The limit to which a process may raise its own: psring's processes do. */
+/* The hard limit: psring's processes raise their own limits to it. */
 static uint64_t hard_limit(const struct rlimit *limit)
 {
     return limit->rlim_max == RLIM_INFINITY ? PSR_FACT_UNLIMITED
@@ -192,7 +192,7 @@ static void try_sharing(psr_host_facts *f)
 
 /* ---- programs ---- */
 
-/* A text of the worker's answer; what does not fit or is no text stays "". */
+/* Takes a text of the worker's answer. If it does not fit or is not a text, `to` stays "". */
 static void take_text(const cJSON *answer, const char *name, char *to, size_t size)
 {
     const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(answer, name));

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Nothing in psring compares two hosts' clocks; people who read logs of both do. */
+/* psring never compares the clocks of two hosts, but people who read the logs of both do. */
 #define CLOCK_APART_S 0.5
 #define OUT_LEAST_BYTES ((uint64_t)1 << 30)
 
@@ -51,7 +51,8 @@ void psr_findings_add(psr_findings *f, psr_finding_level level, const char *chec
 
 /* ---- one host ---- */
 
-/* psr_host_no_agent's text names the host and what was found and, after a semicolon, what to do. */
+/* The text of psr_host_no_agent names the host and the failure and, after a semicolon, what to
+ * do. */
 static void judge_login(const psr_checkup_host *h, psr_findings *f)
 {
     char who[PSR_HOST_NAME_MAX + 8];
@@ -97,7 +98,8 @@ static void judge_data(const psr_checkup *c, const psr_checkup_host *h, psr_find
                          h->facts.data_failure);
 }
 
-/* Where all hosts are one machine, as in a test, they meet on loopback. */
+/* Whether a host is another machine than h. If all hosts are one machine, as in a test, they
+ * connect over loopback. */
 static bool has_others(const psr_checkup *c, const psr_checkup_host *h)
 {
     for (size_t i = 0; i < c->count; i++)
@@ -285,7 +287,7 @@ static void compare(const psr_checkup_host *a, const psr_checkup_host *b, psr_fi
                          x->mtu_bytes, x->interface, y->mtu_bytes, y->interface);
 }
 
-/* With the first host that was probed: what differs from it. */
+/* Compares all hosts with the first one that was probed. */
 static void compare_all(const psr_checkup *c, psr_findings *f)
 {
     const psr_checkup_host *first = NULL;
@@ -299,8 +301,8 @@ static void compare_all(const psr_checkup *c, psr_findings *f)
     }
 }
 
-/* Two names of the hostfile that stand for one machine, or two machines of one name. true: they
- * were told. */
+/* Two names of the hostfile that mean the same machine, or two machines with the same name. true:
+ * this was reported. */
 static bool find_double(const psr_checkup_host *a, const psr_checkup_host *b, psr_findings *f)
 {
     char where[600];
@@ -320,7 +322,7 @@ static bool find_double(const psr_checkup_host *a, const psr_checkup_host *b, ps
     return true;
 }
 
-/* Each with the first that is like it. */
+/* Reports each host with the first host that is the same machine. */
 static void find_doubles(const psr_checkup *c, psr_findings *f)
 {
     for (size_t k = 1; k < c->count; k++) {
@@ -347,7 +349,7 @@ static void judge_out(const psr_checkup *c, psr_findings *f)
 
 /* ---- all ---- */
 
-/* In the order in which they were found, by level. */
+/* Sorts the findings by level; within a level they keep their order. */
 static psr_err sort(psr_findings *f)
 {
     psr_finding *sorted = malloc((f->count + 1) * sizeof *sorted);

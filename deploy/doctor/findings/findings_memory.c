@@ -4,10 +4,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* free for each slot; less is too little for any network */
+/* free memory for each slot; less than this is too little for any network */
 #define MEMORY_LEAST_BYTES ((uint64_t)512 << 20)
 
-/* Writes what would fit into this much memory for each slot. */
+/* Writes which batch size would fit into this much memory for each slot. */
 static void advise_memory(const psr_checkup *c, const psr_checkup_host *h, uint64_t bytes,
                           bool never, char right[200])
 {
@@ -30,8 +30,8 @@ static double gib(uint64_t bytes)
     return (double)bytes / (1 << 30);
 }
 
-/* Compares with the need of the workers of the network in question; without one, with what is too
- * little for any. */
+/* Compares with what the network's workers need. If the network is not known, compares with the
+ * least that any network needs. */
 void psr_findings_of_memory(const psr_checkup *c, const psr_checkup_host *h, psr_findings *f)
 {
     const psr_host_facts *facts = &h->facts;

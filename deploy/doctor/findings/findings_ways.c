@@ -10,14 +10,14 @@
 #include <string.h>
 
 #define PAIRS_TOLD 12 /* most pairs named in a finding; --json has all */
-/* A pair is slow if it carries less than a third of what the median pair does: repetitions differ
- * by less. */
+/* A pair is slow if it carries less than a third of the median pair. Repetitions differ by less
+ * than that. */
 #define SLOW_FACTOR 3
 #define PAIRS_FOR_MIDDLE 6
 
 /* ---- connections ---- */
 
-/* By the words of the system, or of psr_reach_all. */
+/* Finds the cause from the system's message, or from that of psr_reach_all. */
 static const char *port_advice(const char *failure)
 {
     if (strstr(failure, "refused") != NULL)
@@ -88,7 +88,7 @@ static void judge_isolation(const psr_checkup *c, size_t host, psr_findings *f, 
                          "it reaches none of the %zu other hosts: %s", from.tried, from.failure);
 }
 
-/* Loopback carries what a host says to itself, whatever address it has. */
+/* A host's messages to itself go over loopback, whatever address it has. */
 static void judge_itself(const psr_checkup *c, size_t host, psr_findings *f)
 {
     const psr_checkup_pair *p = psr_checkup_pair_of(c, host, host);
@@ -122,8 +122,8 @@ static void judge_connections(const psr_checkup *c, psr_findings *f)
 
 /* ---- names and routes ---- */
 
-/* Names that a host does not find are told in one line: ssh's own configuration may have them, and
- * only this machine needs them. */
+/* All names that a host cannot resolve are reported in one line. They may be defined in ssh's own
+ * configuration, and only this machine needs them. */
 static void judge_names(const psr_checkup *c, size_t from, psr_findings *f)
 {
     size_t lacking = 0;
@@ -219,8 +219,8 @@ static uint64_t middle_bandwidth(const psr_checkup *c, psr_findings *f)
     return middle;
 }
 
-/* Two hosts have no middle, and of several all may be slow in one direction: so a way is held
- * against the one back, too. */
+/* With two hosts the median says nothing, and with several all may be slow in one direction. So
+ * each direction of a pair is also compared with the other direction. */
 static void judge_speed(const psr_checkup *c, size_t from, size_t to, uint64_t middle,
                         psr_findings *f, size_t *told)
 {

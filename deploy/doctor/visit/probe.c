@@ -210,7 +210,7 @@ static void keep(void *context)
     (void)context; /* the payload is ours until the transport has ended */
 }
 
-/* Sends what is due, and tells the launcher when that was all. */
+/* Sends what is due. Tells the launcher when all has been sent. */
 static psr_err go_on_measuring(probe *p)
 {
     uint64_t number = 0;
@@ -239,7 +239,7 @@ static psr_err on_message(probe *p, const psr_message *message)
 {
     uint64_t number = psr_msg_probe_number(message);
     if (!p->met || !psr_peer_equal(message->from, p->other))
-        return PSR_OK; /* of a measurement that has ended */
+        return PSR_OK; /* the message belongs to a measurement that has ended */
     if (message->head.type == PSR_MSG_PROBE) {
         const psr_head head = psr_msg_probed_head(number);
         return psr_transport_send(p->transport, p->other, &head, NULL);
@@ -249,8 +249,8 @@ static psr_err on_message(probe *p, const psr_message *message)
     return PSR_OK;
 }
 
-/* Until no more is there. What another probe sends that is none of ours is dropped: its measurement
- * fails by its time. */
+/* Takes messages until there are no more. Unknown messages of another probe are dropped; its
+ * measurement then fails by its deadline. */
 static psr_err take_messages(probe *p)
 {
     for (;;) {
@@ -314,7 +314,7 @@ static psr_err probe_loop(probe *p)
     return PSR_OK;
 }
 
-/* A host on which nobody can listen still has facts. */
+/* A host on which no process can listen still has facts to report. */
 static void listen_as_worker(probe *p)
 {
     psr_zmq_options options = psr_provision_zmq(&p->provision);

@@ -14,10 +14,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* in addition to the deadline: by then ssh says why it gives a connection up, after 10 s
+/* added to the deadline, because ssh gives a connection up after 10 s and then says why
  * (deploy/agent/host.c) */
 #define SSH_MS 2000
-#define CONNECTING_MAX 32 /* ssh on their way at a time, as in a run */
+#define CONNECTING_MAX 32 /* so many ssh connect at the same time, as in a run */
 #define CLOCK_ROUNDS 8
 /* For all rounds together, approximately: each round's time is cut to fit. After a deadline no
  * further round begins. */
@@ -26,7 +26,7 @@
 #define BYTES_MS_MIN 10.0
 #define BYTES_MS_MAX 200.0
 #define END_MS 2000
-#define DEADLINE_S 600 /* after which an agent takes us for dead */
+#define DEADLINE_S 600 /* after so much silence an agent takes us for dead */
 
 /* ---- agents ---- */
 
@@ -83,7 +83,7 @@ static psr_err start_probe(psr_visitor *v, size_t host, const char *interface)
     return PSR_OK;
 }
 
-/* NULL: no memory, as everywhere here; psr_visit_ask says so. */
+/* NULL: no memory, as everywhere in this file; psr_visit_ask reports it. */
 static cJSON *names_of_all(const psr_checkup *c)
 {
     cJSON *names = cJSON_CreateArray();
@@ -117,7 +117,7 @@ static cJSON *examine_command(const psr_visitor *v, size_t host)
     return command;
 }
 
-/* On the address that a run's processes would listen on. */
+/* The probe listens on the address that a run's processes would use. */
 static psr_err start_probes(psr_visitor *v)
 {
     psr_checkup *c = v->checkup;
@@ -143,7 +143,7 @@ static psr_err start_probes(psr_visitor *v)
 
 /* ---- data ---- */
 
-/* Read to its end, which may take long, where it was found at all. */
+/* Where the data were found, they are read to their end, which may take long. */
 static psr_err read_data(psr_visitor *v)
 {
     const int64_t within_ms = READ_DEADLINES * v->options->deadline_ms;
@@ -191,7 +191,8 @@ static bool listens(const psr_visitor *v, size_t host)
     return psr_visit_answers(v, host) && v->checkup->hosts[host].facts.endpoint[0] != '\0';
 }
 
-/* Each to each, itself too: what runs on one host meets there. */
+/* Every host connects to every host, and to itself too, since processes of one host also connect to
+ * each other. */
 static psr_err try_ways(psr_visitor *v)
 {
     for (size_t from = 0; from < v->checkup->count; from++) {
@@ -232,8 +233,7 @@ static void ask_to_measure(psr_visitor *v, size_t host, double bytes_ms)
     psr_visit_ask(v, host, PSR_ASKED_MEASURE, command);
 }
 
-/* Of each pair first the lower number measures the connection to the higher, then the other way
- * round. */
+/* In each pair the host with the lower number measures first, and then the other one. */
 static psr_err measure_round(psr_visitor *v, size_t round, double bytes_ms)
 {
     const size_t count = v->checkup->count;
@@ -273,7 +273,7 @@ static psr_err measure_ways(psr_visitor *v)
 
 /* ---- the whole ---- */
 
-/* Whatever became of it: agents end, and with them the probes. */
+/* Called after success and failure: ends the agents, and with them the probes. */
 static psr_err end_agents(psr_visitor *v)
 {
     for (size_t i = 0; i < v->checkup->count; i++) {
@@ -282,7 +282,8 @@ static psr_err end_agents(psr_visitor *v)
         if (visited->asked == PSR_ASKED_END)
             psr_json_put(&visited->link.agent.in, "op", "end", "#grace_ms", 0.0, NULL);
     }
-    psr_err err = psr_visit_await(v, "ends", END_MS); /* who has not ended by then is killed */
+    /* An agent that has not ended by then is killed. */
+    psr_err err = psr_visit_await(v, "ends", END_MS);
     for (size_t i = 0; i < v->checkup->count; i++)
         if (v->visited[i].started)
             psr_child_done(&v->visited[i].link.agent);

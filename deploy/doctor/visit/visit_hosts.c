@@ -1,4 +1,4 @@
-/* Reads what agents and probes say, and sends them questions. */
+/* Reads the lines of agents and probes, and sends them questions. */
 #include "deploy/doctor/visit/visit_private.h"
 
 #include "base/clock.h"
@@ -128,9 +128,9 @@ static psr_err take_data(psr_visitor *v, size_t host, const cJSON *answer)
     return psr_fields_text(answer, "failure", facts->data_failure, sizeof facts->data_failure);
 }
 
-/* Cristian's algorithm (Probabilistic clock synchronization, 1989): its clock was read between the
- * question and the answer, so half of the time between is how far the middle can be wrong. The
- * shortest of several counts. */
+/* Cristian's algorithm (Probabilistic clock synchronization, 1989). The host's clock was read
+ * between question and answer. We assume the middle of that time, which is wrong by at most half of
+ * it. Of several readings the one with the shortest time counts. */
 static psr_err take_clock(psr_visitor *v, size_t host, const cJSON *answer)
 {
     const psr_visited *visited = &v->visited[host];
@@ -226,7 +226,7 @@ static void take_hello(psr_visitor *v, size_t host, const psr_agent_event *event
     v->visited[host].asked = PSR_ASKED_NOTHING;
 }
 
-/* Before the hello, those lines of ssh are kept that tell the reason. */
+/* Before the hello, those lines of ssh are kept that tell why it failed. */
 static void take_words(psr_visited *visited, const char *text)
 {
     if (!visited->greeted && psr_ssh_words_tell_why(visited->last_words))
@@ -359,7 +359,7 @@ static void give_up_silent(psr_visitor *v, int64_t within_ms)
     for (size_t i = 0; i < v->checkup->count; i++) {
         const psr_question asked = v->visited[i].asked;
         v->visited[i].asked = PSR_ASKED_NOTHING;
-        /* whom nobody waits for is killed */
+        /* an agent that owes no answer is ending, and is killed if it does not */
         if (asked == PSR_ASKED_NOTHING || asked == PSR_ASKED_END)
             continue;
         v->checkup->hosts[i].silent |= v->checkup->hosts[i].failure[0] == '\0';

@@ -53,7 +53,7 @@ static psr_err read_all_tasks(const char *name, const char *text, uint32_t *ret_
                           psr_host_quote(text, strlen(text), quoted), filled, count);
 }
 
-/* One launcher starts a run: several would start as many. */
+/* Several launchers would start several runs, so only one may be started. */
 static psr_err check_alone(void)
 {
     const char *tasks = variable("SLURM_STEP_NUM_TASKS");
@@ -70,8 +70,8 @@ bool psr_allocation_is_there(void)
     return variable("SLURM_JOB_ID") != NULL;
 }
 
-/* In a step SLURM_TASKS_PER_NODE is that of the step, which is this process only: there the job's
- * processors are used. */
+/* Within a step, SLURM_TASKS_PER_NODE counts the step's tasks, and this process is the only one. So
+ * the job's processors are counted instead. */
 static const char *slots_variable(void)
 {
     return variable("SLURM_STEP_NODELIST") != NULL ? "SLURM_JOB_CPUS_PER_NODE"

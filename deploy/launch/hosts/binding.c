@@ -69,7 +69,7 @@ static psr_err plan_nodes(const psr_binding_request *r, const psr_topology *t, p
 
 /* ---- to cores ---- */
 
-/* The first of `share` cores next to each other, from `from` on, that are all of one node;
+/* Finds, from `from` on, the first of `share` neighbouring cores that are all in one node;
  * core_count: there are none. */
 static uint32_t find_within_node(const psr_topology *t, uint32_t from, uint32_t share)
 {
@@ -79,8 +79,8 @@ static uint32_t find_within_node(const psr_topology *t, uint32_t from, uint32_t 
     return t->core_count;
 }
 
-/* Where each of the workers' shares begins, with no share in two nodes. false: there is no room for
- * that. */
+/* Finds where each worker's share begins, so that no share lies in two nodes. false: that is
+ * impossible. */
 static bool lay_within_nodes(const psr_topology *t, uint32_t workers, uint32_t share,
                              uint32_t *begins)
 {
@@ -94,7 +94,7 @@ static bool lay_within_nodes(const psr_topology *t, uint32_t workers, uint32_t s
     return true;
 }
 
-/* Returns the share. At least least cores each. */
+/* Returns the number of cores of each worker, at least `least`. */
 static uint32_t lay(const psr_topology *t, uint32_t processes, uint32_t cores, uint32_t least,
                     uint32_t *begins)
 {
@@ -147,8 +147,8 @@ static psr_err plan_cores(const psr_binding_request *r, const psr_topology *t, p
     const uint32_t least = of_workers ? r->threads : 1;
     if ((uint64_t)sharing * least > t->core_count)
         return refuse_too_few_cores(r, t->core_count);
-    /* Shards compute little: the kernel finds them time between the workers' where they cannot have
-     * cores of their own. */
+    /* Shards compute little. If they cannot have cores of their own, the kernel runs them between
+     * the workers. */
     const uint32_t apart = (uint64_t)sharing * least + others <= t->core_count ? others : 0;
     uint32_t *begins = calloc(sharing, sizeof *begins);
     bool *taken = calloc(t->core_count, sizeof *taken);

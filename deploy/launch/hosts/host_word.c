@@ -99,7 +99,7 @@ static psr_err refuse(const word *w, const char *why)
 
 /* ---- its brackets ---- */
 
-/* The part of the names that is made already. */
+/* The beginning of a name, which has been made already. */
 typedef struct made {
     char text[PSR_HOST_NAME_MAX];
     size_t size;
@@ -128,8 +128,8 @@ static bool read_number(const char **at, const char *end, uint32_t *ret_value, i
 
 static psr_err expand(const word *w, made *m, const char *at, const char *end, int depth);
 
-/* Appends a number of the brackets, or all from `first` to it, and after each what follows the
- * brackets. */
+/* Appends one number of the brackets, or all numbers of a range, and after each the text that
+ * follows the brackets. */
 static psr_err expand_range(const word *w, made *m, const char **at, const char *close,
                             const char *end, int depth)
 {
@@ -191,7 +191,7 @@ static psr_err expand(const word *w, made *m, const char *at, const char *end, i
 
 /* ---- its parts ---- */
 
-/* Splits ":N" off: the host's part ends there. */
+/* Splits ":N" off; the name of the host ends there. */
 static psr_err take_slots(word *w, size_t from, size_t *ret_end)
 {
     size_t colon = w->size;
@@ -205,7 +205,7 @@ static psr_err take_slots(word *w, size_t from, size_t *ret_end)
     return PSR_OK;
 }
 
-/* "[fe80::1]", whose brackets are none of a range. */
+/* "[fe80::1]": these brackets are not those of a range. */
 static bool begins_with_address(const char *text, size_t size, size_t *ret_size)
 {
     const char *close = size > 0 && text[0] == '[' ? memchr(text, ']', size) : NULL;

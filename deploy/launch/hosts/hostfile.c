@@ -9,12 +9,13 @@
 
 #define HOSTFILE_BYTES_MAX (1u << 20)
 #define LINE_BYTES_MAX 4096
-/* How often hosts may be named in all: brackets say much in few bytes. */
+/* How often hosts may be named in all. A limit is needed, because few bytes with brackets can name
+ * many hosts. */
 #define MENTIONS_MAX (16 * PSR_HOSTS_MAX)
 
 /* ---- hosts ---- */
 
-/* Where a list is being read: what its next names add. */
+/* A list of hosts while it is read, with the slots that the next names get. */
 typedef struct reading {
     psr_hosts hosts;
     /* the host that was named last: the next one is often the same, or the one after it */
@@ -28,7 +29,7 @@ static bool is_named(const psr_host *host, const char *name)
     return strcmp(host->name, name) == 0;
 }
 
-/* hosts->count: it is not there. */
+/* hosts->count: it is not in the list. */
 static size_t find(const psr_hosts *hosts, size_t near, const char *name)
 {
     for (size_t i = near; i < hosts->count && i < near + 2; i++)
@@ -142,7 +143,7 @@ static void skip_blanks(const char **at, const char *end)
         (*at)++;
 }
 
-/* How far the text at `at` goes without a blank, and without `stop`. */
+/* The length of the text at `at` up to a blank, or to `stop`. */
 static size_t run_of(const char *at, const char *end, char stop)
 {
     size_t size = 0;
@@ -159,7 +160,7 @@ static bool is_one_of(const char *key, size_t size, const char *const *words)
     return false;
 }
 
-/* "slots=2", with blanks beside the '=' if need be. Moves at behind it. */
+/* Reads "slots=2", which may have blanks beside the '='. Moves at behind it. */
 static bool take_setting(const char **at, const char *end, reading *r)
 {
     static const char *const of_slots[] = {"slots", "count", "cpu", "cpus", NULL};

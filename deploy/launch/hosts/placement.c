@@ -20,7 +20,7 @@ static void give(mapping *m, size_t host)
     m->taken[host]++;
 }
 
-/* All slots of a host, then the next. */
+/* Fills all slots of a host, then those of the next one. */
 static void map_slots(mapping *m)
 {
     for (size_t h = 0; h < m->hosts->count; h++)
@@ -28,7 +28,7 @@ static void map_slots(mapping *m)
             give(m, h);
 }
 
-/* One a host in turn, until none has a slot left, or room by its max_slots. */
+/* Takes one slot of each host in turn, until no host has a slot left, or room by its max_slots. */
 static void map_in_turn(mapping *m, bool to_the_most)
 {
     uint32_t before;
@@ -68,7 +68,7 @@ static void mapping_done(mapping *m)
     free(m->host);
 }
 
-/* what: who is placed where, for the message. */
+/* what: the processes and hosts, for the message. */
 static psr_err check_room(const char *what, uint32_t processes, const psr_hosts *hosts)
 {
     uint32_t slots = psr_hosts_slots(hosts), room = psr_hosts_room(hosts);
@@ -101,7 +101,7 @@ static psr_err check_shards_room(uint32_t shards, const psr_hosts *ps_hosts)
 
 /* ---- the placement ---- */
 
-/* Index of host among placement's hosts, which it joins when new. */
+/* The index of host among placement's hosts; a new host is added. */
 static psr_err host_index(psr_placement *placement, const psr_host *host, uint32_t *ret_index)
 {
     for (size_t i = 0; i < placement->hosts.count; i++) {
@@ -115,7 +115,7 @@ static psr_err host_index(psr_placement *placement, const psr_host *host, uint32
     return PSR_OK;
 }
 
-/* processes: how many of the mapped ones really run; the others are computed by these. */
+/* processes: how many of the mapped ranks are processes; these compute the other ranks too. */
 static psr_err place_mapped(psr_placement *placement, const mapping *m, psr_role role,
                             uint32_t processes)
 {
@@ -152,7 +152,7 @@ static psr_err place_shards_in_turn(psr_placement *placement, const psr_hosts *h
     return err;
 }
 
-/* Beside the workers they take no slots. */
+/* On the workers' hosts shards take no slots. */
 static psr_err place_shards_beside(psr_placement *placement, uint32_t shards)
 {
     for (uint32_t s = 0; s < shards; s++)

@@ -9,6 +9,6 @@ const char *psr_reached_interface(const char *named, const psr_reached *at,
         return named;
     if (at != NULL && !at->here)
         return at->address;
-    /* On this machine: where the first remote host sees us, else loopback. */
+    /* On this machine: the address from which the first remote host sees us, else loopback. */
     return elsewhere != NULL ? elsewhere->launcher_address : "127.0.0.1";
 }

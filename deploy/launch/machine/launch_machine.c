@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GRACE_MS 1500 /* for processes, between the run's end and ending them by force */
+#define GRACE_MS 1500 /* for processes to end after the run's end, before they are killed */
 #define AGENT_GRACE_MS 2500
 #define KILL_AGAIN_MS 100
-/* For scheduler and agents to answer that all is stopped, before the launcher stops itself. */
+/* Time for scheduler and agents to answer that all are stopped, before the launcher stops
+ * itself. */
 #define PAUSE_MS 1000
 
 int64_t psr_launch_look(psr_launch_machine *m, int64_t now_ms)
@@ -61,7 +62,8 @@ static bool all_agents_closed(const psr_launch_machine *m)
     return closed;
 }
 
-/* The scheduler writes what processes print to their logs, and stays for the last lines. */
+/* The scheduler writes the processes' output to their logs, and stays until the last lines have
+ * come. */
 static void tell_closed(psr_launch_machine *m)
 {
     if (m->told_closed || !m->ended || !all_agents_closed(m))
@@ -112,7 +114,7 @@ static const char *interface_for(const psr_launch_machine *m, const psr_launch_h
     return psr_reached_interface(m->options.interface, h != NULL ? &h->reached : NULL, elsewhere);
 }
 
-/* --no-encrypt without a network that is called trusted. */
+/* --no-encrypt without =trusted-network. */
 static psr_err check_one_machine(const psr_launch_machine *m)
 {
     for (size_t i = 0; i < m->host_count; i++)
@@ -170,8 +172,8 @@ void psr_launch_machine_agent_ended(psr_launch_machine *m, size_t index)
         m->hosts[index].agent = PSR_LIFE_ENDED;
 }
 
-/* One that ends while the run goes on takes its processes with it; before that the run cannot
- * begin. */
+/* If an agent ends while the run goes on, its processes end with it. If it ends before that, the
+ * run cannot begin. */
 void psr_launch_machine_agent_closed(psr_launch_machine *m, size_t index, int wait_status,
                                      int64_t now_ms)
 {
@@ -211,8 +213,8 @@ static void lose_scheduler(psr_launch_machine *m, int status, const char *how, i
     psr_launch_end(m, status, line, now_ms);
 }
 
-/* Without a word: where it said how the run ended, that counts. Before it listens it refuses what
- * the user gave. */
+/* Handles a scheduler that ended without reporting how the run ended; if it did report, that
+ * counts. A scheduler that ends before it listens has refused the user's options. */
 void psr_launch_machine_scheduler_closed(psr_launch_machine *m, int wait_status, int64_t now_ms)
 {
     char how[128];
@@ -243,7 +245,7 @@ void psr_launch_machine_interrupted(psr_launch_machine *m, int64_t now_ms)
 
 /* ---- Ctrl-Z ---- */
 
-/* A run that is ending needs no one to let it go on. */
+/* A run that is ending must not be continued. */
 void psr_launch_machine_suspended(psr_launch_machine *m, int64_t now_ms)
 {
     m->act.end_bar(m->act.context);
@@ -276,7 +278,7 @@ void psr_launch_machine_continued(psr_launch_machine *m)
         end_pause(m);
 }
 
-/* Who has not come up yet finds the order when it has. */
+/* A process that has not started yet gets the order when it has. */
 static bool all_paused(const psr_launch_machine *m)
 {
     bool paused = m->scheduler != PSR_LIFE_RUNNING || m->scheduler_paused;
@@ -321,7 +323,8 @@ static bool is_watched(const psr_launch_host *h)
     return h->greeted && !h->lost && h->agent == PSR_LIFE_RUNNING;
 }
 
-/* The scheduler asks all what they are doing, and ends the run; without one it ends here. */
+/* The scheduler asks all processes what they are doing, and ends the run. Without a scheduler the
+ * run ends here. */
 static void on_silent_agent(psr_launch_machine *m, psr_launch_host *h, int64_t silent_ms,
                             int64_t now_ms)
 {
@@ -339,7 +342,8 @@ static void on_silent_agent(psr_launch_machine *m, psr_launch_host *h, int64_t s
     psr_launch_order(m, &silent);
 }
 
-/* An agent's processes go on without it, so that nobody else would miss it before the end. */
+/* If an agent is silent its processes go on, so nothing but this check would notice it before the
+ * end. */
 static void check_agents(psr_launch_machine *m, bool agents_are_heard, int64_t now_ms)
 {
     int64_t present_ms = psr_launch_look(m, now_ms);
@@ -369,7 +373,7 @@ void psr_launch_machine_tick(psr_launch_machine *m, bool agents_are_heard, int64
     say_alive(m, now_ms);
 }
 
-/* When one of those whom we watch will have been silent for the deadline. */
+/* The time at which one of those that we watch will have been silent for the deadline. */
 static int64_t silence_due_ms(psr_launch_machine *m, int64_t now_ms)
 {
     int64_t oldest_ms = INT64_MAX, present_ms = psr_launch_look(m, now_ms);

@@ -13,7 +13,8 @@ static uint32_t threads_of_host(const psr_launch_machine *m, const psr_launch_ho
     return h->cores / (most != 0 ? most : 1);
 }
 
-/* The same for all, and in every mode: hosts that only serve do not count. */
+/* The number of threads is the same for all workers and in every mode, so hosts that have only
+ * shards do not count. */
 uint32_t psr_launch_threads(const psr_launch_machine *m)
 {
     uint32_t threads = UINT32_MAX;
@@ -28,7 +29,8 @@ uint32_t psr_launch_threads(const psr_launch_machine *m)
 
 /* ---- the plan ---- */
 
-/* Of a host's items the workers first, as psr_binding_plan wants them. Returns their number. */
+/* Lists a host's processes, workers first, as psr_binding_plan needs them. Returns the number of
+ * workers. */
 static uint32_t items_of_host(const psr_placement *placement, size_t host, psr_role role,
                               size_t *items)
 {
@@ -70,7 +72,7 @@ psr_err psr_launch_bind(psr_launch_machine *m, uint32_t threads)
         items != NULL && cpus != NULL
             ? PSR_OK
             : psr_fail(PSR_ERR_NOMEM, "no memory for where %zu processes run", placement->count);
-    /* A program's ranks are as many threads as they please. */
+    /* The number of threads of a program's ranks is not known. */
     for (size_t host = 0; host < m->host_count && err == PSR_OK; host++)
         err = bind_host(m, host, m->options.runs_program ? 1 : threads, items, cpus);
     free(items);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* for ssh and a program's start; not the run's deadline, which may be one second */
+/* time for ssh and the start of the agent; the run's deadline may be as short as a second */
 #define HELLO_MS 20000
 #define CONNECTING_MAX 32
 
@@ -19,7 +19,7 @@ void psr_launch_remember_words(psr_launch_host *h, const char *line)
         snprintf(h->last_words, sizeof h->last_words, "%s", line);
 }
 
-/* Its agent is being waited for. */
+/* Whether the launcher waits for the host's agent. */
 static bool is_awaited(const psr_launch_host *h)
 {
     return h->agent != PSR_LIFE_NOT_STARTED && h->agent != PSR_LIFE_CLOSED && !h->greeted;
@@ -44,7 +44,7 @@ static void show_connecting(psr_launch_machine *m)
     m->act.show_connecting(m->act.context, m->greeted_count, m->trouble_count, m->host_count);
 }
 
-/* One line for one host; else their number, with a line for each behind it
+/* For one host this is a single line. For several it is their number, and a line for each follows
  * (psr_launch_show_troubles). */
 static void end_for_troubles(psr_launch_machine *m, int64_t now_ms)
 {
@@ -59,7 +59,7 @@ static void end_for_troubles(psr_launch_machine *m, int64_t now_ms)
     psr_launch_end(m, m->trouble_status, m->lists_troubles ? line : last, now_ms);
 }
 
-/* When all hosts are known to be there or not. */
+/* Called when it is known of each host whether it can be used. */
 static psr_err go_on(psr_launch_machine *m, int64_t now_ms)
 {
     if (m->ended || m->greeted_count + m->trouble_count < m->host_count)
@@ -71,8 +71,8 @@ static psr_err go_on(psr_launch_machine *m, int64_t now_ms)
     return PSR_OK;
 }
 
-/* What listens on loopback is reached from the same machine alone. Whether it is the same one is
- * not always known. */
+/* A process that listens on loopback can be reached from its own machine only. Whether two hosts
+ * are one machine is not always known. */
 static bool is_elsewhere_on_loopback(const psr_launch_machine *m, const psr_launch_host *h)
 {
     return !h->reached.here && m->options.interface == NULL &&
@@ -123,7 +123,7 @@ void psr_launch_give_up_host(psr_launch_machine *m, psr_launch_host *h, psr_err 
         psr_launch_machine_failed(m, err, now_ms);
 }
 
-/* Whoever gives up waiting hears of those that were known by then. */
+/* A user who stops the launcher while it waits is told of the hosts that had failed until then. */
 void psr_launch_show_troubles(psr_launch_machine *m)
 {
     for (size_t i = 0; i < m->host_count; i++)

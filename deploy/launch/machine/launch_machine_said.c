@@ -27,9 +27,9 @@ static psr_err on_hello(psr_launch_machine *m, psr_launch_host *h, psr_agent_eve
     return psr_launch_greeted(m, h, now_ms);
 }
 
-/* A process that ends with an error has told the scheduler why, or heard it from there: the person
- * is told once, in the run's one line. Its own line is kept until that line is known. What is said
- * after the run's end follows from it. */
+/* A process that ends with an error has told the scheduler the reason, or got it from there. The
+ * user is told once, in the run's one line. So the process's own line is kept until that line is
+ * known. Lines after the run's end only follow from it. */
 static void hold_line(psr_launch_machine *m, const psr_launch_host *h, psr_peer peer,
                       const psr_agent_event *event)
 {
@@ -113,7 +113,7 @@ void psr_launch_machine_agent_said(psr_launch_machine *m, size_t index, const ch
     psr_agent_event_done(&event);
     if (err == PSR_OK)
         return;
-    h->refused = true; /* and the other hosts are heard all the same */
+    h->refused = true; /* the lines of the other hosts are taken all the same */
     if (err == PSR_ERR_VERSION)
         psr_launch_give_up_host(m, h, err, now_ms);
     else
@@ -139,8 +139,8 @@ static void on_progress(psr_launch_machine *m, const psr_run_progress *p)
     m->act.show_progress(m->act.context, p);
 }
 
-/* Strangers are dropped and change nothing, and a member that ends while it connects looks like
- * one: they are in the log. */
+/* Strangers are dropped and change nothing, so they are in the log only. A member that ends while
+ * it connects looks like a stranger. */
 static void on_say(psr_launch_machine *m, const psr_run_say *say)
 {
     if (say->kind == PSR_LOG_OF_STRANGER)
