@@ -26,10 +26,10 @@ static bool name_attempt(const char *out, int attempt, char name[PSR_PATH_MAX])
 
 static psr_err refuse_more(const char *out)
 {
-    return psr_fail(
-        PSR_ERR_USAGE,
-        "--resume auto: %d attempts are the most, and their names have %d bytes at most: %s",
-        ATTEMPTS_MAX, PSR_PATH_MAX - 1, out);
+    return psr_fail(PSR_ERR_USAGE,
+                    "--resume auto: at most %d attempts are possible, and their names may have at "
+                    "most %d bytes: %s",
+                    ATTEMPTS_MAX, PSR_PATH_MAX - 1, out);
 }
 
 psr_err psr_attempts_name(const char *out, char ret_name[PSR_PATH_MAX])

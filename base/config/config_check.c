@@ -101,13 +101,14 @@ psr_err psr_config_may_change(const psr_config *config, psr_mode mode)
     char text[PSR_OPTION_TEXT_MAX];
     const obstacle *o = find_obstacle(config);
     if (!is_ps_or_ring(mode))
-        return psr_fail(PSR_ERR_USAGE, "a run changes to ps or ring alone, not to %s",
+        return psr_fail(PSR_ERR_USAGE, "a run can change to ps or ring only, not to %s",
                         psr_mode_name(mode));
     if (!is_ps_or_ring(config->mode))
-        return psr_fail(PSR_ERR_USAGE, "a run of --mode %s does not change",
+        return psr_fail(PSR_ERR_USAGE, "a run of --mode %s cannot change its mode",
                         psr_mode_name(config->mode));
     if (o != NULL)
-        return psr_fail(PSR_ERR_USAGE, "this run does not change, for it has --%s %.200s: %s",
+        return psr_fail(PSR_ERR_USAGE,
+                        "this run cannot change its mode, because it has --%s %.200s: %s",
                         o->option, word(config, o->option, text), o->why);
     if (mode == PSR_MODE_PS && psr_config_shards(config) == 0)
         return psr_fail(PSR_ERR_USAGE,
@@ -158,7 +159,7 @@ static psr_err check_architecture(const psr_config *config)
         return refuse_pair(config, "fold", "mode", "only a shard sees arrivals; use --fold rank");
     if (config->sync != PSR_SYNC_BSP && config->fold == PSR_FOLD_ARRIVAL)
         return refuse_pair(config, "fold", "sync",
-                           "there each push is an update of its own; use --fold rank");
+                           "without --sync bsp each push is an update by itself; use --fold rank");
     if (config->mode != PSR_MODE_LOCAL && config->fold == PSR_FOLD_REVERSED)
         return refuse_pair(config, "fold", "mode",
                            "it is the control of --mode local; use --fold rank");
@@ -177,11 +178,12 @@ static psr_err check_compression(const psr_config *config)
 {
     bool compresses = strcmp(config->compress, "none") != 0;
     if (config->compress_as != PSR_COMPRESS_AS_PS && config->mode != PSR_MODE_LOCAL)
-        return refuse_pair(config, "compress-as", "mode",
-                           "only --mode local plays another architecture; leave --compress-as out");
+        return refuse_pair(
+            config, "compress-as", "mode",
+            "only --mode local imitates another architecture; leave --compress-as out");
     if (config->compress_as != PSR_COMPRESS_AS_PS && !compresses)
         return refuse_pair(config, "compress-as", "compress",
-                           "nothing is rounded then; leave --compress-as out");
+                           "without --compress nothing is rounded; leave --compress-as out");
     if (compresses && config->mode == PSR_MODE_MPI)
         return refuse_pair(config, "compress", "mode", "MPI sums float32; leave --compress out");
     if (compresses && !config->exchange)
@@ -190,7 +192,7 @@ static psr_err check_compression(const psr_config *config)
         return PSR_OK;
     if (config->mode != PSR_MODE_PS && config->mode != PSR_MODE_LOCAL)
         return refuse_pair(config, "compress-weights", "mode",
-                           "no weights are sent there; leave --compress-weights out");
+                           "no weights are sent in that mode; leave --compress-weights out");
     if (config->compress_as == PSR_COMPRESS_AS_RING)
         return refuse_pair(config, "compress-weights", "compress-as",
                            "a ring sends no weights; leave one out");
@@ -207,7 +209,7 @@ static psr_err check_model(const psr_config *config)
                            "the reference is float32; use --precision fp32");
     if (strcmp(config->algorithms, "auto") != 0 && config->backend == PSR_BACKEND_REFERENCE)
         return refuse_pair(config, "algorithms", "backend",
-                           "plain loops have no choice; leave --algorithms out");
+                           "the reference has no other algorithms; leave --algorithms out");
     if (config->image_size != 0 && config->image_size < 8)
         return psr_fail(PSR_ERR_USAGE,
                         "--image-size: %" PRIu32 " is too small; give 0 or 8 to 4096",
@@ -252,8 +254,9 @@ static psr_err check_run(const psr_config *config)
         return refuse_pair(config, "no-encrypt", "transport",
                            "only what goes over TCP is encrypted; leave --no-encrypt out");
     if (!config->exchange && config->mode != PSR_MODE_RING)
-        return refuse_pair(config, "exchange", "mode",
-                           "only workers without shards can do without; use --mode ring");
+        return refuse_pair(
+            config, "exchange", "mode",
+            "only workers without shards can work without an exchange; use --mode ring");
     if (!config->eval && config->eval_every != 0)
         return psr_fail(PSR_ERR_USAGE,
                         "--no-eval does not go with --eval-every %" PRIu64

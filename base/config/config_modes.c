@@ -69,9 +69,9 @@ static psr_err add_stretch(psr_config *config, const char *text, const entry *e)
                         "MODE@STEP for each (ps@1,ring@150)",
                         text);
     if (!first && e->step <= last.first_step + 1)
-        return psr_fail(PSR_ERR_USAGE,
-                        "'%s': steps ascend; give them in the order of the run (ps@1,ring@150)",
-                        text);
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "'%s': the steps must ascend; give them in the order of the run (ps@1,ring@150)", text);
     if (!first && e->mode == last.mode)
         return psr_fail(PSR_ERR_USAGE,
                         "'%s' changes nothing at step %" PRIu64 "; leave that entry out", text,

@@ -324,7 +324,7 @@ const psr_option psr_options[] = {
      "size of the units in which parameters are exchanged; K, M and G are powers of 1024; auto: by "
      "the network's size, so that a small network has several units too",
      ARCHITECTURE, "auto", BYTES(bucket_bytes, 4 * KIB, GIB), .zero = "auto"},
-    {"slice-size", "BYTES", "size of one message of a bucket's data", ARCHITECTURE, "512K",
+    {"slice-size", "BYTES", "size of a bucket's messages", ARCHITECTURE, "512K",
      BYTES(slice_bytes, 4 * KIB, 1 * MIB)},
     {"window", "N",
      "slices in flight per connection; eight times as many where a shard reads them in shared "

@@ -215,7 +215,7 @@ static psr_err make_one(const char *path)
     if (stat(path, &status) == 0) {
         if (S_ISDIR(status.st_mode))
             return PSR_OK;
-        return psr_fail(PSR_ERR_IO, "%s: is in the way of a directory", path);
+        return psr_fail(PSR_ERR_IO, "%s: exists, and is not a directory", path);
     }
     return psr_fail(PSR_ERR_IO, "%s: cannot be made: %s", path, strerror(number));
 }
@@ -225,7 +225,7 @@ psr_err psr_mkdirs(const char *path)
     char part[PATH_MAX];
     size_t length = strlen(path);
     if (length == 0 || length >= sizeof part)
-        return psr_fail(PSR_ERR_IO, "'%.64s': is no path of a directory", path);
+        return psr_fail(PSR_ERR_IO, "'%.64s': is not the path of a directory", path);
     memcpy(part, path, length + 1);
     for (size_t i = 1; i < length; i++) {
         if (part[i] == '/' && part[i - 1] != '/') {

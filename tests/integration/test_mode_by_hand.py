@@ -60,8 +60,8 @@ def what_is_told(tap, psring, directory):
 
 
 def what_is_refused(tap, psring, directory):
-    cases = (("compressed", {"compress": "int8"}, "ring", "this run does not change, for it has --compress int8"),
-             ("ssp", {"sync": "ssp:3"}, "ring", "this run does not change, for it has --sync ssp:3"),
+    cases = (("compressed", {"compress": "int8"}, "ring", "this run cannot change its mode, because it has --compress int8"),
+             ("ssp", {"sync": "ssp:3"}, "ring", "this run cannot change its mode, because it has --sync ssp:3"),
              ("alone", {"workers": 2, "mode": "ring"}, "ps", "this run has no shards; start it with --shards"))
     for name, options, wanted, words in cases:
         run, _ = held_run(psring, directory, name, **options)

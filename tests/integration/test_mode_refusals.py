@@ -26,7 +26,7 @@ CASES = [
     ({"mode": "ps@1,ring@11"}, "--mode ps@1,ring@11 does not go with --steps 10: the run ends before that; give more --steps"),
     ({"mode": "ps@2,ring@5"}, "--mode: 'ps@2,ring@5' does not say in which mode step 1 is; begin with MODE@1 (ps@1,ring@150)"),
     ({"mode": "ps,ring@5"}, "--mode: 'ps,ring@5' does not say with which step each mode begins; give MODE@STEP for each (ps@1,ring@150)"),
-    ({"mode": "ps@1,ring@5,ps@5"}, "--mode: 'ps@1,ring@5,ps@5': steps ascend; give them in the order of the run (ps@1,ring@150)"),
+    ({"mode": "ps@1,ring@5,ps@5"}, "--mode: 'ps@1,ring@5,ps@5': the steps must ascend; give them in the order of the run (ps@1,ring@150)"),
     ({"mode": "ps@1,ps@5"}, "--mode: 'ps@1,ps@5' changes nothing at step 5; leave that entry out"),
     ({"mode": "ps@1,ring@0"}, "--mode: 'ring@0' does not name a step; give MODE@STEP, from step 1 on (ring@150)"),
     ({"mode": "ps@1,ring@18446744073709551615"}, "--mode: 'ring@18446744073709551615' begins later than any run can; give a step of at most 9007199254740992"),

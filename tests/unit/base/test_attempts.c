@@ -110,7 +110,7 @@ static void a_name_that_becomes_too_long_is_refused(void **state)
                                                           directory that is here */
         config.out[i] = i % 2 == 0 ? '.' : '/';
     assert_int_equal(psr_attempts_resolve(&config), PSR_ERR_USAGE);
-    assert_non_null(strstr(psr_err_detail(), "--resume auto: 1000 attempts are the most"));
+    assert_non_null(strstr(psr_err_detail(), "--resume auto: at most 1000 attempts are possible"));
 }
 
 int main(void)

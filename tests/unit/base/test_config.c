@@ -584,27 +584,24 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
        "--fold arrival does not go with --mode local: only a shard sees arrivals; use --fold rank"},
       {{{"fold", "arrival"}, {"sync", "async"}},
        PSR_ERR_USAGE,
-       "--fold arrival does not go with --sync async: there each push is an update of its own; use "
-       "--fold "
-       "rank"},
+       "--fold arrival does not go with --sync async: without --sync bsp each push is an update by "
+       "itself; use --fold rank"},
       {{{"fold", "reversed"}},
        PSR_ERR_USAGE,
        "--fold reversed does not go with --mode ps: it is the control of --mode local; use --fold "
        "rank"},
       {{{"compress-as", "ring"}, {"compress", "int8"}},
        PSR_ERR_USAGE,
-       "--compress-as ring does not go with --mode ps: only --mode local plays another "
-       "architecture; leave "
-       "--compress-as out"},
+       "--compress-as ring does not go with --mode ps: only --mode local imitates another "
+       "architecture; leave --compress-as out"},
       {{{"compress-as", "ring"}, {"mode", "local"}},
        PSR_ERR_USAGE,
-       "--compress-as ring does not go with --compress none: nothing is rounded then; leave "
-       "--compress-as "
-       "out"},
+       "--compress-as ring does not go with --compress none: without --compress nothing is "
+       "rounded; leave --compress-as out"},
       {{{"compress-weights", "fp16"}, {"mode", "ring"}},
        PSR_ERR_USAGE,
-       "--compress-weights fp16 does not go with --mode ring: no weights are sent there; leave "
-       "--compress-weights out"},
+       "--compress-weights fp16 does not go with --mode ring: no weights are sent in that mode; "
+       "leave --compress-weights out"},
       {{{"compress-weights", "fp16"},
         {"mode", "local"},
         {"compress-as", "ring"},
@@ -654,9 +651,8 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
        "--lars-trust 0.1 does not go with --optimizer adam: only lars has it"},
       {{{"exchange", "false"}},
        PSR_ERR_USAGE,
-       "--exchange false does not go with --mode ps: only workers without shards can do without; "
-       "use "
-       "--mode ring"},
+       "--exchange false does not go with --mode ps: only workers without shards can work without "
+       "an exchange; use --mode ring"},
       {{{"init", "a"}, {"resume", "b"}},
        PSR_ERR_USAGE,
        "--init a does not go with --resume b: a resumed run has its weights; give one of them"},
@@ -754,9 +750,9 @@ static void what_is_no_row_of_stretches_is_refused(void **state)
     } wrong[] = {
         {"ps@2,ring@5", "does not say in which mode step 1 is; begin with MODE@1 (ps@1,ring@150)"},
         {"ring@150", "does not say in which mode step 1 is"},
-        {"ps@1,ring@5,ps@5", "steps ascend"},
-        {"ps@1,ring@5,ps@4", "steps ascend"},
-        {"ps@1,ring@1", "steps ascend"},
+        {"ps@1,ring@5,ps@5", "the steps must ascend"},
+        {"ps@1,ring@5,ps@4", "the steps must ascend"},
+        {"ps@1,ring@1", "the steps must ascend"},
         {"ps@1,ps@5", "changes nothing at step 5"},
         {"ps,ring@5", "does not say with which step each mode begins"},
         {"ps@1,ring", "does not say with which step each mode begins"},
@@ -812,21 +808,21 @@ static void which_runs_can_be_changed_by_hand(void **state)
         {{{"workers", "2"}, {"mode", "ring"}},
          PSR_MODE_PS,
          "this run has no shards; start it with --shards to change it to ps"},
-        {{{"workers", "2"}}, PSR_MODE_LOCAL, "a run changes to ps or ring alone, not to local"},
+        {{{"workers", "2"}}, PSR_MODE_LOCAL, "a run can change to ps or ring only, not to local"},
         {{{"workers", "2"}, {"mode", "local"}},
          PSR_MODE_RING,
-         "a run of --mode local does not change"},
+         "a run of --mode local cannot change its mode"},
         {{{"workers", "2"}, {"sync", "ssp:3"}},
          PSR_MODE_RING,
-         "this run does not change, for it has --sync ssp:3: a change needs all workers after the "
-         "same step"},
+         "this run cannot change its mode, because it has --sync ssp:3: a change needs all workers "
+         "after the same step"},
         {{{"workers", "2"}, {"compress", "int8"}},
          PSR_MODE_RING,
-         "this run does not change, for it has --compress int8: shards and a ring round "
+         "this run cannot change its mode, because it has --compress int8: shards and a ring round "
          "differently"},
         {{{"workers", "1"}},
          PSR_MODE_RING,
-         "this run does not change, for it has --workers 1: one worker is no ring"},
+         "this run cannot change its mode, because it has --workers 1: one worker is no ring"},
     };
     for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
         psr_config config = fitting();

@@ -222,7 +222,7 @@ static void a_file_in_the_way_of_a_directory_is_named(void **state)
     (void)state;
     assert_int_equal(psr_file_write_atomic("a", "x", 1), PSR_OK);
     assert_int_equal(psr_mkdirs("a/b"), PSR_ERR_IO);
-    assert_string_equal(psr_err_detail(), "a: is in the way of a directory");
+    assert_string_equal(psr_err_detail(), "a: exists, and is not a directory");
 }
 
 static void flushing_a_missing_directory_names_it(void **state)
