@@ -65,7 +65,7 @@ static psr_err read_shape(const cJSON *length, const char *name, uint32_t *ret_r
         double value = cJSON_IsNumber(length) ? length->valuedouble : 0;
         if (rank == RANK_MAX || !(value >= 1) || value > UINT32_MAX ||
             value != (double)(uint32_t)value)
-            return psr_fail(PSR_ERR_FORMAT, "tensor %s of the layout has a shape that is none",
+            return psr_fail(PSR_ERR_FORMAT, "tensor %s of the layout has an impossible shape",
                             name);
         shape[rank++] = (uint32_t)value;
     }
@@ -80,7 +80,8 @@ static psr_err read_tensor(const cJSON *array, psr_layout *layout)
     const char *name = NULL;
     uint32_t rank = 0, shape[RANK_MAX];
     if (!cJSON_IsArray(array))
-        return psr_fail(PSR_ERR_FORMAT, "tensor %zu of the layout is none", layout->tensor_count);
+        return psr_fail(PSR_ERR_FORMAT, "entry %zu of the layout is not a tensor",
+                        layout->tensor_count);
     PSR_TRY(read_name(array->child, layout->tensor_count, &name));
     PSR_TRY(read_shape(array->child->next, name, &rank, shape));
     psr_err err = psr_layout_add(layout, name, rank, shape);

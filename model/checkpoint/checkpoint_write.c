@@ -379,7 +379,7 @@ static psr_err put(psr_checkpoint_writer *writer, writer_tensor *tensor, size_t 
     if (count == 0)
         return PSR_OK;
     if (psr_ranges_overlap(&tensor->put, first, first + count))
-        return psr_fail(PSR_ERR_PROTOCOL, "%s: tensor %s: elements %zu to %zu were put before",
+        return psr_fail(PSR_ERR_PROTOCOL, "%s: tensor %s: elements %zu to %zu were stored before",
                         writer->path, tensor->name, first, first + count);
     PSR_TRY(psr_ranges_reserve(&tensor->put));
     uint64_t element_bytes = tensor->bytes / tensor->count;
@@ -444,7 +444,7 @@ static psr_err hash_tensor(const psr_checkpoint_writer *writer, const writer_ten
             continue;
         if (got <= 0)
             return got < 0 ? fail_errno(writer->part_path)
-                           : psr_fail(PSR_ERR_IO, "%s: was cut short by somebody else",
+                           : psr_fail(PSR_ERR_IO, "%s: another program has made it shorter",
                                       writer->part_path);
         XXH3_64bits_update(&state, buffer, (size_t)got);
         done += (uint64_t)got;

@@ -225,13 +225,13 @@ static void an_element_is_put_once_and_within_its_tensor(void **state)
     psr_checkpoint_writer *writer = start(&layout);
     expect_ok(put(writer, &layout, 1, 5, 5));
     expect_failure(put(writer, &layout, 1, 5, 5), PSR_ERR_PROTOCOL,
-                   detail_of("c", ": tensor bn.running_mean: elements 5 to 10 were put before"));
+                   detail_of("c", ": tensor bn.running_mean: elements 5 to 10 were stored before"));
     expect_failure(put(writer, &layout, 1, 0, 6), PSR_ERR_PROTOCOL,
-                   detail_of("c", ": tensor bn.running_mean: elements 0 to 6 were put before"));
+                   detail_of("c", ": tensor bn.running_mean: elements 0 to 6 were stored before"));
     expect_failure(put(writer, &layout, 1, 9, 2), PSR_ERR_PROTOCOL,
-                   detail_of("c", ": tensor bn.running_mean: elements 9 to 11 were put before"));
+                   detail_of("c", ": tensor bn.running_mean: elements 9 to 11 were stored before"));
     expect_failure(put(writer, &layout, 1, 0, 20), PSR_ERR_PROTOCOL,
-                   detail_of("c", ": tensor bn.running_mean: elements 0 to 20 were put before"));
+                   detail_of("c", ": tensor bn.running_mean: elements 0 to 20 were stored before"));
     expect_failure(
         put(writer, &layout, 1, 10, 11), PSR_ERR_PROTOCOL,
         detail_of("c", ": tensor bn.running_mean has 20 elements, 11 from 10 on were put"));

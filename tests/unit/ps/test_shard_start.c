@@ -46,7 +46,7 @@ static void each_field_that_is_wrong_is_named(void **state)
         {"{\"first_step\": 0}", "field \"total_steps\" is missing or no number"},
         {"{\"first_step\": 0, \"total_steps\": 1}", "the layout is missing"},
         {"{\"first_step\": 0, \"total_steps\": 1, \"layout\": [[\"a\", 0]]}",
-         "tensor a of the layout has a shape that is none"},
+         "tensor a of the layout has an impossible shape"},
     };
     psr_shard_start start;
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
