@@ -186,7 +186,7 @@ static void stop(void *context)
 static void lose_launcher(void *context, int64_t now_ms)
 {
     (void)now_ms;
-    end(context, PSR_ERR_PEER, "the launcher is gone without a word");
+    end(context, PSR_ERR_PEER, "the launcher has ended without a message");
 }
 
 static void say_bad_order(void *context)

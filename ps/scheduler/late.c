@@ -62,7 +62,7 @@ void psr_late_answer(psr_late *late)
         return;
     if (awaits(late))
         psr_log(PSR_LOG_INFO,
-                "for %d s those who have not joined yet are told why the run has ended",
+                "for %d s, processes that have not joined yet are told why the run has ended",
                 PSR_LATE_MS / 1000);
     for (int64_t left_ms = PSR_LATE_MS; left_ms > 0 && awaits(late);
          left_ms = end_ms - psr_clock_ms()) {

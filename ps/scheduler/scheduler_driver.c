@@ -186,9 +186,9 @@ static psr_err check_data(const driver *d, const psr_facts *facts)
         if (strncmp(has[i], wanted + i * PSR_CONTENT_BYTES, PSR_CONTENT_DIGITS) != 0)
             return psr_fail(
                 PSR_ERR_USAGE,
-                "--data %s: its %s samples (content %s) are not those of the run whose options "
-                "these are (--data-content, %.*s): give that run's data by --data; --data-content= "
-                "takes these, and --init a checkpoint's weights alone",
+                "--data %s: its %s samples (content %s) differ from those of the earlier run "
+                "(--data-content, %.*s): give that run's data by --data; or give --data-content= "
+                "to take these samples, or --init to take a checkpoint's weights alone",
                 d->config->data, split[i], has[i], PSR_CONTENT_DIGITS,
                 wanted + i * PSR_CONTENT_BYTES);
     return PSR_OK;
@@ -522,7 +522,8 @@ static void say_bad_order(void *context)
 {
     driver *d = context;
     char line[512];
-    snprintf(line, sizeof line, "the launcher sent what is no order: %s", psr_err_detail());
+    snprintf(line, sizeof line, "the launcher sent a line that is not an order: %s",
+             psr_err_detail());
     psr_launcher_say(d->launcher, PSR_LOG_OF_RUN, PSR_LOG_WARN, line);
 }
 

@@ -117,7 +117,7 @@ def earlier(tap, psring, directory):
 
     os.rename(data, data + "-before")
     write_set(data, train=5)
-    refused = r"psring train: --data \S+: its training samples \(content \w{32}\) are not those of the run whose options these are .*--data-content"
+    refused = r"psring train: --data \S+: its training samples \(content \w{32}\) differ from those of the earlier run .*--data-content"
     for name, options in (("config", {"config": first.out}), ("resume", {"resume": first.out, "steps": 5}),
                           ("checkpoint", {"resume": os.path.join(first.out, "checkpoints", "step-3"), "steps": 5})):
         run = Run(psring, directory, "other-" + name, options)

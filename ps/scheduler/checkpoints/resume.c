@@ -175,8 +175,8 @@ bool psr_resume_drops(const psr_resume *resume, const psr_sections *sections, ch
     if (resume->compress == NULL || sections->owes)
         return false;
     snprintf(line, size,
-             "%s was written by a run with --compress %.32s, and this one owes nothing: what its "
-             "workers had not sent of their gradients is dropped",
+             "%s was written by a run with --compress %.32s, and this run has none: the parts of "
+             "gradients that its workers had not sent yet are dropped",
              resume->path, resume->compress);
     psr_printable_line(line, strlen(line)); /* a file may have any text */
     return true;

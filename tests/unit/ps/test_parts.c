@@ -182,8 +182,8 @@ static void on_several_hosts_each_holds_it_once(void **state)
     assert_int_equal(s.parts.plan.hosts.count, 2);
     assert_int_equal(s.parts.plan.homes, 2);
     psr_parts_describe(&s.parts, s.config.bucket_bytes, line, sizeof line);
-    assert_string_equal(line, "29 of at most 64K; on each of 2 hosts the workers share out the "
-                              "sums, which go from host to host");
+    assert_string_equal(line, "29 of at most 64K; on each of 2 hosts the workers divide the sums "
+                              "among them, and the partial sums go from host to host");
     psr_parts_done(&s.parts);
     /* One on each: hops are all that there is. */
     expect_ok(psr_parts_init(&s.config, &s.net->params,

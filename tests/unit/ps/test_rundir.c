@@ -672,7 +672,7 @@ static void what_each_rank_owes_is_a_part_of_the_state(void **state)
     expect_ok(psr_resume_check(resume, &sections));
     assert_true(psr_resume_drops(resume, &sections, line, sizeof line));
     assert_non_null(strstr(
-        line, "checkpoints/step-2 was written by a run with --compress topk:0.01, and this one"));
+        line, "checkpoints/step-2 was written by a run with --compress topk:0.01, and this run"));
     psr_resume_free(resume);
     psr_sections_done(&sections);
 }

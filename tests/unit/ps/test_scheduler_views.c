@@ -298,7 +298,7 @@ static void what_cannot_be_changed_is_refused_by_name(void **state)
     expect_failure(psr_scheduler_change(f->scheduler, PSR_MODE_PS), PSR_ERR_USAGE,
                    "the run is in mode ps already, from step 1 on");
     expect_failure(psr_scheduler_change(f->scheduler, PSR_MODE_LOCAL), PSR_ERR_USAGE,
-                   "a run changes to ps or ring alone, not to local");
+                   "a run can change to ps or ring only, not to local");
     expect_ok(psr_scheduler_change(f->scheduler, PSR_MODE_RING));
     expect_failure(psr_scheduler_change(f->scheduler, PSR_MODE_RING), PSR_ERR_USAGE,
                    "a change to ring is under way; ask again when it has happened");
