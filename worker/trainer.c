@@ -82,8 +82,8 @@ static psr_err compile(psr_trainer *t)
     first[sizeof first - 1] = '\0';
     if (strcmp(psr_backend_algorithms(t->backend), first) != 0)
         return psr_fail(PSR_ERR_UNSUPPORTED,
-                        "--algorithms %s: here it means others than on worker 0, so the bits would "
-                        "differ; give them in full (run.json has worker 0's)",
+                        "--algorithms %s: it chooses other algorithms here than on worker 0, so "
+                        "the bits would differ; give worker 0's in full (run.json has them)",
                         options.algorithms);
     return PSR_OK;
 }

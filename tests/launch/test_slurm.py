@@ -143,7 +143,7 @@ def on_nodes_of_their_own(tap, root, directory, programs, local):
                jobs.lines("own-tasks")[:8])
         heterogeneous_jobs(tap, jobs, local, programs[0])
     for name, hosts, word in [("a-name-that-does-not-resolve", (), "host n1 of the scheduler: "),
-                              ("a-name-for-this-host-alone", (("n1", "127.0.1.1"),), "host n1 of the scheduler has an address here that no other host reaches")]:
+                              ("a-name-for-this-host-alone", (("n1", "127.0.1.1"),), "the scheduler's host n1 has an address here that no other host reaches")]:
         with Nodes(directory, hosts) as nodes, Slurm(directory, nodes) as slurm:
             jobs = Jobs(slurm, root, directory, programs)
             state = slurm.wait(jobs.submit("slurm-workers.sbatch", name, dict(OPTIONS, mode="ring"), ["--nodes=2", "--ntasks=4"], PSRING_KEY_FILE=keys))
@@ -224,7 +224,7 @@ def refusals(tap, jobs, psring):
     told = subprocess.run([jobs.slurm.programs["srun"], "-n", "2", psring, "train", "--steps", "1", "--out", os.path.join(jobs.directory, "never")],
                           env=jobs.slurm.env, capture_output=True, text=True, timeout=PATIENCE_S)
     lines = [line for line in told.stderr.splitlines() if line.startswith("psring")]
-    tap.ok(told.returncode == 2 and len(lines) == 2 and all("srun has started this 2 times, and once is right" in line for line in lines),
+    tap.ok(told.returncode == 2 and len(lines) == 2 and all("srun has started this program 2 times, but it must be started once" in line for line in lines),
            "several launchers in one step are refused", ["status %d" % told.returncode, told.stderr])
     state = jobs.slurm.wait(jobs.submit("slurm.sbatch", "full", dict(OPTIONS, mode="ring", workers=5)))
     tap.ok(state == ("FAILED", "2:0") and len(jobs.lines("full")) == 1 and "5" in jobs.lines("full")[0], "more workers than the job has tasks are refused in one line",

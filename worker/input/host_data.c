@@ -74,7 +74,7 @@ static void share(psr_host_data *d, const char *socket)
         psr_sealed_data_done(&d->sealed);
     }
     if (err != PSR_OK)
-        psr_log(PSR_LOG_INFO, "other workers of this host read the data set for themselves: %s",
+        psr_log(PSR_LOG_INFO, "other workers of this host read the data set themselves: %s",
                 psr_err_detail());
 }
 

@@ -111,15 +111,15 @@ static void check(struct argp_state *state, const psr_worker_arguments *a)
             "--provision already tells scheduler, keys and rank; leave the other options out");
     if (a->provisioned && (places || a->gives_options || a->port != PSR_NOT_GIVEN))
         psr_options_refuse(
-            state, "--provision already tells where the run's options come from; leave them out");
+            state, "with --provision the run's options come from the scheduler; leave them out");
     if (a->scheduler != NULL && a->port != PSR_NOT_GIVEN)
-        psr_options_refuse(
-            state,
-            "--scheduler and --scheduler-port: the former is there already; give one of them");
+        psr_options_refuse(state,
+                           "--scheduler names a scheduler that is running, and --scheduler-port is "
+                           "for one that rank 0 starts; give one of them");
     if (a->meeting != NULL && (a->provisioned || a->scheduler != NULL || a->keys != NULL))
         psr_options_refuse(state,
-                           "--meeting: where the scheduler is and which keys the run has is said "
-                           "there; leave it or --scheduler, --keys and --provision out");
+                           "--meeting: its file tells where the scheduler is and which keys the "
+                           "run has; leave it out, or --scheduler, --keys and --provision");
     if (a->spawns && a->scheduler != NULL)
         psr_options_refuse(
             state,

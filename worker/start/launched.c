@@ -29,8 +29,8 @@ static psr_err find_way(const psr_start *s, const char *scheduler, char ret_addr
     if (by_name && !psr_start_is_on_one_host(s) && psr_address_is_loopback(address))
         return psr_fail(
             PSR_ERR_USAGE,
-            "host %s of the scheduler has an address here that no other host reaches (%s): give "
-            "its name the one of a network in /etc/hosts, or set PSRING_SCHEDULER to ADDRESS:PORT",
+            "the scheduler's host %s has an address here that no other host reaches (%s): give its "
+            "name a network address in /etc/hosts, or set PSRING_SCHEDULER to ADDRESS:PORT",
             s->address, address);
     memcpy(ret_address, address, sizeof address);
     return PSR_OK;

@@ -188,9 +188,10 @@ psr_err psr_launched_resolve(const psr_worker_arguments *a, const psr_start *s,
     if (!psr_engine_is_alone(&config))
         PSR_TRY(set_told(a, &config, "workers", a->gives_workers, s->ranks, s->ranks_variable));
     if (config.bare != PSR_BARE_NOWHERE)
-        return psr_fail(PSR_ERR_USAGE,
-                        "--no-encrypt is psring train's: started so, the ranks of one host meet "
-                        "over ipc sockets, and of several over TCP with keys; leave it out");
+        return psr_fail(
+            PSR_ERR_USAGE,
+            "--no-encrypt is for psring train: under this launcher ranks of one host meet over ipc "
+            "sockets, and ranks of several hosts over TCP with keys; leave it out");
     PSR_TRY(psr_network_check(&config));
     PSR_TRY(psr_compression_parse_option("compress", config.compress, &compression));
     PSR_TRY(psr_config_check(&config));
