@@ -49,7 +49,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (o->folder == NULL && o->shared == NULL && o->convert == NULL)
-            psr_options_refuse(state, "DIR is missing, where the key files go (or --shared FILE)");
+            psr_options_refuse(state, "give DIR, the folder for the key files, or --shared FILE");
         if ((o->folder != NULL) + (o->shared != NULL) + (o->convert != NULL) > 1)
             psr_options_refuse(state,
                                "a folder of key files, --shared, or --convert: give one of them");

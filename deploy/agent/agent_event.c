@@ -72,7 +72,7 @@ static psr_err read_hello(const psr_agent_context *by, psr_agent_event *event)
         return violation(by, "does not say how many cores it has");
     const cJSON *topology = cJSON_GetObjectItemCaseSensitive(event->json, "topology");
     psr_err err = topology != NULL ? psr_topology_from_json(topology, &event->topology) : PSR_OK;
-    return err == PSR_ERR_FORMAT ? violation(by, "does not say how its cores lie") : err;
+    return err == PSR_ERR_FORMAT ? violation(by, "does not report the layout of its cores") : err;
 }
 
 /* ---- processes ---- */
@@ -155,7 +155,7 @@ psr_err psr_agent_event_read(const psr_agent_context *by, const char *line,
     if (kind_of(psr_json_text(event.json, "event"), &event.kind))
         err = read_event(by, &event);
     else if (by->greeted)
-        err = violation(by, "sent what is no event: '%.100s'", line);
+        err = violation(by, "sent a line that is not an event: '%.100s'", line);
     else
         event.kind = PSR_AGENT_GREETING;
     if (err != PSR_OK)

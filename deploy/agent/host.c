@@ -160,7 +160,7 @@ static psr_err split_words(const char *ssh, wordexp_t *ret_words)
         return psr_fail(PSR_ERR_USAGE, "--ssh '%.200s': it names a variable that is not there",
                         ssh);
     case WRDE_CMDSUB:
-        return psr_fail(PSR_ERR_USAGE, "--ssh '%.200s': a command within it is not run", ssh);
+        return psr_fail(PSR_ERR_USAGE, "--ssh '%.200s': a command within it would not be run", ssh);
     case WRDE_SYNTAX:
         return psr_fail(PSR_ERR_USAGE, "--ssh '%.200s': a quote is not closed", ssh);
     default:

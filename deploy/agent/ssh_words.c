@@ -56,7 +56,7 @@ void psr_ssh_words_advise(const char *name, const char *line, char *advice, size
     case CAUSE_KEY_CHANGED:
         snprintf(advice, size,
                  "if it was installed anew: ssh-keygen -R %s, then ssh-keyscan %s "
-                 ">>~/.ssh/known_hosts and compare; if not, somebody is in between",
+                 ">>~/.ssh/known_hosts and compare; if not, another machine may be answering",
                  host, host);
         return;
     case CAUSE_NAME:

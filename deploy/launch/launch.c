@@ -191,8 +191,8 @@ static psr_err check_own_address(const psr_launch_driver *d, const char *interfa
     for (size_t i = 0; err != PSR_OK && i < d->host_count; i++)
         if (!d->hosts[i].local)
             return psr_fail_context(err,
-                                    "host %s sees this machine at another's address; name one of "
-                                    "its interfaces with --interface",
+                                    "host %s sees this machine at an address that this machine "
+                                    "does not have; name one of its interfaces with --interface",
                                     d->options->placement->hosts.items[i].name);
     return err;
 }
@@ -555,8 +555,8 @@ static psr_err allow_descriptors(size_t host_count)
     limit.rlim_cur = limit.rlim_max < needed ? limit.rlim_max : needed;
     if (limit.rlim_max < needed || setrlimit(RLIMIT_NOFILE, &limit) != 0)
         return psr_fail(PSR_ERR_USAGE,
-                        "%zu hosts need %llu open files here, and %llu are allowed; let there be "
-                        "more by ulimit -n, or by a line 'nofile' in /etc/security/limits.conf",
+                        "%zu hosts need %llu open files here, and %llu are allowed; allow more by "
+                        "ulimit -n, or by a line 'nofile' in /etc/security/limits.conf",
                         host_count, (unsigned long long)needed, (unsigned long long)limit.rlim_max);
     return PSR_OK;
 }

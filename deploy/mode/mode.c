@@ -42,13 +42,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         else if (o->mode == NULL)
             o->mode = arg;
         else
-            psr_options_refuse(state, "more than a run directory and a mode; give these two");
+            psr_options_refuse(state, "give a run directory and a mode, and nothing else");
         return 0;
     case ARGP_KEY_END:
         if (o->run == NULL)
             psr_options_refuse(state, "no run is named; give its directory");
         if (o->mode != NULL && strcmp(o->mode, "ps") != 0 && strcmp(o->mode, "ring") != 0)
-            psr_options_refuse(state, "a run changes to ps or ring alone; give one of them");
+            psr_options_refuse(state, "a run can change to ps or ring only; give one of them");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

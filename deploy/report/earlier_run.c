@@ -114,7 +114,7 @@ void psr_earlier_run_left_out(const psr_earlier_run *run, const psr_config *conf
         return;
     psr_config_left_out(&run->file, config, words, sizeof words);
     if (words[0] != '\0')
-        snprintf(line, size, "%s has %s, which the command line alone can say: it is left out",
+        snprintf(line, size, "%s has %s, which only the command line can set: it is ignored",
                  run->path, words);
 }
 
@@ -125,8 +125,8 @@ psr_err psr_earlier_run_fit(const psr_earlier_run *run, const psr_given_options 
         return PSR_OK;
     if (run->config.fault_point[0] != '\0' && !given->fault_point)
         return psr_fail(PSR_ERR_USAGE,
-                        "%s has --fault-point %s, which stops a process: that is taken from the "
-                        "command line alone; --fault-point= goes without it",
+                        "%s has --fault-point %s, which stops a process: only the command line can "
+                        "set that; give --fault-point= to run without it",
                         run->path, run->config.fault_point);
     if (given->steps && !given->epochs)
         config->epochs = 0;

@@ -36,7 +36,7 @@ VIOLATIONS = {
     "sees-us-at-all-interfaces": r"its agent says that \"launcher_address\" is '::', which is no address of one host",
     "many-hosts": r"its agent says that \"address\" is '224\.0\.0\.1', which is no address of one host",
     "loopback-from-elsewhere": r"its agent says that it was reached at '127\.0\.0\.1' from '192\.0\.2\.1', and one of them is this host's own alone",
-    "no-event": r"its agent sent what is no event: 'what is an event\? \?\[2J\?\?'",
+    "no-event": r"its agent sent a line that is not an event: 'what is an event\? \?\[2J\?\?'",
     "speaks-too-early": r"its agent speaks for processes that nobody asked it to start",
     "blames-another-host": r"its agent speaks for worker 0, which is not placed there",
     "forges-a-line": r"its agent speaks for worker 0, which is not placed there",
@@ -49,7 +49,7 @@ VIOLATIONS = {
 USELESS = {
     "on-its-own-loopback": r"host bad is another machine, and says that ssh reached it at 127\.0\.0\.1, which is its own alone; name the "
                            r"interface with --interface",
-    "sees-us-at-anothers-address": r"host bad sees this machine at another's address; name one of its interfaces with --interface: interface "
+    "sees-us-at-anothers-address": r"host bad sees this machine at an address that this machine does not have; name one of its interfaces with --interface: interface "
                                    r"192\.0\.2\.1: this machine has none .*",
 }
 # How many Ctrl-C the launcher needs while the flood goes on, and what it tells then.

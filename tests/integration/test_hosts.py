@@ -200,7 +200,7 @@ def many(tap, launcher, workers=200, shards=100):
     options = dict(hostfile=for_workers, ps_hostfile=for_shards, workers=workers, shards=shards, mode="ps", ssh=ssh)
     run = launcher.train("too-few-%d" % count, before=["prlimit", "--nofile=1024:%d" % (4 * count)], **options)
     if ends(tap, run, 2, "%d hosts with too few descriptors" % count):
-        tap.ok(run.text("err") == ["psring train: %d hosts need %d open files here, and %d are allowed; let there be more by ulimit -n, or by a line "
+        tap.ok(run.text("err") == ["psring train: %d hosts need %d open files here, and %d are allowed; allow more by ulimit -n, or by a line "
                                    "'nofile' in /etc/security/limits.conf" % (count, 4 * count + 64, 4 * count)], "are refused", run.why())
     enough = ["prlimit", "--nofile=256:%d" % (4 * count + 64)]
     if not is_sanitized(launcher.psring):  # a sanitizer takes terabytes of addresses for its shadow

@@ -153,9 +153,10 @@ static void judge_limits(const psr_checkup *c, const psr_checkup_host *h, psr_fi
                          " workers may need %" PRIu64,
                          facts->files_max, psr_checkup_slots(c), needed);
     if (strcmp(facts->huge_pages, "never") == 0)
-        psr_findings_add(f, PSR_FINDING_SLOWS, "huge-pages", h->host.name,
-                         "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
-                         "transparent huge pages are off, which weights and gradients ask for");
+        psr_findings_add(
+            f, PSR_FINDING_SLOWS, "huge-pages", h->host.name,
+            "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+            "transparent huge pages are off; psring asks for them for weights and gradients");
 }
 
 /* Processes of one host share memory, by a directory that is made for the run; where all are on one
@@ -178,8 +179,8 @@ static void judge_sharing(const psr_checkup *c, const psr_checkup_host *h, psr_f
     if (facts->shm_free_bytes == 0)
         psr_findings_add(f, PSR_FINDING_NOTE, "shared-memory", h->host.name,
                          "mount a tmpfs there for programs that need it (docker run --shm-size)",
-                         "/dev/shm is missing or full; psring does without, NCCL, MPI and "
-                         "PyTorch's loader do not");
+                         "/dev/shm is missing or full; psring does not need it, but NCCL, MPI and "
+                         "PyTorch's loader do");
 }
 
 static void judge_own_name(const psr_checkup_host *h, psr_findings *f)
@@ -192,8 +193,8 @@ static void judge_own_name(const psr_checkup_host *h, psr_findings *f)
         psr_findings_add(
             f, PSR_FINDING_NOTE, "names", h->host.name,
             "give the name its network address in /etc/hosts there",
-            "its own name, %s, stands for %s there (as Debian sets it up): psring does not mind, "
-            "Gloo, NCCL and MPI may listen where nobody reaches them",
+            "its own name, %s, stands for %s there (as Debian sets it up): psring works with that, "
+            "but Gloo, NCCL and MPI may listen where no other host reaches them",
             facts->hostname, facts->own_address);
 }
 
@@ -276,9 +277,10 @@ static void compare(const psr_checkup_host *a, const psr_checkup_host *b, psr_fi
         psr_findings_add(f, PSR_FINDING_NOTE, "library", where, "", "they have %s and %s",
                          x->library, y->library);
     if (strcmp(x->congestion, y->congestion) != 0)
-        psr_findings_add(
-            f, PSR_FINDING_NOTE, "tcp", where, "set net.ipv4.tcp_congestion_control alike",
-            "their TCP controls congestion by %s and %s", x->congestion, y->congestion);
+        psr_findings_add(f, PSR_FINDING_NOTE, "tcp", where,
+                         "set net.ipv4.tcp_congestion_control to the same value",
+                         "their TCP controls congestion by %s and %s", x->congestion,
+                         y->congestion);
     if (x->mtu_bytes != y->mtu_bytes && x->mtu_bytes != 0 && y->mtu_bytes != 0)
         psr_findings_add(f, PSR_FINDING_SLOWS, "mtu", where, "give both interfaces the same MTU",
                          "packets have at most %" PRIu64 " bytes on %s, %" PRIu64

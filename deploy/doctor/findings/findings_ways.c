@@ -95,7 +95,7 @@ static void judge_itself(const psr_checkup *c, size_t host, psr_findings *f)
     if (p->tried && !p->connected)
         psr_findings_add(f, PSR_FINDING_STOPS, "port", c->hosts[host].host.name,
                          "bring its loopback interface up (ip link set lo up), and let its "
-                         "firewall through what it says to itself",
+                         "firewall allow its own connections over loopback",
                          "it does not reach itself at %s, where its processes meet: %s",
                          c->hosts[host].facts.endpoint, p->connect_failure);
 }
@@ -143,7 +143,7 @@ static void judge_names(const psr_checkup *c, size_t from, psr_findings *f)
     if (lacking > 0)
         psr_findings_add(f, PSR_FINDING_NOTE, "names", c->hosts[from].host.name, "",
                          "%zu names of other hosts are not found there (%s is the first): psring "
-                         "goes by addresses, other programs may not",
+                         "uses addresses, but other programs may need the names",
                          lacking, first);
 }
 
@@ -172,8 +172,8 @@ static void judge_measurement(const psr_checkup *c, size_t from, size_t to, psr_
         return;
     name_way(c, from, to, where);
     psr_findings_add(f, PSR_FINDING_STOPS, "messages", where,
-                     "look for a firewall that inspects, an MTU that is too large for the way, or "
-                     "a host under load",
+                     "look for a firewall that inspects packets, an MTU that is too large for the "
+                     "path, or a busy host",
                      "%s", p->measure_failure);
 }
 

@@ -59,10 +59,12 @@ static psr_err check_alone(void)
     const char *tasks = variable("SLURM_STEP_NUM_TASKS");
     if (variable("SLURM_STEP_NODELIST") == NULL || tasks == NULL || strcmp(tasks, "1") == 0)
         return PSR_OK;
-    return psr_fail(PSR_ERR_USAGE,
-                    "srun has started this %.10s times, and once is right: it starts the workers "
-                    "itself; call it without srun or by srun -n 1, or give srun psring-worker",
-                    tasks);
+    return psr_fail(
+        PSR_ERR_USAGE,
+        "srun has started this program %.10s times, but it must be started once, since it "
+        "starts the workers itself; call it without srun or by srun -n 1, or give srun "
+        "psring-worker",
+        tasks);
 }
 
 bool psr_allocation_is_there(void)

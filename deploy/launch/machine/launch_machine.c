@@ -121,8 +121,8 @@ static psr_err check_one_machine(const psr_launch_machine *m)
         if (!m->hosts[i].same_machine)
             return psr_fail(
                 PSR_ERR_USAGE,
-                "--no-encrypt: host %s is another machine, and who is on the way could read and "
-                "change the run; leave it out, or give --no-encrypt=trusted-network",
+                "--no-encrypt: host %s is another machine, and anybody on the network between "
+                "could read and change the run; leave it out, or give --no-encrypt=trusted-network",
                 m->hosts[i].name);
     return PSR_OK;
 }

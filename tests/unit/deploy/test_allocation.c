@@ -57,9 +57,10 @@ static void several_launchers_in_one_step_are_refused(void **state)
     surround("a,b", "1(x2)");
     setenv("SLURM_STEP_NODELIST", "a", 1);
     setenv("SLURM_STEP_NUM_TASKS", "2", 1);
-    expect_failure(psr_allocation_read(&hosts), PSR_ERR_USAGE,
-                   "srun has started this 2 times, and once is right: it starts the workers "
-                   "itself; call it without srun or by srun -n 1, or give srun psring-worker");
+    expect_failure(
+        psr_allocation_read(&hosts), PSR_ERR_USAGE,
+        "srun has started this program 2 times, but it must be started once, since it starts the "
+        "workers itself; call it without srun or by srun -n 1, or give srun psring-worker");
     setenv("SLURM_STEP_NUM_TASKS", "1", 1);
     expect_ok(psr_allocation_read(&hosts));
     assert_int_equal(hosts.count, 2);

@@ -106,11 +106,11 @@ static void what_protects_a_run_is_not_taken_from_a_file(void **state)
         assert_int_equal(config.bare, PSR_BARE_NOWHERE);
         psr_earlier_run_left_out(&run, &config, line, sizeof line);
         assert_string_equal(line, "run/run.json has --transport tcp, --no-encrypt trusted-network, "
-                                  "which the command line alone can say: it is left out");
+                                  "which only the command line can set: it is ignored");
         expect_ok(psr_config_set(&config, "transport", "tcp"));
         psr_earlier_run_left_out(&run, &config, line, sizeof line);
-        assert_string_equal(line, "run/run.json has --no-encrypt trusted-network, which the "
-                                  "command line alone can say: it is left out");
+        assert_string_equal(line, "run/run.json has --no-encrypt trusted-network, which only the "
+                                  "command line can set: it is ignored");
         expect_ok(psr_config_set(&config, "no-encrypt", "this-machine"));
         psr_earlier_run_left_out(&run, &config, line, sizeof line);
         assert_string_equal(line, "");
@@ -238,8 +238,8 @@ static void a_fault_point_is_taken_from_the_command_line_alone(void **state)
     psr_config config = run.config;
     psr_given_options given = {0};
     expect_failure(psr_earlier_run_fit(&run, &given, &config), PSR_ERR_USAGE,
-                   "run/run.json has --fault-point worker:1:push:3, which stops a process: that is "
-                   "taken from the command line alone; --fault-point= goes without it");
+                   "run/run.json has --fault-point worker:1:push:3, which stops a process: only "
+                   "the command line can set that; give --fault-point= to run without it");
     given.fault_point = true;
     config.fault_point[0] = '\0';
     expect_ok(psr_earlier_run_fit(&run, &given, &config));

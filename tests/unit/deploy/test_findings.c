@@ -214,7 +214,7 @@ static void little_memory_and_huge_pages_that_are_off_slow_a_run(void **state)
     *facts = facts_of(1);
     strcpy(facts->huge_pages, "never");
     assert_alone(PSR_FINDING_SLOWS, "huge-pages", "node2",
-                 "transparent huge pages are off, which weights and gradients ask for");
+                 "transparent huge pages are off; psring asks for them for weights and gradients");
     strcpy(facts->huge_pages, ""); /* a kernel without: nothing is to be done */
     assert_mended();
 }
@@ -277,18 +277,19 @@ static void memory_that_cannot_be_shared_slows_who_has_two_processes_on_a_host(v
                  "no directory can be made for the sockets of a run: /tmp: Read-only file system");
     c.hosts[0].facts = facts_of(0);
     c.hosts[0].facts.shm_free_bytes = 0;
-    assert_alone(
-        PSR_FINDING_NOTE, "shared-memory", "node1",
-        "/dev/shm is missing or full; psring does without, NCCL, MPI and PyTorch's loader do not");
+    assert_alone(PSR_FINDING_NOTE, "shared-memory", "node1",
+                 "/dev/shm is missing or full; psring does not need it, but NCCL, MPI and "
+                 "PyTorch's loader do");
 }
 
 static void an_own_name_that_stands_for_loopback_is_told(void **state)
 {
     (void)state;
     strcpy(c.hosts[1].facts.own_address, "127.0.1.1");
-    assert_alone(PSR_FINDING_NOTE, "names", "node2",
-                 "its own name, node2, stands for 127.0.1.1 there (as Debian sets it up): psring "
-                 "does not mind, Gloo, NCCL and MPI may listen where nobody reaches them");
+    assert_alone(
+        PSR_FINDING_NOTE, "names", "node2",
+        "its own name, node2, stands for 127.0.1.1 there (as Debian sets it up): psring works with "
+        "that, but Gloo, NCCL and MPI may listen where no other host reaches them");
     c.hosts[1].reached.here = true; /* where the person sits, that is as usual */
     assert_mended();
     c.hosts[1].facts.own_address[0] = '\0';
@@ -468,8 +469,8 @@ static void another_route_and_names_that_lack_are_told(void **state)
     psr_checkup_pair_of(&c, 0, 1)->looked_up_as[0] =
         psr_checkup_pair_of(&c, 0, 2)->looked_up_as[0] = '\0';
     assert_alone(PSR_FINDING_NOTE, "names", "node1",
-                 "2 names of other hosts are not found there (node2 is the first): psring goes by "
-                 "addresses, other programs may not");
+                 "2 names of other hosts are not found there (node2 is the first): psring uses "
+                 "addresses, but other programs may need the names");
     strcpy(psr_checkup_pair_of(&c, 0, 1)->looked_up_as, "127.0.0.1");
     strcpy(psr_checkup_pair_of(&c, 0, 2)->looked_up_as, "10.0.0.3");
     assert_alone(PSR_FINDING_NOTE, "names", "node1",

@@ -167,7 +167,7 @@ static void words_of_ssh_that_cannot_be_are_refused(void **state)
         {"ssh -i 'key", "--ssh 'ssh -i 'key': a quote is not closed"},
         {"ssh; reboot",
          "--ssh 'ssh; reboot': no shell runs it, so | & ; < > ( ) { } must be in quotes"},
-        {"ssh $(reboot)", "--ssh 'ssh $(reboot)': a command within it is not run"},
+        {"ssh $(reboot)", "--ssh 'ssh $(reboot)': a command within it would not be run"},
         {"ssh $PSR_NOT_THERE", "--ssh 'ssh $PSR_NOT_THERE': it names a variable that is not there"},
         {"a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a a",
          "--ssh: it has more than 32 words; put them into a file, and give ssh -F FILE"},

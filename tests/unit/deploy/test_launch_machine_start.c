@@ -60,10 +60,10 @@ static void without_encryption_another_machine_is_refused(void **state)
     begin_with(&p, PSR_BARE_THIS_MACHINE, NULL);
     agent_says(&p, A, HELLO_A, 0);
     agent_says(&p, B, HELLO_B, 0);
-    expect_end(
-        &p, 2,
-        "end bar\nerror: psring train: --no-encrypt: host b is another machine, and who is on the "
-        "way could read and change the run; leave it out, or give --no-encrypt=trusted-network\n");
+    expect_end(&p, 2,
+               "end bar\nerror: psring train: --no-encrypt: host b is another machine, and anybody "
+               "on the network between could read and change the run; leave it out, or give "
+               "--no-encrypt=trusted-network\n");
     begin_with(&p, PSR_BARE_TRUSTED_NETWORK, NULL);
     agent_says(&p, A, HELLO_A, 0);
     agent_says(&p, B, HELLO_B, 0);
@@ -284,7 +284,8 @@ static void cores_that_cannot_be_are_a_violation(void **state)
     begin(&p);
     agent_says(&p, B, hello_with(B, "[[[0],[0]]]"), 0);
     expect_end(&p, 3,
-               "end bar\nerror: psring train: host b: its agent does not say how its cores lie\n");
+               "end bar\nerror: psring train: host b: its agent does not report the layout of its "
+               "cores\n");
 }
 
 static void a_second_hello_ends_the_run(void **state)

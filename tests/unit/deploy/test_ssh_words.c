@@ -22,7 +22,7 @@ static void each_cause_gets_its_advice(void **state)
                   "-lF n1 with what ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub says there");
     expect_advice("n1", "Host key for n1 has changed and you have requested strict checking.",
                   "if it was installed anew: ssh-keygen -R n1, then ssh-keyscan n1 "
-                  ">>~/.ssh/known_hosts and compare; if not, somebody is in between");
+                  ">>~/.ssh/known_hosts and compare; if not, another machine may be answering");
     expect_advice("n1", "ssh: Could not resolve hostname n1: Name or service not known",
                   "is that its name? getent hosts n1");
     static const char *const unreached[] = {"ssh: connect to host n1 port 22: Connection refused",
