@@ -70,7 +70,7 @@ def what_is_refused(tap, psring, directory):
             check(tap, "%s: refused by name" % name, status == 1 and words in text, text)
         finally:
             run.kill()
-    for words, expected in (((), "no run is named"), (("x", "local"), "give one of them"), (("x", "ps", "y"), "more than"),
+    for words, expected in (((), "no run is named"), (("x", "local"), "give one of them"), (("x", "ps", "y"), "and nothing else"),
                             ((os.path.join(directory, "none"),), "give the directory of a run"), ((directory,), "is no run directory")):
         status, text = mode(psring, *words)
         check(tap, "%s is bad input" % (words,), status == 2 and expected in text, text)
