@@ -10,9 +10,9 @@
  * threads read it. It is a seqlock, since a thread may be stopped between reading the time and
  * reading what the clock leaves out. */
 static struct {
-    _Atomic uint32_t changes;   /* odd while it is being changed */
+    _Atomic uint32_t changes;   /* odd while the clock is being changed */
     _Atomic int64_t stands_ns;  /* the time while it stands still, or RUNS */
-    _Atomic int64_t skipped_ns; /* how long it has stood still in all */
+    _Atomic int64_t skipped_ns; /* how long it has stood still in total */
 } state = {.stands_ns = RUNS};
 
 static int64_t monotonic_ns(void)
@@ -94,8 +94,8 @@ double psr_clock_s(void)
     return (double)psr_clock_ns() * 1e-9;
 }
 
-/* Half a deadline, of which two looks fill a quarter each; less is no absence but what a busy
- * machine does. */
+/* Half a deadline. Two looks fill a quarter of it each. A shorter gap is not an absence, since a
+ * busy machine causes such gaps. */
 #define PRESENT_MS 200
 
 psr_presence_clock psr_presence_clock_for(int64_t now_ms, int64_t deadline_ms)

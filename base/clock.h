@@ -6,13 +6,13 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Nanoseconds, from some beginning. */
+/* Nanoseconds from an arbitrary start. */
 int64_t psr_clock_ns(void);
 
 /* Milliseconds, for deadlines. */
 int64_t psr_clock_ms(void);
 
-/* A time of CLOCK_MONOTONIC so much later than now, for the timed waits of threads. */
+/* The time of CLOCK_MONOTONIC that is so much later than now, for timed waits of threads. */
 struct timespec psr_clock_after_ns(int64_t duration_ns);
 
 /* Seconds as a double, for rates. */
@@ -33,8 +33,8 @@ void psr_clock_stops_with_process(void);
  * longer time between two looks counts as its own absence. After an absence the watcher reads what
  * others have sent before it judges them. Plain data; one thread. */
 typedef struct psr_presence_clock {
-    int64_t longest_ms; /* between two looks that is no absence */
-    int64_t seen_ms;    /* the last look, as psr_clock_ms gave it */
+    int64_t longest_ms; /* a time between two looks that is not an absence */
+    int64_t seen_ms;    /* time of the last look, from psr_clock_ms */
     int64_t back_ms;    /* the end of the last absence, likewise;
                            the beginning when there was none */
     int64_t absent_ms;  /* all absences */

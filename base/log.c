@@ -24,8 +24,7 @@ typedef enum stream_kind { STREAM_UNKNOWN, STREAM_PIPE, STREAM_SOCKET, STREAM_OT
 
 typedef struct stream {
     int standard_fd;
-    int fd; /* what is written to: standard_fd, or the same
-               pipe opened once more without blocking */
+    int fd; /* for writing: standard_fd, or the same pipe opened again without blocking */
     stream_kind kind;
     uint64_t dropped;
 } stream;
@@ -45,9 +44,9 @@ static struct {
 };
 
 /* O_NONBLOCK belongs to the open file, which other processes share: setting it on stderr itself
- * would change theirs. A pipe opened anew through /proc has flags of its own. Where that cannot be
- * had, poll says whether a line fits; then only another writer on the same pipe could still make us
- * wait. */
+ * would change theirs. A pipe opened anew through /proc has flags of its own. If that is
+ * impossible, poll tells whether a line fits. Then only another writer on the same pipe could still
+ * make us wait. */
 static void stream_open(stream *s)
 {
     if (s->fd != s->standard_fd)
@@ -112,7 +111,7 @@ static size_t finish_line(char *line, int length)
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 static const char *const kind_names[] = {"run", "stranger"};
-/* Behind the name, where no peer's words stand. */
+/* Printed after the name, where no text of a peer can be. */
 static const char *const kind_marks[] = {"", " (stranger)"};
 
 const char *psr_log_level_name(psr_log_level level)
@@ -168,7 +167,7 @@ bool psr_log_line_read(const char *text, psr_log_line *ret_line)
     return true;
 }
 
-/* Called with the lock held, so that the gap is told next to where it is. */
+/* Called with the lock held, so that the lost lines are reported where they are missing. */
 static bool tell_drops(void)
 {
     if (state.err.dropped == 0 && state.out.dropped == 0)

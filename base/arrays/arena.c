@@ -12,13 +12,13 @@
 
 #define SMALL_PAGE_BYTES ((size_t)4096)
 
-/* Huge ones where at least one would be filled. */
+/* Huge pages, if the arena fills at least one. */
 static size_t page_bytes(size_t count)
 {
     return count * sizeof(float) >= PSR_HUGE_PAGE_BYTES ? PSR_HUGE_PAGE_BYTES : SMALL_PAGE_BYTES;
 }
 
-/* In the place of what is mapped at `to`. The kernel's own: see net/landing.c. */
+/* Replaces the mapping at `to`. The kernel does this by itself: see net/sharing/landing.c. */
 static bool move_pages(void *from, size_t bytes, void *to)
 {
     return (void *)syscall(SYS_mremap, from, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) !=
@@ -38,7 +38,7 @@ psr_err psr_arena_new(size_t count, float **ret_arena)
     void *map = countable ? psr_huge_pages_map(mapped_bytes(count)) : NULL;
     if (map == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for an arena of %zu floats", count);
-    /* Advice only: refused where huge pages are compiled out. */
+    /* This is advice only. A kernel without huge pages refuses it. */
     if (mapped_bytes(count) >= PSR_HUGE_PAGE_BYTES)
         (void)madvise(map, mapped_bytes(count), MADV_HUGEPAGE);
     *ret_arena = map;

@@ -1,4 +1,4 @@
-/* Arenas: large float arrays straight from the kernel.
+/* Arenas: large float arrays that the kernel maps.
  *
  * An arena is zeroed and at least 64-byte aligned. Its pages take memory only once they are
  * written, so an array of which a tenth is used costs a tenth. (The steps are 2 MiB, since huge
@@ -15,15 +15,15 @@
 /* Makes an arena of count floats (0 allowed). The caller owns *ret_arena: psr_arena_free with the
  * same count. NOMEM. */
 PSR_MUST_CHECK psr_err psr_arena_new(size_t count, float **ret_arena);
-/* Gives back the memory of a run that nobody needs any more, of an arena of count floats. Its whole
- * pages read as zeros from now on; the rest of the run stays as it is. */
+/* Gives back the memory of a run of an arena of count floats that is no longer needed. The whole
+ * pages in the run read as zeros from now on; the rest of the run does not change. */
 void psr_arena_drop(float *arena, size_t count, psr_span run);
 /* Makes pages that another process's memory has replaced (net/sharing/landing.h) the arena's own
  * again, with their present content; the arena has count floats. Nobody may read or write it
  * meanwhile. NOMEM: nothing has changed. */
 PSR_MUST_CHECK psr_err psr_arena_own(float *arena, size_t count);
-/* Whether this machine's memory could hold so many floats. (Making an arena does not tell: until it
- * is written it takes addresses only.) */
+/* Whether this machine's memory could hold so many floats. (Making an arena does not show that,
+ * because an arena takes only addresses until it is written.) */
 bool psr_arena_fits(size_t count);
 /* NULL allowed. */
 void psr_arena_free(float *arena, size_t count);

@@ -6,9 +6,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Bit 31 of the result is set when an exponent field among count floats is 255, which belongs to
- * infinities and NaNs alone: adding 1 to the field carries into it. On integers, since the compiler
- * may reorder an OR of those and so keep it in lanes. */
+/* Bit 31 of the result is set if one of count floats has the exponent field 255, which only
+ * infinities and NaNs have: adding 1 to that field carries into bit 31. This works on integers,
+ * because the compiler may reorder an OR of integers, and so use vectors. */
 PSR_MULTIVERSION static uint32_t carries(const float *x, size_t count)
 {
     uint32_t all = 0;

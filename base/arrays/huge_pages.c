@@ -7,7 +7,7 @@
 #define MADV_COLLAPSE 25 /* Linux 6.1 */
 #endif
 
-/* Bytes up to the next huge page's beginning. */
+/* How many bytes there are up to the beginning of the next huge page. */
 static size_t bytes_before_page(const char *at)
 {
     return -(uintptr_t)at % PSR_HUGE_PAGE_BYTES;
@@ -39,7 +39,8 @@ void psr_huge_pages_fill(void *begin, size_t bytes)
     if (first >= end || (size_t)(end - first) < PSR_HUGE_PAGE_BYTES)
         return;
     size_t whole = (size_t)(end - first) / PSR_HUGE_PAGE_BYTES * PSR_HUGE_PAGE_BYTES;
-    /* The kernel makes huge pages of small ones, of which it wants to find one in each. */
+    /* The kernel makes a huge page out of small ones, and only if at least one of these is
+     * present. */
     for (volatile char *page = first; page < first + whole; page += PSR_HUGE_PAGE_BYTES)
         *page = *page;
     (void)madvise(first, whole, MADV_COLLAPSE);

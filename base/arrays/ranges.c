@@ -12,7 +12,7 @@ void psr_ranges_done(psr_ranges *ranges)
     *ranges = (psr_ranges){0};
 }
 
-/* Place of the first range that ends at or after index. */
+/* The position of the first range that ends at or after index. */
 static size_t first_ending_from(const psr_ranges *ranges, size_t index)
 {
     size_t low = 0, high = ranges->count;
@@ -30,7 +30,8 @@ bool psr_ranges_overlap(const psr_ranges *ranges, size_t begin, size_t end)
 {
     if (begin >= end)
         return false;
-    size_t i = first_ending_from(ranges, begin + 1); /* one that ends at begin only touches */
+    size_t i = first_ending_from(
+        ranges, begin + 1); /* a range that ends at begin only touches the new one */
     return i < ranges->count && ranges->items[i].offset < end;
 }
 
@@ -51,7 +52,7 @@ void psr_ranges_add(psr_ranges *ranges, size_t begin, size_t end)
 {
     assert(begin < end && ranges->count < ranges->capacity &&
            !psr_ranges_overlap(ranges, begin, end));
-    /* [first, last): those it touches */
+    /* [first, last): the ranges that it touches */
     size_t first = first_ending_from(ranges, begin), last = first;
     for (; last < ranges->count && ranges->items[last].offset <= end; last++) {
         size_t item_end = psr_span_end(ranges->items[last]);

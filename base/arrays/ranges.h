@@ -1,4 +1,4 @@
-/* A set of index ranges that do not overlap; it says which elements of a tensor have come. The
+/* A set of index ranges that do not overlap. It tells which elements of a tensor have arrived. The
  * ranges are sorted and neighbours are joined, so a complete set is one range, and a piece that
  * comes in any order costs a binary search. Plain data, one thread at a time. */
 #ifndef PSR_BASE_ARRAYS_RANGES_H

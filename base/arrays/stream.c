@@ -9,12 +9,12 @@
 
 enum { LINE = 16 }; /* floats of a cache line */
 
-/* Whole lines of out. x may lie anywhere. */
+/* Writes whole cache lines of out. x may be unaligned. */
 static void stream_lines(float *restrict out, const float *restrict x, size_t count)
 {
     for (size_t i = 0; i < count; i += 4)
         _mm_stream_ps(out + i, _mm_loadu_ps(x + i));
-    _mm_sfence(); /* these stores are not ordered by what orders others, a mutex say */
+    _mm_sfence(); /* a mutex, for example, does not order these stores as it orders others */
 }
 
 void psr_stream_copy(float *restrict out, const float *restrict x, size_t count)

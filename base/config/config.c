@@ -65,7 +65,7 @@ bool psr_config_option(size_t i, psr_option_info *ret_info)
     return true;
 }
 
-/* The option has a value that a person must be told of; the value to text. */
+/* Whether the option has a value that the user must be told of. Puts the value into text. */
 static bool is_aloud(const psr_option *option, const psr_config *config,
                      char text[static PSR_OPTION_TEXT_MAX])
 {

@@ -259,10 +259,11 @@ void psr_config_left_out(const psr_config *file, const psr_config *config, char 
  * checked by psr_network_check, --compress by psr_compression_parse. */
 PSR_MUST_CHECK psr_err psr_config_check(const psr_config *config);
 
-/* Whether a run of this configuration can be changed to that mode while it goes on. USAGE: no, and
- * why. */
+/* Whether a run of this configuration can change to that mode while it is under way. USAGE: it
+ * cannot; the message says why. */
 PSR_MUST_CHECK psr_err psr_config_may_change(const psr_config *config, psr_mode mode);
-/* Nothing but the number of shards is in the way of a change to some mode. */
+/* Whether a run of this configuration can change its mode, if it has the shards that the change
+ * needs. */
 bool psr_config_can_change(const psr_config *config);
 
 /* JSON object { "option-name": "text", ... } of every option, in the table's order. The caller owns
@@ -306,16 +307,16 @@ typedef struct psr_option_info {
     const char *const *unlisted;
     const char *help;
     const char *group; /* heading in --help */
-    /* what a person must be told if the option is not at its default, or has one certain value,
-     * whatever set it; NULL: nothing */
+    /* a note for the user if the option does not have its default, or has the value aloud_at,
+     * wherever that value comes from; NULL: none */
     const char *aloud;
     bool hidden;
     bool negatable;
 } psr_option_info;
 bool psr_config_option(size_t i, psr_option_info *ret_info);
 
-/* Iterates over the options that a person must be told of: from *at on (0 at first) the next one,
- * as "--slow 1:10: why that matters"; advances *at. false: there are no more. */
+/* Iterates over the options that have such a note: finds the next one from *at on (0 at first), as
+ * "--slow 1:10: why that matters", and advances *at. false: there are no more. */
 bool psr_config_aloud(const psr_config *config, size_t *at, char *line, size_t size);
 
 #endif

@@ -1,4 +1,4 @@
-/* Which options do not fit each other. Each refusal names both and says what would be right. */
+/* Checks which options do not go together. Each refusal names both and says what would be right. */
 #include "base/attempts.h"
 
 #include <inttypes.h>
@@ -45,12 +45,12 @@ static psr_err check_build(const psr_config *config)
     return PSR_OK;
 }
 
-/* Something that keeps a run from going by shards in one step and by a ring in the next. */
+/* An option with which a run cannot use shards in one step and a ring in the next. */
 typedef struct obstacle {
     const char *option, *why, *instead;
 } obstacle;
 
-/* NULL: nothing does. */
+/* NULL: there is none. */
 static const obstacle *find_obstacle(const psr_config *config)
 {
     static const obstacle sync = {"sync", "a change needs all workers after the same step",

@@ -53,7 +53,7 @@ static psr_err read_entry(psr_config *config, const cJSON *entry)
         return psr_fail(PSR_ERR_FORMAT, "'%s' must be a string, as in \"%s\": \"%s\"", option->name,
                         option->name, option->initial);
     psr_err err = psr_option_read(option, config, entry->valuestring);
-    /* What a user typed is usage; what a file holds is format. */
+    /* An error in a user's words is USAGE; the same error in a file is FORMAT. */
     return err == PSR_OK ? PSR_OK : psr_fail(PSR_ERR_FORMAT, "%s", psr_err_detail());
 }
 

@@ -1,5 +1,5 @@
-/* The stretches of a run, each with the mode that is in force in it, and the tensors that go their
- * own way. */
+/* The stretches of a run, each with its mode (--mode), and the tensors with a way of their own
+ * (--route). */
 #include "base/config/config.h"
 
 #include "base/config/config_table.h"
@@ -50,7 +50,7 @@ static psr_err read_entry(const char *text, size_t size, entry *ret_entry)
     return PSR_OK;
 }
 
-/* Behind the entries before it. */
+/* Appends the stretch of an entry. */
 static psr_err add_stretch(psr_config *config, const char *text, const entry *e)
 {
     const bool first = config->stretch_count == 0;
@@ -181,8 +181,8 @@ bool psr_config_has_mode(const psr_config *config, psr_mode mode)
 
 /* ---- --route ---- */
 
-/* The next entry PATTERN=ps or PATTERN=ring. *at moves behind it; false: there is no more, or what
- * stands there is none (*ret_ok). */
+/* Reads the next entry, PATTERN=ps or PATTERN=ring, and moves *at behind it. false: there is none
+ * left (*ret_ok), or the text is not an entry (not *ret_ok). */
 static bool next_route(const char **at, char pattern[static PSR_ROUTE_TEXT_MAX], psr_mode *ret_mode,
                        bool *ret_ok)
 {

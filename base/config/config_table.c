@@ -1,5 +1,5 @@
-/* The one table of options. What an option is called, takes, defaults to and means stands here and
- * nowhere else; the command line, run.json and the messages between processes go through it. */
+/* The one table of options. Only this table has an option's name, argument, default and meaning;
+ * the command line, run.json and the messages between processes go through it. */
 #include "base/config/config_table.h"
 
 #include "base/text/nearest.h"
@@ -40,7 +40,7 @@ static const char *const shortcut_words[] = {"a", "b", NULL};
 #define MODE_LOCAL                                                                                 \
     "local: one process does every worker's share in turn and sums as the others do, which is "    \
     "the reference"
-/* Of those, what a user is not offered. */
+/* The words that users are not offered. */
 /* ..@STEP stands for a run that changes. */
 #define MODES_CHANGE                                                                               \
     "; ps@1,ring@150: parameter servers from step 1 on and a ring from step 150 on, and so on "    \
@@ -88,7 +88,7 @@ static void print_sync(const psr_config *config, char *text, size_t size)
 
 static psr_err read_schedule(psr_config *config, const char *text)
 {
-    /* What a schedule does not use is at its neutral value, so that equal schedules are equal
+    /* A field that a schedule does not use has a neutral value, so that equal schedules are equal
      * structs. */
     uint64_t every = 0;
     double gamma = 1, power = 1;
@@ -231,8 +231,8 @@ static psr_err judge_content(psr_config *config, const char *text)
                     text);
 }
 
-/* Letters and commas are model/onednn/choice/choice.h's; whether they fit the network is known when
- * it is compiled. */
+/* The letters and commas are those of model/onednn/choice/choice.h. Whether they fit the network is
+ * checked when it is compiled. */
 static psr_err judge_algorithms(psr_config *config, const char *text)
 {
     (void)config;

@@ -24,15 +24,15 @@ struct psr_option {
     const char *zero;
     /* for ENUM: by value; for STRING: what a shell offers, or NULL; ends with NULL */
     const char *const *words;
-    /* those of words that no refusal offers, because they are not for users or not in this build */
+    /* words that a refusal does not offer, because they are not for users or not in this build */
     const char *const *unlisted;
     const char *aloud;    /* see psr_option_info */
-    const char *aloud_at; /* aloud applies to this value; NULL: to all but the default */
+    const char *aloud_at; /* the value for which aloud is; NULL: all except the default */
     /* the meaning of "--NAME" without an argument; NULL: the argument must be given */
     const char *implied;
     bool hidden;
     bool negatable;
-    /* other values than the default may weaken what protects a run, so no file may set it */
+    /* values other than the default may weaken a run's protection, so no file may set it */
     bool protects;
     bool for_shards; /* shards need it: psr_config_to_json_for_shards */
     /* SPECIAL options read and print themselves. A STRING may have a read that only checks. Text is
@@ -47,7 +47,7 @@ extern const size_t psr_options_count;
 /* NULL when there is none of that name. */
 const psr_option *psr_option_find(const char *name);
 
-/* The known name that is nearest to the given one; NULL: none is near. */
+/* The option name that is most similar to the given one; NULL: none is similar. */
 const char *psr_option_nearest(const char *name);
 
 /* Reads text into the option's field. USAGE; config is untouched on failure. */
@@ -57,8 +57,8 @@ PSR_MUST_CHECK psr_err psr_option_read(const psr_option *option, psr_config *con
 /* The field as text; false when size is too small. */
 bool psr_option_print(const psr_option *option, const psr_config *config, char *text, size_t size);
 
-/* The index of a word among the option's. USAGE offers those that a user may give; its detail does
- * not begin with the option's name, which the caller adds. */
+/* Finds the index of a word among the option's words. USAGE: the message offers the words that a
+ * user may give. It does not begin with the option's name; the caller adds that. */
 PSR_MUST_CHECK psr_err psr_option_find_word(const psr_option *option, const char *text,
                                             int *ret_index);
 

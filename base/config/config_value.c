@@ -1,4 +1,4 @@
-/* Values of options: from text, and back to text that reads to the same bits. */
+/* Reads values of options from text, and prints them as text that reads back to the same bits. */
 #include "base/config/config_table.h"
 
 #include "base/text/nearest.h"
@@ -236,7 +236,7 @@ static psr_err read_string(const psr_option *option, psr_config *config, const c
         return psr_fail(PSR_ERR_USAGE, "--%s: %zu bytes are too long; %zu is the limit",
                         option->name, length, option->size - 1);
     for (size_t i = 0; i < length; i++) {
-        /* It would break log lines and run.json's one line per option. */
+        /* A control character would break log lines, and the lines of run.json. */
         if (iscntrl((unsigned char)text[i]))
             return psr_fail(PSR_ERR_USAGE, "--%s: byte %zu is a control character", option->name,
                             i);
@@ -249,7 +249,7 @@ static psr_err read_string(const psr_option *option, psr_config *config, const c
         if (err != PSR_OK)
             return psr_fail_context(err, "--%s", option->name);
     }
-    /* All of the field, so that equal configurations are equal structs. */
+    /* Clears the whole field, so that equal configurations are equal structs. */
     char *field = (char *)config + option->offset;
     memset(field, 0, option->size);
     memcpy(field, text, length);

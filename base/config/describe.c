@@ -322,7 +322,8 @@ bool psr_describe_argument(const char *argument, char *words, size_t size)
     words[0] = '\0';
     for (const char *piece = argument; *piece != '\0';) {
         size_t length = strcspn(piece, "|");
-        /* What is typed as it stands: "ssp:" of ssp:K, "synthetic" of synthetic[:SPEC]. */
+        /* The part of a word that is typed literally: "ssp:" of ssp:K, "synthetic" of
+         * synthetic[:SPEC]. */
         size_t typed = 0;
         while (typed < length && piece[typed] != '[' && !isupper((unsigned char)piece[typed]))
             typed++;
@@ -352,7 +353,7 @@ static void list_names(const struct argp *argp, FILE *to)
         list_names(c->argp, to);
 }
 
-/* What may stand behind the row's names; false: nothing that could be listed. */
+/* Finds the words that may follow the row's names. false: there are none that could be listed. */
 static bool find_words(const struct argp *argp, const struct argp_option *row, char *words,
                        size_t size)
 {

@@ -31,8 +31,7 @@ struct psr_options_argp {
 
 void psr_options_refuse(const struct argp_state *state, const char *detail)
 {
-    /* Not argp_error: its second line, "Try --help", would part what was wrong from the end of the
-     * log. */
+    /* argp_error is not used, because it prints a second line, "Try --help", after the error. */
     psr_print(stderr, "%s: %s\n", state->name, detail);
     exit(2);
 }
@@ -212,8 +211,8 @@ bool psr_options_argp_words(const struct argp *argp, const struct argp_option *r
     return info.words != NULL && end.room > 1;
 }
 
-/* What a word after "--" means to a parser and its children. As to getopt_long, the beginning of
- * one name alone stands for it. */
+/* The option that a word after "--" means to a parser and its children. As with getopt_long, an
+ * unambiguous beginning of a name is enough. */
 typedef struct lookup {
     char word[NAME_BYTES];
     size_t length;
@@ -305,8 +304,8 @@ static bool takes_next(const lookup *l, const char *equals)
     return l->found != NULL && l->argument != NULL && !l->optional && equals == NULL;
 }
 
-/* -h is what most programs know, and argp has no such option. A parser that has one of its own
- * keeps it. */
+/* -h is the help of most programs, but argp has no such option. A parser with its own -h keeps
+ * it. */
 static bool has_key(const struct argp *argp, int key)
 {
     for (const struct argp_option *o = argp->options;
@@ -319,8 +318,8 @@ static bool has_key(const struct argp *argp, int key)
     return false;
 }
 
-/* Refuses the first long option that getopt_long would, in one line and with what would be right.
- * -h becomes --help. Whether that is asked for. */
+/* Refuses the first long option that getopt_long would refuse, in one line that says what would be
+ * right. Turns -h into --help. Returns whether help is asked for. */
 static bool check_names(const struct argp *root, int argc, char **argv, unsigned flags)
 {
     bool asks_for_help = false;

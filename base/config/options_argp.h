@@ -38,9 +38,9 @@ bool psr_options_argp_words(const struct argp *argp, const struct argp_option *r
 error_t psr_options_parse(const struct argp *root, int argc, char **argv, unsigned flags,
                           int *ret_arg_index, void *input);
 
-/* What a command line says of a long option before it is parsed, found as psr_options_parse finds
- * it (the beginning of a name stands for it; the last one wins). ret_value: its text, borrowed from
- * argv; NULL where it takes none. false, and ret_value untouched: not there. */
+/* Finds a long option on a command line before that is parsed, by the rules of psr_options_parse
+ * (the beginning of a name is enough; the last one wins). ret_value: its text, borrowed from argv;
+ * NULL if it takes none. false: it is not there, and ret_value is untouched. */
 bool psr_options_find(const struct argp *root, int argc, char **argv, const char *name,
                       const char **ret_value);
 

@@ -8,7 +8,7 @@
 
 #define BAR_MOST 30
 #define BAR_LEAST 5
-/* a bar is worth more than the rate, unless it has this width beside it */
+/* the rate is left out if less than this width would remain for the bar */
 #define BAR_BEFORE_RATE 10
 #define PART_MAX 96
 
@@ -30,8 +30,8 @@ static void print_rate(double images_per_s, char text[static PART_MAX])
     snprintf(text, PART_MAX, "%.*f images/s", images_per_s < 10 ? 1 : 0, images_per_s);
 }
 
-/* The text that says most in so many columns, of alternatives from long to short; the last one is
- * cut. */
+/* Chooses the longest of several texts that fits so many columns. The texts go from long to short;
+ * if none fits, the last one is cut. */
 static const char *longest_that_fits(const char *const texts[], size_t count, size_t columns)
 {
     for (size_t i = 0; i + 1 < count; i++)
@@ -40,7 +40,7 @@ static const char *longest_that_fits(const char *const texts[], size_t count, si
     return texts[count - 1];
 }
 
-/* What must be said, however narrow it is. */
+/* The part that is always shown, even if the terminal is very narrow. */
 static void print_place(const psr_bar *bar, size_t columns, char text[static PART_MAX])
 {
     char whole[PART_MAX], shorter[PART_MAX], shortest[PART_MAX], percent[PART_MAX];
@@ -65,8 +65,7 @@ static void print_place(const psr_bar *bar, size_t columns, char text[static PAR
         text[columns] = '\0';
 }
 
-/* Adds the part, and two blanks before it, if it fits beside what there is and leaves so many
- * columns. */
+/* Adds the part, with two blanks before it, if it fits and so many columns remain. */
 static void take_part(char *part, size_t *columns, size_t leaves)
 {
     if (strlen(part) + 2 + leaves <= *columns)

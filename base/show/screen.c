@@ -45,7 +45,7 @@ static void write_whole(const text *t)
         ssize_t put = write(t->fd, t->bytes + sent, t->size - sent);
         if (put >= 0)
             sent += (size_t)put;
-        /* another process shares the terminal and does not want to wait */
+        /* another process on the same terminal has made it non-blocking */
         else if (errno == EAGAIN)
             (void)poll(&(struct pollfd){.fd = t->fd, .events = POLLOUT}, 1, -1);
         else if (errno != EINTR)
@@ -171,7 +171,8 @@ bool psr_screen_is_behind(psr_screen *screen)
     return behind;
 }
 
-/* Waits for the thread's next word; false: give_up_fd had something first, or the time is over. */
+/* Waits until the thread reports something. false: give_up_fd became readable first, or the time is
+ * over. */
 static bool await_progress(const psr_screen *screen, int give_up_fd, int timeout_ms)
 {
     struct pollfd fds[] = {{.fd = screen->progress_fd, .events = POLLIN},

@@ -43,7 +43,7 @@ static const char *describe_bare(const psr_config *config)
                : "not encrypted (--no-encrypt), within this machine";
 }
 
-/* By which ways processes reach each other. */
+/* How processes reach each other. */
 static void add_network(psr_text_end *end, const psr_config *config, const psr_show_place *place)
 {
     const char *tcp =
@@ -158,16 +158,16 @@ static unsigned terminal_width(void)
                                                                            : WIDTH_UNKNOWN;
 }
 
-/* Whoever was sent into the background (bg) does not draw over what others print. Not a terminal:
- * always. */
+/* A process in the background (bg) must not draw over the output of others. true if stdout is not a
+ * terminal. */
 static bool in_foreground(void)
 {
     pid_t group = tcgetpgrp(STDOUT_FILENO);
     return group < 0 || group == getpgrp();
 }
 
-/* The cursor goes back to the line's begin: a terminal that breaks lines anew when it becomes
- * narrower keeps it there, and all that is behind it can be erased. */
+/* The cursor returns to the beginning of the line. If the terminal becomes narrower and breaks its
+ * lines anew, the cursor stays there, and everything after it can be erased. */
 static void draw_bar(psr_show *show)
 {
     char text[PSR_BAR_TEXT_MAX];
