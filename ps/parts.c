@@ -287,7 +287,7 @@ void psr_parts_describe(const psr_parts *parts, uint64_t bucket_bytes, char *lin
     if (parts->plan.hosts.count > 1)
         snprintf(line + used, size - used,
                  "; on each of %" PRIu32 " hosts the workers divide the sums among them, and the "
-                                         "partial sums go from host to host",
+                 "partial sums go from host to host",
                  parts->plan.hosts.count);
     else
         describe_workers(&parts->plan, line + used, size - used);

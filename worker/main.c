@@ -120,8 +120,7 @@ static psr_err check_data_options(const psr_config *config, const psr_dataset_in
 static psr_err check_last_stretch(const psr_config *config, uint64_t total)
 {
     char mode[PSR_OPTION_TEXT_MAX];
-    if (config->stretch_count < 2 ||
-        config->stretches[config->stretch_count - 1].first_step < total)
+    if (total == 0 || psr_config_next_stretch(config, total - 1) == 0)
         return PSR_OK;
     PSR_TRY(psr_config_get(config, "mode", mode, sizeof mode));
     return psr_fail(PSR_ERR_USAGE,
