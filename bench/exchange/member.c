@@ -227,7 +227,7 @@ static _Noreturn void worker_main(const bench_run *b, uint32_t index, int link)
                           .residuals = residual != NULL ? &residual : NULL,
                           .optimizer = optimizer,
                           .sums_to_weights = b->sum_shared,
-                          .outbox = {&p, send_of_worker, wake_who_waits, lends_to},
+                          .outbox = {&p, send_of_worker, wake_who_waits, lends_to, NULL},
                           .context = &p,
                           .landed = on_landed};
     bench_must(psr_binding_new(&ways, &env, &p.binding), "a binding");

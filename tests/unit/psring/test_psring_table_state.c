@@ -314,8 +314,9 @@ static void differ(psring_comm **comm, int rank, void *context)
         "rank 0 reads state 0 of part 2 of table \"weights\", rank 1 reads state 1 of part 2 of ",
         "rank 0 reads state 0 of part 2 of table \"weights\", rank 1 reads state 0 of part 1 of ",
         "table_read",
-        "rank 0 reads state 0 of part 2 of table \"weights\", after 1 pushes, rank 1 reads state 0 "
-        "of part 2 of table \"weights\", after 0 pushes"};
+        ("rank 0 reads state 0 of part 2 of table \"weights\", after 1 pushes, rank 1 reads state "
+         "0 "
+         "of part 2 of table \"weights\", after 0 pushes")};
     expect_words(err, PSRING_ERR_MISMATCH, words[how]);
     expect_ok(psring_group_failure(psring_world(*comm), &failure));
     expect(failure.err == PSRING_ERR_MISMATCH && failure.rank + failure.other == 1);
