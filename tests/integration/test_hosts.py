@@ -197,7 +197,8 @@ def many(tap, launcher, workers=200, shards=100):
     for_workers = launcher.file("many-w-%d" % count, "".join(name + "\n" for name in names))
     for_shards = launcher.file("many-s-%d" % count, "s[2-%d]\ns1r\n" % shards)
     fails = workers // 100 + 1
-    options = dict(hostfile=for_workers, ps_hostfile=for_shards, workers=workers, shards=shards, mode="ps", ssh=ssh)
+    # Agents of all hosts share this machine: how long one is silent is not what this looks at.
+    options = dict(hostfile=for_workers, ps_hostfile=for_shards, workers=workers, shards=shards, mode="ps", ssh=ssh, deadline=600)
     run = launcher.train("too-few-%d" % count, before=["prlimit", "--nofile=1024:%d" % (4 * count)], **options)
     if ends(tap, run, 2, "%d hosts with too few descriptors" % count):
         tap.ok(run.text("err") == ["psring train: %d hosts need %d open files here, and %d are allowed; allow more by ulimit -n, or by a line "
