@@ -5,8 +5,8 @@
  *
  * Each version begins at a cache line, so that where its loop lies in the lines does not depend on
  * the code that the linker puts before it. Finding whether all values are finite took twice the
- * time on a Zen 1 where the function began half a line later. (Not with clang, which refuses the two
- * attributes together.)
+ * time on a Zen 1 where the function began half a line later. (clang refuses the two attributes
+ * together, so its versions begin anywhere.)
  *
  * The pick is made by an ifunc when the program is loaded, before a sanitizer's run time is up, so
  * sanitized builds take the plain version. */
