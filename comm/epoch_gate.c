@@ -3,7 +3,6 @@
 #include "comm/wire/messages.h"
 #include "net/violation.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 struct psr_epoch_gate {
@@ -41,11 +40,9 @@ static bool is_due(const psr_epoch_gate *gate, const psr_message *message)
            (!gate->state_alone || message->head.type == PSR_MSG_STATE);
 }
 
-static void let_in(const psr_epoch_gate *gate, psr_message *message)
+static void let_in(psr_message *message)
 {
-    psr_err err = gate->epoch > 0 ? psr_msg_out_of_group(message, gate->epoch) : PSR_OK;
-    assert(err == PSR_OK); /* it is of that epoch */
-    (void)err;
+    message->head = psr_msg_in_epoch(message->head, 0);
     message->next = NULL;
 }
 
@@ -53,7 +50,7 @@ psr_err psr_epoch_gate_pass(psr_epoch_gate *gate, psr_message **message)
 {
     const uint32_t epoch = psr_msg_tag(*message).epoch;
     if (is_due(gate, *message)) {
-        let_in(gate, *message);
+        let_in(*message);
         return PSR_OK;
     }
     if (epoch < gate->epoch) {
@@ -99,7 +96,7 @@ psr_message *psr_epoch_gate_next(psr_epoch_gate *gate)
     while (*at != NULL) {
         if (is_due(gate, *at)) {
             psr_message *message = take(gate, at);
-            let_in(gate, message);
+            let_in(message);
             return message;
         }
         if (psr_msg_tag(*at).epoch >= gate->epoch) {

@@ -2,20 +2,6 @@
 
 #include "comm/wire/messages.h"
 
-static bool is_of_bucket(psr_message_type type)
-{
-    switch (type) {
-    case PSR_MSG_INIT:
-    case PSR_MSG_PUSH:
-    case PSR_MSG_PULL:
-    case PSR_MSG_WEIGHTS:
-    case PSR_MSG_RING:
-        return true;
-    default:
-        return false;
-    }
-}
-
 psr_observed psr_observed_message(psr_observed_kind kind, psr_peer peer, const psr_head *head,
                                   size_t bytes)
 {
@@ -25,14 +11,16 @@ psr_observed psr_observed_message(psr_observed_kind kind, psr_peer peer, const p
                              .type = head->type,
                              .peer = peer,
                              .bytes = bytes};
-    if (is_of_bucket(head->type)) {
-        observed.bucket = psr_msg_bucket(head);
+    if (!psr_msg_is_of_bucket(head))
+        return observed;
+    observed.bucket = psr_msg_bucket(head);
+    if (head->type != PSR_MSG_VALUES)
         observed.span = psr_msg_span(head);
-    }
     return observed;
 }
 
 bool psr_observed_is_gradient(const psr_observed *observed)
 {
-    return observed->type == PSR_MSG_PUSH || observed->type == PSR_MSG_RING;
+    return observed->type == PSR_MSG_PUSH || observed->type == PSR_MSG_RING ||
+           (observed->type == PSR_MSG_VALUES && observed->bucket != PSR_OBSERVED_NO_BUCKET);
 }

@@ -36,11 +36,15 @@ typedef struct psr_observed {
     uint32_t bucket;  /* PSR_OBSERVED_NO_BUCKET: the message belongs to none */
     uint64_t step;    /* of the run, from 0; without a bucket: the number of an operation, or 0 */
     psr_route route;  /* BEGIN, LANDED: the way of the bucket */
+    /* BEGIN of a bucket by ring: how many floats of it this process sends. Its VALUES do not say
+     * it */
+    size_t ring_floats;
     /* OUT, IN */
     psr_message_type type;
     psr_peer peer; /* to whom, from whom */
-    psr_span span; /* of the arena, whose values it carries or asks for; empty without a bucket */
-    size_t bytes;  /* of its payload */
+    /* of the arena, whose values it carries or asks for; empty without a bucket, and for VALUES */
+    psr_span span;
+    size_t bytes; /* of its payload */
 } psr_observed;
 
 typedef struct psr_observer {

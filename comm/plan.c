@@ -58,6 +58,14 @@ psr_span psr_plan_chunk(const psr_plan *plan, uint32_t bucket, uint32_t chunk)
                       psr_fold_chunk_begin(b->span.count, chunks, chunk + 1) - begin};
 }
 
+/* All chunks but the one that its right neighbour injects, and sums of all but the neighbour's. */
+size_t psr_plan_ring_sends(const psr_plan *plan, uint32_t bucket, uint32_t rank)
+{
+    const uint32_t right = (rank + 1) % plan->ranks;
+    return 2 * plan->buckets[bucket].span.count - psr_plan_chunk(plan, bucket, rank).count -
+           psr_plan_chunk(plan, bucket, right).count;
+}
+
 /* The slices of the first `chunks` chunks. A chunk has the shortest length or one float more.
  * Without the longer ones the first chunks would end where short ones do; each longer one moves the
  * end by one. */
@@ -111,36 +119,24 @@ uint32_t psr_plan_slice_at(const psr_plan *plan, uint32_t bucket, uint32_t chunk
     return b->first_slice + (uint32_t)(slices_before(plan, b, chunk) + begin / b->slice_floats);
 }
 
-/* The chunk of an offset that a message says. */
-static uint32_t chunk_at(const psr_plan *plan, const psr_plan_bucket *bucket, size_t offset)
+psr_err psr_plan_find(const psr_plan *plan, const psr_message *message, uint32_t bucket,
+                      psr_span span, uint32_t *ret_slice)
 {
-    const bool within = offset >= bucket->span.offset && offset < psr_span_end(bucket->span);
-    return within ? psr_fold_chunk_of(bucket->span.count, chunks_of(plan, bucket),
-                                      offset - bucket->span.offset)
-                  : 0;
-}
-
-psr_err psr_plan_find(const psr_plan *plan, const psr_message *message, psr_slice says,
-                      uint32_t *ret_slice)
-{
-    if (says.bucket >= plan->bucket_count)
+    if (bucket >= plan->bucket_count)
         return psr_violation(message, "there are %" PRIu32 " buckets", plan->bucket_count);
-    const psr_plan_bucket *bucket = &plan->buckets[says.bucket];
-    if (bucket->route != PSR_ROUTE_RING)
-        says.chunk = chunk_at(plan, bucket, says.span.offset);
-    if (bucket->route == PSR_ROUTE_NONE || says.chunk >= chunks_of(plan, bucket))
-        return psr_violation(message, "the bucket has no chunk %" PRIu32, says.chunk);
-    psr_span chunk = psr_plan_chunk(plan, says.bucket, says.chunk);
-    size_t begin = says.span.offset - chunk.offset;
-    if (says.span.offset < chunk.offset || begin >= chunk.count ||
-        begin % bucket->slice_floats != 0)
-        return bucket->route == PSR_ROUTE_RING
-                   ? psr_violation(message, "no slice of chunk %" PRIu32 " begins there",
-                                   says.chunk)
-                   : psr_violation(message, "no slice of the bucket begins there");
-    uint32_t number = psr_plan_slice_at(plan, says.bucket, says.chunk, begin);
-    size_t count = plan->slices[number].span.count;
-    if (says.span.count != count)
+    const psr_plan_bucket *b = &plan->buckets[bucket];
+    if (b->route == PSR_ROUTE_NONE)
+        return psr_violation(message, "the bucket is not exchanged");
+    if (span.offset < b->span.offset || span.offset >= psr_span_end(b->span))
+        return psr_violation(message, "no slice of the bucket begins there");
+    const uint32_t chunk =
+        psr_fold_chunk_of(b->span.count, chunks_of(plan, b), span.offset - b->span.offset);
+    const size_t begin = span.offset - psr_plan_chunk(plan, bucket, chunk).offset;
+    if (begin % b->slice_floats != 0)
+        return psr_violation(message, "no slice of the bucket begins there");
+    const uint32_t number = psr_plan_slice_at(plan, bucket, chunk, begin);
+    const size_t count = plan->slices[number].span.count;
+    if (span.count != count)
         return psr_violation(message, "the slice has %zu floats", count);
     *ret_slice = number;
     return PSR_OK;

@@ -185,9 +185,11 @@ psr_span psr_plan_chunk(const psr_plan *plan, uint32_t bucket, uint32_t chunk);
  * multiple of the bucket's slice_floats, less than the chunk's length. */
 uint32_t psr_plan_slice_at(const psr_plan *plan, uint32_t bucket, uint32_t chunk, size_t begin);
 
-/* The number of the slice whose bucket, chunk (only read for RING) and span a message says.
- * PROTOCOL: there is none. */
+/* How many floats of a RING bucket, of its gradients and their sums, this rank sends in a step. */
+size_t psr_plan_ring_sends(const psr_plan *plan, uint32_t bucket, uint32_t rank);
+
+/* The number of the slice whose bucket and span a message says. PROTOCOL: there is none. */
 PSR_MUST_CHECK psr_err psr_plan_find(const psr_plan *plan, const psr_message *message,
-                                     psr_slice says, uint32_t *ret_slice);
+                                     uint32_t bucket, psr_span span, uint32_t *ret_slice);
 
 #endif

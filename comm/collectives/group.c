@@ -213,11 +213,6 @@ void *psr_group_take_ended(psr_group *group)
     return request->owner;
 }
 
-void psr_request_see_end(psr_request *request)
-{
-    psr_group_leave_when_done(request->group, request);
-}
-
 void psr_request_leave(psr_request *request)
 {
     psr_request_lane_remove(&request->group->lane, request);
@@ -239,9 +234,17 @@ static psr_err of_group(const psr_group *group, const psr_message *message, psr_
  * on its way, or one slice of each operation. */
 static uint32_t ahead_most(const psr_group *group)
 {
-    const uint32_t window = group->options.window;
-    return PSR_AHEAD_OPERATIONS * window +
-           (group->options.ranks - 1) * (window + PSR_AHEAD_OPERATIONS);
+    const uint32_t window = group->options.window, others = group->options.ranks - 1;
+    return PSR_AHEAD_OPERATIONS * window + others * (window + PSR_AHEAD_OPERATIONS);
+}
+
+/* The same of persistent operations that every rank starts. Slices that go together pass the
+ * window, by all but one. */
+static uint32_t unasked_most(const psr_group *group)
+{
+    const size_t window = group->options.window, others = group->options.ranks - 1;
+    const size_t most = others * (window - 1 + group->slices_together);
+    return most < UINT32_MAX ? (uint32_t)most : UINT32_MAX;
 }
 
 static psr_err take_values(psr_group *group, uint32_t from, psr_message **message)
@@ -252,6 +255,8 @@ static psr_err take_values(psr_group *group, uint32_t from, psr_message **messag
     psr_request *r = psr_request_index_find(&group->under_way, says.tag, from, false);
     if (r == NULL && says.tag.slot == 0 && says.tag.round > group->calls)
         return psr_group_keep(group, from, PSR_KEPT_VALUES, ahead_most(group), message);
+    if (r == NULL && group->options.starts_all && says.tag.slot > 0)
+        return psr_group_keep(group, from, PSR_KEPT_VALUES, unasked_most(group), message);
     if (r == NULL && says.tag.slot == 0)
         return of_ended_call(group, from, says.tag, &says, *message);
     if (r == NULL)
@@ -492,6 +497,16 @@ psr_err psr_request_start(psr_request *request)
                                : start_operation(group, request);
 }
 
+psr_err psr_request_start_round(psr_request *request, uint64_t round, const void *send,
+                                void *receive)
+{
+    assert(request->persistent && !request->active);
+    request->areas[PSR_AREA_SEND].read = send;
+    request->areas[PSR_AREA_RECEIVE] = (psr_request_area){.read = receive, .write = receive};
+    request->tag.round = round - 1;
+    return psr_request_start(request);
+}
+
 const psr_request *psr_group_next(const psr_group *group, const psr_request *before)
 {
     return before != NULL ? before->next : group->under_way.first;
@@ -549,6 +564,7 @@ psr_err psr_group_new(const psr_group_options *options, psr_group **ret_group)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a group of %" PRIu32 " ranks",
                         options->ranks);
     group->options = *options;
+    group->slices_together = 1;
     psr_err err = open_parts(group);
     if (err != PSR_OK) {
         psr_group_free(group);

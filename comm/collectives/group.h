@@ -19,7 +19,8 @@
  * - In an all-reduce by ring a CREDIT only says that the receiver has started. The group's lane
  *   (comm/collectives/request_lane.h) bounds what is sent: of the slices that a rank injects,
  *   all but a window have come back to it as final sums.
- * Messages that come before their operation is started here are kept.
+ * Messages that come before their operation is started here are kept: of persistent operations only
+ * where all ranks promise to start all (starts_all), since otherwise nothing comes unasked.
  * - A rank that grants credits but does not read makes calls wait for it. Nothing more is copied
  *   for it meanwhile: payloads are lent then.
  *
@@ -101,12 +102,6 @@ PSR_MUST_CHECK psr_err psr_group_message(psr_group *group, psr_message **message
 /* The member whose message made psr_group_message or psr_request_start fail. false: none did. */
 bool psr_group_failed_of(const psr_group *group, psr_peer *ret_member);
 
-/* Makes the head of a message with `count` values of a transfer, from the `done`-th on. For
- * requests whose messages are not VALUES. */
-struct psr_action;
-typedef psr_head psr_slice_head(void *owner, const struct psr_action *transfer, size_t done,
-                                size_t count);
-
 /* The arguments of an operation. Pointers to values are borrowed as psr_request_start says, all
  * others for the call. */
 typedef struct psr_request_options {
@@ -141,6 +136,7 @@ typedef struct psr_request_options {
     const psr_block *send_blocks, *receive_blocks;
     size_t send_block_count, receive_block_count;
     bool persistent; /* not for messages, which may be started again anyway */
+    uint32_t slot;   /* of a persistent operation; no other has it. 0: the next number */
     /* the call of which this is a step, for lines; static text; NULL: it is a call by itself */
     const char *within;
     /* not counted in the numbers of calls in lines: the caller did not make it; it begins the
@@ -161,9 +157,6 @@ typedef struct psr_request_options {
      * the error. NULL: the encoder's own line. */
     psr_err (*not_finite)(void *owner);
     size_t slice_values; /* values of a whole slice; 0: by the group's slice_bytes */
-    /* for float32 by ring; NULL: messages are VALUES. With another head the owner takes the
-     * messages by psr_request_take */
-    psr_slice_head *head;
 } psr_request_options;
 
 /* Checks whether an operation with these options can be made. USAGE: there is no such rank,
@@ -178,6 +171,10 @@ PSR_MUST_CHECK psr_err psr_request_new(psr_group *group, const psr_request_optio
 /* Starts an operation, for the first time or again, but not while it is under way. Its values are
  * borrowed until it is done and nothing is lent. */
 PSR_MUST_CHECK psr_err psr_request_start(psr_request *request);
+/* The same for a persistent operation, as the round of this number (else a round is one more than
+ * the last) and on other values, send and receive as in the options. */
+PSR_MUST_CHECK psr_err psr_request_start_round(psr_request *request, uint64_t round,
+                                               const void *send, void *receive);
 bool psr_request_done(const psr_request *request); /* also true before it is first started */
 /* The rank that the operation waits for. Followed from rank to rank this leads to the one that
  * makes no progress. false: it is done. */
@@ -197,24 +194,6 @@ uint32_t psr_request_lent(const psr_request *request);
 const psr_call *psr_request_call(const psr_request *request);
 /* Call it when the request is done or its group is broken, and nothing is lent. NULL allowed. */
 void psr_request_free(psr_request *request);
-
-/* ---- an all-reduce by ring whose messages are not VALUES (options' head) ---- */
-
-/* Sets the values of later starts; their count stays. Both as in the options. The request is not
- * under way. */
-void psr_request_move(psr_request *request, const void *send, void *receive);
-/* The number of the transfer that brings the values from offset on after this many hops.
- * UINT32_MAX: there is none. */
-uint32_t psr_request_transfer(const psr_request *request, uint32_t hops, size_t offset);
-/* how many of its values have arrived */
-size_t psr_request_arrived(const psr_request *request, uint32_t transfer);
-/* Whether its next slice can come now: this rank has contributed to it. */
-bool psr_request_is_due(const psr_request *request, uint32_t transfer);
-/* Takes that slice. See psr_group_message. */
-PSR_MUST_CHECK psr_err psr_request_take(psr_request *request, uint32_t transfer,
-                                        const psr_message *message);
-/* Tells the group if the request has ended by that. */
-void psr_request_see_end(psr_request *request);
 
 /* ---- */
 

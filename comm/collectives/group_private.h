@@ -72,6 +72,7 @@ struct psr_group {
     psr_group_encoder *encoders;
     float *decoded; /* [decoded_max] a slice that came encoded */
     size_t decoded_max;
+    size_t slices_together; /* most slices of a request that are encoded, and so sent, as one */
     /* those that psr_group_take_ended has not returned yet */
     psr_request *first_ended, *last_ended;
     bool failed; /* a message of this member failed: */
@@ -163,7 +164,6 @@ struct psr_request {
     bool begun_by_all;   /* one of them has come back, so all ranks have begun */
     bool waits_in_lane;
     psr_request *next_in_lane, *previous_in_lane;
-    psr_slice_head *head; /* NULL: VALUES */
     psr_compression compression;
     psr_group_encoder *encoder; /* NULL: nothing is encoded */
     /* own_residual NULL: the residual is the maker's, or there is none */
@@ -217,7 +217,7 @@ static inline size_t psr_request_unit(const psr_request *r, uint32_t index)
 /* ---- request.c for request_overtaking.c ---- */
 
 bool psr_request_may_go(const psr_request *request, uint32_t index);
-psr_head psr_request_head(const psr_request *request, const psr_stream *stream, size_t count);
+psr_head psr_request_head(const psr_request *request, const psr_stream *stream);
 PSR_MUST_CHECK psr_err psr_request_send(const psr_request *request, const psr_stream *stream,
                                         const psr_head *head, const psr_payload *payload);
 PSR_MUST_CHECK psr_err psr_request_send_slice(psr_request *request, const psr_stream *stream,

@@ -115,11 +115,8 @@ static bool much_waits(const psr_request *r, const psr_stream *stream)
 }
 
 /* The head of the stream's next slice. */
-psr_head psr_request_head(const psr_request *r, const psr_stream *stream, size_t count)
+psr_head psr_request_head(const psr_request *r, const psr_stream *stream)
 {
-    const uint32_t index = stream->actions[stream->head];
-    if (r->head != NULL)
-        return r->head(r->owner, &r->schedule.actions[index], r->done[index], count);
     return psr_msg_values_head(&(psr_msg_values){.tag = r->tag,
                                                  .call = r->says,
                                                  .total = stream->total_values,
@@ -127,18 +124,11 @@ psr_head psr_request_head(const psr_request *r, const psr_stream *stream, size_t
                                                  .before = r->before});
 }
 
-/* A message of the group's own kind says its encoding. */
-static psr_payload encode(const psr_request *r, psr_head *head, const void *values, size_t count)
-{
-    return r->head != NULL ? psr_encode(head, PSR_ENCODING_FLOAT32, values, count)
-                           : psr_encode(head, PSR_ENCODING_BYTES, values, count * r->value_bytes);
-}
-
 psr_err psr_request_send_slice(psr_request *r, const psr_stream *stream, uint32_t index,
                                size_t count)
 {
     const psr_action *action = &r->schedule.actions[index];
-    psr_head head = psr_request_head(r, stream, count);
+    psr_head head = psr_request_head(r, stream);
     if (count == 0)
         return psr_request_send(r, stream, &head, NULL);
     const uint8_t *values = values_at(r, action->a, r->done[index], count, r->slices[0]);
@@ -147,7 +137,7 @@ psr_err psr_request_send_slice(psr_request *r, const psr_stream *stream, uint32_
         psr_pair_copy(r->call.type, r->slices[0], values, count);
         values = r->slices[0];
     }
-    psr_payload payload = encode(r, &head, values, count);
+    psr_payload payload = psr_encode(&head, PSR_ENCODING_BYTES, values, count * r->value_bytes);
     if (action->lent && !gaps && !r->areas[action->a.area].scattered &&
         (payload.bytes > r->group->options.copied_bytes || much_waits(r, stream))) {
         psr_loan_begin(&r->loan, 1);
@@ -216,24 +206,13 @@ static void fold(const psr_request *r, void *out, const void *a, const void *b, 
         psr_reduce(r->call.type, r->call.reduction, out, a, b, count);
 }
 
-static psr_err decode(const psr_request *r, const psr_message *message, size_t count,
-                      const void **ret_values)
-{
-    if (r->head == NULL)
-        return psr_decode_bytes(message, count * r->value_bytes, ret_values);
-    const float *values;
-    PSR_TRY(psr_decode_floats(message, PSR_ENCODING_FLOAT32, count, &values));
-    *ret_values = values;
-    return PSR_OK;
-}
-
 psr_err psr_request_take_in(psr_request *r, const psr_stream *s, const psr_message *message)
 {
     uint32_t index = s->actions[s->head];
     const psr_action *action = &r->schedule.actions[index];
     size_t count = psr_request_next_slice(r, index), done = r->done[index];
     const void *values;
-    PSR_TRY(decode(r, message, count, &values));
+    PSR_TRY(psr_decode_bytes(message, count * r->value_bytes, &values));
     if (count == 0)
         return PSR_OK;
     if (action->kind == PSR_ACTION_RECEIVE_FOLD) {

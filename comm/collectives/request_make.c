@@ -578,6 +578,10 @@ static psr_err make_encoding(psr_request *r, const psr_request_options *o)
     PSR_TRY(make_room_to_decode(r->group, r->slice_values));
     if (!psr_compression_has_residual(r->compression))
         return PSR_OK;
+    const size_t longest = (o->count + r->group->options.ranks - 1) / r->group->options.ranks,
+                 together = (longest + r->slice_values - 1) / r->slice_values;
+    if (r->group->slices_together < together)
+        r->group->slices_together = together;
     if (o->residual == NULL &&
         (r->own_residual = calloc(o->count + 1, sizeof *r->own_residual)) == NULL)
         return no_memory(r);
@@ -602,7 +606,6 @@ static psr_err make(psr_request *r, const psr_request_options *o)
     r->value_bytes = psr_type_bytes(o->type);
     psr_loan_init(&r->loan, &r->group->options.outbox);
     r->priority = o->priority;
-    r->head = o->head;
     r->not_finite = o->not_finite;
     PSR_TRY(write_schedule(r, o));
     PSR_TRY(make_streams(r, count_areas(o)));
@@ -627,16 +630,9 @@ psr_err psr_request_new(psr_group *group, const psr_request_options *options,
     }
     r->tag = (psr_tag){.epoch = group->options.epoch, .group = group->options.id};
     if (r->persistent)
-        r->tag.slot = ++group->persistent;
+        r->tag.slot = options->slot > 0 ? options->slot : ++group->persistent;
     *ret_request = r;
     return PSR_OK;
-}
-
-void psr_request_move(psr_request *request, const void *send, void *receive)
-{
-    assert(!request->active);
-    request->areas[PSR_AREA_SEND].read = send;
-    request->areas[PSR_AREA_RECEIVE] = (psr_request_area){.read = receive, .write = receive};
 }
 
 void psr_request_free(psr_request *request)

@@ -40,7 +40,7 @@ static psr_err send_encoded(psr_request *r, psr_stream *s, psr_span slice)
 {
     const uint32_t index = s->actions[s->head];
     const psr_action *action = &r->schedule.actions[index];
-    psr_head head = psr_request_head(r, s, slice.count);
+    psr_head head = psr_request_head(r, s);
     psr_payload payload;
     void *memory;
     PSR_TRY(psr_loan_memory(&r->loan, psr_encoder_bytes(r->encoder->encoder, slice), &payload,
@@ -74,7 +74,7 @@ psr_err psr_request_send_unit(psr_request *r, psr_stream *s, uint32_t *ret_slice
 /* The receiver has begun the operation, since its own values are in what came. */
 static psr_err send_onward(psr_request *r, psr_stream *s, const psr_message *message, size_t count)
 {
-    psr_head head = psr_request_head(r, s, count);
+    psr_head head = psr_request_head(r, s);
     psr_payload payload;
     void *memory;
     PSR_TRY(psr_loan_memory(&r->loan, message->payload_bytes, &payload, &memory));
@@ -160,9 +160,8 @@ static psr_err decode_in(const psr_request *r, const psr_action *action, size_t 
     return fold_in(r, action, done, r->group->decoded, count);
 }
 
-bool psr_request_is_due(const psr_request *r, uint32_t transfer)
+static bool is_due(const psr_request *r, const psr_stream *in)
 {
-    const psr_stream *in = &r->in[transfer];
     return r->active && in->head < in->count && psr_request_may_go(r, in->actions[in->head]);
 }
 
@@ -178,9 +177,8 @@ static void see_return(psr_request *r)
     lane->sure--;
 }
 
-psr_err psr_request_take(psr_request *r, uint32_t transfer, const psr_message *message)
+static psr_err take(psr_request *r, psr_stream *in, const psr_message *message)
 {
-    psr_stream *in = &r->in[transfer];
     const uint32_t index = in->actions[in->head];
     const psr_action *action = &r->schedule.actions[index];
     const size_t count = psr_request_next_slice(r, index);
@@ -210,35 +208,17 @@ static psr_stream *stream_of(const psr_request *r, uint32_t peer, uint64_t slice
 psr_err psr_request_values_of_transfer(psr_request *r, uint32_t peer, const psr_msg_values *says,
                                        const psr_message *message)
 {
-    const psr_stream *in = stream_of(r, peer, says->slice);
+    psr_stream *in = stream_of(r, peer, says->slice);
     if (in == NULL || says->slice != in->first_slice + in->arrived)
         return psr_violation(message, "no slice %" PRIu64 " is due", says->slice);
-    const uint32_t transfer = (uint32_t)(in - r->in);
-    if (!psr_request_is_due(r, transfer))
+    if (!is_due(r, in))
         return psr_violation(message,
                              "it claims a sum to which rank %" PRIu32 " has not contributed",
                              psr_group_name(r->group, r->group->options.rank));
-    return psr_request_take(r, transfer, message);
+    return take(r, in, message);
 }
 
 /* ---- what others ask ---- */
-
-uint32_t psr_request_transfer(const psr_request *r, uint32_t hops, size_t offset)
-{
-    for (uint32_t i = 0; i < r->in_count; i++) {
-        const psr_action *action = &r->schedule.actions[r->in[i].actions[0]];
-        if (action->hops == hops && action->to.offset == offset)
-            return i;
-    }
-    return UINT32_MAX;
-}
-
-size_t psr_request_arrived(const psr_request *r, uint32_t transfer)
-{
-    const psr_stream *in = &r->in[transfer];
-    return in->head < in->count ? r->done[in->actions[in->head]]
-                                : r->schedule.actions[in->actions[0]].count;
-}
 
 /* The peer of the first transfer that has not come. A request that could not inject waits for the
  * rank that has not begun, or for what comes back. */

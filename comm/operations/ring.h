@@ -9,12 +9,12 @@
  * slice: time 2(n-1)/n * M/B + 2(n-1)a.
  * Each bucket is an operation (comm/operations/operation.h) that is started once for each step: a
  * persistent all-reduce by ring of a group of all workers (comm/collectives/group.h), as a
- * program's is. Only its messages are different: RING, whose heads name bucket and span. A rank
- * injects slices of its chunk r-1 (the first hop); at most `window` of them whose final sum has not
- * come back. The final sum is the credit, so no acknowledgements are needed. Messages for buckets
- * or steps that this rank has not begun are kept. Of the ready buckets, the one that the next
- * forward pass needs first is injected first. Sums are made in place in the buffer and sent from
- * there without a copy.
+ * program's is. Its messages are VALUES of PSR_GROUP_OF_BUCKETS, whose slot is the bucket and whose
+ * round is the step. A rank injects slices of its chunk r-1 (the first hop); at most `window` of
+ * them whose final sum has not come back. The final sum is the credit, so no acknowledgements are
+ * needed. Messages for buckets or steps that this rank has not begun are kept. Of the ready
+ * buckets, the one that the next forward pass needs first is injected first. Sums are made in place
+ * in the buffer and sent from there without a copy.
  *
  * Compressed (the plan's, bucket by bucket; docs/algorithms.md, "Compression"): a sum is rounded at
  * each of its n hops by the rank that sends it on, and that rank keeps what was lost as its
@@ -57,8 +57,8 @@ void psr_ring_free(psr_ring *ring);
  * may fail as not_finite does. */
 psr_operation *psr_ring_operation(psr_ring *ring, uint32_t bucket);
 
-/* A RING message. Takes *message, which is kept or freed. PROTOCOL: it cannot come from the left
- * neighbour now (range, chunk, hop, repeated, payload size). */
+/* VALUES of PSR_GROUP_OF_BUCKETS. Takes *message, which is kept or freed. PROTOCOL: it cannot come
+ * from the left neighbour now. MISMATCH: the left neighbour's bucket is another. */
 PSR_MUST_CHECK psr_err psr_ring_message(psr_ring *ring, psr_message **message);
 
 /* What the oldest bucket waits for that is started here and not reduced: the left neighbour. If

@@ -210,8 +210,7 @@ static psr_err check(const psr_host_ring *ring, const psr_message *message, arri
     arrival a = {0};
     uint32_t number = 0;
     PSR_TRY(psr_msg_ring_read(message, &a.says));
-    PSR_TRY(psr_plan_find(ring->plan, message,
-                          (psr_slice){.bucket = a.says.bucket, .span = a.says.span}, &number));
+    PSR_TRY(psr_plan_find(ring->plan, message, a.says.bucket, a.says.span, &number));
     a.slice = ring->numbers[number];
     if (a.slice == HELD_ELSEWHERE)
         return psr_violation(message, "worker %" PRIu32 " does not hold that bucket",

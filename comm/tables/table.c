@@ -268,8 +268,7 @@ static psr_err check(const part *p, psr_message **at, arrival *ret_arrival)
     const psr_message *message = *at;
     arrival a = {0};
     PSR_TRY(psr_msg_weights_read(message, &a.says));
-    PSR_TRY(psr_plan_find(table->plan, message,
-                          (psr_slice){.bucket = a.says.bucket, .span = a.says.span}, &a.slice));
+    PSR_TRY(psr_plan_find(table->plan, message, a.says.bucket, a.says.span, &a.slice));
     if (!psr_compression_is_none(pulled))
         PSR_TRY(psr_decode_message(at, pulled, a.says.span.count));
     message = *at;
@@ -381,8 +380,7 @@ static psr_err take_init(psr_table *table, const psr_message *message)
     const float *values;
     PSR_TRY(psr_msg_init_read(message, &says));
     PSR_TRY(check_home(table, message, says.bucket));
-    PSR_TRY(psr_plan_find(table->plan, message,
-                          (psr_slice){.bucket = says.bucket, .span = says.span}, &slice));
+    PSR_TRY(psr_plan_find(table->plan, message, says.bucket, says.span, &slice));
     PSR_TRY(psr_decode_floats(message, PSR_ENCODING_FLOAT32, says.span.count, &values));
     part *p = &table->parts[says.bucket];
     if (!p->active || !p->gets)

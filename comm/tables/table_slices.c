@@ -52,8 +52,7 @@ psr_err psr_table_slices_find(const psr_table_slices *slices, const psr_message 
     uint32_t number = 0;
     if (part < slices->plan->bucket_count && !slices->parts[part].held)
         return psr_violation(message, "the bucket is another shard's");
-    PSR_TRY(
-        psr_plan_find(slices->plan, message, (psr_slice){.bucket = part, .span = span}, &number));
+    PSR_TRY(psr_plan_find(slices->plan, message, part, span, &number));
     *ret_slice = slices->parts[part].first + (number - slices->plan->buckets[part].first_slice);
     return PSR_OK;
 }

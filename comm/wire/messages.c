@@ -97,6 +97,22 @@ static psr_head part_head(psr_message_type type, uint32_t bucket, uint64_t step,
         .type = type, .tag = bucket_tag(bucket, step), .fields = {span.offset, span.count}};
 }
 
+bool psr_msg_is_of_bucket(const psr_head *head)
+{
+    switch (head->type) {
+    case PSR_MSG_INIT:
+    case PSR_MSG_PUSH:
+    case PSR_MSG_PULL:
+    case PSR_MSG_WEIGHTS:
+    case PSR_MSG_RING:
+        return true;
+    case PSR_MSG_VALUES:
+        return head->tag.group == PSR_GROUP_OF_BUCKETS;
+    default:
+        return false;
+    }
+}
+
 uint64_t psr_msg_step(const psr_head *head)
 {
     return head->tag.round;
@@ -270,6 +286,12 @@ psr_err psr_msg_ring_read(const psr_message *message, psr_msg_ring *ret_ring)
                                .chunk = (uint32_t)head->fields[RING_CHUNK],
                                .hop = (uint32_t)head->fields[RING_HOP]};
     return PSR_OK;
+}
+
+psr_head psr_msg_in_epoch(psr_head head, uint32_t epoch)
+{
+    head.tag.epoch = epoch;
+    return head;
 }
 
 psr_head psr_msg_in_group(psr_head head, uint32_t epoch, uint32_t group)

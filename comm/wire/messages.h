@@ -70,6 +70,7 @@ typedef struct psr_msg_weights {
     uint64_t received;  /* how many pushes of the receiver have come so far: its credit */
 } psr_msg_weights;
 
+/* RING: a sum goes from host to host. */
 typedef enum psr_ring_phase { PSR_RING_REDUCE, PSR_RING_GATHER, PSR_RING_PHASES } psr_ring_phase;
 
 typedef struct psr_msg_ring {
@@ -87,8 +88,15 @@ typedef struct psr_msg_state {
     uint32_t array; /* 0: weights; 1 + i: array i of the optimizer's state */
 } psr_msg_state;
 
-/* The step in a head of one of these types, unchecked: for fault points and observers. In a message
- * of another type it is the number of an operation, or 0. */
+/* The group of a run's all-reduces of buckets by ring, each of which is a persistent operation. The
+ * tags of its messages are those of a bucket: slot bucket + 1, round the step. */
+#define PSR_GROUP_OF_BUCKETS 1u
+
+/* Whether it carries or asks for values of a bucket of a run. */
+bool psr_msg_is_of_bucket(const psr_head *head);
+
+/* The step in a head of one of these types, or of that group, unchecked: for fault points and
+ * observers. In a message of another type it is the number of an operation, or 0. */
 uint64_t psr_msg_step(const psr_head *head);
 
 /* The bucket, in the same way. */
@@ -115,6 +123,8 @@ PSR_MUST_CHECK psr_err psr_msg_ack_read(const psr_message *message, uint64_t *re
 PSR_MUST_CHECK psr_err psr_msg_ring_read(const psr_message *message, psr_msg_ring *ret_ring);
 PSR_MUST_CHECK psr_err psr_msg_state_read(const psr_message *message, psr_msg_state *ret_state);
 
+/* The head with another epoch. */
+psr_head psr_msg_in_epoch(psr_head head, uint32_t epoch);
 /* Makes the head that of a group's table (comm/node/node_table.h): its tag gives group and
  * epoch. */
 psr_head psr_msg_in_group(psr_head head, uint32_t epoch, uint32_t group);

@@ -1,9 +1,10 @@
 /* A member that may send anything in well-formed heads: psr_ring_message. Each record of the input
  * is one event; fields are near what would be right, so that the fuzzer gets past the first checks.
- * What is refused must be PROTOCOL, or NUMERIC where a sum is to be sent that has come to more than
- * a float, and nothing may be written outside the buckets. The first byte says the rank and the
- * compression. */
+ * What is refused must be PROTOCOL; MISMATCH where the call is another; or NUMERIC where a sum is
+ * to be sent that has come to more than a float. Nothing may be written outside the buckets. The
+ * first byte says the rank and the compression. */
 #include "tests/fuzz/records.h"
+#include "tests/unit/ring_values.h"
 
 #include "comm/wire/messages.h"
 #include "comm/operations/ring.h"
@@ -54,14 +55,27 @@ static void release(psr_message *message)
     free(message);
 }
 
-static psr_head make_head(const uint8_t *record)
+/* What the left neighbour may send at some time, or a slice and a total of the record's. */
+static psr_head make_head(const uint8_t *record, const psr_plan *plan, uint32_t left)
 {
-    return psr_msg_ring_head(&(psr_msg_ring){.bucket = record[1] & 3,
-                                             .step = record[1] >> 4,
-                                             .span = {record[3], record[4]},
-                                             .phase = (psr_ring_phase)(record[2] >> 6),
-                                             .chunk = record[2] & 7,
-                                             .hop = record[2] >> 3 & 7});
+    const uint32_t b = record[1] & 3, bucket = b < 3 ? b : 0;
+    const uint32_t phase = record[2] >> 6, chunk = record[2] & 7, hop = record[2] >> 3 & 7;
+    ring_slice says = {.bucket = bucket, .step = record[1] >> 4};
+    if (phase < PSR_RING_PHASES && chunk < 3 && hop < 2)
+        says = (ring_slice){bucket, says.step, {record[3], record[4]}, (psr_ring_phase)phase,
+                            chunk,  hop};
+    else
+        says.span = psr_plan_chunk(plan, bucket, 0);
+    psr_head head = ring_head_of(plan, left, says);
+    psr_msg_values values;
+    if (psr_msg_values_read(&(psr_message){.head = head}, &values) != PSR_OK)
+        abort();
+    if (phase >= PSR_RING_PHASES) {
+        values.slice = record[3];
+        values.total = record[4];
+    }
+    values.tag.slot = b + 1;
+    return psr_msg_values_head(&values);
 }
 
 /* What is all of one byte is no value of these; mostly it is brought near one. */
@@ -80,7 +94,8 @@ static void shape(psr_encoding encoding, void *payload, size_t bytes)
 }
 
 /* A message whose payload is of its exact size, so that a read beyond it is seen. */
-static psr_message *make(const uint8_t *record, psr_encoding encoding)
+static psr_message *make(const uint8_t *record, psr_encoding encoding, const psr_plan *plan,
+                         uint32_t left)
 {
     size_t payload_bytes = (size_t)record[6] * (encoding != PSR_ENCODING_FLOAT32 ? 1 : 4);
     struct {
@@ -94,7 +109,7 @@ static psr_message *make(const uint8_t *record, psr_encoding encoding)
         shape(encoding, m->payload, payload_bytes);
     m->base = (psr_message){
         .from = {record[0] >> 6 ? PSR_ROLE_WORKER : PSR_ROLE_SHARD, record[0] >> 4 & 3},
-        .head = make_head(record),
+        .head = make_head(record, plan, left),
         .payload = m->payload,
         .payload_bytes = payload_bytes,
         .release = release,
@@ -102,12 +117,15 @@ static psr_message *make(const uint8_t *record, psr_encoding encoding)
     records_twist(&m->base.head, record + TWIST, 3);
     /* now and then in another than the ring's */
     if (payload_bytes > 0 || encoding == PSR_ENCODING_TOPK)
-        m->base.head.encoding = record[5] >> 6 == 3 ? PSR_ENCODING_FLOAT64 : encoding;
+        m->base.head.encoding = record[5] >> 6 == 3                ? PSR_ENCODING_FLOAT64
+                                : encoding == PSR_ENCODING_FLOAT32 ? PSR_ENCODING_BYTES
+                                                                   : encoding;
     return &m->base;
 }
 
-static void play(const uint8_t *data, size_t size, psr_encoding encoding, psr_ring *ring,
-                 float *arena, uint64_t *begun, const uint64_t *reduced)
+static void play(const uint8_t *data, size_t size, psr_encoding encoding, const psr_plan *plan,
+                 uint32_t rank, psr_ring *ring, float *arena, uint64_t *begun,
+                 const uint64_t *reduced)
 {
     for (; size >= RECORD; data += RECORD, size -= RECORD) {
         uint32_t bucket = data[1] & 3, waits_in = 0;
@@ -115,11 +133,11 @@ static void play(const uint8_t *data, size_t size, psr_encoding encoding, psr_ri
         if (psr_ring_waits(ring, &waiting, &waits_in) && (waits_in >= 3 || waiting.peer.rank >= 3))
             abort(); /* there is no such */
         if ((data[0] & 7) > 0) {
-            psr_message *message = make(data, encoding);
+            psr_message *message = make(data, encoding, plan, (rank + 2) % 3);
             psr_err err = psr_ring_message(ring, &message);
             if (err == PSR_ERR_NUMERIC && encoding >= PSR_ENCODING_INT8)
                 return; /* the run is over */
-            if (err != PSR_OK && err != PSR_ERR_PROTOCOL)
+            if (err != PSR_OK && err != PSR_ERR_PROTOCOL && err != PSR_ERR_MISMATCH)
                 abort();
         } else if (bucket < 3 && begun[bucket] == reduced[bucket]) {
             const psr_buffer buffer = {.data = arena + buckets[bucket].span.offset,
@@ -160,7 +178,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     psr_ring *ring;
     if (psr_ring_new(&options, &ring) != PSR_OK)
         abort();
-    play(data + 1, size - 1, compression->encoding, ring, arena, begun, reduced);
+    play(data + 1, size - 1, compression->encoding, &plan, rank, ring, arena, begun, reduced);
     for (size_t i = 0; i < ARENA; i++) {
         bool inside = false;
         for (size_t b = 0; b < 3; b++)

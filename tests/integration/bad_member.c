@@ -420,6 +420,12 @@ static psr_err values_of_another_group(bad *b)
                    psr_msg_values_head(&(psr_msg_values){.tag = {.group = 7}, .total = 8}), 64);
 }
 
+static psr_err values_of_no_bucket(bad *b)
+{
+    const psr_tag tag = {.group = PSR_GROUP_OF_BUCKETS, .slot = UINT32_MAX};
+    return send_to(b, worker, psr_msg_values_head(&(psr_msg_values){.tag = tag, .total = 8}), 64);
+}
+
 static psr_err credit_for_nothing(bad *b)
 {
     return send_to(b, worker,
@@ -459,6 +465,7 @@ static const behaviour behaviours[] = {
     {"ring-no-hop", ring_no_hop},
     {"another-call", another_call},
     {"values-of-another-group", values_of_another_group},
+    {"values-of-no-bucket", values_of_no_bucket},
     {"credit-for-nothing", credit_for_nothing},
     {"stop-the-run", stop_the_run},
     {"metrics-of-another-rank", metrics_of_another_rank},

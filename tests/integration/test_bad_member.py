@@ -51,6 +51,7 @@ CASES = {
     "ring-no-hop": (RING + HOPS, r"worker 0 on \S+: .*worker 1 .*sent RING"),
     "another-call": (BOTH, r"worker 0 on \S+: call 1: rank 1 calls all_reduce\(count 8, float64, sum, root\), rank 0 calls broadcast\("),
     "values-of-another-group": (RING, r"worker 0 on \S+: .*worker 1 .*sent VALUES.*this is group 0 of epoch 0"),
+    "values-of-no-bucket": (HOPS, r"worker 0 on \S+: .*worker 1 .*sent VALUES.*there are \d+ buckets"),
     "credit-for-nothing": (PS, r"worker 0 on \S+: .*worker 1 .*sent CREDIT.*it is for no call that is under way"),
     "stop-the-run": (RING, r"worker 0 on \S+: .*worker 1 .*sent STOP_AT.*does not take that"),
     # With memory that is shared.

@@ -103,19 +103,13 @@ psr_err psr_binding_woken(psr_binding *binding)
     return PSR_OK;
 }
 
-/* The engine for a message, by its sender. A hop of a ring is between ranks or between hosts,
- * according to its bucket's route. NULL: no engine takes such messages. */
+/* The engine for a message, by its sender. NULL: no engine takes such messages. */
 static way *way_of_message(psr_binding *binding, const psr_message *message)
 {
-    const uint32_t bucket = psr_msg_bucket(&message->head);
-    way *ring = binding->of_route[PSR_ROUTE_RING], *host = binding->of_route[PSR_ROUTE_HOST];
     if (message->from.role == PSR_ROLE_SHARD)
         return binding->of_route[PSR_ROUTE_SHARD];
-    if (message->head.type != PSR_MSG_RING)
-        return host;
-    if (ring != NULL && host != NULL && bucket < binding->plan->bucket_count)
-        return binding->plan->buckets[bucket].route == PSR_ROUTE_HOST ? host : ring;
-    return ring != NULL ? ring : host;
+    return binding
+        ->of_route[message->head.type == PSR_MSG_VALUES ? PSR_ROUTE_RING : PSR_ROUTE_HOST];
 }
 
 psr_err psr_binding_message(psr_binding *binding, psr_message **message)

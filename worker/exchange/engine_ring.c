@@ -9,7 +9,6 @@
 #include "comm/operations/ring.h"
 #include "comm/plan.h"
 #include "model/optimizers/updater.h"
-#include "net/violation.h"
 #include "worker/exchange/own_update.h"
 
 #include <stdlib.h>
@@ -85,11 +84,7 @@ static psr_err engine_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
 
 static psr_err engine_message(psr_engine *engine, psr_message **message)
 {
-    if ((*message)->head.type == PSR_MSG_RING)
-        return psr_ring_message(engine->ring, message);
-    psr_err err = psr_violation(*message, "that is not for a worker of a ring");
-    psr_message_free(message);
-    return err;
+    return psr_ring_message(engine->ring, message);
 }
 
 static bool engine_waits(const psr_engine *engine, psr_waiting *ret_waiting, uint32_t *ret_bucket)

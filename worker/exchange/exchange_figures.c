@@ -15,6 +15,7 @@ static void add(_Atomic uint64_t *count, uint64_t more)
 
 static void see_begin(psr_exchange_tally *tally, const psr_observed *observed)
 {
+    add(&tally->gradient_float32, observed->ring_floats * sizeof(float));
     if (tally->under_way[observed->step & 1].steps == observed->step + 1)
         return;
     tally->under_way[observed->step & 1].steps = observed->step + 1;

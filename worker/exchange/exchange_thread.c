@@ -21,10 +21,12 @@ static void see(void *context, const psr_observed *observed)
 static void tell(const psr_exchange *exchange, psr_observed_kind kind, uint64_t step,
                  uint32_t bucket)
 {
-    const psr_observed observed = {.kind = kind,
-                                   .bucket = bucket,
-                                   .step = step,
-                                   .route = exchange->plan->buckets[bucket].route};
+    psr_observed observed = {.kind = kind,
+                             .bucket = bucket,
+                             .step = step,
+                             .route = exchange->plan->buckets[bucket].route};
+    if (kind == PSR_OBSERVED_BEGIN && observed.route == PSR_ROUTE_RING)
+        observed.ring_floats = psr_plan_ring_sends(exchange->plan, bucket, exchange->options.rank);
     psr_loop_tell(exchange->session->loop, &observed);
 }
 
@@ -54,7 +56,7 @@ static psr_err send_of_engine(void *context, psr_peer to, const psr_head *head,
                               const psr_payload *payload)
 {
     psr_exchange *exchange = context;
-    const psr_head said = psr_msg_in_group(*head, psr_epoch_gate_epoch(exchange->gate), 0);
+    const psr_head said = psr_msg_in_epoch(*head, psr_epoch_gate_epoch(exchange->gate));
     const psr_outbox outbox = psr_loop_outbox(exchange->session->loop);
     return outbox.send(outbox.context, to, &said, payload);
 }
@@ -120,7 +122,7 @@ static psr_err start_bucket(void *context, uint32_t bucket, uint64_t step)
     atomic_fetch_add_explicit(&exchange->session->counter, 1, memory_order_relaxed);
     if (!psr_binding_takes_steps(exchange->binding)) {
         tell(exchange, PSR_OBSERVED_BEGIN, step, bucket);
-        return psr_binding_ready(exchange->binding, step, bucket);
+        return as_violation(psr_binding_ready(exchange->binding, step, bucket));
     }
     /* Its engine is the compute thread's, which waits for this. */
     atomic_fetch_add(&exchange->fences_passed, 1);
@@ -195,7 +197,7 @@ static psr_err take_due(psr_exchange *exchange, psr_message **message)
         psr_fault_point("ring", step);
     else if (type != PSR_MSG_INIT) /* INIT shows what this worker has already: that is no pull */
         psr_fault_point("pull", step);
-    return psr_binding_message(exchange->binding, message);
+    return as_violation(psr_binding_message(exchange->binding, message));
 }
 
 psr_err psr_exchange_take_waiting(psr_exchange *exchange)
@@ -222,6 +224,12 @@ static psr_err take_of_workers(void *context, psr_message **message)
     return PSR_OK;
 }
 
+static psr_err take_values(void *context, psr_message **message)
+{
+    return psr_msg_is_of_bucket(&(*message)->head) ? take_of_bucket(context, message)
+                                                   : take_of_workers(context, message);
+}
+
 static void register_buckets(psr_exchange *exchange, psr_loop *loop)
 {
     static const psr_message_type of_shard[] = {PSR_MSG_INIT, PSR_MSG_WEIGHTS, PSR_MSG_ACK,
@@ -240,7 +248,7 @@ void psr_exchange_register(psr_exchange *exchange)
     psr_loop_observe(loop, &(psr_observer){exchange, see});
     register_buckets(exchange, loop);
     if (exchange->workers != NULL) {
-        psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_VALUES, exchange, take_of_workers);
+        psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_VALUES, exchange, take_values);
         psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_CREDIT, exchange, take_of_workers);
         psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_AHEAD, exchange, take_of_workers);
     }

@@ -494,9 +494,9 @@ static void a_message_names_a_slice_or_is_refused(void **state)
     psr_plan plan = cut(PSR_ROUTE_RING, 3, 16); /* bucket 2: chunks of 21, 21 and 22 */
     const psr_message message = {.from = {PSR_ROLE_WORKER, 1},
                                  .head = psr_msg_pull_head(&(psr_msg_pull){0})};
-    const psr_slice right = {.bucket = 2, .chunk = 1, .span = {21 + 16, 5}};
+    const psr_slice right = {.bucket = 2, .span = {21 + 16, 5}};
     uint32_t number = 0;
-    expect_ok(psr_plan_find(&plan, &message, right, &number));
+    expect_ok(psr_plan_find(&plan, &message, right.bucket, right.span, &number));
     assert_int_equal(plan.slices[number].span.offset, 37);
     assert_int_equal(plan.slices[number].chunk, 1);
 #define REFUSED(detail, ...)                                                                       \
@@ -504,14 +504,17 @@ static void a_message_names_a_slice_or_is_refused(void **state)
         psr_slice says = right;                                                                    \
         __VA_ARGS__;                                                                               \
         expect_failure(                                                                            \
-            psr_plan_find(&plan, &message, says, &number), PSR_ERR_PROTOCOL,                       \
+            psr_plan_find(&plan, &message, says.bucket, says.span, &number), PSR_ERR_PROTOCOL,     \
             "worker 1 sent PULL (wire step 0, bucket 0, offset 0, count 0, taken 0): " detail);    \
     } while (0)
     REFUSED("there are 3 buckets", says.bucket = 3);
-    REFUSED("the bucket has no chunk 3", says.chunk = 3);
-    REFUSED("no slice of chunk 0 begins there", says.chunk = 0);
-    REFUSED("no slice of chunk 1 begins there", says.span.offset = 38);
-    REFUSED("no slice of chunk 1 begins there", says.span.offset = 20);
+    REFUSED("no slice of the bucket begins there", says.span.offset = 38);
+    REFUSED("no slice of the bucket begins there", says.span.offset = 20);
+    REFUSED("no slice of the bucket begins there", says.span.offset = 64);
+    REFUSED("no slice of the bucket begins there", says.span.offset = SIZE_MAX);
+    plan.buckets[2].route = PSR_ROUTE_NONE;
+    REFUSED("the bucket is not exchanged", (void)0);
+    plan.buckets[2].route = PSR_ROUTE_RING;
     REFUSED("the slice has 5 floats", says.span.count = 6);
 #undef REFUSED
     psr_plan_done(&plan);

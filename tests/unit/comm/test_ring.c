@@ -1,6 +1,7 @@
 /* A whole ring in one process: every rank with its own arena, over a network that delays by a seed.
  * What must come out is summed here by lines of their own. */
 #include "tests/unit/network_fixture.h"
+#include "tests/unit/ring_values.h"
 
 #include "base/rng.h"
 #include "comm/wire/messages.h"
@@ -124,11 +125,10 @@ static void expect_step(cluster *c, uint64_t step, uint32_t bucket)
             expected_sum(&c->setup, step, all->offset, all->count, i);
 }
 
-static psr_msg_ring read_head(const psr_head *head)
+static ring_slice read_head(const psr_plan *plan, uint32_t sender, const psr_head *head)
 {
-    psr_message message = {.head = *head};
-    psr_msg_ring says;
-    assert_ok(psr_msg_ring_read(&message, &says));
+    const ring_slice says = ring_slice_of(plan, sender, head);
+    assert_true(says.chunk < plan->ranks);
     return says;
 }
 
@@ -150,16 +150,18 @@ static uint32_t most_in_flight(const cluster *c)
 static psr_err send_on(void *context, psr_peer to, const psr_head *head, const psr_payload *payload)
 {
     member *m = context;
-    assert_int_equal(head->type, PSR_MSG_RING);
+    assert_int_equal(head->type, PSR_MSG_VALUES);
     assert_true(
         psr_peer_equal(to, (psr_peer){PSR_ROLE_WORKER, (m->rank + 1) % m->cluster->setup.ranks}));
-    psr_msg_ring says = read_head(head);
+    const ring_slice says = read_head(&m->cluster->plan, m->rank, head);
     size_t most = psr_compression_bytes_max(m->cluster->compression, says.span.count);
     if (m->cluster->compression.encoding == PSR_ENCODING_TOPK)
         assert_in_range(payload->bytes, 0, most);
     else
         assert_int_equal(payload->bytes, most);
-    assert_int_equal(head->encoding, m->cluster->compression.encoding);
+    assert_int_equal(head->encoding, psr_compression_is_none(m->cluster->compression)
+                                         ? PSR_ENCODING_BYTES
+                                         : m->cluster->compression.encoding);
     assert_non_null(payload->release); /* lent, never copied */
     assert_true(says.span.count <= m->cluster->setup.slice_floats);
     if (says.phase == PSR_RING_REDUCE && says.hop == 0)
@@ -291,7 +293,7 @@ static bool deliver(cluster *c)
     member *m = &c->members[to.rank];
     psr_message *message = NULL;
     assert_ok(psr_transport_recv(m->transport, 0, &message));
-    psr_msg_ring says = read_head(&message->head);
+    const ring_slice says = read_head(&c->plan, message->from.rank, &message->head);
     if (says.phase == PSR_RING_GATHER && (says.chunk + 1) % c->setup.ranks == m->rank)
         m->in_flight--;
     assert_ok(psr_ring_message(m->ring, &message));
@@ -498,7 +500,7 @@ static void the_control_with_another_order_has_other_bits(void **state)
 /* ---- one rank, its neighbours played by hand ---- */
 
 typedef struct sent {
-    psr_msg_ring says;
+    ring_slice says;
     psr_payload payload;
 } sent;
 
@@ -532,7 +534,7 @@ static psr_err keep(void *context, psr_peer to, const psr_head *head, const psr_
 {
     bench *b = context;
     assert_true(psr_peer_equal(to, (psr_peer){PSR_ROLE_WORKER, 2}));
-    b->sent[b->sent_count++] = (sent){read_head(head), *payload};
+    b->sent[b->sent_count++] = (sent){read_head(&b->plan, 1, head), *payload};
     return PSR_OK;
 }
 
@@ -599,24 +601,25 @@ static void made_release(psr_message *message)
 }
 
 /* What rank 0 may send to rank 1: chunk, hop, begin within the chunk. */
-static psr_message *make(uint64_t step, uint32_t bucket, psr_ring_phase phase, uint32_t chunk,
-                         uint32_t hop, size_t begin)
+static psr_message *make(const bench *b, uint64_t step, uint32_t bucket, psr_ring_phase phase,
+                         uint32_t chunk, uint32_t hop, size_t begin)
 {
     made *m = calloc(1, sizeof *m);
     m->base = (psr_message){
         .from = {PSR_ROLE_WORKER, 0},
-        .head = psr_msg_ring_head(
-            &(psr_msg_ring){.bucket = bucket,
-                            .step = step,
-                            .span = {bench_buckets[bucket].span.offset + 4 * chunk + begin, 2},
-                            .phase = phase,
-                            .chunk = chunk,
-                            .hop = hop}),
+        .head = ring_head_of(
+            &b->plan, 0,
+            (ring_slice){.bucket = bucket,
+                         .step = step,
+                         .span = {bench_buckets[bucket].span.offset + 4 * chunk + begin, 2},
+                         .phase = phase,
+                         .chunk = chunk,
+                         .hop = hop}),
         .payload = m->values,
         .payload_bytes = 2 * sizeof(float),
         .release = made_release,
     };
-    m->base.head.encoding = PSR_ENCODING_FLOAT32;
+    m->base.head.encoding = PSR_ENCODING_BYTES;
     for (size_t i = 0; i < 64; i++)
         m->values[i] = 1.0f;
     return &m->base;
@@ -634,7 +637,7 @@ static psr_err give(bench *b, psr_message *message)
 
 static void assert_sent_last(const bench *b, psr_ring_phase phase, uint32_t chunk, uint32_t hop)
 {
-    const psr_msg_ring *says = &b->sent[b->sent_count - 1].says;
+    const ring_slice *says = &b->sent[b->sent_count - 1].says;
     assert_int_equal(says->phase, phase);
     assert_int_equal(says->chunk, chunk);
     assert_int_equal(says->hop, hop);
@@ -667,18 +670,20 @@ static void a_bucket_goes_round_and_is_reported_once(void **state)
     return_loans(b);
     assert_int_equal(psr_operation_lent(psr_ring_operation(b->ring, 0)), 0);
     for (size_t begin = 0; begin < 4; begin += 2) {
-        assert_ok(give(b, make(7, 0, 0, 2, 0, begin))); /* chunk 2 on its first hop: add, pass on */
+        assert_ok(
+            give(b, make(b, 7, 0, 0, 2, 0, begin))); /* chunk 2 on its first hop: add, pass on */
         assert_sent_last(b, PSR_RING_REDUCE, 2, 1);
-        assert_ok(give(b, make(7, 0, 0, 1, 1, begin))); /* chunk 1 comes home: its sum sets out */
+        assert_ok(
+            give(b, make(b, 7, 0, 0, 1, 1, begin))); /* chunk 1 comes home: its sum sets out */
         assert_sent_last(b, PSR_RING_GATHER, 1, 0);
     }
     for (size_t begin = 0; begin < 4; begin += 2) {
-        assert_ok(give(b, make(7, 0, 1, 0, 0, begin))); /* the sum of what it injected:
+        assert_ok(give(b, make(b, 7, 0, 1, 0, 0, begin))); /* the sum of what it injected:
                                                            passed on once more */
         assert_sent_last(b, PSR_RING_GATHER, 0, 1);
         assert_int_equal(b->reduced, 0);
         uint32_t before = b->sent_count;
-        assert_ok(give(b, make(7, 0, 1, 2, 1, begin))); /* has been everywhere */
+        assert_ok(give(b, make(b, 7, 0, 1, 2, 1, begin))); /* has been everywhere */
         assert_int_equal(b->sent_count, before);
     }
     assert_int_equal(b->reduced, 1);
@@ -702,7 +707,7 @@ static void the_window_bounds_what_is_injected_and_the_next_needed_goes_first(vo
     assert_ok(start(b->ring, 0, 1, b->arena, &b->plan));
     assert_int_equal(b->sent_count, 1);
     assert_int_equal(b->sent[0].says.bucket, 0); /* it was ready first and there was room */
-    assert_ok(give(b, make(0, 0, 1, 0, 0, 0)));
+    assert_ok(give(b, make(b, 0, 0, 1, 0, 0, 0)));
     assert_int_equal(b->sent_count, 3);          /* the sum passed on, then one more */
     assert_int_equal(b->sent[2].says.bucket, 1); /* the first layers' bucket
                                                     overtakes the rest of bucket 0 */
@@ -715,9 +720,9 @@ static void what_comes_before_a_bucket_is_ready_is_held(void **state)
     (void)state;
     bench *b = bench_new(2);
     freed = 0;
-    assert_ok(give(b, make(5, 0, 0, 2, 0, 0)));
-    assert_ok(give(b, make(5, 0, 0, 1, 1, 0)));
-    assert_ok(give(b, make(5, 0, 0, 2, 0, 2)));
+    assert_ok(give(b, make(b, 5, 0, 0, 2, 0, 0)));
+    assert_ok(give(b, make(b, 5, 0, 0, 1, 1, 0)));
+    assert_ok(give(b, make(b, 5, 0, 0, 2, 0, 2)));
     assert_int_equal(freed, 0);
     assert_int_equal(b->sent_count, 0);
     for (int i = 0; i < 64; i++)
@@ -728,7 +733,7 @@ static void what_comes_before_a_bucket_is_ready_is_held(void **state)
     assert_true(b->arena[40] == 11.0f && b->arena[43] == 11.0f && b->arena[36] == 11.0f &&
                 b->arena[38] == 10.0f);
     /* Held messages of a ring that ends are freed. */
-    assert_ok(give(b, make(5, 1, 0, 2, 0, 0)));
+    assert_ok(give(b, make(b, 5, 1, 0, 2, 0, 0)));
     bench_free(b);
     assert_int_equal(freed, 4);
 }
@@ -737,9 +742,10 @@ static void more_early_messages_than_windows_allow_are_refused(void **state)
 {
     (void)state;
     bench *b = bench_new(1); /* two other ranks: two slices */
-    assert_ok(give(b, make(0, 0, 0, 2, 0, 0)));
-    assert_ok(give(b, make(0, 1, 0, 1, 1, 0)));
-    assert_fails(give(b, make(0, 0, 0, 1, 1, 0)), PSR_ERR_PROTOCOL, "on their way");
+    assert_ok(give(b, make(b, 0, 0, 0, 2, 0, 0)));
+    assert_ok(give(b, make(b, 0, 1, 0, 1, 1, 0)));
+    assert_fails(give(b, make(b, 0, 0, 0, 1, 1, 0)), PSR_ERR_PROTOCOL,
+                 "2 messages for calls that have not begun here are kept already");
     bench_free(b);
 }
 
@@ -747,13 +753,13 @@ static void a_neighbour_at_another_step_is_refused(void **state)
 {
     (void)state;
     bench *b = bench_new(4);
-    assert_ok(give(b, make(5, 0, 0, 2, 0, 0)));
-    assert_fails(give(b, make(6, 0, 0, 2, 0, 2)), PSR_ERR_PROTOCOL, "at wire step 5 here");
+    assert_ok(give(b, make(b, 5, 0, 0, 2, 0, 0)));
+    assert_fails(give(b, make(b, 6, 0, 0, 2, 0, 2)), PSR_ERR_PROTOCOL, "at wire step 5 here");
     assert_fails(start(b->ring, 4, 0, b->arena, &b->plan), PSR_ERR_PROTOCOL,
                  "worker 0 is at step 6");
     assert_ok(start(b->ring, 3, 1, b->arena, &b->plan));
-    assert_fails(give(b, make(4, 1, 0, 2, 0, 0)), PSR_ERR_PROTOCOL, "at wire step 3 here");
-    assert_fails(give(b, make(2, 1, 0, 2, 0, 0)), PSR_ERR_PROTOCOL, "at wire step 3 here");
+    assert_fails(give(b, make(b, 4, 1, 0, 2, 0, 0)), PSR_ERR_PROTOCOL, "at wire step 3 here");
+    assert_fails(give(b, make(b, 2, 1, 0, 2, 0, 0)), PSR_ERR_PROTOCOL, "at wire step 3 here");
     bench_free(b);
 }
 
@@ -767,73 +773,68 @@ static void every_message_that_cannot_come_now_is_refused_and_changes_nothing(vo
     uint32_t sent_before = b->sent_count;
 
 /* A message that was changed after it was made: what it says, and what it is. */
-#define refused(says_change, message_change, text)                                                 \
+#define refused(says_change, message_change, status, text)                                         \
     do {                                                                                           \
-        psr_message *m = make(0, 0, PSR_RING_REDUCE, 2, 0, 0);                                     \
-        psr_msg_ring says = read_head(&m->head);                                                   \
+        psr_message *m = make(b, 0, 0, PSR_RING_REDUCE, 2, 0, 0);                                  \
+        psr_msg_values says;                                                                       \
+        assert_ok(psr_msg_values_read(m, &says));                                                  \
         says_change;                                                                               \
-        m->head = psr_msg_ring_head(&says);                                                        \
-        m->head.encoding = PSR_ENCODING_FLOAT32;                                                   \
+        m->head = psr_msg_values_head(&says);                                                      \
+        m->head.encoding = PSR_ENCODING_BYTES;                                                     \
         message_change;                                                                            \
-        assert_fails(give(b, m), PSR_ERR_PROTOCOL, text);                                          \
+        assert_fails(give(b, m), status, text);                                                    \
         assert_int_equal(b->sent_count, sent_before);                                              \
     } while (0)
-#define refused_message(change, text) refused((void)0, change, text)
-#define refused_field(change, text) refused(change, (void)0, text)
+#define refused_message(change, text) refused((void)0, change, PSR_ERR_PROTOCOL, text)
+#define refused_field(change, text) refused(change, (void)0, PSR_ERR_PROTOCOL, text)
+#define mismatch(change, text) refused(change, (void)0, PSR_ERR_MISMATCH, text)
 
     refused_message(m->from.rank = 2, "hears worker 0 alone");
     refused_message(m->from.role = PSR_ROLE_SHARD, "hears worker 0 alone");
-    refused_message(m->head.type = PSR_MSG_PUSH, "hears worker 0 alone");
-    refused_field(says.phase = PSR_RING_PHASES, "its phase is 2: 1 is the most");
-    refused_field(says.bucket = 2, "there are 2 buckets");
+    refused_message(m->head.type = PSR_MSG_PUSH, "a group hears VALUES");
+    refused_field(says.tag.slot = 0, "there are 2 buckets");
+    refused_field(says.tag.slot = 3, "there are 2 buckets");
+    refused_field(says.tag.slot = UINT32_MAX, "there are 2 buckets");
     b->plan.buckets[1].route = PSR_ROUTE_SHARD;
-    refused_field((says.bucket = 1, says.span.offset = 8), "the bucket is no ring's");
+    refused_field(says.tag.slot = 2, "the bucket is no ring's");
     b->plan.buckets[1].route = PSR_ROUTE_RING;
-    refused_field(says.chunk = 3, "does not come from there");
-    refused_field(says.chunk = says.hop = UINT32_MAX, "does not come from there");
-    refused_field(says.hop = 1, "does not come from there");
-    refused_field(says.hop = 3, "does not come from there");
-    refused_field(says.chunk = 0, "does not come from there"); /* chunk 0 begins here */
-    /* and needs no third hop */
-    refused_field((says.chunk = 0, says.hop = 2), "does not come from there");
-    refused_field((says.phase = PSR_RING_GATHER, says.chunk = 1, says.hop = 2),
-                  "does not come from there"); /* sums of chunk 1 begin here */
-    refused_field(says.span.offset = 39, "no slice of chunk 2 begins there");
-    refused_field(says.span.offset = 41, "no slice of chunk 2 begins there");
-    refused_field(says.span.offset = 44, "no slice of chunk 2 begins there");
-    refused_field(says.span.offset = SIZE_MAX, "no slice of chunk 2 begins there");
-    refused_field(says.span.offset = 0, "no slice of chunk 2 begins there");
-    refused_field(says.span.count = 1, "has 2 floats");
-    refused_field(says.span.count = SIZE_MAX, "has 2 floats");
+    refused_field(says.tag.group = 0, "this is group 1 of epoch 0");
+    refused_field(says.tag.epoch = 1, "this is group 1 of epoch 0");
+    mismatch(says.call.count = 13, "rank 0 calls all_reduce(count 13");
+    mismatch(says.call.word ^= 1 << 8, "rank 0 calls all_reduce");
+    mismatch(says.total = 15, "sends rank 1 15 values");
+    /* slices 0 and 1: chunk 2; 2 and 3: chunk 1; the sums, 4 and 5: chunk 0; 6 and 7: chunk 2 */
+    for (uint64_t slice = 1; slice < 8; slice += 2)
+        refused_field(says.slice = slice, "is due");
+    refused_field(says.slice = 8, "no slice 8 is due");
+    refused_field(says.slice = UINT64_MAX, "is due");
+    refused_field(says.slice = 6, "a sum to which rank 1 has not contributed");
     refused_message(m->payload_bytes = 4, "payload has 4 bytes");
     refused_message(m->payload_bytes = 0, "payload has 0 bytes");
     refused_message(m->payload_bytes = 9, "payload has 9 bytes");
-    refused_field(says.span.offset += 2, "0 floats of chunk 2 came before");
-    refused_field((says.phase = PSR_RING_GATHER, says.hop = 1), "not contributed");
-    refused_field(
-        (says.bucket = 1, says.span.offset = 8, says.phase = PSR_RING_GATHER, says.hop = 1),
-        "not contributed");
+#undef mismatch
 #undef refused_field
 #undef refused_message
 #undef refused
     for (int i = 0; i < 64; i++)
         assert_true(b->arena[i] == 10.0f);
 
-    assert_ok(give(b, make(0, 0, 0, 2, 0, 0)));
-    assert_fails(give(b, make(0, 0, 0, 2, 0, 0)), PSR_ERR_PROTOCOL,
-                 "2 floats of chunk 2 came before");
-    assert_ok(give(b, make(0, 0, 1, 2, 1, 0)));
-    assert_fails(give(b, make(0, 0, 1, 2, 1, 0)), PSR_ERR_PROTOCOL,
-                 "2 floats of chunk 2 came before");
-    assert_fails(give(b, make(0, 0, 1, 2, 1, 2)), PSR_ERR_PROTOCOL, "not contributed");
+    assert_ok(give(b, make(b, 0, 0, 0, 2, 0, 0)));
+    assert_fails(give(b, make(b, 0, 0, 0, 2, 0, 0)), PSR_ERR_PROTOCOL, "no slice 0 is due");
+    assert_ok(give(b, make(b, 0, 0, 1, 2, 1, 0)));
+    assert_fails(give(b, make(b, 0, 0, 1, 2, 1, 0)), PSR_ERR_PROTOCOL, "no slice 6 is due");
+    assert_fails(give(b, make(b, 0, 0, 1, 2, 1, 2)), PSR_ERR_PROTOCOL, "not contributed");
+    /* What comes before its bucket is looked at when that begins. */
+    assert_ok(give(b, make(b, 0, 1, PSR_RING_GATHER, 2, 1, 0)));
+    assert_fails(start(b->ring, 0, 1, b->arena, &b->plan), PSR_ERR_PROTOCOL, "not contributed");
     bench_free(b);
 }
 
 /* As make; two values of int8, both 1. */
-static psr_message *make_int8(uint64_t step, uint32_t bucket, psr_ring_phase phase, uint32_t chunk,
-                              uint32_t hop, size_t begin)
+static psr_message *make_int8(const bench *b, uint64_t step, uint32_t bucket, psr_ring_phase phase,
+                              uint32_t chunk, uint32_t hop, size_t begin)
 {
-    psr_message *m = make(step, bucket, phase, chunk, hop, begin);
+    psr_message *m = make(b, step, bucket, phase, chunk, hop, begin);
     m->head.encoding = PSR_ENCODING_INT8;
     m->payload_bytes = sizeof(float) + 2;
     memset(((made *)m)->values + 1, 1, 2);
@@ -854,16 +855,16 @@ static void a_chunk_with_one_scale_goes_on_when_it_is_complete(void **state)
     assert_int_equal(psr_operation_lent(psr_ring_operation(b->ring, 0)), 2);
     return_loans(b);
 
-    assert_ok(give(b, make_int8(0, 0, 0, 2, 0, 0)));
+    assert_ok(give(b, make_int8(b, 0, 0, 0, 2, 0, 0)));
     assert_int_equal(b->sent_count, 0);
-    assert_ok(give(b, make_int8(0, 0, 0, 2, 0, 2)));
+    assert_ok(give(b, make_int8(b, 0, 0, 0, 2, 0, 2)));
     assert_int_equal(b->sent_count, 2);
     assert_sent_last(b, PSR_RING_REDUCE, 2, 1);
 
     b->arena[36] = 9.5f; /* chunk 1 ends here: the largest is 11, so a scale is 11/127 */
-    assert_ok(give(b, make_int8(0, 0, 0, 1, 1, 0)));
+    assert_ok(give(b, make_int8(b, 0, 0, 0, 1, 1, 0)));
     assert_true(b->arena[36] == 10.5f);
-    assert_ok(give(b, make_int8(0, 0, 0, 1, 1, 2)));
+    assert_ok(give(b, make_int8(b, 0, 0, 0, 1, 1, 2)));
     assert_int_equal(b->sent_count, 4);
     assert_sent_last(b, PSR_RING_GATHER, 1, 0);
     float scale = 11.0f / 127;
@@ -872,16 +873,16 @@ static void a_chunk_with_one_scale_goes_on_when_it_is_complete(void **state)
     assert_true(b->residual[36] == 10.5f - 121 * scale);
 
     return_loans(b);
-    assert_ok(give(b, make_int8(0, 0, 1, 0, 0, 0))); /* passed on as it came */
+    assert_ok(give(b, make_int8(b, 0, 0, 1, 0, 0, 0))); /* passed on as it came */
     assert_int_equal(b->sent_count, 1);
     assert_int_equal(b->sent[0].payload.bytes, 6);
     assert_memory_equal((const char *)b->sent[0].payload.data + 4, "\1\1", 2);
-    assert_ok(give(b, make_int8(0, 0, 1, 0, 0, 2)));
+    assert_ok(give(b, make_int8(b, 0, 0, 1, 0, 0, 2)));
     assert_int_equal(b->sent_count, 1 + 1 + 2); /* both are paid for: chunk 0 of bucket 1 */
     assert_int_equal(b->sent[3].says.bucket, 1);
-    assert_ok(give(b, make_int8(0, 0, 1, 2, 1, 0)));
+    assert_ok(give(b, make_int8(b, 0, 0, 1, 2, 1, 0)));
     assert_int_equal(b->reduced, 0);
-    assert_ok(give(b, make_int8(0, 0, 1, 2, 1, 2)));
+    assert_ok(give(b, make_int8(b, 0, 0, 1, 2, 1, 2)));
     assert_int_equal(b->reduced, 1);
     bench_free(b);
 }
@@ -891,15 +892,14 @@ static void compressed_messages_that_cannot_come_now_are_refused(void **state)
     (void)state;
     bench *b = bench_compressed(1, "int8");
     for (size_t begin = 0; begin < 4; begin += 2) { /* a chunk is two slices, which go together */
-        assert_ok(give(b, make_int8(0, 0, 0, 2, 0, begin)));
-        assert_ok(give(b, make_int8(0, 1, 0, 2, 0, begin)));
+        assert_ok(give(b, make_int8(b, 0, 0, 0, 2, 0, begin)));
+        assert_ok(give(b, make_int8(b, 0, 1, 0, 2, 0, begin)));
     }
-    assert_fails(give(b, make_int8(0, 0, 0, 1, 1, 0)), PSR_ERR_PROTOCOL,
-                 "more than 2 slices for each of 2");
+    assert_fails(give(b, make_int8(b, 0, 0, 0, 1, 1, 0)), PSR_ERR_PROTOCOL, "4 messages for calls");
     assert_ok(start(b->ring, 0, 0, b->arena, &b->plan));
     assert_int_equal(b->sent_count, 4); /* its own chunk, and the one that was held */
-    assert_fails(give(b, make(0, 0, 0, 1, 1, 0)), PSR_ERR_PROTOCOL, "in float32, not in int8");
-    psr_message *longer = make_int8(0, 0, 0, 1, 1, 0);
+    assert_fails(give(b, make(b, 0, 0, 0, 1, 1, 0)), PSR_ERR_PROTOCOL, "in bytes, not in int8");
+    psr_message *longer = make_int8(b, 0, 0, 0, 1, 1, 0);
     longer->payload_bytes++;
     assert_fails(give(b, longer), PSR_ERR_PROTOCOL, "7 bytes, not the 6");
     assert_ok(start(b->ring, 0, 1, b->arena, &b->plan));
@@ -907,11 +907,11 @@ static void compressed_messages_that_cannot_come_now_are_refused(void **state)
 
     b = bench_compressed(1, "int8");
     assert_ok(start(b->ring, 0, 0, b->arena, &b->plan));
-    assert_ok(give(b, make_int8(0, 0, 0, 2, 0, 0)));
+    assert_ok(give(b, make_int8(b, 0, 0, 0, 2, 0, 0)));
     /* half a chunk */
-    assert_fails(give(b, make_int8(0, 0, 1, 2, 1, 0)), PSR_ERR_PROTOCOL, "not contributed");
-    assert_ok(give(b, make_int8(0, 0, 0, 2, 0, 2)));
-    assert_ok(give(b, make_int8(0, 0, 1, 2, 1, 0)));
+    assert_fails(give(b, make_int8(b, 0, 0, 1, 2, 1, 0)), PSR_ERR_PROTOCOL, "not contributed");
+    assert_ok(give(b, make_int8(b, 0, 0, 0, 2, 0, 2)));
+    assert_ok(give(b, make_int8(b, 0, 0, 1, 2, 1, 0)));
     bench_free(b);
 }
 
@@ -927,7 +927,7 @@ static void what_is_not_finite_is_the_users_error_where_it_cannot_be_sent(void *
     b->arena[43] = NAN; /* of chunk 2 */
     assert_ok(start(b->ring, 4, 0, b->arena, &b->plan));
     for (size_t begin = 0; begin < 4; begin += 2) {
-        psr_message *nothing = make(4, 0, 0, 2, 0, begin); /* none of its values was selected */
+        psr_message *nothing = make(b, 4, 0, 0, 2, 0, begin); /* none of its values was selected */
         nothing->head.encoding = PSR_ENCODING_TOPK;
         nothing->payload_bytes = 0;
         nothing->payload = NULL;

@@ -27,6 +27,17 @@ static void bucket(psr_observed_kind kind, uint64_t step, uint32_t number, int64
         &(psr_observed){.kind = kind, .step = step, .bucket = number, .stamp_ns = stamp_ns});
 }
 
+/* Of a ring's messages only BEGIN says how many floats there are. */
+static void ring(uint64_t step, size_t floats, size_t bytes)
+{
+    psr_exchange_tally_see(
+        &tally, &(psr_observed){.kind = PSR_OBSERVED_BEGIN, .step = step, .ring_floats = floats});
+    psr_exchange_tally_see(&tally, &(psr_observed){.kind = PSR_OBSERVED_OUT,
+                                                   .type = PSR_MSG_VALUES,
+                                                   .step = step,
+                                                   .bytes = bytes});
+}
+
 static void message(psr_observed_kind kind, psr_message_type type, size_t floats, size_t bytes)
 {
     psr_exchange_tally_see(
@@ -53,6 +64,15 @@ static void bytes_are_those_since_the_last_call_and_of_gradients_apart(void **st
     assert_int_equal(figures.bytes_received, 41);
     assert_int_equal(figures.gradient_bytes, 240);
     assert_int_equal(figures.gradient_float32_bytes, 440);
+    ring(6, 50, 100);
+    psr_exchange_tally_see(&tally, &(psr_observed){.kind = PSR_OBSERVED_OUT, /* of an average */
+                                                   .type = PSR_MSG_VALUES,
+                                                   .bucket = PSR_OBSERVED_NO_BUCKET,
+                                                   .bytes = 8});
+    psr_exchange_tally_take(&tally, &figures);
+    assert_int_equal(figures.bytes_sent, 108);
+    assert_int_equal(figures.gradient_bytes, 100);
+    assert_int_equal(figures.gradient_float32_bytes, 200);
     /* The others are not its own. */
     assert_true(figures.wait_s == 1);
     assert_int_equal(figures.bytes_lent, 2);
