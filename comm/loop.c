@@ -211,6 +211,11 @@ static psr_err take_commands(psr_loop *loop)
 
 /* ---- messages ---- */
 
+void psr_loop_attach(psr_loop *loop, void *context)
+{
+    loop->options.context = context;
+}
+
 void psr_loop_route(psr_loop *loop, psr_role from, psr_message_type type, void *context,
                     psr_err (*take)(void *context, psr_message **message))
 {

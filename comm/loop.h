@@ -55,6 +55,9 @@ PSR_MUST_CHECK psr_err psr_loop_new(const psr_loop_options *options, psr_loop **
  * commands that were never taken. NULL allowed. */
 void psr_loop_free(psr_loop *loop);
 
+/* Sets the options' context, if the owner was made after the loop. Before the loop runs. */
+void psr_loop_attach(psr_loop *loop, void *context);
+
 /* Gives messages of that type from that role to take, which may take them and set them to NULL. One
  * function for each role and type; before the loop runs. */
 void psr_loop_route(psr_loop *loop, psr_role from, psr_message_type type, void *context,

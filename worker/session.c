@@ -299,16 +299,6 @@ static void register_with(psr_session *session, psr_loop *loop)
 
 /* ---- life ---- */
 
-static psr_err take_command(void *context, const psr_command *command)
-{
-    return psr_exchange_take(((psr_session *)context)->exchange, command);
-}
-
-static psr_err woken(void *context)
-{
-    return psr_exchange_woken(((psr_session *)context)->exchange);
-}
-
 psr_err psr_session_new(const psr_session_options *options, psr_session **ret_session)
 {
     psr_session *session = calloc(1, sizeof *session);
@@ -325,10 +315,9 @@ psr_err psr_session_new(const psr_session_options *options, psr_session **ret_se
         .transport = options->transport,
         .member = options->member,
         .commands_max = options->commands_max,
-        .context = session,
-        .command = take_command,
+        .command = psr_exchange_take, /* its exchange attaches itself */
         .message = refuse,
-        .woken = woken,
+        .woken = psr_exchange_woken,
         .waiter = options->waiter,
     };
     psr_err err = psr_loop_new(&options_of_loop, &session->loop);

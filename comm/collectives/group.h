@@ -38,7 +38,7 @@
 
 #include "comm/collectives/block.h"
 #include "comm/collectives/call.h"
-#include "comm/operations/operation.h"
+#include "comm/operations/waiting.h"
 #include "comm/outbox.h"
 #include "comm/wire/compression/compression.h"
 

@@ -114,15 +114,14 @@ static psr_err begin_call(psr_node_table *t, psr_node_table_call *call)
     uint64_t round = queue->rounds++;
     if (task->verb == PSR_NODE_PUSH && !is_bsp(t))
         return psr_table_push(t->worker, bucket, round, &pushed);
-    return psr_operation_start(psr_table_operation(t->worker, bucket), round, &pushed);
+    return psr_table_start(t->worker, bucket, round, &pushed);
 }
 
 static bool is_done(const psr_node_table *t, const psr_node_table_call *call)
 {
     const uint32_t bucket = bucket_of(t, call->task.part);
-    return call->task.verb == PSR_NODE_PUSH
-               ? psr_table_pushed(t->worker, bucket)
-               : psr_operation_done(psr_table_operation(t->worker, bucket));
+    return call->task.verb == PSR_NODE_PUSH ? psr_table_pushed(t->worker, bucket)
+                                            : psr_table_done(t->worker, bucket);
 }
 
 static void leave_queue(psr_node_table *t, psr_node_table_call *call)
@@ -159,7 +158,7 @@ static void end_call(psr_node_table *t, psr_node_table_call *call)
 static psr_err advance_part(psr_node_table *t, uint32_t part)
 {
     for (psr_node_table_call *call; (call = t->queues[part].first) != NULL;) {
-        if (!call->begun && !psr_operation_done(psr_table_operation(t->worker, bucket_of(t, part))))
+        if (!call->begun && !psr_table_done(t->worker, bucket_of(t, part)))
             return PSR_OK;
         if (!call->begun)
             PSR_TRY(begin_call(t, call));
@@ -230,9 +229,7 @@ uint32_t psr_node_table_lent(const psr_node_table *t, const psr_node_table_call 
         return 0;
     for (uint32_t i = 0; i < call->count; i++)
         lent += psr_node_table_lent(t, &call->each[i]);
-    return call->each != NULL
-               ? lent
-               : psr_operation_lent(psr_table_operation(t->worker, bucket_of(t, call->task.part)));
+    return call->each != NULL ? lent : psr_table_lent(t->worker, bucket_of(t, call->task.part));
 }
 
 /* ---- what comes in ---- */

@@ -17,7 +17,6 @@
 
 /* The all-reduce of one bucket: an operation that is started again for each step. */
 typedef struct bucket {
-    psr_operation base;
     psr_ring *ring;
     uint32_t index;
     psr_span span;        /* in the arena */
@@ -60,18 +59,6 @@ static psr_err see_ends(psr_ring *ring)
 
 /* ---- messages ---- */
 
-static psr_err bucket_message(psr_operation *operation, psr_message **message)
-{
-    bucket *b = (bucket *)operation;
-    const uint64_t step = psr_msg_step(&(*message)->head);
-    if (b->step_known && step != b->step)
-        return psr_violation(*message, "the bucket is at wire step %" PRIu64 " here", b->step);
-    b->step = step;
-    b->step_known = true;
-    PSR_TRY(psr_group_message(b->ring->group, message));
-    return see_ends(b->ring);
-}
-
 static psr_err find_bucket(const psr_ring *ring, const psr_message *message, uint32_t *ret_bucket)
 {
     const uint32_t n = ring->plan->ranks, b = psr_msg_bucket(&message->head);
@@ -87,22 +74,32 @@ static psr_err find_bucket(const psr_ring *ring, const psr_message *message, uin
     return PSR_OK;
 }
 
+static psr_err take(psr_ring *ring, psr_message **message)
+{
+    uint32_t index = 0;
+    PSR_TRY(find_bucket(ring, *message, &index));
+    bucket *b = &ring->buckets[index];
+    const uint64_t step = psr_msg_step(&(*message)->head);
+    if (b->step_known && step != b->step)
+        return psr_violation(*message, "the bucket is at wire step %" PRIu64 " here", b->step);
+    b->step = step;
+    b->step_known = true;
+    PSR_TRY(psr_group_message(ring->group, message));
+    return see_ends(ring);
+}
+
 psr_err psr_ring_message(psr_ring *ring, psr_message **message)
 {
-    uint32_t b = 0;
-    psr_err err = find_bucket(ring, *message, &b);
-    if (err == PSR_OK)
-        err = psr_operation_message(&ring->buckets[b].base, message);
+    psr_err err = take(ring, message);
     psr_message_free(message); /* NULL if it is kept */
     return err;
 }
 
-/* ---- the operation of a bucket ---- */
+/* ---- a bucket ---- */
 
-static psr_err bucket_start(psr_operation *operation, uint64_t step, const psr_buffer *buffer)
+psr_err psr_ring_start(psr_ring *ring, uint32_t index, uint64_t step, const psr_buffer *buffer)
 {
-    bucket *b = (bucket *)operation;
-    psr_ring *ring = b->ring;
+    bucket *b = &ring->buckets[index];
     assert(!b->active && buffer->count == b->span.count);
     if (b->step_known && b->step != step)
         return psr_fail(PSR_ERR_PROTOCOL,
@@ -117,46 +114,17 @@ static psr_err bucket_start(psr_operation *operation, uint64_t step, const psr_b
     return see_ends(ring);
 }
 
-static bool bucket_done(const psr_operation *operation)
+uint32_t psr_ring_lent(const psr_ring *ring, uint32_t index)
 {
-    return !((const bucket *)operation)->active;
-}
-
-static bool bucket_waits(const psr_operation *operation, psr_waiting *ret_waiting)
-{
-    const bucket *b = (const bucket *)operation;
-    if (!b->active)
-        return false;
-    *ret_waiting = (psr_waiting){{PSR_ROLE_WORKER, b->ring->left}, b->step};
-    return true;
-}
-
-static uint32_t bucket_lent(const psr_operation *operation)
-{
-    const bucket *b = (const bucket *)operation;
-    return b->request != NULL ? psr_request_lent(b->request) : 0;
-}
-
-static const psr_operation_ops bucket_ops = {
-    .name = "ring",
-    .start = bucket_start,
-    .message = bucket_message,
-    .done = bucket_done,
-    .waits = bucket_waits,
-    .lent = bucket_lent,
-};
-
-psr_operation *psr_ring_operation(psr_ring *ring, uint32_t index)
-{
-    assert(index < ring->plan->bucket_count);
-    return &ring->buckets[index].base;
+    const psr_request *request = ring->buckets[index].request;
+    return request != NULL ? psr_request_lent(request) : 0;
 }
 
 /* A bucket that is reduced and has slices that the right neighbour has not read. */
 static const bucket *first_lent(const psr_ring *ring)
 {
     for (uint32_t b = 0; b < ring->plan->bucket_count; b++)
-        if (bucket_lent(&ring->buckets[b].base) > 0)
+        if (psr_ring_lent(ring, b) > 0)
             return &ring->buckets[b];
     return NULL;
 }
@@ -180,10 +148,7 @@ static psr_err begin_bucket(psr_ring *ring, uint32_t index)
 {
     const psr_plan *plan = ring->plan;
     bucket *b = &ring->buckets[index];
-    *b = (bucket){.base = {.ops = &bucket_ops},
-                  .ring = ring,
-                  .index = index,
-                  .span = plan->buckets[index].span};
+    *b = (bucket){.ring = ring, .index = index, .span = plan->buckets[index].span};
     if (planned(b)->route != PSR_ROUTE_RING)
         return PSR_OK;
     const bool owes = psr_compression_has_residual(planned(b)->compression);

@@ -7,8 +7,7 @@
  * hop by hop until rank c holds it whole (the order of base/arrays/fold.h). All-gather: it goes
  * round from rank c. Each rank sends and receives 2(n-1)/n * L floats a bucket in 2(n-1) hops a
  * slice: time 2(n-1)/n * M/B + 2(n-1)a.
- * Each bucket is an operation (comm/operations/operation.h) that is started once for each step: a
- * persistent all-reduce by ring of a group of all workers (comm/collectives/group.h), as a
+ * Each bucket is an operation that is started once for each step: a persistent all-reduce by ring of a group of all workers (comm/collectives/group.h), as a
  * program's is. Its messages are VALUES of PSR_GROUP_OF_BUCKETS, whose slot is the bucket and whose
  * round is the step. A rank injects slices of its chunk r-1 (the first hop); at most `window` of
  * them whose final sum has not come back. The final sum is the credit, so no acknowledgements are
@@ -23,7 +22,8 @@
 #ifndef PSR_COMM_RING_H
 #define PSR_COMM_RING_H
 
-#include "comm/operations/operation.h"
+#include "comm/buffer.h"
+#include "comm/operations/waiting.h"
 #include "comm/outbox.h"
 #include "comm/plan.h"
 
@@ -51,11 +51,14 @@ PSR_MUST_CHECK psr_err psr_ring_new(const psr_ring_options *options, psr_ring **
 /* NULL allowed. Nothing may be lent: free the transport first. */
 void psr_ring_free(psr_ring *ring);
 
-/* The all-reduce of a bucket, borrowed from the ring. A round is a step (a bucket's steps count up
- * by one from its first). The buffer holds this rank's gradient of the bucket, as float32. Its
- * start fails with PROTOCOL if the left neighbour began at another step. Its start and its messages
- * may fail as not_finite does. */
-psr_operation *psr_ring_operation(psr_ring *ring, uint32_t bucket);
+/* Begins the all-reduce of a bucket, whose steps count up by one from its first. The buffer holds
+ * this rank's gradient of the bucket, as float32, and then the sum. It is borrowed until the bucket
+ * is reduced and nothing of it is lent. PROTOCOL: the left neighbour began at another step. A start
+ * and a message may fail as not_finite does. */
+PSR_MUST_CHECK psr_err psr_ring_start(psr_ring *ring, uint32_t bucket, uint64_t step,
+                                      const psr_buffer *buffer);
+/* The number of payloads lent from the bucket's buffer. Any thread. */
+uint32_t psr_ring_lent(const psr_ring *ring, uint32_t bucket);
 
 /* VALUES of PSR_GROUP_OF_BUCKETS. Takes *message, which is kept or freed. PROTOCOL: it cannot come
  * from the left neighbour now. MISMATCH: the left neighbour's bucket is another. */

@@ -22,7 +22,7 @@
 #ifndef PSR_COMM_HOST_RING_H
 #define PSR_COMM_HOST_RING_H
 
-#include "comm/operations/operation.h"
+#include "comm/operations/waiting.h"
 #include "comm/outbox.h"
 #include "comm/plan.h"
 #include "comm/tables/table_shard.h"

@@ -14,9 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Push and pull of one part: an operation that is started again for each round. */
+/* Push and pull of one part, started again for each round. */
 typedef struct part {
-    psr_operation base;
     psr_table *table;
     uint32_t index;
     const psr_plan_bucket *cut; /* the plan's */
@@ -159,11 +158,8 @@ static psr_err complete(part *p)
 }
 
 /* The lane has room for one slice. */
-static psr_err part_event(psr_operation *operation, psr_event event)
+static psr_err send_next(part *p)
 {
-    part *p = (part *)operation;
-    assert(event == PSR_EVENT_ROOM);
-    (void)event;
     const psr_slice *slice = &p->table->plan->slices[p->cut->first_slice + p->sent++];
     wait_to_push(p);
     if (p->puts) {
@@ -193,8 +189,7 @@ static psr_err push_what_may_go(psr_table *table, uint32_t home)
     psr_lane *lane = &table->lanes[home];
     psr_lane_open(lane, window_to(table, home));
     for (uint32_t place; psr_lane_next(lane, &place);)
-        PSR_TRY(
-            psr_operation_event(&table->parts[part_of_place(table, place)].base, PSR_EVENT_ROOM));
+        PSR_TRY(send_next(&table->parts[part_of_place(table, place)]));
     return PSR_OK;
 }
 
@@ -260,14 +255,29 @@ typedef struct arrival {
     const float *values;
 } arrival;
 
-/* May replace *message by its decoded form. */
-static psr_err check(const part *p, psr_message **at, arrival *ret_arrival)
+/* Checks that the sender holds the bucket. */
+static psr_err check_home(const psr_table *table, const psr_message *message, uint32_t bucket)
 {
-    const psr_table *table = p->table;
+    if (bucket >= table->plan->bucket_count)
+        return psr_violation(message, "there are %" PRIu32 " buckets", table->plan->bucket_count);
+    const psr_plan_bucket *cut = table->parts[bucket].cut;
+    if (cut->route != table->route)
+        return psr_violation(message, "the bucket is no shard's");
+    if (cut->home != home_of(table, message))
+        return psr_violation(message, "the bucket is %s %" PRIu32 "'s",
+                             psr_role_name(message->from.role),
+                             psr_plan_home(table->plan, bucket).rank);
+    return PSR_OK;
+}
+
+/* May replace *message by its decoded form. */
+static psr_err check(const psr_table *table, psr_message **at, arrival *ret_arrival)
+{
     const psr_compression pulled = table->plan->pulled;
     const psr_message *message = *at;
     arrival a = {0};
     PSR_TRY(psr_msg_weights_read(message, &a.says));
+    PSR_TRY(check_home(table, message, a.says.bucket));
     PSR_TRY(psr_plan_find(table->plan, message, a.says.bucket, a.says.span, &a.slice));
     if (!psr_compression_is_none(pulled))
         PSR_TRY(psr_decode_message(at, pulled, a.says.span.count));
@@ -276,6 +286,7 @@ static psr_err check(const part *p, psr_message **at, arrival *ret_arrival)
     PSR_TRY(check_credit(table, message, a.says.received));
     /* In BSP the values after that step, otherwise those for the next one. */
     a.rounds = a.says.step + (is_bsp(table) ? 1 : 0);
+    const part *p = &table->parts[a.says.bucket];
     bool asked = p->active && !p->gets && !p->puts && a.slice - p->cut->first_slice < p->sent;
     a.wanted = asked && table->wanted[a.slice] && a.rounds == p->answer;
     if (!a.wanted && a.rounds > table->landed[a.slice])
@@ -303,11 +314,10 @@ static psr_err land(const psr_table *table, const arrival *a, const psr_message 
     return PSR_OK;
 }
 
-static psr_err take_values(part *p, psr_message **message)
+static psr_err take_weights(psr_table *table, psr_message **message)
 {
-    psr_table *table = p->table;
     arrival a = {0};
-    PSR_TRY(check(p, message, &a));
+    PSR_TRY(check(table, message, &a));
     PSR_TRY(take_credit(table, home_of(table, *message), a.says.received));
     if (!a.wanted)
         return PSR_OK;
@@ -317,37 +327,8 @@ static psr_err take_values(part *p, psr_message **message)
     table->taken[home_of(table, *message)] += !is_bsp(table); /* else it was not asked for */
     if (a.says.staleness > table->staleness)
         table->staleness = a.says.staleness;
+    part *p = &table->parts[a.says.bucket];
     return --p->missing == 0 ? complete(p) : PSR_OK;
-}
-
-static psr_err part_message(psr_operation *operation, psr_message **message)
-{
-    psr_err err = take_values((part *)operation, message);
-    psr_message_free(message);
-    return err;
-}
-
-/* Checks that the sender holds the bucket. */
-static psr_err check_home(const psr_table *table, const psr_message *message, uint32_t bucket)
-{
-    if (bucket >= table->plan->bucket_count)
-        return psr_violation(message, "there are %" PRIu32 " buckets", table->plan->bucket_count);
-    const psr_plan_bucket *cut = table->parts[bucket].cut;
-    if (cut->route != table->route)
-        return psr_violation(message, "the bucket is no shard's");
-    if (cut->home != home_of(table, message))
-        return psr_violation(message, "the bucket is %s %" PRIu32 "'s",
-                             psr_role_name(message->from.role),
-                             psr_plan_home(table->plan, bucket).rank);
-    return PSR_OK;
-}
-
-static psr_err take_weights(psr_table *table, psr_message **message)
-{
-    psr_msg_weights says;
-    PSR_TRY(psr_msg_weights_read(*message, &says));
-    PSR_TRY(check_home(table, *message, says.bucket));
-    return psr_operation_message(&table->parts[says.bucket].base, message);
 }
 
 /* Takes the answer to ASK. */
@@ -425,7 +406,7 @@ psr_err psr_table_message(psr_table *table, psr_message **message)
     return err;
 }
 
-/* ---- the operation of a part ---- */
+/* ---- what a part begins ---- */
 
 static float *residual_of(const part *p)
 {
@@ -458,10 +439,9 @@ static psr_err push_part(part *p, uint64_t round, const psr_buffer *buffer, bool
     return push_what_may_go(table, p->cut->home);
 }
 
-static psr_err part_start(psr_operation *operation, uint64_t round, const psr_buffer *buffer)
+psr_err psr_table_start(psr_table *table, uint32_t index, uint64_t round, const psr_buffer *buffer)
 {
-    part *p = (part *)operation;
-    return push_part(p, round, buffer, !is_bsp(p->table));
+    return push_part(&table->parts[index], round, buffer, !is_bsp(table));
 }
 
 psr_err psr_table_push(psr_table *table, uint32_t index, uint64_t round, const psr_buffer *buffer)
@@ -554,64 +534,34 @@ void psr_table_abandon(psr_table *table)
     }
 }
 
-static bool part_done(const psr_operation *operation)
-{
-    return !((const part *)operation)->active;
-}
-
-static bool part_waits(const psr_operation *operation, psr_waiting *ret_waiting)
-{
-    const part *p = (const part *)operation;
-    if (!p->active)
-        return false;
-    *ret_waiting = (psr_waiting){psr_plan_home(p->table->plan, p->index), p->round};
-    return true;
-}
-
-static uint32_t part_lent(const psr_operation *operation)
-{
-    return psr_loan_lent(&((const part *)operation)->loan);
-}
-
-static const psr_operation_ops part_ops = {
-    .name = "table",
-    .start = part_start,
-    .message = part_message,
-    .event = part_event,
-    .done = part_done,
-    .waits = part_waits,
-    .lent = part_lent,
-};
-
-psr_operation *psr_table_operation(psr_table *table, uint32_t index)
-{
-    assert(index < table->plan->bucket_count);
-    return &table->parts[index].base;
-}
-
 /* ---- what it tells ---- */
+
+bool psr_table_done(const psr_table *table, uint32_t index)
+{
+    return !table->parts[index].active;
+}
+
+uint32_t psr_table_lent(const psr_table *table, uint32_t index)
+{
+    return psr_loan_lent(&table->parts[index].loan);
+}
 
 bool psr_table_waits(const psr_table *table, psr_waiting *ret_waiting, uint32_t *ret_part)
 {
-    const part *oldest = NULL;
+    const part *oldest = NULL, *lent = NULL;
     for (uint32_t b = table->plan->bucket_count; b-- > 0;) {
         const part *p = &table->parts[b];
         if (p->active && (oldest == NULL || p->round < oldest->round))
             oldest = p;
+        if (lent == NULL && psr_loan_lent(&p->loan) > 0)
+            lent = p;
     }
-    if (oldest != NULL) {
-        *ret_part = oldest->index;
-        return psr_operation_waits(&oldest->base, ret_waiting);
-    }
-    for (uint32_t b = table->plan->bucket_count; b-- > 0;) {
-        const part *p = &table->parts[b];
-        if (psr_loan_lent(&p->loan) == 0)
-            continue;
-        *ret_part = b;
-        *ret_waiting = (psr_waiting){psr_plan_home(table->plan, b), p->round};
-        return true;
-    }
-    return false;
+    const part *waits = oldest != NULL ? oldest : lent;
+    if (waits == NULL)
+        return false;
+    *ret_part = waits->index;
+    *ret_waiting = (psr_waiting){psr_plan_home(table->plan, waits->index), waits->round};
+    return true;
 }
 
 uint64_t psr_table_take_staleness(psr_table *table)
@@ -672,7 +622,6 @@ psr_err psr_table_new(const psr_table_options *options, psr_table **ret_table)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " slices", plan->slice_count);
     }
     for (uint32_t b = 0; b < plan->bucket_count; b++) {
-        table->parts[b].base.ops = &part_ops;
         table->parts[b].table = table;
         table->parts[b].index = b;
         table->parts[b].cut = &plan->buckets[b];

@@ -2,9 +2,8 @@
  * come in, messages go out through the outbox.
  *
  * Vocabulary: a part is a bucket of the plan that goes by SHARD (or by HOST: then a worker is its
- * shard), a round is a step of it, a slice is what one message carries. Each part is an operation
- * (comm/operations/operation.h): its start pushes the buffer, and it is done when the values that
- * answer have landed in this worker's copy of the table. A round of a table of M bytes moves M out
+ * shard), a round is a step of it, a slice is what one message carries. A round's start pushes the
+ * buffer, and it is done when the values that answer have landed in this worker's copy of the table. A round of a table of M bytes moves M out
  * and M in, overlapped: M/B at B bytes/s a direction; a push, an answer and at most an
  * acknowledgement for each slice.
  *
@@ -14,11 +13,12 @@
  * PSR_TABLE_WINDOW_LENT times as many when they are read where they lie; every message of a shard
  * says how many pushes it has received. BSP: the shard answers a push with the new values. SSP and
  * async: a pull follows each push on the same channel, so the answer includes this worker's own
- * update; there a push or a pull can also be made alone. One thread, except psr_operation_lent. */
+ * update; there a push or a pull can also be made alone. One thread, except psr_table_lent. */
 #ifndef PSR_COMM_TABLE_H
 #define PSR_COMM_TABLE_H
 
-#include "comm/operations/operation.h"
+#include "comm/buffer.h"
+#include "comm/operations/waiting.h"
 #include "comm/outbox.h"
 #include "comm/plan.h"
 #include "comm/tables/consistency.h"
@@ -71,24 +71,31 @@ void psr_table_free(psr_table *table);
 PSR_MUST_CHECK psr_err psr_table_write(const psr_plan *plan, const psr_outbox *outbox,
                                        uint64_t first_step, uint32_t state, const float *values);
 
-/* The push and pull of a part, as an operation borrowed from the table. Its rounds count up by one
- * from any first round. The buffer holds the values to push, as float32, and is only read.
- * Compressed pushes are encoded as one when the part is started; a slice's payload is written when
- * it is sent, in memory of its own, at most a window of slices for each shard. NUMERIC: a value is
- * not finite and the compression has a residual; the part is not started then. */
-psr_operation *psr_table_operation(psr_table *table, uint32_t part);
+/* Pushes and pulls a part, which must be done. Its rounds count up by one from any first round. The
+ * buffer holds the values to push, as float32. It is only read, and borrowed until the part is done
+ * and nothing of it is lent. Compressed pushes are encoded as one when the part is started; a
+ * slice's payload is written when it is sent, in memory of its own, at most a window of slices for
+ * each shard. NUMERIC: a value is not finite and the compression has a residual; the part is not
+ * started then. */
+PSR_MUST_CHECK psr_err psr_table_start(psr_table *table, uint32_t part, uint64_t round,
+                                       const psr_buffer *buffer);
+/* Nothing of the part is under way. */
+bool psr_table_done(const psr_table *table, uint32_t part);
+/* The number of payloads lent from the part's buffer. When it is 0 and the part is done, the buffer
+ * may be written again. Any thread. */
+uint32_t psr_table_lent(const psr_table *table, uint32_t part);
 
-/* SSP, async: the two halves of that operation. Each begins when the operation is done, and is done
- * in the same way. A push counts as a round; a pull does not: next is the round that follows. They
- * fail as psr_operation_start does. */
+/* SSP, async: the two halves of a start. Each begins when the part is done, and is done in the same
+ * way. A push counts as a round; a pull does not: next is the round that follows. They fail as
+ * psr_table_start does. */
 PSR_MUST_CHECK psr_err psr_table_push(psr_table *table, uint32_t part, uint64_t round,
                                       const psr_buffer *buffer);
 PSR_MUST_CHECK psr_err psr_table_pull(psr_table *table, uint32_t part, uint64_t next);
-/* Whether everything that the part's operation pushes has been sent. */
+/* Whether everything that the part pushes has been sent. */
 bool psr_table_pushed(const psr_table *table, uint32_t part);
 
 /* The next three are for a program's table (psr_table_shard_options.open). Each is begun when the
- * part's operation is done; the operation is done again when it has ended. next: the number of
+ * part is done; the part is done again when it has ended. next: the number of
  * rounds that were pushed. section: 0 for the values, 1 + i for array i of the update's state.
  * values and ret_values have as many values as the part, and are borrowed until the end. They fail
  * as the outbox does.
@@ -102,7 +109,7 @@ PSR_MUST_CHECK psr_err psr_table_put(psr_table *table, uint32_t part, uint64_t n
 /* Ends when the shard has taken these rounds of the part. */
 PSR_MUST_CHECK psr_err psr_table_settle(psr_table *table, uint32_t part, uint64_t next);
 
-/* Stops sending: pushes that wait are no longer lent. The operations never end. */
+/* Stops sending: pushes that wait are no longer lent. What is under way never ends. */
 void psr_table_abandon(psr_table *table);
 
 /* A message of a shard about one of its parts: WEIGHTS or ACK; or INIT, which shows where the

@@ -270,12 +270,6 @@ static psr_err take_due(psr_shard_run *run, psr_message **message)
     return psr_table_shard_message(run->table, message);
 }
 
-static psr_err take_worker_message(psr_shard_run *run, psr_message **message)
-{
-    PSR_TRY(psr_epoch_gate_pass(run->gate, message));
-    return *message != NULL ? take_due(run, message) : PSR_OK;
-}
-
 /* Does what is due after a message. */
 static psr_err move_on(psr_shard_run *run)
 {
@@ -309,7 +303,9 @@ psr_err psr_shard_run_message(psr_shard_run *run, psr_message **message)
         err = take_scheduler_message(run, *message);
         psr_message_free(message);
     } else {
-        err = take_worker_message(run, message);
+        err = psr_epoch_gate_pass(run->gate, message);
+        if (err == PSR_OK && *message != NULL)
+            err = take_due(run, message);
     }
     if (err == PSR_OK)
         err = bind_what_has_begun(run);

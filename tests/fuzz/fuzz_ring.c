@@ -143,8 +143,7 @@ static void play(const uint8_t *data, size_t size, psr_encoding encoding, const 
             const psr_buffer buffer = {.data = arena + buckets[bucket].span.offset,
                                        .count = buckets[bucket].span.count,
                                        .type = PSR_TYPE_FLOAT32};
-            if (psr_operation_start(psr_ring_operation(ring, bucket), begun[bucket]++, &buffer) !=
-                PSR_OK)
+            if (psr_ring_start(ring, bucket, begun[bucket]++, &buffer) != PSR_OK)
                 return; /* the neighbour began at another step: the run is over */
         }
     }

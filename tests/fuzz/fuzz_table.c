@@ -85,17 +85,16 @@ static psr_message *make(const uint8_t *record, psr_message_type type)
 
 static void start(player *p, uint32_t part)
 {
-    psr_operation *operation = psr_table_operation(p->table, part);
-    if (psr_operation_done(operation) != (p->started[part] == p->landed[part]))
+    if (psr_table_done(p->table, part) != (p->started[part] == p->landed[part]))
         abort();
-    if (!psr_operation_done(operation))
+    if (!psr_table_done(p->table, part))
         return;
     for (size_t i = 0; i < parts[part].span.count; i++)
         p->pushed[parts[part].span.offset + i] = (float)(i % 5) - 2.0f;
     const psr_buffer buffer = {.data = p->pushed + parts[part].span.offset,
                                .count = parts[part].span.count,
                                .type = PSR_TYPE_FLOAT32};
-    if (psr_operation_start(operation, p->started[part]++, &buffer) != PSR_OK)
+    if (psr_table_start(p->table, part, p->started[part]++, &buffer) != PSR_OK)
         abort();
 }
 

@@ -8,7 +8,7 @@
 #ifndef PSR_WORKER_BINDING_H
 #define PSR_WORKER_BINDING_H
 
-#include "comm/operations/operation.h"
+#include "comm/operations/waiting.h"
 #include "worker/exchange/engine.h"
 
 typedef struct psr_binding psr_binding;

@@ -13,7 +13,7 @@
 
 #include "base/config/config.h"
 #include "comm/buffer.h"
-#include "comm/operations/operation.h"
+#include "comm/operations/waiting.h"
 #include "comm/outbox.h"
 #include "comm/plan.h"
 #include "model/layout.h"

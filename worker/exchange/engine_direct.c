@@ -17,7 +17,6 @@
 #include "base/arrays/stream.h"
 #include "comm/buffer.h"
 #include "comm/operations/loan.h"
-#include "comm/operations/operation.h"
 #include "comm/operations/own_messages.h"
 #include "comm/outbox.h"
 #include "comm/plan.h"
@@ -287,7 +286,7 @@ static psr_err engine_open(const psr_engine_env *env, psr_engine **ret_engine)
 static psr_err engine_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
 {
     const psr_buffer gradient = psr_engine_gradient(&engine->env, bucket);
-    PSR_TRY(psr_operation_start(psr_table_operation(engine->table, bucket), step, &gradient));
+    PSR_TRY(psr_table_start(engine->table, bucket, step, &gradient));
     return take_own(engine);
 }
 
@@ -336,7 +335,7 @@ static bool engine_waits(const psr_engine *engine, psr_waiting *ret_waiting, uin
 
 static uint32_t engine_lent(const psr_engine *engine, uint32_t bucket)
 {
-    uint32_t pushed = psr_operation_lent(psr_table_operation(engine->table, bucket));
+    uint32_t pushed = psr_table_lent(engine->table, bucket);
     if (engine->ring != NULL)
         pushed += psr_host_ring_lent(engine->ring, bucket);
     return engine->sums != NULL ? pushed + psr_loan_lent(&engine->sums[bucket]) : pushed;

@@ -8,7 +8,6 @@
 #include "worker/exchange/engine.h"
 
 #include "comm/buffer.h"
-#include "comm/operations/operation.h"
 #include "comm/plan.h"
 #include "worker/exchange/mpi_sums.h"
 #include "worker/exchange/own_update.h"

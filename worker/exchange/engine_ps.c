@@ -2,15 +2,12 @@
  * weights that come back land (comm/tables/table.h). Shards make the updates. */
 #include "worker/exchange/engine.h"
 
-#include "base/fault.h"
 #include "comm/buffer.h"
-#include "comm/operations/operation.h"
 #include "comm/outbox.h"
 #include "comm/plan.h"
 #include "comm/tables/consistency.h"
 #include "comm/tables/table.h"
 #include "comm/wire/compression/compression.h"
-#include "comm/wire/messages.h"
 #include "model/optimizers/updater.h"
 
 #include <stdlib.h>
@@ -19,24 +16,6 @@ struct psr_engine {
     psr_engine_env env;
     psr_table *table; /* its values are the weights */
 };
-
-/* ---- what the table sends ---- */
-
-static psr_err send_to_shard(void *context, psr_peer to, const psr_head *head,
-                             const psr_payload *payload)
-{
-    const psr_outbox *outbox = &((psr_engine *)context)->env.outbox;
-    PSR_TRY(outbox->send(outbox->context, to, head, payload));
-    if (head->type == PSR_MSG_PUSH)
-        psr_fault_point("push", psr_msg_step(head));
-    return PSR_OK;
-}
-
-static bool lends_to_shard(void *context, psr_peer to)
-{
-    const psr_outbox *outbox = &((psr_engine *)context)->env.outbox;
-    return outbox->lends_to != NULL && outbox->lends_to(outbox->context, to);
-}
 
 /* ---- life ---- */
 
@@ -69,8 +48,7 @@ static psr_err engine_open(const psr_engine_env *env, psr_engine **ret_engine)
         .values = env->weights,
         .in_place = env->in_place,
         .residual = env->residuals != NULL ? env->residuals[0] : NULL,
-        .outbox = {.context = engine, .send = send_to_shard, .lends_to = lends_to_shard},
-        .lender = &env->outbox,
+        .outbox = env->outbox,
         .context = env->context,
         .landed = env->landed,
     };
@@ -109,7 +87,7 @@ static const float *engine_saved(const psr_engine *engine)
 static psr_err engine_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
 {
     const psr_buffer gradient = psr_engine_gradient(&engine->env, bucket);
-    psr_err err = psr_operation_start(psr_table_operation(engine->table, bucket), step, &gradient);
+    psr_err err = psr_table_start(engine->table, bucket, step, &gradient);
     /* In the wording of a shard that finds it in a sum. */
     return err == PSR_ERR_NUMERIC ? psr_updater_not_finite(step, bucket) : err;
 }
@@ -126,7 +104,7 @@ static bool engine_waits(const psr_engine *engine, psr_waiting *ret_waiting, uin
 
 static uint32_t engine_lent(const psr_engine *engine, uint32_t bucket)
 {
-    return psr_operation_lent(psr_table_operation(engine->table, bucket));
+    return psr_table_lent(engine->table, bucket);
 }
 
 static uint64_t engine_staleness(psr_engine *engine)

@@ -5,7 +5,6 @@
 #include "worker/exchange/engine.h"
 
 #include "comm/buffer.h"
-#include "comm/operations/operation.h"
 #include "comm/operations/ring.h"
 #include "comm/plan.h"
 #include "model/optimizers/updater.h"
@@ -79,7 +78,7 @@ static psr_err engine_open(const psr_engine_env *env, psr_engine **ret_engine)
 static psr_err engine_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
 {
     const psr_buffer gradient = psr_engine_gradient(&engine->env, bucket);
-    return psr_operation_start(psr_ring_operation(engine->ring, bucket), step, &gradient);
+    return psr_ring_start(engine->ring, bucket, step, &gradient);
 }
 
 static psr_err engine_message(psr_engine *engine, psr_message **message)
@@ -94,7 +93,7 @@ static bool engine_waits(const psr_engine *engine, psr_waiting *ret_waiting, uin
 
 static uint32_t engine_lent(const psr_engine *engine, uint32_t bucket)
 {
-    return psr_operation_lent(psr_ring_operation(engine->ring, bucket));
+    return psr_ring_lent(engine->ring, bucket);
 }
 
 const psr_engine_ops psr_engine_ring = {

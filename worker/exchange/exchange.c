@@ -5,7 +5,6 @@
 #include "comm/buffer.h"
 #include "comm/collectives/call.h"
 #include "comm/loop.h"
-#include "comm/operations/operation.h"
 #include "comm/reduce.h"
 #include "comm/tables/table.h"
 
@@ -127,19 +126,18 @@ static psr_err send_of_group(void *context, psr_peer to, const psr_head *head,
                              const psr_payload *payload)
 {
     const psr_exchange *exchange = context;
-    const psr_outbox outbox = psr_loop_outbox(exchange->session->loop);
+    psr_transport *transport = exchange->session->options.transport;
     if (!exchange->options.weights_in_place || payload == NULL || payload->release == NULL)
-        return outbox.send(outbox.context, to, head, payload);
+        return psr_transport_send(transport, to, head, payload);
     const psr_payload copied = {.data = payload->data, .bytes = payload->bytes};
-    psr_err err = outbox.send(outbox.context, to, head, &copied);
+    psr_err err = psr_transport_send(transport, to, head, &copied);
     payload->release(payload->context);
     return err;
 }
 
 static size_t waiting_of_group(void *context, psr_peer to)
 {
-    const psr_outbox outbox = psr_loop_outbox(((const psr_exchange *)context)->session->loop);
-    return outbox.waiting(outbox.context, to);
+    return psr_transport_waiting(((const psr_exchange *)context)->session->options.transport, to);
 }
 
 /* The group of all workers, for the whole run. */

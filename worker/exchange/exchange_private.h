@@ -87,10 +87,10 @@ psr_err psr_exchange_bind_next(psr_exchange *exchange);
 psr_err psr_exchange_take_state(psr_exchange *exchange, psr_message **message);
 
 /* exchange_thread.c. Carries out a command for an engine or the group, on the engine's thread. */
-psr_err psr_exchange_take(psr_exchange *exchange, const psr_command *command);
+psr_err psr_exchange_take(void *exchange, const psr_command *command);
 psr_err psr_exchange_open_fences(psr_exchange *exchange);
 /* Something woke the exchange thread. */
-psr_err psr_exchange_woken(psr_exchange *exchange);
+psr_err psr_exchange_woken(void *exchange);
 /* The exchange thread has ended: nothing may wake it any more. */
 void psr_exchange_stop(psr_exchange *exchange);
 /* From now on its messages come to it. */

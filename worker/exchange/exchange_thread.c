@@ -57,24 +57,22 @@ static psr_err send_of_engine(void *context, psr_peer to, const psr_head *head,
 {
     psr_exchange *exchange = context;
     const psr_head said = psr_msg_in_epoch(*head, psr_epoch_gate_epoch(exchange->gate));
-    const psr_outbox outbox = psr_loop_outbox(exchange->session->loop);
-    return outbox.send(outbox.context, to, &said, payload);
+    PSR_TRY(psr_transport_send(exchange->session->options.transport, to, &said, payload));
+    if (head->type == PSR_MSG_PUSH && to.role == PSR_ROLE_SHARD)
+        psr_fault_point("push", psr_msg_step(head));
+    return PSR_OK;
 }
 
 static void lent_to_engine_returned(void *context)
 {
     psr_exchange *exchange = context;
-    if (exchange->closing)
-        return;
-    const psr_outbox outbox = psr_loop_outbox(exchange->session->loop);
-    if (outbox.returned != NULL)
-        outbox.returned(outbox.context);
+    if (!exchange->closing)
+        psr_loop_changed(exchange->session->loop);
 }
 
 static bool lends_to(void *context, psr_peer to)
 {
-    const psr_outbox outbox = psr_loop_outbox(((psr_exchange *)context)->session->loop);
-    return outbox.lends_to != NULL && outbox.lends_to(outbox.context, to);
+    return psr_transport_lends_to(((psr_exchange *)context)->session->options.transport, to);
 }
 
 psr_outbox psr_exchange_outbox(psr_exchange *exchange)
@@ -156,8 +154,9 @@ static psr_err end_step(psr_exchange *exchange, uint64_t step, uint32_t rank)
     return psr_binding_end_step(exchange->binding, step, rank);
 }
 
-psr_err psr_exchange_take(psr_exchange *exchange, const psr_command *command)
+psr_err psr_exchange_take(void *context, const psr_command *command)
 {
+    psr_exchange *exchange = context;
     uint64_t step = command->step;
     switch ((psr_exchange_commands)command->kind) {
     case PSR_COMMAND_READY:
@@ -172,8 +171,9 @@ psr_err psr_exchange_take(psr_exchange *exchange, const psr_command *command)
     return PSR_OK;
 }
 
-psr_err psr_exchange_woken(psr_exchange *exchange)
+psr_err psr_exchange_woken(void *context)
 {
+    psr_exchange *exchange = context;
     PSR_TRY(psr_fences_look(exchange->fences));
     return psr_binding_woken(exchange->binding);
 }
@@ -245,6 +245,7 @@ static void register_buckets(psr_exchange *exchange, psr_loop *loop)
 void psr_exchange_register(psr_exchange *exchange)
 {
     psr_loop *loop = exchange->session->loop;
+    psr_loop_attach(loop, exchange);
     psr_loop_observe(loop, &(psr_observer){exchange, see});
     register_buckets(exchange, loop);
     if (exchange->workers != NULL) {

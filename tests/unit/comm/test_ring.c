@@ -177,7 +177,7 @@ static psr_err start(psr_ring *ring, uint64_t step, uint32_t bucket, float *aren
     psr_span span = plan->buckets[bucket].span;
     const psr_buffer buffer = {
         .data = arena + span.offset, .count = span.count, .type = PSR_TYPE_FLOAT32};
-    return psr_operation_start(psr_ring_operation(ring, bucket), step, &buffer);
+    return psr_ring_start(ring, bucket, step, &buffer);
 }
 
 static psr_err bucket_reduced(void *context, uint64_t step, uint32_t bucket)
@@ -275,7 +275,7 @@ static bool make_ready(cluster *c)
     member *m = &c->members[draw(c, c->setup.ranks)];
     uint32_t b = draw(c, c->plan.bucket_count);
     if (m->made_ready[b] == c->setup.steps || m->reduced[b] < m->made_ready[b] ||
-        psr_operation_lent(psr_ring_operation(m->ring, b)) > 0)
+        psr_ring_lent(m->ring, b) > 0)
         return false;
     uint64_t step = m->made_ready[b]++;
     for (size_t i = 0; i < c->plan.buckets[b].span.count; i++)
@@ -359,7 +359,7 @@ static void run(const setup *s)
         for (size_t i = 0; i < ARENA_MAX; i++)
             outside += isnan(m->arena[i]) ? 1 : 0;
         for (uint32_t b = 0; b < c->plan.bucket_count; b++) {
-            assert_int_equal(psr_operation_lent(psr_ring_operation(m->ring, b)), 0);
+            assert_int_equal(psr_ring_lent(m->ring, b), 0);
             outside += c->plan.buckets[b].span.count;
         }
         assert_int_equal(outside, ARENA_MAX); /* nothing beside the buckets was written */
@@ -657,8 +657,6 @@ static void a_bucket_goes_round_and_is_reported_once(void **state)
     assert_int_equal(waiting.round, 7);
     assert_int_equal(bucket, 0);
     assert_true(psr_peer_equal(waiting.peer, (psr_peer){PSR_ROLE_WORKER, 0}));
-    assert_false(psr_operation_done(psr_ring_operation(b->ring, 0)));
-    assert_true(psr_operation_done(psr_ring_operation(b->ring, 1)));
     /* It injects chunk 0: two slices, from the arena itself. */
     assert_int_equal(b->sent_count, 2);
     assert_ptr_equal(b->sent[0].payload.data, b->arena + 32);
@@ -666,9 +664,9 @@ static void a_bucket_goes_round_and_is_reported_once(void **state)
     assert_int_equal(b->sent[1].says.span.offset, 34);
     assert_int_equal(b->sent[1].says.chunk, 0);
     assert_int_equal(b->sent[1].says.hop, 0);
-    assert_int_equal(psr_operation_lent(psr_ring_operation(b->ring, 0)), 2);
+    assert_int_equal(psr_ring_lent(b->ring, 0), 2);
     return_loans(b);
-    assert_int_equal(psr_operation_lent(psr_ring_operation(b->ring, 0)), 0);
+    assert_int_equal(psr_ring_lent(b->ring, 0), 0);
     for (size_t begin = 0; begin < 4; begin += 2) {
         assert_ok(
             give(b, make(b, 7, 0, 0, 2, 0, begin))); /* chunk 2 on its first hop: add, pass on */
@@ -687,7 +685,6 @@ static void a_bucket_goes_round_and_is_reported_once(void **state)
         assert_int_equal(b->sent_count, before);
     }
     assert_int_equal(b->reduced, 1);
-    assert_true(psr_operation_done(psr_ring_operation(b->ring, 0)));
     /* What it lent last, its right neighbour has not read. */
     assert_true(psr_ring_waits(b->ring, &waiting, &bucket));
     assert_true(psr_peer_equal(waiting.peer, (psr_peer){PSR_ROLE_WORKER, 2}));
@@ -852,7 +849,7 @@ static void a_chunk_with_one_scale_goes_on_when_it_is_complete(void **state)
     assert_int_equal(b->sent_count, 2); /* all of chunk 0, though the window
                                            is 1; bucket 1 waits for both */
     assert_sent_last(b, PSR_RING_REDUCE, 0, 0);
-    assert_int_equal(psr_operation_lent(psr_ring_operation(b->ring, 0)), 2);
+    assert_int_equal(psr_ring_lent(b->ring, 0), 2);
     return_loans(b);
 
     assert_ok(give(b, make_int8(b, 0, 0, 0, 2, 0, 0)));
@@ -970,7 +967,7 @@ static void a_failure_to_send_is_the_callers(void **state)
     psr_ring *ring;
     assert_ok(psr_ring_new(&options, &ring));
     assert_fails(start(ring, 0, 0, arena, &plan), PSR_ERR_NOMEM, "no memory for a message");
-    assert_int_equal(psr_operation_lent(psr_ring_operation(ring, 0)), 0);
+    assert_int_equal(psr_ring_lent(ring, 0), 0);
     psr_ring_free(ring);
     psr_ring_free(NULL);
     psr_plan_done(&plan);

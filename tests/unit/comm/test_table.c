@@ -153,7 +153,7 @@ static psr_err on_landed(void *context, uint64_t round, uint32_t p)
     psr_span part = w->cluster->plan.buckets[p].span;
     assert_int_equal(w->landed[p]++, round);
     assert_int_equal(w->started[p], round + 1);
-    assert_true(psr_operation_done(psr_table_operation(w->table, p)));
+    assert_true(psr_table_done(w->table, p));
     if (s->consistency.kind == PSR_CONSISTENCY_BSP)
         check_bsp(w, round, part);
     else if (sums(s))
@@ -366,9 +366,8 @@ static bool start_one(cluster *c)
 {
     worker *w = &c->workers[draw(c, c->setup.workers)];
     uint32_t p = draw(c, c->plan.bucket_count);
-    psr_operation *operation = psr_table_operation(w->table, p);
-    if (w->started[p] == c->setup.steps || !psr_operation_done(operation) ||
-        psr_operation_lent(operation) > 0)
+    if (w->started[p] == c->setup.steps || !psr_table_done(w->table, p) ||
+        psr_table_lent(w->table, p) > 0)
         return false;
     uint64_t round = w->started[p]++;
     psr_span part = c->plan.buckets[p].span;
@@ -376,7 +375,7 @@ static bool start_one(cluster *c)
         w->pushed[i] = gradient(&c->setup, w->rank, round, i);
     const psr_buffer buffer = {
         .data = w->pushed + part.offset, .count = part.count, .type = PSR_TYPE_FLOAT32};
-    assert_ok(psr_operation_start(operation, round, &buffer));
+    assert_ok(psr_table_start(w->table, p, round, &buffer));
     return true;
 }
 
@@ -659,7 +658,7 @@ static void start(bench *b, uint32_t part, uint64_t round)
     psr_span span = b->plan.buckets[part].span;
     const psr_buffer buffer = {
         .data = b->pushed + span.offset, .count = span.count, .type = PSR_TYPE_FLOAT32};
-    assert_ok(psr_operation_start(psr_table_operation(b->table, part), round, &buffer));
+    assert_ok(psr_table_start(b->table, part, round, &buffer));
 }
 
 /* What a shard may say, and how. */
@@ -771,16 +770,15 @@ static void a_part_is_lent_from_its_start_until_all_of_it_has_left(void **state)
     (void)state;
     bench b = {0};
     bench_open(&b, 2);
-    const psr_operation *operation = psr_table_operation(b.table, 1);
     start(&b, 1, 0);
-    assert_int_equal(psr_operation_lent(operation), 3); /* one waits to be sent */
+    assert_int_equal(psr_table_lent(b.table, 1), 3); /* one waits to be sent */
     assert_ok(acknowledge(&b, 0, 1));
     for (uint32_t i = 0; i < 3; i++) {
         b.sent[i].payload.release(b.sent[i].payload.context);
         b.sent[i].payload.release = NULL;
-        assert_int_equal(psr_operation_lent(operation), 2 - i);
+        assert_int_equal(psr_table_lent(b.table, 1), 2 - i);
     }
-    assert_int_equal(psr_operation_lent(psr_table_operation(b.table, 0)), 0);
+    assert_int_equal(psr_table_lent(b.table, 0), 0);
     bench_close(&b);
 }
 
@@ -837,10 +835,10 @@ static void it_waits_for_the_oldest_round_and_of_those_for_the_lowest(void **sta
     assert_true(psr_peer_equal(waiting.peer, (psr_peer){PSR_ROLE_SHARD, 0}));
     for (size_t i = 0; i < 3; i++) {
         const said s = answer(0, 1, 3, 12 + 4 * i, 0);
-        assert_false(psr_operation_done(psr_table_operation(b.table, 1)));
+        assert_false(psr_table_done(b.table, 1));
         assert_ok(give(&b, &s));
     }
-    assert_true(psr_operation_done(psr_table_operation(b.table, 1)));
+    assert_true(psr_table_done(b.table, 1));
     assert_int_equal(b.landed, 1);
     assert_true(b.values[12] == 7 && b.values[23] == 7 && b.values[11] == 0 && b.values[24] == 0);
     assert_true(psr_table_waits(b.table, &waiting, &part));

@@ -1,0 +1,12 @@
+/* What an operation or a request waits for. */
+#ifndef PSR_COMM_WAITING_H
+#define PSR_COMM_WAITING_H
+
+#include "net/message.h"
+
+typedef struct psr_waiting {
+    psr_peer peer;
+    uint64_t round;
+} psr_waiting;
+
+#endif
