@@ -15,7 +15,7 @@ typedef struct row {
     int64_t wrong;
 } row;
 
-size_t bench_task_bytes(const bench_task *task, int ranks)
+static size_t task_bytes(const bench_task *task, int ranks)
 {
     return task->unit * task->operation->units(ranks) * bench_type_bytes(task->type);
 }
@@ -23,7 +23,7 @@ size_t bench_task_bytes(const bench_task *task, int ranks)
 static row row_of(const bench_table *t, const bench_task *task, const bench_figures *f)
 {
     const bench_operation *o = task->operation;
-    const size_t bytes = bench_task_bytes(task, t->ranks);
+    const size_t bytes = task_bytes(task, t->ranks);
     const double factor = o->bus_factor(t->ranks), algbw = (double)bytes / f->median_s / 1e9;
     return (row){.operation = o->name,
                  .type = bytes > 0 ? bench_type_name(task->type) : NULL,

@@ -17,9 +17,6 @@ typedef struct bench_table {
     uint32_t rows;
 } bench_table;
 
-/* Bytes of the task's operation, as the table's size. */
-size_t bench_task_bytes(const bench_task *task, int ranks);
-
 void bench_table_begin(bench_table *table, uint32_t warmup, uint32_t iterations);
 void bench_table_add(bench_table *table, const bench_task *task, const bench_figures *figures);
 /* counts: of the rank that writes. False: it could not be written. */

@@ -1,6 +1,5 @@
 #include "bench/exchange/plan.h"
 
-#include "model/networks/network_list.h"
 #include "ps/parts.h"
 
 #include <stdlib.h>

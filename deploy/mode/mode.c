@@ -1,5 +1,5 @@
 /* `psring mode RUN [ps|ring]`: shows the mode of a run that is under way, or changes it. It asks
- * the run's scheduler through a socket in the run directory (ps/scheduler/mode_socket.h). */
+ * the run's scheduler through a socket in the run directory (ps/scheduler/mode/mode_socket.h). */
 #include "deploy/commands.h"
 
 #include "base/config/options_argp.h"

@@ -3,7 +3,6 @@
 #include "base/config/help_width.h"
 #include "base/figures.h"
 #include "base/text/printable.h"
-#include "base/text/json.h"
 #include "base/show/summary.h"
 
 #include <stdio.h>

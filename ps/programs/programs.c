@@ -9,7 +9,7 @@
 #include "comm/node/judge.h"
 #include "net/address/socket_directory.h"
 #include "net/transport.h"
-#include "ps/scheduler/orders.h"
+#include "ps/scheduler/launcher/orders.h"
 
 #include <inttypes.h>
 #include <stdio.h>

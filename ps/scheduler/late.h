@@ -5,7 +5,7 @@
 #define PSR_PS_LATE_H
 
 #include "comm/members/coordinator.h"
-#include "ps/scheduler/launcher.h"
+#include "ps/scheduler/launcher/launcher.h"
 
 #include <sys/types.h>
 

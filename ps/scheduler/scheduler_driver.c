@@ -20,8 +20,8 @@
 #include "ps/scheduler/lives.h"
 #include "ps/scheduler/metrics/figures.h"
 #include "ps/scheduler/metrics/progress.h"
-#include "ps/scheduler/mode_socket.h"
-#include "ps/scheduler/orders.h"
+#include "ps/scheduler/mode/mode_requests.h"
+#include "ps/scheduler/launcher/orders.h"
 #include "ps/scheduler/rundir.h"
 #include "ps/scheduler/scheduler.h"
 
@@ -54,12 +54,9 @@ typedef struct driver {
     psr_resume *resume;    /* NULL: from the start */
     psr_sections sections; /* once all have joined */
     psr_checkpoints *checkpoints;
-    psr_progress *progress; /* what the launcher's bar shows */
-    psr_figures *figures;   /* the figures of the run; both from the beginning of the run */
-    psr_mode_socket *asked; /* psring mode; NULL: the directory takes no socket */
-    uint64_t asker;         /* the connection that waits for the change; 0: none */
-    bool asker_wants_json;
-    double pause_s; /* of the last change */
+    psr_progress *progress;  /* what the launcher's bar shows */
+    psr_figures *figures;    /* the figures of the run; both from the beginning of the run */
+    psr_mode_requests asked; /* psring mode */
 
     int64_t deadline_ms, flush_ms;
     int64_t slow_said_ms; /* when it was last said that the disk is slow */
@@ -264,32 +261,8 @@ static void on_change_happened(void *context, const psr_mode_change *change)
     snprintf(line, sizeof line, "changed to %s at step %" PRIu64 ", after a pause of %.3f s",
              psr_mode_name(change->mode), change->first_step + 1, change->pause_s);
     psr_figures_stretch_begun(d->figures, change->first_step, change->pause_s);
-    d->pause_s = change->pause_s;
+    d->asked.pause_s = change->pause_s;
     on_say(d, line);
-}
-
-static void answer(driver *d, uint64_t id, bool ok, const char *text)
-{
-    if (d->asked != NULL && id != 0)
-        psr_mode_socket_answer(d->asked, id, ok, text);
-}
-
-/* The same as tell_mode, as JSON. changed: also how long the last change took. */
-static void tell_json(driver *d, uint64_t id, bool changed)
-{
-    const psr_mode_state now = psr_scheduler_mode(d->scheduler);
-    char text[384], next[96] = "null, \"next_step\": null", pause[48] = "";
-    if (now.next_step > 0)
-        snprintf(next, sizeof next, "\"%s\", \"next_step\": %" PRIu64, psr_mode_name(now.next_mode),
-                 now.next_step + 1);
-    if (changed)
-        snprintf(pause, sizeof pause, ", \"pause_s\": %.6f", d->pause_s);
-    snprintf(text, sizeof text,
-             "{\"mode\": \"%s\", \"first_step\": %" PRIu64 ", \"steps\": %" PRIu64
-             ", \"total\": %" PRIu64 ", \"next_mode\": %s, \"changing\": %s%s}",
-             psr_mode_name(now.mode), now.first_step + 1, now.steps, now.total, next,
-             now.changing ? "true" : "false", pause);
-    answer(d, id, true, text);
 }
 
 static void on_change_answered(void *context, psr_err status, const char *line)
@@ -297,60 +270,7 @@ static void on_change_answered(void *context, psr_err status, const char *line)
     driver *d = context;
     if (status != PSR_OK)
         psr_rundir_log(d->rundir, self, line);
-    if (status == PSR_OK && d->asker_wants_json)
-        tell_json(d, d->asker, true);
-    else
-        answer(d, d->asker, status == PSR_OK, line);
-    d->asker = 0;
-}
-
-static void tell_mode(driver *d, uint64_t id)
-{
-    const psr_mode_state now = psr_scheduler_mode(d->scheduler);
-    char text[256], planned[96] = "";
-    if (now.next_step > 0)
-        snprintf(planned, sizeof planned, "; %s is planned from step %" PRIu64 " on",
-                 psr_mode_name(now.next_mode), now.next_step + 1);
-    snprintf(text, sizeof text,
-             "%s from step %" PRIu64 " on; %" PRIu64 " of %" PRIu64 " steps done%s%s",
-             psr_mode_name(now.mode), now.first_step + 1, now.steps, now.total, planned,
-             now.changing ? "; a change is under way" : "");
-    answer(d, id, true, text);
-}
-
-static void take_request(driver *d, const psr_mode_request *request)
-{
-    static const char json[] = "json ";
-    const bool wants_json = strncmp(request->word, json, strlen(json)) == 0;
-    const char *word = request->word + (wants_json ? strlen(json) : 0);
-    psr_config asked;
-    psr_config_defaults(&asked);
-    if (strcmp(word, "tell") == 0 && wants_json) {
-        tell_json(d, request->id, false);
-        return;
-    }
-    if (strcmp(word, "tell") == 0) {
-        tell_mode(d, request->id);
-        return;
-    }
-    psr_err err = psr_config_set(&asked, "mode", word);
-    if (err == PSR_OK && psr_config_next_stretch(&asked, 0) != 0)
-        err = psr_fail(PSR_ERR_USAGE, "'%s' is more than one mode; give ps or ring", word);
-    if (err == PSR_OK)
-        err = psr_scheduler_change(d->scheduler, psr_config_mode_at(&asked, 0));
-    d->asker_wants_json = err == PSR_OK ? wants_json : d->asker_wants_json;
-    if (err == PSR_OK)
-        d->asker = request->id;
-    else
-        answer(d, request->id, false, psr_err_detail());
-}
-
-static void take_requests(driver *d)
-{
-    psr_mode_request request;
-    while (d->asked != NULL && !psr_coordinator_ended(d->coordinator) &&
-           psr_mode_socket_next(d->asked, &request))
-        take_request(d, &request);
+    psr_mode_requests_changed(&d->asked, status == PSR_OK, line);
 }
 
 static psr_err on_restore(void *context)
@@ -365,8 +285,8 @@ static psr_err on_started(void *context, const char *algorithms)
     d->started = true;
     psr_rundir_log(d->rundir, self, "all are ready: start");
     /* Without this socket the run goes on, but cannot be asked for its mode. */
-    if (psr_mode_socket_new(psr_rundir_path(d->rundir), psr_scheduler_loop_wake, &d->loop,
-                            &d->asked) != PSR_OK)
+    if (psr_mode_requests_begin(&d->asked, d->scheduler, psr_rundir_path(d->rundir),
+                                psr_scheduler_loop_wake, &d->loop) != PSR_OK)
         psr_rundir_log(d->rundir, self, psr_err_detail());
     psr_launcher_running(d->launcher);
     return algorithms[0] ? psr_rundir_algorithms(d->rundir, algorithms) : PSR_OK;
@@ -453,8 +373,7 @@ static void on_ended(void *context, psr_err status, const char *line)
         outcome = NULL;
     d->status = status;
     snprintf(d->line, sizeof d->line, "%s", line);
-    answer(d, d->asker, false, line);
-    d->asker = 0;
+    psr_mode_requests_changed(&d->asked, false, line);
     psr_rundir_log(d->rundir, self, line);
     psr_err written = PSR_OK;
     /* bad input: no directory is left */
@@ -656,7 +575,7 @@ static bool between(void *context, int64_t now_ms)
     const bool more = psr_orders_take(&d->orders, now_ms);
     take_ends(d, now_ms);
     take_checkpoints(d);
-    take_requests(d);
+    psr_mode_requests_take(&d->asked);
     do_housekeeping(d, now_ms);
     return more;
 }
@@ -811,7 +730,7 @@ static psr_err set_up(driver *d)
 static void clean_up(driver *d)
 {
     /* The threads of the first four wake the transport. */
-    psr_mode_socket_free(d->asked);
+    psr_mode_requests_done(&d->asked);
     psr_lives_free(d->lives);
     psr_launcher_free(d->launcher);
     psr_checkpoints_free(d->checkpoints);

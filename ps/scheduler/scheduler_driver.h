@@ -5,7 +5,7 @@
 
 #include "base/config/config.h"
 #include "comm/members/provision.h"
-#include "ps/scheduler/launcher.h"
+#include "ps/scheduler/launcher/launcher.h"
 
 /* Runs to the end and tells the launcher, of this kind, how it ended. config: checked, with threads
  * and out resolved; series: that of out, see psr_rundir_new. Returns the run's status; its line is

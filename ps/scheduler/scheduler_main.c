@@ -2,7 +2,6 @@
  * by hand (--key-file). */
 #include "base/attempts.h"
 #include "base/config/options_argp.h"
-#include "base/fault.h"
 #include "base/log.h"
 #include "comm/members/provision.h"
 #include "comm/wire/compression/compression.h"

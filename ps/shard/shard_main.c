@@ -2,7 +2,6 @@
  * (--scheduler, --key-file). */
 #include "base/clock.h"
 #include "base/config/config.h"
-#include "base/facts.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/system/memory.h"

@@ -1,7 +1,6 @@
 #include "worker/exchange/binding.h"
 
 #include "comm/plan.h"
-#include "comm/wire/messages.h"
 #include "net/violation.h"
 
 #include <inttypes.h>

@@ -3,7 +3,6 @@
 #include "worker/exchange/exchange_private.h"
 
 #include "base/arrays/arena.h"
-#include "base/fault.h"
 #include "comm/loop.h"
 #include "comm/wire/messages.h"
 

@@ -3,7 +3,6 @@
 
 #include "base/rng.h"
 #include "comm/handover.h"
-#include "comm/wire/encoding.h"
 #include "comm/wire/messages.h"
 
 #include <stdlib.h>

@@ -3,7 +3,6 @@
 
 #include "comm/members/membership.h"
 
-#include "comm/members/join.h"
 
 enum { DEADLINE_MS = 30000, RUN_DEADLINE_MS = 4000, TOLD_MAX = 1000 };
 

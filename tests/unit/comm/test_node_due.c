@@ -1,6 +1,5 @@
 /* The deadlines of requests under way against an array of them that is searched from end to end,
  * with random additions, removals and changes. */
-#include "tests/unit/expect.h"
 
 #include "comm/node/node_private.h"
 

@@ -1,6 +1,5 @@
 #include "tests/unit/data/data_files.h"
 
-#include "data/cifar.h"
 #include "data/dataset.h"
 
 #include <math.h>

@@ -1,7 +1,6 @@
 #include "tests/unit/layouts.h"
 
 #include "base/rng.h"
-#include "model/networks/network_list.h"
 
 static size_t padded(size_t count)
 {

@@ -1,6 +1,5 @@
 #include "tests/unit/expect.h"
 
-#include "base/system/file.h"
 #include "model/checkpoint/checkpoint.h"
 #include "model/networks/network.h"
 

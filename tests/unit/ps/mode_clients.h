@@ -4,7 +4,7 @@
 
 #include "tests/unit/folder.h"
 
-#include "ps/scheduler/mode_socket.h"
+#include "ps/scheduler/mode/mode_socket.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -3,7 +3,7 @@
 #include "tests/unit/expect.h"
 #include "tests/unit/ps/wakes.h"
 
-#include "ps/scheduler/launcher.h"
+#include "ps/scheduler/launcher/launcher.h"
 #include "ps/input_thread.h"
 
 #include <math.h>

@@ -4,7 +4,6 @@
 #include "tests/unit/worker/local_trainer.h"
 
 #include "base/arrays/arena.h"
-#include "base/system/file.h"
 #include "comm/wire/encoding.h"
 #include "model/checkpoint/checkpoint.h"
 #include "worker/snapshot.h"

@@ -3,7 +3,6 @@
  * given, and compared with one in the layout of oneDNN's choice, whose numbers test_onednn.c holds
  * to the reference. */
 #include "base/arrays/arena.h"
-#include "model/networks/network_build.h"
 #include "model/onednn/exec.h"
 
 #include <math.h>

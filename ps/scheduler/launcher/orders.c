@@ -1,4 +1,4 @@
-#include "ps/scheduler/orders.h"
+#include "ps/scheduler/launcher/orders.h"
 
 #include "comm/members/scheduler_loop.h"
 

@@ -1,4 +1,4 @@
-#include "ps/scheduler/launcher.h"
+#include "ps/scheduler/launcher/launcher.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -1,4 +1,4 @@
-#include "ps/scheduler/mode_socket.h"
+#include "ps/scheduler/mode/mode_socket.h"
 
 #include "base/clock.h"
 #include "base/text/printable.h"

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "comm/launcher_line.h"
-#include "ps/scheduler/launcher.h"
+#include "ps/scheduler/launcher/launcher.h"
 
 typedef struct psr_orders {
     psr_launcher *launcher; /* borrowed */
