@@ -1,20 +1,11 @@
 #include "deploy/agent/agent.h"
 
-#include "base/clock.h"
-#include "base/system/child.h"
-#include "base/system/environment.h"
 #include "base/system/machine.h"
 #include "base/system/signals.h"
-#include "base/text/json.h"
 #include "base/text/printable.h"
-#include "base/text/secret.h"
-#include "comm/members/provision.h"
 #include "comm/start/meeting.h"
-#include "comm/view.h"
-#include "deploy/agent/host.h"
-#include "deploy/agent/program.h"
+#include "deploy/agent/agent_private.h"
 #include "deploy/agent/topology.h"
-#include "net/address/socket_directory.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -23,17 +14,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHILDREN_MAX 2048
 #define EVENTS_WAITING_MAX (1u << 20)
 /* The text of one event. A byte that is not text takes six in JSON, and a line has 1 MiB. */
 #define TEXT_BYTES_MAX (64u << 10)
-#define DEADLINE_S_MAX 1e6
-#define GRACE_MS_MAX 1e6
 #define TERM_BEFORE_KILL_MS 500
 /* How long the launcher may take nothing of the last lines of processes that have ended. */
 #define TELLING_MS 500
@@ -41,65 +28,11 @@
  * processes what they are doing, and to end the run. That is better than a signal. */
 #define NAMING_MS 1000
 
-/* The state of a process with regard to Ctrl-Z. */
-typedef enum stop_state {
-    STOP_NONE,
-    STOP_TOLD, /* it was told to stop */
-    STOP_ENDS, /* it must be continued as soon as it is stopped */
-} stop_state;
-
-typedef struct process {
-    psr_peer peer;
-    psr_child child;
-    stop_state stop;
-    bool told; /* its end has been reported */
-    /* when something other than Ctrl-Z stopped it; 0: it is not stopped */
-    int64_t stopped_ms;
-    bool asked_to_end; /* it was sent SIGTERM */
-    bool given_up;     /* it was stopped for longer than the deadline */
-    uint64_t left_out; /* lines that the launcher did not take, and was not told of yet */
-} process;
-
-typedef struct agent {
-    psr_line_reader commands;
-    psr_line_writer events;
-    int signals;
-    process *processes;
-    size_t count;
-    struct pollfd *fds; /* as poll has set them */
-    size_t polled;      /* number of processes that are polled */
-    bool look_at_all;   /* check all processes, whatever poll reported */
-    psr_presence_clock clock;
-    /* when the last line of the launcher came, by that clock; other times are of psr_clock_ms */
-    int64_t heard_ms;
-    int64_t deadline_ms;
-    bool paused;        /* its processes were told to stop, and its clock stands still */
-    bool answers_pause; /* PAUSE is answered when all of them are stopped */
-    bool ending;
-    int64_t term_at_ms, kill_at_ms;
-    int64_t leave_at_ms; /* even if not everything was sent */
-    uint64_t taken;      /* bytes of events that were taken when leaving was last put off */
-    const char *because; /* why the agent ends, unless the launcher told it to end */
-    /* removed at the end: the run's directory, which the launcher also removes if it can; over TCP
-     * this agent's own */
-    psr_socket_directory sockets;
-    bool shares;         /* sockets is also where its processes share memory */
-    psr_program program; /* the program of `psring run`; without words: psring's own processes */
-    cJSON *variables;    /* for these two, or NULL */
-    psr_environment environment; /* this agent's environment with them; not begun: unchanged */
-    bool probes;                 /* its workers are `psring probe` */
-} agent;
-
 typedef struct line_from {
-    agent *agent;
-    process *process;
+    psr_agent *agent;
+    psr_agent_process *process;
     const char *stream;
 } line_from;
-
-static int64_t look(agent *a)
-{
-    return psr_presence_clock_ms(&a->clock, psr_clock_ms());
-}
 
 /* The address at which the launcher reached this host. ssh has it in SSH_CONNECTION ("client port
  * server port"). srun has its own address in SLURM_LAUNCH_NODE_IPADDR, and this host's address is
@@ -145,7 +78,7 @@ static cJSON *describe_topology(void)
     return json;
 }
 
-static void say_hello(agent *a)
+static void say_hello(psr_agent *a)
 {
     char host[256] = "?", address[64], launcher[64], machine[PSR_MACHINE_BYTES];
     (void)gethostname(host, sizeof host - 1);
@@ -157,26 +90,21 @@ static void say_hello(agent *a)
                  (double)allowed_cores(), topology != NULL ? "!topology" : NULL, topology, NULL);
 }
 
-static bool runs_program(const agent *a)
-{
-    return a->program.words != NULL;
-}
-
 /* The most that we hold for a launcher that does not keep up. Neither kind of process ever waits:
  * psring's own processes drop what their pipes do not take, and the output of programs is read and
  * dropped here. */
-static bool may_read(const agent *a)
+static bool may_read(const psr_agent *a)
 {
     return psr_line_writer_waiting(&a->events) < EVENTS_WAITING_MAX;
 }
 
-static void put_line(agent *a, const process *p, const char *stream, const char *text)
+static void put_line(psr_agent *a, const psr_agent_process *p, const char *stream, const char *text)
 {
     psr_json_put(&a->events, "event", "line", "role", psr_role_name(p->peer.role), "#rank",
                  (double)p->peer.rank, "stream", stream, "text", text, NULL);
 }
 
-static void tell_left_out(agent *a, process *p)
+static void tell_left_out(psr_agent *a, psr_agent_process *p)
 {
     char text[64];
     if (p->left_out == 0)
@@ -211,17 +139,17 @@ static psr_err on_line(void *context, char *line)
 /* A process stops itself after it has stopped its clock (base/clock.h). A SIGCONT before that would
  * be lost, and the process would stop after it for good. So a process is continued only when its
  * stop has been seen. */
-static void see_stops(agent *a)
+static void see_stops(psr_agent *a)
 {
     bool all_stopped = true;
     for (size_t i = 0; i < a->count; i++) {
-        process *p = &a->processes[i];
-        if (p->stop == STOP_ENDS && p->child.stopped) {
+        psr_agent_process *p = &a->processes[i];
+        if (p->stop == PSR_AGENT_STOP_ENDS && p->child.stopped) {
             psr_child_signal(&p->child, SIGCONT);
             p->child.stopped = false;
-            p->stop = STOP_NONE;
+            p->stop = PSR_AGENT_STOP_NONE;
         }
-        all_stopped &= p->stop != STOP_TOLD || p->child.stopped || p->child.ended;
+        all_stopped &= p->stop != PSR_AGENT_STOP_TOLD || p->child.stopped || p->child.ended;
     }
     if (!a->answers_pause || !all_stopped)
         return;
@@ -229,36 +157,35 @@ static void see_stops(agent *a)
     a->answers_pause = false;
 }
 
-static void pause_all(agent *a)
+void psr_agent_pause_all(psr_agent *a)
 {
     a->answers_pause = true;
     if (a->ending || a->paused)
         return;
     for (size_t i = 0; i < a->count; i++) {
         psr_child_signal(&a->processes[i].child, SIGTSTP);
-        a->processes[i].stop = STOP_TOLD;
+        a->processes[i].stop = PSR_AGENT_STOP_TOLD;
     }
     psr_clock_stop();
     a->paused = true;
 }
 
-static void go_on(agent *a)
+void psr_agent_go_on(psr_agent *a)
 {
     if (!a->paused)
         return;
     psr_clock_go_on();
     a->paused = a->answers_pause = false;
     for (size_t i = 0; i < a->count; i++)
-        if (a->processes[i].stop == STOP_TOLD)
-            a->processes[i].stop = STOP_ENDS;
+        if (a->processes[i].stop == PSR_AGENT_STOP_TOLD)
+            a->processes[i].stop = PSR_AGENT_STOP_ENDS;
 }
 
-/* ---- commands ---- */
+/* ---- the end ---- */
 
-/* Stopped processes are continued, so that they can end in order. */
-static void end_all(agent *a, int64_t grace_ms)
+void psr_agent_end_all(psr_agent *a, int64_t grace_ms)
 {
-    go_on(a);
+    psr_agent_go_on(a);
     int64_t now = psr_clock_ms();
     if (a->ending && a->term_at_ms <= now + grace_ms)
         return;
@@ -267,250 +194,38 @@ static void end_all(agent *a, int64_t grace_ms)
     a->kill_at_ms = a->term_at_ms + TERM_BEFORE_KILL_MS;
 }
 
-/* The process of a spawn command, not yet started. */
-static psr_err read_spawn(const agent *a, const cJSON *command, process *ret_process)
-{
-    const char *role = psr_json_text(command, "role");
-    process p = {0};
-    if (role == NULL || !psr_role_parse(role, &p.peer.role) || p.peer.role == PSR_ROLE_SCHEDULER ||
-        ((runs_program(a) || a->probes) && p.peer.role != PSR_ROLE_WORKER) ||
-        !psr_json_count(command, "rank", UINT32_MAX - 1, &p.peer.rank))
-        return psr_fail(PSR_ERR_PROTOCOL,
-                        "the launcher sent a spawn command for neither a worker nor a shard");
-    for (size_t i = 0; i < a->count; i++)
-        if (psr_peer_equal(a->processes[i].peer, p.peer))
-            return psr_fail(PSR_ERR_PROTOCOL,
-                            "the launcher sent a second spawn command for %s %" PRIu32, role,
-                            p.peer.rank);
-    if (a->count == CHILDREN_MAX)
-        return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent more than %d spawn commands",
-                        CHILDREN_MAX);
-    *ret_process = p;
-    return PSR_OK;
-}
-
-/* This host decides where memory is shared, and not the launcher. false: no memory. */
-static bool tell_sharing(const agent *a, cJSON *provision)
-{
-    cJSON_DeleteItemFromObjectCaseSensitive(provision, "sharing");
-    return !a->shares || cJSON_AddStringToObject(provision, "sharing", a->sockets.path) != NULL;
-}
-
-/* The program of this run, which the launcher named on our standard input. */
-static psr_err start_program(const agent *a, process *p, const psr_program_place *place,
-                             cJSON *provision, const psr_cpus *cpus)
-{
-    psr_provision of_rank;
-    char *text = tell_sharing(a, provision) ? psr_secret_print(provision) : NULL;
-    if (text == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a provision");
-    psr_err err = psr_provision_from_json(text, strlen(text), &of_rank);
-    psr_secret_free(text);
-    PSR_TRY(err);
-    if (!psr_peer_equal(of_rank.self, p->peer))
-        err = psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a provision for another process");
-    else
-        err = psr_program_start(&a->program, &of_rank, place, cpus, &p->child);
-    psr_provision_done(&of_rank);
-    return err;
-}
-
-/* One of psring's own programs, from this program's directory: the launcher does not decide which
- * program is run. */
-static psr_err start_own(const agent *a, process *p, cJSON *provision, const psr_cpus *cpus)
-{
-    char path[4096], option[] = "--provision", from[] = "-", probe[] = "probe";
-    const char *name = a->probes                        ? "psring"
-                       : p->peer.role == PSR_ROLE_SHARD ? "psring-ps"
-                                                        : "psring-worker";
-    PSR_TRY(psr_program_path(name, path, sizeof path));
-    char *argv[] = {path, a->probes ? probe : option, a->probes ? NULL : from, NULL};
-    char *text = tell_sharing(a, provision) ? psr_secret_print(provision) : NULL;
-    if (text == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a provision");
-    const psr_child_setting setting = {.environment = a->environment.items, .cpus = cpus};
-    psr_err err = psr_child_start_with(argv, PSR_CHILD_LOSSY_OUTPUT, &setting, &p->child);
-    if (err == PSR_OK)
-        psr_line_writer_put(&p->child.in, text);
-    psr_secret_free(text);
-    return err;
-}
-
-/* by_itself: it exited, and was not killed. */
-static void tell_exit(agent *a, psr_peer peer, bool ok, bool by_itself, const char *how)
+void psr_agent_tell_exit(psr_agent *a, psr_peer peer, bool ok, bool by_itself, const char *how)
 {
     psr_json_put(&a->events, "event", "exited", "role", psr_role_name(peer.role), "#rank",
                  (double)peer.rank, "?ok", ok, "?by_itself", by_itself, "how", how, NULL);
 }
 
-static psr_err spawn(agent *a, const cJSON *command)
-{
-    cJSON *provision = cJSON_GetObjectItemCaseSensitive(command, "provision");
-    process *p = &a->processes[a->count];
-    if (!cJSON_IsObject(provision))
-        return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a spawn command without a provision");
-    PSR_TRY(read_spawn(a, command, p));
-    if (a->ending)
-        return PSR_OK; /* the run is ending, so that process is not started */
-    const char *list = psr_json_text(command, "cpus");
-    psr_cpus bound, *cpus = list != NULL ? &bound : NULL;
-    if (list != NULL && psr_cpus_parse(list, &bound) != PSR_OK)
-        return psr_fail(PSR_ERR_PROTOCOL,
-                        "the launcher sent a list of processors that cannot be read");
-    psr_program_place place = {0}; /* not given to a shard */
-    (void)psr_json_count(command, "local_rank", UINT32_MAX, &place.local_rank);
-    (void)psr_json_count(command, "local_ranks", UINT32_MAX, &place.local_ranks);
-    if ((runs_program(a) ? start_program(a, p, &place, provision, cpus)
-                         : start_own(a, p, provision, cpus)) != PSR_OK)
-        tell_exit(a, p->peer, false, false, psr_err_detail());
-    else
-        a->count++;
-    return PSR_OK;
-}
-
-/* A number from the launcher, limited to a sensible range. */
-static double between(double least, double value, double most)
-{
-    return value >= least ? value <= most ? value : most : least; /* NaN: least */
-}
-
-static void watch_launcher(agent *a, int64_t deadline_ms)
+void psr_agent_watch_launcher(psr_agent *a, int64_t deadline_ms)
 {
     a->deadline_ms = deadline_ms;
     a->clock = psr_presence_clock_for(psr_clock_ms(), deadline_ms);
-    a->heard_ms = look(a);
+    a->heard_ms = psr_agent_look(a);
 }
 
-/* Without such a directory nothing is shared on this host, and values go as messages. */
-static void share(agent *a)
+static bool may_read_commands(const psr_agent *a)
 {
-    a->shares = psr_socket_directory_make(getenv("XDG_RUNTIME_DIR"), &a->sockets) == PSR_OK;
-    if (!a->shares)
-        psr_print(stderr, "no memory is shared on this host: %s\n", psr_err_detail());
+    return psr_agent_runs_program(a) || may_read(a);
 }
 
-static psr_err begin(agent *a, const cJSON *command)
-{
-    const char *sockets = psr_json_text(command, "sockets");
-    watch_launcher(
-        a, (int64_t)(between(0.001, psr_json_number(command, "deadline_s", 30), DEADLINE_S_MAX) *
-                     1000));
-    if (a->sockets.hold < 0 && sockets == NULL && psr_json_true(command, "share"))
-        share(a);
-    return sockets != NULL && a->sockets.hold < 0 ? psr_socket_directory_enter(sockets, &a->sockets)
-                                                  : PSR_OK;
-}
-
-/* Before the first spawn, once. */
-static psr_err take_program(agent *a, cJSON *command)
-{
-    cJSON *object = cJSON_DetachItemFromObjectCaseSensitive(command, "program");
-    if (runs_program(a) || a->probes || a->count > 0) {
-        cJSON_Delete(object);
-        return psr_fail(PSR_ERR_PROTOCOL,
-                        "the launcher named a program after processes were started");
-    }
-    PSR_TRY(psr_program_from_object(object, &a->program));
-    psr_program_adopt_strays();
-    return PSR_OK;
-}
-
-/* Before the first spawn, once. */
-static psr_err take_variables(agent *a, cJSON *command)
-{
-    const cJSON *item;
-    if (a->variables != NULL || a->count > 0)
-        return psr_fail(PSR_ERR_PROTOCOL,
-                        "the launcher sent variables after processes were started");
-    a->variables = cJSON_DetachItemFromObjectCaseSensitive(command, "variables");
-    PSR_TRY(psr_environment_begin((size_t)cJSON_GetArraySize(a->variables), &a->environment));
-    cJSON_ArrayForEach(item, a->variables)
-    {
-        if (!cJSON_IsString(item))
-            return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a variable that is no text");
-        psr_environment_set(&a->environment, item->valuestring);
-    }
-    return PSR_OK;
-}
-
-/* Likewise. */
-static psr_err take_probe(agent *a)
-{
-    if (runs_program(a) || a->count > 0)
-        return psr_fail(PSR_ERR_PROTOCOL,
-                        "the launcher wanted a probe after processes were started");
-    a->probes = true;
-    return PSR_OK;
-}
-
-/* A process that has ended gets nothing. */
-static psr_err tell(agent *a, const cJSON *command)
-{
-    const char *role = psr_json_text(command, "role"), *text = psr_json_text(command, "text");
-    psr_peer peer;
-    if (!a->probes || role == NULL || text == NULL || !psr_role_parse(role, &peer.role) ||
-        !psr_json_count(command, "rank", UINT32_MAX - 1, &peer.rank))
-        return psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a line that is for no probe");
-    for (size_t i = 0; i < a->count; i++)
-        if (psr_peer_equal(a->processes[i].peer, peer))
-            psr_line_writer_put(&a->processes[i].child.in, text);
-    return PSR_OK;
-}
-
-static psr_err on_command(void *context, char *line)
-{
-    agent *a = context;
-    a->heard_ms = look(a);
-    cJSON *command = cJSON_Parse(line);
-    const char *op = psr_json_text(command, "op");
-    psr_err err = PSR_OK;
-    if (op == NULL)
-        err = psr_fail(PSR_ERR_PROTOCOL, "the launcher sent a line that is not a command");
-    else if (strcmp(op, "begin") == 0)
-        err = begin(a, command);
-    else if (strcmp(op, "program") == 0)
-        err = take_program(a, command);
-    else if (strcmp(op, "variables") == 0)
-        err = take_variables(a, command);
-    else if (strcmp(op, "probe") == 0)
-        err = take_probe(a);
-    else if (strcmp(op, "tell") == 0)
-        err = tell(a, command);
-    else if (strcmp(op, "spawn") == 0)
-        err = spawn(a, command);
-    else if (strcmp(op, "end") == 0)
-        end_all(a, (int64_t)between(0, psr_json_number(command, "grace_ms", 0), GRACE_MS_MAX));
-    else if (strcmp(op, "pause") == 0)
-        pause_all(a);
-    else if (strcmp(op, "go_on") == 0)
-        go_on(a);
-    else if (strcmp(op, "alive") == 0)
-        psr_json_put(&a->events, "event", "alive", NULL); /* and so does this agent */
-    else
-        err = psr_fail(PSR_ERR_PROTOCOL, "the launcher sent the unknown command '%.64s'", op);
-    psr_secret_delete(command);
-    return err;
-}
-
-static bool may_read_commands(const agent *a)
-{
-    return runs_program(a) || may_read(a);
-}
-
-static void tell_end(agent *a, process *p)
+static void tell_end(psr_agent *a, psr_agent_process *p)
 {
     char how[128];
     tell_left_out(a, p);
     psr_child_describe(p->child.status, how, sizeof how);
     if (p->given_up)
         snprintf(how, sizeof how, "stopped by a signal for %.1f s", (double)a->deadline_ms / 1000);
-    tell_exit(a, p->peer, p->child.status == 0, WIFEXITED(p->child.status), how);
+    psr_agent_tell_exit(a, p->peer, p->child.status == 0, WIFEXITED(p->child.status), how);
     p->told = true;
 }
 
 /* Reaps processes that programs left behind and that have ended, since nothing else reaps them. If
  * one of our own processes has ended, the next round handles it. */
-static void reap_strays(const agent *a)
+static void reap_strays(const psr_agent *a)
 {
     siginfo_t info = {0};
     while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
@@ -527,14 +242,14 @@ static void reap_strays(const agent *a)
 
 /* Whether poll reported something for that process, or it was not polled yet. Of thousands of
  * processes that is true for few. */
-static bool has_event(const agent *a, size_t index)
+static bool has_event(const psr_agent *a, size_t index)
 {
     const struct pollfd *fds = a->fds + FDS_BEFORE + FDS_OF_EACH * index;
     return a->look_at_all || index >= a->polled ||
            (fds[0].revents | fds[1].revents | fds[2].revents | fds[3].revents) != 0;
 }
 
-static psr_err attend_process(agent *a, process *p)
+static psr_err attend_process(psr_agent *a, psr_agent_process *p)
 {
     line_from out = {a, p, "out"}, err = {a, p, "err"};
     (void)psr_child_reap(&p->child);
@@ -549,7 +264,7 @@ static psr_err attend_process(agent *a, process *p)
 }
 
 /* Passes on what processes printed and how they ended: all their lines first. */
-static psr_err attend_all(agent *a, bool *ret_running, bool *ret_all_told)
+static psr_err attend_all(psr_agent *a, bool *ret_running, bool *ret_all_told)
 {
     *ret_running = false;
     *ret_all_told = true;
@@ -559,7 +274,7 @@ static psr_err attend_all(agent *a, bool *ret_running, bool *ret_all_told)
         *ret_running |= !a->processes[i].child.ended;
         *ret_all_told &= a->processes[i].told;
     }
-    if (runs_program(a))
+    if (psr_agent_runs_program(a))
         reap_strays(a);
     return PSR_OK;
 }
@@ -568,11 +283,11 @@ static psr_err attend_all(agent *a, bool *ret_running, bool *ret_all_told)
 
 /* A program need not have joined the run, so no other process would notice that it is stopped. Time
  * in which Ctrl-Z stops it does not count. */
-static void check_stopped(agent *a, int64_t now)
+static void check_stopped(psr_agent *a, int64_t now)
 {
-    for (size_t i = 0; i < a->count && runs_program(a) && !a->paused; i++) {
-        process *p = &a->processes[i];
-        if (!p->child.stopped || p->child.ended || p->stop != STOP_NONE)
+    for (size_t i = 0; i < a->count && psr_agent_runs_program(a) && !a->paused; i++) {
+        psr_agent_process *p = &a->processes[i];
+        if (!p->child.stopped || p->child.ended || p->stop != PSR_AGENT_STOP_NONE)
             p->stopped_ms = 0;
         else if (p->stopped_ms == 0)
             p->stopped_ms = now;
@@ -584,10 +299,10 @@ static void check_stopped(agent *a, int64_t now)
 }
 
 /* Sends TERM once, and then KILL, when they are due. */
-static void end_step(agent *a, int64_t now)
+static void end_step(psr_agent *a, int64_t now)
 {
     for (size_t i = 0; i < a->count && a->ending && now >= a->term_at_ms; i++) {
-        process *p = &a->processes[i];
+        psr_agent_process *p = &a->processes[i];
         if (now >= a->kill_at_ms)
             psr_child_signal(&p->child, SIGKILL);
         else if (!p->asked_to_end)
@@ -596,7 +311,7 @@ static void end_step(agent *a, int64_t now)
     }
 }
 
-static int poll_timeout(const agent *a, int64_t now)
+static int poll_timeout(const psr_agent *a, int64_t now)
 {
     /* when the launcher may have been silent for too long */
     int64_t next = now + psr_presence_clock_every_ms(&a->clock);
@@ -610,7 +325,7 @@ static int poll_timeout(const agent *a, int64_t now)
 }
 
 /* Signals and commands come first, so that nothing that processes print can delay them. */
-static psr_err wait_for_events(agent *a)
+static psr_err wait_for_events(psr_agent *a)
 {
     struct pollfd *fds = a->fds;
     nfds_t n = 0;
@@ -635,13 +350,13 @@ static psr_err wait_for_events(agent *a)
         a->look_at_all = info.ssi_signo == SIGCHLD; /* one is stopped, goes on or has ended */
         if (!a->look_at_all) {
             a->because = "the agent was told to end";
-            end_all(a, 0);
+            psr_agent_end_all(a, 0);
         }
     }
-    return psr_line_reader_visit(&a->commands, on_command, a);
+    return psr_line_reader_visit(&a->commands, psr_agent_command, a);
 }
 
-static psr_err agent_loop(agent *a)
+static psr_err agent_loop(psr_agent *a)
 {
     bool running = false, all_told = true;
     for (;;) {
@@ -649,11 +364,11 @@ static psr_err agent_loop(agent *a)
         int64_t now = psr_clock_ms();
         if (a->commands.fd < 0 && a->because == NULL) {
             a->because = "the launcher has gone";
-            end_all(a, NAMING_MS);
+            psr_agent_end_all(a, NAMING_MS);
         }
-        if (look(a) - a->heard_ms >= a->deadline_ms && a->because == NULL) {
+        if (psr_agent_look(a) - a->heard_ms >= a->deadline_ms && a->because == NULL) {
             a->because = "the launcher gave no sign of life for longer than the deadline";
-            end_all(a, NAMING_MS);
+            psr_agent_end_all(a, NAMING_MS);
         }
         PSR_TRY(attend_all(a, &running, &all_told));
         see_stops(a);
@@ -682,11 +397,11 @@ int psr_agent_main(void)
     sigaddset(&signals, SIGCHLD);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);
-    agent a = {.sockets = PSR_SOCKET_DIRECTORY_NONE};
-    watch_launcher(&a, 30000);
+    psr_agent a = {.sockets = PSR_SOCKET_DIRECTORY_NONE};
+    psr_agent_watch_launcher(&a, 30000);
     a.signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-    a.processes = calloc(CHILDREN_MAX, sizeof *a.processes);
-    a.fds = calloc(FDS_BEFORE + FDS_OF_EACH * (size_t)CHILDREN_MAX, sizeof *a.fds);
+    a.processes = calloc(PSR_AGENT_CHILDREN_MAX, sizeof *a.processes);
+    a.fds = calloc(FDS_BEFORE + FDS_OF_EACH * (size_t)PSR_AGENT_CHILDREN_MAX, sizeof *a.fds);
     psr_line_reader_init(&a.commands, fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));
     psr_line_writer_init(&a.events, fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0));
     psr_err err = PSR_OK;
@@ -703,7 +418,7 @@ int psr_agent_main(void)
                   a.count);
     for (size_t i = 0; i < a.count; i++)
         psr_child_done(&a.processes[i].child);
-    if (runs_program(&a))
+    if (psr_agent_runs_program(&a))
         psr_program_end_strays();
     psr_socket_directory_remove(&a.sockets);
     psr_program_done(&a.program);

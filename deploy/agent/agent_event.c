@@ -1,6 +1,6 @@
 #include "deploy/agent/agent_event.h"
 
-#include "comm/view.h"
+#include "comm/view/view.h"
 #include "net/address/interface.h"
 
 #include <inttypes.h>

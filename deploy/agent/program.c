@@ -3,7 +3,7 @@
 #include "base/system/environment.h"
 #include "base/text/json.h"
 #include "base/text/secret.h"
-#include "comm/view.h"
+#include "comm/view/view.h"
 
 #include <errno.h>
 #include <fcntl.h>
