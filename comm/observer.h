@@ -18,7 +18,7 @@
 #ifndef PSR_COMM_OBSERVER_H
 #define PSR_COMM_OBSERVER_H
 
-#include "comm/plan.h"
+#include "comm/view/plan.h"
 #include "net/message.h"
 
 typedef enum psr_observed_kind {

@@ -1,6 +1,6 @@
 #include "data/dataset.h"
 
-#include "data/idx.h"
+#include "data/files/idx.h"
 #include "data/location.h"
 #include "base/system/thread.h"
 

@@ -5,7 +5,7 @@
 #define PSR_DATA_DATASET_H
 
 #include "base/config/config.h"
-#include "data/reading.h"
+#include "data/files/reading.h"
 
 typedef enum psr_split { PSR_SPLIT_TRAIN, PSR_SPLIT_TEST } psr_split;
 

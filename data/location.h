@@ -4,8 +4,8 @@
 #define PSR_DATA_LOCATION_H
 
 #include "base/config/config.h"
-#include "data/cifar.h"
-#include "data/source.h"
+#include "data/files/cifar.h"
+#include "data/files/source.h"
 #include "data/synthetic.h"
 
 enum { PSR_LOCATION_MAX_FILES = 5 };

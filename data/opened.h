@@ -10,7 +10,7 @@
 
 #include "base/content.h"
 #include "data/dataset.h"
-#include "data/reading.h"
+#include "data/files/reading.h"
 
 typedef struct psr_opened {
     psr_dataset *train, *test; /* owned: psr_opened_done */

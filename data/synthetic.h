@@ -10,7 +10,7 @@
 #define PSR_DATA_SYNTHETIC_H
 
 #include "base/err.h"
-#include "data/reading.h"
+#include "data/files/reading.h"
 #include "data/samples.h"
 
 typedef struct psr_synthetic {

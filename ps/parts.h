@@ -7,7 +7,7 @@
 #define PSR_PS_PARTS_H
 
 #include "base/config/config.h"
-#include "comm/plan.h"
+#include "comm/view/plan.h"
 #include "model/layout.h"
 
 typedef struct psr_parts {

@@ -5,7 +5,7 @@
 #define PSR_PS_ROSTER_H
 
 #include "base/config/config.h"
-#include "comm/plan.h"
+#include "comm/view/plan.h"
 
 typedef struct psr_roster {
     uint32_t ranks; /* ranks of training; each has its own gradient and share of the samples */

@@ -11,7 +11,7 @@
 
 #include "comm/members/member.h"
 #include "comm/progress_engine.h"
-#include "comm/view.h"
+#include "comm/view/view.h"
 #include "comm/wire/messages.h"
 
 typedef struct psr_session psr_session;

@@ -6,8 +6,8 @@
 #include "comm/command_queue.h"
 #include "comm/loop.h"
 #include "comm/operations/early.h"
-#include "comm/view.h"
-#include "comm/view_queue.h"
+#include "comm/view/view.h"
+#include "comm/view/view_queue.h"
 #include "worker/exchange/exchange.h"
 #include "worker/session.h"
 

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "bench/exchange/check.h"
 #include "bench/exchange/link.h"
-#include "comm/plan.h"
+#include "comm/view/plan.h"
 #include "comm/tables/table.h"
 #include "comm/tables/table_shard.h"
 #include "model/optimizers/optimizer.h"

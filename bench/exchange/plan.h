@@ -4,7 +4,7 @@
 #define PSR_BENCH_EXCHANGE_PLAN_H
 
 #include "base/config/config.h"
-#include "comm/plan.h"
+#include "comm/view/plan.h"
 #include "model/networks/network.h"
 #include "net/address/socket_directory.h"
 #include "net/trust/keys.h"

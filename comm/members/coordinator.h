@@ -27,7 +27,7 @@
 
 #include "base/bytes.h"
 #include "comm/members/liveness.h"
-#include "comm/view.h"
+#include "comm/view/view.h"
 #include "comm/wire/messages.h"
 #include "net/transport.h"
 

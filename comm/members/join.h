@@ -6,7 +6,7 @@
 #define PSR_COMM_JOIN_H
 
 #include "base/bytes.h"
-#include "comm/view.h"
+#include "comm/view/view.h"
 #include "net/message.h"
 
 #define PSR_VERSION_MAX 32

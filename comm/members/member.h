@@ -28,7 +28,7 @@ typedef struct psr_member_options {
     psr_transport *transport; /* borrowed for the member's life, as all pointers here */
     const psr_provision *provision;
     int64_t first_deadline_ms; /* until CONFIG gives the run's deadline; 0: 30 s */
-    /* this process can share memory (comm/members/shared_memory.h); JOIN says where */
+    /* this process can share memory (comm/members/memory/shared_memory.h); JOIN says where */
     bool shares_memory;
     void *context;
     /* Called once, when CONFIG came: gives this process's place in the run and the bytes of the

@@ -25,7 +25,7 @@
 #include "comm/buffer.h"
 #include "comm/collectives/group.h"
 #include "comm/outbox.h"
-#include "comm/view.h"
+#include "comm/view/view.h"
 #include "comm/wire/messages.h"
 
 #include <stdatomic.h>

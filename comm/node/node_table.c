@@ -171,9 +171,6 @@ static psr_err advance_part(psr_node_table *t, uint32_t part)
 
 static psr_err advance(psr_node_table *t)
 {
-    uint64_t staleness = psr_table_take_staleness(t->worker);
-    if (staleness > atomic_load(&t->staleness))
-        atomic_store(&t->staleness, staleness);
     for (uint32_t part = 0; part < t->plan.bucket_count && t->waiting > 0; part++)
         PSR_TRY(advance_part(t, part));
     return PSR_OK;
@@ -427,6 +424,13 @@ static psr_err make_shard(psr_node_table *t, const psr_node_table_options *o)
     return psr_table_shard_new(&options, &t->shard);
 }
 
+static void keep_staleness(void *context, uint64_t steps)
+{
+    psr_node_table *t = context;
+    if (steps > atomic_load(&t->staleness))
+        atomic_store(&t->staleness, steps);
+}
+
 static psr_err make_worker(psr_node_table *t)
 {
     PSR_TRY(psr_arena_new(psr_plan_length(&t->plan), &t->values));
@@ -439,7 +443,8 @@ static psr_err make_worker(psr_node_table *t)
                                        .outbox = {.context = t, .send = send_to},
                                        .lender = &t->group->node->options.outbox,
                                        .context = t,
-                                       .landed = landed};
+                                       .landed = landed,
+                                       .stale = keep_staleness};
     return psr_table_new(&options, &t->worker);
 }
 

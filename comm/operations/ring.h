@@ -6,8 +6,8 @@
  * most the plan's slice_floats of a chunk. Reduce-scatter: chunk c starts at rank c+1 and is summed
  * hop by hop until rank c holds it whole (the order of base/arrays/fold.h). All-gather: it goes
  * round from rank c. Each rank sends and receives 2(n-1)/n * L floats a bucket in 2(n-1) hops a
- * slice: time 2(n-1)/n * M/B + 2(n-1)a.
- * Each bucket is an operation that is started once for each step: a persistent all-reduce by ring of a group of all workers (comm/collectives/group.h), as a
+ * slice: time 2(n-1)/n * M/B + 2(n-1)a. Each bucket is an operation that is started once for each
+ * step: a persistent all-reduce by ring of a group of all workers (comm/collectives/group.h), as a
  * program's is. Its messages are VALUES of PSR_GROUP_OF_BUCKETS, whose slot is the bucket and whose
  * round is the step. A rank injects slices of its chunk r-1 (the first hop); at most `window` of
  * them whose final sum has not come back. The final sum is the credit, so no acknowledgements are
@@ -25,7 +25,7 @@
 #include "comm/buffer.h"
 #include "comm/operations/waiting.h"
 #include "comm/outbox.h"
-#include "comm/plan.h"
+#include "comm/view/plan.h"
 
 typedef struct psr_ring_options {
     /* borrowed for life; its buckets by RING are summed. With one rank a bucket is done at once */

@@ -12,7 +12,7 @@ typedef struct psr_start_roles {
     const char *words[3]; /* the words for the roles, in psr_role's order */
 } psr_start_roles;
 
-/* A psr_start_reader (comm/start/ways.h) with these names. */
+/* A psr_start_reader (comm/start/ways/ways.h) with these names. */
 PSR_MUST_CHECK psr_err psr_start_by_roles(const psr_start_roles *roles, psr_start *start);
 
 #endif

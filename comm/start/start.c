@@ -1,7 +1,7 @@
 #include "comm/start/start.h"
 
 #include "comm/start/variables.h"
-#include "comm/start/ways.h"
+#include "comm/start/ways/ways.h"
 #include "net/address/interface.h"
 
 #include <inttypes.h>

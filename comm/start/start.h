@@ -1,12 +1,12 @@
 /* How a process finds its place in a run: its launcher has put it into the environment, and this
  * reads it into one typed struct, whichever the launcher is. Each launcher has a file of its own in
- * this folder, which reads its variables and fills the struct (comm/start/ways.h). This file
+ * this folder, which reads its variables and fills the struct (comm/start/ways/ways.h). This file
  * decides which of several sources counts; comm/start/meeting.h says where the processes find their
  * scheduler. No state. Any thread, as long as nobody changes the environment. */
 #ifndef PSR_COMM_START_H
 #define PSR_COMM_START_H
 
-#include "comm/view.h"
+#include "comm/view/view.h"
 
 #include <stdbool.h>
 

@@ -24,7 +24,7 @@
 
 #include "comm/operations/waiting.h"
 #include "comm/outbox.h"
-#include "comm/plan.h"
+#include "comm/view/plan.h"
 #include "comm/tables/table_shard.h"
 
 typedef struct psr_host_ring_options {

@@ -46,7 +46,6 @@ struct psr_table {
     bool encodes;         /* pushes of some part are encoded */
     uint32_t puts;        /* how many parts are being written */
     psr_landing *landing; /* a run for each slice; NULL: values are copied */
-    uint64_t staleness;
 };
 
 static bool is_bsp(const psr_table *table)
@@ -325,8 +324,8 @@ static psr_err take_weights(psr_table *table, psr_message **message)
     table->landed[a.slice] = a.rounds;
     table->wanted[a.slice] = false;
     table->taken[home_of(table, *message)] += !is_bsp(table); /* else it was not asked for */
-    if (a.says.staleness > table->staleness)
-        table->staleness = a.says.staleness;
+    if (a.says.staleness > 0 && table->options.stale != NULL)
+        table->options.stale(table->options.context, a.says.staleness);
     part *p = &table->parts[a.says.bucket];
     return --p->missing == 0 ? complete(p) : PSR_OK;
 }
@@ -562,13 +561,6 @@ bool psr_table_waits(const psr_table *table, psr_waiting *ret_waiting, uint32_t 
     *ret_part = waits->index;
     *ret_waiting = (psr_waiting){psr_plan_home(table->plan, waits->index), waits->round};
     return true;
-}
-
-uint64_t psr_table_take_staleness(psr_table *table)
-{
-    uint64_t staleness = table->staleness;
-    table->staleness = 0;
-    return staleness;
 }
 
 /* ---- beginning and end ---- */

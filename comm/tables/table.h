@@ -3,9 +3,9 @@
  *
  * Vocabulary: a part is a bucket of the plan that goes by SHARD (or by HOST: then a worker is its
  * shard), a round is a step of it, a slice is what one message carries. A round's start pushes the
- * buffer, and it is done when the values that answer have landed in this worker's copy of the table. A round of a table of M bytes moves M out
- * and M in, overlapped: M/B at B bytes/s a direction; a push, an answer and at most an
- * acknowledgement for each slice.
+ * buffer, and it is done when the values that answer have landed in this worker's copy of the
+ * table. A round of a table of M bytes moves M out and M in, overlapped: M/B at B bytes/s a
+ * direction; a push, an answer and at most an acknowledgement for each slice.
  *
  * All parts share one lane for each shard (comm/operations/lane.h). Of the slices that are ready
  * for a shard, the one with the lowest offset in the table is sent first, since the next forward
@@ -20,7 +20,7 @@
 #include "comm/buffer.h"
 #include "comm/operations/waiting.h"
 #include "comm/outbox.h"
-#include "comm/plan.h"
+#include "comm/view/plan.h"
 #include "comm/tables/consistency.h"
 
 /* The factor by which the plan's window is larger towards a shard that reads pushes where they
@@ -55,6 +55,9 @@ typedef struct psr_table_options {
      * async: those for the next round). A push without a pull is done when all of it has been
      * sent. */
     psr_err (*landed)(void *context, uint64_t round, uint32_t part);
+    /* Values have come that are by so many steps (> 0) older than those of a synchronous run. NULL:
+     * nobody asks. */
+    void (*stale)(void *context, uint64_t steps);
 } psr_table_options;
 
 typedef struct psr_table psr_table;
@@ -120,9 +123,5 @@ PSR_MUST_CHECK psr_err psr_table_message(psr_table *table, psr_message **message
 /* What the oldest round under way waits for, and among equals the lowest part; if there is none, a
  * part whose pushes the shard has not read. false: neither. */
 bool psr_table_waits(const psr_table *table, psr_waiting *ret_waiting, uint32_t *ret_part);
-
-/* The most steps by which pulled values were older than those of a synchronous run, since the last
- * call. */
-uint64_t psr_table_take_staleness(psr_table *table);
 
 #endif

@@ -3,10 +3,10 @@
  * distributed machine learning with the parameter server", OSDI 2014, with bulk pushes and pulls of
  * parts in place of single keys.
  *
- * Vocabulary: a table is an array of floats, a part is a bucket of the plan (comm/plan.h) that goes
- * by SHARD, a slice is what one PUSH, PULL or WEIGHTS carries of it. In a step each of n workers
- * pushes each part once. For a table of M bytes on s shards that hold equal parts, a shard receives
- * nM/s and sends nM/s a step: at B bytes/s a direction, max(M/B, nM/(sB)).
+ * Vocabulary: a table is an array of floats, a part is a bucket of the plan (comm/view/plan.h) that
+ * goes by SHARD, a slice is what one PUSH, PULL or WEIGHTS carries of it. In a step each of n
+ * workers pushes each part once. For a table of M bytes on s shards that hold equal parts, a shard
+ * receives nM/s and sends nM/s a step: at B bytes/s a direction, max(M/B, nM/(sB)).
  *
  * BSP, folded by rank: the pushes of a slice are held as the transport gave them until all n are
  * there; then, block by block in cache, they are folded in the order of base/arrays/fold.h (chunk
@@ -36,7 +36,7 @@
 #define PSR_COMM_TABLE_SHARD_H
 
 #include "comm/outbox.h"
-#include "comm/plan.h"
+#include "comm/view/plan.h"
 #include "comm/tables/consistency.h"
 #include "comm/tables/update.h"
 

@@ -3,7 +3,7 @@
 #ifndef PSR_COMM_TABLE_SLICES_H
 #define PSR_COMM_TABLE_SLICES_H
 
-#include "comm/plan.h"
+#include "comm/view/plan.h"
 
 typedef struct psr_table_slice {
     uint32_t part; /* the plan's bucket */

@@ -5,10 +5,9 @@
  * is beyond what it may be (the detail names it). A rank, an epoch, a step and a count of what
  * members tell the scheduler are held against what there is (psr_msg_limits): behind the function
  * that reads a message nobody sees one that was not. Of a bucket and its span psr_plan_find says
- * which slice it is, or that there is none (comm/plan.h). When a message is due is the receiver's
- * to check; the payload's size is checked by comm/wire/encoding.h.
- * Types that are not here (JOIN, FACTS, READY, METRICS, ..) have no fields. Plain data; any
- * thread. */
+ * which slice it is, or that there is none (comm/view/plan.h). When a message is due is the
+ * receiver's to check; the payload's size is checked by comm/wire/encoding.h. Types that are not
+ * here (JOIN, FACTS, READY, METRICS, ..) have no fields. Plain data; any thread. */
 #ifndef PSR_COMM_MESSAGES_H
 #define PSR_COMM_MESSAGES_H
 
@@ -81,7 +80,8 @@ typedef struct psr_msg_ring {
     uint32_t chunk, hop;
 } psr_msg_ring;
 
-/* STATE: what one member hands to another when a view follows the one before (comm/handover.h). */
+/* STATE: what one member hands to another when a view follows the one before
+ * (comm/view/handover.h). */
 typedef struct psr_msg_state {
     uint64_t step;  /* the view's first step */
     psr_span span;  /* in the arena; empty: the sender has begun the view */
@@ -216,7 +216,7 @@ typedef struct psr_msg_done {
     bool left_out; /* because it was told to stop, it left out the evaluation after the last step */
 } psr_msg_done;
 
-/* VIEW: what its head says of the payload (comm/view.h). */
+/* VIEW: what its head says of the payload (comm/view/view.h). */
 typedef struct psr_msg_view {
     uint32_t epoch;
     uint64_t first_step;

@@ -1,5 +1,5 @@
-/* What the files of comm/wire/messages.h share. In a head the fields have the order and the names of
- * net/message.c's table. */
+/* What the files of comm/wire/messages.h share. In a head the fields have the order and the names
+ * of net/message.c's table. */
 #ifndef PSR_COMM_MESSAGES_PRIVATE_H
 #define PSR_COMM_MESSAGES_PRIVATE_H
 

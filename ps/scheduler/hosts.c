@@ -1,6 +1,6 @@
 #include "ps/scheduler/hosts.h"
 
-#include "comm/members/memory_place.h"
+#include "comm/members/memory/memory_place.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
 
 #include "base/config/config.h"
 #include "base/show/show.h"
-#include "comm/plan.h"
-#include "comm/view.h"
+#include "comm/view/plan.h"
+#include "comm/view/view.h"
 
 /* The hosts on which workers share memory, if the configuration asks for that and JOIN says that it
  * is possible. A worker that shares memory with none of the neighbouring ranks counts as a host of

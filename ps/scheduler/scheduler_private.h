@@ -3,8 +3,8 @@
 #define PSR_PS_SCHEDULER_PRIVATE_H
 
 #include "comm/members/coordinator.h"
-#include "comm/plan.h"
-#include "comm/view.h"
+#include "comm/view/plan.h"
+#include "comm/view/view.h"
 #include "ps/roster.h"
 #include "ps/scheduler/metrics/hashes.h"
 #include "ps/scheduler/scheduler.h"

@@ -1,7 +1,7 @@
 #include "ps/shard/shard.h"
 
 #include "base/arrays/arena.h"
-#include "comm/handover.h"
+#include "comm/view/handover.h"
 #include "comm/tables/consistency.h"
 #include "comm/tables/update.h"
 #include "comm/wire/compression/compression.h"

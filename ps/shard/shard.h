@@ -8,7 +8,7 @@
 
 #include "base/config/config.h"
 #include "comm/outbox.h"
-#include "comm/plan.h"
+#include "comm/view/plan.h"
 #include "comm/tables/table_shard.h"
 #include "model/layout.h"
 
@@ -42,8 +42,8 @@ void psr_shard_free(psr_shard *shard);
 
 /* Another view follows: from first_step on the shard holds what this plan gives it, and no longer
  * updates what it held before. Its arrays stay as they are: whoever changes the view hands state
- * over (comm/handover.h). BSP. plan: borrowed for life. Fails as psr_shard_new. It has a new table
- * then. */
+ * over (comm/view/handover.h). BSP. plan: borrowed for life. Fails as psr_shard_new. It has a new
+ * table then. */
 PSR_MUST_CHECK psr_err psr_shard_rebind(psr_shard *shard, const psr_plan *plan,
                                         uint64_t first_step);
 /* Arrays as long as the arena: 0 is the weights, 1 + i is state array i of the optimizer. Borrowed

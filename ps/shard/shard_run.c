@@ -1,13 +1,13 @@
 #include "ps/shard/shard_run.h"
 
 #include "base/fault.h"
-#include "comm/epoch_gate.h"
-#include "comm/handover.h"
+#include "comm/view/epoch_gate.h"
+#include "comm/view/handover.h"
 #include "comm/outbox.h"
-#include "comm/plan.h"
+#include "comm/view/plan.h"
 #include "comm/tables/table_shard.h"
-#include "comm/view.h"
-#include "comm/view_queue.h"
+#include "comm/view/view.h"
+#include "comm/view/view_queue.h"
 #include "comm/wire/encoding.h"
 #include "net/violation.h"
 

@@ -1,6 +1,6 @@
 /* Byte 0: packing (bits 0-1), CIFAR-10 or CIFAR-100 (bit 2), records expected (bits 3-4, plus 1);
  * then the file. */
-#include "data/cifar.h"
+#include "data/files/cifar.h"
 
 #include <assert.h>
 

@@ -19,22 +19,6 @@ enum {
 
 RECORDS_MUTATOR(0, RECORD);
 
-static psr_err give_back(void *context, psr_peer to, const psr_head *head,
-                         const psr_payload *payload)
-{
-    (void)context;
-    (void)to;
-    (void)head;
-    if (payload != NULL && payload->release != NULL)
-        payload->release(payload->context);
-    return PSR_OK;
-}
-
-static void release(psr_message *message)
-{
-    free(message);
-}
-
 /* What is called here, and what others say of theirs: the kinds by number, each with the first
  * algorithm that there is. */
 static psr_request_options options_of(uint8_t which, int32_t *send, int32_t *receive)
@@ -109,23 +93,10 @@ static psr_head make_head(const uint8_t *record)
 /* A message whose payload is of its exact size, so that a read beyond it is seen. */
 static psr_message *make(const uint8_t *record)
 {
-    size_t payload_bytes = record[5];
-    struct {
-        psr_message base;
-        double payload[];
-    } *m = malloc(sizeof *m + payload_bytes);
-    if (m == NULL)
-        abort();
-    memset(m->payload, record[6], payload_bytes);
-    m->base = (psr_message){
-        .from = {record[7] & 4 ? PSR_ROLE_SHARD : PSR_ROLE_WORKER, record[7] & 3},
-        .head = make_head(record),
-        .payload = m->payload,
-        .payload_bytes = payload_bytes,
-        .release = release,
-    };
-    records_twist(&m->base.head, record + TWIST, COUNT);
-    return &m->base;
+    const psr_peer from = {record[7] & 4 ? PSR_ROLE_SHARD : PSR_ROLE_WORKER, record[7] & 3};
+    psr_message *m = records_message(from, make_head(record), record[5], record + 6, 1);
+    records_twist(&m->head, record + TWIST, COUNT);
+    return m;
 }
 
 typedef struct played {
@@ -178,7 +149,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                  .hosts = 1,
                                  .slice_bytes = 16,
                                  .window = 2,
-                                 .outbox = {.send = give_back}};
+                                 .outbox = {.send = records_give_back}};
     if (psr_group_new(&options, &p.group) != PSR_OK)
         abort();
     for (size_t i = 0; i < 2 * REQUESTS; i++) /* a gather has everybody's */

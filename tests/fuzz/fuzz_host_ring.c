@@ -25,15 +25,6 @@ typedef struct holder {
     psr_host_ring *ring;
 } holder;
 
-static psr_err give_back(void *context, psr_peer to, const psr_head *head,
-                         const psr_payload *payload)
-{
-    (void)context, (void)to, (void)head;
-    if (payload != NULL && payload->release != NULL)
-        payload->release(payload->context);
-    return PSR_OK;
-}
-
 static psr_err gathered(void *context, uint32_t slice)
 {
     return psr_host_ring_gathered(((holder *)context)->ring, slice);
@@ -55,7 +46,7 @@ static void open_holder(holder *h, uint8_t how, float *values)
                                       .window = 1 + how / 5 % 3};
     must(psr_plan_make(&planned, parts, PARTS, &h->plan));
     must(psr_plan_within(&h->plan, rank, &h->within));
-    const psr_outbox outbox = {.context = NULL, .send = give_back};
+    const psr_outbox outbox = {.context = NULL, .send = records_give_back};
     const psr_table_shard_options held = {.plan = &h->within,
                                           .by_host = true,
                                           .shard = rank - psr_plan_first_rank(&h->within),
@@ -79,11 +70,6 @@ static void close_holder(holder *h)
     psr_table_shard_free(h->table);
     psr_plan_done(&h->within);
     psr_plan_done(&h->plan);
-}
-
-static void release(psr_message *message)
-{
-    free(message);
 }
 
 /* Who sends of that bucket: a worker of this host, or the one before it in the ring. */
@@ -116,25 +102,14 @@ static psr_message *make(const holder *h, const uint8_t *record)
                                .chunk = slice.chunk + (record[5] >> 5 & 1),
                                .hop = record[3] >> 2 & 3};
     const size_t bytes = (slice.span.count + (record[5] >> 4 & 1)) * sizeof(float);
-    struct {
-        psr_message base;
-        float payload[];
-    } *m = malloc(sizeof *m + bytes);
-    if (m == NULL)
-        abort();
-    memset(m->payload, 0, bytes);
-    m->base = (psr_message){
-        .from = from,
-        .head = (record[0] & 1) != 0
-                    ? psr_msg_ring_head(&ring)
-                    : psr_msg_push_head(&(psr_msg_push){slice.bucket, ring.step, slice.span, true}),
-        .payload = m->payload,
-        .payload_bytes = bytes,
-        .release = release,
-    };
-    records_twist(&m->base.head, record + TWIST, PARTS);
-    m->base.head.encoding = PSR_ENCODING_FLOAT32;
-    return &m->base;
+    const psr_head head =
+        (record[0] & 1) != 0
+            ? psr_msg_ring_head(&ring)
+            : psr_msg_push_head(&(psr_msg_push){slice.bucket, ring.step, slice.span, true});
+    psr_message *m = records_message(from, head, bytes, "", 1);
+    records_twist(&m->head, record + TWIST, PARTS);
+    m->head.encoding = PSR_ENCODING_FLOAT32;
+    return m;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,6 +1,6 @@
 /* Byte 0: packing of the images (bits 0-1) and of the labels (bits 2-3); bytes 1-2: length of the
  * labels' file, big-endian; then that file, then the images' file. */
-#include "data/idx.h"
+#include "data/files/idx.h"
 
 #include <assert.h>
 

@@ -24,17 +24,6 @@ static const psr_compression compressions[8] = {
     {PSR_ENCODING_TOPK, 900000000}, {PSR_ENCODING_TOPK, 300000000},
 };
 
-static psr_err give_back(void *context, psr_peer to, const psr_head *head,
-                         const psr_payload *payload)
-{
-    (void)context;
-    (void)to;
-    (void)head;
-    if (payload != NULL && payload->release != NULL)
-        payload->release(payload->context);
-    return PSR_OK;
-}
-
 static psr_err ignore_reduced(void *context, uint64_t step, uint32_t bucket)
 {
     (void)step;
@@ -48,11 +37,6 @@ static psr_err not_finite(void *context, uint64_t step, uint32_t bucket)
     (void)step;
     (void)bucket;
     return PSR_ERR_NUMERIC;
-}
-
-static void release(psr_message *message)
-{
-    free(message);
 }
 
 /* What the left neighbour may send at some time, or a slice and a total of the record's. */
@@ -93,34 +77,22 @@ static void shape(psr_encoding encoding, void *payload, size_t bytes)
     }
 }
 
-/* A message whose payload is of its exact size, so that a read beyond it is seen. */
 static psr_message *make(const uint8_t *record, psr_encoding encoding, const psr_plan *plan,
                          uint32_t left)
 {
     size_t payload_bytes = (size_t)record[6] * (encoding != PSR_ENCODING_FLOAT32 ? 1 : 4);
-    struct {
-        psr_message base;
-        double payload[];
-    } *m = malloc(sizeof *m + payload_bytes);
-    if (m == NULL)
-        abort();
-    memset(m->payload, record[7], payload_bytes);
+    const psr_peer from = {record[0] >> 6 ? PSR_ROLE_WORKER : PSR_ROLE_SHARD, record[0] >> 4 & 3};
+    psr_message *m =
+        records_message(from, make_head(record, plan, left), payload_bytes, record + 7, 1);
     if ((record[5] & 8) == 0)
-        shape(encoding, m->payload, payload_bytes);
-    m->base = (psr_message){
-        .from = {record[0] >> 6 ? PSR_ROLE_WORKER : PSR_ROLE_SHARD, record[0] >> 4 & 3},
-        .head = make_head(record, plan, left),
-        .payload = m->payload,
-        .payload_bytes = payload_bytes,
-        .release = release,
-    };
-    records_twist(&m->base.head, record + TWIST, 3);
+        shape(encoding, (void *)(uintptr_t)m->payload, payload_bytes);
+    records_twist(&m->head, record + TWIST, 3);
     /* now and then in another than the ring's */
     if (payload_bytes > 0 || encoding == PSR_ENCODING_TOPK)
-        m->base.head.encoding = record[5] >> 6 == 3                ? PSR_ENCODING_FLOAT64
-                                : encoding == PSR_ENCODING_FLOAT32 ? PSR_ENCODING_BYTES
-                                                                   : encoding;
-    return &m->base;
+        m->head.encoding = record[5] >> 6 == 3                ? PSR_ENCODING_FLOAT64
+                           : encoding == PSR_ENCODING_FLOAT32 ? PSR_ENCODING_BYTES
+                                                              : encoding;
+    return m;
 }
 
 static void play(const uint8_t *data, size_t size, psr_encoding encoding, const psr_plan *plan,
@@ -170,7 +142,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     psr_ring_options options = {.plan = &plan,
                                 .rank = rank,
                                 .residual = residual,
-                                .outbox = {.context = NULL, .send = give_back},
+                                .outbox = {.context = NULL, .send = records_give_back},
                                 .context = reduced,
                                 .reduced = ignore_reduced,
                                 .not_finite = not_finite};

@@ -15,11 +15,6 @@ enum { WORKERS = 3, TWIST = 8, RECORD = TWIST + RECORDS_TWIST_BYTES };
 
 RECORDS_MUTATOR(1, RECORD);
 
-static void release(psr_message *message)
-{
-    free(message);
-}
-
 /* By the input's first byte; the last two are as the first. */
 static const struct {
     const char *text;
@@ -78,23 +73,12 @@ static psr_message *make(const uint8_t *record, psr_message_type type, psr_encod
 {
     bool compressed = type == PSR_MSG_PUSH && of_push != PSR_ENCODING_FLOAT32;
     size_t payload_bytes = (size_t)(record[6] & 63) * (compressed ? 1 : 4);
-    struct {
-        psr_message base;
-        double payload[];
-    } *m = malloc(sizeof *m + payload_bytes);
-    if (m == NULL)
-        abort();
-    memset(m->payload, record[7], payload_bytes);
+    const psr_peer from = {record[0] >> 7 ? PSR_ROLE_SHARD : PSR_ROLE_WORKER, record[0] >> 5 & 3};
+    psr_message *m =
+        records_message(from, make_head(record, type, of_push), payload_bytes, record + 7, 1);
     if (compressed)
-        shape(of_push, m->payload, payload_bytes);
-    m->base = (psr_message){
-        .from = {record[0] >> 7 ? PSR_ROLE_SHARD : PSR_ROLE_WORKER, record[0] >> 5 & 3},
-        .head = make_head(record, type, of_push),
-        .payload = m->payload,
-        .payload_bytes = payload_bytes,
-        .release = release,
-    };
-    return &m->base;
+        shape(of_push, (void *)(uintptr_t)m->payload, payload_bytes);
+    return m;
 }
 
 /* ---- the shard ---- */

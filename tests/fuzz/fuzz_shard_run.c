@@ -6,8 +6,8 @@
  * outside its part. The first byte says what the run is like. */
 #include "tests/fuzz/records.h"
 
-#include "comm/plan.h"
-#include "comm/view.h"
+#include "comm/view/plan.h"
+#include "comm/view/view.h"
 #include "comm/wire/messages.h"
 #include "ps/parts.h"
 #include "ps/shard/shard_run.h"

@@ -44,43 +44,27 @@ static psr_err count_landed(void *context, uint64_t round, uint32_t part)
     return PSR_OK;
 }
 
-static void release(psr_message *message)
-{
-    free(message);
-}
-
 /* A message whose payload is of its exact size, so that a read beyond it is seen. */
 static psr_message *make(const uint8_t *record, psr_message_type type)
 {
     size_t payload_bytes = (size_t)record[6] * 4;
-    struct {
-        psr_message base;
-        double payload[];
-    } *m = malloc(sizeof *m + payload_bytes);
-    if (m == NULL)
-        abort();
-    memset(m->payload, record[7], payload_bytes);
-    m->base = (psr_message){
-        .from = {record[0] >> 6 == 3 ? PSR_ROLE_WORKER : PSR_ROLE_SHARD, record[0] >> 4 & 3},
-        .payload = m->payload,
-        .payload_bytes = payload_bytes,
-        .release = release,
-    };
     uint64_t received = record[5] & 63;
-    m->base.head = type == PSR_MSG_ACK ? psr_msg_ack_head(received)
-                   : type == PSR_MSG_INIT
-                       ? psr_msg_init_head(&(psr_msg_init){
-                             record[1] & 3, record[1] >> 4, {record[3], record[4]}, record[2] & 1})
-                       : psr_msg_weights_head(&(psr_msg_weights){.bucket = record[1] & 3,
-                                                                 .step = record[1] >> 4,
-                                                                 .span = {record[3], record[4]},
-                                                                 .staleness = record[2],
-                                                                 .received = received});
-    records_twist(&m->base.head, record + TWIST, PARTS);
+    psr_head head = type == PSR_MSG_ACK ? psr_msg_ack_head(received)
+                    : type == PSR_MSG_INIT
+                        ? psr_msg_init_head(&(psr_msg_init){
+                              record[1] & 3, record[1] >> 4, {record[3], record[4]}, record[2] & 1})
+                        : psr_msg_weights_head(&(psr_msg_weights){.bucket = record[1] & 3,
+                                                                  .step = record[1] >> 4,
+                                                                  .span = {record[3], record[4]},
+                                                                  .staleness = record[2],
+                                                                  .received = received});
+    records_twist(&head, record + TWIST, PARTS);
     if (payload_bytes > 0) /* now and then in another than the type's */
-        m->base.head.encoding = record[5] >> 6 == 3 ? PSR_ENCODING_FP16 : PSR_ENCODING_FLOAT32;
-    m->base.head.type = type;
-    return &m->base;
+        head.encoding = record[5] >> 6 == 3 ? PSR_ENCODING_FP16 : PSR_ENCODING_FLOAT32;
+    head.type = type;
+    const psr_peer from = {record[0] >> 6 == 3 ? PSR_ROLE_WORKER : PSR_ROLE_SHARD,
+                           record[0] >> 4 & 3};
+    return records_message(from, head, payload_bytes, record + 7, 1);
 }
 
 static void start(player *p, uint32_t part)

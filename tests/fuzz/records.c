@@ -108,6 +108,15 @@ psr_message *records_message(psr_peer from, psr_head head, size_t payload_bytes,
     return &m->base;
 }
 
+psr_err records_give_back(void *context, psr_peer to, const psr_head *head,
+                          const psr_payload *payload)
+{
+    (void)context, (void)to, (void)head;
+    if (payload != NULL && payload->release != NULL)
+        payload->release(payload->context);
+    return PSR_OK;
+}
+
 /* ---- mutations ---- */
 
 static unsigned draw(unsigned *state, size_t below)

@@ -24,6 +24,10 @@ psr_head records_head(psr_message_type type, const uint8_t bytes[RECORDS_HEAD_BY
 psr_message *records_message(psr_peer from, psr_head head, size_t payload_bytes, const void *bytes,
                              size_t count);
 
+/* A psr_outbox's send: what is sent is read at once. */
+psr_err records_give_back(void *context, psr_peer to, const psr_head *head,
+                          const psr_payload *payload);
+
 /* What LLVMFuzzerCustomMutator does in such a target: `first` bytes, then records of `record` bytes
  * each. */
 size_t records_mutate(uint8_t *data, size_t size, size_t size_max, unsigned seed, size_t first,

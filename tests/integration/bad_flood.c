@@ -4,7 +4,7 @@
 
 #include "comm/members/member.h"
 #include "comm/outbox.h"
-#include "comm/plan.h"
+#include "comm/view/plan.h"
 #include "comm/tables/table.h"
 #include "comm/wire/messages.h"
 

@@ -5,7 +5,7 @@
 #define PSR_TESTS_RING_VALUES_H
 
 #include "comm/collectives/call.h"
-#include "comm/plan.h"
+#include "comm/view/plan.h"
 #include "comm/wire/messages.h"
 
 /* A slice on its way: its chunk, and the hops that it has behind it in this phase. */

@@ -1,6 +1,6 @@
 #include "worker/exchange/binding.h"
 
-#include "comm/plan.h"
+#include "comm/view/plan.h"
 #include "net/violation.h"
 
 #include <inttypes.h>
@@ -154,17 +154,6 @@ uint32_t psr_binding_lent(psr_binding *binding, uint32_t bucket)
 {
     const way *w = way_of(binding, bucket);
     return w->ops->lent != NULL ? w->ops->lent(w->engine, bucket) : 0;
-}
-
-uint64_t psr_binding_staleness(psr_binding *binding)
-{
-    uint64_t most = 0;
-    for (uint32_t i = 0; i < binding->way_count; i++) {
-        const way *w = &binding->ways[i];
-        const uint64_t its = w->ops->staleness != NULL ? w->ops->staleness(w->engine) : 0;
-        most = its > most ? its : most;
-    }
-    return most;
 }
 
 float *psr_binding_gradients(const psr_binding *binding, uint32_t rank)

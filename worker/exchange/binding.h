@@ -1,15 +1,15 @@
 /* A binding: what carries out the exchange's calls under one view. It is made from that view's
  * plan, dropped at the end of a step when all has landed and nothing is lent, and made again from
- * the next view. It is the set of engines that the plan needs: an engine (worker/exchange/engine.h)
- * for each route that some bucket has, which handles only those buckets; or one engine for all
- * buckets (local, mpi). Weights, the optimizer's state and residuals belong neither to it nor to
- * the engines: whoever makes the binding lends them. One thread, that of the engines, except
- * psr_binding_lent, _gradients and _waits_in. */
+ * the next view. It is the set of engines that the plan needs: an engine
+ * (worker/exchange/engines/engine.h) for each route that some bucket has, which handles only those
+ * buckets; or one engine for all buckets (local, mpi). Weights, the optimizer's state and residuals
+ * belong neither to it nor to the engines: whoever makes the binding lends them. One thread, that
+ * of the engines, except psr_binding_lent, _gradients and _waits_in. */
 #ifndef PSR_WORKER_BINDING_H
 #define PSR_WORKER_BINDING_H
 
 #include "comm/operations/waiting.h"
-#include "worker/exchange/engine.h"
+#include "worker/exchange/engines/engine.h"
 
 typedef struct psr_binding psr_binding;
 
@@ -43,7 +43,6 @@ psr_phase psr_binding_waits_in(psr_binding *binding, uint32_t bucket);
 /* How many slices of a bucket's gradient are lent; when it is 0 the gradient may be written again.
  * Any thread. */
 uint32_t psr_binding_lent(psr_binding *binding, uint32_t bucket);
-uint64_t psr_binding_staleness(psr_binding *binding); /* the largest since the last call */
 /* Where a rank writes its gradient; NULL: every rank writes into env's arena. */
 float *psr_binding_gradients(const psr_binding *binding, uint32_t rank);
 /* The weights as a checkpoint needs them, borrowed; NULL: the shards have them. */

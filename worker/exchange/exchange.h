@@ -14,20 +14,21 @@
  *
  * A step belongs to one view. When another view begins with it, begin_step waits until all weights
  * have landed, drops what carried the verbs out (worker/exchange/binding.h), makes it again from
- * the new view, and waits for what that gives to this worker (comm/handover.h). Weights, the
+ * the new view, and waits for what that gives to this worker (comm/view/handover.h). Weights, the
  * optimizer's state and residuals stay.
  *
- * Engines (worker/exchange/engine_ps.c, engine_ring.c, engine_direct.c, engine_local.c,
- * engine_none.c) are free of I/O; engine_mpi.c's is MPI's, behind worker/exchange/mpi_sums.h.
- * exchange_thread.c drives them on the exchange thread, which owns all sockets; one that plays all
- * ranks needs none and works on the compute thread. A failure anywhere (deadline, abort from the
- * scheduler, peer's violation) makes every call return that status at once. */
+ * Engines (worker/exchange/engines/engine_ps.c, engine_ring.c, engine_direct.c, engine_local.c,
+ * engine_none.c) are free of I/O; engine_mpi.c's is MPI's, behind
+ * worker/exchange/engines/mpi_sums.h. exchange_thread.c drives them on the exchange thread, which
+ * owns all sockets; one that plays all ranks needs none and works on the compute thread. A failure
+ * anywhere (deadline, abort from the scheduler, peer's violation) makes every call return that
+ * status at once. */
 #ifndef PSR_WORKER_EXCHANGE_EXCHANGE_H
 #define PSR_WORKER_EXCHANGE_EXCHANGE_H
 
 #include "comm/buffer.h"
-#include "comm/plan.h"
-#include "worker/exchange/engine.h"
+#include "comm/view/plan.h"
+#include "worker/exchange/engines/engine.h"
 #include "worker/exchange/exchange_figures.h"
 #include "worker/session.h"
 

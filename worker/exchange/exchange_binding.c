@@ -1,5 +1,5 @@
 /* What an exchange does on the exchange thread when one view follows another: the binding is
- * dropped and made again, and state changes hands (comm/handover.h). */
+ * dropped and made again, and state changes hands (comm/view/handover.h). */
 #include "worker/exchange/exchange_private.h"
 
 #include "base/arrays/arena.h"
@@ -38,6 +38,7 @@ static psr_err open_binding(psr_exchange *exchange, uint64_t first_step)
         .outbox = psr_exchange_outbox(exchange),
         .context = exchange,
         .landed = psr_exchange_landed,
+        .stale = psr_exchange_stale,
         .wake = wake,
     };
     return psr_binding_new(&exchange->ways, &env, &exchange->binding);

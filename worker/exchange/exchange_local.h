@@ -7,7 +7,7 @@
 #define PSR_WORKER_EXCHANGE_EXCHANGE_LOCAL_H
 
 #include "base/config/config.h"
-#include "comm/plan.h"
+#include "comm/view/plan.h"
 #include "model/layout.h"
 #include "model/optimizers/optimizer.h"
 

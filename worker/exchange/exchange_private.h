@@ -5,12 +5,12 @@
 
 #include "comm/collectives/group.h"
 #include "comm/command_queue.h"
-#include "comm/epoch_gate.h"
-#include "comm/handover.h"
+#include "comm/view/epoch_gate.h"
+#include "comm/view/handover.h"
 #include "comm/operations/fences.h"
 #include "comm/outbox.h"
-#include "comm/plan.h"
-#include "comm/view.h"
+#include "comm/view/plan.h"
+#include "comm/view/view.h"
 #include "worker/exchange/binding.h"
 #include "worker/session_private.h"
 
@@ -96,6 +96,7 @@ void psr_exchange_stop(psr_exchange *exchange);
 /* From now on its messages come to it. */
 void psr_exchange_register(psr_exchange *exchange);
 psr_err psr_exchange_landed(void *exchange, uint64_t step, uint32_t bucket);
+void psr_exchange_stale(void *exchange, uint64_t steps);
 /* The outbox of the engines: it sets the view's epoch. */
 psr_outbox psr_exchange_outbox(psr_exchange *exchange);
 /* Reads messages that waited for the view and may be read now. */

@@ -33,19 +33,17 @@ static void tell(const psr_exchange *exchange, psr_observed_kind kind, uint64_t 
 /* ---- engines ---- */
 
 /* The compute thread takes the staleness with an exchange, so the larger is kept with a compare. */
-static void keep_staleness(psr_exchange *exchange)
+void psr_exchange_stale(void *context, uint64_t steps)
 {
-    const uint64_t staleness = psr_binding_staleness(exchange->binding);
+    psr_exchange *exchange = context;
     uint64_t before = atomic_load(&exchange->staleness);
-    while (staleness > before &&
-           !atomic_compare_exchange_weak(&exchange->staleness, &before, staleness))
+    while (steps > before && !atomic_compare_exchange_weak(&exchange->staleness, &before, steps))
         ;
 }
 
 psr_err psr_exchange_landed(void *context, uint64_t step, uint32_t bucket)
 {
     psr_exchange *exchange = context;
-    keep_staleness(exchange);
     tell(exchange, PSR_OBSERVED_LANDED, step, bucket);
     atomic_store(&exchange->landed[bucket], step + 1);
     psr_loop_changed(exchange->session->loop);

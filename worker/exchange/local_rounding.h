@@ -3,7 +3,7 @@
 #ifndef PSR_WORKER_EXCHANGE_LOCAL_ROUNDING_H
 #define PSR_WORKER_EXCHANGE_LOCAL_ROUNDING_H
 
-#include "comm/plan.h"
+#include "comm/view/plan.h"
 
 typedef struct psr_local_rounding psr_local_rounding;
 

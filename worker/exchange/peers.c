@@ -1,6 +1,6 @@
 #include "worker/exchange/peers.h"
 
-#include "comm/view.h"
+#include "comm/view/view.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #define PSR_WORKER_PEERS_H
 
 #include "comm/members/member.h"
-#include "comm/plan.h"
+#include "comm/view/plan.h"
 
 /* May not be moved. */
 typedef struct psr_peers {

@@ -2,9 +2,9 @@
 
 #include "base/log.h"
 #include "comm/start/meeting.h"
-#include "comm/view.h"
+#include "comm/view/view.h"
 #include "net/address/interface.h"
-#include "worker/exchange/engine.h"
+#include "worker/exchange/engines/engine.h"
 #include "worker/start/end_signals.h"
 #include "worker/start/launched_options.h"
 

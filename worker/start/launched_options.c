@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "comm/wire/compression/compression.h"
 #include "model/networks/network_list.h"
-#include "worker/exchange/engine.h"
+#include "worker/exchange/engines/engine.h"
 
 #include <inttypes.h>
 #include <stdio.h>

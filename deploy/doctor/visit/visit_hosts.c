@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/text/json_fields.h"
 #include "base/text/printable.h"
-#include "comm/view.h"
+#include "comm/view/view.h"
 #include "deploy/agent/agent_event.h"
 #include "deploy/agent/ssh_words.h"
 #include "net/address/interface.h"

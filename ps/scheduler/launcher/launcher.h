@@ -10,7 +10,7 @@
 
 #include "base/show/show.h"
 #include "comm/launcher_line.h"
-#include "comm/view.h"
+#include "comm/view/view.h"
 
 typedef struct psr_launcher psr_launcher;
 

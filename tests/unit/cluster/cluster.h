@@ -13,7 +13,7 @@
 #define PSR_TESTS_CLUSTER_H
 
 #include "comm/observer.h"
-#include "worker/exchange/engine.h"
+#include "worker/exchange/engines/engine.h"
 
 #define CLUSTER_NOBODY UINT32_MAX
 #define CLUSTER_SLOTS 2 /* most slots of an optimizer */

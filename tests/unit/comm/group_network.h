@@ -38,4 +38,17 @@ psr_request *network_request(network *net, uint32_t rank, const psr_request_opti
 /* The rank whom the request waits for; done: the test fails. */
 uint32_t network_waits(const psr_request *request);
 
+/* Of a send or a receive of int32. */
+static inline psr_request_options message_of(psr_kind kind, int32_t *values, size_t count,
+                                             uint32_t peer, uint32_t tag)
+{
+    return (psr_request_options){.kind = kind,
+                                 .type = PSR_TYPE_INT32,
+                                 .send = kind == PSR_KIND_SEND ? values : NULL,
+                                 .receive = kind == PSR_KIND_RECEIVE ? values : NULL,
+                                 .count = count,
+                                 .peer = peer,
+                                 .tag = tag};
+}
+
 #endif

@@ -34,18 +34,6 @@ static psr_request_options broadcast_of(int32_t *values, size_t count, uint32_t 
                                  .count = count};
 }
 
-static psr_request_options message_of(psr_kind kind, int32_t *values, size_t count, uint32_t peer,
-                                      uint32_t tag)
-{
-    return (psr_request_options){.kind = kind,
-                                 .type = PSR_TYPE_INT32,
-                                 .send = kind == PSR_KIND_SEND ? values : NULL,
-                                 .receive = kind == PSR_KIND_RECEIVE ? values : NULL,
-                                 .count = count,
-                                 .peer = peer,
-                                 .tag = tag};
-}
-
 static psr_peer name_of(uint32_t rank)
 {
     return (psr_peer){PSR_ROLE_WORKER, 2 * rank + 1};

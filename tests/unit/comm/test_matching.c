@@ -7,18 +7,6 @@
 
 enum { WINDOW = 2, SLICE_BYTES = 64, MANY = 100000 };
 
-static psr_request_options message_of(psr_kind kind, int32_t *values, size_t count, uint32_t peer,
-                                      uint32_t tag)
-{
-    return (psr_request_options){.kind = kind,
-                                 .type = PSR_TYPE_INT32,
-                                 .send = kind == PSR_KIND_SEND ? values : NULL,
-                                 .receive = kind == PSR_KIND_RECEIVE ? values : NULL,
-                                 .count = count,
-                                 .peer = peer,
-                                 .tag = tag};
-}
-
 static psr_request *start(network *net, uint32_t rank, const psr_request_options *options)
 {
     psr_request *request = network_request(net, rank, options);

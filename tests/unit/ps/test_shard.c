@@ -1,5 +1,5 @@
-/* What a shard of training adds to a table (tests/unit/comm/test_table_shard.c): the optimizer, the
- * schedule, checkpoints. */
+/* What a shard of training adds to a table (tests/unit/comm/tables/test_table_shard.c): the
+ * optimizer, the schedule, checkpoints. */
 #include "tests/unit/expect.h"
 #include "tests/unit/values_message.h"
 

@@ -1,8 +1,8 @@
 /* A shard from WELCOME to BYE, with what it says written down. How it folds is test_shard's. */
 #include "tests/unit/network_fixture.h"
 
-#include "comm/view.h"
-#include "comm/view_queue.h"
+#include "comm/view/view.h"
+#include "comm/view/view_queue.h"
 #include "ps/parts.h"
 #include "ps/shard/shard_run.h"
 

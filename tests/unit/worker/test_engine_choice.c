@@ -1,7 +1,7 @@
 /* Which engine a configuration gets, and what it says of itself. */
 #include "tests/unit/expect.h"
 
-#include "worker/exchange/engine.h"
+#include "worker/exchange/engines/engine.h"
 
 static const psr_host_ranks one_host = {1, (uint32_t[]){0, 2}};
 

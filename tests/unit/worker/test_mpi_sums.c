@@ -3,7 +3,7 @@
  * order. */
 #include "tests/unit/expect.h"
 
-#include "worker/exchange/mpi_sums.h"
+#include "worker/exchange/engines/mpi_sums.h"
 
 #include <semaphore.h>
 #include <stdlib.h>
