@@ -29,7 +29,7 @@ typedef struct psr_plan_bucket {
     psr_route route;
     /* SHARD: the shard that holds it. HOST: the number of its home (psr_plan.homes). Otherwise 0 */
     uint32_t home;
-    /* for what is summed: PUSH and RING. For what is pulled see the plan's */
+    /* for what is summed: PUSH and ring. For what is pulled see the plan's */
     psr_compression compression;
     /* floats of a whole slice: the plan's, or fewer if that would not surely fit into a message */
     size_t slice_floats;
