@@ -7,6 +7,7 @@
 #include "model/networks/network_build.h"
 #include "model/onednn/context.h"
 #include "model/onednn/exec.h"
+#include "model/onednn/choice/pick.h"
 #include "model/onednn/choice/trial.h"
 
 #include <argp.h>

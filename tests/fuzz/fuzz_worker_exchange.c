@@ -10,6 +10,7 @@
  * as they are while the compute thread may read them. Padding stays zero. The first bytes say what
  * the run is like. */
 #include "tests/fuzz/records.h"
+#include "tests/unit/ring_values.h"
 
 #include "base/log.h"
 #include "comm/collectives/call.h"
@@ -250,7 +251,7 @@ static psr_message *with_epoch(const played *p, const uint8_t *record, psr_peer 
     const uint32_t epoch = is_ordinary(record[EPOCH]) ? now
                            : (record[EPOCH] & 8) != 0 ? p->epoch
                                                       : now - 1;
-    head = psr_msg_in_group(head, epoch, 0);
+    head = psr_msg_in_epoch(head, epoch);
     records_twist(&head, record + TWIST, 3);
     return records_message(from, head, payload.bytes, payload.data, payload.bytes + 1);
 }
@@ -273,7 +274,7 @@ static psr_message *with_values(const played *p, const uint8_t *record, psr_peer
     if (!is_ordinary(record[BYTE]))
         memset(values, record[BYTE], sizeof values); /* 255: not a number */
     psr_payload payload = {.data = values, .bytes = count * sizeof *values};
-    head.encoding = PSR_ENCODING_FLOAT32;
+    head.encoding = head.type == PSR_MSG_VALUES ? PSR_ENCODING_BYTES : PSR_ENCODING_FLOAT32;
     psr_encoder *encoder = NULL;
     if (!psr_compression_is_none(compression) && count > 0) {
         must(psr_encoder_new(compression, count, &encoder) == PSR_OK);
@@ -358,7 +359,11 @@ static psr_message *tell_ring(const played *p, const uint8_t *record)
                                .phase = phase,
                                .chunk = slice.chunk,
                                .hop = hop};
-    return with_values(p, record, sender(record, from), psr_msg_ring_head(&says),
+    const ring_slice of_bucket = {says.bucket, says.step,  says.span,
+                                  says.phase,  says.chunk, says.hop};
+    return with_values(p, record, sender(record, from),
+                       bucket->route == PSR_ROUTE_RING ? ring_head_of(plan, left, of_bucket)
+                                                       : psr_msg_ring_head(&says),
                        bucket->compression, slice.span.count);
 }
 

@@ -5,7 +5,7 @@
 #ifndef PSR_TESTS_FUZZ_RECORDS_H
 #define PSR_TESTS_FUZZ_RECORDS_H
 
-#include "net/message.h"
+#include "net/transport.h"
 
 /* A byte's number: itself below 208; above, what stands at an end of something: n-1, n, 2^32-16,
  * 2^64-1, .. n: of what there is. */
