@@ -1,7 +1,6 @@
 /* What ranks find: which rank waited in vain, for whom, and what all are told of it. */
 #include "comm/node/judge_private.h"
 
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
