@@ -112,14 +112,17 @@ void psr_progress_engine_changed(psr_progress_engine *engine)
 
 /* ---- a turn ---- */
 
-/* Does all that there is to do, or stops earlier when enough returns true. */
+/* Does all that there is to do, or stops earlier when enough returns true. *ret_more: it has
+ * stopped earlier. */
 static psr_err drive(psr_progress_engine *e, bool (*enough)(void *context), void *context,
-                     int64_t *ret_next_ms)
+                     int64_t *ret_next_ms, bool *ret_more)
 {
-    for (bool any = true; any && !enough(context);) {
+    bool any = true;
+    while (any && !enough(context)) {
         PSR_TRY(e->options.pass(e->options.context, psr_clock_ms(), ret_next_ms));
         PSR_TRY(e->options.take(e->options.context, psr_clock_ms(), &any));
     }
+    *ret_more = any;
     return PSR_OK;
 }
 
@@ -172,9 +175,10 @@ static void stand_aside(psr_progress_engine *e, int64_t now_ms)
 static void take_turn(psr_progress_engine *e)
 {
     int64_t next_ms = INT64_MAX;
+    bool more;
     e->turn = THREADS;
     pthread_mutex_unlock(&e->mutex);
-    psr_err err = drive(e, is_interrupted, e, &next_ms);
+    psr_err err = drive(e, is_interrupted, e, &next_ms, &more);
     if (err != PSR_OK) {
         fail(e, err);
         pthread_mutex_lock(&e->mutex);
@@ -203,8 +207,9 @@ psr_err psr_progress_engine_run(psr_progress_engine *engine)
 {
     psr_err err = PSR_OK;
     int64_t next_ms = INT64_MAX;
+    bool more;
     while (err == PSR_OK && !has_quit(engine)) {
-        err = drive(engine, has_quit, engine, &next_ms);
+        err = drive(engine, has_quit, engine, &next_ms, &more);
         if (err == PSR_OK && !has_quit(engine))
             wait_in_transport(engine, next_ms);
     }
@@ -242,15 +247,16 @@ bool psr_progress_engine_over(const psr_progress_engine *engine)
     return atomic_load_explicit(&engine->over, memory_order_acquire);
 }
 
-/* Wakes the thread if it would not see in time, where it sleeps, what is left to do. */
-static void give_back(psr_progress_engine *e, int64_t next_ms)
+/* Wakes the thread if it would not see in time, where it sleeps, what is left to do. more: there
+ * may be messages: the transport may have told of them already, and tells of each only once. */
+static void give_back(psr_progress_engine *e, int64_t next_ms, bool more)
 {
     bool busy = e->options.busy(e->options.context);
     pthread_mutex_lock(&e->mutex);
     e->turn = NOBODYS;
     e->given_back_ms = psr_clock_ms();
     e->busy = busy;
-    bool polls_too_long = e->state == POLLS && next_ms < e->until_ms;
+    bool polls_too_long = e->state == POLLS && (more || next_ms < e->until_ms);
     if (e->state == STANDS_ASIDE || (e->state == LOOKS_LATER && away_until_ms(e) < e->until_ms))
         pthread_cond_signal(&e->for_thread);
     pthread_mutex_unlock(&e->mutex);
@@ -287,7 +293,7 @@ void psr_progress_engine_submit(psr_progress_engine *engine)
     int64_t next_ms = INT64_MAX;
     psr_err err = e->options.pass(e->options.context, psr_clock_ms(), &next_ms);
     if (err == PSR_OK)
-        give_back(e, next_ms);
+        give_back(e, next_ms, false);
     else
         fail(e, err);
 }
@@ -328,8 +334,9 @@ static bool wait_for_turn(psr_progress_engine *e, goal *g)
 static void drive_until(psr_progress_engine *e, goal *g)
 {
     int64_t next_ms = INT64_MAX;
+    bool more = true;
     for (;;) {
-        psr_err err = drive(e, is_reached, g, &next_ms);
+        psr_err err = drive(e, is_reached, g, &next_ms, &more);
         if (err != PSR_OK) {
             fail(e, err);
             return;
@@ -337,11 +344,11 @@ static void drive_until(psr_progress_engine *e, goal *g)
         if (is_reached(g) || left_ns_of(g) <= 0)
             break;
         waits(e, WAITS_IN_TRANSPORT);
-        if (!is_reached(g))
+        if (!is_reached(g) && !psr_transport_look(e->options.transport))
             wait_in_transport(e, next_ms < end_ms_of(g) ? next_ms : end_ms_of(g));
         waits(e, DOES_NOT_WAIT);
     }
-    give_back(e, next_ms);
+    give_back(e, next_ms, more);
 }
 
 /* Waits for a change by somebody else, at most so long. */

@@ -94,6 +94,11 @@ void psr_transport_wait(psr_transport *transport, int timeout_ms)
     transport->ops->wait(transport, -1, timeout_ms);
 }
 
+bool psr_transport_look(psr_transport *transport)
+{
+    return transport->ops->look != NULL && transport->ops->look(transport);
+}
+
 void psr_transport_wait_beside(psr_transport *transport, int fd, int timeout_ms)
 {
     transport->ops->wait(transport, fd, timeout_ms);

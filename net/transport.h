@@ -31,7 +31,7 @@ typedef struct psr_payload {
 
 typedef struct psr_transport_counts {
     uint64_t bytes_sent, bytes_received, messages_sent, messages_received;
-    uint64_t bytes_lent; /* the part of bytes_sent that went by reference, through shared memory */
+    uint64_t bytes_lent; /* the part of bytes_sent that went through shared memory */
     /* connections refused and messages dropped, of processes that are not on the roster or claim
      * another process's rank */
     uint64_t strangers;
@@ -92,7 +92,13 @@ void psr_transport_wake(psr_transport *transport);
  * received. */
 void psr_transport_wait(psr_transport *transport, int timeout_ms);
 
-/* The same, and returns also when fd can be read (-1: none). For a thread that serves both. */
+/* Looks, without sleeping, for as long as it costs to wake a process that sleeps, whether a process
+ * of this host writes a small message or a wake comes. false: nothing came, so wait; at once, if
+ * memory is shared with nobody. For a thread that has nothing else to do. By the thread that has
+ * the transport. */
+bool psr_transport_look(psr_transport *transport);
+
+/* The same as psr_transport_wait, and returns also when fd can be read (-1: none). For a thread that serves both. */
 void psr_transport_wait_beside(psr_transport *transport, int fd, int timeout_ms);
 
 /* Makes a channel to peer at endpoint ("tcp://10.0.0.1:4242", or "ipc:///DIRECTORY/NAME" in the

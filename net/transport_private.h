@@ -18,6 +18,7 @@ typedef struct psr_transport_ops {
     psr_err (*recv)(psr_transport *transport, int timeout_ms, psr_message **ret_message);
     void (*wake)(psr_transport *transport);
     void (*wait)(psr_transport *transport, int fd, int timeout_ms); /* fd: -1: none */
+    bool (*look)(psr_transport *transport);                         /* NULL: nothing is looked at */
     psr_err (*connect)(psr_transport *transport, psr_peer peer, const char *endpoint,
                        const char *public_key);
     void (*disconnect)(psr_transport *transport, psr_peer peer);

@@ -28,6 +28,8 @@ typedef struct source {
     _Atomic uint32_t holders;
     psr_borrower *borrower; /* set only while the stream is open */
     mapping arenas[PSR_SHARED_ARENAS_MAX];
+    const void *pipe; /* NULL: none */
+    size_t pipe_bytes;
 
     pthread_mutex_t mutex;
     psr_record_stream stream;
@@ -36,7 +38,10 @@ typedef struct source {
 
     /* ---- the owner's thread alone ---- */
     uint8_t id[PSR_ROUTING_ID_BYTES];
-    bool has_id, known, has_arena;
+    uint32_t place; /* of its pipe */
+    bool has_id, known;
+    bool has_memory; /* an arena or a pipe */
+    bool pipe_asked; /* it has passed one */
     bool unheard; /* its records are not read before it is known */
     psr_peer peer;
     uint64_t number; /* in the order of creation, never used again */
@@ -69,6 +74,8 @@ static void drop(source *s)
     for (size_t a = 0; a < PSR_SHARED_ARENAS_MAX; a++)
         if (s->arenas[a].data != NULL)
             munmap((void *)(uintptr_t)s->arenas[a].data, s->arenas[a].bytes);
+    if (s->pipe != NULL)
+        munmap((void *)(uintptr_t)s->pipe, s->pipe_bytes);
     pthread_mutex_destroy(&s->mutex);
     free(s);
 }
@@ -96,13 +103,15 @@ static void remove_source(psr_borrower *borrower, size_t at)
 {
     source *s = borrower->sources[at];
     borrower->sources[at] = borrower->sources[--borrower->count];
+    if (s->pipe != NULL)
+        psr_pipes_in_remove(borrower->options.pipes, s->place);
     close_source(s);
     drop(s);
 }
 
 static void watch(const source *s, int operation, uint32_t events)
 {
-    struct epoll_event event = {.events = events};
+    struct epoll_event event = {.events = events, .data.u64 = PSR_BORROWER_EVENT | s->number};
     (void)epoll_ctl(s->borrower->options.epoll, operation, s->stream.fd, &event);
 }
 
@@ -216,9 +225,57 @@ static psr_err take_arena(source *s, const psr_record *record, int fd)
     arena->data = data;
     arena->bytes = (size_t)record->value;
     arena->number = s->borrower->arena_numbers++;
-    s->has_arena = true;
+    s->has_memory = true;
     return answer(s, record->arena, 0);
 }
+
+/* ---- pipes ---- */
+
+/* What cannot be mapped or read is answered so, and messages come by the socket. */
+static psr_err map_pipe(source *s, const psr_record *record, int fd, bool *ret_is)
+{
+    psr_pipes_in *pipes = s->borrower->options.pipes;
+    const void *ring;
+    *ret_is = false;
+    if (fd < 0 || pipes == NULL)
+        return PSR_OK;
+    if (record->value < PSR_PIPE_BYTES || record->value > SIZE_MAX)
+        return psr_fail(PSR_ERR_PROTOCOL, "passes a pipe of %" PRIu64 " bytes", record->value);
+    psr_err err = psr_shared_arena_map(fd, (size_t)record->value, &ring);
+    if (err == PSR_ERR_NOMEM)
+        return PSR_OK;
+    if (err != PSR_OK)
+        return psr_fail_context(PSR_ERR_PROTOCOL, "its pipe");
+    err = psr_pipes_in_add(pipes, ring, s->id, &s->place);
+    if (err != PSR_OK) {
+        munmap((void *)(uintptr_t)ring, (size_t)record->value);
+        return PSR_OK;
+    }
+    s->pipe = ring;
+    s->pipe_bytes = (size_t)record->value;
+    s->has_memory = true;
+    *ret_is = true;
+    return PSR_OK;
+}
+
+/* The descriptor is borrowed; -1: this process could not take it, having too many. */
+static psr_err take_pipe(source *s, const psr_record *record, int fd)
+{
+    bool is;
+    if (s->pipe_asked)
+        return psr_fail(PSR_ERR_PROTOCOL, "passes a second pipe");
+    s->pipe_asked = true;
+    PSR_TRY(map_pipe(s, record, fd, &is));
+    const psr_shared_arena *board = is ? psr_pipes_in_board(s->borrower->options.pipes) : NULL;
+    const psr_record answer = {.kind = PSR_RECORD_BOARD,
+                               .arena = is ? s->place : 0,
+                               .value = is ? board->bytes : 0};
+    if (psr_record_write(s->stream.fd, &answer, 1, is ? board->fd : -1) == PSR_RECORD_FULL)
+        return psr_fail(PSR_ERR_PROTOCOL, "does not read what it is answered");
+    return PSR_OK;
+}
+
+/* ---- who it is ---- */
 
 static psr_err take_hello(psr_borrower *borrower, source *s, const psr_record *record)
 {
@@ -253,10 +310,14 @@ static psr_err take_record(psr_borrower *borrower, source *s, const psr_record *
 {
     if (s->known && record->kind == PSR_RECORD_ARENA)
         return take_arena(s, record, passed);
+    if (s->known && record->kind == PSR_RECORD_PIPE)
+        return take_pipe(s, record, passed);
     if (passed >= 0)
         return psr_fail(PSR_ERR_PROTOCOL, "passes a descriptor that nobody asked for");
     if (s->known && record->kind == PSR_RECORD_WITHDRAWN)
         return drop_arena(s, record);
+    if (s->known && record->kind == PSR_RECORD_WAKE)
+        return PSR_OK; /* this process is awake */
     return take_hello(borrower, s, record);
 }
 
@@ -380,7 +441,7 @@ static psr_err serve_source(psr_borrower *borrower, size_t at, bool *ret_removed
     }
     if (err != PSR_OK)
         return psr_fail_context(err, "%s %" PRIu32, psr_role_name(s->peer.role), s->peer.rank);
-    *ret_removed = closed && !s->has_arena;
+    *ret_removed = closed && !s->has_memory;
     if (*ret_removed)
         remove_source(borrower, at);
     else if (closed)
@@ -398,6 +459,20 @@ psr_err psr_borrower_serve(psr_borrower *borrower)
         at += !removed;
     }
     return PSR_OK;
+}
+
+psr_err psr_borrower_serve_one(psr_borrower *borrower, uint64_t event)
+{
+    bool removed;
+    if (event == 0) {
+        accept_some(borrower);
+        return PSR_OK;
+    }
+    for (size_t at = 0; at < borrower->count; at++)
+        if ((borrower->sources[at]->number | PSR_BORROWER_EVENT) == event)
+            return borrower->sources[at]->stream.fd >= 0 ? serve_source(borrower, at, &removed)
+                                                         : PSR_OK;
+    return PSR_OK; /* it was removed meanwhile */
 }
 
 /* ---- messages ---- */

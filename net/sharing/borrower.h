@@ -6,6 +6,8 @@
  * refers to it, and are checked against the mapped size. The memory's owner may change values while
  * they are read; that can only give wrong numbers, which it could have sent anyway.
  *
+ * It also maps the pipes that they pass, and shows them the board (net/sharing/pipes_in.h).
+ *
  * Returns are collected while the owner's thread is busy, and sent together before it waits next
  * (psr_borrower_settle). What another thread frees while the owner waits is returned at once.
  * Messages may outlive the borrower: their memory then stays mapped, and nobody is told when they
@@ -13,6 +15,7 @@
 #ifndef PSR_NET_SHARING_BORROWER_H
 #define PSR_NET_SHARING_BORROWER_H
 
+#include "net/sharing/pipes_in.h"
 #include "net/sharing/share_wire.h"
 #include "net/transport.h"
 
@@ -20,13 +23,16 @@
  * who they are. */
 #define PSR_BORROWER_SOURCES_MAX 1024
 #define PSR_BORROWER_UNKNOWN_MAX 16
+#define PSR_BORROWER_EVENT ((uint64_t)1 << 63)
 
 typedef struct psr_borrower psr_borrower;
 
 typedef struct psr_borrower_options {
     const char *path; /* of the socket, borrowed for the call; it is removed at the end */
     unsigned user;    /* the user whose processes may connect */
-    int epoll;        /* borrowed for life: watches its descriptors, whose data is NULL */
+    int epoll;        /* borrowed for life: watches its descriptors. The data of the one at which
+                         it listens is 0, of others PSR_BORROWER_EVENT and more */
+    psr_pipes_in *pipes; /* borrowed for life; NULL: it reads no pipes */
     void *context;
     /* Finds the member whose channel has that routing id. false: no member has it yet. */
     bool (*known)(void *context, const uint8_t id[PSR_ROUTING_ID_BYTES], psr_peer *ret_peer);
@@ -43,6 +49,8 @@ void psr_borrower_free(psr_borrower *borrower);
 /* Reads what has come from lending processes, without waiting. Call it also when a member may have
  * become known. PROTOCOL: a member broke the rules of sharing. */
 PSR_MUST_CHECK psr_err psr_borrower_serve(psr_borrower *borrower);
+/* The same for the one descriptor with these data. */
+PSR_MUST_CHECK psr_err psr_borrower_serve_one(psr_borrower *borrower, uint64_t event);
 
 /* Makes the message whose payload the sender gave as a reference. PROTOCOL: the reference lies
  * outside the arenas that this sender passed, or a payload of this kind may not be referred to. The

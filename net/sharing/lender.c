@@ -1,11 +1,13 @@
 #include "net/sharing/lender.h"
 
 #include "net/sharing/lends.h"
+#include "net/sharing/pipe.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -30,6 +32,10 @@ struct psr_lender {
     psr_record_stream stream;
     offer offers[PSR_SHARED_ARENAS_MAX];
     psr_lends lends;
+    psr_shared_arena pipe; /* the ring's memory; without a descriptor, once it is passed */
+    bool pipe_asked;       /* the peer has not answered */
+    psr_pipe_writer writer; /* board NULL: the peer reads no pipe, or not yet */
+    size_t board_bytes;     /* of the mapping */
 };
 
 /* ---- beginning and end ---- */
@@ -59,6 +65,7 @@ psr_err psr_lender_new(psr_peer peer, const char *path, unsigned user,
     if (lender == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory to share memory");
     lender->peer = peer;
+    lender->pipe = PSR_SHARED_ARENA_NONE;
     psr_err err = connect_to(lender, path, user);
     if (err == PSR_OK) {
         psr_record hello = {.kind = PSR_RECORD_HELLO};
@@ -86,6 +93,9 @@ void psr_lender_free(psr_lender *lender)
         return;
     hang_up(lender);
     psr_lends_done(&lender->lends);
+    psr_shared_arena_done(&lender->pipe);
+    if (lender->writer.board != NULL)
+        munmap((void *)(uintptr_t)lender->writer.board, lender->board_bytes);
     free(lender);
 }
 
@@ -136,6 +146,72 @@ void psr_lender_withdraw(psr_lender *lender, const psr_shared_arena *arena)
         lender->offers[a] = (offer){.state = OFFER_NONE};
 }
 
+/* ---- the pipe ---- */
+
+void psr_lender_pass_pipe(psr_lender *lender)
+{
+    if (lender->stream.fd < 0 ||
+        psr_shared_arena_new(PSR_PIPE_BYTES / sizeof(float), &lender->pipe) != PSR_OK)
+        return;
+    const psr_record record = {.kind = PSR_RECORD_PIPE, .value = lender->pipe.bytes};
+    lender->pipe_asked =
+        psr_record_write(lender->stream.fd, &record, 1, lender->pipe.fd) == PSR_RECORD_WRITTEN;
+    close(lender->pipe.fd); /* the mappings suffice */
+    lender->pipe.fd = -1;
+}
+
+/* passed: the descriptor that came with it, borrowed; -1: none. */
+static psr_err take_board(psr_lender *lender, const psr_record *record, int passed)
+{
+    const void *board;
+    if (!lender->pipe_asked)
+        return psr_fail(PSR_ERR_PROTOCOL, "shows a board, and was passed no pipe");
+    lender->pipe_asked = false;
+    if (passed < 0)
+        return PSR_OK; /* it reads none, or this process has too many descriptors */
+    if (record->value < sizeof(psr_board) || record->value > SIZE_MAX ||
+        record->arena >= PSR_PIPES_MAX)
+        return psr_fail(PSR_ERR_PROTOCOL, "shows a board of %" PRIu64 " bytes, with place %" PRIu32,
+                        record->value, record->arena);
+    const psr_err err = psr_shared_arena_map(passed, (size_t)record->value, &board);
+    if (err == PSR_ERR_NOMEM)
+        return PSR_OK;
+    if (err != PSR_OK)
+        return psr_fail_context(PSR_ERR_PROTOCOL, "its board");
+    lender->board_bytes = (size_t)record->value;
+    lender->writer = (psr_pipe_writer){
+        .ring = (uint8_t *)lender->pipe.values, .board = board, .place = record->arena};
+    return PSR_OK;
+}
+
+bool psr_lender_has_pipe(const psr_lender *lender)
+{
+    return lender->writer.board != NULL && lender->stream.fd >= 0;
+}
+
+psr_err psr_lender_put(psr_lender *lender, const void *first, size_t first_bytes,
+                       const void *second, size_t second_bytes, bool *ret_put)
+{
+    *ret_put = false;
+    if (!psr_lender_has_pipe(lender))
+        return PSR_OK;
+    switch (psr_pipe_put(&lender->writer, first, first_bytes, second, second_bytes)) {
+    case PSR_PIPE_FULL:
+        return PSR_OK;
+    case PSR_PIPE_READER_LIES:
+        return psr_fail(PSR_ERR_PROTOCOL,
+                        "%s %" PRIu32 " says that it has read what was not written",
+                        psr_role_name(lender->peer.role), lender->peer.rank);
+    case PSR_PIPE_PUT:
+        break;
+    }
+    *ret_put = true;
+    /* If the stream is full, there is something in it, for which the peer awakes. */
+    if (psr_pipe_must_wake(&lender->writer))
+        (void)psr_record_write(lender->stream.fd, &(psr_record){.kind = PSR_RECORD_WAKE}, 1, -1);
+    return PSR_OK;
+}
+
 /* ---- what the peer says ---- */
 
 static psr_err take_answer(psr_lender *lender, const psr_record *record)
@@ -157,9 +233,14 @@ static psr_err take_answer(psr_lender *lender, const psr_record *record)
                             strerror(record->value <= INT32_MAX ? (int)record->value : EINVAL));
 }
 
-static psr_err take_record(psr_lender *lender, const psr_record *record)
+/* passed: the descriptor that came with it, borrowed; -1: none. */
+static psr_err take_record(psr_lender *lender, const psr_record *record, int passed)
 {
+    if (passed >= 0 && record->kind != PSR_RECORD_BOARD)
+        return psr_fail(PSR_ERR_PROTOCOL, "passes a descriptor");
     switch (record->kind) {
+    case PSR_RECORD_BOARD:
+        return take_board(lender, record, passed);
     case PSR_RECORD_TAKEN:
     case PSR_RECORD_REFUSED:
         return take_answer(lender, record);
@@ -198,11 +279,10 @@ psr_err psr_lender_serve(psr_lender *lender)
         case PSR_RECORD_COMPLETE:
             break;
         }
-        if (passed >= 0) {
+        const psr_err err = take_record(lender, &record, passed);
+        if (passed >= 0)
             close(passed);
-            return psr_fail(PSR_ERR_PROTOCOL, "passes a descriptor");
-        }
-        PSR_TRY(take_record(lender, &record));
+        PSR_TRY(err);
     }
     return PSR_OK;
 }

@@ -2,7 +2,10 @@
  * process's arenas to the peer. Once the peer says that it has mapped an arena, a payload that lies
  * there is not sent: a reference is, and the loan ends when the peer returns it. When the peer is
  * gone, all its loans end. What the peer says is checked: it can return only what it has, and only
- * once. One thread. */
+ * once.
+ *
+ * It also writes a pipe to the peer (net/sharing/pipe.h), once the peer has shown its board. One
+ * thread. */
 #ifndef PSR_NET_SHARING_LENDER_H
 #define PSR_NET_SHARING_LENDER_H
 
@@ -26,6 +29,16 @@ void psr_lender_free(psr_lender *lender);
  * it has not yet heard are withdrawn included, the arena is not passed: call this again after
  * psr_lender_serve. IO: the peer does not take it in time. */
 PSR_MUST_CHECK psr_err psr_lender_offer(psr_lender *lender, const psr_shared_arena *arena);
+
+/* Passes a pipe, to be called once. Where this system has no memory for it, there is none. */
+void psr_lender_pass_pipe(psr_lender *lender);
+/* Writes both frames of a message into the pipe, and wakes the peer if it sleeps. second_bytes: 0:
+ * there is one frame. *ret_put: false: there is no pipe, or no room: the message must be sent.
+ * PROTOCOL: the peer says that it has read what was not written. */
+PSR_MUST_CHECK psr_err psr_lender_put(psr_lender *lender, const void *first, size_t first_bytes,
+                                      const void *second, size_t second_bytes, bool *ret_put);
+/* Whether the peer has shown its board, and has not hung up. */
+bool psr_lender_has_pipe(const psr_lender *lender);
 
 /* Stops lending from an arena and tells the peer to unmap it. The caller knows that nothing of it
  * is lent now. Does nothing if the arena was not passed. */

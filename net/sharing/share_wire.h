@@ -1,6 +1,6 @@
 /* The wire format of shared memory (docs/wire.md). A reference stands in a message in place of its
  * payload. Records are exchanged by two processes of a host over a Unix socket beside the messages;
- * the one that passes an arena carries its descriptor. Bytes that come in may be hostile. No state
+ * the one that passes memory carries its descriptor. Bytes that come in may be hostile. No state
  * but the caller's; one thread for each stream. */
 #ifndef PSR_NET_SHARING_SHARE_WIRE_H
 #define PSR_NET_SHARING_SHARE_WIRE_H
@@ -48,6 +48,13 @@ typedef enum psr_record_kind {
     /* from the lender to the borrower: nothing of the arena is lent any more. The borrower unmaps
      * it, and the lender may give its number to another arena */
     PSR_RECORD_WITHDRAWN,
+    /* from the lender to the borrower: memory of a pipe (net/sharing/pipe.h) and its bytes, with
+     * its descriptor */
+    PSR_RECORD_PIPE,
+    /* the answer: the borrower's board and its bytes, with its descriptor; in place of an arena the
+     * pipe's place there. Without a descriptor and with 0 bytes: it reads no pipe */
+    PSR_RECORD_BOARD,
+    PSR_RECORD_WAKE, /* from the lender to the borrower, which sleeps: its pipe has something */
 } psr_record_kind;
 
 /* In the host's byte order, since both are on one host. */

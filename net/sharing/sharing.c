@@ -25,6 +25,7 @@ struct psr_sharing {
     lending *lendings; /* lender NULL: the place is free */
     size_t count;
     psr_borrower *borrower;
+    psr_pipes_in *pipes; /* NULL: this system has no memory for its board */
 };
 
 static void say_shared(const psr_sharing *sharing, psr_peer peer)
@@ -97,6 +98,8 @@ static psr_err open_lender(psr_sharing *sharing, psr_peer peer, const char *path
     psr_lender *lender = NULL;
     PSR_TRY(psr_lender_new(peer, path, sharing->options.user, id, &lender));
     psr_err err = PSR_OK;
+    if (sharing->pipes != NULL)
+        psr_lender_pass_pipe(lender);
     for (uint32_t a = 0; a < sharing->arena_count && err == PSR_OK; a++)
         err = psr_lender_offer(lender, sharing->arenas[a]);
     struct epoll_event event = {.events = EPOLLIN,
@@ -155,16 +158,17 @@ static psr_err serve_lender(psr_sharing *sharing, const lending *l)
 psr_err psr_sharing_serve(psr_sharing *sharing)
 {
     struct epoll_event events[EVENTS];
-    int count = epoll_wait(sharing->epoll, events, EVENTS, 0);
-    bool of_borrower = false;
+    const int count = epoll_wait(sharing->epoll, events, EVENTS, 0);
     for (int i = 0; i < count; i++) {
-        uint64_t place = events[i].data.u64;
-        if (place == 0)
-            of_borrower = true;
+        const uint64_t data = events[i].data.u64;
+        if (data == 0 || (data & PSR_BORROWER_EVENT) != 0)
+            PSR_TRY(psr_borrower_serve_one(sharing->borrower, data));
         else
-            PSR_TRY(serve_lender(sharing, &sharing->lendings[place - 1]));
+            PSR_TRY(serve_lender(sharing, &sharing->lendings[data - 1]));
     }
-    return of_borrower ? psr_borrower_serve(sharing->borrower) : PSR_OK;
+    if (count > 0 && sharing->pipes != NULL)
+        psr_pipes_in_woken(sharing->pipes);
+    return PSR_OK;
 }
 
 int psr_sharing_fd(const psr_sharing *sharing)
@@ -177,6 +181,11 @@ psr_borrower *psr_sharing_borrower(psr_sharing *sharing)
     return sharing->borrower;
 }
 
+psr_pipes_in *psr_sharing_pipes(const psr_sharing *sharing)
+{
+    return sharing->pipes;
+}
+
 /* ---- beginning and end ---- */
 
 static psr_err open_all(psr_sharing *sharing)
@@ -185,9 +194,12 @@ static psr_err open_all(psr_sharing *sharing)
     sharing->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (sharing->epoll < 0)
         return psr_fail(PSR_ERR_IO, "no descriptor to wait on: %s", strerror(errno));
+    if (psr_pipes_in_new(&sharing->pipes) != PSR_OK)
+        sharing->pipes = NULL; /* small messages go by sockets */
     const psr_borrower_options borrower = {.path = sharing->path,
                                            .user = o->user,
                                            .epoll = sharing->epoll,
+                                           .pipes = sharing->pipes,
                                            .context = o->context,
                                            .known = o->known,
                                            .stranger = o->stranger};
@@ -221,6 +233,7 @@ void psr_sharing_free(psr_sharing *sharing)
     for (size_t i = 0; i < sharing->count; i++)
         psr_lender_free(sharing->lendings[i].lender);
     psr_borrower_free(sharing->borrower);
+    psr_pipes_in_free(sharing->pipes);
     free(sharing->lendings);
     if (sharing->epoll >= 0)
         close(sharing->epoll);

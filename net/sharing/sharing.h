@@ -51,4 +51,7 @@ PSR_MUST_CHECK psr_err psr_sharing_serve(psr_sharing *sharing);
 
 psr_borrower *psr_sharing_borrower(psr_sharing *sharing);
 
+/* The pipes from other processes. NULL: this system has no memory for a board. */
+psr_pipes_in *psr_sharing_pipes(const psr_sharing *sharing);
+
 #endif

@@ -11,6 +11,8 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdalign.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +30,11 @@
  * comm/collectives/group.h) is not held up by it. */
 #define MESSAGES_READ_AHEAD 512
 
+typedef struct frames {
+    zmq_msg_t id, head, payload;
+    unsigned count;
+} frames;
+
 struct psr_inbox {
     psr_zmq_options options;
     void *router;
@@ -37,6 +44,10 @@ struct psr_inbox {
     /* path of an ipc socket, which is removed at the end. "": none */
     char file[PSR_SOCKET_DIRECTORY_BYTES + PSR_ADMISSION_NAME_BYTES + 16];
     psr_borrower *borrower; /* NULL: no memory is shared */
+    psr_pipes_in *pipes;    /* NULL: nobody writes pipes */
+    /* A message of the socket for which others are read from a pipe first. */
+    bool any_kept;
+    frames kept;
     uint64_t introductions;
     bool refused;               /* a process was refused, and its line may still be on its way */
     _Atomic uint64_t strangers; /* counts messages; admission counts connections */
@@ -93,11 +104,6 @@ static psr_err violation(psr_peer peer, psr_err err)
 
 /* ---- receiving ---- */
 
-typedef struct frames {
-    zmq_msg_t id, head, payload;
-    unsigned count;
-} frames;
-
 typedef struct received {
     psr_message base;
     zmq_msg_t frame;
@@ -118,6 +124,17 @@ static void frames_close(frames *f)
     zmq_msg_close(&f->id);
     zmq_msg_close(&f->head);
     zmq_msg_close(&f->payload);
+}
+
+static void frames_move(frames *to, frames *from)
+{
+    zmq_msg_t *const into[] = {&to->id, &to->head, &to->payload};
+    zmq_msg_t *const out_of[] = {&from->id, &from->head, &from->payload};
+    for (size_t i = 0; i < 3; i++) {
+        zmq_msg_init(into[i]);
+        zmq_msg_move(into[i], out_of[i]);
+    }
+    to->count = from->count;
 }
 
 /* Receives all frames of the next message: id, head, payload; further ones are counted and thrown
@@ -363,8 +380,25 @@ static psr_err deliver_reference(psr_inbox *inbox, const psr_binding *binding, c
     return err == PSR_OK ? PSR_OK : violation(binding->peer, err);
 }
 
-/* *ret_message stays NULL when the frames were not for the owner: HELLO, a stranger's. */
-static psr_err handle(psr_inbox *inbox, frames *f, psr_message **ret_message)
+static psr_err sent_twice(const psr_binding *binding, const psr_head *head)
+{
+    return violation(binding->peer, psr_fail(PSR_ERR_PROTOCOL, "sent message %" PRIu64 " twice",
+                                             head->sequence));
+}
+
+/* Whether what was sent before it is in the sender's pipe. */
+static bool comes_after_piped(const psr_inbox *inbox, const psr_binding *binding)
+{
+    psr_piped piped;
+    return inbox->pipes != NULL &&
+           psr_pipes_in_look_at(inbox->pipes, binding->id, &piped) != PSR_PIPE_EMPTY;
+}
+
+/* *ret_message stays NULL when the frames were not for the owner: HELLO, a stranger's. may_keep:
+ * messages that are read from a pipe may come before; *ret_keep: they do, and the frames are to be
+ * handled again after them. */
+static psr_err handle(psr_inbox *inbox, frames *f, bool may_keep, bool *ret_keep,
+                      psr_message **ret_message)
 {
     psr_head head = {0};
     uint64_t payload_bytes = 0;
@@ -381,9 +415,13 @@ static psr_err handle(psr_inbox *inbox, frames *f, psr_message **ret_message)
     if (decoded != PSR_OK)
         return refuse_bytes(inbox, f, binding->peer, decoded);
     if (head.sequence < binding->sequence)
-        return violation(binding->peer, psr_fail(PSR_ERR_PROTOCOL, "sent message %" PRIu64 " twice",
-                                                 head.sequence));
+        return sent_twice(binding, &head);
     uint64_t lost = head.sequence - binding->sequence;
+    *ret_keep = lost > 0 && may_keep && comes_after_piped(inbox, binding);
+    if (*ret_keep)
+        return PSR_OK;
+    if (inbox->pipes != NULL)
+        psr_pipes_in_go_on(inbox->pipes);
     if (lost > 0)
         return violation(binding->peer,
                          psr_fail(PSR_ERR_PEER,
@@ -406,6 +444,130 @@ static psr_err handle(psr_inbox *inbox, frames *f, psr_message **ret_message)
     return deliver(f, binding->peer, &head, ret_message);
 }
 
+/* ---- pipes ---- */
+
+/* A message whose payload was copied out of a pipe. */
+typedef struct copied {
+    psr_message base;
+    alignas(max_align_t) unsigned char payload[];
+} copied;
+
+static void copied_release(psr_message *message)
+{
+    free(message);
+}
+
+static psr_err deliver_copy(const psr_piped *piped, psr_peer from, const psr_head *head,
+                            psr_message **ret_message)
+{
+    copied *c = malloc(sizeof *c + piped->record.second_bytes);
+    if (c == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
+    c->base = (psr_message){.from = from,
+                            .head = *head,
+                            .payload = c->payload,
+                            .payload_bytes = piped->record.second_bytes,
+                            .release = copied_release};
+    memcpy(c->payload, piped->record.second, piped->record.second_bytes);
+    *ret_message = &c->base;
+    return PSR_OK;
+}
+
+/* The second frame, or what it stands for. Its length is known; its bytes may change. */
+static psr_err deliver_piped(psr_inbox *inbox, const psr_binding *binding, const psr_piped *piped,
+                             const psr_head *head, uint64_t payload_bytes,
+                             psr_message **ret_message)
+{
+    uint8_t bytes[PSR_REFERENCE_BYTES];
+    psr_reference reference;
+    if (payload_bytes == piped->record.second_bytes)
+        return deliver_copy(piped, binding->peer, head, ret_message);
+    if (payload_bytes >= PSR_REFERENCE_LEAST && piped->record.second_bytes == sizeof bytes) {
+        memcpy(bytes, piped->record.second, sizeof bytes);
+        if (psr_reference_decode(bytes, sizeof bytes, &reference))
+            return deliver_reference(inbox, binding, head, payload_bytes, &reference, ret_message);
+    }
+    return violation(binding->peer,
+                     psr_fail(PSR_ERR_PROTOCOL,
+                              "announced a payload of %" PRIu64 " bytes and wrote %zu",
+                              payload_bytes, piped->record.second_bytes));
+}
+
+/* A record of a member. *ret_message stays NULL when a message of the socket must come before. */
+static psr_err handle_record(psr_inbox *inbox, psr_binding *binding, const psr_piped *piped,
+                             psr_message **ret_message)
+{
+    uint8_t bytes[PSR_HEAD_BYTES_MAX];
+    psr_head head;
+    uint64_t payload_bytes;
+    if (piped->record.first_bytes > sizeof bytes)
+        return violation(binding->peer, psr_fail(PSR_ERR_PROTOCOL, "wrote a head of %zu bytes",
+                                                 piped->record.first_bytes));
+    memcpy(bytes, piped->record.first, piped->record.first_bytes);
+    psr_err err = psr_head_decode(bytes, piped->record.first_bytes, &head, &payload_bytes);
+    if (err != PSR_OK)
+        return violation(binding->peer, err);
+    if (head.sequence < binding->sequence)
+        return sent_twice(binding, &head);
+    if (head.sequence > binding->sequence) {
+        psr_pipes_in_hold_up(inbox->pipes, piped->place);
+        return PSR_OK;
+    }
+    if (head.type == PSR_MSG_HELLO)
+        return violation(binding->peer, psr_fail(PSR_ERR_PROTOCOL, "introduces itself in a pipe"));
+    PSR_TRY(deliver_piped(inbox, binding, piped, &head, payload_bytes, ret_message));
+    psr_pipes_in_next(inbox->pipes, piped);
+    binding->sequence++;
+    return PSR_OK;
+}
+
+static psr_err handle_piped(psr_inbox *inbox, psr_pipe_look_result result, const psr_piped *piped,
+                            psr_message **ret_message)
+{
+    psr_binding *binding = psr_bindings_find(&inbox->bindings, piped->id, sizeof piped->id);
+    if (binding == NULL || binding->banned) { /* it has left: nobody reads its pipe */
+        psr_pipes_in_hold_up(inbox->pipes, piped->place);
+        return PSR_OK;
+    }
+    if (result == PSR_PIPE_BROKEN)
+        return violation(binding->peer,
+                         psr_fail(PSR_ERR_PROTOCOL, "wrote what is no message into its pipe"));
+    return handle_record(inbox, binding, piped, ret_message);
+}
+
+psr_err psr_inbox_take_piped(psr_inbox *inbox, psr_message **ret_message)
+{
+    *ret_message = NULL;
+    while (inbox->pipes != NULL && *ret_message == NULL) {
+        psr_piped piped;
+        const psr_pipe_look_result result = psr_pipes_in_look(inbox->pipes, &piped);
+        if (result == PSR_PIPE_EMPTY)
+            return PSR_OK;
+        PSR_TRY(handle_piped(inbox, result, &piped, ret_message));
+    }
+    return PSR_OK;
+}
+
+/* A message of the socket is kept until those of its sender's pipe that come before it have been
+ * read. All of those are there: the sender wrote them first. */
+static psr_err take_kept(psr_inbox *inbox, psr_message **ret_message)
+{
+    psr_piped piped;
+    const void *id = zmq_msg_data(&inbox->kept.id);
+    const psr_pipe_look_result result = psr_pipes_in_look_at(inbox->pipes, id, &piped);
+    bool keep = false;
+    if (result != PSR_PIPE_EMPTY)
+        PSR_TRY(handle_piped(inbox, result, &piped, ret_message));
+    if (*ret_message != NULL)
+        return PSR_OK;
+    const psr_err err = handle(inbox, &inbox->kept, false, &keep, ret_message);
+    frames_close(&inbox->kept);
+    inbox->any_kept = false;
+    return err;
+}
+
+/* ---- taking ---- */
+
 psr_err psr_inbox_take(psr_inbox *inbox, psr_message **ret_message)
 {
     psr_message *message = NULL;
@@ -413,9 +575,15 @@ psr_err psr_inbox_take(psr_inbox *inbox, psr_message **ret_message)
     bool there = true;
     while (there && err == PSR_OK && message == NULL) {
         frames f;
+        if (inbox->any_kept) {
+            err = take_kept(inbox, &message);
+            continue;
+        }
         there = frames_receive(inbox->router, &f);
         if (there)
-            err = handle(inbox, &f, &message);
+            err = handle(inbox, &f, true, &inbox->any_kept, &message);
+        if (inbox->any_kept)
+            frames_move(&inbox->kept, &f);
         frames_close(&f);
     }
     if (err == PSR_OK)
@@ -423,9 +591,10 @@ psr_err psr_inbox_take(psr_inbox *inbox, psr_message **ret_message)
     return err;
 }
 
-void psr_inbox_borrow_by(psr_inbox *inbox, psr_borrower *borrower)
+void psr_inbox_borrow_by(psr_inbox *inbox, psr_borrower *borrower, psr_pipes_in *pipes)
 {
     inbox->borrower = borrower;
+    inbox->pipes = pipes;
 }
 
 bool psr_inbox_knows(const psr_inbox *inbox, const uint8_t id[PSR_ROUTING_ID_BYTES],
@@ -603,6 +772,8 @@ void psr_inbox_free(psr_inbox *inbox, int linger_ms)
     if (inbox == NULL)
         return;
     psr_admission_free(inbox->admission);
+    if (inbox->any_kept)
+        frames_close(&inbox->kept);
     if (inbox->refused)
         (void)zmq_setsockopt(inbox->router, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
     if (inbox->router != NULL)

@@ -1,5 +1,6 @@
-/* The receiving half of the ZeroMQ transport: a ROUTER with its admission. It turns frames into
- * messages of members. A message of an unknown sender is dropped, counted and logged. One
+/* The receiving half of the ZeroMQ transport: a ROUTER with its admission, and the pipes of
+ * processes of this host (net/sharing/pipes_in.h). It turns frames into messages of members. What
+ * one member sends by both ways comes in the order of its numbers (psr_head.sequence). A message of an unknown sender is dropped, counted and logged. One
  * thread. */
 #ifndef PSR_NET_ZMQ_INBOX_H
 #define PSR_NET_ZMQ_INBOX_H
@@ -22,8 +23,13 @@ void psr_inbox_free(psr_inbox *inbox, int linger_ms);
  * owns *ret_message. */
 PSR_MUST_CHECK psr_err psr_inbox_take(psr_inbox *inbox, psr_message **ret_message);
 
-/* From now on members may refer to memory that they share. Borrowed until the inbox's end. */
-void psr_inbox_borrow_by(psr_inbox *inbox, psr_borrower *borrower);
+/* The next message of a pipe; NULL: there is none, or one that comes by the socket must come first.
+ * No system call. Fails as psr_inbox_take. The caller owns *ret_message. */
+PSR_MUST_CHECK psr_err psr_inbox_take_piped(psr_inbox *inbox, psr_message **ret_message);
+
+/* From now on members may refer to memory that they share, and write pipes (NULL: they may not).
+ * Borrowed until the inbox's end. */
+void psr_inbox_borrow_by(psr_inbox *inbox, psr_borrower *borrower, psr_pipes_in *pipes);
 /* The member whose channel has that routing id. false: none. */
 bool psr_inbox_knows(const psr_inbox *inbox, const uint8_t id[PSR_ROUTING_ID_BYTES],
                      psr_peer *ret_peer);

@@ -9,6 +9,7 @@
 #include "net/zmq/sockets.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,21 @@
 #include <zmq.h>
 
 #define SOCKETS_MAX 8192
+#define PIPED_MOST 64 /* messages of pipes, after which the sockets are looked at */
+/* What it costs to wake a process that sleeps in poll: 10 to 50 us on the machines of
+ * docs/measurements.md. */
+#define LOOK_NS 50000
+#define LOOKS 64 /* between two looks at the sockets: about a microsecond */
+
+/* Lets the processor know that this is a loop that waits. */
+static inline void psr_pause(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
 
 bool psr_zmq_is_ipc(const psr_zmq_options *options)
 {
@@ -41,16 +57,52 @@ psr_err psr_zmq_watch(psr_zmq_transport *transport, int which, void *socket)
 /* The sockets' descriptors are watched, not the sockets: only who receives looks at those. libzmq
  * makes a descriptor readable when something happens to a socket whose events have all been taken,
  * as after a receive that found nothing (zmq_getsockopt(3), ZMQ_FD). */
-static void zmq_transport_wait(psr_transport *base, int fd, int timeout_ms)
+static bool poll_sockets(psr_zmq_transport *transport, int fd, int timeout_ms)
 {
-    psr_zmq_transport *transport = (psr_zmq_transport *)base;
     struct pollfd watched[PSR_ZMQ_WATCHED + 1];
     memcpy(watched, transport->watched, sizeof transport->watched);
     watched[PSR_ZMQ_WATCHED] = (struct pollfd){.fd = fd, .events = POLLIN};
-    if (poll(watched, PSR_ZMQ_WATCHED + 1, timeout_ms) > 0 &&
-        (watched[PSR_ZMQ_WATCHED_STRANGERS].revents || watched[PSR_ZMQ_WATCHED_REFUSED].revents ||
-         watched[PSR_ZMQ_WATCHED_REPLIES].revents))
+    if (poll(watched, PSR_ZMQ_WATCHED + 1, timeout_ms) <= 0)
+        return false;
+    if (watched[PSR_ZMQ_WATCHED_STRANGERS].revents || watched[PSR_ZMQ_WATCHED_REFUSED].revents ||
+        watched[PSR_ZMQ_WATCHED_REPLIES].revents)
         atomic_store(&transport->others, true);
+    atomic_store(&transport->news, true);
+    return true;
+}
+
+static void zmq_transport_wait(psr_transport *base, int fd, int timeout_ms)
+{
+    psr_zmq_transport *transport = (psr_zmq_transport *)base;
+    psr_pipes_in *pipes = psr_zmq_pipes(transport);
+    const bool may_sleep = pipes == NULL || psr_pipes_in_sleep(pipes);
+    (void)poll_sockets(transport, fd, may_sleep ? timeout_ms : 0);
+    if (pipes != NULL)
+        psr_pipes_in_awake(pipes);
+}
+
+/* A thread that sleeps is woken by a system call and a switch of threads, on both sides. To look
+ * for as long as that takes costs at most twice what the better of both would have cost (Karlin et
+ * al., "Competitive randomized algorithms for nonuniform problems", Algorithmica 1994, section 2).
+ * Where ranks outnumber cores, the rank that is waited for gets the core by the yield. */
+static bool zmq_transport_look(psr_transport *base)
+{
+    psr_zmq_transport *transport = (psr_zmq_transport *)base;
+    const psr_pipes_in *pipes = psr_zmq_pipes(transport);
+    if (pipes == NULL || !psr_pipes_in_are(pipes))
+        return false;
+    for (const int64_t end_ns = psr_clock_ns() + LOOK_NS;;) {
+        for (int i = 0; i < LOOKS; i++) {
+            if (psr_pipes_in_any(pipes) || atomic_load(&transport->woken))
+                return true;
+            psr_pause();
+        }
+        if (poll_sockets(transport, -1, 0))
+            return true;
+        if (psr_clock_ns() > end_ns)
+            return false;
+        sched_yield();
+    }
 }
 
 /* Handles what does not come by the inbox. *ret_message stays NULL unless it is a message. */
@@ -76,25 +128,73 @@ static bool take_wake(psr_zmq_transport *transport)
     return true;
 }
 
+/* A look at a socket is a system call, where a look at a pipe is a few loads. So while there are
+ * pipes, sockets are looked at when a wait has seen something there, once a millisecond, and after
+ * some messages of pipes. */
+static bool looks_at_sockets(psr_zmq_transport *transport, const psr_pipes_in *pipes)
+{
+    const int64_t now_ms = pipes != NULL && psr_pipes_in_are(pipes) ? psr_clock_ms() : 0;
+    if (!atomic_exchange(&transport->news, false) && now_ms != 0 &&
+        now_ms == transport->looked_ms && transport->piped < PIPED_MOST)
+        return false;
+    transport->looked_ms = now_ms;
+    transport->piped = 0;
+    return true;
+}
+
+static psr_err take_of_socket(psr_zmq_transport *transport, psr_message **ret_message)
+{
+    psr_message *message = NULL;
+    PSR_TRY(psr_inbox_take(transport->inbox, &message));
+    const psr_err err = psr_zmq_see_introductions(transport);
+    if (err != PSR_OK) {
+        psr_message_free(&message);
+        return err;
+    }
+    if (message != NULL)
+        atomic_store(&transport->news, true); /* there may be more */
+    *ret_message = message;
+    return PSR_OK;
+}
+
+/* The next message, of a pipe or of the socket; then what comes beside messages. *ret_message stays
+ * NULL if there is none. */
+static psr_err take_message(psr_zmq_transport *transport, psr_message **ret_message)
+{
+    psr_pipes_in *pipes = psr_zmq_pipes(transport);
+    if (pipes != NULL && transport->piped < PIPED_MOST) {
+        PSR_TRY(psr_inbox_take_piped(transport->inbox, ret_message));
+        if (*ret_message != NULL) {
+            transport->piped++;
+            return PSR_OK;
+        }
+    }
+    if (!looks_at_sockets(transport, pipes)) {
+        psr_borrower_settle(psr_sharing_borrower(transport->sharing));
+        return PSR_OK;
+    }
+    PSR_TRY(take_of_socket(transport, ret_message));
+    if (*ret_message == NULL)
+        PSR_TRY(psr_zmq_serve_sharing(transport));
+    /* What has come from a pipe's writer since, or for its wake. */
+    return *ret_message == NULL && pipes != NULL
+               ? psr_inbox_take_piped(transport->inbox, ret_message)
+               : PSR_OK;
+}
+
 static psr_err zmq_transport_recv(psr_transport *base, int timeout_ms, psr_message **ret_message)
 {
     psr_zmq_transport *transport = (psr_zmq_transport *)base;
     int64_t end_ms = timeout_ms > 0 ? psr_clock_ms() + timeout_ms : 0;
     for (bool last = timeout_ms == 0;;) {
         psr_message *message = NULL;
-        PSR_TRY(psr_inbox_take(transport->inbox, &message));
-        psr_err err = psr_zmq_see_introductions(transport);
-        if (err != PSR_OK) {
-            psr_message_free(&message);
-            return err;
-        }
+        PSR_TRY(take_message(transport, &message));
         if (message != NULL) {
             if (transport->sharing != NULL)
                 psr_borrower_busy(psr_sharing_borrower(transport->sharing));
             *ret_message = message;
             return PSR_OK;
         }
-        PSR_TRY(psr_zmq_serve_sharing(transport));
         if (take_wake(transport))
             return psr_fail(PSR_ERR_CANCELLED, "woken");
         PSR_TRY(serve_others(transport, &message));
@@ -131,13 +231,17 @@ static void zmq_transport_retire(psr_transport *base, psr_peer peer)
 static void zmq_transport_refuse(psr_transport *base, const psr_message *message, psr_err status,
                                  const char *line)
 {
-    psr_inbox_refuse(((psr_zmq_transport *)base)->inbox, message, status, line);
+    psr_zmq_transport *transport = (psr_zmq_transport *)base;
+    psr_inbox_refuse(transport->inbox, message, status, line);
+    atomic_store(&transport->news, true); /* what it uses the socket for may hide input */
 }
 
 static void zmq_transport_refuse_peer(psr_transport *base, psr_peer peer, psr_err status,
                                       const char *line)
 {
-    psr_inbox_refuse_peer(((psr_zmq_transport *)base)->inbox, peer, status, line);
+    psr_zmq_transport *transport = (psr_zmq_transport *)base;
+    psr_inbox_refuse_peer(transport->inbox, peer, status, line);
+    atomic_store(&transport->news, true);
 }
 
 static const char *zmq_transport_endpoint(const psr_transport *base)
@@ -216,6 +320,7 @@ psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **re
         .recv = zmq_transport_recv,
         .wake = zmq_transport_wake,
         .wait = zmq_transport_wait,
+        .look = zmq_transport_look,
         .connect = psr_zmq_transport_connect,
         .disconnect = psr_zmq_transport_disconnect,
         .retire = zmq_transport_retire,

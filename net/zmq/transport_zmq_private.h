@@ -71,6 +71,11 @@ typedef struct psr_zmq_transport {
     /* constant after the scheduler is connected and memory is shared */
     struct pollfd watched[PSR_ZMQ_WATCHED];
     atomic_bool others; /* there may be input at strangers, refused or replies */
+    /* A wait has seen input at some socket. While pipes bring messages, sockets are looked at for
+     * this reason, or after a while. */
+    atomic_bool news;
+    int64_t looked_ms; /* when the sockets were last looked at */
+    unsigned piped;    /* messages of pipes since then */
 } psr_zmq_transport;
 
 /* psr_zmq_transport_VERB are those of psr_transport_ops. */
@@ -134,6 +139,8 @@ PSR_MUST_CHECK psr_err psr_zmq_check_directory(const char *path);
 void psr_zmq_name_share_path(psr_zmq_transport *transport);
 /* After the inbox was looked at: it may know more channels than before. */
 PSR_MUST_CHECK psr_err psr_zmq_see_introductions(psr_zmq_transport *transport);
+/* The pipes of other processes; NULL: there can be none. */
+psr_pipes_in *psr_zmq_pipes(const psr_zmq_transport *transport);
 /* When the inbox is empty. */
 PSR_MUST_CHECK psr_err psr_zmq_serve_sharing(psr_zmq_transport *transport);
 psr_err psr_zmq_transport_share(psr_transport *base,

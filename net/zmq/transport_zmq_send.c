@@ -1,8 +1,10 @@
-/* Sending on channels: as frames, or by reference to memory that is shared. Every channel counts
+/* Sending on channels: as frames, or by reference to memory that is shared; small messages through
+ * a pipe, if the peer reads one. Every channel counts
  * its messages: TCP may break and libzmq connect again behind our back, and what was under way is
  * then missing, which the count shows; where nothing was lost the channel goes on. */
 #include "net/zmq/transport_zmq_private.h"
 
+#include "net/sharing/pipe.h"
 #include "net/zmq/sockets.h"
 
 #include <inttypes.h>
@@ -115,17 +117,41 @@ static void look_for_replies(psr_zmq_transport *transport, const psr_zmq_channel
         atomic_store(&transport->others, true);
 }
 
+/* Through the pipe. payload_bytes: as the head says; second: the payload, or a reference to it. If
+ * there is no room, it goes by the socket, and the receiver reads it in its turn, by its number. */
+static psr_err put_piped(psr_zmq_channel *c, const psr_head *head, size_t payload_bytes,
+                         const void *second, size_t second_bytes, bool *ret_put)
+{
+    uint8_t bytes[PSR_HEAD_BYTES_MAX];
+    psr_head numbered = *head;
+    size_t size;
+    *ret_put = false;
+    if (c->lender == NULL || second_bytes > PSR_PIPE_FRAME_MAX || !psr_lender_has_pipe(c->lender))
+        return PSR_OK;
+    numbered.sequence = c->sequence;
+    psr_head_encode(&numbered, payload_bytes, bytes, &size);
+    PSR_TRY(psr_lender_put(c->lender, bytes, size, second, second_bytes, ret_put));
+    c->sequence += *ret_put;
+    return PSR_OK;
+}
+
 static psr_err send_reference(psr_zmq_channel *c, const psr_head *head,
                               const psr_reference *reference, size_t payload_bytes)
 {
+    uint8_t bytes[PSR_REFERENCE_BYTES];
     zmq_msg_t frame;
-    if (zmq_msg_init_size(&frame, PSR_REFERENCE_BYTES) != 0) {
-        psr_lender_recall(c->lender, reference);
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
+    bool put = false;
+    psr_reference_encode(reference, bytes);
+    psr_err err = put_piped(c, head, payload_bytes, bytes, sizeof bytes, &put);
+    if (err == PSR_OK && !put) {
+        if (zmq_msg_init_size(&frame, sizeof bytes) != 0) {
+            psr_lender_recall(c->lender, reference);
+            return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
+        }
+        memcpy(zmq_msg_data(&frame), bytes, sizeof bytes);
+        err = send_frames(c, head, &frame, payload_bytes);
+        zmq_msg_close(&frame);
     }
-    psr_reference_encode(reference, zmq_msg_data(&frame));
-    psr_err err = send_frames(c, head, &frame, payload_bytes);
-    zmq_msg_close(&frame);
     if (err != PSR_OK)
         psr_lender_recall(c->lender, reference);
     return err;
@@ -158,6 +184,13 @@ static bool refer(const psr_zmq_transport *transport, psr_zmq_channel *c, const 
             (psr_reference_may(head) && refer_to_copy(transport, c, head, payload, ret_reference)));
 }
 
+static psr_err send_head(psr_zmq_channel *c, const psr_head *head)
+{
+    bool put;
+    PSR_TRY(put_piped(c, head, 0, NULL, 0, &put));
+    return put ? PSR_OK : send_frames(c, head, NULL, 0);
+}
+
 psr_err psr_zmq_transport_send(psr_transport *base, psr_peer to, const psr_head *head,
                                const psr_payload *payload)
 {
@@ -170,7 +203,7 @@ psr_err psr_zmq_transport_send(psr_transport *base, psr_peer to, const psr_head 
     look_for_replies((psr_zmq_transport *)base, c);
     if (payload == NULL || payload->bytes == 0) {
         psr_payload_return(payload);
-        return send_frames(c, head, NULL, 0);
+        return send_head(c, head);
     }
     psr_reference reference;
     if (refer((const psr_zmq_transport *)base, c, head, payload, &reference)) {
@@ -178,9 +211,16 @@ psr_err psr_zmq_transport_send(psr_transport *base, psr_peer to, const psr_head 
         psr_count_add(&base->bytes_lent, payload->bytes);
         return PSR_OK;
     }
+    bool put;
+    psr_err err = put_piped(c, head, payload->bytes, payload->data, payload->bytes, &put);
+    if (err != PSR_OK || put) {
+        psr_payload_return(payload);
+        psr_count_add(&base->bytes_lent, put ? payload->bytes : 0);
+        return err;
+    }
     zmq_msg_t frame;
     PSR_TRY(payload_frame(payload, &frame));
-    psr_err err = send_frames(c, head, &frame, payload->bytes);
+    err = send_frames(c, head, &frame, payload->bytes);
     zmq_msg_close(&frame); /* empty if it was sent; otherwise ends the loan */
     return err;
 }

@@ -20,6 +20,11 @@ psr_err psr_zmq_see_introductions(psr_zmq_transport *transport)
     return psr_borrower_serve(psr_sharing_borrower(transport->sharing));
 }
 
+psr_pipes_in *psr_zmq_pipes(const psr_zmq_transport *transport)
+{
+    return transport->sharing != NULL ? psr_sharing_pipes(transport->sharing) : NULL;
+}
+
 /* There is no message. What was freed is given back, and what came beside the messages is taken. */
 psr_err psr_zmq_serve_sharing(psr_zmq_transport *transport)
 {
@@ -105,7 +110,8 @@ psr_err psr_zmq_transport_share(psr_transport *base,
     transport->say = say;
     transport->say_context = context;
     PSR_TRY(psr_sharing_new(&options, &transport->sharing));
-    psr_inbox_borrow_by(transport->inbox, psr_sharing_borrower(transport->sharing));
+    psr_inbox_borrow_by(transport->inbox, psr_sharing_borrower(transport->sharing),
+                        psr_sharing_pipes(transport->sharing));
     transport->watched[PSR_ZMQ_WATCHED_SHARED] =
         (struct pollfd){.fd = psr_sharing_fd(transport->sharing), .events = POLLIN};
     return PSR_OK;
