@@ -42,7 +42,8 @@ static inline void note(void *context, const char *line)
     snprintf(said + used, sizeof((played_lender *)context)->said - used, "%s\n", line);
 }
 
-static inline void play_for(played_lender *p, unsigned user)
+/* pipes: those that the borrower reads; NULL: none. */
+static inline void play_with(played_lender *p, unsigned user, psr_pipes_in *pipes)
 {
     *p = (played_lender){.introduced = true};
     assert_ok(psr_socket_directory_make(NULL, &p->directory));
@@ -52,10 +53,16 @@ static inline void play_for(played_lender *p, unsigned user)
     assert_ok(psr_borrower_new(&(psr_borrower_options){.path = p->path,
                                                        .user = user,
                                                        .epoll = p->epoll,
+                                                       .pipes = pipes,
                                                        .context = p,
                                                        .known = known,
                                                        .stranger = note},
                                &p->borrower));
+}
+
+static inline void play_for(played_lender *p, unsigned user)
+{
+    play_with(p, user, NULL);
 }
 
 static inline void play(played_lender *p)
