@@ -13,8 +13,8 @@
 #include <string.h>
 #include <zmq.h>
 
-/* A shorter payload outside of an arena goes as a message: its copies cost less than returning a
- * slot. */
+/* A shorter payload outside of an arena goes as a message, where the reference would go by a socket
+ * too: its copies cost less than returning a slot. */
 #define STAGED_LEAST ((size_t)64 << 10)
 
 psr_zmq_channel *psr_zmq_channel_of(const psr_zmq_transport *transport, psr_peer peer)
@@ -163,7 +163,8 @@ static bool refer_to_copy(const psr_zmq_transport *transport, psr_zmq_channel *c
                           psr_reference *ret_reference)
 {
     psr_payload staged;
-    if (transport->stage == NULL || payload->bytes < STAGED_LEAST ||
+    const size_t least = psr_lender_has_pipe(c->lender) ? PSR_REFERENCE_LEAST : STAGED_LEAST;
+    if (transport->stage == NULL || payload->bytes < least ||
         !psr_lender_has_taken(c->lender, psr_stage_arena(transport->stage)) ||
         !psr_stage_put(transport->stage, payload, &staged))
         return false;
@@ -205,18 +206,18 @@ psr_err psr_zmq_transport_send(psr_transport *base, psr_peer to, const psr_head 
         psr_payload_return(payload);
         return send_head(c, head);
     }
-    psr_reference reference;
-    if (refer((const psr_zmq_transport *)base, c, head, payload, &reference)) {
-        PSR_TRY(send_reference(c, head, &reference, payload->bytes));
-        psr_count_add(&base->bytes_lent, payload->bytes);
-        return PSR_OK;
-    }
     bool put;
     psr_err err = put_piped(c, head, payload->bytes, payload->data, payload->bytes, &put);
     if (err != PSR_OK || put) {
         psr_payload_return(payload);
         psr_count_add(&base->bytes_lent, put ? payload->bytes : 0);
         return err;
+    }
+    psr_reference reference;
+    if (refer((const psr_zmq_transport *)base, c, head, payload, &reference)) {
+        PSR_TRY(send_reference(c, head, &reference, payload->bytes));
+        psr_count_add(&base->bytes_lent, payload->bytes);
+        return PSR_OK;
     }
     zmq_msg_t frame;
     PSR_TRY(payload_frame(payload, &frame));
