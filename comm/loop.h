@@ -1,7 +1,7 @@
 /* The progress loop of a process, the one of training and of libpsring: it has a transport and a
  * member, takes the commands that its owner has handed over, gives each message to who registered
  * for its type, and lets the member's time pass. It sleeps in psr_transport_wait alone, from which
- * a message, a wake or the time brings it back; nobody polls.
+ * a message, a wake or the time brings it back.
  *
  * comm/progress_engine.h says who runs it and how the owner waits: a thread of its own
  * (psr_loop_start: a worker, whose own thread computes), that thread and the owner by turns (the

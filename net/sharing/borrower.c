@@ -42,7 +42,7 @@ typedef struct source {
     bool has_id, known;
     bool has_memory; /* an arena or a pipe */
     bool pipe_asked; /* it has passed one */
-    bool unheard; /* its records are not read before it is known */
+    bool unheard;    /* its records are not read before it is known */
     psr_peer peer;
     uint64_t number; /* in the order of creation, never used again */
 } source;
@@ -267,9 +267,8 @@ static psr_err take_pipe(source *s, const psr_record *record, int fd)
     s->pipe_asked = true;
     PSR_TRY(map_pipe(s, record, fd, &is));
     const psr_shared_arena *board = is ? psr_pipes_in_board(s->borrower->options.pipes) : NULL;
-    const psr_record answer = {.kind = PSR_RECORD_BOARD,
-                               .arena = is ? s->place : 0,
-                               .value = is ? board->bytes : 0};
+    const psr_record answer = {
+        .kind = PSR_RECORD_BOARD, .arena = is ? s->place : 0, .value = is ? board->bytes : 0};
     if (psr_record_write(s->stream.fd, &answer, 1, is ? board->fd : -1) == PSR_RECORD_FULL)
         return psr_fail(PSR_ERR_PROTOCOL, "does not read what it is answered");
     return PSR_OK;

@@ -28,9 +28,9 @@
 typedef struct psr_borrower psr_borrower;
 
 typedef struct psr_borrower_options {
-    const char *path; /* of the socket, borrowed for the call; it is removed at the end */
-    unsigned user;    /* the user whose processes may connect */
-    int epoll;        /* borrowed for life: watches its descriptors. The data of the one at which
+    const char *path;    /* of the socket, borrowed for the call; it is removed at the end */
+    unsigned user;       /* the user whose processes may connect */
+    int epoll;           /* borrowed for life: watches its descriptors. The data of the one at which
                          it listens is 0, of others PSR_BORROWER_EVENT and more */
     psr_pipes_in *pipes; /* borrowed for life; NULL: it reads no pipes */
     void *context;

@@ -32,8 +32,8 @@ struct psr_lender {
     psr_record_stream stream;
     offer offers[PSR_SHARED_ARENAS_MAX];
     psr_lends lends;
-    psr_shared_arena pipe; /* the ring's memory; without a descriptor, once it is passed */
-    bool pipe_asked;       /* the peer has not answered */
+    psr_shared_arena pipe;  /* the ring's memory; without a descriptor, once it is passed */
+    bool pipe_asked;        /* the peer has not answered */
     psr_pipe_writer writer; /* board NULL: the peer reads no pipe, or not yet */
     size_t board_bytes;     /* of the mapping */
 };

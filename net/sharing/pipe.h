@@ -24,10 +24,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PSR_PIPE_BYTES ((size_t)64 << 10) /* of a ring */
+#define PSR_PIPE_BYTES ((size_t)64 << 10)     /* of a ring */
 #define PSR_PIPE_RECORD_MAX ((size_t)8 << 10) /* the largest record, with stamp and lengths */
 #define PSR_PIPE_FRAME_MAX (PSR_PIPE_RECORD_MAX - 64) /* no larger frame fits one */
-#define PSR_PIPES_MAX 1024 /* that one process ever reads */
+#define PSR_PIPES_MAX 1024                            /* that one process ever reads */
 
 typedef struct psr_board_place {
     alignas(64) _Atomic uint64_t read; /* bytes of the pipe that were read, over all laps */
@@ -63,7 +63,7 @@ bool psr_pipe_must_wake(psr_pipe_writer *writer);
 /* ---- the reader ---- */
 
 typedef struct psr_pipe_reader {
-    const uint8_t *ring; /* PSR_PIPE_BYTES; borrowed */
+    const uint8_t *ring;    /* PSR_PIPE_BYTES; borrowed */
     psr_board_place *place; /* on its own board; borrowed */
 } psr_pipe_reader;
 

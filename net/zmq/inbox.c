@@ -382,8 +382,8 @@ static psr_err deliver_reference(psr_inbox *inbox, const psr_binding *binding, c
 
 static psr_err sent_twice(const psr_binding *binding, const psr_head *head)
 {
-    return violation(binding->peer, psr_fail(PSR_ERR_PROTOCOL, "sent message %" PRIu64 " twice",
-                                             head->sequence));
+    return violation(binding->peer,
+                     psr_fail(PSR_ERR_PROTOCOL, "sent message %" PRIu64 " twice", head->sequence));
 }
 
 /* Whether what was sent before it is in the sender's pipe. */

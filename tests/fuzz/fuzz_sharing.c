@@ -114,6 +114,7 @@ static void give_back_all(const uint8_t *data, size_t size)
         listen(listener, 1) != 0 || psr_lender_new(lends, path, geteuid(), id, &lender) != PSR_OK ||
         psr_lender_offer(lender, &arena) != PSR_OK)
         abort();
+    psr_lender_pass_pipe(lender);
     int fd = accept(listener, NULL, NULL);
     const psr_record taken = {.kind = PSR_RECORD_TAKEN};
     (void)psr_record_write(fd, &taken, 1, -1);
@@ -140,8 +141,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     psr_borrower *borrower;
     int epoll = epoll_create1(EPOLL_CLOEXEC), fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const psr_borrower_options options = {
-        .path = path, .user = geteuid(), .epoll = epoll, .known = known, .stranger = stranger};
+    psr_pipes_in *pipes;
+    if (psr_pipes_in_new(&pipes) != PSR_OK)
+        abort();
+    const psr_borrower_options options = {.path = path,
+                                          .user = geteuid(),
+                                          .epoll = epoll,
+                                          .pipes = pipes,
+                                          .known = known,
+                                          .stranger = stranger};
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     memcpy(address.sun_path, path, sizeof address.sun_path);
     if (psr_borrower_new(&options, &borrower) != PSR_OK ||
@@ -149,6 +157,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     take_all(borrower, fd, data, size);
     psr_borrower_free(borrower);
+    psr_pipes_in_free(pipes);
     close(fd);
     close(epoll);
     give_back_all(data, size);

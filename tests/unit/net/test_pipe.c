@@ -198,8 +198,7 @@ static const uint8_t channel[PSR_ROUTING_ID_BYTES] = "a channel", other[PSR_ROUT
 static psr_pipe_writer writer_of(const psr_pipes_in *pipes, uint8_t *ring, uint32_t place)
 {
     return (psr_pipe_writer){.ring = ring,
-                             .board =
-                                 (const psr_board *)(void *)psr_pipes_in_board(pipes)->values,
+                             .board = (const psr_board *)(void *)psr_pipes_in_board(pipes)->values,
                              .place = place};
 }
 
@@ -255,7 +254,8 @@ static void nobody_sleeps_while_there_is_something(void **state)
             atomic_fetch_add(&s.read, 1);
             continue;
         }
-        if (psr_pipes_in_sleep(s.pipes)) { /* a wake that does not come lets the test run for ever */
+        if (psr_pipes_in_sleep(
+                s.pipes)) { /* a wake that does not come lets the test run for ever */
             assert_int_equal(read(s.bell[0], &bell, 1), 1);
             psr_pipes_in_woken(s.pipes);
         }
@@ -290,7 +290,7 @@ static void a_sleep_is_told_once_and_again_when_another_took_the_wake(void **sta
     assert_true(psr_pipe_must_wake(&writer));
     put_one(&writer);
     assert_false(psr_pipe_must_wake(&writer)); /* it is on its way */
-    psr_pipes_in_woken(pipes); /* another thread took it; that one sleeps on */
+    psr_pipes_in_woken(pipes);                 /* another thread took it; that one sleeps on */
     put_one(&writer);
     assert_true(psr_pipe_must_wake(&writer));
     assert_false(psr_pipes_in_sleep(pipes)); /* a second one would not sleep */
@@ -361,7 +361,8 @@ static void so_many_pipes_are_read_and_no_more(void **state)
         expect_ok(psr_pipes_in_add(pipes, ring, channel, &place));
         psr_pipes_in_remove(pipes, place); /* a place is not given again: its old writer may live */
     }
-    expect_failure(psr_pipes_in_add(pipes, ring, channel, &place), PSR_ERR_NOMEM, "1024 pipes were read already");
+    expect_failure(psr_pipes_in_add(pipes, ring, channel, &place), PSR_ERR_NOMEM,
+                   "1024 pipes were read already");
     psr_pipes_in_free(pipes);
     free(ring);
 }
@@ -417,7 +418,7 @@ static void what_is_no_record_is_noticed(void **state)
     (void)state;
     const uint64_t skip = UINT64_MAX;
     const struct {
-        uint64_t read;  /* by the reader so far */
+        uint64_t read; /* by the reader so far */
         word words[4];
     } lies[] = {
         {0, {{0, 1}, {8, (uint64_t)(PSR_PIPE_RECORD_MAX + 1) << 32}}},
@@ -427,15 +428,16 @@ static void what_is_no_record_is_noticed(void **state)
         {0, {{0, 1}, {8, skip - 1}}},
         {0, {{0, 1}, {8, skip}}}, /* round and round */
         /* reaches beyond the ring */
-        {PSR_PIPE_BYTES - LINE, {{PSR_PIPE_BYTES - LINE, PSR_PIPE_BYTES - LINE + 1},
-                                 {PSR_PIPE_BYTES - LINE + 8, 49}}},
+        {PSR_PIPE_BYTES - LINE,
+         {{PSR_PIPE_BYTES - LINE, PSR_PIPE_BYTES - LINE + 1}, {PSR_PIPE_BYTES - LINE + 8, 49}}},
         /* skips to nothing, and to another skip */
-        {PSR_PIPE_BYTES - LINE, {{PSR_PIPE_BYTES - LINE, PSR_PIPE_BYTES - LINE + 1},
-                                 {PSR_PIPE_BYTES - LINE + 8, skip}}},
-        {PSR_PIPE_BYTES - LINE, {{PSR_PIPE_BYTES - LINE, PSR_PIPE_BYTES - LINE + 1},
-                                 {PSR_PIPE_BYTES - LINE + 8, skip},
-                                 {0, PSR_PIPE_BYTES + 1},
-                                 {8, skip}}},
+        {PSR_PIPE_BYTES - LINE,
+         {{PSR_PIPE_BYTES - LINE, PSR_PIPE_BYTES - LINE + 1}, {PSR_PIPE_BYTES - LINE + 8, skip}}},
+        {PSR_PIPE_BYTES - LINE,
+         {{PSR_PIPE_BYTES - LINE, PSR_PIPE_BYTES - LINE + 1},
+          {PSR_PIPE_BYTES - LINE + 8, skip},
+          {0, PSR_PIPE_BYTES + 1},
+          {8, skip}}},
     };
     for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
         pipe_pair p = open_pipe();

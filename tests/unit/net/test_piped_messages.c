@@ -99,7 +99,8 @@ static void send_bytes(psr_transport *transport, psr_peer to, uint32_t number, s
         values[i] = (uint8_t)(number + i);
     const psr_head head = {
         .type = PSR_MSG_RING, .encoding = PSR_ENCODING_BYTES, .tag.round = number};
-    assert_ok(psr_transport_send(transport, to, &head, &(psr_payload){.data = values, .bytes = bytes}));
+    assert_ok(
+        psr_transport_send(transport, to, &head, &(psr_payload){.data = values, .bytes = bytes}));
 }
 
 static void expect_bytes(psr_message **message, uint32_t number, size_t bytes)
@@ -134,8 +135,8 @@ static void a_small_payload_needs_no_socket_and_is_given_back_at_once(void **sta
     values[0] = 4;
     psr_message *message = NULL; /* it is there already */
     assert_ok(psr_transport_recv(m.to, 0, &message));
-    assert_true(psr_peer_equal(message->from, worker0) &&
-                message->payload_bytes == sizeof values && *(const float *)message->payload == 3);
+    assert_true(psr_peer_equal(message->from, worker0) && message->payload_bytes == sizeof values &&
+                *(const float *)message->payload == 3);
     psr_message_free(&message);
     close_members(&m);
 }
@@ -164,10 +165,10 @@ static void messages_come_in_their_order_whichever_way_each_goes(void **state)
             }
             psr_head head = of_arena;
             head.tag.round = sent;
-            assert_ok(psr_transport_send(
-                m.from, worker1, &head,
-                &(psr_payload){m.arena.values, BY_REFERENCE * sizeof(float), count_release,
-                               &m.returned}));
+            assert_ok(
+                psr_transport_send(m.from, worker1, &head,
+                                   &(psr_payload){m.arena.values, BY_REFERENCE * sizeof(float),
+                                                  count_release, &m.returned}));
         }
         psr_message *message = receive(m.to);
         assert_int_equal(message->head.sequence, received + 1); /* after HELLO */
