@@ -98,7 +98,8 @@ void psr_transport_wait(psr_transport *transport, int timeout_ms);
  * the transport. */
 bool psr_transport_look(psr_transport *transport);
 
-/* The same as psr_transport_wait, and returns also when fd can be read (-1: none). For a thread that serves both. */
+/* The same as psr_transport_wait, and returns also when fd can be read (-1: none). For a thread
+ * that serves both. */
 void psr_transport_wait_beside(psr_transport *transport, int fd, int timeout_ms);
 
 /* Makes a channel to peer at endpoint ("tcp://10.0.0.1:4242", or "ipc:///DIRECTORY/NAME" in the

@@ -1,7 +1,7 @@
 /* The receiving half of the ZeroMQ transport: a ROUTER with its admission, and the pipes of
  * processes of this host (net/sharing/pipes_in.h). It turns frames into messages of members. What
- * one member sends by both ways comes in the order of its numbers (psr_head.sequence). A message of an unknown sender is dropped, counted and logged. One
- * thread. */
+ * one member sends by both ways comes in the order of its numbers (psr_head.sequence). A message of
+ * an unknown sender is dropped, counted and logged. One thread. */
 #ifndef PSR_NET_ZMQ_INBOX_H
 #define PSR_NET_ZMQ_INBOX_H
 

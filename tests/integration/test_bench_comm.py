@@ -107,9 +107,9 @@ def a_spoilt_value_is_found(tap, bench, spoilt):
 
 
 def how_values_go(tap, bench, psring):
-    """Large values and small ones go through shared memory, unless it is said that they shall not."""
+    """Large values and small ones go through shared memory, unless they are told not to."""
     for size, transport in (("1M", "auto"), (1024, "auto"), (1024, "ipc")):
-        # The first ones go over sockets, until the ranks know that the others have mapped their memory.
+        # The first ones go over sockets, until the others have mapped this rank's memory.
         done = run(psring, "bench", "comm", "--transport=" + transport, "-n", RANKS, "-b", size, "-e", size, "-o", "all_reduce", "--json",
                    "-i", 200)
         counts = json.loads(done.stdout) if done.returncode == 0 else {}

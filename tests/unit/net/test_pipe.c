@@ -1,6 +1,6 @@
-/* Pipes through shared memory: what is written comes whole and in order, nobody sleeps for good, and
- * what no honest side does is noticed. Writer and reader are two threads here, on the same memory;
- * thread sanitizer sees both (-Db_sanitize=thread). */
+/* Pipes through shared memory: what is written comes whole and in order, nobody sleeps for good,
+ * and what no honest side does is noticed. Writer and reader are two threads here, on the same
+ * memory; thread sanitizer sees both (-Db_sanitize=thread). */
 #include "tests/unit/expect.h"
 
 #include "net/sharing/pipes_in.h"

@@ -392,8 +392,8 @@ static void a_member_that_writes_what_it_may_not_is_named(void **state)
     }
 }
 
-/* It claims that messages come before by the socket. Nobody is kept awake by that, and what comes by
- * the socket shows that they are missing. */
+/* It claims that messages come before by the socket. Nobody is kept awake by that, and what comes
+ * by the socket shows that they are missing. */
 static void what_is_never_sent_is_missed_when_the_next_message_comes(void **state)
 {
     members m;
