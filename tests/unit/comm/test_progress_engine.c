@@ -21,6 +21,7 @@ static struct {
     bool woken;
     unsigned messages,
         waiting;     /* that came, and have not been taken; threads in psr_transport_wait */
+    bool silent;     /* who waits in the transport is not told of the messages that came */
     int64_t next_ms; /* what the loop answers: INT64_MAX, or how far away */
     psr_err error;   /* the loop's, from now on */
     _Atomic unsigned by_caller, by_thread, passes;
@@ -99,7 +100,8 @@ void psr_transport_wait(psr_transport *transport, int timeout_ms)
     pthread_mutex_lock(&net.mutex);
     net.waiting++;
     pthread_cond_broadcast(&net.condition);
-    while (net.messages == 0 && !net.woken && net.error == PSR_OK && timeout_ms > 1000)
+    while ((net.messages == 0 || net.silent) && !net.woken && net.error == PSR_OK &&
+           timeout_ms > 1000)
         pthread_cond_wait(&net.condition, &net.mutex);
     net.waiting--;
     pthread_mutex_unlock(&net.mutex);
@@ -166,6 +168,7 @@ static int open_engine(bool is_alone, bool by_turns)
                                                  .alone = alone};
     net.woken = false;
     net.messages = 0;
+    net.silent = false;
     net.next_ms = INT64_MAX;
     net.error = PSR_OK;
     net.caller = pthread_self();
@@ -231,6 +234,22 @@ static void who_waits_takes_its_messages_itself(void **state)
         pthread_join(thread, NULL);
     }
     assert_int_equal(atomic_load(&net.failures), 0);
+}
+
+/* The thread sleeps in the transport, and was told of both when the first one came. */
+static void what_the_caller_leaves_unread_the_thread_reads(void **state)
+{
+    (void)state;
+    unsigned one = 1, two = 2;
+    until_somebody_waits();
+    pthread_mutex_lock(&net.mutex);
+    net.silent = true;
+    net.messages = 2;
+    pthread_mutex_unlock(&net.mutex);
+    assert_true(psr_progress_engine_wait(engine, true, taken, &one, SOON_NS));
+    assert_int_equal(atomic_load(&net.by_caller), 1);
+    assert_true(psr_progress_engine_wait(engine, false, taken, &two, SOON_NS));
+    assert_int_equal(atomic_load(&net.by_thread), 1);
 }
 
 static void what_is_under_way_goes_on_without_the_caller(void **state)
@@ -483,6 +502,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         DRIVEN(who_waits_takes_its_messages_itself),
+        DRIVEN(what_the_caller_leaves_unread_the_thread_reads),
         DRIVEN(what_is_under_way_goes_on_without_the_caller),
         DRIVEN(when_the_caller_stays_away_the_thread_comes_back),
         DRIVEN(who_waits_beside_leaves_the_messages_to_the_thread),
