@@ -81,6 +81,11 @@ const char *psr_backend_algorithms(const psr_backend *backend)
     return backend->class->algorithms(backend->self);
 }
 
+const char *psr_backend_loops(const psr_backend *backend)
+{
+    return backend->class->loops(backend->self);
+}
+
 const char *psr_backend_identity(psr_backend_kind kind)
 {
     return class_of(kind)->identity();

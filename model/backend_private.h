@@ -28,6 +28,7 @@ typedef struct psr_backend_class {
     psr_err (*infer)(void *self, const psr_batch *batch, const psr_exec_state *state,
                      psr_readiness *readiness, float *logits, psr_pass_result *ret_result);
     const char *(*algorithms)(const void *self); /* never NULL */
+    const char *(*loops)(const void *self);      /* never NULL */
     const char *(*identity)(void);
     size_t (*bytes)(const void *self);
 } psr_backend_class;

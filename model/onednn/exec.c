@@ -118,6 +118,7 @@ void psr_onednn_exec_free(psr_onednn_exec *exec)
         dnnl_memory_destroy(exec->bindings[i].memory);
     for (uint32_t i = 0; i < exec->desc_count; i++)
         dnnl_memory_desc_destroy(exec->descs[i]);
+    psr_onednn_implementations_done(&exec->implementations);
     free(exec->bindings);
     free(exec->descs);
     psr_onednn_buffers_done(&exec->buffers);
@@ -200,5 +201,6 @@ size_t psr_onednn_exec_bytes(const psr_onednn_exec *exec)
            exec->net->node_count * (sizeof *exec->values + sizeof *exec->gradients) +
            exec->buffers.capacity * sizeof *exec->buffers.items +
            exec->binding_capacity * sizeof *exec->bindings +
+           exec->implementations.capacity * sizeof *exec->implementations.items +
            exec->desc_capacity * sizeof *exec->descs;
 }

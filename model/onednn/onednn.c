@@ -17,6 +17,7 @@ typedef struct onednn {
     psr_onednn_context context;
     psr_onednn_graph graph;
     char *choices;
+    char loops[PSR_BACKEND_LOOPS_MAX];
     psr_onednn_exec **execs;
     uint32_t exec_count;
     float *workspace; /* NULL until the first executable */
@@ -106,7 +107,9 @@ static psr_err build(onednn *self, const psr_backend_options *options)
     PSR_TRY(psr_onednn_graph_init(self->net, &self->graph));
     PSR_TRY(choose_algorithms(self, options->algorithms != NULL ? options->algorithms : "auto"));
     psr_onednn_exec *exec;
-    return executable(self, self->max_batch, true, &exec);
+    PSR_TRY(executable(self, self->max_batch, true, &exec));
+    psr_onednn_implementations_tell(&exec->implementations, self->loops, sizeof self->loops);
+    return PSR_OK;
 }
 
 static psr_err onednn_create(const psr_network *net, const psr_backend_options *options,
@@ -158,6 +161,11 @@ static const char *onednn_algorithms(const void *object)
     return ((const onednn *)object)->choices;
 }
 
+static const char *onednn_loops(const void *object)
+{
+    return ((const onednn *)object)->loops;
+}
+
 static const char *runtime_name(unsigned runtime)
 {
     switch (runtime) {
@@ -192,6 +200,6 @@ static size_t onednn_bytes(const void *object)
 }
 
 const psr_backend_class psr_backend_class_onednn = {
-    onednn_create,     onednn_destroy,  onednn_train, onednn_infer,
-    onednn_algorithms, onednn_identity, onednn_bytes,
+    onednn_create,     onednn_destroy, onednn_train,    onednn_infer,
+    onednn_algorithms, onednn_loops,   onednn_identity, onednn_bytes,
 };

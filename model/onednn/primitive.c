@@ -20,13 +20,16 @@ static psr_err add_binding(psr_onednn_exec *exec, psr_onednn_binding binding)
 }
 
 psr_err psr_onednn_primitive_init(psr_onednn_exec *exec, const_dnnl_primitive_desc_t pd,
-                                  const char *name, psr_onednn_primitive *ret_primitive)
+                                  const char *name, double flop,
+                                  psr_onednn_primitive *ret_primitive)
 {
     psr_onednn_primitive primitive = {0};
-    psr_err err = PSR_OK;
-    dnnl_status_t status = dnnl_primitive_create(&primitive.primitive, pd);
-    if (status != dnnl_success)
-        err = psr_onednn_fail(status, "primitive", name);
+    psr_err err = psr_onednn_implementations_add(&exec->implementations, pd, name, flop);
+    if (err == PSR_OK && !exec->context->only_plans) {
+        dnnl_status_t status = dnnl_primitive_create(&primitive.primitive, pd);
+        if (status != dnnl_success)
+            err = psr_onednn_fail(status, "primitive", name);
+    }
     const_dnnl_memory_desc_t scratch =
         dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
     size_t scratch_bytes = scratch == NULL ? 0 : dnnl_memory_desc_get_size(scratch);
@@ -43,6 +46,13 @@ psr_err psr_onednn_primitive_init(psr_onednn_exec *exec, const_dnnl_primitive_de
     return PSR_OK;
 }
 
+double psr_onednn_flop(const psr_onednn_exec *exec, uint32_t node)
+{
+    const psr_network_node *n = &exec->net->nodes[node];
+    const psr_tensor *weight = &exec->net->params.tensors[n->weight];
+    return 2.0 * exec->count * n->height * n->width * (double)weight->count;
+}
+
 void psr_onednn_primitive_done(psr_onednn_primitive *primitive)
 {
     if (primitive->primitive != NULL)
@@ -54,6 +64,8 @@ psr_err psr_onednn_primitive_arg(psr_onednn_exec *exec, psr_onednn_primitive *pr
                                  const_dnnl_memory_desc_t desc, psr_onednn_space space, size_t at)
 {
     assert(primitive->arg_count < PSR_ONEDNN_ARGS_MAX);
+    if (exec->context->only_plans)
+        return PSR_OK;
     psr_onednn_binding binding = {.space = space, .at = at};
     dnnl_status_t status =
         dnnl_memory_create(&binding.memory, desc, exec->context->engine, DNNL_MEMORY_NONE);
@@ -97,7 +109,7 @@ psr_err psr_onednn_copy_init(psr_onednn_exec *exec, const_dnnl_memory_desc_t fro
         &pd, from, exec->context->engine, to, exec->context->engine, exec->context->attr);
     if (status != dnnl_success)
         return psr_onednn_fail(status, "reorder", name);
-    psr_err err = psr_onednn_primitive_init(exec, pd, name, ret_primitive);
+    psr_err err = psr_onednn_primitive_init(exec, pd, name, 0, ret_primitive);
     dnnl_primitive_desc_destroy(pd);
     PSR_TRY(err);
     PSR_TRY(

@@ -16,6 +16,7 @@
 #include "model/onednn/choice/choice.h"
 #include "model/onednn/compat.h"
 #include "model/onednn/graph.h"
+#include "model/onednn/implementations.h"
 #include "model/onednn/kernels/tiles.h"
 #include "model/readiness.h"
 #include "model/onednn/kernels/winograd.h"
@@ -63,6 +64,8 @@ typedef struct psr_onednn_context {
     uint32_t threads;
     psr_onednn_layout layout; /* of convolutions' values; OTHER: oneDNN's
                                  choice, which only tests overrule */
+    bool only_plans;          /* executables cannot run: primitives are
+                                 described, not made */
 } psr_onednn_context;
 
 typedef struct psr_onednn_exec psr_onednn_exec;
@@ -125,6 +128,7 @@ struct psr_onednn_exec {
     psr_onednn_buffers buffers;
     uint32_t scratch, packed, diff_weights; /* buffers that all primitives share */
 
+    psr_onednn_implementations implementations; /* of all primitives, as they were planned */
     psr_onednn_binding *bindings;
     uint32_t binding_count, binding_capacity;
     dnnl_memory_desc_t *descs;
@@ -208,10 +212,13 @@ typedef struct psr_onednn_primitive {
     int arg_count;
 } psr_onednn_primitive;
 
-/* Grows the shared scratchpad to what the primitive needs. pd borrowed for the call. */
+/* Grows the shared scratchpad to what the primitive needs. pd borrowed for the call, name (the
+ * node's) for the executable's life. flop: its multiplications and additions; 0: it has none. */
 PSR_MUST_CHECK psr_err psr_onednn_primitive_init(psr_onednn_exec *exec,
                                                  const_dnnl_primitive_desc_t pd, const char *name,
-                                                 psr_onednn_primitive *ret_primitive);
+                                                 double flop, psr_onednn_primitive *ret_primitive);
+/* Multiplications and additions of one direction of a convolution or a linear layer. */
+double psr_onednn_flop(const psr_onednn_exec *exec, uint32_t node);
 void psr_onednn_primitive_done(psr_onednn_primitive *primitive);
 /* Adds an argument whose bytes are at `at` of space. */
 PSR_MUST_CHECK psr_err psr_onednn_primitive_arg(psr_onednn_exec *exec,

@@ -3,6 +3,7 @@
 #include "base/attempts.h"
 #include "base/system/file.h"
 #include "base/text/printable.h"
+#include "ps/scheduler/scheduler.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -36,6 +37,7 @@ struct psr_rundir {
     bool there;
     psr_facts facts;
     char algorithms[PSR_OPTION_TEXT_MAX]; /* as worker 0 chose them, in full */
+    char loops[PSR_SCHEDULER_LOOPS_MAX];  /* what it computes by reference loops */
     char *roster_json, *resumed_from;     /* owned */
     char started[40], ended[40];
     cJSON *outcome; /* owned */
@@ -167,6 +169,8 @@ static bool fill_run(const psr_rundir *rundir, cJSON *run)
         whole = false;
     if (rundir->algorithms[0] != '\0')
         whole = whole && cJSON_AddStringToObject(run, "algorithms", rundir->algorithms) != NULL;
+    if (rundir->loops[0] != '\0')
+        whole = whole && cJSON_AddStringToObject(run, "loops", rundir->loops) != NULL;
     if (rundir->resumed_from != NULL)
         whole = whole && cJSON_AddStringToObject(run, "resumed_from", rundir->resumed_from) != NULL;
     if (rundir->ended[0])
@@ -347,8 +351,9 @@ const char *psr_rundir_path(const psr_rundir *rundir)
     return rundir->config.out;
 }
 
-psr_err psr_rundir_algorithms(psr_rundir *rundir, const char *algorithms)
+psr_err psr_rundir_algorithms(psr_rundir *rundir, const char *algorithms, const char *loops)
 {
+    snprintf(rundir->loops, sizeof rundir->loops, "%s", loops);
     snprintf(rundir->algorithms, sizeof rundir->algorithms, "%s", algorithms);
     /* timing again could choose other algorithms */
     if (strcmp(rundir->config.algorithms, "timed") == 0)

@@ -36,8 +36,9 @@ const char *psr_rundir_path(const psr_rundir *rundir);
 PSR_MUST_CHECK psr_err psr_rundir_mode(psr_rundir *rundir, const psr_config *config);
 
 /* Writes what worker 0's back end chose, in full, into run.json; a choice by timing also into its
- * configuration, so that --config repeats it. */
-PSR_MUST_CHECK psr_err psr_rundir_algorithms(psr_rundir *rundir, const char *algorithms);
+ * configuration, so that --config repeats it. loops: what it computes by reference loops, or "". */
+PSR_MUST_CHECK psr_err psr_rundir_algorithms(psr_rundir *rundir, const char *algorithms,
+                                             const char *loops);
 
 /* One line of metrics.jsonl. IO. */
 PSR_MUST_CHECK psr_err psr_rundir_metrics(psr_rundir *rundir, const psr_metrics_line *line);

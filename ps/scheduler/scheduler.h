@@ -20,6 +20,9 @@
 
 typedef struct psr_scheduler psr_scheduler;
 
+/* Bytes of the line about reference loops, the final zero too; a longer one breaks the protocol. */
+#define PSR_SCHEDULER_LOOPS_MAX 512
+
 /* What the driver decides about a run once all have joined. */
 typedef struct psr_beginning {
     uint64_t first_step; /* completed steps: 0, or those of the resumed checkpoint */
@@ -70,8 +73,9 @@ typedef struct psr_scheduler_events {
     void (*change_answered)(void *context, psr_err status, const char *line);
     /* After WELCOME of a resumed run: sends the checkpoint's pieces (RESTORE). */
     psr_err (*restore)(void *context);
-    /* All have been told START. algorithms: rank 0's choices, in full. */
-    psr_err (*started)(void *context, const char *algorithms);
+    /* All have been told START. algorithms: rank 0's choices, in full. loops: one printable line,
+     * what rank 0's back end computes by reference loops; "" when there is none. */
+    psr_err (*started)(void *context, const char *algorithms, const char *loops);
     psr_err (*metrics)(void *context, const psr_metrics_line *line);
     /* A worker has counted so many samples of the test set in its evaluation after `step` steps. */
     void (*evaluating)(void *context, uint32_t rank, uint64_t step, uint64_t counted);

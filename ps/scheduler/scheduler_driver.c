@@ -279,7 +279,16 @@ static psr_err on_restore(void *context)
     return psr_resume_send(d->resume, &d->sections, d->transport);
 }
 
-static psr_err on_started(void *context, const char *algorithms)
+/* What is slow and could not be helped, before anybody waits for it. */
+static void tell_loops(driver *d, const char *loops)
+{
+    char line[PSR_SCHEDULER_LOOPS_MAX + 16];
+    snprintf(line, sizeof line, "  algorithms %s", loops);
+    if (loops[0] != '\0')
+        on_say(d, line);
+}
+
+static psr_err on_started(void *context, const char *algorithms, const char *loops)
 {
     driver *d = context;
     d->started = true;
@@ -289,7 +298,8 @@ static psr_err on_started(void *context, const char *algorithms)
                                 psr_scheduler_loop_wake, &d->loop) != PSR_OK)
         psr_rundir_log(d->rundir, self, psr_err_detail());
     psr_launcher_running(d->launcher);
-    return algorithms[0] ? psr_rundir_algorithms(d->rundir, algorithms) : PSR_OK;
+    tell_loops(d, loops);
+    return algorithms[0] ? psr_rundir_algorithms(d->rundir, algorithms, loops) : PSR_OK;
 }
 
 static void on_done(void *context, uint32_t rank, const char *json, size_t size)

@@ -2,6 +2,7 @@
  * the step from which they begin. */
 #include "ps/scheduler/scheduler_private.h"
 
+#include "base/text/printable.h"
 #include "net/violation.h"
 #include "ps/shard_start.h"
 
@@ -91,7 +92,7 @@ psr_err psr_scheduler_welcomed(void *context)
 
 /* ---- READY and START ---- */
 
-/* Rank 0's READY: {"algorithms": "..."}. */
+/* Rank 0's READY: {"algorithms": "...", "loops": "..."}. */
 static psr_err read_algorithms(psr_scheduler *scheduler, const psr_message *message)
 {
     if (message->payload_bytes == 0)
@@ -105,6 +106,14 @@ static psr_err read_algorithms(psr_scheduler *scheduler, const psr_message *mess
         err = psr_violation(message, "its field algorithms is not a choice of algorithms");
     else
         strcpy(scheduler->algorithms, text);
+    const char *loops = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, "loops"));
+    if (err == PSR_OK && loops != NULL) {
+        const size_t length = strlen(loops);
+        if (length >= sizeof scheduler->loops || !psr_is_printable(loops, length))
+            err = psr_violation(message, "its field loops is not a line of text");
+        else
+            strcpy(scheduler->loops, loops);
+    }
     cJSON_Delete(object);
     return err;
 }
@@ -118,6 +127,7 @@ psr_err psr_scheduler_take_ready(void *context, const psr_message *message)
 psr_err psr_scheduler_started(void *context)
 {
     psr_scheduler *scheduler = context;
-    PSR_TRY(scheduler->events.started(scheduler->events.context, scheduler->algorithms));
+    PSR_TRY(scheduler->events.started(scheduler->events.context, scheduler->algorithms,
+                                      scheduler->loops));
     return psr_scheduler_begin_views(scheduler);
 }

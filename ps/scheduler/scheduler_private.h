@@ -44,6 +44,7 @@ struct psr_scheduler {
     const psr_layout *layout; /* set from WELCOME on */
     uint64_t first_step;
     char algorithms[sizeof((psr_config *)0)->algorithms];
+    char loops[PSR_SCHEDULER_LOOPS_MAX];
 
     psr_issued_view *views; /* by epoch, set from START on */
     uint32_t view_count, view_room;

@@ -7,6 +7,7 @@
  * first two bytes say what the run is like, and how far it is. */
 #include "tests/fuzz/records.h"
 
+#include "base/text/printable.h"
 #include "ps/parts.h"
 #include "ps/scheduler/metrics/metrics_line.h"
 #include "ps/scheduler/scheduler.h"
@@ -151,9 +152,11 @@ static psr_err on_restore(void *context)
     return PSR_OK;
 }
 
-static psr_err on_started(void *context, const char *algorithms)
+static psr_err on_started(void *context, const char *algorithms, const char *loops)
 {
     (void)context;
+    if (!psr_is_printable(loops, strlen(loops)))
+        return PSR_ERR_USAGE;
     return strlen(algorithms) < sizeof((psr_config *)0)->algorithms ? PSR_OK : PSR_ERR_USAGE;
 }
 

@@ -108,9 +108,7 @@ psr_err psr_onednn_decide_by_rule(const psr_onednn_exec *exec, const psr_onednn_
     bool exist[PSR_ONEDNN_ALGORITHMS];
     for (int i = 0; i < PSR_ONEDNN_ALGORITHMS; i++)
         exist[i] = exists(exec, step, direction, (psr_onednn_algorithm)i);
-    /* Where there is no direct one but loops, the plan finds a better way (conv.c). */
-    *ret_algorithm =
-        exist[PSR_ONEDNN_DIRECT] ? psr_onednn_rule(&shape, direction, exist) : PSR_ONEDNN_DIRECT;
+    *ret_algorithm = psr_onednn_rule(&shape, direction, exist);
     return PSR_OK;
 }
 

@@ -9,39 +9,22 @@
  * left out (crop): 3x3 on one pixel is 1x1, a ninth of the work and of the weights to pack. And
  * images of fewer rows or channels than oneDNN's kernel for the weights' gradient wants are copied
  * among zeros (plan_larger). */
-#include "model/onednn/private.h"
+#include "model/onednn/layers/conv_way.h"
 
 #include <stdlib.h>
-#include <string.h>
-
-/* A value with rows of zeros below its own and channels of zeros behind them. Zero: as it is. */
-typedef struct conv_larger {
-    psr_onednn_tensor tensor;
-    psr_onednn_primitive copy;
-} conv_larger;
 
 typedef struct conv {
-    uint32_t node, input;
-    uint32_t index; /* among the convolutions, for the choice of algorithms */
-    dnnl_dims_t strides, dilates;
-    dnnl_dims_t kernel, pad_begin, pad_end; /* of the window that meets images (crop) */
-    dnnl_memory_desc_t weights, bias;       /* as they lie in the arena; bias NULL when absent */
-    dnnl_memory_desc_t any_weights;         /* in the compute type */
-    dnnl_memory_desc_t any_gradient;
-    dnnl_primitive_desc_t forward_pd; /* the hint for the backward pass; freed with the step */
-    psr_onednn_weights forward_weights, data_weights, gradient;
-    psr_onednn_primitive forward, data, weight;
-    conv_larger larger_source, larger_gradient; /* what `weight` reads, if the
-                                                   images are too small for it */
-    uint32_t diff_source, diff_destination;     /* buffers */
-    psr_winograd winograd;                      /* by it, instead of the primitive: */
+    psr_conv shape;
+    psr_conv_way forward, data, weight; /* by oneDNN; or */
+    psr_winograd winograd;              /* by it: */
     bool forward_by_winograd, data_by_winograd, weight_by_winograd;
+    uint32_t diff_source, diff_destination; /* buffers */
 } conv;
 
 /* Along one axis: the taps that meet images for some output. The others meet nothing but padding,
  * and are left out: a 3x3 window on images of one pixel is a 1x1 window. Returns the first that
  * stays. */
-static dnnl_dim_t crop(conv *self, int axis, const psr_network_node *node, uint32_t in,
+static dnnl_dim_t crop(psr_conv *self, int axis, const psr_network_node *node, uint32_t in,
                        uint32_t out)
 {
     const dnnl_dim_t pad = node->pad, last_output = (dnnl_dim_t)(out - 1) * node->stride;
@@ -59,18 +42,8 @@ static dnnl_dim_t crop(conv *self, int axis, const psr_network_node *node, uint3
     return first;
 }
 
-/* The weights of a window of so many input channels, in a layout of oneDNN's choice. */
-static psr_err describe_any(psr_onednn_exec *exec, conv *self, uint32_t channels)
-{
-    const dnnl_dims_t dims = {exec->net->nodes[self->node].channels, channels, self->kernel[0],
-                              self->kernel[1]};
-    PSR_TRY(psr_onednn_desc(exec, 4, dims, exec->context->type, dnnl_format_tag_any,
-                            &self->any_weights));
-    return psr_onednn_desc(exec, 4, dims, dnnl_f32, dnnl_format_tag_any, &self->any_gradient);
-}
-
 /* self->weights: the cropped window of those in the arena. */
-static psr_err describe_weights(psr_onednn_exec *exec, conv *self, const dnnl_dims_t first)
+static psr_err describe_weights(psr_onednn_exec *exec, psr_conv *self, const dnnl_dims_t first)
 {
     const psr_network_node *node = &exec->net->nodes[self->node];
     const uint32_t *shape = exec->net->params.tensors[node->weight].shape;
@@ -80,13 +53,15 @@ static psr_err describe_weights(psr_onednn_exec *exec, conv *self, const dnnl_di
     dnnl_memory_desc_t arena;
     PSR_TRY(psr_onednn_desc(exec, 4, whole, dnnl_f32, dnnl_oihw, &arena));
     PSR_TRY(psr_onednn_desc_within(exec, arena, dims, offsets, &self->weights));
-    PSR_TRY(describe_any(exec, self, shape[1]));
+    PSR_TRY(psr_onednn_desc(exec, 4, dims, exec->context->type, dnnl_format_tag_any,
+                            &self->any_weights));
+    PSR_TRY(psr_onednn_desc(exec, 4, dims, dnnl_f32, dnnl_format_tag_any, &self->any_gradient));
     if (node->bias == PSR_NONE)
         return PSR_OK;
     return psr_onednn_desc(exec, 1, dims, dnnl_f32, dnnl_x, &self->bias);
 }
 
-static psr_err describe(psr_onednn_exec *exec, const psr_onednn_group *group, conv *self)
+static psr_err describe(psr_onednn_exec *exec, const psr_onednn_group *group, psr_conv *self)
 {
     const psr_network *net = exec->net;
     self->node = group->output;
@@ -100,89 +75,18 @@ static psr_err describe(psr_onednn_exec *exec, const psr_onednn_group *group, co
     return describe_weights(exec, self, first);
 }
 
-static dnnl_alg_kind_t kind_of(psr_onednn_algorithm algorithm)
-{
-    return algorithm == PSR_ONEDNN_WINOGRAD ? dnnl_convolution_winograd : dnnl_convolution_direct;
-}
-
-static dnnl_status_t create_forward(const psr_onednn_exec *exec, const conv *self,
-                                    dnnl_alg_kind_t algorithm, const_dnnl_memory_desc_t source,
-                                    const_dnnl_memory_desc_t destination,
-                                    dnnl_primitive_desc_t *ret_pd)
-{
-    return dnnl_convolution_forward_primitive_desc_create(
-        ret_pd, exec->context->engine,
-        exec->training ? dnnl_forward_training : dnnl_forward_inference, algorithm, source,
-        self->any_weights, self->bias, destination, self->strides, self->dilates, self->pad_begin,
-        self->pad_end, exec->context->attr);
-}
-
-static dnnl_status_t create_weights(const psr_onednn_exec *exec, const conv *self,
-                                    dnnl_alg_kind_t algorithm, const_dnnl_memory_desc_t source,
-                                    const_dnnl_memory_desc_t gradient,
-                                    const_dnnl_primitive_desc_t forward,
-                                    dnnl_primitive_desc_t *ret_pd)
-{
-    return dnnl_convolution_backward_weights_primitive_desc_create(
-        ret_pd, exec->context->engine, algorithm, source, self->any_gradient, self->bias, gradient,
-        self->strides, self->dilates, self->pad_begin, self->pad_end, forward, exec->context->attr);
-}
-
-/* Between the layouts that the values have by now. */
-static dnnl_status_t create(const psr_onednn_exec *exec, const conv *self,
-                            psr_onednn_direction direction, psr_onednn_algorithm algorithm,
-                            dnnl_primitive_desc_t *ret_pd)
-{
-    const_dnnl_memory_desc_t x = exec->values[self->input].desc, y = exec->values[self->node].desc;
-    dnnl_engine_t engine = exec->context->engine;
-    const dnnl_alg_kind_t kind = kind_of(algorithm);
-    switch (direction) {
-    case PSR_ONEDNN_FORWARD:
-        return create_forward(exec, self, kind, x, y, ret_pd);
-    case PSR_ONEDNN_BACKWARD_DATA:
-        return dnnl_convolution_backward_data_primitive_desc_create(
-            ret_pd, engine, kind, x, self->any_weights, y, self->strides, self->dilates,
-            self->pad_begin, self->pad_end, self->forward_pd, exec->context->attr);
-    case PSR_ONEDNN_BACKWARD_WEIGHTS:
-        return create_weights(exec, self, kind, x, y, self->forward_pd, ret_pd);
-    }
-    return dnnl_invalid_arguments;
-}
-
-/* With the algorithm that was chosen; direct where oneDNN has no such one for this batch. */
-static psr_err create_chosen(const psr_onednn_exec *exec, const conv *self,
-                             psr_onednn_direction direction, dnnl_primitive_desc_t *ret_pd)
-{
-    static const char *const what[] = {"convolution", "convolution's backward data",
-                                       "convolution's backward weights"};
-    psr_onednn_algorithm algorithm = psr_onednn_choice(exec->choices, self->index, direction);
-    dnnl_status_t status = create(exec, self, direction, algorithm, ret_pd);
-    if (status == dnnl_unimplemented && algorithm != PSR_ONEDNN_DIRECT)
-        status = create(exec, self, direction, PSR_ONEDNN_DIRECT, ret_pd);
-    return status == dnnl_success
-               ? PSR_OK
-               : psr_onednn_fail(status, what[direction], exec->net->nodes[self->node].name);
-}
-
-static bool is_loops(const_dnnl_primitive_desc_t pd)
-{
-    const char *implementation = NULL;
-    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &implementation) ==
-               dnnl_success &&
-           strncmp(implementation, "ref", 3) == 0;
-}
-
 bool psr_onednn_conv_create(const psr_onednn_exec *exec, const psr_onednn_step *step,
                             psr_onednn_direction direction, psr_onednn_algorithm algorithm,
                             dnnl_primitive_desc_t *ret_pd)
 {
-    const conv *self = step->self;
-    if (direction == PSR_ONEDNN_BACKWARD_DATA && !psr_onednn_wants_gradient(exec, self->input))
+    const psr_conv *shape = &((const conv *)step->self)->shape;
+    if (direction == PSR_ONEDNN_BACKWARD_DATA && !psr_onednn_wants_gradient(exec, shape->input))
         return false;
     dnnl_primitive_desc_t pd;
-    if (create(exec, self, direction, algorithm, &pd) != dnnl_success)
+    if (psr_conv_describe(exec, shape, direction, algorithm, exec->values[shape->input].desc,
+                          exec->values[shape->node].desc, &pd) != dnnl_success)
         return false;
-    if (is_loops(pd)) {
+    if (psr_onednn_is_loops(pd)) {
         dnnl_primitive_desc_destroy(pd);
         return false;
     }
@@ -193,15 +97,15 @@ bool psr_onednn_conv_create(const psr_onednn_exec *exec, const psr_onednn_step *
 bool psr_onednn_conv_winograd(const psr_onednn_exec *exec, const psr_onednn_step *step,
                               psr_winograd *ret_winograd)
 {
-    const conv *self = step->self;
-    const psr_network_node *node = &exec->net->nodes[self->node];
-    const psr_onednn_tensor *x = &exec->values[self->input], *y = &exec->values[self->node];
+    const psr_conv *shape = &((const conv *)step->self)->shape;
+    const psr_network_node *node = &exec->net->nodes[shape->node];
+    const psr_onednn_tensor *x = &exec->values[shape->input], *y = &exec->values[shape->node];
     const bool window =
-        self->kernel[0] == 3 && self->kernel[1] == 3 && node->stride == 1 && node->pad == 1;
+        shape->kernel[0] == 3 && shape->kernel[1] == 3 && node->stride == 1 && node->pad == 1;
     const bool blocks = x->layout == y->layout &&
                         (x->layout == PSR_ONEDNN_BLOCKED_8 || x->layout == PSR_ONEDNN_BLOCKED_16) &&
                         x->c % x->block == 0 && y->c % y->block == 0;
-    if (!window || !blocks || x->type != dnnl_f32 || self->bias != NULL ||
+    if (!window || !blocks || x->type != dnnl_f32 || shape->bias != NULL ||
         !psr_winograd_supported())
         return false;
     *ret_winograd = (psr_winograd){x->n, x->c, y->c, x->h, x->w, x->block, exec->context->threads};
@@ -213,7 +117,8 @@ static bool is_own(const psr_onednn_exec *exec, const psr_onednn_step *step,
                    psr_onednn_direction direction)
 {
     conv *self = step->self;
-    return psr_onednn_choice(exec->choices, self->index, direction) == PSR_ONEDNN_OWN_WINOGRAD &&
+    return psr_onednn_choice(exec->choices, self->shape.index, direction) ==
+               PSR_ONEDNN_OWN_WINOGRAD &&
            psr_onednn_conv_winograd(exec, step, &self->winograd);
 }
 
@@ -224,21 +129,29 @@ static psr_err any_value(psr_onednn_exec *exec, uint32_t node, dnnl_memory_desc_
     return psr_onednn_desc(exec, 4, dims, exec->context->type, dnnl_format_tag_any, ret_desc);
 }
 
+static psr_err describe_forward(const psr_onednn_exec *exec, const psr_conv *shape,
+                                const_dnnl_memory_desc_t source,
+                                const_dnnl_memory_desc_t destination, dnnl_primitive_desc_t *ret_pd)
+{
+    dnnl_status_t status = psr_conv_describe(exec, shape, PSR_ONEDNN_FORWARD, PSR_ONEDNN_DIRECT,
+                                             source, destination, ret_pd);
+    return status == dnnl_success
+               ? PSR_OK
+               : psr_onednn_fail(status, "convolution", exec->net->nodes[shape->node].name);
+}
+
 psr_err psr_onednn_conv_source(psr_onednn_exec *exec, const psr_onednn_group *group,
                                dnnl_memory_desc_t *ret_desc)
 {
-    conv self = {0};
+    psr_conv shape = {0};
     dnnl_memory_desc_t source, destination;
-    PSR_TRY(describe(exec, group, &self));
-    PSR_TRY(any_value(exec, self.input, &source));
-    PSR_TRY(any_value(exec, self.node, &destination));
     dnnl_primitive_desc_t pd;
-    dnnl_status_t status =
-        create_forward(exec, &self, dnnl_convolution_direct, source, destination, &pd);
-    if (status != dnnl_success)
-        return psr_onednn_fail(status, "convolution", exec->net->nodes[self.node].name);
+    PSR_TRY(describe(exec, group, &shape));
+    PSR_TRY(any_value(exec, shape.input, &source));
+    PSR_TRY(any_value(exec, shape.node, &destination));
+    PSR_TRY(describe_forward(exec, &shape, source, destination, &pd));
     psr_onednn_tensor tensor;
-    psr_err err = psr_onednn_tensor_as(exec, self.input,
+    psr_err err = psr_onednn_tensor_as(exec, shape.input,
                                        dnnl_primitive_desc_query_md(pd, dnnl_query_src_md, 0),
                                        exec->context->type, &tensor);
     dnnl_primitive_desc_destroy(pd);
@@ -260,7 +173,7 @@ static bool needs_blocks(const psr_network *net)
 
 /* oneDNN convolves fewer than 16 channels well from a plain source alone, and back to a plain one
  * from a plain gradient alone; anything else it does by loops, a hundred times slower. */
-static bool wants_plain(const psr_onednn_exec *exec, const conv *self,
+static bool wants_plain(const psr_onednn_exec *exec, const psr_conv *self,
                         const psr_onednn_tensor *destination)
 {
     bool few = destination->c < 16 || (exec->values[self->input].layout == PSR_ONEDNN_PLAIN &&
@@ -269,8 +182,8 @@ static bool wants_plain(const psr_onednn_exec *exec, const conv *self,
 }
 
 /* Layouts that our own kernels read; batch norm wants whole vectors of channels. */
-static bool serves(const psr_onednn_exec *exec, const conv *self, const psr_onednn_tensor *tensor,
-                   uint32_t match)
+static bool serves(const psr_onednn_exec *exec, const psr_conv *self,
+                   const psr_onednn_tensor *tensor, uint32_t match)
 {
     if (match == PSR_NONE && wants_plain(exec, self, tensor))
         return tensor->layout == PSR_ONEDNN_PLAIN;
@@ -289,17 +202,13 @@ static psr_onednn_layout usual_blocks(const psr_onednn_exec *exec)
 }
 
 /* The forward primitive with a destination that oneDNN likes best among those that serve. */
-static psr_err choose_destination(psr_onednn_exec *exec, conv *self, uint32_t match,
+static psr_err choose_destination(psr_onednn_exec *exec, psr_conv *self, uint32_t match,
                                   psr_onednn_tensor *ret_tensor)
 {
-    const char *name = exec->net->nodes[self->node].name;
     const psr_onednn_tensor *source = psr_onednn_use(exec, self->input);
     dnnl_memory_desc_t any;
     PSR_TRY(any_value(exec, self->node, &any));
-    dnnl_status_t status =
-        create_forward(exec, self, dnnl_convolution_direct, source->desc, any, &self->forward_pd);
-    if (status != dnnl_success)
-        return psr_onednn_fail(status, "convolution", name);
+    PSR_TRY(describe_forward(exec, self, source->desc, any, &self->forward_pd));
     PSR_TRY(psr_onednn_tensor_as(
         exec, self->node, dnnl_primitive_desc_query_md(self->forward_pd, dnnl_query_dst_md, 0),
         exec->context->type, ret_tensor));
@@ -313,28 +222,7 @@ static psr_err choose_destination(psr_onednn_exec *exec, conv *self, uint32_t ma
     PSR_TRY(psr_onednn_tensor_in(exec, self->node, layout, exec->context->type, ret_tensor));
     dnnl_primitive_desc_destroy(self->forward_pd);
     self->forward_pd = NULL;
-    status = create_forward(exec, self, dnnl_convolution_direct, source->desc, ret_tensor->desc,
-                            &self->forward_pd);
-    return status == dnnl_success ? PSR_OK : psr_onednn_fail(status, "convolution", name);
-}
-
-static psr_err bind_forward(psr_onednn_exec *exec, conv *self, const_dnnl_primitive_desc_t pd,
-                            const psr_onednn_tensor *source, const psr_onednn_tensor *destination)
-{
-    const psr_network_node *node = &exec->net->nodes[self->node];
-    const_dnnl_memory_desc_t packed = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
-    PSR_TRY(psr_onednn_weights_init(exec, node->weight, self->weights, packed, PSR_ONEDNN_WEIGHTS,
-                                    &self->forward_weights));
-    psr_onednn_primitive *forward = &self->forward;
-    PSR_TRY(psr_onednn_primitive_init(exec, pd, node->name, forward));
-    PSR_TRY(psr_onednn_primitive_arg(exec, forward, DNNL_ARG_WEIGHTS, packed,
-                                     self->forward_weights.space, self->forward_weights.at));
-    PSR_TRY(psr_onednn_primitive_tensor(exec, forward, DNNL_ARG_SRC, source));
-    if (self->bias != NULL)
-        PSR_TRY(psr_onednn_primitive_arg(exec, forward, DNNL_ARG_BIAS, self->bias,
-                                         PSR_ONEDNN_WEIGHTS,
-                                         exec->net->params.tensors[node->bias].offset));
-    return psr_onednn_primitive_tensor(exec, forward, DNNL_ARG_DST, destination);
+    return describe_forward(exec, self, source->desc, ret_tensor->desc, &self->forward_pd);
 }
 
 static void use_scratch(psr_onednn_exec *exec, size_t floats)
@@ -348,233 +236,92 @@ static psr_err conv_plan_forward(psr_onednn_exec *exec, psr_onednn_step *step)
     if (self == NULL)
         return psr_fail(PSR_ERR_NOMEM, "onednn: out of memory for a convolution");
     step->self = self;
-    PSR_TRY(describe(exec, step->group, self));
+    psr_conv *shape = &self->shape;
+    PSR_TRY(describe(exec, step->group, shape));
     psr_onednn_tensor tensor;
-    PSR_TRY(choose_destination(exec, self, step->group->match, &tensor));
-    PSR_TRY(psr_onednn_give(exec, self->node, &tensor));
-    const psr_onednn_tensor *source = psr_onednn_use(exec, self->input);
-    const psr_onednn_tensor *destination = psr_onednn_use(exec, self->node);
+    PSR_TRY(choose_destination(exec, shape, step->group->match, &tensor));
+    PSR_TRY(psr_onednn_give(exec, shape->node, &tensor));
+    const psr_onednn_tensor *source = psr_onednn_use(exec, shape->input);
+    const psr_onednn_tensor *destination = psr_onednn_use(exec, shape->node);
     self->forward_by_winograd = is_own(exec, step, PSR_ONEDNN_FORWARD);
     if (self->forward_by_winograd) {
         use_scratch(exec, psr_winograd_values_scratch(&self->winograd));
         return PSR_OK;
     }
+    return psr_conv_way_init(exec, shape, PSR_ONEDNN_FORWARD, source, destination, &self->forward);
+}
 
-    dnnl_primitive_desc_t pd;
-    PSR_TRY(create_chosen(exec, self, PSR_ONEDNN_FORWARD, &pd));
-    psr_err err = bind_forward(exec, self, pd, source, destination);
-    dnnl_primitive_desc_destroy(pd);
-    return err;
+/* The gradient of a value, which lies as the value does. */
+static psr_onednn_tensor gradient_of(const psr_onednn_exec *exec, uint32_t node, uint32_t buffer)
+{
+    psr_onednn_tensor gradient = exec->values[node];
+    gradient.space = PSR_ONEDNN_WORKSPACE;
+    gradient.buffer = buffer;
+    return gradient;
 }
 
 /* Gradient of the source: w^T * dy. */
-static psr_err bind_data(psr_onednn_exec *exec, conv *self, const_dnnl_primitive_desc_t pd)
-{
-    const psr_network_node *node = &exec->net->nodes[self->node];
-    const psr_onednn_tensor *source = &exec->values[self->input],
-                            *destination = &exec->values[self->node];
-    const_dnnl_memory_desc_t packed = dnnl_primitive_desc_query_md(pd, dnnl_query_weights_md, 0);
-    PSR_TRY(psr_onednn_weights_init(exec, node->weight, self->weights, packed, PSR_ONEDNN_WEIGHTS,
-                                    &self->data_weights));
-    psr_onednn_primitive *data = &self->data;
-    PSR_TRY(psr_onednn_primitive_init(exec, pd, node->name, data));
-    PSR_TRY(psr_onednn_primitive_arg(exec, data, DNNL_ARG_WEIGHTS, packed, self->data_weights.space,
-                                     self->data_weights.at));
-    PSR_TRY(psr_onednn_primitive_arg(exec, data, DNNL_ARG_DIFF_DST, destination->desc,
-                                     PSR_ONEDNN_WORKSPACE, self->diff_destination));
-    return psr_onednn_primitive_arg(exec, data, DNNL_ARG_DIFF_SRC, source->desc,
-                                    PSR_ONEDNN_WORKSPACE, self->diff_source);
-}
-
 static psr_err plan_data(psr_onednn_exec *exec, const psr_onednn_step *step)
 {
     conv *self = step->self;
-    PSR_TRY(
-        psr_onednn_buffer_add(&exec->buffers, exec->values[self->input].bytes, &self->diff_source));
-    PSR_TRY(psr_onednn_gradient_put(exec, self->input, self->diff_source));
+    const psr_conv *shape = &self->shape;
+    PSR_TRY(psr_onednn_buffer_add(&exec->buffers, exec->values[shape->input].bytes,
+                                  &self->diff_source));
+    PSR_TRY(psr_onednn_gradient_put(exec, shape->input, self->diff_source));
     self->data_by_winograd = is_own(exec, step, PSR_ONEDNN_BACKWARD_DATA);
     if (self->data_by_winograd) {
         use_scratch(exec, psr_winograd_values_scratch(&self->winograd));
         return PSR_OK;
     }
-    dnnl_primitive_desc_t pd;
-    PSR_TRY(create_chosen(exec, self, PSR_ONEDNN_BACKWARD_DATA, &pd));
-    psr_err err = bind_data(exec, self, pd);
-    dnnl_primitive_desc_destroy(pd);
-    return err;
+    const psr_onednn_tensor source = gradient_of(exec, shape->input, self->diff_source),
+                            destination = gradient_of(exec, shape->node, self->diff_destination);
+    return psr_conv_way_init(exec, shape, PSR_ONEDNN_BACKWARD_DATA, &source, &destination,
+                             &self->data);
 }
 
 /* Gradient of the weights: sum over batch and positions of dy * x, in float32 whatever the
  * activations. */
-static psr_err bind_weights(psr_onednn_exec *exec, conv *self, const_dnnl_primitive_desc_t pd,
-                            const psr_onednn_tensor *source, const psr_onednn_tensor *gradient)
-{
-    const psr_network_node *node = &exec->net->nodes[self->node];
-    const_dnnl_memory_desc_t packed =
-        dnnl_primitive_desc_query_md(pd, dnnl_query_diff_weights_md, 0);
-    const_dnnl_memory_desc_t wanted = packed;
-    const uint32_t channels = exec->values[self->input].c;
-    if (channels < source->c) { /* channels of zeros, which have no weights in the arena */
-        const dnnl_dims_t origin = {0};
-        const dnnl_dims_t dims = {node->channels, channels, self->kernel[0], self->kernel[1]};
-        dnnl_memory_desc_t part;
-        PSR_TRY(psr_onednn_desc_within(exec, packed, dims, origin, &part));
-        psr_onednn_buffer_grow(&exec->buffers, exec->diff_weights,
-                               dnnl_memory_desc_get_size(packed));
-        wanted = part;
-    }
-    PSR_TRY(psr_onednn_weights_init(exec, node->weight, self->weights, wanted, PSR_ONEDNN_GRADIENTS,
-                                    &self->gradient));
-    if (self->kernel[0] * self->kernel[1] < (dnnl_dim_t)node->kernel * node->kernel)
-        self->gradient.zeros = exec->net->params.tensors[node->weight].count; /* of cropped taps */
-    psr_onednn_primitive *weight = &self->weight;
-    PSR_TRY(psr_onednn_primitive_init(exec, pd, node->name, weight));
-    PSR_TRY(psr_onednn_primitive_tensor(exec, weight, DNNL_ARG_SRC, source));
-    PSR_TRY(psr_onednn_primitive_tensor(exec, weight, DNNL_ARG_DIFF_DST, gradient));
-    PSR_TRY(psr_onednn_primitive_arg(exec, weight, DNNL_ARG_DIFF_WEIGHTS, packed,
-                                     self->gradient.space, self->gradient.at));
-    if (self->bias == NULL)
-        return PSR_OK;
-    return psr_onednn_primitive_arg(exec, weight, DNNL_ARG_DIFF_BIAS, self->bias,
-                                    PSR_ONEDNN_GRADIENTS,
-                                    exec->net->params.tensors[node->bias].offset);
-}
-
-/* A buffer for tensor among zeros, so many channels and rows in all, and the copy into it. */
-static psr_err larger_init(psr_onednn_exec *exec, const psr_onednn_tensor *tensor,
-                           uint32_t channels, uint32_t height, const char *name,
-                           conv_larger *ret_larger)
-{
-    const dnnl_dims_t origin = {0}, dims = {tensor->n, tensor->c, tensor->h, tensor->w};
-    const dnnl_dims_t larger_dims = {tensor->n, channels, height, tensor->w};
-    dnnl_memory_desc_t part;
-    psr_onednn_tensor *larger = &ret_larger->tensor;
-    *larger = *tensor;
-    larger->c = channels;
-    larger->h = height;
-    larger->space = PSR_ONEDNN_WORKSPACE;
-    PSR_TRY(psr_onednn_desc(exec, 4, larger_dims, tensor->type, psr_onednn_tag(tensor->layout),
-                            &larger->desc));
-    larger->bytes = dnnl_memory_desc_get_size(larger->desc);
-    PSR_TRY(psr_onednn_buffer_add(&exec->buffers, larger->bytes, &larger->buffer));
-
-    PSR_TRY(psr_onednn_desc_within(exec, larger->desc, dims, origin, &part));
-    return psr_onednn_copy_init(exec, tensor->desc, tensor->space, psr_onednn_place(tensor), part,
-                                larger->space, larger->buffer, name, &ret_larger->copy);
-}
-
-static psr_err larger_fill(const psr_onednn_exec *exec, const conv_larger *larger)
-{
-    if (larger->copy.primitive == NULL)
-        return PSR_OK;
-    memset(psr_onednn_data(exec, &larger->tensor), 0, larger->tensor.bytes);
-    return psr_onednn_primitive_run(exec, &larger->copy);
-}
-
-/* What oneDNN's AVX2 kernel for the weights' gradient wants of a source that does not lie in
- * blocks. */
-enum { PLAIN_CHANNELS = 3 };
-
-static bool too_few(const psr_onednn_tensor *source)
-{
-    return source->layout == PSR_ONEDNN_PLAIN && source->c < PLAIN_CHANNELS;
-}
-
-static bool too_low(const conv *self, const psr_onednn_tensor *source)
-{
-    return source->layout != PSR_ONEDNN_OTHER && source->h < self->kernel[0];
-}
-
-/* oneDNN's AVX2 kernel for this gradient wants at least as many rows of an image as of the window,
- * and of channels whole blocks or three; else oneDNN loops, a hundred times slower. Zeros add
- * nothing to the sum: rows of them lie below source and gradient (what the gradient's own rows read
- * of them was padding), channels behind source's own, whose gradient of the weights is left where
- * it is. */
-static psr_err plan_larger(psr_onednn_exec *exec, conv *self, const psr_onednn_tensor *source,
-                           const psr_onednn_tensor *gradient)
-{
-    const char *name = exec->net->nodes[self->node].name;
-    uint32_t channels = source->c, source_height = source->h, gradient_height = gradient->h;
-    conv window = *self; /* over the channels of zeros too */
-    if (too_few(source)) {
-        channels = PLAIN_CHANNELS;
-        PSR_TRY(describe_any(exec, &window, channels));
-    }
-    if (too_low(self, source)) {
-        source_height = (uint32_t)self->kernel[0];
-        gradient_height =
-            (uint32_t)((self->pad_begin[0] + self->pad_end[0]) / self->strides[0] + 1);
-        PSR_TRY(larger_init(exec, gradient, gradient->c, gradient_height, name,
-                            &self->larger_gradient));
-        gradient = &self->larger_gradient.tensor;
-    }
-    PSR_TRY(larger_init(exec, source, channels, source_height, name, &self->larger_source));
-    source = &self->larger_source.tensor;
-
-    dnnl_primitive_desc_t forward, pd;
-    dnnl_status_t status = create_forward(exec, &window, dnnl_convolution_direct, source->desc,
-                                          gradient->desc, &forward);
-    if (status != dnnl_success)
-        return psr_onednn_fail(status, "convolution", name);
-    status = create_weights(exec, &window, dnnl_convolution_direct, source->desc, gradient->desc,
-                            forward, &pd);
-    dnnl_primitive_desc_destroy(forward);
-    if (status != dnnl_success)
-        return psr_onednn_fail(status, "convolution's backward weights", name);
-    psr_err err = bind_weights(exec, self, pd, source, gradient);
-    dnnl_primitive_desc_destroy(pd);
-    return err;
-}
-
 static psr_err plan_weights(psr_onednn_exec *exec, const psr_onednn_step *step)
 {
     conv *self = step->self;
-    const psr_onednn_tensor *source = psr_onednn_use(exec, self->input);
+    const psr_conv *shape = &self->shape;
+    const psr_onednn_tensor *source = psr_onednn_use(exec, shape->input);
     self->weight_by_winograd = is_own(exec, step, PSR_ONEDNN_BACKWARD_WEIGHTS);
     if (self->weight_by_winograd) {
         use_scratch(exec, psr_winograd_weights_scratch(&self->winograd));
         return PSR_OK;
     }
-    psr_onednn_tensor gradient = exec->values[self->node];
-    gradient.space = PSR_ONEDNN_WORKSPACE;
-    gradient.buffer = self->diff_destination;
-    dnnl_primitive_desc_t pd;
-    PSR_TRY(create_chosen(exec, self, PSR_ONEDNN_BACKWARD_WEIGHTS, &pd));
-    const bool too_small = too_few(source) || too_low(self, source);
-    psr_err err = too_small && is_loops(pd) ? plan_larger(exec, self, source, &gradient)
-                                            : bind_weights(exec, self, pd, source, &gradient);
-    dnnl_primitive_desc_destroy(pd);
-    return err;
+    const psr_onednn_tensor destination = gradient_of(exec, shape->node, self->diff_destination);
+    return psr_conv_way_init(exec, shape, PSR_ONEDNN_BACKWARD_WEIGHTS, source, &destination,
+                             &self->weight);
 }
 
 static psr_err conv_plan_backward(psr_onednn_exec *exec, psr_onednn_step *step)
 {
     conv *self = step->self;
     uint32_t diff_destination[2];
-    psr_onednn_gradient_take(exec, step, self->node, 1, diff_destination);
+    psr_onednn_gradient_take(exec, step, self->shape.node, 1, diff_destination);
     self->diff_destination = diff_destination[0];
-    if (psr_onednn_wants_gradient(exec, self->input))
+    if (psr_onednn_wants_gradient(exec, self->shape.input))
         PSR_TRY(plan_data(exec, step));
     return plan_weights(exec, step);
 }
 
 static size_t weight_offset(const psr_onednn_exec *exec, const conv *self)
 {
-    return exec->net->params.tensors[exec->net->nodes[self->node].weight].offset;
+    return exec->net->params.tensors[exec->net->nodes[self->shape.node].weight].offset;
 }
 
 static psr_err conv_forward(psr_onednn_exec *exec, psr_onednn_step *step)
 {
     conv *self = step->self;
-    if (self->forward_by_winograd) {
-        psr_winograd_forward(&self->winograd, psr_onednn_data(exec, &exec->values[self->input]),
-                             exec->state->weights + weight_offset(exec, self),
-                             psr_onednn_data(exec, &exec->values[self->node]),
-                             psr_onednn_at(exec, exec->scratch));
-        return PSR_OK;
-    }
-    PSR_TRY(psr_onednn_weights_move(exec, &self->forward_weights));
-    return psr_onednn_primitive_run(exec, &self->forward);
+    if (!self->forward_by_winograd)
+        return psr_conv_way_run(exec, &self->forward);
+    psr_winograd_forward(&self->winograd, psr_onednn_data(exec, &exec->values[self->shape.input]),
+                         exec->state->weights + weight_offset(exec, self),
+                         psr_onednn_data(exec, &exec->values[self->shape.node]),
+                         psr_onednn_at(exec, exec->scratch));
+    return PSR_OK;
 }
 
 static psr_err conv_backward(psr_onednn_exec *exec, psr_onednn_step *step)
@@ -588,31 +335,20 @@ static psr_err conv_backward(psr_onednn_exec *exec, psr_onednn_step *step)
                                      psr_onednn_at(exec, self->diff_source), scratch);
     if (self->weight_by_winograd)
         psr_winograd_weights_gradient(&self->winograd,
-                                      psr_onednn_data(exec, &exec->values[self->input]), gradient,
-                                      exec->state->gradients + offset, scratch);
-    PSR_TRY(psr_onednn_weights_move(exec, &self->data_weights));
-    PSR_TRY(psr_onednn_primitive_run(exec, &self->data));
-    PSR_TRY(larger_fill(exec, &self->larger_source));
-    PSR_TRY(larger_fill(exec, &self->larger_gradient));
-    PSR_TRY(psr_onednn_primitive_run(exec, &self->weight));
-    return psr_onednn_weights_move(exec, &self->gradient);
+                                      psr_onednn_data(exec, &exec->values[self->shape.input]),
+                                      gradient, exec->state->gradients + offset, scratch);
+    PSR_TRY(psr_conv_way_run(exec, &self->data));
+    return psr_conv_way_run(exec, &self->weight);
 }
 
 static void conv_done(psr_onednn_step *step)
 {
     conv *self = step->self;
-    psr_onednn_primitive *all[] = {&self->forward_weights.reorder,
-                                   &self->forward,
-                                   &self->data_weights.reorder,
-                                   &self->data,
-                                   &self->larger_source.copy,
-                                   &self->larger_gradient.copy,
-                                   &self->weight,
-                                   &self->gradient.reorder};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        psr_onednn_primitive_done(all[i]);
-    if (self->forward_pd != NULL)
-        dnnl_primitive_desc_destroy(self->forward_pd);
+    psr_conv_way_done(&self->forward);
+    psr_conv_way_done(&self->data);
+    psr_conv_way_done(&self->weight);
+    if (self->shape.forward_pd != NULL)
+        dnnl_primitive_desc_destroy(self->shape.forward_pd);
 }
 
 const psr_onednn_step_class psr_onednn_conv = {

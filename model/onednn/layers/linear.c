@@ -49,7 +49,8 @@ static psr_err bind_forward(psr_onednn_exec *exec, linear *self)
     psr_onednn_primitive *forward = &self->forward;
     PSR_TRY(psr_onednn_weights_init(exec, node->weight, self->weights, packed, PSR_ONEDNN_WEIGHTS,
                                     &self->forward_weights));
-    PSR_TRY(psr_onednn_primitive_init(exec, self->forward_pd, node->name, forward));
+    PSR_TRY(psr_onednn_primitive_init(exec, self->forward_pd, node->name,
+                                      psr_onednn_flop(exec, self->node), forward));
     PSR_TRY(psr_onednn_primitive_arg(exec, forward, DNNL_ARG_SRC, self->x, x->space, x->buffer));
     PSR_TRY(psr_onednn_primitive_arg(exec, forward, DNNL_ARG_WEIGHTS, packed,
                                      self->forward_weights.space, self->forward_weights.at));
@@ -95,7 +96,8 @@ static psr_err bind_data(psr_onednn_exec *exec, linear *self, const_dnnl_primiti
         psr_onednn_buffer_add(&exec->buffers, exec->values[self->input].bytes, &self->diff_source));
     PSR_TRY(psr_onednn_weights_init(exec, node->weight, self->weights, packed, PSR_ONEDNN_WEIGHTS,
                                     &self->data_weights));
-    PSR_TRY(psr_onednn_primitive_init(exec, pd, node->name, data));
+    PSR_TRY(
+        psr_onednn_primitive_init(exec, pd, node->name, psr_onednn_flop(exec, self->node), data));
     PSR_TRY(psr_onednn_primitive_arg(exec, data, DNNL_ARG_DIFF_DST, self->dy, PSR_ONEDNN_WORKSPACE,
                                      self->diff_destination));
     PSR_TRY(psr_onednn_primitive_arg(exec, data, DNNL_ARG_WEIGHTS, packed, self->data_weights.space,
@@ -114,7 +116,8 @@ static psr_err bind_weights(psr_onednn_exec *exec, linear *self, const_dnnl_prim
     psr_onednn_primitive *weight = &self->weight;
     PSR_TRY(psr_onednn_weights_init(exec, node->weight, self->weights, packed, PSR_ONEDNN_GRADIENTS,
                                     &self->gradient));
-    PSR_TRY(psr_onednn_primitive_init(exec, pd, node->name, weight));
+    PSR_TRY(
+        psr_onednn_primitive_init(exec, pd, node->name, psr_onednn_flop(exec, self->node), weight));
     PSR_TRY(psr_onednn_primitive_arg(exec, weight, DNNL_ARG_SRC, self->x, x->space, x->buffer));
     PSR_TRY(psr_onednn_primitive_arg(exec, weight, DNNL_ARG_DIFF_DST, self->dy,
                                      PSR_ONEDNN_WORKSPACE, self->diff_destination));

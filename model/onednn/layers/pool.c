@@ -42,7 +42,7 @@ static psr_err pool_plan_forward(psr_onednn_exec *exec, psr_onednn_step *step)
         exec, self->y, dnnl_primitive_desc_query_md(self->forward_pd, dnnl_query_dst_md, 0),
         x->type, &y));
     PSR_TRY(psr_onednn_give(exec, self->y, &y));
-    PSR_TRY(psr_onednn_primitive_init(exec, self->forward_pd, node->name, &self->forward));
+    PSR_TRY(psr_onednn_primitive_init(exec, self->forward_pd, node->name, 0, &self->forward));
     PSR_TRY(psr_onednn_primitive_tensor(exec, &self->forward, DNNL_ARG_SRC, x));
     PSR_TRY(
         psr_onednn_primitive_tensor(exec, &self->forward, DNNL_ARG_DST, &exec->values[self->y]));
@@ -60,7 +60,8 @@ static psr_err bind_backward(psr_onednn_exec *exec, pool *self, const_dnnl_primi
 {
     PSR_TRY(psr_onednn_buffer_add(&exec->buffers, exec->values[self->x].bytes, &self->dx));
     psr_onednn_buffer_use(&exec->buffers, self->noted);
-    PSR_TRY(psr_onednn_primitive_init(exec, pd, exec->net->nodes[self->y].name, &self->backward));
+    PSR_TRY(
+        psr_onednn_primitive_init(exec, pd, exec->net->nodes[self->y].name, 0, &self->backward));
     PSR_TRY(psr_onednn_primitive_arg(exec, &self->backward, DNNL_ARG_DIFF_DST,
                                      exec->values[self->y].desc, PSR_ONEDNN_WORKSPACE, dy));
     PSR_TRY(psr_onednn_primitive_arg(exec, &self->backward, DNNL_ARG_DIFF_SRC,

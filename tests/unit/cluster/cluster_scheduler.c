@@ -211,9 +211,9 @@ static psr_err on_restore(void *context)
     return err;
 }
 
-static psr_err on_started(void *context, const char *algorithms)
+static psr_err on_started(void *context, const char *algorithms, const char *loops)
 {
-    (void)context, (void)algorithms;
+    (void)context, (void)algorithms, (void)loops;
     return PSR_OK;
 }
 

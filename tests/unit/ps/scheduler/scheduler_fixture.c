@@ -122,11 +122,12 @@ static psr_err on_restore(void *context)
     return PSR_OK;
 }
 
-static psr_err on_started(void *context, const char *algorithms)
+static psr_err on_started(void *context, const char *algorithms, const char *loops)
 {
     fixture *f = context;
     f->started++;
     snprintf(f->algorithms, sizeof f->algorithms, "%s", algorithms);
+    snprintf(f->loops, sizeof f->loops, "%s", loops);
     return PSR_OK;
 }
 

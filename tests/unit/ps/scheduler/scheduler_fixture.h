@@ -30,7 +30,7 @@ typedef struct fixture {
     uint64_t metrics_step, evaluated_step, evaluated_count;
     uint64_t first_step, last_checkpoint;
     psr_err last_checkpoint_err, plan_err;
-    char algorithms[64];
+    char algorithms[64], loops[64];
     uint32_t refused;
     psr_peer refused_peer;
     psr_err refused_status;

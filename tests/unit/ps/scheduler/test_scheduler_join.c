@@ -31,9 +31,10 @@ static void a_run_starts_when_all_have_joined_agree_and_are_ready(void **state)
     say(f, w1, PSR_MSG_READY, NULL);
     say(f, s0, PSR_MSG_READY, NULL);
     assert_int_equal(count_sent(f, PSR_MSG_START), 0);
-    say(f, w0, PSR_MSG_READY, "{\"algorithms\": \"ddd,doo\"}");
+    say(f, w0, PSR_MSG_READY, "{\"algorithms\": \"ddd,doo\", \"loops\": \"conv1 (ref:any)\"}");
     assert_int_equal(count_sent(f, PSR_MSG_START), 3);
     assert_string_equal(f->algorithms, "ddd,doo");
+    assert_string_equal(f->loops, "conv1 (ref:any)");
     assert_false(f->ended);
 }
 
