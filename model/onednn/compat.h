@@ -218,6 +218,11 @@ static inline dnnl_status_t dnnl_batch_normalization_backward_primitive_desc_cre
 
 #endif
 
+static inline bool psr_onednn_has_avx2(void)
+{
+    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2;
+}
+
 /* Whether oneDNN takes its kernels for AVX-512: bf16 then, and blocks of 16 channels in float32;
  * else of 8. */
 static inline bool psr_onednn_has_avx512(void)

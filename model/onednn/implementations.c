@@ -12,10 +12,11 @@ static const char *name_of(const_dnnl_primitive_desc_t pd)
     return name;
 }
 
-/* "ref:any", "ref_int8:any", in version 3 also with more behind it. */
+/* "ref:any", "ref_int8:any"; in version 3 also as a part: "jit_uni_ncsp_convolution:conv+ref:any". */
 bool psr_onednn_is_loops(const_dnnl_primitive_desc_t pd)
 {
-    return strncmp(name_of(pd), "ref", 3) == 0;
+    const char *name = name_of(pd);
+    return strncmp(name, "ref", 3) == 0 || strstr(name, "+ref") != NULL;
 }
 
 static const char *kind_of(const_dnnl_primitive_desc_t pd)

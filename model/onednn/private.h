@@ -17,6 +17,7 @@
 #include "model/onednn/compat.h"
 #include "model/onednn/graph.h"
 #include "model/onednn/implementations.h"
+#include "model/onednn/kernels/image_lanes.h"
 #include "model/onednn/kernels/tiles.h"
 #include "model/readiness.h"
 #include "model/onednn/kernels/winograd.h"

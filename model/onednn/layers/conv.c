@@ -6,9 +6,10 @@
  * it stays in the cache, and nothing reads the arena's weights after the step's backward.
  *
  * Late stages of a network see small images. Taps of a window that meet nothing but padding are
- * left out (crop): 3x3 on one pixel is 1x1, a ninth of the work and of the weights to pack. And
- * images of fewer rows or channels than oneDNN's kernel for the weights' gradient wants are copied
- * among zeros (plan_larger). */
+ * left out (crop): 3x3 on one pixel is 1x1, a ninth of the work and of the weights to pack.
+ *
+ * What oneDNN has but reference loops for is computed another way (conv_way.h). Few channels between
+ * plain values are summed by our own kernels (image_lanes.h), which need no packing. */
 #include "model/onednn/layers/conv_way.h"
 
 #include <stdlib.h>
@@ -18,6 +19,8 @@ typedef struct conv {
     psr_conv_way forward, data, weight; /* by oneDNN; or */
     psr_winograd winograd;              /* by it: */
     bool forward_by_winograd, data_by_winograd, weight_by_winograd;
+    psr_image_lanes lanes; /* all directions, of few channels: */
+    bool by_lanes;
     uint32_t diff_source, diff_destination; /* buffers */
 } conv;
 
@@ -120,6 +123,26 @@ static bool is_own(const psr_onednn_exec *exec, const psr_onednn_step *step,
     return psr_onednn_choice(exec->choices, self->shape.index, direction) ==
                PSR_ONEDNN_OWN_WINOGRAD &&
            psr_onednn_conv_winograd(exec, step, &self->winograd);
+}
+
+/* Whether images in lanes are the direct way, for values that lie plain. Only with the instructions
+ * that oneDNN may use: so joining compares what this depends on. */
+static bool fits_lanes(const psr_onednn_exec *exec, conv *self)
+{
+    const psr_conv *shape = &self->shape;
+    const psr_network_node *node = &exec->net->nodes[shape->node];
+    const psr_onednn_tensor *x = &exec->values[shape->input], *y = &exec->values[shape->node];
+    self->lanes = (psr_image_lanes){.images = x->n,
+                                    .in = x->c,
+                                    .out = y->c,
+                                    .height = x->h,
+                                    .width = x->w,
+                                    .kernel = node->kernel,
+                                    .lanes = psr_image_lanes_widest(),
+                                    .threads = exec->context->threads};
+    return x->layout == PSR_ONEDNN_PLAIN && y->layout == PSR_ONEDNN_PLAIN && x->type == dnnl_f32 &&
+           node->stride == 1 && node->pad == 0 && psr_onednn_has_avx2() &&
+           psr_image_lanes_fit(&self->lanes);
 }
 
 static psr_err any_value(psr_onednn_exec *exec, uint32_t node, dnnl_memory_desc_t *ret_desc)
@@ -243,6 +266,11 @@ static psr_err conv_plan_forward(psr_onednn_exec *exec, psr_onednn_step *step)
     PSR_TRY(psr_onednn_give(exec, shape->node, &tensor));
     const psr_onednn_tensor *source = psr_onednn_use(exec, shape->input);
     const psr_onednn_tensor *destination = psr_onednn_use(exec, shape->node);
+    self->by_lanes = fits_lanes(exec, self);
+    if (self->by_lanes) {
+        use_scratch(exec, psr_image_lanes_scratch(&self->lanes));
+        return PSR_OK;
+    }
     self->forward_by_winograd = is_own(exec, step, PSR_ONEDNN_FORWARD);
     if (self->forward_by_winograd) {
         use_scratch(exec, psr_winograd_values_scratch(&self->winograd));
@@ -268,6 +296,8 @@ static psr_err plan_data(psr_onednn_exec *exec, const psr_onednn_step *step)
     PSR_TRY(psr_onednn_buffer_add(&exec->buffers, exec->values[shape->input].bytes,
                                   &self->diff_source));
     PSR_TRY(psr_onednn_gradient_put(exec, shape->input, self->diff_source));
+    if (self->by_lanes)
+        return PSR_OK;
     self->data_by_winograd = is_own(exec, step, PSR_ONEDNN_BACKWARD_DATA);
     if (self->data_by_winograd) {
         use_scratch(exec, psr_winograd_values_scratch(&self->winograd));
@@ -286,6 +316,8 @@ static psr_err plan_weights(psr_onednn_exec *exec, const psr_onednn_step *step)
     conv *self = step->self;
     const psr_conv *shape = &self->shape;
     const psr_onednn_tensor *source = psr_onednn_use(exec, shape->input);
+    if (self->by_lanes)
+        return PSR_OK;
     self->weight_by_winograd = is_own(exec, step, PSR_ONEDNN_BACKWARD_WEIGHTS);
     if (self->weight_by_winograd) {
         use_scratch(exec, psr_winograd_weights_scratch(&self->winograd));
@@ -312,9 +344,42 @@ static size_t weight_offset(const psr_onednn_exec *exec, const conv *self)
     return exec->net->params.tensors[exec->net->nodes[self->shape.node].weight].offset;
 }
 
+/* arena + the bias's offset; NULL where there is none. */
+static const float *bias_in(const psr_onednn_exec *exec, const conv *self, const float *arena)
+{
+    const uint32_t bias = exec->net->nodes[self->shape.node].bias;
+    return bias == PSR_NONE ? NULL : arena + exec->net->params.tensors[bias].offset;
+}
+
+static void forward_by_lanes(const psr_onednn_exec *exec, const conv *self)
+{
+    psr_image_lanes_forward(
+        &self->lanes, psr_onednn_data(exec, &exec->values[self->shape.input]),
+        exec->state->weights + weight_offset(exec, self), bias_in(exec, self, exec->state->weights),
+        psr_onednn_data(exec, &exec->values[self->shape.node]), psr_onednn_at(exec, exec->scratch));
+}
+
+static void backward_by_lanes(const psr_onednn_exec *exec, const conv *self)
+{
+    const size_t offset = weight_offset(exec, self);
+    const float *gradient = psr_onednn_at(exec, self->diff_destination);
+    float *scratch = psr_onednn_at(exec, exec->scratch);
+    if (psr_onednn_wants_gradient(exec, self->shape.input))
+        psr_image_lanes_source_gradient(&self->lanes, gradient, exec->state->weights + offset,
+                                        psr_onednn_at(exec, self->diff_source), scratch);
+    psr_image_lanes_weights_gradient(
+        &self->lanes, psr_onednn_data(exec, &exec->values[self->shape.input]), gradient,
+        exec->state->gradients + offset,
+        (float *)(uintptr_t)bias_in(exec, self, exec->state->gradients), scratch);
+}
+
 static psr_err conv_forward(psr_onednn_exec *exec, psr_onednn_step *step)
 {
     conv *self = step->self;
+    if (self->by_lanes) {
+        forward_by_lanes(exec, self);
+        return PSR_OK;
+    }
     if (!self->forward_by_winograd)
         return psr_conv_way_run(exec, &self->forward);
     psr_winograd_forward(&self->winograd, psr_onednn_data(exec, &exec->values[self->shape.input]),
@@ -330,6 +395,10 @@ static psr_err conv_backward(psr_onednn_exec *exec, psr_onednn_step *step)
     const size_t offset = weight_offset(exec, self);
     const float *gradient = psr_onednn_at(exec, self->diff_destination);
     float *scratch = psr_onednn_at(exec, exec->scratch);
+    if (self->by_lanes) {
+        backward_by_lanes(exec, self);
+        return PSR_OK;
+    }
     if (self->data_by_winograd)
         psr_winograd_source_gradient(&self->winograd, gradient, exec->state->weights + offset,
                                      psr_onednn_at(exec, self->diff_source), scratch);

@@ -52,11 +52,30 @@ static psr_err dropout_plan_backward(psr_onednn_exec *exec, psr_onednn_step *ste
     return psr_onednn_gradient_put(exec, self->x, self->gradient);
 }
 
+/* One sample of plain floats. */
+static void apply_plain(const dropout *self, size_t channels, size_t size, const uint8_t *keep,
+                        float scale, const float *in, float *out)
+{
+    if (!self->channels) {
+        for (size_t i = 0; i < channels * size; i++)
+            out[i] = keep[i] ? in[i] * scale : 0.0f;
+        return;
+    }
+    for (size_t c = 0; c < channels; c++)
+        for (size_t i = c * size; i < (c + 1) * size; i++)
+            out[i] = keep[c] ? in[i] * scale : 0.0f;
+}
+
 /* One sample: out = in * keep * scale; padded channels are zero and stay so. */
 static void apply(const dropout *self, const psr_onednn_tensor *x, const uint8_t *keep, float scale,
                   const void *in, void *out, size_t sample)
 {
     size_t size = (size_t)x->h * x->w, channels = (size_t)x->blocks * x->block;
+    if (x->layout == PSR_ONEDNN_PLAIN && x->type == dnnl_f32) {
+        apply_plain(self, x->c, size, keep, scale, (const float *)in + sample * x->c * size,
+                    (float *)out + sample * x->c * size);
+        return;
+    }
     for (size_t c = 0; c < channels; c++) {
         for (size_t s = 0; s < size; s++) {
             size_t at = ((sample * x->blocks + c / x->block) * size + s) * x->block + c % x->block;
