@@ -5,7 +5,7 @@
  * convolutions and batch norms would be without this program (primitive_sum.h), for the images a
  * second that their plain sum would give. With --beside it takes steps with other choices of
  * algorithms in turn, in the same process and on the same weights, so that what else happens on the
- * machine happens to all of them. */
+ * machine happens to all of them. With --grid it measures one point of a grid after the other. */
 #include "base/arrays/arena.h"
 #include "base/clock.h"
 #include "base/config/options_argp.h"
@@ -30,6 +30,7 @@ enum {
     OPTION_JSON,
     OPTION_ALGORITHMS,
     OPTION_BESIDE,
+    OPTION_GRID,
     OPTION_FIRST_OF_CONFIG
 };
 
@@ -45,6 +46,7 @@ typedef struct bench_settings {
     const char *algorithms;
     const char *beside[BESIDE_MOST];
     uint32_t beside_count;
+    const char *grid; /* a file of points; NULL: one point, that of config */
     bool sum, json;
 } bench_settings;
 
@@ -272,6 +274,68 @@ static void print_text(const bench_settings *settings, const bench *b, const fig
     profile_print(&f->profile);
 }
 
+static psr_err run_point(const bench_settings *settings)
+{
+    bench b;
+    figures f = {0};
+    psr_err err = bench_init(&b, settings);
+    if (err == PSR_OK)
+        err = measure(settings, &b, &f);
+    if (err == PSR_OK)
+        err = measure_beside(settings, &b, f.over);
+    if (err == PSR_OK && settings->sum)
+        err = primitive_sum(b.net, settings->config.batch_size,
+                            settings->config.precision == PSR_PRECISION_BF16,
+                            (int)settings->config.threads, &f.sum_s);
+    if (err == PSR_OK)
+        (settings->json ? print_json : print_text)(settings, &b, &f);
+    bench_done(&b);
+    return err;
+}
+
+/* MODEL:PX:BATCH:PRECISION:THREADS. */
+static psr_err take_point(bench_settings *settings, char *line)
+{
+    char *rest = line;
+    for (size_t i = 0; i < CONFIG_NAMES - 1; i++) { /* but the back end */
+        const char *word = strsep(&rest, ":");
+        if (word == NULL)
+            return psr_fail(PSR_ERR_USAGE, "\"%s\" ends before its %s", line, config_names[i]);
+        PSR_TRY(psr_config_set(&settings->config, config_names[i], word));
+    }
+    return rest == NULL ? PSR_OK : psr_fail(PSR_ERR_USAGE, "behind a point there is \"%s\"", rest);
+}
+
+/* What this processor cannot run is said, and the next one follows. */
+static psr_err run_points(bench_settings *settings, FILE *file)
+{
+    char line[256];
+    while (fgets(line, sizeof line, file) != NULL) {
+        line[strcspn(line, "#\n")] = '\0';
+        if (line[0] == '\0')
+            continue;
+        PSR_TRY(take_point(settings, line));
+        psr_err err = run_point(settings);
+        if (err == PSR_ERR_UNSUPPORTED)
+            fprintf(stderr, "bench_compute: left out: %s\n", psr_err_detail());
+        else
+            PSR_TRY(err);
+        fflush(stdout);
+    }
+    return PSR_OK;
+}
+
+static psr_err run_grid(bench_settings *settings)
+{
+    FILE *file = fopen(settings->grid, "r");
+    if (file == NULL)
+        return psr_fail(PSR_ERR_IO, "%s cannot be read", settings->grid);
+    settings->json = true;
+    psr_err err = run_points(settings, file);
+    fclose(file);
+    return err;
+}
+
 static error_t parse_option(int key, char *argument, struct argp_state *state)
 {
     bench_settings *settings = state->input;
@@ -292,6 +356,9 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         if (settings->beside_count == BESIDE_MOST)
             argp_failure(state, 2, 0, "--beside: at most %d", BESIDE_MOST);
         settings->beside[settings->beside_count++] = argument;
+        return 0;
+    case OPTION_GRID:
+        settings->grid = argument;
         return 0;
     case OPTION_SUM:
         settings->sum = true;
@@ -322,6 +389,10 @@ int main(int argc, char **argv)
          "of convolutions: auto (default), timed, direct, or a text", 0},
         {"beside", OPTION_BESIDE, "ALGORITHMS", 0,
          "take steps with these in turn, and say how much faster ours are; up to 4", 0},
+        {"grid", OPTION_GRID, "FILE", 0,
+         "one line of JSON for each point of FILE (bench/compute_grid.txt), which is a line "
+         "MODEL:PX:BATCH:PRECISION:THREADS",
+         0},
         {"sum", OPTION_SUM, NULL, 0, "time the direct oneDNN primitives too", 0},
         {"json", OPTION_JSON, NULL, 0, "one line of JSON", 0},
         {0},
@@ -339,21 +410,8 @@ int main(int argc, char **argv)
     settings.config.momentum = 0.9;
     settings.config.weight_decay = 1e-4;
     argp_parse(&argp, argc, argv, 0, NULL, &settings);
-    bench b;
-    figures f = {0};
-    psr_err err = bench_init(&b, &settings);
-    if (err == PSR_OK)
-        err = measure(&settings, &b, &f);
-    if (err == PSR_OK)
-        err = measure_beside(&settings, &b, f.over);
-    if (err == PSR_OK && settings.sum)
-        err = primitive_sum(b.net, settings.config.batch_size,
-                            settings.config.precision == PSR_PRECISION_BF16,
-                            (int)settings.config.threads, &f.sum_s);
-    if (err == PSR_OK)
-        (settings.json ? print_json : print_text)(&settings, &b, &f);
-    else
+    psr_err err = settings.grid != NULL ? run_grid(&settings) : run_point(&settings);
+    if (err != PSR_OK)
         fprintf(stderr, "bench_compute: %s\n", psr_err_detail());
-    bench_done(&b);
     return psr_err_exit_status(err);
 }

@@ -51,7 +51,34 @@ def resnet_cifar(depth, classes):
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, classes))
 
 
-def network(name, classes):
+class Mlp(torch.nn.Sequential):
+    """As model/networks/small_networks.c builds mlp."""
+
+    def __init__(self, pixels, classes):
+        nn = torch.nn
+        super().__init__(nn.Flatten(), nn.Linear(pixels, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, classes))
+
+
+class ConvNet(torch.nn.Module):
+    """As model/networks/small_networks.c builds convnet."""
+
+    def __init__(self, size, classes):
+        super().__init__()
+        nn = torch.nn
+        left = ((size - 4) // 2 - 4) // 2
+        self.features = nn.Sequential(nn.Conv2d(1, 10, 5), nn.MaxPool2d(2), nn.ReLU(), nn.Conv2d(10, 20, 5), nn.Dropout2d(),
+                                      nn.MaxPool2d(2), nn.ReLU())
+        self.head = nn.Sequential(nn.Flatten(), nn.Linear(20 * left * left, 50), nn.ReLU(), nn.Dropout(), nn.Linear(50, classes))
+
+    def forward(self, x):
+        return self.head(self.features(x))
+
+
+def network(name, classes, size):
+    if name == "mlp":
+        return Mlp(size * size, classes)
+    if name == "convnet":
+        return ConvNet(size, classes)
     if name in ("resnet18", "resnet34", "resnet50", "resnet101", "resnet152"):
         return getattr(torchvision.models, name)(num_classes=classes)
     if name.startswith("resnet"):
@@ -73,9 +100,10 @@ def main():
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(1)
-    classes = 1000 if arguments.image_size >= 64 else 10
-    model = network(arguments.model, classes).train()
-    images = torch.rand(arguments.batch_size, 3, arguments.image_size, arguments.image_size) * 2 - 1
+    classes = 1000 if arguments.image_size >= 64 and arguments.model.startswith("resnet") else 10
+    channels = 1 if arguments.model in ("mlp", "convnet") else 3
+    model = network(arguments.model, classes, arguments.image_size).train()
+    images = torch.rand(arguments.batch_size, channels, arguments.image_size, arguments.image_size) * 2 - 1
     if arguments.layout == "channels_last":
         model = model.to(memory_format=torch.channels_last)
         images = images.to(memory_format=torch.channels_last)
