@@ -1,7 +1,8 @@
 /* Which algorithm each convolution takes in each direction: text, so that it can be recorded and
  * handed to other ranks. Three letters per convolution in the network's order, for forward,
- * backward data, backward weights, separated by commas: "ddd,dwo,ddd". d: direct; w: oneDNN's
- * Winograd; o: our own (winograd.h). Where there is no such one for a batch, direct is taken. */
+ * backward data, backward weights, separated by commas: "ddd,dwo,ddd". d: direct, by oneDNN or for
+ * few channels by our own kernels (image_lanes.h); w: oneDNN's Winograd; o: our own (winograd.h).
+ * Where there is no such one for a batch, direct is taken. */
 #ifndef PSR_MODEL_ONEDNN_CHOICE_CHOICE_H
 #define PSR_MODEL_ONEDNN_CHOICE_CHOICE_H
 

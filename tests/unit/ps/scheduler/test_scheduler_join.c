@@ -38,6 +38,26 @@ static void a_run_starts_when_all_have_joined_agree_and_are_ready(void **state)
     assert_false(f->ended);
 }
 
+static void what_worker_0_says_about_loops_is_one_line_that_is_not_too_long(void **state)
+{
+    fixture *f = *state;
+    char text[PSR_SCHEDULER_LOOPS_MAX + 64];
+    const int length = snprintf(text, sizeof text, "{\"algorithms\": \"ddd\", \"loops\": \"");
+    memset(text + length, 'a', PSR_SCHEDULER_LOOPS_MAX);
+    strcpy(text + length + PSR_SCHEDULER_LOOPS_MAX, "\"}");
+    open_scheduler(f);
+    join(f, s0, "a");
+    join(f, w0, "a");
+    join(f, w1, "b");
+    tell_facts(f, s0, some_facts);
+    tell_facts(f, w0, some_facts);
+    tell_facts(f, w1, some_facts);
+    say(f, w0, PSR_MSG_READY, text);
+    assert_true(f->ended);
+    assert_int_equal(f->status, PSR_ERR_PROTOCOL);
+    assert_non_null(strstr(f->line, "its field loops is not a line of text"));
+}
+
 static void ranks_that_nobody_asks_for_are_given_in_the_order_of_joining(void **state)
 {
     fixture *f = *state;
@@ -276,6 +296,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         JOINED(a_run_starts_when_all_have_joined_agree_and_are_ready),
         SET_UP(ranks_that_nobody_asks_for_are_given_in_the_order_of_joining),
+        SET_UP(what_worker_0_says_about_loops_is_one_line_that_is_not_too_long),
         JOINED(who_asks_for_a_rank_that_is_taken_or_not_there_is_turned_away_and_the_run_goes_on),
         OPENED(another_version_is_refused_by_host_and_both_versions),
         SET_UP(facts_that_differ_are_refused_by_host_and_both_values),
