@@ -4,6 +4,7 @@
 #include "comm/members/join.h"
 #include "ps/shard_start.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static void a_run_starts_when_all_have_joined_agree_and_are_ready(void **state)
