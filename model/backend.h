@@ -95,9 +95,9 @@ PSR_MUST_CHECK psr_err psr_backend_infer(psr_backend *backend, const psr_batch *
  * psr_backend_new. Borrowed until the backend is freed. */
 const char *psr_backend_algorithms(const psr_backend *backend);
 
-/* What of a training step with max_batch samples is computed by a library's reference loops, since it
- * has nothing better for this processor, and what that costs: one line for a person; "" when there
- * is none. Borrowed until the backend is freed. */
+/* What of a training step with max_batch samples is computed by a library's reference loops, since
+ * it has nothing better for this processor, and what that costs: one line for a person; "" when
+ * there is none. Borrowed until the backend is freed. */
 const char *psr_backend_loops(const psr_backend *backend);
 #define PSR_BACKEND_LOOPS_MAX 400 /* bytes, the final zero too */
 

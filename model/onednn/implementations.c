@@ -12,7 +12,8 @@ static const char *name_of(const_dnnl_primitive_desc_t pd)
     return name;
 }
 
-/* "ref:any", "ref_int8:any"; in version 3 also as a part: "jit_uni_ncsp_convolution:conv+ref:any". */
+/* "ref:any", "ref_int8:any"; in version 3 also as a part:
+ * "jit_uni_ncsp_convolution:conv+ref:any". */
 bool psr_onednn_is_loops(const_dnnl_primitive_desc_t pd)
 {
     const char *name = name_of(pd);

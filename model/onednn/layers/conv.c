@@ -8,8 +8,8 @@
  * Late stages of a network see small images. Taps of a window that meet nothing but padding are
  * left out (crop): 3x3 on one pixel is 1x1, a ninth of the work and of the weights to pack.
  *
- * What oneDNN has but reference loops for is computed another way (conv_way.h). Few channels between
- * plain values are summed by our own kernels (image_lanes.h), which need no packing. */
+ * What oneDNN has but reference loops for is computed another way (conv_way.h). Few channels
+ * between plain values are summed by our own kernels (image_lanes.h), which need no packing. */
 #include "model/onednn/layers/conv_way.h"
 
 #include <stdlib.h>
