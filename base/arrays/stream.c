@@ -7,32 +7,41 @@
 
 #include <emmintrin.h>
 
-enum { LINE = 16 }; /* floats of a cache line */
+enum { LINE = 64 }; /* bytes of a cache line */
 
-/* Writes whole cache lines of out. x may be unaligned. */
-static void stream_lines(float *restrict out, const float *restrict x, size_t count)
+/* Writes whole cache lines of out. from may be unaligned. */
+static void stream_lines(uint8_t *restrict out, const uint8_t *restrict from, size_t bytes)
 {
-    for (size_t i = 0; i < count; i += 4)
-        _mm_stream_ps(out + i, _mm_loadu_ps(x + i));
+    for (size_t i = 0; i < bytes; i += sizeof(__m128i)) {
+        const __m128i *at = (const __m128i *)(const void *)(from + i);
+        _mm_stream_si128((__m128i *)(void *)(out + i), _mm_loadu_si128(at));
+    }
     _mm_sfence(); /* a mutex, for example, does not order these stores as it orders others */
 }
 
-void psr_stream_copy(float *restrict out, const float *restrict x, size_t count)
+void psr_stream_bytes(void *restrict out, const void *restrict from, size_t bytes)
 {
-    size_t before = -((uintptr_t)out / sizeof *out) % LINE;
-    if (before > count)
-        before = count;
-    size_t lines = (count - before) / LINE * LINE;
-    memcpy(out, x, before * sizeof *out);
-    stream_lines(out + before, x + before, lines);
-    memcpy(out + before + lines, x + before + lines, (count - before - lines) * sizeof *out);
+    uint8_t *to = out;
+    const uint8_t *x = from;
+    size_t before = -(uintptr_t)to % LINE;
+    if (before > bytes)
+        before = bytes;
+    const size_t lines = (bytes - before) / LINE * LINE, rest = before + lines;
+    memcpy(to, x, before);
+    stream_lines(to + before, x + before, lines);
+    memcpy(to + rest, x + rest, bytes - rest);
 }
 
 #else
 
-void psr_stream_copy(float *restrict out, const float *restrict x, size_t count)
+void psr_stream_bytes(void *restrict out, const void *restrict from, size_t bytes)
 {
-    memcpy(out, x, count * sizeof *out);
+    memcpy(out, from, bytes);
 }
 
 #endif
+
+void psr_stream_copy(float *restrict out, const float *restrict x, size_t count)
+{
+    psr_stream_bytes(out, x, count * sizeof *out);
+}

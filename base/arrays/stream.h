@@ -16,4 +16,7 @@
  * publishes afterwards is seen after these stores. */
 void psr_stream_copy(float *restrict out, const float *restrict x, size_t count);
 
+/* The same for bytes, which may lie anywhere. */
+void psr_stream_bytes(void *restrict out, const void *restrict from, size_t bytes);
+
 #endif

@@ -588,6 +588,7 @@ void psr_group_free(psr_group *group)
         group->encoders = e->next;
         psr_encoder_free(&e->encoder);
     }
+    psr_group_free_fold(&group->fold);
     free(group->decoded);
     psr_request_index_done(&group->under_way);
     free(group->peers);

@@ -16,7 +16,10 @@
  *   its receiver.
  * - In persistent operations and messages a rank sends when its receiver has started the same:
  *   nothing comes unasked.
- * - In an all-reduce by ring a CREDIT only says that the receiver has started. The group's lane
+ * - In an all-reduce and a reduce-scatter by ring without hops, which is taken where all ranks share
+ *   memory, a rank asks for the slices of its own chunk by CREDITs, in the turns that the lane
+ *   gives (comm/collectives/request_gathering.c).
+ * - In an all-reduce by ring of hops a CREDIT only says that the receiver has started. The group's lane
  *   (comm/collectives/request_lane.h) bounds what is sent: of the slices that a rank injects,
  *   all but a window have come back to it as final sums.
  * Messages that come before their operation is started here are kept: of persistent operations only
@@ -68,6 +71,9 @@ typedef struct psr_group_options {
     /* the same for operations of many bytes (comm/collectives/algorithm_choice.h); 0:
      * slice_bytes */
     size_t largest_slice_bytes;
+    /* All ranks share memory, as every one of them knows. Then an all-reduce and a reduce-scatter
+     * by ring have no hops (comm/collectives/algorithms/gathered.c). */
+    bool shares_memory;
     uint32_t window; /* in slices, > 0 */
     /* Promises that every rank starts all its persistent all-reduces by ring before it waits for
      * the end of one. Then a rank injects without a CREDIT, and the lane's window holds for all

@@ -29,6 +29,15 @@ typedef struct psr_group_encoder {
     psr_encoder *encoder;
 } psr_group_encoder;
 
+enum { PSR_GROUP_FOLD_BYTES = 16 << 10 }; /* a multiple of the size of any value */
+
+/* What one fold of a slice needs (comm/collectives/request_gathering.c). */
+typedef struct psr_group_fold {
+    psr_message **messages; /* [ranks] */
+    const uint8_t **values; /* [ranks] */
+    _Alignas(16) uint8_t block[PSR_GROUP_FOLD_BYTES];
+} psr_group_fold;
+
 /* What is known of another rank. */
 typedef struct psr_group_peer {
     psr_peer name;
@@ -70,7 +79,8 @@ struct psr_group {
     psr_kept *first_kept;
     psr_request_lane lane;
     psr_group_encoder *encoders;
-    float *decoded; /* [decoded_max] a slice that came encoded */
+    psr_group_fold *fold; /* for requests that gather; NULL: there was none */
+    float *decoded;       /* [decoded_max] a slice that came encoded */
     size_t decoded_max;
     size_t slices_together; /* most slices of a request that are encoded, and so sent, as one */
     /* those that psr_group_take_ended has not returned yet */
@@ -93,7 +103,8 @@ struct psr_stream {
     psr_request *request;
     psr_stream *next, *previous; /* in a list of its peer */
     psr_stream_state state;
-    bool shown; /* its sender has shown that it has begun */
+    bool shown;     /* its sender has shown that it has begun */
+    bool by_credit; /* its values wait for credits; else they wait for nothing */
     uint32_t peer;
     uint32_t *actions;     /* in their order */
     uint32_t count, head;  /* the actions before head are complete */
@@ -164,6 +175,8 @@ struct psr_request {
     bool begun_by_all;   /* one of them has come back, so all ranks have begun */
     bool waits_in_lane;
     psr_request *next_in_lane, *previous_in_lane;
+    uint64_t asked_slices; /* if it gathers: slices of its own chunk that others may have sent */
+    bool past_caches;      /* its result is larger than caches, and stores bypass them */
     psr_compression compression;
     psr_group_encoder *encoder; /* NULL: nothing is encoded */
     /* own_residual NULL: the residual is the maker's, or there is none */
@@ -237,8 +250,44 @@ PSR_MUST_CHECK psr_err psr_request_round(const psr_request *request, const psr_a
 PSR_MUST_CHECK psr_err psr_request_inject(psr_request *request);
 PSR_MUST_CHECK psr_err psr_request_values_of_transfer(psr_request *request, uint32_t peer,
                                                       const psr_msg_values *says,
-                                                      const psr_message *message);
+                                                      psr_message **message);
+/* A slice that this rank injected, or asked for, has its final sum. */
+void psr_request_see_return(psr_request *request);
 psr_peer psr_request_waits_for(const psr_request *request); /* if it is under way */
+
+/* ---- request_gathering.c: requests whose schedule gathers ---- */
+
+/* NOMEM. The group can fold for such requests. */
+PSR_MUST_CHECK psr_err psr_group_make_fold(psr_group *group);
+void psr_group_free_fold(psr_group_fold **fold);
+/* Which of its streams wait for credits. */
+void psr_request_make_gathering(psr_request *request);
+/* Its streams are as at the beginning: what may be sent without having been asked for. */
+void psr_request_begin_gathering(psr_request *request);
+/* How many slices the first CREDIT to a rank allows. Of any request. */
+uint64_t psr_request_first_credit(const psr_request *request);
+/* Whether the lane may let it ask for more of its own chunk. */
+bool psr_request_may_ask(const psr_request *request);
+/* Asks all others. *ret_slices: for how many slices more. */
+PSR_MUST_CHECK psr_err psr_request_ask(psr_request *request, uint32_t *ret_slices);
+/* Takes a slice of a HOLD, which is in order. Takes *message. */
+PSR_MUST_CHECK psr_err psr_request_hold(psr_request *request, psr_stream *in,
+                                        psr_message **message);
+/* Whether all others' slices are here, so that FOLD_HELD can do one. */
+bool psr_request_all_held(const psr_request *request);
+/* Does one slice of FOLD_HELD, of count values. */
+PSR_MUST_CHECK psr_err psr_request_fold_held(psr_request *request, uint32_t index, size_t count);
+/* CREDIT for a stream. */
+PSR_MUST_CHECK psr_err psr_request_asked_for(psr_request *request, psr_stream *out,
+                                             const psr_msg_credit *says,
+                                             const psr_message *message);
+uint32_t psr_request_gathering_waits_for(const psr_request *request);
+
+/* ---- request.c for request_gathering.c ---- */
+
+/* out = a op b, where the ranks of b come after those of a. */
+void psr_request_fold(const psr_request *request, void *out, const void *a, const void *b,
+                      size_t count);
 
 /* ---- */
 

@@ -64,7 +64,7 @@ static psr_err tell(psr_group *group, psr_stream *in)
 {
     in->state = PSR_STREAM_TOLD;
     group->peers[in->peer].told++;
-    return psr_request_grant(in->request, in, group->options.window);
+    return psr_request_grant(in->request, in, psr_request_first_credit(in->request));
 }
 
 static psr_err tell_more(psr_group *group, uint32_t from)
@@ -145,12 +145,12 @@ psr_err psr_matching_open(psr_group *group, psr_request *r)
     if (r->schedule.overtaking && group->options.starts_all)
         return PSR_OK; /* they come without a credit */
     for (uint32_t i = 0; i < r->out_count; i++)
-        if (psr_request_out(r, r->out[i].peer) == &r->out[i])
+        if (psr_request_out(r, r->out[i].peer) == &r->out[i] && r->out[i].by_credit)
             put(&group->peers[r->out[i].peer].uncredited, &r->out[i], PSR_STREAM_UNCREDITED);
     for (uint32_t i = 0; i < r->in_count; i++) {
         psr_stream *in = &r->in[i];
         psr_group_peer *peer = &group->peers[in->peer];
-        if (psr_request_in(r, in->peer) != in)
+        if (psr_request_in(r, in->peer) != in || !in->by_credit)
             continue; /* one LISTEN serves for all of that rank */
         if (peer->told < PSR_CREDITS_KEPT) {
             PSR_TRY(tell(group, in));
@@ -178,7 +178,7 @@ static psr_err show(psr_group *group, psr_stream *in, const psr_message *message
     if (in->state != PSR_STREAM_UNTOLD)
         return psr_matching_shown(group, in);
     take_out(&group->peers[in->peer].untold, in);
-    return psr_request_grant(in->request, in, group->options.window);
+    return psr_request_grant(in->request, in, psr_request_first_credit(in->request));
 }
 
 static psr_err take_offer_of_operation(psr_group *group, uint32_t from, const psr_msg_offer *says,

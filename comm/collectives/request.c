@@ -4,6 +4,7 @@
  * until nothing more can be done. */
 #include "comm/collectives/group_private.h"
 
+#include "base/arrays/stream.h"
 #include "comm/pair.h"
 #include "comm/wire/encoding.h"
 #include "net/violation.h"
@@ -50,7 +51,11 @@ static void put(const psr_request *r, psr_area_place place, size_t done, size_t 
         return;
     }
     uint8_t *to = area->write + (place.offset + done) * r->value_bytes;
-    if (to != values) /* in place nothing is copied */
+    if (to == values) /* in place nothing is copied */
+        return;
+    if (r->past_caches)
+        psr_stream_bytes(to, values, count * r->value_bytes);
+    else
         memcpy(to, values, count * r->value_bytes);
 }
 
@@ -65,6 +70,8 @@ static psr_area_place place_of(const psr_action *action)
 bool psr_request_may_go(const psr_request *r, uint32_t index)
 {
     const psr_action *action = &r->schedule.actions[index];
+    if (action->kind == PSR_ACTION_FOLD_HELD)
+        return psr_request_all_held(r);
     if (action->after == PSR_AT_ONCE)
         return true;
     if (action->after == PSR_AFTER_ALL)
@@ -197,8 +204,7 @@ static psr_err grant_more(psr_request *r, psr_stream *in)
     return psr_request_grant(r, in, may);
 }
 
-/* out = a op b, where the ranks of b come after those of a. */
-static void fold(const psr_request *r, void *out, const void *a, const void *b, size_t count)
+void psr_request_fold(const psr_request *r, void *out, const void *a, const void *b, size_t count)
 {
     if (r->own.fold != NULL)
         r->own.fold(r->own.context, out, a, b, count, r->own.type);
@@ -219,7 +225,7 @@ psr_err psr_request_take_in(psr_request *r, const psr_stream *s, const psr_messa
         const uint8_t *own = values_at(r, action->a, done, count, r->slices[0]);
         uint8_t *room = room_at(r, action->to, done, r->slices[1]);
         bool is_behind = r->own.in_order && s->peer > r->group->options.rank;
-        fold(r, room, is_behind ? own : values, is_behind ? values : own, count);
+        psr_request_fold(r, room, is_behind ? own : values, is_behind ? values : own, count);
         values = room;
     }
     put(r, action->to, done, count, values);
@@ -229,6 +235,8 @@ psr_err psr_request_take_in(psr_request *r, const psr_stream *s, const psr_messa
 static psr_err advance_in(psr_request *r, uint32_t number, bool *moved)
 {
     psr_stream *s = &r->in[number];
+    if (r->schedule.gathers)
+        return PSR_OK; /* sums are taken when they come, and FOLD_HELD takes the others */
     for (; psr_early_any(r->early, number) && psr_request_may_go(r, s->actions[s->head]);
          *moved = true) {
         psr_message *message = psr_early_take(r->early, number);
@@ -259,7 +267,7 @@ static psr_err act(const psr_request *r, uint32_t index, size_t count)
     const uint8_t *values = values_at(r, action->a, done, count, r->slices[0]);
     if (action->kind == PSR_ACTION_FOLD) {
         const uint8_t *others = values_at(r, action->b, done, count, r->slices[1]);
-        fold(r, room, values, others, count);
+        psr_request_fold(r, room, values, others, count);
         values = room;
     }
     put(r, action->to, done, count, values);
@@ -273,7 +281,9 @@ static psr_err advance_local(psr_request *r, bool *moved)
         uint32_t index = s->actions[s->head];
         const bool whole = r->schedule.actions[index].kind == PSR_ACTION_ROUND;
         size_t count = whole ? r->schedule.actions[index].count : psr_request_next_slice(r, index);
-        PSR_TRY(act(r, index, count));
+        PSR_TRY(r->schedule.actions[index].kind == PSR_ACTION_FOLD_HELD
+                    ? psr_request_fold_held(r, index, count)
+                    : act(r, index, count));
         psr_request_slice_done(r, s, count);
     }
     return PSR_OK;
@@ -304,6 +314,8 @@ void psr_request_begin(psr_request *r)
     rewind_streams(r->out, r->out_count, allowed);
     rewind_streams(r->in, r->in_count, allowed);
     rewind_streams(&r->local, 1, 0);
+    if (r->schedule.gathers)
+        psr_request_begin_gathering(r);
     memset(r->done, 0, r->schedule.count * sizeof *r->done);
     memset(r->complete, 0, r->schedule.count * sizeof *r->complete);
     r->complete_before = 0;
@@ -363,7 +375,7 @@ psr_err psr_request_values(psr_request *r, psr_stream *in, const psr_msg_values 
 {
     PSR_TRY(check_values(r, in, says, *message));
     if (r->schedule.overtaking)
-        return psr_request_values_of_transfer(r, in->peer, says, *message);
+        return psr_request_values_of_transfer(r, in->peer, says, message);
     in->arrived++;
     psr_early_put(r->early, (uint32_t)(in - r->in), message);
     return psr_request_advance(r);
@@ -383,6 +395,8 @@ static psr_err let_all_go(psr_request *r, const psr_stream *first, const psr_mes
 psr_err psr_request_credit(psr_request *r, psr_stream *out, const psr_msg_credit *says,
                            const psr_message *message)
 {
+    if (r->schedule.gathers)
+        return psr_request_asked_for(r, out, says, message);
     if (r->schedule.overtaking)
         return let_all_go(r, out, message);
     if (says->slices <= out->allowed || says->slices > out->slices + r->group->options.window)

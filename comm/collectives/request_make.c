@@ -3,6 +3,7 @@
 #include "comm/collectives/group_private.h"
 
 #include "base/arrays/fold.h"
+#include "base/arrays/stream.h"
 #include "comm/collectives/algorithm_choice.h"
 #include "comm/collectives/algorithms/algorithms.h"
 #include "comm/pair.h"
@@ -294,6 +295,7 @@ static psr_shape shape_of(const psr_request *r, const layout *l, const psr_reque
         .send_begins = l->send_begins,
         .in_place = o->send == o->receive && can_be_in_place(o->kind),
         .encoded = is_encoded(o),
+        .gathered = r->group->options.shares_memory && !is_encoded(o),
         .finishes =
             psr_kind_folds(o->kind) && o->own.fold == NULL && psr_reduction_finishes(o->reduction),
         .in_order = o->own.in_order,
@@ -351,6 +353,7 @@ static psr_err write_schedule(psr_request *r, const psr_request_options *o)
     psr_shape shape = shape_of(r, &l, o);
     psr_algorithm_of(o->kind, r->call.algorithm)(&r->schedule, &shape);
     free(begins);
+    r->past_caches = r->schedule.gathers && l.bytes >= PSR_STREAM_LEAST;
     return psr_schedule_check(&r->schedule);
 }
 
@@ -359,7 +362,8 @@ static psr_err write_schedule(psr_request *r, const psr_request_options *o)
 static bool is_transfer(const psr_action *action, bool out)
 {
     return out ? action->kind == PSR_ACTION_SEND
-               : action->kind == PSR_ACTION_RECEIVE || action->kind == PSR_ACTION_RECEIVE_FOLD;
+               : action->kind == PSR_ACTION_RECEIVE || action->kind == PSR_ACTION_RECEIVE_FOLD ||
+                     action->kind == PSR_ACTION_HOLD;
 }
 
 /* Numbers the streams: one for each rank; or one for each transfer, and then `of` has the first of
@@ -404,6 +408,7 @@ static void fill_streams(psr_request *r)
         psr_stream *stream = stream_of(r, action, next);
         stream->request = r;
         stream->peer = action->peer;
+        stream->by_credit = true;
         stream->count++;
         stream->total_values += action->count;
         stream->total_slices += slices_of(r, action->count);
@@ -423,18 +428,32 @@ static void fill_streams(psr_request *r)
     }
 }
 
+/* The stream before that one which is the same peer's. NULL: it is its first. */
+static psr_stream *before_of_peer(psr_stream *streams, uint32_t i)
+{
+    for (uint32_t k = i; k-- > 0;)
+        if (streams[k].peer == streams[i].peer)
+            return &streams[k];
+    return NULL;
+}
+
 /* If each transfer has its own stream: which of the slices between the two ranks are its slices. */
 static void number_slices(psr_stream *streams, uint32_t count)
 {
-    for (uint32_t i = 1; i < count; i++) {
-        streams[i].first_slice = streams[i - 1].first_slice + streams[i - 1].total_slices;
-        streams[i].total_values += streams[i - 1].total_values;
+    for (uint32_t i = 0; i < count; i++) {
+        const psr_stream *before = before_of_peer(streams, i);
+        if (before == NULL)
+            continue;
+        streams[i].first_slice = before->first_slice + before->total_slices;
+        streams[i].total_values += before->total_values;
     }
-    for (uint32_t i = 0; i + 1 < count; i++)
-        streams[i].total_values = streams[count - 1].total_values;
+    for (uint32_t i = count; i-- > 0;) {
+        psr_stream *before = before_of_peer(streams, i);
+        if (before != NULL)
+            before->total_values = streams[i].total_values;
+    }
 }
 
-/* In a ring all is sent to one rank, and all comes from one rank. */
 static void link_transfers(psr_request *r)
 {
     const psr_action *actions = r->schedule.actions;
@@ -489,7 +508,12 @@ static psr_err make_streams(psr_request *r, size_t area_count)
     fill_streams(r);
     if (r->schedule.overtaking)
         link_transfers(r);
-    return psr_early_new(r->in_count, (size_t)r->in_count * r->group->options.window, &r->early);
+    if (r->schedule.gathers) {
+        psr_request_make_gathering(r);
+        PSR_TRY(psr_group_make_fold(r->group));
+    }
+    return psr_early_new(r->in_count, 2 * (size_t)r->in_count * r->group->options.window,
+                         &r->early);
 }
 
 /* ---- areas ---- */

@@ -1,5 +1,5 @@
 /* Operations whose transfers overtake one another (comm/collectives/schedule.h): an all-reduce by
- * ring. What a rank injects waits for its turn in the group's lane; all else goes on as soon as it
+ * ring; without hops see request_gathering.c. What a rank injects waits for its turn in the group's lane; all else goes on as soon as it
  * can.
  *
  * Encoded (docs/algorithms.md, "Compression"): what is encoded as one is a unit. With a residual
@@ -97,6 +97,8 @@ psr_err psr_request_round(const psr_request *r, const psr_action *action)
 
 static bool may_inject(const psr_request *r)
 {
+    if (r->schedule.gathers)
+        return psr_request_may_ask(r);
     const psr_stream *s = r->injection;
     return r->active && s != NULL && s->head < s->count && s->slices < s->allowed &&
            (r->tag.slot > 0 || s->ordinal < r->group->peers[s->peer].allowed_operations);
@@ -105,7 +107,8 @@ static bool may_inject(const psr_request *r)
 static psr_err inject_unit(psr_request *r)
 {
     uint32_t slices = 0;
-    PSR_TRY(psr_request_send_unit(r, r->injection, &slices));
+    PSR_TRY(r->schedule.gathers ? psr_request_ask(r, &slices)
+                                : psr_request_send_unit(r, r->injection, &slices));
     r->on_its_way += slices;
     r->group->lane.on_their_way += slices;
     r->group->lane.sure += r->begun_by_all ? slices : 0;
@@ -165,8 +168,8 @@ static bool is_due(const psr_request *r, const psr_stream *in)
     return r->active && in->head < in->count && psr_request_may_go(r, in->actions[in->head]);
 }
 
-/* A slice that this rank injected has come back: all ranks have added to it. */
-static void see_return(psr_request *r)
+/* All ranks have added to it. */
+void psr_request_see_return(psr_request *r)
 {
     psr_request_lane *lane = &r->group->lane;
     if (!r->begun_by_all)
@@ -190,7 +193,7 @@ static psr_err take(psr_request *r, psr_stream *in, const psr_message *message)
     if (r->encoder != NULL && in->onward != NULL)
         PSR_TRY(send_onward(r, in->onward, message, count));
     if (action->returns)
-        see_return(r);
+        psr_request_see_return(r);
     return psr_request_advance(r);
 }
 
@@ -206,16 +209,18 @@ static psr_stream *stream_of(const psr_request *r, uint32_t peer, uint64_t slice
 }
 
 psr_err psr_request_values_of_transfer(psr_request *r, uint32_t peer, const psr_msg_values *says,
-                                       const psr_message *message)
+                                       psr_message **message)
 {
     psr_stream *in = stream_of(r, peer, says->slice);
     if (in == NULL || says->slice != in->first_slice + in->arrived)
-        return psr_violation(message, "no slice %" PRIu64 " is due", says->slice);
+        return psr_violation(*message, "no slice %" PRIu64 " is due", says->slice);
+    if (r->schedule.gathers && in->by_credit)
+        return psr_request_hold(r, in, message);
     if (!is_due(r, in))
-        return psr_violation(message,
+        return psr_violation(*message,
                              "it claims a sum to which rank %" PRIu32 " has not contributed",
                              psr_group_name(r->group, r->group->options.rank));
-    return take(r, in, message);
+    return take(r, in, *message);
 }
 
 /* ---- what others ask ---- */
@@ -224,6 +229,8 @@ psr_err psr_request_values_of_transfer(psr_request *r, uint32_t peer, const psr_
  * rank that has not begun, or for what comes back. */
 psr_peer psr_request_waits_for(const psr_request *r)
 {
+    if (r->schedule.gathers)
+        return r->group->peers[psr_request_gathering_waits_for(r)].name;
     uint32_t peer = r->in[0].peer;
     for (uint32_t i = r->in_count; i-- > 0;)
         if (r->in[i].head < r->in[i].count)

@@ -109,6 +109,19 @@ psr_after psr_schedule_round(psr_schedule *schedule, psr_area_place values, size
         (psr_action){.kind = PSR_ACTION_ROUND, .to = values, .count = count, .after = after});
 }
 
+psr_after psr_schedule_hold(psr_schedule *schedule, uint32_t peer, size_t count)
+{
+    return add_unless_empty(schedule,
+                            (psr_action){.kind = PSR_ACTION_HOLD, .peer = peer, .count = count});
+}
+
+psr_after psr_schedule_fold_held(psr_schedule *schedule, psr_area_place own, psr_area_place to,
+                                 size_t count)
+{
+    return add_unless_empty(
+        schedule, (psr_action){.kind = PSR_ACTION_FOLD_HELD, .a = own, .to = to, .count = count});
+}
+
 psr_after psr_schedule_signal(psr_schedule *schedule, uint32_t peer, psr_after after)
 {
     return add(schedule, (psr_action){.kind = PSR_ACTION_SEND, .peer = peer, .after = after});

@@ -38,6 +38,10 @@ typedef enum psr_action_kind {
     PSR_ACTION_FOLD,         /* to = a op b */
     PSR_ACTION_FINISH,       /* to = its result by psr_reduce_finish */
     PSR_ACTION_ROUND,        /* to = what other ranks decode from it, if the operation is encoded */
+    PSR_ACTION_HOLD,         /* receives from a peer, and keeps the message until it is folded */
+    /* to = the fold of a slice of each HOLD and of a, from the rank after this one round to this
+     * one, and its result by psr_reduce_finish */
+    PSR_ACTION_FOLD_HELD,
 } psr_action_kind;
 
 /* What an action comes after: another action (the value that adding it returned), or one of the two
@@ -75,6 +79,9 @@ typedef struct psr_schedule {
      * come in order. Otherwise all that one rank sends another comes in the order of the sender's
      * list. */
     bool overtaking;
+    /* It has HOLDs and one FOLD_HELD (comm/collectives/algorithms/gathered.c). It is overtaking
+     * too. */
+    bool gathers;
     /* an action could not be added; psr_schedule_check reports it once, at the end */
     bool no_memory;
 } psr_schedule;
@@ -102,6 +109,9 @@ psr_after psr_schedule_finish(psr_schedule *schedule, psr_area_place values, siz
                               psr_after after);
 psr_after psr_schedule_round(psr_schedule *schedule, psr_area_place values, size_t count,
                              psr_after after);
+psr_after psr_schedule_hold(psr_schedule *schedule, uint32_t peer, size_t count);
+psr_after psr_schedule_fold_held(psr_schedule *schedule, psr_area_place own, psr_area_place to,
+                                 size_t count);
 
 /* A message without values, and its arrival. */
 psr_after psr_schedule_signal(psr_schedule *schedule, uint32_t peer, psr_after after);

@@ -233,6 +233,7 @@ static psr_err make_group(psr_node_group *g, const uint32_t *ranks)
         if (ranks[i] == node->options.rank)
             g->rank = i;
     }
+    const bool shares_memory = share_memory(node, ranks, g->count);
     const psr_group_options options = {
         .epoch = g->epoch,
         .id = g->id,
@@ -241,7 +242,8 @@ static psr_err make_group(psr_node_group *g, const uint32_t *ranks)
         .members = members,
         .hosts = hosts_of(node, ranks, g->count),
         .slice_bytes = SLICE_BYTES,
-        .largest_slice_bytes = share_memory(node, ranks, g->count) ? SHARED_SLICE_BYTES : 0,
+        .largest_slice_bytes = shares_memory ? SHARED_SLICE_BYTES : 0,
+        .shares_memory = shares_memory,
         .window = PSR_NODE_WINDOW,
         .copied_bytes = COPIED_BYTES,
         .outbox = node->options.outbox};

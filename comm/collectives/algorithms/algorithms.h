@@ -21,6 +21,7 @@ typedef struct psr_shape {
     bool finishes; /* the result needs psr_reduce_finish */
     bool in_order; /* the fold does not commute: direct folds x[0] op x[1] op .. */
     bool encoded;  /* what is sent is encoded: all-reduce by ring */
+    bool gathered; /* by ring: all ranks share memory, so it needs no hops (gathered.c) */
     const psr_block *send_blocks, *receive_blocks; /* for a neighbour exchange */
     size_t send_block_count, receive_block_count;
 } psr_shape;
@@ -49,6 +50,7 @@ static inline psr_area_place psr_scratch(size_t offset)
 typedef void psr_algorithm_writer(psr_schedule *schedule, const psr_shape *shape);
 
 psr_algorithm_writer psr_ring_all_reduce, psr_ring_reduce_scatter, psr_ring_all_gather;
+psr_algorithm_writer psr_gathered_all_reduce, psr_gathered_reduce_scatter;
 psr_algorithm_writer psr_direct_all_reduce, psr_direct_reduce_scatter, psr_direct_all_gather,
     psr_direct_gather, psr_direct_scatter, psr_direct_all_to_all, psr_direct_all_to_all_v;
 psr_algorithm_writer psr_doubling_all_reduce, psr_halving_all_reduce, psr_halving_reduce_scatter;

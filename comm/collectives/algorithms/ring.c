@@ -3,6 +3,8 @@
  * are all-reduces by it (comm/operations/ring.h).
  *
  * n ranks, M bytes in all, chunk c of rank c, a seconds a message, B bytes/s, slices of S bytes.
+ * Where all ranks share memory, reduce-scatter and all-reduce have no hops: algorithms/gathered.c.
+ *
  * Reduce-scatter: chunk c sets out from rank c+1 and is summed hop by hop until rank c has it
  *   whole: the order of base/arrays/fold.h,
  *   c+1, c+2, .., n-1, 0, .., c. n-1 steps, (n-1)/n M bytes sent and received by each rank,
@@ -147,6 +149,10 @@ void psr_ring_all_reduce(psr_schedule *schedule, const psr_shape *shape)
         alone(schedule, shape);
         return;
     }
+    if (shape->gathered) {
+        psr_gathered_all_reduce(schedule, shape);
+        return;
+    }
     psr_area_place own = psr_received(shape->begins[shape->rank]);
     psr_after whole = reduce_scatter(&r, psr_received(0), own);
     all_gather(&r, own, whole, shape->ranks - 1);
@@ -157,6 +163,10 @@ void psr_ring_reduce_scatter(psr_schedule *schedule, const psr_shape *shape)
     ring r = ring_of(schedule, shape);
     if (shape->ranks == 1) {
         alone(schedule, shape);
+        return;
+    }
+    if (shape->gathered) {
+        psr_gathered_reduce_scatter(schedule, shape);
         return;
     }
     schedule->scratch = shape->begins[shape->ranks];

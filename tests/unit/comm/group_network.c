@@ -31,13 +31,15 @@ static void open_rank(network *net, uint32_t rank, const psr_group_options *comm
     assert_ok(psr_group_new(&options, &net->groups[rank]));
 }
 
-network *network_open(uint32_t ranks, size_t slice_bytes, uint32_t window, uint64_t seed)
+static network *open_network(uint32_t ranks, size_t slice_bytes, uint32_t window, uint64_t seed,
+                             bool shared)
 {
     network *net = calloc(1, sizeof *net);
     net->ranks = ranks;
     net->window = window;
     net->seed = seed;
-    psr_sim_faults faults = {.seed = seed, .delay_max_us = (uint32_t)(seed % 3) * 25};
+    psr_sim_faults faults = {
+        .seed = seed, .delay_max_us = (uint32_t)(seed % 3) * 25, .by_reference = shared};
     assert_ok(psr_sim_new(&faults, &net->sim));
     psr_peer members[NETWORK_RANKS_MAX];
     for (uint32_t r = 0; r < ranks; r++)
@@ -48,10 +50,21 @@ network *network_open(uint32_t ranks, size_t slice_bytes, uint32_t window, uint6
                                 .members = members,
                                 .hosts = 1,
                                 .slice_bytes = slice_bytes,
+                                .shares_memory = shared,
                                 .window = window};
     for (uint32_t r = 0; r < ranks; r++)
         open_rank(net, r, &common);
     return net;
+}
+
+network *network_open(uint32_t ranks, size_t slice_bytes, uint32_t window, uint64_t seed)
+{
+    return open_network(ranks, slice_bytes, window, seed, false);
+}
+
+network *network_open_shared(uint32_t ranks, size_t slice_bytes, uint32_t window, uint64_t seed)
+{
+    return open_network(ranks, slice_bytes, window, seed, true);
 }
 
 void network_close_broken(network *net, psr_request **requests, size_t count)

@@ -19,6 +19,8 @@ typedef struct network {
 
 /* Slices of slice_bytes, all of them lent. Rank r of the group is worker 2r + 1. */
 network *network_open(uint32_t ranks, size_t slice_bytes, uint32_t window, uint64_t seed);
+/* The same of ranks that all share memory: what is lent is read where it lies. */
+network *network_open_shared(uint32_t ranks, size_t slice_bytes, uint32_t window, uint64_t seed);
 void network_close(network *net);
 /* After an error: with what is under way, and requests that are. NULLs are skipped. */
 void network_close_broken(network *net, psr_request **requests, size_t count);

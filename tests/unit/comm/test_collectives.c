@@ -596,9 +596,9 @@ static void stuck(const network *net, const program *p, const member *members)
              net->ranks);
 }
 
-static void run(const program *p, uint32_t ranks, uint32_t window, uint64_t seed)
+static void run(const program *p, uint32_t ranks, uint32_t window, uint64_t seed, bool shared)
 {
-    network *net = network_open(ranks, SLICE_BYTES, window, seed);
+    network *net = (shared ? network_open_shared : network_open)(ranks, SLICE_BYTES, window, seed);
     member *members = calloc(ranks, sizeof *members);
     uint32_t idle = 0;
     for (bool more = true; more;) {
@@ -707,9 +707,11 @@ static void every_operation_gives_what_its_definition_says(void **state)
         program p = every_call(worlds[w]);
         for (uint64_t seed = 0; seed < (worlds[w] < 9 ? 2 : 1); seed++) {
             shuffle(&p, seed);
-            run(&p, worlds[w], 1 + (uint32_t)(w + seed) % 3,
-                seed + 3 * worlds[w] + (uint64_t)w % 3);
-            calls += p.count * worlds[w];
+            for (int shared = 0; shared < 2; shared++) {
+                run(&p, worlds[w], 1 + (uint32_t)(w + seed) % 3,
+                    seed + 3 * worlds[w] + (uint64_t)w % 3, shared > 0);
+                calls += p.count * worlds[w];
+            }
         }
         combinations += p.count;
         free(p.calls);
@@ -732,9 +734,10 @@ static uint32_t end_of_chain(const network *net, const begun *calls, uint32_t ra
 
 /* Cut off after so many messages, before which it may not have called at all. Who is not done
  * waits, by a chain, for the dead. */
-static void die(const call *c, uint32_t ranks, uint32_t dead, uint32_t after, uint64_t seed)
+static void die(const call *c, uint32_t ranks, uint32_t dead, uint32_t after, uint64_t seed,
+                bool shared)
 {
-    network *net = network_open(ranks, SLICE_BYTES, 2, seed);
+    network *net = (shared ? network_open_shared : network_open)(ranks, SLICE_BYTES, 2, seed);
     begun calls[NETWORK_RANKS_MAX];
     psr_request *requests[NETWORK_RANKS_MAX] = {NULL};
     for (uint32_t r = 0; r < ranks; r++)
@@ -773,7 +776,8 @@ static void who_waits_waits_for_the_dead(void **state)
                               .count = 100,
                               .root = (uint32_t)(seed / 7) % ranks,
                               .in_place = false};
-                    die(&c, ranks, (uint32_t)seed % ranks, after, seed);
+                    die(&c, ranks, (uint32_t)seed % ranks, after, seed, false);
+                    die(&c, ranks, (uint32_t)seed % ranks, after, seed, true);
                 }
 }
 
