@@ -269,8 +269,10 @@ typedef struct misfit {
  * values for its own. */
 static void expect_mismatch(const misfit *m)
 {
-    for (uint64_t seed = 0; seed < 4; seed++) {
-        network *net = network_open(2, SLICE_BYTES, WINDOW, seed);
+    for (uint64_t play = 0; play < 8; play++) {
+        const uint64_t seed = play / 2;
+        network *net =
+            (play % 2 ? network_open_shared : network_open)(2, SLICE_BYTES, WINDOW, seed);
         static int32_t memory[4][256];
         psr_request_options options[] = {m->one, m->other};
         psr_request *requests[2] = {NULL};
@@ -563,7 +565,7 @@ static psr_message *ahead_of(uint32_t from, psr_tag tag, uint64_t operations)
     return made(from, psr_msg_ahead_head(&(psr_msg_ahead){tag, operations}), 0);
 }
 
-static psr_group *alone(uint32_t rank, uint64_t *sent)
+static psr_group *alone_in(uint32_t rank, uint64_t *sent, bool shares_memory)
 {
     psr_group *group;
     psr_peer members[] = {name_of(0), name_of(1), name_of(2)};
@@ -574,10 +576,16 @@ static psr_group *alone(uint32_t rank, uint64_t *sent)
                                  .members = members,
                                  .hosts = 1,
                                  .slice_bytes = SLICE_BYTES,
+                                 .shares_memory = shares_memory,
                                  .window = WINDOW,
                                  .outbox = {.context = sent, .send = ignore}};
     assert_ok(psr_group_new(&options, &group));
     return group;
+}
+
+static psr_group *alone(uint32_t rank, uint64_t *sent)
+{
+    return alone_in(rank, sent, false);
 }
 
 static void refused(psr_group *group, psr_message *message, psr_err err, const char *text)
@@ -691,6 +699,85 @@ static void more_slices_than_it_had_credit_for_are_not_kept(void **state)
     refused(group, made(2, psr_msg_values_head(&says), 64), PSR_ERR_PROTOCOL,
             "it had credit for 2 slices");
     psr_request_free(request);
+    psr_group_free(group);
+}
+
+/* ---- an all-reduce by ring without hops (comm/collectives/request_gathering.c) ---- */
+
+static psr_request *started_sum(psr_group *group, int32_t *values, size_t count)
+{
+    psr_request *request = NULL;
+    const psr_request_options options = {.kind = PSR_KIND_ALL_REDUCE,
+                                         .algorithm = PSR_ALGORITHM_RING,
+                                         .type = PSR_TYPE_INT32,
+                                         .send = values,
+                                         .receive = values,
+                                         .count = count};
+    assert_ok(psr_request_new(group, &options, &request));
+    assert_ok(psr_request_start(request));
+    return request;
+}
+
+static psr_message *slice_of(const psr_request *request, uint32_t from, uint64_t total,
+                             uint64_t slice, size_t bytes)
+{
+    const psr_msg_values says = {.tag = {NETWORK_EPOCH, NETWORK_GROUP, 0, 1},
+                                 .call = psr_call_message(psr_request_call(request)),
+                                 .total = total,
+                                 .slice = slice};
+    return made(from, psr_msg_values_head(&says), bytes);
+}
+
+static psr_message *asks_for(const psr_request *request, uint32_t from, uint64_t slices)
+{
+    const psr_tag tag = {NETWORK_EPOCH, NETWORK_GROUP, 0, 1};
+    return made(from,
+                psr_msg_credit_head(
+                    &(psr_msg_credit){tag, psr_call_message(psr_request_call(request)), slices, 0}),
+                0);
+}
+
+/* Three chunks of five slices. Between two ranks slices 0 to 4 are values of the receiver's chunk,
+ * and 5 to 9 sums of the sender's. */
+static void who_folds_refuses_what_it_did_not_ask_for(void **state)
+{
+    (void)state;
+    enum { SLICES = 5, CHUNK = SLICES * SLICE_INTS, TOTAL = 2 * CHUNK };
+    static int32_t values[3 * CHUNK];
+    uint64_t sent = 0;
+    psr_group *group = alone_in(1, &sent, true);
+    psr_request *r = started_sum(group, values, 3 * CHUNK);
+    assert_int_equal(sent, 2); /* its first slice of each other chunk, unasked */
+    refused(group, slice_of(r, 0, TOTAL, 1, 64), PSR_ERR_PROTOCOL, "no slice 1 is due");
+    refused(group, slice_of(r, 0, TOTAL, 10, 64), PSR_ERR_PROTOCOL, "no slice 10 is due");
+    refused(group, slice_of(r, 0, TOTAL, 0, 60), PSR_ERR_PROTOCOL, "its payload has 60 bytes");
+    refused(group, slice_of(r, 0, TOTAL - 1, 0, 64), PSR_ERR_MISMATCH, "expects 160");
+    accepted(group, slice_of(r, 0, TOTAL, 0, 64));
+    refused(group, slice_of(r, 0, TOTAL, 0, 64), PSR_ERR_PROTOCOL, "no slice 0 is due");
+    refused(group, slice_of(r, 0, TOTAL, 1, 64), PSR_ERR_PROTOCOL, "it had credit for 1 slices");
+    accepted(group, slice_of(r, 0, TOTAL, SLICES, 64));
+    refused(group, slice_of(r, 0, TOTAL, SLICES + 1, 64), PSR_ERR_PROTOCOL,
+            "it claims a sum to which rank 3 has not contributed");
+    refused(group, asks_for(r, 0, 1), PSR_ERR_PROTOCOL, "of 5 slices 1 were allowed");
+    refused(group, asks_for(r, 0, SLICES + 1), PSR_ERR_PROTOCOL, "of 5 slices 1 were allowed");
+    accepted(group, asks_for(r, 0, SLICES));
+    assert_int_equal(sent, 2 + SLICES - 1);
+    accepted(group, slice_of(r, 2, TOTAL, 0, 64)); /* folds; a sum for each, and asks for more */
+    assert_int_equal(sent, 2 + SLICES - 1 + 4 + 2);
+    accepted(group, slice_of(r, 0, TOTAL, 1, 64));
+    psr_request_free(r); /* with what it holds */
+    psr_group_free(group);
+
+    /* One value: it is the last rank's. */
+    group = alone_in(2, &sent, true);
+    r = started_sum(group, values, 1);
+    refused(group, asks_for(r, 0, 1), PSR_ERR_PROTOCOL, "rank 5 has no values of its own for it");
+    psr_request_free(r);
+    psr_group_free(group);
+    group = alone_in(1, &sent, true);
+    r = started_sum(group, values, 1);
+    refused(group, asks_for(r, 0, 1), PSR_ERR_PROTOCOL, "rank 3 sends rank 1 nothing");
+    psr_request_free(r);
     psr_group_free(group);
 }
 
@@ -871,6 +958,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_called_is_refused),
         cmocka_unit_test(a_receiver_refuses_what_cannot_come_now),
         cmocka_unit_test(more_slices_than_it_had_credit_for_are_not_kept),
+        cmocka_unit_test(who_folds_refuses_what_it_did_not_ask_for),
         cmocka_unit_test(operations_ahead_are_allowed_once_and_upwards),
         cmocka_unit_test(a_prefix_goes_slice_by_slice_through_the_ranks),
         cmocka_unit_test(what_lies_between_the_members_of_a_pair_is_not_sent),

@@ -220,10 +220,11 @@ typedef struct fleet {
     float values[NETWORK_RANKS_MAX][REQUESTS][COUNT_MAX];
 } fleet;
 
-static fleet *fleet_new(uint32_t ranks, uint32_t window, uint64_t seed)
+/* shared: the ring has no hops (comm/collectives/algorithms/gathered.c). */
+static fleet *fleet_new(uint32_t ranks, uint32_t window, uint64_t seed, bool shared)
 {
     fleet *f = calloc(1, sizeof *f);
-    f->net = network_open(ranks, SLICE_BYTES, window, seed);
+    f->net = (shared ? network_open_shared : network_open)(ranks, SLICE_BYTES, window, seed);
     for (uint32_t r = 0; r < ranks; r++)
         for (uint32_t k = 0; k < REQUESTS; k++) {
             const psr_request_options o = {.kind = PSR_KIND_ALL_REDUCE,
@@ -265,33 +266,71 @@ static void until_done(fleet *f, uint32_t rank, uint32_t k)
 /* One rank waits for the end of each before it starts the next, another starts all in the other
  * order: a window that is full of what one rank has not begun may not keep out what it waits
  * for. */
+static void start_in_any_order(uint32_t window, uint64_t seed, bool shared)
+{
+    fleet *f = fleet_new(3, window, seed, shared);
+    for (uint32_t k = REQUESTS; k-- > 0;) {
+        start(f, 0, k);
+        start(f, 2, (k + 2) % REQUESTS);
+    }
+    for (uint32_t k = 0; k < REQUESTS; k++) {
+        start(f, 1, k);
+        until_done(f, 1, k);
+    }
+    network_settle(f->net);
+    for (uint32_t r = 0; r < 3; r++)
+        for (uint32_t k = 0; k < REQUESTS; k++)
+            for (size_t i = 0; i < COUNT_MAX; i++)
+                assert_true(f->values[r][k][i] == (float)(3 + 3 * k));
+    fleet_free(f);
+}
+
 static void ranks_may_start_their_requests_in_any_order(void **state)
 {
     (void)state;
     for (uint32_t window = 1; window <= 3; window++)
-        for (uint64_t seed = 0; seed < 8; seed++) {
-            fleet *f = fleet_new(3, window, seed);
-            for (uint32_t k = REQUESTS; k-- > 0;) {
-                start(f, 0, k);
-                start(f, 2, (k + 2) % REQUESTS);
-            }
-            for (uint32_t k = 0; k < REQUESTS; k++) {
-                start(f, 1, k);
-                until_done(f, 1, k);
-            }
-            network_settle(f->net);
-            for (uint32_t r = 0; r < 3; r++)
-                for (uint32_t k = 0; k < REQUESTS; k++)
-                    for (size_t i = 0; i < COUNT_MAX; i++)
-                        assert_true(f->values[r][k][i] == (float)(3 + 3 * k));
-            fleet_free(f);
+        for (uint64_t seed = 0; seed < 8; seed++)
+            for (int shared = 0; shared < 2; shared++)
+                start_in_any_order(window, seed, shared > 0);
+}
+
+/* Each rank finds another request the most urgent, and so do their lanes: none may wait for what
+ * the others hold back. */
+static void ranks_may_find_different_requests_urgent(void **state)
+{
+    (void)state;
+    enum { RANKS = 4 };
+    for (uint32_t window = 1; window <= 3; window++)
+        for (int shared = 0; shared < 2; shared++) {
+            network *net =
+                (shared ? network_open_shared : network_open)(RANKS, SLICE_BYTES, window, window);
+            static float values[RANKS][REQUESTS][COUNT_MAX];
+            psr_request *requests[RANKS][REQUESTS];
+            for (uint32_t k = 0; k < REQUESTS; k++)
+                for (uint32_t r = 0; r < RANKS; r++) {
+                    const psr_request_options o = {.kind = PSR_KIND_ALL_REDUCE,
+                                                   .algorithm = PSR_ALGORITHM_RING,
+                                                   .type = PSR_TYPE_FLOAT32,
+                                                   .send = values[r][k],
+                                                   .receive = values[r][k],
+                                                   .count = COUNT_MAX,
+                                                   .priority = (int32_t)((k + r) % REQUESTS)};
+                    requests[r][k] = network_request(net, r, &o);
+                    assert_ok(psr_request_start(requests[r][k]));
+                }
+            network_settle(net);
+            for (uint32_t r = 0; r < RANKS; r++)
+                for (uint32_t k = 0; k < REQUESTS; k++) {
+                    assert_true(psr_request_done(requests[r][k]));
+                    psr_request_free(requests[r][k]);
+                }
+            network_close(net);
         }
 }
 
-static void of_what_waits_the_smallest_priority_goes_first(void **state)
+static void go_by_priority(bool shared)
 {
-    (void)state;
-    fleet *f = fleet_new(2, 1, 0);
+    fleet *f = fleet_new(2, 1, 0, shared);
     for (uint32_t k = 0; k < REQUESTS; k++)
         for (uint32_t r = 0; r < 2; r++)
             start(f, r, k);
@@ -305,6 +344,13 @@ static void of_what_waits_the_smallest_priority_goes_first(void **state)
     fleet_free(f);
 }
 
+static void of_what_waits_the_smallest_priority_goes_first(void **state)
+{
+    (void)state;
+    go_by_priority(false);
+    go_by_priority(true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -312,6 +358,7 @@ int main(void)
         cmocka_unit_test(an_encoding_is_refused_where_there_is_none),
         cmocka_unit_test(ranks_that_encode_differently_are_told_both_calls),
         cmocka_unit_test(ranks_may_start_their_requests_in_any_order),
+        cmocka_unit_test(ranks_may_find_different_requests_urgent),
         cmocka_unit_test(of_what_waits_the_smallest_priority_goes_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
