@@ -223,6 +223,113 @@ static void tables_are_pushed_from_memory_that_is_shared(void **state)
     ranks_run_sharded(4, 1, 20000, push_and_pull, NULL);
 }
 
+/* ---- tables that are read and written whole ---- */
+
+enum { WORKERS = 3, FIRST_PART = 70001, SECOND_PART = 5000, WHOLE = FIRST_PART + SECOND_PART };
+
+static psring_err add_up(void *context, const psring_update_run *run)
+{
+    (void)context;
+    for (size_t i = 0; i < run->count; i++) {
+        run->states[0][i] += 1;
+        run->values[i] += run->pushed[i];
+    }
+    return PSRING_OK;
+}
+
+static uint64_t lent_by(psring_comm *comm)
+{
+    psring_counts counts = {.size = sizeof counts};
+    expect_ok(psring_counts_get(comm, &counts));
+    return counts.bytes_lent;
+}
+
+enum { WHOLE_BYTES = WHOLE * sizeof(float) };
+
+/* Rank 0 gives values and state, of which others have other ones: nobody may see those. Returns how
+ * many bytes of the state this rank has lent. */
+static uint64_t write_whole(psring_comm *comm, psring_table *table, float *x, int rank)
+{
+    uint64_t before = 0;
+    for (uint32_t state = 0; state < 2; state++) {
+        for (size_t i = 0; i < WHOLE; i++)
+            x[i] = rank == 0 ? (float)(i % 1000) + (float)state : -1.0f;
+        before = lent_by(comm);
+        expect_ok(psring_table_write(table, state, PSRING_ALL, x, WHOLE, NULL));
+        memset(x, 0xff, WHOLE_BYTES); /* at once: what was lent is the caller's again */
+    }
+    return lent_by(comm) - before;
+}
+
+static void read_whole(psring_table *table, float *x, float pushes, float added)
+{
+    for (uint32_t state = 0; state < 2; state++) {
+        memset(x, 0xff, WHOLE_BYTES);
+        expect_ok(psring_table_read(table, state, PSRING_ALL, x, WHOLE, NULL));
+        for (size_t i = 0; i < WHOLE; i++)
+            expect(x[i] == (float)(i % 1000) + (state == 0 ? added : 1 + pushes));
+    }
+    expect_ok(psring_table_read(table, 0, 1, x, SECOND_PART, NULL));
+    for (size_t i = 0; i < SECOND_PART; i++)
+        expect(x[i] == (float)((FIRST_PART + i) % 1000) + added);
+}
+
+/* Pushes and pulls of all parts in one call, apart and together. */
+static void push_whole(psring_table *table, float *x, float *y, int rank)
+{
+    for (size_t i = 0; i < WHOLE; i++)
+        x[i] = (float)(rank + 1);
+    expect_ok(psring_push(table, PSRING_ALL, x, NULL, NULL));
+    memset(x, 0xff, WHOLE_BYTES);
+    expect_ok(psring_pull(table, PSRING_ALL, y, NULL, NULL));
+    for (size_t i = 0; i < WHOLE; i++)
+        expect(y[i] == (float)(i % 1000) + 6);
+    for (size_t i = 0; i < WHOLE; i++)
+        x[i] = (float)(rank + 1);
+    expect_ok(psring_push_pull(table, PSRING_ALL, x, x, NULL, NULL)); /* in one place */
+    for (size_t i = 0; i < WHOLE; i++)
+        expect(x[i] == (float)(i % 1000) + 12);
+}
+
+static void save_and_restore(psring_comm **comm, int rank, void *context)
+{
+    const place where = *(place *)context == PLACES ? (place)(rank % PLACES) : *(place *)context;
+    if (rank >= WORKERS) {
+        expect_ok(psring_update_define(*comm, "adds",
+                                       PSRING_WITH(psring_update, .states = 1, .apply = add_up)));
+        expect_ok(psring_serve(*comm));
+        return;
+    }
+    psring_table *table = NULL;
+    float *x = values_new(*comm, where, 2 * WHOLE + BEFORE), *y = x + WHOLE + BEFORE;
+    expect_ok(psring_table_open(psring_world(*comm), "saved",
+                                PSRING_WITH(psring_table_options,
+                                            .parts = ((const size_t[]){FIRST_PART, SECOND_PART}),
+                                            .part_count = 2, .update = "adds"),
+                                NULL, &table));
+    for (int life = 0; life < 3; life++) { /* in the first one it may not have been mapped yet */
+        const uint64_t written = write_whole(*comm, table, life % 2 ? x : y, rank);
+        if (life > 0 && where == SHARED)
+            expect(written == (rank == 0 ? WHOLE_BYTES : 0));
+        read_whole(table, life % 2 ? y : x, 0, 0);
+        const uint64_t pushed = lent_by(*comm);
+        push_whole(table, x, y, rank);
+        if (life > 0 && where == SHARED)
+            expect(lent_by(*comm) - pushed == 2 * (uint64_t)WHOLE_BYTES);
+        read_whole(table, y, 2, 12);
+    }
+    expect_ok(psring_table_close(&table, NULL));
+    values_free(*comm, where, x);
+}
+
+static void tables_are_read_and_written_in_memory_that_is_shared(void **state)
+{
+    (void)state;
+    for (int shards = 1; shards <= 2; shards++)
+        for (place where = MALLOC; where <= PLACES; where++)
+            ranks_run_sharded(WORKERS + shards, shards, 20000, save_and_restore, &where);
+}
+
 /* ---- its life ---- */
 
 static void expect_zeros_on_a_page(const void *memory, size_t bytes)
@@ -465,6 +572,7 @@ int main(void)
         cmocka_unit_test(sums_have_the_same_bits_wherever_arrays_lie),
         cmocka_unit_test(all_operations_work_in_memory_that_is_shared),
         cmocka_unit_test(tables_are_pushed_from_memory_that_is_shared),
+        cmocka_unit_test(tables_are_read_and_written_in_memory_that_is_shared),
         cmocka_unit_test(who_is_alone_has_memory_too),
         cmocka_unit_test(memory_is_zero_and_begins_a_page),
         cmocka_unit_test(so_many_pieces_are_shared_and_no_more),
