@@ -185,9 +185,9 @@ bool psr_request_done(const psr_request *request); /* also true before it is fir
 /* The rank that the operation waits for. Followed from rank to rank this leads to the one that
  * makes no progress. false: it is done. */
 bool psr_request_waits(const psr_request *request, psr_waiting *ret_waiting);
-/* The first rank to which it sends. A request that is done and still lent waits for this rank.
- * false: it sends nothing. */
-bool psr_request_sends_to(const psr_request *request, psr_peer *ret_peer);
+/* A rank to which payloads are lent: a request that is done waits for it to give them back. false:
+ * nothing is lent. */
+bool psr_request_lent_to(const psr_request *request, psr_peer *ret_peer);
 /* Whether it waits for any rank of the group, in which case psr_request_waits names none. */
 bool psr_request_waits_for_any(const psr_request *request);
 /* Of a receive or a probe that is done: whose message it is, with its tag, number of values and

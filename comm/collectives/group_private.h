@@ -108,6 +108,7 @@ struct psr_stream {
     uint32_t peer;
     uint32_t *actions;     /* in their order */
     uint32_t count, head;  /* the actions before head are complete */
+    psr_loan loan;         /* for one that sends: what is lent to its peer */
     uint64_t total_values; /* of all values between the two ranks */
     uint64_t total_slices;
     uint64_t first_slice; /* its first slice among those between the two ranks */
@@ -166,7 +167,6 @@ struct psr_request {
     uint32_t *out_of, *in_of;
     uint32_t *stream_actions; /* in the allocation of done: memory of all streams' */
     psr_early *early;         /* [index of in_of]: messages that arrived and are not taken in */
-    psr_loan loan;
     /* If transfers overtake one another: */
     psr_stream *injection; /* NULL: it injects nothing */
     int32_t priority;
@@ -233,7 +233,7 @@ bool psr_request_may_go(const psr_request *request, uint32_t index);
 psr_head psr_request_head(const psr_request *request, const psr_stream *stream);
 PSR_MUST_CHECK psr_err psr_request_send(const psr_request *request, const psr_stream *stream,
                                         const psr_head *head, const psr_payload *payload);
-PSR_MUST_CHECK psr_err psr_request_send_slice(psr_request *request, const psr_stream *stream,
+PSR_MUST_CHECK psr_err psr_request_send_slice(psr_request *request, psr_stream *stream,
                                               uint32_t index, size_t count);
 PSR_MUST_CHECK psr_err psr_request_take_in(psr_request *request, const psr_stream *stream,
                                            const psr_message *message);

@@ -131,8 +131,7 @@ psr_head psr_request_head(const psr_request *r, const psr_stream *stream)
                                                  .before = r->before});
 }
 
-psr_err psr_request_send_slice(psr_request *r, const psr_stream *stream, uint32_t index,
-                               size_t count)
+psr_err psr_request_send_slice(psr_request *r, psr_stream *stream, uint32_t index, size_t count)
 {
     const psr_action *action = &r->schedule.actions[index];
     psr_head head = psr_request_head(r, stream);
@@ -147,8 +146,8 @@ psr_err psr_request_send_slice(psr_request *r, const psr_stream *stream, uint32_
     psr_payload payload = psr_encode(&head, PSR_ENCODING_BYTES, values, count * r->value_bytes);
     if (action->lent && !gaps && !r->areas[action->a.area].scattered &&
         (payload.bytes > r->group->options.copied_bytes || much_waits(r, stream))) {
-        psr_loan_begin(&r->loan, 1);
-        payload = psr_loan_payload(&r->loan, payload);
+        psr_loan_begin(&stream->loan, 1);
+        payload = psr_loan_payload(&stream->loan, payload);
     }
     return psr_request_send(r, stream, &head, &payload);
 }
@@ -415,15 +414,20 @@ bool psr_request_done(const psr_request *request)
 
 uint32_t psr_request_lent(const psr_request *request)
 {
-    return psr_loan_lent(&request->loan);
+    uint32_t lent = 0;
+    for (uint32_t i = 0; i < request->out_count; i++)
+        lent += psr_loan_lent(&request->out[i].loan);
+    return lent;
 }
 
-bool psr_request_sends_to(const psr_request *request, psr_peer *ret_peer)
+bool psr_request_lent_to(const psr_request *request, psr_peer *ret_peer)
 {
-    if (request->out_count == 0)
-        return false;
-    *ret_peer = request->group->peers[request->out[0].peer].name;
-    return true;
+    for (uint32_t i = 0; i < request->out_count; i++)
+        if (psr_loan_lent(&request->out[i].loan) > 0) {
+            *ret_peer = request->group->peers[request->out[i].peer].name;
+            return true;
+        }
+    return false;
 }
 
 const psr_call *psr_request_call(const psr_request *request)

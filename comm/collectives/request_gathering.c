@@ -14,6 +14,7 @@
 #include "base/arrays/fold.h"
 #include "base/arrays/stream.h"
 #include "comm/wire/encoding.h"
+#include "comm/wire/encoding.h"
 #include "net/violation.h"
 
 #include <inttypes.h>

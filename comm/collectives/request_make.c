@@ -505,6 +505,8 @@ static psr_err make_streams(psr_request *r, size_t area_count)
     r->in_count = in_count;
     r->in = r->out + out_count;
     r->areas = (psr_request_area *)(void *)(r->in + r->in_count);
+    for (uint32_t i = 0; i < out_count; i++)
+        psr_loan_init(&r->out[i].loan, &r->group->options.outbox);
     fill_streams(r);
     if (r->schedule.overtaking)
         link_transfers(r);
@@ -628,7 +630,6 @@ static psr_err make(psr_request *r, const psr_request_options *o)
     /* until the sender is known */
     r->peer = o->peer != PSR_RANK_ANY ? o->peer : r->group->options.rank;
     r->value_bytes = psr_type_bytes(o->type);
-    psr_loan_init(&r->loan, &r->group->options.outbox);
     r->priority = o->priority;
     r->not_finite = o->not_finite;
     PSR_TRY(write_schedule(r, o));

@@ -43,7 +43,7 @@ static psr_err send_encoded(psr_request *r, psr_stream *s, psr_span slice)
     psr_head head = psr_request_head(r, s);
     psr_payload payload;
     void *memory;
-    PSR_TRY(psr_loan_memory(&r->loan, psr_encoder_bytes(r->encoder->encoder, slice), &payload,
+    PSR_TRY(psr_loan_memory(&s->loan, psr_encoder_bytes(r->encoder->encoder, slice), &payload,
                             &memory));
     psr_encode_slice(r->encoder->encoder, &head, slice, memory);
     if (action->result)
@@ -77,7 +77,7 @@ static psr_err send_onward(psr_request *r, psr_stream *s, const psr_message *mes
     psr_head head = psr_request_head(r, s);
     psr_payload payload;
     void *memory;
-    PSR_TRY(psr_loan_memory(&r->loan, message->payload_bytes, &payload, &memory));
+    PSR_TRY(psr_loan_memory(&s->loan, message->payload_bytes, &payload, &memory));
     psr_encode_again(message, &head, memory);
     PSR_TRY(psr_request_send(r, s, &head, &payload));
     s->slices++;

@@ -187,8 +187,10 @@ static void pass_deadline(psr_node *node, psr_node_request *r, uint32_t awaited,
                            .rank = awaited,
                            .other = PSR_RANK_ANY,
                            .number = r->number};
-    snprintf(failure.line, sizeof failure.line, "%s has waited for %s for %.1f s in %s", self,
-             other, (double)waited_ms / 1000, operation);
+    snprintf(failure.line, sizeof failure.line, "%s has waited for %s for %.1f s %s%s", self, other,
+             (double)waited_ms / 1000, r->owed ? "to give back what it was lent in " : "in ",
+             operation);
+    r->group->overdue = r->owed;
     psr_node_tell(node, &failure, r->deadline_ms);
     if (node->options.alone)
         psr_node_apply(node, &failure);
@@ -206,6 +208,10 @@ static int64_t look_at_deadlines(psr_node *node, int64_t present_ms)
     while ((r = psr_node_due_first(node)) != NULL && r->due_ms <= present_ms) {
         psr_waiting waiting = {0};
         int64_t last_ms = 0, left = LOOK_AGAIN_MS;
+        if (r->owed && (psr_node_request_lent(r) == 0 || r->group->state == PSR_NODE_BROKEN)) {
+            psr_node_request_paid(r);
+            continue;
+        }
         if (r->group->state == PSR_NODE_WHOLE)
             left = left_ms(r, present_ms, &waiting, &last_ms);
         if (left <= 0) {
@@ -222,6 +228,8 @@ void psr_node_tick(psr_node *node, int64_t now_ms, int64_t *ret_next_ms)
     *ret_next_ms = INT64_MAX;
     int64_t present_ms = psr_presence_clock_ms(&node->presence, now_ms);
     int64_t soonest_ms = psr_node_failure_tick(node, now_ms, present_ms);
+    if (node->asked != NULL && node->asked->owed && psr_node_request_lent(node->asked) == 0)
+        psr_node_request_paid(node->asked);
     if (node->asked == NULL) {
         int64_t left_ms = look_at_deadlines(node, present_ms);
         soonest_ms = left_ms < soonest_ms ? left_ms : soonest_ms;
@@ -264,8 +272,11 @@ static bool waits(const psr_node *node, psr_waiting *ret_waiting, psr_phase *ret
         if (r != NULL && (oldest == NULL || r->since_ms < oldest->since_ms))
             oldest = r;
     }
-    if (oldest == NULL)
-        return false;
+    if (oldest == NULL) { /* what was lent in one that has ended may be waited for */
+        oldest = psr_node_due_first(node);
+        if (oldest == NULL || !oldest->owed)
+            return false;
+    }
     if (psr_node_request_waits_for_any(oldest)) { /* waiting for itself means waiting for any */
         ret_waiting->peer = (psr_peer){PSR_ROLE_WORKER, node->options.rank};
         return true;

@@ -256,7 +256,7 @@ static int64_t take_back(psr_node_group *g, int64_t present_ms)
 {
     psr_node *node = g->node;
     if (g->cut_ms == INT64_MIN)
-        g->cut_ms = present_ms + node->options.deadline_ms;
+        g->cut_ms = g->overdue ? present_ms : present_ms + node->options.deadline_ms;
     if (g->cut_ms == INT64_MAX || !is_lent(g)) {
         g->cut_ms = INT64_MAX;
         return INT64_MAX;

@@ -234,19 +234,19 @@ static psr_err make_group(psr_node_group *g, const uint32_t *ranks)
             g->rank = i;
     }
     const bool shares_memory = share_memory(node, ranks, g->count);
-    const psr_group_options options = {
-        .epoch = g->epoch,
-        .id = g->id,
-        .rank = g->rank,
-        .ranks = g->count,
-        .members = members,
-        .hosts = hosts_of(node, ranks, g->count),
-        .slice_bytes = SLICE_BYTES,
-        .largest_slice_bytes = shares_memory ? SHARED_SLICE_BYTES : 0,
-        .shares_memory = shares_memory,
-        .window = PSR_NODE_WINDOW,
-        .copied_bytes = COPIED_BYTES,
-        .outbox = node->options.outbox};
+    const psr_group_options options = {.epoch = g->epoch,
+                                       .id = g->id,
+                                       .rank = g->rank,
+                                       .ranks = g->count,
+                                       .members = members,
+                                       .hosts = hosts_of(node, ranks, g->count),
+                                       .slice_bytes = SLICE_BYTES,
+                                       .largest_slice_bytes =
+                                           shares_memory ? SHARED_SLICE_BYTES : 0,
+                                       .shares_memory = shares_memory,
+                                       .window = PSR_NODE_WINDOW,
+                                       .copied_bytes = COPIED_BYTES,
+                                       .outbox = node->options.outbox};
     psr_err err = psr_group_new(&options, &g->group);
     free(members);
     return err;

@@ -58,7 +58,10 @@ struct psr_node_request {
     /* Used by the node's thread only: */
     _Atomic(psr_request *) request; /* made once */
     bool under_way;
-    int64_t since_ms; /* present time at which it was started */
+    /* It has ended well, and what it has lent is to come back within its deadline: among the
+     * deadlines, but not under way */
+    bool owed;
+    int64_t since_ms; /* present time at which it was started; if it is owed, at which it ended */
     int64_t due_ms;   /* present time: its deadline does not pass before this */
     /* Of those under way, in node_due.c: in the list of deadlines, or in the heap. due: its place
      * in the heap, plus one; 0: it is not there. */
@@ -102,6 +105,7 @@ struct psr_node_group {
     psr_failure found;
     int64_t give_up_ms; /* FOUND: when to stop waiting for a verdict */
     int64_t cut_ms; /* BROKEN: present time at which lent memory is taken back; INT64_MAX: never */
+    bool overdue;   /* a rank was given its time to give back what it was lent */
     psr_failure failure;
     _Atomic bool broken; /* failure is written */
 };
@@ -237,6 +241,8 @@ psr_err psr_node_request_make(psr_node_request *request);
 void psr_node_request_start(psr_node *node, psr_node_request *request, int64_t now_ms);
 /* Its payloads that the transport has not given back. Any thread. */
 uint32_t psr_node_request_lent(const psr_node_request *request);
+/* It is not owed any more. Does nothing if it was not. */
+void psr_node_request_paid(psr_node_request *request);
 /* failure NULL: it ended well. */
 void psr_node_request_end(psr_node_request *request, const psr_failure *failure);
 /* Fails it with the last failure on this thread; the other ranks do not hear of it. */
@@ -264,6 +270,9 @@ bool psr_node_table_call_waits(const psr_node_table *table, const psr_node_table
                                psr_waiting *ret_waiting);
 /* Any thread. */
 uint32_t psr_node_table_lent(const psr_node_table *table, const psr_node_table_call *call);
+/* A rank to which it is lent. false: nothing is. */
+bool psr_node_table_lent_to(const psr_node_table *table, const psr_node_table_call *call,
+                            psr_peer *ret_peer);
 /* On a shard: the worker that others wait for. false: none. */
 bool psr_node_table_waits(const psr_node_table *table, psr_waiting *ret_waiting);
 /* See psr_node_waiting_max. */

@@ -111,6 +111,34 @@ void psr_node_request_end(psr_node_request *r, const psr_failure *failure)
     end_whole(r, failure);
 }
 
+/* ---- what is lent when a request has ended ---- */
+
+/* It has ended well. Its owner is told when all that it has lent is back, for which the others have
+ * its deadline, as for every other wait. */
+static void end_well(psr_node_request *r, int64_t now_ms)
+{
+    psr_node *node = r->group->node;
+    psr_node_request_end(r, NULL);
+    if (psr_node_request_lent(r) == 0)
+        return;
+    r->owed = true;
+    r->since_ms = psr_presence_clock_ms(&node->presence, now_ms);
+    r->due_ms = r->since_ms > INT64_MAX - r->deadline_ms ? INT64_MAX : r->since_ms + r->deadline_ms;
+    r->wait_on_until_ms = r->since_ms;
+    psr_node_due_add(node, r);
+}
+
+void psr_node_request_paid(psr_node_request *r)
+{
+    if (!r->owed)
+        return;
+    r->owed = false;
+    psr_node_due_remove(r->group->node, r);
+    if (r->group->node->asked == r)
+        r->group->node->asked = NULL;
+    take_complaint_back(r->group->node, r);
+}
+
 /* The request is done; its next step begins. */
 static void go_on(psr_node_request *r, int64_t now_ms)
 {
@@ -122,7 +150,7 @@ static void go_on(psr_node_request *r, int64_t now_ms)
         return;
     }
     if (next == NULL) {
-        psr_node_request_end(r, NULL);
+        end_well(r, now_ms);
         return;
     }
     r->next_step = next;
@@ -139,6 +167,9 @@ bool psr_node_request_waits_for_any(const psr_node_request *r)
 
 bool psr_node_request_waits(const psr_node_request *r, psr_waiting *ret_waiting)
 {
+    if (r->owed)
+        return r->of_table ? psr_node_table_lent_to(r->group->table, &r->call, &ret_waiting->peer)
+                           : psr_request_lent_to(r->request, &ret_waiting->peer);
     if (r->next_step != NULL)
         return psr_node_request_waits(r->next_step, ret_waiting);
     return r->of_table ? psr_node_table_call_waits(r->group->table, &r->call, ret_waiting)
@@ -155,7 +186,7 @@ void psr_node_group_end_done(psr_node_group *g, int64_t now_ms)
     for (psr_node_request *r = g->table != NULL ? g->first : NULL; r != NULL; r = r->next) {
         if (!r->under_way || !r->of_table || !r->call.done)
             continue;
-        psr_node_request_end(r, NULL);
+        end_well(r, now_ms);
         any = true;
     }
     if (any)
@@ -189,6 +220,7 @@ static bool in_order_of_calls(const psr_node_request *r)
 
 void psr_node_request_start(psr_node *node, psr_node_request *r, int64_t now_ms)
 {
+    psr_node_request_paid(r);
     if (r->group->state == PSR_NODE_BROKEN) {
         psr_node_request_end(r, &r->group->failure);
         node->options.changed(node->options.context);
@@ -236,6 +268,7 @@ void psr_node_request_add(psr_node_request *r)
 void psr_node_request_drop(psr_node_request *r)
 {
     psr_node_group *g = r->group;
+    psr_node_request_paid(r);
     if (r->of_table)
         psr_node_table_forget(g->table, &r->call);
     *(r->previous != NULL ? &r->previous->next : &g->first) = r->next;

@@ -229,6 +229,19 @@ uint32_t psr_node_table_lent(const psr_node_table *t, const psr_node_table_call 
     return call->each != NULL ? lent : psr_table_lent(t->worker, bucket_of(t, call->task.part));
 }
 
+bool psr_node_table_lent_to(const psr_node_table *t, const psr_node_table_call *call,
+                            psr_peer *ret_peer)
+{
+    for (uint32_t i = 0; call->task.values != NULL && i < call->count; i++)
+        if (psr_node_table_lent_to(t, &call->each[i], ret_peer))
+            return true;
+    if (call->each != NULL || psr_node_table_lent(t, call) == 0)
+        return false;
+    const psr_plan_bucket *bucket = &t->plan.buckets[bucket_of(t, call->task.part)];
+    *ret_peer = (psr_peer){PSR_ROLE_WORKER, t->group->ranks[t->workers + bucket->home]};
+    return true;
+}
+
 /* ---- what comes in ---- */
 
 static psr_err take(psr_node_table *t, psr_message **message)

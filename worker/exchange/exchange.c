@@ -62,7 +62,7 @@ static bool operation_waits(const psr_exchange *exchange, psr_waiting *ret_waiti
     if (request == NULL)
         return false;
     return psr_request_waits(request, ret_waiting) ||
-           (psr_request_lent(request) > 0 && psr_request_sends_to(request, &ret_waiting->peer));
+           psr_request_lent_to(request, &ret_waiting->peer);
 }
 
 bool psr_exchange_is_bound(psr_exchange *exchange)

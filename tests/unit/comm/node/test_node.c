@@ -20,7 +20,7 @@ typedef struct member {
     int32_t *values;
     psr_msg_failure found; /* the last FINDING */
     char line[512];
-    uint32_t findings, changes, retired;
+    uint32_t findings, changes, retired, cuts;
 } member;
 
 static struct {
@@ -51,6 +51,7 @@ static psr_err play_send(void *context, psr_peer to, const psr_head *head,
 
 static void play_cut(void *context, psr_peer peer)
 {
+    ((member *)context)->cuts |= 1u << peer.rank;
     psr_transport_disconnect(((member *)context)->transport, peer);
 }
 
@@ -91,16 +92,31 @@ static void open_member(uint32_t rank)
         m->values[i] = i % 7 + (int32_t)rank;
 }
 
-static int open_world(void **state)
+static void open_network(bool by_reference)
 {
-    (void)state;
     memset(&world, 0, sizeof world);
-    expect_ok(psr_sim_new(&(psr_sim_faults){.seed = 5, .delay_max_us = 3000}, &world.sim));
+    expect_ok(psr_sim_new(
+        &(psr_sim_faults){.seed = 5, .delay_max_us = 3000, .by_reference = by_reference},
+        &world.sim));
     world.view = (psr_view){.members = world.entries, .member_count = RANKS};
     for (uint32_t r = 0; r < RANKS; r++)
         world.entries[r] = (psr_view_member){.peer = {PSR_ROLE_WORKER, r}, .host = "host"};
     for (uint32_t r = 0; r < RANKS; r++)
         open_member(r);
+}
+
+static int open_world(void **state)
+{
+    (void)state;
+    open_network(false);
+    return 0;
+}
+
+/* What is lent comes back when its message is freed. */
+static int open_sharing_world(void **state)
+{
+    (void)state;
+    open_network(true);
     return 0;
 }
 
@@ -310,6 +326,130 @@ static void a_mismatch_waits_for_the_line_that_all_get(void **state)
     assert_string_equal(psr_err_detail(), world.members[0].line);
 }
 
+/* ---- what is lent when an operation has ended ---- */
+
+enum { HELD_MAX = 16 };
+static psr_message *held[HELD_MAX];
+static size_t held_count;
+
+static void free_copy(psr_message *message)
+{
+    free(message);
+}
+
+/* Until nothing is under way. Rank 1 takes a copy of every payload, and keeps what it was lent. */
+static void settle_while_rank_1_keeps_what_it_is_lent(void)
+{
+    psr_peer to;
+    while (psr_sim_step(world.sim, &to)) {
+        member *m = &world.members[to.rank];
+        psr_message *message = NULL;
+        while (psr_transport_recv(m->transport, 0, &message) == PSR_OK) {
+            if (to.rank == 1 && message->payload_bytes > 0) {
+                psr_message *copy = malloc(sizeof *copy + message->payload_bytes);
+                assert_non_null(copy);
+                assert_true(held_count < HELD_MAX);
+                *copy = (psr_message){.from = message->from,
+                                      .head = message->head,
+                                      .payload = copy + 1,
+                                      .payload_bytes = message->payload_bytes,
+                                      .release = free_copy};
+                memcpy(copy + 1, message->payload, message->payload_bytes);
+                held[held_count++] = message;
+                message = copy;
+            }
+            psr_node_message(m->node, &message, now_ms());
+        }
+    }
+}
+
+static void give_all_back(void)
+{
+    while (held_count > 0)
+        psr_message_free(&held[--held_count]);
+}
+
+/* Rank 0's broadcast is over, and rank 1 keeps what it was lent. */
+static member *lend_to_rank_1(void)
+{
+    psr_msg_progress progress = {0};
+    for (uint32_t r = 0; r < RANKS; r++)
+        start(r, PSR_KIND_BROADCAST, COUNT);
+    settle_while_rank_1_keeps_what_it_is_lent();
+    assert_true(held_count > 0);
+    for (uint32_t r = 1; r < RANKS; r++)
+        assert_true(psr_node_request_ended(world.members[r].request));
+    member *m = &world.members[0];
+    assert_false(psr_node_request_ended(m->request));
+    psr_node_report(m->node, &progress);
+    assert_true(progress.waits && progress.waits_for.rank == 1);
+    return m;
+}
+
+static void who_does_not_give_back_what_it_was_lent_is_named(void **state)
+{
+    (void)state;
+    member *m = lend_to_rank_1();
+    pass(DEADLINE_MS - 100);
+    assert_int_equal(m->findings, 0);
+    pass(200);
+    assert_int_equal(m->findings, 1);
+    assert_true(m->found.status == PSR_ERR_TIMEOUT && m->found.rank == 1);
+    assert_int_equal(m->found.within_ms, DEADLINE_MS);
+    assert_non_null(strstr(m->line,
+                           "rank 0 on host has waited for rank 1 on host for 1.0 s to give "
+                           "back what it was lent in broadcast 1 (halo)"));
+    /* The coordinator says that rank 1 has left: it is given up at once, not after another deadline. */
+    assert_int_equal(m->cuts, 0);
+    judge(0, PSR_ERR_PEER, PSR_SCOPE_GROUP, 1, "rank 1 on host has left");
+    pass(100);
+    assert_true(m->cuts & 2);
+    give_all_back(); /* as the end of the channel does */
+    assert_true(psr_node_request_ended(m->request));
+    expect_ok(psr_node_request_status(m->request)); /* its values are right */
+    start(0, PSR_KIND_BARRIER, 0);
+    expect_failure(psr_node_request_status(m->request), PSR_ERR_PEER, "rank 1 on host has left");
+}
+
+static void who_gives_back_late_may(void **state)
+{
+    (void)state;
+    member *m = lend_to_rank_1();
+    pass(DEADLINE_MS + 100);
+    assert_int_equal(m->findings, 1);
+    answer(0, &(psr_msg_failure){.rank = PSR_RANK_ANY, .within_ms = DEADLINE_MS}, "");
+    give_all_back();
+    assert_true(psr_node_request_ended(m->request));
+    pass(2 * DEADLINE_MS);
+    assert_int_equal(m->findings, 2); /* that it is over */
+    assert_true(m->found.status == PSR_OK && m->line[0] == '\0');
+
+    lend_to_rank_1();
+    pass(DEADLINE_MS + 100);
+    assert_int_equal(m->findings, 3);
+    give_all_back(); /* before the coordinator has answered */
+    pass(100);
+    assert_int_equal(m->findings, 4);
+    assert_int_equal(m->found.status, PSR_OK);
+
+    lend_to_rank_1();
+    give_all_back(); /* in time: nobody hears of it */
+    pass(3 * DEADLINE_MS);
+    assert_int_equal(m->findings, 4);
+    psr_node_request *last = m->request;
+    lend_to_rank_1();
+    pass(DEADLINE_MS + 100);
+    give_all_back();
+    psr_node_take(m->node, PSR_NODE_FREE, m->request, now_ms()); /* while it asks */
+    psr_node_take(m->node, PSR_NODE_FREE, last, now_ms());
+    assert_int_equal(m->findings, 6);
+    for (uint32_t r = 0; r < RANKS; r++)
+        start(r, PSR_KIND_BARRIER, 0);
+    settle();
+    assert_true(psr_node_request_ended(m->request) && psr_node_group_failure(m->world) == NULL);
+    assert_int_equal(m->cuts, 0);
+}
+
 /* Only the barrier with which it begins can come to a group that is not open here. */
 static void values_for_a_group_that_is_not_open_are_a_violation(void **state)
 {
@@ -337,6 +477,7 @@ static void values_for_a_group_that_is_not_open_are_a_violation(void **state)
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_world, close_world)
+#define SHARING_TEST(name) cmocka_unit_test_setup_teardown(name, open_sharing_world, close_world)
 
 int main(void)
 {
@@ -347,6 +488,8 @@ int main(void)
         TEST(what_comes_from_others_is_no_progress_of_a_rank),
         TEST(a_verdict_ends_everything_and_gives_back_what_is_lent),
         TEST(a_mismatch_waits_for_the_line_that_all_get),
+        SHARING_TEST(who_does_not_give_back_what_it_was_lent_is_named),
+        SHARING_TEST(who_gives_back_late_may),
         TEST(values_for_a_group_that_is_not_open_are_a_violation),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
