@@ -1,6 +1,7 @@
 #include "base/arrays/arena.h"
 
 #include "base/arrays/huge_pages.h"
+#include "base/system/memory_limit.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -8,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #define SMALL_PAGE_BYTES ((size_t)4096)
@@ -68,12 +70,24 @@ psr_err psr_arena_own(float *arena, size_t count)
                     strerror(errno));
 }
 
+/* What a control group swaps out does not count against its limit. */
+static bool fits_control_group(size_t count)
+{
+    struct sysinfo system;
+    const uint64_t limit = psr_memory_limit("/proc/self/cgroup", "/sys/fs/cgroup");
+    if (limit == UINT64_MAX || sysinfo(&system) != 0)
+        return true;
+    const uint64_t swap = (uint64_t)system.totalswap * system.mem_unit;
+    return swap > UINT64_MAX - limit || count <= (limit + swap) / sizeof(float);
+}
+
 bool psr_arena_fits(size_t count)
 {
     const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-    if (pages <= 0 || page_bytes <= 0)
-        return true; /* it does not say */
-    return count / ((size_t)page_bytes / sizeof(float)) < (size_t)pages;
+    if (pages > 0 && page_bytes > 0 &&
+        count / ((size_t)page_bytes / sizeof(float)) >= (size_t)pages)
+        return false;
+    return fits_control_group(count);
 }
 
 void psr_arena_free(float *arena, size_t count)

@@ -22,8 +22,9 @@ void psr_arena_drop(float *arena, size_t count, psr_span run);
  * again, with their present content; the arena has count floats. Nobody may read or write it
  * meanwhile. NOMEM: nothing has changed. */
 PSR_MUST_CHECK psr_err psr_arena_own(float *arena, size_t count);
-/* Whether this machine's memory could hold so many floats. (Making an arena does not show that,
- * because an arena takes only addresses until it is written.) */
+/* Whether this machine's memory, and the limit of this process's control group, could hold so many
+ * floats. (Making an arena does not show that, because an arena takes only addresses until it is
+ * written.) */
 bool psr_arena_fits(size_t count);
 /* NULL allowed. */
 void psr_arena_free(float *arena, size_t count);

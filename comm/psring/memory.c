@@ -51,7 +51,7 @@ static psr_err share(psring_comm *comm, psr_memory *m)
                         "fewer that are larger",
                         PSRING_SHARED_MEMORIES_MAX);
     PSR_TRY(psr_shared_arena_new(m->count, &m->shared.arena));
-    psr_shared_arena_fill(&m->shared.arena, (psr_span){0, m->count});
+    PSR_TRY(psr_shared_arena_back(&m->shared.arena));
     keep_from_children(&m->shared.arena);
     return psr_driver_lend_from(comm->driver, &m->shared);
 }

@@ -491,7 +491,9 @@ typedef enum psring_space {
  *
  * The caller owns *ret_memory until psring_memory_free, psring_close or psring_abort. USAGE: bytes
  * is 0; there is no such space; or PSRING_SHARED_MEMORIES_MAX memories are there already: make
- * larger ones and use parts of them. NOMEM: this machine has less memory than that. */
+ * larger ones and use parts of them. NOMEM: this machine has less memory than that, or less of it
+ * that can be shared, or the limit of this process's control group is lower. If others in that
+ * group use the memory, the kernel ends a process of it, in this call for PSRING_SHARED. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_memory_new(psring_comm *comm, psring_space space,
                                                           size_t bytes, void **ret_memory);
 /* Frees memory of psring_memory_new and sets *memory to NULL. It waits for no other rank. BUSY: a

@@ -124,6 +124,37 @@ void psr_shared_arena_fill(const psr_shared_arena *arena, psr_span run)
     psr_huge_pages_fill(arena->values + run.offset, run.count * sizeof(float));
 }
 
+/* As of a filter of system calls that knows no fallocate: then pages come as they are written. */
+static bool is_refusal(int reason)
+{
+    return reason == ENOSPC || reason == ENOMEM;
+}
+
+static int back_run(const psr_shared_arena *arena, size_t begin, size_t bytes)
+{
+    int reason;
+    do
+        reason = posix_fallocate(arena->fd, (off_t)begin, (off_t)bytes);
+    while (reason == EINTR);
+    return reason;
+}
+
+/* The kernel makes huge pages of runs in which it finds a page. */
+psr_err psr_shared_arena_back(const psr_shared_arena *arena)
+{
+    int reason = 0;
+    for (size_t at = 0; at < arena->bytes && !is_refusal(reason); at += PSR_HUGE_PAGE_BYTES)
+        reason = back_run(arena, at, PAGE_BYTES);
+    if (!is_refusal(reason)) {
+        psr_shared_arena_fill(arena, (psr_span){0, arena->count});
+        reason = back_run(arena, 0, arena->bytes);
+    }
+    if (is_refusal(reason))
+        return psr_fail(PSR_ERR_NOMEM, "no shared memory for %zu bytes: %s", arena->bytes,
+                        strerror(reason));
+    return PSR_OK;
+}
+
 void psr_shared_arena_done(psr_shared_arena *arena)
 {
     if (arena->values != NULL)

@@ -43,6 +43,11 @@ PSR_MUST_CHECK psr_err psr_shared_arena_own(psr_shared_arena *arena);
  * that its owner does not use yet and will write whole. */
 void psr_shared_arena_fill(const psr_shared_arena *arena, psr_span run);
 
+/* The same for the whole arena, in small pages where there are no huge ones: so no later write ends
+ * the process by SIGBUS. NOMEM: the system does not have so much. (Beyond the limit of a control
+ * group the kernel does not refuse, but ends a process of the group.) */
+PSR_MUST_CHECK psr_err psr_shared_arena_back(const psr_shared_arena *arena);
+
 /* Frees the arena; other processes keep what they have mapped. On PSR_SHARED_ARENA_NONE it does
  * nothing. */
 void psr_shared_arena_done(psr_shared_arena *arena);

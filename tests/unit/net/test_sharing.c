@@ -8,13 +8,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { FLOATS = 8192, SLICE = 2048 };
@@ -47,6 +52,54 @@ static void an_arena_is_sealed_and_its_owners_writes_are_seen(void **state)
     psr_shared_arena_done(&arena);
     assert_true(((const float *)seen)[FLOATS - 1] == 3); /* who has mapped it keeps it */
     munmap((void *)(uintptr_t)seen, bytes);
+    psr_shared_arena_done(&arena);
+}
+
+/* From now on fallocate fails so in this process. */
+static void refuse_fallocate(int reason)
+{
+    struct sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fallocate, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)reason),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    const struct sock_fprog filter = {sizeof program / sizeof program[0], program};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
+        _exit(99);
+}
+
+/* What a process gets to whom the system refuses with that reason. */
+static int back_where_refused(const psr_shared_arena *arena, int reason)
+{
+    int status = 0;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        refuse_fallocate(reason);
+        _exit((int)psr_shared_arena_back(arena));
+    }
+    assert_true(waitpid(pid, &status, 0) == pid && WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void an_arena_that_is_backed_has_all_its_pages_or_says_that_there_are_none(void **state)
+{
+    (void)state;
+    enum { COUNT = (5 << 20) / sizeof(float) + 3 };
+    psr_shared_arena arena;
+    struct stat file;
+    assert_ok(psr_shared_arena_new(COUNT, &arena));
+    assert_int_equal(back_where_refused(&arena, ENOSPC), PSR_ERR_NOMEM);
+    assert_int_equal(back_where_refused(&arena, ENOMEM), PSR_ERR_NOMEM);
+    /* A filter that forbids the call says nothing of memory. */
+    assert_int_equal(back_where_refused(&arena, EPERM), PSR_OK);
+    arena.values[COUNT - 1] = 3;
+    assert_ok(psr_shared_arena_back(&arena));
+    assert_int_equal(fstat(arena.fd, &file), 0);
+    assert_true((uint64_t)file.st_blocks * 512 >= arena.bytes);
+    assert_true(arena.values[COUNT - 1] == 3 && arena.values[0] == 0);
     psr_shared_arena_done(&arena);
 }
 
@@ -1249,6 +1302,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_kept_is_this_processes_own_and_nothing_of_what_is_shared),
         cmocka_unit_test(an_arena_is_sealed_and_its_owners_writes_are_seen),
+        cmocka_unit_test(an_arena_that_is_backed_has_all_its_pages_or_says_that_there_are_none),
         cmocka_unit_test(an_arena_whose_pages_were_elsewhere_can_be_lent_whole_again),
         cmocka_unit_test(what_is_no_sealed_memory_is_not_mapped),
         cmocka_unit_test(a_token_is_worth_one_return),
