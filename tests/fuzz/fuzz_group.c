@@ -137,7 +137,7 @@ static bool event(played *p, const uint8_t *record)
     return err == PSR_OK;
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static void play(const uint8_t *data, size_t size, bool shares_memory)
 {
     played p = {0};
     psr_peer members[RANKS];
@@ -148,6 +148,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                  .members = members,
                                  .hosts = 1,
                                  .slice_bytes = 16,
+                                 .shares_memory = shares_memory,
                                  .window = 2,
                                  .outbox = {.send = records_give_back}};
     if (psr_group_new(&options, &p.group) != PSR_OK)
@@ -162,5 +163,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < 2 * REQUESTS; i++)
         free(p.memory[i]);
     psr_group_free(p.group);
+}
+
+/* By ring there are hops, or none. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    play(data, size, false);
+    play(data, size, true);
     return 0;
 }

@@ -60,9 +60,35 @@ static void expect(psr_err err)
         abort();
 }
 
+/* In the first byte, beside the number of records. */
+enum {
+    HOLDS = 8,            /* a message of arena 0 is held over all records */
+    WITHDRAWS_ASKED = 16, /* the lender withdraws what is not taken yet */
+    WITHDRAWS_TAKEN = 32, /* the lender withdraws what was taken */
+    FLOAT_BYTES = sizeof(float)
+};
+
+static void read_all(const psr_message *message)
+{
+    for (size_t i = 0; i < message->payload_bytes / FLOAT_BYTES; i++)
+        seen = ((const float *)message->payload)[i];
+}
+
+/* It lies in arena 0, which may be withdrawn while it is read. */
+static psr_message *held_message(psr_borrower *borrower)
+{
+    const psr_reference reference = {.token = 1};
+    const psr_head head = {.type = PSR_MSG_PUSH, .encoding = PSR_ENCODING_FLOAT32};
+    psr_message *message = NULL;
+    expect(
+        psr_borrower_take(borrower, id, lends, &head, FLOATS * FLOAT_BYTES, &reference, &message));
+    return message;
+}
+
 /* The bytes are: how many records of the socket; those, each behind a byte of which the lowest bit
  * passes a descriptor; then references, each with length and encoding. */
-static void take_all(psr_borrower *borrower, int fd, const uint8_t *data, size_t size)
+static void take_records(psr_borrower *borrower, int fd, const uint8_t *data, size_t size,
+                         psr_message **ret_held)
 {
     size_t records = data[0] % 8, at = 1;
     psr_record record = {.kind = PSR_RECORD_HELLO};
@@ -71,6 +97,7 @@ static void take_all(psr_borrower *borrower, int fd, const uint8_t *data, size_t
     record = (psr_record){.kind = PSR_RECORD_ARENA, .value = arena.bytes};
     (void)psr_record_write(fd, &record, 1, arena.fd);
     expect(psr_borrower_serve(borrower));
+    *ret_held = data[0] & HOLDS ? held_message(borrower) : NULL;
     for (; records > 0 && size - at > sizeof record; records--, at += 1 + sizeof record) {
         memcpy(&record, data + at + 1, sizeof record);
         (void)psr_record_write(fd, &record, 1, data[at] & 1 ? arena.fd : -1);
@@ -90,10 +117,19 @@ static void take_all(psr_borrower *borrower, int fd, const uint8_t *data, size_t
             continue;
         psr_err err = psr_borrower_take(borrower, id, lends, &head, bytes, &reference, &message);
         expect(err);
-        for (size_t i = 0; err == PSR_OK && i < message->payload_bytes / sizeof(float); i++)
-            seen = ((const float *)message->payload)[i];
+        if (err == PSR_OK)
+            read_all(message);
         psr_message_free(&message);
     }
+}
+
+static void take_all(psr_borrower *borrower, int fd, const uint8_t *data, size_t size)
+{
+    psr_message *held = NULL;
+    take_records(borrower, fd, data, size, &held);
+    if (held != NULL)
+        read_all(held);
+    psr_message_free(&held);
     psr_borrower_settle(borrower);
 }
 
@@ -116,19 +152,24 @@ static void give_back_all(const uint8_t *data, size_t size)
         abort();
     psr_lender_pass_pipe(lender);
     int fd = accept(listener, NULL, NULL);
+    if (data[0] & WITHDRAWS_ASKED)
+        psr_lender_withdraw(lender, &arena);
     const psr_record taken = {.kind = PSR_RECORD_TAKEN};
     (void)psr_record_write(fd, &taken, 1, -1);
     expect(psr_lender_serve(lender));
+    if (data[0] & WITHDRAWS_TAKEN)
+        psr_lender_withdraw(lender, &arena);
+    const bool lent_from = (data[0] & (WITHDRAWS_ASKED | WITHDRAWS_TAKEN)) == 0;
     const psr_payload payload = {arena.values, PSR_REFERENCE_LEAST, count_down, &lent};
     const psr_head head = {.type = PSR_MSG_PUSH, .encoding = PSR_ENCODING_FLOAT32};
     psr_reference reference;
     for (int i = 0; i < 4; i++)
-        if (!psr_lender_refer(lender, &head, &payload, &reference))
+        if (psr_lender_refer(lender, &head, &payload, &reference) != lent_from)
             abort();
     (void)!send(fd, data, size, MSG_DONTWAIT | MSG_NOSIGNAL);
     expect(psr_lender_serve(lender));
     psr_lender_free(lender);
-    if (lent != 0)
+    if (lent != (lent_from ? 0 : 4))
         abort();
     close(fd);
     close(listener);
