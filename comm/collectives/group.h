@@ -16,12 +16,11 @@
  *   its receiver.
  * - In persistent operations and messages a rank sends when its receiver has started the same:
  *   nothing comes unasked.
- * - In an all-reduce and a reduce-scatter by ring without hops, which is taken where all ranks share
- *   memory, a rank asks for the slices of its own chunk by CREDITs, in the turns that the lane
- *   gives (comm/collectives/request_gathering.c).
- * - In an all-reduce by ring of hops a CREDIT only says that the receiver has started. The group's lane
+ * - In an all-reduce by ring a CREDIT only says that the receiver has started. The group's lane
  *   (comm/collectives/request_lane.h) bounds what is sent: of the slices that a rank injects,
- *   all but a window have come back to it as final sums.
+ *   all but a window have come back to it as final sums. Where all ranks share memory the ring has
+ *   no hops: a rank asks for the slices of its own chunk by CREDITs, in the turns that its lane
+ *   gives (comm/collectives/request_gathering.c).
  * Messages that come before their operation is started here are kept: of persistent operations only
  * where all ranks promise to start all (starts_all), since otherwise nothing comes unasked.
  * - A rank that grants credits but does not read makes calls wait for it. Nothing more is copied

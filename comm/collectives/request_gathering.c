@@ -14,7 +14,6 @@
 #include "base/arrays/fold.h"
 #include "base/arrays/stream.h"
 #include "comm/wire/encoding.h"
-#include "comm/wire/encoding.h"
 #include "net/violation.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* Operations whose transfers overtake one another (comm/collectives/schedule.h): an all-reduce by
- * ring; without hops see request_gathering.c. What a rank injects waits for its turn in the group's lane; all else goes on as soon as it
- * can.
+ * ring. What a rank injects waits for its turn in the group's lane; all else goes on as soon as it
+ * can. A ring without hops injects nothing, but asks: request_gathering.c.
  *
  * Encoded (docs/algorithms.md, "Compression"): what is encoded as one is a unit. With a residual
  * that is what a whole transfer sends, since scale, means or selection are of all of it; else a

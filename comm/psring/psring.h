@@ -423,7 +423,8 @@ typedef struct psring_call {
      * start. All ranks receive the same bits. docs/algorithms.md, "Compression" */
     const char *encoding;
     /* Order among all-reduces by ring that wait to send: the smallest priority goes first, and
-     * among equals the one that was started first. Other operations send without waiting */
+     * among equals the one that was started first. In a group whose ranks all share memory this
+     * holds for reduce-scatters by ring too. Other operations send without waiting */
     int32_t priority;
 } psring_call;
 

@@ -399,7 +399,7 @@ static void who_does_not_give_back_what_it_was_lent_is_named(void **state)
     assert_non_null(strstr(m->line,
                            "rank 0 on host has waited for rank 1 on host for 1.0 s to give "
                            "back what it was lent in broadcast 1 (halo)"));
-    /* The coordinator says that rank 1 has left: it is given up at once, not after another deadline. */
+    /* The coordinator says that rank 1 has left: it is given up at once. */
     assert_int_equal(m->cuts, 0);
     judge(0, PSR_ERR_PEER, PSR_SCOPE_GROUP, 1, "rank 1 on host has left");
     pass(100);
