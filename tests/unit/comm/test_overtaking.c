@@ -103,7 +103,9 @@ static void play(const setup *s)
     expected *e = calloc(1, sizeof *e);
     e->compression = encoding_of(s->encoding);
     assert_ok(psr_encoder_new(e->compression, COUNT_MAX, &e->encoder));
-    network *net = network_open(s->ranks, SLICE_BYTES, s->window, s->seed);
+    /* Where all share memory too: an encoded ring has hops, which are where it rounds. */
+    network *net = (s->seed % 2 ? network_open_shared : network_open)(s->ranks, SLICE_BYTES,
+                                                                      s->window, s->seed);
     psr_request *requests[NETWORK_RANKS_MAX] = {NULL};
     for (uint64_t round = 0; round < (s->persistent ? ROUNDS : 1); round++) {
         expect_round(e, s->seed, s->ranks, round, s->count, s->reduction);
@@ -294,6 +296,61 @@ static void ranks_may_start_their_requests_in_any_order(void **state)
                 start_in_any_order(window, seed, shared > 0);
 }
 
+/* Also where some ranks have no chunk of their own. */
+static void sum_again_and_again(psr_kind kind, uint32_t ranks, size_t count, uint64_t seed)
+{
+    static float values[NETWORK_RANKS_MAX][COUNT_MAX], sums[NETWORK_RANKS_MAX][COUNT_MAX];
+    static size_t counts[NETWORK_RANKS_MAX];
+    psr_request *requests[NETWORK_RANKS_MAX];
+    network *net = network_open_shared(ranks, SLICE_BYTES, 1 + (uint32_t)seed % 3, seed);
+    for (uint32_t r = 0; r < ranks; r++)
+        counts[r] = count * (r + 1) / ranks - count * r / ranks;
+    for (uint32_t r = 0; r < ranks; r++) {
+        const psr_request_options o = {.kind = kind,
+                                       .algorithm = PSR_ALGORITHM_RING,
+                                       .type = PSR_TYPE_FLOAT32,
+                                       .send = values[r],
+                                       .receive = sums[r],
+                                       .count = count,
+                                       .counts = counts,
+                                       .persistent = true};
+        requests[r] = network_request(net, r, &o);
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        for (uint32_t k = 0; k < ranks; k++) {
+            const uint32_t r = (k + (uint32_t)seed) % ranks;
+            for (size_t i = 0; i < count; i++)
+                values[r][i] = (float)(i + r) + (float)round;
+            assert_ok(psr_request_start(requests[r]));
+            for (uint32_t n = network_draw(net, 6); n > 0; n--)
+                (void)network_deliver(net, NULL);
+        }
+        await_all(net, requests);
+        for (uint32_t r = 0; r < ranks; r++) {
+            const bool whole = kind == PSR_KIND_ALL_REDUCE;
+            const size_t first = whole ? 0 : count * r / ranks;
+            for (size_t i = 0; i < (whole ? count : counts[r]); i++)
+                assert_true(sums[r][i] == (float)(ranks * (first + i) + ranks * (ranks - 1) / 2 +
+                                                  ranks * (uint32_t)round));
+        }
+    }
+    for (uint32_t r = 0; r < ranks; r++)
+        psr_request_free(requests[r]);
+    network_close(net);
+}
+
+static void a_ring_without_hops_is_started_again_and_again(void **state)
+{
+    (void)state;
+    static const size_t counts[] = {0, 1, 2, 5, 157, COUNT_MAX};
+    for (uint32_t ranks = 1; ranks <= 7; ranks++)
+        for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
+            for (uint64_t seed = 0; seed < 5; seed++) {
+                sum_again_and_again(PSR_KIND_ALL_REDUCE, ranks, counts[c], seed);
+                sum_again_and_again(PSR_KIND_REDUCE_SCATTER, ranks, counts[c], seed);
+            }
+}
+
 /* Each rank finds another request the most urgent, and so do their lanes: none may wait for what
  * the others hold back. */
 static void ranks_may_find_different_requests_urgent(void **state)
@@ -358,6 +415,7 @@ int main(void)
         cmocka_unit_test(an_encoding_is_refused_where_there_is_none),
         cmocka_unit_test(ranks_that_encode_differently_are_told_both_calls),
         cmocka_unit_test(ranks_may_start_their_requests_in_any_order),
+        cmocka_unit_test(a_ring_without_hops_is_started_again_and_again),
         cmocka_unit_test(ranks_may_find_different_requests_urgent),
         cmocka_unit_test(of_what_waits_the_smallest_priority_goes_first),
     };
