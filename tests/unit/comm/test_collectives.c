@@ -651,9 +651,12 @@ static void add_counts(program *p, uint32_t ranks, call c)
     }
 }
 
-/* Not to oneself. The others are these under other names. */
-static bool is_played(psr_kind kind, uint32_t ranks)
+/* Not to oneself. The others are these under other names. Where all share memory: what is other
+ * there, among operations that are not. */
+static bool is_played(psr_kind kind, uint32_t ranks, bool shared)
 {
+    if (shared)
+        return kind == PSR_KIND_ALL_REDUCE || kind == PSR_KIND_REDUCE_SCATTER;
     return kind <= PSR_KIND_NEIGHBORS || (kind == PSR_KIND_SEND && ranks > 1) ||
            psr_kind_scans(kind);
 }
@@ -668,12 +671,12 @@ static bool fits(psr_kind kind, psr_reduction reduction, psr_type type, uint32_t
            !(psr_kind_scans(kind) && reduction == PSR_REDUCTION_MEAN);
 }
 
-static program every_call(uint32_t ranks)
+static program every_call(uint32_t ranks, bool shared)
 {
     program p = {0};
     for (psr_kind kind = 0; kind < PSR_KINDS; kind++)
-        for (psr_algorithm algorithm = 0; algorithm < PSR_ALGORITHMS && is_played(kind, ranks);
-             algorithm++)
+        for (psr_algorithm algorithm = 0;
+             algorithm < PSR_ALGORITHMS && is_played(kind, ranks, shared); algorithm++)
             for (psr_type type = 0; type < PSR_TYPES && psr_algorithm_fits(algorithm, kind); type++)
                 for (psr_reduction reduction = 0; reduction < PSR_REDUCTIONS; reduction++)
                     if (fits(kind, reduction, type, ranks))
@@ -703,15 +706,15 @@ static void every_operation_gives_what_its_definition_says(void **state)
     (void)state;
     static const uint32_t worlds[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 16};
     size_t combinations = 0, calls = 0;
-    for (size_t w = 0; w < sizeof worlds / sizeof worlds[0]; w++) {
-        program p = every_call(worlds[w]);
+    for (size_t k = 0; k < 2 * (sizeof worlds / sizeof worlds[0]); k++) {
+        const size_t w = k / 2;
+        const bool shared = k % 2 > 0;
+        program p = every_call(worlds[w], shared);
         for (uint64_t seed = 0; seed < (worlds[w] < 9 ? 2 : 1); seed++) {
             shuffle(&p, seed);
-            for (int shared = 0; shared < 2; shared++) {
-                run(&p, worlds[w], 1 + (uint32_t)(w + seed) % 3,
-                    seed + 3 * worlds[w] + (uint64_t)w % 3, shared > 0);
-                calls += p.count * worlds[w];
-            }
+            run(&p, worlds[w], 1 + (uint32_t)(w + seed) % 3, seed + 3 * worlds[w] + (uint64_t)w % 3,
+                shared);
+            calls += p.count * worlds[w];
         }
         combinations += p.count;
         free(p.calls);
@@ -766,7 +769,7 @@ static void who_waits_waits_for_the_dead(void **state)
     (void)state;
     uint64_t seed = 0;
     for (psr_kind kind = 0; kind < PSR_KINDS; kind++)
-        for (psr_algorithm algorithm = 0; algorithm < PSR_ALGORITHMS && is_played(kind, 1);
+        for (psr_algorithm algorithm = 0; algorithm < PSR_ALGORITHMS && is_played(kind, 1, false);
              algorithm++)
             for (uint32_t ranks = 2; ranks < 8 && psr_algorithm_fits(algorithm, kind); ranks++)
                 for (uint32_t after = 0; after < 100; after += 1 + after / 4, seed++) {
