@@ -69,6 +69,9 @@ typedef struct kind {
 
 static const kind kinds[] = {
     [PSR_MSG_HELLO] = KIND("HELLO", UNTAGGED, "role", "rank", NULL),
+    [PSR_MSG_KEY_OFFER] = KIND("KEY_OFFER", UNTAGGED, "ciphers", NULL),
+    [PSR_MSG_KEY_ANSWER] = KIND("KEY_ANSWER", UNTAGGED, "cipher", "channel", "port", NULL),
+    [PSR_MSG_SEALED] = KIND("SEALED", UNTAGGED, NULL),
     [PSR_MSG_JOIN] = KIND("JOIN", UNTAGGED, NULL),
     [PSR_MSG_READY] = KIND("READY", UNTAGGED, NULL),
     [PSR_MSG_PROGRESS] = KIND("PROGRESS", OF_RUN, "phase", "counter", "waits", "role", "rank",
@@ -314,6 +317,18 @@ static psr_err check_common(const uint64_t common[COMMON_FIELDS], size_t fields)
         return psr_fail(PSR_ERR_FORMAT, "a head of %s has a tag", k->name);
     if (common[6] > PSR_ENCODING_1BIT)
         return psr_fail(PSR_ERR_FORMAT, "a payload of unknown encoding %" PRIu64, common[6]);
+    return PSR_OK;
+}
+
+psr_err psr_head_bytes(const void *bytes, size_t size, size_t *ret_head_bytes)
+{
+    size_t head_bytes =
+        size < PREAMBLE_BYTES
+            ? 0
+            : PREAMBLE_BYTES + (size_t)psr_get_be((const uint8_t *)bytes + 6, 2);
+    if (head_bytes == 0 || head_bytes > size)
+        return psr_fail(PSR_ERR_FORMAT, "a message of %zu bytes is shorter than its head", size);
+    *ret_head_bytes = head_bytes;
     return PSR_OK;
 }
 

@@ -61,6 +61,11 @@ typedef enum psr_message_type {
      * never delivered. Whether the sender may claim that was settled before, in ZeroMQ's handshake
      * (net/trust/admission.h) */
     PSR_MSG_HELLO = 1,
+    /* The transport's own too: two processes agree on a key, and the second connection is there
+     * (net/zmq/transport_zmq_seal.c) */
+    PSR_MSG_KEY_OFFER = 2,
+    PSR_MSG_KEY_ANSWER,
+    PSR_MSG_SEALED,
 
     /* member -> scheduler */
     PSR_MSG_JOIN = 10,  /* payload JSON: version, host, pid, endpoint */
@@ -219,6 +224,10 @@ void psr_head_encode(const psr_head *head, uint64_t payload_bytes,
  * another version of psring (the detail names both). */
 PSR_MUST_CHECK psr_err psr_head_decode(const void *bytes, size_t size, psr_head *ret_head,
                                        uint64_t *ret_payload_bytes);
+
+/* The size of frame 1 that begins with these bytes. FORMAT: they are fewer than that, or no
+ * preamble's. */
+PSR_MUST_CHECK psr_err psr_head_bytes(const void *bytes, size_t size, size_t *ret_head_bytes);
 
 /* HELLO, which only transports send and read. PROTOCOL: it names a role or rank that cannot
  * exist. */

@@ -207,6 +207,7 @@ void psr_transport_counts_get(const psr_transport *transport, psr_transport_coun
         .bytes_sent = atomic_load_explicit(&transport->bytes_sent, memory_order_relaxed),
         .bytes_received = atomic_load_explicit(&transport->bytes_received, memory_order_relaxed),
         .bytes_lent = atomic_load_explicit(&transport->bytes_lent, memory_order_relaxed),
+        .bytes_sealed = atomic_load_explicit(&transport->bytes_sealed, memory_order_relaxed),
         .messages_sent = atomic_load_explicit(&transport->messages_sent, memory_order_relaxed),
         .messages_received =
             atomic_load_explicit(&transport->messages_received, memory_order_relaxed),

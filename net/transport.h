@@ -31,7 +31,8 @@ typedef struct psr_payload {
 
 typedef struct psr_transport_counts {
     uint64_t bytes_sent, bytes_received, messages_sent, messages_received;
-    uint64_t bytes_lent; /* the part of bytes_sent that went through shared memory */
+    uint64_t bytes_lent;   /* the part of bytes_sent that went through shared memory */
+    uint64_t bytes_sealed; /* the part that went sealed, on a second connection */
     /* connections refused and messages dropped, of processes that are not on the roster or claim
      * another process's rank */
     uint64_t strangers;

@@ -51,7 +51,8 @@ struct psr_transport {
     psr_transport_watcher watcher;      /* seen NULL: there is none */
     /* Written by the one thread that uses the transport; read by any thread. The count of strangers
      * is in ops->strangers. */
-    _Atomic uint64_t bytes_sent, bytes_received, bytes_lent, messages_sent, messages_received;
+    _Atomic uint64_t bytes_sent, bytes_received, bytes_lent, bytes_sealed;
+    _Atomic uint64_t messages_sent, messages_received;
 };
 
 /* Adds to a count that only one thread at a time writes. */

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/system/thread.h"
+#include "base/text/secret.h"
 #include "net/reserve.h"
 #include "net/zmq/sockets.h"
 #include "net/zmq/unknowns.h"
@@ -24,15 +25,27 @@
 #define ZAP_ENDPOINT "inproc://zeromq.zap.01"
 #define REFUSALS_ENDPOINT "inproc://psring.refusals"
 #define MONITOR_ENDPOINT "inproc://psring.inbox"
+#define SEALED_MONITOR_ENDPOINT "inproc://psring.sealed"
+#define DOMAIN "psring"
+#define SEALED_DOMAIN "psring.sealed"
 #define ORDERS_ENDPOINT "inproc://psring.orders"
 #define DESCRIPTORS_MAX (1u << 24)
 #define USER_MARK '#' /* "worker 1#17" */
 /* events of the monitor taken before it is checked that there are not too many connections */
 #define EVENTS_MAX 16
 
+/* Who may open a second connection; its channel is the place in the list. */
+typedef struct expected {
+    psr_peer peer;
+    char token[PSR_TOKEN_BYTES]; /* "": nobody */
+} expected;
+
 struct psr_admission {
     const psr_keys *keys;
-    void *router;
+    void *router, *sealed;
+    pthread_mutex_t expected_lock;
+    expected *expected;
+    size_t expected_count;
     pthread_t thread;
     _Atomic uint64_t refused;
     atomic_bool members_look;
@@ -40,7 +53,7 @@ struct psr_admission {
     void *orders;          /* PAIR: the owner's end */
     psr_unknowns unknowns; /* used by both threads */
     /* The thread's: */
-    void *zap, *lines, *monitor, *ordered;
+    void *zap, *lines, *monitor, *sealed_monitor, *ordered;
     psr_reserve reserve;
     bool pressed; /* a connection was ended for lack of descriptors */
     uint64_t numbers;
@@ -162,6 +175,62 @@ static const char *admit_key(const psr_admission *admission, const psr_zap_reque
     return "its key is not on the roster";
 }
 
+/* For the second connection. The name is the channel's number. */
+static const char *admit_sealed(psr_admission *admission, const psr_zap_request *request,
+                                psr_peer *ret_peer)
+{
+    const psr_zap_frame *name = &request->frames[PSR_ZAP_CREDENTIALS], *token = name + 1;
+    char text[12];
+    psr_zap_text(name, text, sizeof text);
+    if (request->count < PSR_ZAP_CREDENTIALS + 2 || text[0] == '\0' ||
+        text[strspn(text, "0123456789")] != '\0')
+        return "it names no channel for sealed messages";
+    unsigned long long channel = strtoull(text, NULL, 10);
+    pthread_mutex_lock(&admission->expected_lock);
+    bool is_one = channel < admission->expected_count &&
+                  same_token(admission->expected[channel].token, token->bytes, token->size);
+    if (is_one)
+        *ret_peer = admission->expected[channel].peer;
+    pthread_mutex_unlock(&admission->expected_lock);
+    return is_one ? NULL : "its token is no channel's for sealed messages";
+}
+
+psr_err psr_admission_expect(psr_admission *admission, uint32_t channel, const char *token,
+                             psr_peer admitted)
+{
+    psr_err err = PSR_OK;
+    pthread_mutex_lock(&admission->expected_lock);
+    if (channel >= admission->expected_count) {
+        size_t count = 2 * (size_t)channel + 16;
+        expected *grown = psr_secret_grow(admission->expected,
+                                          admission->expected_count * sizeof *grown,
+                                          count * sizeof *grown);
+        if (grown == NULL) {
+            err = psr_fail(PSR_ERR_NOMEM, "no memory for %zu channels", count);
+        } else {
+            memset(grown + admission->expected_count, 0,
+                   (count - admission->expected_count) * sizeof *grown);
+            admission->expected = grown;
+            admission->expected_count = count;
+        }
+    }
+    if (err == PSR_OK) {
+        expected *e = &admission->expected[channel];
+        e->peer = admitted;
+        snprintf(e->token, sizeof e->token, "%s", token);
+    }
+    pthread_mutex_unlock(&admission->expected_lock);
+    return err;
+}
+
+void psr_admission_expect_no_more(psr_admission *admission, uint32_t channel)
+{
+    pthread_mutex_lock(&admission->expected_lock);
+    if (channel < admission->expected_count)
+        explicit_bzero(&admission->expected[channel], sizeof *admission->expected);
+    pthread_mutex_unlock(&admission->expected_lock);
+}
+
 /* How libzmq calls the other end of an ipc socket. */
 static bool read_ipc_address(const char *address, unsigned *ret_uid, unsigned *ret_gid,
                              int *ret_process)
@@ -226,6 +295,11 @@ void psr_admission_unknown(psr_admission *admission, psr_connection connection)
     psr_unknowns_again(&admission->unknowns, connection);
 }
 
+void psr_admission_end(psr_admission *admission, int fd)
+{
+    psr_unknowns_end(&admission->unknowns, fd);
+}
+
 /* The owner's inbox was empty after it was asked: who came before and is unknown still has said
  * nothing, or what nobody wanted to hear. */
 static void end_silent(psr_admission *admission)
@@ -269,6 +343,8 @@ static void answer_request(psr_admission *admission, const psr_zap_request *requ
     if (request->count <= PSR_ZAP_MECHANISM ||
         !psr_zap_is(&request->frames[PSR_ZAP_VERSION], "1.0"))
         refusal = "a request that libzmq does not make";
+    else if (psr_zap_is(&request->frames[PSR_ZAP_DOMAIN], SEALED_DOMAIN))
+        refusal = psr_zap_is(mechanism, "PLAIN") ? admit_sealed(admission, request, &peer) : refusal;
     else if (admission->keys->curve && psr_zap_is(mechanism, "CURVE"))
         refusal = admit_key(admission, request, &peer);
     else if (!admission->keys->curve && psr_zap_is(mechanism, "PLAIN"))
@@ -399,11 +475,14 @@ static void take_events(psr_admission *admission)
 {
     uint16_t event;
     uint32_t value;
-    for (unsigned taken = 1; read_event(admission->monitor, &event, &value); taken++) {
-        take_event(admission, event, value);
-        if (taken % EVENTS_MAX == 0)
-            end_the_oldest(admission);
-    }
+    void *const monitors[] = {admission->monitor, admission->sealed_monitor};
+    unsigned taken = 0;
+    for (size_t i = 0; i < 2 && monitors[i] != NULL; i++)
+        while (read_event(monitors[i], &event, &value)) {
+            take_event(admission, event, value);
+            if (++taken % EVENTS_MAX == 0)
+                end_the_oldest(admission);
+        }
     end_the_oldest(admission);
 }
 
@@ -425,9 +504,11 @@ static void *admission_main(void *context)
         {.socket = admission->zap, .events = ZMQ_POLLIN},
         {.socket = admission->ordered, .events = ZMQ_POLLIN},
         {.socket = admission->monitor, .events = ZMQ_POLLIN},
+        {.socket = admission->sealed_monitor, .events = ZMQ_POLLIN},
     };
+    const int count = admission->sealed_monitor != NULL ? 4 : 3;
     int ready;
-    while ((ready = zmq_poll(items, 3, silent_timeout_ms(admission))) >= 0 || errno == EINTR) {
+    while ((ready = zmq_poll(items, count, silent_timeout_ms(admission))) >= 0 || errno == EINTR) {
         if (ready < 0)
             continue;
         if (items[1].revents && !take_order(admission))
@@ -465,21 +546,22 @@ static psr_err open_end(void *zmq_ctx, int type, const char *endpoint, bool boun
     return PSR_OK;
 }
 
-static psr_err guard(const psr_keys *keys, void *router)
+/* keys: NULL for the socket of sealed messages. */
+static psr_err guard(const psr_keys *keys, void *socket, const char *domain, const char *monitor)
 {
-    PSR_TRY(psr_zmq_set_text(router, ZMQ_ZAP_DOMAIN, "psring", "ZMQ_ZAP_DOMAIN"));
+    PSR_TRY(psr_zmq_set_text(socket, ZMQ_ZAP_DOMAIN, domain, "ZMQ_ZAP_DOMAIN"));
     /* Without it CURVE lets everybody in while there is no handler, as when this one has ended
      * before the router. */
-    PSR_TRY(psr_zmq_set(router, ZMQ_ZAP_ENFORCE_DOMAIN, 1, "ZMQ_ZAP_ENFORCE_DOMAIN"));
-    PSR_TRY(psr_zmq_set(router, ZMQ_HANDSHAKE_IVL, PSR_HANDSHAKE_MS, "ZMQ_HANDSHAKE_IVL"));
-    if (!keys->curve)
-        PSR_TRY(psr_zmq_set(router, ZMQ_PLAIN_SERVER, 1, "ZMQ_PLAIN_SERVER"));
+    PSR_TRY(psr_zmq_set(socket, ZMQ_ZAP_ENFORCE_DOMAIN, 1, "ZMQ_ZAP_ENFORCE_DOMAIN"));
+    PSR_TRY(psr_zmq_set(socket, ZMQ_HANDSHAKE_IVL, PSR_HANDSHAKE_MS, "ZMQ_HANDSHAKE_IVL"));
+    if (keys == NULL || !keys->curve)
+        PSR_TRY(psr_zmq_set(socket, ZMQ_PLAIN_SERVER, 1, "ZMQ_PLAIN_SERVER"));
     else {
-        PSR_TRY(psr_zmq_set(router, ZMQ_CURVE_SERVER, 1, "ZMQ_CURVE_SERVER"));
-        PSR_TRY(set_key(router, ZMQ_CURVE_SECRETKEY, keys->secret_key, "ZMQ_CURVE_SECRETKEY"));
+        PSR_TRY(psr_zmq_set(socket, ZMQ_CURVE_SERVER, 1, "ZMQ_CURVE_SERVER"));
+        PSR_TRY(set_key(socket, ZMQ_CURVE_SECRETKEY, keys->secret_key, "ZMQ_CURVE_SECRETKEY"));
     }
     if (zmq_socket_monitor(
-            router, MONITOR_ENDPOINT,
+            socket, monitor,
             ZMQ_EVENT_ACCEPTED | ZMQ_EVENT_DISCONNECTED | ZMQ_EVENT_HANDSHAKE_SUCCEEDED |
                 ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL) != 0)
         return psr_zmq_failed("zmq_socket_monitor");
@@ -494,6 +576,9 @@ static psr_err open_ends(psr_admission *admission, void *zmq_ctx)
     PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, REFUSALS_ENDPOINT, false, 100, &admission->lines));
     PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, ORDERS_ENDPOINT, true, 0, &admission->ordered));
     PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, ORDERS_ENDPOINT, false, 0, &admission->orders));
+    if (admission->sealed != NULL)
+        PSR_TRY(open_end(zmq_ctx, ZMQ_PAIR, SEALED_MONITOR_ENDPOINT, false, 0,
+                         &admission->sealed_monitor));
     return open_end(zmq_ctx, ZMQ_PAIR, MONITOR_ENDPOINT, false, 0, &admission->monitor);
 }
 
@@ -501,8 +586,11 @@ static psr_err open_ends(psr_admission *admission, void *zmq_ctx)
 static void close_ends(psr_admission *admission)
 {
     (void)zmq_socket_monitor(admission->router, NULL, 0);
-    void *ends[] = {admission->zap,     admission->refusals, admission->lines,
-                    admission->ordered, admission->orders,   admission->monitor};
+    if (admission->sealed != NULL)
+        (void)zmq_socket_monitor(admission->sealed, NULL, 0);
+    void *ends[] = {admission->zap,           admission->refusals, admission->lines,
+                    admission->ordered,       admission->orders,   admission->monitor,
+                    admission->sealed_monitor};
     for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++)
         if (ends[i] != NULL)
             zmq_close(ends[i]);
@@ -513,10 +601,15 @@ static void done(psr_admission *admission)
     close_ends(admission);
     psr_unknowns_done(&admission->unknowns);
     free(admission->accepted_ms);
+    if (admission->expected != NULL)
+        explicit_bzero(admission->expected,
+                       admission->expected_count * sizeof *admission->expected);
+    free(admission->expected);
+    pthread_mutex_destroy(&admission->expected_lock);
     free(admission);
 }
 
-psr_err psr_admission_new(void *zmq_ctx, void *zmq_router, const psr_keys *keys,
+psr_err psr_admission_new(void *zmq_ctx, void *zmq_router, void *zmq_sealed, const psr_keys *keys,
                           psr_admission **ret_admission)
 {
     if (keys->curve && !zmq_has("curve"))
@@ -528,10 +621,14 @@ psr_err psr_admission_new(void *zmq_ctx, void *zmq_router, const psr_keys *keys,
         return psr_fail(PSR_ERR_NOMEM, "no memory for an inbox");
     admission->keys = keys;
     admission->router = zmq_router;
+    admission->sealed = zmq_sealed;
+    pthread_mutex_init(&admission->expected_lock, NULL);
     psr_unknowns_init(&admission->unknowns, keys->curve, !keys->curve && keys->member_count == 0);
     psr_reserve_init(&admission->reserve);
     admission->half_open_max = psr_reserve_half_open(&admission->reserve, PSR_HALF_OPEN_MAX);
-    psr_err err = guard(keys, zmq_router);
+    psr_err err = guard(keys, zmq_router, DOMAIN, MONITOR_ENDPOINT);
+    if (err == PSR_OK && zmq_sealed != NULL)
+        err = guard(NULL, zmq_sealed, SEALED_DOMAIN, SEALED_MONITOR_ENDPOINT);
     if (err == PSR_OK)
         err = open_ends(admission, zmq_ctx);
     if (err == PSR_OK)
@@ -575,6 +672,14 @@ psr_err psr_admission_apply(const psr_keys *keys, psr_peer self, void *zmq_deale
     PSR_TRY(psr_zmq_set_text(zmq_dealer, ZMQ_PLAIN_USERNAME, name, "ZMQ_PLAIN_USERNAME"));
     return psr_zmq_set_text(zmq_dealer, ZMQ_PLAIN_PASSWORD, one_token ? keys->token : peer_key,
                             "ZMQ_PLAIN_PASSWORD");
+}
+
+psr_err psr_admission_apply_sealed(void *zmq_push, uint32_t channel, const char *token)
+{
+    char name[12];
+    snprintf(name, sizeof name, "%" PRIu32, channel);
+    PSR_TRY(psr_zmq_set_text(zmq_push, ZMQ_PLAIN_USERNAME, name, "ZMQ_PLAIN_USERNAME"));
+    return psr_zmq_set_text(zmq_push, ZMQ_PLAIN_PASSWORD, token, "ZMQ_PLAIN_PASSWORD");
 }
 
 void *psr_admission_refusals(psr_admission *admission)

@@ -26,10 +26,11 @@
 
 typedef struct psr_admission psr_admission;
 
-/* Puts a ROUTER that is not bound yet under admission and starts the handler in its context. All
- * are borrowed for life. */
-PSR_MUST_CHECK psr_err psr_admission_new(void *zmq_ctx, void *zmq_router, const psr_keys *keys,
-                                         psr_admission **ret_admission);
+/* Puts a ROUTER that is not bound yet under admission and starts the handler in its context. With
+ * it a PULL for sealed messages (NULL: there is none): who would send to that one shows a token that
+ * psr_admission_expect has named. All are borrowed for life. */
+PSR_MUST_CHECK psr_err psr_admission_new(void *zmq_ctx, void *zmq_router, void *zmq_sealed,
+                                         const psr_keys *keys, psr_admission **ret_admission);
 
 /* Connections that are closed in their handshake are counted but not logged from now on
  * (psr_zmq_options.members_look). */
@@ -43,6 +44,23 @@ void psr_admission_free(psr_admission *admission);
  * other end; NULL where all share one token. */
 PSR_MUST_CHECK psr_err psr_admission_apply(const psr_keys *keys, psr_peer self, void *zmq_dealer,
                                            const char *peer_key);
+
+/* ---- the second connections, on which messages are sealed ----
+ *
+ * Their handshake is PLAIN, in the clear: who watches the network sees the token. It keeps out all
+ * others. What is believed is what opens (net/trust/seal.h). */
+
+/* From now on who shows that token for that channel is let in as `admitted`. Each channel is named
+ * once. NOMEM. Owner's thread. */
+PSR_MUST_CHECK psr_err psr_admission_expect(psr_admission *admission, uint32_t channel,
+                                            const char *token, psr_peer admitted);
+/* Nobody is let in for that channel any more. */
+void psr_admission_expect_no_more(psr_admission *admission, uint32_t channel);
+/* Gives a PUSH what it asks for admission with. */
+PSR_MUST_CHECK psr_err psr_admission_apply_sealed(void *zmq_push, uint32_t channel,
+                                                  const char *token);
+/* Ends the connection fd, unless it is the one that the owner knows. */
+void psr_admission_end(psr_admission *admission, int fd);
 
 /* ---- connections that were let in: each is unknown until the owner says whose it is ----
  *

@@ -13,6 +13,9 @@
 #define PSR_ROUTING_ID_BYTES 16
 #define PSR_BINDINGS_MAX 8192 /* most ids of an inbox: more than the members of the largest run */
 
+/* Where it sends sealed messages (net/zmq/sealed_in.h). */
+typedef struct psr_sealed_channel psr_sealed_channel;
+
 typedef struct psr_binding {
     uint8_t id[PSR_ROUTING_ID_BYTES];
     psr_peer peer;
@@ -23,6 +26,7 @@ typedef struct psr_binding {
     psr_connection connection;
     char address[64];  /* address of its process, for lines; "": not known */
     uint64_t sequence; /* of the next message */
+    psr_sealed_channel *sealed; /* NULL: none; of the inbox's psr_sealed_in */
     bool banned;       /* it claimed a rank that is taken, or has left: its messages are dropped */
     bool used;
 } psr_binding;

@@ -7,6 +7,7 @@
 #include "net/trust/admission.h"
 #include "net/address/interface.h"
 #include "net/address/socket_directory.h"
+#include "net/zmq/sealed_in.h"
 #include "net/zmq/sockets.h"
 
 #include <errno.h>
@@ -48,6 +49,9 @@ struct psr_inbox {
     /* A message of the socket for which others are read from a pipe first. */
     bool any_kept;
     frames kept;
+    psr_sealed_in *sealed;   /* NULL: nothing comes sealed */
+    psr_sealed_channel *due; /* messages of it that were held may be next; NULL: of none */
+    bool sealed_first;       /* the two sockets take turns */
     uint64_t introductions;
     bool refused;               /* a process was refused, and its line may still be on its way */
     _Atomic uint64_t strangers; /* counts messages; admission counts connections */
@@ -106,7 +110,7 @@ static psr_err violation(psr_peer peer, psr_err err)
 
 typedef struct received {
     psr_message base;
-    zmq_msg_t frame;
+    zmq_msg_t frame;                  /* has the payload */
     uint8_t id[PSR_ROUTING_ID_BYTES]; /* that of the connection on which it came */
     void *aligned; /* a copy of the payload, if libzmq put it at an unaligned address */
 } received;
@@ -164,19 +168,27 @@ static bool frames_receive(void *router, frames *f)
 
 /* ---- refusing ---- */
 
-/* REFUSED, back on the connection. The queue to a connection is short, and what does not fit there
- * is dropped: nobody fills memory by coming again and again. */
+/* Back on the connection. The queue to it is short; what does not fit is dropped. */
+static void send_back(psr_inbox *inbox, const void *id, size_t id_bytes, const psr_head *head,
+                      const void *payload, size_t payload_bytes)
+{
+    uint8_t bytes[PSR_HEAD_BYTES_MAX];
+    size_t size;
+    psr_head_encode(head, payload_bytes, bytes, &size);
+    if (psr_zmq_send(inbox->router, id, id_bytes, true) &&
+        psr_zmq_send(inbox->router, bytes, size, payload_bytes > 0) && payload_bytes > 0)
+        (void)psr_zmq_send(inbox->router, payload, payload_bytes, false);
+}
+
+/* REFUSED. Nobody fills memory by coming again and again: what does not fit is dropped. */
 static void refuse(psr_inbox *inbox, const void *id, size_t id_bytes, psr_err status,
                    const char *line)
 {
     const psr_head head = psr_msg_refused_head(status);
-    uint8_t bytes[PSR_HEAD_BYTES_MAX];
-    size_t size, length = strnlen(line, PSR_REFUSED_LINE_MAX);
-    psr_head_encode(&head, length, bytes, &size);
     inbox->refused = true;
-    if (psr_zmq_send(inbox->router, id, id_bytes, true) &&
-        psr_zmq_send(inbox->router, bytes, size, true))
-        (void)psr_zmq_send(inbox->router, line, length, false);
+    const size_t length = strlen(line);
+    send_back(inbox, id, id_bytes, &head, line,
+              length < PSR_REFUSED_LINE_MAX ? length : PSR_REFUSED_LINE_MAX);
 }
 
 void psr_inbox_refuse(psr_inbox *inbox, const psr_message *message, psr_err status,
@@ -308,6 +320,14 @@ static bool is_bound(psr_inbox *inbox, psr_binding *binding, frames *f)
     return true;
 }
 
+static void forget_sealed(psr_inbox *inbox, psr_binding *binding)
+{
+    if (inbox->due == binding->sealed)
+        inbox->due = NULL;
+    if (inbox->sealed != NULL)
+        psr_sealed_in_forget(inbox->sealed, binding);
+}
+
 /* A later HELLO: a peer without a rank has been given one. */
 static psr_err rename_peer(psr_inbox *inbox, psr_binding *binding, const psr_head *head)
 {
@@ -324,26 +344,37 @@ static psr_err rename_peer(psr_inbox *inbox, psr_binding *binding, const psr_hea
         psr_admission_unknown(inbox->admission, binding->connection);
         binding->connection = (psr_connection){0};
         binding->banned = true;
+        forget_sealed(inbox, binding);
         return drop(inbox, claimed, "another process joined under that name before");
     }
     binding->peer = claimed;
     return PSR_OK;
 }
 
-/* Makes a message of frames whose head has been checked; takes the payload's frame. */
-static psr_err deliver(frames *f, psr_peer from, const psr_head *head, psr_message **ret_message)
+/* What stands behind a head. */
+typedef struct body {
+    const void *bytes;
+    size_t count;
+    zmq_msg_t *frame; /* which it lies in */
+    bool sealed;
+} body;
+
+/* Makes a message of what has been checked; takes the frame. */
+static psr_err deliver(const body *b, const psr_binding *binding, const psr_head *head,
+                       psr_message **ret_message)
 {
     received *r = calloc(1, sizeof *r);
     if (r == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
-    r->base = (psr_message){.from = from, .head = *head, .release = received_release};
-    /* otherwise it is bound to no member and does not come here */
-    if (zmq_msg_size(&f->id) == sizeof r->id)
-        memcpy(r->id, zmq_msg_data(&f->id), sizeof r->id);
+    r->base = (psr_message){.from = binding->peer, .head = *head, .release = received_release};
+    memcpy(r->id, binding->id, sizeof r->id);
+    const size_t offset =
+        b->count > 0 ? (size_t)((const uint8_t *)b->bytes - (const uint8_t *)zmq_msg_data(b->frame))
+                     : 0;
     zmq_msg_init(&r->frame);
-    zmq_msg_move(&r->frame, &f->payload);
-    r->base.payload_bytes = zmq_msg_size(&r->frame);
-    r->base.payload = zmq_msg_data(&r->frame);
+    zmq_msg_move(&r->frame, b->frame);
+    r->base.payload_bytes = b->count;
+    r->base.payload = (const uint8_t *)zmq_msg_data(&r->frame) + offset;
     /* Large frames have memory of their own, which is aligned; small ones may lie anywhere in a
      * batch. */
     if ((uintptr_t)r->base.payload % _Alignof(double) != 0 && r->base.payload_bytes > 0) {
@@ -360,14 +391,13 @@ static psr_err deliver(frames *f, psr_peer from, const psr_head *head, psr_messa
     return PSR_OK;
 }
 
-/* Whether frame 2 stands for a payload in shared memory. It is shorter than any payload that may be
- * referred to. */
-static bool refers(const psr_inbox *inbox, frames *f, uint64_t payload_bytes,
+/* Whether the body stands for a payload in shared memory. It is shorter than any payload that may
+ * be referred to. */
+static bool refers(const psr_inbox *inbox, const body *b, uint64_t payload_bytes,
                    psr_reference *ret_reference)
 {
-    return inbox->borrower != NULL && f->count == 3 && payload_bytes >= PSR_REFERENCE_LEAST &&
-           psr_reference_decode(zmq_msg_data(&f->payload), zmq_msg_size(&f->payload),
-                                ret_reference);
+    return inbox->borrower != NULL && b->count > 0 && payload_bytes >= PSR_REFERENCE_LEAST &&
+           psr_reference_decode(b->bytes, b->count, ret_reference);
 }
 
 /* As deliver, for a payload that stays in its owner's memory. */
@@ -380,10 +410,74 @@ static psr_err deliver_reference(psr_inbox *inbox, const psr_binding *binding, c
     return err == PSR_OK ? PSR_OK : violation(binding->peer, err);
 }
 
+/* A member offers a key for sealed messages. */
+static psr_err answer_offer(psr_inbox *inbox, psr_binding *binding, const psr_head *head,
+                            const body *b)
+{
+    psr_head answer;
+    uint8_t part[PSR_SEAL_PART_BYTES];
+    if (inbox->sealed == NULL || b->sealed)
+        return violation(binding->peer, psr_fail(PSR_ERR_PROTOCOL, "offers a key where none is"));
+    psr_err err =
+        psr_sealed_in_answer(inbox->sealed, binding, head, b->bytes, b->count, &answer, part);
+    if (err != PSR_OK)
+        return violation(binding->peer, err);
+    send_back(inbox, binding->id, sizeof binding->id, &answer, part, sizeof part);
+    psr_seal_wipe(part, sizeof part);
+    return PSR_OK;
+}
+
 static psr_err sent_twice(const psr_binding *binding, const psr_head *head)
 {
     return violation(binding->peer,
                      psr_fail(PSR_ERR_PROTOCOL, "sent message %" PRIu64 " twice", head->sequence));
+}
+
+static psr_err check_sequence(const psr_binding *binding, const psr_head *head)
+{
+    if (head->sequence < binding->sequence)
+        return sent_twice(binding, head);
+    uint64_t lost = head->sequence - binding->sequence;
+    if (lost > 0)
+        return violation(binding->peer,
+                         psr_fail(PSR_ERR_PEER,
+                                  "its connection broke and %" PRIu64 " message%s lost", lost,
+                                  lost == 1 ? " was" : "s were"));
+    return PSR_OK;
+}
+
+/* A message of a member, whose head has been read, is the next one of its channel. *ret_message
+ * stays NULL when it was not for the owner. extra: frames behind the payload's. */
+static psr_err take(psr_inbox *inbox, psr_binding *binding, const psr_head *head,
+                    uint64_t payload_bytes, const body *b, unsigned extra,
+                    psr_message **ret_message)
+{
+    if (inbox->pipes != NULL)
+        psr_pipes_in_go_on(inbox->pipes);
+    PSR_TRY(check_sequence(binding, head));
+    psr_reference reference;
+    if (extra == 0 && refers(inbox, b, payload_bytes, &reference)) {
+        binding->sequence++;
+        return deliver_reference(inbox, binding, head, payload_bytes, &reference, ret_message);
+    }
+    if (extra > 0 || payload_bytes != b->count)
+        return violation(binding->peer, psr_fail(PSR_ERR_PROTOCOL,
+                                                 "announced a payload of %" PRIu64
+                                                 " bytes and sent %zu in %u frames",
+                                                 payload_bytes, b->count, (b->count > 0) + extra));
+    binding->sequence++;
+    switch (head->type) {
+    case PSR_MSG_HELLO:
+        return rename_peer(inbox, binding, head);
+    case PSR_MSG_KEY_OFFER:
+        return answer_offer(inbox, binding, head, b);
+    case PSR_MSG_KEY_ANSWER:
+    case PSR_MSG_SEALED:
+        return violation(binding->peer, psr_fail(PSR_ERR_PROTOCOL, "sent %s out of place",
+                                                 psr_message_name(head->type)));
+    default:
+        return deliver(b, binding, head, ret_message);
+    }
 }
 
 /* Whether what was sent before it is in the sender's pipe. */
@@ -414,34 +508,114 @@ static psr_err handle(psr_inbox *inbox, frames *f, bool may_keep, bool *ret_keep
         return drop(inbox, binding->peer, "the channel whose id it has is another process's");
     if (decoded != PSR_OK)
         return refuse_bytes(inbox, f, binding->peer, decoded);
-    if (head.sequence < binding->sequence)
-        return sent_twice(binding, &head);
-    uint64_t lost = head.sequence - binding->sequence;
-    *ret_keep = lost > 0 && may_keep && comes_after_piped(inbox, binding);
+    *ret_keep = head.sequence > binding->sequence && may_keep && comes_after_piped(inbox, binding);
     if (*ret_keep)
         return PSR_OK;
-    if (inbox->pipes != NULL)
-        psr_pipes_in_go_on(inbox->pipes);
-    if (lost > 0)
-        return violation(binding->peer,
-                         psr_fail(PSR_ERR_PEER,
-                                  "its connection broke and %" PRIu64 " message%s lost", lost,
-                                  lost == 1 ? " was" : "s were"));
-    psr_reference reference;
-    if (refers(inbox, f, payload_bytes, &reference)) {
-        binding->sequence++;
-        return deliver_reference(inbox, binding, &head, payload_bytes, &reference, ret_message);
+    const body b = {zmq_msg_data(&f->payload), zmq_msg_size(&f->payload), &f->payload, false};
+    const unsigned expected = b.count > 0 ? 3 : 2;
+    PSR_TRY(take(inbox, binding, &head, payload_bytes, &b,
+                 f->count > expected ? f->count - expected : 0, ret_message));
+    inbox->due = binding->sealed;
+    return PSR_OK;
+}
+
+/* ---- sealed messages ---- */
+
+/* Of an opened frame. */
+static psr_err read_sealed(const psr_binding *binding, zmq_msg_t *frame, psr_head *ret_head,
+                           uint64_t *ret_announced, body *ret_body)
+{
+    const void *head;
+    size_t head_bytes;
+    body b = {.frame = frame, .sealed = true};
+    psr_err err = psr_sealed_parts(zmq_msg_data(frame), zmq_msg_size(frame), &head, &head_bytes,
+                                   &b.bytes, &b.count);
+    if (err == PSR_OK)
+        err = psr_head_decode(head, head_bytes, ret_head, ret_announced);
+    if (err != PSR_OK)
+        return violation(binding->peer, err);
+    *ret_body = b;
+    return PSR_OK;
+}
+
+/* An opened message. Those that its sender sent by CURVE before are perhaps still under way. */
+static psr_err take_opened(psr_inbox *inbox, psr_sealed_taken *taken, psr_message **ret_message)
+{
+    psr_sealed_channel *channel = taken->channel;
+    psr_binding *binding = psr_bindings_find(&inbox->bindings, channel->id, sizeof channel->id);
+    psr_head head;
+    uint64_t announced;
+    body b;
+    PSR_TRY(read_sealed(binding, &taken->frame, &head, &announced, &b));
+    if (channel->held == 0 && head.sequence <= binding->sequence)
+        return take(inbox, binding, &head, announced, &b, 0, ret_message);
+    psr_err err = psr_sealed_in_hold(channel, &taken->frame);
+    return err == PSR_OK ? PSR_OK : violation(binding->peer, err);
+}
+
+static psr_err take_sealed(psr_inbox *inbox, bool *ret_there, psr_message **ret_message)
+{
+    psr_sealed_taken taken;
+    psr_err err = psr_sealed_in_take(inbox->sealed, &taken);
+    const psr_sealed_channel *channel = taken.channel;
+    const psr_binding *binding =
+        channel != NULL ? psr_bindings_find(&inbox->bindings, channel->id, sizeof channel->id)
+                        : NULL;
+    *ret_there = err != PSR_OK || taken.what != PSR_SEALED_NOTHING;
+    if (err != PSR_OK) {
+        err = violation(binding->peer, err);
+    } else if (taken.what == PSR_SEALED_DROPPED) {
+        err =
+            drop(inbox, binding != NULL ? binding->peer : (psr_peer){PSR_ROLE_WORKER, PSR_RANK_ANY},
+                 taken.reason);
+    } else if (taken.what == PSR_SEALED_GREETED) {
+        const psr_head sealed = {.type = PSR_MSG_SEALED};
+        send_back(inbox, channel->id, sizeof channel->id, &sealed, NULL, 0);
+    } else if (taken.what == PSR_SEALED_OPENED) {
+        err = take_opened(inbox, &taken, ret_message);
     }
-    if (f->count != (payload_bytes > 0 ? 3u : 2u) || payload_bytes != zmq_msg_size(&f->payload))
-        return violation(binding->peer,
-                         psr_fail(PSR_ERR_PROTOCOL,
-                                  "announced a payload of %" PRIu64
-                                  " bytes and sent %zu in %u frames",
-                                  payload_bytes, zmq_msg_size(&f->payload), f->count - 2));
-    binding->sequence++;
-    if (head.type == PSR_MSG_HELLO)
-        return rename_peer(inbox, binding, &head);
-    return deliver(f, binding->peer, &head, ret_message);
+    zmq_msg_close(&taken.frame);
+    return err;
+}
+
+/* A message by CURVE or in a pipe has come for which sealed ones may have been held. */
+static psr_err take_held(psr_inbox *inbox, psr_message **ret_message)
+{
+    psr_sealed_channel *channel = inbox->due;
+    psr_err err = PSR_OK;
+    while (err == PSR_OK && *ret_message == NULL && inbox->due != NULL) {
+        zmq_msg_t *first = psr_sealed_in_held(channel), frame;
+        psr_binding *binding = psr_bindings_find(&inbox->bindings, channel->id, sizeof channel->id);
+        psr_head head;
+        uint64_t announced;
+        body b;
+        if (first != NULL)
+            err = read_sealed(binding, first, &head, &announced, &b);
+        if (first == NULL || err != PSR_OK || head.sequence > binding->sequence) {
+            inbox->due = NULL;
+            break;
+        }
+        zmq_msg_init(&frame);
+        psr_sealed_in_take_held(channel, &frame);
+        err = read_sealed(binding, &frame, &head, &announced, &b);
+        if (err == PSR_OK)
+            err = take(inbox, binding, &head, announced, &b, 0, ret_message);
+        zmq_msg_close(&frame);
+    }
+    return err;
+}
+
+/* ---- all of it ---- */
+
+static psr_err take_frames(psr_inbox *inbox, bool *ret_there, psr_message **ret_message)
+{
+    frames f;
+    *ret_there = frames_receive(inbox->router, &f);
+    psr_err err = *ret_there ? handle(inbox, &f, true, &inbox->any_kept, ret_message) : PSR_OK;
+    if (inbox->any_kept)
+        frames_move(&inbox->kept, &f);
+    frames_close(&f);
+    return err;
 }
 
 /* ---- pipes ---- */
@@ -493,6 +667,13 @@ static psr_err deliver_piped(psr_inbox *inbox, const psr_binding *binding, const
                               payload_bytes, piped->record.second_bytes));
 }
 
+/* Of the second connection's records, which go by CURVE alone. */
+static bool is_of_keys(const psr_head *head)
+{
+    return head->type == PSR_MSG_KEY_OFFER || head->type == PSR_MSG_KEY_ANSWER ||
+           head->type == PSR_MSG_SEALED;
+}
+
 /* A record of a member. *ret_message stays NULL when a message of the socket must come before. */
 static psr_err handle_record(psr_inbox *inbox, psr_binding *binding, const psr_piped *piped,
                              psr_message **ret_message)
@@ -515,9 +696,13 @@ static psr_err handle_record(psr_inbox *inbox, psr_binding *binding, const psr_p
     }
     if (head.type == PSR_MSG_HELLO)
         return violation(binding->peer, psr_fail(PSR_ERR_PROTOCOL, "introduces itself in a pipe"));
+    if (is_of_keys(&head))
+        return violation(binding->peer, psr_fail(PSR_ERR_PROTOCOL, "sent %s in a pipe",
+                                                 psr_message_name(head.type)));
     PSR_TRY(deliver_piped(inbox, binding, piped, &head, payload_bytes, ret_message));
     psr_pipes_in_next(inbox->pipes, piped);
     binding->sequence++;
+    inbox->due = binding->sealed;
     return PSR_OK;
 }
 
@@ -538,7 +723,7 @@ static psr_err handle_piped(psr_inbox *inbox, psr_pipe_look_result result, const
 psr_err psr_inbox_take_piped(psr_inbox *inbox, psr_message **ret_message)
 {
     *ret_message = NULL;
-    while (inbox->pipes != NULL && *ret_message == NULL) {
+    while (inbox->pipes != NULL && *ret_message == NULL && inbox->due == NULL) {
         psr_piped piped;
         const psr_pipe_look_result result = psr_pipes_in_look(inbox->pipes, &piped);
         if (result == PSR_PIPE_EMPTY)
@@ -568,23 +753,32 @@ static psr_err take_kept(psr_inbox *inbox, psr_message **ret_message)
 
 /* ---- taking ---- */
 
+bool psr_inbox_is_due(const psr_inbox *inbox)
+{
+    return inbox->due != NULL;
+}
+
 psr_err psr_inbox_take(psr_inbox *inbox, psr_message **ret_message)
 {
     psr_message *message = NULL;
     psr_err err = PSR_OK;
-    bool there = true;
-    while (there && err == PSR_OK && message == NULL) {
-        frames f;
+    unsigned empty = 0;
+    while (empty < 2 && err == PSR_OK && message == NULL) {
+        bool there = false;
+        if (inbox->due != NULL) {
+            err = take_held(inbox, &message);
+            continue;
+        }
         if (inbox->any_kept) {
             err = take_kept(inbox, &message);
             continue;
         }
-        there = frames_receive(inbox->router, &f);
-        if (there)
-            err = handle(inbox, &f, true, &inbox->any_kept, &message);
-        if (inbox->any_kept)
-            frames_move(&inbox->kept, &f);
-        frames_close(&f);
+        inbox->sealed_first = !inbox->sealed_first;
+        if (!inbox->sealed_first)
+            err = take_frames(inbox, &there, &message);
+        else if (inbox->sealed != NULL)
+            err = take_sealed(inbox, &there, &message);
+        empty = there ? 0 : empty + 1;
     }
     if (err == PSR_OK)
         *ret_message = message;
@@ -616,12 +810,20 @@ void psr_inbox_retire(psr_inbox *inbox, psr_peer peer)
 {
     if (inbox->borrower != NULL)
         psr_borrower_retire(inbox->borrower, peer);
+    psr_binding *binding = psr_bindings_holder(&inbox->bindings, peer);
+    if (binding != NULL)
+        forget_sealed(inbox, binding);
     psr_admission_unknown(inbox->admission, psr_bindings_retire(&inbox->bindings, peer));
 }
 
 void *psr_inbox_socket(const psr_inbox *inbox)
 {
     return inbox->router;
+}
+
+void *psr_inbox_sealed_socket(const psr_inbox *inbox)
+{
+    return inbox->sealed != NULL ? psr_sealed_in_socket(inbox->sealed) : NULL;
 }
 
 void *psr_inbox_strangers_socket(const psr_inbox *inbox)
@@ -753,12 +955,19 @@ psr_err psr_inbox_new(void *zmq_ctx, const psr_zmq_options *options, const char 
     inbox->options = *options;
     inbox->router = zmq_socket(zmq_ctx, ZMQ_ROUTER);
     psr_err err = inbox->router != NULL ? PSR_OK : psr_zmq_failed("making a socket");
+    /* to the scheduler nothing comes sealed: all that it hears goes by CURVE */
+    if (err == PSR_OK && address != NULL && options->keys->curve &&
+        options->self.role != PSR_ROLE_SCHEDULER)
+        err = psr_sealed_in_new(zmq_ctx, &inbox->sealed);
     if (err == PSR_OK)
-        err = psr_admission_new(zmq_ctx, inbox->router, options->keys, &inbox->admission);
+        err = psr_admission_new(zmq_ctx, inbox->router, psr_inbox_sealed_socket(inbox),
+                                options->keys, &inbox->admission);
     if (err == PSR_OK && options->members_look)
         psr_admission_members_look(inbox->admission);
     if (err == PSR_OK)
         err = bind_router(inbox, address);
+    if (err == PSR_OK && inbox->sealed != NULL)
+        err = psr_sealed_in_bind(inbox->sealed, address, inbox->admission);
     if (err != PSR_OK) {
         psr_inbox_free(inbox, 0);
         return err;
@@ -781,6 +990,7 @@ void psr_inbox_free(psr_inbox *inbox, int linger_ms)
     if (inbox->file[0] != '\0')
         /* libzmq does not remove it; whoever removes the directory may have */
         (void)unlink(inbox->file);
+    psr_sealed_in_free(inbox->sealed);
     psr_bindings_done(&inbox->bindings);
     free(inbox);
 }

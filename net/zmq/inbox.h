@@ -1,7 +1,7 @@
-/* The receiving half of the ZeroMQ transport: a ROUTER with its admission, and the pipes of
- * processes of this host (net/sharing/pipes_in.h). It turns frames into messages of members. What
- * one member sends by both ways comes in the order of its numbers (psr_head.sequence). A message of
- * an unknown sender is dropped, counted and logged. One thread. */
+/* The receiving half of the ZeroMQ transport: a ROUTER with its admission, a PULL for what members
+ * send sealed, and the pipes of processes of this host (net/sharing/pipes_in.h). It turns frames
+ * into messages of members. What one member sends by several ways comes in the order of its numbers
+ * (psr_head.sequence). A message of an unknown sender is dropped, counted and logged. One thread. */
 #ifndef PSR_NET_ZMQ_INBOX_H
 #define PSR_NET_ZMQ_INBOX_H
 
@@ -26,6 +26,9 @@ PSR_MUST_CHECK psr_err psr_inbox_take(psr_inbox *inbox, psr_message **ret_messag
 /* The next message of a pipe; NULL: there is none, or one that comes by the socket must come first.
  * No system call. Fails as psr_inbox_take. The caller owns *ret_message. */
 PSR_MUST_CHECK psr_err psr_inbox_take_piped(psr_inbox *inbox, psr_message **ret_message);
+/* Whether psr_inbox_take has to look at messages that came sealed and were held for others. No
+ * system call. */
+bool psr_inbox_is_due(const psr_inbox *inbox);
 
 /* From now on members may refer to memory that they share, and write pipes (NULL: they may not).
  * Borrowed until the inbox's end. */
@@ -49,9 +52,11 @@ const char *psr_inbox_address_of(const psr_inbox *inbox, psr_peer peer);
 /* As psr_transport_retire. */
 void psr_inbox_retire(psr_inbox *inbox, psr_peer peer);
 
-/* Sockets to poll for input: one for messages, one for news about strangers, which
+/* Sockets to poll for input: one for messages, one for sealed ones (NULL: there is none), one for
+ * news about strangers, which
  * psr_inbox_tell_strangers logs. */
 void *psr_inbox_socket(const psr_inbox *inbox);
+void *psr_inbox_sealed_socket(const psr_inbox *inbox);
 void *psr_inbox_strangers_socket(const psr_inbox *inbox);
 void psr_inbox_tell_strangers(psr_inbox *inbox);
 

@@ -62,10 +62,10 @@ static bool poll_sockets(psr_zmq_transport *transport, int fd, int timeout_ms)
     struct pollfd watched[PSR_ZMQ_WATCHED + 1];
     memcpy(watched, transport->watched, sizeof transport->watched);
     watched[PSR_ZMQ_WATCHED] = (struct pollfd){.fd = fd, .events = POLLIN};
-    if (poll(watched, PSR_ZMQ_WATCHED + 1, timeout_ms) <= 0)
+    if (poll(watched, PSR_ZMQ_WATCHED + 1, psr_zmq_wait_ms(transport, timeout_ms)) <= 0)
         return false;
     if (watched[PSR_ZMQ_WATCHED_STRANGERS].revents || watched[PSR_ZMQ_WATCHED_REFUSED].revents ||
-        watched[PSR_ZMQ_WATCHED_REPLIES].revents)
+        watched[PSR_ZMQ_WATCHED_REPLIES].revents || watched[PSR_ZMQ_WATCHED_ANSWERS].revents)
         atomic_store(&transport->others, true);
     atomic_store(&transport->news, true);
     return true;
@@ -111,6 +111,7 @@ static psr_err serve_others(psr_zmq_transport *transport, psr_message **ret_mess
     if (!atomic_exchange(&transport->others, false))
         return PSR_OK;
     psr_inbox_tell_strangers(transport->inbox);
+    PSR_TRY(psr_zmq_check_answers(transport));
     PSR_TRY(psr_zmq_check_replies(transport, ret_message));
     return *ret_message == NULL && transport->refused != NULL ? psr_zmq_check_refused(transport)
                                                               : PSR_OK;
@@ -135,7 +136,8 @@ static bool looks_at_sockets(psr_zmq_transport *transport, const psr_pipes_in *p
 {
     const int64_t now_ms = pipes != NULL && psr_pipes_in_are(pipes) ? psr_clock_ms() : 0;
     if (!atomic_exchange(&transport->news, false) && now_ms != 0 &&
-        now_ms == transport->looked_ms && transport->piped < PIPED_MOST)
+        now_ms == transport->looked_ms && transport->piped < PIPED_MOST &&
+        !psr_inbox_is_due(transport->inbox))
         return false;
     transport->looked_ms = now_ms;
     transport->piped = 0;
@@ -188,6 +190,7 @@ static psr_err zmq_transport_recv(psr_transport *base, int timeout_ms, psr_messa
     int64_t end_ms = timeout_ms > 0 ? psr_clock_ms() + timeout_ms : 0;
     for (bool last = timeout_ms == 0;;) {
         psr_message *message = NULL;
+        PSR_TRY(psr_zmq_serve_sealed(transport));
         PSR_TRY(take_message(transport, &message));
         if (message != NULL) {
             if (transport->sharing != NULL)
@@ -259,11 +262,13 @@ static uint64_t zmq_transport_strangers(const psr_transport *base)
 static void zmq_transport_free(psr_transport *base, int linger_ms)
 {
     psr_zmq_transport *transport = (psr_zmq_transport *)base;
+    psr_zmq_drain_sealed(transport, linger_ms);
     psr_inbox_free(transport->inbox, linger_ms);
     for (size_t role = 0; role < PSR_ZMQ_ROLES; role++) {
         for (size_t rank = 0; rank < transport->channel_counts[role]; rank++)
             if (transport->channels[role][rank].dealer != NULL) {
-                psr_zmq_end_attempt(transport, &transport->channels[role][rank]);
+                psr_zmq_end_attempt(transport, &transport->channels[role][rank].way);
+                psr_zmq_end_sealing(transport, &transport->channels[role][rank], linger_ms);
                 psr_zmq_close_dealer(transport->channels[role][rank].dealer, linger_ms);
                 psr_unsent_free(transport->channels[role][rank].unsent);
             }
@@ -273,6 +278,7 @@ static void zmq_transport_free(psr_transport *base, int linger_ms)
         zmq_close(transport->refused);
     while (transport->ctx != NULL && zmq_ctx_term(transport->ctx) != 0 && zmq_errno() == EINTR)
         ;
+    psr_zmq_close_sealed(transport);
     /* Last: what was sent still refers to it, and stays mapped where it has arrived. */
     psr_sharing_free(transport->sharing);
     psr_stage_free(transport->stage);
@@ -304,9 +310,11 @@ static psr_err open_all(psr_zmq_transport *transport, const char *address)
     transport->watched[PSR_ZMQ_WATCHED_WAKE] =
         (struct pollfd){.fd = transport->wake_fd, .events = POLLIN};
     static const int not_yet[] = {PSR_ZMQ_WATCHED_REFUSED, PSR_ZMQ_WATCHED_REPLIES,
-                                  PSR_ZMQ_WATCHED_SHARED};
+                                  PSR_ZMQ_WATCHED_SHARED,  PSR_ZMQ_WATCHED_SEALED,
+                                  PSR_ZMQ_WATCHED_ROOM,    PSR_ZMQ_WATCHED_ANSWERS};
     for (size_t i = 0; i < sizeof not_yet / sizeof *not_yet; i++)
         transport->watched[not_yet[i]].fd = -1;
+    PSR_TRY(psr_zmq_open_sealed(transport));
     PSR_TRY(psr_zmq_watch(transport, PSR_ZMQ_WATCHED_INBOX, psr_inbox_socket(transport->inbox)));
     return psr_zmq_watch(transport, PSR_ZMQ_WATCHED_STRANGERS,
                          psr_inbox_strangers_socket(transport->inbox));
@@ -357,7 +365,7 @@ psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **re
     if (transport == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a transport");
     *transport = (psr_zmq_transport){
-        .base.ops = &ops, .options = *options, .self = options->self, .wake_fd = -1};
+        .base.ops = &ops, .options = *options, .self = options->self, .wake_fd = -1, .answers = -1};
     psr_err err = open_all(transport, psr_zmq_is_ipc(options) ? NULL : address);
     if (err != PSR_OK) {
         zmq_transport_free(&transport->base, 0);

@@ -114,7 +114,7 @@ psr_err psr_zmq_transport_connect(psr_transport *base, psr_peer peer, const char
         err = psr_zmq_await_replies(transport, dealer);
     if (err == PSR_OK && transport->options.watches_ways && peer.role != PSR_ROLE_SCHEDULER &&
         strncmp(endpoint, "tcp://", 6) == 0)
-        err = psr_zmq_begin_attempt(transport, c, dealer, endpoint);
+        err = psr_zmq_begin_attempt(transport, &c->way, dealer, endpoint);
     while (err == PSR_OK && zmq_connect(dealer, endpoint) != 0)
         if (zmq_errno() != EINTR)
             err = psr_fail(PSR_ERR_USAGE, "endpoint %s: %s", endpoint, zmq_strerror(zmq_errno()));
@@ -124,8 +124,11 @@ psr_err psr_zmq_transport_connect(psr_transport *base, psr_peer peer, const char
         memcpy(c->id, id, sizeof id);
         err = psr_zmq_say_hello(transport, c);
     }
+    if (err == PSR_OK)
+        err = psr_zmq_offer_key(transport, c, peer, endpoint);
     if (err != PSR_OK) {
-        psr_zmq_end_attempt(transport, c);
+        psr_zmq_end_sealing(transport, c, 0);
+        psr_zmq_end_attempt(transport, &c->way);
         *c = (psr_zmq_channel){0};
         psr_zmq_forget_replies(transport, dealer);
         psr_zmq_close_dealer(dealer, 0);
@@ -141,7 +144,8 @@ void psr_zmq_transport_disconnect(psr_transport *base, psr_peer peer)
     if (c == NULL)
         return;
     psr_zmq_forget_replies(transport, c->dealer);
-    psr_zmq_end_attempt(transport, c);
+    psr_zmq_end_attempt(transport, &c->way);
+    psr_zmq_end_sealing(transport, c, 0);
     psr_zmq_close_dealer(c->dealer, 0);
     psr_unsent_free(c->unsent);
     if (c->lender != NULL)

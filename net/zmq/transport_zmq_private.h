@@ -1,5 +1,5 @@
 /* What the files of the ZeroMQ transport share: transport_zmq.c (beginning and end, receiving),
- * transport_zmq_connect.c, transport_zmq_send.c, transport_zmq_replies.c,
+ * transport_zmq_connect.c, transport_zmq_send.c, transport_zmq_seal.c, transport_zmq_replies.c,
  * transport_zmq_unreached.c, transport_zmq_share.c. For those alone. One thread at a time, as
  * net/transport.h says. */
 #ifndef PSR_NET_ZMQ_TRANSPORT_ZMQ_PRIVATE_H
@@ -7,6 +7,7 @@
 
 #include "net/zmq/attempt.h"
 #include "net/zmq/inbox.h"
+#include "net/zmq/sealed_out.h"
 #include "net/sharing/sharing.h"
 #include "net/sharing/stage.h"
 #include "net/transport_private.h"
@@ -27,8 +28,20 @@ enum {
     PSR_ZMQ_WATCHED_REFUSED,
     PSR_ZMQ_WATCHED_REPLIES,
     PSR_ZMQ_WATCHED_SHARED,
+    PSR_ZMQ_WATCHED_SEALED,  /* sealed messages */
+    PSR_ZMQ_WATCHED_ROOM,    /* for sealed messages that wait */
+    PSR_ZMQ_WATCHED_ANSWERS, /* of peers that were offered keys */
     PSR_ZMQ_WATCHED
 };
+
+/* A connection over TCP, until it is known to be there. */
+typedef struct psr_zmq_way {
+    psr_attempt attempt;
+    char *endpoint; /* owned; NULL: it is there, or nobody watches it */
+} psr_zmq_way;
+
+/* How far a channel's second connection is. */
+typedef struct psr_zmq_sealing psr_zmq_sealing;
 
 typedef struct psr_zmq_channel {
     void *dealer;
@@ -36,9 +49,8 @@ typedef struct psr_zmq_channel {
     uint64_t sequence;
     uint8_t id[PSR_ROUTING_ID_BYTES];
     psr_lender *lender; /* the sharing's; NULL: no memory is shared with this peer */
-    psr_attempt attempt;
-    /* owned, until it is known to be connected; NULL: it is connected, or not over TCP */
-    char *endpoint;
+    psr_zmq_way way;
+    psr_zmq_sealing *sealing; /* NULL: nothing goes sealed to this peer */
 } psr_zmq_channel;
 
 typedef struct psr_zmq_transport {
@@ -56,12 +68,16 @@ typedef struct psr_zmq_transport {
     unsigned dead_handshakes;
     int64_t connected_ms;
     uint64_t attempts_begun;
-    size_t attempts;      /* channels that are not known to be connected */
+    size_t attempts;      /* ways that are not known to be connected */
     int64_t next_look_ms; /* when to look at them next */
 
     char share_path[PSR_SHARE_PATH_BYTES]; /* "": this process can share no memory */
     psr_sharing *sharing;                  /* NULL: no memory is shared */
     psr_stage *stage;                      /* NULL: only payloads in an arena are lent */
+    psr_sealed_outs *sealed; /* NULL: this process sends nothing sealed */
+    int answers;             /* epoll of the dealers at which answers are awaited; -1: none is */
+    atomic_size_t unsealed;  /* channels whose second connection is not there yet */
+    int64_t greet_ms;        /* when to greet on them again */
     uint64_t introductions;
     void (*say)(void *context, bool shared, const char *line);
     void *say_context;
@@ -102,9 +118,36 @@ psr_err psr_zmq_transport_rename(psr_transport *base, psr_peer self);
 psr_zmq_channel *psr_zmq_channel_of(const psr_zmq_transport *transport, psr_peer peer);
 /* HELLO: who this process is. */
 PSR_MUST_CHECK psr_err psr_zmq_say_hello(const psr_zmq_transport *transport, psr_zmq_channel *c);
+/* A message of the transport's own, by CURVE; payload is copied. */
+PSR_MUST_CHECK psr_err psr_zmq_send_own(psr_zmq_channel *c, const psr_head *head,
+                                        const void *payload, size_t bytes);
 psr_err psr_zmq_transport_send(psr_transport *base, psr_peer to, const psr_head *head,
                                const psr_payload *payload);
 size_t psr_zmq_transport_waiting(const psr_transport *base, psr_peer peer);
+
+/* ---- transport_zmq_seal.c ---- */
+
+/* Before channels are made. UNSUPPORTED, NOMEM, IO. */
+PSR_MUST_CHECK psr_err psr_zmq_open_sealed(psr_zmq_transport *transport);
+/* When the context has ended. */
+void psr_zmq_close_sealed(psr_zmq_transport *transport);
+/* Sends what waits, for at most linger_ms. */
+void psr_zmq_drain_sealed(psr_zmq_transport *transport, int linger_ms);
+/* Offers the peer a key, after HELLO. Does nothing where nothing goes sealed. */
+PSR_MUST_CHECK psr_err psr_zmq_offer_key(psr_zmq_transport *transport, psr_zmq_channel *c,
+                                         psr_peer peer, const char *endpoint);
+/* Call it before the dealer is closed. Does nothing for a channel without a second connection. */
+void psr_zmq_end_sealing(psr_zmq_transport *transport, psr_zmq_channel *c, int linger_ms);
+/* Reads what peers have answered. PROTOCOL: one broke the protocol. */
+PSR_MUST_CHECK psr_err psr_zmq_check_answers(psr_zmq_transport *transport);
+/* Sends on what waits, and greets again. */
+PSR_MUST_CHECK psr_err psr_zmq_serve_sealed(psr_zmq_transport *transport);
+/* Where messages of the channel go from now on; NULL: by CURVE. */
+psr_sealed_out *psr_zmq_sealed_of(psr_zmq_channel *c);
+/* Of a second connection that is not there yet; NULL: there is none. */
+psr_zmq_way *psr_zmq_sealed_way(psr_zmq_channel *c);
+/* The longest that a wait may take: a greeting may be due. */
+int psr_zmq_wait_ms(const psr_zmq_transport *transport, int timeout_ms);
 
 /* ---- transport_zmq_replies.c ---- */
 
@@ -123,11 +166,11 @@ PSR_MUST_CHECK psr_err psr_zmq_check_replies(psr_zmq_transport *transport,
 
 /* ---- transport_zmq_unreached.c ---- */
 
-/* Before the dealer connects over TCP. IO, NOMEM. */
-PSR_MUST_CHECK psr_err psr_zmq_begin_attempt(psr_zmq_transport *transport, psr_zmq_channel *c,
-                                             void *dealer, const char *endpoint);
-/* Call it before the dealer is closed. Does nothing for a channel without one. */
-void psr_zmq_end_attempt(psr_zmq_transport *transport, psr_zmq_channel *c);
+/* Before the socket connects over TCP. IO, NOMEM. */
+PSR_MUST_CHECK psr_err psr_zmq_begin_attempt(psr_zmq_transport *transport, psr_zmq_way *way,
+                                             void *socket, const char *endpoint);
+/* Call it before the socket is closed. Does nothing for a way that is not watched. */
+void psr_zmq_end_attempt(psr_zmq_transport *transport, psr_zmq_way *way);
 bool psr_zmq_transport_unreached(psr_transport *base, int64_t patience_ms,
                                  psr_unreached *ret_unreached);
 

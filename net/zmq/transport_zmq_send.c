@@ -113,7 +113,7 @@ static psr_err send_frames(psr_zmq_channel *c, const psr_head *head, zmq_msg_t *
  * again. */
 static void look_for_replies(psr_zmq_transport *transport, const psr_zmq_channel *c)
 {
-    if (c->dealer == transport->replies)
+    if (c->dealer == transport->replies || atomic_load(&transport->unsealed) > 0)
         atomic_store(&transport->others, true);
 }
 
@@ -135,23 +135,44 @@ static psr_err put_piped(psr_zmq_channel *c, const psr_head *head, size_t payloa
     return PSR_OK;
 }
 
+/* Consumes the payload. announced: as the head says. */
+static psr_err send_sealed(psr_zmq_channel *c, psr_sealed_out *out, const psr_head *head,
+                           size_t announced, const psr_payload *payload)
+{
+    psr_head numbered = *head;
+    numbered.sequence = c->sequence;
+    PSR_TRY(psr_sealed_out_send(out, &numbered, announced, payload));
+    c->sequence++;
+    return PSR_OK;
+}
+
+/* By the socket, sealed or not. The bytes are copied. */
+static psr_err send_copy(psr_zmq_channel *c, const psr_head *head, size_t announced,
+                         const void *bytes, size_t count)
+{
+    psr_sealed_out *out = psr_zmq_sealed_of(c);
+    if (out != NULL)
+        return send_sealed(c, out, head, announced, &(psr_payload){.data = bytes, .bytes = count});
+    zmq_msg_t frame;
+    if (count == 0)
+        return send_frames(c, head, NULL, 0);
+    if (zmq_msg_init_size(&frame, count) != 0)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
+    memcpy(zmq_msg_data(&frame), bytes, count);
+    psr_err err = send_frames(c, head, &frame, announced);
+    zmq_msg_close(&frame);
+    return err;
+}
+
 static psr_err send_reference(psr_zmq_channel *c, const psr_head *head,
                               const psr_reference *reference, size_t payload_bytes)
 {
     uint8_t bytes[PSR_REFERENCE_BYTES];
-    zmq_msg_t frame;
     bool put = false;
     psr_reference_encode(reference, bytes);
     psr_err err = put_piped(c, head, payload_bytes, bytes, sizeof bytes, &put);
-    if (err == PSR_OK && !put) {
-        if (zmq_msg_init_size(&frame, sizeof bytes) != 0) {
-            psr_lender_recall(c->lender, reference);
-            return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
-        }
-        memcpy(zmq_msg_data(&frame), bytes, sizeof bytes);
-        err = send_frames(c, head, &frame, payload_bytes);
-        zmq_msg_close(&frame);
-    }
+    if (err == PSR_OK && !put)
+        err = send_copy(c, head, payload_bytes, bytes, sizeof bytes);
     if (err != PSR_OK)
         psr_lender_recall(c->lender, reference);
     return err;
@@ -189,7 +210,7 @@ static psr_err send_head(psr_zmq_channel *c, const psr_head *head)
 {
     bool put;
     PSR_TRY(put_piped(c, head, 0, NULL, 0, &put));
-    return put ? PSR_OK : send_frames(c, head, NULL, 0);
+    return put ? PSR_OK : send_copy(c, head, 0, NULL, 0);
 }
 
 psr_err psr_zmq_transport_send(psr_transport *base, psr_peer to, const psr_head *head,
@@ -219,6 +240,13 @@ psr_err psr_zmq_transport_send(psr_transport *base, psr_peer to, const psr_head 
         psr_count_add(&base->bytes_lent, payload->bytes);
         return PSR_OK;
     }
+    psr_sealed_out *out = psr_zmq_sealed_of(c);
+    if (out != NULL) {
+        const size_t bytes = payload->bytes;
+        PSR_TRY(send_sealed(c, out, head, bytes, payload));
+        psr_count_add(&base->bytes_sealed, bytes);
+        return PSR_OK;
+    }
     zmq_msg_t frame;
     PSR_TRY(payload_frame(payload, &frame));
     err = send_frames(c, head, &frame, payload->bytes);
@@ -234,6 +262,16 @@ size_t psr_zmq_transport_waiting(const psr_transport *base, psr_peer peer)
 
 psr_err psr_zmq_say_hello(const psr_zmq_transport *transport, psr_zmq_channel *c)
 {
-    psr_head hello = psr_msg_hello_head(transport->self);
-    return send_frames(c, &hello, NULL, 0);
+    const psr_head hello = psr_msg_hello_head(transport->self);
+    return send_copy(c, &hello, 0, NULL, 0);
+}
+
+psr_err psr_zmq_send_own(psr_zmq_channel *c, const psr_head *head, const void *payload,
+                         size_t bytes)
+{
+    zmq_msg_t frame;
+    PSR_TRY(payload_frame(&(psr_payload){.data = payload, .bytes = bytes}, &frame));
+    psr_err err = send_frames(c, head, &frame, bytes);
+    zmq_msg_close(&frame);
+    return err;
 }

@@ -100,6 +100,13 @@ void psr_unknowns_again(psr_unknowns *unknowns, psr_connection connection)
 
 /* ---- too many, and silent ---- */
 
+void psr_unknowns_end(psr_unknowns *unknowns, int fd)
+{
+    pthread_mutex_lock(&unknowns->lock);
+    psr_half_open_end(&unknowns->half_open, fd);
+    pthread_mutex_unlock(&unknowns->lock);
+}
+
 void psr_unknowns_trim(psr_unknowns *unknowns, size_t most, bool settled)
 {
     pthread_mutex_lock(&unknowns->lock);

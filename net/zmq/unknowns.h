@@ -35,6 +35,7 @@ psr_connection psr_unknowns_known(psr_unknowns *unknowns, psr_peer admitted, int
 void psr_unknowns_again(psr_unknowns *unknowns, psr_connection connection);
 
 /* As those of psr_half_open. */
+void psr_unknowns_end(psr_unknowns *unknowns, int fd);
 void psr_unknowns_trim(psr_unknowns *unknowns, size_t most, bool settled);
 size_t psr_unknowns_end_silent(psr_unknowns *unknowns, int64_t until_ms);
 int64_t psr_unknowns_oldest_ms(psr_unknowns *unknowns);

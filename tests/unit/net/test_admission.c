@@ -404,7 +404,7 @@ static void where_admission_has_ended_nobody_comes_in(void **state)
          *dealer = zmq_socket(ctx, ZMQ_DEALER);
     void *news = zmq_socket(ctx, ZMQ_PAIR);
     psr_admission *admission;
-    assert_ok(psr_admission_new(ctx, router, keys_of(&keys, scheduler), &admission));
+    assert_ok(psr_admission_new(ctx, router, NULL, keys_of(&keys, scheduler), &admission));
     assert_int_equal(zmq_bind(router, "tcp://127.0.0.1:*"), 0);
     char endpoint[64];
     size_t size = sizeof endpoint;
