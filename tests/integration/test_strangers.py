@@ -94,7 +94,8 @@ def attack(port, mechanism):
 def await_dropping(who, strangers):
     """Each must be hung up on, unless it is let wait. Returns what was not."""
     faults = []
-    for what, stranger in strangers.items():
+    for named, stranger in strangers.items():
+        what = named if isinstance(named, str) else named[0]
         received = b""
         try:
             while not what.startswith(HALF):
@@ -173,13 +174,18 @@ def attack_a_run(tap, psring, directory, mode, mechanism, transport, right):
         attacked = {}
         for process in members:
             ports = process.ports()
-            tap.ok(len(ports) == 1, "%s: a %s listens on one port" % (mode, process.role), [str(ports)])
-            attacked[process] = attack(ports[0], mechanism)
+            # a member has a second one for sealed messages, whose handshake is PLAIN
+            sealed = mechanism == b"CURVE" and process.role != "scheduler"
+            tap.ok(len(ports) == 1 + sealed, "%s: a %s listens on %d ports" % (mode, process.role, 1 + sealed), [str(ports)])
+            attacked[process] = {(what, port, each): stranger for port in ports for each in ((b"PLAIN", b"CURVE") if sealed else (mechanism,))
+                                 for what, stranger in attack(port, each).items()}
             crowd += attacked[process].values()
         faults = []
         for process, strangers in attacked.items():
             if process is not held:  # who will drop them when it goes on
                 faults += await_dropping(process.role, strangers)
+                for port in process.ports()[1 if process.role == "scheduler" else 0:]:
+                    crowd += hoard(port, b"PLAIN")
         tap.ok(not faults, "%s: whatever strangers send, they are hung up on or left waiting" % mode, faults)
         crowd += hoard(run.of_role("scheduler").ports()[0], mechanism)
         count = len(crowd)

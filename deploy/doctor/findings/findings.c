@@ -21,7 +21,7 @@ const char *psr_finding_level_name(psr_finding_level level)
 
 uint64_t psr_findings_files_needed(uint32_t workers)
 {
-    return 3 * (uint64_t)workers + 192; /* of these 64 for connections of
+    return 6 * (uint64_t)workers + 192; /* of these 64 for connections of
                                            strangers (net/zmq/half_open.h) */
 }
 

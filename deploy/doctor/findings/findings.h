@@ -38,9 +38,9 @@ void psr_findings_done(psr_findings *findings);
 
 size_t psr_findings_at(const psr_findings *findings, psr_finding_level level); /* how many */
 
-/* The descriptors that a process may need in a run with so many workers: three for each of the
- * others (one to send, one to receive, one by which libzmq wakes it), and some for itself and
- * strangers. */
+/* The descriptors that a process may need in a run with so many workers: six for each of the others
+ * (one to send, one to receive, one by which libzmq wakes it; on a second connection, on which
+ * messages are sealed, as many), and some for itself and strangers. */
 uint64_t psr_findings_files_needed(uint32_t workers);
 
 #endif

@@ -200,7 +200,7 @@ static void too_few_files_stop_a_run_of_that_many_workers(void **state)
     assert_mended();
     c.hosts[1].facts.files_max = needed - 1;
     assert_alone(PSR_FINDING_STOPS, "files", "node2",
-                 "a process may open 209 files (ulimit -Hn); 6 workers may need 210");
+                 "a process may open 227 files (ulimit -Hn); 6 workers may need 228");
 }
 
 static void little_memory_and_huge_pages_that_are_off_slow_a_run(void **state)

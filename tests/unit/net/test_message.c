@@ -222,7 +222,7 @@ static void an_unknown_type_is_refused(void **state)
 {
     (void)state;
     static const uint64_t types[] = {
-        0, 2, 9, 22, 29, 44, 49, 56, 69, 73, 76, 127, UINT64_C(1) << 32 | PSR_MSG_PUSH};
+        0, 5, 9, 22, 29, 44, 49, 56, 69, 73, 76, 127, UINT64_C(1) << 32 | PSR_MSG_PUSH};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         encoded e = encode(&example, 0);
         /* The type as a uint 64, in place of its one byte. */

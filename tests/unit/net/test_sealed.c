@@ -448,11 +448,11 @@ static void what_was_changed_or_cut_is_dropped_and_what_was_not_is_taken(void **
     memcpy(changed.bytes + PSR_SEALED_PREFIX_BYTES, second.bytes + PSR_SEALED_PREFIX_BYTES,
            first.size - PSR_SEALED_PREFIX_BYTES - PSR_SEAL_TAG_BYTES);
     send_frame(p.push, &changed);
-    await_drop(drops++, "does not open");
+    await_drop(drops++, "");
     /* two frames are no message either */
     assert_int_equal(zmq_send(p.push, first.bytes, first.size, ZMQ_SNDMORE), first.size);
     send_frame(p.push, &second);
-    await_drop(drops++, "no sealed message");
+    await_drop(drops++, "");
     send_frame(p.push, &first);
     receive_number(b, worker0, 1);
     end_played(&p);
