@@ -322,10 +322,9 @@ static psr_err check_common(const uint64_t common[COMMON_FIELDS], size_t fields)
 
 psr_err psr_head_bytes(const void *bytes, size_t size, size_t *ret_head_bytes)
 {
-    size_t head_bytes =
-        size < PREAMBLE_BYTES
-            ? 0
-            : PREAMBLE_BYTES + (size_t)psr_get_be((const uint8_t *)bytes + 6, 2);
+    size_t head_bytes = size < PREAMBLE_BYTES
+                            ? 0
+                            : PREAMBLE_BYTES + (size_t)psr_get_be((const uint8_t *)bytes + 6, 2);
     if (head_bytes == 0 || head_bytes > size)
         return psr_fail(PSR_ERR_FORMAT, "a message of %zu bytes is shorter than its head", size);
     *ret_head_bytes = head_bytes;

@@ -202,9 +202,8 @@ psr_err psr_admission_expect(psr_admission *admission, uint32_t channel, const c
     pthread_mutex_lock(&admission->expected_lock);
     if (channel >= admission->expected_count) {
         size_t count = 2 * (size_t)channel + 16;
-        expected *grown = psr_secret_grow(admission->expected,
-                                          admission->expected_count * sizeof *grown,
-                                          count * sizeof *grown);
+        expected *grown = psr_secret_grow(
+            admission->expected, admission->expected_count * sizeof *grown, count * sizeof *grown);
         if (grown == NULL) {
             err = psr_fail(PSR_ERR_NOMEM, "no memory for %zu channels", count);
         } else {
@@ -326,6 +325,23 @@ static int silent_timeout_ms(psr_admission *admission)
     return due_ms > now_ms ? (int)(due_ms - now_ms) : 0;
 }
 
+/* The next time that something is due. */
+static int timeout_ms(psr_admission *admission)
+{
+    int silent_ms = silent_timeout_ms(admission);
+    if (!psr_unknowns_count(&admission->unknowns))
+        return silent_ms;
+    return silent_ms < 0 || silent_ms > PSR_HALF_OPEN_LOOK_MS ? PSR_HALF_OPEN_LOOK_MS : silent_ms;
+}
+
+static void end_greedy(psr_admission *admission)
+{
+    size_t ended = psr_unknowns_end_greedy(&admission->unknowns);
+    count_refused(admission, ended);
+    for (size_t i = 0; i < ended; i++)
+        tell(admission, "", "it was let in and sent more than a member would");
+}
+
 /* Sends an empty line: the owner looks at its inbox before it reads it. */
 static void ask_owner(psr_admission *admission)
 {
@@ -344,7 +360,8 @@ static void answer_request(psr_admission *admission, const psr_zap_request *requ
         !psr_zap_is(&request->frames[PSR_ZAP_VERSION], "1.0"))
         refusal = "a request that libzmq does not make";
     else if (psr_zap_is(&request->frames[PSR_ZAP_DOMAIN], SEALED_DOMAIN))
-        refusal = psr_zap_is(mechanism, "PLAIN") ? admit_sealed(admission, request, &peer) : refusal;
+        refusal =
+            psr_zap_is(mechanism, "PLAIN") ? admit_sealed(admission, request, &peer) : refusal;
     else if (admission->keys->curve && psr_zap_is(mechanism, "CURVE"))
         refusal = admit_key(admission, request, &peer);
     else if (!admission->keys->curve && psr_zap_is(mechanism, "PLAIN"))
@@ -413,17 +430,18 @@ static bool may_be_in_handshake(psr_admission *admission, uint32_t fd)
 
 /* Where descriptors run out it goes at once, member or not: it comes again, and what files need is
  * not there twice. */
-static void add_half_open(psr_admission *admission, int fd)
+static void add_half_open(psr_admission *admission, int fd, uint64_t bytes_max)
 {
     bool pressed = psr_reserve_is_touched(&admission->reserve, fd);
-    psr_unknowns_accepted(&admission->unknowns, fd, pressed);
+    psr_unknowns_accepted(&admission->unknowns, fd, bytes_max, pressed);
     if (pressed) {
         tell(admission, "", "this process has no descriptors left for connections (ulimit -n)");
         admission->pressed = true;
     }
 }
 
-static void take_event(psr_admission *admission, uint16_t event, uint32_t value)
+/* bytes_max: of a connection that is accepted. */
+static void take_event(psr_admission *admission, uint16_t event, uint32_t value, uint64_t bytes_max)
 {
     int64_t *at;
     switch (event) {
@@ -431,7 +449,7 @@ static void take_event(psr_admission *admission, uint16_t event, uint32_t value)
         admission->in_handshake++;
         if ((at = accepted_at(admission, value)) != NULL)
             *at = psr_clock_ms();
-        add_half_open(admission, (int)value);
+        add_half_open(admission, (int)value, bytes_max);
         break;
     case ZMQ_EVENT_HANDSHAKE_SUCCEEDED:
         admission->in_handshake--;
@@ -479,7 +497,7 @@ static void take_events(psr_admission *admission)
     unsigned taken = 0;
     for (size_t i = 0; i < 2 && monitors[i] != NULL; i++)
         while (read_event(monitors[i], &event, &value)) {
-            take_event(admission, event, value);
+            take_event(admission, event, value, i == 1 ? PSR_HALF_OPEN_BYTES_MAX : 0);
             if (++taken % EVENTS_MAX == 0)
                 end_the_oldest(admission);
         }
@@ -508,7 +526,7 @@ static void *admission_main(void *context)
     };
     const int count = admission->sealed_monitor != NULL ? 4 : 3;
     int ready;
-    while ((ready = zmq_poll(items, count, silent_timeout_ms(admission))) >= 0 || errno == EINTR) {
+    while ((ready = zmq_poll(items, count, timeout_ms(admission))) >= 0 || errno == EINTR) {
         if (ready < 0)
             continue;
         if (items[1].revents && !take_order(admission))
@@ -517,6 +535,7 @@ static void *admission_main(void *context)
         psr_zap_request request;
         if (items[0].revents && psr_zap_receive(admission->zap, &request))
             answer_request(admission, &request);
+        end_greedy(admission);
         if (silent_timeout_ms(admission) == 0)
             ask_owner(admission);
     }

@@ -24,10 +24,10 @@ typedef struct psr_binding {
     /* that whole User-Id, which is the same in the next message */
     char user[PSR_ADMISSION_USER_BYTES];
     psr_connection connection;
-    char address[64];  /* address of its process, for lines; "": not known */
-    uint64_t sequence; /* of the next message */
+    char address[64];           /* address of its process, for lines; "": not known */
+    uint64_t sequence;          /* of the next message */
     psr_sealed_channel *sealed; /* NULL: none; of the inbox's psr_sealed_in */
-    bool banned;       /* it claimed a rank that is taken, or has left: its messages are dropped */
+    bool banned; /* it claimed a rank that is taken, or has left: its messages are dropped */
     bool used;
 } psr_binding;
 

@@ -172,8 +172,7 @@ psr_err psr_seal_new(psr_seal_library *library, psr_cipher cipher,
         return psr_fail(PSR_ERR_NOMEM, "no memory for sealing");
     seal->seals = seals;
     seal->cipher = EVP_CIPHER_CTX_new();
-    const EVP_CIPHER *which =
-        cipher == PSR_CIPHER_AES_256_GCM ? library->aes : library->chacha;
+    const EVP_CIPHER *which = cipher == PSR_CIPHER_AES_256_GCM ? library->aes : library->chacha;
     if (seal->cipher == NULL || EVP_CIPHER_get_iv_length(which) != NONCE_BYTES ||
         EVP_CIPHER_get_key_length(which) != PSR_SEAL_KEY_BYTES ||
         EVP_CipherInit_ex2(seal->cipher, which, key, NULL, seals, NULL) != 1) {
@@ -217,8 +216,8 @@ psr_err psr_seal_seal(psr_seal *seal, const void *context, size_t context_bytes,
     for (size_t i = 0; ok && i < run_count; i++)
         if (runs[i].count > 0) {
             assert(runs[i].count <= INT_MAX);
-            ok = EVP_CipherUpdate(seal->cipher, out, &bytes, runs[i].bytes,
-                                  (int)runs[i].count) == 1;
+            ok =
+                EVP_CipherUpdate(seal->cipher, out, &bytes, runs[i].bytes, (int)runs[i].count) == 1;
             out += runs[i].count; /* both are stream ciphers: nothing is kept back */
         }
     ok = ok && EVP_CipherFinal_ex(seal->cipher, out, &bytes) == 1 &&

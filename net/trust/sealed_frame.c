@@ -42,9 +42,8 @@ size_t psr_sealed_size(const psr_head *head, uint64_t announced, size_t payload_
     return PSR_SEALED_PREFIX_BYTES + aligned(size) + payload_bytes + PSR_SEAL_TAG_BYTES;
 }
 
-psr_err psr_sealed_write(psr_seal *seal, uint32_t channel, const psr_head *head,
-                         uint64_t announced, const void *payload, size_t payload_bytes,
-                         uint8_t *out)
+psr_err psr_sealed_write(psr_seal *seal, uint32_t channel, const psr_head *head, uint64_t announced,
+                         const void *payload, size_t payload_bytes, uint8_t *out)
 {
     uint8_t head_bytes[PSR_SEALED_HEAD_BYTES_MAX] = {0};
     size_t size;
@@ -55,8 +54,7 @@ psr_err psr_sealed_write(psr_seal *seal, uint32_t channel, const psr_head *head,
                          out + PSR_SEALED_PREFIX_BYTES);
 }
 
-bool psr_sealed_open(psr_seal *seal, uint32_t channel, uint64_t number, uint8_t *frame,
-                     size_t size)
+bool psr_sealed_open(psr_seal *seal, uint32_t channel, uint64_t number, uint8_t *frame, size_t size)
 {
     uint8_t prefix[PSR_SEALED_PREFIX_BYTES];
     if (size < PSR_SEALED_PREFIX_BYTES + PSR_SEAL_TAG_BYTES)

@@ -17,8 +17,7 @@
      PSR_SEAL_TAG_BYTES)
 
 /* false: it is no prefix, or too short to be sealed. */
-bool psr_sealed_prefix(const void *frame, size_t size, uint32_t *ret_channel,
-                       uint64_t *ret_number);
+bool psr_sealed_prefix(const void *frame, size_t size, uint32_t *ret_channel, uint64_t *ret_number);
 
 /* The size of a frame with such a payload. */
 size_t psr_sealed_size(const psr_head *head, uint64_t announced, size_t payload_bytes);

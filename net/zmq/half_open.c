@@ -72,6 +72,17 @@ static bool was_let_in_over_tcp(const psr_half_open *half_open, int fd)
     return info.tcpi_bytes_sent - info.tcpi_bytes_retrans > half_open->stranger_bytes;
 }
 
+/* 0: it is not TCP, or the kernel does not tell. */
+static uint64_t received_over_tcp(int fd)
+{
+    struct tcp_info info = {0};
+    socklen_t size = sizeof info;
+    if (is_unix(fd) || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0 ||
+        size < offsetof(struct tcp_info, tcpi_bytes_received) + 8)
+        return 0;
+    return info.tcpi_bytes_received;
+}
+
 /* Looks at the entry's connection through a descriptor of our own, which stays that connection's
  * whatever libzmq closes and accepts meanwhile. false: it is gone. end: ends it then. */
 static bool look(const psr_half_open *half_open, psr_half_open_entry *entry, bool end)
@@ -85,6 +96,8 @@ static bool look(const psr_half_open *half_open, psr_half_open_entry *entry, boo
         (void)shutdown(half_open->spare, SHUT_RDWR);
     entry->stranger =
         is_there && !is_unix(half_open->spare) && !was_let_in_over_tcp(half_open, half_open->spare);
+    entry->greedy =
+        is_there && entry->bytes_max > 0 && received_over_tcp(half_open->spare) > entry->bytes_max;
     (void)dup3(half_open->nothing, half_open->spare, O_CLOEXEC);
     return is_there;
 }
@@ -165,9 +178,9 @@ static void take_out(psr_half_open *half_open, size_t at)
     half_open->count--;
 }
 
-void psr_half_open_add(psr_half_open *half_open, int fd, int64_t now_ms)
+void psr_half_open_add(psr_half_open *half_open, int fd, uint64_t bytes_max, int64_t now_ms)
 {
-    psr_half_open_entry entry = {.fd = fd, .since_ms = now_ms};
+    psr_half_open_entry entry = {.fd = fd, .bytes_max = bytes_max, .since_ms = now_ms};
     if (!cookie_of(fd, &entry.cookie))
         return;
     entry.process = process_of(fd);
@@ -203,6 +216,8 @@ void psr_half_open_unknown(psr_half_open *half_open, int fd, uint64_t cookie, in
     entry.process = process_of(fd);
     if (entry.process != 0)
         psr_half_open_let_in(half_open, entry.process);
+    else
+        entry.bytes_max = received_over_tcp(fd) + PSR_HALF_OPEN_BYTES_MAX;
     append(half_open, entry);
 }
 
@@ -251,6 +266,28 @@ size_t psr_half_open_end_silent(psr_half_open *half_open, int64_t until_ms)
             half_open->entries[kept++] = *entry;
         else
             ended += look(half_open, entry, true);
+    }
+    half_open->count = kept;
+    return ended;
+}
+
+bool psr_half_open_counts(const psr_half_open *half_open)
+{
+    for (size_t i = 0; i < half_open->count; i++)
+        if (half_open->entries[i].bytes_max > 0)
+            return true;
+    return false;
+}
+
+size_t psr_half_open_end_greedy(psr_half_open *half_open)
+{
+    size_t kept = 0, ended = 0;
+    for (size_t i = 0; i < half_open->count; i++) {
+        psr_half_open_entry *entry = &half_open->entries[i];
+        if (entry->bytes_max > 0 && look(half_open, entry, false) && entry->greedy)
+            ended += look(half_open, entry, true);
+        else
+            half_open->entries[kept++] = *entry;
     }
     half_open->count = kept;
     return ended;

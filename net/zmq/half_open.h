@@ -27,7 +27,9 @@ typedef struct psr_half_open_entry {
     pid_t process; /* the process at the other end of a Unix socket; 0: it is TCP */
     uint64_t cookie;
     int64_t since_ms;
-    bool stranger; /* for psr_half_open_trim: it was not admitted */
+    uint64_t bytes_max; /* that it may send while nobody knows whose it is; 0: any number */
+    bool stranger;      /* for psr_half_open_trim: it was not admitted */
+    bool greedy;        /* for psr_half_open_end_greedy: it has sent more than it may */
 } psr_half_open_entry;
 
 /* How many connections of a process in the list were admitted. */
@@ -54,8 +56,16 @@ typedef struct psr_half_open {
 void psr_half_open_init(psr_half_open *half_open, bool curve);
 void psr_half_open_done(psr_half_open *half_open);
 
-/* libzmq has accepted fd. Does nothing if it is no longer a connection. */
-void psr_half_open_add(psr_half_open *half_open, int fd, int64_t now_ms);
+/* What a connection for sealed messages may send before it is known, and any one that is known no
+ * longer. More than libzmq and the kernel take of one that sends messages; one frame after the other
+ * of a single message is read without end. */
+#define PSR_HALF_OPEN_BYTES_MAX (UINT64_C(128) << 20)
+/* How often who may send so much is looked at. */
+#define PSR_HALF_OPEN_LOOK_MS 100
+
+/* libzmq has accepted fd. Does nothing if it is no longer a connection. bytes_max: 0, or of a
+ * connection over TCP PSR_HALF_OPEN_BYTES_MAX. */
+void psr_half_open_add(psr_half_open *half_open, int fd, uint64_t bytes_max, int64_t now_ms);
 
 /* One of that process's connections over a Unix socket was admitted. */
 void psr_half_open_let_in(psr_half_open *half_open, pid_t process);
@@ -74,6 +84,11 @@ void psr_half_open_trim(psr_half_open *half_open, size_t most, bool settled);
 
 /* Ends the connections that came until then. Returns how many. */
 size_t psr_half_open_end_silent(psr_half_open *half_open, int64_t until_ms);
+
+/* Whether the bytes of any connection are counted; ends those that have sent more than they may, and
+ * returns how many. */
+bool psr_half_open_counts(const psr_half_open *half_open);
+size_t psr_half_open_end_greedy(psr_half_open *half_open);
 
 /* Ends a connection that has just been added. */
 void psr_half_open_end(psr_half_open *half_open, int fd);

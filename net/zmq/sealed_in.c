@@ -69,8 +69,8 @@ static psr_err open_channel(psr_sealed_in *in, psr_binding *binding, psr_cipher 
     memcpy(channel->id, binding->id, sizeof channel->id);
     psr_err err = psr_seal_new(in->library, cipher, secret->key, false, &channel->opener);
     if (err == PSR_OK)
-        err = psr_admission_expect(in->admission, channel->number, secret->token,
-                                   binding->admitted);
+        err =
+            psr_admission_expect(in->admission, channel->number, secret->token, binding->admitted);
     if (err != PSR_OK) {
         channel_free(channel);
         return err;
@@ -125,8 +125,8 @@ void psr_sealed_in_forget(psr_sealed_in *in, psr_binding *binding)
 psr_err psr_sealed_in_hold(psr_sealed_channel *channel, zmq_msg_t *frame)
 {
     if (channel->held == HELD_MAX || channel->held_bytes > HELD_BYTES_MAX)
-        return psr_fail(PSR_ERR_PROTOCOL,
-                        "sent %zu sealed messages ahead of some that do not come", channel->held);
+        return psr_fail(PSR_ERR_PROTOCOL, "sent %zu sealed messages ahead of some that do not come",
+                        channel->held);
     psr_sealed_held *held = malloc(sizeof *held);
     if (held == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
@@ -226,8 +226,7 @@ static psr_err take_frame(psr_sealed_in *in, psr_sealed_taken *taken)
     if (!psr_sealed_open(channel->opener, number, at, bytes, size))
         return drop(in, taken, "it does not open: it was changed, or is somebody else's");
     if (at > channel->next)
-        return psr_fail(PSR_ERR_PEER,
-                        "its connection broke and %" PRIu64 " sealed message%s lost",
+        return psr_fail(PSR_ERR_PEER, "its connection broke and %" PRIu64 " sealed message%s lost",
                         at - channel->next, at - channel->next == 1 ? " was" : "s were");
     take_connection(in, channel, &taken->frame);
     channel->next = at + 1;

@@ -130,8 +130,7 @@ static void buffer_left(void *data, void *hint)
     psr_unsent_left(b->unsent);
     size_t left = atomic_fetch_sub(&f->bytes, b->size) - b->size;
     buffer_free(b);
-    if (left <= ROOM_FROM && atomic_load(&f->waits) &&
-        !atomic_exchange(&outs->told, true)) {
+    if (left <= ROOM_FROM && atomic_load(&f->waits) && !atomic_exchange(&outs->told, true)) {
         uint64_t one = 1;
         (void)!write(outs->fd, &one, sizeof one);
     }

@@ -74,10 +74,10 @@ typedef struct psr_zmq_transport {
     char share_path[PSR_SHARE_PATH_BYTES]; /* "": this process can share no memory */
     psr_sharing *sharing;                  /* NULL: no memory is shared */
     psr_stage *stage;                      /* NULL: only payloads in an arena are lent */
-    psr_sealed_outs *sealed; /* NULL: this process sends nothing sealed */
-    int answers;             /* epoll of the dealers at which answers are awaited; -1: none is */
-    atomic_size_t unsealed;  /* channels whose second connection is not there yet */
-    int64_t greet_ms;        /* when to greet on them again */
+    psr_sealed_outs *sealed;               /* NULL: this process sends nothing sealed */
+    int answers;            /* epoll of the dealers at which answers are awaited; -1: none is */
+    atomic_size_t unsealed; /* channels whose second connection is not there yet */
+    int64_t greet_ms;       /* when to greet on them again */
     uint64_t introductions;
     void (*say)(void *context, bool shared, const char *line);
     void *say_context;

@@ -24,13 +24,29 @@ void psr_unknowns_done(psr_unknowns *unknowns)
     free(unknowns->let_in);
 }
 
-void psr_unknowns_accepted(psr_unknowns *unknowns, int fd, bool end)
+void psr_unknowns_accepted(psr_unknowns *unknowns, int fd, uint64_t bytes_max, bool end)
 {
     pthread_mutex_lock(&unknowns->lock);
-    psr_half_open_add(&unknowns->half_open, fd, psr_clock_ms());
+    psr_half_open_add(&unknowns->half_open, fd, bytes_max, psr_clock_ms());
     if (end)
         psr_half_open_end(&unknowns->half_open, fd);
     pthread_mutex_unlock(&unknowns->lock);
+}
+
+bool psr_unknowns_count(psr_unknowns *unknowns)
+{
+    pthread_mutex_lock(&unknowns->lock);
+    bool counts = psr_half_open_counts(&unknowns->half_open);
+    pthread_mutex_unlock(&unknowns->lock);
+    return counts;
+}
+
+size_t psr_unknowns_end_greedy(psr_unknowns *unknowns)
+{
+    pthread_mutex_lock(&unknowns->lock);
+    size_t ended = psr_half_open_end_greedy(&unknowns->half_open);
+    pthread_mutex_unlock(&unknowns->lock);
+    return ended;
 }
 
 /* ---- those that were let in ---- */

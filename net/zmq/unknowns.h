@@ -22,8 +22,8 @@ typedef struct psr_unknowns {
 void psr_unknowns_init(psr_unknowns *unknowns, bool curve, bool shared);
 void psr_unknowns_done(psr_unknowns *unknowns);
 
-/* libzmq has accepted fd. end: it goes at once. */
-void psr_unknowns_accepted(psr_unknowns *unknowns, int fd, bool end);
+/* libzmq has accepted fd. end: it goes at once. bytes_max: as of psr_half_open_add. */
+void psr_unknowns_accepted(psr_unknowns *unknowns, int fd, uint64_t bytes_max, bool end);
 
 /* A connection of that member is to be let in; process: at the other end of a Unix socket, else 0.
  * false: it has PSR_UNKNOWN_MAX already (all together PSR_UNKNOWN_SHARED_MAX, where they share a
@@ -36,6 +36,8 @@ void psr_unknowns_again(psr_unknowns *unknowns, psr_connection connection);
 
 /* As those of psr_half_open. */
 void psr_unknowns_end(psr_unknowns *unknowns, int fd);
+bool psr_unknowns_count(psr_unknowns *unknowns);
+size_t psr_unknowns_end_greedy(psr_unknowns *unknowns);
 void psr_unknowns_trim(psr_unknowns *unknowns, size_t most, bool settled);
 size_t psr_unknowns_end_silent(psr_unknowns *unknowns, int64_t until_ms);
 int64_t psr_unknowns_oldest_ms(psr_unknowns *unknowns);

@@ -80,8 +80,8 @@ static void both_ends_make_one_secret_of_their_parts(void **state)
     /* another part of either end, another cipher, another channel */
     agree(library, answered, PSR_CIPHER_AES_256_GCM, channel_id, &other);
     assert_memory_not_equal(one.key, other.key, sizeof one.key);
-    assert_ok(psr_seal_agree(library, offered, offered, PSR_CIPHER_AES_256_GCM, channel_id, 16,
-                             &other));
+    assert_ok(
+        psr_seal_agree(library, offered, offered, PSR_CIPHER_AES_256_GCM, channel_id, 16, &other));
     assert_memory_not_equal(one.key, other.key, sizeof one.key);
     agree(library, offered, PSR_CIPHER_CHACHA20_POLY1305, channel_id, &other);
     assert_memory_not_equal(one.key, other.key, sizeof one.key);
@@ -101,9 +101,9 @@ static void the_secret_is_that_of_the_document(void **state)
     (void)state;
     static const uint8_t nothing[PSR_SEAL_PART_BYTES];
     static const uint8_t key[PSR_SEAL_KEY_BYTES] = {
-        0x02, 0x42, 0x38, 0x24, 0xfa, 0xf2, 0x88, 0x89, 0x52, 0xb3, 0x36, 0xd6,
-        0x9d, 0x0f, 0x48, 0xfe, 0xe4, 0x99, 0x3f, 0xa6, 0xd4, 0xc9, 0x35, 0xa7,
-        0x26, 0x36, 0x5b, 0xe8, 0x36, 0x4b, 0xf5, 0xf1,
+        0x02, 0x42, 0x38, 0x24, 0xfa, 0xf2, 0x88, 0x89, 0x52, 0xb3, 0x36,
+        0xd6, 0x9d, 0x0f, 0x48, 0xfe, 0xe4, 0x99, 0x3f, 0xa6, 0xd4, 0xc9,
+        0x35, 0xa7, 0x26, 0x36, 0x5b, 0xe8, 0x36, 0x4b, 0xf5, 0xf1,
     };
     psr_seal_library *library;
     psr_seal_secret secret;
@@ -185,7 +185,8 @@ static void a_frame_opens_as_its_own_number_on_its_own_channel_alone(void **stat
     for (size_t c = 0; c < 2; c++) {
         ends e = open_ends(ciphers[c], offered), back = open_ends(ciphers[c], answered);
         size_t size, size1, size_back;
-        uint8_t *frame = seal(&e, 7, "values", 6, &size), *frame1 = seal(&e, 7, "values", 6, &size1);
+        uint8_t *frame = seal(&e, 7, "values", 6, &size),
+                *frame1 = seal(&e, 7, "values", 6, &size1);
         uint8_t *other = seal(&back, 7, "values", 6, &size_back);
         assert_memory_not_equal(frame + PSR_SEALED_PREFIX_BYTES, frame1 + PSR_SEALED_PREFIX_BYTES,
                                 size - PSR_SEALED_PREFIX_BYTES); /* no nonce comes twice */
@@ -266,8 +267,8 @@ static void records_that_make_no_key_are_refused(void **state)
     offer.fields[0] = UINT64_C(1) << 32 | 1;
     assert_fails(psr_msg_key_offer_read(&offer, 32, &read), PSR_ERR_PROTOCOL, "none is known");
 
-    psr_head head = psr_msg_key_answer_head(
-        &(psr_key_answer){PSR_CIPHER_CHACHA20_POLY1305, UINT32_MAX, 65535});
+    psr_head head =
+        psr_msg_key_answer_head(&(psr_key_answer){PSR_CIPHER_CHACHA20_POLY1305, UINT32_MAX, 65535});
     assert_ok(psr_msg_key_answer_read(&head, 32, 3, &answer));
     assert_true(answer.cipher == PSR_CIPHER_CHACHA20_POLY1305 && answer.channel == UINT32_MAX &&
                 answer.port == 65535);
