@@ -27,8 +27,8 @@
 typedef struct psr_admission psr_admission;
 
 /* Puts a ROUTER that is not bound yet under admission and starts the handler in its context. With
- * it a PULL for sealed messages (NULL: there is none): who would send to that one shows a token that
- * psr_admission_expect has named. All are borrowed for life. */
+ * it a PULL for sealed messages (NULL: there is none): who would send to that one shows a token
+ * that psr_admission_expect has named. All are borrowed for life. */
 PSR_MUST_CHECK psr_err psr_admission_new(void *zmq_ctx, void *zmq_router, void *zmq_sealed,
                                          const psr_keys *keys, psr_admission **ret_admission);
 

@@ -57,8 +57,8 @@ void psr_half_open_init(psr_half_open *half_open, bool curve);
 void psr_half_open_done(psr_half_open *half_open);
 
 /* What a connection for sealed messages may send before it is known, and any one that is known no
- * longer. More than libzmq and the kernel take of one that sends messages; one frame after the other
- * of a single message is read without end. */
+ * longer. More than libzmq and the kernel take of one that sends messages; one frame after the
+ * other of a single message is read without end. */
 #define PSR_HALF_OPEN_BYTES_MAX (UINT64_C(128) << 20)
 /* How often who may send so much is looked at. */
 #define PSR_HALF_OPEN_LOOK_MS 100
@@ -85,8 +85,8 @@ void psr_half_open_trim(psr_half_open *half_open, size_t most, bool settled);
 /* Ends the connections that came until then. Returns how many. */
 size_t psr_half_open_end_silent(psr_half_open *half_open, int64_t until_ms);
 
-/* Whether the bytes of any connection are counted; ends those that have sent more than they may, and
- * returns how many. */
+/* Whether the bytes of any connection are counted; ends those that have sent more than they may,
+ * and returns how many. */
 bool psr_half_open_counts(const psr_half_open *half_open);
 size_t psr_half_open_end_greedy(psr_half_open *half_open);
 

@@ -1,6 +1,6 @@
-/* Sealed frames and the records of keys over hostile bytes. As a stranger's frame they open nothing.
- * As what a member has sealed they are read, and lie within the frame. As records they make a key's
- * choice that may be made, or are refused. */
+/* Sealed frames and the records of keys over hostile bytes. As a stranger's frame they open
+ * nothing. As what a member has sealed they are read, and lie within the frame. As records they
+ * make a key's choice that may be made, or are refused. */
 #include "net/trust/sealed_frame.h"
 
 #include <stdlib.h>
