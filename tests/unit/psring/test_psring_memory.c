@@ -244,6 +244,12 @@ static uint64_t lent_by(psring_comm *comm)
     return counts.bytes_lent;
 }
 
+/* Small messages between ranks of a host go through memory too, and count. */
+static bool is_about(uint64_t lent, uint64_t expected)
+{
+    return lent >= expected && lent < expected + 4096;
+}
+
 enum { WHOLE_BYTES = WHOLE * sizeof(float) };
 
 /* Rank 0 gives values and state, of which others have other ones: nobody may see those. Returns how
@@ -310,12 +316,12 @@ static void save_and_restore(psring_comm **comm, int rank, void *context)
     for (int life = 0; life < 3; life++) { /* in the first one it may not have been mapped yet */
         const uint64_t written = write_whole(*comm, table, life % 2 ? x : y, rank);
         if (life > 0 && where == SHARED)
-            expect(written == (rank == 0 ? WHOLE_BYTES : 0));
+            expect(is_about(written, rank == 0 ? WHOLE_BYTES : 0));
         read_whole(table, life % 2 ? y : x, 0, 0);
         const uint64_t pushed = lent_by(*comm);
         push_whole(table, x, y, rank);
         if (life > 0 && where == SHARED)
-            expect(lent_by(*comm) - pushed == 2 * (uint64_t)WHOLE_BYTES);
+            expect(is_about(lent_by(*comm) - pushed, 2 * (uint64_t)WHOLE_BYTES));
         read_whole(table, y, 2, 12);
     }
     expect_ok(psring_table_close(&table, NULL));
