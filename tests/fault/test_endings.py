@@ -300,7 +300,7 @@ class Endings(Suite):
 
         def act():
             run.wait_line(r"fault-point %s:4 reached" % phase, PATIENCE_S)
-            played.expect(any("on each of 2 hosts the workers share out the sums" in line for line in run.text("out")), "no ring over hosts")
+            played.expect(any("on each of 2 hosts the workers divide the sums" in line for line in run.text("out")), "no ring over hosts")
             held = run.member("worker", rank)
             held.wait_stopped()
             if action == "kill":

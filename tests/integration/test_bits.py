@@ -83,7 +83,7 @@ def same_bits(tap, psring, directory, case, transport):
     for run, without_hops in zip(runs[1:3], (transport in ("auto", "shm"), False)):
         tap.ok(("each worker sums its part where the gradients lie" in run.stdout) == without_hops,
                "%s: it is told whether sums go round" % run.name, run.stdout.splitlines())
-        tap.ok(("on each of 2 hosts the workers share out the sums" in run.stdout) == (transport == "mixed" and run is runs[1]),
+        tap.ok(("on each of 2 hosts the workers divide the sums" in run.stdout) == (transport == "mixed" and run is runs[1]),
                "%s: and whether they go from host to host" % run.name, run.stdout.splitlines())
     for run, column in list(zip(runs, columns))[1:]:
         tap.ok(column is not None and column == columns[0], "%s: every step has the hash of local's" % run.name,

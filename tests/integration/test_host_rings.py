@@ -61,7 +61,7 @@ def whole_run(tap, hosts, rule, place):
         hosts.hashes[rule, place] = run.hashes()
     if place in RINGS:
         slots = RINGS[place]
-        told = "on each of %d hosts the workers share out the sums" % len(slots)
+        told = "on each of %d hosts the workers divide the sums" % len(slots)
         tap.ok((told in run.stdout) == (max(slots) > 1), "%s: it is told whether sums go from host to host" % place, run.stdout.splitlines())
 
 

@@ -41,7 +41,7 @@ def same_bits(tap, psring, directory):
             ("one-host-ring", {"transport": "shm", "mode": "ring", "interface": "lo"}, "tcp", ALL, r"each worker sums its part where the gradients lie"),
             ("two-hosts", mixed, "tcp", SOME, r"network +memory shared within 2 hosts, tcp between them, encrypted \(CURVE\)"),
             ("two-hosts-ring", dict(mixed, mode="ring", transport="shm"), "tcp", SOME,
-             r"(?s)(?=.*network +memory shared within 1 host, tcp between them).*on each of 2 hosts the workers share out the sums"),
+             r"(?s)(?=.*network +memory shared within 1 host, tcp between them).*on each of 2 hosts the workers divide the sums"),
             ("two-hosts-bare", dict(mixed, **{"no-encrypt": True}), "tcp", SOME, r"network +memory shared within 2 hosts, tcp between them, not enc"),
             ("two-hosts-tcp", dict(mixed, transport="tcp"), "tcp", NONE, r"network +tcp, encrypted \(CURVE\)")]:
         options = dict(OPTIONS, **options)
