@@ -167,6 +167,12 @@ void psr_transport_wait(psr_transport *transport, int timeout_ms)
     abort(); /* the loop is driven step by step */
 }
 
+bool psr_transport_look(psr_transport *transport)
+{
+    (void)transport;
+    abort(); /* the same */
+}
+
 psr_err psr_member_message(psr_member *member, psr_message **message, int64_t now_ms)
 {
     (void)member, (void)message, (void)now_ms;
