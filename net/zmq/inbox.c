@@ -50,7 +50,7 @@ struct psr_inbox {
     bool any_kept;
     frames kept;
     psr_sealed_in *sealed;   /* NULL: nothing comes sealed */
-    psr_sealed_channel *due; /* messages of it that were held may be next; NULL: of none */
+    psr_sealed_channel *due; /* what it holds, or its pipe, may have the next; NULL: none */
     bool sealed_first;       /* the two sockets take turns */
     uint64_t introductions;
     bool refused;               /* a process was refused, and its line may still be on its way */
@@ -513,10 +513,10 @@ static psr_err handle(psr_inbox *inbox, frames *f, bool may_keep, bool *ret_keep
         return PSR_OK;
     const body b = {zmq_msg_data(&f->payload), zmq_msg_size(&f->payload), &f->payload, false};
     const unsigned expected = b.count > 0 ? 3 : 2;
-    PSR_TRY(take(inbox, binding, &head, payload_bytes, &b,
-                 f->count > expected ? f->count - expected : 0, ret_message));
+    psr_err err = take(inbox, binding, &head, payload_bytes, &b,
+                       f->count > expected ? f->count - expected : 0, ret_message);
     inbox->due = binding->sealed;
-    return PSR_OK;
+    return err;
 }
 
 /* ---- sealed messages ---- */
@@ -538,7 +538,8 @@ static psr_err read_sealed(const psr_binding *binding, zmq_msg_t *frame, psr_hea
     return PSR_OK;
 }
 
-/* An opened message. Those that its sender sent by CURVE before are perhaps still under way. */
+/* An opened message. Those that its sender sent before by CURVE are perhaps still under way; those
+ * that are in its pipe are read next, and nothing more of the sockets is held meanwhile. */
 static psr_err take_opened(psr_inbox *inbox, psr_sealed_taken *taken, psr_message **ret_message)
 {
     psr_sealed_channel *channel = taken->channel;
@@ -549,8 +550,11 @@ static psr_err take_opened(psr_inbox *inbox, psr_sealed_taken *taken, psr_messag
     PSR_TRY(read_sealed(binding, &taken->frame, &head, &announced, &b));
     if (channel->held == 0 && head.sequence <= binding->sequence)
         return take(inbox, binding, &head, announced, &b, 0, ret_message);
-    psr_err err = psr_sealed_in_hold(channel, &taken->frame);
-    return err == PSR_OK ? PSR_OK : violation(binding->peer, err);
+    psr_err err = psr_sealed_in_hold(channel, head.sequence, &taken->frame);
+    if (err != PSR_OK)
+        return violation(binding->peer, err);
+    inbox->due = channel;
+    return PSR_OK;
 }
 
 static psr_err take_sealed(psr_inbox *inbox, bool *ret_there, psr_message **ret_message)
@@ -575,33 +579,6 @@ static psr_err take_sealed(psr_inbox *inbox, bool *ret_there, psr_message **ret_
         err = take_opened(inbox, &taken, ret_message);
     }
     zmq_msg_close(&taken.frame);
-    return err;
-}
-
-/* A message by CURVE or in a pipe has come for which sealed ones may have been held. */
-static psr_err take_held(psr_inbox *inbox, psr_message **ret_message)
-{
-    psr_sealed_channel *channel = inbox->due;
-    psr_err err = PSR_OK;
-    while (err == PSR_OK && *ret_message == NULL && inbox->due != NULL) {
-        zmq_msg_t *first = psr_sealed_in_held(channel), frame;
-        psr_binding *binding = psr_bindings_find(&inbox->bindings, channel->id, sizeof channel->id);
-        psr_head head;
-        uint64_t announced;
-        body b;
-        if (first != NULL)
-            err = read_sealed(binding, first, &head, &announced, &b);
-        if (first == NULL || err != PSR_OK || head.sequence > binding->sequence) {
-            inbox->due = NULL;
-            break;
-        }
-        zmq_msg_init(&frame);
-        psr_sealed_in_take_held(channel, &frame);
-        err = read_sealed(binding, &frame, &head, &announced, &b);
-        if (err == PSR_OK)
-            err = take(inbox, binding, &head, announced, &b, 0, ret_message);
-        zmq_msg_close(&frame);
-    }
     return err;
 }
 
@@ -733,21 +710,49 @@ psr_err psr_inbox_take_piped(psr_inbox *inbox, psr_message **ret_message)
     return PSR_OK;
 }
 
+/* The next message of one sender's pipe, if it is the next of its channel. */
+static psr_err take_piped_of(psr_inbox *inbox, const void *id, psr_message **ret_message)
+{
+    psr_piped piped;
+    const psr_pipe_look_result result =
+        inbox->pipes != NULL ? psr_pipes_in_look_at(inbox->pipes, id, &piped) : PSR_PIPE_EMPTY;
+    return result != PSR_PIPE_EMPTY ? handle_piped(inbox, result, &piped, ret_message) : PSR_OK;
+}
+
 /* A message of the socket is kept until those of its sender's pipe that come before it have been
  * read. All of those are there: the sender wrote them first. */
 static psr_err take_kept(psr_inbox *inbox, psr_message **ret_message)
 {
-    psr_piped piped;
-    const void *id = zmq_msg_data(&inbox->kept.id);
-    const psr_pipe_look_result result = psr_pipes_in_look_at(inbox->pipes, id, &piped);
     bool keep = false;
-    if (result != PSR_PIPE_EMPTY)
-        PSR_TRY(handle_piped(inbox, result, &piped, ret_message));
+    PSR_TRY(take_piped_of(inbox, zmq_msg_data(&inbox->kept.id), ret_message));
     if (*ret_message != NULL)
         return PSR_OK;
     const psr_err err = handle(inbox, &inbox->kept, false, &keep, ret_message);
     frames_close(&inbox->kept);
     inbox->any_kept = false;
+    return err;
+}
+
+/* The next message of the channel that is due, if it is there: one that was held, or one of its
+ * sender's pipe that comes before those. */
+static psr_err take_due(psr_inbox *inbox, psr_message **ret_message)
+{
+    psr_sealed_channel *channel = inbox->due;
+    psr_binding *binding = psr_bindings_find(&inbox->bindings, channel->id, sizeof channel->id);
+    if (channel->held == 0 || psr_sealed_in_held(channel) > binding->sequence) {
+        inbox->due = NULL; /* a message of the pipe makes it due again */
+        return channel->held > 0 ? take_piped_of(inbox, channel->id, ret_message) : PSR_OK;
+    }
+    psr_head head;
+    uint64_t announced;
+    body b;
+    zmq_msg_t frame;
+    zmq_msg_init(&frame);
+    psr_sealed_in_take_held(channel, &frame);
+    psr_err err = read_sealed(binding, &frame, &head, &announced, &b);
+    if (err == PSR_OK)
+        err = take(inbox, binding, &head, announced, &b, 0, ret_message);
+    zmq_msg_close(&frame);
     return err;
 }
 
@@ -766,7 +771,7 @@ psr_err psr_inbox_take(psr_inbox *inbox, psr_message **ret_message)
     while (empty < 2 && err == PSR_OK && message == NULL) {
         bool there = false;
         if (inbox->due != NULL) {
-            err = take_held(inbox, &message);
+            err = take_due(inbox, &message);
             continue;
         }
         if (inbox->any_kept) {

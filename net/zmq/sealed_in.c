@@ -18,6 +18,7 @@
 
 struct psr_sealed_held {
     psr_sealed_held *next;
+    uint64_t sequence;
     zmq_msg_t frame;
 };
 
@@ -122,7 +123,7 @@ void psr_sealed_in_forget(psr_sealed_in *in, psr_binding *binding)
 
 /* ---- what overtakes ---- */
 
-psr_err psr_sealed_in_hold(psr_sealed_channel *channel, zmq_msg_t *frame)
+psr_err psr_sealed_in_hold(psr_sealed_channel *channel, uint64_t sequence, zmq_msg_t *frame)
 {
     if (channel->held == HELD_MAX || channel->held_bytes > HELD_BYTES_MAX)
         return psr_fail(PSR_ERR_PROTOCOL, "sent %zu sealed messages ahead of some that do not come",
@@ -131,6 +132,7 @@ psr_err psr_sealed_in_hold(psr_sealed_channel *channel, zmq_msg_t *frame)
     if (held == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
     held->next = NULL;
+    held->sequence = sequence;
     zmq_msg_init(&held->frame);
     zmq_msg_move(&held->frame, frame);
     if (channel->last != NULL)
@@ -143,9 +145,9 @@ psr_err psr_sealed_in_hold(psr_sealed_channel *channel, zmq_msg_t *frame)
     return PSR_OK;
 }
 
-zmq_msg_t *psr_sealed_in_held(const psr_sealed_channel *channel)
+uint64_t psr_sealed_in_held(const psr_sealed_channel *channel)
 {
-    return channel->first != NULL ? &channel->first->frame : NULL;
+    return channel->first->sequence;
 }
 
 void psr_sealed_in_take_held(psr_sealed_channel *channel, zmq_msg_t *frame)

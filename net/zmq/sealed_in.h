@@ -11,7 +11,8 @@
 
 typedef struct psr_sealed_in psr_sealed_in;
 
-/* Opened messages of a channel that have overtaken the last ones on its CURVE connection. */
+/* Opened messages of a channel that have overtaken the last ones on its CURVE connection, or in its
+ * pipe. */
 typedef struct psr_sealed_held psr_sealed_held;
 
 struct psr_sealed_channel {
@@ -62,11 +63,13 @@ typedef struct psr_sealed_taken {
  * frame then too. */
 PSR_MUST_CHECK psr_err psr_sealed_in_take(psr_sealed_in *in, psr_sealed_taken *ret_taken);
 
-/* Keeps an opened frame, which is emptied. PROTOCOL: there are too many; NOMEM. */
-PSR_MUST_CHECK psr_err psr_sealed_in_hold(psr_sealed_channel *channel, zmq_msg_t *frame);
-/* The oldest frame that is kept; NULL: none is. */
-zmq_msg_t *psr_sealed_in_held(const psr_sealed_channel *channel);
-/* Takes it out, into *frame, which is initialised and empty. */
+/* Keeps an opened frame, which is emptied; sequence: its head's. PROTOCOL: there are too many;
+ * NOMEM. */
+PSR_MUST_CHECK psr_err psr_sealed_in_hold(psr_sealed_channel *channel, uint64_t sequence,
+                                          zmq_msg_t *frame);
+/* The sequence of the oldest frame that is kept; one is. */
+uint64_t psr_sealed_in_held(const psr_sealed_channel *channel);
+/* Takes that frame out, into *frame, which is initialised and empty. */
 void psr_sealed_in_take_held(psr_sealed_channel *channel, zmq_msg_t *frame);
 
 #endif

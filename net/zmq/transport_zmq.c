@@ -147,14 +147,15 @@ static bool looks_at_sockets(psr_zmq_transport *transport, const psr_pipes_in *p
 static psr_err take_of_socket(psr_zmq_transport *transport, psr_message **ret_message)
 {
     psr_message *message = NULL;
-    PSR_TRY(psr_inbox_take(transport->inbox, &message));
-    const psr_err err = psr_zmq_see_introductions(transport);
+    psr_err err = psr_inbox_take(transport->inbox, &message);
+    if (err != PSR_OK || message != NULL)
+        atomic_store(&transport->news, true); /* there may be more */
+    PSR_TRY(err);
+    err = psr_zmq_see_introductions(transport);
     if (err != PSR_OK) {
         psr_message_free(&message);
         return err;
     }
-    if (message != NULL)
-        atomic_store(&transport->news, true); /* there may be more */
     *ret_message = message;
     return PSR_OK;
 }
