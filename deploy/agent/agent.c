@@ -78,7 +78,7 @@ static cJSON *describe_topology(void)
     return json;
 }
 
-static void say_hello(psr_agent *a)
+void psr_agent_say_hello(psr_agent *a)
 {
     char host[256] = "?", address[64], launcher[64], machine[PSR_MACHINE_BYTES];
     (void)gethostname(host, sizeof host - 1);
@@ -407,10 +407,8 @@ int psr_agent_main(void)
     psr_err err = PSR_OK;
     if (a.processes == NULL || a.fds == NULL || a.signals < 0)
         err = psr_fail(PSR_ERR_NOMEM, "the agent could not start");
-    if (!err) {
-        say_hello(&a);
+    if (!err)
         err = agent_loop(&a);
-    }
     if (err)
         psr_print(stderr, "psring agent: %s\n", psr_err_detail());
     else if (a.because != NULL)

@@ -5,7 +5,8 @@
  *
  * JSON objects, one a line. Launcher to agent:
  *   {"op":"begin","deadline_s":30,"sockets":"/run/user/7/psring-x"}
- *                                        sockets: of a run on one host, to be removed
+ *                                        once, first. sockets: of a run on one host, to be made
+ *                                        now, and removed at the end
  *   {"op":"begin","deadline_s":30,"share":true}
  *                                        of a run over TCP: a directory is made in which its
  *                                        processes share memory
@@ -30,9 +31,10 @@
  * Agent to launcher:
  *   {"event":"hello","version":"0.1.0","host":"node1","cores":8,"address":"10.0.0.2",
  *    "launcher_address":"10.0.0.1","machine":"...","topology":[[[0,4],[1,5]],[[2,6],[3,7]]]}
- *                                        cores: processors that it may use; topology: NUMA nodes,
- *                                        cores, processors (deploy/agent/topology.h), and may be
- *                                        missing
+ *                                        the answer to "begin"; the directory of sockets is
+ *                                        there. cores: processors that it may use; topology: NUMA
+ *                                        nodes, cores, processors (deploy/agent/topology.h), and
+ *                                        may be missing
  *   {"event":"alive"}
  *   {"event":"line","role":"worker","rank":0,"stream":"out","text":"..."}
  *   {"event":"paused"}                   the answer to "pause"

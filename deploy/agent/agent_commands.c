@@ -125,13 +125,18 @@ static void share(psr_agent *a)
 static psr_err begin(psr_agent *a, const cJSON *command)
 {
     const char *sockets = psr_json_text(command, "sockets");
+    if (a->begun)
+        return psr_fail(PSR_ERR_PROTOCOL, "the launcher began a second time");
+    a->begun = true;
     psr_agent_watch_launcher(
         a, (int64_t)(between(0.001, psr_json_number(command, "deadline_s", 30), DEADLINE_S_MAX) *
                      1000));
-    if (a->sockets.hold < 0 && sockets == NULL && psr_json_true(command, "share"))
+    if (sockets != NULL)
+        PSR_TRY(psr_socket_directory_make_named(sockets, &a->sockets));
+    psr_agent_say_hello(a);
+    if (sockets == NULL && psr_json_true(command, "share"))
         share(a);
-    return sockets != NULL && a->sockets.hold < 0 ? psr_socket_directory_enter(sockets, &a->sockets)
-                                                  : PSR_OK;
+    return PSR_OK;
 }
 
 /* Before the first spawn, once. */

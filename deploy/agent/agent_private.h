@@ -55,6 +55,7 @@ typedef struct psr_agent {
     /* removed at the end: the run's directory, which the launcher also removes if it can; over TCP
      * this agent's own */
     psr_socket_directory sockets;
+    bool begun;
     bool shares;         /* sockets is also where its processes share memory */
     psr_program program; /* the program of `psring run`; without words: psring's own processes */
     cJSON *variables;    /* for these two, or NULL */
@@ -74,6 +75,8 @@ static inline bool psr_agent_runs_program(const psr_agent *a)
 
 /* ---- agent.c ---- */
 
+/* Answers `begin`: the launcher starts nothing more before. */
+void psr_agent_say_hello(psr_agent *agent);
 /* Ends all processes after that time. Stopped ones are continued, so that they can end in order. */
 void psr_agent_end_all(psr_agent *agent, int64_t grace_ms);
 void psr_agent_pause_all(psr_agent *agent);

@@ -12,6 +12,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define SCHEME "ipc://"
@@ -20,6 +21,7 @@
 #define RUN_PREFIX PREFIX "run-" /* of the same length */
 #define DIGITS 16
 #define ENTER_TRIES 100 /* attempts to enter a directory that its last holder is just removing */
+#define YOUNG_S 60      /* an empty directory that nobody holds may be about to be held */
 #define CLAIM ".claim"  /* the end of the name of a file that says who has claimed something */
 
 /* It belongs to this user, and only this user can use it. */
@@ -79,6 +81,31 @@ static bool is_ours(const char *name)
     return is_number_behind(JOB_PREFIX, name) || is_number_behind(RUN_PREFIX, name);
 }
 
+/* Its maker holds it right after, so an older one is nobody's. */
+static bool may_be_just_made(int fd)
+{
+    struct stat info;
+    struct timespec now;
+    return fstat(fd, &info) == 0 && clock_gettime(CLOCK_REALTIME, &now) == 0 &&
+           now.tv_sec - info.st_mtim.tv_sec < YOUNG_S;
+}
+
+static bool is_empty(int fd)
+{
+    int own = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = own >= 0 ? fdopendir(own) : NULL;
+    int entries = 0;
+    if (list == NULL) {
+        if (own >= 0)
+            close(own);
+        return false;
+    }
+    while (entries <= 2 && readdir(list) != NULL) /* "." and ".." */
+        entries++;
+    closedir(list);
+    return entries <= 2;
+}
+
 /* Those below parent that nobody holds: all processes of their run were killed. */
 static void remove_abandoned(const char *parent)
 {
@@ -91,7 +118,7 @@ static void remove_abandoned(const char *parent)
         int fd = open_private(dirfd(list), entry->d_name);
         if (fd < 0)
             continue;
-        if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0 && !(is_empty(fd) && may_be_just_made(fd))) {
             unlink_sockets(fd);
             (void)unlinkat(dirfd(list), entry->d_name, AT_REMOVEDIR);
         }
@@ -183,11 +210,14 @@ static psr_err refuse_shared(const char *path)
 
 /* One try. *ret_gone: it was removed meanwhile. Who removes one has the lock for a moment only, and
  * waits for nobody. */
-static psr_err enter_once(const char *path, psr_socket_directory *ret_directory, bool *ret_gone)
+static psr_err enter_once(const char *path, bool may_be_there, psr_socket_directory *ret_directory,
+                          bool *ret_gone)
 {
     struct stat info;
-    if (mkdir(path, 0700) != 0 && errno != EEXIST)
-        return psr_fail(PSR_ERR_IO, "a directory for sockets, %s: %s", path, strerror(errno));
+    if (mkdir(path, 0700) != 0 && (errno != EEXIST || !may_be_there))
+        return errno == EEXIST
+                   ? refuse_shared(path)
+                   : psr_fail(PSR_ERR_IO, "a directory for sockets, %s: %s", path, strerror(errno));
     int fd = open_private(AT_FDCWD, path);
     if (fd < 0) {
         *ret_gone = lstat(path, &info) != 0 && errno == ENOENT;
@@ -209,20 +239,32 @@ static psr_err enter_once(const char *path, psr_socket_directory *ret_directory,
     return PSR_OK;
 }
 
-psr_err psr_socket_directory_enter(const char *path, psr_socket_directory *ret_directory)
+static psr_err check_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
-    if (path[0] != '/' || slash == NULL || !is_ours(slash + 1) ||
-        strlen(path) >= PSR_SOCKET_DIRECTORY_BYTES)
+    if (path[0] != '/' || !is_ours(slash + 1) || strlen(path) >= PSR_SOCKET_DIRECTORY_BYTES)
         return psr_fail(PSR_ERR_USAGE, "the sockets' directory %.100s is not a job's or a run's",
                         path);
+    return PSR_OK;
+}
+
+static void remove_abandoned_beside(const char *path)
+{
     char parent[PSR_SOCKET_DIRECTORY_BYTES];
-    snprintf(parent, sizeof parent, "%.*s", (int)(slash - path), path);
+    snprintf(parent, sizeof parent, "%.*s", (int)(strrchr(path, '/') - path), path);
     remove_abandoned(parent);
+}
+
+psr_err psr_socket_directory_enter(const char *path, psr_socket_directory *ret_directory)
+{
+    PSR_TRY(check_name(path));
+    if (!psr_socket_directory_is_a_jobs(path))
+        return psr_socket_directory_hold(path, ret_directory);
+    remove_abandoned_beside(path);
     for (int tries = 0; tries < ENTER_TRIES; tries++) {
         psr_socket_directory entered = PSR_SOCKET_DIRECTORY_NONE;
         bool gone = false;
-        PSR_TRY(enter_once(path, &entered, &gone));
+        PSR_TRY(enter_once(path, true, &entered, &gone));
         if (!gone) {
             *ret_directory = entered;
             return PSR_OK;
@@ -231,12 +273,25 @@ psr_err psr_socket_directory_enter(const char *path, psr_socket_directory *ret_d
     return psr_fail(PSR_ERR_IO, "the sockets' directory %s is removed again and again", path);
 }
 
+psr_err psr_socket_directory_make_named(const char *path, psr_socket_directory *ret_directory)
+{
+    psr_socket_directory made = PSR_SOCKET_DIRECTORY_NONE;
+    bool gone = false;
+    PSR_TRY(check_name(path));
+    remove_abandoned_beside(path);
+    PSR_TRY(enter_once(path, false, &made, &gone));
+    if (gone) /* its name is no secret any more */
+        return psr_fail(PSR_ERR_IO, "the sockets' directory %s was removed as it was made", path);
+    *ret_directory = made;
+    return PSR_OK;
+}
+
 psr_err psr_socket_directory_make(const char *runtime_directory,
                                   psr_socket_directory *ret_directory)
 {
     char path[PSR_SOCKET_DIRECTORY_BYTES];
     PSR_TRY(psr_socket_directory_of_run(runtime_directory, path));
-    return psr_socket_directory_enter(path, ret_directory);
+    return psr_socket_directory_make_named(path, ret_directory);
 }
 
 /* The process that has a claim, as its file says; 0: not known. */

@@ -4,11 +4,12 @@
  *
  * Several processes know it (launcher, agent, scheduler). Each holds it by a shared lock while it
  * lives, and each removes it when it ends, so it goes however the run ends. Its path contains a
- * random number and is chosen before the directory is made, so no other user can make it first; of
- * the processes that are told the path, the first one makes it. The launcher tells its agent and
- * its scheduler, which outlive it, and makes nothing itself, since it may be killed at any moment.
- * If a whole run was killed, its directory stays, held by nobody, until the next run that makes one
- * removes it. Any thread. */
+ * random number and is chosen before the directory is made, so no other user can make it first.
+ * It is made once: after that its name can be seen, and another user could be quicker. The launcher
+ * chooses the path, the agent makes the directory, and the scheduler, which is started after that,
+ * takes what is there; if it is gone, so is the run. The launcher makes nothing itself, since it
+ * may be killed at any moment. If a whole run was killed, its directory stays, held by nobody,
+ * until the next run that makes one removes it. Any thread. */
 #ifndef PSR_NET_ADDRESS_SOCKET_DIRECTORY_H
 #define PSR_NET_ADDRESS_SOCKET_DIRECTORY_H
 
@@ -32,6 +33,10 @@ typedef struct psr_socket_directory {
  * other users, or is too long. IO. The caller owns *ret_directory: psr_socket_directory_remove. */
 PSR_MUST_CHECK psr_err psr_socket_directory_make(const char *runtime_directory,
                                                  psr_socket_directory *ret_directory);
+/* Makes the one that psr_socket_directory_of_run has named, and fails if anything is there. For the
+ * one process of the run that makes it, once. USAGE, IO. The caller owns it likewise. */
+PSR_MUST_CHECK psr_err psr_socket_directory_make_named(const char *path,
+                                                       psr_socket_directory *ret_directory);
 
 /* Holds a directory that exists. NOT_FOUND: it is gone, or being removed; USAGE: it is no such
  * directory, or others may use it. The caller owns *ret_directory: as above, or
@@ -53,9 +58,10 @@ PSR_MUST_CHECK psr_err psr_socket_directory_of_run(const char *runtime_directory
 /* Whether a path was named by psr_socket_directory_of_job. */
 bool psr_socket_directory_is_a_jobs(const char *path);
 
-/* Makes the directory, or takes the one that another process of the same job or run has made, and
- * holds it. USAGE: what is there is another user's, is no directory, or others may use it. IO. The
- * caller owns *ret_directory: psr_socket_directory_remove. */
+/* Holds the directory that another process of the same job or run has made. A job's is made if it
+ * is not there; a run's never is. NOT_FOUND: as psr_socket_directory_hold. USAGE: what is there is
+ * another user's, is no directory, or others may use it. IO. The caller owns *ret_directory:
+ * psr_socket_directory_remove. */
 PSR_MUST_CHECK psr_err psr_socket_directory_enter(const char *path,
                                                   psr_socket_directory *ret_directory);
 

@@ -135,7 +135,7 @@ static psr_err choose_transport(const arguments *a, psr_provision *provision,
     return PSR_OK;
 }
 
-/* ret_sockets: to be removed at the end; the launcher's agent removes it too. */
+/* ret_sockets: to be removed at the end; the launcher's agent has made it, and removes it too. */
 static psr_err read_provision(const arguments *a, psr_provision *ret_provision,
                               psr_socket_directory *ret_sockets)
 {

@@ -113,7 +113,7 @@ def binding(tap, launcher):
     """What is bound is read from the kernel, by the ranks themselves and of psring's processes from
     outside."""
     cpus = sorted(os.sched_getaffinity(0))
-    hello = subprocess.run([launcher.psring, "agent"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S).stdout
+    hello = subprocess.run([launcher.psring, "agent"], input='{"op":"begin","deadline_s":30}\n', capture_output=True, text=True, timeout=PATIENCE_S).stdout
     topology = json.loads(hello.splitlines()[0]).get("topology")
     if topology is None:
         print("# binding: this psring was built without hwloc")

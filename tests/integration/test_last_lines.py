@@ -56,6 +56,7 @@ def log_after(scheduler_exe, worker_exe, directory, name, last_order):
     """A run of one step. last_order: what the launcher says last; None: it goes. Returns the
     statuses, and the log of the worker."""
     sockets, out = os.path.join(directory, "psring-run-" + secrets.token_hex(8)), os.path.join(directory, name)
+    os.mkdir(sockets, 0o700)  # as an agent would
     place = {"directory": sockets, "keys": {"curve": False, "bare": False, "token": secrets.token_hex(32)}}
     with Started([scheduler_exe, "--provision", "-", "--out", out] + OPTIONS) as scheduler, Started([worker_exe, "--provision", "-"]) as worker:
         scheduler.tell(dict(place, role="scheduler"))

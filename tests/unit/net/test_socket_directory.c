@@ -216,27 +216,49 @@ static void a_jobs_directory_that_others_put_there_is_not_entered(void **state)
                  PSR_ERR_USAGE, "is not a job's or a run's");
 }
 
-static void
-a_runs_directory_is_made_by_whoever_comes_first_and_removed_by_whoever_ends(void **state)
+static void a_runs_directory_is_made_once_and_removed_by_whoever_ends(void **state)
 {
     (void)state;
     char path[PSR_SOCKET_DIRECTORY_BYTES], other[PSR_SOCKET_DIRECTORY_BYTES];
-    psr_socket_directory agents, schedulers;
+    psr_socket_directory agents, schedulers, again = PSR_SOCKET_DIRECTORY_NONE;
     assert_ok(psr_socket_directory_of_run(top, path));
     assert_ok(psr_socket_directory_of_run(top, other));
     assert_string_not_equal(path, other);
     assert_false(psr_socket_directory_is_a_jobs(path));
     assert_false(exists(path));
-    assert_ok(psr_socket_directory_enter(path, &agents));
+    assert_fails(psr_socket_directory_enter(path, &again), PSR_ERR_NOT_FOUND, "its run is over");
+    assert_false(exists(path));
+    assert_ok(psr_socket_directory_make_named(path, &agents));
+    assert_fails(psr_socket_directory_make_named(path, &again), PSR_ERR_USAGE,
+                 "somebody else has put something");
     assert_ok(psr_socket_directory_enter(path, &schedulers));
     put_socket(&agents, "scheduler");
     psr_socket_directory_remove(&schedulers);
     assert_false(exists(path));
-    /* one that is late, and removes it again */
-    assert_ok(psr_socket_directory_enter(path, &schedulers));
-    psr_socket_directory_remove(&agents);
-    psr_socket_directory_remove(&schedulers);
+    /* one that is late finds the run over */
+    assert_fails(psr_socket_directory_enter(path, &again), PSR_ERR_NOT_FOUND, "its run is over");
     assert_false(exists(path));
+    psr_socket_directory_remove(&agents);
+    assert_false(exists(path));
+    assert_int_equal(again.hold, -1); /* who fails holds nothing */
+}
+
+/* Between making and holding it its maker is as one that was killed. */
+static void one_that_is_just_made_is_left_to_its_maker_by_another_run(void **state)
+{
+    (void)state;
+    char path[PSR_SOCKET_DIRECTORY_BYTES];
+    psr_socket_directory other, later;
+    assert_ok(psr_socket_directory_of_run(top, path));
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_ok(psr_socket_directory_make(top, &other));
+    assert_true(exists(path));
+    const struct timespec long_ago[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+    assert_int_equal(utimensat(AT_FDCWD, path, long_ago, 0), 0);
+    assert_ok(psr_socket_directory_make(top, &later));
+    assert_false(exists(path));
+    psr_socket_directory_remove(&other);
+    psr_socket_directory_remove(&later);
 }
 
 /* ---- inboxes in it ---- */
@@ -333,8 +355,8 @@ int main(void)
         cmocka_unit_test(what_a_killed_job_left_is_used_by_its_next_and_removed_by_others),
         cmocka_unit_test(a_name_in_a_jobs_directory_is_one_processs),
         cmocka_unit_test(a_jobs_directory_that_others_put_there_is_not_entered),
-        cmocka_unit_test(
-            a_runs_directory_is_made_by_whoever_comes_first_and_removed_by_whoever_ends),
+        cmocka_unit_test(a_runs_directory_is_made_once_and_removed_by_whoever_ends),
+        cmocka_unit_test(one_that_is_just_made_is_left_to_its_maker_by_another_run),
         cmocka_unit_test(members_talk_over_sockets_of_names_that_none_has_twice),
         cmocka_unit_test(a_wrong_token_is_turned_away_by_the_process_that_sent_it),
         cmocka_unit_test(nobody_is_led_to_a_socket_elsewhere),
