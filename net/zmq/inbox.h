@@ -1,7 +1,9 @@
 /* The receiving half of the ZeroMQ transport: a ROUTER with its admission, a PULL for what members
  * send sealed, and the pipes of processes of this host (net/sharing/pipes_in.h). It turns frames
  * into messages of members. What one member sends by several ways comes in the order of its numbers
- * (psr_head.sequence). A message of an unknown sender is dropped, counted and logged. One thread. */
+ * (psr_head.sequence). A message of an unknown sender is dropped, counted and logged.
+ *
+ * One thread. */
 #ifndef PSR_NET_ZMQ_INBOX_H
 #define PSR_NET_ZMQ_INBOX_H
 

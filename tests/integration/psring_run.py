@@ -17,6 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 # long
 PATIENCE_S = 300
 
+# Runs hear a hang-up, also if the tests were started by nohup.
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
 
 def over(transport, directory, workers):
     """Options of a run by that transport. auto: none. mixed: TCP between two hosts, which are both
