@@ -323,7 +323,7 @@ def foreign_config(t):
             json.dump({"config": {key.replace("_", "-"): value for key, value in config.items()}}, file)
         return t.path(name)
 
-    t.refuse("--config with a fault point", [r"stops\.json has --fault-point worker:0:forward:1", "command line alone"],
+    t.refuse("--config with a fault point", [r"stops\.json has --fault-point worker:0:forward:1", "only the command line"],
              config=run_json("stops.json", fault_point="worker:0:forward:1"))
     run = Run(t.psring, t.directory, "told", dict({key: value for key, value in TINY.items() if key != "mode"}, mode="ring",
                                                   config=run_json("told.json", exchange="false", slow="1:2")))
@@ -335,9 +335,9 @@ def foreign_config(t):
                                                   config=run_json("bare.json", transport="tcp", no_encrypt="this-machine")))
     told = run.stderr.splitlines()
     t.tap.ok(run.status == 0 and len(told) == 1 and re.fullmatch(r"psring train: \S+bare\.json has --transport tcp, --no-encrypt this-machine, which "
-                                                                 r"the command line alone can say: it is left out", told[0])
+                                                                 r"only the command line can set: it is ignored", told[0])
              and re.search(r"^  network +.*\bipc sockets", run.stdout, re.MULTILINE) and "encrypt" not in run.stdout,
-             "--config with --no-encrypt and a transport: both are left out, and that is told", run.why())
+             "--config with --no-encrypt and a transport: both are ignored, and that is told", run.why())
 
 
 def directories(t):
