@@ -52,7 +52,7 @@ def check_resumed(tap, psring, directory, whole, right, others):
 def check_dropped(tap, psring, directory, checkpoint, case):
     """Without error feedback there is no place for what was owed: that is said; the other way round
     all begins with nothing owed."""
-    said = "is dropped"
+    said = "are dropped"
     without = Run(psring, directory, "without", dict(resume=checkpoint, steps=OPTIONS["steps"], compress="none"))
     tap.ok(without.status == 0 and (said in without.stdout) == (case in OWES),
            "resumed without --compress: it is said whether something is dropped", without.why())
