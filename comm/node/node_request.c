@@ -269,6 +269,7 @@ void psr_node_request_drop(psr_node_request *r)
 {
     psr_node_group *g = r->group;
     psr_node_request_paid(r);
+    psr_node_due_remove(g->node, r); /* at the end of its node it may be under way */
     if (r->of_table)
         psr_node_table_forget(g->table, &r->call);
     *(r->previous != NULL ? &r->previous->next : &g->first) = r->next;
