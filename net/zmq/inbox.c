@@ -30,6 +30,9 @@
  * dropped. A rank that sends as much as it may without an answer (64 operations of 8 slices,
  * comm/collectives/group.h) is not held up by it. */
 #define MESSAGES_READ_AHEAD 512
+/* More messages than a pipe holds at once. Whoever has so many read before one that it sent by a
+ * socket wrote some of them later, and keeps others out. */
+#define PIPED_BEFORE_MAX (PSR_PIPE_BYTES / 64)
 
 typedef struct frames {
     zmq_msg_t id, head, payload;
@@ -49,6 +52,7 @@ struct psr_inbox {
     /* A message of the socket for which others are read from a pipe first. */
     bool any_kept;
     frames kept;
+    size_t kept_after;       /* messages of the pipe that were read meanwhile */
     psr_sealed_in *sealed;   /* NULL: nothing comes sealed */
     psr_sealed_channel *due; /* what it holds, or its pipe, may have the next; NULL: none */
     bool sealed_first;       /* the two sockets take turns */
@@ -553,6 +557,7 @@ static psr_err take_opened(psr_inbox *inbox, psr_sealed_taken *taken, psr_messag
     psr_err err = psr_sealed_in_hold(channel, head.sequence, &taken->frame);
     if (err != PSR_OK)
         return violation(binding->peer, err);
+    channel->held_after = 0;
     inbox->due = channel;
     return PSR_OK;
 }
@@ -589,8 +594,10 @@ static psr_err take_frames(psr_inbox *inbox, bool *ret_there, psr_message **ret_
     frames f;
     *ret_there = frames_receive(inbox->router, &f);
     psr_err err = *ret_there ? handle(inbox, &f, true, &inbox->any_kept, ret_message) : PSR_OK;
-    if (inbox->any_kept)
+    if (inbox->any_kept) {
         frames_move(&inbox->kept, &f);
+        inbox->kept_after = 0;
+    }
     frames_close(&f);
     return err;
 }
@@ -710,13 +717,19 @@ psr_err psr_inbox_take_piped(psr_inbox *inbox, psr_message **ret_message)
     return PSR_OK;
 }
 
-/* The next message of one sender's pipe, if it is the next of its channel. */
-static psr_err take_piped_of(psr_inbox *inbox, const void *id, psr_message **ret_message)
+/* The next message of one sender's pipe, if it is the next of its channel. count: of those. */
+static psr_err take_piped_of(psr_inbox *inbox, const void *id, size_t *count,
+                             psr_message **ret_message)
 {
     psr_piped piped;
-    const psr_pipe_look_result result =
-        inbox->pipes != NULL ? psr_pipes_in_look_at(inbox->pipes, id, &piped) : PSR_PIPE_EMPTY;
-    return result != PSR_PIPE_EMPTY ? handle_piped(inbox, result, &piped, ret_message) : PSR_OK;
+    if (inbox->pipes == NULL || *count == PIPED_BEFORE_MAX)
+        return PSR_OK;
+    const psr_pipe_look_result result = psr_pipes_in_look_at(inbox->pipes, id, &piped);
+    if (result == PSR_PIPE_EMPTY)
+        return PSR_OK;
+    PSR_TRY(handle_piped(inbox, result, &piped, ret_message));
+    *count += *ret_message != NULL;
+    return PSR_OK;
 }
 
 /* A message of the socket is kept until those of its sender's pipe that come before it have been
@@ -724,7 +737,7 @@ static psr_err take_piped_of(psr_inbox *inbox, const void *id, psr_message **ret
 static psr_err take_kept(psr_inbox *inbox, psr_message **ret_message)
 {
     bool keep = false;
-    PSR_TRY(take_piped_of(inbox, zmq_msg_data(&inbox->kept.id), ret_message));
+    PSR_TRY(take_piped_of(inbox, zmq_msg_data(&inbox->kept.id), &inbox->kept_after, ret_message));
     if (*ret_message != NULL)
         return PSR_OK;
     const psr_err err = handle(inbox, &inbox->kept, false, &keep, ret_message);
@@ -741,7 +754,9 @@ static psr_err take_due(psr_inbox *inbox, psr_message **ret_message)
     psr_binding *binding = psr_bindings_find(&inbox->bindings, channel->id, sizeof channel->id);
     if (channel->held == 0 || psr_sealed_in_held(channel) > binding->sequence) {
         inbox->due = NULL; /* a message of the pipe makes it due again */
-        return channel->held > 0 ? take_piped_of(inbox, channel->id, ret_message) : PSR_OK;
+        return channel->held > 0
+                   ? take_piped_of(inbox, channel->id, &channel->held_after, ret_message)
+                   : PSR_OK;
     }
     psr_head head;
     uint64_t announced;

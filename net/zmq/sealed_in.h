@@ -25,6 +25,8 @@ struct psr_sealed_channel {
     psr_connection connection;
     psr_sealed_held *first, *last;
     size_t held, held_bytes;
+    size_t
+        held_after; /* the inbox's: messages of the pipe that were read since the last was held */
 };
 
 /* The socket is not bound yet; it is to be put under admission first. The caller owns *ret_in. */

@@ -297,6 +297,73 @@ static void sealed_messages_are_not_piled_up_before_the_pipe_is_read(void **stat
     assert_true(psr_transport_waiting(a.transport, worker1) > LARGE - READ_AHEAD);
 }
 
+/* ---- a member that lies about what it sent before ---- */
+
+enum { FAR = 1 << 30, MANY = 200000 };
+
+/* Its pipe always has its next message. */
+static void fill_pipe(uint64_t *sequence)
+{
+    for (bool put = true; put; *sequence += put) {
+        const psr_head head = {.type = PSR_MSG_HELD, .sequence = *sequence};
+        uint8_t bytes[PSR_HEAD_BYTES_MAX];
+        size_t size;
+        psr_head_encode(&head, 0, bytes, &size);
+        assert_ok(psr_lender_put(channel(&a, &b)->lender, bytes, size, NULL, 0, &put));
+    }
+}
+
+/* Sends one far ahead, by a socket. */
+static uint64_t lie(void)
+{
+    psr_zmq_channel *c = channel(&a, &b);
+    uint64_t sequence = c->sequence;
+    fill_pipe(&sequence);
+    c->sequence = FAR;
+    send_bytes(&a, &b, LARGEST);
+    return sequence;
+}
+
+static void who_has_much_read_before_a_message_by_curve_is_named(void **state)
+{
+    (void)state;
+    connect_to(&a, &b);
+    lend(&a, &b);
+    await_pipe(&a, &b);
+    uint64_t sequence = lie();
+    psr_err err = PSR_OK;
+    for (uint32_t i = 0; i < MANY && err == PSR_OK; i++) {
+        psr_message *message = NULL;
+        err = psr_transport_recv(b.transport, WAIT_MS, &message);
+        psr_message_free(&message);
+        fill_pipe(&sequence);
+    }
+    assert_fails(err, PSR_ERR_PEER, "worker 0: its connection broke");
+}
+
+static void who_has_much_read_before_a_sealed_message_keeps_nobody_out(void **state)
+{
+    (void)state;
+    connect_to(&a, &b);
+    connect_to(&b, &a);
+    go_sealed();
+    lend(&a, &b);
+    await_pipe(&a, &b);
+    psr_transport *other = open_member(&keys, shard0);
+    join_to(other, worker1, b.transport);
+    uint64_t sequence = lie();
+    send_number(other, worker1, 7);
+    bool came = false;
+    for (uint32_t i = 0; i < MANY && !came; i++) {
+        psr_message *message = receive(b.transport);
+        came = psr_peer_equal(message->from, shard0);
+        psr_message_free(&message);
+        fill_pipe(&sequence);
+    }
+    psr_transport_free(&other, 0);
+    assert_true(came);
+}
+
 #define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -305,6 +372,8 @@ int main(void)
         TEST(messages_keep_their_order_where_the_sealed_connection_comes_after_the_pipe),
         TEST(messages_keep_their_order_where_the_pipe_comes_after_the_sealed_connection),
         TEST(sealed_messages_are_not_piled_up_before_the_pipe_is_read),
+        TEST(who_has_much_read_before_a_message_by_curve_is_named),
+        TEST(who_has_much_read_before_a_sealed_message_keeps_nobody_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
