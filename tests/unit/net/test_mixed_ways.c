@@ -364,6 +364,31 @@ static void who_has_much_read_before_a_sealed_message_keeps_nobody_out(void **st
     assert_true(came);
 }
 
+/* ---- after a failure ---- */
+
+/* It may have come together with what is behind it, and no descriptor tells of that again. */
+static void what_comes_behind_a_message_that_breaks_the_protocol_is_received(void **state)
+{
+    (void)state;
+    psr_message *message = NULL;
+    connect_to(&a, &b);
+    lend(&a, &b);
+    await_pipe(&a, &b);
+    psr_transport *other = open_member(&keys, shard0);
+    join_to(other, worker1, b.transport);
+    psr_zmq_channel *c = psr_zmq_channel_of((const psr_zmq_transport *)other, worker1);
+    const uint64_t sequence = c->sequence;
+    c->sequence = 0;
+    send_number(other, worker1, 0);
+    c->sequence = sequence;
+    send_number(other, worker1, 7);
+    assert_fails(psr_transport_recv(b.transport, WAIT_MS, &message), PSR_ERR_PROTOCOL,
+                 "shard 0: sent message 0 twice");
+    assert_true(atomic_load(&((psr_zmq_transport *)b.transport)->news));
+    receive_number(b.transport, shard0, 7);
+    psr_transport_free(&other, 0);
+}
+
 #define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -374,6 +399,7 @@ int main(void)
         TEST(sealed_messages_are_not_piled_up_before_the_pipe_is_read),
         TEST(who_has_much_read_before_a_message_by_curve_is_named),
         TEST(who_has_much_read_before_a_sealed_message_keeps_nobody_out),
+        TEST(what_comes_behind_a_message_that_breaks_the_protocol_is_received),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
