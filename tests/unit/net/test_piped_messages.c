@@ -128,9 +128,11 @@ static void a_small_payload_needs_no_socket_and_is_given_back_at_once(void **sta
     const psr_head head = {.type = PSR_MSG_RING, .encoding = PSR_ENCODING_FLOAT32};
     const psr_payload lent = {values, sizeof values, count_release, &m.returned};
     values[0] = 3;
+    /* over TCP perhaps a greeting, which goes by another socket */
+    const size_t waiting = psr_transport_waiting(m.from, worker1);
     assert_ok(psr_transport_send(m.from, worker1, &head, &lent));
     assert_int_equal(m.returned, 1);
-    assert_int_equal(psr_transport_waiting(m.from, worker1), 0);
+    assert_true(psr_transport_waiting(m.from, worker1) <= waiting);
     assert_int_equal(bytes_lent(m.from), sizeof values);
     values[0] = 4;
     psr_message *message = NULL; /* it is there already */
