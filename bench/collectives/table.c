@@ -152,10 +152,15 @@ void bench_table_add(bench_table *table, const bench_task *task, const bench_fig
 bool bench_table_end(bench_table *table, const psring_counts *counts)
 {
     if (table->format == BENCH_JSON)
-        fprintf(table->file, "\n], \"bytes_sent\": %" PRIu64 ", \"bytes_lent\": %" PRIu64 "}\n",
-                counts->bytes_sent, counts->bytes_lent);
+        fprintf(table->file,
+                "\n], \"bytes_sent\": %" PRIu64 ", \"bytes_lent\": %" PRIu64
+                ", \"bytes_sealed\": %" PRIu64 "}\n",
+                counts->bytes_sent, counts->bytes_lent, counts->bytes_sealed);
     else if (table->format == BENCH_TEXT)
-        fprintf(table->file, "# of %.1f MB that rank 0 sent %.1f MB went through shared memory\n",
-                (double)counts->bytes_sent / 1e6, (double)counts->bytes_lent / 1e6);
+        fprintf(table->file,
+                "# of %.1f MB that rank 0 sent %.1f MB went through shared memory, and %.1f MB "
+                "sealed\n",
+                (double)counts->bytes_sent / 1e6, (double)counts->bytes_lent / 1e6,
+                (double)counts->bytes_sealed / 1e6);
     return fflush(table->file) == 0 && !ferror(table->file);
 }

@@ -129,6 +129,7 @@ static psr_err get_counts(const psring_comm *comm, psring_counts *ret_counts)
                                  .messages_received = counts.messages_received,
                                  .strangers = counts.strangers,
                                  .bytes_lent = counts.bytes_lent,
+                                 .bytes_sealed = counts.bytes_sealed,
                                  .waited_s = 1e-9 * (double)psr_driver_waited_ns(comm->driver)};
     return psr_options_write("psring_counts", &found, sizeof found, ret_counts,
                              offsetof(psring_counts, bytes_lent));

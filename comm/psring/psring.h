@@ -248,6 +248,9 @@ typedef struct psring_counts {
     uint64_t strangers;
     double waited_s;     /* seconds spent in this library's calls, waiting for other ranks */
     uint64_t bytes_lent; /* the part of bytes_sent that went through shared memory */
+    /* The part that went sealed: over TCP, on a second connection. To ranks where that cannot be
+     * made values go by CURVE, which takes longer. */
+    uint64_t bytes_sealed;
 } psring_counts;
 
 /* Fills in *ret_counts; ret_counts->size is set before. A rank that is alone sends nothing.

@@ -107,14 +107,18 @@ def a_spoilt_value_is_found(tap, bench, spoilt):
 
 
 def how_values_go(tap, bench, psring):
-    """Large values and small ones go through shared memory, unless they are told not to."""
-    for size, transport in (("1M", "auto"), (1024, "auto"), (1024, "ipc")):
-        # The first ones go over sockets, until the others have mapped this rank's memory.
+    """Large values and small ones go through shared memory, unless they are told not to, and over
+    TCP sealed."""
+    for size, transport in (("1M", "auto"), (1024, "auto"), (1024, "ipc"), ("1M", "tcp")):
+        # The first ones go over sockets, until the others have mapped this rank's memory, and by
+        # CURVE, until the second connection is there.
         done = run(psring, "bench", "comm", "--transport=" + transport, "-n", RANKS, "-b", size, "-e", size, "-o", "all_reduce", "--json",
                    "-i", 200)
         counts = json.loads(done.stdout) if done.returncode == 0 else {}
         tap.ok(counts and counts["bytes_sent"] > 0 and (counts["bytes_lent"] > 0) == (transport == "auto") and counts["rows"][0]["wrong"] == 0,
                "of %s bytes %s goes through shared memory" % (size, "a part" if transport == "auto" else "nothing"), [done.stdout, done.stderr])
+        tap.ok(counts and (counts["bytes_sealed"] > 0) == (transport == "tcp"), "and %s sealed" % ("a part" if transport == "tcp" else "nothing"),
+               [done.stdout, done.stderr])
 
 
 def where_arrays_lie(tap, bench, psring):
