@@ -212,6 +212,7 @@ REFUSALS = {
     "a role that is none": (lambda ran: [dict(op="spawn", role="touch", rank=0, provision={})], "neither a worker nor a shard"),
     "a scheduler": (lambda ran: [dict(op="spawn", role="scheduler", rank=0, provision={})], "neither a worker nor a shard"),
     "a worker twice": (lambda ran: 2 * [dict(op="spawn", role="worker", rank=0, provision={})], "second spawn command for worker 0"),
+    "two beginnings": (lambda ran: [dict(op="begin", deadline_s=1000)], "began a second time"),
     "no provision": (lambda ran: [dict(op="spawn", role="worker", rank=0)], "without a provision"),
 }
 
