@@ -30,8 +30,8 @@ bool psr_ranges_overlap(const psr_ranges *ranges, size_t begin, size_t end)
 {
     if (begin >= end)
         return false;
-    size_t i = first_ending_from(
-        ranges, begin + 1); /* a range that ends at begin only touches the new one */
+    /* a range that ends at begin only touches the new one */
+    size_t i = first_ending_from(ranges, begin + 1);
     return i < ranges->count && ranges->items[i].offset < end;
 }
 
