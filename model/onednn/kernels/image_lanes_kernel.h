@@ -11,20 +11,7 @@
  * Every lane is summed by itself and in the same order whatever the width, so bits do not depend on
  * it. Helpers are inlined with constant counts. */
 
-typedef float KERNEL(vector) __attribute__((vector_size(4 * LANES)));
-#define VECTOR KERNEL(vector)
-#define INLINE static inline __attribute__((always_inline))
-#define LOOP TARGET static
-
-INLINE void KERNEL(load)(VECTOR *ret, const float *from)
-{
-    memcpy(ret, from, sizeof *ret);
-}
-
-INLINE void KERNEL(store)(float *to, const VECTOR *value)
-{
-    memcpy(to, value, sizeof *value);
-}
+#include "model/onednn/kernels/vector_kernel.h"
 
 /* channels * columns sums in registers. */
 TARGET INLINE void KERNEL(sum_tile)(const image_lanes_sum *s, size_t half, size_t o, size_t row,

@@ -10,20 +10,7 @@
  * Vectors are GNU C's. The inlined helpers take them by pointer: by value their calling convention
  * would depend on the caller's instruction set. */
 
-typedef float KERNEL(vector) __attribute__((vector_size(4 * LANES)));
-#define VECTOR KERNEL(vector)
-#define INLINE static inline __attribute__((always_inline))
-#define LOOP TARGET static
-
-INLINE void KERNEL(load)(VECTOR *ret, const float *from)
-{
-    memcpy(ret, from, sizeof *ret);
-}
-
-INLINE void KERNEL(store)(float *to, const VECTOR *value)
-{
-    memcpy(to, value, sizeof *value);
-}
+#include "model/onednn/kernels/vector_kernel.h"
 
 /* ---- one dimension; step: vectors from one element to the next ---- */
 
