@@ -28,9 +28,12 @@ from psring_run import PATIENCE_S, Run, Tap, Workspace, is_sanitized, over
 CONNECTIONS = 2000  # at one inbox at once, or as many as this process may open
 DESCRIPTORS = 256  # that a process may have, where strangers take them
 HOARDERS = 200  # that each announce a large frame and send all of it but the end
+HELD = 64  # strangers' connections that a process holds
+WAVE = 16  # hoarders that come before the process has been awaited to end those that are too many
 FRAME_BYTES = 1 << 20  # the largest
-# what an attack may at most cost: 64 connections are held, and some are on their way out
-MEMORY_BYTES = (64 + 16) * FRAME_BYTES
+# what hoarders may at most cost: what is held, the wave that has just come, and what goes with it
+HOARD_BYTES = (HELD + WAVE + 8) * FRAME_BYTES
+FLOOD_BYTES = CONNECTIONS * (64 << 10)  # all of the crowd at once, and a connection's own buffers
 LINES, WINDOW_S = 10, 10  # a process logs at most so many strangers in such a time
 
 OPTIONS = {"model": "mlp", "data": "synthetic:count=97,test=40,channels=1,size=28", "workers": 2, "batch-size": 16, "steps": 6, "lr": 0.05,
@@ -128,15 +131,8 @@ def flood(port):
     return crowd
 
 
-def hoard(port, mechanism, count=HOARDERS):
-    """Connections that each send as much of a large frame, in the handshake, as the other side
-    takes."""
-    crowd, left = [], {}
-    for _ in range(count):
-        stranger = connect(port)
-        stranger.setblocking(False)
-        crowd.append(stranger)
-        left[stranger] = greeting(mechanism) + struct.pack(">BQ", 6, FRAME_BYTES) + b"\x05HELLO" + bytes(FRAME_BYTES - 100)
+def send_all(left):
+    """left: {connection: bytes}. Sends each as much as the other side takes."""
     end = time.monotonic() + PATIENCE_S
     while left and time.monotonic() < end:
         ready = select.select([], list(left), [], 0.2)[1]
@@ -149,6 +145,25 @@ def hoard(port, mechanism, count=HOARDERS):
                 left[stranger] = b""
             if not left[stranger]:
                 del left[stranger]
+
+
+def hoard(process, port, mechanism, members, count=HOARDERS):
+    """Connections that each send as much of a large frame, in the handshake, as the other side
+    takes. They come in waves: the process has `members` sockets of its own, and must be back at
+    those and what it holds of strangers before the next, however little time it gets to run."""
+    crowd = []
+    for first in range(0, count, WAVE):
+        wave = [connect(port) for _ in range(min(WAVE, count - first))]
+        crowd += wave
+        for stranger in wave:
+            stranger.setblocking(False)
+        send_all({stranger: greeting(mechanism) + struct.pack(">BQ", 6, FRAME_BYTES) + b"\x05HELLO" + bytes(FRAME_BYTES - 100)
+                  for stranger in wave})
+        end = time.monotonic() + PATIENCE_S
+        while len(process.sockets()) > members + HELD:
+            if time.monotonic() > end:
+                raise AssertionError("%r keeps %d sockets" % (process, len(process.sockets())))
+            time.sleep(0.002)
     return crowd
 
 
@@ -171,6 +186,7 @@ def attack_a_run(tap, psring, directory, mode, mechanism, transport, right):
         held.wait_stopped()
         members = [process for process in run.processes() if process.role in ("scheduler", "shard", "worker")]
         peaks = {process: process.memory_peak_bytes() for process in members}
+        own = {process: len(process.sockets()) for process in members}
         attacked = {}
         for process in members:
             ports = process.ports()
@@ -185,16 +201,18 @@ def attack_a_run(tap, psring, directory, mode, mechanism, transport, right):
             if process is not held:  # who will drop them when it goes on
                 faults += await_dropping(process.role, strangers)
                 for port in process.ports()[1 if process.role == "scheduler" else 0:]:
-                    crowd += hoard(port, b"PLAIN", HOARDERS // 2 - 20)  # more than are held
+                    crowd += hoard(process, port, b"PLAIN", own[process], HOARDERS // 2 - 20)  # more than are held
         tap.ok(not faults, "%s: whatever strangers send, they are hung up on or left waiting" % mode, faults)
-        crowd += hoard(run.of_role("scheduler").ports()[0], mechanism)
-        count = len(crowd)
-        crowd += flood(run.of_role("scheduler").ports()[0])
-        tap.ok(len(crowd) - count > 100, "%s: %d connections at once at the scheduler" % (mode, len(crowd) - count))
-        costs = {process.role: process.memory_peak_bytes() - before for process, before in peaks.items()}
+        scheduler = next(process for process in members if process.role == "scheduler")
+        crowd += hoard(scheduler, scheduler.ports()[0], mechanism, own[scheduler])
+        cost = lambda: {process.role: process.memory_peak_bytes() - before for process, before in peaks.items()}
         kept = " # SKIP a sanitizer keeps what was freed" if is_sanitized(psring) else ""
-        tap.ok(kept or all(cost < MEMORY_BYTES for cost in costs.values()),
-               "%s: nobody takes the memory that a stranger claims%s" % (mode, kept), [str(costs)])
+        tap.ok(kept or all(bytes_ < HOARD_BYTES for bytes_ in cost().values()),
+               "%s: nobody takes the memory that a stranger claims%s" % (mode, kept), [str(cost())])
+        count = len(crowd)
+        crowd += flood(scheduler.ports()[0])
+        tap.ok(len(crowd) - count > 100, "%s: %d connections at once at the scheduler" % (mode, len(crowd) - count))
+        tap.ok(kept or cost()["scheduler"] < HOARD_BYTES + FLOOD_BYTES, "%s: which cost a connection's buffers%s" % (mode, kept), [str(cost())])
         held.signal(signal.SIGCONT)
         status = run.wait(PATIENCE_S)
         tap.ok(status == 0, "%s: the run ends with status 0" % mode, run.why())
