@@ -201,7 +201,8 @@ def attack_a_run(tap, psring, directory, mode, mechanism, transport, right):
             if process is not held:  # who will drop them when it goes on
                 faults += await_dropping(process.role, strangers)
                 for port in process.ports()[1 if process.role == "scheduler" else 0:]:
-                    crowd += hoard(process, port, b"PLAIN", own[process], HOARDERS // 2 - 20)  # more than are held
+                    # more than are held
+                    crowd += hoard(process, port, b"PLAIN", own[process], HOARDERS // 2 - 20)
         tap.ok(not faults, "%s: whatever strangers send, they are hung up on or left waiting" % mode, faults)
         scheduler = next(process for process in members if process.role == "scheduler")
         crowd += hoard(scheduler, scheduler.ports()[0], mechanism, own[scheduler])
