@@ -1,12 +1,13 @@
 /* `psring report DIR...`: one row per run, however it ended, from its run.json; the options in
  * which the runs differ; and whether the weights are the same bits. As a table, JSON or CSV: one
- * set of columns, written in three ways. */
+ * set of columns, written in three ways. Or as a page for a browser (deploy/report/page.h). */
 #include "deploy/commands.h"
 
 #include "base/figures.h"
 #include "base/config/options_argp.h"
 #include "base/text/printable.h"
 #include "base/text/json.h"
+#include "deploy/report/page.h"
 #include "deploy/report/runs.h"
 #include "base/show/summary.h"
 #include "deploy/report/table.h"
@@ -18,11 +19,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_JSON = 1000, KEY_CSV };
-typedef enum format { TABLE, JSON, CSV } format;
+enum { KEY_JSON = 1000, KEY_CSV, KEY_OUTPUT = 'o' };
+typedef enum format { TABLE, JSON, CSV, PAGE } format;
 
 typedef struct report {
     format format;
+    const char *output; /* of PAGE */
     psr_runs runs;
 } report;
 
@@ -35,9 +37,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     switch (key) {
     case KEY_JSON:
     case KEY_CSV:
+    case KEY_OUTPUT:
         if (r->format != TABLE)
-            psr_options_refuse(state, "--json and --csv are two ways to write the same; give one");
-        r->format = key == KEY_JSON ? JSON : CSV;
+            psr_options_refuse(state, "--json, --csv and -o are ways to write the same; give one");
+        r->format = key == KEY_JSON ? JSON : key == KEY_CSV ? CSV : PAGE;
+        r->output = arg;
         return 0;
     case ARGP_KEY_ARG:
         if (runs->count == PSR_RUNS_MAX)
@@ -56,6 +60,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static const struct argp_option options[] = {
     {"json", KEY_JSON, NULL, 0, "write one JSON object, with every figure", 0},
     {"csv", KEY_CSV, NULL, 0, "write comma-separated values with a head, every figure", 0},
+    {"output", KEY_OUTPUT, "FILE.html", 0,
+     "write one page for a browser: the answer, throughput, a step's time by part, bytes, the loss",
+     0},
     {0}};
 
 static const char doc[] =
@@ -64,8 +71,9 @@ static const char doc[] =
     "says so, with the steps that it has completed. With --csv a run that changed its architecture "
     "has a row more for each stretch: the last columns (stretch_..) say of which.\n"
     "Exit status: 0 also when hashes differ or runs failed; 2 when a directory cannot be read.\n"
-    "Example:\n"
+    "Examples:\n"
     "  psring report psring-runs/A psring-runs/B\n"
+    "  psring report psring-runs/* -o report.html\n"
     "\n"
     "The figures (docs/figures.md has more of them and of metrics.jsonl's fields):\n";
 
@@ -245,6 +253,10 @@ static psr_err print_report(const report *r)
         return print_json(&r->runs);
     case CSV:
         print_csv(&r->runs);
+        return PSR_OK;
+    case PAGE:
+        PSR_TRY(psr_runs_write_page(&r->runs, r->output));
+        psr_print(stdout, "%s: %zu runs\n", r->output, r->runs.count);
         return PSR_OK;
     case TABLE:
         break;
