@@ -8,6 +8,7 @@ int psr_command_run(int argc, char **argv);
 int psr_command_bench(int argc, char **argv);
 int psr_command_doctor(int argc, char **argv);
 int psr_command_report(int argc, char **argv);
+int psr_command_lab(int argc, char **argv);
 int psr_command_mode(int argc, char **argv);
 int psr_command_keygen(int argc, char **argv);
 int psr_command_hosts(int argc, char **argv);

@@ -6,6 +6,7 @@
 #include "deploy/agent/agent.h"
 #include "deploy/commands.h"
 #include "deploy/doctor/visit/probe.h"
+#include "deploy/lab/run.h"
 #include "deploy/subcommands.h"
 #include "net/transport.h"
 
@@ -21,6 +22,7 @@ static const psr_subcommand rows[] = {
      psr_command_run},
     {"bench", "measure the library's operations on this machine or on the hosts of a hostfile",
      psr_command_bench},
+    {"lab", "run psring on a cluster of emulated hosts on this machine", psr_command_lab},
     {"doctor",
      "look for what would stop or slow a run on this machine or on the hosts of a hostfile",
      psr_command_doctor},
@@ -149,6 +151,8 @@ int main(int argc, char **argv)
         return psr_agent_main();
     if (strcmp(name, "hosts") == 0) /* deploy/install's own */
         return psr_command_hosts(argc - 1, argv + 1);
+    if (strcmp(name, "lab-host") == 0) /* the way to a host of a lab */
+        return psr_lab_host_main(argc - 1, argv + 1);
     if (strcmp(name, "probe") == 0) /* the agent's own */
         return psr_probe_main();
     return run_command(argc, argv);
