@@ -67,6 +67,12 @@ typedef struct psr_backend_options {
     /* The algorithms of convolutions: "auto" (by rule: model/onednn/choice/rule.h), "timed",
      * "direct", or a text that psr_backend_algorithms returned. NULL: auto. */
     const char *algorithms;
+    /* Of the played back end alone: the file that it plays (model/played/profile.h; borrowed for
+     * the call), how many times as long it takes, and whether gradients are random numbers, a
+     * function of seed, epoch, sample and tensor, instead of zeros. */
+    const char *profile;
+    double dilate;
+    bool seeded_gradients;
 } psr_backend_options;
 
 /* The caller owns *ret_backend: psr_backend_free. net is borrowed for the backend's life.

@@ -4,11 +4,14 @@
 #include "base/arrays/finite.h"
 #include "base/log.h"
 #include "worker/evaluate.h"
+#include "worker/pass_times.h"
 #include "worker/snapshot.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* What happened to one replica in the present step. */
 typedef struct turn {
@@ -37,7 +40,9 @@ typedef struct training {
     uint32_t nodes_done;
     /* --slow: after each bucket this rank waits in proportion to what it has computed since the
      * last one */
-    bool slow;
+    double slow_factor;    /* 1: it does not */
+    psr_pass_times *times; /* --record, in worker 0; owned; NULL: none */
+    bool records;          /* the pass under way is recorded */
     double marked_s, busy_s;
 } training;
 
@@ -75,12 +80,14 @@ static void progress(void *context)
     psr_phase phase =
         tr->nodes_done <= tr->t->net->node_count ? PSR_PHASE_FORWARD : PSR_PHASE_BACKWARD;
     psr_session_progress(tr->t->session, phase);
-    if (!tr->slow)
+    if (tr->slow_factor <= 1 && !tr->records)
         return;
     mark_busy(tr);
+    if (tr->records)
+        psr_pass_times_progress(tr->times, tr->busy_s);
     /* fails if the exchange has failed; the next call of the exchange returns that */
     psr_err held_up = PSR_OK;
-    for (double left = tr->t->config->slow_factor - 1; left > 0 && held_up == PSR_OK; left--) {
+    for (double left = tr->slow_factor - 1; left > 0 && held_up == PSR_OK; left--) {
         held_up = psr_session_pause(tr->t->session, tr->busy_s * (left < 1 ? left : 1));
         psr_session_progress(tr->t->session, phase);
     }
@@ -109,13 +116,22 @@ static psr_err compute(training *tr, const psr_replica *replica, const psr_loade
                                   .progress = progress};
     psr_pass_result result;
     /* Work that only the first step does says nothing about a worker's speed. */
-    tr->slow = t->config->slowed && t->config->slow_rank == replica->rank &&
-               now->metrics.step > t->first_step + 1;
+    tr->slow_factor = now->metrics.step > t->first_step + 1
+                          ? psr_config_slow_factor(t->config, replica->rank)
+                          : 1;
+    tr->records = tr->times != NULL && replica->rank == 0 && batch.count == t->config->batch_size &&
+                  now->metrics.step > t->first_step + 1;
     tr->nodes_done = 0;
+    if (tr->records)
+        psr_pass_times_begin(tr->times);
     tr->busy_s = 0;
     tr->marked_s = psr_clock_s();
     PSR_TRY(psr_backend_train(t->backend, &batch, &state, (float)(1.0 / global_batch), &hooks,
                               &result));
+    if (tr->records) {
+        mark_busy(tr);
+        psr_pass_times_end(tr->times, tr->busy_s);
+    }
     now->loss_sum = result.loss_sum;
     now->metrics.loss = result.loss_sum / loaded->count;
     if (!isfinite(now->metrics.loss))
@@ -322,7 +338,7 @@ static psr_err finish_step(training *tr, uint64_t steps)
 {
     const psr_config *config = tr->t->config;
     bool last = steps == tr->t->total_steps;
-    bool evaluates = config->eval && (last || due(config->eval_every, steps));
+    bool evaluates = psr_config_evaluates(config) && (last || due(config->eval_every, steps));
     bool saves = last || due(config->checkpoint_every, steps);
     /* In a checkpoint without averaged statistics no worker waits for another. At the end each
      * worker's time is its own. */
@@ -348,7 +364,7 @@ static psr_err take_steps(training *tr)
 {
     psr_trainer *t = tr->t;
     if (t->first_step == t->total_steps) /* resumed after its last step */
-        return t->config->eval ? evaluate(tr, t->total_steps) : PSR_OK;
+        return psr_config_evaluates(t->config) ? evaluate(tr, t->total_steps) : PSR_OK;
     for (uint64_t step = t->first_step; step < t->total_steps; step++) {
         for (uint32_t i = 0; i < t->replica_count; i++) {
             psr_err err = take_turn(tr, step, i);
@@ -396,6 +412,28 @@ static psr_err finish_run(training *tr)
     return PSR_OK;
 }
 
+/* ---- --record ---- */
+
+static psr_err begin_recording(training *tr)
+{
+    const psr_trainer *t = tr->t;
+    if (t->config->record[0] == '\0' || !psr_trainer_is_first(t))
+        return PSR_OK;
+    return psr_pass_times_new(t->net, &tr->times);
+}
+
+static psr_err end_recording(training *tr)
+{
+    const psr_config *config = tr->t->config;
+    char host[256] = "?", machine[512];
+    if (tr->times == NULL)
+        return PSR_OK;
+    (void)gethostname(host, sizeof host - 1);
+    snprintf(machine, sizeof machine, "%.200s on %.40s", psr_backend_identity(config->backend),
+             host);
+    return psr_pass_times_write(tr->times, config, machine);
+}
+
 psr_err psr_train(psr_trainer *trainer, psr_outcome *ret_outcome)
 {
     training tr = {
@@ -411,9 +449,14 @@ psr_err psr_train(psr_trainer *trainer, psr_outcome *ret_outcome)
     psr_exchange_figures start_up; /* waiting before START belongs to no step */
     psr_exchange_take_figures(trainer->exchange, &start_up);
     tr.start_s = psr_clock_s();
-    psr_err err = take_steps(&tr);
+    psr_err err = begin_recording(&tr);
+    if (err == PSR_OK)
+        err = take_steps(&tr);
     if (err == PSR_OK)
         err = finish_run(&tr);
+    if (err == PSR_OK)
+        err = end_recording(&tr);
+    psr_pass_times_free(tr.times);
     free(tr.turns);
     if (err == PSR_OK)
         *ret_outcome = tr.outcome;

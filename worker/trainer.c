@@ -71,6 +71,9 @@ static psr_err compile(psr_trainer *t)
         .threads = t->config->threads,
         .buckets = t->buckets,
         .algorithms = t->config->algorithms,
+        .profile = t->config->profile,
+        .dilate = t->config->dilate,
+        .seeded_gradients = t->config->played_gradients == PSR_PLAYED_SEEDED,
     };
     if (strcmp(options.algorithms, "timed") == 0)
         return compile_timed(t, &options);

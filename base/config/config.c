@@ -74,7 +74,7 @@ static bool is_aloud(const psr_option *option, const psr_config *config,
     if (option->aloud == NULL || !psr_option_print(option, config, text, PSR_OPTION_TEXT_MAX))
         return false;
     if (option->aloud_at != NULL)
-        return strcmp(text, option->aloud_at) == 0;
+        return strncmp(text, option->aloud_at, strlen(option->aloud_at)) == 0;
     psr_config_defaults(&defaults);
     return psr_option_print(option, &defaults, initial, sizeof initial) &&
            strcmp(text, initial) != 0;
@@ -147,6 +147,19 @@ bool psr_config_difference(const psr_config *one, const psr_config *other, const
         return true;
     }
     return false;
+}
+
+bool psr_config_evaluates(const psr_config *config)
+{
+    return config->eval && config->backend != PSR_BACKEND_PLAYED;
+}
+
+double psr_config_slow_factor(const psr_config *config, uint32_t rank)
+{
+    for (uint32_t i = 0; i < config->slowed_count; i++)
+        if (config->slowed[i].rank == rank)
+            return config->slowed[i].factor;
+    return 1;
 }
 
 #define NAMED_STRETCHES_MAX 3 /* in the name of a run's directory */

@@ -15,6 +15,7 @@
 #include <stdint.h>
 
 #define PSR_PATH_MAX 1024
+#define PSR_SLOWED_MAX 64 /* ranks of --slow */
 /* The most bytes of an option as text, with its zero. */
 #define PSR_OPTION_TEXT_MAX 4096
 #define PSR_STRETCHES_MAX 64
@@ -70,7 +71,12 @@ typedef enum psr_partition {
     PSR_PARTITION_DROP,
     PSR_PARTITION_PAD
 } psr_partition;
-typedef enum psr_backend_kind { PSR_BACKEND_ONEDNN, PSR_BACKEND_REFERENCE } psr_backend_kind;
+typedef enum psr_played_gradients { PSR_PLAYED_ZERO, PSR_PLAYED_SEEDED } psr_played_gradients;
+typedef enum psr_backend_kind {
+    PSR_BACKEND_ONEDNN,
+    PSR_BACKEND_REFERENCE,
+    PSR_BACKEND_PLAYED,
+} psr_backend_kind;
 typedef enum psr_transport_kind {
     PSR_TRANSPORT_AUTO,
     PSR_TRANSPORT_TCP,
@@ -117,10 +123,14 @@ typedef struct psr_config {
     char model[32]; /* --model: any text; model/networks/network_list.h knows the networks */
     /* --shortcut a|b, for networks that have the choice; default a (He et al.) */
     psr_shortcut shortcut;
-    psr_precision precision;  /* --precision fp32|bf16 */
-    psr_backend_kind backend; /* --backend onednn|reference */
-    char device[16];          /* --device cpu (cuda refused by name in builds without) */
-    uint32_t threads;         /* --threads per worker; 0 on the command
+    psr_precision precision;    /* --precision fp32|bf16 */
+    psr_backend_kind backend;   /* --backend onednn|reference|played:PROFILE */
+    char profile[PSR_PATH_MAX]; /* of played; else "" */
+    double dilate;              /* --dilate F: a played pass takes F times as long */
+    /* --played-gradients zero|seeded */
+    psr_played_gradients played_gradients;
+    char device[16];  /* --device cpu (cuda refused by name in builds without) */
+    uint32_t threads; /* --threads per worker; 0 on the command
                                  line: resolved by the launcher */
     /* data */
     char data[PSR_PATH_MAX]; /* --data DIR|fashion-mnist|synthetic[:SPEC] */
@@ -173,10 +183,14 @@ typedef struct psr_config {
     char algorithms[PSR_OPTION_TEXT_MAX];
     bool exchange; /* --no-exchange: every worker computes alone,
                       to measure what the exchange costs */
-    bool slowed;   /* --slow RANK:FACTOR: that worker takes FACTOR times as long to compute */
-    uint32_t slow_rank;
-    double slow_factor;
-    char fault_point[64]; /* hidden --fault-point ROLE:RANK:PHASE:STEP */
+    /* --slow RANK:FACTOR,..: that worker takes FACTOR times as long to compute */
+    struct psr_slowed {
+        uint32_t rank;
+        double factor;
+    } slowed[PSR_SLOWED_MAX];
+    uint32_t slowed_count;
+    char record[PSR_PATH_MAX]; /* --record FILE: worker 0 writes how long its passes took */
+    char fault_point[64];      /* hidden --fault-point ROLE:RANK:PHASE:STEP */
 } psr_config;
 
 /* Every field at its default. */
@@ -231,6 +245,10 @@ bool psr_config_route_pattern(const psr_config *config, uint32_t index,
 bool psr_config_route_fits(const char *pattern, const char *tensor);
 /* Whether some pattern of --route gives this way. */
 bool psr_config_routes_by(const psr_config *config, psr_mode way);
+/* Whether the run evaluates its weights: a played one has none that could be judged. */
+bool psr_config_evaluates(const psr_config *config);
+/* How many times as long as others this worker takes to compute (--slow); 1: it is not slowed. */
+double psr_config_slow_factor(const psr_config *config, uint32_t rank);
 /* Whether a stretch or a pattern of --route sends gradients to shards. */
 bool psr_config_needs_shards(const psr_config *config);
 /* The number of shard processes of the run. In mode ring there are some if --shards gives a number,

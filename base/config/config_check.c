@@ -210,6 +210,15 @@ static psr_err check_model(const psr_config *config)
     if (strcmp(config->algorithms, "auto") != 0 && config->backend == PSR_BACKEND_REFERENCE)
         return refuse_pair(config, "algorithms", "backend",
                            "the reference has no other algorithms; leave --algorithms out");
+    if (config->backend != PSR_BACKEND_PLAYED &&
+        (config->dilate != 1 || config->played_gradients != PSR_PLAYED_ZERO))
+        return refuse_pair(config, config->dilate != 1 ? "dilate" : "played-gradients", "backend",
+                           "it is for --backend played:PROFILE");
+    if (config->backend == PSR_BACKEND_PLAYED && config->record[0] != '\0')
+        return refuse_pair(config, "record", "backend", "a played pass is recorded already");
+    if (config->backend == PSR_BACKEND_PLAYED && config->eval_every != 0)
+        return refuse_pair(config, "eval-every", "backend",
+                           "played weights mean nothing; leave --eval-every out");
     if (config->image_size != 0 && config->image_size < 8)
         return psr_fail(PSR_ERR_USAGE,
                         "--image-size: %" PRIu32 " is too small; give 0 or 8 to 4096",
@@ -262,9 +271,12 @@ static psr_err check_run(const psr_config *config)
                         "--no-eval does not go with --eval-every %" PRIu64
                         ": there is no evaluation then; leave one out",
                         config->eval_every);
-    if (config->slowed && config->slow_rank >= config->workers)
-        return refuse_pair(config, "slow", "workers",
-                           "there is no worker of that rank; ranks count from 0");
+    if (config->record[0] != '\0' && config->slowed_count > 0)
+        return refuse_pair(config, "record", "slow", "it would record the waiting; leave one out");
+    for (uint32_t i = 0; i < config->slowed_count; i++)
+        if (config->slowed[i].rank >= config->workers)
+            return refuse_pair(config, "slow", "workers",
+                               "there is no worker of that rank; ranks count from 0");
     const bool attempts = psr_attempts_are_asked_for(config);
     if (attempts && config->out[0] == '\0')
         return psr_fail(

@@ -3,6 +3,8 @@
 #include "base/config/config_table.h"
 
 #include "base/text/nearest.h"
+#include "base/text/printable.h"
+#include "base/text/text.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -31,7 +33,8 @@ static const char *const precision_words[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const optimizer_words[] = {"sgd", "adam", "lars", NULL};
 static const char *const augment_words[] = {"none", "crop-flip", "imagenet", NULL};
 static const char *const partition_words[] = {"exact", "drop", "pad", NULL};
-static const char *const backend_words[] = {"onednn", "reference", NULL};
+static const char *const backend_words[] = {"onednn", "reference", "played:", NULL};
+static const char *const played_gradients_words[] = {"zero", "seeded", NULL};
 static const char *const network_words[] = {"auto", "tcp", "ipc", "shm", NULL};
 static const char *const shortcut_words[] = {"a", "b", NULL};
 #define MODES_OWN                                                                                  \
@@ -148,41 +151,93 @@ static void print_schedule(const psr_config *config, char *text, size_t size)
     }
 }
 
-static psr_err read_slow(psr_config *config, const char *text)
+/* Reads "1:10", which ends at a comma or the end. NULL: it is something else; else what follows. */
+static const char *read_slowed(const char *text, struct psr_slowed *ret_slowed)
 {
-    char rank_text[16];
+    char part[48];
     uint64_t rank = 0;
     double factor = 1;
-    const char *colon = strchr(text, ':');
-    if (text[0] != '\0') {
-        size_t length = colon != NULL ? (size_t)(colon - text) : sizeof rank_text;
-        if (length >= sizeof rank_text)
-            goto refuse;
-        memcpy(rank_text, text, length);
-        rank_text[length] = '\0';
-        if (!psr_parse_u64(rank_text, &rank) || rank > 1023 ||
-            !psr_parse_double(colon + 1, &factor) || factor < 1 || factor > 1000)
-            goto refuse;
-    }
-    config->slowed = text[0] != '\0';
-    config->slow_rank = (uint32_t)rank;
-    config->slow_factor = factor;
-    return PSR_OK;
+    const size_t length = strcspn(text, ",");
+    if (length >= sizeof part)
+        return NULL;
+    memcpy(part, text, length);
+    part[length] = '\0';
+    char *colon = strchr(part, ':');
+    if (colon == NULL)
+        return NULL;
+    *colon = '\0';
+    if (!psr_parse_u64(part, &rank) || rank > 1023 || !psr_parse_double(colon + 1, &factor) ||
+        factor < 1 || factor > 1000)
+        return NULL;
+    *ret_slowed = (struct psr_slowed){(uint32_t)rank, factor};
+    return text + length;
+}
 
-refuse:
-    return psr_fail(PSR_ERR_USAGE, "'%s' is not RANK:FACTOR with a factor of 1 to 1000 (1:10)",
-                    text);
+static psr_err read_slow(psr_config *config, const char *text)
+{
+    struct psr_slowed slowed[PSR_SLOWED_MAX] = {{0}};
+    uint32_t count = 0;
+    for (const char *at = text; text[0] != '\0'; at++) {
+        at = count < PSR_SLOWED_MAX ? read_slowed(at, &slowed[count]) : NULL;
+        for (uint32_t i = 0; at != NULL && i < count; i++)
+            if (slowed[i].rank == slowed[count].rank)
+                at = NULL;
+        if (at == NULL)
+            return psr_fail(PSR_ERR_USAGE,
+                            "'%s' is not RANK:FACTOR with a factor of 1 to 1000 (1:10), or several "
+                            "of them, each rank once, joined by commas",
+                            text);
+        count++;
+        if (*at == '\0')
+            break;
+    }
+    memcpy(config->slowed, slowed, sizeof slowed);
+    config->slowed_count = count;
+    return PSR_OK;
 }
 
 static void print_slow(const psr_config *config, char *text, size_t size)
 {
     char number[32];
-    if (size > 0)
-        text[0] = '\0';
-    if (!config->slowed)
-        return;
-    psr_print_double(config->slow_factor, number, sizeof number);
-    snprintf(text, size, "%" PRIu32 ":%s", config->slow_rank, number);
+    psr_text_end end = {text, size};
+    text[0] = '\0';
+    for (uint32_t i = 0; i < config->slowed_count; i++) {
+        psr_print_double(config->slowed[i].factor, number, sizeof number);
+        psr_text_add(&end, "%s%" PRIu32 ":%s", i > 0 ? "," : "", config->slowed[i].rank, number);
+    }
+}
+
+static psr_err read_backend(psr_config *config, const char *text)
+{
+    static const char played[] = "played:";
+    const char *profile = "";
+    if (strcmp(text, "onednn") == 0)
+        config->backend = PSR_BACKEND_ONEDNN;
+    else if (strcmp(text, "reference") == 0)
+        config->backend = PSR_BACKEND_REFERENCE;
+    else if (strncmp(text, played, sizeof played - 1) == 0 && text[sizeof played - 1] != '\0' &&
+             strlen(text) - sizeof played + 1 < sizeof config->profile &&
+             psr_is_printable(text, strlen(text)))
+        profile = text + sizeof played - 1;
+    else
+        return psr_fail(PSR_ERR_USAGE,
+                        "'%s' is not a back end; give onednn, reference, or played:PROFILE with a "
+                        "file that --record wrote",
+                        text);
+    if (profile[0] != '\0')
+        config->backend = PSR_BACKEND_PLAYED;
+    memset(config->profile, 0, sizeof config->profile);
+    memcpy(config->profile, profile, strlen(profile));
+    return PSR_OK;
+}
+
+static void print_backend(const psr_config *config, char *text, size_t size)
+{
+    if (config->backend == PSR_BACKEND_PLAYED)
+        snprintf(text, size, "played:%s", config->profile);
+    else
+        snprintf(text, size, "%s",
+                 config->backend == PSR_BACKEND_REFERENCE ? "reference" : "onednn");
 }
 
 static psr_err read_bare(psr_config *config, const char *text)
@@ -356,8 +411,26 @@ const psr_option psr_options[] = {
      MODEL, "a", ENUM(shortcut, shortcut_words)},
     {"precision", "fp32|bf16", "of the arithmetic; parameters and sums are always float32", MODEL,
      "fp32", ENUM(precision, precision_words), .unlisted = precision_unlisted},
-    {"backend", "onednn|reference", "oneDNN, or plain loops", MODEL, "onednn",
-     ENUM(backend, backend_words)},
+    {"backend", "onednn|reference|played:PROFILE",
+     "oneDNN; plain loops; or nothing, but passes take as long as those that --record wrote into "
+     "the file PROFILE, for lessons and labs",
+     MODEL, "onednn", SPECIAL(read_backend, print_backend), .words = backend_words,
+     .aloud_at = "played:",
+     .aloud = "played: nothing is computed, passes take as long as recorded ones, and the weights "
+              "and losses mean nothing"},
+    {"dilate", "F",
+     "with --backend played: passes take F times as long (F from 1 to 1000), for links that are "
+     "made F times as slow",
+     MODEL, "1", DOUBLE(dilate, 1, 1000),
+     .aloud = "played passes take that many times as long, so all times are that many times those "
+              "of what is played"},
+    {"played-gradients", "zero|seeded",
+     "with --backend played: gradients are zeros, or random numbers by --seed, which cost time",
+     MODEL, "zero", ENUM(played_gradients, played_gradients_words)},
+    {"record", "FILE",
+     "write how long worker 0's forward and backward passes take, tensor by tensor (the median of "
+     "the steps but the first), for --backend played",
+     MODEL, "", STRING(record)},
     {"device", "cpu", "where it computes", MODEL, "cpu", STRING(device), .read = judge_device},
     {"threads", "N", "compute threads per worker; 0: this machine's cores shared evenly", MODEL,
      "0", U32(threads, 0, 1024)},
@@ -462,9 +535,9 @@ const psr_option psr_options[] = {
      RUN, "true", FLAG(exchange),
      .aloud = "nothing is exchanged, so each worker ends with weights of its own; for lessons and "
               "measuring"},
-    {"slow", "RANK:FACTOR",
+    {"slow", "RANK:FACTOR,..",
      "for lessons: the worker of that rank takes FACTOR times as long to compute, which shows who "
-     "waits for it",
+     "waits for it; several are joined by commas",
      RUN, "", SPECIAL(read_slow, print_slow),
      .aloud = "that worker is made slow on purpose; for lessons and tests"},
     {"algorithms", "auto|timed|direct|TEXT",

@@ -342,6 +342,9 @@ void psr_show_outcome(psr_show *show, const psr_config *config, const char *out,
     psr_summary_print(outcome, figures);
     psr_text_add(&end, "%s", figures);
     add_traffic(&end, outcome);
+    if (config->backend == PSR_BACKEND_PLAYED)
+        psr_text_add(&end, "played     passes from %s%s; the loss and the weights mean nothing\n",
+                     config->profile, config->dilate > 1 ? ", dilated" : "");
     if (config->bare != PSR_BARE_NOWHERE)
         psr_text_add(&end, "bare       %s\n", describe_bare(config));
     psr_text_add(&end, "written    %s\n", out);

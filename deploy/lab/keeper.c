@@ -333,8 +333,8 @@ static int open_signals(void)
     return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-int psr_lab_keep(const psr_lab_run *lab_run, const psr_lab_words *words,
-                 const psr_lab_tools *tools, int lifeline)
+int psr_lab_keep(const psr_lab_run *lab_run, const psr_lab_words *words, const psr_lab_tools *tools,
+                 int lifeline)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     keeper k = {.run = lab_run,

@@ -314,8 +314,8 @@ static psr_err read_switch(reading *r, word name, const char *at, const char *en
         return psr_fail(PSR_ERR_FORMAT, "more than %d switches", PSR_LAB_SWITCHES_MAX - 1);
     psr_lab_switch *added = &r->lab.switches[r->lab.switch_count++];
     memcpy(added->name, text, sizeof text);
-    added->uplink = (psr_lab_link){r->uplink.rate_bits_per_s, r->now.link.queue_bytes,
-                                   r->now.link.burst_bytes};
+    added->uplink =
+        (psr_lab_link){r->uplink.rate_bits_per_s, r->now.link.queue_bytes, r->now.link.burst_bytes};
     complete(&added->uplink);
     return PSR_OK;
 }
@@ -357,8 +357,7 @@ static psr_err read_line(reading *r, const char *at, const char *end)
     return psr_fail(PSR_ERR_FORMAT,
                     "'%s%s': a line is 'host NAME KEY=VALUE..', 'switch NAME uplink=RATE', "
                     "'congestion NAME' or 'default KEY=VALUE..'",
-                    psr_host_quote(kind.at, kind.size, quoted),
-                    name.size > 0 ? " .." : "");
+                    psr_host_quote(kind.at, kind.size, quoted), name.size > 0 ? " .." : "");
 }
 
 psr_err psr_lab_parse(const char *name, const char *text, size_t size, psr_lab *ret_lab)
@@ -380,8 +379,8 @@ psr_err psr_lab_parse(const char *name, const char *text, size_t size, psr_lab *
         at = stop + 1;
     }
     if (!err && psr_lab_slots(&r->lab) == 0)
-        err = psr_fail(PSR_ERR_FORMAT, "%s names no host for workers; give 'host NAME rate=100Mbit'",
-                       name);
+        err = psr_fail(PSR_ERR_FORMAT,
+                       "%s names no host for workers; give 'host NAME rate=100Mbit'", name);
     if (!err)
         *ret_lab = r->lab;
     free(r);

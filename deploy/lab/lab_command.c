@@ -126,13 +126,13 @@ static void tell(const psr_lab *lab, const char *file)
 
 int psr_command_lab(int argc, char **argv)
 {
-    static const struct argp argp = {
-        options, parse, "run|check|show LAB [-- COMMAND..]", doc, NULL, NULL, NULL};
+    static const struct argp argp = {options, parse, "run|check|show LAB [-- COMMAND..]", doc, NULL,
+                                     NULL,    NULL};
     lab_options o = {.dilate = 1};
     psr_lab *lab = calloc(1, sizeof *lab);
     psr_options_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &o);
-    psr_err err = lab != NULL ? psr_lab_read(o.file, lab)
-                              : psr_fail(PSR_ERR_NOMEM, "no memory for a lab");
+    psr_err err =
+        lab != NULL ? psr_lab_read(o.file, lab) : psr_fail(PSR_ERR_NOMEM, "no memory for a lab");
     int status = 0;
     if (err != PSR_OK) {
         psr_print(stderr, "psring lab: %s\n", psr_err_detail());

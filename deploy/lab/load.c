@@ -111,8 +111,8 @@ psr_err psr_lab_load_add(psr_lab_load *load, const psr_lab_ticks *now, double un
             return psr_fail(PSR_ERR_NOMEM, "no memory for samples of this machine's load");
         load->samples = grown;
     }
-    load->samples[load->count++] = (psr_lab_sample){
-        unix_s, (float)(now->busy - load->last.busy) / (float)(now->all - load->last.all)};
+    load->samples[load->count++] = (psr_lab_sample){unix_s, (float)(now->busy - load->last.busy) /
+                                                                (float)(now->all - load->last.all)};
     load->last = *now;
     return PSR_OK;
 }

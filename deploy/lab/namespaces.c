@@ -155,8 +155,8 @@ static bool enter_one(pid_t holder, const char *which, int kind)
 psr_err psr_lab_enter(pid_t holder, bool whole)
 {
     if (!enter_one(holder, "net", CLONE_NEWNET) ||
-        (whole && (!enter_one(holder, "uts", CLONE_NEWUTS) ||
-                   !enter_one(holder, "mnt", CLONE_NEWNS))))
+        (whole &&
+         (!enter_one(holder, "uts", CLONE_NEWUTS) || !enter_one(holder, "mnt", CLONE_NEWNS))))
         return psr_fail(PSR_ERR_IO, "process %d's host: %s", (int)holder, strerror(errno));
     return PSR_OK;
 }

@@ -59,8 +59,9 @@ void psr_lab_result_print(const psr_lab_result *r)
     }
     psr_print(stderr, "psring lab: the switches' queues dropped %" PRIu64 " of %" PRIu64 " packets",
               dropped, sent + dropped);
-    psr_print(stderr, "%s%s%s; this machine was busy for %.0f%%, all its processors for %.0f%% of "
-                      "%.1f s\n",
+    psr_print(stderr,
+              "%s%s%s; this machine was busy for %.0f%%, all its processors for %.0f%% of "
+              "%.1f s\n",
               dropped > 0 ? " (" : "", where, dropped > 0 ? ")" : "", 100 * r->load.busy_share,
               100 * r->load.saturated_share, r->load.seconds);
     if (r->dilate > 1)
@@ -123,8 +124,8 @@ cJSON *psr_lab_result_to_json(const psr_lab_result *r)
     cJSON *uplinks = cJSON_AddArrayToObject(json, "uplinks");
     for (size_t k = 1; k < r->lab->switch_count; k++) {
         const psr_lab_switch *s = &r->lab->switches[k];
-        cJSON_AddItemToArray(uplinks, link_to_json(s->name, &s->uplink, &r->to_switch[k],
-                                                   &r->from_switch[k]));
+        cJSON_AddItemToArray(
+            uplinks, link_to_json(s->name, &s->uplink, &r->to_switch[k], &r->from_switch[k]));
     }
     if (uplinks == NULL) { /* the last one that was made: the others are there too */
         cJSON_Delete(json);

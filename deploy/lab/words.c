@@ -43,8 +43,7 @@ typedef struct said {
 
 static psr_err look(const struct argp *argp, int argc, char **argv, said *s)
 {
-    static const char *const ours[] = {"hostfile", "host",          "ssh",
-                                       "interface", "remote-psring"};
+    static const char *const ours[] = {"hostfile", "host", "ssh", "interface", "remote-psring"};
     const char *text = NULL;
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
         if (psr_options_find(argp, argc, argv, ours[i], &text))
@@ -55,7 +54,7 @@ static psr_err look(const struct argp *argp, int argc, char **argv, said *s)
             return psr_fail(PSR_ERR_USAGE, "%s: the lab says which hosts there are; leave it out",
                             argv[i]);
     psr_config_defaults(&s->config);
-    static const char *const known[] = {"mode", "model", "route", "out"};
+    static const char *const known[] = {"mode", "model", "route", "out", "backend"};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (psr_options_find(argp, argc, argv, known[i], &text) && text != NULL)
             PSR_TRY(psr_config_set(&s->config, known[i], text));
@@ -126,7 +125,13 @@ static psr_err add_for_training(const psr_lab *lab, said *s, double dilate, addi
         if (!s->shards)
             add_pair(a, "--shards", w->shards);
     }
-    (void)dilate;
+    if (dilate > 1 && s->config.backend != PSR_BACKEND_PLAYED)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--dilate: links would be slower, and computation would not; add --backend "
+                        "played:PROFILE to the command, or leave --dilate out");
+    snprintf(w->dilate, sizeof w->dilate, "%.17g", dilate);
+    if (dilate > 1)
+        add_pair(a, "--dilate", w->dilate);
     if (!s->out && !s->resumes) {
         psr_config_name_out(&s->config);
         add_pair(a, "--out", s->config.out);
@@ -176,8 +181,8 @@ static psr_err compose(const psr_lab *lab, const char *psring, char **command, i
     return PSR_OK;
 }
 
-psr_err psr_lab_words_compose(const psr_lab *lab, const char *psring, char **command,
-                              double dilate, psr_lab_words *ret_words)
+psr_err psr_lab_words_compose(const psr_lab *lab, const char *psring, char **command, double dilate,
+                              psr_lab_words *ret_words)
 {
     int argc = 0;
     while (command[argc] != NULL)

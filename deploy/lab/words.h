@@ -21,9 +21,8 @@ typedef struct psr_lab_words {
 /* Composes `psring COMMAND`, where command[0] is train, run, bench or doctor; psring: the program's
  * path; both are borrowed for the life of the result. dilate: 1, or what the lab was dilated by.
  * USAGE: another command, or an option that the lab itself gives. The caller owns *ret_words. */
-PSR_MUST_CHECK psr_err psr_lab_words_compose(const psr_lab *lab, const char *psring,
-                                             char **command, double dilate,
-                                             psr_lab_words *ret_words);
+PSR_MUST_CHECK psr_err psr_lab_words_compose(const psr_lab *lab, const char *psring, char **command,
+                                             double dilate, psr_lab_words *ret_words);
 void psr_lab_words_done(psr_lab_words *words);
 
 #endif

@@ -127,7 +127,8 @@ static bool add_run(const psr_runs *r, size_t i, cJSON *rows)
     bool whole = cJSON_AddItemToArray(rows, row) && add(row, "run", cJSON_CreateString(name)) &&
                  add(row, "directory", cJSON_CreateString(run->directory)) &&
                  add(row, "status", cJSON_CreateString(psr_run_status_name(run->status))) &&
-                 add(row, "why", cJSON_CreateString(run->why));
+                 add(row, "why", cJSON_CreateString(run->why)) &&
+                 add(row, "made", cJSON_CreateString(run->made));
     const cJSON *option;
     cJSON_ArrayForEach(option, r->differing) whole =
         whole && add(differing, option->valuestring,
@@ -213,6 +214,7 @@ static void print_csv_row(const psr_runs *r, size_t i, const cJSON *stretch)
     const char *mode = stretch != NULL ? psr_json_text(stretch, stretch_columns[0]) : NULL;
     print_field(hash != NULL ? hash : "", false);
     print_field(stretch == NULL ? run->why : "", false);
+    print_field(run->made, false);
     print_field(mode != NULL ? mode : "", false);
     for (size_t c = 1; c < STRETCH_COLUMNS; c++)
         print_number(stretch != NULL ? psr_json_number(stretch, stretch_columns[c], NAN) : NAN);
@@ -237,6 +239,7 @@ static void print_csv(const psr_runs *r)
         print_field(psr_figure_definitions[f].name, false);
     print_field("hash", false);
     print_field("why", false);
+    print_field("made", false);
     for (size_t c = 0; c < STRETCH_COLUMNS; c++)
         psr_print(stdout, ",stretch_%s", stretch_columns[c]);
     psr_print(stdout, "\n");

@@ -3,6 +3,7 @@
 #include "base/figures.h"
 #include "base/system/file.h"
 #include "base/text/json.h"
+#include "base/text/text.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 
 #define RUN_JSON_BYTES_MAX (16u << 20)
 #define METRICS_BYTES_MAX ((size_t)1 << 30)
+#define LAB_JSON_BYTES_MAX (1u << 20)
 #define RANKS_MAX 1024
 #define PATH_BYTES 4352
 
@@ -90,6 +92,43 @@ static psr_err read_run(psr_run_record *r)
     return PSR_OK;
 }
 
+/* ---- how its numbers were made ---- */
+
+/* What psring lab has left beside run.json; NULL: nothing that can be read. */
+static cJSON *read_lab(const char *directory)
+{
+    char path[PATH_BYTES];
+    uint8_t *text = NULL;
+    size_t size = 0;
+    if (snprintf(path, sizeof path, "%s/lab.json", directory) >= (int)sizeof path ||
+        psr_file_read(path, LAB_JSON_BYTES_MAX, &text, &size) != PSR_OK)
+        return NULL;
+    cJSON *lab = cJSON_ParseWithLength((const char *)text, size);
+    free(text);
+    return lab;
+}
+
+static void tell_how_made(psr_run_record *r)
+{
+    static const char played[] = "played:";
+    psr_text_end end = {r->made, sizeof r->made};
+    const char *backend = psr_run_record_option(r, "backend");
+    const char *dilate = psr_run_record_option(r, "dilate");
+    if (backend != NULL && strncmp(backend, played, sizeof played - 1) == 0) {
+        psr_text_add(&end, "played from %.300s", backend + sizeof played - 1);
+        if (dilate != NULL && strcmp(dilate, "1") != 0)
+            psr_text_add(&end, ", dilated by %.20s", dilate);
+    }
+    cJSON *lab = read_lab(r->directory);
+    const char *name = psr_json_text(lab, "lab"), *why = psr_json_text(lab, "why");
+    if (name != NULL) {
+        psr_text_add(&end, "%sin the lab %.300s", r->made[0] != '\0' ? ", " : "", name);
+        if (!psr_json_true(lab, "valid"))
+            psr_text_add(&end, ", INVALID: %.300s", why != NULL ? why : "it does not say why");
+    }
+    cJSON_Delete(lab);
+}
+
 void psr_run_record_read(const char *directory, psr_run_record *ret)
 {
     psr_run_record r = {.directory = directory};
@@ -111,6 +150,7 @@ void psr_run_record_read(const char *directory, psr_run_record *ret)
                                                                         : PSR_RUN_FAILED;
         snprintf(r.why, sizeof r.why, "%s", line != NULL ? line : status);
     }
+    tell_how_made(&r);
     *ret = r;
 }
 

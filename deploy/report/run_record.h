@@ -21,8 +21,10 @@ typedef enum psr_run_status {
 typedef struct psr_run_record {
     const char *directory; /* borrowed */
     psr_run_status status;
-    char why[1024];       /* in one line; "" for PSR_RUN_DONE */
-    cJSON *json;          /* owned; NULL: unreadable */
+    char why[1024];  /* in one line; "" for PSR_RUN_DONE */
+    char made[1024]; /* how its numbers were made, if they are not those of real hosts that compute:
+                        "played from FILE", "in the lab FILE, INVALID: .."; "" if they are */
+    cJSON *json;     /* owned; NULL: unreadable */
     const cJSON *outcome; /* run.json's, or one with the steps only; NULL only if unreadable */
 } psr_run_record;
 

@@ -264,6 +264,14 @@ static void print_remarks(const psr_runs *r)
             before = "";
         }
     }
+    for (size_t i = 0; i < r->count; i++) {
+        char name[CELL_BYTES];
+        fill_name(r, i, name);
+        if (r->items[i].made[0]) {
+            psr_print(stdout, "%s%s: %s\n", before, name, r->items[i].made);
+            before = "";
+        }
+    }
     int count = cJSON_GetArraySize(r->differing);
     if (count > OPTION_COLUMNS_MAX)
         psr_print(stdout, "\nThey differ in %d options more; --json has all.\n",

@@ -45,6 +45,9 @@ static const struct {
     {"shortcut", "b"},
     {"precision", "bf16"},
     {"backend", "reference"},
+    {"dilate", "10"},
+    {"played-gradients", "seeded"},
+    {"record", "times.json"},
     {"device", "cuda:1"},
     {"threads", "3"},
     {"data", "/data/with \"quotes\", \\ and \xc3\xa4"},
@@ -298,7 +301,10 @@ static void a_wrong_value_is_refused_in_words_and_changes_nothing(void **state)
         {"augment", "imagnet", "--augment: 'imagnet' is not known; give one of none, crop-flip"},
         {"fold", "reverse", "--fold: 'reverse' is not known; give one of rank, arrival"},
         {"device", "gpu", "--device: 'gpu' is not a device; give cpu"},
-        {"backend", "mkl", "--backend: 'mkl' is not known; give one of onednn, reference"},
+        {"backend", "mkl",
+         "--backend: 'mkl' is not a back end; give onednn, reference, or played:PROFILE with a "
+         "file "
+         "that --record wrote"},
         {"shuffle", "maybe", "--shuffle: 'maybe' is neither true nor false"},
         {"sync", "ssp",
          "--sync: 'ssp' is not a way to synchronise; give bsp, async, or ssp:K with K steps "
@@ -309,8 +315,13 @@ static void a_wrong_value_is_refused_in_words_and_changes_nothing(void **state)
         {"lr-schedule", "step:0:0.1",
          "--lr-schedule: 'step:0:0.1' is not a schedule; give constant, cosine, poly:POWER "
          "(poly:2), or step:EVERY:GAMMA with EVERY steps and 0 < GAMMA <= 1 (step:1000:0.1)"},
-        {"slow", "1", "--slow: '1' is not RANK:FACTOR with a factor of 1 to 1000 (1:10)"},
-        {"slow", "1:0.5", "--slow: '1:0.5' is not RANK:FACTOR with a factor of 1 to 1000 (1:10)"},
+        {"slow", "1",
+         "--slow: '1' is not RANK:FACTOR with a factor of 1 to 1000 (1:10), or several of them, "
+         "each rank once, joined by commas"},
+        {"slow", "1:0.5",
+         "--slow: '1:0.5' is not RANK:FACTOR with a factor of 1 to 1000 (1:10), or several of "
+         "them, "
+         "each rank once, joined by commas"},
         {"device", "gpu", "--device: 'gpu' is not a device; give cpu"},
         {"out", "a\nb", "--out: byte 1 is a control character"},
     };

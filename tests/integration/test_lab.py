@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+"""psring lab: hosts with networks of their own that run psring over the normal launcher, counts of
+what its queues dropped, a verdict on this machine, and nothing that is left however it ends.
+
+Where this kernel lets nobody make namespaces, what needs them is skipped.
+
+usage: test_lab.py PSRING"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from psring_live import Live
+from psring_run import PATIENCE_S, Run, Tap, Workspace
+
+DATA = ["--model", "mlp", "--data", "synthetic:count=600,test=90,channels=1,size=28", "--batch-size", "8", "--threads", "1", "--no-eval"]
+THREE = "default rate=1Gbit queue=64K\nhost node[1-3]\n"
+
+
+def write(path, text):
+    with open(path, "w", encoding="ascii") as file:
+        file.write(text)
+    return path
+
+
+def run(*words, cwd=None, before=()):
+    return subprocess.run([*before, *map(str, words)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          timeout=PATIENCE_S, cwd=cwd)
+
+
+def said(done):
+    return ["exit status %d" % done.returncode] + done.stdout.splitlines()[-15:] + done.stderr.splitlines()[-15:]
+
+
+def read(path):
+    with open(path, encoding="utf-8") as text:
+        return json.load(text)
+
+
+def what_needs_no_namespaces(tap, psring, directory):
+    lab = write(os.path.join(directory, "rack.lab"), "default rate=100Mbit\nswitch rack uplink=50Mbit\nhost node[1-2]\nhost far switch=rack slow=2\n"
+                "host ps1 shards=2\n")
+    done = run(psring, "lab", "check", lab)
+    tap.ok(done.returncode == 0 and "4 hosts, 3 workers, 2 shards of their own, 2 switches" in done.stdout and
+           "host far rate=100Mbit queue=262144 burst=8192 slots=1 shards=0 slow=2 switch=rack" in done.stdout, "psring lab check", said(done))
+    done = run(psring, "lab", "show", lab)
+    tap.ok(done.returncode == 0 and "--  switch rack\n" in done.stdout and "far  10.77.0.3  1 worker  slow 2" in done.stdout, "psring lab show", said(done))
+    wrong = write(os.path.join(directory, "wrong.lab"), "host a rate=1Gbit\nhost b rate=fast\n")
+    cases = ((["check", wrong], "wrong.lab:2: rate=fast: give"), (["run", wrong, "--", "train"], "wrong.lab:2: rate=fast: give"),
+             (["check", os.path.join(directory, "none.lab")], "none.lab"), (["run", lab], "the command is missing"), (["look", lab], "run, check or show"),
+             (["check"], "the lab file is missing"), (["check", lab, "--", "train"], "only run takes a command"),
+             (["run", lab, "--", "report", "x"], "'report' does not run in a lab"),
+             (["run", lab, "--", "train", "--hostfile", "x"], "--hostfile: the lab says which hosts"),
+             (["run", "--dilate", "0", lab, "--", "train"], "--dilate: '0' is not a factor"),
+             (["run", "--dilate", "2", lab, "--", "train"], "--dilate: links would be slower"),
+             (["run", lab, "--", "train", "--out", "/run/x"], "a /run of its own"))
+    for words, line in cases:
+        done = run(psring, "lab", *words)
+        tap.ok(done.returncode == 2 and line in done.stderr and len(done.stderr.splitlines()) == 1,
+               "refused: psring lab %s" % " ".join(words).replace(directory + "/", ""), said(done))
+
+
+def why_not(psring, lab):
+    """Why no lab can be made here; "" if one can."""
+    done = run(psring, "lab", "run", lab, "--", "run", "-n", "1", "--", "true")
+    if done.returncode == 2 and re.search(r"namespace|not installed|/proc|/run|Operation not permitted|ip: |tc: ", done.stderr):
+        return done.stderr.strip().splitlines()[-1]
+    return ""
+
+
+def a_program_runs_on_each_host(tap, psring, directory, lab):
+    script = 'echo rank $PSRING_RANK on $(hostname) knows $(getent hosts node3 | cut -d" " -f1)'
+    done = run(psring, "lab", "run", "--result", os.path.join(directory, "result.json"), lab, "--", "run", "--", "sh", "-c", script)
+    tap.ok(done.returncode == 0 and sorted(done.stdout.splitlines()) == ["rank %d on node%d knows 10.77.0.3" % (i, i + 1) for i in range(3)],
+           "a rank on each host, which has its name and knows the others", said(done))
+    result = read(os.path.join(directory, "result.json"))
+    tap.ok(result["valid"] is False and "too short" in result["why"] and "INVALID" in done.stderr, "what is too short is not called valid", said(done))
+    done = run(psring, "lab", "run", lab, "--", "run", "--", "sh", "-c", "exit 3")
+    tap.ok(done.returncode == 1, "the exit status is the command's", said(done))
+
+
+def training_ends_in_the_same_bits(tap, psring, directory):
+    lab = write(os.path.join(directory, "apart.lab"), "congestion reno\ndefault rate=1Gbit queue=64K\nhost node[1-3]\nhost ps1 shards=1\n")
+    alone = Run(psring, directory, "alone", {"mode": "local", "workers": 3, "steps": 8, "seed": 7, "model": "mlp", "batch-size": 8, "threads": 1,
+                                             "data": "synthetic:count=600,test=90,channels=1,size=28", "no-eval": True})
+    for mode in "ps", "ring":
+        out = os.path.join(directory, "out-" + mode)
+        done = run(psring, "lab", "run", lab, "--", "train", "--mode", mode, "--steps", "8", "--seed", "7", *DATA, "--out", out)
+        if not tap.ok(done.returncode == 0, "psring train --mode %s in a lab" % mode, said(done)):
+            continue
+        made, result = read(os.path.join(out, "run.json")), read(os.path.join(out, "lab.json"))
+        tap.ok(made["outcome"]["hash"] == alone.outcome()["hash"], "ends with the bits of local", said(done))
+        hosts = {(entry["role"], entry["host"]) for entry in made["roster"] if entry["role"] != "scheduler"}
+        tap.ok(hosts == {("worker", "node1"), ("worker", "node2"), ("worker", "node3")} | ({("shard", "ps1")} if mode == "ps" else set()),
+               "on the hosts that the file says", [str(hosts)])
+        sent = {host["name"]: host["from"]["sent_bytes"] for host in result["hosts"]}
+        weights = made["outcome"]["bytes_sent"] if "bytes_sent" in made["outcome"] else 0
+        tap.ok(all(sent[name] > 8 * 100000 for name in ("node1", "node2", "node3")) and weights >= 0 and result["host_drops"] == 0 and
+               isinstance(result["valid"], bool) and (result["valid"] or result["why"]), "lab.json counts what went over each link", [json.dumps(result)])
+        report = run(psring, "report", out)
+        tap.ok("in the lab " in report.stdout, "and the report says that it was a lab", said(report))
+
+
+def links_have_their_rates(tap, psring, directory):
+    """A token bucket promises that no more than its rate and one burst have passed."""
+    lab = write(os.path.join(directory, "slow.lab"), "default rate=20Mbit burst=8K\nhost node[1-2]\n")
+    result = os.path.join(directory, "slow.json")
+    begun = time.monotonic()
+    done = run(psring, "lab", "run", "--result", result, lab, "--", "train", "--mode", "ring", "--steps", "6", *DATA, "--out", os.path.join(directory, "slow"))
+    seconds = time.monotonic() - begun
+    counts = [host[way]["sent_bytes"] for host in read(result)["hosts"] for way in ("to", "from")] if done.returncode == 0 else [0]
+    tap.ok(done.returncode == 0 and min(counts) > 1000000 and max(counts) <= seconds * 20e6 / 8 + 8192,
+           "no link carries more than its rate", said(done) + [str(counts), str(seconds)])
+
+
+def what_does_not_fit_is_dropped_and_counted(tap, psring, directory):
+    lab = write(os.path.join(directory, "drops.lab"), "host fast rate=1Gbit\nhost slow rate=100Kbit queue=4K burst=4K\n")
+    program = write(os.path.join(directory, "flood.py"), "import os, socket\nif os.environ['PSRING_RANK'] == '0':\n"
+                    "    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\n    for _ in range(2000): s.sendto(bytes(1400), ('10.77.0.2', 9))\n")
+    result = os.path.join(directory, "drops.json")
+    done = run(psring, "lab", "run", "--result", result, lab, "--", "run", "--", sys.executable, program)
+    counts = read(result) if done.returncode == 0 else {"hosts": []}
+    dropped = {host["name"]: (host["to"]["dropped_packets"], host["from"]["dropped_packets"]) for host in counts["hosts"]}
+    tap.ok(done.returncode == 0 and dropped["slow"][0] > 1000 and dropped["fast"][1] == 0 and re.search(r"dropped \d+ of \d+ packets \(\d+ towards slow\)", done.stderr),
+           "the switch drops what its queue does not hold, a host does not", said(done) + [str(dropped)])
+
+
+def nothing_is_left(tap, psring, directory, lab):
+    for number, how in ((signal.SIGKILL, "killed"), (signal.SIGTERM, "told to end"), (signal.SIGINT, "interrupted")):
+        live = Live([psring, "lab", "run", lab, "--", "train", "--mode", "ring", "--steps", "1000000", *DATA, "--progress", "lines",
+                     "--out", os.path.join(directory, "left-%d" % number)], directory, "live-%d" % number)
+        try:
+            live.wait_line("^step ")
+            networks = {os.readlink("/proc/%d/ns/net" % process.pid) for process in live.processes()}
+            os.kill(live.process.pid, number)
+            status = live.wait(PATIENCE_S)
+            gone = live.wait_ended(PATIENCE_S) is not None
+            tap.ok(status == (130 if number != signal.SIGKILL else -9) and gone, "a lab that is %s leaves no process" % how, live.why())
+            tap.ok(len(networks) >= 4 and not networks & all_networks() - {os.readlink("/proc/self/ns/net")}, "and no network", live.why())
+            tap.ok(not live.leftovers(), "and no file", live.leftovers())
+        finally:
+            live.kill()
+
+
+def all_networks():
+    found = set()
+    for name in os.listdir("/proc"):
+        try:
+            found |= {os.readlink("/proc/%s/ns/net" % name)} if name.isdigit() else set()
+        except OSError:
+            pass
+    return found
+
+
+def what_is_missing_is_said(tap, psring, lab):
+    for tool in "ip", "tc":
+        path = os.path.realpath(shutil.which(tool, path="/usr/sbin:/sbin:/usr/bin:/bin") or "/")
+        hidden = run(psring, "lab", "run", lab, "--", "run", "true",
+                     before=["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", 'mount --bind /dev/null "$0" && exec "$@"', path])
+        tap.ok(hidden.returncode == 2 and hidden.stderr == "psring lab: %s is not installed (package iproute2)\n" % tool, "%s is missing" % tool, said(hidden))
+    if shutil.which("setpriv") is None:
+        tap.skip("no rights", "setpriv is not installed")
+        return
+    bare = run(psring, "lab", "run", lab, "--", "run", "true",
+               before=["unshare", "--user", "--map-root-user", "sh", "-c",
+                       'echo 0 >/proc/sys/user/max_user_namespaces; exec setpriv --bounding-set=-all --inh-caps=-all "$@"', "sh"])
+    tap.ok(bare.returncode == 2 and "for root alone" in bare.stderr and len(bare.stderr.splitlines()) == 1, "without rights it says so", said(bare))
+
+
+def main(psring):
+    tap = Tap()
+    with Workspace() as directory:
+        lab = write(os.path.join(directory, "three.lab"), THREE)
+        what_needs_no_namespaces(tap, psring, directory)
+        why = why_not(psring, lab)
+        if why:
+            tap.skip("what runs in a lab", why)
+        else:
+            a_program_runs_on_each_host(tap, psring, directory, lab)
+            training_ends_in_the_same_bits(tap, psring, directory)
+            links_have_their_rates(tap, psring, directory)
+            what_does_not_fit_is_dropped_and_counted(tap, psring, directory)
+            nothing_is_left(tap, psring, directory, lab)
+            what_is_missing_is_said(tap, psring, lab)
+    tap.end()
+
+
+main(*sys.argv[1:])
