@@ -23,6 +23,7 @@ typedef struct train_options {
     psr_earlier_run earlier;
     psr_places places;
     const char *ps_hostfile;
+    bool slices_given;    /* --slice-size or --window, here or in an earlier run */
     const char *progress; /* NULL: what stdout can show */
 } train_options;
 
@@ -145,6 +146,9 @@ static psr_err resolve(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts,
     if (config->workers == 0) /* not given: every slot, or one */
         config->workers = hosts->count ? psr_hosts_slots(hosts) : 1;
     PSR_TRY(psr_config_check(config));
+    if (config->link_rate_bits_per_s > 0 && !o->slices_given)
+        psr_config_slices_for((uint64_t)((double)config->link_rate_bits_per_s / config->dilate),
+                              &config->slice_bytes, &config->window);
     PSR_TRY(check_launcher(config));
     if (hosts->count == 0)
         PSR_TRY(psr_hosts_add(hosts, "localhost", config->workers));
@@ -175,6 +179,9 @@ static psr_err read_options(const struct argp *argp, int argc, char **argv, trai
         .data = psr_options_find(argp, argc, argv, "data", &text),
         .data_content = psr_options_find(argp, argc, argv, "data-content", &text),
     };
+    o->slices_given = psr_options_find(argp, argc, argv, "slice-size", &text) ||
+                      psr_options_find(argp, argc, argv, "window", &text) || file != NULL ||
+                      given.resume;
     /* --init and --resume exclude each other. The message must be about these options, and not
      * about the files that they name. */
     psr_err err = psr_earlier_run_read(file, given.init ? NULL : resume, &o->earlier);

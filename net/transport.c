@@ -1,5 +1,6 @@
 #include "net/transport_private.h"
 
+#include "net/link.h"
 #include "net/violation.h"
 
 #include <assert.h>
@@ -46,7 +47,8 @@ psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head
     }
     if (transport->watcher.seen != NULL)
         transport->watcher.seen(transport->watcher.context, true, to, head, bytes);
-    PSR_TRY(transport->ops->send(transport, to, head, payload));
+    PSR_TRY(transport->link != NULL ? psr_transport_link_send(transport, to, head, payload)
+                                    : transport->ops->send(transport, to, head, payload));
     psr_count_add(&transport->messages_sent, 1);
     psr_count_add(&transport->bytes_sent, bytes);
     return PSR_OK;
@@ -55,7 +57,8 @@ psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head
 psr_err psr_transport_recv(psr_transport *transport, int timeout_ms, psr_message **ret_message)
 {
     psr_message *message;
-    PSR_TRY(transport->ops->recv(transport, timeout_ms, &message));
+    PSR_TRY(transport->link != NULL ? psr_transport_link_recv(transport, timeout_ms, &message)
+                                    : transport->ops->recv(transport, timeout_ms, &message));
     psr_count_add(&transport->messages_received, 1);
     psr_count_add(&transport->bytes_received, message->payload_bytes);
     if (transport->watcher.seen != NULL)
@@ -91,7 +94,7 @@ void psr_transport_wake(psr_transport *transport)
 
 void psr_transport_wait(psr_transport *transport, int timeout_ms)
 {
-    transport->ops->wait(transport, -1, timeout_ms);
+    psr_transport_wait_beside(transport, -1, timeout_ms);
 }
 
 bool psr_transport_look(psr_transport *transport)
@@ -101,7 +104,10 @@ bool psr_transport_look(psr_transport *transport)
 
 void psr_transport_wait_beside(psr_transport *transport, int fd, int timeout_ms)
 {
-    transport->ops->wait(transport, fd, timeout_ms);
+    if (transport->link != NULL)
+        psr_transport_link_wait(transport, fd, timeout_ms);
+    else
+        transport->ops->wait(transport, fd, timeout_ms);
 }
 
 psr_err psr_transport_connect(psr_transport *transport, psr_peer peer, const char *endpoint,
@@ -112,6 +118,8 @@ psr_err psr_transport_connect(psr_transport *transport, psr_peer peer, const cha
 
 void psr_transport_disconnect(psr_transport *transport, psr_peer peer)
 {
+    if (transport->link != NULL)
+        psr_link_forget(transport->link, peer);
     transport->ops->disconnect(transport, peer);
 }
 
@@ -220,5 +228,6 @@ void psr_transport_free(psr_transport **transport, int linger_ms)
         return;
     psr_transport *gone = *transport;
     *transport = NULL;
+    psr_transport_link_end(gone, linger_ms);
     gone->ops->free(gone, linger_ms);
 }

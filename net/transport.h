@@ -55,6 +55,13 @@ typedef struct psr_transport_watcher {
 /* From now on; copied. NULL: nobody hears any more. By the thread that has the transport. */
 void psr_transport_watch(psr_transport *transport, const psr_transport_watcher *watcher);
 
+/* From now on messages take as long as on a link of that rate (bits per second; 0: without limit)
+ * and delay, in each direction (net/link.h). To be called before memory is shared, which would go
+ * past the link; not for the simulated network. What goes to the scheduler or comes from it, and
+ * what the transport says by itself (HELLO, keys), is not delayed. NOMEM, IO. */
+PSR_MUST_CHECK psr_err psr_transport_emulate_link(psr_transport *transport,
+                                                  uint64_t rate_bits_per_s, double delay_s);
+
 /* The number of messages for peer that the kernel has not taken yet. 0: peer is not connected. */
 size_t psr_transport_waiting(const psr_transport *transport, psr_peer peer);
 

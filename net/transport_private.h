@@ -49,11 +49,23 @@ struct psr_transport {
     const psr_transport_ops *ops;
     size_t bounds[PSR_TRANSPORT_ROLES]; /* 0: PSR_TRANSPORT_WAITING_MAX */
     psr_transport_watcher watcher;      /* seen NULL: there is none */
+    struct psr_link *link;              /* NULL: no link is emulated */
+    int link_timer;                     /* a timerfd: when the link's next message is due */
     /* Written by the one thread that uses the transport; read by any thread. The count of strangers
      * is in ops->strangers. */
     _Atomic uint64_t bytes_sent, bytes_received, bytes_lent, bytes_sealed;
     _Atomic uint64_t messages_sent, messages_received;
 };
+
+/* ---- transport_link.c: what transport.c does where a link is emulated ---- */
+
+PSR_MUST_CHECK psr_err psr_transport_link_send(psr_transport *transport, psr_peer to,
+                                               const psr_head *head, const psr_payload *payload);
+PSR_MUST_CHECK psr_err psr_transport_link_recv(psr_transport *transport, int timeout_ms,
+                                               psr_message **ret_message);
+void psr_transport_link_wait(psr_transport *transport, int fd, int timeout_ms);
+/* Sends what is due within linger_ms, and ends the link. Does nothing without one. */
+void psr_transport_link_end(psr_transport *transport, int linger_ms);
 
 /* Adds to a count that only one thread at a time writes. */
 static inline void psr_count_add(_Atomic uint64_t *count, uint64_t more)

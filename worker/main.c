@@ -241,9 +241,19 @@ static void say_shared(bool warning, const char *line)
  * before this process has joined. What cannot be shared is sent. */
 static void share_memory(worker *w)
 {
-    psr_transport_kind asked = w->config.transport;
-    if (asked == PSR_TRANSPORT_SHM || asked == PSR_TRANSPORT_AUTO)
-        psr_shared_memory_begin(&w->memory, w->transport, asked == PSR_TRANSPORT_SHM, say_shared);
+    if (psr_config_shares_memory(&w->config))
+        psr_shared_memory_begin(&w->memory, w->transport, w->config.transport == PSR_TRANSPORT_SHM,
+                                say_shared);
+}
+
+static psr_err emulate_link(worker *w)
+{
+    const psr_config *config = &w->config;
+    if (!psr_config_has_link(config))
+        return PSR_OK;
+    return psr_transport_emulate_link(
+        w->transport, (uint64_t)((double)config->link_rate_bits_per_s / config->dilate),
+        (double)config->link_delay_ns * 1e-9 * config->dilate);
 }
 
 static psr_err take_config(void *context, const psr_place *place, psr_bytes given, void **ret_facts,
@@ -257,6 +267,7 @@ static psr_err take_config(void *context, const psr_place *place, psr_bytes give
     PSR_TRY(psr_config_from_json(&w->config, given.data, given.size));
     if (w->compares)
         PSR_TRY(psr_launched_compare(&w->launched.config, &w->config));
+    PSR_TRY(emulate_link(w));
     share_memory(w);
     PSR_TRY(find_facts(w, place->ranks, &w->facts));
     return start_reading(w, place);

@@ -149,6 +149,38 @@ bool psr_config_difference(const psr_config *one, const psr_config *other, const
     return false;
 }
 
+#define SLICE_S 0.0027
+#define SLICE_LEAST ((uint64_t)4 << 10)
+#define SLICE_MOST ((uint64_t)512 << 10)
+#define FLIGHT ((uint64_t)256 << 10) /* bytes of a connection */
+#define WINDOW_LEAST 4
+#define WINDOW_MOST 8
+
+void psr_config_slices_for(uint64_t rate_bits_per_s, uint64_t *ret_slice_bytes,
+                           uint32_t *ret_window)
+{
+    const double most = (double)rate_bits_per_s / 8 * SLICE_S;
+    uint64_t slice = SLICE_LEAST;
+    while (2 * slice <= SLICE_MOST && (double)(2 * slice) <= most)
+        slice *= 2;
+    const uint64_t window = FLIGHT / slice;
+    *ret_slice_bytes = slice;
+    *ret_window = (uint32_t)(window < WINDOW_LEAST  ? WINDOW_LEAST
+                             : window > WINDOW_MOST ? WINDOW_MOST
+                                                    : window);
+}
+
+bool psr_config_has_link(const psr_config *config)
+{
+    return config->link_rate_bits_per_s > 0 || config->link_delay_ns > 0;
+}
+
+bool psr_config_shares_memory(const psr_config *config)
+{
+    return config->transport == PSR_TRANSPORT_SHM ||
+           (config->transport == PSR_TRANSPORT_AUTO && !psr_config_has_link(config));
+}
+
 bool psr_config_evaluates(const psr_config *config)
 {
     return config->eval && config->backend != PSR_BACKEND_PLAYED;

@@ -189,8 +189,10 @@ typedef struct psr_config {
         double factor;
     } slowed[PSR_SLOWED_MAX];
     uint32_t slowed_count;
-    char record[PSR_PATH_MAX]; /* --record FILE: worker 0 writes how long its passes took */
-    char fault_point[64];      /* hidden --fault-point ROLE:RANK:PHASE:STEP */
+    uint64_t link_rate_bits_per_s; /* --link-rate; 0: none is emulated */
+    uint64_t link_delay_ns;        /* --link-delay; 0: none */
+    char record[PSR_PATH_MAX];     /* --record FILE: worker 0 writes how long its passes took */
+    char fault_point[64];          /* hidden --fault-point ROLE:RANK:PHASE:STEP */
 } psr_config;
 
 /* Every field at its default. */
@@ -245,6 +247,15 @@ bool psr_config_route_pattern(const psr_config *config, uint32_t index,
 bool psr_config_route_fits(const char *pattern, const char *tensor);
 /* Whether some pattern of --route gives this way. */
 bool psr_config_routes_by(const psr_config *config, psr_mode way);
+/* Whether processes have an emulated link, by which all goes that they send each other. */
+bool psr_config_has_link(const psr_config *config);
+/* Slices and a window for links of that rate. A slice takes two to three milliseconds there, so that
+ * push, fold and pull overlap, and its head costs little; slices in flight fill the link while an
+ * answer comes back, without filling the queues on the way. Neither changes any bit. */
+void psr_config_slices_for(uint64_t rate_bits_per_s, uint64_t *ret_slice_bytes,
+                           uint32_t *ret_window);
+/* Whether processes of one host share memory, where they can. */
+bool psr_config_shares_memory(const psr_config *config);
 /* Whether the run evaluates its weights: a played one has none that could be judged. */
 bool psr_config_evaluates(const psr_config *config);
 /* How many times as long as others this worker takes to compute (--slow); 1: it is not slowed. */

@@ -262,6 +262,10 @@ static psr_err check_run(const psr_config *config)
         (config->transport == PSR_TRANSPORT_IPC || config->transport == PSR_TRANSPORT_SHM))
         return refuse_pair(config, "no-encrypt", "transport",
                            "only what goes over TCP is encrypted; leave --no-encrypt out");
+    if (psr_config_has_link(config) && config->transport == PSR_TRANSPORT_SHM)
+        return refuse_pair(config, config->link_rate_bits_per_s > 0 ? "link-rate" : "link-delay",
+                           "transport",
+                           "shared memory would go past the link; leave --transport out");
     if (!config->exchange && config->mode != PSR_MODE_RING)
         return refuse_pair(
             config, "exchange", "mode",

@@ -5,9 +5,11 @@
 #include "base/text/nearest.h"
 #include "base/text/printable.h"
 #include "base/text/text.h"
+#include "base/text/units.h"
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -240,6 +242,46 @@ static void print_backend(const psr_config *config, char *text, size_t size)
                  config->backend == PSR_BACKEND_REFERENCE ? "reference" : "onednn");
 }
 
+static psr_err read_link_rate(psr_config *config, const char *text)
+{
+    uint64_t rate = 0;
+    if (text[0] != '\0' && !psr_rate_parse(text, strlen(text), &rate))
+        return psr_fail(PSR_ERR_USAGE,
+                        "'%s' is not a rate; give bits per second, 1Kbit to 1000Gbit (100Mbit)",
+                        text);
+    config->link_rate_bits_per_s = rate;
+    return PSR_OK;
+}
+
+static void print_link_rate(const psr_config *config, char *text, size_t size)
+{
+    char rate[PSR_RATE_TEXT_BYTES] = "";
+    if (config->link_rate_bits_per_s > 0)
+        psr_rate_print(config->link_rate_bits_per_s, rate);
+    snprintf(text, size, "%s", rate);
+}
+
+static psr_err read_link_delay(psr_config *config, const char *text)
+{
+    double delay_s = 0;
+    if (text[0] != '\0' && (!psr_duration_parse(text, strlen(text), &delay_s) || delay_s > 10))
+        return psr_fail(PSR_ERR_USAGE, "'%s' is not a delay of at most 10 s; give 1ms, 250us",
+                        text);
+    config->link_delay_ns = (uint64_t)llround(delay_s * 1e9);
+    return PSR_OK;
+}
+
+static void print_link_delay(const psr_config *config, char *text, size_t size)
+{
+    char number[32];
+    if (size > 0)
+        text[0] = '\0';
+    if (config->link_delay_ns == 0)
+        return;
+    psr_print_double((double)config->link_delay_ns / 1e3, number, sizeof number);
+    snprintf(text, size, "%sus", number);
+}
+
 static psr_err read_bare(psr_config *config, const char *text)
 {
     if (text[0] == '\0')
@@ -419,9 +461,9 @@ const psr_option psr_options[] = {
      .aloud = "played: nothing is computed, passes take as long as recorded ones, and the weights "
               "and losses mean nothing"},
     {"dilate", "F",
-     "with --backend played: passes take F times as long (F from 1 to 1000), for links that are "
-     "made F times as slow",
-     MODEL, "1", DOUBLE(dilate, 1, 1000),
+     "with --backend played: passes take F times as long (F from 1 to 1000), and links of "
+     "--link-rate and --link-delay are F times as slow, for a machine that cannot keep up",
+     MODEL, "1", DOUBLE(dilate, 1, 1000), .for_shards = true,
      .aloud = "played passes take that many times as long, so all times are that many times those "
               "of what is played"},
     {"played-gradients", "zero|seeded",
@@ -554,6 +596,15 @@ const psr_option psr_options[] = {
      "gradients and weights go through shared memory within each host, the rest over ipc on one "
      "host and TCP between hosts; auto: shm where it is possible",
      NETWORK, "auto", ENUM(transport, network_words), .protects = true, .for_shards = true},
+    {"link-rate", "RATE",
+     "each process sends and receives no faster than this, as if it had a link of its own: bits "
+     "per second, decimal (100Mbit, 1Gbit); for lessons, where psring lab cannot run",
+     NETWORK, "", SPECIAL(read_link_rate, print_link_rate), .for_shards = true,
+     .aloud = "links are emulated; all values go by sockets, none through shared memory"},
+    {"link-delay", "TIME",
+     "each message arrives so much later (1ms, 250us), as if hosts were that far apart", NETWORK,
+     "", SPECIAL(read_link_delay, print_link_delay), .for_shards = true,
+     .aloud = "links are emulated; all values go by sockets, none through shared memory"},
     {"no-encrypt", "trusted-network",
      "no encryption over TCP: within this machine, or with =trusted-network between hosts on a "
      "network that nobody else uses",

@@ -50,8 +50,7 @@ static void add_network(psr_text_end *end, const psr_config *config, const psr_s
         config->bare == PSR_BARE_NOWHERE ? "encrypted (CURVE)" : describe_bare(config);
     if (place->sockets[0])
         psr_text_add(end, "  network    %sipc sockets in %s\n",
-                     config->transport == PSR_TRANSPORT_IPC ? "" : "shared memory, and ",
-                     place->sockets);
+                     psr_config_shares_memory(config) ? "shared memory, and " : "", place->sockets);
     else if (place->sharing == 0)
         psr_text_add(end, "  network    tcp, %s\n", tcp);
     else if (place->host_count == 1)

@@ -32,6 +32,7 @@ typedef struct keeper {
     pid_t holders[PSR_LAB_HOSTS_MAX];
     pid_t command; /* 0: it has not begun, or it has ended */
     int status;    /* its, from waitpid */
+    bool told;     /* to end */
     psr_lab_load load;
 } keeper;
 
@@ -186,12 +187,15 @@ static void reap(keeper *k)
     }
 }
 
+/* A terminal's SIGINT reaches the command too, once there is one. */
 static void take_signals(keeper *k)
 {
     struct signalfd_siginfo info;
-    while (read(k->signals, &info, sizeof info) == (ssize_t)sizeof info)
+    while (read(k->signals, &info, sizeof info) == (ssize_t)sizeof info) {
+        k->told = k->told || info.ssi_signo != SIGCHLD;
         if (info.ssi_signo == SIGTERM && k->command > 0)
             (void)kill(k->command, SIGTERM);
+    }
     reap(k);
 }
 
@@ -317,6 +321,9 @@ static psr_err run(keeper *k)
 {
     PSR_TRY(build(k));
     PSR_TRY(sample(k));
+    take_signals(k);
+    if (k->told)
+        return psr_fail(PSR_ERR_CANCELLED, "interrupted before it was built");
     PSR_TRY(start_command(k));
     PSR_TRY(watch(k));
     /* Bad input has said so itself, and has sent nothing. */
@@ -329,6 +336,7 @@ static int open_signals(void)
     sigemptyset(&signals);
     sigaddset(&signals, SIGCHLD);
     sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
     sigprocmask(SIG_SETMASK, &signals, NULL);
     return signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }

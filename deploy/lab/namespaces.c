@@ -102,9 +102,13 @@ psr_err psr_lab_replace(const char *path, const char *own_path, const char *text
 
 /* ---- hosts ---- */
 
-/* Tells by one byte that the namespaces are there; else errno's number as the exit status. */
+/* Tells by one byte that the namespaces are there; else errno's number as the exit status. A
+ * terminal's signals reach it too, and are for the command alone. */
 static _Noreturn void hold(const char *name, int told)
 {
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, NULL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS) != 0 ||
         sethostname(name, strlen(name)) != 0 ||

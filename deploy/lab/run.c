@@ -84,7 +84,8 @@ static psr_err run_in_lab(const psr_lab_run *run, psr_lab_words *words, int *ret
     char self[PATH_MAX];
     psr_lab_tools tools;
     PSR_TRY(psr_program_path("psring", self, sizeof self));
-    PSR_TRY(psr_lab_words_compose(run->lab, self, run->command, run->dilate, words));
+    PSR_TRY(psr_lab_words_compose(run->lab, self, (const char *const *)run->command, run->dilate,
+                                  words));
     PSR_TRY(check_places(words));
     PSR_TRY(psr_lab_tools_find(&tools));
     return keep(run, words, &tools, ret_status);

@@ -37,7 +37,7 @@ static bool is(const char *word, const char *text)
 /* What the user's words say that the lab must know. */
 typedef struct said {
     psr_config config; /* mode and model */
-    bool out, resumes, shards;
+    bool out, resumes, shards, slices;
     const char *map_by;
 } said;
 
@@ -61,6 +61,8 @@ static psr_err look(const struct argp *argp, int argc, char **argv, said *s)
     s->out = s->config.out[0] != '\0';
     s->resumes = psr_options_find(argp, argc, argv, "resume", &text);
     s->shards = psr_options_find(argp, argc, argv, "shards", &text);
+    s->slices = psr_options_find(argp, argc, argv, "slice-size", &text) ||
+                psr_options_find(argp, argc, argv, "window", &text);
     (void)psr_options_find(argp, argc, argv, "map-by", &s->map_by);
     return PSR_OK;
 }
@@ -96,6 +98,19 @@ static psr_err compose_slow(const psr_lab *lab, const said *s, psr_lab_words *w)
     return PSR_OK;
 }
 
+/* The slowest link decides. */
+static void compose_slices(const psr_lab *lab, psr_lab_words *w)
+{
+    uint64_t rate = UINT64_MAX, slice;
+    uint32_t window;
+    for (size_t i = 0; i < lab->host_count; i++)
+        if (lab->hosts[i].link.rate_bits_per_s < rate)
+            rate = lab->hosts[i].link.rate_bits_per_s;
+    psr_config_slices_for(rate, &slice, &window);
+    snprintf(w->slice, sizeof w->slice, "%llu", (unsigned long long)slice);
+    snprintf(w->window, sizeof w->window, "%u", window);
+}
+
 typedef struct adding {
     char **words;
     size_t count;
@@ -129,6 +144,11 @@ static psr_err add_for_training(const psr_lab *lab, said *s, double dilate, addi
         return psr_fail(PSR_ERR_USAGE,
                         "--dilate: links would be slower, and computation would not; add --backend "
                         "played:PROFILE to the command, or leave --dilate out");
+    compose_slices(lab, w);
+    if (!s->slices) {
+        add_pair(a, "--slice-size", w->slice);
+        add_pair(a, "--window", w->window);
+    }
     snprintf(w->dilate, sizeof w->dilate, "%.17g", dilate);
     if (dilate > 1)
         add_pair(a, "--dilate", w->dilate);
@@ -181,9 +201,10 @@ static psr_err compose(const psr_lab *lab, const char *psring, char **command, i
     return PSR_OK;
 }
 
-psr_err psr_lab_words_compose(const psr_lab *lab, const char *psring, char **command, double dilate,
-                              psr_lab_words *ret_words)
+psr_err psr_lab_words_compose(const psr_lab *lab, const char *psring, const char *const *command,
+                              double dilate, psr_lab_words *ret_words)
 {
+    char **words = (char **)(uintptr_t)command; /* is read alone */
     int argc = 0;
     while (command[argc] != NULL)
         argc++;
@@ -191,7 +212,7 @@ psr_err psr_lab_words_compose(const psr_lab *lab, const char *psring, char **com
     ret_words->words = calloc((size_t)argc + PSR_LAB_ADDED_MAX, sizeof *ret_words->words);
     if (ret_words->words == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a command");
-    psr_err err = compose(lab, psring, command, argc, dilate, ret_words);
+    psr_err err = compose(lab, psring, words, argc, dilate, ret_words);
     if (err)
         psr_lab_words_done(ret_words);
     return err;

@@ -432,7 +432,7 @@ static psr_err choose_transport(psr_launch_driver *d)
             "--interface does not go with --transport ipc, which uses none; leave one of them out");
     if (d->config.transport == PSR_TRANSPORT_TCP || elsewhere != NULL ||
         d->options->interface != NULL) {
-        d->shares = d->config.transport != PSR_TRANSPORT_TCP;
+        d->shares = d->config.transport != PSR_TRANSPORT_TCP && !psr_config_has_link(&d->config);
         return PSR_OK;
     }
     if (d->config.bare != PSR_BARE_NOWHERE)

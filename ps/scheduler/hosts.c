@@ -6,11 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool shares_memory(const psr_config *config)
-{
-    return config->transport == PSR_TRANSPORT_SHM || config->transport == PSR_TRANSPORT_AUTO;
-}
-
 psr_err psr_hosts_of_ranks(const psr_config *config, const psr_view *members,
                            psr_host_ranks *ret_hosts)
 {
@@ -21,7 +16,7 @@ psr_err psr_hosts_of_ranks(const psr_config *config, const psr_view *members,
     const psr_view_member *before = NULL, *worker;
     uint32_t rank = 0;
     for (; (worker = psr_view_find(members, (psr_peer){PSR_ROLE_WORKER, rank})) != NULL; rank++) {
-        if (!shares_memory(config) || before == NULL ||
+        if (!psr_config_shares_memory(config) || before == NULL ||
             !psr_memory_place_is_shared(&before->memory, &worker->memory))
             hosts.first[hosts.count++] = rank;
         before = worker;
@@ -66,7 +61,7 @@ psr_show_place psr_hosts_shown(const psr_config *config, const psr_view *members
         if (place.host_count < PSR_SHOW_HOSTS)
             place.hosts[place.host_count] = member->host;
         place.host_count++;
-        place.sharing += shares_memory(config) && lends(members, member);
+        place.sharing += psr_config_shares_memory(config) && lends(members, member);
     }
     return place;
 }

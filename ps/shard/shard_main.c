@@ -96,9 +96,19 @@ static void say_shared(bool warning, const char *line)
  * sent as messages. */
 static void share_memory(program *p)
 {
-    psr_transport_kind asked = p->config.transport;
-    if (asked == PSR_TRANSPORT_SHM || asked == PSR_TRANSPORT_AUTO)
-        psr_shared_memory_begin(&p->memory, p->transport, asked == PSR_TRANSPORT_SHM, say_shared);
+    if (psr_config_shares_memory(&p->config))
+        psr_shared_memory_begin(&p->memory, p->transport, p->config.transport == PSR_TRANSPORT_SHM,
+                                say_shared);
+}
+
+static psr_err emulate_link(program *p)
+{
+    const psr_config *config = &p->config;
+    if (!psr_config_has_link(config))
+        return PSR_OK;
+    return psr_transport_emulate_link(
+        p->transport, (uint64_t)((double)config->link_rate_bits_per_s / config->dilate),
+        (double)config->link_delay_ns * 1e-9 * config->dilate);
 }
 
 /* A shard has no facts. */
@@ -112,6 +122,7 @@ static psr_err take_config(void *context, const psr_place *place, psr_bytes give
     psr_err err = psr_config_from_json(&p->config, given.data, given.size);
     if (err != PSR_OK)
         return psr_fail_context(err, "the scheduler's CONFIG");
+    PSR_TRY(emulate_link(p));
     share_memory(p);
     return PSR_OK;
 }

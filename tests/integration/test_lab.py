@@ -8,7 +8,9 @@ usage: test_lab.py PSRING"""
 
 import json
 import os
+import pty
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -149,6 +151,38 @@ def nothing_is_left(tap, psring, directory, lab):
             live.kill()
 
 
+def a_terminal_interrupts(tap, psring, directory, lab):
+    """Ctrl-C goes to all of the terminal's processes; the run ends in order, and the lab counts as
+    ever."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(directory)
+        os.execv(psring, [psring, "lab", "run", lab, "--", "train", "--mode", "ring", "--steps", "1000000", *DATA, "--progress", "lines",
+                          "--out", os.path.join(directory, "terminal")])
+    said, told = b"", False
+    end = time.monotonic() + PATIENCE_S
+    try:
+        while time.monotonic() < end:
+            if not told and b"\nstep " in said:
+                os.write(terminal, b"\x03")
+                told = True
+            if not select.select([terminal], [], [], 1)[0]:
+                continue
+            more = os.read(terminal, 65536)
+            if not more:
+                break
+            said += more
+    except OSError:  # EIO: all have closed it
+        pass
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, os.WNOHANG if time.monotonic() >= end else 0)[1])
+    if time.monotonic() >= end:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    os.close(terminal)
+    text = said.decode(errors="replace")
+    tap.ok(told and status == 130 and "psring lab: the switches' queues dropped" in text, "Ctrl-C ends the run in order", text.splitlines()[-15:])
+
+
 def all_networks():
     found = set()
     for name in os.listdir("/proc"):
@@ -188,6 +222,7 @@ def main(psring):
             links_have_their_rates(tap, psring, directory)
             what_does_not_fit_is_dropped_and_counted(tap, psring, directory)
             nothing_is_left(tap, psring, directory, lab)
+            a_terminal_interrupts(tap, psring, directory, lab)
             what_is_missing_is_said(tap, psring, lab)
     tap.end()
 

@@ -48,6 +48,8 @@ static const struct {
     {"dilate", "10"},
     {"played-gradients", "seeded"},
     {"record", "times.json"},
+    {"link-rate", "2500Kbit"},
+    {"link-delay", "250us"},
     {"device", "cuda:1"},
     {"threads", "3"},
     {"data", "/data/with \"quotes\", \\ and \xc3\xa4"},
@@ -172,7 +174,8 @@ static void shards_are_told_their_options_and_no_other(void **state)
         "lr",          "momentum",    "weight-decay", "nesterov",
         "optimizer",   "adam-beta1",  "adam-beta2",   "adam-epsilon",
         "lars-trust",  "lr-schedule", "warmup",       "checkpoint-every",
-        "fault-point", "transport",
+        "fault-point", "transport",   "dilate",       "link-rate",
+        "link-delay",
     };
     psr_config whole, expected, read;
     psr_config_defaults(&whole);
@@ -189,6 +192,26 @@ static void shards_are_told_their_options_and_no_other(void **state)
     assert_null(strstr(json, "model"));
     assert_null(strstr(json, "data"));
     free(json);
+}
+
+static void slices_take_two_to_three_milliseconds_of_the_link(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t rate_bits_per_s, slice_bytes;
+        uint32_t window;
+    } known[] = {{1000000, 4 << 10, 8},
+                 {10000000, 4 << 10, 8},
+                 {100000000, 32 << 10, 8},
+                 {1000000000, 256 << 10, 4},
+                 {100000000000, 512 << 10, 4}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        uint64_t slice = 0;
+        uint32_t window = 0;
+        psr_config_slices_for(known[i].rate_bits_per_s, &slice, &window);
+        assert_int_equal(slice, known[i].slice_bytes);
+        assert_int_equal(window, known[i].window);
+    }
 }
 
 static void json_goes_on_top_of_what_was_there(void **state)
@@ -1012,6 +1035,7 @@ int main(void)
         cmocka_unit_test(a_whole_number_may_be_written_with_a_power_of_ten),
         cmocka_unit_test(the_whole_configuration_reads_back_to_the_same_bits_as_json),
         cmocka_unit_test(shards_are_told_their_options_and_no_other),
+        cmocka_unit_test(slices_take_two_to_three_milliseconds_of_the_link),
         cmocka_unit_test(json_goes_on_top_of_what_was_there),
         cmocka_unit_test(wrong_json_is_refused_by_name_and_changes_nothing),
         cmocka_unit_test(json_that_is_cut_or_nested_without_end_is_refused),

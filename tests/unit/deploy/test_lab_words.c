@@ -12,7 +12,7 @@ static psr_lab lab;
 static psr_lab_words words;
 static char all[4096];
 
-static psr_err compose(const char *file, char **command)
+static psr_err compose(const char *file, const char *const *command)
 {
     expect_ok(psr_lab_parse("a.lab", file, strlen(file), &lab));
     memset(&words, 0, sizeof words);
@@ -20,7 +20,7 @@ static psr_err compose(const char *file, char **command)
 }
 
 /* All words, with blanks between. */
-static const char *composed(const char *file, char **command)
+static const char *composed(const char *file, const char *const *command)
 {
     psr_text_end end = {all, sizeof all};
     expect_ok(compose(file, command));
@@ -31,7 +31,7 @@ static const char *composed(const char *file, char **command)
 }
 
 #define COMMAND(...)                                                                               \
-    (char *[])                                                                                     \
+    (const char *const[])                                                                          \
     {                                                                                              \
         __VA_ARGS__, NULL                                                                          \
     }
@@ -56,17 +56,20 @@ static void training_gets_slow_ranks_and_shards_on_hosts_of_their_own(void **sta
 {
     (void)state;
     assert_string_equal(composed(two, COMMAND("train", "--mode=ring", "--out", "x")),
-                        "/bin/psring train " PLACES " --slow 2:3 --mode=ring --out x");
+                        "/bin/psring train " PLACES
+                        " --slow 2:3 --slice-size 262144 --window 4 --mode=ring --out x");
     assert_string_equal(words.out, "x");
     assert_true(words.trains);
     assert_string_equal(composed(apart, COMMAND("train", "--out", "x")),
                         "/bin/psring train " PLACES " --ps-hostfile /run/psring-lab/ps-hosts "
-                        "--shards 4 --out x");
-    assert_string_equal(composed(apart, COMMAND("train", "--out", "x", "--shards", "2")),
-                        "/bin/psring train " PLACES " --ps-hostfile /run/psring-lab/ps-hosts "
-                        "--out x --shards 2");
+                        "--shards 4 --slice-size 262144 --window 4 --out x");
+    assert_string_equal(
+        composed(apart, COMMAND("train", "--out", "x", "--shards", "2", "--window", "3")),
+        "/bin/psring train " PLACES " --ps-hostfile /run/psring-lab/ps-hosts "
+        "--out x --shards 2 --window 3");
     assert_string_equal(composed(apart, COMMAND("train", "--out", "x", "--mode", "ring")),
-                        "/bin/psring train " PLACES " --out x --mode ring");
+                        "/bin/psring train " PLACES
+                        " --slice-size 262144 --window 4 --out x --mode ring");
 }
 
 static void a_run_without_a_name_gets_one(void **state)
