@@ -525,6 +525,19 @@ static void compare_machines(const page *p, bool *ret_alike, bool *ret_one_host)
     }
 }
 
+/* Of runs that were played, or in a lab. */
+static void put_how_made(const page *p)
+{
+    for (size_t i = 0; i < p->runs->count; i++) {
+        char name[PSR_RUNS_NAME_BYTES];
+        if (p->runs->items[i].made[0] == '\0')
+            continue;
+        psr_runs_name(p->runs, i, name, sizeof name);
+        put_text(p, "<li>", name, ": ");
+        put_text(p, "", p->runs->items[i].made, "</li>\n");
+    }
+}
+
 static void put_caveats(const page *p)
 {
     bool alike, one_host, few = false;
@@ -540,6 +553,7 @@ static void put_caveats(const page *p)
                "network the ratios are others.</li>\n");
     if (!alike)
         put(p, "<li>The runs had different processors, threads or oneDNN versions.</li>\n");
+    put_how_made(p);
     for (size_t i = 0; i < p->runs->count; i++) {
         const psr_run_record *run = &p->runs->items[i];
         char name[PSR_RUNS_NAME_BYTES];

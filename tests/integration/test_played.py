@@ -54,6 +54,10 @@ def it_is_played(tap, psring, directory, profile):
     for words, name in ((["--json"], "JSON"), ([], "a table"), (["--csv"], "CSV")):
         done = subprocess.run([psring, "report", run.out, *words], stdout=subprocess.PIPE, text=True, timeout=PATIENCE_S)
         tap.ok("played from " + slow in done.stdout, "and the report as " + name, [done.stdout])
+    page = os.path.join(directory, "page.html")
+    done = subprocess.run([psring, "report", run.out, "-o", page], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S)
+    with open(page, encoding="utf-8") as text:
+        tap.ok("played from " in text.read(), "and the page", [done.stderr])
     dilated = Run(psring, directory, "dilated", {**DATA, "workers": 1, "mode": "local", "steps": 2, "backend": "played:" + slow, "dilate": 5})
     tap.ok(dilated.status == 0 and dilated.outcome()["train_s"] >= 2 * 5 * step_s and "--dilate 5" in dilated.stdout,
            "--dilate makes it longer, aloud", dilated.why())
