@@ -143,7 +143,7 @@ static psr_err fill(const psr_pass_times *t, psr_profile *p)
     p->count = params->tensor_count;
     for (size_t i = 0; i < p->count; i++) {
         memcpy(p->tensors[i].name, params->tensors[i].name, sizeof p->tensors[i].name);
-        p->tensors[i].bytes = params->tensors[i].count * sizeof(float);
+        p->tensors[i].bytes = psr_profile_tensor_bytes(&params->tensors[i]);
     }
     medians(t, count, times);
     share_out(t, times, p);

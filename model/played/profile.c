@@ -146,6 +146,11 @@ psr_err psr_profile_write(const char *path, const psr_profile *p)
 
 /* ---- use ---- */
 
+uint64_t psr_profile_tensor_bytes(const psr_tensor *tensor)
+{
+    return tensor->count * sizeof(float);
+}
+
 psr_err psr_profile_fits(const psr_profile *p, const char *path, const psr_layout *params)
 {
     if (p->count != params->tensor_count)
@@ -156,14 +161,15 @@ psr_err psr_profile_fits(const psr_profile *p, const char *path, const psr_layou
     for (size_t i = 0; i < p->count; i++) {
         const psr_tensor *t = &params->tensors[i];
         if (strcmp(p->tensors[i].name, t->name) == 0 &&
-            p->tensors[i].bytes == t->count * sizeof(float))
+            p->tensors[i].bytes == psr_profile_tensor_bytes(t))
             continue;
         return psr_fail(PSR_ERR_MISMATCH,
                         "%s is of %s: its tensor %zu is %s of %" PRIu64
-                        " bytes, the network's %s of %zu; --model, --classes and the images must "
+                        " bytes, the network's %s of %" PRIu64
+                        "; --model, --classes and the images must "
                         "be those that were recorded",
                         path, p->network, i, p->tensors[i].name, p->tensors[i].bytes, t->name,
-                        t->count * sizeof(float));
+                        psr_profile_tensor_bytes(t));
     }
     return PSR_OK;
 }

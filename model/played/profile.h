@@ -37,7 +37,11 @@ PSR_MUST_CHECK psr_err psr_profile_read(const char *path, psr_profile *ret_profi
 PSR_MUST_CHECK psr_err psr_profile_write(const char *path, const psr_profile *profile);
 void psr_profile_done(psr_profile *profile);
 
-/* MISMATCH: it is not of these parameters: another name, number or size. path is for the message. */
+/* What `bytes` of a profile says of that tensor. */
+uint64_t psr_profile_tensor_bytes(const psr_tensor *tensor);
+
+/* MISMATCH: it is not of these parameters: another name, number or size. path is for the
+ * message. */
 PSR_MUST_CHECK psr_err psr_profile_fits(const psr_profile *profile, const char *path,
                                         const psr_layout *params);
 

@@ -39,7 +39,10 @@ static void make_fixture(fixture *f)
     f->buffers = calloc(f->net->buffers.length + 1, sizeof(float));
     p.count = f->net->params.tensor_count;
     p.tensors = calloc(p.count, sizeof *p.tensors);
-    assert_true(f->weights && f->gradients && f->buffers && p.tensors);
+    assert_non_null(f->weights);
+    assert_non_null(f->gradients);
+    assert_non_null(f->buffers);
+    assert_non_null(p.tensors);
     for (size_t i = 0; i < p.count; i++) {
         const psr_tensor *t = &f->net->params.tensors[i];
         p.tensors[i] = (psr_profile_tensor){
