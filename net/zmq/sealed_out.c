@@ -120,6 +120,14 @@ static void buffer_free(buffer *b)
     free(b);
 }
 
+/* Some channel that waits may have room. */
+static void tell_room(psr_sealed_outs *outs)
+{
+    uint64_t one = 1;
+    if (!atomic_exchange(&outs->told, true))
+        (void)!write(outs->fd, &one, sizeof one);
+}
+
 /* Called by libzmq when its bytes have left, or never will. */
 static void buffer_left(void *data, void *hint)
 {
@@ -130,61 +138,65 @@ static void buffer_left(void *data, void *hint)
     psr_unsent_left(b->unsent);
     size_t left = atomic_fetch_sub(&f->bytes, b->size) - b->size;
     buffer_free(b);
-    if (left <= ROOM_FROM && atomic_load(&f->waits) && !atomic_exchange(&outs->told, true)) {
-        uint64_t one = 1;
-        (void)!write(outs->fd, &one, sizeof one);
-    }
+    if (left <= ROOM_FROM && atomic_load(&f->waits))
+        tell_room(outs);
     flow_leave(f);
 }
 
 /* ---- sending ---- */
 
-/* Consumes *b. Its message has been counted as unsent. */
-static psr_err send_buffer(psr_sealed_out *out, buffer *b)
+/* A frame that is counted from now on as unsent and as on its way: *ret_buffer is to be filled. It
+ * ends as the buffer's, sent or closed. */
+static psr_err begin_frame(psr_sealed_out *out, size_t bytes, zmq_msg_t *ret_frame,
+                           buffer **ret_buffer)
 {
-    zmq_msg_t frame;
-    b->flow = out->flow;
-    b->unsent = out->unsent;
-    atomic_fetch_add(&out->flow->holders, 1);
-    atomic_fetch_add(&out->flow->bytes, b->size);
-    if (zmq_msg_init_data(&frame, b->bytes, b->size, buffer_left, b) != 0) {
-        buffer_left(b->bytes, b);
+    buffer *b = buffer_new(out->outs, bytes);
+    if (b == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a message of %zu bytes", bytes);
+    if (zmq_msg_init_data(ret_frame, b->bytes, b->size, buffer_left, b) != 0) {
+        buffer_free(b);
         return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
     }
-    if (!psr_zmq_send_frame(out->push, &frame, false)) {
-        psr_err err = psr_zmq_failed("sending a message");
-        zmq_msg_close(&frame);
-        return err;
-    }
+    b->flow = out->flow;
+    b->unsent = out->unsent;
+    psr_unsent_add(out->unsent);
+    atomic_fetch_add(&out->flow->holders, 1);
+    atomic_fetch_add(&out->flow->bytes, b->size);
+    *ret_buffer = b;
     return PSR_OK;
 }
 
-/* Its message has been counted as unsent. */
+static psr_err send_frame(psr_sealed_out *out, zmq_msg_t *frame)
+{
+    return psr_zmq_send_frame(out->push, frame, false) ? PSR_OK
+                                                       : psr_zmq_failed("sending a message");
+}
+
+/* To seal uses up a number, which no other bytes may get. So what can find no memory comes before:
+ * a message that fails there has no number yet, and the next one is not taken for one that follows
+ * a lost one. */
 static psr_err seal_and_send(psr_sealed_out *out, const psr_head *head, uint64_t announced,
                              const void *bytes, size_t count)
 {
-    buffer *b = buffer_new(out->outs, psr_sealed_size(head, announced, count));
-    if (b == NULL) {
-        psr_unsent_left(out->unsent);
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a message of %zu bytes", count);
-    }
+    zmq_msg_t frame;
+    buffer *b;
+    PSR_TRY(begin_frame(out, psr_sealed_size(head, announced, count), &frame, &b));
     psr_err err =
         psr_sealed_write(out->seal, out->channel, head, announced, bytes, count, b->bytes);
-    if (err != PSR_OK) {
-        psr_unsent_left(out->unsent);
-        buffer_free(b);
-        return err;
-    }
-    return send_buffer(out, b);
+    if (err == PSR_OK)
+        err = send_frame(out, &frame);
+    if (err != PSR_OK)
+        zmq_msg_close(&frame);
+    return err;
 }
 
+/* Consumes the payload; on failure it has been given back. */
 static psr_err enqueue(psr_sealed_out *out, const psr_head *head, uint64_t announced,
                        const psr_payload *payload)
 {
     const bool copies = payload != NULL && payload->release == NULL;
     waiting *w = malloc(sizeof *w + (copies ? payload->bytes : 0));
     if (w == NULL) {
-        psr_unsent_left(out->unsent);
         psr_payload_return(payload);
         return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
     }
@@ -195,6 +207,7 @@ static psr_err enqueue(psr_sealed_out *out, const psr_head *head, uint64_t annou
         memcpy(w->copy, payload->data, payload->bytes);
         w->payload.data = w->copy;
     }
+    psr_unsent_add(out->unsent);
     if (out->last != NULL)
         out->last->next = w;
     else
@@ -217,55 +230,64 @@ static void take_first(psr_sealed_out *out)
         out->last = NULL;
         atomic_store(&out->flow->waits, false);
     }
+    psr_unsent_left(out->unsent);
     psr_payload_return(&w->payload);
     free(w);
 }
 
+/* A message that fails goes on waiting. */
 static psr_err send_on(psr_sealed_out *out)
 {
-    psr_err err = PSR_OK;
-    while (err == PSR_OK && out->first != NULL && has_room(out)) {
+    while (out->first != NULL && has_room(out)) {
         const waiting *w = out->first;
-        err = seal_and_send(out, &w->head, w->announced, w->payload.data, w->payload.bytes);
+        PSR_TRY(seal_and_send(out, &w->head, w->announced, w->payload.data, w->payload.bytes));
         take_first(out);
     }
-    return err;
+    return PSR_OK;
 }
 
 psr_err psr_sealed_out_send(psr_sealed_out *out, const psr_head *head, uint64_t announced,
                             const psr_payload *payload)
 {
-    psr_unsent_add(out->unsent);
-    if (out->first != NULL || !has_room(out)) {
+    psr_err err = send_on(out);
+    if (err == PSR_OK && (out->first != NULL || !has_room(out))) {
         PSR_TRY(enqueue(out, head, announced, payload));
-        return send_on(out); /* room may have come meanwhile, and nobody tells that again */
+        if (has_room(out)) /* it has come meanwhile, and nobody tells that again */
+            tell_room(out->outs);
+        return PSR_OK;
     }
-    psr_err err = seal_and_send(out, head, announced, payload != NULL ? payload->data : NULL,
-                                payload != NULL ? payload->bytes : 0);
+    if (err == PSR_OK)
+        err = seal_and_send(out, head, announced, payload != NULL ? payload->data : NULL,
+                            payload != NULL ? payload->bytes : 0);
     psr_payload_return(payload);
     return err;
 }
 
 psr_err psr_sealed_out_greet(psr_sealed_out *out)
 {
-    buffer *b = buffer_new(out->outs, out->greeting_bytes);
-    if (b == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
+    zmq_msg_t frame;
+    buffer *b;
+    PSR_TRY(begin_frame(out, out->greeting_bytes, &frame, &b));
     memcpy(b->bytes, out->greeting, out->greeting_bytes);
-    psr_unsent_add(out->unsent);
-    return send_buffer(out, b);
+    psr_err err = send_frame(out, &frame);
+    if (err != PSR_OK)
+        zmq_msg_close(&frame);
+    return err;
 }
 
 psr_err psr_sealed_outs_serve(psr_sealed_outs *outs)
 {
     uint64_t times;
+    psr_err err = PSR_OK;
     if (!atomic_load(&outs->told))
         return PSR_OK;
     (void)!read(outs->fd, &times, sizeof times);
     atomic_exchange(&outs->told, false);
-    for (psr_sealed_out *out = outs->first; out != NULL; out = out->next)
-        PSR_TRY(send_on(out));
-    return PSR_OK;
+    for (psr_sealed_out *out = outs->first; out != NULL && err == PSR_OK; out = out->next)
+        err = send_on(out);
+    if (err != PSR_OK) /* what waits is looked at again */
+        tell_room(outs);
+    return err;
 }
 
 bool psr_sealed_outs_wait(const psr_sealed_outs *outs)
@@ -348,10 +370,8 @@ void psr_sealed_out_free(psr_sealed_out *out, int linger_ms)
     *out->link = out->next;
     if (out->next != NULL)
         out->next->link = out->link;
-    while (out->first != NULL) {
-        psr_unsent_left(out->unsent);
+    while (out->first != NULL)
         take_first(out);
-    }
     if (out->push != NULL) {
         (void)zmq_socket_monitor(out->push, NULL, 0);
         (void)zmq_setsockopt(out->push, ZMQ_LINGER, &linger_ms, sizeof linger_ms);

@@ -20,7 +20,7 @@ PSR_MUST_CHECK psr_err psr_sealed_outs_new(void *zmq_ctx, psr_sealed_outs **ret_
 void psr_sealed_outs_free(psr_sealed_outs *outs);
 psr_seal_library *psr_sealed_outs_library(const psr_sealed_outs *outs);
 int psr_sealed_outs_fd(const psr_sealed_outs *outs);
-/* Sends on what waits, as far as there is room. */
+/* Sends on what waits, as far as there is room. NOMEM: it goes on waiting. */
 PSR_MUST_CHECK psr_err psr_sealed_outs_serve(psr_sealed_outs *outs);
 bool psr_sealed_outs_wait(const psr_sealed_outs *outs); /* whether anything does */
 
@@ -40,7 +40,8 @@ void *psr_sealed_out_socket(const psr_sealed_out *out); /* for its monitor */
  * called before anything else was sent. */
 PSR_MUST_CHECK psr_err psr_sealed_out_greet(psr_sealed_out *out);
 
-/* Takes over the payload, as psr_transport_send. announced: its length as the head says it; what
+/* Takes over the payload, as psr_transport_send. NOMEM: the message was not taken, nor has it used
+ * up a number of the channel; those that wait go on waiting. announced: its length as the head says it; what
  * is sent may be a reference of another length. payload: NULL: none. */
 PSR_MUST_CHECK psr_err psr_sealed_out_send(psr_sealed_out *out, const psr_head *head,
                                            uint64_t announced, const psr_payload *payload);
