@@ -152,12 +152,11 @@ static psr_err take_of_socket(psr_zmq_transport *transport, psr_message **ret_me
         atomic_store(&transport->news, true); /* there may be more */
     PSR_TRY(err);
     err = psr_zmq_see_introductions(transport);
-    if (err != PSR_OK) {
-        psr_message_free(&message);
-        return err;
-    }
-    *ret_message = message;
-    return PSR_OK;
+    if (err != PSR_OK) /* of another member, perhaps */
+        transport->kept = message;
+    else
+        *ret_message = message;
+    return err;
 }
 
 /* The next message, of a pipe or of the socket; then what comes beside messages. *ret_message stays
@@ -165,6 +164,11 @@ static psr_err take_of_socket(psr_zmq_transport *transport, psr_message **ret_me
 static psr_err take_message(psr_zmq_transport *transport, psr_message **ret_message)
 {
     psr_pipes_in *pipes = psr_zmq_pipes(transport);
+    if (transport->kept != NULL) {
+        *ret_message = transport->kept;
+        transport->kept = NULL;
+        return PSR_OK;
+    }
     if (pipes != NULL && transport->piped < PIPED_MOST) {
         PSR_TRY(psr_inbox_take_piped(transport->inbox, ret_message));
         if (*ret_message != NULL) {
@@ -264,6 +268,7 @@ static void zmq_transport_free(psr_transport *base, int linger_ms)
 {
     psr_zmq_transport *transport = (psr_zmq_transport *)base;
     psr_zmq_drain_sealed(transport, linger_ms);
+    psr_message_free(&transport->kept);
     psr_inbox_free(transport->inbox, linger_ms);
     for (size_t role = 0; role < PSR_ZMQ_ROLES; role++) {
         for (size_t rank = 0; rank < transport->channel_counts[role]; rank++)

@@ -79,6 +79,7 @@ typedef struct psr_zmq_transport {
     atomic_size_t unsealed; /* channels whose second connection is not there yet */
     int64_t greet_ms;       /* when to greet on them again */
     uint64_t introductions;
+    psr_message *kept; /* received when something else failed: the next one; NULL: none */
     void (*say)(void *context, bool shared, const char *line);
     void *say_context;
 

@@ -8,6 +8,10 @@
 #include "net/zmq/transport_zmq_private.h"
 
 #include <stdatomic.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <zmq.h>
 
 enum { REFERRED_FLOATS = 2048, LARGEST = 300000, EVERY = 11 };
 
@@ -389,6 +393,48 @@ static void what_comes_behind_a_message_that_breaks_the_protocol_is_received(voi
     psr_transport_free(&other, 0);
 }
 
+/* A process that passes as a member's memory what is none. */
+static int lend_as(const psr_zmq_channel *c, const member *to)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    psr_record records[] = {{.kind = PSR_RECORD_HELLO}, {.kind = PSR_RECORD_WITHDRAWN}};
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    snprintf(address.sun_path, sizeof address.sun_path, "%s",
+             psr_transport_share_path(to->transport));
+    memcpy(records[0].id, c->id, sizeof c->id);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(psr_record_write(fd, records, 2, -1), PSR_RECORD_WRITTEN);
+    return fd;
+}
+
+/* Its memory is looked at when a message of somebody else's has been taken from a socket. */
+static void what_fails_beside_a_message_of_another_member_does_not_cost_that_message(void **state)
+{
+    (void)state;
+    psr_message *message = NULL;
+    psr_zmq_transport *at = (psr_zmq_transport *)b.transport;
+    connect_to(&a, &b);
+    psr_transport *other = open_member(&keys, shard0);
+    join_to(other, worker1, b.transport);
+    send_number(other, worker1, 1);
+    receive_number(b.transport, shard0, 1);
+    const int fd = lend_as(psr_zmq_channel_of((psr_zmq_transport *)other, worker1), &b);
+    send_number(a.transport, worker1, 7);
+    for (int events = 0; (events & ZMQ_POLLIN) == 0;) { /* it is in b's inbox */
+        size_t size = sizeof events;
+        psr_transport_wait(b.transport, 10);
+        assert_int_equal(
+            zmq_getsockopt(psr_inbox_socket(at->inbox), ZMQ_EVENTS, &events, &size), 0);
+    }
+    at->introductions--; /* as if one had just been seen */
+    assert_fails(psr_transport_recv(b.transport, WAIT_MS, &message), PSR_ERR_PROTOCOL,
+                 "shard 0: withdraws an arena");
+    receive_number(b.transport, worker0, 7);
+    close(fd);
+    psr_transport_free(&other, 0);
+}
+
 #define TEST(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -400,6 +446,7 @@ int main(void)
         TEST(who_has_much_read_before_a_message_by_curve_is_named),
         TEST(who_has_much_read_before_a_sealed_message_keeps_nobody_out),
         TEST(what_comes_behind_a_message_that_breaks_the_protocol_is_received),
+        TEST(what_fails_beside_a_message_of_another_member_does_not_cost_that_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
