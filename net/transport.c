@@ -141,6 +141,19 @@ bool psr_transport_unreached(psr_transport *transport, int64_t patience_ms,
            transport->ops->unreached(transport, patience_ms, ret_unreached);
 }
 
+bool psr_transport_unsealed(psr_transport *transport, int64_t patience_ms,
+                            psr_unsealed *ret_unsealed)
+{
+    return transport->ops->unsealed != NULL &&
+           transport->ops->unsealed(transport, patience_ms, ret_unsealed);
+}
+
+bool psr_transport_awaits_sealing(const psr_transport *transport, psr_peer peer)
+{
+    return transport->ops->awaits_sealing != NULL &&
+           transport->ops->awaits_sealing(transport, peer);
+}
+
 void psr_transport_refuse_peer(psr_transport *transport, psr_peer peer, psr_err status,
                                const char *line)
 {

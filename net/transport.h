@@ -198,8 +198,24 @@ typedef struct psr_unreached {
 bool psr_transport_unreached(psr_transport *transport, int64_t patience_ms,
                              psr_unreached *ret_unreached);
 
-/* The same for a peer that has introduced itself. A peer that has not, or has no rank, is not
- * told. */
+/* A peer to which messages still go by CURVE, although they are to go sealed on a second
+ * connection (docs/wire.md, "Sealed"). */
+typedef struct psr_unsealed {
+    psr_peer peer;
+    uint16_t port;  /* of its host, where it listens for them; 0: it has not answered which */
+    int64_t for_ms; /* since it was connected to */
+} psr_unsealed;
+
+/* Whether the second connection to some peer has not come about for patience_ms. Each channel is
+ * returned once at most. It costs one load while there is none. */
+bool psr_transport_unsealed(psr_transport *transport, int64_t patience_ms,
+                            psr_unsealed *ret_unsealed);
+
+/* Whether messages to peer are to go sealed and do not yet. */
+bool psr_transport_awaits_sealing(const psr_transport *transport, psr_peer peer);
+
+/* As psr_transport_refuse, for a peer that has introduced itself. A peer that has not, or has no
+ * rank, is not told. */
 void psr_transport_refuse_peer(psr_transport *transport, psr_peer peer, psr_err status,
                                const char *line);
 

@@ -27,6 +27,9 @@ typedef struct psr_transport_ops {
                    const char *line);
     /* NULL: every channel reaches its peer. */
     bool (*unreached)(psr_transport *transport, int64_t patience_ms, psr_unreached *ret_unreached);
+    /* NULL, both: nothing goes sealed */
+    bool (*unsealed)(psr_transport *transport, int64_t patience_ms, psr_unsealed *ret_unsealed);
+    bool (*awaits_sealing)(const psr_transport *transport, psr_peer peer);
     void (*refuse_peer)(psr_transport *transport, psr_peer peer, psr_err status, const char *line);
     const char *(*endpoint)(const psr_transport *transport);
     psr_err (*rename)(psr_transport *transport, psr_peer self);

@@ -43,6 +43,9 @@ psr_head psr_msg_key_offer_head(unsigned ciphers);
 PSR_MUST_CHECK psr_err psr_msg_key_offer_read(const psr_head *head, size_t payload_bytes,
                                               unsigned *ret_ciphers);
 
+/* An offer may be made again, the same bytes, while no answer comes: so often in all. */
+#define PSR_KEY_OFFERS_MAX 8
+
 typedef struct psr_key_answer {
     psr_cipher cipher;
     uint32_t channel; /* which the sender's frames name */

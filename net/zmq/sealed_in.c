@@ -42,6 +42,8 @@ static void channel_free(psr_sealed_channel *channel)
         zmq_msg_close(&frame);
     }
     psr_seal_free(channel->opener);
+    psr_seal_wipe(channel->offered, sizeof channel->offered);
+    psr_seal_wipe(channel->answered, sizeof channel->answered);
     free(channel);
 }
 
@@ -81,32 +83,61 @@ static psr_err open_channel(psr_sealed_in *in, psr_binding *binding, psr_cipher 
     return PSR_OK;
 }
 
+/* *ret_first: it is the first one of that member. */
+static psr_err check_offer(const psr_binding *binding, const void *part, psr_cipher cipher,
+                           bool *ret_first)
+{
+    psr_sealed_channel *channel = binding->sealed;
+    *ret_first = channel == NULL;
+    if (channel == NULL)
+        return PSR_OK;
+    if (cipher != channel->cipher || memcmp(part, channel->offered, sizeof channel->offered) != 0)
+        return psr_fail(PSR_ERR_PROTOCOL, "offers a second key");
+    if (channel->offers == PSR_KEY_OFFERS_MAX)
+        return psr_fail(PSR_ERR_PROTOCOL, "offers a key %d times", PSR_KEY_OFFERS_MAX + 1);
+    return PSR_OK;
+}
+
+static psr_err answer_first(psr_sealed_in *in, psr_binding *binding, const void *part,
+                            psr_cipher cipher)
+{
+    uint8_t own[PSR_SEAL_PART_BYTES];
+    psr_seal_secret secret;
+    PSR_TRY(psr_seal_part(own));
+    psr_err err =
+        psr_seal_agree(in->library, part, own, cipher, binding->id, sizeof binding->id, &secret);
+    if (err == PSR_OK)
+        err = open_channel(in, binding, cipher, &secret);
+    if (err == PSR_OK) {
+        psr_sealed_channel *channel = binding->sealed;
+        channel->cipher = cipher;
+        memcpy(channel->offered, part, sizeof channel->offered);
+        memcpy(channel->answered, own, sizeof channel->answered);
+    }
+    psr_seal_wipe(&secret, sizeof secret);
+    psr_seal_wipe(own, sizeof own);
+    return err;
+}
+
 psr_err psr_sealed_in_answer(psr_sealed_in *in, psr_binding *binding, const psr_head *offer,
                              const void *part, size_t part_bytes, psr_head *ret_answer,
                              uint8_t ret_part[PSR_SEAL_PART_BYTES])
 {
     unsigned ciphers;
+    bool first;
     psr_key_answer answer = {.port = in->port};
-    uint8_t own[PSR_SEAL_PART_BYTES];
-    psr_seal_secret secret;
-    if (binding->sealed != NULL)
-        return psr_fail(PSR_ERR_PROTOCOL, "offers a key a second time");
     PSR_TRY(psr_msg_key_offer_read(offer, part_bytes, &ciphers));
     if (!psr_seal_choose(psr_seal_ciphers(), ciphers, &answer.cipher))
         return psr_fail(PSR_ERR_PROTOCOL, "offers no cipher that every member has");
-    PSR_TRY(psr_seal_part(own));
-    psr_err err = psr_seal_agree(in->library, part, own, answer.cipher, binding->id,
-                                 sizeof binding->id, &secret);
-    if (err == PSR_OK)
-        err = open_channel(in, binding, answer.cipher, &secret);
-    if (err == PSR_OK) {
-        answer.channel = binding->sealed->number;
-        *ret_answer = psr_msg_key_answer_head(&answer);
-        memcpy(ret_part, own, sizeof own);
-    }
-    psr_seal_wipe(&secret, sizeof secret);
-    psr_seal_wipe(own, sizeof own);
-    return err;
+    PSR_TRY(check_offer(binding, part, answer.cipher, &first));
+    if (first)
+        PSR_TRY(answer_first(in, binding, part, answer.cipher));
+    psr_sealed_channel *channel = binding->sealed;
+    channel->offers++;
+    answer.channel = channel->number;
+    *ret_answer = psr_msg_key_answer_head(&answer);
+    memcpy(ret_part, channel->answered, sizeof channel->answered);
+    return PSR_OK;
 }
 
 void psr_sealed_in_forget(psr_sealed_in *in, psr_binding *binding)

@@ -19,6 +19,10 @@ struct psr_sealed_channel {
     uint32_t number;
     uint8_t id[PSR_ROUTING_ID_BYTES]; /* of the binding that it belongs to */
     psr_peer admitted;
+    /* What both ends have told each other, to answer once more. Wiped at its end. */
+    uint8_t offered[PSR_SEAL_PART_BYTES], answered[PSR_SEAL_PART_BYTES];
+    psr_cipher cipher;
+    unsigned offers;
     psr_seal *opener;
     uint64_t next;                       /* number of the next message */
     char user[PSR_ADMISSION_USER_BYTES]; /* User-Id of its connection; "": it has none yet */
@@ -37,8 +41,9 @@ void *psr_sealed_in_socket(const psr_sealed_in *in);
 PSR_MUST_CHECK psr_err psr_sealed_in_bind(psr_sealed_in *in, const char *address,
                                           psr_admission *admission);
 
-/* Answers a KEY_OFFER of that member: makes its channel, and what goes back. PROTOCOL: it is no
- * offer, or its second one. */
+/* Answers a KEY_OFFER of that member: makes its channel, and what goes back. The same offer gets the
+ * same answer, since one may have been lost. PROTOCOL: it is no offer, another one than before, or
+ * one of more than PSR_KEY_OFFERS_MAX. */
 PSR_MUST_CHECK psr_err psr_sealed_in_answer(psr_sealed_in *in, psr_binding *binding,
                                             const psr_head *offer, const void *part,
                                             size_t part_bytes, psr_head *ret_answer,

@@ -373,18 +373,12 @@ void psr_sealed_out_free(psr_sealed_out *out, int linger_ms)
     while (out->first != NULL)
         take_first(out);
     if (out->push != NULL) {
-        (void)zmq_socket_monitor(out->push, NULL, 0);
         (void)zmq_setsockopt(out->push, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
         zmq_close(out->push);
     }
     psr_seal_free(out->seal);
     flow_leave(out->flow);
     free(out);
-}
-
-void *psr_sealed_out_socket(const psr_sealed_out *out)
-{
-    return out->push;
 }
 
 psr_err psr_sealed_outs_new(void *zmq_ctx, psr_sealed_outs **ret_outs)

@@ -34,7 +34,6 @@ PSR_MUST_CHECK psr_err psr_sealed_out_new(psr_sealed_outs *outs, const psr_key_a
 PSR_MUST_CHECK psr_err psr_sealed_out_connect(psr_sealed_out *out, const char *endpoint);
 /* Drops what waits, and ends its loans; what libzmq has may take linger_ms. NULL allowed. */
 void psr_sealed_out_free(psr_sealed_out *out, int linger_ms);
-void *psr_sealed_out_socket(const psr_sealed_out *out); /* for its monitor */
 
 /* SEALED once more, the same bytes: its connection may have ended before they were read. To be
  * called before anything else was sent. */

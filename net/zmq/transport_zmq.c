@@ -340,6 +340,8 @@ psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **re
         .retire = zmq_transport_retire,
         .refuse = zmq_transport_refuse,
         .unreached = psr_zmq_transport_unreached,
+        .unsealed = psr_zmq_transport_unsealed,
+        .awaits_sealing = psr_zmq_transport_awaits_sealing,
         .refuse_peer = zmq_transport_refuse_peer,
         .endpoint = zmq_transport_endpoint,
         .rename = psr_zmq_transport_rename,

@@ -77,7 +77,7 @@ typedef struct psr_zmq_transport {
     psr_sealed_outs *sealed;               /* NULL: this process sends nothing sealed */
     int answers;            /* epoll of the dealers at which answers are awaited; -1: none is */
     atomic_size_t unsealed; /* channels whose second connection is not there yet */
-    int64_t greet_ms;       /* when to greet on them again */
+    int64_t again_ms;       /* when to offer or greet on them again */
     uint64_t introductions;
     psr_message *kept; /* received when something else failed: the next one; NULL: none */
     void (*say)(void *context, bool shared, const char *line);
@@ -141,13 +141,14 @@ PSR_MUST_CHECK psr_err psr_zmq_offer_key(psr_zmq_transport *transport, psr_zmq_c
 void psr_zmq_end_sealing(psr_zmq_transport *transport, psr_zmq_channel *c, int linger_ms);
 /* Reads what peers have answered. PROTOCOL: one broke the protocol. */
 PSR_MUST_CHECK psr_err psr_zmq_check_answers(psr_zmq_transport *transport);
-/* Sends on what waits, and greets again. */
+/* Sends on what waits, and says again what was not answered. */
 PSR_MUST_CHECK psr_err psr_zmq_serve_sealed(psr_zmq_transport *transport);
 /* Where messages of the channel go from now on; NULL: by CURVE. */
 psr_sealed_out *psr_zmq_sealed_of(psr_zmq_channel *c);
-/* Of a second connection that is not there yet; NULL: there is none. */
-psr_zmq_way *psr_zmq_sealed_way(psr_zmq_channel *c);
-/* The longest that a wait may take: a greeting may be due. */
+bool psr_zmq_transport_unsealed(psr_transport *base, int64_t patience_ms,
+                                psr_unsealed *ret_unsealed);
+bool psr_zmq_transport_awaits_sealing(const psr_transport *base, psr_peer peer);
+/* The longest that a wait may take: an offer or a greeting may be due again. */
 int psr_zmq_wait_ms(const psr_zmq_transport *transport, int timeout_ms);
 
 /* ---- transport_zmq_replies.c ---- */

@@ -8,8 +8,10 @@
  *
  * From then on A sends there what it sends to B, once everything that it gave to the first
  * connection has left. Until then messages go by CURVE, so nobody waits for a second connection; B
- * puts both in one order by their sequence. A greets again every second until it is answered, since
- * a connection that has not said who it is may be ended in a flood of strangers.
+ * puts both in one order by their sequence. What goes back may be lost, as B's queue there is short
+ * and its connection may break. So each second A offers the same again, PSR_KEY_OFFERS_MAX times,
+ * and then greets again until it is answered: a connection that has not said who it is may be ended
+ * in a flood of strangers.
  *
  * What is said to or by the scheduler, on one host by ipc, or without CURVE, goes as before. */
 #include "net/zmq/transport_zmq_private.h"
@@ -27,17 +29,19 @@
 #include <unistd.h>
 #include <zmq.h>
 
-#define GREET_EVERY_MS 1000
+#define AGAIN_MS 1000 /* what was not answered is said again */
 
 typedef enum { OFFERED, GREETED, THERE, GOES } sealing_state;
 
 struct psr_zmq_sealing {
     sealing_state state;
-    unsigned ciphers;
+    unsigned ciphers, offers, answers;
     uint8_t part[PSR_SEAL_PART_BYTES]; /* wiped when the key is made */
     char *endpoint;                    /* of the channel */
     psr_sealed_out *out;               /* NULL: OFFERED */
-    psr_zmq_way way;
+    uint16_t port;                     /* 0: OFFERED */
+    int64_t since_ms;                  /* the first offer */
+    bool told;                         /* that it has not come for long */
 };
 
 /* ---- awaiting answers ---- */
@@ -66,6 +70,15 @@ static void await_no_more(psr_zmq_transport *transport, psr_zmq_channel *c)
 
 /* ---- offering ---- */
 
+static psr_err offer(psr_zmq_channel *c)
+{
+    psr_zmq_sealing *sealing = c->sealing;
+    const psr_head head = psr_msg_key_offer_head(sealing->ciphers);
+    PSR_TRY(psr_zmq_send_own(c, &head, sealing->part, sizeof sealing->part));
+    sealing->offers++;
+    return PSR_OK;
+}
+
 psr_err psr_zmq_offer_key(psr_zmq_transport *transport, psr_zmq_channel *c, psr_peer peer,
                           const char *endpoint)
 {
@@ -82,12 +95,13 @@ psr_err psr_zmq_offer_key(psr_zmq_transport *transport, psr_zmq_channel *c, psr_
         free(copy);
         return err;
     }
-    *sealing = (psr_zmq_sealing){.ciphers = psr_seal_ciphers(), .endpoint = copy};
+    *sealing = (psr_zmq_sealing){
+        .ciphers = psr_seal_ciphers(), .endpoint = copy, .since_ms = psr_clock_ms()};
     c->sealing = sealing;
-    atomic_fetch_add(&transport->unsealed, 1);
+    if (atomic_fetch_add(&transport->unsealed, 1) == 0)
+        transport->again_ms = sealing->since_ms + AGAIN_MS;
     PSR_TRY(psr_seal_part(sealing->part));
-    const psr_head offer = psr_msg_key_offer_head(sealing->ciphers);
-    return psr_zmq_send_own(c, &offer, sealing->part, sizeof sealing->part);
+    return offer(c);
 }
 
 void psr_zmq_end_sealing(psr_zmq_transport *transport, psr_zmq_channel *c, int linger_ms)
@@ -96,7 +110,6 @@ void psr_zmq_end_sealing(psr_zmq_transport *transport, psr_zmq_channel *c, int l
     if (sealing == NULL)
         return;
     await_no_more(transport, c);
-    psr_zmq_end_attempt(transport, &sealing->way);
     psr_sealed_out_free(sealing->out, linger_ms);
     psr_seal_wipe(sealing->part, sizeof sealing->part);
     free(sealing->endpoint);
@@ -125,21 +138,20 @@ static psr_err take_answer(psr_zmq_transport *transport, psr_zmq_channel *c, con
     psr_key_answer answer;
     psr_seal_secret secret;
     char endpoint[256];
-    if (sealing->state != OFFERED)
+    if (sealing->answers++ == sealing->offers)
         return psr_fail(PSR_ERR_PROTOCOL, "answers the offer of a key twice");
     PSR_TRY(psr_msg_key_answer_read(head, part_bytes, sealing->ciphers, &answer));
+    if (sealing->state != OFFERED)
+        return PSR_OK; /* the same again */
     PSR_TRY(name_endpoint(sealing, answer.port, endpoint, sizeof endpoint));
     PSR_TRY(psr_seal_agree(psr_sealed_outs_library(transport->sealed), sealing->part, part,
                            answer.cipher, c->id, sizeof c->id, &secret));
     psr_seal_wipe(sealing->part, sizeof sealing->part);
     psr_err err = psr_sealed_out_new(transport->sealed, &answer, &secret, c->unsent, &sealing->out);
     psr_seal_wipe(&secret, sizeof secret);
-    if (err == PSR_OK && transport->options.watches_ways)
-        err = psr_zmq_begin_attempt(transport, &sealing->way, psr_sealed_out_socket(sealing->out),
-                                    endpoint);
     PSR_TRY(err);
     sealing->state = GREETED;
-    transport->greet_ms = psr_clock_ms() + GREET_EVERY_MS;
+    sealing->port = answer.port;
     return psr_sealed_out_connect(sealing->out, endpoint);
 }
 
@@ -156,7 +168,6 @@ static psr_err take_back(psr_zmq_transport *transport, psr_zmq_channel *c, zmq_m
         return take_answer(transport, c, &head, zmq_msg_data(part), zmq_msg_size(part));
     if (head.type == PSR_MSG_SEALED && c->sealing->state == GREETED) {
         await_no_more(transport, c);
-        psr_zmq_end_attempt(transport, &c->sealing->way);
         c->sealing->state = THERE;
     }
     return PSR_OK;
@@ -205,19 +216,21 @@ psr_err psr_zmq_check_answers(psr_zmq_transport *transport)
     return atomic_load(&transport->unsealed) > 0 ? for_unsealed(transport, check_channel) : PSR_OK;
 }
 
-/* ---- greeting again, and sending on ---- */
+/* ---- saying it again, and sending on ---- */
 
-static psr_err greet(psr_zmq_transport *transport, psr_zmq_channel *c)
+static psr_err say_again(psr_zmq_transport *transport, psr_zmq_channel *c)
 {
     (void)transport;
-    return c->sealing->state == GREETED ? psr_sealed_out_greet(c->sealing->out) : PSR_OK;
+    if (c->sealing->state == GREETED)
+        return psr_sealed_out_greet(c->sealing->out);
+    return c->sealing->offers < PSR_KEY_OFFERS_MAX ? offer(c) : PSR_OK;
 }
 
 int psr_zmq_wait_ms(const psr_zmq_transport *transport, int timeout_ms)
 {
     if (atomic_load(&transport->unsealed) == 0)
         return timeout_ms;
-    return timeout_ms < 0 || timeout_ms > GREET_EVERY_MS ? GREET_EVERY_MS : timeout_ms;
+    return timeout_ms < 0 || timeout_ms > AGAIN_MS ? AGAIN_MS : timeout_ms;
 }
 
 psr_err psr_zmq_serve_sealed(psr_zmq_transport *transport)
@@ -225,10 +238,10 @@ psr_err psr_zmq_serve_sealed(psr_zmq_transport *transport)
     if (transport->sealed == NULL)
         return PSR_OK;
     PSR_TRY(psr_sealed_outs_serve(transport->sealed));
-    if (atomic_load(&transport->unsealed) == 0 || psr_clock_ms() < transport->greet_ms)
+    if (atomic_load(&transport->unsealed) == 0 || psr_clock_ms() < transport->again_ms)
         return PSR_OK;
-    transport->greet_ms = psr_clock_ms() + GREET_EVERY_MS;
-    return for_unsealed(transport, greet);
+    transport->again_ms = psr_clock_ms() + AGAIN_MS;
+    return for_unsealed(transport, say_again);
 }
 
 psr_sealed_out *psr_zmq_sealed_of(psr_zmq_channel *c)
@@ -242,9 +255,30 @@ psr_sealed_out *psr_zmq_sealed_of(psr_zmq_channel *c)
     return sealing->out;
 }
 
-psr_zmq_way *psr_zmq_sealed_way(psr_zmq_channel *c)
+bool psr_zmq_transport_unsealed(psr_transport *base, int64_t patience_ms,
+                                psr_unsealed *ret_unsealed)
 {
-    return c->sealing != NULL ? &c->sealing->way : NULL;
+    psr_zmq_transport *transport = (psr_zmq_transport *)base;
+    if (atomic_load(&transport->unsealed) == 0)
+        return false;
+    const int64_t now_ms = psr_clock_ms();
+    for (uint32_t role = 0; role < PSR_ZMQ_ROLES; role++)
+        for (uint32_t rank = 0; rank < transport->channel_counts[role]; rank++) {
+            psr_zmq_sealing *sealing = transport->channels[role][rank].sealing;
+            if (sealing == NULL || sealing->state >= THERE || sealing->told ||
+                now_ms - sealing->since_ms < patience_ms)
+                continue;
+            sealing->told = true;
+            *ret_unsealed = (psr_unsealed){{role, rank}, sealing->port, now_ms - sealing->since_ms};
+            return true;
+        }
+    return false;
+}
+
+bool psr_zmq_transport_awaits_sealing(const psr_transport *base, psr_peer peer)
+{
+    const psr_zmq_channel *c = psr_zmq_channel_of((const psr_zmq_transport *)base, peer);
+    return c != NULL && c->sealing != NULL && c->sealing->state < THERE;
 }
 
 /* ---- beginning and end ---- */

@@ -63,7 +63,7 @@ static bool does_not_answer(const psr_zmq_transport *transport, psr_peer peer, p
 static bool is_unreached(psr_zmq_transport *transport, psr_peer peer, psr_zmq_way *way,
                          int64_t now_ms, int64_t patience_ms, psr_unreached *ret_unreached)
 {
-    if (way == NULL || way->endpoint == NULL)
+    if (way->endpoint == NULL)
         return false;
     if (!psr_attempt_goes_on(&way->attempt)) {
         psr_zmq_end_attempt(transport, way);
@@ -84,11 +84,9 @@ bool psr_zmq_transport_unreached(psr_transport *base, int64_t patience_ms,
     for (uint32_t role = 0; role < PSR_ZMQ_ROLES; role++)
         for (uint32_t rank = 0; rank < transport->channel_counts[role]; rank++) {
             psr_zmq_channel *c = &transport->channels[role][rank];
-            psr_zmq_way *const ways[] = {&c->way, psr_zmq_sealed_way(c)};
-            for (size_t i = 0; i < 2; i++)
-                if (is_unreached(transport, (psr_peer){role, rank}, ways[i], now_ms, patience_ms,
-                                 ret_unreached))
-                    return true;
+            if (is_unreached(transport, (psr_peer){role, rank}, &c->way, now_ms, patience_ms,
+                             ret_unreached))
+                return true;
         }
     return false;
 }
