@@ -100,6 +100,7 @@ static const kind kinds[] = {
     [PSR_MSG_SHRINK] = KIND("SHRINK", OF_GROUP, "within_ms", NULL),
     [PSR_MSG_SHRUNK] = KIND("SHRUNK", OF_GROUP, "status", "rank", "epoch", NULL),
     [PSR_MSG_BOUND] = KIND("BOUND", UNTAGGED, "epoch", "pause_us", NULL),
+    [PSR_MSG_UNSEALED] = KIND("UNSEALED", UNTAGGED, "role", "rank", "port", "waited_ms", NULL),
     [PSR_MSG_VIEW] = KIND("VIEW", UNTAGGED, "epoch", "first_step", NULL),
     [PSR_MSG_REFUSED] = KIND("REFUSED", UNTAGGED, "status", NULL),
     [PSR_MSG_INIT] = KIND("INIT", OF_RUN, "offset", "count", "section", NULL),

@@ -84,6 +84,8 @@ typedef enum psr_message_type {
     PSR_MSG_SHRINK,
     /* answer to VIEW when its first step has come: the sender now exchanges by that view */
     PSR_MSG_BOUND,
+    /* messages to a peer go by CURVE: a second connection to it has not come about */
+    PSR_MSG_UNSEALED,
 
     /* scheduler -> member */
     /* all have joined and agree; payload JSON: the view; after a zero byte the bytes of the

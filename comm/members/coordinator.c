@@ -10,6 +10,7 @@
 
 /* How many lines tell of messages from processes that have not joined. */
 #define UNHEARD_LINES 10
+#define UNSEALED_LINES 8 /* where a firewall holds sealed messages up it does so for many pairs */
 
 /* ---- life ---- */
 
@@ -260,6 +261,32 @@ static psr_err take_progress(psr_coordinator *c, psr_seat *seat, const psr_messa
     return psr_coordinator_alive(c, seat->entry.peer);
 }
 
+/* A member says what it can know: that its own messages to another one go by CURVE. */
+static psr_err take_unsealed(psr_coordinator *c, psr_seat *seat, const psr_message *message)
+{
+    psr_msg_unsealed says;
+    char name[PSR_MEMBER_NAME_MAX], other[PSR_MEMBER_NAME_MAX], port[32];
+    const psr_msg_limits limits = psr_coordinator_limits(c);
+    PSR_TRY(psr_msg_unsealed_read(message, &limits, &says));
+    if (seat->unsealed++ == c->seat_count)
+        return psr_violation(message, "it has said so of every member before");
+    if (c->unsealed++ >= UNSEALED_LINES)
+        return PSR_OK;
+    psr_coordinator_seat_name(c, seat, name);
+    psr_coordinator_name(c, says.peer, other);
+    if (says.port == 0)
+        snprintf(port, sizeof port, "a second port");
+    else
+        snprintf(port, sizeof port, "port %u", says.port);
+    psr_coordinator_say(c,
+                        "%s has had no answer at %s of %s for %.0f s: values to it go by CURVE, at "
+                        "a third of the speed or less; let TCP to all ports through between these "
+                        "hosts%s",
+                        name, port, other, (double)says.waited_ms / 1000,
+                        c->unsealed == UNSEALED_LINES ? " (further pairs are not named)" : "");
+    return PSR_OK;
+}
+
 /* Always fails: with the status that the member reports, or with PEER for a rank of a program. */
 static psr_err take_failed(const psr_coordinator *c, const psr_seat *seat,
                            const psr_message *message)
@@ -278,6 +305,8 @@ static psr_err take_of_member(psr_coordinator *c, psr_seat *seat, const psr_mess
     psr_liveness_heard(c->liveness, seat->entry.peer, now_ms);
     if (message->head.type == PSR_MSG_PROGRESS)
         return take_progress(c, seat, message, now_ms);
+    if (message->head.type == PSR_MSG_UNSEALED)
+        return take_unsealed(c, seat, message);
     if (seat->done)
         return psr_violation(message, "it has said DONE before");
     if (message->head.type == PSR_MSG_FACTS)
@@ -294,7 +323,7 @@ static psr_err take_of_member(psr_coordinator *c, psr_seat *seat, const psr_mess
 static bool is_text(psr_message_type type)
 {
     return type == PSR_MSG_JOIN || type == PSR_MSG_FACTS || type == PSR_MSG_READY ||
-           type == PSR_MSG_PROGRESS || type == PSR_MSG_FAILED;
+           type == PSR_MSG_PROGRESS || type == PSR_MSG_FAILED || type == PSR_MSG_UNSEALED;
 }
 
 static psr_err take(psr_coordinator *c, psr_seat *seat, const psr_message *message, int64_t now_ms)

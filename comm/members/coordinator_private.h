@@ -24,8 +24,9 @@ typedef struct psr_seat {
     psr_seat_state state;
     bool joined; /* stays true once it has joined */
     bool told_facts, ready, done;
-    bool asked;      /* it was asked what it is doing, and has not answered */
-    bool cut_at_end; /* its channel is cut only when nobody is here any more */
+    bool asked;        /* it was asked what it is doing, and has not answered */
+    uint32_t unsealed; /* messages of that type */
+    bool cut_at_end;   /* its channel is cut only when nobody is here any more */
 } psr_seat;
 
 struct psr_coordinator {
@@ -39,8 +40,9 @@ struct psr_coordinator {
     int64_t come_up_by_ms;   /* a present time */
     int64_t user_present_ms; /* when the user next has something to do, as its last tick said */
     int64_t slow_check_ms;
-    int64_t now_ms;   /* of the last message */
-    uint64_t unheard; /* messages of processes that have not joined */
+    int64_t now_ms;    /* of the last message */
+    uint64_t unheard;  /* messages of processes that have not joined */
+    uint64_t unsealed; /* UNSEALED messages */
 
     /* A member, the launcher or an agent is gone. Its own last words, and what the others are
      * doing, may still come. */

@@ -218,12 +218,26 @@ static psr_err check_ways(psr_member *member)
     return psr_fail(PSR_ERR_PEER, "%s", line);
 }
 
+/* What goes slowly is told, and goes on. */
+static psr_err check_sealing(psr_member *member)
+{
+    psr_unsealed u;
+    if (member->ranks == 0 ||
+        !psr_transport_unsealed(member->options.transport,
+                                psr_unreached_patience_ms(member->deadline_ms), &u))
+        return PSR_OK;
+    const psr_head head = psr_msg_unsealed_head(
+        &(psr_msg_unsealed){.peer = u.peer, .port = u.port, .waited_ms = (uint64_t)u.for_ms});
+    return send_to_scheduler(member, &head, NULL);
+}
+
 psr_err psr_member_tick(psr_member *member, int64_t now_ms, int64_t *ret_next_ms)
 {
     psr_err err = psr_membership_tick(member->membership, now_ms, ret_next_ms);
     if (err == PSR_ERR_PEER && member->ranks == 0)
         return explain_silence(member, err);
     PSR_TRY(err);
+    PSR_TRY(check_sealing(member));
     return check_ways(member);
 }
 

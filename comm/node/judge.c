@@ -254,26 +254,34 @@ static int64_t on_tick(void *context, int64_t present_ms)
 
 /* ---- life ---- */
 
+static void on_say(void *context, const char *line)
+{
+    const psr_judge *j = context;
+    if (j->options.say != NULL)
+        j->options.say(j->options.context, line);
+}
+
 static psr_err open_coordinator(psr_judge *j, int64_t now_ms)
 {
-    const psr_coordinator_options options = {.ways = j->options.ways,
-                                             .events = {.context = j, .ended = on_ended},
-                                             .user = {.context = j,
-                                                      .facts = on_facts,
-                                                      .begin = on_begin,
-                                                      .welcomed = on_welcomed,
-                                                      .limit = on_limit,
-                                                      .progress = on_progress,
-                                                      .message = on_message,
-                                                      .failed = on_failed,
-                                                      .tick = on_tick},
-                                             .host = j->options.host,
-                                             .workers = j->options.ranks,
-                                             .program = true,
-                                             .ranks = j->options.ranks,
-                                             .deadline_ms = j->options.deadline_ms,
-                                             .join_deadline_ms = j->options.join_deadline_ms,
-                                             .facts_max = PSR_JUDGE_FACTS_MAX};
+    const psr_coordinator_options options = {
+        .ways = j->options.ways,
+        .events = {.context = j, .say = on_say, .ended = on_ended},
+        .user = {.context = j,
+                 .facts = on_facts,
+                 .begin = on_begin,
+                 .welcomed = on_welcomed,
+                 .limit = on_limit,
+                 .progress = on_progress,
+                 .message = on_message,
+                 .failed = on_failed,
+                 .tick = on_tick},
+        .host = j->options.host,
+        .workers = j->options.ranks,
+        .program = true,
+        .ranks = j->options.ranks,
+        .deadline_ms = j->options.deadline_ms,
+        .join_deadline_ms = j->options.join_deadline_ms,
+        .facts_max = PSR_JUDGE_FACTS_MAX};
     PSR_TRY(psr_coordinator_new(&options, now_ms, &j->coordinator));
     j->liveness = psr_coordinator_liveness(j->coordinator);
     psr_liveness_waits_also(j->liveness, psr_shrinking_awaits, j);

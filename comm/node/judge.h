@@ -38,7 +38,9 @@ typedef struct psr_judge_options {
     psr_coordinator_ways ways;
     /* Called with each verdict that all ranks that are here are told. NULL: not wanted. */
     void (*judged)(void *context, const psr_msg_failure *verdict, const char *line);
-    void *context; /* of judged */
+    /* Called with what a person should see, as psr_coordinator_events.say. NULL: not wanted. */
+    void (*say)(void *context, const char *line);
+    void *context; /* of judged and say */
 } psr_judge_options;
 
 /* NOMEM. The caller owns *ret_judge. */

@@ -228,6 +228,13 @@ typedef struct psr_msg_bound {
     uint64_t pause_us;
 } psr_msg_bound;
 
+/* UNSEALED: as psr_unsealed (net/transport.h). */
+typedef struct psr_msg_unsealed {
+    psr_peer peer;
+    uint16_t port; /* 0: it has not answered which */
+    uint64_t waited_ms;
+} psr_msg_unsealed;
+
 /* CHECKPOINT and RESTORE: a piece of a checkpoint. */
 typedef struct psr_msg_piece {
     uint64_t steps; /* the piece is of the state after so many steps */
@@ -305,6 +312,11 @@ psr_head psr_msg_saved_head(uint64_t steps); /* the checkpoint after so many ste
 psr_head psr_msg_failed_head(psr_err status);
 psr_head psr_msg_view_head(const psr_msg_view *view);
 psr_head psr_msg_bound_head(const psr_msg_bound *bound);
+psr_head psr_msg_unsealed_head(const psr_msg_unsealed *unsealed);
+/* A worker or shard that there is; a time of at most PSR_MSG_WITHIN_MS_MAX. */
+PSR_MUST_CHECK psr_err psr_msg_unsealed_read(const psr_message *message,
+                                             const psr_msg_limits *limits,
+                                             psr_msg_unsealed *ret_unsealed);
 PSR_MUST_CHECK psr_err psr_msg_view_read(const psr_message *message, psr_msg_view *ret_view);
 /* BOUND of an epoch that was issued; a pause of at most PSR_MSG_WITHIN_MS_MAX microseconds. */
 PSR_MUST_CHECK psr_err psr_msg_bound_read(const psr_message *message, const psr_msg_limits *limits,

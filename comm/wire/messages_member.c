@@ -271,6 +271,30 @@ psr_err psr_msg_bound_read(const psr_message *message, const psr_msg_limits *lim
     return PSR_OK;
 }
 
+enum { UNSEALED_ROLE, UNSEALED_RANK, UNSEALED_PORT, UNSEALED_WAITED };
+
+psr_head psr_msg_unsealed_head(const psr_msg_unsealed *unsealed)
+{
+    return (psr_head){.type = PSR_MSG_UNSEALED,
+                      .fields = {[UNSEALED_ROLE] = (uint64_t)unsealed->peer.role,
+                                 [UNSEALED_RANK] = unsealed->peer.rank,
+                                 [UNSEALED_PORT] = unsealed->port,
+                                 [UNSEALED_WAITED] = within(unsealed->waited_ms)}};
+}
+
+psr_err psr_msg_unsealed_read(const psr_message *message, const psr_msg_limits *limits,
+                              psr_msg_unsealed *ret_unsealed)
+{
+    const uint64_t *f = message->head.fields;
+    PSR_TRY(check_peer(message, limits, f[UNSEALED_ROLE], f[UNSEALED_RANK]));
+    PSR_TRY(field_at_most(message, UNSEALED_PORT, UINT16_MAX));
+    PSR_TRY(field_at_most(message, UNSEALED_WAITED, PSR_MSG_WITHIN_MS_MAX));
+    *ret_unsealed = (psr_msg_unsealed){{(psr_role)f[UNSEALED_ROLE], (uint32_t)f[UNSEALED_RANK]},
+                                       (uint16_t)f[UNSEALED_PORT],
+                                       f[UNSEALED_WAITED]};
+    return PSR_OK;
+}
+
 enum { FAILURE_STATUS, FAILURE_RANK, FAILURE_OTHER, FAILURE_NUMBER, FAILURE_WITHIN, FAILURE_SCOPE };
 
 static psr_head failure_head(psr_message_type type, const psr_msg_failure *failure)

@@ -216,7 +216,9 @@ static psr_err open_coordinator(driver *d, int64_t now_ms)
         .deadline_ms = d->deadline_ms,
         .join_deadline_ms = d->deadline_ms > PSR_COME_UP_MS ? d->deadline_ms : PSR_COME_UP_MS,
         .host = d->provision->host,
-        .ways = psr_scheduler_loop_ways(&d->loop)};
+        .ways = psr_scheduler_loop_ways(&d->loop),
+        .say = on_say,
+        .context = d};
     psr_judge *judge = NULL;
     PSR_TRY(psr_judge_new(&options, now_ms, &judge));
     psr_judge_free(d->judge);

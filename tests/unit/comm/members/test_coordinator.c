@@ -313,7 +313,51 @@ static void ends(const fixture *f, psr_err status, const char *line, psr_message
     assert_int_equal(count_sent(f, last_word), WORKERS + SHARDS);
 }
 
+static void say_unsealed(fixture *f, psr_peer from, psr_peer peer, uint16_t port)
+{
+    const psr_message message = {
+        .from = from, .head = psr_msg_unsealed_head(&(psr_msg_unsealed){peer, port, 10400})};
+    psr_coordinator_message(f->coordinator, &message, 0);
+}
+
 /* ---- tests ---- */
+
+static void whose_values_go_by_curve_is_told_some_times_and_ends_nothing(void **state)
+{
+    fixture *f = *state;
+    welcome_all(f); /* not begun yet */
+    f->said_count = 0;
+    say_unsealed(f, w1, w0, 4242);
+    assert_string_equal(f->said,
+                        "worker 1 on host2 has had no answer at port 4242 of worker 0 on host1 for "
+                        "10 s: values to it go by CURVE, at a third of the speed or less; let TCP "
+                        "to all ports through between these hosts");
+    say_unsealed(f, s0, w1, 0);
+    assert_non_null(strstr(f->said, "shard 0 on host0 has had no answer at a second port of worker "
+                                    "1 on host2"));
+    for (uint32_t i = 0; i < 3; i++)
+        say_unsealed(f, w0, w1, 1);
+    for (uint32_t i = 0; i < 2; i++)
+        say_unsealed(f, s0, w0, 3);
+    assert_null(strstr(f->said, "further"));
+    say_unsealed(f, w1, s0, 4);
+    assert_int_equal(f->said_count, 8);
+    assert_non_null(strstr(f->said, "(further pairs are not named)"));
+    say_unsealed(f, w1, s0, 4);
+    assert_int_equal(f->said_count, 8);
+    assert_int_equal(f->ended, 0);
+}
+
+static void a_member_that_says_so_of_more_than_there_are_breaks_the_protocol(void **state)
+{
+    fixture *f = *state;
+    welcome_all(f);
+    for (uint32_t i = 0; i <= WORKERS + SHARDS; i++)
+        say_unsealed(f, w1, w0, 4242);
+    assert_int_equal(f->status, PSR_ERR_PROTOCOL);
+    assert_string_equal(f->line, "on host2: worker 1 sent UNSEALED (role 2, rank 0, port 4242, "
+                                 "waited_ms 10400): it has said so of every member before");
+}
 
 static void what_the_user_gives_and_says_was_agreed_on_arrives_byte_by_byte(void **state)
 {
@@ -552,6 +596,8 @@ int main(void)
 #define COORDINATOR(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         COORDINATOR(what_the_user_gives_and_says_was_agreed_on_arrives_byte_by_byte),
+        COORDINATOR(whose_values_go_by_curve_is_told_some_times_and_ends_nothing),
+        COORDINATOR(a_member_that_says_so_of_more_than_there_are_breaks_the_protocol),
         COORDINATOR(all_that_are_ready_are_started_and_then_messages_are_the_users),
         COORDINATOR(facts_that_differ_end_the_run_in_the_users_words_before_it_begins),
         COORDINATOR(facts_that_the_user_refuses_are_a_violation_by_who_told_them),

@@ -171,6 +171,11 @@ static psr_err read_bound(const psr_message *message, psr_msg_bound *ret_bound)
     return psr_msg_bound_read(message, &limits, ret_bound);
 }
 
+static psr_err read_unsealed(const psr_message *message, psr_msg_unsealed *ret_unsealed)
+{
+    return psr_msg_unsealed_read(message, &limits, ret_unsealed);
+}
+
 static psr_err read_held(const psr_message *message, uint64_t *ret_step)
 {
     return psr_msg_held_read(message, &limits, ret_step);
@@ -256,6 +261,12 @@ static void what_a_member_tells_is_held_against_what_there_is(void **state)
             "its steps is 44: 43 is the most");
     REFUSED(read_bound, psr_msg_bound, psr_msg_bound_head(&(psr_msg_bound){1, 2}), 0, 4,
             "its epoch is 4: 3 is the most");
+    const psr_head unsealed =
+        psr_msg_unsealed_head(&(psr_msg_unsealed){{PSR_ROLE_WORKER, 0}, 4242, 5});
+    REFUSED(read_unsealed, psr_msg_unsealed, unsealed, 0, 3, "its role is 3: 2 is the most");
+    REFUSED(read_unsealed, psr_msg_unsealed, unsealed, 1, 1000, "there is no worker 1000");
+    REFUSED(read_unsealed, psr_msg_unsealed, unsealed, 2, 65536, "its port is 65536");
+    REFUSED(read_unsealed, psr_msg_unsealed, unsealed, 3, UINT64_MAX, "its waited_ms is");
     REFUSED(read_held, uint64_t, psr_msg_held_head(42), 0, 43, "its step is 43, and there are 43");
 }
 
