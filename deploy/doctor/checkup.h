@@ -49,6 +49,9 @@ typedef struct psr_checkup_pair {
     bool measured;
     uint64_t round_trip_ns; /* median over messages without payload */
     uint64_t bytes_per_s;   /* with messages of PSR_PROBE_MESSAGE_BYTES, PSR_PROBE_WINDOW at once */
+    /* How long no second connection has come about, on which messages go sealed; 0: it has, or none
+     * is wanted. unsealed_port: the port of the other's where it is tried; 0: not known */
+    uint64_t unsealed_ms, unsealed_port;
     char measure_failure[192]; /* in words; "": it was measured, or not tried */
 } psr_checkup_pair;
 

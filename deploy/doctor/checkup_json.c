@@ -56,6 +56,8 @@ static cJSON *pair_object(const psr_checkup *c, size_t from, size_t to)
     if (p->measured) {
         psr_fields_put_number(&w, "round_trip_ns", p->round_trip_ns);
         psr_fields_put_number(&w, "bytes_per_s", p->bytes_per_s);
+        psr_fields_put_number(&w, "unsealed_ms", p->unsealed_ms);
+        psr_fields_put_number(&w, "unsealed_port", p->unsealed_port);
     }
     psr_fields_put_text(&w, "measure_failure", p->measure_failure);
     return whole(&w);

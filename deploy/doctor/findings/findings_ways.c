@@ -177,6 +177,25 @@ static void judge_measurement(const psr_checkup *c, size_t from, size_t to, psr_
                      "%s", p->measure_failure);
 }
 
+/* Both ways of a pair may have a line: each goes to a port of its own. */
+static void judge_sealing(const psr_checkup *c, size_t from, size_t to, psr_findings *f,
+                          size_t *told)
+{
+    char where[600], port[48] = "a second port there";
+    const psr_checkup_pair *p = psr_checkup_pair_of(c, from, to);
+    if (!p->measured || p->unsealed_ms == 0 || ++*told > PAIRS_TOLD)
+        return;
+    name_way(c, from, to, where);
+    if (p->unsealed_port != 0)
+        snprintf(port, sizeof port, "port %" PRIu64 " there", p->unsealed_port);
+    psr_findings_add(f, PSR_FINDING_SLOWS, "port", where,
+                     "let TCP to all ports through from these hosts: each process listens on two "
+                     "that the kernel chooses",
+                     "%s did not answer for %.1f s: values go by CURVE instead, at a third of the "
+                     "speed or less",
+                     port, (double)p->unsealed_ms / 1000);
+}
+
 static void count_untested(const psr_checkup *c, psr_findings *f)
 {
     size_t wanted = 0, measured = 0;
@@ -252,11 +271,12 @@ static void judge_speeds(const psr_checkup *c, psr_findings *f)
 
 void psr_findings_of_ways(const psr_checkup *c, psr_findings *f)
 {
-    size_t routes = 0, measurements = 0;
+    size_t routes = 0, measurements = 0, unsealed = 0;
     judge_connections(c, f);
     for (size_t from = 0; from < c->count; from++)
         for (size_t to = 0; to < c->count; to++) {
             judge_measurement(c, from, to, f, &measurements);
+            judge_sealing(c, from, to, f, &unsealed);
             judge_route(c, from, to, f, &routes);
         }
     for (size_t from = 0; from < c->count; from++)

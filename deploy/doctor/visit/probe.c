@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #define WITHIN_MS_MAX 600000
+#define SEALING_NS 3000000000
 
 typedef struct probe {
     psr_provision provision;
@@ -31,7 +32,8 @@ typedef struct probe {
     psr_peer other; /* the probe that it measures with */
     bool measures;
     psr_measure measure;
-    uint8_t *payload; /* PSR_PROBE_MESSAGE_BYTES of it, lent to the transport */
+    int64_t sealing_ns; /* until when it waits for its messages to go sealed; 0: it does not */
+    uint8_t *payload;   /* PSR_PROBE_MESSAGE_BYTES of it, lent to the transport */
 } probe;
 
 /* A time from the launcher, limited to a sensible range. */
@@ -199,6 +201,7 @@ static psr_err begin_measuring(probe *p, const cJSON *command)
     if (!p->met || p->measures)
         return psr_fail(PSR_ERR_PROTOCOL, "the launcher wanted a measurement out of turn");
     p->measures = true;
+    p->sealing_ns = 0;
     p->measure =
         psr_measure_begin(psr_clock_ns(), (int64_t)(milliseconds(command, "bytes_ms") * 1e6),
                           (int64_t)(milliseconds(command, "within_ms") * 1e6));
@@ -208,6 +211,20 @@ static psr_err begin_measuring(probe *p, const cJSON *command)
 static void keep(void *context)
 {
     (void)context; /* the payload is ours until the transport has ended */
+}
+
+/* What was measured is over, and the second connection may still come about: some seconds are
+ * enough to say it again (net/zmq/transport_zmq_seal.c), and are within the measurement's time. */
+static bool awaits_sealing(probe *p)
+{
+    const int64_t now_ns = psr_clock_ns();
+    if (p->measure.phase != PSR_MEASURE_DONE ||
+        !psr_transport_awaits_sealing(p->transport, p->other))
+        return false;
+    if (p->sealing_ns == 0)
+        p->sealing_ns =
+            now_ns + SEALING_NS < p->measure.end_ns ? now_ns + SEALING_NS : p->measure.end_ns;
+    return now_ns < p->sealing_ns;
 }
 
 /* Sends what is due. Tells the launcher when all has been sent. */
@@ -223,12 +240,15 @@ static psr_err go_on_measuring(probe *p)
         PSR_TRY(psr_transport_send(p->transport, p->other, &head, bytes > 0 ? &payload : NULL));
     }
     psr_measure_tick(&p->measure, psr_clock_ns());
-    if (p->measure.phase < PSR_MEASURE_DONE)
+    if (p->measure.phase < PSR_MEASURE_DONE || awaits_sealing(p))
         return PSR_OK;
     psr_checkup_pair pair = {0};
+    psr_unsealed unsealed = {.for_ms = 0};
+    (void)psr_transport_unsealed(p->transport, 0, &unsealed);
     psr_measure_result(&p->measure, &pair);
     psr_json_put(&p->answers, "answer", "measure", "#round_trip_ns", (double)pair.round_trip_ns,
-                 "#bytes_per_s", (double)pair.bytes_per_s, "failure", pair.measure_failure, NULL);
+                 "#bytes_per_s", (double)pair.bytes_per_s, "#unsealed_ms", (double)unsealed.for_ms,
+                 "#unsealed_port", (double)unsealed.port, "failure", pair.measure_failure, NULL);
     p->measures = false;
     return PSR_OK;
 }
@@ -293,7 +313,8 @@ static int timeout_ms(const probe *p)
 {
     if (!p->measures)
         return -1;
-    int64_t left_ms = (p->measure.end_ns - psr_clock_ns()) / 1000000 + 1;
+    const int64_t end_ns = p->sealing_ns != 0 ? p->sealing_ns : p->measure.end_ns;
+    int64_t left_ms = (end_ns - psr_clock_ns()) / 1000000 + 1;
     return left_ms > 0 ? (int)left_ms : 0;
 }
 

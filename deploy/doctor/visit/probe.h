@@ -23,7 +23,9 @@
  *   {"answer":"clock","number":3,"time_s":1763842.25}      CLOCK_REALTIME
  *   {"answer":"reach","reached":[{"source":"10.0.0.2","failure":""},null]}
  *   {"answer":"meet","failure":""}
- *   {"answer":"measure","round_trip_ns":90000,"bytes_per_s":1e9,"failure":""} */
+ *   {"answer":"measure","round_trip_ns":90000,"bytes_per_s":1e9,"unsealed_ms":0,
+ *    "unsealed_port":0,"failure":""}           unsealed_ms: so long no second connection has come
+ *                                              about, on which messages go sealed; 0: it has */
 #ifndef PSR_DEPLOY_DOCTOR_VISIT_PROBE_H
 #define PSR_DEPLOY_DOCTOR_VISIT_PROBE_H
 

@@ -183,6 +183,8 @@ static psr_err take_measured(psr_visitor *v, size_t host, const cJSON *answer)
     psr_checkup_pair *pair = psr_checkup_pair_of(v->checkup, host, v->visited[host].partner);
     PSR_TRY(psr_fields_number(answer, "round_trip_ns", FIGURE_MAX, &pair->round_trip_ns));
     PSR_TRY(psr_fields_number(answer, "bytes_per_s", FIGURE_MAX, &pair->bytes_per_s));
+    PSR_TRY(psr_fields_number(answer, "unsealed_ms", FIGURE_MAX, &pair->unsealed_ms));
+    PSR_TRY(psr_fields_number(answer, "unsealed_port", UINT16_MAX, &pair->unsealed_port));
     PSR_TRY(
         psr_fields_text(answer, "failure", pair->measure_failure, sizeof pair->measure_failure));
     pair->measured = pair->measure_failure[0] == '\0';

@@ -418,6 +418,19 @@ static void a_way_that_carries_no_messages_stops_a_run(void **state)
                  "short messages are answered, but messages of 1 MiB are not in time");
 }
 
+static void a_way_whose_second_port_does_not_answer_slows_a_run(void **state)
+{
+    (void)state;
+    psr_checkup_pair *p = psr_checkup_pair_of(&c, 1, 0);
+    p->unsealed_ms = 3100;
+    p->unsealed_port = 40123;
+    assert_alone(PSR_FINDING_SLOWS, "port", "node2 -> node1",
+                 "port 40123 there did not answer for 3.1 s: values go by CURVE instead, at a "
+                 "third of the speed or less");
+    p->unsealed_ms = 0;
+    assert_mended();
+}
+
 static void a_way_much_slower_than_the_middle_one_slows_a_run(void **state)
 {
     (void)state;
@@ -530,6 +543,7 @@ int main(void)
         TEST(who_reaches_nobody_is_one_finding),
         TEST(of_many_closed_ways_some_are_named_and_all_are_counted),
         TEST(a_way_that_carries_no_messages_stops_a_run),
+        TEST(a_way_whose_second_port_does_not_answer_slows_a_run),
         TEST(a_way_much_slower_than_the_middle_one_slows_a_run),
         TEST(of_two_hosts_a_way_much_slower_than_the_one_back_slows_a_run),
         TEST(a_host_that_does_not_reach_itself_stops_a_run),
