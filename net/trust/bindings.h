@@ -13,7 +13,7 @@
 #define PSR_ROUTING_ID_BYTES 16
 #define PSR_BINDINGS_MAX 8192 /* most ids of an inbox: more than the members of the largest run */
 
-/* Where it sends sealed messages (net/zmq/sealed_in.h). */
+/* Where it sends sealed messages (net/zmq/inbox/sealed_in.h). */
 typedef struct psr_sealed_channel psr_sealed_channel;
 
 typedef struct psr_binding {

@@ -6,7 +6,7 @@
 #define PSR_NET_ZMQ_TRANSPORT_ZMQ_PRIVATE_H
 
 #include "net/zmq/attempt.h"
-#include "net/zmq/inbox.h"
+#include "net/zmq/inbox/inbox.h"
 #include "net/zmq/sealed_out.h"
 #include "net/sharing/sharing.h"
 #include "net/sharing/stage.h"

@@ -1,8 +1,8 @@
 /* The receiving end of second connections: a PULL to which members send sealed messages
  * (net/trust/sealed_frame.h), and a key for each channel. What does not open, or comes again, is
  * dropped, whoever sent it; a member is believed to have sent what opens. One thread. */
-#ifndef PSR_NET_ZMQ_SEALED_IN_H
-#define PSR_NET_ZMQ_SEALED_IN_H
+#ifndef PSR_NET_ZMQ_INBOX_SEALED_IN_H
+#define PSR_NET_ZMQ_INBOX_SEALED_IN_H
 
 #include "net/trust/bindings.h"
 #include "net/trust/sealed_frame.h"

@@ -4,8 +4,8 @@
  * (psr_head.sequence). A message of an unknown sender is dropped, counted and logged.
  *
  * One thread. */
-#ifndef PSR_NET_ZMQ_INBOX_H
-#define PSR_NET_ZMQ_INBOX_H
+#ifndef PSR_NET_ZMQ_INBOX_INBOX_H
+#define PSR_NET_ZMQ_INBOX_INBOX_H
 
 #include "net/sharing/borrower.h"
 

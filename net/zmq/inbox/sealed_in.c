@@ -1,4 +1,4 @@
-#include "net/zmq/sealed_in.h"
+#include "net/zmq/inbox/sealed_in.h"
 
 #include "net/address/interface.h"
 #include "net/zmq/sockets.h"
