@@ -5,7 +5,7 @@
 #include "base/text/secret.h"
 #include "net/reserve.h"
 #include "net/zmq/sockets.h"
-#include "net/zmq/unknowns.h"
+#include "net/zmq/inbox/unknowns.h"
 #include "net/trust/zap.h"
 
 #include <errno.h>

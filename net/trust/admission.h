@@ -72,7 +72,7 @@ void psr_admission_end(psr_admission *admission, int fd);
 
 typedef struct psr_connection {
     int fd;
-    uint64_t cookie; /* the kernel's number for it (net/zmq/half_open.h); 0: none */
+    uint64_t cookie; /* the kernel's number for it (net/zmq/inbox/half_open.h); 0: none */
 } psr_connection;
 
 /* The owner knows now that the connection fd belongs to `admitted`, as psr_admission_user_read gave

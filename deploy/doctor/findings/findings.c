@@ -22,7 +22,7 @@ const char *psr_finding_level_name(psr_finding_level level)
 uint64_t psr_findings_files_needed(uint32_t workers)
 {
     return 6 * (uint64_t)workers + 192; /* of these 64 for connections of
-                                           strangers (net/zmq/half_open.h) */
+                                           strangers (net/zmq/inbox/half_open.h) */
 }
 
 bool psr_checkup_host_probed(const psr_checkup_host *host)

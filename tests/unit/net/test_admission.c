@@ -3,7 +3,7 @@
 #include "tests/unit/network_fixture.h"
 
 #include "net/trust/admission.h"
-#include "net/zmq/half_open.h"
+#include "net/zmq/inbox/half_open.h"
 #include "net/address/socket_directory.h"
 
 #include <arpa/inet.h>

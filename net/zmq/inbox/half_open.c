@@ -1,4 +1,4 @@
-#include "net/zmq/half_open.h"
+#include "net/zmq/inbox/half_open.h"
 
 #include <fcntl.h>
 #include <linux/tcp.h>

@@ -10,8 +10,8 @@
  * handshake, goes to members alone, and with it more has been sent than any stranger gets. Over a
  * Unix socket it is known by the process at the other end: so many of a process's connections were
  * let in as admission has said. One thread at a time. */
-#ifndef PSR_NET_ZMQ_HALF_OPEN_H
-#define PSR_NET_ZMQ_HALF_OPEN_H
+#ifndef PSR_NET_ZMQ_INBOX_HALF_OPEN_H
+#define PSR_NET_ZMQ_INBOX_HALF_OPEN_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,11 +1,11 @@
-/* Connections of which nobody knows yet whose they are (net/zmq/half_open.h), and of which member
- * so many of them were let in. Shared by admission's thread and the inbox's: any function from
- * either. */
-#ifndef PSR_NET_ZMQ_UNKNOWNS_H
-#define PSR_NET_ZMQ_UNKNOWNS_H
+/* Connections of which nobody knows yet whose they are (net/zmq/inbox/half_open.h), and of which
+ * member so many of them were let in. Shared by admission's thread and the inbox's: any function
+ * from either. */
+#ifndef PSR_NET_ZMQ_INBOX_UNKNOWNS_H
+#define PSR_NET_ZMQ_INBOX_UNKNOWNS_H
 
 #include "net/trust/admission.h"
-#include "net/zmq/half_open.h"
+#include "net/zmq/inbox/half_open.h"
 
 #include <pthread.h>
 

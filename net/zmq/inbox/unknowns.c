@@ -1,4 +1,4 @@
-#include "net/zmq/unknowns.h"
+#include "net/zmq/inbox/unknowns.h"
 
 #include "base/clock.h"
 
