@@ -27,11 +27,28 @@ const psr_figure_definition psr_figure_definitions[PSR_FIGURE_COUNT] = {
         {"steady_images_per_s", "1/s",
          "images completed after warmup_s, over train_s less warmup_s; none if a worker has not "
          "completed more than warmup_steps"},
+    [PSR_FIGURE_TOGETHER_S] =
+        {"together_s", "s",
+         "from START until the first worker has computed its last step, before it waits for that "
+         "step's weights: for so long all trained; none before a worker has"},
+    [PSR_FIGURE_TOGETHER_IMAGES_PER_S] =
+        {"together_images_per_s", "1/s",
+         "images completed from warmup_s to together_s, over the time between: the rate without "
+         "the tail of slow workers; none if either is"},
     OVER_WORKERS(PSR_FIGURE_WAIT_S, "wait_s", "a worker's compute thread waited for weights"),
     OVER_WORKERS(PSR_FIGURE_COMPUTE_S, "compute_s",
                  "a worker was in forward and backward passes, without waiting"),
     OVER_WORKERS(PSR_FIGURE_LOAD_WAIT_S, "load_wait_s",
                  "a worker's compute thread waited for the loader"),
+    OVER_WORKERS(PSR_FIGURE_HIDDEN_S, "hidden_s",
+                 "a worker had gradients or weights under way and its compute thread did not wait "
+                 "for weights"),
+    OVER_WORKERS(PSR_FIGURE_EXPOSED_S, "exposed_s",
+                 "a worker had gradients or weights under way and its compute thread waited for "
+                 "weights: part of wait_s"),
+    OVER_WORKERS(PSR_FIGURE_DRAIN_S, "drain_s",
+                 "a worker waited for all weights of a step before an evaluation, a checkpoint, "
+                 "--hash or the end: part of wait_s"),
     [PSR_FIGURE_GRADIENT_BYTES] = {"gradient_bytes", "B",
                                    "payloads of gradients, and of their sums in a ring, that all "
                                    "workers together sent in this run"},
@@ -43,6 +60,11 @@ const psr_figure_definition psr_figure_definitions[PSR_FIGURE_COUNT] = {
                                "all bytes that all workers together sent in the steps of this run"},
     [PSR_FIGURE_BYTES_LENT] = {"bytes_lent", "B",
                                "the part of bytes_sent that went through shared memory"},
+    [PSR_FIGURE_STALENESS] =
+        {"staleness", "",
+         "SSP and async: by how many updates the oldest weights that a step took were behind, mean "
+         "over steps and workers"},
+    [PSR_FIGURE_STALENESS_MAX] = {"staleness_max", "", "the most of any step and worker"},
     [PSR_FIGURE_LOSS] = {"loss", "", "mean over the last step's samples of all workers"},
     [PSR_FIGURE_TEST_LOSS] = {"test_loss", "",
                               "mean over the test set at the last evaluation, each sample once"},

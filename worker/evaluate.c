@@ -37,6 +37,12 @@ psr_err psr_average_buffers(psr_trainer *t, float *averaged)
     return err;
 }
 
+/* The run is being stopped and takes no further step. */
+static bool is_left(const evaluating *e)
+{
+    return !e->t->evaluates_at_end && psr_session_stops_after(e->t->session, e->steps);
+}
+
 static void count_progress(void *context)
 {
     const evaluating *e = context;
@@ -48,9 +54,7 @@ static psr_err weights_wanted(void *context, uint32_t bucket)
 {
     const evaluating *e = context;
     (void)bucket;
-    return psr_session_stops_after(e->t->session, e->steps)
-               ? psr_fail(PSR_ERR_CANCELLED, "the evaluation is left out")
-               : PSR_OK;
+    return is_left(e) ? psr_fail(PSR_ERR_CANCELLED, "the evaluation is left out") : PSR_OK;
 }
 
 static psr_err infer(evaluating *e, const psr_loader_batch *loaded, float *buffers,
@@ -102,7 +106,7 @@ static psr_err count_share(evaluating *e, const psr_sampler *sampler, uint32_t r
             psr_loader_return(loader, batch);
     }
     psr_loader_free(loader);
-    if (err == PSR_ERR_CANCELLED && psr_session_stops_after(t->session, e->steps))
+    if (err == PSR_ERR_CANCELLED && is_left(e))
         return PSR_OK; /* the missing samples say so */
     return err;
 }

@@ -504,9 +504,14 @@ static psr_err train(worker *w)
     psr_outcome outcome;
     PSR_TRY(psr_train(&w->trainer, &outcome));
     psr_session_progress(w->session, PSR_PHASE_SHUTDOWN);
-    char line[PSR_METRICS_LINE_MAX];
-    psr_outcome_print(&outcome, line);
-    return psr_session_done(w->session, outcome.steps, outcome.left_out, line);
+    char *links = NULL, *json = NULL;
+    PSR_TRY(psr_exchange_links(w->exchange, &links));
+    psr_err err = psr_outcome_to_json(&outcome, links, &json);
+    if (err == PSR_OK)
+        err = psr_session_done(w->session, outcome.steps, outcome.left_out, json);
+    free(json);
+    free(links);
+    return err;
 }
 
 /* Launchers other than psring's send these signals to all ranks. */

@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static void add_real(psr_text_end *end, const char *name, double value)
 {
@@ -34,6 +36,10 @@ void psr_metrics_print(const psr_metrics *m, char line[static PSR_METRICS_LINE_M
     add_seconds(&end, "compute_s", m->compute_s);
     add_seconds(&end, "exchange_s", m->exchange_s);
     add_seconds(&end, "wait_s", m->wait_s);
+    add_seconds(&end, "hidden_s", m->hidden_s);
+    add_seconds(&end, "exposed_s", m->exposed_s);
+    if (m->drain_s > 0)
+        add_seconds(&end, "drain_s", m->drain_s);
     add_seconds(&end, "load_wait_s", m->load_wait_s);
     if (m->pause_s > 0)
         add_seconds(&end, "pause_s", m->pause_s);
@@ -52,20 +58,30 @@ void psr_metrics_print(const psr_metrics *m, char line[static PSR_METRICS_LINE_M
     psr_text_add(&end, "}");
 }
 
-void psr_outcome_print(const psr_outcome *o, char line[static PSR_METRICS_LINE_MAX])
+psr_err psr_outcome_to_json(const psr_outcome *o, const char *links, char **ret_json)
 {
-    psr_text_end end = {line, PSR_METRICS_LINE_MAX};
+    const size_t size = PSR_METRICS_LINE_MAX + strlen(links);
+    char *json = malloc(size);
+    if (json == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a worker's outcome");
+    psr_text_end end = {json, size};
     psr_text_add(&end, "{\"steps\": %" PRIu64, o->steps);
     add_seconds(&end, "train_s", o->train_s);
     add_seconds(&end, "compute_s", o->compute_s);
     add_seconds(&end, "wait_s", o->wait_s);
     add_seconds(&end, "load_wait_s", o->load_wait_s);
+    add_seconds(&end, "hidden_s", o->hidden_s);
+    add_seconds(&end, "exposed_s", o->exposed_s);
+    add_seconds(&end, "drain_s", o->drain_s);
     psr_text_add(&end, ", \"gradient_bytes\": %" PRIu64 ", \"gradient_float32_bytes\": %" PRIu64,
                  o->gradient_bytes, o->gradient_float32_bytes);
     add_real(&end, "loss", o->loss);
     add_real(&end, "test_loss", o->test_loss);
     add_real(&end, "test_accuracy", o->test_accuracy);
     psr_text_add(&end,
-                 ", \"test_count\": %" PRIu64 ", \"hash\": \"%016" PRIx64 "\", \"stopped\": %s}",
-                 o->test_count, o->hash, o->stopped ? "true" : "false");
+                 ", \"test_count\": %" PRIu64 ", \"hash\": \"%016" PRIx64
+                 "\", \"stopped\": %s, \"links\": %s}",
+                 o->test_count, o->hash, o->stopped ? "true" : "false", links);
+    *ret_json = json;
+    return PSR_OK;
 }

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PSR_METRICS_LINE_MAX 896
+#define PSR_METRICS_LINE_MAX 1152
 
 typedef struct psr_metrics {
     uint64_t step;        /* counted from 1, as in the step line: steps completed when it ended */
@@ -25,7 +25,12 @@ typedef struct psr_metrics {
     /* seconds from the first gradient ready to the last weights landed, in the last step that was
      * complete by then */
     double exchange_s;
-    double wait_s;      /* seconds that the compute thread waited for weights */
+    double wait_s; /* seconds that the compute thread waited for weights */
+    /* see psr_exchange_figures, since the last line */
+    double hidden_s, exposed_s;
+    /* the part of wait_s for all weights of this step, which an evaluation, a checkpoint, --hash or
+     * the end needs; 0: none */
+    double drain_s;
     double load_wait_s; /* seconds that the compute thread waited for the loader */
     /* seconds by which a change of the architecture delayed this step's beginning; 0: none */
     double pause_s;
@@ -51,6 +56,7 @@ typedef struct psr_outcome {
     uint64_t steps;                        /* completed steps, including those before a resume */
     double train_s;                        /* the training clock when the last weights had come */
     double wait_s, load_wait_s, compute_s; /* of all steps of this run */
+    double hidden_s, exposed_s, drain_s;   /* likewise */
     uint64_t gradient_bytes, gradient_float32_bytes;
     /* that of the last complete step, mean over all workers' samples; NaN: there is none */
     double loss;
@@ -61,6 +67,9 @@ typedef struct psr_outcome {
     bool left_out; /* it left out an evaluation because it was told to stop */
 } psr_outcome;
 
-void psr_outcome_print(const psr_outcome *outcome, char line[static PSR_METRICS_LINE_MAX]);
+/* links: a JSON array (psr_exchange_links), which the object has under that name. The caller owns
+ * *ret_json: free(). NOMEM. */
+PSR_MUST_CHECK psr_err psr_outcome_to_json(const psr_outcome *outcome, const char *links,
+                                           char **ret_json);
 
 #endif

@@ -164,6 +164,8 @@ static double end_turn(training *tr, turn *now)
     m->wait_s += figures.wait_s;
     m->pause_s += figures.pause_s;
     m->exchange_s = figures.exchange_s;
+    m->hidden_s += figures.hidden_s;
+    m->exposed_s += figures.exposed_s;
     m->bytes_sent += figures.bytes_sent + tr->carried_sent;
     m->bytes_received += figures.bytes_received + tr->carried_received;
     m->gradient_bytes += figures.gradient_bytes;
@@ -175,6 +177,8 @@ static double end_turn(training *tr, turn *now)
     m->images_per_s = now->count / (m->train_s - now->begun_s);
     tr->carried_sent = tr->carried_received = tr->carried_lent = 0;
     tr->outcome.wait_s += figures.wait_s;
+    tr->outcome.hidden_s += figures.hidden_s;
+    tr->outcome.exposed_s += figures.exposed_s;
     tr->outcome.gradient_bytes += figures.gradient_bytes;
     tr->outcome.gradient_float32_bytes += figures.gradient_float32_bytes;
     tr->outcome.train_s = m->train_s;
@@ -247,7 +251,10 @@ static psr_err await_last_weights(training *tr, uint64_t steps, bool of_all_work
 {
     psr_trainer *t = tr->t;
     PSR_TRY(of_all_workers ? psr_exchange_drain_all(t->exchange) : psr_exchange_drain(t->exchange));
-    end_turn(tr, &tr->turns[t->replica_count - 1]);
+    turn *last = &tr->turns[t->replica_count - 1];
+    const double waited_s = end_turn(tr, last);
+    last->metrics.drain_s += waited_s;
+    tr->outcome.drain_s += waited_s;
     tr->settled = steps;
     return PSR_OK;
 }
@@ -399,6 +406,39 @@ static psr_err average_loss(training *tr)
     return err;
 }
 
+/* Whether --seconds has ended the run, and not a person: the worker whose time was up is among
+ * those that sum up here. Every process calls it. */
+static psr_err time_was_up(training *tr, bool *ret_up)
+{
+    enum { UP, WEIGHT, WIDTH };
+    const uint32_t count = tr->t->replica_count;
+    double *rows = calloc(count, WIDTH * sizeof *rows);
+    if (rows == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for the times of %u replicas", count);
+    for (uint32_t i = 0; i < count; i++) {
+        rows[i * WIDTH + UP] = tr->outcome.train_s >= tr->t->config->seconds;
+        rows[i * WIDTH + WEIGHT] = 1;
+    }
+    psr_err err = psr_exchange_average(tr->t->exchange, rows, WIDTH);
+    if (err == PSR_OK)
+        *ret_up = rows[UP] > 0;
+    free(rows);
+    return err;
+}
+
+/* The evaluation at the end of a run that --seconds has ended. */
+static psr_err evaluate_at_end(training *tr)
+{
+    const psr_config *config = tr->t->config;
+    bool up = false;
+    if (!tr->outcome.stopped || config->seconds == 0 || !config->eval ||
+        tr->last_evaluated == tr->outcome.steps)
+        return PSR_OK;
+    PSR_TRY(time_was_up(tr, &up));
+    tr->t->evaluates_at_end = up;
+    return up ? evaluate(tr, tr->outcome.steps) : PSR_OK;
+}
+
 static psr_err finish_run(training *tr)
 {
     psr_trainer *t = tr->t;
@@ -406,6 +446,7 @@ static psr_err finish_run(training *tr)
         PSR_TRY(await_last_weights(tr, tr->outcome.steps, false));
     tr->outcome.hash = psr_layout_hash(&t->net->params, psr_exchange_weights(t->exchange));
     PSR_TRY(average_loss(tr));
+    PSR_TRY(evaluate_at_end(tr));
     /* it was stopped before its end */
     if (tr->last_saved != tr->outcome.steps && tr->outcome.steps > t->first_step)
         PSR_TRY(save(tr, tr->outcome.steps));

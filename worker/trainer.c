@@ -21,8 +21,10 @@ psr_sampler psr_trainer_sampler(const psr_config *config, uint32_t ranks, uint32
 
 uint64_t psr_trainer_total_steps(const psr_config *config, const psr_sampler *sampler)
 {
-    return config->steps > 0 ? config->steps
-                             : (uint64_t)config->epochs * psr_sampler_steps(sampler);
+    if (config->steps > 0)
+        return config->steps;
+    return config->epochs > 0 ? (uint64_t)config->epochs * psr_sampler_steps(sampler)
+                              : PSR_STEPS_MOST; /* --seconds ends it */
 }
 
 bool psr_trainer_is_first(const psr_trainer *trainer)

@@ -30,6 +30,9 @@ typedef struct psr_trainer {
     uint32_t ranks; /* of the run */
     uint32_t steps_per_epoch;
     uint64_t first_step, total_steps;
+    /* --seconds has ended the run: an evaluation is the run's own, and is not left out because no
+     * step follows */
+    bool evaluates_at_end;
 } psr_trainer;
 
 typedef struct psr_trainer_options {
@@ -45,7 +48,7 @@ typedef struct psr_trainer_options {
 
 /* The sampler that distributes count samples among the ranks of a run. */
 psr_sampler psr_trainer_sampler(const psr_config *config, uint32_t ranks, uint32_t count);
-/* Steps of a whole run. */
+/* Steps of a whole run; PSR_STEPS_MOST: --seconds alone ends it. */
 uint64_t psr_trainer_total_steps(const psr_config *config, const psr_sampler *sampler);
 
 /* Compiles the network and starts the loaders. All workers must use worker 0's choice of

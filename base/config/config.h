@@ -19,6 +19,7 @@
 /* The most bytes of an option as text, with its zero. */
 #define PSR_OPTION_TEXT_MAX 4096
 #define PSR_STRETCHES_MAX 64
+#define PSR_STEPS_MOST ((uint64_t)1 << 40) /* of a run */
 #define PSR_ROUTE_TEXT_MAX 512
 
 typedef enum psr_mode {
@@ -147,9 +148,12 @@ typedef struct psr_config {
                                 to the samples that n does not divide */
     uint32_t loader_threads; /* --loader-threads */
     /* optimisation */
-    uint32_t batch_size;                         /* --batch-size per worker */
-    uint32_t epochs;                             /* --epochs; 0 if steps is given */
-    uint64_t steps;                              /* --steps; 0 if epochs is given */
+    uint32_t batch_size; /* --batch-size per worker */
+    uint32_t epochs;     /* --epochs; 0 if steps is given */
+    uint64_t steps;      /* --steps; 0 if epochs is given */
+    /* --seconds of the training clock (docs/figures.md), after which no further step begins; 0: as
+     * many as --epochs or --steps take */
+    double seconds;
     double lr;                                   /* --lr */
     double momentum;                             /* --momentum */
     double weight_decay;                         /* --weight-decay */

@@ -231,10 +231,16 @@ static psr_err check_model(const psr_config *config)
 
 static psr_err check_optimisation(const psr_config *config)
 {
-    if (config->epochs == 0 && config->steps == 0)
+    const bool open_end = config->epochs == 0 && config->steps == 0;
+    if (open_end && config->seconds == 0)
         return psr_fail(
             PSR_ERR_USAGE,
             "--epochs and --steps are both 0: nothing says when to end; give one of them");
+    if (open_end &&
+        (config->schedule == PSR_SCHEDULE_COSINE || config->schedule == PSR_SCHEDULE_POLY))
+        return refuse_pair(config, "seconds", "lr-schedule",
+                           "it falls until the last step, whose number is not known then; give "
+                           "--steps too");
     if (config->epochs != 0 && config->steps != 0)
         return refuse_pair(config, "epochs", "steps", "both say when to end; set one of them to 0");
     if (config->nesterov && config->optimizer != PSR_OPTIMIZER_SGD)

@@ -395,7 +395,6 @@ static psr_err judge_fault_point(psr_config *config, const char *text)
 #define SPECIAL(r, p) .kind = PSR_OPTION_SPECIAL, .read = (r), .print = (p)
 
 /* Steps stay exact in a double and far from overflow when multiplied by a batch. */
-#define STEPS_MOST ((uint64_t)1 << 40)
 
 const psr_option psr_options[] = {
     {"mode", MODES, MODES_HELP, ARCHITECTURE, "ps",
@@ -516,7 +515,12 @@ const psr_option psr_options[] = {
      U32(batch_size, 1, 1 << 20)},
     {"epochs", "N", "passes over the data; or give --steps", OPTIMISATION, "0",
      U32(epochs, 0, 1000000)},
-    {"steps", "N", "updates; or give --epochs", OPTIMISATION, "0", U64(steps, 0, STEPS_MOST)},
+    {"steps", "N", "updates; or give --epochs", OPTIMISATION, "0", U64(steps, 0, PSR_STEPS_MOST)},
+    {"seconds", "T",
+     "train for T seconds: no step begins when a worker has trained for so long, evaluations and "
+     "checkpoints apart; all end with the same step. With --epochs or --steps: or until these are "
+     "done",
+     OPTIMISATION, "0", DOUBLE(seconds, 0, 1e9)},
     {"lr", "RATE", "learning rate at its peak", OPTIMISATION, "0.1", DOUBLE(lr, 0, 1e6),
      .for_shards = true},
     {"momentum", "M", "of sgd and lars", OPTIMISATION, "0.9", DOUBLE(momentum, 0, 1),
@@ -539,7 +543,7 @@ const psr_option psr_options[] = {
      "how the learning rate changes; EVERY counts steps", OPTIMISATION, "constant",
      SPECIAL(read_schedule, print_schedule), .for_shards = true},
     {"warmup", "STEPS", "steps in which the learning rate rises linearly, before the schedule",
-     OPTIMISATION, "0", U64(warmup, 0, STEPS_MOST), .for_shards = true},
+     OPTIMISATION, "0", U64(warmup, 0, PSR_STEPS_MOST), .for_shards = true},
     {"label-smoothing", "S", "share of the target that is spread over all classes", OPTIMISATION,
      "0", DOUBLE(label_smoothing, 0, 1), .high_excluded = true},
     {"seed", "N", "seed of every random number of the run", OPTIMISATION, "1",
@@ -556,17 +560,17 @@ const psr_option psr_options[] = {
      "DIR-2, .. if there is one, and writes the next of these names",
      RUN, "", STRING(resume)},
     {"checkpoint-every", "STEPS", "steps from one checkpoint to the next; 0: only at the end", RUN,
-     "0", U64(checkpoint_every, 0, STEPS_MOST), .for_shards = true},
+     "0", U64(checkpoint_every, 0, PSR_STEPS_MOST), .for_shards = true},
     {"eval-every", "STEPS",
      "steps from one evaluation on the test set to the next; 0: only at the end", RUN, "0",
-     U64(eval_every, 0, STEPS_MOST)},
+     U64(eval_every, 0, PSR_STEPS_MOST)},
     {"eval", NULL,
      "evaluate on the test set at the end, and as --eval-every says; with --no-eval never", RUN,
      "true", FLAG(eval)},
     {"log-every", "STEPS",
      "steps from one line of progress to the next, in the workers' logs and where stdout is no "
      "terminal",
-     RUN, "20", U64(log_every, 1, STEPS_MOST)},
+     RUN, "20", U64(log_every, 1, PSR_STEPS_MOST)},
     {"deadline", "SECONDS",
      "how long a process may make no progress; then the run ends and names it", RUN, "30",
      DOUBLE(deadline_s, 0, 1e6), .low_excluded = true},

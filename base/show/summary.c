@@ -16,7 +16,8 @@ double psr_summary_figure(const cJSON *outcome, psr_figure figure)
 static bool is_over_workers(psr_figure figure)
 {
     return figure == PSR_FIGURE_WAIT_S || figure == PSR_FIGURE_COMPUTE_S ||
-           figure == PSR_FIGURE_LOAD_WAIT_S;
+           figure == PSR_FIGURE_LOAD_WAIT_S || figure == PSR_FIGURE_HIDDEN_S ||
+           figure == PSR_FIGURE_EXPOSED_S || figure == PSR_FIGURE_DRAIN_S;
 }
 
 /* Four digits or so: seconds and rates go from thousandths to millions. */

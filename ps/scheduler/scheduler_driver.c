@@ -19,6 +19,7 @@
 #include "ps/scheduler/late.h"
 #include "ps/scheduler/lives.h"
 #include "ps/scheduler/metrics/figures.h"
+#include "ps/scheduler/metrics/links.h"
 #include "ps/scheduler/metrics/progress.h"
 #include "ps/scheduler/mode/mode_requests.h"
 #include "ps/scheduler/launcher/orders.h"
@@ -56,6 +57,7 @@ typedef struct driver {
     psr_checkpoints *checkpoints;
     psr_progress *progress;  /* what the launcher's bar shows */
     psr_figures *figures;    /* the figures of the run; both from the beginning of the run */
+    psr_links *links;        /* bytes between hosts; likewise */
     psr_mode_requests asked; /* psring mode */
 
     int64_t deadline_ms, flush_ms;
@@ -140,10 +142,11 @@ static psr_err check_stretches(driver *d, const psr_config *config, uint64_t fir
 }
 
 static psr_err begin_figures(driver *d, const psr_config *config, const psr_facts *facts,
-                             const psr_plan *plan, uint64_t first_step)
+                             const psr_view *members, const psr_plan *plan, uint64_t first_step)
 {
     const psr_progress_options progress = {.ranks = plan->ranks,
                                            .total = facts->total_steps,
+                                           .seconds = config->seconds,
                                            .round_every = config->log_every,
                                            .samples = facts->test_count};
     PSR_TRY(psr_progress_new(&progress, &d->progress));
@@ -153,6 +156,7 @@ static psr_err begin_figures(driver *d, const psr_config *config, const psr_fact
                                          .in_turn = psr_roster_of(config).computes_all_ranks,
                                          .first_step = first_step,
                                          .total_steps = facts->total_steps};
+    PSR_TRY(psr_links_new(members, &d->links));
     return psr_figures_new(&figures, &d->figures);
 }
 
@@ -225,7 +229,7 @@ static psr_err on_begin(void *context, const psr_config *config, const psr_facts
     PSR_TRY(check_stretches(d, config, beginning.first_step, members));
     PSR_TRY(share_out(d, config, psr_config_mode_at(config, beginning.first_step), members, true,
                       &beginning.plan));
-    psr_err err = begin_figures(d, config, facts, &beginning.plan, beginning.first_step);
+    psr_err err = begin_figures(d, config, facts, members, &beginning.plan, beginning.first_step);
     if (err == PSR_OK)
         err = begin_files(d, config, facts, members, bucket_bytes_of(d, config));
     if (err != PSR_OK) {
@@ -306,6 +310,7 @@ static void on_done(void *context, uint32_t rank, const char *json, size_t size)
 {
     driver *d = context;
     psr_figures_take_done(d->figures, rank, json, size);
+    psr_links_take_done(d->links, rank, json, size);
 }
 
 static void on_shard_traffic(void *context, uint32_t shard, const psr_traffic *traffic)
@@ -378,9 +383,10 @@ static const char *how_to_go_on(const driver *d, char line[static GO_ON_BYTES])
 static void on_ended(void *context, psr_err status, const char *line)
 {
     driver *d = context;
-    char *outcome = NULL; /* without memory for it the run ends all the same */
-    if (d->started && psr_figures_to_json(d->figures, &outcome) != PSR_OK)
-        outcome = NULL;
+    char *outcome = NULL, *kept = NULL; /* without memory for them the run ends all the same */
+    if (d->started && (psr_figures_to_json(d->figures, &outcome) != PSR_OK ||
+                       psr_links_add_to(d->links, outcome, &kept) != PSR_OK))
+        psr_rundir_log(d->rundir, self, psr_err_detail());
     d->status = status;
     snprintf(d->line, sizeof d->line, "%s", line);
     psr_mode_requests_changed(&d->asked, false, line);
@@ -390,7 +396,7 @@ static void on_ended(void *context, psr_err status, const char *line)
     if (!d->started && psr_err_exit_status(status) == 2)
         psr_rundir_discard(d->rundir);
     else
-        written = psr_rundir_end(d->rundir, status, line, outcome);
+        written = psr_rundir_end(d->rundir, status, line, kept != NULL ? kept : outcome);
     if (written != PSR_OK && status == PSR_OK) {
         d->status = written;
         snprintf(d->line, sizeof d->line, "%s", psr_err_detail());
@@ -399,6 +405,7 @@ static void on_ended(void *context, psr_err status, const char *line)
     psr_launcher_ended(d->launcher, d->status, d->line, outcome,
                        outcome != NULL ? how_to_go_on(d, go_on) : NULL);
     free(outcome);
+    free(kept);
 }
 
 static void on_stranger(void *context, const char *line)
@@ -753,6 +760,7 @@ static void clean_up(driver *d)
     psr_scheduler_free(d->scheduler);
     psr_progress_free(d->progress);
     psr_figures_free(d->figures);
+    psr_links_free(d->links);
     psr_rundir_free(d->rundir);
 }
 

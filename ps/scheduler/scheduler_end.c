@@ -28,6 +28,12 @@ static void end_when_written(psr_scheduler *scheduler)
         return;
     uint64_t total = psr_scheduler_worker(scheduler, 0)->facts.total_steps;
     char line[PSR_SCHEDULER_LINE_MAX];
+    if (scheduler->time_is_up && steps < total) {
+        snprintf(line, sizeof line, "%" PRIu64 " steps done in the %g s of --seconds", steps,
+                 scheduler->config.seconds);
+        psr_coordinator_end(scheduler->coordinator, PSR_OK, line);
+        return;
+    }
     if (scheduler->stopping && steps == total && one_has_left_out(scheduler)) {
         snprintf(line, sizeof line,
                  "stopped in the evaluation after the last step, as told; all %" PRIu64

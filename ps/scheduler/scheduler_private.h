@@ -54,6 +54,7 @@ struct psr_scheduler {
     uint32_t changing_epoch; /* the epoch of the view for that change; 0: not sent yet */
 
     bool stopping;
+    bool time_is_up; /* it is stopping because of --seconds */
     /* No worker begins a step. When all have said which step was their last, STOP_AT or a VIEW
      * follows. */
     bool holding;

@@ -3,6 +3,7 @@
  * with what nobody asked for. */
 #include "ps/scheduler/scheduler_private.h"
 
+#include "base/text/json.h"
 #include "base/text/printable.h"
 #include "comm/wire/encoding.h"
 #include "comm/wire/messages.h"
@@ -176,6 +177,17 @@ psr_err psr_scheduler_compare_hash(psr_scheduler *scheduler, psr_peer worker, ui
                     steps, name, name_of_first, digits, first->digits);
 }
 
+/* --seconds: the first worker that has trained for so long ends the run for all. */
+static void see_time(psr_scheduler *scheduler, const cJSON *object)
+{
+    const double seconds = scheduler->config.seconds,
+                 train_s = psr_json_number(object, "train_s", 0);
+    if (seconds == 0 || !(train_s >= seconds) || scheduler->stopping)
+        return;
+    scheduler->time_is_up = true;
+    psr_scheduler_stop(scheduler);
+}
+
 static psr_err take_line(psr_scheduler *scheduler, const psr_message *message, const cJSON *object)
 {
     uint64_t step = 0, rank = 0;
@@ -197,7 +209,9 @@ static psr_err take_line(psr_scheduler *scheduler, const psr_message *message, c
                              .text = message->payload,
                              .size = message->payload_bytes,
                              .fields = object};
-    return scheduler->events.metrics(scheduler->events.context, &line);
+    PSR_TRY(scheduler->events.metrics(scheduler->events.context, &line));
+    see_time(scheduler, object);
+    return PSR_OK;
 }
 
 psr_err psr_scheduler_take_metrics(psr_scheduler *scheduler, const psr_message *message)

@@ -1,6 +1,7 @@
 #include "worker/exchange/exchange_private.h"
 
 #include "base/arrays/arena.h"
+#include "base/clock.h"
 #include "base/fault.h"
 #include "comm/buffer.h"
 #include "comm/collectives/call.h"
@@ -102,8 +103,12 @@ static psr_err wait_for_weights(psr_exchange *exchange, psr_wait wait, uint32_t 
 {
     atomic_store(&exchange->session->wanted_bucket, bucket);
     atomic_store(&exchange->session->wanted_steps, steps);
-    return psr_session_wait(exchange->session, wait,
-                            psr_binding_waits_in(exchange->binding, bucket));
+    const int64_t before_ns = psr_exchange_tally_busy_ns(&exchange->tally, psr_clock_ns());
+    psr_err err =
+        psr_session_wait(exchange->session, wait, psr_binding_waits_in(exchange->binding, bucket));
+    psr_exchange_tally_exposed(
+        &exchange->tally, psr_exchange_tally_busy_ns(&exchange->tally, psr_clock_ns()) - before_ns);
+    return err;
 }
 
 /* ---- life ---- */
@@ -174,6 +179,7 @@ static psr_err open_parts(psr_exchange *exchange)
     size_t length = o->layout->length;
     uint32_t buckets = o->buckets->count;
 
+    PSR_TRY(psr_link_bytes_init(&exchange->links, o->plan->ranks, o->plan->shards));
     if (o->weights == NULL)
         PSR_TRY(psr_arena_new(length, &exchange->own_weights));
     exchange->weights = exchange->own_weights != NULL ? exchange->own_weights : o->weights;
@@ -246,6 +252,7 @@ void psr_exchange_free(psr_exchange *exchange)
     for (uint32_t i = 0; exchange->residuals != NULL && i < psr_exchange_plays(exchange); i++)
         psr_arena_free(exchange->residuals[i], exchange->options.layout->length);
     free(exchange->residuals);
+    psr_link_bytes_done(&exchange->links);
     free(exchange->landed);
     free(exchange->copied);
     free(exchange);
@@ -548,6 +555,11 @@ float *psr_exchange_slot(psr_exchange *exchange, uint32_t slot)
     return psr_optimizer_slot(exchange->optimizer, slot);
 }
 
+psr_err psr_exchange_links(const psr_exchange *exchange, char **ret_json)
+{
+    return psr_link_bytes_to_json(&exchange->links, ret_json);
+}
+
 void psr_exchange_take_figures(psr_exchange *exchange, psr_exchange_figures *ret_figures)
 {
     psr_transport_counts counts;
@@ -558,7 +570,9 @@ void psr_exchange_take_figures(psr_exchange *exchange, psr_exchange_figures *ret
         .staleness = atomic_exchange(&exchange->staleness, 0),
         .pause_s = exchange->pause_s,
     };
-    psr_exchange_tally_take(&exchange->tally, ret_figures);
+    psr_exchange_tally_take(&exchange->tally, psr_clock_ns(), ret_figures);
+    if (exchange->computes_all_ranks)
+        ret_figures->hidden_s = ret_figures->exposed_s = 0;
     exchange->pause_s = 0;
     exchange->session->wait_s = 0;
     exchange->bytes_lent_told = counts.bytes_lent;

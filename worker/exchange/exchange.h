@@ -144,6 +144,10 @@ bool psr_exchange_updates_here(const psr_exchange *exchange);
 /* Whether this process has the optimizer's state of the bucket, and sends it for a checkpoint. */
 bool psr_exchange_saves_state(const psr_exchange *exchange, uint32_t bucket);
 
+/* With whom this process has exchanged how many bytes since the beginning
+ * (worker/exchange/link_bytes.h). The caller owns *ret_json: free(). NOMEM. */
+PSR_MUST_CHECK psr_err psr_exchange_links(const psr_exchange *exchange, char **ret_json);
+
 /* The arenas of the optimizer's state that this process holds, for checkpoints and resume; none if
  * shards make the updates. */
 uint32_t psr_exchange_slot_count(psr_exchange *exchange);

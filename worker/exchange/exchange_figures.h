@@ -12,6 +12,10 @@ typedef struct psr_exchange_figures {
     /* seconds from the first gradient that was ready to the last weights that landed, in the last
      * completed step */
     double exchange_s;
+    /* Seconds since the last call in which a bucket was between its gradient and its weights
+     * (BEGIN and LANDED of the observer): those in which the compute thread did something else, and
+     * those in which it waited for weights. Both 0 where one process plays all ranks. */
+    double hidden_s, exposed_s;
     uint64_t bytes_sent, bytes_received; /* payloads of all kinds, since the last call */
     /* Of the bytes sent, the payloads of gradients (in a ring also of their sums), and their size
      * as float32. After a drain these are all of the steps until then. */
@@ -39,7 +43,13 @@ typedef struct psr_exchange_tally {
         int64_t begun_ns;
         uint32_t landed; /* buckets */
     } under_way[2];
-    psr_exchange_bytes taken; /* the compute thread's own: until the last call */
+    /* The time with a bucket under way, as one word that any thread can read whole: of t, it is
+     * word / 2 if the word is even (none is under way), and t - word / 2 if it is odd. */
+    _Atomic int64_t busy;
+    uint32_t buckets_under_way;
+    /* the compute thread's own: until the last call */
+    psr_exchange_bytes taken;
+    int64_t busy_taken_ns, exposed_ns;
 } psr_exchange_tally;
 
 void psr_exchange_tally_init(psr_exchange_tally *tally, uint32_t buckets);
@@ -47,8 +57,17 @@ void psr_exchange_tally_init(psr_exchange_tally *tally, uint32_t buckets);
 /* A psr_observer's see; tally is a psr_exchange_tally. */
 void psr_exchange_tally_see(void *tally, const psr_observed *observed);
 
-/* Sets exchange_s, and the bytes but for bytes_lent; the other fields stay as they are. The compute
+/* Nanoseconds until now_ns, by the observer's clock, in which a bucket was under way. Any
+ * thread. */
+int64_t psr_exchange_tally_busy_ns(const psr_exchange_tally *tally, int64_t now_ns);
+
+/* The compute thread has waited for weights, and so many nanoseconds of that a bucket was under
+ * way. The compute thread's. */
+void psr_exchange_tally_exposed(psr_exchange_tally *tally, int64_t ns);
+
+/* Sets exchange_s, hidden_s and exposed_s, which end at now_ns, and the bytes but for bytes_lent; the other fields stay as they are. The compute
  * thread's. */
-void psr_exchange_tally_take(psr_exchange_tally *tally, psr_exchange_figures *figures);
+void psr_exchange_tally_take(psr_exchange_tally *tally, int64_t now_ns,
+                             psr_exchange_figures *figures);
 
 #endif

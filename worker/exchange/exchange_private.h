@@ -12,6 +12,7 @@
 #include "comm/view/plan.h"
 #include "comm/view/view.h"
 #include "worker/exchange/binding.h"
+#include "worker/exchange/link_bytes.h"
 #include "worker/session_private.h"
 
 struct psr_exchange {
@@ -48,6 +49,7 @@ struct psr_exchange {
     _Atomic uint64_t fences_passed; /* how many of those `fenced` have passed */
     _Atomic uint64_t staleness;
     psr_exchange_tally tally;
+    psr_link_bytes links;
     _Atomic bool bound; /* changed to the view that was asked for last */
 
     /* ---- used by the exchange thread only (with an engine that computes all ranks: the compute

@@ -13,6 +13,7 @@ static void see(void *context, const psr_observed *observed)
 {
     psr_exchange *exchange = context;
     psr_exchange_tally_see(&exchange->tally, observed);
+    psr_link_bytes_see(&exchange->links, observed);
     const psr_observer *more = exchange->options.observer;
     if (more != NULL)
         more->see(more->context, observed);

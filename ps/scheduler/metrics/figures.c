@@ -18,16 +18,20 @@ typedef struct warm_step {
 
 typedef struct rank_figures {
     uint64_t step; /* the newest step that was reported */
+    /* of that step: when it was computed, before a wait for its weights; and its images */
+    double computed_s, images;
     warm_step first[WARMUP_MAX];
 } rank_figures;
 
 /* The figures that a worker reports: some in its line of each step, which are shown as mean and
  * range over workers, and some in its DONE for all steps together, which are shown as the sum of
  * all workers. */
-enum { OVER_WORKERS = 3, SUMS = 5 };
-static const psr_figure sum_figures[SUMS] = {PSR_FIGURE_WAIT_S, PSR_FIGURE_COMPUTE_S,
-                                             PSR_FIGURE_LOAD_WAIT_S, PSR_FIGURE_GRADIENT_BYTES,
-                                             PSR_FIGURE_GRADIENT_FLOAT32_BYTES};
+enum { OVER_WORKERS = 6, SUMS = 8 };
+static const psr_figure sum_figures[SUMS] = {
+    PSR_FIGURE_WAIT_S,         PSR_FIGURE_COMPUTE_S,
+    PSR_FIGURE_LOAD_WAIT_S,    PSR_FIGURE_HIDDEN_S,
+    PSR_FIGURE_EXPOSED_S,      PSR_FIGURE_DRAIN_S,
+    PSR_FIGURE_GRADIENT_BYTES, PSR_FIGURE_GRADIENT_FLOAT32_BYTES};
 
 typedef struct worker_figures {
     double train_s, sums[SUMS];
@@ -65,7 +69,11 @@ struct psr_figures {
     double *stretch_times; /* theirs, owned: [PSR_STRETCHES_MAX][took_s, wait_s][workers] */
     uint64_t warmup_steps;
     mark now, newer, older; /* marks that are RECENT_S of training apart */
+    /* when the first worker had computed its last step, INFINITY before; and the images that ranks
+     * had computed later, but for the last step of each */
+    double together_s, later_images;
     double bytes_sent, bytes_lent;
+    double staleness, staleness_max, steps_told; /* sums over lines, but for the most */
     double loss, test_loss, test_accuracy, test_count;
     char hash[PSR_HASH_DIGITS + 1];
 };
@@ -86,6 +94,7 @@ psr_err psr_figures_new(const psr_figures_options *o, psr_figures **ret_figures)
                                                    sizeof *f->stretch_times),
                            .warmup_steps = psr_warmup_steps(
                                o->total_steps > o->first_step ? o->total_steps - o->first_step : 0),
+                           .together_s = INFINITY,
                            .loss = NAN,
                            .test_loss = NAN,
                            .test_accuracy = NAN,
@@ -185,12 +194,25 @@ static void add_to_stretch(psr_figures *f, const psr_metrics_line *line, double 
     s->wait_s[line->worker] += amount(line->fields, psr_figure_definitions[PSR_FIGURE_WAIT_S].name);
 }
 
+/* The rank has computed another step. */
+static void see_computed(psr_figures *f, rank_figures *r, double computed_s, double images)
+{
+    if (r->computed_s > f->together_s)
+        f->later_images += r->images;
+    r->computed_s = computed_s;
+    r->images = images;
+}
+
 void psr_figures_take_metrics(psr_figures *f, const psr_metrics_line *line)
 {
+    const char *drain = psr_figure_definitions[PSR_FIGURE_DRAIN_S].name;
     rank_figures *r = &f->ranks[line->rank];
     worker_figures *w = &f->workers[line->worker];
     double images = amount(line->fields, "images"), train_s = amount(line->fields, "train_s");
+    see_computed(f, r, train_s - amount(line->fields, drain), images);
     r->step = line->step;
+    if (line->step == f->options.total_steps)
+        f->together_s = fmin(f->together_s, r->computed_s);
     uint64_t number = line->step - f->options.first_step - 1;
     if (number < f->warmup_steps)
         r->first[number] = (warm_step){train_s, images};
@@ -200,6 +222,9 @@ void psr_figures_take_metrics(psr_figures *f, const psr_metrics_line *line)
         w->sums[i] += amount(line->fields, psr_figure_definitions[sum_figures[i]].name);
     f->bytes_sent += amount(line->fields, "bytes_sent");
     f->bytes_lent += amount(line->fields, "bytes_lent");
+    f->steps_told++;
+    f->staleness += amount(line->fields, "staleness");
+    f->staleness_max = fmax(f->staleness_max, amount(line->fields, "staleness"));
     f->now.images += images;
     move_marks(f, train_s);
 }
@@ -213,6 +238,9 @@ static void take_outcome(psr_figures *f, uint32_t from, const cJSON *outcome)
     for (size_t i = 0; i < SUMS; i++)
         w->sums[i] = fmax(w->sums[i], amount(outcome, psr_figure_definitions[sum_figures[i]].name));
     f->now.train_s = fmax(f->now.train_s, w->train_s);
+    /* A run that was stopped, or that --seconds has ended, has another last step. */
+    if (w->train_s > 0 && f->ranks[from].step > f->options.first_step)
+        f->together_s = fmin(f->together_s, f->ranks[from].computed_s);
     if (from != 0)
         return;
     f->loss = number_or_nan(outcome, "loss");
@@ -286,6 +314,26 @@ static void over_workers(const psr_figures *f, size_t i, double *at)
     at[2] = most;
 }
 
+/* Those that were computed until all had still trained. */
+static double images_together(const psr_figures *f)
+{
+    double images = f->now.images - f->later_images;
+    for (uint32_t r = 0; r < f->options.workers; r++)
+        if (f->ranks[r].computed_s > f->together_s)
+            images -= f->ranks[r].images;
+    return images;
+}
+
+static void values_together(const psr_figures *f, const mark *warm, double *v)
+{
+    const bool ended = isfinite(f->together_s);
+    v[PSR_FIGURE_TOGETHER_S] = ended ? f->together_s : NAN;
+    v[PSR_FIGURE_TOGETHER_IMAGES_PER_S] =
+        ended && f->together_s > warm->train_s && images_together(f) > warm->images
+            ? (images_together(f) - warm->images) / (f->together_s - warm->train_s)
+            : NAN;
+}
+
 void psr_figures_values(const psr_figures *f, double v[static PSR_FIGURE_COUNT])
 {
     mark warm;
@@ -303,6 +351,7 @@ void psr_figures_values(const psr_figures *f, double v[static PSR_FIGURE_COUNT])
     v[PSR_FIGURE_STEADY_IMAGES_PER_S] = is_steady && images > warm.images && train_s > warm.train_s
                                             ? (images - warm.images) / (train_s - warm.train_s)
                                             : NAN;
+    values_together(f, &warm, v);
     for (size_t i = 0; i < OVER_WORKERS; i++)
         over_workers(f, i, &v[sum_figures[i]]);
     for (size_t i = OVER_WORKERS; i < SUMS; i++) {
@@ -312,6 +361,8 @@ void psr_figures_values(const psr_figures *f, double v[static PSR_FIGURE_COUNT])
     }
     v[PSR_FIGURE_BYTES_SENT] = f->bytes_sent;
     v[PSR_FIGURE_BYTES_LENT] = f->bytes_lent;
+    v[PSR_FIGURE_STALENESS] = f->steps_told > 0 ? f->staleness / f->steps_told : NAN;
+    v[PSR_FIGURE_STALENESS_MAX] = f->steps_told > 0 ? f->staleness_max : NAN;
     v[PSR_FIGURE_LOSS] = f->loss;
     v[PSR_FIGURE_TEST_LOSS] = f->test_loss;
     v[PSR_FIGURE_TEST_ACCURACY] = f->test_accuracy;

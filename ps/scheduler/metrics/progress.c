@@ -15,6 +15,7 @@ typedef struct rank_state {
 struct psr_progress {
     rank_state *ranks;
     psr_progress_options options;
+    double train_s; /* the latest of any rank */
     uint64_t shown_step;
     int64_t shown_ms;
     uint64_t evaluating_step; /* the newest that was reported */
@@ -66,11 +67,23 @@ void psr_progress_take(psr_progress *progress, const psr_metrics_line *line)
     rank_state *state = &progress->ranks[line->rank];
     state->step = line->step;
     state->loss = number(line->fields, "loss");
+    progress->train_s = fmax(progress->train_s, number(line->fields, "train_s"));
+}
+
+/* How many steps the run will have, when it has so many now. */
+static uint64_t total_at(const psr_progress *progress, uint64_t step)
+{
+    const double seconds = progress->options.seconds;
+    if (!(seconds > 0) || !(progress->train_s > 0) || progress->train_s >= seconds)
+        return seconds > 0 && progress->train_s >= seconds ? step : progress->options.total;
+    const double expected = ceil((double)step * seconds / progress->train_s);
+    return expected < (double)progress->options.total ? (uint64_t)expected
+                                                      : progress->options.total;
 }
 
 bool psr_progress_look(psr_progress *progress, int64_t now_ms, psr_progress_now *ret_now)
 {
-    psr_progress_now now = {.step = UINT64_MAX, .total = progress->options.total};
+    psr_progress_now now = {.step = UINT64_MAX};
     double losses = 0;
     uint32_t with_loss = 0;
     for (uint32_t r = 0; r < progress->options.ranks; r++) {
@@ -81,6 +94,7 @@ bool psr_progress_look(psr_progress *progress, int64_t now_ms, psr_progress_now 
             with_loss++;
         }
     }
+    now.total = total_at(progress, now.step);
     now.loss = with_loss ? losses / with_loss : NAN;
     bool at_once = now.step == now.total || now.step % progress->options.round_every == 0;
     if (now.step == progress->shown_step ||

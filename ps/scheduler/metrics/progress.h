@@ -22,6 +22,9 @@ typedef struct psr_progress_options {
     uint64_t total;       /* steps of the run */
     uint64_t round_every; /* multiples of this number of steps are always shown */
     uint32_t samples;     /* number of samples of an evaluation */
+    /* of --seconds, after which the run ends if it has not had all steps; 0: none. What is shown as
+     * total is an estimate then */
+    double seconds;
 } psr_progress_options;
 
 /* The caller owns *ret_progress. */

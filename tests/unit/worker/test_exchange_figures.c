@@ -46,7 +46,7 @@ static void message(psr_observed_kind kind, psr_message_type type, size_t floats
 
 static double exchange_s(void)
 {
-    psr_exchange_tally_take(&tally, &figures);
+    psr_exchange_tally_take(&tally, 0, &figures);
     return figures.exchange_s;
 }
 
@@ -59,7 +59,7 @@ static void bytes_are_those_since_the_last_call_and_of_gradients_apart(void **st
     message(PSR_OBSERVED_OUT, PSR_MSG_METRICS, 0, 7);
     message(PSR_OBSERVED_IN, PSR_MSG_RING, 10, 41);
     message(PSR_OBSERVED_IN, PSR_MSG_START, 0, 0);
-    psr_exchange_tally_take(&tally, &figures);
+    psr_exchange_tally_take(&tally, 0, &figures);
     assert_int_equal(figures.bytes_sent, 647);
     assert_int_equal(figures.bytes_received, 41);
     assert_int_equal(figures.gradient_bytes, 240);
@@ -69,7 +69,7 @@ static void bytes_are_those_since_the_last_call_and_of_gradients_apart(void **st
                                                    .type = PSR_MSG_VALUES,
                                                    .bucket = PSR_OBSERVED_NO_BUCKET,
                                                    .bytes = 8});
-    psr_exchange_tally_take(&tally, &figures);
+    psr_exchange_tally_take(&tally, 0, &figures);
     assert_int_equal(figures.bytes_sent, 108);
     assert_int_equal(figures.gradient_bytes, 100);
     assert_int_equal(figures.gradient_float32_bytes, 200);
@@ -78,7 +78,7 @@ static void bytes_are_those_since_the_last_call_and_of_gradients_apart(void **st
     assert_int_equal(figures.bytes_lent, 2);
     assert_int_equal(figures.staleness, 3);
     message(PSR_OBSERVED_OUT, PSR_MSG_PUSH, 1, 4);
-    psr_exchange_tally_take(&tally, &figures);
+    psr_exchange_tally_take(&tally, 0, &figures);
     assert_int_equal(figures.bytes_sent, 4);
     assert_int_equal(figures.bytes_received, 0);
     assert_int_equal(figures.gradient_bytes, 4);
@@ -118,6 +118,29 @@ static void two_steps_may_overlap(void **state)
     assert_true(exchange_s() == 1);
 }
 
+/* Buckets are under way from 1 s to 4 s and from 6 s to 7 s. The compute thread waits from 3 s to 5
+ * s: for 1 s of that nothing is under way. */
+static void time_under_way_is_hidden_unless_the_compute_thread_waits(void **state)
+{
+    (void)state;
+    bucket(PSR_OBSERVED_LANDED, 0, 0, 500000000); /* at the start, without having begun */
+    bucket(PSR_OBSERVED_BEGIN, 1, 1, 1000000000);
+    bucket(PSR_OBSERVED_BEGIN, 1, 0, 2000000000);
+    bucket(PSR_OBSERVED_LANDED, 1, 1, 2500000000);
+    const int64_t before_ns = psr_exchange_tally_busy_ns(&tally, 3000000000);
+    assert_int_equal(before_ns, 2000000000);
+    bucket(PSR_OBSERVED_LANDED, 1, 0, 4000000000);
+    psr_exchange_tally_exposed(&tally, psr_exchange_tally_busy_ns(&tally, 5000000000) - before_ns);
+    psr_exchange_tally_take(&tally, 5000000000, &figures);
+    assert_true(figures.exposed_s == 1 && figures.hidden_s == 2);
+    bucket(PSR_OBSERVED_BEGIN, 2, 1, 6000000000);
+    psr_exchange_tally_take(&tally, 6500000000, &figures);
+    assert_true(figures.exposed_s == 0 && figures.hidden_s == 0.5);
+    bucket(PSR_OBSERVED_LANDED, 2, 1, 7000000000);
+    psr_exchange_tally_take(&tally, 9000000000, &figures);
+    assert_true(figures.exposed_s == 0 && figures.hidden_s == 0.5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -125,6 +148,7 @@ int main(void)
         cmocka_unit_test_setup(
             an_exchange_lasts_from_the_first_begin_to_the_last_landed_of_its_step, set_up),
         cmocka_unit_test_setup(two_steps_may_overlap, set_up),
+        cmocka_unit_test_setup(time_under_way_is_hidden_unless_the_compute_thread_waits, set_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

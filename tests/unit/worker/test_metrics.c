@@ -4,11 +4,13 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "tests/unit/expect.h"
 #include "worker/metrics.h"
 
 #include <cjson/cJSON.h>
 #include <float.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static cJSON *parse(const char *line)
@@ -43,6 +45,9 @@ static void a_line_is_one_json_object_with_every_field(void **state)
                                  .compute_s = 0.25,
                                  .exchange_s = 0.125,
                                  .wait_s = 0.0625,
+                                 .hidden_s = 0.03125,
+                                 .exposed_s = 0.015625,
+                                 .drain_s = 0.0078125,
                                  .load_wait_s = 0.5,
                                  .pause_s = 0.375,
                                  .bytes_sent = 7,
@@ -68,6 +73,9 @@ static void a_line_is_one_json_object_with_every_field(void **state)
     assert_true(number(object, "wait_s") == 0.0625);
     assert_true(number(object, "load_wait_s") == 0.5);
     assert_true(number(object, "pause_s") == 0.375);
+    assert_true(number(object, "hidden_s") == 0.03125);
+    assert_true(number(object, "exposed_s") == 0.015625);
+    assert_true(number(object, "drain_s") == 0.0078125);
     assert_true(number(object, "bytes_sent") == 7);
     assert_true(number(object, "bytes_received") == 9);
     assert_true(number(object, "gradient_bytes") == 5);
@@ -142,6 +150,9 @@ static void the_longest_line_fits(void **state)
     const psr_outcome outcome = {.steps = UINT64_MAX,
                                  .train_s = 1e9,
                                  .wait_s = 1e9,
+                                 .hidden_s = 1e9,
+                                 .exposed_s = 1e9,
+                                 .drain_s = 1e9,
                                  .gradient_bytes = UINT64_MAX,
                                  .gradient_float32_bytes = UINT64_MAX,
                                  .load_wait_s = 1e9,
@@ -151,8 +162,12 @@ static void the_longest_line_fits(void **state)
                                  .test_accuracy = longest,
                                  .test_count = UINT64_MAX,
                                  .hash = UINT64_MAX};
-    psr_outcome_print(&outcome, line);
-    cJSON_Delete(parse(line));
+    char *json = NULL;
+    expect_ok(psr_outcome_to_json(&outcome, "[[\"shard\",0,1,2]]", &json));
+    object = parse(json);
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(object, "links")), 1);
+    cJSON_Delete(object);
+    free(json);
 }
 
 static void an_outcome_is_of_this_worker(void **state)
@@ -167,9 +182,10 @@ static void an_outcome_is_of_this_worker(void **state)
                                  .test_count = 100,
                                  .hash = 0x1234,
                                  .stopped = true};
-    char line[PSR_METRICS_LINE_MAX];
-    psr_outcome_print(&outcome, line);
-    cJSON *object = parse(line);
+    char *json = NULL;
+    expect_ok(psr_outcome_to_json(&outcome, "[]", &json));
+    cJSON *object = parse(json);
+    free(json);
     assert_true(number(object, "steps") == 10);
     assert_true(number(object, "train_s") == 4);
     assert_true(number(object, "wait_s") == 0.25);

@@ -99,6 +99,50 @@ the_time_of_a_run_is_that_of_its_last_worker_and_its_images_are_all_workers(void
     assert_true(isnan(v[PSR_FIGURE_LOSS]) && isnan(v[PSR_FIGURE_TEST_ACCURACY]));
 }
 
+/* The same run. The warm-up of 2 steps ends at 1 s, with 2 steps of ranks 0 and 1 (32 images). They
+ * have ended at 10 s, when rank 2 has done 2 of its 20 steps: 42 steps, 336 images. The last step
+ * of rank 0 ended at 10.5 s, but it waited for its last weights for 0.5 s. */
+static void the_rate_of_all_together_leaves_out_the_tail_of_the_slow_worker(void **state)
+{
+    (void)state;
+    open_figures(3, false, 0, 20);
+    for (uint32_t step = 1; step < 20; step++)
+        line(0, step, 8, step * 0.5, 0);
+    for (uint32_t step = 1; step <= 20; step++)
+        line(1, step, 8, step * 0.5, 0);
+    look();
+    assert_true(v[PSR_FIGURE_TOGETHER_S] == 10);
+    take(0, "{\"rank\": 0, \"step\": 20, \"images\": 8, \"train_s\": 10.5, \"drain_s\": 0.5, "
+            "\"staleness\": 6}");
+    for (uint32_t step = 1; step <= 20; step++)
+        line(2, step, 8, step * 5.0, 0);
+    look();
+    assert_true(v[PSR_FIGURE_TOGETHER_S] == 10 && v[PSR_FIGURE_TRAIN_S] == 100);
+    assert_true(fabs(v[PSR_FIGURE_TOGETHER_IMAGES_PER_S] - (336 - 32) / 9.0) < 1e-9);
+    assert_true(v[PSR_FIGURE_STALENESS] == 0.1 && v[PSR_FIGURE_STALENESS_MAX] == 6);
+    assert_true(v[PSR_FIGURE_DRAIN_S_MAX] == 0.5);
+}
+
+/* --seconds ended it after 3 of up to 20 steps. Rank 0 had computed its third at 3 s, rank 1 at 4 s;
+ * then images of that step are not of all together. */
+static void a_run_that_was_ended_has_its_last_step_by_done(void **state)
+{
+    (void)state;
+    open_figures(2, false, 0, 20);
+    for (uint32_t step = 1; step <= 3; step++) {
+        line(0, step, 8, step, 0);
+        line(1, step, 8, step + (step == 3 ? 1 : 0), 0);
+    }
+    look();
+    assert_true(isnan(v[PSR_FIGURE_TOGETHER_S]));
+    done(1, "{\"train_s\": 4}");
+    done(0, "{\"train_s\": 3}");
+    look();
+    assert_true(v[PSR_FIGURE_TOGETHER_S] == 3);
+    /* after the two steps of warm-up: 16 + 16 images until 2 s, 40 until 3 s */
+    assert_true(v[PSR_FIGURE_TOGETHER_IMAGES_PER_S] == 8);
+}
+
 /* 20 steps have a warm-up of 2. Rank 0 has done it after 4 s, rank 1 after 5 s; by 4 s they have
  * done 2 steps and 1. */
 static void the_warmup_ends_with_the_first_worker_that_has_done_it(void **state)
@@ -396,6 +440,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         A_RUN(the_time_of_a_run_is_that_of_its_last_worker_and_its_images_are_all_workers),
+        A_RUN(the_rate_of_all_together_leaves_out_the_tail_of_the_slow_worker),
+        A_RUN(a_run_that_was_ended_has_its_last_step_by_done),
         A_RUN(the_warmup_ends_with_the_first_worker_that_has_done_it),
         A_RUN(the_warmup_is_a_tenth_and_ten_steps_at_most),
         A_RUN(a_run_that_fails_in_its_warmup_has_no_steady_rate),

@@ -41,6 +41,26 @@ static void progress_is_the_slowest_rank_and_the_mean_loss(void **state)
     psr_progress_free(progress);
 }
 
+static void of_a_run_by_seconds_the_total_is_an_estimate(void **state)
+{
+    (void)state;
+    psr_progress *progress;
+    psr_progress_now now;
+    const psr_progress_options options = {
+        .ranks = 1, .total = 1000, .round_every = 1, .samples = 90, .seconds = 8};
+    expect_ok(psr_progress_new(&options, &progress));
+    say_metrics(progress, "{\"step\": 3, \"rank\": 0, \"train_s\": 2}");
+    assert_true(psr_progress_look(progress, 0, &now));
+    assert_int_equal(now.total, 12);
+    say_metrics(progress, "{\"step\": 4, \"rank\": 0, \"train_s\": 0.001}"); /* not backwards */
+    assert_true(psr_progress_look(progress, 0, &now));
+    assert_int_equal(now.total, 16);
+    say_metrics(progress, "{\"step\": 17, \"rank\": 0, \"train_s\": 8.5}");
+    assert_true(psr_progress_look(progress, 0, &now));
+    assert_int_equal(now.total, 17);
+    psr_progress_free(progress);
+}
+
 static void round_steps_are_always_shown(void **state)
 {
     (void)state;
@@ -97,6 +117,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(progress_is_the_slowest_rank_and_the_mean_loss),
+        cmocka_unit_test(of_a_run_by_seconds_the_total_is_an_estimate),
         cmocka_unit_test(round_steps_are_always_shown),
         cmocka_unit_test(an_evaluation_is_the_samples_of_all_ranks_until_its_outcome_is_there),
     };
