@@ -1,5 +1,6 @@
 /* `psring bench WHAT`: starts the program psring-bench-WHAT, which lies beside this one; on the
  * hosts of a hostfile by `psring run`. */
+#include "deploy/bench_train/bench_train.h"
 #include "deploy/commands.h"
 #include "deploy/subcommands.h"
 
@@ -18,10 +19,15 @@
 #include <unistd.h>
 
 static int run_benchmark(int argc, char **argv);
+static int run_train(int argc, char **argv);
 
 static const psr_subcommand rows[] = {
     {"comm", "the library's operations: latency and bandwidth of each size, all values checked",
      run_benchmark},
+    {"exchange", "the exchange of gradients and weights alone, on this machine, beside its peers",
+     run_benchmark},
+    {"train", "training in each architecture: which is fastest, with how many shards, and why",
+     run_train},
 };
 static const psr_subcommands benchmarks = {rows, sizeof rows / sizeof *rows, "psring-bench-"};
 
@@ -169,6 +175,29 @@ static int run_benchmark(int argc, char **argv)
     else
         psr_print(stderr, "psring bench: no memory for %d words\n", argc);
     free(run.words);
+    free(own.words);
+    return status;
+}
+
+/* `psring train` starts the runs, and takes the places itself. */
+static int run_train(int argc, char **argv)
+{
+    const size_t room = (size_t)argc + 2;
+    words places = {calloc(room, sizeof *places.words), 0},
+          own = {calloc(room, sizeof *own.words), 0};
+    int status = 1;
+    if (places.words == NULL || own.words == NULL) {
+        psr_print(stderr, "psring bench train: no memory for %d words\n", argc);
+    } else {
+        add(&own, (const char *[]){"psring bench train"}, 1);
+        for (int i = 1, count = 0; i < argc; i += count) {
+            const int placed = words_of_place(argv[i]);
+            count = placed > 0 && i + placed <= argc ? placed : 1;
+            add(placed > 0 ? &places : &own, (const char *const *)argv + i, count);
+        }
+        status = psr_bench_train((int)own.count, (char **)(uintptr_t)own.words, places.words);
+    }
+    free(places.words);
     free(own.words);
     return status;
 }

@@ -7,7 +7,7 @@
 
 _Noreturn void bench_die(const char *what)
 {
-    fprintf(stderr, "bench_exchange: %s: %s\n", what,
+    fprintf(stderr, "psring bench exchange: %s: %s\n", what,
             psr_err_detail()[0] ? psr_err_detail() : strerror(errno));
     _exit(1);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench_exchange finds its results right in every way to synchronise and over every transport, and
+"""psring-bench-exchange finds its results right in every way to synchronise and over every transport, and
 prints the bus factor that docs/algorithms.md defines.
 
 usage: test_bench_exchange.py BENCH-EXCHANGE"""
@@ -47,12 +47,12 @@ def main(bench):
     tap = Tap()
     for words, line in REFUSED:
         done = subprocess.run([bench, "--bytes=65536", "--rounds=1", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S)
-        tap.ok(done.returncode == 2 and done.stdout == "" and done.stderr == "bench_exchange: %s\n" % line, "%s: refused by name" % " ".join(words),
+        tap.ok(done.returncode == 2 and done.stdout == "" and done.stderr == "psring bench exchange: %s\n" % line, "%s: refused by name" % " ".join(words),
                [done.stdout, done.stderr])
     for options, factor in CASES:
         words = [key if value is None else "%s=%s" % (key, value) for key, value in options.items()]
         name = " ".join(words)
-        done = subprocess.run([bench, "--bytes=262144", "--bucket-size=65536", "--rounds=8", "--warmup=1"] +
+        done = subprocess.run([bench, "--bytes=262144", "--bucket-size=65536", "--rounds=8", "--warmup-rounds=1", "--json"] +
                               ["--" + word for word in words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
                               timeout=PATIENCE_S)
         figures = json.loads(done.stdout) if done.returncode == 0 else {}

@@ -1,0 +1,143 @@
+#!/usr/bin/env python3
+"""`psring bench train` measures every configuration in alternating order, writes a line for each
+repetition, goes on where it was killed, refuses another benchmark and bad input by name, goes on
+after a run that failed, and keeps within 80 columns.
+
+usage: test_bench_train.py PSRING"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+from psring_run import PATIENCE_S, Tap, Workspace
+
+BASE = ["--model=mlp", "--data=synthetic:count=256,test=32,size=8,channels=1", "--batch-size=4", "--threads=1", "--lr=1e-4", "--steps=6",
+        "--workers=2"]
+
+
+def bench(psring, directory, words):
+    return subprocess.run([psring, "bench", "train", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=directory,
+                          timeout=PATIENCE_S)
+
+
+def records(path):
+    with open(path) as lines:
+        return [json.loads(line) for line in lines][1:]
+
+
+def why(done):
+    return ["exit status %d" % done.returncode] + done.stdout.splitlines()[-30:] + done.stderr.splitlines()[-10:]
+
+
+def measures_all(tap, psring, directory):
+    words = BASE + ["--mode=ps,ring,local,none", "--shards", "1,2", "--repetitions=2", "--out=all.jsonl"]
+    done = bench(psring, directory, words)
+    if not tap.ok(done.returncode == 0, "all architectures: ends with status 0", why(done)):
+        return
+    told = records(os.path.join(directory, "all.jsonl"))
+    there = ["ps:1", "ps:2", "ring", "local", "no exchange"]
+    tap.ok([record["configuration"] for record in told] == there + there[::-1], "repetitions go there and back", [str(told)])
+    tap.ok(all(record["status"] == "done" and record["images_per_s"] > 0 and record["steps"] == 6 for record in told),
+           "each has its figures", [str(told)])
+    tap.ok(all(abs(record["compute_s"] + record["exposed_s"] + record["waiting_s"] - record["step_s"]) <= 1e-3 + record["step_s"] / 2
+               and record["hidden_s"] >= 0 for record in told), "the parts add up to a step", [str(told)])
+    tap.ok(len({record["hash"] for record in told if record["configuration"] != "no exchange"}) == 1, "all end in the same bits", [str(told)])
+    tap.ok("All 8 runs with --sync bsp and no compression ended in the" in done.stdout, "and the summary says so", why(done))
+    tap.ok("that takes 5\nrepetitions" in done.stdout or "that takes 5 repetitions" in done.stdout.replace("\n", " "),
+           "two repetitions call nothing different", why(done))
+    wide = [line for line in done.stdout.splitlines() if len(line) > 80]
+    tap.ok(not wide, "lines have 80 columns at most", wide)
+    tap.ok(not os.path.exists(os.path.join(directory, "all.jsonl.runs")), "no run directory is left", os.listdir(directory))
+    again = bench(psring, directory, words)
+    tap.ok(again.returncode == 0 and len(records(os.path.join(directory, "all.jsonl"))) == len(told), "a second call measures nothing again",
+           why(again))
+    table = done.stdout[done.stdout.index("mlp, 2 workers, batches of 4\n"):]
+    tap.ok(table in again.stdout, "and shows the same table", why(again))
+
+
+def goes_on_after_a_kill(tap, psring, directory):
+    words = BASE + ["--mode=ring,none", "--repetitions=3", "--out=killed.jsonl", "--keep"]
+    path = os.path.join(directory, "killed.jsonl")
+    process = subprocess.Popen([psring, "bench", "train", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                               text=True, cwd=directory)
+    first = process.stdout.readline()  # of the first repetition, when it is done
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=PATIENCE_S)
+    tap.ok(first.startswith("1/6  "), "a line for each repetition", [first])
+    with open(path, "a") as file:
+        file.write('{"group":"torn')
+    done = bench(psring, directory, words)
+    told = records(path)
+    tap.ok(done.returncode == 0 and sorted((record["configuration"], record["repetition"]) for record in told) ==
+           sorted((name, k) for name in ("ring", "no exchange") for k in (1, 2, 3)), "it goes on where it was killed", why(done) + [str(told)])
+    kept = sorted(os.listdir(path + ".runs"))
+    tap.ok("1-3" in kept and os.path.isfile(os.path.join(path + ".runs", "1-3", "run.json")), "--keep keeps run directories", kept)
+    other = bench(psring, directory, words + ["--momentum=0.5"])
+    tap.ok(other.returncode == 2 and other.stderr == "psring bench train: --out killed.jsonl has another benchmark: momentum is '0.9' there and "
+           "'0.5' here; give the same, or another --out\n", "another benchmark is refused by name", why(other))
+
+
+def goes_on_after_a_failure(tap, psring, directory):
+    """LARS does not go with a shard that would hold nothing; more shards than tensors do not go with anything: the launcher refuses a
+    run in its middle, at the second configuration."""
+    words = BASE + ["--mode=ring,ps", "--shards=200", "--repetitions=1", "--out=failed.jsonl"]
+    done = bench(psring, directory, words)
+    told = records(os.path.join(directory, "failed.jsonl"))
+    tap.ok(done.returncode == 1 and [record["status"] for record in told] == ["done", "failed"] and told[1]["line"],
+           "a run that fails: the rest goes on, and the exit status tells", why(done) + [str(told)])
+    lines = [line for line in done.stderr.splitlines() if line.startswith("psring bench train: ")]
+    tap.ok(len(lines) == 1 and ", ps:200, repetition 1 failed: " in lines[0], "one line says which, and why", why(done))
+
+
+def stops_by_ctrl_c(tap, psring, directory):
+    words = BASE + ["--mode=ring,none", "--repetitions=5", "--out=stopped.jsonl"]
+    words[words.index("--steps=6")] = "--steps=100000"
+    process = subprocess.Popen([psring, "bench", "train", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True, cwd=directory)
+    runs = os.path.join(directory, "stopped.jsonl.runs", "warm-up")
+    while not os.path.exists(os.path.join(runs, "run.json")) and process.poll() is None:
+        pass
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=PATIENCE_S)
+    tap.ok(process.returncode == 130 and stderr.startswith("psring bench train: stopped"), "Ctrl-C stops it in order", [str(process.returncode), stderr])
+    tap.ok(not os.path.exists(runs), "and leaves no run directory", os.listdir(directory))
+
+
+REFUSED = [
+    (["--mode=ps,nccl"], "--mode: 'nccl' cannot be compared; give some of ps, ring, mpi, local and none (no exchange)"),
+    (["--workers=2,0"], "--workers: 0 is out of bounds; give 1 to 1024"),
+    (["--model=mlp,mlp"], "--model: mlp is there twice; give it once"),
+    (["--sync", "bsp,later"], "--sync: 'later' is not a way to synchronise; give bsp, async, or ssp:K with K steps (ssp:3)"),
+    (["--link=fast"], "--link: give bits per second, as 100Mbit or 1Gbit"),
+    (["--until-accuracy=0.5"], "--until-accuracy: nobody would see it; give --eval-every too, and no --no-eval"),
+    (["--resume=x"], "--resume: every run begins anew here; --init gives all the same weights"),
+    (["--repetitions=0"], None),
+    (["--shards"], "--shards needs a value"),
+    (["--data=/nowhere"], None),
+]
+
+
+def refuses(tap, psring, directory):
+    for words, line in REFUSED:
+        done = bench(psring, directory, [*words, "--out=refused.jsonl"] if words != ["--shards"] else words)
+        lines = done.stderr.splitlines()
+        tap.ok(done.returncode == 2 and len(lines) == 1 and (line is None or lines[0] == "psring bench train: " + line)
+               and words[0].partition("=")[0] in lines[0], "%s: refused by name" % " ".join(words), why(done))
+        tap.ok(not os.path.exists(os.path.join(directory, "refused.jsonl")), "%s: nothing is left" % " ".join(words), os.listdir(directory))
+
+
+def main(psring):
+    tap = Tap()
+    psring = os.path.abspath(psring)
+    with Workspace() as directory:
+        measures_all(tap, psring, directory)
+        goes_on_after_a_kill(tap, psring, directory)
+        goes_on_after_a_failure(tap, psring, directory)
+        stops_by_ctrl_c(tap, psring, directory)
+        refuses(tap, psring, directory)
+    tap.end()
+
+
+main(sys.argv[1])
