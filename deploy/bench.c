@@ -19,13 +19,15 @@
 #include <unistd.h>
 
 static int run_benchmark(int argc, char **argv);
+static int run_exchange(int argc, char **argv);
 static int run_train(int argc, char **argv);
 
 static const psr_subcommand rows[] = {
     {"comm", "the library's operations: latency and bandwidth of each size, all values checked",
      run_benchmark},
-    {"exchange", "the exchange of gradients and weights alone, on this machine, beside its peers",
-     run_benchmark},
+    {"exchange",
+     "the exchange of gradients and weights alone, on this machine, beside Gloo, Open MPI, MXNet",
+     run_exchange},
     {"train", "training in each architecture: which is fastest, with how many shards, and why",
      run_train},
 };
@@ -38,12 +40,15 @@ static const char report_bindings[] = "--report-bindings";
 static const char *const counts[] = {"--ranks", "-n"};
 
 static const char places_help[] =
-    "Without more, ranks are started on this machine. With --hostfile FILE or -H HOST:N,HOST:N\n"
-    "`psring run` starts them there; it takes --map-by, --bind-to,\n"
-    "--report-bindings, -x, --interface, --ssh, --remote-psring and --transport too, and -n N:\n"
-    "how many (default: one for each slot). The program must lie at the same path on every host.\n";
+    "comm: without more, ranks are started on this machine. With --hostfile FILE or -H "
+    "HOST:N,HOST:N "
+    "`psring run` starts them there; it takes --map-by, --bind-to, --report-bindings, -x, "
+    "--interface, --ssh, --remote-psring and --transport too, and -n N: how many (default: one for "
+    "each slot). The program must lie at the same path on every host. train: `psring train` starts "
+    "its runs, on the hosts that the same options name.\n";
 
-static const char example[] = "  psring bench comm -n 2 --operation all_reduce\n";
+static const char example[] = "  psring bench comm -n 2 --operation all_reduce\n"
+                              "  psring bench train --model resnet20 --workers 2 --shards 1,2\n";
 
 static void usage(FILE *to)
 {
@@ -177,6 +182,20 @@ static int run_benchmark(int argc, char **argv)
     free(run.words);
     free(own.words);
     return status;
+}
+
+/* Its processes are on this machine alone, and --transport is the exchange's own. */
+static int run_exchange(int argc, char **argv)
+{
+    static char title[] = "psring bench exchange";
+    char path[PATH_MAX];
+    (void)argc;
+    if (psr_program_path("psring-bench-exchange", path, sizeof path) != PSR_OK) {
+        psr_print(stderr, "psring bench: %s\n", psr_err_detail());
+        return 1;
+    }
+    argv[0] = title;
+    return start(path, argv);
 }
 
 /* `psring train` starts the runs, and takes the places itself. */

@@ -58,6 +58,7 @@ typedef struct bench {
 /* ---- the command line ---- */
 
 static const struct argp_option own_options[] = {
+    {NULL, 'n', "LIST", 0, "the same as --workers", 1},
     {"repetitions", KEY_REPETITIONS, "R", 0,
      "runs of each configuration, in alternating order (default 5, the fewest that can show a "
      "difference)",

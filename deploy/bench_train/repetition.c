@@ -1,4 +1,3 @@
-#define _XOPEN_SOURCE 700 /* nftw */
 #include "deploy/bench_train/repetition.h"
 
 #include "base/clock.h"

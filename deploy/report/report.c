@@ -138,9 +138,12 @@ static bool add_run(const psr_runs *r, size_t i, cJSON *rows)
     for (size_t f = 0; f < PSR_FIGURE_COUNT && whole; f++)
         whole = add(row, psr_figure_definitions[f].name,
                     number_or_null(psr_summary_figure(run->outcome, (psr_figure)f)));
-    const cJSON *stretches = cJSON_GetObjectItemCaseSensitive(run->outcome, "stretches");
-    if (stretches != NULL)
-        whole = whole && add(row, "stretches", cJSON_Duplicate(stretches, true));
+    static const char *const copied[] = {"stretches", "placement", "links"};
+    for (size_t k = 0; k < sizeof copied / sizeof *copied; k++) {
+        const cJSON *item = cJSON_GetObjectItemCaseSensitive(run->outcome, copied[k]);
+        if (item != NULL)
+            whole = whole && add(row, copied[k], cJSON_Duplicate(item, true));
+    }
     return whole && add(row, "hash", text_or_null(psr_run_record_hash(run)));
 }
 

@@ -181,6 +181,13 @@ const char *psr_run_record_hash(const psr_run_record *record)
     return psr_json_text(record->outcome, "hash");
 }
 
+const char *psr_run_record_placement(const psr_run_record *record)
+{
+    const char *shards =
+        psr_json_text(cJSON_GetObjectItemCaseSensitive(record->outcome, "placement"), "shards");
+    return shards == NULL || strcmp(shards, "none") == 0 ? NULL : shards;
+}
+
 /* ---- in what they differ ---- */
 
 static bool equal(const char *a, const char *b)

@@ -42,6 +42,10 @@ const char *psr_run_record_option(const psr_run_record *record, const char *name
 /* The hash of its last weights; NULL: there is none. Borrowed. */
 const char *psr_run_record_hash(const psr_run_record *record);
 
+/* "beside" (its shards are on hosts that have workers), "dedicated", "mixed"; NULL: it has none, or
+ * it is not known. Borrowed. */
+const char *psr_run_record_placement(const psr_run_record *record);
+
 /* The options, except --out, in which the readable ones of count records differ: an array of names,
  * in the order of the configuration. NOMEM. The caller owns *ret_names. */
 PSR_MUST_CHECK psr_err psr_run_records_differ(const psr_run_record *records, size_t count,

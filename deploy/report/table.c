@@ -58,6 +58,7 @@ static void fill_head(const psr_runs *r, table *t)
         snprintf(next_cell(t, 0, &c), CELL_BYTES, "%s", name->valuestring);
     snprintf(next_cell(t, 0, &c), CELL_BYTES, "status");
     snprintf(next_cell(t, 0, &c), CELL_BYTES, "hash");
+    snprintf(next_cell(t, 0, &c), CELL_BYTES, "shards are");
     t->first_figure = c;
     for (size_t i = 0; i < TABLE_FIGURES; i++) {
         t->right[c] = true;
@@ -101,6 +102,8 @@ static void fill_row(const psr_runs *r, size_t i, table *t)
     snprintf(next_cell(t, row, &c), CELL_BYTES, "%s", psr_run_status_name(run->status));
     snprintf(next_cell(t, row, &c), CELL_BYTES, "%s",
              psr_run_record_hash(run) ? psr_run_record_hash(run) : "-");
+    const char *placement = psr_run_record_placement(run);
+    snprintf(next_cell(t, row, &c), CELL_BYTES, "%s", placement != NULL ? placement : "-");
     for (size_t f = 0; f < TABLE_FIGURES; f++) {
         char text[PSR_FIGURE_TEXT_BYTES];
         psr_summary_text(run->outcome, table_figures[f], text);

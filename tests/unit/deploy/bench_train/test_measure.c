@@ -145,9 +145,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_busiest_link_is_that_of_the_cost_model),
-        cmocka_unit_test_setup_teardown(a_step_is_split_and_the_last_drain_left_out, make_folder,
-                                        remove_folder),
-        cmocka_unit_test_setup_teardown(a_run_that_failed_says_why, make_folder, remove_folder),
+        IN_A_FOLDER(a_step_is_split_and_the_last_drain_left_out),
+        IN_A_FOLDER(a_run_that_failed_says_why),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
