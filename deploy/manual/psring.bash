@@ -62,7 +62,8 @@ _psring() {
     fi
 
     own=${_psring_options[$program]-}
-    if [ "$program" = psring-bench-comm ] && [ "${COMP_WORDS[1]-}" = bench ]; then
+    if [ "$program" = "psring bench train" ] ||
+        { [ "$program" = psring-bench-comm ] && [ "${COMP_WORDS[1]-}" = bench ]; }; then
         own="$own $_psring_places"
         [ -n "${_psring_values[$program $before]+set}" ] || values=${_psring_values[psring run $before]-}
     fi

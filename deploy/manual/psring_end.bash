@@ -1,3 +1,3 @@
 # shellcheck shell=bash
 
-complete -F _psring psring psring-worker psring-ps psring-scheduler psring-bench-comm
+complete -F _psring psring psring-worker psring-ps psring-scheduler psring-bench-comm psring-bench-exchange
