@@ -1,6 +1,6 @@
-/* `psring bench exchange`: the exchange alone, the real engines, shards and sockets, the model's real buckets, real
- * processes on this machine, no computing. Times each exchange from the first worker's start to the
- * last worker's end, and checks its results.
+/* `psring bench exchange`: the exchange alone. It has the real engines, shards and sockets, the
+ * model's real buckets, and real processes on this machine, which compute nothing. Times each
+ * exchange from the first worker's start to the last worker's end, and checks its results.
  *
  * The parent forks workers and shards, gives each the others' endpoints, and for each round sends
  * every worker one byte; a worker then reports all its buckets ready in backward order, runs its
@@ -105,7 +105,7 @@ static double bus_factor(const bench_run *b)
 
 /* What an exchange came to; times in ms. */
 typedef struct figures {
-    double least, median, most, bytes, factor; /* factor 0: none */
+    double least, median, most, size_bytes, factor; /* factor 0: none */
     uint32_t wrong;
 } figures;
 
@@ -137,7 +137,7 @@ static figures run(bench_run *b)
     const figures f = {.least = ms[0],
                        .median = ms[b->rounds / 2],
                        .most = ms[b->rounds - 1],
-                       .bytes = (double)b->layout.length * sizeof(float),
+                       .size_bytes = (double)(b->layout.length * sizeof(float)),
                        .factor = bus_factor(b),
                        .wrong = wrong};
     free(ms);
@@ -319,9 +319,9 @@ static void print_row(const bench_run *b, const figures *f)
 {
     char busbw[24] = "-";
     if (f->factor > 0)
-        snprintf(busbw, sizeof busbw, "%.3g", f->bytes / f->median / 1e6 * f->factor);
-    printf("%-10s %12.0f %8" PRIu32 " %9.2f %9.2f %9.2f %7.3g %7s%s\n", "psring", f->bytes,
-           b->buckets.count, f->median, f->least, f->most, f->bytes / f->median / 1e6, busbw,
+        snprintf(busbw, sizeof busbw, "%.3g", f->size_bytes / f->median / 1e6 * f->factor);
+    printf("%-10s %12.0f %8" PRIu32 " %9.2f %9.2f %9.2f %7.3g %7s%s\n", "psring", f->size_bytes,
+           b->buckets.count, f->median, f->least, f->most, f->size_bytes / f->median / 1e6, busbw,
            f->wrong > 0 ? "  WRONG" : "");
     fflush(stdout);
 }
@@ -331,13 +331,13 @@ static void print_json(const bench_run *b, const figures *f)
     char busbw[96] = "\"busbw_factor\":null,\"busbw_gb_s\":null";
     if (f->factor > 0)
         snprintf(busbw, sizeof busbw, "\"busbw_factor\":%.4f,\"busbw_gb_s\":%.2f", f->factor,
-                 f->bytes / f->median / 1e6 * f->factor);
+                 f->size_bytes / f->median / 1e6 * f->factor);
     printf(
         "{\"mode\":\"%s\",\"workers\":%u,\"shards\":%u,\"bytes\":%.0f,\"buckets\":%u,\"rounds\":%u,"
         "\"min_ms\":%.2f,\"median_ms\":%.2f,\"max_ms\":%.2f,\"algbw_gb_s\":%.2f,%s,\"wrong\":%u}\n",
         b->config.mode == PSR_MODE_PS ? "ps" : "ring", b->config.workers,
-        b->members - b->config.workers, f->bytes, b->buckets.count, b->rounds, f->least, f->median,
-        f->most, f->bytes / f->median / 1e6, busbw, f->wrong);
+        b->members - b->config.workers, f->size_bytes, b->buckets.count, b->rounds, f->least,
+        f->median, f->most, f->size_bytes / f->median / 1e6, busbw, f->wrong);
     fflush(stdout);
 }
 
@@ -350,7 +350,7 @@ static void run_peers(command *c, const bench_run *b, const figures *f)
                                       .shards = psr_config_shards(&b->config),
                                       .rounds = b->rounds,
                                       .warmup = b->warmup,
-                                      .bytes = (uint64_t)f->bytes};
+                                      .bytes = (uint64_t)f->size_bytes};
         const char *name = bench_peer_name((bench_peer)i);
         double ms = 0;
         /* MXNet has servers, the others none */
@@ -361,10 +361,10 @@ static void run_peers(command *c, const bench_run *b, const figures *f)
             c->failed = true;
         } else if (c->json) {
             printf("{\"peer\":\"%s\",\"bytes\":%.0f,\"median_ms\":%.2f,\"ratio\":%.3f}\n", name,
-                   f->bytes, ms, f->median / ms);
+                   f->size_bytes, ms, f->median / ms);
         } else {
             printf("%-10s %12.0f %8s %9.2f %9s %9s %7.3g %7s  psring takes %.2f of it\n", name,
-                   f->bytes, "-", ms, "-", "-", f->bytes / ms / 1e6, "-", f->median / ms);
+                   f->size_bytes, "-", ms, "-", "-", f->size_bytes / ms / 1e6, "-", f->median / ms);
         }
         fflush(stdout);
     }

@@ -1,6 +1,6 @@
-/* Other systems that exchange the same bytes between as many processes on this machine: Gloo through
- * PyTorch, Open MPI's all-reduce, MXNet's KVStore. Each is a program of bench/peers, which prints
- * one JSON object. One thread. */
+/* Other systems that exchange the same bytes between as many processes on this machine: Gloo
+ * through PyTorch, Open MPI's all-reduce, MXNet's KVStore. Each is a program of bench/peers, which
+ * prints one JSON object. One thread. */
 #ifndef PSR_BENCH_EXCHANGE_PEERS_H
 #define PSR_BENCH_EXCHANGE_PEERS_H
 

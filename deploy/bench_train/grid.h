@@ -39,11 +39,11 @@ typedef struct psr_grid {
 } psr_grid;
 
 /* base: the options that all have. lists: a text for each list; NULL: base's value alone; of the
- * mode ps, ring and none. dedicated: what has shards is there twice, beside the workers and on hosts
- * of their own. Where an option does not go with a mode (shards, sync: ps alone; compress: ps, ring;
- * bucket-size: not none) the mode is there once. USAGE: names the option and the value; or a
- * configuration that psring train would refuse; or there are more than PSR_GRID_MOST. NOMEM. The
- * caller owns *ret_grid. */
+ * mode ps, ring and none. dedicated: what has shards is there twice, beside the workers and on
+ * hosts of their own. Where an option does not go with a mode (shards, sync: ps alone; compress:
+ * ps, ring; bucket-size: not none) the mode is there once. USAGE: names the option and the value;
+ * or a configuration that psring train would refuse; or there are more than PSR_GRID_MOST. NOMEM.
+ * The caller owns *ret_grid. */
 PSR_MUST_CHECK psr_err psr_grid_make(const psr_config *base,
                                      const char *const lists[static PSR_GRID_LISTS], bool dedicated,
                                      psr_grid *ret_grid);

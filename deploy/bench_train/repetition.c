@@ -170,7 +170,8 @@ static void last_line(int fd, char line[static LINE_BYTES])
     free(text);
 }
 
-/* Waits for its end. After a signal it is asked to stop, as by Ctrl-C; and if it does not, killed. */
+/* Waits for its end. After a signal it is asked to stop, as by Ctrl-C, and if it does not it is
+ * killed. */
 static void await_end(const psr_repetition_options *o, psr_child *child)
 {
     int64_t asked_ms = 0;

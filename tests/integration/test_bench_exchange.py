@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""psring-bench-exchange finds its results right in every way to synchronise and over every transport, and
-prints the bus factor that docs/algorithms.md defines.
+"""psring-bench-exchange finds its results right in every way to synchronise and over every
+transport, prints the bus factor that docs/algorithms.md defines, takes a range of sizes, and goes
+on when a peer fails.
 
 usage: test_bench_exchange.py BENCH-EXCHANGE"""
 
@@ -43,12 +44,27 @@ REFUSED = [
 ]
 
 
+def sizes_and_peers(tap, bench):
+    done = subprocess.run([bench, "--mode=ring", "--workers=2", "--rounds=1", "--warmup-rounds=0", "-b", "4K", "-e", "70K", "-f", "4", "--gloo=false"],
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S)
+    rows = [line.split() for line in done.stdout.splitlines() if line.startswith("psring")]
+    tap.ok([row[1] for row in rows] == ["4096", "16384", "65536"], "a row for each size from -b to -e", [done.stdout, done.stderr])
+    tap.ok(done.returncode == 1 and done.stderr == "psring bench exchange: Gloo failed: it said nothing\n" * 3,
+           "a peer that fails gets one line, the rest goes on, and the exit status tells", [done.stdout, done.stderr])
+    for words, line in ((["-b", "3"], "--begin: '3' is no size; give 64 to 4G bytes, as 64K"), (["-e", "4K"], "--end: it goes with --begin, the smallest size"),
+                        (["-b", "4K", "-e", "1K"], "--end: it is below --begin"), (["-b", "4T"], "--begin: '4T' is no size; give 64 to 4G bytes, as 64K")):
+        done = subprocess.run([bench, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S)
+        tap.ok(done.returncode == 2 and done.stdout == "" and done.stderr.endswith(": %s\n" % line), "%s: refused by name" % " ".join(words),
+               [done.stdout, done.stderr])
+
+
 def main(bench):
     tap = Tap()
     for words, line in REFUSED:
         done = subprocess.run([bench, "--bytes=65536", "--rounds=1", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S)
         tap.ok(done.returncode == 2 and done.stdout == "" and done.stderr == "psring bench exchange: %s\n" % line, "%s: refused by name" % " ".join(words),
                [done.stdout, done.stderr])
+    sizes_and_peers(tap, bench)
     for options, factor in CASES:
         words = [key if value is None else "%s=%s" % (key, value) for key, value in options.items()]
         name = " ".join(words)

@@ -80,8 +80,7 @@ def goes_on_after_a_kill(tap, psring, directory):
 
 
 def goes_on_after_a_failure(tap, psring, directory):
-    """LARS does not go with a shard that would hold nothing; more shards than tensors do not go with anything: the launcher refuses a
-    run in its middle, at the second configuration."""
+    """A second configuration whose shards would hold nothing."""
     words = BASE + ["--mode=ring,ps", "--shards=200", "--repetitions=1", "--out=failed.jsonl"]
     done = bench(psring, directory, words)
     told = records(os.path.join(directory, "failed.jsonl"))

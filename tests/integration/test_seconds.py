@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`psring train --seconds T` ends a run after T seconds of training in every mode, with an
-evaluation and a checkpoint, and its figures tell hidden from exposed, where processes were, and what
-went between hosts.
+evaluation and a checkpoint, and its figures tell hidden from exposed, where processes were, and
+what went between hosts.
 
 usage: test_seconds.py PSRING"""
 

@@ -65,8 +65,8 @@ int64_t psr_exchange_tally_busy_ns(const psr_exchange_tally *tally, int64_t now_
  * way. The compute thread's. */
 void psr_exchange_tally_exposed(psr_exchange_tally *tally, int64_t ns);
 
-/* Sets exchange_s, hidden_s and exposed_s, which end at now_ns, and the bytes but for bytes_lent; the other fields stay as they are. The compute
- * thread's. */
+/* Sets exchange_s, hidden_s and exposed_s, which end at now_ns, and the bytes but for bytes_lent;
+ * the other fields stay as they are. The compute thread's. */
 void psr_exchange_tally_take(psr_exchange_tally *tally, int64_t now_ns,
                              psr_exchange_figures *figures);
 

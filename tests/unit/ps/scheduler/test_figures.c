@@ -123,8 +123,8 @@ static void the_rate_of_all_together_leaves_out_the_tail_of_the_slow_worker(void
     assert_true(v[PSR_FIGURE_DRAIN_S_MAX] == 0.5);
 }
 
-/* --seconds ended it after 3 of up to 20 steps. Rank 0 had computed its third at 3 s, rank 1 at 4 s;
- * then images of that step are not of all together. */
+/* --seconds ended it after 3 of up to 20 steps. Rank 0 had computed its third at 3 s, rank 1 at 4
+ * s, whose images of that step are not of all together. */
 static void a_run_that_was_ended_has_its_last_step_by_done(void **state)
 {
     (void)state;
