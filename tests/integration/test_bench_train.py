@@ -57,6 +57,33 @@ def measures_all(tap, psring, directory):
     tap.ok(table in again.stdout, "and shows the same table", why(again))
 
 
+def measures_over_hosts(tap, psring, directory):
+    """Two hosts, which are both this machine, and a third name of it for dedicated shards."""
+    with open(os.path.join(directory, "ps-hosts"), "w") as file:
+        file.write("127.0.0.2\n")
+    words = BASE + ["-H", "localhost:1,127.0.0.1:1", "--interface=lo", "--mode=ps,ring", "--ps-hostfile=ps-hosts", "--repetitions=1",
+                    "--link=1Gbit", "--until-loss=100", "--out=hosts.jsonl"]
+    words[words.index("--steps=6")] = "--steps=15"
+    done = bench(psring, directory, words)
+    told = {record["configuration"]: record for record in records(os.path.join(directory, "hosts.jsonl"))}
+    if not tap.ok(done.returncode == 0 and sorted(told) == ["ps:1 beside", "ps:1 dedicated", "ring"], "over hosts: each is measured",
+                  why(done) + [str(told)]):
+        return
+    parameters = told["ring"]["parameter_bytes"]
+    # by docs/algorithms.md: 2(n-1)/n M; M (1 + (n-2)/s); n M/s
+    for name, factor, shards in (("ring", 1, "none"), ("ps:1 beside", 1, "beside"), ("ps:1 dedicated", 2, "dedicated")):
+        record = told[name]
+        tap.ok(record["placement"]["shards"] == shards, "%s: says where its shards are" % name, [str(record)])
+        tap.ok(abs(record["least_link_bytes"] - factor * parameters) < 1, "%s: the least that a link carries" % name, [str(record)])
+        # what is sent has padding between tensors, weights at the start, and averages
+        tap.ok(record["least_link_bytes"] <= record["link_bytes"] < 1.5 * record["least_link_bytes"], "%s: and what it carried" % name, [str(record)])
+        tap.ok(record["to_loss_s"] > 0, "%s: the time to a loss" % name, [str(record)])
+    head = next(line for line in done.stdout.splitlines() if "link MB" in line)
+    ring = next(line for line in done.stdout[done.stdout.index(head):].splitlines() if line.startswith("ring"))
+    tap.ok(head.split()[-2:] == ["goal", "s"] and "%" in ring and float(ring.split()[-1]) >= 0, "over hosts: the table has limit, busy and goal",
+           why(done))
+
+
 def goes_on_after_a_kill(tap, psring, directory):
     words = BASE + ["--mode=ring,none", "--repetitions=3", "--out=killed.jsonl", "--keep"]
     path = os.path.join(directory, "killed.jsonl")
@@ -132,6 +159,7 @@ def main(psring):
     psring = os.path.abspath(psring)
     with Workspace() as directory:
         measures_all(tap, psring, directory)
+        measures_over_hosts(tap, psring, directory)
         goes_on_after_a_kill(tap, psring, directory)
         goes_on_after_a_failure(tap, psring, directory)
         stops_by_ctrl_c(tap, psring, directory)
