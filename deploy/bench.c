@@ -202,21 +202,21 @@ static int run_exchange(int argc, char **argv)
 static int run_train(int argc, char **argv)
 {
     const size_t room = (size_t)argc + 2;
-    words places = {calloc(room, sizeof *places.words), 0},
+    words where = {calloc(room, sizeof *where.words), 0},
           own = {calloc(room, sizeof *own.words), 0};
     int status = 1;
-    if (places.words == NULL || own.words == NULL) {
+    if (where.words == NULL || own.words == NULL) {
         psr_print(stderr, "psring bench train: no memory for %d words\n", argc);
     } else {
         add(&own, (const char *[]){"psring bench train"}, 1);
         for (int i = 1, count = 0; i < argc; i += count) {
             const int placed = words_of_place(argv[i]);
             count = placed > 0 && i + placed <= argc ? placed : 1;
-            add(placed > 0 ? &places : &own, (const char *const *)argv + i, count);
+            add(placed > 0 ? &where : &own, (const char *const *)argv + i, count);
         }
-        status = psr_bench_train((int)own.count, (char **)(uintptr_t)own.words, places.words);
+        status = psr_bench_train((int)own.count, (char **)(uintptr_t)own.words, where.words);
     }
-    free(places.words);
+    free(where.words);
     free(own.words);
     return status;
 }

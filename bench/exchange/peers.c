@@ -17,7 +17,7 @@
 enum { WORDS_MOST = 48, OUTPUT_BYTES = 64 * 1024 };
 
 /* Open MPI's program, compiled for this call; "": not yet. The one thing that outlives a call. */
-static char compiled[PATH_MAX], folder[PATH_MAX];
+static char compiled[64], folder[48];
 
 const char *bench_peer_name(bench_peer peer)
 {
@@ -118,11 +118,12 @@ static psr_err compile(const char *mpirun)
         folder[0] = '\0';
         return psr_fail(PSR_ERR_IO, "a folder for Open MPI's program: %s", strerror(errno));
     }
-    char program[PATH_MAX + 16];
+    char program[sizeof compiled];
     snprintf(program, sizeof program, "%s/all_reduce", folder);
-    char *const words[] = {compiler, "-O2", "-o", program, source, NULL};
+    char optimised[] = "-O2", to[] = "-o";
+    char *const words[] = {compiler, optimised, to, program, source, NULL};
     PSR_TRY(run("mpicc", words, text));
-    snprintf(compiled, sizeof compiled, "%s", program);
+    strcpy(compiled, program);
     return PSR_OK;
 }
 
@@ -151,7 +152,8 @@ static psr_err run_mpi(const bench_peer_task *task, double *ret_median_ms)
     snprintf(rounds, sizeof rounds, "%" PRIu32, task->rounds);
     snprintf(warmup, sizeof warmup, "%" PRIu32, task->warmup);
     snprintf(bytes, sizeof bytes, "%" PRIu64, task->bytes);
-    char *const more[] = {"-n", ranks, "--oversubscribe", compiled, rounds, warmup, bytes, NULL};
+    char number[] = "-n", crowded[] = "--oversubscribe";
+    char *const more[] = {number, ranks, crowded, compiled, rounds, warmup, bytes, NULL};
     memcpy(words + count, more, sizeof more);
     psr_err err = run("Open MPI", words, text);
     free(command);

@@ -33,6 +33,7 @@ enum {
 };
 
 #define DEFAULT_STEPS 60
+#define DEFAULT_REPETITIONS 10
 
 typedef struct bench {
     psr_config config;
@@ -60,8 +61,9 @@ typedef struct bench {
 static const struct argp_option own_options[] = {
     {NULL, 'n', "LIST", 0, "the same as --workers", 1},
     {"repetitions", KEY_REPETITIONS, "R", 0,
-     "runs of each configuration, in alternating order (default 5, the fewest that can show a "
-     "difference)",
+     "runs of each configuration, in alternating order (default 10; with fewer than 6 nothing can "
+     "be "
+     "called different)",
      1},
     {"ps-hostfile", KEY_PS_HOSTFILE, "FILE", 0,
      "measure shards on these hosts of their own as well as beside the workers", 1},
@@ -92,7 +94,7 @@ static const char doc[] =
     "--out FILE has a JSON object for each repetition, written as it ends. The same command again "
     "goes on where it stopped, and runs again what failed; another one is refused. Without it a "
     "file in psring-runs is made.\n"
-    "Two configurations are called different only if the rank-sum test gives at most 0.01, and "
+    "Two configurations are called different only if the rank-sum test gives at most 0.0025, and "
     "their medians are further apart than the wider spread (docs/benchmarking.md).\n"
     "Exit status: 0 done; 1 a run failed, the others went on; 2 bad input; 130 stopped by Ctrl-C.\n"
     "Examples:\n"
@@ -482,7 +484,7 @@ int psr_bench_train(int argc, char **argv, const char *const *places)
     bench b = {.places = places,
                .mpirun = "mpirun",
                .link_bytes_per_s = NAN,
-               .repetitions = PSR_SAMPLES_LEAST,
+               .repetitions = DEFAULT_REPETITIONS,
                .targets = {NAN, NAN},
                .results = {.fd = -1},
                .draws = isatty(STDOUT_FILENO) != 0};

@@ -3,21 +3,21 @@
  *
  * 1. The exact rank-sum test (Wilcoxon 1945; Mann and Whitney 1947; two-sided, ties by mid-ranks)
  *    gives at most PSR_SAMPLES_P: if the two were the same thing, their repetitions would be
- *    ordered as clearly as they are at most so often. With five repetitions each that means: every
- *    repetition of one lies above every repetition of the other.
+ *    ordered as clearly as they are at most so often. With six repetitions each that means: every
+ *    repetition of one lies above every repetition of the other. With ten, one may lie anywhere.
  * 2. Their medians are further apart than the wider of their two spreads.
  *
- * The first alone would call equal configurations different once in a hundred comparisons. Pure;
- * any thread. */
+ * The first alone would call equal configurations different once in 400 comparisons. Pure; any
+ * thread. */
 #ifndef PSR_DEPLOY_BENCH_TRAIN_SAMPLES_H
 #define PSR_DEPLOY_BENCH_TRAIN_SAMPLES_H
 
 #include <stddef.h>
 
 #define PSR_SAMPLES_MAX 64
-#define PSR_SAMPLES_P 0.01
+#define PSR_SAMPLES_P 0.0025
 /* Fewer on either side can never be called different. */
-#define PSR_SAMPLES_LEAST 5
+#define PSR_SAMPLES_LEAST 6
 
 typedef enum psr_samples_verdict {
     PSR_SAMPLES_TOO_FEW,  /* nothing can be said */

@@ -20,6 +20,7 @@ static int set_up(void **state)
     psr_config_defaults(&base);
     base.workers = 2;
     base.steps = 10;
+    base.batch_size = 32;
     return 0;
 }
 
