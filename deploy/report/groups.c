@@ -34,37 +34,28 @@ static psr_run_group *group_of(const psr_runs *r, size_t run, psr_run_groups *gr
 
 /* ---- rates ---- */
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static psr_figure rate_of_all(const psr_runs *r)
 {
     for (size_t i = 0; i < r->count; i++)
         if (r->items[i].status == PSR_RUN_DONE &&
-            !isfinite(psr_summary_figure(r->items[i].outcome, PSR_FIGURE_STEADY_IMAGES_PER_S)))
+            !isfinite(psr_summary_figure(r->items[i].outcome, PSR_FIGURE_TOGETHER_IMAGES_PER_S)))
             return PSR_FIGURE_IMAGES_PER_S;
-    return PSR_FIGURE_STEADY_IMAGES_PER_S;
+    return PSR_FIGURE_TOGETHER_IMAGES_PER_S;
 }
 
 static void measure(const psr_runs *r, psr_figure figure, psr_run_group *group)
 {
-    double rates[PSR_RUNS_MAX];
-    size_t count = 0;
-    group->median = group->least = group->most = NAN;
     for (size_t i = 0; i < group->done; i++) {
         double rate = psr_summary_figure(r->items[group->runs[i]].outcome, figure);
         if (isfinite(rate))
-            rates[count++] = rate;
+            group->rates[group->rate_count++] = rate;
     }
-    if (count == 0)
-        return;
-    qsort(rates, count, sizeof *rates, by_size);
-    group->least = rates[0];
-    group->most = rates[count - 1];
-    group->median = (rates[(count - 1) / 2] + rates[count / 2]) / 2;
+    group->median = psr_samples_median(group->rates, group->rate_count);
+    group->least = group->most = group->median;
+    for (size_t i = 0; i < group->rate_count; i++) {
+        group->least = fmin(group->least, group->rates[i]);
+        group->most = fmax(group->most, group->rates[i]);
+    }
 }
 
 static int fastest_first(const void *a, const void *b)
@@ -91,9 +82,9 @@ void psr_run_groups_make(const psr_runs *r, psr_run_groups *groups)
     qsort(groups->items, groups->count, sizeof *groups->items, fastest_first);
 }
 
-bool psr_run_group_is_faster(const psr_run_group *a, const psr_run_group *b)
+psr_samples_verdict psr_run_group_compare(const psr_run_group *a, const psr_run_group *b)
 {
-    return a->done >= PSR_GROUP_RUNS && b->done >= PSR_GROUP_RUNS && a->least > b->most;
+    return psr_samples_compare(a->rates, a->rate_count, b->rates, b->rate_count);
 }
 
 /* ---- what is shown of a group ---- */

@@ -86,9 +86,18 @@ static void put_question(const page *p)
 static bool is_called(const page *p, size_t count)
 {
     for (size_t g = 1; g < count; g++)
-        if (!psr_run_group_is_faster(&p->groups.items[0], &p->groups.items[g]))
+        if (psr_run_group_compare(&p->groups.items[0], &p->groups.items[g]) != PSR_SAMPLES_HIGHER)
             return false;
     return true;
+}
+
+/* Why the fastest may not be called so. */
+static const char *why_not(const page *p, size_t count)
+{
+    for (size_t g = 0; g < count; g++)
+        if (p->groups.items[g].rate_count < PSR_SAMPLES_LEAST)
+            return "with fewer than five runs of each is no more than a reading";
+    return "lies inside the spread of the runs";
 }
 
 static void put_fastest(const page *p)
@@ -112,10 +121,9 @@ static void put_fastest(const page *p)
         bool called = is_called(p, count);
         snprintf(text, sizeof text,
                  called ? "%s is the fastest: %s images a second in the median, %.2f times %s. "
-                        : "No configuration can be called the fastest. The highest median has %s, "
-                          "%s images a second, %.2f times %s, but that is called a difference "
-                          "only if each ran at least four times and all its runs were faster. ",
-                 name, rate, best->median / next->median, other);
+                        : "No configuration can be called the fastest: the highest median, %s with "
+                          "%s images a second, is %.2f times that of %s, which %s. ",
+                 name, rate, best->median / next->median, other, why_not(p, count));
     }
     psr_html_text(p->to, text);
 }
@@ -290,20 +298,31 @@ static void put_scaling(const page *p)
 
 /* ---- where a step's time goes ---- */
 
-enum { COMPUTE, WAIT, LOAD, REST, PARTS };
+enum { COMPUTE, EXPOSED, WAIT, LOAD, REST, PARTS };
 static const char *const part_names[PARTS] = {
-    "forward and backward passes", "waiting for weights: the exchange that nothing hides",
+    "forward and backward passes", "the exchange that nothing hides", "waiting for other workers",
     "waiting for data", "the rest, until the slowest worker had its weights"};
 
-/* In ms, means over workers and runs. Returns the whole step's; NaN: not known. */
+/* The mean of a figure over the group's runs, a step, in ms. */
+static double step_ms(const page *p, const psr_run_group *group, psr_figure figure)
+{
+    return 1000 * psr_run_group_figure(p->runs, group, figure) /
+           psr_run_group_figure(p->runs, group, PSR_FIGURE_OWN_STEPS);
+}
+
+/* In ms, means over workers and runs; the exchange is that of the worker that waits least for it,
+ * as the others wait for their fellows too. Returns the whole step's; NaN: not known. */
 static double parts_of_step(const page *p, const psr_run_group *group, double ms[PARTS])
 {
-    double steps = psr_run_group_figure(p->runs, group, PSR_FIGURE_OWN_STEPS);
-    double whole = 1000 * psr_run_group_figure(p->runs, group, PSR_FIGURE_TRAIN_S) / steps;
-    ms[COMPUTE] = 1000 * psr_run_group_figure(p->runs, group, PSR_FIGURE_COMPUTE_S) / steps;
-    ms[WAIT] = 1000 * psr_run_group_figure(p->runs, group, PSR_FIGURE_WAIT_S) / steps;
-    ms[LOAD] = 1000 * psr_run_group_figure(p->runs, group, PSR_FIGURE_LOAD_WAIT_S) / steps;
-    ms[REST] = fmax(whole - ms[COMPUTE] - ms[WAIT] - ms[LOAD], 0);
+    double whole = step_ms(p, group, PSR_FIGURE_TRAIN_S);
+    double wait = step_ms(p, group, PSR_FIGURE_WAIT_S);
+    ms[COMPUTE] = step_ms(p, group, PSR_FIGURE_COMPUTE_S);
+    ms[EXPOSED] = step_ms(p, group, PSR_FIGURE_EXPOSED_S_MIN);
+    if (!isfinite(ms[EXPOSED]))
+        ms[EXPOSED] = wait; /* a run of an older version */
+    ms[WAIT] = fmax(wait - ms[EXPOSED], 0);
+    ms[LOAD] = step_ms(p, group, PSR_FIGURE_LOAD_WAIT_S);
+    ms[REST] = fmax(whole - ms[COMPUTE] - wait - ms[LOAD], 0);
     return whole;
 }
 
@@ -329,10 +348,12 @@ static void put_parts(const page *p)
             parts[i] = (psr_html_part){ms[i], i, titles[i]};
         }
         name_of(p, g, name);
-        snprintf(value, sizeof value, "%.3g ms (waiting %.3g)", whole, ms[WAIT]);
+        snprintf(value, sizeof value, "%.3g ms, %.3g hidden", whole,
+                 step_ms(p, &p->groups.items[g], PSR_FIGURE_HIDDEN_S));
         psr_html_bar(p->to, name, parts, PARTS, most, value);
     }
-    put(p, "<p class=soft>Means over workers and runs, warm-up included.</p>\n");
+    put(p, "<p class=soft>Means over workers and runs, warm-up included. Hidden: gradients or "
+           "weights were under way while the worker did something else.</p>\n");
 }
 
 /* ---- bytes ---- */
@@ -543,10 +564,10 @@ static void put_caveats(const page *p)
     bool alike, one_host, few = false;
     compare_machines(p, &alike, &one_host);
     for (size_t g = 0; g < p->groups.count; g++)
-        few = few || p->groups.items[g].done < PSR_GROUP_RUNS;
+        few = few || p->groups.items[g].rate_count < PSR_SAMPLES_LEAST;
     put(p, "<h2>What this leaves open</h2>\n<ul>\n");
     if (few)
-        put(p, "<li>Some configurations ran fewer than four times. Differences from them are read "
+        put(p, "<li>Some configurations ran fewer than five times. Differences from them are read "
                "from the bars, and not called.</li>\n");
     if (one_host)
         put(p, "<li>All processes ran on one host and shared its processor and memory. Over a "

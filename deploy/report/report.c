@@ -44,9 +44,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         r->output = arg;
         return 0;
     case ARGP_KEY_ARG:
-        if (runs->count == PSR_RUNS_MAX)
-            psr_options_refuse(state, "more than 64 runs; give fewer");
-        runs->directories[runs->count++] = arg;
+        if (psr_runs_add(runs, arg) != PSR_OK)
+            psr_options_refuse(state, psr_err_detail());
         return 0;
     case ARGP_KEY_END:
         if (runs->count == 0)
@@ -74,6 +73,7 @@ static const char doc[] =
     "Examples:\n"
     "  psring report psring-runs/A psring-runs/B\n"
     "  psring report psring-runs/* -o report.html\n"
+    "  psring report bench.jsonl -o report.html (psring bench train --keep --out bench.jsonl)\n"
     "\n"
     "The figures (docs/figures.md has more of them and of metrics.jsonl's fields):\n";
 
@@ -297,10 +297,8 @@ int psr_command_report(int argc, char **argv)
     }
     if (err != PSR_OK)
         psr_print(stderr, "psring report: %s\n", psr_err_detail());
-    for (size_t i = 0; r != NULL && i < r->runs.count; i++)
-        psr_run_record_done(&r->runs.items[i]);
     if (r != NULL)
-        cJSON_Delete(r->runs.differing);
+        psr_runs_done(&r->runs);
     free(r);
     free(text);
     return psr_err_exit_status(err);

@@ -1,7 +1,10 @@
 #include "deploy/report/runs.h"
 
+#include <dirent.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* A directory's own name, without the path before it. */
 static void print_own_name(const char *directory, char *text, size_t size)
@@ -13,6 +16,75 @@ static void print_own_name(const char *directory, char *text, size_t size)
         ;
     snprintf(text, size, "%.*s", (int)(end - begin), directory + begin);
 }
+
+/* ---- directories ---- */
+
+static psr_err add_directory(psr_runs *r, const char *directory)
+{
+    if (r->count == PSR_RUNS_MAX)
+        return psr_fail(PSR_ERR_USAGE, "more than %d runs; give fewer", PSR_RUNS_MAX);
+    r->directories[r->count++] = directory;
+    return PSR_OK;
+}
+
+static int is_visible(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+static psr_err add_found(psr_runs *r, const char *directory, const char *name)
+{
+    char *found = NULL;
+    if (asprintf(&found, "%s/%s", directory, name) < 0)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a run's name");
+    psr_err err = add_directory(r, found);
+    if (err == PSR_OK)
+        r->found[r->found_count++] = found;
+    else
+        free(found);
+    return err;
+}
+
+static psr_err add_bench(psr_runs *r, const char *file)
+{
+    char directory[PSR_RUNS_NAME_BYTES];
+    struct dirent **entries = NULL;
+    snprintf(directory, sizeof directory, "%s.runs", file);
+    int count = scandir(directory, &entries, is_visible, alphasort);
+    psr_err err = PSR_OK;
+    if (count <= 0)
+        err =
+            psr_fail(PSR_ERR_USAGE,
+                     "%s is a file without run directories in %s; give runs, or what psring bench "
+                     "train --keep has written",
+                     file, directory);
+    for (int i = 0; i < count; i++) {
+        if (err == PSR_OK)
+            err = add_found(r, directory, entries[i]->d_name);
+        free(entries[i]);
+    }
+    free(entries);
+    return err;
+}
+
+psr_err psr_runs_add(psr_runs *r, const char *path)
+{
+    struct stat status;
+    bool is_file = stat(path, &status) == 0 && S_ISREG(status.st_mode);
+    return is_file ? add_bench(r, path) : add_directory(r, path);
+}
+
+void psr_runs_done(psr_runs *r)
+{
+    for (size_t i = 0; i < r->count; i++)
+        psr_run_record_done(&r->items[i]);
+    for (size_t i = 0; i < r->found_count; i++)
+        free(r->found[i]);
+    cJSON_Delete(r->differing);
+    *r = (psr_runs){0};
+}
+
+/* ---- what is shown ---- */
 
 void psr_runs_name(const psr_runs *r, size_t i, char *text, size_t size)
 {

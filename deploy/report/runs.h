@@ -4,14 +4,23 @@
 
 #include "deploy/report/run_record.h"
 
-enum { PSR_RUNS_MAX = 64, PSR_RUNS_NAME_BYTES = 4096 };
+enum { PSR_RUNS_MAX = 512, PSR_RUNS_NAME_BYTES = 4096 };
 
 typedef struct psr_runs {
-    const char *directories[PSR_RUNS_MAX]; /* as given; borrowed */
+    const char *directories[PSR_RUNS_MAX]; /* as given, or owned */
     psr_run_record items[PSR_RUNS_MAX];
     size_t count;
     cJSON *differing; /* names of options, owned */
+    /* those of a file of psring bench train: all from this one on are freed */
+    char *found[PSR_RUNS_MAX];
+    size_t found_count;
 } psr_runs;
+
+/* Adds a run directory; or, if path is a file, which psring bench train has written with --keep, its
+ * run directories in the order of their names. path: borrowed for life. USAGE: there are more than
+ * PSR_RUNS_MAX, or the file has none. NOMEM. */
+PSR_MUST_CHECK psr_err psr_runs_add(psr_runs *runs, const char *path);
+void psr_runs_done(psr_runs *runs);
 
 /* A run's name: the last part of its directory, or the whole as given if another run has the
  * same. */
