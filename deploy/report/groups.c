@@ -45,7 +45,7 @@ static psr_figure rate_of_all(const psr_runs *r)
 
 static void measure(const psr_runs *r, psr_figure figure, psr_run_group *group)
 {
-    for (size_t i = 0; i < group->done; i++) {
+    for (size_t i = 0; i < group->done && group->rate_count < PSR_SAMPLES_MAX; i++) {
         double rate = psr_summary_figure(r->items[group->runs[i]].outcome, figure);
         if (isfinite(rate))
             group->rates[group->rate_count++] = rate;

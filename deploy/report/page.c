@@ -96,7 +96,7 @@ static const char *why_not(const page *p, size_t count)
 {
     for (size_t g = 0; g < count; g++)
         if (p->groups.items[g].rate_count < PSR_SAMPLES_LEAST)
-            return "with fewer than five runs of each is no more than a reading";
+            return "with so few runs of each is no more than a reading";
     return "lies inside the spread of the runs";
 }
 
@@ -567,8 +567,10 @@ static void put_caveats(const page *p)
         few = few || p->groups.items[g].rate_count < PSR_SAMPLES_LEAST;
     put(p, "<h2>What this leaves open</h2>\n<ul>\n");
     if (few)
-        put(p, "<li>Some configurations ran fewer than five times. Differences from them are read "
-               "from the bars, and not called.</li>\n");
+        fprintf(p->to,
+                "<li>Some configurations ran fewer than %d times. Differences from them are read "
+                "from the bars, and not called.</li>\n",
+                PSR_SAMPLES_LEAST);
     if (one_host)
         put(p, "<li>All processes ran on one host and shared its processor and memory. Over a "
                "network the ratios are others.</li>\n");

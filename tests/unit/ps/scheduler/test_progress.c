@@ -19,7 +19,7 @@ static void progress_is_the_slowest_rank_and_the_mean_loss(void **state)
     (void)state;
     psr_progress *progress;
     psr_progress_now now;
-    expect_ok(psr_progress_new(&(psr_progress_options){2, 10, 5, 90}, &progress));
+    expect_ok(psr_progress_new(&(psr_progress_options){2, 10, 5, 90, 0}, &progress));
     say_metrics(progress, "{\"step\": 1, \"rank\": 0, \"loss\": 2}");
     assert_false(psr_progress_look(progress, 1000, &now)); /* rank 1 has not done it */
     say_metrics(progress, "{\"step\": 1, \"rank\": 1, \"loss\": 3}");
@@ -66,7 +66,7 @@ static void round_steps_are_always_shown(void **state)
     (void)state;
     psr_progress *progress;
     psr_progress_now now;
-    expect_ok(psr_progress_new(&(psr_progress_options){1, 100, 5, 90}, &progress));
+    expect_ok(psr_progress_new(&(psr_progress_options){1, 100, 5, 90, 0}, &progress));
     uint32_t shown = 0;
     for (int step = 1; step <= 20; step++) { /* all within a millisecond */
         char json[64];
@@ -86,7 +86,7 @@ static void an_evaluation_is_the_samples_of_all_ranks_until_its_outcome_is_there
     (void)state;
     psr_progress *progress;
     psr_progress_evaluating now;
-    expect_ok(psr_progress_new(&(psr_progress_options){2, 10, 5, 90}, &progress));
+    expect_ok(psr_progress_new(&(psr_progress_options){2, 10, 5, 90, 0}, &progress));
     assert_false(psr_progress_look_evaluating(progress, 1000, &now));
     psr_progress_counted(progress, 0, 3, 0);
     /* that it has begun is told at once */
