@@ -34,6 +34,11 @@ int64_t psr_clock_ns(void)
     }
 }
 
+int64_t psr_clock_skipped_ns(void)
+{
+    return atomic_load(&state.skipped_ns);
+}
+
 void psr_clock_stop(void)
 {
     if (atomic_load(&state.stands_ns) != RUNS)

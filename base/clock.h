@@ -18,6 +18,9 @@ struct timespec psr_clock_after_ns(int64_t duration_ns);
 /* Seconds as a double, for rates. */
 double psr_clock_s(void);
 
+/* How long it has stood still in all: two processes of one machine differ by this alone. */
+int64_t psr_clock_skipped_ns(void);
+
 /* The clock stands still until it goes on. A second call of either does nothing. */
 void psr_clock_stop(void);
 void psr_clock_go_on(void);

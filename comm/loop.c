@@ -233,6 +233,7 @@ static psr_err take_message(psr_loop *loop, psr_message *message)
     bool registered = r != NULL && r->take != NULL;
     psr_err err = registered ? r->take(r->context, &message) : o->message(o->context, &message);
     psr_message_free(&message);
+    psr_loop_tell(loop, &(psr_observed){.kind = PSR_OBSERVED_TAKEN});
     return err;
 }
 
@@ -252,6 +253,11 @@ static bool transport_lends_to(void *context, psr_peer to)
     return psr_transport_lends_to(((psr_loop *)context)->options.transport, to);
 }
 
+static void tell_by_outbox(void *context, const psr_observed *observed)
+{
+    psr_loop_tell(context, observed);
+}
+
 static size_t waiting_on_transport(void *context, psr_peer to)
 {
     return psr_transport_waiting(((psr_loop *)context)->options.transport, to);
@@ -259,8 +265,12 @@ static size_t waiting_on_transport(void *context, psr_peer to)
 
 psr_outbox psr_loop_outbox(psr_loop *loop)
 {
-    return (psr_outbox){loop, send_on_transport, something_returned, transport_lends_to,
-                        waiting_on_transport};
+    return (psr_outbox){loop,
+                        send_on_transport,
+                        something_returned,
+                        transport_lends_to,
+                        waiting_on_transport,
+                        tell_by_outbox};
 }
 
 /* ---- the observer ---- */
@@ -284,9 +294,17 @@ static void see_message(void *context, bool sent, psr_peer peer, const psr_head 
     tell_with_stamp(context, psr_observed_message(kind, peer, head, bytes));
 }
 
+static void see_queued(void *context)
+{
+    tell_with_stamp(context, (psr_observed){.kind = PSR_OBSERVED_SENT});
+}
+
 void psr_loop_observe(psr_loop *loop, const psr_observer *observer)
 {
-    const psr_transport_watcher watcher = {loop, see_message};
+    const psr_transport_watcher watcher = {.context = loop,
+                                           .seen = see_message,
+                                           .queued = observer != NULL && observer->work ? see_queued
+                                                                                        : NULL};
     loop->observer = observer != NULL ? *observer : (psr_observer){.see = NULL};
     if (loop->options.transport != NULL)
         psr_transport_watch(loop->options.transport, observer != NULL ? &watcher : NULL);
@@ -294,7 +312,7 @@ void psr_loop_observe(psr_loop *loop, const psr_observer *observer)
 
 void psr_loop_tell(psr_loop *loop, const psr_observed *observed)
 {
-    if (loop->observer.see != NULL)
+    if (loop->observer.see != NULL && (loop->observer.work || observed->kind < PSR_OBSERVED_SENT))
         tell_with_stamp(loop, *observed);
 }
 

@@ -14,9 +14,18 @@ psr_observed psr_observed_message(psr_observed_kind kind, psr_peer peer, const p
     if (!psr_msg_is_of_bucket(head))
         return observed;
     observed.bucket = psr_msg_bucket(head);
+    observed.part = psr_msg_part(head);
     if (head->type != PSR_MSG_VALUES)
         observed.span = psr_msg_span(head);
     return observed;
+}
+
+void psr_outbox_tell(const psr_outbox *outbox, psr_observed_kind kind, uint64_t step,
+                     uint32_t bucket, psr_span span)
+{
+    const psr_observed observed = {.kind = kind, .step = step, .bucket = bucket, .span = span};
+    if (outbox->tell != NULL)
+        outbox->tell(outbox->context, &observed);
 }
 
 bool psr_observed_is_gradient(const psr_observed *observed)

@@ -4,6 +4,8 @@
 
 #include "net/transport.h"
 
+struct psr_observed;
+
 typedef struct psr_outbox {
     void *context;
     psr_err (*send)(void *context, psr_peer to, const psr_head *head, const psr_payload *payload);
@@ -15,6 +17,9 @@ typedef struct psr_outbox {
     bool (*lends_to)(void *context, psr_peer to);
     /* How many messages wait to leave for that peer (psr_transport_waiting). NULL: always 0. */
     size_t (*waiting)(void *context, psr_peer to);
+    /* Tells the observer what its user does (comm/observer.h: psr_outbox_tell). NULL: nobody
+     * hears. */
+    void (*tell)(void *context, const struct psr_observed *observed);
 } psr_outbox;
 
 #endif

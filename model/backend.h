@@ -22,6 +22,13 @@
 #include "base/arrays/fence.h"
 #include "model/networks/network.h"
 
+/* What is computed as one: a node, or several that are fused. */
+typedef struct psr_exec_layer {
+    uint32_t node; /* the first */
+    uint32_t count;
+    bool backward;
+} psr_exec_layer;
+
 /* What the executable calls while it runs; any may be NULL. A failure ends the pass with that
  * status. */
 typedef struct psr_exec_hooks {
@@ -31,6 +38,8 @@ typedef struct psr_exec_hooks {
      * (base/arrays/fence.h). NULL: both have happened. */
     psr_err (*gradient_ready)(void *context, uint32_t bucket, psr_fence *fence);
     void (*progress)(void *context);
+    /* The computing of a layer begins, or has ended: all but waits, in spans that do not nest. */
+    void (*layer)(void *context, const psr_exec_layer *layer, bool begins);
 } psr_exec_hooks;
 
 /* A batch, borrowed for the call. */

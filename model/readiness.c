@@ -153,6 +153,12 @@ psr_err psr_readiness_backward(psr_readiness *readiness, uint32_t node, psr_fenc
     return PSR_OK;
 }
 
+void psr_readiness_layer(const psr_readiness *readiness, const psr_exec_layer *layer, bool begins)
+{
+    if (readiness->hooks != NULL && readiness->hooks->layer != NULL)
+        readiness->hooks->layer(readiness->hooks->context, layer, begins);
+}
+
 bool psr_readiness_complete(const psr_readiness *readiness, bool training)
 {
     for (uint32_t b = 0; b < readiness->bucket_count; b++)

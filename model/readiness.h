@@ -16,8 +16,9 @@
 #include "model/layout.h"
 #include "model/networks/network.h"
 
-/* psr_exec_hooks of backend.h, which includes this. */
+/* psr_exec_hooks and psr_exec_layer of backend.h, which includes this. */
 struct psr_exec_hooks;
+struct psr_exec_layer;
 
 typedef struct psr_readiness psr_readiness;
 
@@ -41,6 +42,11 @@ PSR_MUST_CHECK psr_err psr_readiness_forward(psr_readiness *readiness, uint32_t 
  * buckets; NULL: it has done all of it. Errors: the hook's. */
 PSR_MUST_CHECK psr_err psr_readiness_backward(psr_readiness *readiness, uint32_t node,
                                               psr_fence *fence);
+
+/* To be called where the computing of a layer begins and where it ends: calls the hook of that
+ * name. */
+void psr_readiness_layer(const psr_readiness *readiness, const struct psr_exec_layer *layer,
+                         bool begins);
 
 /* True when every bucket has been asked for (and, after a training pass, reported ready). */
 bool psr_readiness_complete(const psr_readiness *readiness, bool training);

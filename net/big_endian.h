@@ -1,5 +1,4 @@
-/* Numbers as the fixed parts of the wire have them: the most significant byte first. For net's own
- * files. */
+/* Numbers as the fixed parts of the wire have them: the most significant byte first. */
 #ifndef PSR_NET_BIG_ENDIAN_H
 #define PSR_NET_BIG_ENDIAN_H
 

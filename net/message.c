@@ -101,6 +101,11 @@ static const kind kinds[] = {
     [PSR_MSG_SHRUNK] = KIND("SHRUNK", OF_GROUP, "status", "rank", "epoch", NULL),
     [PSR_MSG_BOUND] = KIND("BOUND", UNTAGGED, "epoch", "pause_us", NULL),
     [PSR_MSG_UNSEALED] = KIND("UNSEALED", UNTAGGED, "role", "rank", "port", "waited_ms", NULL),
+    [PSR_MSG_CLOCK] = KIND("CLOCK", UNTAGGED, "number", "machine", NULL),
+    [PSR_MSG_TRACE] = KIND("TRACE", UNTAGGED, "left", "dropped", "at", "offset", "error", "at_end",
+                           "offset_at_end", "error_at_end", NULL),
+    [PSR_MSG_CLOCKED] =
+        KIND("CLOCKED", UNTAGGED, "number", "stamp", "same_machine", "skipped", NULL),
     [PSR_MSG_VIEW] = KIND("VIEW", UNTAGGED, "epoch", "first_step", NULL),
     [PSR_MSG_REFUSED] = KIND("REFUSED", UNTAGGED, "status", NULL),
     [PSR_MSG_INIT] = KIND("INIT", OF_RUN, "offset", "count", "section", NULL),

@@ -86,6 +86,8 @@ typedef enum psr_message_type {
     PSR_MSG_BOUND,
     /* messages to a peer go by CURVE: a second connection to it has not come about */
     PSR_MSG_UNSEALED,
+    PSR_MSG_CLOCK, /* with --trace: asks for the scheduler's clock */
+    PSR_MSG_TRACE, /* with --trace: a piece of what the sender has recorded */
 
     /* scheduler -> member */
     /* all have joined and agree; payload JSON: the view; after a zero byte the bytes of the
@@ -112,6 +114,7 @@ typedef enum psr_message_type {
     PSR_MSG_SHRUNK,
     PSR_MSG_REFUSED, /* the joiner is refused, or comes too late; payload: one line of text */
     PSR_MSG_VIEW,    /* the next view; ends a HOLD. payload JSON: the view */
+    PSR_MSG_CLOCKED, /* answer to CLOCK */
 
     /* worker -> shard, of a slice of one bucket */
     /* state from worker 0; back from a shard: where the weights are in shared memory, or the answer

@@ -49,6 +49,8 @@ psr_err psr_transport_send(psr_transport *transport, psr_peer to, const psr_head
         transport->watcher.seen(transport->watcher.context, true, to, head, bytes);
     PSR_TRY(transport->link != NULL ? psr_transport_link_send(transport, to, head, payload)
                                     : transport->ops->send(transport, to, head, payload));
+    if (transport->watcher.queued != NULL)
+        transport->watcher.queued(transport->watcher.context);
     psr_count_add(&transport->messages_sent, 1);
     psr_count_add(&transport->bytes_sent, bytes);
     return PSR_OK;

@@ -50,6 +50,8 @@ PSR_MUST_CHECK psr_err psr_transport_send(psr_transport *transport, psr_peer to,
 typedef struct psr_transport_watcher {
     void *context;
     void (*seen)(void *context, bool sent, psr_peer peer, const psr_head *head, size_t bytes);
+    /* the message that was last seen as sent has been queued; NULL: nobody asks */
+    void (*queued)(void *context);
 } psr_transport_watcher;
 
 /* From now on; copied. NULL: nobody hears any more. By the thread that has the transport. */

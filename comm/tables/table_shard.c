@@ -2,6 +2,7 @@
 
 #include "base/arrays/arena.h"
 #include "base/arrays/fold.h"
+#include "comm/observer.h"
 #include "comm/operations/loan.h"
 #include "comm/tables/fold_blocks.h"
 #include "comm/tables/table.h"
@@ -313,6 +314,21 @@ static void free_held(psr_table_shard *table, uint32_t s)
         psr_message_free(&table->held[(size_t)s * table->n + r]);
 }
 
+/* A sum and its update are one span of time, because the update follows block by block. */
+static void tell_fold(const applying *a, psr_observed_kind kind)
+{
+    psr_outbox_tell(&a->table->options.outbox, kind, a->step, a->slice->part, a->slice->span);
+}
+
+/* What is pushed is the slice's sum already. */
+static psr_err apply_sum(applying *a, const float *sum)
+{
+    tell_fold(a, PSR_OBSERVED_FOLDS);
+    psr_err err = apply_block(a, sum, 0, a->slice->span.count);
+    tell_fold(a, PSR_OBSERVED_FOLDED);
+    return err;
+}
+
 /* All n pushes of the slice's step are held. */
 static psr_err fold_held(psr_table_shard *table, uint32_t s)
 {
@@ -320,9 +336,12 @@ static psr_err fold_held(psr_table_shard *table, uint32_t s)
     const psr_plan_bucket *part = &table->plan->buckets[slice->part];
     applying a = {table, slice, slice->version, slice->version + 1};
     PSR_TRY(psr_table_shard_pushed(table, s, table->inputs));
-    PSR_TRY(psr_fold_blocks(table->inputs, table->n, part->span.count,
-                            slice->span.offset - part->span.offset, slice->span.count,
-                            table->scratch, apply_block, &a));
+    tell_fold(&a, PSR_OBSERVED_FOLDS);
+    psr_err err = psr_fold_blocks(table->inputs, table->n, part->span.count,
+                                  slice->span.offset - part->span.offset, slice->span.count,
+                                  table->scratch, apply_block, &a);
+    tell_fold(&a, PSR_OBSERVED_FOLDED);
+    PSR_TRY(err);
     free_held(table, s);
     return slice_applied(table, s);
 }
@@ -340,7 +359,7 @@ psr_err psr_table_shard_take_sum(psr_table_shard *table, uint32_t s, const float
 {
     const psr_table_slice *slice = &table->slices.items[s];
     applying a = {table, slice, slice->version, slice->version + 1};
-    PSR_TRY(apply_block(&a, sum, 0, slice->span.count));
+    PSR_TRY(apply_sum(&a, sum));
     free_held(table, s);
     return slice_applied(table, s);
 }
@@ -357,7 +376,7 @@ static psr_err fold_arrival(psr_table_shard *table, uint32_t s, const float *pus
     if (slice->arrived < table->n)
         return PSR_OK;
     applying a = {table, slice, slice->version, slice->version + 1};
-    PSR_TRY(apply_block(&a, sum, 0, slice->span.count));
+    PSR_TRY(apply_sum(&a, sum));
     return slice_applied(table, s);
 }
 
@@ -418,7 +437,7 @@ static psr_err take_push_alone(psr_table_shard *table, uint32_t s, uint32_t rank
     psr_table_slice *slice = &table->slices.items[s];
     uint64_t *pushes = &table->pushes[(size_t)s * table->n];
     applying a = {table, slice, slice->updates / table->n, slice->updates + 1};
-    PSR_TRY(apply_block(&a, pushed, 0, slice->span.count));
+    PSR_TRY(apply_sum(&a, pushed));
     slice->updates++;
     pushes[rank]++;
     table->received[rank]++;

@@ -102,6 +102,11 @@ uint64_t psr_msg_step(const psr_head *head);
 /* The bucket, in the same way. */
 uint32_t psr_msg_bucket(const psr_head *head);
 
+/* What tells it from other messages of its type, bucket and step between the same two processes, in
+ * the same way: where it begins in the arena, of RING with its phase; of VALUES the number of the
+ * slice. */
+uint64_t psr_msg_part(const psr_head *head);
+
 /* The floats of the arena that it speaks of, in the same way. */
 psr_span psr_msg_span(const psr_head *head);
 
@@ -242,6 +247,32 @@ typedef struct psr_msg_piece {
     psr_span span; /* floats of the section; offset + count does not overflow */
 } psr_msg_piece;
 
+/* CLOCK: asks for the scheduler's clock, by which all processes of a trace are shown. */
+typedef struct psr_msg_clock {
+    uint64_t number;  /* of the question, from 1 */
+    uint64_t machine; /* a digest of the sender's machine (comm/trace/tracer.h); 0: not known */
+} psr_msg_clock;
+
+typedef struct psr_msg_clocked {
+    uint64_t number;    /* of the CLOCK that it answers */
+    int64_t stamp_ns;   /* the scheduler's psr_clock_ns */
+    bool same_machine;  /* so the two clocks differ by what they have skipped alone */
+    int64_t skipped_ns; /* the scheduler's psr_clock_skipped_ns */
+} psr_msg_clocked;
+
+/* How far the scheduler's clock is ahead of a member's: at one time by the member's clock. */
+typedef struct psr_clock_reading {
+    int64_t at_ns, offset_ns;
+    uint64_t error_ns; /* the true offset lies within it; half of a round trip */
+} psr_clock_reading;
+
+/* TRACE: some of the events that a member has recorded (comm/trace/trace_event.h). */
+typedef struct psr_msg_trace {
+    uint64_t left;                /* events that come in later messages */
+    uint64_t dropped;             /* events for which the recorder had no room */
+    psr_clock_reading begin, end; /* before and after what was recorded */
+} psr_msg_trace;
+
 /* What a failure breaks. */
 typedef enum psr_scope {
     PSR_SCOPE_GROUP, /* one group */
@@ -317,6 +348,15 @@ psr_head psr_msg_unsealed_head(const psr_msg_unsealed *unsealed);
 PSR_MUST_CHECK psr_err psr_msg_unsealed_read(const psr_message *message,
                                              const psr_msg_limits *limits,
                                              psr_msg_unsealed *ret_unsealed);
+psr_head psr_msg_clock_head(const psr_msg_clock *clock);
+psr_head psr_msg_clocked_head(const psr_msg_clocked *clocked);
+psr_head psr_msg_trace_head(const psr_msg_trace *trace);
+PSR_MUST_CHECK psr_err psr_msg_clock_read(const psr_message *message, psr_msg_clock *ret_clock);
+PSR_MUST_CHECK psr_err psr_msg_clocked_read(const psr_message *message,
+                                            psr_msg_clocked *ret_clocked);
+/* Stamps, offsets and errors beyond PSR_TRACE_NS_MAX are refused, so that they can be added. */
+#define PSR_TRACE_NS_MAX (INT64_MAX / 8)
+PSR_MUST_CHECK psr_err psr_msg_trace_read(const psr_message *message, psr_msg_trace *ret_trace);
 PSR_MUST_CHECK psr_err psr_msg_view_read(const psr_message *message, psr_msg_view *ret_view);
 /* BOUND of an epoch that was issued; a pause of at most PSR_MSG_WITHIN_MS_MAX microseconds. */
 PSR_MUST_CHECK psr_err psr_msg_bound_read(const psr_message *message, const psr_msg_limits *limits,

@@ -172,6 +172,15 @@ psr_err psr_msg_state_read(const psr_message *message, psr_msg_state *ret_state)
 
 enum { RING_PHASE = AFTER_SPAN, RING_CHUNK, RING_HOP };
 
+uint64_t psr_msg_part(const psr_head *head)
+{
+    if (head->type == PSR_MSG_VALUES)
+        return psr_msg_slice_of_values(head);
+    return head->type == PSR_MSG_RING
+               ? head->fields[OFFSET] * PSR_RING_PHASES + head->fields[RING_PHASE]
+               : head->fields[OFFSET];
+}
+
 psr_head psr_msg_ring_head(const psr_msg_ring *ring)
 {
     psr_head head = part_head(PSR_MSG_RING, ring->bucket, ring->step, ring->span);

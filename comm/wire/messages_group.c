@@ -18,6 +18,11 @@ static psr_err read_call(const psr_message *message, psr_msg_call *ret_call)
 
 enum { VALUES_TOTAL = AFTER_CALL, VALUES_SLICE, BEFORE_WORD, BEFORE_ROOT, BEFORE_COUNT };
 
+uint64_t psr_msg_slice_of_values(const psr_head *head)
+{
+    return head->fields[VALUES_SLICE];
+}
+
 psr_head psr_msg_values_head(const psr_msg_values *values)
 {
     psr_head head = call_head(PSR_MSG_VALUES, values->tag, &values->call);

@@ -295,6 +295,83 @@ psr_err psr_msg_unsealed_read(const psr_message *message, const psr_msg_limits *
     return PSR_OK;
 }
 
+/* ---- traces ---- */
+
+enum { CLOCK_NUMBER, CLOCK_MACHINE };
+enum { CLOCKED_NUMBER, CLOCKED_STAMP, CLOCKED_SAME, CLOCKED_SKIPPED };
+enum { TRACE_LEFT, TRACE_DROPPED, TRACE_BEGIN, TRACE_END = TRACE_BEGIN + 3 };
+
+psr_head psr_msg_clock_head(const psr_msg_clock *clock)
+{
+    return (psr_head){.type = PSR_MSG_CLOCK,
+                      .fields = {[CLOCK_NUMBER] = clock->number, [CLOCK_MACHINE] = clock->machine}};
+}
+
+psr_err psr_msg_clock_read(const psr_message *message, psr_msg_clock *ret_clock)
+{
+    *ret_clock =
+        (psr_msg_clock){message->head.fields[CLOCK_NUMBER], message->head.fields[CLOCK_MACHINE]};
+    return PSR_OK;
+}
+
+psr_head psr_msg_clocked_head(const psr_msg_clocked *clocked)
+{
+    return (psr_head){.type = PSR_MSG_CLOCKED,
+                      .fields = {[CLOCKED_NUMBER] = clocked->number,
+                                 [CLOCKED_STAMP] = (uint64_t)clocked->stamp_ns,
+                                 [CLOCKED_SAME] = clocked->same_machine,
+                                 [CLOCKED_SKIPPED] = (uint64_t)clocked->skipped_ns}};
+}
+
+psr_err psr_msg_clocked_read(const psr_message *message, psr_msg_clocked *ret_clocked)
+{
+    const uint64_t *fields = message->head.fields;
+    PSR_TRY(field_at_most(message, CLOCKED_STAMP, PSR_TRACE_NS_MAX));
+    PSR_TRY(field_at_most(message, CLOCKED_SAME, 1));
+    PSR_TRY(field_at_most(message, CLOCKED_SKIPPED, PSR_TRACE_NS_MAX));
+    *ret_clocked = (psr_msg_clocked){fields[CLOCKED_NUMBER], (int64_t)fields[CLOCKED_STAMP],
+                                     fields[CLOCKED_SAME] == 1, (int64_t)fields[CLOCKED_SKIPPED]};
+    return PSR_OK;
+}
+
+/* An offset may be below 0; it is sent as its distance from the least one. */
+static void put_reading(uint64_t *fields, const psr_clock_reading *reading)
+{
+    fields[0] = (uint64_t)reading->at_ns;
+    fields[1] = (uint64_t)(reading->offset_ns + PSR_TRACE_NS_MAX);
+    fields[2] = reading->error_ns;
+}
+
+static psr_err get_reading(const psr_message *message, size_t field, psr_clock_reading *ret_reading)
+{
+    const uint64_t *fields = message->head.fields + field;
+    PSR_TRY(field_at_most(message, field, PSR_TRACE_NS_MAX));
+    PSR_TRY(field_at_most(message, field + 1, 2 * (uint64_t)PSR_TRACE_NS_MAX));
+    PSR_TRY(field_at_most(message, field + 2, PSR_TRACE_NS_MAX));
+    *ret_reading =
+        (psr_clock_reading){(int64_t)fields[0], (int64_t)fields[1] - PSR_TRACE_NS_MAX, fields[2]};
+    return PSR_OK;
+}
+
+psr_head psr_msg_trace_head(const psr_msg_trace *trace)
+{
+    psr_head head = {.type = PSR_MSG_TRACE,
+                     .fields = {[TRACE_LEFT] = trace->left, [TRACE_DROPPED] = trace->dropped}};
+    put_reading(head.fields + TRACE_BEGIN, &trace->begin);
+    put_reading(head.fields + TRACE_END, &trace->end);
+    return head;
+}
+
+psr_err psr_msg_trace_read(const psr_message *message, psr_msg_trace *ret_trace)
+{
+    psr_msg_trace trace = {.left = message->head.fields[TRACE_LEFT],
+                           .dropped = message->head.fields[TRACE_DROPPED]};
+    PSR_TRY(get_reading(message, TRACE_BEGIN, &trace.begin));
+    PSR_TRY(get_reading(message, TRACE_END, &trace.end));
+    *ret_trace = trace;
+    return PSR_OK;
+}
+
 enum { FAILURE_STATUS, FAILURE_RANK, FAILURE_OTHER, FAILURE_NUMBER, FAILURE_WITHIN, FAILURE_SCOPE };
 
 static psr_head failure_head(psr_message_type type, const psr_msg_failure *failure)

@@ -52,4 +52,7 @@ static inline psr_err read_bucket(const psr_message *message, uint32_t *ret_buck
     return PSR_OK;
 }
 
+/* The number of the slice in a head of VALUES, unchecked. */
+uint64_t psr_msg_slice_of_values(const psr_head *head);
+
 #endif

@@ -137,13 +137,21 @@ static psr_err begin(psr_onednn_exec *exec, const psr_onednn_pass *pass)
     return psr_onednn_bind(exec);
 }
 
+static psr_exec_layer layer_of(const psr_onednn_step *step, bool backward)
+{
+    return (psr_exec_layer){step->group->nodes[0], step->group->node_count, backward};
+}
+
 static psr_err forward(psr_onednn_exec *exec, psr_readiness *readiness)
 {
     for (uint32_t i = 0; i < exec->graph->count; i++) {
         psr_onednn_step *step = &exec->steps[i];
         for (uint32_t node = 0; node < step->group->node_count; node++)
             PSR_TRY(psr_readiness_forward(readiness, step->group->nodes[node]));
+        const psr_exec_layer layer = layer_of(step, false);
+        psr_readiness_layer(readiness, &layer, true);
         PSR_TRY(step->class->forward(exec, step));
+        psr_readiness_layer(readiness, &layer, false);
     }
     return PSR_OK;
 }
@@ -152,12 +160,15 @@ static psr_err backward(psr_onednn_exec *exec, psr_readiness *readiness)
 {
     for (uint32_t i = exec->graph->count; i-- > 0;) {
         psr_onednn_step *step = &exec->steps[i];
+        const psr_exec_layer layer = layer_of(step, true);
+        psr_readiness_layer(readiness, &layer, true);
         for (uint32_t sum = 0; sum < step->sum_count; sum++)
             psr_onednn_accumulate(exec->context->threads, exec->values[step->group->output].type,
                                   psr_onednn_at(exec, step->sums[sum].into),
                                   psr_onednn_at(exec, step->sums[sum].from), step->sums[sum].count);
         if (step->has_gradient)
             PSR_TRY(step->class->backward(exec, step));
+        psr_readiness_layer(readiness, &layer, false);
         for (uint32_t node = step->group->node_count; node-- > 0;)
             PSR_TRY(psr_readiness_backward(readiness, step->group->nodes[node], NULL));
     }

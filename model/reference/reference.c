@@ -297,7 +297,9 @@ static psr_err forward(const pass *p, psr_readiness *readiness)
 {
     for (uint32_t i = 0; i < p->net->node_count; i++) {
         PSR_TRY(psr_readiness_forward(readiness, i));
+        psr_readiness_layer(readiness, &(psr_exec_layer){i, 1, false}, true);
         forward_node(p, i);
+        psr_readiness_layer(readiness, &(psr_exec_layer){i, 1, false}, false);
     }
     return PSR_OK;
 }
@@ -311,7 +313,9 @@ static psr_err backward(const pass *p, psr_readiness *readiness)
         memset(p->reference->gradients[i], 0,
                sample_size(&p->net->nodes[i]) * p->batch->count * sizeof(psr_real));
     for (uint32_t i = p->net->node_count; i-- > 0;) {
+        psr_readiness_layer(readiness, &(psr_exec_layer){i, 1, true}, true);
         backward_node(p, i);
+        psr_readiness_layer(readiness, &(psr_exec_layer){i, 1, true}, false);
         PSR_TRY(psr_readiness_backward(readiness, i, NULL));
     }
     return PSR_OK;

@@ -257,6 +257,9 @@ psr_err __wrap_psr_backend_train(psr_backend *backend, const psr_batch *batch,
     pass p = {hooks, state};
     psr_exec_state beside = *state;
     beside.gradients = device.shadow;
-    const psr_exec_hooks late_hooks = {&p, weights_wanted, gradient_ready, progress};
+    const psr_exec_hooks late_hooks = {.context = &p,
+                                       .weights_wanted = weights_wanted,
+                                       .gradient_ready = gradient_ready,
+                                       .progress = progress};
     return __real_psr_backend_train(backend, batch, &beside, loss_scale, &late_hooks, ret_result);
 }

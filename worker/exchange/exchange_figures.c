@@ -78,6 +78,8 @@ void psr_exchange_tally_see(void *context, const psr_observed *observed)
     case PSR_OBSERVED_LANDED:
         see_landed(tally, observed);
         break;
+    default: /* work says nothing of bytes */
+        break;
     }
 }
 

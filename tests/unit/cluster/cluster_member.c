@@ -46,7 +46,7 @@ static psr_err shard_welcomed(shard *s)
                                    .waiter = &s->waiter};
     PSR_TRY(psr_loop_new(&loop, &s->loop));
     if (c->options.see != NULL)
-        psr_loop_observe(s->loop, &(psr_observer){s, process_see});
+        psr_loop_observe(s->loop, &(psr_observer){.context = s, .see = process_see});
     PSR_TRY(psr_shard_start_from_json(psr_member_agreed(s->process.member), &s->start));
     const psr_shard_options options = {
         .config = &s->config,

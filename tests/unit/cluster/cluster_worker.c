@@ -421,7 +421,7 @@ psr_err worker_welcomed(worker *w)
     const cluster *c = w->process.in;
     const cluster_options *o = &c->options;
     w->waiter = (psr_loop_waiter){w, pause_until_changed, pass_time, go_on, process_now_ns};
-    w->observer = (psr_observer){w, process_see};
+    w->observer = (psr_observer){.context = w, .see = process_see};
     psr_worker_start start;
     PSR_TRY(psr_worker_start_from_json(psr_member_agreed(w->process.member), &start));
     w->step = start.first_step;

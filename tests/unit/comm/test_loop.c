@@ -554,7 +554,7 @@ an_observer_hears_of_messages_and_of_what_it_is_told_with_the_drivers_stamps(voi
     expect_ok(psr_loop_new(&options, &owner.loop));
     const psr_observed begin = {.kind = PSR_OBSERVED_BEGIN, .bucket = 3, .step = 7};
     psr_loop_tell(owner.loop, &begin); /* nobody hears it */
-    psr_loop_observe(owner.loop, &(psr_observer){heard, hear});
+    psr_loop_observe(owner.loop, &(psr_observer){.context = heard, .see = hear});
     psr_loop_tell(owner.loop, &begin);
     const psr_peer shard = {PSR_ROLE_SHARD, 1};
     const psr_head push =

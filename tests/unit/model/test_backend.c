@@ -130,7 +130,10 @@ static void check_hooks(psr_backend_kind kind, const char *model)
     const psr_pass_result undisturbed = train(&f, NULL);
     memcpy(expected, f.gradients, length * sizeof(float));
 
-    const psr_exec_hooks hooks = {&f, bring_weights, take_gradient, count_node};
+    const psr_exec_hooks hooks = {.context = &f,
+                                  .weights_wanted = bring_weights,
+                                  .gradient_ready = take_gradient,
+                                  .progress = count_node};
     for (size_t i = 0; i < length; i++)
         f.weights[i] = NAN;
     memset(f.gradients, 0, length * sizeof(float));
@@ -240,7 +243,8 @@ static void inference_asks_for_every_bucket_and_reports_none(void **state)
 {
     fixture f;
     fixture_init(&f, *(psr_backend_kind *)*state, "resnet20", BATCH);
-    const psr_exec_hooks hooks = {&f, bring_weights, take_gradient, NULL};
+    const psr_exec_hooks hooks = {
+        .context = &f, .weights_wanted = bring_weights, .gradient_ready = take_gradient};
     psr_pass_result result;
     assert_int_equal(psr_backend_infer(f.backend, &f.batch, &f.state, &hooks, NULL, &result),
                      PSR_OK);
@@ -270,7 +274,8 @@ static void a_hook_that_fails_ends_the_pass_with_its_status(void **state)
     fixture f;
     fixture_init(&f, *(psr_backend_kind *)*state, "resnet20", BATCH);
     f.refusal = PSR_ERR_CANCELLED;
-    const psr_exec_hooks hooks = {&f, bring_weights, take_gradient, NULL};
+    const psr_exec_hooks hooks = {
+        .context = &f, .weights_wanted = bring_weights, .gradient_ready = take_gradient};
     psr_pass_result result;
     assert_int_equal(psr_backend_train(f.backend, &f.batch, &f.state, 1, &hooks, &result),
                      PSR_ERR_CANCELLED);

@@ -65,7 +65,10 @@ static const psr_network net = {
 static void run(const psr_buckets *buckets, int passes, char *text, size_t size)
 {
     record r = {.text = ""};
-    const psr_exec_hooks hooks = {&r, on_wanted, on_ready, on_progress};
+    const psr_exec_hooks hooks = {.context = &r,
+                                  .weights_wanted = on_wanted,
+                                  .gradient_ready = on_ready,
+                                  .progress = on_progress};
     psr_readiness *readiness = NULL;
     assert_int_equal(psr_readiness_new(&net, buckets, &readiness), PSR_OK);
     for (int pass = 0; pass < passes; pass++) {
@@ -127,7 +130,8 @@ static void a_hook_that_fails_ends_the_pass_with_its_status(void **state)
     psr_bucket items[] = {{0, 96, 0, 4, false}};
     const psr_buckets buckets = {items, 1};
     record r = {.refuse_wanted = PSR_ERR_TIMEOUT, .refuse_ready = PSR_ERR_PEER};
-    const psr_exec_hooks hooks = {&r, on_wanted, on_ready, NULL};
+    const psr_exec_hooks hooks = {
+        .context = &r, .weights_wanted = on_wanted, .gradient_ready = on_ready};
     psr_readiness *readiness = NULL;
     assert_int_equal(psr_readiness_new(&net, &buckets, &readiness), PSR_OK);
     psr_readiness_begin(readiness, &hooks);
@@ -146,7 +150,7 @@ static void a_bucket_is_reported_with_the_fence_of_its_last_reader(void **state)
     psr_bucket items[] = {{48, 48, 1, 3, false}, {0, 48, 0, 1, false}};
     const psr_buckets buckets = {items, 2};
     record r = {.text = ""};
-    const psr_exec_hooks hooks = {&r, NULL, on_ready, NULL};
+    const psr_exec_hooks hooks = {.context = &r, .gradient_ready = on_ready};
     psr_fence fence = {0};
     psr_readiness *readiness = NULL;
     assert_int_equal(psr_readiness_new(&net, &buckets, &readiness), PSR_OK);

@@ -96,7 +96,8 @@ static void every_type_of_message_is_known(void **state)
         PSR_MSG_INIT,    PSR_MSG_PUSH,       PSR_MSG_PULL,   PSR_MSG_WEIGHTS,  PSR_MSG_ACK,
         PSR_MSG_ASK,     PSR_MSG_RING,       PSR_MSG_VALUES, PSR_MSG_CREDIT,   PSR_MSG_AHEAD,
         PSR_MSG_FINDING, PSR_MSG_VERDICT,    PSR_MSG_PROBE,  PSR_MSG_PROBED,   PSR_MSG_SHRINK,
-        PSR_MSG_SHRUNK,  PSR_MSG_REFUSED,    PSR_MSG_BOUND,  PSR_MSG_VIEW,     PSR_MSG_UNSEALED};
+        PSR_MSG_SHRUNK,  PSR_MSG_REFUSED,    PSR_MSG_BOUND,  PSR_MSG_VIEW,     PSR_MSG_UNSEALED,
+        PSR_MSG_CLOCK,   PSR_MSG_TRACE,      PSR_MSG_CLOCKED};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         psr_head head = {.type = types[i]};
         assert_round_trip(&head, 0);
@@ -222,7 +223,7 @@ static void an_unknown_type_is_refused(void **state)
 {
     (void)state;
     static const uint64_t types[] = {
-        0, 5, 9, 23, 29, 44, 49, 56, 69, 73, 76, 127, UINT64_C(1) << 32 | PSR_MSG_PUSH};
+        0, 5, 9, 25, 29, 45, 49, 56, 69, 73, 76, 127, UINT64_C(1) << 32 | PSR_MSG_PUSH};
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         encoded e = encode(&example, 0);
         /* The type as a uint 64, in place of its one byte. */

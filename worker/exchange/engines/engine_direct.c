@@ -18,6 +18,7 @@
 #include "comm/buffer.h"
 #include "comm/operations/loan.h"
 #include "comm/operations/own_messages.h"
+#include "comm/observer.h"
 #include "comm/outbox.h"
 #include "comm/view/plan.h"
 #include "comm/tables/consistency.h"
@@ -62,6 +63,13 @@ static bool lends_to(void *context, psr_peer to)
     const psr_outbox *outbox = &engine->env.outbox;
     return psr_peer_equal(to, engine->self) ||
            (outbox->lends_to != NULL && outbox->lends_to(outbox->context, to));
+}
+
+static void tell(void *context, const psr_observed *observed)
+{
+    const psr_outbox *outbox = &((const psr_engine *)context)->env.outbox;
+    if (outbox->tell != NULL)
+        outbox->tell(outbox->context, observed);
 }
 
 /* A sum in the gradient's place: the gradient may be written again when nobody reads the sum any
@@ -201,7 +209,7 @@ static psr_err open_held(psr_engine *engine)
         .first_step = env->first_step,
         .end = env->total_steps,
         .values = engine->values,
-        .outbox = {.context = engine, .send = send_held},
+        .outbox = {.context = engine, .send = send_held, .tell = tell},
         .context = engine,
         .gathered = env->plan->hosts.count > 1 ? slice_gathered : NULL};
     return psr_table_shard_new(&options, &engine->held);

@@ -1,6 +1,7 @@
 /* The engine of --mode local: one process that plays all ranks. Each writes into a gradient arena
  * of its own; when the last one's step has ended, exchange_local.c sums them and updates the
  * weights. */
+#include "comm/observer.h"
 #include "worker/exchange/engines/engine.h"
 
 #include "worker/exchange/exchange_local.h"
@@ -52,7 +53,11 @@ static psr_err local_end_step(psr_engine *engine, uint64_t step, uint32_t rank)
     const psr_engine_env *env = &engine->env;
     if (rank + 1 < env->plan->ranks)
         return PSR_OK;
-    PSR_TRY(psr_local_update(engine->local, step, env->total_steps));
+    const psr_span all = {0, env->layout->length};
+    psr_outbox_tell(&env->outbox, PSR_OBSERVED_FOLDS, step, PSR_OBSERVED_NO_BUCKET, all);
+    psr_err err = psr_local_update(engine->local, step, env->total_steps);
+    psr_outbox_tell(&env->outbox, PSR_OBSERVED_FOLDED, step, PSR_OBSERVED_NO_BUCKET, all);
+    PSR_TRY(err);
     for (uint32_t b = 0; b < env->buckets->count; b++)
         PSR_TRY(env->landed(env->context, step, b));
     return PSR_OK;

@@ -1,5 +1,6 @@
 #include "worker/exchange/engines/own_update.h"
 
+#include "comm/observer.h"
 #include "model/optimizers/updater.h"
 
 #include <inttypes.h>
@@ -32,7 +33,10 @@ psr_err psr_own_update_summed(psr_own_update *update, uint64_t step, uint32_t bu
         return env->landed(env->context, step, bucket);
     const psr_span span = span_of(env, bucket);
     const psr_sum sum = {bucket, span, step, step + 1, env->gradients + span.offset};
-    PSR_TRY(psr_updater_take(update->updater, &sum));
+    psr_outbox_tell(&env->outbox, PSR_OBSERVED_UPDATES, step, bucket, span);
+    psr_err err = psr_updater_take(update->updater, &sum);
+    psr_outbox_tell(&env->outbox, PSR_OBSERVED_UPDATED, step, bucket, span);
+    PSR_TRY(err);
     if (!psr_optimizer_whole_tensors(env->optimizer))
         return env->landed(env->context, step, bucket);
     update->step = step;

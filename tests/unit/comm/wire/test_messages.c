@@ -139,6 +139,28 @@ static void what_members_say_comes_back_as_it_was(void **state)
     assert_true(wanted);
 }
 
+static void heads_of_traces_say_what_they_were_given(void **state)
+{
+    (void)state;
+    psr_message message = with(psr_msg_clock_head(&(psr_msg_clock){3, UINT64_MAX}));
+    psr_msg_clock clock;
+    expect_ok(psr_msg_clock_read(&message, &clock));
+    assert_int_equal(clock.number, 3);
+    assert_true(clock.machine == UINT64_MAX);
+    message = with(psr_msg_clocked_head(&(psr_msg_clocked){3, 500, true, 7}));
+    psr_msg_clocked clocked;
+    expect_ok(psr_msg_clocked_read(&message, &clocked));
+    assert_int_equal(clocked.number, 3);
+    assert_int_equal(clocked.stamp_ns, 500);
+    assert_true(clocked.same_machine);
+    assert_int_equal(clocked.skipped_ns, 7);
+    const psr_msg_trace told = {5, 6, {1, -2, 3}, {4, PSR_TRACE_NS_MAX, 0}};
+    message = with(psr_msg_trace_head(&told));
+    psr_msg_trace trace;
+    expect_ok(psr_msg_trace_read(&message, &trace));
+    assert_memory_equal(&trace, &told, sizeof told);
+}
+
 #define REFUSED(read, type, head, field, value, text)                                              \
     do {                                                                                           \
         psr_message message_ = changed(head, field, value);                                        \
@@ -268,6 +290,12 @@ static void what_a_member_tells_is_held_against_what_there_is(void **state)
     REFUSED(read_unsealed, psr_msg_unsealed, unsealed, 2, 65536, "its port is 65536");
     REFUSED(read_unsealed, psr_msg_unsealed, unsealed, 3, UINT64_MAX, "its waited_ms is");
     REFUSED(read_held, uint64_t, psr_msg_held_head(42), 0, 43, "its step is 43, and there are 43");
+    REFUSED(psr_msg_clocked_read, psr_msg_clocked, psr_msg_clocked_head(&(psr_msg_clocked){0}), 1,
+            UINT64_MAX, "its stamp is 18446744073709551615");
+    REFUSED(psr_msg_trace_read, psr_msg_trace, psr_msg_trace_head(&(psr_msg_trace){0}), 3,
+            UINT64_MAX, "its offset is 18446744073709551615");
+    REFUSED(psr_msg_trace_read, psr_msg_trace, psr_msg_trace_head(&(psr_msg_trace){0}), 7,
+            UINT64_MAX, "its error_at_end is 18446744073709551615");
 }
 
 /* Nobody adds an offset and a count of a checkpoint that have no sum. */
@@ -475,6 +503,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_of_a_bucket_come_back_as_they_were),
         cmocka_unit_test(what_members_say_comes_back_as_it_was),
+        cmocka_unit_test(heads_of_traces_say_what_they_were_given),
         cmocka_unit_test(how_a_communicator_fails_comes_back_as_it_was),
         cmocka_unit_test(what_is_said_of_a_smaller_group_comes_back_as_it_was),
         cmocka_unit_test(a_list_of_ranks_has_each_once_and_none_that_there_is_not),
