@@ -89,6 +89,7 @@ typedef struct worker {
     psr_buckets buckets;
     psr_peers peers;
     psr_session *session;
+    psr_tracer *tracer; /* --trace; NULL: without */
     psr_exchange *exchange;
     psr_trainer trainer;
     psr_launched launched;
@@ -155,6 +156,8 @@ static psr_err find_facts(worker *w, uint32_t ranks, psr_facts *ret_facts)
             " samples of %s; give at most %" PRIu32,
             config->batch_size, ranks, info.train_count, info.name, info.train_count / ranks);
     PSR_TRY(check_last_stretch(config, total));
+    psr_traced_steps traced;
+    PSR_TRY(psr_config_traced_steps(config, 0, total, &traced));
     *ret_facts = (psr_facts){
         .train_count = info.train_count,
         .test_count = info.test_count,
@@ -405,12 +408,25 @@ static float *make_gradients(worker *w)
     return gradients;
 }
 
+static psr_err make_tracer(worker *w, bool alone)
+{
+    psr_traced_steps steps;
+    const psr_plan *plan = &psr_member_view(w->member)->plan;
+    PSR_TRY(psr_config_traced_steps(&w->config, w->start.first_step, w->start.total_steps, &steps));
+    if (steps.count == 0)
+        return PSR_OK;
+    const psr_tracer_options room = psr_tracer_room(plan, steps.first, steps.count,
+                                                    w->net->node_count, alone ? plan->ranks : 1);
+    return psr_tracer_new(&room, &w->tracer);
+}
+
 static psr_err start_exchange(worker *w, const psr_ways *ways)
 {
     const bool alone = ways->engines[0]->computes_all_ranks;
     const psr_plan *plan = &psr_member_view(w->member)->plan;
     float *weights = NULL;
     PSR_TRY(make_buckets(w));
+    PSR_TRY(make_tracer(w, alone));
     /* If ways can change, also by hand, a later plan may let this worker hold buckets that it does
      * not hold now. Until then they take addresses, but no memory. */
     if (psr_plan_has_route(plan, PSR_ROUTE_HOST) || psr_config_has_several_ways(&w->config) ||
@@ -427,6 +443,7 @@ static psr_err start_exchange(worker *w, const psr_ways *ways)
         .commands_max = psr_exchange_commands_max(&w->buckets),
         .transport = w->transport,
         .member = w->member,
+        .tracer = w->tracer,
     };
     PSR_TRY(psr_session_new(&options_of_session, &w->session));
     const psr_exchange_options options_of_exchange = {
@@ -443,6 +460,7 @@ static psr_err start_exchange(worker *w, const psr_ways *ways)
         .context = w,
         .rebinding = alone ? NULL : connect_peers,
         .own_weights = weights != NULL ? own_weights : NULL,
+        .observer = w->tracer != NULL ? psr_tracer_observer(w->tracer) : NULL,
     };
     PSR_TRY(psr_exchange_new(&options_of_exchange, &w->exchange));
     PSR_TRY(psr_session_start(w->session));
@@ -577,6 +595,7 @@ static void clean_up(worker *w)
     psr_peers_done(&w->peers);
     psr_shared_memory_done(&w->memory);
     psr_session_free(w->session);
+    psr_tracer_free(w->tracer);
     psr_member_free(w->member);
     psr_buckets_done(&w->buckets);
     psr_network_free(w->net);

@@ -75,6 +75,8 @@ static bool satisfied(psr_session *session, psr_wait wait)
         return !is_held_back(session);
     case PSR_WAIT_SAVED:
         return atomic_load(&session->saved_steps) >= steps;
+    case PSR_WAIT_TRACED:
+        return atomic_load(&session->trace_sent);
     case PSR_WAIT_BYE:
         return atomic_load(&session->bye);
     }
@@ -94,17 +96,41 @@ static bool reached(void *context)
     return satisfied(session, (psr_wait)atomic_load_explicit(&session->wait, memory_order_relaxed));
 }
 
+/* Records the wait. One for weights belongs to the step that gives them. */
+static void trace_wait(const psr_session *session, psr_wait wait, int64_t begin_ns, int64_t end_ns)
+{
+    psr_tracer *tracer = psr_session_tracer(session);
+    if (tracer == NULL)
+        return;
+    const bool bucket = wait == PSR_WAIT_BUCKET;
+    const uint64_t step =
+        bucket || wait == PSR_WAIT_ALL
+            ? atomic_load_explicit(&session->wanted_steps, memory_order_relaxed) - 1
+            : session->step;
+    psr_tracer_span(tracer,
+                    bucket                  ? PSR_TRACE_WAIT_BUCKET
+                    : wait == PSR_WAIT_ALL  ? PSR_TRACE_WAIT_ALL
+                    : wait == PSR_WAIT_ROOM ? PSR_TRACE_WAIT_ROOM
+                                            : PSR_TRACE_WAIT_OTHERS,
+                    step,
+                    bucket ? atomic_load_explicit(&session->wanted_bucket, memory_order_relaxed)
+                           : PSR_TRACE_NO_INDEX,
+                    0, begin_ns, end_ns);
+}
+
 static psr_err wait_for(psr_session *session, psr_wait wait)
 {
     PSR_TRY(psr_session_failure(session));
     if (satisfied(session, wait))
         return PSR_OK;
-    double begin_s = psr_clock_s();
+    const int64_t begin_ns = psr_clock_ns();
     atomic_store(&session->wait, (int)wait);
     psr_err err = psr_loop_wait(session->loop, reached, session);
     atomic_store(&session->wait, PSR_WAIT_NOTHING);
+    const int64_t end_ns = psr_clock_ns();
     if (counts_as_waiting(wait))
-        session->wait_s += psr_clock_s() - begin_s;
+        session->wait_s += (double)(end_ns - begin_ns) * 1e-9;
+    trace_wait(session, wait, begin_ns, end_ns);
     atomic_fetch_add_explicit(&session->counter, 1, memory_order_relaxed);
     return err;
 }
@@ -278,6 +304,57 @@ static psr_err take_bye(void *context, psr_message **message)
     return PSR_OK;
 }
 
+/* ---- traces ---- */
+
+psr_err psr_session_take_trace(psr_session *session, bool begins)
+{
+    const psr_outbox outbox = psr_loop_outbox(session->loop);
+    psr_tracer *tracer = session->options.tracer;
+    return begins ? psr_tracer_begin(tracer, &outbox) : psr_tracer_end(tracer, &outbox);
+}
+
+static psr_err take_clocked(void *context, psr_message **message)
+{
+    psr_session *session = context;
+    const psr_outbox outbox = psr_loop_outbox(session->loop);
+    psr_tracer *tracer = session->options.tracer;
+    if (tracer == NULL)
+        return psr_violation(*message, "this worker keeps no trace");
+    PSR_TRY(psr_tracer_clocked(tracer, *message, &outbox));
+    if (psr_tracer_sent(tracer)) {
+        atomic_store(&session->trace_sent, true);
+        psr_loop_changed(session->loop);
+    }
+    return PSR_OK;
+}
+
+psr_tracer *psr_session_tracer(const psr_session *session)
+{
+    return session->traces ? session->options.tracer : NULL;
+}
+
+psr_err psr_session_trace_step(psr_session *session, uint64_t step)
+{
+    const psr_tracer *tracer = session->options.tracer;
+    if (tracer == NULL || session->traced)
+        return PSR_OK;
+    if (session->traces && step > psr_tracer_end_step(tracer))
+        return psr_session_trace_end(session);
+    if (session->traces || !psr_tracer_has(tracer, step))
+        return PSR_OK;
+    session->traces = true;
+    return psr_session_command(session, &(psr_command){.kind = PSR_COMMAND_TRACE_BEGIN});
+}
+
+psr_err psr_session_trace_end(psr_session *session)
+{
+    if (!session->traces)
+        return PSR_OK;
+    session->traces = false;
+    session->traced = true;
+    return psr_session_command(session, &(psr_command){.kind = PSR_COMMAND_TRACE_END});
+}
+
 static psr_err refuse(void *context, psr_message **message)
 {
     (void)context;
@@ -292,7 +369,7 @@ static void register_with(psr_session *session, psr_loop *loop)
     } said[] = {{PSR_MSG_START, take_start},     {PSR_MSG_HOLD, take_hold},
                 {PSR_MSG_STOP_AT, take_stop_at}, {PSR_MSG_RESTORE, take_restored},
                 {PSR_MSG_SAVED, take_saved},     {PSR_MSG_BYE, take_bye},
-                {PSR_MSG_VIEW, take_view}};
+                {PSR_MSG_VIEW, take_view},       {PSR_MSG_CLOCKED, take_clocked}};
     for (size_t i = 0; i < sizeof said / sizeof said[0]; i++)
         psr_loop_route(loop, PSR_ROLE_SCHEDULER, said[i].type, session, said[i].take);
 }
@@ -407,6 +484,8 @@ psr_err psr_session_await_saved(psr_session *session, uint64_t steps)
 
 psr_err psr_session_done(psr_session *session, uint64_t steps, bool left_out, const char *json)
 {
+    if (session->traced)
+        PSR_TRY(psr_session_wait(session, PSR_WAIT_TRACED, PSR_PHASE_SHUTDOWN));
     pthread_mutex_lock(&session->mutex);
     session->said_done = true;
     pthread_mutex_unlock(&session->mutex);
@@ -539,6 +618,7 @@ static bool waits_for(psr_session *session, psr_peer *ret_peer, uint64_t *ret_st
     case PSR_WAIT_START:
     case PSR_WAIT_HOLD:
     case PSR_WAIT_SAVED:
+    case PSR_WAIT_TRACED:
     case PSR_WAIT_BYE:
         *ret_peer = scheduler;
         return true;

@@ -11,6 +11,7 @@
 
 #include "comm/members/member.h"
 #include "comm/progress_engine.h"
+#include "comm/trace/tracer.h"
 #include "comm/view/view.h"
 #include "comm/wire/messages.h"
 
@@ -27,6 +28,7 @@ typedef struct psr_session_options {
      * that this worker sends to. */
     psr_transport *transport;
     psr_member *member;
+    psr_tracer *tracer; /* --trace, not yet begun; NULL: nothing is recorded */
     /* see comm/loop.h: for a simulated process; NULL: psr_session_start is used */
     const struct psr_loop_waiter *waiter;
 } psr_session_options;
@@ -85,6 +87,17 @@ void psr_session_fail(psr_session *session, psr_err status);
  * and the scheduler is told the line. Any thread, between psr_session_start and
  * psr_session_stop. */
 void psr_session_break(psr_session *session, psr_err status, const char *line);
+
+/* ---- traces ---- */
+
+/* The compute thread is about to take a step (from 0, of the run): begins the trace with its first
+ * step, and ends it one step after its last one, when all weights of that have landed. */
+PSR_MUST_CHECK psr_err psr_session_trace_step(psr_session *session, uint64_t step);
+/* All steps are taken, and all weights have landed: ends the trace if it has begun. Before
+ * psr_session_done, which waits until it has been sent. */
+PSR_MUST_CHECK psr_err psr_session_trace_end(psr_session *session);
+/* The tracer while it records, else NULL. */
+psr_tracer *psr_session_tracer(const psr_session *session);
 
 /* ---- hold, stop and change ---- */
 

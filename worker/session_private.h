@@ -20,6 +20,8 @@ typedef enum psr_exchange_commands {
     PSR_COMMAND_END,                       /* a step of a rank has ended */
     PSR_COMMAND_OPERATION,                 /* psr_exchange.called, an operation of all workers */
     PSR_COMMAND_BIND,                      /* psr_exchange.next, the next view */
+    PSR_COMMAND_TRACE_BEGIN,               /* of the session's tracer, as the next one */
+    PSR_COMMAND_TRACE_END,
 } psr_exchange_commands;
 
 /* What the compute thread waits for. */
@@ -35,6 +37,7 @@ typedef enum psr_wait {
     PSR_WAIT_START,     /* START */
     PSR_WAIT_HOLD,      /* no hold is on, and the view of the step that was asked for is there */
     PSR_WAIT_SAVED,     /* the checkpoint of wanted_steps is in place */
+    PSR_WAIT_TRACED,    /* the trace has been sent */
     PSR_WAIT_BYE,       /* BYE */
 } psr_wait;
 
@@ -48,6 +51,8 @@ struct psr_session {
     double wait_s;         /* since the figures were last taken */
     double asked_s;        /* when psr_session_may_begin was called for that step */
     const psr_view *given; /* held: the last one that psr_session_view_at returned */
+    bool traces;           /* the tracer records */
+    bool traced;           /* its end was asked for */
 
     /* ---- written by the compute thread, read by the exchange thread ---- */
     _Atomic uint64_t counter; /* counts progress */
@@ -58,7 +63,7 @@ struct psr_session {
     _Atomic uint64_t wanted_steps;
 
     /* ---- written by the exchange thread, read by the compute thread ---- */
-    _Atomic bool started, bye;
+    _Atomic bool started, bye, trace_sent;
     _Atomic uint64_t saved_steps; /* those of the last checkpoint in place */
 
     /* ---- under the mutex ---- */
@@ -82,6 +87,8 @@ struct psr_session {
 psr_err psr_session_failure(psr_session *session);
 /* Waits; reports give that phase meanwhile. */
 psr_err psr_session_wait(psr_session *session, psr_wait wait, psr_phase phase);
+/* On the exchange thread: carries out a command of the tracer. */
+psr_err psr_session_take_trace(psr_session *session, bool begins);
 /* Hands a command to the thread; waits for room. A SEND command's object is consumed, on failure
  * too. */
 psr_err psr_session_command(psr_session *session, const psr_command *command);

@@ -44,7 +44,44 @@ typedef struct training {
     psr_pass_times *times; /* --record, in worker 0; owned; NULL: none */
     bool records;          /* the pass under way is recorded */
     double marked_s, busy_s;
+    /* --trace; NULL: this step is not recorded. Then when pass and layer under way began, and which
+     * pass it is. */
+    psr_tracer *tracer;
+    uint64_t step;
+    int64_t pass_ns, layer_ns;
+    bool backward;
 } training;
+
+/* ---- the trace ---- */
+
+/* What began then ends now. */
+static void record(const training *tr, psr_trace_kind kind, uint32_t index, uint32_t count,
+                   int64_t begin_ns)
+{
+    if (tr->tracer != NULL)
+        psr_tracer_span(tr->tracer, kind, tr->step, index, count, begin_ns, psr_clock_ns());
+}
+
+static int64_t trace_clock(const training *tr)
+{
+    return tr->tracer != NULL ? psr_clock_ns() : 0;
+}
+
+/* The first layer backward ends the forward pass. */
+static void see_layer(void *context, const psr_exec_layer *layer, bool begins)
+{
+    training *tr = context;
+    if (begins && layer->backward && !tr->backward) {
+        record(tr, PSR_TRACE_FORWARD, PSR_TRACE_NO_INDEX, 0, tr->pass_ns);
+        tr->backward = true;
+        tr->pass_ns = psr_clock_ns();
+    }
+    if (begins)
+        tr->layer_ns = psr_clock_ns();
+    else
+        record(tr, layer->backward ? PSR_TRACE_LAYER_BACK : PSR_TRACE_LAYER, layer->node,
+               layer->count, tr->layer_ns);
+}
 
 /* ---- the back end's hooks ---- */
 
@@ -113,7 +150,8 @@ static psr_err compute(training *tr, const psr_replica *replica, const psr_loade
     const psr_exec_hooks hooks = {.context = tr,
                                   .weights_wanted = weights_wanted,
                                   .gradient_ready = gradient_ready,
-                                  .progress = progress};
+                                  .progress = progress,
+                                  .layer = tr->tracer != NULL ? see_layer : NULL};
     psr_pass_result result;
     /* Work that only the first step does says nothing about a worker's speed. */
     tr->slow_factor = now->metrics.step > t->first_step + 1
@@ -126,8 +164,11 @@ static psr_err compute(training *tr, const psr_replica *replica, const psr_loade
         psr_pass_times_begin(tr->times);
     tr->busy_s = 0;
     tr->marked_s = psr_clock_s();
+    tr->backward = false;
+    tr->pass_ns = trace_clock(tr);
     PSR_TRY(psr_backend_train(t->backend, &batch, &state, (float)(1.0 / global_batch), &hooks,
                               &result));
+    record(tr, PSR_TRACE_BACKWARD, PSR_TRACE_NO_INDEX, 0, tr->pass_ns);
     if (tr->records) {
         mark_busy(tr);
         psr_pass_times_end(tr->times, tr->busy_s);
@@ -208,10 +249,16 @@ static psr_err take_turn(training *tr, uint64_t step, uint32_t index)
     const psr_replica *replica = &t->replicas[index];
     turn *now = &tr->turns[index];
     const psr_loader_batch *batch = NULL;
+    if (index == 0)
+        PSR_TRY(psr_session_trace_step(t->session, step));
+    tr->tracer = psr_session_tracer(t->session);
+    tr->step = step;
+    const int64_t begun_ns = trace_clock(tr);
     psr_session_progress(t->session, PSR_PHASE_DATA);
     /* In local mode a turn begins where the last one, another rank's, ended. */
     now->begun_s = t->replica_count > 1 ? training_clock_s(tr) : tr->outcome.train_s;
     PSR_TRY(psr_loader_next(replica->loader, &batch));
+    record(tr, PSR_TRACE_DATA, PSR_TRACE_NO_INDEX, 0, begun_ns);
 
     uint32_t global_batch = psr_sampler_global_batch(&t->sampler, batch->step);
     now->count = batch->count;
@@ -233,6 +280,8 @@ static psr_err take_turn(training *tr, uint64_t step, uint32_t index)
     if (err == PSR_OK)
         take_times(tr, replica, now, psr_clock_s() - begun_s);
     psr_loader_return(replica->loader, batch);
+    if (err == PSR_OK)
+        record(tr, PSR_TRACE_STEP, replica->rank, 0, begun_ns);
     return err;
 }
 
@@ -359,11 +408,17 @@ static psr_err finish_step(training *tr, uint64_t steps)
         PSR_TRY(await_last_weights(tr, steps, of_all_workers));
     if (config->hash)
         PSR_TRY(hash_weights(tr));
-    if (evaluates)
+    const int64_t evaluated_ns = trace_clock(tr);
+    if (evaluates) {
         PSR_TRY(evaluate(tr, steps));
+        record(tr, PSR_TRACE_EVALUATION, PSR_TRACE_NO_INDEX, 0, evaluated_ns);
+    }
     PSR_TRY(tell_metrics(tr, steps));
-    if (saves)
+    const int64_t saved_ns = trace_clock(tr);
+    if (saves) {
         PSR_TRY(save(tr, steps));
+        record(tr, PSR_TRACE_CHECKPOINT, PSR_TRACE_NO_INDEX, 0, saved_ns);
+    }
     return PSR_OK;
 }
 
@@ -444,6 +499,8 @@ static psr_err finish_run(training *tr)
     psr_trainer *t = tr->t;
     if (tr->settled != tr->outcome.steps) /* it was stopped before its end */
         PSR_TRY(await_last_weights(tr, tr->outcome.steps, false));
+    tr->tracer = NULL;
+    PSR_TRY(psr_session_trace_end(t->session));
     tr->outcome.hash = psr_layout_hash(&t->net->params, psr_exchange_weights(t->exchange));
     PSR_TRY(average_loss(tr));
     PSR_TRY(evaluate_at_end(tr));

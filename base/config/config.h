@@ -90,6 +90,13 @@ typedef enum psr_bare {
     PSR_BARE_THIS_MACHINE,
     PSR_BARE_TRUSTED_NETWORK
 } psr_bare;
+/* --trace: the steps whose events a run keeps. */
+typedef struct psr_trace_range {
+    bool on;
+    bool chosen;          /* first and last are given, from 1 on; otherwise some steps are taken */
+    uint64_t first, last; /* inclusive */
+} psr_trace_range;
+#define PSR_TRACE_STEP_MAX (UINT64_C(1) << 53) /* which a number of JSON holds */
 typedef enum psr_shortcut { PSR_SHORTCUT_A, PSR_SHORTCUT_B } psr_shortcut;
 
 typedef struct psr_config {
@@ -182,6 +189,7 @@ typedef struct psr_config {
                                      are on one host, and shared memory within each */
     psr_bare bare;                /* --no-encrypt[=trusted-network] */
     bool hash;                    /* --hash: weight hash after every step */
+    psr_trace_range trace;        /* --trace[=FIRST-LAST]; psr_config_traced_steps resolves it */
     /* --algorithms auto|timed|direct|TEXT: for convolutions (model/onednn/choice/rule.h); run.json
      * of a timed run has the TEXT */
     char algorithms[PSR_OPTION_TEXT_MAX];
@@ -298,6 +306,15 @@ PSR_MUST_CHECK psr_err psr_config_may_change(const psr_config *config, psr_mode 
 /* Whether a run of this configuration can change its mode, if it has the shards that the change
  * needs. */
 bool psr_config_can_change(const psr_config *config);
+
+/* The steps that --trace asks for, of a run that takes the steps first_step to total_steps - 1. */
+typedef struct psr_traced_steps {
+    uint64_t first; /* from 0 */
+    uint64_t count; /* 0: none */
+} psr_traced_steps;
+/* USAGE: --trace names steps that the run does not take. */
+PSR_MUST_CHECK psr_err psr_config_traced_steps(const psr_config *config, uint64_t first_step,
+                                               uint64_t total_steps, psr_traced_steps *ret_steps);
 
 /* JSON object { "option-name": "text", ... } of every option, in the table's order. The caller owns
  * *ret_json: free(). */

@@ -276,6 +276,9 @@ static psr_err check_run(const psr_config *config)
         return refuse_pair(
             config, "exchange", "mode",
             "only workers without shards can work without an exchange; use --mode ring");
+    psr_traced_steps traced;
+    if (config->steps != 0) /* of --epochs the data say how many they are */
+        PSR_TRY(psr_config_traced_steps(config, 0, config->steps, &traced));
     if (!config->eval && config->eval_every != 0)
         return psr_fail(PSR_ERR_USAGE,
                         "--no-eval does not go with --eval-every %" PRIu64

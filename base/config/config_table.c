@@ -575,6 +575,11 @@ const psr_option psr_options[] = {
      "how long a process may make no progress; then the run ends and names it", RUN, "30",
      DOUBLE(deadline_s, 0, 1e6), .low_excluded = true},
     {"hash", NULL, "write the hash of the weights after every step", RUN, "false", FLAG(hash)},
+    {"trace", "FIRST-LAST",
+     "write trace.json, which Perfetto and chrome://tracing show: what every thread of every "
+     "process does in these steps; --trace alone: three steps after the first ten",
+     RUN, "", SPECIAL(psr_config_read_trace, psr_config_print_trace), .implied = "auto",
+     .for_shards = true},
     {"exchange", NULL,
      "--no-exchange is for lessons, in mode ring: workers compute and exchange nothing, which "
      "shows what an exchange costs",

@@ -67,6 +67,10 @@ PSR_MUST_CHECK psr_err psr_config_read_mode(psr_config *config, const char *text
 void psr_config_print_mode(const psr_config *config, char *text, size_t size);
 PSR_MUST_CHECK psr_err psr_config_judge_route(psr_config *config, const char *text);
 
+/* config_trace.c: --trace. */
+PSR_MUST_CHECK psr_err psr_config_read_trace(psr_config *config, const char *text);
+void psr_config_print_trace(const psr_config *config, char *text, size_t size);
+
 /* The shortest of %.15g, %.16g and %.17g that reads back to the same bits. */
 void psr_print_double(double value, char *text, size_t size);
 

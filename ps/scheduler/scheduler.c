@@ -59,6 +59,10 @@ static psr_err take_message(void *context, const psr_message *message)
     switch (message->head.type) {
     case PSR_MSG_METRICS:
         return psr_scheduler_take_metrics(scheduler, message);
+    case PSR_MSG_CLOCK:
+        return psr_scheduler_take_clock(scheduler, member, message);
+    case PSR_MSG_TRACE:
+        return psr_scheduler_take_trace(scheduler, member, message);
     case PSR_MSG_HELD:
         return psr_scheduler_take_held(scheduler, member, message);
     case PSR_MSG_BOUND:

@@ -88,6 +88,13 @@ typedef struct psr_scheduler_events {
     /* All have sent everything of the checkpoint after `step` steps. Fails if pieces are missing.
      * psr_scheduler_checkpointed follows. */
     psr_err (*last_checkpoint)(void *context, uint64_t step);
+    /* With --trace, otherwise not called. The answer to a member that asks for this process's
+     * clock. */
+    psr_head (*clock)(void *context, const psr_msg_clock *asked);
+    /* A piece of a member's trace; says is what its head says. first: its first one; its last one
+     * has says->left 0. PROTOCOL: an event is impossible. */
+    psr_err (*trace)(void *context, const psr_message *message, const psr_msg_trace *says,
+                     bool first);
     /* A line for a person: who is slow, who was refused, that the run stops. */
     void (*say)(void *context, const char *line);
     /* The run has ended; status is PSR_OK or why it failed; line is for the person. */

@@ -25,6 +25,7 @@
 #include "ps/scheduler/launcher/orders.h"
 #include "ps/scheduler/rundir.h"
 #include "ps/scheduler/scheduler.h"
+#include "ps/scheduler/trace/run_trace.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -59,6 +60,8 @@ typedef struct driver {
     psr_figures *figures;    /* the figures of the run; both from the beginning of the run */
     psr_links *links;        /* bytes between hosts; likewise */
     psr_mode_requests asked; /* psring mode */
+    psr_run_trace trace;
+    psr_traced_steps traced; /* --trace, resolved */
 
     int64_t deadline_ms, flush_ms;
     int64_t slow_said_ms; /* when it was last said that the disk is slow */
@@ -223,6 +226,7 @@ static psr_err on_begin(void *context, const psr_config *config, const psr_facts
     beginning.layout = &d->sections.net->params;
     if (d->resume != NULL)
         PSR_TRY(check_resume(d));
+    PSR_TRY(psr_config_traced_steps(config, beginning.first_step, facts->total_steps, &d->traced));
     const psr_show_place place = psr_hosts_shown(config, members, d->provision->directory);
     psr_launcher_configuration(d->launcher, &place);
     say_samples(d, facts);
@@ -301,6 +305,14 @@ static psr_err on_started(void *context, const char *algorithms, const char *loo
     if (psr_mode_requests_begin(&d->asked, d->scheduler, psr_rundir_path(d->rundir),
                                 psr_scheduler_loop_wake, &d->loop) != PSR_OK)
         psr_rundir_log(d->rundir, self, psr_err_detail());
+    psr_run_trace_begin(&d->trace,
+                        &(psr_trace_file_options){.directory = psr_rundir_path(d->rundir),
+                                                  .config = d->config,
+                                                  .net = d->sections.net,
+                                                  .view = psr_coordinator_view(d->coordinator),
+                                                  .steps = d->traced,
+                                                  .start_ns = psr_clock_ns(),
+                                                  .one_thread = d->sections.computes_all_ranks});
     psr_launcher_running(d->launcher);
     tell_loops(d, loops);
     return algorithms[0] ? psr_rundir_algorithms(d->rundir, algorithms, loops) : PSR_OK;
@@ -366,6 +378,31 @@ static psr_err on_last_checkpoint(void *context, uint64_t step)
     return psr_checkpoints_whole(d->checkpoints, step);
 }
 
+static psr_head on_clock(void *context, const psr_msg_clock *asked)
+{
+    return psr_run_trace_clock(&((driver *)context)->trace, asked);
+}
+
+static psr_err on_trace(void *context, const psr_message *message, const psr_msg_trace *says,
+                        bool first)
+{
+    driver *d = context;
+    char line[PSR_RUN_TRACE_LINE_MAX];
+    const psr_msg_limits limits = psr_coordinator_limits(d->coordinator);
+    PSR_TRY(psr_run_trace_take(&d->trace, message, says, first, &limits, line));
+    if (line[0] != '\0')
+        on_say(d, line);
+    return PSR_OK;
+}
+
+static void end_trace(driver *d, psr_err status)
+{
+    char line[PSR_RUN_TRACE_LINE_MAX];
+    psr_run_trace_end(&d->trace, status == PSR_OK || status == PSR_ERR_CANCELLED, line);
+    if (line[0] != '\0')
+        on_say(d, line);
+}
+
 /* The command that goes on with a run that was stopped in order; NULL: it was not. For a run of
  * psring train, psring train says it itself. */
 static const char *how_to_go_on(const driver *d, char line[static GO_ON_BYTES])
@@ -390,6 +427,7 @@ static void on_ended(void *context, psr_err status, const char *line)
     d->status = status;
     snprintf(d->line, sizeof d->line, "%s", line);
     psr_mode_requests_changed(&d->asked, false, line);
+    end_trace(d, status);
     psr_rundir_log(d->rundir, self, line);
     psr_err written = PSR_OK;
     /* bad input: no directory is left */
@@ -718,6 +756,8 @@ static psr_err set_up(driver *d)
         .carried = on_shard_traffic,
         .checkpoint = on_checkpoint,
         .last_checkpoint = on_last_checkpoint,
+        .clock = on_clock,
+        .trace = on_trace,
         .say = on_say,
         .ended = on_ended,
     };

@@ -16,12 +16,15 @@
 /* What the scheduler of training knows of a member. */
 typedef struct psr_scheduler_member {
     psr_peer peer;
-    psr_facts facts;    /* of a worker that has sent them */
-    uint64_t helds;     /* its answers to HOLD */
-    uint32_t bound;     /* the epoch of its last BOUND */
-    bool left_out;      /* it left out an evaluation because it was told to stop */
-    uint64_t last_step; /* from HELD: the last step that it has begun */
-    uint64_t steps;     /* from DONE: the steps that it completed */
+    psr_facts facts;     /* of a worker that has sent them */
+    uint64_t helds;      /* its answers to HOLD */
+    uint32_t bound;      /* the epoch of its last BOUND */
+    bool left_out;       /* it left out an evaluation because it was told to stop */
+    uint64_t last_step;  /* from HELD: the last step that it has begun */
+    uint64_t steps;      /* from DONE: the steps that it completed */
+    uint64_t clocks;     /* how often it has asked for the clock */
+    bool traced;         /* a piece of its trace has come */
+    uint64_t trace_left; /* how many events are still to come */
     uint64_t saving,
         saving_before; /* the steps of the last two checkpoints of which it sent pieces */
 } psr_scheduler_member;
@@ -89,6 +92,10 @@ psr_err psr_scheduler_started(void *context);
 psr_err psr_scheduler_take_checkpoint(psr_scheduler *scheduler, psr_scheduler_member *member,
                                       const psr_message *message);
 psr_err psr_scheduler_take_metrics(psr_scheduler *scheduler, const psr_message *message);
+psr_err psr_scheduler_take_clock(psr_scheduler *scheduler, psr_scheduler_member *member,
+                                 const psr_message *message);
+psr_err psr_scheduler_take_trace(psr_scheduler *scheduler, psr_scheduler_member *member,
+                                 const psr_message *message);
 /* Compares the hash, if there is one, in what a worker reports after so many steps. NUMERIC: it
  * differs from another's where all must be equal; the line names both. */
 psr_err psr_scheduler_compare_hash(psr_scheduler *scheduler, psr_peer worker, uint64_t steps,

@@ -5,6 +5,7 @@
 
 #include "base/text/json.h"
 #include "base/text/printable.h"
+#include "comm/trace/tracer.h"
 #include "comm/wire/encoding.h"
 #include "comm/wire/messages.h"
 #include "net/violation.h"
@@ -227,4 +228,38 @@ psr_err psr_scheduler_take_metrics(psr_scheduler *scheduler, const psr_message *
     psr_err err = take_line(scheduler, message, whole ? object : NULL);
     cJSON_Delete(object);
     return err;
+}
+
+/* ---- traces ---- */
+
+psr_err psr_scheduler_take_clock(psr_scheduler *scheduler, psr_scheduler_member *member,
+                                 const psr_message *message)
+{
+    psr_msg_clock asked;
+    PSR_TRY(psr_msg_clock_read(message, &asked));
+    if (!scheduler->config.trace.on || member->clocks == 2 * PSR_TRACE_CLOCKS)
+        return psr_violation(message, "it has no further trace, for which it would need the clock");
+    member->clocks++;
+    return psr_coordinator_send(scheduler->coordinator, message->from,
+                                scheduler->events.clock(scheduler->events.context, &asked),
+                                (psr_bytes){NULL, 0});
+}
+
+/* The first piece says how many events there are, and the others are what is left. */
+psr_err psr_scheduler_take_trace(psr_scheduler *scheduler, psr_scheduler_member *member,
+                                 const psr_message *message)
+{
+    psr_msg_trace says;
+    size_t count = 0;
+    PSR_TRY(psr_msg_trace_read(message, &says));
+    PSR_TRY(psr_trace_events_in(message, &count));
+    const bool first = !member->traced;
+    const uint64_t due = first ? PSR_TRACE_EVENTS_MAX : member->trace_left;
+    if (!scheduler->config.trace.on || count > due ||
+        (first ? says.left > due - count : count == 0 || says.left != due - count))
+        return psr_violation(message, "%zu events of a trace and %" PRIu64 " more are not due",
+                             count, says.left);
+    member->traced = true;
+    member->trace_left = says.left;
+    return scheduler->events.trace(scheduler->events.context, message, &says, first);
 }

@@ -10,6 +10,7 @@
 #include "comm/outbox.h"
 #include "comm/view/plan.h"
 #include "comm/tables/table_shard.h"
+#include "comm/trace/tracer.h"
 #include "model/layout.h"
 
 typedef struct psr_shard_options {
@@ -24,6 +25,7 @@ typedef struct psr_shard_options {
      * Called once for each. */
     void *peers;
     psr_err (*reach)(void *peers, psr_peer shard);
+    psr_tracer *tracer; /* --trace; NULL: nothing is recorded. The run's (ps/shard/shard_run.h) */
     void *context;
     /* A bucket of a section (net/message.h) for a checkpoint after `step` steps; may be NULL. data
      * is borrowed for the call. Sections are the optimizer's state arrays; and the weights, if the

@@ -39,10 +39,11 @@ typedef struct program {
     psr_loop *loop;
     psr_shared_memory memory; /* its arena holds the weights, if they are sent from there */
     psr_shard_run *shard;
-    bool configured; /* CONFIG has come */
-    bool by_hand;    /* standard input is not used */
-    bool counted;    /* its traffic is in its log */
-    bool orphaned;   /* its agent has gone */
+    psr_tracer *tracer; /* --trace; NULL: without */
+    bool configured;    /* CONFIG has come */
+    bool by_hand;       /* standard input is not used */
+    bool counted;       /* its traffic is in its log */
+    bool orphaned;      /* its agent has gone */
 } program;
 
 static void log_stranger(void *context, const char *line)
@@ -219,6 +220,17 @@ static psr_err reach(void *context, psr_peer shard)
     return psr_member_connect(((program *)context)->member, shard);
 }
 
+static psr_err make_tracer(program *p)
+{
+    psr_traced_steps steps;
+    PSR_TRY(psr_config_traced_steps(&p->config, p->start.first_step, p->start.total_steps, &steps));
+    if (steps.count == 0)
+        return PSR_OK;
+    const psr_tracer_options room =
+        psr_tracer_room(&psr_member_view(p->member)->plan, steps.first, steps.count, 0, 0);
+    return psr_tracer_new(&room, &p->tracer);
+}
+
 static psr_err make_shard(program *p)
 {
     const psr_view *view = psr_member_view(p->member);
@@ -228,6 +240,7 @@ static psr_err make_shard(program *p)
                                    .context = p,
                                    .message = take_message,
                                    .woken = check_input};
+    PSR_TRY(make_tracer(p));
     PSR_TRY(psr_loop_new(&loop, &p->loop));
     psr_shard_options shard = {
         .config = &p->config,
@@ -240,9 +253,11 @@ static psr_err make_shard(program *p)
         .outbox = psr_loop_outbox(p->loop),
         .peers = p,
         .reach = reach,
+        .tracer = p->tracer,
     };
     PSR_TRY(psr_shard_run_new(&shard, &p->shard));
-    psr_loop_observe(p->loop, &(psr_observer){p->shard, psr_shard_run_see});
+    psr_loop_observe(p->loop,
+                     &(psr_observer){p->shard, psr_shard_run_see, .work = p->tracer != NULL});
     psr_transport_bound(p->transport, PSR_ROLE_WORKER, psr_shard_run_waiting_max(p->shard));
     for (uint32_t r = 0; r < psr_view_workers(view); r++)
         PSR_TRY(psr_member_connect(p->member, (psr_peer){PSR_ROLE_WORKER, r}));
@@ -282,6 +297,7 @@ static void clean_up(program *p)
     psr_transport_free(&p->transport, LINGER_MS);
     psr_loop_free(p->loop);
     psr_shard_run_free(p->shard);
+    psr_tracer_free(p->tracer);
     psr_shared_memory_done(&p->memory);
     psr_member_free(p->member);
     psr_shard_start_done(&p->start);

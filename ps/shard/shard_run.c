@@ -30,6 +30,8 @@ struct psr_shard_run {
     psr_err (*reach)(void *peers, psr_peer shard);
     bool *reached; /* [shards]; owned */
     uint64_t first_step;
+    psr_tracer *tracer; /* the options'; NULL: there is none */
+    bool trace_ended;   /* psr_tracer_end was called */
     psr_traffic traffic;
     bool ready, started, done, bye;
     bool moving;   /* part of the handover has not come yet */
@@ -53,6 +55,13 @@ static bool lends_to_worker(void *context, psr_peer to)
 {
     const psr_outbox *outbox = &((psr_shard_run *)context)->outbox;
     return outbox->lends_to != NULL && outbox->lends_to(outbox->context, to);
+}
+
+static void tell_observer(void *context, const psr_observed *observed)
+{
+    const psr_outbox *outbox = &((const psr_shard_run *)context)->outbox;
+    if (outbox->tell != NULL)
+        outbox->tell(outbox->context, observed);
 }
 
 static psr_err tell(psr_shard_run *run, const psr_head *head, const psr_payload *payload)
@@ -247,6 +256,9 @@ static psr_err take_scheduler_message(psr_shard_run *run, const psr_message *mes
         return take_view(run, message);
     case PSR_MSG_STOP_AT:
         return take_stop_at(run, message);
+    case PSR_MSG_CLOCKED:
+        return run->tracer != NULL ? psr_tracer_clocked(run->tracer, message, &run->outbox)
+                                   : psr_violation(message, "this shard keeps no trace");
     case PSR_MSG_BYE:
         run->bye = true;
         return PSR_OK;
@@ -270,6 +282,29 @@ static psr_err take_due(psr_shard_run *run, psr_message **message)
     return psr_table_shard_message(run->table, message);
 }
 
+/* Begins the trace with its first step. It ends one step later than its last one, when all that
+ * belongs to that is over here. */
+static psr_err trace_steps(psr_shard_run *run)
+{
+    psr_tracer *tracer = run->tracer;
+    if (tracer == NULL || !run->started || run->trace_ended || !psr_table_shard_holds(run->table))
+        return PSR_OK;
+    const uint64_t clock = psr_table_shard_clock(run->table);
+    if (!psr_tracer_begun(tracer) && psr_tracer_has(tracer, clock))
+        PSR_TRY(psr_tracer_begin(tracer, &run->outbox));
+    if (!psr_tracer_begun(tracer) ||
+        (clock <= psr_tracer_end_step(tracer) && !psr_table_shard_finished(run->table)))
+        return PSR_OK;
+    run->trace_ended = true;
+    return psr_tracer_end(tracer, &run->outbox);
+}
+
+/* Nothing may follow DONE. */
+static bool has_told_trace(const psr_shard_run *run)
+{
+    return run->tracer == NULL || !psr_tracer_begun(run->tracer) || psr_tracer_sent(run->tracer);
+}
+
 /* Does what is due after a message. */
 static psr_err move_on(psr_shard_run *run)
 {
@@ -280,10 +315,11 @@ static psr_err move_on(psr_shard_run *run)
     }
     /* A shard that holds nothing may get something by a later view. When no step is left, it is
      * told so. */
+    PSR_TRY(trace_steps(run));
     const psr_view *next = psr_view_queue_first(&run->next);
     const bool ends = run->end_told && (next == NULL || next->first_step >= run->end);
     if (run->started && !run->done && !run->moving && (ends || psr_table_shard_holds(run->table)) &&
-        psr_table_shard_finished(run->table)) {
+        psr_table_shard_finished(run->table) && has_told_trace(run)) {
         run->done = true;
         psr_fault_point("shutdown", psr_table_shard_clock(run->table));
         PSR_TRY(tell_done(run));
@@ -326,6 +362,11 @@ void psr_shard_run_see(void *context, const psr_observed *observed)
         traffic->gradient_bytes += observed->bytes;
     else if (observed->kind == PSR_OBSERVED_OUT && observed->type == PSR_MSG_WEIGHTS)
         traffic->weight_bytes += observed->bytes;
+    const psr_tracer *tracer = ((psr_shard_run *)context)->tracer;
+    if (tracer != NULL) {
+        const psr_observer *more = psr_tracer_observer(tracer);
+        more->see(more->context, observed);
+    }
 }
 
 const psr_traffic *psr_shard_run_traffic(const psr_shard_run *run)
@@ -365,6 +406,7 @@ psr_err psr_shard_run_new(const psr_shard_options *options, psr_shard_run **ret_
         return psr_fail(PSR_ERR_NOMEM, "no memory for a shard");
     run->outbox = options->outbox;
     run->first_step = options->first_step;
+    run->tracer = options->tracer;
     run->plan = options->plan;
     run->peers = options->peers;
     run->reach = options->reach;
@@ -373,7 +415,8 @@ psr_err psr_shard_run_new(const psr_shard_options *options, psr_shard_run **ret_
     psr_err err = run->reached != NULL ? psr_epoch_gate_new(waiting_max(options->plan), &run->gate)
                                        : psr_fail(PSR_ERR_NOMEM, "no memory for a shard");
     psr_shard_options own = *options;
-    own.outbox = (psr_outbox){.context = run, .send = send_to_worker, .lends_to = lends_to_worker};
+    own.outbox = (psr_outbox){
+        .context = run, .send = send_to_worker, .lends_to = lends_to_worker, .tell = tell_observer};
     own.context = run;
     own.checkpoint = send_checkpoint;
     if (err == PSR_OK)

@@ -38,7 +38,7 @@ size_t psr_shard_run_waiting_max(const psr_shard_run *run);
 /* BYE has come. */
 bool psr_shard_run_left(const psr_shard_run *run);
 /* A psr_observer's see, for whoever drives the shard: run is a psr_shard_run, which adds up its
- * traffic from what is observed. */
+ * traffic from what is observed, and gives it to its tracer. With one, it wants to hear of work. */
 void psr_shard_run_see(void *run, const psr_observed *observed);
 /* What it has exchanged, as it was observed, after it has sent DONE; NULL before. Borrowed for
  * life. */

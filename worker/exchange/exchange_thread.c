@@ -74,12 +74,18 @@ static bool lends_to(void *context, psr_peer to)
     return psr_transport_lends_to(((psr_exchange *)context)->session->options.transport, to);
 }
 
+static void tell_of_engine(void *context, const psr_observed *observed)
+{
+    psr_loop_tell(((psr_exchange *)context)->session->loop, observed);
+}
+
 psr_outbox psr_exchange_outbox(psr_exchange *exchange)
 {
     return (psr_outbox){.context = exchange,
                         .send = send_of_engine,
                         .returned = lent_to_engine_returned,
-                        .lends_to = lends_to};
+                        .lends_to = lends_to,
+                        .tell = tell_of_engine};
 }
 
 static void see_operation(psr_exchange *exchange)
@@ -166,6 +172,9 @@ psr_err psr_exchange_take(void *context, const psr_command *command)
         return begin_operation(exchange);
     case PSR_COMMAND_BIND:
         return psr_exchange_bind_next(exchange);
+    case PSR_COMMAND_TRACE_BEGIN:
+    case PSR_COMMAND_TRACE_END:
+        return psr_session_take_trace(exchange->session, command->kind == PSR_COMMAND_TRACE_BEGIN);
     }
     return PSR_OK;
 }
@@ -245,7 +254,8 @@ void psr_exchange_register(psr_exchange *exchange)
 {
     psr_loop *loop = exchange->session->loop;
     psr_loop_attach(loop, exchange);
-    psr_loop_observe(loop, &(psr_observer){exchange, see});
+    const psr_observer *more = exchange->options.observer;
+    psr_loop_observe(loop, &(psr_observer){exchange, see, .work = more != NULL && more->work});
     register_buckets(exchange, loop);
     if (exchange->workers != NULL) {
         psr_loop_route(loop, PSR_ROLE_WORKER, PSR_MSG_VALUES, exchange, take_values);

@@ -87,6 +87,7 @@ static const struct {
     {"data-content", "0123456789abcdef0123456789abcdef-fedcba9876543210fedcba9876543210"},
     {"deadline", "0.25"},
     {"hash", "true"},
+    {"trace", "3-4"},
     {"fault-point", "worker:1:push:3"},
     {"transport", "ipc"},
     {"no-encrypt", "trusted-network"},
@@ -175,7 +176,7 @@ static void shards_are_told_their_options_and_no_other(void **state)
         "optimizer",   "adam-beta1",  "adam-beta2",   "adam-epsilon",
         "lars-trust",  "lr-schedule", "warmup",       "checkpoint-every",
         "fault-point", "transport",   "dilate",       "link-rate",
-        "link-delay",
+        "link-delay",  "trace",
     };
     psr_config whole, expected, read;
     psr_config_defaults(&whole);

@@ -288,6 +288,16 @@ static void waiting_for_a_slow_disk_is_nobodys_fault_and_waiting_for_nothing_is_
          "checkpoint; shard 0 waits for it in step 11, push, bucket 0 (--deadline 8)");
 }
 
+static void clocks_and_traces_are_not_due_without_a_trace(void **state)
+{
+    fixture *f = *state;
+    give(f, w1, psr_msg_clock_head(&(psr_msg_clock){1, 0}), NULL, 0);
+    ends_with_words(f, PSR_ERR_PROTOCOL, "it has no further trace");
+    set_up_started(f);
+    give(f, w1, psr_msg_trace_head(&(psr_msg_trace){0}), NULL, 0);
+    ends_with_words(f, PSR_ERR_PROTOCOL, "are not due");
+}
+
 static void a_slow_member_is_named_once_a_while_and_the_run_goes_on(void **state)
 {
     fixture *f = *state;
@@ -320,6 +330,7 @@ int main(void)
         SET_UP(in_local_mode_one_process_tells_of_all_ranks),
         STARTED(workers_hear_of_a_checkpoint_that_is_in_place),
         STARTED(waiting_for_a_slow_disk_is_nobodys_fault_and_waiting_for_nothing_is_named),
+        STARTED(clocks_and_traces_are_not_due_without_a_trace),
         STARTED(a_slow_member_is_named_once_a_while_and_the_run_goes_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
