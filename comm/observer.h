@@ -1,8 +1,8 @@
 /* The observer: hears what an exchange does as it happens. Metrics and traces are made of what it
  * hears, and whatever chooses a way by what was measured may be.
  *
- * Four things are always told, for every way that values go (shards, ring, shared memory, operations of
- * all workers) in the same words:
+ * Four things are always told, for every way that values go (shards, ring, shared memory,
+ * operations of all workers) in the same words:
  *     BEGIN    a bucket's gradient may be read: its exchange begins in this process
  *     OUT      a message is about to be handed to the transport
  *     IN       a message has come from the transport
@@ -13,11 +13,11 @@
  * two parts of one process are no messages. Whether a payload went by reference is the transport's
  * to know (psr_transport_counts).
  *
- * To an observer of work the ends of what the thread does are told too, so that it hears of spans of
- * time, which nest:
+ * To an observer of work the ends of what the thread does are told too, so that it hears of spans
+ * of time, which nest:
  *     SENT     the message of the last OUT has been handed over
  *     TAKEN    the message of the last IN has been dealt with
- *     FOLDS, FOLDED     the gradients of a run of a bucket are summed, with the update of its weights
+ *     FOLDS, FOLDED     gradients of a bucket are summed, and its weights updated on the way
  *     UPDATES, UPDATED  the optimizer works on a sum that is complete
  *
  * The loop tells of messages (psr_loop_observe), whoever owns the operations tells of their begin

@@ -28,6 +28,9 @@ static const psr_subcommand rows[] = {
      psr_command_doctor},
     {"mode", "show or change the mode of a run that is under way", psr_command_mode},
     {"report", "compare runs in one table", psr_command_report},
+    {"show", "show which layers are in which bucket, and who holds it", psr_command_show},
+    {"diff", "find the first step in which two runs differ", psr_command_diff},
+    {"plot", "draw losses, rates and staleness of runs", psr_command_plot},
     {"keygen", "make key files for processes that are started by hand", psr_command_keygen},
 };
 

@@ -59,6 +59,10 @@ psr_err psr_worker_examine(const char *data, const char *model, uint32_t image_s
                  info.name, info.train_count, info.test_count, info.channels, info.height,
                  info.width, info.classes);
         psr_fields_put_text(&w, "data", text);
+        psr_fields_put_number(&w, "channels", info.channels);
+        psr_fields_put_number(&w, "height", info.height);
+        psr_fields_put_number(&w, "width", info.width);
+        psr_fields_put_number(&w, "classes", info.classes);
         if (model != NULL)
             put_network(&w, model, image_size, &info);
     }

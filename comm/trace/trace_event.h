@@ -1,6 +1,6 @@
 /* What a trace is made of: spans of time and moments of one thread, and their form in a message
- * (TRACE). comm/trace/tracer.h records them, ps/scheduler/trace/trace_file.h writes them for people.
- * Plain data; any thread. */
+ * (TRACE). comm/trace/tracer.h records them, ps/scheduler/trace/trace_file.h writes them for
+ * people. Plain data; any thread. */
 #ifndef PSR_COMM_TRACE_EVENT_H
 #define PSR_COMM_TRACE_EVENT_H
 

@@ -11,6 +11,7 @@
 #include "ps/programs/programs.h"
 #include "ps/roster.h"
 #include "ps/scheduler/scheduler_driver.h"
+#include "ps/show/show.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -166,6 +167,8 @@ int main(int argc, char **argv)
     psr_log_init("scheduler", PSR_LOG_INFO);
     if (argc > 1 && strcmp(argv[1], "programs") == 0) /* the launcher's own */
         return psr_programs_main(argc - 1, argv + 1);
+    if (argc > 1 && strcmp(argv[1], "show") == 0) /* psring show's own */
+        return psr_show_main(argc - 1, argv + 1);
     arguments a = {0};
     psr_config_defaults(&a.config);
     char networks[PSR_NETWORK_TEXT_MAX], names[PSR_NETWORK_TEXT_MAX];

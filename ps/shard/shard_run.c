@@ -283,17 +283,19 @@ static psr_err take_due(psr_shard_run *run, psr_message **message)
 }
 
 /* Begins the trace with its first step. It ends one step later than its last one, when all that
- * belongs to that is over here. */
-static psr_err trace_steps(psr_shard_run *run)
+ * belongs to that is over here; or with the run. */
+static psr_err trace_steps(psr_shard_run *run, bool run_ends)
 {
     psr_tracer *tracer = run->tracer;
-    if (tracer == NULL || !run->started || run->trace_ended || !psr_table_shard_holds(run->table))
+    if (tracer == NULL || !run->started || run->trace_ended)
         return PSR_OK;
+    const bool holds = psr_table_shard_holds(run->table);
     const uint64_t clock = psr_table_shard_clock(run->table);
-    if (!psr_tracer_begun(tracer) && psr_tracer_has(tracer, clock))
+    if (holds && !psr_tracer_begun(tracer) && psr_tracer_has(tracer, clock))
         PSR_TRY(psr_tracer_begin(tracer, &run->outbox));
-    if (!psr_tracer_begun(tracer) ||
-        (clock <= psr_tracer_end_step(tracer) && !psr_table_shard_finished(run->table)))
+    const bool over = (holds && clock > psr_tracer_end_step(tracer)) ||
+                      ((holds || run_ends) && psr_table_shard_finished(run->table));
+    if (!over || !psr_tracer_begun(tracer))
         return PSR_OK;
     run->trace_ended = true;
     return psr_tracer_end(tracer, &run->outbox);
@@ -315,9 +317,9 @@ static psr_err move_on(psr_shard_run *run)
     }
     /* A shard that holds nothing may get something by a later view. When no step is left, it is
      * told so. */
-    PSR_TRY(trace_steps(run));
     const psr_view *next = psr_view_queue_first(&run->next);
     const bool ends = run->end_told && (next == NULL || next->first_step >= run->end);
+    PSR_TRY(trace_steps(run, ends));
     if (run->started && !run->done && !run->moving && (ends || psr_table_shard_holds(run->table)) &&
         psr_table_shard_finished(run->table) && has_told_trace(run)) {
         run->done = true;

@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from psring_run import PATIENCE_S, Tap
 
-COMMANDS = ["train", "run", "bench", "bench comm", "doctor", "mode", "report", "keygen"]
+COMMANDS = ["train", "run", "bench", "bench comm", "doctor", "mode", "report", "show", "diff", "plot", "keygen"]
 
 
 def run(words, **environment):

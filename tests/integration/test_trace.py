@@ -210,6 +210,10 @@ def refused(tap, psring, directory):
     run = Run(psring, directory, "alone", dict(OPTIONS, mode="ring", trace=True, steps=20, data=DATA.replace("=%d," % (WORKERS * 64), "=480,")))
     steps = {e["args"]["step"] for e in Trace(os.path.join(run.out, "trace.json")).of("X", "step")}
     tap.ok(steps == {11, 12, 13}, "--trace alone traces three steps after the first ten", [str(steps)] + run.why())
+    run = Run(psring, directory, "changes", dict(OPTIONS, mode="ps@1,ring@4,ps@6", shards=2, trace="2-8"))
+    trace = Trace(os.path.join(run.out, "trace.json")) if run.status == 0 else None
+    tap.ok(trace is not None and not overlapping(trace) and not wrong_messages(trace) and
+           {e["args"]["step"] for e in trace.of("X", "step")} == set(range(2, 9)), "a run that changes its mode meanwhile has a whole trace", run.why())
     run = Run(psring, directory, "fails", dict(OPTIONS, mode="ring", lr=1e6, trace="1-8"))
     left = [name for name in os.listdir(run.out) if name.startswith("trace")]
     tap.ok(run.status == 1 and "no trace: the run ended before all processes had sent theirs" in run.stdout and not left,

@@ -1,0 +1,37 @@
+/* The steps of a run, as metrics.jsonl tells them: one line for each step and rank
+ * (docs/figures.md). The file may come from elsewhere. Plain data. */
+#ifndef PSR_DEPLOY_RUN_STEPS_H
+#define PSR_DEPLOY_RUN_STEPS_H
+
+#include "base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define PSR_RUN_HASH_BYTES 17
+
+typedef struct psr_run_step {
+    uint64_t step; /* from 1 */
+    uint32_t rank;
+    double loss;               /* NaN: it had no sample, or was not finite */
+    double train_s, staleness; /* NaN: not told; so the next two */
+    double images_per_s, test_loss;
+    char hash[PSR_RUN_HASH_BYTES]; /* "": without --hash */
+} psr_run_step;
+
+typedef struct psr_run_steps {
+    psr_run_step *items; /* owned; by rank, then by step */
+    size_t count;
+    uint32_t ranks; /* 1 + the largest rank */
+} psr_run_steps;
+
+/* Reads DIRECTORY/metrics.jsonl. A last line without its end is left out: the run is on, or was
+ * killed. NOT_FOUND, IO; FORMAT: a line is no step of a run (the detail says which), or the file
+ * has none; NOMEM. The caller owns *ret_steps: psr_run_steps_done. */
+PSR_MUST_CHECK psr_err psr_run_steps_read(const char *directory, psr_run_steps *ret_steps);
+void psr_run_steps_done(psr_run_steps *steps);
+
+/* The line of a step of a rank; NULL: there is none. */
+const psr_run_step *psr_run_steps_find(const psr_run_steps *steps, uint32_t rank, uint64_t step);
+
+#endif

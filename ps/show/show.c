@@ -1,0 +1,183 @@
+#include "ps/show/show.h"
+
+#include "base/text/printable.h"
+#include "base/text/text.h"
+#include "model/networks/network.h"
+#include "ps/parts.h"
+#include "ps/roster.h"
+#include "ps/show/picture.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORDS = 8, PICTURE_COLUMNS = 72, CHUNK_RANKS_MAX = 8 };
+
+typedef struct shown {
+    psr_config config;
+    psr_network *net;
+    psr_host_ranks hosts;
+    psr_parts parts;
+    const char *file;
+} shown;
+
+/* ---- what is asked for ---- */
+
+/* As many workers on each host as on the others, give or take one. Without shared memory each is
+ * alone. */
+static psr_err place(shown *s, uint32_t hosts)
+{
+    const psr_config *config = &s->config;
+    const uint32_t ranks = psr_roster_of(config).ranks;
+    const bool shares =
+        config->transport == PSR_TRANSPORT_SHM || config->transport == PSR_TRANSPORT_AUTO;
+    s->hosts.count = !shares || hosts > ranks ? ranks : hosts;
+    s->hosts.first = calloc((size_t)s->hosts.count + 1, sizeof *s->hosts.first);
+    if (s->hosts.first == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " hosts", s->hosts.count);
+    for (uint32_t h = 0; h <= s->hosts.count; h++)
+        s->hosts.first[h] = (uint32_t)((uint64_t)h * ranks / s->hosts.count);
+    return PSR_OK;
+}
+
+static psr_err open_shown(shown *s, int argc, char **argv)
+{
+    if (argc != WORDS)
+        return psr_fail(PSR_ERR_USAGE, "psring show starts this");
+    uint32_t numbers[5];
+    for (int i = 0; i < 5; i++)
+        numbers[i] = (uint32_t)strtoul(argv[1 + i], NULL, 10);
+    s->file = argv[6];
+    psr_config_defaults(&s->config);
+    PSR_TRY(psr_config_from_json(&s->config, argv[7], strlen(argv[7])));
+    PSR_TRY(psr_network_new(s->config.model, numbers[3], numbers[0], numbers[1], numbers[2],
+                            s->config.shortcut, &s->net));
+    s->config.bucket_bytes = psr_bucket_bytes(&s->net->params, s->config.bucket_bytes);
+    PSR_TRY(place(s, numbers[4]));
+    PSR_TRY(psr_parts_init(&s->config, &s->net->params, &s->hosts, &s->parts));
+    return psr_parts_check(&s->parts, &s->config, &s->net->params);
+}
+
+/* ---- the table ---- */
+
+/* "shard 1", "worker 2", "all"; on several hosts the holder on the first one. */
+static void print_holder(const psr_plan *plan, uint32_t b, char text[static 32])
+{
+    const psr_peer home = psr_plan_home(plan, b);
+    const psr_route route = plan->buckets[b].route;
+    if (route == PSR_ROUTE_SHARD || route == PSR_ROUTE_HOST)
+        snprintf(text, 32, "%s %" PRIu32 "%s", psr_role_name(home.role), home.rank,
+                 route == PSR_ROUTE_HOST && plan->hosts.count > 1 ? ".." : "");
+    else
+        snprintf(text, 32, "%s", route == PSR_ROUTE_RING ? "all, by ring" : "itself");
+}
+
+static void print_row(const shown *s, uint32_t b)
+{
+    const psr_plan *plan = &s->parts.plan;
+    const psr_bucket *bucket = &s->parts.buckets.items[b];
+    const psr_plan_bucket *planned = &plan->buckets[b];
+    char holder[32], layers[512] = "";
+    psr_text_end end = {layers, sizeof layers};
+    print_holder(plan, b, holder);
+    for (uint32_t t = 0; t < bucket->tensor_count; t++)
+        psr_text_add(&end, "%s%s", t > 0 ? " " : "",
+                     s->net->params.tensors[bucket->first_tensor + t].name);
+    psr_print(stdout, "%6" PRIu32 " %9.1f  %5" PRIu32 "-%-5" PRIu32 " %-13s %s%.200s\n", b,
+              (double)bucket->length * sizeof(float) / 1024, planned->first_slice,
+              planned->first_slice + planned->slice_count - 1, holder, layers,
+              bucket->piece ? " (a piece)" : "");
+}
+
+/* Which part of each bucket ends at which rank: its sum is complete there first. */
+static void print_chunks(const psr_plan *plan)
+{
+    psr_print(stdout, "\nchunks, in floats: rank r completes the sum of chunk r\nbucket");
+    for (uint32_t r = 0; r < plan->ranks && r < CHUNK_RANKS_MAX; r++)
+        psr_print(stdout, "   rank %" PRIu32, r);
+    psr_print(stdout, plan->ranks > CHUNK_RANKS_MAX ? "  ..\n" : "\n");
+    for (uint32_t b = 0; b < plan->bucket_count; b++) {
+        if (plan->buckets[b].route != PSR_ROUTE_RING)
+            continue;
+        psr_print(stdout, "%6" PRIu32, b);
+        for (uint32_t r = 0; r < plan->ranks && r < CHUNK_RANKS_MAX; r++)
+            psr_print(stdout, " %8zu", psr_plan_chunk(plan, b, r).count);
+        psr_print(stdout, "\n");
+    }
+}
+
+static void print_table(const shown *s)
+{
+    char line[512], mode[PSR_OPTION_TEXT_MAX];
+    const psr_plan *plan = &s->parts.plan;
+    const psr_layout *layout = &s->net->params;
+    if (psr_config_get(&s->config, "mode", mode, sizeof mode) != PSR_OK)
+        mode[0] = '\0';
+    psr_parts_describe(&s->parts, s->config.bucket_bytes, line, sizeof line);
+    psr_print(stdout,
+              "%s: %zu parameters in %zu tensors, %.1f MB; --mode %s, %" PRIu32 " workers\n",
+              s->config.model, layout->count, layout->tensor_count,
+              (double)layout->length * sizeof(float) * 1e-6, mode, plan->ranks);
+    psr_print(stdout, "buckets: %s\n\n", line);
+    psr_print(stdout, "bucket       KiB       slices held by       tensors\n");
+    for (uint32_t b = 0; b < plan->bucket_count; b++)
+        print_row(s, b);
+    if (psr_plan_has_route(plan, PSR_ROUTE_RING))
+        print_chunks(plan);
+}
+
+/* ---- the picture in text ---- */
+
+static uint32_t bucket_at(const psr_plan *plan, size_t float_at)
+{
+    uint32_t b = plan->bucket_count - 1; /* they descend in the arena */
+    while (b > 0 && psr_span_end(plan->buckets[b].span) <= float_at)
+        b--;
+    return b;
+}
+
+/* A digit or letter for a number. */
+static char letter_of(uint32_t number)
+{
+    static const char letters[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+    return letters[number % (sizeof letters - 1)];
+}
+
+static void print_picture(const psr_plan *plan)
+{
+    char homes[PICTURE_COLUMNS + 1] = "", buckets[PICTURE_COLUMNS + 1] = "";
+    const size_t length = psr_plan_length(plan);
+    for (int i = 0; i < PICTURE_COLUMNS; i++) {
+        const uint32_t b = bucket_at(plan, (2 * (size_t)i + 1) * length / (2 * PICTURE_COLUMNS));
+        const psr_route route = plan->buckets[b].route;
+        buckets[i] = letter_of(b);
+        homes[i] = route == PSR_ROUTE_SHARD || route == PSR_ROUTE_HOST
+                       ? letter_of(psr_plan_home(plan, b).rank)
+                   : route == PSR_ROUTE_RING ? '~'
+                                             : '.';
+    }
+    psr_print(stdout, "\nthe parameters, first layer on the left\nbucket |%s|\nholder |%s|\n",
+              buckets, homes);
+    psr_print(stdout,
+              "a bucket's number (a is 10, b is 11, ..); its holder's rank, or ~ by ring\n");
+}
+
+int psr_show_main(int argc, char **argv)
+{
+    shown s = {.net = NULL};
+    psr_err err = open_shown(&s, argc, argv);
+    if (err == PSR_OK) {
+        print_table(&s);
+        print_picture(&s.parts.plan);
+    }
+    if (err == PSR_OK && s.file[0] != '\0')
+        err = psr_show_picture_write(s.file, s.config.model, &s.net->params, &s.parts.plan);
+    if (err == PSR_OK && s.file[0] != '\0')
+        psr_print(stdout, "\nwritten    %s\n", s.file);
+    if (err != PSR_OK)
+        psr_print(stderr, "psring show: %s\n", psr_err_detail());
+    psr_parts_done(&s.parts);
+    psr_network_free(s.net);
+    free(s.hosts.first);
+    return psr_err_exit_status(err);
+}
