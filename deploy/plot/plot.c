@@ -209,8 +209,9 @@ static void put_commands(FILE *to, plot *p)
         put_run(to, i, &p->steps[i]);
     fprintf(to, "set multiplot layout 2,2\n");
     put_panel(to, p, "step", "loss", "1:3");
+    fprintf(to, "unset key\n"); /* the first panel's colours are those of all */
     put_panel(to, p, "seconds", "loss", "2:3");
-    fprintf(to, "set yrange [0:*]\nset key bottom right\n");
+    fprintf(to, "set yrange [0:*]\n");
     put_panel(to, p, "step", "images/s, all workers", "1:4");
     if (!any_staleness(p))
         fprintf(to, "set yrange [0:1]\n");

@@ -23,7 +23,14 @@ static double x_of(const picture *p, size_t at)
     return MARGIN + (double)at / (double)p->length * (WIDTH - 2 * MARGIN);
 }
 
-/* A box with a title, which a browser shows where the mouse is, and a label where there is room. */
+static bool is_dark(const char *colour)
+{
+    return strcmp(colour, colours[0]) == 0 || strcmp(colour, colours[2]) == 0 ||
+           strcmp(colour, colours[5]) == 0;
+}
+
+/* A box with a title, which a browser shows where the mouse is, and the first
+ * letters of a label where there is room for them. */
 static void box(const picture *p, psr_span span, int band, const char *colour, const char *title,
                 const char *label, size_t label_letters)
 {
@@ -34,8 +41,9 @@ static void box(const picture *p, psr_span span, int band, const char *colour, c
             "stroke-width=\"0.5\"><title>%s</title></rect>\n",
             x, y, width, BAND, colour, title);
     if (width > 6.5 * (double)label_letters + 4)
-        fprintf(p->to, "<text x=\"%.2f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
-                x + width / 2, y + BAND / 2 + 4, label);
+        fprintf(p->to, "<text x=\"%.2f\" y=\"%d\" text-anchor=\"middle\" fill=\"%s\">%.*s</text>\n",
+                x + width / 2, y + BAND / 2 + 4, is_dark(colour) ? "white" : "black",
+                (int)label_letters, label);
 }
 
 static void band_title(const picture *p, int band, const char *text)
@@ -51,8 +59,9 @@ static void draw_tensors(const picture *p, const psr_layout *layout)
     for (size_t t = 0; t < layout->tensor_count; t++) {
         const psr_tensor *tensor = &layout->tensors[t];
         snprintf(title, sizeof title, "%s, %zu values", tensor->name, tensor->count);
+        const char *dot = strrchr(tensor->name, '.'); /* the layer's name ends there */
         box(p, (psr_span){tensor->offset, tensor->count}, 0, t % 2 ? "#d8d8d8" : "#ececec", title,
-            tensor->name, strlen(tensor->name));
+            tensor->name, dot != NULL ? (size_t)(dot - tensor->name) : strlen(tensor->name));
     }
 }
 

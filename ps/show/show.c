@@ -1,5 +1,6 @@
 #include "ps/show/show.h"
 
+#include "base/config/help_width.h"
 #include "base/text/printable.h"
 #include "base/text/text.h"
 #include "model/networks/network.h"
@@ -11,7 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WORDS = 8, PICTURE_COLUMNS = 72, CHUNK_RANKS_MAX = 8 };
+enum {
+    WORDS = 8,
+    LAYERS_COLUMN = 44,
+    LAYERS_BYTES = 8192,
+    PICTURE_COLUMNS = 72,
+    CHUNK_RANKS_MAX = 8
+};
 
 typedef struct shown {
     psr_config config;
@@ -72,21 +79,49 @@ static void print_holder(const psr_plan *plan, uint32_t b, char text[static 32])
         snprintf(text, 32, "%s", route == PSR_ROUTE_RING ? "all, by ring" : "itself");
 }
 
+/* Bytes of a tensor's name before its last part: "layer1.0.conv1" of "layer1.0.conv1.weight". */
+static size_t layer_letters(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot != NULL ? (size_t)(dot - name) : strlen(name);
+}
+
+static bool of_one_layer(const psr_tensor *a, const psr_tensor *b)
+{
+    const size_t letters = layer_letters(a->name);
+    return letters == layer_letters(b->name) && strncmp(a->name, b->name, letters) == 0;
+}
+
+/* The bucket's layers; of one that has further tensors elsewhere, the tensor. */
+static void name_layers(const psr_layout *layout, const psr_bucket *bucket, psr_text_end *end)
+{
+    const size_t last = bucket->first_tensor + bucket->tensor_count - 1;
+    for (size_t t = bucket->first_tensor, next; t <= last; t = next) {
+        const psr_tensor *tensor = &layout->tensors[t];
+        for (next = t + 1; next <= last && of_one_layer(tensor, &layout->tensors[next]);)
+            next++;
+        const bool cut = (t > 0 && of_one_layer(tensor, tensor - 1)) ||
+                         (next < layout->tensor_count && of_one_layer(tensor, tensor + (next - t)));
+        psr_text_add(end, "%s%.*s", t > bucket->first_tensor ? " " : "",
+                     cut && next == t + 1 ? PSR_TENSOR_NAME_MAX : (int)layer_letters(tensor->name),
+                     tensor->name);
+    }
+}
+
 static void print_row(const shown *s, uint32_t b)
 {
-    const psr_plan *plan = &s->parts.plan;
     const psr_bucket *bucket = &s->parts.buckets.items[b];
-    const psr_plan_bucket *planned = &plan->buckets[b];
-    char holder[32], layers[512] = "";
+    const psr_plan_bucket *planned = &s->parts.plan.buckets[b];
+    char holder[32], layers[LAYERS_BYTES] = "";
     psr_text_end end = {layers, sizeof layers};
-    print_holder(plan, b, holder);
-    for (uint32_t t = 0; t < bucket->tensor_count; t++)
-        psr_text_add(&end, "%s%s", t > 0 ? " " : "",
-                     s->net->params.tensors[bucket->first_tensor + t].name);
-    psr_print(stdout, "%6" PRIu32 " %9.1f  %5" PRIu32 "-%-5" PRIu32 " %-13s %s%.200s\n", b,
+    print_holder(&s->parts.plan, b, holder);
+    name_layers(&s->net->params, bucket, &end);
+    if (bucket->piece)
+        psr_text_add(&end, ", a piece");
+    psr_print(stdout, "%6" PRIu32 " %9.1f  %5" PRIu32 "-%-5" PRIu32 " %-13s ", b,
               (double)bucket->length * sizeof(float) / 1024, planned->first_slice,
-              planned->first_slice + planned->slice_count - 1, holder, layers,
-              bucket->piece ? " (a piece)" : "");
+              planned->first_slice + planned->slice_count - 1, holder);
+    psr_help_wrap(stdout, layers, LAYERS_COLUMN, LAYERS_COLUMN);
 }
 
 /* Which part of each bucket ends at which rank: its sum is complete there first. */
@@ -119,7 +154,7 @@ static void print_table(const shown *s)
               s->config.model, layout->count, layout->tensor_count,
               (double)layout->length * sizeof(float) * 1e-6, mode, plan->ranks);
     psr_print(stdout, "buckets: %s\n\n", line);
-    psr_print(stdout, "bucket       KiB       slices held by       tensors\n");
+    psr_print(stdout, "bucket       KiB       slices held by       layers\n");
     for (uint32_t b = 0; b < plan->bucket_count; b++)
         print_row(s, b);
     if (psr_plan_has_route(plan, PSR_ROUTE_RING))
