@@ -284,6 +284,23 @@ PSR_MUST_CHECK psr_err psr_sim_new(const psr_sim_faults *faults, psr_sim **ret_s
 /* Ends the loans of messages under way. To be called after its transports are freed. NULL
  * allowed. */
 void psr_sim_free(psr_sim *sim);
+/* In the place of random delays: a model of links and busy processes. */
+typedef struct psr_sim_parcel psr_sim_parcel; /* a message under way */
+typedef struct psr_sim_carrier {
+    void *context;
+    /* Takes a message that leaves now; psr_sim_arrive says when it comes. The head is as the
+     * receiver will see it, and borrowed until then. */
+    void (*carry)(void *context, psr_sim_parcel *parcel, psr_peer from, psr_peer to,
+                  const psr_head *head, size_t payload_bytes);
+    /* Whether these two share memory, so that lent payloads are read in place. NULL: as
+     * by_reference says. */
+    bool (*shares)(void *context, psr_peer a, psr_peer b);
+} psr_sim_carrier;
+/* Before any message is sent; what carrier points to is borrowed for life. */
+void psr_sim_carry_by(psr_sim *sim, const psr_sim_carrier *carrier);
+/* The carrier delivers a message that it was given, at due_us or later: not before now. NOMEM: it
+ * keeps it. */
+PSR_MUST_CHECK psr_err psr_sim_arrive(psr_sim *sim, psr_sim_parcel *parcel, int64_t due_us);
 /* A member of the network, which is borrowed for life. Its recv never waits: it gives TIMEOUT until
  * psr_sim_step has delivered a message. A loan ends when the message is delivered or, by_reference,
  * when the message is freed. Endpoints and keys mean nothing here. */

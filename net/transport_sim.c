@@ -5,6 +5,7 @@
 #include "net/transport_private.h"
 
 #include "base/rng.h"
+#include "net/sim_channels.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -17,26 +18,20 @@
 typedef struct sim_transport sim_transport;
 
 /* A message: first under way, then in an inbox, then its receiver's. */
-typedef struct parcel {
+typedef struct psr_sim_parcel {
     psr_message base;
     psr_peer to;
+    psr_sim_channel *channel;
     int64_t due_us;
+    bool in_place; /* lent bytes are read where they lie */
     uint64_t number;
     /* until it is delivered; by reference: until it is freed, or its lender ends */
     psr_payload lent;
-    /* in the list of parcels that are read in place; NULL: not in it */
-    struct parcel *next_held, **held_at;
+    /* in the list of parcels that are read in place, or that the carrier has; NULL: in none */
+    struct psr_sim_parcel *next_held, **held_at;
     void *bytes;         /* the payload: copied when it is sent, or if lent when it is delivered */
-    struct parcel *next; /* in the inbox */
+    struct psr_sim_parcel *next; /* in the inbox */
 } parcel;
-
-/* One channel, for its order and its numbers. */
-typedef struct sim_channel {
-    psr_peer from, to;
-    int64_t last_us; /* time of the latest delivery: no message overtakes another */
-    uint64_t sequence;
-    size_t waiting; /* under way */
-} sim_channel;
 
 struct psr_sim {
     psr_sim_faults faults;
@@ -45,13 +40,14 @@ struct psr_sim {
     uint64_t draws; /* random numbers used */
     parcel **heap;
     size_t heap_count, heap_capacity;
-    sim_channel *channels;
-    size_t channel_count, channel_capacity;
+    psr_sim_channels channels;
+    psr_sim_carrier carrier; /* carry NULL: there is none */
     sim_transport **members;
     size_t member_count, member_capacity;
     psr_peer *cut;
     size_t cut_count, cut_capacity;
-    parcel *held; /* parcels at receivers whose bytes are still their lenders' */
+    parcel *held;    /* parcels at receivers whose bytes are still their lenders' */
+    parcel *carried; /* parcels that the carrier has */
 };
 
 struct sim_transport {
@@ -83,13 +79,13 @@ static bool reserve(void *items, size_t *capacity, size_t count, size_t item_byt
 
 /* ---- parcels ---- */
 
-static void hold(psr_sim *sim, parcel *p)
+static void hold(parcel **list, parcel *p)
 {
-    p->next_held = sim->held;
-    p->held_at = &sim->held;
-    if (sim->held != NULL)
-        sim->held->held_at = &p->next_held;
-    sim->held = p;
+    p->next_held = *list;
+    p->held_at = list;
+    if (*list != NULL)
+        (*list)->held_at = &p->next_held;
+    *list = p;
 }
 
 static void let_go(parcel *p)
@@ -168,17 +164,6 @@ static bool is_cut(const psr_sim *sim, psr_peer peer)
     return false;
 }
 
-static sim_channel *channel_of(psr_sim *sim, psr_peer from, psr_peer to)
-{
-    for (size_t i = 0; i < sim->channel_count; i++)
-        if (psr_peer_equal(sim->channels[i].from, from) && psr_peer_equal(sim->channels[i].to, to))
-            return &sim->channels[i];
-    if (!reserve(&sim->channels, &sim->channel_capacity, sim->channel_count, sizeof *sim->channels))
-        return NULL;
-    sim->channels[sim->channel_count] = (sim_channel){.from = from, .to = to};
-    return &sim->channels[sim->channel_count++];
-}
-
 static uint32_t draw(psr_sim *sim, uint32_t bound)
 {
     psr_rng_at at = {.seed = sim->faults.seed, .purpose = PSR_RNG_TEST};
@@ -194,7 +179,7 @@ static void *copy_of(const void *bytes, size_t count)
 }
 
 /* A parcel with the head as the wire returns it; NULL: no memory. */
-static parcel *parcel_new(sim_channel *channel, const psr_head *head, size_t payload_bytes)
+static parcel *parcel_new(psr_sim_channel *channel, const psr_head *head, size_t payload_bytes)
 {
     parcel *p = calloc(1, sizeof *p);
     if (p == NULL)
@@ -202,6 +187,7 @@ static parcel *parcel_new(sim_channel *channel, const psr_head *head, size_t pay
     p->base = (psr_message){
         .from = channel->from, .payload_bytes = payload_bytes, .release = parcel_release};
     p->to = channel->to;
+    p->channel = channel;
     psr_head numbered = *head;
     numbered.sequence = channel->sequence++;
     uint8_t buffer[PSR_HEAD_BYTES_MAX];
@@ -224,15 +210,50 @@ static int64_t delay_us(psr_sim *sim)
     return draw(sim, longest_us + 1);
 }
 
-/* On its way. There is room in the heap. */
-static void dispatch(psr_sim *sim, sim_channel *channel, parcel *p)
+/* There is room in the heap. */
+static void arrive(psr_sim *sim, parcel *p, int64_t due_us)
 {
-    int64_t due_us = sim->now_us + delay_us(sim);
+    psr_sim_channel *channel = p->channel;
     channel->last_us = due_us > channel->last_us ? due_us : channel->last_us;
     p->due_us = channel->last_us;
     p->number = sim->numbers++;
-    channel->waiting++;
     heap_push(sim, p);
+}
+
+/* On its way. There is room in the heap. */
+static void dispatch(psr_sim *sim, parcel *p)
+{
+    p->channel->waiting++;
+    if (sim->carrier.carry == NULL) {
+        arrive(sim, p, sim->now_us + delay_us(sim));
+        return;
+    }
+    hold(&sim->carried, p);
+    sim->carrier.carry(sim->carrier.context, p, p->base.from, p->to, &p->base.head,
+                       p->base.payload_bytes);
+}
+
+psr_err psr_sim_arrive(psr_sim *sim, psr_sim_parcel *parcel, int64_t due_us)
+{
+    assert(due_us >= sim->now_us);
+    if (!reserve(&sim->heap, &sim->heap_capacity, sim->heap_count, sizeof(psr_sim_parcel *)))
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %zu messages", sim->heap_count);
+    let_go(parcel);
+    arrive(sim, parcel, due_us);
+    return PSR_OK;
+}
+
+void psr_sim_carry_by(psr_sim *sim, const psr_sim_carrier *carrier)
+{
+    sim->carrier = *carrier;
+}
+
+/* Whether lent bytes are read in place between these two. */
+static bool shares(const psr_sim *sim, psr_peer from, psr_peer to)
+{
+    if (sim->carrier.shares == NULL)
+        return sim->faults.by_reference;
+    return sim->carrier.shares(sim->carrier.context, from, to);
 }
 
 /* Takes over the payload on success: a lent one by its loan, another by a copy. */
@@ -242,7 +263,7 @@ static psr_err post(psr_sim *sim, psr_peer from, psr_peer to, const psr_head *he
     if (!reserve(&sim->heap, &sim->heap_capacity, sim->heap_count, sizeof(parcel *)))
         return psr_fail(PSR_ERR_NOMEM, "no memory for %zu messages", sim->heap_count);
     size_t bytes = payload != NULL ? payload->bytes : 0;
-    sim_channel *channel = channel_of(sim, from, to);
+    psr_sim_channel *channel = psr_sim_channels_get(&sim->channels, from, to);
     parcel *p = channel != NULL ? parcel_new(channel, head, bytes) : NULL;
     void *copy = p != NULL && !lend && bytes > 0 ? copy_of(payload->data, bytes) : NULL;
     if (p == NULL || (copy == NULL && !lend && bytes > 0)) {
@@ -251,29 +272,36 @@ static psr_err post(psr_sim *sim, psr_peer from, psr_peer to, const psr_head *he
     }
     p->bytes = copy;
     p->base.payload = copy;
-    if (lend)
+    if (lend) {
         p->lent = *payload;
-    dispatch(sim, channel, p);
+        p->in_place = shares(sim, from, to);
+    }
+    dispatch(sim, p);
     return PSR_OK;
 }
 
 static bool connected(const sim_transport *transport, psr_peer to)
 {
-    for (size_t i = 0; i < transport->peer_count; i++)
-        if (psr_peer_equal(transport->peers[i], to))
-            return true;
+    psr_sim_channel *channel =
+        psr_sim_channels_find(&transport->sim->channels, transport->self, to);
+    const size_t hint = channel != NULL ? channel->connection : 0;
+    for (size_t k = 0; k < transport->peer_count; k++) {
+        const size_t i = (hint + k) % transport->peer_count;
+        if (!psr_peer_equal(transport->peers[i], to))
+            continue;
+        if (channel != NULL)
+            channel->connection = i;
+        return true;
+    }
     return false;
 }
 
 static size_t sim_waiting(const psr_transport *base, psr_peer peer)
 {
     const sim_transport *transport = (const sim_transport *)base;
-    const psr_sim *sim = transport->sim;
-    for (size_t i = 0; i < sim->channel_count; i++)
-        if (psr_peer_equal(sim->channels[i].from, transport->self) &&
-            psr_peer_equal(sim->channels[i].to, peer))
-            return sim->channels[i].waiting;
-    return 0;
+    const psr_sim_channel *channel =
+        psr_sim_channels_find(&transport->sim->channels, transport->self, peer);
+    return channel != NULL ? channel->waiting : 0;
 }
 
 static psr_err sim_send(psr_transport *base, psr_peer to, const psr_head *head,
@@ -308,7 +336,7 @@ static psr_err sim_send(psr_transport *base, psr_peer to, const psr_head *head,
 static bool sim_lends_to(const psr_transport *base, psr_peer peer)
 {
     const sim_transport *transport = (const sim_transport *)base;
-    return transport->sim->faults.by_reference && connected(transport, peer);
+    return shares(transport->sim, transport->self, peer) && connected(transport, peer);
 }
 
 /* ---- the network ---- */
@@ -329,10 +357,10 @@ static bool unload(psr_sim *sim, parcel *p)
 {
     if (p->lent.release == NULL)
         return true;
-    if (!sim->faults.by_reference)
+    if (!p->in_place)
         return copy_lent(p);
     p->base.payload = p->lent.data;
-    hold(sim, p);
+    hold(&sim->held, p);
     return true;
 }
 
@@ -350,16 +378,26 @@ static void take_back(psr_sim *sim, psr_peer lender)
     }
 }
 
+/* The receiver's transport; NULL: it has none. */
+static sim_transport *member_of(psr_sim *sim, psr_sim_channel *channel)
+{
+    for (size_t k = 0; k < sim->member_count; k++) {
+        const size_t i = (channel->member + k) % sim->member_count;
+        if (!psr_peer_equal(sim->members[i]->self, channel->to))
+            continue;
+        channel->member = i;
+        return sim->members[i];
+    }
+    return NULL;
+}
+
 bool psr_sim_step(psr_sim *sim, psr_peer *ret_to)
 {
     while (sim->heap_count > 0) {
         parcel *p = heap_pop(sim);
         sim->now_us = p->due_us;
-        channel_of(sim, p->base.from, p->to)->waiting--;
-        sim_transport *to = NULL;
-        for (size_t i = 0; i < sim->member_count; i++)
-            if (psr_peer_equal(sim->members[i]->self, p->to))
-                to = sim->members[i];
+        p->channel->waiting--;
+        sim_transport *to = member_of(sim, p->channel);
         if (to == NULL || !unload(sim, p)) {
             parcel_free(p);
             continue;
@@ -405,7 +443,7 @@ void psr_sim_cut(psr_sim *sim, psr_peer peer)
     for (size_t i = 0; i < sim->heap_count; i++)
         if (psr_peer_equal(sim->heap[i]->base.from, peer) ||
             psr_peer_equal(sim->heap[i]->to, peer)) {
-            channel_of(sim, sim->heap[i]->base.from, sim->heap[i]->to)->waiting--;
+            sim->heap[i]->channel->waiting--;
             parcel_free(sim->heap[i]);
         } else
             sim->heap[kept++] = sim->heap[i];
@@ -434,8 +472,10 @@ void psr_sim_free(psr_sim *sim)
     assert(sim->member_count == 0);
     for (size_t i = 0; i < sim->heap_count; i++)
         parcel_free(sim->heap[i]);
+    while (sim->carried != NULL)
+        parcel_free(sim->carried);
     free(sim->heap);
-    free(sim->channels);
+    psr_sim_channels_done(&sim->channels);
     free(sim->members);
     free(sim->cut);
     free(sim);
