@@ -1,6 +1,4 @@
-/* A worker of the simulated cluster: its session and exchange as they are, and a compute thread
- * that is played: a function with a stack of its own, which gives way to the rest of the cluster
- * whenever it waits or computes. */
+/* What a worker of the simulated cluster plays on its compute thread, and what it checks. */
 #include "tests/unit/cluster/cluster_private.h"
 
 #include "comm/wire/messages.h"
@@ -9,74 +7,42 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STACK_BYTES ((size_t)256 << 10)
-
-/* ---- giving way ---- */
-
-static void give_way(worker *w, int64_t wakes_us)
-{
-    w->wakes_us = wakes_us;
-    swapcontext(&w->context, &w->process.in->events);
-}
-
-static void pause_until_changed(void *context)
-{
-    give_way(context, NEVER);
-}
-
-static void pass_time(void *context, double seconds)
-{
-    worker *w = context;
-    give_way(w, psr_sim_now_us(w->process.in->sim) + (int64_t)(seconds * 1e6));
-}
-
-static void go_on(void *context)
-{
-    worker *w = context;
-    w->wakes_us = psr_sim_now_us(w->process.in->sim);
-}
-
 /* Computes something: it takes times of all sizes, as delays are. */
 static psr_err compute(worker *w, psr_phase phase)
 {
-    cluster *c = w->process.in;
+    cluster *c = w->in;
     uint32_t longest_us = (c->compute_max_us >> cluster_draw(c, 6)) + 1;
-    if (w->process.self.rank == c->options.slow_worker)
+    if (w->rank == c->options.slow_worker)
         longest_us *= 10;
-    psr_session_progress(w->session, (int)phase);
-    w->computes = true;
-    psr_err err = psr_session_pause(w->session, cluster_draw(c, longest_us) * 1e-6);
-    w->computes = false;
-    psr_session_progress(w->session, (int)phase);
-    return err;
+    return psr_emulated_compute(w->real, phase, cluster_draw(c, longest_us));
 }
 
 /* ---- before the first step ---- */
 
 static float *slot_arena(worker *w, uint32_t slot)
 {
-    return psr_exchange_updates_here(w->exchange) ? psr_exchange_slot(w->exchange, slot)
+    return psr_exchange_updates_here(w->real->exchange) ? psr_exchange_slot(w->real->exchange, slot)
                                                   : w->slots[slot];
 }
 
 static float *section_arena(worker *w, uint32_t section)
 {
-    if (section == PSR_SECTION_RESIDUAL(w->process.self.rank))
-        return psr_exchange_residual(w->exchange, 0);
-    assert_int_equal(w->process.self.rank, 0);
-    return section == PSR_SECTION_WEIGHTS ? psr_exchange_first_weights(w->exchange)
+    if (section == PSR_SECTION_RESIDUAL(w->rank))
+        return psr_exchange_residual(w->real->exchange, 0);
+    assert_int_equal(w->rank, 0);
+    return section == PSR_SECTION_WEIGHTS ? psr_exchange_first_weights(w->real->exchange)
                                           : slot_arena(w, section - PSR_SECTION_SLOT(0));
 }
 
 static psr_err restore(worker *w)
 {
-    const cluster *c = w->process.in;
-    const bool first = w->process.self.rank == 0;
+    const cluster *c = w->in;
+    const bool first = w->rank == 0;
     size_t missing = ((first ? 1 + c->slot_count : 0) + c->owes) * c->options.layout->length;
     while (missing > 0) {
         psr_message *message = NULL;
         psr_msg_piece piece;
-        PSR_TRY(psr_session_restored(w->session, &message));
+        PSR_TRY(psr_session_restored(w->real->session, &message));
         psr_err err = psr_msg_piece_read(message, &piece);
         if (err == PSR_OK) {
             memcpy(section_arena(w, piece.section) + piece.span.offset, message->payload,
@@ -92,16 +58,16 @@ static psr_err restore(worker *w)
 /* As psr_snapshot_load. */
 static psr_err load(worker *w)
 {
-    const cluster *c = w->process.in;
-    const bool first = w->process.self.rank == 0, resumed = c->options.first_step > 0;
+    const cluster *c = w->in;
+    const bool first = w->rank == 0, resumed = c->options.first_step > 0;
     if (resumed)
         PSR_TRY(restore(w));
     else if (first)
-        cluster_initial_weights(c->options.layout, psr_exchange_first_weights(w->exchange));
-    PSR_TRY(psr_exchange_install(w->exchange, 0, psr_exchange_first_weights(w->exchange)));
-    bool has_slots = first || psr_exchange_updates_here(w->exchange);
+        cluster_initial_weights(c->options.layout, psr_exchange_first_weights(w->real->exchange));
+    PSR_TRY(psr_exchange_install(w->real->exchange, 0, psr_exchange_first_weights(w->real->exchange)));
+    bool has_slots = first || psr_exchange_updates_here(w->real->exchange);
     for (uint32_t slot = 0; slot < c->slot_count && resumed && has_slots; slot++)
-        PSR_TRY(psr_exchange_install(w->exchange, 1 + slot, slot_arena(w, slot)));
+        PSR_TRY(psr_exchange_install(w->real->exchange, 1 + slot, slot_arena(w, slot)));
     return PSR_OK;
 }
 
@@ -109,34 +75,34 @@ static psr_err load(worker *w)
 
 static void see_gap(worker *w)
 {
-    cluster *c = w->process.in;
+    cluster *c = w->in;
     uint64_t slowest = UINT64_MAX;
     psr_exchange_figures figures;
     for (uint32_t r = 0; r < c->n; r++)
         slowest = c->workers[r].step < slowest ? c->workers[r].step : slowest;
     if (w->step - slowest > c->gap)
         c->gap = w->step - slowest;
-    psr_exchange_take_figures(w->exchange, &figures);
+    psr_exchange_take_figures(w->real->exchange, &figures);
     c->staleness = figures.staleness > c->staleness ? figures.staleness : c->staleness;
 }
 
 /* The weights of a bucket are those after the step before this one. */
 static void keep(worker *w, uint32_t b, uint64_t steps)
 {
-    const cluster_options *o = &w->process.in->options;
+    const cluster_options *o = &w->in->options;
     const psr_bucket *range = &o->buckets->items[b];
     if (steps > o->first_step)
         memcpy(w->history + (steps - 1 - o->first_step) * o->layout->length + range->offset,
-               psr_exchange_weights(w->exchange) + range->offset, range->length * sizeof(float));
+               psr_exchange_weights(w->real->exchange) + range->offset, range->length * sizeof(float));
 }
 
 static psr_err forward(worker *w)
 {
-    const psr_buckets *buckets = w->process.in->options.buckets;
-    float *gradients = psr_exchange_gradients(w->exchange);
+    const psr_buckets *buckets = w->in->options.buckets;
+    float *gradients = psr_exchange_gradients(w->real->exchange);
     for (uint32_t b = buckets->count; b-- > 0;) {
         PSR_TRY(compute(w, PSR_PHASE_FORWARD));
-        PSR_TRY(psr_exchange_weights_wanted(w->exchange, b));
+        PSR_TRY(psr_exchange_weights_wanted(w->real->exchange, b));
         keep(w, b, w->step);
         for (size_t i = 0; i < buckets->items[b].length; i++)
             gradients[buckets->items[b].offset + i] = NAN; /* it may be written again */
@@ -166,22 +132,22 @@ static const psr_fence_ops device_fence = {device_passed, device_tell};
 /* The device writes parameters alone, never their padding. */
 static void device_writes(worker *w, uint32_t b, bool poison)
 {
-    const psr_layout *layout = w->process.in->options.layout;
-    const psr_bucket *range = &w->process.in->options.buckets->items[b];
-    float *gradients = psr_exchange_gradients(w->exchange);
+    const psr_layout *layout = w->in->options.layout;
+    const psr_bucket *range = &w->in->options.buckets->items[b];
+    float *gradients = psr_exchange_gradients(w->real->exchange);
     for (size_t t = 0; t < layout->tensor_count; t++) {
         const psr_tensor *tensor = &layout->tensors[t];
         for (size_t i = tensor->offset; i < tensor->offset + tensor->count; i++)
             if (i >= range->offset && i < range->offset + range->length)
                 gradients[i] =
-                    poison ? NAN : cluster_gradient(w->process.self.rank, w->device[b].step, i);
+                    poison ? NAN : cluster_gradient(w->rank, w->device[b].step, i);
     }
 }
 
 /* The gradient is not there, and comes some time after the worker has reported it. */
 static psr_fence *order_gradient(worker *w, uint32_t b)
 {
-    cluster *c = w->process.in;
+    cluster *c = w->in;
     const psr_bucket *range = &c->options.buckets->items[b];
     if (w->device == NULL)
         return NULL;
@@ -190,7 +156,7 @@ static psr_fence *order_gradient(worker *w, uint32_t b)
                       .due_us = psr_sim_now_us(c->sim) + cluster_draw(c, 4 * c->compute_max_us),
                       .step = w->step};
     device_writes(w, b, true);
-    memcpy(w->read + range->offset, psr_exchange_weights(w->exchange) + range->offset,
+    memcpy(w->read + range->offset, psr_exchange_weights(w->real->exchange) + range->offset,
            range->length * sizeof(float));
     return &w->device[b].fence;
 }
@@ -198,7 +164,7 @@ static psr_fence *order_gradient(worker *w, uint32_t b)
 static uint32_t next_of_device(const worker *w)
 {
     uint32_t next = 0;
-    for (uint32_t b = 1; b < w->process.in->options.buckets->count; b++)
+    for (uint32_t b = 1; b < w->in->options.buckets->count; b++)
         if (w->device[b].due_us < w->device[next].due_us)
             next = b;
     return next;
@@ -221,12 +187,12 @@ static void tell_of_device(device_work *work)
 void worker_device_turn(worker *w)
 {
     const uint32_t b = next_of_device(w);
-    const psr_bucket *range = &w->process.in->options.buckets->items[b];
-    if (memcmp(w->read + range->offset, psr_exchange_weights(w->exchange) + range->offset,
+    const psr_bucket *range = &w->in->options.buckets->items[b];
+    if (memcmp(w->read + range->offset, psr_exchange_weights(w->real->exchange) + range->offset,
                range->length * sizeof(float)) != 0)
         fail_msg(
             "seed %llu, worker %u: the weights of bucket %u change while the device reads them",
-            (unsigned long long)w->process.in->options.seed, w->process.self.rank, b);
+            (unsigned long long)w->in->options.seed, w->rank, b);
     device_writes(w, b, false);
     w->device[b].passed = true;
     tell_of_device(&w->device[b]);
@@ -234,7 +200,7 @@ void worker_device_turn(worker *w)
 
 static void make_device(worker *w)
 {
-    const cluster_options *o = &w->process.in->options;
+    const cluster_options *o = &w->in->options;
     if (!o->late_devices)
         return;
     w->device = calloc(o->buckets->count, sizeof *w->device);
@@ -246,7 +212,7 @@ static void make_device(worker *w)
 /* A back end that ends tells whoever has asked. */
 static void free_device(worker *w)
 {
-    for (uint32_t b = 0; w->device != NULL && b < w->process.in->options.buckets->count; b++)
+    for (uint32_t b = 0; w->device != NULL && b < w->in->options.buckets->count; b++)
         tell_of_device(&w->device[b]);
     free(w->device);
     free(w->read);
@@ -255,9 +221,9 @@ static void free_device(worker *w)
 /* In order, but for what a network with branches makes of it. */
 static psr_err backward(worker *w)
 {
-    cluster *c = w->process.in;
+    cluster *c = w->in;
     const psr_buckets *buckets = c->options.buckets;
-    float *gradients = psr_exchange_gradients(w->exchange);
+    float *gradients = psr_exchange_gradients(w->real->exchange);
     for (uint32_t b = 0; b < buckets->count; b++) {
         w->order[b] = b;
         if (b > 0 && cluster_draw(c, 4) == 0) {
@@ -269,24 +235,24 @@ static psr_err backward(worker *w)
         const psr_bucket *range = &buckets->items[w->order[k]];
         PSR_TRY(compute(w, PSR_PHASE_BACKWARD));
         for (size_t i = range->offset; i < range->offset + range->length; i++)
-            gradients[i] = cluster_gradient(w->process.self.rank, w->step, i);
+            gradients[i] = cluster_gradient(w->rank, w->step, i);
         PSR_TRY(
-            psr_exchange_gradient_ready(w->exchange, w->order[k], order_gradient(w, w->order[k])));
+            psr_exchange_gradient_ready(w->real->exchange, w->order[k], order_gradient(w, w->order[k])));
     }
     return PSR_OK;
 }
 
 static psr_err take_step(worker *w)
 {
-    cluster *c = w->process.in;
+    cluster *c = w->in;
     PSR_TRY(
-        psr_exchange_begin_step(w->exchange, &(psr_step){w->step, w->process.self.rank, 1, c->n}));
+        psr_exchange_begin_step(w->real->exchange, &(psr_step){w->step, w->rank, 1, c->n}));
     if (w->step == c->options.stop_at)
         cluster_stop(c);
     PSR_TRY(forward(w));
     PSR_TRY(backward(w));
     w->step++;
-    return psr_exchange_end_step(w->exchange);
+    return psr_exchange_end_step(w->real->exchange);
 }
 
 /* ---- between steps and at the end ---- */
@@ -294,12 +260,12 @@ static psr_err take_step(worker *w)
 /* The optimizer's state, or what this worker holds of it. */
 static psr_err save_slots(worker *w)
 {
-    const psr_buckets *buckets = w->process.in->options.buckets;
-    for (uint32_t i = 0; i < psr_exchange_slot_count(w->exchange); i++)
+    const psr_buckets *buckets = w->in->options.buckets;
+    for (uint32_t i = 0; i < psr_exchange_slot_count(w->real->exchange); i++)
         for (uint32_t b = 0; b < buckets->count; b++)
-            if (psr_exchange_saves_state(w->exchange, b))
+            if (psr_exchange_saves_state(w->real->exchange, b))
                 PSR_TRY(psr_session_checkpoint(
-                    w->session, w->step, PSR_SECTION_SLOT(i), psr_exchange_slot(w->exchange, i),
+                    w->real->session, w->step, PSR_SECTION_SLOT(i), psr_exchange_slot(w->real->exchange, i),
                     (psr_span){buckets->items[b].offset, buckets->items[b].length}));
     return PSR_OK;
 }
@@ -307,35 +273,35 @@ static psr_err save_slots(worker *w)
 /* Worker 0 sends what the shards do not hold, and each worker what it owes and what it holds. */
 static psr_err save(worker *w)
 {
-    const bool first = w->process.self.rank == 0, owes = w->process.in->owes;
+    const bool first = w->rank == 0, owes = w->in->owes;
     if (w->last_saved == w->step)
         return PSR_OK;
-    PSR_TRY(psr_exchange_drain(w->exchange));
-    PSR_TRY(psr_session_await_saved(w->session, w->last_saved));
+    PSR_TRY(psr_exchange_drain(w->real->exchange));
+    PSR_TRY(psr_session_await_saved(w->real->session, w->last_saved));
     w->last_saved = w->step;
-    const psr_span all = {0, w->process.in->options.layout->length};
+    const psr_span all = {0, w->in->options.layout->length};
     if (owes)
-        PSR_TRY(psr_session_checkpoint(w->session, w->step,
-                                       PSR_SECTION_RESIDUAL(w->process.self.rank),
-                                       psr_exchange_residual(w->exchange, 0), all));
+        PSR_TRY(psr_session_checkpoint(w->real->session, w->step,
+                                       PSR_SECTION_RESIDUAL(w->rank),
+                                       psr_exchange_residual(w->real->exchange, 0), all));
     PSR_TRY(save_slots(w));
     if (!first)
         return PSR_OK;
-    const float *weights = psr_exchange_saved_weights(w->exchange);
+    const float *weights = psr_exchange_saved_weights(w->real->exchange);
     return weights != NULL
-               ? psr_session_checkpoint(w->session, w->step, PSR_SECTION_WEIGHTS, weights, all)
+               ? psr_session_checkpoint(w->real->session, w->step, PSR_SECTION_WEIGHTS, weights, all)
                : PSR_OK;
 }
 
 /* As an evaluation's figures are averaged. */
 static psr_err average(worker *w)
 {
-    double row[2] = {(double)cluster_gradient(w->process.self.rank, w->step, 0), 1};
+    double row[2] = {(double)cluster_gradient(w->rank, w->step, 0), 1};
     double want = (double)cluster_gradient(0, w->step, 0);
-    for (uint32_t r = 1; r < w->process.in->n; r++)
+    for (uint32_t r = 1; r < w->in->n; r++)
         want += (double)cluster_gradient(r, w->step, 0);
-    want /= w->process.in->n;
-    PSR_TRY(psr_exchange_average(w->exchange, row, 2));
+    want /= w->in->n;
+    PSR_TRY(psr_exchange_average(w->real->exchange, row, 2));
     return memcmp(&want, row, sizeof want) == 0
                ? PSR_OK
                : psr_fail(PSR_ERR_COMPUTE, "the average is %a rather than %a", row[0], want);
@@ -343,25 +309,25 @@ static psr_err average(worker *w)
 
 static psr_err finish(worker *w)
 {
-    const cluster_options *o = &w->process.in->options;
-    PSR_TRY(psr_exchange_drain(w->exchange));
+    const cluster_options *o = &w->in->options;
+    PSR_TRY(psr_exchange_drain(w->real->exchange));
     for (uint32_t b = 0; b < o->buckets->count; b++)
         keep(w, b, w->step);
     PSR_TRY(average(w));
     PSR_TRY(save(w));
     w->done = true;
-    return psr_session_done(w->session, w->step, false, "{}");
+    return psr_session_done(w->real->session, w->step, false, "{}");
 }
 
 static psr_err train(worker *w)
 {
-    const cluster_options *o = &w->process.in->options;
+    const cluster_options *o = &w->in->options;
     PSR_TRY(compute(w, PSR_PHASE_START));
     PSR_TRY(load(w));
-    PSR_TRY(psr_session_ready(w->session, NULL));
+    PSR_TRY(psr_session_ready(w->real->session, NULL));
     while (w->step < o->first_step + o->steps) {
         psr_err err = take_step(w);
-        if (err == PSR_ERR_CANCELLED && w->step > psr_session_last_step(w->session))
+        if (err == PSR_ERR_CANCELLED && w->step > psr_session_last_step(w->real->session))
             break;
         PSR_TRY(err);
         if (o->config->checkpoint_every > 0 && w->step % o->config->checkpoint_every == 0)
@@ -370,103 +336,35 @@ static psr_err train(worker *w)
     return finish(w);
 }
 
-/* ---- the compute thread ---- */
-
-static worker *entering; /* makecontext passes integers alone */
-
-static void enter(void)
-{
-    worker *w = entering;
-    w->result = train(w);
-    if (w->result != PSR_OK)
-        psr_session_fail(w->session, w->result);
-    w->ended = true;
-    give_way(w, NEVER);
-}
-
-void worker_resume(worker *w)
-{
-    entering = w;
-    w->wakes_us = NEVER;
-    swapcontext(&w->process.in->events, &w->context);
-}
-
-static void make_compute_thread(worker *w)
-{
-    w->stack = malloc(STACK_BYTES);
-    getcontext(&w->context);
-    w->context.uc_stack.ss_sp = w->stack;
-    w->context.uc_stack.ss_size = STACK_BYTES;
-    w->context.uc_link = NULL;
-    makecontext(&w->context, enter, 0);
-    w->wakes_us = psr_sim_now_us(w->process.in->sim);
-}
-
 /* ---- life ---- */
 
-void worker_report(void *context, psr_msg_progress *progress)
+psr_err worker_trains(void *context, psr_emulated_worker *real)
 {
-    const worker *w = context;
-    if (w->session != NULL)
-        psr_session_report(w->session, progress);
+    (void)context;
+    return train(real->played);
 }
 
-static psr_err connect_peers(void *context, const psr_plan *plan)
+psr_err worker_welcomed(void *context, psr_emulated_worker *real)
 {
-    return psr_peers_connect(&((worker *)context)->peers, plan);
-}
-
-psr_err worker_welcomed(worker *w)
-{
-    const cluster *c = w->process.in;
-    const cluster_options *o = &c->options;
-    w->waiter = (psr_loop_waiter){w, pause_until_changed, pass_time, go_on, process_now_ns};
-    w->observer = (psr_observer){.context = w, .see = process_see};
-    psr_worker_start start;
-    PSR_TRY(psr_worker_start_from_json(psr_member_agreed(w->process.member), &start));
-    w->step = start.first_step;
+    const cluster_options *o = &((cluster *)context)->options;
+    worker *w = real->played;
+    w->step = real->first_step;
     w->history = calloc(o->layout->length * (o->steps + 1) + 1, sizeof(float));
     w->order = calloc(o->buckets->count + 1, sizeof *w->order);
     for (uint32_t i = 0; i < CLUSTER_SLOTS; i++)
         w->slots[i] = calloc(o->layout->length + 1, sizeof(float));
-    const psr_plan *plan = &psr_member_view(w->process.member)->plan;
-    psr_ways ways = {.count = 0};
-    PSR_TRY(psr_engine_choose(o->config, plan, &ways));
-    PSR_TRY(psr_peers_init(w->process.member, &w->peers));
-    PSR_TRY(connect_peers(w, plan));
-    const psr_session_options session = {.first_step = w->step,
-                                         .total_steps = start.total_steps,
-                                         .view = psr_member_view(w->process.member),
-                                         .commands_max = psr_exchange_commands_max(o->buckets),
-                                         .transport = w->process.transport,
-                                         .member = w->process.member,
-                                         .waiter = &w->waiter};
-    PSR_TRY(psr_session_new(&session, &w->session));
-    psr_exchange_options exchange = {.session = w->session,
-                                     .config = o->config,
-                                     .layout = o->layout,
-                                     .buckets = o->buckets,
-                                     .plan = plan,
-                                     .rank = w->process.self.rank,
-                                     .ways = &ways,
-                                     .context = w,
-                                     .rebinding = connect_peers,
-                                     .weights_in_place = o->seed / 2 % 2 == 1,
-                                     .observer = o->see != NULL ? &w->observer : NULL};
-    PSR_TRY(psr_exchange_new(&exchange, &w->exchange));
     make_device(w);
-    make_compute_thread(w);
     return PSR_OK;
 }
 
 /* After its transport. */
-void worker_done(worker *w)
+void worker_freed(void *context, psr_emulated_worker *real)
 {
-    psr_exchange_free(w->exchange);
-    psr_peers_done(&w->peers);
-    psr_session_free(w->session);
+    worker *w = real->played;
+    (void)context;
+    if (w == NULL)
+        return;
     free_device(w);
-    free(w->stack);
     free(w->history);
     free(w->order);
     for (uint32_t i = 0; i < CLUSTER_SLOTS; i++)
