@@ -26,6 +26,8 @@ static const psr_subcommand rows[] = {
     {"doctor",
      "look for what would stop or slow a run on this machine or on the hosts of a hostfile",
      psr_command_doctor},
+    {"predict", "predict how fast parameter servers and ring would be on a cluster",
+     psr_command_predict},
     {"mode", "show or change the mode of a run that is under way", psr_command_mode},
     {"report", "compare runs in one table", psr_command_report},
     {"show", "show which layers are in which bucket, and who holds it", psr_command_show},

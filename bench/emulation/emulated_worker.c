@@ -94,7 +94,7 @@ psr_err psr_emulated_worker_welcomed(psr_emulated_worker *w)
 {
     const psr_emulation_options *o = &w->process.in->options;
     w->waiter = (psr_loop_waiter){w, pause_until_changed, pass_time, go_on, psr_emulated_now_ns};
-    w->observer = (psr_observer){w, psr_emulated_see};
+    w->observer = (psr_observer){.context = w, .see = psr_emulated_see};
     psr_worker_start start;
     PSR_TRY(psr_worker_start_from_json(psr_member_agreed(w->process.member), &start));
     w->first_step = start.first_step;

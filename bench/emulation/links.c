@@ -302,6 +302,14 @@ static double payload_of(const psr_links *l, psr_message_type type, size_t bytes
     return ((double)bytes - extra) * o->stands_for + extra;
 }
 
+double psr_link_window_of_loss(double loss, double rtt_s)
+{
+    if (loss <= 0)
+        return INFINITY;
+    return PSR_LINK_SEGMENT_BYTES *
+           larger(sqrt(1.5 / loss), 1.054 * pow(rtt_s / loss, 0.75));
+}
+
 static connection *connection_of(psr_links *l, uint32_t from, uint32_t to)
 {
     connection **at = &l->connections[(size_t)from * l->count + to];
@@ -315,10 +323,9 @@ static connection *connection_of(psr_links *l, uint32_t from, uint32_t to)
     c->to = to;
     c->window_bytes = o->window_bytes;
     if (o->loss > 0) {
-        const double queued_s = o->quantum_bytes * l->hosts[l->processes[to].host].in_ns_per_byte / 1e9,
-                     rtt_s = 2 * o->latency_s + queued_s,
-                     segments = larger(sqrt(1.5 / o->loss), 1.054 * pow(rtt_s / o->loss, 0.75)),
-                     bytes = segments * PSR_LINK_SEGMENT_BYTES;
+        const double queued_s =
+                         o->quantum_bytes * l->hosts[l->processes[to].host].in_ns_per_byte / 1e9,
+                     bytes = psr_link_window_of_loss(o->loss, 2 * o->latency_s + queued_s);
         c->window_bytes = c->window_bytes > 0 ? smaller(c->window_bytes, bytes) : bytes;
     }
     *at = c;

@@ -57,6 +57,10 @@ typedef struct psr_links_options {
 
 typedef struct psr_links psr_links;
 
+/* What a connection has on the way on average, in bytes, when that share of packets is lost;
+ * infinite without loss. */
+double psr_link_window_of_loss(double loss, double rtt_s);
+
 /* Sets itself as the sim's carrier. NOMEM. The caller owns *ret_links: psr_links_free, after the
  * sim. */
 PSR_MUST_CHECK psr_err psr_links_new(const psr_links_options *options, psr_links **ret_links);

@@ -1,0 +1,26 @@
+/* What earlier measurements say: a run directory of psring train, and the JSON of psring doctor.
+ * Both may come from elsewhere, and are checked. One thread. */
+#ifndef PSR_BENCH_INPUTS_H
+#define PSR_BENCH_INPUTS_H
+
+#include "base/config/config.h"
+
+typedef struct psr_run_input {
+    psr_config config; /* what the run.json has, on top of the defaults */
+    uint32_t classes, channels, height, width; /* of the images */
+    double compute_s; /* of a step: median over ranks and steps, without the first tenth */
+} psr_run_input;
+
+/* NOT_FOUND, IO, FORMAT: naming the file. */
+PSR_MUST_CHECK psr_err psr_run_input_read(const char *directory, psr_run_input *ret_input);
+
+typedef struct psr_doctor_input {
+    uint32_t hosts;
+    double bits_per_s; /* of messages between two hosts: the median */
+    double round_trip_s;
+} psr_doctor_input;
+
+/* FORMAT: also if it has no pair of hosts that was measured. */
+PSR_MUST_CHECK psr_err psr_doctor_input_read(const char *path, psr_doctor_input *ret_input);
+
+#endif

@@ -1,0 +1,65 @@
+#include "bench/predict/scenario.h"
+
+#include "comm/wire/compression/compression.h"
+
+#include <stdio.h>
+
+const char *psr_limit_name(psr_limit limit)
+{
+    static const char *const names[PSR_LIMITS] = {
+        [PSR_LIMIT_COMPUTE] = "compute",         [PSR_LIMIT_WORKER_LINK] = "workers' links",
+        [PSR_LIMIT_SHARD_LINK] = "shards' links", [PSR_LIMIT_WORKER] = "workers",
+        [PSR_LIMIT_SHARD] = "shards",            [PSR_LIMIT_LATENCY] = "latency"};
+    return names[limit];
+}
+
+void psr_choice_describe(const psr_choice *choice, char *text, size_t size)
+{
+    if (choice->mode == PSR_MODE_RING)
+        snprintf(text, size, "ring");
+    else
+        snprintf(text, size, "ps, %u shard%s %s", choice->shards, choice->shards == 1 ? "" : "s",
+                 choice->dedicated ? "on hosts of their own" : "beside the workers");
+}
+
+psr_err psr_scenario_init(psr_scenario *s, uint32_t classes, uint32_t channels, uint32_t height,
+                          uint32_t width)
+{
+    PSR_TRY(psr_network_new(s->config.model, classes, channels, height, width, s->config.shortcut,
+                            &s->net));
+    s->config.bucket_bytes = psr_bucket_bytes(&s->net->params, s->config.bucket_bytes);
+    psr_err err = psr_buckets_plan(&s->net->params, s->config.bucket_bytes, &s->buckets);
+    if (err == PSR_OK)
+        err = psr_compute_profile_init(s->net, &s->buckets, &s->profile);
+    if (err != PSR_OK)
+        psr_scenario_done(s);
+    return err;
+}
+
+void psr_scenario_done(psr_scenario *s)
+{
+    psr_compute_profile_done(&s->profile);
+    psr_buckets_done(&s->buckets);
+    psr_network_free(s->net);
+    s->net = NULL;
+}
+
+double psr_scenario_bytes(const psr_scenario *s)
+{
+    return (double)s->net->params.length * sizeof(float);
+}
+
+double psr_scenario_gradient_bytes(const psr_scenario *s, double bytes)
+{
+    psr_compression compression;
+    const size_t floats = s->config.slice_bytes / sizeof(float);
+    if (psr_compression_parse(s->config.compress, &compression) != PSR_OK)
+        return bytes;
+    return bytes * (double)psr_compression_bytes_max(compression, floats) /
+           (double)s->config.slice_bytes;
+}
+
+double psr_scenario_weight_bytes(const psr_scenario *s, double bytes)
+{
+    return s->config.compress_weights == PSR_COMPRESS_WEIGHTS_NONE ? bytes : bytes / 2;
+}
