@@ -339,7 +339,9 @@ static double sent_cost_ns(psr_links *l, process *p, const psr_head *head, doubl
     double cost_s = k->message_s;
     if (!shared)
         cost_s += payload * (k->copy_s_per_byte + k->seal_s_per_byte);
-    const uint64_t slice = head->offset * 8191u + head->bucket + (head->step << 48);
+    /* of one bucket and step, and from one offset on */
+    const uint64_t slice =
+        (uint64_t)head->tag.slot << 40 ^ head->tag.round << 56 ^ head->fields[0];
     if (head->type == PSR_MSG_WEIGHTS && slice != p->slice) {
         p->slice = slice;
         cost_s += payload * (k->update_s_per_byte +
@@ -485,14 +487,14 @@ void psr_links_open(psr_links *l)
     l->open = true;
 }
 
-double psr_links_out_busy_s(const psr_links *l, uint32_t host)
+double psr_links_out_busy_s(const psr_links *l, uint32_t index)
 {
-    return l->hosts[host].out_busy_ns / 1e9;
+    return l->hosts[index].out_busy_ns / 1e9;
 }
 
-double psr_links_in_busy_s(const psr_links *l, uint32_t host)
+double psr_links_in_busy_s(const psr_links *l, uint32_t index)
 {
-    return l->hosts[host].in_busy_ns / 1e9;
+    return l->hosts[index].in_busy_ns / 1e9;
 }
 
 double psr_links_process_busy_s(const psr_links *l, psr_peer peer)
@@ -500,9 +502,9 @@ double psr_links_process_busy_s(const psr_links *l, psr_peer peer)
     return l->processes[index_of(l, peer)].busy_ns / 1e9;
 }
 
-double psr_links_queue_bytes(const psr_links *l, uint32_t host)
+double psr_links_queue_bytes(const psr_links *l, uint32_t index)
 {
-    return l->hosts[host].queue_most_bytes;
+    return l->hosts[index].queue_most_bytes;
 }
 
 double psr_links_carried_bytes(const psr_links *l)

@@ -76,33 +76,51 @@ static psr_err add_hosts(psr_question *q, psr_answer *a, uint32_t hosts)
     q->scenario.hosts = hosts;
     a->hosts[a->host_count++] = (psr_answer_hosts){
         .hosts = hosts, .first = a->row_count, .best = NO_ROW, .best_ps = NO_ROW, .ring = NO_ROW};
-    PSR_TRY(add_row(q, a, &(psr_choice){.mode = PSR_MODE_RING}));
-    if (q->shard_count == 0)
-        return add_usual_shards(q, a);
-    for (uint32_t i = 0; i < q->shard_count; i++)
+    if (q->ring)
+        PSR_TRY(add_row(q, a, &(psr_choice){.mode = PSR_MODE_RING}));
+    if (q->ps && q->shard_count == 0)
+        PSR_TRY(add_usual_shards(q, a));
+    for (uint32_t i = 0; q->ps && i < q->shard_count; i++)
         PSR_TRY(add_shards(q, a, q->shards[i]));
+    if (a->hosts[a->host_count - 1].count == 0)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--shards: on %u hosts, and of %u buckets, there can be none of these",
+                        hosts, q->scenario.buckets.count);
     return PSR_OK;
 }
 
 /* ---- how much each input matters ---- */
+
+/* Of many workers by the one-link model, however they are predicted: the machines would take
+ * minutes for each. */
+static psr_err predict_effect(const psr_question *q, const psr_choice *choice, double *ret_step_s)
+{
+    const uint32_t workers = q->scenario.hosts * q->scenario.workers_per_host;
+    psr_prediction p;
+    PSR_TRY(workers > PSR_EMULATED_WORKERS_MAX ? psr_one_link_predict(&q->scenario, choice, &p)
+                                               : predict(q, &q->scenario, choice, &p));
+    *ret_step_s = p.step_s;
+    return PSR_OK;
+}
 
 static psr_err add_effect(const psr_question *q, psr_answer *a, const char *name, double *value,
                           double shown)
 {
     const psr_prediction *best = &a->rows[a->hosts[a->host_count - 1].best];
     const double given = *value;
-    psr_prediction less, more;
+    double as_given_s, less_s, more_s;
     if (given == 0)
         return PSR_OK;
+    PSR_TRY(predict_effect(q, &best->choice, &as_given_s));
     *value = given * 0.9;
-    psr_err err = predict(q, &q->scenario, &best->choice, &less);
+    psr_err err = predict_effect(q, &best->choice, &less_s);
     *value = given * 1.1;
     if (err == PSR_OK)
-        err = predict(q, &q->scenario, &best->choice, &more);
+        err = predict_effect(q, &best->choice, &more_s);
     *value = given;
     if (err == PSR_OK)
-        a->effects[a->effect_count++] = (psr_input_effect){
-            name, shown, less.step_s / best->step_s, more.step_s / best->step_s};
+        a->effects[a->effect_count++] =
+            (psr_input_effect){name, shown, less_s / as_given_s, more_s / as_given_s};
     return err;
 }
 
@@ -142,7 +160,7 @@ static psr_err find_crossing(psr_question *q, psr_answer *a)
 {
     const psr_answer_hosts *at = &a->hosts[a->host_count - 1];
     double low = q->scenario.bits_per_s / 100, high = q->scenario.bits_per_s * 100, below, above;
-    if (at->best_ps == NO_ROW)
+    if (at->best_ps == NO_ROW || at->ring == NO_ROW)
         return PSR_OK;
     const psr_choice ps = a->rows[at->best_ps].choice;
     PSR_TRY(lead_of_ring(q, &ps, low, &below));

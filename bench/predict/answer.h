@@ -14,6 +14,7 @@ typedef struct psr_question {
     psr_scenario scenario; /* its hosts are each of those below */
     uint32_t hosts[PSR_ANSWER_LIST_MAX], host_count;
     uint32_t shards[PSR_ANSWER_LIST_MAX], shard_count; /* 0: by the number of hosts */
+    bool ring, ps;          /* which of the two are predicted */
     bool beside, dedicated;
     psr_predict_by by;
 } psr_question;
@@ -26,7 +27,7 @@ typedef struct psr_input_effect {
 
 typedef struct psr_answer_hosts {
     uint32_t hosts, first, count; /* of rows */
-    uint32_t best, best_ps;       /* rows; best_ps UINT32_MAX: there is none */
+    uint32_t best, best_ps;       /* rows; best_ps UINT32_MAX: there is none, as below */
     uint32_t ring;                /* the ring's row */
 } psr_answer_hosts;
 

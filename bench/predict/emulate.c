@@ -12,6 +12,12 @@
 #define STACK_BYTES (256 << 10)
 #define VALUES_MAX 1024 /* that one may stand for */
 
+/* How long each kind had been busy at a moment. */
+typedef struct busy {
+    double *links_s;     /* [hosts], the busier direction */
+    double *processes_s; /* [workers + shards] */
+} busy;
+
 typedef struct emulated {
     const psr_scenario *scenario;
     const psr_choice *choice;
@@ -28,7 +34,8 @@ typedef struct emulated {
     psr_emulation *emulation;
     float *weights, *gradients;
     int64_t *ended_us; /* [STEPS], when the last worker had computed the step */
-    uint32_t done;     /* workers that have taken all steps */
+    uint32_t taken[STEPS]; /* workers that have computed the step */
+    busy before;       /* the timed steps */
 } emulated;
 
 /* ---- sizes ---- */
@@ -108,6 +115,29 @@ static psr_err compute(emulated *m, psr_emulated_worker *w, psr_phase phase, dou
     return for_us > 0 ? psr_emulated_compute(w, phase, for_us) : PSR_OK;
 }
 
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static double link_busy_s(const emulated *m, uint32_t host)
+{
+    return larger(psr_links_out_busy_s(m->links, host), psr_links_in_busy_s(m->links, host));
+}
+
+static double process_busy_s(const emulated *m, uint32_t i)
+{
+    return psr_links_process_busy_s(m->links, psr_emulation_at(m->emulation, i)->self);
+}
+
+static void see_busy(emulated *m)
+{
+    for (uint32_t h = 0; h < m->hosts; h++)
+        m->before.links_s[h] = link_busy_s(m, h);
+    for (uint32_t i = 0; i < m->workers + m->shards; i++)
+        m->before.processes_s[i] = process_busy_s(m, i);
+}
+
 static psr_err take_step(emulated *m, psr_emulated_worker *w, uint64_t step)
 {
     const psr_compute_profile *p = &m->scenario->profile;
@@ -122,8 +152,9 @@ static psr_err take_step(emulated *m, psr_emulated_worker *w, uint64_t step)
         PSR_TRY(compute(m, w, PSR_PHASE_BACKWARD, p->backward[b]));
         PSR_TRY(psr_exchange_gradient_ready(w->exchange, b, NULL));
     }
-    if (now_us(m) > m->ended_us[step])
-        m->ended_us[step] = now_us(m);
+    m->ended_us[step] = now_us(m);
+    if (++m->taken[step] == m->workers && step == STEPS - 1 - TIMED)
+        see_busy(m);
     return psr_exchange_end_step(w->exchange);
 }
 
@@ -134,7 +165,6 @@ static psr_err train(void *context, psr_emulated_worker *w)
     PSR_TRY(psr_session_ready(w->session, NULL));
     for (uint64_t step = 0; step < STEPS; step++)
         PSR_TRY(take_step(m, w, step));
-    m->done++;
     return psr_exchange_drain(w->exchange);
 }
 
@@ -220,6 +250,10 @@ static psr_err make(emulated *m)
         return psr_fail(PSR_ERR_NOMEM, "no memory for arenas");
     for (size_t i = 0; i < m->layout.length; i++)
         m->weights[i] = m->gradients[i] = 0;
+    m->before.links_s = calloc(m->hosts, sizeof(double));
+    m->before.processes_s = calloc(m->workers + m->shards, sizeof(double));
+    if (m->before.links_s == NULL || m->before.processes_s == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for figures");
     PSR_TRY(psr_sim_new(&none, &m->sim));
     psr_err err = make_links(m);
     if (err != PSR_OK) {
@@ -252,6 +286,8 @@ static void done(emulated *m)
     free(m->weights);
     free(m->gradients);
     free(m->ended_us);
+    free(m->before.links_s);
+    free(m->before.processes_s);
 }
 
 /* ---- running it ---- */
@@ -278,11 +314,11 @@ static psr_err failure_of(const emulated *m)
  * by themselves until something comes to a process. */
 static psr_err run(emulated *m)
 {
-    while (m->done < m->workers) {
+    while (m->taken[STEPS - 1] < m->workers) {
         const int64_t machines_us = psr_emulation_next_us(m->emulation);
         int64_t links_us = psr_links_next_us(m->links);
         if (machines_us == PSR_EMULATION_NEVER && links_us == INT64_MAX)
-            return psr_fail(PSR_ERR_INTERNAL, "the emulated run stands still");
+            return psr_fail(PSR_ERR_BROKEN, "the emulated run stands still");
         if (links_us > machines_us) {
             psr_emulation_step(m->emulation);
             PSR_TRY(failure_of(m));
@@ -300,37 +336,25 @@ static psr_err run(emulated *m)
     return PSR_OK;
 }
 
-typedef struct busy {
-    double worker_link_s, shard_link_s, worker_s, shard_s;
-} busy;
-
-static double larger(double a, double b)
-{
-    return a > b ? a : b;
-}
-
 /* Of the busiest of each kind, for a step. */
-static busy busy_of(const emulated *m)
+static psr_demand busy_of(const emulated *m)
 {
-    busy most = {0};
+    psr_demand most = {0};
     for (uint32_t h = 0; h < m->hosts; h++) {
-        const double s =
-            larger(psr_links_out_busy_s(m->links, h), psr_links_in_busy_s(m->links, h)) / STEPS;
         const bool serves = m->choice->mode == PSR_MODE_PS &&
                             (m->choice->dedicated ? h >= m->scenario->hosts : h < m->shards);
         double *of = serves ? &most.shard_link_s : &most.worker_link_s;
-        *of = larger(*of, s);
+        *of = larger(*of, (link_busy_s(m, h) - m->before.links_s[h]) / TIMED);
     }
-    for (uint32_t i = 0; i < psr_emulation_count(m->emulation); i++) {
-        const psr_peer peer = psr_emulation_at(m->emulation, i)->self;
-        double *of = peer.role == PSR_ROLE_WORKER ? &most.worker_s : &most.shard_s;
-        *of = larger(*of, psr_links_process_busy_s(m->links, peer) / STEPS);
+    for (uint32_t i = 0; i < m->workers + m->shards; i++) {
+        double *of = i < m->workers ? &most.worker_s : &most.shard_s;
+        *of = larger(*of, (process_busy_s(m, i) - m->before.processes_s[i]) / TIMED);
     }
     return most;
 }
 
 /* What is busy for more than half of a step limits it; where nothing is, messages wait. */
-static psr_limit limit_of(const busy *b, double step_s, double compute_s)
+static psr_limit limit_of(const psr_demand *b, double step_s, double compute_s)
 {
     const double link = larger(b->worker_link_s, b->shard_link_s),
                  process = larger(b->worker_s, b->shard_s);
@@ -347,7 +371,7 @@ static psr_err figures_of(const emulated *m, psr_prediction *ret_prediction)
 {
     psr_prediction p;
     PSR_TRY(psr_one_link_predict(m->scenario, m->choice, &p)); /* for its bracket */
-    const busy b = busy_of(m);
+    const psr_demand b = busy_of(m);
     const double step_s =
         (double)(m->ended_us[STEPS - 1] - m->ended_us[STEPS - 1 - TIMED]) / 1e6 / TIMED;
     p.step_s = step_s;

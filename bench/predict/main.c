@@ -23,6 +23,7 @@ enum {
     KEY_LOSS,
     KEY_TCP_WINDOW,
     KEY_FRAME,
+    KEY_MODE,
     KEY_SHARDS,
     KEY_PLACEMENT,
     KEY_BY,
@@ -68,6 +69,7 @@ static const struct argp_option rows[] = {
     {"frame-bytes", KEY_FRAME, "N", 0,
      "of a packet beyond 1448 bytes of payload; tc counts 66 (90: Ethernet with preamble and gap)",
      2},
+    {"mode", KEY_MODE, "ps|ring|both", 0, "what is predicted (both)", 2},
     {"shards", KEY_SHARDS, "LIST", 0, "numbers of shards (1, 2, 4, .. and one for each host)", 2},
     {"placement", KEY_PLACEMENT, "beside|dedicated|both", 0,
      "of shards. beside: on the workers' hosts; dedicated: on hosts of their own (both)", 2},
@@ -222,6 +224,14 @@ static void place(const struct argp_state *state, const char *text, psr_question
         refuse(state, "--placement '%s': give beside, dedicated or both", text);
 }
 
+static void modes(const struct argp_state *state, const char *text, psr_question *q)
+{
+    q->ring = strcmp(text, "ps") != 0;
+    q->ps = strcmp(text, "ring") != 0;
+    if (q->ring && q->ps && strcmp(text, "both") != 0)
+        refuse(state, "--mode '%s': give ps, ring or both", text);
+}
+
 static psr_predict_by way(const struct argp_state *state, const char *text)
 {
     if (strcmp(text, "auto") == 0)
@@ -278,6 +288,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_FRAME:
         k->frame_bytes = plain_number(state, "frame-bytes", arg, 0, 1448);
+        return 0;
+    case KEY_MODE:
+        modes(state, arg, q);
         return 0;
     case KEY_PLACEMENT:
         place(state, arg, q);
@@ -454,7 +467,9 @@ static psr_err answer(settings *s)
 int main(int argc, char **argv)
 {
     settings s = {.words = {.compute_s = -1, .link = -1, .latency_s = -1},
-                  .question = {.beside = true,
+                  .question = {.ring = true,
+                               .ps = true,
+                               .beside = true,
                                .dedicated = true,
                                .scenario = {.workers_per_host = 1,
                                             .bits_per_s = 1e9,

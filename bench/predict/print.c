@@ -58,7 +58,7 @@ static void print_crossings(const psr_question *q, const psr_answer *a)
         rate_text(a->crossing_bits_per_s, rate, sizeof rate);
         printf("on %u hosts the ring is faster with links %s %s, by the one-link model\n",
                last->hosts, a->ring_below ? "below" : "above", rate);
-    } else if (!any) {
+    } else if (!any && last->ring != UINT32_MAX && last->best_ps != UINT32_MAX) {
         printf("ring and ps do not change places: not between %u and %u hosts, and not\n"
                "with links from a hundredth to a hundred times as fast\n",
                q->hosts[0], last->hosts);
