@@ -284,14 +284,13 @@ PSR_MUST_CHECK psr_err psr_sim_new(const psr_sim_faults *faults, psr_sim **ret_s
 /* Ends the loans of messages under way. To be called after its transports are freed. NULL
  * allowed. */
 void psr_sim_free(psr_sim *sim);
-/* In the place of random delays: a model of links and busy processes. */
+/* In the place of random delays: links with a rate, and processes that are busy. */
 typedef struct psr_sim_parcel psr_sim_parcel; /* a message under way */
 typedef struct psr_sim_carrier {
     void *context;
-    /* Takes a message that leaves now; psr_sim_arrive says when it comes. The head is as the
-     * receiver will see it, and borrowed until then. */
-    void (*carry)(void *context, psr_sim_parcel *parcel, psr_peer from, psr_peer to,
-                  const psr_head *head, size_t payload_bytes);
+    /* Takes a message that leaves now; psr_sim_arrive says when it comes. The message is as the
+     * receiver will see it, except that its payload cannot be read yet; borrowed until then. */
+    void (*carry)(void *context, psr_sim_parcel *parcel, psr_peer to, const psr_message *message);
     /* Whether these two share memory, so that lent payloads are read in place. NULL: as
      * by_reference says. */
     bool (*shares)(void *context, psr_peer a, psr_peer b);

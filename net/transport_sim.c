@@ -29,7 +29,7 @@ typedef struct psr_sim_parcel {
     psr_payload lent;
     /* in the list of parcels that are read in place, or that the carrier has; NULL: in none */
     struct psr_sim_parcel *next_held, **held_at;
-    void *bytes;         /* the payload: copied when it is sent, or if lent when it is delivered */
+    void *bytes; /* the payload: copied when it is sent, or if lent when it is delivered */
     struct psr_sim_parcel *next; /* in the inbox */
 } parcel;
 
@@ -229,17 +229,16 @@ static void dispatch(psr_sim *sim, parcel *p)
         return;
     }
     hold(&sim->carried, p);
-    sim->carrier.carry(sim->carrier.context, p, p->base.from, p->to, &p->base.head,
-                       p->base.payload_bytes);
+    sim->carrier.carry(sim->carrier.context, p, p->to, &p->base);
 }
 
-psr_err psr_sim_arrive(psr_sim *sim, psr_sim_parcel *parcel, int64_t due_us)
+psr_err psr_sim_arrive(psr_sim *sim, psr_sim_parcel *p, int64_t due_us)
 {
     assert(due_us >= sim->now_us);
     if (!reserve(&sim->heap, &sim->heap_capacity, sim->heap_count, sizeof(psr_sim_parcel *)))
         return psr_fail(PSR_ERR_NOMEM, "no memory for %zu messages", sim->heap_count);
-    let_go(parcel);
-    arrive(sim, parcel, due_us);
+    let_go(p);
+    arrive(sim, p, due_us);
     return PSR_OK;
 }
 

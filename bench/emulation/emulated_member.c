@@ -38,7 +38,8 @@ static void needs_no_word(void *context)
 static psr_err shard_welcomed(psr_emulated_shard *s)
 {
     const psr_emulation *e = s->process.in;
-    s->waiter = (psr_loop_waiter){.context = s, .changed = needs_no_word, .now_ns = psr_emulated_now_ns};
+    s->waiter =
+        (psr_loop_waiter){.context = s, .changed = needs_no_word, .now_ns = psr_emulated_now_ns};
     const psr_loop_options loop = {.transport = s->process.transport,
                                    .member = s->process.member,
                                    .context = s,
@@ -89,7 +90,8 @@ static psr_err configured(void *context, const psr_place *place, psr_bytes given
                              .data_name = "none",
                              .total_steps = p->in->options.first_step + p->in->options.steps};
     char *json = NULL;
-    psr_config told, *config = p->self.role == PSR_ROLE_SHARD ? &((psr_emulated_shard *)p)->config : &told;
+    psr_config told,
+        *config = p->self.role == PSR_ROLE_SHARD ? &((psr_emulated_shard *)p)->config : &told;
     psr_config_defaults(config);
     PSR_TRY(psr_config_from_json(config, given.data, given.size));
     if (place->ranks != p->in->n)
@@ -143,7 +145,8 @@ static bool has_left(const psr_emulated *p)
 {
     if (p->self.role == PSR_ROLE_WORKER)
         return ((const psr_emulated_worker *)p)->ended;
-    return ((const psr_emulated_shard *)p)->run && psr_shard_run_left(((const psr_emulated_shard *)p)->run);
+    return ((const psr_emulated_shard *)p)->run &&
+           psr_shard_run_left(((const psr_emulated_shard *)p)->run);
 }
 
 void psr_emulated_member_turn(psr_emulated *p)
@@ -167,7 +170,7 @@ void psr_emulated_start(psr_emulated *p)
         .report = p->self.role == PSR_ROLE_WORKER ? psr_emulated_worker_report : shard_report,
     };
     p->state = PSR_EMULATED_RUNS;
-    p->starts_us = NEVER;
+    p->starts_us = PSR_EMULATION_NEVER;
     psr_err err = psr_member_open(&options, psr_emulation_now_ms(p->in), &p->member);
     if (err == PSR_OK)
         psr_emulated_member_turn(p);

@@ -177,7 +177,7 @@ void psr_emulated_scheduler_turn(psr_emulation *e)
     }
     if (p->state == PSR_EMULATED_RUNS)
         psr_coordinator_tick(e->coordinator, psr_emulation_now_ms(e));
-    p->tick_us = NEVER;
+    p->tick_us = PSR_EMULATION_NEVER;
     if (p->state == PSR_EMULATED_RUNS)
         p->tick_us = psr_coordinator_next_tick(e->coordinator) * 1000;
 }

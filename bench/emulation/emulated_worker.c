@@ -14,7 +14,7 @@ static void give_way(psr_emulated_worker *w, int64_t wakes_us)
 
 static void pause_until_changed(void *context)
 {
-    give_way(context, NEVER);
+    give_way(context, PSR_EMULATION_NEVER);
 }
 
 static void pass_time(void *context, double seconds)
@@ -50,12 +50,12 @@ static void enter(unsigned high, unsigned low)
     if (w->result != PSR_OK)
         psr_session_fail(w->session, w->result);
     w->ended = true;
-    give_way(w, NEVER);
+    give_way(w, PSR_EMULATION_NEVER);
 }
 
 void psr_emulated_worker_resume(psr_emulated_worker *w)
 {
-    w->wakes_us = NEVER;
+    w->wakes_us = PSR_EMULATION_NEVER;
     swapcontext(&w->process.in->events, &w->context);
 }
 

@@ -88,7 +88,7 @@ static int64_t time_of(const psr_emulated *p)
 {
     if (p->state == PSR_EMULATED_NOT_YET)
         return p->starts_us;
-    return p->state == PSR_EMULATED_RUNS ? p->tick_us : NEVER;
+    return p->state == PSR_EMULATED_RUNS ? p->tick_us : PSR_EMULATION_NEVER;
 }
 
 static moment next_moment(psr_emulation *e)
@@ -137,8 +137,8 @@ static psr_err make_process(psr_emulation *e, psr_emulated *p, psr_peer self)
 {
     p->in = e;
     p->self = self;
-    p->tick_us = NEVER;
-    p->starts_us = self.role == PSR_ROLE_SCHEDULER ? NEVER : 0;
+    p->tick_us = PSR_EMULATION_NEVER;
+    p->starts_us = self.role == PSR_ROLE_SCHEDULER ? PSR_EMULATION_NEVER : 0;
     p->provision.self = self;
     snprintf(p->provision.host, sizeof p->provision.host, "%c%u", psr_role_name(self.role)[0],
              (unsigned)self.rank);
@@ -154,7 +154,7 @@ static psr_err make_members(psr_emulation *e)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %u processes", e->n + e->s);
     PSR_TRY(make_process(e, &e->scheduler_process, (psr_peer){PSR_ROLE_SCHEDULER, 0}));
     for (uint32_t r = 0; r < e->n; r++) {
-        e->workers[r].wakes_us = NEVER;
+        e->workers[r].wakes_us = PSR_EMULATION_NEVER;
         PSR_TRY(make_process(e, &e->workers[r].process, (psr_peer){PSR_ROLE_WORKER, r}));
     }
     for (uint32_t s = 0; s < e->s; s++)
@@ -174,7 +174,7 @@ psr_err psr_emulation_new(const psr_emulation_options *options, psr_emulation **
     e->n = e->config.workers;
     e->s = psr_config_shards(&e->config);
     e->sim = options->sim;
-    e->joined_us = e->decided_us = NEVER;
+    e->joined_us = e->decided_us = PSR_EMULATION_NEVER;
     psr_err err = make_members(e);
     if (err == PSR_OK)
         err = psr_emulated_scheduler_make(e);
@@ -187,8 +187,7 @@ psr_err psr_emulation_new(const psr_emulation_options *options, psr_emulation **
 
 /* What is lent to a transport comes back when the network ends; what borrows of a view goes before
  * the member, whose it is. */
-void psr_emulation_free(psr_emulation *e,
-                        void (*freed)(void *context, psr_emulated_worker *worker))
+void psr_emulation_free(psr_emulation *e, void (*freed)(void *context, psr_emulated_worker *worker))
 {
     if (e == NULL)
         return;

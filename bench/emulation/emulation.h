@@ -75,7 +75,7 @@ struct psr_emulated_worker {
     void *stack;
     psr_loop_waiter waiter;
     psr_observer observer;
-    int64_t wakes_us; /* when it goes on; NEVER: it waits for a change */
+    int64_t wakes_us; /* when it goes on; PSR_EMULATION_NEVER: it waits for a change */
     bool computes;    /* psr_emulated_compute */
     bool hung;        /* it goes on no more once it computes */
     bool ended;
@@ -133,7 +133,7 @@ struct psr_emulation {
     psr_emulated_shard *shards;
     psr_err status; /* how the run ended, as the scheduler says, with its line */
     char line[PSR_EMULATION_LINE_MAX];
-    int64_t joined_us, decided_us; /* NEVER: not yet */
+    int64_t joined_us, decided_us; /* PSR_EMULATION_NEVER: not yet */
     ucontext_t events;             /* what resumes the compute threads */
 };
 
@@ -142,11 +142,12 @@ struct psr_emulation {
  * it fails. The caller owns *ret_emulation: psr_emulation_free. */
 PSR_MUST_CHECK psr_err psr_emulation_new(const psr_emulation_options *options,
                                          psr_emulation **ret_emulation);
-/* Frees the sim too. NULL allowed. freed: called for each worker when its transport is gone; NULL: nobody. */
+/* Frees the sim too. NULL allowed. freed: called for each worker when its transport is gone; NULL:
+ * nobody. */
 void psr_emulation_free(psr_emulation *emulation,
                         void (*freed)(void *context, psr_emulated_worker *worker));
 
-/* The earliest moment of what happens by itself; NEVER: nothing. */
+/* The earliest moment of what happens by itself; PSR_EMULATION_NEVER: nothing. */
 int64_t psr_emulation_next_us(psr_emulation *emulation);
 /* Lets that moment happen; there is one. Of several at one time deliveries come first, so that
  * nobody is called silent whose words are there. */

@@ -5,8 +5,6 @@
 
 #include "bench/emulation/emulation.h"
 
-#define NEVER PSR_EMULATION_NEVER
-
 /* emulated_scheduler.c */
 PSR_MUST_CHECK psr_err psr_emulated_scheduler_make(psr_emulation *e);
 void psr_emulated_scheduler_turn(psr_emulation *e);

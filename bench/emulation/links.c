@@ -1,5 +1,7 @@
 #include "bench/emulation/links.h"
 
+#include "comm/wire/messages.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -189,8 +191,8 @@ static void send_next(psr_links *l, uint32_t index, double now_ns)
                  begins_ns = larger(to->in_free_ns, first_there_ns),
                  there_ns = larger(begins_ns + bytes * to->in_ns_per_byte,
                                    sent_ns + latency_ns + packet * to->in_ns_per_byte);
-    to->in_free_ns = larger(begins_ns + bytes * to->in_ns_per_byte,
-                            there_ns - packet * to->in_ns_per_byte);
+    to->in_free_ns =
+        larger(begins_ns + bytes * to->in_ns_per_byte, there_ns - packet * to->in_ns_per_byte);
     to->in_busy_ns += bytes * to->in_ns_per_byte;
     to->queue_bytes += bytes;
     to->queue_most_bytes = larger(to->queue_most_bytes, to->queue_bytes);
@@ -306,8 +308,7 @@ double psr_link_window_of_loss(double loss, double rtt_s)
 {
     if (loss <= 0)
         return INFINITY;
-    return PSR_LINK_SEGMENT_BYTES *
-           larger(sqrt(1.5 / loss), 1.054 * pow(rtt_s / loss, 0.75));
+    return PSR_LINK_SEGMENT_BYTES * larger(sqrt(1.5 / loss), 1.054 * pow(rtt_s / loss, 0.75));
 }
 
 static connection *connection_of(psr_links *l, uint32_t from, uint32_t to)
@@ -332,20 +333,21 @@ static connection *connection_of(psr_links *l, uint32_t from, uint32_t to)
     return c;
 }
 
-static double sent_cost_ns(psr_links *l, process *p, const psr_head *head, double payload,
+static double sent_cost_ns(psr_links *l, process *p, const psr_message *message, double payload,
                            bool shared)
 {
     const psr_link_costs *k = &l->options.costs;
     double cost_s = k->message_s;
     if (!shared)
         cost_s += payload * (k->copy_s_per_byte + k->seal_s_per_byte);
-    /* of one bucket and step, and from one offset on */
-    const uint64_t slice =
-        (uint64_t)head->tag.slot << 40 ^ head->tag.round << 56 ^ head->fields[0];
-    if (head->type == PSR_MSG_WEIGHTS && slice != p->slice) {
+    psr_msg_weights says;
+    if (message->head.type != PSR_MSG_WEIGHTS || psr_msg_weights_read(message, &says) != PSR_OK)
+        return cost_s * 1e9;
+    const uint64_t slice = (uint64_t)says.bucket << 40 ^ says.step << 56 ^ says.span.offset;
+    if (slice != p->slice) {
         p->slice = slice;
-        cost_s += payload * (k->update_s_per_byte +
-                             k->fold_s_per_byte * (double)l->options.workers);
+        cost_s +=
+            payload * (k->update_s_per_byte + k->fold_s_per_byte * (double)l->options.workers);
     }
     return cost_s * 1e9;
 }
@@ -369,10 +371,11 @@ static void carry_now(psr_links *l, psr_sim_parcel *parcel)
         l->failed = true;
 }
 
-static void carry(void *context, psr_sim_parcel *parcel, psr_peer from, psr_peer to,
-                  const psr_head *head, size_t payload_bytes)
+static void carry(void *context, psr_sim_parcel *parcel, psr_peer to, const psr_message *message)
 {
     psr_links *l = context;
+    const psr_peer from = message->from;
+    const psr_message_type type = message->head.type;
     if (!l->open || from.role == PSR_ROLE_SCHEDULER || to.role == PSR_ROLE_SCHEDULER) {
         carry_now(l, parcel);
         return;
@@ -380,7 +383,7 @@ static void carry(void *context, psr_sim_parcel *parcel, psr_peer from, psr_peer
     const uint32_t sender = index_of(l, from), receiver = index_of(l, to);
     process *p = &l->processes[sender];
     const bool shared = p->host == l->processes[receiver].host;
-    const double payload = payload_of(l, head->type, payload_bytes),
+    const double payload = payload_of(l, type, message->payload_bytes),
                  now_ns = (double)psr_sim_now_us(l->options.sim) * 1e3;
     connection *c = connection_of(l, sender, receiver);
     queued *m = calloc(1, sizeof *m);
@@ -390,14 +393,14 @@ static void carry(void *context, psr_sim_parcel *parcel, psr_peer from, psr_peer
         carry_now(l, parcel);
         return;
     }
-    const double cost_ns = sent_cost_ns(l, p, head, payload, shared);
+    const double cost_ns = sent_cost_ns(l, p, message, payload, shared);
     p->free_ns = larger(p->free_ns, now_ns) + cost_ns;
     p->busy_ns += cost_ns;
     const double segments = payload / PSR_LINK_SEGMENT_BYTES;
     *m = (queued){.parcel = parcel,
                   .left_bytes = (payload + segments * l->options.frame_bytes + HEAD_BYTES) /
                                 (1 - l->options.loss),
-                  .cost_ns = taken_cost_ns(l, head->type, payload, shared)};
+                  .cost_ns = taken_cost_ns(l, type, payload, shared)};
     event leaves = {.at_ns = p->free_ns, .kind = LEAVES, .connection = c, .message = m};
     if (shared) {
         leaves.kind = RECEIVED;

@@ -29,28 +29,28 @@
 
 /* What a message costs the process that handles it, in seconds. */
 typedef struct psr_link_costs {
-    double message_s;       /* each message, sent or received */
-    double copy_s_per_byte; /* between the process and its socket, sent or received */
-    double seal_s_per_byte; /* the same: encryption; 0: none */
-    double fold_s_per_byte; /* of a gradient or a partial sum: read, added */
+    double message_s;         /* each message, sent or received */
+    double copy_s_per_byte;   /* between the process and its socket, sent or received */
+    double seal_s_per_byte;   /* the same: encryption; 0: none */
+    double fold_s_per_byte;   /* of a gradient or a partial sum: read, added */
     double update_s_per_byte; /* of new weights, by who makes the update */
 } psr_link_costs;
 
 typedef struct psr_links_options {
-    psr_sim *sim;           /* borrowed for life */
+    psr_sim *sim; /* borrowed for life */
     uint32_t hosts;
     const double *bits_per_s; /* [hosts], of a direction; borrowed for the call */
     /* Which host a worker or shard is on; borrowed for life, as its context. */
     uint32_t (*host_of)(void *context, psr_peer peer);
     void *context;
     uint32_t workers, shards;
-    double latency_s;      /* one way */
-    double loss;           /* of packets, 0..0.5 */
-    double window_bytes;   /* of a connection at most; 0: no limit */
-    double quantum_bytes;  /* of turns on a link */
-    double frame_bytes;    /* of a frame beyond a segment: headers, and what the link adds */
-    double stands_for;     /* values, at least 1 */
-    double extra_bytes;    /* of a payload that do not grow with its values (int8: 4, 1bit: 8) */
+    double latency_s;     /* one way */
+    double loss;          /* of packets, 0..0.5 */
+    double window_bytes;  /* of a connection at most; 0: no limit */
+    double quantum_bytes; /* of turns on a link */
+    double frame_bytes;   /* of a frame beyond a segment: headers, and what the link adds */
+    double stands_for;    /* values, at least 1 */
+    double extra_bytes;   /* of a payload that do not grow with its values (int8: 4, 1bit: 8) */
     psr_link_costs costs;
     bool folds_in_place; /* workers hold buckets: a worker updates too */
 } psr_links_options;

@@ -9,7 +9,7 @@
 #define NO_ROW UINT32_MAX
 #define SHARDS_MAX 256u /* --shards */
 
-static bool by_machines(const psr_question *q, const psr_scenario *k)
+static bool by_machines(const psr_predict_question *q, const psr_scenario *k)
 {
     const uint32_t workers = k->hosts * k->workers_per_host;
     if (q->by == PSR_BY_AUTO)
@@ -17,14 +17,14 @@ static bool by_machines(const psr_question *q, const psr_scenario *k)
     return q->by == PSR_BY_MACHINES;
 }
 
-static psr_err predict(const psr_question *q, const psr_scenario *k, const psr_choice *choice,
-                       psr_prediction *ret_prediction)
+static psr_err predict(const psr_predict_question *q, const psr_scenario *k,
+                       const psr_choice *choice, psr_prediction *ret_prediction)
 {
     return by_machines(q, k) ? psr_emulate(k, choice, 0, ret_prediction)
                              : psr_one_link_predict(k, choice, ret_prediction);
 }
 
-static psr_err add_row(const psr_question *q, psr_answer *a, const psr_choice *choice)
+static psr_err add_row(const psr_predict_question *q, psr_answer *a, const psr_choice *choice)
 {
     psr_prediction *rows = realloc(a->rows, (a->row_count + 1) * sizeof *rows);
     if (rows == NULL)
@@ -45,13 +45,13 @@ static psr_err add_row(const psr_question *q, psr_answer *a, const psr_choice *c
 }
 
 /* A number of shards that these hosts and buckets can have. */
-static bool has_place(const psr_question *q, uint32_t shards, bool dedicated)
+static bool has_place(const psr_predict_question *q, uint32_t shards, bool dedicated)
 {
     return shards >= 1 && shards <= SHARDS_MAX && shards <= q->scenario.buckets.count &&
            (dedicated || shards <= q->scenario.hosts);
 }
 
-static psr_err add_shards(const psr_question *q, psr_answer *a, uint32_t shards)
+static psr_err add_shards(const psr_predict_question *q, psr_answer *a, uint32_t shards)
 {
     if (q->beside && has_place(q, shards, false))
         PSR_TRY(add_row(q, a, &(psr_choice){PSR_MODE_PS, shards, false}));
@@ -61,7 +61,7 @@ static psr_err add_shards(const psr_question *q, psr_answer *a, uint32_t shards)
 }
 
 /* 1, 2, 4 .. and as many as there are hosts. */
-static psr_err add_usual_shards(const psr_question *q, psr_answer *a)
+static psr_err add_usual_shards(const psr_predict_question *q, psr_answer *a)
 {
     uint32_t most = q->scenario.hosts < SHARDS_MAX ? q->scenario.hosts : SHARDS_MAX;
     if (most > q->scenario.buckets.count)
@@ -71,7 +71,7 @@ static psr_err add_usual_shards(const psr_question *q, psr_answer *a)
     return add_shards(q, a, most);
 }
 
-static psr_err add_hosts(psr_question *q, psr_answer *a, uint32_t hosts)
+static psr_err add_hosts(psr_predict_question *q, psr_answer *a, uint32_t hosts)
 {
     q->scenario.hosts = hosts;
     a->hosts[a->host_count++] = (psr_answer_hosts){
@@ -93,7 +93,8 @@ static psr_err add_hosts(psr_question *q, psr_answer *a, uint32_t hosts)
 
 /* Of many workers by the one-link model, however they are predicted: the machines would take
  * minutes for each. */
-static psr_err predict_effect(const psr_question *q, const psr_choice *choice, double *ret_step_s)
+static psr_err predict_effect(const psr_predict_question *q, const psr_choice *choice,
+                              double *ret_step_s)
 {
     const uint32_t workers = q->scenario.hosts * q->scenario.workers_per_host;
     psr_prediction p;
@@ -103,8 +104,8 @@ static psr_err predict_effect(const psr_question *q, const psr_choice *choice, d
     return PSR_OK;
 }
 
-static psr_err add_effect(const psr_question *q, psr_answer *a, const char *name, double *value,
-                          double shown)
+static psr_err add_effect(const psr_predict_question *q, psr_answer *a, const char *name,
+                          double *value, double shown)
 {
     const psr_prediction *best = &a->rows[a->hosts[a->host_count - 1].best];
     const double given = *value;
@@ -124,7 +125,7 @@ static psr_err add_effect(const psr_question *q, psr_answer *a, const char *name
     return err;
 }
 
-static psr_err add_effects(psr_question *q, psr_answer *a)
+static psr_err add_effects(psr_predict_question *q, psr_answer *a)
 {
     psr_scenario *k = &q->scenario;
     psr_link_costs *c = &k->costs;
@@ -141,7 +142,7 @@ static psr_err add_effects(psr_question *q, psr_answer *a)
 
 /* ---- where ring and PS are equally fast ---- */
 
-static psr_err lead_of_ring(psr_question *q, const psr_choice *ps, double bits_per_s,
+static psr_err lead_of_ring(psr_predict_question *q, const psr_choice *ps, double bits_per_s,
                             double *ret_lead_s)
 {
     const double given = q->scenario.bits_per_s;
@@ -156,7 +157,7 @@ static psr_err lead_of_ring(psr_question *q, const psr_choice *ps, double bits_p
     return err;
 }
 
-static psr_err find_crossing(psr_question *q, psr_answer *a)
+static psr_err find_crossing(psr_predict_question *q, psr_answer *a)
 {
     const psr_answer_hosts *at = &a->hosts[a->host_count - 1];
     double low = q->scenario.bits_per_s / 100, high = q->scenario.bits_per_s * 100, below, above;
@@ -181,7 +182,7 @@ static psr_err find_crossing(psr_question *q, psr_answer *a)
     return PSR_OK;
 }
 
-psr_err psr_answer_make(psr_question *q, psr_answer *ret_answer)
+psr_err psr_answer_make(psr_predict_question *q, psr_answer *ret_answer)
 {
     psr_answer a = {.rows = NULL};
     psr_err err = PSR_OK;

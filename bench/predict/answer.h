@@ -10,14 +10,14 @@
 
 typedef enum psr_predict_by { PSR_BY_AUTO, PSR_BY_MACHINES, PSR_BY_ONE_LINK } psr_predict_by;
 
-typedef struct psr_question {
+typedef struct psr_predict_question {
     psr_scenario scenario; /* its hosts are each of those below */
     uint32_t hosts[PSR_ANSWER_LIST_MAX], host_count;
     uint32_t shards[PSR_ANSWER_LIST_MAX], shard_count; /* 0: by the number of hosts */
-    bool ring, ps;          /* which of the two are predicted */
+    bool ring, ps;                                     /* which of the two are predicted */
     bool beside, dedicated;
     psr_predict_by by;
-} psr_question;
+} psr_predict_question;
 
 typedef struct psr_input_effect {
     const char *name; /* of the option */
@@ -48,13 +48,13 @@ typedef struct psr_answer {
 } psr_answer;
 
 /* Fails as psr_emulate. The caller owns *ret_answer: psr_answer_done. */
-PSR_MUST_CHECK psr_err psr_answer_make(psr_question *question, psr_answer *ret_answer);
+PSR_MUST_CHECK psr_err psr_answer_make(psr_predict_question *question, psr_answer *ret_answer);
 void psr_answer_done(psr_answer *answer);
 
 /* A table of at most 80 columns. */
-void psr_answer_print(const psr_question *question, const psr_answer *answer);
+void psr_answer_print(const psr_predict_question *question, const psr_answer *answer);
 /* One JSON object. NOMEM. */
-PSR_MUST_CHECK psr_err psr_answer_print_json(const psr_question *question,
+PSR_MUST_CHECK psr_err psr_answer_print_json(const psr_predict_question *question,
                                              const psr_answer *answer);
 
 #endif

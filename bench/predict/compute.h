@@ -1,8 +1,8 @@
 /* When, in a step, a worker's buckets are needed and ready: the time of a step's forward and
- * backward pass, divided over a network's nodes by their work. A convolution's or a matrix product's
- * work is its multiplications and additions; any other node's is that of moving its values, which
- * processors do at about thirty of these for each value. A backward pass works twice what a forward
- * pass does. Plain data; one thread. */
+ * backward pass, divided over a network's nodes by their work. A convolution's or a matrix
+ * product's work is its multiplications and additions; any other node's is that of moving its
+ * values, which processors do at about thirty of these for each value. A backward pass works twice
+ * what a forward pass does. Plain data; one thread. */
 #ifndef PSR_BENCH_COMPUTE_H
 #define PSR_BENCH_COMPUTE_H
 

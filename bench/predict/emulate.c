@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define STEPS 5  /* that are taken; the last two are timed */
+#define STEPS 5 /* that are taken; the last two are timed */
 #define TIMED 2
 #define STACK_BYTES (256 << 10)
 #define VALUES_MAX 1024 /* that one may stand for */
@@ -33,9 +33,9 @@ typedef struct emulated {
     psr_links *links;
     psr_emulation *emulation;
     float *weights, *gradients;
-    int64_t *ended_us; /* [STEPS], when the last worker had computed the step */
+    int64_t *ended_us;     /* [STEPS], when the last worker had computed the step */
     uint32_t taken[STEPS]; /* workers that have computed the step */
-    busy before;       /* the timed steps */
+    busy before;           /* the timed steps */
 } emulated;
 
 /* ---- sizes ---- */
@@ -49,8 +49,8 @@ static uint32_t values_each_of(const emulated *m)
     size_t floats = 0;
     for (uint32_t b = 0; b < buckets->count; b++)
         floats += buckets->items[b].length;
-    const size_t bucket = floats / buckets->count,
-                 slice = m->config.slice_bytes / sizeof(float), chunk = bucket / m->workers;
+    const size_t bucket = floats / buckets->count, slice = m->config.slice_bytes / sizeof(float),
+                 chunk = bucket / m->workers;
     const size_t least_of_slice = whole ? 64 : 4096;
     uint32_t each = 1;
     while (2 * each <= VALUES_MAX && bucket / (2 * each) >= 512 &&
@@ -180,8 +180,7 @@ static uint32_t host_of(void *context, psr_peer peer)
     const emulated *m = context;
     if (peer.role == PSR_ROLE_WORKER)
         return peer.rank / m->scenario->workers_per_host;
-    return m->choice->dedicated ? m->scenario->hosts + peer.rank
-                                : peer.rank % m->scenario->hosts;
+    return m->choice->dedicated ? m->scenario->hosts + peer.rank : peer.rank % m->scenario->hosts;
 }
 
 static double extra_bytes(const psr_config *config)
@@ -189,7 +188,7 @@ static double extra_bytes(const psr_config *config)
     psr_compression compression;
     if (psr_compression_parse(config->compress, &compression) != PSR_OK)
         return 0;
-    return compression.encoding == PSR_ENCODING_INT8    ? 4
+    return compression.encoding == PSR_ENCODING_INT8   ? 4
            : compression.encoding == PSR_ENCODING_1BIT ? 8
                                                        : 0;
 }

@@ -124,8 +124,8 @@ static psr_err images_of(const char *path, const cJSON *json, psr_run_input *int
     const cJSON *facts = cJSON_GetObjectItemCaseSensitive(json, "facts");
     double classes, channels, height, width;
     if (!positive(facts, "classes", &classes) || !positive(facts, "channels", &channels) ||
-        !positive(facts, "height", &height) || !positive(facts, "width", &width) ||
-        classes > 1e6 || channels > 1024 || height > IMAGE_MAX || width > IMAGE_MAX)
+        !positive(facts, "height", &height) || !positive(facts, "width", &width) || classes > 1e6 ||
+        channels > 1024 || height > IMAGE_MAX || width > IMAGE_MAX)
         return psr_fail(PSR_ERR_FORMAT, "%s: its facts do not say what the images are", path);
     into->classes = (uint32_t)classes;
     into->channels = (uint32_t)channels;

@@ -6,7 +6,7 @@
 #include "base/config/config.h"
 
 typedef struct psr_run_input {
-    psr_config config; /* what the run.json has, on top of the defaults */
+    psr_config config;                         /* what the run.json has, on top of the defaults */
     uint32_t classes, channels, height, width; /* of the images */
     double compute_s; /* of a step: median over ranks and steps, without the first tenth */
 } psr_run_input;

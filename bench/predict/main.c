@@ -61,8 +61,8 @@ static const struct argp_option rows[] = {
     {"workers-per-host", KEY_WORKERS_PER_HOST, "N", 0, "which share the host's memory (1)", 2},
     {"link", KEY_LINK, "RATE", 0,
      "of each host, in a direction: 100Mbit, 1Gbit, 25Gbit (doctor's, or 1Gbit)", 2},
-    {"latency", KEY_LATENCY, "US", 0, "one way between two hosts, in microseconds (doctor's, or 50)",
-     2},
+    {"latency", KEY_LATENCY, "US", 0,
+     "one way between two hosts, in microseconds (doctor's, or 50)", 2},
     {"loss", KEY_LOSS, "SHARE", 0, "of packets: 0.001 or 0.1% (0)", 2},
     {"tcp-window", KEY_TCP_WINDOW, "BYTES", 0,
      "that a TCP connection has on the way at most; 0: no limit (256K)", 2},
@@ -91,9 +91,8 @@ static const struct argp_option rows[] = {
     {0},
 };
 
-static const char *const names_of_run[] = {"model",       "batch-size", "bucket-size",
-                                           "slice-size",  "window",     "compress",
-                                           "compress-weights"};
+static const char *const names_of_run[] = {"model",  "batch-size", "bucket-size",     "slice-size",
+                                           "window", "compress",   "compress-weights"};
 
 /* What the command line says; options that are not given are below 0, or NULL. */
 typedef struct words {
@@ -106,7 +105,7 @@ typedef struct words {
 
 typedef struct settings {
     words words;
-    psr_question question;
+    psr_predict_question question;
 } settings;
 
 /* ---- reading options ---- */
@@ -216,7 +215,7 @@ static uint32_t list(const struct argp_state *state, const char *name, const cha
     }
 }
 
-static void place(const struct argp_state *state, const char *text, psr_question *q)
+static void place(const struct argp_state *state, const char *text, psr_predict_question *q)
 {
     q->beside = strcmp(text, "dedicated") != 0;
     q->dedicated = strcmp(text, "beside") != 0;
@@ -224,7 +223,7 @@ static void place(const struct argp_state *state, const char *text, psr_question
         refuse(state, "--placement '%s': give beside, dedicated or both", text);
 }
 
-static void modes(const struct argp_state *state, const char *text, psr_question *q)
+static void modes(const struct argp_state *state, const char *text, psr_predict_question *q)
 {
     q->ring = strcmp(text, "ps") != 0;
     q->ps = strcmp(text, "ring") != 0;
@@ -247,7 +246,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 {
     settings *s = state->input;
     words *w = &s->words;
-    psr_question *q = &s->question;
+    psr_predict_question *q = &s->question;
     psr_scenario *k = &q->scenario;
     psr_link_costs *c = &k->costs;
     const int of_run = key - KEY_OF_RUN;
@@ -271,8 +270,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         q->shard_count = list(state, "shards", arg, 256, q->shards);
         return 0;
     case KEY_WORKERS_PER_HOST:
-        k->workers_per_host =
-            (uint32_t)psr_options_number(state, "workers-per-host", arg, 1, 256);
+        k->workers_per_host = (uint32_t)psr_options_number(state, "workers-per-host", arg, 1, 256);
         return 0;
     case KEY_LINK:
         w->link = rate(state, arg);
@@ -398,15 +396,16 @@ static psr_err set_options_of_run(settings *s)
     return psr_network_check(config);
 }
 
-static psr_err check(const psr_question *q)
+static psr_err check(const psr_predict_question *q)
 {
     const uint64_t most = (uint64_t)q->hosts[q->host_count - 1] * q->scenario.workers_per_host;
     if (most > HOSTS_MAX)
         return psr_fail(PSR_ERR_USAGE, "--hosts, --workers-per-host: %llu workers; at most %u",
                         (unsigned long long)most, HOSTS_MAX);
     if (q->by == PSR_BY_MACHINES && most > 1024)
-        return psr_fail(PSR_ERR_USAGE, "--by machines: %llu workers; psring has at most 1024: "
-                                       "take --by one-link",
+        return psr_fail(PSR_ERR_USAGE,
+                        "--by machines: %llu workers; psring has at most 1024: "
+                        "take --by one-link",
                         (unsigned long long)most);
     if (q->scenario.compute_s < 0)
         return psr_fail(PSR_ERR_USAGE, "--compute: how long a step computes is not known: give "
@@ -417,7 +416,7 @@ static psr_err check(const psr_question *q)
 static psr_err make_question(settings *s)
 {
     const words *w = &s->words;
-    psr_question *q = &s->question;
+    psr_predict_question *q = &s->question;
     psr_scenario *k = &q->scenario;
     images of = {1000, 3, 224, 224};
     psr_config_defaults(&k->config);

@@ -17,8 +17,8 @@ static double larger(double a, double b)
  * lossy way what TCP holds on the way. */
 static double bytes_per_s(const psr_scenario *k, double connections)
 {
-    const double line = k->bits_per_s / 8 / (1 + k->frame_bytes / PSR_LINK_SEGMENT_BYTES) *
-                        (1 - k->loss);
+    const double line =
+        k->bits_per_s / 8 / (1 + k->frame_bytes / PSR_LINK_SEGMENT_BYTES) * (1 - k->loss);
     const double rtt_s = 2 * k->latency_s;
     if (rtt_s <= 0)
         return line;
@@ -45,8 +45,8 @@ static double most_of_a_shard(const psr_scenario *k, uint32_t shards)
     for (uint32_t i = 0; dealt != NULL && i < k->buckets.count; i++) {
         uint32_t b = UINT32_MAX, lightest = 0;
         for (uint32_t j = 0; j < k->buckets.count; j++)
-            if (!dealt[j] && (b == UINT32_MAX || k->buckets.items[j].length >
-                                                     k->buckets.items[b].length))
+            if (!dealt[j] &&
+                (b == UINT32_MAX || k->buckets.items[j].length > k->buckets.items[b].length))
                 b = j;
         dealt[b] = true;
         for (uint32_t j = 1; j < shards; j++)
@@ -62,8 +62,8 @@ static void demand_of_ring(const psr_scenario *k, psr_demand *d)
 {
     const double H = k->hosts, w = k->workers_per_host, n = H * w, M = psr_scenario_bytes(k),
                  on_wire = psr_scenario_gradient_bytes(k, M), B = bytes_per_s(k, 1),
-                 factor = (n - 1) / n + (H - 1) / H, a = k->costs.message_s,
-                 hops = 2 * (H - 1), each = k->costs.copy_s_per_byte + k->costs.seal_s_per_byte;
+                 factor = (n - 1) / n + (H - 1) / H, a = k->costs.message_s, hops = 2 * (H - 1),
+                 each = k->costs.copy_s_per_byte + k->costs.seal_s_per_byte;
     double messages = 0;
     for (uint32_t b = 0; b < k->buckets.count; b++)
         messages += hops * slices_of(k, (double)k->buckets.items[b].length * sizeof(float) / n) *
@@ -201,8 +201,7 @@ psr_err psr_one_link_predict(const psr_scenario *k, const psr_choice *choice,
         return psr_fail(PSR_ERR_NOMEM, "no memory for %u buckets", k->buckets.count);
     for (uint32_t b = 0; b < k->buckets.count; b++)
         t[b].service_s = total_s * (double)k->buckets.items[b].length * sizeof(float) / M;
-    const double last_s = t[k->buckets.count - 1].service_s,
-                 step_s = step_of(k, t, d.latency_s),
+    const double last_s = t[k->buckets.count - 1].service_s, step_s = step_of(k, t, d.latency_s),
                  n = (double)k->hosts * k->workers_per_host;
     free(t);
     if (step_s < k->compute_s * 1.02)

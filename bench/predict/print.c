@@ -18,8 +18,7 @@ static void print_scenario(const psr_scenario *k)
     char rate[32];
     rate_text(k->bits_per_s, rate, sizeof rate);
     printf("%s, batch %u a worker, %.4g ms to compute; %.1f MB in %u buckets\n", k->config.model,
-           k->config.batch_size, k->compute_s * 1e3, psr_scenario_bytes(k) / 1e6,
-           k->buckets.count);
+           k->config.batch_size, k->compute_s * 1e3, psr_scenario_bytes(k) / 1e6, k->buckets.count);
     printf("links of %s, %.3g us one way", rate, k->latency_s * 1e6);
     if (k->loss > 0)
         printf(", %.3g%% lost", k->loss * 100);
@@ -39,7 +38,7 @@ static void print_row(const psr_answer *a, const psr_answer_hosts *at, uint32_t 
            p->emulated ? "" : "1");
 }
 
-static void print_crossings(const psr_question *q, const psr_answer *a)
+static void print_crossings(const psr_predict_question *q, const psr_answer *a)
 {
     const psr_answer_hosts *last = &a->hosts[a->host_count - 1];
     bool any = false;
@@ -76,7 +75,7 @@ static void print_effects(const psr_answer *a)
                (a->effects[i].less - 1) * 100, (a->effects[i].more - 1) * 100);
 }
 
-void psr_answer_print(const psr_question *q, const psr_answer *a)
+void psr_answer_print(const psr_predict_question *q, const psr_answer *a)
 {
     bool one_link = false;
     print_scenario(&q->scenario);
@@ -163,7 +162,7 @@ static void put_scenario(psr_fields_writer *w, const psr_scenario *k)
     put_double(w, "loss", k->loss);
 }
 
-psr_err psr_answer_print_json(const psr_question *q, const psr_answer *a)
+psr_err psr_answer_print_json(const psr_predict_question *q, const psr_answer *a)
 {
     psr_fields_writer w = psr_fields_begin();
     cJSON *rows = cJSON_CreateArray(), *effects = cJSON_CreateArray();
@@ -172,8 +171,8 @@ psr_err psr_answer_print_json(const psr_question *q, const psr_answer *a)
     for (uint32_t i = 0; i < a->host_count; i++)
         for (uint32_t r = 0; r < a->hosts[i].count; r++) {
             const uint32_t row = a->hosts[i].first + r;
-            cJSON_AddItemToArray(
-                rows, row_json(&a->hosts[i], &a->rows[row], row == a->hosts[i].best));
+            cJSON_AddItemToArray(rows,
+                                 row_json(&a->hosts[i], &a->rows[row], row == a->hosts[i].best));
         }
     for (uint32_t i = 0; i < a->effect_count; i++)
         cJSON_AddItemToArray(effects, effect_json(&a->effects[i]));

@@ -6,10 +6,12 @@
 
 const char *psr_limit_name(psr_limit limit)
 {
-    static const char *const names[PSR_LIMITS] = {
-        [PSR_LIMIT_COMPUTE] = "compute",         [PSR_LIMIT_WORKER_LINK] = "workers' links",
-        [PSR_LIMIT_SHARD_LINK] = "shards' links", [PSR_LIMIT_WORKER] = "workers",
-        [PSR_LIMIT_SHARD] = "shards",            [PSR_LIMIT_LATENCY] = "latency"};
+    static const char *const names[PSR_LIMITS] = {[PSR_LIMIT_COMPUTE] = "compute",
+                                                  [PSR_LIMIT_WORKER_LINK] = "workers' links",
+                                                  [PSR_LIMIT_SHARD_LINK] = "shards' links",
+                                                  [PSR_LIMIT_WORKER] = "workers",
+                                                  [PSR_LIMIT_SHARD] = "shards",
+                                                  [PSR_LIMIT_LATENCY] = "latency"};
     return names[limit];
 }
 

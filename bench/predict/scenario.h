@@ -18,27 +18,27 @@ typedef struct psr_scenario {
     double compute_s;            /* forward and backward pass of a step */
 
     uint32_t hosts, workers_per_host;
-    double bits_per_s;  /* of each host's link, in a direction */
-    double latency_s;   /* one way, without the processes at its ends */
-    double loss;        /* of packets */
+    double bits_per_s;   /* of each host's link, in a direction */
+    double latency_s;    /* one way, without the processes at its ends */
+    double loss;         /* of packets */
     double window_bytes; /* of a TCP connection; 0: no limit */
-    double frame_bytes; /* of a frame beyond its TCP segment */
+    double frame_bytes;  /* of a frame beyond its TCP segment */
     psr_link_costs costs;
 } psr_scenario;
 
 typedef struct psr_choice {
-    psr_mode mode;      /* PS or RING */
-    uint32_t shards;    /* PS */
-    bool dedicated;     /* shards on hosts of their own, one on each */
+    psr_mode mode;   /* PS or RING */
+    uint32_t shards; /* PS */
+    bool dedicated;  /* shards on hosts of their own, one on each */
 } psr_choice;
 
 typedef enum psr_limit {
-    PSR_LIMIT_COMPUTE,      /* the exchange is hidden */
-    PSR_LIMIT_WORKER_LINK,  /* of a host with workers (and perhaps a shard) */
-    PSR_LIMIT_SHARD_LINK,   /* of a host with a shard */
-    PSR_LIMIT_WORKER,       /* a worker's processor: copies, encryption, sums */
+    PSR_LIMIT_COMPUTE,     /* the exchange is hidden */
+    PSR_LIMIT_WORKER_LINK, /* of a host with workers (and perhaps a shard) */
+    PSR_LIMIT_SHARD_LINK,  /* of a host with a shard */
+    PSR_LIMIT_WORKER,      /* a worker's processor: copies, encryption, sums */
     PSR_LIMIT_SHARD,
-    PSR_LIMIT_LATENCY,      /* none is busy: messages wait for one another */
+    PSR_LIMIT_LATENCY, /* none is busy: messages wait for one another */
     PSR_LIMITS
 } psr_limit;
 

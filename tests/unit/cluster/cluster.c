@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define START_MAX_US 50000   /* until a process says JOIN */
+#define START_MAX_US 50000 /* until a process says JOIN */
 #define LONGEST_RUN_US (600 * (int64_t)1000000)
 
 /* ---- numbers ---- */
@@ -128,8 +128,8 @@ static moment next_moment(cluster *c)
         if (e->workers[r].process.state == PSR_EMULATED_RUNS)
             consider(&next,
                      (moment){worker_device_us(&c->workers[r]), A_DEVICE, &c->workers[r], 0});
-    for (uint64_t k = 0;
-         k <= c->options.steps && e->scheduler_process.state == PSR_EMULATED_RUNS; k++)
+    for (uint64_t k = 0; k <= c->options.steps && e->scheduler_process.state == PSR_EMULATED_RUNS;
+         k++)
         consider(&next, (moment){c->disk_us[k], A_CHECKPOINT, NULL, c->options.first_step + k});
     consider(&next, (moment){c->fault_us, A_FAULT, NULL, 0});
     consider(&next, (moment){c->resume_us, A_FAULTS_END, NULL, 0});
@@ -138,7 +138,8 @@ static moment next_moment(cluster *c)
 
 static void happen(cluster *c, const moment *m)
 {
-    int64_t now_us = psr_sim_now_us(c->sim); /* what was due while its process was stopped is late */
+    int64_t now_us =
+        psr_sim_now_us(c->sim); /* what was due while its process was stopped is late */
     psr_sim_pass(c->sim, m->at_us > now_us ? m->at_us : now_us);
     switch (m->what) {
     case A_DEVICE:

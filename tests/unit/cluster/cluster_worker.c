@@ -22,7 +22,7 @@ static psr_err compute(worker *w, psr_phase phase)
 static float *slot_arena(worker *w, uint32_t slot)
 {
     return psr_exchange_updates_here(w->real->exchange) ? psr_exchange_slot(w->real->exchange, slot)
-                                                  : w->slots[slot];
+                                                        : w->slots[slot];
 }
 
 static float *section_arena(worker *w, uint32_t section)
@@ -64,7 +64,8 @@ static psr_err load(worker *w)
         PSR_TRY(restore(w));
     else if (first)
         cluster_initial_weights(c->options.layout, psr_exchange_first_weights(w->real->exchange));
-    PSR_TRY(psr_exchange_install(w->real->exchange, 0, psr_exchange_first_weights(w->real->exchange)));
+    PSR_TRY(
+        psr_exchange_install(w->real->exchange, 0, psr_exchange_first_weights(w->real->exchange)));
     bool has_slots = first || psr_exchange_updates_here(w->real->exchange);
     for (uint32_t slot = 0; slot < c->slot_count && resumed && has_slots; slot++)
         PSR_TRY(psr_exchange_install(w->real->exchange, 1 + slot, slot_arena(w, slot)));
@@ -93,7 +94,8 @@ static void keep(worker *w, uint32_t b, uint64_t steps)
     const psr_bucket *range = &o->buckets->items[b];
     if (steps > o->first_step)
         memcpy(w->history + (steps - 1 - o->first_step) * o->layout->length + range->offset,
-               psr_exchange_weights(w->real->exchange) + range->offset, range->length * sizeof(float));
+               psr_exchange_weights(w->real->exchange) + range->offset,
+               range->length * sizeof(float));
 }
 
 static psr_err forward(worker *w)
@@ -139,8 +141,7 @@ static void device_writes(worker *w, uint32_t b, bool poison)
         const psr_tensor *tensor = &layout->tensors[t];
         for (size_t i = tensor->offset; i < tensor->offset + tensor->count; i++)
             if (i >= range->offset && i < range->offset + range->length)
-                gradients[i] =
-                    poison ? NAN : cluster_gradient(w->rank, w->device[b].step, i);
+                gradients[i] = poison ? NAN : cluster_gradient(w->rank, w->device[b].step, i);
     }
 }
 
@@ -236,8 +237,8 @@ static psr_err backward(worker *w)
         PSR_TRY(compute(w, PSR_PHASE_BACKWARD));
         for (size_t i = range->offset; i < range->offset + range->length; i++)
             gradients[i] = cluster_gradient(w->rank, w->step, i);
-        PSR_TRY(
-            psr_exchange_gradient_ready(w->real->exchange, w->order[k], order_gradient(w, w->order[k])));
+        PSR_TRY(psr_exchange_gradient_ready(w->real->exchange, w->order[k],
+                                            order_gradient(w, w->order[k])));
     }
     return PSR_OK;
 }
@@ -245,8 +246,7 @@ static psr_err backward(worker *w)
 static psr_err take_step(worker *w)
 {
     cluster *c = w->in;
-    PSR_TRY(
-        psr_exchange_begin_step(w->real->exchange, &(psr_step){w->step, w->rank, 1, c->n}));
+    PSR_TRY(psr_exchange_begin_step(w->real->exchange, &(psr_step){w->step, w->rank, 1, c->n}));
     if (w->step == c->options.stop_at)
         cluster_stop(c);
     PSR_TRY(forward(w));
@@ -265,7 +265,8 @@ static psr_err save_slots(worker *w)
         for (uint32_t b = 0; b < buckets->count; b++)
             if (psr_exchange_saves_state(w->real->exchange, b))
                 PSR_TRY(psr_session_checkpoint(
-                    w->real->session, w->step, PSR_SECTION_SLOT(i), psr_exchange_slot(w->real->exchange, i),
+                    w->real->session, w->step, PSR_SECTION_SLOT(i),
+                    psr_exchange_slot(w->real->exchange, i),
                     (psr_span){buckets->items[b].offset, buckets->items[b].length}));
     return PSR_OK;
 }
@@ -281,16 +282,15 @@ static psr_err save(worker *w)
     w->last_saved = w->step;
     const psr_span all = {0, w->in->options.layout->length};
     if (owes)
-        PSR_TRY(psr_session_checkpoint(w->real->session, w->step,
-                                       PSR_SECTION_RESIDUAL(w->rank),
+        PSR_TRY(psr_session_checkpoint(w->real->session, w->step, PSR_SECTION_RESIDUAL(w->rank),
                                        psr_exchange_residual(w->real->exchange, 0), all));
     PSR_TRY(save_slots(w));
     if (!first)
         return PSR_OK;
     const float *weights = psr_exchange_saved_weights(w->real->exchange);
-    return weights != NULL
-               ? psr_session_checkpoint(w->real->session, w->step, PSR_SECTION_WEIGHTS, weights, all)
-               : PSR_OK;
+    return weights != NULL ? psr_session_checkpoint(w->real->session, w->step, PSR_SECTION_WEIGHTS,
+                                                    weights, all)
+                           : PSR_OK;
 }
 
 /* As an evaluation's figures are averaged. */
