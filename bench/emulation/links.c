@@ -419,6 +419,14 @@ static bool shares(void *context, psr_peer a, psr_peer b)
 
 /* ---- life ---- */
 
+/* So small that a window on a lossy way holds several. */
+static double quantum_of(const psr_links_options *o)
+{
+    const double window = psr_link_window_of_loss(o->loss, 2 * o->latency_s),
+                 quarter = larger(window / 4, PSR_LINK_SEGMENT_BYTES);
+    return smaller(o->quantum_bytes, quarter);
+}
+
 static psr_err make(psr_links *l)
 {
     const psr_links_options *o = &l->options;
@@ -446,6 +454,7 @@ psr_err psr_links_new(const psr_links_options *options, psr_links **ret_links)
     if (l == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for links");
     l->options = *options;
+    l->options.quantum_bytes = quantum_of(options);
     psr_err err = make(l);
     if (err != PSR_OK) {
         psr_links_free(l);
