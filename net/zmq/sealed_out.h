@@ -40,8 +40,8 @@ void psr_sealed_out_free(psr_sealed_out *out, int linger_ms);
 PSR_MUST_CHECK psr_err psr_sealed_out_greet(psr_sealed_out *out);
 
 /* Takes over the payload, as psr_transport_send. NOMEM: the message was not taken, nor has it used
- * up a number of the channel; those that wait go on waiting. announced: its length as the head says it; what
- * is sent may be a reference of another length. payload: NULL: none. */
+ * up a number of the channel; those that wait go on waiting. announced: its length as the head
+ * says it; what is sent may be a reference of another length. payload: NULL: none. */
 PSR_MUST_CHECK psr_err psr_sealed_out_send(psr_sealed_out *out, const psr_head *head,
                                            uint64_t announced, const psr_payload *payload);
 

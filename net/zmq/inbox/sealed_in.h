@@ -41,9 +41,9 @@ void *psr_sealed_in_socket(const psr_sealed_in *in);
 PSR_MUST_CHECK psr_err psr_sealed_in_bind(psr_sealed_in *in, const char *address,
                                           psr_admission *admission);
 
-/* Answers a KEY_OFFER of that member: makes its channel, and what goes back. The same offer gets the
- * same answer, since one may have been lost. PROTOCOL: it is no offer, another one than before, or
- * one of more than PSR_KEY_OFFERS_MAX. */
+/* Answers a KEY_OFFER of that member: makes its channel, and what goes back. The same offer gets
+ * the same answer, since one may have been lost. PROTOCOL: it is no offer, another one than
+ * before, or one of more than PSR_KEY_OFFERS_MAX. */
 PSR_MUST_CHECK psr_err psr_sealed_in_answer(psr_sealed_in *in, psr_binding *binding,
                                             const psr_head *offer, const void *part,
                                             size_t part_bytes, psr_head *ret_answer,

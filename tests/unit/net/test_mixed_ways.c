@@ -424,8 +424,8 @@ static void what_fails_beside_a_message_of_another_member_does_not_cost_that_mes
     for (int events = 0; (events & ZMQ_POLLIN) == 0;) { /* it is in b's inbox */
         size_t size = sizeof events;
         psr_transport_wait(b.transport, 10);
-        assert_int_equal(
-            zmq_getsockopt(psr_inbox_socket(at->inbox), ZMQ_EVENTS, &events, &size), 0);
+        assert_int_equal(zmq_getsockopt(psr_inbox_socket(at->inbox), ZMQ_EVENTS, &events, &size),
+                         0);
     }
     at->introductions--; /* as if one had just been seen */
     assert_fails(psr_transport_recv(b.transport, WAIT_MS, &message), PSR_ERR_PROTOCOL,
