@@ -42,7 +42,7 @@ def main(*paths):
               "--transport", "tcp", "--deadline", "600", "--no-eval", "--out", os.path.join(directory, "out")], module)
         told(tap, directory, "run",
              [psring, "run", "-n", "2", "--transport=tcp", "--deadline", "600", "--", bench, "-b", "1M", "-e", "1M", "-o", "all_reduce",
-              "-i", "100000000"], module)
+              "-i", "1000000"], module)
     tap.end()
 
 
