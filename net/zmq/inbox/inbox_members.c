@@ -104,9 +104,9 @@ static void refuse(psr_inbox *inbox, const void *id, size_t id_bytes, psr_err st
 void psr_inbox_refuse(psr_inbox *inbox, const psr_message *message, psr_err status,
                       const char *line)
 {
-    const psr_received *r = (const psr_received *)message;
+    const psr_inbox_received *r = (const psr_inbox_received *)message;
     /* a message in shared memory has another release; no JOIN is in shared memory */
-    if (message->release == psr_received_release)
+    if (message->release == psr_inbox_received_release)
         refuse(inbox, r->id, sizeof r->id, status, line);
 }
 

@@ -7,9 +7,9 @@
 
 /* ---- delivering ---- */
 
-void psr_received_release(psr_message *message)
+void psr_inbox_received_release(psr_message *message)
 {
-    psr_received *r = (psr_received *)message;
+    psr_inbox_received *r = (psr_inbox_received *)message;
     zmq_msg_close(&r->frame);
     free(r->aligned);
     free(r);
@@ -19,10 +19,11 @@ void psr_received_release(psr_message *message)
 static psr_err deliver(const psr_body *b, const psr_binding *binding, const psr_head *head,
                        psr_message **ret_message)
 {
-    psr_received *r = calloc(1, sizeof *r);
+    psr_inbox_received *r = calloc(1, sizeof *r);
     if (r == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a message");
-    r->base = (psr_message){.from = binding->peer, .head = *head, .release = psr_received_release};
+    r->base =
+        (psr_message){.from = binding->peer, .head = *head, .release = psr_inbox_received_release};
     memcpy(r->id, binding->id, sizeof r->id);
     const size_t offset =
         b->count > 0 ? (size_t)((const uint8_t *)b->bytes - (const uint8_t *)zmq_msg_data(b->frame))
@@ -36,7 +37,7 @@ static psr_err deliver(const psr_body *b, const psr_binding *binding, const psr_
     if ((uintptr_t)r->base.payload % _Alignof(double) != 0 && r->base.payload_bytes > 0) {
         r->aligned = malloc(r->base.payload_bytes);
         if (r->aligned == NULL) {
-            psr_received_release(&r->base);
+            psr_inbox_received_release(&r->base);
             return psr_fail(PSR_ERR_NOMEM, "no memory for a message of %zu bytes",
                             r->base.payload_bytes);
         }

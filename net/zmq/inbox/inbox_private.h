@@ -46,12 +46,12 @@ struct psr_inbox {
 };
 
 /* What a message of the socket becomes. */
-typedef struct psr_received {
+typedef struct psr_inbox_received {
     psr_message base;
     zmq_msg_t frame;                  /* has the payload */
     uint8_t id[PSR_ROUTING_ID_BYTES]; /* that of the connection on which it came */
     void *aligned; /* a copy of the payload, if libzmq put it at an unaligned address */
-} psr_received;
+} psr_inbox_received;
 
 /* What stands behind a head. */
 typedef struct psr_body {
@@ -87,7 +87,7 @@ PSR_MUST_CHECK psr_err psr_inbox_rename(psr_inbox *inbox, psr_binding *binding,
 
 /* ---- inbox_messages.c ---- */
 
-void psr_received_release(psr_message *message);
+void psr_inbox_received_release(psr_message *message);
 void psr_frames_close(psr_frames *f);
 /* As a message, a payload that stays in its owner's memory. */
 PSR_MUST_CHECK psr_err psr_inbox_deliver_reference(psr_inbox *inbox, const psr_binding *binding,
