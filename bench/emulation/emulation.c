@@ -107,7 +107,11 @@ static moment next_moment(psr_emulation *e)
 
 int64_t psr_emulation_next_us(psr_emulation *e)
 {
-    return next_moment(e).at_us;
+    const moment next = next_moment(e);
+    e->next_us = next.at_us;
+    e->next_who = next.who;
+    e->next_computes = next.what == A_COMPUTATION;
+    return next.at_us;
 }
 
 static void deliver(psr_emulation *e)
@@ -119,16 +123,16 @@ static void deliver(psr_emulation *e)
 
 void psr_emulation_step(psr_emulation *e)
 {
-    const moment next = next_moment(e);
-    if (next.what == A_DELIVERY) {
+    if (e->next_who == NULL) {
         deliver(e);
         return;
     }
     const int64_t now_us = psr_sim_now_us(e->sim); /* what was due while it was stopped is late */
-    psr_sim_pass(e->sim, next.at_us > now_us ? next.at_us : now_us);
-    if (next.what == A_COMPUTATION)
-        psr_emulated_worker_resume((psr_emulated_worker *)next.who);
-    psr_emulated_turn(next.who);
+    psr_sim_pass(e->sim, e->next_us > now_us ? e->next_us : now_us);
+    psr_emulated *who = e->next_who;
+    if (e->next_computes)
+        psr_emulated_worker_resume((psr_emulated_worker *)who);
+    psr_emulated_turn(who);
 }
 
 /* ---- making ---- */

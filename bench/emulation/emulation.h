@@ -134,7 +134,11 @@ struct psr_emulation {
     psr_err status; /* how the run ended, as the scheduler says, with its line */
     char line[PSR_EMULATION_LINE_MAX];
     int64_t joined_us, decided_us; /* PSR_EMULATION_NEVER: not yet */
-    ucontext_t events;             /* what resumes the compute threads */
+    /* What psr_emulation_next_us has found; who NULL: a delivery. */
+    int64_t next_us;
+    psr_emulated *next_who;
+    bool next_computes;
+    ucontext_t events; /* what resumes the compute threads */
 };
 
 /* Makes the processes; each starts at 0, unless its starts_us is set to another time before the
@@ -149,8 +153,8 @@ void psr_emulation_free(psr_emulation *emulation,
 
 /* The earliest moment of what happens by itself; PSR_EMULATION_NEVER: nothing. */
 int64_t psr_emulation_next_us(psr_emulation *emulation);
-/* Lets that moment happen; there is one. Of several at one time deliveries come first, so that
- * nobody is called silent whose words are there. */
+/* Lets the moment happen that psr_emulation_next_us has just told of; there is one. Of several at
+ * one time deliveries come first, so that nobody is called silent whose words are there. */
 void psr_emulation_step(psr_emulation *emulation);
 /* All processes have ended, except those that hang. */
 bool psr_emulation_over(const psr_emulation *emulation);

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define STEPS 5 /* that are taken; the last two are timed */
-#define TIMED 2
+#define STEPS_MAX 5 /* that are taken; of many workers fewer, since the first are like the others */
+#define MANY_WORKERS 64
 #define STACK_BYTES (256 << 10)
 #define VALUES_MAX 1024 /* that one may stand for */
 
@@ -22,6 +22,7 @@ typedef struct emulated {
     const psr_scenario *scenario;
     const psr_choice *choice;
     uint32_t values_each;
+    uint32_t steps, timed;           /* the last ones */
     uint32_t workers, shards, hosts; /* hosts of shards alone included */
     psr_config config;
     psr_layout layout; /* a tensor for each bucket, of fewer values */
@@ -33,9 +34,9 @@ typedef struct emulated {
     psr_links *links;
     psr_emulation *emulation;
     float *weights, *gradients;
-    int64_t *ended_us;     /* [STEPS], when the last worker had computed the step */
-    uint32_t taken[STEPS]; /* workers that have computed the step */
-    busy before;           /* the timed steps */
+    int64_t *ended_us;         /* [steps], when the last worker had computed the step */
+    uint32_t taken[STEPS_MAX]; /* workers that have computed the step */
+    busy before;               /* the timed steps */
 } emulated;
 
 /* ---- sizes ---- */
@@ -97,7 +98,7 @@ static psr_err make_config(emulated *m)
     PSR_TRY(psr_config_set(c, "nesterov", "false"));
     PSR_TRY(psr_config_set(c, "deadline", "86400"));
     c->route[0] = '\0';
-    c->steps = STEPS;
+    c->steps = m->steps;
     c->epochs = 0;
     return PSR_OK;
 }
@@ -153,7 +154,7 @@ static psr_err take_step(emulated *m, psr_emulated_worker *w, uint64_t step)
         PSR_TRY(psr_exchange_gradient_ready(w->exchange, b, NULL));
     }
     m->ended_us[step] = now_us(m);
-    if (++m->taken[step] == m->workers && step == STEPS - 1 - TIMED)
+    if (++m->taken[step] == m->workers && step == m->steps - 1 - m->timed)
         see_busy(m);
     return psr_exchange_end_step(w->exchange);
 }
@@ -163,7 +164,7 @@ static psr_err train(void *context, psr_emulated_worker *w)
     emulated *m = context;
     PSR_TRY(psr_exchange_install(w->exchange, 0, psr_exchange_first_weights(w->exchange)));
     PSR_TRY(psr_session_ready(w->session, NULL));
-    for (uint64_t step = 0; step < STEPS; step++)
+    for (uint64_t step = 0; step < m->steps; step++)
         PSR_TRY(take_step(m, w, step));
     return psr_exchange_drain(w->exchange);
 }
@@ -213,7 +214,7 @@ static psr_err make_links(emulated *m)
         .latency_s = k->latency_s,
         .loss = k->loss,
         .window_bytes = k->window_bytes,
-        .quantum_bytes = m->workers > 64 ? slice : (slice < 65536 ? slice : 65536) / 4,
+        .quantum_bytes = m->workers > MANY_WORKERS ? slice : (slice < 65536 ? slice : 65536) / 4,
         .frame_bytes = k->frame_bytes,
         .stands_for = m->values_each,
         .extra_bytes = extra_bytes(&k->config),
@@ -263,7 +264,7 @@ static psr_err make(emulated *m)
         .config = &m->config,
         .layout = &m->layout,
         .buckets = &m->buckets,
-        .steps = STEPS,
+        .steps = m->steps,
         .hosts = &m->ranks,
         .sim = m->sim,
         .weights = m->weights,
@@ -313,7 +314,7 @@ static psr_err failure_of(const emulated *m)
  * by themselves until something comes to a process. */
 static psr_err run(emulated *m)
 {
-    while (m->taken[STEPS - 1] < m->workers) {
+    while (m->taken[m->steps - 1] < m->workers) {
         const int64_t machines_us = psr_emulation_next_us(m->emulation);
         int64_t links_us = psr_links_next_us(m->links);
         if (machines_us == PSR_EMULATION_NEVER && links_us == INT64_MAX)
@@ -343,11 +344,11 @@ static psr_demand busy_of(const emulated *m)
         const bool serves = m->choice->mode == PSR_MODE_PS &&
                             (m->choice->dedicated ? h >= m->scenario->hosts : h < m->shards);
         double *of = serves ? &most.shard_link_s : &most.worker_link_s;
-        *of = larger(*of, (link_busy_s(m, h) - m->before.links_s[h]) / TIMED);
+        *of = larger(*of, (link_busy_s(m, h) - m->before.links_s[h]) / m->timed);
     }
     for (uint32_t i = 0; i < m->workers + m->shards; i++) {
         double *of = i < m->workers ? &most.worker_s : &most.shard_s;
-        *of = larger(*of, (process_busy_s(m, i) - m->before.processes_s[i]) / TIMED);
+        *of = larger(*of, (process_busy_s(m, i) - m->before.processes_s[i]) / m->timed);
     }
     return most;
 }
@@ -372,7 +373,7 @@ static psr_err figures_of(const emulated *m, psr_prediction *ret_prediction)
     PSR_TRY(psr_one_link_predict(m->scenario, m->choice, &p)); /* for its bracket */
     const psr_demand b = busy_of(m);
     const double step_s =
-        (double)(m->ended_us[STEPS - 1] - m->ended_us[STEPS - 1 - TIMED]) / 1e6 / TIMED;
+        (double)(m->ended_us[m->steps - 1] - m->ended_us[m->steps - 1 - m->timed]) / 1e6 / m->timed;
     p.step_s = step_s;
     p.images_per_s = (double)m->workers * m->config.batch_size / step_s;
     p.efficiency = m->scenario->compute_s / step_s;
@@ -392,9 +393,15 @@ psr_err psr_emulate(const psr_scenario *scenario, const psr_choice *choice, uint
                   .values_each = values_each,
                   .workers = scenario->hosts * scenario->workers_per_host,
                   .shards = choice->mode == PSR_MODE_PS ? choice->shards : 0,
+                  .steps = STEPS_MAX,
+                  .timed = 2,
                   .config = scenario->config};
     m.hosts = scenario->hosts + (choice->dedicated ? m.shards : 0);
-    m.ended_us = calloc(STEPS, sizeof *m.ended_us);
+    if (m.workers > MANY_WORKERS) {
+        m.steps = 3;
+        m.timed = 1;
+    }
+    m.ended_us = calloc(STEPS_MAX, sizeof *m.ended_us);
     psr_err err = m.ended_us != NULL ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for steps");
     if (err == PSR_OK)
         err = make(&m);
