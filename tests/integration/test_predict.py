@@ -107,8 +107,10 @@ class Predict(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertIn("psring predict runs/resnet50 --hosts 2,4,8 --link 10Gbit", done.stdout)
 
+
+class Thousand(unittest.TestCase):
     def test_a_thousand_workers_of_resnet50_fit_into_a_gigabyte(self):
-        words = ["predict", "--compute", "300", "--hosts", "1000", "--shards", "8", "--placement", "dedicated", "--link", "10Gbit",
+        words = ["predict", "--compute", "300", "--hosts", "1000", "--shards", "8", "--slice-size", "1M", "--placement", "dedicated", "--link", "10Gbit",
                  "--by", "machines", "--mode", "ps", "--json"]
         code = "import resource, subprocess, sys; d = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL); print(d.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
         done = subprocess.run([sys.executable, "-c", code, PSRING, *words], capture_output=True, text=True, timeout=900, check=True)
