@@ -69,7 +69,7 @@ static void print_effects(const psr_answer *a)
     const psr_answer_hosts *last = &a->hosts[a->host_count - 1];
     char what[64];
     psr_choice_describe(&a->rows[last->best].choice, what, sizeof what);
-    printf("\nstep of %u hosts, %s, when an input is 10%% less or more\n", last->hosts, what);
+    printf("\n%s, %u hosts: a step with 10%% less and more\n", what, last->hosts);
     for (uint32_t i = 0; i < a->effect_count; i++)
         printf("  --%-11s %10.4g %+8.1f%% %+8.1f%%\n", a->effects[i].name, a->effects[i].value,
                (a->effects[i].less - 1) * 100, (a->effects[i].more - 1) * 100);

@@ -66,11 +66,11 @@ class Predict(unittest.TestCase):
             told = json.loads(predict(name, "--hosts", "2", "--json").stdout)
             self.assertEqual((told["model"], told["batch_size"], told["compute_s"]), ("resnet20", 16, 0.02))
             (folder / "metrics.jsonl").write_text('{"step": 1}\n')
-            self.refused("metrics.jsonl: no line has a compute_s above 0", name, status=1)
+            self.refused("metrics.jsonl: no line has a compute_s above 0", name)
             (folder / "run.json").write_text("{}")
-            self.refused("run.json: it has no config", name, status=1)
+            self.refused("run.json: it has no config", name)
             (folder / "run.json").write_text("{")
-            self.refused("run.json: it is no JSON object", name, status=1)
+            self.refused("run.json: it is no JSON object", name)
             self.refused("none/run.json", str(folder / "none"), status=1)
 
     def test_doctor_says_what_the_cluster_is(self):
@@ -85,7 +85,7 @@ class Predict(unittest.TestCase):
             file.truncate()
             file.write('{"hosts": [], "pairs": []}')
             file.flush()
-            self.refused("it has no way between two hosts that was measured", *QUICK, "--doctor", file.name, status=1)
+            self.refused("it has no way between two hosts that was measured", *QUICK, "--doctor", file.name)
 
     def test_numbers_that_make_no_sense_are_refused_by_name(self):
         for option, value, line in [
