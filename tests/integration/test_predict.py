@@ -18,7 +18,7 @@ def predict(*words):
 
 
 def run_directory(folder, compute_s=0.02, lines=20):
-    config = {"model": "resnet20", "batch-size": 16, "mode": "ring", "workers": 2}
+    config = {"model": "resnet20", "batch-size": "16", "mode": "ring", "workers": "2"}
     facts = {"classes": 10, "channels": 3, "height": 32, "width": 32}
     (folder / "run.json").write_text(json.dumps({"config": config, "facts": facts}))
     (folder / "metrics.jsonl").write_text("".join(json.dumps({"step": s, "rank": 0, "compute_s": compute_s}) + "\n" for s in range(lines)) + '{"torn')
