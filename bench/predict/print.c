@@ -55,8 +55,8 @@ static void print_crossings(const psr_predict_question *q, const psr_answer *a)
     if (a->crossing_bits_per_s > 0) {
         char rate[32];
         rate_text(a->crossing_bits_per_s, rate, sizeof rate);
-        printf("on %u hosts the ring is faster with links %s %s (one-link model)\n",
-               last->hosts, a->ring_below ? "below" : "above", rate);
+        printf("on %u hosts the ring is faster with links %s %s (one-link model)\n", last->hosts,
+               a->ring_below ? "below" : "above", rate);
     } else if (!any && last->ring != UINT32_MAX && last->best_ps != UINT32_MAX) {
         printf("ring and ps do not change places: not between %u and %u hosts, and not\n"
                "with links from a hundredth to a hundred times as fast\n",
@@ -87,8 +87,8 @@ void psr_answer_print(const psr_predict_question *q, const psr_answer *a)
             one_link = one_link || !a->rows[a->hosts[i].first + r].emulated;
         }
     printf("\n*: the fastest on these hosts. eff.: of what workers compute without exchange.\n"
-           "link: share of a step in which the busiest link carries. apart: on hosts of their\n"
-           "own, which are not counted.%s\n",
+           "link: share of a step in which the busiest link carries. apart: on hosts of\n"
+           "their own, which are not counted.%s\n",
            one_link ? " 1: by the one-link model." : "");
     for (uint32_t i = 0; i < a->host_count; i++) {
         char what[64];
