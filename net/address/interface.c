@@ -258,3 +258,33 @@ void psr_endpoint_format(const char *address, unsigned port, char *endpoint, siz
     else
         snprintf(endpoint, size, "tcp://%s%s%s:%u", open, address, close, port);
 }
+
+/* The address in an endpoint as psr_endpoint_format writes it. */
+static bool address_in(const char *endpoint, char ret_address[PSR_ADDRESS_BYTES])
+{
+    const char *begin = strncmp(endpoint, "tcp://", 6) == 0 ? endpoint + 6 : NULL;
+    if (begin == NULL)
+        return false;
+    const char *end = *begin == '[' ? strchr(++begin, ']') : strchr(begin, ':');
+    if (end == NULL || end - begin >= PSR_ADDRESS_BYTES)
+        return false;
+    memcpy(ret_address, begin, (size_t)(end - begin));
+    ret_address[end - begin] = '\0';
+    return true;
+}
+
+/* An interface has the address, not merely that name. */
+bool psr_endpoint_is_own(const char *endpoint)
+{
+    char address[PSR_ADDRESS_BYTES], own[PSR_ADDRESS_BYTES];
+    struct ifaddrs *list;
+    if (!address_in(endpoint, address))
+        return false;
+    if (psr_address_is_loopback(address))
+        return true;
+    if (getifaddrs(&list) != 0)
+        return false;
+    const bool found = find(list, address, own) && strcmp(address, own) == 0;
+    freeifaddrs(list);
+    return found;
+}

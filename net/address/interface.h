@@ -31,6 +31,10 @@ PSR_MUST_CHECK psr_err psr_interface_reserve(const char *address, uint16_t *port
 /* An address of 127.0.0.0/8, or ::1. */
 bool psr_address_is_loopback(const char *address);
 
+/* Whether an endpoint ("tcp://10.0.0.2:4242", "tcp://[::1]:4242") has an address of this host.
+ * False for names, and for whatever is not TCP. */
+bool psr_endpoint_is_own(const char *endpoint);
+
 /* Whether text is a numeric address that can belong to one interface of a host. False for wildcards
  * (0.0.0.0, ::), for multicast and broadcast addresses, and for addresses of no network. A scope
  * ("%eth0") is allowed behind a link-local IPv6 address only, and must be an interface's name. */

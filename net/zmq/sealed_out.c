@@ -356,6 +356,7 @@ psr_err psr_sealed_out_new(psr_sealed_outs *outs, const psr_key_answer *answer,
 psr_err psr_sealed_out_connect(psr_sealed_out *out, const char *endpoint)
 {
     PSR_TRY(psr_zmq_set_tcp(out->push, strchr(endpoint, '[') != NULL));
+    PSR_TRY(psr_zmq_keep_in_cache(out->push, endpoint));
     while (zmq_connect(out->push, endpoint) != 0)
         if (zmq_errno() != EINTR)
             return psr_fail(PSR_ERR_PROTOCOL, "endpoint %s: %s", endpoint,

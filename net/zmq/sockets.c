@@ -1,5 +1,7 @@
 #include "net/zmq/sockets.h"
 
+#include "net/address/interface.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -37,6 +39,19 @@ psr_err psr_zmq_set_tcp(void *socket, bool ipv6)
     PSR_TRY(psr_zmq_set(socket, ZMQ_IPV6, ipv6, "ZMQ_IPV6"));
     /* Nothing is ever dropped at a mark: the protocols' credits bound the queues. */
     return psr_zmq_set(socket, ZMQ_SNDHWM, 0, "ZMQ_SNDHWM");
+}
+
+/* Between processes of one host the kernel lets a connection hold 4 MB and more, so values wait
+ * there, and are read when they have long left the processor's cache. With so few bytes the
+ * receiver reads what has just been written (docs/measurements.md). Between hosts the kernel knows
+ * best: it sizes the buffer by the link. */
+#define LOCAL_SEND_BYTES (384 << 10)
+
+psr_err psr_zmq_keep_in_cache(void *socket, const char *endpoint)
+{
+    return psr_endpoint_is_own(endpoint)
+               ? psr_zmq_set(socket, ZMQ_SNDBUF, LOCAL_SEND_BYTES, "ZMQ_SNDBUF")
+               : PSR_OK;
 }
 
 /* ---- without waiting ---- */

@@ -20,6 +20,9 @@ PSR_MUST_CHECK psr_err psr_zmq_set_largest(void *socket, int64_t bytes);
 /* Options that inbox and channels have in common: keepalive, address family, no high-water mark for
  * sending. */
 PSR_MUST_CHECK psr_err psr_zmq_set_tcp(void *socket, bool ipv6);
+/* Before a socket that sends values connects to endpoint. Does nothing unless that is TCP on this
+ * host. IO. */
+PSR_MUST_CHECK psr_err psr_zmq_keep_in_cache(void *socket, const char *endpoint);
 
 /* Receives what is there, without waiting. A signal's handler can interrupt libzmq while it looks
  * at what other threads told a socket; then it is called again, since there may be a message, of

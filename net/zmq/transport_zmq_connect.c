@@ -44,6 +44,7 @@ static psr_err set_dealer(psr_zmq_transport *transport, void *dealer, psr_peer p
         public_key = psr_keys_of(transport->options.keys, peer);
     PSR_TRY(psr_admission_apply(transport->options.keys, transport->self, dealer, public_key));
     PSR_TRY(psr_zmq_set_tcp(dealer, strchr(endpoint, '[') != NULL));
+    PSR_TRY(psr_zmq_keep_in_cache(dealer, endpoint));
     /* an inbox sends back REFUSED at most, so nobody can fill memory here */
     PSR_TRY(psr_zmq_set(dealer, ZMQ_RCVHWM, 1, "ZMQ_RCVHWM"));
     PSR_TRY(psr_zmq_set_largest(dealer, 1024));

@@ -107,6 +107,18 @@ static void endpoints_are_written_for_both_kinds_of_address(void **state)
     assert_string_equal(text, "tcp://[fd00::7]:4242");
 }
 
+static void an_endpoint_of_this_host_is_told_from_others(void **state)
+{
+    (void)state;
+    static const char *const others[] = {
+        "tcp://192.0.2.1:4242", "tcp://lo:4242", "tcp://localhost:4242", "tcp://[2001:db8::1]:4242",
+        "tcp://127.0.0.1",      "tcp://[::1",    "ipc:///tmp/127.0.0.1", ""};
+    assert_true(psr_endpoint_is_own("tcp://127.0.0.1:4242"));
+    assert_true(psr_endpoint_is_own("tcp://[::1]:4242"));
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        assert_false(psr_endpoint_is_own(others[i]));
+}
+
 /* There may be none, on a machine without a network. */
 static void the_address_towards_others_is_ones_own_and_no_loopback(void **state)
 {
@@ -119,6 +131,9 @@ static void the_address_towards_others_is_ones_own_and_no_loopback(void **state)
     assert_false(psr_address_is_loopback(address));
     assert_ok(psr_interface_address(address, own));
     assert_string_equal(own, address);
+    char endpoint[PSR_ADDRESS_BYTES + 16];
+    psr_endpoint_format(address, 4242, endpoint, sizeof endpoint);
+    assert_true(psr_endpoint_is_own(endpoint));
 }
 
 static void a_port_is_kept_until_it_is_given_back(void **state)
@@ -154,6 +169,7 @@ int main(void)
         cmocka_unit_test(loopback_is_told_from_the_rest),
         cmocka_unit_test(an_address_that_another_host_tells_is_one_hosts),
         cmocka_unit_test(endpoints_are_written_for_both_kinds_of_address),
+        cmocka_unit_test(an_endpoint_of_this_host_is_told_from_others),
         cmocka_unit_test(the_address_towards_others_is_ones_own_and_no_loopback),
         cmocka_unit_test(a_port_is_kept_until_it_is_given_back),
     };
