@@ -7,11 +7,18 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum {
-    /* An owner that calls again within this time receives its messages itself: the thread sleeps
-     * meanwhile. The loop may notice the time by so much later than it asked for. */
-    AWAY_MS = 10,
-};
+#define MS_NS ((int64_t)1000000)
+#define DAY_NS (86400000 * MS_NS)
+
+/* An owner that calls again within this time receives its messages itself: the thread sleeps
+ * meanwhile. The loop may notice the time by so much later than it asked for. */
+#define AWAY_NS (10 * MS_NS)
+/* The same while something is under way, for an owner that has lately come back at once, as one
+ * does that starts a request and then waits for it. To wake the thread for each such request costs
+ * ten times what a small message takes. */
+#define AWAY_BRIEFLY_NS (MS_NS / 2)
+#define AT_ONCE_NS (MS_NS / 10)
+#define LATE_MOST 2 /* so many times in a row: it does not come back at once any more */
 
 typedef struct goal {
     bool (*reached)(void *context);
@@ -25,7 +32,7 @@ typedef enum thread_state {
     AWAKE,
     POLLS,        /* in the transport, for messages, until until_ms */
     STANDS_ASIDE, /* until the owner gives the turn back */
-    LOOKS_LATER,  /* to see whether the owner has come back, at until_ms */
+    LOOKS_LATER,  /* to see whether the owner has come back, at look_ns */
 } thread_state;
 
 typedef enum owner_state {
@@ -49,19 +56,17 @@ struct psr_progress_engine {
     /* Protected by mutex: */
     turn turn;
     thread_state state;
-    int64_t until_ms;
+    int64_t until_ms, look_ns;
     /* When and how the owner last gave the turn back: */
-    int64_t given_back_ms;
+    int64_t given_back_ns;
     bool busy;
+    unsigned late; /* how many times in a row it has not come back at once; at most LATE_MOST */
     /* The owner waits in its condition for this and nothing else: a change that does not reach it
      * wakes nobody. NULL: any change may. */
     goal *goal;
 };
 
 /* ---- waiting ---- */
-
-#define MS_NS ((int64_t)1000000)
-#define DAY_NS (86400000 * MS_NS)
 
 static void wait_in_condition(psr_progress_engine *e, pthread_cond_t *condition, int64_t left_ns)
 {
@@ -153,20 +158,22 @@ static bool is_interrupted(void *context)
 }
 
 /* With mutex held. When the thread may take the turn if the owner does not come back before. */
-static int64_t away_until_ms(const psr_progress_engine *e)
+static int64_t away_until_ns(const psr_progress_engine *e)
 {
-    return e->busy ? INT64_MIN : e->given_back_ms + AWAY_MS;
+    if (!e->busy)
+        return e->given_back_ns + AWAY_NS;
+    return e->late < LATE_MOST ? e->given_back_ns + AWAY_BRIEFLY_NS : INT64_MIN;
 }
 
-static void stand_aside(psr_progress_engine *e, int64_t now_ms)
+static void stand_aside(psr_progress_engine *e, int64_t now_ns)
 {
     if (e->turn == OWNERS || is_wanted(e)) {
         e->state = STANDS_ASIDE;
         pthread_cond_wait(&e->for_thread, &e->mutex);
     } else {
         e->state = LOOKS_LATER;
-        e->until_ms = away_until_ms(e);
-        wait_in_condition(e, &e->for_thread, (e->until_ms - now_ms) * MS_NS);
+        e->look_ns = away_until_ns(e);
+        wait_in_condition(e, &e->for_thread, e->look_ns - now_ns);
     }
     e->state = AWAKE;
 }
@@ -230,9 +237,9 @@ static void *run_by_turns(void *context)
     psr_progress_engine *e = context;
     pthread_mutex_lock(&e->mutex);
     while (!atomic_load(&e->quit) && !atomic_load(&e->over)) {
-        int64_t now_ms = psr_clock_ms();
-        if (e->turn == OWNERS || is_wanted(e) || now_ms < away_until_ms(e))
-            stand_aside(e, now_ms);
+        int64_t now_ns = psr_clock_ns();
+        if (e->turn == OWNERS || is_wanted(e) || now_ns < away_until_ns(e))
+            stand_aside(e, now_ns);
         else
             take_turn(e);
     }
@@ -254,10 +261,10 @@ static void give_back(psr_progress_engine *e, int64_t next_ms, bool more)
     bool busy = e->options.busy(e->options.context);
     pthread_mutex_lock(&e->mutex);
     e->turn = NOBODYS;
-    e->given_back_ms = psr_clock_ms();
+    e->given_back_ns = psr_clock_ns();
     e->busy = busy;
     bool polls_too_long = e->state == POLLS && (more || next_ms < e->until_ms);
-    if (e->state == STANDS_ASIDE || (e->state == LOOKS_LATER && away_until_ms(e) < e->until_ms))
+    if (e->state == STANDS_ASIDE || (e->state == LOOKS_LATER && away_until_ns(e) < e->look_ns))
         pthread_cond_signal(&e->for_thread);
     pthread_mutex_unlock(&e->mutex);
     if (polls_too_long)
@@ -269,6 +276,14 @@ static bool turn_is_free(const psr_progress_engine *e)
     return e->turn == NOBODYS && !atomic_load(&e->over);
 }
 
+/* With mutex held, when the turn is free. */
+static void take_it(psr_progress_engine *e)
+{
+    e->turn = OWNERS;
+    const bool at_once = psr_clock_ns() - e->given_back_ns < AT_ONCE_NS;
+    e->late = at_once ? 0 : e->late + (e->late < LATE_MOST);
+}
+
 /* Takes the turn to submit something, if it is free. */
 static bool takes_turn(psr_progress_engine *e)
 {
@@ -277,7 +292,7 @@ static bool takes_turn(psr_progress_engine *e)
     pthread_mutex_lock(&e->mutex);
     bool mine = turn_is_free(e) && e->thread_runs;
     if (mine)
-        e->turn = OWNERS;
+        take_it(e);
     pthread_mutex_unlock(&e->mutex);
     return mine;
 }
@@ -324,7 +339,7 @@ static bool wait_for_turn(psr_progress_engine *e, goal *g)
     }
     bool mine = turn_is_free(e) && !is_reached(g);
     if (mine)
-        e->turn = OWNERS;
+        take_it(e);
     else if (e->state == STANDS_ASIDE) /* for this caller, which goes on without the turn */
         pthread_cond_signal(&e->for_thread);
     pthread_mutex_unlock(&e->mutex);
@@ -455,6 +470,7 @@ psr_err psr_progress_engine_new(const psr_progress_engine_options *options,
         return psr_fail(PSR_ERR_NOMEM, "no memory for a progress engine");
     e->options = *options;
     e->busy = true; /* the owner has not had a turn yet */
+    e->late = LATE_MOST;
     atomic_store(&e->over, options->transport == NULL);
     pthread_mutex_init(&e->mutex, NULL);
     pthread_condattr_t monotonic;

@@ -13,8 +13,9 @@
  * By turns, one of the two has the turn, and with it the loop and all that the loop's callbacks
  * touch; a mutex hands it over. The owner takes it to wait, and keeps it until what it waits for is
  * reached; before it sleeps, it looks for a moment (psr_transport_look). What must go on without
- * the owner is the thread's: it takes the turn when something is under way that the owner has left,
- * and otherwise when the owner has not come back for a while. */
+ * the owner is the thread's: it takes the turn when something is under way that the owner has left
+ * (at once, or half a millisecond later if the owner has lately come back at once), and
+ * otherwise when the owner has not come back for a while. */
 #ifndef PSR_COMM_PROGRESS_ENGINE_H
 #define PSR_COMM_PROGRESS_ENGINE_H
 
