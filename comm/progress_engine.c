@@ -380,9 +380,20 @@ static void wait_beside(psr_progress_engine *e, goal *g, int64_t most_ms)
     pthread_mutex_unlock(&e->mutex);
 }
 
+/* The owner does not come back before the goal is reached, so the thread need not wait for it. */
+static void let_thread_begin(psr_progress_engine *e)
+{
+    pthread_mutex_lock(&e->mutex);
+    e->late = LATE_MOST;
+    if (e->state == LOOKS_LATER && away_until_ns(e) < e->look_ns)
+        pthread_cond_signal(&e->for_thread);
+    pthread_mutex_unlock(&e->mutex);
+}
+
 /* A failure ends it too. */
 static void leave_to_thread(psr_progress_engine *e, goal *g)
 {
+    let_thread_begin(e);
     while (!is_reached(g) && left_ns_of(g) > 0 && !psr_progress_engine_over(e))
         wait_beside(e, g, INT64_MAX);
 }

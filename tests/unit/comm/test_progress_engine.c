@@ -269,6 +269,18 @@ static void what_is_under_way_goes_on_without_the_caller(void **state)
         sched_yield();
 }
 
+/* The thread lets a caller go first that comes back at once, but not for ever. */
+static void after_many_calls_what_is_under_way_goes_on_too(void **state)
+{
+    (void)state;
+    atomic_store(&net.under_way, true);
+    for (int i = 0; i < 100; i++)
+        psr_progress_engine_submit(engine);
+    deliver(3);
+    while (atomic_load(&net.by_thread) < 3)
+        sched_yield();
+}
+
 static void when_the_caller_stays_away_the_thread_comes_back(void **state)
 {
     (void)state;
@@ -504,6 +516,7 @@ int main(void)
         DRIVEN(who_waits_takes_its_messages_itself),
         DRIVEN(what_the_caller_leaves_unread_the_thread_reads),
         DRIVEN(what_is_under_way_goes_on_without_the_caller),
+        DRIVEN(after_many_calls_what_is_under_way_goes_on_too),
         DRIVEN(when_the_caller_stays_away_the_thread_comes_back),
         DRIVEN(who_waits_beside_leaves_the_messages_to_the_thread),
         DRIVEN(what_is_submitted_is_taken_over),
