@@ -22,6 +22,7 @@ typedef struct shape {
 } shape;
 
 typedef struct bench_settings {
+    psr_precision precision;
     uint32_t threads, rounds;
     double most_flop;   /* of the direct sum */
     const char *shapes; /* NULL: the grid */
@@ -136,6 +137,12 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
         s->most_flop = 1e9 * strtod(argument, NULL);
     else if (key == 's')
         s->shapes = argument;
+    else if (key == 'p' && strcmp(argument, "bf16") == 0)
+        s->precision = PSR_PRECISION_BF16;
+    else if (key == 'p' && strcmp(argument, "fp32") == 0)
+        s->precision = PSR_PRECISION_FP32;
+    else if (key == 'p')
+        argp_failure(state, 2, 0, "\"%s\" is neither fp32 nor bf16", argument);
     else
         return ARGP_ERR_UNKNOWN;
     if (s->threads < 1 || s->rounds < 1 || !(s->most_flop > 0))
@@ -146,6 +153,7 @@ static error_t parse_option(int key, char *argument, struct argp_state *state)
 int main(int argc, char **argv)
 {
     static const struct argp_option options[] = {
+        {"precision", 'p', "fp32|bf16", 0, "default fp32", 0},
         {"threads", 't', "N", 0, "default 2", 0},
         {"rounds", 'r', "N", 0, "of which the least time counts (default 5)", 0},
         {"most-work", 'f', "GFLOP", 0,
@@ -156,10 +164,11 @@ int main(int argc, char **argv)
     const struct argp argp = {
         options, parse_option, NULL, "Times 3x3 convolutions by each algorithm.", NULL, NULL, NULL};
     argp_err_exit_status = 2;
-    bench_settings settings = {.threads = 2, .rounds = 5, .most_flop = 8e9};
+    bench_settings settings = {
+        .precision = PSR_PRECISION_FP32, .threads = 2, .rounds = 5, .most_flop = 8e9};
     argp_parse(&argp, argc, argv, 0, NULL, &settings);
     psr_onednn_context context;
-    psr_err err = psr_onednn_context_open(PSR_PRECISION_FP32, settings.threads, &context);
+    psr_err err = psr_onednn_context_open(settings.precision, settings.threads, &context);
     if (err == PSR_OK) {
         printf("identity\tthreads\tdirection\tbatch\tin\tout\tsize\tdirect_ms\twinograd_ms\town_"
                "ms\trule\n");

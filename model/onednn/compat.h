@@ -230,4 +230,12 @@ static inline bool psr_onednn_has_avx512(void)
     return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
 }
 
+/* Whether oneDNN sums bf16 by AVX-512's dot products: AMX, where it may use it, is much faster. */
+static inline bool psr_onednn_has_bf16_dots(void)
+{
+    const dnnl_cpu_isa_t isa = dnnl_get_effective_cpu_isa();
+    return (isa & dnnl_cpu_isa_avx512_core_bf16) == dnnl_cpu_isa_avx512_core_bf16 &&
+           (isa & dnnl_cpu_isa_avx512_core_amx) != dnnl_cpu_isa_avx512_core_amx;
+}
+
 #endif

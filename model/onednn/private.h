@@ -18,9 +18,11 @@
 #include "model/onednn/graph.h"
 #include "model/onednn/implementations.h"
 #include "model/onednn/kernels/image_lanes.h"
+#include "model/onednn/kernels/pointwise_bf16.h"
 #include "model/onednn/kernels/tiles.h"
 #include "model/readiness.h"
 #include "model/onednn/kernels/winograd.h"
+#include "model/onednn/kernels/winograd_bf16.h"
 
 typedef enum psr_onednn_layout {
     PSR_ONEDNN_PLAIN,

@@ -3,19 +3,20 @@
  * For a 3x3 convolution of stride 1 and padding 1 of N images of H x W pixels from I to O channels,
  * with
  *     P = N H W                          pixels
- *     T = N ceil(H/4) ceil(W/4)          tiles of 4x4 that Winograd cuts them into
+ *     t                                  4; in bf16 2
+ *     T = N ceil(H/t) ceil(W/t)          tiles of t x t that Winograd cuts them into
  *     C = sqrt(I O)                      channels
  *     n                                  threads
  * the time of a Winograd algorithm over that of the direct one is about
- *     a (1 + 20 / C) 16 T / P  +  b C n / P  +  c (n - 1) / (P C C)
+ *     a (1 + 20 / C) t t T / P  +  b C n / P  +  c (n - 1) / (P C C)
  * The first term is its products and its transformations, which take 20 / C of the products' time;
  * a tile at an image's edge costs as much as a whole one. The second is what it does once for all
- * pixels: the weights' transformation, 36 numbers for every 9, which each thread reads again. The
+ * pixels: the weights' transformation, (t+2)^2 numbers for 9, which each thread reads again. The
  * third is what several threads cost where there is nearly nothing to do. a and b depend on
- * direction and algorithm; the direct one's rate hardly depends on the shape, and so the same
+ * direction, algorithm and type; the direct one's rate hardly depends on the shape, and so the same
  * constants hold with AVX2 and with AVX-512, for oneDNN 2 and 3. The least ratio is chosen, if it
- * is clearly below 1. What has no such algorithm (another window, another type, oneDNN's Winograd
- * beyond version 2 or without AVX-512) is direct.
+ * is clearly below 1. What has no such algorithm (another window, oneDNN's Winograd in bf16, beyond
+ * version 2 or without AVX-512, our own in bf16 without dot products or with AMX) is direct.
  *
  * docs/measurements.md has the times that the constants come from, and how far the rule is from the
  * fastest choice; bench/fit_algorithms makes them again. */
@@ -28,6 +29,7 @@ typedef struct psr_conv_shape {
     uint32_t images, height, width; /* N, H, W */
     uint32_t in, out;               /* I, O */
     uint32_t threads;               /* n */
+    bool bf16;
 } psr_conv_shape;
 
 /* The expected time of algorithm over that of DIRECT; 1 for DIRECT. */

@@ -1,5 +1,6 @@
 #include "model/onednn/kernels/winograd.h"
 
+#include "model/onednn/kernels/winograd_bf16.h"
 #include "model/onednn/kernels/winograd_kernels.h"
 
 #include <assert.h>
@@ -81,6 +82,8 @@ static size_t values_scratch_of_thread(const psr_winograd *w)
 
 size_t psr_winograd_values_scratch(const psr_winograd *w)
 {
+    if (w->bf16)
+        return psr_winograd_bf16_values_scratch(w);
     return matrices_size(w->out, w->in) + w->threads * values_scratch_of_thread(w);
 }
 
@@ -151,18 +154,24 @@ static void convolve(const psr_winograd *w, const convolution *c, const float *x
     }
 }
 
-void psr_winograd_forward(const psr_winograd *w, const float *x, const float *weights, float *y,
+void psr_winograd_forward(const psr_winograd *w, const void *x, const float *weights, void *y,
                           float *scratch)
 {
     const convolution c = {w->in, w->out, 9, (size_t)w->in * 9, false};
-    convolve(w, &c, x, weights, y, scratch);
+    if (w->bf16)
+        psr_winograd_bf16_forward(w, x, weights, y, scratch);
+    else
+        convolve(w, &c, x, weights, y, scratch);
 }
 
-void psr_winograd_source_gradient(const psr_winograd *w, const float *dy, const float *weights,
-                                  float *dx, float *scratch)
+void psr_winograd_source_gradient(const psr_winograd *w, const void *dy, const float *weights,
+                                  void *dx, float *scratch)
 {
     const convolution c = {w->out, w->in, (size_t)w->in * 9, 9, true};
-    convolve(w, &c, dy, weights, dx, scratch);
+    if (w->bf16)
+        psr_winograd_bf16_source_gradient(w, dy, weights, dx, scratch);
+    else
+        convolve(w, &c, dy, weights, dx, scratch);
 }
 
 /* ---- the weights' gradient: all threads share a chunk ---- */
@@ -176,6 +185,8 @@ static size_t weights_chunk(const psr_winograd *w)
 size_t psr_winograd_weights_scratch(const psr_winograd *w)
 {
     const size_t chunk = weights_chunk(w);
+    if (w->bf16)
+        return psr_winograd_bf16_weights_scratch(w);
     return matrices_size(chunk, w->in) + matrices_size(chunk, w->out) +
            matrices_size(w->out, w->in);
 }
@@ -218,8 +229,8 @@ static void multiply_panel(const psr_winograd *w, const winograd_kernels *kernel
     }
 }
 
-void psr_winograd_weights_gradient(const psr_winograd *w, const float *x, const float *dy,
-                                   float *dw, float *scratch)
+static void sum_weights(const psr_winograd *w, const float *x, const float *dy, float *dw,
+                        float *scratch)
 {
     const winograd_kernels *kernels = psr_winograd_kernels(w->lanes);
     const size_t tiles = tile_count(w), chunk = weights_chunk(w), panel = 2 * w->lanes;
@@ -246,4 +257,13 @@ void psr_winograd_weights_gradient(const psr_winograd *w, const float *x, const 
         for (size_t o = 0; o < w->out; o++)
             kernels->unfold(&s, w->in, o, dw);
     }
+}
+
+void psr_winograd_weights_gradient(const psr_winograd *w, const void *x, const void *dy, float *dw,
+                                   float *scratch)
+{
+    if (w->bf16)
+        psr_winograd_bf16_weights_gradient(w, x, dy, dw, scratch);
+    else
+        sum_weights(w, x, dy, dw, scratch);
 }

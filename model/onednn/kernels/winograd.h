@@ -29,6 +29,8 @@
  * from (once written, once read for each panel of 2 * lanes columns, from the cache), U and S 4
  * times the weights; U is read once per chunk.
  *
+ * Values of bf16 go to winograd_bf16.h, which has the same functions.
+ *
  * No result depends on the number of threads: a sum runs over channels in order; over t in order
  * within a chunk, whose size depends on the shape alone, and then over the chunks in order. */
 #ifndef PSR_MODEL_ONEDNN_KERNELS_WINOGRAD_H
@@ -45,29 +47,30 @@ typedef struct psr_winograd {
     uint32_t height, width;
     uint32_t lanes; /* L: 8 or 16 */
     uint32_t threads;
+    bool bf16; /* x, y, dx and dy; else float32 */
 } psr_winograd;
 
-/* Of in and of out. With fewer, direct sums are so short that they round much less: ResNet-20, of
+/* Of in and of out, in float32. With fewer, direct sums are so short that they round much less: ResNet-20, of
  * 16, 32 and 64 channels, would have gradients up to 2.8 times as far from float64 as PyTorch's
  * float32 with Winograd everywhere, and 2.1 times with the forward pass from 64 on; the rule is
- * twice. */
+ * twice. In bf16 what is rounded are the values themselves, however many are summed up. */
 enum { PSR_WINOGRAD_FORWARD_CHANNELS = 128, PSR_WINOGRAD_BACKWARD_CHANNELS = 64 };
 
-/* Whether this processor has the instructions: on x86-64 those of AVX2 and FMA. */
+/* Whether this processor has the instructions for float32: on x86-64 those of AVX2 and FMA. */
 bool psr_winograd_supported(void);
 
 /* y from x and the weights. scratch: psr_winograd_values_scratch() floats, on a cache line. */
-void psr_winograd_forward(const psr_winograd *w, const float *x, const float *weights, float *y,
+void psr_winograd_forward(const psr_winograd *w, const void *x, const float *weights, void *y,
                           float *scratch);
 /* dx from dy and the weights. scratch: likewise. */
-void psr_winograd_source_gradient(const psr_winograd *w, const float *dy, const float *weights,
-                                  float *dx, float *scratch);
+void psr_winograd_source_gradient(const psr_winograd *w, const void *dy, const float *weights,
+                                  void *dx, float *scratch);
 size_t psr_winograd_values_scratch(const psr_winograd *w);
 
 /* dw (overwritten) from x and dy. scratch: psr_winograd_weights_scratch() floats, on a cache
  * line. */
-void psr_winograd_weights_gradient(const psr_winograd *w, const float *x, const float *dy,
-                                   float *dw, float *scratch);
+void psr_winograd_weights_gradient(const psr_winograd *w, const void *x, const void *dy, float *dw,
+                                   float *scratch);
 size_t psr_winograd_weights_scratch(const psr_winograd *w);
 
 #endif

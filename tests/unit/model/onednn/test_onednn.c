@@ -7,6 +7,7 @@
 #include "model/backend.h"
 #include "model/networks/network_build.h"
 #include "model/onednn/kernels/winograd.h"
+#include "model/onednn/kernels/winograd_bf16.h"
 
 #include "base/rng.h"
 
@@ -566,6 +567,39 @@ static void our_own_winograd_agrees(void **state)
     assert_true(agrees_with_all_by('o', named("resnet18", 3, 48, PSR_SHORTCUT_B), fp32) == exists);
 }
 
+/* How far a's gradients are from b's, of b's norm. */
+static double gradients_apart(const setting *s, const outcome *a, const outcome *b)
+{
+    double norm;
+    const double off = distance(a->gradients, b->gradients, s->net->params.length, &norm);
+    return off / norm;
+}
+
+/* The rule of choice/pick.c: gradients at most twice as far from exact ones as without it. */
+static void our_own_winograd_in_bf16_rounds_at_most_twice_as_much(void **state)
+{
+    (void)state;
+    if (!psr_onednn_has_avx512())
+        return;
+    const bool exists = psr_onednn_has_bf16_dots() && psr_bf16_dots_supported();
+    setting s = setting_of(named("resnet18", 3, 48, PSR_SHORTCUT_B), 3);
+    outcome exact = outcome_of(&s, PSR_BACKEND_REFERENCE, PSR_PRECISION_FP32, 1, 3);
+    outcome direct = outcome_of(&s, PSR_BACKEND_ONEDNN, PSR_PRECISION_BF16, 2, 3);
+    algorithms = all_by('o', s.net);
+    outcome found = outcome_of(&s, PSR_BACKEND_ONEDNN, PSR_PRECISION_BF16, 2, 3);
+    algorithms = "direct";
+    const double of_direct = gradients_apart(&s, &direct, &exact),
+                 of_found = gradients_apart(&s, &found, &exact);
+    print_message("gradients in bf16: off by %.4f directly, by %.4f with Winograd\n", of_direct,
+                  of_found);
+    assert_true(of_found < 2 * of_direct);
+    assert_true((of_found != of_direct) == exists);
+    outcome_done(&found);
+    outcome_done(&direct);
+    outcome_done(&exact);
+    setting_done(&s);
+}
+
 /* Whatever the clock says: what was picked is a text that another back end takes, and gives the
  * same bits with. */
 static void what_was_picked_by_timing_can_be_handed_on(void **state)
@@ -728,6 +762,7 @@ int main(void)
         cmocka_unit_test(the_residual_networks_agree),
         cmocka_unit_test(onednns_winograd_agrees_where_it_exists_and_falls_back_where_not),
         cmocka_unit_test(our_own_winograd_agrees),
+        cmocka_unit_test(our_own_winograd_in_bf16_rounds_at_most_twice_as_much),
         cmocka_unit_test(what_was_picked_by_timing_can_be_handed_on),
         cmocka_unit_test(by_default_the_choice_is_a_rule),
         cmocka_unit_test(the_same_pass_gives_the_same_bits_whatever_ran_before),

@@ -145,9 +145,11 @@ static void all_shapes_agree_with_the_definition(void **state)
     static const uint32_t sizes[][2] = {{1, 1}, {2, 7}, {4, 4}, {5, 3}, {8, 12}, {9, 6}};
     for (uint32_t lanes = 8; lanes <= 16; lanes += 8)
         for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-            check((psr_winograd){1, lanes, lanes, sizes[i][0], sizes[i][1], lanes, 2});
-            check((psr_winograd){3, 2 * lanes, 3 * lanes, sizes[i][0], sizes[i][1], lanes, 2});
-            check((psr_winograd){2, 5 * lanes, 2 * lanes, sizes[i][0], sizes[i][1], lanes, 3});
+            check((psr_winograd){1, lanes, lanes, sizes[i][0], sizes[i][1], lanes, 2, false});
+            check(
+                (psr_winograd){3, 2 * lanes, 3 * lanes, sizes[i][0], sizes[i][1], lanes, 2, false});
+            check(
+                (psr_winograd){2, 5 * lanes, 2 * lanes, sizes[i][0], sizes[i][1], lanes, 3, false});
         }
 }
 
@@ -155,20 +157,20 @@ static void all_shapes_agree_with_the_definition(void **state)
 static void many_tiles_and_channels_agree_too(void **state)
 {
     (void)state;
-    check((psr_winograd){17, 8, 16, 33, 30, 8, 2});
-    check((psr_winograd){2, 168, 72, 8, 8, 8, 2});
-    check((psr_winograd){2, 80, 176, 8, 8, 16, 2});
+    check((psr_winograd){17, 8, 16, 33, 30, 8, 2, false});
+    check((psr_winograd){2, 168, 72, 8, 8, 8, 2, false});
+    check((psr_winograd){2, 80, 176, 8, 8, 16, 2, false});
 }
 
 static void the_number_of_threads_changes_no_bit(void **state)
 {
     (void)state;
     for (uint32_t lanes = 8; lanes <= 16; lanes += 8) {
-        problem one = problem_of((psr_winograd){5, 3 * lanes, 5 * lanes, 17, 14, lanes, 1});
+        problem one = problem_of((psr_winograd){5, 3 * lanes, 5 * lanes, 17, 14, lanes, 1, false});
         solve(&one);
         for (uint32_t threads = 2; threads <= 5; threads++) {
             problem several =
-                problem_of((psr_winograd){5, 3 * lanes, 5 * lanes, 17, 14, lanes, threads});
+                problem_of((psr_winograd){5, 3 * lanes, 5 * lanes, 17, 14, lanes, threads, false});
             solve(&several);
             assert_memory_equal(several.y, one.y, one.y_count * sizeof(float));
             assert_memory_equal(several.dx, one.dx, one.x_count * sizeof(float));
