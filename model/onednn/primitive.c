@@ -162,6 +162,37 @@ static bool is_tiled(const psr_tensor *tensor, const_dnnl_memory_desc_t wanted,
     return false;
 }
 
+/* Whether wanted is one of the tilings of bf16 weights that we pack ourselves. */
+static bool is_paired(const psr_tensor *tensor, const_dnnl_memory_desc_t wanted,
+                      psr_onednn_pairs *ret_pairs)
+{
+    static const struct {
+        dnnl_format_tag_t tag;
+        psr_onednn_pair_order order;
+    } known[] = {
+        {dnnl_ABcd8b16a2b, PSR_ONEDNN_PAIRS_AB_INPUTS},
+        {dnnl_ABcd8a16b2a, PSR_ONEDNN_PAIRS_AB_OUTPUTS},
+        {dnnl_BAcd8a16b2a, PSR_ONEDNN_PAIRS_BA_OUTPUTS},
+    };
+    const uint32_t *shape = tensor->shape;
+    if (tensor->rank != 4 || shape[0] % 16 != 0 || shape[1] % 16 != 0)
+        return false;
+    const dnnl_dims_t dims = {shape[0], shape[1], shape[2], shape[3]};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        dnnl_memory_desc_t desc;
+        if (dnnl_memory_desc_create_with_tag(&desc, 4, dims, dnnl_bf16, known[i].tag) !=
+            dnnl_success)
+            continue;
+        const bool found = dnnl_memory_desc_equal(desc, wanted);
+        dnnl_memory_desc_destroy(desc);
+        *ret_pairs =
+            (psr_onednn_pairs){known[i].order, shape[0], shape[1], (size_t)shape[2] * shape[3]};
+        if (found)
+            return true;
+    }
+    return false;
+}
+
 psr_err psr_onednn_weights_init(psr_onednn_exec *exec, uint32_t param,
                                 const_dnnl_memory_desc_t arena, const_dnnl_memory_desc_t wanted,
                                 psr_onednn_space side, psr_onednn_weights *ret_weights)
@@ -177,7 +208,8 @@ psr_err psr_onednn_weights_init(psr_onednn_exec *exec, uint32_t param,
     psr_onednn_buffer_grow(&exec->buffers, (uint32_t)ret_weights->at,
                            dnnl_memory_desc_get_size(wanted));
     ret_weights->tiled = is_tiled(tensor, wanted, &ret_weights->tiles);
-    if (ret_weights->tiled)
+    ret_weights->paired = pack && is_paired(tensor, wanted, &ret_weights->pairs);
+    if (ret_weights->tiled || ret_weights->paired)
         return PSR_OK;
     if (pack)
         return psr_onednn_reorder_init(exec, arena, side, tensor->offset, wanted,
@@ -191,11 +223,14 @@ psr_err psr_onednn_weights_move(const psr_onednn_exec *exec, const psr_onednn_we
 {
     if (weights->zeros > 0)
         memset(exec->state->gradients + weights->offset, 0, weights->zeros * sizeof(float));
-    if (!weights->tiled)
+    if (!weights->tiled && !weights->paired)
         return psr_onednn_primitive_run(exec, &weights->reorder);
-    float *packed = psr_onednn_at(exec, (uint32_t)weights->at);
+    void *packed = psr_onednn_at(exec, (uint32_t)weights->at);
     uint32_t threads = exec->context->threads;
-    if (weights->side == PSR_ONEDNN_WEIGHTS)
+    if (weights->paired)
+        psr_onednn_tile_pairs(&weights->pairs, exec->state->weights + weights->offset, packed,
+                              threads);
+    else if (weights->side == PSR_ONEDNN_WEIGHTS)
         psr_onednn_tile(&weights->tiles, exec->state->weights + weights->offset, packed, threads);
     else
         psr_onednn_untile(&weights->tiles, packed, exec->state->gradients + weights->offset,

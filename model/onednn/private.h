@@ -262,8 +262,9 @@ typedef struct psr_onednn_weights {
     size_t offset;         /* there */
     size_t zeros;          /* floats of a gradient to clear first, when
                               the primitive gives but a part of it */
-    bool tiled;            /* moved by tiles.h; else by the reorder, if there is one */
+    bool tiled, paired;    /* moved by tiles.h; else by the reorder, if there is one */
     psr_onednn_tiles tiles;
+    psr_onednn_pairs pairs;       /* the same for bf16 */
     psr_onednn_primitive reorder; /* none when the arena serves */
     psr_onednn_space space;       /* where the primitive finds it */
     size_t at;

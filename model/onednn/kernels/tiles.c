@@ -1,6 +1,8 @@
 #include "model/onednn/kernels/tiles.h"
 
+#include "base/arrays/multiversion.h"
 #include "base/clock.h"
+#include "model/onednn/kernels/bf16.h"
 
 #include <assert.h>
 
@@ -84,6 +86,65 @@ void psr_onednn_untile(const psr_onednn_tiles *t, const float *tiles, float *pla
                        uint32_t threads)
 {
     move_all(t, (float *)(uintptr_t)tiles, plain, false, threads); /* only read */
+}
+
+/* ---- bf16 ---- */
+
+enum { SIDE = 16 };
+
+/* One tile: 16 rows of the plain layout, as in move_tile. */
+INLINE void pack_tile_of(uint32_t *to, const float *plain, size_t pitch, size_t window,
+                         bool of_outputs)
+{
+    const size_t row = SIDE * window, ahead = row < AHEAD ? AHEAD : row;
+    for (size_t output = 0; output < SIDE; output++)
+        for (size_t line = 0; line < row; line += LINE)
+            __builtin_prefetch(plain + output * pitch + ahead + line);
+    for (size_t k = 0; k < window; k++, to += SIDE * SIDE / 2) {
+        uint16_t halves[SIDE][SIDE]; /* [output][input] */
+        for (size_t output = 0; output < SIDE; output++)
+            for (size_t input = 0; input < SIDE; input++)
+                halves[output][input] =
+                    psr_bf16_from_float(plain[output * pitch + input * window + k]);
+        for (size_t pair = 0; pair < SIDE / 2; pair++)
+            for (size_t i = 0; i < SIDE; i++)
+                to[pair * SIDE + i] =
+                    of_outputs ? halves[2 * pair][i] | (uint32_t)halves[2 * pair + 1][i] << 16
+                               : halves[i][2 * pair] | (uint32_t)halves[i][2 * pair + 1] << 16;
+    }
+}
+
+/* With the usual windows known to the compiler. */
+PSR_MULTIVERSION static void pack_tile(uint32_t *to, const float *plain, size_t pitch,
+                                       size_t window, bool of_outputs)
+{
+    if (window == 1 && of_outputs)
+        pack_tile_of(to, plain, pitch, 1, true);
+    else if (window == 1)
+        pack_tile_of(to, plain, pitch, 1, false);
+    else if (window == 9 && of_outputs)
+        pack_tile_of(to, plain, pitch, 9, true);
+    else if (window == 9)
+        pack_tile_of(to, plain, pitch, 9, false);
+    else
+        pack_tile_of(to, plain, pitch, window, of_outputs);
+}
+
+void psr_onednn_tile_pairs(const psr_onednn_pairs *t, const float *plain, uint32_t *tiles,
+                           uint32_t threads)
+{
+    const double began_s = psr_clock_s();
+    const size_t rows = t->outputs / SIDE, columns = t->inputs / SIDE;
+    const size_t words = t->window * SIDE * SIDE / 2;
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (size_t i = 0; i < rows * columns; i++) {
+        const size_t row = i / columns, column = i % columns;
+        const size_t place = t->order == PSR_ONEDNN_PAIRS_BA_OUTPUTS ? column * rows + row : i;
+        pack_tile(tiles + place * words,
+                  plain + (row * SIDE * t->inputs + column * SIDE) * t->window,
+                  t->inputs * t->window, t->window, t->order != PSR_ONEDNN_PAIRS_AB_INPUTS);
+    }
+    seconds += psr_clock_s() - began_s;
 }
 
 double psr_onednn_tiles_seconds(void)

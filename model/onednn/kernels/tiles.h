@@ -28,11 +28,30 @@ typedef struct psr_onednn_tiles {
     size_t window;          /* K */
 } psr_onednn_tiles;
 
+/* The layouts of bf16 weights: tiles of 16 outputs by 16 inputs, of which two outputs, or two
+ * inputs, lie side by side: x[O/16][I/16][K][8][16][2], or with O/16 and I/16 exchanged. */
+typedef enum psr_onednn_pair_order {
+    PSR_ONEDNN_PAIRS_AB_INPUTS,  /* [O/16][I/16][K][8 inputs][16 outputs][2 inputs]: ABcd8b16a2b */
+    PSR_ONEDNN_PAIRS_AB_OUTPUTS, /* [O/16][I/16][K][8 outputs][16 inputs][2 outputs]: ABcd8a16b2a */
+    PSR_ONEDNN_PAIRS_BA_OUTPUTS, /* [I/16][O/16][K][8 outputs][16 inputs][2 outputs]: BAcd8a16b2a */
+    PSR_ONEDNN_PAIR_ORDERS,
+} psr_onednn_pair_order;
+
+typedef struct psr_onednn_pairs {
+    psr_onednn_pair_order order;
+    size_t outputs, inputs; /* multiples of 16 */
+    size_t window;          /* K */
+} psr_onednn_pairs;
+
+/* Rounded to the nearest bf16, ties to even; the first of a pair is a word's lower half. */
+void psr_onednn_tile_pairs(const psr_onednn_pairs *t, const float *plain, uint32_t *tiles,
+                           uint32_t threads);
+
 void psr_onednn_tile(const psr_onednn_tiles *t, const float *plain, float *tiles, uint32_t threads);
 void psr_onednn_untile(const psr_onednn_tiles *t, const float *tiles, float *plain,
                        uint32_t threads);
 
-/* Seconds that the two have taken on the calling thread since it began, for a profile. */
+/* Seconds that the three have taken on the calling thread since it began, for a profile. */
 double psr_onednn_tiles_seconds(void);
 
 #endif
