@@ -18,7 +18,6 @@
 #include "model/onednn/graph.h"
 #include "model/onednn/implementations.h"
 #include "model/onednn/kernels/image_lanes.h"
-#include "model/onednn/kernels/pointwise_bf16.h"
 #include "model/onednn/kernels/tiles.h"
 #include "model/readiness.h"
 #include "model/onednn/kernels/winograd.h"

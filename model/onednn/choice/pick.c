@@ -8,8 +8,8 @@
  * when all is direct; with oneDNN's Winograd in the backward pass 1.1, in the forward pass too,
  * where its rounding goes through all later layers and back, 2.4; with our own in both 1.1. So
  * oneDNN's may have the backward pass alone, and our own what winograd.h says. In bf16, where all
- * values are rounded to 8 bits anyway, the measure is that of the direct one: ResNet-18 at 48 px has
- * gradients 1.08 times as far from the reference's with our own in both. */
+ * values are rounded to 8 bits anyway, the measure is that of the direct one: ResNet-18 at 48 px
+ * has gradients 1.08 times as far from the reference's with our own in both. */
 #include "model/onednn/choice/pick.h"
 
 #include "model/onednn/choice/rule.h"

@@ -21,7 +21,7 @@ static const cost float32_costs[][PSR_ONEDNN_ALGORITHMS] = {
 static const cost bf16_costs[][PSR_ONEDNN_ALGORITHMS] = {
     [PSR_ONEDNN_FORWARD] = {[PSR_ONEDNN_OWN_WINOGRAD] = {0.50, 0.20}},
     [PSR_ONEDNN_BACKWARD_DATA] = {[PSR_ONEDNN_OWN_WINOGRAD] = {0.50, 0.10}},
-    [PSR_ONEDNN_BACKWARD_WEIGHTS] = {[PSR_ONEDNN_OWN_WINOGRAD] = {0.50, 0.10}},
+    [PSR_ONEDNN_BACKWARD_WEIGHTS] = {[PSR_ONEDNN_OWN_WINOGRAD] = {0.65, 0.10}},
 };
 
 static const cost *cost_of(const psr_conv_shape *shape, psr_onednn_direction direction,

@@ -50,10 +50,11 @@ typedef struct psr_winograd {
     bool bf16; /* x, y, dx and dy; else float32 */
 } psr_winograd;
 
-/* Of in and of out, in float32. With fewer, direct sums are so short that they round much less: ResNet-20, of
- * 16, 32 and 64 channels, would have gradients up to 2.8 times as far from float64 as PyTorch's
- * float32 with Winograd everywhere, and 2.1 times with the forward pass from 64 on; the rule is
- * twice. In bf16 what is rounded are the values themselves, however many are summed up. */
+/* Of in and of out, in float32. With fewer, direct sums are so short that they round much less:
+ * ResNet-20, of 16, 32 and 64 channels, would have gradients up to 2.8 times as far from float64 as
+ * PyTorch's float32 with Winograd everywhere, and 2.1 times with the forward pass from 64 on; the
+ * rule is twice. In bf16 what is rounded are the values themselves, however many are summed up, and
+ * the second number holds in both passes. */
 enum { PSR_WINOGRAD_FORWARD_CHANNELS = 128, PSR_WINOGRAD_BACKWARD_CHANNELS = 64 };
 
 /* Whether this processor has the instructions for float32: on x86-64 those of AVX2 and FMA. */

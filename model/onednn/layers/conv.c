@@ -21,8 +21,6 @@ typedef struct conv {
     bool forward_by_winograd, data_by_winograd, weight_by_winograd;
     psr_image_lanes lanes; /* all directions, of few channels: */
     bool by_lanes;
-    psr_pointwise pointwise; /* the weights' gradient of a 1x1 window in bf16: */
-    bool weight_by_pointwise;
     uint32_t diff_source, diff_destination; /* buffers */
 } conv;
 
@@ -153,23 +151,6 @@ static bool fits_lanes(const psr_onednn_exec *exec, conv *self)
     return x->layout == PSR_ONEDNN_PLAIN && y->layout == PSR_ONEDNN_PLAIN && x->type == dnnl_f32 &&
            node->stride == 1 && node->pad == 0 && psr_onednn_has_avx2() &&
            psr_image_lanes_fit(&self->lanes);
-}
-
-/* Whether the weights' gradient is our own kernel's for 1x1 windows, which needs no packing. */
-static bool fits_pointwise(const psr_onednn_exec *exec, conv *self)
-{
-    const psr_conv *shape = &self->shape;
-    const psr_network_node *node = &exec->net->nodes[shape->node];
-    const psr_onednn_tensor *x = &exec->values[shape->input], *y = &exec->values[shape->node];
-    self->pointwise = (psr_pointwise){.images = x->n,
-                                      .in = x->c,
-                                      .out = y->c,
-                                      .pixels = x->h * x->w,
-                                      .threads = exec->context->threads};
-    return node->kernel == 1 && node->stride == 1 && node->pad == 0 && shape->bias == NULL &&
-           x->type == dnnl_bf16 && x->layout == PSR_ONEDNN_BLOCKED_16 &&
-           y->layout == PSR_ONEDNN_BLOCKED_16 && x->c % PSR_BF16_PANEL == 0 &&
-           y->c % PSR_BF16_PANEL == 0 && psr_onednn_has_bf16_dots() && psr_bf16_dots_supported();
 }
 
 static psr_err any_value(psr_onednn_exec *exec, uint32_t node, dnnl_memory_desc_t *ret_desc)
@@ -350,11 +331,6 @@ static psr_err plan_weights(psr_onednn_exec *exec, const psr_onednn_step *step)
         use_scratch(exec, psr_winograd_weights_scratch(&self->winograd));
         return PSR_OK;
     }
-    self->weight_by_pointwise = fits_pointwise(exec, self);
-    if (self->weight_by_pointwise) {
-        use_scratch(exec, psr_pointwise_scratch(&self->pointwise));
-        return PSR_OK;
-    }
     const psr_onednn_tensor destination = gradient_of(exec, shape->node, self->diff_destination);
     return psr_conv_way_init(exec, shape, PSR_ONEDNN_BACKWARD_WEIGHTS, source, &destination,
                              &self->weight);
@@ -438,10 +414,6 @@ static psr_err conv_backward(psr_onednn_exec *exec, psr_onednn_step *step)
         psr_winograd_weights_gradient(&self->winograd,
                                       psr_onednn_data(exec, &exec->values[self->shape.input]),
                                       gradient, exec->state->gradients + offset, scratch);
-    if (self->weight_by_pointwise)
-        psr_pointwise_weights_gradient(&self->pointwise,
-                                       psr_onednn_data(exec, &exec->values[self->shape.input]),
-                                       gradient, exec->state->gradients + offset, scratch);
     PSR_TRY(psr_conv_way_run(exec, &self->data));
     return psr_conv_way_run(exec, &self->weight);
 }

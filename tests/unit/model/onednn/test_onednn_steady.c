@@ -5,7 +5,6 @@
  * oneDNN's account goes to stdout, so the step runs in a child whose stdout is a pipe; the parent
  * never enters a parallel region, which libgomp does not survive a fork with. */
 #include "model/backend.h"
-#include "model/onednn/kernels/bf16_product.h"
 #include "model/onednn/kernels/winograd.h"
 
 #include <stdio.h>
@@ -187,22 +186,13 @@ static account account_of(run r)
     return a;
 }
 
-/* 1x1 convolutions of stride 1 whose weights' gradient is our own kernel's. */
-static uint32_t pointwise_of(const run *r)
-{
-    const bool own = r->training && r->precision == PSR_PRECISION_BF16 &&
-                     psr_onednn_has_bf16_dots() && psr_bf16_dots_supported();
-    return own && strcmp(r->model, "resnet50") == 0 ? 33 : 0;
-}
-
 /* Weights go in twice (forward and backward data) and a gradient comes out once per layer; the
  * first convolution has no backward data. Of `low` convolutions the images have fewer rows than the
  * kernel: AVX2 needs a taller copy of those and of their gradient. */
 static void check(run r, uint32_t convolutions, uint32_t low, uint32_t linears)
 {
     account a = account_of(r);
-    assert_int_equal(a.convolutions,
-                     r.training ? 3 * convolutions - 1 - pointwise_of(&r) : convolutions);
+    assert_int_equal(a.convolutions, r.training ? 3 * convolutions - 1 : convolutions);
     assert_true(a.activation_reorders <= (r.training && !psr_onednn_has_avx512() ? 2 * low : 0));
     assert_true(a.image_reorders <= 1);
     uint32_t layers = convolutions + linears;
