@@ -10,7 +10,7 @@
 typedef struct psr_run_group {
     size_t runs[PSR_RUNS_MAX]; /* indices; the first stands for the configuration */
     size_t count;
-    size_t done;                /* how many of them ended well: the first so many */
+    size_t done;                   /* how many of them ended well: the first so many */
     double rates[PSR_SAMPLES_MAX]; /* of these, the first so many, in images per second */
     size_t rate_count;
     double median, least, most; /* of the rates; NaN: there are none */

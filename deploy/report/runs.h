@@ -7,17 +7,17 @@
 enum { PSR_RUNS_MAX = 512, PSR_RUNS_NAME_BYTES = 4096 };
 
 typedef struct psr_runs {
-    const char *directories[PSR_RUNS_MAX]; /* as given, or owned */
+    const char *directories[PSR_RUNS_MAX]; /* as given, or of found; borrowed */
     psr_run_record items[PSR_RUNS_MAX];
     size_t count;
     cJSON *differing; /* names of options, owned */
-    /* those of a file of psring bench train: all from this one on are freed */
+    /* of directories those that were found for a file of psring bench train; owned */
     char *found[PSR_RUNS_MAX];
     size_t found_count;
 } psr_runs;
 
-/* Adds a run directory; or, if path is a file, which psring bench train has written with --keep, its
- * run directories in the order of their names. path: borrowed for life. USAGE: there are more than
+/* Adds a run directory; or, if path is a file, which psring bench train --keep has written, its run
+ * directories in the order of their names. path: borrowed for life. USAGE: there are more than
  * PSR_RUNS_MAX, or the file has none. NOMEM. */
 PSR_MUST_CHECK psr_err psr_runs_add(psr_runs *runs, const char *path);
 void psr_runs_done(psr_runs *runs);
