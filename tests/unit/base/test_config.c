@@ -64,6 +64,7 @@ static const struct {
     {"batch-size", "17"},
     {"epochs", "90"},
     {"steps", "1099511627776"},
+    {"seconds", "90.5"},
     {"lr", "0.30000000000000004"},
     {"momentum", "0.30000000000000004"},
     {"weight-decay", "1e-300"},
