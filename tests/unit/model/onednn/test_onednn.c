@@ -590,8 +590,6 @@ static void our_own_winograd_in_bf16_rounds_at_most_twice_as_much(void **state)
     algorithms = "direct";
     const double of_direct = gradients_apart(&s, &direct, &exact),
                  of_found = gradients_apart(&s, &found, &exact);
-    print_message("gradients in bf16: off by %.4f directly, by %.4f with Winograd\n", of_direct,
-                  of_found);
     assert_true(of_found < 2 * of_direct);
     assert_true((of_found != of_direct) == exists);
     outcome_done(&found);
