@@ -48,7 +48,7 @@ static const char places_help[] =
     "its runs, on the hosts that the same options name.\n";
 
 static const char example[] = "  psring bench comm -n 2 --operation all_reduce\n"
-                              "  psring bench train --model resnet20 --workers 2 --shards 1,2\n";
+                              "  psring bench train --model resnet20 --shards 1,2\n";
 
 static void usage(FILE *to)
 {

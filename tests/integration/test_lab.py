@@ -227,4 +227,4 @@ def main(psring):
     tap.end()
 
 
-main(*sys.argv[1:])
+main(os.path.abspath(sys.argv[1]))

@@ -91,8 +91,8 @@ def completion(tap):
     expect(tap, ["psring", "bench", "comm", "--ho"], ["--hostfile="])
     expect(tap, ["psring", "bench", "comm", "--transport", "t"], ["tcp"])
     expect(tap, ["psring-bench-comm", "--ho"], [])
-    expect(tap, ["psring", "bench", "train", "--rep"], ["--repetitions="])
-    expect(tap, ["psring", "bench", "train", "--sh"], ["--shards=", "--shuffle"])
+    expect(tap, ["psring", "bench", "train", "--repe"], ["--repetitions="])
+    expect(tap, ["psring", "bench", "train", "--sha"], ["--shards="])
     expect(tap, ["psring", "bench", "train", "--ho"], ["--hostfile="])
     expect(tap, ["psring", "bench", "exchange", "--transport", "i"], ["ipc"])
     with tempfile.TemporaryDirectory() as place:

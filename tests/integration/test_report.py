@@ -135,7 +135,7 @@ def main(psring):
         tap.ok(all(rows[name]["status"] == "done" and rows[name]["steps"] == "6" and rows[name]["hash"] == run.outcome()["hash"]
                    for name, run in runs.items()), "with status, steps and hash", [table])
         tap.ok(not too_wide(table), "in 100 columns at most", [table])
-        tap.ok(not any("done" in line for block in blocks for line in block) and "\nIn all: status done, steps 6" in table,
+        tap.ok(not any("done" in line for block in blocks for line in block) and "\nIn all: status done, shards are beside, steps 6" in table,
                "what all rows have in common is told once", [table])
         wide(tap, psring, directory)
 
@@ -166,7 +166,7 @@ def main(psring):
     tap.end()
 
 
-OUR_OWN = ("status", "exit_status", "line", "shards")  # of the outcome, and no figures
+OUR_OWN = ("status", "exit_status", "line", "shards", "placement", "links")  # of the outcome, and no figures
 
 
 def formats(tap, psring, outs):

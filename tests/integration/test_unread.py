@@ -24,8 +24,8 @@ OPTIONS = {"mode": "ps", "sync": "async", "model": "mlp", "data": "synthetic:cou
            "batch-size": 16, "steps": 6, "lr": 0.05, "threads": 1, "seed": 3, "bucket-size": "4M", "deadline": 600}
 # A worker of libpsr_net lets its kernel and at most 512 messages of its inbox fill; then what it is
 # sent stays with the sender. its part of 3 MiB, an answer for each slice of that, eight of 512 KiB
-# that may be leaving, and room for libraries
-SHARD_MORE = 24 * MIB
+# that may be leaving, what the kernel does not take (net/zmq/sockets.h), and room for libraries
+SHARD_MORE = 32 * MIB
 # 4096 messages of at most 1 KiB wait for a rank, or one ALIVE; and 512 of what it says are read
 # ahead.
 SCHEDULER_MORE = 12 * MIB
