@@ -11,7 +11,7 @@ import sys
 from psring_live import Live
 from psring_run import PATIENCE_S, Tap, Workspace
 
-LINE = (r"worker (\d) on \S+ has had no answer at port \d+ of worker (\d) on \S+ for \d+ s: values to it go by CURVE, at a third of the "
+LINE = (r"(?:worker|rank) \d on \S+ has had no answer at port \d+ of (?:worker|rank) \d on \S+ for \d+ s: values to it go by CURVE, at a third of the "
         r"speed or less; let TCP to all ports through between these hosts")
 
 
