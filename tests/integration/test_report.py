@@ -166,7 +166,8 @@ def main(psring):
     tap.end()
 
 
-OUR_OWN = ("status", "exit_status", "line", "shards", "placement", "links")  # of the outcome, and no figures
+# Of the outcome, and no figures.
+OUR_OWN = ("status", "exit_status", "line", "shards", "placement", "links")
 
 
 def formats(tap, psring, outs):
