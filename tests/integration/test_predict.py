@@ -24,6 +24,11 @@ def run_directory(folder, compute_s=0.02, lines=20):
     (folder / "metrics.jsonl").write_text("".join(json.dumps({"step": s, "rank": 0, "compute_s": compute_s}) + "\n" for s in range(lines)) + '{"torn')
 
 
+def said(done):
+    """What it says on stderr, but for the address sanitizer's line about threads that are played."""
+    return "".join(line for line in done.stderr.splitlines(True) if "ASan doesn't fully support makecontext" not in line)
+
+
 class Predict(unittest.TestCase):
     def refused(self, line, *words, status=2):
         done = predict(*words)
@@ -33,7 +38,7 @@ class Predict(unittest.TestCase):
 
     def test_a_table_fits_into_80_columns_and_names_the_best(self):
         done = predict(*QUICK, "--hosts", "2,4,200", "--loss", "0.01%")
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual((done.returncode, said(done)), (0, ""))
         self.assertLessEqual(max(map(len, done.stdout.splitlines())), 80)
         self.assertEqual(len(re.findall(r"^\s+\d+ \*", done.stdout, re.M)), 3, done.stdout)
         self.assertIn("limited by", done.stdout)
@@ -104,7 +109,7 @@ class Predict(unittest.TestCase):
 
     def test_help_has_examples(self):
         done = predict("--help")
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertEqual((done.returncode, said(done)), (0, ""))
         self.assertIn("psring predict runs/resnet50 --hosts 2,4,8 --link 10Gbit", done.stdout)
 
 
