@@ -25,7 +25,7 @@ def run_directory(folder, compute_s=0.02, lines=20):
 
 
 def said(done):
-    """What it says on stderr, but for the address sanitizer's line about threads that are played."""
+    """What it says on stderr, but for the address sanitizer's line about makecontext."""
     return "".join(line for line in done.stderr.splitlines(True) if "ASan doesn't fully support makecontext" not in line)
 
 
