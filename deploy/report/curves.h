@@ -21,8 +21,7 @@ typedef struct psr_curve {
     size_t steps_per_point;
 } psr_curve;
 
-/* A torn last line is left out, and so are lines that are no metrics. NOT_FOUND, IO, FORMAT (too
- * long), NOMEM. */
+/* Fails as psr_run_steps_read (deploy/report/run_steps.h), which reads the file. */
 PSR_MUST_CHECK psr_err psr_curve_read(const char *directory, psr_curve *ret_curve);
 
 #endif

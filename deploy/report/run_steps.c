@@ -40,6 +40,7 @@ static bool read_line(const char *text, size_t size, psr_run_step *ret_step)
                                    .rank = (uint32_t)rank,
                                    .loss = psr_json_number(line, "loss", NAN),
                                    .train_s = psr_json_number(line, "train_s", NAN),
+                                   .images = psr_json_number(line, "images", NAN),
                                    .staleness = psr_json_number(line, "staleness", NAN),
                                    .images_per_s = psr_json_number(line, "images_per_s", NAN),
                                    .test_loss = psr_json_number(line, "test_loss", NAN)};

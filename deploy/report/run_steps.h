@@ -13,8 +13,8 @@
 typedef struct psr_run_step {
     uint64_t step; /* from 1 */
     uint32_t rank;
-    double loss;               /* NaN: it had no sample, or was not finite */
-    double train_s, staleness; /* NaN: not told; so the next two */
+    double loss;                       /* NaN: it had no sample, or was not finite */
+    double train_s, images, staleness; /* NaN: not told; so the next two */
     double images_per_s, test_loss;
     char hash[PSR_RUN_HASH_BYTES]; /* "": without --hash */
 } psr_run_step;
