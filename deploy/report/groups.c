@@ -7,18 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_same(const char *a, const char *b)
-{
-    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
-}
-
 static bool are_alike(const psr_runs *r, size_t a, size_t b)
 {
     const cJSON *name;
     cJSON_ArrayForEach(name, r->differing)
     {
-        if (!is_same(psr_run_record_option(&r->items[a], name->valuestring),
-                     psr_run_record_option(&r->items[b], name->valuestring)))
+        if (!psr_run_records_agree(&r->items[a], &r->items[b], name->valuestring))
             return false;
     }
     return true;

@@ -58,10 +58,7 @@ static const char *option_of(const page *p, size_t group, const char *name)
 
 static bool differ_in(const page *p, const char *name)
 {
-    const cJSON *option;
-    cJSON_ArrayForEach(option,
-                       p->runs->differing) if (strcmp(option->valuestring, name) == 0) return true;
-    return false;
+    return psr_run_records_lists(p->runs->differing, name);
 }
 
 /* ---- the question and the answer ---- */
@@ -146,10 +143,8 @@ static bool must_be_equal(const page *p, size_t a, size_t b)
     const cJSON *option;
     cJSON_ArrayForEach(option, p->runs->differing)
     {
-        const char *x = psr_run_record_option(&p->runs->items[a], option->valuestring),
-                   *y = psr_run_record_option(&p->runs->items[b], option->valuestring);
-        bool same = x == y || (x != NULL && y != NULL && strcmp(x, y) == 0);
-        if (!same && !is_of_architecture(option->valuestring))
+        if (!is_of_architecture(option->valuestring) &&
+            !psr_run_records_agree(&p->runs->items[a], &p->runs->items[b], option->valuestring))
             return false;
     }
     return true;

@@ -190,22 +190,22 @@ const char *psr_run_record_placement(const psr_run_record *record)
 
 /* ---- in what they differ ---- */
 
-static bool equal(const char *a, const char *b)
+bool psr_run_records_agree(const psr_run_record *a, const psr_run_record *b, const char *name)
 {
-    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+    const char *one = psr_run_record_option(a, name), *other = psr_run_record_option(b, name);
+    return one == other || (one != NULL && other != NULL && strcmp(one, other) == 0);
 }
 
 static bool all_equal(const psr_run_record *records, size_t count, const psr_run_record *one,
                       const char *name)
 {
     for (size_t i = 0; i < count; i++)
-        if (records[i].json != NULL &&
-            !equal(psr_run_record_option(&records[i], name), psr_run_record_option(one, name)))
+        if (records[i].json != NULL && !psr_run_records_agree(&records[i], one, name))
             return false;
     return true;
 }
 
-static bool is_listed(const cJSON *names, const char *name)
+bool psr_run_records_lists(const cJSON *names, const char *name)
 {
     const cJSON *listed;
     cJSON_ArrayForEach(listed, names) if (strcmp(listed->valuestring, name) == 0) return true;
@@ -220,7 +220,8 @@ psr_err psr_run_records_differ(const psr_run_record *records, size_t count, cJSO
         const cJSON *option;
         cJSON_ArrayForEach(option, cJSON_GetObjectItemCaseSensitive(records[i].json, "config"))
         {
-            if (strcmp(option->string, "out") != 0 && !is_listed(names, option->string) &&
+            if (strcmp(option->string, "out") != 0 &&
+                !psr_run_records_lists(names, option->string) &&
                 !all_equal(records, count, &records[i], option->string))
                 whole = whole && cJSON_AddItemToArray(names, cJSON_CreateString(option->string));
         }

@@ -39,6 +39,9 @@ const char *psr_run_status_name(psr_run_status status);
 /* The value of an option, by its long name; NULL: there is none. Borrowed. */
 const char *psr_run_record_option(const psr_run_record *record, const char *name);
 
+/* Whether two readable records have the same value of an option, or neither has one. */
+bool psr_run_records_agree(const psr_run_record *a, const psr_run_record *b, const char *name);
+
 /* The hash of its last weights; NULL: there is none. Borrowed. */
 const char *psr_run_record_hash(const psr_run_record *record);
 
@@ -50,5 +53,7 @@ const char *psr_run_record_placement(const psr_run_record *record);
  * in the order of the configuration. NOMEM. The caller owns *ret_names. */
 PSR_MUST_CHECK psr_err psr_run_records_differ(const psr_run_record *records, size_t count,
                                               cJSON **ret_names);
+/* Whether such an array has that name. */
+bool psr_run_records_lists(const cJSON *names, const char *name);
 
 #endif
