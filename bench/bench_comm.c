@@ -10,7 +10,6 @@
 
 #include <argp.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,19 +63,6 @@ static const struct argp_option options[] = {
     {0},
 };
 
-/* In one line, exit status 2. */
-static void refuse_option(const struct argp_state *state, const char *format, ...) PSR_PRINTF(2, 3);
-
-static void refuse_option(const struct argp_state *state, const char *format, ...)
-{
-    char detail[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(detail, sizeof detail, format, args);
-    va_end(args);
-    psr_options_refuse(state, detail);
-}
-
 static size_t read_bytes(struct argp_state *state, const char *name, const char *text)
 {
     static const char suffixes[] = "KMG";
@@ -118,14 +104,15 @@ static void check_operations(struct argp_state *state, const char *list)
     psr_text_end end = {names, sizeof names};
     for (size_t k = 0; k < bench_operation_count; k++)
         psr_text_add(&end, " %s", bench_operations[k].name);
-    refuse_option(state, "--operation %.64s: it should be all, or a list of these, each once:%s",
-                  list, names);
+    psr_options_refuse_format(
+        state, "--operation %.64s: it should be all, or a list of these, each once:%s", list,
+        names);
 }
 
 static void check(struct argp_state *state, const settings *s)
 {
     if (s->least_bytes > s->most_bytes)
-        refuse_option(state, "--begin is beyond --end");
+        psr_options_refuse_format(state, "--begin is beyond --end");
     check_operations(state, s->operations);
 }
 
@@ -147,11 +134,11 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         break;
     case 't':
         if (!bench_type_find(argument, &s->type))
-            refuse_option(state, "there is no type %s", argument);
+            psr_options_refuse_format(state, "there is no type %s", argument);
         break;
     case 'O':
         if (!bench_op_find(argument, &s->op))
-            refuse_option(state, "there is no op %s", argument);
+            psr_options_refuse_format(state, "there is no op %s", argument);
         break;
     case 'r':
         s->root = (int)psr_options_number(state, "root", argument, 0, INT32_MAX);
@@ -162,13 +149,15 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case 'E':
         if (strcmp(argument, "none") != 0 && strcmp(argument, "fp16") != 0 &&
             strcmp(argument, "bf16") != 0)
-            refuse_option(state, "--encoding %.64s: it should be none, fp16 or bf16", argument);
+            psr_options_refuse_format(state, "--encoding %.64s: it should be none, fp16 or bf16",
+                                      argument);
         s->encoding = strcmp(argument, "none") == 0 ? NULL : argument;
         break;
     case 'm':
         s->shared = strcmp(argument, "shared") == 0;
         if (!s->shared && strcmp(argument, "private") != 0)
-            refuse_option(state, "--memory %.64s: it should be private or shared", argument);
+            psr_options_refuse_format(state, "--memory %.64s: it should be private or shared",
+                                      argument);
         break;
     case 'i':
         s->iterations = (uint32_t)psr_options_number(state, "iterations", argument, 1, 1000000);

@@ -36,6 +36,16 @@ void psr_options_refuse(const struct argp_state *state, const char *detail)
     exit(2);
 }
 
+void psr_options_refuse_format(const struct argp_state *state, const char *format, ...)
+{
+    char detail[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(detail, sizeof detail, format, args);
+    va_end(args);
+    psr_options_refuse(state, detail);
+}
+
 uint64_t psr_options_number(const struct argp_state *state, const char *name, const char *text,
                             uint64_t least, uint64_t most)
 {

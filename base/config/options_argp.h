@@ -46,6 +46,9 @@ bool psr_options_find(const struct argp *root, int argc, char **argv, const char
 
 /* Refuses, from a program's own parser: "PROGRAM: detail" in one line on stderr, exit status 2. */
 void psr_options_refuse(const struct argp_state *state, const char *detail);
+/* The same with a detail as of printf, of at most 511 bytes. */
+void psr_options_refuse_format(const struct argp_state *state, const char *format, ...)
+    PSR_PRINTF(2, 3);
 
 /* A whole number from least to most, the value of --name; anything else is refused. */
 uint64_t psr_options_number(const struct argp_state *state, const char *name, const char *text,

@@ -9,7 +9,6 @@
 #include <argp.h>
 #include <ctype.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,18 +109,6 @@ typedef struct settings {
 
 /* ---- reading options ---- */
 
-static void refuse(const struct argp_state *state, const char *format, ...) PSR_PRINTF(2, 3);
-
-static void refuse(const struct argp_state *state, const char *format, ...)
-{
-    char detail[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(detail, sizeof detail, format, args);
-    va_end(args);
-    psr_options_refuse(state, detail);
-}
-
 /* A number from least to most; what follows it is returned. */
 static const char *number(const struct argp_state *state, const char *name, const char *text,
                           double least, double most, double *ret_value)
@@ -130,9 +117,10 @@ static const char *number(const struct argp_state *state, const char *name, cons
     const bool starts_well = isdigit((unsigned char)*text) || *text == '.' || *text == '-';
     const double value = starts_well ? strtod(text, &end) : NAN;
     if (!starts_well || end == text || !isfinite(value))
-        refuse(state, "--%s '%s': give a number", name, text);
+        psr_options_refuse_format(state, "--%s '%s': give a number", name, text);
     if (value < least || value > most)
-        refuse(state, "--%s %s: give a number from %.10g to %.10g", name, text, least, most);
+        psr_options_refuse_format(state, "--%s %s: give a number from %.10g to %.10g", name, text,
+                                  least, most);
     *ret_value = value;
     return end;
 }
@@ -142,7 +130,7 @@ static double plain_number(const struct argp_state *state, const char *name, con
 {
     double value = 0;
     if (*number(state, name, text, least, most, &value) != '\0')
-        refuse(state, "--%s '%s': give a number without a unit", name, text);
+        psr_options_refuse_format(state, "--%s '%s': give a number without a unit", name, text);
     return value;
 }
 
@@ -158,10 +146,12 @@ static double rate(const struct argp_state *state, const char *text)
         if (strcasecmp(unit, units[i].unit) == 0) {
             const double bits = value * units[i].bits;
             if (bits < 1e4 || bits > 1e13)
-                refuse(state, "--link %s: give a rate from 10kbit to 10Tbit", text);
+                psr_options_refuse_format(state, "--link %s: give a rate from 10kbit to 10Tbit",
+                                          text);
             return bits;
         }
-    refuse(state, "--link '%s': give a rate with its unit: kbit, Mbit, Gbit or Tbit", text);
+    psr_options_refuse_format(
+        state, "--link '%s': give a rate with its unit: kbit, Mbit, Gbit or Tbit", text);
     return 0;
 }
 
@@ -172,9 +162,9 @@ static double share(const struct argp_state *state, const char *text)
     if (strcmp(unit, "%") == 0)
         value /= 100;
     else if (*unit != '\0')
-        refuse(state, "--loss '%s': give a share: 0.001 or 0.1%%", text);
+        psr_options_refuse_format(state, "--loss '%s': give a share: 0.001 or 0.1%%", text);
     if (value > 0.5)
-        refuse(state, "--loss %s: give at most half of the packets", text);
+        psr_options_refuse_format(state, "--loss %s: give at most half of the packets", text);
     return value;
 }
 
@@ -184,11 +174,12 @@ static double bytes(const struct argp_state *state, const char *text)
     const char *unit = number(state, "tcp-window", text, 0, 1e9, &value);
     const char *at = *unit != '\0' ? strchr("KMG", *unit) : NULL;
     if (*unit != '\0' && (at == NULL || unit[1] != '\0'))
-        refuse(state, "--tcp-window '%s': give bytes: 65536, 256K, 4M", text);
+        psr_options_refuse_format(state, "--tcp-window '%s': give bytes: 65536, 256K, 4M", text);
     if (at != NULL)
         value *= pow(1024, 1 + (double)(at - strchr("KMG", 'K')));
     if (value > 0 && value < PSR_LINK_SEGMENT_BYTES)
-        refuse(state, "--tcp-window %s: less than one segment of 1448 bytes", text);
+        psr_options_refuse_format(state, "--tcp-window %s: less than one segment of 1448 bytes",
+                                  text);
     return value;
 }
 
@@ -202,12 +193,14 @@ static uint32_t list(const struct argp_state *state, const char *name, const cha
         char *end = NULL;
         const unsigned long value = isdigit((unsigned char)*at) ? strtoul(at, &end, 10) : 0;
         if (value < 1 || value > most || (*end != ',' && *end != '\0'))
-            refuse(state, "--%s '%s': give numbers from 1 to %u, separated by commas", name, text,
-                   most);
+            psr_options_refuse_format(state,
+                                      "--%s '%s': give numbers from 1 to %u, separated by commas",
+                                      name, text, most);
         if (count == PSR_ANSWER_LIST_MAX)
-            refuse(state, "--%s %s: at most %d numbers", name, text, PSR_ANSWER_LIST_MAX);
+            psr_options_refuse_format(state, "--%s %s: at most %d numbers", name, text,
+                                      PSR_ANSWER_LIST_MAX);
         if (count > 0 && value <= into[count - 1])
-            refuse(state, "--%s %s: give them in ascending order", name, text);
+            psr_options_refuse_format(state, "--%s %s: give them in ascending order", name, text);
         into[count++] = (uint32_t)value;
         if (*end == '\0')
             return count;
@@ -220,7 +213,7 @@ static void place(const struct argp_state *state, const char *text, psr_predict_
     q->beside = strcmp(text, "dedicated") != 0;
     q->dedicated = strcmp(text, "beside") != 0;
     if (q->beside && q->dedicated && strcmp(text, "both") != 0)
-        refuse(state, "--placement '%s': give beside, dedicated or both", text);
+        psr_options_refuse_format(state, "--placement '%s': give beside, dedicated or both", text);
 }
 
 static void modes(const struct argp_state *state, const char *text, psr_predict_question *q)
@@ -228,7 +221,7 @@ static void modes(const struct argp_state *state, const char *text, psr_predict_
     q->ring = strcmp(text, "ps") != 0;
     q->ps = strcmp(text, "ring") != 0;
     if (q->ring && q->ps && strcmp(text, "both") != 0)
-        refuse(state, "--mode '%s': give ps, ring or both", text);
+        psr_options_refuse_format(state, "--mode '%s': give ps, ring or both", text);
 }
 
 static psr_predict_by way(const struct argp_state *state, const char *text)
@@ -238,7 +231,7 @@ static psr_predict_by way(const struct argp_state *state, const char *text)
     if (strcmp(text, "machines") == 0)
         return PSR_BY_MACHINES;
     if (strcmp(text, "one-link") != 0)
-        refuse(state, "--by '%s': give auto, machines or one-link", text);
+        psr_options_refuse_format(state, "--by '%s': give auto, machines or one-link", text);
     return PSR_BY_ONE_LINK;
 }
 
@@ -257,7 +250,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     switch (key) {
     case ARGP_KEY_ARG:
         if (w->run != NULL)
-            refuse(state, "'%s': one run directory is enough", arg);
+            psr_options_refuse_format(state, "'%s': one run directory is enough", arg);
         w->run = arg;
         return 0;
     case KEY_DOCTOR:
