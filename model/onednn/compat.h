@@ -223,6 +223,18 @@ static inline bool psr_onednn_has_avx2(void)
     return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx2) == dnnl_cpu_isa_avx2;
 }
 
+/* Whether kernels of our own may have AVX2 and what comes with it: where oneDNN may. So what it is
+ * held to holds for them too, and joining compares what they depend on. Their own question whether
+ * the processor has the instructions remains, and is the only one on others than x86-64. */
+static inline bool psr_onednn_allows_avx2(void)
+{
+#ifdef __x86_64__
+    return psr_onednn_has_avx2();
+#else
+    return true;
+#endif
+}
+
 /* Whether oneDNN takes its kernels for AVX-512: bf16 then, and blocks of 16 channels in float32;
  * else of 8. */
 static inline bool psr_onednn_has_avx512(void)

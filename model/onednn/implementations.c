@@ -13,11 +13,12 @@ static const char *name_of(const_dnnl_primitive_desc_t pd)
 }
 
 /* "ref:any", "ref_int8:any"; in version 3 also as a part:
- * "jit_uni_ncsp_convolution:conv+ref:any". */
+ * "jit_uni_ncsp_convolution:conv+ref:any". Pooling's "simple_nchw:any" has no vectors either. */
 bool psr_onednn_is_loops(const_dnnl_primitive_desc_t pd)
 {
     const char *name = name_of(pd);
-    return strncmp(name, "ref", 3) == 0 || strstr(name, "+ref") != NULL;
+    return strncmp(name, "ref", 3) == 0 || strstr(name, "+ref") != NULL ||
+           strncmp(name, "simple_nchw", strlen("simple_nchw")) == 0;
 }
 
 static const char *kind_of(const_dnnl_primitive_desc_t pd)

@@ -1,5 +1,6 @@
 #include "model/onednn/kernels/image_lanes.h"
 
+#include "model/onednn/kernels/bf16.h"
 #include "model/onednn/kernels/image_lanes_kernels.h"
 
 #include <string.h>
@@ -78,25 +79,80 @@ static inline void turn(four rows[4])
     rows[3] = __builtin_shufflevector(b, d, 2, 3, 6, 7);
 }
 
-/* to[count][16] from `lanes` images of `step` floats each; the other lanes zero. */
-static void to_lanes(const float *from, size_t step, size_t lanes, size_t count, float *to)
+typedef uint32_t four_words __attribute__((vector_size(16)));
+typedef uint16_t four_halves __attribute__((vector_size(8)));
+
+/* values[at..at + 3], float32 or bf16. */
+static inline four load_four(bool bf16, const void *values, size_t at)
+{
+    four result;
+    if (bf16) {
+        four_halves halves;
+        memcpy(&halves, (const uint16_t *)values + at, sizeof halves);
+        const four_words words = __builtin_convertvector(halves, four_words) << 16;
+        memcpy(&result, &words, sizeof result);
+    } else {
+        memcpy(&result, (const float *)values + at, sizeof result);
+    }
+    return result;
+}
+
+/* As psr_bf16_from_float rounds. */
+static inline four_halves round_four(four row)
+{
+    four_words words;
+    memcpy(&words, &row, sizeof words);
+    const four_words nan = (four_words)((words & 0x7fffffff) > 0x7f800000);
+    const four_words rounded = (words + 0x7fff + ((words >> 16) & 1)) >> 16;
+    return __builtin_convertvector((nan & ((words >> 16) | 0x40)) | (~nan & rounded), four_halves);
+}
+
+static inline void store_four(bool bf16, four row, void *values, size_t at)
+{
+    if (bf16) {
+        const four_halves halves = round_four(row);
+        memcpy((uint16_t *)values + at, &halves, sizeof halves);
+    } else {
+        memcpy((float *)values + at, &row, sizeof row);
+    }
+}
+
+static inline float load_one(bool bf16, const void *values, size_t at)
+{
+    return bf16 ? psr_bf16_to_float(((const uint16_t *)values)[at]) : ((const float *)values)[at];
+}
+
+static inline void store_one(bool bf16, float value, void *values, size_t at)
+{
+    if (bf16)
+        ((uint16_t *)values)[at] = psr_bf16_from_float(value);
+    else
+        ((float *)values)[at] = value;
+}
+
+/* to[count][16] from `lanes` images of `step` values each, from values[first] on; the other lanes
+ * zero. */
+static inline void turn_in(bool bf16, const void *values, size_t first, size_t step, size_t lanes,
+                           size_t count, float *to)
 {
     size_t i = 0;
     for (; lanes == IMAGE_LANES && i + 4 <= count; i += 4)
         for (size_t lane = 0; lane < IMAGE_LANES; lane += 4) {
             four rows[4];
             for (size_t j = 0; j < 4; j++)
-                memcpy(&rows[j], from + (lane + j) * step + i, sizeof rows[j]);
+                rows[j] = load_four(bf16, values, first + (lane + j) * step + i);
             turn(rows);
             for (size_t j = 0; j < 4; j++)
                 memcpy(to + (i + j) * IMAGE_LANES + lane, &rows[j], sizeof rows[j]);
         }
     for (; i < count; i++)
         for (size_t lane = 0; lane < IMAGE_LANES; lane++)
-            to[i * IMAGE_LANES + lane] = lane < lanes ? from[lane * step + i] : 0.0f;
+            to[i * IMAGE_LANES + lane] =
+                lane < lanes ? load_one(bf16, values, first + lane * step + i) : 0.0f;
 }
 
-static void from_lanes(const float *from, size_t step, size_t lanes, size_t count, float *to)
+static inline void turn_out(bool bf16, const float *from, size_t step, size_t lanes, size_t count,
+                            void *values, size_t first)
 {
     size_t i = 0;
     for (; lanes == IMAGE_LANES && i + 4 <= count; i += 4)
@@ -106,21 +162,41 @@ static void from_lanes(const float *from, size_t step, size_t lanes, size_t coun
                 memcpy(&rows[j], from + (i + j) * IMAGE_LANES + lane, sizeof rows[j]);
             turn(rows);
             for (size_t j = 0; j < 4; j++)
-                memcpy(to + (lane + j) * step + i, &rows[j], sizeof rows[j]);
+                store_four(bf16, rows[j], values, first + (lane + j) * step + i);
         }
     for (; i < count; i++)
         for (size_t lane = 0; lane < lanes; lane++)
-            to[lane * step + i] = from[i * IMAGE_LANES + lane];
+            store_one(bf16, from[i * IMAGE_LANES + lane], values, first + lane * step + i);
+}
+
+/* One loop for each type. */
+static void to_lanes(const psr_image_lanes *c, const void *values, size_t first, size_t step,
+                     size_t lanes, size_t count, float *to)
+{
+    if (c->bf16)
+        turn_in(true, values, first, step, lanes, count, to);
+    else
+        turn_in(false, values, first, step, lanes, count, to);
+}
+
+static void from_lanes(const psr_image_lanes *c, const float *from, size_t step, size_t lanes,
+                       size_t count, void *values, size_t first)
+{
+    if (c->bf16)
+        turn_out(true, from, step, lanes, count, values, first);
+    else
+        turn_out(false, from, step, lanes, count, values, first);
 }
 
 /* Rows of `width`, with `margin` columns of zeros on both sides. */
-static void to_lanes_with_margins(const float *from, size_t step, size_t lanes, size_t rows,
-                                  size_t width, size_t margin, float *to)
+static void to_lanes_with_margins(const psr_image_lanes *c, const void *values, size_t first,
+                                  size_t step, size_t lanes, size_t rows, size_t width,
+                                  size_t margin, float *to)
 {
     for (size_t row = 0; row < rows; row++) {
         memset(to, 0, margin * IMAGE_LANES * sizeof *to);
         to += margin * IMAGE_LANES;
-        to_lanes(from + row * width, step, lanes, width, to);
+        to_lanes(c, values, first + row * width, step, lanes, width, to);
         to += width * IMAGE_LANES;
         memset(to, 0, margin * IMAGE_LANES * sizeof *to);
         to += margin * IMAGE_LANES;
@@ -146,7 +222,7 @@ static group group_at(const psr_image_lanes *c, size_t g, size_t thread, float *
     return at;
 }
 
-/* Floats of one image. */
+/* Values of one image. */
 static size_t source_image(const psr_image_lanes *c)
 {
     return (size_t)c->in * c->height * c->width;
@@ -157,8 +233,8 @@ static size_t destination_image(const psr_image_lanes *c)
     return c->out * out_height(c) * out_width(c);
 }
 
-static void forward_group(const psr_image_lanes *c, const group *at, const float *x,
-                          const float *weights, const float *bias, float *y)
+static void forward_group(const psr_image_lanes *c, const group *at, const void *x,
+                          const float *weights, const float *bias, void *y)
 {
     const size_t x_image = source_image(c), y_image = destination_image(c);
     const ptrdiff_t kernel = c->kernel;
@@ -177,15 +253,15 @@ static void forward_group(const psr_image_lanes *c, const group *at, const float
                                  .rows = out_height(c),
                                  .width = out_width(c),
                                  .kernel = c->kernel};
-    to_lanes(x + at->first * x_image, x_image, at->lanes, x_image, at->source);
+    to_lanes(c, x, at->first * x_image, x_image, at->lanes, x_image, at->source);
     psr_image_lanes_kernels(c->lanes)->sum(&sum);
-    from_lanes(at->destination, y_image, at->lanes, y_image, y + at->first * y_image);
+    from_lanes(c, at->destination, y_image, at->lanes, y_image, y, at->first * y_image);
 }
 
 /* dy's columns have K - 1 zeros on both sides, so that all taps of all columns are there; the
  * windows are read from their last column to their first. */
-static void source_gradient_group(const psr_image_lanes *c, const group *at, const float *dy,
-                                  const float *weights, float *dx)
+static void source_gradient_group(const psr_image_lanes *c, const group *at, const void *dy,
+                                  const float *weights, void *dx)
 {
     const size_t x_image = source_image(c), y_image = destination_image(c), margin = c->kernel - 1;
     const ptrdiff_t kernel = c->kernel;
@@ -204,14 +280,14 @@ static void source_gradient_group(const psr_image_lanes *c, const group *at, con
                                  .width = c->width,
                                  .kernel = c->kernel,
                                  .turned = true};
-    to_lanes_with_margins(dy + at->first * y_image, y_image, at->lanes, c->out * out_height(c),
+    to_lanes_with_margins(c, dy, at->first * y_image, y_image, at->lanes, c->out * out_height(c),
                           out_width(c), margin, at->destination);
     psr_image_lanes_kernels(c->lanes)->sum(&sum);
-    from_lanes(at->source, x_image, at->lanes, x_image, dx + at->first * x_image);
+    from_lanes(c, at->source, x_image, at->lanes, x_image, dx, at->first * x_image);
 }
 
-static void weights_gradient_group(const psr_image_lanes *c, const group *at, const float *x,
-                                   const float *dy)
+static void weights_gradient_group(const psr_image_lanes *c, const group *at, const void *x,
+                                   const void *dy)
 {
     const size_t x_image = source_image(c), y_image = destination_image(c);
     const image_lanes_product product = {.x = at->source,
@@ -225,8 +301,8 @@ static void weights_gradient_group(const psr_image_lanes *c, const group *at, co
                                          .kernel = c->kernel,
                                          .sums = at->sums,
                                          .bias_sums = at->bias_sums};
-    to_lanes(x + at->first * x_image, x_image, at->lanes, x_image, at->source);
-    to_lanes(dy + at->first * y_image, y_image, at->lanes, y_image, at->destination);
+    to_lanes(c, x, at->first * x_image, x_image, at->lanes, x_image, at->source);
+    to_lanes(c, dy, at->first * y_image, y_image, at->lanes, y_image, at->destination);
     psr_image_lanes_kernels(c->lanes)->multiply(&product);
 }
 
@@ -237,8 +313,8 @@ static size_t cut(size_t count, size_t parts, size_t i)
     return count * i / parts;
 }
 
-void psr_image_lanes_forward(const psr_image_lanes *c, const float *x, const float *weights,
-                             const float *bias, float *y, float *scratch)
+void psr_image_lanes_forward(const psr_image_lanes *c, const void *x, const float *weights,
+                             const float *bias, void *y, float *scratch)
 {
     const size_t groups = groups_of(c), threads = c->threads;
 #pragma omp parallel for num_threads(c->threads) schedule(static)
@@ -249,8 +325,8 @@ void psr_image_lanes_forward(const psr_image_lanes *c, const float *x, const flo
         }
 }
 
-void psr_image_lanes_source_gradient(const psr_image_lanes *c, const float *dy,
-                                     const float *weights, float *dx, float *scratch)
+void psr_image_lanes_source_gradient(const psr_image_lanes *c, const void *dy, const float *weights,
+                                     void *dx, float *scratch)
 {
     const size_t groups = groups_of(c), threads = c->threads;
 #pragma omp parallel for num_threads(c->threads) schedule(static)
@@ -282,7 +358,7 @@ static void add_threads(const psr_image_lanes *c, const float *from, size_t coun
             to[i] += sum_of_lanes(from + thread * thread_floats(c) + i * IMAGE_LANES);
 }
 
-void psr_image_lanes_weights_gradient(const psr_image_lanes *c, const float *x, const float *dy,
+void psr_image_lanes_weights_gradient(const psr_image_lanes *c, const void *x, const void *dy,
                                       float *dw, float *dbias, float *scratch)
 {
     const size_t groups = groups_of(c), threads = c->threads;

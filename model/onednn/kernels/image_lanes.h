@@ -1,9 +1,10 @@
-/* Convolutions of few channels, stride 1 and no padding, and their gradients, in float32: direct
- * sums with sixteen images in the lanes of the vectors, so that no lane is lost whatever the number
- * of channels. oneDNN has for them a product of matrices of ten or twenty rows, which reads each
+/* Convolutions of few channels, stride 1 and no padding, and their gradients: direct sums in float32
+ * with sixteen images in the lanes of the vectors, so that no lane is lost whatever the number of
+ * channels. oneDNN has for them a product of matrices of ten or twenty rows, which reads each
  * value as often as the window has taps.
  *
- * Values lie in memory plain, x[N][I][H][W] and y[N][O][H-K+1][W-K+1]. Each thread takes sixteen
+ * Values lie in memory plain, x[N][I][H][W] and y[N][O][H-K+1][W-K+1], and their gradients likewise,
+ * in float32 or bf16; weights and their gradients are float32. Each thread takes sixteen
  * images at a time (lanes beyond the last image are zero) and turns them into x[I][H][W][16]:
  *
  *   forward:             y[o][p] = b[o] + sum over i, k of w[o][i][k] x[i][p + k]
@@ -26,6 +27,7 @@ typedef struct psr_image_lanes {
     uint32_t images, in, out; /* N, I, O */
     uint32_t height, width;   /* H, W: of the source */
     uint32_t kernel;          /* K */
+    bool bf16;                /* the values and their gradients; else float32 */
     uint32_t lanes;           /* of a vector: psr_image_lanes_widest(), or 8 */
     uint32_t threads;
 } psr_image_lanes;
@@ -39,13 +41,13 @@ bool psr_image_lanes_fit(const psr_image_lanes *c);
 
 /* y from x, the weights w[O][I][K][K] and bias[O] (NULL: none). scratch of all three:
  * psr_image_lanes_scratch() floats, on a cache line. */
-void psr_image_lanes_forward(const psr_image_lanes *c, const float *x, const float *weights,
-                             const float *bias, float *y, float *scratch);
+void psr_image_lanes_forward(const psr_image_lanes *c, const void *x, const float *weights,
+                             const float *bias, void *y, float *scratch);
 /* dx from dy and the weights. */
-void psr_image_lanes_source_gradient(const psr_image_lanes *c, const float *dy,
-                                     const float *weights, float *dx, float *scratch);
+void psr_image_lanes_source_gradient(const psr_image_lanes *c, const void *dy, const float *weights,
+                                     void *dx, float *scratch);
 /* dw and, if it is not NULL, dbias (overwritten) from x and dy. */
-void psr_image_lanes_weights_gradient(const psr_image_lanes *c, const float *x, const float *dy,
+void psr_image_lanes_weights_gradient(const psr_image_lanes *c, const void *x, const void *dy,
                                       float *dw, float *dbias, float *scratch);
 size_t psr_image_lanes_scratch(const psr_image_lanes *c);
 

@@ -108,7 +108,7 @@ bool psr_onednn_conv_winograd(const psr_onednn_exec *exec, const psr_onednn_step
     const bool blocks = x->layout == y->layout &&
                         (x->layout == PSR_ONEDNN_BLOCKED_8 || x->layout == PSR_ONEDNN_BLOCKED_16) &&
                         x->c % x->block == 0 && y->c % y->block == 0;
-    if (!window || !blocks || shape->bias != NULL)
+    if (!window || !blocks || shape->bias != NULL || !psr_onednn_allows_avx2())
         return false;
     *ret_winograd = (psr_winograd){.images = x->n,
                                    .in = x->c,
@@ -133,8 +133,7 @@ static bool is_own(const psr_onednn_exec *exec, const psr_onednn_step *step,
            psr_onednn_conv_winograd(exec, step, &self->winograd);
 }
 
-/* Whether images in lanes are the direct way, for values that lie plain. Only with the instructions
- * that oneDNN may use: so joining compares what this depends on. */
+/* Whether images in lanes are the direct way, for values that lie plain. */
 static bool fits_lanes(const psr_onednn_exec *exec, conv *self)
 {
     const psr_conv *shape = &self->shape;
@@ -146,11 +145,11 @@ static bool fits_lanes(const psr_onednn_exec *exec, conv *self)
                                     .height = x->h,
                                     .width = x->w,
                                     .kernel = node->kernel,
+                                    .bf16 = x->type == dnnl_bf16,
                                     .lanes = psr_image_lanes_widest(),
                                     .threads = exec->context->threads};
-    return x->layout == PSR_ONEDNN_PLAIN && y->layout == PSR_ONEDNN_PLAIN && x->type == dnnl_f32 &&
-           node->stride == 1 && node->pad == 0 && psr_onednn_has_avx2() &&
-           psr_image_lanes_fit(&self->lanes);
+    return x->layout == PSR_ONEDNN_PLAIN && y->layout == PSR_ONEDNN_PLAIN && node->stride == 1 &&
+           node->pad == 0 && psr_onednn_allows_avx2() && psr_image_lanes_fit(&self->lanes);
 }
 
 static psr_err any_value(psr_onednn_exec *exec, uint32_t node, dnnl_memory_desc_t *ret_desc)
@@ -370,7 +369,7 @@ static void forward_by_lanes(const psr_onednn_exec *exec, const conv *self)
 static void backward_by_lanes(const psr_onednn_exec *exec, const conv *self)
 {
     const size_t offset = weight_offset(exec, self);
-    const float *gradient = psr_onednn_at(exec, self->diff_destination);
+    const void *gradient = psr_onednn_at(exec, self->diff_destination);
     float *scratch = psr_onednn_at(exec, exec->scratch);
     if (psr_onednn_wants_gradient(exec, self->shape.input))
         psr_image_lanes_source_gradient(&self->lanes, gradient, exec->state->weights + offset,

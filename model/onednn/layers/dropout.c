@@ -52,18 +52,33 @@ static psr_err dropout_plan_backward(psr_onednn_exec *exec, psr_onednn_step *ste
     return psr_onednn_gradient_put(exec, self->x, self->gradient);
 }
 
-/* One sample of plain floats. */
-static void apply_plain(const dropout *self, size_t channels, size_t size, const uint8_t *keep,
-                        float scale, const float *in, float *out)
+/* out = in * scale where keep says so, else 0; keep is of each value, or its first of all. */
+static inline void scale_run(dnnl_data_type_t type, const uint8_t *keep, bool each, float scale,
+                             const void *in, void *out, size_t first, size_t count)
 {
+    for (size_t i = 0; i < count; i++) {
+        const bool kept = keep[each ? i : 0];
+        if (type == dnnl_bf16)
+            ((uint16_t *)out)[first + i] =
+                kept ? psr_bf16_from_float(psr_bf16_to_float(((const uint16_t *)in)[first + i]) *
+                                           scale)
+                     : 0;
+        else
+            ((float *)out)[first + i] = kept ? ((const float *)in)[first + i] * scale : 0.0f;
+    }
+}
+
+/* One sample of plain values, which begins at `first`. */
+static void apply_plain(const dropout *self, const psr_onednn_tensor *x, size_t first,
+                        const uint8_t *keep, float scale, const void *in, void *out)
+{
+    const size_t size = (size_t)x->h * x->w;
     if (!self->channels) {
-        for (size_t i = 0; i < channels * size; i++)
-            out[i] = keep[i] ? in[i] * scale : 0.0f;
+        scale_run(x->type, keep, true, scale, in, out, first, self->mask_count);
         return;
     }
-    for (size_t c = 0; c < channels; c++)
-        for (size_t i = c * size; i < (c + 1) * size; i++)
-            out[i] = keep[c] ? in[i] * scale : 0.0f;
+    for (size_t c = 0; c < x->c; c++)
+        scale_run(x->type, keep + c, false, scale, in, out, first + c * size, size);
 }
 
 /* One sample: out = in * keep * scale; padded channels are zero and stay so. */
@@ -71,9 +86,8 @@ static void apply(const dropout *self, const psr_onednn_tensor *x, const uint8_t
                   const void *in, void *out, size_t sample)
 {
     size_t size = (size_t)x->h * x->w, channels = (size_t)x->blocks * x->block;
-    if (x->layout == PSR_ONEDNN_PLAIN && x->type == dnnl_f32) {
-        apply_plain(self, x->c, size, keep, scale, (const float *)in + sample * x->c * size,
-                    (float *)out + sample * x->c * size);
+    if (x->layout == PSR_ONEDNN_PLAIN) {
+        apply_plain(self, x, sample * x->c * size, keep, scale, in, out);
         return;
     }
     for (size_t c = 0; c < channels; c++) {

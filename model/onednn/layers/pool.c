@@ -1,5 +1,6 @@
-/* Max pooling: oneDNN's primitive; the forward pass notes in a workspace which element was the
- * largest. */
+/* Max pooling: oneDNN's primitive, or for values that lie plain our own kernels (max_pool.h); the
+ * forward pass notes in a workspace which element was the largest. */
+#include "model/onednn/kernels/max_pool.h"
 #include "model/onednn/private.h"
 
 #include <stdlib.h>
@@ -11,7 +12,43 @@ typedef struct pool {
     dnnl_dims_t kernel, stride, dilation, pad;
     dnnl_primitive_desc_t forward_pd;
     psr_onednn_primitive forward, backward;
+    psr_max_pool own; /* or by it: */
+    bool by_own;
+    uint32_t dy; /* buffer */
 } pool;
+
+/* Whether our own kernels fit. */
+static bool fits_own(const psr_onednn_exec *exec, pool *self)
+{
+    const psr_network_node *node = &exec->net->nodes[self->y];
+    const psr_onednn_tensor *x = &exec->values[self->x];
+    self->own = (psr_max_pool){.planes = (size_t)x->n * x->c,
+                               .height = x->h,
+                               .width = x->w,
+                               .out_height = node->height,
+                               .out_width = node->width,
+                               .kernel = node->kernel,
+                               .stride = node->stride,
+                               .pad = node->pad,
+                               .bf16 = x->type == dnnl_bf16,
+                               .threads = exec->context->threads};
+    return x->layout == PSR_ONEDNN_PLAIN && psr_max_pool_fits(&self->own);
+}
+
+static psr_err plan_own(psr_onednn_exec *exec, pool *self)
+{
+    const psr_network_node *node = &exec->net->nodes[self->y];
+    const psr_onednn_tensor *x = &exec->values[self->x];
+    psr_onednn_tensor y;
+    PSR_TRY(psr_onednn_tensor_in(exec, self->y, PSR_ONEDNN_PLAIN, x->type, &y));
+    PSR_TRY(psr_onednn_give(exec, self->y, &y));
+    psr_onednn_buffer_grow(&exec->buffers, exec->scratch,
+                           psr_max_pool_scratch(&self->own) * sizeof(float));
+    if (!exec->training)
+        return PSR_OK;
+    return psr_onednn_buffer_add(&exec->buffers, self->own.planes * node->height * node->width,
+                                 &self->noted);
+}
 
 static psr_err pool_plan_forward(psr_onednn_exec *exec, psr_onednn_step *step)
 {
@@ -28,6 +65,9 @@ static psr_err pool_plan_forward(psr_onednn_exec *exec, psr_onednn_step *step)
         self->pad[axis] = node->pad;
     }
     const psr_onednn_tensor *x = psr_onednn_use(exec, self->x);
+    self->by_own = fits_own(exec, self);
+    if (self->by_own)
+        return plan_own(exec, self);
     dnnl_dims_t dims = {exec->count, node->channels, node->height, node->width};
     dnnl_memory_desc_t any;
     PSR_TRY(psr_onednn_desc(exec, 4, dims, x->type, dnnl_format_tag_any, &any));
@@ -80,6 +120,12 @@ static psr_err pool_plan_backward(psr_onednn_exec *exec, psr_onednn_step *step)
     psr_onednn_gradient_take(exec, step, self->y, 1, dy);
     if (!psr_onednn_wants_gradient(exec, self->x))
         return PSR_OK;
+    if (self->by_own) {
+        self->dy = dy[0];
+        psr_onednn_buffer_use(&exec->buffers, self->noted);
+        PSR_TRY(psr_onednn_buffer_add(&exec->buffers, exec->values[self->x].bytes, &self->dx));
+        return psr_onednn_gradient_put(exec, self->x, self->dx);
+    }
     dnnl_primitive_desc_t pd;
     dnnl_status_t status = dnnl_pooling_backward_primitive_desc_create(
         &pd, exec->context->engine, dnnl_pooling_max, exec->values[self->x].desc,
@@ -94,12 +140,25 @@ static psr_err pool_plan_backward(psr_onednn_exec *exec, psr_onednn_step *step)
 
 static psr_err pool_forward(psr_onednn_exec *exec, psr_onednn_step *step)
 {
-    return psr_onednn_primitive_run(exec, &((pool *)step->self)->forward);
+    const pool *self = step->self;
+    if (!self->by_own)
+        return psr_onednn_primitive_run(exec, &self->forward);
+    psr_max_pool_forward(&self->own, psr_onednn_data(exec, &exec->values[self->x]),
+                         psr_onednn_data(exec, &exec->values[self->y]),
+                         exec->training ? psr_onednn_at(exec, self->noted) : NULL,
+                         psr_onednn_at(exec, exec->scratch));
+    return PSR_OK;
 }
 
 static psr_err pool_backward(psr_onednn_exec *exec, psr_onednn_step *step)
 {
-    return psr_onednn_primitive_run(exec, &((pool *)step->self)->backward);
+    const pool *self = step->self;
+    if (!self->by_own || !psr_onednn_wants_gradient(exec, self->x))
+        return psr_onednn_primitive_run(exec, &self->backward);
+    psr_max_pool_backward(&self->own, psr_onednn_at(exec, self->dy),
+                          psr_onednn_at(exec, self->noted), psr_onednn_at(exec, self->dx),
+                          psr_onednn_at(exec, exec->scratch));
+    return PSR_OK;
 }
 
 static void pool_done(psr_onednn_step *step)

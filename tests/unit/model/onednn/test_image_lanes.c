@@ -4,6 +4,7 @@
 #include "model/onednn/kernels/image_lanes.h"
 
 #include "base/rng.h"
+#include "model/onednn/kernels/bf16.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -195,6 +196,65 @@ static void the_width_of_vectors_changes_no_bit(void **state)
     }
 }
 
+static uint16_t *halves_of(const float *values, size_t count)
+{
+    uint16_t *halves = calloc(count, sizeof *halves);
+    assert_non_null(halves);
+    for (size_t i = 0; i < count; i++)
+        halves[i] = psr_bf16_from_float(values[i]);
+    return halves;
+}
+
+/* In place: what bf16 leaves of it. */
+static void round_values(float *values, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        values[i] = psr_bf16_to_float(psr_bf16_from_float(values[i]));
+}
+
+static void expect_halves(const uint16_t *found, const float *wanted, size_t count)
+{
+    uint16_t *halves = halves_of(wanted, count);
+    assert_memory_equal(found, halves, count * sizeof *halves);
+    free(halves);
+}
+
+/* bf16 is float32 with rounded values: the same sums, rounded once. */
+static void values_in_bf16_are_summed_as_those_in_float32(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SHAPES; i++) {
+        psr_image_lanes c = shapes[i];
+        c.threads = 2;
+        c.lanes = psr_image_lanes_widest();
+        arrays a = arrays_of(&c);
+        a.x[0] = a.y[0] = NAN;
+        round_values(a.x, a.x_count);
+        round_values(a.y, a.y_count);
+        passes p = run(&c, &a);
+        uint16_t *x = halves_of(a.x, a.x_count), *dy = halves_of(a.y, a.y_count);
+        uint16_t *y = calloc(a.y_count, sizeof *y), *dx = calloc(a.x_count, sizeof *dx);
+        float *dw = floats(a.w_count), *dbias = floats(a.out);
+        assert_true(y != NULL && dx != NULL);
+        c.bf16 = true;
+        psr_image_lanes_forward(&c, x, a.w, a.bias, y, a.scratch);
+        psr_image_lanes_source_gradient(&c, dy, a.w, dx, a.scratch);
+        psr_image_lanes_weights_gradient(&c, x, dy, dw, dbias, a.scratch);
+        expect_halves(y, p.y, a.y_count);
+        expect_halves(dx, p.dx, a.x_count);
+        assert_memory_equal(dw, p.dw, a.w_count * sizeof *dw);
+        assert_memory_equal(dbias, p.dbias, a.out * sizeof *dbias);
+        free(x);
+        free(dy);
+        free(y);
+        free(dx);
+        free(dw);
+        free(dbias);
+        passes_done(&p);
+        arrays_done(&a);
+    }
+}
+
 static void it_fits_few_channels_of_small_images_that_fill_the_lanes(void **state)
 {
     (void)state;
@@ -224,6 +284,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_agree_with_those_in_double),
         cmocka_unit_test(the_width_of_vectors_changes_no_bit),
+        cmocka_unit_test(values_in_bf16_are_summed_as_those_in_float32),
         cmocka_unit_test(it_fits_few_channels_of_small_images_that_fill_the_lanes),
     };
     if (psr_image_lanes_widest() == 0) {

@@ -1,6 +1,6 @@
 /* A steady step of the oneDNN back end: which reorders oneDNN itself says that it runs, that no
  * convolution is left to its reference loops, and that nothing of ours asks for memory. Meson runs
- * it a second time with oneDNN held to AVX2.
+ * it again with oneDNN held to AVX2, AVX and SSE4.1.
  *
  * oneDNN's account goes to stdout, so the step runs in a child whose stdout is a pipe; the parent
  * never enters a parallel region, which libgomp does not survive a fork with. */
@@ -186,14 +186,23 @@ static account account_of(run r)
     return a;
 }
 
+/* How often values may be copied. Of `low` convolutions the images have fewer rows than the kernel:
+ * AVX2 needs a taller copy of those and of their gradient. With less than AVX2 oneDNN has backward
+ * convolutions of plain values alone: both values of both directions are copied. */
+static uint32_t most_copies(const run *r, uint32_t convolutions, uint32_t low)
+{
+    if (!r->training || psr_onednn_has_avx512())
+        return 0;
+    return psr_onednn_has_avx2() ? 2 * low : 4 * convolutions;
+}
+
 /* Weights go in twice (forward and backward data) and a gradient comes out once per layer; the
- * first convolution has no backward data. Of `low` convolutions the images have fewer rows than the
- * kernel: AVX2 needs a taller copy of those and of their gradient. */
+ * first convolution has no backward data. */
 static void check(run r, uint32_t convolutions, uint32_t low, uint32_t linears)
 {
     account a = account_of(r);
     assert_int_equal(a.convolutions, r.training ? 3 * convolutions - 1 : convolutions);
-    assert_true(a.activation_reorders <= (r.training && !psr_onednn_has_avx512() ? 2 * low : 0));
+    assert_true(a.activation_reorders <= most_copies(&r, convolutions, low));
     assert_true(a.image_reorders <= 1);
     uint32_t layers = convolutions + linears;
     assert_true(a.reorders - a.image_reorders - a.activation_reorders <=
@@ -223,13 +232,14 @@ static void a_step_in_float32_reorders_no_activation(void **state)
 static void a_step_by_winograd_reorders_no_activation(void **state)
 {
     (void)state;
-    const uint32_t own = psr_winograd_supported() ? 13 : 0;
+    const uint32_t own = psr_onednn_allows_avx2() && psr_winograd_supported() ? 13 : 0;
     const run resnet18 = {"resnet18", 3, 64, PSR_PRECISION_FP32, true, true}; /* 13 of 20 */
     const run resnet50 = {"resnet50", 3, 64, PSR_PRECISION_FP32, true, true}; /* 13 of 53 */
     account a = account_of(resnet18), b = account_of(resnet50);
     assert_int_equal(a.convolutions, 3 * (20 - own) - 1);
     assert_int_equal(b.convolutions, 3 * (53 - own) - 1);
-    assert_int_equal(a.activation_reorders + b.activation_reorders, 0);
+    assert_true(a.activation_reorders <= (own ? 0 : most_copies(&resnet18, 20, 3)));
+    assert_true(b.activation_reorders <= (own ? 0 : most_copies(&resnet50, 53, 2)));
     assert_int_equal(a.loops + b.loops, 0);
 }
 
