@@ -1,10 +1,10 @@
-/* Convolutions of few channels, stride 1 and no padding, and their gradients: direct sums in float32
- * with sixteen images in the lanes of the vectors, so that no lane is lost whatever the number of
- * channels. oneDNN has for them a product of matrices of ten or twenty rows, which reads each
- * value as often as the window has taps.
+/* Convolutions of few channels, stride 1 and no padding, and their gradients: direct sums in
+ * float32 with sixteen images in the lanes of the vectors, so that no lane is lost whatever the
+ * number of channels. oneDNN has for them a product of matrices of ten or twenty rows, which reads
+ * each value as often as the window has taps.
  *
- * Values lie in memory plain, x[N][I][H][W] and y[N][O][H-K+1][W-K+1], and their gradients likewise,
- * in float32 or bf16; weights and their gradients are float32. Each thread takes sixteen
+ * Values lie in memory plain, x[N][I][H][W] and y[N][O][H-K+1][W-K+1], and their gradients
+ * likewise, in float32 or bf16; weights and their gradients are float32. Each thread takes sixteen
  * images at a time (lanes beyond the last image are zero) and turns them into x[I][H][W][16]:
  *
  *   forward:             y[o][p] = b[o] + sum over i, k of w[o][i][k] x[i][p + k]
