@@ -1,5 +1,5 @@
-/* Max pooling: oneDNN's primitive, or for values that lie plain our own kernels (max_pool.h); the
- * forward pass notes in a workspace which element was the largest. */
+/* Max pooling: oneDNN's primitive, or our own kernels (max_pool.h) where oneDNN has loops for values
+ * that lie plain; the forward pass notes in a workspace which element was the largest. */
 #include "model/onednn/kernels/max_pool.h"
 #include "model/onednn/private.h"
 
@@ -50,6 +50,47 @@ static psr_err plan_own(psr_onednn_exec *exec, pool *self)
                                  &self->noted);
 }
 
+static psr_err create_forward(psr_onednn_exec *exec, pool *self)
+{
+    const psr_network_node *node = &exec->net->nodes[self->y];
+    const psr_onednn_tensor *x = &exec->values[self->x];
+    dnnl_dims_t dims = {exec->count, node->channels, node->height, node->width};
+    dnnl_memory_desc_t any;
+    PSR_TRY(psr_onednn_desc(exec, 4, dims, x->type, dnnl_format_tag_any, &any));
+    dnnl_status_t status = dnnl_pooling_forward_primitive_desc_create(
+        &self->forward_pd, exec->context->engine,
+        exec->training ? dnnl_forward_training : dnnl_forward_inference, dnnl_pooling_max, x->desc,
+        any, self->stride, self->kernel, self->dilation, self->pad, self->pad, exec->context->attr);
+    return status == dnnl_success ? PSR_OK : psr_onednn_fail(status, "max pooling", node->name);
+}
+
+static psr_err create_backward(const psr_onednn_exec *exec, const pool *self,
+                               dnnl_primitive_desc_t *ret_pd)
+{
+    dnnl_status_t status = dnnl_pooling_backward_primitive_desc_create(
+        ret_pd, exec->context->engine, dnnl_pooling_max, exec->values[self->x].desc,
+        dnnl_primitive_desc_query_md(self->forward_pd, dnnl_query_dst_md, 0), self->stride,
+        self->kernel, self->dilation, self->pad, self->pad, self->forward_pd, exec->context->attr);
+    if (status != dnnl_success)
+        return psr_onednn_fail(status, "max pooling's backward", exec->net->nodes[self->y].name);
+    return PSR_OK;
+}
+
+/* Our own kernels where they fit and oneDNN has loops for either pass. */
+static psr_err choose(psr_onednn_exec *exec, pool *self)
+{
+    if (!fits_own(exec, self))
+        return PSR_OK;
+    self->by_own = psr_onednn_is_loops(self->forward_pd);
+    if (self->by_own || !exec->training)
+        return PSR_OK;
+    dnnl_primitive_desc_t pd;
+    PSR_TRY(create_backward(exec, self, &pd));
+    self->by_own = psr_onednn_is_loops(pd);
+    dnnl_primitive_desc_destroy(pd);
+    return PSR_OK;
+}
+
 static psr_err pool_plan_forward(psr_onednn_exec *exec, psr_onednn_step *step)
 {
     pool *self = calloc(1, sizeof *self);
@@ -65,18 +106,10 @@ static psr_err pool_plan_forward(psr_onednn_exec *exec, psr_onednn_step *step)
         self->pad[axis] = node->pad;
     }
     const psr_onednn_tensor *x = psr_onednn_use(exec, self->x);
-    self->by_own = fits_own(exec, self);
+    PSR_TRY(create_forward(exec, self));
+    PSR_TRY(choose(exec, self));
     if (self->by_own)
         return plan_own(exec, self);
-    dnnl_dims_t dims = {exec->count, node->channels, node->height, node->width};
-    dnnl_memory_desc_t any;
-    PSR_TRY(psr_onednn_desc(exec, 4, dims, x->type, dnnl_format_tag_any, &any));
-    dnnl_status_t status = dnnl_pooling_forward_primitive_desc_create(
-        &self->forward_pd, exec->context->engine,
-        exec->training ? dnnl_forward_training : dnnl_forward_inference, dnnl_pooling_max, x->desc,
-        any, self->stride, self->kernel, self->dilation, self->pad, self->pad, exec->context->attr);
-    if (status != dnnl_success)
-        return psr_onednn_fail(status, "max pooling", node->name);
     psr_onednn_tensor y;
     PSR_TRY(psr_onednn_tensor_as(
         exec, self->y, dnnl_primitive_desc_query_md(self->forward_pd, dnnl_query_dst_md, 0),
@@ -127,12 +160,7 @@ static psr_err pool_plan_backward(psr_onednn_exec *exec, psr_onednn_step *step)
         return psr_onednn_gradient_put(exec, self->x, self->dx);
     }
     dnnl_primitive_desc_t pd;
-    dnnl_status_t status = dnnl_pooling_backward_primitive_desc_create(
-        &pd, exec->context->engine, dnnl_pooling_max, exec->values[self->x].desc,
-        exec->values[self->y].desc, self->stride, self->kernel, self->dilation, self->pad,
-        self->pad, self->forward_pd, exec->context->attr);
-    if (status != dnnl_success)
-        return psr_onednn_fail(status, "max pooling's backward", exec->net->nodes[self->y].name);
+    PSR_TRY(create_backward(exec, self, &pd));
     psr_err err = bind_backward(exec, self, pd, dy[0]);
     dnnl_primitive_desc_destroy(pd);
     return err;
