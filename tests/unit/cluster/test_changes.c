@@ -3,8 +3,8 @@
  * the bits of plain loops, and the last checkpoint has the optimizer's state. So does every run
  * that goes on from a checkpoint taken around a change, with other shards, hosts and ways.
  *
- * usage: test_changes [FIRST COUNT]: the seeds of the first test; the others take as many for
- * theirs. */
+ * usage: test_changes [all | FIRST COUNT]: all: five times the seeds. FIRST COUNT: the seeds of the
+ * first test; the others take as many for theirs. */
 #include "tests/unit/cluster/cluster_reference.h"
 
 #include "base/rng.h"
@@ -16,7 +16,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { TENSORS = 9, STEPS_MAX = 9, RUNS = 300, RUNS_OF_FAULTS = 150, RUNS_RESUMED = 30 };
+enum { TENSORS = 9, STEPS_MAX = 9, RUNS = 60, RUNS_OF_FAULTS = 30, RUNS_RESUMED = 6, ALL = 5 };
 
 /* Of the test that goes on. */
 static psr_layout layout;
@@ -342,7 +342,11 @@ a_run_goes_on_from_any_checkpoint_around_a_change_with_other_shards_and_ways(voi
 
 int main(int argc, char **argv)
 {
-    if (argc == 3) {
+    if (argc == 2 && strcmp(argv[1], "all") == 0) {
+        seeds_of_changes *= ALL;
+        seeds_of_faults *= ALL;
+        seeds_of_resumes *= ALL;
+    } else if (argc == 3) {
         seeds_from = strtoull(argv[1], NULL, 10);
         seeds_of_changes = seeds_of_faults = seeds_of_resumes =
             (uint32_t)strtoul(argv[2], NULL, 10);

@@ -16,10 +16,13 @@
 
 enum {
     STEPS = 3,
-    /* of each kind of fault */
-    SCHEDULES = 150,
+    /* of each kind of fault; and how many times as many with the word all */
+    SCHEDULES = 30,
+    ALL = 5,
     DEADLINE_S = 6 /* more than a first step is given in any case */
 };
+
+static uint64_t schedules = SCHEDULES;
 
 #define SECOND_US ((int64_t)1000000)
 #define SLACK_US (SECOND_US / 2) /* reports and the longest delays */
@@ -181,7 +184,7 @@ static void check_named(const play *p, const cluster *c, const char *how, int64_
 static void runs_of_any_size_end_with_the_bits_of_the_reference(void **state)
 {
     (void)state;
-    for (uint64_t seed = 0; seed < 2 * SCHEDULES; seed++) {
+    for (uint64_t seed = 0; seed < 2 * schedules; seed++) {
         play p;
         set_up_play(&p, seed);
         reference_check(&p.options, p.reference);
@@ -192,7 +195,7 @@ static void runs_of_any_size_end_with_the_bits_of_the_reference(void **state)
 static void a_stop_that_is_shorter_than_the_deadline_changes_no_bit(void **state)
 {
     (void)state;
-    for (uint64_t seed = 1000; seed < 1000 + SCHEDULES; seed++) {
+    for (uint64_t seed = 1000; seed < 1000 + schedules; seed++) {
         play p;
         set_up_play(&p, seed);
         psr_peer who = draw(&p, 4) == 0 ? (psr_peer){PSR_ROLE_SCHEDULER, 0} : any_member(&p);
@@ -206,7 +209,7 @@ static void a_stop_that_is_shorter_than_the_deadline_changes_no_bit(void **state
 static void a_member_that_is_gone_is_named_within_the_deadline(void **state)
 {
     (void)state;
-    for (uint64_t seed = 2000; seed < 2000 + SCHEDULES; seed++) {
+    for (uint64_t seed = 2000; seed < 2000 + schedules; seed++) {
         play p;
         set_up_play(&p, seed);
         plan_fault(&p, CLUSTER_KILLED, any_member(&p));
@@ -220,7 +223,7 @@ static void a_member_that_is_gone_is_named_within_the_deadline(void **state)
 static void one_whose_death_the_launcher_tells_of_is_named_at_once(void **state)
 {
     (void)state;
-    for (uint64_t seed = 3000; seed < 3000 + SCHEDULES; seed++) {
+    for (uint64_t seed = 3000; seed < 3000 + schedules; seed++) {
         play p;
         set_up_play(&p, seed);
         plan_fault(&p, CLUSTER_LOST, any_member(&p));
@@ -235,7 +238,7 @@ static void
 a_member_that_is_stopped_for_longer_than_the_deadline_is_named_and_hears_of_it(void **state)
 {
     (void)state;
-    for (uint64_t seed = 4000; seed < 4000 + SCHEDULES; seed++) {
+    for (uint64_t seed = 4000; seed < 4000 + schedules; seed++) {
         play p;
         set_up_play(&p, seed);
         plan_fault(&p, CLUSTER_STOPPED, any_member(&p));
@@ -255,7 +258,7 @@ a_member_that_is_stopped_for_longer_than_the_deadline_is_named_and_hears_of_it(v
 static void a_worker_that_hangs_is_named_within_the_deadline(void **state)
 {
     (void)state;
-    for (uint64_t seed = 5000; seed < 5000 + SCHEDULES; seed++) {
+    for (uint64_t seed = 5000; seed < 5000 + schedules; seed++) {
         play p;
         set_up_play(&p, seed);
         plan_fault(&p, CLUSTER_HUNG, any_worker(&p));
@@ -271,7 +274,7 @@ static void a_worker_that_hangs_is_named_within_the_deadline(void **state)
 static void devices_that_finish_late_change_no_bit(void **state)
 {
     (void)state;
-    for (uint64_t seed = 7000; seed < 7000 + 2 * SCHEDULES; seed++) {
+    for (uint64_t seed = 7000; seed < 7000 + 2 * schedules; seed++) {
         play p;
         set_up_play(&p, seed);
         p.options.late_devices = true;
@@ -283,7 +286,7 @@ static void devices_that_finish_late_change_no_bit(void **state)
 static void a_device_that_is_stuck_is_named_with_its_worker_within_the_deadline(void **state)
 {
     (void)state;
-    for (uint64_t seed = 8000; seed < 8000 + SCHEDULES; seed++) {
+    for (uint64_t seed = 8000; seed < 8000 + schedules; seed++) {
         play p;
         set_up_play(&p, seed);
         p.options.late_devices = true;
@@ -298,7 +301,7 @@ static void a_device_that_is_stuck_is_named_with_its_worker_within_the_deadline(
 static void without_their_scheduler_all_members_end_within_the_deadline(void **state)
 {
     (void)state;
-    for (uint64_t seed = 6000; seed < 6000 + SCHEDULES; seed++) {
+    for (uint64_t seed = 6000; seed < 6000 + schedules; seed++) {
         play p;
         set_up_play(&p, seed);
         plan_fault(&p, CLUSTER_KILLED, (psr_peer){PSR_ROLE_SCHEDULER, 0});
@@ -341,8 +344,10 @@ static void a_seed_decides_everything(void **state)
     tear_down_play(&p);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc == 2 && strcmp(argv[1], "all") == 0)
+        schedules *= ALL;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_of_any_size_end_with_the_bits_of_the_reference),
         cmocka_unit_test(a_stop_that_is_shorter_than_the_deadline_changes_no_bit),

@@ -5,7 +5,7 @@
 
 #include <malloc.h>
 
-enum { WINDOW = 2, SLICE_BYTES = 64, MANY = 100000 };
+enum { WINDOW = 2, SLICE_BYTES = 64, MANY = 20000 };
 
 static psr_request *start(network *net, uint32_t rank, const psr_request_options *options)
 {
