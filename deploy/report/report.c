@@ -1,13 +1,13 @@
 /* `psring report DIR...`: one row per run, however it ended, from its run.json; the options in
  * which the runs differ; and whether the weights are the same bits. As a table, JSON or CSV: one
- * set of columns, written in three ways. Or as a page for a browser (deploy/report/page.h). */
+ * set of columns, written in three ways. Or as a page for a browser (deploy/report/page/page.h). */
 #include "deploy/commands.h"
 
 #include "base/figures.h"
 #include "base/config/options_argp.h"
 #include "base/text/printable.h"
 #include "base/text/json.h"
-#include "deploy/report/page.h"
+#include "deploy/report/page/page.h"
 #include "deploy/report/runs.h"
 #include "base/show/summary.h"
 #include "deploy/report/table.h"

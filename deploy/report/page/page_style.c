@@ -1,4 +1,4 @@
-#include "deploy/report/page_style.h"
+#include "deploy/report/page/page_style.h"
 
 /* Colours after Okabe and Ito, "Color Universal Design" (2008), which people with colour blindness
  * tell apart; lighter or darker where a dark page needs it. */

@@ -1,6 +1,6 @@
 /* Pieces of a page in HTML: text, a row of a bar chart, a chart of lines. All text from elsewhere
  * goes through psr_html_text. Widths are percentages, so that a page fits any screen; colours are
- * the classes s0 to s7 of the page's style (deploy/report/page_style.h). One thread. */
+ * the classes s0 to s7 of the page's style (deploy/report/page/page_style.h). One thread. */
 #ifndef PSR_DEPLOY_REPORT_HTML_H
 #define PSR_DEPLOY_REPORT_HTML_H
 

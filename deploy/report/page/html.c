@@ -1,4 +1,4 @@
-#include "deploy/report/html.h"
+#include "deploy/report/page/html.h"
 
 #include "base/text/printable.h"
 
