@@ -9,6 +9,7 @@ import os
 import sys
 
 from psring_run import Run, Tap, Workspace
+from trace_format import problems
 
 WORKERS, FIRST, LAST, STEPS = 3, 3, 5, 8
 DATA = "synthetic:count=%d,test=8,channels=1,size=28" % (WORKERS * 8 * STEPS)
@@ -28,8 +29,9 @@ WAITS_FOR_WEIGHTS = ("wait for bucket", "wait for all weights")
 
 class Trace:
     def __init__(self, path):
-        with open(path) as text:
-            self.json = json.load(text)
+        with open(path) as file:
+            self.text = file.read()
+        self.json = json.loads(self.text)
         self.events = self.json["traceEvents"]
         self.names = {e["pid"]: e["args"]["name"] for e in self.events if e["name"] == "process_name"}
         self.rows = {(e["pid"], e["tid"]): e["args"]["name"] for e in self.events if e["name"] == "thread_name"}
@@ -116,7 +118,7 @@ def compare_with_metrics(tap, run, trace, case):
             exchanges.append(min(abs(n - (end - begin) * 1e-6) for n in near))
             # Exposed is what the compute thread waits for; hidden is what it does meanwhile.
             waited = [(e["ts"], end_of(e)) for e in waits_of(trace, pid, step)]
-            does = [(e["ts"], end_of(e)) for e in trace.of("X") if e["pid"] == pid and e["tid"] == 1 and e["cat"] in ("forward", "backward")]
+            does = [(e["ts"], end_of(e)) for e in trace.of("X") if e["pid"] == pid and trace.rows[pid, e["tid"]] == "compute" and e["cat"] in ("forward", "backward")]
             exposed = covered(waited, begin, end)
             hidden.append(exposed + covered(does, begin, end) <= end - begin + SLACK_US and 0 <= exposed)
             early += [e for e in waits_of(trace, pid, step) if "bucket" in e["args"] and
@@ -173,6 +175,8 @@ def follows(tap, psring, directory, case):
     tap.ok(len(trace.workers()) == processes and len(trace.shards()) == CASES[case].get("shards", 0),
            "%s: every worker and shard is there" % case, [str(trace.names)])
     tap.ok({e["args"]["step"] for e in trace.of("X", "step")} == set(range(FIRST, LAST + 1)), "%s: it has the steps that were asked for" % case)
+    bad = problems(trace.text)
+    tap.ok(not bad, "%s: it is what the trace format and Perfetto ask for" % case, bad[:3])
     bad = overlapping(trace)
     tap.ok(not bad, "%s: spans of one row nest" % case, bad[:3])
     bad = wrong_messages(trace)
@@ -212,11 +216,11 @@ def refused(tap, psring, directory):
     tap.ok(steps == {11, 12, 13}, "--trace alone traces three steps after the first ten", [str(steps)] + run.why())
     run = Run(psring, directory, "changes", dict(OPTIONS, mode="ps@1,ring@4,ps@6", shards=2, trace="2-8"))
     trace = Trace(os.path.join(run.out, "trace.json")) if run.status == 0 else None
-    tap.ok(trace is not None and not overlapping(trace) and not wrong_messages(trace) and
+    tap.ok(trace is not None and not overlapping(trace) and not problems(trace.text) and not wrong_messages(trace) and
            {e["args"]["step"] for e in trace.of("X", "step")} == set(range(2, 9)), "a run that changes its mode meanwhile has a whole trace", run.why())
     run = Run(psring, directory, "fails", dict(OPTIONS, mode="ring", lr=1e6, trace="1-8"))
     left = [name for name in os.listdir(run.out) if name.startswith("trace")]
-    tap.ok(run.status == 1 and "no trace: the run ended before all processes had sent theirs" in run.stdout and not left,
+    tap.ok(run.status == 1 and "no trace: the run ended before any process had sent its events" in run.stdout and not left,
            "a run that fails says so, and leaves no part of a trace", [str(left)] + run.why())
     run = Run(psring, directory, "without", dict({k: v for k, v in OPTIONS.items() if k != "trace"}, mode="ring"))
     tap.ok(run.status == 0 and "trace" not in run.stdout and "trace.json" not in os.listdir(run.out), "without --trace there is none", run.why())

@@ -25,10 +25,11 @@ static void give_up(psr_run_trace *trace, const char *why, char line[static PSR_
     trace->over = true;
 }
 
-static void put_in_place(psr_run_trace *trace, char line[static PSR_RUN_TRACE_LINE_MAX])
+static void put_in_place(psr_run_trace *trace, bool well, char line[static PSR_RUN_TRACE_LINE_MAX])
 {
     const psr_trace_figures f = psr_trace_file_figures(trace->file);
-    if (psr_trace_file_end(trace->file) != PSR_OK) {
+    const uint32_t missing = well ? 0 : psr_trace_file_missing(trace->file);
+    if (psr_trace_file_end(trace->file, well) != PSR_OK) {
         give_up(trace, psr_err_detail(), line);
         return;
     }
@@ -39,8 +40,13 @@ static void put_in_place(psr_run_trace *trace, char line[static PSR_RUN_TRACE_LI
         used += snprintf(line + used, PSR_RUN_TRACE_LINE_MAX - (size_t)used,
                          "; clocks agree within %.1f us", (double)f.error_ns * 1e-3);
     if (f.dropped > 0 && used > 0 && used < PSR_RUN_TRACE_LINE_MAX)
+        used += snprintf(line + used, PSR_RUN_TRACE_LINE_MAX - (size_t)used,
+                         "; no room for %" PRIu64 " more: trace fewer steps", f.dropped);
+    if (missing > 0 && used > 0 && used < PSR_RUN_TRACE_LINE_MAX)
         snprintf(line + used, PSR_RUN_TRACE_LINE_MAX - (size_t)used,
-                 "; no room for %" PRIu64 " more: trace fewer steps", f.dropped);
+                 "; without %" PRIu32 " of %" PRIu32
+                 " processes: the run ended before they had sent theirs",
+                 missing, trace->options.view->member_count);
     psr_trace_file_free(trace->file);
     trace->file = NULL;
     trace->over = true;
@@ -60,8 +66,8 @@ psr_err psr_run_trace_take(psr_run_trace *trace, const psr_message *message,
         return err;
     if (err != PSR_OK)
         give_up(trace, psr_err_detail(), line);
-    else if (psr_trace_file_complete(trace->file))
-        put_in_place(trace, line);
+    else if (psr_trace_file_missing(trace->file) == 0)
+        put_in_place(trace, true, line);
     return PSR_OK;
 }
 
@@ -70,11 +76,12 @@ void psr_run_trace_end(psr_run_trace *trace, bool well, char line[static PSR_RUN
     line[0] = '\0';
     if (!trace->on || trace->over)
         return;
-    if (well && trace->file != NULL)
-        put_in_place(trace, line);
+    const bool any = trace->file != NULL && psr_trace_file_figures(trace->file).events > 0;
+    if (trace->file != NULL && (well || any))
+        put_in_place(trace, well, line);
     else
         give_up(trace,
                 well ? "the run ended before the steps of --trace"
-                     : "the run ended before all processes had sent theirs",
+                     : "the run ended before any process had sent its events",
                 line);
 }

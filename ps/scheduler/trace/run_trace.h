@@ -30,7 +30,8 @@ PSR_MUST_CHECK psr_err psr_run_trace_take(psr_run_trace *trace, const psr_messag
                                           char line[static PSR_RUN_TRACE_LINE_MAX]);
 
 /* The run has ended. well: all members are done, so nothing more can come, and what has come is all
- * that there is. Otherwise what is not complete is removed. line: as above. */
+ * that there is. Otherwise the file says whose events are not all there; without any event there is
+ * no file. line: as above. */
 void psr_run_trace_end(psr_run_trace *trace, bool well, char line[static PSR_RUN_TRACE_LINE_MAX]);
 
 #endif

@@ -1,5 +1,6 @@
 #include "ps/scheduler/trace/trace_file.h"
 
+#include "base/text/printable.h"
 #include "base/text/text.h"
 #include "comm/trace/tracer.h"
 
@@ -11,25 +12,27 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { TID_COMPUTE = 1, TID_EXCHANGE = 2 };
-
 #define NAME_MAX_BYTES (PSR_TENSOR_NAME_MAX + 64)
 #define MEMBER_MAX_BYTES (PSR_HOST_MAX + 64)
+
+typedef struct heard {
+    psr_msg_trace says; /* with its last piece */
+    bool begun, whole;  /* a piece has come; the last one has */
+} heard;
 
 struct psr_trace_file {
     psr_trace_file_options options;
     char path[PSR_PATH_MAX + 32], beside[PSR_PATH_MAX + 48];
     FILE *file;
-    bool any;               /* an event was written */
-    uint32_t complete;      /* members whose last piece has come */
-    psr_msg_trace *members; /* [view->member_count] what the last piece of each said */
+    bool any;       /* an event was written */
+    heard *members; /* [view->member_count] */
     psr_trace_figures figures;
 };
 
 /* What is written of one event. */
 typedef struct row {
     uint32_t pid, tid;
-    int64_t at_ns; /* since START */
+    int64_t at_ns, lasts_ns; /* at: since START */
     const psr_trace_event *event;
     psr_peer self;
 } row;
@@ -64,7 +67,6 @@ static void put_us(psr_trace_file *file, const char *name, int64_t ns)
     put(file, "\"%s\":%s%" PRIu64 ".%03" PRIu64, name, ns < 0 ? "-" : "", size / 1000, size % 1000);
 }
 
-/* Names of hosts come from elsewhere. */
 static void put_text(psr_trace_file *file, const char *name, const char *text)
 {
     put(file, "\"%s\":\"", name);
@@ -84,11 +86,23 @@ static uint32_t pid_of(const psr_trace_file *file, psr_peer peer)
                                         : 1 + psr_view_workers(file->options.view) + peer.rank;
 }
 
+/* Perfetto looks names of threads up by tid alone, so no two processes have one; that of a process's
+ * first thread is its pid, as Linux has it. */
+static uint32_t tid_of_compute(const psr_trace_file *file, psr_peer self)
+{
+    return pid_of(file, self);
+}
+
+static uint32_t tid_of_exchange(const psr_trace_file *file, psr_peer self)
+{
+    return file->options.view->member_count + pid_of(file, self);
+}
+
 static uint32_t tid_of(const psr_trace_file *file, psr_peer self, psr_trace_kind kind)
 {
     return psr_trace_is_computing(kind) || self.role == PSR_ROLE_SHARD || file->options.one_thread
-               ? TID_COMPUTE
-               : TID_EXCHANGE;
+               ? tid_of_compute(file, self)
+               : tid_of_exchange(file, self);
 }
 
 static void name_row(psr_trace_file *file, psr_peer self, uint32_t tid, const char *name)
@@ -100,10 +114,12 @@ static void name_row(psr_trace_file *file, psr_peer self, uint32_t tid, const ch
         pid_of(file, self), tid, name);
 }
 
+/* Names of hosts come from elsewhere. */
 static void describe(const psr_view_member *member, char text[static MEMBER_MAX_BYTES])
 {
     snprintf(text, MEMBER_MAX_BYTES, "%s %" PRIu32 " on %s", psr_role_name(member->peer.role),
              member->peer.rank, member->host);
+    psr_printable_line(text, strlen(text));
 }
 
 static void name_process(psr_trace_file *file, const psr_view_member *member)
@@ -121,9 +137,10 @@ static void name_process(psr_trace_file *file, const psr_view_member *member)
         ",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%" PRIu32 "}}",
         pid, pid);
     const bool shard = member->peer.role == PSR_ROLE_SHARD;
-    name_row(file, member->peer, TID_COMPUTE, shard ? "fold and update" : "compute");
+    name_row(file, member->peer, tid_of_compute(file, member->peer),
+             shard ? "fold and update" : "compute");
     if (!shard && !file->options.one_thread)
-        name_row(file, member->peer, TID_EXCHANGE, "exchange");
+        name_row(file, member->peer, tid_of_exchange(file, member->peer), "exchange");
 }
 
 /* ---- what an event is called ---- */
@@ -271,7 +288,7 @@ static void put_event(psr_trace_file *file, const row *r)
     } else {
         begin_row(file, r, "X", category_of(event->kind), name);
         put(file, ",");
-        put_us(file, "dur", event->duration_ns);
+        put_us(file, "dur", r->lasts_ns);
     }
     put_args(file, event);
     if (event->kind == PSR_TRACE_OUT || event->kind == PSR_TRACE_IN)
@@ -286,6 +303,22 @@ static uint32_t place_of(const psr_trace_file *file, psr_peer peer)
     while (i < view->member_count && !psr_peer_equal(view->members[i].peer, peer))
         i++;
     return i;
+}
+
+/* By the scheduler's clock. What seems to be before START is so by an error of the clocks alone;
+ * Perfetto takes no negative time. */
+static row row_of(const psr_trace_file *file, psr_peer from, const psr_msg_trace *says,
+                  const psr_trace_event *event)
+{
+    const int64_t at_ns = event->begin_ns + psr_trace_offset_at(says, event->begin_ns) -
+                          file->options.start_ns,
+                  early_ns = at_ns < 0 ? -at_ns : 0;
+    return (row){.pid = pid_of(file, from),
+                 .tid = tid_of(file, from, event->kind),
+                 .at_ns = at_ns + early_ns,
+                 .lasts_ns = event->duration_ns > early_ns ? event->duration_ns - early_ns : 0,
+                 .event = event,
+                 .self = from};
 }
 
 psr_err psr_trace_file_take(psr_trace_file *file, const psr_message *message,
@@ -312,23 +345,20 @@ psr_err psr_trace_file_take(psr_trace_file *file, const psr_message *message,
     }
     for (size_t i = 0; i < count; i++) {
         PSR_TRY(psr_trace_event_read(message, i, limits, nodes, &event));
-        const row r = {.pid = pid_of(file, message->from),
-                       .tid = tid_of(file, message->from, event.kind),
-                       .at_ns = event.begin_ns + psr_trace_offset_at(says, event.begin_ns) -
-                                file->options.start_ns,
-                       .event = &event,
-                       .self = message->from};
+        const row r = row_of(file, message->from, says, &event);
         put_event(file, &r);
     }
     file->figures.events += count;
-    file->members[place] = *says;
-    file->complete += says->left == 0;
+    file->members[place] = (heard){.says = *says, .begun = true, .whole = says->left == 0};
     return ferror(file->file) || fflush(file->file) != 0 ? fail(file, "cannot be written") : PSR_OK;
 }
 
-bool psr_trace_file_complete(const psr_trace_file *file)
+uint32_t psr_trace_file_missing(const psr_trace_file *file)
 {
-    return file->complete == file->options.view->member_count;
+    uint32_t missing = 0;
+    for (uint32_t i = 0; i < file->options.view->member_count; i++)
+        missing += !file->members[i].whole;
+    return missing;
 }
 
 psr_trace_figures psr_trace_file_figures(const psr_trace_file *file)
@@ -373,12 +403,12 @@ void psr_trace_file_free(psr_trace_file *file)
     free(file);
 }
 
-static void put_clock(psr_trace_file *file, uint32_t i)
+static void put_clock(psr_trace_file *file, uint32_t i, bool first)
 {
-    const psr_msg_trace *says = &file->members[i];
+    const psr_msg_trace *says = &file->members[i].says;
     char text[MEMBER_MAX_BYTES];
     describe(&file->options.view->members[i], text);
-    put(file, "%s\n{", i > 0 ? "," : "");
+    put(file, "%s\n{", first ? "" : ",");
     put_text(file, "process", text);
     put(file, ",\"pid\":%" PRIu32 ",", pid_of(file, file->options.view->members[i].peer));
     put_us(file, "offset_us", says->begin.offset_ns);
@@ -391,7 +421,25 @@ static void put_clock(psr_trace_file *file, uint32_t i)
     put(file, ",\"dropped\":%" PRIu64 "}", says->dropped);
 }
 
-static void put_end(psr_trace_file *file)
+/* Whose events are not all there. */
+static void put_missing(psr_trace_file *file)
+{
+    bool first = true;
+    put(file, ",\n\"missing\":[");
+    for (uint32_t i = 0; i < file->options.view->member_count; i++) {
+        char text[MEMBER_MAX_BYTES];
+        if (file->members[i].whole)
+            continue;
+        describe(&file->options.view->members[i], text);
+        put(file, "%s{", first ? "" : ",");
+        put_text(file, "process", text);
+        put(file, "}");
+        first = false;
+    }
+    put(file, "]");
+}
+
+static void put_end(psr_trace_file *file, bool well)
 {
     char mode[PSR_OPTION_TEXT_MAX];
     const psr_config *config = file->options.config;
@@ -404,14 +452,22 @@ static void put_end(psr_trace_file *file)
     put_text(file, "model", config->model);
     put(file, ",\"events\":%" PRIu64 ",\"dropped\":%" PRIu64 ",\n\"clocks\":[",
         file->figures.events, file->figures.dropped);
-    for (uint32_t i = 0; i < file->options.view->member_count; i++)
-        put_clock(file, i);
-    put(file, "]}}\n");
+    bool first = true;
+    for (uint32_t i = 0; i < file->options.view->member_count; i++) {
+        if (file->members[i].begun) {
+            put_clock(file, i, first);
+            first = false;
+        }
+    }
+    put(file, "]");
+    if (!well)
+        put_missing(file);
+    put(file, "}}\n");
 }
 
-psr_err psr_trace_file_end(psr_trace_file *file)
+psr_err psr_trace_file_end(psr_trace_file *file, bool well)
 {
-    put_end(file);
+    put_end(file, well);
     if (ferror(file->file) || fflush(file->file) != 0 || fsync(fileno(file->file)) != 0)
         return fail(file, "cannot be written");
     FILE *whole = file->file;

@@ -4,8 +4,8 @@
  * scheduler's clock; "otherData" says of each process how far its clock was off and how sure that
  * is. docs/seeing.md describes it.
  *
- * It is written beside its place as pieces come, and renamed when all are there. So it is whole or
- * absent. One thread. */
+ * It is written beside its place as pieces come, and renamed when all are there, or no more can come.
+ * So it is always whole JSON, or absent. One thread. */
 #ifndef PSR_PS_SCHEDULER_TRACE_TRACE_FILE_H
 #define PSR_PS_SCHEDULER_TRACE_TRACE_FILE_H
 
@@ -38,11 +38,12 @@ void psr_trace_file_free(psr_trace_file *file);
 PSR_MUST_CHECK psr_err psr_trace_file_take(psr_trace_file *file, const psr_message *message,
                                            const psr_msg_trace *says, bool first,
                                            const psr_msg_limits *limits);
-/* The last piece of every member has come. */
-bool psr_trace_file_complete(const psr_trace_file *file);
+/* Of how many members the last piece has not come. */
+uint32_t psr_trace_file_missing(const psr_trace_file *file);
 
-/* Ends the file, flushes it to the disk and puts it in place. IO. */
-PSR_MUST_CHECK psr_err psr_trace_file_end(psr_trace_file *file);
+/* Ends the file, flushes it to the disk and puts it in place. well: what has not come does not
+ * exist; otherwise the file says under "missing" whose events are not all there. IO. */
+PSR_MUST_CHECK psr_err psr_trace_file_end(psr_trace_file *file, bool well);
 
 typedef struct psr_trace_figures {
     uint64_t events, dropped;

@@ -30,7 +30,8 @@ static void begin(played *p)
     expect_ok(psr_network_new("mlp", 10, 1, 28, 28, PSR_SHORTCUT_A, &p->net));
     p->members[0] = (psr_view_member){.peer = {PSR_ROLE_WORKER, 0}, .host = "a\"b\\"};
     p->members[1] = (psr_view_member){.peer = {PSR_ROLE_SHARD, 0}, .host = "other"};
-    p->view = (psr_view){.members = p->members, .member_count = 2};
+    p->view =
+        (psr_view){.members = p->members, .member_count = 2, .plan = {.ranks = 1, .shards = 1}};
     p->options = (psr_trace_file_options){.directory = folder,
                                           .config = &p->config,
                                           .net = p->net,
@@ -156,17 +157,85 @@ static void it_has_what_all_have_sent_by_one_clock(void **state)
     end(&p);
 }
 
-static void a_run_that_fails_leaves_no_part_of_it(void **state)
+static void a_run_that_fails_leaves_what_has_come_and_says_what_has_not(void **state)
 {
     (void)state;
     played p;
     begin(&p);
     add_push(&p, PSR_TRACE_OUT, (psr_peer){PSR_ROLE_SHARD, 0}, 1750000);
+    expect_ok(give(&p, (psr_peer){PSR_ROLE_WORKER, 0}, (psr_msg_trace){.left = 0}, true));
+    psr_run_trace_end(&p.trace, false, p.line);
+    assert_non_null(strstr(p.line, "trace.json, 1 events; without 1 of 2 processes: the run ended "
+                                   "before they had sent theirs"));
+    assert_false(exists("trace.json.new"));
+    cJSON *json = read_back();
+    const cJSON *other = cJSON_GetObjectItem(json, "otherData"),
+                *missing = cJSON_GetObjectItem(other, "missing");
+    assert_int_equal(cJSON_GetArraySize(missing), 1);
+    assert_string_equal(cJSON_GetObjectItem(cJSON_GetArrayItem(missing, 0), "process")->valuestring,
+                        "shard 0 on other");
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetObjectItem(other, "clocks")), 1);
+    find(json, "X", "push 3");
+    cJSON_Delete(json);
+    end(&p);
+}
+
+static void a_run_that_fails_before_any_event_leaves_nothing(void **state)
+{
+    (void)state;
+    played p;
+    begin(&p);
+    psr_run_trace_end(&p.trace, false, p.line);
+    assert_string_equal(p.line, "no trace: the run ended before any process had sent its events");
+    assert_false(exists("trace.json"));
+    end(&p);
+
+    begin(&p);
     expect_ok(give(&p, (psr_peer){PSR_ROLE_WORKER, 0}, (psr_msg_trace){.left = 7}, true));
     psr_run_trace_end(&p.trace, false, p.line);
-    assert_string_equal(p.line, "no trace: the run ended before all processes had sent theirs");
+    assert_string_equal(p.line, "no trace: the run ended before any process had sent its events");
     assert_false(exists("trace.json"));
     assert_false(exists("trace.json.new"));
+    end(&p);
+}
+
+/* Clocks agree within an error; no time in the file is before START. */
+static void what_seems_to_be_before_the_start_is_at_the_start(void **state)
+{
+    (void)state;
+    played p;
+    begin(&p);
+    add_push(&p, PSR_TRACE_OUT, (psr_peer){PSR_ROLE_SHARD, 0}, 999500);
+    expect_ok(give(&p, (psr_peer){PSR_ROLE_WORKER, 0}, (psr_msg_trace){.left = 0}, true));
+    psr_run_trace_end(&p.trace, true, p.line);
+    cJSON *json = read_back();
+    const cJSON *out = find(json, "X", "push 3");
+    assert_true(number(out, "ts") == 0 && number(out, "dur") == 1);
+    cJSON_Delete(json);
+    end(&p);
+}
+
+static void no_two_processes_share_the_number_of_a_thread(void **state)
+{
+    (void)state;
+    played p;
+    double tids[8];
+    size_t count = 0;
+    begin(&p);
+    give_both(&p);
+    cJSON *json = read_back();
+    const cJSON *event;
+    cJSON_ArrayForEach(event, cJSON_GetObjectItem(json, "traceEvents"))
+    {
+        if (strcmp(cJSON_GetObjectItem(event, "name")->valuestring, "thread_name") != 0)
+            continue;
+        assert_true(count < 8);
+        for (size_t i = 0; i < count; i++)
+            assert_true(tids[i] != number(event, "tid"));
+        tids[count++] = number(event, "tid");
+    }
+    assert_int_equal(count, 3); /* a worker's two threads and the shard's */
+    cJSON_Delete(json);
     end(&p);
 }
 
@@ -233,7 +302,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_A_FOLDER(it_has_what_all_have_sent_by_one_clock),
-        IN_A_FOLDER(a_run_that_fails_leaves_no_part_of_it),
+        IN_A_FOLDER(a_run_that_fails_leaves_what_has_come_and_says_what_has_not),
+        IN_A_FOLDER(a_run_that_fails_before_any_event_leaves_nothing),
+        IN_A_FOLDER(what_seems_to_be_before_the_start_is_at_the_start),
+        IN_A_FOLDER(no_two_processes_share_the_number_of_a_thread),
         IN_A_FOLDER(what_came_until_a_good_end_is_whole),
         IN_A_FOLDER(an_impossible_event_is_refused_before_anything_is_written),
         IN_A_FOLDER(a_full_disk_costs_a_line_and_no_more),
