@@ -60,7 +60,8 @@ static const struct argp_option options[] = {
     {"json", KEY_JSON, NULL, 0, "write one JSON object, with every figure", 0},
     {"csv", KEY_CSV, NULL, 0, "write comma-separated values with a head, every figure", 0},
     {"output", KEY_OUTPUT, "FILE.html", 0,
-     "write one page for a browser: the answer, throughput, a step's time by part, bytes, the loss",
+     "write one page for a browser: the answer, throughput, a step's time by part, one step as a "
+     "timeline (of runs with --trace), bytes of each link, the loss",
      0},
     {0}};
 

@@ -43,7 +43,9 @@ static bool read_line(const char *text, size_t size, psr_run_step *ret_step)
                                    .images = psr_json_number(line, "images", NAN),
                                    .staleness = psr_json_number(line, "staleness", NAN),
                                    .images_per_s = psr_json_number(line, "images_per_s", NAN),
-                                   .test_loss = psr_json_number(line, "test_loss", NAN)};
+                                   .test_loss = psr_json_number(line, "test_loss", NAN),
+                                   .bytes_sent = psr_json_number(line, "bytes_sent", NAN),
+                                   .bytes_received = psr_json_number(line, "bytes_received", NAN)};
         snprintf(ret_step->hash, sizeof ret_step->hash, "%s", hash != NULL ? hash : "");
     }
     cJSON_Delete(line);

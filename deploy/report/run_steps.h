@@ -14,8 +14,9 @@ typedef struct psr_run_step {
     uint64_t step; /* from 1 */
     uint32_t rank;
     double loss;                       /* NaN: it had no sample, or was not finite */
-    double train_s, images, staleness; /* NaN: not told; so the next two */
+    double train_s, images, staleness; /* NaN: not told; so the next four */
     double images_per_s, test_loss;
+    double bytes_sent, bytes_received;
     char hash[PSR_RUN_HASH_BYTES]; /* "": without --hash */
 } psr_run_step;
 

@@ -18,7 +18,7 @@ import sys
 from psring_run import PATIENCE_S, Run, Tap, Workspace
 
 OPTIONS = {"model": "mlp", "data": "synthetic:count=480,test=8,channels=1,size=28", "workers": 3, "batch-size": 8, "steps": 6,
-           "lr": 0.05, "threads": 1, "seed": 3, "backend": "reference"}
+           "lr": 0.05, "threads": 1, "seed": 3, "backend": "reference", "trace": "2-4"}
 # Images a second of resnet20, two workers, six calls of one program in turns with six of another
 # build of the same sources.
 RECORDED = [893.0, 922.0, 905.0, 899.0, 903.0, 901.0], [899.0, 910.0, 901.0, 904.0, 897.0, 906.0]
@@ -51,7 +51,8 @@ def played(run, directory, name, rate, **changes):
     whole["outcome"].update(images_per_s=rate, together_images_per_s=rate)
     with open(os.path.join(out, "run.json"), "w") as file:
         json.dump(whole, file)
-    shutil.copy(os.path.join(run.out, "metrics.jsonl"), out)
+    for name in ("metrics.jsonl", "trace.json"):
+        shutil.copy(os.path.join(run.out, name), out)
     return out
 
 
@@ -89,12 +90,55 @@ def hostile(tap, psring, directory, run):
     tap.ok(code == 2 and "No run could be read" in page, "also if there is no other", [said])
 
 
+def links_and_steps(tap, psring, directory, runs, page):
+    """The sections of bytes per link and of one step."""
+    for part in ("One step", "Bytes of each link in a step"):
+        tap.ok("<h2>%s</h2>" % part in page, "it has the section: %s" % part)
+    steps = re.findall("<h3>mode ([a-z]+)", page[page.index("<h2>One step"):page.index("<h2>Bytes that")])
+    tap.ok(page.count("<div class=rows>") == 2 and steps == ["ps", "ring"], "it shows one step of each mode, shards first", steps)
+    named = re.findall(r"<b>((?:worker|bucket|shard) \d+)</b>", page)
+    buckets = len({name for name in named if name.startswith("bucket")})
+    tap.ok(named.count("worker 2") == 2 and named.count("shard 0") == 1 and buckets > 1 and named.count("bucket 0") == 2,
+           "with a row for each worker, bucket and shard", named)
+    with open(os.path.join(runs[0].out, "trace.json")) as file:
+        whole = file.read()
+    layers = {e["name"] for e in json.loads(whole)["traceEvents"] if e.get("cat") in ("forward", "backward") and e["args"]["step"] == 3}
+    tap.ok(len(layers) > 2 and all("<title>%s forward" % name in page or "<title>%s backward" % name in page for name in layers),
+           "and every layer of the step in the middle by its name", sorted(layers))
+    tap.ok("Step 3 of worker 0" in page and "exposed" in page, "it says which step that is, and what of its exchange is exposed")
+    tap.ok(len(re.findall(r"<span class=name>worker \d</span>", page)) == 6 and "<span class=name>shard 0</span>" in page,
+           "what each process sends and receives is there, as nothing left the host")
+    out = played(runs[0], directory, "damaged", 900.0)
+    for text, said in ((whole[:len(whole) // 2], "is no whole trace of psring train"), (whole.replace('"name":"push 0"', '"nome":"push 0"', 1), "it is no event"),
+                       (whole.replace('"first_step":2', '"first_step":9'), "does not say which steps"), ("", "is no whole trace")):
+        with open(os.path.join(out, "trace.json"), "w") as file:
+            file.write(text)
+        code, damaged, error = page_of(psring, directory, out)
+        tap.ok(code == 0 and error == "" and damaged.count("A trace is not shown: ") == 1 and said in html.unescape(damaged),
+               "a damaged trace costs its section: %s" % said, [error, str(re.findall("A trace is not.*", damaged))])
+    os.remove(os.path.join(out, "trace.json"))
+    tap.ok("None of these runs has a trace." in page_of(psring, directory, out)[1], "without a trace the page says how to get one")
+    with open(os.path.join(out, "run.json")) as file:
+        run = json.load(file)
+    run["outcome"]["links"] = [{"from": a, "to": b, "bytes": 6e6 * (1 + (a == "<i>a"))} for a in ("<i>a", "b") for b in ("<i>a", "b")]
+    with open(os.path.join(out, "run.json"), "w") as file:
+        json.dump(run, file)
+    page = page_of(psring, directory, out)[1]
+    tap.ok("&lt;i&gt;a</span>" in page and "2.000, 1.000 MB" in page and "1.000, 2.000 MB" in page and "From host to host" in page and "<i>a" not in page,
+           "of a run over two hosts it is the hosts' bytes a step", re.findall("class=value>.*?<", page))
+
+
 # ---- in a browser ----
 
 PROBE = """<script>addEventListener('load', () => { const root = document.documentElement, wide = [];
 for (const e of document.querySelectorAll('body *')) if (!e.closest('.wide, pre, svg') && e.getBoundingClientRect().right > innerWidth + 1)
   wide.push(e.tagName + '.' + e.className);
 document.title = JSON.stringify({inner: innerWidth, scroll: root.scrollWidth, wide: wide, lines: document.querySelectorAll('polyline').length,
+  rows: document.querySelectorAll('.rows svg').length, layers: document.querySelectorAll('.rows rect').length,
+  low: [...document.querySelectorAll('.rows svg')].filter(e => e.getBoundingClientRect().height < 8 || e.getBoundingClientRect().width < 250).length,
+  close: [...document.querySelectorAll('.rows .x b + b')].filter(e => e.getBoundingClientRect().left <
+    e.previousElementSibling.getBoundingClientRect().right).length,
+  links: [...document.querySelectorAll('.two i')].filter(e => e.getBoundingClientRect().width > 0).length,
   bars: [...document.querySelectorAll('.track i')].filter(e => e.getBoundingClientRect().width > 0).length,
   text: getComputedStyle(document.body).color, back: getComputedStyle(document.body).backgroundColor}); });</script>"""
 
@@ -125,6 +169,8 @@ def in_a_browser(tap, directory, page):
             seen = rendered(browser, directory, page, width, dark)
             tap.ok(seen.get("inner") == width and seen["scroll"] <= width and not seen["wide"], "%s: nothing is cut off" % what, [str(seen)])
             tap.ok(seen.get("lines", 0) >= 4 and seen["bars"] >= 4, "%s: bars and lines are there" % what, [str(seen)])
+            tap.ok(seen.get("rows", 0) > 6 and seen["layers"] > 20 and seen["low"] == 0 and seen["close"] == 0 and seen["links"] > 6,
+                   "%s: so are the steps, high enough, with marks that are apart, and the links" % what, [str(seen)])
             tap.ok("text" in seen and (brightness(seen["text"]) > brightness(seen["back"])) == dark, "%s: in those colours" % what, [str(seen)])
 
 
@@ -139,6 +185,7 @@ def main(psring):
             tap.ok(all(run.outcome()["hash"] in page for run in runs), "and has their hashes")
             tap.ok(not re.search(r"(?:src|href|url\()\s*=?", page), "it needs nothing but itself")
             in_a_browser(tap, directory, page)
+            links_and_steps(tap, psring, directory, runs, page)
             verdicts(tap, psring, directory, runs[0])
             hostile(tap, psring, directory, runs[0])
     tap.end()

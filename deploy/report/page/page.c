@@ -57,7 +57,9 @@ static psr_err put_page(const psr_page *p)
     psr_page_put_throughput(p);
     psr_page_put_scaling(p);
     psr_page_put_parts(p);
+    PSR_TRY(psr_page_put_timeline(p));
     psr_page_put_bytes(p);
+    PSR_TRY(psr_page_put_links(p));
     PSR_TRY(psr_page_put_curves(p));
     psr_page_put_runs(p);
     psr_page_put_configuration(p);
