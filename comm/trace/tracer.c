@@ -313,8 +313,10 @@ static psr_err begin_reading(psr_tracer *tracer, stage now, psr_clock_reading *r
 int64_t psr_trace_offset_at(const psr_msg_trace *trace, int64_t at_ns)
 {
     const psr_clock_reading *a = &trace->begin, *b = &trace->end;
-    if (b->at_ns <= a->at_ns)
+    if (b->at_ns <= a->at_ns || at_ns >= b->at_ns)
         return b->offset_ns;
+    if (at_ns <= a->at_ns)
+        return a->offset_ns;
     const double share = (double)(at_ns - a->at_ns) / (double)(b->at_ns - a->at_ns);
     return a->offset_ns + (int64_t)(share * (double)(b->offset_ns - a->offset_ns));
 }

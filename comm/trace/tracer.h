@@ -74,7 +74,7 @@ uint64_t psr_trace_machine(void);
 /* The answer to a CLOCK, by this process's clock. machine: psr_trace_machine's. */
 psr_head psr_trace_answer_clock(const psr_msg_clock *asked, uint64_t machine);
 /* How far the scheduler's clock is ahead of a member's at a time by the member's clock: between the
- * two readings in proportion. */
+ * two readings in proportion, outside of them the nearer one's, whatever a member claims. */
 int64_t psr_trace_offset_at(const psr_msg_trace *trace, int64_t at_ns);
 
 #endif

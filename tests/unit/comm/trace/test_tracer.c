@@ -255,6 +255,10 @@ static void the_clock_is_read_at_both_ends(void **state)
     assert_int_equal(says.end.offset_ns, -3000);
     assert_int_equal(psr_trace_offset_at(&says, says.begin.at_ns), -5000);
     assert_int_equal(psr_trace_offset_at(&says, (says.begin.at_ns + says.end.at_ns) / 2), -4000);
+    assert_int_equal(psr_trace_offset_at(&says, 0), -5000);
+    assert_int_equal(psr_trace_offset_at(&says, PSR_TRACE_NS_MAX), -3000);
+    says.end = (psr_clock_reading){says.begin.at_ns + 1, PSR_TRACE_NS_MAX, 1}; /* a lie */
+    assert_int_equal(psr_trace_offset_at(&says, PSR_TRACE_NS_MAX), PSR_TRACE_NS_MAX);
     end(p);
 }
 
