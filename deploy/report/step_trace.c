@@ -314,6 +314,6 @@ bool psr_step_trace_exchange(const psr_step_trace *trace, uint32_t process, doub
     if (!(end >= begin))
         return false;
     *ret_us = end - begin;
-    *ret_exposed_us = exposed;
+    *ret_exposed_us = fmin(exposed, end - begin);
     return true;
 }

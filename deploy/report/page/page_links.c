@@ -15,7 +15,7 @@
 
 /* A host's link, or that of a process if each had one. */
 typedef struct end {
-    char name[80];
+    char name[256];
     double sent, received; /* bytes a step */
 } end;
 
@@ -122,10 +122,12 @@ static void add_shards(ends *all, double steps)
 
 /* ---- a configuration ---- */
 
+/* The busiest first; equal ones by name, so that a page is the same each time. */
 static int by_bytes(const void *one, const void *other)
 {
     const double a = busier(one), b = busier(other);
-    return (a < b) - (a > b);
+    return a != b ? (a < b) - (a > b)
+                  : strcmp(((const end *)one)->name, ((const end *)other)->name);
 }
 
 /* False: the run says nothing of it. */
