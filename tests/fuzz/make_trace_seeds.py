@@ -8,8 +8,9 @@ import struct
 import sys
 
 NS_MAX = (2 ** 63 - 1) // 8
-STEP, FORWARD, LAYER, BEGIN, LANDED, OUT, IN, FOLD = 0, 1, 3, 12, 13, 14, 15, 16  # comm/trace/trace_event.h
-PUSH, SHARD, WORKER = 8, 1, 2
+# Kinds of comm/trace/trace_event.h; then net/message.h's.
+STEP, FORWARD, LAYER, BEGIN, LANDED, OUT, IN, FOLD = 0, 1, 3, 12, 13, 14, 15, 16
+PUSH, SHARD, WORKER = 51, 1, 2
 
 
 def event(kind, index=0, begin=2000, lasts=500, message=0, role=0, rank=0, step=7):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""A trace of a run that goes wrong: what has come is kept as a whole file that says what is missing;
-a disk that is full costs a line, and the run goes on.
+"""A trace of a run that goes wrong: what has come is kept as a whole file that says what is
+missing; a disk that is full costs a line, and the run goes on.
 
 usage: test_trace_losses.py PSRING"""
 

@@ -1,9 +1,9 @@
-"""What the Trace Event Format and Perfetto ask of a trace, written from their documents and not from
-psring's writer.
+"""What the Trace Event Format and Perfetto ask of a trace, written from their documents and not
+from psring's writer.
 
-The format: "Trace Event Format" (docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU).
-Perfetto (docs/getting-started/other-formats.md and its importers/json): spans of a thread must nest;
-a negative time is rejected; a begin or end of an asynchronous span needs cat, id and pid; an arrow
+The format is Google's document "Trace Event Format". Perfetto
+(docs/getting-started/other-formats.md and its importers/json): spans of a thread must nest; a
+negative time is rejected; a begin or end of an asynchronous span needs cat, id and pid; an arrow
 binds to the span that encloses its ends; and a name of a thread is looked up by tid alone, so that
 two processes must not have one tid (google/perfetto, issue 363)."""
 

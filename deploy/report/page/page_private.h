@@ -40,7 +40,7 @@ void psr_page_put_parts(const psr_page *p); /* where a step's time goes */
 void psr_page_put_bytes(const psr_page *p);
 PSR_MUST_CHECK psr_err psr_page_put_links(const psr_page *p);    /* bytes of each link; NOMEM */
 PSR_MUST_CHECK psr_err psr_page_put_timeline(const psr_page *p); /* one step, traced; NOMEM */
-PSR_MUST_CHECK psr_err psr_page_put_curves(const psr_page *p); /* the loss; NOMEM */
+PSR_MUST_CHECK psr_err psr_page_put_curves(const psr_page *p);   /* the loss; NOMEM */
 void psr_page_put_runs(const psr_page *p);
 void psr_page_put_configuration(const psr_page *p);
 void psr_page_put_caveats(const psr_page *p);

@@ -86,8 +86,8 @@ static uint32_t pid_of(const psr_trace_file *file, psr_peer peer)
                                         : 1 + psr_view_workers(file->options.view) + peer.rank;
 }
 
-/* Perfetto looks names of threads up by tid alone, so no two processes have one; that of a process's
- * first thread is its pid, as Linux has it. */
+/* Perfetto looks names of threads up by tid alone, so no two processes have the same. That of a
+ * process's first thread is its pid, as Linux has it. */
 static uint32_t tid_of_compute(const psr_trace_file *file, psr_peer self)
 {
     return pid_of(file, self);

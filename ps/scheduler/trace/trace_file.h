@@ -4,8 +4,8 @@
  * scheduler's clock; "otherData" says of each process how far its clock was off and how sure that
  * is. docs/seeing.md describes it.
  *
- * It is written beside its place as pieces come, and renamed when all are there, or no more can come.
- * So it is always whole JSON, or absent. One thread. */
+ * It is written beside its place as pieces come, and renamed when all are there, or no more can
+ * come. So it is always whole JSON, or absent. One thread. */
 #ifndef PSR_PS_SCHEDULER_TRACE_TRACE_FILE_H
 #define PSR_PS_SCHEDULER_TRACE_TRACE_FILE_H
 
