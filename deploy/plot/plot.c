@@ -1,5 +1,5 @@
 /* `psring plot RUN... -o FILE`: loss against steps and against seconds, rates and staleness of
- * runs, drawn by gnuplot. */
+ * runs, and how often each staleness was, drawn by gnuplot. */
 #include "deploy/commands.h"
 
 #include "base/config/options_argp.h"
@@ -24,7 +24,7 @@
 extern char **environ;
 
 /* A curve has at most so many points: more than a screen shows. */
-enum { POINTS_MAX = 2000 };
+enum { POINTS_MAX = 2000, STALENESS_MAX = 1000 };
 
 typedef struct plot {
     psr_runs runs;
@@ -80,7 +80,8 @@ static const struct argp_option options[] = {
 
 static const char doc[] =
     "Draws runs into one picture: the loss against steps and against seconds, images per second of "
-    "all workers, and staleness.\vThe loss of a step is the mean over its ranks. Seconds are those "
+    "all workers, and staleness, and where there is any, how often each was.\vThe loss of a step "
+    "is the mean over its ranks. Seconds are those "
     "of "
     "the training clock. gnuplot draws (Debian's package gnuplot-nox).\n"
     "Exit status: 0 done; 1 gnuplot is not there, or failed; 2 bad input.\n"
@@ -160,6 +161,26 @@ static void put_run(FILE *to, size_t i, psr_run_steps *steps)
     fprintf(to, "EOD\n");
 }
 
+/* A block of gnuplot's, $oftenI: of all steps of all ranks, the share that had each staleness. */
+static void put_often(FILE *to, size_t i, const psr_run_steps *steps)
+{
+    size_t counts[STALENESS_MAX + 1] = {0}, all = 0, most = 0;
+    for (size_t at = 0; at < steps->count; at++) {
+        const double staleness = steps->items[at].staleness;
+        if (!(staleness >= 0 && staleness <= STALENESS_MAX))
+            continue;
+        counts[(size_t)staleness]++;
+        most = (size_t)staleness > most ? (size_t)staleness : most;
+        all++;
+    }
+    fprintf(to, "$often%zu << EOD\n", i);
+    if (all == 0)
+        fprintf(to, "0 NaN\n");
+    for (size_t at = 0; at <= most && all > 0; at++)
+        fprintf(to, "%zu %.9g\n", at, (double)counts[at] / (double)all);
+    fprintf(to, "EOD\n");
+}
+
 /* ---- gnuplot's commands ---- */
 
 /* Between single quotes gnuplot knows one escape. */
@@ -174,14 +195,18 @@ static void put_quoted(FILE *to, const char *text)
     fputc('\'', to);
 }
 
-static void put_panel(FILE *to, const plot *p, const char *x, const char *y, const char *columns)
+typedef struct panel {
+    const char *x, *y, *block, *columns, *style;
+} panel;
+
+static void put_panel(FILE *to, const plot *p, const panel *shown)
 {
-    fprintf(to, "set xlabel '%s'\nset ylabel '%s'\nplot ", x, y);
+    fprintf(to, "set xlabel '%s'\nset ylabel '%s'\nplot ", shown->x, shown->y);
     for (size_t i = 0; i < p->runs.count; i++) {
         char name[PSR_RUNS_NAME_BYTES];
         psr_runs_name(&p->runs, i, name, sizeof name);
-        fprintf(to, "%s$run%zu using %s with lines linewidth 1.5 title ", i > 0 ? ", " : "", i,
-                columns);
+        fprintf(to, "%s$%s%zu using %s with %s linewidth 1.5 title ", i > 0 ? ", " : "",
+                shown->block, i, shown->columns, shown->style);
         put_quoted(to, name);
     }
     fprintf(to, "\n");
@@ -198,24 +223,36 @@ static bool any_staleness(const plot *p)
 
 static void put_commands(FILE *to, plot *p)
 {
+    static const panel panels[] = {
+        {"step", "loss", "run", "1:3", "lines"},
+        {"seconds", "loss", "run", "2:3", "lines"},
+        {"step", "images/s, all workers", "run", "1:4", "lines"},
+        {"step", "staleness, updates, the oldest of any rank", "run", "1:5", "lines"},
+        {"staleness, updates", "share of the steps of all ranks", "often", "1:2", "linespoints"}};
+    const bool stale = any_staleness(p);
+    const int height = stale ? 1300 : 900;
     fprintf(to,
-            p->png
-                ? "set terminal pngcairo size 1200,900 font 'sans,11' noenhanced\n"
-                : "set terminal svg size 1200,900 font 'sans,13' background 'white' noenhanced\n");
+            p->png ? "set terminal pngcairo size 1200,%d font 'sans,11' noenhanced\n"
+                   : "set terminal svg size 1200,%d font 'sans,13' background 'white' noenhanced\n",
+            height);
     fprintf(to, "set output ");
     put_quoted(to, p->beside);
     fprintf(to, "\nset datafile missing 'NaN'\nset grid\nset key top right\n");
     for (size_t i = 0; i < p->runs.count; i++)
         put_run(to, i, &p->steps[i]);
-    fprintf(to, "set multiplot layout 2,2\n");
-    put_panel(to, p, "step", "loss", "1:3");
+    for (size_t i = 0; i < p->runs.count; i++)
+        put_often(to, i, &p->steps[i]);
+    fprintf(to, "set multiplot layout %d,2\n", stale ? 3 : 2);
+    put_panel(to, p, &panels[0]);
     fprintf(to, "unset key\n"); /* the first panel's colours are those of all */
-    put_panel(to, p, "seconds", "loss", "2:3");
+    put_panel(to, p, &panels[1]);
     fprintf(to, "set yrange [0:*]\n");
-    put_panel(to, p, "step", "images/s, all workers", "1:4");
-    if (!any_staleness(p))
+    put_panel(to, p, &panels[2]);
+    if (!stale)
         fprintf(to, "set yrange [0:1]\n");
-    put_panel(to, p, "step", "staleness, updates, the oldest of any rank", "1:5");
+    put_panel(to, p, &panels[3]);
+    if (stale)
+        put_panel(to, p, &panels[4]);
     fprintf(to, "unset multiplot\nset output\n");
 }
 

@@ -52,7 +52,7 @@ def main():
             if tap.ok(code == 0 and said == "" and told == "written    %s\n" % svg, "an SVG is drawn", [told, said]):
                 titles = ["".join(e.itertext()) for e in xml.etree.ElementTree.parse(svg).getroot().iter() if e.tag.endswith("text")]
                 words = " ".join(titles)
-                tap.ok(all(word in words for word in ("one", "it's", "loss", "seconds", "images/s", "staleness")), "with both runs and four panels", [words])
+                tap.ok(all(word in words for word in ("one", "it's", "loss", "seconds", "images/s", "staleness", "share of the steps")), "with both runs and five panels", [words])
             code, told, said = plot(psring, *runs, "-o", png)
             with open(png, "rb") as file:
                 tap.ok(code == 0 and said == "" and file.read(4) == b"\x89PNG", "and a PNG", [told, said])
