@@ -84,8 +84,9 @@ static psr_err plan_parts(const psr_config *config, psr_mode mode, const psr_lay
     psr_compression compression;
     PSR_TRY(psr_compression_parse_option("compress", config->compress, &compression));
     const psr_compression pulled = compression_of_weights(config);
-    const bool shared =
-        hosts != NULL && hosts->count < roster.ranks && psr_compression_is_none(compression);
+    const bool reversed = config->fold == PSR_FOLD_REVERSED;
+    const bool shared = hosts != NULL && hosts->count < roster.ranks &&
+                        psr_compression_is_none(compression) && (hosts->count == 1 || !reversed);
     psr_route *routes = calloc((size_t)count + 1, sizeof *routes);
     if (routes == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the ways of %" PRIu32 " buckets", count);
@@ -102,6 +103,7 @@ static psr_err plan_parts(const psr_config *config, psr_mode mode, const psr_lay
         .window = config->window,
         .compression = &compression,
         .pulled = &pulled,
+        .reversed = reversed,
     };
     psr_err err = psr_plan_make(&options, parts, count, ret_plan);
     free(routes);

@@ -119,7 +119,7 @@ typedef struct psr_config {
                                               message, default 512 KiB */
     uint32_t window;      /* --window: slices in flight
                                               per connection, default 2 */
-    psr_fold_order fold;  /* --fold rank|arrival (hidden: reversed) */
+    psr_fold_order fold;  /* --fold rank|arrival|reversed */
     /* --compress: any text; comm/wire/compression/compression.h knows which ones are
      * compressions */
     char compress[24];

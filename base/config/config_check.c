@@ -157,12 +157,12 @@ static psr_err check_architecture(const psr_config *config)
     PSR_TRY(check_ways(config));
     if (config->mode != PSR_MODE_PS && config->fold == PSR_FOLD_ARRIVAL)
         return refuse_pair(config, "fold", "mode", "only a shard sees arrivals; use --fold rank");
-    if (config->sync != PSR_SYNC_BSP && config->fold == PSR_FOLD_ARRIVAL)
+    if (config->mode == PSR_MODE_MPI && config->fold == PSR_FOLD_REVERSED)
+        return refuse_pair(config, "fold", "mode",
+                           "MPI sums in an order of its own; use --fold rank");
+    if (config->sync != PSR_SYNC_BSP && config->fold != PSR_FOLD_RANK)
         return refuse_pair(config, "fold", "sync",
                            "without --sync bsp each push is an update by itself; use --fold rank");
-    if (config->mode != PSR_MODE_LOCAL && config->fold == PSR_FOLD_REVERSED)
-        return refuse_pair(config, "fold", "mode",
-                           "it is the control of --mode local; use --fold rank");
 
     char text[PSR_OPTION_TEXT_MAX];
     if (config->bucket_bytes % 64 != 0)
@@ -332,7 +332,9 @@ void psr_config_fit_mode(psr_config *config, const psr_config *file)
     if (config->mode == PSR_MODE_LOCAL && file->mode == PSR_MODE_RING &&
         strcmp(config->compress, "none") != 0 && config->compress_as == file->compress_as)
         config->compress_as = PSR_COMPRESS_AS_RING;
-    if (config->fold == file->fold && config->fold != PSR_FOLD_RANK)
+    if (config->fold == file->fold &&
+        (config->mode == PSR_MODE_MPI ||
+         (config->mode != PSR_MODE_PS && config->fold == PSR_FOLD_ARRIVAL)))
         config->fold = defaults.fold;
 }
 

@@ -61,7 +61,6 @@ static const char *const mode_unlisted[] = {"nccl", NULL};
 #define MODES_HELP MODES_OWN MODES_CHANGE "; " MODE_LOCAL
 static const char *const mode_unlisted[] = {"nccl", "mpi", NULL};
 #endif
-static const char *const fold_unlisted[] = {"reversed", NULL};
 static const char *const precision_unlisted[] = {"fp16", NULL};
 static const char *const augment_unlisted[] = {"imagenet", NULL};
 
@@ -426,10 +425,10 @@ const psr_option psr_options[] = {
      "slices in flight per connection; eight times as many where a shard reads them in shared "
      "memory",
      ARCHITECTURE, "2", U32(window, 1, 4096)},
-    {"fold", "rank|arrival",
-     "order in which gradients are summed: by rank, which gives the same bits every time, or as "
-     "they arrive",
-     ARCHITECTURE, "rank", ENUM(fold, fold_words), .unlisted = fold_unlisted,
+    {"fold", "rank|arrival|reversed",
+     "order in which gradients are summed: by rank, which gives the same bits every time; as they "
+     "arrive; or by rank counted from the last one, which gives other bits, the same every time",
+     ARCHITECTURE, "rank", ENUM(fold, fold_words),
      .aloud = "gradients are not summed in the order of ranks, so other bits come out than by rank",
      .for_shards = true},
     {"compress", "ENCODING",

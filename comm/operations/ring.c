@@ -177,10 +177,10 @@ static psr_err begin_group(psr_ring *ring)
     psr_peer *members = calloc(plan->ranks, sizeof *members);
     if (members == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a ring of %" PRIu32 " workers", plan->ranks);
-    for (uint32_t r = 0; r < plan->ranks; r++)
-        members[r] = (psr_peer){PSR_ROLE_WORKER, r};
+    for (uint32_t place = 0; place < plan->ranks; place++)
+        members[place] = (psr_peer){PSR_ROLE_WORKER, psr_plan_place(plan, place)};
     const psr_group_options options = {.id = PSR_GROUP_OF_BUCKETS,
-                                       .rank = ring->options.rank,
+                                       .rank = psr_plan_place(plan, ring->options.rank),
                                        .ranks = plan->ranks,
                                        .members = members,
                                        .hosts = 1,
@@ -208,16 +208,17 @@ static psr_err begin(psr_ring *ring)
 
 psr_err psr_ring_new(const psr_ring_options *options, psr_ring **ret_ring)
 {
-    const uint32_t n = options->plan->ranks;
+    const psr_plan *plan = options->plan;
+    const uint32_t n = plan->ranks, place = psr_plan_place(plan, options->rank);
     assert(options->rank < n);
     psr_ring *ring = malloc(sizeof *ring);
     if (ring == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a ring");
     *ring = (psr_ring){
         .options = *options,
-        .plan = options->plan,
-        .left = (options->rank + n - 1) % n,
-        .right = (options->rank + 1) % n,
+        .plan = plan,
+        .left = psr_plan_place(plan, (place + n - 1) % n),
+        .right = psr_plan_place(plan, (place + 1) % n),
     };
     psr_err err = begin(ring);
     if (err != PSR_OK) {

@@ -329,6 +329,16 @@ static psr_err apply_sum(applying *a, const float *sum)
     return err;
 }
 
+/* Puts each rank's input at the rank's place in the order of the sum. */
+static void order_inputs(psr_table_shard *table)
+{
+    for (uint32_t r = 0, last = table->n - 1; table->plan->reversed && r < last; r++, last--) {
+        const float *input = table->inputs[r];
+        table->inputs[r] = table->inputs[last];
+        table->inputs[last] = input;
+    }
+}
+
 /* All n pushes of the slice's step are held. */
 static psr_err fold_held(psr_table_shard *table, uint32_t s)
 {
@@ -336,6 +346,7 @@ static psr_err fold_held(psr_table_shard *table, uint32_t s)
     const psr_plan_bucket *part = &table->plan->buckets[slice->part];
     applying a = {table, slice, slice->version, slice->version + 1};
     PSR_TRY(psr_table_shard_pushed(table, s, table->inputs));
+    order_inputs(table);
     tell_fold(&a, PSR_OBSERVED_FOLDS);
     psr_err err = psr_fold_blocks(table->inputs, table->n, part->span.count,
                                   slice->span.offset - part->span.offset, slice->span.count,

@@ -61,8 +61,8 @@ psr_span psr_plan_chunk(const psr_plan *plan, uint32_t bucket, uint32_t chunk)
 /* All chunks but the one that its right neighbour injects, and sums of all but the neighbour's. */
 size_t psr_plan_ring_sends(const psr_plan *plan, uint32_t bucket, uint32_t rank)
 {
-    const uint32_t right = (rank + 1) % plan->ranks;
-    return 2 * plan->buckets[bucket].span.count - psr_plan_chunk(plan, bucket, rank).count -
+    const uint32_t place = psr_plan_place(plan, rank), right = (place + 1) % plan->ranks;
+    return 2 * plan->buckets[bucket].span.count - psr_plan_chunk(plan, bucket, place).count -
            psr_plan_chunk(plan, bucket, right).count;
 }
 
@@ -292,7 +292,8 @@ static bool sends_by_host(const psr_plan *plan, uint32_t rank, uint32_t other)
 
 bool psr_plan_sends(const psr_plan *plan, uint32_t rank, uint32_t other)
 {
-    if (psr_plan_has_route(plan, PSR_ROUTE_RING) && other == (rank + 1) % plan->ranks)
+    const uint32_t next = (psr_plan_place(plan, rank) + 1) % plan->ranks;
+    if (psr_plan_has_route(plan, PSR_ROUTE_RING) && psr_plan_place(plan, other) == next)
         return true;
     return psr_plan_has_route(plan, PSR_ROUTE_HOST) && sends_by_host(plan, rank, other);
 }
@@ -365,7 +366,8 @@ static psr_err begin_plan(const psr_plan_options *options, uint32_t count, psr_p
                        .chunks = 1,
                        .slice_floats = options->slice_floats,
                        .window = options->window,
-                       .pulled = options->pulled != NULL ? *options->pulled : PSR_COMPRESSION_NONE};
+                       .pulled = options->pulled != NULL ? *options->pulled : PSR_COMPRESSION_NONE,
+                       .reversed = options->reversed};
     if (options->hosts != NULL) {
         PSR_TRY(keep_hosts(plan, options->hosts, 0, options->hosts->count));
         plan->chunks = options->hosts->count > 1 ? options->ranks : 1;
@@ -393,8 +395,18 @@ static psr_err check_compressions(const psr_plan *plan)
     return PSR_OK;
 }
 
+/* Between hosts chunks follow the hosts' ranks, which ascend. */
+static psr_err check_order(const psr_plan *plan)
+{
+    if (plan->reversed && plan->hosts.count > 1)
+        return psr_fail(PSR_ERR_USAGE, "a sum over hosts counts the ranks from the first one");
+    return PSR_OK;
+}
+
 static psr_err end_plan(psr_plan *plan, psr_err err, psr_plan *ret_plan)
 {
+    if (err == PSR_OK)
+        err = check_order(plan);
     if (err == PSR_OK)
         err = check_compressions(plan);
     if (err == PSR_OK)

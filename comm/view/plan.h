@@ -65,6 +65,7 @@ typedef struct psr_plan {
     size_t slice_floats; /* floats of a whole slice at most; a bucket's own slice_floats counts */
     uint32_t window;     /* slices that may be on their way to one peer */
     psr_compression pulled; /* how pulled values are encoded: not, or without a residual */
+    bool reversed;          /* sums count the ranks from the last one; not by HOST over hosts */
 } psr_plan;
 
 typedef struct psr_plan_options {
@@ -79,6 +80,7 @@ typedef struct psr_plan_options {
     uint32_t window;             /* at least 1 */
     const psr_compression *compression; /* for all buckets; NULL: none */
     const psr_compression *pulled;      /* see psr_plan.pulled; NULL: none */
+    bool reversed;                      /* see psr_plan.reversed */
 } psr_plan_options;
 
 /* The floats of a slice of at most so many bytes: a multiple of 16, at least 16, so that slices
@@ -94,7 +96,7 @@ uint32_t psr_host_ranks_homes(const psr_host_ranks *hosts);
  * that go by HOST are balanced by bytes, each kind by itself: the largest first onto the lightest
  * shard or home, ties to the lower rank. If hosts have different numbers of workers, the lightest
  * home is the one whose workers have least together. Parts with the same `unit` share a home.
- * USAGE: SHARD without shards, HOST without hosts. UNSUPPORTED: pulled has a residual; there are
+ * USAGE: SHARD without shards, HOST without hosts, HOST over hosts reversed. UNSUPPORTED: pulled has a residual; there are
  * more slices than can be counted; a compressed bucket has 2^32 floats. The caller owns *ret_plan:
  * psr_plan_done. */
 PSR_MUST_CHECK psr_err psr_plan_make(const psr_plan_options *options, const psr_part *parts,
@@ -157,7 +159,13 @@ static inline uint32_t psr_plan_first_rank(const psr_plan *plan)
     return plan->hosts.count > 0 ? plan->hosts.first[0] : 0;
 }
 
-/* Whether worker rank sends buckets to another: by RING to the next rank; by HOST to all workers of
+/* The place of a rank in the order of base/arrays/fold.h, and the rank at a place. */
+static inline uint32_t psr_plan_place(const psr_plan *plan, uint32_t rank)
+{
+    return plan->reversed ? plan->ranks - 1 - rank : rank;
+}
+
+/* Whether worker rank sends buckets to another: by RING to the next one; by HOST to all workers of
  * its host, and the buckets that it holds to their holders on the next host. */
 bool psr_plan_sends(const psr_plan *plan, uint32_t rank, uint32_t other);
 /* The plan within a rank's host, with the same slices: its ranks and homes are the host's workers.

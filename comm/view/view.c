@@ -253,6 +253,8 @@ static cJSON *plan_object(const psr_plan *plan)
     psr_fields_put_number(&w, "slice_floats", plan->slice_floats);
     psr_fields_put_number(&w, "window", plan->window);
     put_compression(&w, "pulled", plan->pulled);
+    if (plan->reversed)
+        psr_fields_put_item(&w, "reversed", cJSON_CreateTrue());
     psr_fields_put_item(&w, "routes", routes_text(plan));
     psr_fields_put_item(&w, "lengths", numbers_array(plan, length_of));
     psr_fields_put_item(&w, "homes", numbers_array(plan, home_of));
@@ -304,7 +306,8 @@ static psr_err read_hosts(const cJSON *object, uint64_t ranks, psr_host_ranks *r
 static psr_err read_limits(const cJSON *object, psr_plan_options *limits, psr_compression *pulled,
                            psr_host_ranks *hosts)
 {
-    const cJSON *text = cJSON_GetObjectItemCaseSensitive(object, "pulled");
+    const cJSON *text = cJSON_GetObjectItemCaseSensitive(object, "pulled"),
+                *reversed = cJSON_GetObjectItemCaseSensitive(object, "reversed");
     uint64_t ranks = 0, shards = 0, slice_floats = 0, window = 0;
     const bool has_hosts = cJSON_GetObjectItemCaseSensitive(object, "hosts") != NULL;
     PSR_TRY(psr_fields_number(object, "ranks", MEMBERS_MAX, &ranks));
@@ -318,14 +321,19 @@ static psr_err read_limits(const cJSON *object, psr_plan_options *limits, psr_co
                                       : "slice_floats");
     if (!cJSON_IsString(text) || psr_compression_parse(text->valuestring, pulled) != PSR_OK)
         return psr_fail(PSR_ERR_FORMAT, "field \"pulled\" is no compression");
+    if (reversed != NULL && !cJSON_IsBool(reversed))
+        return psr_fail(PSR_ERR_FORMAT, "field \"reversed\" is neither true nor false");
     if (has_hosts)
         PSR_TRY(read_hosts(object, ranks, hosts));
+    if (cJSON_IsTrue(reversed) && hosts->count > 1)
+        return psr_fail(PSR_ERR_FORMAT, "field \"reversed\" is true over several hosts");
     *limits = (psr_plan_options){.ranks = (uint32_t)ranks,
                                  .shards = (uint32_t)shards,
                                  .hosts = has_hosts ? hosts : NULL,
                                  .slice_floats = (size_t)slice_floats,
                                  .window = (uint32_t)window,
-                                 .pulled = pulled};
+                                 .pulled = pulled,
+                                 .reversed = cJSON_IsTrue(reversed)};
     return PSR_OK;
 }
 

@@ -127,7 +127,8 @@ static void print_row(const shown *s, uint32_t b)
 /* Which part of each bucket ends at which rank: its sum is complete there first. */
 static void print_chunks(const psr_plan *plan)
 {
-    psr_print(stdout, "\nchunks, in floats: rank r completes the sum of chunk r\nbucket");
+    psr_print(stdout, "\nchunks, in floats: rank r completes the sum of chunk %sr\nbucket",
+              plan->reversed ? "n-1-" : "");
     for (uint32_t r = 0; r < plan->ranks && r < CHUNK_RANKS_MAX; r++)
         psr_print(stdout, "   rank %" PRIu32, r);
     psr_print(stdout, plan->ranks > CHUNK_RANKS_MAX ? "  ..\n" : "\n");
@@ -136,7 +137,7 @@ static void print_chunks(const psr_plan *plan)
             continue;
         psr_print(stdout, "%6" PRIu32, b);
         for (uint32_t r = 0; r < plan->ranks && r < CHUNK_RANKS_MAX; r++)
-            psr_print(stdout, " %8zu", psr_plan_chunk(plan, b, r).count);
+            psr_print(stdout, " %8zu", psr_plan_chunk(plan, b, psr_plan_place(plan, r)).count);
         psr_print(stdout, "\n");
     }
 }

@@ -19,6 +19,8 @@ CASES = {
                    **{"batch-size": 16, "bucket-size": 99968, "slice-size": 16448}), (1, 2, 3)),
     "mlp-5-adam": (dict(model="mlp", workers=5, data=TINY % 203, steps=8, lr=0.001, optimizer="adam",
                         **{"batch-size": 8, "bucket-size": 300032, "slice-size": 65600}), (1, 2, 3, 5)),
+    "mlp-5-reversed": (dict(model="mlp", workers=5, data=TINY % 203, steps=4, lr=0.05, fold="reversed",
+                            **{"batch-size": 8, "bucket-size": 70016}), (1, 3)),
     "mlp-8": (dict(model="mlp", workers=8, data=TINY % 203, steps=6, lr=0.05,
                    **{"batch-size": 8, "bucket-size": 70016}), (1, 3)),
     "convnet-3-lars": (dict(model="convnet", workers=3, data=TINY % 49, steps=5, lr=0.5, optimizer="lars",

@@ -79,7 +79,7 @@ def completion(tap):
     tap.ok(len(words) > 8, "options whose values are words were tried", [str(words)])
     expect(tap, ["psring", "train", "--mod"], ["--mode=", "--model="])
     expect(tap, ["psring", "train", "--mode", "r"], ["ring"])
-    expect(tap, ["psring", "train", "--steps", "3", "--fold=r"], ["rank"])
+    expect(tap, ["psring", "train", "--steps", "3", "--fold=r"], ["rank", "reversed"])
     expect(tap, ["psring", "train", "--model", "resnet1"], ["resnet110", "resnet18", "resnet101", "resnet152"])
     expect(tap, ["psring", "train", "--sy"], ["--sync="], "nospace")
     expect(tap, ["psring", "train", "--sync", "s"], ["ssp:"], "nospace")

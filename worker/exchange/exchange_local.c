@@ -104,7 +104,7 @@ static psr_err add_chunk(psr_local *local, uint32_t b, uint32_t c, size_t begin,
         local->rounding != NULL && local->options.config->compress_as == PSR_COMPRESS_AS_RING;
     bool reversed = local->options.config->fold == PSR_FOLD_REVERSED;
     for (uint32_t p = 0; p < n; p++) {
-        uint32_t rank = reversed ? (c + n - p) % n : (c + 1 + p) % n;
+        uint32_t place = (c + 1 + p) % n, rank = reversed ? n - 1 - place : place;
         const float *g = local->gradients[rank];
         for (size_t i = begin; i < end; i++)
             local->sum[i] = p == 0 ? g[i] : local->sum[i] + g[i];

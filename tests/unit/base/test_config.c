@@ -324,7 +324,8 @@ static void a_wrong_value_is_refused_in_words_and_changes_nothing(void **state)
         {"mode", "ncl", "--mode: 'ncl' is not known; give one of " MODES},
         {"precision", "fp15", "--precision: 'fp15' is not known (fp32?); give one of fp32, bf16"},
         {"augment", "imagnet", "--augment: 'imagnet' is not known; give one of none, crop-flip"},
-        {"fold", "reverse", "--fold: 'reverse' is not known; give one of rank, arrival"},
+        {"fold", "reverse",
+         "--fold: 'reverse' is not known (reversed?); give one of rank, arrival, reversed"},
         {"device", "gpu", "--device: 'gpu' is not a device; give cpu"},
         {"backend", "mkl",
          "--backend: 'mkl' is not a back end; give onednn, reference, or played:PROFILE with a "
@@ -622,10 +623,10 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
        PSR_ERR_USAGE,
        "--fold arrival does not go with --sync async: without --sync bsp each push is an update by "
        "itself; use --fold rank"},
-      {{{"fold", "reversed"}},
+      {{{"fold", "reversed"}, {"sync", "ssp:2"}},
        PSR_ERR_USAGE,
-       "--fold reversed does not go with --mode ps: it is the control of --mode local; use --fold "
-       "rank"},
+       "--fold reversed does not go with --sync ssp:2: without --sync bsp each push is an update "
+       "by itself; use --fold rank"},
       {{{"compress-as", "ring"}, {"compress", "int8"}},
        PSR_ERR_USAGE,
        "--compress-as ring does not go with --mode ps: only --mode local imitates another "
@@ -908,6 +909,7 @@ static void what_fits_together_is_taken(void **state)
         {{"mode", "ring"}, {"workers", "2"}, {"shards", "1"}, {"route", "fc=ps,*=ring"}},
         {{"mode", "ps"}, {"workers", "2"}, {"route", "fc=ring"}},
         {{"mode", "local"}, {"fold", "reversed"}},
+        {{"mode", "ps@1,ring@5"}, {"workers", "2"}, {"fold", "reversed"}},
         {{"mode", "ring"}, {"compress", "topk:0.01"}},
         {{"mode", "local"}, {"compress", "int8"}, {"compress-as", "ring"}},
         {{"mode", "ps"}, {"compress-weights", "bf16"}, {"compress", "int8"}},
@@ -943,6 +945,16 @@ static void a_run_repeated_in_another_mode_loses_what_only_the_old_mode_had(void
     assert_int_equal(config.shards, 0);
     assert_int_equal(config.fold, PSR_FOLD_RANK);
     assert_int_equal(psr_config_check(&config), PSR_OK);
+
+    file.fold = PSR_FOLD_REVERSED;
+    config = file;
+    config.mode = PSR_MODE_RING;
+    psr_config_fit_mode(&config, &file);
+    assert_int_equal(config.fold, PSR_FOLD_REVERSED);
+    config.mode = PSR_MODE_MPI;
+    psr_config_fit_mode(&config, &file);
+    assert_int_equal(config.fold, PSR_FOLD_RANK);
+    config.mode = PSR_MODE_RING;
 
     file.eval_every = 10;
     config = file;

@@ -52,19 +52,25 @@ psr_config reference_config(const reference_rule *r, uint32_t workers)
 
 /* ---- the reference ---- */
 
-/* sum[i] over all workers, chunk c of a bucket in the order c+1, .., n-1, 0, .., c. (Another: c,
- * c+1, .., as a control.) */
+/* The worker whose gradient is the k-th to be added into chunk c: in the order c+1, .., n-1, 0, ..,
+ * c. (Reversed: the same with workers that are counted from the last one. Another: c, c+1, .., as a
+ * control.) */
+static uint32_t reference_worker(reference_order which, uint32_t n, uint32_t c, uint32_t k)
+{
+    const uint32_t place = (c + k + (which != REFERENCE_ANOTHER)) % n;
+    return which == REFERENCE_REVERSED ? n - 1 - place : place;
+}
+
 static void reference_sum(const psr_bucket *bucket, uint32_t n, uint64_t step,
                           reference_order which, float *sum)
 {
     for (uint32_t c = 0; c < n; c++) {
         size_t begin = bucket->offset + bucket->length * c / n;
         size_t end = bucket->offset + bucket->length * (c + 1) / n;
-        uint32_t first = which == REFERENCE_FOLD ? c + 1 : c;
         for (size_t i = begin; i < end; i++) {
-            float total = cluster_gradient(first % n, step, i);
+            float total = cluster_gradient(reference_worker(which, n, c, 0), step, i);
             for (uint32_t k = 1; k < n; k++)
-                total = total + cluster_gradient((first + k) % n, step, i);
+                total = total + cluster_gradient(reference_worker(which, n, c, k), step, i);
             sum[i] = total;
         }
     }

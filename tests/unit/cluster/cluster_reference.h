@@ -19,8 +19,12 @@ extern const reference_rule reference_rules[REFERENCE_RULES];
 void reference_layout(psr_layout *layout);
 psr_config reference_config(const reference_rule *rule, uint32_t workers);
 
-/* The order of the sum; another one is a control. */
-typedef enum reference_order { REFERENCE_FOLD, REFERENCE_ANOTHER } reference_order;
+/* The order of the sum; another one is a control. Reversed: as --fold reversed. */
+typedef enum reference_order {
+    REFERENCE_FOLD,
+    REFERENCE_REVERSED,
+    REFERENCE_ANOTHER
+} reference_order;
 
 /* Weights of the workers after each step, and last those of a checkpoint of the last step:
  * history[steps + 1][arena], to be freed. slots, when not NULL: the optimizer's at the end. */

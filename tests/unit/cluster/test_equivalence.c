@@ -32,7 +32,9 @@ static int tear_down(void **state)
 
 static float *reference_of(uint64_t steps)
 {
-    return reference_run(&config, &layout, &buckets, 0, steps, REFERENCE_FOLD, NULL);
+    const reference_order order =
+        config.fold == PSR_FOLD_REVERSED ? REFERENCE_REVERSED : REFERENCE_FOLD;
+    return reference_run(&config, &layout, &buckets, 0, steps, order, NULL);
 }
 
 static cluster_options options_of(uint64_t steps, uint64_t seed)
@@ -62,10 +64,11 @@ static void make_short_buckets(void)
 
 static const uint32_t shard_counts[] = {1, 2, 3, 5};
 
-static void check_all(uint32_t n, const reference_rule *r, uint64_t seed)
+static void check_all(uint32_t n, const reference_rule *r, psr_fold_order fold, uint64_t seed)
 {
     enum { STEPS = 4 };
     config = reference_config(r, n);
+    config.fold = fold;
     float *reference = reference_of(STEPS);
     cluster_options options = options_of(STEPS, seed);
     for (size_t s = 0; s < sizeof shard_counts / sizeof shard_counts[0]; s++) {
@@ -93,7 +96,14 @@ static void shards_and_ring_end_every_step_with_the_bits_of_plain_loops(void **s
     (void)state;
     for (uint32_t n = 1; n <= 8; n++)
         for (size_t r = 0; r < REFERENCE_RULES; r++)
-            check_all(n, &reference_rules[r], n * 10 + r);
+            check_all(n, &reference_rules[r], PSR_FOLD_RANK, n * 10 + r);
+}
+
+static void so_do_they_with_ranks_that_are_counted_from_the_last_one(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 8; n++)
+        check_all(n, &reference_rules[n % REFERENCE_RULES], PSR_FOLD_REVERSED, n * 10 + 7);
 }
 
 static void hosts_of_any_size_give_the_same_bits(void **state)
@@ -117,11 +127,12 @@ static void buckets_shorter_than_the_number_of_workers_give_the_same_bits(void *
 {
     (void)state;
     /* As they are planned, the shortest are 16 floats, so there must be more workers. */
-    check_all(19, &reference_rules[1], 2000);
+    check_all(19, &reference_rules[1], PSR_FOLD_RANK, 2000);
+    check_all(5, &reference_rules[1], PSR_FOLD_REVERSED, 2001);
     psr_buckets_done(&buckets);
     make_short_buckets();
     for (uint32_t n = 1; n <= 8; n++)
-        check_all(n, &reference_rules[n % 4], 1000 + n);
+        check_all(n, &reference_rules[n % 4], PSR_FOLD_RANK, 1000 + n);
 }
 
 static void a_worker_that_is_ten_times_slower_changes_no_bit(void **state)
@@ -169,12 +180,15 @@ static void another_order_of_the_fold_gives_other_bits(void **state)
     for (uint32_t n = 2; n <= 8; n++) {
         config = reference_config(&reference_rules[0], n);
         float *a = reference_of(STEPS);
-        float *b = reference_run(&config, &layout, &buckets, 0, STEPS, REFERENCE_ANOTHER, NULL);
-        /* Two numbers have one sum whatever their order, which is why equal bits with 2 workers
-         * prove nothing. */
-        assert_int_equal(reference_same(&layout, a, b), n == 2);
+        static const reference_order others[] = {REFERENCE_ANOTHER, REFERENCE_REVERSED};
+        for (size_t k = 0; k < 2; k++) {
+            float *b = reference_run(&config, &layout, &buckets, 0, STEPS, others[k], NULL);
+            /* Two numbers have one sum whatever their order, which is why equal bits with 2 workers
+             * prove nothing. */
+            assert_int_equal(reference_same(&layout, a, b), n == 2);
+            free(b);
+        }
         free(a);
-        free(b);
     }
 }
 
@@ -524,6 +538,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         OF_BUCKETS(512, shards_and_ring_end_every_step_with_the_bits_of_plain_loops),
+        OF_BUCKETS(512, so_do_they_with_ranks_that_are_counted_from_the_last_one),
         OF_BUCKETS(512, hosts_of_any_size_give_the_same_bits),
         OF_BUCKETS(64, buckets_shorter_than_the_number_of_workers_give_the_same_bits),
         OF_BUCKETS(300, a_worker_that_is_ten_times_slower_changes_no_bit),

@@ -175,6 +175,28 @@ static void workers_may_hold_the_buckets_between_them(void **state)
     psr_view_done(&again);
 }
 
+static void a_plan_says_whether_sums_count_ranks_from_the_last_one(void **state)
+{
+    (void)state;
+    static const char plan[] =
+        "{\"ranks\":3,\"shards\":0,\"slice_floats\":64,\"window\":4,\"pulled\":\"none\","
+        "\"reversed\":true,\"routes\":\"r\",\"lengths\":[64],\"homes\":[0],"
+        "\"compressions\":[\"none\"]}";
+    psr_view view, again;
+    expect_ok(read_view("[]", plan, &view));
+    cJSON *object = psr_view_to_object(&view);
+    expect_ok(psr_view_from_object(object, &again));
+    cJSON_Delete(object);
+    assert_true(again.plan.reversed);
+    assert_true(psr_plan_sends(&again.plan, 1, 0) && psr_plan_sends(&again.plan, 0, 2));
+    assert_false(psr_plan_sends(&again.plan, 0, 1));
+    psr_view_done(&view);
+    psr_view_done(&again);
+    expect_ok(read_view("[]", plan_text, &view));
+    assert_false(view.plan.reversed);
+    psr_view_done(&view);
+}
+
 static void a_plan_says_which_ranks_are_on_which_host(void **state)
 {
     (void)state;
@@ -229,6 +251,15 @@ static void each_field_that_is_wrong_is_named(void **state)
          "{\"ranks\": 1, \"shards\": 0, \"slice_floats\": 1, \"window\": 1, "
          "\"pulled\": \"fp8\"}",
          "field \"pulled\" is no compression"},
+        {"[]",
+         "{\"ranks\": 2, \"shards\": 1, \"slice_floats\": 16, \"window\": 1, \"pulled\": \"none\", "
+         "\"reversed\": 1}",
+         "field \"reversed\" is neither true nor false"},
+        {"[]",
+         "{\"ranks\": 2, \"shards\": 0, \"slice_floats\": 16, \"window\": 1, \"pulled\": \"none\", "
+         "\"reversed\": true, \"hosts\": [0, 1], \"routes\": \"\", \"lengths\": [], \"homes\": [], "
+         "\"compressions\": []}",
+         "field \"reversed\" is true over several hosts"},
         {"[]",
          "{\"ranks\": 2, \"shards\": 1, \"slice_floats\": 16, \"window\": 1, \"pulled\": \"none\", "
          "\"routes\": \"h\", \"lengths\": [1], \"homes\": [0], \"compressions\": [\"none\"]}",
@@ -322,6 +353,7 @@ int main(void)
         cmocka_unit_test(members_are_found_by_role_and_rank),
         cmocka_unit_test(buckets_lie_one_before_the_other_from_the_arenas_end),
         cmocka_unit_test(workers_may_hold_the_buckets_between_them),
+        cmocka_unit_test(a_plan_says_whether_sums_count_ranks_from_the_last_one),
         cmocka_unit_test(a_plan_says_which_ranks_are_on_which_host),
         cmocka_unit_test(each_field_that_is_wrong_is_named),
     };
