@@ -24,7 +24,7 @@
 extern char **environ;
 
 /* A curve has at most so many points: more than a screen shows. */
-enum { POINTS_MAX = 2000, STALENESS_MAX = 1000 };
+enum { POINTS_MAX = 2000, STALENESS_BINS = 24 };
 
 typedef struct plot {
     psr_runs runs;
@@ -80,10 +80,10 @@ static const struct argp_option options[] = {
 
 static const char doc[] =
     "Draws runs into one picture: the loss against steps and against seconds, images per second of "
-    "all workers, and staleness, and where there is any, how often each was.\vThe loss of a step "
-    "is the mean over its ranks. Seconds are those "
-    "of "
-    "the training clock. gnuplot draws (Debian's package gnuplot-nox).\n"
+    "all workers, and staleness, and where there is any, how often each was.\v"
+    "The loss of a step is the mean over its ranks; against seconds, of as many lines as there are "
+    "ranks, in the order of time. Seconds are those of the training clock. gnuplot draws (Debian's "
+    "package gnuplot-nox).\n"
     "Exit status: 0 done; 1 gnuplot is not there, or failed; 2 bad input.\n"
     "Example:\n"
     "  psring plot psring-runs/A psring-runs/B -o loss.svg\n";
@@ -161,23 +161,54 @@ static void put_run(FILE *to, size_t i, psr_run_steps *steps)
     fprintf(to, "EOD\n");
 }
 
-/* A block of gnuplot's, $oftenI: of all steps of all ranks, the share that had each staleness. */
+static int by_time(const void *one, const void *other)
+{
+    const psr_run_step *a = one, *b = other;
+    return (a->train_s > b->train_s) - (a->train_s < b->train_s);
+}
+
+/* $timeI: the mean loss of as many lines as there are ranks, in the order of time, so that what a
+ * fast worker does is not put at the time of a slow one. */
+static void put_by_time(FILE *to, size_t i, psr_run_steps *steps)
+{
+    qsort(steps->items, steps->count, sizeof *steps->items, by_time);
+    const size_t groups = steps->count / steps->ranks, every = groups / POINTS_MAX + 1;
+    fprintf(to, "$time%zu << EOD\n", i);
+    if (groups == 0)
+        fprintf(to, "0 NaN\n");
+    for (size_t g = 0; g < groups; g += every) {
+        const psr_run_step *first = &steps->items[g * steps->ranks];
+        put_number(to, first[steps->ranks - 1].train_s);
+        put_number(to, point_of(first, steps->ranks).loss);
+        fprintf(to, "\n");
+    }
+    fprintf(to, "EOD\n");
+}
+
+/* 0, 1, 2 to 3, 4 to 7, and so on. */
+static size_t bin_of(double staleness)
+{
+    size_t bin = 0;
+    for (double least = 1; bin < STALENESS_BINS - 1 && staleness >= least; least *= 2)
+        bin++;
+    return bin;
+}
+
+/* $oftenI: of all steps of all ranks, the share that had a staleness of each bin. */
 static void put_often(FILE *to, size_t i, const psr_run_steps *steps)
 {
-    size_t counts[STALENESS_MAX + 1] = {0}, all = 0, most = 0;
-    for (size_t at = 0; at < steps->count; at++) {
-        const double staleness = steps->items[at].staleness;
-        if (!(staleness >= 0 && staleness <= STALENESS_MAX))
-            continue;
-        counts[(size_t)staleness]++;
-        most = (size_t)staleness > most ? (size_t)staleness : most;
-        all++;
-    }
+    size_t counts[STALENESS_BINS] = {0}, all = 0;
+    for (size_t at = 0; at < steps->count; at++)
+        if (steps->items[at].staleness >= 0) {
+            counts[bin_of(steps->items[at].staleness)]++;
+            all++;
+        }
     fprintf(to, "$often%zu << EOD\n", i);
     if (all == 0)
         fprintf(to, "0 NaN\n");
-    for (size_t at = 0; at <= most && all > 0; at++)
-        fprintf(to, "%zu %.9g\n", at, (double)counts[at] / (double)all);
+    for (size_t bin = 0; bin < STALENESS_BINS && all > 0; bin++)
+        if (counts[bin] > 0)
+            fprintf(to, "%zu %.9g\n", bin, (double)counts[bin] / (double)all);
     fprintf(to, "EOD\n");
 }
 
@@ -212,6 +243,14 @@ static void put_panel(FILE *to, const plot *p, const panel *shown)
     fprintf(to, "\n");
 }
 
+static void put_bins(FILE *to)
+{
+    fprintf(to, "set xtics ('0' 0, '1' 1");
+    for (int bin = 2; bin < STALENESS_BINS; bin++)
+        fprintf(to, ", '%d-%d' %d", 1 << (bin - 1), (1 << bin) - 1, bin);
+    fprintf(to, ")\nset xrange [-0.5:*]\n");
+}
+
 static bool any_staleness(const plot *p)
 {
     for (size_t i = 0; i < p->runs.count; i++)
@@ -225,7 +264,7 @@ static void put_commands(FILE *to, plot *p)
 {
     static const panel panels[] = {
         {"step", "loss", "run", "1:3", "lines"},
-        {"seconds", "loss", "run", "2:3", "lines"},
+        {"seconds", "loss", "time", "1:2", "lines"},
         {"step", "images/s, all workers", "run", "1:4", "lines"},
         {"step", "staleness, updates, the oldest of any rank", "run", "1:5", "lines"},
         {"staleness, updates", "share of the steps of all ranks", "often", "1:2", "linespoints"}};
@@ -242,6 +281,8 @@ static void put_commands(FILE *to, plot *p)
         put_run(to, i, &p->steps[i]);
     for (size_t i = 0; i < p->runs.count; i++)
         put_often(to, i, &p->steps[i]);
+    for (size_t i = 0; i < p->runs.count; i++)
+        put_by_time(to, i, &p->steps[i]);
     fprintf(to, "set multiplot layout %d,2\n", stale ? 3 : 2);
     put_panel(to, p, &panels[0]);
     fprintf(to, "unset key\n"); /* the first panel's colours are those of all */
@@ -251,8 +292,10 @@ static void put_commands(FILE *to, plot *p)
     if (!stale)
         fprintf(to, "set yrange [0:1]\n");
     put_panel(to, p, &panels[3]);
-    if (stale)
+    if (stale) {
+        put_bins(to);
         put_panel(to, p, &panels[4]);
+    }
     fprintf(to, "unset multiplot\nset output\n");
 }
 
