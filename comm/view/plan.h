@@ -96,8 +96,9 @@ uint32_t psr_host_ranks_homes(const psr_host_ranks *hosts);
  * that go by HOST are balanced by bytes, each kind by itself: the largest first onto the lightest
  * shard or home, ties to the lower rank. If hosts have different numbers of workers, the lightest
  * home is the one whose workers have least together. Parts with the same `unit` share a home.
- * USAGE: SHARD without shards, HOST without hosts, HOST over hosts reversed. UNSUPPORTED: pulled has a residual; there are
- * more slices than can be counted; a compressed bucket has 2^32 floats. The caller owns *ret_plan:
+ * USAGE: SHARD without shards, HOST without hosts, several hosts with reversed. UNSUPPORTED: pulled
+ * has a residual; there are more slices than can be counted; a compressed bucket has 2^32 floats.
+ * The caller owns *ret_plan:
  * psr_plan_done. */
 PSR_MUST_CHECK psr_err psr_plan_make(const psr_plan_options *options, const psr_part *parts,
                                      uint32_t count, psr_plan *ret_plan);
