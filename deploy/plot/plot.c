@@ -243,12 +243,19 @@ static void put_panel(FILE *to, const plot *p, const panel *shown)
     fprintf(to, "\n");
 }
 
-static void put_bins(FILE *to)
+/* Names the bins that any run has. */
+static void put_bins(FILE *to, const plot *p)
 {
-    fprintf(to, "set xtics ('0' 0, '1' 1");
-    for (int bin = 2; bin < STALENESS_BINS; bin++)
-        fprintf(to, ", '%d-%d' %d", 1 << (bin - 1), (1 << bin) - 1, bin);
-    fprintf(to, ")\nset xrange [-0.5:*]\n");
+    size_t most = 1;
+    for (size_t i = 0; i < p->runs.count; i++)
+        for (size_t k = 0; k < p->steps[i].count; k++) {
+            const size_t bin = bin_of(p->steps[i].items[k].staleness);
+            most = bin > most ? bin : most;
+        }
+    fprintf(to, "set xtics rotate by -30 ('0' 0, '1' 1");
+    for (size_t bin = 2; bin <= most; bin++)
+        fprintf(to, ", '%d-%d' %zu", 1 << (bin - 1), (1 << bin) - 1, bin);
+    fprintf(to, ")\nset xrange [-0.5:%zu.5]\n", most);
 }
 
 static bool any_staleness(const plot *p)
@@ -293,7 +300,7 @@ static void put_commands(FILE *to, plot *p)
         fprintf(to, "set yrange [0:1]\n");
     put_panel(to, p, &panels[3]);
     if (stale) {
-        put_bins(to);
+        put_bins(to, p);
         put_panel(to, p, &panels[4]);
     }
     fprintf(to, "unset multiplot\nset output\n");
