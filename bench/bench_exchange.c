@@ -1,149 +1,26 @@
 /* `psring bench exchange`: the exchange alone. It has the real engines, shards and sockets, the
- * model's real buckets, and real processes on this machine, which compute nothing. Times each
- * exchange from the first worker's start to the last worker's end, and checks its results.
+ * model's real buckets, and real processes, which compute nothing. Times each exchange, and checks
+ * its results.
  *
- * The parent forks workers and shards, gives each the others' endpoints, and for each round sends
- * every worker one byte; a worker then reports all its buckets ready in backward order, runs its
- * engine until all new weights have landed, and answers with its two times of CLOCK_MONOTONIC.
- * Gradients are written anew before a round, untimed. */
+ * On this machine the parent forks workers and shards, gives each the others' endpoints, and for
+ * each round sends every worker one byte; a worker then reports all its buckets ready in backward
+ * order, runs its engine until all new weights have landed, and answers with its two times of
+ * CLOCK_MONOTONIC. Gradients are written anew before a round, untimed. On several hosts (psring
+ * bench starts it there by psring run) each rank forks the one member that it is; what the parent
+ * tells its children goes by the meeting of the ranks. */
 #include "base/system/memory.h"
 #include "base/config/options_argp.h"
 #include "base/text/printable.h"
 #include "bench/exchange/link.h"
-#include "bench/exchange/member.h"
 #include "bench/exchange/peers.h"
+#include "bench/exchange/rounds.h"
 #include "model/networks/network_list.h"
 
 #include <argp.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-typedef struct member {
-    pid_t pid;
-    int link; /* socket pair to it */
-} member;
-
-static void start_members(const bench_run *b, member *members)
-{
-    pid_t parent = getpid();
-    for (uint32_t i = 0; i < b->members; i++) {
-        int pair[2];
-        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
-            bench_die("socketpair");
-        members[i] = (member){.pid = fork(), .link = pair[0]};
-        if (members[i].pid < 0)
-            bench_die("fork");
-        if (members[i].pid == 0) {
-            prctl(PR_SET_PDEATHSIG, SIGKILL);
-            if (getppid() != parent)
-                _exit(1);
-            cpu_set_t cpus;
-            CPU_ZERO(&cpus);
-            CPU_SET((int)(i % (uint32_t)sysconf(_SC_NPROCESSORS_ONLN)), &cpus);
-            if (b->pin && sched_setaffinity(0, sizeof cpus, &cpus))
-                bench_die("pinning");
-            bench_member_main(b, i, pair[1]);
-        }
-        close(pair[1]);
-    }
-    bench_places *of = calloc(b->members, sizeof *of);
-    if (of == NULL)
-        bench_die("memory");
-    for (uint32_t i = 0; i < b->members; i++)
-        bench_read(members[i].link, &of[i], sizeof of[i]);
-    for (uint32_t i = 0; i < b->members; i++)
-        bench_write(members[i].link, of, b->members * sizeof *of);
-    free(of);
-}
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-/* One round's milliseconds. */
-static double run_round(const bench_run *b, const member *members, uint32_t *wrong)
-{
-    uint32_t first = b->members - b->config.workers;
-    int64_t begin = INT64_MAX, end = 0;
-    char ready;
-    for (uint32_t i = first; i < b->members; i++)
-        bench_read(members[i].link, &ready, 1);
-    for (uint32_t i = first; i < b->members; i++)
-        bench_write(members[i].link, "g", 1);
-    for (uint32_t i = first; i < b->members; i++) {
-        bench_answer a;
-        bench_read(members[i].link, &a, sizeof a);
-        begin = a.begin_ns < begin ? a.begin_ns : begin;
-        end = a.end_ns > end ? a.end_ns : end;
-        *wrong += a.wrong;
-    }
-    return (double)(end - begin) / 1e6;
-}
-
-/* busbw over algbw, as nccl-tests derives it: what the busiest link carries in one direction, in
- * units of the exchanged bytes, each process with a link of its own (docs/algorithms.md). 0: none,
- * since nothing crosses a link. */
-static double bus_factor(const bench_run *b)
-{
-    double n = b->config.workers, s = psr_config_shards(&b->config);
-    if (b->config.mode == PSR_MODE_PS)
-        return n > s ? n / s : 1;
-    if (b->plan.hosts.count > 1) /* each host with a link of its own */
-        return (n - 1) / n + (double)(b->hosts - 1) / b->hosts;
-    return 2 * (n - 1) / n;
-}
-
-/* What an exchange came to; times in ms. */
-typedef struct figures {
-    double least, median, most, size_bytes, factor; /* factor 0: none */
-    uint32_t wrong;
-} figures;
-
-static figures run(bench_run *b)
-{
-    member *members = calloc(b->members, sizeof *members);
-    double *ms = calloc(b->rounds, sizeof *ms);
-    uint32_t wrong = 0;
-    if (members == NULL || ms == NULL)
-        bench_die("memory");
-    start_members(b, members);
-    /* shards: the initial weights have come */
-    for (uint32_t i = 0; i < b->members - b->config.workers; i++) {
-        char initialised;
-        bench_read(members[i].link, &initialised, 1);
-    }
-    for (uint32_t i = 0; i < b->warmup; i++)
-        (void)run_round(b, members, &wrong);
-    for (uint32_t i = 0; i < b->rounds; i++)
-        ms[i] = run_round(b, members, &wrong);
-    if (bench_settles(b))
-        (void)run_round(b, members, &wrong);
-    for (uint32_t i = 0; i < b->members; i++) {
-        close(members[i].link);
-        kill(members[i].pid, SIGTERM);
-        waitpid(members[i].pid, NULL, 0);
-    }
-    qsort(ms, b->rounds, sizeof *ms, compare);
-    const figures f = {.least = ms[0],
-                       .median = ms[b->rounds / 2],
-                       .most = ms[b->rounds - 1],
-                       .size_bytes = (double)(b->layout.length * sizeof(float)),
-                       .factor = bus_factor(b),
-                       .wrong = wrong};
-    free(ms);
-    free(members);
-    return f;
-}
 
 /* ---- the command line ---- */
 
@@ -158,15 +35,23 @@ enum {
     KEY_JSON,
     KEY_GLOO,
     KEY_MXNET,
-    KEY_MPIRUN
+    KEY_MPIRUN,
+    KEY_CALLS,
+    KEY_SSH,
+    KEY_TELL_RANKS
 };
+
+#define CALLS_MAX 64
+#define CALLS_BESIDE_PEERS 3
 
 typedef struct command {
     bench_run run; /* before its plan is made */
     /* sizes of one tensor; begin 0: the network's buckets */
     uint64_t begin, end, factor;
-    const char *peers[BENCH_PEERS]; /* commands; NULL: not measured */
-    bool json;
+    const char *peers[BENCH_PEERS]; /* commands; NULL: not measured, or not any more */
+    const char *ssh;
+    uint32_t calls; /* of each party; 0: not said */
+    bool json, tells_ranks;
     bool wrong, failed; /* a result was, a peer has */
 } command;
 
@@ -237,6 +122,15 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_MPIRUN:
         c->peers[key - KEY_GLOO] = arg;
         return 0;
+    case KEY_CALLS:
+        c->calls = (uint32_t)psr_options_number(state, "calls", arg, 1, CALLS_MAX);
+        return 0;
+    case KEY_SSH:
+        c->ssh = arg;
+        return 0;
+    case KEY_TELL_RANKS:
+        c->tells_ranks = true;
+        return 0;
     case ARGP_KEY_ARG:
         psr_options_refuse(state, "it takes options alone; they begin with -");
         return EINVAL;
@@ -278,113 +172,200 @@ static const struct argp_option options[] = {
      "measure MXNet's KVStore beside it, by a Python that has mxnet 1.9", 1},
     {"mpirun", KEY_MPIRUN, "CMD", 0,
      "measure Open MPI's all-reduce beside it; CMD's words are separated by blanks. mpicc must be "
-     "there too",
+     "there too. On several hosts they are added to CMD",
+     1},
+    {"ssh", KEY_SSH, "CMD", OPTION_HIDDEN, "", 1},
+    {"tell-ranks", KEY_TELL_RANKS, NULL, OPTION_HIDDEN, "", 1},
+    {"calls", KEY_CALLS, "N", 0,
+     "measure each row and its peers N times in turn, with new processes, each round of turns "
+     "beginning with another; a row has the median (1; with a peer 3)",
      1},
     {"json", KEY_JSON, NULL, 0, "write a JSON object for each row", 1},
     {0}};
 
 static const char doc[] =
     "Times the exchange of gradients and weights alone, without computing: the engines, shards and "
-    "sockets of training, between processes on this machine.\vA row has a whole exchange of "
-    "--model's "
-    "buckets, or with -b of one tensor: its time is from the first worker's start to the last "
-    "worker's end, median of --rounds. algbw is its bytes over the time; busbw is algbw times what "
-    "the busiest process must carry (docs/algorithms.md): 2(n-1)/n in a ring, max(1, n/s) with s "
-    "dedicated shards. All values are checked. --transport auto is tcp here, not encrypted, as its "
-    "peers are; tcp is encrypted, or not with --no-encrypt. For several hosts: psring bench comm, "
-    "and "
-    "psring bench train.\n"
+    "sockets of training, on this machine, or on several (psring bench exchange --hostfile FILE).\v"
+    "A row has a whole exchange of --model's buckets, or with -b of one tensor: its time is from "
+    "the "
+    "first worker's start to the last worker's end (on several hosts: that of the slowest worker, "
+    "behind a barrier), median of --rounds. algbw is its bytes over the time; busbw is algbw times "
+    "what the busiest link must carry (docs/algorithms.md). On one machine each process has a link "
+    "of its own: 2(n-1)/n in a ring, max(1, n/s) with s shards. On several each host has: with "
+    "shards it follows from where they are. All values are checked.\n"
+    "On one machine --transport auto is tcp, not encrypted, as its peers are; tcp is encrypted, or "
+    "not with --no-encrypt. On several hosts auto is what psring train has: encrypted between "
+    "them, "
+    "and shared memory within each; --no-encrypt=trusted-network compares in the clear.\n"
+    "Peers are called in turn with psring's own rows, with the same bytes, workers and hosts. One "
+    "that fails gets one line and is left out from then on.\n"
     "Exit status: 0 done; 1 a value was wrong, or a peer failed; 2 bad input.\n"
     "Examples:\n"
     "  psring bench exchange --mode ring --model resnet50 --workers 2 --rounds 21\n"
-    "  psring bench exchange --mode ring --workers 2 -b 64K -e 256M -f 4 --gloo python3\n";
+    "  psring bench exchange --mode ring --workers 2 -b 64K -e 256M -f 4 --gloo python3\n"
+    "  psring bench exchange --hostfile hosts --mode ps --shards 2 --model resnet50\n";
 
 /* ---- rows ---- */
 
+/* Rank 0 alone writes, and on one machine the only process. */
+static bool writes(const bench_run *b)
+{
+    return b->meeting == NULL || bench_meeting_rank(b->meeting) == 0;
+}
+
+static const char *mode_of(const bench_run *b)
+{
+    return b->config.mode == PSR_MODE_PS ? "ps" : "ring";
+}
+
 static void print_head(const command *c)
 {
-    const psr_config *config = &c->run.config;
-    if (c->json)
+    const bench_run *b = &c->run;
+    if (c->json || !writes(b))
         return;
     printf("# mode %s, %" PRIu32 " workers, %" PRIu32 " shards; ms, median of %" PRIu32
-           " rounds after %" PRIu32 "; GB is 1e9 bytes\n",
-           config->mode == PSR_MODE_PS ? "ps" : "ring", config->workers, psr_config_shards(config),
-           c->run.rounds, c->run.warmup);
+           " rounds after %" PRIu32,
+           mode_of(b), b->config.workers, psr_config_shards(&b->config), b->rounds, b->warmup);
+    if (c->calls > 1)
+        printf(", and of %" PRIu32 " calls", c->calls);
+    printf("; GB is 1e9 bytes\n");
     printf("%-10s %12s %8s %9s %9s %9s %7s %7s\n", "#", "bytes", "buckets", "median", "min", "max",
            "algbw", "busbw");
     fflush(stdout);
 }
 
-static void print_row(const bench_run *b, const figures *f)
+static double algbw(const bench_rounds_figures *f)
 {
-    char busbw[24] = "-";
-    if (f->factor > 0)
-        snprintf(busbw, sizeof busbw, "%.3g", f->size_bytes / f->median / 1e6 * f->factor);
-    printf("%-10s %12.0f %8" PRIu32 " %9.2f %9.2f %9.2f %7.3g %7s%s\n", "psring", f->size_bytes,
-           b->buckets.count, f->median, f->least, f->most, f->size_bytes / f->median / 1e6, busbw,
-           f->wrong > 0 ? "  WRONG" : "");
-    fflush(stdout);
+    return f->size_bytes / f->median / 1e6;
 }
 
-static void print_json(const bench_run *b, const figures *f)
+/* who: "psring" or a peer's name; ours: psring's row above. */
+static void print_row(const char *who, const bench_run *b, const bench_rounds_figures *f,
+                      const bench_rounds_figures *ours)
+{
+    char busbw[24] = "-", buckets[16] = "-";
+    if (f->factor > 0)
+        snprintf(busbw, sizeof busbw, "%.3g", algbw(f) * f->factor);
+    if (ours == f)
+        snprintf(buckets, sizeof buckets, "%" PRIu32, b->buckets.count);
+    printf("%-10s %12.0f %8s %9.2f %9.2f %9.2f %7.3g %7s%s", who, f->size_bytes, buckets, f->median,
+           f->least, f->most, algbw(f), busbw, f->wrong > 0 ? "  WRONG" : "");
+    if (ours != f)
+        printf("  psring takes %.2f of it", ours->median / f->median);
+    printf("\n");
+}
+
+static void print_json(const char *who, const bench_run *b, const bench_rounds_figures *f,
+                       const bench_rounds_figures *ours)
 {
     char busbw[96] = "\"busbw_factor\":null,\"busbw_gb_s\":null";
     if (f->factor > 0)
         snprintf(busbw, sizeof busbw, "\"busbw_factor\":%.4f,\"busbw_gb_s\":%.2f", f->factor,
-                 f->size_bytes / f->median / 1e6 * f->factor);
-    printf(
-        "{\"mode\":\"%s\",\"workers\":%u,\"shards\":%u,\"bytes\":%.0f,\"buckets\":%u,\"rounds\":%u,"
-        "\"min_ms\":%.2f,\"median_ms\":%.2f,\"max_ms\":%.2f,\"algbw_gb_s\":%.2f,%s,\"wrong\":%u}\n",
-        b->config.mode == PSR_MODE_PS ? "ps" : "ring", b->config.workers,
-        b->members - b->config.workers, f->size_bytes, b->buckets.count, b->rounds, f->least,
-        f->median, f->most, f->size_bytes / f->median / 1e6, busbw, f->wrong);
-    fflush(stdout);
+                 algbw(f) * f->factor);
+    if (ours == f)
+        printf("{\"mode\":\"%s\",\"workers\":%u,\"shards\":%u,\"hosts\":%u,\"bytes\":%.0f,"
+               "\"buckets\":%u,\"rounds\":%u,",
+               mode_of(b), b->config.workers, b->members - b->config.workers, b->hosts,
+               f->size_bytes, b->buckets.count, b->rounds);
+    else
+        printf("{\"peer\":\"%s\",\"bytes\":%.0f,", who, f->size_bytes);
+    printf("\"min_ms\":%.3f,\"median_ms\":%.3f,\"max_ms\":%.3f,\"algbw_gb_s\":%.3f,%s,", f->least,
+           f->median, f->most, algbw(f), busbw);
+    if (ours == f)
+        printf("\"wrong\":%u}\n", f->wrong);
+    else
+        printf("\"ratio\":%.3f}\n", ours->median / f->median);
 }
 
-/* Beside a row of psring's. A peer that fails gets one line, and the rest goes on. */
-static void run_peers(command *c, const bench_run *b, const figures *f)
+/* ---- calls in turn ---- */
+
+enum { PSRING = BENCH_PEERS, PARTIES };
+
+/* What the calls of one party came to. */
+typedef struct party {
+    bench_rounds_figures figures;
+    double medians[CALLS_MAX];
+    uint32_t calls;
+} party;
+
+static void add_call(party *p, const bench_rounds_figures *f)
 {
-    for (size_t i = 0; i < BENCH_PEERS; i++) {
-        const bench_peer_task task = {.command = c->peers[i],
-                                      .workers = b->config.workers,
-                                      .shards = psr_config_shards(&b->config),
-                                      .rounds = b->rounds,
-                                      .warmup = b->warmup,
-                                      .bytes = (uint64_t)f->size_bytes};
-        const char *name = bench_peer_name((bench_peer)i);
-        double ms = 0;
-        /* MXNet has servers, the others none */
-        if (c->peers[i] == NULL || (i == BENCH_MXNET) != (b->config.mode == PSR_MODE_PS))
-            continue;
-        if (bench_peer_run((bench_peer)i, &task, &ms) != PSR_OK) {
+    const uint32_t wrong = p->figures.wrong + f->wrong;
+    const double least = p->calls > 0 && p->figures.least < f->least ? p->figures.least : f->least,
+                 most = p->calls > 0 && p->figures.most > f->most ? p->figures.most : f->most;
+    uint32_t at = p->calls++;
+    for (; at > 0 && p->medians[at - 1] > f->median; at--)
+        p->medians[at] = p->medians[at - 1];
+    p->medians[at] = f->median;
+    p->figures = *f;
+    p->figures.least = least;
+    p->figures.most = most;
+    p->figures.wrong = wrong;
+    p->figures.median = bench_median(p->medians, p->calls);
+}
+
+static void call_peer(command *c, const bench_run *b, bench_peer peer, party *p)
+{
+    const bench_peer_task task = {.command = c->peers[peer], .ssh = c->ssh, .run = b};
+    bench_peer_figures figures;
+    if (c->peers[peer] == NULL || !bench_peer_suits(peer, b->config.mode))
+        return;
+    if (bench_peer_run(peer, &task, &figures) != PSR_OK) {
+        if (writes(b))
             psr_print(stderr, "psring bench exchange: %s\n", psr_err_detail());
-            c->failed = true;
-        } else if (c->json) {
-            printf("{\"peer\":\"%s\",\"bytes\":%.0f,\"median_ms\":%.2f,\"ratio\":%.3f}\n", name,
-                   f->size_bytes, ms, f->median / ms);
-        } else {
-            printf("%-10s %12.0f %8s %9.2f %9s %9s %7.3g %7s  psring takes %.2f of it\n", name,
-                   f->size_bytes, "-", ms, "-", "-", f->size_bytes / ms / 1e6, "-", f->median / ms);
-        }
-        fflush(stdout);
+        c->peers[peer] = NULL;
+        c->failed = true;
+        p->calls = 0;
+        return;
     }
+    add_call(p, &(bench_rounds_figures){.least = figures.least_ms,
+                                        .median = figures.median_ms,
+                                        .most = figures.most_ms,
+                                        .size_bytes = (double)(b->layout.length * sizeof(float)),
+                                        .factor = bench_bus_factor(b)});
+}
+
+/* Each round of calls begins with another party, so that none always follows the same one. */
+static void call_all(command *c, bench_run *b, party parties[static PARTIES])
+{
+    for (uint32_t call = 0; call < c->calls; call++)
+        for (uint32_t k = 0; k < PARTIES; k++) {
+            const uint32_t who = (PSRING + call + k) % PARTIES;
+            if (who != PSRING) {
+                call_peer(c, b, (bench_peer)who, &parties[who]);
+                continue;
+            }
+            const bench_rounds_figures f = bench_rounds_run(b);
+            add_call(&parties[PSRING], &f);
+        }
+}
+
+static void print_parties(const command *c, const bench_run *b, const party *parties)
+{
+    const bench_rounds_figures *ours = &parties[PSRING].figures;
+    (c->json ? print_json : print_row)("psring", b, ours, ours);
+    for (uint32_t k = 0; k < PSRING; k++)
+        if (parties[k].calls > 0)
+            (c->json ? print_json : print_row)(bench_peer_name((bench_peer)k), b,
+                                               &parties[k].figures, ours);
+    fflush(stdout);
 }
 
 static psr_err measure(command *c, uint64_t bytes)
 {
     bench_run b = c->run;
+    party *parties = calloc(PARTIES, sizeof *parties);
     b.bytes = bytes;
-    psr_err err = bench_run_plan(&b);
+    psr_err err = parties != NULL ? bench_run_plan(&b)
+                                  : psr_fail(PSR_ERR_NOMEM, "no memory for what was measured");
     if (err == PSR_OK) {
-        const figures f = run(&b);
-        c->wrong = c->wrong || f.wrong > 0;
-        if (c->json)
-            print_json(&b, &f);
-        else
-            print_row(&b, &f);
-        run_peers(c, &b, &f);
+        call_all(c, &b, parties);
+        c->wrong = c->wrong || parties[PSRING].figures.wrong > 0;
+        if (writes(&b))
+            print_parties(c, &b, parties);
     }
     bench_run_done(&b);
+    free(parties);
     return err;
 }
 
@@ -416,6 +397,9 @@ static psr_err check(const bench_run *b)
                         "take --mode ring");
     const bool over_tcp =
         config->transport == PSR_TRANSPORT_TCP || config->transport == PSR_TRANSPORT_AUTO;
+    if (b->hosts > 1 && b->meeting != NULL)
+        return psr_fail(PSR_ERR_USAGE, "--hosts: it emulates hosts, and these are real; leave it "
+                                       "out");
     if (b->hosts > 1 && (!over_tcp || b->hosts > config->workers))
         return psr_fail(PSR_ERR_USAGE,
                         "--hosts: it goes with --transport auto or tcp, and a worker on each");
@@ -435,11 +419,62 @@ static void set_update(bench_run *b)
     b->config.steps = b->rounds + b->warmup + 1;
 }
 
+/* In a launch all ranks but the shards are workers. */
+static psr_err resolve_workers(command *c, uint32_t otherwise)
+{
+    bench_run *b = &c->run;
+    const uint32_t shards = psr_config_shards(&b->config);
+    if (b->config.workers > 0)
+        return PSR_OK;
+    b->config.workers = otherwise;
+    if (b->meeting == NULL)
+        return PSR_OK;
+    if (bench_meeting_size(b->meeting) <= shards)
+        return psr_fail(PSR_ERR_USAGE, "--shards: %u, and the launch has %u processes in all",
+                        shards, bench_meeting_size(b->meeting));
+    b->config.workers = bench_meeting_size(b->meeting) - shards;
+    return PSR_OK;
+}
+
+/* For psring bench, which starts so many: "WORKERS SHARDS". 0 workers: none were said. */
+static psr_err tell_ranks(command *c, uint32_t otherwise)
+{
+    const uint32_t workers = c->run.config.workers;
+    if (c->run.hosts > 1)
+        return psr_fail(PSR_ERR_USAGE, "--hosts: it emulates hosts on this machine; leave it out, "
+                                       "or --hostfile and -H");
+    PSR_TRY(resolve_workers(c, otherwise));
+    PSR_TRY(check(&c->run));
+    printf("%" PRIu32 " %" PRIu32 "\n", workers, psr_config_shards(&c->run.config));
+    return PSR_OK;
+}
+
+static psr_err run_command(command *c, uint32_t otherwise)
+{
+    bool called = false;
+    if (c->tells_ranks)
+        return tell_ranks(c, otherwise);
+    PSR_TRY(bench_meeting_is_called(&called));
+    if (called)
+        PSR_TRY(bench_meeting_join(&c->run.meeting));
+    PSR_TRY(resolve_workers(c, otherwise));
+    PSR_TRY(check(&c->run));
+    if (c->calls == 0) {
+        c->calls = 1;
+        for (uint32_t k = 0; k < BENCH_PEERS; k++)
+            if (c->peers[k] != NULL && bench_peer_suits((bench_peer)k, c->run.config.mode))
+                c->calls = CALLS_BESIDE_PEERS;
+    }
+    return measure_all(c);
+}
+
 int main(int argc, char **argv)
 {
     psr_memory_keep_pages();
     command c = {.run = {.rounds = 11, .warmup = 3, .hosts = 1}, .factor = 2};
     psr_config_defaults(&c.run.config);
+    const uint32_t workers = c.run.config.workers;
+    c.run.config.workers = 0;
     char networks[PSR_NETWORK_TEXT_MAX], names[PSR_NETWORK_TEXT_MAX];
     psr_network_help(networks, sizeof networks);
     psr_network_names(names, sizeof names);
@@ -451,11 +486,12 @@ int main(int argc, char **argv)
     psr_options_parse(&argp, argc, argv, 0, NULL, &c);
     psr_options_argp_free(table);
     set_update(&c.run);
-    psr_err err = check(&c.run);
-    if (err == PSR_OK)
-        err = measure_all(&c);
+    psr_err err = run_command(&c, workers);
     bench_peers_done();
-    if (err != PSR_OK)
+    /* All ranks refuse alike. */
+    if (err != PSR_OK && (writes(&c.run) || psr_err_exit_status(err) != 2))
         psr_print(stderr, "psring bench exchange: %s\n", psr_err_detail());
-    return err != PSR_OK ? psr_err_exit_status(err) : c.wrong || c.failed;
+    const bool tells = writes(&c.run); /* a launcher names the rank that fails */
+    bench_meeting_end(c.run.meeting);
+    return err != PSR_OK ? psr_err_exit_status(err) : tells && (c.wrong || c.failed);
 }

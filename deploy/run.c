@@ -16,11 +16,13 @@
 
 #define RANKS_MAX 1024
 
-enum { KEY_DEADLINE = 1000, KEY_OUTPUT, KEY_TRANSPORT, KEY_SHARDS };
+enum { KEY_DEADLINE = 1000, KEY_OUTPUT, KEY_TRANSPORT, KEY_SHARDS, KEY_BESIDE, KEY_PS_HOSTFILE };
 
 typedef struct run_options {
     psr_config config; /* workers: 0 until known; later the number of all ranks, with shards */
     uint32_t shards;
+    uint32_t beside;         /* ranks of the program that are placed as shards are */
+    const char *ps_hostfile; /* where those go; NULL: beside the others */
     psr_places places;
     const char *output, *transport;
     char **words; /* the program and its arguments: argv's */
@@ -49,6 +51,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_SHARDS:
         o->shards = (uint32_t)psr_options_number(state, "shards", arg, 1, RANKS_MAX);
         return 0;
+    case KEY_BESIDE:
+        o->beside = (uint32_t)psr_options_number(state, "beside", arg, 1, RANKS_MAX);
+        return 0;
+    case KEY_PS_HOSTFILE:
+        o->ps_hostfile = arg;
+        return 0;
     case KEY_OUTPUT:
         o->output = arg;
         return 0;
@@ -67,6 +75,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         if (o->words == NULL || o->words[0][0] == '\0')
             psr_options_refuse(
                 state, "the program is missing; give for instance: psring run -n 4 -- ./program");
+        if (o->beside > 0 && o->shards > 0)
+            psr_options_refuse(state, "--beside and --shards: give one of them");
+        if (o->ps_hostfile != NULL && o->beside + o->shards == 0)
+            psr_options_refuse(state,
+                               "--ps-hostfile: it goes with --shards or --beside, whose hosts it "
+                               "names");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -80,6 +94,11 @@ static const struct argp_option own_options[] = {
      "psring-ps processes that hold the program's tables: ranks behind its own, beside them on the "
      "hosts in turn",
      1},
+    {"beside", KEY_BESIDE, "N", 0,
+     "N more ranks of the program, behind the others, that take no slots: one on each host in turn",
+     1},
+    {"ps-hostfile", KEY_PS_HOSTFILE, "FILE", 0,
+     "the ranks of --shards or --beside go to these hosts", 1},
     {"output-filename", KEY_OUTPUT, "DIR", 0,
      "what rank N prints goes to DIR/1/rank.N/stdout and stderr on its host, byte by byte, and not "
      "to the terminal",
@@ -117,36 +136,42 @@ static const char doc[] =
 
 /* Only this file distinguishes shards; for the rest of the launcher they are ranks like the
  * others. */
-static psr_err place_all(run_options *o, const psr_hosts *hosts, psr_placement *ret_placement)
+static psr_err place_all(run_options *o, const psr_hosts *hosts, const psr_hosts *ps_hosts,
+                         psr_placement *ret_placement)
 {
     psr_config *config = &o->config;
-    config->mode = o->shards > 0 ? PSR_MODE_PS : PSR_MODE_RING; /* no process but the ranks */
-    config->shards = o->shards;
-    PSR_TRY(psr_placement_make(config, hosts, NULL, o->places.map_by, ret_placement));
+    const uint32_t more = o->shards + o->beside;
+    config->mode = more > 0 ? PSR_MODE_PS : PSR_MODE_RING; /* no process but the ranks */
+    config->shards = more;
+    PSR_TRY(psr_placement_make(config, hosts, ps_hosts->count > 0 ? ps_hosts : NULL,
+                               o->places.map_by, ret_placement));
     for (size_t i = 0; i < ret_placement->count; i++) {
         psr_peer *peer = &ret_placement->items[i].peer;
         if (peer->role == PSR_ROLE_SHARD)
             *peer = (psr_peer){PSR_ROLE_WORKER, config->workers + peer->rank};
     }
-    config->workers += o->shards;
+    config->workers += more;
     config->mode = PSR_MODE_RING;
     config->shards = 0;
     return PSR_OK;
 }
 
-static psr_err place(run_options *o, psr_hosts *hosts, psr_placement *ret_placement)
+static psr_err place(run_options *o, psr_hosts *hosts, psr_hosts *ps_hosts,
+                     psr_placement *ret_placement)
 {
     psr_config *config = &o->config;
     PSR_TRY(psr_places_read(&o->places, hosts));
+    if (o->ps_hostfile != NULL)
+        PSR_TRY(psr_hostfile_read(o->ps_hostfile, ps_hosts));
     if (config->workers == 0) /* not given: every slot, or one */
         config->workers = hosts->count ? psr_hosts_slots(hosts) : 1;
     if (hosts->count == 0)
         PSR_TRY(psr_hosts_add(hosts, "localhost", config->workers));
-    if (config->workers + o->shards > RANKS_MAX)
+    if (config->workers + o->shards + o->beside > RANKS_MAX)
         return psr_fail(PSR_ERR_USAGE, "%u ranks and %u shards are more than %d; give -n",
-                        config->workers, o->shards, RANKS_MAX);
+                        config->workers, o->shards + o->beside, RANKS_MAX);
     PSR_TRY(psr_placement_check_room("-n", config->workers, hosts));
-    return place_all(o, hosts, ret_placement);
+    return place_all(o, hosts, ps_hosts, ret_placement);
 }
 
 /* Where the program runs, and an absolute path of its output. */
@@ -199,13 +224,13 @@ int psr_command_run(int argc, char **argv)
     static const struct argp argp = {own_options, parse, "-- PROGRAM [ARGUMENT...]", doc, children,
                                      NULL,        NULL};
     run_options o = {0};
-    psr_hosts hosts = {0};
+    psr_hosts hosts = {0}, ps_hosts = {0};
     psr_placement placement = {0};
     int status = 0;
     psr_config_defaults(&o.config);
     o.config.workers = 0;
     psr_options_parse(&argp, argc, argv, ARGP_IN_ORDER, NULL, &o);
-    psr_err err = place(&o, &hosts, &placement);
+    psr_err err = place(&o, &hosts, &ps_hosts, &placement);
     if (err == PSR_OK)
         err = launch(&o, &placement, &status);
     if (err != PSR_OK) {
@@ -214,6 +239,7 @@ int psr_command_run(int argc, char **argv)
     }
     psr_placement_done(&placement);
     psr_hosts_done(&hosts);
+    psr_hosts_done(&ps_hosts);
     psr_places_done(&o.places);
     return status;
 }

@@ -1,4 +1,4 @@
-/* What bench_exchange's processes say to their parent, by a socket pair, and how they fail: with a
+/* What bench_exchange's processes say to each other by socket pairs, and how they fail: with a
  * line, at once. */
 #ifndef PSR_BENCH_EXCHANGE_LINK_H
 #define PSR_BENCH_EXCHANGE_LINK_H
@@ -13,10 +13,9 @@ typedef struct bench_places {
     char endpoint[128], memory[128];
 } bench_places;
 
-/* What a worker answers after a round. */
+/* When a round began and ended at a worker, by its host's CLOCK_MONOTONIC. */
 typedef struct bench_answer {
     int64_t begin_ns, end_ns;
-    uint32_t wrong; /* elements that are not what they must be */
 } bench_answer;
 
 /* what: was to be done. Says the last failure too. */

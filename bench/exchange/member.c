@@ -107,10 +107,15 @@ static void share_memory(process *p)
 static void join(process *p, uint32_t index, int link)
 {
     const bench_run *b = p->b;
-    psr_zmq_options options = {
-        .self = p->self, .interface = "127.0.0.1", .keys = &b->keys[1 + index]};
-    const char *directory = b->sockets[bench_host_of(b, p->self)].path;
-    if (b->hosts == 1)
+    psr_zmq_options options = {.self = p->self,
+                               .interface = b->meeting != NULL ? bench_meeting_interface(b->meeting)
+                                                               : "127.0.0.1",
+                               .keys = &b->keys[1 + index]};
+    const char *directory =
+        b->meeting != NULL ? b->sharing : b->sockets[bench_host_of(b, p->self)].path;
+    const psr_transport_kind transport = b->config.transport;
+    if (b->meeting != NULL ? transport == PSR_TRANSPORT_IPC || transport == PSR_TRANSPORT_SHM
+                           : b->hosts == 1)
         options.directory = directory;
     else
         options.sharing = directory;
@@ -198,6 +203,15 @@ static void await_loans(process *p)
     atomic_store(&p->waits_for_loans, false);
 }
 
+/* When all have ended the last round, and so what each owes is known. */
+static void tell_wrong(const process *p, int link, uint32_t rounds)
+{
+    char check;
+    bench_read(link, &check, 1);
+    const uint32_t wrong = bench_count_wrong(p->b, rounds, p->gradients, p->weights);
+    bench_write(link, &wrong, sizeof wrong);
+}
+
 static _Noreturn void worker_main(const bench_run *b, uint32_t index, int link)
 {
     process p = {.b = b, .self = bench_member_peer(b, index)};
@@ -246,10 +260,9 @@ static _Noreturn void worker_main(const bench_run *b, uint32_t index, int link)
         bench_answer a = {.begin_ns = psr_clock_ns()};
         exchange_once(&p, round);
         a.end_ns = psr_clock_ns();
-        a.wrong =
-            round + 1 == all ? bench_count_wrong(b, (uint32_t)rounds, p.gradients, p.weights) : 0;
         bench_write(link, &a, sizeof a);
     }
+    tell_wrong(&p, link, (uint32_t)rounds);
     char bye;
     (void)!read(link, &bye, 1); /* stays until all are through: its
                                    messages may still be on their way */

@@ -4,6 +4,7 @@
 #define PSR_BENCH_EXCHANGE_PLAN_H
 
 #include "base/config/config.h"
+#include "bench/exchange/meeting.h"
 #include "comm/view/plan.h"
 #include "model/networks/network.h"
 #include "net/address/socket_directory.h"
@@ -21,10 +22,15 @@ typedef struct bench_run {
     uint32_t rounds, warmup;
     bool pin;
     bool sum_only, sum_shared; /* no weights: each worker gets a sum of its own; all read one */
-    uint32_t hosts;            /* that are emulated: memory is shared
-                                  within each, TCP goes between them */
-    psr_network *net;          /* owned; NULL with bytes */
-    psr_layout layout;         /* net's, or of its own */
+    uint32_t hosts;            /* that are emulated, or that a launch has: memory is shared within
+                                  each, TCP goes between them */
+    /* of a launch on several hosts; borrowed. NULL: all processes are children of this one */
+    bench_meeting *meeting;
+    uint32_t own;      /* with meeting: the member that this process starts */
+    uint32_t *host_of; /* with meeting: [members] numbers of hosts */
+    char sharing[PSR_SOCKET_DIRECTORY_BYTES]; /* with meeting: where this host's members meet */
+    psr_network *net;                         /* owned; NULL with bytes */
+    psr_layout layout;                        /* net's, or of its own */
     psr_buckets buckets;
     psr_plan plan;
     psr_keys *keys;
@@ -35,13 +41,21 @@ typedef struct bench_run {
     psr_socket_directory *sockets; /* [hosts] of ipc and shm; else none */
 } bench_run;
 
+/* The member that a rank of a launch is: workers come first among those. */
+uint32_t bench_member_of_rank(const bench_run *b, uint32_t rank);
+
+/* busbw over algbw, as nccl-tests derives it: what the busiest link carries in one direction, in
+ * units of the exchanged bytes (docs/algorithms.md). Links are those of the hosts if there are
+ * several, else each process has one of its own. 0: nothing crosses a link. */
+double bench_bus_factor(const bench_run *b);
+
 /* Once its options are there. USAGE: they do not go together. On failure too: bench_run_done. */
 PSR_MUST_CHECK psr_err bench_run_plan(bench_run *b);
 void bench_run_done(bench_run *b);
 
 /* Shards come first. */
 psr_peer bench_member_peer(const bench_run *b, uint32_t index);
-/* Workers of consecutive ranks are on one host; shards are on the first. */
+/* With --hosts workers of consecutive ranks are on one host, and shards on the first. */
 uint32_t bench_host_of(const bench_run *b, psr_peer peer);
 bool bench_shares_memory(const bench_run *b);
 

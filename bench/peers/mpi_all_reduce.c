@@ -1,6 +1,7 @@
 /* An MPI library's all-reduces of float32, timed as psring-bench-comm does: each call behind a
  * barrier, its time that of its slowest rank. usage: mpi_all_reduce ITERATIONS WARMUP BYTES...
- * Prints one JSON object. bench/comm_beside_peers compiles it with mpicc. */
+ * Prints one JSON object. psring bench exchange and bench/comm_beside_peers compile it with
+ * mpicc. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,9 +60,10 @@ int main(int argc, char **argv)
         const int bytes = atoi(argv[k]), count = bytes > 4 ? bytes / 4 : 1;
         measure(rank, ranks, count, iterations, warmup, seconds, slowest);
         if (rank == 0)
-            printf("%s{\"size_bytes\": %d, \"time_us\": %.3f, \"min_us\": %.3f}", k > 3 ? ", " : "",
-                   bytes, (slowest[(iterations - 1) / 2] + slowest[iterations / 2]) / 2 * 1e6,
-                   slowest[0] * 1e6);
+            printf("%s{\"size_bytes\": %d, \"time_us\": %.3f, \"min_us\": %.3f, \"max_us\": %.3f}",
+                   k > 3 ? ", " : "", bytes,
+                   (slowest[(iterations - 1) / 2] + slowest[iterations / 2]) / 2 * 1e6,
+                   slowest[0] * 1e6, slowest[iterations - 1] * 1e6);
     }
     if (rank == 0)
         printf("]}\n");

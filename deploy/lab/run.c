@@ -147,6 +147,18 @@ static psr_err go(const char *host)
                : psr_fail(PSR_ERR_NOMEM, "no memory for a variable");
 }
 
+/* One command of all words, as ssh makes it. */
+static char *join(int count, char **words)
+{
+    size_t bytes = 1;
+    for (int i = 0; i < count; i++)
+        bytes += strlen(words[i]) + 1;
+    char *command = malloc(bytes), *end = command;
+    for (int i = 0; command != NULL && i < count; i++)
+        end += sprintf(end, "%s%s", i > 0 ? " " : "", words[i]);
+    return command;
+}
+
 int psr_lab_host_main(int argc, char **argv)
 {
     int i = 1;
@@ -162,8 +174,9 @@ int psr_lab_host_main(int argc, char **argv)
         return SSH_FAILED;
     }
     char shell[] = "/bin/sh", option[] = "-c";
-    char *words[] = {shell, option, argv[i + 1], NULL};
-    execv(shell, words);
+    char *words[] = {shell, option, join(argc - i - 1, argv + i + 1), NULL};
+    if (words[2] != NULL)
+        execv(shell, words);
     psr_print(stderr, "psring lab-host: %s: %s\n", shell, strerror(errno));
     return SSH_FAILED;
 }

@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """psring-bench-exchange finds its results right in every way to synchronise and over every
-transport, prints the bus factor that docs/algorithms.md defines, takes a range of sizes, and goes
-on when a peer fails.
+transport, prints the bus factor that docs/algorithms.md defines, takes a range of sizes, calls
+peers in turn, and goes on when one fails. `psring bench exchange` runs it on hosts, with the factor
+of their placement.
 
-usage: test_bench_exchange.py BENCH-EXCHANGE"""
+usage: test_bench_exchange.py BENCH-EXCHANGE PSRING"""
 
 import json
+import os
 import subprocess
 import sys
 
-from psring_run import PATIENCE_S, Tap
+from psring_run import PATIENCE_S, Tap, Workspace
 
 # Options, and the factor: 2(n-1)/n for a ring, max(1, n/s) for dedicated shards, none where nothing
 # crosses a link.
@@ -49,7 +51,7 @@ def sizes_and_peers(tap, bench):
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S)
     rows = [line.split() for line in done.stdout.splitlines() if line.startswith("psring")]
     tap.ok([row[1] for row in rows] == ["4096", "16384", "65536"], "a row for each size from -b to -e", [done.stdout, done.stderr])
-    tap.ok(done.returncode == 1 and done.stderr == "psring bench exchange: Gloo failed: it said nothing\n" * 3,
+    tap.ok(done.returncode == 1 and done.stderr == "psring bench exchange: Gloo failed: it said nothing\n",
            "a peer that fails gets one line, the rest goes on, and the exit status tells", [done.stdout, done.stderr])
     for words, line in ((["-b", "3"], "--begin: '3' is no size; give 64 to 4G bytes, as 64K"), (["-e", "4K"], "--end: it goes with --begin, the smallest size"),
                         (["-b", "4K", "-e", "1K"], "--end: it is below --begin"), (["-b", "4T"], "--begin: '4T' is no size; give 64 to 4G bytes, as 64K")):
@@ -58,13 +60,83 @@ def sizes_and_peers(tap, bench):
                [done.stdout, done.stderr])
 
 
-def main(bench):
+def is_running(pid):
+    """A zombie is not: nobody may be there to reap it."""
+    try:
+        with open("/proc/%d/stat" % pid) as stat:
+            return stat.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def peers_in_turn(tap, bench):
+    """Two programs in the places of two peers. One of them fails in its third call, and leaves a
+    process behind."""
+    with Workspace() as directory:
+        def program(name, text):
+            path = os.path.join(directory, name)
+            with open(path, "w") as file:
+                file.write("#!/bin/sh\ncd %s\n%s" % (directory, text))
+            os.chmod(path, 0o755)
+            return path
+
+        gloo = program("gloo", "echo gloo >>log\n[ $(grep -c gloo log) -lt 3 ] || { sleep 1000 & echo $! >left; echo 'no more' >&2; exit 1; }\n"
+                       """echo '{"min_ms": 1, "median_ms": 2, "max_ms": 3}'\n""")
+        program("mpicc", "touch $3\n")  # -O2 -o PROGRAM
+        mpi = program("mpirun", """echo mpi >>log\necho '{"rows": [{"min_us": 1000, "time_us": 4000, "max_us": 9000}]}'\n""")
+        done = subprocess.run([bench, "--mode=ring", "--workers=2", "--rounds=1", "--warmup-rounds=0", "-b", "4K", "-e", "8K", "--calls=2", "--json",
+                               "--gloo", gloo, "--mpirun", mpi], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S)
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        peers = [(row["peer"], row["bytes"], row["min_ms"], row["median_ms"], row["max_ms"]) for row in rows if "peer" in row]
+        tap.ok(peers == [("Gloo", 4096, 1, 2, 3), ("Open MPI", 4096, 1, 4, 9), ("Open MPI", 8192, 1, 4, 9)], "a row for each peer and size",
+               [done.stdout, done.stderr])
+        with open(os.path.join(directory, "log")) as log:
+            called = log.read().split()
+        tap.ok(called == ["gloo", "mpi"] * 3 + ["mpi"], "peers are called in turn, and one that has failed no more", called)
+        tap.ok(done.returncode == 1 and done.stderr == "psring bench exchange: Gloo failed: no more\n", "one line says which failed", [done.stderr])
+        with open(os.path.join(directory, "left")) as left:
+            pid = int(left.read())
+        tap.ok(not is_running(pid), "and what it left behind is gone", [str(pid)])
+
+
+def over_hosts(tap, psring):
+    """Two names of this machine. Its launcher starts ranks as on real hosts."""
+    hosts = ["-H", "localhost:1,127.0.0.1:1", "--interface=lo"]
+    words = [psring, "bench", "exchange", *hosts, "--rounds=2", "--warmup-rounds=1", "--bucket-size=16384", "-b", "64K", "--json"]
+    for mode, factor in ((["--mode=ring"], 1), (["--mode=ps", "--shards=1"], 1), (["--mode=ring", "--compress=1bit", "-n2"], 1)):
+        done = subprocess.run(words + mode, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S)
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        tap.ok(done.returncode == 0 and len(rows) == 1 and rows[0]["wrong"] == 0 and (rows[0]["workers"], rows[0]["hosts"]) == (2, 2),
+               "%s over hosts: the results are right" % " ".join(mode), [done.stdout, done.stderr])
+        tap.ok(done.returncode == 0 and abs(rows[0]["busbw_factor"] - factor) < 1e-3, "%s: with the factor of the placement" % " ".join(mode),
+               [done.stdout])
+    # each shard serves both workers, over the link of a host of its own
+    with Workspace() as directory:
+        ps_hosts = os.path.join(directory, "ps-hosts")
+        with open(ps_hosts, "w") as file:
+            file.write("127.0.0.2\n")
+        done = subprocess.run(words + ["--mode=ps", "--ps-hostfile", ps_hosts], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=PATIENCE_S)
+        rows = [json.loads(line) for line in done.stdout.splitlines()]
+        tap.ok(done.returncode == 0 and rows[0]["wrong"] == 0 and rows[0]["hosts"] == 3 and rows[0]["busbw_factor"] == 2,
+               "a shard on a host of its own carries both workers' bytes", [done.stdout, done.stderr])
+    for more, line in ((["--mode=local"], "--mode: only ps and ring exchange anything"),
+                       (["--mode=ring", "--ps-hostfile=x"], "--ps-hostfile is for shards, and there are none; give --mode ps, or leave it out"),
+                       (["--mode=ring", "--hosts=2"], "--hosts: it emulates hosts on this machine; leave it out, or --hostfile and -H")):
+        done = subprocess.run(words + more, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S)
+        tap.ok(done.returncode == 2 and done.stdout == "" and done.stderr == "psring bench exchange: %s\n" % line, "%s: refused before a start" % more[-1],
+               [done.stdout, done.stderr])
+
+
+def main(bench, psring):
     tap = Tap()
     for words, line in REFUSED:
         done = subprocess.run([bench, "--bytes=65536", "--rounds=1", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S)
         tap.ok(done.returncode == 2 and done.stdout == "" and done.stderr == "psring bench exchange: %s\n" % line, "%s: refused by name" % " ".join(words),
                [done.stdout, done.stderr])
     sizes_and_peers(tap, bench)
+    peers_in_turn(tap, bench)
+    over_hosts(tap, psring)
     for options, factor in CASES:
         words = [key if value is None else "%s=%s" % (key, value) for key, value in options.items()]
         name = " ".join(words)
@@ -79,4 +151,4 @@ def main(bench):
     tap.end()
 
 
-main(sys.argv[1])
+main(*sys.argv[1:3])

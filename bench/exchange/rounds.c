@@ -1,0 +1,241 @@
+#include "bench/exchange/rounds.h"
+
+#include "bench/exchange/link.h"
+#include "bench/exchange/member.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef struct member {
+    pid_t pid;
+    int link; /* socket pair to it */
+} member;
+
+typedef struct rounds {
+    bench_run *b;
+    uint32_t first, count; /* the members that this process starts */
+    member *own;           /* [count] */
+    /* what own members say, [count], and what all do, [members]; of the largest size */
+    bench_answer *said, *heard;
+} rounds;
+
+/* ---- processes ---- */
+
+static _Noreturn void become_member(const bench_run *b, uint32_t index, pid_t parent, int link)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(1);
+    cpu_set_t cpus;
+    CPU_ZERO(&cpus);
+    CPU_SET((int)(index % (uint32_t)sysconf(_SC_NPROCESSORS_ONLN)), &cpus);
+    if (b->pin && sched_setaffinity(0, sizeof cpus, &cpus))
+        bench_die("pinning");
+    bench_member_main(b, index, link);
+}
+
+static void start_members(const rounds *r)
+{
+    const pid_t parent = getpid();
+    for (uint32_t i = 0; i < r->count; i++) {
+        int pair[2];
+        if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair))
+            bench_die("socketpair");
+        r->own[i] = (member){.pid = fork(), .link = pair[0]};
+        if (r->own[i].pid < 0)
+            bench_die("fork");
+        if (r->own[i].pid == 0)
+            become_member(r->b, r->first + i, parent, pair[1]);
+        close(pair[1]);
+    }
+}
+
+static void end_members(const rounds *r)
+{
+    for (uint32_t i = 0; i < r->count; i++) {
+        close(r->own[i].link);
+        kill(r->own[i].pid, SIGTERM);
+        waitpid(r->own[i].pid, NULL, 0);
+    }
+}
+
+static bool is_worker(const rounds *r, uint32_t own)
+{
+    return bench_member_peer(r->b, r->first + own).role == PSR_ROLE_WORKER;
+}
+
+/* own: [count] of this process's members; all: [members] of everybody's. */
+static void gather(const rounds *r, const void *own, size_t bytes, void *all)
+{
+    const bench_run *b = r->b;
+    char *to = all;
+    if (b->meeting == NULL) {
+        memcpy(all, own, bytes * r->count);
+        return;
+    }
+    char *by_rank = malloc(bytes * b->members);
+    if (by_rank == NULL)
+        bench_die("memory");
+    bench_meeting_gather(b->meeting, own, bytes, by_rank);
+    for (uint32_t rank = 0; rank < b->members; rank++)
+        memcpy(to + bench_member_of_rank(b, rank) * bytes, by_rank + rank * bytes, bytes);
+    free(by_rank);
+}
+
+/* Returns when all have come. */
+static void await_all(const rounds *r)
+{
+    gather(r, r->said, 1, r->heard);
+}
+
+/* Tells all members where the others are. */
+static void introduce(const rounds *r)
+{
+    const uint32_t members = r->b->members;
+    bench_places *of = calloc((size_t)members + r->count, sizeof *of), *own = of + members;
+    if (of == NULL)
+        bench_die("memory");
+    for (uint32_t i = 0; i < r->count; i++)
+        bench_read(r->own[i].link, &own[i], sizeof *own);
+    gather(r, own, sizeof *own, of);
+    for (uint32_t i = 0; i < r->count; i++)
+        bench_write(r->own[i].link, of, members * sizeof *of);
+    free(of);
+}
+
+/* The initial weights have come. */
+static void await_shards(const rounds *r)
+{
+    char initialised;
+    for (uint32_t i = 0; i < r->count; i++)
+        if (!is_worker(r, i))
+            bench_read(r->own[i].link, &initialised, 1);
+    await_all(r);
+}
+
+/* ---- a round ---- */
+
+/* Clocks of several hosts cannot be compared: there it is the slowest worker's time, behind a
+ * barrier. */
+static double longest_ms(const rounds *r, const bench_answer *answers)
+{
+    const bench_run *b = r->b;
+    int64_t begin = INT64_MAX, end = 0, longest = 0;
+    for (uint32_t i = b->members - b->config.workers; i < b->members; i++) {
+        const int64_t took = answers[i].end_ns - answers[i].begin_ns;
+        begin = answers[i].begin_ns < begin ? answers[i].begin_ns : begin;
+        end = answers[i].end_ns > end ? answers[i].end_ns : end;
+        longest = took > longest ? took : longest;
+    }
+    return (double)(b->meeting != NULL ? longest : end - begin) / 1e6;
+}
+
+static double run_round(const rounds *r)
+{
+    char ready;
+    for (uint32_t i = 0; i < r->count; i++)
+        if (is_worker(r, i))
+            bench_read(r->own[i].link, &ready, 1);
+    await_all(r);
+    for (uint32_t i = 0; i < r->count; i++)
+        if (is_worker(r, i))
+            bench_write(r->own[i].link, "g", 1);
+    for (uint32_t i = 0; i < r->count; i++)
+        if (is_worker(r, i))
+            bench_read(r->own[i].link, &r->said[i], sizeof r->said[i]);
+    gather(r, r->said, sizeof *r->said, r->heard);
+    return longest_ms(r, r->heard);
+}
+
+/* What each worker owes is in memory that children share; in a launch the others' comes here. */
+static void share_owed(const rounds *r)
+{
+    const bench_run *b = r->b;
+    if (b->owed == NULL || b->meeting == NULL)
+        return;
+    const size_t row_bytes = b->layout.length * sizeof(float);
+    const uint32_t shards = b->members - b->config.workers;
+    char *all = malloc(row_bytes * b->members);
+    if (all == NULL)
+        bench_die("memory");
+    const float *own = is_worker(r, 0) ? b->owed + (r->first - shards) * b->layout.length : b->owed;
+    gather(r, own, row_bytes, all);
+    memcpy(b->owed, all + shards * row_bytes, b->config.workers * row_bytes);
+    free(all);
+}
+
+static uint32_t count_wrong(const rounds *r)
+{
+    uint32_t *own = calloc((size_t)r->count + r->b->members, sizeof *own), wrong = 0;
+    if (own == NULL)
+        bench_die("memory");
+    uint32_t *all = own + r->count;
+    share_owed(r);
+    await_all(r);
+    for (uint32_t i = 0; i < r->count; i++)
+        if (is_worker(r, i))
+            bench_write(r->own[i].link, "c", 1);
+    for (uint32_t i = 0; i < r->count; i++)
+        if (is_worker(r, i))
+            bench_read(r->own[i].link, &own[i], sizeof own[i]);
+    gather(r, own, sizeof *own, all);
+    for (uint32_t i = 0; i < r->b->members; i++)
+        wrong += all[i];
+    free(own);
+    return wrong;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+double bench_median(const double *values, uint32_t count)
+{
+    return (values[(count - 1) / 2] + values[count / 2]) / 2;
+}
+
+bench_rounds_figures bench_rounds_run(bench_run *b)
+{
+    rounds r = {.b = b,
+                .first = b->meeting != NULL ? b->own : 0,
+                .count = b->meeting != NULL ? 1 : b->members};
+    double *ms = calloc(b->rounds, sizeof *ms);
+    r.own = calloc(r.count, sizeof *r.own);
+    r.said = calloc(r.count, sizeof *r.said);
+    r.heard = calloc(b->members, sizeof *r.heard);
+    if (r.own == NULL || r.said == NULL || r.heard == NULL || ms == NULL)
+        bench_die("memory");
+    if (b->owed != NULL) /* of an earlier call */
+        memset(b->owed, 0, (size_t)b->config.workers * b->layout.length * sizeof(float));
+    start_members(&r);
+    introduce(&r);
+    await_shards(&r);
+    for (uint32_t i = 0; i < b->warmup; i++)
+        (void)run_round(&r);
+    for (uint32_t i = 0; i < b->rounds; i++)
+        ms[i] = run_round(&r);
+    if (bench_settles(b))
+        (void)run_round(&r);
+    const uint32_t wrong = count_wrong(&r);
+    end_members(&r);
+    qsort(ms, b->rounds, sizeof *ms, compare);
+    const bench_rounds_figures f = {.least = ms[0],
+                                    .median = bench_median(ms, b->rounds),
+                                    .most = ms[b->rounds - 1],
+                                    .size_bytes = (double)(b->layout.length * sizeof(float)),
+                                    .factor = bench_bus_factor(b),
+                                    .wrong = wrong};
+    free(ms);
+    free(r.own);
+    free(r.said);
+    free(r.heard);
+    return f;
+}
