@@ -1,7 +1,12 @@
 #include "bench/exchange/launched.h"
 
+#include "bench/exchange/link.h"
+
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { LINE_BYTES = 640 };
 
 /* ---- hosts ---- */
 
@@ -118,6 +123,30 @@ psr_err bench_launch_meet(bench_run *b)
         take_directory(b, all);
     }
     free(told);
+    free(all);
+    return err;
+}
+
+/* ---- failures ---- */
+
+typedef struct outcome {
+    psr_err err;
+    char line[LINE_BYTES];
+} outcome;
+
+psr_err bench_launch_agree(const bench_run *b, psr_err err)
+{
+    outcome own = {.err = err}, *all = calloc(b->members, sizeof *all);
+    if (all == NULL)
+        bench_die("memory");
+    if (err != PSR_OK)
+        snprintf(own.line, sizeof own.line, "%s: %.500s",
+                 bench_meeting_host(b->meeting, bench_meeting_rank(b->meeting)), psr_err_detail());
+    bench_meeting_gather(b->meeting, &own, sizeof own, all);
+    err = PSR_OK;
+    for (uint32_t r = 0; r < b->members && err == PSR_OK; r++)
+        if (all[r].err != PSR_OK)
+            err = psr_fail(all[r].err, "%.600s", all[r].line);
     free(all);
     return err;
 }

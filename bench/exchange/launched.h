@@ -12,4 +12,8 @@ PSR_MUST_CHECK psr_err bench_launch_find_hosts(bench_run *b);
 /* Sets sharing, and in this member's keys what the others have told. IO, NOMEM. */
 PSR_MUST_CHECK psr_err bench_launch_meet(bench_run *b);
 
+/* All ranks call it, each with its own status: the first that failed is everybody's failure, with
+ * its host before its line. */
+PSR_MUST_CHECK psr_err bench_launch_agree(const bench_run *b, psr_err err);
+
 #endif

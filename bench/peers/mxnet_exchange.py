@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """MXNet's KVStore dist_sync (ps-lite): push and pull of the same bytes between processes.
 
-Keys are --sizes FILE's (one element count a line), else one key of --bytes. Without --rank it
+Keys have the element counts of --sizes N,N,.., or there is one key of --bytes. Without --rank it
 starts one scheduler, the servers and the workers on this machine, times each round from the first
 worker's start to the last worker's end, and prints one JSON object. With --rank it is that process
 alone (workers first, then servers; the scheduler stands beside worker 0), over the network, and a
@@ -18,10 +18,7 @@ import time
 
 
 def sizes_of(args):
-    if args.sizes:
-        with open(args.sizes) as file:
-            return [int(line) for line in file if line.strip()]
-    return [args.bytes // 4]
+    return [int(size) for size in args.sizes.split(",")] if args.sizes else [args.bytes // 4]
 
 
 def worker(args):
@@ -134,7 +131,7 @@ def main():
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--shards", type=int, default=1)
     parser.add_argument("--bytes", type=int, default=102228128)
-    parser.add_argument("--sizes")
+    parser.add_argument("--sizes", metavar="N,N,..")
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--warmup", type=int, default=3)
     parser.add_argument("--rank", type=int, help="be this process alone")

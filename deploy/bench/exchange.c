@@ -68,20 +68,6 @@ static psr_err take(exchange *e, int argc, char **argv, int *ret_words)
     return PSR_OK;
 }
 
-/* mpirun reads it word by word, and knows no quotes. */
-static psr_err take_quotes_off(exchange *e)
-{
-    char *way = strdup(e->ssh), *to = way;
-    if (way == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for --ssh");
-    for (const char *at = way; *at != '\0'; at++)
-        if (*at != '\'' && *at != '"')
-            *to++ = *at;
-    *to = '\0';
-    e->way = way;
-    return PSR_OK;
-}
-
 /* ---- how many ---- */
 
 static psr_err ask(exchange *e, FILE **ret_answer, pid_t *ret_child)
@@ -150,7 +136,9 @@ static psr_err start_there(exchange *e, int *ret_status)
     for (size_t i = 1; i < e->own.count; i++)
         psr_bench_words_add(&e->run, e->own.words[i]);
     if (e->ssh != NULL) {
-        PSR_TRY(take_quotes_off(e));
+        e->way = psr_bench_unquote(e->ssh);
+        if (e->way == NULL)
+            return psr_fail(PSR_ERR_NOMEM, "no memory for --ssh");
         psr_bench_words_add(&e->run, "--ssh");
         psr_bench_words_add(&e->run, e->way);
     }

@@ -60,6 +60,31 @@ int psr_bench_place_words(const char *word)
                : words_of(word, places, sizeof places / sizeof *places);
 }
 
+const char *psr_bench_value(const char *const *words, const char *option)
+{
+    const char *value = NULL;
+    for (size_t i = 0; words[i] != NULL; i++) {
+        const int taken = psr_bench_option_words(words[i], option);
+        if (taken == 2)
+            value = words[i + 1];
+        else if (taken == 1)
+            value = words[i] + strlen(option) + (words[i][strlen(option)] == '=');
+    }
+    return value;
+}
+
+char *psr_bench_unquote(const char *ssh)
+{
+    char *way = strdup(ssh), *to = way;
+    if (way == NULL)
+        return NULL;
+    for (const char *at = way; *at != '\0'; at++)
+        if (*at != '\'' && *at != '"')
+            *to++ = *at;
+    *to = '\0';
+    return way;
+}
+
 bool psr_bench_divide(int argc, char **argv, psr_bench_words *run, psr_bench_words *own,
                       bool *ret_placed)
 {

@@ -24,6 +24,14 @@ int psr_bench_place_words(const char *word);
 /* Whether it is this option, and how many words that takes; else 0. */
 int psr_bench_option_words(const char *word, const char *option);
 
+/* The value that an option has among words; the last one wins. NULL: it is not there. words: NULL
+ * at the end. */
+const char *psr_bench_value(const char *const *words, const char *option);
+
+/* What reaches a host (--ssh) in the words that mpirun understands: without quotes. NULL: no
+ * memory. The caller owns it. */
+char *psr_bench_unquote(const char *ssh);
+
 /* Puts places, and with any of them -n, behind *run, and the rest behind *own. false: the last
  * option lacks its value. argv's -np becomes -n. */
 bool psr_bench_divide(int argc, char **argv, psr_bench_words *run, psr_bench_words *own,

@@ -6,11 +6,13 @@
 #include "base/config/options_argp.h"
 #include "base/system/file.h"
 #include "base/text/printable.h"
+#include "deploy/bench/places.h"
 #include "deploy/bench_train/grid.h"
 #include "deploy/bench_train/repetition.h"
 #include "deploy/bench_train/results.h"
 #include "deploy/bench_train/samples.h"
 #include "deploy/bench_train/summary.h"
+#include "deploy/launch/hosts/places.h"
 #include "model/networks/network_list.h"
 
 #include <argp.h>
@@ -48,6 +50,7 @@ typedef struct bench {
     psr_grid grid;
     psr_results results;
     char directory[PSR_PATH_MAX + 8];
+    char slots[16];       /* of the hosts, where --workers does not say how many */
     bool draws;           /* a bar, where stdout is a terminal */
     uint32_t done, total; /* repetitions */
     uint32_t ran;         /* by this call, in ran_s */
@@ -212,10 +215,26 @@ static psr_err take_lists(bench *b, int *argc, char **argv)
     return PSR_OK;
 }
 
+/* A worker for each slot of the hosts, as in psring train. */
+static psr_err count_workers(bench *b)
+{
+    psr_places places = {.hostfile = psr_bench_value(b->places, "--hostfile"),
+                         .host_list = psr_bench_value(b->places, "-H")};
+    psr_hosts hosts = {0};
+    if (b->lists[PSR_GRID_WORKERS] != NULL || (places.hostfile == NULL && places.host_list == NULL))
+        return PSR_OK;
+    PSR_TRY(psr_places_read(&places, &hosts));
+    snprintf(b->slots, sizeof b->slots, "%" PRIu32, psr_hosts_slots(&hosts));
+    b->lists[PSR_GRID_WORKERS] = b->slots;
+    psr_hosts_done(&hosts);
+    return PSR_OK;
+}
+
 /* What all runs have in common, beside the lists. */
 static psr_err complete(bench *b)
 {
     psr_config *config = &b->config;
+    PSR_TRY(count_workers(b));
     if (config->resume[0] != '\0' || psr_attempts_are_asked_for(config))
         return psr_fail(PSR_ERR_USAGE, "--resume: every run begins anew here; --init gives all the "
                                        "same weights");

@@ -186,9 +186,12 @@ static bool put_bytes(const psr_config *config, const psr_run_record *run, cJSON
                                               "parameter_count", NAN);
     const cJSON *links = cJSON_GetObjectItemCaseSensitive(run->outcome, "links"),
                 *placement = cJSON_GetObjectItemCaseSensitive(run->outcome, "placement");
+    /* MPI carries the gradients by itself, and tells nobody how many bytes that are. */
+    const bool counted = config->mode != PSR_MODE_MPI;
     return put(record, "parameter_bytes", parameters * sizeof(float)) &&
-           put(record, "step_bytes", figure(run->outcome, PSR_FIGURE_BYTES_SENT) / steps) &&
-           put(record, "link_bytes", busiest_bytes(run->outcome, steps)) &&
+           put(record, "step_bytes",
+               counted ? figure(run->outcome, PSR_FIGURE_BYTES_SENT) / steps : NAN) &&
+           put(record, "link_bytes", counted ? busiest_bytes(run->outcome, steps) : NAN) &&
            put(record, "least_link_bytes",
                psr_measure_least_bytes(config, placement, parameters * sizeof(float))) &&
            (links == NULL ||

@@ -1,5 +1,6 @@
 #include "deploy/bench_train/repetition.h"
 
+#include "deploy/bench/places.h"
 #include "base/clock.h"
 #include "base/system/child.h"
 #include "base/text/printable.h"
@@ -121,6 +122,28 @@ static psr_err add_options(words *w, const psr_config *config)
     return err;
 }
 
+/* Open MPI is told psring's hosts and the way to them, unless its own words say hosts. A hostfile
+ * of psring is one of Open MPI's. */
+static psr_err add_mpi_hosts(words *w, const psr_repetition_options *o)
+{
+    const char *hostfile = psr_bench_value(o->places, "--hostfile"),
+               *list = psr_bench_value(o->places, "-H"), *ssh = psr_bench_value(o->places, "--ssh");
+    if (strstr(o->mpirun, "host") != NULL || (hostfile == NULL && list == NULL))
+        return PSR_OK;
+    add(w, hostfile != NULL ? "--hostfile" : "--host");
+    add(w, hostfile != NULL ? hostfile : list);
+    if (ssh == NULL)
+        return PSR_OK;
+    char *way = psr_bench_unquote(ssh);
+    if (way == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a command");
+    add(w, "--mca");
+    add(w, "plm_rsh_agent");
+    add(w, way);
+    free(way);
+    return PSR_OK;
+}
+
 static psr_err make_command(const psr_repetition_options *o, const psr_grid_cell *cell,
                             const char *out, words *w)
 {
@@ -129,6 +152,7 @@ static psr_err make_command(const psr_repetition_options *o, const psr_grid_cell
     snprintf(config.out, sizeof config.out, "%s", out);
     if (config.mode == PSR_MODE_MPI) {
         add_split(w, o->mpirun);
+        PSR_TRY(add_mpi_hosts(w, o));
         add(w, "-n");
         snprintf(text, sizeof text, "%u", config.workers);
         add(w, text);

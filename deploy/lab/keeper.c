@@ -290,6 +290,9 @@ static psr_err write_result(const keeper *k, const psr_lab_result *r)
     /* A run that was refused has no directory. */
     if (k->words->out[0] != '\0' && access(k->words->out, F_OK) == 0)
         err = psr_file_write_atomic(path, text, strlen(text));
+    snprintf(path, sizeof path, "%s.lab.json", k->words->bench);
+    if (err == PSR_OK && k->words->bench[0] != '\0' && access(k->words->bench, F_OK) == 0)
+        err = psr_file_write_atomic(path, text, strlen(text));
     if (err == PSR_OK && k->run->result != NULL)
         err = psr_file_write_atomic(k->run->result, text, strlen(text));
     free(text);

@@ -37,11 +37,12 @@ static bool is(const char *word, const char *text)
 /* What the user's words say that the lab must know. */
 typedef struct said {
     psr_config config; /* mode and model */
-    bool out, resumes, shards, slices;
+    bool out, resumes, shards, slices, workers, link;
     const char *map_by;
 } said;
 
-static psr_err look(const struct argp *argp, int argc, char **argv, said *s)
+/* lists: options may be lists, as of bench train, and say nothing by themselves. */
+static psr_err look(const struct argp *argp, int argc, char **argv, bool lists, said *s)
 {
     static const char *const ours[] = {"hostfile", "host", "ssh", "interface", "remote-psring"};
     const char *text = NULL;
@@ -54,8 +55,8 @@ static psr_err look(const struct argp *argp, int argc, char **argv, said *s)
             return psr_fail(PSR_ERR_USAGE, "%s: the lab says which hosts there are; leave it out",
                             argv[i]);
     psr_config_defaults(&s->config);
-    static const char *const known[] = {"mode", "model", "route", "out", "backend"};
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+    static const char *const known[] = {"backend", "out", "mode", "model", "route"};
+    for (size_t i = 0; i < (lists ? 2 : sizeof known / sizeof *known); i++)
         if (psr_options_find(argp, argc, argv, known[i], &text) && text != NULL)
             PSR_TRY(psr_config_set(&s->config, known[i], text));
     s->out = s->config.out[0] != '\0';
@@ -63,11 +64,16 @@ static psr_err look(const struct argp *argp, int argc, char **argv, said *s)
     s->shards = psr_options_find(argp, argc, argv, "shards", &text);
     s->slices = psr_options_find(argp, argc, argv, "slice-size", &text) ||
                 psr_options_find(argp, argc, argv, "window", &text);
+    s->workers = psr_options_find(argp, argc, argv, "workers", &text);
+    for (int i = 1; i < argc; i++) {
+        s->workers = s->workers || (argv[i][0] == '-' && argv[i][1] == 'n');
+        s->link = s->link || is(argv[i], "--link") || strncmp(argv[i], "--link=", 7) == 0;
+    }
     (void)psr_options_find(argp, argc, argv, "map-by", &s->map_by);
     return PSR_OK;
 }
 
-static psr_err look_at(char **command, int argc, said *s)
+static psr_err look_at(char **command, int argc, bool lists, said *s)
 {
     psr_options_argp *table = psr_options_argp_new("", "");
     if (table == NULL)
@@ -75,7 +81,7 @@ static psr_err look_at(char **command, int argc, said *s)
     const struct argp_child children[] = {
         {psr_options_argp_child(table), 0, NULL, 0}, {&psr_places_argp, 0, NULL, 0}, {0}};
     const struct argp argp = {.children = children};
-    psr_err err = look(&argp, argc, command, s);
+    psr_err err = look(&argp, argc, command, lists, s);
     psr_options_argp_free(table);
     return err;
 }
@@ -98,15 +104,21 @@ static psr_err compose_slow(const psr_lab *lab, const said *s, psr_lab_words *w)
     return PSR_OK;
 }
 
-/* The slowest link decides. */
-static void compose_slices(const psr_lab *lab, psr_lab_words *w)
+static uint64_t slowest_rate(const psr_lab *lab)
 {
-    uint64_t rate = UINT64_MAX, slice;
-    uint32_t window;
+    uint64_t rate = UINT64_MAX;
     for (size_t i = 0; i < lab->host_count; i++)
         if (lab->hosts[i].link.rate_bits_per_s < rate)
             rate = lab->hosts[i].link.rate_bits_per_s;
-    psr_config_slices_for(rate, &slice, &window);
+    return rate;
+}
+
+/* The slowest link decides. */
+static void compose_slices(const psr_lab *lab, psr_lab_words *w)
+{
+    uint64_t slice;
+    uint32_t window;
+    psr_config_slices_for(slowest_rate(lab), &slice, &window);
     snprintf(w->slice, sizeof w->slice, "%llu", (unsigned long long)slice);
     snprintf(w->window, sizeof w->window, "%u", window);
 }
@@ -127,35 +139,67 @@ static void add_pair(adding *a, const char *option, const char *value)
     add(a, value);
 }
 
-static psr_err add_for_training(const psr_lab *lab, said *s, double dilate, adding *a,
-                                psr_lab_words *w)
+/* Where shards go, if there are any, and slices. */
+static void add_for_shards(const psr_lab *lab, const said *s, bool needs_shards, adding *a,
+                           psr_lab_words *w)
 {
     const uint32_t shards = psr_lab_shards(lab);
-    PSR_TRY(compose_slow(lab, s, w));
-    if (w->slow[0] != '\0')
-        add_pair(a, "--slow", w->slow);
-    if (shards > 0 && psr_config_needs_shards(&s->config)) {
+    if (shards > 0 && needs_shards) {
         add_pair(a, "--ps-hostfile", PSR_LAB_PS_HOSTS);
         snprintf(w->shards, sizeof w->shards, "%u", shards);
         if (!s->shards)
             add_pair(a, "--shards", w->shards);
     }
-    if (dilate > 1 && s->config.backend != PSR_BACKEND_PLAYED)
-        return psr_fail(PSR_ERR_USAGE,
-                        "--dilate: links would be slower, and computation would not; add --backend "
-                        "played:PROFILE to the command, or leave --dilate out");
     compose_slices(lab, w);
     if (!s->slices) {
         add_pair(a, "--slice-size", w->slice);
         add_pair(a, "--window", w->window);
     }
+}
+
+/* Of train and of bench train. */
+static psr_err add_for_computing(const psr_lab *lab, const said *s, double dilate, adding *a,
+                                 psr_lab_words *w)
+{
+    PSR_TRY(compose_slow(lab, s, w));
+    if (w->slow[0] != '\0')
+        add_pair(a, "--slow", w->slow);
+    if (dilate > 1 && s->config.backend != PSR_BACKEND_PLAYED)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--dilate: links would be slower, and computation would not; add --backend "
+                        "played:PROFILE to the command, or leave --dilate out");
     snprintf(w->dilate, sizeof w->dilate, "%.17g", dilate);
     if (dilate > 1)
         add_pair(a, "--dilate", w->dilate);
+    return PSR_OK;
+}
+
+static psr_err add_for_training(const psr_lab *lab, said *s, double dilate, adding *a,
+                                psr_lab_words *w)
+{
+    PSR_TRY(add_for_computing(lab, s, dilate, a, w));
+    add_for_shards(lab, s, psr_config_needs_shards(&s->config), a, w);
     if (!s->out && !s->resumes) {
         psr_config_name_out(&s->config);
         add_pair(a, "--out", s->config.out);
     }
+    return PSR_OK;
+}
+
+/* A worker for each slot, shards beside the workers and on the lab's hosts for shards, and what the
+ * slowest link can carry. */
+static psr_err add_for_bench_train(const psr_lab *lab, said *s, double dilate, adding *a,
+                                   psr_lab_words *w)
+{
+    PSR_TRY(add_for_computing(lab, s, dilate, a, w));
+    add_for_shards(lab, s, true, a, w);
+    snprintf(w->workers, sizeof w->workers, "%u", psr_lab_slots(lab));
+    if (!s->workers)
+        add_pair(a, "--workers", w->workers);
+    snprintf(w->link, sizeof w->link, "%llu", (unsigned long long)slowest_rate(lab));
+    if (!s->link)
+        add_pair(a, "--link", w->link);
+    snprintf(w->bench, sizeof w->bench, "%s", s->config.out);
     return PSR_OK;
 }
 
@@ -177,12 +221,14 @@ static psr_err compose(const psr_lab *lab, const char *psring, char **command, i
     for (int i = argc - 1; i > 0; i--)
         if (is(command[i], "--"))
             ours = i;
-    PSR_TRY(look_at(command, ours, &s));
+    const bool benches = is(command[0], "bench"),
+               benches_train = benches && is(command[1], "train");
+    PSR_TRY(look_at(command, ours, benches_train, &s));
     PSR_TRY(quote(psring, quoted, sizeof quoted));
     snprintf(w->ssh, sizeof w->ssh, "%s lab-host", quoted);
 
     adding a = {w->words, 0};
-    const int named = is(command[0], "bench") ? 2 : 1;
+    const int named = benches ? 2 : 1;
     add(&a, psring);
     for (int i = 0; i < named; i++)
         add(&a, command[i]);
@@ -195,6 +241,10 @@ static psr_err compose(const psr_lab *lab, const char *psring, char **command, i
         for (size_t i = 0; i < a.count; i++)
             if (a.words[i] == s.config.out)
                 a.words[i] = w->out;
+    } else if (benches_train) {
+        PSR_TRY(add_for_bench_train(lab, &s, dilate, &a, w));
+    } else if (benches && is(command[1], "exchange")) {
+        add_for_shards(lab, &s, psr_config_needs_shards(&s.config), &a, w);
     }
     for (int i = named; i < argc; i++)
         add(&a, command[i]);
@@ -208,7 +258,7 @@ psr_err psr_lab_words_compose(const psr_lab *lab, const char *psring, const char
     int argc = 0;
     while (command[argc] != NULL)
         argc++;
-    ret_words->out[0] = ret_words->slow[0] = '\0';
+    ret_words->out[0] = ret_words->bench[0] = ret_words->slow[0] = '\0';
     ret_words->words = calloc((size_t)argc + PSR_LAB_ADDED_MAX, sizeof *ret_words->words);
     if (ret_words->words == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a command");

@@ -8,14 +8,16 @@
 
 #include <limits.h>
 
-#define PSR_LAB_ADDED_MAX 24
+#define PSR_LAB_ADDED_MAX 32
 
 typedef struct psr_lab_words {
     char **words; /* owned array of borrowed words, NULL at the end; words[0] is psring's path */
     char out[PSR_PATH_MAX]; /* the run's directory; "": it has none, or its name is not known */
+    /* of bench train: its file, beside which the result goes; "": none */
+    char bench[PSR_PATH_MAX];
     /* texts of added words */
     char ssh[2 * PATH_MAX], slow[PSR_LAB_HOSTS_MAX * 32], shards[16], dilate[32], slice[32],
-        window[16];
+        window[16], workers[16], link[32];
     bool trains;
 } psr_lab_words;
 

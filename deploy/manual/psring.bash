@@ -63,7 +63,7 @@ _psring() {
 
     own=${_psring_options[$program]-}
     if [ "$program" = "psring bench train" ] ||
-        { [ "$program" = psring-bench-comm ] && [ "${COMP_WORDS[1]-}" = bench ]; }; then
+        { [[ $program = psring-bench-@(comm|exchange) ]] && [ "${COMP_WORDS[1]-}" = bench ]; }; then
         own="$own $_psring_places"
         [ -n "${_psring_values[$program $before]+set}" ] || values=${_psring_values[psring run $before]-}
     fi

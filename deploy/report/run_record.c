@@ -94,14 +94,28 @@ static psr_err read_run(psr_run_record *r)
 
 /* ---- how its numbers were made ---- */
 
+/* What psring lab has left beside a benchmark's file, of whose runs this is one: "B.lab.json" for
+ * "B.runs/1-2". false: it is none. */
+static bool find_benchs_lab(const char *directory, char path[static PATH_BYTES])
+{
+    static const char runs[] = ".runs/";
+    const char *at = NULL;
+    for (const char *next = directory; (next = strstr(next, runs)) != NULL; next++)
+        at = next;
+    return at != NULL && snprintf(path, PATH_BYTES, "%.*s.lab.json", (int)(at - directory),
+                                  directory) < PATH_BYTES;
+}
+
 /* What psring lab has left beside run.json; NULL: nothing that can be read. */
 static cJSON *read_lab(const char *directory)
 {
     char path[PATH_BYTES];
     uint8_t *text = NULL;
     size_t size = 0;
-    if (snprintf(path, sizeof path, "%s/lab.json", directory) >= (int)sizeof path ||
-        psr_file_read(path, LAB_JSON_BYTES_MAX, &text, &size) != PSR_OK)
+    const bool is_path = snprintf(path, sizeof path, "%s/lab.json", directory) < PATH_BYTES;
+    if ((!is_path || psr_file_read(path, LAB_JSON_BYTES_MAX, &text, &size) != PSR_OK) &&
+        (!find_benchs_lab(directory, path) ||
+         psr_file_read(path, LAB_JSON_BYTES_MAX, &text, &size) != PSR_OK))
         return NULL;
     cJSON *lab = cJSON_ParseWithLength((const char *)text, size);
     free(text);

@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -134,6 +135,49 @@ def what_does_not_fit_is_dropped_and_counted(tap, psring, directory):
            "the switch drops what its queue does not hold, a host does not", said(done) + [str(dropped)])
 
 
+def benchmarks_run_in_it(tap, psring, directory):
+    """Slow hosts, hosts for shards, slots and rates are the lab's."""
+    lab = write(os.path.join(directory, "bench.lab"), "default rate=1Gbit\nhost node1\nhost node2 slow=2\nhost ps1 shards=1 rate=200Mbit\n")
+    done = run(psring, "lab", "run", lab, "--", "bench", "exchange", "--mode", "ps", "-b", "64K", "--rounds", "2", "--bucket-size", "16K", "--json")
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    tap.ok(done.returncode == 0 and [(row["workers"], row["shards"], row["hosts"], row["busbw_factor"], row["wrong"]) for row in rows] == [(2, 1, 3, 2, 0)],
+           "psring bench exchange in a lab: a shard on its own host serves both workers", said(done))
+    out = os.path.join(directory, "bench.jsonl")
+    done = run(psring, "lab", "run", lab, "--", "bench", "train", *DATA, "--mode", "ps,ring", "--steps", "3", "--repetitions", "1", "--out", out, "--keep",
+               cwd=directory)
+    if not tap.ok(done.returncode == 0, "psring bench train in a lab", said(done)):
+        return
+    with open(out) as lines:
+        header, *records = [json.loads(line) for line in lines]
+    told = {record["configuration"]: record for record in records}
+    tap.ok(sorted(told) == ["ps:1 beside", "ps:1 dedicated", "ring"] and header["options"]["slow"] == "1:2" and header["lists"]["workers"] == "2",
+           "with its slots, slow hosts, and shards on the workers' hosts and on their own", [json.dumps(header)[:600], str(list(told))])
+    hosts = {entry["host"]: entry["shards"] for entry in told["ps:1 dedicated"]["placement"]["hosts"]}
+    tap.ok(hosts == {"node1": 0, "node2": 0, "ps1": 1} and any(link["from"] == "ps1" for link in told["ps:1 dedicated"]["links"]),
+           "each line has placement and links", [json.dumps(told["ps:1 dedicated"])])
+    tap.ok(read(out + ".lab.json")["hosts"][1]["name"] == "node2", "what the lab counted is beside the file", [out])
+    report = run(psring, "report", out)
+    tap.ok("in the lab " in report.stdout, "and the report says that it was a lab", said(report))
+
+
+def nobody_may_too(tap, psring):
+    if os.getuid() != 0 or shutil.which("setpriv") is None:
+        tap.skip("a lab of nobody", "only root can become nobody, by setpriv")
+        return
+    before = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    folder = tempfile.mkdtemp(prefix="psring-test-")
+    try:
+        mine = write(os.path.join(folder, "mine.lab"), THREE)
+        os.chown(folder, 65534, 65534)
+        if run("unshare", "-Urnm", psring, "--version", before=before, cwd=folder).returncode != 0:
+            tap.skip("a lab of nobody", "here nobody may make no namespaces, or not read " + psring)
+            return
+        done = run(psring, "lab", "run", mine, "--", "run", "--", "hostname", before=before, cwd=folder)
+        tap.ok(done.returncode == 0 and sorted(done.stdout.split()) == ["node1", "node2", "node3"], "nobody has a lab too", said(done))
+    finally:
+        shutil.rmtree(folder)
+
+
 def kept_of(networks):
     return networks & all_networks() - {os.readlink("/proc/self/ns/net")}
 
@@ -233,6 +277,8 @@ def main(psring):
             training_ends_in_the_same_bits(tap, psring, directory)
             links_have_their_rates(tap, psring, directory)
             what_does_not_fit_is_dropped_and_counted(tap, psring, directory)
+            benchmarks_run_in_it(tap, psring, directory)
+            nobody_may_too(tap, psring)
             nothing_is_left(tap, psring, directory, lab)
             a_terminal_interrupts(tap, psring, directory, lab)
             what_is_missing_is_said(tap, psring, lab)

@@ -91,6 +91,7 @@ def completion(tap):
     expect(tap, ["psring", "bench", "comm", "--ho"], ["--hostfile="])
     expect(tap, ["psring", "bench", "comm", "--transport", "t"], ["tcp"])
     expect(tap, ["psring-bench-comm", "--ho"], [])
+    expect(tap, ["psring", "bench", "exchange", "--ho"], ["--hostfile=", "--hosts="])
     expect(tap, ["psring", "bench", "train", "--repe"], ["--repetitions="])
     expect(tap, ["psring", "bench", "train", "--sha"], ["--shards="])
     expect(tap, ["psring", "bench", "train", "--ho"], ["--hostfile="])

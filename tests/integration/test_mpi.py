@@ -132,6 +132,24 @@ def refusals(tap, programs, directory, mpirun):
            "psring train says which command would be right", ["status %d" % told.returncode, told.stderr])
 
 
+def it_is_measured_beside_the_ring(tap, programs, directory, mpirun):
+    """psring bench train tells Open MPI the hosts."""
+    out = os.path.join(directory, "bench.jsonl")
+    options = {key: value for key, value in OPTIONS.items() if key not in ("mode", "workers", "hash", "batch-size")}
+    done = subprocess.run([programs[0], "bench", "train", *options_of(dict(options, steps=4)), "--batch-size=8", "--mode=ring,mpi", "--repetitions=1",
+                           "-Hlocalhost:2", "--mpirun", " ".join(mpirun), "--out", out], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          timeout=PATIENCE_S)
+    records = []
+    if os.path.exists(out):
+        with open(out) as lines:
+            records = [json.loads(line) for line in lines][1:]
+    tap.ok(done.returncode == 0 and [record["configuration"] for record in records] == ["ring", "mpi"] and
+           all(record["status"] == "done" and record["steps"] == 4 for record in records), "psring bench train measures mpi beside the ring",
+           [done.stdout[-2000:], done.stderr])
+    tap.ok(len(records) == 2 and records[1]["step_bytes"] is None and sum(host["workers"] for host in records[1]["placement"]["hosts"]) == 2,
+           "with a worker for each slot of the host, and no bytes that nobody has counted", [str(records)])
+
+
 def main():
     mpirun, programs = sys.argv[1], [os.path.abspath(program) for program in sys.argv[2:5]]
     version = subprocess.run([mpirun, "--version"], capture_output=True, text=True, timeout=PATIENCE_S).stdout.splitlines()[0]
@@ -143,6 +161,8 @@ def main():
     with Workspace() as directory:
         for part in (sums, a_stopped_worker_is_named, a_worker_that_stops_before_mpi_has_begun_is_named, refusals):
             part(tap, programs, directory, command)
+        if "--oversubscribe" in command:  # of Open MPI
+            it_is_measured_beside_the_ring(tap, programs, directory, command)
     tap.end()
 
 

@@ -72,6 +72,29 @@ static void training_gets_slow_ranks_and_shards_on_hosts_of_their_own(void **sta
                         " --slice-size 262144 --window 4 --out x --mode ring");
 }
 
+static void benchmarks_get_what_training_does(void **state)
+{
+    (void)state;
+    assert_string_equal(
+        composed(two, COMMAND("bench", "train", "--mode", "ps,ring", "--out=b.jsonl")),
+        "/bin/psring bench train " PLACES " --slow 2:3 --slice-size 262144 --window 4 --workers 3 "
+        "--link 1000000000 --mode ps,ring --out=b.jsonl");
+    assert_string_equal(words.bench, "b.jsonl");
+    assert_string_equal(words.out, "");
+    assert_string_equal(
+        composed(apart, COMMAND("bench", "train", "-n2", "--link=1Gbit", "--window=3")),
+        "/bin/psring bench train " PLACES " --ps-hostfile /run/psring-lab/ps-hosts --shards 4 -n2 "
+        "--link=1Gbit --window=3");
+    assert_string_equal(words.bench, "");
+    assert_string_equal(composed(apart, COMMAND("bench", "exchange", "--mode", "ps")),
+                        "/bin/psring bench exchange " PLACES
+                        " --ps-hostfile /run/psring-lab/ps-hosts --shards 4 --slice-size 262144 "
+                        "--window 4 --mode ps");
+    assert_string_equal(composed(apart, COMMAND("bench", "exchange", "--mode", "ring")),
+                        "/bin/psring bench exchange " PLACES
+                        " --slice-size 262144 --window 4 --mode ring");
+}
+
 static void a_run_without_a_name_gets_one(void **state)
 {
     (void)state;
@@ -132,6 +155,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(commands_get_the_hosts_behind_their_names),
         cmocka_unit_test(training_gets_slow_ranks_and_shards_on_hosts_of_their_own),
+        cmocka_unit_test(benchmarks_get_what_training_does),
         cmocka_unit_test(a_run_without_a_name_gets_one),
         cmocka_unit_test(what_the_lab_says_is_refused),
         cmocka_unit_test(a_dilated_lab_dilates_what_is_played),

@@ -1,0 +1,93 @@
+#include "bench/exchange/peer_program.h"
+
+#include "base/system/child.h"
+#include "base/text/printable.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+psr_err bench_peer_find_file(const char *name, char ret_path[static PATH_MAX])
+{
+    static const char *const places[] = {"../share/psring/peers", "../../bench/peers"};
+    char own[PATH_MAX];
+    PSR_TRY(psr_program_path("psring-bench-exchange", own, sizeof own));
+    char *slash = strrchr(own, '/');
+    *(slash != NULL ? slash : own) = '\0';
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const int length = snprintf(ret_path, PATH_MAX, "%s/%s/%s", own, places[i], name);
+        if (length > 0 && length < PATH_MAX && access(ret_path, R_OK) == 0)
+            return PSR_OK;
+    }
+    return psr_fail(PSR_ERR_NOT_FOUND, "%s is not installed: looked in %s/%s", name, own,
+                    places[0]);
+}
+
+static void read_all(int fd, char *text)
+{
+    size_t fill = 0;
+    for (ssize_t got;
+         fill < BENCH_PEER_OUTPUT_BYTES - 1 &&
+         (got = pread(fd, text + fill, BENCH_PEER_OUTPUT_BYTES - 1 - fill, (off_t)fill)) > 0;)
+        fill += (size_t)got;
+    text[fill] = '\0';
+}
+
+static bool says_something(const char *line)
+{
+    for (; *line != '\0'; line++)
+        if (isalnum((unsigned char)*line))
+            return true;
+    return false;
+}
+
+/* The last one that is more than a ruler. */
+static const char *last_line(char *text)
+{
+    for (char *newline; (newline = strrchr(text, '\n')) != NULL; *newline = '\0')
+        if (says_something(newline + 1)) {
+            psr_printable_line(newline + 1, strlen(newline + 1));
+            return newline + 1;
+        }
+    psr_printable_line(text, strlen(text));
+    return says_something(text) ? text : "it said nothing";
+}
+
+static psr_err await(char *const *words, int out, int err_file, int *ret_status)
+{
+    psr_child child;
+    const psr_child_surroundings surroundings = {
+        .directory = ".", .out = dup(out), .err = dup(err_file), .inherits = -1};
+    PSR_TRY(psr_child_start_program(words, &surroundings, &child));
+    while (!psr_child_reap(&child)) {
+        struct pollfd end = {child.pidfd, POLLIN, 0};
+        (void)poll(&end, 1, -1);
+    }
+    *ret_status = child.status;
+    psr_child_done(&child);
+    return PSR_OK;
+}
+
+psr_err bench_peer_run_program(const char *name, char *const *words, char *text)
+{
+    int status = 0;
+    FILE *out = tmpfile(), *errors = tmpfile();
+    psr_err err =
+        out != NULL && errors != NULL
+            ? await(words, fileno(out), fileno(errors), &status)
+            : psr_fail(PSR_ERR_IO, "a file for what %s prints: %s", name, strerror(errno));
+    if (err == PSR_OK && status != 0) {
+        read_all(fileno(errors), text);
+        err = psr_fail(PSR_ERR_PEER, "%s failed: %.500s", name, last_line(text));
+    } else if (err == PSR_OK) {
+        read_all(fileno(out), text);
+    }
+    if (out != NULL)
+        fclose(out);
+    if (errors != NULL)
+        fclose(errors);
+    return err;
+}
