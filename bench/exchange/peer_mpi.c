@@ -1,6 +1,5 @@
 #include "bench/exchange/peer_mpi.h"
 
-#include "base/system/signals.h"
 #include "base/text/json.h"
 #include "base/text/text.h"
 #include "bench/exchange/launched.h"
@@ -10,7 +9,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,32 +19,14 @@ enum { WORDS_MOST = 48, HOSTS_BYTES = 4096 };
 
 /* The program, compiled for this call; "": not yet. The one thing that outlives a call. */
 static char compiled[64], folder[48];
-static pid_t owner; /* the process that removes it; its children do not */
+static bool is_compiled;
 
 /* ---- the program ---- */
-
-static void remove_and_end(int signal)
-{
-    if (getpid() == owner)
-        bench_mpi_done();
-    raise(signal); /* SA_RESETHAND: once it has returned, the signal ends this process */
-}
-
-/* Ctrl-C leaves nothing. */
-static void own_folder(void)
-{
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    const struct sigaction action = {.sa_handler = remove_and_end, .sa_flags = SA_RESETHAND};
-    owner = getpid();
-    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
-        if (!psr_signal_is_ignored(signals[i]))
-            sigaction(signals[i], &action, NULL);
-}
 
 static psr_err compile(const char *mpirun)
 {
     char source[PATH_MAX], compiler[PATH_MAX] = "mpicc";
-    if (compiled[0] != '\0')
+    if (is_compiled)
         return PSR_OK;
     char *text = malloc(BENCH_PEER_OUTPUT_BYTES);
     if (text == NULL)
@@ -61,14 +41,12 @@ static psr_err compile(const char *mpirun)
         folder[0] = '\0';
         err = psr_fail(PSR_ERR_IO, "a folder for Open MPI's program: %s", strerror(errno));
     }
-    own_folder();
     if (err == PSR_OK) {
-        char program[sizeof compiled], optimised[] = "-O2", to[] = "-o";
-        snprintf(program, sizeof program, "%s/all_reduce", folder);
-        char *const words[] = {compiler, optimised, to, program, source, NULL};
+        char optimised[] = "-O2", to[] = "-o";
+        snprintf(compiled, sizeof compiled, "%s/all_reduce", folder); /* from now on removed */
+        char *const words[] = {compiler, optimised, to, compiled, source, NULL};
         err = bench_peer_run_program("mpicc", words, text);
-        if (err == PSR_OK)
-            strcpy(compiled, program);
+        is_compiled = err == PSR_OK;
     }
     free(text);
     return err;
@@ -120,7 +98,6 @@ static psr_err write_program(const program_place *place, const char *bytes)
         return errno == EEXIST ? PSR_OK
                                : psr_fail(PSR_ERR_IO, "%s: %s", place->folder, strerror(errno));
     strcpy(folder, place->folder);
-    own_folder();
     const int fd = open(place->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700);
     if (fd >= 0)
         strcpy(compiled, place->path);

@@ -6,9 +6,26 @@
 #include <ctype.h>
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+enum { PATIENCE_MS = 5000 };
+
+static volatile sig_atomic_t running;     /* its process group; 0: none */
+static volatile sig_atomic_t running_end; /* its pidfd */
+
+/* mpirun's ranks are in groups of their own, which it ends if it is asked to. */
+void bench_peer_end_running(void)
+{
+    struct pollfd end = {running_end, POLLIN, 0};
+    if (running == 0)
+        return;
+    (void)kill(-(pid_t)running, SIGTERM);
+    (void)poll(&end, 1, PATIENCE_MS);
+    (void)kill(-(pid_t)running, SIGKILL);
+}
 
 psr_err bench_peer_find_file(const char *name, char ret_path[static PATH_MAX])
 {
@@ -62,10 +79,13 @@ static psr_err await(char *const *words, int out, int err_file, int *ret_status)
     const psr_child_surroundings surroundings = {
         .directory = ".", .out = dup(out), .err = dup(err_file), .inherits = -1};
     PSR_TRY(psr_child_start_program(words, &surroundings, &child));
+    running_end = child.pidfd;
+    running = child.pid;
     while (!psr_child_reap(&child)) {
         struct pollfd end = {child.pidfd, POLLIN, 0};
         (void)poll(&end, 1, -1);
     }
+    running = 0;
     *ret_status = child.status;
     psr_child_done(&child);
     return PSR_OK;

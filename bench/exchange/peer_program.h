@@ -16,4 +16,7 @@ PSR_MUST_CHECK psr_err bench_peer_find_file(const char *name, char ret_path[stat
  * printed to stderr. NOT_FOUND, IO. */
 PSR_MUST_CHECK psr_err bench_peer_run_program(const char *name, char *const *words, char *text);
 
+/* Kills what bench_peer_run_program has started. A signal handler may call it. */
+void bench_peer_end_running(void);
+
 #endif

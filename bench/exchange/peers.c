@@ -1,5 +1,6 @@
 #include "bench/exchange/peers.h"
 
+#include "base/system/signals.h"
 #include "base/text/json.h"
 #include "base/text/text.h"
 #include "bench/exchange/launched.h"
@@ -13,6 +14,7 @@
 #include <ifaddrs.h>
 #include <inttypes.h>
 #include <netdb.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +35,31 @@ bool bench_peer_suits(bench_peer peer, psr_mode mode)
 void bench_peers_done(void)
 {
     bench_mpi_done();
+}
+
+static pid_t
+    owner; /* the process that has peers; its children, which inherit the handler, have none */
+
+static void leave_nothing(int signal)
+{
+    if (getpid() == owner) {
+        bench_peer_end_running();
+        bench_peers_done();
+    }
+    raise(signal); /* SA_RESETHAND: once this has returned, the signal ends the process */
+}
+
+/* Ctrl-C too leaves nothing. */
+static void watch_signals(void)
+{
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    const struct sigaction action = {.sa_handler = leave_nothing, .sa_flags = (int)SA_RESETHAND};
+    if (owner == getpid())
+        return;
+    owner = getpid();
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        if (!psr_signal_is_ignored(signals[i]))
+            sigaction(signals[i], &action, NULL);
 }
 
 /* ---- Gloo and MXNet ---- */
@@ -231,6 +258,7 @@ psr_err bench_peer_run(bench_peer peer, const bench_peer_task *task,
                        bench_peer_figures *ret_figures)
 {
     char *text = malloc(BENCH_PEER_OUTPUT_BYTES);
+    watch_signals();
     if (text == NULL) /* others wait for this rank */
         bench_die("memory");
     psr_err err = task->run->meeting != NULL ? run_launched(peer, task, text, ret_figures)

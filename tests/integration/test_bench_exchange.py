@@ -8,8 +8,10 @@ usage: test_bench_exchange.py BENCH-EXCHANGE PSRING"""
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
 from psring_run import PATIENCE_S, Tap, Workspace
 
@@ -99,6 +101,28 @@ def peers_in_turn(tap, bench):
         tap.ok(not is_running(pid), "and what it left behind is gone", [str(pid)])
 
 
+def interrupted_beside_a_peer(tap, bench):
+    with Workspace() as directory:
+        path = os.path.join(directory, "python")
+        with open(path, "w") as file:
+            file.write("#!/bin/sh\nsleep 1000 &\necho $! $$ >%s/pids.new && mv %s/pids.new %s/pids\nwait\n" % (directory, directory, directory))
+        os.chmod(path, 0o755)
+        process = subprocess.Popen([bench, "--mode=ring", "--workers=2", "--rounds=1", "-b", "4K", "--gloo", path], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        told = os.path.join(directory, "pids")
+        while not os.path.exists(told) and process.poll() is None:
+            pass
+        process.terminate()
+        process.wait(PATIENCE_S)
+        with open(told) as file:
+            pids = [int(pid) for pid in file.read().split()]
+        end = time.monotonic() + PATIENCE_S
+        while any(map(is_running, pids)) and time.monotonic() < end:  # the kernel is still ending them
+            pass
+        tap.ok(process.returncode == -signal.SIGTERM and not any(map(is_running, pids)), "told to end beside a peer it leaves no process",
+               [str(process.returncode), str(pids)])
+
+
 def over_hosts(tap, psring):
     """Two names of this machine. Its launcher starts ranks as on real hosts."""
     hosts = ["-H", "localhost:1,127.0.0.1:1", "--interface=lo"]
@@ -136,6 +160,7 @@ def main(bench, psring):
                [done.stdout, done.stderr])
     sizes_and_peers(tap, bench)
     peers_in_turn(tap, bench)
+    interrupted_beside_a_peer(tap, bench)
     over_hosts(tap, psring)
     for options, factor in CASES:
         words = [key if value is None else "%s=%s" % (key, value) for key, value in options.items()]
