@@ -46,8 +46,8 @@ static const char *describe_bare(const psr_config *config)
 /* How processes reach each other. */
 static void add_network(psr_text_end *end, const psr_config *config, const psr_show_place *place)
 {
-    const char *tcp =
-        config->bare == PSR_BARE_NOWHERE ? "encrypted (CURVE, values sealed)" : describe_bare(config);
+    const char *tcp = config->bare == PSR_BARE_NOWHERE ? "encrypted (CURVE, values sealed)"
+                                                       : describe_bare(config);
     if (place->sockets[0])
         psr_text_add(end, "  network    %sipc sockets in %s\n",
                      psr_config_shares_memory(config) ? "shared memory, and " : "", place->sockets);

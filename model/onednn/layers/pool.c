@@ -1,5 +1,5 @@
-/* Max pooling: oneDNN's primitive, or our own kernels (max_pool.h) where oneDNN has loops for values
- * that lie plain; the forward pass notes in a workspace which element was the largest. */
+/* Max pooling: oneDNN's primitive, or our own kernels (max_pool.h) where oneDNN has loops for
+ * values that lie plain; the forward pass notes in a workspace which element was the largest. */
 #include "model/onednn/kernels/max_pool.h"
 #include "model/onednn/private.h"
 

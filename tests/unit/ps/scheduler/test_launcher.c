@@ -210,7 +210,8 @@ static void by_hand_a_run_is_shown_as_psring_train_shows_it(void **state)
     const char *const lines[] = {
         "psring " PSR_VERSION "\n",
         ("  hosts      a, b\n"
-         "  network    memory shared within 1 host, tcp between them, encrypted (CURVE, values sealed)\n"),
+         "  network    memory shared within 1 host, tcp between them, encrypted (CURVE, values "
+         "sealed)\n"),
         "  buckets    3\n  resumes    runs/a\n  run        runs/b\nstep 10/25  ",
         "\nstep 20/25  ",
         "\nstep 25/25  ",
