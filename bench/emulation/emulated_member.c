@@ -108,6 +108,8 @@ void psr_emulated_fail(psr_emulated *p, psr_err status)
 {
     p->status = status;
     p->state = PSR_EMULATED_FAILED;
+    if (p->in->failed == NULL)
+        p->in->failed = p;
     snprintf(p->line, sizeof p->line, "%s", psr_err_detail());
     if (p->member != NULL)
         psr_member_failed(p->member, status, p->line);

@@ -20,6 +20,12 @@ static void pause_until_changed(void *context)
 static void pass_time(void *context, double seconds)
 {
     psr_emulated_worker *w = context;
+    const psr_emulation_options *o = &w->process.in->options;
+    if (o->compute != NULL) {
+        o->compute(o->computing, w, seconds);
+        give_way(w, PSR_EMULATION_NEVER);
+        return;
+    }
     give_way(w, psr_sim_now_us(w->process.in->sim) + (int64_t)(seconds * 1e6 + 0.5));
 }
 
@@ -27,6 +33,12 @@ static void go_on(void *context)
 {
     psr_emulated_worker *w = context;
     w->wakes_us = psr_sim_now_us(w->process.in->sim);
+}
+
+void psr_emulated_wake(psr_emulated_worker *w)
+{
+    go_on(w);
+    psr_emulated_changed(&w->process);
 }
 
 psr_err psr_emulated_compute(psr_emulated_worker *w, psr_phase phase, int64_t for_us)

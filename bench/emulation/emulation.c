@@ -59,29 +59,20 @@ bool psr_emulation_over(const psr_emulation *e)
     return psr_emulated_is_over(&e->scheduler_process);
 }
 
-void psr_emulated_turn(psr_emulated *p)
-{
-    if (p->self.role == PSR_ROLE_SCHEDULER)
-        psr_emulated_scheduler_turn(p->in);
-    else if (p->state == PSR_EMULATED_NOT_YET)
-        psr_emulated_start(p);
-    else
-        psr_emulated_member_turn(p);
-}
-
 /* ---- time ---- */
 
-/* The earliest time so far, and what happens then. */
-typedef struct moment {
-    int64_t at_us;
-    enum { A_DELIVERY, A_TURN, A_COMPUTATION } what;
-    psr_emulated *who;
-} moment;
-
-static void consider(moment *earliest, moment other)
+/* The moments of a process: the scheduler's turn, then the turns of workers and shards, then what
+ * the workers compute. */
+static uint32_t turn_of(const psr_emulated *p)
 {
-    if (other.at_us < earliest->at_us)
-        *earliest = other;
+    if (p->self.role == PSR_ROLE_SCHEDULER)
+        return 0;
+    return 1 + p->self.rank + (p->self.role == PSR_ROLE_SHARD ? p->in->n : 0);
+}
+
+static uint32_t computation_of(const psr_emulation *e, uint32_t rank)
+{
+    return 1 + psr_emulation_count(e) + rank;
 }
 
 static int64_t time_of(const psr_emulated *p)
@@ -91,27 +82,57 @@ static int64_t time_of(const psr_emulated *p)
     return p->state == PSR_EMULATED_RUNS ? p->tick_us : PSR_EMULATION_NEVER;
 }
 
-static moment next_moment(psr_emulation *e)
+void psr_emulated_changed(psr_emulated *p)
 {
-    moment next = {.at_us = psr_sim_next_us(e->sim), .what = A_DELIVERY};
-    consider(&next, (moment){time_of(&e->scheduler_process), A_TURN, &e->scheduler_process});
+    psr_emulation *e = p->in;
+    psr_moments_set(&e->moments, turn_of(p), time_of(p));
+    if (p->self.role != PSR_ROLE_WORKER)
+        return;
+    const bool computes = p->state == PSR_EMULATED_RUNS && !psr_emulated_hangs(p);
+    psr_moments_set(&e->moments, computation_of(e, p->self.rank),
+                    computes ? e->workers[p->self.rank].wakes_us : PSR_EMULATION_NEVER);
+}
+
+void psr_emulated_turn(psr_emulated *p)
+{
+    if (p->self.role == PSR_ROLE_SCHEDULER)
+        psr_emulated_scheduler_turn(p->in);
+    else if (p->state == PSR_EMULATED_NOT_YET)
+        psr_emulated_start(p);
+    else
+        psr_emulated_member_turn(p);
+    psr_emulated_changed(p);
+}
+
+/* Processes have been made, and perhaps been told when they start. */
+static void begin(psr_emulation *e)
+{
+    e->began = true;
+    psr_emulated_changed(&e->scheduler_process);
     for (uint32_t i = 0; i < psr_emulation_count(e); i++)
-        consider(&next, (moment){time_of(psr_emulation_at(e, i)), A_TURN, psr_emulation_at(e, i)});
-    for (uint32_t r = 0; r < e->n; r++) {
-        psr_emulated *p = &e->workers[r].process;
-        if (p->state == PSR_EMULATED_RUNS && !psr_emulated_hangs(p))
-            consider(&next, (moment){e->workers[r].wakes_us, A_COMPUTATION, p});
-    }
-    return next;
+        psr_emulated_changed(psr_emulation_at(e, i));
+}
+
+static psr_emulated *process_of(psr_emulation *e, uint32_t moment, bool *ret_computes)
+{
+    const uint32_t count = psr_emulation_count(e);
+    *ret_computes = moment > count;
+    if (moment == 0)
+        return &e->scheduler_process;
+    return psr_emulation_at(e, *ret_computes ? moment - 1 - count : moment - 1);
 }
 
 int64_t psr_emulation_next_us(psr_emulation *e)
 {
-    const moment next = next_moment(e);
-    e->next_us = next.at_us;
-    e->next_who = next.who;
-    e->next_computes = next.what == A_COMPUTATION;
-    return next.at_us;
+    if (!e->began)
+        begin(e);
+    const uint32_t first = psr_moments_first(&e->moments);
+    const int64_t delivery_us = psr_sim_next_us(e->sim), other_us = e->moments.at_us[first];
+    e->next_who = NULL;
+    if (other_us < delivery_us)
+        e->next_who = process_of(e, first, &e->next_computes);
+    e->next_us = other_us < delivery_us ? other_us : delivery_us;
+    return e->next_us;
 }
 
 static void deliver(psr_emulation *e)
@@ -181,6 +202,8 @@ psr_err psr_emulation_new(const psr_emulation_options *options, psr_emulation **
     e->joined_us = e->decided_us = PSR_EMULATION_NEVER;
     psr_err err = make_members(e);
     if (err == PSR_OK)
+        err = psr_moments_init(&e->moments, 1 + psr_emulation_count(e) + e->n);
+    if (err == PSR_OK)
         err = psr_emulated_scheduler_make(e);
     if (err == PSR_OK)
         *ret_emulation = e;
@@ -211,6 +234,7 @@ void psr_emulation_free(psr_emulation *e, void (*freed)(void *context, psr_emula
         psr_emulated_shard_done(&e->shards[s]);
     for (uint32_t i = 0; i < count; i++)
         psr_member_free(psr_emulation_at(e, i)->member);
+    psr_moments_done(&e->moments);
     free(e->workers);
     free(e->shards);
     free(e);

@@ -13,6 +13,7 @@
 #ifndef PSR_BENCH_EMULATION_H
 #define PSR_BENCH_EMULATION_H
 
+#include "bench/emulation/moments.h"
 #include "comm/loop.h"
 #include "comm/observer.h"
 #include "ps/parts.h"
@@ -116,6 +117,10 @@ typedef struct psr_emulation_options {
     bool weights_in_place;
     uint32_t stack_bytes; /* of a compute thread */
     psr_emulation_play play;
+    /* Decides how long a computation takes that needs so many seconds with a processor to itself:
+     * it calls psr_emulated_wake when that is over. NULL: it takes these seconds. */
+    void *computing;
+    void (*compute)(void *computing, psr_emulated_worker *worker, double seconds);
     /* Hears what workers and shards observe (comm/observer.h), in virtual time; NULL: nobody. */
     void *observing;
     void (*see)(void *observing, psr_peer who, const psr_observed *observed);
@@ -135,6 +140,9 @@ struct psr_emulation {
     char line[PSR_EMULATION_LINE_MAX];
     int64_t joined_us, decided_us; /* PSR_EMULATION_NEVER: not yet */
     /* What psr_emulation_next_us has found; who NULL: a delivery. */
+    const psr_emulated *failed; /* the first that has by itself; NULL: none has */
+    psr_moments moments;
+    bool began;
     int64_t next_us;
     psr_emulated *next_who;
     bool next_computes;
@@ -169,6 +177,11 @@ int64_t psr_emulation_now_ms(const psr_emulation *emulation);
 
 /* A process takes a turn. */
 void psr_emulated_turn(psr_emulated *process);
+/* To be called once a process's state, its starts_us or a worker's `hung` were changed from
+ * outside, if that was after the first psr_emulation_next_us. */
+void psr_emulated_changed(psr_emulated *process);
+/* A worker's computation is over now: see psr_emulation_options.compute. */
+void psr_emulated_wake(psr_emulated_worker *worker);
 
 /* For a worker's compute thread: computes for that long. Fails when the session has failed. */
 PSR_MUST_CHECK psr_err psr_emulated_compute(psr_emulated_worker *worker, psr_phase phase,

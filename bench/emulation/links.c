@@ -1,5 +1,6 @@
 #include "bench/emulation/links.h"
 
+#include "bench/emulation/processors.h"
 #include "comm/wire/messages.h"
 
 #include <assert.h>
@@ -9,10 +10,16 @@
 
 #define HEAD_BYTES 80.0 /* of a message on the wire: frames' headers, a head, a seal's tag */
 
+typedef struct connection connection;
+
 typedef struct queued {
     psr_sim_parcel *parcel;
+    connection *connection;
     double left_bytes; /* on the wire */
-    double cost_ns;    /* of taking it */
+    double cost_ns;    /* of sending it; once it has been sent, of taking it */
+    double taken_cost_ns;
+    bool shared; /* its receiver is on its sender's host */
+    bool sent;
     struct queued *next;
 } queued;
 
@@ -22,34 +29,35 @@ typedef struct queue {
 
 typedef struct process {
     uint32_t host;
-    double free_ns, busy_ns;
-    queue inbox; /* what has arrived */
-    bool handles;
+    double busy_ns;
+    queue outbox, inbox; /* what it has to send, which comes first; what has arrived */
+    queued *handled;     /* what it works on; NULL: nothing */
     /* the WEIGHTS that it sent last: the first of a slice pays for fold and update */
     uint64_t slice;
 } process;
 
-typedef struct connection {
+struct connection {
     uint32_t from, to; /* processes */
     queue out;
     double window_bytes, flying_bytes;
     bool waits; /* in the ring of its host's link */
     struct connection *next;
-} connection;
+};
 
 typedef struct host {
     double out_ns_per_byte, in_ns_per_byte;
     double in_free_ns, out_busy_ns, in_busy_ns, queue_bytes, queue_most_bytes;
+    /* Acknowledgements that it has to send, and since when its link has carried nothing else. */
+    double owed_bytes, idle_since_ns;
     connection *first, *last; /* that may send, in turn */
     bool sends;
 } host;
 
 typedef enum event_kind {
-    LEAVES,   /* a message of a process comes to its connection */
     SENT,     /* a quantum has left its host: the link is free */
     RECEIVED, /* a quantum has come to its receiver */
     ACKED,    /* and its sender knows */
-    HANDLED,  /* a process has taken a message */
+    HANDLED,  /* a process has sent or taken a message */
 } event_kind;
 
 typedef struct event {
@@ -58,7 +66,7 @@ typedef struct event {
     event_kind kind;
     uint32_t index; /* of a host or a process */
     connection *connection;
-    queued *message; /* LEAVES; RECEIVED: the message whose last quantum this is, else NULL */
+    queued *message; /* RECEIVED: the message whose last quantum this is, else NULL */
     double bytes;
 } event;
 
@@ -72,8 +80,11 @@ struct psr_links {
     size_t heap_count, heap_capacity;
     uint64_t numbers;
     double carried_bytes;
+    psr_processors processors; /* count 0: each process has its own */
     bool open, failed;
 };
+
+enum { HANDLES, COMPUTES }; /* jobs of the processors */
 
 /* ---- events ---- */
 
@@ -171,6 +182,22 @@ static void offer(psr_links *l, connection *c)
     h->last = c;
 }
 
+/* What a host's link carries for acknowledgements before its next quantum: those that did not leave
+ * while it carried nothing else. */
+static double owed_ns(host *h, double now_ns)
+{
+    const double left_ns = h->owed_bytes * h->out_ns_per_byte - (now_ns - h->idle_since_ns);
+    h->owed_bytes = 0;
+    return larger(left_ns, 0);
+}
+
+/* One for every second segment (RFC 1122, section 4.2.3.2), of a frame without payload. */
+static double acknowledgements_of(const psr_links *l, double bytes)
+{
+    const double frame = l->options.frame_bytes;
+    return bytes / (PSR_LINK_SEGMENT_BYTES + frame) / 2 * frame;
+}
+
 /* The next quantum of a host. It leaves the receiving link when that has carried all of it: what
  * came before, then itself, while it is still coming; but not before its last packet is there. */
 static void send_next(psr_links *l, uint32_t index, double now_ns)
@@ -185,9 +212,10 @@ static void send_next(psr_links *l, uint32_t index, double now_ns)
     const double bytes = smaller(l->options.quantum_bytes, m->left_bytes),
                  latency_ns = l->options.latency_s * 1e9,
                  packet = smaller(bytes, PSR_LINK_SEGMENT_BYTES + l->options.frame_bytes),
-                 sent_ns = now_ns + bytes * h->out_ns_per_byte;
+                 begin_ns = now_ns + owed_ns(h, now_ns),
+                 sent_ns = begin_ns + bytes * h->out_ns_per_byte;
     host *to = &l->hosts[l->processes[c->to].host];
-    const double first_there_ns = now_ns + packet * h->out_ns_per_byte + latency_ns,
+    const double first_there_ns = begin_ns + packet * h->out_ns_per_byte + latency_ns,
                  begins_ns = larger(to->in_free_ns, first_there_ns),
                  there_ns = larger(begins_ns + bytes * to->in_ns_per_byte,
                                    sent_ns + latency_ns + packet * to->in_ns_per_byte);
@@ -196,7 +224,9 @@ static void send_next(psr_links *l, uint32_t index, double now_ns)
     to->in_busy_ns += bytes * to->in_ns_per_byte;
     to->queue_bytes += bytes;
     to->queue_most_bytes = larger(to->queue_most_bytes, to->queue_bytes);
-    h->out_busy_ns += bytes * h->out_ns_per_byte;
+    to->owed_bytes += acknowledgements_of(l, bytes);
+    h->idle_since_ns = sent_ns;
+    h->out_busy_ns += sent_ns - now_ns;
     h->sends = true;
     l->carried_bytes += bytes;
     c->flying_bytes += bytes;
@@ -217,28 +247,58 @@ static void send_next(psr_links *l, uint32_t index, double now_ns)
 static void handle_next(psr_links *l, uint32_t index, double now_ns)
 {
     process *p = &l->processes[index];
-    if (p->handles || p->inbox.first == NULL)
+    queue *from = p->outbox.first != NULL ? &p->outbox : &p->inbox;
+    if (p->handled != NULL || from->first == NULL)
         return;
-    queued *m = pop(&p->inbox);
-    p->handles = true;
-    p->free_ns = larger(p->free_ns, now_ns) + m->cost_ns;
-    p->busy_ns += m->cost_ns;
-    const int64_t due_us = (int64_t)ceil(p->free_ns / 1e3), now_us = psr_sim_now_us(l->options.sim);
-    const int64_t at_us = due_us > now_us ? due_us : now_us;
-    if (psr_sim_arrive(l->options.sim, m->parcel, at_us) != PSR_OK)
-        l->failed = true;
-    add(l, (event){.at_ns = (double)at_us * 1e3, .kind = HANDLED, .index = index});
-    free(m);
+    p->handled = pop(from);
+    p->busy_ns += p->handled->cost_ns;
+    if (l->processors.count > 0) {
+        const psr_processor_job job = {.threads = 1, .process = index, .kind = HANDLES};
+        if (psr_processors_begin(&l->processors, now_ns, p->handled->cost_ns, &job) != PSR_OK)
+            l->failed = true;
+        return;
+    }
+    add(l, (event){.at_ns = now_ns + p->handled->cost_ns, .kind = HANDLED, .index = index});
 }
+
+static void come_to(psr_links *l, queued *m, double now_ns)
+{
+    append(&l->processes[m->connection->to].inbox, m);
+    handle_next(l, m->connection->to, now_ns);
+}
+
+static void leave(psr_links *l, queued *m, double now_ns)
+{
+    m->sent = true;
+    m->cost_ns = m->taken_cost_ns;
+    if (m->shared) {
+        come_to(l, m, now_ns);
+        return;
+    }
+    append(&m->connection->out, m);
+    offer(l, m->connection);
+    send_next(l, l->processes[m->connection->from].host, now_ns);
+}
+
+static void handled(psr_links *l, uint32_t index, double now_ns)
+{
+    queued *m = l->processes[index].handled;
+    l->processes[index].handled = NULL;
+    if (!m->sent) {
+        leave(l, m, now_ns);
+    } else {
+        if (psr_sim_arrive(l->options.sim, m->parcel, psr_sim_now_us(l->options.sim)) != PSR_OK)
+            l->failed = true;
+        free(m);
+    }
+    handle_next(l, index, now_ns);
+}
+
+/* ---- what happens ---- */
 
 static void happen(psr_links *l, const event *e)
 {
     switch (e->kind) {
-    case LEAVES:
-        append(&e->connection->out, e->message);
-        offer(l, e->connection);
-        send_next(l, l->processes[e->connection->from].host, e->at_ns);
-        break;
     case SENT:
         l->hosts[e->index].sends = false;
         offer(l, e->connection);
@@ -246,10 +306,8 @@ static void happen(psr_links *l, const event *e)
         break;
     case RECEIVED:
         l->hosts[l->processes[e->connection->to].host].queue_bytes -= e->bytes;
-        if (e->message != NULL) {
-            append(&l->processes[e->connection->to].inbox, e->message);
-            handle_next(l, e->connection->to, e->at_ns);
-        }
+        if (e->message != NULL)
+            come_to(l, e->message, e->at_ns);
         add(l, (event){.at_ns = e->at_ns + l->options.latency_s * 1e9,
                        .kind = ACKED,
                        .connection = e->connection,
@@ -261,25 +319,52 @@ static void happen(psr_links *l, const event *e)
         send_next(l, l->processes[e->connection->from].host, e->at_ns);
         break;
     case HANDLED:
-        l->processes[e->index].handles = false;
-        handle_next(l, e->index, e->at_ns);
+        handled(l, e->index, e->at_ns);
         break;
     }
 }
 
+static double next_ns(const psr_links *l)
+{
+    const double job_ns = psr_processors_next_ns(&l->processors);
+    return l->heap_count > 0 ? smaller(l->heap[0].at_ns, job_ns) : job_ns;
+}
+
 int64_t psr_links_next_us(const psr_links *l)
 {
-    return l->heap_count > 0 ? (int64_t)ceil(l->heap[0].at_ns / 1e3) : INT64_MAX;
+    const double at_ns = next_ns(l);
+    return at_ns < INFINITY ? (int64_t)ceil(at_ns / 1e3) : INT64_MAX;
+}
+
+static void end_job(psr_links *l, double now_ns)
+{
+    const psr_processor_job job = psr_processors_end(&l->processors);
+    if (job.kind == HANDLES)
+        handled(l, job.process, now_ns);
+    else
+        l->options.computed(l->options.context, job.process);
 }
 
 psr_err psr_links_step(psr_links *l)
 {
     const double now_ns = (double)psr_sim_now_us(l->options.sim) * 1e3;
-    while (l->heap_count > 0 && l->heap[0].at_ns <= now_ns && !l->failed) {
-        const event e = take_first(l);
-        happen(l, &e);
+    for (double at_ns = next_ns(l); at_ns <= now_ns && !l->failed; at_ns = next_ns(l)) {
+        if (l->heap_count > 0 && l->heap[0].at_ns <= at_ns) {
+            const event e = take_first(l);
+            happen(l, &e);
+        } else {
+            end_job(l, at_ns);
+        }
     }
     return l->failed ? psr_fail(PSR_ERR_NOMEM, "no memory for the emulated links") : PSR_OK;
+}
+
+void psr_links_compute(psr_links *l, uint32_t worker, double seconds, uint32_t threads)
+{
+    const psr_processor_job job = {.threads = threads, .process = worker, .kind = COMPUTES};
+    const double now_ns = (double)psr_sim_now_us(l->options.sim) * 1e3;
+    if (psr_processors_begin(&l->processors, now_ns, seconds * 1e9, &job) != PSR_OK)
+        l->failed = true;
 }
 
 /* ---- the carrier ---- */
@@ -393,20 +478,16 @@ static void carry(void *context, psr_sim_parcel *parcel, psr_peer to, const psr_
         carry_now(l, parcel);
         return;
     }
-    const double cost_ns = sent_cost_ns(l, p, message, payload, shared);
-    p->free_ns = larger(p->free_ns, now_ns) + cost_ns;
-    p->busy_ns += cost_ns;
     const double segments = payload / PSR_LINK_SEGMENT_BYTES;
     *m = (queued){.parcel = parcel,
+                  .connection = c,
                   .left_bytes = (payload + segments * l->options.frame_bytes + HEAD_BYTES) /
                                 (1 - l->options.loss),
-                  .cost_ns = taken_cost_ns(l, type, payload, shared)};
-    event leaves = {.at_ns = p->free_ns, .kind = LEAVES, .connection = c, .message = m};
-    if (shared) {
-        leaves.kind = RECEIVED;
-        leaves.bytes = 0;
-    }
-    add(l, leaves);
+                  .cost_ns = sent_cost_ns(l, p, message, payload, shared),
+                  .taken_cost_ns = taken_cost_ns(l, type, payload, shared),
+                  .shared = shared};
+    append(&p->outbox, m);
+    handle_next(l, sender, now_ns);
 }
 
 static bool shares(void *context, psr_peer a, psr_peer b)
@@ -431,6 +512,7 @@ static psr_err make(psr_links *l)
 {
     const psr_links_options *o = &l->options;
     l->count = o->workers + o->shards;
+    psr_processors_init(&l->processors, o->processors);
     l->hosts = calloc(o->hosts, sizeof *l->hosts);
     l->processes = calloc(l->count, sizeof *l->processes);
     l->connections = calloc((size_t)l->count * l->count, sizeof *l->connections);
@@ -485,8 +567,12 @@ void psr_links_free(psr_links *l)
             drop(&l->connections[i]->out);
             free(l->connections[i]);
         }
-    for (uint32_t i = 0; l->processes != NULL && i < l->count; i++)
+    for (uint32_t i = 0; l->processes != NULL && i < l->count; i++) {
+        drop(&l->processes[i].outbox);
         drop(&l->processes[i].inbox);
+        free(l->processes[i].handled);
+    }
+    psr_processors_done(&l->processors);
     free(l->connections);
     free(l->processes);
     free(l->hosts);

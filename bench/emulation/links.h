@@ -4,16 +4,19 @@
  * ordered pair of processes); the connections of a host take turns on its link, a quantum at a
  * time, as TCP connections share a NIC; behind it the quantum waits in the queue in front of the
  * receiving host's link, first come first served, as in a switch. A connection has at most a window
- * of bytes on the way, so that a congested receiver slows its senders down, not their neighbours.
- * On a lossy link the window is what TCP holds on average at that loss:
+ * of bytes on the way, so that a congested receiver slows its senders down, not their neighbours. A
+ * receiver acknowledges every second segment, on its own link. On a lossy link the window is what
+ * TCP holds on average at that loss:
  *     reno   W = sqrt(3 / (2 p)) segments         (Mathis et al. 1997)
  *     cubic  W = 1.054 (RTT / p)^(3/4) segments   (RFC 8312, section 5.1, with beta 0.7, C 0.4)
  * of which CUBIC takes the larger, and each byte is sent 1 / (1 - p) times. Processes of one host
  * have no link between them: they share memory.
  *
- * A process handles one message after another, and each takes it some time: so much for a message,
- * and so much for each byte of what it sends, receives and folds. Times are in nanoseconds inside,
- * and in whole microseconds, rounded up, where the network (psr_sim) sees them.
+ * A process handles one message after another, what it sends before what it takes, and each takes
+ * it some time: so much for a message, and so much for each byte of what it sends, receives and
+ * folds. Where all hosts are emulated on one machine, as in psring lab, its processors are shared
+ * (bench/emulation/processors.h) by what handles messages and what computes. Times are in
+ * nanoseconds inside, and in whole microseconds, rounded up, where the network (psr_sim) sees them.
  *
  * Hollow payloads: a value that is emulated stands for `stands_for` values of the network that is
  * predicted. The machines work on few values, and the links carry the bytes of all.
@@ -52,7 +55,8 @@ typedef struct psr_links_options {
     double stands_for;    /* values, at least 1 */
     double extra_bytes;   /* of a payload that do not grow with its values (int8: 4, 1bit: 8) */
     psr_link_costs costs;
-    bool folds_in_place; /* workers hold buckets: a worker updates too */
+    uint32_t processors; /* that all hosts share; 0: each process has as many as it uses */
+    void (*computed)(void *context, uint32_t worker); /* psr_links_compute's work is done */
 } psr_links_options;
 
 typedef struct psr_links psr_links;
@@ -72,6 +76,10 @@ void psr_links_open(psr_links *links);
 int64_t psr_links_next_us(const psr_links *links);
 /* Lets what is due at the sim's time happen. NOMEM. */
 PSR_MUST_CHECK psr_err psr_links_step(psr_links *links);
+
+/* With shared processors: a worker computes, on so many threads, for so long if each of them has a
+ * processor to itself. */
+void psr_links_compute(psr_links *links, uint32_t worker, double seconds, uint32_t threads);
 
 /* What was busy for how long since psr_links_open, in seconds. */
 double psr_links_out_busy_s(const psr_links *links, uint32_t host);

@@ -94,6 +94,7 @@ static void begin_fault(cluster *c)
             psr_coordinator_lost(c->emulation->coordinator, p->self, p->provision.host, false,
                                  "killed by signal 9", psr_emulation_now_ms(c->emulation));
     }
+    psr_emulated_changed(p);
 }
 
 static void end_fault(cluster *c)
