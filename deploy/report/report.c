@@ -8,6 +8,7 @@
 #include "base/text/printable.h"
 #include "base/text/json.h"
 #include "deploy/report/page/page.h"
+#include "deploy/report/page/predicted.h"
 #include "deploy/report/runs.h"
 #include "base/show/summary.h"
 #include "deploy/report/table.h"
@@ -19,12 +20,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_JSON = 1000, KEY_CSV, KEY_OUTPUT = 'o' };
+enum { KEY_JSON = 1000, KEY_CSV, KEY_PREDICTED, KEY_OUTPUT = 'o' };
 typedef enum format { TABLE, JSON, CSV, PAGE } format;
 
 typedef struct report {
     format format;
-    const char *output; /* of PAGE */
+    const char *output;    /* of PAGE */
+    const char *predicted; /* a file; NULL: none */
     psr_runs runs;
 } report;
 
@@ -43,6 +45,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         r->format = key == KEY_JSON ? JSON : key == KEY_CSV ? CSV : PAGE;
         r->output = arg;
         return 0;
+    case KEY_PREDICTED:
+        r->predicted = arg;
+        return 0;
     case ARGP_KEY_ARG:
         if (psr_runs_add(runs, arg) != PSR_OK)
             psr_options_refuse(state, psr_err_detail());
@@ -50,6 +55,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case ARGP_KEY_END:
         if (runs->count == 0)
             psr_options_refuse(state, "no run is named; give one or more run directories");
+        if (r->predicted != NULL && r->format != PAGE)
+            psr_options_refuse(state, "--predicted: it goes with -o");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -63,6 +70,8 @@ static const struct argp_option options[] = {
      "write one page for a browser: the answer, throughput, a step's time by part, one step as a "
      "timeline (of runs with --trace), bytes of each link, the loss",
      0},
+    {"predicted", KEY_PREDICTED, "FILE", 0,
+     "with -o: show beside each run what psring predict --beside RUN.. --json has written", 0},
     {0}};
 
 static const char doc[] =
@@ -253,7 +262,7 @@ static void print_csv(const psr_runs *r)
 
 /* ---- the command ---- */
 
-static psr_err print_report(const report *r)
+static psr_err print_report(report *r)
 {
     switch (r->format) {
     case JSON:
@@ -262,6 +271,8 @@ static psr_err print_report(const report *r)
         print_csv(&r->runs);
         return PSR_OK;
     case PAGE:
+        if (r->predicted != NULL)
+            PSR_TRY(psr_predicted_read(&r->runs, r->predicted));
         PSR_TRY(psr_runs_write_page(&r->runs, r->output));
         psr_print(stdout, "%s: %zu runs\n", r->output, r->runs.count);
         return PSR_OK;

@@ -81,6 +81,7 @@ void psr_runs_done(psr_runs *r)
     for (size_t i = 0; i < r->found_count; i++)
         free(r->found[i]);
     cJSON_Delete(r->differing);
+    cJSON_Delete(r->predicted);
     *r = (psr_runs){0};
 }
 

@@ -11,6 +11,7 @@ typedef struct psr_runs {
     psr_run_record items[PSR_RUNS_MAX];
     size_t count;
     cJSON *differing; /* names of options, owned */
+    cJSON *predicted; /* what deploy/report/page/predicted.h has read, owned; NULL: nothing */
     /* of directories those that were found for a file of psring bench train; owned */
     char *found[PSR_RUNS_MAX];
     size_t found_count;

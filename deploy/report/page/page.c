@@ -4,6 +4,7 @@
 #include "deploy/report/page/html.h"
 #include "deploy/report/page/page_private.h"
 #include "deploy/report/page/page_style.h"
+#include "deploy/report/page/predicted.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -60,6 +61,7 @@ static psr_err put_page(const psr_page *p)
     PSR_TRY(psr_page_put_timeline(p));
     psr_page_put_bytes(p);
     PSR_TRY(psr_page_put_links(p));
+    psr_predicted_put(p->runs, p->to);
     PSR_TRY(psr_page_put_curves(p));
     psr_page_put_runs(p);
     psr_page_put_configuration(p);
