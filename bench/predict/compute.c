@@ -4,6 +4,7 @@
 #include "model/readiness.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define WORK_OF_MOVING 30.0
 
@@ -14,6 +15,35 @@ static double work_of(const psr_network *net, const psr_network_node *node)
         return node->op == PSR_OP_INPUT ? 0 : WORK_OF_MOVING * values;
     const psr_tensor *weight = &net->params.tensors[node->weight];
     return 2 * (double)weight->count / weight->shape[0] * values;
+}
+
+/* What each node takes in a pass. */
+typedef struct passes {
+    const psr_network *net;
+    double *forward, *backward; /* [nodes] */
+} passes;
+
+static void take_work(passes *p)
+{
+    for (uint32_t i = 0; i < p->net->node_count; i++) {
+        p->forward[i] = work_of(p->net, &p->net->nodes[i]);
+        p->backward[i] = 2 * p->forward[i];
+    }
+}
+
+/* A tensor's times are those of the node that has it; a profile has all of them. */
+static void take_recorded(passes *p, const psr_profile *recorded)
+{
+    for (uint32_t i = 0; i < p->net->node_count; i++) {
+        const uint32_t of_node[] = {p->net->nodes[i].weight, p->net->nodes[i].bias};
+        for (size_t k = 0; k < 2; k++)
+            for (size_t t = 0; of_node[k] != PSR_NONE && t < recorded->count; t++)
+                if (strcmp(recorded->tensors[t].name, p->net->params.tensors[of_node[k]].name) ==
+                    0) {
+                    p->forward[i] += recorded->tensors[t].forward_s;
+                    p->backward[i] += recorded->tensors[t].backward_s;
+                }
+    }
 }
 
 /* What readiness tells of a pass. */
@@ -39,56 +69,74 @@ static psr_err gradient_ready(void *context, uint32_t bucket, psr_fence *fence)
     return PSR_OK;
 }
 
-static psr_err play(const psr_network *net, psr_readiness *readiness, hearing *h)
+static psr_err play(const passes *p, psr_readiness *readiness, hearing *h)
 {
     const psr_exec_hooks hooks = {
         .context = h, .weights_wanted = weights_wanted, .gradient_ready = gradient_ready};
     psr_readiness_begin(readiness, &hooks);
-    for (uint32_t i = 0; i < net->node_count; i++) {
+    for (uint32_t i = 0; i < p->net->node_count; i++) {
         PSR_TRY(psr_readiness_forward(readiness, i));
-        *h->into += work_of(net, &net->nodes[i]);
+        *h->into += p->forward[i];
     }
-    for (uint32_t i = net->node_count; i-- > 0;) {
-        h->work += 2 * work_of(net, &net->nodes[i]);
+    for (uint32_t i = p->net->node_count; i-- > 0;) {
+        h->work += p->backward[i];
         PSR_TRY(psr_readiness_backward(readiness, i, NULL));
     }
     return PSR_OK;
 }
 
-static void make_shares(psr_compute_profile *p)
+/* false: there is no work. */
+static bool make_shares(psr_compute_profile *p)
 {
     double total = p->before;
     for (uint32_t b = 0; b < p->buckets; b++)
         total += p->forward[b] + p->backward[b];
+    if (!(total > 0))
+        return false;
     p->before /= total;
     for (uint32_t b = 0; b < p->buckets; b++) {
         p->forward[b] /= total;
         p->backward[b] /= total;
     }
+    return true;
 }
 
 psr_err psr_compute_profile_init(const psr_network *net, const psr_buckets *buckets,
-                                 psr_compute_profile *ret_profile)
+                                 const psr_profile *recorded, psr_compute_profile *ret_profile)
 {
+    passes each = {.net = net,
+                   .forward = calloc(net->node_count, sizeof(double)),
+                   .backward = calloc(net->node_count, sizeof(double))};
     psr_compute_profile p = {.buckets = buckets->count};
     psr_readiness *readiness = NULL;
     p.forward = calloc(buckets->count, sizeof *p.forward);
     p.backward = calloc(buckets->count, sizeof *p.backward);
     psr_err err = PSR_OK;
-    if (p.forward == NULL || p.backward == NULL)
+    if (p.forward == NULL || p.backward == NULL || each.forward == NULL || each.backward == NULL)
         err = psr_fail(PSR_ERR_NOMEM, "no memory for a profile");
     if (err == PSR_OK)
         err = psr_readiness_new(net, buckets, &readiness);
     hearing h = {&p, &p.before, 0};
+    if (err == PSR_OK && recorded != NULL)
+        take_recorded(&each, recorded);
+    else if (err == PSR_OK)
+        take_work(&each);
     if (err == PSR_OK)
-        err = play(net, readiness, &h);
+        err = play(&each, readiness, &h);
     psr_readiness_free(readiness);
+    free(each.forward);
+    free(each.backward);
     if (err != PSR_OK) {
         psr_compute_profile_done(&p);
         return err;
     }
     p.backward[buckets->count - 1] += h.work;
-    make_shares(&p);
+    if (recorded != NULL)
+        p.before += recorded->rest_s;
+    if (!make_shares(&p)) {
+        psr_compute_profile_done(&p);
+        return psr_fail(PSR_ERR_FORMAT, "--profile: all of its times are zero");
+    }
     *ret_profile = p;
     return PSR_OK;
 }

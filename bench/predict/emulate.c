@@ -112,7 +112,10 @@ static int64_t now_us(const emulated *m)
 
 static psr_err compute(emulated *m, psr_emulated_worker *w, psr_phase phase, double share)
 {
-    const int64_t for_us = (int64_t)(share * m->scenario->compute_s * 1e6 + 0.5);
+    const psr_scenario *k = m->scenario;
+    const uint32_t host = w->process.self.rank / k->workers_per_host;
+    const double slow = host < k->different_hosts ? k->slow_of[host] : 1;
+    const int64_t for_us = (int64_t)(share * slow * k->compute_s * 1e6 + 0.5);
     return for_us > 0 ? psr_emulated_compute(w, phase, for_us) : PSR_OK;
 }
 
@@ -174,6 +177,21 @@ static void started(void *context)
     psr_links_open(((emulated *)context)->links);
 }
 
+/* ---- processors that all hosts share ---- */
+
+static void compute_shared(void *context, psr_emulated_worker *w, double seconds)
+{
+    emulated *m = context;
+    const uint32_t threads = m->scenario->config.threads;
+    psr_links_compute(m->links, w->process.self.rank, seconds, threads > 0 ? threads : 1);
+}
+
+static void computed(void *context, uint32_t worker)
+{
+    emulated *m = context;
+    psr_emulated_wake(&m->emulation->workers[worker]);
+}
+
 /* ---- the cluster ---- */
 
 static uint32_t host_of(void *context, psr_peer peer)
@@ -201,7 +219,7 @@ static psr_err make_links(emulated *m)
     if (m->bits_per_s == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %u hosts", m->hosts);
     for (uint32_t h = 0; h < m->hosts; h++)
-        m->bits_per_s[h] = k->bits_per_s;
+        m->bits_per_s[h] = k->bits_per_s * (h < k->different_hosts ? k->link_of[h] : 1);
     const double slice = (double)k->config.slice_bytes;
     const psr_links_options options = {
         .sim = m->sim,
@@ -219,6 +237,8 @@ static psr_err make_links(emulated *m)
         .stands_for = m->values_each,
         .extra_bytes = extra_bytes(&k->config),
         .costs = k->costs,
+        .processors = k->processors,
+        .computed = computed,
     };
     return psr_links_new(&options, &m->links);
 }
@@ -271,6 +291,8 @@ static psr_err make(emulated *m)
         .gradients = m->gradients,
         .stack_bytes = STACK_BYTES,
         .play = {.context = m, .train = train, .started = started},
+        .computing = m,
+        .compute = m->scenario->processors > 0 ? compute_shared : NULL,
     };
     return psr_emulation_new(&options, &m->emulation);
 }
@@ -292,19 +314,11 @@ static void done(emulated *m)
 
 /* ---- running it ---- */
 
-static int64_t earlier(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static psr_err failure_of(const emulated *m)
 {
-    for (uint32_t i = 0; i < psr_emulation_count(m->emulation); i++) {
-        const psr_emulated *p = psr_emulation_at(m->emulation, i);
-        if (p->state == PSR_EMULATED_FAILED)
-            return psr_fail(p->status, "%s %u: %s", psr_role_name(p->self.role), p->self.rank,
-                            p->line);
-    }
+    const psr_emulated *p = m->emulation->failed;
+    if (p != NULL)
+        return psr_fail(p->status, "%s %u: %s", psr_role_name(p->self.role), p->self.rank, p->line);
     if (m->emulation->decided_us != PSR_EMULATION_NEVER)
         return psr_fail(m->emulation->status, "%s", m->emulation->line);
     return PSR_OK;
@@ -324,14 +338,12 @@ static psr_err run(emulated *m)
             PSR_TRY(failure_of(m));
             continue;
         }
-        while (links_us <= earlier(machines_us, psr_sim_next_us(m->sim))) {
+        do {
             if (links_us > now_us(m))
                 psr_sim_pass(m->sim, links_us);
             PSR_TRY(psr_links_step(m->links));
             links_us = psr_links_next_us(m->links);
-            if (links_us == INT64_MAX)
-                break;
-        }
+        } while (links_us < INT64_MAX && links_us <= psr_emulation_next_us(m->emulation));
     }
     return PSR_OK;
 }

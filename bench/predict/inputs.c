@@ -171,6 +171,39 @@ static psr_err compute_of(const char *directory, double *ret_compute_s)
     return err;
 }
 
+/* What the scheduler says of the run: a run that has not ended has none of it. */
+static void take_outcome(const cJSON *outcome, psr_run_input *into)
+{
+    const cJSON *placement = cJSON_GetObjectItemCaseSensitive(outcome, "placement"), *host;
+    double train_s, steps, warmup_s = 0, warmup_steps = 0, workers;
+    into->hosts = into->workers_per_host = 0;
+    into->step_s = 0;
+    if (positive(outcome, "warmup_steps", &warmup_steps) &&
+        !positive(outcome, "warmup_s", &warmup_s))
+        warmup_steps = 0;
+    if (positive(outcome, "train_s", &train_s) && positive(outcome, "own_steps", &steps) &&
+        steps > warmup_steps && train_s > warmup_s)
+        into->step_s = (train_s - warmup_s) / (steps - warmup_steps);
+    cJSON_ArrayForEach(host, cJSON_GetObjectItemCaseSensitive(placement, "hosts"))
+    {
+        if (!positive(host, "workers", &workers) || workers > 1024)
+            continue;
+        const uint32_t each = (uint32_t)workers;
+        into->workers_per_host = into->hosts++ == 0 || into->workers_per_host == each ? each : 0;
+    }
+    const char *shards =
+        cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(placement, "shards"));
+    into->dedicated = shards != NULL && strcmp(shards, "dedicated") == 0;
+}
+
+double psr_run_input_alone_s(const psr_run_input *input, uint32_t processors)
+{
+    const uint32_t threads = input->config.threads > 0 ? input->config.threads : 1;
+    const double wanted = (double)input->config.workers * threads;
+    return processors > 0 && wanted > processors ? input->compute_s * processors / wanted
+                                                 : input->compute_s;
+}
+
 psr_err psr_run_input_read(const char *directory, psr_run_input *ret_input)
 {
     char path[PSR_PATH_MAX + 32];
@@ -181,11 +214,52 @@ psr_err psr_run_input_read(const char *directory, psr_run_input *ret_input)
     psr_err err = config_of(path, json, &input.config);
     if (err == PSR_OK)
         err = images_of(path, json, &input);
+    take_outcome(cJSON_GetObjectItemCaseSensitive(json, "outcome"), &input);
     cJSON_Delete(json);
     if (err == PSR_OK)
         err = compute_of(directory, &input.compute_s);
     if (err == PSR_OK)
         *ret_input = input;
+    return err;
+}
+
+/* ---- a run's lab ---- */
+
+static psr_err take_links(const char *path, const cJSON *hosts, bool of_workers, uint32_t hosts_max,
+                          double *bits_per_s, double *slow, uint32_t *count)
+{
+    const cJSON *host;
+    cJSON_ArrayForEach(host, hosts)
+    {
+        double slots;
+        if (positive(host, "slots", &slots) != of_workers)
+            continue;
+        if (*count == hosts_max || !positive(host, "rate_bits_per_s", &bits_per_s[*count]) ||
+            !positive(host, "slow", &slow[*count]))
+            return psr_fail(PSR_ERR_FORMAT, "%s: its hosts do not say what their links carry",
+                            path);
+        ++*count;
+    }
+    return PSR_OK;
+}
+
+psr_err psr_run_links_read(const char *directory, uint32_t hosts_max, double *ret_bits_per_s,
+                           double *ret_slow, uint32_t *ret_count)
+{
+    char path[PSR_PATH_MAX + 32];
+    cJSON *json = NULL;
+    uint32_t count = 0;
+    snprintf(path, sizeof path, "%s/lab.json", directory);
+    PSR_TRY(read_json(path, &json));
+    const cJSON *hosts = cJSON_GetObjectItemCaseSensitive(json, "hosts");
+    psr_err err = take_links(path, hosts, true, hosts_max, ret_bits_per_s, ret_slow, &count);
+    if (err == PSR_OK)
+        err = take_links(path, hosts, false, hosts_max, ret_bits_per_s, ret_slow, &count);
+    cJSON_Delete(json);
+    if (err == PSR_OK && count == 0)
+        err = psr_fail(PSR_ERR_FORMAT, "%s: it has no hosts", path);
+    if (err == PSR_OK)
+        *ret_count = count;
     return err;
 }
 

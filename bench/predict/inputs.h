@@ -8,11 +8,25 @@
 typedef struct psr_run_input {
     psr_config config;                         /* what the run.json has, on top of the defaults */
     uint32_t classes, channels, height, width; /* of the images */
-    double compute_s; /* of a step: median over ranks and steps, without the first tenth */
+    double compute_s;          /* of a step: median over ranks and steps, without the first tenth */
+    double step_s;             /* of a step after warm-up, with its exchange; 0: it is not known */
+    uint32_t hosts;            /* with workers; 0: it is not known */
+    uint32_t workers_per_host; /* 0: they have different numbers */
+    bool dedicated;            /* shards are on hosts of their own */
 } psr_run_input;
 
 /* NOT_FOUND, IO, FORMAT: naming the file. */
 PSR_MUST_CHECK psr_err psr_run_input_read(const char *directory, psr_run_input *ret_input);
+
+/* How long its step would compute if no other worker did, on a machine with so many processors that
+ * all of its workers shared; 0: none are shared. */
+double psr_run_input_alone_s(const psr_run_input *input, uint32_t processors);
+
+/* The links of the run's lab, by its lab.json: of each host with workers, then of each with shards
+ * alone. NOT_FOUND: it was in none. FORMAT. */
+PSR_MUST_CHECK psr_err psr_run_links_read(const char *directory, uint32_t hosts_max,
+                                          double *ret_bits_per_s, double *ret_slow,
+                                          uint32_t *ret_count);
 
 typedef struct psr_doctor_input {
     uint32_t hosts;

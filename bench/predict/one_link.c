@@ -13,12 +13,13 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* B, of `connections` on one link: what the line carries, less frames and what is sent again; on a
- * lossy way what TCP holds on the way. */
+/* B, of `connections` on one link: what the line carries, less frames, what is sent again, and the
+ * acknowledgements of what comes the other way, for every second segment; on a lossy way what TCP
+ * holds on the way. */
 static double bytes_per_s(const psr_scenario *k, double connections)
 {
     const double line =
-        k->bits_per_s / 8 / (1 + k->frame_bytes / PSR_LINK_SEGMENT_BYTES) * (1 - k->loss);
+        k->bits_per_s / 8 / (1 + 1.5 * k->frame_bytes / PSR_LINK_SEGMENT_BYTES) * (1 - k->loss);
     const double rtt_s = 2 * k->latency_s;
     if (rtt_s <= 0)
         return line;

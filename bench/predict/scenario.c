@@ -24,15 +24,30 @@ void psr_choice_describe(const psr_choice *choice, char *text, size_t size)
                  choice->dedicated ? "on hosts of their own" : "beside the workers");
 }
 
+static psr_err make_profile(psr_scenario *s, const char *recorded)
+{
+    psr_profile profile;
+    if (recorded == NULL)
+        return psr_compute_profile_init(s->net, &s->buckets, NULL, &s->profile);
+    PSR_TRY(psr_profile_read(recorded, &profile));
+    psr_err err = psr_profile_fits(&profile, recorded, &s->net->params);
+    if (err == PSR_OK && s->compute_s < 0)
+        s->compute_s = psr_profile_step_s(&profile) * s->config.batch_size / profile.batch;
+    if (err == PSR_OK)
+        err = psr_compute_profile_init(s->net, &s->buckets, &profile, &s->profile);
+    psr_profile_done(&profile);
+    return err;
+}
+
 psr_err psr_scenario_init(psr_scenario *s, uint32_t classes, uint32_t channels, uint32_t height,
-                          uint32_t width)
+                          uint32_t width, const char *recorded)
 {
     PSR_TRY(psr_network_new(s->config.model, classes, channels, height, width, s->config.shortcut,
                             &s->net));
     s->config.bucket_bytes = psr_bucket_bytes(&s->net->params, s->config.bucket_bytes);
     psr_err err = psr_buckets_plan(&s->net->params, s->config.bucket_bytes, &s->buckets);
     if (err == PSR_OK)
-        err = psr_compute_profile_init(s->net, &s->buckets, &s->profile);
+        err = make_profile(s, recorded);
     if (err != PSR_OK)
         psr_scenario_done(s);
     return err;

@@ -17,10 +17,15 @@ def predict(*words):
     return subprocess.run([PSRING, "predict", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
 
 
-def run_directory(folder, compute_s=0.02, lines=20):
-    config = {"model": "resnet20", "batch-size": "16", "mode": "ring", "workers": "2"}
-    facts = {"classes": 10, "channels": 3, "height": 32, "width": 32}
-    (folder / "run.json").write_text(json.dumps({"config": config, "facts": facts}))
+def run_directory(folder, compute_s=0.02, lines=20, step_s=None, **options):
+    config = {"model": "resnet20", "batch-size": "16", "mode": "ring", "workers": "2", **options}
+    whole = {"config": config, "facts": {"classes": 10, "channels": 3, "height": 32, "width": 32}}
+    if step_s is not None:
+        hosts = [{"host": "a", "workers": 1, "shards": 0}, {"host": "b", "workers": 1, "shards": 0}]
+        whole["outcome"] = {"status": "ok", "exit_status": 0, "line": "done", "own_steps": 20, "train_s": 1 + 19 * step_s, "warmup_steps": 1,
+                            "warmup_s": 1, "placement": {"shards": "beside", "hosts": hosts}}
+    folder.mkdir(exist_ok=True)
+    (folder / "run.json").write_text(json.dumps(whole))
     (folder / "metrics.jsonl").write_text("".join(json.dumps({"step": s, "rank": 0, "compute_s": compute_s}) + "\n" for s in range(lines)) + '{"torn')
 
 
@@ -95,7 +100,9 @@ class Predict(unittest.TestCase):
     def test_numbers_that_make_no_sense_are_refused_by_name(self):
         for option, value, line in [
                 ("--hosts", "0", "give numbers from 1 to 65536"), ("--hosts", "4,2", "ascending order"), ("--hosts", "2,x", "--hosts '2,x'"),
-                ("--link", "0Mbit", "--link 0Mbit"), ("--link", "100", "with its unit"), ("--link", "-1Gbit", "--link -1Gbit"),
+                ("--link", "0Mbit", "--link '0Mbit'"), ("--link", "100", "with its unit"), ("--link", "-1Gbit", "--link '-1Gbit'"),
+                ("--host-links", "1Gbit,,", "with its unit"), ("--slow", "0.5", "from 1 to 1000"), ("--processors", "-1", "processors"),
+                ("--costs", "/nowhere/costs.json", "/nowhere/costs.json"), ("--profile", "/nowhere/profile", "/nowhere/profile"),
                 ("--link", "nan", "--link 'nan'"), ("--loss", "0.7", "at most half"), ("--loss", "-1", "--loss -1"),
                 ("--compute", "-5", "--compute -5"), ("--compute", "5s", "without a unit"), ("--latency", "inf", "--latency 'inf'"),
                 ("--shards", "300", "from 1 to 256"), ("--placement", "moon", "beside, dedicated or both"), ("--by", "magic", "one-link"), ("--mode", "tree", "ps, ring or both"),
@@ -105,12 +112,101 @@ class Predict(unittest.TestCase):
                 self.refused(line, *QUICK, f"{option}={value}")
         self.refused("--compute: how long a step computes is not known", "--hosts", "2")
         self.refused("at most 1024", *QUICK, "--hosts", "2000", "--by", "machines")
-        self.refused("one run directory is enough", "a", "b")
+        self.refused("one run is enough", "a", "b")
+        self.refused("--beside: give the directories of runs", "--beside")
+        self.refused("/nowhere/a.lab", "--lab", "/nowhere/a.lab")
+        self.refused("--processors: the one-link model", *QUICK, "--processors", "2", "--hosts", "100")
+
+    def test_costs_come_from_a_file_and_options_win(self):
+        with tempfile.TemporaryDirectory() as name:
+            file = Path(name) / "costs.json"
+            costs = {"message_us": 100, "copy_ns": 1, "seal_ns": 2, "fold_ns": 3, "update_ns": 4}
+            file.write_text(json.dumps(costs))
+            told = json.loads(predict(*QUICK, "--hosts", "2", "--costs", str(file), "--seal-ns", "7", "--json").stdout)
+            self.assertEqual({e["option"]: round(e["value"], 9) for e in told["effects"] if e["option"].endswith(("-us", "-ns"))},
+                             {"message-us": 100, "copy-ns": 1, "seal-ns": 7, "fold-ns": 3, "update-ns": 4})
+            del costs["fold_ns"]
+            file.write_text(json.dumps(costs))
+            self.refused("it has no fold_ns", *QUICK, "--costs", str(file))
+
+    def test_a_profile_says_when_gradients_are_ready(self):
+        with tempfile.TemporaryDirectory() as name:
+            sizes = {"fc1.weight": 512 * 784, "fc1.bias": 512, "fc2.weight": 512 * 512, "fc2.bias": 512, "fc3.weight": 10 * 512, "fc3.bias": 10}
+            tensors = [{"name": t, "bytes": 4 * count, "forward_s": 0.01, "backward_s": 0.02} for t, count in sizes.items()]
+            file = Path(name) / "profile.json"
+            file.write_text(json.dumps({"format": "psring profile 1", "network": "mlp", "machine": "m", "batch": 16, "threads": 1, "rest_s": 0, "tensors": tensors}))
+            words = ["--model", "mlp", "--image-size", "28", "--channels", "1", "--classes", "10", "--batch-size", "32", "--hosts", "2", "--profile", str(file), "--json"]
+            told = json.loads(predict(*words).stdout)
+            self.assertAlmostEqual(told["compute_s"], 2 * 0.03 * len(tensors))
+            self.refused("profile.json", *QUICK, "--profile", str(file), status=2)
+
+    def test_a_lab_says_what_the_cluster_is(self):
+        with tempfile.TemporaryDirectory() as name:
+            file = Path(name) / "a.lab"
+            file.write_text("default rate=100Mbit\nhost a\nhost b\nhost c\nhost ps[1-2] shards=1 rate=1Gbit\n")
+            told = json.loads(predict(*QUICK, "--lab", str(file), "--json").stdout)
+            rows = [(p["hosts"], p["mode"], p.get("shards"), p.get("placement")) for p in told["predictions"]]
+            self.assertEqual(rows, [(3, "ring", None, None), (3, "ps", 2, "dedicated")])
+            self.assertEqual(told["link_bits_per_s"], 100e6)
+            file.write_text("host a\n")
+            self.refused("a.lab:1", *QUICK, f"--lab={file}")
+
+    def test_runs_stand_beside_their_predictions_also_on_a_page(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            run_directory(folder / "alone", compute_s=0.01, step_s=0.01, exchange="false")
+            run_directory(folder / "ring", compute_s=0.03, step_s=0.06)
+            run_directory(folder / "wild", compute_s=0.03, step_s=0.06, mode="ps", sync="async")
+            runs = [str(folder / run) for run in ("alone", "ring", "wild")]
+            done = predict("--beside", *runs, "--link", "1Gbit", "--json")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            rows = json.loads(done.stdout)["beside"]
+            self.assertEqual([r.get("not_predicted") for r in rows], ["it exchanges nothing", None, "it is not bulk synchronous"])
+            self.assertEqual((rows[1]["mode"], rows[1]["workers"], rows[1]["compute_from"]), ("ring", 2, "a run without exchange"))
+            self.assertAlmostEqual(rows[1]["measured_step_s"], 0.06)
+            self.assertLess(abs(rows[1]["predicted_step_s"] - 0.02), 0.01)
+            table = predict("--beside", *runs, "--link", "1Gbit")
+            self.assertIn("of 1: ", table.stdout)
+            (folder / "predicted.json").write_text(done.stdout)
+            page = self.report(folder, runs[1:])
+            self.assertIn("<h2>Measured beside predicted</h2>", page)
+            self.assertIn("not predicted: it is not bulk synchronous", page)
+            self.assertIn("<td>60 ms", page)
+            self.assertNotIn("alone", page)
+            self.assertIn("its links carry is not known", predict("--beside", runs[1]).stdout)
+
+    def report(self, folder, runs, status=0):
+        page = folder / "page.html"
+        done = subprocess.run([PSRING, "report", *runs, "-o", str(page), "--predicted", str(folder / "predicted.json")], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, status, done.stderr)
+        return page.read_text() if status == 0 else done.stderr
+
+    def test_a_page_refuses_what_is_no_prediction_of_its_runs(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            run_directory(folder / "ring", step_s=0.06)
+            for text, line in [("{", "it is not what psring predict"), ('{"format": "psring predicted 1", "beside": []}', "none of these runs"),
+                               ('{"format": "psring predicted 1", "beside": [{"run": "x", "measured_step_s": -1}]}', "no times")]:
+                (folder / "predicted.json").write_text(text)
+                self.assertIn(line, self.report(folder, [str(folder / "ring")], status=2))
 
     def test_help_has_examples(self):
         done = predict("--help")
         self.assertEqual((done.returncode, said(done)), (0, ""))
         self.assertIn("psring predict runs/resnet50 --hosts 2,4,8 --link 10Gbit", done.stdout)
+
+
+class Calibrate(unittest.TestCase):
+    def test_costs_are_measured_and_can_be_read(self):
+        with tempfile.TemporaryDirectory() as name:
+            done = predict("--calibrate")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            costs = json.loads(done.stdout)
+            self.assertEqual(sorted(costs), ["copy_ns", "fold_ns", "message_us", "seal_ns", "update_ns"])
+            self.assertGreater(min(costs["copy_ns"], costs["seal_ns"], costs["fold_ns"], costs["update_ns"]), 0)
+            (Path(name) / "costs.json").write_text(done.stdout)
+            done = predict(*QUICK, "--hosts", "2", "--costs", name + "/costs.json")
+            self.assertEqual(done.returncode, 0, done.stderr)
 
 
 class Thousand(unittest.TestCase):

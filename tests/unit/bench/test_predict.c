@@ -24,7 +24,7 @@ static psr_scenario scenario_of(const char *model, uint32_t hosts, uint32_t work
     assert_int_equal(psr_config_set(&k.config, "model", model), PSR_OK);
     assert_int_equal(psr_config_set(&k.config, "batch-size", "32"), PSR_OK);
     assert_int_equal(psr_config_set(&k.config, "window", "64"), PSR_OK);
-    assert_int_equal(psr_scenario_init(&k, 1000, 3, 224, 224), PSR_OK);
+    assert_int_equal(psr_scenario_init(&k, 1000, 3, 224, 224, NULL), PSR_OK);
     return k;
 }
 
@@ -178,6 +178,52 @@ static void a_process_that_takes_long_for_a_byte_is_what_limits(void **state)
     psr_scenario_done(&k);
 }
 
+/* Four workers without a link between them: nothing else counts. */
+static void hosts_that_share_a_processor_compute_in_turns(void **state)
+{
+    psr_scenario k = scenario_of("resnet18", 1, 4);
+    (void)state;
+    k.compute_s = 0.1;
+    k.processors = 1;
+    assert_within(machines(&k, ring).step_s, 0.4, 0.41);
+    k.processors = 2;
+    assert_within(machines(&k, ring).step_s, 0.2, 0.21);
+    k.processors = 4;
+    assert_within(machines(&k, ring).step_s, 0.1, 0.101);
+    psr_scenario_done(&k);
+}
+
+/* Each frame has 66 bytes beyond 1448, and each second one is answered by one of 66. */
+static void frames_and_acknowledgements_take_their_part_of_a_link(void **state)
+{
+    psr_scenario k = scenario_of("resnet50", 4, 1);
+    (void)state;
+    const double bare_s = machines(&k, ring).step_s;
+    k.frame_bytes = 66;
+    const double share = 1.5 * 66 / 1448;
+    assert_within(machines(&k, ring).step_s, bare_s * (1 + 0.9 * share),
+                  bare_s * (1 + 1.1 * share));
+    psr_scenario_done(&k);
+}
+
+static void the_slowest_host_decides(void **state)
+{
+    psr_scenario k = scenario_of("resnet18", 4, 1);
+    (void)state;
+    const double alike_s = machines(&k, ring).step_s;
+    k.different_hosts = 4;
+    for (uint32_t h = 0; h < 4; h++) {
+        k.link_of[h] = h == 2 ? 1 : 10;
+        k.slow_of[h] = 1;
+    }
+    assert_within(machines(&k, ring).step_s, 0.9 * alike_s, alike_s * 1.01);
+    k.bits_per_s = 1e12;
+    k.compute_s = 0.1;
+    k.slow_of[1] = 3;
+    assert_within(machines(&k, ring).step_s, 0.3, 0.31);
+    psr_scenario_done(&k);
+}
+
 /* Mathis et al.: 1448 bytes, 20 ms, a loss of 1%: sqrt(150) segments a round trip. */
 static void a_loss_holds_a_connection_to_the_published_window(void **state)
 {
@@ -207,6 +253,9 @@ int main(void)
         cmocka_unit_test(without_links_between_them_workers_wait_for_nothing),
         cmocka_unit_test(the_same_scenario_has_the_same_figures),
         cmocka_unit_test(a_process_that_takes_long_for_a_byte_is_what_limits),
+        cmocka_unit_test(hosts_that_share_a_processor_compute_in_turns),
+        cmocka_unit_test(frames_and_acknowledgements_take_their_part_of_a_link),
+        cmocka_unit_test(the_slowest_host_decides),
         cmocka_unit_test(a_loss_holds_a_connection_to_the_published_window),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
