@@ -6,6 +6,7 @@
 #include "base/config/options_argp.h"
 #include "base/system/file.h"
 #include "base/text/printable.h"
+#include "base/text/units.h"
 #include "deploy/bench/places.h"
 #include "deploy/bench_train/grid.h"
 #include "deploy/bench_train/repetition.h"
@@ -116,22 +117,13 @@ static bool number_of(const char *text, double low, double high, double *ret_val
     return true;
 }
 
-/* Bits per second, decimal: 1e9, 100Mbit, 2.5G. */
 static bool rate_of(const char *text, double *ret_bytes_per_s)
 {
-    static const struct {
-        const char *unit;
-        double factor;
-    } units[] = {{"", 1},    {"k", 1e3},    {"M", 1e6},    {"G", 1e9},
-                 {"bit", 1}, {"kbit", 1e3}, {"Mbit", 1e6}, {"Gbit", 1e9}};
-    char *end = NULL;
-    const double value = strtod(text, &end);
-    for (size_t i = 0; end != text && value > 0 && value < 1e15 && i < 8; i++)
-        if (strcmp(end, units[i].unit) == 0) {
-            *ret_bytes_per_s = value * units[i].factor / 8;
-            return true;
-        }
-    return false;
+    uint64_t bits_per_s;
+    if (!psr_rate_parse(text, strlen(text), &bits_per_s))
+        return false;
+    *ret_bytes_per_s = (double)bits_per_s / 8;
+    return true;
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
