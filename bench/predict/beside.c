@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #define RUNS_MAX 256
+#define LAB_FRAME_BYTES 66 /* as tc counts frames */
 #define WHY_BYTES 256
 
 typedef enum from { FROM_OPTIONS, FROM_A_RUN_WITHOUT_EXCHANGE, FROM_ITSELF } from;
@@ -142,11 +143,14 @@ static psr_err take_links(const table *t, const measured *m, psr_scenario *k)
             k->link_of[h] = bits_per_s[h] / slowest;
         k->different_hosts = count;
         k->bits_per_s = slowest;
+        if (o->question.scenario.frame_bytes < 0)
+            k->frame_bytes = LAB_FRAME_BYTES;
         return PSR_OK;
     }
     if (m->input.config.link_rate_bits_per_s > 0) {
         k->bits_per_s = (double)m->input.config.link_rate_bits_per_s;
         k->latency_s = (double)m->input.config.link_delay_ns / 1e9;
+        k->frame_bytes = k->window_bytes = 0; /* there is no TCP in these links */
         return PSR_OK;
     }
     if (o->link_bits_per_s < 0 && o->doctor == NULL)
