@@ -72,6 +72,19 @@ uint64_t psr_layout_elements_in(const psr_layout *layout, size_t offset, size_t 
     return elements;
 }
 
+void psr_layout_clear_padding(const psr_layout *layout, size_t offset, size_t count, float *values)
+{
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        const psr_tensor *tensor = &layout->tensors[t];
+        size_t from = tensor->offset + tensor->count, end = offset + count;
+        size_t to = t + 1 < layout->tensor_count ? tensor[1].offset : layout->length;
+        from = from > offset ? from : offset;
+        to = to < end ? to : end;
+        if (from < to)
+            memset(values + (from - offset), 0, (to - from) * sizeof *values);
+    }
+}
+
 uint64_t psr_layout_hash(const psr_layout *layout, const float *arena)
 {
     XXH3_state_t state;

@@ -63,6 +63,9 @@ const psr_tensor *psr_layout_find(const psr_layout *layout, const char *name);
  * lie within the array. */
 uint64_t psr_layout_elements_in(const psr_layout *layout, size_t offset, size_t count);
 
+/* Sets the padding to 0 in values, the count floats from offset on of an array with this layout. */
+void psr_layout_clear_padding(const psr_layout *layout, size_t offset, size_t count, float *values);
+
 /* The size of buckets in bytes for --bucket-size asked_bytes, which is kept if it is not 0. For 0
  * (auto) the size is the largest power of two that fits 16 times into the arena, at least 4 KiB and
  * at most 4 MiB. It depends on the layout alone, because a bucket's bounds decide the order in

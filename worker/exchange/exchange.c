@@ -305,15 +305,8 @@ static void clear_padding(psr_exchange *exchange, uint32_t bucket)
     const psr_bucket *b = &exchange->options.buckets->items[bucket];
     float *gradients = psr_exchange_gradients(exchange);
     float *residual = psr_exchange_residual(exchange, exchange->step.rank - exchange->options.rank);
-    for (size_t t = 0; t < layout->tensor_count; t++) {
-        const psr_tensor *tensor = &layout->tensors[t];
-        size_t begin = tensor->offset + tensor->count;
-        size_t end = t + 1 < layout->tensor_count ? tensor[1].offset : layout->length;
-        begin = begin > b->offset ? begin : b->offset;
-        end = end < b->offset + b->length ? end : b->offset + b->length;
-        for (size_t i = begin; i < end; i++)
-            gradients[i] = residual[i] = 0;
-    }
+    psr_layout_clear_padding(layout, b->offset, b->length, gradients + b->offset);
+    psr_layout_clear_padding(layout, b->offset, b->length, residual + b->offset);
 }
 
 psr_err psr_exchange_gradient_ready(psr_exchange *exchange, uint32_t bucket, psr_fence *fence)

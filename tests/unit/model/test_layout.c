@@ -57,6 +57,23 @@ static void elements_are_counted_without_the_padding_between_them(void **state)
     psr_layout_done(&layout);
 }
 
+static void padding_alone_is_cleared(void **state)
+{
+    (void)state;
+    psr_layout layout = three_tensors();
+    const size_t offset = 140, count = 35; /* elements, padding, elements, padding */
+    float values[192];
+    for (size_t i = 0; i < 192; i++)
+        values[i] = 1;
+    psr_layout_clear_padding(&layout, offset, count, values + offset);
+    for (size_t i = 0; i < 192; i++) {
+        const bool cleared =
+            i >= offset && i < offset + count && psr_layout_elements_in(&layout, i, 1) == 0;
+        assert_true(values[i] == (cleared ? 0 : 1));
+    }
+    psr_layout_done(&layout);
+}
+
 static void a_name_that_is_not_there_is_not_found(void **state)
 {
     (void)state;
@@ -150,6 +167,7 @@ int main(void)
         cmocka_unit_test(tensors_begin_at_64_byte_boundaries_in_the_order_of_adding),
         cmocka_unit_test(unused_dimensions_are_one),
         cmocka_unit_test(elements_are_counted_without_the_padding_between_them),
+        cmocka_unit_test(padding_alone_is_cleared),
         cmocka_unit_test(a_name_that_is_not_there_is_not_found),
         cmocka_unit_test(a_name_that_is_too_long_is_refused_and_changes_nothing),
         cmocka_unit_test(a_shape_that_is_empty_or_overflows_is_refused),
