@@ -1,7 +1,7 @@
 #include "comm/tables/table.h"
 
+#include "base/arrays/fold.h"
 #include "base/arrays/stream.h"
-
 #include "comm/operations/lane.h"
 #include "comm/operations/loan.h"
 #include "comm/wire/encoding.h"
@@ -306,7 +306,9 @@ static psr_err land(const psr_table *table, const arrival *a, const psr_message 
         return PSR_OK;
     if (table->landing != NULL)
         return psr_landing_take(table->landing, a->slice, a->says.span, message);
-    if (table->options.past_caches)
+    if (psr_plan_pulls_differences(table->plan))
+        psr_fold_add(values, a->values, a->says.span.count);
+    else if (table->options.past_caches)
         psr_stream_copy(values, a->values, a->says.span.count);
     else
         memcpy(values, a->values, a->says.span.count * sizeof *values);
@@ -622,6 +624,9 @@ psr_err psr_table_new(const psr_table_options *options, psr_table **ret_table)
     }
     share_room(table);
     psr_err err = make_encoders(table);
+    if (err == PSR_OK && psr_plan_pulls_differences(plan) && !is_bsp(table))
+        err = psr_fail(PSR_ERR_USAGE, "values come back as %s in BSP alone",
+                       psr_encoding_name(plan->pulled.encoding));
     if (err == PSR_OK && options->in_place && is_bsp(table) &&
         psr_compression_is_none(plan->pulled))
         err = psr_landing_new(options->values, psr_plan_length(plan), plan->slice_count,

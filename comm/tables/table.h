@@ -13,7 +13,9 @@
  * PSR_TABLE_WINDOW_LENT times as many when they are read where they lie; every message of a shard
  * says how many pushes it has received. BSP: the shard answers a push with the new values. SSP and
  * async: a pull follows each push on the same channel, so the answer includes this worker's own
- * update; there a push or a pull can also be made alone. One thread, except psr_table_lent. */
+ * update; there a push or a pull can also be made alone. If the plan's `pulled` has a residual, an
+ * answer is added to this worker's copy (comm/tables/differences.h). One thread, except
+ * psr_table_lent. */
 #ifndef PSR_COMM_TABLE_H
 #define PSR_COMM_TABLE_H
 
@@ -62,7 +64,8 @@ typedef struct psr_table_options {
 
 typedef struct psr_table psr_table;
 
-/* Makes the worker's end, with an encoder for each part whose pushes are compressed. NOMEM. The
+/* Makes the worker's end, with an encoder for each part whose pushes are compressed. USAGE:
+ * differences are pulled without BSP. NOMEM. The
  * caller owns *ret_table. */
 PSR_MUST_CHECK psr_err psr_table_new(const psr_table_options *options, psr_table **ret_table);
 /* NULL allowed. Nothing may be lent: free the transport first. */

@@ -27,7 +27,8 @@ static psr_err find_update(psr_table_shard *table)
     const psr_table_update *update = NULL;
     PSR_TRY(psr_table_update_find(options->update, options->registered, options->registered_count,
                                   &update));
-    assert(update->state_count <= 31); /* a bit for each state, and one for the values */
+    const uint32_t more = update->state_count + psr_plan_pulls_differences(table->plan);
+    assert(more <= 31); /* a bit for each, and one for the values */
     if (update->applied != NULL && !psr_table_shard_is_bsp(table))
         return psr_fail(PSR_ERR_USAGE,
                         "the update \"%s\" needs more than a slice, which BSP alone gathers",
@@ -35,7 +36,7 @@ static psr_err find_update(psr_table_shard *table)
     table->update = *update;
     table->sections_wanted = 1;
     if (options->first_step > 0)
-        table->sections_wanted |= ((1u << update->state_count) - 1) << 1;
+        table->sections_wanted |= ((1u << more) - 1) << 1;
     return PSR_OK;
 }
 
@@ -47,7 +48,10 @@ static psr_err make_arrays(psr_table_shard *table)
     table->values = table->own_values != NULL ? table->own_values : table->options.values;
     if (by_arrival(table))
         PSR_TRY(psr_arena_new(table->length, &table->sums));
-    if (!psr_compression_is_none(pulled)) {
+    if (psr_compression_has_residual(pulled)) {
+        PSR_TRY(psr_differences_new(table->plan, table->options.context, table->options.blank,
+                                    &table->differences));
+    } else if (!psr_compression_is_none(pulled)) {
         PSR_TRY(psr_encoder_new(pulled, table->plan->slice_floats, &table->encoder));
         table->encoded = malloc(psr_compression_bytes_max(pulled, table->plan->slice_floats));
         if (table->encoded == NULL)
@@ -83,6 +87,11 @@ static psr_err make_arrays(psr_table_shard *table)
 static psr_err table_init(psr_table_shard *table)
 {
     const psr_table_shard_options *options = &table->options;
+    if (psr_plan_pulls_differences(table->plan) &&
+        (!psr_table_shard_is_bsp(table) || options->given))
+        return psr_fail(PSR_ERR_USAGE,
+                        "values come back as %s in BSP alone, to workers that began with the table",
+                        psr_encoding_name(table->plan->pulled.encoding));
     PSR_TRY(find_update(table));
     PSR_TRY(psr_table_slices_init(table->plan, options->by_host ? PSR_ROUTE_HOST : PSR_ROUTE_SHARD,
                                   options->shard, options->first_step, &table->slices));
@@ -126,6 +135,7 @@ void psr_table_shard_free(psr_table_shard *table)
     for (uint32_t r = 0; table->unsent != NULL && r < table->n; r++)
         psr_unsent_free(table->unsent[r]);
     psr_encoder_free(&table->encoder);
+    psr_differences_free(table->differences);
     free(table->encoded);
     free(table->unsent);
     free(table->held);
@@ -227,7 +237,8 @@ psr_err psr_table_shard_send(psr_table_shard *table, const psr_table_slice *slic
 psr_err psr_table_shard_show(psr_table_shard *table)
 {
     const psr_outbox *outbox = &table->options.outbox;
-    if (!psr_table_shard_is_bsp(table) || table->encoder != NULL || outbox->lends_to == NULL)
+    if (!psr_table_shard_is_bsp(table) || !psr_compression_is_none(table->plan->pulled) ||
+        outbox->lends_to == NULL)
         return PSR_OK;
     for (uint32_t r = 0; r < table->n; r++) {
         const psr_peer worker = {PSR_ROLE_WORKER, table->first_rank + r};
@@ -264,6 +275,29 @@ static psr_err acknowledge(psr_table_shard *table, uint32_t rank)
                : psr_table_shard_acknowledge(table, rank);
 }
 
+static psr_err send_to_all(psr_table_shard *table, const psr_table_slice *slice, uint64_t step,
+                           const psr_head *form, const psr_payload *payload)
+{
+    for (uint32_t r = 0; r < table->n; r++)
+        PSR_TRY(psr_table_shard_send(table, slice, r, step, 0, form, payload));
+    return PSR_OK;
+}
+
+/* All slices of the part have been updated. The payload is used again, so the transport copies
+ * it. */
+static psr_err send_differences(psr_table_shard *table, uint32_t p, uint64_t step)
+{
+    const psr_table_part *part = &table->slices.parts[p];
+    PSR_TRY(psr_differences_prepare(table->differences, p, step, table->values));
+    for (uint32_t s = part->first; s < part->first + part->count; s++) {
+        const psr_table_slice *slice = &table->slices.items[s];
+        psr_head form = {0};
+        const psr_payload payload = psr_differences_send(table->differences, slice->span, &form);
+        PSR_TRY(send_to_all(table, slice, step, &form, &payload));
+    }
+    return PSR_OK;
+}
+
 psr_err psr_table_shard_updated(psr_table_shard *table, uint32_t s)
 {
     psr_table_slice *slice = &table->slices.items[s];
@@ -271,10 +305,12 @@ psr_err psr_table_shard_updated(psr_table_shard *table, uint32_t s)
     psr_head form = {0};
     psr_payload payload;
     PSR_TRY(slice_advanced(table, slice));
+    if (table->differences != NULL)
+        return table->slices.parts[slice->part].version > step
+                   ? send_differences(table, slice->part, step)
+                   : PSR_OK;
     PSR_TRY(psr_table_shard_payload(table, slice->span, &form, &payload));
-    for (uint32_t r = 0; r < table->n; r++)
-        PSR_TRY(psr_table_shard_send(table, slice, r, step, 0, &form, &payload));
-    return PSR_OK;
+    return send_to_all(table, slice, step, &form, &payload);
 }
 
 /* ---- updates ---- */
@@ -413,6 +449,9 @@ static psr_err take_init(psr_table_shard *table, const psr_message *message)
         return PSR_OK;
     memcpy(psr_table_shard_section(table, section) + slice->span.offset, values,
            slice->span.count * sizeof *values);
+    if (table->differences != NULL && table->options.first_step == 0) /* workers have them too */
+        memcpy(psr_differences_pulled(table->differences) + slice->span.offset, values,
+               slice->span.count * sizeof *values);
     slice->sections_known |= 1u << section;
     table->slices_initialised += slice->sections_known == table->sections_wanted;
     return PSR_OK;
@@ -424,8 +463,11 @@ static psr_err take_push_bsp(psr_table_shard *table, uint32_t s, uint64_t step, 
     psr_table_slice *slice = &table->slices.items[s];
     uint32_t rank = psr_table_shard_pusher(table, *message);
     size_t cell = (size_t)s * table->n + rank;
-    if (step != slice->version)
-        return psr_violation(*message, "the slice is at wire step %" PRIu64, slice->version);
+    /* nobody was answered before all of the part was updated */
+    const uint64_t due =
+        table->differences != NULL ? table->slices.parts[slice->part].version : slice->version;
+    if (step != due)
+        return psr_violation(*message, "the slice is at wire step %" PRIu64, due);
     table->pushes[cell]++;
     table->received[rank]++;
     slice->arrived++;

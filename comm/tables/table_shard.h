@@ -20,7 +20,9 @@
  * answered when every worker has pushed c - K steps of that slice (async: at once), from a copy.
  *
  * Values may come rounded (the plan's pulled): here they stay float32, and every worker gets the
- * same bits.
+ * same bits. With an encoding that leaves much out, workers get what they lack of the values
+ * (comm/tables/differences.h): BSP only, and a part is answered when all its slices are updated,
+ * since it is encoded as one.
  *
  * Credit: each message to a worker carries the number of its pushes received; an ACK goes out alone
  * when half a window has been received and nothing else told it. The other way, a PULL carries the
@@ -58,13 +60,16 @@ typedef struct psr_table_shard_options {
      * worker 0 may write them. While a part is written nobody pushes it, and no worker has an
      * answer about it unread */
     bool open;
-    /* if above 0, the update's state is given at the beginning too, like the values */
+    /* if above 0, the update's state is given at the beginning too, like the values; and, as a
+     * section after those of the state, what all workers have, if they get differences */
     uint64_t first_step;
     uint64_t end; /* the number of steps after which the table is finished */
     /* memory for the values, as long as the table and zeroed, borrowed for life; NULL: its own */
     float *values;
     psr_outbox outbox;
     void *context;
+    /* see psr_differences_new */
+    void (*blank)(void *context, psr_span span, float *differences);
     /* All values of a part that is held here now contain `version` steps; nobody was answered yet.
      * May be NULL. */
     psr_err (*advanced)(void *context, uint32_t part, uint64_t version);
@@ -76,7 +81,8 @@ typedef struct psr_table_shard_options {
 
 typedef struct psr_table_shard psr_table_shard;
 
-/* USAGE: there is no update of that name, or it holds slices back without BSP. NOMEM. The caller
+/* USAGE: there is no update of that name, or it holds slices back without BSP; differences are
+ * pulled without BSP, or with `given`. NOMEM. The caller
  * owns *ret_table, and frees it after the transport, to which slices of its values are lent. */
 PSR_MUST_CHECK psr_err psr_table_shard_new(const psr_table_shard_options *options,
                                            psr_table_shard **ret_table);
@@ -84,8 +90,8 @@ PSR_MUST_CHECK psr_err psr_table_shard_new(const psr_table_shard_options *option
 void psr_table_shard_free(psr_table_shard *table);
 
 /* INIT, PUSH, PULL or ASK from a worker. Takes *message. PROTOCOL: the slice is not this shard's,
- * its size is wrong, or its step cannot come now. Otherwise the failure of the update or of
- * `advanced`. */
+ * its size is wrong, or its step cannot come now. Otherwise the failure of the update, of
+ * `advanced`, or of psr_differences_prepare. */
 PSR_MUST_CHECK psr_err psr_table_shard_message(psr_table_shard *table, psr_message **message);
 
 /* An update that holds slices back has now changed this slice: it is answered. Fails as `advanced`

@@ -4,6 +4,7 @@
 #ifndef PSR_COMM_TABLE_SHARD_PRIVATE_H
 #define PSR_COMM_TABLE_SHARD_PRIVATE_H
 
+#include "comm/tables/differences.h"
 #include "comm/tables/table_shard.h"
 #include "comm/tables/table_slices.h"
 #include "comm/wire/messages.h"
@@ -22,8 +23,11 @@ struct psr_table_shard {
     float *sums;       /* if folded by arrival: as long as values; else NULL */
     float *scratch;    /* [PSR_FOLD_BLOCK] */
     psr_table_slices slices;
-    psr_encoder *encoder; /* encodes what is pulled, a slice at a time; NULL: it is sent as it is */
-    void *encoded;        /* a slice's payload */
+    /* What is pulled: whole values that are encoded a slice at a time; or what workers lack of a
+     * part. Both NULL: it is sent as it is */
+    psr_encoder *encoder;
+    psr_differences *differences;
+    void *encoded; /* the encoder's payload of a slice */
 
     psr_message **held;   /* [slice * n + worker] BSP: the push of the step under way, in float32 */
     const float **inputs; /* [n] payloads of a slice's held pushes */
@@ -71,7 +75,8 @@ PSR_MUST_CHECK psr_err psr_table_shard_acknowledge(psr_table_shard *table, uint3
 
 /* ---- table_shard_pulls.c ---- */
 
-/* The array of a section: the values, or one of the update's states. NULL: there is none. */
+/* The array of a section: the values, one of the update's states, or after them what all workers
+ * have. NULL: there is none. */
 float *psr_table_shard_section(const psr_table_shard *table, uint32_t section);
 /* Answers the pulls of a slice that may be answered now: a pull for step c when every worker has
  * pushed c - K steps. */

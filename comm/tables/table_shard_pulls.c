@@ -18,8 +18,10 @@ float *psr_table_shard_section(const psr_table_shard *table, uint32_t section)
 {
     if (section == 0)
         return table->values;
-    return section <= table->update.state_count
-               ? table->update.state(table->update.context, section - 1)
+    if (section <= table->update.state_count)
+        return table->update.state(table->update.context, section - 1);
+    return section == table->update.state_count + 1 && table->differences != NULL
+               ? psr_differences_pulled(table->differences)
                : NULL;
 }
 

@@ -25,7 +25,9 @@ size_t psr_plan_slice_floats(uint64_t slice_bytes)
 /* Floats of a whole slice: few enough to fit into a message with any compression. */
 static size_t slice_of(const psr_plan *plan, const psr_plan_bucket *bucket)
 {
-    size_t most = psr_compression_values_max(bucket->compression) & ~(size_t)(SLICE_ALIGN - 1);
+    const size_t summed = psr_compression_values_max(bucket->compression),
+                 pulled = psr_compression_values_max(plan->pulled),
+                 most = (summed < pulled ? summed : pulled) & ~(size_t)(SLICE_ALIGN - 1);
     return plan->slice_floats < most ? plan->slice_floats : most;
 }
 
@@ -381,13 +383,9 @@ static psr_err begin_plan(const psr_plan_options *options, uint32_t count, psr_p
 
 static psr_err check_compressions(const psr_plan *plan)
 {
-    if (psr_compression_has_residual(plan->pulled))
-        return psr_fail(PSR_ERR_UNSUPPORTED,
-                        "weights cannot come back as %s: it leaves values out, "
-                        "and no worker keeps them for later",
-                        psr_encoding_name(plan->pulled.encoding));
     for (uint32_t b = 0; b < plan->bucket_count; b++)
-        if (!psr_compression_is_none(plan->buckets[b].compression) &&
+        if ((!psr_compression_is_none(plan->buckets[b].compression) ||
+             psr_plan_pulls_differences(plan)) &&
             plan->buckets[b].span.count > UINT32_MAX)
             return psr_fail(PSR_ERR_UNSUPPORTED,
                             "bucket %" PRIu32 " of %zu values is too long to be compressed as one",

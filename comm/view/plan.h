@@ -64,8 +64,10 @@ typedef struct psr_plan {
     uint32_t chunks; /* of a bucket by HOST: with one host 1, with several all ranks of the run */
     size_t slice_floats; /* floats of a whole slice at most; a bucket's own slice_floats counts */
     uint32_t window;     /* slices that may be on their way to one peer */
-    psr_compression pulled; /* how pulled values are encoded: not, or without a residual */
-    bool reversed;          /* sums count the ranks from the last one; not by HOST over hosts */
+    /* How pulled values are encoded. With a residual: as what the workers lack of them
+     * (comm/tables/differences.h), otherwise as they are */
+    psr_compression pulled;
+    bool reversed; /* sums count the ranks from the last one; not by HOST over hosts */
 } psr_plan;
 
 typedef struct psr_plan_options {
@@ -96,10 +98,9 @@ uint32_t psr_host_ranks_homes(const psr_host_ranks *hosts);
  * that go by HOST are balanced by bytes, each kind by itself: the largest first onto the lightest
  * shard or home, ties to the lower rank. If hosts have different numbers of workers, the lightest
  * home is the one whose workers have least together. Parts with the same `unit` share a home.
- * USAGE: SHARD without shards, HOST without hosts, several hosts with reversed. UNSUPPORTED: pulled
- * has a residual; there are more slices than can be counted; a compressed bucket has 2^32 floats.
- * The caller owns *ret_plan:
- * psr_plan_done. */
+ * USAGE: SHARD without shards, HOST without hosts, several hosts with reversed. UNSUPPORTED: there
+ * are more slices than can be counted; a compressed bucket has 2^32 floats. The caller owns
+ * *ret_plan: psr_plan_done. */
 PSR_MUST_CHECK psr_err psr_plan_make(const psr_plan_options *options, const psr_part *parts,
                                      uint32_t count, psr_plan *ret_plan);
 /* A plan that was made elsewhere: spans, routes, homes and compressions are those of buckets,
@@ -176,6 +177,12 @@ PSR_MUST_CHECK psr_err psr_plan_within(const psr_plan *plan, uint32_t rank, psr_
 /* Whether some bucket's compression has a residual, so that senders keep values from one step to
  * the next. */
 bool psr_plan_has_residual(const psr_plan *plan);
+
+/* Whether pulled values come as what the workers lack of them. */
+static inline bool psr_plan_pulls_differences(const psr_plan *plan)
+{
+    return psr_compression_has_residual(plan->pulled);
+}
 
 /* The next run of adjacent buckets, in the order of the arena, that peer holds (psr_plan_holds), or
  * with held false does not hold. *bucket: bucket_count before the first call; each call changes it.

@@ -17,6 +17,16 @@ RECORDS_MUTATOR(1, RECORD);
 static const char *const compressions[] = {"none", "fp16", "bf16", "int8", "topk:0.2", "1bit"};
 enum { COMPRESSIONS = sizeof compressions / sizeof compressions[0] };
 
+/* How weights come back, by the input's first byte; as differences in BSP alone. */
+static const char *pulled_by(uint8_t choice)
+{
+    static const char *const differences[] = {"int8", "topk:0.2", "1bit", "int8"};
+    if ((choice & 0x80) == 0)
+        return "none";
+    return choice % 3 == PSR_CONSISTENCY_BSP && (choice & 0x40) != 0 ? differences[choice >> 4 & 3]
+                                                                     : "fp16";
+}
+
 static const psr_part parts[PARTS] = {{{40, 20}, 0}, {{9, 23}, 1}, {{3, 1}, 2}};
 
 typedef struct player {
@@ -45,9 +55,10 @@ static psr_err count_landed(void *context, uint64_t round, uint32_t part)
 }
 
 /* A message whose payload is of its exact size, so that a read beyond it is seen. */
-static psr_message *make(const uint8_t *record, psr_message_type type)
+static psr_message *make(const uint8_t *record, psr_message_type type, psr_compression pulled)
 {
-    size_t payload_bytes = (size_t)record[6] * 4;
+    const bool differs = type == PSR_MSG_WEIGHTS && psr_compression_has_residual(pulled);
+    size_t payload_bytes = (size_t)record[6] * (differs ? 1 : 4);
     uint64_t received = record[5] & 63;
     psr_head head = type == PSR_MSG_ACK ? psr_msg_ack_head(received)
                     : type == PSR_MSG_INIT
@@ -60,7 +71,9 @@ static psr_message *make(const uint8_t *record, psr_message_type type)
                                                                   .received = received});
     records_twist(&head, record + TWIST, PARTS);
     if (payload_bytes > 0) /* now and then in another than the type's */
-        head.encoding = record[5] >> 6 == 3 ? PSR_ENCODING_FP16 : PSR_ENCODING_FLOAT32;
+        head.encoding = record[5] >> 6 == 3 ? PSR_ENCODING_FP16
+                        : differs           ? pulled.encoding
+                                            : PSR_ENCODING_FLOAT32;
     head.type = type;
     const psr_peer from = {record[0] >> 6 == 3 ? PSR_ROLE_WORKER : PSR_ROLE_SHARD,
                            record[0] >> 4 & 3};
@@ -82,7 +95,7 @@ static void start(player *p, uint32_t part)
         abort();
 }
 
-static void play(player *p, const uint8_t *data, size_t size)
+static void play(player *p, const uint8_t *data, size_t size, psr_compression pulled)
 {
     static const psr_message_type types[] = {PSR_MSG_WEIGHTS, PSR_MSG_ACK,     PSR_MSG_WEIGHTS,
                                              PSR_MSG_PUSH,    PSR_MSG_WEIGHTS, PSR_MSG_ACK,
@@ -92,7 +105,7 @@ static void play(player *p, const uint8_t *data, size_t size)
             start(p, data[1] % PARTS);
             continue;
         }
-        psr_message *message = make(data, types[data[0] & 7]);
+        psr_message *message = make(data, types[data[0] & 7], pulled);
         psr_err err = psr_table_message(p->table, &message);
         if (message != NULL || (err != PSR_OK && err != PSR_ERR_PROTOCOL))
             abort();
@@ -108,17 +121,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 1)
         return 0;
     player p = {0};
-    psr_compression compression;
-    const psr_compression half = {.encoding = PSR_ENCODING_FP16};
+    psr_compression compression, pulled;
     const psr_plan_options planned = {.route = PSR_ROUTE_SHARD,
                                       .ranks = 3,
                                       .shards = 2,
                                       .slice_floats = 4,
                                       .window = 2,
                                       .compression = &compression,
-                                      .pulled = data[0] & 0x80 ? &half : NULL};
+                                      .pulled = &pulled};
     psr_plan plan;
-    if (psr_compression_parse(compressions[data[0] / 3 % COMPRESSIONS], &compression) != PSR_OK)
+    if (psr_compression_parse(compressions[data[0] / 3 % COMPRESSIONS], &compression) != PSR_OK ||
+        psr_compression_parse(pulled_by(data[0]), &pulled) != PSR_OK)
         abort();
     if (psr_plan_make(&planned, parts, PARTS, &plan) != PSR_OK)
         abort();
@@ -133,7 +146,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         p.values[i] = 1.0f;
     if (psr_table_new(&options, &p.table) != PSR_OK)
         abort();
-    play(&p, data + 1, size - 1);
+    play(&p, data + 1, size - 1, pulled);
     for (size_t i = 0; i < TABLE; i++) {
         bool inside = false;
         for (size_t b = 0; b < PARTS; b++)

@@ -78,6 +78,13 @@ psr_err psr_compression_parse_option(const char *name, const char *text,
     return err == PSR_OK ? PSR_OK : psr_fail_context(err, "--%s", name);
 }
 
+psr_err psr_compression_check_options(const char *compress, const char *compress_weights)
+{
+    psr_compression compression;
+    PSR_TRY(psr_compression_parse_option("compress", compress, &compression));
+    return psr_compression_parse_option("compress-weights", compress_weights, &compression);
+}
+
 void psr_compression_print(psr_compression compression, char text[PSR_COMPRESSION_TEXT_BYTES])
 {
     for (size_t i = 0; i < KIND_COUNT; i++)

@@ -44,6 +44,9 @@ PSR_MUST_CHECK psr_err psr_compression_parse(const char *text, psr_compression *
 /* The same for an option: the line begins with "--NAME: ". */
 PSR_MUST_CHECK psr_err psr_compression_parse_option(const char *name, const char *text,
                                                     psr_compression *ret_compression);
+/* Whether the texts of --compress and --compress-weights are compressions. USAGE as above. */
+PSR_MUST_CHECK psr_err psr_compression_check_options(const char *compress,
+                                                     const char *compress_weights);
 /* A text that parses to the same. */
 void psr_compression_print(psr_compression compression, char text[PSR_COMPRESSION_TEXT_BYTES]);
 

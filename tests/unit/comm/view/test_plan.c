@@ -357,6 +357,31 @@ static void a_whole_slice_fits_a_message_in_any_compression(void **state)
     }
 }
 
+/* Whatever comes back: a slice of what is pulled must fit too. */
+static void a_whole_slice_of_what_is_pulled_fits_a_message(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"none", "bf16", "int8", "topk:0.01", "1bit"};
+    const psr_part part = {{0, 1000003}, 0};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        psr_compression pulled;
+        psr_plan plan;
+        expect_ok(psr_compression_parse(texts[i], &pulled));
+        const psr_plan_options options = {.route = PSR_ROUTE_SHARD,
+                                          .ranks = 3,
+                                          .shards = 1,
+                                          .slice_floats =
+                                              psr_plan_slice_floats(PSR_PAYLOAD_BYTES_MAX),
+                                          .window = 2,
+                                          .pulled = &pulled};
+        expect_ok(psr_plan_make(&options, &part, 1, &plan));
+        assert_int_equal(psr_plan_pulls_differences(&plan), i >= 2);
+        assert_in_range(psr_compression_bytes_max(pulled, plan.buckets[0].slice_floats), 1,
+                        PSR_PAYLOAD_BYTES_MAX);
+        psr_plan_done(&plan);
+    }
+}
+
 static void slices_are_whole_cache_lines(void **state)
 {
     (void)state;
@@ -535,6 +560,7 @@ int main(void)
         cmocka_unit_test(what_leaves_no_process_is_not_cut),
         cmocka_unit_test(each_bucket_has_a_compression_of_its_own),
         cmocka_unit_test(a_whole_slice_fits_a_message_in_any_compression),
+        cmocka_unit_test(a_whole_slice_of_what_is_pulled_fits_a_message),
         cmocka_unit_test(slices_are_whole_cache_lines),
         cmocka_unit_test(on_each_host_one_worker_holds_a_bucket),
         cmocka_unit_test(on_hosts_of_any_sizes_the_workers_of_each_hold_parts_of_one_size),
