@@ -14,6 +14,7 @@
 #include "bench/exchange/link.h"
 #include "bench/exchange/peers.h"
 #include "bench/exchange/rounds.h"
+#include "comm/wire/compression/compression.h"
 #include "model/networks/network_list.h"
 
 #include <argp.h>
@@ -382,6 +383,19 @@ static psr_err measure_all(command *c)
 
 /* ---- what can be measured ---- */
 
+static psr_err check_compression(const psr_config *config)
+{
+    psr_compression pulled;
+    PSR_TRY(psr_compression_check_options(config->compress, config->compress_weights));
+    PSR_TRY(psr_compression_parse_option("compress-weights", config->compress_weights, &pulled));
+    if (psr_compression_has_residual(pulled))
+        return psr_fail(PSR_ERR_USAGE,
+                        "--compress-weights %s: shards alone know what their answers left out, so "
+                        "sums cannot be checked; give none, fp16 or bf16",
+                        config->compress_weights);
+    return PSR_OK;
+}
+
 static psr_err check(const bench_run *b)
 {
     const psr_config *config = &b->config;
@@ -403,6 +417,7 @@ static psr_err check(const bench_run *b)
     if (b->hosts > 1 && (!over_tcp || b->hosts > config->workers))
         return psr_fail(PSR_ERR_USAGE,
                         "--hosts: it goes with --transport auto or tcp, and a worker on each");
+    PSR_TRY(check_compression(config));
     PSR_TRY(psr_network_check(config));
     return psr_config_check(config);
 }

@@ -139,9 +139,8 @@ static psr_err resolve(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts,
                        psr_placement *ret_placement)
 {
     psr_config *config = &o->config;
-    psr_compression compression;
     PSR_TRY(psr_network_check(config));
-    PSR_TRY(psr_compression_parse_option("compress", config->compress, &compression));
+    PSR_TRY(psr_compression_check_options(config->compress, config->compress_weights));
     PSR_TRY(read_hosts(o, hosts, ps_hosts));
     if (config->workers == 0) /* not given: every slot, or one */
         config->workers = hosts->count ? psr_hosts_slots(hosts) : 1;

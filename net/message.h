@@ -151,6 +151,9 @@ typedef enum psr_message_type {
  * worker 0 sends it, or the shards do where the weights that they send to workers are rounded. */
 #define PSR_SECTION_WEIGHTS 0u
 #define PSR_SECTION_BUFFERS 1u /* averaged batch-norm statistics, of worker 0 */
+/* The weights that all workers have, of worker 0, where they come as differences from these
+ * (comm/tables/differences.h). Laid out like the parameter arena */
+#define PSR_SECTION_PULLED 2u
 /* State array i of the optimizer. In mode ps the shards send it; in ring and local worker 0, or
  * each worker for the buckets that it holds */
 #define PSR_SECTION_SLOT(i) (16u + (i))

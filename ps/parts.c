@@ -14,14 +14,6 @@ static bool keeps_tensors_whole(const psr_config *config)
     return config->optimizer == PSR_OPTIMIZER_LARS;
 }
 
-static psr_compression compression_of_weights(const psr_config *config)
-{
-    static const psr_encoding encodings[] = {[PSR_COMPRESS_WEIGHTS_NONE] = PSR_ENCODING_FLOAT32,
-                                             [PSR_COMPRESS_WEIGHTS_FP16] = PSR_ENCODING_FP16,
-                                             [PSR_COMPRESS_WEIGHTS_BF16] = PSR_ENCODING_BF16};
-    return (psr_compression){.encoding = encodings[config->compress_weights]};
-}
-
 /* ---- the way of each bucket ---- */
 
 /* A ring goes by HOST if workers share memory. */
@@ -81,9 +73,9 @@ static psr_err plan_parts(const psr_config *config, psr_mode mode, const psr_lay
                           psr_plan *ret_plan)
 {
     const psr_roster roster = psr_roster_of(config);
-    psr_compression compression;
+    psr_compression compression, pulled;
     PSR_TRY(psr_compression_parse_option("compress", config->compress, &compression));
-    const psr_compression pulled = compression_of_weights(config);
+    PSR_TRY(psr_compression_parse_option("compress-weights", config->compress_weights, &pulled));
     const bool reversed = config->fold == PSR_FOLD_REVERSED;
     const bool shared = hosts != NULL && hosts->count < roster.ranks &&
                         psr_compression_is_none(compression) && (hosts->count == 1 || !reversed);

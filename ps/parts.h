@@ -21,8 +21,8 @@ typedef struct psr_parts {
  * sends another way: the first pattern that fits a name counts. A bucket with tensors of several
  * ways goes the way of most of its bytes, and with two equal ones that of the earlier tensor.
  * Tensors that the optimizer needs whole go one way. hosts: on which hosts several workers share
- * memory; borrowed for the call; NULL: none do. USAGE: --compress names no compression, or --route
- * a way that does not exist. The caller owns *ret_plan: psr_plan_done. */
+ * memory; borrowed for the call; NULL: none do. USAGE: --compress or --compress-weights names no
+ * compression, or --route a way that does not exist. The caller owns *ret_plan: psr_plan_done. */
 PSR_MUST_CHECK psr_err psr_parts_plan(const psr_config *config, psr_mode mode,
                                       const psr_layout *layout, const psr_buckets *buckets,
                                       const psr_host_ranks *hosts, psr_plan *ret_plan);

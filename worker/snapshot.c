@@ -30,6 +30,9 @@ static psr_err save_first_workers(psr_trainer *t, uint64_t steps, const float *a
     const float *weights = psr_exchange_saved_weights(t->exchange);
     if (weights != NULL)
         PSR_TRY(save(t, steps, PSR_SECTION_WEIGHTS, weights, &t->net->params));
+    if (psr_exchange_pulls_differences(t->exchange))
+        PSR_TRY(
+            save(t, steps, PSR_SECTION_PULLED, psr_exchange_weights(t->exchange), &t->net->params));
     return save(t, steps, PSR_SECTION_BUFFERS, averaged, &t->net->buffers);
 }
 
@@ -76,6 +79,7 @@ typedef struct snapshot {
     float *weights;    /* borrowed from the exchange */
     float *statistics; /* owned: [workers, buffers->length] */
     size_t statistics_count;
+    float *pulled; /* owned: the weights that workers had; NULL: those that are installed */
     psr_optimizer *optimizer; /* owned: its state on the way to shards; NULL if there is none */
     psr_session *session;
     psr_exchange *exchange;
@@ -115,6 +119,8 @@ static psr_err snapshot_init(const psr_trainer *t, snapshot *s)
                     .first = psr_trainer_is_first(t)};
     s->statistics_count = (size_t)s->workers * s->buffers->length;
     PSR_TRY(psr_arena_new(s->statistics_count, &s->statistics));
+    if (s->first && t->first_step > 0 && psr_exchange_pulls_differences(t->exchange))
+        PSR_TRY(psr_arena_new(s->params->length, &s->pulled));
     if (psr_trainer_is_first(t) && t->first_step > 0 && !psr_exchange_updates_here(t->exchange))
         return psr_optimizer_new(t->config, s->params, &s->optimizer);
     return PSR_OK;
@@ -123,6 +129,7 @@ static psr_err snapshot_init(const psr_trainer *t, snapshot *s)
 static void snapshot_done(snapshot *s)
 {
     psr_arena_free(s->statistics, s->statistics_count);
+    psr_arena_free(s->pulled, s->params->length);
     psr_optimizer_free(s->optimizer);
 }
 
@@ -141,6 +148,8 @@ static psr_err find_section(const snapshot *s, uint32_t section, float **ret_to,
         *ret_to = psr_exchange_residual(s->exchange, residual);
     } else if (s->first && section == PSR_SECTION_WEIGHTS) {
         *ret_to = s->weights;
+    } else if (section == PSR_SECTION_PULLED && s->pulled != NULL) {
+        *ret_to = s->pulled;
     } else if (s->first && section >= PSR_SECTION_SLOT(0) && slot < slot_count(s)) {
         *ret_to = slot_arena(s, slot);
     } else if (s->first && section >= PSR_SECTION_RANK(0) && rank < s->workers) {
@@ -183,7 +192,7 @@ static psr_err restore(snapshot *s)
 {
     s->missing = has_residuals(s->exchange) ? s->plays * (uint64_t)s->params->count : 0;
     if (s->first)
-        s->missing += (1 + (uint64_t)slot_count(s)) * s->params->count +
+        s->missing += (1 + (uint64_t)slot_count(s) + (s->pulled != NULL)) * s->params->count +
                       (uint64_t)s->workers * s->buffers->count;
     while (s->missing > 0) {
         psr_message *message = NULL;
@@ -236,6 +245,8 @@ static psr_err pass_on(psr_trainer *t, snapshot *s)
     PSR_TRY(psr_exchange_install(t->exchange, 0, s->weights));
     for (uint32_t slot = 0; slot < slot_count(s) && t->first_step > 0; slot++)
         PSR_TRY(psr_exchange_install(t->exchange, 1 + slot, slot_arena(s, slot)));
+    if (t->first_step > 0 && psr_exchange_pulls_differences(t->exchange))
+        PSR_TRY(psr_exchange_install_pulled(t->exchange, 1 + slot_count(s), s->pulled));
     return PSR_OK;
 }
 

@@ -2,7 +2,8 @@
  * workers call at the same step. One thread: the compute thread.
  *
  * Who sends and who receives which section (sections of net/message.h):
- *     out   weights, averaged statistics: worker 0; own statistics, and what is owed of gradients
+ *     out   weights (or what it has of them, if they come as differences), averaged statistics:
+ *           worker 0; own statistics, and what is owed of gradients
  *           (--compress): each rank; optimizer slots: who makes the updates: the shards, worker 0,
  *           or each worker of the buckets that it holds. All as CHECKPOINT pieces to the scheduler.
  *     in    worker 0 has them from psr_network_init, --init or the scheduler's RESTORE pieces,

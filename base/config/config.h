@@ -40,12 +40,6 @@ typedef enum psr_sync { PSR_SYNC_BSP, PSR_SYNC_SSP, PSR_SYNC_ASYNC } psr_sync;
 typedef enum psr_fold_order { PSR_FOLD_RANK, PSR_FOLD_ARRIVAL, PSR_FOLD_REVERSED } psr_fold_order;
 /* Whose rounding the single process of mode local imitates. */
 typedef enum psr_compress_as { PSR_COMPRESS_AS_PS, PSR_COMPRESS_AS_RING } psr_compress_as;
-/* How weights come back from shards. */
-typedef enum psr_compress_weights {
-    PSR_COMPRESS_WEIGHTS_NONE,
-    PSR_COMPRESS_WEIGHTS_FP16,
-    PSR_COMPRESS_WEIGHTS_BF16
-} psr_compress_weights;
 typedef enum psr_precision {
     PSR_PRECISION_FP32,
     PSR_PRECISION_BF16,
@@ -125,8 +119,8 @@ typedef struct psr_config {
     char compress[24];
     /* --compress-as ps|ring: for mode local */
     psr_compress_as compress_as;
-    /* --compress-weights none|fp16|bf16: for modes ps and local */
-    psr_compress_weights compress_weights;
+    /* --compress-weights: as --compress; for modes ps and local */
+    char compress_weights[24];
     /* model and its arithmetic */
     char model[32]; /* --model: any text; model/networks/network_list.h knows the networks */
     /* --shortcut a|b, for networks that have the choice; default a (He et al.) */
@@ -297,7 +291,8 @@ void psr_config_left_out(const psr_config *file, const psr_config *config, char 
 
 /* Checks, after all options are set, that they fit together (ssp with ring, shards in ring, lars
  * with async slices, batch 0, ...): USAGE, which names both options. --model and --shortcut are
- * checked by psr_network_check, --compress by psr_compression_parse. */
+ * checked by psr_network_check, --compress and --compress-weights by
+ * psr_compression_check_options. */
 PSR_MUST_CHECK psr_err psr_config_check(const psr_config *config);
 
 /* Whether a run of this configuration can change to that mode while it is under way. USAGE: it

@@ -45,6 +45,11 @@ static psr_err check_build(const psr_config *config)
     return PSR_OK;
 }
 
+static bool compresses_weights(const psr_config *config)
+{
+    return strcmp(config->compress_weights, "none") != 0;
+}
+
 /* An option with which a run cannot use shards in one step and a ring in the next. */
 typedef struct obstacle {
     const char *option, *why, *instead;
@@ -66,7 +71,7 @@ static const obstacle *find_obstacle(const psr_config *config)
         return &sync;
     if (strcmp(config->compress, "none") != 0)
         return &compress;
-    if (config->compress_weights != PSR_COMPRESS_WEIGHTS_NONE)
+    if (compresses_weights(config))
         return &weights;
     if (config->fold == PSR_FOLD_ARRIVAL)
         return &fold;
@@ -174,6 +179,36 @@ static psr_err check_architecture(const psr_config *config)
     return PSR_OK;
 }
 
+/* Otherwise they come as what the workers lack (comm/tables/differences.h). */
+static bool weights_come_whole(const psr_config *config)
+{
+    static const char *const whole[] = {"none", "fp16", "bf16"};
+    for (size_t i = 0; i < sizeof whole / sizeof *whole; i++)
+        if (strcmp(config->compress_weights, whole[i]) == 0)
+            return true;
+    return false;
+}
+
+static psr_err check_compressed_weights(const psr_config *config)
+{
+    if (!compresses_weights(config))
+        return PSR_OK;
+    if (config->mode != PSR_MODE_PS && config->mode != PSR_MODE_LOCAL)
+        return refuse_pair(config, "compress-weights", "mode",
+                           "no weights are sent in that mode; leave --compress-weights out");
+    if (config->compress_as == PSR_COMPRESS_AS_RING)
+        return refuse_pair(config, "compress-weights", "compress-as",
+                           "a ring sends no weights; leave one out");
+    if (!config->exchange)
+        return refuse_pair(config, "compress-weights", "exchange",
+                           "nothing is sent then; leave one out");
+    if (config->sync != PSR_SYNC_BSP && !weights_come_whole(config))
+        return refuse_pair(config, "compress-weights", "sync",
+                           "a shard encodes what all workers lack alike, and there each has other "
+                           "weights; use --sync bsp, or --compress-weights bf16");
+    return PSR_OK;
+}
+
 static psr_err check_compression(const psr_config *config)
 {
     bool compresses = strcmp(config->compress, "none") != 0;
@@ -188,18 +223,7 @@ static psr_err check_compression(const psr_config *config)
         return refuse_pair(config, "compress", "mode", "MPI sums float32; leave --compress out");
     if (compresses && !config->exchange)
         return refuse_pair(config, "compress", "exchange", "nothing is sent then; leave one out");
-    if (config->compress_weights == PSR_COMPRESS_WEIGHTS_NONE)
-        return PSR_OK;
-    if (config->mode != PSR_MODE_PS && config->mode != PSR_MODE_LOCAL)
-        return refuse_pair(config, "compress-weights", "mode",
-                           "no weights are sent in that mode; leave --compress-weights out");
-    if (config->compress_as == PSR_COMPRESS_AS_RING)
-        return refuse_pair(config, "compress-weights", "compress-as",
-                           "a ring sends no weights; leave one out");
-    if (!config->exchange)
-        return refuse_pair(config, "compress-weights", "exchange",
-                           "nothing is sent then; leave one out");
-    return PSR_OK;
+    return check_compressed_weights(config);
 }
 
 static psr_err check_model(const psr_config *config)
@@ -325,8 +349,8 @@ void psr_config_fit_mode(psr_config *config, const psr_config *file)
         config->ssp_bound = defaults.ssp_bound;
     }
     if (config->mode != PSR_MODE_PS && config->mode != PSR_MODE_LOCAL &&
-        config->compress_weights == file->compress_weights)
-        config->compress_weights = defaults.compress_weights;
+        strcmp(config->compress_weights, file->compress_weights) == 0)
+        strcpy(config->compress_weights, defaults.compress_weights);
     if (config->mode != PSR_MODE_LOCAL && config->compress_as == file->compress_as)
         config->compress_as = defaults.compress_as;
     if (config->mode == PSR_MODE_LOCAL && file->mode == PSR_MODE_RING &&

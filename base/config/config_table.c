@@ -30,7 +30,6 @@ static const char *const fold_words[] = {"rank", "arrival", "reversed", NULL};
 static const char *const compress_offered[] = {"none",  "fp16", "bf16", "int8",
                                                "topk:", "1bit", NULL};
 static const char *const compress_as_words[] = {"ps", "ring", NULL};
-static const char *const compress_weights_words[] = {"none", "fp16", "bf16", NULL};
 static const char *const precision_words[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const optimizer_words[] = {"sgd", "adam", "lars", NULL};
 static const char *const augment_words[] = {"none", "crop-flip", "imagenet", NULL};
@@ -439,10 +438,10 @@ const psr_option psr_options[] = {
      "in mode local: round as parameter servers do, each worker's gradient once, or as a ring "
      "does, at every hop",
      ARCHITECTURE, "ps", ENUM(compress_as, compress_as_words)},
-    {"compress-weights", "none|fp16|bf16",
-     "in modes ps and local: how weights come back to the workers; shards and checkpoints keep "
-     "float32",
-     ARCHITECTURE, "none", ENUM(compress_weights, compress_weights_words)},
+    {"compress-weights", "ENCODING",
+     "in modes ps and local: how weights come back to the workers: none, fp16 or bf16, or as what "
+     "they lack, in int8, topk:R or 1bit (with --sync bsp); shards and checkpoints keep float32",
+     ARCHITECTURE, "none", STRING(compress_weights), .words = compress_offered},
 
     {"model", "NAME", "the network", MODEL, "resnet20", STRING(model)},
     {"shortcut", "a|b",

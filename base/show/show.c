@@ -112,16 +112,13 @@ static void add_training(psr_text_end *end, const psr_config *config)
 
 static void add_compression(psr_text_end *end, const psr_config *config)
 {
-    char weights[16];
     if (strcmp(config->compress, "none") != 0)
         psr_text_add(end, "  compress   %s%s\n", config->compress,
                      config->mode != PSR_MODE_LOCAL                ? ""
                      : config->compress_as == PSR_COMPRESS_AS_RING ? ", as a ring does"
                                                                    : ", as parameter servers do");
-    if (config->compress_weights != PSR_COMPRESS_WEIGHTS_NONE) {
-        get(config, "compress-weights", weights, sizeof weights);
-        psr_text_add(end, "  weights    come back as %s\n", weights);
-    }
+    if (strcmp(config->compress_weights, "none") != 0)
+        psr_text_add(end, "  weights    come back as %s\n", config->compress_weights);
 }
 
 /* At once, since other processes may write on the same terminal or pipe. */

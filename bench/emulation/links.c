@@ -385,7 +385,8 @@ static double payload_of(const psr_links *l, psr_message_type type, size_t bytes
     const psr_links_options *o = &l->options;
     if (!carries_values(type) || bytes == 0)
         return (double)bytes;
-    const double extra = type == PSR_MSG_WEIGHTS ? 0 : smaller(o->extra_bytes, (double)bytes);
+    const double extra =
+        smaller(type == PSR_MSG_WEIGHTS ? o->extra_weight_bytes : o->extra_bytes, (double)bytes);
     return ((double)bytes - extra) * o->stands_for + extra;
 }
 

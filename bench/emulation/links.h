@@ -53,7 +53,9 @@ typedef struct psr_links_options {
     double quantum_bytes; /* of turns on a link */
     double frame_bytes;   /* of a frame beyond a segment: headers, and what the link adds */
     double stands_for;    /* values, at least 1 */
-    double extra_bytes;   /* of a payload that do not grow with its values (int8: 4, 1bit: 8) */
+    /* Of a payload that do not grow with its values (int8: 4, 1bit: 8): of WEIGHTS, and of all
+     * others */
+    double extra_weight_bytes, extra_bytes;
     psr_link_costs costs;
     uint32_t processors; /* that all hosts share; 0: each process has as many as it uses */
     void (*computed)(void *context, uint32_t worker); /* psr_links_compute's work is done */

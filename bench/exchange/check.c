@@ -50,7 +50,7 @@ uint32_t bench_count_wrong(const bench_run *b, uint32_t rounds, const float *gra
 {
     float tolerance = tolerance_of(b, b->sum_only ? 1 : rounds);
     /* Of weights that come in 16 bits: half a unit of bfloat16's last place, and float32's. */
-    float rounding = b->config.compress_weights != PSR_COMPRESS_WEIGHTS_NONE ? 0x1.01p-8f : 0;
+    float rounding = !psr_compression_is_none(b->plan.pulled) ? 0x1.01p-8f : 0;
     uint32_t wrong = 0;
     for (size_t t = 0; t < b->layout.tensor_count; t++) {
         const psr_tensor *tensor = &b->layout.tensors[t];

@@ -202,10 +202,11 @@ static uint32_t host_of(void *context, psr_peer peer)
     return m->choice->dedicated ? m->scenario->hosts + peer.rank : peer.rank % m->scenario->hosts;
 }
 
-static double extra_bytes(const psr_config *config)
+/* text: a compression. */
+static double extra_bytes(const char *text)
 {
     psr_compression compression;
-    if (psr_compression_parse(config->compress, &compression) != PSR_OK)
+    if (psr_compression_parse(text, &compression) != PSR_OK)
         return 0;
     return compression.encoding == PSR_ENCODING_INT8   ? 4
            : compression.encoding == PSR_ENCODING_1BIT ? 8
@@ -235,7 +236,8 @@ static psr_err make_links(emulated *m)
         .quantum_bytes = m->workers > MANY_WORKERS ? slice : (slice < 65536 ? slice : 65536) / 4,
         .frame_bytes = k->frame_bytes,
         .stands_for = m->values_each,
-        .extra_bytes = extra_bytes(&k->config),
+        .extra_weight_bytes = extra_bytes(k->config.compress_weights),
+        .extra_bytes = extra_bytes(k->config.compress),
         .costs = k->costs,
         .processors = k->processors,
         .computed = computed,

@@ -64,14 +64,13 @@ static psr_err take_costs(psr_predict_options *o)
 static psr_err set_options_of_run(psr_predict_options *o)
 {
     psr_config *config = &o->question.scenario.config;
-    psr_compression compression;
     for (size_t i = 0; i < PSR_PREDICT_OF_RUN; i++)
         if (o->of_run[i] != NULL) {
             if (strcmp(psr_predict_names_of_run[i], "model") == 0)
                 config->bucket_bytes = 0; /* RUN's was for another network */
             PSR_TRY(psr_config_set(config, psr_predict_names_of_run[i], o->of_run[i]));
         }
-    PSR_TRY(psr_compression_parse_option("compress", config->compress, &compression));
+    PSR_TRY(psr_compression_check_options(config->compress, config->compress_weights));
     return psr_network_check(config);
 }
 

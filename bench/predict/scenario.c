@@ -66,17 +66,25 @@ double psr_scenario_bytes(const psr_scenario *s)
     return (double)s->net->params.length * sizeof(float);
 }
 
-double psr_scenario_gradient_bytes(const psr_scenario *s, double bytes)
+/* text: a compression. */
+static double compressed_bytes(const psr_scenario *s, const char *text, double bytes)
 {
     psr_compression compression;
     const size_t floats = s->config.slice_bytes / sizeof(float);
-    if (psr_compression_parse(s->config.compress, &compression) != PSR_OK)
+    if (psr_compression_parse(text, &compression) != PSR_OK)
         return bytes;
+    if (compression.encoding == PSR_ENCODING_TOPK) /* 8 bytes for each that is sent, not 4 */
+        return 2 * bytes * compression.ratio / PSR_COMPRESSION_RATIO_ONE;
     return bytes * (double)psr_compression_bytes_max(compression, floats) /
            (double)s->config.slice_bytes;
 }
 
+double psr_scenario_gradient_bytes(const psr_scenario *s, double bytes)
+{
+    return compressed_bytes(s, s->config.compress, bytes);
+}
+
 double psr_scenario_weight_bytes(const psr_scenario *s, double bytes)
 {
-    return s->config.compress_weights == PSR_COMPRESS_WEIGHTS_NONE ? bytes : bytes / 2;
+    return compressed_bytes(s, s->config.compress_weights, bytes);
 }

@@ -152,12 +152,11 @@ static psr_err configure(const maker *m, const choice *c, psr_config *config)
         config->sync = other.sync;
         config->ssp_bound = other.ssp_bound;
         config->fold = other.fold;
-        config->compress_weights = other.compress_weights;
+        strcpy(config->compress_weights, other.compress_weights);
     }
     if (!matters(mode, PSR_GRID_COMPRESS))
         strcpy(config->compress, other.compress);
-    psr_compression compression;
-    PSR_TRY(psr_compression_parse_option("compress", config->compress, &compression));
+    PSR_TRY(psr_compression_check_options(config->compress, config->compress_weights));
     PSR_TRY(psr_network_check(config));
     return psr_config_check(config);
 }

@@ -280,7 +280,8 @@ double psr_measure_least_bytes(const psr_config *config, const cJSON *placement,
         with_workers += psr_json_number(host, "workers", 0) > 0;
         shards += psr_json_number(host, "shards", 0);
     }
-    if (hosts == NULL || strcmp(config->compress, "none") != 0)
+    if (hosts == NULL || strcmp(config->compress, "none") != 0 ||
+        strcmp(config->compress_weights, "none") != 0)
         return NAN;
     if (cJSON_GetArraySize(hosts) < 2 || !config->exchange || config->mode == PSR_MODE_LOCAL)
         return 0;

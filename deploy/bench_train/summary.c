@@ -298,7 +298,8 @@ static bool has_the_bits(const row *r)
     const psr_config *config = &r->cell->config;
     return r->count > 0 && config->exchange && config->sync == PSR_SYNC_BSP &&
            config->fold != PSR_FOLD_ARRIVAL && config->seconds == 0 &&
-           config->mode != PSR_MODE_MPI && strcmp(config->compress, "none") == 0;
+           config->mode != PSR_MODE_MPI && strcmp(config->compress, "none") == 0 &&
+           strcmp(config->compress_weights, "none") == 0;
 }
 
 static void add_bits(const printer *p, uint32_t group, psr_text_end *end)

@@ -69,9 +69,8 @@ static const char doc[] =
 
 static psr_err check(show_options *o)
 {
-    psr_compression compression;
     PSR_TRY(psr_network_check(&o->config));
-    PSR_TRY(psr_compression_parse_option("compress", o->config.compress, &compression));
+    PSR_TRY(psr_compression_check_options(o->config.compress, o->config.compress_weights));
     if (o->config.steps == 0 && o->config.epochs == 0)
         o->config.steps = 1; /* nothing is trained */
     return psr_config_check(&o->config);

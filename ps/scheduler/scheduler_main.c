@@ -98,9 +98,8 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
  * by this host's cores. */
 static psr_err check_config(psr_config *config)
 {
-    psr_compression compression;
     PSR_TRY(psr_network_check(config));
-    PSR_TRY(psr_compression_parse_option("compress", config->compress, &compression));
+    PSR_TRY(psr_compression_check_options(config->compress, config->compress_weights));
     if (config->threads == 0) {
         long cores = sysconf(_SC_NPROCESSORS_ONLN), ranks = psr_roster_of(config).ranks;
         config->threads = cores > ranks ? (uint32_t)(cores / ranks) : 1;

@@ -53,9 +53,9 @@ static bool may_send(const psr_scheduler *scheduler, psr_peer peer, const psr_ms
     if (section >= PSR_SECTION_SLOT(0))
         return holds(plan, peer, piece->span);
     if (section == PSR_SECTION_WEIGHTS && scheduler->roster.shards > 0 &&
-        scheduler->config.compress_weights != PSR_COMPRESS_WEIGHTS_NONE)
+        strcmp(scheduler->config.compress_weights, "none") != 0)
         return peer.role == PSR_ROLE_SHARD; /* workers have rounded ones */
-    return first_worker && section <= PSR_SECTION_BUFFERS;
+    return first_worker && section <= PSR_SECTION_PULLED;
 }
 
 static uint64_t least(uint64_t a, uint64_t b)

@@ -44,6 +44,12 @@ static float *optimizer_state(void *context, uint32_t state)
     return psr_optimizer_slot(((psr_shard *)context)->optimizer, state);
 }
 
+static void clear_padding(void *context, psr_span span, float *values)
+{
+    const psr_layout *layout = ((psr_shard *)context)->options.layout;
+    psr_layout_clear_padding(layout, span.offset, span.count, values);
+}
+
 /* ---- checkpoints ---- */
 
 static bool checkpoint_due(const psr_shard *shard, uint64_t version)
@@ -120,6 +126,7 @@ static psr_err open_table(psr_shard *shard)
                                            .values = shard->weights,
                                            .outbox = options->outbox,
                                            .context = shard,
+                                           .blank = clear_padding,
                                            .advanced = bucket_advanced};
     return psr_table_shard_new(&table, &shard->table);
 }

@@ -29,7 +29,7 @@ typedef struct psr_shard_options {
     void *context;
     /* A bucket of a section (net/message.h) for a checkpoint after `step` steps; may be NULL. data
      * is borrowed for the call. Sections are the optimizer's state arrays; and the weights, if the
-     * plan's `pulled` gives workers rounded ones (otherwise worker 0 sends the weights). */
+     * plan's `pulled` gives workers others (otherwise worker 0 sends the weights). */
     psr_err (*checkpoint)(void *context, uint64_t step, uint32_t section, const float *data,
                           size_t offset, size_t count);
 } psr_shard_options;

@@ -405,7 +405,7 @@ static psr_config config_of(uint8_t how)
     if (config.mode == PSR_MODE_RING)
         config.shards = 0;
     if ((how & 16) != 0 && (how & 1) == 0)
-        config.compress_weights = PSR_COMPRESS_WEIGHTS_FP16;
+        strcpy(config.compress_weights, "fp16");
     if ((how & 32) != 0)
         strcpy(config.compress, "1bit");
     return config;

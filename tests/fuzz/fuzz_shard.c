@@ -24,6 +24,9 @@ static const struct {
                     {"topk:0.3", PSR_ENCODING_TOPK}, {"1bit", PSR_ENCODING_1BIT},
                     {"none", PSR_ENCODING_FLOAT32},  {"none", PSR_ENCODING_FLOAT32}};
 
+/* The same, by its highest bits. */
+static const char *const pulled[] = {"none", "int8", "topk:0.3", "1bit"};
+
 /* Fields of any value, also one that no psr_msg_NAME_head writes. */
 static psr_head make_head(const uint8_t *record, psr_message_type type, psr_encoding of_push)
 {
@@ -113,6 +116,8 @@ static psr_config make_config(uint8_t choice)
     config.ssp_bound = 1;
     config.checkpoint_every = 1;
     strcpy(config.compress, compressions[choice >> 3 & 7].text);
+    if (config.sync == PSR_SYNC_BSP)
+        strcpy(config.compress_weights, pulled[choice >> 6]);
     return config;
 }
 

@@ -25,7 +25,7 @@ enum { WORKERS = 3, SHARDS = 2, STEPS = 6, TENSORS = 3, FLOATS = 20, LOANS_MAX =
 /* The first bytes. */
 enum { MODE = 1, ME = 6, ONE_HOST = 8, TWO_HOSTS = 16, IN_PLACE = 32, BEGINS = 64, LENDS = 128 };
 enum { OPTIMIZER = 3, COMPRESS = 28, SYNC = 96, SAVES = 128 };
-enum { KEEPS = 1 /* loans, until a record gives one back */ };
+enum { KEEPS = 1 /* loans, until a record gives one back */, PULLS = 6 };
 /* What it is; who says it; its epoch behind the present one; its step behind the present one; of
  * which slice; which of its kind; how many values more; of which byte. */
 enum { WHAT, WHO, EPOCH, STEP, PLACE, WHICH, COUNT, BYTE, TWIST };
@@ -438,7 +438,7 @@ static void plan_view(const played *p, uint8_t which, psr_plan *ret_plan)
 {
     psr_config config = p->config;
     const bool may_change = config.sync == PSR_SYNC_BSP && strcmp(config.compress, "none") == 0 &&
-                            config.compress_weights == PSR_COMPRESS_WEIGHTS_NONE;
+                            strcmp(config.compress_weights, "none") == 0;
     const psr_mode mode = may_change && (which & 1) != 0 ? PSR_MODE_RING : PSR_MODE_PS;
     if (may_change && (which & 6) == 6)
         strcpy(config.route, "a=ps,b=ring");
@@ -715,6 +715,7 @@ static void configure(played *p, const uint8_t *how)
 {
     static const char *const compressions[] = {"none", "none", "none",      "none",
                                                "fp16", "int8", "topk:0.25", "1bit"};
+    static const char *const pulled[] = {"none", "int8", "topk:0.25", "1bit"};
     const char *const names[TENSORS] = {"a", "b", "c"};
     const uint32_t compress = (how[1] & COMPRESS) >> 2, sync = (how[1] & SYNC) >> 5;
     psr_config *config = &p->config;
@@ -732,8 +733,10 @@ static void configure(played *p, const uint8_t *how)
         config->sync = sync == 2 ? PSR_SYNC_SSP : PSR_SYNC_ASYNC;
         config->ssp_bound = 1;
     }
+    if (config->mode == PSR_MODE_PS && config->sync == PSR_SYNC_BSP)
+        strcpy(config->compress_weights, pulled[(how[2] & PULLS) >> 1]);
     if (config->mode == PSR_MODE_PS && compress == 3)
-        config->compress_weights = PSR_COMPRESS_WEIGHTS_FP16;
+        strcpy(config->compress_weights, "fp16");
     for (size_t i = 0; i < TENSORS; i++) /* padding follows each */
         must(psr_layout_add(&p->layout, names[i], 1, (uint32_t[]){FLOATS}) == PSR_OK);
     must(psr_buckets_plan(&p->layout, 32 * sizeof(float), &p->buckets) == PSR_OK &&

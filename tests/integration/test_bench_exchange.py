@@ -44,6 +44,8 @@ CASES = [
 REFUSED = [
     (["--mode=ps@1,ring@3"], "--mode: every round goes one way here; give --mode ps or ring"),
     (["--mode=ring", "--shards=1", "--route=a=ps"], "--route: every round goes one way here; give --mode ps or ring"),
+    (["--mode=ps", "--workers=2", "--compress-weights=int8"],
+     "--compress-weights int8: shards alone know what their answers left out, so sums cannot be checked; give none, fp16 or bf16"),
     (["--mode=local"], "--mode: only ps and ring exchange anything"),
 ]
 

@@ -494,6 +494,22 @@ psr_err psr_exchange_install(psr_exchange *exchange, uint32_t state, float *aren
                       : PSR_OK;
 }
 
+bool psr_exchange_pulls_differences(const psr_exchange *exchange)
+{
+    return psr_plan_pulls_differences(exchange->plan);
+}
+
+psr_err psr_exchange_install_pulled(psr_exchange *exchange, uint32_t state, const float *pulled)
+{
+    const psr_exchange_options *o = &exchange->options;
+    const psr_outbox outbox = {.context = exchange->session, .send = send_by_session};
+    if (o->rank == 0) {
+        PSR_TRY(psr_table_write(o->plan, &outbox, o->session->options.first_step, state, pulled));
+        memcpy(exchange->weights, pulled, o->layout->length * sizeof *pulled);
+    }
+    return broadcast_arena(exchange, exchange->weights);
+}
+
 /* ---- small things ---- */
 
 const float *psr_exchange_weights(psr_exchange *exchange)

@@ -116,6 +116,15 @@ PSR_MUST_CHECK psr_err psr_exchange_broadcast(psr_exchange *exchange, void *byte
  * the exchange's own (psr_exchange_first_weights, psr_exchange_slot). */
 PSR_MUST_CHECK psr_err psr_exchange_install(psr_exchange *exchange, uint32_t state, float *arena);
 
+/* Whether workers get differences from the weights that they have (--compress-weights int8, topk,
+ * 1bit): then a checkpoint has these too (psr_exchange_weights, after a drain). */
+bool psr_exchange_pulls_differences(const psr_exchange *exchange);
+/* In such a run that goes on, after psr_exchange_install of all else: distributes what the workers
+ * had, which worker 0 gives, to workers and shards. state: 1 + the number of the optimizer's
+ * arrays. pulled is copied, and NULL on other workers. Before READY. Collective. */
+PSR_MUST_CHECK psr_err psr_exchange_install_pulled(psr_exchange *exchange, uint32_t state,
+                                                   const float *pulled);
+
 /* The arenas, borrowed for life. gradients: where the rank whose turn it is must write. Some pages
  * of weights may be a shard's, which writes them again when every worker has reported their bucket
  * ready: so this process never writes them, and has read them by then. */

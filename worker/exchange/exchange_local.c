@@ -18,14 +18,29 @@ struct psr_local {
     psr_local_rounding *rounding; /* NULL: nothing is compressed */
     float *kept; /* an arena: the weights that are updated; NULL: the options' weights are */
     float *sum;
+    /* Where workers get differences from what they have, which is the options' weights: what
+     * encodes a bucket, and arenas for what they lack and what is not sent of it. Otherwise NULL */
+    psr_encoder *encoder;
+    float *lacking, *left;
     float *gradients[]; /* n arenas */
 };
+
+/* Arenas as long as the layout, since a bucket may be. */
+static psr_err open_differences(psr_local *local)
+{
+    const size_t length = local->options.layout->length;
+    PSR_TRY(psr_arena_new(length, &local->lacking));
+    PSR_TRY(psr_arena_new(length, &local->left));
+    return psr_encoder_new(local->options.plan->pulled, length, &local->encoder);
+}
 
 static psr_err open_parts(psr_local *local)
 {
     PSR_TRY(psr_arena_new(local->options.layout->length, &local->sum));
     if (!psr_compression_is_none(local->options.plan->pulled))
         PSR_TRY(psr_arena_new(local->options.layout->length, &local->kept));
+    if (psr_plan_pulls_differences(local->options.plan))
+        PSR_TRY(open_differences(local));
     for (uint32_t rank = 0; rank < local->n; rank++)
         PSR_TRY(psr_arena_new(local->options.layout->length, &local->gradients[rank]));
     return psr_local_rounding_new(local->options.plan, &local->rounding);
@@ -55,6 +70,9 @@ void psr_local_free(psr_local *local)
     for (uint32_t rank = 0; rank < local->n; rank++)
         psr_arena_free(local->gradients[rank], local->options.layout->length);
     psr_local_rounding_free(local->rounding);
+    psr_encoder_free(&local->encoder);
+    psr_arena_free(local->lacking, local->options.layout->length);
+    psr_arena_free(local->left, local->options.layout->length);
     psr_arena_free(local->kept, local->options.layout->length);
     psr_arena_free(local->sum, local->options.layout->length);
     free(local);
@@ -72,6 +90,28 @@ const float *psr_local_saved(const psr_local *local)
     return local->kept != NULL ? local->kept : local->options.weights;
 }
 
+/* What the workers lack of each bucket is rounded and added to what they have. */
+static psr_err give_differences(psr_local *local, uint64_t step)
+{
+    const psr_local_options *o = &local->options;
+    for (uint32_t b = 0; b < o->buckets->count; b++) {
+        const psr_bucket *bucket = &o->buckets->items[b];
+        float *have = o->weights + bucket->offset;
+        for (size_t i = 0; i < bucket->length; i++)
+            local->lacking[i] = local->kept[bucket->offset + i] - have[i];
+        psr_layout_clear_padding(o->layout, bucket->offset, bucket->length, local->lacking);
+        memset(local->left, 0, bucket->length * sizeof *local->left);
+        if (psr_encoder_round(local->encoder, local->lacking, local->left, bucket->length) !=
+            PSR_OK)
+            return psr_fail(PSR_ERR_NUMERIC, "step %llu: the weights of bucket %u are not finite",
+                            (unsigned long long)step + 1, b); /* people count steps from 1 */
+        for (size_t i = 0; i < bucket->length; i++)
+            have[i] = have[i] + local->lacking[i];
+        psr_layout_clear_padding(o->layout, bucket->offset, bucket->length, have);
+    }
+    return PSR_OK;
+}
+
 static psr_err give_back(psr_local *local)
 {
     const psr_local_options *o = &local->options;
@@ -85,7 +125,7 @@ psr_err psr_local_installed(psr_local *local, bool goes_on)
     if (local->kept == NULL)
         return PSR_OK;
     memcpy(local->kept, o->weights, o->layout->length * sizeof *local->kept);
-    return goes_on ? give_back(local) : PSR_OK;
+    return goes_on && local->encoder == NULL ? give_back(local) : PSR_OK;
 }
 
 /* ---- a step ---- */
@@ -162,5 +202,7 @@ psr_err psr_local_update(psr_local *local, uint64_t step, uint64_t total_steps)
         psr_optimizer_update(local->options.optimizer, weights, local->sum, 0,
                              local->options.layout->length, lr, step + 1);
     }
+    if (local->encoder != NULL)
+        return give_differences(local, step);
     return local->kept != NULL ? give_back(local) : PSR_OK;
 }

@@ -35,14 +35,15 @@ float *psr_local_gradients(psr_local *local, uint32_t rank);
 
 /* The weights are the run's first ones; goes_on: they are those after a step. If the plan's
  * `pulled` is a compression, weights are rounded from now on, and the ones that are updated have an
- * arena of their own, as on a shard. NOMEM. */
+ * arena of their own, as on a shard. If it has a residual, the options' weights are those that
+ * workers have: after a step, the caller sets them when this has returned. NOMEM. */
 PSR_MUST_CHECK psr_err psr_local_installed(psr_local *local, bool goes_on);
 /* The weights that are updated. Borrowed for life. */
 const float *psr_local_saved(const psr_local *local);
 
 /* All ranks have written their gradients: rounds what each would send, as --compress-as says, sums
- * bucket by bucket, and updates the weights. step: from 0, of total_steps. NUMERIC: a gradient or a
- * sum is not finite. */
+ * bucket by bucket, and updates the weights. step: from 0, of total_steps. NUMERIC: a gradient, a
+ * sum, or a weight that workers get a difference from is not finite. */
 PSR_MUST_CHECK psr_err psr_local_update(psr_local *local, uint64_t step, uint64_t total_steps);
 
 #endif

@@ -175,7 +175,6 @@ psr_err psr_launched_resolve(const psr_worker_arguments *a, const psr_start *s,
                              psr_config *ret_config)
 {
     psr_config config = a->config;
-    psr_compression compression;
     PSR_TRY(psr_launched_take_input(a, &config));
     PSR_TRY(psr_launched_share_batch(a, s->local_ranks, &config));
     PSR_TRY(take_shards(a, s, &config));
@@ -193,7 +192,7 @@ psr_err psr_launched_resolve(const psr_worker_arguments *a, const psr_start *s,
             "--no-encrypt is for psring train: under this launcher ranks of one host meet over ipc "
             "sockets, and ranks of several hosts over TCP with keys; leave it out");
     PSR_TRY(psr_network_check(&config));
-    PSR_TRY(psr_compression_parse_option("compress", config.compress, &compression));
+    PSR_TRY(psr_compression_check_options(config.compress, config.compress_weights));
     PSR_TRY(psr_config_check(&config));
     *ret_config = config;
     return PSR_OK;

@@ -85,15 +85,17 @@ static psr_err create_files(psr_checkpoint_files *files)
     snprintf(step, sizeof step, "%" PRIu64, files->step);
     snprintf(workers, sizeof workers, "%" PRIu32, files->options.sections->ranks);
     const char *const of_model[] = {"model", config->model, "step", step, NULL};
-    const char *const of_state[] = {"model",
-                                    config->model,
-                                    "step",
-                                    step,
-                                    "workers",
-                                    workers,
-                                    files->options.sections->owes ? "compress" : NULL,
-                                    config->compress,
-                                    NULL};
+    const psr_sections *sections = files->options.sections;
+    const char *of_state[11] = {"model", config->model, "step", step, "workers", workers};
+    size_t used = 6;
+    if (sections->owes) {
+        of_state[used++] = "compress";
+        of_state[used++] = config->compress;
+    }
+    if (sections->pulls_differences) {
+        of_state[used++] = "compress-weights";
+        of_state[used++] = config->compress_weights;
+    }
     PSR_TRY(create_file(files, false, of_model, &files->model));
     return create_file(files, true, of_state, &files->state);
 }

@@ -24,6 +24,8 @@ struct psr_resume {
     /* the compression whose residuals the checkpoint has; NULL: none. Borrowed from the
      * checkpoint */
     const char *compress;
+    /* the same of weights that came as differences: it has those that the shards updated too */
+    const char *compress_weights;
 };
 
 /* ---- opening one ---- */
@@ -48,6 +50,7 @@ static psr_err check_run(psr_resume *resume, const psr_config *config)
     PSR_TRY(read_count(resume, "step", &resume->step));
     PSR_TRY(read_count(resume, "workers", &workers));
     resume->compress = psr_checkpoint_metadata(resume->run_state, "compress");
+    resume->compress_weights = psr_checkpoint_metadata(resume->run_state, "compress-weights");
     const char *model = psr_checkpoint_metadata(resume->run_state, "model");
     if (model == NULL || strcmp(model, config->model) != 0)
         return psr_fail(PSR_ERR_USAGE, "--resume %s is of model %s, and --model is %s",
@@ -172,12 +175,22 @@ const char *psr_resume_path(const psr_resume *resume)
 bool psr_resume_drops(const psr_resume *resume, const psr_sections *sections, char *line,
                       size_t size)
 {
-    if (resume->compress == NULL || sections->owes)
+    const bool gradients = resume->compress != NULL && !sections->owes,
+               weights = resume->compress_weights != NULL && !sections->pulls_differences;
+    if (!gradients && !weights)
         return false;
-    snprintf(line, size,
-             "%s was written by a run with --compress %.32s, and this run has none: the parts of "
-             "gradients that its workers had not sent yet are dropped",
-             resume->path, resume->compress);
+    size_t used = (size_t)snprintf(line, size, "%s was written by a run with ", resume->path);
+    if (gradients && used < size)
+        used += (size_t)snprintf(line + used, size - used, "--compress %.32s%s", resume->compress,
+                                 weights ? " and " : "");
+    if (weights && used < size)
+        used += (size_t)snprintf(line + used, size - used, "--compress-weights %.32s",
+                                 resume->compress_weights);
+    if (used < size)
+        snprintf(line + used, size - used,
+                 ", and this run has none: the parts of %s%s%s had not sent yet are dropped",
+                 gradients ? "gradients that its workers" : "",
+                 gradients && weights ? " and of " : "", weights ? "weights that its shards" : "");
     psr_printable_line(line, strlen(line)); /* a file may have any text */
     return true;
 }
@@ -270,6 +283,8 @@ static psr_err check_or_send(const psr_resume *resume, const psr_sections *secti
     for (uint32_t i = 0; psr_sections_at(sections, i, &section); i++) {
         if (!psr_sections_place(sections, section, &place))
             continue;
+        if (place.of_updated && resume->compress_weights == NULL) /* workers had the same */
+            (void)psr_sections_place(sections, PSR_SECTION_PULLED, &place);
         for (size_t t = 0; t < place.layout->tensor_count; t++)
             PSR_TRY(check_or_send_tensor(resume, &place, section, &place.layout->tensors[t],
                                          transport));

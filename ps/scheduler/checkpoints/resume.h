@@ -30,7 +30,8 @@ PSR_MUST_CHECK psr_err psr_resume_check(const psr_resume *resume, const psr_sect
 
 /* true: the checkpoint has residuals of its workers (--compress) that this run cannot use; the line
  * says so. In the opposite case, or with another compression, the run continues with the residuals
- * it finds, or with zeros. */
+ * it finds, or with zeros. Likewise of the weights that shards updated (--compress-weights) beside
+ * those that workers had: without the former, the run continues with the latter. */
 bool psr_resume_drops(const psr_resume *resume, const psr_sections *sections, char *line,
                       size_t size);
 

@@ -23,11 +23,13 @@ psr_err psr_sections_init(const psr_config *config, const psr_facts *facts,
                           psr_sections *ret_sections)
 {
     const psr_roster roster = psr_roster_of(config);
-    psr_compression compression;
+    psr_compression compression, pulled;
     PSR_TRY(psr_compression_parse_option("compress", config->compress, &compression));
+    PSR_TRY(psr_compression_parse_option("compress-weights", config->compress_weights, &pulled));
     psr_sections sections = {.ranks = roster.ranks,
                              .computes_all_ranks = roster.computes_all_ranks,
-                             .owes = psr_compression_has_residual(compression)};
+                             .owes = psr_compression_has_residual(compression),
+                             .pulls_differences = psr_compression_has_residual(pulled)};
     uint32_t height = config->image_size ? config->image_size : facts->height;
     uint32_t width = config->image_size ? config->image_size : facts->width;
     PSR_TRY(psr_network_new(config->model, facts->classes, facts->channels, height, width,
@@ -59,6 +61,9 @@ bool psr_sections_place(const psr_sections *sections, uint32_t section,
     psr_section_place place = {.layout = &sections->net->params};
     if (section == PSR_SECTION_BUFFERS) {
         place.layout = &sections->net->buffers;
+    } else if (section == PSR_SECTION_WEIGHTS && sections->pulls_differences) {
+        place.in_state = place.of_updated = true;
+        snprintf(place.prefix, sizeof place.prefix, "updated/");
     } else if (sections->owes && section >= PSR_SECTION_RESIDUAL(0) &&
                section - PSR_SECTION_RESIDUAL(0) < sections->ranks) {
         uint32_t rank = section - PSR_SECTION_RESIDUAL(0);
@@ -75,7 +80,8 @@ bool psr_sections_place(const psr_sections *sections, uint32_t section,
         place.in_state = true;
         snprintf(place.prefix, sizeof place.prefix, "%s/",
                  sections->slot_names[section - PSR_SECTION_SLOT(0)]);
-    } else if (section != PSR_SECTION_WEIGHTS) {
+    } else if (section !=
+               (sections->pulls_differences ? PSR_SECTION_PULLED : PSR_SECTION_WEIGHTS)) {
         return false;
     }
     *ret_place = place;
@@ -84,16 +90,20 @@ bool psr_sections_place(const psr_sections *sections, uint32_t section,
 
 bool psr_sections_at(const psr_sections *sections, uint32_t i, uint32_t *ret_section)
 {
+    const uint32_t first = 2 + sections->pulls_differences, slots = sections->slot_count,
+                   ranks = sections->ranks;
     if (i == 0)
-        *ret_section = PSR_SECTION_WEIGHTS;
+        *ret_section = sections->pulls_differences ? PSR_SECTION_PULLED : PSR_SECTION_WEIGHTS;
     else if (i == 1)
         *ret_section = PSR_SECTION_BUFFERS;
-    else if (i - 2 < sections->slot_count)
-        *ret_section = PSR_SECTION_SLOT(i - 2);
-    else if (i - 2 - sections->slot_count < sections->ranks)
-        *ret_section = PSR_SECTION_RANK(i - 2 - sections->slot_count);
-    else if (sections->owes && i - 2 - sections->slot_count - sections->ranks < sections->ranks)
-        *ret_section = PSR_SECTION_RESIDUAL(i - 2 - sections->slot_count - sections->ranks);
+    else if (i < first)
+        *ret_section = PSR_SECTION_WEIGHTS;
+    else if (i - first < slots)
+        *ret_section = PSR_SECTION_SLOT(i - first);
+    else if (i - first - slots < ranks)
+        *ret_section = PSR_SECTION_RANK(i - first - slots);
+    else if (sections->owes && i - first - slots - ranks < ranks)
+        *ret_section = PSR_SECTION_RESIDUAL(i - first - slots - ranks);
     else
         return false;
     return true;

@@ -13,6 +13,9 @@ typedef struct psr_sections {
     uint32_t ranks;          /* number of ranks of training */
     bool computes_all_ranks; /* worker 0 computes them all */
     bool owes;               /* --compress has a residual: there is a section for each rank */
+    /* --compress-weights has a residual: the model is what workers have, and what shards update is
+     * in the state */
+    bool pulls_differences;
     uint32_t slot_count;
     /* the optimizer's state arrays, for example "momentum" */
     char slot_names[PSR_CHECKPOINT_SLOTS_MAX][32];
@@ -24,6 +27,9 @@ typedef struct psr_section_place {
     const psr_layout *layout; /* of the section's array; borrowed from the sections */
     uint32_t worker;          /* the worker that gets it when it is restored */
     bool of_compression;      /* a residual: zeros if the checkpoint's run had none */
+    /* the weights that shards update, beside those that workers have: the same ones if the
+     * checkpoint's run had none */
+    bool of_updated;
 } psr_section_place;
 
 /* The sections for the run's model and data. The caller owns *ret_sections: psr_sections_done.

@@ -647,6 +647,15 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
        "--compress-weights fp16 does not go with --compress-as ring: a ring sends no weights; "
        "leave one "
        "out"},
+      {{{"compress-weights", "int8"}, {"sync", "ssp:1"}},
+       PSR_ERR_USAGE,
+       "--compress-weights int8 does not go with --sync ssp:1: a shard encodes what all workers "
+       "lack alike, and there each has other weights; use --sync bsp, or --compress-weights bf16"},
+      {{{"compress-weights", "topk:0.1"}, {"sync", "async"}},
+       PSR_ERR_USAGE,
+       "--compress-weights topk:0.1 does not go with --sync async: a shard encodes what all "
+       "workers lack alike, and there each has other weights; use --sync bsp, or "
+       "--compress-weights bf16"},
       {{{"compress-weights", "bf16"}, {"exchange", "false"}},
        PSR_ERR_USAGE,
        "--compress-weights bf16 does not go with --exchange false: nothing is sent then; leave one "
@@ -914,6 +923,9 @@ static void what_fits_together_is_taken(void **state)
         {{"mode", "local"}, {"compress", "int8"}, {"compress-as", "ring"}},
         {{"mode", "ps"}, {"compress-weights", "bf16"}, {"compress", "int8"}},
         {{"mode", "local"}, {"compress-weights", "fp16"}},
+        {{"mode", "ps"}, {"compress-weights", "topk:0.01"}, {"fold", "arrival"}},
+        {{"mode", "local"}, {"compress-weights", "1bit"}, {"compress", "1bit"}},
+        {{"mode", "ps"}, {"compress-weights", "bf16"}, {"sync", "async"}},
         {{"steps", "0"}, {"epochs", "3"}},
         {{"optimizer", "adam"}, {"adam-beta1", "0.8"}},
         {{"optimizer", "lars"}, {"lars-trust", "0.01"}},

@@ -42,6 +42,12 @@ void cluster_initial_slot(const psr_layout *layout, uint32_t slot, float *values
         values[i] = psr_rng_unit(word_of(3, slot, 0, i));
 }
 
+void cluster_initial_pulled(const psr_layout *layout, float *values)
+{
+    for (size_t i = 0; i < layout->length; i++)
+        values[i] = psr_rng_unit(word_of(5, 0, 0, i)) - 0.5f;
+}
+
 void cluster_initial_residual(const psr_layout *layout, uint32_t rank, float *values)
 {
     for (size_t i = 0; i < layout->length; i++)

@@ -89,6 +89,8 @@ const float *cluster_weights(const cluster *cluster, uint32_t rank, uint64_t ste
  * the optimizer, a residual. */
 const float *cluster_checkpointed_weights(const cluster *cluster, uint64_t steps);
 const float *cluster_slot(const cluster *cluster, uint32_t slot, uint64_t steps);
+/* what all workers have of the weights, where these come as differences */
+const float *cluster_pulled(const cluster *cluster, uint64_t steps);
 /* what it owes */
 const float *cluster_residual(const cluster *cluster, uint32_t rank, uint64_t steps);
 uint64_t cluster_steps(const cluster *cluster);     /* that were taken, those before included */
@@ -103,6 +105,8 @@ uint64_t cluster_pushes_in_flight(const cluster *cluster);
 /* What every cluster starts from. */
 void cluster_initial_weights(const psr_layout *layout, float *weights);
 void cluster_initial_slot(const psr_layout *layout, uint32_t slot, float *values);
+/* What all workers of a resumed run have, where weights come as differences. */
+void cluster_initial_pulled(const psr_layout *layout, float *values);
 /* What a worker of a resumed run owes. */
 void cluster_initial_residual(const psr_layout *layout, uint32_t rank, float *values);
 /* The gradient of a worker in a step, element by element: of many magnitudes, so that the order of

@@ -30,13 +30,14 @@ typedef struct worker {
     cluster *in;
     psr_emulated_worker *real;
     uint32_t rank;
-    float *history;              /* [step][arena] */
-    float *slots[CLUSTER_SLOTS]; /* worker 0 of a resumed run with shards: what it restores */
-    uint32_t *order;             /* of a backward pass */
-    uint64_t step;               /* that is under way, or the next */
-    uint64_t last_saved;         /* steps; 0: none */
-    device_work *device;         /* [buckets]; NULL: no late devices */
-    float *read;                 /* arena: the weights that the device works with */
+    float *history; /* [step][arena] */
+    /* worker 0 of a resumed run, of what shards have or workers had: what it restores */
+    float *slots[CLUSTER_SLOTS], *pulled;
+    uint32_t *order;     /* of a backward pass */
+    uint64_t step;       /* that is under way, or the next */
+    uint64_t last_saved; /* steps; 0: none */
+    device_work *device; /* [buckets]; NULL: no late devices */
+    float *read;         /* arena: the weights that the device works with */
     bool device_stuck;
     bool done;
 } worker;
@@ -58,11 +59,13 @@ struct cluster {
     bool stop_told;
 
     /* Checkpoints, one for each number of steps: [steps - first_step]. */
-    float *sections;  /* [1 + CLUSTER_SLOTS + n][arena]: weights, slots, what each worker owes */
-    size_t *filled;   /* [1 + CLUSTER_SLOTS + n] floats */
+    float *sections;  /* [2 + CLUSTER_SLOTS + n][arena]: weights, what workers have of them, slots,
+                         what each worker owes */
+    size_t *filled;   /* [2 + CLUSTER_SLOTS + n] floats */
     int64_t *disk_us; /* when it is in place; NEVER: not whole yet, or told */
     uint32_t slot_count;
     bool owes; /* the run's compression has a residual */
+    bool pulls_differences;
 
     uint64_t staleness, gap, pushes_in_flight;
     uint32_t changes;         /* of mode that have happened */

@@ -141,6 +141,8 @@ float *reference_run_compressed(const psr_config *config, const psr_layout *layo
     float *history = calloc(layout->length * (steps + 1), sizeof *history);
     cluster_initial_weights(layout, options.weights);
     assert_int_equal(psr_local_installed(local, first_step > 0), PSR_OK);
+    if (first_step > 0 && psr_plan_pulls_differences(&plan))
+        cluster_initial_pulled(layout, options.weights);
     for (uint32_t i = 0; i < psr_optimizer_slot_count(options.optimizer) && first_step > 0; i++)
         cluster_initial_slot(layout, i, psr_optimizer_slot(options.optimizer, i));
     for (uint64_t step = first_step; step < first_step + steps; step++) {

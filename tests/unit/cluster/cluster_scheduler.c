@@ -12,20 +12,22 @@
 
 static size_t sections_of(const cluster *c)
 {
-    return 1 + CLUSTER_SLOTS + c->n;
+    return 2 + CLUSTER_SLOTS + c->n;
 }
 
 static size_t index_of(uint32_t section)
 {
     if (section >= PSR_SECTION_RESIDUAL(0))
-        return 1 + CLUSTER_SLOTS + section - PSR_SECTION_RESIDUAL(0);
-    return section == PSR_SECTION_WEIGHTS ? 0 : 1 + section - PSR_SECTION_SLOT(0);
+        return 2 + CLUSTER_SLOTS + section - PSR_SECTION_RESIDUAL(0);
+    if (section >= PSR_SECTION_SLOT(0))
+        return 2 + section - PSR_SECTION_SLOT(0);
+    return section == PSR_SECTION_WEIGHTS ? 0 : 1;
 }
 
 void checkpoints_make(cluster *c)
 {
     size_t cells = c->options.steps + 1;
-    psr_compression compression;
+    psr_compression compression, pulled;
     c->sections =
         calloc(cells * sections_of(c) * c->options.layout->length + 1, sizeof *c->sections);
     c->filled = calloc(cells * sections_of(c), sizeof *c->filled);
@@ -37,7 +39,9 @@ void checkpoints_make(cluster *c)
     c->slot_count = psr_optimizer_slot_count(optimizer);
     psr_optimizer_free(optimizer);
     assert_int_equal(psr_compression_parse(c->config.compress, &compression), PSR_OK);
+    assert_int_equal(psr_compression_parse(c->config.compress_weights, &pulled), PSR_OK);
     c->owes = psr_compression_has_residual(compression);
+    c->pulls_differences = psr_compression_has_residual(pulled);
 }
 
 static size_t cell_of(const cluster *c, uint64_t steps)
@@ -54,7 +58,8 @@ static bool is_filled(const cluster *c, uint64_t steps, uint32_t section)
 
 bool checkpoint_is_whole(const cluster *c, uint64_t steps)
 {
-    bool whole = is_filled(c, steps, PSR_SECTION_WEIGHTS);
+    bool whole = is_filled(c, steps, PSR_SECTION_WEIGHTS) &&
+                 (!c->pulls_differences || is_filled(c, steps, PSR_SECTION_PULLED));
     for (uint32_t i = 0; i < c->slot_count; i++)
         whole = whole && is_filled(c, steps, PSR_SECTION_SLOT(i));
     for (uint32_t r = 0; r < c->n && c->owes; r++)
@@ -91,6 +96,11 @@ static const float *section(const cluster *c, uint64_t steps, uint32_t section)
 const float *cluster_checkpointed_weights(const cluster *c, uint64_t steps)
 {
     return section(c, steps, PSR_SECTION_WEIGHTS);
+}
+
+const float *cluster_pulled(const cluster *c, uint64_t steps)
+{
+    return section(c, steps, PSR_SECTION_PULLED);
 }
 
 const float *cluster_slot(const cluster *c, uint32_t slot, uint64_t steps)
@@ -138,6 +148,10 @@ static psr_err on_restore(void *context)
     float *values = calloc(c->options.layout->length + 1, sizeof *values);
     cluster_initial_weights(c->options.layout, values);
     psr_err err = restore_section(c, 0, PSR_SECTION_WEIGHTS, weights != NULL ? weights : values);
+    if (err == PSR_OK && c->pulls_differences) {
+        cluster_initial_pulled(c->options.layout, values);
+        err = restore_section(c, 0, PSR_SECTION_PULLED, values);
+    }
     for (uint32_t slot = 0; slot < c->slot_count && err == PSR_OK; slot++) {
         cluster_initial_slot(c->options.layout, slot, values);
         err = restore_section(c, 0, PSR_SECTION_SLOT(slot),

@@ -30,6 +30,8 @@ static float *section_arena(worker *w, uint32_t section)
     if (section == PSR_SECTION_RESIDUAL(w->rank))
         return psr_exchange_residual(w->real->exchange, 0);
     assert_int_equal(w->rank, 0);
+    if (section == PSR_SECTION_PULLED)
+        return w->pulled;
     return section == PSR_SECTION_WEIGHTS ? psr_exchange_first_weights(w->real->exchange)
                                           : slot_arena(w, section - PSR_SECTION_SLOT(0));
 }
@@ -38,7 +40,8 @@ static psr_err restore(worker *w)
 {
     const cluster *c = w->in;
     const bool first = w->rank == 0;
-    size_t missing = ((first ? 1 + c->slot_count : 0) + c->owes) * c->options.layout->length;
+    size_t missing = ((first ? 1 + c->slot_count + c->pulls_differences : 0) + c->owes) *
+                     c->options.layout->length;
     while (missing > 0) {
         psr_message *message = NULL;
         psr_msg_piece piece;
@@ -69,6 +72,9 @@ static psr_err load(worker *w)
     bool has_slots = first || psr_exchange_updates_here(w->real->exchange);
     for (uint32_t slot = 0; slot < c->slot_count && resumed && has_slots; slot++)
         PSR_TRY(psr_exchange_install(w->real->exchange, 1 + slot, slot_arena(w, slot)));
+    if (resumed && c->pulls_differences)
+        PSR_TRY(psr_exchange_install_pulled(w->real->exchange, 1 + c->slot_count,
+                                            first ? w->pulled : NULL));
     return PSR_OK;
 }
 
@@ -287,6 +293,9 @@ static psr_err save(worker *w)
     PSR_TRY(save_slots(w));
     if (!first)
         return PSR_OK;
+    if (w->in->pulls_differences)
+        PSR_TRY(psr_session_checkpoint(w->real->session, w->step, PSR_SECTION_PULLED,
+                                       psr_exchange_weights(w->real->exchange), all));
     const float *weights = psr_exchange_saved_weights(w->real->exchange);
     return weights != NULL ? psr_session_checkpoint(w->real->session, w->step, PSR_SECTION_WEIGHTS,
                                                     weights, all)
@@ -353,6 +362,7 @@ psr_err worker_welcomed(void *context, psr_emulated_worker *real)
     w->order = calloc(o->buckets->count + 1, sizeof *w->order);
     for (uint32_t i = 0; i < CLUSTER_SLOTS; i++)
         w->slots[i] = calloc(o->layout->length + 1, sizeof(float));
+    w->pulled = calloc(o->layout->length + 1, sizeof(float));
     make_device(w);
     return PSR_OK;
 }
@@ -369,4 +379,5 @@ void worker_freed(void *context, psr_emulated_worker *real)
     free(w->order);
     for (uint32_t i = 0; i < CLUSTER_SLOTS; i++)
         free(w->slots[i]);
+    free(w->pulled);
 }

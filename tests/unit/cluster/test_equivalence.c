@@ -281,7 +281,14 @@ static void make_residuals(uint32_t n, bool resumed, float **residuals)
     }
 }
 
-/* Weights after every step, and what each worker owes at the end. */
+static bool leaves_out(const char *text)
+{
+    psr_compression compression;
+    assert_int_equal(psr_compression_parse(text, &compression), PSR_OK);
+    return psr_compression_has_residual(compression);
+}
+
+/* Weights after every step, what each worker owes at the end, and what all have of the weights. */
 static void check_compressed(const cluster_options *options)
 {
     enum { MOST = 5 };
@@ -294,9 +301,14 @@ static void check_compressed(const cluster_options *options)
                                                 options->steps, residuals);
     reference_check(options, reference);
     cluster *c = cluster_run(options);
+    const float *pulled = cluster_pulled(c, steps);
+    assert_int_equal(pulled != NULL, leaves_out(config.compress_weights));
+    if (pulled != NULL)
+        assert_true(
+            reference_same(&layout, pulled, reference + (options->steps - 1) * layout.length));
     for (uint32_t r = 0; r < n; r++) {
         const float *owed = cluster_residual(c, r, steps);
-        bool owes = strcmp(config.compress, "fp16") != 0 && strcmp(config.compress, "bf16") != 0;
+        const bool owes = leaves_out(config.compress);
         assert_int_equal(owed != NULL, owes);
         if (owes)
             assert_true(reference_same(&layout, owed, residuals[r]));
@@ -387,12 +399,35 @@ static void weights_that_come_back_rounded_are_those_of_mode_local(void **state)
         for (uint32_t n = 1; n <= 3; n++)
             for (uint32_t shards = 1; shards <= 3; shards++) {
                 config = reference_config(&reference_rules[(bf16 + n) % REFERENCE_RULES], n);
-                config.compress_weights =
-                    bf16 ? PSR_COMPRESS_WEIGHTS_BF16 : PSR_COMPRESS_WEIGHTS_FP16;
+                strcpy(config.compress_weights, bf16 ? "bf16" : "fp16");
                 strcpy(config.compress, n == 2 ? "int8" : "fp16");
                 config.shards = shards;
                 cluster_options options =
                     options_of(5, 7000 + 100 * (uint32_t)bf16 + 10 * n + shards);
+                options.duplicate_permille = shards == 2 ? 300 : 0;
+                options.first_step = shards == 3 ? 5 : 0;
+                check_compressed(&options);
+            }
+}
+
+static const char *const differences[] = {"int8", "topk:0.05", "topk:1", "1bit"};
+enum { DIFFERENCES = sizeof differences / sizeof differences[0] };
+
+/* A part is encoded as one, so neither the number of shards nor the size of slices changes a bit.
+ * Resumed, shards and workers begin with different weights. */
+static void weights_that_come_as_differences_are_those_of_mode_local(void **state)
+{
+    (void)state;
+    static const char *const pushes[] = {"none", "fp16", "int8", "1bit"};
+    for (uint32_t k = 0; k < DIFFERENCES; k++)
+        for (uint32_t n = 1; n <= 3; n++)
+            for (uint32_t shards = 1; shards <= 3; shards++) {
+                config = reference_config(&reference_rules[(k + n) % REFERENCE_RULES], n);
+                strcpy(config.compress_weights, differences[k]);
+                strcpy(config.compress, pushes[(k + n + shards) % 4]);
+                config.shards = shards;
+                config.slice_bytes = n == 2 ? 128 : 256;
+                cluster_options options = options_of(5, 9000 + 100 * k + 10 * n + shards);
                 options.duplicate_permille = shards == 2 ? 300 : 0;
                 options.first_step = shards == 3 ? 5 : 0;
                 check_compressed(&options);
@@ -406,7 +441,7 @@ static void a_checkpoint_has_the_weights_that_are_rounded_from(void **state)
     const size_t length = layout.length;
     for (int rounded = 0; rounded < 2; rounded++) {
         config = reference_config(&reference_rules[0], 2);
-        config.compress_weights = rounded ? PSR_COMPRESS_WEIGHTS_BF16 : PSR_COMPRESS_WEIGHTS_NONE;
+        strcpy(config.compress_weights, rounded ? "bf16" : "none");
         cluster_options options = options_of(2, 8000 + (uint32_t)rounded);
         cluster *c = cluster_run(&options);
         const float *saved = cluster_checkpointed_weights(c, 2), *held = cluster_weights(c, 1, 1);
@@ -431,8 +466,7 @@ static void compressed_runs_of_relaxed_consistency_end_well(void **state)
             config = reference_config(&reference_rules[0], 4);
             strcpy(config.compress, compressions[k]);
             config.shards = 2;
-            config.compress_weights =
-                k % 3 == 0 ? PSR_COMPRESS_WEIGHTS_FP16 : PSR_COMPRESS_WEIGHTS_NONE;
+            strcpy(config.compress_weights, k % 3 == 0 ? "fp16" : "none");
             config.sync = async ? PSR_SYNC_ASYNC : PSR_SYNC_SSP;
             config.ssp_bound = 1;
             cluster_options options = options_of(12, 5000 + 10 * k + (uint32_t)async);
@@ -551,6 +585,7 @@ int main(void)
         OF_BUCKETS(512, a_ring_rounds_otherwise_than_shards_do),
         OF_BUCKETS(512, a_compressed_run_that_is_resumed_owes_what_it_did),
         OF_BUCKETS(1024, weights_that_come_back_rounded_are_those_of_mode_local),
+        OF_BUCKETS(512, weights_that_come_as_differences_are_those_of_mode_local),
         OF_BUCKETS(1024, a_checkpoint_has_the_weights_that_are_rounded_from),
         OF_BUCKETS(1024, compressed_runs_of_relaxed_consistency_end_well),
         OF_BUCKETS(1024, ssp_lets_workers_be_apart_but_never_by_more_than_its_bound),

@@ -31,14 +31,16 @@ void configure_trainer(uint32_t test_count)
 
 static void plan_trainer(void)
 {
-    psr_compression compression;
+    psr_compression compression, pulled;
     psr_part *parts = NULL;
     expect_ok(psr_compression_parse(config.compress, &compression));
+    expect_ok(psr_compression_parse(config.compress_weights, &pulled));
     const psr_plan_options options = {.route = PSR_ROUTE_NONE,
                                       .ranks = 3,
                                       .slice_floats = 1024,
                                       .window = 1,
-                                      .compression = &compression};
+                                      .compression = &compression,
+                                      .pulled = &pulled};
     expect_ok(psr_buckets_parts(&buckets, false, &parts));
     expect_ok(psr_plan_make(&options, parts, buckets.count, &plan));
     free(parts);

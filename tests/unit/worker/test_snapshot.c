@@ -195,6 +195,47 @@ static void a_run_that_owes_nothing_has_no_residual(void **state)
                    "the scheduler restored section 65536, which this run does not have");
 }
 
+/* The weights that are updated are the checkpoint's; the workers go on with those that they had,
+ * and a checkpoint has both again. */
+static void what_workers_have_is_restored_and_saved(void **state)
+{
+    (void)state;
+    strcpy(config.compress_weights, "topk:0.1");
+    open_at(5);
+    restore_section(PSR_SECTION_PULLED, net->params.length);
+    restore_all_but_residuals();
+    expect_ok(psr_snapshot_load(&trainer));
+    expect_section(&net->params, psr_exchange_weights(exchange), PSR_SECTION_PULLED);
+    expect_section(&net->params, psr_exchange_saved_weights(exchange), PSR_SECTION_WEIGHTS);
+
+    expect_ok(psr_snapshot_save(&trainer, 7));
+    size_t seen[2] = {0};
+    int64_t next_ms;
+    expect_ok(psr_loop_step(session->loop, 0, &next_ms));
+    for (psr_message *message; (message = next_told()) != NULL; psr_message_free(&message)) {
+        psr_msg_piece says;
+        const float *values;
+        expect_ok(psr_msg_piece_read(message, &says));
+        if (says.section != PSR_SECTION_WEIGHTS && says.section != PSR_SECTION_PULLED)
+            continue;
+        expect_ok(psr_decode_floats(message, PSR_ENCODING_FLOAT32, says.span.count, &values));
+        assert_true(values[0] == value_at(says.section, says.span.offset));
+        seen[says.section == PSR_SECTION_PULLED] += says.span.count;
+    }
+    assert_int_equal(seen[0], net->params.length);
+    assert_int_equal(seen[1], net->params.length);
+}
+
+static void a_run_whose_weights_come_whole_has_no_others(void **state)
+{
+    (void)state;
+    strcpy(config.compress_weights, "bf16");
+    open_at(5);
+    restore(piece(PSR_SECTION_PULLED, 0, 16));
+    expect_failure(psr_snapshot_load(&trainer), PSR_ERR_PROTOCOL,
+                   "the scheduler restored section 2, which this run does not have");
+}
+
 static void a_section_that_the_run_does_not_have_is_a_violation(void **state)
 {
     (void)state;
@@ -385,6 +426,8 @@ int main(void)
         with_config(an_init_file_that_is_not_there_is_named),
         with_config(what_each_rank_owes_is_restored_too),
         with_config(a_residual_of_nobody_here_is_a_violation),
+        with_config(what_workers_have_is_restored_and_saved),
+        with_config(a_run_whose_weights_come_whole_has_no_others),
         with_config(a_run_that_owes_nothing_has_no_residual),
         with_config(a_checkpoint_has_what_each_rank_owes),
         with_config(a_checkpoint_sends_every_section_once),

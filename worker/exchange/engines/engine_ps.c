@@ -35,6 +35,23 @@ static psr_consistency consistency_of(const psr_config *config)
     return (psr_consistency){kinds[config->sync], config->ssp_bound};
 }
 
+/* What is decoded of padding's zeros need not be zero. */
+static psr_err engine_landed(void *context, uint64_t step, uint32_t bucket)
+{
+    const psr_engine_env *env = &((psr_engine *)context)->env;
+    const psr_span span = env->plan->buckets[bucket].span;
+    if (psr_plan_pulls_differences(env->plan))
+        psr_layout_clear_padding(env->layout, span.offset, span.count, env->weights + span.offset);
+    return env->landed(env->context, step, bucket);
+}
+
+static void engine_stale(void *context, uint64_t steps)
+{
+    const psr_engine_env *env = &((psr_engine *)context)->env;
+    if (env->stale != NULL)
+        env->stale(env->context, steps);
+}
+
 static psr_err engine_open(const psr_engine_env *env, psr_engine **ret_engine)
 {
     psr_engine *engine = calloc(1, sizeof *engine);
@@ -49,9 +66,9 @@ static psr_err engine_open(const psr_engine_env *env, psr_engine **ret_engine)
         .in_place = env->in_place,
         .residual = env->residuals != NULL ? env->residuals[0] : NULL,
         .outbox = env->outbox,
-        .context = env->context,
-        .landed = env->landed,
-        .stale = env->stale,
+        .context = engine,
+        .landed = engine_landed,
+        .stale = engine_stale,
     };
     psr_err err = psr_table_new(&options, &engine->table);
     if (err != PSR_OK) {
@@ -69,11 +86,12 @@ static bool pulls_rounded(const psr_engine *engine)
     return !psr_compression_is_none(engine->env.plan->pulled);
 }
 
-/* The shards have them as they are. What this worker had pulled by then was rounded. */
+/* The shards have them as they are. What this worker had pulled by then was rounded; or, as the sum
+ * of many differences, it is in the checkpoint (psr_exchange_install_pulled). */
 static psr_err engine_installed(psr_engine *engine, bool goes_on)
 {
     const psr_engine_env *env = &engine->env;
-    return goes_on && pulls_rounded(engine)
+    return goes_on && pulls_rounded(engine) && !psr_plan_pulls_differences(env->plan)
                ? psr_compression_round(env->plan->pulled, env->weights, env->layout->length)
                : PSR_OK;
 }

@@ -30,7 +30,8 @@ static char *text_of(const char *name)
 
 static psr_config config;
 static psr_facts facts;
-static const char *compress = "none"; /* of the run that set_up makes */
+/* of the run that set_up makes */
+static const char *compress = "none", *compress_weights = "none";
 
 static void set_up(void)
 {
@@ -38,6 +39,7 @@ static void set_up(void)
     config.workers = 2;
     config.momentum = 0.9;
     strcpy(config.compress, compress);
+    strcpy(config.compress_weights, compress_weights);
     snprintf(config.model, sizeof config.model, "resnet20");
     snprintf(config.out, sizeof config.out, "%s/deep/run", folder);
     facts = (psr_facts){.classes = 10, .channels = 3, .height = 32, .width = 32, .total_steps = 9};
@@ -704,6 +706,72 @@ static void a_run_that_owes_goes_on_from_one_that_did_not(void **state)
     psr_sections_done(&sections);
 }
 
+/* ---- what workers have of weights that come as differences ---- */
+
+static float read_value(const char *file, const char *prefix, const psr_tensor *tensor, size_t i)
+{
+    psr_checkpoint *checkpoint;
+    char name[128];
+    snprintf(name, sizeof name, "%s%s", prefix, tensor->name);
+    float *data = calloc(tensor->count, sizeof *data);
+    expect_ok(psr_checkpoint_open(in_folder(file), &checkpoint));
+    expect_ok(psr_checkpoint_read(checkpoint, name, tensor->rank, tensor->shape, data));
+    psr_checkpoint_close(checkpoint);
+    const float value = data[i];
+    free(data);
+    return value;
+}
+
+/* The model is what workers have, and what they are evaluated with. */
+static void what_shards_update_is_a_part_of_the_state(void **state)
+{
+    (void)state;
+    psr_resume *resume;
+    char line[512];
+    compress_weights = "1bit";
+    write_checkpoints(1, 2);
+    compress_weights = "none";
+    const psr_tensor *tensor = &sections.net->params.tensors[3];
+    assert_true(read_value("checkpoints/step-2/state.safetensors", "updated/", tensor, 5) ==
+                value_of(PSR_SECTION_WEIGHTS, tensor->offset + 5));
+    assert_true(read_value("checkpoints/step-2/model.safetensors", "", tensor, 5) ==
+                value_of(PSR_SECTION_PULLED, tensor->offset + 5));
+    expect_ok(psr_resume_open(folder, &config, NULL, NULL, &resume));
+    expect_ok(psr_resume_check(resume, &sections));
+    assert_false(psr_resume_drops(resume, &sections, line, sizeof line));
+    sections.pulls_differences = false;
+    expect_ok(psr_resume_check(resume, &sections));
+    assert_true(psr_resume_drops(resume, &sections, line, sizeof line));
+    assert_non_null(strstr(line, "was written by a run with --compress-weights 1bit, and this run "
+                                 "has none: the parts of weights that its shards had not sent yet "
+                                 "are dropped"));
+    psr_resume_free(resume);
+    psr_sections_done(&sections);
+}
+
+/* Workers and shards had the same weights. */
+static void a_run_of_differences_goes_on_from_one_without(void **state)
+{
+    (void)state;
+    psr_resume *resume;
+    psr_section_place place;
+    char line[512];
+    write_checkpoints(1, 2);
+    assert_false(psr_sections_place(&sections, PSR_SECTION_PULLED, &place));
+    sections.pulls_differences = true;
+    assert_true(psr_sections_place(&sections, PSR_SECTION_PULLED, &place));
+    assert_false(place.in_state);
+    assert_true(psr_sections_place(&sections, PSR_SECTION_WEIGHTS, &place));
+    assert_true(place.in_state);
+    assert_int_equal(place.worker, 0);
+    expect_ok(psr_resume_open(folder, &config, NULL, NULL, &resume));
+    expect_ok(psr_resume_check(resume, &sections));
+    assert_false(psr_resume_drops(resume, &sections, line, sizeof line));
+    psr_resume_free(resume);
+    sections.pulls_differences = false;
+    psr_sections_done(&sections);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -726,6 +794,8 @@ int main(void)
         IN_A_FOLDER(what_does_not_fit_the_run_is_refused_by_name),
         IN_A_FOLDER(what_each_rank_owes_is_a_part_of_the_state),
         IN_A_FOLDER(a_run_that_owes_goes_on_from_one_that_did_not),
+        IN_A_FOLDER(what_shards_update_is_a_part_of_the_state),
+        IN_A_FOLDER(a_run_of_differences_goes_on_from_one_without),
         IN_A_FOLDER(at_the_end_a_disk_that_hangs_is_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
