@@ -200,7 +200,7 @@ def what_a_stop_does(tap, psring, directory):
 def main(psring):
     tap = Tap()
     if is_sanitized(psring):
-        OPTIONS["batch-size"] = 2  # its steps take several times as long
+        OPTIONS.update({"batch-size": 2, "lr": 0.001})  # its steps take several times as long
     with Workspace() as directory:
         for part in (what_is_told, what_is_refused, what_strangers_say, what_a_kill_leaves, what_a_long_name_does,
                      what_a_change_does, what_a_stop_does):
