@@ -119,9 +119,9 @@ def interrupted_beside_a_peer(tap, bench):
         with open(told) as file:
             pids = [int(pid) for pid in file.read().split()]
         end = time.monotonic() + PATIENCE_S
-        # the kernel may still be ending them
+        # the kernel is still ending them
         while any(map(is_running, pids)) and time.monotonic() < end:
-            pass
+            time.sleep(0.02)
         tap.ok(process.returncode == -signal.SIGTERM and not any(map(is_running, pids)), "told to end beside a peer it leaves no process",
                [str(process.returncode), str(pids)])
 
