@@ -33,17 +33,17 @@ def same_bits(tap, psring, directory):
             ("ipc-ring", {"transport": "ipc", "mode": "ring"}, "ipc", NONE, r"buckets +\d+ of at most \w+\n"),
             ("shm-late", {"transport": "shm", "slow": "0:3"}, "ipc", ALL, r"exchanged +[\d.]+ MB sent by workers, [\d.]+% of it through shared"),
             ("ipc", {"transport": "ipc"}, "ipc", NONE, r"network +ipc sockets in /"),
-            ("tcp", {"transport": "tcp"}, "tcp", NONE, r"network +tcp, encrypted \(CURVE\)"),
+            ("tcp", {"transport": "tcp"}, "tcp", NONE, r"network +tcp, encrypted \(CURVE, values sealed\)"),
             ("bare", {"transport": "tcp", "no-encrypt": True}, "tcp", NONE, r"bare +not encrypted \(--no-encrypt\), within this machine"),
             ("trusted", {"transport": "tcp", "no-encrypt": "trusted-network"}, "tcp", NONE,
              r"bare +NOT encrypted \(--no-encrypt=trusted-network\)"),
-            ("one-host", {"transport": "shm", "interface": "lo"}, "tcp", ALL, r"network +shared memory, and tcp, encrypted \(CURVE\)"),
+            ("one-host", {"transport": "shm", "interface": "lo"}, "tcp", ALL, r"network +shared memory, and tcp, encrypted \(CURVE, values sealed\)"),
             ("one-host-ring", {"transport": "shm", "mode": "ring", "interface": "lo"}, "tcp", ALL, r"each worker sums its part where the gradients lie"),
-            ("two-hosts", mixed, "tcp", SOME, r"network +memory shared within 2 hosts, tcp between them, encrypted \(CURVE\)"),
+            ("two-hosts", mixed, "tcp", SOME, r"network +memory shared within 2 hosts, tcp between them, encrypted \(CURVE, values sealed\)"),
             ("two-hosts-ring", dict(mixed, mode="ring", transport="shm"), "tcp", SOME,
              r"(?s)(?=.*network +memory shared within 1 host, tcp between them).*on each of 2 hosts the workers divide the sums"),
             ("two-hosts-bare", dict(mixed, **{"no-encrypt": True}), "tcp", SOME, r"network +memory shared within 2 hosts, tcp between them, not enc"),
-            ("two-hosts-tcp", dict(mixed, transport="tcp"), "tcp", NONE, r"network +tcp, encrypted \(CURVE\)")]:
+            ("two-hosts-tcp", dict(mixed, transport="tcp"), "tcp", NONE, r"network +tcp, encrypted \(CURVE, values sealed\)")]:
         options = dict(OPTIONS, **options)
         if options["mode"] == "ring":
             del options["shards"]

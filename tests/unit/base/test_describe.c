@@ -159,8 +159,7 @@ static void a_completion_has_each_name_and_the_words_of_the_table(void **state)
     expect_in(text, "_psring_values['psring test -n']='@file'\n");
     expect_in(text, "_psring_values['psring test --level']='low high'\n");
     expect_in(text, "_psring_values['psring test --model']='alexnet vgg16'\n");
-    /* reversed is no user's */
-    expect_in(text, "_psring_values['psring test --fold']='rank arrival'\n");
+    expect_in(text, "_psring_values['psring test --fold']='rank arrival reversed'\n");
     assert_null(strstr(text, "secret"));
     assert_null(strstr(text, "fault-point"));
     free(text);
