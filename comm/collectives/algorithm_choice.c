@@ -94,30 +94,172 @@ psr_err psr_algorithm_find(psr_kind kind, const char *name, psr_algorithm *ret_a
                     psr_kind_name(kind), name, list);
 }
 
-static psr_algorithm of_all_reduce(uint64_t bytes, uint32_t ranks, uint64_t k)
+psr_rank_hosts psr_rank_hosts_of(const uint32_t *host_of, uint32_t ranks)
 {
-    const uint64_t direct_kib = ranks <= 2 ? 64 : ranks <= 4 ? 16 : ranks <= 8 ? 1 : 0;
-    if (direct_kib > 0 && bytes <= k * direct_kib * 1024)
-        return PSR_ALGORITHM_DIRECT;
-    if (bytes <= k * 64 * 1024)
-        return PSR_ALGORITHM_DOUBLING;
-    return bytes <= k * 1024 * 1024 && ranks >= 4 ? PSR_ALGORITHM_HALVING : PSR_ALGORITHM_RING;
+    psr_rank_hosts at = {.ranks = ranks};
+    for (uint32_t r = 0; r < ranks; r++) {
+        uint32_t before = 0, here = 0, hops = 0;
+        for (uint32_t k = 0; k < ranks; k++) {
+            if (host_of[k] != host_of[r])
+                continue;
+            before += k < r;
+            here++;
+            hops += host_of[(k + 1) % ranks] != host_of[r];
+        }
+        at.hosts += before == 0;
+        at.most_on_one = here > at.most_on_one ? here : at.most_on_one;
+        at.hops = hops > at.hops ? hops : at.hops;
+    }
+    return at;
 }
 
-psr_algorithm psr_algorithm_choose(psr_kind kind, uint64_t bytes, uint32_t ranks, uint32_t hosts)
+/* ---- on one host ---- */
+
+static psr_algorithm all_reduce_here(uint64_t bytes, uint32_t ranks)
 {
-    const uint64_t k = hosts > 1 ? 4 : 1;
-    const bool few = bytes <= k * 64 * 1024;
+    const uint64_t direct_kib = ranks <= 2 ? 64 : ranks <= 4 ? 16 : ranks <= 8 ? 1 : 0;
+    if (direct_kib > 0 && bytes <= direct_kib * 1024)
+        return PSR_ALGORITHM_DIRECT;
+    if (bytes <= 64 * 1024)
+        return PSR_ALGORITHM_DOUBLING;
+    return bytes <= 1024 * 1024 && ranks >= 4 ? PSR_ALGORITHM_HALVING : PSR_ALGORITHM_RING;
+}
+
+/* ---- over links ---- */
+
+/* A step takes as long as so many bytes on a link (a B): 0.1 ms at 1 Gbit/s. */
+#define STEP_BYTES 12500.0
+/* What a message of a direct operation costs: 10 us at 1 Gbit/s, of its process and its head. */
+#define MESSAGE_BYTES 1250.0
+/* In direct operations all send to one rank at the same time. Beyond so many bytes that fills the
+ * queue in front of its link. */
+#define AT_ONCE_BYTES_MAX ((uint64_t)256 * 1024)
+#define FOLDED 16.0         /* bytes that a rank folds while a link carries one (c = 1 / (16 B)) */
+#define PIECE_BYTES 32768.0 /* of a chain: what a rank has before it sends on */
+
+typedef struct cost {
+    psr_algorithm algorithm;
+    double bytes; /* the time of all steps, and what the busiest link carries in one direction */
+} cost;
+
+static double log2_up(uint32_t n)
+{
+    uint32_t levels = 0;
+    while (((uint64_t)1 << levels) < n)
+        levels++;
+    return levels;
+}
+
+static bool is_power_of_two(uint32_t n)
+{
+    return (n & (n - 1)) == 0;
+}
+
+static psr_algorithm least_of(const cost *costs, size_t count)
+{
+    size_t least = 0;
+    for (size_t i = 1; i < count; i++)
+        if (costs[i].bytes < costs[least].bytes)
+            least = i;
+    return costs[least].algorithm;
+}
+
+/* Each rank sends so many bytes to each other one: the step, and what the busiest link carries. */
+static double to_each(const psr_rank_hosts *at, double bytes)
+{
+    const double messages = (double)at->most_on_one * (at->ranks - at->most_on_one);
+    return STEP_BYTES + messages * (MESSAGE_BYTES + bytes);
+}
+
+/* Of M, what it carries while halves, quarters, .. go at distance n/2, n/4, ..: where ranks of a
+ * host follow one another the large parts go between hosts, otherwise the small ones. */
+static double halves(const psr_rank_hosts *at)
+{
+    const double others = (double)(at->hosts - 1) / at->hosts;
+    return at->hops == 1 ? at->most_on_one * others : others;
+}
+
+static psr_algorithm all_reduce_over_links(uint64_t bytes, const psr_rank_hosts *at)
+{
+    const double m = (double)bytes, n = at->ranks, w = at->most_on_one;
+    const double odd = is_power_of_two(at->ranks) ? 0 : 2; /* steps of all the values */
+    const double levels = log2_up(at->ranks), folded = m / FOLDED;
+    const cost costs[] = {
+        {PSR_ALGORITHM_RING,
+         2 * (n - 1) * STEP_BYTES + 2 * at->hops * (n - 1) / n * m + (n - 1) / n * folded},
+        {PSR_ALGORITHM_HALVING, (2 * levels + odd) * STEP_BYTES + (2 * halves(at) + odd * w) * m +
+                                    ((n - 1) / n + odd / 2) * folded},
+        {PSR_ALGORITHM_DOUBLING, (levels + odd) * STEP_BYTES + w * (log2_up(at->hosts) + odd) * m +
+                                     (levels + odd / 2) * folded},
+        {PSR_ALGORITHM_DIRECT, to_each(at, m) + (n - 1) * folded},
+    };
+    return least_of(costs, bytes <= AT_ONCE_BYTES_MAX ? 4 : 3);
+}
+
+/* reduce, broadcast, scan: a tree, at whose root a link carries all values once for each level
+ * between hosts (of a scan: each rank's), or a chain, in which pieces follow one another. */
+static psr_algorithm tree_or_chain(psr_algorithm tree, double senders, double m,
+                                   const psr_rank_hosts *at)
+{
+    const double n = at->ranks, piece = m < PIECE_BYTES ? m : PIECE_BYTES;
+    const cost costs[] = {
+        {tree, log2_up(at->ranks) * STEP_BYTES + senders * log2_up(at->hosts) * m},
+        {PSR_ALGORITHM_CHAIN, (n - 1) * STEP_BYTES + at->hops * (m + (at->hosts - 1.0) * piece)},
+    };
+    return least_of(costs, 2);
+}
+
+static psr_algorithm reduce_scatter_over_links(uint64_t bytes, const psr_rank_hosts *at)
+{
+    const double m = (double)bytes, n = at->ranks;
+    const double odd = is_power_of_two(at->ranks) ? 0 : 2;
+    const cost costs[] = {
+        {PSR_ALGORITHM_RING, (n - 1) * STEP_BYTES + at->hops * (n - 1) / n * m},
+        {PSR_ALGORITHM_HALVING,
+         (log2_up(at->ranks) + odd) * STEP_BYTES + (halves(at) + odd * at->most_on_one) * m},
+        {PSR_ALGORITHM_DIRECT, to_each(at, m / n)},
+    };
+    return least_of(costs, bytes <= AT_ONCE_BYTES_MAX ? 3 : 2);
+}
+
+static psr_algorithm all_gather_over_links(uint64_t bytes, const psr_rank_hosts *at)
+{
+    const double m = (double)bytes, n = at->ranks;
+    const double to_others = (double)at->most_on_one * (at->ranks - at->most_on_one) / n * m;
+    const cost costs[] = {
+        {PSR_ALGORITHM_RING, (n - 1) * STEP_BYTES + at->hops * (n - 1) / n * m},
+        {PSR_ALGORITHM_BRUCK, log2_up(at->ranks) * STEP_BYTES + to_others},
+        {PSR_ALGORITHM_DIRECT, to_each(at, m / n)},
+    };
+    return least_of(costs, bytes <= AT_ONCE_BYTES_MAX ? 3 : 1);
+}
+
+/* ---- either ---- */
+
+static psr_algorithm tree_of(psr_kind kind)
+{
+    return kind == PSR_KIND_SCAN || kind == PSR_KIND_EXSCAN ? PSR_ALGORITHM_DOUBLING
+                                                            : PSR_ALGORITHM_BINOMIAL;
+}
+
+psr_algorithm psr_algorithm_choose(psr_kind kind, uint64_t bytes, const psr_rank_hosts *at)
+{
+    const bool links = at->hosts > 1, few = bytes <= 64 * 1024;
     switch (kind) {
     case PSR_KIND_ALL_REDUCE:
-        return of_all_reduce(bytes, ranks, k);
+        return links ? all_reduce_over_links(bytes, at) : all_reduce_here(bytes, at->ranks);
     case PSR_KIND_REDUCE:
     case PSR_KIND_BROADCAST:
-        return few || ranks <= 2 ? PSR_ALGORITHM_BINOMIAL : PSR_ALGORITHM_CHAIN;
     case PSR_KIND_SCAN:
     case PSR_KIND_EXSCAN:
-        return few || ranks <= 2 ? PSR_ALGORITHM_DOUBLING : PSR_ALGORITHM_CHAIN;
+        if (links)
+            return tree_or_chain(tree_of(kind),
+                                 tree_of(kind) == PSR_ALGORITHM_DOUBLING ? at->most_on_one : 1,
+                                 (double)bytes, at);
+        return few || at->ranks <= 2 ? tree_of(kind) : PSR_ALGORITHM_CHAIN;
     case PSR_KIND_REDUCE_SCATTER:
+        if (links)
+            return reduce_scatter_over_links(bytes, at);
         return few ? PSR_ALGORITHM_DIRECT : PSR_ALGORITHM_RING;
     case PSR_KIND_ALL_GATHER:
     case PSR_KIND_GROUP_SPLIT:
@@ -125,11 +267,16 @@ psr_algorithm psr_algorithm_choose(psr_kind kind, uint64_t bytes, uint32_t ranks
     case PSR_KIND_TABLE_CLOSE:
     case PSR_KIND_TABLE_READ:
     case PSR_KIND_TABLE_WRITE:
-        return !few ? PSR_ALGORITHM_RING : ranks <= 8 ? PSR_ALGORITHM_DIRECT : PSR_ALGORITHM_BRUCK;
+        if (links)
+            return all_gather_over_links(bytes, at);
+        return !few             ? PSR_ALGORITHM_RING
+               : at->ranks <= 8 ? PSR_ALGORITHM_DIRECT
+                                : PSR_ALGORITHM_BRUCK;
     case PSR_KIND_GATHER:
     case PSR_KIND_SCATTER:
-        return bytes / ranks <= k * 4 * 1024 && ranks >= 8 ? PSR_ALGORITHM_BINOMIAL
-                                                           : PSR_ALGORITHM_DIRECT;
+        return bytes / at->ranks <= (links ? 16 : 4) * 1024 && at->ranks >= 8
+                   ? PSR_ALGORITHM_BINOMIAL
+                   : PSR_ALGORITHM_DIRECT;
     case PSR_KIND_BARRIER:
         return PSR_ALGORITHM_DISSEMINATION;
     default:

@@ -6,20 +6,39 @@
 
 #include "comm/collectives/call.h"
 
+/* Where the ranks of a group are. */
+typedef struct psr_rank_hosts {
+    uint32_t ranks;       /* > 0 */
+    uint32_t hosts;       /* 1 .. ranks */
+    uint32_t most_on_one; /* ranks of the host that has most of them */
+    /* most ranks of one host whose next rank (of the last: the first) is on another host; 1: each
+     * host's ranks follow one another. 0: hosts is 1 */
+    uint32_t hops;
+} psr_rank_hosts;
+
+/* host_of[rank]: any number for each host. */
+psr_rank_hosts psr_rank_hosts_of(const uint32_t *host_of, uint32_t ranks);
+
 /* bytes: those of all values together (all-reduce, reduce, scan, exscan, broadcast: of the whole).
- * k = 1 on one host. A message between hosts costs more, so with several hosts k = 4.
- *     all_reduce      direct up to k * 64 KiB with 2 ranks, k * 16 KiB with 4, k * 1 KiB with 8;
- *                     doubling up to k * 64 KiB; halving up to k * 1 MiB from 4 ranks on;
- *                     else ring (docs/measurements.md)
- *     reduce          binomial up to k * 64 KiB, or with 2 ranks; else chain
+ * On one host:
+ *     all_reduce      direct up to 64 KiB with 2 ranks, 16 KiB with 4, 1 KiB with 8; doubling up
+ *                     to 64 KiB; halving up to 1 MiB from 4 ranks on; else ring
+ *                     (docs/measurements.md)
+ *     reduce          binomial up to 64 KiB, or with 2 ranks; else chain
  *     broadcast       the same
- *     scan, exscan    doubling up to k * 64 KiB, or with 2 ranks; else chain
- *     reduce_scatter  direct up to k * 64 KiB; else ring
- *     all_gather      up to k * 64 KiB direct with up to 8 ranks, bruck with more; else ring
- *     gather, scatter binomial with parts up to k * 4 KiB, from 8 ranks on; else direct
+ *     scan, exscan    doubling up to 64 KiB, or with 2 ranks; else chain
+ *     reduce_scatter  direct up to 64 KiB; else ring
+ *     all_gather      up to 64 KiB direct with up to 8 ranks, bruck with more; else ring
+ *     gather, scatter binomial with parts up to 4 KiB, from 8 ranks on; else direct
  *     barrier         dissemination
- *     the others      direct */
-psr_algorithm psr_algorithm_choose(psr_kind kind, uint64_t bytes, uint32_t ranks, uint32_t hosts);
+ *     the others      direct
+ * Over links: the one of these algorithms that costs least by a steps + L/B, where L is what the
+ * busiest host's link carries in one direction (all_reduce: + c F for F bytes that a rank folds),
+ * and a B = 12500 bytes (0.1 ms at 1 Gbit/s), c B = 1/16 whatever the links are: the choice decides bits, and must not depend on a measurement. docs/algorithms.md
+ * has the formulas; Thakur, Rabenseifner, Gropp, "Optimization of collective communication
+ * operations in MPICH", IJHPCA 2005, has those of links that no two ranks share. Direct and bruck
+ * up to 256 KiB only, because of queues; gather and scatter binomial with parts up to 16 KiB. */
+psr_algorithm psr_algorithm_choose(psr_kind kind, uint64_t bytes, const psr_rank_hosts *at);
 
 /* The bytes of a slice: a power of two times least, up to most, so that the values make at least 32
  * slices, which follow one another through the ranks. For operations whose bytes differ between

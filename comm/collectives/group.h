@@ -64,7 +64,9 @@ typedef struct psr_group_options {
     uint32_t epoch, id; /* they are in the tags of its messages */
     uint32_t rank, ranks;
     const psr_peer *members; /* [ranks]; copied */
-    uint32_t hosts; /* the number of hosts that they are on, for the choice of an algorithm */
+    /* the hosts that they are on, for the choice of an algorithm: see psr_rank_hosts. With one
+     * host the other two are not read */
+    uint32_t hosts, most_on_one, hops;
     /* most bytes of values in one message; a multiple of 8, at most PSR_PAYLOAD_BYTES_MAX */
     size_t slice_bytes;
     /* the same for operations of many bytes (comm/collectives/algorithm_choice.h); 0:

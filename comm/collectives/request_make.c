@@ -309,12 +309,13 @@ static psr_shape shape_of(const psr_request *r, const layout *l, const psr_reque
 static psr_algorithm algorithm_of(const psr_group_options *group, const psr_request_options *o,
                                   uint64_t bytes)
 {
+    const psr_rank_hosts at = {group->ranks, group->hosts, group->most_on_one, group->hops};
     const psr_algorithm in_order =
         o->own.in_order ? algorithm_in_order(o->kind) : PSR_ALGORITHM_AUTO;
     return o->algorithm != PSR_ALGORITHM_AUTO ? o->algorithm
            : in_order != PSR_ALGORITHM_AUTO   ? in_order
            : is_encoded(o)                    ? PSR_ALGORITHM_RING
-                           : psr_algorithm_choose(o->kind, bytes, group->ranks, group->hosts);
+                                              : psr_algorithm_choose(o->kind, bytes, &at);
 }
 
 static size_t slice_of(const psr_request *r, const psr_request_options *o, uint64_t bytes)

@@ -1,6 +1,7 @@
 /* The groups of a node: which are open, and to which a message belongs. */
 #include "comm/node/node_private.h"
 
+#include "comm/collectives/algorithm_choice.h"
 #include "net/violation.h"
 
 #include <inttypes.h>
@@ -9,6 +10,8 @@
 
 enum {
     SLICE_BYTES = 256 << 10,
+    /* between hosts few bytes have smaller slices, so that more of them follow one another */
+    LINK_SLICE_BYTES = 32 << 10,
     /* through shared memory slices are larger, since the cost is per message */
     SHARED_SLICE_BYTES = 1 << 20,
     /* up to this size a copy takes less time than to hear that the loan has ended */
@@ -184,21 +187,27 @@ void psr_node_group_close(psr_node *node, psr_node_group *g)
 
 /* ---- [owner] ---- */
 
-static uint32_t hosts_of(const psr_node *node, const uint32_t *ranks, uint32_t count)
+/* Where they are; a host is known by its first rank. NOMEM. */
+static psr_err find_hosts(const psr_node *node, const uint32_t *ranks, uint32_t count,
+                          psr_rank_hosts *ret_hosts)
 {
-    uint32_t hosts = 0;
+    uint32_t *host_of = malloc(count * sizeof *host_of);
+    if (host_of == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a group of %" PRIu32 " ranks", count);
     for (uint32_t i = 0; i < count; i++) {
         const psr_view_member *a =
             psr_view_find(node->options.view, (psr_peer){PSR_ROLE_WORKER, ranks[i]});
-        bool seen = false;
-        for (uint32_t k = 0; k < i && !seen; k++) {
+        host_of[i] = i;
+        for (uint32_t k = 0; k < i && host_of[i] == i; k++) {
             const psr_view_member *b =
                 psr_view_find(node->options.view, (psr_peer){PSR_ROLE_WORKER, ranks[k]});
-            seen = strcmp(a->host, b->host) == 0;
+            if (strcmp(a->host, b->host) == 0)
+                host_of[i] = host_of[k];
         }
-        hosts += !seen;
     }
-    return hosts;
+    *ret_hosts = psr_rank_hosts_of(host_of, count);
+    free(host_of);
+    return PSR_OK;
 }
 
 /* As the view says, which is the same for all of them. */
@@ -233,21 +242,29 @@ static psr_err make_group(psr_node_group *g, const uint32_t *ranks)
         if (ranks[i] == node->options.rank)
             g->rank = i;
     }
+    psr_rank_hosts hosts;
+    psr_err err = find_hosts(node, ranks, g->count, &hosts);
+    if (err != PSR_OK) {
+        free(members);
+        return err;
+    }
     const bool shares_memory = share_memory(node, ranks, g->count);
-    const psr_group_options options = {.epoch = g->epoch,
-                                       .id = g->id,
-                                       .rank = g->rank,
-                                       .ranks = g->count,
-                                       .members = members,
-                                       .hosts = hosts_of(node, ranks, g->count),
-                                       .slice_bytes = SLICE_BYTES,
-                                       .largest_slice_bytes =
-                                           shares_memory ? SHARED_SLICE_BYTES : 0,
-                                       .shares_memory = shares_memory,
-                                       .window = PSR_NODE_WINDOW,
-                                       .copied_bytes = COPIED_BYTES,
-                                       .outbox = node->options.outbox};
-    psr_err err = psr_group_new(&options, &g->group);
+    const psr_group_options options = {
+        .epoch = g->epoch,
+        .id = g->id,
+        .rank = g->rank,
+        .ranks = g->count,
+        .members = members,
+        .hosts = hosts.hosts,
+        .most_on_one = hosts.most_on_one,
+        .hops = hosts.hops,
+        .slice_bytes = hosts.hosts > 1 ? LINK_SLICE_BYTES : SLICE_BYTES,
+        .largest_slice_bytes = shares_memory ? SHARED_SLICE_BYTES : SLICE_BYTES,
+        .shares_memory = shares_memory,
+        .window = PSR_NODE_WINDOW,
+        .copied_bytes = COPIED_BYTES,
+        .outbox = node->options.outbox};
+    err = psr_group_new(&options, &g->group);
     free(members);
     return err;
 }
