@@ -127,10 +127,11 @@ static psr_algorithm all_reduce_here(uint64_t bytes, uint32_t ranks)
 
 /* ---- over links ---- */
 
-/* A step takes as long as so many bytes on a link (a B): 0.1 ms at 1 Gbit/s. */
-#define STEP_BYTES 12500.0
-/* What a message of a direct operation costs: 10 us at 1 Gbit/s, of its process and its head. */
-#define MESSAGE_BYTES 1250.0
+/* A step takes as long as so many bytes on a link (a B): 0.1 ms at 320 Mbit/s, in the middle of
+ * 100 Mbit/s and 1 Gbit/s. */
+#define STEP_BYTES 4000.0
+/* What a message of a direct operation costs, its process and its head: 10 us. */
+#define MESSAGE_BYTES 400.0
 /* In direct operations all send to one rank at the same time. Beyond so many bytes that fills the
  * queue in front of its link. */
 #define AT_ONCE_BYTES_MAX ((uint64_t)256 * 1024)

@@ -34,10 +34,11 @@ psr_rank_hosts psr_rank_hosts_of(const uint32_t *host_of, uint32_t ranks);
  *     the others      direct
  * Over links: the one of these algorithms that costs least by a steps + L/B, where L is what the
  * busiest host's link carries in one direction (all_reduce: + c F for F bytes that a rank folds),
- * and a B = 12500 bytes (0.1 ms at 1 Gbit/s), c B = 1/16 whatever the links are: the choice decides bits, and must not depend on a measurement. docs/algorithms.md
- * has the formulas; Thakur, Rabenseifner, Gropp, "Optimization of collective communication
- * operations in MPICH", IJHPCA 2005, has those of links that no two ranks share. Direct and bruck
- * up to 256 KiB only, because of queues; gather and scatter binomial with parts up to 16 KiB. */
+ * and a B = 4000 bytes (0.1 ms at 320 Mbit/s), c B = 1/16 whatever the links are: the choice
+ * decides bits, and must not depend on a measurement. docs/algorithms.md has the formulas; Thakur,
+ * Rabenseifner, Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 2005,
+ * has those of links that no two ranks share. Direct and bruck up to 256 KiB only, because of
+ * queues; gather and scatter binomial with parts up to 16 KiB. */
 psr_algorithm psr_algorithm_choose(psr_kind kind, uint64_t bytes, const psr_rank_hosts *at);
 
 /* The bytes of a slice: a power of two times least, up to most, so that the values make at least 32

@@ -71,9 +71,9 @@ static void over_links_what_the_busiest_link_carries_decides(void **state)
          * and 12 M */
         {PSR_KIND_ALL_REDUCE, 8, 4, 2, PSR_ALGORITHM_DIRECT},
         {PSR_KIND_ALL_REDUCE, 2048, 4, 2, PSR_ALGORITHM_DOUBLING},
-        {PSR_KIND_ALL_REDUCE, 40000, 4, 2, PSR_ALGORITHM_HALVING},
-        {PSR_KIND_ALL_REDUCE, 79999, 4, 2, PSR_ALGORITHM_HALVING},
-        {PSR_KIND_ALL_REDUCE, 80001, 4, 2, PSR_ALGORITHM_RING},
+        {PSR_KIND_ALL_REDUCE, 16384, 4, 2, PSR_ALGORITHM_HALVING},
+        {PSR_KIND_ALL_REDUCE, 25599, 4, 2, PSR_ALGORITHM_HALVING},
+        {PSR_KIND_ALL_REDUCE, 25601, 4, 2, PSR_ALGORITHM_RING},
         {PSR_KIND_ALL_REDUCE, 4 << 20, 4, 2, PSR_ALGORITHM_RING},
         /* a link for each rank: halving and ring carry the same, and halving has fewer steps */
         {PSR_KIND_ALL_REDUCE, 4 << 20, 8, 1, PSR_ALGORITHM_HALVING},
