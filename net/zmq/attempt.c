@@ -1,6 +1,7 @@
 #include "net/zmq/attempt.h"
 
 #include "base/clock.h"
+#include "net/address/tcp_congestion.h"
 #include "net/zmq/sockets.h"
 
 #include <inttypes.h>
@@ -33,8 +34,16 @@ bool psr_attempt_goes_on(psr_attempt *attempt)
     uint8_t event[8];
     if (attempt->monitor == NULL)
         return false;
-    if (psr_zmq_receive(attempt->monitor, event, sizeof event) < 0)
+    const int bytes = psr_zmq_receive(attempt->monitor, event, sizeof event);
+    if (bytes < 0)
         return true;
+    /* The event names libzmq's descriptor, the one place where it can be had. If that connection
+     * has ended meanwhile, it may be another one of this process, for which the same is right. */
+    uint32_t fd = 0;
+    if (bytes >= (int)(sizeof(uint16_t) + sizeof fd)) {
+        memcpy(&fd, event + sizeof(uint16_t), sizeof fd);
+        (void)psr_tcp_leave_bbr((int)fd);
+    }
     psr_attempt_done(attempt); /* CONNECTED is all that is told */
     return false;
 }

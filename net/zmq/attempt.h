@@ -1,6 +1,7 @@
 /* Whether the TCP connection of a channel has been made, according to libzmq's monitor of its
  * socket: libzmq itself tries again for ever and reports nothing. The socket is watched until it is
- * connected for the first time. For net's own files; one thread. */
+ * connected for the first time; then its connection gets its congestion control
+ * (net/address/tcp_congestion.h). For net's own files; one thread. */
 #ifndef PSR_NET_ZMQ_ATTEMPT_H
 #define PSR_NET_ZMQ_ATTEMPT_H
 

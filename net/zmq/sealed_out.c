@@ -2,6 +2,7 @@
 
 #include "net/transport_private.h"
 #include "net/trust/admission.h"
+#include "net/zmq/attempt.h"
 #include "net/zmq/sockets.h"
 
 #include <assert.h>
@@ -46,6 +47,7 @@ struct psr_sealed_outs {
     buffer *kept;
     size_t kept_count;
     psr_sealed_out *first; /* the channels */
+    uint64_t connected;    /* channels so far */
 };
 
 typedef struct waiting {
@@ -60,6 +62,7 @@ struct psr_sealed_out {
     psr_sealed_outs *outs;
     psr_sealed_out *next, **link;
     void *push;
+    psr_attempt attempt; /* until the peer has answered */
     psr_seal *seal;
     uint32_t channel;
     psr_unsent *unsent;
@@ -357,11 +360,20 @@ psr_err psr_sealed_out_connect(psr_sealed_out *out, const char *endpoint)
 {
     PSR_TRY(psr_zmq_set_tcp(out->push, strchr(endpoint, '[') != NULL));
     PSR_TRY(psr_zmq_keep_in_cache(out->push, endpoint));
+    /* the first half of these numbers is the transport's own */
+    PSR_TRY(psr_attempt_begin(out->outs->ctx, out->push, UINT64_MAX / 2 + out->outs->connected++,
+                              &out->attempt));
     while (zmq_connect(out->push, endpoint) != 0)
         if (zmq_errno() != EINTR)
             return psr_fail(PSR_ERR_PROTOCOL, "endpoint %s: %s", endpoint,
                             zmq_strerror(zmq_errno()));
     return psr_sealed_out_greet(out);
+}
+
+void psr_sealed_out_answered(psr_sealed_out *out)
+{
+    (void)psr_attempt_goes_on(&out->attempt);
+    psr_attempt_done(&out->attempt);
 }
 
 void psr_sealed_out_free(psr_sealed_out *out, int linger_ms)
@@ -373,6 +385,7 @@ void psr_sealed_out_free(psr_sealed_out *out, int linger_ms)
         out->next->link = out->link;
     while (out->first != NULL)
         take_first(out);
+    psr_attempt_done(&out->attempt);
     if (out->push != NULL) {
         (void)zmq_setsockopt(out->push, ZMQ_LINGER, &linger_ms, sizeof linger_ms);
         zmq_close(out->push);

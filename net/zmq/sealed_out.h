@@ -35,6 +35,9 @@ PSR_MUST_CHECK psr_err psr_sealed_out_connect(psr_sealed_out *out, const char *e
 /* Drops what waits, and ends its loans; what libzmq has may take linger_ms. NULL allowed. */
 void psr_sealed_out_free(psr_sealed_out *out, int linger_ms);
 
+/* The peer has answered on its way back, so there is a connection: it gets its congestion
+ * control. */
+void psr_sealed_out_answered(psr_sealed_out *out);
 /* SEALED once more, the same bytes: its connection may have ended before they were read. To be
  * called before anything else was sent. */
 PSR_MUST_CHECK psr_err psr_sealed_out_greet(psr_sealed_out *out);

@@ -169,6 +169,7 @@ static psr_err take_back(psr_zmq_transport *transport, psr_zmq_channel *c, zmq_m
     if (head.type == PSR_MSG_SEALED && c->sealing->state == GREETED) {
         await_no_more(transport, c);
         c->sealing->state = THERE;
+        psr_sealed_out_answered(c->sealing->out);
     }
     return PSR_OK;
 }

@@ -175,6 +175,8 @@ static void find_limits(psr_host_facts *f)
     read_field("/proc/self/status", "Seccomp:", filter, sizeof filter);
     f->seccomp = strtoull(filter, NULL, 10);
     read_line("/proc/sys/net/ipv4/tcp_congestion_control", f->congestion, sizeof f->congestion);
+    read_line("/proc/sys/net/ipv4/tcp_allowed_congestion_control", f->congestion_allowed,
+              sizeof f->congestion_allowed);
 }
 
 /* As a run does it. */

@@ -36,7 +36,7 @@ static const field fields[] = {
     COUNT(locked_bytes_max),  TEXT(huge_pages),
     COUNT(shm_free_bytes),    COUNT(seccomp),
     TEXT(sharing_failure),    TEXT(sockets_failure),
-    TEXT(data_content),
+    TEXT(data_content),       TEXT(congestion_allowed),
 };
 
 #define FIELDS (sizeof fields / sizeof *fields)

@@ -24,7 +24,8 @@ typedef struct psr_host_facts {
     uint64_t mtu_bytes;
     char endpoint[192]; /* of the probe's inbox; "": it cannot listen; listen_failure says why */
     char listen_failure[512];
-    char congestion[32]; /* its congestion control of TCP */
+    char congestion[32];          /* its congestion control of TCP */
+    char congestion_allowed[128]; /* "reno cubic": what programs there may choose instead */
     /* programs */
     char identity[128];       /* psr_backend_identity of the worker */
     char library[32];         /* "libzmq 4.3.4" */

@@ -212,6 +212,63 @@ static void judge_clock(const psr_checkup_host *h, psr_findings *f)
                      fabs(h->clock_s), h->clock_s > 0 ? "ahead of" : "behind", h->clock_within_s);
 }
 
+static bool has_word(const char *list, const char *word)
+{
+    const size_t length = strlen(word);
+    for (const char *at = strstr(list, word); at != NULL; at = strstr(at + 1, word))
+        if ((at == list || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0'))
+            return true;
+    return false;
+}
+
+/* What psring takes there instead of BBR (net/address/tcp_congestion.h); "": it may take nothing
+ * else. */
+static const char *instead_of_bbr(const psr_host_facts *facts)
+{
+    return has_word(facts->congestion_allowed, "cubic")  ? "cubic"
+           : has_word(facts->congestion_allowed, "reno") ? "reno"
+                                                         : "";
+}
+
+/* Once for all hosts of which the same is true. */
+static void judge_congestion(const psr_checkup *c, psr_findings *f)
+{
+    static const char *const taken[] = {"cubic", "reno", ""};
+    for (size_t t = 0; t < sizeof taken / sizeof *taken && c->count > 1; t++) {
+        const psr_checkup_host *first = NULL;
+        size_t count = 0;
+        for (size_t i = 0; i < c->count; i++) {
+            const psr_checkup_host *h = &c->hosts[i];
+            if (!psr_checkup_host_probed(h) || strncmp(h->facts.congestion, "bbr", 3) != 0 ||
+                strcmp(instead_of_bbr(&h->facts), taken[t]) != 0)
+                continue;
+            first = first != NULL ? first : h;
+            count++;
+        }
+        if (count == 0)
+            continue;
+        char where[300];
+        if (count == 1)
+            snprintf(where, sizeof where, "%s", first->host.name);
+        else
+            snprintf(where, sizeof where, "%s and %zu other%s", first->host.name, count - 1,
+                     count == 2 ? "" : "s");
+        if (taken[t][0] != '\0')
+            psr_findings_add(f, PSR_FINDING_NOTE, "tcp", where, "",
+                             "TCP there controls congestion by bbr, under which workers that send "
+                             "to one shard overflow the queue before it; psring takes %s for its "
+                             "own connections to hosts less than 5 ms away",
+                             taken[t]);
+        else
+            psr_findings_add(f, PSR_FINDING_SLOWS, "tcp", where,
+                             "set net.ipv4.tcp_congestion_control to cubic, or allow cubic by "
+                             "net.ipv4.tcp_allowed_congestion_control",
+                             "TCP there controls congestion by bbr, under which workers that send "
+                             "to one shard overflow the queue before it, and programs may not "
+                             "choose another");
+    }
+}
+
 static void judge_host(const psr_checkup *c, const psr_checkup_host *h, psr_findings *f)
 {
     if (h->stage == PSR_DOCTOR_NO_AGENT)
@@ -292,6 +349,7 @@ static void compare(const psr_checkup_host *a, const psr_checkup_host *b, psr_fi
 /* Compares all hosts with the first one that was probed. */
 static void compare_all(const psr_checkup *c, psr_findings *f)
 {
+    judge_congestion(c, f);
     const psr_checkup_host *first = NULL;
     for (size_t i = 0; i < c->count; i++) {
         if (!psr_checkup_host_probed(&c->hosts[i]))

@@ -43,6 +43,17 @@ static void assert_alone(psr_finding_level level, const char *check, const char 
     assert_string_equal(f.items[0].what, what);
 }
 
+static void assert_among(psr_finding_level level, const char *check, const char *where,
+                         const char *what)
+{
+    judge();
+    for (size_t i = 0; i < f.count; i++)
+        if (f.items[i].level == level && strcmp(f.items[i].check, check) == 0 &&
+            strcmp(f.items[i].where, where) == 0 && strcmp(f.items[i].what, what) == 0)
+            return;
+    fail_msg("%zu findings, and not: %s %s", f.count, where, what);
+}
+
 /* What there is without it is as well as before. */
 static void assert_mended(void)
 {
@@ -310,12 +321,34 @@ static void a_clock_is_wrong_when_it_is_so_for_certain(void **state)
     assert_alone(PSR_FINDING_UNTESTED, "clock", "node3", "its clock was not compared");
 }
 
+static void bbr_is_told_with_what_is_taken_instead(void **state)
+{
+    (void)state;
+    strcpy(c.hosts[1].facts.congestion, "bbr");
+    assert_among(PSR_FINDING_SLOWS, "tcp", "node2",
+                 "TCP there controls congestion by bbr, under which workers that send to one shard "
+                 "overflow the queue before it, and programs may not choose another");
+    for (size_t i = 0; i < c.count; i++) {
+        strcpy(c.hosts[i].facts.congestion, "bbr");
+        strcpy(c.hosts[i].facts.congestion_allowed, "cubical reno bbr");
+    }
+    assert_alone(PSR_FINDING_NOTE, "tcp", "node1 and 2 others",
+                 "TCP there controls congestion by bbr, under which workers that send to one shard "
+                 "overflow the queue before it; psring takes reno for its own connections to hosts "
+                 "less than 5 ms away");
+    strcpy(c.hosts[2].facts.congestion_allowed, "reno cubic");
+    assert_among(PSR_FINDING_NOTE, "tcp", "node3",
+                 "TCP there controls congestion by bbr, under which workers that send to one shard "
+                 "overflow the queue before it; psring takes cubic for its own connections to "
+                 "hosts less than 5 ms away");
+}
+
 static void names_versions_and_settings_that_differ_are_told(void **state)
 {
     (void)state;
     psr_host_facts *facts = &c.hosts[1].facts;
     strcpy(facts->congestion, "bbr");
-    assert_alone(PSR_FINDING_NOTE, "tcp", "node1, node2",
+    assert_among(PSR_FINDING_NOTE, "tcp", "node1, node2",
                  "their TCP controls congestion by cubic and bbr");
     *facts = facts_of(1);
     strcpy(facts->library, "libzmq 4.3.4");
@@ -538,6 +571,7 @@ int main(void)
         TEST(memory_that_cannot_be_shared_slows_who_has_two_processes_on_a_host),
         TEST(an_own_name_that_stands_for_loopback_is_told),
         TEST(a_clock_is_wrong_when_it_is_so_for_certain),
+        TEST(bbr_is_told_with_what_is_taken_instead),
         TEST(names_versions_and_settings_that_differ_are_told),
         TEST(ways_that_are_closed_stop_a_run_and_a_host_that_nobody_reaches_is_one_finding),
         TEST(who_reaches_nobody_is_one_finding),
