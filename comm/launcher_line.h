@@ -26,7 +26,10 @@ typedef enum psr_order_kind {
     PSR_ORDER_LOST,  /* a member's process has ended: peer, host, by_itself, how */
     PSR_ORDER_LEFT,  /* of a program: a member's process has ended well: peer, host */
     PSR_ORDER_AGENT, /* a host's agent is silent, and its processes go on without it: host, how */
-    PSR_ORDER_LOG,   /* a member printed a line: peer, line */
+    /* before the members start: the slowest link between hosts, as measured: bits_per_s, host
+     * (which sent), to */
+    PSR_ORDER_LINKS,
+    PSR_ORDER_LOG, /* a member printed a line: peer, line */
     /* after the end of the run: all that members printed has come, and no LOG follows */
     PSR_ORDER_CLOSED,
     PSR_ORDER_STOP, /* Ctrl-C: ends the run in order, with a checkpoint */
@@ -44,6 +47,8 @@ typedef struct psr_order {
     bool by_itself;          /* the process exited and has said why itself; nobody killed it */
     char how[PSR_LAUNCHER_TEXT_MAX];
     char line[PSR_LAUNCHER_TEXT_MAX];
+    uint64_t bits_per_s;
+    char to[PSR_HOST_MAX];
 } psr_order;
 
 /* The caller owns *ret_text: free(). NOMEM. */

@@ -24,6 +24,7 @@ typedef struct train_options {
     psr_places places;
     const char *ps_hostfile;
     bool slices_given;    /* --slice-size or --window, here or in an earlier run */
+    bool measures_links;  /* slices follow what the links carry */
     const char *progress; /* NULL: what stdout can show */
 } train_options;
 
@@ -148,6 +149,9 @@ static psr_err resolve(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts,
     if (config->link_rate_bits_per_s > 0 && !o->slices_given)
         psr_config_slices_for((uint64_t)((double)config->link_rate_bits_per_s / config->dilate),
                               &config->slice_bytes, &config->window);
+    o->measures_links =
+        config->exchange && !psr_config_has_link(config) && !o->slices_given &&
+        (psr_config_has_mode(config, PSR_MODE_RING) || psr_config_has_mode(config, PSR_MODE_PS));
     PSR_TRY(check_launcher(config));
     if (hosts->count == 0)
         PSR_TRY(psr_hosts_add(hosts, "localhost", config->workers));
@@ -237,6 +241,7 @@ int psr_command_train(int argc, char **argv)
                                       .variables = o.places.variables,
                                       .bind_to = o.places.bind_to,
                                       .report_bindings = o.places.report_bindings,
+                                      .measures_links = o.measures_links,
                                       .interface = o.places.interface,
                                       .ssh = o.places.ssh,
                                       .progress = progress_by_default(),

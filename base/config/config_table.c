@@ -418,8 +418,10 @@ const psr_option psr_options[] = {
      "size of the units in which parameters are exchanged; K, M and G are powers of 1024; auto: by "
      "the network's size, so that a small network has several units too",
      ARCHITECTURE, "auto", BYTES(bucket_bytes, 4 * KIB, GIB), .zero = "auto"},
-    {"slice-size", "BYTES", "size of a bucket's messages", ARCHITECTURE, "512K",
-     BYTES(slice_bytes, 4 * KIB, 1 * MIB)},
+    {"slice-size", "BYTES",
+     "size of a bucket's messages. psring train on several hosts measures their links at the start "
+     "and chooses it with --window, unless one of both is given",
+     ARCHITECTURE, "512K", BYTES(slice_bytes, 4 * KIB, 1 * MIB)},
     {"window", "N",
      "slices in flight per connection; eight times as many where a shard reads them in shared "
      "memory",

@@ -397,7 +397,7 @@ int psr_agent_main(void)
     sigaddset(&signals, SIGCHLD);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     signal(SIGPIPE, SIG_IGN);
-    psr_agent a = {.sockets = PSR_SOCKET_DIRECTORY_NONE};
+    psr_agent a = {.sockets = PSR_SOCKET_DIRECTORY_NONE, .listener = {.fd = -1}};
     psr_agent_watch_launcher(&a, 30000);
     a.signals = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     a.processes = calloc(PSR_AGENT_CHILDREN_MAX, sizeof *a.processes);
@@ -419,6 +419,7 @@ int psr_agent_main(void)
     if (psr_agent_runs_program(&a))
         psr_program_end_strays();
     psr_socket_directory_remove(&a.sockets);
+    psr_link_listener_done(&a.listener);
     psr_program_done(&a.program);
     psr_environment_done(&a.environment);
     cJSON_Delete(a.variables);

@@ -24,6 +24,11 @@
  *   {"op":"probe"}                       of psring doctor, before the first spawn: workers are
  *                                        psring probe (deploy/doctor/visit/probe.h)
  *   {"op":"tell","role":"worker","rank":0,"text":"..."}         a line for that probe
+ *   {"op":"listen","interface":"10.0.0.2"}
+ *   {"op":"link","address":"10.0.0.3","port":4243,"token":"..","own_token":".."}
+ *                                        how fast the link is (deploy/agent/link_rate.h): to be
+ *                                        measured by all agents at the same time, before the
+ *                                        first spawn; each is answered, in this order
  *   {"op":"alive"}                       at least four times a deadline; it is answered
  *   {"op":"pause"}, {"op":"go_on"}       Ctrl-Z: stop its processes and count no time; let them go
  *                                        on. The agent itself stays awake
@@ -36,6 +41,9 @@
  *                                        nodes, cores, processors (deploy/agent/topology.h), and
  *                                        may be missing
  *   {"event":"alive"}
+ *   {"event":"listens","address":"10.0.0.2","port":4242,"failure":""}
+ *   {"event":"link","bits_per_s":95600000,"failure":""}
+ *                                        what came in; 0: failure says why it is not known
  *   {"event":"line","role":"worker","rank":0,"stream":"out","text":"..."}
  *   {"event":"paused"}                   the answer to "pause"
  *   {"event":"exited","role":"worker","rank":0,"ok":false,"how":"killed by signal 9 (Killed)"} */

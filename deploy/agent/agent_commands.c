@@ -181,6 +181,39 @@ static psr_err take_probe(psr_agent *a)
     return PSR_OK;
 }
 
+/* ---- the link ---- */
+
+static psr_err take_listen(psr_agent *a, const cJSON *command)
+{
+    const char *interface = psr_json_text(command, "interface");
+    if (interface == NULL || a->count > 0 || a->listener.fd >= 0)
+        return psr_fail(PSR_ERR_PROTOCOL, "the launcher wanted a link measured out of turn");
+    const psr_err err = psr_link_listen(interface, &a->listener);
+    psr_json_put(&a->events, "event", "listens", "address", a->listener.address, "#port",
+                 (double)a->listener.port, "failure", err == PSR_OK ? "" : psr_err_detail(), NULL);
+    return PSR_OK;
+}
+
+static psr_err take_link(psr_agent *a, const cJSON *command)
+{
+    uint32_t port = 0;
+    uint64_t bits_per_s = 0;
+    psr_link_way way = {.address = psr_json_text(command, "address"),
+                        .token = psr_json_text(command, "token"),
+                        .own_token = psr_json_text(command, "own_token")};
+    if (a->listener.fd < 0 || way.address == NULL || way.token == NULL || way.own_token == NULL ||
+        strlen(way.token) != PSR_LINK_TOKEN_BYTES ||
+        strlen(way.own_token) != PSR_LINK_TOKEN_BYTES ||
+        !psr_json_count(command, "port", UINT16_MAX, &port))
+        return psr_fail(PSR_ERR_PROTOCOL, "the launcher wanted a link measured out of turn");
+    way.port = (uint16_t)port;
+    const psr_err err = psr_link_measure(&a->listener, &way, &bits_per_s);
+    psr_link_listener_done(&a->listener);
+    psr_json_put(&a->events, "event", "link", "#bits_per_s", (double)bits_per_s, "failure",
+                 err == PSR_OK ? "" : psr_err_detail(), NULL);
+    return PSR_OK;
+}
+
 /* A process that has ended gets nothing. */
 static psr_err tell(psr_agent *a, const cJSON *command)
 {
@@ -212,6 +245,10 @@ psr_err psr_agent_command(void *context, char *line)
         err = take_variables(a, command);
     else if (strcmp(op, "probe") == 0)
         err = take_probe(a);
+    else if (strcmp(op, "listen") == 0)
+        err = take_listen(a, command);
+    else if (strcmp(op, "link") == 0)
+        err = take_link(a, command);
     else if (strcmp(op, "tell") == 0)
         err = tell(a, command);
     else if (strcmp(op, "spawn") == 0)

@@ -75,6 +75,34 @@ static psr_err read_hello(const psr_agent_context *by, psr_agent_event *event)
     return err == PSR_ERR_FORMAT ? violation(by, "does not report the layout of its cores") : err;
 }
 
+/* ---- the link ---- */
+
+static psr_err read_listens(const psr_agent_context *by, psr_agent_event *event)
+{
+    uint32_t port;
+    if (!by->asked_to_listen)
+        return violation(by, "listens, and nobody asked it to");
+    PSR_TRY(read_address(by, event->json, "address", &event->address));
+    if (!psr_json_count(event->json, "port", UINT16_MAX, &port) ||
+        (port != 0 && event->address[0] == '\0'))
+        return violation(by, "does not say where it listens");
+    event->port = (uint16_t)port;
+    return PSR_OK;
+}
+
+#define BITS_PER_S_MAX 1e15
+
+static psr_err read_link(const psr_agent_context *by, psr_agent_event *event)
+{
+    const double rate = psr_json_number(event->json, "bits_per_s", -1);
+    if (!by->asked_for_link)
+        return violation(by, "says how fast its link is, and nobody asked");
+    if (!(rate >= 0 && rate <= BITS_PER_S_MAX))
+        return violation(by, "does not say how fast its link is");
+    event->bits_per_s = (uint64_t)rate;
+    return PSR_OK;
+}
+
 /* ---- processes ---- */
 
 static psr_err find_item(const psr_agent_context *by, const cJSON *json, size_t *ret_item)
@@ -122,10 +150,9 @@ static bool kind_of(const char *name, psr_agent_event_kind *ret_kind)
     static const struct {
         const char *name;
         psr_agent_event_kind kind;
-    } kinds[] = {{"hello", PSR_AGENT_HELLO},
-                 {"alive", PSR_AGENT_ALIVE},
-                 {"paused", PSR_AGENT_PAUSED},
-                 {"line", PSR_AGENT_LINE},
+    } kinds[] = {{"hello", PSR_AGENT_HELLO},   {"alive", PSR_AGENT_ALIVE},
+                 {"paused", PSR_AGENT_PAUSED}, {"listens", PSR_AGENT_LISTENS},
+                 {"link", PSR_AGENT_LINK},     {"line", PSR_AGENT_LINE},
                  {"exited", PSR_AGENT_EXITED}};
     for (size_t i = 0; name != NULL && i < sizeof kinds / sizeof *kinds; i++)
         if (strcmp(name, kinds[i].name) == 0) {
@@ -141,6 +168,11 @@ static psr_err read_event(const psr_agent_context *by, psr_agent_event *event)
         return read_hello(by, event);
     if (event->kind == PSR_AGENT_ALIVE || event->kind == PSR_AGENT_PAUSED)
         return by->greeted ? PSR_OK : violation(by, "speaks before its hello");
+    if (event->kind == PSR_AGENT_LISTENS || event->kind == PSR_AGENT_LINK) {
+        const char *failure = psr_json_text(event->json, "failure");
+        event->text = failure != NULL ? failure : "";
+        return event->kind == PSR_AGENT_LISTENS ? read_listens(by, event) : read_link(by, event);
+    }
     if (!by->all_started)
         return violation(by, "speaks for processes that nobody asked it to start");
     PSR_TRY(find_item(by, event->json, &event->item));

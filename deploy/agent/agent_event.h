@@ -13,8 +13,10 @@ typedef enum psr_agent_event_kind {
     PSR_AGENT_HELLO,
     PSR_AGENT_ALIVE, /* the answer to our sign of life */
     PSR_AGENT_PAUSED,
-    PSR_AGENT_LINE,   /* a process printed text */
-    PSR_AGENT_EXITED, /* text says how */
+    PSR_AGENT_LISTENS, /* for the measurement of its link: address and port */
+    PSR_AGENT_LINK,    /* bits_per_s; 0: text says why it is not known */
+    PSR_AGENT_LINE,    /* a process printed text */
+    PSR_AGENT_EXITED,  /* text says how */
 } psr_agent_event_kind;
 
 typedef struct psr_agent_event {
@@ -24,6 +26,8 @@ typedef struct psr_agent_event {
     psr_topology topology;
     /* HELLO: numeric, at most 63 bytes; "" if it was not reached over ssh */
     const char *address, *launcher_address;
+    uint16_t port;       /* LISTENS, with address; 0: text says why it does not */
+    uint64_t bits_per_s; /* LINK */
     const char *machine; /* HELLO: psr_machine_id there; "" if not known */
     size_t item;         /* LINE, EXITED: index in the placement */
     bool to_stderr;      /* LINE */
@@ -37,8 +41,10 @@ typedef struct psr_agent_event {
 /* Whose line it is, and what is known of that agent. */
 typedef struct psr_agent_context {
     const psr_placement *placement;
-    uint32_t host;    /* the agent's host, in the placement */
-    bool greeted;     /* it has said hello */
+    uint32_t host; /* the agent's host, in the placement */
+    bool greeted;  /* it has said hello */
+    /* what it was asked and has not answered */
+    bool asked_to_listen, asked_for_link;
     bool all_started; /* all processes of the placement have been requested */
 } psr_agent_context;
 

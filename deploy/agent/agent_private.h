@@ -7,6 +7,7 @@
 #include "base/system/child.h"
 #include "base/system/environment.h"
 #include "base/text/json.h"
+#include "deploy/agent/link_rate.h"
 #include "deploy/agent/program.h"
 #include "net/address/socket_directory.h"
 #include "net/message.h"
@@ -61,6 +62,7 @@ typedef struct psr_agent {
     cJSON *variables;    /* for these two, or NULL */
     psr_environment environment; /* this agent's environment with them; not begun: unchanged */
     bool probes;                 /* its workers are `psring probe` */
+    psr_link_listener listener;  /* from LISTEN to LINK */
 } psr_agent;
 
 static inline int64_t psr_agent_look(psr_agent *a)

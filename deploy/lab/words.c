@@ -178,6 +178,7 @@ static psr_err add_for_training(const psr_lab *lab, said *s, double dilate, addi
                                 psr_lab_words *w)
 {
     PSR_TRY(add_for_computing(lab, s, dilate, a, w));
+    s->slices = true; /* it measures the links itself */
     add_for_shards(lab, s, psr_config_needs_shards(&s->config), a, w);
     if (!s->out && !s->resumes) {
         psr_config_name_out(&s->config);

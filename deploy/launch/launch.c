@@ -7,6 +7,7 @@
 #include "base/system/signals.h"
 #include "base/text/printable.h"
 #include "base/text/secret.h"
+#include "base/text/units.h"
 #include "comm/launcher_line.h"
 #include "comm/members/provision.h"
 #include "deploy/launch/hosts/allocation.h"
@@ -14,11 +15,13 @@
 #include "deploy/launch/leftovers.h"
 #include "net/address/interface.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
@@ -226,6 +229,59 @@ static void show_configuration(psr_launch_driver *d)
     psr_show_configuration(&d->show, &d->config, &place);
 }
 
+/* ---- the links ---- */
+
+static psr_err make_token(char text[static PSR_LINK_TOKEN_BYTES + 1])
+{
+    uint8_t random[PSR_LINK_TOKEN_BYTES / 2];
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return psr_fail(PSR_ERR_IO, "no random bytes: %s", strerror(errno));
+    for (size_t i = 0; i < sizeof random; i++)
+        snprintf(text + 2 * i, 3, "%02x", random[i]);
+    return PSR_OK;
+}
+
+static psr_err ask_to_listen(void *context, size_t host, const char *interface)
+{
+    psr_launch_driver *d = context;
+    if (d->tokens == NULL)
+        d->tokens = calloc(d->host_count, sizeof *d->tokens);
+    if (d->tokens == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %zu hosts", d->host_count);
+    PSR_TRY(make_token(d->tokens[host]));
+    psr_json_put(&d->hosts[host].agent.in, "op", "listen", "interface", interface, NULL);
+    return PSR_OK;
+}
+
+static void measure_link(void *context, size_t host, size_t next, const char *address,
+                         uint16_t port)
+{
+    psr_launch_driver *d = context;
+    psr_json_put(&d->hosts[host].agent.in, "op", "link", "address", address, "#port", (double)port,
+                 "token", d->tokens[next], "own_token", d->tokens[host], NULL);
+}
+
+static void take_links(void *context, const psr_order *slowest)
+{
+    psr_launch_driver *d = context;
+    d->slowest = *slowest;
+    psr_config_slices_for(slowest->bits_per_s, &d->config.slice_bytes, &d->config.window);
+}
+
+static void show_links(psr_launch_driver *d)
+{
+    char rate[PSR_RATE_TEXT_BYTES], slice[32], line[1024];
+    const uint64_t measured = d->slowest.bits_per_s, unit = measured < 10000000 ? 1000 : 1000000;
+    if (measured == 0 || psr_config_get(&d->config, "slice-size", slice, sizeof slice) != PSR_OK)
+        return;
+    psr_rate_print(measured / unit * unit, rate);
+    snprintf(line, sizeof line,
+             "links: %s from %s to %s, the slowest as measured: slices of %s, %" PRIu32
+             " in flight",
+             rate, d->slowest.host, d->slowest.to, slice, d->config.window);
+    psr_show_line(&d->show, line);
+}
+
 static psr_err start_scheduler(void *context, uint32_t threads, const char *interface)
 {
     psr_launch_driver *d = context;
@@ -239,6 +295,7 @@ static psr_err start_scheduler(void *context, uint32_t threads, const char *inte
         d->keys[i].bare = bare;
     if (d->options->program == NULL)
         show_configuration(d);
+    show_links(d);
     return start_scheduler_process(d, interface);
 }
 
@@ -451,6 +508,7 @@ static psr_err make_machine(psr_launch_driver *d, const char *host, const char *
         .runs_program = d->options->program != NULL,
         .bind_to = d->options->bind_to,
         .report_bindings = d->options->report_bindings,
+        .measures_links = d->options->measures_links,
         .interface = interface,
         .interface_is_loopback =
             interface != NULL && (psr_host_is_here(interface) || strcmp(interface, "lo") == 0),
@@ -461,6 +519,9 @@ static psr_err make_machine(psr_launch_driver *d, const char *host, const char *
         .context = d,
         .start_agent = start_agent,
         .drop_agent = drop_agent,
+        .ask_to_listen = ask_to_listen,
+        .measure_link = measure_link,
+        .take_links = take_links,
         .start_scheduler = start_scheduler,
         .spawn = spawn,
         .order = order,
@@ -585,6 +646,7 @@ static void clean_up(psr_launch_driver *d)
     psr_launch_machine_free(d->machine);
     free_keys(d);
     close(d->signals);
+    free(d->tokens);
     free(d->hosts);
     free(d->fds);
 }

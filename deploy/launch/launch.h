@@ -17,6 +17,8 @@ typedef struct psr_launch_options {
     /* for `psring run`: of config only workers, deadline and transport are used; NULL: training */
     const psr_program *program;
     psr_bind_to bind_to;
+    /* slices and window are to follow what the links between hosts carry; false: they are given */
+    bool measures_links;
     bool report_bindings; /* the person is told the processors of each process */
     /* NAME=VALUE.., NULL: for workers and shards; NULL: none. A program has its own */
     const char *const *variables;

@@ -4,6 +4,7 @@
 #define PSR_DEPLOY_LAUNCH_PRIVATE_H
 
 #include "deploy/agent/host.h"
+#include "deploy/agent/link_rate.h"
 #include "deploy/launch/launch.h"
 #include "deploy/launch/machine/launch_machine.h"
 #include "net/trust/keys.h"
@@ -21,7 +22,9 @@ typedef struct psr_launch_driver {
     psr_child scheduler;
     /* for a run over ipc: made by agent and scheduler; "": TCP */
     char sockets[PSR_SOCKET_DIRECTORY_BYTES];
-    bool shares;    /* over TCP: memory is shared within each host */
+    char (*tokens)[PSR_LINK_TOKEN_BYTES + 1]; /* of each host's measurement; owned, or NULL */
+    psr_order slowest;                        /* link; bits_per_s 0: not measured */
+    bool shares;                              /* over TCP: memory is shared within each host */
     psr_keys *keys; /* for scheduler, shards, workers: each is wiped when its process has it */
     size_t key_count;
     uint32_t shards; /* number of processes of that role: 0 except in mode ps */

@@ -40,7 +40,9 @@ struct psr_rundir {
     char loops[PSR_SCHEDULER_LOOPS_MAX];  /* what it computes by reference loops */
     char *roster_json, *resumed_from;     /* owned */
     char started[40], ended[40];
-    cJSON *outcome; /* owned */
+    cJSON *outcome;           /* owned */
+    uint64_t link_bits_per_s; /* 0: not measured */
+    char link_from[PSR_HOST_MAX], link_to[PSR_HOST_MAX];
     FILE *metrics;
     log_file *logs;
     early_line *early, **early_end;
@@ -155,6 +157,18 @@ static cJSON *hosts_of(const cJSON *roster)
     return hosts;
 }
 
+static cJSON *describe_links(const psr_rundir *rundir)
+{
+    cJSON *links = cJSON_CreateObject();
+    if (cJSON_AddNumberToObject(links, "slowest_bits_per_s", (double)rundir->link_bits_per_s) !=
+            NULL &&
+        cJSON_AddStringToObject(links, "from", rundir->link_from) != NULL &&
+        cJSON_AddStringToObject(links, "to", rundir->link_to) != NULL)
+        return links;
+    cJSON_Delete(links);
+    return NULL;
+}
+
 static bool fill_run(const psr_rundir *rundir, cJSON *run)
 {
     char *config = NULL, *facts = NULL;
@@ -167,6 +181,8 @@ static bool fill_run(const psr_rundir *rundir, cJSON *run)
             cJSON_AddStringToObject(run, "started", rundir->started) != NULL;
     if (!add(run, "roster", roster))
         whole = false;
+    if (rundir->link_bits_per_s > 0)
+        whole = whole && add(run, "measured_links", describe_links(rundir));
     if (rundir->algorithms[0] != '\0')
         whole = whole && cJSON_AddStringToObject(run, "algorithms", rundir->algorithms) != NULL;
     if (rundir->loops[0] != '\0')
@@ -180,6 +196,13 @@ static bool fill_run(const psr_rundir *rundir, cJSON *run)
     free(config);
     free(facts);
     return whole;
+}
+
+void psr_rundir_links(psr_rundir *rundir, uint64_t bits_per_s, const char *from, const char *to)
+{
+    rundir->link_bits_per_s = bits_per_s;
+    snprintf(rundir->link_from, sizeof rundir->link_from, "%s", from);
+    snprintf(rundir->link_to, sizeof rundir->link_to, "%s", to);
 }
 
 static psr_err write_run(const psr_rundir *rundir)

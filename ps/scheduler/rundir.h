@@ -28,6 +28,9 @@ void psr_rundir_free(psr_rundir *rundir);
 PSR_MUST_CHECK psr_err psr_rundir_begin(psr_rundir *rundir, uint64_t bucket_bytes,
                                         const psr_facts *facts, const char *roster_json,
                                         const char *resumed_from);
+/* What the launcher measured of the links between the hosts, for run.json. Before
+ * psr_rundir_begin. from, to: copied. */
+void psr_rundir_links(psr_rundir *rundir, uint64_t bits_per_s, const char *from, const char *to);
 /* Its name, which may have changed when it is made. Borrowed. */
 const char *psr_rundir_path(const psr_rundir *rundir);
 

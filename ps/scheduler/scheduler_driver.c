@@ -484,6 +484,9 @@ static void obey(void *context, const psr_order *order, int64_t now_ms)
         if (psr_coordinator_has(d->coordinator, order->peer)) /* each has a file */
             psr_rundir_log(d->rundir, order->peer, order->line);
         return;
+    case PSR_ORDER_LINKS:
+        psr_rundir_links(d->rundir, order->bits_per_s, order->host, order->to);
+        return;
     case PSR_ORDER_CLOSED:
         d->closed = true;
         return;

@@ -17,6 +17,8 @@ OPTIONS = dict(model="mlp", workers=3, data="synthetic:count=97,test=40,channels
                seed=11, **{"batch-size": 16, "bucket-size": 99968, "slice-size": 16448})
 MIDDLE = 4
 FASHION_MNIST = "/usr/share/datasets/fashion-mnist"
+# No size of messages and no window changes a bit.
+SLICES = {1: {"slice-size": "8K", "window": 1}, 2: {}, 3: {"slice-size": "1M", "window": 8}}
 
 # The option, and how much smaller than float32 it must be. A value of topk goes with its index.
 CASES = {"fp16": ("fp16", 2), "bf16": ("bf16", 2), "int8": ("int8", 3.9), "topk": ("topk:0.02", 24), "1bit": ("1bit", 30)}
@@ -66,7 +68,7 @@ def check_dropped(tap, psring, directory, checkpoint, case):
 def check_ring(tap, psring, directory, case, of_shards):
     compress, factor = CASES[case]
     options = dict(OPTIONS, compress=compress)
-    ring = Run(psring, directory, "ring", dict(options, mode="ring", **{"checkpoint-every": MIDDLE}))
+    ring = Run(psring, directory, "ring", dict(options, mode="ring", **{**SLICES[1], "checkpoint-every": MIDDLE}))
     local = Run(psring, directory, "local-as-ring", dict(options, mode="local", **{"compress-as": "ring"}))
     hashes, right = check_run(tap, ring), check_run(tap, local)
     tap.ok(hashes is not None and hashes == right, "ring: every step has the hash of local's, which rounds as a ring does",
@@ -87,7 +89,7 @@ def compressed(tap, psring, directory, case):
     tap.ok(right and other and all(right[step] != other[step] for step in right), "no step has the hash of the uncompressed run",
            [str((right, other))])
     for shards in (1, 2, 3):
-        run = Run(psring, directory, "ps-%d" % shards, dict(options, mode="ps", shards=shards, **{"checkpoint-every": MIDDLE}))
+        run = Run(psring, directory, "ps-%d" % shards, dict(options, mode="ps", shards=shards, **{**SLICES[shards], "checkpoint-every": MIDDLE}))
         hashes = check_run(tap, run)
         tap.ok(hashes is not None and hashes == right, "%s: every step has the hash of local's" % run.name, [str((right, hashes))])
         check_bytes(tap, run, compress, factor)

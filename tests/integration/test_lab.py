@@ -89,6 +89,23 @@ def a_program_runs_on_each_host(tap, psring, directory, lab):
     tap.ok(done.returncode == 1, "the exit status is the command's", said(done))
 
 
+def slices_follow_the_measured_link(tap, made, mode, done):
+    """How fast a link seems depends on how busy this machine is; what follows from it does not."""
+    config = made["config"]
+    slices = (config["slice-size"], config["window"])
+    names = {entry["host"] for entry in made["roster"]}
+    if "measured_links" in made:
+        links = made["measured_links"]
+        fits = [4 << k for k in range(8) if (4 << k) * 1024 <= max(links["slowest_bits_per_s"] / 8 * 0.00177, 4096)][-1]
+        wanted = ("%dK" % fits, str(min(max(1024 // fits, 4), 8)))
+        tap.ok(slices == wanted and links["from"] in names and links["to"] in names and links["slowest_bits_per_s"] < 2e9 and
+               re.search(r"^links: \S+bit from \S+ to \S+, the slowest as measured: slices of %s, %s in flight$" % wanted, done.stdout, re.M),
+               "--mode %s: slices and window follow the slowest link, which was measured" % mode, said(done) + [str(slices), str(wanted), str(links)])
+    else:
+        tap.ok(slices == ("512K", "2") and "links between the hosts were not measured: host " in done.stdout,
+               "--mode %s: what is not measured in time is said, and changes nothing" % mode, said(done) + [str(slices)])
+
+
 def training_ends_in_the_same_bits(tap, psring, directory):
     lab = write(os.path.join(directory, "apart.lab"), "congestion reno\ndefault rate=1Gbit queue=64K\nhost node[1-3]\nhost ps1 shards=1\n")
     alone = Run(psring, directory, "alone", {"mode": "local", "workers": 3, "steps": 8, "seed": 7, "model": "mlp", "batch-size": 8, "threads": 1,
@@ -103,6 +120,7 @@ def training_ends_in_the_same_bits(tap, psring, directory):
         hosts = {(entry["role"], entry["host"]) for entry in made["roster"] if entry["role"] != "scheduler"}
         tap.ok(hosts == {("worker", "node1"), ("worker", "node2"), ("worker", "node3")} | ({("shard", "ps1")} if mode == "ps" else set()),
                "on the hosts that the file says", [str(hosts)])
+        slices_follow_the_measured_link(tap, made, mode, done)
         sent = {host["name"]: host["from"]["sent_bytes"] for host in result["hosts"]}
         weights = made["outcome"]["bytes_sent"] if "bytes_sent" in made["outcome"] else 0
         tap.ok(all(sent[name] > 8 * 100000 for name in ("node1", "node2", "node3")) and weights >= 0 and result["host_drops"] == 0 and

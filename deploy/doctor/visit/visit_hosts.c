@@ -259,6 +259,8 @@ static psr_err take_event(psr_visitor *v, size_t host, const psr_agent_event *ev
         return PSR_OK;
     case PSR_AGENT_ALIVE:
     case PSR_AGENT_PAUSED:
+    case PSR_AGENT_LISTENS:
+    case PSR_AGENT_LINK:
         return PSR_OK;
     }
     return PSR_OK;
@@ -268,8 +270,10 @@ static psr_err take_event(psr_visitor *v, size_t host, const psr_agent_event *ev
 void psr_visit_take_line(psr_visitor *v, size_t host, const char *line)
 {
     const psr_visited *visited = &v->visited[host];
-    const psr_agent_context by = {&v->placement, (uint32_t)host, visited->greeted,
-                                  visited->spawned};
+    const psr_agent_context by = {.placement = &v->placement,
+                                  .host = (uint32_t)host,
+                                  .greeted = visited->greeted,
+                                  .all_started = visited->spawned};
     psr_agent_event event = {0};
     if (v->checkup->hosts[host].failure[0] != '\0')
         return;

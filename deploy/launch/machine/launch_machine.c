@@ -105,8 +105,7 @@ bool psr_launch_machine_is_over(const psr_launch_machine *m)
 
 /* ---- starting ---- */
 
-/* The address that a process on h listens on; NULL: the scheduler. */
-static const char *interface_for(const psr_launch_machine *m, const psr_launch_host *h)
+const char *psr_launch_interface_for(const psr_launch_machine *m, const psr_launch_host *h)
 {
     const psr_reached *elsewhere = NULL;
     for (size_t i = 0; i < m->host_count && elsewhere == NULL; i++)
@@ -135,12 +134,19 @@ psr_err psr_launch_begin(psr_launch_machine *m, int64_t now_ms)
     bool loopback = all_here && (m->options.interface == NULL || m->options.interface_is_loopback);
     if (m->options.config->bare == PSR_BARE_THIS_MACHINE && !loopback)
         PSR_TRY(check_one_machine(m));
-    const uint32_t threads = psr_launch_threads(m);
-    PSR_TRY(psr_launch_bind(m, threads));
-    PSR_TRY(m->act.start_scheduler(m->act.context, threads, interface_for(m, NULL)));
+    PSR_TRY(psr_launch_bind(m, psr_launch_threads(m)));
+    return psr_launch_begin_links(m, now_ms);
+}
+
+psr_err psr_launch_begin_run(psr_launch_machine *m, int64_t now_ms)
+{
+    PSR_TRY(m->act.start_scheduler(m->act.context, psr_launch_threads(m),
+                                   psr_launch_interface_for(m, NULL)));
     psr_launch_report_bindings(m);
     m->scheduler = PSR_LIFE_RUNNING;
     m->scheduler_heard_ms = psr_launch_look(m, now_ms);
+    if (m->slowest.bits_per_s > 0)
+        psr_launch_order(m, &m->slowest);
     return PSR_OK;
 }
 
@@ -149,8 +155,8 @@ psr_err psr_launch_spawn_all(psr_launch_machine *m, const char *endpoint)
     const psr_placement *placement = m->options.placement;
     for (size_t i = 0; i < placement->count; i++)
         PSR_TRY(m->act.spawn(m->act.context, i,
-                             interface_for(m, &m->hosts[placement->items[i].host]), endpoint,
-                             m->cpus[i]));
+                             psr_launch_interface_for(m, &m->hosts[placement->items[i].host]),
+                             endpoint, m->cpus[i]));
     m->spawned = true;
     return PSR_OK;
 }
@@ -366,6 +372,11 @@ void psr_launch_machine_tick(psr_launch_machine *m, bool agents_are_heard, int64
     if (!m->ended)
         psr_launch_connect(m, now_ms);
     if (!m->ended) {
+        const psr_err err = psr_launch_check_links(m, now_ms);
+        if (err != PSR_OK)
+            psr_launch_machine_failed(m, err, now_ms);
+    }
+    if (!m->ended) {
         check_scheduler(m, now_ms);
         check_agents(m, agents_are_heard, now_ms);
     }
@@ -396,7 +407,8 @@ int64_t psr_launch_machine_wait_ms(psr_launch_machine *m, int64_t now_ms)
     if (m->ended)
         next = earlier(next, m->end_by_ms);
     else
-        next = earlier(next, earlier(silence_due_ms(m, now_ms), psr_launch_hello_due_ms(m)));
+        next = earlier(earlier(next, psr_launch_links_due_ms(m)),
+                       earlier(silence_due_ms(m, now_ms), psr_launch_hello_due_ms(m)));
     if (m->pausing)
         next = earlier(next, m->pause_by_ms);
     return next <= now_ms ? 0 : next - now_ms;

@@ -4,7 +4,8 @@
  * the time; what is to be done goes out through a struct of actions. deploy/launch/launch_loop.c
  * drives it.
  *
- * States: agents are started, some at a time, until all have said hello -> the scheduler is
+ * States: agents are started, some at a time, until all have said hello -> the links between their
+ * hosts are measured, if that is wanted -> the scheduler is
  * started, and listens -> processes are spawned -> the run -> ended, until all that it started have
  * ended too. Times are those of psr_clock_ms, which stands still while the run is stopped by
  * Ctrl-Z. One thread. */
@@ -33,6 +34,13 @@ typedef struct psr_launch_actions {
     psr_err (*start_agent)(void *context, size_t host, bool *ret_here);
     /* Ends it at once, because the host cannot be used. */
     void (*drop_agent)(void *context, size_t host);
+    /* The links are to be measured: makes the agent of this host listen on that interface. */
+    psr_err (*ask_to_listen)(void *context, size_t host, const char *interface);
+    /* They listen: makes the agent of host send to the next one's, which listens there. */
+    void (*measure_link)(void *context, size_t host, size_t next, const char *address,
+                         uint16_t port);
+    /* The slowest link is known: bits_per_s, host, to. */
+    void (*take_links)(void *context, const psr_order *slowest);
     /* All agents have said hello: makes the run's keys, tells the person the configuration with
      * this number of threads for each worker, and starts the scheduler, which listens on that
      * interface. A failure ends the run. */
@@ -78,6 +86,7 @@ typedef struct psr_launch_machine_options {
                                  program; else this is training */
     psr_bind_to bind_to;
     bool report_bindings;       /* the person is told the processors of each process */
+    bool measures_links;        /* between hosts, if there is more than one */
     const char *interface;      /* --interface, or NULL */
     bool interface_is_loopback; /* interface, if given, can be reached from this machine only */
     const char *host, *machine; /* this machine's name, and its psr_machine_id; "": not known */

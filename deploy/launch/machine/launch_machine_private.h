@@ -1,11 +1,13 @@
 /* What the files of deploy/launch/machine/launch_machine.h share: launch_machine.c has states,
  * signals and time, launch_machine_hosts.c connects to the hosts, launch_machine_binding.c shares
- * out their cores, launch_machine_said.c takes what agents and the scheduler say. */
+ * out their cores, launch_machine_links.c has the links between them measured,
+ * launch_machine_said.c takes what agents and the scheduler say. */
 #ifndef PSR_DEPLOY_LAUNCH_MACHINE_LAUNCH_MACHINE_PRIVATE_H
 #define PSR_DEPLOY_LAUNCH_MACHINE_LAUNCH_MACHINE_PRIVATE_H
 
 #include "base/clock.h"
 #include "comm/launcher_line.h"
+#include "deploy/agent/agent_event.h"
 #include "deploy/launch/hosts/reached.h"
 #include "deploy/launch/machine/held_lines.h"
 #include "deploy/launch/machine/launch_machine.h"
@@ -35,8 +37,19 @@ typedef struct psr_launch_host {
     bool same_machine;  /* as this process, also in another namespace */
     bool other_machine; /* neither is set: it is not known */
     uint32_t cores;
+    bool asked_to_listen, asked_for_link; /* and has not answered */
+    char link_address[64];                /* where its agent listens for the measurement */
+    uint16_t link_port;
+    uint64_t bits_per_s;   /* of the link to it, as measured */
     psr_topology topology; /* owned; empty: it was not sent, or no process is bound */
 } psr_launch_host;
+
+typedef enum psr_links_phase {
+    PSR_LINKS_NOT_YET,
+    PSR_LINKS_LISTENING, /* the agents open ports */
+    PSR_LINKS_MEASURING,
+    PSR_LINKS_DONE,
+} psr_links_phase;
 
 struct psr_launch_machine {
     psr_launch_machine_options options;
@@ -56,6 +69,10 @@ struct psr_launch_machine {
     /* owned, for each item of the placement: the processors that it is bound to, owned; NULL:
      * none */
     char **cpus;
+
+    psr_links_phase links;
+    int64_t links_by_ms; /* when the run begins without an answer */
+    psr_order slowest;   /* bits_per_s 0: not measured */
 
     psr_life scheduler;
     int64_t scheduler_heard_ms; /* by the presence clock, as for hosts */
@@ -117,6 +134,18 @@ void psr_launch_report_bindings(psr_launch_machine *m);
 
 /* All agents have said hello. */
 PSR_MUST_CHECK psr_err psr_launch_begin(psr_launch_machine *m, int64_t now_ms);
+/* Then their links are measured, if that is wanted, and the scheduler is started. */
+PSR_MUST_CHECK psr_err psr_launch_begin_links(psr_launch_machine *m, int64_t now_ms);
+PSR_MUST_CHECK psr_err psr_launch_listens(psr_launch_machine *m, psr_launch_host *h,
+                                          const psr_agent_event *event, int64_t now_ms);
+PSR_MUST_CHECK psr_err psr_launch_link(psr_launch_machine *m, psr_launch_host *h,
+                                       const psr_agent_event *event, int64_t now_ms);
+/* The time for that may be over. */
+PSR_MUST_CHECK psr_err psr_launch_check_links(psr_launch_machine *m, int64_t now_ms);
+int64_t psr_launch_links_due_ms(const psr_launch_machine *m);
+PSR_MUST_CHECK psr_err psr_launch_begin_run(psr_launch_machine *m, int64_t now_ms);
+/* The address that a process on h listens on; NULL: the scheduler. */
+const char *psr_launch_interface_for(const psr_launch_machine *m, const psr_launch_host *h);
 /* The scheduler listens. */
 PSR_MUST_CHECK psr_err psr_launch_spawn_all(psr_launch_machine *m, const char *endpoint);
 /* A process of this host is lost: tells the scheduler. */

@@ -87,6 +87,10 @@ static psr_err on_event(psr_launch_machine *m, psr_launch_host *h, psr_agent_eve
     case PSR_AGENT_PAUSED:
         h->paused = true;
         return PSR_OK;
+    case PSR_AGENT_LISTENS:
+        return m->ended ? PSR_OK : psr_launch_listens(m, h, event, now_ms);
+    case PSR_AGENT_LINK:
+        return m->ended ? PSR_OK : psr_launch_link(m, h, event, now_ms);
     case PSR_AGENT_LINE:
         on_process_line(m, h, event);
         return PSR_OK;
@@ -105,8 +109,12 @@ void psr_launch_machine_agent_said(psr_launch_machine *m, size_t index, const ch
     h->heard_ms = psr_launch_look(m, now_ms); /* whatever it says */
     if (h->refused)
         return;
-    const psr_agent_context context = {m->options.placement, (uint32_t)index, h->greeted,
-                                       m->spawned};
+    const psr_agent_context context = {.placement = m->options.placement,
+                                       .host = (uint32_t)index,
+                                       .greeted = h->greeted,
+                                       .asked_to_listen = h->asked_to_listen,
+                                       .asked_for_link = h->asked_for_link,
+                                       .all_started = m->spawned};
     psr_err err = psr_agent_event_read(&context, line, &event);
     if (err == PSR_OK)
         err = on_event(m, h, &event, now_ms);

@@ -196,17 +196,15 @@ static void shards_are_told_their_options_and_no_other(void **state)
     free(json);
 }
 
-static void slices_take_two_to_three_milliseconds_of_the_link(void **state)
+static void slices_take_about_a_millisecond_of_the_link(void **state)
 {
     (void)state;
     static const struct {
         uint64_t rate_bits_per_s, slice_bytes;
         uint32_t window;
-    } known[] = {{1000000, 4 << 10, 8},
-                 {10000000, 4 << 10, 8},
-                 {100000000, 32 << 10, 8},
-                 {1000000000, 256 << 10, 4},
-                 {100000000000, 512 << 10, 4}};
+    } known[] = {{1000000, 4 << 10, 8},      {10000000, 4 << 10, 8},      {100000000, 16 << 10, 8},
+                 {80000000, 16 << 10, 8}, /* measured with something else on the link */
+                 {1000000000, 128 << 10, 8}, {100000000000, 512 << 10, 4}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         uint64_t slice = 0;
         uint32_t window = 0;
@@ -1061,7 +1059,7 @@ int main(void)
         cmocka_unit_test(a_whole_number_may_be_written_with_a_power_of_ten),
         cmocka_unit_test(the_whole_configuration_reads_back_to_the_same_bits_as_json),
         cmocka_unit_test(shards_are_told_their_options_and_no_other),
-        cmocka_unit_test(slices_take_two_to_three_milliseconds_of_the_link),
+        cmocka_unit_test(slices_take_about_a_millisecond_of_the_link),
         cmocka_unit_test(json_goes_on_top_of_what_was_there),
         cmocka_unit_test(wrong_json_is_refused_by_name_and_changes_nothing),
         cmocka_unit_test(json_that_is_cut_or_nested_without_end_is_refused),

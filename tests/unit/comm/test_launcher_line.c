@@ -23,6 +23,8 @@ static void expect_order(const psr_order *order, const char *text)
     assert_int_equal(decoded.by_itself, order->by_itself);
     assert_string_equal(decoded.how, order->how);
     assert_string_equal(decoded.line, order->line);
+    assert_int_equal(decoded.bits_per_s, order->bits_per_s);
+    assert_string_equal(decoded.to, order->to);
     free(encoded);
 }
 
@@ -48,6 +50,9 @@ static void orders_come_back_as_they_were(void **state)
     expect_order(&(psr_order){.kind = PSR_ORDER_LOG, .peer = worker, .line = "a \"word\"\t\x1b[2J"},
                  "{\"order\":\"log\",\"role\":\"worker\",\"rank\":3,\"line\":\"a "
                  "\\\"word\\\"\\t\\u001b[2J\"}");
+    expect_order(
+        &(psr_order){.kind = PSR_ORDER_LINKS, .bits_per_s = 95600000, .host = "a", .to = "b"},
+        "{\"order\":\"links\",\"bits_per_s\":95600000,\"host\":\"a\",\"to\":\"b\"}");
     expect_order(&(psr_order){.kind = PSR_ORDER_CLOSED}, "{\"order\":\"closed\"}");
     expect_order(&(psr_order){.kind = PSR_ORDER_STOP}, "{\"order\":\"stop\"}");
     expect_order(&(psr_order){.kind = PSR_ORDER_PAUSE}, "{\"order\":\"pause\"}");

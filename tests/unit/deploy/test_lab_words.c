@@ -56,20 +56,18 @@ static void training_gets_slow_ranks_and_shards_on_hosts_of_their_own(void **sta
 {
     (void)state;
     assert_string_equal(composed(two, COMMAND("train", "--mode=ring", "--out", "x")),
-                        "/bin/psring train " PLACES
-                        " --slow 2:3 --slice-size 262144 --window 4 --mode=ring --out x");
+                        "/bin/psring train " PLACES " --slow 2:3 --mode=ring --out x");
     assert_string_equal(words.out, "x");
     assert_true(words.trains);
     assert_string_equal(composed(apart, COMMAND("train", "--out", "x")),
                         "/bin/psring train " PLACES " --ps-hostfile /run/psring-lab/ps-hosts "
-                        "--shards 4 --slice-size 262144 --window 4 --out x");
+                        "--shards 4 --out x");
     assert_string_equal(
         composed(apart, COMMAND("train", "--out", "x", "--shards", "2", "--window", "3")),
         "/bin/psring train " PLACES " --ps-hostfile /run/psring-lab/ps-hosts "
         "--out x --shards 2 --window 3");
     assert_string_equal(composed(apart, COMMAND("train", "--out", "x", "--mode", "ring")),
-                        "/bin/psring train " PLACES
-                        " --slice-size 262144 --window 4 --out x --mode ring");
+                        "/bin/psring train " PLACES " --out x --mode ring");
 }
 
 static void benchmarks_get_what_training_does(void **state)
@@ -77,7 +75,7 @@ static void benchmarks_get_what_training_does(void **state)
     (void)state;
     assert_string_equal(
         composed(two, COMMAND("bench", "train", "--mode", "ps,ring", "--out=b.jsonl")),
-        "/bin/psring bench train " PLACES " --slow 2:3 --slice-size 262144 --window 4 --workers 3 "
+        "/bin/psring bench train " PLACES " --slow 2:3 --slice-size 131072 --window 8 --workers 3 "
         "--link 1000000000 --mode ps,ring --out=b.jsonl");
     assert_string_equal(words.bench, "b.jsonl");
     assert_string_equal(words.out, "");
@@ -88,11 +86,11 @@ static void benchmarks_get_what_training_does(void **state)
     assert_string_equal(words.bench, "");
     assert_string_equal(composed(apart, COMMAND("bench", "exchange", "--mode", "ps")),
                         "/bin/psring bench exchange " PLACES
-                        " --ps-hostfile /run/psring-lab/ps-hosts --shards 4 --slice-size 262144 "
-                        "--window 4 --mode ps");
+                        " --ps-hostfile /run/psring-lab/ps-hosts --shards 4 --slice-size 131072 "
+                        "--window 8 --mode ps");
     assert_string_equal(composed(apart, COMMAND("bench", "exchange", "--mode", "ring")),
                         "/bin/psring bench exchange " PLACES
-                        " --slice-size 262144 --window 4 --mode ring");
+                        " --slice-size 131072 --window 8 --mode ring");
 }
 
 static void a_run_without_a_name_gets_one(void **state)

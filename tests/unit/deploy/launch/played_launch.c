@@ -27,6 +27,26 @@ static void drop_agent(void *context, size_t host)
     psr_text_add(&((played *)context)->end, "drop agent %s\n", host_items[host].name);
 }
 
+static psr_err ask_to_listen(void *context, size_t host, const char *interface)
+{
+    played *p = context;
+    psr_text_add(&p->end, "agent %s: listen on %s\n", host_items[host].name, interface);
+    return p->failure == PSR_OK ? PSR_OK : psr_fail(p->failure, "no token");
+}
+
+static void measure_link(void *context, size_t host, size_t next, const char *address,
+                         uint16_t port)
+{
+    psr_text_add(&((played *)context)->end, "agent %s: send to %s at %s:%u\n",
+                 host_items[host].name, host_items[next].name, address, (unsigned)port);
+}
+
+static void take_links(void *context, const psr_order *slowest)
+{
+    psr_text_add(&((played *)context)->end, "slowest %" PRIu64 " from %s to %s\n",
+                 slowest->bits_per_s, slowest->host, slowest->to);
+}
+
 static psr_err start_scheduler(void *context, uint32_t threads, const char *interface)
 {
     played *p = context;
@@ -159,7 +179,7 @@ void expect_done(played *p, const char *text)
 }
 
 static void open_to_run(played *p, bool runs_program, psr_bare bare, const char *interface,
-                        psr_bind_to bind_to)
+                        psr_bind_to bind_to, bool measures_links)
 {
     *p = (played){0};
     forget(p);
@@ -170,6 +190,7 @@ static void open_to_run(played *p, bool runs_program, psr_bare bare, const char 
                                                     runs_program ? &of_program : &placement,
                                                 .config = &p->config,
                                                 .runs_program = runs_program,
+                                                .measures_links = measures_links,
                                                 .bind_to = bind_to,
                                                 .report_bindings = bind_to != PSR_BIND_TO_NONE,
                                                 .interface = interface,
@@ -179,6 +200,9 @@ static void open_to_run(played *p, bool runs_program, psr_bare bare, const char 
         .context = p,
         .start_agent = start_agent,
         .drop_agent = drop_agent,
+        .ask_to_listen = ask_to_listen,
+        .measure_link = measure_link,
+        .take_links = take_links,
         .start_scheduler = start_scheduler,
         .spawn = spawn,
         .order = order,
@@ -204,7 +228,7 @@ static void open_to_run(played *p, bool runs_program, psr_bare bare, const char 
 
 void open_machine(played *p, psr_bare bare, const char *interface)
 {
-    open_to_run(p, false, bare, interface, PSR_BIND_TO_NONE);
+    open_to_run(p, false, bare, interface, PSR_BIND_TO_NONE, false);
 }
 
 static void start_agents(played *p)
@@ -221,7 +245,13 @@ void begin_with(played *p, psr_bare bare, const char *interface)
 
 void begin_bound(played *p, psr_bind_to bind_to)
 {
-    open_to_run(p, false, PSR_BARE_NOWHERE, NULL, bind_to);
+    open_to_run(p, false, PSR_BARE_NOWHERE, NULL, bind_to, false);
+    start_agents(p);
+}
+
+void begin_measuring(played *p, const char *interface)
+{
+    open_to_run(p, false, PSR_BARE_NOWHERE, interface, PSR_BIND_TO_NONE, true);
     start_agents(p);
 }
 
@@ -266,7 +296,7 @@ void begin_run(played *p)
 
 void begin_program(played *p)
 {
-    open_to_run(p, true, PSR_BARE_NOWHERE, NULL, PSR_BIND_TO_NONE);
+    open_to_run(p, true, PSR_BARE_NOWHERE, NULL, PSR_BIND_TO_NONE, false);
     start_agents(p);
     spawn_all(p);
 }

@@ -30,6 +30,8 @@ void begin(played *p);
 void begin_run(played *p);
 /* As begin, with the processes bound. */
 void begin_bound(played *p, psr_bind_to bind_to);
+/* As begin, with the links measured. */
+void begin_measuring(played *p, const char *interface);
 /* The same of `psring run`, with the workers as ranks. */
 void begin_program(played *p);
 
