@@ -197,7 +197,7 @@ static psr_err add_for_bench_train(const psr_lab *lab, said *s, double dilate, a
     snprintf(w->workers, sizeof w->workers, "%u", psr_lab_slots(lab));
     if (!s->workers)
         add_pair(a, "--workers", w->workers);
-    snprintf(w->link, sizeof w->link, "%llu", (unsigned long long)slowest_rate(lab));
+    psr_rate_print(slowest_rate(lab), w->link);
     if (!s->link)
         add_pair(a, "--link", w->link);
     snprintf(w->bench, sizeof w->bench, "%s", s->config.out);

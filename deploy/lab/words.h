@@ -4,6 +4,7 @@
 #define PSR_DEPLOY_LAB_WORDS_H
 
 #include "base/config/config.h"
+#include "base/text/units.h"
 #include "deploy/lab/lab.h"
 
 #include <limits.h>

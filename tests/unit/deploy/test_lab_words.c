@@ -76,7 +76,7 @@ static void benchmarks_get_what_training_does(void **state)
     assert_string_equal(
         composed(two, COMMAND("bench", "train", "--mode", "ps,ring", "--out=b.jsonl")),
         "/bin/psring bench train " PLACES " --slow 2:3 --slice-size 131072 --window 8 --workers 3 "
-        "--link 1000000000 --mode ps,ring --out=b.jsonl");
+        "--link 1Gbit --mode ps,ring --out=b.jsonl");
     assert_string_equal(words.bench, "b.jsonl");
     assert_string_equal(words.out, "");
     assert_string_equal(
