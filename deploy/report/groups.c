@@ -83,6 +83,63 @@ psr_samples_verdict psr_run_group_compare(const psr_run_group *a, const psr_run_
 
 /* ---- what is shown of a group ---- */
 
+/* Options that are named before the others, since these are what is compared. */
+static const char *const first_named[] = {"model", "mode", "workers", "shards"};
+
+static bool is_first_named(const char *name)
+{
+    for (size_t i = 0; i < sizeof first_named / sizeof *first_named; i++)
+        if (strcmp(name, first_named[i]) == 0)
+            return true;
+    return false;
+}
+
+/* Whether runs of one network always agree in that option too. */
+static bool goes_with_the_network(const psr_runs *r, const char *name)
+{
+    for (size_t a = 0; a < r->count; a++)
+        for (size_t b = a + 1; b < r->count; b++)
+            if (r->items[a].json != NULL && r->items[b].json != NULL &&
+                psr_run_records_agree(&r->items[a], &r->items[b], "model") &&
+                !psr_run_records_agree(&r->items[a], &r->items[b], name))
+                return false;
+    return true;
+}
+
+/* What says nothing that other options do not say: what the data are beside their name, and what
+ * follows from the network. */
+static bool is_told_by_others(const psr_runs *r, const char *name)
+{
+    static const char *const of_network[] = {"data",    "bucket-size", "slice-size", "image-size",
+                                             "seconds", "steps",       "epochs"};
+    if (strcmp(name, "data-content") == 0)
+        return psr_run_records_lists(r->differing, "data");
+    for (size_t i = 0; i < sizeof of_network / sizeof *of_network; i++)
+        if (strcmp(name, of_network[i]) == 0)
+            return psr_run_records_lists(r->differing, "model") && goes_with_the_network(r, name);
+    return false;
+}
+
+static void name_option(const psr_runs *r, const psr_run_record *run, const char *name,
+                        psr_text_end *end, const char **before)
+{
+    const char *value = psr_run_record_option(run, name);
+    const bool exchanges = psr_run_record_exchanges(run);
+    if (value == NULL || value[0] == '\0' || is_told_by_others(r, name))
+        return;
+    if (strcmp(name, "shards") == 0 && (strcmp(value, "auto") == 0 || !exchanges))
+        return; /* a ring has no shards */
+    if (strcmp(name, "exchange") == 0 && exchanges)
+        return;
+    if (strcmp(name, "mode") == 0 && !exchanges)
+        return;
+    if (strcmp(name, "exchange") == 0)
+        psr_text_add(end, "%sno exchange", *before);
+    else
+        psr_text_add(end, "%s%s %s", *before, name, value);
+    *before = ", ";
+}
+
 void psr_run_group_name(const psr_runs *r, const psr_run_group *group, char *text, size_t size)
 {
     const psr_run_record *run = &r->items[group->runs[0]];
@@ -90,14 +147,13 @@ void psr_run_group_name(const psr_runs *r, const psr_run_group *group, char *tex
     const char *before = "";
     const cJSON *name;
     text[0] = '\0';
+    for (size_t i = 0; i < sizeof first_named / sizeof *first_named; i++)
+        if (psr_run_records_lists(r->differing, first_named[i]))
+            name_option(r, run, first_named[i], &end, &before);
     cJSON_ArrayForEach(name, r->differing)
     {
-        const char *value = psr_run_record_option(run, name->valuestring);
-        if (value == NULL || value[0] == '\0' ||
-            (strcmp(name->valuestring, "shards") == 0 && strcmp(value, "auto") == 0))
-            continue; /* a ring has no shards */
-        psr_text_add(&end, "%s%s %s", before, name->valuestring, value);
-        before = ", ";
+        if (!is_first_named(name->valuestring))
+            name_option(r, run, name->valuestring, &end, &before);
     }
     if (text[0] == '\0')
         psr_runs_name(r, group->runs[0], text, size);

@@ -190,6 +190,12 @@ const char *psr_run_record_option(const psr_run_record *record, const char *name
     return psr_json_text(cJSON_GetObjectItemCaseSensitive(record->json, "config"), name);
 }
 
+bool psr_run_record_exchanges(const psr_run_record *record)
+{
+    const char *exchange = psr_run_record_option(record, "exchange");
+    return exchange == NULL || strcmp(exchange, "false") != 0;
+}
+
 const char *psr_run_record_hash(const psr_run_record *record)
 {
     return psr_json_text(record->outcome, "hash");

@@ -42,6 +42,9 @@ const char *psr_run_record_option(const psr_run_record *record, const char *name
 /* Whether two readable records have the same value of an option, or neither has one. */
 bool psr_run_records_agree(const psr_run_record *a, const psr_run_record *b, const char *name);
 
+/* Whether its workers exchanged anything (--no-exchange: not). */
+bool psr_run_record_exchanges(const psr_run_record *record);
+
 /* The hash of its last weights; NULL: there is none. Borrowed. */
 const char *psr_run_record_hash(const psr_run_record *record);
 

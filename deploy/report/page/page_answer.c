@@ -1,5 +1,6 @@
 #include "deploy/report/page/page_private.h"
 
+#include "base/text/json.h"
 #include "deploy/report/page/html.h"
 
 #include <math.h>
@@ -23,51 +24,95 @@ void psr_page_put_question(const psr_page *p)
     }
 }
 
-/* Whether the fastest may be called so before all the others. */
-static bool is_called(const psr_page *p, size_t count)
+/* ---- the fastest ---- */
+
+/* Groups of one network that are compared, the fastest first: those with a rate whose workers
+ * exchange anything, since the others only show what the exchange costs. */
+typedef struct candidates {
+    const psr_run_group *groups[PSR_RUNS_MAX];
+    size_t at[PSR_RUNS_MAX]; /* their numbers */
+    size_t count;
+} candidates;
+
+static void find_candidates(const psr_page *p, size_t like, candidates *all)
 {
-    for (size_t g = 1; g < count; g++)
-        if (psr_run_group_compare(&p->groups.items[0], &p->groups.items[g]) != PSR_SAMPLES_HIGHER)
+    all->count = 0;
+    for (size_t g = 0; g < psr_page_measured(p); g++) {
+        const psr_run_record *run = &p->runs->items[p->groups.items[g].runs[0]];
+        if (strcmp(psr_page_option(p, g, "model"), psr_page_option(p, like, "model")) != 0 ||
+            !psr_run_record_exchanges(run))
+            continue;
+        all->at[all->count] = g;
+        all->groups[all->count++] = &p->groups.items[g];
+    }
+}
+
+/* Whether the fastest may be called so before all the others. */
+static bool is_called(const candidates *all)
+{
+    for (size_t i = 1; i < all->count; i++)
+        if (psr_run_group_compare(all->groups[0], all->groups[i]) != PSR_SAMPLES_HIGHER)
             return false;
     return true;
 }
 
 /* Why the fastest may not be called so. */
-static const char *why_not(const psr_page *p, size_t count)
+static const char *why_not(const candidates *all)
 {
-    for (size_t g = 0; g < count; g++)
-        if (p->groups.items[g].rate_count < PSR_SAMPLES_LEAST)
+    for (size_t i = 0; i < all->count; i++)
+        if (all->groups[i]->rate_count < PSR_SAMPLES_LEAST)
             return "with so few runs of each is no more than a reading";
     return "lies inside the spread of the runs";
 }
 
-static void put_fastest(const psr_page *p)
+static void put_fastest_of(const psr_page *p, const candidates *all)
 {
-    size_t count = psr_page_measured(p);
-    const psr_run_group *best = &p->groups.items[0];
-    char name[PSR_PAGE_NAME_BYTES], text[PSR_PAGE_TEXT_BYTES];
-    if (count == 0) {
-        psr_page_put(p, "No run ended well, so there is no rate. ");
-        return;
-    }
-    psr_page_group_name(p, 0, name);
-    char rate[PSR_HTML_NUMBER_BYTES];
+    char name[PSR_PAGE_NAME_BYTES], text[PSR_PAGE_TEXT_BYTES], rate[PSR_HTML_NUMBER_BYTES];
+    const psr_run_group *best = all->groups[0];
+    psr_page_group_name(p, all->at[0], name);
     psr_html_number(best->median, rate);
-    if (count == 1) {
+    if (all->count == 1) {
         snprintf(text, sizeof text, "%s trained %s images a second. ", name, rate);
     } else {
-        const psr_run_group *next = &p->groups.items[1];
         char other[PSR_PAGE_NAME_BYTES];
-        psr_page_group_name(p, 1, other);
-        bool called = is_called(p, count);
+        psr_page_group_name(p, all->at[1], other);
+        bool called = is_called(all);
         snprintf(text, sizeof text,
                  called ? "%s is the fastest: %s images a second in the median, %.2f times %s. "
                         : "No configuration can be called the fastest: the highest median, %s with "
                           "%s images a second, is %.2f times that of %s, which %s. ",
-                 name, rate, best->median / next->median, other, why_not(p, count));
+                 name, rate, best->median / all->groups[1]->median, other, why_not(all));
     }
     psr_html_text(p->to, text);
 }
+
+/* Whether a group before it is of the same network. */
+static bool has_come(const psr_page *p, size_t group)
+{
+    for (size_t g = 0; g < group; g++)
+        if (strcmp(psr_page_option(p, g, "model"), psr_page_option(p, group, "model")) == 0)
+            return true;
+    return false;
+}
+
+/* A sentence for each network. */
+static void put_fastest(const psr_page *p)
+{
+    candidates all;
+    if (psr_page_measured(p) == 0) {
+        psr_page_put(p, "No run ended well, so there is no rate. ");
+        return;
+    }
+    for (size_t g = 0; g < psr_page_measured(p); g++) {
+        if (has_come(p, g))
+            continue;
+        find_candidates(p, g, &all);
+        if (all.count > 0)
+            put_fastest_of(p, &all);
+    }
+}
+
+/* ---- the bits ---- */
 
 /* Options that change no bit where the others are equal. */
 static bool is_of_architecture(const char *option)
@@ -82,9 +127,27 @@ static bool is_of_architecture(const char *option)
     return false;
 }
 
+/* Whether a run's bits are defined at all: by arrival, and where workers run ahead, they are not. */
+static bool is_repeatable(const psr_run_record *run)
+{
+    const char *sync = psr_run_record_option(run, "sync"),
+               *fold = psr_run_record_option(run, "fold");
+    return (sync == NULL || strcmp(sync, "bsp") == 0) &&
+           (fold == NULL || strcmp(fold, "arrival") != 0);
+}
+
+/* With --seconds runs take as many steps as they manage. */
+static bool took_as_many_steps(const psr_run_record *a, const psr_run_record *b)
+{
+    return psr_json_number(a->outcome, "steps", 0) == psr_json_number(b->outcome, "steps", 0);
+}
+
 static bool must_be_equal(const psr_page *p, size_t a, size_t b)
 {
+    const psr_run_record *one = &p->runs->items[a], *other = &p->runs->items[b];
     const cJSON *option;
+    if (!is_repeatable(one) || !is_repeatable(other) || !took_as_many_steps(one, other))
+        return false;
     cJSON_ArrayForEach(option, p->runs->differing)
     {
         if (!is_of_architecture(option->valuestring) &&
@@ -108,8 +171,8 @@ static void put_bits(const psr_page *p)
         }
     psr_page_put(
         p, compared == 0
-               ? "No two of them have a weight hash and differ in nothing but the architecture, so "
-                 "there are no bits to compare."
+               ? "No two of them have a weight hash, took as many steps and differ in nothing but "
+                 "the architecture, so there are no bits to compare."
            : other == 0 ? "All runs that differ in nothing but the architecture ended with the "
                           "same bits."
                         : "Runs that differ in nothing but the architecture ended with other bits: "
