@@ -127,7 +127,7 @@ static bool is_of_architecture(const char *option)
     return false;
 }
 
-/* Whether a run's bits are defined at all: by arrival, and where workers run ahead, they are not. */
+/* Whether a run's bits are defined: by arrival, and where workers run ahead, they are not. */
 static bool is_repeatable(const psr_run_record *run)
 {
     const char *sync = psr_run_record_option(run, "sync"),
