@@ -302,7 +302,7 @@ static psr_err read_hosts(const cJSON *object, uint64_t ranks, psr_host_ranks *r
     return PSR_OK;
 }
 
-/* limits will point to pulled and hosts; the caller frees hosts->first. */
+/* limits will point to pulled and hosts; the caller frees hosts->first, also of a failure. */
 static psr_err read_limits(const cJSON *object, psr_plan_options *limits, psr_compression *pulled,
                            psr_host_ranks *hosts)
 {
@@ -450,8 +450,9 @@ static psr_err read_plan(const cJSON *object, psr_plan *ret_plan)
     psr_host_ranks hosts = {0};
     if (!cJSON_IsObject(object))
         return psr_fail(PSR_ERR_FORMAT, "field \"plan\" is missing");
-    PSR_TRY(read_limits(object, &limits, &pulled, &hosts));
-    psr_err err = read_plan_buckets(object, &limits, ret_plan);
+    psr_err err = read_limits(object, &limits, &pulled, &hosts);
+    if (err == PSR_OK)
+        err = read_plan_buckets(object, &limits, ret_plan);
     free(hosts.first);
     return err;
 }
