@@ -431,8 +431,9 @@ static psr_err warm_up(bench *b)
 {
     cJSON *record = NULL;
     psr_repetition_end end;
-    const psr_repetition_options options = options_of(b);
+    psr_repetition_options options = options_of(b);
     char line[1024];
+    options.keep = false; /* so that a report does not take it for a repetition */
     b->cell = &b->grid.cells[0];
     draw(b);
     PSR_TRY(psr_repetition_run(&options, b->cell, "warm-up", &end, &record));
