@@ -224,9 +224,11 @@ static void print_head(const command *c)
     const bench_run *b = &c->run;
     if (c->json || !writes(b))
         return;
-    printf("# mode %s, %" PRIu32 " workers, %" PRIu32 " shards; ms, median of %" PRIu32
+    const uint32_t workers = b->config.workers, shards = psr_config_shards(&b->config);
+    printf("# mode %s, %" PRIu32 " worker%s, %" PRIu32 " shard%s; ms, median of %" PRIu32
            " rounds after %" PRIu32,
-           mode_of(b), b->config.workers, psr_config_shards(&b->config), b->rounds, b->warmup);
+           mode_of(b), workers, workers == 1 ? "" : "s", shards, shards == 1 ? "" : "s", b->rounds,
+           b->warmup);
     if (c->calls > 1)
         printf(", and of %" PRIu32 " calls", c->calls);
     printf("; GB is 1e9 bytes\n");
