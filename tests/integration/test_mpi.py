@@ -6,6 +6,7 @@ usage: test_mpi.py MPIRUN PSRING SCHEDULER WORKER"""
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -61,6 +62,13 @@ class MpiRun:
             thread.join(PATIENCE_S)
         return statuses
 
+    def ended(self, statuses, status):
+        """Whether both ended with that status. Open MPI's mpirun is forgiven if it breaks when the
+        job has ended: on a busy machine 4.1.4 has died in its PMIx_server_finalize, of a
+        segmentation fault."""
+        broke = statuses[0] == -signal.SIGSEGV and any("PMIx_server_finalize" in line for line in self.lines)
+        return statuses[1:] == [status] and (statuses[0] == status or broke)
+
     def why(self, statuses):
         return ["statuses %s" % statuses] + self.head_lines[-12:] + self.lines[-25:]
 
@@ -86,7 +94,7 @@ def sums(tap, programs, directory, mpirun):
         with Cluster() as cluster:
             run = MpiRun(cluster, programs, directory, name, mpirun, options)
             statuses = run.wait()
-        if not tap.ok(statuses == [0, 0], name + ": mpirun and scheduler end with status 0", run.why(statuses)):
+        if not tap.ok(run.ended(statuses, 0), name + ": mpirun and scheduler end with status 0", run.why(statuses)):
             continue
         found, right = losses(run.metrics()), losses(ring.metrics())
         far = ["%s: %s, ring %s" % (at, found.get(at), right[at]) for at in sorted(right) if not near(found.get(at), right[at])]
@@ -106,7 +114,7 @@ def a_stopped_worker_is_named(tap, programs, directory, mpirun):
         run = MpiRun(cluster, programs, directory, "stopped", mpirun,
                      dict(OPTIONS, deadline=4, **{"fault-point": "worker:1:backward:3"}))
         statuses = run.wait()
-    tap.ok(statuses == [1, 1], "a stopped worker ends the run: mpirun and scheduler with status 1", run.why(statuses))
+    tap.ok(run.ended(statuses, 1), "a stopped worker ends the run: mpirun and scheduler with status 1", run.why(statuses))
     tap.ok(any("worker 1 on " in line and "no sign of life" in line for line in run.head_lines), "and is named", run.head_lines)
 
 
@@ -115,7 +123,7 @@ def a_worker_that_stops_before_mpi_has_begun_is_named(tap, programs, directory, 
     with Cluster() as cluster:
         run = MpiRun(cluster, programs, directory, "early", mpirun, dict(OPTIONS, deadline=4, **{"fault-point": "worker:1:mpi-init:0"}))
         statuses = run.wait()
-    tap.ok(statuses == [1, 1], "a worker that stops before MPI has begun ends the run", run.why(statuses))
+    tap.ok(run.ended(statuses, 1), "a worker that stops before MPI has begun ends the run", run.why(statuses))
     tap.ok(any("worker 1 on " in line and "no sign of life" in line for line in run.head_lines), "and is named too", run.head_lines)
 
 
