@@ -79,9 +79,9 @@ static uint64_t next_due(const psr_scheduler *scheduler, uint64_t step)
 static bool is_due(const psr_scheduler *scheduler, uint64_t step)
 {
     const uint64_t every = scheduler->config.checkpoint_every;
-    return (every > 0 && step % every == 0) ||
-           step == psr_scheduler_worker(scheduler, 0)->facts.total_steps ||
-           (scheduler->stop_told && step == scheduler->stop_step + 1);
+    const uint64_t total = psr_scheduler_worker(scheduler, 0)->facts.total_steps;
+    return step <= total && ((every > 0 && step % every == 0) || step == total ||
+                             (scheduler->stop_told && step == scheduler->stop_step + 1));
 }
 
 static bool is_in_place(const psr_scheduler *scheduler, uint64_t step)
