@@ -3,6 +3,7 @@
 #include "base/clock.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
@@ -59,36 +60,15 @@ static int open_socket(const struct addrinfo *info)
     return socket(info->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 }
 
-static bool find_port(int fd, uint16_t *ret_port)
-{
-    struct sockaddr_storage own;
-    socklen_t size = sizeof own;
-    char service[8];
-    unsigned port;
-    if (getsockname(fd, (struct sockaddr *)&own, &size) != 0 ||
-        getnameinfo((struct sockaddr *)&own, size, NULL, 0, service, sizeof service,
-                    NI_NUMERICSERV) != 0 ||
-        sscanf(service, "%u", &port) != 1)
-        return false;
-    *ret_port = (uint16_t)port;
-    return true;
-}
-
 psr_err psr_link_listen(const char *interface, psr_link_listener *ret_listener)
 {
     psr_link_listener listener = {.fd = -1};
-    struct addrinfo *info = NULL;
     PSR_TRY(psr_interface_address(interface, listener.address));
-    PSR_TRY(numeric(listener.address, 0, &info));
-    listener.fd = open_socket(info);
-    const bool listens =
-        listener.fd >= 0 && bind(listener.fd, info->ai_addr, info->ai_addrlen) == 0 &&
-        listen(listener.fd, GUESTS_MAX) == 0 && find_port(listener.fd, &listener.port);
-    const int number = errno;
-    freeaddrinfo(info);
-    if (!listens) {
+    PSR_TRY(psr_interface_reserve(listener.address, &listener.port, &listener.fd));
+    if (fcntl(listener.fd, F_SETFL, O_NONBLOCK) != 0 || listen(listener.fd, GUESTS_MAX) != 0) {
+        psr_err err = psr_fail(PSR_ERR_IO, "%s: %s", interface, strerror(errno));
         psr_link_listener_done(&listener);
-        return psr_fail(PSR_ERR_IO, "%s: %s", interface, strerror(number));
+        return err;
     }
     *ret_listener = listener;
     return PSR_OK;
