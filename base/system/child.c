@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -296,6 +297,14 @@ bool psr_child_reap(psr_child *child)
         }
     }
     return child->ended;
+}
+
+void psr_child_wait(psr_child *child)
+{
+    while (!psr_child_reap(child)) {
+        struct pollfd end = {.fd = child->pidfd, .events = POLLIN};
+        (void)poll(&end, 1, -1);
+    }
 }
 
 static bool read_up_to(const psr_line_reader *reader, uint64_t end)

@@ -70,6 +70,9 @@ PSR_MUST_CHECK psr_err psr_child_start_program(char *const argv[],
  * before. */
 bool psr_child_reap(psr_child *child);
 
+/* Blocks until it has ended, and reaps it. For a child of whose output nothing is read. */
+void psr_child_wait(psr_child *child);
+
 /* Whether it has ended and all that it printed was read. */
 bool psr_child_said_all(const psr_child *child);
 

@@ -81,10 +81,7 @@ static psr_err await(char *const *words, int out, int err_file, int *ret_status)
     PSR_TRY(psr_child_start_program(words, &surroundings, &child));
     running_end = child.pidfd;
     running = child.pid;
-    while (!psr_child_reap(&child)) {
-        struct pollfd end = {child.pidfd, POLLIN, 0};
-        (void)poll(&end, 1, -1);
-    }
+    psr_child_wait(&child);
     running = 0;
     *ret_status = child.status;
     psr_child_done(&child);

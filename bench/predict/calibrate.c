@@ -11,7 +11,6 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <limits.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -266,10 +265,7 @@ static psr_err exchange(unsigned slice_bytes, double *ret_cpu_s)
     psr_child child;
     const double begin_s = cpu_s(RUSAGE_CHILDREN);
     PSR_TRY(psr_child_start(argv, PSR_CHILD_KEEP_STDERR, &child));
-    while (!psr_child_reap(&child)) {
-        struct pollfd ended = {.fd = child.pidfd, .events = POLLIN};
-        (void)poll(&ended, 1, -1);
-    }
+    psr_child_wait(&child);
     const int status = child.status;
     psr_child_done(&child);
     *ret_cpu_s = cpu_s(RUSAGE_CHILDREN) - begin_s;
