@@ -147,20 +147,20 @@ static double plain_number(const struct argp_state *state, const char *name, con
     return value;
 }
 
-static double rate(const struct argp_state *state, const char *text)
+static double rate(const struct argp_state *state, const char *name, const char *text)
 {
     uint64_t bits_per_s = 0;
     if (!psr_rate_parse(text, strlen(text), &bits_per_s))
         psr_options_refuse_format(
-            state,
-            "--link '%s': give a rate with its unit, from 1Kbit to 1000Gbit: 100Mbit, 25Gbit",
-            text);
+            state, "--%s '%s': give a rate with its unit, from 1Kbit to 1000Gbit: 100Mbit, 25Gbit",
+            name, text);
     return (double)bits_per_s;
 }
 
 /* Values separated by commas, each by `read`. */
 static uint32_t each_host(const struct argp_state *state, const char *name, const char *text,
-                          double (*read)(const struct argp_state *state, const char *text),
+                          double (*read)(const struct argp_state *state, const char *name,
+                                         const char *text),
                           double into[PSR_SCENARIO_HOSTS_MAX])
 {
     char word[64];
@@ -171,16 +171,16 @@ static uint32_t each_host(const struct argp_state *state, const char *name, cons
             psr_options_refuse_format(state, "--%s: give at most %d values, separated by commas",
                                       name, PSR_SCENARIO_HOSTS_MAX);
         snprintf(word, sizeof word, "%.*s", (int)length, at);
-        into[count++] = read(state, word);
+        into[count++] = read(state, name, word);
         at += length;
         if (*at == '\0')
             return count;
     }
 }
 
-static double slowness(const struct argp_state *state, const char *text)
+static double slowness(const struct argp_state *state, const char *name, const char *text)
 {
-    return plain_number(state, "slow", text, 1, 1000);
+    return plain_number(state, name, text, 1, 1000);
 }
 
 /* The slowest link is --link, and the others are as much faster. */
@@ -403,7 +403,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         k->processors = (uint32_t)psr_options_number(state, "processors", arg, 0, 4096);
         return 0;
     case KEY_LINK:
-        o->link_bits_per_s = rate(state, arg);
+        o->link_bits_per_s = rate(state, "link", arg);
         return 0;
     case KEY_HOST_LINKS:
         take_host_links(state, arg, o);
