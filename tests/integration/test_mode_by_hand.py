@@ -15,7 +15,7 @@ import sys
 from psring_live import LiveRun
 from psring_run import PATIENCE_S, Run, Tap, Workspace, is_sanitized
 
-OPTIONS = {"model": "mlp", "data": "synthetic:count=480,test=8,channels=1,size=28", "workers": 2, "batch-size": 8,
+OPTIONS = {"model": "mlp", "data": "synthetic:count=480,test=8,channels=1,size=12", "workers": 2, "batch-size": 8,
            "lr": 0.05, "threads": 1, "seed": 3, "backend": "reference", "mode": "ps"}
 
 
