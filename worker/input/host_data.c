@@ -129,6 +129,16 @@ static psr_err read_data(psr_host_data *d)
     return err;
 }
 
+/* Frees all, after the thread's last use of it. */
+static void done(psr_host_data *d)
+{
+    psr_data_passer_stop(&d->passer);
+    psr_opened_done(&d->opened);
+    psr_sealed_data_done(&d->sealed);
+    pthread_mutex_destroy(&d->mutex);
+    free(d);
+}
+
 static void *data_thread(void *argument)
 {
     psr_host_data *d = argument;
@@ -137,9 +147,12 @@ static void *data_thread(void *argument)
         snprintf(d->detail, sizeof d->detail, "%s", psr_err_detail());
     pthread_mutex_lock(&d->mutex);
     d->has_ended = true;
-    if (!d->abandoned)
+    bool abandoned = d->abandoned;
+    if (!abandoned)
         d->ended(d->context);
     pthread_mutex_unlock(&d->mutex);
+    if (abandoned)
+        done(d);
     return NULL;
 }
 
@@ -231,17 +244,14 @@ void psr_host_data_free(psr_host_data *data)
     pthread_mutex_lock(&data->mutex);
     data->abandoned = true;
     bool ended = data->has_ended;
-    pthread_mutex_unlock(&data->mutex);
-    if (!ended) {
+    if (!ended) { /* from the unlocking on it is the thread's, which frees it */
         atomic_store(&data->reading.stop, true);
         pthread_detach(data->thread);
-        return;
     }
+    pthread_mutex_unlock(&data->mutex);
+    if (!ended)
+        return;
     if (!data->joined)
         pthread_join(data->thread, NULL);
-    psr_data_passer_stop(&data->passer);
-    psr_opened_done(&data->opened);
-    psr_sealed_data_done(&data->sealed);
-    pthread_mutex_destroy(&data->mutex);
-    free(data);
+    done(data);
 }
