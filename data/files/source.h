@@ -4,8 +4,8 @@
  * The bytes may be hostile: memory here is bounded (a 64 KiB input buffer and the unpacker's own,
  * at most PSR_SOURCE_UNPACK_BYTES), checksums of the packed formats are verified at the end, and
  * every error is one line that opens with the path. One thread at a time. */
-#ifndef PSR_DATA_SOURCE_H
-#define PSR_DATA_SOURCE_H
+#ifndef PSR_DATA_FILES_SOURCE_H
+#define PSR_DATA_FILES_SOURCE_H
 
 #include "data/files/reading.h"
 
