@@ -172,15 +172,12 @@ static void write_plane(const psr_augmenter *augmenter, psr_crop crop, const uin
 }
 
 void psr_augmenter_image(const psr_augmenter *augmenter, uint32_t epoch, uint32_t sample,
-                         float *image)
+                         const psr_picture *picture, float *image)
 {
-    const psr_dataset *dataset = augmenter->dataset;
-    size_t plane = (size_t)dataset->height * dataset->width;
-    const uint8_t *pixels = dataset->pixels + (size_t)sample * dataset->channels * plane;
     psr_crop crop = {0};
     if (augmenter->random)
         crop = psr_augment_crop(augmenter->seed, epoch, sample, augmenter->padding);
-    for (uint32_t c = 0; c < dataset->channels; c++)
-        write_plane(augmenter, crop, pixels + c * plane, augmenter->value[c],
+    for (uint32_t c = 0; c < picture->channels; c++)
+        write_plane(augmenter, crop, picture->pixels + c * picture->plane, augmenter->value[c],
                     image + (size_t)c * augmenter->size * augmenter->size);
 }

@@ -36,8 +36,8 @@ void psr_augmenter_free(psr_augmenter *augmenter);
 /* The result's side S. */
 uint32_t psr_augmenter_size(const psr_augmenter *augmenter);
 
-/* image: [C, S, S], written whole. */
+/* picture: the sample's, of the data set's shape. image: [C, S, S], written whole. */
 void psr_augmenter_image(const psr_augmenter *augmenter, uint32_t epoch, uint32_t sample,
-                         float *image);
+                         const psr_picture *picture, float *image);
 
 #endif

@@ -225,6 +225,8 @@ static psr_err open_split(const psr_location *location, psr_split split, const p
     samples = NULL;
     snprintf(dataset->name, sizeof dataset->name, "%s", location->name);
     err = set_constants(dataset, train, location->reading);
+    if (err == PSR_OK)
+        err = psr_dataset_add_source(dataset);
     if (err != PSR_OK)
         goto out;
     *ret_dataset = dataset;
@@ -329,10 +331,21 @@ psr_err psr_dataset_open(const char *spec, psr_split split, psr_dataset **ret_da
     return PSR_OK;
 }
 
+psr_err psr_dataset_add_source(psr_dataset *dataset)
+{
+    PSR_TRY(psr_memory_source_new(dataset->pixels, dataset->labels, dataset->count,
+                                  dataset->channels, dataset->height, dataset->width,
+                                  dataset->classes, &dataset->source));
+    memcpy(dataset->source->mean, dataset->mean, sizeof dataset->mean);
+    memcpy(dataset->source->deviation, dataset->deviation, sizeof dataset->deviation);
+    return PSR_OK;
+}
+
 void psr_dataset_free(psr_dataset *dataset)
 {
     if (dataset == NULL)
         return;
+    psr_picture_source_free(dataset->source);
     if (dataset->storage != NULL)
         psr_samples_done(dataset->storage);
     free(dataset->storage);

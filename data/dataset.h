@@ -1,26 +1,29 @@
-/* Data sets in memory: IDX (MNIST family), CIFAR-10/100 binary (each plain, .gz or .xz), generated
- * data. Pixels stay bytes (u8, CHW) until the loader normalises them. Immutable after opening; any
- * thread. */
+/* Data sets: IDX (MNIST family) and CIFAR-10/100 binary (each plain, .gz or .xz) and generated data,
+ * which are unpacked into memory, and packs, which are mapped and may be larger than memory. The
+ * loader gets pictures from the data set's source (data/source.h). Pixels stay bytes until the
+ * loader normalises them. Immutable after opening; any thread. */
 #ifndef PSR_DATA_DATASET_H
 #define PSR_DATA_DATASET_H
 
 #include "base/config/config.h"
 #include "data/files/reading.h"
+#include "data/source.h"
 
 typedef enum psr_split { PSR_SPLIT_TRAIN, PSR_SPLIT_TEST } psr_split;
 
 typedef struct psr_dataset {
     char name[64];          /* "fashion-mnist", ... */
-    const uint8_t *pixels;  /* [count, channels, height, width] */
+    const uint8_t *pixels;  /* [count, channels, height, width]; NULL: not in memory */
     const uint32_t *labels; /* [count], below classes */
     /* classes: the number that the format gives. IDX gives none, so it is the largest label plus
      * one, over the splits that were opened. */
-    uint32_t count, channels, height, width, classes;
+    uint32_t count, channels, height, width, classes; /* height and width 0: they vary */
     /* Normalisation constants on the 0..1 scale, per channel. They are computed from the train
      * split's pixels, and used for the test split too: exact integer sums, then double, rounded
      * once. A channel that never varies has deviation 1. */
     float mean[3], deviation[3];
-    void *storage; /* owned; NULL: pixels and labels are borrowed */
+    psr_picture_source *source; /* owned; gives the pictures */
+    void *storage; /* owned: pixels and labels; NULL: they are the source's, or borrowed */
 } psr_dataset;
 
 /* Describes a data set without reading its pixels, for the layout and for early checks. (IDX labels
@@ -53,6 +56,8 @@ PSR_MUST_CHECK psr_err psr_dataset_open_both(const char *spec, psr_dataset **ret
  * stopped. */
 PSR_MUST_CHECK psr_err psr_dataset_read_both(const char *spec, psr_reading *reading,
                                              psr_dataset **ret_train, psr_dataset **ret_test);
+/* Gives a data set over pixels in memory its source. NOMEM. */
+PSR_MUST_CHECK psr_err psr_dataset_add_source(psr_dataset *dataset);
 void psr_dataset_free(psr_dataset *dataset);
 
 /* Replaces the constants that were computed from the train split by --mean and --std. Each is ""

@@ -28,6 +28,8 @@ typedef struct batch_slot {
     float *images;
     uint32_t *labels, *samples;
     slot_state state;
+    psr_err err;  /* why it could not be filled */
+    char *detail; /* of err; owned */
 } batch_slot;
 
 struct psr_loader {
@@ -52,6 +54,8 @@ struct psr_loader {
     pthread_mutex_t lock;
     pthread_cond_t freed, filled;
     atomic_bool stopping; /* written under lock, read anywhere */
+    uint32_t *bad;        /* under lock: the samples that could not be given; room for max_bad */
+    uint32_t bad_count;
 
     /* the consumer's alone */
     uint64_t taken_ticket;
@@ -109,43 +113,70 @@ out:
     return drawn;
 }
 
-/* Shuffled samples lie anywhere in memory, so the next one's bytes are prefetched while this one is
- * processed. */
-static void prefetch_sample(const psr_dataset *dataset, uint32_t sample)
+/* Whether the run goes on without this sample, which could not be given. */
+static bool may_be_bad(psr_loader *loader, uint32_t sample)
 {
-    enum { LINE_BYTES = 64, MOST_BYTES = 4096 };
-    size_t bytes = (size_t)dataset->channels * dataset->height * dataset->width;
-    const uint8_t *pixels = dataset->pixels + sample * bytes;
-    for (size_t i = 0; i < bytes && i < MOST_BYTES; i += LINE_BYTES)
-        __builtin_prefetch(pixels + i);
+    pthread_mutex_lock(&loader->lock);
+    uint32_t at = 0;
+    while (at < loader->bad_count && loader->bad[at] != sample)
+        at++;
+    bool is_new = at == loader->bad_count, may = at < loader->options.max_bad;
+    if (is_new && may)
+        loader->bad[loader->bad_count++] = sample;
+    pthread_mutex_unlock(&loader->lock);
+    if (is_new && may && loader->options.bad != NULL)
+        loader->options.bad(loader->options.context, psr_err_detail());
+    return may;
 }
 
-static void fill_slot(psr_loader *loader, batch_slot *slot)
+/* Gives a sample's picture, or that of the next sample that can be given. *ret_given: which. */
+static psr_err get_picture(psr_loader *loader, uint32_t sample, psr_scratch *scratch,
+                           psr_picture *ret_picture, uint32_t *ret_given)
+{
+    const psr_picture_source *source = loader->dataset->source;
+    for (uint32_t tried = 0;; tried++) {
+        psr_err err = psr_picture_source_get(source, sample, NULL, scratch, ret_picture);
+        *ret_given = sample;
+        bool is_bad = err == PSR_ERR_FORMAT || err == PSR_ERR_IO || err == PSR_ERR_NOT_FOUND;
+        if (!is_bad || tried + 1 == source->count || !may_be_bad(loader, sample))
+            return err;
+        sample = (sample + 1) % source->count;
+    }
+}
+
+static psr_err fill_slot(psr_loader *loader, batch_slot *slot, psr_scratch *scratch)
 {
     const psr_loader_batch *batch = &slot->batch;
     for (uint32_t i = 0; i < batch->count; i++) {
         if (atomic_load_explicit(&loader->stopping, memory_order_relaxed))
-            return;
-        uint32_t sample = slot->samples[i];
+            return PSR_OK;
+        uint32_t sample = slot->samples[i], given;
+        psr_picture picture;
         if (i + 1 < batch->count)
-            prefetch_sample(loader->dataset, slot->samples[i + 1]);
-        slot->labels[i] = loader->dataset->labels[sample];
-        psr_augmenter_image(loader->augmenter, batch->epoch, sample,
+            psr_picture_source_prefetch(loader->dataset->source, slot->samples[i + 1]);
+        PSR_TRY(get_picture(loader, sample, scratch, &picture, &given));
+        slot->labels[i] = loader->dataset->labels[given];
+        psr_augmenter_image(loader->augmenter, batch->epoch, sample, &picture,
                             slot->images + i * loader->image_floats);
     }
+    return PSR_OK;
 }
 
 static void *thread_main(void *argument)
 {
     psr_loader *loader = argument;
+    psr_scratch scratch = {0};
     batch_slot *slot;
     while ((slot = draw_ticket(loader)) != NULL) {
-        fill_slot(loader, slot);
+        slot->err = fill_slot(loader, slot, &scratch);
+        if (slot->err != PSR_OK)
+            slot->detail = strdup(psr_err_detail()); /* details belong to a thread */
         pthread_mutex_lock(&loader->lock);
         slot->state = SLOT_READY;
         pthread_cond_signal(&loader->filled);
         pthread_mutex_unlock(&loader->lock);
     }
+    psr_scratch_done(&scratch);
     return NULL;
 }
 
@@ -182,8 +213,9 @@ static psr_err allocate(psr_loader *loader)
     loader->threads = calloc(loader->options.threads, sizeof *loader->threads);
     loader->order = malloc((sampler->count + 1u) * sizeof *loader->order);
     loader->share = malloc((share + 1u) * sizeof *loader->share);
+    loader->bad = calloc((size_t)loader->options.max_bad + 1, sizeof *loader->bad);
     if (loader->slots == NULL || loader->threads == NULL || loader->order == NULL ||
-        loader->share == NULL)
+        loader->share == NULL || loader->bad == NULL)
         goto no_memory;
     for (uint32_t i = 0; i < loader->slot_count; i++) {
         batch_slot *slot = &loader->slots[i];
@@ -219,6 +251,8 @@ psr_err psr_loader_new(const psr_dataset *dataset, const psr_loader_options *opt
         return psr_fail(PSR_ERR_NOMEM, "no memory for a loader");
     loader->dataset = dataset;
     loader->options = *options;
+    if (loader->options.max_bad > dataset->count)
+        loader->options.max_bad = dataset->count;
     loader->steps = psr_sampler_steps(&options->sampler);
     bool epoch_over = options->first_step == loader->steps;
     loader->plan_epoch = loader->taken_epoch = options->first_epoch + epoch_over;
@@ -259,8 +293,10 @@ void psr_loader_free(psr_loader *loader)
         psr_arena_free(loader->slots[i].images, loader->batch_floats);
         free(loader->slots[i].labels);
         free(loader->slots[i].samples);
+        free(loader->slots[i].detail);
     }
     free(loader->slots);
+    free(loader->bad);
     free(loader->threads);
     free(loader->order);
     free(loader->share);
@@ -283,8 +319,11 @@ psr_err psr_loader_next(psr_loader *loader, const psr_loader_batch **ret_batch)
         loader->waited_s += psr_clock_s() - began_s;
         loader->wait_count++;
     }
-    slot->state = SLOT_LENT;
+    if (slot->err == PSR_OK)
+        slot->state = SLOT_LENT;
     pthread_mutex_unlock(&loader->lock);
+    if (slot->err != PSR_OK) /* and it stays so: the loader gives no more batches */
+        return psr_fail(slot->err, "%s", slot->detail != NULL ? slot->detail : "no memory");
     loader->taken_ticket++;
     if (++loader->taken_step == loader->steps) {
         loader->taken_step = 0;

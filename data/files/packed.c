@@ -122,12 +122,15 @@ static psr_err unpack_split(const packed_split *split, const uint8_t *at, const 
     snprintf(dataset->name, sizeof dataset->name, "%s", name);
     memcpy(dataset->mean, split->mean, sizeof dataset->mean);
     memcpy(dataset->deviation, split->deviation, sizeof dataset->deviation);
-    if (!labels_are_below(dataset->labels, dataset->count, dataset->classes)) {
+    psr_err err = labels_are_below(dataset->labels, dataset->count, dataset->classes)
+                      ? psr_dataset_add_source(dataset)
+                      : psr_fail(PSR_ERR_FORMAT,
+                                 "--data %s: the data set that another process passed has labels "
+                                 "of no class",
+                                 name);
+    if (err != PSR_OK) {
         psr_dataset_free(dataset);
-        return psr_fail(PSR_ERR_FORMAT,
-                        "--data %s: the data set that another process passed has labels of "
-                        "no class",
-                        name);
+        return err;
     }
     *ret_dataset = dataset;
     return PSR_OK;

@@ -33,6 +33,20 @@ static const psr_dataset *dataset_of(uint32_t channels, uint32_t height, uint32_
     return &dataset;
 }
 
+static void augment(const psr_augmenter *augmenter, const psr_dataset *dataset, uint32_t epoch,
+                    uint32_t sample, float *image)
+{
+    const size_t plane = (size_t)dataset->height * dataset->width;
+    const psr_picture picture = {.pixels = dataset->pixels + sample * dataset->channels * plane,
+                                 .channels = dataset->channels,
+                                 .height = dataset->height,
+                                 .width = dataset->width,
+                                 .plane = plane,
+                                 .row = dataset->width,
+                                 .step = 1};
+    psr_augmenter_image(augmenter, epoch, sample, &picture, image);
+}
+
 /* Pixel (c, y, x) of a sample as torchvision's ToTensor and Normalize give it; outside: a zero
  * byte. */
 static float pixel_of(const psr_dataset *dataset, uint32_t sample, uint32_t c, int y, int x)
@@ -63,7 +77,7 @@ static void without_augmentation_pixels_are_only_normalised(void **state)
     float image[3 * 32 * 32];
     assert_int_equal(psr_augmenter_size(augmenter), 32);
     for (uint32_t sample = 0; sample < SAMPLES; sample++) {
-        psr_augmenter_image(augmenter, sample, sample, image);
+        augment(augmenter, dataset, sample, sample, image);
         for (uint32_t i = 0; i < 3 * 32 * 32; i++)
             assert_true(image[i] ==
                         pixel_of(dataset, sample, i / 1024, (int)(i / 32 % 32), (int)(i % 32)));
@@ -82,7 +96,7 @@ static void assert_cropped(uint32_t channels, uint32_t side, uint32_t padding)
             psr_crop crop = psr_augment_crop(SEED, epoch, sample, padding);
             for (uint32_t i = 0; i < channels * side * side; i++)
                 image[i] = NAN; /* every element must be written */
-            psr_augmenter_image(augmenter, epoch, sample, image);
+            augment(augmenter, dataset, epoch, sample, image);
             for (uint32_t i = 0; i < channels * side * side; i++) {
                 int y = (int)(i / side % side), x = (int)(i % side);
                 if (crop.flip)
@@ -164,7 +178,7 @@ static void bilinear_upsampling_is_pytorchs(void **state)
     dataset.deviation[0] = 0.2f; /* byte 51 k is k */
     psr_augmenter *augmenter = augmenter_of(&dataset, PSR_AUGMENT_NONE, 4);
     float image[16];
-    psr_augmenter_image(augmenter, 0, 0, image);
+    augment(augmenter, &dataset, 0, 0, image);
     for (int i = 0; i < 16; i++)
         assert_float_equal(image[i], expected[i], 1e-6);
     psr_augmenter_free(augmenter);
@@ -201,7 +215,7 @@ static void resized_images_are_cropped_and_flipped_after(void **state)
         int padding = (int)size / 8;
         for (uint32_t sample = 0; sample < SAMPLES; sample++) {
             psr_crop crop = psr_augment_crop(SEED, 2, sample, size / 8);
-            psr_augmenter_image(augmenter, 2, sample, image);
+            augment(augmenter, dataset, 2, sample, image);
             for (uint32_t i = 0; i < 3 * size * size; i++) {
                 int y = (int)(i / size % size), x = (int)(i % size);
                 if (crop.flip)
