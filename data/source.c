@@ -44,11 +44,10 @@ void psr_scratch_done(psr_scratch *scratch)
 /* ---- any source ---- */
 
 psr_err psr_picture_source_get(const psr_picture_source *source, uint32_t i,
-                               const psr_picture_hint *hint, psr_scratch *scratch,
+                               const psr_picture_part *part, psr_scratch *scratch,
                                psr_picture *ret_picture)
 {
-    static const psr_picture_hint as_it_is = {0};
-    return source->kind->picture(source, i, hint != NULL ? hint : &as_it_is, scratch, ret_picture);
+    return source->kind->picture(source, i, part, scratch, ret_picture);
 }
 
 psr_err psr_picture_source_size(const psr_picture_source *source, uint32_t i, psr_scratch *scratch,
@@ -128,6 +127,24 @@ void psr_picture_source_free(psr_picture_source *source)
         source->kind->free(source);
 }
 
+psr_err psr_picture_cut(psr_picture *picture, const psr_picture_part *part)
+{
+    if (part == NULL)
+        return PSR_OK;
+    if (part->height == 0 || part->width == 0 || part->height > picture->height ||
+        part->width > picture->width || part->top > picture->height - part->height ||
+        part->left > picture->width - part->width)
+        return psr_fail(PSR_ERR_USAGE,
+                        "a part of %" PRIu32 "x%" PRIu32 " at row %" PRIu32 ", column %" PRIu32
+                        " is not inside a picture of %" PRIu32 "x%" PRIu32,
+                        part->height, part->width, part->top, part->left, picture->height,
+                        picture->width);
+    picture->pixels += part->top * picture->row + part->left * picture->step;
+    picture->height = part->height;
+    picture->width = part->width;
+    return PSR_OK;
+}
+
 /* ---- arrays in memory: state is their first pixel ---- */
 
 static const uint8_t *pixels_of(const psr_picture_source *source, uint32_t i)
@@ -137,12 +154,11 @@ static const uint8_t *pixels_of(const psr_picture_source *source, uint32_t i)
 }
 
 static psr_err memory_picture(const psr_picture_source *source, uint32_t i,
-                              const psr_picture_hint *hint, psr_scratch *scratch,
+                              const psr_picture_part *part, psr_scratch *scratch,
                               psr_picture *ret_picture)
 {
-    (void)hint;
     (void)scratch;
-    *ret_picture = (psr_picture){
+    psr_picture picture = {
         .pixels = pixels_of(source, i),
         .channels = source->channels,
         .height = source->height,
@@ -151,6 +167,8 @@ static psr_err memory_picture(const psr_picture_source *source, uint32_t i,
         .row = source->width,
         .step = 1,
     };
+    PSR_TRY(psr_picture_cut(&picture, part));
+    *ret_picture = picture;
     return PSR_OK;
 }
 

@@ -32,12 +32,13 @@ PSR_MUST_CHECK psr_err psr_scratch_bytes(psr_scratch *scratch, size_t size, uint
 PSR_MUST_CHECK psr_err psr_scratch_stored(psr_scratch *scratch, size_t size, uint8_t **ret_bytes);
 void psr_scratch_done(psr_scratch *scratch);
 
-/* How small a picture may be given. A decoder that can decode at a smaller scale may use the
- * smallest scale at which no side is below these; all other sources give the picture as it is. All
- * zero: always as it is. */
-typedef struct psr_picture_hint {
-    uint32_t least_height, least_width;
-} psr_picture_hint;
+/* The part of a picture that the next step reads, and the size that it makes of it. The picture that
+ * is given is that part alone. Only a decoder that was told to decode at a smaller scale looks at
+ * to_height and to_width: it may give the part at the smallest scale that covers them. */
+typedef struct psr_picture_part {
+    uint32_t top, left, height, width; /* inside the picture, in its pixels at full size */
+    uint32_t to_height, to_width;      /* 0: as it is */
+} psr_picture_part;
 
 /* What stored bytes are. */
 typedef enum psr_stored_form {
@@ -62,10 +63,10 @@ typedef struct psr_picture_source psr_picture_source;
 /* What a kind of source does. */
 typedef struct psr_picture_source_kind {
     const char *name; /* "memory", "pack", "folder", .. */
-    /* Gives picture i. It is borrowed from the source or from the scratch, and stays until the
+    /* Gives a part of picture i; part NULL: all of it, at full size. It is borrowed from the source or from the scratch, and stays until the
      * scratch is used again. FORMAT, IO: this picture cannot be given; the message opens with the
-     * file's name. NOMEM. */
-    psr_err (*picture)(const psr_picture_source *source, uint32_t i, const psr_picture_hint *hint,
+     * file's name. NOMEM. USAGE: a part outside the picture. */
+    psr_err (*picture)(const psr_picture_source *source, uint32_t i, const psr_picture_part *part,
                        psr_scratch *scratch, psr_picture *ret_picture);
     /* The full height and width of picture i, without decoding it. Same errors. NULL: all pictures
      * have the source's height and width. */
@@ -119,9 +120,9 @@ struct psr_picture_source {
     void *state; /* the kind's */
 };
 
-/* Gives picture i < count: see psr_picture_source_kind. hint: NULL allowed. */
+/* Gives picture i < count, or a part of it: see psr_picture_source_kind. */
 PSR_MUST_CHECK psr_err psr_picture_source_get(const psr_picture_source *source, uint32_t i,
-                                              const psr_picture_hint *hint, psr_scratch *scratch,
+                                              const psr_picture_part *part, psr_scratch *scratch,
                                               psr_picture *ret_picture);
 /* The full height and width of picture i. */
 PSR_MUST_CHECK psr_err psr_picture_source_size(const psr_picture_source *source, uint32_t i,
@@ -143,11 +144,14 @@ PSR_MUST_CHECK psr_err psr_memory_source_new(const uint8_t *pixels, const uint32
                                              uint32_t width, uint32_t classes,
                                              psr_picture_source **ret_source);
 
+/* Cuts *picture down to a part of it. USAGE: the part is empty or not inside. NULL: nothing to do. */
+PSR_MUST_CHECK psr_err psr_picture_cut(psr_picture *picture, const psr_picture_part *part);
+
 /* Decodes stored bytes of a form other than PIXELS into a picture that the scratch holds. name: for
  * messages, which open with it. The decoders of JPEG and PNG have this type. FORMAT, NOMEM,
  * UNSUPPORTED: this build has no decoder for the form. */
 typedef psr_err psr_decode_function(const uint8_t *bytes, size_t size, const char *name,
-                                    uint32_t channels, const psr_picture_hint *hint,
+                                    uint32_t channels, const psr_picture_part *part,
                                     psr_scratch *scratch, psr_picture *ret_picture);
 
 #endif

@@ -287,12 +287,12 @@ static void augmentation_that_this_build_lacks_is_refused(void **state)
 /* ---- broken pictures ---- */
 
 /* Samples 5, 6 and 40 are broken. */
-static psr_err give_some(const psr_picture_source *source, uint32_t i, const psr_picture_hint *hint,
+static psr_err give_some(const psr_picture_source *source, uint32_t i, const psr_picture_part *part,
                          psr_scratch *scratch, psr_picture *ret_picture)
 {
     if (i == 5 || i == 6 || i == 40)
         return psr_fail(PSR_ERR_FORMAT, "picture %u: broken", i);
-    return psr_picture_source_get(source->state, i, hint, scratch, ret_picture);
+    return psr_picture_source_get(source->state, i, part, scratch, ret_picture);
 }
 
 static atomic_uint told;
