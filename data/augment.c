@@ -63,6 +63,11 @@ psr_err psr_augmenter_new(const psr_dataset *dataset, psr_augment augment, uint3
         return psr_fail(PSR_ERR_UNSUPPORTED,
                         "--augment imagenet: needs a folder of JPEG images, which this build does "
                         "not read; should be none or crop-flip");
+    if (dataset->height == 0)
+        return psr_fail(PSR_ERR_UNSUPPORTED,
+                        "--augment: the pictures of %s have different sizes, which this build does "
+                        "not bring to one",
+                        dataset->name);
     if (size == 0 && dataset->height != dataset->width)
         return psr_fail(PSR_ERR_USAGE,
                         "--image-size: images of %" PRIu32 "x%" PRIu32

@@ -2,6 +2,8 @@
 
 #include "data/files/idx.h"
 #include "data/location.h"
+#include "data/pack/pack.h"
+#include "data/survey.h"
 #include "base/system/thread.h"
 
 #include <inttypes.h>
@@ -153,12 +155,9 @@ static psr_err check_sides(const psr_location *location, uint32_t height, uint32
                     location->directory, height, width, train_height, train_width);
 }
 
-/* With S = sum x and Q = sum x^2 over n pixels x in 0..255:
- * mean = S / n / 255, variance = (n Q - S^2) / n^2 / 255^2; n Q and S^2 are exact in 128 bits. */
 static psr_err channel_constants(const psr_dataset *dataset, uint32_t channel, psr_reading *reading,
                                  float *ret_mean, float *ret_deviation)
 {
-    __extension__ typedef unsigned __int128 u128;
     size_t plane = (size_t)dataset->height * dataset->width;
     uint64_t sum = 0, squares = 0;
     for (uint32_t i = 0; i < dataset->count; i++) {
@@ -176,9 +175,7 @@ static psr_err channel_constants(const psr_dataset *dataset, uint32_t channel, p
         }
     }
     uint64_t n = (uint64_t)dataset->count * plane;
-    u128 spread = (u128)n * squares - (u128)sum * sum;
-    *ret_mean = (float)((double)sum / ((double)n * 255.0));
-    *ret_deviation = spread == 0 ? 1.0f : (float)(sqrt((double)spread) / ((double)n * 255.0));
+    psr_constants_of_sums(n, sum, squares, ret_mean, ret_deviation);
     return PSR_OK;
 }
 
@@ -239,6 +236,52 @@ out:
     return err;
 }
 
+psr_err psr_dataset_of_source(psr_picture_source *source, const char *name,
+                              psr_dataset **ret_dataset)
+{
+    psr_dataset *dataset = calloc(1, sizeof *dataset);
+    if (dataset == NULL) {
+        psr_picture_source_free(source);
+        return psr_fail(PSR_ERR_NOMEM, "--data %s: no memory", name);
+    }
+    *dataset = (psr_dataset){
+        .labels = source->labels,
+        .count = source->count,
+        .channels = source->channels,
+        .height = source->height,
+        .width = source->width,
+        .classes = source->classes,
+        .source = source,
+    };
+    snprintf(dataset->name, sizeof dataset->name, "%s", name);
+    memcpy(dataset->mean, source->mean, sizeof dataset->mean);
+    memcpy(dataset->deviation, source->deviation, sizeof dataset->deviation);
+    *ret_dataset = dataset;
+    return PSR_OK;
+}
+
+static psr_err open_pack(const psr_location *location, psr_dataset **ret_train,
+                         psr_dataset **ret_test)
+{
+    psr_pack_info info;
+    psr_picture_source *sources[2];
+    psr_dataset *train = NULL;
+    PSR_TRY(psr_pack_open(location->directory, NULL, &info, sources));
+    psr_err err = psr_dataset_of_source(sources[0], location->name, &train);
+    if (err != PSR_OK) {
+        psr_picture_source_free(sources[1]);
+        return err;
+    }
+    err = psr_dataset_of_source(sources[1], location->name, ret_test);
+    if (err != PSR_OK) {
+        psr_dataset_free(train);
+        return err;
+    }
+    train->classes = (*ret_test)->classes = info.classes;
+    *ret_train = train;
+    return PSR_OK;
+}
+
 psr_err psr_dataset_open_both(const char *spec, psr_dataset **ret_train, psr_dataset **ret_test)
 {
     return psr_dataset_read_both(spec, NULL, ret_train, ret_test);
@@ -251,6 +294,8 @@ psr_err psr_dataset_read_both(const char *spec, psr_reading *reading, psr_datase
     psr_dataset *train = NULL;
     PSR_TRY(psr_location_resolve(spec, &location));
     location.reading = reading;
+    if (location.is_pack)
+        return open_pack(&location, ret_train, ret_test);
     PSR_TRY(open_split(&location, PSR_SPLIT_TRAIN, NULL, &train));
     psr_err err = open_split(&location, PSR_SPLIT_TEST, train, ret_test);
     if (err != PSR_OK) {
@@ -320,14 +365,14 @@ psr_err psr_dataset_normalise_by(psr_dataset *dataset, const char *mean, const c
 
 psr_err psr_dataset_open(const char *spec, psr_split split, psr_dataset **ret_dataset)
 {
-    if (split == PSR_SPLIT_TRAIN) {
-        psr_location location;
-        PSR_TRY(psr_location_resolve(spec, &location));
+    psr_location location;
+    PSR_TRY(psr_location_resolve(spec, &location));
+    if (split == PSR_SPLIT_TRAIN && !location.is_pack)
         return open_split(&location, PSR_SPLIT_TRAIN, NULL, ret_dataset);
-    }
-    psr_dataset *train = NULL;
-    PSR_TRY(psr_dataset_open_both(spec, &train, ret_dataset));
-    psr_dataset_free(train);
+    psr_dataset *opened[2];
+    PSR_TRY(psr_dataset_open_both(spec, &opened[0], &opened[1]));
+    *ret_dataset = opened[split];
+    psr_dataset_free(opened[1 - split]);
     return PSR_OK;
 }
 
@@ -386,13 +431,28 @@ static psr_err cifar_info(const psr_location *location, psr_dataset_info *info)
     return PSR_OK;
 }
 
+static psr_err pack_info(const psr_location *location, psr_dataset_info *info)
+{
+    psr_pack_info pack;
+    PSR_TRY(psr_pack_read_info(location->directory, &pack));
+    info->train_count = pack.count[0];
+    info->test_count = pack.count[1];
+    info->channels = pack.channels;
+    info->height = pack.height;
+    info->width = pack.width;
+    info->classes = pack.classes;
+    return PSR_OK;
+}
+
 psr_err psr_dataset_info_read(const char *spec, psr_dataset_info *ret_info)
 {
     psr_location location;
     PSR_TRY(psr_location_resolve(spec, &location));
     psr_dataset_info info = {0};
     snprintf(info.name, sizeof info.name, "%s", location.name);
-    if (location.files == NULL) {
+    if (location.is_pack) {
+        PSR_TRY(pack_info(&location, &info));
+    } else if (location.files == NULL) {
         info.train_count = location.synthetic.train_count;
         info.test_count = location.synthetic.test_count;
         info.channels = location.synthetic.channels;

@@ -30,14 +30,14 @@ typedef struct psr_dataset {
  * are read, to count classes.) Errors for missing files: as psr_dataset_open's. */
 typedef struct psr_dataset_info {
     char name[64];
-    uint32_t train_count, test_count, channels, height, width, classes;
+    uint32_t train_count, test_count, channels, height, width, classes; /* as psr_dataset's */
 } psr_dataset_info;
 
 /* spec is --data: a directory that holds IDX or CIFAR files of one set, which is found by the
  * files' names (the authors', EMNIST's splits included; plain, .gz or .xz, the first of these that
  * exists); "mnist", "fashion-mnist", "cifar10", "cifar100": the directory of that name where
  * psr_dataset_find looks without a user's directory (to name a directory mnist in the working
- * directory, write ./mnist); "synthetic[:count=60000,test=10000,channels=3,size=32,classes=10]".
+ * directory, write ./mnist); "synthetic[:count=60000,test=10000,channels=3,size=32,classes=10]"; the path of a pack.
  * name is the known name, for IDX files in a directory the directory's last component. Errors:
  * NOT_FOUND (which files were looked for, and the package or command that brings them), FORMAT
  * (file, what is wrong: magic, truncated, over-long, label out of range), USAGE (spec), IO,
@@ -56,6 +56,10 @@ PSR_MUST_CHECK psr_err psr_dataset_open_both(const char *spec, psr_dataset **ret
  * stopped. */
 PSR_MUST_CHECK psr_err psr_dataset_read_both(const char *spec, psr_reading *reading,
                                              psr_dataset **ret_train, psr_dataset **ret_test);
+/* The data set of a source, which it takes over, on failure too. The caller owns *ret_dataset.
+ * NOMEM. */
+PSR_MUST_CHECK psr_err psr_dataset_of_source(psr_picture_source *source, const char *name,
+                                             psr_dataset **ret_dataset);
 /* Gives a data set over pixels in memory its source. NOMEM. */
 PSR_MUST_CHECK psr_err psr_dataset_add_source(psr_dataset *dataset);
 void psr_dataset_free(psr_dataset *dataset);

@@ -2,6 +2,7 @@
 
 #include "data/dataset.h"
 #include "data/digest.h"
+#include "data/pack/pack.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -55,6 +56,12 @@ static bool is_directory(const char *path)
 {
     struct stat status;
     return stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+}
+
+static bool is_file(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
 }
 
 static bool is_known_name(const char *spec)
@@ -170,15 +177,10 @@ psr_err psr_location_open(const psr_location *location, const char *name, psr_so
 }
 
 /* Everything that a change of a file changes. */
-static psr_err add_file(const psr_location *location, const char *name, XXH3_state_t *hash,
-                        int64_t *changed_s)
+static void add_status(const struct stat *of, const char *name, XXH3_state_t *hash,
+                       int64_t *changed_s)
 {
-    char path[PSR_PATH_MAX];
-    struct stat status;
-    PSR_TRY(find_file(location->directory, name, path));
-    if (path[0] == '\0' || stat(path, &status) != 0)
-        return psr_fail(PSR_ERR_NOT_FOUND, "%s/%s: missing (nor is it there as .gz or .xz)",
-                        location->directory, name);
+    const struct stat status = *of;
     const uint64_t numbers[] = {(uint64_t)status.st_dev,          (uint64_t)status.st_ino,
                                 (uint64_t)status.st_size,         (uint64_t)status.st_mtim.tv_sec,
                                 (uint64_t)status.st_mtim.tv_nsec, (uint64_t)status.st_ctim.tv_sec,
@@ -189,6 +191,27 @@ static psr_err add_file(const psr_location *location, const char *name, XXH3_sta
         *changed_s = status.st_mtim.tv_sec;
     if (status.st_ctim.tv_sec > *changed_s)
         *changed_s = status.st_ctim.tv_sec;
+}
+
+static psr_err add_file(const psr_location *location, const char *name, XXH3_state_t *hash,
+                        int64_t *changed_s)
+{
+    char path[PSR_PATH_MAX];
+    struct stat status;
+    PSR_TRY(find_file(location->directory, name, path));
+    if (path[0] == '\0' || stat(path, &status) != 0)
+        return psr_fail(PSR_ERR_NOT_FOUND, "%s/%s: missing (nor is it there as .gz or .xz)",
+                        location->directory, name);
+    add_status(&status, name, hash, changed_s);
+    return PSR_OK;
+}
+
+static psr_err add_pack(const psr_location *location, XXH3_state_t *hash, int64_t *changed_s)
+{
+    struct stat status;
+    if (stat(location->directory, &status) != 0)
+        return psr_fail(PSR_ERR_NOT_FOUND, "%s: %s", location->directory, strerror(errno));
+    add_status(&status, "pack", hash, changed_s);
     return PSR_OK;
 }
 
@@ -206,7 +229,9 @@ psr_err psr_location_state_of(const psr_location *location, psr_location_state *
     XXH3_state_t hash;
     XXH3_INITSTATE(&hash);
     XXH3_128bits_reset(&hash);
-    if (location->files != NULL)
+    if (location->is_pack)
+        PSR_TRY(add_pack(location, &hash, &state.changed_s));
+    else if (location->files != NULL)
         PSR_TRY(add_files(location, &hash, &state.changed_s));
     else
         XXH3_128bits_update(&hash, &location->synthetic, sizeof location->synthetic);
@@ -281,11 +306,19 @@ psr_err psr_location_resolve(const char *spec, psr_location *ret_location)
     struct stat status;
     if (stat(location.directory, &status) != 0 && errno != ENOENT)
         return psr_fail(PSR_ERR_IO, "--data %s: %s", spec, strerror(errno));
+    if (is_file(location.directory)) {
+        psr_pack_info info;
+        PSR_TRY(psr_pack_read_info(location.directory, &info));
+        memcpy(location.name, info.name, sizeof location.name);
+        location.is_pack = true;
+        *ret_location = location;
+        return PSR_OK;
+    }
     if (!is_directory(location.directory))
         return psr_fail(
             PSR_ERR_NOT_FOUND,
-            "--data %s: no such directory, should be one that holds IDX or CIFAR files, or mnist, "
-            "fashion-mnist, cifar10, cifar100 or synthetic[:SPEC]",
+            "--data %s: no such directory, should be one that holds IDX or CIFAR files, a pack "
+            "(psring data pack), or mnist, fashion-mnist, cifar10, cifar100 or synthetic[:SPEC]",
             spec);
     PSR_TRY(find_file_set(location.directory, &location.files));
     set_name(&location, spec);

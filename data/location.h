@@ -26,7 +26,8 @@ typedef struct psr_file_set {
 
 typedef struct psr_location {
     char name[64];
-    const psr_file_set *files;    /* NULL: generated */
+    const psr_file_set *files;    /* NULL: generated, or a pack */
+    bool is_pack;                 /* directory is the path of a pack (data/pack/pack.h) */
     char directory[PSR_PATH_MAX]; /* of files */
     psr_synthetic synthetic;      /* of generated data */
     psr_reading *reading;         /* counts while its files are read; borrowed; may be NULL */

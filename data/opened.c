@@ -58,6 +58,11 @@ static void hash_spec(const psr_synthetic *s, uint32_t split, char text[PSR_CONT
 
 static psr_err hash_both(const psr_location *location, psr_reading *reading, psr_opened *opened)
 {
+    if (location->is_pack) { /* it says its content, and its head's checksum holds that */
+        memcpy(opened->content.train, opened->train->source->content, PSR_CONTENT_BYTES);
+        memcpy(opened->content.test, opened->test->source->content, PSR_CONTENT_BYTES);
+        return PSR_OK;
+    }
     if (location->files == NULL) {
         hash_spec(&location->synthetic, PSR_SPLIT_TRAIN, opened->content.train);
         hash_spec(&location->synthetic, PSR_SPLIT_TEST, opened->content.test);
@@ -98,8 +103,15 @@ static psr_err open_resolved(const char *spec, const psr_location *location, con
         psr_opened_done(&opened);
         return err;
     }
+    memcpy(opened.train->source->content, opened.content.train, PSR_CONTENT_BYTES);
+    memcpy(opened.test->source->content, opened.content.test, PSR_CONTENT_BYTES);
     *ret_opened = opened;
     return PSR_OK;
+}
+
+bool psr_opened_is_in_memory(const psr_opened *opened)
+{
+    return opened->train->pixels != NULL && opened->test->pixels != NULL;
 }
 
 psr_err psr_opened_init(const char *spec, const char *cache, psr_reading *reading,
@@ -125,7 +137,7 @@ psr_err psr_content_find(const char *spec, const char *cache, psr_reading *readi
     psr_opened opened = {0};
     PSR_TRY(psr_location_resolve(spec, &location));
     PSR_TRY(psr_location_state_of(&location, &state));
-    if (location.files == NULL)
+    if (location.files == NULL && !location.is_pack)
         PSR_TRY(hash_both(&location, reading, &opened));
     else if (cache == NULL || !psr_content_cache_get(cache, state.text, &opened.content))
         PSR_TRY(open_resolved(spec, &location, cache, reading, &opened));

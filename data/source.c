@@ -78,9 +78,9 @@ static bool is_contiguous(const psr_picture *picture)
            picture->plane == picture->row * picture->height;
 }
 
-/* Decodes it, and lays it out in the scratch's other memory. */
-static psr_err store_pixels(const psr_picture_source *source, uint32_t i, psr_scratch *scratch,
-                            psr_stored *ret_stored)
+/* What is decoded is laid out in the scratch's other memory. */
+psr_err psr_picture_source_pixels(const psr_picture_source *source, uint32_t i,
+                                  psr_scratch *scratch, psr_stored *ret_stored)
 {
     psr_picture picture;
     PSR_TRY(psr_picture_source_get(source, i, NULL, scratch, &picture));
@@ -104,7 +104,7 @@ psr_err psr_picture_source_stored(const psr_picture_source *source, uint32_t i,
                                   psr_scratch *scratch, psr_stored *ret_stored)
 {
     return source->kind->stored != NULL ? source->kind->stored(source, i, scratch, ret_stored)
-                                        : store_pixels(source, i, scratch, ret_stored);
+                                        : psr_picture_source_pixels(source, i, scratch, ret_stored);
 }
 
 void psr_picture_source_name(const psr_picture_source *source, uint32_t i, char *name, size_t size)

@@ -33,8 +33,8 @@ PSR_MUST_CHECK psr_err psr_scratch_stored(psr_scratch *scratch, size_t size, uin
 void psr_scratch_done(psr_scratch *scratch);
 
 /* The part of a picture that the next step reads, and the size that it makes of it. The picture that
- * is given is that part alone. Only a decoder that was told to decode at a smaller scale looks at
- * to_height and to_width: it may give the part at the smallest scale that covers them. */
+ * is given is that part alone. Only a decoder looks at to_height and to_width: it may give the part
+ * at the smallest of its scales that covers them. (With --decode full they are 0.) */
 typedef struct psr_picture_part {
     uint32_t top, left, height, width; /* inside the picture, in its pixels at full size */
     uint32_t to_height, to_width;      /* 0: as it is */
@@ -130,6 +130,9 @@ PSR_MUST_CHECK psr_err psr_picture_source_size(const psr_picture_source *source,
                                                uint32_t *ret_width);
 /* Picture i as it is stored; as pixels if its kind has no stored form. */
 PSR_MUST_CHECK psr_err psr_picture_source_stored(const psr_picture_source *source, uint32_t i,
+                                                 psr_scratch *scratch, psr_stored *ret_stored);
+/* Picture i as pixels, whatever it is stored as. */
+PSR_MUST_CHECK psr_err psr_picture_source_pixels(const psr_picture_source *source, uint32_t i,
                                                  psr_scratch *scratch, psr_stored *ret_stored);
 /* "17" if pictures have no names. */
 void psr_picture_source_name(const psr_picture_source *source, uint32_t i, char *name, size_t size);

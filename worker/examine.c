@@ -53,11 +53,13 @@ psr_err psr_worker_examine(const char *data, const char *model, uint32_t image_s
     if (data != NULL && find_data(data, user_directory, &info) != PSR_OK)
         psr_fields_put_text(&w, "data_failure", psr_err_detail());
     else if (data != NULL) {
+        char size[64] = "different sizes";
+        if (info.height > 0)
+            snprintf(size, sizeof size, "%" PRIu32 "x%" PRIu32 "x%" PRIu32, info.channels,
+                     info.height, info.width);
         snprintf(text, sizeof text,
-                 "%s, %" PRIu32 " + %" PRIu32 " samples of %" PRIu32 "x%" PRIu32 "x%" PRIu32
-                 ", %" PRIu32 " classes",
-                 info.name, info.train_count, info.test_count, info.channels, info.height,
-                 info.width, info.classes);
+                 "%s, %" PRIu32 " + %" PRIu32 " samples of %s, %" PRIu32 " classes", info.name,
+                 info.train_count, info.test_count, size, info.classes);
         psr_fields_put_text(&w, "data", text);
         psr_fields_put_number(&w, "channels", info.channels);
         psr_fields_put_number(&w, "height", info.height);

@@ -141,6 +141,11 @@ static psr_err find_facts(worker *w, uint32_t ranks, psr_facts *ret_facts)
                              w->data, sizeof w->data));
     PSR_TRY(psr_dataset_info_read(w->data, &info));
     PSR_TRY(check_data_options(config, &info));
+    if (info.height == 0 && config->image_size == 0)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--image-size: the pictures of %s have different sizes; give the size in "
+                        "pixels that the network is to get (224)",
+                        info.name);
     uint32_t classes = config->classes > 0 ? config->classes : info.classes;
     uint32_t height = config->image_size > 0 ? config->image_size : info.height;
     uint32_t width = config->image_size > 0 ? config->image_size : info.width;

@@ -93,7 +93,8 @@ static psr_err read_in_turn(psr_host_data *d, const char *socket)
         psr_log(PSR_LOG_WARN, "%s", psr_err_detail());
     psr_sealed_data_done(&d->sealed);
     PSR_TRY(read_alone(d));
-    share(d, socket);
+    if (psr_opened_is_in_memory(&d->opened))
+        share(d, socket);
     return PSR_OK;
 }
 

@@ -188,8 +188,9 @@ static void a_directory_that_is_not_there_is_named(void **state)
     char path[4096];
     snprintf(path, sizeof path, "%s/none", directory);
     assert_fails(read_info(path), PSR_ERR_NOT_FOUND,
-                 "--data @/none: no such directory, should be one that holds IDX or CIFAR files, "
-                 "or mnist, fashion-mnist, cifar10, cifar100 or synthetic[:SPEC]");
+                 "--data @/none: no such directory, should be one that holds IDX or CIFAR files, a "
+                 "pack (psring data pack), or mnist, fashion-mnist, cifar10, cifar100 or "
+                 "synthetic[:SPEC]");
 }
 
 static void an_empty_directory_says_what_it_should_hold(void **state)
