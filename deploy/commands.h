@@ -14,6 +14,7 @@ int psr_command_show(int argc, char **argv);
 int psr_command_plot(int argc, char **argv);
 int psr_command_predict(int argc, char **argv);
 int psr_command_mode(int argc, char **argv);
+int psr_command_data(int argc, char **argv);
 int psr_command_keygen(int argc, char **argv);
 int psr_command_hosts(int argc, char **argv);
 

@@ -33,6 +33,7 @@ static const psr_subcommand rows[] = {
     {"show", "show which layers are in which bucket, and who holds it", psr_command_show},
     {"diff", "find the first step in which two runs differ", psr_command_diff},
     {"plot", "draw losses, rates and staleness of runs", psr_command_plot},
+    {"data", "get, check, list and pack data sets", psr_command_data},
     {"keygen", "make key files for processes that are started by hand", psr_command_keygen},
 };
 

@@ -353,7 +353,8 @@ void psr_child_done(psr_child *child)
 
 psr_err psr_program_path(const char *name, char *path, size_t size)
 {
-    static const char *const beside[] = {"", "../deploy/", "../ps/", "../worker/", "../bench/"};
+    static const char *const beside[] = {"",           "../deploy/", "../ps/",
+                                         "../worker/", "../bench/",  "../data/"};
     char self[PATH_MAX];
     ssize_t got = readlink("/proc/self/exe", self, sizeof self - 1);
     if (got < 0)
