@@ -1,0 +1,260 @@
+#!/usr/bin/env python3
+"""psring data: what it gets is whole or not there; a pack is the data set that it was made of, to the
+same bits in every mode; what is damaged is named.
+
+usage: test_data.py PSRING get|pack|cifar"""
+
+import hashlib
+import http.server
+import io
+import lzma
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+
+from psring_run import PATIENCE_S, Run, Tap, Workspace
+from test_data_content import write_set
+
+SPLITS = ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz")
+
+
+class Server:
+    """Serves a folder on a port of 127.0.0.1 that the kernel gives. How: of a file's name, "whole"
+    (also if it is not there), "cut" (the connection ends in the middle), or "held" (it stays open in
+    the middle, and `held` is set, until the client goes)."""
+
+    def __init__(self, folder, how=()):
+        self.held, self.gone = threading.Event(), threading.Event()
+        server = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                name, kind = self.path.strip("/"), dict(how).get(self.path.strip("/"), "whole")
+                if not os.path.exists(os.path.join(folder, name)):
+                    self.send_error(404)
+                    return
+                with open(os.path.join(folder, name), "rb") as file:
+                    body = file.read()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body if kind == "whole" else body[:len(body) // 2])
+                self.wfile.flush()
+                if kind == "held":
+                    server.held.set()
+                    self.connection.settimeout(PATIENCE_S)
+                    if not self.connection.recv(1):
+                        server.gone.set()
+                self.close_connection = True
+
+            def log_message(self, *unused):
+                pass
+
+        self.http = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.thread = threading.Thread(target=self.http.serve_forever)
+        self.url = "http://127.0.0.1:%d" % self.http.server_address[1]
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *unused):
+        self.http.shutdown()
+        self.thread.join()
+        self.http.server_close()
+
+
+class Data:
+    """`psring data` with a home of its own."""
+
+    def __init__(self, psring, directory):
+        self.psring, self.home = psring, os.path.join(directory, "home")
+        self.env = dict(os.environ, XDG_DATA_HOME=self.home, XDG_CACHE_HOME=self.home + "-cache")
+
+    def start(self, *words, **more):
+        return subprocess.Popen([self.psring, "data", *words], env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE, text=True, **more)
+
+    def __call__(self, *words, **more):
+        process = self.start(*words, **more)
+        out, err = process.communicate(timeout=PATIENCE_S)
+        return process.returncode, out, err
+
+    def there(self):
+        """Every path below the folder of data sets."""
+        return sorted(os.path.relpath(os.path.join(root, name), self.home)
+                      for root, folders, files in os.walk(self.home) for name in folders + files if root != self.home or name != "psring")
+
+
+def write_checksums(folder, path):
+    with open(path, "w") as file:
+        for name in sorted(os.listdir(folder)):
+            with open(os.path.join(folder, name), "rb") as content:
+                file.write("%s  %s\n" % (hashlib.sha256(content.read()).hexdigest(), name))
+    return path
+
+
+def small_files():
+    resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512))
+
+
+def refused(tap, data, name, words, status, *parts, **more):
+    """The command fails so, with one line that has the parts, and leaves nothing."""
+    got, out, err = data(*words, **more)
+    line = err.strip().splitlines()[-1] if err.strip() else ""
+    tap.ok(got == status and all(part in line for part in parts), name + ": status %d, and one line says why" % status, [str(got), out, err])
+    tap.ok(data.there() == [], name + ": nothing is left", data.there())
+
+
+def getting(tap, data, directory):
+    site = write_set(os.path.join(directory, "site"), ending=".gz")
+    sums = write_checksums(site, os.path.join(directory, "sums"))
+    get = ("get", "mnist", "--checksums", sums)
+
+    with Server(site, {SPLITS[0]: "cut"}) as server:
+        refused(tap, data, "a connection that is cut", (*get, "--url", server.url), 1, SPLITS[0])
+    with Server(os.path.join(directory, "home-of-nobody")) as server:
+        refused(tap, data, "a file that the server has not", (*get, "--url", server.url), 1, SPLITS[0], "404")
+        url = server.url
+    refused(tap, data, "a server that is not there", (*get, "--url", url), 1, url)
+    with Server(site) as server:
+        refused(tap, data, "another file than the authors'", ("get", "mnist", "--url", server.url), 1, "SHA-256", "440fcabf73cc546f")
+        refused(tap, data, "a file that may not be written", (*get, "--url", server.url), 1, "cannot be written", preexec_fn=small_files)
+        refused(tap, data, "a data set of no known name", ("get", "mnits", "--url", server.url), 2, "mnits", "fashion-mnist")
+
+    with Server(site, {SPLITS[2]: "held"}) as server:
+        process = data.start(*get, "--url", server.url)
+        held = server.held.wait(PATIENCE_S)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=PATIENCE_S)
+        tap.ok(held and process.returncode == 130 and server.gone.wait(PATIENCE_S), "Ctrl-C ends a download with status 130", [out, err])
+        tap.ok(data.there() == [], "Ctrl-C: nothing is left", data.there())
+
+        # Killed, it leaves its hidden folder, which the next one takes.
+        server.held.clear()
+        process = data.start(*get, "--url", server.url)
+        server.held.wait(PATIENCE_S)
+        second = data(*get, "--url", server.url)
+        tap.ok(second[0] == 1 and "another psring data get" in second[2], "two at the same time: the second is refused", second[1:])
+        process.kill()
+        process.communicate(timeout=PATIENCE_S)
+        tap.ok(not any("psring/mnist" in path for path in data.there()), "killed: nothing is under the final name", data.there())
+
+    with Server(site) as server:
+        status, out, err = data(*get, "--url", server.url + "/")
+        whole = sorted(["psring/mnist"] + ["psring/mnist/" + name for name in SPLITS])
+        tap.ok(status == 0 and data.there() == whole, "what is right is there as a whole", [out, err] + data.there())
+        status, out, err = data(*get, "--url", server.url)
+        tap.ok(status == 0 and "already" in out, "what is there is not fetched again", [out, err])
+        status, out, err = data("get", "mnist", "--url", server.url)
+        tap.ok(status == 2 and "its samples are not those of mnist" in err, "what is there and is not MNIST is said to be so", [out, err])
+
+    status, out, err = data("ls")
+    tap.ok(status == 0 and "psring/mnist, 120 + 30 pictures of 1x8x8, 10 classes" in out and "psring data get cifar100" in out,
+           "ls tells what is where, and how to get the rest", [out, err])
+    status, out, err = data("check", "mnist")
+    tap.ok(status == 0 and "train: 120 pictures of 1 channel, 8x8" in out and "classes 10, of 12 to 12" in out, "check counts classes", [out, err])
+    shutil.rmtree(data.home)
+
+    status, out, err = data("get", "mnist", "--from", site)
+    tap.ok(status == 1 and "SHA-256" in err and data.there() == [], "--from: other files than the authors' are refused", [out, err] + data.there())
+    status, out, err = data(*get, "--from", site, "--to", os.path.join(data.home, "else"))
+    tap.ok(status == 0 and os.path.isfile(os.path.join(data.home, "else", "mnist", SPLITS[3])), "--from and --to take files that are here", [out, err])
+    shutil.rmtree(data.home)
+
+
+def archives(tap, data, directory):
+    """CIFAR-100 of black pictures in an archive as the author's."""
+    site = os.path.join(directory, "archives")
+    os.mkdir(site)
+    with tarfile.open(os.path.join(site, "cifar-100-binary.tar.gz"), "w:gz", compresslevel=1) as archive:
+        for name, count in (("train.bin", 50000), ("test.bin", 10000)):
+            packed = lzma.compress(bytes(3074 * count), preset=0)
+            entry = tarfile.TarInfo("cifar-100-binary/%s.xz" % name)
+            entry.size = len(packed)
+            archive.addfile(entry, io.BytesIO(packed))
+    sums = write_checksums(site, os.path.join(directory, "sums-of-archives"))
+    with Server(site) as server:
+        status, out, err = data("get", "cifar100", "--url", server.url, "--checksums", sums)
+    tap.ok(status == 0 and data.there() == ["psring/cifar100", "psring/cifar100/test.bin.xz", "psring/cifar100/train.bin.xz"],
+           "an archive is unpacked, and not kept", [out, err] + data.there())
+
+
+def change_byte(path, at):
+    with open(path, "r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 0x55]))
+
+
+def packing(tap, psring, data, directory):
+    plain = write_set(os.path.join(directory, "plain"), ending=".xz")
+    pack = os.path.join(directory, "made.pack")
+    status, out, err = data("pack", plain, "-o", pack)
+    tap.ok(status == 0 and "120 + 30 pictures" in out, "a data set is packed", [out, err])
+
+    options = {"model": "mlp", "workers": 3, "batch-size": 8, "steps": 9, "threads": 1, "seed": 4, "hash": True, "eval-every": 9,
+               "augment": "crop-flip"}
+    modes = {"ps": {"mode": "ps", "shards": 2}, "ring": {"mode": "ring", "loader-threads": 3}, "local": {"mode": "local"}}
+    right = Run(psring, directory, "of-files", dict(options, data=plain, mode="ring", **{"loader-threads": 1}))
+    tap.ok(right.status == 0, "a run with the plain files ends with status 0", right.why())
+    for name, mode in modes.items():
+        run = Run(psring, directory, name, dict(options, data=pack, **{"checkpoint-every": 3}, **mode))
+        if tap.ok(run.status == 0, name + ": a run with the pack ends with status 0", run.why()):
+            tap.ok(run.hashes() == right.hashes(), name + " has the same bits with the pack", run.why())
+    # An epoch has five steps: this is in its middle.
+    checkpoint = os.path.join(directory, "ps", "checkpoints", "step-3")
+    run = Run(psring, directory, "resumed", dict(options, data=pack, resume=checkpoint, mode="ring"))
+    tap.ok(run.status == 0 and run.hashes() == {s: h for s, h in right.hashes().items() if s > 3},
+           "a run that is resumed in the middle of an epoch goes on with the same bits", run.why())
+
+    change_byte(pack, 512 + 8 * 8 * 7 + 3)
+    status, out, err = data("check", pack)
+    tap.ok(status == 1 and "made.pack: train picture 7 is damaged" in err and "broken 1" in out, "check names a damaged picture, with status 1",
+           [str(status), out, err])
+    run = Run(psring, directory, "damaged", dict(options, data=pack, mode="ring"))
+    tap.ok(run.status == 2 and "made.pack: train picture 7 is damaged" in run.stderr, "a damaged picture ends a run, and is named", run.why())
+    with open(pack, "r+b") as file:
+        file.truncate(os.path.getsize(pack) - 1)
+    run = Run(psring, directory, "cut", dict(options, data=pack, mode="ring"))
+    tap.ok(run.status == 2 and "made.pack: truncated" in run.stderr, "a pack that was cut is refused by its name", run.why())
+    status, out, err = data("pack", plain, "-o", os.path.join(directory, "plain.pack"), preexec_fn=small_files)
+    tap.ok(status == 1 and "plain.pack: cannot be written" in err and not [f for f in os.listdir(directory) if "plain.pack" in f],
+           "a pack that cannot be written is not there", [str(status), out, err])
+
+
+def cifar(tap, data, directory):
+    """The pack of CIFAR-10 is CIFAR-10."""
+    files = os.path.join(os.environ.get("PSR_TEST_DATA", ""), "cifar-10-batches-bin")
+    if not os.path.isdir(files):
+        tap.skip("the pack of CIFAR-10 is CIFAR-10", "no " + files)
+        return
+    pack = os.path.join(directory, "cifar10.pack")
+    packed, checked, plain = data("pack", files, "-o", pack), data("check", pack), data("check", files)
+    tap.ok(packed[0] == 0 and checked[0] == 0 and plain[0] == 0 and checked[1].splitlines()[1:] == plain[1].splitlines()[1:]
+           and checked[1].split("content ")[1] == plain[1].split("content ")[1], "the pack of CIFAR-10 is CIFAR-10", [checked[1], plain[1]])
+
+
+def main():
+    psring, part = sys.argv[1:]
+    tap = Tap()
+    with Workspace() as directory:
+        data = Data(psring, directory)
+        if part == "get":
+            getting(tap, data, directory)
+            archives(tap, data, directory)
+        elif part == "pack":
+            packing(tap, psring, data, directory)
+        else:
+            cifar(tap, data, directory)
+    tap.end()
+
+
+if __name__ == "__main__":
+    main()
