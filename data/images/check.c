@@ -1,0 +1,184 @@
+#include "data/images/check.h"
+
+#include "base/config/config.h"
+#include "base/system/file.h"
+#include "base/system/thread.h"
+#include "data/digest.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_THREADS 64
+
+/* What is known of one file. */
+typedef struct verdict {
+    psr_image_size size; /* 0, 0: broken */
+    XXH128_hash_t hash;  /* of its bytes */
+} verdict;
+
+/* Shared by the threads: each takes the next picture until none is left. */
+typedef struct checking {
+    const psr_picture_list *list;
+    psr_reading *reading;
+    verdict *verdicts; /* [count] */
+    _Atomic uint32_t next;
+    _Atomic bool stop; /* a thread failed: the others need not go on */
+} checking;
+
+typedef struct checker {
+    checking *shared;
+    psr_image_decoder *decoder; /* owned */
+    pthread_t thread;
+    psr_err err;
+    char detail[PSR_ERR_DETAIL_BYTES]; /* the error's text is the thread's own */
+} checker;
+
+static psr_err check_file(const psr_picture_list *list, uint32_t i, psr_image_decoder *decoder,
+                          verdict *v)
+{
+    char path[PSR_PATH_MAX];
+    uint8_t *bytes = NULL;
+    size_t size = 0;
+    PSR_TRY(psr_picture_list_path(list, i, path, sizeof path));
+    PSR_TRY(psr_file_read(path, PSR_IMAGE_MAX_FILE_BYTES, &bytes, &size));
+    psr_err err = psr_image_check(decoder, path, bytes, size, &v->size);
+    if (err == PSR_OK)
+        v->hash = XXH3_128bits(bytes, size);
+    free(bytes);
+    return err;
+}
+
+static psr_err check_files(checker *c)
+{
+    checking *shared = c->shared;
+    for (;;) {
+        uint32_t i = atomic_fetch_add(&shared->next, 1);
+        if (i >= shared->list->paths.count || atomic_load(&shared->stop))
+            return PSR_OK;
+        PSR_TRY(psr_reading_moved(shared->reading));
+        psr_err err = check_file(shared->list, i, c->decoder, &shared->verdicts[i]);
+        if (err == PSR_ERR_NOMEM)
+            return err;
+        if (err != PSR_OK)
+            shared->verdicts[i] = (verdict){0};
+    }
+}
+
+static void *run(void *argument)
+{
+    checker *c = argument;
+    c->err = check_files(c);
+    if (c->err != PSR_OK) {
+        atomic_store(&c->shared->stop, true);
+        psr_err_detail_keep(c->detail);
+    }
+    return NULL;
+}
+
+static psr_err check_all(checking *shared, uint32_t threads)
+{
+    checker checkers[MAX_THREADS] = {0};
+    uint32_t started = 0;
+    psr_err err = PSR_OK;
+    threads = threads > MAX_THREADS ? MAX_THREADS : threads;
+    threads = threads > shared->list->paths.count ? shared->list->paths.count : threads;
+    while (started < threads && err == PSR_OK) {
+        checker *c = &checkers[started];
+        c->shared = shared;
+        err = psr_image_decoder_new(&c->decoder);
+        if (err == PSR_OK)
+            err = psr_thread_start("psr-check", run, c, &c->thread);
+        if (err == PSR_OK)
+            started++;
+        else
+            psr_image_decoder_free(c->decoder);
+    }
+    if (err != PSR_OK)
+        atomic_store(&shared->stop, true);
+    for (uint32_t t = 0; t < started; t++) {
+        pthread_join(checkers[t].thread, NULL);
+        psr_image_decoder_free(checkers[t].decoder);
+    }
+    for (uint32_t t = 0; t < started && err == PSR_OK; t++) {
+        if (checkers[t].err != PSR_OK)
+            err = psr_fail(checkers[t].err, "%s", checkers[t].detail);
+    }
+    return err;
+}
+
+/* Asks once more for the message of a file that was found broken. */
+static psr_err add_message(const psr_picture_list *list, uint32_t i, psr_names *broken)
+{
+    psr_image_decoder *decoder = NULL;
+    verdict v;
+    PSR_TRY(psr_image_decoder_new(&decoder));
+    psr_err err = check_file(list, i, decoder, &v);
+    psr_image_decoder_free(decoder);
+    if (err == PSR_ERR_NOMEM)
+        return err;
+    if (err == PSR_OK)
+        return psr_fail(PSR_ERR_IO, "%s/%s: changed while it was read", list->directory,
+                        psr_names_get(&list->paths, i));
+    return psr_names_add(broken, psr_err_detail(), strlen(psr_err_detail()));
+}
+
+/* The good pictures' labels and hashes, in their order. */
+static void print_content(const psr_picture_list *list, const verdict *verdicts, const bool *keep,
+                          char content[PSR_CONTENT_BYTES])
+{
+    XXH3_state_t state;
+    XXH3_INITSTATE(&state);
+    XXH3_128bits_reset(&state);
+    XXH3_128bits_update(&state, "pictures", sizeof "pictures");
+    for (uint32_t i = 0; i < list->paths.count; i++) {
+        if (!keep[i])
+            continue;
+        XXH3_128bits_update(&state, &list->labels[i], sizeof list->labels[i]);
+        XXH3_128bits_update(&state, &verdicts[i].hash, sizeof verdicts[i].hash);
+    }
+    psr_digest_print(&state, content);
+}
+
+static psr_err judge(psr_picture_list *list, const verdict *verdicts, psr_names *broken, bool *keep,
+                     psr_image_size *sizes, char content[PSR_CONTENT_BYTES])
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < list->paths.count; i++) {
+        keep[i] = verdicts[i].size.height != 0;
+        if (keep[i])
+            sizes[kept++] = verdicts[i].size;
+        else
+            PSR_TRY(add_message(list, i, broken));
+    }
+    print_content(list, verdicts, keep, content);
+    psr_picture_list_keep(list, keep);
+    return PSR_OK;
+}
+
+psr_err psr_picture_list_check(psr_picture_list *list, uint32_t threads, psr_reading *reading,
+                               psr_names *broken, psr_image_size **ret_sizes,
+                               char ret_content[PSR_CONTENT_BYTES])
+{
+    uint32_t count = list->paths.count;
+    checking shared = {.list = list, .reading = reading};
+    bool *keep = malloc(count * sizeof *keep);
+    psr_image_size *sizes = malloc(count * sizeof *sizes);
+    shared.verdicts = calloc(count, sizeof *shared.verdicts);
+    psr_err err = PSR_OK;
+    if (keep == NULL || sizes == NULL || shared.verdicts == NULL)
+        err =
+            psr_fail(PSR_ERR_NOMEM, "%s: no memory for the sizes of its pictures", list->directory);
+    if (err == PSR_OK)
+        err = check_all(&shared, threads);
+    if (err == PSR_OK)
+        err = judge(list, shared.verdicts, broken, keep, sizes, ret_content);
+    free(keep);
+    free(shared.verdicts);
+    if (err != PSR_OK) {
+        free(sizes);
+        return err;
+    }
+    *ret_sizes = sizes;
+    return PSR_OK;
+}

@@ -1,0 +1,175 @@
+#include "data/images/picture_set.h"
+
+#include "base/config/config.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- which form ---- */
+
+typedef enum form { FORM_NONE, FORM_SPLIT_FOLDERS, FORM_SPLIT_TSV, FORM_FOLDER, FORM_TSV } form;
+
+static bool is_kind(const char *path, const char *below, mode_t kind)
+{
+    char full[PSR_PATH_MAX];
+    struct stat status;
+    int length = snprintf(full, sizeof full, "%s%s", path, below);
+    return length > 0 && (size_t)length < sizeof full && stat(full, &status) == 0 &&
+           (status.st_mode & S_IFMT) == kind;
+}
+
+static bool has_folder(const char *path)
+{
+    DIR *directory = opendir(path);
+    bool found = false;
+    for (const struct dirent *entry;
+         directory != NULL && !found && (entry = readdir(directory)) != NULL;) {
+        char below[300];
+        snprintf(below, sizeof below, "/%s", entry->d_name);
+        found =
+            strcmp(below, "/.") != 0 && strcmp(below, "/..") != 0 && is_kind(path, below, S_IFDIR);
+    }
+    if (directory != NULL)
+        closedir(directory);
+    return found;
+}
+
+static form form_of(const char *path)
+{
+    size_t length = strlen(path);
+    if (is_kind(path, "", S_IFREG))
+        return length > 4 && strcmp(path + length - 4, ".tsv") == 0 ? FORM_TSV : FORM_NONE;
+    if (is_kind(path, "/train", S_IFDIR))
+        return FORM_SPLIT_FOLDERS;
+    if (is_kind(path, "/train.tsv", S_IFREG))
+        return FORM_SPLIT_TSV;
+    return has_folder(path) ? FORM_FOLDER : FORM_NONE;
+}
+
+bool psr_picture_set_is(const char *path)
+{
+    return form_of(path) != FORM_NONE;
+}
+
+/* ---- listing ---- */
+
+typedef psr_err reader(const char *path, const psr_picture_list *classes,
+                       psr_picture_list *ret_list);
+
+static psr_err list_splits(const char *path, const char *suffix, mode_t kind, reader *read,
+                           psr_picture_set *set)
+{
+    char train[PSR_PATH_MAX + 16], test[PSR_PATH_MAX + 16], below[16];
+    snprintf(below, sizeof below, "/val%s", suffix);
+    if (!is_kind(path, below, kind))
+        snprintf(below, sizeof below, "/test%s", suffix);
+    if (!is_kind(path, below, kind))
+        return psr_fail(PSR_ERR_NOT_FOUND, "--data %s: should hold val%s or test%s beside train%s",
+                        path, suffix, suffix, suffix);
+    snprintf(train, sizeof train, "%s/train%s", path, suffix);
+    snprintf(test, sizeof test, "%s%s", path, below);
+    PSR_TRY(read(train, NULL, &set->split[0].list));
+    return read(test, &set->split[0].list, &set->split[1].list);
+}
+
+static psr_err list_set(const char *path, psr_picture_set *set)
+{
+    switch (form_of(path)) {
+    case FORM_SPLIT_FOLDERS:
+        return list_splits(path, "", S_IFDIR, psr_picture_list_read_folder, set);
+    case FORM_SPLIT_TSV:
+        return list_splits(path, ".tsv", S_IFREG, psr_picture_list_read_tsv, set);
+    case FORM_FOLDER:
+        set->same = true;
+        return psr_picture_list_read_folder(path, NULL, &set->split[0].list);
+    case FORM_TSV:
+        set->same = true;
+        return psr_picture_list_read_tsv(path, NULL, &set->split[0].list);
+    case FORM_NONE:
+        break;
+    }
+    return psr_fail(
+        PSR_ERR_NOT_FOUND,
+        "--data %s: no pictures here, should hold a folder for each class, or train and "
+        "val, or train.tsv and val.tsv",
+        path);
+}
+
+psr_err psr_picture_set_list(const char *path, psr_picture_set **ret_set)
+{
+    psr_picture_set *set = calloc(1, sizeof *set);
+    if (set == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "--data %s: no memory", path);
+    psr_err err = list_set(path, set);
+    if (err != PSR_OK) {
+        psr_picture_set_free(set);
+        return err;
+    }
+    *ret_set = set;
+    return PSR_OK;
+}
+
+/* ---- checking ---- */
+
+static psr_err check_split(psr_picture_set *set, psr_picture_split *split, uint32_t threads,
+                           psr_reading *reading)
+{
+    for (uint32_t i = 0; i < split->list.empty.count; i++) {
+        const char *message = psr_names_get(&split->list.empty, i);
+        PSR_TRY(psr_names_add(&set->broken, message, strlen(message)));
+    }
+    return psr_picture_list_check(&split->list, threads, reading, &set->broken, &split->sizes,
+                                  split->content);
+}
+
+static psr_err judge(const char *path, const psr_picture_set *set, uint32_t max_bad)
+{
+    if (set->broken.count > max_bad)
+        return psr_fail(
+            PSR_ERR_FORMAT,
+            "--data %s: %" PRIu32 " broken picture%s or empty class%s, --max-bad %" PRIu32
+            " allows %s; the first: %s",
+            path, set->broken.count, set->broken.count == 1 ? "" : "s",
+            set->broken.count == 1 ? "" : "es", max_bad,
+            max_bad == 0 ? "none" : "no more than that", psr_names_get(&set->broken, 0));
+    for (int s = 0; s < (set->same ? 1 : 2); s++)
+        if (set->split[s].list.paths.count == 0)
+            return psr_fail(PSR_ERR_FORMAT,
+                            "--data %s: every picture in %s is broken; the first: %s", path,
+                            set->split[s].list.directory, psr_names_get(&set->broken, 0));
+    return PSR_OK;
+}
+
+psr_err psr_picture_set_read(const char *path, uint32_t max_bad, uint32_t threads,
+                             psr_reading *reading, psr_picture_set **ret_set)
+{
+    psr_picture_set *set = NULL;
+    PSR_TRY(psr_picture_set_list(path, &set));
+    psr_err err = check_split(set, &set->split[0], threads, reading);
+    if (err == PSR_OK && !set->same)
+        err = check_split(set, &set->split[1], threads, reading);
+    if (err == PSR_OK)
+        err = judge(path, set, max_bad);
+    if (err != PSR_OK) {
+        psr_picture_set_free(set);
+        return err;
+    }
+    *ret_set = set;
+    return PSR_OK;
+}
+
+void psr_picture_set_free(psr_picture_set *set)
+{
+    if (set == NULL)
+        return;
+    for (int s = 0; s < 2; s++) {
+        psr_picture_list_done(&set->split[s].list);
+        free(set->split[s].sizes);
+    }
+    psr_names_done(&set->broken);
+    free(set);
+}
