@@ -5,6 +5,7 @@
 #include "base/system/thread.h"
 #include "data/digest.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +82,7 @@ static psr_err check_all(checking *shared, uint32_t threads)
     checker checkers[MAX_THREADS] = {0};
     uint32_t started = 0;
     psr_err err = PSR_OK;
-    threads = threads > MAX_THREADS ? MAX_THREADS : threads;
+    threads = threads == 0 ? 1 : threads > MAX_THREADS ? MAX_THREADS : threads;
     threads = threads > shared->list->paths.count ? shared->list->paths.count : threads;
     while (started < threads && err == PSR_OK) {
         checker *c = &checkers[started];
@@ -123,8 +124,8 @@ static psr_err add_message(const psr_picture_list *list, uint32_t i, psr_names *
     return psr_names_add(broken, psr_err_detail(), strlen(psr_err_detail()));
 }
 
-/* The good pictures' labels and hashes, in their order. */
-static void print_content(const psr_picture_list *list, const verdict *verdicts, const bool *keep,
+/* Labels and hashes of all pictures, in their order. */
+static void print_content(const psr_picture_list *list, const verdict *verdicts,
                           char content[PSR_CONTENT_BYTES])
 {
     XXH3_state_t state;
@@ -132,27 +133,34 @@ static void print_content(const psr_picture_list *list, const verdict *verdicts,
     XXH3_128bits_reset(&state);
     XXH3_128bits_update(&state, "pictures", sizeof "pictures");
     for (uint32_t i = 0; i < list->paths.count; i++) {
-        if (!keep[i])
-            continue;
         XXH3_128bits_update(&state, &list->labels[i], sizeof list->labels[i]);
         XXH3_128bits_update(&state, &verdicts[i].hash, sizeof verdicts[i].hash);
     }
     psr_digest_print(&state, content);
 }
 
-static psr_err judge(psr_picture_list *list, const verdict *verdicts, psr_names *broken, bool *keep,
-                     psr_image_size *sizes, char content[PSR_CONTENT_BYTES])
+/* Puts the next good file in the place of each broken one. */
+static psr_err replace(psr_picture_list *list, verdict *verdicts, psr_names *broken)
 {
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < list->paths.count; i++) {
-        keep[i] = verdicts[i].size.height != 0;
-        if (keep[i])
-            sizes[kept++] = verdicts[i].size;
-        else
+    uint32_t count = list->paths.count, good = UINT32_MAX;
+    for (uint32_t i = 0; i < count; i++) {
+        if (verdicts[i].size.height == 0)
             PSR_TRY(add_message(list, i, broken));
+        else if (good == UINT32_MAX)
+            good = i;
     }
-    print_content(list, verdicts, keep, content);
-    psr_picture_list_keep(list, keep);
+    if (good == UINT32_MAX)
+        return psr_fail(PSR_ERR_FORMAT,
+                        "%s: none of its %" PRIu32 " pictures is whole; the first: %s",
+                        list->directory, count, psr_names_get(broken, broken->count - count));
+    for (uint32_t i = count; i-- > 0;) {
+        if (verdicts[i].size.height != 0) {
+            good = i;
+            continue;
+        }
+        verdicts[i] = verdicts[good];
+        psr_picture_list_copy(list, good, i);
+    }
     return PSR_OK;
 }
 
@@ -162,18 +170,20 @@ psr_err psr_picture_list_check(psr_picture_list *list, uint32_t threads, psr_rea
 {
     uint32_t count = list->paths.count;
     checking shared = {.list = list, .reading = reading};
-    bool *keep = malloc(count * sizeof *keep);
     psr_image_size *sizes = malloc(count * sizeof *sizes);
     shared.verdicts = calloc(count, sizeof *shared.verdicts);
     psr_err err = PSR_OK;
-    if (keep == NULL || sizes == NULL || shared.verdicts == NULL)
+    if (sizes == NULL || shared.verdicts == NULL)
         err =
             psr_fail(PSR_ERR_NOMEM, "%s: no memory for the sizes of its pictures", list->directory);
     if (err == PSR_OK)
         err = check_all(&shared, threads);
     if (err == PSR_OK)
-        err = judge(list, shared.verdicts, broken, keep, sizes, ret_content);
-    free(keep);
+        err = replace(list, shared.verdicts, broken);
+    for (uint32_t i = 0; i < count && err == PSR_OK; i++)
+        sizes[i] = shared.verdicts[i].size;
+    if (err == PSR_OK)
+        print_content(list, shared.verdicts, ret_content);
     free(shared.verdicts);
     if (err != PSR_OK) {
         free(sizes);

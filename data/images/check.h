@@ -2,10 +2,11 @@
  * content of all. So a broken file is known before the first step, in every mode and on every host
  * alike, and no sample is missing later.
  *
- * A broken file is taken off the list: the samples are numbered as if it had never been there. That
- * depends on the files alone, so for one set of files every number of workers, shards and threads
- * trains on the same samples in the same order; and a run on the folder without that file ends in
- * the same bits. A file that breaks after the check ends the run with its name. */
+ * The place of a broken file is taken by the next good one, by sample number and with its label,
+ * after the last by the first. That depends on the files alone: every mode and any number of
+ * workers, shards and threads trains on the same samples, and a run ends in the same bits as one in
+ * whose folder the broken file is a copy of that next file. The number of samples stays that of the
+ * files, so it is known before any is read. */
 #ifndef PSR_DATA_IMAGES_CHECK_H
 #define PSR_DATA_IMAGES_CHECK_H
 
@@ -14,10 +15,11 @@
 #include "data/images/decode.h"
 #include "data/images/picture_list.h"
 
-/* Drops what cannot be decoded from list, and appends a message to broken for each, in the list's
- * order. threads: 1 or more; they change no result. ret_sizes [list's count afterwards]: the
- * caller owns it, free(). content: the digits of the files' bytes and labels. reading: moves with
- * every picture; may be NULL. CANCELLED, NOMEM; IO: a thread could not be started. */
+/* Replaces what cannot be decoded in list, and appends a message to broken for each, in the list's
+ * order. threads: 1 or more; they change no result. ret_sizes [list's count]: the caller owns it,
+ * free(). content: the digits of the files' bytes and labels. reading: moves with every picture;
+ * may be NULL. FORMAT: no picture can be decoded; CANCELLED, NOMEM; IO: a thread could not be
+ * started. */
 PSR_MUST_CHECK psr_err psr_picture_list_check(psr_picture_list *list, uint32_t threads,
                                               psr_reading *reading, psr_names *broken,
                                               psr_image_size **ret_sizes,

@@ -20,16 +20,10 @@ psr_err psr_picture_list_add(psr_picture_list *list, const char *path, size_t le
     return PSR_OK;
 }
 
-void psr_picture_list_keep(psr_picture_list *list, const bool *keep)
+void psr_picture_list_copy(psr_picture_list *list, uint32_t from, uint32_t to)
 {
-    uint32_t kept = 0;
-    for (uint32_t i = 0; i < list->paths.count; i++) {
-        if (!keep[i])
-            continue;
-        list->paths.at[kept] = list->paths.at[i];
-        list->labels[kept++] = list->labels[i];
-    }
-    list->paths.count = kept;
+    list->paths.at[to] = list->paths.at[from];
+    list->labels[to] = list->labels[from];
 }
 
 psr_err psr_picture_list_path(const psr_picture_list *list, uint32_t i, char *path, size_t size)

@@ -48,7 +48,7 @@ PSR_MUST_CHECK psr_err psr_picture_list_path(const psr_picture_list *list, uint3
 
 PSR_MUST_CHECK psr_err psr_picture_list_add(psr_picture_list *list, const char *path, size_t length,
                                             uint32_t label);
-/* Drops the files for which keep is false. keep [count]. */
-void psr_picture_list_keep(psr_picture_list *list, const bool *keep);
+/* File `to` becomes what file `from` is. */
+void psr_picture_list_copy(psr_picture_list *list, uint32_t from, uint32_t to);
 
 #endif

@@ -1,6 +1,7 @@
 #include "data/images/picture_set.h"
 
 #include "base/config/config.h"
+#include "base/system/cpus.h"
 
 #include <dirent.h>
 #include <inttypes.h>
@@ -104,6 +105,7 @@ psr_err psr_picture_set_list(const char *path, psr_picture_set **ret_set)
     psr_picture_set *set = calloc(1, sizeof *set);
     if (set == NULL)
         return psr_fail(PSR_ERR_NOMEM, "--data %s: no memory", path);
+    set->users = 1;
     psr_err err = list_set(path, set);
     if (err != PSR_OK) {
         psr_picture_set_free(set);
@@ -126,34 +128,28 @@ static psr_err check_split(psr_picture_set *set, psr_picture_split *split, uint3
                                   split->content);
 }
 
-static psr_err judge(const char *path, const psr_picture_set *set, uint32_t max_bad)
+psr_err psr_picture_set_judge(const psr_picture_set *set, uint32_t max_bad)
 {
-    if (set->broken.count > max_bad)
-        return psr_fail(
-            PSR_ERR_FORMAT,
-            "--data %s: %" PRIu32 " broken picture%s or empty class%s, --max-bad %" PRIu32
-            " allows %s; the first: %s",
-            path, set->broken.count, set->broken.count == 1 ? "" : "s",
-            set->broken.count == 1 ? "" : "es", max_bad,
-            max_bad == 0 ? "none" : "no more than that", psr_names_get(&set->broken, 0));
-    for (int s = 0; s < (set->same ? 1 : 2); s++)
-        if (set->split[s].list.paths.count == 0)
-            return psr_fail(PSR_ERR_FORMAT,
-                            "--data %s: every picture in %s is broken; the first: %s", path,
-                            set->split[s].list.directory, psr_names_get(&set->broken, 0));
-    return PSR_OK;
+    uint32_t count = set->broken.count;
+    if (count <= max_bad)
+        return PSR_OK;
+    return psr_fail(PSR_ERR_FORMAT,
+                    "--max-bad %" PRIu32 ": %" PRIu32
+                    " broken picture%s or empty class%s; the first: "
+                    "%s",
+                    max_bad, count, count == 1 ? "" : "s", count == 1 ? "" : "es",
+                    psr_names_get(&set->broken, 0));
 }
 
-psr_err psr_picture_set_read(const char *path, uint32_t max_bad, uint32_t threads,
-                             psr_reading *reading, psr_picture_set **ret_set)
+psr_err psr_picture_set_read(const char *path, psr_reading *reading, psr_picture_set **ret_set)
 {
     psr_picture_set *set = NULL;
+    psr_cpus cpus = psr_cpus_allowed();
+    uint32_t threads = psr_cpus_count(&cpus);
     PSR_TRY(psr_picture_set_list(path, &set));
     psr_err err = check_split(set, &set->split[0], threads, reading);
     if (err == PSR_OK && !set->same)
         err = check_split(set, &set->split[1], threads, reading);
-    if (err == PSR_OK)
-        err = judge(path, set, max_bad);
     if (err != PSR_OK) {
         psr_picture_set_free(set);
         return err;
@@ -162,9 +158,15 @@ psr_err psr_picture_set_read(const char *path, uint32_t max_bad, uint32_t thread
     return PSR_OK;
 }
 
+psr_picture_set *psr_picture_set_hold(psr_picture_set *set)
+{
+    atomic_fetch_add(&set->users, 1);
+    return set;
+}
+
 void psr_picture_set_free(psr_picture_set *set)
 {
-    if (set == NULL)
+    if (set == NULL || atomic_fetch_sub(&set->users, 1) > 1)
         return;
     for (int s = 0; s < 2; s++) {
         psr_picture_list_done(&set->split[s].list);

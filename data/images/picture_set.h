@@ -20,7 +20,8 @@ typedef struct psr_picture_split {
 typedef struct psr_picture_set {
     psr_picture_split split[2]; /* train, test */
     bool same;                  /* the test split is the train split: split[1] is empty */
-    psr_names broken;           /* a message for each file that was skipped, and each empty class */
+    psr_names broken;           /* a message for each broken file, and each empty class */
+    _Atomic uint32_t users;     /* who holds it: psr_picture_set_free lets go */
 } psr_picture_set;
 
 /* Whether path looks like such a set: nothing is read but the names in it. */
@@ -30,12 +31,18 @@ bool psr_picture_set_is(const char *path);
  * Errors as psr_picture_list's; NOT_FOUND: no val or test beside train. */
 PSR_MUST_CHECK psr_err psr_picture_set_list(const char *path, psr_picture_set **ret_set);
 
-/* Lists and checks them. max_bad: how many broken files and empty classes, in both splits together,
- * are skipped; their messages are in `broken`. FORMAT: there are more (the message has their
- * number and the first), or no picture is left. Other errors as psr_picture_list_check's. */
-PSR_MUST_CHECK psr_err psr_picture_set_read(const char *path, uint32_t max_bad, uint32_t threads,
-                                            psr_reading *reading, psr_picture_set **ret_set);
-/* NULL allowed. */
+/* Lists and checks them, with as many threads as this process may use processors. However many are
+ * broken: psr_picture_set_judge says whether they are too many. Other errors as
+ * psr_picture_list_check's. */
+PSR_MUST_CHECK psr_err psr_picture_set_read(const char *path, psr_reading *reading,
+                                            psr_picture_set **ret_set);
+/* FORMAT: more than max_bad (--max-bad) files and classes, in both splits together, are broken or
+ * empty. The message has their number and the first. */
+PSR_MUST_CHECK psr_err psr_picture_set_judge(const psr_picture_set *set, uint32_t max_bad);
+
+/* Another user of the set. */
+psr_picture_set *psr_picture_set_hold(psr_picture_set *set);
+/* The last user's call frees it. NULL allowed. */
 void psr_picture_set_free(psr_picture_set *set);
 
 /* The train split, or the test split, which may be the same. */
