@@ -1,6 +1,7 @@
 #include "data/dataset.h"
 
 #include "data/files/idx.h"
+#include "data/images/folder_source.h"
 #include "data/location.h"
 #include "data/pack/pack.h"
 #include "data/survey.h"
@@ -266,7 +267,7 @@ static psr_err open_pack(const psr_location *location, psr_dataset **ret_train,
     psr_pack_info info;
     psr_picture_source *sources[2];
     psr_dataset *train = NULL;
-    PSR_TRY(psr_pack_open(location->directory, NULL, &info, sources));
+    PSR_TRY(psr_pack_open(location->directory, psr_decode_file, &info, sources));
     psr_err err = psr_dataset_of_source(sources[0], location->name, &train);
     if (err != PSR_OK) {
         psr_picture_source_free(sources[1]);
@@ -280,6 +281,34 @@ static psr_err open_pack(const psr_location *location, psr_dataset **ret_train,
     train->classes = (*ret_test)->classes = info.classes;
     *ret_train = train;
     return PSR_OK;
+}
+
+psr_err psr_dataset_of_pictures(psr_picture_set *set, const char *name, psr_dataset **ret_train,
+                                psr_dataset **ret_test)
+{
+    psr_picture_source *source = NULL;
+    psr_dataset *train = NULL;
+    PSR_TRY(psr_folder_source_new(set, false, &source));
+    PSR_TRY(psr_dataset_of_source(source, name, &train));
+    psr_err err = psr_folder_source_new(set, true, &source);
+    if (err == PSR_OK)
+        err = psr_dataset_of_source(source, name, ret_test);
+    if (err != PSR_OK) {
+        psr_dataset_free(train);
+        return err;
+    }
+    *ret_train = train;
+    return PSR_OK;
+}
+
+static psr_err open_pictures(const psr_location *location, psr_dataset **ret_train,
+                             psr_dataset **ret_test)
+{
+    psr_picture_set *set = NULL;
+    PSR_TRY(psr_picture_set_read(location->directory, location->reading, &set));
+    psr_err err = psr_dataset_of_pictures(set, location->name, ret_train, ret_test);
+    psr_picture_set_free(set);
+    return err;
 }
 
 psr_err psr_dataset_open_both(const char *spec, psr_dataset **ret_train, psr_dataset **ret_test)
@@ -296,6 +325,8 @@ psr_err psr_dataset_read_both(const char *spec, psr_reading *reading, psr_datase
     location.reading = reading;
     if (location.is_pack)
         return open_pack(&location, ret_train, ret_test);
+    if (location.is_pictures)
+        return open_pictures(&location, ret_train, ret_test);
     PSR_TRY(open_split(&location, PSR_SPLIT_TRAIN, NULL, &train));
     psr_err err = open_split(&location, PSR_SPLIT_TEST, train, ret_test);
     if (err != PSR_OK) {
@@ -367,7 +398,7 @@ psr_err psr_dataset_open(const char *spec, psr_split split, psr_dataset **ret_da
 {
     psr_location location;
     PSR_TRY(psr_location_resolve(spec, &location));
-    if (split == PSR_SPLIT_TRAIN && !location.is_pack)
+    if (split == PSR_SPLIT_TRAIN && !location.is_pack && !location.is_pictures)
         return open_split(&location, PSR_SPLIT_TRAIN, NULL, ret_dataset);
     psr_dataset *opened[2];
     PSR_TRY(psr_dataset_open_both(spec, &opened[0], &opened[1]));
@@ -444,6 +475,18 @@ static psr_err pack_info(const psr_location *location, psr_dataset_info *info)
     return PSR_OK;
 }
 
+static psr_err pictures_info(const psr_location *location, psr_dataset_info *info)
+{
+    psr_picture_set *set = NULL;
+    PSR_TRY(psr_picture_set_list(location->directory, &set));
+    info->train_count = psr_picture_set_split(set, false)->list.paths.count;
+    info->test_count = psr_picture_set_split(set, true)->list.paths.count;
+    info->channels = 3;
+    info->classes = set->split[0].list.classes.count;
+    psr_picture_set_free(set);
+    return PSR_OK;
+}
+
 psr_err psr_dataset_info_read(const char *spec, psr_dataset_info *ret_info)
 {
     psr_location location;
@@ -452,6 +495,8 @@ psr_err psr_dataset_info_read(const char *spec, psr_dataset_info *ret_info)
     snprintf(info.name, sizeof info.name, "%s", location.name);
     if (location.is_pack) {
         PSR_TRY(pack_info(&location, &info));
+    } else if (location.is_pictures) {
+        PSR_TRY(pictures_info(&location, &info));
     } else if (location.files == NULL) {
         info.train_count = location.synthetic.train_count;
         info.test_count = location.synthetic.test_count;

@@ -7,6 +7,7 @@
 
 #include "base/config/config.h"
 #include "data/files/reading.h"
+#include "data/images/picture_set.h"
 #include "data/source.h"
 
 typedef enum psr_split { PSR_SPLIT_TRAIN, PSR_SPLIT_TEST } psr_split;
@@ -37,7 +38,8 @@ typedef struct psr_dataset_info {
  * files' names (the authors', EMNIST's splits included; plain, .gz or .xz, the first of these that
  * exists); "mnist", "fashion-mnist", "cifar10", "cifar100": the directory of that name where
  * psr_dataset_find looks without a user's directory (to name a directory mnist in the working
- * directory, write ./mnist); "synthetic[:count=60000,test=10000,channels=3,size=32,classes=10]"; the path of a pack.
+ * directory, write ./mnist); "synthetic[:count=60000,test=10000,channels=3,size=32,classes=10]";
+ * the path of a pack; a folder or TSV file of pictures (data/images/picture_set.h).
  * name is the known name, for IDX files in a directory the directory's last component. Errors:
  * NOT_FOUND (which files were looked for, and the package or command that brings them), FORMAT
  * (file, what is wrong: magic, truncated, over-long, label out of range), USAGE (spec), IO,
@@ -60,6 +62,10 @@ PSR_MUST_CHECK psr_err psr_dataset_read_both(const char *spec, psr_reading *read
  * NOMEM. */
 PSR_MUST_CHECK psr_err psr_dataset_of_source(psr_picture_source *source, const char *name,
                                              psr_dataset **ret_dataset);
+/* Both splits of a set of picture files, of which they become users. The caller owns both.
+ * NOMEM. */
+PSR_MUST_CHECK psr_err psr_dataset_of_pictures(psr_picture_set *set, const char *name,
+                                               psr_dataset **ret_train, psr_dataset **ret_test);
 /* Gives a data set over pixels in memory its source. NOMEM. */
 PSR_MUST_CHECK psr_err psr_dataset_add_source(psr_dataset *dataset);
 void psr_dataset_free(psr_dataset *dataset);

@@ -2,6 +2,7 @@
 
 #include "data/dataset.h"
 #include "data/digest.h"
+#include "data/images/picture_set.h"
 #include "data/pack/pack.h"
 
 #include <errno.h>
@@ -215,6 +216,29 @@ static psr_err add_pack(const psr_location *location, XXH3_state_t *hash, int64_
     return PSR_OK;
 }
 
+/* The files' names and states, labels and class names. A file that is not there, which a TSV file
+ * may name, has no state. */
+static psr_err add_pictures(const psr_location *location, XXH3_state_t *hash, int64_t *changed_s)
+{
+    psr_picture_set *set = NULL;
+    PSR_TRY(psr_picture_set_list(location->directory, &set));
+    psr_err err = PSR_OK;
+    for (int s = 0; s < 2 && err == PSR_OK; s++) {
+        const psr_picture_list *list = &set->split[s].list;
+        for (uint32_t i = 0; i < list->paths.count && err == PSR_OK; i++) {
+            char path[PSR_PATH_MAX];
+            struct stat status;
+            err = psr_picture_list_path(list, i, path, sizeof path);
+            if (err == PSR_OK && stat(path, &status) == 0)
+                add_status(&status, path, hash, changed_s);
+        }
+        XXH3_128bits_update(hash, list->labels, list->paths.count * sizeof *list->labels);
+        XXH3_128bits_update(hash, list->classes.text, list->classes.text_size);
+    }
+    psr_picture_set_free(set);
+    return err;
+}
+
 static psr_err add_files(const psr_location *location, XXH3_state_t *hash, int64_t *changed_s)
 {
     for (int s = 0; s < 2; s++)
@@ -231,6 +255,8 @@ psr_err psr_location_state_of(const psr_location *location, psr_location_state *
     XXH3_128bits_reset(&hash);
     if (location->is_pack)
         PSR_TRY(add_pack(location, &hash, &state.changed_s));
+    else if (location->is_pictures)
+        PSR_TRY(add_pictures(location, &hash, &state.changed_s));
     else if (location->files != NULL)
         PSR_TRY(add_files(location, &hash, &state.changed_s));
     else
@@ -271,24 +297,30 @@ static psr_err find_file_set(const char *directory, const psr_file_set **ret_fil
             found = &file_sets[set];
     }
     if (found == NULL)
-        return psr_fail(PSR_ERR_NOT_FOUND,
-                        "--data %s: no data set here, should hold train-images-idx3-ubyte and the "
-                        "like (MNIST family), emnist-balanced-train-images-idx3-ubyte and the like "
-                        "(EMNIST), data_batch_1.bin and the like (CIFAR-10) or train.bin and "
-                        "test.bin (CIFAR-100), plain, .gz or .xz",
-                        directory);
+        return psr_fail(
+            PSR_ERR_NOT_FOUND,
+            "--data %s: no data set here, should hold train-images-idx3-ubyte and the "
+            "like (MNIST family), emnist-balanced-train-images-idx3-ubyte and the like "
+            "(EMNIST), data_batch_1.bin and the like (CIFAR-10) or train.bin and "
+            "test.bin (CIFAR-100), plain, .gz or .xz; or a folder with pictures for each "
+            "class",
+            directory);
     *ret_files = found;
     return PSR_OK;
 }
 
 static void set_name(psr_location *location, const char *spec)
 {
-    const char *name = is_known_name(spec) ? spec : location->files->name;
+    const char *name = is_known_name(spec)       ? spec
+                       : location->files != NULL ? location->files->name
+                                                 : NULL;
     char *real = name == NULL ? realpath(location->directory, NULL) : NULL;
     if (real != NULL)
         name = strrchr(real, '/') + 1; /* an absolute path */
     snprintf(location->name, sizeof location->name, "%s",
-             name != NULL && name[0] != '\0' ? name : "idx");
+             name != NULL && name[0] != '\0' ? name
+             : location->is_pictures         ? "pictures"
+                                             : "idx");
     free(real);
 }
 
@@ -306,6 +338,12 @@ psr_err psr_location_resolve(const char *spec, psr_location *ret_location)
     struct stat status;
     if (stat(location.directory, &status) != 0 && errno != ENOENT)
         return psr_fail(PSR_ERR_IO, "--data %s: %s", spec, strerror(errno));
+    if (is_file(location.directory) && psr_picture_set_is(location.directory)) {
+        location.is_pictures = true;
+        set_name(&location, spec);
+        *ret_location = location;
+        return PSR_OK;
+    }
     if (is_file(location.directory)) {
         psr_pack_info info;
         PSR_TRY(psr_pack_read_info(location.directory, &info));
@@ -320,7 +358,10 @@ psr_err psr_location_resolve(const char *spec, psr_location *ret_location)
             "--data %s: no such directory, should be one that holds IDX or CIFAR files, a pack "
             "(psring data pack), or mnist, fashion-mnist, cifar10, cifar100 or synthetic[:SPEC]",
             spec);
-    PSR_TRY(find_file_set(location.directory, &location.files));
+    psr_err err = find_file_set(location.directory, &location.files);
+    location.is_pictures = err == PSR_ERR_NOT_FOUND && psr_picture_set_is(location.directory);
+    if (err != PSR_OK && !location.is_pictures)
+        return err;
     set_name(&location, spec);
     *ret_location = location;
     return PSR_OK;

@@ -28,6 +28,7 @@ typedef struct psr_location {
     char name[64];
     const psr_file_set *files;    /* NULL: generated, or a pack */
     bool is_pack;                 /* directory is the path of a pack (data/pack/pack.h) */
+    bool is_pictures;             /* it is a folder or TSV file (data/images/picture_set.h) */
     char directory[PSR_PATH_MAX]; /* of files */
     psr_synthetic synthetic;      /* of generated data */
     psr_reading *reading;         /* counts while its files are read; borrowed; may be NULL */

@@ -58,7 +58,8 @@ static void hash_spec(const psr_synthetic *s, uint32_t split, char text[PSR_CONT
 
 static psr_err hash_both(const psr_location *location, psr_reading *reading, psr_opened *opened)
 {
-    if (location->is_pack) { /* it says its content, and its head's checksum holds that */
+    /* A pack's head says it, and has a checksum. */
+    if (location->is_pack || location->is_pictures) {
         memcpy(opened->content.train, opened->train->source->content, PSR_CONTENT_BYTES);
         memcpy(opened->content.test, opened->test->source->content, PSR_CONTENT_BYTES);
         return PSR_OK;
@@ -81,8 +82,8 @@ static psr_err find_content(const psr_location *location, const psr_location_sta
 {
     psr_location_state after;
     PSR_TRY(psr_location_state_of(location, &after));
-    bool may_cache =
-        cache != NULL && location->files != NULL && strcmp(before->text, after.text) == 0;
+    bool may_cache = cache != NULL && (location->files != NULL || location->is_pictures) &&
+                     strcmp(before->text, after.text) == 0;
     if (may_cache && psr_content_cache_get(cache, after.text, &opened->content))
         return PSR_OK;
     PSR_TRY(hash_both(location, reading, opened));
@@ -137,7 +138,7 @@ psr_err psr_content_find(const char *spec, const char *cache, psr_reading *readi
     psr_opened opened = {0};
     PSR_TRY(psr_location_resolve(spec, &location));
     PSR_TRY(psr_location_state_of(&location, &state));
-    if (location.files == NULL && !location.is_pack)
+    if (location.files == NULL && !location.is_pack && !location.is_pictures)
         PSR_TRY(hash_both(&location, reading, &opened));
     else if (cache == NULL || !psr_content_cache_get(cache, state.text, &opened.content))
         PSR_TRY(open_resolved(spec, &location, cache, reading, &opened));

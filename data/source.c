@@ -47,6 +47,12 @@ psr_err psr_picture_source_get(const psr_picture_source *source, uint32_t i,
                                const psr_picture_part *part, psr_scratch *scratch,
                                psr_picture *ret_picture)
 {
+    psr_picture_part full;
+    if (part != NULL && !source->scaled) {
+        full = *part;
+        full.to_height = full.to_width = 0;
+        part = &full;
+    }
     return source->kind->picture(source, i, part, scratch, ret_picture);
 }
 

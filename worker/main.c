@@ -17,6 +17,7 @@
 #include "worker/examine.h"
 #include "worker/exchange/peers.h"
 #include "worker/input/host_data.h"
+#include "worker/input/pictures.h"
 #include "worker/snapshot.h"
 #include "worker/start/arguments.h"
 #include "worker/start/end_signals.h"
@@ -83,6 +84,7 @@ typedef struct worker {
     psr_facts facts;
     psr_host_data *host_data; /* it is being read, until all processes have agreed */
     psr_opened *opened;       /* host_data's result */
+    bool is_first;            /* rank 0, which says what all find */
     psr_network *net;
     /* its arenas have the gradients, and the weights that others take from here */
     psr_shared_memory memory;
@@ -193,6 +195,7 @@ static psr_err start_reading(worker *w, const psr_place *place)
 {
     char cache[PSR_PATH_MAX];
     const psr_provision *p = &w->provision;
+    w->is_first = place->rank == 0;
     const psr_host_data_options options = {
         .data = w->data,
         .name = w->facts.data_name,
@@ -230,6 +233,7 @@ static psr_err find_content(void *context, bool *ret_known, void **ret_facts,
     if (w->opened == NULL)
         return PSR_OK;
     PSR_TRY(check_data_unchanged(w->opened, &w->config, &w->facts));
+    PSR_TRY(psr_pictures_prepare(w->opened, &w->config, w->is_first));
     w->facts.content = w->opened->content;
     PSR_TRY(psr_facts_to_json(&w->facts, &json));
     *ret_known = true;

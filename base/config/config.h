@@ -61,6 +61,7 @@ typedef enum psr_augment {
     PSR_AUGMENT_CROP_FLIP,
     PSR_AUGMENT_IMAGENET
 } psr_augment;
+typedef enum psr_decode { PSR_DECODE_FULL, PSR_DECODE_SCALED } psr_decode;
 typedef enum psr_partition {
     PSR_PARTITION_EXACT,
     PSR_PARTITION_DROP,
@@ -136,6 +137,8 @@ typedef struct psr_config {
                                  line: resolved by the launcher */
     /* data */
     char data[PSR_PATH_MAX]; /* --data DIR|fashion-mnist|synthetic[:SPEC] */
+    uint32_t max_bad;        /* --max-bad N: broken pictures and empty classes */
+    psr_decode decode;       /* --decode full|scaled */
     uint32_t image_size;     /* --image-size PX; 0: the data set's own */
     /* --data-content TRAIN-TEST: what --data must hold; "": anything */
     char data_content[PSR_CONTENT_TEXT_BYTES];

@@ -61,6 +61,7 @@ static const char *const mode_unlisted[] = {"nccl", NULL};
 static const char *const mode_unlisted[] = {"nccl", "mpi", NULL};
 #endif
 static const char *const precision_unlisted[] = {"fp16", NULL};
+static const char *const decode_words[] = {"full", "scaled", NULL};
 static const char *const augment_unlisted[] = {"imagenet", NULL};
 
 static psr_err read_sync(psr_config *config, const char *text)
@@ -478,14 +479,25 @@ const psr_option psr_options[] = {
 
     {"data", "DIR|fashion-mnist|synthetic[:SPEC]",
      "what to train on. DIR: a directory with the authors' files of MNIST and its family (IDX), "
-     "CIFAR-10 or CIFAR-100, plain, .gz or .xz; fashion-mnist: the files of the package "
-     "dataset-fashion-mnist, or those in psring's own folder of data; synthetic: generated; SPEC "
-     "changes these, joined by commas: count=60000, test=10000, channels=3, size=32, classes=10",
+     "CIFAR-10 or CIFAR-100, plain, .gz or .xz, or with a folder of JPEG or PNG pictures for each "
+     "class, or with train and val that have such folders (or train.tsv and val.tsv, with lines of "
+     "PATH, a tab and LABEL); fashion-mnist: the files of the package dataset-fashion-mnist, or "
+     "those in psring's own folder of data; synthetic: generated; SPEC changes these, joined by "
+     "commas: count=60000, test=10000, channels=3, size=32, classes=10",
      DATA, "fashion-mnist", STRING(data)},
     {"data-content", "TRAIN-TEST",
      "hashes of the samples that --data must hold, as in an earlier run.json; other samples are "
      "refused",
      DATA, "", STRING(data_content), .read = judge_content},
+    {"max-bad", "N",
+     "pictures that may be broken, and classes that may be empty, before the run is refused; a "
+     "broken one is named, and the next one takes its place",
+     DATA, "0", U32(max_bad, 0, 1000000000)},
+    {"decode", "full|scaled",
+     "how JPEG pictures are decoded that a step makes smaller (random-resized-crop): at full size, "
+     "to the same pixels as Pillow's; or at the half, quarter or eighth of it that still covers "
+     "what is wanted, which is faster and gives slightly other pixels",
+     DATA, "full", ENUM(decode, decode_words)},
     {"image-size", "PX", "side of the images; 0: the data set's own", DATA, "0",
      U32(image_size, 0, 4096)},
     {"classes", "N",
@@ -494,7 +506,7 @@ const psr_option psr_options[] = {
      DATA, "0", U32(classes, 0, 65536)},
     {"mean", "M[,M,M]",
      "mean that is subtracted from pixels: one number, or one for each channel, on the scale of 0 "
-     "to 1; default: the training set's",
+     "to 1; default: the training set's, for pictures in files ImageNet's",
      DATA, "", STRING(mean)},
     {"std", "S[,S,S]",
      "deviation that pixels are divided by, given like --mean; default: the training set's", DATA,

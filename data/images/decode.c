@@ -107,13 +107,13 @@ static psr_image_size upright_size(const psr_image_header *header)
     };
 }
 
-/* The needed part, in pixels of the stored picture. */
-static psr_box stored_box(const psr_image_need *need, const psr_image_header *header)
+/* A part, in pixels of the stored picture. */
+static psr_image_box stored_box(const psr_picture_part *part, const psr_image_header *header)
 {
     turn t = turn_of(header->orientation);
-    psr_box box = {need->top, need->top + need->height, need->left, need->left + need->width};
+    psr_image_box box = {part->top, part->top + part->height, part->left, part->left + part->width};
     if (t.transposed)
-        box = (psr_box){box.left, box.right, box.top, box.bottom};
+        box = (psr_image_box){box.left, box.right, box.top, box.bottom};
     if (t.rows) {
         uint32_t top = box.top;
         box.top = header->height - box.bottom;
@@ -167,10 +167,10 @@ static uint32_t scaled(uint32_t side, uint32_t eighths)
 
 /* A box of at least one pixel inside the picture at eighths/8, which has ceil(side * eighths / 8)
  * rows and columns. */
-static psr_box scaled_box(const psr_box *box, uint32_t eighths)
+static psr_image_box scaled_box(const psr_image_box *box, uint32_t eighths)
 {
-    psr_box s = {scaled(box->top, eighths), scaled(box->bottom, eighths),
-                 scaled(box->left, eighths), scaled(box->right, eighths)};
+    psr_image_box s = {scaled(box->top, eighths), scaled(box->bottom, eighths),
+                       scaled(box->left, eighths), scaled(box->right, eighths)};
     if (s.bottom == s.top)
         s.top = box->top * eighths / 8, s.bottom = s.top + 1;
     if (s.right == s.left)
@@ -181,14 +181,15 @@ static psr_box scaled_box(const psr_box *box, uint32_t eighths)
 /* The smallest scale at which the part still covers the wanted size: an eighth, a quarter, a half
  * or the whole. libjpeg-turbo has vector code for these alone; at 5/8 it takes longer than for the
  * whole picture. */
-static uint32_t choose_eighths(const psr_box *box, const psr_image_need *need, bool transposed)
+static uint32_t choose_eighths(const psr_image_box *box, const psr_picture_part *part,
+                               bool transposed)
 {
-    if (need->decode == PSR_DECODE_FULL || need->to_height == 0 || need->to_width == 0)
+    if (part->to_height == 0 || part->to_width == 0)
         return 8;
-    uint32_t height = transposed ? need->to_width : need->to_height;
-    uint32_t width = transposed ? need->to_height : need->to_width;
+    uint32_t height = transposed ? part->to_width : part->to_height;
+    uint32_t width = transposed ? part->to_height : part->to_width;
     for (uint32_t eighths = 1; eighths < 8; eighths *= 2) {
-        psr_box s = scaled_box(box, eighths);
+        psr_image_box s = scaled_box(box, eighths);
         if (s.bottom - s.top >= height && s.right - s.left >= width)
             return eighths;
     }
@@ -207,25 +208,25 @@ psr_err psr_image_measure(const char *name, const uint8_t *bytes, size_t size,
 }
 
 psr_err psr_image_decode(psr_image_decoder *decoder, const char *name, const uint8_t *bytes,
-                         size_t size, const psr_image_need *need, psr_picture *ret_picture)
+                         size_t size, const psr_picture_part *part, psr_picture *ret_picture)
 {
     psr_image_header header;
     psr_picture picture;
     PSR_TRY(read_any_header(name, bytes, size, &header));
     psr_image_size all = upright_size(&header);
-    psr_image_need whole = {.height = all.height, .width = all.width};
-    if (need == NULL)
-        need = &whole;
-    if (need->height - 1 >= all.height || need->top > all.height - need->height ||
-        need->width - 1 >= all.width || need->left > all.width - need->width)
+    psr_picture_part whole = {.height = all.height, .width = all.width};
+    if (part == NULL)
+        part = &whole;
+    if (part->height - 1 >= all.height || part->top > all.height - part->height ||
+        part->width - 1 >= all.width || part->left > all.width - part->width)
         return psr_fail(PSR_ERR_USAGE,
                         "%s: rows %" PRIu32 " +%" PRIu32 " and columns %" PRIu32 " +%" PRIu32
                         " of a picture of %" PRIu32 "x%" PRIu32,
-                        name, need->top, need->height, need->left, need->width, all.width,
+                        name, part->top, part->height, part->left, part->width, all.width,
                         all.height);
-    psr_box box = stored_box(need, &header);
+    psr_image_box box = stored_box(part, &header);
     if (is_jpeg(bytes, size)) {
-        uint32_t eighths = choose_eighths(&box, need, turn_of(header.orientation).transposed);
+        uint32_t eighths = choose_eighths(&box, part, turn_of(header.orientation).transposed);
         box = scaled_box(&box, eighths);
         PSR_TRY(psr_jpeg_decode(name, bytes, size, eighths, &box, &decoder->decoded, &picture));
     } else {
@@ -242,9 +243,9 @@ psr_err psr_image_check(psr_image_decoder *decoder, const char *name, const uint
     psr_image_header header;
     psr_picture picture;
     PSR_TRY(read_any_header(name, bytes, size, &header));
-    psr_box box = {0, header.height, 0, header.width};
+    psr_image_box box = {0, header.height, 0, header.width};
     if (is_jpeg(bytes, size)) {
-        box = (psr_box){0, (header.height + 7) / 8, 0, (header.width + 7) / 8};
+        box = (psr_image_box){0, (header.height + 7) / 8, 0, (header.width + 7) / 8};
         PSR_TRY(psr_jpeg_decode(name, bytes, size, 1, &box, &decoder->decoded, &picture));
     } else {
         PSR_TRY(psr_png_decode(name, bytes, size, &box, true, &decoder->decoded, &picture));

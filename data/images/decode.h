@@ -9,9 +9,9 @@
  *     blended.
  *
  * A caller may say which part of the picture it needs and at what size. The pixels of that part are
- * those of the whole picture at full size. With PSR_DECODE_SCALED a JPEG is made at the smallest of
- * 1/8, 1/4, 1/2 and all of its size that still covers the wanted size, by libjpeg's reduced DCT:
- * less work, and slightly other pixels (docs/pictures.md has how different).
+ * those of the whole picture at full size. If a size is said too (--decode scaled), a JPEG is made
+ * at the smallest of 1/8, 1/4, 1/2 and all of its size that still covers it, by libjpeg's reduced
+ * DCT: less work, and slightly other pixels (docs/pictures.md has how different).
  *
  * The bytes may be hostile. Sides and pixels are bounded before memory is taken for them, and
  * memory, by the format's worst case, stays below 10 bytes a pixel. A decoder holds the memory of
@@ -20,7 +20,7 @@
 #define PSR_DATA_IMAGES_DECODE_H
 
 #include "base/err.h"
-#include "data/picture.h"
+#include "data/source.h"
 
 #include <stdbool.h>
 
@@ -28,18 +28,9 @@
 #define PSR_IMAGE_MAX_PIXELS (64u << 20)
 #define PSR_IMAGE_MAX_FILE_BYTES ((size_t)256 << 20)
 
-typedef enum psr_decode { PSR_DECODE_FULL, PSR_DECODE_SCALED } psr_decode;
-
 typedef struct psr_image_size {
     uint32_t height, width; /* of the upright picture */
 } psr_image_size;
-
-/* The part of an upright picture that the next step reads, and the size that it makes of it. */
-typedef struct psr_image_need {
-    uint32_t top, left, height, width; /* inside the picture, in its pixels at full size */
-    uint32_t to_height, to_width;      /* 0: as they are; only PSR_DECODE_SCALED looks at them */
-    psr_decode decode;
-} psr_image_need;
 
 typedef struct psr_image_decoder psr_image_decoder;
 
@@ -54,13 +45,13 @@ void psr_image_decoder_free(psr_image_decoder *decoder);
 PSR_MUST_CHECK psr_err psr_image_measure(const char *name, const uint8_t *bytes, size_t size,
                                          psr_image_size *ret_size);
 
-/* Decodes the needed part; need NULL: the whole picture at full size. ret_picture's pixels are
+/* Decodes a part; NULL: the whole picture at full size. ret_picture's pixels are
  * borrowed from the decoder until its next call; its height and width are those of the part, or of
  * the part at the smaller scale, its edges rounded to the nearest pixel. Errors as above; FORMAT
- * too for a file that ends before the needed pixels do; USAGE: a need outside the picture. */
+ * too for a file that ends before the needed pixels do; USAGE: a part outside the picture. */
 PSR_MUST_CHECK psr_err psr_image_decode(psr_image_decoder *decoder, const char *name,
                                         const uint8_t *bytes, size_t size,
-                                        const psr_image_need *need, psr_picture *ret_picture);
+                                        const psr_picture_part *part, psr_picture *ret_picture);
 
 /* Whether the whole file can be decoded, by the cheapest way that finds every error that
  * psr_image_decode may find: of a JPEG all coefficients are read, and an eighth of them used. */

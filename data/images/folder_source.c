@@ -14,7 +14,6 @@ typedef struct folder_source {
     psr_picture_set *set; /* a user of it */
     const psr_picture_split *split;
     const char **class_names; /* owned [classes]; the texts are the set's */
-    psr_decode decode;
 } folder_source;
 
 static const folder_source *folder_of(const psr_picture_source *source)
@@ -29,30 +28,6 @@ static void free_decoder(void *decoder)
     psr_image_decoder_free(decoder);
 }
 
-static psr_err decode(const uint8_t *bytes, size_t size, const char *name, psr_decode how,
-                      const psr_picture_part *part, psr_scratch *scratch, psr_picture *ret_picture)
-{
-    psr_image_need need = {.decode = how};
-    if (scratch->decoder == NULL) {
-        psr_image_decoder *decoder = NULL;
-        PSR_TRY(psr_image_decoder_new(&decoder));
-        scratch->decoder = decoder;
-        scratch->decoder_free = free_decoder;
-    }
-    if (part != NULL)
-        need = (psr_image_need){
-            .top = part->top,
-            .left = part->left,
-            .height = part->height,
-            .width = part->width,
-            .to_height = part->to_height,
-            .to_width = part->to_width,
-            .decode = how,
-        };
-    return psr_image_decode(scratch->decoder, name, bytes, size, part != NULL ? &need : NULL,
-                            ret_picture);
-}
-
 psr_err psr_decode_file(const uint8_t *bytes, size_t size, const char *name, uint32_t channels,
                         const psr_picture_part *part, psr_scratch *scratch,
                         psr_picture *ret_picture)
@@ -60,7 +35,13 @@ psr_err psr_decode_file(const uint8_t *bytes, size_t size, const char *name, uin
     if (channels != 3)
         return psr_fail(PSR_ERR_UNSUPPORTED, "%s: files are decoded to 3 channels, not to %u", name,
                         channels);
-    return decode(bytes, size, name, PSR_DECODE_FULL, part, scratch, ret_picture);
+    if (scratch->decoder == NULL) {
+        psr_image_decoder *decoder = NULL;
+        PSR_TRY(psr_image_decoder_new(&decoder));
+        scratch->decoder = decoder;
+        scratch->decoder_free = free_decoder;
+    }
+    return psr_image_decode(scratch->decoder, name, bytes, size, part, ret_picture);
 }
 
 /* ---- what a source does ---- */
@@ -98,7 +79,7 @@ static psr_err give_picture(const psr_picture_source *source, uint32_t i,
     const uint8_t *bytes = NULL;
     size_t size = 0;
     PSR_TRY(read_file(f, i, scratch, path, &bytes, &size));
-    return decode(bytes, size, path, f->decode, part, scratch, ret_picture);
+    return psr_decode_file(bytes, size, path, source->channels, part, scratch, ret_picture);
 }
 
 static psr_err give_size(const psr_picture_source *source, uint32_t i, psr_scratch *scratch,
@@ -194,12 +175,6 @@ psr_err psr_folder_source_new(psr_picture_set *set, bool test, psr_picture_sourc
     memcpy(f->base.content, split->content, sizeof f->base.content);
     *ret_source = &f->base;
     return PSR_OK;
-}
-
-void psr_folder_source_decode_by(psr_picture_source *source, psr_decode decode)
-{
-    if (source->kind == &folder_kind)
-        ((folder_source *)source->state)->decode = decode;
 }
 
 const psr_picture_set *psr_folder_source_set(const psr_picture_source *source)

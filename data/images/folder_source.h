@@ -9,13 +9,11 @@
  * sides that vary; its constants are ImageNet's. The caller owns *ret_source. NOMEM. */
 PSR_MUST_CHECK psr_err psr_folder_source_new(psr_picture_set *set, bool test,
                                              psr_picture_source **ret_source);
-/* --decode. Before other threads use it. Sources of other kinds stay as they are. */
-void psr_folder_source_decode_by(psr_picture_source *source, psr_decode decode);
 /* NULL: a source of another kind. Borrowed. */
 const psr_picture_set *psr_folder_source_set(const psr_picture_source *source);
 
-/* A psr_decode_function for JPEG and PNG, as PSR_DECODE_FULL has it. UNSUPPORTED: channels other
- * than 3. */
+/* A psr_decode_function for JPEG and PNG: psr_image_decode with a decoder that the scratch holds.
+ * UNSUPPORTED: channels other than 3. */
 PSR_MUST_CHECK psr_err psr_decode_file(const uint8_t *bytes, size_t size, const char *name,
                                        uint32_t channels, const psr_picture_part *part,
                                        psr_scratch *scratch, psr_picture *ret_picture);

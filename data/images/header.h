@@ -11,9 +11,9 @@ typedef struct psr_image_header {
 } psr_image_header;
 
 /* Rows [top, bottom) and columns [left, right). */
-typedef struct psr_box {
+typedef struct psr_image_box {
     uint32_t top, bottom, left, right;
-} psr_box;
+} psr_image_box;
 
 /* Memory that grows. Owned by the decoder. */
 typedef struct psr_pixel_memory {

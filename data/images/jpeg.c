@@ -28,7 +28,7 @@ typedef struct job {
     size_t size;
     /* Of a decode. */
     uint32_t eighths;
-    psr_box box;
+    psr_image_box box;
     psr_pixel_memory *memory;
     psr_image_header header;
     psr_picture picture;
@@ -237,7 +237,8 @@ psr_err psr_jpeg_measure(const char *name, const uint8_t *bytes, size_t size,
 }
 
 psr_err psr_jpeg_decode(const char *name, const uint8_t *bytes, size_t size, uint32_t eighths,
-                        const psr_box *box, psr_pixel_memory *memory, psr_picture *ret_picture)
+                        const psr_image_box *box, psr_pixel_memory *memory,
+                        psr_picture *ret_picture)
 {
     job j = {
         .name = name,

@@ -11,7 +11,7 @@ PSR_MUST_CHECK psr_err psr_jpeg_measure(const char *name, const uint8_t *bytes, 
 /* The picture at eighths/8 of its size (1..8) has ceil(side * eighths / 8) rows and columns; box is
  * in its pixels. ret_picture borrows from memory. */
 PSR_MUST_CHECK psr_err psr_jpeg_decode(const char *name, const uint8_t *bytes, size_t size,
-                                       uint32_t eighths, const psr_box *box,
+                                       uint32_t eighths, const psr_image_box *box,
                                        psr_pixel_memory *memory, psr_picture *ret_picture);
 
 #endif

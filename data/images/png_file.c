@@ -21,7 +21,7 @@ typedef struct job {
     const uint8_t *bytes;
     size_t size, at;
     /* Of a decode. */
-    psr_box box;
+    psr_image_box box;
     bool whole;
     psr_pixel_memory *memory;
     psr_image_header header;
@@ -145,8 +145,9 @@ psr_err psr_png_measure(const char *name, const uint8_t *bytes, size_t size,
     return PSR_OK;
 }
 
-psr_err psr_png_decode(const char *name, const uint8_t *bytes, size_t size, const psr_box *box,
-                       bool whole, psr_pixel_memory *memory, psr_picture *ret_picture)
+psr_err psr_png_decode(const char *name, const uint8_t *bytes, size_t size,
+                       const psr_image_box *box, bool whole, psr_pixel_memory *memory,
+                       psr_picture *ret_picture)
 {
     job j = {
         .name = name,

@@ -11,7 +11,7 @@ PSR_MUST_CHECK psr_err psr_png_measure(const char *name, const uint8_t *bytes, s
 /* box: rows below its bottom are not decoded unless the file is interlaced. whole: reads on to the
  * file's end, for a check. ret_picture borrows from memory. */
 PSR_MUST_CHECK psr_err psr_png_decode(const char *name, const uint8_t *bytes, size_t size,
-                                      const psr_box *box, bool whole, psr_pixel_memory *memory,
-                                      psr_picture *ret_picture);
+                                      const psr_image_box *box, bool whole,
+                                      psr_pixel_memory *memory, psr_picture *ret_picture);
 
 #endif

@@ -7,7 +7,8 @@ import pathlib
 from PIL import Image
 
 here = pathlib.Path(__file__).parent / "corpus"
-whole, part, scaled = bytes([0, 0, 255, 255, 0]), bytes([90, 40, 99, 120, 0]), bytes([0, 0, 255, 255, 131])
+whole, part = bytes([0, 0, 255, 255, 0]), bytes([90, 40, 99, 120, 0])
+scaled = bytes([0, 0, 255, 255, 3])
 
 picture = Image.new("RGB", (37, 29))
 picture.putdata([(7 * x % 256, 9 * y % 256, x * y % 256) for y in range(29) for x in range(37)])

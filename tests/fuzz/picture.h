@@ -21,18 +21,17 @@ static inline void read_all(const psr_picture *p)
     assert(sum <= (uint64_t)255 * 3 * p->height * p->width);
 }
 
-static inline psr_image_need part_of(const uint8_t *head, psr_image_size size)
+static inline psr_picture_part part_of(const uint8_t *head, psr_image_size size)
 {
-    psr_image_need need = {
+    psr_picture_part part = {
         .top = head[0] * (size.height - 1) / 255,
         .left = head[1] * (size.width - 1) / 255,
-        .to_height = head[4] & 127,
-        .to_width = head[4] & 127,
-        .decode = head[4] >> 7 ? PSR_DECODE_SCALED : PSR_DECODE_FULL,
+        .to_height = head[4],
+        .to_width = head[4],
     };
-    need.height = 1 + head[2] * (size.height - need.top - 1) / 255;
-    need.width = 1 + head[3] * (size.width - need.left - 1) / 255;
-    return need;
+    part.height = 1 + head[2] * (size.height - part.top - 1) / 255;
+    part.width = 1 + head[3] * (size.width - part.left - 1) / 255;
+    return part;
 }
 
 static inline int fuzz_picture(const uint8_t *bytes, size_t size)
@@ -46,13 +45,13 @@ static inline int fuzz_picture(const uint8_t *bytes, size_t size)
     size -= FUZZ_PICTURE_HEAD;
     psr_err err = psr_image_measure("file", file, size, &sides);
     if (err == PSR_OK && sides.height <= FUZZ_PICTURE_SIDE && sides.width <= FUZZ_PICTURE_SIDE) {
-        psr_image_need need = part_of(bytes, sides);
+        psr_picture_part part = part_of(bytes, sides);
         psr_err whole = psr_image_check(decoder, "file", file, size, &checked);
-        err = psr_image_decode(decoder, "file", file, size, &need, &picture);
+        err = psr_image_decode(decoder, "file", file, size, &part, &picture);
         if (err == PSR_OK) {
             read_all(&picture);
-            if (need.decode == PSR_DECODE_FULL)
-                assert(picture.height == need.height && picture.width == need.width);
+            if (part.to_height == 0)
+                assert(picture.height == part.height && picture.width == part.width);
         }
         /* What the check lets through can be decoded. */
         assert(whole != PSR_OK || err == PSR_OK);
