@@ -11,7 +11,7 @@
  * A caller may say which part of the picture it needs and at what size. The pixels of that part are
  * those of the whole picture at full size. If a size is said too (--decode scaled), a JPEG is made
  * at the smallest of 1/8, 1/4, 1/2 and all of its size that still covers it, by libjpeg's reduced
- * DCT: less work, and slightly other pixels (docs/pictures.md has how different).
+ * DCT: less work, and slightly other pixels (docs/image-folders.md has how different).
  *
  * The bytes may be hostile. Sides and pixels are bounded before memory is taken for them, and
  * memory, by the format's worst case, stays below 10 bytes a pixel. A decoder holds the memory of

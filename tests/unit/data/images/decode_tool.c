@@ -30,8 +30,8 @@ int main(int argc, char **argv)
 {
     psr_picture_part part = {0};
     psr_image_decoder *decoder = NULL;
-    bool part = argc > 8 && strcmp(argv[1], "part") == 0;
-    if (part) {
+    bool is_part = argc > 8 && strcmp(argv[1], "part") == 0;
+    if (is_part) {
         uint32_t *to[] = {&part.top,   &part.left,      &part.height,
                           &part.width, &part.to_height, &part.to_width};
         for (int i = 0; i < 6; i++)
@@ -39,8 +39,8 @@ int main(int argc, char **argv)
     }
     if (psr_image_decoder_new(&decoder) != PSR_OK)
         return 1;
-    for (int i = part ? 8 : 1; i < argc; i++)
-        if (print(decoder, argv[i], part ? &part : NULL) != PSR_OK)
+    for (int i = is_part ? 8 : 1; i < argc; i++)
+        if (print(decoder, argv[i], is_part ? &part : NULL) != PSR_OK)
             printf("0 0\n%s\n", psr_err_detail());
     psr_image_decoder_free(decoder);
     return fflush(stdout) == 0 ? 0 : 1;

@@ -1,6 +1,6 @@
 /* Files of pictures and what they become: every kind of PNG and JPEG, orientations, parts, scales;
  * and broken files, which are refused by name. How the pixels compare with Pillow's is in
- * tests/integration/test_pictures.py. */
+ * tests/integration/test_image_peer.py. */
 #include "tests/unit/data/images/made_pictures.h"
 
 #include "data/images/decode.h"
