@@ -42,6 +42,12 @@ typedef struct psr_exec_hooks {
     void (*layer)(void *context, const psr_exec_layer *layer, bool begins);
 } psr_exec_hooks;
 
+/* Targets of two labels: what of a sample's target is not its share is second. */
+typedef struct psr_second_labels {
+    const uint32_t *labels; /* [N], below classes */
+    const float *shares;    /* [N]: of the sample's first label, 0..1 */
+} psr_second_labels;
+
 /* A batch, borrowed for the call. */
 typedef struct psr_batch {
     const float *images;     /* x[N,C,H,W], 64-byte aligned */
@@ -50,6 +56,7 @@ typedef struct psr_batch {
     uint32_t count;          /* N: at most the backend's max_batch; 0 is not passed */
     uint32_t epoch;
     uint64_t seed;
+    const psr_second_labels *second; /* NULL: each sample has one label */
 } psr_batch;
 
 /* The arrays that the executable works on; all borrowed for the call. */

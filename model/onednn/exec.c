@@ -186,8 +186,8 @@ psr_err psr_onednn_exec_train(psr_onednn_exec *exec, const psr_onednn_pass *pass
     psr_pass_result result;
     PSR_TRY(begin(exec, pass));
     PSR_TRY(forward(exec, pass->readiness));
-    psr_loss_cross_entropy(logits_of(exec), pass->batch->labels, exec->count, exec->net->classes,
-                           pass->label_smoothing, loss_scale,
+    psr_loss_cross_entropy(logits_of(exec), pass->batch->labels, pass->batch->second, exec->count,
+                           exec->net->classes, pass->label_smoothing, loss_scale,
                            psr_onednn_at(exec, exec->logits_gradient), &result);
     PSR_TRY(backward(exec, pass->readiness));
     *ret_result = result;
@@ -199,8 +199,8 @@ psr_err psr_onednn_exec_infer(psr_onednn_exec *exec, const psr_onednn_pass *pass
 {
     PSR_TRY(begin(exec, pass));
     PSR_TRY(forward(exec, pass->readiness));
-    psr_loss_cross_entropy(logits_of(exec), pass->batch->labels, exec->count, exec->net->classes,
-                           pass->label_smoothing, 1.0f, NULL, ret_result);
+    psr_loss_cross_entropy(logits_of(exec), pass->batch->labels, pass->batch->second, exec->count,
+                           exec->net->classes, pass->label_smoothing, 1.0f, NULL, ret_result);
     if (logits != NULL)
         memcpy(logits, logits_of(exec), (size_t)exec->count * exec->net->classes * sizeof(float));
     return PSR_OK;

@@ -329,7 +329,7 @@ psr_err psr_reference_train(psr_reference *reference, const psr_batch *batch,
     const uint32_t last = reference->net->node_count - 1;
     psr_pass_result result;
     PSR_TRY(forward(&p, readiness));
-    psr_loss_cross_entropy(reference->values[last], batch->labels, batch->count,
+    psr_loss_cross_entropy(reference->values[last], batch->labels, batch->second, batch->count,
                            reference->net->classes, reference->label_smoothing, loss_scale,
                            reference->gradients[last], &result);
     PSR_TRY(backward(&p, readiness));
@@ -344,7 +344,7 @@ psr_err psr_reference_infer(psr_reference *reference, const psr_batch *batch,
     const pass p = {reference, reference->net, batch, state, .training = false};
     const uint32_t last = reference->net->node_count - 1;
     PSR_TRY(forward(&p, readiness));
-    psr_loss_cross_entropy(reference->values[last], batch->labels, batch->count,
+    psr_loss_cross_entropy(reference->values[last], batch->labels, batch->second, batch->count,
                            reference->net->classes, reference->label_smoothing, 0, NULL,
                            ret_result);
     return PSR_OK;

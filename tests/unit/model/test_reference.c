@@ -505,20 +505,20 @@ static void dropout2d_drops_whole_channels_and_scales_the_others(void **state)
 
 /* ---- loss ---- */
 
-static void check_loss(double smoothing)
+static void check_loss(double smoothing, const psr_second_labels *second)
 {
     enum { N = 3, K = 5 };
     const uint32_t labels[N] = {4, 0, 2};
     const float scale = 0.25f;
     double *logits = numbers(N * K), gradient[N * K];
     psr_pass_result result, above, below;
-    psr_loss_cross_entropy(logits, labels, N, K, smoothing, scale, gradient, &result);
+    psr_loss_cross_entropy(logits, labels, second, N, K, smoothing, scale, gradient, &result);
     for (int i = 0; i < N * K; i++) {
         const double kept = logits[i];
         logits[i] = kept + STEP;
-        psr_loss_cross_entropy(logits, labels, N, K, smoothing, 0, NULL, &above);
+        psr_loss_cross_entropy(logits, labels, second, N, K, smoothing, 0, NULL, &above);
         logits[i] = kept - STEP;
-        psr_loss_cross_entropy(logits, labels, N, K, smoothing, 0, NULL, &below);
+        psr_loss_cross_entropy(logits, labels, second, N, K, smoothing, 0, NULL, &below);
         logits[i] = kept;
         const double expected = scale * (above.loss_sum - below.loss_sum) / (2 * STEP);
         assert_near(gradient[i], expected, 1e-9);
@@ -529,9 +529,12 @@ static void check_loss(double smoothing)
 static void the_loss_has_the_right_gradient(void **state)
 {
     (void)state;
-    check_loss(0);
-    check_loss(0.1);
-    check_loss(1);
+    check_loss(0, NULL);
+    check_loss(0.1, NULL);
+    check_loss(1, NULL);
+    const uint32_t labels[] = {1, 0, 3};
+    const float shares[] = {0.25f, 0.5f, 1};
+    check_loss(0.1, &(psr_second_labels){labels, shares});
 }
 
 int main(void)
