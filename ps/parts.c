@@ -9,11 +9,6 @@
 
 #define NAMED_MAX 2 /* up to so many shards the message names each of them */
 
-static bool keeps_tensors_whole(const psr_config *config)
-{
-    return config->optimizer == PSR_OPTIMIZER_LARS;
-}
-
 /* ---- the way of each bucket ---- */
 
 /* A ring goes by HOST if workers share memory. */
@@ -106,7 +101,7 @@ psr_err psr_parts_plan(const psr_config *config, psr_mode mode, const psr_layout
                        const psr_buckets *buckets, const psr_host_ranks *hosts, psr_plan *ret_plan)
 {
     psr_part *parts = NULL;
-    PSR_TRY(psr_buckets_parts(buckets, keeps_tensors_whole(config), &parts));
+    PSR_TRY(psr_buckets_parts(buckets, psr_config_updates_whole_tensors(config), &parts));
     psr_err err = plan_parts(config, mode, layout, parts, buckets->count, hosts, ret_plan);
     free(parts);
     return err;
@@ -217,11 +212,14 @@ psr_err psr_parts_check(const psr_parts *parts, const psr_config *config, const 
     uint32_t holders = count_holders(parts);
     if (holders == parts->plan.shards || !psr_plan_all_go(&parts->plan, PSR_ROUTE_SHARD))
         return PSR_OK;
-    char idle[48], size[32], serving[32], or_size[64] = "";
+    char idle[48], size[32], serving[32], or_size[64] = "", whole[64] = "", name[16] = "";
     if (holders + 1 == parts->plan.shards)
         snprintf(idle, sizeof idle, "shard %" PRIu32, holders);
     else
         snprintf(idle, sizeof idle, "shards %" PRIu32 "-%" PRIu32, holders, parts->plan.shards - 1);
+    if (psr_config_updates_whole_tensors(config) &&
+        psr_config_get(config, "optimizer", name, sizeof name) == PSR_OK)
+        snprintf(whole, sizeof whole, " (%s keeps each tensor on one shard)", name);
     print_size(config->bucket_bytes, size);
     uint64_t bytes = size_that_serves(config, layout);
     if (bytes > 0) {
@@ -233,8 +231,7 @@ psr_err psr_parts_check(const psr_parts *parts, const psr_config *config, const 
                     ": %s would hold nothing: with --bucket-size %s, %s has %" PRIu32
                     " part%s to give%s; give at most --shards %" PRIu32 "%s",
                     parts->plan.shards, idle, size, config->model, holders, holders == 1 ? "" : "s",
-                    keeps_tensors_whole(config) ? " (lars keeps each tensor on one shard)" : "",
-                    holders, or_size);
+                    whole, holders, or_size);
 }
 
 /* The workers that hold a ring's buckets are described together, because the user did not choose

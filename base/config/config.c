@@ -183,6 +183,11 @@ bool psr_config_shares_memory(const psr_config *config)
            (config->transport == PSR_TRANSPORT_AUTO && !psr_config_has_link(config));
 }
 
+bool psr_config_updates_whole_tensors(const psr_config *config)
+{
+    return config->optimizer == PSR_OPTIMIZER_LARS || config->optimizer == PSR_OPTIMIZER_LAMB;
+}
+
 bool psr_config_evaluates(const psr_config *config)
 {
     return config->eval && config->backend != PSR_BACKEND_PLAYED;

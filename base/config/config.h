@@ -48,7 +48,10 @@ typedef enum psr_precision {
 typedef enum psr_optimizer_kind {
     PSR_OPTIMIZER_SGD,
     PSR_OPTIMIZER_ADAM,
-    PSR_OPTIMIZER_LARS
+    PSR_OPTIMIZER_LARS,
+    PSR_OPTIMIZER_ADAMW,
+    PSR_OPTIMIZER_LAMB,
+    PSR_OPTIMIZER_RMSPROP
 } psr_optimizer_kind;
 typedef enum psr_schedule_kind {
     PSR_SCHEDULE_CONSTANT,
@@ -162,9 +165,11 @@ typedef struct psr_config {
     double momentum;                             /* --momentum */
     double weight_decay;                         /* --weight-decay */
     bool nesterov;                               /* --nesterov */
-    psr_optimizer_kind optimizer;                /* --optimizer sgd|adam|lars */
+    psr_optimizer_kind optimizer;                /* --optimizer sgd|adam|.. */
     double adam_beta1, adam_beta2, adam_epsilon; /* --adam-beta1 .. */
     double lars_trust;                           /* --lars-trust */
+    double rmsprop_alpha, rmsprop_epsilon;       /* --rmsprop-alpha, --rmsprop-epsilon */
+    bool rmsprop_centered;                       /* --rmsprop-centered */
     /* --lr-schedule constant|step:EVERY:GAMMA|cosine|poly:POWER (steps, as fractions of the run) */
     psr_schedule_kind schedule;
     double schedule_gamma;
@@ -266,6 +271,8 @@ void psr_config_slices_for(uint64_t rate_bits_per_s, uint64_t *ret_slice_bytes,
                            uint32_t *ret_window);
 /* Whether processes of one host share memory, where they can. */
 bool psr_config_shares_memory(const psr_config *config);
+/* Whether the optimizer's update needs whole tensors (LARS, LAMB: norms of a tensor). */
+bool psr_config_updates_whole_tensors(const psr_config *config);
 /* Whether the run evaluates its weights: a played one has none that could be judged. */
 bool psr_config_evaluates(const psr_config *config);
 /* How many times as long as others this worker takes to compute (--slow); 1: it is not slowed. */

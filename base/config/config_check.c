@@ -253,6 +253,31 @@ static psr_err check_model(const psr_config *config)
     return PSR_OK;
 }
 
+#define RULE(kind) (1u << PSR_OPTIMIZER_##kind)
+#define ADAMS (RULE(ADAM) | RULE(ADAMW) | RULE(LAMB))
+
+/* An option that only some optimizers have must keep its default with the others. */
+static psr_err check_rule_options(const psr_config *config)
+{
+    static const struct {
+        const char *name, *why;
+        unsigned rules;
+    } own[] = {
+        {"adam-beta1", "only adam, adamw and lamb have it", ADAMS},
+        {"adam-beta2", "only adam, adamw and lamb have it", ADAMS},
+        {"adam-epsilon", "only adam, adamw and lamb have it", ADAMS},
+        {"lars-trust", "only lars has it", RULE(LARS)},
+        {"rmsprop-alpha", "only rmsprop has it", RULE(RMSPROP)},
+        {"rmsprop-epsilon", "only rmsprop has it", RULE(RMSPROP)},
+        {"rmsprop-centered", "only rmsprop has it", RULE(RMSPROP)},
+    };
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        if ((own[i].rules >> config->optimizer & 1) == 0 &&
+            differs_from_default(config, own[i].name))
+            return refuse_pair(config, own[i].name, "optimizer", own[i].why);
+    return PSR_OK;
+}
+
 static psr_err check_optimisation(const psr_config *config)
 {
     const bool open_end = config->epochs == 0 && config->steps == 0;
@@ -272,17 +297,11 @@ static psr_err check_optimisation(const psr_config *config)
     if (config->nesterov && config->momentum == 0)
         return refuse_pair(config, "nesterov", "momentum", "it needs a momentum above 0");
 
-    static const char *const of_adam[] = {"adam-beta1", "adam-beta2", "adam-epsilon"};
-    for (size_t i = 0; i < sizeof of_adam / sizeof of_adam[0]; i++) {
-        if (config->optimizer != PSR_OPTIMIZER_ADAM && differs_from_default(config, of_adam[i]))
-            return refuse_pair(config, of_adam[i], "optimizer", "only adam has it");
-    }
-    if (config->optimizer == PSR_OPTIMIZER_LARS && config->sync != PSR_SYNC_BSP)
+    PSR_TRY(check_rule_options(config));
+    if (psr_config_updates_whole_tensors(config) && config->sync != PSR_SYNC_BSP)
         return refuse_pair(
             config, "optimizer", "sync",
             "its update needs whole tensors, a push is a piece of one; use --sync bsp");
-    if (config->optimizer != PSR_OPTIMIZER_LARS && differs_from_default(config, "lars-trust"))
-        return refuse_pair(config, "lars-trust", "optimizer", "only lars has it");
     return PSR_OK;
 }
 

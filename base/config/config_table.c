@@ -31,7 +31,8 @@ static const char *const compress_offered[] = {"none",  "fp16", "bf16", "int8",
                                                "topk:", "1bit", NULL};
 static const char *const compress_as_words[] = {"ps", "ring", NULL};
 static const char *const precision_words[] = {"fp32", "bf16", "fp16", NULL};
-static const char *const optimizer_words[] = {"sgd", "adam", "lars", NULL};
+static const char *const optimizer_words[] = {"sgd",  "adam",    "lars", "adamw",
+                                              "lamb", "rmsprop", NULL};
 static const char *const augment_words[] = {"none", "crop-flip", "imagenet", NULL};
 static const char *const partition_words[] = {"exact", "drop", "pad", NULL};
 static const char *const backend_words[] = {"onednn", "reference", "played:", NULL};
@@ -535,22 +536,30 @@ const psr_option psr_options[] = {
      OPTIMISATION, "0", DOUBLE(seconds, 0, 1e9)},
     {"lr", "RATE", "learning rate at its peak", OPTIMISATION, "0.1", DOUBLE(lr, 0, 1e6),
      .for_shards = true},
-    {"momentum", "M", "of sgd and lars", OPTIMISATION, "0.9", DOUBLE(momentum, 0, 1),
+    {"momentum", "M", "of sgd, lars and rmsprop", OPTIMISATION, "0.9", DOUBLE(momentum, 0, 1),
      .high_excluded = true, .for_shards = true},
-    {"weight-decay", "L2", "as PyTorch's: added to the gradient", OPTIMISATION, "0.0001",
-     DOUBLE(weight_decay, 0, 1e6), .for_shards = true},
+    {"weight-decay", "L2",
+     "as PyTorch's: added to the gradient; with adamw and lamb taken from the weights, beside the "
+     "gradient's moments",
+     OPTIMISATION, "0.0001", DOUBLE(weight_decay, 0, 1e6), .for_shards = true},
     {"nesterov", NULL, "Nesterov's momentum, of sgd", OPTIMISATION, "false", FLAG(nesterov),
      .for_shards = true},
-    {"optimizer", "sgd|adam|lars", "what turns a gradient into an update", OPTIMISATION, "sgd",
-     ENUM(optimizer, optimizer_words), .for_shards = true},
-    {"adam-beta1", "B", "decay of adam's first moment", OPTIMISATION, "0.9",
+    {"optimizer", "sgd|adam|lars|adamw|lamb|rmsprop", "what turns a gradient into an update",
+     OPTIMISATION, "sgd", ENUM(optimizer, optimizer_words), .for_shards = true},
+    {"adam-beta1", "B", "decay of the first moment, of adam, adamw and lamb", OPTIMISATION, "0.9",
      DOUBLE(adam_beta1, 0, 1), .high_excluded = true, .for_shards = true},
-    {"adam-beta2", "B", "decay of adam's second moment", OPTIMISATION, "0.999",
-     DOUBLE(adam_beta2, 0, 1), .high_excluded = true, .for_shards = true},
-    {"adam-epsilon", "E", "added to adam's denominator", OPTIMISATION, "1e-08",
-     DOUBLE(adam_epsilon, 0, 1), .low_excluded = true, .for_shards = true},
+    {"adam-beta2", "B", "decay of the second moment, of adam, adamw and lamb", OPTIMISATION,
+     "0.999", DOUBLE(adam_beta2, 0, 1), .high_excluded = true, .for_shards = true},
+    {"adam-epsilon", "E", "added to the denominator, of adam, adamw and lamb", OPTIMISATION,
+     "1e-08", DOUBLE(adam_epsilon, 0, 1), .low_excluded = true, .for_shards = true},
     {"lars-trust", "T", "trust coefficient of lars", OPTIMISATION, "0.001",
      DOUBLE(lars_trust, 0, 1000), .low_excluded = true, .for_shards = true},
+    {"rmsprop-alpha", "A", "decay of rmsprop's mean of squares", OPTIMISATION, "0.99",
+     DOUBLE(rmsprop_alpha, 0, 1), .high_excluded = true, .for_shards = true},
+    {"rmsprop-epsilon", "E", "added to rmsprop's denominator", OPTIMISATION, "1e-08",
+     DOUBLE(rmsprop_epsilon, 0, 1), .low_excluded = true, .for_shards = true},
+    {"rmsprop-centered", NULL, "rmsprop divides by the deviation, not by the root of squares",
+     OPTIMISATION, "false", FLAG(rmsprop_centered), .for_shards = true},
     {"lr-schedule", "constant|cosine|poly:POWER|step:EVERY:GAMMA",
      "how the learning rate changes; EVERY counts steps", OPTIMISATION, "constant",
      SPECIAL(read_schedule, print_schedule), .for_shards = true},

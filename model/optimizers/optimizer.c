@@ -11,6 +11,7 @@ struct psr_optimizer {
     psr_config config;
     const psr_layout *layout;
     uint32_t slot_count;
+    const char *slot_names[PSR_OPTIMIZER_SLOTS_MAX];
     float *slots[PSR_OPTIMIZER_SLOTS_MAX]; /* arenas of layout->length floats */
 };
 
@@ -23,6 +24,12 @@ static const psr_optimizer_rule *rule_of(psr_optimizer_kind kind)
         return &psr_rule_adam;
     case PSR_OPTIMIZER_LARS:
         return &psr_rule_lars;
+    case PSR_OPTIMIZER_ADAMW:
+        return &psr_rule_adamw;
+    case PSR_OPTIMIZER_LAMB:
+        return &psr_rule_lamb;
+    case PSR_OPTIMIZER_RMSPROP:
+        return &psr_rule_rmsprop;
     }
     return NULL;
 }
@@ -58,8 +65,11 @@ void psr_optimizer_apply(const psr_config *config, float *weights, const float *
                          .gradients = gradient,
                          .count = count,
                          .lr = (float)config->lr,
+                         .decay = config->weight_decay,
                          .number = number};
-    for (uint32_t i = 0; i < rule->slot_count(config); i++)
+    const char *names[PSR_OPTIMIZER_SLOTS_MAX];
+    const uint32_t slot_count = rule->slots(config, names);
+    for (uint32_t i = 0; i < slot_count; i++)
         update.slots[i] = slots[i];
     rule->apply(config, &update);
 }
@@ -72,8 +82,8 @@ psr_err psr_optimizer_new(const psr_config *config, const psr_layout *layout,
     psr_optimizer *optimizer = calloc(1, sizeof *optimizer);
     if (optimizer == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for an optimizer");
-    *optimizer = (psr_optimizer){
-        .rule = rule, .config = *config, .layout = layout, .slot_count = rule->slot_count(config)};
+    *optimizer = (psr_optimizer){.rule = rule, .config = *config, .layout = layout};
+    optimizer->slot_count = rule->slots(config, optimizer->slot_names);
     for (uint32_t i = 0; i < optimizer->slot_count; i++) {
         psr_err err = psr_arena_new(layout->length, &optimizer->slots[i]);
         if (err != PSR_OK) {
@@ -107,6 +117,7 @@ static void apply(psr_optimizer *optimizer, float *weights, const float *gradien
                          .count = count,
                          .rank = rank,
                          .lr = lr,
+                         .decay = optimizer->config.weight_decay,
                          .number = number};
     for (uint32_t i = 0; i < optimizer->slot_count; i++)
         update.slots[i] = optimizer->slots[i] + offset;
@@ -143,7 +154,7 @@ uint32_t psr_optimizer_slot_count(const psr_optimizer *optimizer)
 const char *psr_optimizer_slot_name(const psr_optimizer *optimizer, uint32_t slot)
 {
     assert(slot < optimizer->slot_count);
-    return optimizer->rule->slot_names[slot];
+    return optimizer->slot_names[slot];
 }
 
 float *psr_optimizer_slot(psr_optimizer *optimizer, uint32_t slot)

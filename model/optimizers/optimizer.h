@@ -1,14 +1,15 @@
 /* Optimizers. The same code runs in the shards in PS mode, and in each worker over the whole arena
  * in ring mode. SGD with momentum, Nesterov and weight decay exactly as torch.optim.SGD (dampening
- * 0); Adam as torch.optim.Adam (L2 weight decay into the gradient); LARS after You, Gitman,
- * Ginsburg, "Large batch training of convolutional networks" (2017), algorithm 1, tensors of rank 1
- * without adaptation or decay.
+ * 0); Adam as torch.optim.Adam (L2 weight decay into the gradient), AdamW as torch.optim.AdamW,
+ * RMSprop as torch.optim.RMSprop; LARS after You, Gitman, Ginsburg, "Large batch training of
+ * convolutional networks" (2017), algorithm 1, and LAMB after You et al., "Large batch optimization
+ * for deep learning" (2020), algorithm 2, tensors of rank 1 without adaptation or decay.
  *
  * State arrays are as large as the arena and use its offsets. The system gives memory only to pages
  * that are used, so a shard that owns a tenth of the buckets takes a tenth of the memory. The new
- * value of an element depends on that element alone (with LARS also on two norms of its tensor,
- * summed in double over fixed blocks of 4096 from the tensor's start). So the way in which ranges
- * are cut changes no bit. One thread at a time. */
+ * value of an element depends on that element alone (with LARS and LAMB also on two norms of its
+ * tensor, model/optimizers/square_sum.h). So the way in which ranges are cut changes no bit. One
+ * thread at a time. */
 #ifndef PSR_MODEL_OPTIMIZER_H
 #define PSR_MODEL_OPTIMIZER_H
 
@@ -23,7 +24,8 @@ PSR_MUST_CHECK psr_err psr_optimizer_new(const psr_config *config, const psr_lay
                                          psr_optimizer **ret_optimizer);
 void psr_optimizer_free(psr_optimizer *optimizer);
 
-/* True if updates need whole tensors (LARS); then only psr_optimizer_update_tensor may be used. */
+/* True if updates need whole tensors (LARS, LAMB); then only psr_optimizer_update_tensor may be
+ * used. */
 bool psr_optimizer_whole_tensors(const psr_optimizer *optimizer);
 
 /* Updates [offset, offset + length) of weights from the summed gradient. Both are whole arenas. lr
@@ -47,7 +49,7 @@ void psr_optimizer_apply(const psr_config *config, float *weights, const float *
                          float *const *slots, size_t count, uint64_t update);
 
 /* The optimizer's state arrays (slots), for checkpoints. Each is as large as the arena
- * (params.length floats) and has a name ("momentum"; "exp_avg", "exp_avg_sq"). Borrowed for the
+ * (params.length floats) and has a name ("momentum"; "exp_avg", "exp_avg_sq"; ..). Borrowed for the
  * optimizer's life. */
 uint32_t psr_optimizer_slot_count(const psr_optimizer *optimizer);
 const char *psr_optimizer_slot_name(const psr_optimizer *optimizer, uint32_t slot);

@@ -22,8 +22,9 @@ static psr_err check(const psr_config *config)
     return PSR_OK;
 }
 
-static uint32_t slot_count(const psr_config *config)
+static uint32_t slots(const psr_config *config, const char *ret_names[PSR_OPTIMIZER_SLOTS_MAX])
 {
+    ret_names[0] = "momentum";
     return config->momentum != 0 ? 1 : 0;
 }
 
@@ -57,7 +58,7 @@ PSR_MULTIVERSION static void update_nesterov(float *restrict w, const float *res
 
 static void apply(const psr_config *config, const psr_update *update)
 {
-    float decay = (float)config->weight_decay;
+    float decay = (float)update->decay;
     float momentum = (float)config->momentum;
     if (config->momentum == 0)
         update_plain(update->weights, update->gradients, update->count, update->lr, decay);
@@ -70,8 +71,7 @@ static void apply(const psr_config *config, const psr_update *update)
 }
 
 const psr_optimizer_rule psr_rule_sgd = {
-    .slot_names = {"momentum"},
     .check = check,
-    .slot_count = slot_count,
+    .slots = slots,
     .apply = apply,
 };

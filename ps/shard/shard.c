@@ -105,7 +105,6 @@ static psr_err open_table(psr_shard *shard)
 {
     const psr_shard_options *options = &shard->options;
     bool whole = psr_optimizer_whole_tensors(shard->optimizer);
-    PSR_TRY(psr_config_get(options->config, "optimizer", shard->update, sizeof shard->update));
     const psr_table_update update = {.name = shard->update,
                                      .context = shard,
                                      .state_count = psr_optimizer_slot_count(shard->optimizer),
@@ -159,10 +158,12 @@ static psr_err bind_plan(psr_shard *shard)
 static psr_err shard_init(psr_shard *shard)
 {
     const psr_shard_options *options = &shard->options;
+    PSR_TRY(psr_config_get(options->config, "optimizer", shard->update, sizeof shard->update));
     PSR_TRY(psr_optimizer_new(options->config, options->layout, &shard->optimizer));
     if (psr_optimizer_whole_tensors(shard->optimizer) && options->config->sync != PSR_SYNC_BSP)
         return psr_fail(PSR_ERR_USAGE,
-                        "--optimizer lars needs --sync bsp: its update needs whole tensors");
+                        "--optimizer %s needs --sync bsp: its update needs whole tensors",
+                        shard->update);
     if (options->weights == NULL)
         PSR_TRY(psr_arena_new(options->layout->length, &shard->own_weights));
     shard->weights = options->weights != NULL ? options->weights : shard->own_weights;

@@ -2,8 +2,8 @@
 """Writes optimizers.h: what torch.optim makes of 37 weights in 6 updates.
 
 Needs torch: make_optimizers.py > optimizers.h. PyTorch runs on the CPU, one tensor at a time
-(foreach and fused off), in float32. LARS, which torch does not have, is computed here in float64
-from the paper's formula.
+(foreach and fused off), in float32. LARS and LAMB, which torch does not have, are computed here in
+float64 from the papers' formulas.
 """
 import torch
 
@@ -51,6 +51,21 @@ def with_lars(name, momentum, decay, trust):
     emit(name, rows)
 
 
+def with_lamb(name, beta1, beta2, epsilon, decay):
+    """You et al. (2020), algorithm 2."""
+    w = start.double()
+    m, s = torch.zeros_like(w), torch.zeros_like(w)
+    rows = []
+    for t, gradient in enumerate(gradients, 1):
+        g = gradient.double()
+        m = beta1 * m + (1 - beta1) * g
+        s = beta2 * s + (1 - beta2) * g * g
+        u = m / (1 - beta1 ** t) / ((s / (1 - beta2 ** t)).sqrt() + epsilon) + decay * w
+        w = w - LR * w.norm() / u.norm() * u
+        rows.append(w.clone())
+    emit(name, rows)
+
+
 plain = {"lr": LR, "foreach": False}
 print("/* Written by make_optimizers.py with torch " + torch.__version__.split("+")[0] + ". */")
 print(f"#define GOLDEN_COUNT {COUNT}\n#define GOLDEN_UPDATES {UPDATES}\n#define GOLDEN_LR {LR}\n")
@@ -65,3 +80,14 @@ with_torch("golden_adam", lambda p: torch.optim.Adam(p, **plain))
 with_torch("golden_adam_decay",
            lambda p: torch.optim.Adam(p, betas=(0.4, 0.99), eps=1e-6, weight_decay=0.01, **plain))
 with_lars("golden_lars", 0.9, 1e-3, 0.02)
+with_torch("golden_adamw", lambda p: torch.optim.AdamW(p, weight_decay=0.01, **plain))
+with_torch("golden_adamw_betas",
+           lambda p: torch.optim.AdamW(p, betas=(0.4, 0.99), eps=1e-6, weight_decay=0.1, **plain))
+with_torch("golden_rmsprop", lambda p: torch.optim.RMSprop(p, weight_decay=0.01, **plain))
+with_torch("golden_rmsprop_momentum",
+           lambda p: torch.optim.RMSprop(p, alpha=0.9, eps=0.03, momentum=0.9, weight_decay=1e-4, **plain))
+with_torch("golden_rmsprop_centered",
+           lambda p: torch.optim.RMSprop(p, alpha=0.9, eps=1e-3, centered=True, **plain))
+with_torch("golden_rmsprop_both",
+           lambda p: torch.optim.RMSprop(p, alpha=0.9, eps=1e-3, momentum=0.5, centered=True, **plain))
+with_lamb("golden_lamb", 0.9, 0.999, 1e-6, 0.01)

@@ -15,7 +15,9 @@ static psr_config config_of(psr_optimizer_kind kind)
                         .adam_beta1 = 0.9,
                         .adam_beta2 = 0.999,
                         .adam_epsilon = 1e-8,
-                        .lars_trust = 0.02};
+                        .lars_trust = 0.02,
+                        .rmsprop_alpha = 0.99,
+                        .rmsprop_epsilon = 1e-8};
 }
 
 static psr_optimizer *optimizer_of(const psr_config *config, const psr_layout *layout)
@@ -115,6 +117,53 @@ static void lars_is_the_papers_formula_within_4_ulp(void **state)
     compare(&config, golden_lars, 4);
 }
 
+static void adamw_is_pytorchs_within_4_ulp(void **state)
+{
+    (void)state;
+    psr_config config = config_of(PSR_OPTIMIZER_ADAMW);
+    config.weight_decay = 0.01;
+    compare(&config, golden_adamw, 4);
+    config.weight_decay = 0.1;
+    config.adam_beta1 = 0.4;
+    config.adam_beta2 = 0.99;
+    config.adam_epsilon = 1e-6;
+    compare(&config, golden_adamw_betas, 4);
+}
+
+static void rmsprop_is_pytorchs_within_4_ulp(void **state)
+{
+    (void)state;
+    psr_config config = config_of(PSR_OPTIMIZER_RMSPROP);
+    config.weight_decay = 0.01;
+    compare(&config, golden_rmsprop, 4);
+    config.weight_decay = 1e-4;
+    config.rmsprop_alpha = 0.9;
+    config.rmsprop_epsilon = 0.03;
+    config.momentum = 0.9;
+    compare(&config, golden_rmsprop_momentum, 4);
+}
+
+static void centered_rmsprop_is_pytorchs(void **state)
+{
+    (void)state;
+    psr_config config = config_of(PSR_OPTIMIZER_RMSPROP);
+    config.rmsprop_alpha = 0.9;
+    config.rmsprop_epsilon = 1e-3;
+    config.rmsprop_centered = true;
+    compare(&config, golden_rmsprop_centered, 4);
+    config.momentum = 0.5;
+    compare(&config, golden_rmsprop_both, 4);
+}
+
+static void lamb_is_the_papers_formula_within_4_ulp(void **state)
+{
+    (void)state;
+    psr_config config = config_of(PSR_OPTIMIZER_LAMB);
+    config.adam_epsilon = 1e-6;
+    config.weight_decay = 0.01;
+    compare(&config, golden_lamb, 4);
+}
+
 /* ---- bits ---- */
 
 enum { MANY = 10007 };
@@ -174,9 +223,11 @@ static void how_ranges_are_cut_changes_no_bit(void **state)
     psr_layout layout = {0};
     expect_ok(psr_layout_add(&layout, "w", 1, (uint32_t[]){MANY}));
     static float whole[MANY + 16], pieces[MANY + 16], gradients[MANY + 16];
-    static const psr_optimizer_kind kinds[] = {PSR_OPTIMIZER_SGD, PSR_OPTIMIZER_ADAM};
-    for (int k = 0; k < 2; k++) {
+    static const psr_optimizer_kind kinds[] = {PSR_OPTIMIZER_SGD, PSR_OPTIMIZER_ADAM,
+                                               PSR_OPTIMIZER_ADAMW, PSR_OPTIMIZER_RMSPROP};
+    for (int k = 0; k < 4; k++) {
         psr_config config = config_of(kinds[k]);
+        config.rmsprop_centered = true;
         config.momentum = 0.9;
         config.weight_decay = 1e-4;
         psr_optimizer *a = optimizer_of(&config, &layout), *b = optimizer_of(&config, &layout);
@@ -230,13 +281,15 @@ static void an_update_touches_its_range_only(void **state)
 static void a_run_goes_on_from_its_slots_with_the_same_bits(void **state)
 {
     (void)state;
-    static const psr_optimizer_kind kinds[] = {PSR_OPTIMIZER_SGD, PSR_OPTIMIZER_ADAM,
-                                               PSR_OPTIMIZER_LARS};
+    static const psr_optimizer_kind kinds[] = {PSR_OPTIMIZER_SGD,  PSR_OPTIMIZER_ADAM,
+                                               PSR_OPTIMIZER_LARS, PSR_OPTIMIZER_ADAMW,
+                                               PSR_OPTIMIZER_LAMB, PSR_OPTIMIZER_RMSPROP};
     psr_layout layout = {0};
     expect_ok(psr_layout_add(&layout, "w", 2, (uint32_t[]){10, 10}));
-    for (int k = 0; k < 3; k++) {
+    for (int k = 0; k < 6; k++) {
         psr_config config = config_of(kinds[k]);
         config.momentum = 0.9;
+        config.rmsprop_centered = true;
         psr_optimizer *first = optimizer_of(&config, &layout),
                       *second = optimizer_of(&config, &layout);
         float a[112] = {0}, b[112] = {0}, gradients[112] = {0};
@@ -330,6 +383,105 @@ static void lars_takes_the_plain_rate_where_a_norm_is_zero(void **state)
     psr_layout_done(&layout);
 }
 
+/* ---- LAMB ---- */
+
+static void lamb_scales_a_matrix_by_its_norms_and_a_vector_by_nothing(void **state)
+{
+    (void)state;
+    enum { VECTOR = 40 };
+    psr_layout layout = {0};
+    expect_ok(psr_layout_add(&layout, "matrix", 2, (uint32_t[]){MANY, 1}));
+    expect_ok(psr_layout_add(&layout, "vector", 1, (uint32_t[]){VECTOR}));
+    const size_t vector = layout.tensors[1].offset;
+    static float weights[MANY + 128], gradients[MANY + 128], before[MANY + 128], u[MANY + 128];
+    fill(weights, layout.length, 1);
+    fill(gradients, layout.length, 2);
+    memcpy(before, weights, sizeof weights);
+    psr_config config = config_of(PSR_OPTIMIZER_LAMB);
+    config.adam_beta1 = config.adam_beta2 = 0; /* the moments are those of this gradient */
+    config.weight_decay = 5e-4;
+    psr_optimizer *optimizer = optimizer_of(&config, &layout);
+    psr_optimizer_update_tensor(optimizer, weights, gradients, 0, 0.1f, 1);
+    psr_optimizer_update_tensor(optimizer, weights, gradients, 1, 0.1f, 1);
+
+    for (size_t i = 0; i < layout.length; i++) {
+        float square = gradients[i] * gradients[i];
+        float decayed = i < MANY ? 5e-4f * before[i] : 0;
+        float ratio = gradients[i] / (sqrtf(square) + 1e-8f);
+        u[i] = ratio + decayed;
+    }
+    float rate =
+        (float)((double)0.1f * (norm_by_definition(before, MANY) / norm_by_definition(u, MANY)));
+    for (size_t i = 0; i < MANY; i++)
+        assert_true(weights[i] == before[i] - rate * u[i]);
+    for (size_t i = vector; i < vector + VECTOR; i++)
+        assert_true(weights[i] == before[i] - 0.1f * u[i]);
+    psr_optimizer_free(optimizer);
+    psr_layout_done(&layout);
+}
+
+static void lamb_takes_the_plain_rate_where_a_norm_is_zero(void **state)
+{
+    (void)state;
+    psr_layout layout = {0};
+    expect_ok(psr_layout_add(&layout, "w", 2, (uint32_t[]){4, 4}));
+    psr_config config = config_of(PSR_OPTIMIZER_LAMB);
+    config.adam_beta1 = config.adam_beta2 = 0;
+    psr_optimizer *optimizer = optimizer_of(&config, &layout);
+    float weights[16] = {0}, gradients[16], kept[16];
+    fill(gradients, 16, 1);
+    psr_optimizer_update_tensor(optimizer, weights, gradients, 0, 0.5f, 1);
+    for (int i = 0; i < 16; i++)
+        assert_true(fabsf(weights[i]) > 0.49f && weights[i] * gradients[i] < 0);
+    memcpy(kept, weights, sizeof kept);
+    memset(gradients, 0, sizeof gradients); /* no direction: 0 / 0 were it not for the rule */
+    psr_optimizer_update_tensor(optimizer, weights, gradients, 0, 0.5f, 2);
+    assert_memory_equal(weights, kept, sizeof kept);
+    psr_optimizer_free(optimizer);
+    psr_layout_done(&layout);
+}
+
+static void a_variance_that_rounding_made_negative_is_zero(void **state)
+{
+    (void)state;
+    psr_layout layout = {0};
+    expect_ok(psr_layout_add(&layout, "w", 1, (uint32_t[]){64}));
+    psr_config config = config_of(PSR_OPTIMIZER_RMSPROP);
+    config.rmsprop_alpha = 0.5;
+    config.rmsprop_centered = true;
+    psr_optimizer *optimizer = optimizer_of(&config, &layout);
+    float weights[64], gradients[64];
+    fill(weights, 64, 1);
+    fill(gradients, 64, 2);
+    int negative = 0;
+    for (uint32_t u = 0; u < 60; u++) /* a constant gradient: both means come near it */
+        psr_optimizer_update(optimizer, weights, gradients, 0, 64, 0.01f, u + 1);
+    for (size_t i = 0; i < 64; i++) {
+        const float square = psr_optimizer_slot(optimizer, 0)[i];
+        const float mean = psr_optimizer_slot(optimizer, 1)[i];
+        negative += square - mean * mean < 0;
+        assert_true(isfinite(weights[i]));
+    }
+    assert_true(negative > 0); /* otherwise the test shows nothing */
+    psr_optimizer_free(optimizer);
+    psr_layout_done(&layout);
+}
+
+static void the_options_table_knows_which_updates_need_whole_tensors(void **state)
+{
+    (void)state;
+    psr_layout layout = {0};
+    expect_ok(psr_layout_add(&layout, "w", 1, (uint32_t[]){4}));
+    for (int kind = PSR_OPTIMIZER_SGD; kind <= PSR_OPTIMIZER_RMSPROP; kind++) {
+        psr_config config = config_of((psr_optimizer_kind)kind);
+        psr_optimizer *optimizer = optimizer_of(&config, &layout);
+        assert_int_equal(psr_optimizer_whole_tensors(optimizer),
+                         psr_config_updates_whole_tensors(&config));
+        psr_optimizer_free(optimizer);
+    }
+    psr_layout_done(&layout);
+}
+
 /* ---- slots and refusals ---- */
 
 static void slots_have_the_names_that_checkpoints_use(void **state)
@@ -362,6 +514,20 @@ static void slots_have_the_names_that_checkpoints_use(void **state)
     assert_int_equal(psr_optimizer_slot_count(optimizer), 1);
     assert_string_equal(psr_optimizer_slot_name(optimizer, 0), "momentum");
     assert_true(psr_optimizer_whole_tensors(optimizer));
+    psr_optimizer_free(optimizer);
+
+    config.optimizer = PSR_OPTIMIZER_RMSPROP;
+    config.rmsprop_centered = true;
+    optimizer = optimizer_of(&config, &layout);
+    assert_int_equal(psr_optimizer_slot_count(optimizer), 3);
+    assert_string_equal(psr_optimizer_slot_name(optimizer, 0), "square_avg");
+    assert_string_equal(psr_optimizer_slot_name(optimizer, 1), "momentum");
+    assert_string_equal(psr_optimizer_slot_name(optimizer, 2), "grad_avg");
+    psr_optimizer_free(optimizer);
+    config.momentum = 0;
+    optimizer = optimizer_of(&config, &layout);
+    assert_int_equal(psr_optimizer_slot_count(optimizer), 2);
+    assert_string_equal(psr_optimizer_slot_name(optimizer, 1), "grad_avg");
     psr_optimizer_free(optimizer);
     psr_layout_done(&layout);
 }
@@ -411,6 +577,19 @@ static void values_that_cannot_work_are_refused(void **state)
     config.momentum = -1;
     expect_failure(psr_optimizer_new(&config, &layout, &made), PSR_ERR_USAGE,
                    "--momentum: -1 is below 0");
+
+    config = config_of(PSR_OPTIMIZER_RMSPROP);
+    config.rmsprop_alpha = 1;
+    expect_failure(psr_optimizer_new(&config, &layout, &made), PSR_ERR_USAGE,
+                   "--rmsprop-alpha: 1 is not in [0, 1)");
+    config.rmsprop_alpha = 0.5;
+    config.rmsprop_epsilon = 0;
+    expect_failure(psr_optimizer_new(&config, &layout, &made), PSR_ERR_USAGE,
+                   "--rmsprop-epsilon: 0 is not above 0 as a float");
+    config = config_of(PSR_OPTIMIZER_LAMB);
+    config.nesterov = true;
+    expect_failure(psr_optimizer_new(&config, &layout, &made), PSR_ERR_USAGE,
+                   "--nesterov belongs to --optimizer sgd, not to lamb");
     assert_null(made);
 }
 
@@ -421,13 +600,21 @@ int main(void)
         cmocka_unit_test(sgd_with_momentum_is_pytorchs_within_4_ulp),
         cmocka_unit_test(sgd_with_nesterov_momentum_is_pytorchs_within_4_ulp),
         cmocka_unit_test(adam_is_pytorchs_within_4_ulp),
+        cmocka_unit_test(adamw_is_pytorchs_within_4_ulp),
+        cmocka_unit_test(rmsprop_is_pytorchs_within_4_ulp),
+        cmocka_unit_test(centered_rmsprop_is_pytorchs),
         cmocka_unit_test(lars_is_the_papers_formula_within_4_ulp),
+        cmocka_unit_test(lamb_is_the_papers_formula_within_4_ulp),
         cmocka_unit_test(the_vector_versions_round_as_the_formula_written_out),
         cmocka_unit_test(how_ranges_are_cut_changes_no_bit),
         cmocka_unit_test(an_update_touches_its_range_only),
         cmocka_unit_test(a_run_goes_on_from_its_slots_with_the_same_bits),
         cmocka_unit_test(lars_scales_a_matrix_by_its_norms_and_a_vector_by_nothing),
         cmocka_unit_test(lars_takes_the_plain_rate_where_a_norm_is_zero),
+        cmocka_unit_test(lamb_scales_a_matrix_by_its_norms_and_a_vector_by_nothing),
+        cmocka_unit_test(lamb_takes_the_plain_rate_where_a_norm_is_zero),
+        cmocka_unit_test(a_variance_that_rounding_made_negative_is_zero),
+        cmocka_unit_test(the_options_table_knows_which_updates_need_whole_tensors),
         cmocka_unit_test(slots_have_the_names_that_checkpoints_use),
         cmocka_unit_test(values_that_cannot_work_are_refused),
     };

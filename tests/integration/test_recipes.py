@@ -1,0 +1,66 @@
+"""What a recipe adds to a step keeps the bits: with each option `local`, `ring` within memory and
+by hops, and `ps` with one and two shards end every step with the same hash, and so does a run that
+changes its mode and one that goes on from the middle of another mode's run; and every option
+changes the hash of the run without it.
+
+usage: test_recipes.py PSRING CASE"""
+
+import os
+import sys
+
+from psring_run import Run, Tap, Workspace
+
+STEPS, MIDDLE = 4, 2
+MLP = {"model": "mlp", "data": "synthetic:count=97,test=10,channels=1,size=28", "bucket-size": 99968, "slice-size": 16448, "lr": 0.05}
+CONVNET = {"model": "convnet", "data": "synthetic:count=97,test=10,channels=1,size=28", "bucket-size": 20032, "lr": 0.05}
+
+# Of each: the options under test, and the run that they are added to.
+CASES = {
+    "adamw": ({"optimizer": "adamw", "weight-decay": 0.1}, dict(MLP, lr=0.001)),
+    "rmsprop": ({"optimizer": "rmsprop", "rmsprop-alpha": 0.9, "rmsprop-epsilon": 0.01, "rmsprop-centered": True}, dict(MLP, lr=0.001)),
+    "lamb": ({"optimizer": "lamb", "weight-decay": 0.01}, dict(CONVNET, lr=0.01)),
+}
+
+
+def check_hashes(tap, run, right, steps):
+    if not tap.ok(run.status == 0, run.name + " ends with status 0", run.why()):
+        return
+    hashes = run.hashes()
+    tap.ok(hashes == {s: right[s] for s in steps}, run.name + " has the hashes of local", [str(right), str(hashes)])
+
+
+def all_modes(tap, psring, directory, options):
+    """Returns the hashes of local."""
+    both = dict(options, **{"checkpoint-every": MIDDLE})
+    local = Run(psring, directory, "local", dict(both, mode="local"))
+    if not tap.ok(local.status == 0, "local ends with status 0", local.why()):
+        return {}
+    right = local.hashes()
+    tap.ok(sorted(right) == list(range(1, STEPS + 1)) and len(set(right.values())) == STEPS, "every step changes the weights", [str(right)])
+    ways = {"ring": dict(mode="ring"), "hops": dict(mode="ring", transport="ipc"), "ps-1": dict(mode="ps", shards=1),
+            "ps-2": dict(mode="ps", shards=2), "changes": dict(mode="ps@1,ring@%d,ps@%d" % (MIDDLE, STEPS), shards=2)}
+    for name, way in ways.items():
+        check_hashes(tap, Run(psring, directory, name, dict(both, **way)), right, range(1, STEPS + 1))
+    late = range(MIDDLE + 1, STEPS + 1)
+    for origin, name, way in (("hops", "ring to ps", ways["ps-2"]), ("ps-2", "ps to ring", ways["ring"]), ("changes", "changes to local", dict(mode="local"))):
+        checkpoint = os.path.join(directory, origin, "checkpoints", "step-%d" % MIDDLE)
+        check_hashes(tap, Run(psring, directory, name.replace(" ", "-"), dict(options, resume=checkpoint, **way)), right, late)
+    return right
+
+
+def main():
+    psring, case = sys.argv[1:]
+    added, plain = CASES[case]
+    tap = Tap()
+    plain = dict({"workers": 3, "threads": 1, "batch-size": 8, "hash": True, "seed": 3, "steps": STEPS, "no-eval": True}, **plain)
+    with Workspace() as directory:
+        right = all_modes(tap, psring, directory, dict(plain, **added))
+        without = Run(psring, directory, "without", dict(plain, mode="local"))
+        if tap.ok(without.status == 0, "the run without ends with status 0", without.why()):
+            other = without.hashes()
+            tap.ok(all(right.get(s) != other[s] for s in other), "and has other hashes, from the first step on", [str(right), str(other)])
+    tap.end()
+
+
+if __name__ == "__main__":
+    main()
