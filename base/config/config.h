@@ -53,6 +53,9 @@ typedef enum psr_optimizer_kind {
     PSR_OPTIMIZER_LAMB,
     PSR_OPTIMIZER_RMSPROP
 } psr_optimizer_kind;
+/* Tensors that weight decay spares: the sum of these. */
+#define PSR_SPARE_NORMS 1u
+#define PSR_SPARE_BIASES 2u
 typedef enum psr_schedule_kind {
     PSR_SCHEDULE_CONSTANT,
     PSR_SCHEDULE_STEP,
@@ -164,6 +167,7 @@ typedef struct psr_config {
     double lr;                                   /* --lr */
     double momentum;                             /* --momentum */
     double weight_decay;                         /* --weight-decay */
+    uint32_t no_decay;                           /* --no-decay bn,bias: PSR_SPARE_.. */
     bool nesterov;                               /* --nesterov */
     psr_optimizer_kind optimizer;                /* --optimizer sgd|adam|.. */
     double adam_beta1, adam_beta2, adam_epsilon; /* --adam-beta1 .. */

@@ -298,6 +298,9 @@ static psr_err check_optimisation(const psr_config *config)
         return refuse_pair(config, "nesterov", "momentum", "it needs a momentum above 0");
 
     PSR_TRY(check_rule_options(config));
+    if (config->no_decay != 0 && config->weight_decay == 0)
+        return refuse_pair(config, "no-decay", "weight-decay",
+                           "nothing decays then; leave --no-decay out");
     if (psr_config_updates_whole_tensors(config) && config->sync != PSR_SYNC_BSP)
         return refuse_pair(
             config, "optimizer", "sync",

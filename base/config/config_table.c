@@ -153,6 +153,32 @@ static void print_schedule(const psr_config *config, char *text, size_t size)
     }
 }
 
+static psr_err read_no_decay(psr_config *config, const char *text)
+{
+    uint32_t spared = 0;
+    for (const char *at = text; text[0] != '\0'; at++) {
+        const size_t length = strcspn(at, ",");
+        const uint32_t kind = length == 2 && strncmp(at, "bn", 2) == 0     ? PSR_SPARE_NORMS
+                              : length == 4 && strncmp(at, "bias", 4) == 0 ? PSR_SPARE_BIASES
+                                                                           : 0;
+        if (kind == 0 || (spared & kind) != 0)
+            return psr_fail(PSR_ERR_USAGE, "'%s' is no list of tensors; give bn, bias, or bn,bias",
+                            text);
+        spared |= kind;
+        at += length;
+        if (*at == '\0')
+            break;
+    }
+    config->no_decay = spared;
+    return PSR_OK;
+}
+
+static void print_no_decay(const psr_config *config, char *text, size_t size)
+{
+    static const char *const words[] = {"", "bn", "bias", "bn,bias"};
+    snprintf(text, size, "%s", words[config->no_decay & 3]);
+}
+
 /* Reads "1:10", which ends at a comma or the end. NULL: it is something else; else what follows. */
 static const char *read_slowed(const char *text, struct psr_slowed *ret_slowed)
 {
@@ -542,6 +568,10 @@ const psr_option psr_options[] = {
      "as PyTorch's: added to the gradient; with adamw and lamb taken from the weights, beside the "
      "gradient's moments",
      OPTIMISATION, "0.0001", DOUBLE(weight_decay, 0, 1e6), .for_shards = true},
+    {"no-decay", "bn,bias",
+     "which tensors --weight-decay spares: bn (weights and biases of batch norm), bias (every "
+     "bias), or both",
+     OPTIMISATION, "", SPECIAL(read_no_decay, print_no_decay), .for_shards = true},
     {"nesterov", NULL, "Nesterov's momentum, of sgd", OPTIMISATION, "false", FLAG(nesterov),
      .for_shards = true},
     {"optimizer", "sgd|adam|lars|adamw|lamb|rmsprop", "what turns a gradient into an update",

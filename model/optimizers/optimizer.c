@@ -1,6 +1,7 @@
 #include "model/optimizers/optimizer.h"
 
 #include "base/arrays/arena.h"
+#include "model/optimizers/decay.h"
 #include "model/optimizers/optimizer_rule.h"
 
 #include <assert.h>
@@ -10,6 +11,7 @@ struct psr_optimizer {
     const psr_optimizer_rule *rule;
     psr_config config;
     const psr_layout *layout;
+    psr_decay decay;
     uint32_t slot_count;
     const char *slot_names[PSR_OPTIMIZER_SLOTS_MAX];
     float *slots[PSR_OPTIMIZER_SLOTS_MAX]; /* arenas of layout->length floats */
@@ -84,12 +86,12 @@ psr_err psr_optimizer_new(const psr_config *config, const psr_layout *layout,
         return psr_fail(PSR_ERR_NOMEM, "no memory for an optimizer");
     *optimizer = (psr_optimizer){.rule = rule, .config = *config, .layout = layout};
     optimizer->slot_count = rule->slots(config, optimizer->slot_names);
-    for (uint32_t i = 0; i < optimizer->slot_count; i++) {
-        psr_err err = psr_arena_new(layout->length, &optimizer->slots[i]);
-        if (err != PSR_OK) {
-            psr_optimizer_free(optimizer);
-            return err;
-        }
+    psr_err err = psr_decay_init(layout, config->no_decay, &optimizer->decay);
+    for (uint32_t i = 0; err == PSR_OK && i < optimizer->slot_count; i++)
+        err = psr_arena_new(layout->length, &optimizer->slots[i]);
+    if (err != PSR_OK) {
+        psr_optimizer_free(optimizer);
+        return err;
     }
     *ret_optimizer = optimizer;
     return PSR_OK;
@@ -101,6 +103,7 @@ void psr_optimizer_free(psr_optimizer *optimizer)
         return;
     for (uint32_t i = 0; i < optimizer->slot_count; i++)
         psr_arena_free(optimizer->slots[i], optimizer->layout->length);
+    psr_decay_done(&optimizer->decay);
     free(optimizer);
 }
 
@@ -109,15 +112,17 @@ bool psr_optimizer_whole_tensors(const psr_optimizer *optimizer)
     return optimizer->rule->whole_tensors;
 }
 
+/* All elements decay, or none of them. */
 static void apply(psr_optimizer *optimizer, float *weights, const float *gradient, size_t offset,
                   size_t count, uint32_t rank, float lr, uint64_t number)
 {
+    const bool spared = psr_decay_at(&optimizer->decay, offset)->spared;
     psr_update update = {.weights = weights + offset,
                          .gradients = gradient,
                          .count = count,
                          .rank = rank,
                          .lr = lr,
-                         .decay = optimizer->config.weight_decay,
+                         .decay = spared ? 0 : optimizer->config.weight_decay,
                          .number = number};
     for (uint32_t i = 0; i < optimizer->slot_count; i++)
         update.slots[i] = optimizer->slots[i] + offset;
@@ -135,7 +140,11 @@ void psr_optimizer_update_run(psr_optimizer *optimizer, float *weights, const fl
 {
     assert(!optimizer->rule->whole_tensors);
     assert(offset <= optimizer->layout->length && length <= optimizer->layout->length - offset);
-    apply(optimizer, weights, gradient, offset, length, 0, lr, update);
+    for (size_t at = offset, end; at < offset + length; at = end) {
+        end = psr_decay_at(&optimizer->decay, at)->end;
+        end = end < offset + length ? end : offset + length;
+        apply(optimizer, weights, gradient + (at - offset), at, end - at, 0, lr, update);
+    }
 }
 
 void psr_optimizer_update_tensor(psr_optimizer *optimizer, float *weights, const float *gradients,

@@ -68,6 +68,7 @@ static const struct {
     {"lr", "0.30000000000000004"},
     {"momentum", "0.30000000000000004"},
     {"weight-decay", "1e-300"},
+    {"no-decay", "bn,bias"},
     {"nesterov", "true"},
     {"optimizer", "lars"},
     {"adam-beta1", "0.99999999999999989"},
@@ -200,6 +201,7 @@ static void shards_are_told_their_options_and_no_other(void **state)
         "rmsprop-alpha",
         "rmsprop-epsilon",
         "rmsprop-centered",
+        "no-decay",
     };
     psr_config whole, expected, read;
     psr_config_defaults(&whole);
@@ -361,6 +363,11 @@ static void a_wrong_value_is_refused_in_words_and_changes_nothing(void **state)
         {"lr-schedule", "step:0:0.1",
          "--lr-schedule: 'step:0:0.1' is not a schedule; give constant, cosine, poly:POWER "
          "(poly:2), or step:EVERY:GAMMA with EVERY steps and 0 < GAMMA <= 1 (step:1000:0.1)"},
+        {"no-decay", "bn,fc",
+         "--no-decay: 'bn,fc' is no list of tensors; give bn, bias, or bn,bias"},
+        {"no-decay", "bias,bias",
+         "--no-decay: 'bias,bias' is no list of tensors; give bn, bias, or bn,bias"},
+        {"no-decay", "bn,", "--no-decay: 'bn,' is no list of tensors; give bn, bias, or bn,bias"},
         {"slow", "1",
          "--slow: '1' is not RANK:FACTOR with a factor of 1 to 1000 (1:10), or several of them, "
          "each rank once, joined by commas"},
@@ -709,6 +716,10 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
       {{{"rmsprop-centered", "true"}, {"optimizer", "adamw"}},
        PSR_ERR_USAGE,
        "--rmsprop-centered true does not go with --optimizer adamw: only rmsprop has it"},
+      {{{"no-decay", "bn"}, {"weight-decay", "0"}},
+       PSR_ERR_USAGE,
+       "--no-decay bn does not go with --weight-decay 0: nothing decays then; leave --no-decay "
+       "out"},
       {{{"optimizer", "lamb"}, {"sync", "ssp:1"}},
        PSR_ERR_USAGE,
        "--optimizer lamb does not go with --sync ssp:1: its update needs whole tensors, a push is "

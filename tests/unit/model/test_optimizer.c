@@ -312,6 +312,44 @@ static void a_run_goes_on_from_its_slots_with_the_same_bits(void **state)
     psr_layout_done(&layout);
 }
 
+/* ---- decay ---- */
+
+static void batch_norm_and_biases_are_spared_however_ranges_are_cut(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        uint32_t rank, kinds; /* by which it is spared */
+    } tensors[] = {{"conv1.weight", 4, 0},
+                   {"bn1.weight", 1, PSR_SPARE_NORMS},
+                   {"bn1.bias", 1, PSR_SPARE_NORMS | PSR_SPARE_BIASES},
+                   {"fc.weight", 2, 0},
+                   {"fc.bias", 1, PSR_SPARE_BIASES}};
+    psr_layout layout = {0};
+    for (size_t t = 0; t < 5; t++)
+        expect_ok(psr_layout_add(&layout, tensors[t].name, tensors[t].rank,
+                                 (uint32_t[]){20, tensors[t].rank > 1 ? 3 : 1, 1, 1}));
+    float weights[512], gradients[512] = {0};
+    for (uint32_t kinds = 0; kinds < 4; kinds++)
+        for (size_t cut = 16; cut <= 512; cut *= 2) {
+            psr_config config = config_of(PSR_OPTIMIZER_SGD);
+            config.weight_decay = 0.5;
+            config.no_decay = kinds;
+            psr_optimizer *optimizer = optimizer_of(&config, &layout);
+            for (size_t i = 0; i < 512; i++)
+                weights[i] = 1;
+            for (size_t at = 0; at < layout.length; at += cut)
+                psr_optimizer_update(optimizer, weights, gradients, at,
+                                     layout.length - at < cut ? layout.length - at : cut, 1, 1);
+            for (size_t t = 0; t < 5; t++)
+                for (size_t i = 0; i < layout.tensors[t].count; i++)
+                    assert_true(weights[layout.tensors[t].offset + i] ==
+                                ((tensors[t].kinds & kinds) != 0 ? 1.0f : 0.5f));
+            psr_optimizer_free(optimizer);
+        }
+    psr_layout_done(&layout);
+}
+
 /* ---- LARS ---- */
 
 /* Blocks of 4096, eight lanes in each: the header's definition, written out once more. */
@@ -607,6 +645,7 @@ int main(void)
         cmocka_unit_test(lamb_is_the_papers_formula_within_4_ulp),
         cmocka_unit_test(the_vector_versions_round_as_the_formula_written_out),
         cmocka_unit_test(how_ranges_are_cut_changes_no_bit),
+        cmocka_unit_test(batch_norm_and_biases_are_spared_however_ranges_are_cut),
         cmocka_unit_test(an_update_touches_its_range_only),
         cmocka_unit_test(a_run_goes_on_from_its_slots_with_the_same_bits),
         cmocka_unit_test(lars_scales_a_matrix_by_its_norms_and_a_vector_by_nothing),
