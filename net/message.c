@@ -115,6 +115,7 @@ static const kind kinds[] = {
     [PSR_MSG_ACK] = KIND("ACK", OF_RUN, "received", NULL),
     [PSR_MSG_ASK] = KIND("ASK", OF_RUN, "offset", "count", "taken", "section", NULL),
     [PSR_MSG_RING] = KIND("RING", OF_RUN, "offset", "count", "phase", "chunk", "hop", NULL),
+    [PSR_MSG_NORM] = KIND("NORM", OF_RUN, "phase", "value", NULL),
     [PSR_MSG_STATE] = KIND("STATE", OF_RUN, "offset", "count", "array", NULL),
     [PSR_MSG_VALUES] = KIND("VALUES", OF_GROUP, "call", "root", "count", "total", "slice", "before",
                             "before_root", "before_count", NULL),

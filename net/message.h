@@ -131,6 +131,9 @@ typedef enum psr_message_type {
     /* worker -> worker */
     PSR_MSG_RING = 70, /* a slice of a chunk of a bucket */
 
+    /* to worker 0 and back, with --clip-norm */
+    PSR_MSG_NORM = 72, /* a bucket's sum of squares, or that of all */
+
     /* between members, when one view follows another */
     PSR_MSG_STATE = 75, /* a slice of what changes hands; empty: the sender has begun the view */
 

@@ -51,6 +51,8 @@ void psr_metrics_print(const psr_metrics *m, char line[static PSR_METRICS_LINE_M
                  m->gradient_float32_bytes, m->staleness);
     if (m->has_hash)
         psr_text_add(&end, ", \"hash\": \"%016" PRIx64 "\"", m->hash);
+    if (m->has_norm)
+        add_real(&end, "gradient_norm", m->norm);
     if (m->has_test) {
         add_real(&end, "test_loss", m->test_loss);
         add_real(&end, "test_accuracy", m->test_accuracy);

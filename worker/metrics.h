@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PSR_METRICS_LINE_MAX 1152
+#define PSR_METRICS_LINE_MAX 1216
 
 typedef struct psr_metrics {
     uint64_t step;        /* counted from 1, as in the step line: steps completed when it ended */
@@ -42,6 +42,8 @@ typedef struct psr_metrics {
     uint64_t staleness;
     bool has_hash;
     uint64_t hash; /* of the weights after this step */
+    bool has_norm; /* --clip-norm, worker 0 */
+    double norm;   /* of the step's gradient over all parameters, before it was clipped */
     bool has_test; /* an evaluation followed this step */
     double test_loss, test_accuracy;
 } psr_metrics;

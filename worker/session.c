@@ -59,6 +59,8 @@ static bool satisfied(psr_session *session, psr_wait wait)
             steps);
     case PSR_WAIT_ALL:
         return psr_exchange_has_all(session->exchange, steps);
+    case PSR_WAIT_NORM:
+        return psr_exchange_has_norm(session->exchange, steps);
     case PSR_WAIT_OPERATION:
         return psr_exchange_operations_ended(session->exchange);
     case PSR_WAIT_FENCES:
@@ -87,7 +89,8 @@ static bool satisfied(psr_session *session, psr_wait wait)
  * between steps does not. */
 static bool counts_as_waiting(psr_wait wait)
 {
-    return wait == PSR_WAIT_BUCKET || wait == PSR_WAIT_ALL || wait == PSR_WAIT_ROOM;
+    return wait == PSR_WAIT_BUCKET || wait == PSR_WAIT_ALL || wait == PSR_WAIT_NORM ||
+           wait == PSR_WAIT_ROOM;
 }
 
 static bool reached(void *context)
@@ -103,13 +106,13 @@ static void trace_wait(const psr_session *session, psr_wait wait, int64_t begin_
     if (tracer == NULL)
         return;
     const bool bucket = wait == PSR_WAIT_BUCKET;
+    const bool all = wait == PSR_WAIT_ALL || wait == PSR_WAIT_NORM;
     const uint64_t step =
-        bucket || wait == PSR_WAIT_ALL
-            ? atomic_load_explicit(&session->wanted_steps, memory_order_relaxed) - 1
-            : session->step;
+        bucket || all ? atomic_load_explicit(&session->wanted_steps, memory_order_relaxed) - 1
+                      : session->step;
     psr_tracer_span(tracer,
                     bucket                  ? PSR_TRACE_WAIT_BUCKET
-                    : wait == PSR_WAIT_ALL  ? PSR_TRACE_WAIT_ALL
+                    : all                   ? PSR_TRACE_WAIT_ALL
                     : wait == PSR_WAIT_ROOM ? PSR_TRACE_WAIT_ROOM
                                             : PSR_TRACE_WAIT_OTHERS,
                     step,
@@ -611,6 +614,7 @@ static bool waits_for(psr_session *session, psr_peer *ret_peer, uint64_t *ret_st
     switch (wait) {
     case PSR_WAIT_BUCKET:
     case PSR_WAIT_ALL:
+    case PSR_WAIT_NORM:
     case PSR_WAIT_OPERATION:
     case PSR_WAIT_BOUND:
         return psr_exchange_waits(session->exchange, wait, ret_peer, ret_step, ret_bucket);
@@ -634,7 +638,8 @@ static bool waits_for(psr_session *session, psr_peer *ret_peer, uint64_t *ret_st
 static bool waits_for_device(psr_session *session, uint64_t *ret_step, uint32_t *ret_bucket)
 {
     psr_wait wait = (psr_wait)atomic_load(&session->wait);
-    return (wait == PSR_WAIT_BUCKET || wait == PSR_WAIT_ALL || wait == PSR_WAIT_FENCES) &&
+    return (wait == PSR_WAIT_BUCKET || wait == PSR_WAIT_ALL || wait == PSR_WAIT_NORM ||
+            wait == PSR_WAIT_FENCES) &&
            psr_exchange_waits_for_device(session->exchange, ret_step, ret_bucket);
 }
 

@@ -29,6 +29,7 @@ typedef enum psr_wait {
     PSR_WAIT_NOTHING,
     PSR_WAIT_BUCKET,    /* wanted_bucket has landed wanted_steps times and is not lent */
     PSR_WAIT_ALL,       /* the same for all buckets */
+    PSR_WAIT_NORM,      /* the norm of the gradient of wanted_steps' last one is known */
     PSR_WAIT_OPERATION, /* the last operation of all workers has ended, and nothing of it is lent */
     PSR_WAIT_FENCES,    /* the device has written all gradients that were reported */
     PSR_WAIT_BOUND,     /* the exchange has changed to its next view */

@@ -378,6 +378,20 @@ static psr_err tell_metrics(training *tr, uint64_t steps)
     return PSR_OK;
 }
 
+/* Worker 0 tells the norm that all agree on. No new weights land before it is known, so waiting for
+ * it delays nothing. */
+static psr_err find_norm(training *tr)
+{
+    psr_trainer *t = tr->t;
+    psr_metrics *m = &tr->turns[0].metrics;
+    if (t->config->clip_norm == 0 || !psr_trainer_is_first(t))
+        return PSR_OK;
+    PSR_TRY(psr_exchange_gradient_norm(t->exchange, &m->norm));
+    m->has_norm = true;
+    (void)end_turn(tr, &tr->turns[t->replica_count - 1]);
+    return PSR_OK;
+}
+
 static psr_err hash_weights(training *tr)
 {
     psr_trainer *t = tr->t;
@@ -404,6 +418,7 @@ static psr_err finish_step(training *tr, uint64_t steps)
         tr->turns[i].last_count = tr->turns[i].count;
         tr->turns[i].last_loss_sum = tr->turns[i].loss_sum;
     }
+    PSR_TRY(find_norm(tr));
     if (evaluates || saves || config->hash)
         PSR_TRY(await_last_weights(tr, steps, of_all_workers));
     if (config->hash)

@@ -167,6 +167,7 @@ typedef struct psr_config {
     double lr;                                   /* --lr */
     double momentum;                             /* --momentum */
     double weight_decay;                         /* --weight-decay */
+    double clip_norm;                            /* --clip-norm; 0: none */
     uint32_t no_decay;                           /* --no-decay bn,bias: PSR_SPARE_.. */
     bool nesterov;                               /* --nesterov */
     psr_optimizer_kind optimizer;                /* --optimizer sgd|adam|.. */

@@ -298,6 +298,13 @@ static psr_err check_optimisation(const psr_config *config)
         return refuse_pair(config, "nesterov", "momentum", "it needs a momentum above 0");
 
     PSR_TRY(check_rule_options(config));
+    if (config->clip_norm > 0 && config->sync != PSR_SYNC_BSP)
+        return refuse_pair(config, "clip-norm", "sync",
+                           "each push is an update by itself, before the norm of its whole "
+                           "gradient is known; use --sync bsp");
+    if (config->clip_norm > 0 && !config->exchange)
+        return refuse_pair(config, "clip-norm", "exchange",
+                           "nothing is updated then; leave one out");
     if (config->no_decay != 0 && config->weight_decay == 0)
         return refuse_pair(config, "no-decay", "weight-decay",
                            "nothing decays then; leave --no-decay out");

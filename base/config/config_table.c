@@ -568,6 +568,10 @@ const psr_option psr_options[] = {
      "as PyTorch's: added to the gradient; with adamw and lamb taken from the weights, beside the "
      "gradient's moments",
      OPTIMISATION, "0.0001", DOUBLE(weight_decay, 0, 1e6), .for_shards = true},
+    {"clip-norm", "C",
+     "scale the gradient down to this Euclidean norm over all parameters where it is larger; 0: "
+     "never",
+     OPTIMISATION, "0", DOUBLE(clip_norm, 0, 1e30), .for_shards = true},
     {"no-decay", "bn,bias",
      "which tensors --weight-decay spares: bn (weights and biases of batch norm), bias (every "
      "bias), or both",

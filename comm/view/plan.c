@@ -272,6 +272,18 @@ static psr_err share_out(psr_plan *plan, psr_route route, const psr_part *parts)
 
 /* ---- hosts ---- */
 
+psr_err psr_plan_spans(const psr_plan *plan, psr_span **ret_spans)
+{
+    psr_span *spans = calloc((size_t)plan->bucket_count + 1, sizeof *spans);
+    if (spans == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for the runs of %" PRIu32 " buckets",
+                        plan->bucket_count);
+    for (uint32_t b = 0; b < plan->bucket_count; b++)
+        spans[b] = plan->buckets[b].span;
+    *ret_spans = spans;
+    return PSR_OK;
+}
+
 uint32_t psr_plan_host_of(const psr_plan *plan, uint32_t rank)
 {
     uint32_t host = 0;

@@ -110,6 +110,9 @@ PSR_MUST_CHECK psr_err psr_plan_of(const psr_plan_options *options, const psr_pl
                                    uint32_t count, psr_plan *ret_plan);
 void psr_plan_done(psr_plan *plan);
 
+/* The runs of all buckets. NOMEM. The caller owns *ret_spans: free(). */
+PSR_MUST_CHECK psr_err psr_plan_spans(const psr_plan *plan, psr_span **ret_spans);
+
 /* The floats of the arena that the buckets cover. */
 static inline size_t psr_plan_length(const psr_plan *plan)
 {

@@ -80,6 +80,16 @@ typedef struct psr_msg_ring {
     uint32_t chunk, hop;
 } psr_msg_ring;
 
+/* NORM: of the gradient of a step (comm/tables/global_norm.h). */
+typedef enum psr_norm_phase { PSR_NORM_PART, PSR_NORM_TOTAL, PSR_NORM_PHASES } psr_norm_phase;
+
+typedef struct psr_msg_norm {
+    uint32_t bucket; /* of a total: 0 */
+    uint64_t step;
+    psr_norm_phase phase;
+    double value; /* the sum of squares of the bucket, or of all; on the wire its 64 bits */
+} psr_msg_norm;
+
 /* STATE: what one member hands to another when a view follows the one before
  * (comm/view/handover.h). */
 typedef struct psr_msg_state {
@@ -117,6 +127,7 @@ psr_head psr_msg_ask_head(const psr_msg_ask *ask);
 psr_head psr_msg_weights_head(const psr_msg_weights *weights);
 psr_head psr_msg_ack_head(uint64_t received); /* received: see psr_msg_weights */
 psr_head psr_msg_ring_head(const psr_msg_ring *ring);
+psr_head psr_msg_norm_head(const psr_msg_norm *norm);
 psr_head psr_msg_state_head(const psr_msg_state *state);
 PSR_MUST_CHECK psr_err psr_msg_init_read(const psr_message *message, psr_msg_init *ret_init);
 PSR_MUST_CHECK psr_err psr_msg_push_read(const psr_message *message, psr_msg_push *ret_push);
@@ -126,6 +137,7 @@ PSR_MUST_CHECK psr_err psr_msg_weights_read(const psr_message *message,
                                             psr_msg_weights *ret_weights);
 PSR_MUST_CHECK psr_err psr_msg_ack_read(const psr_message *message, uint64_t *ret_received);
 PSR_MUST_CHECK psr_err psr_msg_ring_read(const psr_message *message, psr_msg_ring *ret_ring);
+PSR_MUST_CHECK psr_err psr_msg_norm_read(const psr_message *message, psr_msg_norm *ret_norm);
 PSR_MUST_CHECK psr_err psr_msg_state_read(const psr_message *message, psr_msg_state *ret_state);
 
 /* The head with another epoch. */

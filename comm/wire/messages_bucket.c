@@ -1,6 +1,9 @@
 /* Parts of a bucket: between workers and shards, and between workers. */
 #include "comm/wire/messages_private.h"
 
+#include <math.h>
+#include <string.h>
+
 static psr_head part_head(psr_message_type type, uint32_t bucket, uint64_t step, psr_span span)
 {
     return (psr_head){
@@ -167,6 +170,34 @@ psr_err psr_msg_state_read(const psr_message *message, psr_msg_state *ret_state)
     PSR_TRY(field_at_most(message, STATE_ARRAY, UINT32_MAX));
     *ret_state =
         (psr_msg_state){head->tag.round, span_of(head), (uint32_t)head->fields[STATE_ARRAY]};
+    return PSR_OK;
+}
+
+enum { NORM_PHASE, NORM_VALUE };
+
+psr_head psr_msg_norm_head(const psr_msg_norm *norm)
+{
+    psr_head head = {.type = PSR_MSG_NORM,
+                     .tag = bucket_tag(norm->bucket, norm->step),
+                     .fields = {(uint64_t)norm->phase}};
+    memcpy(&head.fields[NORM_VALUE], &norm->value, sizeof norm->value);
+    return head;
+}
+
+psr_err psr_msg_norm_read(const psr_message *message, psr_msg_norm *ret_norm)
+{
+    const psr_head *head = &message->head;
+    uint32_t bucket = 0;
+    double value;
+    PSR_TRY(read_bucket(message, &bucket));
+    PSR_TRY(field_at_most(message, NORM_PHASE, PSR_NORM_PHASES - 1));
+    memcpy(&value, &head->fields[NORM_VALUE], sizeof value);
+    if (!isfinite(value) || value < 0)
+        return psr_violation(message, "its value is %g, which is no sum of squares", value);
+    *ret_norm = (psr_msg_norm){.bucket = bucket,
+                               .step = head->tag.round,
+                               .phase = (psr_norm_phase)head->fields[NORM_PHASE],
+                               .value = value};
     return PSR_OK;
 }
 

@@ -2,8 +2,10 @@
 
 #include "base/arrays/arena.h"
 #include "base/arrays/finite.h"
+#include "model/optimizers/square_sum.h"
 #include "model/optimizers/whole_tensors.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +23,12 @@ struct psr_updater {
     uint64_t lr_step; /* lr is this step's; UINT64_MAX: none's yet */
     float lr;
     uint64_t summed_step; /* step of the part whose tensors are being updated */
+    /* --clip-norm; otherwise NULL */
+    psr_span *parts; /* [part_count] */
+    uint32_t part_count;
+    uint32_t *bucket_of; /* [part] */
+    uint32_t *parts_of;  /* [bucket]: its parts here */
+    uint32_t *missing;   /* [bucket]: its parts that are not summed yet */
 };
 
 static float lr_of(psr_updater *updater, uint64_t step)
@@ -76,11 +84,100 @@ static psr_err part_updated(void *context, uint32_t part)
     return updater->options.updated(updater->options.context, part);
 }
 
+/* ---- the norm ---- */
+
+bool psr_updater_waits(const psr_config *config)
+{
+    return config->clip_norm > 0 || psr_config_updates_whole_tensors(config);
+}
+
+float psr_clip_factor(const psr_config *config, double norm)
+{
+    const double factor = config->clip_norm / (norm + 1e-6);
+    return factor < 1 ? (float)factor : 1.0f;
+}
+
+static psr_err part_summed(psr_updater *updater, uint32_t part)
+{
+    const psr_updater_options *o = &updater->options;
+    const uint32_t b = updater->bucket_of[part];
+    const psr_span span = o->buckets[b];
+    if (--updater->missing[b] > 0)
+        return PSR_OK;
+    updater->missing[b] = updater->parts_of[b];
+    /* What a compression makes of padding's zeros is no gradient. */
+    psr_layout_clear_padding(o->layout, span.offset, span.count, updater->sums + span.offset);
+    return o->squares(o->context, b, psr_square_sum(updater->sums + span.offset, span.count));
+}
+
+static void scale(float *values, size_t count, float factor)
+{
+    for (size_t i = 0; i < count; i++)
+        values[i] *= factor;
+}
+
+static void update_tensors(psr_updater *updater, uint64_t step)
+{
+    const psr_layout *layout = updater->options.layout;
+    size_t t = 0;
+    for (uint32_t p = 0; p < updater->part_count; p++)
+        for (; t < layout->tensor_count &&
+               layout->tensors[t].offset < psr_span_end(updater->parts[p]);
+             t++)
+            if (layout->tensors[t].offset >= updater->parts[p].offset)
+                psr_optimizer_update_tensor(updater->options.optimizer, updater->weights,
+                                            updater->sums, t, lr_of(updater, step), step + 1);
+}
+
+psr_err psr_updater_norm_known(psr_updater *updater, uint64_t step, double norm)
+{
+    const psr_updater_options *o = &updater->options;
+    const bool whole = psr_optimizer_whole_tensors(o->optimizer);
+    const float factor = psr_clip_factor(o->config, norm);
+    for (uint32_t p = 0; p < updater->part_count && factor < 1; p++)
+        scale(updater->sums + updater->parts[p].offset, updater->parts[p].count, factor);
+    if (whole)
+        update_tensors(updater, step);
+    for (uint32_t p = 0; p < updater->part_count; p++) {
+        const psr_span span = updater->parts[p];
+        if (!whole)
+            psr_optimizer_update(o->optimizer, updater->weights, updater->sums, span.offset,
+                                 span.count, lr_of(updater, step), step + 1);
+        PSR_TRY(o->updated(o->context, p));
+    }
+    return PSR_OK;
+}
+
+/* A part lies within one bucket. */
+static psr_err follow_parts(psr_updater *updater, const psr_span *parts, uint32_t count)
+{
+    const psr_updater_options *o = &updater->options;
+    updater->parts = calloc((size_t)count + 1, sizeof *updater->parts);
+    updater->bucket_of = calloc((size_t)count + 1, sizeof *updater->bucket_of);
+    updater->parts_of = calloc((size_t)o->bucket_count + 1, sizeof *updater->parts_of);
+    updater->missing = calloc((size_t)o->bucket_count + 1, sizeof *updater->missing);
+    if (updater->parts == NULL || updater->bucket_of == NULL || updater->parts_of == NULL ||
+        updater->missing == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory to follow %" PRIu32 " parts", count);
+    updater->part_count = count;
+    for (uint32_t p = 0; p < count; p++) {
+        uint32_t b = 0;
+        while (b < o->bucket_count && (parts[p].offset < o->buckets[b].offset ||
+                                       psr_span_end(parts[p]) > psr_span_end(o->buckets[b])))
+            b++;
+        assert(b < o->bucket_count);
+        updater->parts[p] = parts[p];
+        updater->bucket_of[p] = b;
+        updater->missing[b] = ++updater->parts_of[b];
+    }
+    return PSR_OK;
+}
+
 /* ---- sums ---- */
 
 psr_err psr_updater_take(psr_updater *updater, const psr_sum *sum)
 {
-    if (updater->whole != NULL)
+    if (updater->whole != NULL || updater->parts != NULL)
         return keep_sum(updater, sum);
     for (size_t at = 0; at < sum->span.count; at += BLOCK) {
         size_t left = sum->span.count - at;
@@ -91,6 +188,8 @@ psr_err psr_updater_take(psr_updater *updater, const psr_sum *sum)
 
 psr_err psr_updater_summed(psr_updater *updater, uint32_t part, uint64_t step)
 {
+    if (updater->parts != NULL)
+        return part_summed(updater, part);
     updater->summed_step = step;
     return psr_whole_tensors_summed(updater->whole, part);
 }
@@ -113,11 +212,14 @@ psr_err psr_updater_begin(psr_updater *updater, float *weights, const psr_span *
 {
     const psr_updater_options *o = &updater->options;
     updater->weights = weights;
-    if (!psr_optimizer_whole_tensors(o->optimizer))
+    if (!psr_updater_waits(o->config))
         return PSR_OK;
-    if (o->sums == NULL)
+    /* Sums that are scaled may not lie where others still read them as they are. */
+    if (o->sums == NULL || o->config->clip_norm > 0)
         PSR_TRY(psr_arena_new(o->layout->length, &updater->own_sums));
     updater->sums = updater->own_sums != NULL ? updater->own_sums : o->sums;
+    if (o->config->clip_norm > 0)
+        return follow_parts(updater, parts, count);
     const psr_whole_tensors_events events = {updater, update_tensor, part_updated};
     return psr_whole_tensors_new(o->layout, parts, count, &events, &updater->whole);
 }
@@ -127,6 +229,10 @@ void psr_updater_free(psr_updater *updater)
     if (updater == NULL)
         return;
     psr_whole_tensors_free(updater->whole);
+    free(updater->parts);
+    free(updater->bucket_of);
+    free(updater->parts_of);
+    free(updater->missing);
     psr_arena_free(updater->own_sums, updater->options.layout->length);
     free(updater);
 }

@@ -6,7 +6,12 @@
  * An optimizer that needs whole tensors (LARS) cannot update at once, so the updater keeps the
  * sums. The caller says when the sum of a part (a shard's slice, a ring's bucket) is complete. The
  * updater tells the caller when all tensors of a part have been updated
- * (model/optimizers/whole_tensors.h). One thread. */
+ * (model/optimizers/whole_tensors.h).
+ *
+ * With --clip-norm C nothing is updated before the Euclidean norm N of the whole gradient is known:
+ * the updater keeps the sums and tells each bucket's sum of squares (square_sum.h, over blocks from
+ * the bucket's start). When N is known, the gradient is multiplied by min(1, C / (N + 1e-6)), in
+ * double, rounded once to a factor, as torch.nn.utils.clip_grad_norm_ has it. One thread. */
 #ifndef PSR_MODEL_UPDATER_H
 #define PSR_MODEL_UPDATER_H
 
@@ -25,8 +30,13 @@ typedef struct psr_updater_options {
      * copied. NULL: the updater makes one. */
     float *sums;
     void *context;
-    psr_err (*updated)(void *context, uint32_t part); /* whole tensors: all tensors of
-                                                         the part have been updated */
+    psr_err (*updated)(void *context, uint32_t part); /* whole tensors, --clip-norm: all tensors
+                                                         of the part have been updated */
+    /* --clip-norm: the runs of all buckets, and who hears the sum of squares of one that has been
+     * summed here in this step. */
+    const psr_span *buckets;
+    uint32_t bucket_count;
+    psr_err (*squares)(void *context, uint32_t bucket, double squares);
 } psr_updater_options;
 
 /* A run of a bucket, summed over all workers (SSP, async: one worker's). Borrowed for the call. */
@@ -44,16 +54,26 @@ PSR_MUST_CHECK psr_err psr_updater_new(const psr_updater_options *options,
 /* NULL allowed. */
 void psr_updater_free(psr_updater *updater);
 
-/* Must be called before the first sum. weights: the arena, borrowed for life. parts: with whole
- * tensors the parts in which sums arrive, in ascending order, borrowed for the call; otherwise
- * count is 0. Errors: those of psr_whole_tensors_new. */
+/* Whether updates wait for more than their own elements: for whole tensors, or for the norm. Then
+ * psr_updater_summed must be called, and `updated` is. */
+bool psr_updater_waits(const psr_config *config);
+
+/* Must be called before the first sum. weights: the arena, borrowed for life. parts: if updates
+ * wait, the parts in which sums arrive, in ascending order, borrowed for the call, each within one
+ * bucket; otherwise count is 0. Errors: those of psr_whole_tensors_new. */
 PSR_MUST_CHECK psr_err psr_updater_begin(psr_updater *updater, float *weights,
                                          const psr_span *parts, uint32_t count);
 
 /* Takes a sum. NUMERIC: a value in it is not finite (psr_updater_not_finite). */
 PSR_MUST_CHECK psr_err psr_updater_take(psr_updater *updater, const psr_sum *sum);
-/* With whole tensors: the sum of the part in that step is complete. Errors: those of `updated`. */
+/* If updates wait: the sum of the part in that step is complete. Errors: those of `updated` and of
+ * `squares`. */
 PSR_MUST_CHECK psr_err psr_updater_summed(psr_updater *updater, uint32_t part, uint64_t step);
+/* --clip-norm: the norm of the step's gradient is known, and all parts have been summed: all are
+ * updated. Errors: those of `updated`. */
+PSR_MUST_CHECK psr_err psr_updater_norm_known(psr_updater *updater, uint64_t step, double norm);
+/* The factor by which --clip-norm scales a gradient of that norm. Pure. */
+float psr_clip_factor(const psr_config *config, double norm);
 
 /* Returns NUMERIC and sets the message: a gradient of that bucket, or its sum, is not finite. */
 PSR_MUST_CHECK psr_err psr_updater_not_finite(uint64_t step, uint32_t bucket);

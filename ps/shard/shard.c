@@ -3,9 +3,11 @@
 #include "base/arrays/arena.h"
 #include "comm/view/handover.h"
 #include "comm/tables/consistency.h"
+#include "comm/tables/global_norm.h"
 #include "comm/tables/update.h"
 #include "comm/wire/compression/compression.h"
 #include "model/optimizers/updater.h"
+#include "net/violation.h"
 
 #include <stdlib.h>
 
@@ -13,7 +15,9 @@ struct psr_shard {
     psr_shard_options options;
     psr_optimizer *optimizer;
     psr_updater *updater;
-    char update[32]; /* the optimizer's name, by which the table finds it */
+    psr_global_norm *norm; /* --clip-norm; otherwise NULL, as spans */
+    psr_span *spans;       /* [buckets] their runs */
+    char update[32];       /* the optimizer's name, by which the table finds it */
     psr_table_shard *table;
     float *weights;     /* the table's values */
     float *own_weights; /* NULL: the weights belong to the owner */
@@ -48,6 +52,37 @@ static void clear_padding(void *context, psr_span span, float *values)
 {
     const psr_layout *layout = ((psr_shard *)context)->options.layout;
     psr_layout_clear_padding(layout, span.offset, span.count, values);
+}
+
+/* ---- the norm ---- */
+
+static psr_err take_squares(void *context, uint32_t bucket, double squares)
+{
+    return psr_global_norm_part(((psr_shard *)context)->norm, bucket, squares);
+}
+
+psr_err psr_shard_norm(psr_shard *shard, psr_message **message)
+{
+    if (shard->norm != NULL)
+        return psr_global_norm_message(shard->norm, message);
+    psr_err err = psr_violation(*message, "this run clips no gradient");
+    psr_message_free(message);
+    return err;
+}
+
+psr_err psr_shard_settle(psr_shard *shard)
+{
+    uint64_t step;
+    double norm;
+    while (shard->norm != NULL && psr_global_norm_take(shard->norm, &step, &norm))
+        PSR_TRY(psr_updater_norm_known(shard->updater, step, norm));
+    return PSR_OK;
+}
+
+bool psr_shard_waits_for_norm(const psr_shard *shard, psr_waiting *ret_waiting,
+                              uint32_t *ret_bucket)
+{
+    return shard->norm != NULL && psr_global_norm_waits(shard->norm, ret_waiting, ret_bucket);
 }
 
 /* ---- checkpoints ---- */
@@ -104,13 +139,13 @@ static psr_consistency consistency_of(const psr_config *config)
 static psr_err open_table(psr_shard *shard)
 {
     const psr_shard_options *options = &shard->options;
-    bool whole = psr_optimizer_whole_tensors(shard->optimizer);
     const psr_table_update update = {.name = shard->update,
                                      .context = shard,
                                      .state_count = psr_optimizer_slot_count(shard->optimizer),
                                      .state = optimizer_state,
                                      .apply = take_run,
-                                     .applied = whole ? slice_summed : NULL};
+                                     .applied =
+                                         psr_updater_waits(options->config) ? slice_summed : NULL};
     const psr_table_shard_options table = {.plan = options->plan,
                                            .shard = options->shard,
                                            .consistency = consistency_of(options->config),
@@ -144,12 +179,21 @@ static psr_err begin_updates(psr_shard *shard)
 static psr_err bind_plan(psr_shard *shard)
 {
     const psr_shard_options *options = &shard->options;
+    const psr_peer self = {PSR_ROLE_SHARD, options->shard};
+    if (options->config->clip_norm > 0) {
+        PSR_TRY(psr_plan_spans(options->plan, &shard->spans));
+        PSR_TRY(psr_global_norm_new(options->plan, self, options->first_step, &options->outbox,
+                                    &shard->norm));
+    }
     const psr_updater_options updater = {.config = options->config,
                                          .layout = options->layout,
                                          .optimizer = shard->optimizer,
                                          .total_steps = options->total_steps,
                                          .context = shard,
-                                         .updated = slice_updated};
+                                         .updated = slice_updated,
+                                         .buckets = shard->spans,
+                                         .bucket_count = options->plan->bucket_count,
+                                         .squares = take_squares};
     PSR_TRY(psr_updater_new(&updater, &shard->updater));
     PSR_TRY(open_table(shard));
     return begin_updates(shard);
@@ -170,12 +214,21 @@ static psr_err shard_init(psr_shard *shard)
     return bind_plan(shard);
 }
 
-psr_err psr_shard_rebind(psr_shard *shard, const psr_plan *plan, uint64_t first_step)
+static void drop_plan(psr_shard *shard)
 {
     psr_table_shard_free(shard->table);
     psr_updater_free(shard->updater);
+    psr_global_norm_free(shard->norm);
+    free(shard->spans);
     shard->table = NULL;
     shard->updater = NULL;
+    shard->norm = NULL;
+    shard->spans = NULL;
+}
+
+psr_err psr_shard_rebind(psr_shard *shard, const psr_plan *plan, uint64_t first_step)
+{
+    drop_plan(shard);
     shard->options.plan = plan;
     shard->options.first_step = first_step;
     shard->given = true;
@@ -220,8 +273,7 @@ void psr_shard_free(psr_shard *shard)
 {
     if (shard == NULL)
         return;
-    psr_table_shard_free(shard->table);
-    psr_updater_free(shard->updater);
+    drop_plan(shard);
     psr_optimizer_free(shard->optimizer);
     psr_arena_free(shard->own_weights, shard->options.layout->length);
     free(shard);

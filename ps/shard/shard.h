@@ -7,6 +7,7 @@
 #define PSR_PS_SHARD_H
 
 #include "base/config/config.h"
+#include "comm/operations/waiting.h"
 #include "comm/outbox.h"
 #include "comm/view/plan.h"
 #include "comm/tables/table_shard.h"
@@ -59,6 +60,16 @@ void psr_shard_drop_state(psr_shard *shard, uint32_t bucket);
  * says what the shard does and waits for. Its messages also fail with NUMERIC: a gradient, folded
  * or (SSP, async) pushed, is not finite; the detail names step and bucket. */
 psr_table_shard *psr_shard_table(psr_shard *shard);
+
+/* --clip-norm: NORM of another member. Takes *message. Fails as psr_global_norm_message; PROTOCOL:
+ * this run has no norm. */
+PSR_MUST_CHECK psr_err psr_shard_norm(psr_shard *shard, psr_message **message);
+/* After messages to the table and NORM: makes the updates that waited for a norm which is known
+ * now. */
+PSR_MUST_CHECK psr_err psr_shard_settle(psr_shard *shard);
+/* Whether it waits for the norm, and for whom and in which step. */
+bool psr_shard_waits_for_norm(const psr_shard *shard, psr_waiting *ret_waiting,
+                              uint32_t *ret_bucket);
 
 /* The run stops in order after this step: a checkpoint of it is due, at once for buckets that have
  * reached it already. */

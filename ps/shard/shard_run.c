@@ -279,7 +279,11 @@ static psr_err take_due(psr_shard_run *run, psr_message **message)
     }
     if ((*message)->head.type == PSR_MSG_PUSH)
         psr_fault_point("push", psr_msg_step(&(*message)->head));
-    return psr_table_shard_message(run->table, message);
+    if ((*message)->head.type == PSR_MSG_NORM)
+        PSR_TRY(psr_shard_norm(run->shard, message));
+    else
+        PSR_TRY(psr_table_shard_message(run->table, message));
+    return psr_shard_settle(run->shard);
 }
 
 /* Begins the trace with its first step. It ends one step later than its last one, when all that
@@ -379,6 +383,7 @@ const psr_traffic *psr_shard_run_traffic(const psr_shard_run *run)
 void psr_shard_run_report(const psr_shard_run *run, psr_msg_progress *progress)
 {
     uint32_t rank = 0;
+    psr_waiting norm;
     progress->phase = PSR_PHASE_START;
     progress->step = psr_table_shard_clock(run->table);
     progress->counter = psr_table_shard_progress(run->table);
@@ -389,6 +394,10 @@ void psr_shard_run_report(const psr_shard_run *run, psr_msg_progress *progress)
                                  &progress->bucket);
     } else if (!psr_table_shard_initialised(run->table)) {
         progress->waits_for = (psr_peer){PSR_ROLE_WORKER, 0};
+    } else if (psr_shard_waits_for_norm(run->shard, &norm, &progress->bucket)) {
+        progress->phase = PSR_PHASE_PUSH;
+        progress->step = norm.round;
+        progress->waits_for = norm.peer;
     } else if (run->started &&
                psr_table_shard_waits(run->table, &progress->step, &progress->bucket, &rank)) {
         progress->phase = PSR_PHASE_PUSH;

@@ -8,7 +8,7 @@ usage: test_recipes.py PSRING CASE"""
 import os
 import sys
 
-from psring_run import Run, Tap, Workspace
+from psring_run import Run, Tap, Workspace, over
 
 STEPS, MIDDLE = 4, 2
 MLP = {"model": "mlp", "data": "synthetic:count=97,test=10,channels=1,size=28", "bucket-size": 99968, "slice-size": 16448, "lr": 0.05}
@@ -19,6 +19,8 @@ CASES = {
     "adamw": ({"optimizer": "adamw", "weight-decay": 0.1}, dict(MLP, lr=0.001)),
     "rmsprop": ({"optimizer": "rmsprop", "rmsprop-alpha": 0.9, "rmsprop-epsilon": 0.01, "rmsprop-centered": True}, dict(MLP, lr=0.001)),
     "lamb": ({"optimizer": "lamb", "weight-decay": 0.01}, dict(CONVNET, lr=0.01)),
+    "clip-norm": ({"clip-norm": 0.5}, MLP),
+    "clip-norm-lamb": ({"optimizer": "lamb", "clip-norm": 0.1}, dict(CONVNET, lr=0.01, optimizer="lamb", **{"adam-epsilon": 0.1})),
     "no-decay": ({"no-decay": "bn,bias"}, dict(MLP, **{"weight-decay": 0.1})),
 }
 
@@ -28,6 +30,17 @@ def check_hashes(tap, run, right, steps):
         return
     hashes = run.hashes()
     tap.ok(hashes == {s: right[s] for s in steps}, run.name + " has the hashes of local", [str(right), str(hashes)])
+
+
+def norms(run):
+    return [line["gradient_norm"] for line in run.metrics() if line["rank"] == 0]
+
+
+def check_norms(tap, run, local, limit):
+    """Worker 0 tells the norm that all have clipped by; the limit must have been felt."""
+    if run.status == 0 and local.status == 0:
+        tap.ok(norms(run) == norms(local) and max(norms(run)) > float(limit) and not any("gradient_norm" in line for line in run.metrics() if line["rank"]),
+               run.name + " has the gradient norms of local, in worker 0's lines", [str(norms(run)), str(norms(local))])
 
 
 def all_modes(tap, psring, directory, options):
@@ -40,8 +53,14 @@ def all_modes(tap, psring, directory, options):
     tap.ok(sorted(right) == list(range(1, STEPS + 1)) and len(set(right.values())) == STEPS, "every step changes the weights", [str(right)])
     ways = {"ring": dict(mode="ring"), "hops": dict(mode="ring", transport="ipc"), "ps-1": dict(mode="ps", shards=1),
             "ps-2": dict(mode="ps", shards=2), "changes": dict(mode="ps@1,ring@%d,ps@%d" % (MIDDLE, STEPS), shards=2)}
+    if "clip-norm" in options and options["model"] == "mlp":  # over two ways, and over two hosts
+        ways["routes"] = dict(mode="ring", shards=2, route="fc1.*=ps")
+        ways["hosts"] = dict(over("mixed", directory, 3), mode="ring")
     for name, way in ways.items():
-        check_hashes(tap, Run(psring, directory, name, dict(both, **way)), right, range(1, STEPS + 1))
+        run = Run(psring, directory, name, dict(both, **way))
+        check_hashes(tap, run, right, range(1, STEPS + 1))
+        if "clip-norm" in options:
+            check_norms(tap, run, local, options["clip-norm"])
     late = range(MIDDLE + 1, STEPS + 1)
     for origin, name, way in (("hops", "ring to ps", ways["ps-2"]), ("ps-2", "ps to ring", ways["ring"]), ("changes", "changes to local", dict(mode="local"))):
         checkpoint = os.path.join(directory, origin, "checkpoints", "step-%d" % MIDDLE)

@@ -15,6 +15,11 @@ typedef struct way {
 struct psr_binding {
     const psr_plan *plan;
     float *weights; /* env's */
+    /* --clip-norm, unless the engine plays all ranks; otherwise NULL */
+    psr_global_norm *norm;
+    psr_span *spans; /* [buckets] */
+    void *context;   /* env's; so is clipped */
+    void (*clipped)(void *context, uint64_t step, double norm);
     way ways[PSR_ROUTES];
     uint32_t way_count;
     way *of_route[PSR_ROUTES]; /* NULL: no bucket goes it */
@@ -35,6 +40,8 @@ void psr_binding_free(psr_binding *binding)
         return;
     for (uint32_t w = 0; w < binding->way_count; w++)
         binding->ways[w].ops->close(binding->ways[w].engine);
+    psr_global_norm_free(binding->norm);
+    free(binding->spans);
     free(binding);
 }
 
@@ -57,14 +64,31 @@ static psr_err open_ways(psr_binding *binding, const psr_ways *ways, const psr_e
     return PSR_OK;
 }
 
+static psr_err open_norm(psr_binding *binding, psr_engine_env *env)
+{
+    const psr_peer self = {PSR_ROLE_WORKER, env->rank};
+    PSR_TRY(psr_plan_spans(env->plan, &binding->spans));
+    PSR_TRY(psr_global_norm_new(env->plan, self, env->first_step, &env->outbox, &binding->norm));
+    env->norm = binding->norm;
+    env->spans = binding->spans;
+    return PSR_OK;
+}
+
 psr_err psr_binding_new(const psr_ways *ways, const psr_engine_env *env, psr_binding **ret_binding)
 {
+    psr_engine_env own = *env;
+    psr_err err = PSR_OK;
     psr_binding *binding = calloc(1, sizeof *binding);
     if (binding == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a binding");
     binding->plan = env->plan;
     binding->weights = env->weights;
-    psr_err err = open_ways(binding, ways, env);
+    binding->context = env->context;
+    binding->clipped = env->clipped;
+    if (env->config->clip_norm > 0 && !ways->engines[0]->computes_all_ranks)
+        err = open_norm(binding, &own);
+    if (err == PSR_OK)
+        err = open_ways(binding, ways, &own);
     if (err != PSR_OK) {
         psr_binding_free(binding);
         return err;
@@ -75,10 +99,26 @@ psr_err psr_binding_new(const psr_ways *ways, const psr_engine_env *env, psr_bin
 
 /* ---- events ---- */
 
+/* Called after each event: updates wait for the norm of their step. */
+static psr_err settle(psr_binding *binding)
+{
+    uint64_t step;
+    double norm;
+    while (binding->norm != NULL && psr_global_norm_take(binding->norm, &step, &norm)) {
+        if (binding->clipped != NULL)
+            binding->clipped(binding->context, step, norm);
+        for (uint32_t w = 0; w < binding->way_count; w++)
+            if (binding->ways[w].ops->norm_known != NULL)
+                PSR_TRY(binding->ways[w].ops->norm_known(binding->ways[w].engine, step, norm));
+    }
+    return PSR_OK;
+}
+
 psr_err psr_binding_ready(psr_binding *binding, uint64_t step, uint32_t bucket)
 {
     way *w = way_of(binding, bucket);
-    return w->ops->ready(w->engine, step, bucket);
+    PSR_TRY(w->ops->ready(w->engine, step, bucket));
+    return settle(binding);
 }
 
 psr_err psr_binding_end_step(psr_binding *binding, uint64_t step, uint32_t rank)
@@ -99,7 +139,7 @@ psr_err psr_binding_woken(psr_binding *binding)
     for (uint32_t w = 0; w < binding->way_count; w++)
         if (binding->ways[w].ops->woken != NULL)
             PSR_TRY(binding->ways[w].ops->woken(binding->ways[w].engine));
-    return PSR_OK;
+    return settle(binding);
 }
 
 /* The engine for a message, by its sender. NULL: no engine takes such messages. */
@@ -113,9 +153,15 @@ static way *way_of_message(psr_binding *binding, const psr_message *message)
 
 psr_err psr_binding_message(psr_binding *binding, psr_message **message)
 {
+    if ((*message)->head.type == PSR_MSG_NORM && binding->norm != NULL) {
+        PSR_TRY(psr_global_norm_message(binding->norm, message));
+        return settle(binding);
+    }
     way *w = way_of_message(binding, *message);
-    if (w != NULL && w->ops->message != NULL)
-        return w->ops->message(w->engine, message);
+    if (w != NULL && w->ops->message != NULL) {
+        PSR_TRY(w->ops->message(w->engine, message));
+        return settle(binding);
+    }
     psr_err err = psr_violation(*message, "a worker in this mode does not take that");
     psr_message_free(message);
     return err;
@@ -140,6 +186,13 @@ bool psr_binding_waits(const psr_binding *binding, psr_waiting *ret_waiting, uin
             continue;
         any = true;
         *ret_waiting = waiting;
+        *ret_bucket = bucket;
+    }
+    psr_waiting norm;
+    uint32_t bucket = 0;
+    if (any && binding->norm != NULL && psr_global_norm_waits(binding->norm, &norm, &bucket) &&
+        norm.round == ret_waiting->round) {
+        *ret_waiting = norm;
         *ret_bucket = bucket;
     }
     return any;

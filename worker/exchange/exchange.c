@@ -38,6 +38,11 @@ bool psr_exchange_has_all(psr_exchange *exchange, uint64_t steps)
     return true;
 }
 
+bool psr_exchange_has_norm(psr_exchange *exchange, uint64_t steps)
+{
+    return atomic_load(&exchange->norm_steps) >= steps;
+}
+
 bool psr_exchange_operations_ended(psr_exchange *exchange)
 {
     return atomic_load(&exchange->operations_ended) == exchange->operations_begun &&
@@ -562,6 +567,13 @@ uint32_t psr_exchange_slot_count(psr_exchange *exchange)
 float *psr_exchange_slot(psr_exchange *exchange, uint32_t slot)
 {
     return psr_optimizer_slot(exchange->optimizer, slot);
+}
+
+psr_err psr_exchange_gradient_norm(psr_exchange *exchange, double *ret_norm)
+{
+    PSR_TRY(wait_for_weights(exchange, PSR_WAIT_NORM, 0, exchange->step.step + 1));
+    *ret_norm = atomic_load(&exchange->norm);
+    return PSR_OK;
 }
 
 psr_err psr_exchange_links(const psr_exchange *exchange, char **ret_json)

@@ -162,6 +162,10 @@ PSR_MUST_CHECK psr_err psr_exchange_links(const psr_exchange *exchange, char **r
 uint32_t psr_exchange_slot_count(psr_exchange *exchange);
 float *psr_exchange_slot(psr_exchange *exchange, uint32_t slot);
 
+/* --clip-norm, for worker 0: waits for the norm of the last step's gradient, before it was clipped.
+ * That is known before any new weights land. */
+PSR_MUST_CHECK psr_err psr_exchange_gradient_norm(psr_exchange *exchange, double *ret_norm);
+
 void psr_exchange_take_figures(psr_exchange *exchange, psr_exchange_figures *ret_figures);
 
 #endif

@@ -39,6 +39,7 @@ static psr_err open_binding(psr_exchange *exchange, uint64_t first_step)
         .context = exchange,
         .landed = psr_exchange_landed,
         .stale = psr_exchange_stale,
+        .clipped = psr_exchange_clipped,
         .wake = wake,
     };
     return psr_binding_new(&exchange->ways, &env, &exchange->binding);

@@ -7,8 +7,11 @@
 #include "base/arrays/arena.h"
 #include "base/arrays/finite.h"
 #include "comm/wire/compression/compression.h"
+#include "model/optimizers/square_sum.h"
+#include "model/optimizers/updater.h"
 #include "worker/exchange/local_rounding.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +21,7 @@ struct psr_local {
     psr_local_rounding *rounding; /* NULL: nothing is compressed */
     float *kept; /* an arena: the weights that are updated; NULL: the options' weights are */
     float *sum;
+    double norm; /* of the last step's gradient; --clip-norm alone */
     /* Where workers get differences from what they have, which is the options' weights: what
      * encodes a bucket, and arenas for what they lack and what is not sent of it. Otherwise NULL */
     psr_encoder *encoder;
@@ -84,6 +88,11 @@ float *psr_local_gradients(psr_local *local, uint32_t rank)
 }
 
 /* ---- weights that come back rounded ---- */
+
+double psr_local_norm(const psr_local *local)
+{
+    return local->norm;
+}
 
 const float *psr_local_saved(const psr_local *local)
 {
@@ -185,6 +194,25 @@ static psr_err add_bucket(psr_local *local, uint32_t b)
     return psr_finite(local->sum + bucket->offset, bucket->length) ? PSR_OK : PSR_ERR_NUMERIC;
 }
 
+/* The norm of the sum over all buckets, in the order of buckets, and the sum scaled down to
+ * --clip-norm. */
+static double clip(psr_local *local)
+{
+    const psr_local_options *o = &local->options;
+    double squares = 0;
+    for (uint32_t b = 0; b < o->buckets->count; b++) {
+        const psr_bucket *bucket = &o->buckets->items[b];
+        psr_layout_clear_padding(o->layout, bucket->offset, bucket->length,
+                                 local->sum + bucket->offset);
+        squares += psr_square_sum(local->sum + bucket->offset, bucket->length);
+    }
+    const double norm = sqrt(squares);
+    const float factor = psr_clip_factor(o->config, norm);
+    for (size_t i = 0; i < o->layout->length && factor < 1; i++)
+        local->sum[i] *= factor;
+    return norm;
+}
+
 psr_err psr_local_update(psr_local *local, uint64_t step, uint64_t total_steps)
 {
     float lr = psr_schedule_lr(local->options.config, step, total_steps);
@@ -194,6 +222,8 @@ psr_err psr_local_update(psr_local *local, uint64_t step, uint64_t total_steps)
         if (err != PSR_OK)
             return err == PSR_ERR_NUMERIC ? refuse_bucket(step, b) : err;
     }
+    if (local->options.config->clip_norm > 0)
+        local->norm = clip(local);
     if (psr_optimizer_whole_tensors(local->options.optimizer)) {
         for (size_t tensor = 0; tensor < local->options.layout->tensor_count; tensor++)
             psr_optimizer_update_tensor(local->options.optimizer, weights, local->sum, tensor, lr,

@@ -46,4 +46,7 @@ const float *psr_local_saved(const psr_local *local);
  * sum, or a weight that workers get a difference from is not finite. */
 PSR_MUST_CHECK psr_err psr_local_update(psr_local *local, uint64_t step, uint64_t total_steps);
 
+/* --clip-norm: the norm of the last update's gradient before it was clipped. */
+double psr_local_norm(const psr_local *local);
+
 #endif

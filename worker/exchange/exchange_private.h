@@ -48,6 +48,8 @@ struct psr_exchange {
     _Atomic uint64_t operations_ended;
     _Atomic uint64_t fences_passed; /* how many of those `fenced` have passed */
     _Atomic uint64_t staleness;
+    _Atomic double norm; /* of the gradient of the last of norm_steps */
+    _Atomic uint64_t norm_steps;
     psr_exchange_tally tally;
     psr_link_bytes links;
     _Atomic bool bound; /* changed to the view that was asked for last */
@@ -67,6 +69,7 @@ struct psr_exchange {
 /* The bucket holds the weights after that many steps, and its gradient is not lent. */
 bool psr_exchange_has_bucket(psr_exchange *exchange, uint32_t bucket, uint64_t steps);
 bool psr_exchange_has_all(psr_exchange *exchange, uint64_t steps);
+bool psr_exchange_has_norm(psr_exchange *exchange, uint64_t steps);
 bool psr_exchange_operations_ended(psr_exchange *exchange);
 /* Every gradient with a fence may be read; for an engine that computes all ranks. */
 bool psr_exchange_fences_passed(psr_exchange *exchange);
@@ -99,6 +102,7 @@ void psr_exchange_stop(psr_exchange *exchange);
 void psr_exchange_register(psr_exchange *exchange);
 psr_err psr_exchange_landed(void *exchange, uint64_t step, uint32_t bucket);
 void psr_exchange_stale(void *exchange, uint64_t steps);
+void psr_exchange_clipped(void *exchange, uint64_t step, double norm);
 /* The outbox of the engines: it sets the view's epoch. */
 psr_outbox psr_exchange_outbox(psr_exchange *exchange);
 /* Reads messages that waited for the view and may be read now. */

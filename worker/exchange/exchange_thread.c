@@ -42,6 +42,14 @@ void psr_exchange_stale(void *context, uint64_t steps)
         ;
 }
 
+void psr_exchange_clipped(void *context, uint64_t step, double norm)
+{
+    psr_exchange *exchange = context;
+    atomic_store(&exchange->norm, norm);
+    atomic_store(&exchange->norm_steps, step + 1);
+    psr_loop_changed(exchange->session->loop);
+}
+
 psr_err psr_exchange_landed(void *context, uint64_t step, uint32_t bucket)
 {
     psr_exchange *exchange = context;
@@ -201,6 +209,8 @@ static psr_err take_due(psr_exchange *exchange, psr_message **message)
     const uint64_t step = psr_msg_step(&(*message)->head);
     if (type == PSR_MSG_STATE)
         return psr_exchange_take_state(exchange, message);
+    if (type == PSR_MSG_NORM)
+        return as_violation(psr_binding_message(exchange->binding, message));
     if ((*message)->from.role == PSR_ROLE_WORKER)
         psr_fault_point("ring", step);
     else if (type != PSR_MSG_INIT) /* INIT shows what this worker has already: that is no pull */
@@ -241,9 +251,9 @@ static psr_err take_values(void *context, psr_message **message)
 static void register_buckets(psr_exchange *exchange, psr_loop *loop)
 {
     static const psr_message_type of_shard[] = {PSR_MSG_INIT, PSR_MSG_WEIGHTS, PSR_MSG_ACK,
-                                                PSR_MSG_STATE};
+                                                PSR_MSG_STATE, PSR_MSG_NORM};
     static const psr_message_type of_worker[] = {PSR_MSG_PUSH, PSR_MSG_WEIGHTS, PSR_MSG_ACK,
-                                                 PSR_MSG_RING, PSR_MSG_STATE};
+                                                 PSR_MSG_RING, PSR_MSG_STATE,   PSR_MSG_NORM};
     for (size_t i = 0; i < sizeof of_shard / sizeof of_shard[0]; i++)
         psr_loop_route(loop, PSR_ROLE_SHARD, of_shard[i], exchange, take_of_bucket);
     for (size_t i = 0; i < sizeof of_worker / sizeof of_worker[0]; i++)

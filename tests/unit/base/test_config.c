@@ -68,6 +68,7 @@ static const struct {
     {"lr", "0.30000000000000004"},
     {"momentum", "0.30000000000000004"},
     {"weight-decay", "1e-300"},
+    {"clip-norm", "1.5"},
     {"no-decay", "bn,bias"},
     {"nesterov", "true"},
     {"optimizer", "lars"},
@@ -202,6 +203,7 @@ static void shards_are_told_their_options_and_no_other(void **state)
         "rmsprop-epsilon",
         "rmsprop-centered",
         "no-decay",
+        "clip-norm",
     };
     psr_config whole, expected, read;
     psr_config_defaults(&whole);
@@ -716,6 +718,13 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
       {{{"rmsprop-centered", "true"}, {"optimizer", "adamw"}},
        PSR_ERR_USAGE,
        "--rmsprop-centered true does not go with --optimizer adamw: only rmsprop has it"},
+      {{{"clip-norm", "1"}, {"sync", "async"}},
+       PSR_ERR_USAGE,
+       "--clip-norm 1 does not go with --sync async: each push is an update by itself, before the "
+       "norm of its whole gradient is known; use --sync bsp"},
+      {{{"clip-norm", "1"}, {"mode", "ring"}, {"exchange", "false"}},
+       PSR_ERR_USAGE,
+       "--clip-norm 1 does not go with --exchange false: nothing is updated then; leave one out"},
       {{{"no-decay", "bn"}, {"weight-decay", "0"}},
        PSR_ERR_USAGE,
        "--no-decay bn does not go with --weight-decay 0: nothing decays then; leave --no-decay "

@@ -151,11 +151,83 @@ static void what_is_not_finite_is_refused_in_words_and_changes_nothing(void **st
     }
 }
 
+/* ---- --clip-norm ---- */
+
+static psr_err take_squares(void *context, uint32_t bucket, double squares)
+{
+    double *found = context;
+    assert_int_equal(bucket, 0);
+    *found = squares;
+    return PSR_OK;
+}
+
+static psr_err count_updated(void *context, uint32_t part)
+{
+    (void)context;
+    (void)part;
+    return PSR_OK;
+}
+
+/* With SGD at rate 1 the weights move by the clipped gradient itself. */
+static void clip_to(double limit, float *weights, double *ret_norm)
+{
+    fixture f;
+    open_fixture(&f, PSR_OPTIMIZER_SGD, NULL);
+    psr_updater_free(f.updater);
+    psr_optimizer_free(f.optimizer);
+    f.config.clip_norm = limit;
+    f.config.lr = 1;
+    f.config.momentum = f.config.weight_decay = 0;
+    f.config.schedule = PSR_SCHEDULE_CONSTANT;
+    memset(f.weights, 0, sizeof f.weights);
+    expect_ok(psr_optimizer_new(&f.config, &f.layout, &f.optimizer));
+    const psr_span bucket = {0, LENGTH};
+    double squares = -1;
+    const psr_updater_options options = {.config = &f.config,
+                                         .layout = &f.layout,
+                                         .optimizer = f.optimizer,
+                                         .context = &squares,
+                                         .updated = count_updated,
+                                         .buckets = &bucket,
+                                         .bucket_count = 1,
+                                         .squares = take_squares};
+    expect_ok(psr_updater_new(&options, &f.updater));
+    expect_ok(psr_updater_begin(f.updater, f.weights, parts, PARTS));
+    for (uint32_t p = 0; p < PARTS; p++) {
+        const psr_sum sum = {0, parts[p], 0, 1, f.sums + parts[p].offset};
+        expect_ok(psr_updater_take(f.updater, &sum));
+        assert_true(squares < 0); /* not before all of the bucket is there */
+        expect_ok(psr_updater_summed(f.updater, p, 0));
+    }
+    assert_true(f.weights[0] == 0); /* not before the norm is known */
+    *ret_norm = sqrt(squares);
+    expect_ok(psr_updater_norm_known(f.updater, 0, *ret_norm));
+    memcpy(weights, f.weights, sizeof f.weights);
+    close_fixture(&f);
+}
+
+static void a_gradient_is_scaled_down_to_the_norm_as_pytorch_does(void **state)
+{
+    (void)state;
+    float plain[LENGTH], clipped[LENGTH];
+    double norm, squares = 0;
+    clip_to(1e6, plain, &norm);
+    for (size_t i = 0; i < LENGTH; i++)
+        squares += (double)plain[i] * (double)plain[i]; /* the padding has moved by nothing */
+    assert_true(fabs(norm - sqrt(squares)) < 1e-9 * norm);
+    clip_to(0.5, clipped, &norm);
+    const float factor = (float)(0.5 / (norm + 1e-6)); /* torch.nn.utils.clip_grad_norm_ */
+    for (size_t i = 0; i < LENGTH; i++)
+        assert_true(clipped[i] == plain[i] * factor);
+    assert_true(factor < 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_of_any_cut_update_as_the_optimizer_does_at_the_rate_of_their_step),
         cmocka_unit_test(whole_tensors_wait_for_their_parts),
+        cmocka_unit_test(a_gradient_is_scaled_down_to_the_norm_as_pytorch_does),
         cmocka_unit_test(what_is_not_finite_is_refused_in_words_and_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

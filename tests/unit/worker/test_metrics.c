@@ -136,6 +136,8 @@ static void the_longest_line_fits(void **state)
                                  .gradient_float32_bytes = UINT64_MAX,
                                  .bytes_lent = UINT64_MAX,
                                  .staleness = UINT64_MAX,
+                                 .has_norm = true,
+                                 .norm = -DBL_MAX,
                                  .has_hash = true,
                                  .hash = UINT64_MAX,
                                  .has_test = true,

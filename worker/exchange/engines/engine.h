@@ -15,11 +15,16 @@
 #include "comm/buffer.h"
 #include "comm/operations/waiting.h"
 #include "comm/outbox.h"
+#include "comm/tables/global_norm.h"
 #include "comm/view/plan.h"
 #include "model/layout.h"
 #include "model/optimizers/optimizer.h"
 
 typedef struct psr_engine_env {
+    /* --clip-norm: hears the sums of squares of what the engine updates; its buckets' runs.
+     * Borrowed for life; NULL: updates wait for no norm. */
+    psr_global_norm *norm;
+    const psr_span *spans;
     const psr_config *config;
     const psr_layout *layout;
     const psr_buckets *buckets;
@@ -42,6 +47,8 @@ typedef struct psr_engine_env {
     void *context;
     psr_err (*landed)(void *context, uint64_t step, uint32_t bucket);
     void (*stale)(void *context, uint64_t steps); /* see psr_table_options; NULL: nobody asks */
+    /* The norm of a step's gradient is known; NULL: nobody asks. */
+    void (*clipped)(void *context, uint64_t step, double norm);
     /* makes the engine's woken be called. Any thread, until the engine's stop */
     void (*wake)(void *context);
 } psr_engine_env;
@@ -89,6 +96,9 @@ typedef struct psr_engine_ops {
     /* A thread of the engine has called env's wake, or something else woke the exchange thread.
      * NULL: it has no such thread. */
     psr_err (*woken)(psr_engine *engine);
+    /* The norm of the step's gradient is known: updates what waited for it. NULL: it updates
+     * nothing, or finds the norm itself. */
+    psr_err (*norm_known)(psr_engine *engine, uint64_t step, double norm);
     /* What it waits for, and in which step: for PROGRESS and the deadline's line. false: nothing.
      * NULL: it never waits. */
     bool (*waits)(const psr_engine *engine, psr_waiting *ret_waiting, uint32_t *ret_bucket);

@@ -128,6 +128,11 @@ static psr_err slice_updated(void *context, uint32_t slice)
     return psr_table_shard_updated(((psr_engine *)context)->held, slice);
 }
 
+static psr_err take_squares(void *context, uint32_t bucket, double squares)
+{
+    return psr_global_norm_part(((psr_engine *)context)->env.norm, bucket, squares);
+}
+
 /* The parts in which sums come are the slices that this worker holds. */
 static psr_err begin_updates(psr_engine *engine)
 {
@@ -167,7 +172,10 @@ static psr_err open_updater(psr_engine *engine)
                                          .optimizer = env->optimizer,
                                          .total_steps = env->total_steps,
                                          .context = engine,
-                                         .updated = slice_updated};
+                                         .updated = slice_updated,
+                                         .buckets = env->spans,
+                                         .bucket_count = env->plan->bucket_count,
+                                         .squares = take_squares};
     return psr_updater_new(&options, &engine->updater);
 }
 
@@ -189,12 +197,12 @@ static const char *update_name(const psr_engine *engine)
 static psr_err open_held(psr_engine *engine)
 {
     const psr_engine_env *env = &engine->env;
-    bool whole = env->optimizer != NULL && psr_optimizer_whole_tensors(env->optimizer);
+    bool waits = env->optimizer != NULL && psr_updater_waits(env->config);
     const psr_table_update updates[] = {
         {.name = "optimizer",
          .context = engine,
          .apply = take_run,
-         .applied = whole ? slice_summed : NULL},
+         .applied = waits ? slice_summed : NULL},
         {.name = "put past caches", .apply = put_past_caches},
     };
     const psr_table_shard_options options = {
@@ -322,6 +330,12 @@ static psr_err engine_message(psr_engine *engine, psr_message **message)
     return take_own(engine);
 }
 
+static psr_err engine_norm_known(psr_engine *engine, uint64_t step, double norm)
+{
+    PSR_TRY(psr_updater_norm_known(engine->updater, step, norm));
+    return take_own(engine);
+}
+
 /* A worker that has not pushed what others have keeps all waiting, whichever member holds the
  * bucket. A bucket that this worker holds, and that its whole host has pushed, waits for the host
  * before. */
@@ -357,6 +371,7 @@ const psr_engine_ops psr_engine_direct = {
     .close = engine_close,
     .ready = engine_ready,
     .message = engine_message,
+    .norm_known = engine_norm_known,
     .waits = engine_waits,
     .lent = engine_lent,
 };

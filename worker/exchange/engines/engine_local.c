@@ -58,6 +58,8 @@ static psr_err local_end_step(psr_engine *engine, uint64_t step, uint32_t rank)
     psr_err err = psr_local_update(engine->local, step, env->total_steps);
     psr_outbox_tell(&env->outbox, PSR_OBSERVED_FOLDED, step, PSR_OBSERVED_NO_BUCKET, all);
     PSR_TRY(err);
+    if (env->config->clip_norm > 0 && env->clipped != NULL)
+        env->clipped(env->context, step, psr_local_norm(engine->local));
     for (uint32_t b = 0; b < env->buckets->count; b++)
         PSR_TRY(env->landed(env->context, step, b));
     return PSR_OK;

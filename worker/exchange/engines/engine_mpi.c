@@ -134,6 +134,11 @@ static bool engine_waits(const psr_engine *engine, psr_waiting *ret_waiting, uin
     return false;
 }
 
+static psr_err engine_norm_known(psr_engine *engine, uint64_t step, double norm)
+{
+    return psr_own_update_norm_known(engine->update, step, norm);
+}
+
 const psr_engine_ops psr_engine_mpi = {
     .name = "mpi",
     .waits_in = PSR_PHASE_PULL,
@@ -142,5 +147,6 @@ const psr_engine_ops psr_engine_mpi = {
     .close = engine_close,
     .ready = engine_ready,
     .woken = engine_woken,
+    .norm_known = engine_norm_known,
     .waits = engine_waits,
 };

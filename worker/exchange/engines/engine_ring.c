@@ -96,6 +96,11 @@ static uint32_t engine_lent(const psr_engine *engine, uint32_t bucket)
     return psr_ring_lent(engine->ring, bucket);
 }
 
+static psr_err engine_norm_known(psr_engine *engine, uint64_t step, double norm)
+{
+    return psr_own_update_norm_known(engine->update, step, norm);
+}
+
 const psr_engine_ops psr_engine_ring = {
     .name = "ring",
     .route = PSR_ROUTE_RING,
@@ -104,6 +109,7 @@ const psr_engine_ops psr_engine_ring = {
     .close = engine_close,
     .ready = engine_ready,
     .message = engine_message,
+    .norm_known = engine_norm_known,
     .waits = engine_waits,
     .lent = engine_lent,
 };

@@ -37,10 +37,21 @@ psr_err psr_own_update_summed(psr_own_update *update, uint64_t step, uint32_t bu
     psr_err err = psr_updater_take(update->updater, &sum);
     psr_outbox_tell(&env->outbox, PSR_OBSERVED_UPDATED, step, bucket, span);
     PSR_TRY(err);
-    if (!psr_optimizer_whole_tensors(env->optimizer))
+    if (!psr_updater_waits(env->config))
         return env->landed(env->context, step, bucket);
     update->step = step;
     return psr_updater_summed(update->updater, update->parts[bucket], step);
+}
+
+static psr_err take_squares(void *context, uint32_t bucket, double squares)
+{
+    return psr_global_norm_part(((psr_own_update *)context)->env->norm, bucket, squares);
+}
+
+psr_err psr_own_update_norm_known(psr_own_update *update, uint64_t step, double norm)
+{
+    update->step = step;
+    return update->updater != NULL ? psr_updater_norm_known(update->updater, step, norm) : PSR_OK;
 }
 
 /* ---- life ---- */
@@ -85,7 +96,10 @@ static psr_err open_updater(psr_own_update *update, psr_route route)
                                          .total_steps = env->total_steps,
                                          .sums = env->gradients,
                                          .context = update,
-                                         .updated = part_updated};
+                                         .updated = part_updated,
+                                         .buckets = env->spans,
+                                         .bucket_count = env->plan->bucket_count,
+                                         .squares = take_squares};
     PSR_TRY(number_parts(update, route));
     PSR_TRY(psr_updater_new(&options, &update->updater));
     return begin(update);
