@@ -119,6 +119,8 @@ psr_err psr_worker_start_to_json(const psr_worker_start *start, char **ret_json)
     psr_fields_writer w = psr_fields_begin();
     psr_fields_put_number(&w, "first_step", start->first_step);
     psr_fields_put_number(&w, "total_steps", start->total_steps);
+    psr_fields_put_number(&w, "evaluates_first", start->evaluates_first);
+    psr_pace_put(&w, &start->pace);
     return psr_fields_finish(&w, ret_json);
 }
 
@@ -126,10 +128,16 @@ psr_err psr_worker_start_from_json(psr_bytes json, psr_worker_start *ret_start)
 {
     cJSON *object = NULL;
     psr_worker_start start = {0};
+    uint64_t first = 0;
     PSR_TRY(psr_fields_parse(json.data, json.size, &object));
     psr_err err = psr_fields_number(object, "first_step", UINT64_MAX, &start.first_step);
     if (err == PSR_OK)
         err = psr_fields_number(object, "total_steps", UINT64_MAX, &start.total_steps);
+    if (err == PSR_OK)
+        err = psr_fields_number(object, "evaluates_first", 1, &first);
+    if (err == PSR_OK)
+        err = psr_pace_take(object, &start.pace);
+    start.evaluates_first = first != 0;
     cJSON_Delete(object);
     if (err == PSR_OK)
         *ret_start = start;

@@ -6,6 +6,7 @@
 #define PSR_BASE_FACTS_H
 
 #include "base/bytes.h"
+#include "base/config/pace.h"
 #include "base/content.h"
 #include "base/err.h"
 
@@ -42,6 +43,8 @@ typedef struct psr_worker_start {
      * follow */
     uint64_t first_step;
     uint64_t total_steps;
+    psr_pace pace; /* of the run */
+    bool evaluates_first; /* an evaluation after first_step is due and was cut */
 } psr_worker_start;
 
 PSR_MUST_CHECK psr_err psr_worker_start_to_json(const psr_worker_start *start, char **ret_json);

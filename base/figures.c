@@ -71,6 +71,13 @@ const psr_figure_definition psr_figure_definitions[PSR_FIGURE_COUNT] = {
     [PSR_FIGURE_TEST_ACCURACY] =
         {"test_accuracy", "",
          "share of the test set that the last evaluation had right, from 0 to 1"},
+    [PSR_FIGURE_TEST_TOP5] =
+        {"test_top5", "",
+         "share of the test set whose class was among the five most likely ones, from 0 to 1"},
+    [PSR_FIGURE_TRAIN_ACCURACY] =
+        {"train_accuracy", "",
+         "share of the last epoch's samples, as far as this run took them, that the network had "
+         "right when it learned from them, from 0 to 1"},
     [PSR_FIGURE_TEST_COUNT] = {"test_count", "", "samples of the test set"},
 };
 

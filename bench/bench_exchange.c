@@ -431,8 +431,8 @@ static void set_update(bench_run *b)
     b->config.momentum = 0;
     b->config.weight_decay = 0;
     b->config.optimizer = PSR_OPTIMIZER_SGD;
-    b->config.schedule = PSR_SCHEDULE_CONSTANT;
-    b->config.warmup = 0;
+    b->config.schedule.kind = PSR_SCHEDULE_CONSTANT;
+    b->config.warmup = (psr_duration){0};
     b->config.steps = b->rounds + b->warmup + 1;
 }
 

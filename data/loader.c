@@ -38,7 +38,8 @@ struct psr_loader {
     psr_augmenter *augmenter;
     size_t image_floats;
     size_t batch_floats; /* of a slot's images */
-    uint32_t steps;
+    /* the sampler of the epoch that is planned, and of the one that the consumer takes */
+    psr_sampler planned, taken;
 
     batch_slot *slots;
     uint32_t slot_count;
@@ -81,7 +82,7 @@ static bool await_free_slot(psr_loader *loader, batch_slot *slot)
  * loader ends. */
 static batch_slot *draw_ticket(psr_loader *loader)
 {
-    const psr_sampler *sampler = &loader->options.sampler;
+    const psr_sampler *sampler = &loader->planned;
     batch_slot *drawn = NULL;
     pthread_mutex_lock(&loader->plan_lock);
     if (loader->plan_epoch >= loader->options.last_epoch)
@@ -99,14 +100,16 @@ static batch_slot *draw_ticket(psr_loader *loader)
     batch->epoch = loader->plan_epoch;
     batch->step = loader->plan_step;
     batch->count = psr_sampler_batch(sampler, loader->options.rank, batch->step);
+    batch->global_count = psr_sampler_global_batch(sampler, batch->step);
     if (batch->count > 0)
         memcpy(drawn->samples, loader->share + (size_t)batch->step * sampler->batch_size,
                batch->count * sizeof *drawn->samples);
     loader->next_ticket++;
-    if (++loader->plan_step == loader->steps) {
+    if (++loader->plan_step == psr_sampler_steps(sampler)) {
         loader->plan_step = 0;
         loader->plan_epoch++;
         loader->plan_drawn = false;
+        loader->planned.used = 0;
     }
 out:
     pthread_mutex_unlock(&loader->plan_lock);
@@ -202,7 +205,9 @@ static psr_err check_options(const psr_loader_options *options)
 
 static psr_err allocate(psr_loader *loader)
 {
-    const psr_sampler *sampler = &loader->options.sampler;
+    psr_sampler whole = loader->options.sampler;
+    whole.used = 0; /* what is left of the first epoch is less */
+    const psr_sampler *sampler = &whole;
     uint32_t most = psr_sampler_batch(sampler, loader->options.rank, 0);
     uint32_t share = psr_sampler_share(sampler, loader->options.rank);
     size_t side = psr_augmenter_size(loader->augmenter);
@@ -253,8 +258,11 @@ psr_err psr_loader_new(const psr_dataset *dataset, const psr_loader_options *opt
     loader->options = *options;
     if (loader->options.max_bad > dataset->count)
         loader->options.max_bad = dataset->count;
-    loader->steps = psr_sampler_steps(&options->sampler);
-    bool epoch_over = options->first_step == loader->steps;
+    loader->planned = options->sampler;
+    bool epoch_over = options->first_step == psr_sampler_steps(&options->sampler);
+    if (epoch_over)
+        loader->planned.used = 0;
+    loader->taken = loader->planned;
     loader->plan_epoch = loader->taken_epoch = options->first_epoch + epoch_over;
     loader->plan_step = loader->taken_step = epoch_over ? 0 : options->first_step;
     pthread_mutex_init(&loader->plan_lock, NULL);
@@ -325,9 +333,10 @@ psr_err psr_loader_next(psr_loader *loader, const psr_loader_batch **ret_batch)
     if (slot->err != PSR_OK) /* and it stays so: the loader gives no more batches */
         return psr_fail(slot->err, "%s", slot->detail != NULL ? slot->detail : "no memory");
     loader->taken_ticket++;
-    if (++loader->taken_step == loader->steps) {
+    if (++loader->taken_step == psr_sampler_steps(&loader->taken)) {
         loader->taken_step = 0;
         loader->taken_epoch++;
+        loader->taken.used = 0;
     }
     *ret_batch = &slot->batch;
     return PSR_OK;

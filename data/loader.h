@@ -16,7 +16,7 @@
 typedef struct psr_loader psr_loader;
 
 typedef struct psr_loader_options {
-    psr_sampler sampler;
+    psr_sampler sampler; /* its `used` samples are those of the first epoch alone */
     uint32_t rank;
     psr_augment augment;              /* crop-flip: zero padding of image_size/8
                                          (4 at 32 px), random crop, random flip */
@@ -40,7 +40,8 @@ typedef struct psr_loader_batch {
     const uint32_t *labels;  /* [count] */
     const uint32_t *samples; /* [count] */
     uint32_t count;          /* may be 0: this rank's share ran out */
-    uint32_t epoch, step;    /* of the epoch */
+    uint32_t epoch, step;    /* of the epoch; in the first one counted after the used samples */
+    uint32_t global_count;   /* samples of all ranks in this step */
 } psr_loader_batch;
 
 /* dataset is borrowed for the loader's life. This takes all memory and starts all threads; later

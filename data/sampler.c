@@ -2,10 +2,15 @@
 
 #include "base/rng.h"
 
+static uint32_t dealt(const psr_sampler *sampler)
+{
+    return sampler->used < sampler->count ? sampler->count - sampler->used : 0;
+}
+
 uint32_t psr_sampler_share(const psr_sampler *sampler, uint32_t rank)
 {
-    uint32_t whole = sampler->count / sampler->workers;
-    uint32_t left = sampler->count % sampler->workers;
+    uint32_t whole = dealt(sampler) / sampler->workers;
+    uint32_t left = dealt(sampler) % sampler->workers;
     switch (sampler->partition) {
     case PSR_PARTITION_DROP:
         return whole;
@@ -17,11 +22,19 @@ uint32_t psr_sampler_share(const psr_sampler *sampler, uint32_t rank)
     return whole + (rank < left);
 }
 
+psr_deal psr_sampler_deal(const psr_sampler *sampler)
+{
+    return (psr_deal){.count = sampler->count,
+                      .workers = sampler->workers,
+                      .batch_size = sampler->batch_size,
+                      .partition = (uint32_t)sampler->partition,
+                      .drop_last = sampler->drop_last};
+}
+
 uint32_t psr_sampler_steps(const psr_sampler *sampler)
 {
-    /* Rank 0's share is never smaller than another's. */
-    uint32_t share = psr_sampler_share(sampler, 0);
-    return share / sampler->batch_size + (share % sampler->batch_size > 0);
+    const psr_deal deal = psr_sampler_deal(sampler);
+    return (uint32_t)psr_deal_steps(&deal, sampler->used);
 }
 
 uint32_t psr_sampler_batch(const psr_sampler *sampler, uint32_t rank, uint32_t step)
@@ -62,7 +75,7 @@ void psr_sampler_select(const psr_sampler *sampler, const uint32_t *order, uint3
                         uint32_t *share)
 {
     uint32_t share_count = psr_sampler_share(sampler, rank);
-    uint64_t position = rank;
+    uint64_t position = (uint64_t)sampler->used + rank;
     for (uint32_t i = 0; i < share_count; i++, position += sampler->workers)
         /* Only with padding a position lies past the end; the order is then repeated from its head,
          * several times if necessary. */

@@ -6,7 +6,10 @@
  *   drop:  samples at the end are left out, so that n divides the rest (drop_last=True);
  *   pad:   samples from the order's head are added until n divides it (drop_last=False).
  * An epoch has ceil(largest share / batch_size) steps. All ranks take all of them; a rank whose
- * share has run out contributes an empty batch. Any thread. */
+ * share has run out contributes an empty batch. With drop_last the steps end where the first batch
+ * would be incomplete. Steps take the order from its head, so what is left of an epoch is a shorter
+ * order, of the samples after the first `used`, and can be dealt out to other workers. Any
+ * thread. */
 #ifndef PSR_DATA_SAMPLER_H
 #define PSR_DATA_SAMPLER_H
 
@@ -17,10 +20,14 @@ typedef struct psr_sampler {
     uint32_t count, workers, batch_size;
     psr_partition partition;
     bool shuffle;
+    bool drop_last;
+    uint32_t used; /* samples at the order's head that are not dealt out any more */
 } psr_sampler;
 
 /* Samples of rank in one epoch. */
 uint32_t psr_sampler_share(const psr_sampler *sampler, uint32_t rank);
+/* How it deals out an epoch. */
+psr_deal psr_sampler_deal(const psr_sampler *sampler);
 /* Steps in one epoch, the same for every rank. */
 uint32_t psr_sampler_steps(const psr_sampler *sampler);
 /* Size of rank's batch at step (0-based in the epoch); may be 0. */
@@ -31,7 +38,7 @@ uint32_t psr_sampler_global_batch(const psr_sampler *sampler, uint32_t step);
 /* The epoch's order of all count samples: Fisher-Yates from PSR_RNG_SHUFFLE when shuffle, else
  * 0..count-1. order: count entries, caller's. */
 void psr_sampler_order(const psr_sampler *sampler, uint32_t epoch, uint32_t *order);
-/* The samples of rank, in their order. share: psr_sampler_share entries. order: from
+/* The samples of rank, in their order, after the used ones. share: psr_sampler_share entries. order: from
  * psr_sampler_order. */
 void psr_sampler_select(const psr_sampler *sampler, const uint32_t *order, uint32_t rank,
                         uint32_t *share);

@@ -69,6 +69,7 @@ typedef struct psr_exec_state {
 typedef struct psr_pass_result {
     double loss_sum;  /* sum over the batch of the per-sample loss, before division */
     uint32_t correct; /* argmax equals label */
+    uint32_t top5;    /* the label is among the five largest logits */
 } psr_pass_result;
 
 typedef struct psr_backend psr_backend;

@@ -41,6 +41,10 @@ void psr_loss_cross_entropy(const psr_real *logits, const uint32_t *labels,
             if (x[k] > x[best])
                 best = k;
         result.correct += best == label;
+        uint32_t before = 0;
+        for (uint32_t k = 0; k < classes; k++)
+            before += x[k] > x[label] || (x[k] == x[label] && k < label);
+        result.top5 += before < 5;
 
         /* log p[k] = x[k] - max - log sum exp(x - max): no overflow, and no log of a rounded p. */
         const double max = x[best];

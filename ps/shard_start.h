@@ -6,11 +6,13 @@
 #define PSR_PS_SHARD_START_H
 
 #include "base/bytes.h"
+#include "base/config/pace.h"
 #include "model/layout.h"
 
 typedef struct psr_shard_start {
     uint64_t first_step; /* completed steps: 0, or those of the resumed checkpoint */
     uint64_t total_steps;
+    psr_pace pace;
     psr_layout layout; /* owned if it was read: psr_shard_start_done */
 } psr_shard_start;
 

@@ -6,7 +6,7 @@
 
 /* The counts of one rank, as a row of psr_exchange_average. All but the loss are whole numbers far
  * below 2^53. */
-enum { SUM_LOSS, SUM_CORRECT, SUM_COUNT, SUM_FIELDS };
+enum { SUM_LOSS, SUM_CORRECT, SUM_TOP5, SUM_COUNT, SUM_FIELDS };
 
 /* An evaluation under way. A worker that leaves it has counted fewer samples than its share, and
  * all workers take part in the sum of the counts. So all workers see in that sum whether the
@@ -73,6 +73,7 @@ static psr_err infer(evaluating *e, const psr_loader_batch *loaded, float *buffe
     PSR_TRY(psr_backend_infer(t->backend, &batch, &state, &hooks, NULL, &result));
     sums[SUM_LOSS] += result.loss_sum;
     sums[SUM_CORRECT] += result.correct;
+    sums[SUM_TOP5] += result.top5;
     sums[SUM_COUNT] += loaded->count;
     e->counted += loaded->count;
     psr_session_evaluating(t->session, e->counted);
@@ -119,6 +120,7 @@ psr_err psr_evaluate(psr_trainer *t, uint64_t steps, psr_evaluation *ret_evaluat
     psr_sampler sampler = psr_trainer_sampler(t->config, t->ranks, t->test->count);
     sampler.partition = PSR_PARTITION_EXACT;
     sampler.shuffle = false;
+    sampler.drop_last = false;
 
     double *sums = calloc(t->replica_count, SUM_FIELDS * sizeof *sums);
     float *averaged = NULL;
@@ -134,6 +136,7 @@ psr_err psr_evaluate(psr_trainer *t, uint64_t steps, psr_evaluation *ret_evaluat
     if (err == PSR_OK)
         *ret_evaluation = (psr_evaluation){.count = (uint64_t)sums[SUM_COUNT],
                                            .accuracy = sums[SUM_CORRECT],
+                                           .top5 = sums[SUM_TOP5],
                                            .loss = sums[SUM_LOSS],
                                            .left_out = sums[SUM_COUNT] < t->test->count};
     psr_session_evaluated(t->session);

@@ -7,7 +7,7 @@
 
 typedef struct psr_evaluation {
     uint64_t count;
-    double accuracy, loss; /* means over the test samples */
+    double accuracy, top5, loss; /* means over the test samples */
     /* not all samples were counted because the run is being stopped: the other fields are not
      * valid */
     bool left_out;

@@ -516,6 +516,7 @@ static psr_err train(worker *w)
         .ranks = psr_view_workers(psr_member_view(w->member)),
         .first_step = w->start.first_step,
         .total_steps = w->start.total_steps,
+        .evaluates_first = w->start.evaluates_first,
     };
     if (trainer.first_step > trainer.total_steps)
         return psr_fail(PSR_ERR_USAGE,
@@ -576,6 +577,7 @@ static psr_err run(worker *w)
 
     psr_ways ways = {.count = 0};
     psr_err err = psr_worker_start_from_json(psr_member_agreed(w->member), &w->start);
+    w->config.pace = w->start.pace;
     if (err == PSR_OK)
         err = psr_engine_choose(&w->config, &psr_member_view(w->member)->plan, &ways);
     if (err == PSR_OK)

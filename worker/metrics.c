@@ -30,6 +30,7 @@ void psr_metrics_print(const psr_metrics *m, char line[static PSR_METRICS_LINE_M
     psr_text_add(&end, ", \"unix_s\": %.6f", m->unix_s);
     add_seconds(&end, "train_s", m->train_s);
     add_real(&end, "loss", m->loss);
+    add_real(&end, "train_accuracy", m->train_accuracy);
     psr_text_add(&end, ", \"lr\": %.9g", (double)m->lr);
     psr_text_add(&end, ", \"images\": %" PRIu32, m->images);
     add_real(&end, "images_per_s", m->images_per_s);
@@ -56,6 +57,7 @@ void psr_metrics_print(const psr_metrics *m, char line[static PSR_METRICS_LINE_M
     if (m->has_test) {
         add_real(&end, "test_loss", m->test_loss);
         add_real(&end, "test_accuracy", m->test_accuracy);
+        add_real(&end, "test_top5", m->test_top5);
     }
     psr_text_add(&end, "}");
 }
@@ -80,6 +82,8 @@ psr_err psr_outcome_to_json(const psr_outcome *o, const char *links, char **ret_
     add_real(&end, "loss", o->loss);
     add_real(&end, "test_loss", o->test_loss);
     add_real(&end, "test_accuracy", o->test_accuracy);
+    add_real(&end, "test_top5", o->test_top5);
+    add_real(&end, "train_accuracy", o->train_accuracy);
     psr_text_add(&end,
                  ", \"test_count\": %" PRIu64 ", \"hash\": \"%016" PRIx64
                  "\", \"stopped\": %s, \"links\": %s}",

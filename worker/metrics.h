@@ -8,12 +8,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PSR_METRICS_LINE_MAX 1216
+#define PSR_METRICS_LINE_MAX 1344
 
 typedef struct psr_metrics {
     uint64_t step;        /* counted from 1, as in the step line: steps completed when it ended */
     uint32_t rank, epoch; /* epoch from 1 */
     double loss; /* mean over this rank's own batch; NaN (in JSON null) if it had no sample */
+    /* the share of the batch that the network had right before it learned from it; NaN as loss */
+    double train_accuracy;
     float lr;
     double unix_s; /* end of the step: seconds since 1970, by this host's clock */
     /* end of the step by the training clock: seconds since START, without evaluations and
@@ -45,7 +47,7 @@ typedef struct psr_metrics {
     bool has_norm; /* --clip-norm, worker 0 */
     double norm;   /* of the step's gradient over all parameters, before it was clipped */
     bool has_test; /* an evaluation followed this step */
-    double test_loss, test_accuracy;
+    double test_loss, test_accuracy, test_top5;
 } psr_metrics;
 
 /* Without a newline. Reals with 17 digits, which read back to the same bits; not finite ones as
@@ -62,7 +64,9 @@ typedef struct psr_outcome {
     uint64_t gradient_bytes, gradient_float32_bytes;
     /* that of the last complete step, mean over all workers' samples; NaN: there is none */
     double loss;
-    double test_loss, test_accuracy; /* of the last evaluation */
+    double test_loss, test_accuracy, test_top5; /* of the last evaluation */
+    /* of the samples of the last epoch, as far as this run took them, all workers' */
+    double train_accuracy;
     uint64_t test_count;
     uint64_t hash;
     bool stopped;  /* it stopped before its last step because it was told to */

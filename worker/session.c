@@ -28,7 +28,8 @@ psr_err psr_session_failure(psr_session *session)
 static bool holds_back(const psr_session *session, uint64_t step)
 {
     const uint64_t next = session->planned_step;
-    return session->held || (next != 0 && step >= next && step <= session->stop_at);
+    return session->held || (session->ends_here && session->stop_at == UINT64_MAX) ||
+           (next != 0 && step >= next && step <= session->stop_at);
 }
 
 static bool is_held_back(psr_session *session)
@@ -562,6 +563,13 @@ psr_err psr_session_bound(psr_session *session, uint32_t epoch, double *ret_paus
             (unsigned long long)session->step + 1, pause_s);
     *ret_pause_s = pause_s;
     return tell(session, &head, NULL);
+}
+
+void psr_session_ends_here(psr_session *session)
+{
+    pthread_mutex_lock(&session->mutex);
+    session->ends_here = true;
+    pthread_mutex_unlock(&session->mutex);
 }
 
 uint64_t psr_session_last_step(psr_session *session)

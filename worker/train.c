@@ -18,6 +18,10 @@ typedef struct turn {
     psr_metrics metrics;
     uint32_t count; /* samples of its batch */
     double loss_sum;
+    uint32_t correct;
+    /* of the steps of the present epoch */
+    uint32_t epoch;
+    uint64_t epoch_count, epoch_correct;
     /* of the last complete step, because the present step may be refused */
     uint32_t last_count;
     double last_loss_sum;
@@ -174,6 +178,7 @@ static psr_err compute(training *tr, const psr_replica *replica, const psr_loade
         psr_pass_times_end(tr->times, tr->busy_s);
     }
     now->loss_sum = result.loss_sum;
+    now->correct = result.correct;
     now->metrics.loss = result.loss_sum / loaded->count;
     if (!isfinite(now->metrics.loss))
         return psr_fail(PSR_ERR_NUMERIC,
@@ -260,9 +265,10 @@ static psr_err take_turn(training *tr, uint64_t step, uint32_t index)
     PSR_TRY(psr_loader_next(replica->loader, &batch));
     record(tr, PSR_TRACE_DATA, PSR_TRACE_NO_INDEX, 0, begun_ns);
 
-    uint32_t global_batch = psr_sampler_global_batch(&t->sampler, batch->step);
+    const uint32_t global_batch = batch->global_count;
     now->count = batch->count;
     now->loss_sum = 0;
+    now->correct = 0;
     now->metrics = (psr_metrics){.step = step + 1,
                                  .rank = replica->rank,
                                  .epoch = batch->epoch + 1,
@@ -335,13 +341,17 @@ static psr_err evaluate(training *tr, uint64_t steps)
         return PSR_OK;
     }
     tr->last_evaluated = steps;
+    tr->outcome.test_top5 = e.top5;
     tr->outcome.test_loss = e.loss;
     tr->outcome.test_accuracy = e.accuracy;
     tr->outcome.test_count = e.count;
     if (psr_trainer_is_first(t))
         psr_log(PSR_LOG_INFO,
-                "evaluation step=%" PRIu64 " accuracy=%.4f loss=%.4f samples=%" PRIu64, steps,
-                tr->outcome.test_accuracy, psr_shown(e.loss), e.count);
+                "evaluation step=%" PRIu64 " accuracy=%.4f top5=%.4f loss=%.4f samples=%" PRIu64,
+                steps, e.accuracy, e.top5, psr_shown(e.loss), e.count);
+    if (psr_trainer_is_first(t) && t->config->eval_format == PSR_EVAL_FORMAT_TORCH)
+        psr_log_plain("Test set: Average loss: %.4f, Accuracy: %.2f%%", psr_shown(e.loss),
+                      100 * e.accuracy);
     return PSR_OK;
 }
 
@@ -364,6 +374,7 @@ static psr_err tell_metrics(training *tr, uint64_t steps)
             m->has_test = true;
             m->test_loss = tr->outcome.test_loss;
             m->test_accuracy = tr->outcome.test_accuracy;
+            m->test_top5 = tr->outcome.test_top5;
         }
         char line[PSR_METRICS_LINE_MAX];
         psr_metrics_print(m, line);
@@ -403,13 +414,32 @@ static psr_err hash_weights(training *tr)
     return PSR_OK;
 }
 
+static void count_in_epoch(turn *now)
+{
+    if (now->epoch != now->metrics.epoch)
+        now->epoch_count = now->epoch_correct = 0;
+    now->epoch = now->metrics.epoch;
+    now->epoch_count += now->count;
+    now->epoch_correct += now->correct;
+    now->metrics.train_accuracy = (double)now->correct / now->count; /* NaN: it had none */
+}
+
+/* --target-accuracy: every worker has the same figures of the evaluation, and so stops here. */
+static void end_at_target(training *tr, uint64_t steps)
+{
+    const double target = tr->t->config->target_accuracy;
+    if (target > 0 && tr->last_evaluated == steps && tr->outcome.test_accuracy >= target)
+        psr_session_ends_here(tr->t->session);
+}
+
 /* The step that makes `steps` complete has ended for every replica. */
 static psr_err finish_step(training *tr, uint64_t steps)
 {
     const psr_config *config = tr->t->config;
     bool last = steps == tr->t->total_steps;
-    bool evaluates = psr_config_evaluates(config) && (last || due(config->eval_every, steps));
-    bool saves = last || due(config->checkpoint_every, steps);
+    bool evaluates = psr_config_evaluates(config) &&
+                     (last || psr_pace_due(&config->pace, config->eval_every, steps));
+    bool saves = last || psr_pace_due(&config->pace, config->checkpoint_every, steps);
     /* In a checkpoint without averaged statistics no worker waits for another. At the end each
      * worker's time is its own. */
     bool of_all_workers = !last && (evaluates || (saves && tr->t->net->buffers.length > 0));
@@ -417,6 +447,7 @@ static psr_err finish_step(training *tr, uint64_t steps)
     for (uint32_t i = 0; i < tr->t->replica_count; i++) {
         tr->turns[i].last_count = tr->turns[i].count;
         tr->turns[i].last_loss_sum = tr->turns[i].loss_sum;
+        count_in_epoch(&tr->turns[i]);
     }
     PSR_TRY(find_norm(tr));
     if (evaluates || saves || config->hash)
@@ -426,6 +457,8 @@ static psr_err finish_step(training *tr, uint64_t steps)
     const int64_t evaluated_ns = trace_clock(tr);
     if (evaluates) {
         PSR_TRY(evaluate(tr, steps));
+        if (!last)
+            end_at_target(tr, steps);
         record(tr, PSR_TRACE_EVALUATION, PSR_TRACE_NO_INDEX, 0, evaluated_ns);
     }
     PSR_TRY(tell_metrics(tr, steps));
@@ -442,6 +475,8 @@ static psr_err take_steps(training *tr)
     psr_trainer *t = tr->t;
     if (t->first_step == t->total_steps) /* resumed after its last step */
         return psr_config_evaluates(t->config) ? evaluate(tr, t->total_steps) : PSR_OK;
+    if (t->evaluates_first)
+        PSR_TRY(evaluate(tr, t->first_step));
     for (uint64_t step = t->first_step; step < t->total_steps; step++) {
         for (uint32_t i = 0; i < t->replica_count; i++) {
             psr_err err = take_turn(tr, step, i);
@@ -472,6 +507,26 @@ static psr_err average_loss(training *tr)
     psr_err err = psr_exchange_average(tr->t->exchange, rows, WIDTH);
     if (err == PSR_OK)
         tr->outcome.loss = rows[LOSS];
+    free(rows);
+    return err;
+}
+
+/* The share of the last epoch's samples, as far as this run has taken them, that the network had
+ * right when it learned from them. Every process calls it. */
+static psr_err average_training(training *tr)
+{
+    enum { CORRECT, WEIGHT, WIDTH };
+    const uint32_t count = tr->t->replica_count;
+    double *rows = calloc(count, WIDTH * sizeof *rows);
+    if (rows == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for the accuracy of %u replicas", count);
+    for (uint32_t i = 0; i < count; i++) {
+        rows[i * WIDTH + CORRECT] = (double)tr->turns[i].epoch_correct;
+        rows[i * WIDTH + WEIGHT] = (double)tr->turns[i].epoch_count;
+    }
+    psr_err err = psr_exchange_average(tr->t->exchange, rows, WIDTH);
+    if (err == PSR_OK)
+        tr->outcome.train_accuracy = rows[CORRECT];
     free(rows);
     return err;
 }
@@ -518,6 +573,7 @@ static psr_err finish_run(training *tr)
     PSR_TRY(psr_session_trace_end(t->session));
     tr->outcome.hash = psr_layout_hash(&t->net->params, psr_exchange_weights(t->exchange));
     PSR_TRY(average_loss(tr));
+    PSR_TRY(average_training(tr));
     PSR_TRY(evaluate_at_end(tr));
     /* it was stopped before its end */
     if (tr->last_saved != tr->outcome.steps && tr->outcome.steps > t->first_step)
@@ -553,7 +609,8 @@ psr_err psr_train(psr_trainer *trainer, psr_outcome *ret_outcome)
         .t = trainer,
         .settled = trainer->first_step,
         .outcome = {
-            .steps = trainer->first_step, .test_accuracy = NAN, .test_loss = NAN, .loss = NAN}};
+            .steps = trainer->first_step, .test_accuracy = NAN, .test_top5 = NAN,
+            .test_loss = NAN, .loss = NAN, .train_accuracy = NAN}};
     tr.turns = calloc(trainer->replica_count, sizeof *tr.turns);
     if (tr.turns == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the turns of %u replicas",

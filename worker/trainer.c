@@ -16,11 +16,14 @@ psr_sampler psr_trainer_sampler(const psr_config *config, uint32_t ranks, uint32
                          .workers = ranks,
                          .batch_size = config->batch_size,
                          .partition = config->partition,
-                         .shuffle = config->shuffle};
+                         .shuffle = config->shuffle,
+                         .drop_last = config->drop_last};
 }
 
 uint64_t psr_trainer_total_steps(const psr_config *config, const psr_sampler *sampler)
 {
+    if (config->eval_only)
+        return 0;
     if (config->steps > 0)
         return config->steps;
     return config->epochs > 0 ? (uint64_t)config->epochs * psr_sampler_steps(sampler)
@@ -97,17 +100,18 @@ static psr_err init_replica(psr_trainer *t, uint32_t rank, psr_replica *replica)
 {
     replica->rank = rank;
     PSR_TRY(psr_arena_new(t->net->buffers.length, &replica->buffers));
-    const psr_loader_options options = {
+    uint64_t epoch;
+    psr_loader_options options = {
         .sampler = t->sampler,
         .rank = rank,
         .augment = t->config->augment,
         .image_size = t->config->image_size,
         .threads = t->config->loader_threads,
         .depth = t->replica_count > 1 ? LOADER_DEPTH_OF_MANY : LOADER_DEPTH,
-        .first_epoch = (uint32_t)(t->first_step / t->steps_per_epoch),
-        .first_step = (uint32_t)(t->first_step % t->steps_per_epoch),
         .last_epoch = UINT32_MAX,
     };
+    psr_pace_place(&t->config->pace, t->first_step, &epoch, &options.sampler.used);
+    options.first_epoch = (uint32_t)epoch;
     return psr_loader_new(t->train, &options, &replica->loader);
 }
 
@@ -121,7 +125,6 @@ static psr_err init_parts(psr_trainer *t)
     PSR_TRY(psr_dataset_normalise_by(t->test, t->config->mean, t->config->std));
     psr_session_progress(t->session, PSR_PHASE_START);
     t->sampler = psr_trainer_sampler(t->config, t->ranks, t->train->count);
-    t->steps_per_epoch = psr_sampler_steps(&t->sampler);
     PSR_TRY(compile(t));
     psr_session_progress(t->session, PSR_PHASE_START);
 
@@ -149,6 +152,7 @@ psr_err psr_trainer_init(const psr_trainer_options *options, psr_trainer *ret_tr
         .ranks = options->ranks,
         .first_step = options->first_step,
         .total_steps = options->total_steps,
+        .evaluates_first = options->evaluates_first,
     };
     psr_err err = init_parts(&trainer);
     if (err != PSR_OK) {

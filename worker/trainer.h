@@ -16,7 +16,7 @@ typedef struct psr_replica {
 } psr_replica;
 
 typedef struct psr_trainer {
-    const psr_config *config; /* borrowed for life, as net, buckets, session and exchange */
+    const psr_config *config; /* with the run's pace; borrowed for life, as net, buckets, session and exchange */
     const psr_network *net;
     const psr_buckets *buckets;
     psr_session *session;
@@ -28,8 +28,8 @@ typedef struct psr_trainer {
     uint32_t replica_count;
     uint32_t rank;  /* of replicas[0] */
     uint32_t ranks; /* of the run */
-    uint32_t steps_per_epoch;
     uint64_t first_step, total_steps;
+    bool evaluates_first; /* before the first step, for an evaluation that was cut */
     /* --seconds has ended the run: an evaluation is the run's own, and is not left out because no
      * step follows */
     bool evaluates_at_end;
@@ -44,6 +44,7 @@ typedef struct psr_trainer_options {
     psr_opened *data;     /* config's data; borrowed, and given config's constants */
     uint32_t rank, ranks; /* the first rank of this process; number of ranks of the run */
     uint64_t first_step, total_steps;
+    bool evaluates_first;
 } psr_trainer_options;
 
 /* The sampler that distributes count samples among the ranks of a run. */

@@ -7,6 +7,7 @@
 #ifndef PSR_BASE_CONFIG_CONFIG_H
 #define PSR_BASE_CONFIG_CONFIG_H
 
+#include "base/config/pace.h"
 #include "base/content.h"
 #include "base/err.h"
 
@@ -61,7 +62,24 @@ typedef enum psr_schedule_kind {
     PSR_SCHEDULE_STEP,
     PSR_SCHEDULE_COSINE,
     PSR_SCHEDULE_POLY,
+    PSR_SCHEDULE_MULTISTEP,
+    PSR_SCHEDULE_ONECYCLE,
 } psr_schedule_kind;
+#define PSR_MILESTONES_MAX 16
+/* --lr-schedule constant|cosine[:END]|poly:POWER|step:EVERY:GAMMA|multistep:A,B,..:GAMMA|
+ * onecycle[:RISE[:FIRST[:LAST]]] (model/optimizers/schedule.c has the formulas) */
+typedef struct psr_schedule {
+    psr_schedule_kind kind;
+    double gamma, power;
+    double end; /* of cosine: a rate */
+    psr_duration every;
+    psr_duration milestones[PSR_MILESTONES_MAX]; /* ascending */
+    uint32_t milestone_count;
+    double rise, divide_first, divide_last; /* of onecycle */
+} psr_schedule;
+/* --scale-lr: by what of the number of workers --lr is multiplied. */
+typedef enum psr_scale { PSR_SCALE_NONE, PSR_SCALE_LINEAR, PSR_SCALE_SQRT } psr_scale;
+typedef enum psr_eval_format { PSR_EVAL_FORMAT_PSRING, PSR_EVAL_FORMAT_TORCH } psr_eval_format;
 typedef enum psr_augment {
     PSR_AUGMENT_NONE,
     PSR_AUGMENT_CROP_FLIP,
@@ -156,6 +174,7 @@ typedef struct psr_config {
     bool shuffle;            /* --shuffle / --no-shuffle */
     psr_partition partition; /* --partition exact|drop|pad: what happens
                                 to the samples that n does not divide */
+    bool drop_last;          /* --drop-last: steps end before the first incomplete batch */
     uint32_t loader_threads; /* --loader-threads */
     /* optimisation */
     uint32_t batch_size; /* --batch-size per worker */
@@ -175,20 +194,22 @@ typedef struct psr_config {
     double lars_trust;                           /* --lars-trust */
     double rmsprop_alpha, rmsprop_epsilon;       /* --rmsprop-alpha, --rmsprop-epsilon */
     bool rmsprop_centered;                       /* --rmsprop-centered */
-    /* --lr-schedule constant|step:EVERY:GAMMA|cosine|poly:POWER (steps, as fractions of the run) */
-    psr_schedule_kind schedule;
-    double schedule_gamma;
-    double schedule_power;
-    uint64_t schedule_every; /* in steps */
-    uint64_t warmup;         /* --warmup STEPS, linear from 0 exclusive */
+    psr_schedule schedule;                       /* --lr-schedule */
+    psr_duration warmup;                         /* --warmup, linear from 0 exclusive */
+    psr_scale scale_lr;                          /* --scale-lr none|linear|sqrt */
     double label_smoothing;  /* --label-smoothing */
     uint64_t seed;           /* --seed */
     /* the run */
     char out[PSR_PATH_MAX];       /* --out DIR */
     char init[PSR_PATH_MAX];      /* --init CKPT (weights only) */
     char resume[PSR_PATH_MAX];    /* --resume CKPT or run directory */
-    uint64_t checkpoint_every;    /* --checkpoint-every STEPS; 0: only at the end */
-    uint64_t eval_every;          /* --eval-every STEPS; 0: only at the end */
+    psr_duration checkpoint_every; /* --checkpoint-every; none: only at the end */
+    uint32_t keep;                 /* --keep K: the newest checkpoints; 0: all */
+    bool keep_best;                /* --keep-best */
+    psr_duration eval_every;       /* --eval-every; none: only at the end */
+    double target_accuracy;        /* --target-accuracy; 0: none */
+    bool eval_only;                /* --eval-only */
+    psr_eval_format eval_format;   /* --eval-format psring|torch */
     bool eval;                    /* --eval / --no-eval */
     uint64_t log_every;           /* --log-every STEPS: the step line, default 20 */
     double deadline_s;            /* --deadline SECONDS, default 30 */
@@ -212,6 +233,9 @@ typedef struct psr_config {
     uint64_t link_delay_ns;        /* --link-delay; 0: none */
     char record[PSR_PATH_MAX];     /* --record FILE: worker 0 writes how long its passes took */
     char fault_point[64];          /* hidden --fault-point ROLE:RANK:PHASE:STEP */
+    /* No option: where the run is in its data, which gives durations in epochs their steps. Every
+     * process sets it when it learns the data's size; zeros before. */
+    psr_pace pace;
 } psr_config;
 
 /* Every field at its default. */
@@ -222,6 +246,7 @@ typedef enum psr_option_kind {
     PSR_OPTION_FLAG, /* bool; "--no-NAME" too where negatable */
     PSR_OPTION_U32,
     PSR_OPTION_U64,
+    PSR_OPTION_DURATION, /* steps, or epochs with "e" */
     PSR_OPTION_BYTES, /* u64 with suffix K, M, G (binary) */
     PSR_OPTION_DOUBLE,
     PSR_OPTION_STRING,

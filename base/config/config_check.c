@@ -240,7 +240,7 @@ static psr_err check_model(const psr_config *config)
                            "it is for --backend played:PROFILE");
     if (config->backend == PSR_BACKEND_PLAYED && config->record[0] != '\0')
         return refuse_pair(config, "record", "backend", "a played pass is recorded already");
-    if (config->backend == PSR_BACKEND_PLAYED && config->eval_every != 0)
+    if (config->backend == PSR_BACKEND_PLAYED && !psr_duration_is_none(config->eval_every))
         return refuse_pair(config, "eval-every", "backend",
                            "played weights mean nothing; leave --eval-every out");
     if (config->image_size != 0 && config->image_size < 8)
@@ -280,18 +280,24 @@ static psr_err check_rule_options(const psr_config *config)
 
 static psr_err check_optimisation(const psr_config *config)
 {
-    const bool open_end = config->epochs == 0 && config->steps == 0;
+    const bool open_end = config->epochs == 0 && config->steps == 0 && !config->eval_only;
     if (open_end && config->seconds == 0)
         return psr_fail(
             PSR_ERR_USAGE,
             "--epochs and --steps are both 0: nothing says when to end; give one of them");
-    if (open_end &&
-        (config->schedule == PSR_SCHEDULE_COSINE || config->schedule == PSR_SCHEDULE_POLY))
+    const psr_schedule_kind schedule = config->schedule.kind;
+    if (open_end && (schedule == PSR_SCHEDULE_COSINE || schedule == PSR_SCHEDULE_POLY ||
+                     schedule == PSR_SCHEDULE_ONECYCLE))
         return refuse_pair(config, "seconds", "lr-schedule",
                            "it falls until the last step, whose number is not known then; give "
                            "--steps too");
     if (config->epochs != 0 && config->steps != 0)
         return refuse_pair(config, "epochs", "steps", "both say when to end; set one of them to 0");
+    if (schedule == PSR_SCHEDULE_ONECYCLE && !psr_duration_is_none(config->warmup))
+        return refuse_pair(config, "warmup", "lr-schedule",
+                           "a cycle begins with a rise of its own; leave --warmup out");
+    if (schedule == PSR_SCHEDULE_COSINE && config->schedule.end > config->lr)
+        return refuse_pair(config, "lr-schedule", "lr", "its end would be above its beginning");
     if (config->nesterov && config->optimizer != PSR_OPTIMIZER_SGD)
         return refuse_pair(config, "nesterov", "optimizer", "it is a form of sgd's momentum");
     if (config->nesterov && config->momentum == 0)
@@ -315,6 +321,31 @@ static psr_err check_optimisation(const psr_config *config)
     return PSR_OK;
 }
 
+static psr_err check_evaluation(const psr_config *config)
+{
+    const bool now_and_then = !psr_duration_is_none(config->eval_every);
+    char text[PSR_OPTION_TEXT_MAX];
+    if (!config->eval && now_and_then)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--no-eval does not go with --eval-every %s: there is no evaluation then; "
+                        "leave one out",
+                        word(config, "eval-every", text));
+    if (config->target_accuracy > 0 && !now_and_then)
+        return refuse_pair(config, "target-accuracy", "eval-every",
+                           "it ends the run after an evaluation; give --eval-every 1e");
+    if (config->keep_best && (!now_and_then || psr_duration_is_none(config->checkpoint_every)))
+        return refuse_pair(config, "keep-best", now_and_then ? "checkpoint-every" : "eval-every",
+                           "the best one is chosen by evaluations of checkpoints; give both "
+                           "--eval-every and --checkpoint-every");
+    if (config->eval_only && !psr_config_evaluates(config))
+        return refuse_pair(config, "eval-only", config->eval ? "backend" : "eval",
+                           "there would be nothing to do");
+    if (config->eval_only && config->init[0] == '\0' && config->resume[0] == '\0')
+        return psr_fail(PSR_ERR_USAGE,
+                        "--eval-only: there are no weights to evaluate; give --resume or --init");
+    return PSR_OK;
+}
+
 static psr_err check_run(const psr_config *config)
 {
     if (config->bare != PSR_BARE_NOWHERE &&
@@ -332,11 +363,7 @@ static psr_err check_run(const psr_config *config)
     psr_traced_steps traced;
     if (config->steps != 0) /* of --epochs the data say how many they are */
         PSR_TRY(psr_config_traced_steps(config, 0, config->steps, &traced));
-    if (!config->eval && config->eval_every != 0)
-        return psr_fail(PSR_ERR_USAGE,
-                        "--no-eval does not go with --eval-every %" PRIu64
-                        ": there is no evaluation then; leave one out",
-                        config->eval_every);
+    PSR_TRY(check_evaluation(config));
     if (config->record[0] != '\0' && config->slowed_count > 0)
         return refuse_pair(config, "record", "slow", "it would record the waiting; leave one out");
     for (uint32_t i = 0; i < config->slowed_count; i++)
@@ -366,7 +393,8 @@ void psr_config_fit_mode(psr_config *config, const psr_config *file)
     psr_config_defaults(&defaults);
     if (strcmp(config->compress, "none") == 0 && config->compress_as == file->compress_as)
         config->compress_as = defaults.compress_as;
-    if (!config->eval && config->eval_every == file->eval_every)
+    if (!config->eval && config->eval_every.steps == file->eval_every.steps &&
+        config->eval_every.milli_epochs == file->eval_every.milli_epochs)
         config->eval_every = defaults.eval_every;
     if (has_same_mode(config, file))
         return;

@@ -38,6 +38,8 @@ static const char *const partition_words[] = {"exact", "drop", "pad", NULL};
 static const char *const backend_words[] = {"onednn", "reference", "played:", NULL};
 static const char *const played_gradients_words[] = {"zero", "seeded", NULL};
 static const char *const network_words[] = {"auto", "tcp", "ipc", "shm", NULL};
+static const char *const scale_words[] = {"none", "linear", "sqrt", NULL};
+static const char *const eval_format_words[] = {"psring", "torch", NULL};
 static const char *const shortcut_words[] = {"a", "b", NULL};
 #define MODES_OWN                                                                                  \
     "who sums the gradients. ps: parameter servers, as many as --shards says; ring: the workers, " \
@@ -89,68 +91,6 @@ static void print_sync(const psr_config *config, char *text, size_t size)
         snprintf(text, size, "ssp:%" PRIu32, config->ssp_bound);
     else
         snprintf(text, size, "%s", config->sync == PSR_SYNC_BSP ? "bsp" : "async");
-}
-
-static psr_err read_schedule(psr_config *config, const char *text)
-{
-    /* A field that a schedule does not use has a neutral value, so that equal schedules are equal
-     * structs. */
-    uint64_t every = 0;
-    double gamma = 1, power = 1;
-    psr_schedule_kind kind;
-
-    if (strcmp(text, "constant") == 0) {
-        kind = PSR_SCHEDULE_CONSTANT;
-    } else if (strcmp(text, "cosine") == 0) {
-        kind = PSR_SCHEDULE_COSINE;
-    } else if (strncmp(text, "poly:", 5) == 0 && psr_parse_double(text + 5, &power) && power > 0 &&
-               power <= 100) {
-        kind = PSR_SCHEDULE_POLY;
-    } else {
-        char number[32];
-        const char *colon = strncmp(text, "step:", 5) == 0 ? strchr(text + 5, ':') : NULL;
-        size_t length = colon != NULL ? (size_t)(colon - (text + 5)) : sizeof number;
-        if (length >= sizeof number)
-            goto refuse;
-        memcpy(number, text + 5, length);
-        number[length] = '\0';
-        if (!psr_parse_u64(number, &every) || every == 0 || !psr_parse_double(colon + 1, &gamma) ||
-            gamma <= 0 || gamma > 1)
-            goto refuse;
-        kind = PSR_SCHEDULE_STEP;
-    }
-    config->schedule = kind;
-    config->schedule_every = every;
-    config->schedule_gamma = gamma;
-    config->schedule_power = power;
-    return PSR_OK;
-
-refuse:
-    return psr_fail(PSR_ERR_USAGE,
-                    "'%s' is not a schedule; give constant, cosine, poly:POWER (poly:2), or "
-                    "step:EVERY:GAMMA with EVERY steps and 0 < GAMMA <= 1 (step:1000:0.1)",
-                    text);
-}
-
-static void print_schedule(const psr_config *config, char *text, size_t size)
-{
-    char number[32];
-    switch (config->schedule) {
-    case PSR_SCHEDULE_CONSTANT:
-        snprintf(text, size, "constant");
-        return;
-    case PSR_SCHEDULE_COSINE:
-        snprintf(text, size, "cosine");
-        return;
-    case PSR_SCHEDULE_POLY:
-        psr_print_double(config->schedule_power, number, sizeof number);
-        snprintf(text, size, "poly:%s", number);
-        return;
-    case PSR_SCHEDULE_STEP:
-        psr_print_double(config->schedule_gamma, number, sizeof number);
-        snprintf(text, size, "step:%" PRIu64 ":%s", config->schedule_every, number);
-        return;
-    }
 }
 
 static psr_err read_no_decay(psr_config *config, const char *text)
@@ -415,12 +355,11 @@ static psr_err judge_fault_point(psr_config *config, const char *text)
 #define FLAG(f) .kind = PSR_OPTION_FLAG, FIELD(f), .negatable = true
 #define U32(f, a, b) .kind = PSR_OPTION_U32, FIELD(f), .least = (a), .most = (b)
 #define U64(f, a, b) .kind = PSR_OPTION_U64, FIELD(f), .least = (a), .most = (b)
+#define DURATION(f) .kind = PSR_OPTION_DURATION, FIELD(f)
 #define BYTES(f, a, b) .kind = PSR_OPTION_BYTES, FIELD(f), .least = (a), .most = (b)
 #define DOUBLE(f, a, b) .kind = PSR_OPTION_DOUBLE, FIELD(f), .low = (a), .high = (b)
 #define STRING(f) .kind = PSR_OPTION_STRING, FIELD(f), .size = sizeof(((psr_config *)0)->f)
 #define SPECIAL(r, p) .kind = PSR_OPTION_SPECIAL, .read = (r), .print = (p)
-
-/* Steps stay exact in a double and far from overflow when multiplied by a batch. */
 
 const psr_option psr_options[] = {
     {"mode", MODES, MODES_HELP, ARCHITECTURE, "ps",
@@ -433,7 +372,7 @@ const psr_option psr_options[] = {
      "mode ps",
      ARCHITECTURE, "bsp", SPECIAL(read_sync, print_sync), .for_shards = true},
     {"workers", "N", "how many processes compute gradients", ARCHITECTURE, "1",
-     U32(workers, 1, 1024)},
+     U32(workers, 1, 1024), .for_shards = true},
     {"route", "PATTERN=ps|ring,..",
      "which tensors go by ps or ring, by name or pattern (layer4.*=ps,*=ring); the first pattern "
      "that matches a tensor counts; other tensors go by --mode",
@@ -547,6 +486,10 @@ const psr_option psr_options[] = {
      "each is used once; drop: they are left out; pad: some are repeated, as PyTorch's "
      "DistributedSampler does",
      DATA, "exact", ENUM(partition, partition_words)},
+    {"drop-last", NULL,
+     "leave out an epoch's last batches if one of them is incomplete, so that all have the same "
+     "size",
+     DATA, "false", FLAG(drop_last)},
     {"loader-threads", "N", "threads per worker that read and augment", DATA, "1",
      U32(loader_threads, 1, 64)},
 
@@ -594,11 +537,21 @@ const psr_option psr_options[] = {
      DOUBLE(rmsprop_epsilon, 0, 1), .low_excluded = true, .for_shards = true},
     {"rmsprop-centered", NULL, "rmsprop divides by the deviation, not by the root of squares",
      OPTIMISATION, "false", FLAG(rmsprop_centered), .for_shards = true},
-    {"lr-schedule", "constant|cosine|poly:POWER|step:EVERY:GAMMA",
-     "how the learning rate changes; EVERY counts steps", OPTIMISATION, "constant",
-     SPECIAL(read_schedule, print_schedule), .for_shards = true},
-    {"warmup", "STEPS", "steps in which the learning rate rises linearly, before the schedule",
-     OPTIMISATION, "0", U64(warmup, 0, PSR_STEPS_MOST), .for_shards = true},
+    {"lr-schedule",
+     "constant|cosine[:END]|poly:POWER|step:EVERY:GAMMA|multistep:A,B,..:GAMMA|onecycle[:..]",
+     "how the learning rate changes after the warm-up. cosine falls to the rate END; step "
+     "multiplies by GAMMA every EVERY, multistep after A, after B, and so on; these count steps "
+     "(1000) or epochs (30e); onecycle:RISE:FIRST:LAST is PyTorch's OneCycleLR, with its defaults "
+     "0.3:25:10000",
+     OPTIMISATION, "constant", SPECIAL(psr_config_read_schedule, psr_config_print_schedule),
+     .for_shards = true},
+    {"warmup", "STEPS|Ne",
+     "steps, or epochs (5e), in which the learning rate rises linearly, before the schedule",
+     OPTIMISATION, "0", DURATION(warmup), .for_shards = true},
+    {"scale-lr", "none|linear|sqrt",
+     "multiply --lr by the number of workers, or by its square root; the warm-up then begins at "
+     "--lr itself (Goyal et al., 2017)",
+     OPTIMISATION, "none", ENUM(scale_lr, scale_words), .for_shards = true},
     {"label-smoothing", "S", "share of the target that is spread over all classes", OPTIMISATION,
      "0", DOUBLE(label_smoothing, 0, 1), .high_excluded = true},
     {"seed", "N", "seed of every random number of the run", OPTIMISATION, "1",
@@ -614,11 +567,30 @@ const psr_option psr_options[] = {
      "command that a launcher starts again: it goes on from the newest checkpoint of --out DIR, "
      "DIR-2, .. if there is one, and writes the next of these names",
      RUN, "", STRING(resume)},
-    {"checkpoint-every", "STEPS", "steps from one checkpoint to the next; 0: only at the end", RUN,
-     "0", U64(checkpoint_every, 0, PSR_STEPS_MOST), .for_shards = true},
-    {"eval-every", "STEPS",
-     "steps from one evaluation on the test set to the next; 0: only at the end", RUN, "0",
-     U64(eval_every, 0, PSR_STEPS_MOST)},
+    {"checkpoint-every", "STEPS|Ne",
+     "steps, or epochs (1e, 0.5e), from one checkpoint to the next; 0: only at the end", RUN, "0",
+     DURATION(checkpoint_every), .for_shards = true},
+    {"keep", "K", "keep the newest K checkpoints and remove older ones; 0: keep all", RUN, "0",
+     U32(keep, 0, 1000000)},
+    {"keep-best", NULL,
+     "keep the checkpoint of the best test accuracy too, whatever its age; checkpoints/best names "
+     "it",
+     RUN, "false", FLAG(keep_best)},
+    {"eval-every", "STEPS|Ne",
+     "steps, or epochs (1e, 0.5e), from one evaluation on the test set to the next; 0: only at the "
+     "end",
+     RUN, "0", DURATION(eval_every)},
+    {"target-accuracy", "A",
+     "end the run after the first evaluation with at least this share of the test set right "
+     "(0.94); 0: never",
+     RUN, "0", DOUBLE(target_accuracy, 0, 1)},
+    {"eval-only", NULL,
+     "take no step: evaluate the weights of --resume or --init on the test set, and end", RUN,
+     "false", FLAG(eval_only)},
+    {"eval-format", "psring|torch",
+     "how rank 0's log has an evaluation; torch: with a line as that of PyTorch's examples beside "
+     "it, 'Test set: Average loss: 0.0561, Accuracy: 98.21%'",
+     RUN, "psring", ENUM(eval_format, eval_format_words)},
     {"eval", NULL,
      "evaluate on the test set at the end, and as --eval-every says; with --no-eval never", RUN,
      "true", FLAG(eval)},

@@ -67,6 +67,10 @@ PSR_MUST_CHECK psr_err psr_config_read_mode(psr_config *config, const char *text
 void psr_config_print_mode(const psr_config *config, char *text, size_t size);
 PSR_MUST_CHECK psr_err psr_config_judge_route(psr_config *config, const char *text);
 
+/* config_schedule.c: --lr-schedule. */
+PSR_MUST_CHECK psr_err psr_config_read_schedule(psr_config *config, const char *text);
+void psr_config_print_schedule(const psr_config *config, char *text, size_t size);
+
 /* config_trace.c: --trace. */
 PSR_MUST_CHECK psr_err psr_config_read_trace(psr_config *config, const char *text);
 void psr_config_print_trace(const psr_config *config, char *text, size_t size);

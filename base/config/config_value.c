@@ -273,6 +273,16 @@ psr_err psr_option_read(const psr_option *option, psr_config *config, const char
         memcpy(field, &narrow, sizeof narrow);
         return PSR_OK;
     }
+    case PSR_OPTION_DURATION: {
+        psr_duration value;
+        if (!psr_duration_read(text, &value))
+            return psr_fail(PSR_ERR_USAGE,
+                            "--%s: '%s' is no duration; give steps (1000) or epochs with an e (30e, "
+                            "0.5e), with at most three decimals",
+                            option->name, text);
+        memcpy(field, &value, sizeof value);
+        return PSR_OK;
+    }
     case PSR_OPTION_U64:
     case PSR_OPTION_BYTES: {
         uint64_t value = 0;
@@ -322,6 +332,12 @@ bool psr_option_print(const psr_option *option, const psr_config *config, char *
             snprintf(whole, sizeof whole, "%s", option->zero);
         else
             snprintf(whole, sizeof whole, "%" PRIu32, value);
+        break;
+    }
+    case PSR_OPTION_DURATION: {
+        psr_duration value;
+        memcpy(&value, field, sizeof value);
+        psr_duration_print(value, whole, sizeof whole);
         break;
     }
     case PSR_OPTION_U64:

@@ -51,7 +51,8 @@ void psr_summary_text(const cJSON *outcome, psr_figure figure,
         snprintf(text, PSR_FIGURE_TEXT_BYTES, "-");
     else if (is_over_workers(figure))
         print_range(outcome, figure, value, text);
-    else if (figure == PSR_FIGURE_TEST_ACCURACY)
+    else if (figure == PSR_FIGURE_TEST_ACCURACY || figure == PSR_FIGURE_TEST_TOP5 ||
+             figure == PSR_FIGURE_TRAIN_ACCURACY)
         snprintf(text, PSR_FIGURE_TEXT_BYTES, "%.2f%%", 100 * value);
     else if (figure == PSR_FIGURE_LOSS || figure == PSR_FIGURE_TEST_LOSS)
         snprintf(text, PSR_FIGURE_TEXT_BYTES, "%.6g", value);
@@ -168,16 +169,23 @@ static void add_traffic(psr_text_end *end, const cJSON *o)
 static void add_result(psr_text_end *end, const cJSON *o)
 {
     char loss[PSR_FIGURE_TEXT_BYTES], accuracy[PSR_FIGURE_TEXT_BYTES];
+    char top5[PSR_FIGURE_TEXT_BYTES], train[PSR_FIGURE_TEXT_BYTES];
     const char *hash = psr_json_text(o, "hash");
     if (hash == NULL)
         return;
     psr_summary_text(o, PSR_FIGURE_LOSS, loss);
     psr_summary_text(o, PSR_FIGURE_TEST_ACCURACY, accuracy);
+    psr_summary_text(o, PSR_FIGURE_TEST_TOP5, top5);
+    psr_summary_text(o, PSR_FIGURE_TRAIN_ACCURACY, train);
     psr_text_add(end, "result     ");
     if (has(o, PSR_FIGURE_LOSS))
         psr_text_add(end, "loss %s, ", loss);
     if (has(o, PSR_FIGURE_TEST_ACCURACY))
         psr_text_add(end, "test accuracy %s, ", accuracy);
+    if (has(o, PSR_FIGURE_TEST_TOP5))
+        psr_text_add(end, "top 5 %s, ", top5);
+    if (has(o, PSR_FIGURE_TRAIN_ACCURACY))
+        psr_text_add(end, "training accuracy %s, ", train);
     psr_text_add(end, "weight hash %.32s\n", hash);
 }
 

@@ -234,7 +234,7 @@ static psr_err complete(bench *b)
         config->steps = DEFAULT_STEPS;
     if (isnan(b->targets.accuracy))
         config->eval = false;
-    else if (config->eval_every == 0 || !config->eval)
+    else if (psr_duration_is_none(config->eval_every) || !config->eval)
         return psr_fail(PSR_ERR_USAGE, "--until-accuracy: nobody would see it; give --eval-every "
                                        "too, and no --no-eval");
     return PSR_OK;

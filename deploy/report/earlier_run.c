@@ -137,7 +137,7 @@ psr_err psr_earlier_run_fit(const psr_earlier_run *run, const psr_given_options 
     if (given->init && !given->resume)
         config->resume[0] = '\0';
     if (given->eval && !given->eval_every && !config->eval)
-        config->eval_every = 0;
+        config->eval_every = (psr_duration){0};
     if (given->eval_every && !given->eval)
         config->eval = true;
     if (given->data && !given->resume && !given->data_content)

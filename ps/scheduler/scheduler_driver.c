@@ -14,6 +14,7 @@
 #include "ps/parts.h"
 #include "ps/roster.h"
 #include "ps/scheduler/checkpoints/checkpoints.h"
+#include "ps/scheduler/checkpoints/kept.h"
 #include "ps/scheduler/checkpoints/resume.h"
 #include "ps/scheduler/hosts.h"
 #include "ps/scheduler/late.h"
@@ -56,6 +57,7 @@ typedef struct driver {
     psr_resume *resume;    /* NULL: from the start */
     psr_sections sections; /* once all have joined */
     psr_checkpoints *checkpoints;
+    psr_kept *kept; /* which of them stay */
     psr_progress *progress;  /* what the launcher's bar shows */
     psr_figures *figures;    /* the figures of the run; both from the beginning of the run */
     psr_links *links;        /* bytes between hosts; likewise */
@@ -177,6 +179,7 @@ static psr_err begin_files(driver *d, const psr_config *config, const psr_facts 
     snprintf(directory, sizeof directory, "%s/checkpoints", psr_rundir_path(d->rundir));
     psr_checkpoints_options options = {directory, config, &d->sections, psr_scheduler_loop_wake,
                                        &d->loop};
+    PSR_TRY(psr_kept_new(config, directory, &d->kept));
     return psr_checkpoints_new(&options, &d->checkpoints);
 }
 
@@ -207,25 +210,57 @@ static void say_samples(driver *d, const psr_facts *facts)
     on_say(d, line);
 }
 
-static psr_err check_resume(driver *d)
+static psr_err check_resume(driver *d, const psr_config *config)
 {
     char line[1024];
     PSR_TRY(psr_resume_check(d->resume, &d->sections));
     if (psr_resume_drops(d->resume, &d->sections, line, sizeof line))
         on_say(d, line);
+    for (uint32_t i = 0;
+         psr_resume_changes(d->resume, config, &config->pace, i, line, sizeof line); i++)
+        on_say(d, line);
     return PSR_OK;
 }
 
-static psr_err on_begin(void *context, const psr_config *config, const psr_facts *facts,
+/* Where the run is in its data, and how many steps it has in all. */
+static void find_pace(driver *d, const psr_config *config, const psr_facts *facts,
+                      psr_beginning *beginning)
+{
+    const psr_deal deal = {.count = facts->train_count,
+                           .workers = psr_roster_of(config).ranks,
+                           .batch_size = config->batch_size,
+                           .partition = (uint32_t)config->partition,
+                           .drop_last = config->drop_last};
+    beginning->pace = d->resume != NULL ? psr_resume_pace(d->resume, &deal)
+                                        : psr_pace_of(&deal, config->steps > 0);
+    beginning->pace.by_steps = config->steps > 0;
+    beginning->total_steps = config->eval_only  ? beginning->first_step
+                             : config->steps > 0 || config->epochs == 0
+                                 ? facts->total_steps
+                                 : psr_pace_total(&beginning->pace, config->epochs);
+    beginning->evaluates_first =
+        d->resume != NULL && psr_config_evaluates(config) && !psr_resume_evaluated(d->resume) &&
+        psr_pace_due(&beginning->pace, config->eval_every, beginning->first_step);
+}
+
+static psr_err on_begin(void *context, const psr_config *given, const psr_facts *found,
                         const psr_view *members, psr_beginning *ret_beginning)
 {
     driver *d = context;
     psr_beginning beginning = {.first_step = d->resume != NULL ? psr_resume_step(d->resume) : 0};
-    PSR_TRY(check_data(d, facts));
+    PSR_TRY(check_data(d, found));
+    find_pace(d, given, found, &beginning);
+    psr_facts of_run = *found; /* with the steps of a run that may be resumed by other workers */
+    of_run.total_steps = beginning.total_steps;
+    of_run.steps_per_epoch = beginning.pace.epoch_steps;
+    psr_config paced = *given;
+    paced.pace = beginning.pace;
+    const psr_config *config = &paced;
+    const psr_facts *facts = &of_run;
     PSR_TRY(psr_sections_init(config, facts, &d->sections));
     beginning.layout = &d->sections.net->params;
     if (d->resume != NULL)
-        PSR_TRY(check_resume(d));
+        PSR_TRY(check_resume(d, config));
     PSR_TRY(psr_config_traced_steps(config, beginning.first_step, facts->total_steps, &d->traced));
     const psr_show_place place = psr_hosts_shown(config, members, d->provision->directory);
     psr_launcher_configuration(d->launcher, &place);
@@ -347,6 +382,8 @@ static psr_err on_metrics(void *context, const psr_metrics_line *line)
         snprintf(said, sizeof said, "step %" PRIu64 ": test accuracy %.2f%%, test loss %.4f",
                  e.step, 100 * e.accuracy, psr_shown(e.loss));
         psr_launcher_evaluated(d->launcher, said);
+        psr_checkpoints_evaluated(d->checkpoints, e.step, e.accuracy, e.loss);
+        psr_kept_evaluated(d->kept, e.step, e.accuracy);
     }
     psr_progress_now now;
     if (psr_progress_look(d->progress, psr_clock_ms(), &now))
@@ -587,6 +624,8 @@ static void take_checkpoints(driver *d)
         psr_err err = psr_checkpoints_take(d->checkpoints, &step);
         if (err == PSR_ERR_NOT_FOUND)
             return;
+        if (err == PSR_OK)
+            err = psr_kept_put(d->kept, step);
         if (err != PSR_OK) {
             psr_coordinator_end(d->coordinator, err, NULL);
             return;
@@ -794,6 +833,7 @@ static void clean_up(driver *d)
     psr_lives_free(d->lives);
     psr_launcher_free(d->launcher);
     psr_checkpoints_free(d->checkpoints);
+    psr_kept_free(d->kept);
     bool in_order = d->status == PSR_OK || d->status == PSR_ERR_CANCELLED;
     psr_transport_free(&d->transport, d->closed  ? 0
                                       : in_order ? PSR_SCHEDULER_LINGER_MS

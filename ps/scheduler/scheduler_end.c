@@ -28,6 +28,13 @@ static void end_when_written(psr_scheduler *scheduler)
         return;
     uint64_t total = psr_scheduler_worker(scheduler, 0)->facts.total_steps;
     char line[PSR_SCHEDULER_LINE_MAX];
+    if (scheduler->target_met && steps < total) {
+        snprintf(line, sizeof line,
+                 "test accuracy %.4f after step %" PRIu64 " reaches the %g of --target-accuracy",
+                 scheduler->accuracy, steps, scheduler->config.target_accuracy);
+        psr_coordinator_end(scheduler->coordinator, PSR_OK, line);
+        return;
+    }
     if (scheduler->time_is_up && steps < total) {
         snprintf(line, sizeof line, "%" PRIu64 " steps done in the %g s of --seconds", steps,
                  scheduler->config.seconds);

@@ -54,6 +54,10 @@ psr_err psr_scheduler_begin(void *context, psr_view *view)
                                     &psr_scheduler_worker(scheduler, 0)->facts, view, &beginning));
     scheduler->layout = beginning.layout;
     scheduler->first_step = beginning.first_step;
+    scheduler->config.pace = beginning.pace;
+    scheduler->evaluates_first = beginning.evaluates_first;
+    if (beginning.total_steps > 0)
+        psr_scheduler_worker(scheduler, 0)->facts.total_steps = beginning.total_steps;
     for (uint32_t i = 0; i < scheduler->member_count; i++)
         scheduler->members[i].saving = scheduler->members[i].saving_before = scheduler->first_step;
     for (uint32_t r = 0; r < scheduler->roster.ranks; r++)
@@ -72,10 +76,16 @@ psr_err psr_scheduler_agreed(void *context, psr_role role, void **ret_bytes, siz
     char *json = NULL;
     if (role == PSR_ROLE_SHARD) {
         const psr_shard_start shard = {
-            .first_step = first_step, .total_steps = total_steps, .layout = *scheduler->layout};
+            .first_step = first_step,
+            .total_steps = total_steps,
+            .pace = scheduler->config.pace,
+            .layout = *scheduler->layout};
         PSR_TRY(psr_shard_start_to_json(&shard, &json));
     } else {
-        const psr_worker_start worker = {.first_step = first_step, .total_steps = total_steps};
+        const psr_worker_start worker = {.first_step = first_step,
+                                         .total_steps = total_steps,
+                                         .pace = scheduler->config.pace,
+                                         .evaluates_first = scheduler->evaluates_first};
         PSR_TRY(psr_worker_start_to_json(&worker, &json));
     }
     *ret_bytes = json;

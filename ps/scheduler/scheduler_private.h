@@ -45,6 +45,7 @@ struct psr_scheduler {
     psr_scheduler_member *members; /* shards, then workers */
     uint32_t member_count;
     const psr_layout *layout; /* set from WELCOME on */
+    bool evaluates_first;
     uint64_t first_step;
     char algorithms[sizeof((psr_config *)0)->algorithms];
     char loops[PSR_SCHEDULER_LOOPS_MAX];
@@ -57,6 +58,8 @@ struct psr_scheduler {
     uint32_t changing_epoch; /* the epoch of the view for that change; 0: not sent yet */
 
     bool stopping;
+    bool target_met; /* it is stopping because of --target-accuracy, at this accuracy */
+    double accuracy;
     bool time_is_up; /* it is stopping because of --seconds */
     /* No worker begins a step. When all have said which step was their last, STOP_AT or a VIEW
      * follows. */

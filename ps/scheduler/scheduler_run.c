@@ -67,10 +67,9 @@ static uint64_t least(uint64_t a, uint64_t b)
  * at the end, and where the run stops. */
 static uint64_t next_due(const psr_scheduler *scheduler, uint64_t step)
 {
-    uint64_t every = scheduler->config.checkpoint_every;
+    const psr_config *config = &scheduler->config;
     uint64_t due = psr_scheduler_worker(scheduler, 0)->facts.total_steps;
-    if (every > 0)
-        due = least(due, (step / every + 1) * every);
+    due = least(due, psr_pace_next_due(&config->pace, config->checkpoint_every, step));
     if (scheduler->stop_told && scheduler->stop_step + 1 > step)
         due = least(due, scheduler->stop_step + 1);
     return due;
@@ -78,9 +77,10 @@ static uint64_t next_due(const psr_scheduler *scheduler, uint64_t step)
 
 static bool is_due(const psr_scheduler *scheduler, uint64_t step)
 {
-    const uint64_t every = scheduler->config.checkpoint_every;
+    const psr_config *config = &scheduler->config;
     const uint64_t total = psr_scheduler_worker(scheduler, 0)->facts.total_steps;
-    return step <= total && ((every > 0 && step % every == 0) || step == total ||
+    return step <= total && (psr_pace_due(&config->pace, config->checkpoint_every, step) ||
+                             step == total ||
                              (scheduler->stop_told && step == scheduler->stop_step + 1));
 }
 
@@ -189,6 +189,19 @@ static void see_time(psr_scheduler *scheduler, const cJSON *object)
     psr_scheduler_stop(scheduler);
 }
 
+/* --target-accuracy: the workers have evaluated, and all wait after that step. */
+static void see_accuracy(psr_scheduler *scheduler, uint64_t step, const cJSON *object)
+{
+    const double target = scheduler->config.target_accuracy,
+                 accuracy = psr_json_number(object, "test_accuracy", -1);
+    if (target == 0 || !(accuracy >= target) || scheduler->target_met ||
+        step >= psr_scheduler_worker(scheduler, 0)->facts.total_steps)
+        return;
+    scheduler->target_met = true;
+    scheduler->accuracy = accuracy;
+    psr_scheduler_stop(scheduler);
+}
+
 static psr_err take_line(psr_scheduler *scheduler, const psr_message *message, const cJSON *object)
 {
     uint64_t step = 0, rank = 0;
@@ -212,6 +225,7 @@ static psr_err take_line(psr_scheduler *scheduler, const psr_message *message, c
                              .fields = object};
     PSR_TRY(scheduler->events.metrics(scheduler->events.context, &line));
     see_time(scheduler, object);
+    see_accuracy(scheduler, step, object);
     return PSR_OK;
 }
 

@@ -198,6 +198,7 @@ static psr_err check_plan(const psr_plan *plan, const psr_layout *layout)
 static psr_err take_start(program *p)
 {
     psr_err err = psr_shard_start_from_json(psr_member_agreed(p->member), &p->start);
+    p->config.pace = p->start.pace;
     if (err == PSR_OK)
         err = check_plan(&psr_member_view(p->member)->plan, &p->start.layout);
     return err == PSR_OK ? PSR_OK : psr_fail_context(err, "the scheduler's WELCOME");

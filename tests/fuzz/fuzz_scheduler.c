@@ -396,7 +396,7 @@ static psr_config config_of(uint8_t how)
     config.momentum = 0.5;
     config.sync = (how & 2) != 0 && (how & 1) == 0 ? PSR_SYNC_SSP : PSR_SYNC_BSP;
     config.ssp_bound = 1;
-    config.checkpoint_every = 1 + (how >> 2 & 3);
+    config.checkpoint_every = (psr_duration){.steps = 1 + (how >> 2 & 3)};
     config.deadline_s = 1;
     if ((how & 64) != 0) {
         set_stretches(&config, how);

@@ -114,7 +114,7 @@ static psr_config make_config(uint8_t choice)
     config.sync = choice & 2 && !(choice & 1) ? PSR_SYNC_SSP : PSR_SYNC_BSP;
     config.fold = choice & 4 ? PSR_FOLD_ARRIVAL : PSR_FOLD_RANK;
     config.ssp_bound = 1;
-    config.checkpoint_every = 1;
+    config.checkpoint_every = (psr_duration){.steps = 1};
     strcpy(config.compress, compressions[choice >> 3 & 7].text);
     if (config.sync == PSR_SYNC_BSP)
         strcpy(config.compress_weights, pulled[choice >> 6]);

@@ -21,6 +21,8 @@ struct psr_checkpoint_files {
     char path[PATH_BYTES], final_path[PATH_BYTES];
     psr_checkpoint_writer *model, *state;
     bool in_place;
+    bool evaluated;
+    double accuracy, loss; /* of the test set, if evaluated */
 };
 
 /* ---- what the files hold ---- */
@@ -78,26 +80,89 @@ static psr_err create_file(psr_checkpoint_files *files, bool of_state, const cha
     return PSR_OK;
 }
 
-static psr_err create_files(psr_checkpoint_files *files)
+/* Names and texts in turn, as the writer takes them; ends with NULL. */
+typedef struct metadata {
+    const char *words[2 * 16 + 1];
+    size_t used;
+    char texts[10][PSR_PACE_TEXT_MAX]; /* those that are made here */
+    size_t made;
+} metadata;
+
+static void add(metadata *m, const char *name, const char *text)
 {
+    m->words[m->used++] = name;
+    m->words[m->used++] = text;
+}
+
+static char *make_text(metadata *m)
+{
+    return m->texts[m->made++];
+}
+
+static void add_count(metadata *m, const char *name, uint64_t value)
+{
+    char *text = make_text(m);
+    snprintf(text, PSR_PACE_TEXT_MAX, "%" PRIu64, value);
+    add(m, name, text);
+}
+
+static void add_real(metadata *m, const char *name, double value)
+{
+    char *text = make_text(m);
+    snprintf(text, PSR_PACE_TEXT_MAX, "%.9g", value);
+    add(m, name, text);
+}
+
+static void add_option(metadata *m, const psr_config *config, const char *name)
+{
+    char *text = make_text(m);
+    if (psr_config_get(config, name, text, PSR_PACE_TEXT_MAX) == PSR_OK)
+        add(m, name, text);
+}
+
+static psr_err create_model(psr_checkpoint_files *files)
+{
+    metadata m = {.used = 0};
+    add(&m, "model", files->options.config->model);
+    add_count(&m, "step", files->step);
+    if (files->evaluated) {
+        add_real(&m, "test_accuracy", files->accuracy);
+        add_real(&m, "test_loss", files->loss);
+    }
+    return create_file(files, false, m.words, &files->model);
+}
+
+/* What a run that goes on from it compares with its own (resume.c). */
+static psr_err create_state(psr_checkpoint_files *files)
+{
+    static const char *const compared[] = {"optimizer", "seed", "shuffle", "augment"};
     const psr_config *config = files->options.config;
-    char step[32], workers[16];
-    snprintf(step, sizeof step, "%" PRIu64, files->step);
-    snprintf(workers, sizeof workers, "%" PRIu32, files->options.sections->ranks);
-    const char *const of_model[] = {"model", config->model, "step", step, NULL};
     const psr_sections *sections = files->options.sections;
-    const char *of_state[11] = {"model", config->model, "step", step, "workers", workers};
-    size_t used = 6;
-    if (sections->owes) {
-        of_state[used++] = "compress";
-        of_state[used++] = config->compress;
+    metadata m = {.used = 0};
+    add(&m, "model", config->model);
+    add_count(&m, "step", files->step);
+    add_count(&m, "workers", sections->ranks);
+    for (size_t i = 0; i < sizeof compared / sizeof compared[0]; i++)
+        add_option(&m, config, compared[i]);
+    if (config->pace.epoch_steps > 0) {
+        char *text = make_text(&m);
+        psr_pace_print(&config->pace, text);
+        add(&m, "pace", text);
     }
-    if (sections->pulls_differences) {
-        of_state[used++] = "compress-weights";
-        of_state[used++] = config->compress_weights;
-    }
-    PSR_TRY(create_file(files, false, of_model, &files->model));
-    return create_file(files, true, of_state, &files->state);
+    if (sections->owes)
+        add(&m, "compress", config->compress);
+    if (sections->pulls_differences)
+        add(&m, "compress-weights", config->compress_weights);
+    return create_file(files, true, m.words, &files->state);
+}
+
+/* The model is made when its first piece is there, since what it says of its evaluation is known by
+ * then. */
+static psr_err create_if_missing(psr_checkpoint_files *files, bool of_state)
+{
+    if (of_state)
+        return files->state != NULL ? PSR_OK : create_state(files);
+    return files->model != NULL ? PSR_OK : create_model(files);
 }
 
 /* ---- life ---- */
@@ -134,12 +199,25 @@ psr_err psr_checkpoint_files_new(const psr_checkpoint_files_options *options, ui
         free(files); /* another process made what is there, so it is not removed */
         return err;
     }
-    psr_err err = create_files(files);
-    if (err != PSR_OK) {
-        psr_checkpoint_files_free(files);
-        return err;
-    }
     *ret_files = files;
+    return PSR_OK;
+}
+
+void psr_checkpoint_files_evaluated(psr_checkpoint_files *files, double accuracy, double loss)
+{
+    files->evaluated = true;
+    files->accuracy = accuracy;
+    files->loss = loss;
+}
+
+psr_err psr_checkpoint_remove(const char *directory, uint64_t step)
+{
+    char path[PATH_BYTES], going[PATH_BYTES];
+    snprintf(path, sizeof path, "%s/step-%" PRIu64, directory, step);
+    snprintf(going, sizeof going, "%s/.step-%" PRIu64 ".gone", directory, step);
+    if (rename(path, going) != 0)
+        return psr_fail(PSR_ERR_IO, "%s: cannot be removed: %s", path, strerror(errno));
+    remove_directory(going);
     return PSR_OK;
 }
 
@@ -164,6 +242,7 @@ psr_err psr_checkpoint_files_put(psr_checkpoint_files *files, uint32_t section, 
     if (!psr_sections_place(files->options.sections, section, &place))
         return psr_fail(PSR_ERR_PROTOCOL, "a checkpoint of this run has no section %" PRIu32,
                         section);
+    PSR_TRY(create_if_missing(files, place.in_state));
     psr_checkpoint_writer *writer = place.in_state ? files->state : files->model;
     for (size_t t = 0; t < place.layout->tensor_count; t++) {
         const psr_tensor *tensor = &place.layout->tensors[t];
@@ -182,6 +261,8 @@ psr_err psr_checkpoint_files_put(psr_checkpoint_files *files, uint32_t section, 
 
 psr_err psr_checkpoint_files_commit(psr_checkpoint_files *files)
 {
+    PSR_TRY(create_if_missing(files, false));
+    PSR_TRY(create_if_missing(files, true));
     PSR_TRY(psr_checkpoint_commit(&files->model));
     PSR_TRY(psr_checkpoint_commit(&files->state));
     PSR_TRY(psr_dir_sync(files->path));

@@ -22,6 +22,10 @@ typedef struct psr_checkpoint_files_options {
 PSR_MUST_CHECK psr_err psr_checkpoint_files_new(const psr_checkpoint_files_options *options,
                                                 uint64_t step, psr_checkpoint_files **ret_files);
 
+/* The weights were evaluated on the test set: the model's metadata will say how. Before its first
+ * piece. */
+void psr_checkpoint_files_evaluated(psr_checkpoint_files *files, double accuracy, double loss);
+
 /* Adds a piece: count floats at offset of the array of a section of this run, within its bounds.
  * PROTOCOL: part of it was added before; IO; CANCELLED. */
 PSR_MUST_CHECK psr_err psr_checkpoint_files_put(psr_checkpoint_files *files, uint32_t section,
@@ -29,6 +33,10 @@ PSR_MUST_CHECK psr_err psr_checkpoint_files_put(psr_checkpoint_files *files, uin
 
 /* All pieces are there: flushes and renames. PROTOCOL: pieces are missing; IO; CANCELLED. */
 PSR_MUST_CHECK psr_err psr_checkpoint_files_commit(psr_checkpoint_files *files);
+
+/* Removes the checkpoint of a step from a directory .../checkpoints. It is renamed first, so that
+ * nobody finds half of it. IO. */
+PSR_MUST_CHECK psr_err psr_checkpoint_remove(const char *directory, uint64_t step);
 
 /* Removes the files unless they were committed. NULL allowed. */
 void psr_checkpoint_files_free(psr_checkpoint_files *files);

@@ -15,11 +15,19 @@
 #define FINISH_MS 1000 /* how long complete checkpoints may take to be put in place at the end */
 #define LEAVE_MS 500   /* how long the thread may then still be at the disk */
 
+/* Of the test set, after so many steps. */
+typedef struct evaluation {
+    bool made;
+    uint64_t step;
+    double accuracy, loss;
+} evaluation;
+
 /* Floats that have arrived and are not written yet. */
 typedef struct piece {
     uint32_t section;
     size_t offset, count;
     uint64_t elements; /* elements that belong to tensors */
+    evaluation evaluated; /* of the checkpoint's step, as far as it is known */
     struct piece *next;
     float data[];
 } piece;
@@ -55,6 +63,7 @@ struct psr_checkpoints {
     void *wake_context;
     uint64_t last_in_place;
     bool any_in_place;
+    evaluation evaluated; /* the last one */
 
     pthread_t thread;
     bool thread_runs;
@@ -157,6 +166,8 @@ static psr_err write_piece(psr_checkpoints *set, part *p, const piece *work)
                                             note_disk_progress, set};
     if (p->files == NULL)
         PSR_TRY(psr_checkpoint_files_new(&options, p->step, &p->files));
+    if (work->evaluated.made)
+        psr_checkpoint_files_evaluated(p->files, work->evaluated.accuracy, work->evaluated.loss);
     return psr_checkpoint_files_put(p->files, work->section, work->data, work->offset, work->count);
 }
 
@@ -303,6 +314,8 @@ psr_err psr_checkpoints_put(psr_checkpoints *set, uint64_t step, uint32_t sectio
                      .offset = offset,
                      .count = count,
                      .elements = psr_layout_elements_in(place.layout, offset, count)};
+    if (set->evaluated.made && set->evaluated.step == step)
+        given->evaluated = set->evaluated;
     memcpy(given->data, data, count * sizeof *data);
 
     psr_ranges_add(&p->came[index], offset, offset + count);
@@ -311,6 +324,11 @@ psr_err psr_checkpoints_put(psr_checkpoints *set, uint64_t step, uint32_t sectio
     p->missing -= given->elements;
     give_to_thread(set, p, given);
     return PSR_OK;
+}
+
+void psr_checkpoints_evaluated(psr_checkpoints *set, uint64_t step, double accuracy, double loss)
+{
+    set->evaluated = (evaluation){true, step, accuracy, loss};
 }
 
 psr_err psr_checkpoints_whole(const psr_checkpoints *set, uint64_t step)

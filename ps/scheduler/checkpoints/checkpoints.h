@@ -34,6 +34,11 @@ PSR_MUST_CHECK psr_err psr_checkpoints_put(psr_checkpoints *checkpoints, uint64_
                                            uint32_t section, const float *data, size_t offset,
                                            size_t count);
 
+/* An evaluation after that many steps gave this, before the first piece of their model is put: the
+ * checkpoint says so. */
+void psr_checkpoints_evaluated(psr_checkpoints *checkpoints, uint64_t step, double accuracy,
+                               double loss);
+
 /* OK: the checkpoint is complete, or in place already. PROTOCOL: it lacks pieces; the detail names
  * a section. */
 PSR_MUST_CHECK psr_err psr_checkpoints_whole(const psr_checkpoints *checkpoints, uint64_t step);

@@ -21,6 +21,8 @@ struct psr_resume {
     char path[PATH_BYTES];
     psr_checkpoint *model, *run_state;
     uint64_t step;
+    uint32_t workers;
+    psr_pace pace; /* zeros: an older version wrote it, and it was never dealt out anew */
     /* the compression whose residuals the checkpoint has; NULL: none. Borrowed from the
      * checkpoint */
     const char *compress;
@@ -44,6 +46,20 @@ static psr_err read_count(const psr_resume *resume, const char *key, uint64_t *r
     return PSR_OK;
 }
 
+/* Older versions do not say which optimizer it was. */
+static psr_err check_optimizer(const psr_resume *resume, const psr_config *config)
+{
+    const char *was = psr_checkpoint_metadata(resume->run_state, "optimizer");
+    char is[PSR_OPTION_TEXT_MAX];
+    PSR_TRY(psr_config_get(config, "optimizer", is, sizeof is));
+    if (was == NULL || strcmp(was, is) == 0)
+        return PSR_OK;
+    return psr_fail(PSR_ERR_USAGE,
+                    "--resume %s is of --optimizer %.64s, and --optimizer is %s, which has another "
+                    "state; give --optimizer %.64s, or --init for its weights alone",
+                    resume->path, was, is, was);
+}
+
 static psr_err check_run(psr_resume *resume, const psr_config *config)
 {
     uint64_t workers = 0;
@@ -55,13 +71,15 @@ static psr_err check_run(psr_resume *resume, const psr_config *config)
     if (model == NULL || strcmp(model, config->model) != 0)
         return psr_fail(PSR_ERR_USAGE, "--resume %s is of model %s, and --model is %s",
                         resume->path, model != NULL ? model : "(none)", config->model);
-    uint32_t ranks = psr_roster_of(config).ranks;
-    if (workers != ranks)
-        return psr_fail(PSR_ERR_USAGE,
-                        "--resume %s is of %" PRIu64 " workers, and --workers is %" PRIu32
-                        "; give --workers %" PRIu64 ", or --init for its weights alone",
-                        resume->path, workers, ranks, workers);
-    return PSR_OK;
+    if (workers == 0 || workers > UINT32_MAX)
+        return psr_fail(PSR_ERR_FORMAT, "%s/state.safetensors: it is of %" PRIu64 " workers",
+                        resume->path, workers);
+    resume->workers = (uint32_t)workers;
+    PSR_TRY(check_optimizer(resume, config));
+    const char *pace = psr_checkpoint_metadata(resume->run_state, "pace");
+    psr_err err = pace != NULL ? psr_pace_read(pace, &resume->pace) : PSR_OK;
+    return err == PSR_OK ? PSR_OK
+                         : psr_fail_context(err, "%s/state.safetensors", resume->path);
 }
 
 static psr_err open_both(psr_resume *resume)
@@ -172,6 +190,85 @@ const char *psr_resume_path(const psr_resume *resume)
     return resume->path;
 }
 
+bool psr_resume_evaluated(const psr_resume *resume)
+{
+    return psr_checkpoint_metadata(resume->model, "test_accuracy") != NULL;
+}
+
+/* ---- the place in the data ---- */
+
+/* An older version's run had one deal from its beginning: this one's, but for the workers. */
+static psr_pace pace_before(const psr_resume *resume, const psr_deal *deal)
+{
+    psr_deal before = *deal;
+    before.workers = resume->workers;
+    return resume->pace.epoch_steps > 0 ? resume->pace : psr_pace_of(&before, false);
+}
+
+psr_pace psr_resume_pace(const psr_resume *resume, const psr_deal *deal)
+{
+    const psr_pace before = pace_before(resume, deal);
+    return psr_pace_after(&before, deal, resume->step);
+}
+
+static void tell_deal(const psr_resume *resume, const psr_pace *pace, char *line, size_t size)
+{
+    const psr_deal *is = &pace->deal;
+    const psr_pace before = pace_before(resume, is);
+    const psr_deal *was = &before.deal;
+    char samples[96] = "";
+    if (was->count != is->count)
+        snprintf(samples, sizeof samples, "; the data had %" PRIu32 " samples, and have %" PRIu32,
+                 was->count, is->count);
+    snprintf(line, size,
+             "  resumed    %" PRIu32 " worker%s of batch %" PRIu32 " instead of %" PRIu32
+             " of batch %" PRIu32 ": epoch %" PRIu64 " goes on after %" PRIu32
+             " of its samples, and the rest is dealt out anew, in %" PRIu64
+             " steps; an epoch has %" PRIu64 " from then on%s",
+             is->workers, is->workers == 1 ? "" : "s", is->batch_size, was->workers,
+             was->batch_size, pace->first_epoch + 1, pace->first_used, pace->rest_steps,
+             pace->epoch_steps, samples);
+}
+
+/* Whether the option differs from the checkpoint's; an older version did not write it. */
+static bool differs(const psr_resume *resume, const psr_config *config, const char *name,
+                    const char **ret_was, char is[static PSR_OPTION_TEXT_MAX])
+{
+    *ret_was = psr_checkpoint_metadata(resume->run_state, name);
+    return *ret_was != NULL && psr_config_get(config, name, is, PSR_OPTION_TEXT_MAX) == PSR_OK &&
+           strcmp(*ret_was, is) != 0;
+}
+
+bool psr_resume_changes(const psr_resume *resume, const psr_config *config, const psr_pace *pace,
+                        uint32_t index, char *line, size_t size)
+{
+    static const struct {
+        const char *name, *means;
+    } options[] = {
+        {"seed", "the rest of this epoch is of another order, so some of its samples come twice and "
+                 "some not at all; later epochs are whole"},
+        {"shuffle", "the rest of this epoch is of another order, so some of its samples come twice "
+                    "and some not at all; later epochs are whole"},
+        {"augment", "the samples from here on are augmented so"},
+    };
+    const char *was;
+    char is[PSR_OPTION_TEXT_MAX];
+    if (pace->first_step == resume->step && resume->step > 0 &&
+        (pace->first_step != resume->pace.first_step || resume->pace.epoch_steps == 0) &&
+        index-- == 0) {
+        tell_deal(resume, pace, line, size);
+        return true;
+    }
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        if (differs(resume, config, options[i].name, &was, is) && index-- == 0) {
+            snprintf(line, size, "  resumed    --%s %.100s instead of %.100s: %s", options[i].name,
+                     is, was, options[i].means);
+            psr_printable_line(line, strlen(line)); /* a file may have any text */
+            return true;
+        }
+    return false;
+}
+
 bool psr_resume_drops(const psr_resume *resume, const psr_sections *sections, char *line,
                       size_t size)
 {
@@ -232,7 +329,8 @@ static psr_err send_pieces(psr_transport *transport, uint32_t worker, uint64_t s
 /* Whether the checkpoint has the section. Only residuals may be missing, and count as zeros. */
 static bool has_section(const psr_resume *resume, const psr_section_place *place)
 {
-    return !place->of_compression || resume->compress != NULL;
+    return !place->of_compression ||
+           (resume->compress != NULL && place->rank < resume->workers);
 }
 
 /* The tensor is complete and verified before its first piece is sent: the file may have changed
@@ -285,6 +383,8 @@ static psr_err check_or_send(const psr_resume *resume, const psr_sections *secti
             continue;
         if (place.of_updated && resume->compress_weights == NULL) /* workers had the same */
             (void)psr_sections_place(sections, PSR_SECTION_PULLED, &place);
+        if (place.of_statistics && place.rank >= resume->workers) /* a new one: the average */
+            (void)psr_sections_place(sections, PSR_SECTION_BUFFERS, &place);
         for (size_t t = 0; t < place.layout->tensor_count; t++)
             PSR_TRY(check_or_send_tensor(resume, &place, section, &place.layout->tensors[t],
                                          transport));

@@ -68,10 +68,12 @@ bool psr_sections_place(const psr_sections *sections, uint32_t section,
                section - PSR_SECTION_RESIDUAL(0) < sections->ranks) {
         uint32_t rank = section - PSR_SECTION_RESIDUAL(0);
         place.in_state = place.of_compression = true;
+        place.rank = rank;
         place.worker = sections->computes_all_ranks ? 0 : rank;
         snprintf(place.prefix, sizeof place.prefix, "residual%" PRIu32 "/", rank);
     } else if (section >= PSR_SECTION_RANK(0) && section - PSR_SECTION_RANK(0) < sections->ranks) {
-        place.in_state = true;
+        place.in_state = place.of_statistics = true;
+        place.rank = section - PSR_SECTION_RANK(0);
         place.layout = &sections->net->buffers;
         snprintf(place.prefix, sizeof place.prefix, "rank%" PRIu32 "/",
                  section - PSR_SECTION_RANK(0));

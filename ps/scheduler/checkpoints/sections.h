@@ -26,6 +26,8 @@ typedef struct psr_section_place {
     char prefix[40];          /* before a tensor's name: "", "momentum/", "rank3/" */
     const psr_layout *layout; /* of the section's array; borrowed from the sections */
     uint32_t worker;          /* the worker that gets it when it is restored */
+    uint32_t rank;            /* of a residual, and of statistics of one rank */
+    bool of_statistics;       /* of one rank */
     bool of_compression;      /* a residual: zeros if the checkpoint's run had none */
     /* the weights that shards update, beside those that workers have: the same ones if the
      * checkpoint's run had none */

@@ -1018,11 +1018,11 @@ static void a_run_repeated_in_another_mode_loses_what_only_the_old_mode_had(void
     assert_int_equal(config.fold, PSR_FOLD_RANK);
     config.mode = PSR_MODE_RING;
 
-    file.eval_every = 10;
+    file.eval_every.steps = 10;
     config = file;
     config.eval = false;
     psr_config_fit_mode(&config, &file);
-    assert_int_equal(config.eval_every, 0);
+    assert_int_equal(config.eval_every.steps, 0);
     assert_int_equal(psr_config_check(&config), PSR_OK);
 
     file = fitting();

@@ -44,7 +44,7 @@ psr_config reference_config(const reference_rule *r, uint32_t workers)
     config.nesterov = r->nesterov;
     config.lr = 0.05;
     config.weight_decay = 1e-3;
-    config.schedule = PSR_SCHEDULE_COSINE;
+    config.schedule.kind = PSR_SCHEDULE_COSINE;
     config.slice_bytes = 256; /* smaller than most buckets, and no divisor of them */
     config.window = 3;
     return config;

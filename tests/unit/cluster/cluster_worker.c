@@ -339,7 +339,7 @@ static psr_err train(worker *w)
         if (err == PSR_ERR_CANCELLED && w->step > psr_session_last_step(w->real->session))
             break;
         PSR_TRY(err);
-        if (o->config->checkpoint_every > 0 && w->step % o->config->checkpoint_every == 0)
+        if (psr_pace_due(&o->config->pace, o->config->checkpoint_every, w->step))
             PSR_TRY(save(w));
     }
     return finish(w);

@@ -84,7 +84,7 @@ static cluster_options draw_run(void)
     config = reference_config(&reference_rules[draw(REFERENCE_RULES)], workers);
     config.shards = 1 + draw(4);
     config.window = 1 + draw(4);
-    config.checkpoint_every = draw(4);
+    config.checkpoint_every = (psr_duration){.steps = draw(4)};
     draw_route();
     draw_stretches(first + steps);
     const uint64_t shares[] = {0, CLUSTER_ONE_HOST, draw(256)};
@@ -244,7 +244,7 @@ static uint32_t resume_around_changes(bool ps_first)
     o.first_step = 0;
     o.steps = changes[1] + 3;
     o.asks_permille = 0;
-    config.checkpoint_every = 1;
+    config.checkpoint_every = (psr_duration){.steps = 1};
     config.route[0] = '\0';
     set_fixed(PSR_MODE_PS);
     float *reference = reference_run(&config, &layout, &buckets, 0, o.steps, REFERENCE_FOLD, NULL);

@@ -69,7 +69,7 @@ static void set_up_play(play *p, uint64_t seed)
     p->config.mode = draw(p, 3) == 0 ? PSR_MODE_RING : PSR_MODE_PS;
     p->config.shards = 1 + draw(p, 3);
     p->config.window = 1 + draw(p, 4);
-    p->config.checkpoint_every = draw(p, 3);
+    p->config.checkpoint_every = (psr_duration){.steps = draw(p, 3)};
     p->config.deadline_s = DEADLINE_S;
     reference_layout(&p->layout);
     assert_int_equal(psr_buckets_plan(&p->layout, 256u << draw(p, 4), &p->buckets), PSR_OK);

@@ -241,7 +241,7 @@ static void a_run_that_is_told_to_stop_checkpoints_the_step_it_stops_after(void 
     enum { STEPS = 12, STOP = 3 };
     config = reference_config(&reference_rules[1], 3);
     config.shards = 2;
-    config.checkpoint_every = 2;
+    config.checkpoint_every = (psr_duration){.steps = 2};
     float *reference = reference_of(STEPS);
     for (uint64_t seed = 0; seed < 40; seed++) {
         config.mode = seed % 2 ? PSR_MODE_PS : PSR_MODE_RING;

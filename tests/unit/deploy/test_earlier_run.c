@@ -195,7 +195,7 @@ static void of_what_excludes_each_other_the_command_line_s_goes(void **state)
     config = fitted("{\"resume\": \"a\"}", (psr_given_options){.init = true}, "init", "b");
     assert_string_equal(config.resume, "");
     config = fitted("{\"eval-every\": \"5\"}", (psr_given_options){.eval = true}, "eval", "false");
-    assert_int_equal(config.eval_every, 0);
+    assert_int_equal(config.eval_every.steps, 0);
     config =
         fitted("{\"eval\": \"false\"}", (psr_given_options){.eval_every = true}, "eval-every", "5");
     assert_true(config.eval);

@@ -6,12 +6,9 @@
 
 static psr_config config_of(psr_schedule_kind kind, uint64_t warmup)
 {
-    return (psr_config){.schedule = kind,
+    return (psr_config){.schedule = {.kind = kind, .gamma = 0.1, .every = {30, 0}, .power = 2},
                         .lr = 0.4,
-                        .warmup = warmup,
-                        .schedule_gamma = 0.1,
-                        .schedule_every = 30,
-                        .schedule_power = 2};
+                        .warmup = {warmup, 0}};
 }
 
 /* The closed form, rounded once, must be met to the bit. */
@@ -71,7 +68,7 @@ static void a_polynomial_is_a_power_of_what_is_left(void **state)
     psr_config config = config_of(PSR_SCHEDULE_POLY, 0);
     for (uint64_t step = 0; step <= 64; step++)
         expect_lr(&config, step, 64, 0.4 * ((1 - (double)step / 64) * (1 - (double)step / 64)));
-    config.schedule_power = 1;
+    config.schedule.power = 1;
     expect_lr(&config, 16, 64, 0.3);
 }
 
@@ -80,9 +77,9 @@ static void past_the_end_the_last_rate_stays(void **state)
     (void)state;
     psr_config config = config_of(PSR_SCHEDULE_COSINE, 10);
     expect_lr(&config, 1000, 100, 0);
-    config.schedule = PSR_SCHEDULE_POLY;
+    config.schedule.kind = PSR_SCHEDULE_POLY;
     expect_lr(&config, 1000, 100, 0);
-    config.schedule = PSR_SCHEDULE_CONSTANT;
+    config.schedule.kind = PSR_SCHEDULE_CONSTANT;
     expect_lr(&config, 1000, 100, 0.4);
 }
 

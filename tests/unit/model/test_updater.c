@@ -32,7 +32,7 @@ static void open_fixture(fixture *f, psr_optimizer_kind kind, float *sums)
     *f = (fixture){0};
     psr_config_defaults(&f->config);
     f->config.optimizer = kind;
-    f->config.schedule = PSR_SCHEDULE_COSINE;
+    f->config.schedule.kind = PSR_SCHEDULE_COSINE;
     expect_ok(psr_layout_add(&f->layout, "a", 1, (uint32_t[]){10}));
     expect_ok(psr_layout_add(&f->layout, "b", 2, (uint32_t[]){6, 8}));
     expect_ok(psr_layout_add(&f->layout, "c", 2, (uint32_t[]){4, 5}));

@@ -164,7 +164,7 @@ static void without_bsp_the_rate_is_that_of_pushes_through_workers(void **state)
     fixture f;
     set_up(&f);
     f.config.sync = PSR_SYNC_ASYNC;
-    f.config.warmup = 2; /* rates 1/2, 1, 1, .. */
+    f.config.warmup.steps = 2; /* rates 1/2, 1, 1, .. */
     open_shard(&f, 0);
     initialise_weights(&f);
     const float *weights = psr_table_shard_values(psr_shard_table(f.shard));
@@ -264,7 +264,7 @@ static void state_is_told_every_so_many_steps_and_at_the_end(void **state)
     fixture f;
     set_up(&f);
     f.config.momentum = 0.5;
-    f.config.checkpoint_every = 4;
+    f.config.checkpoint_every = (psr_duration){.steps = 4};
     open_shard(&f, 0);
     initialise_weights(&f);
     take_steps(&f, 0, 9);

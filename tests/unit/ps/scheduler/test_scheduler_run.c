@@ -84,7 +84,7 @@ static void send_piece(fixture *f, psr_peer from, uint64_t step)
 static void start_with_checkpoints(fixture *f, uint64_t every, uint64_t first_step)
 {
     set_up(f);
-    f->config.checkpoint_every = every;
+    f->config.checkpoint_every = (psr_duration){.steps = every};
     f->first_step = first_step;
     open_scheduler(f);
     start_all(f);

@@ -173,7 +173,7 @@ static void a_piece_of_a_checkpoint_is_its_who_held_it_at_that_step(void **state
     const float one = 1;
     set_up(f);
     expect_ok(psr_config_set(&f->config, "mode", "ps@1,ring@6,ps@11"));
-    f->config.checkpoint_every = 5;
+    f->config.checkpoint_every = (psr_duration){.steps = 5};
     open_scheduler(f);
     start_all(f);
     give(f, s0, one_float(5, PSR_SECTION_SLOT(0)), &one, sizeof one);
