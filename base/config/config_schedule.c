@@ -117,7 +117,9 @@ static bool read_fields(const char *name, const char *text, uint32_t fields, psr
 psr_err psr_config_read_schedule(psr_config *config, const char *text)
 {
     char name[32];
-    psr_schedule schedule = {.gamma = 1, .power = 1};
+    psr_schedule schedule;
+    memset(&schedule, 0, sizeof schedule); /* the gaps too: configurations are compared as bytes */
+    schedule.gamma = schedule.power = 1;
     if (!field_at(text, 0, name, sizeof name) ||
         !read_fields(name, text, count_fields(text), &schedule))
         return psr_fail(PSR_ERR_USAGE,
@@ -127,7 +129,7 @@ psr_err psr_config_read_schedule(psr_config *config, const char *text)
                         "(multistep:30e,60e,80e:0.1), or onecycle[:RISE[:FIRST[:LAST]]] "
                         "(onecycle:0.3:25:10000), with 0 < GAMMA <= 1",
                         text);
-    config->schedule = schedule;
+    memcpy(&config->schedule, &schedule, sizeof schedule);
     return PSR_OK;
 }
 

@@ -60,6 +60,7 @@ static const struct {
     {"augment", "crop-flip"},
     {"shuffle", "false"},
     {"partition", "pad"},
+    {"drop-last", "true"},
     {"loader-threads", "2"},
     {"batch-size", "17"},
     {"epochs", "90"},
@@ -79,15 +80,21 @@ static const struct {
     {"rmsprop-alpha", "0.9"},
     {"rmsprop-epsilon", "0.0316"},
     {"rmsprop-centered", "true"},
-    {"lr-schedule", "step:1000:0.30000000000000004"},
-    {"warmup", "500"},
+    {"lr-schedule", "multistep:30e,60.5e,80e:0.30000000000000004"},
+    {"warmup", "2.5e"},
+    {"scale-lr", "linear"},
     {"label-smoothing", "0.1"},
     {"seed", "18446744073709551615"},
     {"out", "runs/a b"},
     {"init", "there/model.safetensors"},
     {"resume", "runs/1"},
     {"checkpoint-every", "100"},
-    {"eval-every", "50"},
+    {"keep", "3"},
+    {"keep-best", "true"},
+    {"eval-every", "0.125e"},
+    {"target-accuracy", "0.94"},
+    {"eval-only", "true"},
+    {"eval-format", "torch"},
     {"eval", "false"},
     {"log-every", "1"},
     {"data-content", "0123456789abcdef0123456789abcdef-fedcba9876543210fedcba9876543210"},
@@ -204,6 +211,8 @@ static void shards_are_told_their_options_and_no_other(void **state)
         "rmsprop-centered",
         "no-decay",
         "clip-norm",
+        "scale-lr",
+        "workers",
     };
     psr_config whole, expected, read;
     psr_config_defaults(&whole);
@@ -363,13 +372,22 @@ static void a_wrong_value_is_refused_in_words_and_changes_nothing(void **state)
          "--sync: 'ssp:-1' is not a way to synchronise; give bsp, async, or ssp:K with K steps "
          "(ssp:3)"},
         {"lr-schedule", "step:0:0.1",
-         "--lr-schedule: 'step:0:0.1' is not a schedule; give constant, cosine, poly:POWER "
-         "(poly:2), or step:EVERY:GAMMA with EVERY steps and 0 < GAMMA <= 1 (step:1000:0.1)"},
+         "--lr-schedule: 'step:0:0.1' is not a schedule; give constant, cosine or cosine:END, "
+         "poly:POWER (poly:2), step:EVERY:GAMMA (step:1000:0.1, step:30e:0.1), "
+         "multistep:A,B,..:GAMMA with A < B, all in steps or all in epochs "
+         "(multistep:30e,60e,80e:0.1), or onecycle[:RISE[:FIRST[:LAST]]] "
+         "(onecycle:0.3:25:10000), with 0 < GAMMA <= 1"},
         {"no-decay", "bn,fc",
          "--no-decay: 'bn,fc' is no list of tensors; give bn, bias, or bn,bias"},
         {"no-decay", "bias,bias",
          "--no-decay: 'bias,bias' is no list of tensors; give bn, bias, or bn,bias"},
         {"no-decay", "bn,", "--no-decay: 'bn,' is no list of tensors; give bn, bias, or bn,bias"},
+        {"eval-every", "0.1234e",
+         "--eval-every: '0.1234e' is no duration; give steps (1000) or epochs with an e (30e, "
+         "0.5e), with at most three decimals"},
+        {"warmup", "-1",
+         "--warmup: '-1' is no duration; give steps (1000) or epochs with an e (30e, 0.5e), with "
+         "at most three decimals"},
         {"slow", "1",
          "--slow: '1' is not RANK:FACTOR with a factor of 1 to 1000 (1:10), or several of them, "
          "each rank once, joined by commas"},
@@ -392,10 +410,12 @@ static void schedules_of_every_wrong_shape_are_refused(void **state)
 {
     (void)state;
     static const char *const wrong[] = {
-        "",         "step",      "step:",    "step:10",
-        "step:10:", "step::0.1", "step:x:1", "step:1:0",
-        "step:1:2", "poly",      "poly:0",   "poly:x",
-        "cosine:1", "constant ", "poly:-1",  "step:99999999999999999999999999999999999999:0.1"};
+        "", "step", "step:", "step:10", "step:10:", "step::0.1", "step:x:1", "step:1:0", "step:1:2",
+        "step:0e:0.1", "poly", "poly:0", "poly:x", "poly:-1", "cosine:", "cosine:-1", "cosine:1:1",
+        "constant ", "constant:1", "step:99999999999999999999999999999999999999:0.1", "multistep",
+        "multistep::0.1", "multistep:3,3:0.1", "multistep:3,2:0.1", "multistep:1e,20:0.1",
+        "multistep:1,:0.1", "multistep:1,2:1.5", "multistep:1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17:.1",
+        "onecycle:", "onecycle:0", "onecycle:1", "onecycle:0.3:0.5", "onecycle:0.3:25:1e4:1"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         psr_config config = fitting();
         if (psr_config_set(&config, "lr-schedule", wrong[i]) != PSR_ERR_USAGE)

@@ -54,6 +54,29 @@ static void exact_gives_every_sample_once_across_ranks(void **state)
     }
 }
 
+/* Some steps by n workers, and the rest of the epoch by m. */
+static void an_epoch_dealt_out_anew_gives_every_sample_once(void **state)
+{
+    (void)state;
+    uint32_t uses[COUNT_MAX], order[COUNT_MAX], share[COUNT_MAX];
+    for (uint32_t workers = 1; workers <= 5; workers++)
+        for (uint32_t others = 1; others <= 5; others++)
+            for (uint32_t steps = 0; steps <= 6; steps++) {
+                psr_sampler first = sampler_of(65, workers, PSR_PARTITION_EXACT), rest = first;
+                rest.workers = others;
+                rest.used = workers * 7 * steps;
+                count_uses(&rest, 3, uses);
+                psr_sampler_order(&first, 3, order);
+                for (uint32_t rank = 0; rank < workers; rank++) {
+                    psr_sampler_select(&first, order, rank, share);
+                    for (uint32_t i = 0; i < 7 * steps && i < psr_sampler_share(&first, rank); i++)
+                        uses[share[i]]++;
+                }
+                for (uint32_t i = 0; i < 65; i++)
+                    assert_int_equal(uses[i], 1);
+            }
+}
+
 static void shares_differ_by_at_most_one_and_the_first_are_the_larger(void **state)
 {
     (void)state;
@@ -251,6 +274,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_gives_every_sample_once_across_ranks),
+        cmocka_unit_test(an_epoch_dealt_out_anew_gives_every_sample_once),
         cmocka_unit_test(shares_differ_by_at_most_one_and_the_first_are_the_larger),
         cmocka_unit_test(drop_leaves_out_the_tail_that_n_does_not_divide),
         cmocka_unit_test(drop_and_pad_select_as_pytorch_does),
