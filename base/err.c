@@ -2,6 +2,7 @@
 
 #include "base/text/printable.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -91,6 +92,8 @@ const char *psr_err_name(psr_err code)
         return "broken";
     case PSR_ERR_BUSY:
         return "busy";
+    case PSR_ERR_FULL:
+        return "disk full";
     }
     return "unknown";
 }
@@ -120,7 +123,13 @@ int psr_err_exit_status(psr_err code)
     case PSR_ERR_COMPUTE:
     case PSR_ERR_BROKEN:
     case PSR_ERR_BUSY:
+    case PSR_ERR_FULL:
         return 1;
     }
     return 1;
+}
+
+psr_err psr_err_of_write(int number)
+{
+    return number == ENOSPC || number == EDQUOT || number == EFBIG ? PSR_ERR_FULL : PSR_ERR_IO;
 }

@@ -28,7 +28,8 @@ typedef enum psr_err {
     PSR_ERR_MISMATCH, /* two ranks of a group made different calls where both must make the same */
     PSR_ERR_BROKEN,   /* it failed before, and the failure was reported then */
     PSR_ERR_BUSY,     /* it has not ended yet */
-    PSR_ERR_LAST = PSR_ERR_BUSY,
+    PSR_ERR_FULL,     /* no room on a disk, or a quota or limit on files is used up */
+    PSR_ERR_LAST = PSR_ERR_FULL,
 } psr_err;
 
 /* Records the detail for this thread and returns code, so that `return psr_fail(...)` reads
@@ -55,6 +56,9 @@ const char *psr_err_name(psr_err code);
  * files, unsupported, mismatch); 3 a member broke the protocol or speaks another version; 130
  * cancelled; else 1. */
 int psr_err_exit_status(psr_err code);
+
+/* The code of a failed write or creation of a file: FULL or IO. number: its errno. */
+psr_err psr_err_of_write(int number);
 
 /* For functions that hold no resources. With resources, use one forward `goto out`. */
 #define PSR_TRY(expr)                                                                              \

@@ -47,6 +47,20 @@ uint32_t psr_sampler_batch(const psr_sampler *sampler, uint32_t rank, uint32_t s
     return left < sampler->batch_size ? (uint32_t)left : sampler->batch_size;
 }
 
+uint32_t psr_sampler_least_batch(const psr_sampler *sampler)
+{
+    const uint32_t steps = psr_sampler_steps(sampler);
+    uint32_t least = sampler->batch_size;
+    for (uint32_t rank = 0; rank < sampler->workers && steps > 0; rank++)
+        for (uint32_t step = steps; step-- > 0;) {
+            const uint32_t batch = psr_sampler_batch(sampler, rank, step);
+            least = batch > 0 && batch < least ? batch : least;
+            if (batch > 0) /* only a rank's last one is incomplete */
+                break;
+        }
+    return least;
+}
+
 uint32_t psr_sampler_global_batch(const psr_sampler *sampler, uint32_t step)
 {
     uint32_t sum = 0;

@@ -32,6 +32,8 @@ psr_deal psr_sampler_deal(const psr_sampler *sampler);
 uint32_t psr_sampler_steps(const psr_sampler *sampler);
 /* Size of rank's batch at step (0-based in the epoch); may be 0. */
 uint32_t psr_sampler_batch(const psr_sampler *sampler, uint32_t rank, uint32_t step);
+/* The fewest samples of a batch of the epoch that is not empty. */
+uint32_t psr_sampler_least_batch(const psr_sampler *sampler);
 /* Sum of psr_sampler_batch over all ranks: the N of the mean. */
 uint32_t psr_sampler_global_batch(const psr_sampler *sampler, uint32_t step);
 

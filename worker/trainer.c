@@ -2,6 +2,7 @@
 
 #include "base/arrays/arena.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,6 +116,29 @@ static psr_err init_replica(psr_trainer *t, uint32_t rank, psr_replica *replica)
     return psr_loader_new(t->train, &options, &replica->loader);
 }
 
+/* The variance of one value is none: PyTorch refuses it when it comes to that batch, and here it is
+ * refused before the first. */
+static psr_err check_batches(const psr_trainer *t)
+{
+    const char *name = "";
+    psr_sampler whole = t->sampler, rest = t->sampler;
+    uint64_t epoch;
+    psr_pace_place(&t->config->pace, t->first_step, &epoch, &rest.used);
+    const uint32_t of_whole = psr_sampler_least_batch(&whole),
+                   of_rest = psr_sampler_least_batch(&rest),
+                   least = of_rest < of_whole ? of_rest : of_whole;
+    const uint64_t values = psr_network_norm_values(t->net, &name);
+    if (values > 1 || least > 1 || t->first_step == t->total_steps ||
+        t->config->backend == PSR_BACKEND_PLAYED)
+        return PSR_OK;
+    return psr_fail(PSR_ERR_USAGE,
+                    "--batch-size %" PRIu32 " of %" PRIu32 " workers makes a batch of one sample of "
+                    "%" PRIu32 " in the epoch, which gives %s of %s one value a channel, of which "
+                    "there is no variance; give another --batch-size, --drop-last, or a larger "
+                    "--image-size",
+                    t->config->batch_size, t->ranks, t->sampler.count, name, t->net->name);
+}
+
 static psr_err init_parts(psr_trainer *t)
 {
     /* otherwise a label could be beyond the network's outputs */
@@ -125,6 +149,7 @@ static psr_err init_parts(psr_trainer *t)
     PSR_TRY(psr_dataset_normalise_by(t->test, t->config->mean, t->config->std));
     psr_session_progress(t->session, PSR_PHASE_START);
     t->sampler = psr_trainer_sampler(t->config, t->ranks, t->train->count);
+    PSR_TRY(check_batches(t));
     PSR_TRY(compile(t));
     psr_session_progress(t->session, PSR_PHASE_START);
 

@@ -18,7 +18,8 @@
 static psr_err fail_errno(const char *path, const char *what)
 {
     int number = errno;
-    psr_err code = number == ENOENT || number == ENOTDIR ? PSR_ERR_NOT_FOUND : PSR_ERR_IO;
+    psr_err code =
+        number == ENOENT || number == ENOTDIR ? PSR_ERR_NOT_FOUND : psr_err_of_write(number);
     return psr_fail(code, "%s: %s: %s", path, what, strerror(number));
 }
 

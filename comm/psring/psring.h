@@ -115,6 +115,7 @@ typedef enum psring_err {
     PSRING_ERR_MISMATCH,    /* two ranks made different calls where all must make the same */
     PSRING_ERR_BROKEN,      /* the group has failed before; an earlier call said how */
     PSRING_ERR_BUSY,        /* the operation has not ended */
+    PSRING_ERR_FULL,        /* no room on a disk */
     PSRING_ERR_WIDTH_ = INT32_MAX
 } psring_err;
 

@@ -265,7 +265,7 @@ static psr_err add_tensors(psr_checkpoint_writer *writer, const psr_tensor *tens
 
 static psr_err fail_errno(const char *path)
 {
-    return psr_fail(PSR_ERR_IO, "%s: %s", path, strerror(errno));
+    return psr_fail(psr_err_of_write(errno), "%s: %s", path, strerror(errno));
 }
 
 static psr_err tell_moved(const psr_checkpoint_writer *writer)

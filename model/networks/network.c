@@ -376,3 +376,17 @@ void psr_network_init(const psr_network *net, uint64_t seed, float *arena, float
         fill_constant(1.0f, buffers + variance->offset, variance->count);
     }
 }
+
+uint64_t psr_network_norm_values(const psr_network *net, const char **ret_name)
+{
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < net->node_count; i++) {
+        const psr_network_node *node = &net->nodes[i];
+        const uint64_t values = (uint64_t)node->height * node->width;
+        if (node->op != PSR_OP_BATCHNORM || values >= least)
+            continue;
+        least = values;
+        *ret_name = node->name;
+    }
+    return least;
+}

@@ -80,4 +80,9 @@ void psr_network_free(psr_network *net);
  * the buffers with mean 0 and variance 1. */
 void psr_network_init(const psr_network *net, uint64_t seed, float *arena, float *buffers);
 
+/* The fewest values of a channel that a sample gives to any batch norm, and that node's name, which
+ * is borrowed: one sample must give two or more, or a batch two samples. UINT64_MAX: there is no
+ * batch norm. */
+uint64_t psr_network_norm_values(const psr_network *net, const char **ret_name);
+
 #endif

@@ -363,7 +363,7 @@ psr_err psr_rundir_begin(psr_rundir *rundir, uint64_t bucket_bytes, const psr_fa
     snprintf(path, sizeof path, "%s/metrics.jsonl", rundir->config.out);
     rundir->metrics = open_to_append(path);
     if (rundir->metrics == NULL)
-        return psr_fail(PSR_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
+        return psr_fail(psr_err_of_write(errno), "%s: cannot be written: %s", path, strerror(errno));
     for (const early_line *early = rundir->early; early != NULL; early = early->next)
         write_log(rundir, early->peer, early->text);
     return PSR_OK;
@@ -393,7 +393,7 @@ psr_err psr_rundir_metrics(psr_rundir *rundir, const psr_metrics_line *line)
 {
     if (fwrite(line->text, 1, line->size, rundir->metrics) != line->size ||
         fputc('\n', rundir->metrics) == EOF)
-        return psr_fail(PSR_ERR_IO, "%s/metrics.jsonl: %s", rundir->config.out, strerror(errno));
+        return psr_fail(psr_err_of_write(errno), "%s/metrics.jsonl: %s", rundir->config.out, strerror(errno));
     return PSR_OK;
 }
 
@@ -403,7 +403,7 @@ psr_err psr_rundir_flush(psr_rundir *rundir)
         if (log->file != NULL && fflush(log->file) != 0)
             rundir->lines_lost++;
     if (rundir->metrics != NULL && fflush(rundir->metrics) != 0)
-        return psr_fail(PSR_ERR_IO, "%s/metrics.jsonl: %s", rundir->config.out, strerror(errno));
+        return psr_fail(psr_err_of_write(errno), "%s/metrics.jsonl: %s", rundir->config.out, strerror(errno));
     return PSR_OK;
 }
 

@@ -195,7 +195,8 @@ psr_err psr_checkpoint_files_new(const psr_checkpoint_files_options *options, ui
     snprintf(files->final_path, sizeof files->final_path, "%s/step-%" PRIu64, files->directory,
              step);
     if (mkdir(files->path, 0777) != 0) {
-        psr_err err = psr_fail(PSR_ERR_IO, "%s: cannot be made: %s", files->path, strerror(errno));
+        psr_err err = psr_fail(psr_err_of_write(errno), "%s: cannot be made: %s", files->path,
+                               strerror(errno));
         free(files); /* another process made what is there, so it is not removed */
         return err;
     }
@@ -267,7 +268,7 @@ psr_err psr_checkpoint_files_commit(psr_checkpoint_files *files)
     PSR_TRY(psr_checkpoint_commit(&files->state));
     PSR_TRY(psr_dir_sync(files->path));
     if (rename(files->path, files->final_path) != 0)
-        return psr_fail(PSR_ERR_IO, "%s: cannot be renamed to %s: %s", files->path,
+        return psr_fail(psr_err_of_write(errno), "%s: cannot be renamed to %s: %s", files->path,
                         files->final_path, strerror(errno));
     files->in_place = true;
     return psr_dir_sync(files->directory);

@@ -216,18 +216,21 @@ static void tell_deal(const psr_resume *resume, const psr_pace *pace, char *line
     const psr_deal *is = &pace->deal;
     const psr_pace before = pace_before(resume, is);
     const psr_deal *was = &before.deal;
-    char samples[96] = "";
+    char samples[96] = "", owed[96] = "";
     if (was->count != is->count)
         snprintf(samples, sizeof samples, "; the data had %" PRIu32 " samples, and have %" PRIu32,
                  was->count, is->count);
+    if (resume->compress != NULL && is->workers < was->workers)
+        snprintf(owed, sizeof owed, "; what the ranks from %" PRIu32 " on owed is dropped",
+                 is->workers);
     snprintf(line, size,
              "  resumed    %" PRIu32 " worker%s of batch %" PRIu32 " instead of %" PRIu32
              " of batch %" PRIu32 ": epoch %" PRIu64 " goes on after %" PRIu32
              " of its samples, and the rest is dealt out anew, in %" PRIu64
-             " steps; an epoch has %" PRIu64 " from then on%s",
+             " steps; an epoch has %" PRIu64 " from then on%s%s",
              is->workers, is->workers == 1 ? "" : "s", is->batch_size, was->workers,
              was->batch_size, pace->first_epoch + 1, pace->first_used, pace->rest_steps,
-             pace->epoch_steps, samples);
+             pace->epoch_steps, samples, owed);
 }
 
 /* Whether the option differs from the checkpoint's; an older version did not write it. */

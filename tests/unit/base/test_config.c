@@ -584,7 +584,28 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
         psr_err code;
         const char *detail;
     } wrong[] =
-    { {{{"sync", "ssp:3"}, {"mode", "ring"}},
+    { {{{"target-accuracy", "0.9"}},
+       PSR_ERR_USAGE,
+       "--target-accuracy 0.9 does not go with --eval-every 0: it ends the run after an "
+       "evaluation; give --eval-every 1e"},
+      {{{"keep-best", "true"}, {"eval-every", "1e"}},
+       PSR_ERR_USAGE,
+       "--keep-best true does not go with --checkpoint-every 0: the best one is chosen by "
+       "evaluations of checkpoints; give both --eval-every and --checkpoint-every"},
+      {{{"eval-only", "true"}},
+       PSR_ERR_USAGE,
+       "--eval-only: there are no weights to evaluate; give --resume or --init"},
+      {{{"eval", "false"}, {"eval-every", "0.5e"}},
+       PSR_ERR_USAGE,
+       "--no-eval does not go with --eval-every 0.5e: there is no evaluation then; leave one out"},
+      {{{"lr-schedule", "onecycle"}, {"warmup", "1e"}},
+       PSR_ERR_USAGE,
+       "--warmup 1e does not go with --lr-schedule onecycle:0.3:25:10000: a cycle begins with a "
+       "rise of its own; leave --warmup out"},
+      {{{"lr-schedule", "cosine:0.2"}, {"lr", "0.1"}},
+       PSR_ERR_USAGE,
+       "--lr-schedule cosine:0.2 does not go with --lr 0.1: its end would be above its beginning"},
+      {{{"sync", "ssp:3"}, {"mode", "ring"}},
        PSR_ERR_USAGE,
        "--sync ssp:3 does not go with --mode ring: only shards can let workers be apart; use "
        "--mode ps or "

@@ -104,8 +104,9 @@ static void exit_statuses_tell_bad_input_from_a_broken_protocol_from_the_rest(vo
         {PSR_ERR_COMPUTE, 1},
         {PSR_ERR_BROKEN, 1},
         {PSR_ERR_BUSY, 1},
+        {PSR_ERR_FULL, 1},
     };
-    assert_int_equal(sizeof expected / sizeof expected[0], PSR_ERR_BUSY + 1);
+    assert_int_equal(sizeof expected / sizeof expected[0], PSR_ERR_LAST + 1);
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++)
         assert_int_equal(psr_err_exit_status(expected[i].code), expected[i].status);
 }
@@ -113,7 +114,7 @@ static void exit_statuses_tell_bad_input_from_a_broken_protocol_from_the_rest(vo
 static void every_code_has_a_name_of_its_own(void **state)
 {
     (void)state;
-    for (int a = PSR_OK; a <= PSR_ERR_BUSY; a++) {
+    for (int a = PSR_OK; a <= PSR_ERR_LAST; a++) {
         assert_string_not_equal(psr_err_name((psr_err)a), "unknown");
         for (int b = PSR_OK; b < a; b++)
             assert_string_not_equal(psr_err_name((psr_err)a), psr_err_name((psr_err)b));

@@ -4,6 +4,9 @@
 #include "base/config/config.h"
 #include "base/config/pace.h"
 
+#include <stdio.h>
+#include <string.h>
+
 static void durations_read_back(void **state)
 {
     (void)state;

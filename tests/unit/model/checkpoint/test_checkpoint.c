@@ -429,7 +429,7 @@ static void a_file_that_does_not_fit_is_told_at_once_and_leaves_nothing(void **s
     psr_err err = create_at(in_folder("c"));
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     signal(SIGXFSZ, handler);
-    expect_failure(err, PSR_ERR_IO, detail_of("c", ".part: File too large"));
+    expect_failure(err, PSR_ERR_FULL, detail_of("c", ".part: File too large"));
     assert_false(exists("c.part"));
 }
 

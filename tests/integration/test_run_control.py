@@ -1,0 +1,95 @@
+"""How a run is ended, judged and kept: early stop, evaluation alone, the checkpoints that stay, and
+epochs without incomplete batches.
+
+usage: test_run_control.py PSRING"""
+
+import math
+import os
+import sys
+from functools import partial
+
+from psring_run import Run, Tap, Workspace, together
+
+OPTIONS = {"data": "synthetic:count=49,test=40,channels=1,size=8", "model": "resnet20", "batch-size": 4, "threads": 1, "hash": True,
+           "seed": 5, "steps": 6, "workers": 3, "eval-every": 2}
+MODES = {"ps": {"mode": "ps", "shards": 2}, "ring": {"mode": "ring"}, "local": {"mode": "local"}}
+
+
+def accuracies(run):
+    return {line["step"]: line["test_accuracy"] for line in run.metrics() if "test_accuracy" in line}
+
+
+def a_target_ends_the_run(tap, psring, directory):
+    """Where the undisturbed run reaches its best accuracy first, in every mode."""
+    whole = Run(psring, directory, "whole", dict(OPTIONS, **MODES["local"]))
+    if not tap.ok(whole.status == 0 and sorted(accuracies(whole)) == [2, 4, 6], "an undisturbed run evaluates three times", whole.why()):
+        return
+    target = accuracies(whole)[2]
+    for mode, options in MODES.items():
+        run = Run(psring, directory, "target-" + mode, dict(OPTIONS, **options, **{"target-accuracy": target}))
+        right = {step: hash for step, hash in whole.hashes().items() if step <= 2}
+        tap.ok(run.status == 0 and run.hashes() == right and run.outcome()["steps"] == 2,
+               "%s: all ranks end with the step that reaches --target-accuracy" % mode, run.why())
+        tap.ok("after step 2 reaches the" in run.stdout and "after step 2 reaches the" in str(run.outcome()),
+               "%s: the summary and run.json say so" % mode, run.why() + [str(run.outcome())])
+        tap.ok(os.listdir(os.path.join(run.out, "checkpoints")) == ["step-2"], "%s: its checkpoint is there" % mode, run.why())
+    run = Run(psring, directory, "target-missed", dict(OPTIONS, **MODES["ring"], **{"target-accuracy": 1}))
+    tap.ok(run.status == 0 and run.hashes() == whole.hashes(), "a target that is missed changes nothing", run.why())
+
+
+def checkpoints_stay(tap, psring, directory):
+    run = Run(psring, directory, "kept", dict(OPTIONS, **MODES["ring"], **{"eval-every": 1, "checkpoint-every": 1, "keep": 2, "keep-best": True}))
+    if not tap.ok(run.status == 0, "a run with --keep 2 --keep-best ends with status 0", run.why()):
+        return
+    told = accuracies(run)
+    best = min(step for step in told if told[step] == max(told.values()))
+    folder = os.path.join(run.out, "checkpoints")
+    tap.ok(sorted(os.listdir(folder)) == sorted({"best", "step-5", "step-6", "step-%d" % best}),
+           "the newest two stay, and the best", [str(os.listdir(folder)), str(told)])
+    tap.ok(os.readlink(os.path.join(folder, "best")) == "step-%d" % best, "checkpoints/best names the best", [str(told)])
+    for source in ("resume", "init"):
+        only = Run(psring, directory, "only-" + source, dict(OPTIONS, **MODES["ring"], **{"eval-only": True, "eval-format": "torch",
+                                                                                   source: os.path.join(folder, "best")}))
+        outcome = only.outcome() if only.status == 0 else {}
+        tap.ok(outcome.get("test_accuracy") == told[best] and outcome.get("steps") == (best if source == "resume" else 0),
+               "--eval-only with --%s evaluates, and takes no step" % source, only.why())
+        line = "Test set: Average loss: %.4f, Accuracy: %.2f%%" % (outcome.get("test_loss", math.nan), 100 * outcome.get("test_accuracy", math.nan))
+        with open(os.path.join(only.out, "log", "rank-0.log")) as log:
+            tap.ok(line in log.read().splitlines(), "--eval-format torch prints its line", [line] + only.why())
+
+
+def figures_are_told(tap, psring, directory):
+    run = Run(psring, directory, "figures", dict(OPTIONS, **MODES["local"], **{"eval-every": 0}))
+    lines, outcome = run.metrics(), run.outcome()
+    # an epoch has 5 steps here, so the sixth step is the second epoch
+    right = sum(line["train_accuracy"] * line["images"] for line in lines if line["epoch"] == 2)
+    of = sum(line["images"] for line in lines if line["epoch"] == 2)
+    tap.ok(math.isclose(outcome["train_accuracy"], right / of), "training accuracy is that of the last epoch's samples", [str(outcome)])
+    tap.ok(outcome["test_accuracy"] <= outcome["test_top5"] <= 1 and "top 5" in run.stdout and "training accuracy" in run.stdout,
+           "it and the top five are in the summary", run.why())
+
+
+def incomplete_batches_are_left_out(tap, psring, directory):
+    options = dict(OPTIONS, **{"drop-last": True, "eval-every": 0, "epochs": 2, "steps": 0})
+    runs = {mode: Run(psring, directory, "drop-" + mode, dict(options, **more)) for mode, more in MODES.items()}
+    # 17, 16 and 16 samples: four batches of 4
+    tap.ok(all(run.status == 0 and sorted(run.hashes()) == list(range(1, 9)) and {line["images"] for line in run.metrics()} == {4}
+               for run in runs.values()), "--drop-last: all batches are complete", runs["ps"].why())
+    tap.ok(len({str(run.hashes()) for run in runs.values()}) == 1, "with the same hashes in every mode", runs["ring"].why())
+    one = Run(psring, directory, "one", {"data": "synthetic:count=9,test=4,channels=3,size=32", "model": "resnet18", "batch-size": 2,
+                                         "workers": 2, "threads": 1, "epochs": 1, "mode": "ring"})
+    tap.ok(one.status == 2 and "one value a channel" in one.stderr and "--drop-last" in one.stderr,
+           "a batch of one value a channel is refused before the first step", one.why())
+
+
+def main():
+    psring = sys.argv[1]
+    tap = Tap()
+    with Workspace() as directory:
+        together(tap, [partial(part, psring=psring, directory=directory)
+                       for part in (a_target_ends_the_run, checkpoints_stay, figures_are_told, incomplete_batches_are_left_out)])
+    tap.end()
+
+
+if __name__ == "__main__":
+    main()
