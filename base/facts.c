@@ -1,5 +1,6 @@
 #include "base/facts.h"
 
+#include "base/config/pace_json.h"
 #include "base/text/json_fields.h"
 
 #include <inttypes.h>

@@ -43,7 +43,7 @@ typedef struct psr_worker_start {
      * follow */
     uint64_t first_step;
     uint64_t total_steps;
-    psr_pace pace; /* of the run */
+    psr_pace pace;        /* of the run */
     bool evaluates_first; /* an evaluation after first_step is due and was cut */
 } psr_worker_start;
 

@@ -1,5 +1,6 @@
 #include "ps/shard_start.h"
 
+#include "base/config/pace_json.h"
 #include "base/text/json_fields.h"
 #include "model/layout_json.h"
 

@@ -71,7 +71,7 @@ struct psr_session {
     pthread_mutex_t mutex;
     bool held;
     bool held_for_change;
-    bool ends_here; /* no step is taken until the scheduler has stopped the run */
+    bool ends_here;        /* no step is taken until the scheduler has stopped the run */
     psr_view_queue views;  /* views that wait for their first step */
     uint32_t newest_epoch; /* of all views that came */
     uint64_t planned_step; /* next_step of the newest view; 0: none is planned */

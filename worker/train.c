@@ -605,12 +605,14 @@ static psr_err end_recording(training *tr)
 
 psr_err psr_train(psr_trainer *trainer, psr_outcome *ret_outcome)
 {
-    training tr = {
-        .t = trainer,
-        .settled = trainer->first_step,
-        .outcome = {
-            .steps = trainer->first_step, .test_accuracy = NAN, .test_top5 = NAN,
-            .test_loss = NAN, .loss = NAN, .train_accuracy = NAN}};
+    training tr = {.t = trainer,
+                   .settled = trainer->first_step,
+                   .outcome = {.steps = trainer->first_step,
+                               .test_accuracy = NAN,
+                               .test_top5 = NAN,
+                               .test_loss = NAN,
+                               .loss = NAN,
+                               .train_accuracy = NAN}};
     tr.turns = calloc(trainer->replica_count, sizeof *tr.turns);
     if (tr.turns == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the turns of %u replicas",

@@ -132,7 +132,8 @@ static psr_err check_batches(const psr_trainer *t)
         t->config->backend == PSR_BACKEND_PLAYED)
         return PSR_OK;
     return psr_fail(PSR_ERR_USAGE,
-                    "--batch-size %" PRIu32 " of %" PRIu32 " workers makes a batch of one sample of "
+                    "--batch-size %" PRIu32 " of %" PRIu32
+                    " workers makes a batch of one sample of "
                     "%" PRIu32 " in the epoch, which gives %s of %s one value a channel, of which "
                     "there is no variance; give another --batch-size, --drop-last, or a larger "
                     "--image-size",

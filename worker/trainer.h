@@ -16,7 +16,8 @@ typedef struct psr_replica {
 } psr_replica;
 
 typedef struct psr_trainer {
-    const psr_config *config; /* with the run's pace; borrowed for life, as net, buckets, session and exchange */
+    const psr_config
+        *config; /* with the run's pace; borrowed for life, as net, buckets, session and exchange */
     const psr_network *net;
     const psr_buckets *buckets;
     psr_session *session;

@@ -197,12 +197,12 @@ typedef struct psr_config {
     psr_schedule schedule;                       /* --lr-schedule */
     psr_duration warmup;                         /* --warmup, linear from 0 exclusive */
     psr_scale scale_lr;                          /* --scale-lr none|linear|sqrt */
-    double label_smoothing;  /* --label-smoothing */
-    uint64_t seed;           /* --seed */
+    double label_smoothing;                      /* --label-smoothing */
+    uint64_t seed;                               /* --seed */
     /* the run */
-    char out[PSR_PATH_MAX];       /* --out DIR */
-    char init[PSR_PATH_MAX];      /* --init CKPT (weights only) */
-    char resume[PSR_PATH_MAX];    /* --resume CKPT or run directory */
+    char out[PSR_PATH_MAX];        /* --out DIR */
+    char init[PSR_PATH_MAX];       /* --init CKPT (weights only) */
+    char resume[PSR_PATH_MAX];     /* --resume CKPT or run directory */
     psr_duration checkpoint_every; /* --checkpoint-every; none: only at the end */
     uint32_t keep;                 /* --keep K: the newest checkpoints; 0: all */
     bool keep_best;                /* --keep-best */
@@ -210,14 +210,14 @@ typedef struct psr_config {
     double target_accuracy;        /* --target-accuracy; 0: none */
     bool eval_only;                /* --eval-only */
     psr_eval_format eval_format;   /* --eval-format psring|torch */
-    bool eval;                    /* --eval / --no-eval */
-    uint64_t log_every;           /* --log-every STEPS: the step line, default 20 */
-    double deadline_s;            /* --deadline SECONDS, default 30 */
-    psr_transport_kind transport; /* --transport auto|tcp|ipc|shm; auto: ipc when all processes
+    bool eval;                     /* --eval / --no-eval */
+    uint64_t log_every;            /* --log-every STEPS: the step line, default 20 */
+    double deadline_s;             /* --deadline SECONDS, default 30 */
+    psr_transport_kind transport;  /* --transport auto|tcp|ipc|shm; auto: ipc when all processes
                                      are on one host, and shared memory within each */
-    psr_bare bare;                /* --no-encrypt[=trusted-network] */
-    bool hash;                    /* --hash: weight hash after every step */
-    psr_trace_range trace;        /* --trace[=FIRST-LAST]; psr_config_traced_steps resolves it */
+    psr_bare bare;                 /* --no-encrypt[=trusted-network] */
+    bool hash;                     /* --hash: weight hash after every step */
+    psr_trace_range trace;         /* --trace[=FIRST-LAST]; psr_config_traced_steps resolves it */
     /* --algorithms auto|timed|direct|TEXT: for convolutions (model/onednn/choice/rule.h); run.json
      * of a timed run has the TEXT */
     char algorithms[PSR_OPTION_TEXT_MAX];
@@ -247,7 +247,7 @@ typedef enum psr_option_kind {
     PSR_OPTION_U32,
     PSR_OPTION_U64,
     PSR_OPTION_DURATION, /* steps, or epochs with "e" */
-    PSR_OPTION_BYTES, /* u64 with suffix K, M, G (binary) */
+    PSR_OPTION_BYTES,    /* u64 with suffix K, M, G (binary) */
     PSR_OPTION_DOUBLE,
     PSR_OPTION_STRING,
     PSR_OPTION_ENUM,   /* int-sized enum by name */

@@ -92,8 +92,8 @@ static bool read_fields(const char *name, const char *text, uint32_t fields, psr
     }
     if (strcmp(name, "step") == 0 && fields == 3) {
         schedule->kind = PSR_SCHEDULE_STEP;
-        return field_at(text, 1, list, sizeof list) &&
-               psr_duration_read(list, &schedule->every) && !psr_duration_is_none(schedule->every) &&
+        return field_at(text, 1, list, sizeof list) && psr_duration_read(list, &schedule->every) &&
+               !psr_duration_is_none(schedule->every) &&
                number_at(text, 2, 0, false, 1, &schedule->gamma);
     }
     if (strcmp(name, "multistep") == 0 && fields == 3) {
@@ -106,8 +106,8 @@ static bool read_fields(const char *name, const char *text, uint32_t fields, psr
         schedule->rise = 0.3;
         schedule->divide_first = 25;
         schedule->divide_last = 1e4;
-        return (fields < 2 || (number_at(text, 1, 0, false, 1, &schedule->rise) &&
-                               schedule->rise < 1)) &&
+        return (fields < 2 ||
+                (number_at(text, 1, 0, false, 1, &schedule->rise) && schedule->rise < 1)) &&
                (fields < 3 || number_at(text, 2, 1, true, 1e12, &schedule->divide_first)) &&
                (fields < 4 || number_at(text, 3, 1, true, 1e12, &schedule->divide_last));
     }

@@ -276,10 +276,11 @@ psr_err psr_option_read(const psr_option *option, psr_config *config, const char
     case PSR_OPTION_DURATION: {
         psr_duration value;
         if (!psr_duration_read(text, &value))
-            return psr_fail(PSR_ERR_USAGE,
-                            "--%s: '%s' is no duration; give steps (1000) or epochs with an e (30e, "
-                            "0.5e), with at most three decimals",
-                            option->name, text);
+            return psr_fail(
+                PSR_ERR_USAGE,
+                "--%s: '%s' is no duration; give steps (1000) or epochs with an e (30e, "
+                "0.5e), with at most three decimals",
+                option->name, text);
         memcpy(field, &value, sizeof value);
         return PSR_OK;
     }

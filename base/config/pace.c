@@ -95,8 +95,11 @@ static bool is_same_deal(const psr_deal *a, const psr_deal *b)
 psr_pace psr_pace_of(const psr_deal *deal, bool by_steps)
 {
     const uint64_t steps = psr_deal_steps(deal, 0);
-    return (psr_pace){
-        .deal = *deal, .epoch_steps = steps, .by_steps = by_steps, .unit_steps = steps, .rest_steps = steps};
+    return (psr_pace){.deal = *deal,
+                      .epoch_steps = steps,
+                      .by_steps = by_steps,
+                      .unit_steps = steps,
+                      .rest_steps = steps};
 }
 
 psr_pace psr_pace_after(const psr_pace *before, const psr_deal *deal, uint64_t step)
@@ -122,6 +125,10 @@ psr_pace psr_pace_after(const psr_pace *before, const psr_deal *deal, uint64_t s
 /* Whole epochs after the first one, and steps in the last. */
 static uint64_t epochs_after_first(const psr_pace *pace, uint64_t steps, uint64_t *ret_in_epoch)
 {
+    if (pace->epoch_steps == 0) {
+        *ret_in_epoch = 0;
+        return 0;
+    }
     const uint64_t beyond = steps - pace->first_step - pace->rest_steps;
     *ret_in_epoch = beyond % pace->epoch_steps;
     return beyond / pace->epoch_steps;
@@ -221,10 +228,11 @@ void psr_pace_print(const psr_pace *pace, char text[static PSR_PACE_TEXT_MAX])
     const psr_deal *d = &pace->deal;
     snprintf(text, PSR_PACE_TEXT_MAX,
              "count=%" PRIu32 " workers=%" PRIu32 " batch=%" PRIu32 " partition=%" PRIu32
-             " drop=%d by-steps=%d unit=%" PRIu64 " step=%" PRIu64 " epoch=%" PRIu64 " used=%" PRIu32
-             " clock=%.17g",
-             d->count, d->workers, d->batch_size, d->partition, d->drop_last, pace->by_steps, pace->unit_steps,
-             pace->first_step, pace->first_epoch, pace->first_used, pace->first_clock);
+             " drop=%d by-steps=%d unit=%" PRIu64 " step=%" PRIu64 " epoch=%" PRIu64
+             " used=%" PRIu32 " clock=%.17g",
+             d->count, d->workers, d->batch_size, d->partition, d->drop_last, pace->by_steps,
+             pace->unit_steps, pace->first_step, pace->first_epoch, pace->first_used,
+             pace->first_clock);
 }
 
 /* Moves *at past "name=NUMBER " and reads the number, of at most `most`. */
@@ -287,24 +295,4 @@ psr_err psr_pace_read(const char *text, psr_pace *ret_pace)
         return psr_fail(PSR_ERR_FORMAT, "the place in the data has an epoch without a step");
     *ret_pace = pace;
     return PSR_OK;
-}
-
-void psr_pace_put(psr_fields_writer *w, const psr_pace *pace)
-{
-    char text[PSR_PACE_TEXT_MAX];
-    if (pace->epoch_steps == 0)
-        return;
-    psr_pace_print(pace, text);
-    psr_fields_put_text(w, "pace", text);
-}
-
-psr_err psr_pace_take(const cJSON *object, psr_pace *ret_pace)
-{
-    char text[PSR_PACE_TEXT_MAX];
-    if (cJSON_GetObjectItemCaseSensitive(object, "pace") == NULL) {
-        *ret_pace = (psr_pace){0};
-        return PSR_OK;
-    }
-    PSR_TRY(psr_fields_text(object, "pace", text, sizeof text));
-    return psr_pace_read(text, ret_pace);
 }

@@ -15,7 +15,6 @@
 #define PSR_BASE_CONFIG_PACE_H
 
 #include "base/err.h"
-#include "base/text/json_fields.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -57,8 +56,9 @@ uint64_t psr_deal_steps(const psr_deal *deal, uint32_t used);
 typedef struct psr_pace {
     psr_deal deal;
     uint64_t epoch_steps; /* of a whole epoch; 0: nothing is known, and clocks are steps */
-    bool by_steps; /* the run's end is given in steps, and so the schedule counts them as they are */
-    uint64_t unit_steps;  /* of a whole epoch of the run that was begun first */
+    bool
+        by_steps; /* the run's end is given in steps, and so the schedule counts them as they are */
+    uint64_t unit_steps; /* of a whole epoch of the run that was begun first */
     /* since when it has been dealt out like this: the steps done then, the epoch and its used
      * samples, the clock; zeros in a run that is begun */
     uint64_t first_step, first_epoch;
@@ -90,9 +90,5 @@ uint64_t psr_pace_next_due(const psr_pace *pace, psr_duration every, uint64_t st
 void psr_pace_print(const psr_pace *pace, char text[static PSR_PACE_TEXT_MAX]);
 /* Bytes may be hostile. FORMAT: what is wrong. */
 PSR_MUST_CHECK psr_err psr_pace_read(const char *text, psr_pace *ret_pace);
-/* As the field "pace" of a message, which is not there for a pace of zeros. Errors of the second as
- * of psr_pace_read. */
-void psr_pace_put(psr_fields_writer *w, const psr_pace *pace);
-PSR_MUST_CHECK psr_err psr_pace_take(const cJSON *object, psr_pace *ret_pace);
 
 #endif

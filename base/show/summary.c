@@ -166,26 +166,34 @@ static void add_traffic(psr_text_end *end, const cJSON *o)
                      sent / 1e6, 100 * lent / sent);
 }
 
+static void add_accuracies(psr_text_end *end, const cJSON *o)
+{
+    const bool tested = has(o, PSR_FIGURE_TEST_TOP5), trained = has(o, PSR_FIGURE_TRAIN_ACCURACY);
+    char top5[PSR_FIGURE_TEXT_BYTES], train[PSR_FIGURE_TEXT_BYTES];
+    if (psr_json_text(o, "hash") == NULL || (!tested && !trained))
+        return;
+    psr_summary_text(o, PSR_FIGURE_TEST_TOP5, top5);
+    psr_summary_text(o, PSR_FIGURE_TRAIN_ACCURACY, train);
+    psr_text_add(end, "accuracy   ");
+    if (trained)
+        psr_text_add(end, "%s in training, in the last epoch%s", train, tested ? "; " : "\n");
+    if (tested)
+        psr_text_add(end, "%s of the test set in the top five\n", top5);
+}
+
 static void add_result(psr_text_end *end, const cJSON *o)
 {
     char loss[PSR_FIGURE_TEXT_BYTES], accuracy[PSR_FIGURE_TEXT_BYTES];
-    char top5[PSR_FIGURE_TEXT_BYTES], train[PSR_FIGURE_TEXT_BYTES];
     const char *hash = psr_json_text(o, "hash");
     if (hash == NULL)
         return;
     psr_summary_text(o, PSR_FIGURE_LOSS, loss);
     psr_summary_text(o, PSR_FIGURE_TEST_ACCURACY, accuracy);
-    psr_summary_text(o, PSR_FIGURE_TEST_TOP5, top5);
-    psr_summary_text(o, PSR_FIGURE_TRAIN_ACCURACY, train);
     psr_text_add(end, "result     ");
     if (has(o, PSR_FIGURE_LOSS))
         psr_text_add(end, "loss %s, ", loss);
     if (has(o, PSR_FIGURE_TEST_ACCURACY))
         psr_text_add(end, "test accuracy %s, ", accuracy);
-    if (has(o, PSR_FIGURE_TEST_TOP5))
-        psr_text_add(end, "top 5 %s, ", top5);
-    if (has(o, PSR_FIGURE_TRAIN_ACCURACY))
-        psr_text_add(end, "training accuracy %s, ", train);
     psr_text_add(end, "weight hash %.32s\n", hash);
 }
 
@@ -202,5 +210,6 @@ void psr_summary_print(const cJSON *outcome, char text[static PSR_SUMMARY_BYTES]
     psr_text_add(&end, "%s", stretches);
     add_gradients(&end, outcome);
     add_traffic(&end, outcome);
+    add_accuracies(&end, outcome);
     add_result(&end, outcome);
 }

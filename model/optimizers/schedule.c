@@ -60,8 +60,7 @@ static double scheduled(const psr_config *config, double rate, double t, double 
             passed++;
         return rate * pow(s->gamma, passed);
     case PSR_SCHEDULE_COSINE:
-        return s->end > 0 ? anneal(rate, s->end, part)
-                          : rate * (0.5 * (1.0 + cos(PI * part)));
+        return s->end > 0 ? anneal(rate, s->end, part) : rate * (0.5 * (1.0 + cos(PI * part)));
     case PSR_SCHEDULE_POLY:
         return rate * pow(1.0 - part, s->power);
     case PSR_SCHEDULE_ONECYCLE:
@@ -89,8 +88,7 @@ float psr_schedule_lr(const psr_config *config, uint64_t step, uint64_t total)
     const bool by_epochs = !config->pace.by_steps && config->pace.epoch_steps > 0;
     const double now = by_epochs ? psr_pace_clock(&config->pace, step) : (double)step,
                  end = by_epochs ? psr_pace_clock(&config->pace, total) : (double)total,
-                 warmup = clock_steps(config, config->warmup),
-                 rate = config->lr * scale_of(config);
+                 warmup = clock_steps(config, config->warmup), rate = config->lr * scale_of(config);
     if (now < warmup) {
         const double from = config->scale_lr != PSR_SCALE_NONE ? config->lr : 0.0;
         const double done = now + 1.0 < warmup ? now + 1.0 : warmup;

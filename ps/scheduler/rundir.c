@@ -32,6 +32,9 @@ typedef struct early_line {
 } early_line;
 
 struct psr_rundir {
+    bool has_best; /* of the checkpoints, by --keep-best */
+    uint64_t best_step;
+    double best_accuracy;
     psr_config config;
     const char *series; /* borrowed */
     bool there;
@@ -363,7 +366,8 @@ psr_err psr_rundir_begin(psr_rundir *rundir, uint64_t bucket_bytes, const psr_fa
     snprintf(path, sizeof path, "%s/metrics.jsonl", rundir->config.out);
     rundir->metrics = open_to_append(path);
     if (rundir->metrics == NULL)
-        return psr_fail(psr_err_of_write(errno), "%s: cannot be written: %s", path, strerror(errno));
+        return psr_fail(psr_err_of_write(errno), "%s: cannot be written: %s", path,
+                        strerror(errno));
     for (const early_line *early = rundir->early; early != NULL; early = early->next)
         write_log(rundir, early->peer, early->text);
     return PSR_OK;
@@ -393,7 +397,8 @@ psr_err psr_rundir_metrics(psr_rundir *rundir, const psr_metrics_line *line)
 {
     if (fwrite(line->text, 1, line->size, rundir->metrics) != line->size ||
         fputc('\n', rundir->metrics) == EOF)
-        return psr_fail(psr_err_of_write(errno), "%s/metrics.jsonl: %s", rundir->config.out, strerror(errno));
+        return psr_fail(psr_err_of_write(errno), "%s/metrics.jsonl: %s", rundir->config.out,
+                        strerror(errno));
     return PSR_OK;
 }
 
@@ -403,8 +408,16 @@ psr_err psr_rundir_flush(psr_rundir *rundir)
         if (log->file != NULL && fflush(log->file) != 0)
             rundir->lines_lost++;
     if (rundir->metrics != NULL && fflush(rundir->metrics) != 0)
-        return psr_fail(psr_err_of_write(errno), "%s/metrics.jsonl: %s", rundir->config.out, strerror(errno));
+        return psr_fail(psr_err_of_write(errno), "%s/metrics.jsonl: %s", rundir->config.out,
+                        strerror(errno));
     return PSR_OK;
+}
+
+void psr_rundir_best(psr_rundir *rundir, uint64_t step, double accuracy)
+{
+    rundir->has_best = true;
+    rundir->best_step = step;
+    rundir->best_accuracy = accuracy;
 }
 
 psr_err psr_rundir_end(psr_rundir *rundir, psr_err status, const char *line,
@@ -424,6 +437,9 @@ psr_err psr_rundir_end(psr_rundir *rundir, psr_err status, const char *line,
         cJSON_AddStringToObject(outcome, "status", psr_err_name(status)) == NULL ||
         cJSON_AddNumberToObject(outcome, "exit_status", psr_err_exit_status(status)) == NULL ||
         cJSON_AddStringToObject(outcome, "line", line) == NULL ||
+        (rundir->has_best &&
+         (cJSON_AddNumberToObject(outcome, "best_step", (double)rundir->best_step) == NULL ||
+          cJSON_AddNumberToObject(outcome, "best_accuracy", rundir->best_accuracy) == NULL)) ||
         (rundir->lines_lost > 0 &&
          cJSON_AddNumberToObject(outcome, "log_lines_lost", (double)rundir->lines_lost) == NULL))
         return psr_fail(PSR_ERR_NOMEM, "no memory for a run's outcome");

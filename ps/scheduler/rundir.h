@@ -53,6 +53,9 @@ void psr_rundir_log(psr_rundir *rundir, psr_peer peer, const char *line);
 /* Writes out what is buffered. IO. */
 PSR_MUST_CHECK psr_err psr_rundir_flush(psr_rundir *rundir);
 
+/* The best checkpoint of --keep-best so far, which the outcome will name. */
+void psr_rundir_best(psr_rundir *rundir, uint64_t step, double accuracy);
+
 /* Writes the outcome into run.json: status ("ok", "cancelled", ...), exit status, line, and the
  * run's figures (a JSON object or NULL). Does nothing if the directory was never made. */
 PSR_MUST_CHECK psr_err psr_rundir_end(psr_rundir *rundir, psr_err status, const char *line,

@@ -25,11 +25,11 @@ typedef struct psr_scheduler psr_scheduler;
 
 /* What the driver decides about a run once all have joined. */
 typedef struct psr_beginning {
-    uint64_t first_step; /* completed steps: 0, or those of the resumed checkpoint */
+    uint64_t first_step;  /* completed steps: 0, or those of the resumed checkpoint */
     uint64_t total_steps; /* 0: as the workers counted them */
     psr_pace pace;
     bool evaluates_first; /* see psr_worker_start */
-    psr_plan plan;       /* the plan of the exchange; the scheduler owns it then */
+    psr_plan plan;        /* the plan of the exchange; the scheduler owns it then */
     /* the layout of the parameters, for the shards; borrowed for the scheduler's life */
     const psr_layout *layout;
 } psr_beginning;

@@ -57,7 +57,7 @@ typedef struct driver {
     psr_resume *resume;    /* NULL: from the start */
     psr_sections sections; /* once all have joined */
     psr_checkpoints *checkpoints;
-    psr_kept *kept; /* which of them stay */
+    psr_kept *kept;          /* which of them stay */
     psr_progress *progress;  /* what the launcher's bar shows */
     psr_figures *figures;    /* the figures of the run; both from the beginning of the run */
     psr_links *links;        /* bytes between hosts; likewise */
@@ -216,8 +216,8 @@ static psr_err check_resume(driver *d, const psr_config *config)
     PSR_TRY(psr_resume_check(d->resume, &d->sections));
     if (psr_resume_drops(d->resume, &d->sections, line, sizeof line))
         on_say(d, line);
-    for (uint32_t i = 0;
-         psr_resume_changes(d->resume, config, &config->pace, i, line, sizeof line); i++)
+    for (uint32_t i = 0; psr_resume_changes(d->resume, config, &config->pace, i, line, sizeof line);
+         i++)
         on_say(d, line);
     return PSR_OK;
 }
@@ -234,7 +234,7 @@ static void find_pace(driver *d, const psr_config *config, const psr_facts *fact
     beginning->pace = d->resume != NULL ? psr_resume_pace(d->resume, &deal)
                                         : psr_pace_of(&deal, config->steps > 0);
     beginning->pace.by_steps = config->steps > 0;
-    beginning->total_steps = config->eval_only  ? beginning->first_step
+    beginning->total_steps = config->eval_only ? beginning->first_step
                              : config->steps > 0 || config->epochs == 0
                                  ? facts->total_steps
                                  : psr_pace_total(&beginning->pace, config->epochs);
@@ -626,6 +626,10 @@ static void take_checkpoints(driver *d)
             return;
         if (err == PSR_OK)
             err = psr_kept_put(d->kept, step);
+        uint64_t best_step;
+        double best_accuracy;
+        if (err == PSR_OK && psr_kept_best(d->kept, &best_step, &best_accuracy))
+            psr_rundir_best(d->rundir, best_step, best_accuracy);
         if (err != PSR_OK) {
             psr_coordinator_end(d->coordinator, err, NULL);
             return;

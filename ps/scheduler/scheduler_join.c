@@ -75,11 +75,10 @@ psr_err psr_scheduler_agreed(void *context, psr_role role, void **ret_bytes, siz
     uint64_t total_steps = psr_scheduler_worker(scheduler, 0)->facts.total_steps;
     char *json = NULL;
     if (role == PSR_ROLE_SHARD) {
-        const psr_shard_start shard = {
-            .first_step = first_step,
-            .total_steps = total_steps,
-            .pace = scheduler->config.pace,
-            .layout = *scheduler->layout};
+        const psr_shard_start shard = {.first_step = first_step,
+                                       .total_steps = total_steps,
+                                       .pace = scheduler->config.pace,
+                                       .layout = *scheduler->layout};
         PSR_TRY(psr_shard_start_to_json(&shard, &json));
     } else {
         const psr_worker_start worker = {.first_step = first_step,

@@ -79,9 +79,9 @@ static bool is_due(const psr_scheduler *scheduler, uint64_t step)
 {
     const psr_config *config = &scheduler->config;
     const uint64_t total = psr_scheduler_worker(scheduler, 0)->facts.total_steps;
-    return step <= total && (psr_pace_due(&config->pace, config->checkpoint_every, step) ||
-                             step == total ||
-                             (scheduler->stop_told && step == scheduler->stop_step + 1));
+    return step <= total &&
+           (psr_pace_due(&config->pace, config->checkpoint_every, step) || step == total ||
+            (scheduler->stop_told && step == scheduler->stop_step + 1));
 }
 
 static bool is_in_place(const psr_scheduler *scheduler, uint64_t step)
@@ -199,6 +199,11 @@ static void see_accuracy(psr_scheduler *scheduler, uint64_t step, const cJSON *o
         return;
     scheduler->target_met = true;
     scheduler->accuracy = accuracy;
+    char line[PSR_SCHEDULER_LINE_MAX];
+    snprintf(line, sizeof line,
+             "test accuracy %.4f after step %" PRIu64 " reaches the %g of --target-accuracy",
+             accuracy, step, target);
+    scheduler->events.say(scheduler->events.context, line);
     psr_scheduler_stop(scheduler);
 }
 

@@ -90,8 +90,7 @@ bool psr_shard_waits_for_norm(const psr_shard *shard, psr_waiting *ret_waiting,
 static bool checkpoint_due(const psr_shard *shard, uint64_t version)
 {
     const psr_config *config = shard->options.config;
-    return version == shard->end ||
-           psr_pace_due(&config->pace, config->checkpoint_every, version);
+    return version == shard->end || psr_pace_due(&config->pace, config->checkpoint_every, version);
 }
 
 static psr_err checkpoint_bucket(psr_shard *shard, uint32_t b, uint64_t version)

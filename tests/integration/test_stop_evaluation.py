@@ -64,14 +64,14 @@ def stopped_in_evaluation(tap, psring, directory, mode, step, undisturbed):
         losses = [line["loss"] for line in undisturbed.metrics() if line["step"] == step]
         tap.ok(outcome["loss"] is not None and math.isclose(outcome["loss"], sum(losses) / len(losses), rel_tol=1e-9),
                "%s: and its loss is that of the last step" % name, [str(outcome), str(losses)])
-        goes_on(tap, psring, directory, name, run, undisturbed)
+        goes_on(tap, psring, directory, name, run, undisturbed, step)
     except (AssertionError, OSError) as wrong:
         tap.ok(False, name, [repr(wrong)] + run.why())
     finally:
         tap.ok(not run.kill(), "%s: no process is left" % name, [])
 
 
-def goes_on(tap, psring, directory, name, run, undisturbed):
+def goes_on(tap, psring, directory, name, run, undisturbed, step):
     """As the run itself says how."""
     told = re.search(r"to go on\s+psring (train .*)", "\n".join(run.text("out")))
     if not tap.ok(told, "%s: it says how to go on" % name, run.why()):
@@ -85,6 +85,12 @@ def goes_on(tap, psring, directory, name, run, undisturbed):
         pattern = r"test accuracy [\d.]+%.*weight hash \w+"
         tap.ok(last and re.search(pattern, last[0]).group(0) == re.search(pattern, lines[-1]).group(0),
                "%s: and comes to the accuracy and the weights of an undisturbed run" % name, lines + resumed.why())
+        # worker 0's log of the undisturbed run has the evaluation that was cut here
+        made_up = r"evaluation step=%d accuracy.*" % step
+        with open(os.path.join(undisturbed.out, "log", "rank-0.log")) as log:
+            right = re.search(made_up, log.read()).group(0)
+        with open(os.path.join(out, "log", "rank-0.log")) as log:
+            tap.ok(right in log.read(), "%s: the evaluation that was cut is made up" % name, [right] + resumed.why())
     finally:
         tap.ok(not resumed.kill(), "%s: no process of the resumed run is left" % name, [])
 

@@ -26,7 +26,7 @@ typedef struct evaluation {
 typedef struct piece {
     uint32_t section;
     size_t offset, count;
-    uint64_t elements; /* elements that belong to tensors */
+    uint64_t elements;    /* elements that belong to tensors */
     evaluation evaluated; /* of the checkpoint's step, as far as it is known */
     struct piece *next;
     float data[];

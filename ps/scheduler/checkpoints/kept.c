@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 #define PATH_BYTES (PSR_PATH_MAX + 64)
-#define EVALUATED_MAX 8 /* evaluations whose checkpoint is still on its way to the disk; at most two */
+#define EVALUATED_MAX                                                                              \
+    8 /* evaluations whose checkpoint is still on its way to the disk; at most two */
 
 struct psr_kept {
     char directory[PSR_PATH_MAX + 16];

@@ -78,8 +78,7 @@ static psr_err check_run(psr_resume *resume, const psr_config *config)
     PSR_TRY(check_optimizer(resume, config));
     const char *pace = psr_checkpoint_metadata(resume->run_state, "pace");
     psr_err err = pace != NULL ? psr_pace_read(pace, &resume->pace) : PSR_OK;
-    return err == PSR_OK ? PSR_OK
-                         : psr_fail_context(err, "%s/state.safetensors", resume->path);
+    return err == PSR_OK ? PSR_OK : psr_fail_context(err, "%s/state.safetensors", resume->path);
 }
 
 static psr_err open_both(psr_resume *resume)
@@ -248,8 +247,9 @@ bool psr_resume_changes(const psr_resume *resume, const psr_config *config, cons
     static const struct {
         const char *name, *means;
     } options[] = {
-        {"seed", "the rest of this epoch is of another order, so some of its samples come twice and "
-                 "some not at all; later epochs are whole"},
+        {"seed",
+         "the rest of this epoch is of another order, so some of its samples come twice and "
+         "some not at all; later epochs are whole"},
         {"shuffle", "the rest of this epoch is of another order, so some of its samples come twice "
                     "and some not at all; later epochs are whole"},
         {"augment", "the samples from here on are augmented so"},
@@ -332,8 +332,7 @@ static psr_err send_pieces(psr_transport *transport, uint32_t worker, uint64_t s
 /* Whether the checkpoint has the section. Only residuals may be missing, and count as zeros. */
 static bool has_section(const psr_resume *resume, const psr_section_place *place)
 {
-    return !place->of_compression ||
-           (resume->compress != NULL && place->rank < resume->workers);
+    return !place->of_compression || (resume->compress != NULL && place->rank < resume->workers);
 }
 
 /* The tensor is complete and verified before its first piece is sent: the file may have changed

@@ -409,13 +409,39 @@ static void a_wrong_value_is_refused_in_words_and_changes_nothing(void **state)
 static void schedules_of_every_wrong_shape_are_refused(void **state)
 {
     (void)state;
-    static const char *const wrong[] = {
-        "", "step", "step:", "step:10", "step:10:", "step::0.1", "step:x:1", "step:1:0", "step:1:2",
-        "step:0e:0.1", "poly", "poly:0", "poly:x", "poly:-1", "cosine:", "cosine:-1", "cosine:1:1",
-        "constant ", "constant:1", "step:99999999999999999999999999999999999999:0.1", "multistep",
-        "multistep::0.1", "multistep:3,3:0.1", "multistep:3,2:0.1", "multistep:1e,20:0.1",
-        "multistep:1,:0.1", "multistep:1,2:1.5", "multistep:1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17:.1",
-        "onecycle:", "onecycle:0", "onecycle:1", "onecycle:0.3:0.5", "onecycle:0.3:25:1e4:1"};
+    static const char *const wrong[] = {"",
+                                        "step",
+                                        "step:",
+                                        "step:10",
+                                        "step:10:",
+                                        "step::0.1",
+                                        "step:x:1",
+                                        "step:1:0",
+                                        "step:1:2",
+                                        "step:0e:0.1",
+                                        "poly",
+                                        "poly:0",
+                                        "poly:x",
+                                        "poly:-1",
+                                        "cosine:",
+                                        "cosine:-1",
+                                        "cosine:1:1",
+                                        "constant ",
+                                        "constant:1",
+                                        "step:99999999999999999999999999999999999999:0.1",
+                                        "multistep",
+                                        "multistep::0.1",
+                                        "multistep:3,3:0.1",
+                                        "multistep:3,2:0.1",
+                                        "multistep:1e,20:0.1",
+                                        "multistep:1,:0.1",
+                                        "multistep:1,2:1.5",
+                                        "multistep:1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17:.1",
+                                        "onecycle:",
+                                        "onecycle:0",
+                                        "onecycle:1",
+                                        "onecycle:0.3:0.5",
+                                        "onecycle:0.3:25:1e4:1"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         psr_config config = fitting();
         if (psr_config_set(&config, "lr-schedule", wrong[i]) != PSR_ERR_USAGE)

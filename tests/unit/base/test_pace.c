@@ -13,11 +13,11 @@ static void durations_read_back(void **state)
     static const struct {
         const char *text, *printed;
         uint64_t steps; /* of epochs of 7 */
-    } right[] = {{"0", "0", 0},       {"1000", "1000", 1000}, {"1e3", "1000", 1000},
-                 {"30e", "30e", 210}, {"0.5e", "0.5e", 4},    {"0.50e", "0.5e", 4},
+    } right[] = {{"0", "0", 0},           {"1000", "1000", 1000}, {"1e3", "1000", 1000},
+                 {"30e", "30e", 210},     {"0.5e", "0.5e", 4},    {"0.50e", "0.5e", 4},
                  {"0.125e", "0.125e", 1}, {"2.000e", "2e", 14}};
-    static const char *const wrong[] = {"", "e", "-1", "1.5", "0.1234e", ".5e", "5.e", "1e5e", "1 e",
-                                        "1000001e", "30E", "30ee"};
+    static const char *const wrong[] = {"",    "e",    "-1",  "1.5",      "0.1234e", ".5e",
+                                        "5.e", "1e5e", "1 e", "1000001e", "30E",     "30ee"};
     for (size_t i = 0; i < sizeof right / sizeof *right; i++) {
         psr_duration d, again;
         char text[64];
@@ -150,13 +150,18 @@ static void a_pace_reads_back(void **state)
         if (strstr(cut, "clock=") == NULL || cut[i - 1] == '=')
             assert_int_equal(psr_pace_read(cut, &again), PSR_ERR_FORMAT);
     }
-    static const char *const wrong[] = {
-        "count=49 workers=0 batch=4 partition=0 drop=0 by-steps=0 unit=4 step=6 epoch=1 used=32 clock=6",
-        "count=49 workers=4 batch=4 partition=3 drop=0 by-steps=0 unit=4 step=6 epoch=1 used=32 clock=6",
-        "count=49 workers=4 batch=4 partition=0 drop=0 by-steps=0 unit=0 step=6 epoch=1 used=32 clock=6",
-        "count=49 workers=4 batch=4 partition=0 drop=0 by-steps=0 unit=4 step=6 epoch=1 used=49 clock=6",
-        "count=49 workers=4 batch=4 partition=0 drop=0 by-steps=0 unit=4 step=6 epoch=1 used=32 clock=nan",
-        "count=0 workers=4 batch=4 partition=0 drop=0 by-steps=0 unit=4 step=6 epoch=1 used=0 clock=6"};
+    static const char *const wrong[] = {"count=49 workers=0 batch=4 partition=0 drop=0 by-steps=0 "
+                                        "unit=4 step=6 epoch=1 used=32 clock=6",
+                                        "count=49 workers=4 batch=4 partition=3 drop=0 by-steps=0 "
+                                        "unit=4 step=6 epoch=1 used=32 clock=6",
+                                        "count=49 workers=4 batch=4 partition=0 drop=0 by-steps=0 "
+                                        "unit=0 step=6 epoch=1 used=32 clock=6",
+                                        "count=49 workers=4 batch=4 partition=0 drop=0 by-steps=0 "
+                                        "unit=4 step=6 epoch=1 used=49 clock=6",
+                                        "count=49 workers=4 batch=4 partition=0 drop=0 by-steps=0 "
+                                        "unit=4 step=6 epoch=1 used=32 clock=nan",
+                                        "count=0 workers=4 batch=4 partition=0 drop=0 by-steps=0 "
+                                        "unit=4 step=6 epoch=1 used=0 clock=6"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_int_equal(psr_pace_read(wrong[i], &again), PSR_ERR_FORMAT);
 }

@@ -122,8 +122,8 @@ static void milestones_are_those_of_torchs_multi_step(void **state)
 {
     (void)state;
     const psr_config config = config_by_text("multistep:3,7,8:0.1");
-    static const at_step right[] = {{0, 0.4},  {2, 0.4},    {3, 0.04},
-                                    {6, 0.04}, {7, 0.004}, {8, 0.0004}, {9, 0.0004}};
+    static const at_step right[] = {{0, 0.4},   {2, 0.4},    {3, 0.04},  {6, 0.04},
+                                    {7, 0.004}, {8, 0.0004}, {9, 0.0004}};
     EXPECT_TORCHS(&config, 10, right);
 }
 
@@ -131,9 +131,13 @@ static void a_cosine_with_an_end_is_torchs(void **state)
 {
     (void)state;
     const psr_config config = config_by_text("cosine:0.02");
-    static const at_step right[] = {
-        {0, 0.4},           {3, 0.3792912395957899},    {6, 0.32167919793557}, {9, 0.23972254835764395},
-        {12, 0.15128677106876004}, {15, 0.075649711574556}, {18, 0.029299261903920827}};
+    static const at_step right[] = {{0, 0.4},
+                                    {3, 0.3792912395957899},
+                                    {6, 0.32167919793557},
+                                    {9, 0.23972254835764395},
+                                    {12, 0.15128677106876004},
+                                    {15, 0.075649711574556},
+                                    {18, 0.029299261903920827}};
     EXPECT_TORCHS(&config, 20, right);
     expect_lr(&config, 20, 20, 0.02);
     expect_lr(&config, 99, 20, 0.02);
@@ -144,9 +148,9 @@ static void one_cycle_is_torchs(void **state)
     (void)state;
     psr_config config = config_by_text("onecycle");
     static const at_step right[] = {
-        {0, 0.016},           {1, 0.05266873708001013}, {3, 0.2673312629199899},
-        {5, 0.4},             {6, 0.39498560249403497}, {9, 0.3246982615799052},
-        {12, 0.2000008},      {16, 0.04363512897158001}, {18, 0.005015997505965022},
+        {0, 0.016},      {1, 0.05266873708001013},  {3, 0.2673312629199899},
+        {5, 0.4},        {6, 0.39498560249403497},  {9, 0.3246982615799052},
+        {12, 0.2000008}, {16, 0.04363512897158001}, {18, 0.005015997505965022},
         {19, 1.6e-06}};
     EXPECT_TORCHS(&config, 20, right);
     config = config_by_text("onecycle:0.25:10:100");

@@ -62,8 +62,7 @@ void open_trainer(psr_session_options options)
                                                    .ways = &(psr_ways){{&psr_engine_local}, 1}};
     expect_ok(psr_exchange_new(&exchange_options, &exchange));
     expect_ok(psr_opened_init(config.data, NULL, NULL, &opened));
-    const psr_sampler sampler =
-        psr_trainer_sampler(&config, config.workers, opened.train->count);
+    const psr_sampler sampler = psr_trainer_sampler(&config, config.workers, opened.train->count);
     const psr_deal deal = psr_sampler_deal(&sampler);
     config.pace = psr_pace_of(&deal, true);
     const psr_trainer_options trainer_options = {.config = &config,
