@@ -86,8 +86,8 @@ static psr_err bench_init(bench *b, const bench_settings *settings)
     bool large = strncmp(config->model, "resnet", 6) == 0 && config->image_size >= 64;
     bool grey = strcmp(config->model, "mlp") == 0 || strcmp(config->model, "convnet") == 0;
     *b = (bench){0};
-    PSR_TRY(psr_network_new(config->model, large ? 1000 : 10, grey ? 1 : 3, config->image_size,
-                            config->image_size, config->shortcut, &b->net));
+    PSR_TRY(psr_network_of(config, large ? 1000 : 10, grey ? 1 : 3, config->image_size,
+                           config->image_size, &b->net));
     PSR_TRY(psr_buckets_plan(&b->net->params,
                              psr_bucket_bytes(&b->net->params, config->bucket_bytes), &b->buckets));
     psr_backend_options options = {.kind = config->backend,

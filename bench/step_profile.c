@@ -105,8 +105,9 @@ double profile_copy_share(const profile *p)
 void profile_print(const profile *p)
 {
     static const char *const names[PROFILE_KINDS] = {
-        "input", "convolution", "batch norm", "relu",   "max pool", "average pool",
-        "add",   "shortcut",    "flatten",    "linear", "dropout",  "dropout2d"};
+        "input",        "convolution", "batch norm", "relu",    "max pool",
+        "average pool", "add",         "shortcut",   "flatten", "linear",
+        "dropout",      "dropout2d",   "sigmoid",    "gate",    "scale"};
     printf("of one step (%.1f ms):         forward     backward\n", 1e3 * p->whole_s);
     for (int kind = 0; kind < PROFILE_KINDS; kind++)
         if (p->forward_s[kind] + p->backward_s[kind] > 0)

@@ -11,7 +11,7 @@
 
 #include <stdio.h>
 
-enum { PROFILE_KINDS = PSR_OP_DROPOUT2D + 1 };
+enum { PROFILE_KINDS = PSR_OP_SCALE + 1 };
 
 typedef struct profile {
     const psr_network *net;

@@ -151,8 +151,7 @@ static psr_err find_facts(worker *w, uint32_t ranks, psr_facts *ret_facts)
     uint32_t classes = config->classes > 0 ? config->classes : info.classes;
     uint32_t height = config->image_size > 0 ? config->image_size : info.height;
     uint32_t width = config->image_size > 0 ? config->image_size : info.width;
-    PSR_TRY(psr_network_new(config->model, classes, info.channels, height, width, config->shortcut,
-                            &w->net));
+    PSR_TRY(psr_network_of(config, classes, info.channels, height, width, &w->net));
 
     psr_sampler sampler = psr_trainer_sampler(config, ranks, info.train_count);
     uint64_t total = psr_trainer_total_steps(config, &sampler);

@@ -117,6 +117,7 @@ typedef struct psr_trace_range {
 } psr_trace_range;
 #define PSR_TRACE_STEP_MAX (UINT64_C(1) << 53) /* which a number of JSON holds */
 typedef enum psr_shortcut { PSR_SHORTCUT_A, PSR_SHORTCUT_B } psr_shortcut;
+typedef enum psr_stem { PSR_STEM_LARGE, PSR_STEM_SMALL } psr_stem;
 
 typedef struct psr_config {
     /* architecture */
@@ -150,10 +151,14 @@ typedef struct psr_config {
     char model[32]; /* --model: any text; model/networks/network_list.h knows the networks */
     /* --shortcut a|b, for networks that have the choice; default a (He et al.) */
     psr_shortcut shortcut;
-    psr_precision precision;    /* --precision fp32|bf16 */
-    psr_backend_kind backend;   /* --backend onednn|reference|played:PROFILE */
-    char profile[PSR_PATH_MAX]; /* of played; else "" */
-    double dilate;              /* --dilate F: a played pass takes F times as long */
+    psr_stem stem;                  /* --stem large|small */
+    uint32_t se_ratio;              /* --se RATIO; 0: no squeeze and excitation */
+    bool zero_gamma;                /* --zero-gamma */
+    double bn_momentum, bn_epsilon; /* --bn-momentum, --bn-epsilon */
+    psr_precision precision;        /* --precision fp32|bf16 */
+    psr_backend_kind backend;       /* --backend onednn|reference|played:PROFILE */
+    char profile[PSR_PATH_MAX];     /* of played; else "" */
+    double dilate;                  /* --dilate F: a played pass takes F times as long */
     /* --played-gradients zero|seeded */
     psr_played_gradients played_gradients;
     char device[16];  /* --device cpu (cuda refused by name in builds without) */

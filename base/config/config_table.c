@@ -41,6 +41,7 @@ static const char *const network_words[] = {"auto", "tcp", "ipc", "shm", NULL};
 static const char *const scale_words[] = {"none", "linear", "sqrt", NULL};
 static const char *const eval_format_words[] = {"psring", "torch", NULL};
 static const char *const shortcut_words[] = {"a", "b", NULL};
+static const char *const stem_words[] = {"large", "small", NULL};
 #define MODES_OWN                                                                                  \
     "who sums the gradients. ps: parameter servers, as many as --shards says; ring: the workers, " \
     "by a ring all-reduce"
@@ -414,9 +415,28 @@ const psr_option psr_options[] = {
 
     {"model", "NAME", "the network", MODEL, "resnet20", STRING(model)},
     {"shortcut", "a|b",
-     "shortcuts of resnet20 to resnet110 where the shape changes (He et al., 4.2): padded identity "
-     "(A) or 1x1 convolution (B)",
+     "shortcuts of resnet20 to resnet110 and of preresnet20 to preresnet110 where the shape "
+     "changes "
+     "(He et al., 4.2): padded identity (A) or 1x1 convolution (B)",
      MODEL, "a", ENUM(shortcut, shortcut_words)},
+    {"stem", "large|small",
+     "first layers of torchvision's networks: large: 7x7 convolution of stride 2 and max pooling; "
+     "small: 3x3 convolution of stride 1, for images of about 32 pixels",
+     MODEL, "large", ENUM(stem, stem_words)},
+    {"se", "RATIO|none",
+     "squeeze and excitation (Hu et al. 2018) at the end of every residual block, through a "
+     "RATIOth "
+     "of its channels (16)",
+     MODEL, "none", U32(se_ratio, 1, 4096), .zero = "none"},
+    {"zero-gamma", NULL,
+     "the last batch norm of every residual block starts with weights of 0, so that the network "
+     "starts as its shortcuts",
+     MODEL, "false", FLAG(zero_gamma)},
+    {"bn-momentum", "M",
+     "batch norm: share of a batch's statistics that goes into the running ones", MODEL, "0.1",
+     DOUBLE(bn_momentum, 0, 1), .low_excluded = true},
+    {"bn-epsilon", "E", "batch norm: what is added to a variance", MODEL, "1e-05",
+     DOUBLE(bn_epsilon, 0, 1), .low_excluded = true},
     {"precision", "fp32|bf16", "of the arithmetic; parameters and sums are always float32", MODEL,
      "fp32", ENUM(precision, precision_words), .unlisted = precision_unlisted},
     {"backend", "onednn|reference|played:PROFILE",

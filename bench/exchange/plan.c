@@ -161,7 +161,7 @@ static psr_err plan_buckets(bench_run *b)
         uint32_t shape[] = {(uint32_t)(b->bytes / sizeof(float))};
         PSR_TRY(psr_layout_add(&b->layout, "tensor", 1, shape));
     } else {
-        PSR_TRY(psr_network_new(b->config.model, 1000, 3, 224, 224, b->config.shortcut, &b->net));
+        PSR_TRY(psr_network_of(&b->config, 1000, 3, 224, 224, &b->net));
         b->layout = b->net->params;
     }
     return psr_buckets_plan(&b->layout, psr_bucket_bytes(&b->layout, b->config.bucket_bytes),

@@ -42,8 +42,7 @@ static psr_err make_profile(psr_scenario *s, const char *recorded)
 psr_err psr_scenario_init(psr_scenario *s, uint32_t classes, uint32_t channels, uint32_t height,
                           uint32_t width, const char *recorded)
 {
-    PSR_TRY(psr_network_new(s->config.model, classes, channels, height, width, s->config.shortcut,
-                            &s->net));
+    PSR_TRY(psr_network_of(&s->config, classes, channels, height, width, &s->net));
     s->config.bucket_bytes = psr_bucket_bytes(&s->net->params, s->config.bucket_bytes);
     psr_err err = psr_buckets_plan(&s->net->params, s->config.bucket_bytes, &s->buckets);
     if (err == PSR_OK)

@@ -103,14 +103,17 @@ static void slide_window(psr_network_node *node, uint32_t kernel, uint32_t strid
 
 static uint32_t build_conv(psr_network_builder *builder, uint32_t input, const char *name,
                            uint32_t channels, uint32_t kernel, uint32_t stride, uint32_t pad,
-                           psr_init_kind init_kind, bool bias)
+                           uint32_t groups, psr_init_kind init_kind, bool bias)
 {
     if (builder->err != PSR_OK)
         return 0;
     psr_network_node node = node_from(builder, PSR_OP_CONV, input, name);
-    uint32_t shape[4] = {channels, node.channels, kernel, kernel};
-    psr_init init = {init_kind, node.channels * kernel * kernel, channels * kernel * kernel};
+    assert(node.channels % groups == 0 && channels % groups == 0);
+    uint32_t shape[4] = {channels, node.channels / groups, kernel, kernel};
+    /* Fans as PyTorch counts them: O of a grouped convolution is the whole of it. */
+    psr_init init = {init_kind, shape[1] * kernel * kernel, channels * kernel * kernel};
     slide_window(&node, kernel, stride, pad);
+    node.groups = groups;
     node.channels = channels;
     node.weight = add_param(builder, name, "weight", 4, shape, init);
     if (bias)
@@ -122,27 +125,40 @@ uint32_t psr_build_conv(psr_network_builder *builder, uint32_t input, const char
                         uint32_t channels, uint32_t kernel, uint32_t stride, uint32_t pad,
                         psr_init_kind init)
 {
-    return build_conv(builder, input, name, channels, kernel, stride, pad, init, false);
+    return build_conv(builder, input, name, channels, kernel, stride, pad, 1, init, false);
+}
+
+uint32_t psr_build_conv_grouped(psr_network_builder *builder, uint32_t input, const char *name,
+                                uint32_t channels, uint32_t kernel, uint32_t stride, uint32_t pad,
+                                uint32_t groups, psr_init_kind init)
+{
+    return build_conv(builder, input, name, channels, kernel, stride, pad, groups, init, false);
 }
 
 uint32_t psr_build_conv_bias(psr_network_builder *builder, uint32_t input, const char *name,
                              uint32_t channels, uint32_t kernel)
 {
-    return build_conv(builder, input, name, channels, kernel, 1, 0, PSR_INIT_UNIFORM_FAN_IN, true);
+    return build_conv(builder, input, name, channels, kernel, 1, 0, 1, PSR_INIT_UNIFORM_FAN_IN,
+                      true);
 }
 
 uint32_t psr_build_batchnorm(psr_network_builder *builder, uint32_t input, const char *name)
 {
+    return psr_build_batchnorm_from(builder, input, name, PSR_INIT_ONE);
+}
+
+uint32_t psr_build_batchnorm_from(psr_network_builder *builder, uint32_t input, const char *name,
+                                  psr_init_kind scale)
+{
     psr_network *net = builder->net;
     psr_network_node node = node_from(builder, PSR_OP_BATCHNORM, input, name);
-    node.weight =
-        add_param(builder, name, "weight", 1, &node.channels, (psr_init){.kind = PSR_INIT_ONE});
+    node.weight = add_param(builder, name, "weight", 1, &node.channels, (psr_init){.kind = scale});
     node.bias =
         add_param(builder, name, "bias", 1, &node.channels, (psr_init){.kind = PSR_INIT_ZERO});
     node.mean = add_tensor(builder, &net->buffers, name, "running_mean", 1, &node.channels);
     node.variance = add_tensor(builder, &net->buffers, name, "running_var", 1, &node.channels);
-    node.epsilon = 1e-5;
-    node.momentum = 0.1;
+    node.epsilon = builder->epsilon;
+    node.momentum = builder->momentum;
     return append(builder, &node);
 }
 
@@ -196,16 +212,60 @@ uint32_t psr_build_flatten(psr_network_builder *builder, uint32_t input)
     return append(builder, &node);
 }
 
+/* rank: of the weights, 2 or 4. bias_init: NULL when there is none. */
+static uint32_t build_linear(psr_network_builder *builder, uint32_t input, const char *name,
+                             uint32_t features, uint32_t rank, psr_init_kind weight_init,
+                             const psr_init_kind *bias_init)
+{
+    psr_network_node node = node_from(builder, PSR_OP_LINEAR, input, name);
+    uint32_t shape[4] = {features, node.channels, 1, 1};
+    node.weight = add_param(builder, name, "weight", rank, shape,
+                            (psr_init){weight_init, node.channels, features});
+    if (bias_init != NULL)
+        node.bias = add_param(builder, name, "bias", 1, &features,
+                              (psr_init){*bias_init, node.channels, features});
+    node.channels = features;
+    return append(builder, &node);
+}
+
 uint32_t psr_build_linear(psr_network_builder *builder, uint32_t input, const char *name,
                           uint32_t features, psr_init_kind weight_init, psr_init_kind bias_init)
 {
-    psr_network_node node = node_from(builder, PSR_OP_LINEAR, input, name);
-    uint32_t shape[2] = {features, node.channels};
-    node.weight = add_param(builder, name, "weight", 2, shape,
-                            (psr_init){weight_init, node.channels, features});
-    node.bias = add_param(builder, name, "bias", 1, &features,
-                          (psr_init){bias_init, node.channels, features});
-    node.channels = features;
+    return build_linear(builder, input, name, features, 2, weight_init, &bias_init);
+}
+
+uint32_t psr_build_linear_bare(psr_network_builder *builder, uint32_t input, const char *name,
+                               uint32_t features, psr_init_kind weight_init)
+{
+    return build_linear(builder, input, name, features, 2, weight_init, NULL);
+}
+
+uint32_t psr_build_linear_1x1(psr_network_builder *builder, uint32_t input, const char *name,
+                              uint32_t channels)
+{
+    const psr_init_kind init = PSR_INIT_UNIFORM_FAN_IN;
+    return build_linear(builder, input, name, channels, 4, init, &init);
+}
+
+uint32_t psr_build_sigmoid(psr_network_builder *builder, uint32_t input, const char *name)
+{
+    psr_network_node node = node_from(builder, PSR_OP_SIGMOID, input, name);
+    return append(builder, &node);
+}
+
+uint32_t psr_build_gate(psr_network_builder *builder, uint32_t input, uint32_t gate,
+                        const char *name)
+{
+    psr_network_node node = node_from(builder, PSR_OP_GATE, input, name);
+    node.input[1] = gate;
+    return append(builder, &node);
+}
+
+uint32_t psr_build_scale(psr_network_builder *builder, uint32_t input, const char *name,
+                         double factor)
+{
+    psr_network_node node = node_from(builder, PSR_OP_SCALE, input, name);
+    node.factor = factor;
     return append(builder, &node);
 }
 
@@ -228,7 +288,7 @@ psr_err psr_build_begin(psr_network_builder *builder, const char *name, uint32_t
     net->channels = channels;
     net->height = height;
     net->width = width;
-    *builder = (psr_network_builder){.net = net};
+    *builder = (psr_network_builder){.net = net, .epsilon = 1e-5, .momentum = 0.1};
     psr_network_node input = node_from(builder, PSR_OP_INPUT, PSR_NONE, "input");
     input.channels = channels;
     input.height = height;
@@ -271,6 +331,17 @@ static psr_err check_input(const char *model, uint32_t least_size, uint32_t clas
 psr_err psr_network_new(const char *model, uint32_t classes, uint32_t channels, uint32_t height,
                         uint32_t width, psr_shortcut shortcut, psr_network **ret_net)
 {
+    psr_config config;
+    psr_config_defaults(&config);
+    snprintf(config.model, sizeof config.model, "%s", model);
+    config.shortcut = shortcut;
+    return psr_network_of(&config, classes, channels, height, width, ret_net);
+}
+
+psr_err psr_network_of(const psr_config *config, uint32_t classes, uint32_t channels,
+                       uint32_t height, uint32_t width, psr_network **ret_net)
+{
+    const char *model = config->model;
     const psr_listed_network *listed = psr_network_find(model);
     if (listed == NULL) {
         char names[PSR_NETWORK_TEXT_MAX];
@@ -281,6 +352,8 @@ psr_err psr_network_new(const char *model, uint32_t classes, uint32_t channels, 
 
     psr_network_builder builder;
     PSR_TRY(psr_build_begin(&builder, model, classes, channels, height, width));
+    builder.epsilon = config->bn_epsilon;
+    builder.momentum = config->bn_momentum;
     switch (listed->family) {
     case PSR_FAMILY_MLP:
         psr_build_mlp(&builder);
@@ -289,10 +362,16 @@ psr_err psr_network_new(const char *model, uint32_t classes, uint32_t channels, 
         psr_build_convnet(&builder);
         break;
     case PSR_FAMILY_CIFAR:
-        psr_build_resnet_cifar(&builder, listed->depth, shortcut);
+        psr_build_resnet_cifar(&builder, listed, config);
+        break;
+    case PSR_FAMILY_PREACTIVATED:
+        psr_build_resnet_preactivated(&builder, listed, config);
+        break;
+    case PSR_FAMILY_RESNET9:
+        psr_build_resnet9(&builder);
         break;
     case PSR_FAMILY_IMAGENET:
-        psr_build_resnet_imagenet(&builder, listed->depth);
+        psr_build_resnet_imagenet(&builder, listed, config);
         break;
     }
     if (builder.err != PSR_OK) {

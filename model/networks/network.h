@@ -15,7 +15,8 @@
 
 typedef enum psr_op {
     PSR_OP_INPUT,
-    PSR_OP_CONV,      /* weight[O,I,KH,KW], optional bias[O] */
+    PSR_OP_CONV,      /* weight[O,I/groups,KH,KW], optional bias[O]; each of the groups gives
+                         O/groups channels, in order, from I/groups */
     PSR_OP_BATCHNORM, /* weight[C], bias[C]; buffers running_mean[C], running_var[C] */
     PSR_OP_RELU,
     PSR_OP_MAXPOOL,
@@ -24,9 +25,13 @@ typedef enum psr_op {
     PSR_OP_SHORTCUT_A, /* He et al. option A: subsampling by stride;
                           new channels zero, half before, half after */
     PSR_OP_FLATTEN,    /* [N,C,H,W] -> [N,C*H*W,1,1], C major */
-    PSR_OP_LINEAR,     /* weight[out,in], bias[out] */
+    PSR_OP_LINEAR,     /* weight[out,in] or [out,in,1,1] (of a 1x1 convolution of means),
+                          optional bias[out] */
     PSR_OP_DROPOUT,    /* element-wise, inverted scaling */
     PSR_OP_DROPOUT2D,  /* whole channels */
+    PSR_OP_SIGMOID,    /* 1 / (1 + exp(-x)) */
+    PSR_OP_GATE,       /* two inputs, x[N,C,H,W] and s[N,C,1,1]: y[n,c,h,w] = x[n,c,h,w] s[n,c] */
+    PSR_OP_SCALE,      /* y = factor x, a number that is no parameter */
 } psr_op;
 
 #define PSR_NONE UINT32_MAX
@@ -36,10 +41,12 @@ typedef struct psr_network_node {
     uint32_t input[2];                /* nodes; PSR_NONE when absent */
     uint32_t channels, height, width; /* of its value */
     uint32_t kernel, stride, pad;     /* conv, pools, shortcut A's stride */
+    uint32_t groups;                  /* conv; elsewhere 0 */
     uint32_t weight, bias;            /* indices into params; PSR_NONE when absent */
     uint32_t mean, variance;          /* indices into buffers (batch norm) */
-    double epsilon, momentum;         /* batch norm: 1e-5, 0.1 */
+    double epsilon, momentum;         /* batch norm: 1e-5, 0.1 unless options say otherwise */
     double drop;                      /* dropout probability */
+    double factor;                    /* scale */
     char name[PSR_TENSOR_NAME_MAX];   /* "layer1.0.conv1" */
 } psr_network_node;
 
@@ -68,9 +75,14 @@ typedef struct psr_network {
     psr_layout buffers; /* running_mean, running_var in torchvision's order */
 } psr_network;
 
-/* Builds the description of model (a name of network_list.h). USAGE: the model is unknown, or the
- * image is too small for it; the message tells the least size. The caller owns *ret_net:
- * psr_network_free. */
+/* Builds the description that config asks for: its --model (a name of network_list.h), --shortcut,
+ * --stem, --se, --zero-gamma, --bn-momentum and --bn-epsilon, which fit together
+ * (psr_network_check). USAGE: the model is unknown, or the image is too small for it; the message
+ * tells the least size. The caller owns *ret_net: psr_network_free. */
+PSR_MUST_CHECK psr_err psr_network_of(const psr_config *config, uint32_t classes, uint32_t channels,
+                                      uint32_t height, uint32_t width, psr_network **ret_net);
+
+/* The same of a model with all options but --shortcut at their defaults. */
 PSR_MUST_CHECK psr_err psr_network_new(const char *model, uint32_t classes, uint32_t channels,
                                        uint32_t height, uint32_t width, psr_shortcut shortcut,
                                        psr_network **ret_net);

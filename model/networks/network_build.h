@@ -8,11 +8,13 @@
 #define PSR_MODEL_NETWORK_BUILD_H
 
 #include "model/networks/network.h"
+#include "model/networks/network_list.h"
 
 typedef struct psr_network_builder {
     psr_network *net;
     uint32_t node_capacity;
     uint32_t init_capacity;
+    double epsilon, momentum; /* of every batch norm that is built from now on */
     psr_err err;
 } psr_network_builder;
 
@@ -27,10 +29,17 @@ PSR_MUST_CHECK psr_err psr_build_begin(psr_network_builder *builder, const char 
 uint32_t psr_build_conv(psr_network_builder *builder, uint32_t input, const char *name,
                         uint32_t channels, uint32_t kernel, uint32_t stride, uint32_t pad,
                         psr_init_kind init);
+/* The same in groups, which divide the channels of both sides. */
+uint32_t psr_build_conv_grouped(psr_network_builder *builder, uint32_t input, const char *name,
+                                uint32_t channels, uint32_t kernel, uint32_t stride, uint32_t pad,
+                                uint32_t groups, psr_init_kind init);
 /* As torch.nn.Conv2d by default: with bias, stride 1, no padding, uniform init. */
 uint32_t psr_build_conv_bias(psr_network_builder *builder, uint32_t input, const char *name,
                              uint32_t channels, uint32_t kernel);
+/* Its weights start at 1 and its biases at 0; or, the second, the weights at scale. */
 uint32_t psr_build_batchnorm(psr_network_builder *builder, uint32_t input, const char *name);
+uint32_t psr_build_batchnorm_from(psr_network_builder *builder, uint32_t input, const char *name,
+                                  psr_init_kind scale);
 uint32_t psr_build_relu(psr_network_builder *builder, uint32_t input, const char *name);
 uint32_t psr_build_maxpool(psr_network_builder *builder, uint32_t input, const char *name,
                            uint32_t kernel, uint32_t stride, uint32_t pad);
@@ -43,13 +52,31 @@ uint32_t psr_build_shortcut_a(psr_network_builder *builder, uint32_t input, cons
 uint32_t psr_build_flatten(psr_network_builder *builder, uint32_t input);
 uint32_t psr_build_linear(psr_network_builder *builder, uint32_t input, const char *name,
                           uint32_t features, psr_init_kind weight_init, psr_init_kind bias_init);
+/* Likewise without a bias. */
+uint32_t psr_build_linear_bare(psr_network_builder *builder, uint32_t input, const char *name,
+                               uint32_t features, psr_init_kind weight_init);
+/* A 1x1 convolution with bias of a value of one pixel: a linear layer whose weights have a
+ * convolution's shape. Uniform init, as torch.nn.Conv2d by default. */
+uint32_t psr_build_linear_1x1(psr_network_builder *builder, uint32_t input, const char *name,
+                              uint32_t channels);
+uint32_t psr_build_sigmoid(psr_network_builder *builder, uint32_t input, const char *name);
+/* Multiplies every channel of input by its number in gate. */
+uint32_t psr_build_gate(psr_network_builder *builder, uint32_t input, uint32_t gate,
+                        const char *name);
+uint32_t psr_build_scale(psr_network_builder *builder, uint32_t input, const char *name,
+                         double factor);
 /* op: PSR_OP_DROPOUT or PSR_OP_DROPOUT2D. */
 uint32_t psr_build_dropout(psr_network_builder *builder, uint32_t input, const char *name,
                            psr_op op, double drop);
 
-/* The descriptions. depth: 18, 34, 50, 101, 152 or 20, 32, 44, 56, 110. */
-void psr_build_resnet_imagenet(psr_network_builder *builder, uint32_t depth);
-void psr_build_resnet_cifar(psr_network_builder *builder, uint32_t depth, psr_shortcut shortcut);
+/* The descriptions, with the options of config that the family has. */
+void psr_build_resnet_imagenet(psr_network_builder *builder, const psr_listed_network *network,
+                               const psr_config *config);
+void psr_build_resnet_cifar(psr_network_builder *builder, const psr_listed_network *network,
+                            const psr_config *config);
+void psr_build_resnet_preactivated(psr_network_builder *builder, const psr_listed_network *network,
+                                   const psr_config *config);
+void psr_build_resnet9(psr_network_builder *builder);
 void psr_build_mlp(psr_network_builder *builder);
 void psr_build_convnet(psr_network_builder *builder);
 

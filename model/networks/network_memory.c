@@ -10,6 +10,8 @@ static bool is_in_place(psr_op op)
     case PSR_OP_FLATTEN:
     case PSR_OP_DROPOUT:
     case PSR_OP_DROPOUT2D:
+    case PSR_OP_SIGMOID:
+    case PSR_OP_SCALE:
         return true;
     case PSR_OP_INPUT:
     case PSR_OP_CONV:
@@ -18,6 +20,7 @@ static bool is_in_place(psr_op op)
     case PSR_OP_AVGPOOL:
     case PSR_OP_SHORTCUT_A:
     case PSR_OP_LINEAR:
+    case PSR_OP_GATE:
         return false;
     }
     return false;

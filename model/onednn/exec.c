@@ -32,6 +32,12 @@ static const psr_onednn_step_class *class_of(psr_op op)
     case PSR_OP_DROPOUT:
     case PSR_OP_DROPOUT2D:
         return &psr_onednn_dropout;
+    case PSR_OP_SIGMOID:
+        return &psr_onednn_sigmoid;
+    case PSR_OP_GATE:
+        return &psr_onednn_gate;
+    case PSR_OP_SCALE:
+        return &psr_onednn_scale;
     }
     assert(!"an operator that psr_op does not name");
     return NULL;

@@ -85,6 +85,34 @@ static psr_onednn_group *maker(psr_onednn_graph *graph, uint32_t value)
     return NULL;
 }
 
+/* The convolution behind `limit` that decides how `value` lies in memory: its maker or, where that
+ * gives a value that lies as its input does, the one behind that input. NULL: there is none. */
+static psr_onednn_group *layout_giver(const psr_network *net, psr_onednn_graph *graph,
+                                      uint32_t value, uint32_t limit)
+{
+    while (value > limit) {
+        psr_onednn_group *group = maker(graph, value);
+        if (group == NULL)
+            return NULL;
+        switch (group->op) {
+        case PSR_OP_CONV:
+            return group;
+        case PSR_OP_BATCHNORM:
+            value = net->nodes[group->norm].input[0];
+            break;
+        case PSR_OP_RELU:
+        case PSR_OP_GATE:
+        case PSR_OP_DROPOUT:
+        case PSR_OP_DROPOUT2D:
+            value = net->nodes[value].input[0];
+            break;
+        default:
+            return NULL;
+        }
+    }
+    return NULL;
+}
+
 /* What is added has to lie in memory alike: the later of the two convolutions, or the only one,
  * follows. */
 static void match_layouts(const psr_network *net, psr_onednn_graph *graph,
@@ -101,8 +129,8 @@ static void match_layouts(const psr_network *net, psr_onednn_graph *graph,
         later = x;
         earlier = net->nodes[r].input[0];
     }
-    psr_onednn_group *group = maker(graph, later);
-    if (group != NULL && group->op == PSR_OP_CONV)
+    psr_onednn_group *group = layout_giver(net, graph, later, earlier);
+    if (group != NULL)
         group->match = earlier;
 }
 

@@ -93,6 +93,9 @@ extern const psr_onednn_step_class psr_onednn_shortcut;
 extern const psr_onednn_step_class psr_onednn_flatten;
 extern const psr_onednn_step_class psr_onednn_dropout;
 extern const psr_onednn_step_class psr_onednn_linear;
+extern const psr_onednn_step_class psr_onednn_sigmoid;
+extern const psr_onednn_step_class psr_onednn_gate;
+extern const psr_onednn_step_class psr_onednn_scale;
 
 struct psr_onednn_step {
     const psr_onednn_step_class *class;

@@ -1,6 +1,8 @@
 #include "model/dropout.h"
 #include "model/reference/ops.h"
 
+#include <math.h>
+
 void psr_ref_relu_forward(size_t count, const psr_real *x, psr_real *y)
 {
     for (size_t i = 0; i < count; i++)
@@ -24,6 +26,50 @@ void psr_ref_accumulate(size_t count, const psr_real *dy, psr_real *dx)
 {
     for (size_t i = 0; i < count; i++)
         dx[i] += dy[i];
+}
+
+void psr_ref_sigmoid_forward(size_t count, const psr_real *x, psr_real *y)
+{
+    for (size_t i = 0; i < count; i++)
+        y[i] = (psr_real)(1 / (1 + exp(-(double)x[i])));
+}
+
+void psr_ref_sigmoid_backward(size_t count, const psr_real *y, const psr_real *dy, psr_real *dx)
+{
+    for (size_t i = 0; i < count; i++)
+        dx[i] += dy[i] * y[i] * (1 - y[i]);
+}
+
+void psr_ref_gate_forward(size_t R, size_t S, const psr_real *x, const psr_real *gate, psr_real *y)
+{
+    for (size_t r = 0; r < R; r++)
+        for (size_t s = 0; s < S; s++)
+            y[r * S + s] = x[r * S + s] * gate[r];
+}
+
+void psr_ref_gate_backward(size_t R, size_t S, const psr_real *x, const psr_real *gate,
+                           const psr_real *dy, psr_real *dx, psr_real *dgate)
+{
+    for (size_t r = 0; r < R; r++) {
+        double sum = 0;
+        for (size_t s = 0; s < S; s++) {
+            sum += (double)dy[r * S + s] * x[r * S + s];
+            dx[r * S + s] += dy[r * S + s] * gate[r];
+        }
+        dgate[r] += (psr_real)sum;
+    }
+}
+
+void psr_ref_scale_forward(size_t count, double factor, const psr_real *x, psr_real *y)
+{
+    for (size_t i = 0; i < count; i++)
+        y[i] = (psr_real)factor * x[i];
+}
+
+void psr_ref_scale_backward(size_t count, double factor, const psr_real *dy, psr_real *dx)
+{
+    for (size_t i = 0; i < count; i++)
+        dx[i] += (psr_real)factor * dy[i];
 }
 
 /* The mask of sample n: one byte per element, or per channel. */

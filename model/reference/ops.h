@@ -21,11 +21,13 @@ typedef struct psr_window {
     uint32_t N, C, H, W;
     uint32_t O, OH, OW;
     uint32_t K, stride, pad;
+    uint32_t groups; /* of a convolution */
 } psr_window;
 
 /* Convolution (cross-correlation, as every framework's): y[n,o,oh,ow] = b[o] + sum_{c,kh,kw} x[n,
- * c, oh*stride-pad+kh, ow*stride-pad+kw] * w[o,c,kh,kw]. b, db: NULL when there is no bias. dx:
- * NULL if it is not needed (the network's input). */
+ * first + c, oh*stride-pad+kh, ow*stride-pad+kw] * w[o,c,kh,kw], c below C / groups, first = C /
+ * groups times the group of o, which is floor(o / (O / groups)). b, db: NULL when there is no bias.
+ * dx: NULL if it is not needed (the network's input). */
 void psr_ref_conv_forward(const psr_window *window, const psr_real *x, const psr_real *w,
                           const psr_real *b, psr_real *y);
 void psr_ref_conv_backward(const psr_window *window, const psr_real *x, const psr_real *w,
@@ -84,6 +86,20 @@ void psr_ref_relu_backward(size_t count, const psr_real *y, const psr_real *dy, 
 
 /* y = a + b; backward is psr_ref_accumulate into both. */
 void psr_ref_add_forward(size_t count, const psr_real *a, const psr_real *b, psr_real *y);
+
+/* 1 / (1 + exp(-x)). The backward function needs only y. */
+void psr_ref_sigmoid_forward(size_t count, const psr_real *x, psr_real *y);
+void psr_ref_sigmoid_backward(size_t count, const psr_real *y, const psr_real *dy, psr_real *dx);
+
+/* y[r,s] = x[r,s] * gate[r], r a channel of a sample, R = N*C of them, of S = H*W values. The
+ * backward function adds to both gradients. */
+void psr_ref_gate_forward(size_t R, size_t S, const psr_real *x, const psr_real *gate, psr_real *y);
+void psr_ref_gate_backward(size_t R, size_t S, const psr_real *x, const psr_real *gate,
+                           const psr_real *dy, psr_real *dx, psr_real *dgate);
+
+/* y = factor * x; the backward function is dx += factor * dy. */
+void psr_ref_scale_forward(size_t count, double factor, const psr_real *x, psr_real *y);
+void psr_ref_scale_backward(size_t count, double factor, const psr_real *dy, psr_real *dx);
 
 /* dx += dy: the backward function of add, flatten and all operators that only copy. */
 void psr_ref_accumulate(size_t count, const psr_real *dy, psr_real *dx);

@@ -125,7 +125,8 @@ static psr_window window_of(const pass *p, const psr_network_node *node)
                         .OW = node->width,
                         .K = node->kernel,
                         .stride = node->stride,
-                        .pad = node->pad};
+                        .pad = node->pad,
+                        .groups = node->groups};
 }
 
 static psr_batchnorm norm_of(const pass *p, const psr_network_node *node)
@@ -230,6 +231,16 @@ static void forward_node(const pass *p, uint32_t i)
         else
             memcpy(y, x, count * sizeof(*y));
         break;
+    case PSR_OP_SIGMOID:
+        psr_ref_sigmoid_forward(count, x, y);
+        break;
+    case PSR_OP_GATE:
+        psr_ref_gate_forward((size_t)N * node->channels, (size_t)node->height * node->width, x,
+                             p->reference->values[node->input[1]], y);
+        break;
+    case PSR_OP_SCALE:
+        psr_ref_scale_forward(count, node->factor, x, y);
+        break;
     }
 }
 
@@ -287,6 +298,17 @@ static void backward_node(const pass *p, uint32_t i)
     case PSR_OP_DROPOUT:
     case PSR_OP_DROPOUT2D:
         psr_ref_dropout_backward(&dropout, p->batch, p->reference->keep, dy, dx);
+        break;
+    case PSR_OP_SIGMOID:
+        psr_ref_sigmoid_backward(count, y, dy, dx);
+        break;
+    case PSR_OP_GATE:
+        psr_ref_gate_backward((size_t)N * node->channels, (size_t)node->height * node->width, x,
+                              p->reference->values[node->input[1]], dy, dx,
+                              p->reference->gradients[node->input[1]]);
+        break;
+    case PSR_OP_SCALE:
+        psr_ref_scale_backward(count, node->factor, dy, dx);
         break;
     }
 }

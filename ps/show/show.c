@@ -57,8 +57,7 @@ static psr_err open_shown(shown *s, int argc, char **argv)
     s->file = argv[6];
     psr_config_defaults(&s->config);
     PSR_TRY(psr_config_from_json(&s->config, argv[7], strlen(argv[7])));
-    PSR_TRY(psr_network_new(s->config.model, numbers[3], numbers[0], numbers[1], numbers[2],
-                            s->config.shortcut, &s->net));
+    PSR_TRY(psr_network_of(&s->config, numbers[3], numbers[0], numbers[1], numbers[2], &s->net));
     s->config.bucket_bytes = psr_bucket_bytes(&s->net->params, s->config.bucket_bytes);
     PSR_TRY(place(s, numbers[4]));
     PSR_TRY(psr_parts_init(&s->config, &s->net->params, &s->hosts, &s->parts));

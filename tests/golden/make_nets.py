@@ -59,6 +59,59 @@ class ConvNet(nn.Module):
         self.fc2 = nn.Linear(50, classes)
 
 
+class PreactivatedBlock(nn.Module):
+    """He et al. (2016): batch norm and ReLU come first, and a projection has none of its own."""
+
+    def __init__(self, inputs, width, stride, bottleneck, shortcut):
+        super().__init__()
+        outputs = 4 * width if bottleneck else width
+        shapes = ([(inputs, width, 1, 1), (width, width, 3, stride), (width, outputs, 1, 1)] if bottleneck
+                  else [(inputs, width, 3, stride), (width, width, 3, 1)])
+        for i, (c_in, c_out, kernel, step) in enumerate(shapes, 1):
+            setattr(self, f"bn{i}", nn.BatchNorm2d(c_in))
+            setattr(self, f"conv{i}", nn.Conv2d(c_in, c_out, kernel, step, kernel // 2, bias=False))
+        if (bottleneck or shortcut == "b") and (stride != 1 or inputs != outputs):
+            self.downsample = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False))
+
+
+class PreactivatedResNet(nn.Module):
+    def __init__(self, depth, shortcut, classes):
+        super().__init__()
+        bottleneck = depth == 164
+        self.conv1 = nn.Conv2d(3, 16, 3, 1, 1, bias=False)
+        inputs = 16
+        for stage, width in enumerate((16, 32, 64), 1):
+            blocks = []
+            for block in range((depth - 2) // (9 if bottleneck else 6)):
+                blocks.append(PreactivatedBlock(inputs, width, 2 if stage > 1 and block == 0 else 1, bottleneck,
+                                                shortcut))
+                inputs = 4 * width if bottleneck else width
+            setattr(self, f"layer{stage}", nn.Sequential(*blocks))
+        self.bn = nn.BatchNorm2d(inputs)
+        self.fc = nn.Linear(inputs, classes)
+
+
+class ResNet9(nn.Module):
+    """Page (2018), with the names of cifar10-fast."""
+
+    def __init__(self, classes):
+        super().__init__()
+
+        def layer(name, inputs, outputs):
+            setattr(self, name + "_conv", nn.Conv2d(inputs, outputs, 3, 1, 1, bias=False))
+            setattr(self, name + "_bn", nn.BatchNorm2d(outputs))
+
+        layer("prep", 3, 64)
+        layer("layer1", 64, 128)
+        layer("layer1_residual_res1", 128, 128)
+        layer("layer1_residual_res2", 128, 128)
+        layer("layer2", 128, 256)
+        layer("layer3", 256, 512)
+        layer("layer3_residual_res1", 512, 512)
+        layer("layer3_residual_res2", 512, 512)
+        self.linear = nn.Linear(512, classes, bias=False)
+
+
 def fnv1a(text):
     value = 0xCBF29CE484222325
     for byte in text.encode():
@@ -86,3 +139,10 @@ for depth in (20, 32, 44, 56, 110):
         describe(f"resnet{depth}", CifarResNet(depth, shortcut, 10), 10, 3, 32, shortcut, depth == 20)
 for depth in (18, 34, 50, 101, 152):
     describe(f"resnet{depth}", getattr(resnet, f"resnet{depth}")(), 1000, 3, 224, "b", depth in (18, 50))
+for depth in (20, 32, 44, 56, 110):
+    for shortcut in "ab":
+        describe(f"preresnet{depth}", PreactivatedResNet(depth, shortcut, 10), 10, 3, 32, shortcut, False)
+describe("preresnet164", PreactivatedResNet(164, "a", 10), 10, 3, 32, "a", False)
+describe("resnet9", ResNet9(10), 10, 3, 32, "a", True)
+for name in ("wide_resnet50_2", "wide_resnet101_2", "resnext50_32x4d", "resnext101_32x8d", "resnext101_64x4d"):
+    describe(name, getattr(resnet, name)(), 1000, 3, 224, "b", False)

@@ -32,11 +32,11 @@ static bool is_conv(const psr_onednn_step *step)
     return step->group->op == PSR_OP_CONV;
 }
 
-/* Winograd is for 3x3 convolutions of stride 1, in bf16 where our own fits. */
+/* Winograd is for 3x3 convolutions of stride 1 in one group, in bf16 where our own fits. */
 static bool is_candidate(const psr_onednn_exec *exec, const psr_onednn_step *step)
 {
     const psr_network_node *node = &exec->net->nodes[step->group->output];
-    return is_conv(step) && node->kernel == 3 && node->stride == 1;
+    return is_conv(step) && node->kernel == 3 && node->stride == 1 && node->groups == 1;
 }
 
 /* Multiplications and additions of a training step's convolutions: three products each. */
@@ -59,8 +59,9 @@ static bool same_shape(const psr_onednn_exec *exec, uint32_t a, uint32_t b)
     const psr_onednn_tensor *x_in = &exec->values[x->input[0]], *y_in = &exec->values[y->input[0]];
     return x->channels == y->channels && x->height == y->height && x->width == y->width &&
            x->kernel == y->kernel && x->stride == y->stride && x->pad == y->pad &&
-           x_in->c == y_in->c && x_in->h == y_in->h && x_in->w == y_in->w &&
-           x_in->layout == y_in->layout && exec->values[a].layout == exec->values[b].layout &&
+           x->groups == y->groups && x_in->c == y_in->c && x_in->h == y_in->h &&
+           x_in->w == y_in->w && x_in->layout == y_in->layout &&
+           exec->values[a].layout == exec->values[b].layout &&
            psr_onednn_wants_gradient(exec, x->input[0]) ==
                psr_onednn_wants_gradient(exec, y->input[0]);
 }

@@ -50,15 +50,21 @@ static psr_err describe_weights(psr_onednn_exec *exec, psr_conv *self, const dnn
 {
     const psr_network_node *node = &exec->net->nodes[self->node];
     const uint32_t *shape = exec->net->params.tensors[node->weight].shape;
-    const dnnl_dims_t whole = {shape[0], shape[1], shape[2], shape[3]};
-    const dnnl_dims_t dims = {shape[0], shape[1], self->kernel[0], self->kernel[1]};
-    const dnnl_dims_t offsets = {0, 0, first[0], first[1]};
+    const uint32_t out = shape[0], in = shape[1] * self->groups, groups = self->groups;
+    const dnnl_dim_t window[2] = {shape[2], shape[3]};
+    const dnnl_dims_t dims = {out, in, self->kernel[0], self->kernel[1]};
+    const dnnl_dims_t dims_in_groups = {groups, out / groups, in / groups, self->kernel[0],
+                                        self->kernel[1]};
+    const dnnl_dims_t offsets = {0, 0, first[0], first[1]},
+                      offsets_in_groups = {0, 0, 0, first[0], first[1]};
     dnnl_memory_desc_t arena;
-    PSR_TRY(psr_onednn_desc(exec, 4, whole, dnnl_f32, dnnl_oihw, &arena));
-    PSR_TRY(psr_onednn_desc_within(exec, arena, dims, offsets, &self->weights));
-    PSR_TRY(psr_onednn_desc(exec, 4, dims, exec->context->type, dnnl_format_tag_any,
-                            &self->any_weights));
-    PSR_TRY(psr_onednn_desc(exec, 4, dims, dnnl_f32, dnnl_format_tag_any, &self->any_gradient));
+    PSR_TRY(psr_conv_weights_desc(exec, self, out, in, window, dnnl_f32, dnnl_oihw, &arena));
+    PSR_TRY(psr_onednn_desc_within(exec, arena, groups > 1 ? dims_in_groups : dims,
+                                   groups > 1 ? offsets_in_groups : offsets, &self->weights));
+    PSR_TRY(psr_conv_weights_desc(exec, self, out, in, self->kernel, exec->context->type,
+                                  dnnl_format_tag_any, &self->any_weights));
+    PSR_TRY(psr_conv_weights_desc(exec, self, out, in, self->kernel, dnnl_f32, dnnl_format_tag_any,
+                                  &self->any_gradient));
     if (node->bias == PSR_NONE)
         return PSR_OK;
     return psr_onednn_desc(exec, 1, dims, dnnl_f32, dnnl_x, &self->bias);
@@ -70,6 +76,7 @@ static psr_err describe(psr_onednn_exec *exec, const psr_onednn_group *group, ps
     self->node = group->output;
     const psr_network_node *node = &net->nodes[self->node];
     self->input = node->input[0];
+    self->groups = node->groups;
     for (uint32_t i = 0; i < self->node; i++)
         self->index += net->nodes[i].op == PSR_OP_CONV;
     const psr_network_node *source = &net->nodes[self->input];
@@ -103,8 +110,8 @@ bool psr_onednn_conv_winograd(const psr_onednn_exec *exec, const psr_onednn_step
     const psr_conv *shape = &((const conv *)step->self)->shape;
     const psr_network_node *node = &exec->net->nodes[shape->node];
     const psr_onednn_tensor *x = &exec->values[shape->input], *y = &exec->values[shape->node];
-    const bool window =
-        shape->kernel[0] == 3 && shape->kernel[1] == 3 && node->stride == 1 && node->pad == 1;
+    const bool window = shape->kernel[0] == 3 && shape->kernel[1] == 3 && node->stride == 1 &&
+                        node->pad == 1 && shape->groups == 1;
     const bool blocks = x->layout == y->layout &&
                         (x->layout == PSR_ONEDNN_BLOCKED_8 || x->layout == PSR_ONEDNN_BLOCKED_16) &&
                         x->c % x->block == 0 && y->c % y->block == 0;
@@ -149,7 +156,8 @@ static bool fits_lanes(const psr_onednn_exec *exec, conv *self)
                                     .lanes = psr_image_lanes_widest(),
                                     .threads = exec->context->threads};
     return x->layout == PSR_ONEDNN_PLAIN && y->layout == PSR_ONEDNN_PLAIN && node->stride == 1 &&
-           node->pad == 0 && psr_onednn_allows_avx2() && psr_image_lanes_fit(&self->lanes);
+           node->pad == 0 && shape->groups == 1 && psr_onednn_allows_avx2() &&
+           psr_image_lanes_fit(&self->lanes);
 }
 
 static psr_err any_value(psr_onednn_exec *exec, uint32_t node, dnnl_memory_desc_t *ret_desc)

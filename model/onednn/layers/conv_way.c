@@ -64,6 +64,8 @@ static bool applies(const psr_onednn_exec *exec, const plan *p)
     if (v->larger)
         return p->direction == PSR_ONEDNN_BACKWARD_WEIGHTS &&
                (too_few(&p->source) || too_low(p->conv, &p->source));
+    if (v->product && p->conv->groups > 1)
+        return false;
     if (v->product && !is_product(p->conv, &p->source, &p->destination))
         return false;
     return !v->float32 || exec->context->type != dnnl_f32;
@@ -99,13 +101,24 @@ static psr_err free_layout(psr_onednn_exec *exec, const plan *p, psr_onednn_tens
     return psr_onednn_desc(exec, 4, dims, p->type, dnnl_format_tag_any, &value->desc);
 }
 
+psr_err psr_conv_weights_desc(psr_onednn_exec *exec, const psr_conv *conv, uint32_t out,
+                              uint32_t in, const dnnl_dim_t kernel[2], dnnl_data_type_t type,
+                              dnnl_format_tag_t tag, dnnl_memory_desc_t *ret_desc)
+{
+    const dnnl_dim_t groups = conv->groups;
+    const dnnl_dims_t whole = {out, in, kernel[0], kernel[1]};
+    const dnnl_dims_t parts = {groups, out / groups, in / groups, kernel[0], kernel[1]};
+    if (groups == 1)
+        return psr_onednn_desc(exec, 4, whole, type, tag, ret_desc);
+    return psr_onednn_desc(exec, 5, parts, type, tag == dnnl_oihw ? dnnl_goihw : tag, ret_desc);
+}
+
 /* Of the window and of source's channels, in a layout of oneDNN's choice. */
 static psr_err any_weights(psr_onednn_exec *exec, const plan *p, dnnl_data_type_t type,
                            dnnl_memory_desc_t *ret_desc)
 {
-    const dnnl_dims_t dims = {p->destination.c, p->source.c, p->conv->kernel[0],
-                              p->conv->kernel[1]};
-    return psr_onednn_desc(exec, 4, dims, type, dnnl_format_tag_any, ret_desc);
+    return psr_conv_weights_desc(exec, p->conv, p->destination.c, p->source.c, p->conv->kernel,
+                                 type, dnnl_format_tag_any, ret_desc);
 }
 
 static psr_err prepare(psr_onednn_exec *exec, plan *p)

@@ -14,6 +14,7 @@
 typedef struct psr_conv {
     uint32_t node, input;
     uint32_t index; /* among the convolutions, for the choice of algorithms */
+    uint32_t groups;
     dnnl_dims_t strides, dilates;
     dnnl_dims_t kernel, pad_begin, pad_end; /* of the window that meets images (conv.c, crop) */
     dnnl_memory_desc_t weights, bias;       /* as they lie in the arena; bias NULL when absent */
@@ -36,6 +37,14 @@ typedef struct psr_conv_way {
     psr_onednn_primitive primitive;
     psr_conv_copy source, destination;
 } psr_conv_way;
+
+/* The description of the weights of a window of `in` channels in all and `out`: [out,in,KH,KW], or
+ * with groups [groups,out/groups,in/groups,KH,KW]. tag: dnnl_oihw, for which dnnl_goihw stands in
+ * with groups, or dnnl_format_tag_any. */
+PSR_MUST_CHECK psr_err psr_conv_weights_desc(psr_onednn_exec *exec, const psr_conv *conv,
+                                             uint32_t out, uint32_t in, const dnnl_dim_t kernel[2],
+                                             dnnl_data_type_t type, dnnl_format_tag_t tag,
+                                             dnnl_memory_desc_t *ret_desc);
 
 /* The primitive between two values or their gradients, whose layouts may be oneDNN's choice
  * (dnnl_format_tag_any). The caller owns *ret_pd: dnnl_primitive_desc_destroy. */

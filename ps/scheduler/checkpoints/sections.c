@@ -32,8 +32,7 @@ psr_err psr_sections_init(const psr_config *config, const psr_facts *facts,
                              .pulls_differences = psr_compression_has_residual(pulled)};
     uint32_t height = config->image_size ? config->image_size : facts->height;
     uint32_t width = config->image_size ? config->image_size : facts->width;
-    PSR_TRY(psr_network_new(config->model, facts->classes, facts->channels, height, width,
-                            config->shortcut, &sections.net));
+    PSR_TRY(psr_network_of(config, facts->classes, facts->channels, height, width, &sections.net));
     psr_err err = PSR_OK;
     if (sections.net->params.count != facts->parameter_count)
         err = psr_fail(PSR_ERR_FORMAT,

@@ -107,7 +107,7 @@ static void every_network_has_the_names_shapes_and_order_of_torchvision(void **s
     }
     free(list.text);
     fclose(golden);
-    assert_int_equal(nets, 17);
+    assert_int_equal(nets, 34);
     assert_true(listed > 500);
 }
 
@@ -269,7 +269,9 @@ static void an_unknown_model_is_refused_with_the_names_of_all(void **state)
     expect_failure(
         psr_network_new("resnet19", 10, 3, 32, 32, PSR_SHORTCUT_A, &net), PSR_ERR_USAGE,
         "model \"resnet19\" is unknown: one of mlp, convnet, resnet20, resnet32, resnet44, "
-        "resnet56, resnet110, resnet18, resnet34, resnet50, resnet101, resnet152");
+        "resnet56, resnet110, preresnet20, preresnet32, preresnet44, preresnet56, preresnet110, "
+        "preresnet164, resnet9, resnet18, resnet34, resnet50, resnet101, resnet152, "
+        "wide_resnet50_2, wide_resnet101_2, resnext50_32x4d, resnext101_32x8d, resnext101_64x4d");
     assert_null(net);
 }
 
@@ -283,6 +285,41 @@ static void an_image_that_is_too_small_is_refused_with_the_least_size(void **sta
     expect_failure(
         psr_network_new("resnet50", 10, 3, 0, 32, PSR_SHORTCUT_A, &net), PSR_ERR_USAGE,
         "model resnet50: images of 0 x 32 pixels are too small: at least 1 x 1 are needed");
+}
+
+static void the_small_stem_keeps_the_size_and_zero_gamma_is_of_each_last_norm(void **state)
+{
+    (void)state;
+    psr_network *net = NULL;
+    psr_config config;
+    psr_config_defaults(&config);
+    strcpy(config.model, "resnet50");
+    expect_ok(psr_config_set(&config, "stem", "small"));
+    expect_ok(psr_config_set(&config, "zero-gamma", "true"));
+    expect_ok(psr_config_set(&config, "se", "16"));
+    expect_ok(psr_config_set(&config, "bn-momentum", "0.25"));
+    expect_ok(psr_config_set(&config, "bn-epsilon", "0.001"));
+    expect_ok(psr_network_of(&config, 10, 3, 32, 32, &net));
+    const psr_network_node *stem = node_named(net, "conv1");
+    assert_int_equal(stem->kernel, 3);
+    assert_int_equal(stem->stride, 1);
+    assert_int_equal(node_named(net, "layer1.0.conv1")->height, 32);
+    assert_int_equal(node_named(net, "layer4.2.relu")->height, 4);
+    assert_int_equal(node_named(net, "layer1.0.se.fc1")->channels, 16);
+    assert_int_equal(node_named(net, "layer4.2.se.fc2")->channels, 2048);
+    uint32_t zeros = 0;
+    for (uint32_t i = 0; i < net->node_count; i++) {
+        const psr_network_node *node = &net->nodes[i];
+        assert_true(node->op != PSR_OP_MAXPOOL);
+        if (node->op != PSR_OP_BATCHNORM)
+            continue;
+        assert_true(node->momentum == 0.25 && node->epsilon == 0.001);
+        const bool last = strstr(node->name, ".bn3") != NULL;
+        assert_int_equal(net->inits[node->weight].kind, last ? PSR_INIT_ZERO : PSR_INIT_ONE);
+        zeros += last;
+    }
+    assert_int_equal(zeros, 16);
+    psr_network_free(net);
 }
 
 static void impossible_inputs_are_refused(void **state)
@@ -477,6 +514,7 @@ int main(void)
         cmocka_unit_test(the_convnet_flattens_320_values_of_28_px_and_more_of_larger_images),
         cmocka_unit_test(an_unknown_model_is_refused_with_the_names_of_all),
         cmocka_unit_test(an_image_that_is_too_small_is_refused_with_the_least_size),
+        cmocka_unit_test(the_small_stem_keeps_the_size_and_zero_gamma_is_of_each_last_norm),
         cmocka_unit_test(impossible_inputs_are_refused),
         cmocka_unit_test(every_tensor_starts_with_the_moments_of_its_distribution),
         cmocka_unit_test(each_family_has_the_distributions_of_its_source),

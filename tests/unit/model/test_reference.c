@@ -98,7 +98,8 @@ static void give(operator_case *c, int k, double *values, size_t count)
 static psr_window window_of(uint32_t N, uint32_t C, uint32_t H, uint32_t W_, uint32_t O, uint32_t K,
                             uint32_t stride, uint32_t pad)
 {
-    return (psr_window){.N = N,
+    return (psr_window){.groups = 1,
+                        .N = N,
                         .C = C,
                         .H = H,
                         .W = W_,

@@ -1,7 +1,7 @@
 /* Whole small networks through the reference back end against central differences, in double as
  * test_reference.c: what joins the operators (sums over several readers, masks, order) is right
  * too. */
-#include "model/networks/network_build.h"
+#include "model/networks/squeeze.h"
 #include "model/reference/reference.h"
 
 #include <math.h>
@@ -21,7 +21,8 @@ static psr_network *net_begin(psr_network_builder *builder, uint32_t classes, ui
 {
     psr_network *net = calloc(1, sizeof(*net));
     assert_non_null(net);
-    *builder = (psr_network_builder){.net = net, .node_capacity = 32};
+    *builder =
+        (psr_network_builder){.net = net, .node_capacity = 32, .epsilon = 1e-5, .momentum = 0.1};
     net->nodes = calloc(builder->node_capacity, sizeof(*net->nodes));
     assert_non_null(net->nodes);
     net->classes = classes;
@@ -59,6 +60,22 @@ static psr_network *net_of_everything(void)
     uint32_t mean = psr_build_flatten(&b, psr_build_avgpool(&b, x, "avgpool"));
     x = psr_build_dropout(&b, psr_build_add(&b, wide, mean, "add3"), "drop", PSR_OP_DROPOUT, 0.2);
     psr_build_linear(&b, x, "fc2", 4, init, init);
+    assert_int_equal(b.err, PSR_OK);
+    return net;
+}
+
+/* Groups, squeeze and excitation, and a factor. */
+static psr_network *net_of_gates(void)
+{
+    psr_network_builder b;
+    psr_network *net = net_begin(&b, 4, 2, 5);
+    uint32_t x = psr_build_conv_bias(&b, 0, "conv1", 6, 2);
+    x = psr_build_relu(&b, psr_build_batchnorm(&b, x, "bn1"), "relu1");
+    uint32_t y = psr_build_conv_grouped(&b, x, "conv2", 6, 3, 1, 1, 3, PSR_INIT_ZERO);
+    y = psr_build_squeeze(&b, psr_build_batchnorm(&b, y, "bn2"), (psr_block_place){1, 0}, 2);
+    x = psr_build_scale(&b, psr_build_add(&b, y, x, "add"), "scale", 0.75);
+    x = psr_build_flatten(&b, psr_build_avgpool(&b, x, "mean"));
+    psr_build_linear_bare(&b, x, "fc", 4, PSR_INIT_ZERO);
     assert_int_equal(b.err, PSR_OK);
     return net;
 }
@@ -147,11 +164,11 @@ static void check_tensor(net_case *c, const psr_tensor *tensor, const double *gr
     assert_true(sum > 1e-3 || strcmp(tensor->name, "conv1.bias") == 0);
 }
 
-static void a_network_of_all_operators_has_the_right_gradient(void **state)
+/* net is consumed. */
+static void check_network(psr_network *net)
 {
-    (void)state;
     const float loss_scale = 0.5f;
-    net_case c = net_case_of(net_of_everything());
+    net_case c = net_case_of(net);
     const psr_layout *params = &c.net->params;
     double *gradients = zeros(params->length);
     net_objective(&c, 1); /* what an earlier pass left behind must not be in the sums */
@@ -161,6 +178,18 @@ static void a_network_of_all_operators_has_the_right_gradient(void **state)
         check_tensor(&c, &params->tensors[t], gradients, loss_scale);
     free(gradients);
     net_case_done(&c);
+}
+
+static void a_network_of_all_operators_has_the_right_gradient(void **state)
+{
+    (void)state;
+    check_network(net_of_everything());
+}
+
+static void groups_gates_and_factors_have_the_right_gradient(void **state)
+{
+    (void)state;
+    check_network(net_of_gates());
 }
 
 static void two_dropouts_of_one_network_have_masks_of_their_own(void **state)
@@ -191,6 +220,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_network_of_all_operators_has_the_right_gradient),
+        cmocka_unit_test(groups_gates_and_factors_have_the_right_gradient),
         cmocka_unit_test(two_dropouts_of_one_network_have_masks_of_their_own),
     };
     return cmocka_run_group_tests_name("reference_net", tests, NULL, NULL);

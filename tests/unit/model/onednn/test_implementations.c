@@ -53,8 +53,9 @@ typedef struct grid {
     const uint32_t *sizes, *batches, *threads;
 } grid;
 
-static const char *const sampled_networks[] = {"mlp",      "convnet",  "resnet20",
-                                               "resnet18", "resnet50", NULL};
+static const char *const sampled_networks[] = {"mlp",         "convnet",         "resnet20",
+                                               "resnet18",    "resnet50",        "resnet9",
+                                               "preresnet20", "resnext50_32x4d", NULL};
 static const uint32_t sampled_sizes[] = {28, 32, 224, 0}, sampled_batches[] = {1, 16, 0},
                       sampled_threads[] = {2, 0};
 static const uint32_t all_sizes[] = {28, 32, 48, 64, 96, 128, 160, 192, 224, 0},
@@ -249,6 +250,8 @@ static bool walk_network(list *l, const grid *g, place at)
         for (const uint32_t *batch = g->batches; *batch != 0; batch++)
             for (const uint32_t *threads = g->threads; *threads != 0; threads++)
                 for (int training = 0; training < 2; training++) {
+                    if (*size < psr_network_find(at.network)->least_size)
+                        continue; /* no image of it */
                     at.size = *size;
                     at.batch = *batch;
                     at.threads = *threads;

@@ -5,7 +5,7 @@
  * Meson runs it again with oneDNN held to AVX2, where float32 is blocked by 8 and bf16 is refused,
  * and to AVX and SSE4.1, where its backward convolutions are of plain values alone. */
 #include "model/backend.h"
-#include "model/networks/network_build.h"
+#include "model/networks/squeeze.h"
 #include "model/onednn/kernels/winograd.h"
 #include "model/onednn/kernels/winograd_bf16.h"
 
@@ -35,7 +35,8 @@ static psr_network *net_begin(psr_network_builder *builder, uint32_t channels, u
 {
     psr_network *net = calloc(1, sizeof *net);
     assert_non_null(net);
-    *builder = (psr_network_builder){.net = net, .node_capacity = 32};
+    *builder =
+        (psr_network_builder){.net = net, .node_capacity = 32, .epsilon = 1e-5, .momentum = 0.1};
     net->nodes = calloc(builder->node_capacity, sizeof *net->nodes);
     assert_non_null(net->nodes);
     strcpy(net->name, "test");
@@ -140,6 +141,45 @@ static psr_network *two_norms(uint32_t channels, bool relu)
     uint32_t r = conv_norm(&b, x, "down", "down_bn", channels, 1, 2, 0);
     y = psr_build_add(&b, r, y, "add");
     return net_end(&b, relu ? psr_build_relu(&b, y, "relu2") : y);
+}
+
+/* A grouped convolution between batch norms, as ResNeXts have it, of `each` channels a group. */
+static psr_network *grouped(uint32_t groups, uint32_t each, uint32_t size, uint32_t stride)
+{
+    psr_network_builder b;
+    const uint32_t channels = groups * each;
+    net_begin(&b, 3, size, size);
+    uint32_t x = psr_build_relu(&b, conv_norm(&b, 0, "conv1", "bn1", channels, 1, 1, 0), "relu1");
+    x = psr_build_conv_grouped(&b, x, "conv2", channels, 3, stride, 1, groups,
+                               PSR_INIT_KAIMING_NORMAL_FAN_IN);
+    x = psr_build_relu(&b, psr_build_batchnorm(&b, x, "bn2"), "relu2");
+    return net_end(&b, conv_norm(&b, x, "conv3", "bn3", 32, 1, 1, 0));
+}
+
+/* Squeeze and excitation at the end of a block, whose identity is projected or not. */
+static psr_network *squeezed(uint32_t channels, bool projects)
+{
+    psr_network_builder b;
+    net_begin(&b, 3, 12, 9);
+    uint32_t x = psr_build_relu(
+        &b, conv_norm(&b, 0, "conv1", "bn1", projects ? 8 : channels, 3, 1, 1), "relu1");
+    uint32_t y = conv_norm(&b, x, "conv2", "bn2", channels, 3, 1, 1);
+    y = psr_build_squeeze(&b, y, (psr_block_place){1, 0}, 4);
+    if (projects)
+        x = conv_norm(&b, x, "down", "down_bn", channels, 1, 1, 0);
+    return net_end(&b, psr_build_relu(&b, psr_build_add(&b, y, x, "add"), "relu2"));
+}
+
+/* The residual block of resnet9 behind a pool, and its scaled end. */
+static psr_network *added_behind_relu(uint32_t channels)
+{
+    psr_network_builder b;
+    net_begin(&b, 3, 16, 16);
+    uint32_t x = psr_build_relu(&b, conv_norm(&b, 0, "conv1", "bn1", channels, 3, 1, 1), "relu1");
+    x = psr_build_maxpool(&b, x, "pool1", 2, 2, 0);
+    uint32_t y = psr_build_relu(&b, conv_norm(&b, x, "conv2", "bn2", channels, 3, 1, 1), "relu2");
+    x = psr_build_avgpool(&b, psr_build_add(&b, y, x, "add"), "pool2");
+    return net_end(&b, psr_build_scale(&b, psr_build_flatten(&b, x), "scale", 0.125));
 }
 
 static psr_network *option_a(uint32_t in, uint32_t out)
@@ -483,6 +523,32 @@ static void two_batch_norms_agree_under_one_relu(void **state)
             compare(two_norms(channels[i], relu), 3, bf16);
 }
 
+static void grouped_convolutions_agree(void **state)
+{
+    (void)state;
+    compare(grouped(4, 4, 6, 1), 3, bf16);
+    compare(grouped(8, 4, 7, 2), 3, bf16);
+    compare(grouped(4, 8, 6, 2), 2, bf16);
+    compare(grouped(2, 16, 5, 1), 3, bf16);
+    compare(grouped(3, 5, 3, 1), 2, bf16);
+}
+
+static void squeeze_and_excitation_agrees(void **state)
+{
+    (void)state;
+    static const uint32_t channels[] = {3, 16, 20, 64};
+    for (size_t i = 0; i < sizeof channels / sizeof channels[0]; i++)
+        for (int projects = 0; projects < 2; projects++)
+            compare(squeezed(channels[i], projects), 3, bf16);
+}
+
+static void additions_behind_a_relu_agree(void **state)
+{
+    (void)state;
+    compare(added_behind_relu(16), 3, bf16);
+    compare(added_behind_relu(20), 3, bf16);
+}
+
 static void option_a_shortcuts_agree(void **state)
 {
     (void)state;
@@ -528,9 +594,10 @@ static void the_small_networks_agree(void **state)
 static void the_residual_networks_agree(void **state)
 {
     (void)state;
-    psr_network *nets[] = {named("resnet20", 3, 16, PSR_SHORTCUT_A),
-                           named("resnet20", 3, 16, PSR_SHORTCUT_B),
-                           named("resnet18", 3, 48, PSR_SHORTCUT_B)};
+    psr_network *nets[] = {
+        named("resnet20", 3, 16, PSR_SHORTCUT_A), named("preresnet20", 3, 16, PSR_SHORTCUT_A),
+        named("preresnet20", 3, 16, PSR_SHORTCUT_B), named("resnet20", 3, 16, PSR_SHORTCUT_B),
+        named("resnet18", 3, 48, PSR_SHORTCUT_B)};
     for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) {
         setting s = setting_of(nets[i], 3);
         compare_batch(&s, 3, none);
@@ -773,6 +840,9 @@ int main(void)
         cmocka_unit_test(batch_norm_agrees_alone_and_with_relu),
         cmocka_unit_test(batch_norm_agrees_with_an_addition),
         cmocka_unit_test(two_batch_norms_agree_under_one_relu),
+        cmocka_unit_test(grouped_convolutions_agree),
+        cmocka_unit_test(squeeze_and_excitation_agrees),
+        cmocka_unit_test(additions_behind_a_relu_agree),
         cmocka_unit_test(option_a_shortcuts_agree),
         cmocka_unit_test(pooling_agrees),
         cmocka_unit_test(dropout_agrees_to_the_mask),
