@@ -7,6 +7,7 @@
 #include "comm/wire/compression/compression.h"
 #include "deploy/launch/hosts/places.h"
 #include "deploy/launch/launch.h"
+#include "deploy/recipe/recipe.h"
 #include "deploy/report/earlier_run.h"
 #include "model/networks/network_list.h"
 
@@ -16,11 +17,12 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KEY_PS_HOSTFILE = 1000, KEY_CONFIG, KEY_PROGRESS };
+enum { KEY_PS_HOSTFILE = 1000, KEY_CONFIG, KEY_PROGRESS, KEY_RECIPE };
 
 typedef struct train_options {
     psr_config config;
     psr_earlier_run earlier;
+    psr_recipe *recipe; /* owned; NULL: none */
     psr_places places;
     const char *ps_hostfile;
     bool slices_given;    /* --slice-size or --window, here or in an earlier run */
@@ -69,7 +71,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
             psr_options_refuse(state, "--progress: give bar, lines or none");
         o->progress = arg;
         return 0;
-    case KEY_CONFIG: /* was read first (read_options) */
+    case KEY_CONFIG: /* were read first (read_options) */
+    case KEY_RECIPE:
         return 0;
     case ARGP_KEY_ARG: {
         char detail[256];
@@ -93,6 +96,11 @@ static const struct argp_option own_options[] = {
      "do an earlier run again: its directory, or its run.json. --transport and --no-encrypt are "
      "not taken from it. Options on this command line win",
      1},
+    {"recipe", KEY_RECIPE, "NAME|FILE|list", 0,
+     "print and take the options of a recipe: a text file with an option a line, whose path has a "
+     "slash in it, or one that came with psring; list: print what there is, and end. Options on "
+     "this command line win",
+     1},
     {"progress", KEY_PROGRESS, "bar|lines|none", 0,
      "bar: one line that is redrawn; lines: a line every --log-every steps, and after 30 s without "
      "one; none: nothing (default: bar on a terminal, else lines)",
@@ -107,6 +115,7 @@ static const char doc[] =
     "    --data /data/cifar10 --augment crop-flip\n"
     "  psring train --config psring-runs/A --mode local --out again\n"
     "  psring train --resume psring-runs/A --steps 600\n"
+    "  psring train --recipe convnet-mnist --workers 2 --batch-size 32\n"
     "\n"
     "For lessons: what an exchange costs, and what one slow worker does:\n"
     "  psring train --workers 3 --mode ring --steps 300 --no-exchange\n"
@@ -165,10 +174,30 @@ static psr_err resolve(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts,
                               ret_placement);
 }
 
-/* Reads the options of an earlier run, and then those of the command line, which win. */
+/* A recipe stands where an earlier run's options would: below those of the command line. */
+static psr_err read_recipe(const char *name, const char *config, const char *resume,
+                           train_options *o)
+{
+    if (config != NULL || resume != NULL)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--recipe and --%s: both give a run's options; leave one of them out",
+                        config != NULL ? "config" : "resume");
+    o->recipe = calloc(1, sizeof *o->recipe);
+    if (o->recipe == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a recipe");
+    PSR_TRY(psr_recipe_read(name, o->recipe));
+    memcpy(o->earlier.path, o->recipe->path, sizeof o->earlier.path);
+    o->earlier.file = o->earlier.config = o->recipe->config;
+    for (size_t i = 0; i < o->recipe->count; i++)
+        o->slices_given |= strcmp(o->recipe->names[i], "slice-size") == 0 ||
+                           strcmp(o->recipe->names[i], "window") == 0;
+    return PSR_OK;
+}
+
+/* Reads the options of an earlier run or of a recipe, and then those of the command line, which win. */
 static psr_err read_options(const struct argp *argp, int argc, char **argv, train_options *o)
 {
-    const char *file = NULL, *resume = NULL, *text = NULL;
+    const char *file = NULL, *resume = NULL, *recipe = NULL, *text = NULL;
     psr_options_find(argp, argc, argv, "config", &file);
     psr_given_options given = {
         .steps = psr_options_find(argp, argc, argv, "steps", &text),
@@ -188,6 +217,9 @@ static psr_err read_options(const struct argp *argp, int argc, char **argv, trai
     /* --init and --resume exclude each other. The message must be about these options, and not
      * about the files that they name. */
     psr_err err = psr_earlier_run_read(file, given.init ? NULL : resume, &o->earlier);
+    if (err == PSR_OK && psr_options_find(argp, argc, argv, "recipe", &recipe) && recipe != NULL &&
+        strcmp(recipe, "list") != 0)
+        err = read_recipe(recipe, file, resume, o);
     if (err == PSR_OK)
         o->config = o->earlier.config;
     if (o->earlier.path[0] == '\0')
@@ -199,6 +231,10 @@ static psr_err read_options(const struct argp *argp, int argc, char **argv, trai
     psr_options_parse(argp, argc, argv, 0, NULL, o);
     if (err != PSR_OK)
         return psr_fail(err, "%s", detail);
+    if (recipe != NULL && strcmp(recipe, "list") == 0) {
+        PSR_TRY(psr_recipe_list(stdout));
+        exit(0);
+    }
     return psr_earlier_run_fit(&o->earlier, &given, &o->config);
 }
 
@@ -232,6 +268,8 @@ int psr_command_train(int argc, char **argv)
         tell_left_out(&o);
     if (!err)
         err = resolve(&o, &hosts, &ps_hosts, &placement);
+    if (!err && o.recipe != NULL)
+        psr_recipe_print(o.recipe, &o.config, stdout);
     if (err) {
         psr_print(stderr, "psring train: %s\n", psr_err_detail());
         status = psr_err_exit_status(err);
@@ -255,5 +293,6 @@ int psr_command_train(int argc, char **argv)
     psr_hosts_done(&hosts);
     psr_hosts_done(&ps_hosts);
     psr_options_argp_free(table);
+    free(o.recipe);
     return status;
 }

@@ -31,6 +31,12 @@ CASES = {
                              **{"batch-size": 8, "bucket-size": 200000}), (2, 3)),
     "resnet20-3-lars": (dict(model="resnet20", workers=3, data=COLOUR % 49, steps=4, lr=0.5, optimizer="lars",
                              **{"batch-size": 8, "bucket-size": 4096}), (1, 3)),
+    # What only these networks have: gates, projections before a batch norm, factors, groups.
+    "resnet20-3-squeezed": (dict(model="resnet20", workers=3, data=COLOUR % 49, steps=4, se=8,
+                                 **{"batch-size": 8, "zero-gamma": True, "bn-momentum": 0.2, "bn-epsilon": 0.001}), (2,)),
+    "preresnet20-3": (dict(model="preresnet20", workers=3, data=COLOUR % 49, steps=4, shortcut="b", **{"batch-size": 8}), (2,)),
+    "resnet9-3": (dict(model="resnet9", workers=3, data=COLOUR % 49, steps=4, **{"batch-size": 8}), (2,)),
+    "resnext50-3": (dict(model="resnext50_32x4d", workers=3, data=COLOUR % 25, steps=2, **{"batch-size": 4}), (2,)),
     # With the default size of buckets, which follows the network's.
     "mlp-5-default": (dict(model="mlp", workers=5, data=TINY % 203, steps=4, lr=0.05, **{"batch-size": 8}), (1, 2, 3)),
     "convnet-3-default": (dict(model="convnet", workers=3, data=TINY % 97, steps=4, lr=0.05, **{"batch-size": 16}), (1, 2, 3)),
