@@ -1,9 +1,10 @@
 #include "worker/snapshot.h"
 
 #include "base/arrays/arena.h"
+#include "base/log.h"
 #include "comm/wire/encoding.h"
 #include "comm/wire/messages.h"
-#include "model/checkpoint/checkpoint.h"
+#include "model/checkpoint/start_weights.h"
 #include "worker/evaluate.h"
 
 #include <stdio.h>
@@ -208,7 +209,7 @@ static psr_err restore(snapshot *s)
 /* ---- in: a fresh start ---- */
 
 /* path is a file, or a checkpoint's directory. */
-static psr_err load_init(snapshot *s, const char *path)
+static psr_err load_init(const psr_trainer *t, snapshot *s, const char *path)
 {
     char file[PSR_PATH_MAX + 32];
     struct stat status;
@@ -216,20 +217,27 @@ static psr_err load_init(snapshot *s, const char *path)
     snprintf(file, sizeof file, "%s%s", path, directory ? "/model.safetensors" : "");
     psr_checkpoint *checkpoint = NULL;
     psr_err err = psr_checkpoint_open(file, &checkpoint);
-    if (err == PSR_OK)
-        err = psr_checkpoint_load(checkpoint, "", s->params, s->weights);
-    for (uint32_t rank = 0; rank < s->workers && err == PSR_OK; rank++)
-        err = psr_checkpoint_load(checkpoint, "", s->buffers, rank_statistics(s, rank));
+    if (err != PSR_OK)
+        return psr_fail_context(err, "--init");
+    psr_start_told told;
+    err = psr_start_weights(checkpoint, t->net, t->config->init_partial, s->weights,
+                            rank_statistics(s, 0), &told);
     psr_checkpoint_close(checkpoint);
-    return err == PSR_OK ? PSR_OK : psr_fail_context(err, "--init");
+    if (err != PSR_OK)
+        return psr_fail_context(err, "--init %s", path);
+    for (uint32_t i = 0; i < told.count; i++)
+        psr_log(PSR_LOG_WARN, "--init %s: %s", path, told.lines[i]);
+    return PSR_OK;
 }
 
 static psr_err init_from_seed(const psr_trainer *t, snapshot *s)
 {
     psr_network_init(t->net, t->config->seed, s->weights, s->statistics);
+    if (t->config->init[0] != '\0')
+        PSR_TRY(load_init(t, s, t->config->init));
     for (uint32_t rank = 1; rank < s->workers; rank++)
         memcpy(rank_statistics(s, rank), s->statistics, s->buffers->length * sizeof *s->statistics);
-    return t->config->init[0] != '\0' ? load_init(s, t->config->init) : PSR_OK;
+    return PSR_OK;
 }
 
 /* ---- in: to everybody ---- */

@@ -207,6 +207,7 @@ typedef struct psr_config {
     /* the run */
     char out[PSR_PATH_MAX];        /* --out DIR */
     char init[PSR_PATH_MAX];       /* --init CKPT (weights only) */
+    bool init_partial;             /* --init-partial: what fits of them */
     char resume[PSR_PATH_MAX];     /* --resume CKPT or run directory */
     psr_duration checkpoint_every; /* --checkpoint-every; none: only at the end */
     uint32_t keep;                 /* --keep K: the newest checkpoints; 0: all */

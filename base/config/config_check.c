@@ -375,6 +375,9 @@ static psr_err check_run(const psr_config *config)
         return psr_fail(
             PSR_ERR_USAGE,
             "--resume auto goes on with the last attempt of --out DIR, DIR-2, ..: give --out");
+    if (config->init_partial && config->init[0] == '\0')
+        return psr_fail(PSR_ERR_USAGE,
+                        "--init-partial is for --init, which is not given; leave it out");
     if (config->init[0] != '\0' && config->resume[0] != '\0' && !attempts)
         return refuse_pair(config, "init", "resume",
                            "a resumed run has its weights; give one of them");

@@ -581,7 +581,13 @@ const psr_option psr_options[] = {
      "directory that the run makes and writes; default: one in psring-runs that is named after the "
      "time",
      RUN, "", STRING(out)},
-    {"init", "CKPT", "start from these weights", RUN, "", STRING(init)},
+    {"init", "CKPT",
+     "start from these weights, a checkpoint or a safetensors file, of float32, float16 or "
+     "bfloat16; with another number of classes the last layer starts anew",
+     RUN, "", STRING(init)},
+    {"init-partial", NULL,
+     "with --init: tensors that CKPT has not, or in another shape, start as they do without --init",
+     RUN, "false", FLAG(init_partial)},
     {"resume", "RUN|CKPT|auto",
      "go on from a checkpoint, or from the newest checkpoint of a run directory. auto is for a "
      "command that a launcher starts again: it goes on from the newest checkpoint of --out DIR, "

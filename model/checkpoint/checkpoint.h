@@ -80,6 +80,22 @@ PSR_MUST_CHECK psr_err psr_checkpoint_find(const psr_checkpoint *checkpoint, con
  * checksum) leave it undefined. */
 PSR_MUST_CHECK psr_err psr_checkpoint_read(const psr_checkpoint *checkpoint, const char *name,
                                            uint32_t rank, const uint32_t *shape, float *data);
+/* What the file says of a tensor. */
+typedef struct psr_checkpoint_entry {
+    const char *dtype; /* "F32", "F16", "BF16", ..; static storage */
+    uint32_t rank;
+    const uint64_t *shape; /* [rank]; borrowed until close */
+} psr_checkpoint_entry;
+/* false: there is no tensor of this name. */
+bool psr_checkpoint_entry_of(const psr_checkpoint *checkpoint, const char *name,
+                             psr_checkpoint_entry *ret_entry);
+/* Whether psr_checkpoint_read_floats reads a tensor of this type. */
+bool psr_checkpoint_holds_floats(const psr_checkpoint_entry *entry);
+/* psr_checkpoint_read of a tensor of float32, float16 or bfloat16, whose values float32 holds
+ * exactly. */
+PSR_MUST_CHECK psr_err psr_checkpoint_read_floats(const psr_checkpoint *checkpoint,
+                                                  const char *name, uint32_t rank,
+                                                  const uint32_t *shape, float *data);
 /* The i-th tensor's name in alphabetical order, or NULL past the end. Borrowed. */
 const char *psr_checkpoint_name(const psr_checkpoint *checkpoint, size_t i);
 

@@ -158,6 +158,9 @@ static psr_err read_header(psr_checkpoint *checkpoint, uint64_t file_bytes)
         return psr_fail(PSR_ERR_FORMAT, "%" PRIu64 " bytes: too short for a safetensors file",
                         file_bytes);
     PSR_TRY(read_bytes(checkpoint, first, sizeof first, 0));
+    if (memcmp(first, "PK\003\004", 4) == 0)
+        return psr_fail(PSR_ERR_FORMAT, "a file of torch.save: psring reads safetensors, which "
+                                        "safetensors.torch.save_file(torch.load(FILE), ..) writes");
     PSR_TRY(psr_safetensors_data_begin(first, file_bytes, &data_begin));
     assert(data_begin >= sizeof first);
     uint8_t *bytes = malloc(data_begin);
@@ -250,13 +253,15 @@ static const char *shape_text(char *buffer, size_t size, uint32_t rank, const ui
     return buffer;
 }
 
+/* half: of 16 bits instead of float32. */
 static psr_err find_entry(const psr_checkpoint *checkpoint, const char *name, uint32_t rank,
-                          const uint32_t *shape, const psr_safetensors_entry **ret_entry)
+                          const uint32_t *shape, bool half, const psr_safetensors_entry **ret_entry)
 {
     const psr_safetensors_entry *entry = psr_safetensors_find(&checkpoint->header, name);
     if (entry == NULL)
         return psr_fail(PSR_ERR_NOT_FOUND, "%s: tensor %s is missing", checkpoint->origin, name);
-    if (strcmp(entry->dtype, "F32") != 0)
+    if (half ? strcmp(entry->dtype, "F16") != 0 && strcmp(entry->dtype, "BF16") != 0
+             : strcmp(entry->dtype, "F32") != 0)
         return psr_fail(PSR_ERR_FORMAT, "%s: tensor %s is of type %s, F32 is needed",
                         checkpoint->origin, name, entry->dtype);
     assert(rank <= 4);
@@ -280,17 +285,30 @@ psr_err psr_checkpoint_find(const psr_checkpoint *checkpoint, const char *name, 
                             const uint32_t *shape)
 {
     const psr_safetensors_entry *entry = NULL;
-    return find_entry(checkpoint, name, rank, shape, &entry);
+    return find_entry(checkpoint, name, rank, shape, false, &entry);
 }
 
-psr_err psr_checkpoint_read(const psr_checkpoint *checkpoint, const char *name, uint32_t rank,
-                            const uint32_t *shape, float *data)
+bool psr_checkpoint_entry_of(const psr_checkpoint *checkpoint, const char *name,
+                             psr_checkpoint_entry *ret_entry)
 {
-    const psr_safetensors_entry *entry = NULL;
-    PSR_TRY(find_entry(checkpoint, name, rank, shape, &entry));
-    uint64_t is = 0, checksum = 0;
-    PSR_TRY(read_and_sum(checkpoint, entry, NULL, (uint8_t *)data, &is));
+    const psr_safetensors_entry *entry = psr_safetensors_find(&checkpoint->header, name);
+    if (entry != NULL)
+        *ret_entry = (psr_checkpoint_entry){entry->dtype, entry->rank, entry->shape};
+    return entry != NULL;
+}
 
+bool psr_checkpoint_holds_floats(const psr_checkpoint_entry *entry)
+{
+    return strcmp(entry->dtype, "F32") == 0 || strcmp(entry->dtype, "F16") == 0 ||
+           strcmp(entry->dtype, "BF16") == 0;
+}
+
+/* Reads an entry's bytes to data and compares them with their checksum, where there is one. */
+static psr_err read_entry(const psr_checkpoint *checkpoint, const char *name,
+                          const psr_safetensors_entry *entry, uint8_t *data)
+{
+    uint64_t is = 0, checksum = 0;
+    PSR_TRY(read_and_sum(checkpoint, entry, NULL, data, &is));
     char *key = NULL;
     if (asprintf(&key, TENSOR_KEY "%s", name) < 0)
         return psr_fail(PSR_ERR_NOMEM, "%s: no memory to read a tensor", checkpoint->origin);
@@ -300,6 +318,54 @@ psr_err psr_checkpoint_read(const psr_checkpoint *checkpoint, const char *name, 
     if (text != NULL && parse_checksum(text, &checksum) && checksum != is)
         return psr_fail_context(fail_sum(name), "%s", checkpoint->origin);
     return PSR_OK;
+}
+
+psr_err psr_checkpoint_read(const psr_checkpoint *checkpoint, const char *name, uint32_t rank,
+                            const uint32_t *shape, float *data)
+{
+    const psr_safetensors_entry *entry = NULL;
+    PSR_TRY(find_entry(checkpoint, name, rank, shape, false, &entry));
+    return read_entry(checkpoint, name, entry, (uint8_t *)data);
+}
+
+static float float_of_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* IEEE 754's binary16: a sign, 5 bits of exponent (bias 15), 10 of fraction. */
+static float float_of_half(uint16_t half)
+{
+    const uint32_t sign = (uint32_t)(half & 0x8000) << 16, exponent = half >> 10 & 0x1F,
+                   fraction = half & 0x3FF;
+    if (exponent == 0x1F)
+        return float_of_bits(sign | 0x7F800000 | fraction << 13);
+    if (exponent > 0)
+        return float_of_bits(sign | (exponent + 112) << 23 | fraction << 13);
+    const float magnitude = (float)fraction * 0x1p-24f; /* subnormal */
+    return sign != 0 ? -magnitude : magnitude;
+}
+
+psr_err psr_checkpoint_read_floats(const psr_checkpoint *checkpoint, const char *name,
+                                   uint32_t rank, const uint32_t *shape, float *data)
+{
+    psr_checkpoint_entry types;
+    const psr_safetensors_entry *entry = NULL;
+    if (!psr_checkpoint_entry_of(checkpoint, name, &types) || strcmp(types.dtype, "F32") == 0)
+        return psr_checkpoint_read(checkpoint, name, rank, shape, data);
+    PSR_TRY(find_entry(checkpoint, name, rank, shape, true, &entry));
+    const size_t count = (size_t)(entry->end - entry->begin) / sizeof(uint16_t);
+    uint16_t *halves = malloc(count * sizeof *halves + 1);
+    if (halves == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "%s: no memory to read a tensor", checkpoint->origin);
+    const psr_err err = read_entry(checkpoint, name, entry, (uint8_t *)halves);
+    const bool bfloat = strcmp(entry->dtype, "BF16") == 0;
+    for (size_t i = 0; i < count && err == PSR_OK; i++)
+        data[i] = bfloat ? float_of_bits((uint32_t)halves[i] << 16) : float_of_half(halves[i]);
+    free(halves);
+    return err;
 }
 
 /* psr_checkpoint_find, or with a place for the data psr_checkpoint_read. */

@@ -91,6 +91,7 @@ static const struct {
     {"label-smoothing", "0.1"},
     {"seed", "18446744073709551615"},
     {"out", "runs/a b"},
+    {"init-partial", "true"},
     {"init", "there/model.safetensors"},
     {"resume", "runs/1"},
     {"checkpoint-every", "100"},
