@@ -628,6 +628,12 @@ const psr_option psr_options[] = {
      "how long a process may make no progress; then the run ends and names it", RUN, "30",
      DOUBLE(deadline_s, 0, 1e6), .low_excluded = true},
     {"hash", NULL, "write the hash of the weights after every step", RUN, "false", FLAG(hash)},
+    {"metrics-every", "STEPS",
+     "steps from one line of each rank in metrics.jsonl to the next (478 bytes each); steps with "
+     "an "
+     "evaluation and the last one always have theirs. A line tells of its own step, run.json of "
+     "all",
+     RUN, "1", U64(metrics_every, 1, PSR_STEPS_MOST)},
     {"trace", "FIRST-LAST",
      "write trace.json, which Perfetto and chrome://tracing show: what every thread of every "
      "process does in these steps; --trace alone: three steps after the first ten",

@@ -1,5 +1,6 @@
 #include "deploy/report/run_record.h"
 
+#include "base/config/config_texts.h"
 #include "base/figures.h"
 #include "base/system/file.h"
 #include "base/text/json.h"
@@ -79,6 +80,7 @@ static psr_err read_run(psr_run_record *r)
         return psr_fail(PSR_ERR_FORMAT,
                         "%s is no run.json as psring train writes it: a JSON object with config",
                         path);
+    psr_config_to_texts(cJSON_GetObjectItemCaseSensitive(r->json, "config"));
     if (!psr_json_is_printable(r->json))
         return psr_fail(PSR_ERR_FORMAT,
                         "%s holds control characters, which psring train does not write", path);

@@ -97,12 +97,12 @@ def slices_follow_the_measured_link(tap, made, mode, done):
     if "measured_links" in made:
         links = made["measured_links"]
         fits = [4 << k for k in range(8) if (4 << k) * 1024 <= max(links["slowest_bits_per_s"] / 8 * 0.00177, 4096)][-1]
-        wanted = ("%dK" % fits, str(min(max(1024 // fits, 4), 8)))
+        wanted = (fits << 10, min(max(1024 // fits, 4), 8))
         tap.ok(slices == wanted and links["from"] in names and links["to"] in names and links["slowest_bits_per_s"] < 2e9 and
-               re.search(r"^links: \S+bit from \S+ to \S+, the slowest as measured: slices of %s, %s in flight$" % wanted, done.stdout, re.M),
+               re.search(r"^links: \S+bit from \S+ to \S+, the slowest as measured: slices of %s, %s in flight$" % ("%dK" % fits, wanted[1]), done.stdout, re.M),
                "--mode %s: slices and window follow the slowest link, which was measured" % mode, said(done) + [str(slices), str(wanted), str(links)])
     else:
-        tap.ok(slices == ("512K", "2") and "links between the hosts were not measured: host " in done.stdout,
+        tap.ok(slices == (512 << 10, 2) and "links between the hosts were not measured: host " in done.stdout,
                "--mode %s: what is not measured in time is said, and changes nothing" % mode, said(done) + [str(slices)])
 
 

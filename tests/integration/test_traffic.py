@@ -14,7 +14,7 @@ WORKERS, STEPS = 3, 3
 DATA = "synthetic:count=97,test=10,channels=%d,size=%d"
 OPTIONS = {"mode": "ps", "workers": WORKERS, "steps": STEPS, "threads": 1, "batch-size": 8, "lr": 0.01}
 # Network, data, the size of buckets that auto comes to.
-NETWORKS = {"resnet20": (DATA % (3, 32), "64K"), "mlp": (DATA % (1, 28), "128K"), "convnet": (DATA % (1, 28), "4K")}
+NETWORKS = {"resnet20": (DATA % (3, 32), 64 << 10), "mlp": (DATA % (1, 28), 128 << 10), "convnet": (DATA % (1, 28), 4 << 10)}
 
 
 def config_of(run):
@@ -50,7 +50,7 @@ def carries_its_part(tap, psring, directory, model, shards, **more):
     # number.
     tap.ok(sum(bytes_of) % (WORKERS * STEPS) == 0, "%s: all workers' steps are the same number of bytes" % name, [str(told)])
     tap.ok("at most %.2f times the mean" % ratio in run.stdout, "%s: the summary says how even that is" % name, run.why())
-    tap.ok(config_of(run)["bucket-size"] == bucket_size and "of at most %s; " % bucket_size in run.stdout,
+    tap.ok(config_of(run)["bucket-size"] == bucket_size and "of at most %dK; " % (bucket_size >> 10) in run.stdout,
            "%s: the size of buckets is printed, and recorded for --config" % name, run.why())
     return sum(bytes_of)
 

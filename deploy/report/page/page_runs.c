@@ -77,7 +77,7 @@ void psr_page_put_configuration(const psr_page *p)
                  ".</p>\n<details><summary>Options that are the same in all runs</summary>\n<p>");
     cJSON_ArrayForEach(option, cJSON_GetObjectItemCaseSensitive(run->json, "config"))
     {
-        if (is_option_equal(p, option)) {
+        if (cJSON_IsString(option) && is_option_equal(p, option)) {
             psr_page_put_text(p, "<code>", option->string, " ");
             psr_page_put_text(p, "", option->valuestring, "</code>, ");
         }

@@ -5,6 +5,7 @@
 #include <cmocka.h>
 
 #include "base/config/config.h"
+#include "base/config/config_texts.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,6 +107,7 @@ static const struct {
     {"data-content", "0123456789abcdef0123456789abcdef-fedcba9876543210fedcba9876543210"},
     {"deadline", "0.25"},
     {"hash", "true"},
+    {"metrics-every", "7"},
     {"trace", "3-4"},
     {"fault-point", "worker:1:push:3"},
     {"transport", "ipc"},
@@ -160,7 +162,8 @@ static void the_whole_configuration_reads_back_to_the_same_bits_as_json(void **s
     char *json = NULL;
     assert_int_equal(psr_config_to_json(&a, &json), PSR_OK);
     psr_config_defaults(&b);
-    assert_int_equal(psr_config_from_json(&b, json, strlen(json)), PSR_OK);
+    if (psr_config_from_json(&b, json, strlen(json)) != PSR_OK)
+        fail_msg("%s", psr_err_detail());
     assert_memory_equal(&a, &b, sizeof a);
 
     /* As run.json has it. */
@@ -265,6 +268,46 @@ static void json_goes_on_top_of_what_was_there(void **state)
     assert_int_equal(config.steps, 10);
 }
 
+static void values_have_types_and_texts_of_earlier_versions_are_read(void **state)
+{
+    (void)state;
+    psr_config config, read;
+    char *json = NULL;
+    psr_config_defaults(&config);
+    psr_config_defaults(&read);
+    config.bucket_bytes = 4 << 20;
+    config.lr = 0.1;
+    config.seed = UINT64_MAX; /* which no double holds */
+    assert_int_equal(psr_config_to_json(&config, &json), PSR_OK);
+    assert_non_null(strstr(json, "\"bucket-size\":\t4194304,"));
+    assert_non_null(strstr(json, "\"lr\":\t0.1,"));
+    assert_non_null(strstr(json, "\"seed\":\t\"18446744073709551615\","));
+    assert_non_null(strstr(json, "\"shuffle\":\ttrue,"));
+    assert_non_null(strstr(json, "\"shards\":\t\"auto\","));
+    assert_non_null(strstr(json, "\"mode\":\t\"ps\","));
+    free(json);
+    static const char texts[] = "{\"bucket-size\": \"4M\", \"lr\": \"0.1\", \"shuffle\": \"no\", "
+                                "\"seed\": \"18446744073709551615\"}";
+    assert_int_equal(psr_config_from_json(&read, texts, sizeof texts - 1), PSR_OK);
+    config.shuffle = false;
+    assert_memory_equal(&config, &read, sizeof config);
+}
+
+static void readers_see_one_text_for_a_number_and_for_an_earlier_text(void **state)
+{
+    (void)state;
+    cJSON *options =
+        cJSON_Parse("{\"bucket-size\": 4194304, \"slice-size\": \"512K\", \"lr\": 1e-1, "
+                    "\"shuffle\": false, \"unknown\": 3, \"workers\": []}");
+    psr_config_to_texts(options);
+    char *json = cJSON_PrintUnformatted(options);
+    assert_string_equal(json, "{\"bucket-size\":\"4M\",\"slice-size\":\"512K\",\"lr\":\"0.1\","
+                              "\"shuffle\":\"false\",\"unknown\":\"3\",\"workers\":[]}");
+    free(json);
+    cJSON_Delete(options);
+    psr_config_to_texts(NULL);
+}
+
 static void wrong_json_is_refused_by_name_and_changes_nothing(void **state)
 {
     (void)state;
@@ -275,7 +318,11 @@ static void wrong_json_is_refused_by_name_and_changes_nothing(void **state)
         {"", "not JSON, from byte 0 on"},
         {"[1]", "not a JSON object of options"},
         {"{\"workers\": \"5\", \"wrokers\": \"5\"}", "'wrokers' is not an option of this version"},
-        {"{\"workers\": 5}", "'workers' must be a string, as in \"workers\": \"1\""},
+        {"{\"workers\": true}", "'workers' must be a number, as in \"workers\": 1"},
+        {"{\"shards\": []}", "'shards' must be a number, as in \"shards\": \"auto\""},
+        {"{\"shuffle\": 1}", "'shuffle' must be a boolean, as in \"shuffle\": true"},
+        {"{\"model\": 5}", "'model' must be a string, as in \"model\": \"resnet20\""},
+        {"{\"workers\": 2.5}", "--workers: '2.5' is not a whole number; give one like 1"},
         {"{\"shards\": \"3\", \"workers\": \"0\"}",
          "--workers: 0 is out of bounds; give 1 to 1024"},
         {"{\"config\": {\"mode\": \"x\"}}", "--mode: 'x' is not known; give one of " MODES},
@@ -1186,6 +1233,8 @@ int main(void)
         cmocka_unit_test(shards_are_told_their_options_and_no_other),
         cmocka_unit_test(slices_take_about_a_millisecond_of_the_link),
         cmocka_unit_test(json_goes_on_top_of_what_was_there),
+        cmocka_unit_test(values_have_types_and_texts_of_earlier_versions_are_read),
+        cmocka_unit_test(readers_see_one_text_for_a_number_and_for_an_earlier_text),
         cmocka_unit_test(wrong_json_is_refused_by_name_and_changes_nothing),
         cmocka_unit_test(json_that_is_cut_or_nested_without_end_is_refused),
         cmocka_unit_test(a_wrong_value_is_refused_in_words_and_changes_nothing),
