@@ -2,11 +2,34 @@
 
 #include "base/config/pace_json.h"
 #include "base/text/json_fields.h"
+#include "base/text/printable.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- facts ---- */
+
+/* As many as the data have channels. */
+static cJSON *numbers_of(const psr_facts *facts, const float *values)
+{
+    cJSON *array = cJSON_CreateArray();
+    for (uint32_t c = 0; c < facts->channels && c < PSR_FACTS_CHANNELS_MAX; c++)
+        cJSON_AddItemToArray(array, cJSON_CreateNumber((double)values[c]));
+    return array;
+}
+
+static cJSON *names_of(const char *names)
+{
+    char name[PSR_CLASS_NAMES_MAX];
+    cJSON *array = cJSON_CreateArray();
+    for (const char *end; (end = strchr(names, '\n')) != NULL; names = end + 1) {
+        memcpy(name, names, (size_t)(end - names));
+        name[end - names] = '\0';
+        cJSON_AddItemToArray(array, cJSON_CreateString(name));
+    }
+    return array;
+}
 
 static void put_facts(psr_fields_writer *w, const psr_facts *facts)
 {
@@ -23,6 +46,57 @@ static void put_facts(psr_fields_writer *w, const psr_facts *facts)
     psr_fields_put_number(w, "steps_per_epoch", facts->steps_per_epoch);
     psr_fields_put_number(w, "total_steps", facts->total_steps);
     psr_fields_put_number(w, "parameter_count", facts->parameter_count);
+    psr_fields_put_item(w, "mean", numbers_of(facts, facts->mean));
+    psr_fields_put_item(w, "std", numbers_of(facts, facts->deviation));
+    psr_fields_put_text(w, "processor", facts->processor);
+    psr_fields_put_item(w, "class_names", names_of(facts->class_names));
+}
+
+static psr_err read_numbers(const cJSON *object, const char *name, float *values)
+{
+    const cJSON *array = cJSON_GetObjectItemCaseSensitive(object, name), *item;
+    size_t count = 0;
+    if (array != NULL &&
+        (!cJSON_IsArray(array) || cJSON_GetArraySize(array) > PSR_FACTS_CHANNELS_MAX))
+        return psr_fail(PSR_ERR_FORMAT, "field \"%s\" is no list of at most %d numbers", name,
+                        PSR_FACTS_CHANNELS_MAX);
+    cJSON_ArrayForEach(item, array)
+    {
+        if (!cJSON_IsNumber(item) || !(fabs(item->valuedouble) < 1e30))
+            return psr_fail(PSR_ERR_FORMAT, "field \"%s\" has something that is no number", name);
+        values[count++] = (float)item->valuedouble;
+    }
+    return PSR_OK;
+}
+
+static psr_err read_names(const cJSON *object, char names[static PSR_CLASS_NAMES_MAX])
+{
+    const cJSON *array = cJSON_GetObjectItemCaseSensitive(object, "class_names"), *item;
+    size_t used = 0;
+    if (array != NULL && !cJSON_IsArray(array))
+        return psr_fail(PSR_ERR_FORMAT, "field \"class_names\" is no list");
+    cJSON_ArrayForEach(item, array)
+    {
+        const size_t length = cJSON_IsString(item) ? strlen(item->valuestring) : 0;
+        if (!cJSON_IsString(item) || !psr_is_printable(item->valuestring, length) ||
+            used + length + 2 > PSR_CLASS_NAMES_MAX)
+            return psr_fail(PSR_ERR_FORMAT,
+                            "field \"class_names\" has something that is no short name");
+        memcpy(names + used, item->valuestring, length);
+        used += length;
+        names[used++] = '\n';
+    }
+    names[used] = '\0';
+    return PSR_OK;
+}
+
+static psr_err read_known(const cJSON *object, psr_facts *facts)
+{
+    PSR_TRY(read_numbers(object, "mean", facts->mean));
+    PSR_TRY(read_numbers(object, "std", facts->deviation));
+    if (cJSON_GetObjectItemCaseSensitive(object, "processor") != NULL)
+        PSR_TRY(psr_fields_text(object, "processor", facts->processor, sizeof facts->processor));
+    return read_names(object, facts->class_names);
 }
 
 static psr_err read_content(const cJSON *object, const char *name, char text[PSR_CONTENT_BYTES])
@@ -47,7 +121,8 @@ static psr_err read_facts(const cJSON *object, psr_facts *facts)
     PSR_TRY(psr_fields_u32(object, "classes", &facts->classes));
     PSR_TRY(psr_fields_number(object, "steps_per_epoch", UINT64_MAX, &facts->steps_per_epoch));
     PSR_TRY(psr_fields_number(object, "total_steps", UINT64_MAX, &facts->total_steps));
-    return psr_fields_number(object, "parameter_count", UINT64_MAX, &facts->parameter_count);
+    PSR_TRY(psr_fields_number(object, "parameter_count", UINT64_MAX, &facts->parameter_count));
+    return read_known(object, facts);
 }
 
 psr_err psr_facts_to_json(const psr_facts *facts, char **ret_json)

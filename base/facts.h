@@ -13,6 +13,8 @@
 #include <stdint.h>
 
 #define PSR_IDENTITY_MAX 256
+#define PSR_FACTS_CHANNELS_MAX 3
+#define PSR_CLASS_NAMES_MAX 4096
 
 /* ---- FACTS of a worker ---- */
 
@@ -26,6 +28,11 @@ typedef struct psr_facts {
     /* computed by the sampler, because ps does not link data sets */
     uint64_t steps_per_epoch, total_steps;
     uint64_t parameter_count; /* of the model, without padding */
+    /* For whoever has only the run's files; nothing is computed from them. Missing ones are read as
+     * zero or "". Pixels x on the scale of 0 to 1 become (x - mean) / deviation, by channel. */
+    float mean[PSR_FACTS_CHANNELS_MAX], deviation[PSR_FACTS_CHANNELS_MAX];
+    char processor[96];                    /* of its host, as the kernel calls it */
+    char class_names[PSR_CLASS_NAMES_MAX]; /* each ended by a newline; "": not known */
 } psr_facts;
 
 /* The caller owns *ret_json: free(), as all here */

@@ -3,6 +3,7 @@
 
 #include "base/attempts.h"
 #include "base/config/options_argp.h"
+#include "base/text/command_text.h"
 #include "base/text/printable.h"
 #include "comm/wire/compression/compression.h"
 #include "deploy/launch/hosts/places.h"
@@ -253,6 +254,8 @@ int psr_command_train(int argc, char **argv)
     psr_placement placement = {0};
     int status;
     psr_config_defaults(&o.config);
+    char command[PSR_COMMAND_MAX]; /* before argp puts the words in another order */
+    psr_command_text(argc, (const char *const *)argv, command);
     char networks[PSR_NETWORK_TEXT_MAX], names[PSR_NETWORK_TEXT_MAX];
     psr_network_help(networks, sizeof networks);
     psr_network_names(names, sizeof names);
@@ -276,6 +279,7 @@ int psr_command_train(int argc, char **argv)
     } else {
         psr_launch_options options = {.config = &o.config,
                                       .placement = &placement,
+                                      .command = command,
                                       .variables = o.places.variables,
                                       .bind_to = o.places.bind_to,
                                       .report_bindings = o.places.report_bindings,

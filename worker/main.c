@@ -4,6 +4,7 @@
 #include "base/facts.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/system/machine.h"
 #include "base/system/memory.h"
 #include "base/text/printable.h"
 #include "comm/members/join.h"
@@ -14,6 +15,7 @@
 #include "comm/start/start.h"
 #include "comm/view/view.h"
 #include "comm/wire/messages.h"
+#include "data/class_names.h"
 #include "worker/examine.h"
 #include "worker/exchange/peers.h"
 #include "worker/input/host_data.h"
@@ -222,6 +224,19 @@ static psr_err check_data_unchanged(const psr_opened *opened, const psr_config *
                     config->data);
 }
 
+/* By what pixels are normalised, for those who have only the run's files. */
+static psr_err tell_constants(const psr_dataset *train, const psr_config *config, psr_facts *facts)
+{
+    psr_dataset constants = {.channels = train->channels};
+    memcpy(constants.mean, train->mean, sizeof constants.mean);
+    memcpy(constants.deviation, train->deviation, sizeof constants.deviation);
+    PSR_TRY(psr_dataset_normalise_by(&constants, config->mean, config->std));
+    memcpy(facts->mean, constants.mean, sizeof facts->mean);
+    memcpy(facts->deviation, constants.deviation, sizeof facts->deviation);
+    psr_machine_processor(facts->processor, sizeof facts->processor);
+    return PSR_OK;
+}
+
 /* Called by the joining thread until the data have been read. */
 static psr_err find_content(void *context, bool *ret_known, void **ret_facts,
                             size_t *ret_facts_size)
@@ -234,6 +249,9 @@ static psr_err find_content(void *context, bool *ret_known, void **ret_facts,
     PSR_TRY(check_data_unchanged(w->opened, &w->config, &w->facts));
     PSR_TRY(psr_pictures_prepare(w->opened, &w->config, w->is_first));
     w->facts.content = w->opened->content;
+    PSR_TRY(tell_constants(w->opened->train, &w->config, &w->facts));
+    psr_class_names(w->data, &w->opened->content, w->facts.classes, w->facts.class_names,
+                    sizeof w->facts.class_names);
     PSR_TRY(psr_facts_to_json(&w->facts, &json));
     *ret_known = true;
     *ret_facts = json;

@@ -235,6 +235,7 @@ static psr_err run_diff(diff *d)
         psr_err err = psr_run_steps_read(d->directories[i], &d->steps[i]);
         if (err != PSR_OK)
             return err == PSR_ERR_NOMEM ? err : psr_fail(PSR_ERR_USAGE, "%s", psr_err_detail());
+        psr_run_steps_tell_torn(&d->steps[i], "psring diff", d->directories[i]);
     }
     PSR_TRY(psr_run_records_differ(d->records, RUNS, &d->options));
     print_options(d);

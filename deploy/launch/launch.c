@@ -85,7 +85,7 @@ static psr_err scheduler_arguments(const psr_launch_driver *d, char *program, ch
     PSR_TRY(psr_config_to_arguments(&d->config, &options));
     while (options[count] != NULL)
         count++;
-    char **argv = calloc(count + 4, sizeof *argv);
+    char **argv = calloc(count + 6, sizeof *argv);
     if (argv == NULL) {
         psr_config_arguments_free(options);
         return psr_fail(PSR_ERR_NOMEM, "no memory for the scheduler's options");
@@ -95,7 +95,9 @@ static psr_err scheduler_arguments(const psr_launch_driver *d, char *program, ch
     free(options);
     *ret_argv = argv; /* freed by the caller also on failure */
     if ((argv[count + 1] = strdup("--provision")) == NULL ||
-        (argv[count + 2] = strdup("-")) == NULL)
+        (argv[count + 2] = strdup("-")) == NULL ||
+        (argv[count + 3] = strdup("--command")) == NULL ||
+        (argv[count + 4] = strdup(d->options->command != NULL ? d->options->command : "")) == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the scheduler's options");
     return PSR_OK;
 }

@@ -16,6 +16,7 @@ typedef struct psr_launch_options {
     const psr_placement *placement;
     /* for `psring run`: of config only workers, deadline and transport are used; NULL: training */
     const psr_program *program;
+    const char *command; /* what the person typed, for run.json; NULL: nothing to tell */
     psr_bind_to bind_to;
     /* slices and window are to follow what the links between hosts carry; false: they are given */
     bool measures_links;

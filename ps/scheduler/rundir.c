@@ -3,6 +3,9 @@
 #include "base/attempts.h"
 #include "base/system/file.h"
 #include "base/text/printable.h"
+#include "ps/roster.h"
+#include "ps/scheduler/about.h"
+#include "ps/scheduler/metrics/metrics_file.h"
 #include "ps/scheduler/scheduler.h"
 
 #include <cjson/cJSON.h>
@@ -36,7 +39,7 @@ struct psr_rundir {
     uint64_t best_step;
     double best_accuracy;
     psr_config config;
-    const char *series; /* borrowed */
+    const char *series, *command; /* borrowed */
     bool there;
     psr_facts facts;
     char algorithms[PSR_OPTION_TEXT_MAX]; /* as worker 0 chose them, in full */
@@ -46,7 +49,7 @@ struct psr_rundir {
     cJSON *outcome;           /* owned */
     uint64_t link_bits_per_s; /* 0: not measured */
     char link_from[PSR_HOST_MAX], link_to[PSR_HOST_MAX];
-    FILE *metrics;
+    psr_metrics_file *metrics;
     log_file *logs;
     early_line *early, **early_end;
     size_t early_bytes;
@@ -87,7 +90,8 @@ static psr_err check_can_be_made(const char *path, bool may_be_there)
     return PSR_OK;
 }
 
-psr_err psr_rundir_new(const psr_config *config, const char *series, psr_rundir **ret_rundir)
+psr_err psr_rundir_new(const psr_config *config, const char *series, const char *command,
+                       psr_rundir **ret_rundir)
 {
     if (config->out[0] == '\0')
         return psr_fail(PSR_ERR_USAGE, "--out is empty; name a directory that a run can make");
@@ -97,6 +101,7 @@ psr_err psr_rundir_new(const psr_config *config, const char *series, psr_rundir 
         return psr_fail(PSR_ERR_NOMEM, "no memory for a run directory");
     rundir->config = *config;
     rundir->series = series;
+    rundir->command = command;
     rundir->early_end = &rundir->early;
     *ret_rundir = rundir;
     return PSR_OK;
@@ -118,8 +123,7 @@ void psr_rundir_free(psr_rundir *rundir)
         free(rundir->early);
         rundir->early = next;
     }
-    if (rundir->metrics != NULL)
-        fclose(rundir->metrics);
+    psr_metrics_file_free(rundir->metrics);
     cJSON_Delete(rundir->outcome);
     free(rundir->roster_json);
     free(rundir->resumed_from);
@@ -179,6 +183,8 @@ static bool fill_run(const psr_rundir *rundir, cJSON *run)
                  psr_facts_to_json(&rundir->facts, &facts) == PSR_OK;
     cJSON *roster = cJSON_Parse(rundir->roster_json);
     whole = whole && cJSON_AddStringToObject(run, "version", PSR_VERSION) != NULL &&
+            add(run, "versions", psr_about_versions(&rundir->facts)) &&
+            cJSON_AddStringToObject(run, "command", rundir->command) != NULL &&
             add(run, "config", cJSON_Parse(config)) && add(run, "facts", cJSON_Parse(facts)) &&
             add(run, "hosts", hosts_of(roster)) &&
             cJSON_AddStringToObject(run, "started", rundir->started) != NULL;
@@ -364,10 +370,8 @@ psr_err psr_rundir_begin(psr_rundir *rundir, uint64_t bucket_bytes, const psr_fa
     PSR_TRY(write_run(rundir));
     char path[PATH_BYTES];
     snprintf(path, sizeof path, "%s/metrics.jsonl", rundir->config.out);
-    rundir->metrics = open_to_append(path);
-    if (rundir->metrics == NULL)
-        return psr_fail(psr_err_of_write(errno), "%s: cannot be written: %s", path,
-                        strerror(errno));
+    PSR_TRY(psr_metrics_file_new(path, psr_roster_of(&rundir->config).ranks,
+                                 rundir->config.metrics_every, &rundir->metrics));
     for (const early_line *early = rundir->early; early != NULL; early = early->next)
         write_log(rundir, early->peer, early->text);
     return PSR_OK;
@@ -395,11 +399,7 @@ psr_err psr_rundir_mode(psr_rundir *rundir, const psr_config *config)
 
 psr_err psr_rundir_metrics(psr_rundir *rundir, const psr_metrics_line *line)
 {
-    if (fwrite(line->text, 1, line->size, rundir->metrics) != line->size ||
-        fputc('\n', rundir->metrics) == EOF)
-        return psr_fail(psr_err_of_write(errno), "%s/metrics.jsonl: %s", rundir->config.out,
-                        strerror(errno));
-    return PSR_OK;
+    return psr_metrics_file_put(rundir->metrics, line);
 }
 
 psr_err psr_rundir_flush(psr_rundir *rundir)
@@ -407,10 +407,7 @@ psr_err psr_rundir_flush(psr_rundir *rundir)
     for (const log_file *log = rundir->logs; log != NULL; log = log->next)
         if (log->file != NULL && fflush(log->file) != 0)
             rundir->lines_lost++;
-    if (rundir->metrics != NULL && fflush(rundir->metrics) != 0)
-        return psr_fail(psr_err_of_write(errno), "%s/metrics.jsonl: %s", rundir->config.out,
-                        strerror(errno));
-    return PSR_OK;
+    return rundir->metrics != NULL ? psr_metrics_file_flush(rundir->metrics) : PSR_OK;
 }
 
 void psr_rundir_best(psr_rundir *rundir, uint64_t step, double accuracy)
@@ -443,7 +440,9 @@ psr_err psr_rundir_end(psr_rundir *rundir, psr_err status, const char *line,
         (rundir->lines_lost > 0 &&
          cJSON_AddNumberToObject(outcome, "log_lines_lost", (double)rundir->lines_lost) == NULL))
         return psr_fail(PSR_ERR_NOMEM, "no memory for a run's outcome");
-    psr_err flushed = psr_rundir_flush(rundir);
+    psr_err flushed = rundir->metrics != NULL ? psr_metrics_file_end(rundir->metrics) : PSR_OK;
+    if (flushed == PSR_OK)
+        flushed = psr_rundir_flush(rundir);
     psr_err written = write_run(rundir);
     return flushed != PSR_OK ? flushed : written;
 }
@@ -464,8 +463,7 @@ void psr_rundir_discard(psr_rundir *rundir)
         free(rundir->logs);
         rundir->logs = next;
     }
-    if (rundir->metrics != NULL)
-        fclose(rundir->metrics);
+    psr_metrics_file_free(rundir->metrics);
     rundir->metrics = NULL;
     static const char *const files[] = {"run.json", "metrics.jsonl"}, *const directories[] = {
                                                                           "/log", "/checkpoints",

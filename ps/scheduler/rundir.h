@@ -15,10 +15,10 @@ typedef struct psr_rundir psr_rundir;
 /* Writes nothing yet. Checks that the directory can be made: USAGE: it exists already; IO: it may
  * not be made. series: if --out was not given but chosen, what the name is the next of, so that the
  * next name is taken when another run is faster: "" from psr_config_name_out, or the --out of
- * --resume auto (base/attempts.h). NULL: --out was given. Borrowed for the directory's life. The
- * caller owns *ret_rundir. */
+ * --resume auto (base/attempts.h). NULL: --out was given. Borrowed for the directory's life, as
+ * is command: the command line that the person typed, or "". The caller owns *ret_rundir. */
 PSR_MUST_CHECK psr_err psr_rundir_new(const psr_config *config, const char *series,
-                                      psr_rundir **ret_rundir);
+                                      const char *command, psr_rundir **ret_rundir);
 /* Flushes and closes. NULL allowed. */
 void psr_rundir_free(psr_rundir *rundir);
 
@@ -43,7 +43,7 @@ PSR_MUST_CHECK psr_err psr_rundir_mode(psr_rundir *rundir, const psr_config *con
 PSR_MUST_CHECK psr_err psr_rundir_algorithms(psr_rundir *rundir, const char *algorithms,
                                              const char *loops);
 
-/* One line of metrics.jsonl. IO. */
+/* One line of metrics.jsonl (ps/scheduler/metrics/metrics_file.h). IO, NOMEM. */
 PSR_MUST_CHECK psr_err psr_rundir_metrics(psr_rundir *rundir, const psr_metrics_line *line);
 
 /* Adds one line that a process printed to its log. Lines that cannot be written are counted, and

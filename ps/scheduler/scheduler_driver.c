@@ -24,6 +24,7 @@
 #include "ps/scheduler/metrics/progress.h"
 #include "ps/scheduler/mode/mode_requests.h"
 #include "ps/scheduler/launcher/orders.h"
+#include "ps/scheduler/about.h"
 #include "ps/scheduler/rundir.h"
 #include "ps/scheduler/scheduler.h"
 #include "ps/scheduler/trace/run_trace.h"
@@ -41,7 +42,8 @@ static const psr_peer self = {PSR_ROLE_SCHEDULER, 0};
 
 typedef struct driver {
     const psr_config *config;
-    const char *series; /* of --out, as psr_rundir_new */
+    const char *series, *command; /* as psr_rundir_new */
+    char **about;                 /* metadata of checkpoints; owned */
     const psr_provision *provision;
     bool by_hand;  /* nobody takes events */
     pid_t starter; /* which gives orders; 0: nobody does */
@@ -177,8 +179,10 @@ static psr_err begin_files(driver *d, const psr_config *config, const psr_facts 
     psr_launcher_directory(d->launcher, psr_rundir_path(d->rundir), config->resume);
     char directory[PSR_PATH_MAX + 16];
     snprintf(directory, sizeof directory, "%s/checkpoints", psr_rundir_path(d->rundir));
-    psr_checkpoints_options options = {directory, config, &d->sections, psr_scheduler_loop_wake,
-                                       &d->loop};
+    PSR_TRY(psr_about_pairs(config, facts, d->command, &d->about));
+    psr_checkpoints_options options = {
+        directory, config, &d->sections, (const char *const *)d->about, psr_scheduler_loop_wake,
+        &d->loop};
     PSR_TRY(psr_kept_new(config, directory, &d->kept));
     return psr_checkpoints_new(&options, &d->checkpoints);
 }
@@ -808,7 +812,7 @@ static psr_err set_up(driver *d)
         .ended = on_ended,
     };
     PSR_TRY(psr_fault_point_set(d->config->fault_point, "scheduler", 0));
-    PSR_TRY(psr_rundir_new(d->config, d->series, &d->rundir));
+    PSR_TRY(psr_rundir_new(d->config, d->series, d->command, &d->rundir));
     if (d->config->resume[0])
         PSR_TRY(psr_resume_open(d->config->resume, d->config, on_skipped, d, &d->resume));
     if (d->by_hand)
@@ -838,6 +842,7 @@ static void clean_up(driver *d)
     psr_launcher_free(d->launcher);
     psr_checkpoints_free(d->checkpoints);
     psr_kept_free(d->kept);
+    psr_about_pairs_free(d->about);
     bool in_order = d->status == PSR_OK || d->status == PSR_ERR_CANCELLED;
     psr_transport_free(&d->transport, d->closed  ? 0
                                       : in_order ? PSR_SCHEDULER_LINGER_MS
@@ -851,11 +856,12 @@ static void clean_up(driver *d)
     psr_rundir_free(d->rundir);
 }
 
-psr_err psr_scheduler_drive(const psr_config *config, const char *series,
+psr_err psr_scheduler_drive(const psr_config *config, const char *series, const char *command,
                             const psr_provision *provision, psr_launcher_kind kind)
 {
     driver d = {.config = config,
                 .series = series,
+                .command = command,
                 .provision = provision,
                 .by_hand = kind != PSR_LAUNCHER_WHOLE};
     d.starter = kind == PSR_LAUNCHER_WORKER ? getppid() : 0;

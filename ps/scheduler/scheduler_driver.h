@@ -8,9 +8,10 @@
 #include "ps/scheduler/launcher/launcher.h"
 
 /* Runs to the end and tells the launcher, of this kind, how it ended. config: checked, with threads
- * and out resolved; series: that of out, see psr_rundir_new. Returns the run's status; its line is
+ * and out resolved; series and command: see psr_rundir_new. Returns the run's status; its line is
  * the detail. */
 PSR_MUST_CHECK psr_err psr_scheduler_drive(const psr_config *config, const char *series,
-                                           const psr_provision *provision, psr_launcher_kind kind);
+                                           const char *command, const psr_provision *provision,
+                                           psr_launcher_kind kind);
 
 #endif

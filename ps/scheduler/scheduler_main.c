@@ -3,6 +3,7 @@
 #include "base/attempts.h"
 #include "base/config/options_argp.h"
 #include "base/log.h"
+#include "base/text/command_text.h"
 #include "comm/members/provision.h"
 #include "comm/wire/compression/compression.h"
 #include "model/networks/network_list.h"
@@ -21,13 +22,14 @@
 typedef struct arguments {
     psr_config config;
     bool provisioned, by_worker;
-    const char *keys, *interface;
+    const char *keys, *interface, *command;
     uint16_t port;
 } arguments;
 
 enum {
     OPTION_PROVISION = 0x100,
     OPTION_BY_WORKER,
+    OPTION_COMMAND,
     OPTION_KEY_FILE,
     OPTION_KEYS,
     OPTION_INTERFACE,
@@ -41,6 +43,8 @@ static const struct argp_option options[] = {
      "with --provision, of a worker that another launcher started: it gives orders and takes no "
      "events",
      0},
+    {"command", OPTION_COMMAND, "TEXT", OPTION_HIDDEN,
+     "what the person typed, for run.json; default: this command line", 0},
     {"key-file", OPTION_KEY_FILE, "FILE", 0,
      "the scheduler's keys, or the keys that all share (psring keygen)", 0},
     {"keys", OPTION_KEYS, "DIR", 0, "the folder that psring keygen wrote", 0},
@@ -63,6 +67,9 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
         return 0;
     case OPTION_BY_WORKER:
         a->by_worker = true;
+        return 0;
+    case OPTION_COMMAND:
+        a->command = text;
         return 0;
     case OPTION_KEY_FILE:
     case OPTION_KEYS:
@@ -189,6 +196,8 @@ int main(int argc, char **argv)
                "protocol; 130 stopped by Ctrl-C, with a checkpoint.\n",
         .children = children,
     };
+    char command[PSR_COMMAND_MAX]; /* before argp puts the words in another order */
+    psr_command_text(argc, (const char *const *)argv, command);
     psr_options_parse(&parser, argc, argv, 0, NULL, &a);
 
     psr_provision provision = {0};
@@ -204,7 +213,8 @@ int main(int argc, char **argv)
     if (err != PSR_OK)
         psr_log(PSR_LOG_ERROR, "%s", psr_err_detail());
     else
-        err = psr_scheduler_drive(&a.config, series, &provision, kind);
+        err = psr_scheduler_drive(&a.config, series, a.command != NULL ? a.command : command,
+                                  &provision, kind);
     psr_socket_directory_remove(&sockets);
     psr_provision_done(&provision);
     psr_options_argp_free(table);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #define PATH_BYTES (PSR_PATH_MAX + 96)
+#define ABOUT_MAX 40 /* words of options.about */
 
 struct psr_checkpoint_files {
     psr_checkpoint_files_options options;
@@ -82,7 +83,7 @@ static psr_err create_file(psr_checkpoint_files *files, bool of_state, const cha
 
 /* Names and texts in turn, as the writer takes them; ends with NULL. */
 typedef struct metadata {
-    const char *words[2 * 16 + 1];
+    const char *words[2 * 16 + ABOUT_MAX + 1];
     size_t used;
     char texts[10][PSR_PACE_TEXT_MAX]; /* those that are made here */
     size_t made;
@@ -125,6 +126,9 @@ static psr_err create_model(psr_checkpoint_files *files)
     metadata m = {.used = 0};
     add(&m, "model", files->options.config->model);
     add_count(&m, "step", files->step);
+    const char *const *about = files->options.about;
+    for (size_t i = 0; about != NULL && about[i] != NULL && i < ABOUT_MAX; i += 2)
+        add(&m, about[i], about[i + 1]);
     if (files->evaluated) {
         add_real(&m, "test_accuracy", files->accuracy);
         add_real(&m, "test_loss", files->loss);

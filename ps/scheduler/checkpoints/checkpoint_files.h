@@ -13,6 +13,8 @@ typedef struct psr_checkpoint_files_options {
     const char *directory;        /* .../checkpoints, which exists; copied */
     const psr_config *config;     /* borrowed for life */
     const psr_sections *sections; /* borrowed for life */
+    const char *const *about;     /* more metadata of the model's file: pairs as
+                                     psr_about_pairs makes them, borrowed for life; NULL: none */
     bool (*moved)(void *context); /* see psr_checkpoint_watch */
     void *context;
 } psr_checkpoint_files_options;

@@ -58,6 +58,7 @@ struct psr_checkpoints {
     char directory[PSR_PATH_MAX + 16];
     psr_config config;
     const psr_sections *sections;
+    const char *const *about; /* borrowed */
     uint32_t section_count;
     void (*wake)(void *context);
     void *wake_context;
@@ -162,8 +163,8 @@ static bool note_disk_progress(void *context)
 
 static psr_err write_piece(psr_checkpoints *set, part *p, const piece *work)
 {
-    psr_checkpoint_files_options options = {set->directory, &set->config, set->sections,
-                                            note_disk_progress, set};
+    psr_checkpoint_files_options options = {set->directory, &set->config,       set->sections,
+                                            set->about,     note_disk_progress, set};
     if (p->files == NULL)
         PSR_TRY(psr_checkpoint_files_new(&options, p->step, &p->files));
     if (work->evaluated.made)
@@ -407,6 +408,7 @@ psr_err psr_checkpoints_new(const psr_checkpoints_options *options,
     }
     set->config = *options->config;
     set->sections = options->sections;
+    set->about = options->about;
     set->wake = options->wake;
     set->wake_context = options->context;
     uint32_t section;

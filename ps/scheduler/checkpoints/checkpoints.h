@@ -15,6 +15,7 @@ typedef struct psr_checkpoints_options {
     const char *directory; /* .../checkpoints, which exists; copied */
     const psr_config *config;
     const psr_sections *sections; /* borrowed for life */
+    const char *const *about;     /* see psr_checkpoint_files_options */
     /* called on the writing thread: psr_checkpoints_take has something to return */
     void (*wake)(void *context);
     void *context;

@@ -24,7 +24,11 @@ static const psr_facts facts = {
     .classes = 6,
     .steps_per_epoch = 7,
     .total_steps = UINT64_C(999999999999999),
-    .parameter_count = 9};
+    .parameter_count = 9,
+    .mean = {0.1f, 0.25f, -1e-7f},
+    .deviation = {0.5f, 0.3333f, 2},
+    .processor = "A processor @ 3 GHz",
+    .class_names = "T-shirt/top\nkočka\n"};
 
 static void facts_come_back_as_they_were(void **state)
 {

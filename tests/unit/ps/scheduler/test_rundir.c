@@ -64,7 +64,7 @@ static void it_appears_when_the_run_begins_and_holds_what_was_logged_before(void
     (void)state;
     psr_rundir *rundir;
     set_up();
-    expect_ok(psr_rundir_new(&config, NULL, &rundir));
+    expect_ok(psr_rundir_new(&config, NULL, "psring train", &rundir));
     psr_rundir_log(rundir, head, "early words");
     psr_rundir_log(rundir, w1, "a worker's");
     assert_false(exists("deep"));
@@ -90,7 +90,7 @@ static void run_json_has_configuration_hosts_and_outcome_and_makes_the_same_run_
     set_up();
     config.lr = 0.1234567890123;
     strcpy(config.algorithms, "timed"); /* the run that repeats it takes what was picked */
-    expect_ok(psr_rundir_new(&config, NULL, &rundir));
+    expect_ok(psr_rundir_new(&config, NULL, "psring train", &rundir));
     expect_ok(psr_rundir_begin(rundir, 1 << 16, &facts, roster, "there/step-3"));
     expect_ok(psr_rundir_algorithms(rundir, "ddd,doo", "conv1 by loops"));
     expect_ok(
@@ -128,7 +128,7 @@ static void a_run_that_never_began_leaves_nothing(void **state)
     (void)state;
     psr_rundir *rundir;
     set_up();
-    expect_ok(psr_rundir_new(&config, NULL, &rundir));
+    expect_ok(psr_rundir_new(&config, NULL, "psring train", &rundir));
     psr_rundir_log(rundir, head, "words");
     expect_ok(psr_rundir_end(rundir, PSR_ERR_TIMEOUT, "nobody came", NULL));
     psr_rundir_free(rundir);
@@ -140,7 +140,7 @@ static void a_run_that_is_discarded_leaves_nothing_of_its_own(void **state)
     (void)state;
     psr_rundir *rundir;
     set_up();
-    expect_ok(psr_rundir_new(&config, NULL, &rundir));
+    expect_ok(psr_rundir_new(&config, NULL, "psring train", &rundir));
     psr_rundir_discard(rundir); /* nothing is there yet */
     psr_rundir_log(rundir, w1, "a worker's");
     expect_ok(psr_rundir_begin(rundir, 1 << 16, &facts, roster, NULL));
@@ -152,7 +152,7 @@ static void a_run_that_is_discarded_leaves_nothing_of_its_own(void **state)
     psr_rundir_free(rundir);
     assert_false(exists("deep/run"));
 
-    expect_ok(psr_rundir_new(&config, NULL, &rundir));
+    expect_ok(psr_rundir_new(&config, NULL, "psring train", &rundir));
     expect_ok(psr_rundir_begin(rundir, 1 << 16, &facts, roster, NULL));
     expect_ok(psr_file_write_atomic(in_folder("deep/run/notes"), "mine", 4));
     psr_rundir_discard(rundir);
@@ -170,17 +170,17 @@ static void a_directory_that_cannot_be_made_is_refused_before_anything_is_done(v
     snprintf(config.out, sizeof config.out, "%s", folder);
     snprintf(expected, sizeof expected,
              "--out %s exists already; name a directory that a run can make", folder);
-    expect_failure(psr_rundir_new(&config, NULL, &rundir), PSR_ERR_USAGE, expected);
+    expect_failure(psr_rundir_new(&config, NULL, "psring train", &rundir), PSR_ERR_USAGE, expected);
 
     FILE *file = fopen(in_folder("file"), "w");
     assert_non_null(file);
     fclose(file);
     snprintf(config.out, sizeof config.out, "%s/file/run", folder);
-    assert_int_equal(psr_rundir_new(&config, NULL, &rundir), PSR_ERR_IO);
+    assert_int_equal(psr_rundir_new(&config, NULL, "psring train", &rundir), PSR_ERR_IO);
     assert_non_null(strstr(psr_err_detail(), "cannot be made"));
 
     config.out[0] = '\0';
-    expect_failure(psr_rundir_new(&config, NULL, &rundir), PSR_ERR_USAGE,
+    expect_failure(psr_rundir_new(&config, NULL, "psring train", &rundir), PSR_ERR_USAGE,
                    "--out is empty; name a directory that a run can make");
 }
 
@@ -200,7 +200,7 @@ static void a_name_that_was_not_told_is_the_first_ones_and_the_others_take_the_n
         else
             psr_config_name_out(&config);
         for (size_t i = 0; i < 3; i++)
-            expect_ok(psr_rundir_new(&config, of_attempts ? series : "", &rundirs[i]));
+            expect_ok(psr_rundir_new(&config, of_attempts ? series : "", "", &rundirs[i]));
         for (size_t i = 0; i < 3; i++)
             expect_ok(psr_rundir_begin(rundirs[i], 1 << 20, &facts, roster, NULL));
         assert_string_equal(psr_rundir_path(rundirs[0]), config.out);
@@ -217,7 +217,7 @@ static void a_name_that_was_not_told_is_the_first_ones_and_the_others_take_the_n
     }
     psr_rundir *told;
     snprintf(config.out, sizeof config.out, "%s/told", folder);
-    expect_ok(psr_rundir_new(&config, NULL, &told));
+    expect_ok(psr_rundir_new(&config, NULL, "psring train", &told));
     expect_ok(psr_mkdirs(config.out));
     assert_int_equal(psr_rundir_begin(told, 1 << 20, &facts, roster, NULL), PSR_ERR_IO);
     psr_rundir_free(told);
@@ -296,7 +296,8 @@ static void open_checkpoints(void)
     wakes = wakes_taken = 0; /* of a test before this one, whose end nobody waited for */
     assert_int_equal(mkdir(in_folder("checkpoints"), 0777), 0);
     expect_ok(psr_sections_init(&config, &facts, &sections));
-    psr_checkpoints_options options = {in_folder("checkpoints"), &config, &sections, wake, NULL};
+    psr_checkpoints_options options = {
+        in_folder("checkpoints"), &config, &sections, NULL, wake, NULL};
     expect_ok(psr_checkpoints_new(&options, &checkpoints));
 }
 
