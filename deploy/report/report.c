@@ -77,8 +77,9 @@ static const struct argp_option options[] = {
 static const char doc[] =
     "Compares runs in one table, with the options in which they differ, and says whether their "
     "weights are the same bits.\vA run that failed, was interrupted or is not over is a row that "
-    "says so, with the steps that it has completed. With --csv a run that changed its architecture "
-    "has a row more for each stretch: the last columns (stretch_..) say of which.\n"
+    "says so, with the steps that it has completed. With --csv an option that is called as a "
+    "figure is option_steps and the like, and a run that changed its architecture has a row more "
+    "for each stretch: the last columns (stretch_..) say of which.\n"
     "Exit status: 0 also when hashes differ or runs failed; 2 when a directory cannot be read.\n"
     "Examples:\n"
     "  psring report psring-runs/A psring-runs/B\n"
@@ -242,12 +243,26 @@ static void print_csv_rows(const psr_runs *r, size_t i)
     cJSON_ArrayForEach(stretch, stretches) print_csv_row(r, i, stretch);
 }
 
+/* No two columns have one name: an option that is called as a figure or another column is
+ * option_NAME. */
+static void print_option_name(const char *option)
+{
+    static const char *const others[] = {"run", "status", "hash", "why", "made"};
+    bool taken = false;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        taken = taken || strcmp(option, others[i]) == 0;
+    for (size_t f = 0; f < PSR_FIGURE_COUNT; f++)
+        taken = taken || strcmp(option, psr_figure_definitions[f].name) == 0;
+    psr_print(stdout, ",%s", taken ? "option_" : "");
+    psr_print(stdout, "%s", option);
+}
+
 static void print_csv(const psr_runs *r)
 {
     print_field("run", true);
     print_field("status", false);
     const cJSON *option;
-    cJSON_ArrayForEach(option, r->differing) print_field(option->valuestring, false);
+    cJSON_ArrayForEach(option, r->differing) print_option_name(option->valuestring);
     for (size_t f = 0; f < PSR_FIGURE_COUNT; f++)
         print_field(psr_figure_definitions[f].name, false);
     print_field("hash", false);

@@ -2,6 +2,7 @@
 
 #include "base/system/file.h"
 #include "base/text/json.h"
+#include "base/text/printable.h"
 
 #include <cjson/cJSON.h>
 #include <inttypes.h>
@@ -72,6 +73,7 @@ static psr_err read_lines(const char *path, const char *text, size_t size, psr_r
         if (step->rank >= steps->ranks)
             steps->ranks = step->rank + 1;
     }
+    steps->torn = at < end;
     if (steps->count == 0)
         return psr_fail(PSR_ERR_FORMAT, "%s: it has no steps", path);
     qsort(steps->items, steps->count, sizeof *steps->items, compare);
@@ -98,6 +100,13 @@ psr_err psr_run_steps_read(const char *directory, psr_run_steps *ret_steps)
     }
     *ret_steps = steps;
     return PSR_OK;
+}
+
+void psr_run_steps_tell_torn(const psr_run_steps *steps, const char *command, const char *directory)
+{
+    if (steps->torn)
+        psr_print(stderr, "%s: %s/metrics.jsonl: its last line is torn and left out\n", command,
+                  directory);
 }
 
 void psr_run_steps_done(psr_run_steps *steps)

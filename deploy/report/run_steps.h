@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,12 +25,16 @@ typedef struct psr_run_steps {
     psr_run_step *items; /* owned; by rank, then by step */
     size_t count;
     uint32_t ranks; /* 1 + the largest rank */
+    bool torn;      /* the file does not end in a whole line: its last piece is left out */
 } psr_run_steps;
 
 /* Reads DIRECTORY/metrics.jsonl. A last line without its end is left out: the run is on, or was
  * killed. NOT_FOUND, IO; FORMAT: a line is no step of a run (the detail says which), or the file
  * has none; NOMEM. The caller owns *ret_steps: psr_run_steps_done. */
 PSR_MUST_CHECK psr_err psr_run_steps_read(const char *directory, psr_run_steps *ret_steps);
+/* Says on stderr that the last line was torn, for the command of that name. */
+void psr_run_steps_tell_torn(const psr_run_steps *steps, const char *command,
+                             const char *directory);
 void psr_run_steps_done(psr_run_steps *steps);
 
 /* The line of a step of a rank; NULL: there is none. */

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #define CELL_BYTES 64
-#define LINE_WIDTH 100 /* where stdout is no terminal */
-#define NAME_WIDTH_MAX 60
+#define LINE_WIDTH 80 /* where stdout is no terminal */
+#define NAME_WIDTH_MAX 50
 #define OPTION_WIDTH_MAX 24
 #define OPTION_COLUMNS_MAX 64
 #define COLUMNS_MAX 80
