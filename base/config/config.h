@@ -223,6 +223,7 @@ typedef struct psr_config {
                                      are on one host, and shared memory within each */
     psr_bare bare;                 /* --no-encrypt[=trusted-network] */
     bool hash;                     /* --hash: weight hash after every step */
+    bool tensorboard;              /* --tensorboard: RUN/tensorboard/ */
     uint64_t metrics_every;        /* --metrics-every STEPS: metrics.jsonl, default 1 */
     psr_trace_range trace;         /* --trace[=FIRST-LAST]; psr_config_traced_steps resolves it */
     /* --algorithms auto|timed|direct|TEXT: for convolutions (model/onednn/choice/rule.h); run.json

@@ -634,6 +634,10 @@ const psr_option psr_options[] = {
      "evaluation and the last one always have theirs. A line tells of its own step, run.json of "
      "all",
      RUN, "1", U64(metrics_every, 1, PSR_STEPS_MOST)},
+    {"tensorboard", NULL,
+     "write TensorBoard's event files into the run's folder tensorboard: loss, accuracy, learning "
+     "rate, images/s, exchange, wait, staleness; tensorboard --logdir RUN shows them",
+     RUN, "false", FLAG(tensorboard)},
     {"trace", "FIRST-LAST",
      "write trace.json, which Perfetto and chrome://tracing show: what every thread of every "
      "process does in these steps; --trace alone: three steps after the first ten",

@@ -26,6 +26,7 @@
 #include "ps/scheduler/launcher/orders.h"
 #include "ps/scheduler/about.h"
 #include "ps/scheduler/rundir.h"
+#include "ps/scheduler/tensorboard/tensorboard.h"
 #include "ps/scheduler/scheduler.h"
 #include "ps/scheduler/trace/run_trace.h"
 
@@ -56,8 +57,9 @@ typedef struct driver {
     psr_scheduler *scheduler;
     psr_coordinator *coordinator; /* the scheduler's */
     psr_rundir *rundir;
-    psr_resume *resume;    /* NULL: from the start */
-    psr_sections sections; /* once all have joined */
+    psr_tensorboard *tensorboard; /* --tensorboard; NULL: without */
+    psr_resume *resume;           /* NULL: from the start */
+    psr_sections sections;        /* once all have joined */
     psr_checkpoints *checkpoints;
     psr_kept *kept;          /* which of them stay */
     psr_progress *progress;  /* what the launcher's bar shows */
@@ -165,6 +167,33 @@ static psr_err begin_figures(driver *d, const psr_config *config, const psr_fact
                                          .total_steps = facts->total_steps};
     PSR_TRY(psr_links_new(members, &d->links));
     return psr_figures_new(&figures, &d->figures);
+}
+
+/* The directory of the run that a checkpoint is of (RUN/checkpoints/step-N), if it is of one. */
+static bool run_of(const char *checkpoint, char run[static PSR_PATH_MAX])
+{
+    static const char folder[] = "/checkpoints/step-";
+    snprintf(run, PSR_PATH_MAX, "%s", checkpoint);
+    char *at = NULL;
+    for (char *next = run; (next = strstr(next, folder)) != NULL; next++)
+        at = next;
+    if (at != NULL)
+        *at = '\0';
+    return at != NULL;
+}
+
+static psr_err begin_tensorboard(driver *d)
+{
+    char earlier[PSR_PATH_MAX];
+    const bool resumed = d->resume != NULL;
+    const bool of_run = resumed && run_of(psr_resume_path(d->resume), earlier);
+    const psr_tensorboard_options options = {.directory = psr_rundir_path(d->rundir),
+                                             .earlier = of_run ? earlier : NULL,
+                                             .ranks = psr_roster_of(d->config).ranks,
+                                             .every = d->config->metrics_every,
+                                             .first_step =
+                                                 resumed ? psr_resume_step(d->resume) : 0};
+    return psr_tensorboard_new(&options, &d->tensorboard);
 }
 
 static psr_err begin_files(driver *d, const psr_config *config, const psr_facts *facts,
@@ -340,6 +369,8 @@ static psr_err on_started(void *context, const char *algorithms, const char *loo
     driver *d = context;
     d->started = true;
     psr_rundir_log(d->rundir, self, "all are ready: start");
+    if (d->config->tensorboard)
+        PSR_TRY(begin_tensorboard(d));
     /* Without this socket the run goes on, but cannot be asked for its mode. */
     if (psr_mode_requests_begin(&d->asked, d->scheduler, psr_rundir_path(d->rundir),
                                 psr_scheduler_loop_wake, &d->loop) != PSR_OK)
@@ -377,6 +408,8 @@ static psr_err on_metrics(void *context, const psr_metrics_line *line)
 {
     driver *d = context;
     PSR_TRY(psr_rundir_metrics(d->rundir, line));
+    if (d->tensorboard != NULL)
+        PSR_TRY(psr_tensorboard_take(d->tensorboard, line));
     psr_figures_take_metrics(d->figures, line);
     psr_progress_take(d->progress, line);
     psr_fault_point("barrier", line->step);
@@ -476,6 +509,8 @@ static void on_ended(void *context, psr_err status, const char *line)
         psr_rundir_discard(d->rundir);
     else
         written = psr_rundir_end(d->rundir, status, line, kept != NULL ? kept : outcome);
+    if (written == PSR_OK && d->tensorboard != NULL)
+        written = psr_tensorboard_end(d->tensorboard);
     if (written != PSR_OK && status == PSR_OK) {
         d->status = written;
         snprintf(d->line, sizeof d->line, "%s", psr_err_detail());
@@ -670,6 +705,8 @@ static void do_housekeeping(driver *d, int64_t now_ms)
         return;
     d->flush_ms = now_ms + FLUSH_EVERY_MS;
     psr_err err = psr_rundir_flush(d->rundir);
+    if (err == PSR_OK && d->tensorboard != NULL)
+        err = psr_tensorboard_flush(d->tensorboard);
     if (err != PSR_OK)
         psr_coordinator_end(d->coordinator, err, NULL);
 }
@@ -812,6 +849,8 @@ static psr_err set_up(driver *d)
         .ended = on_ended,
     };
     PSR_TRY(psr_fault_point_set(d->config->fault_point, "scheduler", 0));
+    if (d->config->tensorboard)
+        PSR_TRY(psr_tensorboard_check());
     PSR_TRY(psr_rundir_new(d->config, d->series, d->command, &d->rundir));
     if (d->config->resume[0])
         PSR_TRY(psr_resume_open(d->config->resume, d->config, on_skipped, d, &d->resume));
@@ -853,6 +892,7 @@ static void clean_up(driver *d)
     psr_progress_free(d->progress);
     psr_figures_free(d->figures);
     psr_links_free(d->links);
+    psr_tensorboard_free(d->tensorboard);
     psr_rundir_free(d->rundir);
 }
 

@@ -49,7 +49,7 @@ psr_err psr_metrics_file_new(const char *path, uint32_t ranks, uint64_t every,
     if (f->fd < 0) {
         const int error = errno;
         psr_metrics_file_free(f);
-        return psr_fail(PSR_ERR_IO, "%s: cannot be written: %s", path, strerror(error));
+        return psr_fail(psr_err_of_write(error), "%s: cannot be written: %s", path, strerror(error));
     }
     *ret_file = f;
     return PSR_OK;
@@ -102,7 +102,7 @@ psr_err psr_metrics_file_flush(psr_metrics_file *f)
         (void)!ftruncate(f->fd, end - (off_t)(done - whole));
     memmove(f->bytes, f->bytes + whole, f->used - whole);
     f->used -= whole;
-    return psr_fail(PSR_ERR_IO, "%s: %s", f->path, strerror(error));
+    return psr_fail(psr_err_of_write(error), "%s: %s", f->path, strerror(error));
 }
 
 static psr_err add(psr_metrics_file *f, const char *text, size_t size)

@@ -108,6 +108,7 @@ static const struct {
     {"deadline", "0.25"},
     {"hash", "true"},
     {"metrics-every", "7"},
+    {"tensorboard", "true"},
     {"trace", "3-4"},
     {"fault-point", "worker:1:push:3"},
     {"transport", "ipc"},
