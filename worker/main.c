@@ -22,6 +22,7 @@
 #include "worker/input/pictures.h"
 #include "worker/snapshot.h"
 #include "worker/start/arguments.h"
+#include "worker/stored/stored_commands.h"
 #include "worker/start/end_signals.h"
 #include "worker/start/launched.h"
 #include "worker/start/launched_options.h"
@@ -712,6 +713,26 @@ static int read_data(const char *data)
     return print_found(err, json);
 }
 
+/* `psring-worker inspect CKPT [CKPT]`, `export CKPT FORMAT FILE`, `eval CKPT DATA THREADS SAMPLES`.
+ * false: it is none of these. words[0]: which; count: of the words after it. */
+static bool do_stored(int count, char **words, int *ret_status)
+{
+    char directory[PSR_PATH_MAX], cache[PSR_PATH_MAX];
+    if (strcmp(words[0], "inspect") == 0)
+        *ret_status = psr_inspect_main((size_t)count, words + 1);
+    else if (strcmp(words[0], "export") == 0 && count == 3)
+        *ret_status = psr_export_main(words[1], words[2], words[3]);
+    else if (strcmp(words[0], "eval") == 0 && count == 4)
+        *ret_status =
+            psr_eval_main(words[1], words[2], (unsigned)strtoul(words[3], NULL, 10),
+                          (unsigned)strtoul(words[4], NULL, 10),
+                          user_data_directory(directory, sizeof directory) ? directory : NULL,
+                          user_cache_directory(cache, sizeof cache) ? cache : NULL);
+    else
+        return false;
+    return true;
+}
+
 int main(int argc, char **argv)
 {
     argp_program_version_hook = print_version;
@@ -722,6 +743,9 @@ int main(int argc, char **argv)
         return examine(argc - 2, argv + 2);
     if (argc == 3 && strcmp(argv[1], "read") == 0) /* likewise */
         return read_data(argv[2]);
+    int status;
+    if (argc > 2 && do_stored(argc - 2, argv + 1, &status)) /* psring inspect, export, eval */
+        return status;
     psr_worker_arguments a;
     psr_worker_arguments_parse(argc, argv, &a);
     worker w = {.memory = PSR_SHARED_MEMORY_NONE, .launched = PSR_LAUNCHED_NONE};

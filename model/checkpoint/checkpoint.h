@@ -21,6 +21,10 @@
 #include "base/err.h"
 #include "model/layout.h"
 
+#include <stdbool.h>
+
+struct psr_safetensors_entry; /* model/checkpoint/safetensors.h */
+
 /* ---- writing ---- */
 typedef struct psr_checkpoint_writer psr_checkpoint_writer;
 
@@ -98,6 +102,14 @@ PSR_MUST_CHECK psr_err psr_checkpoint_read_floats(const psr_checkpoint *checkpoi
                                                   const uint32_t *shape, float *data);
 /* The i-th tensor's name in alphabetical order, or NULL past the end. Borrowed. */
 const char *psr_checkpoint_name(const psr_checkpoint *checkpoint, size_t i);
+
+/* The i-th tensor in the order of psr_checkpoint_name, of whatever type, as the file describes it;
+ * NULL past the end. Borrowed. */
+const struct psr_safetensors_entry *psr_checkpoint_entry(const psr_checkpoint *checkpoint,
+                                                         size_t i);
+/* The i-th pair of metadata; false past the end. Borrowed. */
+bool psr_checkpoint_pair(const psr_checkpoint *checkpoint, size_t i, const char **ret_key,
+                         const char **ret_value);
 
 /* Reads every tensor of layout (name = prefix + its name) into its place in arena (layout->length
  * floats); other tensors of the file are ignored. Errors: those of psr_checkpoint_find for any of

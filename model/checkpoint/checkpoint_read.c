@@ -388,3 +388,18 @@ psr_err psr_checkpoint_load(const psr_checkpoint *checkpoint, const char *prefix
                             arena + layout->tensors[i].offset));
     return PSR_OK;
 }
+
+const psr_safetensors_entry *psr_checkpoint_entry(const psr_checkpoint *checkpoint, size_t i)
+{
+    return i < checkpoint->header.entry_count ? &checkpoint->header.entries[i] : NULL;
+}
+
+bool psr_checkpoint_pair(const psr_checkpoint *checkpoint, size_t i, const char **ret_key,
+                         const char **ret_value)
+{
+    if (i >= checkpoint->header.pair_count)
+        return false;
+    *ret_key = checkpoint->header.pairs[i].key;
+    *ret_value = checkpoint->header.pairs[i].value;
+    return true;
+}

@@ -1,0 +1,119 @@
+#include "model/checkpoint/stored.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MODEL_FILE "model.safetensors"
+#define PIXELS_MAX 65536
+
+/* ---- the file ---- */
+
+static bool is_file(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+/* The step of the newest whole checkpoint in a folder checkpoints/; false: it has none. */
+static bool newest_step(const char *folder, uint64_t *ret_step)
+{
+    bool found = false;
+    DIR *directory = opendir(folder);
+    if (directory == NULL)
+        return false;
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
+        uint64_t step;
+        int length = 0;
+        if (sscanf(entry->d_name, "step-%" SCNu64 "%n", &step, &length) != 1 ||
+            entry->d_name[length] != '\0' || (found && step < *ret_step))
+            continue;
+        *ret_step = step;
+        found = true;
+    }
+    closedir(directory);
+    return found;
+}
+
+psr_err psr_stored_file(const char *path, char *ret_file, size_t size)
+{
+    char file[PSR_PATH_MAX + 64], folder[PSR_PATH_MAX + 16];
+    struct stat status;
+    uint64_t step = 0;
+    if (strlen(path) >= PSR_PATH_MAX || size < sizeof file)
+        return psr_fail(PSR_ERR_USAGE, "the path of a checkpoint is too long");
+    if (stat(path, &status) != 0)
+        return psr_fail(errno == ENOENT ? PSR_ERR_NOT_FOUND : PSR_ERR_IO, "%s: %s", path,
+                        strerror(errno));
+    snprintf(file, sizeof file, "%s", path);
+    if (S_ISDIR(status.st_mode)) {
+        snprintf(file, sizeof file, "%s/" MODEL_FILE, path);
+        snprintf(folder, sizeof folder, "%s/checkpoints", path);
+        if (!is_file(file) && newest_step(folder, &step))
+            snprintf(file, sizeof file, "%s/step-%" PRIu64 "/" MODEL_FILE, folder, step);
+    }
+    if (!is_file(file))
+        return psr_fail(PSR_ERR_USAGE,
+                        "%s is no checkpoint; give a run's directory, one of its "
+                        "checkpoints/step-N, or a .safetensors file",
+                        path);
+    snprintf(ret_file, size, "%s", file);
+    return PSR_OK;
+}
+
+/* ---- its metadata ---- */
+
+static bool read_count(const psr_checkpoint *checkpoint, const char *key, uint32_t *ret_count)
+{
+    const char *text = psr_checkpoint_metadata(checkpoint, key);
+    char *end = NULL;
+    const unsigned long value = text != NULL ? strtoul(text, &end, 10) : 0;
+    if (value == 0 || value > PIXELS_MAX || *end != '\0')
+        return false;
+    *ret_count = (uint32_t)value;
+    return true;
+}
+
+psr_err psr_stored_network(const psr_checkpoint *checkpoint, const char *origin,
+                           psr_config *ret_config, psr_network **ret_net)
+{
+    psr_config config;
+    uint32_t classes, channels, height, width;
+    const char *json = psr_checkpoint_metadata(checkpoint, "config");
+    psr_config_defaults(&config);
+    if (json == NULL || !read_count(checkpoint, "classes", &classes) ||
+        !read_count(checkpoint, "channels", &channels) ||
+        !read_count(checkpoint, "height", &height) || !read_count(checkpoint, "width", &width))
+        return psr_fail(PSR_ERR_FORMAT,
+                        "%s: its metadata do not say of which network it is (config, classes, "
+                        "channels, height, width); give a checkpoint of psring train",
+                        origin);
+    psr_err err = psr_config_from_json(&config, json, strlen(json));
+    if (err == PSR_OK)
+        err = psr_network_new(config.model, classes, channels, height, width, config.shortcut,
+                              ret_net);
+    if (err != PSR_OK)
+        return psr_fail_context(PSR_ERR_FORMAT, "%s: its metadata", origin);
+    *ret_config = config;
+    return PSR_OK;
+}
+
+uint32_t psr_stored_numbers(const psr_checkpoint *checkpoint, const char *key, float *ret_numbers,
+                            uint32_t most)
+{
+    const char *at = psr_checkpoint_metadata(checkpoint, key);
+    uint32_t count = 0;
+    while (at != NULL && *at != '\0') {
+        char *end;
+        const float number = strtof(at, &end);
+        if (end == at || count == most || (*end != '\0' && *end != ','))
+            return 0;
+        ret_numbers[count++] = number;
+        at = end + (*end == ',');
+    }
+    return count;
+}

@@ -1,0 +1,157 @@
+#include "worker/stored/stored_commands.h"
+
+#include "base/arrays/arena.h"
+#include "base/text/printable.h"
+#include "data/loader.h"
+#include "data/opened.h"
+#include "model/backend.h"
+#include "model/checkpoint/stored.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHANNELS_MAX = 3, LOADER_DEPTH = 2 };
+
+typedef struct evaluating {
+    char file[PSR_PATH_MAX + 64];
+    psr_checkpoint *checkpoint;
+    psr_config config;
+    psr_network *net;
+    float *weights, *buffers;
+    psr_opened opened;
+    psr_buckets buckets;
+    psr_backend *backend;
+    psr_loader *loader;
+    double loss;
+    uint64_t correct, count;
+} evaluating;
+
+static psr_err open_stored(evaluating *e, const char *name)
+{
+    PSR_TRY(psr_stored_file(name, e->file, sizeof e->file));
+    PSR_TRY(psr_checkpoint_open(e->file, &e->checkpoint));
+    PSR_TRY(psr_stored_network(e->checkpoint, e->file, &e->config, &e->net));
+    PSR_TRY(psr_arena_new(e->net->params.length, &e->weights));
+    PSR_TRY(psr_arena_new(e->net->buffers.length, &e->buffers));
+    PSR_TRY(psr_checkpoint_load(e->checkpoint, "", &e->net->params, e->weights));
+    return psr_checkpoint_load(e->checkpoint, "", &e->net->buffers, e->buffers);
+}
+
+/* Pixels are normalised as in training, whatever other data these are. */
+static psr_err open_data(evaluating *e, const char *data, const char *user_directory,
+                         const char *cache)
+{
+    char spec[PSR_PATH_MAX];
+    PSR_TRY(psr_dataset_find(data[0] != '\0' ? data : e->config.data, user_directory,
+                             e->net->classes, spec, sizeof spec));
+    PSR_TRY(psr_opened_init(spec, cache, NULL, &e->opened));
+    psr_dataset *test = e->opened.test;
+    if (test->channels != e->net->channels || test->classes > e->net->classes)
+        return psr_fail(PSR_ERR_USAGE,
+                        "%s has %" PRIu32 " channels and labels of %" PRIu32
+                        " classes, and %s was trained on %" PRIu32 " channels and %" PRIu32
+                        " classes; give --data that fits",
+                        test->name, test->channels, test->classes, e->file, e->net->channels,
+                        e->net->classes);
+    float mean[CHANNELS_MAX], deviation[CHANNELS_MAX];
+    if (psr_stored_numbers(e->checkpoint, "mean", mean, CHANNELS_MAX) != test->channels ||
+        psr_stored_numbers(e->checkpoint, "std", deviation, CHANNELS_MAX) != test->channels)
+        return psr_fail(PSR_ERR_FORMAT, "%s: its metadata have no mean and std for each channel",
+                        e->file);
+    memcpy(test->mean, mean, test->channels * sizeof *mean);
+    memcpy(test->deviation, deviation, test->channels * sizeof *deviation);
+    return PSR_OK;
+}
+
+static psr_err set_up(evaluating *e, unsigned threads, unsigned batch_size)
+{
+    const uint32_t count = e->opened.test->count;
+    const uint32_t batch = batch_size < count ? batch_size : count;
+    PSR_TRY(psr_buckets_plan(
+        &e->net->params, psr_bucket_bytes(&e->net->params, e->config.bucket_bytes), &e->buckets));
+    const psr_backend_options options = {.kind = PSR_BACKEND_ONEDNN,
+                                         .precision = e->config.precision,
+                                         .max_batch = batch,
+                                         .label_smoothing = e->config.label_smoothing,
+                                         .threads = threads,
+                                         .buckets = &e->buckets};
+    PSR_TRY(psr_backend_new(e->net, &options, &e->backend));
+    const psr_loader_options loading = {
+        .sampler = {.count = count, .workers = 1, .batch_size = batch},
+        .augment = PSR_AUGMENT_NONE,
+        .image_size = e->net->height,
+        .threads = threads,
+        .depth = LOADER_DEPTH,
+        .last_epoch = 1};
+    return psr_loader_new(e->opened.test, &loading, &e->loader);
+}
+
+static psr_err infer(evaluating *e, const psr_loader_batch *loaded)
+{
+    const psr_batch batch = {.images = loaded->images,
+                             .labels = loaded->labels,
+                             .samples = loaded->samples,
+                             .count = loaded->count,
+                             .seed = e->config.seed};
+    const psr_exec_state state = {.weights = e->weights, .buffers = e->buffers};
+    static const psr_exec_hooks none = {.context = NULL};
+    psr_pass_result result;
+    PSR_TRY(psr_backend_infer(e->backend, &batch, &state, &none, NULL, &result));
+    e->loss += result.loss_sum;
+    e->correct += result.correct;
+    e->count += loaded->count;
+    return PSR_OK;
+}
+
+static psr_err evaluate(evaluating *e)
+{
+    while (e->count < e->opened.test->count) {
+        const psr_loader_batch *batch = NULL;
+        PSR_TRY(psr_loader_next(e->loader, &batch));
+        psr_err err = infer(e, batch);
+        psr_loader_return(e->loader, batch);
+        PSR_TRY(err);
+    }
+    return PSR_OK;
+}
+
+static void clean_up(evaluating *e)
+{
+    psr_loader_free(e->loader);
+    psr_backend_free(e->backend);
+    psr_buckets_done(&e->buckets);
+    psr_opened_done(&e->opened);
+    if (e->net != NULL) {
+        psr_arena_free(e->weights, e->net->params.length);
+        psr_arena_free(e->buffers, e->net->buffers.length);
+    }
+    psr_network_free(e->net);
+    if (e->checkpoint != NULL)
+        psr_checkpoint_close(e->checkpoint);
+}
+
+int psr_eval_main(const char *checkpoint, const char *data, unsigned threads, unsigned batch_size,
+                  const char *user_directory, const char *cache)
+{
+    evaluating e = {.checkpoint = NULL};
+    psr_err err = open_stored(&e, checkpoint);
+    if (err == PSR_OK)
+        err = open_data(&e, data, user_directory, cache);
+    if (err == PSR_OK)
+        err = set_up(&e, threads, batch_size);
+    if (err == PSR_OK)
+        err = evaluate(&e);
+    if (err == PSR_OK)
+        psr_print(stdout,
+                  "%s of %s on %s, content %s\n"
+                  "%" PRIu64 " of %" PRIu64 " right\n"
+                  "Test set: Average loss: %.4f, Accuracy: %.2f%%\n",
+                  e.net->name, e.file, e.opened.test->name, e.opened.content.test, e.correct,
+                  e.count, e.loss / (double)e.count, 100 * (double)e.correct / (double)e.count);
+    else
+        psr_print(stderr, "psring eval: %s\n", psr_err_detail());
+    clean_up(&e);
+    return err == PSR_ERR_FORMAT || err == PSR_ERR_NOT_FOUND ? 2 : psr_err_exit_status(err);
+}
