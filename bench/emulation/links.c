@@ -198,6 +198,14 @@ static double acknowledgements_of(const psr_links *l, double bytes)
     return bytes / (PSR_LINK_SEGMENT_BYTES + frame) / 2 * frame;
 }
 
+/* When the sender knows that its bytes have come: the acknowledgement waits in the queue in front of
+ * the sender's own link, like all that comes to that host. */
+static double acknowledged_ns(const psr_links *l, const connection *c, double now_ns)
+{
+    const host *h = &l->hosts[l->processes[c->from].host];
+    return larger(now_ns + l->options.latency_s * 1e9, h->in_free_ns);
+}
+
 /* The next quantum of a host. It leaves the receiving link when that has carried all of it: what
  * came before, then itself, while it is still coming; but not before its last packet is there. */
 static void send_next(psr_links *l, uint32_t index, double now_ns)
@@ -308,7 +316,7 @@ static void happen(psr_links *l, const event *e)
         l->hosts[l->processes[e->connection->to].host].queue_bytes -= e->bytes;
         if (e->message != NULL)
             come_to(l, e->message, e->at_ns);
-        add(l, (event){.at_ns = e->at_ns + l->options.latency_s * 1e9,
+        add(l, (event){.at_ns = acknowledged_ns(l, e->connection, e->at_ns),
                        .kind = ACKED,
                        .connection = e->connection,
                        .bytes = e->bytes});
