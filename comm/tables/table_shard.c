@@ -64,15 +64,12 @@ static psr_err make_arrays(psr_table_shard *table)
     table->pulls = calloc(cells, sizeof *table->pulls);
     table->answer = calloc(cells, sizeof *table->answer);
     table->inputs = calloc(table->n, sizeof *table->inputs);
-    table->received = calloc(table->n, sizeof *table->received);
-    table->told = calloc(table->n, sizeof *table->told);
     table->answers = calloc(table->n, sizeof *table->answers);
     table->unsent = calloc(table->n, sizeof *table->unsent);
     table->scratch = aligned_alloc(64, PSR_FOLD_BLOCK * sizeof(float));
     if (table->held == NULL || table->pushes == NULL || table->pulls == NULL ||
-        table->answer == NULL || table->inputs == NULL || table->received == NULL ||
-        table->told == NULL || table->answers == NULL || table->unsent == NULL ||
-        table->scratch == NULL)
+        table->answer == NULL || table->inputs == NULL || table->answers == NULL ||
+        table->unsent == NULL || table->scratch == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " slices of %" PRIu32 " workers",
                         table->slices.count, table->n);
     for (size_t i = 0; i < cells; i++) {
@@ -82,6 +79,20 @@ static psr_err make_arrays(psr_table_shard *table)
     for (uint32_t r = 0; r < table->n && !psr_table_shard_is_bsp(table); r++)
         PSR_TRY(psr_unsent_new(&table->unsent[r]));
     return PSR_OK;
+}
+
+/* With fewer in flight nobody gets far ahead. Workers on one host have no link between them, and
+ * programs push tables as they like. */
+#define HOLDS_BACK_FROM 4
+
+static psr_err make_credits(psr_table_shard *table)
+{
+    const psr_table_shard_options *options = &table->options;
+    const uint32_t window = table->plan->window, half = window > 1 ? window / 2 : 1;
+    const bool holds_back = window >= HOLDS_BACK_FROM && psr_table_shard_is_bsp(table) &&
+                            !options->open && !options->by_host;
+    return psr_credits_init(&table->credits, table->n, table->slices.count, holds_back ? half : 0,
+                            half);
 }
 
 static psr_err table_init(psr_table_shard *table)
@@ -96,6 +107,7 @@ static psr_err table_init(psr_table_shard *table)
     PSR_TRY(psr_table_slices_init(table->plan, options->by_host ? PSR_ROUTE_HOST : PSR_ROUTE_SHARD,
                                   options->shard, options->first_step, &table->slices));
     PSR_TRY(make_arrays(table));
+    PSR_TRY(make_credits(table));
     table->parts_at_clock = table->slices.held_count;
     table->clock = table->parts_at_clock > 0 ? options->first_step : options->end;
     if (options->given) {
@@ -115,7 +127,6 @@ psr_err psr_table_shard_new(const psr_table_shard_options *options, psr_table_sh
     table->n = options->plan->ranks;
     table->first_rank = psr_plan_first_rank(options->plan);
     table->length = psr_plan_length(options->plan);
-    table->ack_after = options->plan->window / 2 ? options->plan->window / 2 : 1;
     psr_err err = table_init(table);
     if (err != PSR_OK) {
         psr_table_shard_free(table);
@@ -143,8 +154,7 @@ void psr_table_shard_free(psr_table_shard *table)
     free(table->pulls);
     free(table->answer);
     free(table->inputs);
-    free(table->received);
-    free(table->told);
+    psr_credits_done(&table->credits);
     free(table->answers);
     free(table->scratch);
     psr_table_slices_done(&table->slices);
@@ -181,11 +191,11 @@ static psr_err slice_advanced(psr_table_shard *table, psr_table_slice *slice)
 }
 
 /* For each slice one answer, or first its initial values and then the answer; and one ACK for every
- * `ack_after` pushes that a worker may have on their way. */
+ * `at_once` pushes that a worker may have on their way. */
 size_t psr_table_shard_waiting_max(const psr_table_shard *table)
 {
     const size_t pushes = (size_t)PSR_TABLE_WINDOW_LENT * table->plan->window;
-    return 2 * (size_t)table->slices.count + pushes / table->ack_after + 64;
+    return 2 * (size_t)table->slices.count + pushes / table->credits.at_once + 64;
 }
 
 void psr_table_shard_end_at(psr_table_shard *table, uint64_t end)
@@ -226,9 +236,8 @@ psr_err psr_table_shard_send(psr_table_shard *table, const psr_table_slice *slic
                                                             .step = step,
                                                             .span = slice->span,
                                                             .staleness = staleness,
-                                                            .received = table->received[rank]});
+                                                            .received = psr_credits_tell(&table->credits, rank)});
     psr_encode_alike(&head, form);
-    table->told[rank] = table->received[rank];
     return table->options.outbox.send(table->options.outbox.context,
                                       (psr_peer){PSR_ROLE_WORKER, table->first_rank + rank}, &head,
                                       payload);
@@ -260,19 +269,20 @@ psr_err psr_table_shard_show(psr_table_shard *table)
 
 psr_err psr_table_shard_acknowledge(psr_table_shard *table, uint32_t rank)
 {
-    psr_head head = psr_msg_ack_head(table->received[rank]);
-    table->told[rank] = table->received[rank];
+    psr_head head = psr_msg_ack_head(psr_credits_tell(&table->credits, rank));
     return table->options.outbox.send(table->options.outbox.context,
                                       (psr_peer){PSR_ROLE_WORKER, table->first_rank + rank}, &head,
                                       NULL);
 }
 
-/* Credit that nothing else has told. */
-static psr_err acknowledge(psr_table_shard *table, uint32_t rank)
+/* Credit that nothing else has told: of the worker whose push came, and of those who were held back
+ * for it. */
+static psr_err acknowledge(psr_table_shard *table, uint32_t rank, bool others)
 {
-    return table->received[rank] - table->told[rank] < table->ack_after
-               ? PSR_OK
-               : psr_table_shard_acknowledge(table, rank);
+    for (uint32_t r = others ? 0 : rank; r < (others ? table->n : rank + 1); r++)
+        if (psr_credits_due(&table->credits, r))
+            PSR_TRY(psr_table_shard_acknowledge(table, r));
+    return PSR_OK;
 }
 
 static psr_err send_to_all(psr_table_shard *table, const psr_table_slice *slice, uint64_t step,
@@ -469,7 +479,7 @@ static psr_err take_push_bsp(psr_table_shard *table, uint32_t s, uint64_t step, 
     if (step != due)
         return psr_violation(*message, "the slice is at wire step %" PRIu64, due);
     table->pushes[cell]++;
-    table->received[rank]++;
+    const bool others = psr_credits_take(&table->credits, rank);
     slice->arrived++;
     if (by_arrival(table)) {
         PSR_TRY(fold_arrival(table, s, pushed));
@@ -481,7 +491,7 @@ static psr_err take_push_bsp(psr_table_shard *table, uint32_t s, uint64_t step, 
                         ? table->options.gathered(table->options.context, s)
                         : fold_held(table, s));
     }
-    return acknowledge(table, rank);
+    return acknowledge(table, rank, others);
 }
 
 static psr_err take_push_alone(psr_table_shard *table, uint32_t s, uint32_t rank,
@@ -493,7 +503,7 @@ static psr_err take_push_alone(psr_table_shard *table, uint32_t s, uint32_t rank
     PSR_TRY(apply_sum(&a, pushed));
     slice->updates++;
     pushes[rank]++;
-    table->received[rank]++;
+    (void)psr_credits_take(&table->credits, rank);
 
     uint64_t least = pushes[0];
     for (uint32_t r = 1; r < table->n; r++)
@@ -501,7 +511,7 @@ static psr_err take_push_alone(psr_table_shard *table, uint32_t s, uint32_t rank
     if (least > slice->version)
         PSR_TRY(slice_advanced(table, slice));
     PSR_TRY(psr_table_shard_answer_pulls(table, s));
-    return acknowledge(table, rank);
+    return acknowledge(table, rank, false);
 }
 
 static psr_err take_push(psr_table_shard *table, psr_message **message)

@@ -4,6 +4,7 @@
 #ifndef PSR_COMM_TABLE_SHARD_PRIVATE_H
 #define PSR_COMM_TABLE_SHARD_PRIVATE_H
 
+#include "comm/tables/credits.h"
 #include "comm/tables/differences.h"
 #include "comm/tables/table_shard.h"
 #include "comm/tables/table_slices.h"
@@ -37,11 +38,9 @@ struct psr_table_shard {
     uint64_t *pulls; /* [slice * n + worker] SSP: the step of its pull that waits, or PSR_NO_PULL */
     uint64_t *answer; /* [slice * n + worker] SSP, async: the number of the last answer; 0: none */
 
-    /* [worker] how many of its pushes came, and of how many it was told */
-    uint64_t *received, *told;
+    psr_credits credits; /* of workers, for pushes */
     uint64_t *answers;   /* [worker] answers to its pulls so far */
     psr_unsent **unsent; /* [worker] copies of values that have not left yet; owned */
-    uint64_t ack_after;
 
     uint32_t sections_wanted, slices_initialised;
     uint64_t clock;          /* the least version of a part that is held */

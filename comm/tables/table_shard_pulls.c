@@ -46,7 +46,7 @@ psr_err psr_table_shard_take_put(psr_table_shard *table, const psr_message *mess
     PSR_TRY(check_section(table, s, says->step, says->section, message));
     memcpy(psr_table_shard_section(table, says->section) + says->span.offset, values,
            says->span.count * sizeof *values);
-    table->received[0]++;
+    (void)psr_credits_take(&table->credits, 0);
     return psr_table_shard_acknowledge(table, 0);
 }
 
