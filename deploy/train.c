@@ -158,7 +158,7 @@ static psr_err resolve(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts,
     PSR_TRY(psr_config_check(config));
     if (config->link_rate_bits_per_s > 0 && !o->slices_given)
         psr_config_slices_for((uint64_t)((double)config->link_rate_bits_per_s / config->dilate),
-                              &config->slice_bytes, &config->window);
+                              psr_config_pushers(config), &config->slice_bytes, &config->window);
     o->measures_links =
         config->exchange && !psr_config_has_link(config) && !o->slices_given &&
         (psr_config_has_mode(config, PSR_MODE_RING) || psr_config_has_mode(config, PSR_MODE_PS));

@@ -3,6 +3,7 @@
 #include "base/config/config_table.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -157,19 +158,34 @@ bool psr_config_difference(const psr_config *one, const psr_config *other, const
 #define FLIGHT ((uint64_t)1 << 20) /* bytes of a connection, at most if that is 4 slices */
 #define WINDOW_LEAST 4
 #define WINDOW_MOST 8
+/* What all workers together have under way to a shard: a switch's queue holds it, of 256K too at
+ * 100 Mbit/s. */
+#define QUEUED_S 0.0125
+#define PUSHED_WINDOW_LEAST 2
 
-void psr_config_slices_for(uint64_t rate_bits_per_s, uint64_t *ret_slice_bytes,
+static uint32_t within(uint64_t value, uint32_t least, uint32_t most)
+{
+    return value < least ? least : value > most ? most : (uint32_t)value;
+}
+
+void psr_config_slices_for(uint64_t rate_bits_per_s, uint32_t pushers, uint64_t *ret_slice_bytes,
                            uint32_t *ret_window)
 {
-    const double most = (double)rate_bits_per_s / 8 * SLICE_S;
+    const double bytes_per_s = (double)rate_bits_per_s / 8,
+                 each = pushers > 1 ? bytes_per_s * QUEUED_S / pushers : INFINITY,
+                 most = fmin(bytes_per_s * SLICE_S, each / WINDOW_LEAST);
     uint64_t slice = SLICE_LEAST;
     while (2 * slice <= SLICE_MOST && (double)(2 * slice) <= most)
         slice *= 2;
-    const uint64_t window = FLIGHT / slice;
     *ret_slice_bytes = slice;
-    *ret_window = (uint32_t)(window < WINDOW_LEAST  ? WINDOW_LEAST
-                             : window > WINDOW_MOST ? WINDOW_MOST
-                                                    : window);
+    *ret_window = pushers > 1 ? within((uint64_t)(each / (double)slice), PUSHED_WINDOW_LEAST,
+                                       WINDOW_LEAST)
+                              : within(FLIGHT / slice, WINDOW_LEAST, WINDOW_MOST);
+}
+
+uint32_t psr_config_pushers(const psr_config *config)
+{
+    return psr_config_needs_shards(config) ? config->workers : 0;
 }
 
 bool psr_config_has_link(const psr_config *config)

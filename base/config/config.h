@@ -301,12 +301,15 @@ bool psr_config_route_fits(const char *pattern, const char *tensor);
 bool psr_config_routes_by(const psr_config *config, psr_mode way);
 /* Whether processes have an emulated link, by which all goes that they send each other. */
 bool psr_config_has_link(const psr_config *config);
-/* Slices and a window for links of that rate. A slice takes about a millisecond there (0.9 to 1.8:
- * a power of two), so that push, fold and pull overlap, and its head costs little; slices in
- * flight fill the link while an answer comes back, without filling the queues on the way. Neither
- * changes any bit. */
-void psr_config_slices_for(uint64_t rate_bits_per_s, uint64_t *ret_slice_bytes,
+/* Slices and a window for links of that rate, where so many workers push to a shard (0: there are
+ * none). A slice takes about a millisecond there (0.9 to 1.8: a power of two), so that push, fold
+ * and pull overlap, and its head costs little; slices in flight fill the link while an answer comes
+ * back, without filling the queues on the way. Where several push to one, the slices of all of them
+ * share one queue, so they are smaller and fewer. Neither changes any bit. */
+void psr_config_slices_for(uint64_t rate_bits_per_s, uint32_t pushers, uint64_t *ret_slice_bytes,
                            uint32_t *ret_window);
+/* How many workers push to a shard; 0: the run has none. */
+uint32_t psr_config_pushers(const psr_config *config);
 /* Whether processes of one host share memory, where they can. */
 bool psr_config_shares_memory(const psr_config *config);
 /* Whether the optimizer's update needs whole tensors (LARS, LAMB: norms of a tensor). */

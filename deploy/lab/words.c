@@ -114,11 +114,11 @@ static uint64_t slowest_rate(const psr_lab *lab)
 }
 
 /* The slowest link decides. */
-static void compose_slices(const psr_lab *lab, psr_lab_words *w)
+static void compose_slices(const psr_lab *lab, uint32_t pushers, psr_lab_words *w)
 {
     uint64_t slice;
     uint32_t window;
-    psr_config_slices_for(slowest_rate(lab), &slice, &window);
+    psr_config_slices_for(slowest_rate(lab), pushers, &slice, &window);
     snprintf(w->slice, sizeof w->slice, "%llu", (unsigned long long)slice);
     snprintf(w->window, sizeof w->window, "%u", window);
 }
@@ -150,7 +150,7 @@ static void add_for_shards(const psr_lab *lab, const said *s, bool needs_shards,
         if (!s->shards)
             add_pair(a, "--shards", w->shards);
     }
-    compose_slices(lab, w);
+    compose_slices(lab, needs_shards ? psr_lab_slots(lab) : 0, w);
     if (!s->slices) {
         add_pair(a, "--slice-size", w->slice);
         add_pair(a, "--window", w->window);

@@ -267,7 +267,8 @@ static void take_links(void *context, const psr_order *slowest)
 {
     psr_launch_driver *d = context;
     d->slowest = *slowest;
-    psr_config_slices_for(slowest->bits_per_s, &d->config.slice_bytes, &d->config.window);
+    psr_config_slices_for(slowest->bits_per_s, psr_config_pushers(&d->config),
+                          &d->config.slice_bytes, &d->config.window);
 }
 
 static void show_links(psr_launch_driver *d)

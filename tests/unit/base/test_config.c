@@ -246,14 +246,23 @@ static void slices_take_about_a_millisecond_of_the_link(void **state)
     (void)state;
     static const struct {
         uint64_t rate_bits_per_s, slice_bytes;
-        uint32_t window;
-    } known[] = {{1000000, 4 << 10, 8},      {10000000, 4 << 10, 8},      {100000000, 16 << 10, 8},
-                 {80000000, 16 << 10, 8}, /* measured with something else on the link */
-                 {1000000000, 128 << 10, 8}, {100000000000, 512 << 10, 4}};
+        uint32_t pushers, window;
+    } known[] = {{1000000, 4 << 10, 0, 8},
+                 {10000000, 4 << 10, 0, 8},
+                 {100000000, 16 << 10, 0, 8},
+                 {80000000, 16 << 10, 0, 8}, /* measured with something else on the link */
+                 {1000000000, 128 << 10, 0, 8},
+                 {100000000000, 512 << 10, 0, 4},
+                 {100000000, 16 << 10, 2, 4}, /* 128K of all of them together */
+                 {100000000, 8 << 10, 4, 4},
+                 {90000000, 8 << 10, 4, 4},
+                 {100000000, 4 << 10, 8, 4},
+                 {100000000, 4 << 10, 16, 2},
+                 {1000000000, 64 << 10, 4, 4}};
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         uint64_t slice = 0;
         uint32_t window = 0;
-        psr_config_slices_for(known[i].rate_bits_per_s, &slice, &window);
+        psr_config_slices_for(known[i].rate_bits_per_s, known[i].pushers, &slice, &window);
         assert_int_equal(slice, known[i].slice_bytes);
         assert_int_equal(window, known[i].window);
     }

@@ -75,7 +75,7 @@ static void benchmarks_get_what_training_does(void **state)
     (void)state;
     assert_string_equal(
         composed(two, COMMAND("bench", "train", "--mode", "ps,ring", "--out=b.jsonl")),
-        "/bin/psring bench train " PLACES " --slow 2:3 --slice-size 131072 --window 8 --workers 3 "
+        "/bin/psring bench train " PLACES " --slow 2:3 --slice-size 65536 --window 4 --workers 3 "
         "--link 1Gbit --mode ps,ring --out=b.jsonl");
     assert_string_equal(words.bench, "b.jsonl");
     assert_string_equal(words.out, "");
@@ -86,8 +86,8 @@ static void benchmarks_get_what_training_does(void **state)
     assert_string_equal(words.bench, "");
     assert_string_equal(composed(apart, COMMAND("bench", "exchange", "--mode", "ps")),
                         "/bin/psring bench exchange " PLACES
-                        " --ps-hostfile /run/psring-lab/ps-hosts --shards 4 --slice-size 131072 "
-                        "--window 8 --mode ps");
+                        " --ps-hostfile /run/psring-lab/ps-hosts --shards 4 --slice-size 65536 "
+                        "--window 4 --mode ps");
     assert_string_equal(composed(apart, COMMAND("bench", "exchange", "--mode", "ring")),
                         "/bin/psring bench exchange " PLACES
                         " --slice-size 131072 --window 8 --mode ring");
