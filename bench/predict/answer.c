@@ -17,11 +17,30 @@ static bool by_machines(const psr_predict_question *q, const psr_scenario *k)
     return q->by == PSR_BY_MACHINES;
 }
 
-static psr_err predict(const psr_predict_question *q, const psr_scenario *k,
-                       const psr_choice *choice, psr_prediction *ret_prediction)
+/* With the slices that training would take from the links. Borrows what q has. */
+static psr_scenario trained(const psr_predict_question *q, const psr_choice *choice)
 {
-    return by_machines(q, k) ? psr_emulate(k, choice, 0, ret_prediction)
-                             : psr_one_link_predict(k, choice, ret_prediction);
+    psr_scenario k = q->scenario;
+    if (!q->slices_given)
+        psr_config_slices_for((uint64_t)k.bits_per_s,
+                              choice->mode == PSR_MODE_PS ? k.hosts * k.workers_per_host : 0,
+                              &k.config.slice_bytes, &k.config.window);
+    return k;
+}
+
+static psr_err by_one_link(const psr_predict_question *q, const psr_choice *choice,
+                           psr_prediction *ret_prediction)
+{
+    const psr_scenario k = trained(q, choice);
+    return psr_one_link_predict(&k, choice, ret_prediction);
+}
+
+static psr_err predict(const psr_predict_question *q, const psr_choice *choice,
+                       psr_prediction *ret_prediction)
+{
+    const psr_scenario k = trained(q, choice);
+    return by_machines(q, &k) ? psr_emulate(&k, choice, 0, ret_prediction)
+                              : psr_one_link_predict(&k, choice, ret_prediction);
 }
 
 static psr_err add_row(const psr_predict_question *q, psr_answer *a, const psr_choice *choice)
@@ -30,7 +49,7 @@ static psr_err add_row(const psr_predict_question *q, psr_answer *a, const psr_c
     if (rows == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a row");
     a->rows = rows;
-    PSR_TRY(predict(q, &q->scenario, choice, &rows[a->row_count]));
+    PSR_TRY(predict(q, choice, &rows[a->row_count]));
     psr_answer_hosts *at = &a->hosts[a->host_count - 1];
     const uint32_t row = a->row_count++;
     const double step_s = rows[row].step_s;
@@ -98,8 +117,8 @@ static psr_err predict_effect(const psr_predict_question *q, const psr_choice *c
 {
     const uint32_t workers = q->scenario.hosts * q->scenario.workers_per_host;
     psr_prediction p;
-    PSR_TRY(workers > PSR_EMULATED_WORKERS_MAX ? psr_one_link_predict(&q->scenario, choice, &p)
-                                               : predict(q, &q->scenario, choice, &p));
+    PSR_TRY(workers > PSR_EMULATED_WORKERS_MAX ? by_one_link(q, choice, &p)
+                                               : predict(q, choice, &p));
     *ret_step_s = p.step_s;
     return PSR_OK;
 }
@@ -148,9 +167,9 @@ static psr_err lead_of_ring(psr_predict_question *q, const psr_choice *ps, doubl
     const double given = q->scenario.bits_per_s;
     psr_prediction ring, other;
     q->scenario.bits_per_s = bits_per_s;
-    psr_err err = psr_one_link_predict(&q->scenario, &(psr_choice){.mode = PSR_MODE_RING}, &ring);
+    psr_err err = by_one_link(q, &(psr_choice){.mode = PSR_MODE_RING}, &ring);
     if (err == PSR_OK)
-        err = psr_one_link_predict(&q->scenario, ps, &other);
+        err = by_one_link(q, ps, &other);
     q->scenario.bits_per_s = given;
     if (err == PSR_OK)
         *ret_lead_s = other.step_s - ring.step_s;

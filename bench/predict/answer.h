@@ -17,6 +17,7 @@ typedef struct psr_predict_question {
     bool ring, ps;                                     /* which of the two are predicted */
     bool beside, dedicated;
     psr_predict_by by;
+    bool slices_given; /* false: those that training takes from such links */
 } psr_predict_question;
 
 typedef struct psr_input_effect {

@@ -68,6 +68,9 @@ static psr_err set_options_of_run(psr_predict_options *o)
         if (o->of_run[i] != NULL) {
             if (strcmp(psr_predict_names_of_run[i], "model") == 0)
                 config->bucket_bytes = 0; /* RUN's was for another network */
+            if (strcmp(psr_predict_names_of_run[i], "slice-size") == 0 ||
+                strcmp(psr_predict_names_of_run[i], "window") == 0)
+                o->question.slices_given = true;
             PSR_TRY(psr_config_set(config, psr_predict_names_of_run[i], o->of_run[i]));
         }
     PSR_TRY(psr_compression_check_options(config->compress, config->compress_weights));

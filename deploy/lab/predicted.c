@@ -78,18 +78,6 @@ static uint32_t add_hosts(const psr_lab *lab, psr_lab_predicted *p)
     return hosts;
 }
 
-static void add_slices(const psr_lab *lab, psr_lab_predicted *p)
-{
-    uint64_t rate = UINT64_MAX, slice;
-    uint32_t window;
-    for (size_t i = 0; i < lab->host_count; i++)
-        if (lab->hosts[i].link.rate_bits_per_s < rate)
-            rate = lab->hosts[i].link.rate_bits_per_s;
-    psr_config_slices_for(rate, &slice, &window);
-    add_word(p, "slice-size", slice);
-    add_word(p, "window", window);
-}
-
 psr_err psr_lab_predict(const psr_lab *lab, uint32_t processors, psr_lab_predicted *ret_predicted)
 {
     psr_lab_predicted *p = ret_predicted;
@@ -102,7 +90,6 @@ psr_err psr_lab_predict(const psr_lab *lab, uint32_t processors, psr_lab_predict
     add_word(p, "processors", processors);
     add_word(p, "frame-bytes", FRAME_BYTES);
     add_word(p, "latency", LATENCY_US);
-    add_slices(lab, p);
     psr_text_end placement = add(p);
     if (psr_lab_shards(lab) > 0) {
         psr_text_add(&placement, "--placement=dedicated");

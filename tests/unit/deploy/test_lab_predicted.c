@@ -34,13 +34,12 @@ static void expect_refusal(psr_err err, const char *what)
         fail_msg("no '%s' in: %s", what, psr_err_detail());
 }
 
-static void a_lab_is_told_with_the_slices_that_training_takes(void **state)
+static void a_lab_is_told_in_the_words_of_predict(void **state)
 {
     (void)state;
     assert_string_equal(predicted("default rate=1Gbit\nhost a slots=2\nhost b slots=2 slow=3\n"),
                         "--host-links=1Gbit,1Gbit --slow=1,3 --hosts=2 --workers-per-host=2 "
-                        "--processors=2 --frame-bytes=66 --latency=20 --slice-size=131072 "
-                        "--window=8 --placement=beside");
+                        "--processors=2 --frame-bytes=66 --latency=20 --placement=beside");
 }
 
 static void hosts_of_shards_come_behind_those_of_workers(void **state)
@@ -49,8 +48,7 @@ static void hosts_of_shards_come_behind_those_of_workers(void **state)
     assert_string_equal(
         predicted("default rate=100Mbit\nhost ps shards=1 rate=1Gbit\nhost a\nhost b\n"),
         "--host-links=100Mbit,100Mbit,1Gbit --slow=1,1,1 --hosts=2 --workers-per-host=1 "
-        "--processors=2 --frame-bytes=66 --latency=20 --slice-size=16384 --window=8 "
-        "--placement=dedicated --shards=1");
+        "--processors=2 --frame-bytes=66 --latency=20 --placement=dedicated --shards=1");
 }
 
 static void what_is_not_predicted_is_refused(void **state)
@@ -71,7 +69,7 @@ static void what_is_not_predicted_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_lab_is_told_with_the_slices_that_training_takes),
+        cmocka_unit_test(a_lab_is_told_in_the_words_of_predict),
         cmocka_unit_test(hosts_of_shards_come_behind_those_of_workers),
         cmocka_unit_test(what_is_not_predicted_is_refused),
     };
