@@ -94,7 +94,10 @@ static void print_result(const bench_settings *settings, const psr_dataset *data
                          const bench_result *result)
 {
     const psr_config *config = &settings->config;
-    uint32_t side = config->image_size > 0 ? config->image_size : dataset->height;
+    uint32_t side = 0;
+    if (psr_augment_side_of(config, dataset->channels, (psr_shape){dataset->height, dataset->width},
+                            &side) != PSR_OK)
+        side = 0; /* the loader has refused that */
     double per_wall = (double)result->images / result->wall_s,
            per_cpu = (double)result->images / result->cpu_s;
     if (settings->json) {
@@ -117,6 +120,8 @@ static psr_err measure(const bench_settings *settings)
     psr_dataset *dataset = NULL;
     psr_loader *loader = NULL;
     bench_result warm_up, measured;
+    psr_augment_plan plan;
+    PSR_TRY(psr_augment_plan_of(config, &plan));
     psr_err err = psr_dataset_open(config->data, PSR_SPLIT_TRAIN, &dataset);
     if (err != PSR_OK)
         goto out;
@@ -127,8 +132,7 @@ static psr_err measure(const bench_settings *settings)
                     .batch_size = config->batch_size,
                     .partition = PSR_PARTITION_EXACT,
                     .shuffle = true},
-        .augment = config->augment,
-        .image_size = config->image_size,
+        .plan = &plan,
         .threads = config->loader_threads,
         .depth = 2 + config->loader_threads,
         .last_epoch = UINT32_MAX,
@@ -152,7 +156,8 @@ int main(int argc, char **argv)
     static const struct argp_option options[] = {
         {"data", OPTION_FIRST_OF_CONFIG + 0, "DIR|NAME|synthetic[:SPEC]", 0,
          "the data set (fashion-mnist)", 0},
-        {"augment", OPTION_FIRST_OF_CONFIG + 1, "none|crop-flip", 0, "default crop-flip", 0},
+        {"augment", OPTION_FIRST_OF_CONFIG + 1, "none|crop-flip|imagenet|LIST", 0,
+         "default crop-flip", 0},
         {"image-size", OPTION_FIRST_OF_CONFIG + 2, "PX", 0, "resize to this size", 0},
         {"batch-size", OPTION_FIRST_OF_CONFIG + 3, "N", 0, "default 128", 0},
         {"loader-threads", OPTION_FIRST_OF_CONFIG + 4, "N", 0, "default 1", 0},
@@ -169,7 +174,7 @@ int main(int argc, char **argv)
     bench_settings settings = {.seconds = 3};
     psr_config_defaults(&settings.config);
     strcpy(settings.config.data, "fashion-mnist");
-    settings.config.augment = PSR_AUGMENT_CROP_FLIP;
+    strcpy(settings.config.augment, "crop-flip");
     settings.config.batch_size = 128;
     settings.config.loader_threads = 1;
     argp_parse(&argp, argc, argv, 0, NULL, &settings);

@@ -10,7 +10,8 @@
 
 #include "base/arrays/arena.h"
 #include "base/clock.h"
-#include "data/augment.h"
+#include "data/augment/augmenter.h"
+#include "data/augment/mix.h"
 #include "base/system/thread.h"
 
 #include <assert.h>
@@ -26,7 +27,8 @@ enum { LENT_MAX = 2 };
 typedef struct batch_slot {
     psr_loader_batch batch; /* what the consumer gets; its pointers are the three below */
     float *images;
-    uint32_t *labels, *samples;
+    uint32_t *labels, *samples, *second_labels; /* the last: NULL without mixing, as shares */
+    float *shares;
     slot_state state;
     psr_err err;  /* why it could not be filled */
     char *detail; /* of err; owned */
@@ -35,6 +37,7 @@ typedef struct batch_slot {
 struct psr_loader {
     const psr_dataset *dataset;
     psr_loader_options options;
+    psr_augment_plan plan;
     psr_augmenter *augmenter;
     size_t image_floats;
     size_t batch_floats; /* of a slot's images */
@@ -132,35 +135,85 @@ static bool may_be_bad(psr_loader *loader, uint32_t sample)
     return may;
 }
 
-/* Gives a sample's picture, or that of the next sample that can be given. *ret_given: which. */
-static psr_err get_picture(psr_loader *loader, uint32_t sample, psr_scratch *scratch,
-                           psr_picture *ret_picture, uint32_t *ret_given)
+/* What a thread of the loader works with. */
+typedef struct filler {
+    psr_loader *loader;
+    psr_scratch pictures;
+    psr_augment_scratch augment;
+    float *partner; /* [C, S, S]; owned; NULL: nothing is mixed */
+} filler;
+
+/* Gives of a picture what the first step reads. */
+static psr_err get_part(filler *f, const psr_augment_key *key, uint32_t sample,
+                        psr_picture *ret_picture, bool *ret_is_part)
 {
-    const psr_picture_source *source = loader->dataset->source;
-    for (uint32_t tried = 0;; tried++) {
-        psr_err err = psr_picture_source_get(source, sample, NULL, scratch, ret_picture);
-        *ret_given = sample;
-        bool is_bad = err == PSR_ERR_FORMAT || err == PSR_ERR_IO || err == PSR_ERR_NOT_FOUND;
-        if (!is_bad || tried + 1 == source->count || !may_be_bad(loader, sample))
-            return err;
-        sample = (sample + 1) % source->count;
-    }
+    const psr_picture_source *source = f->loader->dataset->source;
+    psr_shape shape;
+    psr_box box;
+    PSR_TRY(psr_picture_source_size(source, sample, &f->pictures, &shape.height, &shape.width));
+    *ret_is_part = psr_augmenter_part(f->loader->augmenter, key, shape, &box);
+    if (!*ret_is_part)
+        return psr_picture_source_get(source, sample, NULL, &f->pictures, ret_picture);
+    const uint32_t side = psr_augmenter_part_side(f->loader->augmenter);
+    const psr_picture_part part = {box.top, box.left, box.height, box.width, side, side};
+    return psr_picture_source_get(source, sample, &part, &f->pictures, ret_picture);
 }
 
-static psr_err fill_slot(psr_loader *loader, batch_slot *slot, psr_scratch *scratch)
+/* Makes the image of a key, from its sample's picture or that of the next sample that can be given.
+ * *ret_label: of the sample whose picture it is. */
+static psr_err make_image(filler *f, const psr_augment_key *key, float *image, uint32_t *ret_label)
+{
+    const psr_dataset *dataset = f->loader->dataset;
+    uint32_t sample = key->sample;
+    psr_picture picture;
+    bool is_part = false;
+    for (uint32_t tried = 0;; tried++) {
+        psr_err err = get_part(f, key, sample, &picture, &is_part);
+        bool is_bad = err == PSR_ERR_FORMAT || err == PSR_ERR_IO || err == PSR_ERR_NOT_FOUND;
+        if (err == PSR_OK)
+            break;
+        if (!is_bad || tried + 1 == dataset->source->count || !may_be_bad(f->loader, sample))
+            return err;
+        sample = (sample + 1) % dataset->source->count;
+    }
+    *ret_label = dataset->labels[sample];
+    return psr_augmenter_image(f->loader->augmenter, key, &picture, is_part, &f->augment, image);
+}
+
+/* Mixes image number i of a slot with its partner. */
+static psr_err mix_image(filler *f, batch_slot *slot, uint32_t i, const psr_augment_key *key)
+{
+    const psr_loader *loader = f->loader;
+    const uint32_t side = psr_augmenter_size(loader->augmenter);
+    const psr_mix mix = psr_draw_mix(&loader->plan, key, loader->dataset->count, side);
+    const psr_augment_key partner = {.seed = key->seed, .epoch = key->epoch, .sample = mix.partner};
+    PSR_TRY(make_image(f, &partner, f->partner, &slot->second_labels[i]));
+    psr_mix_apply(&mix, loader->dataset->channels, side, slot->images + i * loader->image_floats,
+                  f->partner);
+    slot->shares[i] = mix.share;
+    return PSR_OK;
+}
+
+static psr_err fill_slot(filler *f, batch_slot *slot)
 {
     const psr_loader_batch *batch = &slot->batch;
+    psr_loader *loader = f->loader;
+    const psr_sampler *sampler = &loader->options.sampler;
     for (uint32_t i = 0; i < batch->count; i++) {
         if (atomic_load_explicit(&loader->stopping, memory_order_relaxed))
             return PSR_OK;
-        uint32_t sample = slot->samples[i], given;
-        psr_picture picture;
+        const psr_augment_key key = {
+            .seed = sampler->seed,
+            .epoch = batch->epoch,
+            .sample = slot->samples[i],
+            .copy = psr_sampler_copy(sampler, loader->options.rank,
+                                     batch->step * sampler->batch_size + i),
+        };
         if (i + 1 < batch->count)
             psr_picture_source_prefetch(loader->dataset->source, slot->samples[i + 1]);
-        PSR_TRY(get_picture(loader, sample, scratch, &picture, &given));
-        slot->labels[i] = loader->dataset->labels[given];
-        psr_augmenter_image(loader->augmenter, batch->epoch, sample, &picture,
-                            slot->images + i * loader->image_floats);
+        PSR_TRY(make_image(f, &key, slot->images + i * loader->image_floats, &slot->labels[i]));
+        if (slot->shares != NULL)
+            PSR_TRY(mix_image(f, slot, i, &key));
     }
     return PSR_OK;
 }
@@ -168,10 +221,14 @@ static psr_err fill_slot(psr_loader *loader, batch_slot *slot, psr_scratch *scra
 static void *thread_main(void *argument)
 {
     psr_loader *loader = argument;
-    psr_scratch scratch = {0};
+    filler f = {.loader = loader};
+    const bool mixes = psr_augment_plan_mixes(&loader->plan);
+    if (mixes)
+        f.partner = malloc(loader->image_floats * sizeof *f.partner);
     batch_slot *slot;
     while ((slot = draw_ticket(loader)) != NULL) {
-        slot->err = fill_slot(loader, slot, &scratch);
+        slot->err = mixes && f.partner == NULL ? psr_fail(PSR_ERR_NOMEM, "no memory to mix images")
+                                               : fill_slot(&f, slot);
         if (slot->err != PSR_OK)
             slot->detail = strdup(psr_err_detail()); /* details belong to a thread */
         pthread_mutex_lock(&loader->lock);
@@ -179,7 +236,9 @@ static void *thread_main(void *argument)
         pthread_cond_signal(&loader->filled);
         pthread_mutex_unlock(&loader->lock);
     }
-    psr_scratch_done(&scratch);
+    psr_scratch_done(&f.pictures);
+    psr_augment_scratch_done(&f.augment);
+    free(f.partner);
     return NULL;
 }
 
@@ -229,9 +288,17 @@ static psr_err allocate(psr_loader *loader)
         slot->samples = malloc((most + 1u) * sizeof *slot->samples);
         if (slot->labels == NULL || slot->samples == NULL)
             goto no_memory;
+        if (psr_augment_plan_mixes(&loader->plan)) {
+            slot->second_labels = malloc((most + 1u) * sizeof *slot->second_labels);
+            slot->shares = malloc((most + 1u) * sizeof *slot->shares);
+            if (slot->second_labels == NULL || slot->shares == NULL)
+                goto no_memory;
+        }
         slot->batch.images = slot->images;
         slot->batch.labels = slot->labels;
         slot->batch.samples = slot->samples;
+        slot->batch.second_labels = slot->second_labels;
+        slot->batch.shares = slot->shares;
     }
     return PSR_OK;
 no_memory:
@@ -256,6 +323,9 @@ psr_err psr_loader_new(const psr_dataset *dataset, const psr_loader_options *opt
         return psr_fail(PSR_ERR_NOMEM, "no memory for a loader");
     loader->dataset = dataset;
     loader->options = *options;
+    loader->plan = *options->plan;
+    loader->options.plan = &loader->plan;
+    loader->options.sampler.copies = loader->plan.copies;
     if (loader->options.max_bad > dataset->count)
         loader->options.max_bad = dataset->count;
     loader->planned = options->sampler;
@@ -269,8 +339,7 @@ psr_err psr_loader_new(const psr_dataset *dataset, const psr_loader_options *opt
     pthread_mutex_init(&loader->lock, NULL);
     pthread_cond_init(&loader->freed, NULL);
     pthread_cond_init(&loader->filled, NULL);
-    psr_err err = psr_augmenter_new(dataset, options->augment, options->image_size,
-                                    options->sampler.seed, &loader->augmenter);
+    psr_err err = psr_augmenter_new(dataset, &loader->plan, &loader->augmenter);
     if (err == PSR_OK)
         err = allocate(loader);
     if (err == PSR_OK)
@@ -301,6 +370,8 @@ void psr_loader_free(psr_loader *loader)
         psr_arena_free(loader->slots[i].images, loader->batch_floats);
         free(loader->slots[i].labels);
         free(loader->slots[i].samples);
+        free(loader->slots[i].second_labels);
+        free(loader->slots[i].shares);
         free(loader->slots[i].detail);
     }
     free(loader->slots);

@@ -10,6 +10,7 @@
 #ifndef PSR_DATA_LOADER_H
 #define PSR_DATA_LOADER_H
 
+#include "data/augment/plan.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
 
@@ -18,10 +19,7 @@ typedef struct psr_loader psr_loader;
 typedef struct psr_loader_options {
     psr_sampler sampler; /* its `used` samples are those of the first epoch alone */
     uint32_t rank;
-    psr_augment augment;              /* crop-flip: zero padding of image_size/8
-                                         (4 at 32 px), random crop, random flip */
-    uint32_t image_size;              /* others are resized (bilinear, no antialias);
-                                         0: the data set's own */
+    const psr_augment_plan *plan;     /* copied; what pictures go through */
     uint32_t threads;                 /* 1.. */
     uint32_t depth;                   /* batches ready ahead: 2.. */
     uint32_t first_epoch, first_step; /* where to begin (resume); first_step
@@ -39,6 +37,10 @@ typedef struct psr_loader_batch {
     const float *images;     /* [count, C, S, S], 64-byte aligned */
     const uint32_t *labels;  /* [count] */
     const uint32_t *samples; /* [count] */
+    /* A plan that mixes: [count] each, the partners' labels, and how much of a sample's target is
+     * its own label, 0..1; the partner's has the rest. Else NULL. */
+    const uint32_t *second_labels;
+    const float *shares;
     uint32_t count;          /* may be 0: this rank's share ran out */
     uint32_t epoch, step;    /* of the epoch; in the first one counted after the used samples */
     uint32_t global_count;   /* samples of all ranks in this step */
@@ -46,8 +48,7 @@ typedef struct psr_loader_batch {
 
 /* dataset is borrowed for the loader's life. This takes all memory and starts all threads; later
  * steps allocate nothing. The caller owns *ret_loader. USAGE: no sample for any step, a first_step
- * beyond the epoch, size 0 for images that are not square; UNSUPPORTED: PSR_AUGMENT_IMAGENET;
- * NOMEM; IO: a thread could not be started. */
+ * beyond the epoch, a plan that does not fit the pictures (psr_augment_plan_side); NOMEM; IO: a thread could not be started. */
 PSR_MUST_CHECK psr_err psr_loader_new(const psr_dataset *dataset, const psr_loader_options *options,
                                       psr_loader **ret_loader);
 /* Ends its threads, if necessary in the middle of a batch. */

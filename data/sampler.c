@@ -69,7 +69,15 @@ uint32_t psr_sampler_global_batch(const psr_sampler *sampler, uint32_t step)
     return sum;
 }
 
-void psr_sampler_order(const psr_sampler *sampler, uint32_t epoch, uint32_t *order)
+/* From behind, where what is read has not been overwritten. */
+static void repeat(const psr_sampler *sampler, uint32_t *order)
+{
+    for (uint32_t p = sampler->count; sampler->copies > 1 && p-- > 0;)
+        order[p] = order[p / sampler->copies];
+}
+
+/* As psr_sampler_order without copies. */
+static void order_once(const psr_sampler *sampler, uint32_t epoch, uint32_t *order)
 {
     for (uint32_t i = 0; i < sampler->count; i++)
         order[i] = i;
@@ -83,6 +91,18 @@ void psr_sampler_order(const psr_sampler *sampler, uint32_t epoch, uint32_t *ord
         order[i - 1] = order[j];
         order[j] = swapped;
     }
+}
+
+void psr_sampler_order(const psr_sampler *sampler, uint32_t epoch, uint32_t *order)
+{
+    order_once(sampler, epoch, order);
+    repeat(sampler, order);
+}
+
+uint32_t psr_sampler_copy(const psr_sampler *sampler, uint32_t rank, uint32_t i)
+{
+    const uint64_t position = (rank + (uint64_t)i * sampler->workers) % sampler->count;
+    return sampler->copies > 1 ? (uint32_t)(position % sampler->copies) : 0;
 }
 
 void psr_sampler_select(const psr_sampler *sampler, const uint32_t *order, uint32_t rank,

@@ -6,6 +6,7 @@
 #include "base/text/command_text.h"
 #include "base/text/printable.h"
 #include "comm/wire/compression/compression.h"
+#include "data/augment/plan.h"
 #include "deploy/launch/hosts/places.h"
 #include "deploy/launch/launch.h"
 #include "deploy/recipe/recipe.h"
@@ -152,6 +153,7 @@ static psr_err resolve(train_options *o, psr_hosts *hosts, psr_hosts *ps_hosts,
     psr_config *config = &o->config;
     PSR_TRY(psr_network_check(config));
     PSR_TRY(psr_compression_check_options(config->compress, config->compress_weights));
+    PSR_TRY(psr_augment_check(config));
     PSR_TRY(read_hosts(o, hosts, ps_hosts));
     if (config->workers == 0) /* not given: every slot, or one */
         config->workers = hosts->count ? psr_hosts_slots(hosts) : 1;

@@ -87,10 +87,10 @@ static psr_err count_share(evaluating *e, const psr_sampler *sampler, uint32_t r
     psr_trainer *t = e->t;
     if (psr_sampler_share(sampler, rank) == 0)
         return PSR_OK;
+    const psr_augment_plan plan = psr_augment_plan_evaluation(&t->plan);
     const psr_loader_options options = {.sampler = *sampler,
                                         .rank = rank,
-                                        .augment = PSR_AUGMENT_NONE,
-                                        .image_size = t->config->image_size,
+                                        .plan = &plan,
                                         .threads = t->config->loader_threads,
                                         .depth = 2,
                                         .last_epoch = 1};

@@ -15,6 +15,7 @@
 #include "comm/start/start.h"
 #include "comm/view/view.h"
 #include "comm/wire/messages.h"
+#include "data/augment/plan.h"
 #include "data/class_names.h"
 #include "worker/examine.h"
 #include "worker/exchange/peers.h"
@@ -146,15 +147,11 @@ static psr_err find_facts(worker *w, uint32_t ranks, psr_facts *ret_facts)
                              w->data, sizeof w->data));
     PSR_TRY(psr_dataset_info_read(w->data, &info));
     PSR_TRY(check_data_options(config, &info));
-    if (info.height == 0 && config->image_size == 0)
-        return psr_fail(PSR_ERR_USAGE,
-                        "--image-size: the pictures of %s have different sizes; give the size in "
-                        "pixels that the network is to get (224)",
-                        info.name);
     uint32_t classes = config->classes > 0 ? config->classes : info.classes;
-    uint32_t height = config->image_size > 0 ? config->image_size : info.height;
-    uint32_t width = config->image_size > 0 ? config->image_size : info.width;
-    PSR_TRY(psr_network_of(config, classes, info.channels, height, width, &w->net));
+    uint32_t side;
+    PSR_TRY(
+        psr_augment_side_of(config, info.channels, (psr_shape){info.height, info.width}, &side));
+    PSR_TRY(psr_network_of(config, classes, info.channels, side, side, &w->net));
 
     psr_sampler sampler = psr_trainer_sampler(config, ranks, info.train_count);
     uint64_t total = psr_trainer_total_steps(config, &sampler);

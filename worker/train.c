@@ -142,12 +142,14 @@ static psr_err compute(training *tr, const psr_replica *replica, const psr_loade
                        uint32_t global_batch, turn *now)
 {
     psr_trainer *t = tr->t;
+    const psr_second_labels second = {loaded->second_labels, loaded->shares};
     const psr_batch batch = {.images = loaded->images,
                              .labels = loaded->labels,
                              .samples = loaded->samples,
                              .count = loaded->count,
                              .epoch = loaded->epoch,
-                             .seed = t->config->seed};
+                             .seed = t->config->seed,
+                             .second = loaded->second_labels != NULL ? &second : NULL};
     const psr_exec_state state = {.weights = psr_exchange_weights(t->exchange),
                                   .gradients = psr_exchange_gradients(t->exchange),
                                   .buffers = replica->buffers};

@@ -105,8 +105,7 @@ static psr_err init_replica(psr_trainer *t, uint32_t rank, psr_replica *replica)
     psr_loader_options options = {
         .sampler = t->sampler,
         .rank = rank,
-        .augment = t->config->augment,
-        .image_size = t->config->image_size,
+        .plan = &t->plan,
         .threads = t->config->loader_threads,
         .depth = t->replica_count > 1 ? LOADER_DEPTH_OF_MANY : LOADER_DEPTH,
         .last_epoch = UINT32_MAX,
@@ -149,6 +148,7 @@ static psr_err init_parts(psr_trainer *t)
     PSR_TRY(psr_dataset_normalise_by(t->train, t->config->mean, t->config->std));
     PSR_TRY(psr_dataset_normalise_by(t->test, t->config->mean, t->config->std));
     psr_session_progress(t->session, PSR_PHASE_START);
+    PSR_TRY(psr_augment_plan_of(t->config, &t->plan));
     t->sampler = psr_trainer_sampler(t->config, t->ranks, t->train->count);
     PSR_TRY(check_batches(t));
     PSR_TRY(compile(t));

@@ -24,6 +24,7 @@ typedef struct psr_trainer {
     psr_exchange *exchange;
     psr_dataset *train, *test; /* borrowed too */
     psr_backend *backend;      /* owned, as all below */
+    psr_augment_plan plan;     /* of training */
     psr_sampler sampler;
     psr_replica *replicas;
     uint32_t replica_count;

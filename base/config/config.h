@@ -80,11 +80,7 @@ typedef struct psr_schedule {
 /* --scale-lr: by what of the number of workers --lr is multiplied. */
 typedef enum psr_scale { PSR_SCALE_NONE, PSR_SCALE_LINEAR, PSR_SCALE_SQRT } psr_scale;
 typedef enum psr_eval_format { PSR_EVAL_FORMAT_PSRING, PSR_EVAL_FORMAT_TORCH } psr_eval_format;
-typedef enum psr_augment {
-    PSR_AUGMENT_NONE,
-    PSR_AUGMENT_CROP_FLIP,
-    PSR_AUGMENT_IMAGENET
-} psr_augment;
+#define PSR_AUGMENT_TEXT_MAX 256
 typedef enum psr_decode { PSR_DECODE_FULL, PSR_DECODE_SCALED } psr_decode;
 typedef enum psr_partition {
     PSR_PARTITION_EXACT,
@@ -175,7 +171,8 @@ typedef struct psr_config {
     /* --mean, --std: one number, or one for each channel, separated by commas; "": those of the
      * training set */
     char mean[64], std[64];
-    psr_augment augment;     /* --augment none|crop-flip */
+    /* --augment none|crop-flip|imagenet|LIST: any text; data/augment/plan.h knows the steps */
+    char augment[PSR_AUGMENT_TEXT_MAX];
     bool shuffle;            /* --shuffle / --no-shuffle */
     psr_partition partition; /* --partition exact|drop|pad: what happens
                                 to the samples that n does not divide */
@@ -344,7 +341,7 @@ void psr_config_left_out(const psr_config *file, const psr_config *config, char 
 /* Checks, after all options are set, that they fit together (ssp with ring, shards in ring, lars
  * with async slices, batch 0, ...): USAGE, which names both options. --model and --shortcut are
  * checked by psr_network_check, --compress and --compress-weights by
- * psr_compression_check_options. */
+ * psr_compression_check_options, --augment by psr_augment_check. */
 PSR_MUST_CHECK psr_err psr_config_check(const psr_config *config);
 
 /* Whether a run of this configuration can change to that mode while it is under way. USAGE: it

@@ -39,9 +39,6 @@ static psr_err check_build(const psr_config *config)
     if (config->precision == PSR_PRECISION_FP16)
         return psr_fail(PSR_ERR_UNSUPPORTED,
                         "--precision fp16 is not in this build; give fp32 or bf16");
-    if (config->augment == PSR_AUGMENT_IMAGENET)
-        return psr_fail(PSR_ERR_UNSUPPORTED,
-                        "--augment imagenet is not in this build; give none or crop-flip");
     return PSR_OK;
 }
 

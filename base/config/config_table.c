@@ -33,7 +33,7 @@ static const char *const compress_as_words[] = {"ps", "ring", NULL};
 static const char *const precision_words[] = {"fp32", "bf16", "fp16", NULL};
 static const char *const optimizer_words[] = {"sgd",  "adam",    "lars", "adamw",
                                               "lamb", "rmsprop", NULL};
-static const char *const augment_words[] = {"none", "crop-flip", "imagenet", NULL};
+static const char *const augment_offered[] = {"none", "crop-flip", "imagenet", NULL};
 static const char *const partition_words[] = {"exact", "drop", "pad", NULL};
 static const char *const backend_words[] = {"onednn", "reference", "played:", NULL};
 static const char *const played_gradients_words[] = {"zero", "seeded", NULL};
@@ -66,7 +66,6 @@ static const char *const mode_unlisted[] = {"nccl", "mpi", NULL};
 #endif
 static const char *const precision_unlisted[] = {"fp16", NULL};
 static const char *const decode_words[] = {"full", "scaled", NULL};
-static const char *const augment_unlisted[] = {"imagenet", NULL};
 
 static psr_err read_sync(psr_config *config, const char *text)
 {
@@ -484,8 +483,10 @@ const psr_option psr_options[] = {
      "to the same pixels as Pillow's; or at the half, quarter or eighth of it that still covers "
      "what is wanted, which is faster and gives slightly other pixels",
      DATA, "full", ENUM(decode, decode_words)},
-    {"image-size", "PX", "side of the images; 0: the data set's own", DATA, "0",
-     U32(image_size, 0, 4096)},
+    {"image-size", "PX",
+     "side of the images, to which they are resized before --augment; 0: the data set's own, or "
+     "what --augment makes of them",
+     DATA, "0", U32(image_size, 0, 4096)},
     {"classes", "N",
      "outputs of the network; 0: as many as the data have; for IDX files the largest label plus "
      "one",
@@ -497,8 +498,16 @@ const psr_option psr_options[] = {
     {"std", "S[,S,S]",
      "deviation that pixels are divided by, given like --mean; default: the training set's", DATA,
      "", STRING(std)},
-    {"augment", "none|crop-flip", "random crop with padding and flip", DATA, "none",
-     ENUM(augment, augment_words), .unlisted = augment_unlisted},
+    {"augment", "none|crop-flip|imagenet|LIST",
+     "what pictures go through, in this order: LIST has steps joined by commas, their values "
+     "behind "
+     "colons (crop:32:4,flip,resize:224). crop:SIDE[:PADDING], flip[:P], resize:SIDE, "
+     "resize-short:SIDE, centre-crop:SIDE, random-resized-crop:SIDE[:SCALE[:RATIO]], "
+     "colour-jitter:B[:C[:S[:HUE]]], lighting[:STD], rand-augment[:N[:M]], trivial-augment, "
+     "random-erasing[:P[:SCALE[:RATIO]]], cutout:SIDE, mixup:ALPHA, cutmix:ALPHA, repeat:COPIES; "
+     "docs/augmentation.md defines them. crop-flip: crop,flip by an eighth of the side; imagenet: "
+     "random-resized-crop:224,flip. An evaluation takes resizes and crops without chance",
+     DATA, "none", STRING(augment), .words = augment_offered},
     {"shuffle", NULL, "a new order each epoch, a function of seed and epoch", DATA, "true",
      FLAG(shuffle)},
     {"partition", "exact|drop|pad",

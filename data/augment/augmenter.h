@@ -1,43 +1,55 @@
-/* Turns the bytes of one sample into the floats that the network gets, in one pass:
- *   resize to size x size (only when the data set's sides differ), random crop, random flip,
- *   normalisation.
+/* Turns the bytes of one picture into the floats that the network gets, by a plan (plan.h):
+ *   steps on bytes; rescaling and normalisation, HWC or CHW to CHW; erasing.
+ * Mixing with another sample's picture (mix.h) is the caller's, who can get that picture.
  *
  * A byte u of channel c becomes (u / 255 - mean[c]) / deviation[c], each operation rounded to
- * float, as torchvision's ToTensor and Normalize do it. Crop and flip are torchvision's
- * RandomCrop(size, padding) with padding = size / 8 zero pixels on each side (zero before
- * normalisation), and RandomHorizontalFlip(0.5). Resize is bilinear with half-pixel centres and no
- * antialias (PyTorch's interpolate with align_corners=false), on the normalised values. Where a
- * crop lies depends on (seed, epoch, sample) alone. Immutable after _new; any thread. */
-#ifndef PSR_DATA_AUGMENT_H
-#define PSR_DATA_AUGMENT_H
+ * float, as torchvision's ToTensor and Normalize do it. Zeros that a crop or a move brings in are
+ * zero bytes, before normalisation; what is erased is 0 after it, the mean colour. An exact resize
+ * interpolates the normalised values.
+ *
+ * What is drawn depends on the key alone. Immutable after _new; any thread, each with a scratch of
+ * its own. */
+#ifndef PSR_DATA_AUGMENT_AUGMENTER_H
+#define PSR_DATA_AUGMENT_AUGMENTER_H
 
+#include "data/augment/draws.h"
+#include "data/augment/resample.h"
 #include "data/dataset.h"
+#include "data/picture.h"
 
 typedef struct psr_augmenter psr_augmenter;
 
-/* Where the crop begins in the padded image, 0..2 * padding each, and whether it is mirrored. */
-typedef struct psr_crop {
-    uint32_t top, left;
-    bool flip;
-} psr_crop;
+/* Memory of one thread; it grows to the largest need and is used again. In place; all zero:
+ * empty. */
+typedef struct psr_augment_scratch {
+    psr_resampler resampler;
+    uint8_t *bytes[2];
+    size_t sizes[2];
+} psr_augment_scratch;
+void psr_augment_scratch_done(psr_augment_scratch *scratch);
 
-/* The crop of a sample: one block of PSR_RNG_AUGMENT; words 0 and 1 scaled to 0..2 * padding
- * (biased by less than (2 padding + 1) / 2^32), the top bit of word 2 flips. */
-psr_crop psr_augment_crop(uint64_t seed, uint32_t epoch, uint32_t sample, uint32_t padding);
-
-/* dataset is borrowed for the augmenter's life. size: the side of the result; 0: the data set's
- * own. The caller owns *ret_augmenter. USAGE: size 0 and images that are not square; UNSUPPORTED:
- * PSR_AUGMENT_IMAGENET; NOMEM. */
-PSR_MUST_CHECK psr_err psr_augmenter_new(const psr_dataset *dataset, psr_augment augment,
-                                         uint32_t size, uint64_t seed,
+/* dataset: for the shape of its pictures and its constants; not kept. The caller owns
+ * *ret_augmenter. USAGE, as psr_augment_plan_side; NOMEM. */
+PSR_MUST_CHECK psr_err psr_augmenter_new(const psr_dataset *dataset, const psr_augment_plan *plan,
                                          psr_augmenter **ret_augmenter);
 void psr_augmenter_free(psr_augmenter *augmenter);
 
 /* The result's side S. */
 uint32_t psr_augmenter_size(const psr_augmenter *augmenter);
 
-/* picture: the sample's, of the data set's shape. image: [C, S, S], written whole. */
-void psr_augmenter_image(const psr_augmenter *augmenter, uint32_t epoch, uint32_t sample,
-                         const psr_picture *picture, float *image);
+/* The part of a sample's picture, whose full shape is given, that the first step reads: false: all
+ * of it. So a decoder need not make the rest. */
+bool psr_augmenter_part(const psr_augmenter *augmenter, const psr_augment_key *key, psr_shape shape,
+                        psr_box *ret_part);
+
+/* The side to which that part is resized. */
+uint32_t psr_augmenter_part_side(const psr_augmenter *augmenter);
+
+/* picture: the sample's, with the data set's number of channels; or what psr_augmenter_part names
+ * of it, then is_part says so. image: [C, S, S], written whole. NOMEM. */
+PSR_MUST_CHECK psr_err psr_augmenter_image(const psr_augmenter *augmenter,
+                                           const psr_augment_key *key, const psr_picture *picture,
+                                           bool is_part, psr_augment_scratch *scratch,
+                                           float *image);
 
 #endif

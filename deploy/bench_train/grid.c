@@ -2,6 +2,7 @@
 
 #include "base/text/text.h"
 #include "comm/wire/compression/compression.h"
+#include "data/augment/plan.h"
 #include "model/networks/network_list.h"
 
 #include <inttypes.h>
@@ -157,6 +158,7 @@ static psr_err configure(const maker *m, const choice *c, psr_config *config)
     if (!matters(mode, PSR_GRID_COMPRESS))
         strcpy(config->compress, other.compress);
     PSR_TRY(psr_compression_check_options(config->compress, config->compress_weights));
+    PSR_TRY(psr_augment_check(config));
     PSR_TRY(psr_network_check(config));
     return psr_config_check(config);
 }

@@ -7,6 +7,7 @@
 #include "base/text/printable.h"
 #include "comm/wire/compression/compression.h"
 #include "base/system/child.h"
+#include "data/augment/plan.h"
 #include "deploy/doctor/facts/ask.h"
 #include "model/networks/network_list.h"
 
@@ -71,6 +72,7 @@ static psr_err check(show_options *o)
 {
     PSR_TRY(psr_network_check(&o->config));
     PSR_TRY(psr_compression_check_options(o->config.compress, o->config.compress_weights));
+    PSR_TRY(psr_augment_check(&o->config));
     if (o->config.steps == 0 && o->config.epochs == 0)
         o->config.steps = 1; /* nothing is trained */
     return psr_config_check(&o->config);
@@ -80,8 +82,8 @@ static psr_err check(show_options *o)
 static psr_err ask_shape(const show_options *o, char words[static SHAPE][16])
 {
     static const char *const names[SHAPE] = {"channels", "height", "width", "classes"};
-    const uint32_t asked[SHAPE] = {0, o->config.image_size, o->config.image_size,
-                                   o->config.classes};
+    const uint32_t asked[SHAPE] = {0, 0, 0, o->config.classes};
+    uint32_t shape[SHAPE], side = 0;
     char path[PATH_MAX], word[] = "examine", answer[4096];
     PSR_TRY(psr_program_path("psring-worker", path, sizeof path));
     char *argv[] = {path, word, (char *)(uintptr_t)o->config.data, NULL};
@@ -94,8 +96,13 @@ static psr_err ask_shape(const show_options *o, char words[static SHAPE][16])
         if (number == 0 && !psr_json_count(json, names[i], UINT32_MAX, &number))
             err = psr_fail(PSR_ERR_FORMAT, "psring-worker does not say the %s of %s", names[i],
                            o->config.data);
-        snprintf(words[i], 16, "%" PRIu32, number);
+        shape[i] = number;
     }
+    if (err == PSR_OK)
+        err = psr_augment_side_of(&o->config, shape[0], (psr_shape){shape[1], shape[2]}, &side);
+    shape[1] = shape[2] = side;
+    for (int i = 0; i < SHAPE && err == PSR_OK; i++)
+        snprintf(words[i], 16, "%" PRIu32, shape[i]);
     cJSON_Delete(json);
     return err;
 }

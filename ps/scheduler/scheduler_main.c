@@ -6,6 +6,7 @@
 #include "base/text/command_text.h"
 #include "comm/members/provision.h"
 #include "comm/wire/compression/compression.h"
+#include "data/augment/plan.h"
 #include "model/networks/network_list.h"
 #include "net/transport.h"
 #include "ps/input_thread.h"
@@ -107,6 +108,7 @@ static psr_err check_config(psr_config *config)
 {
     PSR_TRY(psr_network_check(config));
     PSR_TRY(psr_compression_check_options(config->compress, config->compress_weights));
+    PSR_TRY(psr_augment_check(config));
     if (config->threads == 0) {
         long cores = sysconf(_SC_NPROCESSORS_ONLN), ranks = psr_roster_of(config).ranks;
         config->threads = cores > ranks ? (uint32_t)(cores / ranks) : 1;

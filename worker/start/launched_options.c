@@ -3,6 +3,7 @@
 #include "base/attempts.h"
 #include "base/log.h"
 #include "comm/wire/compression/compression.h"
+#include "data/augment/plan.h"
 #include "model/networks/network_list.h"
 #include "worker/exchange/engines/engine.h"
 
@@ -193,6 +194,7 @@ psr_err psr_launched_resolve(const psr_worker_arguments *a, const psr_start *s,
             "sockets, and ranks of several hosts over TCP with keys; leave it out");
     PSR_TRY(psr_network_check(&config));
     PSR_TRY(psr_compression_check_options(config.compress, config.compress_weights));
+    PSR_TRY(psr_augment_check(&config));
     PSR_TRY(psr_config_check(&config));
     *ret_config = config;
     return PSR_OK;

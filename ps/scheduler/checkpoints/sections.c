@@ -1,6 +1,7 @@
 #include "ps/scheduler/checkpoints/sections.h"
 
 #include "comm/wire/compression/compression.h"
+#include "data/augment/plan.h"
 #include "model/optimizers/optimizer.h"
 #include "ps/roster.h"
 
@@ -30,9 +31,10 @@ psr_err psr_sections_init(const psr_config *config, const psr_facts *facts,
                              .computes_all_ranks = roster.computes_all_ranks,
                              .owes = psr_compression_has_residual(compression),
                              .pulls_differences = psr_compression_has_residual(pulled)};
-    uint32_t height = config->image_size ? config->image_size : facts->height;
-    uint32_t width = config->image_size ? config->image_size : facts->width;
-    PSR_TRY(psr_network_of(config, facts->classes, facts->channels, height, width, &sections.net));
+    const psr_shape shape = {facts->height, facts->width};
+    uint32_t side;
+    PSR_TRY(psr_augment_side_of(config, facts->channels, shape, &side));
+    PSR_TRY(psr_network_of(config, facts->classes, facts->channels, side, side, &sections.net));
     psr_err err = PSR_OK;
     if (sections.net->params.count != facts->parameter_count)
         err = psr_fail(PSR_ERR_FORMAT,

@@ -419,7 +419,6 @@ static void a_wrong_value_is_refused_in_words_and_changes_nothing(void **state)
         {"mode", "rong", "--mode: 'rong' is not known (ring?); give one of " MODES},
         {"mode", "ncl", "--mode: 'ncl' is not known; give one of " MODES},
         {"precision", "fp15", "--precision: 'fp15' is not known (fp32?); give one of fp32, bf16"},
-        {"augment", "imagnet", "--augment: 'imagnet' is not known; give one of none, crop-flip"},
         {"fold", "reverse",
          "--fold: 'reverse' is not known (reversed?); give one of rank, arrival, reversed"},
         {"device", "gpu", "--device: 'gpu' is not a device; give cpu"},
@@ -911,9 +910,6 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
       {{{"precision", "fp16"}},
        PSR_ERR_UNSUPPORTED,
        "--precision fp16 is not in this build; give fp32 or bf16"},
-      {{{"augment", "imagenet"}},
-       PSR_ERR_UNSUPPORTED,
-       "--augment imagenet is not in this build; give none or crop-flip"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         psr_config config = fitting();

@@ -5,7 +5,7 @@
 
 #include <cmocka.h>
 
-#include "data/augment.h"
+#include "data/augment/augmenter.h"
 #include "data/loader.h"
 
 #include <stdatomic.h>
@@ -49,6 +49,13 @@ static int dataset_teardown(void **state)
     return 0;
 }
 
+static const psr_augment_plan *plan_of(const char *list)
+{
+    static psr_augment_plan plan;
+    assert_int_equal(psr_augment_plan_parse(list, 0, &plan), PSR_OK);
+    return &plan;
+}
+
 static psr_loader_options options_of(uint32_t threads)
 {
     return (psr_loader_options){
@@ -59,7 +66,7 @@ static psr_loader_options options_of(uint32_t threads)
                     .partition = PSR_PARTITION_EXACT,
                     .shuffle = true},
         .rank = 1,
-        .augment = PSR_AUGMENT_CROP_FLIP,
+        .plan = plan_of("crop-flip"),
         .threads = threads,
         .depth = 3,
         .last_epoch = UINT32_MAX,
@@ -84,9 +91,7 @@ static void assert_batch(const psr_dataset *dataset, const psr_loader_options *o
     assert_int_equal(batch->step, step);
     assert_int_equal(batch->count, psr_sampler_batch(&options->sampler, options->rank, step));
     assert_int_equal((uintptr_t)batch->images % 64, 0);
-    assert_int_equal(psr_augmenter_new(dataset, options->augment, options->image_size,
-                                       options->sampler.seed, &augmenter),
-                     PSR_OK);
+    assert_int_equal(psr_augmenter_new(dataset, options->plan, &augmenter), PSR_OK);
     psr_sampler_order(&options->sampler, epoch, order);
     psr_sampler_select(&options->sampler, order, options->rank, share);
     for (uint32_t i = 0; i < batch->count; i++) {
@@ -97,7 +102,12 @@ static void assert_batch(const psr_dataset *dataset, const psr_loader_options *o
         psr_scratch scratch = {0};
         assert_int_equal(psr_picture_source_get(dataset->source, sample, NULL, &scratch, &picture),
                          PSR_OK);
-        psr_augmenter_image(augmenter, epoch, sample, &picture, image);
+        const psr_augment_key key = {
+            .seed = options->sampler.seed, .epoch = epoch, .sample = sample};
+        psr_augment_scratch memory = {0};
+        assert_int_equal(psr_augmenter_image(augmenter, &key, &picture, false, &memory, image),
+                         PSR_OK);
+        psr_augment_scratch_done(&memory);
         assert_memory_equal(batch->images + (size_t)i * IMAGE, image, sizeof image);
     }
     psr_augmenter_free(augmenter);
@@ -274,14 +284,58 @@ static void a_first_step_beyond_the_epoch_is_refused(void **state)
     assert_null(loader);
 }
 
-static void augmentation_that_this_build_lacks_is_refused(void **state)
+static void a_list_that_does_not_fit_the_pictures_is_refused(void **state)
 {
     const psr_dataset *dataset = dataset_new(state);
     psr_loader_options options = options_of(1);
     psr_loader *loader = NULL;
-    options.augment = PSR_AUGMENT_IMAGENET;
-    assert_int_equal(psr_loader_new(dataset, &options, &loader), PSR_ERR_UNSUPPORTED);
+    options.plan = plan_of("crop:32:4");
+    assert_int_equal(psr_loader_new(dataset, &options, &loader), PSR_ERR_USAGE);
+    assert_string_equal(psr_err_detail(),
+                        "--augment crop:32:4: pictures of 16x16 with 4 pixels of padding are "
+                        "smaller; give a smaller crop");
     assert_null(loader);
+}
+
+/* Image number i of a batch that rank 1 of 3 got equals what a single process gets of the same
+ * sample and copy. */
+static void assert_same_of_all(const psr_loader_batch *part, uint32_t i,
+                               const psr_loader_batch *whole, uint32_t position)
+{
+    assert_int_equal(part->samples[i], whole->samples[position]);
+    assert_int_equal(part->labels[i], whole->labels[position]);
+    assert_int_equal(part->second_labels[i], whole->second_labels[position]);
+    assert_true(part->shares[i] == whole->shares[position]);
+    assert_memory_equal(part->images + (size_t)i * IMAGE, whole->images + (size_t)position * IMAGE,
+                        IMAGE * sizeof(float));
+}
+
+static void mixed_pictures_do_not_depend_on_the_number_of_workers(void **state)
+{
+    const psr_dataset *dataset = dataset_new(state);
+    psr_loader_options options = options_of(2), alone = options_of(1);
+    options.plan = alone.plan =
+        plan_of("crop:16:2,flip,colour-jitter:0.4:0.4,cutout:4,mixup:0.4,cutmix:1,repeat:2");
+    alone.sampler.workers = 1;
+    alone.sampler.batch_size = 3 * options.sampler.batch_size;
+    alone.rank = 0;
+    psr_loader *part = loader_of(dataset, options), *whole = loader_of(dataset, alone);
+    bool differ = false;
+    for (uint32_t step = 0; step < 3; step++) {
+        const psr_loader_batch *ours, *all;
+        assert_int_equal(psr_loader_next(part, &ours), PSR_OK);
+        assert_int_equal(psr_loader_next(whole, &all), PSR_OK);
+        for (uint32_t i = 0; i < ours->count; i++)
+            assert_same_of_all(ours, i, all, 3 * i + options.rank);
+        /* two copies of one sample stand beside each other */
+        assert_int_equal(all->samples[0], all->samples[1]);
+        differ |= memcmp(all->images, all->images + IMAGE, IMAGE * sizeof(float)) != 0;
+        psr_loader_return(part, ours);
+        psr_loader_return(whole, all);
+    }
+    assert_true(differ);
+    psr_loader_free(part);
+    psr_loader_free(whole);
 }
 
 /* ---- broken pictures ---- */
@@ -318,13 +372,13 @@ static psr_err load_broken(const psr_dataset *dataset, uint32_t max_bad, uint32_
     broken.source = &source;
     options.sampler.workers = 1;
     options.rank = 0;
-    options.augment = PSR_AUGMENT_NONE;
+    options.plan = plan_of("none");
     options.last_epoch = 2;
     options.max_bad = max_bad;
     options.bad = tell_bad;
     options.context = &told;
     psr_loader *loader = loader_of(&broken, options);
-    assert_int_equal(psr_augmenter_new(dataset, PSR_AUGMENT_NONE, 0, 0, &augmenter), PSR_OK);
+    assert_int_equal(psr_augmenter_new(dataset, plan_of("none"), &augmenter), PSR_OK);
     const psr_loader_batch *batch = NULL;
     psr_err err;
     while ((err = psr_loader_next(loader, &batch)) == PSR_OK) {
@@ -335,7 +389,11 @@ static psr_err load_broken(const psr_dataset *dataset, uint32_t max_bad, uint32_
             psr_scratch scratch = {0};
             assert_int_equal(
                 psr_picture_source_get(dataset->source, given, NULL, &scratch, &picture), PSR_OK);
-            psr_augmenter_image(augmenter, 0, sample, &picture, image);
+            const psr_augment_key key = {.sample = sample};
+            psr_augment_scratch memory = {0};
+            assert_int_equal(psr_augmenter_image(augmenter, &key, &picture, false, &memory, image),
+                             PSR_OK);
+            psr_augment_scratch_done(&memory);
             assert_int_equal(batch->labels[i], dataset->labels[given]);
             assert_memory_equal(batch->images + (size_t)i * IMAGE, image, sizeof image);
         }
@@ -381,7 +439,8 @@ int main(void)
         with_dataset(a_first_step_beyond_the_epoch_is_refused),
         with_dataset(a_broken_picture_ends_the_loading_by_its_name),
         with_dataset(as_many_broken_pictures_as_are_allowed_are_replaced_by_the_next_ones),
-        with_dataset(augmentation_that_this_build_lacks_is_refused),
+        with_dataset(a_list_that_does_not_fit_the_pictures_is_refused),
+        with_dataset(mixed_pictures_do_not_depend_on_the_number_of_workers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
