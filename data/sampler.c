@@ -101,7 +101,8 @@ void psr_sampler_order(const psr_sampler *sampler, uint32_t epoch, uint32_t *ord
 
 uint32_t psr_sampler_copy(const psr_sampler *sampler, uint32_t rank, uint32_t i)
 {
-    const uint64_t position = (rank + (uint64_t)i * sampler->workers) % sampler->count;
+    const uint64_t position =
+        (sampler->used + rank + (uint64_t)i * sampler->workers) % sampler->count;
     return sampler->copies > 1 ? (uint32_t)(position % sampler->copies) : 0;
 }
 
