@@ -12,7 +12,7 @@
 #include <sys/resource.h>
 
 typedef struct bench_settings {
-    psr_config config; /* data, augment, image-size, batch-size, loader-threads, seed */
+    psr_config config; /* data, augment, image-size, batch-size, loader-threads, seed, decode */
     double seconds;
     bool json;
 } bench_settings;
@@ -24,8 +24,8 @@ typedef struct bench_result {
 
 enum { OPTION_SECONDS = 256, OPTION_JSON, OPTION_FIRST_OF_CONFIG };
 
-static const char *const config_names[] = {"data",       "augment",        "image-size",
-                                           "batch-size", "loader-threads", "seed"};
+static const char *const config_names[] = {"data",           "augment", "image-size", "batch-size",
+                                           "loader-threads", "seed",    "decode"};
 enum { CONFIG_NAMES = sizeof config_names / sizeof config_names[0] };
 
 static error_t parse_option(int key, char *argument, struct argp_state *state)
@@ -125,6 +125,7 @@ static psr_err measure(const bench_settings *settings)
     psr_err err = psr_dataset_open(config->data, PSR_SPLIT_TRAIN, &dataset);
     if (err != PSR_OK)
         goto out;
+    dataset->source->scaled = config->decode == PSR_DECODE_SCALED;
     psr_loader_options options = {
         .sampler = {.seed = config->seed,
                     .count = dataset->count,
@@ -162,6 +163,8 @@ int main(int argc, char **argv)
         {"batch-size", OPTION_FIRST_OF_CONFIG + 3, "N", 0, "default 128", 0},
         {"loader-threads", OPTION_FIRST_OF_CONFIG + 4, "N", 0, "default 1", 0},
         {"seed", OPTION_FIRST_OF_CONFIG + 5, "N", 0, "of order and crops", 0},
+        {"decode", OPTION_FIRST_OF_CONFIG + 6, "full|scaled", 0, "of JPEG pictures; default full",
+         0},
         {"seconds", OPTION_SECONDS, "S", 0,
          "measure for at least this long, and an epoch (default 3)", 0},
         {"json", OPTION_JSON, NULL, 0, "one line of JSON", 0},

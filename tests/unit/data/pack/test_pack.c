@@ -187,13 +187,15 @@ static void batches_from_a_pack_are_those_of_the_plain_data_with_any_number_of_t
     (void)state;
     const char *path = in_folder("made.pack");
     psr_opened plain, packed;
+    psr_augment_plan plan;
+    expect_ok(psr_augment_plan_parse("crop-flip", 0, &plan));
     write_plain(path);
     expect_ok(psr_opened_init(SPEC, NULL, NULL, &plain));
     expect_ok(psr_opened_init(path, NULL, NULL, &packed));
     for (uint32_t threads = 1; threads <= 5; threads += 2) {
         psr_loader_options options = {
             .sampler = {.seed = 3, .count = 57, .workers = 2, .batch_size = 8, .shuffle = true},
-            .augment = PSR_AUGMENT_CROP_FLIP,
+            .plan = &plan,
             .threads = 1,
             .depth = 2,
             .first_step = 2, /* in the middle of an epoch */
