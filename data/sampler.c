@@ -69,6 +69,22 @@ uint32_t psr_sampler_global_batch(const psr_sampler *sampler, uint32_t step)
     return sum;
 }
 
+/* order has 0..count-1. Its entries before the one that is written have been given, so a buffer of K
+ * entries is what follows it: the chosen one is swapped to the front, and the next sample enters
+ * behind the others, which stands there already. */
+static void shuffle_by_buffer(const psr_sampler *sampler, psr_rng_at at, uint32_t *order)
+{
+    uint64_t element = 0;
+    for (uint32_t i = 0; i + 1 < sampler->count; i++) {
+        const uint32_t left = sampler->count - i;
+        const uint32_t held = left < sampler->shuffle_buffer ? left : sampler->shuffle_buffer;
+        const uint32_t j = i + psr_rng_below(at, &element, held);
+        const uint32_t swapped = order[i];
+        order[i] = order[j];
+        order[j] = swapped;
+    }
+}
+
 /* From behind, where what is read has not been overwritten. */
 static void repeat(const psr_sampler *sampler, uint32_t *order)
 {
@@ -84,6 +100,10 @@ static void order_once(const psr_sampler *sampler, uint32_t epoch, uint32_t *ord
     if (!sampler->shuffle)
         return;
     psr_rng_at at = {.seed = sampler->seed, .purpose = PSR_RNG_SHUFFLE, .epoch = epoch};
+    if (sampler->shuffle_buffer > 0) {
+        shuffle_by_buffer(sampler, at, order);
+        return;
+    }
     uint64_t element = 0;
     for (uint32_t i = sampler->count; i > 1; i--) {
         uint32_t j = psr_rng_below(at, &element, i);

@@ -25,8 +25,9 @@ typedef struct psr_sampler {
     psr_partition partition;
     bool shuffle;
     bool drop_last;
-    uint32_t used; /* samples at the order's head that are not dealt out any more */
-    uint32_t copies; /* of each sample in an epoch, which then has fewer samples; 0 is 1 */
+    uint32_t used;           /* samples at the order's head that are not dealt out any more */
+    uint32_t shuffle_buffer; /* 0: a shuffle of the whole epoch */
+    uint32_t copies;         /* of each sample in an epoch, which then has fewer samples; 0 is 1 */
 } psr_sampler;
 
 /* Samples of rank in one epoch. */
@@ -43,7 +44,9 @@ uint32_t psr_sampler_least_batch(const psr_sampler *sampler);
 uint32_t psr_sampler_global_batch(const psr_sampler *sampler, uint32_t step);
 
 /* The epoch's order, count entries: Fisher-Yates from PSR_RNG_SHUFFLE when shuffle, else
- * 0..count-1; then copies. order: count entries, caller's. */
+ * 0..count-1; then copies. With a shuffle_buffer of K as streaming loaders do (tf.data's shuffle):
+ * a buffer has the first K samples; each entry is a random one of the buffer, whose place the next
+ * sample takes. order: count entries, caller's. */
 void psr_sampler_order(const psr_sampler *sampler, uint32_t epoch, uint32_t *order);
 /* Which copy of its sample (0..copies-1) entry i of rank's share is. */
 uint32_t psr_sampler_copy(const psr_sampler *sampler, uint32_t rank, uint32_t i);

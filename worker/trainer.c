@@ -18,7 +18,8 @@ psr_sampler psr_trainer_sampler(const psr_config *config, uint32_t ranks, uint32
                          .batch_size = config->batch_size,
                          .partition = config->partition,
                          .shuffle = config->shuffle,
-                         .drop_last = config->drop_last};
+                         .drop_last = config->drop_last,
+                         .shuffle_buffer = config->shuffle_buffer};
 }
 
 uint64_t psr_trainer_total_steps(const psr_config *config, const psr_sampler *sampler)

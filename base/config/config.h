@@ -174,6 +174,7 @@ typedef struct psr_config {
     /* --augment none|crop-flip|imagenet|LIST: any text; data/augment/plan.h knows the steps */
     char augment[PSR_AUGMENT_TEXT_MAX];
     bool shuffle;            /* --shuffle / --no-shuffle */
+    uint32_t shuffle_buffer; /* --shuffle-buffer K; 0: the whole epoch */
     psr_partition partition; /* --partition exact|drop|pad: what happens
                                 to the samples that n does not divide */
     bool drop_last;          /* --drop-last: steps end before the first incomplete batch */

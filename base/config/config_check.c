@@ -240,6 +240,9 @@ static psr_err check_model(const psr_config *config)
     if (config->backend == PSR_BACKEND_PLAYED && !psr_duration_is_none(config->eval_every))
         return refuse_pair(config, "eval-every", "backend",
                            "played weights mean nothing; leave --eval-every out");
+    if (config->shuffle_buffer != 0 && !config->shuffle)
+        return refuse_pair(config, "shuffle-buffer", "shuffle",
+                           "there is nothing to shuffle; leave one of them out");
     if (config->image_size != 0 && config->image_size < 8)
         return psr_fail(PSR_ERR_USAGE,
                         "--image-size: %" PRIu32 " is too small; give 0 or 8 to 4096",

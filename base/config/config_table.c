@@ -510,6 +510,10 @@ const psr_option psr_options[] = {
      DATA, "none", STRING(augment), .words = augment_offered},
     {"shuffle", NULL, "a new order each epoch, a function of seed and epoch", DATA, "true",
      FLAG(shuffle)},
+    {"shuffle-buffer", "K",
+     "shuffle as streaming loaders do: each sample is a random one of a buffer of K, in which the "
+     "next one then takes its place; 0: the whole epoch",
+     DATA, "0", U32(shuffle_buffer, 0, UINT32_MAX)},
     {"partition", "exact|drop|pad",
      "what happens to an epoch's last samples when they do not divide evenly among workers. exact: "
      "each is used once; drop: they are left out; pad: some are repeated, as PyTorch's "

@@ -177,11 +177,12 @@ static void sharpen(psr_canvas canvas, float factor, uint8_t *spare)
     for (uint32_t c = 0; c < canvas.channels; c++) {
         for (uint32_t y = 1; y + 1 < canvas.height; y++) {
             const uint8_t *row = spare + c * plane + (size_t)y * width;
+            const uint8_t *above = row - width, *below = row + width;
             uint8_t *out = canvas.pixels + c * plane + (size_t)y * width;
             for (uint32_t x = 1; x + 1 < width; x++) {
                 int sum = 4 * row[x];
                 for (uint32_t k = x - 1; k <= x + 1; k++)
-                    sum += row[k - width] + row[k] + row[k + width];
+                    sum += above[k] + row[k] + below[k];
                 const float blurred = nearbyintf((float)sum / 13.0f), own = (float)row[x];
                 const float value = own + (blurred - own) * (1.0f - factor);
                 out[x] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);

@@ -40,7 +40,9 @@ CASES = {
     # With the default size of buckets, which follows the network's.
     "mlp-5-default": (dict(model="mlp", workers=5, data=TINY % 203, steps=4, lr=0.05, **{"batch-size": 8}), (1, 2, 3)),
     "convnet-3-default": (dict(model="convnet", workers=3, data=TINY % 97, steps=4, lr=0.05, **{"batch-size": 16}), (1, 2, 3)),
-    "resnet20-3-default": (dict(model="resnet20", workers=3, data=COLOUR % 49, steps=4, **{"batch-size": 8}), (1, 2, 3)),
+    "resnet20-3-default": (dict(model="resnet20", workers=3, data=COLOUR % 49, steps=4,
+                                augment="crop:28:2,flip,resize:32,colour-jitter:0.4:0.4:0.4:0.1,trivial-augment,cutmix:1",
+                                **{"batch-size": 8}), (1, 2, 3)),
     # Our own Winograd wherever it fits, with the uneven batches of an epoch's end.
     "resnet20-3-winograd": (dict(model="resnet20", workers=3, data=COLOUR % 49, steps=4, shortcut="b",
                                  algorithms=",".join(["ooo"] * 21), **{"batch-size": 8}), (2,)),

@@ -14,7 +14,7 @@ DATA = "synthetic:count=49,test=40,channels=3,size=32"
 STEPS, MIDDLE = 8, 5
 
 CASES = {
-    "sgd": dict(model="resnet20", workers=3, augment="crop-flip", **{"batch-size": 8, "bucket-size": 65600,
+    "sgd": dict(model="resnet20", workers=3, augment="crop:32:4,flip,random-erasing,mixup:0.2,cutmix:1,repeat:2", **{"batch-size": 8, "bucket-size": 65600,
                                                                     "lr-schedule": "cosine"}),
     "adam": dict(model="convnet", workers=3, optimizer="adam", lr=0.001,
                  data="synthetic:count=49,test=20,channels=1,size=28", **{"batch-size": 8, "bucket-size": 20032}),

@@ -222,6 +222,52 @@ static void every_order_is_as_likely(void **state)
     assert_int_equal(orders, 24);
 }
 
+/* What a buffer of K gives, written as streaming loaders do: with memory of its own. */
+static void a_shuffle_buffer_gives_what_lies_in_it(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = {1, 2, 10, 999, 1000, 5000};
+    for (int k = 0; k < 6; k++) {
+        psr_sampler sampler = sampler_of(COUNT_MAX, 1, PSR_PARTITION_EXACT);
+        uint32_t order[COUNT_MAX], uses[COUNT_MAX] = {0}, moved = 0;
+        sampler.shuffle_buffer = sizes[k];
+        psr_sampler_order(&sampler, 3, order);
+        for (uint32_t i = 0; i < COUNT_MAX; i++) {
+            assert_true(order[i] < COUNT_MAX);
+            uses[order[i]]++;
+            /* entry i is given when the first i + K samples have entered */
+            assert_true(order[i] < i + sizes[k]);
+            moved += order[i] != i;
+        }
+        for (uint32_t i = 0; i < COUNT_MAX; i++)
+            assert_int_equal(uses[i], 1);
+        assert_true(sizes[k] == 1 ? moved == 0 : moved > COUNT_MAX / 4);
+    }
+}
+
+static void repeated_samples_go_to_different_ranks(void **state)
+{
+    (void)state;
+    enum { COUNT = 100, COPIES = 3, WORKERS = 4 };
+    psr_sampler sampler = sampler_of(COUNT, WORKERS, PSR_PARTITION_EXACT);
+    uint32_t once[COUNT], order[COUNT], share[COUNT], copies[COUNT] = {0};
+    psr_sampler_order(&sampler, 1, once);
+    sampler.copies = COPIES;
+    psr_sampler_order(&sampler, 1, order);
+    for (uint32_t p = 0; p < COUNT; p++)
+        assert_int_equal(order[p], once[p / COPIES]);
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        psr_sampler_select(&sampler, order, rank, share);
+        for (uint32_t i = 0; i < psr_sampler_share(&sampler, rank); i++) {
+            assert_true(i == 0 || share[i] != share[i - 1]);
+            /* each copy of a sample comes once */
+            copies[share[i]] |= 1u << psr_sampler_copy(&sampler, rank, i);
+        }
+    }
+    for (uint32_t p = 0; p + COPIES <= COUNT; p += COPIES)
+        assert_int_equal(copies[order[p]], (1u << COPIES) - 1);
+}
+
 static void batches_cover_the_share_and_end_empty(void **state)
 {
     (void)state;
@@ -282,6 +328,8 @@ int main(void)
         cmocka_unit_test(the_order_is_a_function_of_seed_and_epoch),
         cmocka_unit_test(without_shuffle_the_order_is_the_files),
         cmocka_unit_test(every_order_is_as_likely),
+        cmocka_unit_test(a_shuffle_buffer_gives_what_lies_in_it),
+        cmocka_unit_test(repeated_samples_go_to_different_ranks),
         cmocka_unit_test(batches_cover_the_share_and_end_empty),
         cmocka_unit_test(global_batches_sum_to_what_the_partition_gives),
         cmocka_unit_test(large_numbers_do_not_wrap),

@@ -113,7 +113,13 @@ static int steady_step(const run *r)
     float *weights = zeros(net->params.length), *buffers = zeros(net->buffers.length);
     psr_network_init(net, 1, weights, buffers);
     const psr_batch batch = {
-        zeros((size_t)BATCH * r->channels * r->size * r->size), labels, samples, BATCH, 1, 1};
+        .images = zeros((size_t)BATCH * r->channels * r->size * r->size),
+        .labels = labels,
+        .samples = samples,
+        .count = BATCH,
+        .epoch = 1,
+        .seed = 1,
+    };
     const psr_exec_state state = {weights, zeros(net->params.length), buffers};
     for (int step = 0; step <= WARM_UP; step++) {
         counting = step == WARM_UP;
