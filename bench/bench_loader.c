@@ -95,8 +95,8 @@ static void print_result(const bench_settings *settings, const psr_dataset *data
 {
     const psr_config *config = &settings->config;
     uint32_t side = 0;
-    if (psr_augment_side_of(config, dataset->channels, (psr_shape){dataset->height, dataset->width},
-                            &side) != PSR_OK)
+    if (psr_augment_side_of(config, dataset->channels,
+                            (psr_picture_shape){dataset->height, dataset->width}, &side) != PSR_OK)
         side = 0; /* the loader has refused that */
     double per_wall = (double)result->images / result->wall_s,
            per_cpu = (double)result->images / result->cpu_s;

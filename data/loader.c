@@ -138,7 +138,7 @@ static bool may_be_bad(psr_loader *loader, uint32_t sample)
 /* What a thread of the loader works with. */
 typedef struct filler {
     psr_loader *loader;
-    psr_scratch pictures;
+    psr_picture_scratch pictures;
     psr_augment_scratch augment;
     float *partner; /* [C, S, S]; owned; NULL: nothing is mixed */
 } filler;
@@ -148,7 +148,7 @@ static psr_err get_part(filler *f, const psr_augment_key *key, uint32_t sample,
                         psr_picture *ret_picture, bool *ret_is_part)
 {
     const psr_picture_source *source = f->loader->dataset->source;
-    psr_shape shape;
+    psr_picture_shape shape;
     psr_box box;
     PSR_TRY(psr_picture_source_size(source, sample, &f->pictures, &shape.height, &shape.width));
     *ret_is_part = psr_augmenter_part(f->loader->augmenter, key, shape, &box);

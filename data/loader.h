@@ -47,8 +47,9 @@ typedef struct psr_loader_batch {
 } psr_loader_batch;
 
 /* dataset is borrowed for the loader's life. This takes all memory and starts all threads; later
- * steps allocate nothing. The caller owns *ret_loader. USAGE: no sample for any step, a first_step
- * beyond the epoch, a plan that does not fit the pictures (psr_augment_plan_side); NOMEM; IO: a thread could not be started. */
+ * steps allocate nothing, but what larger pictures than before take. The caller owns *ret_loader.
+ * USAGE: no sample for any step, a first_step beyond the epoch, a plan that does not fit the
+ * pictures (psr_augment_plan_side); NOMEM; IO: a thread could not be started. */
 PSR_MUST_CHECK psr_err psr_loader_new(const psr_dataset *dataset, const psr_loader_options *options,
                                       psr_loader **ret_loader);
 /* Ends its threads, if necessary in the middle of a batch. */

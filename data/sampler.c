@@ -69,8 +69,8 @@ uint32_t psr_sampler_global_batch(const psr_sampler *sampler, uint32_t step)
     return sum;
 }
 
-/* order has 0..count-1. Its entries before the one that is written have been given, so a buffer of K
- * entries is what follows it: the chosen one is swapped to the front, and the next sample enters
+/* order has 0..count-1. Its entries before the one that is written have been given, so a buffer of
+ * K entries is what follows it: the chosen one is swapped to the front, and the next sample enters
  * behind the others, which stands there already. */
 static void shuffle_by_buffer(const psr_sampler *sampler, psr_rng_at at, uint32_t *order)
 {

@@ -7,8 +7,8 @@
  *   pad:   samples from the order's head are added until n divides it (drop_last=False).
  * With copies c (repeated augmentation: Hoffer et al., "Augment your batch", 2020; Berman et al.,
  * "MultiGrain", 2019) position p of the order holds what position p / c holds without: each of the
- * first count / c samples stands c times in a row, so that its copies go to different ranks, and the
- * epoch is as long as before (torchvision's RASampler).
+ * first count / c samples stands c times in a row, so that its copies go to different ranks, and
+ * the epoch is as long as before (torchvision's RASampler).
  * An epoch has ceil(largest share / batch_size) steps. All ranks take all of them; a rank whose
  * share has run out contributes an empty batch. With drop_last the steps end where the first batch
  * would be incomplete. Steps take the order from its head, so what is left of an epoch is a shorter

@@ -22,29 +22,29 @@ static psr_err grow(uint8_t **bytes, size_t *have, size_t size, uint8_t **ret_by
     return PSR_OK;
 }
 
-psr_err psr_scratch_bytes(psr_scratch *scratch, size_t size, uint8_t **ret_bytes)
+psr_err psr_scratch_bytes(psr_picture_scratch *scratch, size_t size, uint8_t **ret_bytes)
 {
     return grow(&scratch->bytes, &scratch->size, size, ret_bytes);
 }
 
-psr_err psr_scratch_stored(psr_scratch *scratch, size_t size, uint8_t **ret_bytes)
+psr_err psr_scratch_stored(psr_picture_scratch *scratch, size_t size, uint8_t **ret_bytes)
 {
     return grow(&scratch->stored, &scratch->stored_size, size, ret_bytes);
 }
 
-void psr_scratch_done(psr_scratch *scratch)
+void psr_scratch_done(psr_picture_scratch *scratch)
 {
     if (scratch->decoder != NULL)
         scratch->decoder_free(scratch->decoder);
     free(scratch->bytes);
     free(scratch->stored);
-    *scratch = (psr_scratch){0};
+    *scratch = (psr_picture_scratch){0};
 }
 
 /* ---- any source ---- */
 
 psr_err psr_picture_source_get(const psr_picture_source *source, uint32_t i,
-                               const psr_picture_part *part, psr_scratch *scratch,
+                               const psr_picture_part *part, psr_picture_scratch *scratch,
                                psr_picture *ret_picture)
 {
     psr_picture_part full;
@@ -56,8 +56,9 @@ psr_err psr_picture_source_get(const psr_picture_source *source, uint32_t i,
     return source->kind->picture(source, i, part, scratch, ret_picture);
 }
 
-psr_err psr_picture_source_size(const psr_picture_source *source, uint32_t i, psr_scratch *scratch,
-                                uint32_t *ret_height, uint32_t *ret_width)
+psr_err psr_picture_source_size(const psr_picture_source *source, uint32_t i,
+                                psr_picture_scratch *scratch, uint32_t *ret_height,
+                                uint32_t *ret_width)
 {
     if (source->kind->size != NULL)
         return source->kind->size(source, i, scratch, ret_height, ret_width);
@@ -86,7 +87,7 @@ static bool is_contiguous(const psr_picture *picture)
 
 /* What is decoded is laid out in the scratch's other memory. */
 psr_err psr_picture_source_pixels(const psr_picture_source *source, uint32_t i,
-                                  psr_scratch *scratch, psr_stored *ret_stored)
+                                  psr_picture_scratch *scratch, psr_stored *ret_stored)
 {
     psr_picture picture;
     PSR_TRY(psr_picture_source_get(source, i, NULL, scratch, &picture));
@@ -107,7 +108,7 @@ psr_err psr_picture_source_pixels(const psr_picture_source *source, uint32_t i,
 }
 
 psr_err psr_picture_source_stored(const psr_picture_source *source, uint32_t i,
-                                  psr_scratch *scratch, psr_stored *ret_stored)
+                                  psr_picture_scratch *scratch, psr_stored *ret_stored)
 {
     return source->kind->stored != NULL ? source->kind->stored(source, i, scratch, ret_stored)
                                         : psr_picture_source_pixels(source, i, scratch, ret_stored);
@@ -160,7 +161,7 @@ static const uint8_t *pixels_of(const psr_picture_source *source, uint32_t i)
 }
 
 static psr_err memory_picture(const psr_picture_source *source, uint32_t i,
-                              const psr_picture_part *part, psr_scratch *scratch,
+                              const psr_picture_part *part, psr_picture_scratch *scratch,
                               psr_picture *ret_picture)
 {
     (void)scratch;

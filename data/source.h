@@ -1,5 +1,5 @@
-/* A source gives the labelled pictures of one split by their number, whatever they lie in: arrays in
- * memory (psr_memory_source_new; IDX, CIFAR and generated data are unpacked into such), a mapped
+/* A source gives the labelled pictures of one split by their number, whatever they lie in: arrays
+ * in memory (psr_memory_source_new; IDX, CIFAR and generated data are unpacked into such), a mapped
  * pack (data/pack/pack.h), or files that are decoded one by one. So the loader, the pack's writer
  * and `psring data check` have one way to get a picture, and data may be larger than memory.
  *
@@ -17,24 +17,26 @@
 
 /* Memory of one thread, for pictures that must be decoded. It grows to the largest need and is used
  * again. In place; all zero: empty. psr_scratch_done frees it. */
-typedef struct psr_scratch {
+typedef struct psr_picture_scratch {
     uint8_t *bytes; /* owned: the decoded picture */
     size_t size;
     uint8_t *stored; /* owned: the bytes of a file that is decoded */
     size_t stored_size;
     void *decoder; /* a decoder's own state, which it makes at its first call; NULL: none yet */
     void (*decoder_free)(void *decoder);
-} psr_scratch;
+} psr_picture_scratch;
 
 /* At least so many bytes, at a multiple of 64; what they held is lost. Borrowed from the scratch
  * until the next call. NOMEM. */
-PSR_MUST_CHECK psr_err psr_scratch_bytes(psr_scratch *scratch, size_t size, uint8_t **ret_bytes);
-PSR_MUST_CHECK psr_err psr_scratch_stored(psr_scratch *scratch, size_t size, uint8_t **ret_bytes);
-void psr_scratch_done(psr_scratch *scratch);
+PSR_MUST_CHECK psr_err psr_scratch_bytes(psr_picture_scratch *scratch, size_t size,
+                                         uint8_t **ret_bytes);
+PSR_MUST_CHECK psr_err psr_scratch_stored(psr_picture_scratch *scratch, size_t size,
+                                          uint8_t **ret_bytes);
+void psr_scratch_done(psr_picture_scratch *scratch);
 
-/* The part of a picture that the next step reads, and the size that it makes of it. The picture that
- * is given is that part alone. Only a decoder looks at to_height and to_width: it may give the part
- * at the smallest of its scales that covers them. (With --decode full they are 0.) */
+/* The part of a picture that the next step reads, and the size that it makes of it. The picture
+ * that is given is that part alone. Only a decoder looks at to_height and to_width: it may give the
+ * part at the smallest of its scales that covers them. (With --decode full they are 0.) */
 typedef struct psr_picture_part {
     uint32_t top, left, height, width; /* inside the picture, in its pixels at full size */
     uint32_t to_height, to_width;      /* 0: as it is */
@@ -63,17 +65,18 @@ typedef struct psr_picture_source psr_picture_source;
 /* What a kind of source does. */
 typedef struct psr_picture_source_kind {
     const char *name; /* "memory", "pack", "folder", .. */
-    /* Gives a part of picture i; part NULL: all of it, at full size. It is borrowed from the source or from the scratch, and stays until the
-     * scratch is used again. FORMAT, IO: this picture cannot be given; the message opens with the
-     * file's name. NOMEM. USAGE: a part outside the picture. */
+    /* Gives a part of picture i; part NULL: all of it, at full size. It is borrowed from the source
+     * or from the scratch, and stays until the scratch is used again. FORMAT, IO: this picture
+     * cannot be given; the message opens with the file's name. NOMEM. USAGE: a part outside the
+     * picture. */
     psr_err (*picture)(const psr_picture_source *source, uint32_t i, const psr_picture_part *part,
-                       psr_scratch *scratch, psr_picture *ret_picture);
+                       psr_picture_scratch *scratch, psr_picture *ret_picture);
     /* The full height and width of picture i, without decoding it. Same errors. NULL: all pictures
      * have the source's height and width. */
-    psr_err (*size)(const psr_picture_source *source, uint32_t i, psr_scratch *scratch,
+    psr_err (*size)(const psr_picture_source *source, uint32_t i, psr_picture_scratch *scratch,
                     uint32_t *ret_height, uint32_t *ret_width);
     /* Picture i as it is stored, borrowed as above. Same errors. NULL: as pixels. */
-    psr_err (*stored)(const psr_picture_source *source, uint32_t i, psr_scratch *scratch,
+    psr_err (*stored)(const psr_picture_source *source, uint32_t i, psr_picture_scratch *scratch,
                       psr_stored *ret_stored);
     /* The name of picture i for messages ("cat/7.jpg"). NULL: pictures have no names. */
     void (*name_of)(const psr_picture_source *source, uint32_t i, char *name, size_t size);
@@ -123,18 +126,21 @@ struct psr_picture_source {
 
 /* Gives picture i < count, or a part of it: see psr_picture_source_kind. */
 PSR_MUST_CHECK psr_err psr_picture_source_get(const psr_picture_source *source, uint32_t i,
-                                              const psr_picture_part *part, psr_scratch *scratch,
+                                              const psr_picture_part *part,
+                                              psr_picture_scratch *scratch,
                                               psr_picture *ret_picture);
 /* The full height and width of picture i. */
 PSR_MUST_CHECK psr_err psr_picture_source_size(const psr_picture_source *source, uint32_t i,
-                                               psr_scratch *scratch, uint32_t *ret_height,
+                                               psr_picture_scratch *scratch, uint32_t *ret_height,
                                                uint32_t *ret_width);
 /* Picture i as it is stored; as pixels if its kind has no stored form. */
 PSR_MUST_CHECK psr_err psr_picture_source_stored(const psr_picture_source *source, uint32_t i,
-                                                 psr_scratch *scratch, psr_stored *ret_stored);
+                                                 psr_picture_scratch *scratch,
+                                                 psr_stored *ret_stored);
 /* Picture i as pixels, whatever it is stored as. */
 PSR_MUST_CHECK psr_err psr_picture_source_pixels(const psr_picture_source *source, uint32_t i,
-                                                 psr_scratch *scratch, psr_stored *ret_stored);
+                                                 psr_picture_scratch *scratch,
+                                                 psr_stored *ret_stored);
 /* "17" if pictures have no names. */
 void psr_picture_source_name(const psr_picture_source *source, uint32_t i, char *name, size_t size);
 void psr_picture_source_prefetch(const psr_picture_source *source, uint32_t i);
@@ -148,7 +154,8 @@ PSR_MUST_CHECK psr_err psr_memory_source_new(const uint8_t *pixels, const uint32
                                              uint32_t width, uint32_t classes,
                                              psr_picture_source **ret_source);
 
-/* Cuts *picture down to a part of it. USAGE: the part is empty or not inside. NULL: nothing to do. */
+/* Cuts *picture down to a part of it. USAGE: the part is empty or not inside. NULL: nothing to do.
+ * */
 PSR_MUST_CHECK psr_err psr_picture_cut(psr_picture *picture, const psr_picture_part *part);
 
 /* Decodes stored bytes of a form other than PIXELS into a picture that the scratch holds. name: for
@@ -156,6 +163,6 @@ PSR_MUST_CHECK psr_err psr_picture_cut(psr_picture *picture, const psr_picture_p
  * UNSUPPORTED: this build has no decoder for the form. */
 typedef psr_err psr_decode_function(const uint8_t *bytes, size_t size, const char *name,
                                     uint32_t channels, const psr_picture_part *part,
-                                    psr_scratch *scratch, psr_picture *ret_picture);
+                                    psr_picture_scratch *scratch, psr_picture *ret_picture);
 
 #endif

@@ -149,8 +149,8 @@ static psr_err find_facts(worker *w, uint32_t ranks, psr_facts *ret_facts)
     PSR_TRY(check_data_options(config, &info));
     uint32_t classes = config->classes > 0 ? config->classes : info.classes;
     uint32_t side;
-    PSR_TRY(
-        psr_augment_side_of(config, info.channels, (psr_shape){info.height, info.width}, &side));
+    PSR_TRY(psr_augment_side_of(config, info.channels, (psr_picture_shape){info.height, info.width},
+                                &side));
     PSR_TRY(psr_network_of(config, classes, info.channels, side, side, &w->net));
 
     psr_sampler sampler = psr_trainer_sampler(config, ranks, info.train_count);

@@ -1,6 +1,6 @@
 /* Vocabulary: a frame is a picture of bytes and the window on it (window.h) that the steps so far
- * have left of it. Steps that only move the window touch no pixel. Others first draw the frame: they
- * write the window's pixels into memory of the scratch, which is then a frame by itself. */
+ * have left of it. Steps that only move the window touch no pixel. Others first draw the frame:
+ * they write the window's pixels into memory of the scratch, which is then a frame by itself. */
 #include "data/augment/augmenter.h"
 
 #include "data/augment/colour.h"
@@ -26,7 +26,7 @@ struct psr_augmenter {
 
 typedef struct frame {
     psr_pixels pixels;
-    psr_window window;
+    psr_picture_window window;
     uint8_t *own; /* the scratch's memory that holds these pixels, [C, H, W]; NULL: the caller's */
 } frame;
 
@@ -73,7 +73,7 @@ static bool is_exact(const psr_augment_plan *plan)
            plan->steps[0].as.resize.resampling == PSR_RESAMPLE_EXACT;
 }
 
-static psr_err prepare_exact(psr_augmenter *augmenter, psr_shape shape)
+static psr_err prepare_exact(psr_augmenter *augmenter, psr_picture_shape shape)
 {
     const uint32_t side = augmenter->plan.steps[0].as.resize.side;
     if (shape.height == 0)
@@ -91,7 +91,7 @@ static psr_err prepare_exact(psr_augmenter *augmenter, psr_shape shape)
 psr_err psr_augmenter_new(const psr_dataset *dataset, const psr_augment_plan *plan,
                           psr_augmenter **ret_augmenter)
 {
-    const psr_shape shape = {dataset->height, dataset->width};
+    const psr_picture_shape shape = {dataset->height, dataset->width};
     uint32_t size;
     PSR_TRY(psr_augment_plan_side(plan, dataset->channels, shape, &size));
     psr_augmenter *augmenter = calloc(1, sizeof *augmenter);
@@ -144,7 +144,7 @@ static psr_err other_bytes(passage *p, size_t size, uint8_t **ret_bytes)
     return PSR_OK;
 }
 
-static void become(passage *p, uint8_t *bytes, psr_shape shape)
+static void become(passage *p, uint8_t *bytes, psr_picture_shape shape)
 {
     const uint32_t channels = p->augmenter->channels;
     p->frame = (frame){
@@ -155,7 +155,7 @@ static void become(passage *p, uint8_t *bytes, psr_shape shape)
                    .plane = (ptrdiff_t)((size_t)shape.height * shape.width),
                    .row = (ptrdiff_t)shape.width,
                    .step = 1},
-        .window = psr_window_of(shape.height, shape.width),
+        .window = psr_picture_window_of(shape.height, shape.width),
         .own = bytes,
     };
 }
@@ -163,7 +163,7 @@ static void become(passage *p, uint8_t *bytes, psr_shape shape)
 static bool is_whole(const frame *f)
 {
     return f->window.top == 0 && f->window.left == 0 && !f->window.flip &&
-           psr_window_is_full(&f->window) && f->window.height == f->pixels.height &&
+           psr_picture_window_is_full(&f->window) && f->window.height == f->pixels.height &&
            f->window.width == f->pixels.width;
 }
 
@@ -175,9 +175,9 @@ static const uint8_t *window_row(const frame *f, uint32_t channel, uint32_t y)
 
 static void draw_row(const frame *f, const uint8_t *row, uint8_t *out)
 {
-    const psr_window *w = &f->window;
+    const psr_picture_window *w = &f->window;
     const ptrdiff_t step = w->flip ? -f->pixels.step : f->pixels.step;
-    const uint8_t *from = row + psr_window_column(w, w->first_column) * f->pixels.step;
+    const uint8_t *from = row + psr_picture_window_column(w, w->first_column) * f->pixels.step;
     for (uint32_t x = w->first_column; x < w->end_column; x++, from += step)
         out[x] = *from;
 }
@@ -188,7 +188,7 @@ static psr_err draw(passage *p)
     const frame *f = &p->frame;
     if (f->own != NULL && is_whole(f))
         return PSR_OK;
-    const psr_shape shape = {f->window.height, f->window.width};
+    const psr_picture_shape shape = {f->window.height, f->window.width};
     const size_t size = (size_t)f->pixels.channels * shape.height * shape.width;
     uint8_t *bytes = NULL;
     PSR_TRY(other_bytes(p, size, &bytes));
@@ -208,9 +208,9 @@ static psr_err draw(passage *p)
 /* The window of a frame without borders as pixels by themselves. */
 static psr_pixels view_of(const frame *f)
 {
-    const psr_window *w = &f->window;
+    const psr_picture_window *w = &f->window;
     psr_pixels view = f->pixels;
-    view.pixels = window_row(f, 0, 0) + psr_window_column(w, 0) * f->pixels.step;
+    view.pixels = window_row(f, 0, 0) + psr_picture_window_column(w, 0) * f->pixels.step;
     view.height = w->height;
     view.width = w->width;
     view.step = w->flip ? -f->pixels.step : f->pixels.step;
@@ -219,19 +219,19 @@ static psr_pixels view_of(const frame *f)
 
 static void cut(passage *p, int32_t top, int32_t left, uint32_t height, uint32_t width)
 {
-    p->frame.window = psr_window_cut(&p->frame.window, top, left, height, width);
+    p->frame.window = psr_picture_window_cut(&p->frame.window, top, left, height, width);
 }
 
-static psr_shape shape_of(const passage *p)
+static psr_picture_shape shape_of(const passage *p)
 {
-    return (psr_shape){p->frame.window.height, p->frame.window.width};
+    return (psr_picture_shape){p->frame.window.height, p->frame.window.width};
 }
 
 /* ---- steps ---- */
 
 static void crop(passage *p, const psr_augment_step *step)
 {
-    const psr_shape shape = shape_of(p);
+    const psr_picture_shape shape = shape_of(p);
     const bool is_own = step->as.crop.side == 0;
     const uint32_t side = is_own ? shape.height : step->as.crop.side;
     const uint32_t padding = is_own ? side / 8 : step->as.crop.padding;
@@ -251,26 +251,26 @@ static int32_t middle(uint32_t length, uint32_t side)
 
 static void centre_crop(passage *p, uint32_t side)
 {
-    const psr_shape shape = shape_of(p);
+    const psr_picture_shape shape = shape_of(p);
     cut(p, middle(shape.height, side), middle(shape.width, side), side, side);
 }
 
 /* The window `window` of the frame resized to `to`. */
-static psr_err resize(passage *p, psr_shape to, psr_box window, psr_resampling resampling)
+static psr_err resize(passage *p, psr_picture_shape to, psr_box window, psr_resampling resampling)
 {
-    if (!psr_window_is_full(&p->frame.window))
+    if (!psr_picture_window_is_full(&p->frame.window))
         PSR_TRY(draw(p));
     const psr_pixels view = view_of(&p->frame);
     uint8_t *bytes = NULL;
     PSR_TRY(other_bytes(p, (size_t)view.channels * window.height * window.width, &bytes));
     PSR_TRY(psr_resample(&p->scratch->resampler, &view, to, window, resampling, bytes));
-    become(p, bytes, (psr_shape){window.height, window.width});
+    become(p, bytes, (psr_picture_shape){window.height, window.width});
     return PSR_OK;
 }
 
-static psr_err resize_whole(passage *p, psr_shape to, psr_resampling resampling)
+static psr_err resize_whole(passage *p, psr_picture_shape to, psr_resampling resampling)
 {
-    const psr_shape shape = shape_of(p);
+    const psr_picture_shape shape = shape_of(p);
     if (shape.height == to.height && shape.width == to.width)
         return PSR_OK;
     return resize(p, to, (psr_box){0, 0, to.height, to.width}, resampling);
@@ -281,7 +281,7 @@ static psr_err resize_whole(passage *p, psr_shape to, psr_resampling resampling)
 static psr_err resize_short(passage *p, const psr_augment_step *step, const psr_augment_step *next,
                             bool *ret_done)
 {
-    const psr_shape to = psr_resized_short(shape_of(p), step->as.resize.side);
+    const psr_picture_shape to = psr_resized_short(shape_of(p), step->as.resize.side);
     *ret_done = next != NULL && next->kind == PSR_STEP_CENTRE_CROP &&
                 next->as.resize.side <= step->as.resize.side;
     if (!*ret_done)
@@ -299,7 +299,7 @@ static psr_err resized_crop(passage *p, const psr_augment_step *step, bool is_pa
         psr_box box = psr_draw_resized_crop(p->key, step, shape_of(p));
         cut(p, (int32_t)box.top, (int32_t)box.left, box.height, box.width);
     }
-    return resize_whole(p, (psr_shape){side, side}, step->as.resized_crop.resampling);
+    return resize_whole(p, (psr_picture_shape){side, side}, step->as.resized_crop.resampling);
 }
 
 static psr_canvas canvas_of(const passage *p)
@@ -350,13 +350,13 @@ static psr_err take_step(passage *p, uint32_t i, bool is_part, uint32_t *ret_cou
         return PSR_OK;
     case PSR_STEP_FLIP:
         if (psr_draw_flip(p->key, step))
-            p->frame.window = psr_window_mirror(&p->frame.window);
+            p->frame.window = psr_picture_window_mirror(&p->frame.window);
         return PSR_OK;
     case PSR_STEP_CENTRE_CROP:
         centre_crop(p, step->as.resize.side);
         return PSR_OK;
     case PSR_STEP_RESIZE:
-        return resize_whole(p, (psr_shape){step->as.resize.side, step->as.resize.side},
+        return resize_whole(p, (psr_picture_shape){step->as.resize.side, step->as.resize.side},
                             step->as.resize.resampling);
     case PSR_STEP_RESIZE_SHORT: {
         bool does_next = false;
@@ -419,10 +419,10 @@ static void fill(float *out, float value, size_t count)
 static void write_plane(const psr_augmenter *augmenter, const frame *f, uint32_t channel,
                         bool resizes, float *out)
 {
-    const psr_window *w = &f->window;
+    const psr_picture_window *w = &f->window;
     const float *value = augmenter->value[channel];
     const uint32_t count = w->end_column > w->first_column ? w->end_column - w->first_column : 0;
-    const int32_t column = psr_window_column(w, w->first_column);
+    const int32_t column = psr_picture_window_column(w, w->first_column);
     for (uint32_t y = 0; y < w->height; y++, out += w->width) {
         if (y < w->first_row || y >= w->end_row || count == 0) {
             fill(out, value[0], w->width);
@@ -444,15 +444,15 @@ static void erase(const psr_augmenter *augmenter, const psr_augment_key *key,
 {
     const uint32_t side = augmenter->size;
     psr_box hole;
-    if (!psr_draw_hole(key, step, (psr_shape){side, side}, &hole))
+    if (!psr_draw_hole(key, step, (psr_picture_shape){side, side}, &hole))
         return;
     for (uint32_t c = 0; c < augmenter->channels; c++)
         for (uint32_t y = hole.top; y < hole.top + hole.height; y++)
             fill(image + ((size_t)c * side + y) * side + hole.left, 0, hole.width);
 }
 
-bool psr_augmenter_part(const psr_augmenter *augmenter, const psr_augment_key *key, psr_shape shape,
-                        psr_box *ret_part)
+bool psr_augmenter_part(const psr_augmenter *augmenter, const psr_augment_key *key,
+                        psr_picture_shape shape, psr_box *ret_part)
 {
     const psr_augment_plan *plan = &augmenter->plan;
     if (plan->bytes == 0 || plan->steps[0].kind != PSR_STEP_RANDOM_RESIZED_CROP)
@@ -477,14 +477,14 @@ psr_err psr_augmenter_image(const psr_augmenter *augmenter, const psr_augment_ke
                  .frame = {.pixels = {picture->pixels, picture->channels, picture->height,
                                       picture->width, (ptrdiff_t)picture->plane,
                                       (ptrdiff_t)picture->row, (ptrdiff_t)picture->step},
-                           .window = psr_window_of(picture->height, picture->width)}};
+                           .window = psr_picture_window_of(picture->height, picture->width)}};
     assert(picture->channels == augmenter->channels);
     /* An exact resize is done while floats are written. */
     const bool exact = is_exact(plan);
     const uint32_t side = exact ? plan->steps[0].as.resize.side : 0;
     const bool resizes = exact && (side != picture->height || side != picture->width);
     if (exact)
-        p.frame.window = psr_window_of(side, side);
+        p.frame.window = psr_picture_window_of(side, side);
     for (uint32_t i = exact, done = 0; i < plan->bytes; i += done)
         PSR_TRY(take_step(&p, i, is_part, &done));
     for (uint32_t c = 0; c < augmenter->channels; c++)

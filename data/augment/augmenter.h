@@ -39,8 +39,8 @@ uint32_t psr_augmenter_size(const psr_augmenter *augmenter);
 
 /* The part of a sample's picture, whose full shape is given, that the first step reads: false: all
  * of it. So a decoder need not make the rest. */
-bool psr_augmenter_part(const psr_augmenter *augmenter, const psr_augment_key *key, psr_shape shape,
-                        psr_box *ret_part);
+bool psr_augmenter_part(const psr_augmenter *augmenter, const psr_augment_key *key,
+                        psr_picture_shape shape, psr_box *ret_part);
 
 /* The side to which that part is resized. */
 uint32_t psr_augmenter_part_side(const psr_augmenter *augmenter);

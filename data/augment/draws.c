@@ -77,8 +77,8 @@ double psr_draw_beta(psr_draws *draws, double alpha)
     return 1 / (1 + exp(y - x));
 }
 
-psr_crop psr_draw_crop(const psr_augment_key *key, const psr_augment_step *step, psr_shape shape,
-                       uint32_t side, uint32_t padding)
+psr_crop psr_draw_crop(const psr_augment_key *key, const psr_augment_step *step,
+                       psr_picture_shape shape, uint32_t side, uint32_t padding)
 {
     psr_draws draws = psr_draws_of(key, step);
     uint32_t top = psr_draw_below(&draws, shape.height + 2 * padding - side + 1);
@@ -93,7 +93,7 @@ bool psr_draw_flip(const psr_augment_key *key, const psr_augment_step *step)
 }
 
 psr_box psr_draw_resized_crop(const psr_augment_key *key, const psr_augment_step *step,
-                              psr_shape shape)
+                              psr_picture_shape shape)
 {
     psr_draws draws = psr_draws_of(key, step);
     const psr_bounds ratio = step->as.resized_crop.ratio;
@@ -122,7 +122,7 @@ psr_box psr_draw_resized_crop(const psr_augment_key *key, const psr_augment_step
     return box;
 }
 
-static bool draw_erased(psr_draws *draws, const psr_augment_step *step, psr_shape shape,
+static bool draw_erased(psr_draws *draws, const psr_augment_step *step, psr_picture_shape shape,
                         psr_box *ret_box)
 {
     if (psr_draw_unit(draws) < 1 - step->as.erasing.probability)
@@ -157,8 +157,8 @@ static void cut_span(uint32_t middle, uint32_t side, uint32_t length, uint32_t *
     *ret_count = (uint32_t)(last - first);
 }
 
-bool psr_draw_hole(const psr_augment_key *key, const psr_augment_step *step, psr_shape shape,
-                   psr_box *ret_box)
+bool psr_draw_hole(const psr_augment_key *key, const psr_augment_step *step,
+                   psr_picture_shape shape, psr_box *ret_box)
 {
     psr_draws draws = psr_draws_of(key, step);
     if (step->kind == PSR_STEP_RANDOM_ERASING)

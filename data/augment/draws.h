@@ -41,8 +41,8 @@ double psr_draw_beta(psr_draws *draws, double alpha);
 typedef struct psr_crop {
     uint32_t top, left;
 } psr_crop;
-psr_crop psr_draw_crop(const psr_augment_key *key, const psr_augment_step *step, psr_shape shape,
-                       uint32_t side, uint32_t padding);
+psr_crop psr_draw_crop(const psr_augment_key *key, const psr_augment_step *step,
+                       psr_picture_shape shape, uint32_t side, uint32_t padding);
 bool psr_draw_flip(const psr_augment_key *key, const psr_augment_step *step);
 
 /* A rectangle of a picture, inside it. */
@@ -54,13 +54,13 @@ typedef struct psr_box {
  * by area and by the logarithm of its width over height; else the largest in the middle with a
  * ratio within bounds (torchvision's RandomResizedCrop.get_params). */
 psr_box psr_draw_resized_crop(const psr_augment_key *key, const psr_augment_step *step,
-                              psr_shape shape);
+                              psr_picture_shape shape);
 
 /* The rectangle that random-erasing or cutout blanks. false: none. Random erasing tries ten shapes
  * (Zhong et al., "Random Erasing Data Augmentation", 2017, algorithm 1; torchvision's
  * RandomErasing.get_params); cutout's square has its middle anywhere and is cut at the edges
  * (DeVries and Taylor, "Improved Regularization of CNNs with Cutout", 2017). */
-bool psr_draw_hole(const psr_augment_key *key, const psr_augment_step *step, psr_shape shape,
-                   psr_box *ret_box);
+bool psr_draw_hole(const psr_augment_key *key, const psr_augment_step *step,
+                   psr_picture_shape shape, psr_box *ret_box);
 
 #endif

@@ -1,11 +1,11 @@
 /* mixup and cutmix: a sample's picture is mixed with a partner's, and its target is both labels.
  *
  * The partner and the share are drawn for each sample by itself, from (seed, epoch, sample, copy):
- * any sample of the set, uniformly, so that neither depends on the batch, the workers or the order.
+ * any sample of the set, uniformly, so that neither depends on batch, workers or order.
  * (The papers' programs, and torchvision, mix a batch with itself turned by one, with one share for
  * the whole batch. The papers' text draws pairs.) The partner's picture has gone through the same
- * list, with what it draws itself. With both steps in a list each sample goes by one of them, either
- * with probability 1/2. Pure functions; any thread. */
+ * list, with what it draws itself. With both steps in a list each sample goes by one of them,
+ * either with probability 1/2. Pure functions; any thread. */
 #ifndef PSR_DATA_AUGMENT_MIX_H
 #define PSR_DATA_AUGMENT_MIX_H
 

@@ -475,7 +475,7 @@ psr_augment_plan psr_augment_plan_evaluation(const psr_augment_plan *plan)
     return evaluation;
 }
 
-static psr_err refuse_crop(const psr_augment_step *step, psr_shape shape, uint32_t least)
+static psr_err refuse_crop(const psr_augment_step *step, psr_picture_shape shape, uint32_t least)
 {
     if (shape.height == 0)
         return psr_fail(PSR_ERR_USAGE,
@@ -489,7 +489,7 @@ static psr_err refuse_crop(const psr_augment_step *step, psr_shape shape, uint32
                     step->as.crop.padding);
 }
 
-static psr_err refuse_shape(psr_shape shape)
+static psr_err refuse_shape(psr_picture_shape shape)
 {
     if (shape.height == 0)
         return psr_fail(PSR_ERR_USAGE,
@@ -501,8 +501,8 @@ static psr_err refuse_shape(psr_shape shape)
                     shape.height, shape.width);
 }
 
-psr_err psr_augment_plan_side(const psr_augment_plan *plan, uint32_t channels, psr_shape shape,
-                              uint32_t *ret_side)
+psr_err psr_augment_plan_side(const psr_augment_plan *plan, uint32_t channels,
+                              psr_picture_shape shape, uint32_t *ret_side)
 {
     uint32_t least = 1; /* of a side, where sizes vary */
     for (uint32_t i = 0; i < plan->bytes; i++) {
@@ -543,7 +543,7 @@ psr_err psr_augment_plan_side(const psr_augment_plan *plan, uint32_t channels, p
             break;
         }
         if (side > 0)
-            shape = (psr_shape){side, side};
+            shape = (psr_picture_shape){side, side};
     }
     if (shape.height == 0 || shape.height != shape.width)
         return refuse_shape(shape);
@@ -551,14 +551,14 @@ psr_err psr_augment_plan_side(const psr_augment_plan *plan, uint32_t channels, p
     return PSR_OK;
 }
 
-psr_shape psr_resized_short(psr_shape shape, uint32_t side)
+psr_picture_shape psr_resized_short(psr_picture_shape shape, uint32_t side)
 {
     if (shape.height <= shape.width)
-        return (psr_shape){side, (uint32_t)((uint64_t)side * shape.width / shape.height)};
-    return (psr_shape){(uint32_t)((uint64_t)side * shape.height / shape.width), side};
+        return (psr_picture_shape){side, (uint32_t)((uint64_t)side * shape.width / shape.height)};
+    return (psr_picture_shape){(uint32_t)((uint64_t)side * shape.height / shape.width), side};
 }
 
-psr_err psr_augment_side_of(const psr_config *config, uint32_t channels, psr_shape shape,
+psr_err psr_augment_side_of(const psr_config *config, uint32_t channels, psr_picture_shape shape,
                             uint32_t *ret_side)
 {
     psr_augment_plan plan;

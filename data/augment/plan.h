@@ -107,9 +107,9 @@ typedef struct psr_augment_plan {
 } psr_augment_plan;
 
 /* Height and width of a picture; 0: they differ from sample to sample. */
-typedef struct psr_shape {
+typedef struct psr_picture_shape {
     uint32_t height, width;
-} psr_shape;
+} psr_picture_shape;
 
 /* text: a list, or none, crop-flip or imagenet, which are names of lists. image_size: --image-size;
  * 0: none is given. USAGE, beginning with "--augment STEP: " or "--image-size": an unknown step,
@@ -132,15 +132,15 @@ psr_augment_plan psr_augment_plan_evaluation(const psr_augment_plan *plan);
  * the step: a crop that is larger than what it crops; a result that is not square, or differs from
  * sample to sample; colour that pictures of one channel have not. */
 PSR_MUST_CHECK psr_err psr_augment_plan_side(const psr_augment_plan *plan, uint32_t channels,
-                                             psr_shape shape, uint32_t *ret_side);
+                                             psr_picture_shape shape, uint32_t *ret_side);
 
 /* The side of the network's input for a configuration's options and pictures of that shape. */
 PSR_MUST_CHECK psr_err psr_augment_side_of(const psr_config *config, uint32_t channels,
-                                           psr_shape shape, uint32_t *ret_side);
+                                           psr_picture_shape shape, uint32_t *ret_side);
 
-/* The shape after a resize whose shorter side becomes side: the longer one is in proportion, rounded
- * down (torchvision's Resize of one number). */
-psr_shape psr_resized_short(psr_shape shape, uint32_t side);
+/* The shape after a resize whose shorter side becomes side: the longer one is in proportion,
+ * rounded down (torchvision's Resize of one number). */
+psr_picture_shape psr_resized_short(psr_picture_shape shape, uint32_t side);
 
 /* Whether the plan gives a sample a second label. */
 bool psr_augment_plan_mixes(const psr_augment_plan *plan);

@@ -6,7 +6,8 @@
 /* ---- draws ---- */
 
 /* Magnitude number bin of an operation, 0..PSR_AUGMENT_MAGNITUDES-1, without its sign. */
-static double magnitude_of(psr_operation_kind kind, bool wide, uint32_t bin, psr_shape shape)
+static double magnitude_of(psr_operation_kind kind, bool wide, uint32_t bin,
+                           psr_picture_shape shape)
 {
     const double part = (double)bin / (PSR_AUGMENT_MAGNITUDES - 1);
     switch (kind) {
@@ -34,7 +35,7 @@ static double magnitude_of(psr_operation_kind kind, bool wide, uint32_t bin, psr
 }
 
 psr_operation psr_draw_operation(const psr_augment_key *key, const psr_augment_step *step,
-                                 uint32_t i, psr_shape shape)
+                                 uint32_t i, psr_picture_shape shape)
 {
     enum { ELEMENTS = 4 }; /* an operation's own block */
     const bool wide = step->kind == PSR_STEP_TRIVIAL_AUGMENT;

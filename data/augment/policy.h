@@ -1,6 +1,6 @@
-/* The operations of rand-augment and trivial-augment, and what these draw: torchvision's RandAugment
- * (Cubuk et al., "RandAugment: practical automated data augmentation with a reduced search space",
- * 2019) and TrivialAugmentWide (Mueller and Hutter, "TrivialAugment: tuning-free yet
+/* The operations of rand-augment and trivial-augment, and what these draw: torchvision's
+ * RandAugment (Cubuk et al., "RandAugment: practical automated data augmentation with a reduced
+ * search space", 2019) and TrivialAugmentWide (Mueller and Hutter, "TrivialAugment: tuning-free yet
  * state-of-the-art data augmentation", 2021, table 5), with 31 magnitudes, nearest neighbours and
  * zero bytes for what comes from outside. Pure functions; any thread. */
 #ifndef PSR_DATA_AUGMENT_POLICY_H
@@ -34,7 +34,7 @@ typedef struct psr_operation {
 
 /* Operation number i of a step (0: trivial-augment has one) for a picture of that shape. */
 psr_operation psr_draw_operation(const psr_augment_key *key, const psr_augment_step *step,
-                                 uint32_t i, psr_shape shape);
+                                 uint32_t i, psr_picture_shape shape);
 
 /* spare: as many bytes as the canvas; what it held is lost. */
 void psr_operation_apply(psr_canvas canvas, const psr_operation *operation, uint8_t *spare);

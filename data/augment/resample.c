@@ -99,7 +99,7 @@ static uint8_t rounded(int32_t sum)
     return (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
 }
 
-/* A row of one channel. Two inputs, which a picture that grows has everywhere, go without a loop. */
+/* A row of one channel. */
 static void across(const uint8_t *row, ptrdiff_t step, const tap *taps, uint32_t count,
                    const int32_t *weights, uint8_t *restrict out)
 {
@@ -138,8 +138,8 @@ static void down(const uint8_t *rows, uint32_t width, const int32_t *weight, uin
     }
 }
 
-psr_err psr_resample(psr_resampler *resampler, const psr_pixels *from, psr_shape to, psr_box window,
-                     psr_resampling resampling, uint8_t *out)
+psr_err psr_resample(psr_resampler *resampler, const psr_pixels *from, psr_picture_shape to,
+                     psr_box window, psr_resampling resampling, uint8_t *out)
 {
     const bool antialias = resampling == PSR_RESAMPLE_ANTIALIAS;
     const axis x = {from->width, to.width, window.left, window.width, antialias};

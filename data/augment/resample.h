@@ -33,7 +33,8 @@ void psr_resampler_done(psr_resampler *resampler);
  * half-width max(n/m, 1) around it, normalised (Pillow's Resample.c, bilinear); plain: of the two
  * neighbours, at the edges the edge alone (PyTorch's interpolate, align_corners=False). Weights are
  * rounded to 2^-22. NOMEM. */
-PSR_MUST_CHECK psr_err psr_resample(psr_resampler *resampler, const psr_pixels *from, psr_shape to,
-                                    psr_box window, psr_resampling resampling, uint8_t *out);
+PSR_MUST_CHECK psr_err psr_resample(psr_resampler *resampler, const psr_pixels *from,
+                                    psr_picture_shape to, psr_box window, psr_resampling resampling,
+                                    uint8_t *out);
 
 #endif

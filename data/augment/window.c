@@ -1,8 +1,9 @@
 #include "data/augment/window.h"
 
-psr_window psr_window_of(uint32_t height, uint32_t width)
+psr_picture_window psr_picture_window_of(uint32_t height, uint32_t width)
 {
-    return (psr_window){.height = height, .width = width, .end_row = height, .end_column = width};
+    return (psr_picture_window){
+        .height = height, .width = width, .end_row = height, .end_column = width};
 }
 
 /* index - shift, not below 0 and not above most. */
@@ -12,11 +13,11 @@ static uint32_t shifted(uint32_t index, int32_t shift, uint32_t most)
     return moved < 0 ? 0 : moved > most ? most : (uint32_t)moved;
 }
 
-psr_window psr_window_cut(const psr_window *window, int32_t top, int32_t left, uint32_t height,
-                          uint32_t width)
+psr_picture_window psr_picture_window_cut(const psr_picture_window *window, int32_t top,
+                                          int32_t left, uint32_t height, uint32_t width)
 {
     int32_t shift = window->flip ? (int32_t)window->width - left - (int32_t)width : left;
-    return (psr_window){
+    return (psr_picture_window){
         .height = height,
         .width = width,
         .top = window->top + top,
@@ -29,22 +30,22 @@ psr_window psr_window_cut(const psr_window *window, int32_t top, int32_t left, u
     };
 }
 
-psr_window psr_window_mirror(const psr_window *window)
+psr_picture_window psr_picture_window_mirror(const psr_picture_window *window)
 {
-    psr_window mirrored = *window;
+    psr_picture_window mirrored = *window;
     mirrored.flip = !window->flip;
     mirrored.first_column = window->width - window->end_column;
     mirrored.end_column = window->width - window->first_column;
     return mirrored;
 }
 
-bool psr_window_is_full(const psr_window *window)
+bool psr_picture_window_is_full(const psr_picture_window *window)
 {
     return window->first_row == 0 && window->end_row == window->height &&
            window->first_column == 0 && window->end_column == window->width;
 }
 
-int32_t psr_window_column(const psr_window *window, uint32_t x)
+int32_t psr_picture_window_column(const psr_picture_window *window, uint32_t x)
 {
     return window->left + (int32_t)(window->flip ? window->width - 1 - x : x);
 }

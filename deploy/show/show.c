@@ -99,7 +99,8 @@ static psr_err ask_shape(const show_options *o, char words[static SHAPE][16])
         shape[i] = number;
     }
     if (err == PSR_OK)
-        err = psr_augment_side_of(&o->config, shape[0], (psr_shape){shape[1], shape[2]}, &side);
+        err = psr_augment_side_of(&o->config, shape[0], (psr_picture_shape){shape[1], shape[2]},
+                                  &side);
     shape[1] = shape[2] = side;
     for (int i = 0; i < SHAPE && err == PSR_OK; i++)
         snprintf(words[i], 16, "%" PRIu32, shape[i]);

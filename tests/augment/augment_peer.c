@@ -16,7 +16,7 @@ enum { SEED = 11, EPOCH = 2 };
 
 /* Smooth colours with some noise: pictures on which an interpolation, an edge and a histogram all
  * matter. */
-static void paint(uint8_t *pixels, uint32_t sample, uint32_t channels, psr_shape shape)
+static void paint(uint8_t *pixels, uint32_t sample, uint32_t channels, psr_picture_shape shape)
 {
     const psr_rng_at at = {.seed = SEED, .purpose = PSR_RNG_TEST, .sample = sample};
     for (uint32_t c = 0; c < channels; c++) {
@@ -38,7 +38,7 @@ static void print_box(psr_box box)
 }
 
 static void print_operations(const psr_augment_key *key, const psr_augment_step *step,
-                             psr_shape shape)
+                             psr_picture_shape shape)
 {
     printf("[");
     for (uint32_t i = 0; i < step->as.policy.operations; i++) {
@@ -49,14 +49,15 @@ static void print_operations(const psr_augment_key *key, const psr_augment_step 
 }
 
 /* What a step draws for a picture of that shape, which becomes its result's. */
-static void print_draw(const psr_augment_key *key, const psr_augment_step *step, psr_shape *shape)
+static void print_draw(const psr_augment_key *key, const psr_augment_step *step,
+                       psr_picture_shape *shape)
 {
     psr_box box = {0};
     switch (step->kind) {
     case PSR_STEP_CROP: {
         psr_crop crop = psr_draw_crop(key, step, *shape, step->as.crop.side, step->as.crop.padding);
         printf("[%u, %u, %u, %u]", crop.top, crop.left, step->as.crop.side, step->as.crop.padding);
-        *shape = (psr_shape){step->as.crop.side, step->as.crop.side};
+        *shape = (psr_picture_shape){step->as.crop.side, step->as.crop.side};
         break;
     }
     case PSR_STEP_FLIP:
@@ -64,12 +65,12 @@ static void print_draw(const psr_augment_key *key, const psr_augment_step *step,
         break;
     case PSR_STEP_RANDOM_RESIZED_CROP:
         print_box(psr_draw_resized_crop(key, step, *shape));
-        *shape = (psr_shape){step->as.resized_crop.side, step->as.resized_crop.side};
+        *shape = (psr_picture_shape){step->as.resized_crop.side, step->as.resized_crop.side};
         break;
     case PSR_STEP_RESIZE:
     case PSR_STEP_CENTRE_CROP:
         printf("%u", step->as.resize.side);
-        *shape = (psr_shape){step->as.resize.side, step->as.resize.side};
+        *shape = (psr_picture_shape){step->as.resize.side, step->as.resize.side};
         break;
     case PSR_STEP_RESIZE_SHORT:
         printf("%u", step->as.resize.side);
@@ -104,7 +105,8 @@ static void print_draw(const psr_augment_key *key, const psr_augment_step *step,
     }
 }
 
-static void print_draws(const psr_augment_plan *plan, const psr_augment_key *key, psr_shape shape)
+static void print_draws(const psr_augment_plan *plan, const psr_augment_key *key,
+                        psr_picture_shape shape)
 {
     printf("[");
     for (uint32_t i = 0; i < plan->count; i++) {
@@ -124,7 +126,7 @@ static FILE *open_in(const char *folder, const char *name)
 
 static psr_err run(const psr_augment_plan *plan, psr_dataset *dataset, const char *folder)
 {
-    const psr_shape shape = {dataset->height, dataset->width};
+    const psr_picture_shape shape = {dataset->height, dataset->width};
     const size_t plane = (size_t)shape.height * shape.width, bytes = dataset->channels * plane;
     psr_augmenter *augmenter = NULL;
     psr_augment_scratch scratch = {0};

@@ -297,8 +297,8 @@ def options(t):
     t.refuse("--image-size beside a resize in --augment", ["--image-size 32 does not go with --augment flip,resize:64"],
              augment="flip,resize:64", **{"image-size": 32})
     t.refuse("a crop that is larger than the pictures", ["--augment crop:64:4: pictures of 28x28"], augment="crop:64:4")
-    t.refuse("--shuffle-buffer without shuffling", ["--shuffle-buffer 8 does not go with --shuffle false"], shuffle=False,
-             **{"shuffle-buffer": 8})
+    t.refuse("--shuffle-buffer without shuffling", ["--shuffle-buffer 8 does not go with --shuffle false"],
+             **{"no-shuffle": True, "shuffle-buffer": 8})
     t.refuse("a slow worker that there is not", ["--slow 2:2", "--workers 2"], slow="2:2")
     t.refuse("--mean that is no number", ["--mean: 'grey'"], mean="grey")
     t.refuse("--mean for three channels of data with one", ["--mean: '0.5,0.4,0.3' has 3 numbers", "1 channel"], mean="0.5,0.4,0.3")

@@ -31,7 +31,7 @@ psr_err psr_sections_init(const psr_config *config, const psr_facts *facts,
                              .computes_all_ranks = roster.computes_all_ranks,
                              .owes = psr_compression_has_residual(compression),
                              .pulls_differences = psr_compression_has_residual(pulled)};
-    const psr_shape shape = {facts->height, facts->width};
+    const psr_picture_shape shape = {facts->height, facts->width};
     uint32_t side;
     PSR_TRY(psr_augment_side_of(config, facts->channels, shape, &side));
     PSR_TRY(psr_network_of(config, facts->classes, facts->channels, side, side, &sections.net));

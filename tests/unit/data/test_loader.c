@@ -99,7 +99,7 @@ static void assert_batch(const psr_dataset *dataset, const psr_loader_options *o
         assert_int_equal(batch->samples[i], sample);
         assert_int_equal(batch->labels[i], dataset->labels[sample]);
         psr_picture picture;
-        psr_scratch scratch = {0};
+        psr_picture_scratch scratch = {0};
         assert_int_equal(psr_picture_source_get(dataset->source, sample, NULL, &scratch, &picture),
                          PSR_OK);
         const psr_augment_key key = {
@@ -342,7 +342,7 @@ static void mixed_pictures_do_not_depend_on_the_number_of_workers(void **state)
 
 /* Samples 5, 6 and 40 are broken. */
 static psr_err give_some(const psr_picture_source *source, uint32_t i, const psr_picture_part *part,
-                         psr_scratch *scratch, psr_picture *ret_picture)
+                         psr_picture_scratch *scratch, psr_picture *ret_picture)
 {
     if (i == 5 || i == 6 || i == 40)
         return psr_fail(PSR_ERR_FORMAT, "picture %u: broken", i);
@@ -386,7 +386,7 @@ static psr_err load_broken(const psr_dataset *dataset, uint32_t max_bad, uint32_
             uint32_t sample = batch->samples[i];
             uint32_t given = sample == 5 || sample == 6 ? 7 : sample == 40 ? 41 : sample;
             psr_picture picture;
-            psr_scratch scratch = {0};
+            psr_picture_scratch scratch = {0};
             assert_int_equal(
                 psr_picture_source_get(dataset->source, given, NULL, &scratch, &picture), PSR_OK);
             const psr_augment_key key = {.sample = sample};

@@ -43,7 +43,7 @@ static void crops_of_a_random_area_stay_inside_and_within_bounds(void **state)
     psr_augment_step step = {.kind = PSR_STEP_RANDOM_RESIZED_CROP};
     step.as.resized_crop.scale = (psr_bounds){0.08, 1};
     step.as.resized_crop.ratio = (psr_bounds){0.75, 4.0 / 3};
-    static const psr_shape shapes[] = {{375, 500}, {1, 1}, {10, 1000}, {32, 32}};
+    static const psr_picture_shape shapes[] = {{375, 500}, {1, 1}, {10, 1000}, {32, 32}};
     for (int s = 0; s < 4; s++) {
         for (uint32_t i = 0; i < 2000; i++) {
             psr_augment_key key = key_of(i);

@@ -158,7 +158,7 @@ static void the_side_follows_from_list_and_pictures(void **state)
     (void)state;
     static const struct {
         const char *list;
-        psr_shape shape;
+        psr_picture_shape shape;
         uint32_t side;
         const char *message;
     } cases[] = {
@@ -193,7 +193,8 @@ static void the_side_follows_from_list_and_pictures(void **state)
     }
     psr_augment_plan plan = plan_of("lighting", 0);
     uint32_t side;
-    assert_int_equal(psr_augment_plan_side(&plan, 1, (psr_shape){28, 28}, &side), PSR_ERR_USAGE);
+    assert_int_equal(psr_augment_plan_side(&plan, 1, (psr_picture_shape){28, 28}, &side),
+                     PSR_ERR_USAGE);
     assert_string_equal(psr_err_detail(),
                         "--augment lighting: it is for pictures of three channels, and these have "
                         "1; leave it out");

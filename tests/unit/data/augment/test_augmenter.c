@@ -361,7 +361,7 @@ static void the_order_of_a_pictures_bytes_changes_nothing(void **state)
     assert_memory_equal(planar, packed, sizeof planar);
     /* and of the part that the first step reads */
     psr_box part;
-    assert_true(psr_augmenter_part(augmenter, &key, (psr_shape){H, W}, &part));
+    assert_true(psr_augmenter_part(augmenter, &key, (psr_picture_shape){H, W}, &part));
     const psr_picture cut = {
         turned + ((size_t)part.top * W + part.left) * 3, 3, part.height, part.width, 1, 3 * W, 3};
     assert_int_equal(psr_augmenter_image(augmenter, &key, &cut, true, &scratch, packed), PSR_OK);
@@ -400,8 +400,8 @@ static void what_is_erased_is_the_mean_colour(void **state)
     for (uint32_t sample = 0; sample < SAMPLES; sample++) {
         const psr_augment_key key = {.seed = SEED, .epoch = 1, .sample = sample};
         psr_box boxes[2];
-        assert_true(psr_draw_hole(&key, &cutout, (psr_shape){32, 32}, &boxes[0]));
-        assert_true(psr_draw_hole(&key, &erasing, (psr_shape){32, 32}, &boxes[1]));
+        assert_true(psr_draw_hole(&key, &cutout, (psr_picture_shape){32, 32}, &boxes[0]));
+        assert_true(psr_draw_hole(&key, &erasing, (psr_picture_shape){32, 32}, &boxes[1]));
         assert_in_range(boxes[1].height * boxes[1].width, 80, 230); /* of 1024, rounded sides */
         augment(plain, dataset, 1, sample, image);
         augment(holes, dataset, 1, sample, with_holes);
