@@ -1,6 +1,6 @@
 /* The other side of test_augment_torchvision.py: augment_peer LIST CHANNELS HEIGHT WIDTH SAMPLES
- * FOLDER. Makes generated pictures, takes them through LIST with mean 0 and deviation 1/255, so that
- * results are on the scale of bytes, and writes FOLDER/pictures (uint8 [SAMPLES, C, H, W]) and
+ * FOLDER. Makes generated pictures, takes them through LIST with mean 0 and deviation 1/255, so
+ * that results are on the scale of bytes, and writes FOLDER/pictures (uint8 [SAMPLES, C, H, W]) and
  * FOLDER/images (float32 [SAMPLES, C, S, S]). stdout: a line of JSON for each sample, an array of
  * what each step drew. */
 #include "data/augment/augmenter.h"

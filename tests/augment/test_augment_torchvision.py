@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Pixels of --augment beside torchvision's for the same parameters: test_augment_torchvision.py PEER
+"""Pixels of --augment beside torchvision's for the same parameters: test_augment_torchvision.py
+PEER
 
 PEER (augment_peer) makes pictures, takes them through a list of steps and says what each step drew;
 torchvision.transforms.v2.functional does the same with these parameters. They must differ by one
 level of 255 at most at every pixel. Where an operation takes the nearest neighbour, a position
 between two pixels can go to either, so a thousandth of those pixels may differ by more.
 
-It goes on with the Python that PSR_PYTHON names, where there is one. Exit status 77: no torchvision.
+It goes on with the Python that PSR_PYTHON names, where there is one. Exit status 77: no
+torchvision.
 """
 import json
 import os
