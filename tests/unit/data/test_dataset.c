@@ -200,7 +200,8 @@ static void an_empty_directory_says_what_it_should_hold(void **state)
         open_train(directory), PSR_ERR_NOT_FOUND,
         "--data @: no data set here, should hold train-images-idx3-ubyte and the like (MNIST "
         "family), emnist-balanced-train-images-idx3-ubyte and the like (EMNIST), data_batch_1.bin "
-        "and the like (CIFAR-10) or train.bin and test.bin (CIFAR-100), plain, .gz or .xz");
+        "and the like (CIFAR-10) or train.bin and test.bin (CIFAR-100), plain, .gz or .xz; or a "
+        "folder with pictures for each class");
 }
 
 /* Root sees everything: as another user, in a process of its own. */
