@@ -37,8 +37,8 @@ PSR_MUST_CHECK psr_err psr_content_key(const char *spec, char ret_key[PSR_CONTEN
 
 /* ---- in memory that several processes map ---- */
 
-/* Whether it has pixels to pass on. What is mapped or decoded as it is wanted has none: each process
- * opens it by itself. */
+/* Whether it has pixels to pass on. What is mapped or decoded as it is wanted has none: each
+ * process opens it by itself. */
 bool psr_opened_is_in_memory(const psr_opened *opened);
 /* Bytes that psr_opened_pack writes. */
 size_t psr_opened_packed_bytes(const psr_opened *opened);

@@ -133,7 +133,7 @@ static void note(work *w, uint32_t sample, psr_err err, const psr_picture *pictu
 static void *survey_thread(void *argument)
 {
     work *w = argument;
-    psr_scratch scratch = {0};
+    psr_picture_scratch scratch = {0};
     sums own = {0};
     uint32_t sample;
     while (take(w, &sample)) {

@@ -1,7 +1,7 @@
-/* `psring data WHAT`: the program psring-data, which the front door becomes (deploy/data/data.c). It
- * is a program of its own because the front door knows neither data sets nor libcurl. Each command
- * takes its own arguments (argv[0] is "psring data NAME"), prints, and returns its error, of which
- * main makes a line and the exit status. One thread. */
+/* `psring data WHAT`: the program psring-data, which the front door becomes (deploy/data/data.c).
+ * It is a program of its own because the front door knows neither data sets nor libcurl. Each
+ * command takes its own arguments (argv[0] is "psring data NAME"), prints, and returns its error,
+ * of which main makes a line and the exit status. One thread. */
 #ifndef PSR_DATA_COMMAND_COMMAND_H
 #define PSR_DATA_COMMAND_COMMAND_H
 

@@ -1,6 +1,6 @@
 /* The folder into which a data set comes as one: its files are gathered in a hidden folder beside,
- * which takes the final name when they are whole. Only one process at a time gathers there; what one
- * left that was killed is removed by the next. In place. One thread. */
+ * which takes the final name when they are whole. Only one process at a time gathers there; what
+ * one left that was killed is removed by the next. In place. One thread. */
 #ifndef PSR_DATA_COMMAND_PLACE_H
 #define PSR_DATA_COMMAND_PLACE_H
 

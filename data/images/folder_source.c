@@ -29,7 +29,7 @@ static void free_decoder(void *decoder)
 }
 
 psr_err psr_decode_file(const uint8_t *bytes, size_t size, const char *name, uint32_t channels,
-                        const psr_picture_part *part, psr_scratch *scratch,
+                        const psr_picture_part *part, psr_picture_scratch *scratch,
                         psr_picture *ret_picture)
 {
     if (channels != 3)
@@ -46,7 +46,7 @@ psr_err psr_decode_file(const uint8_t *bytes, size_t size, const char *name, uin
 
 /* ---- what a source does ---- */
 
-static psr_err read_file(const folder_source *f, uint32_t i, psr_scratch *scratch,
+static psr_err read_file(const folder_source *f, uint32_t i, psr_picture_scratch *scratch,
                          char path[PSR_PATH_MAX], const uint8_t **ret_bytes, size_t *ret_size)
 {
     int fd = -1;
@@ -71,7 +71,7 @@ static psr_err read_file(const folder_source *f, uint32_t i, psr_scratch *scratc
 }
 
 static psr_err give_picture(const psr_picture_source *source, uint32_t i,
-                            const psr_picture_part *part, psr_scratch *scratch,
+                            const psr_picture_part *part, psr_picture_scratch *scratch,
                             psr_picture *ret_picture)
 {
     const folder_source *f = folder_of(source);
@@ -82,7 +82,7 @@ static psr_err give_picture(const psr_picture_source *source, uint32_t i,
     return psr_decode_file(bytes, size, path, source->channels, part, scratch, ret_picture);
 }
 
-static psr_err give_size(const psr_picture_source *source, uint32_t i, psr_scratch *scratch,
+static psr_err give_size(const psr_picture_source *source, uint32_t i, psr_picture_scratch *scratch,
                          uint32_t *ret_height, uint32_t *ret_width)
 {
     (void)scratch;
@@ -92,7 +92,7 @@ static psr_err give_size(const psr_picture_source *source, uint32_t i, psr_scrat
     return PSR_OK;
 }
 
-static psr_err give_stored(const psr_picture_source *source, uint32_t i, psr_scratch *scratch,
+static psr_err give_stored(const psr_picture_source *source, uint32_t i, psr_picture_scratch *scratch,
                            psr_stored *ret_stored)
 {
     const folder_source *f = folder_of(source);

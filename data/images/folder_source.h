@@ -16,6 +16,6 @@ const psr_picture_set *psr_folder_source_set(const psr_picture_source *source);
  * UNSUPPORTED: channels other than 3. */
 PSR_MUST_CHECK psr_err psr_decode_file(const uint8_t *bytes, size_t size, const char *name,
                                        uint32_t channels, const psr_picture_part *part,
-                                       psr_scratch *scratch, psr_picture *ret_picture);
+                                       psr_picture_scratch *scratch, psr_picture *ret_picture);
 
 #endif

@@ -274,8 +274,8 @@ static psr_err check_length(const pack *p)
     return PSR_OK;
 }
 
-static psr_err pack_stored(const psr_picture_source *source, uint32_t i, psr_scratch *scratch,
-                           psr_stored *ret_stored)
+static psr_err pack_stored(const psr_picture_source *source, uint32_t i,
+                           psr_picture_scratch *scratch, psr_stored *ret_stored)
 {
     const pack *p = source->state;
     (void)scratch;
@@ -296,7 +296,7 @@ static psr_err pack_stored(const psr_picture_source *source, uint32_t i, psr_scr
 }
 
 static psr_err decode_stored(const psr_picture_source *source, uint32_t i, const psr_stored *stored,
-                             const psr_picture_part *part, psr_scratch *scratch,
+                             const psr_picture_part *part, psr_picture_scratch *scratch,
                              psr_picture *ret_picture)
 {
     const pack *p = source->state;
@@ -313,7 +313,7 @@ static psr_err decode_stored(const psr_picture_source *source, uint32_t i, const
 }
 
 static psr_err pack_picture(const psr_picture_source *source, uint32_t i,
-                            const psr_picture_part *part, psr_scratch *scratch,
+                            const psr_picture_part *part, psr_picture_scratch *scratch,
                             psr_picture *ret_picture)
 {
     psr_stored stored = {0};
@@ -334,7 +334,7 @@ static psr_err pack_picture(const psr_picture_source *source, uint32_t i,
     return PSR_OK;
 }
 
-static psr_err pack_size(const psr_picture_source *source, uint32_t i, psr_scratch *scratch,
+static psr_err pack_size(const psr_picture_source *source, uint32_t i, psr_picture_scratch *scratch,
                          uint32_t *ret_height, uint32_t *ret_width)
 {
     const pack *p = source->state;

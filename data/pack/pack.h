@@ -3,8 +3,8 @@
  * writes them (data/pack/write.h), docs/pack.md describes them.
  *
  * A pack is mapped, not read: it may be larger than memory, and the workers of a host have it in
- * memory once. Its head and index are checked when it is opened, each record's checksum whenever its
- * picture is taken. A pack may come from anywhere: nothing in it leads outside it. A file that
+ * memory once. Its head and index are checked when it is opened, each record's checksum whenever
+ * its picture is taken. A pack may come from anywhere: nothing in it leads outside it. A file that
  * becomes shorter while it is mapped is noticed before a picture is taken from it. (Between this
  * look and the reading of some pages a file that is cut still ends the process by SIGBUS. Packs are
  * replaced by renaming, which never cuts one.) Immutable; any thread. */

@@ -23,7 +23,7 @@ typedef struct writer {
     pack_head head;
     pack_entry *entries[2]; /* [count], owned */
     XXH3_state_t index;
-    psr_scratch scratch;
+    psr_picture_scratch scratch;
     uint64_t done;
 } writer;
 

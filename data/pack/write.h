@@ -18,9 +18,9 @@ typedef struct psr_pack_written {
     psr_content content;
 } psr_pack_written;
 
-/* Writes the pictures of sources[0] (train) and sources[1] (test) into a new file beside path, which
- * takes path's place at the end. On failure path is as it was and nothing is left beside it. A
- * content that is the same as the source's is called the same. Errors of the sources; USAGE: the
+/* Writes the pictures of sources[0] (train) and sources[1] (test) into a new file beside path,
+ * which takes path's place at the end. On failure path is as it was and nothing is left beside it.
+ * A content that is the same as the source's is called the same. Errors of the sources; USAGE: the
  * splits do not go together; IO, NOMEM; CANCELLED: told to stop. */
 PSR_MUST_CHECK psr_err psr_pack_write(const char *path, const psr_picture_source *const sources[2],
                                       const psr_pack_options *options,

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""psring data: what it gets is whole or not there; a pack is the data set that it was made of, to the
-same bits in every mode; what is damaged is named.
+"""psring data: what it gets is whole or not there; a pack is the data set that it was made of, to
+the same bits in every mode; what is damaged is named.
 
 usage: test_data.py PSRING get|pack|cifar"""
 
@@ -25,8 +25,8 @@ SPLITS = ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-imag
 
 class Server:
     """Serves a folder on a port of 127.0.0.1 that the kernel gives. How: of a file's name, "whole"
-    (also if it is not there), "cut" (the connection ends in the middle), or "held" (it stays open in
-    the middle, and `held` is set, until the client goes)."""
+    (also if it is not there), "cut" (the connection ends in the middle), or "held" (it stays open
+    in the middle, and `held` is set, until the client goes)."""
 
     def __init__(self, folder, how=()):
         self.held, self.gone = threading.Event(), threading.Event()

@@ -302,7 +302,7 @@ static void the_source_gives_the_pictures(void **state)
     write_grey("d/val/b/4.png", 44);
     psr_picture_set *set = read_set("d");
     psr_picture_source *train = NULL, *test = NULL;
-    psr_scratch scratch = {0};
+    psr_picture_scratch scratch = {0};
     psr_picture picture;
     psr_stored stored;
     uint32_t height, width;

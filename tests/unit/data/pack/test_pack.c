@@ -40,8 +40,8 @@ static void write_plain(const char *path)
 
 enum { FILES = 12, LARGEST = 7 };
 
-static psr_err files_stored(const psr_picture_source *source, uint32_t i, psr_scratch *scratch,
-                            psr_stored *ret_stored)
+static psr_err files_stored(const psr_picture_source *source, uint32_t i,
+                            psr_picture_scratch *scratch, psr_stored *ret_stored)
 {
     uint32_t height = 1 + i % LARGEST, width = 1 + (i * 3 + *(int *)source->state) % LARGEST;
     size_t size = 2 + 3u * height * width;
@@ -61,7 +61,8 @@ static psr_err files_stored(const psr_picture_source *source, uint32_t i, psr_sc
 }
 
 static psr_err decode(const uint8_t *bytes, size_t size, const char *name, uint32_t channels,
-                      const psr_picture_part *part, psr_scratch *scratch, psr_picture *ret_picture)
+                      const psr_picture_part *part, psr_picture_scratch *scratch,
+                      psr_picture *ret_picture)
 {
     uint8_t *pixels = NULL;
     if (size < 2 || size != 2 + 3u * bytes[0] * bytes[1])
@@ -82,7 +83,7 @@ static psr_err decode(const uint8_t *bytes, size_t size, const char *name, uint3
 }
 
 static psr_err files_picture(const psr_picture_source *source, uint32_t i,
-                             const psr_picture_part *part, psr_scratch *scratch,
+                             const psr_picture_part *part, psr_picture_scratch *scratch,
                              psr_picture *ret_picture)
 {
     psr_stored stored;
@@ -129,7 +130,7 @@ static void assert_same_picture(const psr_picture *a, const psr_picture *b)
 
 static void assert_same_pictures(const psr_picture_source *a, const psr_picture_source *b)
 {
-    psr_scratch of_a = {0}, of_b = {0};
+    psr_picture_scratch of_a = {0}, of_b = {0};
     psr_picture from_a, from_b;
     assert_int_equal(a->count, b->count);
     assert_memory_equal(a->labels, b->labels, a->count * sizeof *a->labels);
@@ -229,7 +230,7 @@ static void stored_files_of_different_sizes_are_kept_as_they_are(void **state)
     psr_pack_written written;
     psr_pack_info info;
     psr_picture_source *sources[2];
-    psr_scratch a = {0}, b = {0};
+    psr_picture_scratch a = {0}, b = {0};
     const char *path = in_folder("files.pack");
     expect_ok(psr_pack_write(path, files(), &options, &written));
     expect_ok(psr_pack_open(path, decode, &info, sources));
@@ -261,7 +262,7 @@ static void without_a_decoder_only_pixels_are_given_and_files_are_refused_by_nam
     psr_pack_written as_files, as_pixels;
     psr_pack_info info;
     psr_picture_source *sources[2];
-    psr_scratch scratch = {0};
+    psr_picture_scratch scratch = {0};
     psr_picture picture;
     const char *path = in_folder("files.pack");
     expect_ok(psr_pack_write(path, files(), &options, &as_files));
@@ -324,7 +325,7 @@ static void a_pack_with_a_changed_byte_is_refused_and_a_changed_record_is_named(
     pack_head head;
     psr_pack_info info;
     psr_picture_source *sources[2];
-    psr_scratch scratch = {0};
+    psr_picture_scratch scratch = {0};
     psr_picture picture;
     write_plain(path);
     int fd = open(path, O_RDONLY);
@@ -416,7 +417,7 @@ static void a_pack_that_is_cut_while_it_is_used_fails_by_name(void **state)
     const char *path = in_folder("made.pack");
     psr_pack_info info;
     psr_picture_source *sources[2];
-    psr_scratch scratch = {0};
+    psr_picture_scratch scratch = {0};
     psr_picture picture;
     write_plain(path);
     expect_ok(psr_pack_open(path, NULL, &info, sources));
