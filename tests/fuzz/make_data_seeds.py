@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the seeds of fuzz_idx, fuzz_cifar and fuzz_pack into corpus/: one good file of each kind and
-packing."""
+"""Writes the seeds of fuzz_idx, fuzz_cifar and fuzz_pack into corpus/: one good file of each kind
+and packing."""
 import gzip
 import lzma
 import pathlib

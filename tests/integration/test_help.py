@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from psring_run import PATIENCE_S, Tap
 
-COMMANDS = ["train", "run", "bench", "bench comm", "doctor", "mode", "report", "show", "diff", "plot", "keygen"]
+COMMANDS = ["train", "run", "bench", "bench comm", "doctor", "mode", "report", "show", "diff", "plot", "data", "data get", "data pack", "keygen"]
 
 
 def run(words, **environment):
