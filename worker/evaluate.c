@@ -121,6 +121,7 @@ psr_err psr_evaluate(psr_trainer *t, uint64_t steps, psr_evaluation *ret_evaluat
     sampler.partition = PSR_PARTITION_EXACT;
     sampler.shuffle = false;
     sampler.drop_last = false;
+    sampler.batch_size = t->config->batch_size; /* not a whole step's */
 
     double *sums = calloc(t->replica_count, SUM_FIELDS * sizeof *sums);
     float *averaged = NULL;

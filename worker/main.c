@@ -155,7 +155,15 @@ static psr_err find_facts(worker *w, uint32_t ranks, psr_facts *ret_facts)
 
     psr_sampler sampler = psr_trainer_sampler(config, ranks, info.train_count);
     uint64_t total = psr_trainer_total_steps(config, &sampler);
-    if ((uint64_t)config->batch_size * ranks > info.train_count)
+    const uint64_t step_samples = psr_config_step_samples(config);
+    if (config->accumulate > 1 && step_samples * ranks > info.train_count)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--accumulate: %" PRIu32 " batches of %" PRIu32 " for each of %" PRIu32
+                        " workers are more than the %" PRIu32
+                        " samples of %s; give at most %" PRIu64,
+                        config->accumulate, config->batch_size, ranks, info.train_count, info.name,
+                        info.train_count / ((uint64_t)config->batch_size * ranks));
+    if (step_samples * ranks > info.train_count)
         return psr_fail(
             PSR_ERR_USAGE,
             "--batch-size: %" PRIu32 " for each of %" PRIu32 " workers is more than the %" PRIu32

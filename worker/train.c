@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/arrays/finite.h"
+#include "base/arrays/fold.h"
 #include "base/log.h"
 #include "worker/evaluate.h"
 #include "worker/pass_times.h"
@@ -32,6 +33,7 @@ typedef struct turn {
 
 typedef struct training {
     psr_trainer *t;
+    bool adds;   /* the pass under way is the last of several whose gradients are added */
     turn *turns; /* [replicas] */
     psr_outcome outcome;
     uint64_t last_evaluated, last_saved; /* completed steps at that time; 0: never */
@@ -103,9 +105,24 @@ static psr_err weights_wanted(void *context, uint32_t bucket)
     return err;
 }
 
+/* The last pass wrote its gradient where the exchange reads it: the sum of those before it is
+ * added. Padding is zero in both. */
+static psr_err add_accumulated(training *tr, uint32_t bucket, const psr_fence *fence)
+{
+    const psr_bucket *b = &tr->t->buckets->items[bucket];
+    if (fence != NULL)
+        return psr_fail(PSR_ERR_UNSUPPORTED,
+                        "--accumulate: a device still writes the gradient, and cannot add to it");
+    psr_fold_add(psr_exchange_gradients(tr->t->exchange) + b->offset,
+                 tr->t->accumulated + b->offset, b->length);
+    return PSR_OK;
+}
+
 static psr_err gradient_ready(void *context, uint32_t bucket, psr_fence *fence)
 {
     training *tr = context;
+    if (tr->adds)
+        PSR_TRY(add_accumulated(tr, bucket, fence));
     mark_busy(tr);
     psr_err err = psr_exchange_gradient_ready(tr->t->exchange, bucket, fence);
     tr->marked_s = psr_clock_s();
@@ -138,50 +155,90 @@ static void progress(void *context)
 
 /* ---- one rank's turn ---- */
 
-static psr_err compute(training *tr, const psr_replica *replica, const psr_loader_batch *loaded,
-                       uint32_t global_batch, turn *now)
+/* One forward and backward pass over count samples of the loaded batch, from `first` on, which
+ * writes its gradient into gradients. last: of the step, so the exchange hears of it. */
+static psr_err run_pass(training *tr, const psr_replica *replica, const psr_loader_batch *loaded,
+                        uint32_t first, uint32_t count, uint32_t global_batch, float *gradients,
+                        bool last, psr_pass_result *sum)
 {
     psr_trainer *t = tr->t;
-    const psr_second_labels second = {loaded->second_labels, loaded->shares};
-    const psr_batch batch = {.images = loaded->images,
-                             .labels = loaded->labels,
-                             .samples = loaded->samples,
-                             .count = loaded->count,
+    const bool mixed = loaded->second_labels != NULL;
+    const psr_second_labels second = {mixed ? loaded->second_labels + first : NULL,
+                                      mixed ? loaded->shares + first : NULL};
+    const size_t image = (size_t)t->net->channels * t->net->height * t->net->width;
+    const psr_batch batch = {.images = loaded->images + first * image,
+                             .labels = loaded->labels + first,
+                             .samples = loaded->samples + first,
+                             .count = count,
                              .epoch = loaded->epoch,
                              .seed = t->config->seed,
-                             .second = loaded->second_labels != NULL ? &second : NULL};
+                             .second = mixed ? &second : NULL};
     const psr_exec_state state = {.weights = psr_exchange_weights(t->exchange),
-                                  .gradients = psr_exchange_gradients(t->exchange),
+                                  .gradients = gradients,
                                   .buffers = replica->buffers};
     const psr_exec_hooks hooks = {.context = tr,
                                   .weights_wanted = weights_wanted,
-                                  .gradient_ready = gradient_ready,
+                                  .gradient_ready = last ? gradient_ready : NULL,
                                   .progress = progress,
                                   .layer = tr->tracer != NULL ? see_layer : NULL};
     psr_pass_result result;
-    /* Work that only the first step does says nothing about a worker's speed. */
-    tr->slow_factor = now->metrics.step > t->first_step + 1
-                          ? psr_config_slow_factor(t->config, replica->rank)
-                          : 1;
-    tr->records = tr->times != NULL && replica->rank == 0 && batch.count == t->config->batch_size &&
-                  now->metrics.step > t->first_step + 1;
     tr->nodes_done = 0;
-    if (tr->records)
-        psr_pass_times_begin(tr->times);
-    tr->busy_s = 0;
-    tr->marked_s = psr_clock_s();
     tr->backward = false;
     tr->pass_ns = trace_clock(tr);
     PSR_TRY(psr_backend_train(t->backend, &batch, &state, (float)(1.0 / global_batch), &hooks,
                               &result));
     record(tr, PSR_TRACE_BACKWARD, PSR_TRACE_NO_INDEX, 0, tr->pass_ns);
+    sum->loss_sum += result.loss_sum;
+    sum->correct += result.correct;
+    return PSR_OK;
+}
+
+/* --accumulate: the passes before the last one, whose gradients are added in their order. Nothing
+ * is exchanged meanwhile. Returns the first sample of the last pass. */
+static psr_err accumulate(training *tr, const psr_replica *replica, const psr_loader_batch *loaded,
+                          uint32_t global_batch, psr_pass_result *sum, uint32_t *ret_first)
+{
+    psr_trainer *t = tr->t;
+    const uint32_t size = t->config->batch_size;
+    uint32_t first = 0;
+    for (; loaded->count - first > size; first += size) {
+        float *gradients = first == 0 ? t->accumulated : t->pass;
+        PSR_TRY(
+            run_pass(tr, replica, loaded, first, size, global_batch, gradients, false, sum));
+        if (first > 0)
+            psr_fold_add(t->accumulated, t->pass, t->net->params.length);
+    }
+    tr->adds = first > 0;
+    *ret_first = first;
+    return PSR_OK;
+}
+
+static psr_err compute(training *tr, const psr_replica *replica, const psr_loader_batch *loaded,
+                       uint32_t global_batch, turn *now)
+{
+    psr_trainer *t = tr->t;
+    psr_pass_result sum = {0};
+    uint32_t first = 0;
+    /* Work that only the first step does says nothing about a worker's speed. */
+    tr->slow_factor = now->metrics.step > t->first_step + 1
+                          ? psr_config_slow_factor(t->config, replica->rank)
+                          : 1;
+    tr->records = tr->times != NULL && replica->rank == 0 &&
+                  loaded->count == t->config->batch_size && now->metrics.step > t->first_step + 1;
+    if (tr->records)
+        psr_pass_times_begin(tr->times);
+    tr->busy_s = 0;
+    tr->marked_s = psr_clock_s();
+    PSR_TRY(accumulate(tr, replica, loaded, global_batch, &sum, &first));
+    PSR_TRY(run_pass(tr, replica, loaded, first, loaded->count - first, global_batch,
+                     psr_exchange_gradients(t->exchange), true, &sum));
     if (tr->records) {
         mark_busy(tr);
         psr_pass_times_end(tr->times, tr->busy_s);
     }
-    now->loss_sum = result.loss_sum;
-    now->correct = result.correct;
-    now->metrics.loss = result.loss_sum / loaded->count;
+    now->loss_sum = sum.loss_sum;
+    now->correct = sum.correct;
+    now->metrics.loss = sum.loss_sum / loaded->count;
     if (!isfinite(now->metrics.loss))
         return psr_fail(PSR_ERR_NUMERIC,
                         "step %" PRIu64 ": the loss of worker %" PRIu32

@@ -15,7 +15,7 @@ psr_sampler psr_trainer_sampler(const psr_config *config, uint32_t ranks, uint32
     return (psr_sampler){.seed = config->seed,
                          .count = count,
                          .workers = ranks,
-                         .batch_size = config->batch_size,
+                         .batch_size = psr_config_step_samples(config),
                          .partition = config->partition,
                          .shuffle = config->shuffle,
                          .drop_last = config->drop_last,
@@ -153,6 +153,10 @@ static psr_err init_parts(psr_trainer *t)
     t->sampler = psr_trainer_sampler(t->config, t->ranks, t->train->count);
     PSR_TRY(check_batches(t));
     PSR_TRY(compile(t));
+    if (t->config->accumulate > 1)
+        PSR_TRY(psr_arena_new(t->net->params.length, &t->accumulated));
+    if (t->config->accumulate > 2)
+        PSR_TRY(psr_arena_new(t->net->params.length, &t->pass));
     psr_session_progress(t->session, PSR_PHASE_START);
 
     uint32_t count = psr_exchange_plays(t->exchange);
@@ -198,5 +202,9 @@ void psr_trainer_done(psr_trainer *trainer)
     }
     free(trainer->replicas);
     psr_backend_free(trainer->backend);
+    if (trainer->accumulated != NULL)
+        psr_arena_free(trainer->accumulated, trainer->net->params.length);
+    if (trainer->pass != NULL)
+        psr_arena_free(trainer->pass, trainer->net->params.length);
     *trainer = (psr_trainer){0};
 }

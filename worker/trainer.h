@@ -32,6 +32,9 @@ typedef struct psr_trainer {
     uint32_t ranks; /* of the run */
     uint64_t first_step, total_steps;
     bool evaluates_first; /* before the first step, for an evaluation that was cut */
+    /* --accumulate: the sum of a step's gradients so far, and where the next one is written; arenas
+     * as long as the parameters, owned. NULL where it is 1, pass where it is below 3 */
+    float *accumulated, *pass;
     /* --seconds has ended the run: an evaluation is the run's own, and is not left out because no
      * step follows */
     bool evaluates_at_end;
@@ -49,7 +52,8 @@ typedef struct psr_trainer_options {
     bool evaluates_first;
 } psr_trainer_options;
 
-/* The sampler that distributes count samples among the ranks of a run. */
+/* The sampler that distributes count samples among the ranks of a run. Its batches are those of
+ * whole steps (psr_config_step_samples). */
 psr_sampler psr_trainer_sampler(const psr_config *config, uint32_t ranks, uint32_t count);
 /* Steps of a whole run; PSR_STEPS_MOST: --seconds alone ends it. */
 uint64_t psr_trainer_total_steps(const psr_config *config, const psr_sampler *sampler);

@@ -199,6 +199,11 @@ bool psr_config_shares_memory(const psr_config *config)
            (config->transport == PSR_TRANSPORT_AUTO && !psr_config_has_link(config));
 }
 
+uint32_t psr_config_step_samples(const psr_config *config)
+{
+    return config->batch_size * config->accumulate;
+}
+
 bool psr_config_updates_whole_tensors(const psr_config *config)
 {
     return config->optimizer == PSR_OPTIMIZER_LARS || config->optimizer == PSR_OPTIMIZER_LAMB;

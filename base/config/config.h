@@ -181,6 +181,7 @@ typedef struct psr_config {
     uint32_t loader_threads; /* --loader-threads */
     /* optimisation */
     uint32_t batch_size; /* --batch-size per worker */
+    uint32_t accumulate; /* --accumulate: so many of these a step */
     uint32_t epochs;     /* --epochs; 0 if steps is given */
     uint64_t steps;      /* --steps; 0 if epochs is given */
     /* --seconds of the training clock (docs/figures.md), after which no further step begins; 0: as
@@ -312,6 +313,8 @@ uint32_t psr_config_pushers(const psr_config *config);
 bool psr_config_shares_memory(const psr_config *config);
 /* Whether the optimizer's update needs whole tensors (LARS, LAMB: norms of a tensor). */
 bool psr_config_updates_whole_tensors(const psr_config *config);
+/* The samples of a worker in a whole step: --batch-size times --accumulate. */
+uint32_t psr_config_step_samples(const psr_config *config);
 /* Whether the run evaluates its weights: a played one has none that could be judged. */
 bool psr_config_evaluates(const psr_config *config);
 /* How many times as long as others this worker takes to compute (--slow); 1: it is not slowed. */

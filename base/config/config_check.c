@@ -304,6 +304,9 @@ static psr_err check_optimisation(const psr_config *config)
         return refuse_pair(config, "nesterov", "momentum", "it needs a momentum above 0");
 
     PSR_TRY(check_rule_options(config));
+    if (config->accumulate > 1 && config->record[0] != '\0')
+        return refuse_pair(config, "accumulate", "record",
+                           "what is recorded is one pass a step; leave one out");
     if (config->clip_norm > 0 && config->sync != PSR_SYNC_BSP)
         return refuse_pair(config, "clip-norm", "sync",
                            "each push is an update by itself, before the norm of its whole "

@@ -528,6 +528,10 @@ const psr_option psr_options[] = {
 
     {"batch-size", "N", "samples per worker and step", OPTIMISATION, "64",
      U32(batch_size, 1, 1 << 20)},
+    {"accumulate", "K",
+     "batches per worker and step whose gradients are added before they are exchanged: a step "
+     "takes K times --batch-size samples in the memory of one batch",
+     OPTIMISATION, "1", U32(accumulate, 1, 1024)},
     {"epochs", "N", "passes over the data; or give --steps", OPTIMISATION, "0",
      U32(epochs, 0, 1000000)},
     {"steps", "N", "updates; or give --epochs", OPTIMISATION, "0", U64(steps, 0, PSR_STEPS_MOST)},

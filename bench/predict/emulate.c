@@ -389,7 +389,7 @@ static psr_err figures_of(const emulated *m, psr_prediction *ret_prediction)
     const double step_s =
         (double)(m->ended_us[m->steps - 1] - m->ended_us[m->steps - 1 - m->timed]) / 1e6 / m->timed;
     p.step_s = step_s;
-    p.images_per_s = (double)m->workers * m->config.batch_size / step_s;
+    p.images_per_s = (double)m->workers * psr_config_step_samples(&m->config) / step_s;
     p.efficiency = m->scenario->compute_s / step_s;
     p.link_busy = larger(b.worker_link_s, b.shard_link_s) / step_s;
     p.process_busy = larger(b.worker_s, b.shard_s) / step_s;

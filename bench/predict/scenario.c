@@ -32,7 +32,8 @@ static psr_err make_profile(psr_scenario *s, const char *recorded)
     PSR_TRY(psr_profile_read(recorded, &profile));
     psr_err err = psr_profile_fits(&profile, recorded, &s->net->params);
     if (err == PSR_OK && s->compute_s < 0)
-        s->compute_s = psr_profile_step_s(&profile) * s->config.batch_size / profile.batch;
+        s->compute_s =
+            psr_profile_step_s(&profile) * psr_config_step_samples(&s->config) / profile.batch;
     if (err == PSR_OK)
         err = psr_compute_profile_init(s->net, &s->buckets, &profile, &s->profile);
     psr_profile_done(&profile);

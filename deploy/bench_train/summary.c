@@ -109,7 +109,8 @@ static double limit_of(const printer *p, const row *r)
     const row *none = without_exchange(p, r->cell->group);
     const double compute_s = median(none != NULL ? none : r, none != NULL ? "step_s" : "compute_s");
     const double link_s = link_limit_s(p, r);
-    const double images = (double)r->cell->config.workers * r->cell->config.batch_size;
+    const double images =
+        (double)r->cell->config.workers * psr_config_step_samples(&r->cell->config);
     return isnan(link_s) || !(compute_s > 0) ? NAN : images / fmax(compute_s, link_s);
 }
 

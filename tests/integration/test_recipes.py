@@ -21,6 +21,8 @@ CASES = {
     "lamb": ({"optimizer": "lamb", "weight-decay": 0.01}, dict(CONVNET, lr=0.01)),
     "clip-norm": ({"clip-norm": 0.5}, MLP),
     "clip-norm-lamb": ({"optimizer": "lamb", "clip-norm": 0.1}, dict(CONVNET, lr=0.01, optimizer="lamb", **{"adam-epsilon": 0.1})),
+    # 97 samples, 3 workers: in the last step of an epoch nobody has three whole batches
+    "accumulate": ({"accumulate": 3}, MLP),
     "no-decay": ({"no-decay": "bn,bias"}, dict(MLP, **{"weight-decay": 0.1})),
 }
 
@@ -68,6 +70,17 @@ def all_modes(tap, psring, directory, options):
     return right
 
 
+def one_large_batch(tap, psring, directory, plain, accumulated):
+    """The same samples, in one pass a step: the losses are the same but for roundings."""
+    large = Run(psring, directory, "large", dict(plain, mode="local", **{"batch-size": plain["batch-size"] * accumulated}))
+    if not tap.ok(large.status == 0, "the run with one large batch ends with status 0", large.why()):
+        return
+    with_many = Run(psring, directory, "many", dict(plain, mode="local", accumulate=accumulated))
+    pairs = [(a["loss"], b["loss"], a["images"], b["images"]) for a, b in zip(with_many.metrics(), large.metrics())]
+    tap.ok(len(pairs) == STEPS * plain["workers"] and all(a[2] == a[3] and (a[0] == a[1] or abs(a[0] - a[1]) < 1e-5 * abs(a[1])) for a in pairs),
+           "each step has its samples, and its losses within 1e-5", [str(pairs)])
+
+
 def main():
     psring, case = sys.argv[1:]
     added, plain = CASES[case]
@@ -75,6 +88,8 @@ def main():
     plain = dict({"workers": 3, "threads": 1, "batch-size": 8, "hash": True, "seed": 3, "steps": STEPS, "no-eval": True}, **plain)
     with Workspace() as directory:
         right = all_modes(tap, psring, directory, dict(plain, **added))
+        if "accumulate" in added:
+            one_large_batch(tap, psring, directory, plain, added["accumulate"])
         without = Run(psring, directory, "without", dict(plain, mode="local"))
         if tap.ok(without.status == 0, "the run without ends with status 0", without.why()):
             other = without.hashes()

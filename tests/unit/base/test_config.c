@@ -70,6 +70,7 @@ static const struct {
     {"drop-last", "true"},
     {"loader-threads", "2"},
     {"batch-size", "17"},
+    {"accumulate", "4"},
     {"epochs", "90"},
     {"steps", "1099511627776"},
     {"seconds", "90.5"},
@@ -848,6 +849,10 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
       {{{"rmsprop-centered", "true"}, {"optimizer", "adamw"}},
        PSR_ERR_USAGE,
        "--rmsprop-centered true does not go with --optimizer adamw: only rmsprop has it"},
+      {{{"accumulate", "2"}, {"record", "a"}},
+       PSR_ERR_USAGE,
+       "--accumulate 2 does not go with --record a: what is recorded is one pass a step; leave one "
+       "out"},
       {{{"clip-norm", "1"}, {"sync", "async"}},
        PSR_ERR_USAGE,
        "--clip-norm 1 does not go with --sync async: each push is an update by itself, before the "
