@@ -50,8 +50,8 @@ uint32_t psr_sampler_global_batch(const psr_sampler *sampler, uint32_t step);
 void psr_sampler_order(const psr_sampler *sampler, uint32_t epoch, uint32_t *order);
 /* Which copy of its sample (0..copies-1) entry i of rank's share is. */
 uint32_t psr_sampler_copy(const psr_sampler *sampler, uint32_t rank, uint32_t i);
-/* The samples of rank, in their order, after the used ones. share: psr_sampler_share entries. order: from
- * psr_sampler_order. */
+/* The samples of rank, in their order, after the used ones. share: psr_sampler_share entries.
+ * order: from psr_sampler_order. */
 void psr_sampler_select(const psr_sampler *sampler, const uint32_t *order, uint32_t rank,
                         uint32_t *share);
 

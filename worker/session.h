@@ -118,7 +118,8 @@ const psr_view *psr_session_view_at(psr_session *session, uint64_t step);
 PSR_MUST_CHECK psr_err psr_session_bound(psr_session *session, uint32_t epoch, double *ret_pause_s);
 
 /* This worker takes no further step: the run ends here, as all workers have seen at the same step
- * and the scheduler, which stops it in order, will see too. psr_session_may_begin waits for that. */
+ * and the scheduler, which stops it in order, will see too. psr_session_may_begin waits for
+ * that. */
 void psr_session_ends_here(psr_session *session);
 
 /* The steps that have begun, including those before first_step. */

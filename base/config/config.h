@@ -68,7 +68,7 @@ typedef enum psr_schedule_kind {
 #define PSR_MILESTONES_MAX 16
 /* --lr-schedule constant|cosine[:END]|poly:POWER|step:EVERY:GAMMA|multistep:A,B,..:GAMMA|
  * onecycle[:RISE[:FIRST[:LAST]]] (model/optimizers/schedule.c has the formulas) */
-typedef struct psr_schedule {
+typedef struct psr_lr_schedule {
     psr_schedule_kind kind;
     double gamma, power;
     double end; /* of cosine: a rate */
@@ -76,7 +76,7 @@ typedef struct psr_schedule {
     psr_duration milestones[PSR_MILESTONES_MAX]; /* ascending */
     uint32_t milestone_count;
     double rise, divide_first, divide_last; /* of onecycle */
-} psr_schedule;
+} psr_lr_schedule;
 /* --scale-lr: by what of the number of workers --lr is multiplied. */
 typedef enum psr_scale { PSR_SCALE_NONE, PSR_SCALE_LINEAR, PSR_SCALE_SQRT } psr_scale;
 typedef enum psr_eval_format { PSR_EVAL_FORMAT_PSRING, PSR_EVAL_FORMAT_TORCH } psr_eval_format;
@@ -198,7 +198,7 @@ typedef struct psr_config {
     double lars_trust;                           /* --lars-trust */
     double rmsprop_alpha, rmsprop_epsilon;       /* --rmsprop-alpha, --rmsprop-epsilon */
     bool rmsprop_centered;                       /* --rmsprop-centered */
-    psr_schedule schedule;                       /* --lr-schedule */
+    psr_lr_schedule schedule;                    /* --lr-schedule */
     psr_duration warmup;                         /* --warmup, linear from 0 exclusive */
     psr_scale scale_lr;                          /* --scale-lr none|linear|sqrt */
     double label_smoothing;                      /* --label-smoothing */

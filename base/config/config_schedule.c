@@ -52,7 +52,7 @@ static bool is_later(psr_duration one, psr_duration other)
 }
 
 /* "30e,60e,80e": in ascending order, all in steps or all in epochs. */
-static bool read_milestones(const char *text, psr_schedule *schedule)
+static bool read_milestones(const char *text, psr_lr_schedule *schedule)
 {
     for (const char *at = text;; at++) {
         char word[64];
@@ -75,7 +75,8 @@ static bool read_milestones(const char *text, psr_schedule *schedule)
 
 /* With its number of fields: they are all there, and no more. A field that a schedule does not use
  * keeps its neutral value, so that equal schedules are equal structs. */
-static bool read_fields(const char *name, const char *text, uint32_t fields, psr_schedule *schedule)
+static bool read_fields(const char *name, const char *text, uint32_t fields,
+                        psr_lr_schedule *schedule)
 {
     char list[512];
     if (strcmp(name, "constant") == 0 && fields == 1) {
@@ -117,7 +118,7 @@ static bool read_fields(const char *name, const char *text, uint32_t fields, psr
 psr_err psr_config_read_schedule(psr_config *config, const char *text)
 {
     char name[32];
-    psr_schedule schedule;
+    psr_lr_schedule schedule;
     memset(&schedule, 0, sizeof schedule); /* the gaps too: configurations are compared as bytes */
     schedule.gamma = schedule.power = 1;
     if (!field_at(text, 0, name, sizeof name) ||
@@ -151,7 +152,7 @@ void psr_config_print_schedule(const psr_config *config, char *text, size_t size
 {
     static const char *const names[] = {"constant", "step",      "cosine",
                                         "poly",     "multistep", "onecycle"};
-    const psr_schedule *s = &config->schedule;
+    const psr_lr_schedule *s = &config->schedule;
     psr_text_end end = {text, size};
     psr_text_add(&end, "%s", names[s->kind]);
     switch (s->kind) {

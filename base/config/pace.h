@@ -1,7 +1,8 @@
 /* Durations, and where a run is in its data after each of its steps.
  *
  * A duration is given in steps (N) or in epochs (30e, 0.5e). An epoch has as many steps as workers
- * and batch size make of it, so durations in epochs count what a run has seen, whatever computes it.
+ * and batch size make of it, so durations in epochs count what a run has seen, whoever computes
+ * it.
  *
  * Samples count, not steps. A run that goes on with another number of workers or another batch size
  * deals the rest of its epoch out anew, and its epochs have another number of steps from there on.
@@ -9,8 +10,8 @@
  *     place   the epoch, and how many samples of the epoch's order have been used;
  *     clock   steps in the unit of the run that was begun first. One epoch is always unit_steps of
  *             them, so a schedule is at the same fraction of the run after the same samples.
- * In a run that was never dealt out anew the clock is the number of steps, exactly. Plain data; pure
- * functions; any thread. */
+ * In a run that was never dealt out anew the clock is the number of steps, exactly. Plain data;
+ * pure functions; any thread. */
 #ifndef PSR_BASE_CONFIG_PACE_H
 #define PSR_BASE_CONFIG_PACE_H
 
@@ -72,8 +73,8 @@ psr_pace psr_pace_of(const psr_deal *deal, bool by_steps);
 /* From `step` on it is dealt out like that: before itself, if it was so already. */
 psr_pace psr_pace_after(const psr_pace *before, const psr_deal *deal, uint64_t step);
 
-/* After so many steps: the epoch (from 0) and the samples of its order that were used. At the end of
- * an epoch: the next one, and 0. */
+/* After so many steps: the epoch (from 0) and the samples of its order that were used. At the end
+ * of an epoch: the next one, and 0. */
 void psr_pace_place(const psr_pace *pace, uint64_t steps, uint64_t *ret_epoch, uint32_t *ret_used);
 double psr_pace_clock(const psr_pace *pace, uint64_t steps);
 /* The steps after which that many epochs are over, at least the present one's first step. */

@@ -174,11 +174,12 @@ static void add_accuracies(psr_text_end *end, const cJSON *o)
         return;
     psr_summary_text(o, PSR_FIGURE_TEST_TOP5, top5);
     psr_summary_text(o, PSR_FIGURE_TRAIN_ACCURACY, train);
-    psr_text_add(end, "accuracy   ");
+    psr_text_add(end, "correct    ");
     if (trained)
-        psr_text_add(end, "%s in training, in the last epoch%s", train, tested ? "; " : "\n");
+        psr_text_add(end, "%s of the last epoch's samples in training%s", train,
+                     tested ? "; " : "\n");
     if (tested)
-        psr_text_add(end, "%s of the test set in the top five\n", top5);
+        psr_text_add(end, "%s of the test set within the top five\n", top5);
 }
 
 static void add_result(psr_text_end *end, const cJSON *o)

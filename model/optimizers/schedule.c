@@ -1,6 +1,6 @@
-/* Learning rates. With W = warmup, t = step - W and T = total - W (the steps after the warm-up), all
- * on the clock of the run (base/config/pace.h), and r = lr * s, where s is what --scale-lr makes of
- * n workers: 1, n or sqrt(n):
+/* Learning rates. With W = warmup, t = step - W and T = total - W (the steps after the warm-up),
+ * all on the clock of the run (base/config/pace.h), and r = lr * s, where s is what --scale-lr
+ * makes of n workers: 1, n or sqrt(n):
  *
  *   step < W   lr + (r - lr) * (step + 1) / W     with --scale-lr: Goyal et al., "Accurate, large
  *                                                 minibatch SGD", 2017, 2.2: gradual warm-up
@@ -13,8 +13,8 @@
  *                                                 period, to the end rate e)
  *   poly       r * (1 - t / T)^power
  *   onecycle   Smith, Topin, "Super-convergence", 2018, as torch.optim.lr_scheduler.OneCycleLR with
- *              two phases and cosine annealing: from r / FIRST up to r until step rise * T - 1, then
- *              down to r / (FIRST * LAST) at step T - 1. The momentum stays.
+ *              two phases and cosine annealing: from r / FIRST up to r until step rise * T - 1,
+ *              then down to r / (FIRST * LAST) at step T - 1. The momentum stays.
  *
  * Past the end (async runs may push later) t stays at T. */
 #include "model/optimizers/optimizer.h"
@@ -35,7 +35,7 @@ static double anneal(double from, double to, double part)
     return to + (from - to) * (0.5 * (1.0 + cos(PI * part)));
 }
 
-static double one_cycle(const psr_schedule *s, double rate, double t, double t_end)
+static double one_cycle(const psr_lr_schedule *s, double rate, double t, double t_end)
 {
     const double first = rate / s->divide_first, top = s->rise * t_end - 1.0, end = t_end - 1.0;
     if (t >= end)
@@ -47,7 +47,7 @@ static double one_cycle(const psr_schedule *s, double rate, double t, double t_e
 
 static double scheduled(const psr_config *config, double rate, double t, double t_end)
 {
-    const psr_schedule *s = &config->schedule;
+    const psr_lr_schedule *s = &config->schedule;
     const double part = t_end <= 0 || t >= t_end ? 1.0 : t / t_end;
     uint32_t passed = 0;
     switch (s->kind) {

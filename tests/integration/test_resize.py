@@ -1,5 +1,5 @@
-"""A run goes on with another number of workers: the rest of its epoch is dealt out anew, its schedule
-is at the same fraction of the run, and all ways to that number end with the same bits.
+"""A run goes on with another number of workers: the rest of its epoch is dealt out anew, its
+schedule is at the same fraction of the run, and all ways to that number end with the same bits.
 
 usage: test_resize.py PSRING"""
 

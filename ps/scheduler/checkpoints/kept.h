@@ -17,8 +17,8 @@ void psr_kept_free(psr_kept *kept);
 
 /* The weights after that many steps had this accuracy. Before their checkpoint is in place. */
 void psr_kept_evaluated(psr_kept *kept, uint64_t step, double accuracy);
-/* A checkpoint is in place: removes what need not stay. IO: the link cannot be made, or a checkpoint
- * not removed; NOMEM. */
+/* A checkpoint is in place: removes what need not stay. IO: the link cannot be made, or a
+ * checkpoint not removed; NOMEM. */
 PSR_MUST_CHECK psr_err psr_kept_put(psr_kept *kept, uint64_t step);
 
 /* false: no checkpoint of this run was evaluated, or --keep-best is off. */

@@ -46,11 +46,11 @@ PSR_MUST_CHECK psr_err psr_resume_check(const psr_resume *resume, const psr_sect
 bool psr_resume_drops(const psr_resume *resume, const psr_sections *sections, char *line,
                       size_t size);
 
-/* Sends every section to the worker that needs it. A rank that the checkpoint's run did not have gets
- * the averaged batch-norm statistics, and owes nothing.
- * It sends tensor by tensor, as RESTORE messages: a rank's residual to that rank, all else to
- * worker 0. Each tensor is read and verified again before any of it is sent: IO or FORMAT if
- * somebody has cut or changed the file since it was opened. */
+/* Sends every section to the worker that needs it, tensor by tensor, as RESTORE messages: a rank's
+ * residual to that rank, all else to worker 0. A rank that the checkpoint's run did not have gets
+ * the averaged batch-norm statistics, and owes nothing. Each tensor is read and verified again
+ * before any of it is sent: IO or FORMAT if somebody has cut or changed the file since it was
+ * opened. */
 PSR_MUST_CHECK psr_err psr_resume_send(const psr_resume *resume, const psr_sections *sections,
                                        psr_transport *transport);
 
