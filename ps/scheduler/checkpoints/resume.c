@@ -226,10 +226,10 @@ static void tell_deal(const psr_resume *resume, const psr_pace *pace, char *line
              "  resumed    %" PRIu32 " worker%s of batch %" PRIu32 " instead of %" PRIu32
              " of batch %" PRIu32 ": epoch %" PRIu64 " goes on after %" PRIu32
              " of its samples, and the rest is dealt out anew, in %" PRIu64
-             " steps; an epoch has %" PRIu64 " from then on%s%s",
+             " step%s; an epoch has %" PRIu64 " from then on%s%s",
              is->workers, is->workers == 1 ? "" : "s", is->batch_size, was->workers,
              was->batch_size, pace->first_epoch + 1, pace->first_used, pace->rest_steps,
-             pace->epoch_steps, samples, owed);
+             pace->rest_steps == 1 ? "" : "s", pace->epoch_steps, samples, owed);
 }
 
 /* Whether the option differs from the checkpoint's; an older version did not write it. */
