@@ -197,7 +197,8 @@ static psr_err read_recipe(const char *name, const char *config, const char *res
     return PSR_OK;
 }
 
-/* Reads the options of an earlier run or of a recipe, and then those of the command line, which win. */
+/* Reads the options of an earlier run or of a recipe, and then those of the command line, which
+ * win. */
 static psr_err read_options(const struct argp *argp, int argc, char **argv, train_options *o)
 {
     const char *file = NULL, *resume = NULL, *recipe = NULL, *text = NULL;

@@ -245,6 +245,7 @@ void psr_recipe_print(const psr_recipe *recipe, const psr_config *config, FILE *
         else
             psr_print(stream, "  --%s %s, on the command line %s\n", name, own, used);
     }
+    fflush(stream); /* what others write to its descriptor follows */
 }
 
 /* ---- the list ---- */

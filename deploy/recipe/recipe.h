@@ -23,8 +23,8 @@ typedef struct psr_recipe {
     size_t count;
 } psr_recipe;
 
-/* recipe: the path of a file, which has a slash in it, or the name of an installed recipe. USAGE: no
- * such recipe (the message lists those there are), or what is wrong in which line; IO. */
+/* recipe: the path of a file, which has a slash in it, or the name of an installed recipe. USAGE:
+ * no such recipe (the message lists those there are), or what is wrong in which line; IO. */
 PSR_MUST_CHECK psr_err psr_recipe_read(const char *recipe, psr_recipe *ret_recipe);
 
 /* Prints the recipe's options, a line each, and which of them config has otherwise. */

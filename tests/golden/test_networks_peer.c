@@ -285,7 +285,9 @@ static void compare_case(const peer_case *c)
     if (!(fabs(result.loss_sum / BATCH - loss) <= 1e-3 * loss))
         fail_msg("%s: the loss is %.9g rather than %.9g", c->name, result.loss_sum / BATCH, loss);
     compare_layout(c, checkpoint, "after/", &b.net->buffers, b.buffers, 1e-3);
-    compare_layout(c, checkpoint, "gradient/", &b.net->params, b.gradients, 2e-2);
+    /* Where a rounding turns a ReLU over, in the deep networks, percents of a tensor come or go;
+     * what is really wrong is off by about 1. */
+    compare_layout(c, checkpoint, "gradient/", &b.net->params, b.gradients, c->all ? 0.1 : 2e-2);
     psr_checkpoint_close(checkpoint);
     bench_done(&b);
 }
