@@ -21,7 +21,6 @@ typedef struct start {
     const psr_checkpoint *checkpoint;
     const psr_network *net;
     const char *before; /* every name in the file: "" or BEFORE */
-    bool partial;
     name_list wrong, anew, halves;
     uint32_t taken;
 } start;
@@ -187,7 +186,7 @@ static void tell_all(const start *s, psr_start_told *told)
 psr_err psr_start_weights(const psr_checkpoint *checkpoint, const psr_network *net, bool partial,
                           float *weights, float *statistics, psr_start_told *ret_told)
 {
-    start s = {.checkpoint = checkpoint, .net = net, .before = "", .partial = partial};
+    start s = {.checkpoint = checkpoint, .net = net, .before = ""};
     char full[2 * PSR_TENSOR_NAME_MAX], text[340];
     psr_checkpoint_entry entry;
     if (look(&s, &net->params.tensors[0], full, &entry) == MISSING) {
