@@ -57,8 +57,10 @@ def write(directory, name, text):
 
 
 def config_of(out):
+    """As texts, whether run.json has texts or numbers and booleans."""
     with open(os.path.join(out, "run.json")) as file:
-        return json.load(file)["config"]
+        config = json.load(file)["config"]
+    return {name: value if isinstance(value, str) else json.dumps(value) for name, value in config.items()}
 
 
 def files(tap, psring, directory, folder):
