@@ -10,6 +10,7 @@ int psr_command_doctor(int argc, char **argv);
 int psr_command_report(int argc, char **argv);
 int psr_command_lab(int argc, char **argv);
 int psr_command_diff(int argc, char **argv);
+int psr_command_watch(int argc, char **argv);
 int psr_command_inspect(int argc, char **argv);
 int psr_command_export(int argc, char **argv);
 int psr_command_eval(int argc, char **argv);

@@ -32,6 +32,7 @@ static const psr_subcommand rows[] = {
     {"report", "compare runs in one table, or on a page with charts", psr_command_report},
     {"show", "show which layers are in which bucket, and who holds it", psr_command_show},
     {"diff", "find the first step in which two runs differ", psr_command_diff},
+    {"watch", "show all ranks of a run in a table while it is under way", psr_command_watch},
     {"inspect", "show a checkpoint's tensors, or in which two differ", psr_command_inspect},
     {"export", "write a trained network as ONNX or safetensors", psr_command_export},
     {"eval", "evaluate a checkpoint on a test set", psr_command_eval},

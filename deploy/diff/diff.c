@@ -1,14 +1,16 @@
 /* `psring diff RUN RUN`: the first step in which two runs have other weights (--hash) or another
- * loss, rank by rank, and the options in which they differ. */
+ * loss, rank by rank, and the options, versions and data in which they differ. */
 #include "deploy/commands.h"
 
 #include "base/config/options_argp.h"
+#include "base/text/json.h"
 #include "base/text/printable.h"
 #include "deploy/report/run_record.h"
 #include "deploy/report/run_steps.h"
 
 #include <argp.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,8 +48,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const char doc[] =
     "Says in which step two runs become different: the first step with another hash of the weights "
-    "(of runs made with --hash) and the first with another loss, for each rank, and the options in "
-    "which the runs differ.\vLosses are compared to the last bit. A step that only one of the runs "
+    "(of runs made with --hash) and the first with another loss, for each rank, and in what they "
+    "differ: options, versions, processor and data.\vLosses are compared to the last bit. A step "
+    "that only one of the runs "
     "has taken counts as a difference. Options that change no number (out, deadline, log-every, "
     "transport and the like) are not shown.\n"
     "Exit status: 0 when all that both runs tell is the same; 1 when it differs; 2 when a run "
@@ -64,9 +67,10 @@ static const char doc[] =
 static bool changes_numbers(const char *option)
 {
     static const char *const others[] = {
-        "out",        "log-every",  "deadline",  "trace",      "hash",           "checkpoint-every",
-        "eval-every", "eval",       "transport", "no-encrypt", "loader-threads", "slice-size",
-        "window",     "fault-point"};
+        "out",       "log-every",        "deadline",       "trace",
+        "hash",      "checkpoint-every", "eval-every",     "eval",
+        "transport", "no-encrypt",       "loader-threads", "slice-size",
+        "window",    "fault-point",      "metrics-every",  "tensorboard"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (strcmp(option, others[i]) == 0)
             return false;
@@ -89,6 +93,70 @@ static void print_options(const diff *d)
     }
     if (!any)
         psr_print(stdout, "options    the same\n");
+}
+
+/* ---- versions, processor, data ---- */
+
+/* One line if both tell it and it differs. */
+static bool print_other(const char *name, const cJSON *const of[RUNS], const char *field)
+{
+    const char *one = psr_json_text(of[0], field), *other = psr_json_text(of[1], field);
+    if (one == NULL || other == NULL || strcmp(one, other) == 0)
+        return false;
+    psr_print(stdout, "%-10s %s: %s | %s\n", name, field, one, other);
+    return true;
+}
+
+/* Those of runs of before have the version alone. */
+static void print_versions(const diff *d)
+{
+    const cJSON *whole[RUNS] = {d->records[0].json, d->records[1].json}, *of[RUNS], *version;
+    for (size_t i = 0; i < RUNS; i++)
+        of[i] = cJSON_GetObjectItemCaseSensitive(whole[i], "versions");
+    bool any = of[0] == NULL || of[1] == NULL ? print_other("versions", whole, "version") : false;
+    cJSON_ArrayForEach(version, of[0]) any =
+        print_other(any ? "" : "versions", of, version->string) || any;
+    if (!any)
+        psr_print(stdout, "versions   the same\n");
+}
+
+static bool is_number_other(const cJSON *const of[RUNS], const char *field)
+{
+    const double one = psr_json_number(of[0], field, NAN),
+                 other = psr_json_number(of[1], field, NAN);
+    return one != other && one == one && other == other;
+}
+
+static void print_data(const diff *d)
+{
+    static const char *const texts[] = {"data_name", "data_train", "data_test"},
+                             *const counts[] = {"train_count", "test_count", "classes"},
+                             *const lists[] = {"mean", "std"};
+    const cJSON *of[RUNS];
+    bool any = false;
+    for (size_t i = 0; i < RUNS; i++)
+        of[i] = cJSON_GetObjectItemCaseSensitive(d->records[i].json, "facts");
+    (void)print_other("machine", of, "processor");
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        any = print_other(any ? "" : "data", of, texts[i]) || any;
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        if (!is_number_other(of, counts[i]))
+            continue;
+        psr_print(stdout, "%-10s %s: %.0f | %.0f\n", any ? "" : "data", counts[i],
+                  psr_json_number(of[0], counts[i], 0), psr_json_number(of[1], counts[i], 0));
+        any = true;
+    }
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        const cJSON *one = cJSON_GetObjectItemCaseSensitive(of[0], lists[i]),
+                    *other = cJSON_GetObjectItemCaseSensitive(of[1], lists[i]);
+        if (one == NULL || other == NULL || cJSON_Compare(one, other, true))
+            continue;
+        psr_print(stdout, "%-10s %s differs: pixels are normalised otherwise\n", any ? "" : "data",
+                  lists[i]);
+        any = true;
+    }
+    if (!any)
+        psr_print(stdout, "data       the same\n");
 }
 
 /* ---- steps ---- */
@@ -239,6 +307,8 @@ static psr_err run_diff(diff *d)
     }
     PSR_TRY(psr_run_records_differ(d->records, RUNS, &d->options));
     print_options(d);
+    print_versions(d);
+    print_data(d);
     compare_extent(d);
     if (compare(d, &of_hash) == 0)
         psr_print(stdout, "hash       not compared: runs with --hash have them\n");
