@@ -86,7 +86,7 @@ static void benchmarks_get_what_training_does(void **state)
     assert_string_equal(words.bench, "");
     assert_string_equal(composed(apart, COMMAND("bench", "exchange", "--mode", "ps")),
                         "/bin/psring bench exchange " PLACES
-                        " --ps-hostfile /run/psring-lab/ps-hosts --shards 4 --slice-size 65536 "
+                        " --ps-hostfile /run/psring-lab/ps-hosts --shards 4 --slice-size 131072 "
                         "--window 4 --mode ps");
     assert_string_equal(composed(apart, COMMAND("bench", "exchange", "--mode", "ring")),
                         "/bin/psring bench exchange " PLACES
