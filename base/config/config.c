@@ -178,9 +178,9 @@ void psr_config_slices_for(uint64_t rate_bits_per_s, uint32_t pushers, uint64_t 
     while (2 * slice <= SLICE_MOST && (double)(2 * slice) <= most)
         slice *= 2;
     *ret_slice_bytes = slice;
-    *ret_window = pushers > 1 ? within((uint64_t)(each / (double)slice), PUSHED_WINDOW_LEAST,
-                                       WINDOW_LEAST)
-                              : within(FLIGHT / slice, WINDOW_LEAST, WINDOW_MOST);
+    *ret_window = pushers > 1
+                      ? within((uint64_t)(each / (double)slice), PUSHED_WINDOW_LEAST, WINDOW_LEAST)
+                      : within(FLIGHT / slice, WINDOW_LEAST, WINDOW_MOST);
 }
 
 uint32_t psr_config_pushers(const psr_config *config)

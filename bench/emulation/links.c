@@ -198,8 +198,8 @@ static double acknowledgements_of(const psr_links *l, double bytes)
     return bytes / (PSR_LINK_SEGMENT_BYTES + frame) / 2 * frame;
 }
 
-/* When the sender knows that its bytes have come: the acknowledgement waits in the queue in front of
- * the sender's own link, like all that comes to that host. */
+/* When the sender knows that its bytes have come: the acknowledgement waits in the queue in front
+ * of the sender's own link, like all that comes to that host. */
 static double acknowledged_ns(const psr_links *l, const connection *c, double now_ns)
 {
     const host *h = &l->hosts[l->processes[c->from].host];

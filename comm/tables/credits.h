@@ -1,5 +1,5 @@
-/* How many of its pushes a shard tells each worker that it has received, which is the worker's leave
- * to push more (comm/operations/lane.h).
+/* How many of its pushes a shard tells each worker that it has received, which is the worker's
+ * leave to push more (comm/operations/lane.h).
  *
  * A worker whose link carries nothing but its pushes sends faster than one whose host also sends a
  * shard's answers. It fills the queue in front of the shard's link, the others' pushes wait there,

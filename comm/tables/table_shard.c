@@ -232,11 +232,12 @@ psr_err psr_table_shard_send(psr_table_shard *table, const psr_table_slice *slic
                              uint64_t step, uint64_t staleness, const psr_head *form,
                              const psr_payload *payload)
 {
-    psr_head head = psr_msg_weights_head(&(psr_msg_weights){.bucket = slice->part,
-                                                            .step = step,
-                                                            .span = slice->span,
-                                                            .staleness = staleness,
-                                                            .received = psr_credits_tell(&table->credits, rank)});
+    psr_head head = psr_msg_weights_head(
+        &(psr_msg_weights){.bucket = slice->part,
+                           .step = step,
+                           .span = slice->span,
+                           .staleness = staleness,
+                           .received = psr_credits_tell(&table->credits, rank)});
     psr_encode_alike(&head, form);
     return table->options.outbox.send(table->options.outbox.context,
                                       (psr_peer){PSR_ROLE_WORKER, table->first_rank + rank}, &head,

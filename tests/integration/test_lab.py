@@ -97,7 +97,8 @@ def slices_follow_the_measured_link(tap, made, mode, done):
     if "measured_links" in made:
         links = made["measured_links"]
         rate, each = links["slowest_bits_per_s"] / 8, links["slowest_bits_per_s"] / 8 * 0.0125 / 3
-        most = min(rate * 0.00177, each / 4 if mode == "ps" else rate)   # three workers push to one shard
+        # three workers push to one shard
+        most = min(rate * 0.00177, each / 4 if mode == "ps" else rate)
         fits = [4 << k for k in range(8) if (4 << k) * 1024 <= max(most, 4096)][-1]
         wanted = (fits << 10, min(max(int(each / 1024 / fits), 2), 4) if mode == "ps" else min(max(1024 // fits, 4), 8))
         tap.ok(slices == wanted and links["from"] in names and links["to"] in names and links["slowest_bits_per_s"] < 2e9 and
