@@ -52,6 +52,11 @@ static cJSON *value_of(const psr_option *option, const psr_config *config)
         snprintf(digits, sizeof digits, "%.15g", value);
         return number_or_text(value, strtod(digits, NULL) == value, text);
     }
+    case PSR_OPTION_DURATION: { /* steps are a number, epochs ("30e") a text */
+        char *end;
+        const unsigned long long steps = strtoull(text, &end, 10);
+        return number_or_text((double)steps, *end == '\0' && steps <= EXACT_MOST, text);
+    }
     case PSR_OPTION_STRING:
     case PSR_OPTION_ENUM:
     case PSR_OPTION_SPECIAL:

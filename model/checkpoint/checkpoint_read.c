@@ -389,7 +389,7 @@ psr_err psr_checkpoint_load(const psr_checkpoint *checkpoint, const char *prefix
     return PSR_OK;
 }
 
-const psr_safetensors_entry *psr_checkpoint_entry(const psr_checkpoint *checkpoint, size_t i)
+const psr_safetensors_entry *psr_checkpoint_tensor_at(const psr_checkpoint *checkpoint, size_t i)
 {
     return i < checkpoint->header.entry_count ? &checkpoint->header.entries[i] : NULL;
 }

@@ -261,7 +261,7 @@ static void find_pace(driver *d, const psr_config *config, const psr_facts *fact
 {
     const psr_deal deal = {.count = facts->train_count,
                            .workers = psr_roster_of(config).ranks,
-                           .batch_size = config->batch_size,
+                           .batch_size = psr_config_step_samples(config),
                            .partition = (uint32_t)config->partition,
                            .drop_last = config->drop_last};
     beginning->pace = d->resume != NULL ? psr_resume_pace(d->resume, &deal)

@@ -97,7 +97,7 @@ static psr_err show_one(const inspect *i)
     uint64_t values = 0, tensors = 0;
     double all = 0;
     print_metadata(i);
-    for (; (e = psr_checkpoint_entry(checkpoint, tensors)) != NULL; tensors++) {
+    for (; (e = psr_checkpoint_tensor_at(checkpoint, tensors)) != NULL; tensors++) {
         char shape[SHAPE_BYTES], norm[32] = "-";
         print_shape(e, shape);
         values += values_of(e);
@@ -124,7 +124,7 @@ static psr_err show_one(const inspect *i)
 static const psr_safetensors_entry *find(const psr_checkpoint *checkpoint, const char *name)
 {
     const psr_safetensors_entry *e;
-    for (size_t i = 0; (e = psr_checkpoint_entry(checkpoint, i)) != NULL; i++)
+    for (size_t i = 0; (e = psr_checkpoint_tensor_at(checkpoint, i)) != NULL; i++)
         if (strcmp(e->name, name) == 0)
             return e;
     return NULL;
@@ -171,7 +171,7 @@ static psr_err show_two(const inspect *i, bool *ret_differ)
 {
     const psr_safetensors_entry *e;
     size_t tensors = 0, differing = 0, alone = 0;
-    for (; (e = psr_checkpoint_entry(i->checkpoints[0], tensors)) != NULL; tensors++) {
+    for (; (e = psr_checkpoint_tensor_at(i->checkpoints[0], tensors)) != NULL; tensors++) {
         char text[160] = "only in the first";
         const psr_safetensors_entry *other = find(i->checkpoints[1], e->name);
         if (other != NULL)
@@ -181,7 +181,7 @@ static psr_err show_two(const inspect *i, bool *ret_differ)
         differing++;
         psr_print(stdout, "%-33s %s\n", e->name, text);
     }
-    for (size_t t = 0; (e = psr_checkpoint_entry(i->checkpoints[1], t)) != NULL; t++) {
+    for (size_t t = 0; (e = psr_checkpoint_tensor_at(i->checkpoints[1], t)) != NULL; t++) {
         if (find(i->checkpoints[0], e->name) != NULL)
             continue;
         alone++;
