@@ -94,8 +94,7 @@ psr_err psr_stored_network(const psr_checkpoint *checkpoint, const char *origin,
                         origin);
     psr_err err = psr_config_from_json(&config, json, strlen(json));
     if (err == PSR_OK)
-        err = psr_network_new(config.model, classes, channels, height, width, config.shortcut,
-                              ret_net);
+        err = psr_network_of(&config, classes, channels, height, width, ret_net);
     if (err != PSR_OK)
         return psr_fail_context(PSR_ERR_FORMAT, "%s: its metadata", origin);
     *ret_config = config;

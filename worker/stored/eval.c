@@ -78,10 +78,12 @@ static psr_err set_up(evaluating *e, unsigned threads, unsigned batch_size)
                                          .threads = threads,
                                          .buckets = &e->buckets};
     PSR_TRY(psr_backend_new(e->net, &options, &e->backend));
+    psr_augment_plan trained;
+    PSR_TRY(psr_augment_plan_of(&e->config, &trained));
+    const psr_augment_plan plan = psr_augment_plan_evaluation(&trained);
     const psr_loader_options loading = {
         .sampler = {.count = count, .workers = 1, .batch_size = batch},
-        .augment = PSR_AUGMENT_NONE,
-        .image_size = e->net->height,
+        .plan = &plan,
         .threads = threads,
         .depth = LOADER_DEPTH,
         .last_epoch = 1};

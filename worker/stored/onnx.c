@@ -265,6 +265,31 @@ static void make_linear(maker *m, const psr_network_node *node, const char *x, c
     set_int(m, add_node(m, "Gemm", y, inputs), "transB", 1);
 }
 
+/* The gate's values [N,C] come from a linear layer, whose 1x1 picture is flat here. */
+static void make_gate(maker *m, const psr_network_node *node, const char *x, const char *y)
+{
+    const int64_t axes[] = {2, 3};
+    const char *const square = name_of(m, "%s.gate", y);
+    const char *const of_square[INPUTS_MAX] = {m->values[node->input[1]],
+                                               add_ints(m, name_of(m, "%s.axes", y), axes, 2)};
+    const char *const inputs[INPUTS_MAX] = {x, square};
+    add_node(m, "Unsqueeze", square, of_square);
+    add_node(m, "Mul", y, inputs);
+}
+
+static void make_scale(maker *m, const psr_network_node *node, const char *x, const char *y)
+{
+    const int64_t one = 1;
+    const char *const name = name_of(m, "%s.factor", y);
+    const char *const inputs[INPUTS_MAX] = {x, name};
+    float *factor = take(m, sizeof *factor); /* lives until the model is packed */
+    if (factor == NULL)
+        return;
+    *factor = (float)node->factor;
+    add_tensor(m, name, FLOAT, factor, sizeof *factor, 1, &one);
+    add_node(m, "Mul", y, inputs);
+}
+
 /* Node i's value gets a name. UNSUPPORTED: an operator that this does not know. */
 static psr_err make_node(maker *m, uint32_t i)
 {
@@ -306,6 +331,15 @@ static psr_err make_node(maker *m, uint32_t i)
     case PSR_OP_DROPOUT:
     case PSR_OP_DROPOUT2D:
         add_node(m, "Identity", y, inputs);
+        return PSR_OK;
+    case PSR_OP_SIGMOID:
+        add_node(m, "Sigmoid", y, inputs);
+        return PSR_OK;
+    case PSR_OP_GATE:
+        make_gate(m, node, x, y);
+        return PSR_OK;
+    case PSR_OP_SCALE:
+        make_scale(m, node, x, y);
         return PSR_OK;
     case PSR_OP_INPUT:
         break;

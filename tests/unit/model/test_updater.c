@@ -178,7 +178,7 @@ static void clip_to(double limit, float *weights, double *ret_norm)
     f.config.clip_norm = limit;
     f.config.lr = 1;
     f.config.momentum = f.config.weight_decay = 0;
-    f.config.schedule = PSR_SCHEDULE_CONSTANT;
+    f.config.schedule = (psr_lr_schedule){.kind = PSR_SCHEDULE_CONSTANT};
     memset(f.weights, 0, sizeof f.weights);
     expect_ok(psr_optimizer_new(&f.config, &f.layout, &f.optimizer));
     const psr_span bucket = {0, LENGTH};
