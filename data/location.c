@@ -101,9 +101,11 @@ static psr_err path_print(char *path, const char *format, ...)
 
 static psr_err fail_not_found(const char *name, const char *user_directory)
 {
-    const char *brings = strcmp(name, "fashion-mnist") == 0
-                             ? "the package dataset-fashion-mnist brings it, or"
-                             : "put the authors' files there, or";
+    const char *package = strcmp(name, "fashion-mnist") == 0
+                              ? "as the package dataset-fashion-mnist does, or"
+                              : "or put the authors' files there, or";
+    char brings[128];
+    snprintf(brings, sizeof brings, "psring data get %s brings it, %s", name, package);
     if (user_directory == NULL)
         return psr_fail(PSR_ERR_NOT_FOUND,
                         "--data %s: no directory " SYSTEM_DIRECTORY

@@ -108,7 +108,8 @@ psr_err psr_config_to_json_for_shards(const psr_config *config, char **ret_json)
 static bool is_numeric(const psr_option *option)
 {
     return option->kind == PSR_OPTION_U32 || option->kind == PSR_OPTION_U64 ||
-           option->kind == PSR_OPTION_BYTES || option->kind == PSR_OPTION_DOUBLE;
+           option->kind == PSR_OPTION_BYTES || option->kind == PSR_OPTION_DOUBLE ||
+           option->kind == PSR_OPTION_DURATION;
 }
 
 /* Whether its default is written without quotes: not a word such as auto. */
