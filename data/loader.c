@@ -328,7 +328,7 @@ psr_err psr_loader_new(const psr_dataset *dataset, const psr_loader_options *opt
     loader->options.sampler.copies = loader->plan.copies;
     if (loader->options.max_bad > dataset->count)
         loader->options.max_bad = dataset->count;
-    loader->planned = options->sampler;
+    loader->planned = loader->options.sampler;
     bool epoch_over = options->first_step == psr_sampler_steps(&options->sampler);
     if (epoch_over)
         loader->planned.used = 0;

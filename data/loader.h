@@ -41,9 +41,9 @@ typedef struct psr_loader_batch {
      * its own label, 0..1; the partner's has the rest. Else NULL. */
     const uint32_t *second_labels;
     const float *shares;
-    uint32_t count;          /* may be 0: this rank's share ran out */
-    uint32_t epoch, step;    /* of the epoch; in the first one counted after the used samples */
-    uint32_t global_count;   /* samples of all ranks in this step */
+    uint32_t count;        /* may be 0: this rank's share ran out */
+    uint32_t epoch, step;  /* of the epoch; in the first one counted after the used samples */
+    uint32_t global_count; /* samples of all ranks in this step */
 } psr_loader_batch;
 
 /* dataset is borrowed for the loader's life. This takes all memory and starts all threads; later

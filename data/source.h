@@ -109,10 +109,10 @@ typedef enum psr_constants_origin {
 struct psr_picture_source {
     const psr_picture_source_kind *kind;
     uint32_t count, classes;
-    uint32_t channels;              /* of every picture: 1 or 3 */
-    uint32_t height, width;         /* of every picture; 0, 0: they vary */
-    bool scaled;                    /* --decode scaled; false: no part is given at a smaller scale */
-    const uint32_t *labels;         /* [count], below classes; lives as long as the source */
+    uint32_t channels;      /* of every picture: 1 or 3 */
+    uint32_t height, width; /* of every picture; 0, 0: they vary */
+    bool scaled;            /* --decode scaled; false: no part is given at a smaller scale */
+    const uint32_t *labels; /* [count], below classes; lives as long as the source */
     const char *const *class_names; /* [classes], likewise; NULL: not known */
     /* Normalisation on the scale of 0 to 1, per channel; of the train split, in the test split
      * too. */

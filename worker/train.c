@@ -203,8 +203,7 @@ static psr_err accumulate(training *tr, const psr_replica *replica, const psr_lo
     uint32_t first = 0;
     for (; loaded->count - first > size; first += size) {
         float *gradients = first == 0 ? t->accumulated : t->pass;
-        PSR_TRY(
-            run_pass(tr, replica, loaded, first, size, global_batch, gradients, false, sum));
+        PSR_TRY(run_pass(tr, replica, loaded, first, size, global_batch, gradients, false, sum));
         if (first > 0)
             psr_fold_add(t->accumulated, t->pass, t->net->params.length);
     }

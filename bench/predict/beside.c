@@ -52,7 +52,7 @@ static int is_visible(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-/* The run directories that psring bench train --keep has put beside its file. */
+/* The run directories that psring bench train --keep-runs has put beside its file. */
 static psr_err add_bench(table *t, const char *file)
 {
     char path[2 * PSR_PATH_MAX];
@@ -63,7 +63,7 @@ static psr_err add_bench(table *t, const char *file)
                       ? PSR_OK
                       : psr_fail(PSR_ERR_USAGE,
                                  "%s is a file without run directories in %s; give runs, or what "
-                                 "psring bench train --keep has written",
+                                 "psring bench train --keep-runs has written",
                                  file, path);
     for (int i = 0; i < count; i++) {
         snprintf(path, sizeof path, "%.*s.runs/%s", PSR_PATH_MAX, file, entries[i]->d_name);

@@ -439,7 +439,7 @@ static const struct argp parser = {
     "servers of each number of shards and with a ring: which is fastest, what limits it, where "
     "one overtakes the other, and how much each input matters. RUN: the directory of a run of "
     "psring train, from which network, batch and computing time are taken; with --beside several "
-    "of them, or files of psring bench train --keep."
+    "of them, or files of psring bench train --keep-runs."
     "\vExamples:\n"
     "  psring predict runs/resnet50 --hosts 2,4,8 --link 10Gbit\n"
     "  psring predict --model resnet50 --compute 350 --hosts 4 --link 1Gbit\n"

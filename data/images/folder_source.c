@@ -92,8 +92,8 @@ static psr_err give_size(const psr_picture_source *source, uint32_t i, psr_pictu
     return PSR_OK;
 }
 
-static psr_err give_stored(const psr_picture_source *source, uint32_t i, psr_picture_scratch *scratch,
-                           psr_stored *ret_stored)
+static psr_err give_stored(const psr_picture_source *source, uint32_t i,
+                           psr_picture_scratch *scratch, psr_stored *ret_stored)
 {
     const folder_source *f = folder_of(source);
     char path[PSR_PATH_MAX];

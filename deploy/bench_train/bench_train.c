@@ -82,7 +82,7 @@ static const struct argp_option own_options[] = {
      "how busy links are",
      1},
     {"mpirun", KEY_MPIRUN, "CMD", 0, "what starts mode mpi (default mpirun)", 1},
-    {"keep", KEY_KEEP, NULL, 0, "keep the run directories, in OUT.runs", 1},
+    {"keep-runs", KEY_KEEP, NULL, 0, "keep the run directories, in OUT.runs", 1},
     {0}};
 
 static const char doc[] =

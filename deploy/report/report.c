@@ -84,7 +84,7 @@ static const char doc[] =
     "Examples:\n"
     "  psring report psring-runs/A psring-runs/B\n"
     "  psring report psring-runs/* -o report.html\n"
-    "  psring report bench.jsonl -o report.html (psring bench train --keep --out bench.jsonl)\n"
+    "  psring report bench.jsonl -o report.html (of psring bench train --keep-runs)\n"
     "\n"
     "The figures (docs/figures.md has more of them and of metrics.jsonl's fields):\n";
 

@@ -56,7 +56,7 @@ static psr_err add_bench(psr_runs *r, const char *file)
         err =
             psr_fail(PSR_ERR_USAGE,
                      "%s is a file without run directories in %s; give runs, or what psring bench "
-                     "train --keep has written",
+                     "train --keep-runs has written",
                      file, directory);
     for (int i = 0; i < count; i++) {
         if (err == PSR_OK)

@@ -257,8 +257,7 @@ static psr_err draw(watch *w)
         return PSR_OK;
     }
     if (w->told_lines > 0)
-        printf("\033[%zuA\033[J", w->told_lines);
-    fflush(stdout);
+        dprintf(STDOUT_FILENO, "\033[%zuA\033[J", w->told_lines);
     psr_print(stdout, "%s", text);
     fflush(stdout);
     free(w->told);

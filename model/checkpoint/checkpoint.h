@@ -106,7 +106,7 @@ const char *psr_checkpoint_name(const psr_checkpoint *checkpoint, size_t i);
 /* The i-th tensor in the order of psr_checkpoint_name, of whatever type, as the file describes it;
  * NULL past the end. Borrowed. */
 const struct psr_safetensors_entry *psr_checkpoint_tensor_at(const psr_checkpoint *checkpoint,
-                                                         size_t i);
+                                                             size_t i);
 /* The i-th pair of metadata; false past the end. Borrowed. */
 bool psr_checkpoint_pair(const psr_checkpoint *checkpoint, size_t i, const char **ret_key,
                          const char **ret_value);

@@ -85,7 +85,7 @@ def measures_over_hosts(tap, psring, directory):
 
 
 def goes_on_after_a_kill(tap, psring, directory):
-    words = BASE + ["--mode=ring,none", "--repetitions=3", "--out=killed.jsonl", "--keep"]
+    words = BASE + ["--mode=ring,none", "--repetitions=3", "--out=killed.jsonl", "--keep-runs"]
     path = os.path.join(directory, "killed.jsonl")
     process = subprocess.Popen([psring, "bench", "train", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
                                text=True, cwd=directory)
@@ -101,7 +101,7 @@ def goes_on_after_a_kill(tap, psring, directory):
            sorted((name, k) for name in ("ring", "no exchange") for k in (1, 2, 3)), "it goes on where it was killed", why(done) + [str(told)])
     kept = sorted(os.listdir(path + ".runs"))
     tap.ok(kept == ["1-1", "1-2", "1-3", "2-1", "2-2", "2-3"] and os.path.isfile(os.path.join(path + ".runs", "1-3", "run.json")),
-           "--keep keeps run directories, but not the warm-up's", kept)
+           "--keep-runs keeps run directories, but not the warm-up's", kept)
     other = bench(psring, directory, words + ["--momentum=0.5"])
     tap.ok(other.returncode == 2 and other.stderr == "psring bench train: --out killed.jsonl has another benchmark: momentum is '0.9' there and "
            "'0.5' here; give the same, or another --out\n", "another benchmark is refused by name", why(other))

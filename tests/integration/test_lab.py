@@ -164,7 +164,7 @@ def benchmarks_run_in_it(tap, psring, directory):
     tap.ok(done.returncode == 0 and [(row["workers"], row["shards"], row["hosts"], row["busbw_factor"], row["wrong"]) for row in rows] == [(2, 1, 3, 2, 0)],
            "psring bench exchange in a lab: a shard on its own host serves both workers", said(done))
     out = os.path.join(directory, "bench.jsonl")
-    done = run(psring, "lab", "run", lab, "--", "bench", "train", *DATA, "--mode", "ps,ring", "--steps", "3", "--repetitions", "1", "--out", out, "--keep",
+    done = run(psring, "lab", "run", lab, "--", "bench", "train", *DATA, "--mode", "ps,ring", "--steps", "3", "--repetitions", "1", "--out", out, "--keep-runs",
                cwd=directory)
     if not tap.ok(done.returncode == 0, "psring bench train in a lab", said(done)):
         return

@@ -1,5 +1,5 @@
-"""psring watch: a run under way, as it ends, after it, of a scheduler that was killed, and what is no
-run. psring diff: versions, processor and data.
+"""psring watch: a run under way, as it ends, after it, of a scheduler that was killed, and what is
+no run. psring diff: versions, processor and data.
 
 usage: test_watch.py PSRING"""
 
@@ -99,4 +99,4 @@ def main(psring):
     tap.end()
 
 
-main(sys.argv[1])
+main(os.path.abspath(sys.argv[1]))

@@ -49,7 +49,8 @@ psr_err psr_metrics_file_new(const char *path, uint32_t ranks, uint64_t every,
     if (f->fd < 0) {
         const int error = errno;
         psr_metrics_file_free(f);
-        return psr_fail(psr_err_of_write(error), "%s: cannot be written: %s", path, strerror(error));
+        return psr_fail(psr_err_of_write(error), "%s: cannot be written: %s", path,
+                        strerror(error));
     }
     *ret_file = f;
     return PSR_OK;

@@ -106,6 +106,8 @@ static const struct {
     {"eval-format", "torch"},
     {"eval", "false"},
     {"log-every", "1"},
+    {"max-bad", "3"},
+    {"decode", "scaled"},
     {"data-content", "0123456789abcdef0123456789abcdef-fedcba9876543210fedcba9876543210"},
     {"deadline", "0.25"},
     {"hash", "true"},

@@ -178,7 +178,7 @@ static void a_write_that_fails_leaves_the_old_file_and_nothing_beside_it(void **
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
     signal(SIGXFSZ, handler);
 
-    assert_int_equal(err, PSR_ERR_IO);
+    assert_int_equal(err, PSR_ERR_FULL);
     assert_string_equal(psr_err_detail(), "file: cannot be written: File too large");
     uint8_t *data = NULL;
     size_t size = 0;

@@ -632,11 +632,13 @@ static void a_known_name_is_looked_for_in_both_places(void **state)
     char path[4096], found[PSR_PATH_MAX];
     snprintf(path, sizeof path, "%s/cifar100", directory);
     assert_fails(psr_dataset_find("cifar100", directory, 0, found, sizeof found), PSR_ERR_NOT_FOUND,
-                 "--data cifar100: no directory /usr/share/datasets/cifar100 nor @/cifar100; put "
-                 "the authors' files there, or --data DIR names another place");
+                 "--data cifar100: no directory /usr/share/datasets/cifar100 nor @/cifar100; "
+                 "psring data get cifar100 brings it, or put the authors' files there, or --data "
+                 "DIR names another place");
     assert_fails(psr_dataset_find("cifar100", NULL, 0, found, sizeof found), PSR_ERR_NOT_FOUND,
-                 "--data cifar100: no directory /usr/share/datasets/cifar100; put the authors' "
-                 "files there, or --data DIR names another place");
+                 "--data cifar100: no directory /usr/share/datasets/cifar100; psring data get "
+                 "cifar100 brings it, or put the authors' files there, or --data DIR names another "
+                 "place");
     assert_int_equal(mkdir(path, 0700), 0);
     assert_int_equal(psr_dataset_find("cifar100", directory, 0, found, sizeof found), PSR_OK);
     assert_string_equal(found, path);

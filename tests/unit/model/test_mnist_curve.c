@@ -34,7 +34,10 @@ static float *floats(size_t count)
 
 static psr_loader *open_loader(uint64_t seed)
 {
+    psr_augment_plan plan;
+    expect_ok(psr_augment_plan_parse("none", 0, &plan));
     const psr_loader_options options = {
+        .plan = &plan,
         .sampler = {.seed = seed,
                     .count = mnist->count,
                     .workers = 1,

@@ -88,7 +88,7 @@ static void what_a_full_disk_cuts_is_taken_back(void **state)
     small = (struct rlimit){.rlim_cur = 70, .rlim_max = before.rlim_max};
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    assert_int_equal(psr_metrics_file_flush(file), PSR_ERR_IO);
+    assert_int_equal(psr_metrics_file_flush(file), PSR_ERR_FULL);
     assert_non_null(strstr(psr_err_detail(), "/m: File too large"));
     setrlimit(RLIMIT_FSIZE, &before);
     char *text = text_of("m");
