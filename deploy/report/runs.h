@@ -17,9 +17,9 @@ typedef struct psr_runs {
     size_t found_count;
 } psr_runs;
 
-/* Adds a run directory; or, if path is a file, which psring bench train --keep-runs has written, its
- * run directories in the order of their names. path: borrowed for life. USAGE: there are more than
- * PSR_RUNS_MAX, or the file has none. NOMEM. */
+/* Adds a run directory; or, if path is a file, which psring bench train --keep-runs has written,
+ * its run directories in the order of their names. path: borrowed for life. USAGE: there are more
+ * than PSR_RUNS_MAX, or the file has none. NOMEM. */
 PSR_MUST_CHECK psr_err psr_runs_add(psr_runs *runs, const char *path);
 void psr_runs_done(psr_runs *runs);
 
