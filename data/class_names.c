@@ -61,9 +61,26 @@ static bool take_list(const char *directory, const char *list, uint32_t classes,
     return taken;
 }
 
-void psr_class_names(const char *spec, const psr_content *content, uint32_t classes, char *names,
-                     size_t size)
+static bool take_given(const char *const *given, uint32_t classes, char *names, size_t size)
 {
+    size_t used = 0;
+    for (uint32_t c = 0; c < classes; c++) {
+        const size_t length = strlen(given[c]);
+        if (strchr(given[c], '\n') != NULL || used + length + 2 > size)
+            return false;
+        memcpy(names + used, given[c], length);
+        used += length;
+        names[used++] = '\n';
+    }
+    names[used] = '\0';
+    return true;
+}
+
+void psr_class_names(const char *spec, const char *const *given, const psr_content *content,
+                     uint32_t classes, char *names, size_t size)
+{
+    if (given != NULL && take_given(given, classes, names, size))
+        return;
     psr_location location;
     if (psr_location_resolve(spec, &location) == PSR_OK && location.files != NULL)
         for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)

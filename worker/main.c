@@ -256,7 +256,9 @@ static psr_err find_content(void *context, bool *ret_known, void **ret_facts,
     PSR_TRY(psr_pictures_prepare(w->opened, &w->config, w->is_first));
     w->facts.content = w->opened->content;
     PSR_TRY(tell_constants(w->opened->train, &w->config, &w->facts));
-    psr_class_names(w->data, &w->opened->content, w->facts.classes, w->facts.class_names,
+    const psr_picture_source *source = w->opened->train->source;
+    psr_class_names(w->data, w->facts.classes == source->classes ? source->class_names : NULL,
+                    &w->opened->content, w->facts.classes, w->facts.class_names,
                     sizeof w->facts.class_names);
     PSR_TRY(psr_facts_to_json(&w->facts, &json));
     *ret_known = true;

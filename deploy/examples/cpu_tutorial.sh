@@ -18,4 +18,4 @@ data=$1 workers=$2 batch=$3
 shift 3
 exec psring train --model resnet50 --data "$data" --workers "$workers" --batch-size "$batch" \
     --augment crop:32:4,flip,resize:224 --mean 0.4465,0.4822,0.4914 --std 0.2010,0.1994,0.2023 \
-    --optimizer sgd --lr 0.01 --momentum 0.9 --shuffle "$@"
+    --optimizer sgd --lr 0.01 --momentum 0.9 --shuffle --drop-last "$@"

@@ -4,6 +4,7 @@ what takes their place, and what a user is told.
 
 usage: test_image_folders.py PSRING PHOTOGRAPHS"""
 
+import json
 import os
 import shutil
 import struct
@@ -100,6 +101,9 @@ def main():
     with Workspace() as directory:
         data = write_folder(os.path.join(directory, "insects"))
         hashes = equal_in_all_modes(tap, psring, directory, data, "pictures of different sizes")
+        with open(os.path.join(directory, "pictures-of-different-sizes-ps", "run.json")) as file:
+            names = json.load(file)["facts"].get("class_names")
+        tap.ok(names == sorted(os.listdir(os.path.join(data, "train"))), "run.json has the names of the classes", [str(names)])
         tsv(tap, psring, directory, data, hashes)
         broken(tap, psring, directory, data)
         if os.path.isdir(photographs):
