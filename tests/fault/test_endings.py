@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
@@ -68,7 +69,8 @@ class Endings(Suite):
 
     def programs_with(self, name, replaced, text):
         """The front door in a directory where one of the programs is another one. Returns the path
-        of psring."""
+        of psring. Other processes write them: what this one writes, a child that another thread
+        starts meanwhile has open too, and then it cannot be started."""
         folder = os.path.join(self.directory, name + ".bin")
         os.mkdir(folder)
         build = os.path.dirname(self.psring)
@@ -77,11 +79,10 @@ class Endings(Suite):
             original = next(path for path in (os.path.join(build, place, program) for place in places) if os.path.exists(path))
             copy = os.path.join(folder, program)
             if program != replaced:
-                shutil.copy2(original, copy)
+                subprocess.run(["cp", original, copy], check=True)
             elif text is not None:
-                with open(copy, "w") as file:
-                    file.write(text.replace("@ORIGINAL@", os.path.realpath(original)))
-                os.chmod(copy, 0o755)
+                script = text.replace("@ORIGINAL@", os.path.realpath(original))
+                subprocess.run(["install", "-m", "755", "/dev/stdin", copy], input=script, text=True, check=True)
         return os.path.join(folder, "psring")
 
     def never_comes(self, role, program, mode):
