@@ -462,12 +462,13 @@ const psr_option psr_options[] = {
     {"threads", "N", "compute threads per worker; 0: this machine's cores shared evenly", MODEL,
      "0", U32(threads, 0, 1024)},
 
-    {"data", "DIR|fashion-mnist|synthetic[:SPEC]",
+    {"data", "DIR|FILE|fashion-mnist|synthetic[:SPEC]",
      "what to train on. DIR: a directory with the authors' files of MNIST and its family (IDX), "
      "CIFAR-10 or CIFAR-100, plain, .gz or .xz, or with a folder of JPEG or PNG pictures for each "
      "class, or with train and val that have such folders (or train.tsv and val.tsv, with lines of "
-     "PATH, a tab and LABEL); fashion-mnist: the files of the package dataset-fashion-mnist, or "
-     "those in psring's own folder of data; synthetic: generated; SPEC changes these, joined by "
+     "PATH, a tab and LABEL); FILE: a pack, of psring data pack; mnist, fashion-mnist, cifar10 or "
+     "cifar100: the files that psring data get or the package dataset-fashion-mnist brings; "
+     "synthetic: generated; SPEC changes these, joined by "
      "commas: count=60000, test=10000, channels=3, size=32, classes=10",
      DATA, "fashion-mnist", STRING(data)},
     {"data-content", "TRAIN-TEST",
@@ -574,11 +575,11 @@ const psr_option psr_options[] = {
      DOUBLE(rmsprop_epsilon, 0, 1), .low_excluded = true, .for_shards = true},
     {"rmsprop-centered", NULL, "rmsprop divides by the deviation, not by the root of squares",
      OPTIMISATION, "false", FLAG(rmsprop_centered), .for_shards = true},
-    {"lr-schedule",
-     "constant|cosine[:END]|poly:POWER|step:EVERY:GAMMA|multistep:A,B,..:GAMMA|onecycle[:..]",
-     "how the learning rate changes after the warm-up. cosine falls to the rate END; step "
-     "multiplies by GAMMA every EVERY, multistep after A, after B, and so on; these count steps "
-     "(1000) or epochs (30e); onecycle:RISE:FIRST:LAST is PyTorch's OneCycleLR, with its defaults "
+    {"lr-schedule", "constant|cosine|poly|step|multistep|onecycle",
+     "how the learning rate changes after the warm-up. cosine[:END] falls to the rate END; "
+     "poly:POWER to zero; step:EVERY:GAMMA multiplies by GAMMA every EVERY, "
+     "multistep:A,B,..:GAMMA after A, after B, and so on; these count steps (1000) or epochs "
+     "(30e); onecycle[:RISE[:FIRST[:LAST]]] is PyTorch's OneCycleLR, with its defaults "
      "0.3:25:10000",
      OPTIMISATION, "constant", SPECIAL(psr_config_read_schedule, psr_config_print_schedule),
      .for_shards = true},
