@@ -391,7 +391,8 @@ const psr_option psr_options[] = {
      ARCHITECTURE, "512K", BYTES(slice_bytes, 4 * KIB, 1 * MIB)},
     {"window", "N",
      "slices in flight per connection; eight times as many where a shard reads them in shared "
-     "memory",
+     "memory. From 4 on, with --sync bsp, a shard holds back workers that are far ahead of the "
+     "slowest one",
      ARCHITECTURE, "2", U32(window, 1, 4096)},
     {"fold", "rank|arrival|reversed",
      "order in which gradients are summed: by rank, which gives the same bits every time; as they "
