@@ -116,19 +116,18 @@ out:
     return err;
 }
 
-static psr_err write_all(int fd, const char *path, const void *data, size_t size)
+size_t psr_file_write_all(int fd, const void *data, size_t size)
 {
-    const uint8_t *bytes = data;
-    while (size > 0) {
-        ssize_t put = write(fd, bytes, size);
+    size_t done = 0;
+    while (done < size) {
+        const ssize_t put = write(fd, (const uint8_t *)data + done, size - done);
         if (put < 0 && errno == EINTR)
             continue;
         if (put < 0)
-            return fail_errno(path, "cannot be written");
-        bytes += put;
-        size -= (size_t)put;
+            break;
+        done += (size_t)put;
     }
-    return PSR_OK;
+    return done;
 }
 
 /* Directory part of path: "." when there is none. */
@@ -177,7 +176,8 @@ psr_err psr_file_write_atomic(const char *path, const void *data, size_t size)
     if (fd < 0)
         return fail_errno(path, "cannot be made");
 
-    psr_err err = write_all(fd, path, data, size);
+    psr_err err =
+        psr_file_write_all(fd, data, size) == size ? PSR_OK : fail_errno(path, "cannot be written");
     if (err == PSR_OK && fchmod(fd, 0666 & ~process_umask()) != 0)
         err = fail_errno(path, "cannot be given its mode");
     if (err == PSR_OK && fsync(fd) != 0)

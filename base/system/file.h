@@ -32,6 +32,10 @@ PSR_MUST_CHECK psr_err psr_file_read_at(int fd, const char *path, void *to, size
 PSR_MUST_CHECK psr_err psr_file_read(const char *path, size_t limit_bytes, uint8_t **ret_data,
                                      size_t *ret_size);
 
+/* Writes all of size bytes to fd, going on after signals. Returns how many were written: fewer than
+ * size after an error, which errno has. */
+size_t psr_file_write_all(int fd, const void *data, size_t size);
+
 /* Replaces path as one: written to a new file beside it, flushed to the disk, renamed; the
  * directory is flushed too. On failure (IO, NOT_FOUND for a missing directory) path is as it was
  * and nothing is left beside it. */

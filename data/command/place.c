@@ -73,16 +73,9 @@ psr_err psr_data_place_path(const psr_data_place *place, const char *name, char 
 
 static psr_err write_all(int fd, const char *path, const uint8_t *bytes, size_t size)
 {
-    while (size > 0) {
-        ssize_t put = write(fd, bytes, size);
-        if (put < 0 && errno == EINTR)
-            continue;
-        if (put < 0)
-            return psr_fail(PSR_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
-        bytes += put;
-        size -= (size_t)put;
-    }
-    return PSR_OK;
+    return psr_file_write_all(fd, bytes, size) == size
+               ? PSR_OK
+               : psr_fail(PSR_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
 }
 
 static psr_err copy_bytes(int in, const char *from, uint64_t bytes, int out, const char *to,

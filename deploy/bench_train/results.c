@@ -25,13 +25,9 @@ static psr_err write_line(const psr_results *results, const cJSON *object)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a line of %s", results->path);
     size_t size = strlen(text);
     text[size++] = '\n'; /* in the place of the zero */
-    psr_err err = PSR_OK;
-    for (size_t at = 0; at < size && err == PSR_OK;) {
-        ssize_t wrote = write(results->fd, text + at, size - at);
-        if (wrote < 0 && errno != EINTR)
-            err = io_failure(results->path, "cannot be written");
-        at += wrote > 0 ? (size_t)wrote : 0;
-    }
+    psr_err err = psr_file_write_all(results->fd, text, size) == size
+                      ? PSR_OK
+                      : io_failure(results->path, "cannot be written");
     free(text);
     if (err == PSR_OK && fdatasync(results->fd) != 0 && errno != EINVAL)
         err = io_failure(results->path, "cannot be written");

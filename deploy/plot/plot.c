@@ -3,6 +3,7 @@
 #include "deploy/commands.h"
 
 #include "base/config/options_argp.h"
+#include "base/system/file.h"
 #include "base/text/printable.h"
 #include "deploy/report/runs.h"
 #include "deploy/report/run_steps.h"
@@ -328,12 +329,7 @@ static psr_err start_gnuplot(int input, pid_t *ret_pid)
 /* Consumes input's other end. */
 static psr_err give(int to, const char *text, size_t size)
 {
-    for (size_t done = 0; done < size;) {
-        ssize_t count = write(to, text + done, size - done);
-        if (count < 0 && errno != EINTR)
-            break; /* its exit status says what was wrong */
-        done += count > 0 ? (size_t)count : 0;
-    }
+    (void)psr_file_write_all(to, text, size); /* its exit status says what was wrong */
     close(to);
     return PSR_OK;
 }

@@ -1,5 +1,6 @@
 #include "net/trust/keys.h"
 
+#include "base/system/file.h"
 #include "base/text/secret.h"
 #include "net/trust/zpl.h"
 
@@ -206,16 +207,9 @@ psr_err psr_keys_load(const char *path, psr_peer self, psr_keys *ret_keys)
 
 static psr_err write_all(int fd, const char *text, size_t size)
 {
-    while (size > 0) {
-        ssize_t bytes = write(fd, text, size);
-        if (bytes < 0 && errno == EINTR)
-            continue;
-        if (bytes < 0)
-            return psr_fail(PSR_ERR_IO, "%s", strerror(errno));
-        text += bytes;
-        size -= (size_t)bytes;
-    }
-    return fsync(fd) == 0 ? PSR_OK : psr_fail(PSR_ERR_IO, "%s", strerror(errno));
+    return psr_file_write_all(fd, text, size) == size && fsync(fd) == 0
+               ? PSR_OK
+               : psr_fail(PSR_ERR_IO, "%s", strerror(errno));
 }
 
 /* Not rename, which would replace the keys that are there. */

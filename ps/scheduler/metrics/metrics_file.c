@@ -82,15 +82,7 @@ static size_t whole_lines(const char *text, size_t size)
 
 psr_err psr_metrics_file_flush(psr_metrics_file *f)
 {
-    size_t done = 0;
-    while (done < f->used) {
-        const ssize_t wrote = write(f->fd, f->bytes + done, f->used - done);
-        if (wrote < 0 && errno == EINTR)
-            continue;
-        if (wrote < 0)
-            break;
-        done += (size_t)wrote;
-    }
+    const size_t done = psr_file_write_all(f->fd, f->bytes, f->used);
     const int error = errno;
     if (done == f->used) {
         f->used = 0;

@@ -1,5 +1,7 @@
 #include "ps/scheduler/tensorboard/records.h"
 
+#include "base/system/file.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -90,15 +92,8 @@ psr_err psr_records_put(psr_records *r, const void *data, size_t size)
 
 psr_err psr_records_flush(psr_records *r)
 {
-    size_t done = 0;
-    while (done < r->used) {
-        const ssize_t wrote = write(r->fd, r->bytes + done, r->used - done);
-        if (wrote < 0 && errno == EINTR)
-            continue;
-        if (wrote < 0)
-            return psr_fail(PSR_ERR_IO, "%s: %s", r->path, strerror(errno));
-        done += (size_t)wrote;
-    }
+    if (psr_file_write_all(r->fd, r->bytes, r->used) < r->used)
+        return psr_fail(PSR_ERR_IO, "%s: %s", r->path, strerror(errno));
     r->used = 0;
     return PSR_OK;
 }
