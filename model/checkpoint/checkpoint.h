@@ -118,4 +118,8 @@ bool psr_checkpoint_pair(const psr_checkpoint *checkpoint, size_t i, const char 
 PSR_MUST_CHECK psr_err psr_checkpoint_load(const psr_checkpoint *checkpoint, const char *prefix,
                                            const psr_layout *layout, float *arena);
 
+/* The largest N below `below` (UINT64_MAX: any) of the directories step-N of a folder of
+ * checkpoints; false: there is none. */
+bool psr_checkpoint_newest(const char *directory, uint64_t below, uint64_t *ret_step);
+
 #endif

@@ -4,6 +4,7 @@
 #include "model/checkpoint/safetensors.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -402,4 +403,27 @@ bool psr_checkpoint_pair(const psr_checkpoint *checkpoint, size_t i, const char 
     *ret_key = checkpoint->header.pairs[i].key;
     *ret_value = checkpoint->header.pairs[i].value;
     return true;
+}
+
+/* ---- a folder of checkpoints ---- */
+
+bool psr_checkpoint_newest(const char *directory, uint64_t below, uint64_t *ret_step)
+{
+    bool found = false;
+    DIR *entries = opendir(directory);
+    if (entries == NULL)
+        return false;
+    for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+        if (strncmp(entry->d_name, "step-", 5) != 0)
+            continue;
+        char *end;
+        unsigned long long step = strtoull(entry->d_name + 5, &end, 10);
+        if (*end != '\0' || end == entry->d_name + 5 || step >= below ||
+            (found && step <= *ret_step))
+            continue;
+        *ret_step = step;
+        found = true;
+    }
+    closedir(entries);
+    return found;
 }

@@ -1,6 +1,7 @@
 #include "model/checkpoint/stored.h"
 
-#include <dirent.h>
+#include "base/arrays/arena.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,26 +20,6 @@ static bool is_file(const char *path)
     return stat(path, &status) == 0 && S_ISREG(status.st_mode);
 }
 
-/* The step of the newest whole checkpoint in a folder checkpoints/; false: it has none. */
-static bool newest_step(const char *folder, uint64_t *ret_step)
-{
-    bool found = false;
-    DIR *directory = opendir(folder);
-    if (directory == NULL)
-        return false;
-    for (struct dirent *entry; (entry = readdir(directory)) != NULL;) {
-        uint64_t step;
-        int length = 0;
-        if (sscanf(entry->d_name, "step-%" SCNu64 "%n", &step, &length) != 1 ||
-            entry->d_name[length] != '\0' || (found && step < *ret_step))
-            continue;
-        *ret_step = step;
-        found = true;
-    }
-    closedir(directory);
-    return found;
-}
-
 psr_err psr_stored_file(const char *path, char *ret_file, size_t size)
 {
     char file[PSR_PATH_MAX + 64], folder[PSR_PATH_MAX + 16];
@@ -53,7 +34,7 @@ psr_err psr_stored_file(const char *path, char *ret_file, size_t size)
     if (S_ISDIR(status.st_mode)) {
         snprintf(file, sizeof file, "%s/" MODEL_FILE, path);
         snprintf(folder, sizeof folder, "%s/checkpoints", path);
-        if (!is_file(file) && newest_step(folder, &step))
+        if (!is_file(file) && psr_checkpoint_newest(folder, UINT64_MAX, &step))
             snprintf(file, sizeof file, "%s/step-%" PRIu64 "/" MODEL_FILE, folder, step);
     }
     if (!is_file(file))
@@ -99,6 +80,30 @@ psr_err psr_stored_network(const psr_checkpoint *checkpoint, const char *origin,
         return psr_fail_context(PSR_ERR_FORMAT, "%s: its metadata", origin);
     *ret_config = config;
     return PSR_OK;
+}
+
+psr_err psr_stored_open(const char *path, psr_stored_model *ret_model)
+{
+    psr_stored_model *m = ret_model;
+    *m = (psr_stored_model){.checkpoint = NULL};
+    PSR_TRY(psr_stored_file(path, m->file, sizeof m->file));
+    PSR_TRY(psr_checkpoint_open(m->file, &m->checkpoint));
+    PSR_TRY(psr_stored_network(m->checkpoint, m->file, &m->config, &m->net));
+    PSR_TRY(psr_arena_new(m->net->params.length, &m->weights));
+    PSR_TRY(psr_arena_new(m->net->buffers.length, &m->buffers));
+    PSR_TRY(psr_checkpoint_load(m->checkpoint, "", &m->net->params, m->weights));
+    return psr_checkpoint_load(m->checkpoint, "", &m->net->buffers, m->buffers);
+}
+
+void psr_stored_done(psr_stored_model *model)
+{
+    if (model->net != NULL) {
+        psr_arena_free(model->weights, model->net->params.length);
+        psr_arena_free(model->buffers, model->net->buffers.length);
+    }
+    psr_network_free(model->net);
+    if (model->checkpoint != NULL)
+        psr_checkpoint_close(model->checkpoint);
 }
 
 uint32_t psr_stored_numbers(const psr_checkpoint *checkpoint, const char *key, float *ret_numbers,

@@ -17,6 +17,20 @@ PSR_MUST_CHECK psr_err psr_stored_file(const char *path, char *ret_file, size_t 
 PSR_MUST_CHECK psr_err psr_stored_network(const psr_checkpoint *checkpoint, const char *origin,
                                           psr_config *ret_config, psr_network **ret_net);
 
+/* A trained network with its weights. */
+typedef struct psr_stored_model {
+    char file[PSR_PATH_MAX + 64];
+    psr_checkpoint *checkpoint;
+    psr_config config; /* of the run */
+    psr_network *net;
+    float *weights, *buffers; /* arenas as long as net's params and buffers */
+} psr_stored_model;
+
+/* path: as psr_stored_file's. Errors: those of the functions above, of psr_checkpoint_open and of
+ * psr_checkpoint_load. psr_stored_done is right after a failure too. In place. */
+PSR_MUST_CHECK psr_err psr_stored_open(const char *path, psr_stored_model *ret_model);
+void psr_stored_done(psr_stored_model *model);
+
 /* Numbers with commas, as of "mean" and "std". Returns how many; 0: there are none, or other than
  * most at most. */
 uint32_t psr_stored_numbers(const psr_checkpoint *checkpoint, const char *key, float *ret_numbers,

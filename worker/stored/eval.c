@@ -1,6 +1,5 @@
 #include "worker/stored/stored_commands.h"
 
-#include "base/arrays/arena.h"
 #include "base/text/printable.h"
 #include "data/loader.h"
 #include "data/opened.h"
@@ -15,11 +14,7 @@
 enum { CHANNELS_MAX = 3, LOADER_DEPTH = 2 };
 
 typedef struct evaluating {
-    char file[PSR_PATH_MAX + 64];
-    psr_checkpoint *checkpoint;
-    psr_config config;
-    psr_network *net;
-    float *weights, *buffers;
+    psr_stored_model model;
     psr_opened opened;
     psr_buckets buckets;
     psr_backend *backend;
@@ -28,38 +23,27 @@ typedef struct evaluating {
     uint64_t correct, count;
 } evaluating;
 
-static psr_err open_stored(evaluating *e, const char *name)
-{
-    PSR_TRY(psr_stored_file(name, e->file, sizeof e->file));
-    PSR_TRY(psr_checkpoint_open(e->file, &e->checkpoint));
-    PSR_TRY(psr_stored_network(e->checkpoint, e->file, &e->config, &e->net));
-    PSR_TRY(psr_arena_new(e->net->params.length, &e->weights));
-    PSR_TRY(psr_arena_new(e->net->buffers.length, &e->buffers));
-    PSR_TRY(psr_checkpoint_load(e->checkpoint, "", &e->net->params, e->weights));
-    return psr_checkpoint_load(e->checkpoint, "", &e->net->buffers, e->buffers);
-}
-
 /* Pixels are normalised as in training, whatever other data these are. */
 static psr_err open_data(evaluating *e, const char *data, const char *user_directory,
                          const char *cache)
 {
     char spec[PSR_PATH_MAX];
-    PSR_TRY(psr_dataset_find(data[0] != '\0' ? data : e->config.data, user_directory,
-                             e->net->classes, spec, sizeof spec));
+    PSR_TRY(psr_dataset_find(data[0] != '\0' ? data : e->model.config.data, user_directory,
+                             e->model.net->classes, spec, sizeof spec));
     PSR_TRY(psr_opened_init(spec, cache, NULL, &e->opened));
     psr_dataset *test = e->opened.test;
-    if (test->channels != e->net->channels || test->classes > e->net->classes)
+    if (test->channels != e->model.net->channels || test->classes > e->model.net->classes)
         return psr_fail(PSR_ERR_USAGE,
                         "%s has %" PRIu32 " channels and labels of %" PRIu32
                         " classes, and %s was trained on %" PRIu32 " channels and %" PRIu32
                         " classes; give --data that fits",
-                        test->name, test->channels, test->classes, e->file, e->net->channels,
-                        e->net->classes);
+                        test->name, test->channels, test->classes, e->model.file,
+                        e->model.net->channels, e->model.net->classes);
     float mean[CHANNELS_MAX], deviation[CHANNELS_MAX];
-    if (psr_stored_numbers(e->checkpoint, "mean", mean, CHANNELS_MAX) != test->channels ||
-        psr_stored_numbers(e->checkpoint, "std", deviation, CHANNELS_MAX) != test->channels)
+    if (psr_stored_numbers(e->model.checkpoint, "mean", mean, CHANNELS_MAX) != test->channels ||
+        psr_stored_numbers(e->model.checkpoint, "std", deviation, CHANNELS_MAX) != test->channels)
         return psr_fail(PSR_ERR_FORMAT, "%s: its metadata have no mean and std for each channel",
-                        e->file);
+                        e->model.file);
     memcpy(test->mean, mean, test->channels * sizeof *mean);
     memcpy(test->deviation, deviation, test->channels * sizeof *deviation);
     return PSR_OK;
@@ -69,17 +53,18 @@ static psr_err set_up(evaluating *e, unsigned threads, unsigned batch_size)
 {
     const uint32_t count = e->opened.test->count;
     const uint32_t batch = batch_size < count ? batch_size : count;
-    PSR_TRY(psr_buckets_plan(
-        &e->net->params, psr_bucket_bytes(&e->net->params, e->config.bucket_bytes), &e->buckets));
+    PSR_TRY(psr_buckets_plan(&e->model.net->params,
+                             psr_bucket_bytes(&e->model.net->params, e->model.config.bucket_bytes),
+                             &e->buckets));
     const psr_backend_options options = {.kind = PSR_BACKEND_ONEDNN,
-                                         .precision = e->config.precision,
+                                         .precision = e->model.config.precision,
                                          .max_batch = batch,
-                                         .label_smoothing = e->config.label_smoothing,
+                                         .label_smoothing = e->model.config.label_smoothing,
                                          .threads = threads,
                                          .buckets = &e->buckets};
-    PSR_TRY(psr_backend_new(e->net, &options, &e->backend));
+    PSR_TRY(psr_backend_new(e->model.net, &options, &e->backend));
     psr_augment_plan trained;
-    PSR_TRY(psr_augment_plan_of(&e->config, &trained));
+    PSR_TRY(psr_augment_plan_of(&e->model.config, &trained));
     const psr_augment_plan plan = psr_augment_plan_evaluation(&trained);
     const psr_loader_options loading = {
         .sampler = {.count = count, .workers = 1, .batch_size = batch},
@@ -96,8 +81,8 @@ static psr_err infer(evaluating *e, const psr_loader_batch *loaded)
                              .labels = loaded->labels,
                              .samples = loaded->samples,
                              .count = loaded->count,
-                             .seed = e->config.seed};
-    const psr_exec_state state = {.weights = e->weights, .buffers = e->buffers};
+                             .seed = e->model.config.seed};
+    const psr_exec_state state = {.weights = e->model.weights, .buffers = e->model.buffers};
     static const psr_exec_hooks none = {.context = NULL};
     psr_pass_result result;
     PSR_TRY(psr_backend_infer(e->backend, &batch, &state, &none, NULL, &result));
@@ -125,20 +110,14 @@ static void clean_up(evaluating *e)
     psr_backend_free(e->backend);
     psr_buckets_done(&e->buckets);
     psr_opened_done(&e->opened);
-    if (e->net != NULL) {
-        psr_arena_free(e->weights, e->net->params.length);
-        psr_arena_free(e->buffers, e->net->buffers.length);
-    }
-    psr_network_free(e->net);
-    if (e->checkpoint != NULL)
-        psr_checkpoint_close(e->checkpoint);
+    psr_stored_done(&e->model);
 }
 
 int psr_eval_main(const char *checkpoint, const char *data, unsigned threads, unsigned batch_size,
                   const char *user_directory, const char *cache)
 {
-    evaluating e = {.checkpoint = NULL};
-    psr_err err = open_stored(&e, checkpoint);
+    evaluating e = {.count = 0};
+    psr_err err = psr_stored_open(checkpoint, &e.model);
     if (err == PSR_OK)
         err = open_data(&e, data, user_directory, cache);
     if (err == PSR_OK)
@@ -150,8 +129,9 @@ int psr_eval_main(const char *checkpoint, const char *data, unsigned threads, un
                   "%s of %s on %s, content %s\n"
                   "%" PRIu64 " of %" PRIu64 " right\n"
                   "Test set: Average loss: %.4f, Accuracy: %.2f%%\n",
-                  e.net->name, e.file, e.opened.test->name, e.opened.content.test, e.correct,
-                  e.count, e.loss / (double)e.count, 100 * (double)e.correct / (double)e.count);
+                  e.model.net->name, e.model.file, e.opened.test->name, e.opened.content.test,
+                  e.correct, e.count, e.loss / (double)e.count,
+                  100 * (double)e.correct / (double)e.count);
     else
         psr_print(stderr, "psring eval: %s\n", psr_err_detail());
     clean_up(&e);

@@ -1,6 +1,5 @@
 #include "worker/stored/stored_commands.h"
 
-#include "base/arrays/arena.h"
 #include "base/system/file.h"
 #include "base/text/printable.h"
 #include "model/checkpoint/safetensors.h"
@@ -14,44 +13,32 @@
 enum { PAIRS_MAX = 40, CHANNELS_MAX = 3 };
 
 typedef struct exporting {
-    char file[PSR_PATH_MAX + 64];
-    psr_checkpoint *checkpoint;
-    psr_config config;
-    psr_network *net;
-    float *weights, *buffers;
+    psr_stored_model model;
     const char *pairs[2 * PAIRS_MAX + 1]; /* metadata without checksums; borrowed */
 } exporting;
 
-static psr_err open_stored(exporting *e, const char *name)
+static void take_pairs(exporting *e)
 {
     const char *key, *value;
     size_t used = 0;
-    PSR_TRY(psr_stored_file(name, e->file, sizeof e->file));
-    PSR_TRY(psr_checkpoint_open(e->file, &e->checkpoint));
-    PSR_TRY(psr_stored_network(e->checkpoint, e->file, &e->config, &e->net));
-    PSR_TRY(psr_arena_new(e->net->params.length, &e->weights));
-    PSR_TRY(psr_arena_new(e->net->buffers.length, &e->buffers));
-    PSR_TRY(psr_checkpoint_load(e->checkpoint, "", &e->net->params, e->weights));
-    PSR_TRY(psr_checkpoint_load(e->checkpoint, "", &e->net->buffers, e->buffers));
-    for (size_t i = 0; psr_checkpoint_pair(e->checkpoint, i, &key, &value); i++) {
+    for (size_t i = 0; psr_checkpoint_pair(e->model.checkpoint, i, &key, &value); i++) {
         if (strncmp(key, "xxh3", 4) == 0 || strcmp(key, "format") == 0 || used == 2 * PAIRS_MAX)
             continue;
         e->pairs[used++] = key;
         e->pairs[used++] = value;
     }
-    return PSR_OK;
 }
 
 static psr_err write_onnx(const exporting *e, const char *file)
 {
     float mean[CHANNELS_MAX], deviation[CHANNELS_MAX];
-    const uint32_t channels = e->net->channels;
+    const uint32_t channels = e->model.net->channels;
     const bool normalises =
-        psr_stored_numbers(e->checkpoint, "mean", mean, CHANNELS_MAX) == channels &&
-        psr_stored_numbers(e->checkpoint, "std", deviation, CHANNELS_MAX) == channels;
-    const psr_onnx_options options = {.net = e->net,
-                                      .weights = e->weights,
-                                      .buffers = e->buffers,
+        psr_stored_numbers(e->model.checkpoint, "mean", mean, CHANNELS_MAX) == channels &&
+        psr_stored_numbers(e->model.checkpoint, "std", deviation, CHANNELS_MAX) == channels;
+    const psr_onnx_options options = {.net = e->model.net,
+                                      .weights = e->model.weights,
+                                      .buffers = e->model.buffers,
                                       .mean = normalises ? mean : NULL,
                                       .deviation = deviation,
                                       .metadata = e->pairs};
@@ -74,8 +61,8 @@ static psr_err put_layout(psr_checkpoint_writer *writer, const psr_layout *layou
 
 static psr_err write_safetensors(const exporting *e, const char *file)
 {
-    const psr_layout *params = &e->net->params, *buffers = &e->net->buffers;
-    const char *step = psr_checkpoint_metadata(e->checkpoint, "step");
+    const psr_layout *params = &e->model.net->params, *buffers = &e->model.net->buffers;
+    const char *step = psr_checkpoint_metadata(e->model.checkpoint, "step");
     psr_checkpoint_writer *writer = NULL;
     psr_tensor *tensors =
         calloc((size_t)params->tensor_count + buffers->tensor_count + 1, sizeof *tensors);
@@ -89,9 +76,9 @@ static psr_err write_safetensors(const exporting *e, const char *file)
         file, tensors, (size_t)params->tensor_count + buffers->tensor_count, e->pairs,
         step != NULL ? (int64_t)strtoull(step, NULL, 10) : 0, &writer);
     if (err == PSR_OK)
-        err = put_layout(writer, params, e->weights);
+        err = put_layout(writer, params, e->model.weights);
     if (err == PSR_OK)
-        err = put_layout(writer, buffers, e->buffers);
+        err = put_layout(writer, buffers, e->model.buffers);
     if (err == PSR_OK)
         err = psr_checkpoint_commit(&writer);
     psr_checkpoint_abandon(&writer);
@@ -101,21 +88,17 @@ static psr_err write_safetensors(const exporting *e, const char *file)
 
 int psr_export_main(const char *checkpoint, const char *format, const char *file)
 {
-    exporting e = {.checkpoint = NULL};
-    psr_err err = open_stored(&e, checkpoint);
+    exporting e = {.pairs = {NULL}};
+    psr_err err = psr_stored_open(checkpoint, &e.model);
+    if (err == PSR_OK)
+        take_pairs(&e);
     if (err == PSR_OK)
         err = strcmp(format, "onnx") == 0 ? write_onnx(&e, file) : write_safetensors(&e, file);
     if (err == PSR_OK)
-        psr_print(stdout, "%s: %s of %s, %zu parameters\n", file, e.net->name, e.file,
-                  (size_t)e.net->params.count);
+        psr_print(stdout, "%s: %s of %s, %zu parameters\n", file, e.model.net->name, e.model.file,
+                  (size_t)e.model.net->params.count);
     else
         psr_print(stderr, "psring export: %s\n", psr_err_detail());
-    if (e.net != NULL) {
-        psr_arena_free(e.weights, e.net->params.length);
-        psr_arena_free(e.buffers, e.net->buffers.length);
-    }
-    psr_network_free(e.net);
-    if (e.checkpoint != NULL)
-        psr_checkpoint_close(e.checkpoint);
+    psr_stored_done(&e.model);
     return err == PSR_ERR_FORMAT || err == PSR_ERR_NOT_FOUND ? 2 : psr_err_exit_status(err);
 }

@@ -6,7 +6,6 @@
 #include "model/checkpoint/checkpoint.h"
 #include "ps/roster.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -112,28 +111,6 @@ static psr_err open_one(const char *path, const psr_config *config, psr_resume *
 
 /* ---- the newest of a run directory ---- */
 
-/* The largest N below `below` of the directories step-N; false: there is none. */
-static bool newest_below(const char *directory, uint64_t below, uint64_t *ret_step)
-{
-    bool found = false;
-    DIR *entries = opendir(directory);
-    if (entries == NULL)
-        return false;
-    for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
-        if (strncmp(entry->d_name, "step-", 5) != 0)
-            continue;
-        char *end;
-        unsigned long long step = strtoull(entry->d_name + 5, &end, 10);
-        if (*end != '\0' || end == entry->d_name + 5 || step >= below ||
-            (found && step <= *ret_step))
-            continue;
-        *ret_step = step;
-        found = true;
-    }
-    closedir(entries);
-    return found;
-}
-
 static psr_err open_newest(const char *run, const psr_config *config,
                            void (*skipped)(void *, const char *), void *context,
                            psr_resume **ret_resume)
@@ -145,7 +122,7 @@ static psr_err open_newest(const char *run, const psr_config *config,
                            "--resume %s: neither a checkpoint (model.safetensors and "
                            "state.safetensors) nor a run directory with one in checkpoints/",
                            run);
-    while (newest_below(directory, step, &step)) {
+    while (psr_checkpoint_newest(directory, step, &step)) {
         snprintf(path, sizeof path, "%s/step-%" PRIu64, directory, step);
         err = open_one(path, config, ret_resume);
         if (err != PSR_ERR_FORMAT && err != PSR_ERR_NOT_FOUND)
