@@ -4,6 +4,7 @@
  * stays zero. */
 #include "base/arrays/multiversion.h"
 #include "model/onednn/kernels/bf16.h"
+#include "model/onednn/kernels/value.h"
 #include "model/onednn/private.h"
 
 #include <math.h>
@@ -11,20 +12,6 @@
 
 /* Channels whose sums a thread keeps at a time. */
 #define LANES 16
-
-static inline float load(dnnl_data_type_t type, const void *data, size_t i)
-{
-    return type == dnnl_bf16 ? psr_bf16_to_float(((const uint16_t *)data)[i])
-                             : ((const float *)data)[i];
-}
-
-static inline void store(dnnl_data_type_t type, void *data, size_t i, float value)
-{
-    if (type == dnnl_bf16)
-        ((uint16_t *)data)[i] = psr_bf16_from_float(value);
-    else
-        ((float *)data)[i] = value;
-}
 
 typedef struct multiply {
     uint32_t x, s, y; /* nodes; s: the gate's numbers */
@@ -73,7 +60,8 @@ static psr_err sigmoid_forward(psr_onednn_exec *exec, psr_onednn_step *step)
     const size_t count = psr_onednn_elements(y);
 #pragma omp parallel for num_threads(exec->context->threads) schedule(static)
     for (size_t i = 0; i < count; i++)
-        store(y->type, to, i, (float)(1 / (1 + exp(-(double)load(x->type, from, i)))));
+        psr_value_store(y->type, to, i,
+                        (float)(1 / (1 + exp(-(double)psr_value_load(x->type, from, i)))));
     return PSR_OK;
 }
 
@@ -86,8 +74,8 @@ static psr_err sigmoid_backward(psr_onednn_exec *exec, psr_onednn_step *step)
     const size_t count = psr_onednn_elements(y);
 #pragma omp parallel for num_threads(exec->context->threads) schedule(static)
     for (size_t i = 0; i < count; i++) {
-        const float v = load(y->type, value, i);
-        store(y->type, gradient, i, load(y->type, gradient, i) * v * (1 - v));
+        const float v = psr_value_load(y->type, value, i);
+        psr_value_store(y->type, gradient, i, psr_value_load(y->type, gradient, i) * v * (1 - v));
     }
     return PSR_OK;
 }
@@ -178,7 +166,7 @@ static size_t channels_of(const psr_onednn_tensor *x, size_t n, size_t part, con
                    .lanes = x->block - lane < LANES ? x->block - lane : LANES};
     at.real = left < at.lanes ? left : at.lanes;
     for (size_t l = 0; l < at.real; l++)
-        at.gate[l] = load(x->type, gate, n * x->c + channel + l);
+        at.gate[l] = psr_value_load(x->type, gate, n * x->c + channel + l);
     *ret_at = at;
     return channel;
 }
@@ -234,7 +222,7 @@ static psr_err gate_backward(psr_onednn_exec *exec, psr_onednn_step *step)
         else
             gradients_float32(&at, value, gradient, gradient, sums);
         for (size_t l = 0; l < at.real; l++)
-            store(x->type, of_gate, i / parts * x->c + channel + l, (float)sums[l]);
+            psr_value_store(x->type, of_gate, i / parts * x->c + channel + l, (float)sums[l]);
     }
     return PSR_OK;
 }
@@ -250,7 +238,7 @@ static void scale(const psr_onednn_exec *exec, const psr_onednn_tensor *like, do
     const size_t count = psr_onednn_elements(like);
 #pragma omp parallel for num_threads(exec->context->threads) schedule(static)
     for (size_t i = 0; i < count; i++)
-        store(like->type, to, i, (float)factor * load(like->type, from, i));
+        psr_value_store(like->type, to, i, (float)factor * psr_value_load(like->type, from, i));
 }
 
 static psr_err scale_plan_backward(psr_onednn_exec *exec, psr_onednn_step *step)

@@ -1,24 +1,10 @@
 /* Steps that move values from one shape or layout to another: the images' way in, global average
  * pooling, option A's shortcut, flattening. */
-#include "model/onednn/kernels/bf16.h"
+#include "model/onednn/kernels/value.h"
 #include "model/onednn/private.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static inline float load(dnnl_data_type_t type, const void *data, size_t i)
-{
-    return type == dnnl_bf16 ? psr_bf16_to_float(((const uint16_t *)data)[i])
-                             : ((const float *)data)[i];
-}
-
-static inline void store(dnnl_data_type_t type, void *data, size_t i, float value)
-{
-    if (type == dnnl_bf16)
-        ((uint16_t *)data)[i] = psr_bf16_from_float(value);
-    else
-        ((float *)data)[i] = value;
-}
 
 /* Where x[n,c,s] lies. */
 static inline size_t place(const psr_onednn_tensor *x, size_t n, size_t c, size_t s)
@@ -137,8 +123,8 @@ static psr_err mean_forward(psr_onednn_exec *exec, psr_onednn_step *step)
         size_t n = row / x->c, c = row % x->c;
         double sum = 0;
         for (size_t s = 0; s < size; s++)
-            sum += (double)load(x->type, from, place(x, n, c, s));
-        store(y->type, to, row, (float)(sum / (double)size));
+            sum += (double)psr_value_load(x->type, from, place(x, n, c, s));
+        psr_value_store(y->type, to, row, (float)(sum / (double)size));
     }
     return PSR_OK;
 }
@@ -158,9 +144,9 @@ static psr_err mean_backward(psr_onednn_exec *exec, psr_onednn_step *step)
         memset(to, 0, x->bytes);
 #pragma omp parallel for num_threads(exec->context->threads) schedule(static)
     for (size_t row = 0; row < rows; row++) {
-        float gradient = load(x->type, from, row) * share;
+        float gradient = psr_value_load(x->type, from, row) * share;
         for (size_t s = 0; s < size; s++)
-            store(x->type, to, place(x, row / x->c, row % x->c, s), gradient);
+            psr_value_store(x->type, to, place(x, row / x->c, row % x->c, s), gradient);
     }
     return PSR_OK;
 }
@@ -201,8 +187,9 @@ static psr_err shortcut_forward(psr_onednn_exec *exec, psr_onednn_step *step)
     for (size_t n = 0; n < x->n; n++)
         for (size_t c = 0; c < x->c; c++)
             for (size_t s = 0; s < size; s++)
-                store(y->type, to, place(y, n, front + c, s),
-                      load(x->type, from, shortcut_from(x, y, stride, n, c, s)));
+                psr_value_store(
+                    y->type, to, place(y, n, front + c, s),
+                    psr_value_load(x->type, from, shortcut_from(x, y, stride, n, c, s)));
     return PSR_OK;
 }
 
@@ -221,8 +208,8 @@ static psr_err shortcut_backward(psr_onednn_exec *exec, psr_onednn_step *step)
     for (size_t n = 0; n < x->n; n++)
         for (size_t c = 0; c < x->c; c++)
             for (size_t s = 0; s < size; s++)
-                store(x->type, to, shortcut_from(x, y, stride, n, c, s),
-                      load(y->type, from, place(y, n, front + c, s)));
+                psr_value_store(x->type, to, shortcut_from(x, y, stride, n, c, s),
+                                psr_value_load(y->type, from, place(y, n, front + c, s)));
     return PSR_OK;
 }
 
@@ -260,8 +247,8 @@ static psr_err flatten_forward(psr_onednn_exec *exec, psr_onednn_step *step)
 #pragma omp parallel for num_threads(exec->context->threads) schedule(static)
     for (size_t row = 0; row < rows; row++)
         for (size_t s = 0; s < size; s++)
-            store(y->type, to, row * size + s,
-                  load(x->type, from, place(x, row / x->c, row % x->c, s)));
+            psr_value_store(y->type, to, row * size + s,
+                            psr_value_load(x->type, from, place(x, row / x->c, row % x->c, s)));
     return PSR_OK;
 }
 
@@ -279,8 +266,8 @@ static psr_err flatten_backward(psr_onednn_exec *exec, psr_onednn_step *step)
 #pragma omp parallel for num_threads(exec->context->threads) schedule(static)
     for (size_t row = 0; row < rows; row++)
         for (size_t s = 0; s < size; s++)
-            store(x->type, to, place(x, row / x->c, row % x->c, s),
-                  load(x->type, from, row * size + s));
+            psr_value_store(x->type, to, place(x, row / x->c, row % x->c, s),
+                            psr_value_load(x->type, from, row * size + s));
     return PSR_OK;
 }
 
