@@ -36,4 +36,22 @@ void psr_subcommands_see_also(const psr_subcommands *list, const char *others, F
 void psr_subcommands_completion(const psr_subcommands *list, const char *program,
                                 const char *options, FILE *to);
 
+/* A front door below psring: `psring bench WHAT`, `psring data WHAT`. */
+typedef struct psr_front_door {
+    const psr_subcommands *list;
+    const char *program;               /* "psring bench" */
+    const char *title;                 /* of the manual page: what it does */
+    const char *heading, *man_heading; /* over the list, in the help and in the manual page */
+    const char *kind;           /* of a WHAT: "measurement " in "there is no measurement 'x'" */
+    const char *about;          /* a paragraph */
+    const char *rest;           /* "the options": of what `WHAT --help` tells */
+    const char *example;        /* lines */
+    const char *others;         /* pages to see, with blanks between */
+    void (*complete)(FILE *to); /* more of bash's tables; NULL: none */
+} psr_front_door;
+
+/* Does what the words say: the help, or for those who build psring the manual page and the
+ * completion, or the subcommand that is named. The exit status. */
+int psr_front_door_run(const psr_front_door *door, int argc, char **argv);
+
 #endif

@@ -7,9 +7,6 @@
 #include "deploy/subcommands.h"
 
 #include "base/system/child.h"
-#include "base/config/describe.h"
-#include "base/config/help_width.h"
-#include "base/config/manual.h"
 #include "base/text/printable.h"
 
 #include <limits.h>
@@ -46,37 +43,11 @@ static const char example[] = "  psring bench comm -n 2 --operation all_reduce\n
                               "  psring bench train --hostfile hosts --link 1Gbit\n"
                               "  psring lab run LAB -- bench train --seconds 10\n";
 
-static void usage(FILE *to)
+static void complete_places(FILE *to)
 {
-    psr_print(to, "Usage: psring bench WHAT [OPTION...]\n\nMeasures:\n");
-    psr_subcommands_help(&benchmarks, to);
-    psr_print(to, "\n");
-    psr_help_wrap(to, places_help, 0, 0);
-    psr_print(to, "\n");
-    psr_help_wrap(to, "`psring bench WHAT --help` tells the other options. For a start:", 0, 0);
-    psr_print(to, "%s", example);
-}
-
-/* For those who build psring. */
-static void print_manual(const char *date)
-{
-    psr_manual_begin(stdout, "psring bench", "Measures psring on this machine or on others", date);
-    psr_manual_section(stdout, "SYNOPSIS");
-    psr_manual_synopsis(stdout, "psring bench", "WHAT [OPTION...]");
-    psr_manual_section(stdout, "DESCRIPTION");
-    psr_manual_text(stdout, places_help, strlen(places_help));
-    psr_subcommands_manual(&benchmarks, "MEASUREMENTS", stdout);
-    psr_manual_section(stdout, "EXAMPLES");
-    psr_manual_text(stdout, example, strlen(example));
-    psr_subcommands_see_also(&benchmarks, "psring psring-run", stdout);
-}
-
-static void print_completion(void)
-{
-    psr_subcommands_completion(&benchmarks, "psring bench", "--help", stdout);
-    psr_print(stdout, "_psring_places='");
-    psr_bench_places_print(stdout);
-    psr_print(stdout, "'\n");
+    psr_print(to, "_psring_places='");
+    psr_bench_places_print(to);
+    psr_print(to, "'\n");
 }
 
 /* Returns only if the program could not be started. */
@@ -146,27 +117,18 @@ static int run_train(int argc, char **argv)
 
 int psr_command_bench(int argc, char **argv)
 {
-    if (argc < 2) {
-        usage(stderr);
-        return 2;
-    }
-    const char *date = NULL;
-    psr_describe_kind described = psr_describe_asked(argc, argv, &date);
-    if (described == PSR_DESCRIBE_MANUAL)
-        print_manual(date);
-    if (described == PSR_DESCRIBE_COMPLETION)
-        print_completion();
-    if (described != PSR_DESCRIBE_NOTHING)
-        return 0;
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "-?") == 0) {
-        usage(stdout);
-        return 0;
-    }
-    const psr_subcommand *found = psr_subcommands_find(&benchmarks, argv[1]);
-    if (found != NULL)
-        return found->run(argc - 1, argv + 1);
-    psr_print(stderr, "psring bench: there is no measurement '%s'\n", argv[1]);
-    usage(stderr);
-    return 2;
+    static const psr_front_door door = {
+        .list = &benchmarks,
+        .program = "psring bench",
+        .title = "Measures psring on this machine or on others",
+        .heading = "Measures",
+        .man_heading = "MEASUREMENTS",
+        .kind = "measurement ",
+        .about = places_help,
+        .rest = "the other options",
+        .example = example,
+        .others = "psring psring-run",
+        .complete = complete_places,
+    };
+    return psr_front_door_run(&door, argc, argv);
 }
