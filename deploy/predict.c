@@ -7,12 +7,9 @@
 #include "base/text/printable.h"
 #include "deploy/lab/predicted.h"
 
-#include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define LAB_OPTION "--lab"
 
@@ -47,7 +44,7 @@ static bool asks_for_help(int argc, char **argv)
 }
 
 /* The lab's options come first, so that those of the command line win. */
-static psr_err run_with_lab(const char *path, const char *file, int argc, char **argv)
+static psr_err run_with_lab(const char *file, int argc, char **argv)
 {
     psr_lab lab;
     PSR_TRY(psr_lab_read(file, &lab));
@@ -62,8 +59,7 @@ static psr_err run_with_lab(const char *path, const char *file, int argc, char *
         words[0] = argv[0];
         memcpy(words + 1, told->words, told->count * sizeof *words);
         memcpy(words + 1 + told->count, argv + 1, (size_t)argc * sizeof *words); /* with the NULL */
-        execv(path, words);
-        err = psr_fail(PSR_ERR_IO, "%s: %s", path, strerror(errno));
+        err = psr_program_become("psring-predict", words);
     }
     free(told);
     free(words);
@@ -72,17 +68,10 @@ static psr_err run_with_lab(const char *path, const char *file, int argc, char *
 
 int psr_command_predict(int argc, char **argv)
 {
-    char path[PATH_MAX];
-    psr_err err = psr_program_path("psring-predict", path, sizeof path);
-    if (err == PSR_OK) {
-        const char *file = take_lab(&argc, argv);
-        if (file != NULL && !asks_for_help(argc, argv)) {
-            err = run_with_lab(path, file, argc, argv);
-        } else {
-            execv(path, argv);
-            err = psr_fail(PSR_ERR_IO, "%s: %s", path, strerror(errno));
-        }
-    }
+    const char *file = take_lab(&argc, argv);
+    const psr_err err = file != NULL && !asks_for_help(argc, argv)
+                            ? run_with_lab(file, argc, argv)
+                            : psr_program_become("psring-predict", argv);
     psr_print(stderr, "psring predict: %s\n", psr_err_detail());
     return psr_err_exit_status(err);
 }

@@ -377,3 +377,11 @@ psr_err psr_program_path(const char *name, char *path, size_t size)
                     "%s is not beside this program (looked in %s and the build tree's folders)",
                     name, self);
 }
+
+psr_err psr_program_become(const char *name, char *const *words)
+{
+    char path[PATH_MAX];
+    PSR_TRY(psr_program_path(name, path, sizeof path));
+    (void)execv(path, words);
+    return psr_fail(PSR_ERR_IO, "%s: %s", path, strerror(errno));
+}

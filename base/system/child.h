@@ -90,4 +90,8 @@ void psr_child_done(psr_child *child);
  * folder of the build tree. NOT_FOUND names what was looked for. */
 PSR_MUST_CHECK psr_err psr_program_path(const char *name, char *path, size_t size);
 
+/* This process becomes that program of ours. words: as execv's, and unchanged. Returns only when it
+ * fails: NOT_FOUND, as above; IO. */
+PSR_MUST_CHECK psr_err psr_program_become(const char *name, char *const *words);
+
 #endif

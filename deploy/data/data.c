@@ -5,12 +5,9 @@
 #include "base/system/child.h"
 #include "base/text/printable.h"
 
-#include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static int become(int argc, char **argv);
 
@@ -35,20 +32,16 @@ static const char example[] = "  psring data ls\n"
 /* argv[0]: WHAT. Returns only if the program could not be started. */
 static int become(int argc, char **argv)
 {
-    char path[PATH_MAX], name[] = "psring-data";
+    char name[] = "psring-data";
     char **command = calloc((size_t)argc + 2, sizeof *command);
     if (command == NULL) {
         psr_print(stderr, "psring data: no memory\n");
         return 1;
     }
-    if (psr_program_path(name, path, sizeof path) != PSR_OK) {
+    command[0] = name;
+    memcpy(command + 1, argv, (size_t)argc * sizeof *command);
+    if (psr_program_become(name, command) != PSR_OK)
         psr_print(stderr, "psring data: %s\n", psr_err_detail());
-    } else {
-        command[0] = name;
-        memcpy(command + 1, argv, (size_t)argc * sizeof *command);
-        (void)execv(path, command);
-        psr_print(stderr, "psring data: %s: %s\n", path, strerror(errno));
-    }
     free(command);
     return 1;
 }

@@ -7,9 +7,7 @@
 #include "deploy/agent/program.h"
 
 #include <argp.h>
-#include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -64,12 +62,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 /* words: after the program's own, NULL-terminated. Returns only if it fails: the exit status. */
 static int become_worker(const char *command, char *const *words)
 {
-    char path[PATH_MAX];
-    psr_err err = psr_program_path("psring-worker", path, sizeof path);
-    if (err == PSR_OK) {
-        (void)execv(path, words);
-        err = psr_fail(PSR_ERR_IO, "%s: %s", path, strerror(errno));
-    }
+    const psr_err err = psr_program_become("psring-worker", words);
     psr_print(stderr, "%s: %s\n", command, psr_err_detail());
     return psr_err_exit_status(err);
 }
