@@ -4,12 +4,22 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct psr_backend {
     const psr_backend_class *class;
     void *self;
+    const psr_network *net;
     psr_readiness *readiness;
     uint32_t max_batch;
+    /* --sync-bn; otherwise NULL */
+    psr_norm_stop *stops;
+    uint32_t stop_count;
+    double *zeros; /* what a worker without samples gives at a stop */
+    /* Of the pass under way. */
+    psr_batch batch;
+    psr_exec_state state;
+    uint32_t passed; /* stops, without samples */
 };
 
 static const psr_backend_class *class_of(psr_backend_kind kind)
@@ -26,6 +36,24 @@ static const psr_backend_class *class_of(psr_backend_kind kind)
     return NULL;
 }
 
+static psr_err open_stops(psr_backend *backend)
+{
+    const psr_network *net = backend->net;
+    size_t most = 0;
+    if (backend->class->begin == NULL)
+        return psr_fail(PSR_ERR_UNSUPPORTED, "--sync-bn: this back end has no batch statistics");
+    backend->stops = calloc(net->node_count, sizeof *backend->stops);
+    if (backend->stops == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "back end: out of memory");
+    backend->stop_count = backend->class->stops(backend->self, backend->stops);
+    for (uint32_t i = 0; i < backend->stop_count; i++) {
+        const size_t count = psr_norm_stop_count(net, &backend->stops[i], false);
+        most = count > most ? count : most;
+    }
+    backend->zeros = calloc(most + 1, sizeof *backend->zeros);
+    return backend->zeros != NULL ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "back end: out of memory");
+}
+
 psr_err psr_backend_new(const psr_network *net, const psr_backend_options *options,
                         psr_backend **ret_backend)
 {
@@ -34,10 +62,13 @@ psr_err psr_backend_new(const psr_network *net, const psr_backend_options *optio
     if (backend == NULL)
         return psr_fail(PSR_ERR_NOMEM, "back end: out of memory");
     backend->class = class_of(options->kind);
+    backend->net = net;
     backend->max_batch = options->max_batch;
     psr_err err = psr_readiness_new(net, options->buckets, &backend->readiness);
     if (err == PSR_OK)
         err = backend->class->create(net, options, &backend->self);
+    if (err == PSR_OK && options->sync_norms)
+        err = open_stops(backend);
     if (err != PSR_OK) {
         psr_backend_free(backend);
         return err;
@@ -52,14 +83,60 @@ void psr_backend_free(psr_backend *backend)
         return;
     backend->class->destroy(backend->self);
     psr_readiness_free(backend->readiness);
+    free(backend->stops);
+    free(backend->zeros);
     free(backend);
+}
+
+psr_err psr_backend_begin(psr_backend *backend, const psr_batch *batch, const psr_exec_state *state,
+                          float loss_scale, const psr_exec_hooks *hooks)
+{
+    assert(backend->stops != NULL && batch->count <= backend->max_batch);
+    backend->batch = *batch;
+    backend->state = *state;
+    backend->passed = 0;
+    if (batch->count == 0)
+        return PSR_OK;
+    psr_readiness_begin(backend->readiness, hooks);
+    return backend->class->begin(backend->self, &backend->batch, &backend->state, loss_scale,
+                                 backend->readiness);
+}
+
+/* The zeros of the last stop are all workers' sums now. */
+static void advance_without_samples(psr_backend *backend, psr_norm_sums *ret_sums)
+{
+    const uint32_t count = backend->stop_count, at = backend->passed++;
+    if (at > 0 && at <= count)
+        psr_norm_stop_run(backend->net, &backend->stops[at - 1], backend->zeros,
+                          backend->state.buffers);
+    *ret_sums = (psr_norm_sums){0};
+    if (at == 2 * count)
+        return;
+    const psr_norm_stop *stop = &backend->stops[at < count ? at : 2 * count - 1 - at];
+    *ret_sums =
+        (psr_norm_sums){backend->zeros, psr_norm_stop_count(backend->net, stop, at >= count)};
+    memset(ret_sums->values, 0, ret_sums->count * sizeof *ret_sums->values);
+}
+
+psr_err psr_backend_advance(psr_backend *backend, psr_norm_sums *ret_sums,
+                            psr_pass_result *ret_result)
+{
+    if (backend->batch.count == 0) {
+        advance_without_samples(backend, ret_sums);
+        if (ret_sums->values == NULL)
+            *ret_result = (psr_pass_result){0};
+        return PSR_OK;
+    }
+    PSR_TRY(backend->class->advance(backend->self, ret_sums, ret_result));
+    assert(ret_sums->values != NULL || psr_readiness_complete(backend->readiness, true));
+    return PSR_OK;
 }
 
 psr_err psr_backend_train(psr_backend *backend, const psr_batch *batch, const psr_exec_state *state,
                           float loss_scale, const psr_exec_hooks *hooks,
                           psr_pass_result *ret_result)
 {
-    assert(batch->count > 0 && batch->count <= backend->max_batch);
+    assert(backend->stops == NULL && batch->count > 0 && batch->count <= backend->max_batch);
     psr_readiness_begin(backend->readiness, hooks);
     PSR_TRY(backend->class->train(backend->self, batch, state, loss_scale, backend->readiness,
                                   ret_result));

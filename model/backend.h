@@ -21,6 +21,7 @@
 #include "base/config/config.h"
 #include "base/arrays/fence.h"
 #include "model/networks/network.h"
+#include "model/norm_sums.h"
 
 /* What is computed as one: a node, or several that are fused. */
 typedef struct psr_exec_layer {
@@ -53,7 +54,7 @@ typedef struct psr_batch {
     const float *images;     /* x[N,C,H,W], 64-byte aligned */
     const uint32_t *labels;  /* [N], below classes */
     const uint32_t *samples; /* [N]: indices in the data set, for counter-based dropout */
-    uint32_t count;          /* N: at most the backend's max_batch; 0 is not passed */
+    uint32_t count;          /* N: at most the backend's max_batch; 0: --sync-bn alone */
     uint32_t epoch;
     uint64_t seed;
     const psr_second_labels *second; /* NULL: each sample has one label */
@@ -80,6 +81,7 @@ typedef struct psr_backend_options {
     uint32_t max_batch;
     double label_smoothing;
     uint32_t threads;
+    bool sync_norms; /* --sync-bn: passes stop at each batch norm; not the played back end's */
     const psr_buckets *buckets; /* borrowed for the backend's life */
     /* The algorithms of convolutions: "auto" (by rule: model/onednn/choice/rule.h), "timed",
      * "direct", or a text that psr_backend_algorithms returned. NULL: auto. */
@@ -106,6 +108,23 @@ void psr_backend_free(psr_backend *backend);
 PSR_MUST_CHECK psr_err psr_backend_train(psr_backend *backend, const psr_batch *batch,
                                          const psr_exec_state *state, float loss_scale,
                                          const psr_exec_hooks *hooks, psr_pass_result *ret_result);
+
+/* With options->sync_norms, instead: the same in parts, so that one thread can take the passes of several back ends
+ * together. Begin, then advance until a pass has ended. Each advance but the last stops at a batch
+ * norm and gives this worker's sums there: the caller replaces them by those of all workers before
+ * the next one. They are the back end's, until then. With a batch of 0 samples nothing is computed:
+ * the sums are zeros, and only running statistics change; the hooks are not called.
+ * What batch and state point to, and hooks, are borrowed until the pass has ended. */
+typedef struct psr_norm_sums {
+    double *values; /* NULL: the pass has ended */
+    size_t count;
+} psr_norm_sums;
+PSR_MUST_CHECK psr_err psr_backend_begin(psr_backend *backend, const psr_batch *batch,
+                                         const psr_exec_state *state, float loss_scale,
+                                         const psr_exec_hooks *hooks);
+/* ret_result: set when the pass has ended. */
+PSR_MUST_CHECK psr_err psr_backend_advance(psr_backend *backend, psr_norm_sums *ret_sums,
+                                           psr_pass_result *ret_result);
 
 /* Forward pass only, with running statistics and without dropout. logits: NULL, or count*classes
  * floats, plain [N,classes]. */

@@ -25,6 +25,13 @@ typedef struct psr_backend_class {
     void (*destroy)(void *self); /* NULL allowed */
     psr_err (*train)(void *self, const psr_batch *batch, const psr_exec_state *state,
                      float loss_scale, psr_readiness *readiness, psr_pass_result *ret_result);
+    /* With options->sync_norms instead of train. NULL: this class cannot. What is passed to begin
+     * stays until the pass has ended. stops: net->node_count entries at most, in the order of the
+     * forward pass; the backward pass makes them in reverse. Returns their number. */
+    psr_err (*begin)(void *self, const psr_batch *batch, const psr_exec_state *state,
+                     float loss_scale, psr_readiness *readiness);
+    psr_err (*advance)(void *self, psr_norm_sums *ret_sums, psr_pass_result *ret_result);
+    uint32_t (*stops)(const void *self, psr_norm_stop *ret_stops);
     psr_err (*infer)(void *self, const psr_batch *batch, const psr_exec_state *state,
                      psr_readiness *readiness, float *logits, psr_pass_result *ret_result);
     const char *(*algorithms)(const void *self); /* never NULL */

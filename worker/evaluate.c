@@ -70,7 +70,7 @@ static psr_err infer(evaluating *e, const psr_loader_batch *loaded, float *buffe
     const psr_exec_hooks hooks = {
         .context = e, .weights_wanted = weights_wanted, .progress = count_progress};
     psr_pass_result result;
-    PSR_TRY(psr_backend_infer(t->backend, &batch, &state, &hooks, NULL, &result));
+    PSR_TRY(psr_backend_infer(t->executors->backend, &batch, &state, &hooks, NULL, &result));
     sums[SUM_LOSS] += result.loss_sum;
     sums[SUM_CORRECT] += result.correct;
     sums[SUM_TOP5] += result.top5;

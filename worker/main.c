@@ -503,12 +503,12 @@ static psr_err start_exchange(worker *w, const psr_ways *ways)
 
 static psr_err tell_ready(worker *w)
 {
-    const char *algorithms = psr_backend_algorithms(w->trainer.backend);
+    const char *algorithms = psr_backend_algorithms(w->trainer.executors->backend);
     char json[sizeof w->config.algorithms + PSR_BACKEND_LOOPS_MAX + 64] = "";
     if (psr_trainer_is_first(&w->trainer)) /* our own texts, in which nothing needs an escape */
         snprintf(json, sizeof json, "{\"algorithms\": \"%s\", \"loops\": \"%s\"}",
                  algorithms[0] != '\0' ? algorithms : "direct",
-                 psr_backend_loops(w->trainer.backend));
+                 psr_backend_loops(w->trainer.executors->backend));
     return psr_session_ready(w->session, json[0] != '\0' ? json : NULL);
 }
 

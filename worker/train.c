@@ -2,10 +2,9 @@
 
 #include "base/clock.h"
 #include "base/arrays/finite.h"
-#include "base/arrays/fold.h"
 #include "base/log.h"
 #include "worker/evaluate.h"
-#include "worker/pass_times.h"
+#include "worker/passes.h"
 #include "worker/snapshot.h"
 
 #include <inttypes.h>
@@ -29,12 +28,14 @@ typedef struct turn {
     double load_waited_s; /* the loader's waiting time when the last turn ended */
     /* on the training clock: when the last turn ended, or in local mode when this one began */
     double begun_s;
+    double stepped_s; /* when the exchange's step began */
 } turn;
 
 typedef struct training {
     psr_trainer *t;
-    bool adds;   /* the pass under way is the last of several whose gradients are added */
-    turn *turns; /* [replicas] */
+    turn *turns;       /* [replicas] */
+    psr_share *shares; /* [replicas] */
+    psr_passes passes;
     psr_outcome outcome;
     uint64_t last_evaluated, last_saved; /* completed steps at that time; 0: never */
     /* The training clock: time since START less that of evaluations and checkpoints. */
@@ -42,209 +43,10 @@ typedef struct training {
     uint64_t settled; /* completed steps when all weights had last landed */
     /* bytes of evaluations and checkpoints, for the next line */
     uint64_t carried_sent, carried_received, carried_lent;
-    /* The pass under way. */
-    uint32_t nodes_done;
-    /* --slow: after each bucket this rank waits in proportion to what it has computed since the
-     * last one */
-    double slow_factor;    /* 1: it does not */
     psr_pass_times *times; /* --record, in worker 0; owned; NULL: none */
-    bool records;          /* the pass under way is recorded */
-    double marked_s, busy_s;
-    /* --trace; NULL: this step is not recorded. Then when pass and layer under way began, and which
-     * pass it is. */
-    psr_tracer *tracer;
-    uint64_t step;
-    int64_t pass_ns, layer_ns;
-    bool backward;
 } training;
 
-/* ---- the trace ---- */
-
-/* What began then ends now. */
-static void record(const training *tr, psr_trace_kind kind, uint32_t index, uint32_t count,
-                   int64_t begin_ns)
-{
-    if (tr->tracer != NULL)
-        psr_tracer_span(tr->tracer, kind, tr->step, index, count, begin_ns, psr_clock_ns());
-}
-
-static int64_t trace_clock(const training *tr)
-{
-    return tr->tracer != NULL ? psr_clock_ns() : 0;
-}
-
-/* The first layer backward ends the forward pass. */
-static void see_layer(void *context, const psr_exec_layer *layer, bool begins)
-{
-    training *tr = context;
-    if (begins && layer->backward && !tr->backward) {
-        record(tr, PSR_TRACE_FORWARD, PSR_TRACE_NO_INDEX, 0, tr->pass_ns);
-        tr->backward = true;
-        tr->pass_ns = psr_clock_ns();
-    }
-    if (begins)
-        tr->layer_ns = psr_clock_ns();
-    else
-        record(tr, layer->backward ? PSR_TRACE_LAYER_BACK : PSR_TRACE_LAYER, layer->node,
-               layer->count, tr->layer_ns);
-}
-
-/* ---- the back end's hooks ---- */
-
-static void mark_busy(training *tr)
-{
-    tr->busy_s += psr_clock_s() - tr->marked_s;
-}
-
-static psr_err weights_wanted(void *context, uint32_t bucket)
-{
-    training *tr = context;
-    mark_busy(tr);
-    psr_err err = psr_exchange_weights_wanted(tr->t->exchange, bucket);
-    tr->marked_s = psr_clock_s();
-    return err;
-}
-
-/* The last pass wrote its gradient where the exchange reads it: the sum of those before it is
- * added. Padding is zero in both. */
-static psr_err add_accumulated(training *tr, uint32_t bucket, const psr_fence *fence)
-{
-    const psr_bucket *b = &tr->t->buckets->items[bucket];
-    if (fence != NULL)
-        return psr_fail(PSR_ERR_UNSUPPORTED,
-                        "--accumulate: a device still writes the gradient, and cannot add to it");
-    psr_fold_add(psr_exchange_gradients(tr->t->exchange) + b->offset,
-                 tr->t->accumulated + b->offset, b->length);
-    return PSR_OK;
-}
-
-static psr_err gradient_ready(void *context, uint32_t bucket, psr_fence *fence)
-{
-    training *tr = context;
-    if (tr->adds)
-        PSR_TRY(add_accumulated(tr, bucket, fence));
-    mark_busy(tr);
-    psr_err err = psr_exchange_gradient_ready(tr->t->exchange, bucket, fence);
-    tr->marked_s = psr_clock_s();
-    return err;
-}
-
-/* Called once for each node of the forward pass, and then once for each node of the backward pass.
- * With --slow it waits, so that the node takes FACTOR times as long. */
-static void progress(void *context)
-{
-    training *tr = context;
-    tr->nodes_done++;
-    psr_phase phase =
-        tr->nodes_done <= tr->t->net->node_count ? PSR_PHASE_FORWARD : PSR_PHASE_BACKWARD;
-    psr_session_progress(tr->t->session, phase);
-    if (tr->slow_factor <= 1 && !tr->records)
-        return;
-    mark_busy(tr);
-    if (tr->records)
-        psr_pass_times_progress(tr->times, tr->busy_s);
-    /* fails if the exchange has failed; the next call of the exchange returns that */
-    psr_err held_up = PSR_OK;
-    for (double left = tr->slow_factor - 1; left > 0 && held_up == PSR_OK; left--) {
-        held_up = psr_session_pause(tr->t->session, tr->busy_s * (left < 1 ? left : 1));
-        psr_session_progress(tr->t->session, phase);
-    }
-    tr->busy_s = 0;
-    tr->marked_s = psr_clock_s();
-}
-
 /* ---- one rank's turn ---- */
-
-/* One forward and backward pass over count samples of the loaded batch, from `first` on, which
- * writes its gradient into gradients. last: of the step, so the exchange hears of it. */
-static psr_err run_pass(training *tr, const psr_replica *replica, const psr_loader_batch *loaded,
-                        uint32_t first, uint32_t count, uint32_t global_batch, float *gradients,
-                        bool last, psr_pass_result *sum)
-{
-    psr_trainer *t = tr->t;
-    const bool mixed = loaded->second_labels != NULL;
-    const psr_second_labels second = {mixed ? loaded->second_labels + first : NULL,
-                                      mixed ? loaded->shares + first : NULL};
-    const size_t image = (size_t)t->net->channels * t->net->height * t->net->width;
-    const psr_batch batch = {.images = loaded->images + first * image,
-                             .labels = loaded->labels + first,
-                             .samples = loaded->samples + first,
-                             .count = count,
-                             .epoch = loaded->epoch,
-                             .seed = t->config->seed,
-                             .second = mixed ? &second : NULL};
-    const psr_exec_state state = {.weights = psr_exchange_weights(t->exchange),
-                                  .gradients = gradients,
-                                  .buffers = replica->buffers};
-    const psr_exec_hooks hooks = {.context = tr,
-                                  .weights_wanted = weights_wanted,
-                                  .gradient_ready = last ? gradient_ready : NULL,
-                                  .progress = progress,
-                                  .layer = tr->tracer != NULL ? see_layer : NULL};
-    psr_pass_result result;
-    tr->nodes_done = 0;
-    tr->backward = false;
-    tr->pass_ns = trace_clock(tr);
-    PSR_TRY(psr_backend_train(t->backend, &batch, &state, (float)(1.0 / global_batch), &hooks,
-                              &result));
-    record(tr, PSR_TRACE_BACKWARD, PSR_TRACE_NO_INDEX, 0, tr->pass_ns);
-    sum->loss_sum += result.loss_sum;
-    sum->correct += result.correct;
-    return PSR_OK;
-}
-
-/* --accumulate: the passes before the last one, whose gradients are added in their order. Nothing
- * is exchanged meanwhile. Returns the first sample of the last pass. */
-static psr_err accumulate(training *tr, const psr_replica *replica, const psr_loader_batch *loaded,
-                          uint32_t global_batch, psr_pass_result *sum, uint32_t *ret_first)
-{
-    psr_trainer *t = tr->t;
-    const uint32_t size = t->config->batch_size;
-    uint32_t first = 0;
-    for (; loaded->count - first > size; first += size) {
-        float *gradients = first == 0 ? t->accumulated : t->pass;
-        PSR_TRY(run_pass(tr, replica, loaded, first, size, global_batch, gradients, false, sum));
-        if (first > 0)
-            psr_fold_add(t->accumulated, t->pass, t->net->params.length);
-    }
-    tr->adds = first > 0;
-    *ret_first = first;
-    return PSR_OK;
-}
-
-static psr_err compute(training *tr, const psr_replica *replica, const psr_loader_batch *loaded,
-                       uint32_t global_batch, turn *now)
-{
-    psr_trainer *t = tr->t;
-    psr_pass_result sum = {0};
-    uint32_t first = 0;
-    /* Work that only the first step does says nothing about a worker's speed. */
-    tr->slow_factor = now->metrics.step > t->first_step + 1
-                          ? psr_config_slow_factor(t->config, replica->rank)
-                          : 1;
-    tr->records = tr->times != NULL && replica->rank == 0 &&
-                  loaded->count == t->config->batch_size && now->metrics.step > t->first_step + 1;
-    if (tr->records)
-        psr_pass_times_begin(tr->times);
-    tr->busy_s = 0;
-    tr->marked_s = psr_clock_s();
-    PSR_TRY(accumulate(tr, replica, loaded, global_batch, &sum, &first));
-    PSR_TRY(run_pass(tr, replica, loaded, first, loaded->count - first, global_batch,
-                     psr_exchange_gradients(t->exchange), true, &sum));
-    if (tr->records) {
-        mark_busy(tr);
-        psr_pass_times_end(tr->times, tr->busy_s);
-    }
-    now->loss_sum = sum.loss_sum;
-    now->correct = sum.correct;
-    now->metrics.loss = sum.loss_sum / loaded->count;
-    if (!isfinite(now->metrics.loss))
-        return psr_fail(PSR_ERR_NUMERIC,
-                        "step %" PRIu64 ": the loss of worker %" PRIu32
-                        " is not finite (%g); a lower --lr or --warmup would be right",
-                        now->metrics.step, replica->rank, psr_shown(now->metrics.loss));
-    return PSR_OK;
-}
 
 static double training_clock_s(const training *tr)
 {
@@ -305,47 +107,137 @@ static void take_times(training *tr, const psr_replica *replica, turn *now, doub
     tr->outcome.compute_s += m->compute_s;
 }
 
+static void begin_metrics(const psr_trainer *t, uint64_t step, const psr_share *share, turn *now)
+{
+    now->count = share->batch->count;
+    now->loss_sum = 0;
+    now->correct = 0;
+    now->metrics = (psr_metrics){.step = step + 1,
+                                 .rank = share->replica->rank,
+                                 .epoch = share->batch->epoch + 1,
+                                 .loss = NAN,
+                                 .images = share->batch->count,
+                                 .lr = psr_schedule_lr(t->config, step, t->total_steps)};
+}
+
+static psr_err begin_exchange(const psr_trainer *t, uint64_t step, const psr_share *share)
+{
+    return psr_exchange_begin_step(
+        t->exchange,
+        &(psr_step){step, share->replica->rank, share->batch->count, share->batch->global_count});
+}
+
+/* Takes the replica's batch. CANCELLED: this step must not be taken; the batch is taken
+ * nevertheless. */
+static psr_err begin_turn(training *tr, uint64_t step, uint32_t index)
+{
+    psr_trainer *t = tr->t;
+    turn *now = &tr->turns[index];
+    psr_share *share = &tr->shares[index];
+    const psr_loader_batch *batch = NULL;
+    const int64_t begun_ns = psr_passes_clock(&tr->passes);
+    psr_session_progress(t->session, PSR_PHASE_DATA);
+    /* In local mode a turn begins where the last one, another rank's, ended. */
+    now->begun_s = t->replica_count > 1 ? training_clock_s(tr) : tr->outcome.train_s;
+    PSR_TRY(psr_loader_next(t->replicas[index].loader, &batch));
+    psr_passes_record(&tr->passes, PSR_TRACE_DATA, PSR_TRACE_NO_INDEX, 0, begun_ns);
+
+    *share = (psr_share){
+        .replica = &t->replicas[index], .batch = batch, .first_step = step == t->first_step};
+    begin_metrics(t, step, share, now);
+    psr_session_progress(t->session, PSR_PHASE_FORWARD);
+    now->stepped_s = psr_clock_s();
+    PSR_TRY(begin_exchange(t, step, share));
+    share->gradients = psr_exchange_gradients(t->exchange);
+    return PSR_OK;
+}
+
+static void return_batch(training *tr, uint32_t index)
+{
+    const psr_share *share = &tr->shares[index];
+    if (share->batch != NULL)
+        psr_loader_return(share->replica->loader, share->batch);
+    tr->shares[index].batch = NULL;
+}
+
+/* What the passes gave. */
+static psr_err take_result(turn *now, const psr_share *share)
+{
+    now->loss_sum = share->result.loss_sum;
+    now->correct = share->result.correct;
+    if (now->count == 0)
+        return PSR_OK;
+    now->metrics.loss = now->loss_sum / now->count;
+    if (!isfinite(now->metrics.loss))
+        return psr_fail(PSR_ERR_NUMERIC,
+                        "step %" PRIu64 ": the loss of worker %" PRIu32
+                        " is not finite (%g); a lower --lr or --warmup would be right",
+                        now->metrics.step, share->replica->rank, psr_shown(now->metrics.loss));
+    return PSR_OK;
+}
+
 /* CANCELLED: this step must not be taken. */
 static psr_err take_turn(training *tr, uint64_t step, uint32_t index)
 {
     psr_trainer *t = tr->t;
-    const psr_replica *replica = &t->replicas[index];
     turn *now = &tr->turns[index];
-    const psr_loader_batch *batch = NULL;
+    psr_share *share = &tr->shares[index];
     if (index == 0)
         PSR_TRY(psr_session_trace_step(t->session, step));
-    tr->tracer = psr_session_tracer(t->session);
-    tr->step = step;
-    const int64_t begun_ns = trace_clock(tr);
-    psr_session_progress(t->session, PSR_PHASE_DATA);
-    /* In local mode a turn begins where the last one, another rank's, ended. */
-    now->begun_s = t->replica_count > 1 ? training_clock_s(tr) : tr->outcome.train_s;
-    PSR_TRY(psr_loader_next(replica->loader, &batch));
-    record(tr, PSR_TRACE_DATA, PSR_TRACE_NO_INDEX, 0, begun_ns);
-
-    const uint32_t global_batch = batch->global_count;
-    now->count = batch->count;
-    now->loss_sum = 0;
-    now->correct = 0;
-    now->metrics = (psr_metrics){.step = step + 1,
-                                 .rank = replica->rank,
-                                 .epoch = batch->epoch + 1,
-                                 .loss = NAN,
-                                 .images = batch->count,
-                                 .lr = psr_schedule_lr(t->config, step, t->total_steps)};
-    psr_session_progress(t->session, PSR_PHASE_FORWARD);
-    double begun_s = psr_clock_s();
-    psr_err err = psr_exchange_begin_step(
-        t->exchange, &(psr_step){step, replica->rank, batch->count, global_batch});
-    if (err == PSR_OK && batch->count > 0)
-        err = compute(tr, replica, batch, global_batch, now);
+    tr->passes.tracer = psr_session_tracer(t->session);
+    tr->passes.step = step;
+    const int64_t begun_ns = psr_passes_clock(&tr->passes);
+    psr_err err = begin_turn(tr, step, index);
+    if (err == PSR_OK)
+        err = psr_passes_run(&tr->passes, share, 1);
+    if (err == PSR_OK)
+        err = take_result(now, share);
     if (err == PSR_OK)
         err = psr_exchange_end_step(t->exchange);
     if (err == PSR_OK)
-        take_times(tr, replica, now, psr_clock_s() - begun_s);
-    psr_loader_return(replica->loader, batch);
+        take_times(tr, share->replica, now, psr_clock_s() - now->stepped_s);
+    return_batch(tr, index);
     if (err == PSR_OK)
-        record(tr, PSR_TRACE_STEP, replica->rank, 0, begun_ns);
+        psr_passes_record(&tr->passes, PSR_TRACE_STEP, t->replicas[index].rank, 0, begun_ns);
+    return err;
+}
+
+/* The gradient is where the exchange expects it. */
+static psr_err hand_over(training *tr, uint64_t step, uint32_t index)
+{
+    psr_trainer *t = tr->t;
+    const psr_share *share = &tr->shares[index];
+    const double begun_s = psr_clock_s();
+    PSR_TRY(begin_exchange(t, step, share));
+    for (uint32_t b = 0; b < t->buckets->count && share->batch->count > 0; b++)
+        PSR_TRY(psr_exchange_gradient_ready(t->exchange, b, NULL));
+    PSR_TRY(psr_exchange_end_step(t->exchange));
+    take_times(tr, share->replica, &tr->turns[index], share->computing_s + psr_clock_s() - begun_s);
+    return PSR_OK;
+}
+
+/* --sync-bn where one process plays all ranks: their passes go on together, and then each hands
+ * over its gradient in its turn. */
+static psr_err take_turns_together(training *tr, uint64_t step)
+{
+    psr_trainer *t = tr->t;
+    PSR_TRY(psr_session_trace_step(t->session, step));
+    tr->passes.tracer = psr_session_tracer(t->session);
+    tr->passes.step = step;
+    const int64_t begun_ns = psr_passes_clock(&tr->passes);
+    psr_err err = PSR_OK;
+    for (uint32_t i = 0; i < t->replica_count && err == PSR_OK; i++)
+        err = begin_turn(tr, step, i);
+    if (err == PSR_OK)
+        err = psr_passes_run(&tr->passes, tr->shares, t->replica_count);
+    for (uint32_t i = 0; i < t->replica_count && err == PSR_OK; i++)
+        err = take_result(&tr->turns[i], &tr->shares[i]);
+    for (uint32_t i = 0; i < t->replica_count && err == PSR_OK; i++)
+        err = hand_over(tr, step, i);
+    for (uint32_t i = 0; i < t->replica_count; i++)
+        return_batch(tr, i);
+    if (err == PSR_OK)
+        psr_passes_record(&tr->passes, PSR_TRACE_STEP, t->replicas[0].rank, 0, begun_ns);
     return err;
 }
 
@@ -512,18 +404,18 @@ static psr_err finish_step(training *tr, uint64_t steps)
         PSR_TRY(await_last_weights(tr, steps, of_all_workers));
     if (config->hash)
         PSR_TRY(hash_weights(tr));
-    const int64_t evaluated_ns = trace_clock(tr);
+    const int64_t evaluated_ns = psr_passes_clock(&tr->passes);
     if (evaluates) {
         PSR_TRY(evaluate(tr, steps));
         if (!last)
             end_at_target(tr, steps);
-        record(tr, PSR_TRACE_EVALUATION, PSR_TRACE_NO_INDEX, 0, evaluated_ns);
+        psr_passes_record(&tr->passes, PSR_TRACE_EVALUATION, PSR_TRACE_NO_INDEX, 0, evaluated_ns);
     }
     PSR_TRY(tell_metrics(tr, steps));
-    const int64_t saved_ns = trace_clock(tr);
+    const int64_t saved_ns = psr_passes_clock(&tr->passes);
     if (saves) {
         PSR_TRY(save(tr, steps));
-        record(tr, PSR_TRACE_CHECKPOINT, PSR_TRACE_NO_INDEX, 0, saved_ns);
+        psr_passes_record(&tr->passes, PSR_TRACE_CHECKPOINT, PSR_TRACE_NO_INDEX, 0, saved_ns);
     }
     return PSR_OK;
 }
@@ -536,8 +428,9 @@ static psr_err take_steps(training *tr)
     if (t->evaluates_first)
         PSR_TRY(evaluate(tr, t->first_step));
     for (uint64_t step = t->first_step; step < t->total_steps; step++) {
-        for (uint32_t i = 0; i < t->replica_count; i++) {
-            psr_err err = take_turn(tr, step, i);
+        const bool together = psr_passes_are_together(t);
+        for (uint32_t i = 0; i < (together ? 1 : t->replica_count); i++) {
+            psr_err err = together ? take_turns_together(tr, step) : take_turn(tr, step, i);
             tr->outcome.stopped =
                 err == PSR_ERR_CANCELLED && i == 0 && step > psr_session_last_step(t->session);
             if (tr->outcome.stopped)
@@ -627,7 +520,7 @@ static psr_err finish_run(training *tr)
     psr_trainer *t = tr->t;
     if (tr->settled != tr->outcome.steps) /* it was stopped before its end */
         PSR_TRY(await_last_weights(tr, tr->outcome.steps, false));
-    tr->tracer = NULL;
+    tr->passes.tracer = NULL;
     PSR_TRY(psr_session_trace_end(t->session));
     tr->outcome.hash = psr_layout_hash(&t->net->params, psr_exchange_weights(t->exchange));
     PSR_TRY(average_loss(tr));
@@ -646,7 +539,9 @@ static psr_err begin_recording(training *tr)
     const psr_trainer *t = tr->t;
     if (t->config->record[0] == '\0' || !psr_trainer_is_first(t))
         return PSR_OK;
-    return psr_pass_times_new(t->net, &tr->times);
+    PSR_TRY(psr_pass_times_new(t->net, &tr->times));
+    tr->passes.times = tr->times;
+    return PSR_OK;
 }
 
 static psr_err end_recording(training *tr)
@@ -664,6 +559,7 @@ static psr_err end_recording(training *tr)
 psr_err psr_train(psr_trainer *trainer, psr_outcome *ret_outcome)
 {
     training tr = {.t = trainer,
+                   .passes = {.trainer = trainer},
                    .settled = trainer->first_step,
                    .outcome = {.steps = trainer->first_step,
                                .test_accuracy = NAN,
@@ -672,9 +568,13 @@ psr_err psr_train(psr_trainer *trainer, psr_outcome *ret_outcome)
                                .loss = NAN,
                                .train_accuracy = NAN}};
     tr.turns = calloc(trainer->replica_count, sizeof *tr.turns);
-    if (tr.turns == NULL)
+    tr.shares = calloc(trainer->replica_count, sizeof *tr.shares);
+    if (tr.turns == NULL || tr.shares == NULL) {
+        free(tr.turns);
+        free(tr.shares);
         return psr_fail(PSR_ERR_NOMEM, "no memory for the turns of %u replicas",
                         trainer->replica_count);
+    }
 
     psr_exchange_figures start_up; /* waiting before START belongs to no step */
     psr_exchange_take_figures(trainer->exchange, &start_up);
@@ -688,6 +588,7 @@ psr_err psr_train(psr_trainer *trainer, psr_outcome *ret_outcome)
         err = end_recording(&tr);
     psr_pass_times_free(tr.times);
     free(tr.turns);
+    free(tr.shares);
     if (err == PSR_OK)
         *ret_outcome = tr.outcome;
     return err;

@@ -39,7 +39,7 @@ bool psr_trainer_is_first(const psr_trainer *trainer)
 
 static psr_err copy_algorithms(const psr_trainer *t, char *algorithms, size_t size)
 {
-    const char *chosen = psr_backend_algorithms(t->backend);
+    const char *chosen = psr_backend_algorithms(t->executors->backend);
     if (strlen(chosen) >= size)
         return psr_fail(
             PSR_ERR_COMPUTE,
@@ -55,7 +55,7 @@ static psr_err compile_timed(psr_trainer *t, psr_backend_options *options)
 {
     char algorithms[sizeof t->config->algorithms] = "";
     if (psr_trainer_is_first(t)) {
-        PSR_TRY(psr_backend_new(t->net, options, &t->backend));
+        PSR_TRY(psr_backend_new(t->net, options, &t->executors->backend));
         PSR_TRY(copy_algorithms(t, algorithms, sizeof algorithms));
     }
     PSR_TRY(psr_exchange_broadcast(t->exchange, algorithms, sizeof algorithms));
@@ -63,11 +63,30 @@ static psr_err compile_timed(psr_trainer *t, psr_backend_options *options)
         return PSR_OK;
     algorithms[sizeof algorithms - 1] = '\0';
     options->algorithms = algorithms;
-    return psr_backend_new(t->net, options, &t->backend);
+    return psr_backend_new(t->net, options, &t->executors->backend);
 }
 
 /* Each worker chooses by itself. Its choices must equal worker 0's, because they depend only on
  * facts that are compared when workers join. */
+static psr_err compile_first(psr_trainer *t, psr_backend_options *options)
+{
+    if (strcmp(options->algorithms, "timed") == 0)
+        return compile_timed(t, options);
+    char first[sizeof t->config->algorithms] = "";
+    PSR_TRY(psr_backend_new(t->net, options, &t->executors->backend));
+    if (psr_trainer_is_first(t))
+        PSR_TRY(copy_algorithms(t, first, sizeof first));
+    PSR_TRY(psr_exchange_broadcast(t->exchange, first, sizeof first));
+    first[sizeof first - 1] = '\0';
+    if (strcmp(psr_backend_algorithms(t->executors->backend), first) != 0)
+        return psr_fail(PSR_ERR_UNSUPPORTED,
+                        "--algorithms %s: it chooses other algorithms here than on worker 0, so "
+                        "the bits would differ; give worker 0's in full (run.json has them)",
+                        options->algorithms);
+    return PSR_OK;
+}
+
+/* All replicas of a process take the same algorithms. */
 static psr_err compile(psr_trainer *t)
 {
     psr_backend_options options = {
@@ -76,31 +95,39 @@ static psr_err compile(psr_trainer *t)
         .max_batch = t->config->batch_size,
         .label_smoothing = t->config->label_smoothing,
         .threads = t->config->threads,
+        .sync_norms = t->config->sync_bn,
         .buckets = t->buckets,
         .algorithms = t->config->algorithms,
         .profile = t->config->profile,
         .dilate = t->config->dilate,
         .seeded_gradients = t->config->played_gradients == PSR_PLAYED_SEEDED,
     };
-    if (strcmp(options.algorithms, "timed") == 0)
-        return compile_timed(t, &options);
-    char first[sizeof t->config->algorithms] = "";
-    PSR_TRY(psr_backend_new(t->net, &options, &t->backend));
-    if (psr_trainer_is_first(t))
-        PSR_TRY(copy_algorithms(t, first, sizeof first));
-    PSR_TRY(psr_exchange_broadcast(t->exchange, first, sizeof first));
-    first[sizeof first - 1] = '\0';
-    if (strcmp(psr_backend_algorithms(t->backend), first) != 0)
-        return psr_fail(PSR_ERR_UNSUPPORTED,
-                        "--algorithms %s: it chooses other algorithms here than on worker 0, so "
-                        "the bits would differ; give worker 0's in full (run.json has them)",
-                        options.algorithms);
+    PSR_TRY(compile_first(t, &options));
+    options.algorithms = psr_backend_algorithms(t->executors->backend);
+    if (options.algorithms[0] == '\0')
+        options.algorithms = t->config->algorithms;
+    for (uint32_t i = 1; i < t->executor_count; i++)
+        PSR_TRY(psr_backend_new(t->net, &options, &t->executors[i].backend));
+    return PSR_OK;
+}
+
+/* Where --accumulate adds gradients up. */
+static psr_err open_sums(psr_trainer *t)
+{
+    for (uint32_t i = 0; i < t->executor_count; i++) {
+        psr_executor *executor = &t->executors[i];
+        if (t->config->accumulate > 1)
+            PSR_TRY(psr_arena_new(t->net->params.length, &executor->accumulated));
+        if (t->config->accumulate > 2)
+            PSR_TRY(psr_arena_new(t->net->params.length, &executor->pass));
+    }
     return PSR_OK;
 }
 
 static psr_err init_replica(psr_trainer *t, uint32_t rank, psr_replica *replica)
 {
     replica->rank = rank;
+    replica->executor = &t->executors[t->executor_count > 1 ? rank - t->rank : 0];
     PSR_TRY(psr_arena_new(t->net->buffers.length, &replica->buffers));
     uint64_t epoch;
     psr_loader_options options = {
@@ -116,6 +143,22 @@ static psr_err init_replica(psr_trainer *t, uint32_t rank, psr_replica *replica)
     return psr_loader_new(t->train, &options, &replica->loader);
 }
 
+/* --sync-bn: the fewest samples that all workers together have in a pass. That is the last one of
+ * the epoch's last step. */
+static uint32_t fewest_together(const psr_trainer *t, const psr_sampler *sampler)
+{
+    const uint32_t steps = psr_sampler_steps(sampler), size = t->config->batch_size;
+    uint32_t sum = 0;
+    if (steps == 0)
+        return UINT32_MAX;
+    const uint32_t before = (psr_sampler_batch(sampler, 0, steps - 1) - 1) / size * size;
+    for (uint32_t rank = 0; rank < sampler->workers; rank++) {
+        const uint32_t batch = psr_sampler_batch(sampler, rank, steps - 1);
+        sum += batch > before ? batch - before : 0;
+    }
+    return sum;
+}
+
 /* The variance of one value is none: PyTorch refuses it when it comes to that batch, and here it is
  * refused before the first. */
 static psr_err check_batches(const psr_trainer *t)
@@ -124,8 +167,10 @@ static psr_err check_batches(const psr_trainer *t)
     psr_sampler whole = t->sampler, rest = t->sampler;
     uint64_t epoch;
     psr_pace_place(&t->config->pace, t->first_step, &epoch, &rest.used);
-    const uint32_t of_whole = psr_sampler_least_batch(&whole),
-                   of_rest = psr_sampler_least_batch(&rest),
+    const bool together = t->config->sync_bn;
+    const uint32_t of_whole =
+                       together ? fewest_together(t, &whole) : psr_sampler_least_batch(&whole),
+                   of_rest = together ? fewest_together(t, &rest) : psr_sampler_least_batch(&rest),
                    least = of_rest < of_whole ? of_rest : of_whole;
     const uint64_t values = psr_network_norm_values(t->net, &name);
     if (values > 1 || least > 1 || t->first_step == t->total_steps ||
@@ -152,14 +197,16 @@ static psr_err init_parts(psr_trainer *t)
     PSR_TRY(psr_augment_plan_of(t->config, &t->plan));
     t->sampler = psr_trainer_sampler(t->config, t->ranks, t->train->count);
     PSR_TRY(check_batches(t));
+    const uint32_t count = psr_exchange_plays(t->exchange),
+                   executors = t->config->sync_bn ? count : 1;
+    t->executors = calloc(executors, sizeof *t->executors);
+    if (t->executors == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %u back ends", executors);
+    t->executor_count = executors;
     PSR_TRY(compile(t));
-    if (t->config->accumulate > 1)
-        PSR_TRY(psr_arena_new(t->net->params.length, &t->accumulated));
-    if (t->config->accumulate > 2)
-        PSR_TRY(psr_arena_new(t->net->params.length, &t->pass));
+    PSR_TRY(open_sums(t));
     psr_session_progress(t->session, PSR_PHASE_START);
 
-    uint32_t count = psr_exchange_plays(t->exchange);
     t->replicas = calloc(count, sizeof *t->replicas);
     if (t->replicas == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %u replicas", count);
@@ -201,10 +248,12 @@ void psr_trainer_done(psr_trainer *trainer)
         psr_arena_free(trainer->replicas[i].buffers, trainer->net->buffers.length);
     }
     free(trainer->replicas);
-    psr_backend_free(trainer->backend);
-    if (trainer->accumulated != NULL)
-        psr_arena_free(trainer->accumulated, trainer->net->params.length);
-    if (trainer->pass != NULL)
-        psr_arena_free(trainer->pass, trainer->net->params.length);
+    for (uint32_t i = 0; i < trainer->executor_count; i++) {
+        psr_executor *executor = &trainer->executors[i];
+        psr_backend_free(executor->backend);
+        psr_arena_free(executor->accumulated, trainer->net->params.length);
+        psr_arena_free(executor->pass, trainer->net->params.length);
+    }
+    free(trainer->executors);
     *trainer = (psr_trainer){0};
 }

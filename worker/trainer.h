@@ -9,10 +9,19 @@
 #include "model/backend.h"
 #include "worker/exchange/exchange.h"
 
+/* What computes passes. */
+typedef struct psr_executor {
+    psr_backend *backend;
+    /* --accumulate: the sum of a step's gradients so far, and where the next one is written; arenas
+     * as long as the parameters. NULL where it is 1, pass where it is below 3 */
+    float *accumulated, *pass;
+} psr_executor;
+
 typedef struct psr_replica {
     uint32_t rank;
-    psr_loader *loader; /* owned */
-    float *buffers;     /* owned: this rank's batch-norm statistics, net->buffers.length floats */
+    const psr_executor *executor; /* the trainer's; its own if passes go on together */
+    psr_loader *loader;           /* owned */
+    float *buffers; /* owned: this rank's batch-norm statistics, net->buffers.length floats */
 } psr_replica;
 
 typedef struct psr_trainer {
@@ -23,8 +32,11 @@ typedef struct psr_trainer {
     psr_session *session;
     psr_exchange *exchange;
     psr_dataset *train, *test; /* borrowed too */
-    psr_backend *backend;      /* owned, as all below */
-    psr_augment_plan plan;     /* of training */
+    /* owned, as all below. The first one evaluates; with --sync-bn each replica has its own, since
+     * all are in the middle of a pass then, otherwise they take turns with one */
+    psr_executor *executors;
+    uint32_t executor_count;
+    psr_augment_plan plan; /* of training */
     psr_sampler sampler;
     psr_replica *replicas;
     uint32_t replica_count;
@@ -32,9 +44,6 @@ typedef struct psr_trainer {
     uint32_t ranks; /* of the run */
     uint64_t first_step, total_steps;
     bool evaluates_first; /* before the first step, for an evaluation that was cut */
-    /* --accumulate: the sum of a step's gradients so far, and where the next one is written; arenas
-     * as long as the parameters, owned. NULL where it is 1, pass where it is below 3 */
-    float *accumulated, *pass;
     /* --seconds has ended the run: an evaluation is the run's own, and is not left out because no
      * step follows */
     bool evaluates_at_end;

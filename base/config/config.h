@@ -151,6 +151,7 @@ typedef struct psr_config {
     uint32_t se_ratio;              /* --se RATIO; 0: no squeeze and excitation */
     bool zero_gamma;                /* --zero-gamma */
     double bn_momentum, bn_epsilon; /* --bn-momentum, --bn-epsilon */
+    bool sync_bn;                   /* --sync-bn */
     psr_precision precision;        /* --precision fp32|bf16 */
     psr_backend_kind backend;       /* --backend onednn|reference|played:PROFILE */
     char profile[PSR_PATH_MAX];     /* of played; else "" */

@@ -223,6 +223,27 @@ static psr_err check_compression(const psr_config *config)
     return check_compressed_weights(config);
 }
 
+static psr_err check_sync_bn(const psr_config *config)
+{
+    if (!config->sync_bn)
+        return PSR_OK;
+    if (config->sync != PSR_SYNC_BSP)
+        return refuse_pair(config, "sync-bn", "sync",
+                           "workers are not in the same step then, and each batch norm needs the "
+                           "sums of all; use --sync bsp");
+    if (!config->exchange)
+        return refuse_pair(config, "sync-bn", "exchange",
+                           "workers exchange nothing then; leave one out");
+    if (config->backend == PSR_BACKEND_PLAYED)
+        return refuse_pair(config, "sync-bn", "backend",
+                           "a played pass has no statistics; leave one out");
+    if (config->record[0] != '\0')
+        return refuse_pair(config, "sync-bn", "record",
+                           "a recorded pass has no place for the waits in its middle; leave one "
+                           "out");
+    return PSR_OK;
+}
+
 static psr_err check_model(const psr_config *config)
 {
     if (config->precision != PSR_PRECISION_FP32 && config->backend == PSR_BACKEND_REFERENCE)
@@ -235,6 +256,7 @@ static psr_err check_model(const psr_config *config)
         (config->dilate != 1 || config->played_gradients != PSR_PLAYED_ZERO))
         return refuse_pair(config, config->dilate != 1 ? "dilate" : "played-gradients", "backend",
                            "it is for --backend played:PROFILE");
+    PSR_TRY(check_sync_bn(config));
     if (config->backend == PSR_BACKEND_PLAYED && config->record[0] != '\0')
         return refuse_pair(config, "record", "backend", "a played pass is recorded already");
     if (config->backend == PSR_BACKEND_PLAYED && !psr_duration_is_none(config->eval_every))

@@ -437,6 +437,10 @@ const psr_option psr_options[] = {
      DOUBLE(bn_momentum, 0, 1), .low_excluded = true},
     {"bn-epsilon", "E", "batch norm: what is added to a variance", MODEL, "1e-05",
      DOUBLE(bn_epsilon, 0, 1), .low_excluded = true},
+    {"sync-bn", NULL,
+     "batch norm: statistics of the batches of all workers together, instead of each worker's own; "
+     "workers wait for each other at every batch norm, forward and backward",
+     MODEL, "false", FLAG(sync_bn)},
     {"precision", "fp32|bf16", "of the arithmetic; parameters and sums are always float32", MODEL,
      "fp32", ENUM(precision, precision_words), .unlisted = precision_unlisted},
     {"backend", "onednn|reference|played:PROFILE",

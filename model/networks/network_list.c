@@ -129,6 +129,7 @@ typedef struct network_option {
 static const network_option network_options[] = {
     {"shortcut", has_shortcuts},    {"stem", has_stem},        {"se", has_se},
     {"zero-gamma", has_zero_gamma}, {"bn-momentum", has_norm}, {"bn-epsilon", has_norm},
+    {"sync-bn", has_norm},
 };
 
 static psr_err refuse_option(const psr_config *config, const network_option *option,

@@ -78,6 +78,22 @@ static psr_err plan(psr_onednn_exec *exec)
     return psr_onednn_buffers_place(&exec->buffers);
 }
 
+static psr_err open_sums(psr_onednn_exec *exec)
+{
+    size_t most = 1;
+    for (uint32_t i = 0; i < exec->graph->count; i++) {
+        const psr_norm_stop stop = psr_onednn_stop(&exec->graph->groups[i]);
+        if (exec->graph->groups[i].op != PSR_OP_BATCHNORM)
+            continue;
+        const size_t count = psr_norm_stop_count(exec->net, &stop, false);
+        most = count > most ? count : most;
+    }
+    exec->sums = calloc(most, sizeof *exec->sums);
+    return exec->sums != NULL
+               ? PSR_OK
+               : psr_fail(PSR_ERR_NOMEM, "onednn: out of memory for the sums of batch norms");
+}
+
 psr_err psr_onednn_exec_new(const psr_onednn_context *context, const psr_network *net,
                             const psr_onednn_graph *graph, const char *choices, uint32_t count,
                             bool training, psr_onednn_exec **ret_exec)
@@ -100,6 +116,8 @@ psr_err psr_onednn_exec_new(const psr_onednn_context *context, const psr_network
     for (uint32_t i = 0; err == PSR_OK && i < graph->count; i++)
         exec->steps[i] =
             (psr_onednn_step){.class = class_of(graph->groups[i].op), .group = &graph->groups[i]};
+    if (err == PSR_OK && training && context->sync_norms)
+        err = open_sums(exec);
     if (err == PSR_OK)
         err = plan(exec);
     if (err != PSR_OK) {
@@ -131,6 +149,7 @@ void psr_onednn_exec_free(psr_onednn_exec *exec)
     free(exec->steps);
     free(exec->values);
     free(exec->gradients);
+    free(exec->sums);
     free(exec);
 }
 
@@ -140,43 +159,56 @@ static psr_err begin(psr_onednn_exec *exec, const psr_onednn_pass *pass)
     exec->base = pass->workspace;
     exec->batch = pass->batch;
     exec->state = pass->state;
+    exec->readiness = pass->readiness;
+    exec->label_smoothing = pass->label_smoothing;
+    exec->backward = exec->stopped = false;
+    exec->at = 0;
     return psr_onednn_bind(exec);
 }
 
-static psr_exec_layer layer_of(const psr_onednn_step *step, bool backward)
-{
-    return (psr_exec_layer){step->group->nodes[0], step->group->node_count, backward};
-}
+/* Both return early where the pass stops. */
 
-static psr_err forward(psr_onednn_exec *exec, psr_readiness *readiness)
+static psr_err forward(psr_onednn_exec *exec)
 {
-    for (uint32_t i = 0; i < exec->graph->count; i++) {
-        psr_onednn_step *step = &exec->steps[i];
-        for (uint32_t node = 0; node < step->group->node_count; node++)
-            PSR_TRY(psr_readiness_forward(readiness, step->group->nodes[node]));
-        const psr_exec_layer layer = layer_of(step, false);
-        psr_readiness_layer(readiness, &layer, true);
+    for (; exec->at < exec->graph->count; exec->at++) {
+        psr_onednn_step *step = &exec->steps[exec->at];
+        const psr_onednn_group *group = step->group;
+        for (uint32_t node = 0; node < group->node_count && !exec->stopped; node++)
+            PSR_TRY(psr_readiness_forward(exec->readiness, group->nodes[node]));
+        const psr_exec_layer layer = {group->nodes[0], group->node_count, false};
+        psr_readiness_layer(exec->readiness, &layer, true);
         PSR_TRY(step->class->forward(exec, step));
-        psr_readiness_layer(readiness, &layer, false);
+        psr_readiness_layer(exec->readiness, &layer, false);
+        if (exec->stopped)
+            return PSR_OK;
     }
     return PSR_OK;
 }
 
-static psr_err backward(psr_onednn_exec *exec, psr_readiness *readiness)
+static void add_gradients(psr_onednn_exec *exec, const psr_onednn_step *step)
 {
-    for (uint32_t i = exec->graph->count; i-- > 0;) {
-        psr_onednn_step *step = &exec->steps[i];
-        const psr_exec_layer layer = layer_of(step, true);
-        psr_readiness_layer(readiness, &layer, true);
-        for (uint32_t sum = 0; sum < step->sum_count; sum++)
-            psr_onednn_accumulate(exec->context->threads, exec->values[step->group->output].type,
-                                  psr_onednn_at(exec, step->sums[sum].into),
-                                  psr_onednn_at(exec, step->sums[sum].from), step->sums[sum].count);
+    for (uint32_t sum = 0; sum < step->sum_count; sum++)
+        psr_onednn_accumulate(exec->context->threads, exec->values[step->group->output].type,
+                              psr_onednn_at(exec, step->sums[sum].into),
+                              psr_onednn_at(exec, step->sums[sum].from), step->sums[sum].count);
+}
+
+static psr_err backward(psr_onednn_exec *exec)
+{
+    for (; exec->at > 0; exec->at--) {
+        psr_onednn_step *step = &exec->steps[exec->at - 1];
+        const psr_onednn_group *group = step->group;
+        const psr_exec_layer layer = {group->nodes[0], group->node_count, true};
+        psr_readiness_layer(exec->readiness, &layer, true);
+        if (!exec->stopped)
+            add_gradients(exec, step);
         if (step->has_gradient)
             PSR_TRY(step->class->backward(exec, step));
-        psr_readiness_layer(readiness, &layer, false);
-        for (uint32_t node = step->group->node_count; node-- > 0;)
-            PSR_TRY(psr_readiness_backward(readiness, step->group->nodes[node], NULL));
+        psr_readiness_layer(exec->readiness, &layer, false);
+        if (exec->stopped)
+            return PSR_OK;
+        for (uint32_t node = group->node_count; node-- > 0;)
+            PSR_TRY(psr_readiness_backward(exec->readiness, group->nodes[node], NULL));
     }
     return PSR_OK;
 }
@@ -186,25 +218,57 @@ static const float *logits_of(const psr_onednn_exec *exec)
     return psr_onednn_data(exec, &exec->values[exec->net->node_count - 1]);
 }
 
+static psr_err advance(psr_onednn_exec *exec)
+{
+    if (!exec->backward) {
+        PSR_TRY(forward(exec));
+        if (exec->stopped)
+            return PSR_OK;
+        psr_loss_cross_entropy(logits_of(exec), exec->batch->labels, exec->batch->second,
+                               exec->count, exec->net->classes, exec->label_smoothing,
+                               exec->loss_scale, psr_onednn_at(exec, exec->logits_gradient),
+                               &exec->result);
+        exec->backward = true;
+        exec->at = exec->graph->count;
+    }
+    return backward(exec);
+}
+
+psr_err psr_onednn_exec_begin(psr_onednn_exec *exec, const psr_onednn_pass *pass, float loss_scale)
+{
+    exec->loss_scale = loss_scale;
+    return begin(exec, pass);
+}
+
+psr_err psr_onednn_exec_advance(psr_onednn_exec *exec, psr_norm_sums *ret_sums,
+                                psr_pass_result *ret_result)
+{
+    PSR_TRY(advance(exec));
+    *ret_sums = (psr_norm_sums){0};
+    if (!exec->stopped) {
+        *ret_result = exec->result;
+        return PSR_OK;
+    }
+    const uint32_t at = exec->backward ? exec->at - 1 : exec->at;
+    const psr_norm_stop stop = psr_onednn_stop(exec->steps[at].group);
+    *ret_sums = (psr_norm_sums){exec->sums, psr_norm_stop_count(exec->net, &stop, exec->backward)};
+    return PSR_OK;
+}
+
 psr_err psr_onednn_exec_train(psr_onednn_exec *exec, const psr_onednn_pass *pass, float loss_scale,
                               psr_pass_result *ret_result)
 {
-    psr_pass_result result;
-    PSR_TRY(begin(exec, pass));
-    PSR_TRY(forward(exec, pass->readiness));
-    psr_loss_cross_entropy(logits_of(exec), pass->batch->labels, pass->batch->second, exec->count,
-                           exec->net->classes, pass->label_smoothing, loss_scale,
-                           psr_onednn_at(exec, exec->logits_gradient), &result);
-    PSR_TRY(backward(exec, pass->readiness));
-    *ret_result = result;
-    return PSR_OK;
+    psr_norm_sums sums;
+    assert(exec->sums == NULL);
+    PSR_TRY(psr_onednn_exec_begin(exec, pass, loss_scale));
+    return psr_onednn_exec_advance(exec, &sums, ret_result);
 }
 
 psr_err psr_onednn_exec_infer(psr_onednn_exec *exec, const psr_onednn_pass *pass, float *logits,
                               psr_pass_result *ret_result)
 {
     PSR_TRY(begin(exec, pass));
-    PSR_TRY(forward(exec, pass->readiness));
+    PSR_TRY(forward(exec));
     psr_loss_cross_entropy(logits_of(exec), pass->batch->labels, pass->batch->second, exec->count,
                            exec->net->classes, pass->label_smoothing, 1.0f, NULL, ret_result);
     if (logits != NULL)

@@ -25,6 +25,12 @@ typedef struct psr_onednn_pass {
 } psr_onednn_pass;
 PSR_MUST_CHECK psr_err psr_onednn_exec_train(psr_onednn_exec *exec, const psr_onednn_pass *pass,
                                              float loss_scale, psr_pass_result *ret_result);
+/* With context->sync_norms instead: as psr_backend_begin and psr_backend_advance. What pass points
+ * to is borrowed until the pass has ended. */
+PSR_MUST_CHECK psr_err psr_onednn_exec_begin(psr_onednn_exec *exec, const psr_onednn_pass *pass,
+                                             float loss_scale);
+PSR_MUST_CHECK psr_err psr_onednn_exec_advance(psr_onednn_exec *exec, psr_norm_sums *ret_sums,
+                                               psr_pass_result *ret_result);
 /* logits: NULL or [count, classes]. */
 PSR_MUST_CHECK psr_err psr_onednn_exec_infer(psr_onednn_exec *exec, const psr_onednn_pass *pass,
                                              float *logits, psr_pass_result *ret_result);

@@ -22,6 +22,7 @@ typedef struct onednn {
     uint32_t exec_count;
     float *workspace; /* NULL until the first executable */
     size_t workspace_count;
+    psr_onednn_exec *under_way; /* whose pass is in parts */
 } onednn;
 
 static void onednn_destroy(void *object)
@@ -104,6 +105,7 @@ static psr_err build(onednn *self, const psr_backend_options *options)
     self->max_batch = options->max_batch;
     PSR_TRY(psr_onednn_context_open(options->precision,
                                     options->threads == 0 ? 1 : options->threads, &self->context));
+    self->context.sync_norms = options->sync_norms;
     PSR_TRY(psr_onednn_graph_init(self->net, &self->graph));
     PSR_TRY(choose_algorithms(self, options->algorithms != NULL ? options->algorithms : "auto"));
     psr_onednn_exec *exec;
@@ -143,6 +145,31 @@ static psr_err onednn_train(void *object, const psr_batch *batch, const psr_exec
     PSR_TRY(executable(self, batch->count, true, &exec));
     psr_onednn_pass pass = pass_of(self, batch, state, readiness);
     return psr_onednn_exec_train(exec, &pass, loss_scale, ret_result);
+}
+
+static psr_err onednn_begin(void *object, const psr_batch *batch, const psr_exec_state *state,
+                            float loss_scale, psr_readiness *readiness)
+{
+    onednn *self = object;
+    psr_onednn_threads_set(&self->context);
+    PSR_TRY(executable(self, batch->count, true, &self->under_way));
+    psr_onednn_pass pass = pass_of(self, batch, state, readiness);
+    return psr_onednn_exec_begin(self->under_way, &pass, loss_scale);
+}
+
+static psr_err onednn_advance(void *object, psr_norm_sums *ret_sums, psr_pass_result *ret_result)
+{
+    return psr_onednn_exec_advance(((onednn *)object)->under_way, ret_sums, ret_result);
+}
+
+static uint32_t onednn_stops(const void *object, psr_norm_stop *ret_stops)
+{
+    const psr_onednn_graph *graph = &((const onednn *)object)->graph;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < graph->count; i++)
+        if (graph->groups[i].op == PSR_OP_BATCHNORM)
+            ret_stops[count++] = psr_onednn_stop(&graph->groups[i]);
+    return count;
 }
 
 static psr_err onednn_infer(void *object, const psr_batch *batch, const psr_exec_state *state,
@@ -200,6 +227,15 @@ static size_t onednn_bytes(const void *object)
 }
 
 const psr_backend_class psr_backend_class_onednn = {
-    onednn_create,     onednn_destroy, onednn_train,    onednn_infer,
-    onednn_algorithms, onednn_loops,   onednn_identity, onednn_bytes,
+    .create = onednn_create,
+    .destroy = onednn_destroy,
+    .train = onednn_train,
+    .begin = onednn_begin,
+    .advance = onednn_advance,
+    .stops = onednn_stops,
+    .infer = onednn_infer,
+    .algorithms = onednn_algorithms,
+    .loops = onednn_loops,
+    .identity = onednn_identity,
+    .bytes = onednn_bytes,
 };

@@ -66,6 +66,7 @@ typedef struct psr_onednn_context {
     uint32_t threads;
     psr_onednn_layout layout; /* of convolutions' values; OTHER: oneDNN's
                                  choice, which only tests overrule */
+    bool sync_norms;          /* passes of training stop at each batch norm (model/norm_sums.h) */
     bool only_plans;          /* executables cannot run: primitives are
                                  described, not made */
 } psr_onednn_context;
@@ -144,7 +145,23 @@ struct psr_onednn_exec {
     char *base;
     const psr_batch *batch;
     const psr_exec_state *state;
+    psr_readiness *readiness;
+    double label_smoothing;
+    float loss_scale;
+    psr_pass_result result;
+    bool backward;
+    uint32_t at; /* the step that comes next, or has stopped; backward: 1 + it */
+    /* With context->sync_norms: sums of a stop, owned. A batch norm's step stops the pass once in
+     * each direction, when it has given them, and is called again when they are all workers'. */
+    double *sums;
+    bool stopped;
 };
+
+/* The batch norms of a group, which stop together. */
+static inline psr_norm_stop psr_onednn_stop(const psr_onednn_group *group)
+{
+    return (psr_norm_stop){{group->norm, group->second_norm}};
+}
 
 /* ---- tensor.c ---- */
 

@@ -46,6 +46,30 @@ static psr_err train(void *self, const psr_batch *batch, const psr_exec_state *s
     return psr_reference_train(a->reference, batch, &s, loss_scale, readiness, ret_result);
 }
 
+static psr_err begin(void *self, const psr_batch *batch, const psr_exec_state *state,
+                     float loss_scale, psr_readiness *readiness)
+{
+    const adapter *a = self;
+    const psr_reference_state s = {state->weights, state->gradients, state->buffers};
+    return psr_reference_begin(a->reference, batch, &s, loss_scale, readiness);
+}
+
+static psr_err advance(void *self, psr_norm_sums *ret_sums, psr_pass_result *ret_result)
+{
+    const adapter *a = self;
+    return psr_reference_advance(a->reference, ret_sums, ret_result);
+}
+
+static uint32_t stops(const void *self, psr_norm_stop *ret_stops)
+{
+    const psr_network *net = ((const adapter *)self)->net;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < net->node_count; i++)
+        if (net->nodes[i].op == PSR_OP_BATCHNORM)
+            ret_stops[count++] = (psr_norm_stop){{i, PSR_NONE}};
+    return count;
+}
+
 static psr_err infer(void *self, const psr_batch *batch, const psr_exec_state *state,
                      psr_readiness *readiness, float *logits, psr_pass_result *ret_result)
 {
@@ -83,5 +107,16 @@ static size_t bytes(const void *self)
     return sizeof(*a) + psr_reference_bytes(a->reference);
 }
 
-const psr_backend_class psr_backend_class_reference = {create,     destroy, train,    infer,
-                                                       algorithms, loops,   identity, bytes};
+const psr_backend_class psr_backend_class_reference = {
+    .create = create,
+    .destroy = destroy,
+    .train = train,
+    .begin = begin,
+    .advance = advance,
+    .stops = stops,
+    .infer = infer,
+    .algorithms = algorithms,
+    .loops = loops,
+    .identity = identity,
+    .bytes = bytes,
+};

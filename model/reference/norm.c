@@ -91,3 +91,57 @@ void psr_ref_batchnorm_backward(const psr_batchnorm *norm, const psr_real *x,
             }
     }
 }
+
+/* ---- with the statistics of all workers ---- */
+
+void psr_ref_batchnorm_sums(const psr_batchnorm *norm, const psr_real *x, double *sums,
+                            double *squares)
+{
+    for (uint32_t c = 0; c < norm->C; c++) {
+        double sum = 0, square = 0;
+        for (uint32_t n = 0; n < norm->N; n++)
+            for (size_t i = row(norm, n, c), end = i + norm->S; i < end; i++) {
+                sum += x[i];
+                square += (double)x[i] * x[i];
+            }
+        sums[c] = sum;
+        squares[c] = square;
+    }
+}
+
+void psr_ref_batchnorm_normalise(const psr_batchnorm *norm, const psr_real *x,
+                                 const psr_real *weight, const psr_real *bias, const double *mean,
+                                 const double *scale, psr_real *y)
+{
+    for (uint32_t c = 0; c < norm->C; c++)
+        normalise(norm, c, x, mean[c], scale[c], weight[c], bias[c], y);
+}
+
+void psr_ref_batchnorm_products(const psr_batchnorm *norm, const psr_real *x, const double *mean,
+                                const psr_real *dy, double *sum_dy, double *products)
+{
+    for (uint32_t c = 0; c < norm->C; c++) {
+        double sum = 0, product = 0;
+        for (uint32_t n = 0; n < norm->N; n++)
+            for (size_t i = row(norm, n, c), end = i + norm->S; i < end; i++) {
+                sum += dy[i];
+                product += dy[i] * (x[i] - mean[c]);
+            }
+        sum_dy[c] = sum;
+        products[c] = product;
+    }
+}
+
+void psr_ref_batchnorm_differentiate(const psr_batchnorm *norm, double M, const psr_real *x,
+                                     const psr_real *weight, const double *mean,
+                                     const double *scale, const double *sum_dy,
+                                     const double *products, const psr_real *dy, psr_real *dx)
+{
+    for (uint32_t c = 0; c < norm->C; c++) {
+        const double mean_dy = sum_dy[c] / M, slope = products[c] / M * scale[c] * scale[c];
+        for (uint32_t n = 0; n < norm->N; n++)
+            for (size_t i = row(norm, n, c), end = i + norm->S; i < end; i++)
+                dx[i] +=
+                    (psr_real)(weight[c] * scale[c] * (dy[i] - mean_dy - (x[i] - mean[c]) * slope));
+    }
+}

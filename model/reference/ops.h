@@ -79,6 +79,21 @@ void psr_ref_batchnorm_backward(const psr_batchnorm *norm, const psr_real *x,
                                 const psr_real *weight, const double *mean, const double *scale,
                                 const psr_real *dy, psr_real *dx, psr_real *dweight,
                                 psr_real *dbias);
+/* The same with the statistics of all workers (model/norm_sums.h), in the parts between which those
+ * are summed. sums, squares, sum_dy and products: [C], this worker's; differentiate wants those of
+ * all workers, and M of them. Only differentiate adds to dx. */
+void psr_ref_batchnorm_sums(const psr_batchnorm *norm, const psr_real *x, double *sums,
+                            double *squares);
+void psr_ref_batchnorm_normalise(const psr_batchnorm *norm, const psr_real *x,
+                                 const psr_real *weight, const psr_real *bias, const double *mean,
+                                 const double *scale, psr_real *y);
+/* products: sum of dy * (x - mean). */
+void psr_ref_batchnorm_products(const psr_batchnorm *norm, const psr_real *x, const double *mean,
+                                const psr_real *dy, double *sum_dy, double *products);
+void psr_ref_batchnorm_differentiate(const psr_batchnorm *norm, double M, const psr_real *x,
+                                     const psr_real *weight, const double *mean,
+                                     const double *scale, const double *sum_dy,
+                                     const double *products, const psr_real *dy, psr_real *dx);
 
 /* max(x, 0). NaN stays NaN. The derivative at 0 is 0. The backward function needs only y. */
 void psr_ref_relu_forward(size_t count, const psr_real *x, psr_real *y);

@@ -3,8 +3,24 @@
 #include "model/loss.h"
 #include "model/reference/ops.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* One pass over the network. */
+typedef struct pass {
+    psr_reference *reference;
+    const psr_network *net;
+    const psr_batch *batch;
+    psr_reference_state state;
+    bool training, sync; /* sync: it stops at each batch norm (model/norm_sums.h) */
+    psr_readiness *readiness;
+    float loss_scale;
+    psr_pass_result result;
+    /* where it is */
+    bool backward, stopped;
+    uint32_t at; /* the node that comes next, or has stopped; backward: 1 + it */
+} pass;
 
 struct psr_reference {
     const psr_network *net;
@@ -12,19 +28,13 @@ struct psr_reference {
     double label_smoothing;
     psr_real **values;    /* [node]: value of max_batch samples */
     psr_real **gradients; /* [node]: gradient of the loss by that value */
-    double **statistics;  /* [node]: batch norm's mean[C], then scale[C]; NULL elsewhere */
-    uint8_t *keep;        /* dropout's mask of one sample of the largest value */
+    /* [node]: batch norm's mean[C], then scale[C], then its number of values; NULL elsewhere */
+    double **statistics;
+    double *sums;  /* of a stop */
+    pass pass;     /* the one under way */
+    uint8_t *keep; /* dropout's mask of one sample of the largest value */
     size_t bytes;
 };
-
-/* One pass over the network. */
-typedef struct pass {
-    psr_reference *reference;
-    const psr_network *net;
-    const psr_batch *batch;
-    const psr_reference_state *state;
-    bool training;
-} pass;
 
 static size_t sample_size(const psr_network_node *node)
 {
@@ -44,7 +54,7 @@ static psr_err allot_node(psr_reference *reference, uint32_t i)
     reference->values[i] = allot(reference, count, sizeof(psr_real));
     reference->gradients[i] = allot(reference, count, sizeof(psr_real));
     if (node->op == PSR_OP_BATCHNORM)
-        reference->statistics[i] = allot(reference, 2 * (size_t)node->channels, sizeof(double));
+        reference->statistics[i] = allot(reference, 2 * (size_t)node->channels + 1, sizeof(double));
     if (reference->values[i] == NULL || reference->gradients[i] == NULL ||
         (node->op == PSR_OP_BATCHNORM && reference->statistics[i] == NULL))
         return psr_fail(PSR_ERR_NOMEM, "reference back end: no memory for %s with a batch of %u",
@@ -65,12 +75,15 @@ psr_err psr_reference_new(const psr_network *net, uint32_t max_batch, double lab
     reference->values = calloc(net->node_count, sizeof(*reference->values));
     reference->gradients = calloc(net->node_count, sizeof(*reference->gradients));
     reference->statistics = calloc(net->node_count, sizeof(*reference->statistics));
-    size_t largest = 0;
-    for (uint32_t i = 0; i < net->node_count; i++)
+    size_t largest = 0, channels = 0;
+    for (uint32_t i = 0; i < net->node_count; i++) {
         largest = sample_size(&net->nodes[i]) > largest ? sample_size(&net->nodes[i]) : largest;
+        channels = net->nodes[i].channels > channels ? net->nodes[i].channels : channels;
+    }
+    reference->sums = allot(reference, 1 + 2 * channels, sizeof(double));
     reference->keep = allot(reference, largest, 1);
     if (reference->values == NULL || reference->gradients == NULL ||
-        reference->statistics == NULL || reference->keep == NULL)
+        reference->statistics == NULL || reference->keep == NULL || reference->sums == NULL)
         err = psr_fail(PSR_ERR_NOMEM, "reference back end: out of memory");
     for (uint32_t i = 0; i < net->node_count && err == PSR_OK; i++)
         err = allot_node(reference, i);
@@ -98,6 +111,7 @@ void psr_reference_free(psr_reference *reference)
     free(reference->gradients);
     free(reference->statistics);
     free(reference->keep);
+    free(reference->sums);
     free(reference);
 }
 
@@ -149,17 +163,17 @@ static psr_dropout dropout_of(const psr_network_node *node, uint32_t index)
 
 static const psr_real *weights_of(const pass *p, uint32_t tensor)
 {
-    return tensor == PSR_NONE ? NULL : p->state->weights + p->net->params.tensors[tensor].offset;
+    return tensor == PSR_NONE ? NULL : p->state.weights + p->net->params.tensors[tensor].offset;
 }
 
 static psr_real *gradient_of(const pass *p, uint32_t tensor)
 {
-    return tensor == PSR_NONE ? NULL : p->state->gradients + p->net->params.tensors[tensor].offset;
+    return tensor == PSR_NONE ? NULL : p->state.gradients + p->net->params.tensors[tensor].offset;
 }
 
 static psr_real *buffer_of(const pass *p, uint32_t tensor)
 {
-    return p->state->buffers + p->net->buffers.tensors[tensor].offset;
+    return p->state.buffers + p->net->buffers.tensors[tensor].offset;
 }
 
 /* ---- one node ---- */
@@ -315,31 +329,162 @@ static void backward_node(const pass *p, uint32_t i)
 
 /* ---- whole passes ---- */
 
-static psr_err forward(const pass *p, psr_readiness *readiness)
+/* Of a batch norm, before its stop and behind it. */
+
+static void sum_forward(const pass *p, uint32_t i)
 {
-    for (uint32_t i = 0; i < p->net->node_count; i++) {
-        PSR_TRY(psr_readiness_forward(readiness, i));
-        psr_readiness_layer(readiness, &(psr_exec_layer){i, 1, false}, true);
-        forward_node(p, i);
-        psr_readiness_layer(readiness, &(psr_exec_layer){i, 1, false}, false);
+    const psr_network_node *node = &p->net->nodes[i];
+    const psr_batchnorm norm = norm_of(p, node);
+    double *sums = p->reference->sums;
+    sums[0] = (double)norm.N * norm.S;
+    psr_ref_batchnorm_sums(&norm, p->reference->values[node->input[0]], sums + 1,
+                           sums + 1 + norm.C);
+}
+
+static void go_on_forward(const pass *p, uint32_t i)
+{
+    const psr_network_node *node = &p->net->nodes[i];
+    const psr_batchnorm norm = norm_of(p, node);
+    const psr_norm_stop stop = {{i, PSR_NONE}};
+    const double *sums = p->reference->sums;
+    double *mean = p->reference->statistics[i], *scale = mean + norm.C, *M = scale + norm.C;
+    *M = sums[0];
+    for (uint32_t c = 0; c < norm.C; c++) {
+        psr_norm_moments(*M, sums[1 + c], sums[1 + norm.C + c], &mean[c], &scale[c]);
+        scale[c] = 1 / sqrt(scale[c] + norm.epsilon);
+    }
+    psr_ref_batchnorm_normalise(&norm, p->reference->values[node->input[0]],
+                                weights_of(p, node->weight), weights_of(p, node->bias), mean, scale,
+                                p->reference->values[i]);
+    psr_norm_stop_run(p->net, &stop, sums, p->state.buffers);
+}
+
+static void sum_backward(const pass *p, uint32_t i)
+{
+    const psr_network_node *node = &p->net->nodes[i];
+    const psr_batchnorm norm = norm_of(p, node);
+    const double *mean = p->reference->statistics[i], *scale = mean + norm.C;
+    double *sums = p->reference->sums;
+    psr_real *dw = gradient_of(p, node->weight), *db = gradient_of(p, node->bias);
+    psr_ref_batchnorm_products(&norm, p->reference->values[node->input[0]], mean,
+                               p->reference->gradients[i], sums, sums + norm.C);
+    for (uint32_t c = 0; c < norm.C; c++) {
+        dw[c] = (psr_real)(sums[norm.C + c] * scale[c]);
+        db[c] = (psr_real)sums[c];
+    }
+}
+
+static void go_on_backward(const pass *p, uint32_t i)
+{
+    const psr_network_node *node = &p->net->nodes[i];
+    const psr_batchnorm norm = norm_of(p, node);
+    const double *mean = p->reference->statistics[i], *scale = mean + norm.C,
+                 *sums = p->reference->sums;
+    psr_ref_batchnorm_differentiate(&norm, scale[norm.C], p->reference->values[node->input[0]],
+                                    weights_of(p, node->weight), mean, scale, sums, sums + norm.C,
+                                    p->reference->gradients[i],
+                                    p->reference->gradients[node->input[0]]);
+}
+
+/* True: the pass stops at node i, whose sums are ready. Otherwise the node is done. */
+static bool take_node(pass *p, uint32_t i)
+{
+    const psr_exec_layer layer = {i, 1, p->backward};
+    const bool stops = p->sync && !p->stopped && p->net->nodes[i].op == PSR_OP_BATCHNORM;
+    psr_readiness_layer(p->readiness, &layer, true);
+    if (stops)
+        (p->backward ? sum_backward : sum_forward)(p, i);
+    else if (p->stopped)
+        (p->backward ? go_on_backward : go_on_forward)(p, i);
+    else
+        (p->backward ? backward_node : forward_node)(p, i);
+    psr_readiness_layer(p->readiness, &layer, false);
+    p->stopped = stops;
+    return stops;
+}
+
+/* Both return early where the pass stops. */
+static psr_err forward(pass *p)
+{
+    for (; p->at < p->net->node_count; p->at++) {
+        if (!p->stopped)
+            PSR_TRY(psr_readiness_forward(p->readiness, p->at));
+        if (take_node(p, p->at))
+            return PSR_OK;
     }
     return PSR_OK;
 }
 
-/* The last value's gradient is already there; every other one is a sum over its readers that begins
- * at zero.
- */
-static psr_err backward(const pass *p, psr_readiness *readiness)
+static psr_err backward(pass *p)
 {
-    for (uint32_t i = 0; i + 1 < p->net->node_count; i++)
-        memset(p->reference->gradients[i], 0,
-               sample_size(&p->net->nodes[i]) * p->batch->count * sizeof(psr_real));
-    for (uint32_t i = p->net->node_count; i-- > 0;) {
-        psr_readiness_layer(readiness, &(psr_exec_layer){i, 1, true}, true);
-        backward_node(p, i);
-        psr_readiness_layer(readiness, &(psr_exec_layer){i, 1, true}, false);
-        PSR_TRY(psr_readiness_backward(readiness, i, NULL));
+    for (; p->at > 0; p->at--) {
+        if (take_node(p, p->at - 1))
+            return PSR_OK;
+        PSR_TRY(psr_readiness_backward(p->readiness, p->at - 1, NULL));
     }
+    return PSR_OK;
+}
+
+static void judge(pass *p, psr_real *gradient)
+{
+    const psr_reference *reference = p->reference;
+    psr_loss_cross_entropy(reference->values[p->net->node_count - 1], p->batch->labels,
+                           p->batch->second, p->batch->count, p->net->classes,
+                           reference->label_smoothing, p->loss_scale, gradient, &p->result);
+}
+
+/* The last value's gradient is already there; every other one is a sum over its readers that begins
+ * at zero. */
+static void turn_back(pass *p)
+{
+    psr_reference *reference = p->reference;
+    const uint32_t last = p->net->node_count - 1;
+    judge(p, reference->gradients[last]);
+    for (uint32_t i = 0; i < last; i++)
+        memset(reference->gradients[i], 0,
+               sample_size(&p->net->nodes[i]) * p->batch->count * sizeof(psr_real));
+    p->backward = true;
+    p->at = p->net->node_count;
+}
+
+static psr_err advance(pass *p)
+{
+    if (!p->backward) {
+        PSR_TRY(forward(p));
+        if (p->stopped)
+            return PSR_OK;
+        turn_back(p);
+    }
+    return backward(p);
+}
+
+psr_err psr_reference_begin(psr_reference *reference, const psr_batch *batch,
+                            const psr_reference_state *state, float loss_scale,
+                            psr_readiness *readiness)
+{
+    reference->pass = (pass){.reference = reference,
+                             .net = reference->net,
+                             .batch = batch,
+                             .state = *state,
+                             .training = true,
+                             .sync = true,
+                             .readiness = readiness,
+                             .loss_scale = loss_scale};
+    return PSR_OK;
+}
+
+psr_err psr_reference_advance(psr_reference *reference, psr_norm_sums *ret_sums,
+                              psr_pass_result *ret_result)
+{
+    pass *p = &reference->pass;
+    PSR_TRY(advance(p));
+    *ret_sums = (psr_norm_sums){0};
+    if (!p->stopped) {
+        *ret_result = p->result;
+        return PSR_OK;
+    }
+    const psr_norm_stop stop = {{p->backward ? p->at - 1 : p->at, PSR_NONE}};
+    *ret_sums = (psr_norm_sums){reference->sums, psr_norm_stop_count(p->net, &stop, p->backward)};
     return PSR_OK;
 }
 
@@ -347,27 +492,23 @@ psr_err psr_reference_train(psr_reference *reference, const psr_batch *batch,
                             const psr_reference_state *state, float loss_scale,
                             psr_readiness *readiness, psr_pass_result *ret_result)
 {
-    const pass p = {reference, reference->net, batch, state, .training = true};
-    const uint32_t last = reference->net->node_count - 1;
-    psr_pass_result result;
-    PSR_TRY(forward(&p, readiness));
-    psr_loss_cross_entropy(reference->values[last], batch->labels, batch->second, batch->count,
-                           reference->net->classes, reference->label_smoothing, loss_scale,
-                           reference->gradients[last], &result);
-    PSR_TRY(backward(&p, readiness));
-    *ret_result = result;
-    return PSR_OK;
+    psr_norm_sums sums;
+    PSR_TRY(psr_reference_begin(reference, batch, state, loss_scale, readiness));
+    reference->pass.sync = false;
+    return psr_reference_advance(reference, &sums, ret_result);
 }
 
 psr_err psr_reference_infer(psr_reference *reference, const psr_batch *batch,
                             const psr_reference_state *state, psr_readiness *readiness,
                             psr_pass_result *ret_result)
 {
-    const pass p = {reference, reference->net, batch, state, .training = false};
-    const uint32_t last = reference->net->node_count - 1;
-    PSR_TRY(forward(&p, readiness));
-    psr_loss_cross_entropy(reference->values[last], batch->labels, batch->second, batch->count,
-                           reference->net->classes, reference->label_smoothing, 0, NULL,
-                           ret_result);
+    pass p = {.reference = reference,
+              .net = reference->net,
+              .batch = batch,
+              .state = *state,
+              .readiness = readiness};
+    PSR_TRY(forward(&p));
+    judge(&p, NULL);
+    *ret_result = p.result;
     return PSR_OK;
 }

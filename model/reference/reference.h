@@ -29,6 +29,13 @@ void psr_reference_free(psr_reference *reference);
 PSR_MUST_CHECK psr_err psr_reference_train(psr_reference *reference, const psr_batch *batch,
                                            const psr_reference_state *state, float loss_scale,
                                            psr_readiness *readiness, psr_pass_result *ret_result);
+/* Like psr_backend_begin and psr_backend_advance; of at least one sample. batch, readiness and what
+ * state points to are borrowed until the pass has ended. */
+PSR_MUST_CHECK psr_err psr_reference_begin(psr_reference *reference, const psr_batch *batch,
+                                           const psr_reference_state *state, float loss_scale,
+                                           psr_readiness *readiness);
+PSR_MUST_CHECK psr_err psr_reference_advance(psr_reference *reference, psr_norm_sums *ret_sums,
+                                             psr_pass_result *ret_result);
 PSR_MUST_CHECK psr_err psr_reference_infer(psr_reference *reference, const psr_batch *batch,
                                            const psr_reference_state *state,
                                            psr_readiness *readiness, psr_pass_result *ret_result);

@@ -434,6 +434,19 @@ psr_err psr_exchange_average(psr_exchange *exchange, double *rows, size_t width)
     return PSR_OK;
 }
 
+psr_err psr_exchange_sum(psr_exchange *exchange, double *const *rows, uint32_t count, size_t width)
+{
+    for (uint32_t r = 1; r < count; r++) {
+        for (size_t i = 0; i < width; i++)
+            rows[0][i] = rows[0][i] + rows[r][i];
+    }
+    psr_fault_point("norms", exchange->step.step);
+    PSR_TRY(fold(exchange, rows[0], width));
+    for (uint32_t r = 1; r < count; r++)
+        memcpy(rows[r], rows[0], width * sizeof *rows[0]);
+    return PSR_OK;
+}
+
 /* Sends bytes of worker 0 to all. */
 static psr_request_options broadcast_of(void *bytes, size_t size)
 {

@@ -31,6 +31,7 @@ typedef struct norm {
     uint32_t table;              /* buffer: float[2][CHANNEL_ROWS][channels] */
     uint32_t dy, dy2, g, dx, dr; /* buffers */
     bool has_dy2, keeps_g;
+    double values; /* --sync-bn: of a channel, on all workers */
 } norm;
 
 /* ---- walking ---- */
@@ -387,19 +388,100 @@ static void set_running(const psr_onednn_exec *exec, const norm *self)
     }
 }
 
+static void infer(const psr_onednn_exec *exec, const norm *self, const norm_pointers *p)
+{
+    set_running(exec, self);
+    normalise_by_rows(exec, self, p);
+}
+
+/* ---- forward, with the statistics of all workers ---- */
+
+/* What some threads have summed up of channels [begin, end), each about its own centre, about
+ * zero. */
+static void give_moments(const psr_onednn_exec *exec, const norm *self, range channels,
+                         range threads)
+{
+    const uint32_t C = exec->net->nodes[self->node].channels;
+    for (int which = 0; which < (self->second != PSR_NONE ? 2 : 1); which++) {
+        double *sums = exec->sums + psr_norm_stop_at(C, which), *squares = sums + C;
+        int sum_of = which == 0 ? SUM : SECOND_SUM, square_of = which == 0 ? SQUARE : SECOND_SQUARE;
+        for (size_t c = channels.begin; c < channels.end && c < C; c++) {
+            double sum = 0, square = 0;
+            for (uint32_t t = (uint32_t)threads.begin; t < threads.end; t++) {
+                range rows = rows_of(self, t);
+                if (rows.begin == rows.end)
+                    continue;
+                double count = (double)(rows.end - rows.begin),
+                       centre = (double)centre_row(exec, self, t, which)[c],
+                       off = sum_row(exec, self, t, sum_of)[c];
+                sum += off + count * centre;
+                square += sum_row(exec, self, t, square_of)[c] + 2 * centre * off +
+                          count * centre * centre;
+            }
+            sums[c] = sum;
+            squares[c] = square;
+        }
+    }
+}
+
+static void sum_all(const psr_onednn_exec *exec, const norm *self)
+{
+#pragma omp parallel for num_threads(self->threads) schedule(static)
+    for (uint32_t thread = 0; thread < self->threads; thread++) {
+        range mine = self->by_columns ? share(self->columns, self->threads, thread)
+                                      : (range){0, self->columns};
+        sum_up(exec, self, thread, mine);
+        if (self->by_columns)
+            give_moments(exec, self, channels_in(self, mine), (range){thread, thread + 1});
+    }
+    if (!self->by_columns)
+        give_moments(exec, self, channels_in(self, (range){0, self->columns}),
+                     (range){0, self->threads});
+    exec->sums[0] = (double)self->rows;
+}
+
+static void take_moments(const psr_onednn_exec *exec, norm *self)
+{
+    const psr_norm_stop stop = {{self->node, self->second}};
+    const uint32_t C = exec->net->nodes[self->node].channels;
+    self->values = exec->sums[0];
+    for (int which = 0; which < (self->second != PSR_NONE ? 2 : 1); which++) {
+        const double *sums = exec->sums + psr_norm_stop_at(C, which);
+        for (size_t c = 0; c < self->channels; c++) {
+            double mean = 0, variance = 0;
+            if (c < C)
+                psr_norm_moments(self->values, sums[c], sums[C + c], &mean, &variance);
+            set_channel(exec, self, which, c, mean, variance);
+        }
+    }
+    psr_norm_stop_run(exec->net, &stop, exec->sums, exec->state->buffers);
+}
+
+/* In two calls, between which the sums become those of all workers. */
+static void train_in_parts(psr_onednn_exec *exec, norm *self, const norm_pointers *p)
+{
+    exec->stopped = !exec->stopped;
+    if (exec->stopped) {
+        sum_all(exec, self);
+    } else {
+        take_moments(exec, self);
+        normalise_by_rows(exec, self, p);
+    }
+}
+
 static psr_err norm_forward(psr_onednn_exec *exec, psr_onednn_step *step)
 {
-    const norm *self = step->self;
+    norm *self = step->self;
     norm_pointers p = pointers_of(exec, self);
     p.y = psr_onednn_data(exec, &exec->values[self->y]);
-    if (!exec->training) {
-        set_running(exec, self);
-        normalise_by_rows(exec, self, &p);
-    } else if (self->by_columns) {
+    if (exec->sums != NULL)
+        train_in_parts(exec, self, &p);
+    else if (!exec->training)
+        infer(exec, self, &p);
+    else if (self->by_columns)
         train_by_columns(exec, self, &p);
-    } else {
+    else
         train_by_rows(exec, self, &p);
-    }
     return PSR_OK;
 }
 
@@ -466,6 +548,16 @@ static void backward_by_columns(const psr_onednn_exec *exec, const norm *self,
     }
 }
 
+static void differentiate_by_rows(const psr_onednn_exec *exec, const norm *self,
+                                  const norm_pointers *p)
+{
+    const range columns = {0, self->columns};
+#pragma omp parallel for num_threads(self->threads) schedule(static)
+    for (uint32_t thread = 0; thread < self->threads; thread++)
+        sweep(exec, self, p, share(self->rows, self->threads, thread), columns,
+              self->kernels->differentiate);
+}
+
 static void backward_by_rows(const psr_onednn_exec *exec, const norm *self, const norm_pointers *p)
 {
     const range columns = {0, self->columns};
@@ -473,10 +565,71 @@ static void backward_by_rows(const psr_onednn_exec *exec, const norm *self, cons
     for (uint32_t thread = 0; thread < self->threads; thread++)
         reduce(exec, self, p, thread, columns);
     set_gradients(exec, self, channels_in(self, columns), (range){0, self->threads});
+    differentiate_by_rows(exec, self, p);
+}
+
+/* ---- backward, with the sums of all workers ---- */
+
+/* This worker's sums of channels [begin, end), and the gradients of its parameters. */
+static void give_products(const psr_onednn_exec *exec, const norm *self, range channels,
+                          range threads)
+{
+    const psr_tensor *params = exec->net->params.tensors;
+    const uint32_t C = exec->net->nodes[self->node].channels;
+    for (int which = 0; which < (self->second != PSR_NONE ? 2 : 1); which++) {
+        const psr_network_node *node = &exec->net->nodes[which == 0 ? self->node : self->second];
+        float *d_weight = exec->state->gradients + params[node->weight].offset;
+        float *d_bias = exec->state->gradients + params[node->bias].offset;
+        double *sums = exec->sums, *products = sums + (size_t)(1 + which) * C;
+        for (size_t c = channels.begin; c < channels.end && c < C; c++) {
+            sums[c] = total(exec, self, SUM, threads, c);
+            products[c] = total(exec, self, which == 0 ? SQUARE : SECOND_SQUARE, threads, c);
+            d_weight[c] =
+                (float)(products[c] * (double)table_row(exec, self, which, INVERSE_STD)[c]);
+            d_bias[c] = (float)sums[c];
+        }
+    }
+}
+
+static void reduce_all(const psr_onednn_exec *exec, const norm *self, const norm_pointers *p)
+{
 #pragma omp parallel for num_threads(self->threads) schedule(static)
-    for (uint32_t thread = 0; thread < self->threads; thread++)
-        sweep(exec, self, p, share(self->rows, self->threads, thread), columns,
-              self->kernels->differentiate);
+    for (uint32_t thread = 0; thread < self->threads; thread++) {
+        range mine = self->by_columns ? share(self->columns, self->threads, thread)
+                                      : (range){0, self->columns};
+        reduce(exec, self, p, thread, mine);
+        if (self->by_columns)
+            give_products(exec, self, channels_in(self, mine), (range){thread, thread + 1});
+    }
+    if (!self->by_columns)
+        give_products(exec, self, channels_in(self, (range){0, self->columns}),
+                      (range){0, self->threads});
+}
+
+static void take_products(const psr_onednn_exec *exec, const norm *self)
+{
+    const uint32_t C = exec->net->nodes[self->node].channels;
+    for (int which = 0; which < (self->second != PSR_NONE ? 2 : 1); which++) {
+        const double *sums = exec->sums, *products = sums + (size_t)(1 + which) * C;
+        for (size_t c = 0; c < self->channels; c++) {
+            double inverse = (double)table_row(exec, self, which, INVERSE_STD)[c];
+            table_row(exec, self, which, SLOPE)[c] =
+                c < C ? (float)(products[c] * inverse * inverse / self->values) : 0.0f;
+            if (which == 0)
+                table_row(exec, self, 0, MEAN_G)[c] = c < C ? (float)(sums[c] / self->values) : 0;
+        }
+    }
+}
+
+static void backward_in_parts(psr_onednn_exec *exec, const norm *self, const norm_pointers *p)
+{
+    exec->stopped = !exec->stopped;
+    if (exec->stopped) {
+        reduce_all(exec, self, p);
+    } else {
+        take_products(exec, self);
+        differentiate_by_rows(exec, self, p);
+    }
 }
 
 static psr_err norm_backward(psr_onednn_exec *exec, psr_onednn_step *step)
@@ -493,7 +646,9 @@ static psr_err norm_backward(psr_onednn_exec *exec, psr_onednn_step *step)
     p.dx = psr_onednn_at(exec, self->dx);
     p.dr = psr_onednn_at(exec, self->dr);
     p.mean_g = table_row(exec, self, 0, MEAN_G);
-    if (self->by_columns)
+    if (exec->sums != NULL)
+        backward_in_parts(exec, self, &p);
+    else if (self->by_columns)
         backward_by_columns(exec, self, &p);
     else
         backward_by_rows(exec, self, &p);

@@ -72,7 +72,7 @@ static void count_one_by_one(float *averaged, uint64_t *ret_correct, double *ret
             .images = image, .labels = &test->labels[i], .samples = &i, .count = 1};
         const psr_exec_state on = {.weights = psr_exchange_weights(exchange), .buffers = averaged};
         psr_pass_result result;
-        expect_ok(psr_backend_infer(trainer.backend, &batch, &on, NULL, NULL, &result));
+        expect_ok(psr_backend_infer(trainer.executors->backend, &batch, &on, NULL, NULL, &result));
         correct += result.correct;
         loss += result.loss_sum;
     }
