@@ -40,8 +40,6 @@ static psr_err open_stops(psr_backend *backend)
 {
     const psr_network *net = backend->net;
     size_t most = 0;
-    if (backend->class->begin == NULL)
-        return psr_fail(PSR_ERR_UNSUPPORTED, "--sync-bn: this back end has no batch statistics");
     backend->stops = calloc(net->node_count, sizeof *backend->stops);
     if (backend->stops == NULL)
         return psr_fail(PSR_ERR_NOMEM, "back end: out of memory");
@@ -64,7 +62,11 @@ psr_err psr_backend_new(const psr_network *net, const psr_backend_options *optio
     backend->class = class_of(options->kind);
     backend->net = net;
     backend->max_batch = options->max_batch;
-    psr_err err = psr_readiness_new(net, options->buckets, &backend->readiness);
+    psr_err err = PSR_OK;
+    if (options->sync_norms && backend->class->begin == NULL)
+        err = psr_fail(PSR_ERR_UNSUPPORTED, "--sync-bn: this back end has no batch statistics");
+    if (err == PSR_OK)
+        err = psr_readiness_new(net, options->buckets, &backend->readiness);
     if (err == PSR_OK)
         err = backend->class->create(net, options, &backend->self);
     if (err == PSR_OK && options->sync_norms)

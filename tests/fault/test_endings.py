@@ -318,6 +318,34 @@ class Endings(Suite):
 
         return self.guarded(played, run, act)
 
+    # ---- in the middle of a pass ----
+
+    def in_a_norm(self, action, mode, rank):
+        """With --sync-bn all others wait for this worker's sums at a batch norm."""
+        played = Played(action, "worker %d" % rank, "n=3 %s, at a batch norm of step 4" % mode)
+        missed = {"deadline": DEADLINE_S} if action == "stop" else {}
+        options = dict(options_of(mode, 3, fault_point="worker:%d:norms:4" % rank, **missed), model="resnet20",
+                       data="synthetic:count=90,test=9,channels=3,size=8", **{"batch-size": 4, "sync-bn": True})
+        run = self.run("in-a-norm-%s-%s-%d" % (action, mode, rank), options)
+
+        def act():
+            run.wait_line("fault-point norms:4 reached", PATIENCE_S)
+            held = run.member("worker", rank)
+            held.wait_stopped()
+            if action == "kill":
+                held.signal(signal.SIGKILL)
+            played.seconds = run.wait_ended(PATIENCE_S)
+            played.status = run.wait(PATIENCE_S)
+            said = unprefixed(run)
+            played.line = said[-1] if said else ""
+            played.expect(played.status == 1 and len(said) == 1, "exit status %s, lines %s" % (played.status, said))
+            played.expect(played.seconds is not None, "it does not end")
+            how = "was lost: killed by signal 9" if action == "kill" else r"no sign of life for \d+\.\d s"
+            played.expect(re.search(r"worker %d on \S+\W.*%s" % (rank, how), played.line), "the line: %s" % played.line)
+            self.expect_checkpoint_of(played, run, 4)
+
+        return self.guarded(played, run, act)
+
     # ---- a disk ----
 
     def run_on_disk(self, name, disk, options):
@@ -399,7 +427,8 @@ CASES = [("never_comes", "worker", "psring-worker", "ps"), ("never_comes", "shar
          ("interrupt", "ps", signal.SIGINT, "backward", 4, 2), ("interrupt", "ring", signal.SIGINT, "ring", 4, 2),
          ("agent_killed",), ("agent_stopped", "ps"), ("agent_stopped", "ring"), ("agent_paused",),
          ("second_host", "kill", 2, "ring"), ("second_host", "kill", 3, "backward"), ("second_host", "stop", 2, "backward"),
-         ("second_host", "stop", 3, "ring"), ("slow_disk", "ps"), ("disk_hangs", "ring"), ("interrupt_on_slow_disk",)]
+         ("second_host", "stop", 3, "ring"), ("in_a_norm", "kill", "ring", 1), ("in_a_norm", "kill", "ps", 0), ("in_a_norm", "stop", "ps", 2),
+         ("slow_disk", "ps"), ("disk_hangs", "ring"), ("interrupt_on_slow_disk",)]
 
 
 def main():

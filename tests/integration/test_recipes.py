@@ -5,13 +5,17 @@ changes the hash of the run without it.
 
 usage: test_recipes.py PSRING CASE"""
 
+import array
+import json
 import os
+import struct
 import sys
 
 from psring_run import Run, Tap, Workspace, over
 
 STEPS, MIDDLE = 4, 2
 MLP = {"model": "mlp", "data": "synthetic:count=97,test=10,channels=1,size=28", "bucket-size": 99968, "slice-size": 16448, "lr": 0.05}
+RESNET = {"model": "resnet20", "data": "synthetic:count=49,test=10,channels=3,size=16", "bucket-size": 65600, "lr": 0.02}
 CONVNET = {"model": "convnet", "data": "synthetic:count=97,test=10,channels=1,size=28", "bucket-size": 20032, "lr": 0.05}
 
 # Of each: the options under test, and the run that they are added to.
@@ -23,6 +27,10 @@ CASES = {
     "clip-norm-lamb": ({"optimizer": "lamb", "clip-norm": 0.1}, dict(CONVNET, lr=0.01, optimizer="lamb", **{"adam-epsilon": 0.1})),
     # 97 samples, 3 workers: in the last step of an epoch nobody has three whole batches
     "accumulate": ({"accumulate": 3}, MLP),
+    # 49 samples, 3 workers: in the last step of an epoch two have none
+    "sync-bn": ({"sync-bn": True}, RESNET),
+    # 73 samples, in steps of 48: the last one has 25, so that one worker has a pass more than the others
+    "sync-bn-accumulate": ({"sync-bn": True, "accumulate": 2}, dict(RESNET, data=RESNET["data"].replace("49", "73"))),
     "no-decay": ({"no-decay": "bn,bias"}, dict(MLP, **{"weight-decay": 0.1})),
 }
 
@@ -81,6 +89,50 @@ def one_large_batch(tap, psring, directory, plain, accumulated):
            "each step has its samples, and its losses within 1e-5", [str(pairs)])
 
 
+def tensors(run):
+    """The last checkpoint's, by name."""
+    with open(os.path.join(run.out, "checkpoints", "step-%d" % STEPS, "model.safetensors"), "rb") as file:
+        head = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+        values = file.read()
+    return {name: array.array("f", values[slice(*entry["data_offsets"])]) for name, entry in head.items() if entry.get("dtype") == "F32"}
+
+
+def mean_losses(run):
+    """Of each step, over all samples."""
+    sums = {}
+    for line in run.metrics():
+        loss, images = sums.get(line["step"], (0, 0))
+        sums[line["step"]] = (loss + (line["loss"] * line["images"] if line["images"] else 0), images + line["images"])
+    return [loss / images for _, (loss, images) in sorted(sums.items())]
+
+
+def apart(run, other):
+    """How far two runs' losses, and their running statistics, are apart: the largest difference as a
+    part of the largest value of its step, or tensor."""
+    losses = max(abs(a - b) / b for a, b in zip(mean_losses(run), mean_losses(other)))
+    mine, theirs = tensors(run), tensors(other)
+    return losses, max(max(abs(a - b) for a, b in zip(mine[name], theirs[name])) / max(map(abs, theirs[name]))
+                       for name in theirs if "running" in name)
+
+
+def one_worker(tap, psring, directory, plain):
+    """Workers whose batch norms are one are one worker with the batches of all: losses and running
+    statistics are the same but for roundings, which a few small steps leave small. Without it they
+    are far apart."""
+    small = dict(plain, lr=0.001)
+    whole = Run(psring, directory, "whole", dict(small, mode="local", workers=1, **{"batch-size": plain["batch-size"] * plain["workers"]}))
+    synced = Run(psring, directory, "synced", dict(small, mode="ring", **{"sync-bn": True}))
+    own = Run(psring, directory, "own", dict(small, mode="ring"))
+    if not tap.ok(all(run.status == 0 for run in (whole, synced, own)), "runs of one worker and of several end with status 0",
+                  whole.why() + synced.why() + own.why()):
+        return
+    near, far = apart(synced, whole), apart(own, whole)
+    tap.ok(max(near) < 1e-4, "with --sync-bn losses and statistics are one worker's", [str(near)])
+    tap.ok(min(far) > 1e-2, "without it they are others", [str(far)])
+    lines = synced.metrics()
+    tap.ok(sum(line["bytes_sent"] for line in lines) > sum(line["bytes_sent"] for line in own.metrics()), "what is sent for it is counted")
+
+
 def main():
     psring, case = sys.argv[1:]
     added, plain = CASES[case]
@@ -88,7 +140,9 @@ def main():
     plain = dict({"workers": 3, "threads": 1, "batch-size": 8, "hash": True, "seed": 3, "steps": STEPS, "no-eval": True}, **plain)
     with Workspace() as directory:
         right = all_modes(tap, psring, directory, dict(plain, **added))
-        if "accumulate" in added:
+        if case == "sync-bn":
+            one_worker(tap, psring, directory, plain)
+        if case == "accumulate":
             one_large_batch(tap, psring, directory, plain, added["accumulate"])
         without = Run(psring, directory, "without", dict(plain, mode="local"))
         if tap.ok(without.status == 0, "the run without ends with status 0", without.why()):

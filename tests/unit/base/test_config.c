@@ -49,6 +49,7 @@ static const struct {
     {"zero-gamma", "true"},
     {"bn-momentum", "0.25"},
     {"bn-epsilon", "0.001"},
+    {"sync-bn", "true"},
     {"precision", "bf16"},
     {"backend", "reference"},
     {"dilate", "10"},
@@ -855,6 +856,22 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
        PSR_ERR_USAGE,
        "--accumulate 2 does not go with --record a: what is recorded is one pass a step; leave one "
        "out"},
+      {{{"sync-bn", "true"}, {"sync", "ssp:2"}},
+       PSR_ERR_USAGE,
+       "--sync-bn true does not go with --sync ssp:2: workers are not in the same step then, and "
+       "each batch norm needs the sums of all; use --sync bsp"},
+      {{{"sync-bn", "true"}, {"exchange", "false"}, {"mode", "ring"}},
+       PSR_ERR_USAGE,
+       "--sync-bn true does not go with --exchange false: workers exchange nothing then; leave one "
+       "out"},
+      {{{"sync-bn", "true"}, {"backend", "played:a"}},
+       PSR_ERR_USAGE,
+       "--sync-bn true does not go with --backend played:a: a played pass has no statistics; leave "
+       "one out"},
+      {{{"sync-bn", "true"}, {"record", "a"}},
+       PSR_ERR_USAGE,
+       "--sync-bn true does not go with --record a: a recorded pass has no place for the waits in "
+       "its middle; leave one out"},
       {{{"clip-norm", "1"}, {"sync", "async"}},
        PSR_ERR_USAGE,
        "--clip-norm 1 does not go with --sync async: each push is an update by itself, before the "

@@ -99,6 +99,7 @@ static void options_of_networks_are_refused_where_they_do_not_fit(void **state)
          "--bn-momentum 0.2 does not go with --model convnet: only resnet20, "},
         {"mlp", "bn-epsilon", "0.001",
          "--bn-epsilon 0.001 does not go with --model mlp: only resnet20, "},
+        {"mlp", "sync-bn", "true", "--sync-bn does not go with --model mlp: only resnet20, "},
     };
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
         psr_config config = set(refused[i].model, refused[i].option, refused[i].value);
