@@ -109,12 +109,13 @@ PSR_MUST_CHECK psr_err psr_backend_train(psr_backend *backend, const psr_batch *
                                          const psr_exec_state *state, float loss_scale,
                                          const psr_exec_hooks *hooks, psr_pass_result *ret_result);
 
-/* With options->sync_norms, instead: the same in parts, so that one thread can take the passes of several back ends
- * together. Begin, then advance until a pass has ended. Each advance but the last stops at a batch
- * norm and gives this worker's sums there: the caller replaces them by those of all workers before
- * the next one. They are the back end's, until then. With a batch of 0 samples nothing is computed:
- * the sums are zeros, and only running statistics change; the hooks are not called.
- * What batch and state point to, and hooks, are borrowed until the pass has ended. */
+/* With options->sync_norms, instead: the same in parts, so that one thread can take the passes of
+ * several back ends together. Begin, then advance until a pass has ended. Each advance but the last
+ * stops at a batch norm and gives this worker's sums there (model/norm_sums.h): the caller replaces
+ * them by those of all workers before the next one. They are the back end's, until then. With a
+ * batch of 0 samples nothing is computed: the sums are zeros, only running statistics change, and
+ * no hook is called. What batch and state point to, and hooks, are borrowed until the pass has
+ * ended. */
 typedef struct psr_norm_sums {
     double *values; /* NULL: the pass has ended */
     size_t count;

@@ -4,8 +4,8 @@
  * back end stops at each batch norm, gives its worker's sums, and goes on with those of all workers
  * (psr_backend_advance), which are added in the order of ranks:
  *   forward   m_r, sum x, sum x^2           mean = sum x / M, variance = sum x^2 / M - mean^2
- *   backward  sum g, sum g (x - mean)       dx = scale * (g - sum g / M
- *                                                - (x - mean) * sum g (x - mean) / M / (variance + epsilon))
+ *   backward  sum g, sum g (x - mean)       dx = scale * (g - sum g / M - (x - mean) * slope),
+ *                                           slope = sum g (x - mean) / M / (variance + epsilon)
  * with g the gradient of the normalised value. The gradients of weight and bias are each worker's
  * own sums: the exchange adds those. Running variances are unbiased: variance * M / (M - 1).
  *

@@ -37,6 +37,8 @@ void psr_metrics_print(const psr_metrics *m, char line[static PSR_METRICS_LINE_M
     add_seconds(&end, "compute_s", m->compute_s);
     add_seconds(&end, "exchange_s", m->exchange_s);
     add_seconds(&end, "wait_s", m->wait_s);
+    if (m->sync_bn_wait_s > 0)
+        add_seconds(&end, "sync_bn_wait_s", m->sync_bn_wait_s);
     add_seconds(&end, "hidden_s", m->hidden_s);
     add_seconds(&end, "exposed_s", m->exposed_s);
     if (m->drain_s > 0)

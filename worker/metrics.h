@@ -27,7 +27,8 @@ typedef struct psr_metrics {
     /* seconds from the first gradient ready to the last weights landed, in the last step that was
      * complete by then */
     double exchange_s;
-    double wait_s; /* seconds that the compute thread waited for weights */
+    double wait_s; /* seconds that the compute thread waited for weights, or other workers' sums */
+    double sync_bn_wait_s; /* the part of wait_s for sums of batch norms (--sync-bn); 0: none */
     /* see psr_exchange_figures, since the last line */
     double hidden_s, exposed_s;
     /* the part of wait_s for all weights of this step, which an evaluation, a checkpoint, --hash or

@@ -68,6 +68,7 @@ static double end_turn(training *tr, turn *now)
     psr_exchange_take_figures(tr->t->exchange, &figures);
     psr_metrics *m = &now->metrics;
     m->wait_s += figures.wait_s;
+    m->sync_bn_wait_s += figures.sums_wait_s;
     m->pause_s += figures.pause_s;
     m->exchange_s = figures.exchange_s;
     m->hidden_s += figures.hidden_s;

@@ -86,7 +86,9 @@ def near(one, other):
 
 
 def sums(tap, programs, directory, mpirun):
-    for name, more in [("sgd", {}), ("lars", {"optimizer": "lars"}), ("five", {"workers": 5, "batch-size": 8, "optimizer": "adam", "lr": 0.001})]:
+    for name, more in [("sgd", {}), ("lars", {"optimizer": "lars"}), ("five", {"workers": 5, "batch-size": 8, "optimizer": "adam", "lr": 0.001}),
+                       ("sync-bn", {"model": "resnet20", "data": "synthetic:count=49,test=40,channels=3,size=16", "steps": 4, "sync-bn": True,
+                                    "batch-size": 8, "lr": 0.002, "bucket-size": 65600})]:
         options = dict(OPTIONS, **more)
         ring = Run(programs[0], directory, name + "-ring", dict(options, mode="ring"))
         if not tap.ok(ring.status == 0, name + ": a ring beside it ends with status 0", ring.why()):

@@ -441,7 +441,9 @@ psr_err psr_exchange_sum(psr_exchange *exchange, double *const *rows, uint32_t c
             rows[0][i] = rows[0][i] + rows[r][i];
     }
     psr_fault_point("norms", exchange->step.step);
+    const double before_s = exchange->session->wait_s;
     PSR_TRY(fold(exchange, rows[0], width));
+    exchange->sums_wait_s += exchange->session->wait_s - before_s;
     for (uint32_t r = 1; r < count; r++)
         memcpy(rows[r], rows[0], width * sizeof *rows[0]);
     return PSR_OK;
@@ -602,12 +604,13 @@ void psr_exchange_take_figures(psr_exchange *exchange, psr_exchange_figures *ret
         .wait_s = exchange->session->wait_s,
         .bytes_lent = counts.bytes_lent - exchange->bytes_lent_told,
         .staleness = atomic_exchange(&exchange->staleness, 0),
+        .sums_wait_s = exchange->sums_wait_s,
         .pause_s = exchange->pause_s,
     };
     psr_exchange_tally_take(&exchange->tally, psr_clock_ns(), ret_figures);
     if (exchange->computes_all_ranks)
         ret_figures->hidden_s = ret_figures->exposed_s = 0;
-    exchange->pause_s = 0;
+    exchange->pause_s = exchange->sums_wait_s = 0;
     exchange->session->wait_s = 0;
     exchange->bytes_lent_told = counts.bytes_lent;
 }

@@ -106,8 +106,8 @@ PSR_MUST_CHECK psr_err psr_exchange_drain_all(psr_exchange *exchange);
  * once. NaN if the sum of the weights is 0. Collective. */
 PSR_MUST_CHECK psr_err psr_exchange_average(psr_exchange *exchange, double *rows, size_t width);
 
-/* --sync-bn: sums over all ranks, in the middle of their passes. rows: for each of the `count` ranks
- * that this process computes, in order, `width` doubles. All rows become the sums: added in
+/* --sync-bn: sums over all ranks, in the middle of their passes. rows: for each of the `count`
+ * ranks that this process computes, in order, `width` doubles. All rows become the sums: added in
  * ascending order of rank, beginning with rank 0's values. Collective. */
 PSR_MUST_CHECK psr_err psr_exchange_sum(psr_exchange *exchange, double *const *rows, uint32_t count,
                                         size_t width);

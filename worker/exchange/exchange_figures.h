@@ -22,6 +22,7 @@ typedef struct psr_exchange_figures {
     uint64_t gradient_bytes, gradient_float32_bytes;
     uint64_t bytes_lent; /* the part of bytes_sent that went through shared memory */
     uint64_t staleness;  /* the largest since the last call (SSP, async) */
+    double sums_wait_s;  /* of wait_s: for the sums of psr_exchange_sum */
     /* seconds that changes of the view took (psr_session_bound), since the last call */
     double pause_s;
 } psr_exchange_figures;

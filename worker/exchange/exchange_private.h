@@ -36,7 +36,7 @@ struct psr_exchange {
     uint32_t reported; /* buckets reported in this step */
     uint64_t fenced;   /* gradients with a fence so far, for an engine that computes all ranks */
     uint64_t operations_begun;
-    double pause_s; /* since the figures were last taken */
+    double pause_s, sums_wait_s; /* since the figures were last taken */
     /* The last operation of all workers that was begun. Its memory belongs to the exchange, which
      * outlives the transport. */
     psr_request_options called;

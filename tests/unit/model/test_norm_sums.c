@@ -66,7 +66,7 @@ static worker open_worker(const psr_backend_options *like, bool sync)
     worker w = {.gradients = floats(net->params.length), .buffers = floats(net->buffers.length)};
     psr_backend_options options = *like;
     options.max_batch = MOST;
-    options.threads = 1;
+    options.threads = like->threads > 0 ? like->threads : 1;
     options.buckets = &buckets;
     options.sync_norms = sync;
     options.algorithms = "direct";
@@ -142,7 +142,8 @@ static void add(float *to, const float *from, size_t count)
         to[i] += from[i];
 }
 
-static void compare(const psr_backend_options *options, double within)
+/* within: of statistics and loss; gradients_within: of gradients. */
+static void compare(const psr_backend_options *options, double within, double gradients_within)
 {
     worker whole = open_worker(options, false), workers[WORKERS];
     const size_t length = net->params.length;
@@ -159,7 +160,7 @@ static void compare(const psr_backend_options *options, double within)
             add(workers[0].gradients, workers[i].gradients, length);
         workers[0].result.loss_sum += i > 0 ? workers[i].result.loss_sum : 0;
     }
-    assert_true(apart(workers[0].gradients, whole.gradients, length) < within);
+    assert_true(apart(workers[0].gradients, whole.gradients, length) < gradients_within);
     assert_true(apart(workers[0].buffers, whole.buffers, net->buffers.length) < within);
     assert_true(fabs(workers[0].result.loss_sum - whole.result.loss_sum) <
                 within * whole.result.loss_sum);
@@ -171,7 +172,7 @@ static void compare(const psr_backend_options *options, double within)
     train_alone(&first, 0, shares[0]);
     train_alone(&second, shares[0], shares[1]);
     add(first.gradients, second.gradients, length);
-    assert_true(apart(first.gradients, whole.gradients, length) > 3 * within);
+    assert_true(apart(first.buffers, whole.buffers, net->buffers.length) > 3 * within);
     assert_true(apart(first.gradients, whole.gradients, length) > 0.02);
     close_worker(&first);
     close_worker(&second);
@@ -181,13 +182,32 @@ static void compare(const psr_backend_options *options, double within)
 static void workers_together_are_one_in_the_reference(void **state)
 {
     (void)state;
-    compare(&(psr_backend_options){.kind = PSR_BACKEND_REFERENCE}, 1e-5);
+    compare(&(psr_backend_options){.kind = PSR_BACKEND_REFERENCE}, 1e-5, 1e-5);
 }
 
 static void workers_together_are_one_in_onednn(void **state)
 {
     (void)state;
-    compare(&(psr_backend_options){.kind = PSR_BACKEND_ONEDNN}, 1e-4);
+    for (uint32_t threads = 1; threads <= 3; threads++)
+        compare(&(psr_backend_options){.kind = PSR_BACKEND_ONEDNN, .threads = threads}, 1e-4, 1e-4);
+}
+
+/* Values have 8 bits there, and roundings turn ReLUs over. */
+static void workers_together_are_one_in_bf16(void **state)
+{
+    (void)state;
+    const psr_backend_options options = {.kind = PSR_BACKEND_ONEDNN,
+                                         .precision = PSR_PRECISION_BF16,
+                                         .threads = 2,
+                                         .max_batch = MOST,
+                                         .buckets = &buckets};
+    psr_backend *backend = NULL;
+    const psr_err err = psr_backend_new(net, &options, &backend);
+    psr_backend_free(backend);
+    if (err == PSR_OK)
+        compare(&options, 0.03, 0.25);
+    else
+        assert_int_equal(err, PSR_ERR_UNSUPPORTED);
 }
 
 static void a_pass_of_one_worker_alone_may_be_in_parts(void **state)
@@ -282,6 +302,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(workers_together_are_one_in_the_reference),
         cmocka_unit_test(workers_together_are_one_in_onednn),
+        cmocka_unit_test(workers_together_are_one_in_bf16),
         cmocka_unit_test(a_pass_of_one_worker_alone_may_be_in_parts),
         cmocka_unit_test(a_far_mean_leaves_the_variance_its_digits),
         cmocka_unit_test(running_statistics_are_of_all_values),

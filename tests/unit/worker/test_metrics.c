@@ -50,6 +50,7 @@ static void a_line_is_one_json_object_with_every_field(void **state)
                                  .drain_s = 0.0078125,
                                  .load_wait_s = 0.5,
                                  .pause_s = 0.375,
+                                 .sync_bn_wait_s = 0.03,
                                  .bytes_sent = 7,
                                  .bytes_received = 9,
                                  .gradient_bytes = 5,
@@ -73,6 +74,7 @@ static void a_line_is_one_json_object_with_every_field(void **state)
     assert_true(number(object, "wait_s") == 0.0625);
     assert_true(number(object, "load_wait_s") == 0.5);
     assert_true(number(object, "pause_s") == 0.375);
+    assert_true(number(object, "sync_bn_wait_s") == 0.03);
     assert_true(number(object, "hidden_s") == 0.03125);
     assert_true(number(object, "exposed_s") == 0.015625);
     assert_true(number(object, "drain_s") == 0.0078125);
@@ -109,6 +111,7 @@ static void a_rank_without_samples_has_a_null_loss(void **state)
     assert_true(cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(object, "loss")));
     assert_true(cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(object, "images_per_s")));
     assert_null(cJSON_GetObjectItemCaseSensitive(object, "pause_s"));
+    assert_null(cJSON_GetObjectItemCaseSensitive(object, "sync_bn_wait_s"));
     cJSON_Delete(object);
 }
 
@@ -130,6 +133,7 @@ static void the_longest_line_fits(void **state)
                                  .wait_s = 1e9,
                                  .load_wait_s = 1e9,
                                  .pause_s = 1e9,
+                                 .sync_bn_wait_s = 1e9,
                                  .bytes_sent = UINT64_MAX,
                                  .bytes_received = UINT64_MAX,
                                  .gradient_bytes = UINT64_MAX,
