@@ -9,9 +9,10 @@
  * with g the gradient of the normalised value. The gradients of weight and bias are each worker's
  * own sums: the exchange adds those. Running variances are unbiased: variance * M / (M - 1).
  *
- * All of it is in double. The difference of two large numbers in the variance loses at most about
- * 2^-53 * mean^2: rounding x itself to float32 has changed the variance by 2^-48 * mean^2 / 12
- * already. So one message is enough, and the variance needs no second one around the mean.
+ * All of it is in double, and each worker sums up around a value of its own before it gives sums
+ * around zero. So the difference of two large numbers in the variance loses about 2^-52 * mean^2;
+ * rounding x itself to float32 has changed the variance by up to 2^-46 * mean^2 / 12 already. That
+ * is why one message is enough, and there is no second one for the variance around the mean.
  *
  * Batch norms that a back end computes as one make one stop. */
 #ifndef PSR_MODEL_NORM_SUMS_H

@@ -94,18 +94,21 @@ void psr_ref_batchnorm_backward(const psr_batchnorm *norm, const psr_real *x,
 
 /* ---- with the statistics of all workers ---- */
 
+/* Around the channel's first value, so that many roundings are as small as the differences to it. */
 void psr_ref_batchnorm_sums(const psr_batchnorm *norm, const psr_real *x, double *sums,
                             double *squares)
 {
+    const double m = (double)norm->N * norm->S;
     for (uint32_t c = 0; c < norm->C; c++) {
-        double sum = 0, square = 0;
+        const double centre = x[row(norm, 0, c)];
+        double off = 0, square = 0;
         for (uint32_t n = 0; n < norm->N; n++)
             for (size_t i = row(norm, n, c), end = i + norm->S; i < end; i++) {
-                sum += x[i];
-                square += (double)x[i] * x[i];
+                off += x[i] - centre;
+                square += (x[i] - centre) * (x[i] - centre);
             }
-        sums[c] = sum;
-        squares[c] = square;
+        sums[c] = off + m * centre;
+        squares[c] = square + 2 * centre * off + m * centre * centre;
     }
 }
 

@@ -3,6 +3,7 @@
 #include "model/norm_sums.h"
 
 #include "model/backend.h"
+#include "model/reference/ops.h"
 #include "tests/unit/expect.h"
 
 #include <math.h>
@@ -252,6 +253,27 @@ static void a_far_mean_leaves_the_variance_its_digits(void **state)
     assert_true(isnan(variance));
 }
 
+/* 100 000 values whose mean is 3500 deviations away. */
+static void sums_of_many_far_values_keep_the_variance(void **state)
+{
+    (void)state;
+    enum { COUNT = 100000 };
+    const psr_batchnorm norm = {.N = 1, .C = 1, .S = COUNT};
+    float *x = floats(COUNT);
+    double sum = 0, centred = 0, given, squares, mean, variance;
+    for (int i = 0; i < COUNT; i++) {
+        x[i] = 1000 + (float)(i % 1009) / 1009;
+        sum += (double)x[i];
+    }
+    for (int i = 0; i < COUNT; i++)
+        centred += ((double)x[i] - sum / COUNT) * ((double)x[i] - sum / COUNT);
+    psr_ref_batchnorm_sums(&norm, x, &given, &squares);
+    psr_norm_moments(COUNT, given, squares, &mean, &variance);
+    assert_true(fabs(mean - sum / COUNT) < 1e-12 * mean);
+    assert_true(fabs(variance - centred / COUNT) < 5e-8 * variance);
+    free(x);
+}
+
 /* Momentum 0.1: new = 0.9 * old + 0.1 * batch's, the variance times M / (M - 1), or as it was when
  * there is one value. */
 static void running_statistics_are_of_all_values(void **state)
@@ -305,6 +327,7 @@ int main(void)
         cmocka_unit_test(workers_together_are_one_in_bf16),
         cmocka_unit_test(a_pass_of_one_worker_alone_may_be_in_parts),
         cmocka_unit_test(a_far_mean_leaves_the_variance_its_digits),
+        cmocka_unit_test(sums_of_many_far_values_keep_the_variance),
         cmocka_unit_test(running_statistics_are_of_all_values),
         cmocka_unit_test(the_played_back_end_has_no_statistics),
     };
