@@ -1,0 +1,176 @@
+"""The library's calls: options made, waits that Ctrl-C ends, errors raised."""
+
+import threading
+
+from ._errors import text, usage
+from ._psring import ffi, lib
+
+OPS = {"sum": lib.PSRING_SUM, "product": lib.PSRING_PRODUCT, "minimum": lib.PSRING_MINIMUM,
+       "maximum": lib.PSRING_MAXIMUM, "mean": lib.PSRING_MEAN, "bitwise_and": lib.PSRING_BITWISE_AND,
+       "bitwise_or": lib.PSRING_BITWISE_OR, "bitwise_xor": lib.PSRING_BITWISE_XOR,
+       "logical_and": lib.PSRING_LOGICAL_AND, "logical_or": lib.PSRING_LOGICAL_OR,
+       "logical_xor": lib.PSRING_LOGICAL_XOR}
+# A wait comes back to Python so often, which then sees Ctrl-C.
+SLICE_MS = 100
+
+
+def op_of(op):
+    if op not in OPS:
+        raise usage("there is no operation %r, but %s" % (op, ", ".join(OPS)))
+    return OPS[op]
+
+
+def new(kind, **fields):
+    """A struct that begins with its size."""
+    struct = ffi.new(kind + " *")
+    struct.size = ffi.sizeof(kind)
+    for name, value in fields.items():
+        setattr(struct, name, value)
+    return struct
+
+
+def milliseconds(seconds):
+    """A deadline for the library; None: the communicator's own."""
+    if seconds is None:
+        return 0
+    if seconds == float("inf"):
+        return lib.PSRING_FOREVER
+    if not seconds > 0:
+        raise usage("a deadline of %r s is not above 0" % (seconds,))
+    return max(1, int(seconds * 1000))
+
+
+def call_of(deadline=None, algorithm=None, counts=None, persistent=False, name=None, encoding=None, priority=0, buffered=False,
+            message=None):
+    """(psring_call, what it borrows); (NULL, None) if all is at its default."""
+    if (deadline is None and algorithm is None and counts is None and not persistent and name is None and encoding is None
+            and priority == 0 and not buffered and message is None):
+        return ffi.NULL, None
+    held = []
+
+    def borrowed(value):
+        held.append(ffi.new("char[]", value.encode()))
+        return held[-1]
+
+    call = new("psring_call", deadline_ms=milliseconds(deadline), persistent=persistent, priority=priority, buffered=buffered)
+    if algorithm is not None:
+        call.algorithm = borrowed(algorithm)
+    if name is not None:
+        call.name = borrowed(name)
+    if encoding is not None:
+        call.encoding = borrowed(encoding)
+    if counts is not None:
+        held.append(ffi.new("size_t[]", list(counts)))
+        call.counts = held[-1]
+    if message is not None:
+        call.message = message
+    return call, held
+
+
+class Turn:
+    """A lock that threads get in the order in which they ask. The library lets one thread at a time
+    into a communicator; who waits there comes out now and then, and the next one gets in."""
+
+    def __init__(self):
+        self._queue, self._inside = threading.Lock(), threading.RLock()
+
+    def __enter__(self):
+        with self._queue:
+            self._inside.acquire()
+
+    def __exit__(self, *_):
+        self._inside.release()
+
+
+class Request:
+    """An operation under way, or a persistent one.
+
+    The arrays belong to the library until wait() or done() has said that the operation has ended;
+    the request keeps them alive. A request that nobody holds any more goes on by itself."""
+
+    def __init__(self, owner, handle, group, keep, result=None):
+        self._owner, self._handle, self._group, self._keep, self._result = owner, handle, group, keep, result
+        self._ended, self._failure = False, None
+
+    def __del__(self):
+        # Nothing of the library here: this may be any thread, or a child after fork().
+        if self._handle[0] != ffi.NULL:
+            self._owner._abandoned.append((self._handle, self._keep))
+
+    def _free(self):
+        """Gives the library's request back once it has ended. It is this thread's turn."""
+        if not self._owner.closed:
+            lib.psring_request_free(self._handle)
+        self._handle[0], self._keep = ffi.NULL, None
+
+    def _finish(self, err):
+        self._ended, self._failure = True, None
+        if err != lib.PSRING_OK:
+            self._failure = self._owner._error(err, self._group)
+        self._free()
+        return self._outcome()
+
+    def _outcome(self):
+        if self._failure is not None:
+            raise self._failure
+        return self._result() if callable(self._result) else self._result
+
+    def done(self):
+        """Whether the operation has ended; does not wait. Raises what it failed with."""
+        if not self._ended:
+            with self._owner._turn:
+                err = lib.psring_test(self._live())
+                if err == lib.PSRING_ERR_BUSY:
+                    return False
+                self._finish(err)
+        self._outcome()
+        return True
+
+    def wait(self, timeout=None):
+        """Waits until the operation has ended and returns its result; the operation's own deadline
+        ends the wait. timeout: wait at most so many seconds, and return False if it has not ended.
+        Ctrl-C ends the wait, not the operation."""
+        if self._ended:
+            return self._outcome()
+        left = None if timeout is None else max(0, int(timeout * 1000))
+        while True:
+            slice_ms = SLICE_MS if left is None else min(left, SLICE_MS)
+            with self._owner._turn:
+                err = lib.psring_wait(self._live(), slice_ms)
+                if err != lib.PSRING_ERR_BUSY:
+                    return self._finish(err)
+            if left is not None:
+                left -= slice_ms
+                if left <= 0:
+                    return False
+
+    def algorithm(self):
+        """The name of the algorithm that was chosen, or None if that is not known yet."""
+        with self._owner._turn:
+            return text(lib.psring_algorithm(self._live()))
+
+    def _live(self):
+        if self._handle[0] == ffi.NULL or self._owner.closed:
+            raise usage("the request was closed, or its communicator")
+        return self._handle[0]
+
+
+class PersistentRequest(Request):
+    """A request that start() starts as often as wanted. close() gives it back."""
+
+    def start(self):
+        """Starts it; it may not be under way."""
+        with self._owner._turn:
+            err = lib.psring_start(self._live())
+            if err != lib.PSRING_OK:
+                raise self._owner._error(err, self._group)
+            self._ended = False
+        return self
+
+    def close(self):
+        """Waits until it has ended and gives it back."""
+        with self._owner._turn:
+            Request._free(self)
+
+    def _free(self):
+        pass  # that it has ended is no reason: it may be started again

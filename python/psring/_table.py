@@ -1,0 +1,108 @@
+"""Tables: arrays in parts, which lie on the shards. A parameter server."""
+
+from ._buffers import array_of
+from ._errors import usage
+from ._library import call_of, new
+from ._psring import ffi, lib
+
+ALL: int = lib.PSRING_ALL
+
+
+class Table:
+    """An array of float32 in parts. A push gives a part's update values to work with, a pull gets
+    the part's values; psring.h says what they mean under each sync. Made by Group.table().
+
+    part is a part's number, or ALL: all parts, one after another."""
+
+    def __init__(self, group, name, parts, update, sync, initial, updates, deadline):
+        self._group, self._comm = group, group._comm
+        self.parts = list(parts)
+        self._handle = ffi.new("psring_table **")
+        held = {"parts": ffi.new("size_t[]", self.parts), "update": ffi.new("char[]", update.encode()),
+                "sync": ffi.new("char[]", sync.encode()), "name": ffi.new("char[]", name.encode())}
+        options = new("psring_table_options", parts=held["parts"], part_count=len(self.parts), update=held["update"],
+                      sync=held["sync"], updates=updates)
+        if initial is not None:
+            held["initial"] = self._array(initial, ALL, False)
+            options.initial = held["initial"].pointer
+        call, held["call"] = call_of(deadline=deadline)
+        self._comm._apart(lambda: lib.psring_table_open(group._live(), held["name"], options, call, self._handle),
+                          group._handle, (held, options, call))
+
+    @property
+    def states(self) -> int:
+        """The number of arrays that the update keeps beside the values: 1 for momentum."""
+        return lib.psring_table_states(self._live())
+
+    @property
+    def staleness(self) -> int:
+        """How many pushes the slowest worker was behind, at most, since this was last asked."""
+        with self._comm._turn:
+            return lib.psring_table_staleness(self._live())
+
+    def push(self, values, part: int = ALL, *, asynchronous=False, **call):
+        """Gives values to the part's update. In BSP they are summed over all workers."""
+        a = self._array(values, part, False)
+        return self._run((a,), lambda c, r: lib.psring_push(self._live(), part, a.pointer, c, r), None, asynchronous, call)
+
+    def pull(self, out, part: int = ALL, *, asynchronous=False, **call):
+        """Gets the values after this worker's last push."""
+        a = self._array(out, part, True)
+        return self._run((a,), lambda c, r: lib.psring_pull(self._live(), part, a.pointer, c, r), out, asynchronous, call)
+
+    def push_pull(self, values, out=None, part: int = ALL, *, asynchronous=False, **call):
+        """A push and a pull in one, as fast as a push. out may be values, and is, if left out."""
+        a = self._array(values, part, out is None)
+        b = a if out is None else self._array(out, part, True)
+        return self._run((a, b), lambda c, r: lib.psring_push_pull(self._live(), part, a.pointer, b.pointer, c, r),
+                         values if out is None else out, asynchronous, call)
+
+    def read(self, out, state: int = 0, part: int = ALL, *, deadline: "float | None" = None):
+        """Gets the values (state 0), or what the update keeps beside them (1 to states). All ranks
+        call it; out None: this one wants nothing. What is read contains every push before it."""
+        a = None if out is None else self._array(out, part, True)
+        call, held = call_of(deadline=deadline)
+        self._comm._apart(lambda: lib.psring_table_read(self._live(), state, part, ffi.NULL if a is None else a.pointer,
+                                                        self._count(part), call), self._group._handle, (a, call, held))
+        return out
+
+    def write(self, values, state: int = 0, part: int = ALL, *, deadline: "float | None" = None) -> None:
+        """Replaces the values, or what the update keeps beside them, by those of rank 0. All ranks
+        call it."""
+        a = self._array(values, part, False)
+        call, held = call_of(deadline=deadline)
+        self._comm._apart(lambda: lib.psring_table_write(self._live(), state, part, a.pointer, a.count, call),
+                          self._group._handle, (a, call, held))
+
+    def close(self, *, deadline: "float | None" = None) -> None:
+        """All ranks call it; the values are lost."""
+        if self._handle[0] != ffi.NULL and not self._comm.closed:
+            call, held = call_of(deadline=deadline)
+            self._comm._apart(lambda: lib.psring_table_close(self._handle, call), self._group._handle, (call, held))
+
+    def _live(self):
+        self._comm._live()
+        if self._handle[0] == ffi.NULL:
+            raise usage("the table is closed")
+        return self._handle[0]
+
+    def _count(self, part):
+        if part == ALL:
+            return sum(self.parts)
+        if not 0 <= part < len(self.parts):
+            raise usage("the table has no part %d, but 0 to %d" % (part, len(self.parts) - 1))
+        return self.parts[part]
+
+    def _array(self, values, part, writable):
+        a = array_of(values, writable, "the array")
+        if a.type != lib.PSRING_FLOAT32:
+            raise usage("a table's values are float32")
+        if a.count != self._count(part):
+            raise usage("the array has %d values instead of %d" % (a.count, self._count(part)))
+        return a
+
+    def _run(self, arrays, start, result, asynchronous, call):
+        self._live()
+        options, held = call_of(**call)
+        request = self._comm._start(self._group._handle, arrays, lambda handle: start(options, handle), result)
+        return request if asynchronous else request.wait()

@@ -1,0 +1,23 @@
+"""psring for PyTorch: DDP's gradients by psring, or an optimizer that exchanges them by a ring or
+by parameter servers.
+
+    import psring.torch as psring
+    psring.init(shards=2)
+    psring.broadcast_parameters(model.state_dict())
+    optimizer = psring.DistributedOptimizer(optimizer, mode="ps")
+
+or with DistributedDataParallel
+
+    ddp.register_comm_hook(None, psring.ddp_hook)
+
+docs/pytorch.md is the guide.
+"""
+
+from .._errors import (BrokenError, CancelledError, Error, MismatchError, OutOfMemoryError, PeerError, TimeoutError,
+                       UnsupportedError, UsageError)
+from ._hook import ddp_hook
+from ._place import comm, init, is_initialized, local_rank, local_size, rank, shutdown, size, world
+
+__all__ = ["BrokenError", "CancelledError", "Error", "MismatchError", "OutOfMemoryError", "PeerError", "TimeoutError",
+           "UnsupportedError", "UsageError", "comm", "ddp_hook", "init", "is_initialized", "local_rank", "local_size", "rank", "shutdown",
+           "size", "world"]
