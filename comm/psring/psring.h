@@ -811,10 +811,11 @@ psring_halo_exchange(psring_group *group, const psring_halo *halo, const void *i
  *
  * Shards are started in one of two ways. Ranks of the program that call psring_serve know the
  * updates "sum", "assign" and those that they define. `psring run -n N --shards S` starts shards
- * itself (PSRING_RANKS is N + S then); they know "sum", "assign" and two optimizers, with
+ * itself (PSRING_RANKS is N + S then); they know "sum", "assign" and three optimizers, with
  * torch.optim's formulas:
  *     "sgd lr=RATE [momentum=M] [nesterov] [weight-decay=W]"
  *     "adam lr=RATE [weight-decay=W] [adam-beta1=B] [adam-beta2=B] [adam-epsilon=E]"
+ *     "adamw lr=RATE ..", with adam's arguments
  * In BSP the pushed values are summed; for a mean, divide by the number of workers before. */
 
 /* A run of values of one part, for an update to work on. All of it is borrowed for the call. */

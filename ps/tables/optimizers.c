@@ -22,7 +22,7 @@ struct psr_table_optimizer {
     _Atomic(parsed *) first;
 };
 
-static const char *const names[PSR_TABLE_OPTIMIZERS] = {"sgd", "adam"};
+static const char *const names[PSR_TABLE_OPTIMIZERS] = {"sgd", "adam", "adamw"};
 
 const char *psr_table_optimizer_name(uint32_t index)
 {

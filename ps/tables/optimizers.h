@@ -12,8 +12,8 @@
 typedef struct psr_table_optimizer psr_table_optimizer;
 
 /* The number of optimizers, and the most states that one has. The names: any thread. */
-enum { PSR_TABLE_OPTIMIZERS = 2, PSR_TABLE_OPTIMIZER_STATES = 2 };
-/* name: "sgd", "adam". NOMEM. The caller owns *ret_optimizer. */
+enum { PSR_TABLE_OPTIMIZERS = 3, PSR_TABLE_OPTIMIZER_STATES = 2 };
+/* name: "sgd", "adam", "adamw". NOMEM. The caller owns *ret_optimizer. */
 PSR_MUST_CHECK psr_err psr_table_optimizer_new(const char *name,
                                                psr_table_optimizer **ret_optimizer);
 /* NULL allowed. */
