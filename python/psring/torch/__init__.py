@@ -15,9 +15,12 @@ docs/pytorch.md is the guide.
 
 from .._errors import (BrokenError, CancelledError, Error, MismatchError, OutOfMemoryError, PeerError, TimeoutError,
                        UnsupportedError, UsageError)
+from ._collectives import allgather, allreduce, barrier, broadcast, broadcast_optimizer_state, broadcast_parameters
+from ._distributed_optimizer import DistributedOptimizer
 from ._hook import ddp_hook
 from ._place import comm, init, is_initialized, local_rank, local_size, rank, shutdown, size, world
 
-__all__ = ["BrokenError", "CancelledError", "Error", "MismatchError", "OutOfMemoryError", "PeerError", "TimeoutError",
-           "UnsupportedError", "UsageError", "comm", "ddp_hook", "init", "is_initialized", "local_rank", "local_size", "rank", "shutdown",
-           "size", "world"]
+__all__ = ["BrokenError", "CancelledError", "DistributedOptimizer", "Error", "MismatchError", "OutOfMemoryError", "PeerError",
+           "TimeoutError", "UnsupportedError", "UsageError", "allgather", "allreduce", "barrier", "broadcast",
+           "broadcast_optimizer_state", "broadcast_parameters", "comm", "ddp_hook", "init", "is_initialized", "local_rank",
+           "local_size", "rank", "shutdown", "size", "world"]

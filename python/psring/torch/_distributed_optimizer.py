@@ -1,0 +1,234 @@
+"""An optimizer whose step is one of all ranks together."""
+
+import contextlib
+
+import torch
+
+from .._errors import usage
+from . import _buckets
+from ._ring import Ring
+from ._servers import Servers
+
+
+class DistributedOptimizer(torch.optim.Optimizer):
+    """An optimizer of torch.optim, whose step() all ranks make together.
+
+        optimizer = psring.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
+
+    mode   "ring": each gradient becomes the mean over all ranks, then every rank runs the optimizer.
+           "ps": parameter servers, the shards of `psring run --shards S`, hold the weights and run
+           the optimizer: SGD, Adam or AdamW.
+    sync   of mode "ps". "bsp": a step has every rank's gradients. "ssp:K": each rank's gradient is
+           an update at once, and no rank is more than K steps ahead. "async": without that bound.
+
+    Gradients leave in buckets while backward computes the others. In mode "ps" step() returns
+    before the new weights have come: the next forward of a module waits for those that it reads.
+    What reads weights in another way calls synchronize() first, or await_weights="step" is given.
+
+    A learning rate is changed before backward, as schedulers do. In mode "ring" synchronize() before
+    step() gives the means, to clip them for example. In mode "ps" .grad stays this rank's own, a
+    parameter without gradient has zeros, and state_dict() and load_state_dict() are calls of all
+    ranks.
+
+    backward_passes_per_step  so many calls of backward() before a step(); their gradients are added
+    bucket_bytes              how much is exchanged as a unit
+    encoding                  of mode "ring": how gradients are sent. "fp16", "bf16", "int8",
+                              "topk:R" or "1bit"; what rounding takes away is added in the next step
+    """
+
+    def __init__(self, optimizer: torch.optim.Optimizer, mode: str = "ring", sync: str = "bsp", *, backward_passes_per_step: int = 1,
+                 bucket_bytes: int = _buckets.BUCKET_BYTES, encoding: "str | None" = None, await_weights: str = "forward") -> None:
+        # Not Optimizer's own: groups, state and hooks are the wrapped optimizer's.
+        if await_weights not in ("forward", "step"):
+            raise usage("await_weights is \"forward\" or \"step\", not %r" % (await_weights,))
+        if backward_passes_per_step < 1:
+            raise usage("backward_passes_per_step is at least 1")
+        self.optimizer = optimizer
+        self._sync, self._encoding, self._await_weights = sync, encoding, await_weights
+        self._passes_per_step, self._bucket_bytes = backward_passes_per_step, bucket_bytes
+        self._hooks, self._exchange, self._mode = [], None, mode
+        self._held = False
+        self._make(mode)
+
+    # ---- what it shares with the optimizer that it wraps ----
+
+    @property
+    def param_groups(self):
+        return self.optimizer.param_groups
+
+    @param_groups.setter
+    def param_groups(self, groups):
+        self.optimizer.param_groups = groups
+
+    @property
+    def state(self):
+        return self.optimizer.state
+
+    @state.setter
+    def state(self, state):
+        self.optimizer.state = state
+
+    @property
+    def defaults(self):
+        return self.optimizer.defaults
+
+    def __getattr__(self, name):
+        if name == "optimizer":
+            raise AttributeError(name)
+        return getattr(self.optimizer, name)
+
+    def __repr__(self):
+        return "Distributed(mode=%r, sync=%r) %r" % (self._mode, self._sync, self.optimizer)
+
+    def __getstate__(self):
+        raise TypeError("a DistributedOptimizer cannot be copied or pickled; its state_dict() can")
+
+    # ---- a step ----
+
+    def _make(self, mode):
+        if mode not in ("ring", "ps"):
+            raise usage("mode is \"ring\" or \"ps\", not %r" % (mode,))
+        buckets = _buckets.make(self.optimizer, self._bucket_bytes)
+        if not buckets:
+            raise usage("the optimizer has no parameter that requires a gradient")
+        if mode == "ring":
+            exchange = Ring(self.optimizer, buckets, self._encoding)
+        else:
+            if self._encoding not in (None, "none"):
+                raise usage("encoding belongs to mode ring")
+            exchange = Servers(self.optimizer, buckets, self._sync, self._await_weights)
+        self._mode, self._buckets, self._exchange = mode, buckets, exchange
+        self._passes = {}
+        for bucket in buckets:
+            for number, p in enumerate(bucket.parameters):
+                self._hooks.append(p.register_post_accumulate_grad_hook(
+                    lambda p, bucket=bucket, number=number: self._gradient_ready(p, bucket, number)))
+        self._begin()
+
+    def _begin(self):
+        self._computed, self._begun, self._synchronized = False, False, False
+        self._passes.clear()
+        for bucket in self._buckets:
+            bucket.begin()
+
+    def _gradient_ready(self, parameter, bucket, number):
+        self._computed = True
+        if self._held:
+            return
+        passes = self._passes[parameter] = self._passes.get(parameter, 0) + 1
+        if passes < self._passes_per_step:
+            return
+        if passes > self._passes_per_step:
+            raise usage("a gradient was computed again before step(): give backward_passes_per_step, or compute within no_sync()")
+        if not self._begun:
+            self._begun = True
+            self._exchange.prepare()
+        if bucket.take(number):
+            self._start(bucket)
+
+    def _start(self, bucket):
+        bucket.complete()
+        bucket.started = True
+        self._exchange.start(bucket)
+
+    def synchronize(self) -> None:
+        """Mode "ring", before step(): waits until the gradients are the means of all ranks. Mode
+        "ps", after step(): waits until the parameters have the new weights."""
+        self._exchange.await_weights()
+        if self._mode == "ring" and self._computed and not self._synchronized:
+            self._finish()
+
+    def _finish(self):
+        if not self._begun:
+            self._exchange.prepare()
+        for bucket in self._buckets:
+            if not bucket.started:
+                # What .grad holds at step() is the gradient, as without psring: of passes within
+                # no_sync(), say, or of fewer passes than were said.
+                for number, p in enumerate(bucket.parameters):
+                    if number not in bucket.ready and p.grad is not None:
+                        bucket.take(number)
+                self._start(bucket)
+        self._exchange.finish_gradients(self._buckets)
+        self._synchronized = True
+
+    @contextlib.contextmanager
+    def no_sync(self):
+        """Gradients of backward() in here stay and are added to those of the next backward()
+        outside."""
+        held, self._held = self._held, True
+        try:
+            yield
+        finally:
+            self._held = held
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        """The step of all ranks. closure: computes the loss and calls backward() once."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        if not self._synchronized:
+            self._finish()
+        self._exchange.step()
+        self._begin()
+        return loss
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """The optimizer's own. Between backward() and step() it would lose gradients that have
+        left."""
+        if self._begun and not self._synchronized:
+            raise usage("zero_grad() between backward() and step(): gradients have left already")
+        self.optimizer.zero_grad(set_to_none)
+
+    # ---- its state ----
+
+    def state_dict(self):
+        """The wrapped optimizer's, as without psring. Mode "ps": all ranks call it."""
+        self._exchange.save_state()
+        return self.optimizer.state_dict()
+
+    def load_state_dict(self, state_dict) -> None:
+        """Takes a state that any mode, or the optimizer without psring, has saved. Mode "ps": all
+        ranks call it, when the model has its weights."""
+        self._end()
+        self.optimizer.load_state_dict(state_dict)
+        self._make(self._mode)
+
+    def add_param_group(self, group) -> None:
+        """Adds parameters, between two steps. All ranks call it."""
+        self._exchange.save_state()
+        self._end()
+        self.optimizer.add_param_group(group)
+        self._make(self._mode)
+
+    @property
+    def mode(self) -> str:
+        """"ring" or "ps"; all ranks may set it between two steps, and go on with the same state."""
+        return self._mode
+
+    @mode.setter
+    def mode(self, mode: str) -> None:
+        if mode != self._mode:
+            self._exchange.save_state()
+            self._end()
+            self._make(mode)
+
+    def publish_parameters(self) -> None:
+        """Tells the shards that the program has changed weights itself: those of rank 0 become
+        everybody's with the next step. All ranks call it. In mode "ring" there is nobody to tell."""
+        if self._mode == "ps":
+            self._exchange.publish()
+
+    def _end(self):
+        if self._begun:
+            raise usage("a step is under way: call step() first")
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+        self._exchange.close()
+
+    def close(self) -> None:
+        """Gives back what the ranks hold for it. All ranks call it; psring.shutdown() does without."""
+        self._end()
