@@ -34,8 +34,9 @@ struct psr_loop {
     psr_progress_engine *engine;
     psr_observer observer; /* see NULL: there is none */
 
-    pthread_mutex_t mutex;        /* protects the first failure */
-    _Atomic int status;           /* a psr_err; set once */
+    pthread_mutex_t alone_mutex; /* one thread of the owner at a time does the loop's work itself */
+    pthread_mutex_t mutex;       /* protects the first failure */
+    _Atomic int status;          /* a psr_err; set once */
     char failure[LINE_MAX_BYTES]; /* the line of status; written once, before status */
     bool told;                    /* the scheduler was told of it */
 };
@@ -135,12 +136,18 @@ bool psr_loop_over(const psr_loop *loop)
 
 static psr_err take_commands(psr_loop *loop);
 
-/* If nobody runs the loop, the owner takes its own commands. */
-static void take_alone(psr_loop *loop)
+/* If nobody runs the loop, the owner takes its own commands, and with moves does the rest too. */
+static int64_t take_alone(psr_loop *loop, bool moves)
 {
+    int64_t next_ms = INT64_MAX;
+    pthread_mutex_lock(&loop->alone_mutex);
     psr_err err = take_commands(loop);
     if (err != PSR_OK)
         psr_loop_fail(loop, err, psr_err_detail());
+    if (moves)
+        next_ms = loop->options.alone(loop->options.context);
+    pthread_mutex_unlock(&loop->alone_mutex);
+    return next_ms;
 }
 
 static bool is_alone(const psr_loop *loop)
@@ -153,7 +160,7 @@ bool psr_loop_submit(psr_loop *loop, const psr_command *command)
     if (!psr_command_push(loop->commands, command))
         return false;
     if (is_alone(loop))
-        take_alone(loop);
+        (void)take_alone(loop, false);
     else
         psr_progress_engine_submit(loop->engine);
     return true;
@@ -167,9 +174,22 @@ bool psr_loop_submit_later(psr_loop *loop, const psr_command *command)
 
 static int64_t engine_alone(void *context)
 {
-    psr_loop *loop = context;
-    take_alone(loop);
-    return loop->options.alone(loop->options.context);
+    return take_alone(context, true);
+}
+
+int64_t psr_loop_alone(psr_loop *loop)
+{
+    return is_alone(loop) ? take_alone(loop, true) : INT64_MAX;
+}
+
+void psr_loop_nudge(psr_loop *loop)
+{
+    psr_progress_engine_submit(loop->engine);
+}
+
+void psr_loop_unattended(psr_loop *loop)
+{
+    psr_progress_engine_unattended(loop->engine);
 }
 
 bool psr_loop_room(const psr_loop *loop)
@@ -401,7 +421,7 @@ void psr_loop_stop(psr_loop *loop)
     psr_transport_give_back(loop->options.transport);
     tell_failure(loop);
     if (is_alone(loop))
-        take_alone(loop);
+        (void)take_alone(loop, false);
 }
 
 static bool engine_busy(void *context)
@@ -419,6 +439,7 @@ psr_err psr_loop_new(const psr_loop_options *options, psr_loop **ret_loop)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a progress loop");
     loop->options = *options;
     pthread_mutex_init(&loop->mutex, NULL);
+    pthread_mutex_init(&loop->alone_mutex, NULL);
     const psr_progress_engine_options engine = {.transport = options->transport,
                                                 .context = loop,
                                                 .pass = pass,
@@ -445,6 +466,7 @@ void psr_loop_free(psr_loop *loop)
         return;
     psr_progress_engine_free(loop->engine);
     psr_command_queue_free(loop->commands);
+    pthread_mutex_destroy(&loop->alone_mutex);
     pthread_mutex_destroy(&loop->mutex);
     free(loop);
 }

@@ -109,6 +109,14 @@ bool psr_loop_room(const psr_loop *loop);
 /* The loop does nothing: it has failed, was stopped, or the owner is alone. */
 bool psr_loop_over(const psr_loop *loop);
 
+/* Commands that were submitted for later are taken soon, although the owner does not wait here. */
+void psr_loop_nudge(psr_loop *loop);
+/* See psr_progress_engine_unattended. */
+void psr_loop_unattended(psr_loop *loop);
+/* If the loop is over, or there is none: takes commands and does what the owner has to do itself.
+ * Returns in how many ms to call it again, INT64_MAX: never. */
+int64_t psr_loop_alone(psr_loop *loop);
+
 /* Waits until reached returns true, at most timeout_ns (INT64_MAX: without limit). reached is
  * called after each change. drives, by turns: the owner runs the loop meanwhile; otherwise the
  * loop's thread does, and any thread may call reached. Without `alone` a failure ends the wait.

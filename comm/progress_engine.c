@@ -48,7 +48,7 @@ struct psr_progress_engine {
     bool thread_runs;
     _Atomic bool over;
     _Atomic int owner;   /* an owner_state */
-    _Atomic bool wanted; /* the owner wants the turn, which the thread has */
+    _Atomic bool wanted; /* the owner waits for the turn, which the thread or a submitter has */
     _Atomic bool quit;
 
     pthread_mutex_t mutex;
@@ -60,6 +60,7 @@ struct psr_progress_engine {
     /* When and how the owner last gave the turn back: */
     int64_t given_back_ns;
     bool busy;
+    bool unattended;
     unsigned late; /* how many times in a row it has not come back at once; at most LATE_MOST */
     /* The owner waits in its condition for this and nothing else: a change that does not reach it
      * wakes nobody. NULL: any change may. */
@@ -162,7 +163,7 @@ static int64_t away_until_ns(const psr_progress_engine *e)
 {
     if (!e->busy)
         return e->given_back_ns + AWAY_NS;
-    return e->late < LATE_MOST ? e->given_back_ns + AWAY_BRIEFLY_NS : INT64_MIN;
+    return e->late < LATE_MOST && !e->unattended ? e->given_back_ns + AWAY_BRIEFLY_NS : INT64_MIN;
 }
 
 static void stand_aside(psr_progress_engine *e, int64_t now_ns)
@@ -264,6 +265,8 @@ static void give_back(psr_progress_engine *e, int64_t next_ms, bool more)
     e->given_back_ns = psr_clock_ns();
     e->busy = busy;
     bool polls_too_long = e->state == POLLS && (more || next_ms < e->until_ms);
+    if (is_wanted(e))
+        pthread_cond_signal(&e->for_owner);
     if (e->state == STANDS_ASIDE || (e->state == LOOKS_LATER && away_until_ns(e) < e->look_ns))
         pthread_cond_signal(&e->for_thread);
     pthread_mutex_unlock(&e->mutex);
@@ -284,13 +287,14 @@ static void take_it(psr_progress_engine *e)
     e->late = at_once ? 0 : e->late + (e->late < LATE_MOST);
 }
 
-/* Takes the turn to submit something, if it is free. */
+/* Takes the turn to submit something, if it is free. A thread of the owner that waits for it takes
+ * what was submitted itself. */
 static bool takes_turn(psr_progress_engine *e)
 {
     if (e->options.busy == NULL)
         return false;
     pthread_mutex_lock(&e->mutex);
-    bool mine = turn_is_free(e) && e->thread_runs;
+    bool mine = turn_is_free(e) && e->thread_runs && !is_wanted(e);
     if (mine)
         take_it(e);
     pthread_mutex_unlock(&e->mutex);
@@ -327,11 +331,11 @@ static int64_t end_ms_of(const goal *g)
 static bool wait_for_turn(psr_progress_engine *e, goal *g)
 {
     pthread_mutex_lock(&e->mutex);
-    if (e->turn == THREADS) {
+    if (e->turn != NOBODYS) {
         atomic_store(&e->wanted, true);
         waits(e, WAITS_IN_CONDITION);
         for (int64_t left_ns = left_ns_of(g);
-             e->turn == THREADS && !atomic_load(&e->over) && left_ns > 0 && !is_reached(g);
+             e->turn != NOBODYS && !atomic_load(&e->over) && left_ns > 0 && !is_reached(g);
              left_ns = left_ns_of(g))
             wait_in_condition(e, &e->for_owner, left_ns);
         waits(e, DOES_NOT_WAIT);
@@ -440,6 +444,15 @@ bool psr_progress_engine_wait(psr_progress_engine *engine, bool drives,
             break;
     }
     return is;
+}
+
+void psr_progress_engine_unattended(psr_progress_engine *engine)
+{
+    pthread_mutex_lock(&engine->mutex);
+    engine->unattended = true;
+    if (engine->state == LOOKS_LATER)
+        pthread_cond_signal(&engine->for_thread);
+    pthread_mutex_unlock(&engine->mutex);
 }
 
 /* ---- life ---- */

@@ -28,22 +28,6 @@ psr_err psr_comm_need(const void *given, const char *what)
     return given != NULL ? PSR_OK : psr_fail(PSR_ERR_USAGE, "%s is NULL", what);
 }
 
-psr_err psr_comm_enter(psring_comm *comm)
-{
-    if (atomic_exchange_explicit(&comm->entered, true, memory_order_acquire))
-        return psr_fail(PSR_ERR_USAGE, "another thread is in a call on this communicator");
-    psr_err_detail_keep(comm->detail);
-    return PSR_OK;
-}
-
-psring_err psr_comm_leave(psring_comm *comm, psr_err err)
-{
-    if (err == PSR_OK)
-        psr_err_detail_restore(comm->detail);
-    atomic_store_explicit(&comm->entered, false, memory_order_release);
-    return (psring_err)err;
-}
-
 /* The failure that broke everything is returned once, whichever group is asked. */
 static bool was_told(const psring_comm *comm, psr_node_group *group)
 {
@@ -382,7 +366,8 @@ static psr_err open_comm(psring_comm *comm, const psring_options *o)
                                        .member = comm->member,
                                        .view = comm->view,
                                        .rank = comm->rank,
-                                       .deadline_ms = o->deadline_ms};
+                                       .deadline_ms = o->deadline_ms,
+                                       .calls = &comm->calls};
     PSR_TRY(psr_driver_new(&driver, &comm->driver));
     comm->node = psr_driver_node(comm->driver);
     PSR_TRY(open_world(comm));
@@ -435,6 +420,8 @@ static void free_comm(psring_comm *comm, int linger_ms, const psr_failure *why)
         free(u);
     }
     free(comm->services);
+    pthread_mutex_unlock(&comm->calls);
+    pthread_mutex_destroy(&comm->calls);
     free(comm);
 }
 
@@ -454,6 +441,8 @@ psring_err psring_init(const psring_options *options, psring_comm **ret_comm)
         psr_meeting_file_remove(&meeting);
         return (psring_err)psr_fail(PSR_ERR_NOMEM, "no memory for a communicator");
     }
+    pthread_mutex_init(&comm->calls, NULL);
+    pthread_mutex_lock(&comm->calls); /* for this call, as all that wait */
     comm->folder = PSR_JOB_FOLDER_NONE;
     comm->rank = o.rank == PSRING_NO_RANK ? 0 : (uint32_t)o.rank;
     err = open_comm(comm, &o);
@@ -465,6 +454,7 @@ psring_err psring_init(const psring_options *options, psring_comm **ret_comm)
         free_comm(comm, ABORT_LINGER_MS, &failure);
         return (psring_err)psr_fail(err, "%s", failure.line);
     }
+    pthread_mutex_unlock(&comm->calls);
     *ret_comm = comm;
     return PSRING_OK;
 }
@@ -526,7 +516,7 @@ psring_err psring_close(psring_comm **comm)
     if (comm == NULL || *comm == NULL)
         return PSRING_OK;
     psring_comm *gone = *comm;
-    psr_err err = psr_comm_enter(gone);
+    psr_err err = psr_comm_enter_last(gone);
     if (err != PSR_OK)
         return (psring_err)err;
     *comm = NULL;
@@ -539,7 +529,7 @@ psring_err psring_close(psring_comm **comm)
     psr_hosting_keep_verdicts(gone->hosting);
     char line[PSR_ERR_DETAIL_BYTES];
     if (err == PSR_OK)
-        memcpy(line, gone->detail, sizeof line);
+        psr_comm_entered_with(line);
     else
         psr_err_detail_keep(line);
     psr_comm_withdraw_memories(gone);
@@ -557,7 +547,7 @@ psring_err psring_close(psring_comm **comm)
 
 void psring_abort(psring_comm **comm, const char *line)
 {
-    if (comm == NULL || *comm == NULL || psr_comm_enter(*comm) != PSR_OK)
+    if (comm == NULL || *comm == NULL || psr_comm_enter_last(*comm) != PSR_OK)
         return;
     psring_comm *gone = *comm;
     *comm = NULL;

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "comm/loop.h"
+#include "comm/psring/waiters.h"
 #include "net/violation.h"
 
 #include <stdio.h>
@@ -17,7 +18,13 @@ struct psr_driver {
     bool *connected;     /* [ranks] used by whoever has the turn */
     _Atomic bool bye;    /* the coordinator has let this rank go */
     _Atomic bool judged; /* it has said how everything failed here */
-    int64_t waited_ns;   /* used by the caller's thread */
+    psr_waiters waiters;
+    _Atomic uint32_t wakes; /* how often psr_driver_wake was called */
+    uint32_t wakes_heard;   /* of these: told to waiting threads; used by whoever has the turn */
+    /* Protected by options.calls: */
+    uint32_t wakes_taken; /* of these: have ended a wait */
+    bool driven;          /* a thread of the program waits in the loop */
+    int64_t waited_ns;
 };
 
 static const psr_peer coordinator = {PSR_ROLE_SCHEDULER, 0};
@@ -26,6 +33,7 @@ static void changed(void *context)
 {
     psr_driver *d = context;
     psr_loop_changed(d->loop);
+    psr_waiters_ended(&d->waiters);
 }
 
 /* ---- orders ---- */
@@ -102,28 +110,150 @@ static int64_t move_alone(void *context)
     return next_ms == INT64_MAX ? next_ms : next_ms - now_ms;
 }
 
-static bool wait_for(psr_driver *d, bool drives, bool (*reached)(void *context), void *context,
-                     int64_t timeout_ms)
+/* What a thread of the program waits for. */
+typedef struct goal {
+    psr_driver *driver;
+    bool (*reached)(void *context);
+    void *context;
+    bool wakeable;
+    uint32_t wakes; /* of the driver that have ended earlier waits */
+    int64_t end_ns; /* INT64_MAX: none */
+} goal;
+
+static bool is_woken(const goal *g)
 {
-    if (reached(context))
+    return g->wakeable && atomic_load(&g->driver->wakes) != g->wakes;
+}
+
+static bool is_over(const goal *g)
+{
+    return g->reached(g->context) || is_woken(g);
+}
+
+/* Without a loop the thread has to do the work itself, with the mutex. */
+static bool leaves_loop(void *context)
+{
+    const goal *g = context;
+    return is_over(g) || psr_loop_over(g->driver->loop);
+}
+
+static int64_t left_ns_of(const goal *g)
+{
+    return g->end_ns == INT64_MAX ? INT64_MAX : g->end_ns - psr_clock_ns();
+}
+
+static void wait_in_loop(psr_driver *d, bool drives, goal *g)
+{
+    const int64_t left_ns = left_ns_of(g);
+    d->driven = true;
+    pthread_mutex_unlock(d->options.calls);
+    (void)psr_loop_await(d->loop, drives, leaves_loop, g, left_ns > 0 ? left_ns : 0);
+    pthread_mutex_lock(d->options.calls);
+    d->driven = false;
+    psr_waiters_notify(&d->waiters);
+}
+
+/* Sleeps while another thread waits in the loop, or most_ns. */
+static void sleep_beside(psr_driver *d, const goal *g, int64_t most_ns)
+{
+    const int64_t left_ns = left_ns_of(g);
+    const uint32_t begun = psr_waiters_begin(&d->waiters);
+    if (!is_over(g) && left_ns > 0) {
+        pthread_mutex_unlock(d->options.calls);
+        psr_waiters_sleep(&d->waiters, begun, most_ns < left_ns ? most_ns : left_ns);
+        pthread_mutex_lock(d->options.calls);
+    }
+    psr_waiters_end(&d->waiters);
+}
+
+static void wait_alone(psr_driver *d, const goal *g)
+{
+    const int64_t next_ms = psr_loop_alone(d->loop);
+    sleep_beside(d, g, next_ms < INT64_MAX / MS_NS ? next_ms * MS_NS : INT64_MAX);
+}
+
+static bool wait_for(psr_driver *d, bool drives, goal *g, int64_t timeout_ms)
+{
+    if (g->reached(g->context))
         return true;
-    int64_t begin_ns = psr_clock_ns();
+    const int64_t begin_ns = psr_clock_ns();
     const int64_t timeout_ns = timeout_ms < INT64_MAX / MS_NS ? timeout_ms * MS_NS : INT64_MAX;
-    bool is = psr_loop_await(d->loop, drives, reached, context, timeout_ns);
+    g->driver = d;
+    g->wakes = d->wakes_taken;
+    g->end_ns = timeout_ns > INT64_MAX - begin_ns ? INT64_MAX : begin_ns + timeout_ns;
+    do {
+        if (psr_loop_over(d->loop)) {
+            wait_alone(d, g);
+        } else if (!d->driven) {
+            wait_in_loop(d, drives, g);
+        } else if (left_ns_of(g) > 0) {
+            psr_loop_nudge(d->loop);
+            sleep_beside(d, g, INT64_MAX);
+        }
+    } while (!is_over(g) && left_ns_of(g) > 0);
     d->waited_ns += psr_clock_ns() - begin_ns;
-    return is;
+    if (g->wakeable)
+        d->wakes_taken = atomic_load(&d->wakes);
+    return g->reached(g->context);
 }
 
 bool psr_driver_wait(psr_driver *driver, bool (*reached)(void *context), void *context,
                      int64_t timeout_ms)
 {
-    return wait_for(driver, true, reached, context, timeout_ms);
+    goal g = {.reached = reached, .context = context};
+    return wait_for(driver, true, &g, timeout_ms);
 }
 
 bool psr_driver_wait_beside(psr_driver *driver, bool (*reached)(void *context), void *context,
                             int64_t timeout_ms)
 {
-    return wait_for(driver, false, reached, context, timeout_ms);
+    goal g = {.reached = reached, .context = context};
+    return wait_for(driver, false, &g, timeout_ms);
+}
+
+bool psr_driver_wait_wakeable(psr_driver *driver, bool beside, bool (*reached)(void *context),
+                              void *context, int64_t timeout_ms)
+{
+    goal g = {.reached = reached, .context = context, .wakeable = true};
+    return wait_for(driver, !beside, &g, timeout_ms);
+}
+
+/* Whoever waits in the loop may sleep in a condition, which a signal handler must not touch: the
+ * transport's wake brings the progress thread to tell it (take_wake). */
+void psr_driver_wake(psr_driver *driver)
+{
+    atomic_fetch_add(&driver->wakes, 1);
+    psr_waiters_notify(&driver->waiters);
+    if (driver->options.transport != NULL)
+        psr_transport_wake(driver->options.transport);
+}
+
+static psr_err take_wake(void *context)
+{
+    psr_driver *d = context;
+    const uint32_t wakes = atomic_load(&d->wakes);
+    if (wakes != d->wakes_heard)
+        psr_loop_changed(d->loop);
+    d->wakes_heard = wakes;
+    return PSR_OK;
+}
+
+void psr_driver_changed_here(psr_driver *driver)
+{
+    psr_loop_changed(driver->loop);
+    psr_waiters_notify(&driver->waiters);
+}
+
+psr_err psr_driver_event_fd(psr_driver *driver, int *ret_fd)
+{
+    PSR_TRY(psr_waiters_event_fd(&driver->waiters, ret_fd));
+    psr_loop_unattended(driver->loop);
+    return PSR_OK;
+}
+
+void psr_driver_take_event(psr_driver *driver)
+{
+    psr_waiters_take_event(&driver->waiters);
 }
 
 int64_t psr_driver_waited_ns(const psr_driver *driver)
@@ -322,6 +452,7 @@ static psr_err open_loop(psr_driver *d)
                                       .context = d,
                                       .command = take_command,
                                       .message = take_message,
+                                      .woken = take_wake,
                                       .tick = tick,
                                       .failed = receiving_failed,
                                       .busy = busy,
@@ -338,6 +469,7 @@ psr_err psr_driver_new(const psr_driver_options *options, psr_driver **ret_drive
     if (d == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a communicator");
     d->options = *options;
+    psr_waiters_init(&d->waiters);
     psr_err err = open_node(d);
     if (err == PSR_OK)
         err = open_loop(d);
@@ -366,6 +498,7 @@ void psr_driver_free(psr_driver *driver)
         return;
     psr_loop_free(driver->loop);
     psr_node_free(driver->node);
+    psr_waiters_done(&driver->waiters);
     free(driver->connected);
     free(driver);
 }

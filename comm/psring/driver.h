@@ -1,11 +1,18 @@
 /* Drives a node (comm/node/node.h): it hands orders to the progress loop, which two threads drive
  * by turns (comm/loop.h), and waits for results. A rank that is alone has no
- * transport; the caller's thread does all work then. One thread at a time calls it. */
+ * transport; the caller's threads do all work then.
+ *
+ * The threads of the program exclude each other by the mutex `calls`, which whoever calls a
+ * function here has locked. Those that wait let it go meanwhile: one of them waits in the loop, and
+ * drives it by turns with the progress thread; the others sleep beside it (comm/psring/waiters.h),
+ * and one of them takes its place when it leaves. */
 #ifndef PSR_COMM_PSRING_DRIVER_H
 #define PSR_COMM_PSRING_DRIVER_H
 
 #include "comm/members/member.h"
 #include "comm/node/node.h"
+
+#include <pthread.h>
 
 typedef struct psr_driver psr_driver;
 
@@ -17,6 +24,7 @@ typedef struct psr_driver_options {
     const psr_view *view; /* borrowed for life */
     uint32_t rank;
     int64_t deadline_ms;
+    pthread_mutex_t *calls; /* borrowed for life */
 } psr_driver_options;
 
 /* NOMEM. The caller owns *ret_driver. */
@@ -56,13 +64,29 @@ PSR_MUST_CHECK psr_err psr_driver_lend_from(psr_driver *driver, psr_driver_arena
  * the arena stays borrowed. */
 bool psr_driver_lend_no_more(psr_driver *driver, psr_driver_arena *arena);
 
-/* Waits until reached returns true, at most timeout_ms. reached is called after each change. false:
- * it never returned true. */
+/* Waits until reached returns true, at most timeout_ms, without the mutex: other threads make calls
+ * meanwhile. reached is called after each change, without the mutex too, by any thread. false: it
+ * never returned true. */
 bool psr_driver_wait(psr_driver *driver, bool (*reached)(void *context), void *context,
                      int64_t timeout_ms);
 /* The same, but the progress thread carries out what was ordered. */
 bool psr_driver_wait_beside(psr_driver *driver, bool (*reached)(void *context), void *context,
                             int64_t timeout_ms);
+/* The same as the first, or with beside as the second, but psr_driver_wake ends it too. */
+bool psr_driver_wait_wakeable(psr_driver *driver, bool beside, bool (*reached)(void *context),
+                              void *context, int64_t timeout_ms);
+/* Ends all waits under way that are wakeable; if there is none, the next one that has to wait.
+ * Needs no mutex, and a signal handler may call it. */
+void psr_driver_wake(psr_driver *driver);
+/* Something has changed for which threads of the program wait, under the mutex. */
+void psr_driver_changed_here(psr_driver *driver);
+
+/* The descriptor that is readable when a request has ended; from the first call on the progress
+ * thread waits for nobody. Borrowed for life. IO. */
+PSR_MUST_CHECK psr_err psr_driver_event_fd(psr_driver *driver, int *ret_fd);
+/* Makes it unreadable (psr_waiters_take_event). Needs no mutex. */
+void psr_driver_take_event(psr_driver *driver);
+
 /* Waits until the coordinator has told this rank the failure that broke everything, at most
  * timeout_ms. Returns at once if no coordinator can tell it. */
 void psr_driver_wait_verdict(psr_driver *driver, int64_t timeout_ms);

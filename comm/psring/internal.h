@@ -32,6 +32,7 @@ typedef struct psr_buffered {
     psr_node_request *request;
     uint32_t to; /* numbered among all ranks */
     size_t bytes;
+    bool awaited; /* by a thread, which frees it */
     double values[];
 } psr_buffered;
 
@@ -104,8 +105,11 @@ struct psring_comm {
     bool told;           /* a call has returned the failure that broke everything */
     bool served;         /* this shard has served until all workers had left */
     bool shares_memory;  /* the transport shares memory with other processes */
-    _Atomic bool entered;
-    char detail[PSR_ERR_DETAIL_BYTES]; /* last failure of the caller's thread when it entered */
+    /* Threads that are in a call have locked it, unless they wait (comm/psring/driver.h). */
+    pthread_mutex_t calls;
+    unsigned inside;        /* how many threads are in a call, waiting ones included */
+    bool closing;           /* no further thread may enter */
+    _Atomic bool shrinking; /* a thread waits for psring_shrink's new group */
 };
 
 /* Copies a struct that begins with its size; what the caller's does not have becomes zero.
@@ -124,9 +128,15 @@ psr_err psr_comm_need(const void *given, const char *what);
 const char *psr_comm_type_name(psring_type type);
 
 /* Begin and end a call that uses the communicator. After a call that succeeds, the thread's last
- * failure is the same as before it. USAGE: another thread is in a call. */
+ * failure is the same as before it. Other threads may be in calls, and get on while this one waits:
+ * whatever may have changed meanwhile is looked at again. USAGE: the communicator is being
+ * closed. */
 psr_err psr_comm_enter(psring_comm *comm);
 psring_err psr_comm_leave(psring_comm *comm, psr_err err);
+/* The same for the call that closes it. USAGE: another thread is in a call. */
+psr_err psr_comm_enter_last(psring_comm *comm);
+/* Within a call: the last failure of this thread when it entered. */
+void psr_comm_entered_with(char ret_detail[PSR_ERR_DETAIL_BYTES]);
 /* The group's failure, if it has failed: the failure itself for the first call that asks, then
  * BROKEN. */
 psr_err psr_comm_check(psring_comm *comm, psr_node_group *group);

@@ -135,10 +135,12 @@ static psr_err release(psring_comm *comm, void **memory)
         return psr_fail(PSR_ERR_BUSY, "psring_memory_free: a request uses the memory");
     *memory = NULL;
     m->freed = true;
-    if (m->own != NULL || psr_driver_lend_no_more(comm->driver, &m->shared)) {
-        *at = m->next;
-        free_memory(m);
-    }
+    if (m->own == NULL && !psr_driver_lend_no_more(comm->driver, &m->shared))
+        return PSR_OK;
+    for (at = &comm->memories; *at != m; at = &(*at)->next)
+        ; /* others were made and freed during the wait */
+    *at = m->next;
+    free_memory(m);
     return PSR_OK;
 }
 

@@ -100,7 +100,7 @@ static size_t bytes_to(psring_comm *comm, uint32_t to)
 {
     size_t bytes = 0;
     for (psr_buffered **at = &comm->buffered; *at != NULL;) {
-        if (psr_node_request_ended((*at)->request)) {
+        if (psr_node_request_ended((*at)->request) && !(*at)->awaited) {
             free_buffered(comm, at);
             continue;
         }
@@ -141,14 +141,28 @@ psr_err psr_comm_send_buffered(psring_group *group, const psr_request_options *o
     return PSR_OK;
 }
 
+/* A copy for the group that has not ended. NULL: there is none. */
+static psr_buffered *under_way(const psring_comm *comm, const psr_node_group *group)
+{
+    psr_buffered *b = comm->buffered;
+    while (b != NULL && ((group != NULL && psr_node_request_group(b->request) != group) ||
+                         psr_node_request_ended(b->request)))
+        b = b->next;
+    return b;
+}
+
+/* Only one thread waits for the copies of a group, and none makes others meanwhile: the group is
+ * freed, or comm is. But another thread may free a copy that has ended. */
 void psr_comm_await_buffered(psring_comm *comm, const psr_node_group *group)
 {
-    for (psr_buffered **at = &comm->buffered; *at != NULL;) {
-        if (group != NULL && psr_node_request_group((*at)->request) != group) {
-            at = &(*at)->next;
-            continue;
-        }
-        psr_comm_await(comm, (*at)->request);
-        free_buffered(comm, at);
+    for (psr_buffered *b; (b = under_way(comm, group)) != NULL;) {
+        b->awaited = true;
+        psr_comm_await(comm, b->request);
+        b->awaited = false;
     }
+    for (psr_buffered **at = &comm->buffered; *at != NULL;)
+        if (group == NULL || psr_node_request_group((*at)->request) == group)
+            free_buffered(comm, at);
+        else
+            at = &(*at)->next;
 }

@@ -30,9 +30,14 @@
  *   psring_world, then the shards.
  * - A handle or a result pointer that is NULL where this is not allowed is USAGE. A function that
  *   returns no error code returns an empty value then: PSRING_NO_RANK, 0 or NULL.
- * - One thread at a time may use a communicator and all that was made from it. A call of a second
- *   thread is USAGE. Functions marked [any] may be called by any thread at any time. Several
- *   communicators in a process are independent of each other.
+ * - Any thread may make any call at any time. Calls of a communicator exclude each other, but a call
+ *   that waits lets others in meanwhile. One thread at a time may use a request: start it, test it,
+ *   wait for it or free it. A group, table, memory or op is freed when no other thread is in a call
+ *   with it. psring_close is USAGE, and psring_abort does nothing, while another thread is in a
+ *   call. If several threads call on one group, the program gives their calls one order, the same on
+ *   all ranks; calls on different groups need none, except those that all ranks make in one order
+ *   whatever the group: psring_shrink and the opening and closing of tables. Functions marked [any]
+ *   never wait. Several communicators in a process are independent of each other.
  * - The library logs nothing, touches no signal, and neither exits nor forks. A child after fork()
  *   may only exec. Only psring_options_env reads the environment, and psring_init where it says so.
  * - psring_close and psring_abort free everything that was made from the communicator: groups,
@@ -460,9 +465,26 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_wait_any(psring_request *const *r
 PSRING_API PSRING_MUST_CHECK psring_err psring_wait_some(psring_request *const *requests,
                                                          size_t count, int64_t timeout_ms,
                                                          size_t *ret_indices, size_t *ret_count);
-/* Waits until the operation has ended, frees the request and sets *request to NULL. While another
- * thread is in a call it does nothing. request may be NULL or point to NULL. */
+/* Waits until the operation has ended, frees the request and sets *request to NULL. request may be NULL or point to NULL. */
 PSRING_API void psring_request_free(psring_request **request);
+/* [any] Ends every psring_wait, psring_wait_any and psring_wait_some that is under way on comm, as
+ * if its timeout_ms had passed: BUSY, unless its operation has ended. If none is under way, the next
+ * one that has to wait returns so. Calls that wait without a request go on. A signal handler may
+ * call it; comm is not being closed. */
+PSRING_API void psring_wake(psring_comm *comm);
+/* A descriptor for poll, epoll or an event loop. It is readable when a request of comm has ended,
+ * well or badly, since the last psring_event_take, and stays readable until the next one (which is
+ * level-triggered). It may be readable without that. When it is: call psring_event_take, and after
+ * it psring_test for each request under way. A request that ends between the two is found by its
+ * test, and one that ends later makes the descriptor readable, so none is missed.
+ *
+ * From the first call on, the library gets on with operations at once, without waiting for this
+ * process's next call. A rank that is alone has nobody else to do that: there only calls let time
+ * pass, and with it deadlines. The descriptor is always the same one, non-blocking and
+ * close-on-exec. comm owns it, so it is not read, written or closed. IO. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_event_fd(psring_comm *comm, int *ret_fd);
+/* [any] Makes the descriptor unreadable until a request ends. Before psring_event_fd: nothing. */
+PSRING_API void psring_event_take(psring_comm *comm);
 /* The name of the algorithm that was chosen, a static text. NULL: it is not known yet, because the
  * request is under way for the first time. */
 PSRING_API const char *psring_algorithm(const psring_request *request);
@@ -563,8 +585,7 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_group_on_host(psring_group *paren
                                                              const psring_call *call,
                                                              psring_group **ret_group);
 /* Waits until the group's requests have ended, frees them and the group, and sets *group to NULL.
- * Sends no message. While another thread is in a call it does nothing. group may be NULL or point
- * to NULL; psring_world is not freed. */
+ * Sends no message. group may be NULL or point to NULL; psring_world is not freed. */
 PSRING_API void psring_group_free(psring_group **group);
 
 /* ---- going on after a failure ---- */

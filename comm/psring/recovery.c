@@ -70,12 +70,23 @@ static bool has_ended(void *context)
     return psr_node_shrink_ended(context);
 }
 
-/* Orders the shrink and waits until it has ended. */
+static bool may_shrink(void *context)
+{
+    return !((const psring_comm *)context)->shrinking;
+}
+
+/* Orders the shrink and waits until it has ended. A node has one at a time. */
 static psr_err await(psring_comm *comm, psr_node_shrink *wish, psr_node_group **ret_living)
 {
-    PSR_TRY(psr_driver_order(comm->driver, PSR_NODE_SHRINK, wish));
-    (void)psr_driver_wait(comm->driver, has_ended, wish, INT64_MAX);
-    return psr_node_shrink_result(wish, ret_living);
+    while (!may_shrink(comm))
+        (void)psr_driver_wait(comm->driver, may_shrink, comm, INT64_MAX);
+    comm->shrinking = true;
+    psr_err err = psr_driver_order(comm->driver, PSR_NODE_SHRINK, wish);
+    if (err == PSR_OK)
+        (void)psr_driver_wait(comm->driver, has_ended, wish, INT64_MAX);
+    comm->shrinking = false;
+    psr_driver_changed_here(comm->driver);
+    return err == PSR_OK ? psr_node_shrink_result(wish, ret_living) : err;
 }
 
 /* All memory is allocated before, so that this rank has the group if the others have it. */

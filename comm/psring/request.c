@@ -135,6 +135,13 @@ static bool await_over(psring_request *r, int64_t timeout_ms)
                                : psr_driver_wait(r->comm->driver, whole_is_over, r, timeout_ms);
 }
 
+/* The same, for the program: psring_wake ends it. */
+static bool await_over_or_wake(psring_request *r, int64_t timeout_ms)
+{
+    const bool beside = r->other_count == 0 && is_large(r->request);
+    return psr_driver_wait_wakeable(r->comm->driver, beside, whole_is_over, r, timeout_ms);
+}
+
 /* The failure of a table's request is always the communicator's. */
 static psr_err status_of(psring_request *r)
 {
@@ -336,7 +343,7 @@ static psr_err wait_for(psring_request *r, int64_t timeout_ms)
 {
     if (timeout_ms < 0)
         return psr_fail(PSR_ERR_USAGE, "psring_wait: timeout_ms is %lld", (long long)timeout_ms);
-    if (!is_over(r) && !await_over(r, timeout_ms))
+    if (!is_over(r) && !await_over_or_wake(r, timeout_ms))
         return psr_fail(PSR_ERR_BUSY, "the request has not ended");
     return tell(r);
 }
@@ -394,7 +401,7 @@ static psr_err wait_for_any(psring_comm *comm, any_of *any, int64_t timeout_ms, 
         return psr_fail(PSR_ERR_NOT_FOUND, "%s: none of the requests is started", call);
     if (timeout_ms < 0)
         return psr_fail(PSR_ERR_USAGE, "%s: timeout_ms is %lld", call, (long long)timeout_ms);
-    if (!psr_driver_wait(comm->driver, any_has_ended, any, timeout_ms))
+    if (!psr_driver_wait_wakeable(comm->driver, false, any_has_ended, any, timeout_ms))
         return psr_fail(PSR_ERR_BUSY, "none of the requests has ended");
     return PSR_OK;
 }

@@ -206,7 +206,6 @@ static psr_err begin(psring_group *group, const psr_opening *opening, const floa
     if (t == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a table");
     *t = (psring_table){.comm = comm,
-                        .next = comm->tables,
                         .group = group,
                         .part_count = opening->part_count,
                         .states = states,
@@ -224,6 +223,7 @@ static psr_err begin(psring_group *group, const psr_opening *opening, const floa
         free(t);
         return err;
     }
+    t->next = comm->tables;
     comm->tables = t;
     *ret_table = t;
     return PSR_OK;
@@ -492,13 +492,21 @@ static psr_err meet(psring_table *t, const psring_call *call)
     return psr_driver_order(comm->driver, PSR_NODE_CLOSE_GROUP, t->node_group);
 }
 
+/* A request that uses the table. NULL: none does any more. */
+static psring_request *request_of(const psring_table *t)
+{
+    psring_request *r = t->group != NULL ? t->group->requests : NULL;
+    while (r != NULL && r->table != t)
+        r = r->next;
+    return r;
+}
+
 static psr_err close_table(psring_table *t, const psring_call *given)
 {
     psring_comm *comm = t->comm;
     psring_call call;
-    for (psring_request *r = t->group != NULL ? t->group->requests : NULL; r != NULL; r = r->next)
-        if (r->table == t)
-            psr_request_leave_table(r);
+    for (psring_request *r; (r = request_of(t)) != NULL;) /* each waits, and others get on */
+        psr_request_leave_table(r);
     psr_err err = psr_table_call_read("psring_table_close", given, &call);
     call.name = "psring_table_close";
     if (err == PSR_OK)

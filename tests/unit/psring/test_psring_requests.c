@@ -1,8 +1,6 @@
 /* Operations that are started and waited for, persistent ones, and groups. */
 #include "tests/unit/psring/ranks.h"
 
-#include <pthread.h>
-#include <sched.h>
 #include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -220,47 +218,6 @@ static void what_has_not_ended_is_busy(void **state)
 {
     (void)state;
     ranks_run(2, be_busy, NULL);
-}
-
-static void *receive_elsewhere(void *context)
-{
-    float x = 0;
-    psring_err err;
-    do /* it may be this one that is turned away */
-        err = psring_receive(psring_world(context), &x, 1, PSRING_FLOAT32, 1, 0, NULL, NULL);
-    while (err == PSRING_ERR_USAGE && strstr(psring_err_detail(), "another thread") != NULL);
-    expect(err == PSRING_OK && x == 42);
-    return NULL;
-}
-
-/* Rank 1 sends when rank 0's second thread has been turned away: until then the first one is in its
- * call. */
-static void call_from_two_threads(psring_comm **comm, int rank, void *context)
-{
-    sem_t *refused = context;
-    float x = 42;
-    pthread_t thread;
-    psring_group *world = psring_world(*comm);
-    if (rank == 1) {
-        expect(sem_wait(refused) == 0);
-        expect_ok(psring_send(world, &x, 1, PSRING_FLOAT32, 0, 0, NULL, NULL));
-        return;
-    }
-    expect(pthread_create(&thread, NULL, receive_elsewhere, *comm) == 0);
-    do /* before the other one is in it, it is refused for its root */
-        expect(psring_broadcast(world, &x, 1, PSRING_FLOAT32, -1, NULL, NULL) == PSRING_ERR_USAGE);
-    while (strstr(psring_err_detail(), "another thread") == NULL && sched_yield() == 0);
-    expect(sem_post(refused) == 0);
-    expect(pthread_join(thread, NULL) == 0);
-}
-
-static void a_second_thread_is_turned_away(void **state)
-{
-    (void)state;
-    sem_t refused;
-    expect(sem_init(&refused, 0, 0) == 0);
-    ranks_run(2, call_from_two_threads, &refused);
-    sem_destroy(&refused);
 }
 
 /* ---- signals ---- */
@@ -599,7 +556,6 @@ int main(void)
         cmocka_unit_test(all_that_have_ended_are_taken_together),
         cmocka_unit_test(failures_are_taken_together_too),
         cmocka_unit_test(what_has_not_ended_is_busy),
-        cmocka_unit_test(a_second_thread_is_turned_away),
         cmocka_unit_test(a_programs_signals_disturb_no_call),
         cmocka_unit_test(persistent_operations_are_started_in_any_order),
         cmocka_unit_test(persistent_messages_are_sent_again),
