@@ -342,7 +342,7 @@ class Endings(Suite):
             played.expect(played.seconds is not None, "it does not end")
             how = "was lost: killed by signal 9" if action == "kill" else r"no sign of life for \d+\.\d s"
             played.expect(re.search(r"worker %d on \S+\W.*%s" % (rank, how), played.line), "the line: %s" % played.line)
-            self.expect_checkpoint_of(played, run, 4)
+            self.expect_checkpoint_of(played, run, 2)
 
         return self.guarded(played, run, act)
 

@@ -81,7 +81,7 @@ def completion(tap):
     expect(tap, ["psring", "train", "--mode", "r"], ["ring"])
     expect(tap, ["psring", "train", "--steps", "3", "--fold=r"], ["rank", "reversed"])
     expect(tap, ["psring", "train", "--model", "resnet1"], ["resnet110", "resnet18", "resnet101", "resnet152"])
-    expect(tap, ["psring", "train", "--sy"], ["--sync="], "nospace")
+    expect(tap, ["psring", "train", "--windo"], ["--window="], "nospace")
     expect(tap, ["psring", "train", "--sync", "s"], ["ssp:"], "nospace")
     expect(tap, ["psring", "train", "--steps", ""], [])
     expect(tap, ["psring", "train", "--steps="], [])

@@ -434,6 +434,17 @@ psr_err psr_exchange_average(psr_exchange *exchange, double *rows, size_t width)
     return PSR_OK;
 }
 
+/* What a step waits for, in contrast to sums of metrics. */
+static psr_err fold_in_step(psr_exchange *exchange, double *values, size_t count)
+{
+    const double begun_s = psr_clock_s();
+    PSR_TRY(fold(exchange, values, count));
+    const double waited_s = psr_clock_s() - begun_s;
+    exchange->session->wait_s += waited_s;
+    exchange->sums_wait_s += waited_s;
+    return PSR_OK;
+}
+
 psr_err psr_exchange_sum(psr_exchange *exchange, double *const *rows, uint32_t count, size_t width)
 {
     for (uint32_t r = 1; r < count; r++) {
@@ -441,9 +452,8 @@ psr_err psr_exchange_sum(psr_exchange *exchange, double *const *rows, uint32_t c
             rows[0][i] = rows[0][i] + rows[r][i];
     }
     psr_fault_point("norms", exchange->step.step);
-    const double before_s = exchange->session->wait_s;
-    PSR_TRY(fold(exchange, rows[0], width));
-    exchange->sums_wait_s += exchange->session->wait_s - before_s;
+    if (exchange->workers != NULL)
+        PSR_TRY(fold_in_step(exchange, rows[0], width));
     for (uint32_t r = 1; r < count; r++)
         memcpy(rows[r], rows[0], width * sizeof *rows[0]);
     return PSR_OK;
