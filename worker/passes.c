@@ -227,7 +227,7 @@ static psr_err advance(running *r, psr_norm_sums *ret_sums, psr_pass_result *ret
     return err;
 }
 
-/* parts, results and rows: [count]. All have begun. */
+/* results and rows: [count]. All have begun. */
 static psr_err advance_all(running *all, uint32_t count, psr_pass_result *results, double **rows)
 {
     psr_norm_sums sums;
@@ -341,8 +341,11 @@ psr_err psr_passes_run(psr_passes *passes, psr_share *shares, uint32_t count)
     const uint32_t parts = count_passes(t, shares->batch);
     together room = {0};
     running *all = calloc(count, sizeof *all);
-    psr_err err = all != NULL ? together_init(count, &room)
-                              : psr_fail(PSR_ERR_NOMEM, "no memory for %u replicas", count);
+    psr_err err = PSR_OK;
+    if (all == NULL)
+        err = psr_fail(PSR_ERR_NOMEM, "no memory for %u replicas", count);
+    else if (t->config->sync_bn)
+        err = together_init(count, &room);
     for (uint32_t i = 0; i < count && err == PSR_OK; i++)
         begin_share(passes, &shares[i], count == 1, &all[i]);
     for (uint32_t index = 0; index < parts && err == PSR_OK; index++)

@@ -135,6 +135,16 @@ def one_worker(tap, psring, directory, plain):
            and not any("sync_bn_wait_s" in line for line in own.metrics()), "and so are the waits", [str(lines[-1])])
 
 
+def single_values(tap, psring, directory, plain):
+    """With images of 4 pixels the last batch norms have one value a sample, of which there is no
+    variance. Of 50 samples the epoch's last step has two, on two workers."""
+    for samples, synced, status in ((50, False, 2), (50, True, 0), (49, True, 2)):
+        data = "synthetic:count=%d,test=10,channels=3,size=4" % samples
+        run = Run(psring, directory, "single-%d-%s" % (samples, synced), dict(plain, mode="ring", data=data, **({"sync-bn": True} if synced else {})))
+        tap.ok(run.status == status and (status == 0 or "makes a batch of one sample" in run.stderr),
+               "of %d samples %s: status %d" % (samples, "the batches of all workers count" if synced else "each worker's batch counts", status), run.why())
+
+
 def main():
     psring, case = sys.argv[1:]
     added, plain = CASES[case]
@@ -144,6 +154,7 @@ def main():
         right = all_modes(tap, psring, directory, dict(plain, **added))
         if case == "sync-bn":
             one_worker(tap, psring, directory, plain)
+            single_values(tap, psring, directory, plain)
         if case == "accumulate":
             one_large_batch(tap, psring, directory, plain, added["accumulate"])
         without = Run(psring, directory, "without", dict(plain, mode="local"))
