@@ -79,6 +79,18 @@ typedef struct psr_lr_schedule {
 } psr_lr_schedule;
 /* --scale-lr: by what of the number of workers --lr is multiplied. */
 typedef enum psr_scale { PSR_SCALE_NONE, PSR_SCALE_LINEAR, PSR_SCALE_SQRT } psr_scale;
+#define PSR_ADDRESS_MAX 46 /* of IPv6, as text */
+
+/* Where a run's figures are served while it goes on. */
+typedef struct psr_metrics_port {
+    bool on;
+    char address[PSR_ADDRESS_MAX]; /* as numbers: 127.0.0.1, ::1 */
+    uint16_t port;                 /* 0: a free one */
+} psr_metrics_port;
+
+/* "127.0.0.1:9100", "[::1]:9100" */
+void psr_metrics_port_text(const psr_metrics_port *at, char *text, size_t size);
+
 typedef enum psr_eval_format { PSR_EVAL_FORMAT_PSRING, PSR_EVAL_FORMAT_TORCH } psr_eval_format;
 #define PSR_AUGMENT_TEXT_MAX 256
 typedef enum psr_decode { PSR_DECODE_FULL, PSR_DECODE_SCALED } psr_decode;
@@ -224,6 +236,7 @@ typedef struct psr_config {
     psr_bare bare;                 /* --no-encrypt[=trusted-network] */
     bool hash;                     /* --hash: weight hash after every step */
     bool tensorboard;              /* --tensorboard: RUN/tensorboard/ */
+    psr_metrics_port metrics_port; /* --metrics-port [ADDRESS:]PORT */
     uint64_t metrics_every;        /* --metrics-every STEPS: metrics.jsonl, default 1 */
     psr_trace_range trace;         /* --trace[=FIRST-LAST]; psr_config_traced_steps resolves it */
     /* --algorithms auto|timed|direct|TEXT: for convolutions (model/onednn/choice/rule.h); run.json

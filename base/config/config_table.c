@@ -661,6 +661,13 @@ const psr_option psr_options[] = {
      "write TensorBoard's event files into the run's folder tensorboard: loss, accuracy, learning "
      "rate, images/s, exchange, wait, staleness; tensorboard --logdir RUN shows them",
      RUN, "false", FLAG(tensorboard)},
+    {"metrics-port", "[ADDRESS:]PORT",
+     "serve the run's figures for Prometheus, at http://127.0.0.1:PORT/metrics while it goes on; "
+     "0: "
+     "a free port. ADDRESS (0.0.0.0:9100): on that address of the scheduler's host, to everybody "
+     "who reaches it",
+     RUN, "", SPECIAL(psr_config_read_metrics_port, psr_config_print_metrics_port),
+     .protects = true},
     {"trace", "FIRST-LAST",
      "write trace.json, which Perfetto and chrome://tracing show: what every thread of every "
      "process does in these steps; --trace alone: three steps after the first ten",

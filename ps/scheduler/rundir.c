@@ -49,6 +49,7 @@ struct psr_rundir {
     cJSON *outcome;           /* owned */
     uint64_t link_bits_per_s; /* 0: not measured */
     char link_from[PSR_HOST_MAX], link_to[PSR_HOST_MAX];
+    char metrics_url[PSR_ADDRESS_MAX + 32]; /* --metrics-port; "": none */
     psr_metrics_file *metrics;
     log_file *logs;
     early_line *early, **early_end;
@@ -192,6 +193,8 @@ static bool fill_run(const psr_rundir *rundir, cJSON *run)
         whole = false;
     if (rundir->link_bits_per_s > 0)
         whole = whole && add(run, "measured_links", describe_links(rundir));
+    if (rundir->metrics_url[0] != '\0')
+        whole = whole && cJSON_AddStringToObject(run, "metrics_url", rundir->metrics_url) != NULL;
     if (rundir->algorithms[0] != '\0')
         whole = whole && cJSON_AddStringToObject(run, "algorithms", rundir->algorithms) != NULL;
     if (rundir->loops[0] != '\0')
@@ -212,6 +215,11 @@ void psr_rundir_links(psr_rundir *rundir, uint64_t bits_per_s, const char *from,
     rundir->link_bits_per_s = bits_per_s;
     snprintf(rundir->link_from, sizeof rundir->link_from, "%s", from);
     snprintf(rundir->link_to, sizeof rundir->link_to, "%s", to);
+}
+
+void psr_rundir_metrics_url(psr_rundir *rundir, const char *url)
+{
+    snprintf(rundir->metrics_url, sizeof rundir->metrics_url, "%s", url);
 }
 
 static psr_err write_run(const psr_rundir *rundir)

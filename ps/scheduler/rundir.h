@@ -31,6 +31,8 @@ PSR_MUST_CHECK psr_err psr_rundir_begin(psr_rundir *rundir, uint64_t bucket_byte
 /* What the launcher measured of the links between the hosts, for run.json. Before
  * psr_rundir_begin. from, to: copied. */
 void psr_rundir_links(psr_rundir *rundir, uint64_t bits_per_s, const char *from, const char *to);
+/* Where the figures of the run are served, for run.json. Before psr_rundir_begin. Copied. */
+void psr_rundir_metrics_url(psr_rundir *rundir, const char *url);
 /* Its name, which may have changed when it is made. Borrowed. */
 const char *psr_rundir_path(const psr_rundir *rundir);
 

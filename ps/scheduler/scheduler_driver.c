@@ -26,6 +26,7 @@
 #include "ps/scheduler/launcher/orders.h"
 #include "ps/scheduler/about.h"
 #include "ps/scheduler/rundir.h"
+#include "ps/scheduler/prometheus/endpoint.h"
 #include "ps/scheduler/tensorboard/tensorboard.h"
 #include "ps/scheduler/scheduler.h"
 #include "ps/scheduler/trace/run_trace.h"
@@ -58,8 +59,10 @@ typedef struct driver {
     psr_coordinator *coordinator; /* the scheduler's */
     psr_rundir *rundir;
     psr_tensorboard *tensorboard; /* --tensorboard; NULL: without */
-    psr_resume *resume;           /* NULL: from the start */
-    psr_sections sections;        /* once all have joined */
+    psr_exposition *exposition;   /* --metrics-port, as the next; NULL: without */
+    psr_endpoint *endpoint;
+    psr_resume *resume;    /* NULL: from the start */
+    psr_sections sections; /* once all have joined */
     psr_checkpoints *checkpoints;
     psr_kept *kept;          /* which of them stay */
     psr_progress *progress;  /* what the launcher's bar shows */
@@ -196,6 +199,31 @@ static psr_err begin_tensorboard(driver *d)
     return psr_tensorboard_new(&options, &d->tensorboard);
 }
 
+static psr_err listen_for_prometheus(driver *d)
+{
+    PSR_TRY(psr_exposition_new(psr_roster_of(d->config).ranks, &d->exposition));
+    PSR_TRY(psr_endpoint_new(&d->config->metrics_port, d->exposition, &d->endpoint));
+    psr_rundir_metrics_url(d->rundir, psr_endpoint_url(d->endpoint));
+    return PSR_OK;
+}
+
+/* Once the run has its directory, which is its name. */
+static psr_err begin_exposition(driver *d, const psr_config *config, const psr_plan *plan,
+                                uint64_t first_step, uint64_t total_steps)
+{
+    char line[PSR_ADDRESS_MAX + 64];
+    const psr_exposition_about about = {.run = psr_rundir_path(d->rundir),
+                                        .mode =
+                                            psr_mode_name(psr_config_mode_at(config, first_step)),
+                                        .model = config->model,
+                                        .workers = plan->ranks,
+                                        .shards = plan->shards,
+                                        .planned_steps = total_steps};
+    snprintf(line, sizeof line, "  figures    at %s", psr_endpoint_url(d->endpoint));
+    on_say(d, line);
+    return psr_exposition_begin(d->exposition, &about);
+}
+
 static psr_err begin_files(driver *d, const psr_config *config, const psr_facts *facts,
                            const psr_view *members, uint64_t bucket_bytes)
 {
@@ -304,6 +332,9 @@ static psr_err on_begin(void *context, const psr_config *given, const psr_facts 
     psr_err err = begin_figures(d, config, facts, members, &beginning.plan, beginning.first_step);
     if (err == PSR_OK)
         err = begin_files(d, config, facts, members, bucket_bytes_of(d, config));
+    if (err == PSR_OK && d->exposition != NULL)
+        err = begin_exposition(d, config, &beginning.plan, beginning.first_step,
+                               beginning.total_steps);
     if (err != PSR_OK) {
         psr_plan_done(&beginning.plan);
         return err;
@@ -410,6 +441,8 @@ static psr_err on_metrics(void *context, const psr_metrics_line *line)
     PSR_TRY(psr_rundir_metrics(d->rundir, line));
     if (d->tensorboard != NULL)
         PSR_TRY(psr_tensorboard_take(d->tensorboard, line));
+    if (d->exposition != NULL)
+        psr_exposition_take(d->exposition, line);
     psr_figures_take_metrics(d->figures, line);
     psr_progress_take(d->progress, line);
     psr_fault_point("barrier", line->step);
@@ -852,6 +885,8 @@ static psr_err set_up(driver *d)
     if (d->config->tensorboard)
         PSR_TRY(psr_tensorboard_check());
     PSR_TRY(psr_rundir_new(d->config, d->series, d->command, &d->rundir));
+    if (d->config->metrics_port.on)
+        PSR_TRY(listen_for_prometheus(d));
     if (d->config->resume[0])
         PSR_TRY(psr_resume_open(d->config->resume, d->config, on_skipped, d, &d->resume));
     if (d->by_hand)
@@ -892,6 +927,8 @@ static void clean_up(driver *d)
     psr_progress_free(d->progress);
     psr_figures_free(d->figures);
     psr_links_free(d->links);
+    psr_endpoint_free(d->endpoint);
+    psr_exposition_free(d->exposition);
     psr_tensorboard_free(d->tensorboard);
     psr_rundir_free(d->rundir);
 }

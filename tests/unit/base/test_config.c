@@ -114,6 +114,7 @@ static const struct {
     {"hash", "true"},
     {"metrics-every", "7"},
     {"tensorboard", "true"},
+    {"metrics-port", "[::1]:9100"},
     {"trace", "3-4"},
     {"fault-point", "worker:1:push:3"},
     {"transport", "ipc"},
