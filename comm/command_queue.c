@@ -1,5 +1,7 @@
 #include "comm/command_queue.h"
 
+#include "base/arrays/blocks.h"
+
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -51,6 +53,15 @@ psr_err psr_command_queue_new(uint32_t capacity, psr_command_queue **ret_queue)
     return PSR_OK;
 }
 
+void psr_outgoing_free(void *message)
+{
+    psr_outgoing *gone = message;
+    if (gone != NULL && gone->is_block)
+        psr_blocks_give(gone);
+    else
+        free(gone);
+}
+
 void psr_command_queue_free(psr_command_queue *queue)
 {
     if (queue == NULL)
@@ -58,7 +69,7 @@ void psr_command_queue_free(psr_command_queue *queue)
     psr_command command;
     while (psr_command_pop(queue, &command)) {
         if (command.kind == PSR_COMMAND_SEND)
-            free(command.object);
+            psr_outgoing_free(command.object);
     }
     free(queue->consumers);
     free(queue);

@@ -15,7 +15,7 @@
 #include <stdbool.h>
 
 enum {
-    PSR_COMMAND_SEND,  /* object: a malloc'ed psr_outgoing, which the loop frees */
+    PSR_COMMAND_SEND,  /* object: a psr_outgoing, which the loop frees */
     PSR_COMMAND_OWNER, /* kinds from here on, and the meaning of their fields, are the owner's */
 };
 
@@ -24,8 +24,12 @@ typedef struct psr_outgoing {
     psr_peer to;
     psr_head head;
     size_t bytes;
+    bool is_block; /* of base/arrays/blocks.h; false: malloc'ed */
     unsigned char payload[];
 } psr_outgoing;
+
+/* Of a psr_outgoing. Any thread. NULL allowed. */
+void psr_outgoing_free(void *message);
 
 typedef struct psr_command {
     uint32_t kind;

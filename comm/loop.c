@@ -199,11 +199,11 @@ bool psr_loop_room(const psr_loop *loop)
 
 static psr_err send_owned(psr_transport *transport, psr_outgoing *message)
 {
-    const psr_payload payload = {message->payload, message->bytes, free, message};
+    const psr_payload payload = {message->payload, message->bytes, psr_outgoing_free, message};
     if (message->bytes > 0)
         return psr_transport_send(transport, message->to, &message->head, &payload);
     psr_err err = psr_transport_send(transport, message->to, &message->head, NULL);
-    free(message);
+    psr_outgoing_free(message);
     return err;
 }
 

@@ -1,5 +1,6 @@
 #include "worker/exchange/exchange_private.h"
 
+#include "base/arrays/blocks.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -16,6 +17,8 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define KEPT_PIECE_BYTES_MIN ((size_t)256 << 10)
 
 /* ---- waiting ---- */
 
@@ -155,7 +158,7 @@ psr_err psr_session_command(psr_session *session, const psr_command *command)
     while (err == PSR_OK && !psr_loop_submit(session->loop, command))
         err = wait_for(session, PSR_WAIT_ROOM);
     if (err != PSR_OK && command->kind == PSR_COMMAND_SEND)
-        free(command->object);
+        psr_outgoing_free(command->object);
     return err;
 }
 
@@ -439,6 +442,7 @@ void psr_session_free(psr_session *session)
         return;
     psr_loop_free(session->loop);
     psr_early_free(session->restored);
+    psr_blocks_free(session->pieces);
     psr_view_release(session->given);
     psr_view_queue_done(&session->views);
     pthread_mutex_destroy(&session->mutex);
@@ -467,6 +471,24 @@ psr_err psr_session_metrics(psr_session *session, const char *json)
     return tell(session, &(psr_head){.type = PSR_MSG_METRICS}, json);
 }
 
+/* Copies a piece while the compute thread waits, so a large one goes into memory that is kept from
+ * one checkpoint to the next: the kernel's zeroing of new pages would take longer than the copy. */
+static psr_err send_piece(psr_session *session, const psr_head *head, const psr_payload *payload)
+{
+    void *block;
+    if (payload->bytes < KEPT_PIECE_BYTES_MIN)
+        return psr_session_send(session, scheduler, head, payload->data, payload->bytes);
+    if (session->pieces == NULL)
+        PSR_TRY(psr_blocks_new(sizeof(psr_outgoing) + PSR_PAYLOAD_BYTES_MAX, &session->pieces));
+    PSR_TRY(psr_blocks_take(session->pieces, &block));
+    psr_outgoing *message = block;
+    *message =
+        (psr_outgoing){.to = scheduler, .head = *head, .bytes = payload->bytes, .is_block = true};
+    memcpy(message->payload, payload->data, payload->bytes);
+    return psr_session_command(session,
+                               &(psr_command){.kind = PSR_COMMAND_SEND, .object = message});
+}
+
 psr_err psr_session_checkpoint(psr_session *session, uint64_t steps, uint32_t section,
                                const float *arena, psr_span run)
 {
@@ -475,7 +497,7 @@ psr_err psr_session_checkpoint(psr_session *session, uint64_t steps, uint32_t se
         size_t left = psr_span_end(run) - at, piece = left < most ? left : most;
         psr_head head = psr_msg_checkpoint_head(&(psr_msg_piece){steps, section, {at, piece}});
         psr_payload payload = psr_encode(&head, PSR_ENCODING_FLOAT32, arena + at, piece);
-        PSR_TRY(psr_session_send(session, scheduler, &head, payload.data, payload.bytes));
+        PSR_TRY(send_piece(session, &head, &payload));
     }
     return PSR_OK;
 }

@@ -1,7 +1,9 @@
 #include "ps/scheduler/checkpoints/checkpoints.h"
 
-#include "base/clock.h"
+#include "base/arrays/blocks.h"
 #include "base/arrays/ranges.h"
+#include "base/clock.h"
+#include "net/message.h"
 #include "ps/scheduler/checkpoints/checkpoint_files.h"
 
 #include <inttypes.h>
@@ -10,8 +12,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
+#define KEPT_BYTES_MIN ((size_t)256 << 10)
+#define NICE 10        /* of the thread that writes */
 #define FINISH_MS 1000 /* how long complete checkpoints may take to be put in place at the end */
 #define LEAVE_MS 500   /* how long the thread may then still be at the disk */
 
@@ -28,6 +34,7 @@ typedef struct piece {
     size_t offset, count;
     uint64_t elements;    /* elements that belong to tensors */
     evaluation evaluated; /* of the checkpoint's step, as far as it is known */
+    bool is_block;        /* of set->blocks; false: malloc'ed */
     struct piece *next;
     float data[];
 } piece;
@@ -65,6 +72,7 @@ struct psr_checkpoints {
     uint64_t last_in_place;
     bool any_in_place;
     evaluation evaluated; /* the last one */
+    psr_blocks *blocks;   /* for large pieces */
 
     pthread_t thread;
     bool thread_runs;
@@ -84,11 +92,38 @@ struct psr_checkpoints {
 
 /* ---- parts ---- */
 
+/* Large ones lie in memory that is kept from one checkpoint to the next: workers compute on the
+ * cores on which the kernel would have to zero new pages. */
+static psr_err piece_new(psr_checkpoints *set, size_t count, piece **ret_piece)
+{
+    const size_t bytes = sizeof(piece) + count * sizeof(float);
+    const bool is_block =
+        count * sizeof(float) >= KEPT_BYTES_MIN && count * sizeof(float) <= PSR_PAYLOAD_BYTES_MAX;
+    void *memory = NULL;
+    if (is_block)
+        PSR_TRY(psr_blocks_take(set->blocks, &memory));
+    else
+        memory = malloc(bytes);
+    if (memory == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %zu floats of a checkpoint", count);
+    *ret_piece = memory;
+    **ret_piece = (piece){.is_block = is_block};
+    return PSR_OK;
+}
+
+static void piece_free(piece *p)
+{
+    if (p != NULL && p->is_block)
+        psr_blocks_give(p);
+    else
+        free(p);
+}
+
 static void drop_pieces(part *p)
 {
     while (p->first != NULL) {
         piece *next = p->first->next;
-        free(p->first);
+        piece_free(p->first);
         p->first = next;
     }
     p->last = &p->first;
@@ -205,7 +240,7 @@ static void write_some(psr_checkpoints *set, part *p)
     psr_err err = work != NULL ? write_piece(set, p, work) : psr_checkpoint_files_commit(p->files);
     uint64_t elements = work != NULL ? work->elements : 0;
     bool last = work == NULL;
-    free(work);
+    piece_free(work);
     note_disk_progress(set);
     pthread_mutex_lock(&set->mutex);
     p->written += elements;
@@ -226,6 +261,7 @@ static void write_some(psr_checkpoints *set, part *p)
 static void *write_all(void *context)
 {
     psr_checkpoints *set = context;
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE); /* workers compute meanwhile */
     pthread_mutex_lock(&set->mutex);
     while (!atomic_load(&set->given_up)) {
         set->at_work = next_part(set);
@@ -275,7 +311,7 @@ static void give_to_thread(psr_checkpoints *set, part *p, piece *given)
             pthread_cond_signal(&set->condition);
         }
     } else {
-        free(given); /* it failed, and the failure was not taken yet */
+        piece_free(given); /* it failed, and the failure was not taken yet */
     }
     pthread_mutex_unlock(&set->mutex);
 }
@@ -308,13 +344,12 @@ psr_err psr_checkpoints_put(psr_checkpoints *set, uint64_t step, uint32_t sectio
                         " comes in more than %" PRIu64 " pieces",
                         section, step, p->pieces_of[index]);
     PSR_TRY(psr_ranges_reserve(&p->came[index]));
-    piece *given = malloc(sizeof *given + count * sizeof *data);
-    if (given == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for %zu floats of a checkpoint", count);
-    *given = (piece){.section = section,
-                     .offset = offset,
-                     .count = count,
-                     .elements = psr_layout_elements_in(place.layout, offset, count)};
+    piece *given;
+    PSR_TRY(piece_new(set, count, &given));
+    given->section = section;
+    given->offset = offset;
+    given->count = count;
+    given->elements = psr_layout_elements_in(place.layout, offset, count);
     if (set->evaluated.made && set->evaluated.step == step)
         given->evaluated = set->evaluated;
     memcpy(given->data, data, count * sizeof *data);
@@ -416,6 +451,11 @@ psr_err psr_checkpoints_new(const psr_checkpoints_options *options,
         set->section_count++;
     pthread_mutex_init(&set->mutex, NULL);
     pthread_cond_init(&set->condition, NULL);
+    psr_err err = psr_blocks_new(sizeof(piece) + PSR_PAYLOAD_BYTES_MAX, &set->blocks);
+    if (err != PSR_OK) {
+        psr_checkpoints_free(set);
+        return err;
+    }
     int failure = pthread_create(&set->thread, NULL, write_all, set);
     if (failure != 0) {
         psr_checkpoints_free(set);
@@ -458,5 +498,6 @@ void psr_checkpoints_free(psr_checkpoints *set)
     }
     pthread_mutex_destroy(&set->mutex);
     pthread_cond_destroy(&set->condition);
+    psr_blocks_free(set->blocks);
     free(set);
 }

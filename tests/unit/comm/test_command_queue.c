@@ -66,7 +66,7 @@ static void what_was_never_taken_out_is_freed_with_the_queue(void **state)
     psr_command_queue *queue = NULL;
     assert_int_equal(psr_command_queue_new(4, &queue), PSR_OK);
     /* The address sanitizer's leak check is what fails here. */
-    psr_command in = {.kind = PSR_COMMAND_SEND, .object = malloc(sizeof(psr_outgoing))};
+    psr_command in = {.kind = PSR_COMMAND_SEND, .object = calloc(1, sizeof(psr_outgoing))};
     assert_true(psr_command_push(queue, &in));
     in = (psr_command){.kind = READY};
     assert_true(psr_command_push(queue, &in));

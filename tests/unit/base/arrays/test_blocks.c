@@ -1,0 +1,79 @@
+/* Blocks that keep their memory. */
+#include "tests/unit/expect.h"
+
+#include "base/arrays/blocks.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { BYTES = 100000, MANY = 30 };
+
+static void a_block_that_was_given_back_is_the_next_one(void **state)
+{
+    (void)state;
+    psr_blocks *blocks;
+    void *one, *other, *again;
+    expect_ok(psr_blocks_new(BYTES, &blocks));
+    expect_ok(psr_blocks_take(blocks, &one));
+    expect_ok(psr_blocks_take(blocks, &other));
+    assert_ptr_not_equal(one, other);
+    psr_blocks_give(one);
+    expect_ok(psr_blocks_take(blocks, &again));
+    assert_ptr_equal(again, one);
+    psr_blocks_give(again);
+    psr_blocks_give(other);
+    psr_blocks_free(blocks);
+}
+
+static void blocks_are_apart_and_aligned(void **state)
+{
+    (void)state;
+    psr_blocks *blocks;
+    unsigned char *taken[MANY];
+    expect_ok(psr_blocks_new(BYTES, &blocks));
+    for (int i = 0; i < MANY; i++) {
+        void *block;
+        expect_ok(psr_blocks_take(blocks, &block));
+        assert_int_equal((uintptr_t)block % 64, 0);
+        taken[i] = block;
+        memset(block, i, BYTES);
+    }
+    for (int i = 0; i < MANY; i++)
+        for (int k = 0; k < BYTES; k += BYTES - 1)
+            assert_int_equal(taken[i][k], i);
+    for (int i = 0; i < MANY; i++)
+        psr_blocks_give(taken[i]);
+    psr_blocks_free(blocks);
+}
+
+static void *give(void *block)
+{
+    memset(block, 1, BYTES); /* it is still there */
+    psr_blocks_give(block);
+    return NULL;
+}
+
+static void a_block_outlives_its_owner_until_another_thread_gives_it_back(void **state)
+{
+    (void)state;
+    psr_blocks *blocks;
+    void *block;
+    pthread_t thread;
+    expect_ok(psr_blocks_new(BYTES, &blocks));
+    expect_ok(psr_blocks_take(blocks, &block));
+    psr_blocks_free(blocks);
+    assert_int_equal(pthread_create(&thread, NULL, give, block), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    psr_blocks_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_block_that_was_given_back_is_the_next_one),
+        cmocka_unit_test(blocks_are_apart_and_aligned),
+        cmocka_unit_test(a_block_outlives_its_owner_until_another_thread_gives_it_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
