@@ -104,6 +104,11 @@ static psr_err add_up(psr_global_norm *norm)
     norm->total = 0;
     for (uint32_t b = 0; b < plan->bucket_count; b++)
         norm->total += norm->squares[b];
+    if (!isfinite(norm->total)) /* all parts are finite */
+        return psr_fail(PSR_ERR_NUMERIC,
+                        "step %" PRIu64 ": the norm of the gradient is not finite; a lower --lr "
+                        "may help",
+                        norm->step + 1);
     norm->known = true;
     for (uint32_t s = 0; adds(norm) && s < plan->shards; s++)
         PSR_TRY(send_total(norm, (psr_peer){PSR_ROLE_SHARD, s}));

@@ -24,10 +24,11 @@ PSR_MUST_CHECK psr_err psr_global_norm_new(const psr_plan *plan, psr_peer self, 
 /* NULL allowed. */
 void psr_global_norm_free(psr_global_norm *norm);
 
-/* The sum of squares of a bucket that this member updates, once a step. Fails as the outbox
- * does. */
+/* The sum of squares of a bucket that this member updates, once a step. NUMERIC: all sums together
+ * are not finite. Else fails as the outbox does. */
 PSR_MUST_CHECK psr_err psr_global_norm_part(psr_global_norm *norm, uint32_t bucket, double squares);
-/* NORM of another member. Takes *message. PROTOCOL: it is not due, or not the sender's to say. */
+/* NORM of another member. Takes *message. PROTOCOL: it is not due, or not the sender's to say.
+ * NUMERIC: as above. */
 PSR_MUST_CHECK psr_err psr_global_norm_message(psr_global_norm *norm, psr_message **message);
 /* Whether the step's norm is known, and all that this member updates is summed. Then the next step
  * begins. Worker 0 gets every step's, another member the steps in which it updates. */
