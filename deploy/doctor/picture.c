@@ -9,8 +9,9 @@
 
 #define HOST_WIDTH_MAX 18
 #define ADDRESS_WIDTH_MAX 15
-#define BACK_END_WIDTH_MAX 22
-#define HOSTS_IN_TABLE 12 /* a table of more hosts would not fit 100 columns */
+#define PROCESSOR_WIDTH 46
+#define BACK_END_WIDTH_MAX 26
+#define HOSTS_IN_TABLE 9 /* a table of more hosts would not fit 80 columns */
 #define GIB ((double)(1 << 30))
 
 /* ---- hosts ---- */
@@ -58,24 +59,23 @@ static int width_of_names(const psr_checkup *c)
 static void print_host(FILE *to, const psr_checkup *c, size_t i, int width)
 {
     const psr_checkup_host *h = &c->hosts[i];
-    char back_end[40], cores[32], clock[32];
+    char cores[32], clock[32];
     psr_print(to, "%3zu  %-*.*s", i, width, width, h->host.name);
     if (h->stage != PSR_DOCTOR_PROBED) {
         psr_print(to, "  %5" PRIu32 "  no answer, see below\n", h->host.slots);
         return;
     }
-    describe_back_end(&h->facts, back_end);
     describe_cores(&h->facts, cores);
     describe_clock(h, clock);
-    psr_print(to, "  %5" PRIu32 "  %-*.*s  %6.6s  %8.1f  %9.9s  %.*s\n", h->host.slots,
-              ADDRESS_WIDTH_MAX, ADDRESS_WIDTH_MAX, h->facts.address, cores,
-              (double)h->facts.memory_free_bytes / GIB, clock, BACK_END_WIDTH_MAX, back_end);
+    psr_print(to, "  %5" PRIu32 "  %-*.*s  %6.6s  %8.1f  %9.9s\n", h->host.slots, ADDRESS_WIDTH_MAX,
+              ADDRESS_WIDTH_MAX, h->facts.address, cores, (double)h->facts.memory_free_bytes / GIB,
+              clock);
 }
 
 static void print_hosts(FILE *to, const psr_checkup *c)
 {
     const int width = width_of_names(c);
-    psr_print(to, "     %-*s  slots  %-*s   cores  free GiB   clock, s  back end\n", width, "host",
+    psr_print(to, "     %-*s  slots  %-*s   cores  free GiB   clock, s\n", width, "host",
               ADDRESS_WIDTH_MAX, "address");
     for (size_t i = 0; i < c->count; i++)
         print_host(to, c, i, width);
@@ -113,11 +113,13 @@ static void describe_bytes(uint64_t bytes, char text[16])
         snprintf(text, 16, "%" PRIu64 "K", bytes >> 10);
 }
 
-#define KIND_BYTES 160
+#define KIND_BYTES 224
 
+/* Two lines, so that both fit 80 columns. */
 static void describe_kind(const psr_host_facts *f, char text[KIND_BYTES])
 {
-    char l1[16], l2[16], l3[16], locked[16], files[24] = "any";
+    char back_end[40], l1[16], l2[16], l3[16], locked[16], files[24] = "any";
+    describe_back_end(f, back_end);
     describe_bytes(f->l1_bytes, l1);
     describe_bytes(f->l2_bytes, l2);
     describe_bytes(f->l3_bytes, l3);
@@ -125,9 +127,10 @@ static void describe_kind(const psr_host_facts *f, char text[KIND_BYTES])
     if (f->files_max < PSR_FACT_UNLIMITED)
         snprintf(files, sizeof files, "%" PRIu64, f->files_max);
     const char *zmq = strncmp(f->library, "libzmq ", 7) == 0 ? f->library + 7 : f->library;
-    snprintf(text, KIND_BYTES, "%-30.30s  %4.4s %4.4s %4.4s  %8.8s  %6.6s  %-7.7s  %-5.5s  %.6s",
-             f->processor, l1, l2, l3, files, locked, f->huge_pages[0] ? f->huge_pages : "none",
-             f->congestion, zmq);
+    snprintf(text, KIND_BYTES,
+             "%-*.*s  %.*s\n     %4.4s  %4.4s  %4.4s  %8.8s  %6.6s  %-7.7s  %-5.5s  %.6s",
+             PROCESSOR_WIDTH, PROCESSOR_WIDTH, f->processor, BACK_END_WIDTH_MAX, back_end, l1, l2,
+             l3, files, locked, f->huge_pages[0] ? f->huge_pages : "none", f->congestion, zmq);
 }
 
 /* The hosts from first on, up to last, are like the one above; SIZE_MAX: none is. */
@@ -143,8 +146,9 @@ static void print_kinds(FILE *to, const psr_checkup *c)
 {
     char kind[KIND_BYTES], before[KIND_BYTES] = "";
     size_t first = SIZE_MAX, last = 0;
-    psr_print(to, "\n     %-30s  %4s %4s %4s  %8s  %6s  %-7s  %-5s  %s\n", "processor", "L1", "L2",
-              "L3", "files", "locked", "pages", "tcp", "libzmq");
+    psr_print(to, "\n     %-*s  %s\n", PROCESSOR_WIDTH, "processor", "back end");
+    psr_print(to, "     %4s  %4s  %4s  %8s  %6s  %-7s  %-5s  %s\n", "L1", "L2", "L3", "files",
+              "locked", "pages", "tcp", "libzmq");
     for (size_t i = 0; i < c->count; i++) {
         const bool probed = c->hosts[i].stage == PSR_DOCTOR_PROBED;
         if (probed)

@@ -118,7 +118,7 @@ def beside_one_another(tap, psring, version):
     tap.ok(run.status == 0 and len(measured) == 6 and [host["slots"] for host in told["hosts"]] == [2, 1, 1],
            "of three hosts each way is measured", run.why())
     run = Doctor(psring, "-H", "good2,good3", *ssh(version), "-x", "ONEDNN_MAX_CPU_ISA=SSE41")
-    tap.ok(run.status == 0 and len(re.findall("sse41", run.stdout)) == 2, "variables of -x are those of what it starts", run.why())
+    tap.ok(run.status == 0 and "sse41" in run.stdout and "\n  1  as the one above\n" in run.stdout, "variables of -x are those of what it starts", run.why())
     run = Doctor(psring, "-H", "good2,good3", *ssh(version), "--interface", "127.0.0.5", "--json")
     told = json.loads(run.stdout)
     tap.ok(run.status == 0 and all(host["facts"]["endpoint"].startswith("tcp://127.0.0.5:") for host in told["hosts"]),
@@ -129,7 +129,7 @@ def bad_hosts(tap, psring, version):
     run = Doctor(psring, "-H", ",".join(["good2", *BAD, "good3"]), *ssh(version))
     for host, pattern in BAD.items():
         tap.ok(run.status == 1 and run.says("  " + pattern), "host %s is a line" % host, run.why())
-    tap.ok(run.says(r"  0 +- .* [0-9.]+") and len(re.findall(r"^  answer +\w+: nothing else is known of this host$", run.stdout, re.M)) == len(BAD),
+    tap.ok(run.says(r" +least [0-9.e-]+, middle [0-9.e-]+, most [0-9.e-]+ of \d+ ways; --json has each") and len(re.findall(r"^  answer +\w+: nothing else is known of this host$", run.stdout, re.M)) == len(BAD),
            "the others are examined, and what is not known is told", run.why())
     tap.ok("\x1b" not in run.stdout + run.stderr, "nothing of what they say reaches the terminal as a command", run.why())
     for host, pattern in {"mute": r"login +mute: it did not tell its agent's hello within 3 s.*",
