@@ -6,6 +6,7 @@ usage: test_launched.py SOURCE-ROOT PSRING SCHEDULER SHARD WORKER"""
 
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -172,6 +173,10 @@ def ways(tap, launcher, right):
     ring, ps = dict(OPTIONS, mode="ring"), dict(OPTIONS, mode="ps", shards=2)
     loop = launcher.loop(3, dict(ring, out="loop"), free_port())
     well(tap, launcher, loop, "loop", right)
+    with open(os.path.join(launcher.directory, "loop", "run.json")) as text:
+        command = json.load(text)["command"]
+    typed = shlex.join([launcher.worker] + words_of(dict(ring, out="loop")))
+    tap.ok(command == typed, "run.json has the command line that was typed", [command, typed])
     for rank, process in enumerate(loop):
         tap.ok(any("rank %d of 3 from RANK and WORLD_SIZE (torch.distributed's variables)" % rank in line for line in process.lines),
                "rank %d says its place and where it has it from" % rank, process.lines[:3])

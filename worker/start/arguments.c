@@ -236,6 +236,7 @@ void psr_worker_arguments_parse(int argc, char **argv, psr_worker_arguments *ret
                               .total_batch = PSR_NOT_GIVEN};
     char networks[PSR_NETWORK_TEXT_MAX], names[PSR_NETWORK_TEXT_MAX];
     const char *text;
+    psr_command_text(argc, (const char *const *)argv, a.command); /* argp puts the words in order */
     psr_config_defaults(&a.config);
     psr_network_help(networks, sizeof networks);
     psr_network_names(names, sizeof names);

@@ -6,6 +6,7 @@
 #define PSR_WORKER_START_ARGUMENTS_H
 
 #include "base/config/config.h"
+#include "base/text/command_text.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -15,6 +16,7 @@
 typedef struct psr_worker_arguments {
     bool provisioned;                         /* everything else comes on standard input */
     const char *scheduler, *keys, *interface; /* borrowed from argv; NULL: not given */
+    char command[PSR_COMMAND_MAX];            /* the command line, as it was given */
     uint32_t rank;                            /* PSR_NOT_GIVEN if not given, as all numbers here */
     uint32_t port;                            /* --scheduler-port */
     const char *meeting;                      /* --meeting: a folder that all hosts

@@ -94,9 +94,11 @@ static psr_err start_one(psr_launched *l, const char *program, char *const optio
 static psr_err start_scheduler(psr_launched *l)
 {
     static char provision[] = "--provision", from[] = "-", by_worker[] = "--by-worker";
-    char **words = NULL, *options[256] = {provision, from, by_worker};
+    char command[PSR_COMMAND_MAX + 16]; /* a person typed this one, for run.json */
+    char **words = NULL, *options[256] = {provision, from, by_worker, command};
     psr_config config = l->config;
-    size_t count = 3;
+    size_t count = 4;
+    snprintf(command, sizeof command, "--command=%s", l->command);
     psr_launched_share_cores(&l->start, &config);
     PSR_TRY(psr_config_to_arguments(&config, &words));
     for (size_t i = 0; words[i] != NULL && count + 1 < sizeof options / sizeof *options; i++)
@@ -209,6 +211,7 @@ psr_err psr_launched_begin(psr_launched *l, const psr_worker_arguments *a, const
 {
     psr_provision p;
     l->start = *start;
+    l->command = a->command;
     if (start->level == PSR_START_MPI)
         psr_end_with_parent();
     PSR_TRY(psr_launched_resolve(a, &l->start, &l->config));

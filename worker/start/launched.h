@@ -14,7 +14,8 @@
 
 typedef struct psr_launched {
     psr_start start;
-    psr_config config; /* the run's configuration, as this process was given it */
+    psr_config config;   /* the run's configuration, as this process was given it */
+    const char *command; /* the command line; borrowed while it begins */
     psr_job_folder folder;
     psr_meeting_file meeting;
     psr_beside *beside; /* NULL: it starts no process */
