@@ -90,6 +90,7 @@ class Slurm:
         return self
 
     def __exit__(self, *unused):
+        self._end_jobs()
         for daemon in reversed(self.daemons):
             daemon.terminate()
             try:
@@ -97,6 +98,21 @@ class Slurm:
             except subprocess.TimeoutExpired:
                 daemon.kill()
                 daemon.wait()
+
+    def _end_jobs(self):
+        """Jobs that a test left when it failed: their processes are not slurmd's children, and
+        would outlive it."""
+        end = time.monotonic() + 30
+        try:
+            while len(self.daemons) == 4 and all(daemon.poll() is None for daemon in self.daemons) and time.monotonic() < end:
+                jobs = subprocess.run(self.words("squeue", "-h", "-o", "%A"), env=self.env, capture_output=True, text=True, timeout=30).stdout.split()
+                if not jobs:
+                    return
+                for words in (["--full", "--signal=KILL"], []):
+                    subprocess.run(self.words("scancel", *words, *jobs), env=self.env, capture_output=True, timeout=30)
+                time.sleep(0.1)
+        except subprocess.TimeoutExpired:
+            pass  # the daemons end all the same
 
     def words(self, name, *words, node=0):
         command = [self.programs[name], *words]
