@@ -64,6 +64,17 @@ void psr_metrics_print(const psr_metrics *m, char line[static PSR_METRICS_LINE_M
     psr_text_add(&end, "}");
 }
 
+void psr_metrics_print_evaluation(uint64_t step, double loss, double accuracy, double top5,
+                                  char line[static PSR_METRICS_LINE_MAX])
+{
+    psr_text_end end = {line, PSR_METRICS_LINE_MAX};
+    psr_text_add(&end, "{\"step\": %" PRIu64 ", \"rank\": 0", step);
+    add_real(&end, "test_loss", loss);
+    add_real(&end, "test_accuracy", accuracy);
+    add_real(&end, "test_top5", top5);
+    psr_text_add(&end, "}");
+}
+
 psr_err psr_outcome_to_json(const psr_outcome *o, const char *links, char **ret_json)
 {
     const size_t size = PSR_METRICS_LINE_MAX + strlen(links);

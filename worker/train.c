@@ -421,13 +421,30 @@ static psr_err finish_step(training *tr, uint64_t steps)
     return PSR_OK;
 }
 
+/* An evaluation that was due after the checkpoint's step and was cut. It counts as one of a step
+ * does, but no step of this run has a line for it, so worker 0 tells it by itself. */
+static psr_err make_up_evaluation(training *tr)
+{
+    psr_trainer *t = tr->t;
+    char line[PSR_METRICS_LINE_MAX];
+    PSR_TRY(evaluate(tr, t->first_step));
+    if (tr->last_evaluated != t->first_step) /* it was cut again */
+        return PSR_OK;
+    psr_metrics_print_evaluation(t->first_step, tr->outcome.test_loss, tr->outcome.test_accuracy,
+                                 tr->outcome.test_top5, line);
+    if (psr_trainer_is_first(t))
+        PSR_TRY(psr_session_metrics(t->session, line));
+    end_at_target(tr, t->first_step);
+    return PSR_OK;
+}
+
 static psr_err take_steps(training *tr)
 {
     psr_trainer *t = tr->t;
     if (t->first_step == t->total_steps) /* resumed after its last step */
         return psr_config_evaluates(t->config) ? evaluate(tr, t->total_steps) : PSR_OK;
     if (t->evaluates_first)
-        PSR_TRY(evaluate(tr, t->first_step));
+        PSR_TRY(make_up_evaluation(tr));
     for (uint64_t step = t->first_step; step < t->total_steps; step++) {
         const bool together = psr_passes_are_together(t);
         for (uint32_t i = 0; i < (together ? 1 : t->replica_count); i++) {

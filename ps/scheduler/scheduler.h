@@ -80,6 +80,9 @@ typedef struct psr_scheduler_events {
      * what rank 0's back end computes by reference loops; "" when there is none. */
     psr_err (*started)(void *context, const char *algorithms, const char *loops);
     psr_err (*metrics)(void *context, const psr_metrics_line *line);
+    /* The evaluation of the checkpoint that the run goes on from, which the run before had left
+     * out: of the line only its step and the fields test_.. mean anything. */
+    psr_err (*made_up)(void *context, const psr_metrics_line *line);
     /* A worker has counted so many samples of the test set in its evaluation after `step` steps. */
     void (*evaluating)(void *context, uint32_t rank, uint64_t step, uint64_t counted);
     /* A worker is done; json has its own figures (not yet checked). Not called if it sent none. */

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/text/json.h"
 #include "comm/launcher_line.h"
 #include "comm/members/coordinator.h"
 #include "comm/members/scheduler_loop.h"
@@ -16,6 +17,7 @@
 #include "ps/scheduler/checkpoints/checkpoints.h"
 #include "ps/scheduler/checkpoints/kept.h"
 #include "ps/scheduler/checkpoints/resume.h"
+#include "ps/scheduler/followers.h"
 #include "ps/scheduler/hosts.h"
 #include "ps/scheduler/late.h"
 #include "ps/scheduler/lives.h"
@@ -26,12 +28,11 @@
 #include "ps/scheduler/launcher/orders.h"
 #include "ps/scheduler/about.h"
 #include "ps/scheduler/rundir.h"
-#include "ps/scheduler/prometheus/endpoint.h"
-#include "ps/scheduler/tensorboard/tensorboard.h"
 #include "ps/scheduler/scheduler.h"
 #include "ps/scheduler/trace/run_trace.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,9 +59,7 @@ typedef struct driver {
     psr_scheduler *scheduler;
     psr_coordinator *coordinator; /* the scheduler's */
     psr_rundir *rundir;
-    psr_tensorboard *tensorboard; /* --tensorboard; NULL: without */
-    psr_exposition *exposition;   /* --metrics-port, as the next; NULL: without */
-    psr_endpoint *endpoint;
+    psr_followers followers;
     psr_resume *resume;    /* NULL: from the start */
     psr_sections sections; /* once all have joined */
     psr_checkpoints *checkpoints;
@@ -172,58 +171,6 @@ static psr_err begin_figures(driver *d, const psr_config *config, const psr_fact
     return psr_figures_new(&figures, &d->figures);
 }
 
-/* The directory of the run that a checkpoint is of (RUN/checkpoints/step-N), if it is of one. */
-static bool run_of(const char *checkpoint, char run[static PSR_PATH_MAX])
-{
-    static const char folder[] = "/checkpoints/step-";
-    snprintf(run, PSR_PATH_MAX, "%s", checkpoint);
-    char *at = NULL;
-    for (char *next = run; (next = strstr(next, folder)) != NULL; next++)
-        at = next;
-    if (at != NULL)
-        *at = '\0';
-    return at != NULL;
-}
-
-static psr_err begin_tensorboard(driver *d)
-{
-    char earlier[PSR_PATH_MAX];
-    const bool resumed = d->resume != NULL;
-    const bool of_run = resumed && run_of(psr_resume_path(d->resume), earlier);
-    const psr_tensorboard_options options = {.directory = psr_rundir_path(d->rundir),
-                                             .earlier = of_run ? earlier : NULL,
-                                             .ranks = psr_roster_of(d->config).ranks,
-                                             .every = d->config->metrics_every,
-                                             .first_step =
-                                                 resumed ? psr_resume_step(d->resume) : 0};
-    return psr_tensorboard_new(&options, &d->tensorboard);
-}
-
-static psr_err listen_for_prometheus(driver *d)
-{
-    PSR_TRY(psr_exposition_new(psr_roster_of(d->config).ranks, &d->exposition));
-    PSR_TRY(psr_endpoint_new(&d->config->metrics_port, d->exposition, &d->endpoint));
-    psr_rundir_metrics_url(d->rundir, psr_endpoint_url(d->endpoint));
-    return PSR_OK;
-}
-
-/* Once the run has its directory, which is its name. */
-static psr_err begin_exposition(driver *d, const psr_config *config, const psr_plan *plan,
-                                uint64_t first_step, uint64_t total_steps)
-{
-    char line[PSR_ADDRESS_MAX + 64];
-    const psr_exposition_about about = {.run = psr_rundir_path(d->rundir),
-                                        .mode =
-                                            psr_mode_name(psr_config_mode_at(config, first_step)),
-                                        .model = config->model,
-                                        .workers = plan->ranks,
-                                        .shards = plan->shards,
-                                        .planned_steps = total_steps};
-    snprintf(line, sizeof line, "  figures    at %s", psr_endpoint_url(d->endpoint));
-    on_say(d, line);
-    return psr_exposition_begin(d->exposition, &about);
-}
-
 static psr_err begin_files(driver *d, const psr_config *config, const psr_facts *facts,
                            const psr_view *members, uint64_t bucket_bytes)
 {
@@ -234,6 +181,11 @@ static psr_err begin_files(driver *d, const psr_config *config, const psr_facts 
     free(members_json);
     PSR_TRY(err);
     psr_launcher_directory(d->launcher, psr_rundir_path(d->rundir), config->resume);
+    if (psr_followers_url(&d->followers) != NULL) {
+        char line[PSR_ADDRESS_MAX + 64];
+        snprintf(line, sizeof line, "  figures    at %s", psr_followers_url(&d->followers));
+        on_say(d, line);
+    }
     char directory[PSR_PATH_MAX + 16];
     snprintf(directory, sizeof directory, "%s/checkpoints", psr_rundir_path(d->rundir));
     PSR_TRY(psr_about_pairs(config, facts, d->command, &d->about));
@@ -332,9 +284,9 @@ static psr_err on_begin(void *context, const psr_config *given, const psr_facts 
     psr_err err = begin_figures(d, config, facts, members, &beginning.plan, beginning.first_step);
     if (err == PSR_OK)
         err = begin_files(d, config, facts, members, bucket_bytes_of(d, config));
-    if (err == PSR_OK && d->exposition != NULL)
-        err = begin_exposition(d, config, &beginning.plan, beginning.first_step,
-                               beginning.total_steps);
+    if (err == PSR_OK)
+        err = psr_followers_joined(&d->followers, psr_rundir_path(d->rundir), beginning.first_step,
+                                   beginning.total_steps);
     if (err != PSR_OK) {
         psr_plan_done(&beginning.plan);
         return err;
@@ -400,8 +352,7 @@ static psr_err on_started(void *context, const char *algorithms, const char *loo
     driver *d = context;
     d->started = true;
     psr_rundir_log(d->rundir, self, "all are ready: start");
-    if (d->config->tensorboard)
-        PSR_TRY(begin_tensorboard(d));
+    PSR_TRY(psr_followers_begin(&d->followers, psr_rundir_path(d->rundir), d->resume));
     /* Without this socket the run goes on, but cannot be asked for its mode. */
     if (psr_mode_requests_begin(&d->asked, d->scheduler, psr_rundir_path(d->rundir),
                                 psr_scheduler_loop_wake, &d->loop) != PSR_OK)
@@ -435,23 +386,39 @@ static void on_shard_traffic(void *context, uint32_t shard, const psr_traffic *t
     psr_rundir_log(d->rundir, (psr_peer){PSR_ROLE_SHARD, shard}, line);
 }
 
+static void say_evaluated(driver *d, uint64_t step, double accuracy, double loss)
+{
+    char said[128];
+    snprintf(said, sizeof said, "step %" PRIu64 ": test accuracy %.2f%%, test loss %.4f", step,
+             100 * accuracy, psr_shown(loss));
+    psr_launcher_evaluated(d->launcher, said);
+}
+
+static psr_err on_made_up(void *context, const psr_metrics_line *line)
+{
+    driver *d = context;
+    const double accuracy = psr_json_number(line->fields, "test_accuracy", 0);
+    uint64_t best_step;
+    double best_accuracy;
+    say_evaluated(d, line->step, accuracy, psr_json_number(line->fields, "test_loss", NAN));
+    psr_followers_made_up(&d->followers, line);
+    PSR_TRY(psr_kept_resumed(d->kept, psr_resume_path(d->resume), line->step, accuracy));
+    if (psr_kept_best(d->kept, &best_step, &best_accuracy))
+        psr_rundir_best(d->rundir, best_step, best_accuracy);
+    return PSR_OK;
+}
+
 static psr_err on_metrics(void *context, const psr_metrics_line *line)
 {
     driver *d = context;
     PSR_TRY(psr_rundir_metrics(d->rundir, line));
-    if (d->tensorboard != NULL)
-        PSR_TRY(psr_tensorboard_take(d->tensorboard, line));
-    if (d->exposition != NULL)
-        psr_exposition_take(d->exposition, line);
+    PSR_TRY(psr_followers_take(&d->followers, line));
     psr_figures_take_metrics(d->figures, line);
     psr_progress_take(d->progress, line);
     psr_fault_point("barrier", line->step);
     psr_progress_evaluation e;
     if (psr_progress_evaluated(d->progress, &e)) {
-        char said[128];
-        snprintf(said, sizeof said, "step %" PRIu64 ": test accuracy %.2f%%, test loss %.4f",
-                 e.step, 100 * e.accuracy, psr_shown(e.loss));
-        psr_launcher_evaluated(d->launcher, said);
+        say_evaluated(d, e.step, e.accuracy, e.loss);
         psr_checkpoints_evaluated(d->checkpoints, e.step, e.accuracy, e.loss);
         psr_kept_evaluated(d->kept, e.step, e.accuracy);
     }
@@ -542,8 +509,8 @@ static void on_ended(void *context, psr_err status, const char *line)
         psr_rundir_discard(d->rundir);
     else
         written = psr_rundir_end(d->rundir, status, line, kept != NULL ? kept : outcome);
-    if (written == PSR_OK && d->tensorboard != NULL)
-        written = psr_tensorboard_end(d->tensorboard);
+    if (written == PSR_OK)
+        written = psr_followers_end(&d->followers);
     if (written != PSR_OK && status == PSR_OK) {
         d->status = written;
         snprintf(d->line, sizeof d->line, "%s", psr_err_detail());
@@ -738,8 +705,8 @@ static void do_housekeeping(driver *d, int64_t now_ms)
         return;
     d->flush_ms = now_ms + FLUSH_EVERY_MS;
     psr_err err = psr_rundir_flush(d->rundir);
-    if (err == PSR_OK && d->tensorboard != NULL)
-        err = psr_tensorboard_flush(d->tensorboard);
+    if (err == PSR_OK)
+        err = psr_followers_flush(&d->followers);
     if (err != PSR_OK)
         psr_coordinator_end(d->coordinator, err, NULL);
 }
@@ -871,6 +838,7 @@ static psr_err set_up(driver *d)
         .restore = on_restore,
         .started = on_started,
         .metrics = on_metrics,
+        .made_up = on_made_up,
         .evaluating = on_evaluating,
         .done = on_done,
         .carried = on_shard_traffic,
@@ -882,11 +850,10 @@ static psr_err set_up(driver *d)
         .ended = on_ended,
     };
     PSR_TRY(psr_fault_point_set(d->config->fault_point, "scheduler", 0));
-    if (d->config->tensorboard)
-        PSR_TRY(psr_tensorboard_check());
+    PSR_TRY(psr_followers_init(&d->followers, d->config));
     PSR_TRY(psr_rundir_new(d->config, d->series, d->command, &d->rundir));
-    if (d->config->metrics_port.on)
-        PSR_TRY(listen_for_prometheus(d));
+    if (psr_followers_url(&d->followers) != NULL)
+        psr_rundir_metrics_url(d->rundir, psr_followers_url(&d->followers));
     if (d->config->resume[0])
         PSR_TRY(psr_resume_open(d->config->resume, d->config, on_skipped, d, &d->resume));
     if (d->by_hand)
@@ -927,9 +894,7 @@ static void clean_up(driver *d)
     psr_progress_free(d->progress);
     psr_figures_free(d->figures);
     psr_links_free(d->links);
-    psr_endpoint_free(d->endpoint);
-    psr_exposition_free(d->exposition);
-    psr_tensorboard_free(d->tensorboard);
+    psr_followers_done(&d->followers);
     psr_rundir_free(d->rundir);
 }
 

@@ -45,7 +45,7 @@ struct psr_scheduler {
     psr_scheduler_member *members; /* shards, then workers */
     uint32_t member_count;
     const psr_layout *layout; /* set from WELCOME on */
-    bool evaluates_first;
+    bool evaluates_first;     /* until that evaluation has been told */
     uint64_t first_step;
     char algorithms[sizeof((psr_config *)0)->algorithms];
     char loops[PSR_SCHEDULER_LOOPS_MAX];
@@ -60,6 +60,7 @@ struct psr_scheduler {
     bool stopping;
     bool target_met; /* it is stopping because of --target-accuracy, at this accuracy */
     double accuracy;
+    uint64_t accuracy_step;
     bool time_is_up; /* it is stopping because of --seconds */
     /* No worker begins a step. When all have said which step was their last, STOP_AT or a VIEW
      * follows. */

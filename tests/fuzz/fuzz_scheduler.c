@@ -117,6 +117,7 @@ static psr_err on_begin(void *context, const psr_config *config, const psr_facts
     static const psr_layout layout = {&tensor, 1, FLOATS, FLOATS};
     (void)facts, (void)members;
     ret_beginning->first_step = 0;
+    ret_beginning->evaluates_first = config->checkpoint_every.steps == 2;
     ret_beginning->layout = &layout;
     return on_plan(context, config->mode, &ret_beginning->plan);
 }
@@ -164,6 +165,14 @@ static psr_err on_metrics(void *context, const psr_metrics_line *line)
 {
     (void)context;
     if (line->worker >= WORKERS || line->rank >= WORKERS || line->step < 1 || line->step > STEPS)
+        abort();
+    return PSR_OK;
+}
+
+static psr_err on_made_up(void *context, const psr_metrics_line *line)
+{
+    (void)context;
+    if (line->worker != 0 || line->rank != 0 || line->step != 0)
         abort();
     return PSR_OK;
 }
@@ -428,6 +437,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .restore = on_restore,
         .started = on_started,
         .metrics = on_metrics,
+        .made_up = on_made_up,
         .evaluating = on_evaluating,
         .done = on_done,
         .carried = on_carried,

@@ -5,6 +5,7 @@ usage: test_run_control.py PSRING"""
 
 import math
 import os
+import re
 import sys
 from functools import partial
 
@@ -59,6 +60,37 @@ def checkpoints_stay(tap, psring, directory):
             tap.ok(line in log.read().splitlines(), "--eval-format torch prints its line", [line] + only.why())
 
 
+def a_made_up_evaluation_counts(tap, psring, directory):
+    """Of a checkpoint that was not evaluated: the run that goes on from it does so first."""
+    first = Run(psring, directory, "unevaluated", {**{name: value for name, value in OPTIONS.items() if name != "eval-every"}, **MODES["local"],
+                                                   "steps": 2, "no-eval": True})
+    checkpoint = os.path.join(first.out, "checkpoints", "step-2")
+    for mode, options in MODES.items():
+        more = dict(options, resume=checkpoint, steps=6, eval=True, **{"eval-every": 2, "checkpoint-every": 2, "keep-best": True})
+        whole = Run(psring, directory, "made-up-" + mode, more)
+        if not tap.ok(whole.status == 0 and "\nstep 2: test accuracy" in whole.stdout, "%s: it is shown" % mode, first.why() + whole.why()):
+            return
+        told = accuracies(whole)
+        made_up = float(re.search(r"\nstep 2: test accuracy ([0-9.]+)%", whole.stdout).group(1)) / 100
+        best = os.readlink(os.path.join(whole.out, "checkpoints", "best"))
+        better = [step for step in told if round(told[step], 4) > round(made_up, 4)]
+        right = checkpoint if not better else "step-%d" % min(step for step in told if told[step] == max(told.values()))
+        tap.ok(os.path.realpath(best) == os.path.realpath(right) if not better else best == right,
+               "%s: the best checkpoint may be the one that was evaluated so" % mode, [best, right, str(told), str(made_up)])
+        ended = Run(psring, directory, "reached-" + mode, dict(more, **{"target-accuracy": made_up - 1e-4}))
+        tap.ok(ended.status == 0 and ended.outcome()["steps"] == 3 and "after step 2 reaches the" in ended.outcome()["line"],
+               "%s: and may reach --target-accuracy" % mode, ended.why())
+
+
+def steps_of_another_size_are_told(tap, psring, directory):
+    first = Run(psring, directory, "of-three", dict(OPTIONS, **MODES["ring"], **{"eval-every": 0, "steps": 2}))
+    two = Run(psring, directory, "of-two", dict(MODES["ring"], resume=first.out, workers=2, steps=6, hash=True))
+    tap.ok(two.status == 0 and "--steps 6 ends with that step, and schedules count steps: 4 more, of 8 samples instead of 12; "
+           "as many samples as before would be --steps 8" in two.stdout, "--steps after a resize tells its samples", first.why() + two.why())
+    same = Run(psring, directory, "of-three-more", dict(MODES["ring"], resume=first.out, steps=4, hash=True))
+    tap.ok(same.status == 0 and "ends with that step" not in same.stdout, "and nothing without one", same.why())
+
+
 def figures_are_told(tap, psring, directory):
     run = Run(psring, directory, "figures", dict(OPTIONS, **MODES["local"], **{"eval-every": 0}))
     lines, outcome = run.metrics(), run.outcome()
@@ -88,7 +120,8 @@ def main():
     tap = Tap()
     with Workspace() as directory:
         together(tap, [partial(part, psring=psring, directory=directory)
-                       for part in (a_target_ends_the_run, checkpoints_stay, figures_are_told, incomplete_batches_are_left_out)])
+                       for part in (a_target_ends_the_run, checkpoints_stay, a_made_up_evaluation_counts,
+                                    steps_of_another_size_are_told, figures_are_told, incomplete_batches_are_left_out)])
     tap.end()
 
 

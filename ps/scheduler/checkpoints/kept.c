@@ -59,10 +59,9 @@ void psr_kept_evaluated(psr_kept *kept, uint64_t step, double accuracy)
 /* ---- the best ---- */
 
 /* The new link is made beside the old one and renamed over it, so that there always is one. */
-static psr_err link_best(const psr_kept *kept)
+static psr_err link_best(const psr_kept *kept, const char *target)
 {
-    char target[40], path[PATH_BYTES], beside[PATH_BYTES];
-    snprintf(target, sizeof target, "step-%" PRIu64, kept->best_step);
+    char path[PATH_BYTES], beside[PATH_BYTES];
     snprintf(path, sizeof path, "%s/best", kept->directory);
     snprintf(beside, sizeof beside, "%s/.best.part", kept->directory);
     (void)unlink(beside);
@@ -80,9 +79,24 @@ static psr_err see_best(psr_kept *kept, uint64_t step)
         kept->has_best = true;
         kept->best_step = step;
         kept->best_accuracy = accuracy;
-        return link_best(kept);
+        char target[40];
+        snprintf(target, sizeof target, "step-%" PRIu64, step);
+        return link_best(kept, target);
     }
     return PSR_OK;
+}
+
+psr_err psr_kept_resumed(psr_kept *kept, const char *path, uint64_t step, double accuracy)
+{
+    char *whole = kept->keep_best ? realpath(path, NULL) : NULL;
+    if (whole == NULL)
+        return kept->keep_best ? psr_fail(PSR_ERR_IO, "%s: %s", path, strerror(errno)) : PSR_OK;
+    kept->has_best = true;
+    kept->best_step = step;
+    kept->best_accuracy = accuracy;
+    psr_err err = link_best(kept, whole);
+    free(whole);
+    return err;
 }
 
 bool psr_kept_best(const psr_kept *kept, uint64_t *ret_step, double *ret_accuracy)

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -209,6 +210,27 @@ static void tell_deal(const psr_resume *resume, const psr_pace *pace, char *line
              pace->rest_steps == 1 ? "" : "s", pace->epoch_steps, samples, owed);
 }
 
+/* --steps and the schedules that follow it count steps of any size, so after another deal they mean
+ * another number of samples. false: the number is the same, or the run has its end in epochs. */
+static bool tell_steps(const psr_resume *resume, const psr_config *config, const psr_pace *pace,
+                       char *line, size_t size)
+{
+    const psr_pace before = pace_before(resume, &pace->deal);
+    const uint64_t was = (uint64_t)before.deal.workers * before.deal.batch_size,
+                   is = (uint64_t)pace->deal.workers * pace->deal.batch_size;
+    if (!pace->by_steps || config->steps <= resume->step || was == is)
+        return false;
+    const uint64_t left = config->steps - resume->step;
+    /* in double: rounded, but no overflow; people read it */
+    const double same = (double)resume->step + ceil((double)left * (double)was / (double)is);
+    snprintf(line, size,
+             "  resumed    --steps %" PRIu64
+             " ends with that step, and schedules count steps: %" PRIu64 " more, of %" PRIu64
+             " samples instead of %" PRIu64 "; as many samples as before would be --steps %.0f",
+             config->steps, left, is, was, same);
+    return true;
+}
+
 /* Whether the option differs from the checkpoint's; an older version did not write it. */
 static bool differs(const psr_resume *resume, const psr_config *config, const char *name,
                     const char **ret_was, char is[static PSR_OPTION_TEXT_MAX])
@@ -234,10 +256,13 @@ bool psr_resume_changes(const psr_resume *resume, const psr_config *config, cons
     const char *was;
     char is[PSR_OPTION_TEXT_MAX];
     if (pace->first_step == resume->step && resume->step > 0 &&
-        (pace->first_step != resume->pace.first_step || resume->pace.epoch_steps == 0) &&
-        index-- == 0) {
-        tell_deal(resume, pace, line, size);
-        return true;
+        (pace->first_step != resume->pace.first_step || resume->pace.epoch_steps == 0)) {
+        if (index-- == 0) {
+            tell_deal(resume, pace, line, size);
+            return true;
+        }
+        if (tell_steps(resume, config, pace, line, size) && index-- == 0)
+            return true;
     }
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
         if (differs(resume, config, options[i].name, &was, is) && index-- == 0) {

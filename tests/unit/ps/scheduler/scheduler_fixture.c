@@ -112,6 +112,7 @@ static psr_err on_begin(void *context, const psr_config *config, const psr_facts
                                    {"b", 1, {1024, 1, 1, 1}, 2048, 1024}};
     static const psr_layout layout = {tensors, 2, 3072, 3072};
     ret_beginning->first_step = f->first_step;
+    ret_beginning->evaluates_first = f->evaluates_first;
     ret_beginning->layout = &layout;
     return plan_of(config, psr_config_mode_at(config, f->first_step), &ret_beginning->plan);
 }
@@ -139,6 +140,14 @@ static psr_err on_metrics(void *context, const psr_metrics_line *line)
     f->metrics++;
     f->metrics_rank = line->rank;
     f->metrics_step = line->step;
+    return PSR_OK;
+}
+
+static psr_err on_made_up(void *context, const psr_metrics_line *line)
+{
+    fixture *f = context;
+    assert_int_equal(line->step, f->first_step);
+    f->made_up++;
     return PSR_OK;
 }
 
@@ -233,6 +242,7 @@ void open_scheduler(fixture *f)
         .restore = on_restore,
         .started = on_started,
         .metrics = on_metrics,
+        .made_up = on_made_up,
         .evaluating = on_evaluating,
         .done = on_done,
         .carried = on_carried,

@@ -227,6 +227,34 @@ static void a_line_of_metrics_that_is_not_due_is_a_violation(void **state)
     }
 }
 
+static void start_to_make_up(fixture *f)
+{
+    set_up(f);
+    f->config.target_accuracy = 0.25;
+    f->first_step = 6;
+    f->evaluates_first = true;
+    open_scheduler(f);
+    start_all(f);
+}
+
+static void an_evaluation_of_before_the_first_step_is_told_once_and_by_worker_0(void **state)
+{
+    fixture *f = *state;
+    static const char line[] = "{\"step\": 6, \"rank\": 0, \"test_accuracy\": 0.5}";
+    start_to_make_up(f);
+    say(f, w1, PSR_MSG_METRICS, "{\"step\": 6, \"rank\": 1, \"test_accuracy\": 0.5}");
+    ends_with_words(f, PSR_ERR_PROTOCOL, "it tells step 6 of rank 1 after step 6");
+    assert_int_equal(f->made_up, 0);
+    start_to_make_up(f);
+    say(f, w0, PSR_MSG_METRICS, line);
+    assert_int_equal(f->made_up, 1);
+    assert_int_equal(f->metrics, 0);
+    assert_non_null(strstr(f->said, "test accuracy 0.5000 after step 6 reaches the 0.25"));
+    say(f, w0, PSR_MSG_METRICS, line);
+    ends_with_words(f, PSR_ERR_PROTOCOL, "it tells step 6 of rank 0 after step 6");
+    assert_int_equal(f->made_up, 1);
+}
+
 static void metrics_come_step_by_step_to_the_runs_last(void **state)
 {
     fixture *f = *state;
@@ -336,6 +364,7 @@ int main(void)
         SET_UP(a_run_that_stops_has_its_checkpoint_due_there),
         SET_UP(a_checkpoint_that_is_not_due_is_a_violation),
         SET_UP(a_line_of_metrics_that_is_not_due_is_a_violation),
+        SET_UP(an_evaluation_of_before_the_first_step_is_told_once_and_by_worker_0),
         STARTED(metrics_come_step_by_step_to_the_runs_last),
         STARTED(step_by_step_hashes_must_be_equal),
         SET_UP(hashes_of_relaxed_runs_are_not_compared),
