@@ -50,6 +50,11 @@ static void put_facts(psr_fields_writer *w, const psr_facts *facts)
     psr_fields_put_item(w, "std", numbers_of(facts, facts->deviation));
     psr_fields_put_text(w, "processor", facts->processor);
     psr_fields_put_item(w, "class_names", names_of(facts->class_names));
+    if (facts->memory_fixed_bytes == 0)
+        return;
+    psr_fields_put_number(w, "memory_fixed_bytes", facts->memory_fixed_bytes);
+    psr_fields_put_number(w, "memory_sample_bytes", facts->memory_sample_bytes);
+    psr_fields_put_number(w, "memory_free_bytes", facts->memory_free_bytes);
 }
 
 static psr_err read_numbers(const cJSON *object, const char *name, float *values)
@@ -90,8 +95,23 @@ static psr_err read_names(const cJSON *object, char names[static PSR_CLASS_NAMES
     return PSR_OK;
 }
 
+/* No machine has more. */
+#define MEMORY_MAX ((uint64_t)1 << 50)
+
+static psr_err read_memory(const cJSON *object, psr_facts *facts)
+{
+    if (cJSON_GetObjectItemCaseSensitive(object, "memory_fixed_bytes") == NULL)
+        return PSR_OK;
+    PSR_TRY(
+        psr_fields_number(object, "memory_fixed_bytes", MEMORY_MAX, &facts->memory_fixed_bytes));
+    PSR_TRY(
+        psr_fields_number(object, "memory_sample_bytes", MEMORY_MAX, &facts->memory_sample_bytes));
+    return psr_fields_number(object, "memory_free_bytes", MEMORY_MAX, &facts->memory_free_bytes);
+}
+
 static psr_err read_known(const cJSON *object, psr_facts *facts)
 {
+    PSR_TRY(read_memory(object, facts));
     PSR_TRY(read_numbers(object, "mean", facts->mean));
     PSR_TRY(read_numbers(object, "std", facts->deviation));
     if (cJSON_GetObjectItemCaseSensitive(object, "processor") != NULL)

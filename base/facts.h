@@ -31,6 +31,10 @@ typedef struct psr_facts {
     /* For whoever has only the run's files; nothing is computed from them. Missing ones are read as
      * zero or "". Pixels x on the scale of 0 to 1 become (x - mean) / deviation, by channel. */
     float mean[PSR_FACTS_CHANNELS_MAX], deviation[PSR_FACTS_CHANNELS_MAX];
+    /* What a worker takes of its host's memory, how much each sample of a batch adds to that, and
+     * what its host had when it joined: checked before the start, and not kept in run.json. 0: not
+     * told. */
+    uint64_t memory_fixed_bytes, memory_sample_bytes, memory_free_bytes;
     char processor[96];                    /* of its host, as the kernel calls it */
     char class_names[PSR_CLASS_NAMES_MAX]; /* each ended by a newline; "": not known */
 } psr_facts;

@@ -1,6 +1,7 @@
 #include "worker/examine.h"
 
 #include "base/text/json_fields.h"
+#include "data/augment/plan.h"
 #include "data/opened.h"
 #include "model/backend.h"
 #include "model/networks/network_memory.h"
@@ -16,23 +17,25 @@ static psr_err find_data(const char *data, const char *user_directory, psr_datas
     return psr_dataset_info_read(directory, ret_info);
 }
 
-static psr_err measure_network(const char *model, uint32_t image_size, const psr_dataset_info *info,
+static psr_err measure_network(const psr_config *planned, const psr_dataset_info *info,
                                psr_network_memory *ret_memory)
 {
     psr_network *net = NULL;
-    PSR_TRY(psr_network_new(model, info->classes, info->channels,
-                            image_size > 0 ? image_size : info->height,
-                            image_size > 0 ? image_size : info->width, PSR_SHORTCUT_A, &net));
-    *ret_memory = psr_network_memory_of(net, 1);
+    uint32_t side = 0;
+    const uint32_t classes = planned->classes > 0 ? planned->classes : info->classes;
+    PSR_TRY(psr_augment_side_of(planned, info->channels,
+                                (psr_picture_shape){info->height, info->width}, &side));
+    PSR_TRY(psr_network_of(planned, classes, info->channels, side, side, &net));
+    *ret_memory = psr_network_memory_for(net, planned);
     psr_network_free(net);
     return PSR_OK;
 }
 
-static void put_network(psr_fields_writer *w, const char *model, uint32_t image_size,
+static void put_network(psr_fields_writer *w, const psr_config *planned,
                         const psr_dataset_info *info)
 {
     psr_network_memory memory;
-    if (measure_network(model, image_size, info, &memory) != PSR_OK) {
+    if (measure_network(planned, info, &memory) != PSR_OK) {
         psr_fields_put_text(w, "model_failure", psr_err_detail());
         return;
     }
@@ -40,8 +43,8 @@ static void put_network(psr_fields_writer *w, const char *model, uint32_t image_
     psr_fields_put_number(w, "sample_bytes", memory.sample_bytes);
 }
 
-psr_err psr_worker_examine(const char *data, const char *model, uint32_t image_size,
-                           const char *user_directory, char **ret_json)
+psr_err psr_worker_examine(const char *data, const psr_config *planned, const char *user_directory,
+                           char **ret_json)
 {
     char library[32], text[256];
     psr_fields_writer w = psr_fields_begin();
@@ -65,8 +68,8 @@ psr_err psr_worker_examine(const char *data, const char *model, uint32_t image_s
         psr_fields_put_number(&w, "height", info.height);
         psr_fields_put_number(&w, "width", info.width);
         psr_fields_put_number(&w, "classes", info.classes);
-        if (model != NULL)
-            put_network(&w, model, image_size, &info);
+        if (planned != NULL)
+            put_network(&w, planned, &info);
     }
     return psr_fields_finish(&w, ret_json);
 }

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/system/machine.h"
 #include "base/system/memory.h"
+#include "base/system/memory_limit.h"
 #include "base/text/printable.h"
 #include "comm/members/join.h"
 #include "comm/members/member.h"
@@ -17,13 +18,13 @@
 #include "comm/wire/messages.h"
 #include "data/augment/plan.h"
 #include "data/class_names.h"
-#include "worker/examine.h"
+#include "model/networks/network_memory.h"
 #include "worker/exchange/peers.h"
 #include "worker/input/host_data.h"
 #include "worker/input/pictures.h"
 #include "worker/snapshot.h"
 #include "worker/start/arguments.h"
-#include "worker/stored/stored_commands.h"
+#include "worker/start/commands.h"
 #include "worker/start/end_signals.h"
 #include "worker/start/launched.h"
 #include "worker/start/launched_options.h"
@@ -136,6 +137,19 @@ static psr_err check_last_stretch(const psr_config *config, uint64_t total)
                     mode, (uint64_t)config->epochs, total);
 }
 
+/* What is played computes nothing, and so needs nothing. */
+static void find_memory(const psr_config *config, const psr_network *net, psr_facts *facts)
+{
+    if (config->backend == PSR_BACKEND_PLAYED)
+        return;
+    const psr_network_memory memory = psr_network_memory_for(net, config);
+    const uint64_t available =
+        psr_memory_available("/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup");
+    facts->memory_fixed_bytes = memory.fixed_bytes;
+    facts->memory_sample_bytes = memory.sample_bytes;
+    facts->memory_free_bytes = available == UINT64_MAX ? 0 : available;
+}
+
 /* The facts of this host, for a run of so many ranks. */
 static psr_err find_facts(worker *w, uint32_t ranks, psr_facts *ret_facts)
 {
@@ -183,6 +197,7 @@ static psr_err find_facts(worker *w, uint32_t ranks, psr_facts *ret_facts)
         .total_steps = total,
         .parameter_count = w->net->params.count,
     };
+    find_memory(config, w->net, ret_facts);
     snprintf(ret_facts->identity, sizeof ret_facts->identity, "%s threads=%" PRIu32,
              psr_backend_identity(config->backend), config->threads);
     snprintf(ret_facts->data_name, sizeof ret_facts->data_name, "%s", info.name);
@@ -686,58 +701,15 @@ static psr_err start(const psr_worker_arguments *a, worker *w, bool *ret_spawns)
     return psr_launched_begin(&w->launched, a, &place, note_lost, w, &w->provision);
 }
 
-/* Consumes json. Returns the exit status. */
-static int print_found(psr_err err, char *json)
+/* What psring doctor, inspect, export and eval ask of this program; no run. */
+static bool run_command(int count, char **words, int *ret_status)
 {
-    if (err == PSR_OK)
-        psr_print(stdout, "%s\n", json);
-    else
-        psr_log(PSR_LOG_ERROR, "%s", psr_err_detail());
-    free(json);
-    return psr_err_exit_status(err);
-}
-
-/* `psring-worker examine [DATA [MODEL IMAGE-SIZE]]` */
-static int examine(int count, char **words)
-{
-    const char *data = count > 0 ? words[0] : NULL, *model = count > 2 ? words[1] : NULL;
-    const uint32_t image_size = count > 2 ? (uint32_t)strtoul(words[2], NULL, 10) : 0;
-    char directory[PSR_PATH_MAX], *json = NULL;
-    bool has_directory = user_data_directory(directory, sizeof directory);
-    psr_err err =
-        psr_worker_examine(data, model, image_size, has_directory ? directory : NULL, &json);
-    return print_found(err, json);
-}
-
-/* `psring-worker read DATA` */
-static int read_data(const char *data)
-{
-    char directory[PSR_PATH_MAX], cache[PSR_PATH_MAX], *json = NULL;
-    bool has_directory = user_data_directory(directory, sizeof directory);
-    bool has_cache = user_cache_directory(cache, sizeof cache);
-    psr_err err =
-        psr_worker_read(data, has_directory ? directory : NULL, has_cache ? cache : NULL, &json);
-    return print_found(err, json);
-}
-
-/* `psring-worker inspect CKPT [CKPT]`, `export CKPT FORMAT FILE`, `eval CKPT DATA THREADS SAMPLES`.
- * false: it is none of these. words[0]: which; count: of the words after it. */
-static bool do_stored(int count, char **words, int *ret_status)
-{
-    char directory[PSR_PATH_MAX], cache[PSR_PATH_MAX];
-    if (strcmp(words[0], "inspect") == 0)
-        *ret_status = psr_inspect_main((size_t)count, words + 1);
-    else if (strcmp(words[0], "export") == 0 && count == 3)
-        *ret_status = psr_export_main(words[1], words[2], words[3]);
-    else if (strcmp(words[0], "eval") == 0 && count == 4)
-        *ret_status =
-            psr_eval_main(words[1], words[2], (unsigned)strtoul(words[3], NULL, 10),
-                          (unsigned)strtoul(words[4], NULL, 10),
-                          user_data_directory(directory, sizeof directory) ? directory : NULL,
-                          user_cache_directory(cache, sizeof cache) ? cache : NULL);
-    else
-        return false;
-    return true;
+    char data[PSR_PATH_MAX], cache[PSR_PATH_MAX];
+    const psr_worker_folders folders = {
+        .data = user_data_directory(data, sizeof data) ? data : NULL,
+        .cache = user_cache_directory(cache, sizeof cache) ? cache : NULL,
+    };
+    return count > 0 && psr_worker_command(count, words, &folders, ret_status);
 }
 
 int main(int argc, char **argv)
@@ -746,12 +718,8 @@ int main(int argc, char **argv)
     psr_clock_stops_with_process();
     psr_memory_keep_pages();
     psr_log_init("worker", PSR_LOG_INFO);
-    if (argc > 1 && strcmp(argv[1], "examine") == 0) /* psring doctor's own */
-        return examine(argc - 2, argv + 2);
-    if (argc == 3 && strcmp(argv[1], "read") == 0) /* likewise */
-        return read_data(argv[2]);
     int status;
-    if (argc > 2 && do_stored(argc - 2, argv + 1, &status)) /* psring inspect, export, eval */
+    if (run_command(argc - 1, argv + 1, &status))
         return status;
     psr_worker_arguments a;
     psr_worker_arguments_parse(argc, argv, &a);

@@ -223,6 +223,7 @@ typedef struct psr_config {
     char resume[PSR_PATH_MAX];     /* --resume CKPT or run directory */
     psr_duration checkpoint_every; /* --checkpoint-every; none: only at the end */
     uint32_t keep;                 /* --keep K: the newest checkpoints; 0: all */
+    bool memory_check;             /* --memory-check / --no-memory-check */
     bool keep_best;                /* --keep-best */
     psr_duration eval_every;       /* --eval-every; none: only at the end */
     double target_accuracy;        /* --target-accuracy; 0: none */

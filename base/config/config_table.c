@@ -650,6 +650,11 @@ const psr_option psr_options[] = {
     {"deadline", "SECONDS",
      "how long a process may make no progress; then the run ends and names it", RUN, "30",
      DOUBLE(deadline_s, 0, 1e6), .low_excluded = true},
+    {"memory-check", NULL,
+     "before the start, refuse a run whose workers need more memory than their host has free, and "
+     "say what would fit; --no-memory-check starts it all the same",
+     RUN, "true", FLAG(memory_check),
+     .aloud = "memory is not compared with what the run needs; the kernel may end a process of it"},
     {"hash", NULL, "write the hash of the weights after every step", RUN, "false", FLAG(hash)},
     {"metrics-every", "STEPS",
      "steps from one line of each rank in metrics.jsonl to the next (478 bytes each); steps with "

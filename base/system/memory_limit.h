@@ -10,4 +10,10 @@
  * "/sys/fs/cgroup". */
 uint64_t psr_memory_limit(const char *groups, const char *mount);
 
+/* Bytes that processes of this control group can still take: what the system calls available, or
+ * what the group and those that it is in leave, if that is less. Pages of files that a group has
+ * cached count as free, since the kernel drops them when memory is wanted. meminfo:
+ * "/proc/meminfo"; groups, mount: as above. UINT64_MAX: the system does not say. */
+uint64_t psr_memory_available(const char *meminfo, const char *groups, const char *mount);
+
 #endif

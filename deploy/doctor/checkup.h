@@ -60,12 +60,13 @@ typedef struct psr_checkup {
     size_t count;
     psr_checkup_pair *pairs; /* [from][to] */
     /* The options; borrowed. */
-    const char *interface;           /* NULL: as a run would choose */
-    const char *data;                /* NULL: none */
-    const char *model;               /* NULL: memory is not compared with a model's */
-    uint32_t image_size, batch_size; /* for the model */
-    const char *out;                 /* NULL: none */
-    char out_failure[512];           /* why it cannot be written; "": it can be */
+    const char *interface; /* NULL: as a run would choose */
+    const char *data;      /* NULL: none */
+    const char *model;     /* NULL: memory is not compared with a model's */
+    const char *options;   /* of a run of the model, as psr_planned's */
+    uint32_t batch_size;   /* for the model */
+    const char *out;       /* NULL: none */
+    char out_failure[512]; /* why it cannot be written; "": it can be */
     uint64_t out_free_bytes;
 } psr_checkup;
 

@@ -9,6 +9,7 @@
 #include "deploy/doctor/visit/visit.h"
 #include "deploy/launch/hosts/places.h"
 #include "base/show/screen.h"
+#include "data/augment/plan.h"
 #include "model/networks/network_list.h"
 
 #include <argp.h>
@@ -22,22 +23,19 @@
 #define DEADLINE_S 10
 #define DEADLINE_S_MAX 600
 
-enum {
-    KEY_DATA = 1000,
-    KEY_MODEL,
-    KEY_BATCH_SIZE,
-    KEY_IMAGE_SIZE,
-    KEY_OUT,
-    KEY_DEADLINE,
-    KEY_JSON,
-    KEY_CLOCK_FAULT
-};
+enum { KEY_DATA = 1000, KEY_OUT, KEY_DEADLINE, KEY_JSON, KEY_CLOCK_FAULT, KEY_FIRST_PLANNED };
+
+/* Options of psring train on which a worker's memory depends. */
+static const char *const planned_names[] = {"model",     "batch-size", "image-size", "augment",
+                                            "stem",      "se",         "shortcut",   "classes",
+                                            "precision", "optimizer",  "accumulate"};
+
+enum { PLANNED = sizeof planned_names / sizeof planned_names[0] };
 
 typedef struct doctor_options {
     psr_places places;
-    /* holds --model, --batch-size and --image-size, by the rules of psring train */
-    psr_config config;
-    bool plans; /* one of them was given */
+    psr_config config; /* holds the planned options, by the rules of psring train */
+    bool plans;        /* one of them was given */
     const char *data, *out;
     const char *clock_fault; /* HOST:SECONDS */
     double deadline_s;
@@ -74,15 +72,6 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case KEY_DATA:
         o->data = arg;
         return 0;
-    case KEY_MODEL:
-        set_planned(state, "model", arg);
-        return 0;
-    case KEY_BATCH_SIZE:
-        set_planned(state, "batch-size", arg);
-        return 0;
-    case KEY_IMAGE_SIZE:
-        set_planned(state, "image-size", arg);
-        return 0;
     case KEY_OUT:
         o->out = arg;
         return 0;
@@ -99,17 +88,32 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         psr_options_refuse(state, "it takes options alone; name hosts by -H or --hostfile");
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        if (key < KEY_FIRST_PLANNED || key >= KEY_FIRST_PLANNED + PLANNED)
+            return ARGP_ERR_UNKNOWN;
+        set_planned(state, planned_names[key - KEY_FIRST_PLANNED], arg);
+        return 0;
     }
 }
 
 static const struct argp_option own_options[] = {
     {"data", KEY_DATA, "DIR|NAME", 0,
      "data that a run would train on: is it there, and the same, on each host?", 1},
-    {"model", KEY_MODEL, "NAME", 0,
+    {"model", KEY_FIRST_PLANNED, "NAME", 0,
      "network that would be trained on it: is there memory for its workers? (default resnet20)", 1},
-    {"batch-size", KEY_BATCH_SIZE, "N", 0, "samples per worker and step (default 64)", 1},
-    {"image-size", KEY_IMAGE_SIZE, "PX", 0, "side of the images (default: the data set's own)", 1},
+    {"batch-size", KEY_FIRST_PLANNED + 1, "N", 0, "samples per worker and step (default 64)", 1},
+    {"image-size", KEY_FIRST_PLANNED + 2, "PX", 0,
+     "side of the images (default: the data set's own)", 1},
+    {"augment", KEY_FIRST_PLANNED + 3, "LIST", 0,
+     "what pictures go through, whose last resize or crop says the side of the images", 1},
+    {"stem", KEY_FIRST_PLANNED + 4, "large|small", 0, "first layers of torchvision's networks", 1},
+    {"se", KEY_FIRST_PLANNED + 5, "RATIO", 0, "squeeze and excitation in every residual block", 1},
+    {"shortcut", KEY_FIRST_PLANNED + 6, "a|b", 0, "shortcuts of resnet20 and its like", 1},
+    {"classes", KEY_FIRST_PLANNED + 7, "N", 0, "outputs of the network (default: the data's)", 1},
+    {"precision", KEY_FIRST_PLANNED + 8, "fp32|bf16", 0, "of the arithmetic (default fp32)", 1},
+    {"optimizer", KEY_FIRST_PLANNED + 9, "NAME", 0,
+     "adam, for one, has more arrays than sgd (default sgd)", 1},
+    {"accumulate", KEY_FIRST_PLANNED + 10, "K", 0,
+     "batches per worker and step, whose gradients are added in further arrays", 1},
     {"out", KEY_OUT, "DIR", 0, "where run directories would be made on this machine", 1},
     {"deadline", KEY_DEADLINE, "SECONDS", 0,
      "for a host's answer to each question, after which it is given up and named (default 10)", 1},
@@ -125,6 +129,7 @@ static const char doc[] =
     "  psring doctor\n"
     "  psring doctor --hostfile hosts --data /data/cifar10 --out runs\n"
     "  psring doctor --hostfile hosts --data /data/cifar10 --model resnet50 --batch-size 128\n"
+    "  psring doctor --data cifar10 --model resnet50 --augment crop:32:4,flip,resize:224\n"
     "  psring doctor -H node1:2,node2:2 --interface ib0 --json\n"
     "\n"
     "It takes seconds: all hosts are asked at once, by a probe that listens as a\n"
@@ -139,9 +144,10 @@ static const char doc[] =
 static psr_err check_planned(const doctor_options *o)
 {
     PSR_TRY(psr_network_check(&o->config));
+    PSR_TRY(psr_augment_check(&o->config));
     if (o->plans && o->data == NULL)
         return psr_fail(PSR_ERR_USAGE,
-                        "--model, --batch-size and --image-size say what would be trained on "
+                        "--model, --batch-size and the like say what would be trained on "
                         "--data; give --data too (synthetic:SPEC has images of any size)");
     return PSR_OK;
 }
@@ -226,19 +232,23 @@ static psr_err examine(const doctor_options *o, const psr_hosts *hosts, int *ret
                                .variables = o->places.variables,
                                .deadline_ms = (int64_t)(o->deadline_s * 1000)};
     psr_checkup checkup;
+    char *planned = NULL;
     PSR_TRY(read_clock_fault(o->clock_fault, hosts, &visit));
     PSR_TRY(psr_checkup_init(hosts, &checkup));
     checkup.interface = o->places.interface;
     checkup.data = o->data;
     checkup.model = o->data != NULL ? o->config.model : NULL;
     checkup.batch_size = o->config.batch_size;
-    checkup.image_size = o->config.image_size;
     checkup.out = o->out;
     psr_checkup_look_at_out(&checkup);
-    psr_err err = visit_watched(&visit, o->json, &checkup);
+    psr_err err = checkup.model != NULL ? psr_config_to_json(&o->config, &planned) : PSR_OK;
+    checkup.options = planned;
+    if (err == PSR_OK)
+        err = visit_watched(&visit, o->json, &checkup);
     if (err == PSR_OK)
         err = tell(&checkup, o->json, ret_status);
     psr_checkup_done(&checkup);
+    free(planned);
     return err;
 }
 

@@ -8,9 +8,9 @@
 #   cpu_tutorial.sh /data/cifar-10-batches-bin 8 32 --epochs 90
 #   cpu_tutorial.sh /data/cifar-10-batches-bin 8 4 --steps 12 --mode ring
 #
-# A worker takes some 3.3 GiB with a batch of 32 and 0.75 GiB with one of 4; whether hosts have that
-# is said by
-#   psring doctor --model resnet50 --image-size 224 --batch-size 32 --data DATA
+# A worker takes some 3.3 GiB with a batch of 32 and 0.75 GiB with one of 4. What a host has not
+# memory for is refused before the start, with what would fit. Before a run that is said by
+#   psring doctor --data DATA --model resnet50 --augment crop:32:4,flip,resize:224 --batch-size 32
 set -eu
 case ${1-} in -h | --help) sed -n '2,/^[^#]/s/^# \{0,1\}//p' "$0"; exit ;; esac
 if [ $# -lt 3 ]; then echo "usage: $0 DATA WORKERS BATCH [OPTION...]" >&2; exit 2; fi

@@ -1,5 +1,7 @@
 #include "model/networks/network_memory.h"
 
+#include "model/optimizers/optimizer.h"
+
 #define BASE_BYTES ((uint64_t)40 << 20)
 
 static bool is_in_place(psr_op op)
@@ -26,6 +28,9 @@ static bool is_in_place(psr_op op)
     return false;
 }
 
+/* Batches that a worker has loaded, beside the one that the network reads (worker/trainer.c). */
+#define LOADED_BATCHES 5
+
 psr_network_memory psr_network_memory_of(const psr_network *net, uint32_t states)
 {
     uint64_t values = 0, largest = 0;
@@ -39,4 +44,18 @@ psr_network_memory psr_network_memory_of(const psr_network *net, uint32_t states
     return (psr_network_memory){BASE_BYTES +
                                     (3 + states) * (uint64_t)net->params.length * sizeof(float),
                                 (values + 2 * largest) * sizeof(float)};
+}
+
+psr_network_memory psr_network_memory_for(const psr_network *net, const psr_config *config)
+{
+    const psr_network_node *input = &net->nodes[0];
+    const uint64_t image = (uint64_t)input->channels * input->height * input->width;
+    const uint32_t accumulated = config->accumulate > 2 ? 2 : config->accumulate > 1,
+                   of_ranks = config->mode == PSR_MODE_LOCAL ? config->workers + 1 : 0;
+    psr_network_memory memory =
+        psr_network_memory_of(net, psr_optimizer_slots_of(config) + accumulated + of_ranks);
+    if (config->precision == PSR_PRECISION_BF16)
+        memory.sample_bytes /= 2;
+    memory.sample_bytes += LOADED_BATCHES * image * sizeof(float);
+    return memory;
 }

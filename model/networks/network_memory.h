@@ -26,4 +26,9 @@ typedef struct psr_network_memory {
  * adam: 2). */
 psr_network_memory psr_network_memory_of(const psr_network *net, uint32_t states);
 
+/* The same for a run with these options: with the arrays that its optimizer has and those in which
+ * --accumulate adds gradients, and the batches that are loaded ahead. In mode local one process has
+ * every rank's gradients and their sum. With --precision bf16 values take half as much. */
+psr_network_memory psr_network_memory_for(const psr_network *net, const psr_config *config);
+
 #endif

@@ -36,6 +36,13 @@ static const psr_optimizer_rule *rule_of(psr_optimizer_kind kind)
     return NULL;
 }
 
+uint32_t psr_optimizer_slots_of(const psr_config *config)
+{
+    const char *names[PSR_OPTIMIZER_SLOTS_MAX];
+    const psr_optimizer_rule *rule = rule_of(config->optimizer);
+    return rule != NULL ? rule->slots(config, names) : 0;
+}
+
 static psr_err find_rule(const psr_config *config, const psr_optimizer_rule **ret_rule)
 {
     const psr_optimizer_rule *rule = rule_of(config->optimizer);

@@ -4,6 +4,7 @@
 
 #include "base/text/printable.h"
 #include "net/violation.h"
+#include "ps/scheduler/memory_fit.h"
 #include "ps/shard_start.h"
 
 #include <cjson/cJSON.h>
@@ -45,11 +46,26 @@ psr_err psr_scheduler_agree(void *context, uint32_t rank, const char *name,
 
 /* ---- the beginning ---- */
 
+static const psr_facts *facts_of_rank(const void *context, uint32_t rank)
+{
+    return &psr_scheduler_worker(context, rank)->facts;
+}
+
+/* What the memory of a host was is of no use after this. */
+static psr_err check_memory(psr_scheduler *scheduler, const psr_view *members)
+{
+    PSR_TRY(psr_memory_fit(&scheduler->config, members, facts_of_rank, scheduler));
+    psr_facts *first = &psr_scheduler_worker(scheduler, 0)->facts;
+    first->memory_fixed_bytes = first->memory_sample_bytes = first->memory_free_bytes = 0;
+    return PSR_OK;
+}
+
 /* Reads where the run begins, and by which plan. */
 psr_err psr_scheduler_begin(void *context, psr_view *view)
 {
     psr_scheduler *scheduler = context;
     psr_beginning beginning = {0};
+    PSR_TRY(check_memory(scheduler, view));
     PSR_TRY(scheduler->events.begin(scheduler->events.context, &scheduler->config,
                                     &psr_scheduler_worker(scheduler, 0)->facts, view, &beginning));
     scheduler->layout = beginning.layout;

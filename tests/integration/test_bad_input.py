@@ -296,6 +296,9 @@ def options(t):
     t.refuse("a step of --augment that does not exist", ["--augment: 'flop' is not a step", "crop, flip, resize"], augment="crop:28:3,flop")
     t.refuse("--image-size beside a resize in --augment", ["--image-size 32 does not go with --augment flip,resize:64"],
              augment="flip,resize:64", **{"image-size": 32})
+    t.refuse("a batch that no memory holds", ["8 workers of resnet50 with batches of 4000 need about", "GiB are free", "--no-memory-check"],
+             model="resnet50", workers=8, mode="ring", data="synthetic:count=32000,test=1", augment="resize:224",
+             **{"batch-size": 4000})
     t.refuse("a crop that is larger than the pictures", ["--augment crop:64:4: pictures of 28x28"], augment="crop:64:4")
     t.refuse("--shuffle-buffer without shuffling", ["--shuffle-buffer 8 does not go with --shuffle false"],
              **{"no-shuffle": True, "shuffle-buffer": 8})

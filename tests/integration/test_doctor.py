@@ -49,6 +49,10 @@ class Doctor:
     def says(self, pattern):
         return re.search("^" + pattern + "$", self.stdout, re.MULTILINE)
 
+    def memory(self):
+        facts = json.loads(self.stdout)["hosts"][0]["facts"]
+        return facts["fixed_bytes"], facts["sample_bytes"]
+
     def why(self):
         return ["$ " + " ".join(self.command), "exit status %d" % self.status] + self.stdout.splitlines() + self.stderr.splitlines()
 
@@ -71,6 +75,11 @@ def alone(tap, psring, directory):
     run = Doctor(psring, "--data", os.path.join(directory, "none"), "--out", "/dev/null/runs")
     tap.ok(run.status == 1 and run.says(r"  data +localhost: .*no such directory.*") and run.says(r"  out +this machine: /dev/null/runs cannot .*"),
            "data that is not there and a directory that cannot be made would stop a run", run.why())
+    shapes = [("--augment", "resize:64"), ("--image-size", "64"), ("--augment", "resize:64", "--stem", "small"),
+              ("--augment", "resize:64", "--se", "16"), ("--augment", "resize:64", "--accumulate", "3")]
+    sizes = [Doctor(psring, "--data", "synthetic:size=32,count=64,test=8", "--model", "resnet18", "--json", *shape).memory() for shape in shapes]
+    tap.ok(sizes[0] == sizes[1] and sizes[2][1] > sizes[0][1] and sizes[3][0] > sizes[0][0] and sizes[4][0] > sizes[0][0]
+           and sizes[4][1] == sizes[0][1], "a worker's memory follows --augment's side, --stem, --se and --accumulate", [str(sizes)])
     run = Doctor(psring, "--data", "synthetic:channels=3,size=64,count=64,test=8", "--model", "resnet50", "--batch-size", "1000000")
     tap.ok(run.status == 1 and run.says(r"     memory: about [0-9.]+ GiB for each slot, a worker of resnet50 with batches of 1000000") and
            run.says(r"  memory +localhost: a worker of resnet50 with batches of 1000000 takes about .*\n +-> .*--batch-size [0-9]+ or less.*"),
@@ -142,7 +151,7 @@ def refused(tap, psring):
     for options, pattern in {("good", ): r"psring doctor: it takes options alone; name hosts by -H or --hostfile\n",
                              ("--deadline", "0"): r"psring doctor: --deadline: '0' is not a number from 1 to 600\n",
                              ("--model", "resnet19"): r"psring doctor: --model: 'resnet19' is not known .*\n",
-                             ("--model", "resnet20"): r"psring doctor: --model, --batch-size and --image-size say what .*; give --data too .*\n",
+                             ("--model", "resnet20"): r"psring doctor: --model, --batch-size and the like say what .*; give --data too .*\n",
                              ("--batch-size", "0"): r"psring doctor: --batch-size.*\n",
                              ("--map-by", "node"): r"psring doctor: --map-by, --bind-to and --report-bindings: nothing is placed on the hosts here; leave them out\n",
                              ("--hostfile", "/nonexistent"): r"psring doctor: .*/nonexistent.*\n",

@@ -211,14 +211,10 @@ static void take_count(const cJSON *answer, const char *name, uint64_t *to)
 
 static psr_err ask_worker(const psr_planned *planned, int within_ms, char *answer, size_t size)
 {
-    char path[PATH_MAX], word[] = "examine", image_size[16];
+    char path[PATH_MAX], word[] = "examine";
     PSR_TRY(psr_program_path("psring-worker", path, sizeof path));
-    snprintf(image_size, sizeof image_size, "%" PRIu32, planned->image_size);
-    char *argv[] = {
-        path,       word, (char *)(uintptr_t)planned->data, (char *)(uintptr_t)planned->model,
-        image_size, NULL};
-    if (planned->model == NULL)
-        argv[3] = NULL;
+    char *argv[] = {path, word, (char *)(uintptr_t)planned->data,
+                    (char *)(uintptr_t)planned->options, NULL};
     return psr_ask_program(argv, within_ms, answer, size);
 }
 

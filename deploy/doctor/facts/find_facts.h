@@ -6,11 +6,10 @@
 
 #include "deploy/doctor/facts/host_facts.h"
 
-/* What a run would train, and on what; as the options of these names. */
+/* What a run would train, and on what; by the options of psring train. */
 typedef struct psr_planned {
-    const char *data;  /* NULL: not said */
-    const char *model; /* NULL: not said */
-    uint32_t image_size;
+    const char *data;    /* NULL: not said */
+    const char *options; /* of a run on it, as JSON (psr_config_to_json); NULL: not said */
 } psr_planned;
 
 /* within_ms: approximate; names that are not resolved and programs that do not end are given up. */

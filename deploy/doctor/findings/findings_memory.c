@@ -40,7 +40,7 @@ void psr_findings_of_memory(const psr_checkup *c, const psr_checkup_host *h, psr
     char right[200];
     if (facts->model_failure[0] != '\0')
         psr_findings_add(f, PSR_FINDING_STOPS, "model", h->host.name,
-                         "name another --model or --image-size, or other --data", "%s",
+                         "name another --model or image size, or other --data", "%s",
                          facts->model_failure);
     if (worker == 0 && share < MEMORY_LEAST_BYTES)
         psr_findings_add(f, PSR_FINDING_SLOWS, "memory", h->host.name,

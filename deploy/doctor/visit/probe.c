@@ -89,8 +89,7 @@ static psr_err examine(probe *p, const cJSON *command)
     cJSON *object = NULL, *addresses = NULL;
     const int within_ms = (int)milliseconds(command, "within_ms");
     p->clock_fault_s = psr_json_number(command, "clock_fault_s", 0);
-    const psr_planned planned = {psr_json_text(command, "data"), psr_json_text(command, "model"),
-                                 (uint32_t)psr_json_number(command, "image_size", 0)};
+    const psr_planned planned = {psr_json_text(command, "data"), psr_json_text(command, "options")};
     psr_find_host_facts(&planned, within_ms, &facts);
     describe_inbox(p, &facts);
     PSR_TRY(look_up(cJSON_GetObjectItemCaseSensitive(command, "names"), within_ms / 4, &addresses));

@@ -107,10 +107,8 @@ static cJSON *examine_command(const psr_visitor *v, size_t host)
     cJSON_AddNumberToObject(command, "within_ms", (double)v->options->deadline_ms);
     if (v->checkup->data != NULL)
         cJSON_AddStringToObject(command, "data", v->checkup->data);
-    if (v->checkup->model != NULL) {
-        cJSON_AddStringToObject(command, "model", v->checkup->model);
-        cJSON_AddNumberToObject(command, "image_size", (double)v->checkup->image_size);
-    }
+    if (v->checkup->options != NULL)
+        cJSON_AddStringToObject(command, "options", v->checkup->options);
     if (v->options->clock_fault_host == host)
         cJSON_AddNumberToObject(command, "clock_fault_s", v->options->clock_fault_s);
     cJSON_AddItemToObject(command, "names", names_of_all(v->checkup));

@@ -111,6 +111,7 @@ static const struct {
     {"decode", "scaled"},
     {"data-content", "0123456789abcdef0123456789abcdef-fedcba9876543210fedcba9876543210"},
     {"deadline", "0.25"},
+    {"memory-check", "false"},
     {"hash", "true"},
     {"metrics-every", "7"},
     {"tensorboard", "true"},

@@ -27,6 +27,9 @@ static const psr_facts facts = {
     .parameter_count = 9,
     .mean = {0.1f, 0.25f, -1e-7f},
     .deviation = {0.5f, 0.3333f, 2},
+    .memory_fixed_bytes = 10,
+    .memory_sample_bytes = 11,
+    .memory_free_bytes = UINT64_C(1) << 49,
     .processor = "A processor @ 3 GHz",
     .class_names = "T-shirt/top\nkočka\n"};
 

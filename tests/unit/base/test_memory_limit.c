@@ -68,6 +68,34 @@ static void version_1_says_it_in_a_folder_of_its_own(void **state)
     expect_limit("4:memory:/job\n0::/\n", 1);
 }
 
+static void expect_available(const char *groups, uint64_t bytes)
+{
+    write_file("groups", groups);
+    assert_true(psr_memory_available(in_folder("meminfo"), in_folder("groups"), folder) == bytes);
+}
+
+static void what_is_available_is_what_the_fullest_group_leaves(void **state)
+{
+    (void)state;
+    make_folders("job/step");
+    expect_available("0::/job/step\n", UINT64_MAX); /* there is no meminfo */
+    write_file("meminfo", "MemTotal: 900 kB\nMemAvailable: 500 kB\n");
+    expect_available("0::/job/step\n", 500 * 1024);
+    write_file("job/memory.max", "400000\n");
+    write_file("job/memory.current", "150000\n");
+    expect_available("0::/job/step\n", 250000);
+    write_file("job/memory.stat", "anon 1\nfile 70000\ninactive_file 40000\nactive_file 20000\n");
+    expect_available("0::/job/step\n", 310000);
+    write_file("job/step/memory.max", "5000\n");
+    write_file("job/step/memory.current", "6000\n");
+    expect_available("0::/job/step\n", 0);
+    make_folders("memory/old");
+    write_file("memory/old/memory.limit_in_bytes", "90000\n");
+    write_file("memory/old/memory.usage_in_bytes", "80000\n");
+    write_file("memory/old/memory.stat", "cache 9\ntotal_inactive_file 30000\n");
+    expect_available("3:memory:/old\n", 40000);
+}
+
 static void what_does_not_say_limits_nothing(void **state)
 {
     (void)state;
@@ -89,6 +117,7 @@ int main(void)
         IN_A_FOLDER(the_least_limit_of_a_group_and_those_above_counts),
         IN_A_FOLDER(in_a_container_its_own_group_is_the_root),
         IN_A_FOLDER(version_1_says_it_in_a_folder_of_its_own),
+        IN_A_FOLDER(what_is_available_is_what_the_fullest_group_leaves),
         IN_A_FOLDER(what_does_not_say_limits_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -49,11 +49,46 @@ static void a_sample_grows_with_its_pixels_and_the_rest_does_not(void **state)
                     4 * small.sample_bytes);
 }
 
+/* A convnet of one rank with sgd has one array; what options add is counted in arrays as long as
+ * the arena, in batches that are loaded ahead, and in halves of values. */
+static void options_add_the_arrays_that_they_need(void **state)
+{
+    (void)state;
+    psr_network *net = NULL;
+    psr_config config;
+    expect_ok(psr_network_new("convnet", 10, 1, 28, 28, PSR_SHORTCUT_A, &net));
+    psr_config_defaults(&config);
+    const uint64_t array = 4 * (uint64_t)net->params.length, loaded = 5 * 4 * 28 * 28;
+    const psr_network_memory plain = psr_network_memory_of(net, 0);
+    config.momentum = 0;
+    assert_int_equal(psr_network_memory_for(net, &config).fixed_bytes, plain.fixed_bytes);
+    config.momentum = 0.9;
+    psr_network_memory memory = psr_network_memory_for(net, &config);
+    assert_int_equal(memory.fixed_bytes, plain.fixed_bytes + array);
+    assert_int_equal(memory.sample_bytes, plain.sample_bytes + loaded);
+    config.accumulate = 2;
+    assert_int_equal(psr_network_memory_for(net, &config).fixed_bytes,
+                     plain.fixed_bytes + 2 * array);
+    config.accumulate = 5;
+    config.optimizer = PSR_OPTIMIZER_ADAM;
+    assert_int_equal(psr_network_memory_for(net, &config).fixed_bytes,
+                     plain.fixed_bytes + 4 * array);
+    config.mode = PSR_MODE_LOCAL;
+    config.workers = 3;
+    assert_int_equal(psr_network_memory_for(net, &config).fixed_bytes,
+                     plain.fixed_bytes + 8 * array);
+    config.precision = PSR_PRECISION_BF16;
+    assert_int_equal(psr_network_memory_for(net, &config).sample_bytes,
+                     plain.sample_bytes / 2 + loaded);
+    psr_network_free(net);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_perceptron_takes_its_arrays_and_its_layers_outputs),
         cmocka_unit_test(what_is_made_in_place_is_not_counted),
+        cmocka_unit_test(options_add_the_arrays_that_they_need),
         cmocka_unit_test(a_sample_grows_with_its_pixels_and_the_rest_does_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -171,6 +171,62 @@ static void equal_samples_agree_by_whatever_name_each_host_calls_them(void **sta
     assert_int_equal(f->begun, 1);
 }
 
+static psr_facts needing(uint64_t fixed_mib, uint64_t sample_mib, uint64_t free_mib)
+{
+    psr_facts facts = some_facts;
+    facts.memory_fixed_bytes = fixed_mib << 20;
+    facts.memory_sample_bytes = sample_mib << 20;
+    facts.memory_free_bytes = free_mib << 20;
+    return facts;
+}
+
+/* Two workers of 1 GiB and 64 batches of 16 MiB: 2 GiB each. */
+static void a_host_with_too_little_memory_is_refused_with_what_would_fit(void **state)
+{
+    fixture *f = *state;
+    set_up_opened(f);
+    join(f, s0, "a");
+    join(f, w0, "a");
+    join(f, w1, "a");
+    tell_facts(f, s0, some_facts);
+    tell_facts(f, w0, needing(1024, 16, 3072));
+    tell_facts(f, w1, needing(1024, 16, 2900)); /* when the other one had begun to take some */
+    ends(
+        f, PSR_ERR_USAGE,
+        "a: 2 workers of resnet20 with batches of 64 need about 4.0 GiB of memory, and 3.0 GiB are "
+        "free; give it 1 worker, or --batch-size 32 or less, or --no-memory-check starts it all "
+        "the same");
+    assert_int_equal(f->begun, 0);
+}
+
+static void each_host_is_judged_by_its_own_workers(void **state)
+{
+    fixture *f = *state;
+    set_up_joined(f);
+    tell_facts(f, s0, some_facts);
+    tell_facts(f, w0, needing(1024, 16, 2048));
+    tell_facts(f, w1, needing(1024, 16, 2048));
+    assert_false(f->ended);
+    assert_int_equal(f->begun, 1);
+    assert_int_equal(f->facts.memory_free_bytes, 0); /* not for run.json */
+}
+
+static void no_memory_check_starts_what_would_not_fit(void **state)
+{
+    fixture *f = *state;
+    set_up(f);
+    f->config.memory_check = false;
+    open_scheduler(f);
+    join(f, s0, "a");
+    join(f, w0, "a");
+    join(f, w1, "b");
+    tell_facts(f, s0, some_facts);
+    tell_facts(f, w0, needing(1024, 16, 1));
+    tell_facts(f, w1, needing(1024, 16, 1));
+    assert_false(f->ended);
+    assert_int_equal(f->begun, 1);
+}
+
 static void who_never_comes_up_is_named_with_those_that_did(void **state)
 {
     fixture *f = *state;
@@ -301,6 +357,9 @@ int main(void)
         JOINED(who_asks_for_a_rank_that_is_taken_or_not_there_is_turned_away_and_the_run_goes_on),
         OPENED(another_version_is_refused_by_host_and_both_versions),
         SET_UP(facts_that_differ_are_refused_by_host_and_both_values),
+        SET_UP(a_host_with_too_little_memory_is_refused_with_what_would_fit),
+        SET_UP(each_host_is_judged_by_its_own_workers),
+        SET_UP(no_memory_check_starts_what_would_not_fit),
         SET_UP(other_samples_are_refused_by_split_whatever_they_are_called),
         SET_UP(equal_samples_agree_by_whatever_name_each_host_calls_them),
         OPENED(who_never_comes_up_is_named_with_those_that_did),

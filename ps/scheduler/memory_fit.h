@@ -1,0 +1,20 @@
+/* Whether the hosts of a run have the memory that its workers need, by what the workers told of
+ * themselves when they joined. Pure; any thread. */
+#ifndef PSR_PS_MEMORY_FIT_H
+#define PSR_PS_MEMORY_FIT_H
+
+#include "base/config/config.h"
+#include "base/facts.h"
+#include "comm/view/view.h"
+
+/* The facts of a worker. */
+typedef const psr_facts *psr_facts_of_rank(const void *context, uint32_t rank);
+
+/* Compares each host's workers with what is free there: the most that one of its workers has found,
+ * since what another has found later may lack memory that the first one has taken already. Shards
+ * are not counted. Hosts whose workers do not tell are not judged. USAGE, naming the first host
+ * that has too little, what is missing, and how many workers or which --batch-size would fit. */
+PSR_MUST_CHECK psr_err psr_memory_fit(const psr_config *config, const psr_view *members,
+                                      psr_facts_of_rank *facts_of, const void *context);
+
+#endif
