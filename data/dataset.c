@@ -122,6 +122,8 @@ static psr_err read_cifar(const psr_location *location, psr_split split, psr_sam
         .classes = location->files->cifar->classes,
     };
     psr_err err = PSR_OK;
+    PSR_TRY(psr_samples_fit(location->directory, samples.count * psr_samples_image_bytes(&samples),
+                            "free some, or train on a pack (psring data pack), which is mapped"));
     samples.pixels = malloc(samples.count * psr_samples_image_bytes(&samples));
     samples.labels = malloc(samples.count * sizeof *samples.labels);
     if (samples.pixels == NULL || samples.labels == NULL)
@@ -164,6 +166,8 @@ static psr_err channel_constants(const psr_dataset *dataset, uint32_t channel, p
     for (uint32_t i = 0; i < dataset->count; i++) {
         const uint8_t *x = dataset->pixels + ((size_t)i * dataset->channels + channel) * plane;
         PSR_TRY(psr_reading_moved(reading));
+        if (dataset->mapped != NULL)
+            PSR_TRY(psr_mapped_check(dataset->mapped));
         /* A row at a time in 32 bits, which hold 1024 * 255^2; the compiler vectorises this. */
         for (uint32_t y = 0; y < dataset->height; y++, x += dataset->width) {
             uint32_t row_sum = 0, row_squares = 0;
@@ -218,6 +222,7 @@ static psr_err open_split(const psr_location *location, psr_split split, const p
         .height = samples->height,
         .width = samples->width,
         .classes = samples->classes,
+        .mapped = samples->mapped,
         .storage = samples,
     };
     samples = NULL;
@@ -409,9 +414,13 @@ psr_err psr_dataset_open(const char *spec, psr_split split, psr_dataset **ret_da
 
 psr_err psr_dataset_add_source(psr_dataset *dataset)
 {
-    PSR_TRY(psr_memory_source_new(dataset->pixels, dataset->labels, dataset->count,
-                                  dataset->channels, dataset->height, dataset->width,
-                                  dataset->classes, &dataset->source));
+    PSR_TRY(dataset->mapped != NULL
+                ? psr_mapped_source_new(dataset->mapped, dataset->labels, dataset->count,
+                                        dataset->channels, dataset->height, dataset->width,
+                                        dataset->classes, &dataset->source)
+                : psr_memory_source_new(dataset->pixels, dataset->labels, dataset->count,
+                                        dataset->channels, dataset->height, dataset->width,
+                                        dataset->classes, &dataset->source));
     memcpy(dataset->source->mean, dataset->mean, sizeof dataset->mean);
     memcpy(dataset->source->deviation, dataset->deviation, sizeof dataset->deviation);
     return PSR_OK;

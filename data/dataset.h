@@ -1,11 +1,13 @@
 /* Data sets: IDX (MNIST family) and CIFAR-10/100 binary (each plain, .gz or .xz) and generated
- * data, which are unpacked into memory, and packs, which are mapped and may be larger than memory.
+ * data, which are unpacked into memory; packs and large plain IDX files, which are mapped and may be
+ * larger than memory; and files of pictures, which are decoded as they are wanted.
  * The loader gets pictures from the data set's source (data/source.h). Pixels stay bytes until the
  * loader normalises them. Immutable after opening; any thread. */
 #ifndef PSR_DATA_DATASET_H
 #define PSR_DATA_DATASET_H
 
 #include "base/config/config.h"
+#include "data/files/mapped.h"
 #include "data/files/reading.h"
 #include "data/images/picture_set.h"
 #include "data/source.h"
@@ -24,6 +26,7 @@ typedef struct psr_dataset {
      * once. A channel that never varies has deviation 1. */
     float mean[3], deviation[3];
     psr_picture_source *source; /* owned; gives the pictures */
+    psr_mapped *mapped;         /* has the pixels; the storage's; NULL: they are not mapped */
     void *storage; /* owned: pixels and labels; NULL: they are the source's, or borrowed */
 } psr_dataset;
 

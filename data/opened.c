@@ -38,6 +38,8 @@ static psr_err hash_samples(const psr_dataset *dataset, psr_reading *reading,
     for (const uint8_t *at = dataset->pixels; left > 0;) {
         size_t size = left < PSR_READING_BYTES ? left : PSR_READING_BYTES;
         PSR_TRY(psr_reading_moved(reading));
+        if (dataset->mapped != NULL)
+            PSR_TRY(psr_mapped_check(dataset->mapped));
         XXH3_128bits_update(&state, at, size);
         at += size;
         left -= size;
@@ -110,7 +112,7 @@ static psr_err open_resolved(const char *spec, const psr_location *location, con
     return PSR_OK;
 }
 
-bool psr_opened_is_in_memory(const psr_opened *opened)
+bool psr_opened_is_passed(const psr_opened *opened)
 {
     return opened->train->pixels != NULL && opened->test->pixels != NULL;
 }

@@ -37,15 +37,16 @@ PSR_MUST_CHECK psr_err psr_content_key(const char *spec, char ret_key[PSR_CONTEN
 
 /* ---- in memory that several processes map ---- */
 
-/* Whether it has pixels to pass on. What is mapped or decoded as it is wanted has none: each
- * process opens it by itself. */
-bool psr_opened_is_in_memory(const psr_opened *opened);
+/* Whether it has something to pass on: pixels, or a mapped file's labels, constants and hash, for
+ * which the whole file was read. Packs have none of that, nor pictures in files. */
+bool psr_opened_is_passed(const psr_opened *opened);
 /* Bytes that psr_opened_pack writes. */
 size_t psr_opened_packed_bytes(const psr_opened *opened);
-/* to: zeroed, aligned to 64 bytes. */
-void psr_opened_pack(const psr_opened *opened, void *to);
+/* to: zeroed, aligned to 64 bytes. reading: moves meanwhile; may be NULL. CANCELLED. */
+PSR_MUST_CHECK psr_err psr_opened_pack(const psr_opened *opened, psr_reading *reading, void *to);
 /* The same data set over packed bytes, which are borrowed for its life. The bytes are checked.
- * name: what the data set is called in this process. FORMAT, NOMEM. The caller owns *ret_opened. */
+ * name: what the data set is called in this process. FORMAT; IO, NOT_FOUND, of a
+ * mapped file; NOMEM. The caller owns *ret_opened. */
 PSR_MUST_CHECK psr_err psr_opened_unpack(const void *packed, size_t bytes, const char *name,
                                          psr_opened *ret_opened);
 

@@ -65,13 +65,6 @@ psr_err psr_synthetic_parse(const char *spec, psr_synthetic *ret_synthetic)
     if (parsed.channels == 2)
         return psr_fail(PSR_ERR_USAGE,
                         "--data synthetic: \"channels=2\": channels should be 1 or 3");
-    uint64_t bytes = ((uint64_t)parsed.train_count + parsed.test_count) * parsed.channels;
-    bytes *= (uint64_t)parsed.size * parsed.size; /* below 2^33 * 3 * 2^20 */
-    if (bytes > PSR_SAMPLES_MAX_BYTES)
-        return psr_fail(PSR_ERR_USAGE,
-                        "--data synthetic: %" PRIu64 " bytes of images, should be at most %" PRIu64
-                        " (a smaller count=, test= or size=)",
-                        bytes, PSR_SAMPLES_MAX_BYTES);
     *ret_synthetic = parsed;
     return PSR_OK;
 }
@@ -131,6 +124,9 @@ psr_err psr_synthetic_generate(const psr_synthetic *synthetic, uint32_t split, p
         .classes = synthetic->classes,
     };
     size_t image_bytes = psr_samples_image_bytes(&samples);
+    /* below 2^32 * 3 * 2^20 */
+    PSR_TRY(psr_samples_fit("--data synthetic", (uint64_t)samples.count * image_bytes,
+                            "give a smaller count=, test= or size="));
     size_t pattern_bytes = (size_t)samples.channels * BLOCKS;
     uint8_t *patterns = malloc(samples.classes * pattern_bytes);
     samples.pixels = malloc(samples.count * image_bytes);

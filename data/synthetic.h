@@ -22,12 +22,11 @@ typedef struct psr_synthetic {
 } psr_synthetic;
 
 /* spec: what follows "synthetic:", comma-separated key=value pairs; "" gives the defaults. USAGE:
- * unknown key, a value that is not a number or out of bounds, more than PSR_SAMPLES_MAX_BYTES in
- * all. */
+ * unknown key, a value that is not a number or out of bounds. */
 PSR_MUST_CHECK psr_err psr_synthetic_parse(const char *spec, psr_synthetic *ret_synthetic);
 
 /* split: 0 train, 1 test. reading: NULL, or moves with every sample. The caller owns *ret_samples:
- * psr_samples_done. NOMEM, CANCELLED. */
+ * psr_samples_done. USAGE: more than memory has; NOMEM, CANCELLED. */
 PSR_MUST_CHECK psr_err psr_synthetic_generate(const psr_synthetic *synthetic, uint32_t split,
                                               psr_reading *reading, psr_samples *ret_samples);
 

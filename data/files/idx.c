@@ -43,14 +43,6 @@ psr_err psr_idx_read_shape(psr_source *images, psr_source *labels, psr_idx_shape
         return psr_fail(PSR_ERR_FORMAT,
                         "%s: images of %" PRIu32 "x%" PRIu32 " at byte 8, sides should be 1..%u",
                         psr_source_path(images), shape.height, shape.width, PSR_SAMPLES_MAX_SIDE);
-    /* 2^32 * 2^10 * 2^10 cannot overflow. */
-    uint64_t bytes = (uint64_t)shape.count * shape.height * shape.width;
-    if (bytes > PSR_SAMPLES_MAX_BYTES)
-        return psr_fail(PSR_ERR_FORMAT,
-                        "%s: says that it holds %" PRIu64
-                        " bytes of images, should be at most %" PRIu64,
-                        psr_source_path(images), bytes, PSR_SAMPLES_MAX_BYTES);
-
     PSR_TRY(read_header(labels, MAGIC_LABELS, "labels of unsigned bytes", header, HEADER_LABELS));
     uint32_t label_count = big_endian_u32(header + 4);
     if (label_count != shape.count)
@@ -109,6 +101,21 @@ out:
     return err;
 }
 
+/* 2^32 * 2^10 * 2^10 bytes at most, so their number cannot overflow. */
+static psr_err read_pixels(psr_source *images, psr_samples *samples)
+{
+    const uint64_t bytes = samples->count * (uint64_t)psr_samples_image_bytes(samples);
+    if (bytes > PSR_SAMPLES_MAPPED_BYTES && psr_source_is_plain_file(images)) {
+        PSR_TRY(psr_mapped_open(psr_source_path(images), HEADER_IMAGES, bytes, &samples->mapped));
+        samples->pixels = (uint8_t *)(uintptr_t)psr_mapped_bytes(samples->mapped);
+        return PSR_OK;
+    }
+    PSR_TRY(psr_samples_fit(psr_source_path(images), bytes,
+                            "unpack it: a plain file is mapped, and may be larger than memory"));
+    PSR_TRY(psr_source_read_new(images, bytes, HEADER_IMAGES + bytes, &samples->pixels));
+    return psr_source_end(images);
+}
+
 psr_err psr_idx_read(psr_source *images, psr_source *labels, psr_samples *ret_samples)
 {
     psr_idx_shape shape;
@@ -124,11 +131,7 @@ psr_err psr_idx_read(psr_source *images, psr_source *labels, psr_samples *ret_sa
     psr_err err = read_labels(labels, shape.count, &samples.labels, &samples.classes);
     if (err != PSR_OK)
         goto out;
-    size_t bytes = shape.count * psr_samples_image_bytes(&samples);
-    err = psr_source_read_new(images, bytes, HEADER_IMAGES + (uint64_t)bytes, &samples.pixels);
-    if (err != PSR_OK)
-        goto out;
-    err = psr_source_end(images);
+    err = read_pixels(images, &samples);
     if (err != PSR_OK)
         goto out;
     *ret_samples = samples;

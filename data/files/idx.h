@@ -12,7 +12,7 @@ typedef struct psr_idx_shape {
 } psr_idx_shape;
 
 /* Reads the headers only. FORMAT: wrong magic, truncated, no images, sides beyond
- * PSR_SAMPLES_MAX_SIDE, more than PSR_SAMPLES_MAX_BYTES, or not as many labels as images. */
+ * PSR_SAMPLES_MAX_SIDE, or not as many labels as images. */
 PSR_MUST_CHECK psr_err psr_idx_read_shape(psr_source *images, psr_source *labels,
                                           psr_idx_shape *ret_shape);
 
@@ -22,7 +22,8 @@ PSR_MUST_CHECK psr_err psr_idx_read_shape(psr_source *images, psr_source *labels
 PSR_MUST_CHECK psr_err psr_idx_count_classes(psr_source *labels, uint32_t count,
                                              uint32_t *ret_classes);
 
-/* Reads both files, and counts the classes in this split's labels. FORMAT as above, and over-long.
+/* Reads both files, and counts the classes in this split's labels. FORMAT as above, and over-long;
+ * USAGE: more than memory has, in a packed file (a large plain file is mapped).
  * The caller owns *ret_samples: psr_samples_done. */
 PSR_MUST_CHECK psr_err psr_idx_read(psr_source *images, psr_source *labels,
                                     psr_samples *ret_samples);

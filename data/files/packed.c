@@ -1,6 +1,6 @@
 /* The form of a data set that one process writes and other processes of its host map: a head, and
- * then labels and pixels of each split, each at a multiple of 64 bytes. It is never on a disk and
- * never sent between hosts. */
+ * then for each split the labels, and the pixels or, if they are mapped, the place of the file that
+ * has them; each at a multiple of 64 bytes. It is never on a disk and never sent between hosts. */
 #include "data/opened.h"
 
 #include "data/samples.h"
@@ -12,11 +12,12 @@
 
 #define ALIGNMENT ((size_t)64)
 
-static const char magic[16] = "psring data 1";
+static const char magic[16] = "psring data 2";
 
 typedef struct packed_split {
     uint32_t count, channels, height, width, classes;
     float mean[3], deviation[3];
+    uint32_t is_mapped; /* 0 or 1 */
 } packed_split;
 
 typedef struct packed_head {
@@ -41,13 +42,20 @@ static size_t pixel_bytes(const packed_split *split)
     return (size_t)split->count * split->channels * split->height * split->width;
 }
 
+/* What stands behind the labels. */
+static size_t body_bytes(const packed_split *split)
+{
+    return aligned(split->is_mapped ? sizeof(psr_mapped_place) : pixel_bytes(split));
+}
+
 static packed_split split_of(const psr_dataset *dataset)
 {
     packed_split split = {.count = dataset->count,
                           .channels = dataset->channels,
                           .height = dataset->height,
                           .width = dataset->width,
-                          .classes = dataset->classes};
+                          .classes = dataset->classes,
+                          .is_mapped = dataset->mapped != NULL};
     memcpy(split.mean, dataset->mean, sizeof split.mean);
     memcpy(split.deviation, dataset->deviation, sizeof split.deviation);
     return split;
@@ -57,7 +65,7 @@ static size_t whole_bytes(const packed_head *head)
 {
     size_t bytes = aligned(sizeof *head);
     for (int s = 0; s < 2; s++)
-        bytes += label_bytes(&head->split[s]) + aligned(pixel_bytes(&head->split[s]));
+        bytes += label_bytes(&head->split[s]) + body_bytes(&head->split[s]);
     return bytes;
 }
 
@@ -75,7 +83,17 @@ size_t psr_opened_packed_bytes(const psr_opened *opened)
     return whole_bytes(&head);
 }
 
-void psr_opened_pack(const psr_opened *opened, void *to)
+/* A piece at a time, since much memory takes long to be filled. */
+static psr_err copy(uint8_t *to, const uint8_t *from, size_t bytes, psr_reading *reading)
+{
+    for (size_t at = 0; at < bytes; at += PSR_READING_BYTES) {
+        PSR_TRY(psr_reading_moved(reading));
+        memcpy(to + at, from + at, bytes - at < PSR_READING_BYTES ? bytes - at : PSR_READING_BYTES);
+    }
+    return PSR_OK;
+}
+
+psr_err psr_opened_pack(const psr_opened *opened, psr_reading *reading, void *to)
 {
     packed_head head = head_of(opened);
     uint8_t *at = (uint8_t *)to + aligned(sizeof head);
@@ -84,9 +102,13 @@ void psr_opened_pack(const psr_opened *opened, void *to)
         const psr_dataset *dataset = s == 0 ? opened->train : opened->test;
         memcpy(at, dataset->labels, dataset->count * sizeof *dataset->labels);
         at += label_bytes(&head.split[s]);
-        memcpy(at, dataset->pixels, pixel_bytes(&head.split[s]));
-        at += aligned(pixel_bytes(&head.split[s]));
+        if (dataset->mapped != NULL)
+            memcpy(at, psr_mapped_place_of(dataset->mapped), sizeof(psr_mapped_place));
+        else
+            PSR_TRY(copy(at, dataset->pixels, pixel_bytes(&head.split[s]), reading));
+        at += body_bytes(&head.split[s]);
     }
+    return PSR_OK;
 }
 
 /* ---- reading ---- */
@@ -95,7 +117,7 @@ static bool is_possible(const packed_split *split)
 {
     return split->count > 0 && (split->channels == 1 || split->channels == 3) &&
            split->height > 0 && split->height <= PSR_SAMPLES_MAX_SIDE && split->width > 0 &&
-           split->width <= PSR_SAMPLES_MAX_SIDE && split->classes > 0;
+           split->width <= PSR_SAMPLES_MAX_SIDE && split->classes > 0 && split->is_mapped <= 1;
 }
 
 static bool labels_are_below(const uint32_t *labels, uint32_t count, uint32_t classes)
@@ -104,6 +126,23 @@ static bool labels_are_below(const uint32_t *labels, uint32_t count, uint32_t cl
     for (uint32_t i = 0; i < count; i++)
         largest = labels[i] > largest ? labels[i] : largest;
     return largest < classes;
+}
+
+/* Maps the file that has a split's pixels. */
+static psr_err map_pixels(const packed_split *split, const uint8_t *at, psr_dataset *dataset)
+{
+    psr_mapped_place place;
+    psr_samples *samples = calloc(1, sizeof *samples);
+    if (samples == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory to map a file");
+    dataset->storage = samples;
+    memcpy(&place, at, sizeof place);
+    if (place.bytes != pixel_bytes(split))
+        return psr_fail(PSR_ERR_FORMAT, "another process passed other pixels than it says");
+    PSR_TRY(psr_mapped_open_place(&place, &samples->mapped));
+    dataset->mapped = samples->mapped;
+    dataset->pixels = psr_mapped_bytes(samples->mapped);
+    return PSR_OK;
 }
 
 static psr_err unpack_split(const packed_split *split, const uint8_t *at, const char *name,
@@ -122,12 +161,15 @@ static psr_err unpack_split(const packed_split *split, const uint8_t *at, const 
     snprintf(dataset->name, sizeof dataset->name, "%s", name);
     memcpy(dataset->mean, split->mean, sizeof dataset->mean);
     memcpy(dataset->deviation, split->deviation, sizeof dataset->deviation);
-    psr_err err = labels_are_below(dataset->labels, dataset->count, dataset->classes)
-                      ? psr_dataset_add_source(dataset)
-                      : psr_fail(PSR_ERR_FORMAT,
-                                 "--data %s: the data set that another process passed has labels "
-                                 "of no class",
-                                 name);
+    psr_err err = PSR_OK;
+    if (!labels_are_below(dataset->labels, dataset->count, dataset->classes))
+        err = psr_fail(PSR_ERR_FORMAT,
+                       "--data %s: the data set that another process passed has labels of no class",
+                       name);
+    if (err == PSR_OK && split->is_mapped)
+        err = map_pixels(split, at + label_bytes(split), dataset);
+    if (err == PSR_OK)
+        err = psr_dataset_add_source(dataset);
     if (err != PSR_OK) {
         psr_dataset_free(dataset);
         return err;
@@ -149,7 +191,7 @@ psr_err psr_opened_unpack(const void *packed, size_t bytes, const char *name,
                         name);
     const uint8_t *at = (const uint8_t *)packed + aligned(sizeof head);
     PSR_TRY(unpack_split(&head.split[0], at, name, &opened.train));
-    at += label_bytes(&head.split[0]) + aligned(pixel_bytes(&head.split[0]));
+    at += label_bytes(&head.split[0]) + body_bytes(&head.split[0]);
     psr_err err = unpack_split(&head.split[1], at, name, &opened.test);
     if (err != PSR_OK) {
         psr_opened_done(&opened);

@@ -151,6 +151,11 @@ const char *psr_source_path(const psr_source *source)
     return source->path;
 }
 
+bool psr_source_is_plain_file(const psr_source *source)
+{
+    return source->packing == PSR_SOURCE_PLAIN && source->fd >= 0;
+}
+
 /* Calls read(2) until it returns something. */
 static psr_err read_some(psr_source *source, uint8_t *to, size_t size, size_t *ret_size)
 {

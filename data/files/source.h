@@ -9,6 +9,7 @@
 
 #include "data/files/reading.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,6 +42,9 @@ void psr_source_watch(psr_source *source, psr_reading *reading);
 
 /* For errors of the readers above. Borrowed for the source's life. */
 const char *psr_source_path(const psr_source *source);
+
+/* Whether it is a file without packing. */
+bool psr_source_is_plain_file(const psr_source *source);
 
 /* Reads exactly size unpacked bytes. FORMAT: the file is truncated (whole_size, the size that it
  * should have, is for the message), or its packed data are damaged. IO. CANCELLED, from all reads:

@@ -2,7 +2,7 @@
 """psring data: what it gets is whole or not there; a pack is the data set that it was made of, to
 the same bits in every mode; what is damaged is named.
 
-usage: test_data.py PSRING get|pack|cifar"""
+usage: test_data.py PSRING get|pack|cifar|large"""
 
 import hashlib
 import http.server
@@ -12,6 +12,7 @@ import os
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tarfile
@@ -229,6 +230,56 @@ def packing(tap, psring, data, directory):
            "a pack that cannot be written is not there", [str(status), out, err])
 
 
+LARGE_COUNT, LARGE_SIDE, LARGE_LIMIT = 1056, 1024, 900 << 20
+
+
+def write_large(folder):
+    """An IDX set whose training pixels, 1.03 GiB, are more than a process may have: sparse, and every
+    eighth row of a picture is its number's."""
+    os.mkdir(folder)
+    for split, count in (("train", LARGE_COUNT), ("t10k", 8)):
+        with open(os.path.join(folder, split + "-images-idx3-ubyte"), "wb") as file:
+            file.write(struct.pack(">IIII", 0x803, count, LARGE_SIDE, LARGE_SIDE))
+            for i in range(0, count, 8):
+                file.seek(16 + i * LARGE_SIDE ** 2)
+                file.write(bytes((i + k) % 256 for k in range(64 * LARGE_SIDE)))
+            file.truncate(16 + count * LARGE_SIDE ** 2)
+        with open(os.path.join(folder, split + "-labels-idx1-ubyte"), "wb") as file:
+            file.write(struct.pack(">II", 0x801, count) + bytes(i % 4 for i in range(count)))
+    return folder
+
+
+def larger_than_memory(tap, psring, data, directory):
+    """Every process of these runs may have less memory than the data has pixels: pages of mapped
+    files are not counted there, as the kernel can drop them."""
+    large, pack = write_large(os.path.join(directory, "large")), os.path.join(directory, "large.pack")
+    resource.setrlimit(resource.RLIMIT_DATA, (LARGE_LIMIT, LARGE_LIMIT))
+    with open(os.path.join(large, "train-images-idx3-ubyte"), "rb") as file:
+        try:
+            file.read()
+            tap.ok(False, "the limit is in force: this process cannot read the file")
+        except MemoryError:
+            tap.ok(True, "the limit is in force: this process cannot read the file")
+    options = {"model": "mlp", "augment": "resize:28", "workers": 2, "batch-size": 8, "steps": 6, "threads": 1, "seed": 4, "hash": True,
+               "data": large}
+    modes = {"ps with one shard": {"mode": "ps"}, "ps with two": {"mode": "ps", "shards": 2}, "ring": {"mode": "ring"},
+             "local": {"mode": "local"}}
+    hashes = {}
+    for name, mode in modes.items():
+        run = Run(psring, directory, name.replace(" ", "-"), dict(options, **mode))
+        tap.ok(run.status == 0, "IDX files larger than memory train in " + name, run.why())
+        hashes[name] = run.hashes() if run.status == 0 else None
+    tap.ok(hashes["ring"] and all(h == hashes["ring"] for h in hashes.values()), "with one hash", [str(hashes)])
+    status, out, err = data("pack", large, "-o", pack)
+    tap.ok(status == 0, "they are packed", [out, err])
+    run = Run(psring, directory, "packed", dict(options, data=pack, mode="ring"))
+    tap.ok(run.status == 0 and run.hashes() == hashes["ring"], "and the pack trains to the same hash", run.why())
+    images = os.path.join(large, "train-images-idx3-ubyte")
+    subprocess.run(["gzip", "-1", images], check=True)
+    run = Run(psring, directory, "gzip", dict(options, mode="ring"))
+    tap.ok(run.status != 0 and "train-images-idx3-ubyte.gz" in run.stderr, "packed by gzip they are too large, and are named", run.why())
+
+
 def cifar(tap, data, directory):
     """The pack of CIFAR-10 is CIFAR-10."""
     files = os.path.join(os.environ.get("PSR_TEST_DATA", ""), "cifar-10-batches-bin")
@@ -251,6 +302,8 @@ def main():
             archives(tap, data, directory)
         elif part == "pack":
             packing(tap, psring, data, directory)
+        elif part == "large":
+            larger_than_memory(tap, psring, data, directory)
         else:
             cifar(tap, data, directory)
     tap.end()

@@ -17,9 +17,10 @@ typedef struct psr_sealed_data {
 
 #define PSR_SEALED_DATA_NONE ((psr_sealed_data){.fd = -1})
 
-/* Copies a data set into new memory, which is then sealed: no process can write it. UNSUPPORTED,
- * NOMEM. The caller owns *ret_sealed. */
-PSR_MUST_CHECK psr_err psr_sealed_data_make(const psr_opened *opened, psr_sealed_data *ret_sealed);
+/* Copies a data set into new memory, which is then sealed: no process can write it. reading: moves
+ * meanwhile. UNSUPPORTED, NOMEM, CANCELLED. The caller owns *ret_sealed. */
+PSR_MUST_CHECK psr_err psr_sealed_data_make(const psr_opened *opened, psr_reading *reading,
+                                            psr_sealed_data *ret_sealed);
 /* Receives a data set from the process that passes it at path. Waits as long as that process lives
  * and has not passed it yet. NOT_FOUND: no process passes anything there. DENIED: another user's
  * process does. FORMAT: the received descriptor is not of such memory. NOMEM. The caller owns

@@ -62,7 +62,7 @@ static psr_err read_alone(psr_host_data *d)
 static void share(psr_host_data *d, const char *socket)
 {
     psr_opened shared;
-    psr_err err = psr_sealed_data_make(&d->opened, &d->sealed);
+    psr_err err = psr_sealed_data_make(&d->opened, &d->reading, &d->sealed);
     if (err == PSR_OK)
         err = psr_opened_unpack(d->sealed.data, d->sealed.bytes, d->name, &shared);
     if (err == PSR_OK) {
@@ -93,7 +93,7 @@ static psr_err read_in_turn(psr_host_data *d, const char *socket)
         psr_log(PSR_LOG_WARN, "%s", psr_err_detail());
     psr_sealed_data_done(&d->sealed);
     PSR_TRY(read_alone(d));
-    if (psr_opened_is_in_memory(&d->opened))
+    if (psr_opened_is_passed(&d->opened))
         share(d, socket);
     return PSR_OK;
 }

@@ -280,7 +280,7 @@ static void what_was_packed_is_the_same_data_set(void **state)
     uint8_t *packed = aligned_alloc(64, (size + 63) / 64 * 64);
     assert_non_null(packed);
     memset(packed, 0, size);
-    psr_opened_pack(&opened, packed);
+    expect_ok(psr_opened_pack(&opened, NULL, packed));
     expect_ok(psr_opened_unpack(packed, size, "here", &again));
     assert_same(opened.train, again.train);
     assert_same(opened.test, again.test);
@@ -293,10 +293,95 @@ static void what_was_packed_is_the_same_data_set(void **state)
                        "--data here: what another process passed is not a data set");
     uint32_t *labels = (uint32_t *)(uintptr_t)opened.train->labels;
     labels[3] = opened.train->classes;
-    psr_opened_pack(&opened, packed);
+    expect_ok(psr_opened_pack(&opened, NULL, packed));
     expect_failure(psr_opened_unpack(packed, size, "here", &again), PSR_ERR_FORMAT,
                    "--data here: the data set that another process passed has labels of no class");
     psr_opened_done(&opened);
+    free(packed);
+}
+
+/* An IDX file of zeroes but for one picture, sparse, and so large that it is mapped. */
+enum { LARGE_COUNT = 1030, LARGE_SIDE = 1024, LARGE_MARKED = 1007 };
+
+static void write_large_set(void)
+{
+    const uint8_t head[16] = {0, 0, 8, 3, 0, 0, LARGE_COUNT >> 8, LARGE_COUNT & 0xff, 0, 0,
+                              4, 0, 0, 0, 4, 0};
+    const off_t picture = (off_t)LARGE_SIDE * LARGE_SIDE;
+    uint8_t labels[8 + LARGE_COUNT] = {0, 0, 8, 1, 0, 0, LARGE_COUNT >> 8, LARGE_COUNT & 0xff};
+    char path[300];
+    labels[8 + LARGE_MARKED] = 1;
+    assert_int_equal(mkdir(a, 0700), 0);
+    static const char *const images[] = {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte"};
+    static const char *const label_files[] = {"train-labels-idx1-ubyte",
+                                              "t10k-labels-idx1-ubyte"};
+    for (int s = 0; s < 2; s++) {
+        snprintf(path, sizeof path, "%s/%s", a, images[s]);
+        int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        assert_true(fd >= 0);
+        assert_int_equal(pwrite(fd, head, sizeof head, 0), sizeof head);
+        assert_int_equal(pwrite(fd, "\x07\x09", 2, 16 + LARGE_MARKED * picture), 2);
+        assert_int_equal(ftruncate(fd, 16 + LARGE_COUNT * picture), 0);
+        close(fd);
+        snprintf(path, sizeof path, "%s/%s", a, label_files[s]);
+        fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        assert_int_equal(write(fd, labels, sizeof labels), sizeof labels);
+        close(fd);
+    }
+}
+
+static void expect_marked(const psr_dataset *dataset)
+{
+    psr_picture_scratch scratch = {0};
+    psr_picture picture;
+    assert_non_null(dataset->mapped);
+    expect_ok(psr_picture_source_get(dataset->source, LARGE_MARKED, NULL, &scratch, &picture));
+    assert_int_equal(picture.pixels[0], 7);
+    assert_int_equal(picture.pixels[1], 9);
+    assert_int_equal(picture.pixels[2], 0);
+    assert_int_equal(dataset->labels[LARGE_MARKED], 1);
+    psr_scratch_done(&scratch);
+}
+
+static void expect_words(psr_err err, psr_err code, const char *words)
+{
+    assert_int_equal(err, code);
+    assert_non_null(strstr(psr_err_detail(), words));
+}
+
+static void large_plain_files_are_mapped_and_their_place_is_passed(void **state)
+{
+    psr_opened opened, again;
+    psr_picture picture;
+    psr_picture_scratch scratch = {0};
+    char path[300];
+    (void)state;
+    write_large_set();
+    expect_ok(psr_opened_init(a, NULL, NULL, &opened));
+    expect_marked(opened.train);
+    expect_marked(opened.test);
+    const size_t size = psr_opened_packed_bytes(&opened);
+    assert_in_range(size, 1, 64 * 1024); /* no pixels */
+    uint8_t *packed = aligned_alloc(64, (size + 63) / 64 * 64);
+    assert_non_null(packed);
+    memset(packed, 0, size);
+    expect_ok(psr_opened_pack(&opened, NULL, packed));
+    expect_ok(psr_opened_unpack(packed, size, "here", &again));
+    expect_marked(again.train);
+    assert_memory_equal(opened.train->mean, again.train->mean, sizeof again.train->mean);
+    assert_memory_equal(&opened.content, &again.content, sizeof again.content);
+    psr_opened_done(&opened);
+    /* A file that is cut is not touched, and is named; nor is it taken by who opens it later. */
+    snprintf(path, sizeof path, "%s/train-images-idx3-ubyte", a);
+    assert_int_equal(truncate(path, 4096), 0);
+    expect_words(psr_picture_source_get(again.train->source, 0, NULL, &scratch, &picture),
+                 PSR_ERR_FORMAT, "train-images-idx3-ubyte: truncated while it was in use");
+    psr_opened_done(&again);
+    expect_words(psr_opened_unpack(packed, size, "here", &again), PSR_ERR_FORMAT,
+                 "train-images-idx3-ubyte: has changed since another process opened it");
+    expect_words(psr_opened_init(a, NULL, NULL, &opened), PSR_ERR_FORMAT,
+                 "train-images-idx3-ubyte: truncated: ends after 4096 bytes");
+    psr_scratch_done(&scratch);
     free(packed);
 }
 
@@ -316,6 +401,7 @@ int main(void)
         SET_UP(a_truncated_file_is_found_though_its_head_is_whole),
         SET_UP(reading_says_that_it_goes_on_and_can_be_ended),
         SET_UP(what_was_packed_is_the_same_data_set),
+        SET_UP(large_plain_files_are_mapped_and_their_place_is_passed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

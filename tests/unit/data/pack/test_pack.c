@@ -165,7 +165,7 @@ static void a_pack_of_a_data_set_in_memory_is_that_data_set(void **state)
     assert_string_equal(packed.content.train, plain.content.train);
     assert_string_equal(packed.content.test, plain.content.test);
     assert_string_equal(packed.train->name, "made");
-    assert_false(psr_opened_is_in_memory(&packed));
+    assert_false(psr_opened_is_passed(&packed));
     for (int s = 0; s < 2; s++) {
         const psr_dataset *a = s == 0 ? plain.train : plain.test;
         const psr_dataset *b = s == 0 ? packed.train : packed.test;
