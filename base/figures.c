@@ -74,6 +74,12 @@ const psr_figure_definition psr_figure_definitions[PSR_FIGURE_COUNT] = {
     [PSR_FIGURE_TEST_TOP5] =
         {"test_top5", "",
          "share of the test set whose class was among the five most likely ones, from 0 to 1"},
+    [PSR_FIGURE_EMA_LOSS] = {"ema_loss", "",
+                             "test_loss of the average of the weights that --ema keeps"},
+    [PSR_FIGURE_EMA_ACCURACY] =
+        {"ema_accuracy", "",
+         "test_accuracy of that average, by which --target-accuracy and --keep-best go then"},
+    [PSR_FIGURE_EMA_TOP5] = {"ema_top5", "", "test_top5 of that average"},
     [PSR_FIGURE_TRAIN_ACCURACY] =
         {"train_accuracy", "",
          "share of the last epoch's samples, as far as this run took them, that the network had "

@@ -157,6 +157,8 @@ typedef enum psr_message_type {
 /* The weights that all workers have, of worker 0, where they come as differences from these
  * (comm/tables/differences.h). Laid out like the parameter arena */
 #define PSR_SECTION_PULLED 2u
+/* With --ema the averages over the ranks of what PSR_SECTION_EMA_RANK has, of worker 0 */
+#define PSR_SECTION_EMA_BUFFERS 3u
 /* State array i of the optimizer. In mode ps the shards send it; in ring and local worker 0, or
  * each worker for the buckets that it holds */
 #define PSR_SECTION_SLOT(i) (16u + (i))
@@ -164,6 +166,8 @@ typedef enum psr_message_type {
 /* The residual of rank r: what compression has left out of its gradients so far. Laid out like the
  * parameter arena */
 #define PSR_SECTION_RESIDUAL(r) (65536u + (r))
+/* With --ema the averages of rank r's own batch-norm statistics over the updates */
+#define PSR_SECTION_EMA_RANK(r) (131072u + (r))
 
 /* What a compute thread is doing. Liveness reports it, and the line that is printed when a deadline
  * passes names it. */

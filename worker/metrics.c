@@ -21,6 +21,19 @@ static void add_seconds(psr_text_end *end, const char *name, double value)
     psr_text_add(end, ", \"%s\": %.9f", name, value);
 }
 
+/* ema: of the average of the weights; NULL: there is none. */
+static void add_test(psr_text_end *end, const psr_test_figures *test, const psr_test_figures *ema)
+{
+    add_real(end, "test_loss", test->loss);
+    add_real(end, "test_accuracy", test->accuracy);
+    add_real(end, "test_top5", test->top5);
+    if (ema == NULL)
+        return;
+    add_real(end, "ema_loss", ema->loss);
+    add_real(end, "ema_accuracy", ema->accuracy);
+    add_real(end, "ema_top5", ema->top5);
+}
+
 void psr_metrics_print(const psr_metrics *m, char line[static PSR_METRICS_LINE_MAX])
 {
     psr_text_end end = {line, PSR_METRICS_LINE_MAX}; /* holds every field at its
@@ -56,11 +69,8 @@ void psr_metrics_print(const psr_metrics *m, char line[static PSR_METRICS_LINE_M
         psr_text_add(&end, ", \"hash\": \"%016" PRIx64 "\"", m->hash);
     if (m->has_norm)
         add_real(&end, "gradient_norm", m->norm);
-    if (m->has_test) {
-        add_real(&end, "test_loss", m->test_loss);
-        add_real(&end, "test_accuracy", m->test_accuracy);
-        add_real(&end, "test_top5", m->test_top5);
-    }
+    if (m->has_test)
+        add_test(&end, &m->test, m->has_ema ? &m->ema : NULL);
     psr_text_add(&end, "}");
 }
 
@@ -93,9 +103,7 @@ psr_err psr_outcome_to_json(const psr_outcome *o, const char *links, char **ret_
     psr_text_add(&end, ", \"gradient_bytes\": %" PRIu64 ", \"gradient_float32_bytes\": %" PRIu64,
                  o->gradient_bytes, o->gradient_float32_bytes);
     add_real(&end, "loss", o->loss);
-    add_real(&end, "test_loss", o->test_loss);
-    add_real(&end, "test_accuracy", o->test_accuracy);
-    add_real(&end, "test_top5", o->test_top5);
+    add_test(&end, &o->test, o->has_ema ? &o->ema : NULL);
     add_real(&end, "train_accuracy", o->train_accuracy);
     psr_text_add(&end,
                  ", \"test_count\": %" PRIu64 ", \"hash\": \"%016" PRIx64

@@ -8,7 +8,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PSR_METRICS_LINE_MAX 1344
+#define PSR_METRICS_LINE_MAX 1536
+
+/* Of an evaluation: means over the test samples. */
+typedef struct psr_test_figures {
+    double loss, accuracy, top5;
+} psr_test_figures;
 
 typedef struct psr_metrics {
     uint64_t step;        /* counted from 1, as in the step line: steps completed when it ended */
@@ -48,7 +53,9 @@ typedef struct psr_metrics {
     bool has_norm; /* --clip-norm, worker 0 */
     double norm;   /* of the step's gradient over all parameters, before it was clipped */
     bool has_test; /* an evaluation followed this step */
-    double test_loss, test_accuracy, test_top5;
+    psr_test_figures test;
+    bool has_ema; /* --ema: so was the average of the weights evaluated */
+    psr_test_figures ema;
 } psr_metrics;
 
 /* Without a newline. Reals with 17 digits, which read back to the same bits; not finite ones as
@@ -68,7 +75,9 @@ typedef struct psr_outcome {
     uint64_t gradient_bytes, gradient_float32_bytes;
     /* that of the last complete step, mean over all workers' samples; NaN: there is none */
     double loss;
-    double test_loss, test_accuracy, test_top5; /* of the last evaluation */
+    psr_test_figures test; /* of the last evaluation */
+    bool has_ema;          /* --ema: so was the average of the weights evaluated */
+    psr_test_figures ema;
     /* of the samples of the last epoch, as far as this run took them, all workers' */
     double train_accuracy;
     uint64_t test_count;

@@ -67,6 +67,8 @@ static bool satisfied(psr_session *session, psr_wait wait)
         return psr_exchange_has_norm(session->exchange, steps);
     case PSR_WAIT_OPERATION:
         return psr_exchange_operations_ended(session->exchange);
+    case PSR_WAIT_FETCHED:
+        return psr_exchange_has_fetched(session->exchange);
     case PSR_WAIT_FENCES:
         return psr_exchange_fences_passed(session->exchange);
     case PSR_WAIT_BOUND:
@@ -646,6 +648,7 @@ static bool waits_for(psr_session *session, psr_peer *ret_peer, uint64_t *ret_st
     case PSR_WAIT_ALL:
     case PSR_WAIT_NORM:
     case PSR_WAIT_OPERATION:
+    case PSR_WAIT_FETCHED:
     case PSR_WAIT_BOUND:
         return psr_exchange_waits(session->exchange, wait, ret_peer, ret_step, ret_bucket);
     case PSR_WAIT_RESTORE:

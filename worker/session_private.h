@@ -19,8 +19,10 @@ typedef enum psr_exchange_commands {
     PSR_COMMAND_READY = PSR_COMMAND_OWNER, /* the gradient of a bucket is in the arena */
     PSR_COMMAND_END,                       /* a step of a rank has ended */
     PSR_COMMAND_OPERATION,                 /* psr_exchange.called, an operation of all workers */
-    PSR_COMMAND_BIND,                      /* psr_exchange.next, the next view */
-    PSR_COMMAND_TRACE_BEGIN,               /* of the session's tracer, as the next one */
+    /* array `rank` of the bucket's state to object; see fetch of psr_engine_ops */
+    PSR_COMMAND_FETCH,
+    PSR_COMMAND_BIND,        /* psr_exchange.next, the next view */
+    PSR_COMMAND_TRACE_BEGIN, /* of the session's tracer, as the next one */
     PSR_COMMAND_TRACE_END,
 } psr_exchange_commands;
 
@@ -31,6 +33,7 @@ typedef enum psr_wait {
     PSR_WAIT_ALL,       /* the same for all buckets */
     PSR_WAIT_NORM,      /* the norm of the gradient of wanted_steps' last one is known */
     PSR_WAIT_OPERATION, /* the last operation of all workers has ended, and nothing of it is lent */
+    PSR_WAIT_FETCHED,   /* what was fetched of the optimizer's state is there */
     PSR_WAIT_FENCES,    /* the device has written all gradients that were reported */
     PSR_WAIT_BOUND,     /* the exchange has changed to its next view */
     PSR_WAIT_ROOM,      /* the command queue has room */

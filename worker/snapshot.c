@@ -5,6 +5,7 @@
 #include "comm/wire/encoding.h"
 #include "comm/wire/messages.h"
 #include "model/checkpoint/start_weights.h"
+#include "model/optimizers/ema.h"
 #include "worker/evaluate.h"
 
 #include <stdio.h>
@@ -37,6 +38,21 @@ static psr_err save_first_workers(psr_trainer *t, uint64_t steps, const float *a
     return save(t, steps, PSR_SECTION_BUFFERS, averaged, &t->net->buffers);
 }
 
+/* --ema: the averages of the statistics. Those of the weights are a slot. scratch: an arena for the
+ * buffers. */
+static psr_err save_ema_statistics(psr_trainer *t, uint64_t steps, float *scratch)
+{
+    if (!psr_ema_is_on(t->config))
+        return PSR_OK;
+    PSR_TRY(psr_average_buffers(t, PSR_STATISTICS_EMA, scratch));
+    if (psr_trainer_is_first(t))
+        PSR_TRY(save(t, steps, PSR_SECTION_EMA_BUFFERS, scratch, &t->net->buffers));
+    for (uint32_t r = 0; r < t->replica_count; r++)
+        PSR_TRY(save(t, steps, PSR_SECTION_EMA_RANK(t->replicas[r].rank),
+                     t->replicas[r].ema_buffers, &t->net->buffers));
+    return PSR_OK;
+}
+
 /* The part of the optimizer's state that this worker has: all of it, or that of the buckets that it
  * holds. */
 static psr_err save_slots(psr_trainer *t, uint64_t steps)
@@ -57,7 +73,7 @@ psr_err psr_snapshot_save(psr_trainer *t, uint64_t steps)
     size_t length = t->net->buffers.length;
     float *averaged = NULL;
     PSR_TRY(psr_arena_new(length, &averaged));
-    psr_err err = psr_average_buffers(t, averaged);
+    psr_err err = psr_average_buffers(t, PSR_STATISTICS_OWN, averaged);
     if (err == PSR_OK && psr_trainer_is_first(t))
         err = save_first_workers(t, steps, averaged);
     if (err == PSR_OK)
@@ -68,6 +84,8 @@ psr_err psr_snapshot_save(psr_trainer *t, uint64_t steps)
     for (uint32_t r = 0; r < t->replica_count && err == PSR_OK && has_residuals(t->exchange); r++)
         err = save(t, steps, PSR_SECTION_RESIDUAL(t->replicas[r].rank),
                    psr_exchange_residual(t->exchange, r), &t->net->params);
+    if (err == PSR_OK)
+        err = save_ema_statistics(t, steps, averaged);
     psr_arena_free(averaged, length);
     return err;
 }
@@ -77,8 +95,9 @@ psr_err psr_snapshot_save(psr_trainer *t, uint64_t steps)
 
 typedef struct snapshot {
     const psr_layout *params, *buffers;
-    float *weights;    /* borrowed from the exchange */
-    float *statistics; /* owned: [workers, buffers->length] */
+    float *weights;        /* borrowed from the exchange */
+    float *statistics;     /* owned: [workers, buffers->length] */
+    float *ema_statistics; /* owned: their averages, as many; NULL: there are none */
     size_t statistics_count;
     float *pulled; /* owned: the weights that workers had; NULL: those that are installed */
     psr_optimizer *optimizer; /* owned: its state on the way to shards; NULL if there is none */
@@ -120,6 +139,8 @@ static psr_err snapshot_init(const psr_trainer *t, snapshot *s)
                     .first = psr_trainer_is_first(t)};
     s->statistics_count = (size_t)s->workers * s->buffers->length;
     PSR_TRY(psr_arena_new(s->statistics_count, &s->statistics));
+    if (psr_ema_is_on(t->config) && t->first_step > 0)
+        PSR_TRY(psr_arena_new(s->statistics_count, &s->ema_statistics));
     if (s->first && t->first_step > 0 && psr_exchange_pulls_differences(t->exchange))
         PSR_TRY(psr_arena_new(s->params->length, &s->pulled));
     if (psr_trainer_is_first(t) && t->first_step > 0 && !psr_exchange_updates_here(t->exchange))
@@ -130,6 +151,7 @@ static psr_err snapshot_init(const psr_trainer *t, snapshot *s)
 static void snapshot_done(snapshot *s)
 {
     psr_arena_free(s->statistics, s->statistics_count);
+    psr_arena_free(s->ema_statistics, s->statistics_count);
     psr_arena_free(s->pulled, s->params->length);
     psr_optimizer_free(s->optimizer);
 }
@@ -142,10 +164,15 @@ static psr_err find_section(const snapshot *s, uint32_t section, float **ret_to,
                             const psr_layout **ret_layout)
 {
     uint32_t residual = section - PSR_SECTION_RESIDUAL(s->rank),
-             slot = section - PSR_SECTION_SLOT(0), rank = section - PSR_SECTION_RANK(0);
+             slot = section - PSR_SECTION_SLOT(0), rank = section - PSR_SECTION_RANK(0),
+             ema_rank = section - PSR_SECTION_EMA_RANK(0);
     *ret_layout = s->params;
-    if (section >= PSR_SECTION_RESIDUAL(s->rank) && residual < s->plays &&
-        has_residuals(s->exchange)) {
+    if (s->first && s->ema_statistics != NULL && section >= PSR_SECTION_EMA_RANK(0) &&
+        ema_rank < s->workers) {
+        *ret_layout = s->buffers;
+        *ret_to = s->ema_statistics + ema_rank * s->buffers->length;
+    } else if (section >= PSR_SECTION_RESIDUAL(s->rank) && residual < s->plays &&
+               has_residuals(s->exchange)) {
         *ret_to = psr_exchange_residual(s->exchange, residual);
     } else if (s->first && section == PSR_SECTION_WEIGHTS) {
         *ret_to = s->weights;
@@ -156,7 +183,7 @@ static psr_err find_section(const snapshot *s, uint32_t section, float **ret_to,
     } else if (s->first && section >= PSR_SECTION_RANK(0) && rank < s->workers) {
         *ret_layout = s->buffers;
         *ret_to = rank_statistics(s, rank);
-    } else if (s->first && section == PSR_SECTION_BUFFERS) {
+    } else if (s->first && (section == PSR_SECTION_BUFFERS || section == PSR_SECTION_EMA_BUFFERS)) {
         *ret_to = NULL;
     } else {
         return psr_fail(PSR_ERR_PROTOCOL,
@@ -194,7 +221,7 @@ static psr_err restore(snapshot *s)
     s->missing = has_residuals(s->exchange) ? s->plays * (uint64_t)s->params->count : 0;
     if (s->first)
         s->missing += (1 + (uint64_t)slot_count(s) + (s->pulled != NULL)) * s->params->count +
-                      (uint64_t)s->workers * s->buffers->count;
+                      (1 + (uint64_t)(s->ema_statistics != NULL)) * s->workers * s->buffers->count;
     while (s->missing > 0) {
         psr_message *message = NULL;
         PSR_TRY(psr_session_restored(s->session, &message));
@@ -242,14 +269,26 @@ static psr_err init_from_seed(const psr_trainer *t, snapshot *s)
 
 /* ---- in: to everybody ---- */
 
+/* Every rank's statistics to its own replica. */
+static psr_err pass_statistics_on(psr_trainer *t, const snapshot *s, float *statistics, bool ema)
+{
+    if (statistics == NULL || s->statistics_count == 0)
+        return PSR_OK;
+    const size_t length = s->buffers->length;
+    PSR_TRY(
+        psr_exchange_broadcast(t->exchange, statistics, s->statistics_count * sizeof *statistics));
+    for (uint32_t r = 0; r < t->replica_count; r++) {
+        psr_replica *replica = &t->replicas[r];
+        memcpy(ema ? replica->ema_buffers : replica->buffers, statistics + replica->rank * length,
+               length * sizeof *statistics);
+    }
+    return PSR_OK;
+}
+
 static psr_err pass_on(psr_trainer *t, snapshot *s)
 {
-    if (s->statistics_count > 0)
-        PSR_TRY(psr_exchange_broadcast(t->exchange, s->statistics,
-                                       s->statistics_count * sizeof *s->statistics));
-    for (uint32_t r = 0; r < t->replica_count && s->statistics_count > 0; r++)
-        memcpy(t->replicas[r].buffers, rank_statistics(s, t->replicas[r].rank),
-               s->buffers->length * sizeof *s->statistics);
+    PSR_TRY(pass_statistics_on(t, s, s->statistics, false));
+    PSR_TRY(pass_statistics_on(t, s, s->ema_statistics, true));
     PSR_TRY(psr_exchange_install(t->exchange, 0, s->weights));
     for (uint32_t slot = 0; slot < slot_count(s) && t->first_step > 0; slot++)
         PSR_TRY(psr_exchange_install(t->exchange, 1 + slot, slot_arena(s, slot)));

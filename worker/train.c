@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/arrays/finite.h"
 #include "base/log.h"
+#include "model/optimizers/ema.h"
 #include "worker/evaluate.h"
 #include "worker/passes.h"
 #include "worker/snapshot.h"
@@ -38,6 +39,7 @@ typedef struct training {
     psr_passes passes;
     psr_outcome outcome;
     uint64_t last_evaluated, last_saved; /* completed steps at that time; 0: never */
+    double judged_accuracy;              /* by what --target-accuracy goes, at last_evaluated */
     /* The training clock: time since START less that of evaluations and checkpoints. */
     double start_s, aside_s;
     uint64_t settled; /* completed steps when all weights had last landed */
@@ -284,25 +286,16 @@ static psr_err evaluate(training *tr, uint64_t steps)
     double left_s = psr_clock_s();
     PSR_TRY(psr_evaluate(t, steps, &e));
     leave_out_of_training_time(tr, left_s);
+    psr_evaluation_log(t, steps, &e);
     tr->outcome.left_out = e.left_out;
-    if (e.left_out) {
-        if (psr_trainer_is_first(t))
-            psr_log(PSR_LOG_INFO, "evaluation step=%" PRIu64 " left out: the run is being stopped",
-                    steps);
+    if (e.left_out)
         return PSR_OK;
-    }
     tr->last_evaluated = steps;
-    tr->outcome.test_top5 = e.top5;
-    tr->outcome.test_loss = e.loss;
-    tr->outcome.test_accuracy = e.accuracy;
+    tr->judged_accuracy = psr_evaluation_judged(&e);
+    tr->outcome.test = (psr_test_figures){e.loss, e.accuracy, e.top5};
+    tr->outcome.has_ema = e.has_ema;
+    tr->outcome.ema = (psr_test_figures){e.ema_loss, e.ema_accuracy, e.ema_top5};
     tr->outcome.test_count = e.count;
-    if (psr_trainer_is_first(t))
-        psr_log(PSR_LOG_INFO,
-                "evaluation step=%" PRIu64 " accuracy=%.4f top5=%.4f loss=%.4f samples=%" PRIu64,
-                steps, e.accuracy, e.top5, psr_shown(e.loss), e.count);
-    if (psr_trainer_is_first(t) && t->config->eval_format == PSR_EVAL_FORMAT_TORCH)
-        psr_log_plain("Test set: Average loss: %.4f, Accuracy: %.2f%%", psr_shown(e.loss),
-                      100 * e.accuracy);
     return PSR_OK;
 }
 
@@ -323,9 +316,9 @@ static psr_err tell_metrics(training *tr, uint64_t steps)
         psr_metrics *m = &tr->turns[i].metrics;
         if (tr->last_evaluated == steps) {
             m->has_test = true;
-            m->test_loss = tr->outcome.test_loss;
-            m->test_accuracy = tr->outcome.test_accuracy;
-            m->test_top5 = tr->outcome.test_top5;
+            m->test = tr->outcome.test;
+            m->has_ema = tr->outcome.has_ema;
+            m->ema = tr->outcome.ema;
         }
         char line[PSR_METRICS_LINE_MAX];
         psr_metrics_print(m, line);
@@ -375,11 +368,19 @@ static void count_in_epoch(turn *now)
     now->metrics.train_accuracy = (double)now->correct / now->count; /* NaN: it had none */
 }
 
+/* --ema: those of the weights are averaged where these are updated. */
+static void follow_statistics(const psr_trainer *t, const psr_replica *replica, uint64_t steps)
+{
+    if (replica->ema_buffers != NULL)
+        psr_ema_follow(t->config, steps, replica->buffers, replica->ema_buffers,
+                       t->net->buffers.length);
+}
+
 /* --target-accuracy: every worker has the same figures of the evaluation, and so stops here. */
 static void end_at_target(training *tr, uint64_t steps)
 {
     const double target = tr->t->config->target_accuracy;
-    if (target > 0 && tr->last_evaluated == steps && tr->outcome.test_accuracy >= target)
+    if (target > 0 && tr->last_evaluated == steps && tr->judged_accuracy >= target)
         psr_session_ends_here(tr->t->session);
 }
 
@@ -399,6 +400,7 @@ static psr_err finish_step(training *tr, uint64_t steps)
         tr->turns[i].last_count = tr->turns[i].count;
         tr->turns[i].last_loss_sum = tr->turns[i].loss_sum;
         count_in_epoch(&tr->turns[i]);
+        follow_statistics(tr->t, &tr->t->replicas[i], steps);
     }
     PSR_TRY(find_norm(tr));
     if (evaluates || saves || config->hash)
@@ -580,9 +582,7 @@ psr_err psr_train(psr_trainer *trainer, psr_outcome *ret_outcome)
                    .passes = {.trainer = trainer},
                    .settled = trainer->first_step,
                    .outcome = {.steps = trainer->first_step,
-                               .test_accuracy = NAN,
-                               .test_top5 = NAN,
-                               .test_loss = NAN,
+                               .test = {NAN, NAN, NAN},
                                .loss = NAN,
                                .train_accuracy = NAN}};
     tr.turns = calloc(trainer->replica_count, sizeof *tr.turns);

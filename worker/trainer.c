@@ -1,6 +1,7 @@
 #include "worker/trainer.h"
 
 #include "base/arrays/arena.h"
+#include "model/optimizers/ema.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -129,6 +130,8 @@ static psr_err init_replica(psr_trainer *t, uint32_t rank, psr_replica *replica)
     replica->rank = rank;
     replica->executor = &t->executors[t->executor_count > 1 ? rank - t->rank : 0];
     PSR_TRY(psr_arena_new(t->net->buffers.length, &replica->buffers));
+    if (psr_ema_is_on(t->config))
+        PSR_TRY(psr_arena_new(t->net->buffers.length, &replica->ema_buffers));
     uint64_t epoch;
     psr_loader_options options = {
         .sampler = t->sampler,
@@ -246,6 +249,7 @@ void psr_trainer_done(psr_trainer *trainer)
     for (uint32_t i = 0; i < trainer->replica_count; i++) {
         psr_loader_free(trainer->replicas[i].loader);
         psr_arena_free(trainer->replicas[i].buffers, trainer->net->buffers.length);
+        psr_arena_free(trainer->replicas[i].ema_buffers, trainer->net->buffers.length);
     }
     free(trainer->replicas);
     for (uint32_t i = 0; i < trainer->executor_count; i++) {

@@ -22,6 +22,8 @@ typedef struct psr_replica {
     const psr_executor *executor; /* the trainer's; its own if passes go on together */
     psr_loader *loader;           /* owned */
     float *buffers; /* owned: this rank's batch-norm statistics, net->buffers.length floats */
+    float
+        *ema_buffers; /* owned: their average with --ema (model/optimizers/ema.h); otherwise NULL */
 } psr_replica;
 
 typedef struct psr_trainer {

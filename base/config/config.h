@@ -77,6 +77,12 @@ typedef struct psr_lr_schedule {
     uint32_t milestone_count;
     double rise, divide_first, divide_last; /* of onecycle */
 } psr_lr_schedule;
+
+/* --ema DECAY[:EVERY]: the exponential moving average of the weights (model/optimizers/ema.h). */
+typedef struct psr_ema {
+    double decay;   /* what stays of the average; 0: there is none */
+    uint32_t every; /* updates from one averaging to the next */
+} psr_ema;
 /* --scale-lr: by what of the number of workers --lr is multiplied. */
 typedef enum psr_scale { PSR_SCALE_NONE, PSR_SCALE_LINEAR, PSR_SCALE_SQRT } psr_scale;
 #define PSR_ADDRESS_MAX 46 /* of IPv6, as text */
@@ -214,6 +220,7 @@ typedef struct psr_config {
     psr_lr_schedule schedule;                    /* --lr-schedule */
     psr_duration warmup;                         /* --warmup, linear from 0 exclusive */
     psr_scale scale_lr;                          /* --scale-lr none|linear|sqrt */
+    psr_ema ema;                                 /* --ema none|DECAY[:EVERY] */
     double label_smoothing;                      /* --label-smoothing */
     uint64_t seed;                               /* --seed */
     /* the run */

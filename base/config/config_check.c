@@ -336,6 +336,12 @@ static psr_err check_optimisation(const psr_config *config)
     if (config->clip_norm > 0 && !config->exchange)
         return refuse_pair(config, "clip-norm", "exchange",
                            "nothing is updated then; leave one out");
+    if (config->ema.decay > 0 && config->sync != PSR_SYNC_BSP)
+        return refuse_pair(config, "ema", "sync",
+                           "each push is an update by itself there, and no step's weights are "
+                           "everybody's; use --sync bsp");
+    if (config->ema.decay > 0 && !config->exchange)
+        return refuse_pair(config, "ema", "exchange", "nothing is updated then; leave one out");
     if (config->no_decay != 0 && config->weight_decay == 0)
         return refuse_pair(config, "no-decay", "weight-decay",
                            "nothing decays then; leave --no-decay out");

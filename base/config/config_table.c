@@ -595,6 +595,11 @@ const psr_option psr_options[] = {
      "multiply --lr by the number of workers, or by its square root; the warm-up then begins at "
      "--lr itself (Goyal et al., 2017)",
      OPTIMISATION, "none", ENUM(scale_lr, scale_words), .for_shards = true},
+    {"ema", "none|DECAY[:EVERY]",
+     "average the weights too: after every update, or every EVERY updates (0.9999:32), the average "
+     "becomes DECAY times itself and 1 - DECAY times the weights; until --warmup is over it is the "
+     "weights. Evaluated beside them, and saved as model-ema.safetensors",
+     OPTIMISATION, "none", SPECIAL(psr_config_read_ema, psr_config_print_ema), .for_shards = true},
     {"label-smoothing", "S", "share of the target that is spread over all classes", OPTIMISATION,
      "0", DOUBLE(label_smoothing, 0, 1), .high_excluded = true},
     {"seed", "N", "seed of every random number of the run", OPTIMISATION, "1",
@@ -623,7 +628,7 @@ const psr_option psr_options[] = {
      U32(keep, 0, 1000000)},
     {"keep-best", NULL,
      "keep the checkpoint of the best test accuracy too, whatever its age; checkpoints/best names "
-     "it",
+     "it. With --ema the average's accuracy counts",
      RUN, "false", FLAG(keep_best)},
     {"eval-every", "STEPS|Ne",
      "steps, or epochs (1e, 0.5e), from one evaluation on the test set to the next; 0: only at the "
@@ -631,7 +636,7 @@ const psr_option psr_options[] = {
      RUN, "0", DURATION(eval_every)},
     {"target-accuracy", "A",
      "end the run after the first evaluation with at least this share of the test set right "
-     "(0.94); 0: never",
+     "(0.94), with --ema by the average; 0: never",
      RUN, "0", DOUBLE(target_accuracy, 0, 1)},
     {"eval-only", NULL,
      "take no step: evaluate the weights of --resume or --init on the test set, and end", RUN,

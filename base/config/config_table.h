@@ -74,6 +74,9 @@ void psr_config_print_schedule(const psr_config *config, char *text, size_t size
 /* config_metrics.c: --metrics-port. */
 PSR_MUST_CHECK psr_err psr_config_read_metrics_port(psr_config *config, const char *text);
 void psr_config_print_metrics_port(const psr_config *config, char *text, size_t size);
+/* config_ema.c: --ema. */
+PSR_MUST_CHECK psr_err psr_config_read_ema(psr_config *config, const char *text);
+void psr_config_print_ema(const psr_config *config, char *text, size_t size);
 
 /* config_trace.c: --trace. */
 PSR_MUST_CHECK psr_err psr_config_read_trace(psr_config *config, const char *text);

@@ -52,9 +52,11 @@ void psr_summary_text(const cJSON *outcome, psr_figure figure,
     else if (is_over_workers(figure))
         print_range(outcome, figure, value, text);
     else if (figure == PSR_FIGURE_TEST_ACCURACY || figure == PSR_FIGURE_TEST_TOP5 ||
+             figure == PSR_FIGURE_EMA_ACCURACY || figure == PSR_FIGURE_EMA_TOP5 ||
              figure == PSR_FIGURE_TRAIN_ACCURACY)
         snprintf(text, PSR_FIGURE_TEXT_BYTES, "%.2f%%", 100 * value);
-    else if (figure == PSR_FIGURE_LOSS || figure == PSR_FIGURE_TEST_LOSS)
+    else if (figure == PSR_FIGURE_LOSS || figure == PSR_FIGURE_TEST_LOSS ||
+             figure == PSR_FIGURE_EMA_LOSS)
         snprintf(text, PSR_FIGURE_TEXT_BYTES, "%.6g", value);
     else if (unit[0])
         print_amount(value, text, PSR_FIGURE_TEXT_BYTES);
@@ -182,6 +184,17 @@ static void add_accuracies(psr_text_end *end, const cJSON *o)
         psr_text_add(end, "%s of the test set within the top five\n", top5);
 }
 
+static void add_ema(psr_text_end *end, const cJSON *o)
+{
+    char accuracy[PSR_FIGURE_TEXT_BYTES], loss[PSR_FIGURE_TEXT_BYTES];
+    if (!has(o, PSR_FIGURE_EMA_ACCURACY))
+        return;
+    psr_summary_text(o, PSR_FIGURE_EMA_ACCURACY, accuracy);
+    psr_summary_text(o, PSR_FIGURE_EMA_LOSS, loss);
+    psr_text_add(end, "average    of the weights: test accuracy %s, test loss %s\n", accuracy,
+                 loss);
+}
+
 static void add_result(psr_text_end *end, const cJSON *o)
 {
     char loss[PSR_FIGURE_TEXT_BYTES], accuracy[PSR_FIGURE_TEXT_BYTES];
@@ -212,5 +225,6 @@ void psr_summary_print(const cJSON *outcome, char text[static PSR_SUMMARY_BYTES]
     add_gradients(&end, outcome);
     add_traffic(&end, outcome);
     add_accuracies(&end, outcome);
+    add_ema(&end, outcome);
     add_result(&end, outcome);
 }

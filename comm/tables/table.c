@@ -152,8 +152,10 @@ static void wait_to_push(part *p)
 /* A part may be started again before its owner is told that this round is done. */
 static psr_err complete(part *p)
 {
+    const psr_table_options *o = &p->table->options;
+    const bool got = p->gets && o->got != NULL;
     p->active = p->gets = p->puts = false;
-    return p->table->options.landed(p->table->options.context, p->round, p->index);
+    return got ? o->got(o->context, p->index) : o->landed(o->context, p->round, p->index);
 }
 
 /* The lane has room for one slice. */

@@ -57,6 +57,8 @@ typedef struct psr_table_options {
      * async: those for the next round). A push without a pull is done when all of it has been
      * sent. */
     psr_err (*landed)(void *context, uint64_t round, uint32_t part);
+    /* What psr_table_get reads of a part is there. NULL: `landed` is called */
+    psr_err (*got)(void *context, uint32_t part);
     /* Values have come that are by so many steps (> 0) older than those of a synchronous run. NULL:
      * nobody asks. */
     void (*stale)(void *context, uint64_t steps);
@@ -100,7 +102,8 @@ PSR_MUST_CHECK psr_err psr_table_pull(psr_table *table, uint32_t part, uint64_t 
 /* Whether everything that the part pushes has been sent. */
 bool psr_table_pushed(const psr_table *table, uint32_t part);
 
-/* The next three are for a program's table (psr_table_shard_options.open). Each is begun when the
+/* The next three are for a program's table (psr_table_shard_options.open); the first one also for one
+ * that may be read (psr_table_shard_options.readable). Each is begun when the
  * part is done; the part is done again when it has ended. next: the number of
  * rounds that were pushed. section: 0 for the values, 1 + i for array i of the update's state.
  * values and ret_values have as many values as the part, and are borrowed until the end. They fail

@@ -31,7 +31,8 @@
  *
  * A program's table also answers ASK, at once, by an INIT with what the slice holds. In BSP this is
  * sent without a copy, since the next update needs the asker's next push; otherwise it is a copy.
- * INIT from worker 0 writes a slice, and is acknowledged.
+ * INIT from worker 0 writes a slice, and is acknowledged. A table that is only readable answers ASK
+ * in the same way.
  *
  * A push that was already folded (same worker, slice and step) changes nothing. One thread. */
 #ifndef PSR_COMM_TABLE_SHARD_H
@@ -60,6 +61,9 @@ typedef struct psr_table_shard_options {
      * worker 0 may write them. While a part is written nobody pushes it, and no worker has an
      * answer about it unread */
     bool open;
+    /* Workers may ask for its values and its update's state when nothing is under way, but nobody
+     * may write them */
+    bool readable;
     /* if above 0, the update's state is given at the beginning too, like the values; and, as a
      * section after those of the state, what all workers have, if they get differences */
     uint64_t first_step;

@@ -26,12 +26,12 @@ float *psr_table_shard_section(const psr_table_shard *table, uint32_t section)
 }
 
 /* What a worker speaks of is as it is after all that it has pushed. */
-static psr_err check_section(const psr_table_shard *table, uint32_t s, uint64_t step,
+static psr_err check_section(const psr_table_shard *table, bool allowed, uint32_t s, uint64_t step,
                              uint32_t section, const psr_message *message)
 {
     const uint64_t pushed =
         table->pushes[(size_t)s * table->n + psr_table_shard_pusher(table, message)];
-    if (!table->options.open)
+    if (!allowed)
         return psr_violation(message, "this table is not to be read or written");
     if (psr_table_shard_section(table, section) == NULL)
         return psr_violation(message, "there is no section %" PRIu32, section);
@@ -43,7 +43,7 @@ static psr_err check_section(const psr_table_shard *table, uint32_t s, uint64_t 
 psr_err psr_table_shard_take_put(psr_table_shard *table, const psr_message *message, uint32_t s,
                                  const psr_msg_init *says, const float *values)
 {
-    PSR_TRY(check_section(table, s, says->step, says->section, message));
+    PSR_TRY(check_section(table, table->options.open, s, says->step, says->section, message));
     memcpy(psr_table_shard_section(table, says->section) + says->span.offset, values,
            says->span.count * sizeof *values);
     (void)psr_credits_take(&table->credits, 0);
@@ -155,7 +155,8 @@ psr_err psr_table_shard_take_ask(psr_table_shard *table, const psr_message *mess
     PSR_TRY(psr_decode_bytes(message, 0, &nothing));
     const uint32_t rank = psr_table_shard_pusher(table, message);
     const size_t cell = (size_t)s * table->n + rank;
-    PSR_TRY(check_section(table, s, says.step, says.section, message));
+    PSR_TRY(check_section(table, table->options.open || table->options.readable, s, says.step,
+                          says.section, message));
     PSR_TRY(check_open(table, rank, cell, says.taken, message));
     table->answer[cell] = ++table->answers[rank];
     psr_head head = psr_msg_init_head(&(psr_msg_init){

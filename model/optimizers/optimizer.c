@@ -2,10 +2,13 @@
 
 #include "base/arrays/arena.h"
 #include "model/optimizers/decay.h"
+#include "model/optimizers/ema.h"
 #include "model/optimizers/optimizer_rule.h"
 
 #include <assert.h>
 #include <stdlib.h>
+
+enum { SLOTS_MAX = PSR_OPTIMIZER_SLOTS_MAX + 1 }; /* the rule's, and the average */
 
 struct psr_optimizer {
     const psr_optimizer_rule *rule;
@@ -13,8 +16,9 @@ struct psr_optimizer {
     const psr_layout *layout;
     psr_decay decay;
     uint32_t slot_count;
-    const char *slot_names[PSR_OPTIMIZER_SLOTS_MAX];
-    float *slots[PSR_OPTIMIZER_SLOTS_MAX]; /* arenas of layout->length floats */
+    uint32_t rule_slots; /* those of the rule; the average is after them */
+    const char *slot_names[SLOTS_MAX];
+    float *slots[SLOTS_MAX]; /* arenas of layout->length floats */
 };
 
 static const psr_optimizer_rule *rule_of(psr_optimizer_kind kind)
@@ -92,7 +96,10 @@ psr_err psr_optimizer_new(const psr_config *config, const psr_layout *layout,
     if (optimizer == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for an optimizer");
     *optimizer = (psr_optimizer){.rule = rule, .config = *config, .layout = layout};
-    optimizer->slot_count = rule->slots(config, optimizer->slot_names);
+    optimizer->rule_slots = rule->slots(config, optimizer->slot_names);
+    optimizer->slot_count = optimizer->rule_slots;
+    if (psr_ema_is_on(config))
+        optimizer->slot_names[optimizer->slot_count++] = PSR_EMA_SLOT;
     psr_err err = psr_decay_init(layout, config->no_decay, &optimizer->decay);
     for (uint32_t i = 0; err == PSR_OK && i < optimizer->slot_count; i++)
         err = psr_arena_new(layout->length, &optimizer->slots[i]);
@@ -131,9 +138,12 @@ static void apply(psr_optimizer *optimizer, float *weights, const float *gradien
                          .lr = lr,
                          .decay = spared ? 0 : optimizer->config.weight_decay,
                          .number = number};
-    for (uint32_t i = 0; i < optimizer->slot_count; i++)
+    for (uint32_t i = 0; i < optimizer->rule_slots; i++)
         update.slots[i] = optimizer->slots[i] + offset;
     optimizer->rule->apply(&optimizer->config, &update);
+    if (optimizer->slot_count > optimizer->rule_slots)
+        psr_ema_follow(&optimizer->config, number, update.weights,
+                       optimizer->slots[optimizer->rule_slots] + offset, count);
 }
 
 void psr_optimizer_update(psr_optimizer *optimizer, float *weights, const float *gradients,
@@ -177,4 +187,14 @@ float *psr_optimizer_slot(psr_optimizer *optimizer, uint32_t slot)
 {
     assert(slot < optimizer->slot_count);
     return optimizer->slots[slot];
+}
+
+bool psr_optimizer_ema_slot(const psr_config *config, uint32_t *ret_slot)
+{
+    const psr_optimizer_rule *rule = rule_of(config->optimizer);
+    const char *names[PSR_OPTIMIZER_SLOTS_MAX];
+    if (rule == NULL || !psr_ema_is_on(config))
+        return false;
+    *ret_slot = rule->slots(config, names);
+    return true;
 }

@@ -5,6 +5,8 @@
  * convolutional networks" (2017), algorithm 1, and LAMB after You et al., "Large batch optimization
  * for deep learning" (2020), algorithm 2, tensors of rank 1 without adaptation or decay.
  *
+ * With --ema the average of the weights (model/optimizers/ema.h) is the last of the state arrays.
+ *
  * State arrays are as large as the arena and use its offsets. The system gives memory only to pages
  * that are used, so a shard that owns a tenth of the buckets takes a tenth of the memory. The new
  * value of an element depends on that element alone (with LARS and LAMB also on two norms of its
@@ -57,10 +59,14 @@ uint32_t psr_optimizer_slots_of(const psr_config *config);
 uint32_t psr_optimizer_slot_count(const psr_optimizer *optimizer);
 const char *psr_optimizer_slot_name(const psr_optimizer *optimizer, uint32_t slot);
 float *psr_optimizer_slot(psr_optimizer *optimizer, uint32_t slot);
+/* The number of the slot that has the average of the weights. false: this config has none. */
+bool psr_optimizer_ema_slot(const psr_config *config, uint32_t *ret_slot);
 
 /* The learning rate of a step (from 0) of total steps. Over the first warmup steps it rises
  * linearly: (step + 1) / warmup * lr. After them it follows the schedule. Past total it keeps its
  * last value. Computed in double, rounded once. Pure. */
 float psr_schedule_lr(const psr_config *config, uint64_t step, uint64_t total);
+/* Whether the step belongs to --warmup. Pure. */
+bool psr_schedule_warms_up(const psr_config *config, uint64_t step);
 
 #endif

@@ -82,12 +82,21 @@ static double scale_of(const psr_config *config)
     return 1.0;
 }
 
+/* A run by steps is at the fraction step / total, whoever computes it. */
+static double clock_at(const psr_config *config, uint64_t step)
+{
+    const bool by_epochs = !config->pace.by_steps && config->pace.epoch_steps > 0;
+    return by_epochs ? psr_pace_clock(&config->pace, step) : (double)step;
+}
+
+bool psr_schedule_warms_up(const psr_config *config, uint64_t step)
+{
+    return clock_at(config, step) < clock_steps(config, config->warmup);
+}
+
 float psr_schedule_lr(const psr_config *config, uint64_t step, uint64_t total)
 {
-    /* A run by steps is at the fraction step / total, whoever computes it. */
-    const bool by_epochs = !config->pace.by_steps && config->pace.epoch_steps > 0;
-    const double now = by_epochs ? psr_pace_clock(&config->pace, step) : (double)step,
-                 end = by_epochs ? psr_pace_clock(&config->pace, total) : (double)total,
+    const double now = clock_at(config, step), end = clock_at(config, total),
                  warmup = clock_steps(config, config->warmup), rate = config->lr * scale_of(config);
     if (now < warmup) {
         const double from = config->scale_lr != PSR_SCALE_NONE ? config->lr : 0.0;

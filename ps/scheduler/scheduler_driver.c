@@ -386,26 +386,49 @@ static void on_shard_traffic(void *context, uint32_t shard, const psr_traffic *t
     psr_rundir_log(d->rundir, (psr_peer){PSR_ROLE_SHARD, shard}, line);
 }
 
-static void say_evaluated(driver *d, uint64_t step, double accuracy, double loss)
+static void say_evaluated(driver *d, const psr_progress_evaluation *e)
 {
-    char said[128];
-    snprintf(said, sizeof said, "step %" PRIu64 ": test accuracy %.2f%%, test loss %.4f", step,
-             100 * accuracy, psr_shown(loss));
+    char said[192];
+    int length =
+        snprintf(said, sizeof said, "step %" PRIu64 ": test accuracy %.2f%%, test loss %.4f",
+                 e->step, 100 * e->accuracy, psr_shown(e->loss));
+    if (e->has_ema)
+        snprintf(said + length, sizeof said - (size_t)length, "; of the average %.2f%%, %.4f",
+                 100 * e->ema_accuracy, psr_shown(e->ema_loss));
     psr_launcher_evaluated(d->launcher, said);
+}
+
+/* --keep-best goes by the average of the weights if there is one. */
+static double accuracy_that_counts(const psr_progress_evaluation *e)
+{
+    return e->has_ema ? e->ema_accuracy : e->accuracy;
 }
 
 static psr_err on_made_up(void *context, const psr_metrics_line *line)
 {
     driver *d = context;
-    const double accuracy = psr_json_number(line->fields, "test_accuracy", 0);
+    const psr_progress_evaluation e = psr_progress_evaluation_of(line);
     uint64_t best_step;
     double best_accuracy;
-    say_evaluated(d, line->step, accuracy, psr_json_number(line->fields, "test_loss", NAN));
+    say_evaluated(d, &e);
     psr_followers_made_up(&d->followers, line);
-    PSR_TRY(psr_kept_resumed(d->kept, psr_resume_path(d->resume), line->step, accuracy));
+    PSR_TRY(
+        psr_kept_resumed(d->kept, psr_resume_path(d->resume), e.step, accuracy_that_counts(&e)));
     if (psr_kept_best(d->kept, &best_step, &best_accuracy))
         psr_rundir_best(d->rundir, best_step, best_accuracy);
     return PSR_OK;
+}
+
+static void take_evaluation(driver *d, const psr_progress_evaluation *e)
+{
+    const psr_checkpoint_evaluation means = {.accuracy = e->accuracy,
+                                             .loss = e->loss,
+                                             .has_ema = e->has_ema,
+                                             .ema_accuracy = e->ema_accuracy,
+                                             .ema_loss = e->ema_loss};
+    say_evaluated(d, e);
+    psr_checkpoints_evaluated(d->checkpoints, e->step, &means);
+    psr_kept_evaluated(d->kept, e->step, accuracy_that_counts(e));
 }
 
 static psr_err on_metrics(void *context, const psr_metrics_line *line)
@@ -417,11 +440,8 @@ static psr_err on_metrics(void *context, const psr_metrics_line *line)
     psr_progress_take(d->progress, line);
     psr_fault_point("barrier", line->step);
     psr_progress_evaluation e;
-    if (psr_progress_evaluated(d->progress, &e)) {
-        say_evaluated(d, e.step, e.accuracy, e.loss);
-        psr_checkpoints_evaluated(d->checkpoints, e.step, e.accuracy, e.loss);
-        psr_kept_evaluated(d->kept, e.step, e.accuracy);
-    }
+    if (psr_progress_evaluated(d->progress, &e))
+        take_evaluation(d, &e);
     psr_progress_now now;
     if (psr_progress_look(d->progress, psr_clock_ms(), &now))
         psr_launcher_progress(d->launcher, now.step, now.total, now.loss,

@@ -44,6 +44,9 @@ static bool may_send(const psr_scheduler *scheduler, psr_peer peer, const psr_ms
     const psr_plan *plan =
         psr_scheduler_plan_at(scheduler, piece->steps > 0 ? piece->steps - 1 : 0);
     bool first_worker = peer.role == PSR_ROLE_WORKER && peer.rank == 0;
+    if (section >= PSR_SECTION_EMA_RANK(0))
+        return peer.role == PSR_ROLE_WORKER &&
+               plays(scheduler, peer, section - PSR_SECTION_EMA_RANK(0));
     if (section >= PSR_SECTION_RESIDUAL(0))
         return peer.role == PSR_ROLE_WORKER &&
                plays(scheduler, peer, section - PSR_SECTION_RESIDUAL(0));
@@ -55,7 +58,7 @@ static bool may_send(const psr_scheduler *scheduler, psr_peer peer, const psr_ms
     if (section == PSR_SECTION_WEIGHTS && scheduler->roster.shards > 0 &&
         strcmp(scheduler->config.compress_weights, "none") != 0)
         return peer.role == PSR_ROLE_SHARD; /* workers have rounded ones */
-    return first_worker && section <= PSR_SECTION_PULLED;
+    return first_worker && section <= PSR_SECTION_EMA_BUFFERS;
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -192,8 +195,10 @@ static void see_time(psr_scheduler *scheduler, const cJSON *object)
 /* --target-accuracy: the workers have evaluated, and all wait after that step. */
 static void see_accuracy(psr_scheduler *scheduler, uint64_t step, const cJSON *object)
 {
+    const bool averages = scheduler->config.ema.decay > 0;
     const double target = scheduler->config.target_accuracy,
-                 accuracy = psr_json_number(object, "test_accuracy", -1);
+                 accuracy =
+                     psr_json_number(object, averages ? "ema_accuracy" : "test_accuracy", -1);
     if (target == 0 || !(accuracy >= target) || scheduler->target_met ||
         step >= psr_scheduler_worker(scheduler, 0)->facts.total_steps)
         return;
@@ -202,8 +207,8 @@ static void see_accuracy(psr_scheduler *scheduler, uint64_t step, const cJSON *o
     scheduler->accuracy_step = step;
     char line[PSR_SCHEDULER_LINE_MAX];
     snprintf(line, sizeof line,
-             "test accuracy %.4f after step %" PRIu64 " reaches the %g of --target-accuracy",
-             accuracy, step, target);
+             "test accuracy %.4f %safter step %" PRIu64 " reaches the %g of --target-accuracy",
+             accuracy, averages ? "of the average of the weights " : "", step, target);
     scheduler->events.say(scheduler->events.context, line);
     psr_scheduler_stop(scheduler);
 }

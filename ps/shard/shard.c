@@ -6,6 +6,7 @@
 #include "comm/tables/global_norm.h"
 #include "comm/tables/update.h"
 #include "comm/wire/compression/compression.h"
+#include "model/optimizers/ema.h"
 #include "model/optimizers/updater.h"
 #include "net/violation.h"
 
@@ -157,6 +158,7 @@ static psr_err open_table(psr_shard *shard)
                                            .first_step = options->first_step,
                                            .end = shard->end,
                                            .given = shard->given,
+                                           .readable = psr_ema_is_on(options->config),
                                            .values = shard->weights,
                                            .outbox = options->outbox,
                                            .context = shard,

@@ -3,6 +3,7 @@
 #include "comm/view/plan.h"
 #include "net/violation.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,6 +120,14 @@ psr_err psr_binding_ready(psr_binding *binding, uint64_t step, uint32_t bucket)
     way *w = way_of(binding, bucket);
     PSR_TRY(w->ops->ready(w->engine, step, bucket));
     return settle(binding);
+}
+
+psr_err psr_binding_fetch(psr_binding *binding, uint32_t bucket, uint64_t steps, uint32_t array,
+                          float *ret_values)
+{
+    way *w = way_of(binding, bucket);
+    assert(w->ops->fetch != NULL);
+    return w->ops->fetch(w->engine, bucket, steps, array, ret_values);
 }
 
 psr_err psr_binding_end_step(psr_binding *binding, uint64_t step, uint32_t rank)

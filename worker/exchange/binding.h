@@ -25,6 +25,9 @@ void psr_binding_free(psr_binding *binding);
 /* ---- events, to the way of the bucket ---- */
 
 PSR_MUST_CHECK psr_err psr_binding_ready(psr_binding *binding, uint64_t step, uint32_t bucket);
+/* Of a bucket that another member holds (psr_plan_holds); see fetch of psr_engine_ops. */
+PSR_MUST_CHECK psr_err psr_binding_fetch(psr_binding *binding, uint32_t bucket, uint64_t steps,
+                                         uint32_t array, float *ret_values);
 PSR_MUST_CHECK psr_err psr_binding_end_step(psr_binding *binding, uint64_t step, uint32_t rank);
 PSR_MUST_CHECK psr_err psr_binding_installed(psr_binding *binding, bool goes_on);
 PSR_MUST_CHECK psr_err psr_binding_woken(psr_binding *binding);

@@ -43,6 +43,11 @@ bool psr_exchange_has_norm(psr_exchange *exchange, uint64_t steps)
     return atomic_load(&exchange->norm_steps) >= steps;
 }
 
+bool psr_exchange_has_fetched(psr_exchange *exchange)
+{
+    return atomic_load(&exchange->fetches_ended) == exchange->fetches_begun;
+}
+
 bool psr_exchange_operations_ended(psr_exchange *exchange)
 {
     return atomic_load(&exchange->operations_ended) == exchange->operations_begun &&
@@ -252,6 +257,7 @@ void psr_exchange_free(psr_exchange *exchange)
     psr_request_free(exchange->request);
     psr_group_free(exchange->workers);
     psr_optimizer_free(exchange->optimizer);
+    psr_arena_free(exchange->fetched, exchange->options.layout->length);
     psr_arena_free(exchange->own_weights, exchange->options.layout->length);
     psr_arena_free(exchange->own_gradients, exchange->options.layout->length);
     for (uint32_t i = 0; exchange->residuals != NULL && i < psr_exchange_plays(exchange); i++)
@@ -477,8 +483,7 @@ psr_err psr_exchange_broadcast(psr_exchange *exchange, void *bytes, size_t size)
     return run_on_copy(exchange, broadcast_of(bytes, size), bytes);
 }
 
-/* One of the exchange's own. */
-static psr_err broadcast_arena(psr_exchange *exchange, float *arena)
+psr_err psr_exchange_broadcast_arena(psr_exchange *exchange, float *arena)
 {
     const size_t size = exchange->options.layout->length * sizeof *arena;
     PSR_TRY(psr_session_failure(exchange->session));
@@ -486,58 +491,6 @@ static psr_err broadcast_arena(psr_exchange *exchange, float *arena)
         return PSR_OK;
     const psr_request_options call = broadcast_of(arena, size);
     return run_operation(exchange, &call);
-}
-
-/* ---- state in and out ---- */
-
-static psr_err send_by_session(void *session, psr_peer to, const psr_head *head,
-                               const psr_payload *payload)
-{
-    return psr_session_send(session, to, head, payload->data, payload->bytes);
-}
-
-/* All were given the whole optimizer state; a worker that holds some buckets only needs theirs. */
-static void drop_what_others_hold(const psr_exchange *exchange, float *arena)
-{
-    const psr_plan *plan = exchange->options.plan;
-    const psr_peer self = {PSR_ROLE_WORKER, exchange->options.rank};
-    psr_span run;
-    for (uint32_t b = plan->bucket_count;
-         (run = psr_plan_next_run(plan, self, false, &b)).count > 0;)
-        psr_arena_drop(arena, exchange->options.layout->length, run);
-}
-
-psr_err psr_exchange_install(psr_exchange *exchange, uint32_t state, float *arena)
-{
-    bool workers_use_it = state == 0 || psr_exchange_updates_here(exchange);
-    assert(!workers_use_it ||
-           arena == (state == 0 ? exchange->weights : psr_exchange_slot(exchange, state - 1)));
-    if (workers_use_it)
-        PSR_TRY(broadcast_arena(exchange, arena));
-    const psr_exchange_options *o = &exchange->options;
-    const psr_outbox outbox = {.context = exchange->session, .send = send_by_session};
-    if (o->rank == 0)
-        PSR_TRY(psr_table_write(o->plan, &outbox, o->session->options.first_step, state, arena));
-    if (state > 0 && workers_use_it)
-        drop_what_others_hold(exchange, arena);
-    return state == 0 ? psr_binding_installed(exchange->binding, o->session->options.first_step > 0)
-                      : PSR_OK;
-}
-
-bool psr_exchange_pulls_differences(const psr_exchange *exchange)
-{
-    return psr_plan_pulls_differences(exchange->plan);
-}
-
-psr_err psr_exchange_install_pulled(psr_exchange *exchange, uint32_t state, const float *pulled)
-{
-    const psr_exchange_options *o = &exchange->options;
-    const psr_outbox outbox = {.context = exchange->session, .send = send_by_session};
-    if (o->rank == 0) {
-        PSR_TRY(psr_table_write(o->plan, &outbox, o->session->options.first_step, state, pulled));
-        memcpy(exchange->weights, pulled, o->layout->length * sizeof *pulled);
-    }
-    return broadcast_arena(exchange, exchange->weights);
 }
 
 /* ---- small things ---- */
@@ -571,27 +524,6 @@ float *psr_exchange_residual(psr_exchange *exchange, uint32_t i)
 uint32_t psr_exchange_plays(const psr_exchange *exchange)
 {
     return exchange->computes_all_ranks ? exchange->options.plan->ranks : 1;
-}
-
-bool psr_exchange_updates_here(const psr_exchange *exchange)
-{
-    return !psr_plan_all_go(exchange->plan, PSR_ROUTE_SHARD);
-}
-
-bool psr_exchange_saves_state(const psr_exchange *exchange, uint32_t bucket)
-{
-    const psr_peer self = {PSR_ROLE_WORKER, exchange->options.rank};
-    return psr_peer_equal(psr_plan_home(exchange->plan, bucket), self);
-}
-
-uint32_t psr_exchange_slot_count(psr_exchange *exchange)
-{
-    return exchange->optimizer != NULL ? psr_optimizer_slot_count(exchange->optimizer) : 0;
-}
-
-float *psr_exchange_slot(psr_exchange *exchange, uint32_t slot)
-{
-    return psr_optimizer_slot(exchange->optimizer, slot);
 }
 
 psr_err psr_exchange_gradient_norm(psr_exchange *exchange, double *ret_norm)

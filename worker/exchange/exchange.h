@@ -168,6 +168,13 @@ PSR_MUST_CHECK psr_err psr_exchange_links(const psr_exchange *exchange, char **r
 uint32_t psr_exchange_slot_count(psr_exchange *exchange);
 float *psr_exchange_slot(psr_exchange *exchange, uint32_t slot);
 
+/* Array `slot` of the optimizer's state as it is after the last step, of all buckets, from the
+ * members that hold them; with --ema alone. After psr_exchange_drain; no worker may begin a step
+ * before all have read theirs. *ret_values: as long as the layout, borrowed until the next step
+ * begins. */
+PSR_MUST_CHECK psr_err psr_exchange_fetch_slot(psr_exchange *exchange, uint32_t slot,
+                                               const float **ret_values);
+
 /* --clip-norm, for worker 0: waits for the norm of the last step's gradient, before it was clipped.
  * That is known before any new weights land. */
 PSR_MUST_CHECK psr_err psr_exchange_gradient_norm(psr_exchange *exchange, double *ret_norm);

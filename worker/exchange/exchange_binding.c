@@ -38,6 +38,7 @@ static psr_err open_binding(psr_exchange *exchange, uint64_t first_step)
         .outbox = psr_exchange_outbox(exchange),
         .context = exchange,
         .landed = psr_exchange_landed,
+        .fetched = psr_exchange_fetched,
         .stale = psr_exchange_stale,
         .clipped = psr_exchange_clipped,
         .wake = wake,

@@ -37,6 +37,9 @@ struct psr_exchange {
     uint64_t fenced;   /* gradients with a fence so far, for an engine that computes all ranks */
     uint64_t operations_begun;
     double pause_s, sums_wait_s; /* since the figures were last taken */
+    uint64_t fetches_begun;
+    float *fetched; /* an arena for what other members hold of a slot; NULL: not asked for yet */
+    double pause_s; /* since the figures were last taken */
     /* The last operation of all workers that was begun. Its memory belongs to the exchange, which
      * outlives the transport. */
     psr_request_options called;
@@ -46,6 +49,7 @@ struct psr_exchange {
     /* ---- written by the exchange thread, read by the compute thread ---- */
     _Atomic uint64_t *landed; /* [buckets]: steps whose weights the bucket has */
     _Atomic uint64_t operations_ended;
+    _Atomic uint64_t fetches_ended;
     _Atomic uint64_t fences_passed; /* how many of those `fenced` have passed */
     _Atomic uint64_t staleness;
     _Atomic double norm; /* of the gradient of the last of norm_steps */
@@ -71,6 +75,8 @@ bool psr_exchange_has_bucket(psr_exchange *exchange, uint32_t bucket, uint64_t s
 bool psr_exchange_has_all(psr_exchange *exchange, uint64_t steps);
 bool psr_exchange_has_norm(psr_exchange *exchange, uint64_t steps);
 bool psr_exchange_operations_ended(psr_exchange *exchange);
+/* What was fetched of other members' state is there. */
+bool psr_exchange_has_fetched(psr_exchange *exchange);
 /* Every gradient with a fence may be read; for an engine that computes all ranks. */
 bool psr_exchange_fences_passed(psr_exchange *exchange);
 /* The oldest gradient that this process's own device is still writing. false: there is none.
@@ -83,6 +89,9 @@ bool psr_exchange_waits(const psr_exchange *exchange, psr_wait wait, psr_peer *r
                         uint64_t *ret_step, uint32_t *ret_bucket);
 /* It has changed to the view that begin_step asked for. */
 bool psr_exchange_is_bound(psr_exchange *exchange);
+
+/* exchange.c, for exchange_state.c: worker 0's arena, which is the exchange's own, to all. */
+psr_err psr_exchange_broadcast_arena(psr_exchange *exchange, float *arena);
 
 /* exchange_binding.c. first: binds the options' plan. next: binds psr_exchange.next, and begins the
  * hand-over. */
@@ -100,6 +109,7 @@ psr_err psr_exchange_woken(void *exchange);
 void psr_exchange_stop(psr_exchange *exchange);
 /* From now on its messages come to it. */
 void psr_exchange_register(psr_exchange *exchange);
+psr_err psr_exchange_fetched(void *exchange, uint32_t bucket);
 psr_err psr_exchange_landed(void *exchange, uint64_t step, uint32_t bucket);
 void psr_exchange_stale(void *exchange, uint64_t steps);
 void psr_exchange_clipped(void *exchange, uint64_t step, double norm);

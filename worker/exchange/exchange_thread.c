@@ -59,6 +59,15 @@ psr_err psr_exchange_landed(void *context, uint64_t step, uint32_t bucket)
     return PSR_OK;
 }
 
+psr_err psr_exchange_fetched(void *context, uint32_t bucket)
+{
+    psr_exchange *exchange = context;
+    (void)bucket;
+    atomic_fetch_add(&exchange->fetches_ended, 1);
+    psr_loop_changed(exchange->session->loop);
+    return PSR_OK;
+}
+
 static psr_err send_of_engine(void *context, psr_peer to, const psr_head *head,
                               const psr_payload *payload)
 {
@@ -178,6 +187,9 @@ psr_err psr_exchange_take(void *context, const psr_command *command)
         return end_step(exchange, step, command->rank);
     case PSR_COMMAND_OPERATION:
         return begin_operation(exchange);
+    case PSR_COMMAND_FETCH:
+        return psr_binding_fetch(exchange->binding, command->bucket, step, command->rank,
+                                 command->object);
     case PSR_COMMAND_BIND:
         return psr_exchange_bind_next(exchange);
     case PSR_COMMAND_TRACE_BEGIN:
@@ -253,7 +265,8 @@ static void register_buckets(psr_exchange *exchange, psr_loop *loop)
     static const psr_message_type of_shard[] = {PSR_MSG_INIT, PSR_MSG_WEIGHTS, PSR_MSG_ACK,
                                                 PSR_MSG_STATE, PSR_MSG_NORM};
     static const psr_message_type of_worker[] = {PSR_MSG_PUSH, PSR_MSG_WEIGHTS, PSR_MSG_ACK,
-                                                 PSR_MSG_RING, PSR_MSG_STATE,   PSR_MSG_NORM};
+                                                 PSR_MSG_RING, PSR_MSG_STATE,   PSR_MSG_NORM,
+                                                 PSR_MSG_ASK,  PSR_MSG_INIT};
     for (size_t i = 0; i < sizeof of_shard / sizeof of_shard[0]; i++)
         psr_loop_route(loop, PSR_ROLE_SHARD, of_shard[i], exchange, take_of_bucket);
     for (size_t i = 0; i < sizeof of_worker / sizeof of_worker[0]; i++)

@@ -20,31 +20,31 @@ struct psr_checkpoint_files {
     uint64_t step;
     char directory[PSR_PATH_MAX + 16];
     char path[PATH_BYTES], final_path[PATH_BYTES];
-    psr_checkpoint_writer *model, *state;
+    psr_checkpoint_writer *writers[PSR_CHECKPOINT_FILES]; /* NULL: it is not begun */
     bool in_place;
     bool evaluated;
-    double accuracy, loss; /* of the test set, if evaluated */
+    psr_checkpoint_evaluation evaluation; /* if evaluated */
 };
 
 /* ---- what the files hold ---- */
 
 /* Sections of one file, as tensors under their names. */
-static psr_err list_tensors(const psr_sections *sections, bool in_state, psr_tensor **ret_tensors,
-                            size_t *ret_count)
+static psr_err list_tensors(const psr_sections *sections, psr_checkpoint_file file,
+                            psr_tensor **ret_tensors, size_t *ret_count)
 {
     size_t count = 0;
     uint32_t section;
     psr_section_place place;
     psr_tensor *tensors = NULL;
     for (uint32_t i = 0; psr_sections_at(sections, i, &section); i++)
-        if (psr_sections_place(sections, section, &place) && place.in_state == in_state)
+        if (psr_sections_place(sections, section, &place) && place.file == file)
             count += place.layout->tensor_count;
     tensors = calloc(count + 1, sizeof *tensors);
     if (tensors == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %zu tensors of a checkpoint", count);
     count = 0;
     for (uint32_t i = 0; psr_sections_at(sections, i, &section); i++) {
-        if (!psr_sections_place(sections, section, &place) || place.in_state != in_state)
+        if (!psr_sections_place(sections, section, &place) || place.file != file)
             continue;
         for (size_t t = 0; t < place.layout->tensor_count; t++) {
             psr_tensor *tensor = &tensors[count++];
@@ -63,21 +63,22 @@ static psr_err list_tensors(const psr_sections *sections, bool in_state, psr_ten
     return PSR_OK;
 }
 
-/* model.safetensors or state.safetensors. */
-static psr_err create_file(psr_checkpoint_files *files, bool of_state, const char *const *metadata,
-                           psr_checkpoint_writer **ret_writer)
+static psr_err create_file(psr_checkpoint_files *files, psr_checkpoint_file file,
+                           const char *const *metadata)
 {
+    psr_checkpoint_writer **writer = &files->writers[file];
     char path[PATH_BYTES + 32];
     psr_tensor *tensors = NULL;
     size_t count = 0;
-    PSR_TRY(list_tensors(files->options.sections, of_state, &tensors, &count));
-    snprintf(path, sizeof path, "%s/%s.safetensors", files->path, of_state ? "state" : "model");
-    psr_err err = of_state ? psr_checkpoint_create(path, tensors, count, metadata, ret_writer)
-                           : psr_checkpoint_create_model(path, tensors, count, metadata,
-                                                         (int64_t)files->step, ret_writer);
+    PSR_TRY(list_tensors(files->options.sections, file, &tensors, &count));
+    snprintf(path, sizeof path, "%s/%s.safetensors", files->path, psr_checkpoint_file_name(file));
+    psr_err err = file == PSR_CHECKPOINT_STATE
+                      ? psr_checkpoint_create(path, tensors, count, metadata, writer)
+                      : psr_checkpoint_create_model(path, tensors, count, metadata,
+                                                    (int64_t)files->step, writer);
     free(tensors);
     PSR_TRY(err);
-    psr_checkpoint_watch(*ret_writer, files->options.moved, files->options.context);
+    psr_checkpoint_watch(*writer, files->options.moved, files->options.context);
     return PSR_OK;
 }
 
@@ -121,7 +122,19 @@ static void add_option(metadata *m, const psr_config *config, const char *name)
         add(m, name, text);
 }
 
-static psr_err create_model(psr_checkpoint_files *files)
+static void add_evaluation(metadata *m, const psr_checkpoint_evaluation *e)
+{
+    add_real(m, "test_accuracy", e->accuracy);
+    add_real(m, "test_loss", e->loss);
+    if (!e->has_ema)
+        return;
+    add_real(m, "ema_accuracy", e->ema_accuracy);
+    add_real(m, "ema_loss", e->ema_loss);
+}
+
+/* A model: the weights, or with --ema their averages, of which shards may send pieces before the
+ * workers have evaluated anything. */
+static psr_err create_model(psr_checkpoint_files *files, psr_checkpoint_file file)
 {
     metadata m = {.used = 0};
     add(&m, "model", files->options.config->model);
@@ -129,11 +142,11 @@ static psr_err create_model(psr_checkpoint_files *files)
     const char *const *about = files->options.about;
     for (size_t i = 0; about != NULL && about[i] != NULL && i < ABOUT_MAX; i += 2)
         add(&m, about[i], about[i + 1]);
-    if (files->evaluated) {
-        add_real(&m, "test_accuracy", files->accuracy);
-        add_real(&m, "test_loss", files->loss);
-    }
-    return create_file(files, false, m.words, &files->model);
+    if (file == PSR_CHECKPOINT_EMA)
+        add_option(&m, files->options.config, "ema");
+    else if (files->evaluated)
+        add_evaluation(&m, &files->evaluation);
+    return create_file(files, file, m.words);
 }
 
 /* What a run that goes on from it compares with its own (resume.c). */
@@ -157,16 +170,18 @@ static psr_err create_state(psr_checkpoint_files *files)
         add(&m, "compress", config->compress);
     if (sections->pulls_differences)
         add(&m, "compress-weights", config->compress_weights);
-    return create_file(files, true, m.words, &files->state);
+    if (sections->averages)
+        add_option(&m, config, "ema");
+    return create_file(files, PSR_CHECKPOINT_STATE, m.words);
 }
 
 /* The model is made when its first piece is there, since what it says of its evaluation is known by
  * then. */
-static psr_err create_if_missing(psr_checkpoint_files *files, bool of_state)
+static psr_err create_if_missing(psr_checkpoint_files *files, psr_checkpoint_file file)
 {
-    if (of_state)
-        return files->state != NULL ? PSR_OK : create_state(files);
-    return files->model != NULL ? PSR_OK : create_model(files);
+    if (files->writers[file] != NULL)
+        return PSR_OK;
+    return file == PSR_CHECKPOINT_STATE ? create_state(files) : create_model(files, file);
 }
 
 /* ---- life ---- */
@@ -208,11 +223,11 @@ psr_err psr_checkpoint_files_new(const psr_checkpoint_files_options *options, ui
     return PSR_OK;
 }
 
-void psr_checkpoint_files_evaluated(psr_checkpoint_files *files, double accuracy, double loss)
+void psr_checkpoint_files_evaluated(psr_checkpoint_files *files,
+                                    const psr_checkpoint_evaluation *evaluation)
 {
     files->evaluated = true;
-    files->accuracy = accuracy;
-    files->loss = loss;
+    files->evaluation = *evaluation;
 }
 
 psr_err psr_checkpoint_remove(const char *directory, uint64_t step)
@@ -230,8 +245,8 @@ void psr_checkpoint_files_free(psr_checkpoint_files *files)
 {
     if (files == NULL)
         return;
-    psr_checkpoint_abandon(&files->model);
-    psr_checkpoint_abandon(&files->state);
+    for (int i = 0; i < PSR_CHECKPOINT_FILES; i++)
+        psr_checkpoint_abandon(&files->writers[i]);
     if (!files->in_place)
         remove_directory(files->path);
     free(files);
@@ -247,8 +262,8 @@ psr_err psr_checkpoint_files_put(psr_checkpoint_files *files, uint32_t section, 
     if (!psr_sections_place(files->options.sections, section, &place))
         return psr_fail(PSR_ERR_PROTOCOL, "a checkpoint of this run has no section %" PRIu32,
                         section);
-    PSR_TRY(create_if_missing(files, place.in_state));
-    psr_checkpoint_writer *writer = place.in_state ? files->state : files->model;
+    PSR_TRY(create_if_missing(files, place.file));
+    psr_checkpoint_writer *writer = files->writers[place.file];
     for (size_t t = 0; t < place.layout->tensor_count; t++) {
         const psr_tensor *tensor = &place.layout->tensors[t];
         size_t begin = offset > tensor->offset ? offset : tensor->offset;
@@ -266,10 +281,11 @@ psr_err psr_checkpoint_files_put(psr_checkpoint_files *files, uint32_t section, 
 
 psr_err psr_checkpoint_files_commit(psr_checkpoint_files *files)
 {
-    PSR_TRY(create_if_missing(files, false));
-    PSR_TRY(create_if_missing(files, true));
-    PSR_TRY(psr_checkpoint_commit(&files->model));
-    PSR_TRY(psr_checkpoint_commit(&files->state));
+    const int count = files->options.sections->averages ? PSR_CHECKPOINT_FILES : PSR_CHECKPOINT_EMA;
+    for (int i = 0; i < count; i++)
+        PSR_TRY(create_if_missing(files, (psr_checkpoint_file)i));
+    for (int i = 0; i < count; i++)
+        PSR_TRY(psr_checkpoint_commit(&files->writers[i]));
     PSR_TRY(psr_dir_sync(files->path));
     if (rename(files->path, files->final_path) != 0)
         return psr_fail(psr_err_of_write(errno), "%s: cannot be renamed to %s: %s", files->path,

@@ -1,4 +1,4 @@
-/* The directory of one checkpoint while it is written, checkpoints/.step-N.part. It has the two
+/* The directory of one checkpoint while it is written, checkpoints/.step-N.part. It has the
  * files of model/checkpoint/checkpoint.h. They are made when the first piece comes, filled from
  * pieces of sections and flushed; then the directory is renamed to checkpoints/step-N. Every call
  * may take as long as the disk does. One thread at a time. */
@@ -26,7 +26,8 @@ PSR_MUST_CHECK psr_err psr_checkpoint_files_new(const psr_checkpoint_files_optio
 
 /* The weights were evaluated on the test set: the model's metadata will say how. Before its first
  * piece. */
-void psr_checkpoint_files_evaluated(psr_checkpoint_files *files, double accuracy, double loss);
+void psr_checkpoint_files_evaluated(psr_checkpoint_files *files,
+                                    const psr_checkpoint_evaluation *evaluation);
 
 /* Adds a piece: count floats at offset of the array of a section of this run, within its bounds.
  * PROTOCOL: part of it was added before; IO; CANCELLED. */

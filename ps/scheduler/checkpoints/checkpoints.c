@@ -25,7 +25,7 @@
 typedef struct evaluation {
     bool made;
     uint64_t step;
-    double accuracy, loss;
+    psr_checkpoint_evaluation means;
 } evaluation;
 
 /* Floats that have arrived and are not written yet. */
@@ -203,7 +203,7 @@ static psr_err write_piece(psr_checkpoints *set, part *p, const piece *work)
     if (p->files == NULL)
         PSR_TRY(psr_checkpoint_files_new(&options, p->step, &p->files));
     if (work->evaluated.made)
-        psr_checkpoint_files_evaluated(p->files, work->evaluated.accuracy, work->evaluated.loss);
+        psr_checkpoint_files_evaluated(p->files, &work->evaluated.means);
     return psr_checkpoint_files_put(p->files, work->section, work->data, work->offset, work->count);
 }
 
@@ -362,9 +362,10 @@ psr_err psr_checkpoints_put(psr_checkpoints *set, uint64_t step, uint32_t sectio
     return PSR_OK;
 }
 
-void psr_checkpoints_evaluated(psr_checkpoints *set, uint64_t step, double accuracy, double loss)
+void psr_checkpoints_evaluated(psr_checkpoints *set, uint64_t step,
+                               const psr_checkpoint_evaluation *means)
 {
-    set->evaluated = (evaluation){true, step, accuracy, loss};
+    set->evaluated = (evaluation){true, step, *means};
 }
 
 psr_err psr_checkpoints_whole(const psr_checkpoints *set, uint64_t step)
@@ -383,9 +384,9 @@ psr_err psr_checkpoints_whole(const psr_checkpoints *set, uint64_t step)
         if (p->missing_of[i] > 0 && psr_sections_place(set->sections, section, &place))
             return psr_fail(PSR_ERR_PROTOCOL,
                             "the checkpoint of step %" PRIu64 " lacks %" PRIu64
-                            " numbers of %s (%s)",
+                            " numbers of %s (%s.safetensors)",
                             step, p->missing_of[i], place.prefix[0] ? place.prefix : "the model",
-                            place.in_state ? "state.safetensors" : "model.safetensors");
+                            psr_checkpoint_file_name(place.file));
     return PSR_OK;
 }
 

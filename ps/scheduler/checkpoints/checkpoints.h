@@ -37,8 +37,8 @@ PSR_MUST_CHECK psr_err psr_checkpoints_put(psr_checkpoints *checkpoints, uint64_
 
 /* An evaluation after that many steps gave this, before the first piece of their model is put: the
  * checkpoint says so. */
-void psr_checkpoints_evaluated(psr_checkpoints *checkpoints, uint64_t step, double accuracy,
-                               double loss);
+void psr_checkpoints_evaluated(psr_checkpoints *checkpoints, uint64_t step,
+                               const psr_checkpoint_evaluation *means);
 
 /* OK: the checkpoint is complete, or in place already. PROTOCOL: it lacks pieces; the detail names
  * a section. */

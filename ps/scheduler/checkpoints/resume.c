@@ -19,7 +19,7 @@
 
 struct psr_resume {
     char path[PATH_BYTES];
-    psr_checkpoint *model, *run_state;
+    psr_checkpoint *files[PSR_CHECKPOINT_FILES]; /* that of averages: NULL if it has none */
     uint64_t step;
     uint32_t workers;
     psr_pace pace; /* zeros: an older version wrote it, and it was never dealt out anew */
@@ -34,7 +34,7 @@ struct psr_resume {
 
 static psr_err read_count(const psr_resume *resume, const char *key, uint64_t *ret_value)
 {
-    const char *text = psr_checkpoint_metadata(resume->run_state, key);
+    const char *text = psr_checkpoint_metadata(resume->files[PSR_CHECKPOINT_STATE], key);
     char *end = NULL;
     errno = 0;
     unsigned long long value =
@@ -49,7 +49,7 @@ static psr_err read_count(const psr_resume *resume, const char *key, uint64_t *r
 /* Older versions do not say which optimizer it was. */
 static psr_err check_optimizer(const psr_resume *resume, const psr_config *config)
 {
-    const char *was = psr_checkpoint_metadata(resume->run_state, "optimizer");
+    const char *was = psr_checkpoint_metadata(resume->files[PSR_CHECKPOINT_STATE], "optimizer");
     char is[PSR_OPTION_TEXT_MAX];
     PSR_TRY(psr_config_get(config, "optimizer", is, sizeof is));
     if (was == NULL || strcmp(was, is) == 0)
@@ -65,9 +65,10 @@ static psr_err check_run(psr_resume *resume, const psr_config *config)
     uint64_t workers = 0;
     PSR_TRY(read_count(resume, "step", &resume->step));
     PSR_TRY(read_count(resume, "workers", &workers));
-    resume->compress = psr_checkpoint_metadata(resume->run_state, "compress");
-    resume->compress_weights = psr_checkpoint_metadata(resume->run_state, "compress-weights");
-    const char *model = psr_checkpoint_metadata(resume->run_state, "model");
+    resume->compress = psr_checkpoint_metadata(resume->files[PSR_CHECKPOINT_STATE], "compress");
+    resume->compress_weights =
+        psr_checkpoint_metadata(resume->files[PSR_CHECKPOINT_STATE], "compress-weights");
+    const char *model = psr_checkpoint_metadata(resume->files[PSR_CHECKPOINT_STATE], "model");
     if (model == NULL || strcmp(model, config->model) != 0)
         return psr_fail(PSR_ERR_USAGE, "--resume %s is of model %s, and --model is %s",
                         resume->path, model != NULL ? model : "(none)", config->model);
@@ -76,18 +77,29 @@ static psr_err check_run(psr_resume *resume, const psr_config *config)
                         resume->path, workers);
     resume->workers = (uint32_t)workers;
     PSR_TRY(check_optimizer(resume, config));
-    const char *pace = psr_checkpoint_metadata(resume->run_state, "pace");
+    const char *pace = psr_checkpoint_metadata(resume->files[PSR_CHECKPOINT_STATE], "pace");
     psr_err err = pace != NULL ? psr_pace_read(pace, &resume->pace) : PSR_OK;
     return err == PSR_OK ? PSR_OK : psr_fail_context(err, "%s/state.safetensors", resume->path);
 }
 
-static psr_err open_both(psr_resume *resume)
+static psr_err open_file(psr_resume *resume, psr_checkpoint_file file)
 {
-    char file[PATH_BYTES + 32];
-    snprintf(file, sizeof file, "%s/model.safetensors", resume->path);
-    PSR_TRY(psr_checkpoint_open(file, &resume->model));
-    snprintf(file, sizeof file, "%s/state.safetensors", resume->path);
-    return psr_checkpoint_open(file, &resume->run_state);
+    char path[PATH_BYTES + 32];
+    snprintf(path, sizeof path, "%s/%s.safetensors", resume->path, psr_checkpoint_file_name(file));
+    return psr_checkpoint_open(path, &resume->files[file]);
+}
+
+/* What --ema was in the checkpoint's run; NULL: it had none. */
+static const char *ema_of(const psr_resume *resume)
+{
+    return psr_checkpoint_metadata(resume->files[PSR_CHECKPOINT_STATE], "ema");
+}
+
+static psr_err open_files(psr_resume *resume)
+{
+    PSR_TRY(open_file(resume, PSR_CHECKPOINT_MODEL));
+    PSR_TRY(open_file(resume, PSR_CHECKPOINT_STATE));
+    return ema_of(resume) != NULL ? open_file(resume, PSR_CHECKPOINT_EMA) : PSR_OK;
 }
 
 static psr_err open_one(const char *path, const psr_config *config, psr_resume **ret_resume)
@@ -99,7 +111,7 @@ static psr_err open_one(const char *path, const psr_config *config, psr_resume *
     if (snprintf(resume->path, sizeof resume->path, "%s", path) >= (int)sizeof resume->path)
         err = psr_fail(PSR_ERR_USAGE, "--resume: the path is too long");
     if (err == PSR_OK)
-        err = open_both(resume);
+        err = open_files(resume);
     if (err == PSR_OK)
         err = check_run(resume, config);
     if (err != PSR_OK) {
@@ -152,8 +164,8 @@ void psr_resume_free(psr_resume *resume)
 {
     if (resume == NULL)
         return;
-    psr_checkpoint_close(resume->model);
-    psr_checkpoint_close(resume->run_state);
+    for (int i = 0; i < PSR_CHECKPOINT_FILES; i++)
+        psr_checkpoint_close(resume->files[i]);
     free(resume);
 }
 
@@ -169,7 +181,7 @@ const char *psr_resume_path(const psr_resume *resume)
 
 bool psr_resume_evaluated(const psr_resume *resume)
 {
-    return psr_checkpoint_metadata(resume->model, "test_accuracy") != NULL;
+    return psr_checkpoint_metadata(resume->files[PSR_CHECKPOINT_MODEL], "test_accuracy") != NULL;
 }
 
 /* ---- the place in the data ---- */
@@ -235,9 +247,26 @@ static bool tell_steps(const psr_resume *resume, const psr_config *config, const
 static bool differs(const psr_resume *resume, const psr_config *config, const char *name,
                     const char **ret_was, char is[static PSR_OPTION_TEXT_MAX])
 {
-    *ret_was = psr_checkpoint_metadata(resume->run_state, name);
+    *ret_was = psr_checkpoint_metadata(resume->files[PSR_CHECKPOINT_STATE], name);
     return *ret_was != NULL && psr_config_get(config, name, is, PSR_OPTION_TEXT_MAX) == PSR_OK &&
            strcmp(*ret_was, is) != 0;
+}
+
+/* --ema of the checkpoint's run, and of this one. */
+static bool tell_ema(const psr_resume *resume, const psr_config *config, char *line, size_t size)
+{
+    const char *was = ema_of(resume);
+    char is[PSR_OPTION_TEXT_MAX];
+    if (psr_config_get(config, "ema", is, sizeof is) != PSR_OK ||
+        strcmp(was != NULL ? was : "none", is) == 0)
+        return false;
+    snprintf(line, size, "  resumed    --ema %.32s instead of %.32s: the average of the weights %s",
+             is, was != NULL ? was : "none",
+             config->ema.decay == 0 ? "ends here"
+             : was == NULL          ? "begins with the checkpoint's weights"
+                                    : "goes on by it");
+    psr_printable_line(line, strlen(line)); /* a file may have any text */
+    return true;
 }
 
 bool psr_resume_changes(const psr_resume *resume, const psr_config *config, const psr_pace *pace,
@@ -271,7 +300,7 @@ bool psr_resume_changes(const psr_resume *resume, const psr_config *config, cons
             psr_printable_line(line, strlen(line)); /* a file may have any text */
             return true;
         }
-    return false;
+    return tell_ema(resume, config, line, size) && index-- == 0;
 }
 
 bool psr_resume_drops(const psr_resume *resume, const psr_sections *sections, char *line,
@@ -343,7 +372,7 @@ static psr_err send_tensor(const psr_resume *resume, const psr_section_place *pl
                            const char *name, uint32_t section, const psr_tensor *tensor,
                            psr_transport *transport)
 {
-    const psr_checkpoint *file = place->in_state ? resume->run_state : resume->model;
+    const psr_checkpoint *file = resume->files[place->file];
     psr_err err = PSR_OK;
     loan *lent = calloc(1, sizeof *lent + tensor->count * sizeof(float));
     if (lent == NULL)
@@ -360,7 +389,7 @@ static psr_err send_tensor(const psr_resume *resume, const psr_section_place *pl
 static psr_err find_tensor(const psr_resume *resume, const psr_section_place *place,
                            const char *name, const psr_tensor *tensor)
 {
-    const psr_checkpoint *file = place->in_state ? resume->run_state : resume->model;
+    const psr_checkpoint *file = resume->files[place->file];
     return has_section(resume, place) ? psr_checkpoint_find(file, name, tensor->rank, tensor->shape)
                                       : PSR_OK;
 }
@@ -377,18 +406,37 @@ static psr_err check_or_send_tensor(const psr_resume *resume, const psr_section_
     return err == PSR_OK ? PSR_OK : psr_fail_context(err, "--resume");
 }
 
+/* Where the checkpoint has what stands in a section: what it does not have begins as the like of it
+ * that it has. An average begins as what it is of. */
+static bool find_place(const psr_resume *resume, const psr_sections *sections, uint32_t section,
+                       psr_section_place *ret_place)
+{
+    psr_section_place place;
+    if (!psr_sections_place(sections, section, &place))
+        return false;
+    if (place.of_ema && ema_of(resume) == NULL)
+        (void)psr_sections_place(sections,
+                                 place.of_statistics                  ? PSR_SECTION_RANK(place.rank)
+                                 : section == PSR_SECTION_EMA_BUFFERS ? PSR_SECTION_BUFFERS
+                                                                      : PSR_SECTION_WEIGHTS,
+                                 &place);
+    if (place.of_updated && resume->compress_weights == NULL) /* workers had the same */
+        (void)psr_sections_place(sections, PSR_SECTION_PULLED, &place);
+    if (place.of_statistics && place.rank >= resume->workers) /* a new one: that of all */
+        (void)psr_sections_place(
+            sections, place.of_ema ? PSR_SECTION_EMA_BUFFERS : PSR_SECTION_BUFFERS, &place);
+    *ret_place = place;
+    return true;
+}
+
 static psr_err check_or_send(const psr_resume *resume, const psr_sections *sections,
                              psr_transport *transport)
 {
     uint32_t section;
     psr_section_place place;
     for (uint32_t i = 0; psr_sections_at(sections, i, &section); i++) {
-        if (!psr_sections_place(sections, section, &place))
+        if (!find_place(resume, sections, section, &place))
             continue;
-        if (place.of_updated && resume->compress_weights == NULL) /* workers had the same */
-            (void)psr_sections_place(sections, PSR_SECTION_PULLED, &place);
-        if (place.of_statistics && place.rank >= resume->workers) /* a new one: the average */
-            (void)psr_sections_place(sections, PSR_SECTION_BUFFERS, &place);
         for (size_t t = 0; t < place.layout->tensor_count; t++)
             PSR_TRY(check_or_send_tensor(resume, &place, section, &place.layout->tensors[t],
                                          transport));

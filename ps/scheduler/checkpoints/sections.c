@@ -8,6 +8,16 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+const char *psr_checkpoint_file_name(psr_checkpoint_file file)
+{
+    static const char *const names[PSR_CHECKPOINT_FILES] = {
+        [PSR_CHECKPOINT_MODEL] = "model",
+        [PSR_CHECKPOINT_STATE] = "state",
+        [PSR_CHECKPOINT_EMA] = "model-ema",
+    };
+    return names[file];
+}
+
 static psr_err name_slots(const psr_config *config, psr_sections *sections)
 {
     psr_optimizer *optimizer = NULL;
@@ -35,6 +45,7 @@ psr_err psr_sections_init(const psr_config *config, const psr_facts *facts,
     uint32_t side;
     PSR_TRY(psr_augment_side_of(config, facts->channels, shape, &side));
     PSR_TRY(psr_network_of(config, facts->classes, facts->channels, side, side, &sections.net));
+    sections.averages = psr_optimizer_ema_slot(config, &sections.ema_slot);
     psr_err err = PSR_OK;
     if (sections.net->params.count != facts->parameter_count)
         err = psr_fail(PSR_ERR_FORMAT,
@@ -56,31 +67,65 @@ void psr_sections_done(psr_sections *sections)
     *sections = (psr_sections){0};
 }
 
+/* Whether a section is one of each rank's, from first on. */
+static bool is_of_rank(const psr_sections *sections, uint32_t section, uint32_t first,
+                       uint32_t *ret_rank)
+{
+    if (section < first || section - first >= sections->ranks)
+        return false;
+    *ret_rank = section - first;
+    return true;
+}
+
+static bool place_ema(const psr_sections *sections, uint32_t section, psr_section_place *place)
+{
+    if (!sections->averages)
+        return false;
+    place->of_ema = true;
+    if (section == PSR_SECTION_EMA_BUFFERS) {
+        place->file = PSR_CHECKPOINT_EMA;
+        place->layout = &sections->net->buffers;
+    } else if (section == PSR_SECTION_SLOT(sections->ema_slot)) {
+        place->file = PSR_CHECKPOINT_EMA;
+    } else if (is_of_rank(sections, section, PSR_SECTION_EMA_RANK(0), &place->rank)) {
+        place->file = PSR_CHECKPOINT_STATE;
+        place->of_statistics = true;
+        place->layout = &sections->net->buffers;
+        snprintf(place->prefix, sizeof place->prefix, "ema%" PRIu32 "/", place->rank);
+    } else {
+        place->of_ema = false;
+    }
+    return place->of_ema;
+}
+
 bool psr_sections_place(const psr_sections *sections, uint32_t section,
                         psr_section_place *ret_place)
 {
     psr_section_place place = {.layout = &sections->net->params};
+    if (place_ema(sections, section, &place)) {
+        *ret_place = place;
+        return true;
+    }
     if (section == PSR_SECTION_BUFFERS) {
         place.layout = &sections->net->buffers;
     } else if (section == PSR_SECTION_WEIGHTS && sections->pulls_differences) {
-        place.in_state = place.of_updated = true;
+        place.file = PSR_CHECKPOINT_STATE;
+        place.of_updated = true;
         snprintf(place.prefix, sizeof place.prefix, "updated/");
-    } else if (sections->owes && section >= PSR_SECTION_RESIDUAL(0) &&
-               section - PSR_SECTION_RESIDUAL(0) < sections->ranks) {
-        uint32_t rank = section - PSR_SECTION_RESIDUAL(0);
-        place.in_state = place.of_compression = true;
-        place.rank = rank;
-        place.worker = sections->computes_all_ranks ? 0 : rank;
-        snprintf(place.prefix, sizeof place.prefix, "residual%" PRIu32 "/", rank);
-    } else if (section >= PSR_SECTION_RANK(0) && section - PSR_SECTION_RANK(0) < sections->ranks) {
-        place.in_state = place.of_statistics = true;
-        place.rank = section - PSR_SECTION_RANK(0);
+    } else if (sections->owes &&
+               is_of_rank(sections, section, PSR_SECTION_RESIDUAL(0), &place.rank)) {
+        place.file = PSR_CHECKPOINT_STATE;
+        place.of_compression = true;
+        place.worker = sections->computes_all_ranks ? 0 : place.rank;
+        snprintf(place.prefix, sizeof place.prefix, "residual%" PRIu32 "/", place.rank);
+    } else if (is_of_rank(sections, section, PSR_SECTION_RANK(0), &place.rank)) {
+        place.file = PSR_CHECKPOINT_STATE;
+        place.of_statistics = true;
         place.layout = &sections->net->buffers;
-        snprintf(place.prefix, sizeof place.prefix, "rank%" PRIu32 "/",
-                 section - PSR_SECTION_RANK(0));
+        snprintf(place.prefix, sizeof place.prefix, "rank%" PRIu32 "/", place.rank);
     } else if (section >= PSR_SECTION_SLOT(0) &&
                section - PSR_SECTION_SLOT(0) < sections->slot_count) {
-        place.in_state = true;
+        place.file = PSR_CHECKPOINT_STATE;
         snprintf(place.prefix, sizeof place.prefix, "%s/",
                  sections->slot_names[section - PSR_SECTION_SLOT(0)]);
     } else if (section !=
@@ -93,21 +138,22 @@ bool psr_sections_place(const psr_sections *sections, uint32_t section,
 
 bool psr_sections_at(const psr_sections *sections, uint32_t i, uint32_t *ret_section)
 {
-    const uint32_t first = 2 + sections->pulls_differences, slots = sections->slot_count,
-                   ranks = sections->ranks;
-    if (i == 0)
-        *ret_section = sections->pulls_differences ? PSR_SECTION_PULLED : PSR_SECTION_WEIGHTS;
-    else if (i == 1)
-        *ret_section = PSR_SECTION_BUFFERS;
-    else if (i < first)
-        *ret_section = PSR_SECTION_WEIGHTS;
-    else if (i - first < slots)
-        *ret_section = PSR_SECTION_SLOT(i - first);
-    else if (i - first - slots < ranks)
-        *ret_section = PSR_SECTION_RANK(i - first - slots);
-    else if (sections->owes && i - first - slots - ranks < ranks)
-        *ret_section = PSR_SECTION_RESIDUAL(i - first - slots - ranks);
-    else
-        return false;
-    return true;
+    const struct {
+        uint32_t first, count;
+    } runs[] = {
+        {sections->pulls_differences ? PSR_SECTION_PULLED : PSR_SECTION_WEIGHTS, 1},
+        {PSR_SECTION_BUFFERS, 1},
+        {PSR_SECTION_WEIGHTS, sections->pulls_differences},
+        {PSR_SECTION_SLOT(0), sections->slot_count},
+        {PSR_SECTION_RANK(0), sections->ranks},
+        {PSR_SECTION_RESIDUAL(0), sections->owes ? sections->ranks : 0},
+        {PSR_SECTION_EMA_BUFFERS, sections->averages},
+        {PSR_SECTION_EMA_RANK(0), sections->averages ? sections->ranks : 0},
+    };
+    for (size_t r = 0; r < sizeof runs / sizeof runs[0]; i -= runs[r++].count)
+        if (i < runs[r].count) {
+            *ret_section = runs[r].first + i;
+            return true;
+        }
+    return false;
 }

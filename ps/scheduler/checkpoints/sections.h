@@ -8,6 +8,16 @@
 
 #define PSR_CHECKPOINT_SLOTS_MAX 4
 
+typedef enum psr_checkpoint_file {
+    PSR_CHECKPOINT_MODEL, /* model.safetensors */
+    PSR_CHECKPOINT_STATE, /* state.safetensors */
+    PSR_CHECKPOINT_EMA,   /* model-ema.safetensors: --ema's averages, under a model's names */
+    PSR_CHECKPOINT_FILES,
+} psr_checkpoint_file;
+
+/* "model", "state", "model-ema": the file's name before .safetensors. */
+const char *psr_checkpoint_file_name(psr_checkpoint_file file);
+
 typedef struct psr_sections {
     psr_network *net;        /* owned */
     uint32_t ranks;          /* number of ranks of training */
@@ -16,18 +26,28 @@ typedef struct psr_sections {
     /* --compress-weights has a residual: the model is what workers have, and what shards update is
      * in the state */
     bool pulls_differences;
+    bool averages;     /* --ema: there is a model of averages */
+    uint32_t ema_slot; /* then: which slot is their weights */
     uint32_t slot_count;
     /* the optimizer's state arrays, for example "momentum" */
     char slot_names[PSR_CHECKPOINT_SLOTS_MAX][32];
 } psr_sections;
 
+/* Of the test set. */
+typedef struct psr_checkpoint_evaluation {
+    double accuracy, loss;
+    bool has_ema; /* --ema: so was the average of the weights evaluated */
+    double ema_accuracy, ema_loss;
+} psr_checkpoint_evaluation;
+
 typedef struct psr_section_place {
-    bool in_state;            /* in state.safetensors; otherwise in model.safetensors */
+    psr_checkpoint_file file;
     char prefix[40];          /* before a tensor's name: "", "momentum/", "rank3/" */
     const psr_layout *layout; /* of the section's array; borrowed from the sections */
     uint32_t worker;          /* the worker that gets it when it is restored */
     uint32_t rank;            /* of a residual, and of statistics of one rank */
     bool of_statistics;       /* of one rank */
+    bool of_ema;              /* --ema's: the like without it if the checkpoint's run had none */
     bool of_compression;      /* a residual: zeros if the checkpoint's run had none */
     /* the weights that shards update, beside those that workers have: the same ones if the
      * checkpoint's run had none */

@@ -75,6 +75,7 @@ struct psr_figures {
     double bytes_sent, bytes_lent;
     double staleness, staleness_max, steps_told; /* sums over lines, but for the most */
     double loss, test_loss, test_accuracy, test_top5, train_accuracy, test_count;
+    double ema_loss, ema_accuracy, ema_top5;
     char hash[PSR_HASH_DIGITS + 1];
 };
 
@@ -98,6 +99,9 @@ psr_err psr_figures_new(const psr_figures_options *o, psr_figures **ret_figures)
                            .loss = NAN,
                            .test_loss = NAN,
                            .test_accuracy = NAN,
+                           .ema_loss = NAN,
+                           .ema_accuracy = NAN,
+                           .ema_top5 = NAN,
                            .test_top5 = NAN,
                            .train_accuracy = NAN,
                            .test_count = NAN};
@@ -249,6 +253,9 @@ static void take_outcome(psr_figures *f, uint32_t from, const cJSON *outcome)
     f->test_loss = number_or_nan(outcome, "test_loss");
     f->test_accuracy = number_or_nan(outcome, "test_accuracy");
     f->test_top5 = number_or_nan(outcome, "test_top5");
+    f->ema_loss = number_or_nan(outcome, "ema_loss");
+    f->ema_accuracy = number_or_nan(outcome, "ema_accuracy");
+    f->ema_top5 = number_or_nan(outcome, "ema_top5");
     f->train_accuracy = number_or_nan(outcome, "train_accuracy");
     f->test_count = number_or_nan(outcome, "test_count");
     const char *hash = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(outcome, "hash"));
@@ -371,6 +378,9 @@ void psr_figures_values(const psr_figures *f, double v[static PSR_FIGURE_COUNT])
     v[PSR_FIGURE_TEST_LOSS] = f->test_loss;
     v[PSR_FIGURE_TEST_ACCURACY] = f->test_accuracy;
     v[PSR_FIGURE_TEST_TOP5] = f->test_top5;
+    v[PSR_FIGURE_EMA_LOSS] = f->ema_loss;
+    v[PSR_FIGURE_EMA_ACCURACY] = f->ema_accuracy;
+    v[PSR_FIGURE_EMA_TOP5] = f->ema_top5;
     v[PSR_FIGURE_TRAIN_ACCURACY] = f->train_accuracy;
     v[PSR_FIGURE_TEST_COUNT] = f->test_count;
 }

@@ -55,12 +55,22 @@ static double number(const cJSON *object, const char *name)
     return cJSON_IsNumber(item) ? item->valuedouble : NAN;
 }
 
+psr_progress_evaluation psr_progress_evaluation_of(const psr_metrics_line *line)
+{
+    const double ema_accuracy = number(line->fields, "ema_accuracy");
+    return (psr_progress_evaluation){.step = line->step,
+                                     .accuracy = number(line->fields, "test_accuracy"),
+                                     .loss = number(line->fields, "test_loss"),
+                                     .has_ema = isfinite(ema_accuracy),
+                                     .ema_accuracy = ema_accuracy,
+                                     .ema_loss = number(line->fields, "ema_loss")};
+}
+
 void psr_progress_take(psr_progress *progress, const psr_metrics_line *line)
 {
-    double accuracy = number(line->fields, "test_accuracy");
-    if (isfinite(accuracy) && line->rank == 0) { /* every rank tells the same */
-        progress->evaluation =
-            (psr_progress_evaluation){line->step, accuracy, number(line->fields, "test_loss")};
+    const psr_progress_evaluation told = psr_progress_evaluation_of(line);
+    if (isfinite(told.accuracy) && line->rank == 0) { /* every rank tells the same */
+        progress->evaluation = told;
         progress->evaluation_told = false;
         progress->evaluating = false;
     }

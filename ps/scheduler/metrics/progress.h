@@ -55,7 +55,13 @@ bool psr_progress_look_evaluating(psr_progress *progress, int64_t now_ms,
 typedef struct psr_progress_evaluation {
     uint64_t step;
     double accuracy, loss; /* on the test set */
+    /* --ema: the same of the average of the weights */
+    bool has_ema;
+    double ema_accuracy, ema_loss;
 } psr_progress_evaluation;
+
+/* What a line tells of an evaluation; its accuracy is NaN if there was none. */
+psr_progress_evaluation psr_progress_evaluation_of(const psr_metrics_line *line);
 
 /* true once for each evaluation whose result came with the metrics. */
 bool psr_progress_evaluated(psr_progress *progress, psr_progress_evaluation *ret_evaluation);

@@ -28,6 +28,7 @@ typedef struct open_step {
     uint32_t told;
     double wall_s, loss, images, lr, images_per_s, exchange_s, wait_s;
     double test_loss, test_accuracy; /* NaN: no evaluation */
+    double ema_accuracy;             /* --ema; NaN: likewise, or none */
     uint32_t lr_rank;
     double *staleness; /* [ranks], owned; told of them are set */
     struct open_step *next;
@@ -85,7 +86,7 @@ static psr_err write_beginning(psr_tensorboard *t, uint64_t first_step)
     return first_step > 0 ? write_event(t, &event) : PSR_OK;
 }
 
-enum { VALUES_MAX = 8 };
+enum { VALUES_MAX = 9 };
 
 typedef struct values {
     PsrEvent__Value items[VALUES_MAX], *pointers[VALUES_MAX];
@@ -156,6 +157,7 @@ static psr_err write_step(psr_tensorboard *t, open_step *s)
     add_scalar(&v, "Train/Learning_rate", s->lr);
     add_scalar(&v, "Test/Loss", s->test_loss);
     add_scalar(&v, "Test/Accuracy", s->test_accuracy);
+    add_scalar(&v, "Test/Accuracy_of_average", s->ema_accuracy);
     add_scalar(&v, "Speed/Images_per_s", s->images_per_s);
     add_scalar(&v, "Speed/Exchange_s", s->exchange_s / s->told);
     add_scalar(&v, "Speed/Wait_s", s->wait_s / s->told);
@@ -282,7 +284,7 @@ static open_step *find_step(psr_tensorboard *t, uint64_t step)
         return NULL;
     }
     s->step = step;
-    s->test_loss = s->test_accuracy = (double)NAN;
+    s->test_loss = s->test_accuracy = s->ema_accuracy = (double)NAN;
     s->next = *at;
     *at = s;
     t->open_count++;
@@ -308,6 +310,7 @@ static void add_line(open_step *s, const psr_metrics_line *line)
     s->staleness[s->told++] = psr_json_number(line->fields, "staleness", 0);
     s->test_loss = fmax(s->test_loss, psr_json_number(line->fields, "test_loss", NAN));
     s->test_accuracy = fmax(s->test_accuracy, psr_json_number(line->fields, "test_accuracy", NAN));
+    s->ema_accuracy = fmax(s->ema_accuracy, psr_json_number(line->fields, "ema_accuracy", NAN));
 }
 
 /* Steps are written in their order: those that are whole, and the oldest of too many. */

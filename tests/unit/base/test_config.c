@@ -80,6 +80,7 @@ static const struct {
     {"weight-decay", "1e-300"},
     {"clip-norm", "1.5"},
     {"no-decay", "bn,bias"},
+    {"ema", "0.99989999999999999:32"},
     {"nesterov", "true"},
     {"optimizer", "lars"},
     {"adam-beta1", "0.99999999999999989"},
@@ -227,6 +228,7 @@ static void shards_are_told_their_options_and_no_other(void **state)
         "rmsprop-epsilon",
         "rmsprop-centered",
         "no-decay",
+        "ema",
         "clip-norm",
         "scale-lr",
         "workers",
@@ -446,6 +448,12 @@ static void a_wrong_value_is_refused_in_words_and_changes_nothing(void **state)
          "multistep:A,B,..:GAMMA with A < B, all in steps or all in epochs "
          "(multistep:30e,60e,80e:0.1), or onecycle[:RISE[:FIRST[:LAST]]] "
          "(onecycle:0.3:25:10000), with 0 < GAMMA <= 1"},
+        {"ema", "1",
+         "--ema: '1' is no average of the weights; give DECAY, above 0 and below 1 (0.9999), "
+         "DECAY:EVERY with EVERY in updates (0.9999:32), or none"},
+        {"ema", "0.9:0",
+         "--ema: '0.9:0' is no average of the weights; give DECAY, above 0 and below 1 (0.9999), "
+         "DECAY:EVERY with EVERY in updates (0.9999:32), or none"},
         {"no-decay", "bn,fc",
          "--no-decay: 'bn,fc' is no list of tensors; give bn, bias, or bn,bias"},
         {"no-decay", "bias,bias",
@@ -881,6 +889,13 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
       {{{"clip-norm", "1"}, {"mode", "ring"}, {"exchange", "false"}},
        PSR_ERR_USAGE,
        "--clip-norm 1 does not go with --exchange false: nothing is updated then; leave one out"},
+      {{{"ema", "0.9"}, {"sync", "async"}},
+       PSR_ERR_USAGE,
+       "--ema 0.9 does not go with --sync async: each push is an update by itself there, and no "
+       "step's weights are everybody's; use --sync bsp"},
+      {{{"ema", "0.9"}, {"mode", "ring"}, {"exchange", "false"}},
+       PSR_ERR_USAGE,
+       "--ema 0.9 does not go with --exchange false: nothing is updated then; leave one out"},
       {{{"no-decay", "bn"}, {"weight-decay", "0"}},
        PSR_ERR_USAGE,
        "--no-decay bn does not go with --weight-decay 0: nothing decays then; leave --no-decay "

@@ -41,7 +41,7 @@ static void statistics_are_averaged_in_double_and_ranks_keep_their_own(void **st
     float *averaged = calloc(net->buffers.length, sizeof *averaged);
     float *before = malloc(net->buffers.length * sizeof *before);
     memcpy(before, trainer.replicas[1].buffers, net->buffers.length * sizeof *before);
-    expect_ok(psr_average_buffers(&trainer, averaged));
+    expect_ok(psr_average_buffers(&trainer, PSR_STATISTICS_OWN, averaged));
     uint32_t differ = 0;
     for (size_t i = 0; i < net->buffers.length; i++) {
         double sum = (double)trainer.replicas[0].buffers[i] +
@@ -89,7 +89,7 @@ static void every_test_sample_counts_once_however_many_share_it(void **state)
     assert_int_equal(evaluation.count, 50);
 
     float *averaged = calloc(net->buffers.length, sizeof *averaged);
-    expect_ok(psr_average_buffers(&trainer, averaged));
+    expect_ok(psr_average_buffers(&trainer, PSR_STATISTICS_OWN, averaged));
     uint64_t correct;
     double loss;
     count_one_by_one(averaged, &correct, &loss);

@@ -145,8 +145,9 @@ static void the_longest_line_fits(void **state)
                                  .has_hash = true,
                                  .hash = UINT64_MAX,
                                  .has_test = true,
-                                 .test_loss = longest,
-                                 .test_accuracy = longest};
+                                 .test = {longest, longest, longest},
+                                 .has_ema = true,
+                                 .ema = {longest, longest, longest}};
     char line[PSR_METRICS_LINE_MAX];
     psr_metrics_print(&metrics, line);
     cJSON *object = parse(line);
@@ -164,8 +165,9 @@ static void the_longest_line_fits(void **state)
                                  .load_wait_s = 1e9,
                                  .compute_s = 1e9,
                                  .loss = longest,
-                                 .test_loss = longest,
-                                 .test_accuracy = longest,
+                                 .test = {longest, longest, longest},
+                                 .has_ema = true,
+                                 .ema = {longest, longest, longest},
                                  .test_count = UINT64_MAX,
                                  .hash = UINT64_MAX};
     char *json = NULL;
@@ -183,8 +185,7 @@ static void an_outcome_is_of_this_worker(void **state)
                                  .train_s = 4,
                                  .wait_s = 0.25,
                                  .loss = 0.5,
-                                 .test_accuracy = 0.75,
-                                 .test_loss = 0.625,
+                                 .test = {.accuracy = 0.75, .loss = 0.625},
                                  .test_count = 100,
                                  .hash = 0x1234,
                                  .stopped = true};

@@ -46,6 +46,8 @@ typedef struct psr_engine_env {
     psr_outbox outbox; /* outlives the engine: loans may end after the engine was freed */
     void *context;
     psr_err (*landed)(void *context, uint64_t step, uint32_t bucket);
+    /* what the engine's fetch reads of a bucket is there */
+    psr_err (*fetched)(void *context, uint32_t bucket);
     void (*stale)(void *context, uint64_t steps); /* see psr_table_options; NULL: nobody asks */
     /* The norm of a step's gradient is known; NULL: nobody asks. */
     void (*clipped)(void *context, uint64_t step, double norm);
@@ -85,6 +87,11 @@ typedef struct psr_engine_ops {
      * The other one is NULL. */
     psr_err (*ready)(psr_engine *engine, uint64_t step, uint32_t bucket);
     psr_err (*end_step)(psr_engine *engine, uint64_t step, uint32_t rank);
+    /* Reads a bucket's values after so many steps, which have landed, from the member that holds it
+     * into ret_values: array `array` of comm/view/handover.h. NULL: every worker that updates
+     * holds them all. */
+    psr_err (*fetch)(psr_engine *engine, uint32_t bucket, uint64_t steps, uint32_t array,
+                     float *ret_values);
     /* The weights arena has the run's first weights; goes_on: they are those after a step. NULL:
      * this engine need not know. */
     psr_err (*installed)(psr_engine *engine, bool goes_on);

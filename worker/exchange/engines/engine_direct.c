@@ -27,6 +27,7 @@
 #include "comm/tables/table_shard.h"
 #include "comm/tables/update.h"
 #include "comm/wire/messages.h"
+#include "model/optimizers/ema.h"
 #include "model/optimizers/updater.h"
 #include "net/violation.h"
 
@@ -86,14 +87,20 @@ static psr_err send_held(void *context, psr_peer to, const psr_head *head,
     return send(engine, to, head, &lent);
 }
 
+/* Otherwise it is for the end of the table that pushes. */
+static bool is_for_holder(const psr_message *message)
+{
+    return message->head.type == PSR_MSG_PUSH || message->head.type == PSR_MSG_ASK;
+}
+
 /* A message to this worker itself may make it send again. */
 static psr_err take_own(psr_engine *engine)
 {
     psr_err err = PSR_OK;
     for (psr_message *message;
          err == PSR_OK && (message = psr_own_messages_take(engine->own)) != NULL;)
-        err = message->head.type == PSR_MSG_PUSH ? psr_table_shard_message(engine->held, &message)
-                                                 : psr_table_message(engine->table, &message);
+        err = is_for_holder(message) ? psr_table_shard_message(engine->held, &message)
+                                     : psr_table_message(engine->table, &message);
     return err;
 }
 
@@ -111,6 +118,11 @@ static psr_err put_past_caches(void *context, const psr_table_run *run)
     (void)context;
     psr_stream_copy(run->values, run->pushed, run->span.count);
     return PSR_OK;
+}
+
+static float *optimizer_state(void *context, uint32_t state)
+{
+    return psr_optimizer_slot(((psr_engine *)context)->env.optimizer, state);
 }
 
 static psr_err slice_summed(void *context, uint32_t slice, uint64_t step)
@@ -201,6 +213,8 @@ static psr_err open_held(psr_engine *engine)
     const psr_table_update updates[] = {
         {.name = "optimizer",
          .context = engine,
+         .state_count = env->optimizer != NULL ? psr_optimizer_slot_count(env->optimizer) : 0,
+         .state = optimizer_state,
          .apply = take_run,
          .applied = waits ? slice_summed : NULL},
         {.name = "put past caches", .apply = put_past_caches},
@@ -214,6 +228,7 @@ static psr_err open_held(psr_engine *engine)
         .registered = updates,
         .registered_count = sizeof updates / sizeof updates[0],
         .given = true,
+        .readable = psr_ema_is_on(env->config),
         .first_step = env->first_step,
         .end = env->total_steps,
         .values = engine->values,
@@ -248,7 +263,8 @@ static psr_err open_table(psr_engine *engine)
         .outbox = {.context = engine, .send = send, .lends_to = lends_to},
         .lender = &env->outbox,
         .context = env->context,
-        .landed = env->landed};
+        .landed = env->landed,
+        .got = env->fetched};
     return psr_table_new(&options, &engine->table);
 }
 
@@ -306,6 +322,13 @@ static psr_err engine_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
     return take_own(engine);
 }
 
+static psr_err engine_fetch(psr_engine *engine, uint32_t bucket, uint64_t steps, uint32_t array,
+                            float *ret_values)
+{
+    PSR_TRY(psr_table_get(engine->table, bucket, steps, array, ret_values));
+    return take_own(engine);
+}
+
 static psr_err take_ring(psr_engine *engine, psr_message **message)
 {
     if (engine->ring != NULL)
@@ -317,16 +340,12 @@ static psr_err take_ring(psr_engine *engine, psr_message **message)
 
 static psr_err engine_message(psr_engine *engine, psr_message **message)
 {
-    switch ((*message)->head.type) {
-    case PSR_MSG_PUSH:
+    if (is_for_holder(*message))
         PSR_TRY(psr_table_shard_message(engine->held, message));
-        break;
-    case PSR_MSG_RING:
+    else if ((*message)->head.type == PSR_MSG_RING)
         PSR_TRY(take_ring(engine, message));
-        break;
-    default:
+    else
         PSR_TRY(psr_table_message(engine->table, message));
-    }
     return take_own(engine);
 }
 
@@ -370,6 +389,7 @@ const psr_engine_ops psr_engine_direct = {
     .open = engine_open,
     .close = engine_close,
     .ready = engine_ready,
+    .fetch = engine_fetch,
     .message = engine_message,
     .norm_known = engine_norm_known,
     .waits = engine_waits,

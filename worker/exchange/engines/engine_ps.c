@@ -52,6 +52,12 @@ static void engine_stale(void *context, uint64_t steps)
         env->stale(env->context, steps);
 }
 
+static psr_err engine_got(void *context, uint32_t bucket)
+{
+    const psr_engine_env *env = &((psr_engine *)context)->env;
+    return env->fetched(env->context, bucket);
+}
+
 static psr_err engine_open(const psr_engine_env *env, psr_engine **ret_engine)
 {
     psr_engine *engine = calloc(1, sizeof *engine);
@@ -68,6 +74,7 @@ static psr_err engine_open(const psr_engine_env *env, psr_engine **ret_engine)
         .outbox = env->outbox,
         .context = engine,
         .landed = engine_landed,
+        .got = engine_got,
         .stale = engine_stale,
     };
     psr_err err = psr_table_new(&options, &engine->table);
@@ -111,6 +118,12 @@ static psr_err engine_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
     return err == PSR_ERR_NUMERIC ? psr_updater_not_finite(step, bucket) : err;
 }
 
+static psr_err engine_fetch(psr_engine *engine, uint32_t bucket, uint64_t steps, uint32_t array,
+                            float *ret_values)
+{
+    return psr_table_get(engine->table, bucket, steps, array, ret_values);
+}
+
 static psr_err engine_message(psr_engine *engine, psr_message **message)
 {
     return psr_table_message(engine->table, message);
@@ -133,6 +146,7 @@ const psr_engine_ops psr_engine_ps = {
     .open = engine_open,
     .close = engine_close,
     .ready = engine_ready,
+    .fetch = engine_fetch,
     .installed = engine_installed,
     .saved = engine_saved,
     .message = engine_message,

@@ -753,9 +753,9 @@ static void a_run_of_differences_goes_on_from_one_without(void **state)
     assert_false(psr_sections_place(&sections, PSR_SECTION_PULLED, &place));
     sections.pulls_differences = true;
     assert_true(psr_sections_place(&sections, PSR_SECTION_PULLED, &place));
-    assert_false(place.in_state);
+    assert_int_equal(place.file, PSR_CHECKPOINT_MODEL);
     assert_true(psr_sections_place(&sections, PSR_SECTION_WEIGHTS, &place));
-    assert_true(place.in_state);
+    assert_int_equal(place.file, PSR_CHECKPOINT_STATE);
     assert_int_equal(place.worker, 0);
     expect_ok(psr_resume_open(folder, &config, NULL, NULL, &resume));
     expect_ok(psr_resume_check(resume, &sections));
