@@ -24,11 +24,11 @@ PSR_MUST_CHECK psr_err psr_average_buffers(psr_trainer *trainer, psr_statistics 
                                            float *averaged);
 
 /* Evaluates the test split with the present weights, those after `steps` steps, and the averaged
- * statistics; with --ema, if a step was taken, with the average of the weights too. Every worker gets the whole result. If the run is being stopped and these steps are
- * its last, every worker leaves the evaluation when the back end next asks for a bucket of weights.
- * A large network asks several times for each batch, a small one once. Fails as the exchange, the
- * back end and the loader do. A loss that is not finite is returned; the caller makes it
- * NUMERIC. */
+ * statistics; with --ema, if a step was taken, with the average of the weights too. Every worker
+ * gets the whole result. If the run is being stopped and these steps are its last, every worker
+ * leaves the evaluation when the back end next asks for a bucket of weights. A large network asks
+ * several times for each batch, a small one once. Fails as the exchange, the back end and the
+ * loader do. A loss that is not finite is returned; the caller makes it NUMERIC. */
 PSR_MUST_CHECK psr_err psr_evaluate(psr_trainer *trainer, uint64_t steps,
                                     psr_evaluation *ret_evaluation);
 

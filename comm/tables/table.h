@@ -102,12 +102,11 @@ PSR_MUST_CHECK psr_err psr_table_pull(psr_table *table, uint32_t part, uint64_t 
 /* Whether everything that the part pushes has been sent. */
 bool psr_table_pushed(const psr_table *table, uint32_t part);
 
-/* The next three are for a program's table (psr_table_shard_options.open); the first one also for one
- * that may be read (psr_table_shard_options.readable). Each is begun when the
- * part is done; the part is done again when it has ended. next: the number of
- * rounds that were pushed. section: 0 for the values, 1 + i for array i of the update's state.
- * values and ret_values have as many values as the part, and are borrowed until the end. They fail
- * as the outbox does.
+/* The next three are for a program's table (psr_table_shard_options.open); the first one also for
+ * one that may be read (psr_table_shard_options.readable). Each is begun when the part is done; the
+ * part is done again when it has ended. next: the number of rounds that were pushed. section: 0 for
+ * the values, 1 + i for array i of the update's state. values and ret_values have as many values as
+ * the part, and are borrowed until the end. They fail as the outbox does.
  *
  * get reads what the shard holds after these rounds of this worker. */
 PSR_MUST_CHECK psr_err psr_table_get(psr_table *table, uint32_t part, uint64_t next,

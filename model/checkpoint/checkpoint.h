@@ -5,7 +5,9 @@
  * names, so that it loads elsewhere. state.safetensors has the optimizer's slots ("momentum/NAME"),
  * each rank's own buffers ("rank0/NAME"), with error feedback each rank's residual, which it has
  * not sent yet ("residual0/NAME"), where workers get differences of weights those that shards
- * update ("updated/NAME"), and counters in __metadata__.
+ * update ("updated/NAME"), and counters in __metadata__. With --ema there is a third file,
+ * model-ema.safetensors: the averages of both under the same names, so that it opens as a model
+ * does; state.safetensors then has each rank's own averaged statistics too ("ema0/NAME").
  *
  * Checksums, as 16 hex digits: "xxh3/NAME" is the XXH3-64 of a tensor's bytes; "xxh3" that of the
  * file up to the data (length and header), with its own digits as zeros. So every flipped bit of a

@@ -2,12 +2,12 @@
  * keeps as one more slot of its state; and, beside each rank's batch-norm statistics, theirs. After
  * every EVERY-th update, with weights w and average e:
  *
- *   e = e + (1 - DECAY) * (w - e)     torch.optim.swa_utils.get_ema_multi_avg_fn, in its order
+ *   e = e + (1 - DECAY) * (w - e)     torch.optim.swa_utils.get_ema_multi_avg_fn
  *
- * 1 - DECAY is computed in double and rounded once. Until the first averaging e is w, as it is
- * after that of torch's AveragedModel; and while --warmup lasts, and up to the first averaging after
- * it, as in torchvision's recipe. So no correction of early steps is needed: nothing of the initial
- * weights is in e. Elements do not depend on one another. No state; any thread. */
+ * in torch.lerp's order of roundings (lerp.h); 1 - DECAY is computed in double and rounded once. Up
+ * to the first averaging, that one too, e is w: torch's AveragedModel begins with a copy. So it is
+ * while --warmup lasts, up to the first averaging after it, as in torchvision's recipe. So no
+ * correction of early steps is needed: nothing of the initial weights is in e. Elements do not depend on one another. No state; any thread. */
 #ifndef PSR_MODEL_EMA_H
 #define PSR_MODEL_EMA_H
 

@@ -1,6 +1,6 @@
 """The average of the weights (--ema): the same bits in every way that a run can go, after a change
-of its mode, of its workers and after a resume; evaluated and saved beside the weights, which it does
-not touch; and what it cannot go with.
+of its mode, of its workers and after a resume; evaluated and saved beside the weights, which it
+does not touch; and what it cannot go with.
 
 usage: test_ema.py PSRING modes|files|refusals"""
 
@@ -46,7 +46,7 @@ def evaluations(run):
 
 
 def check_same(tap, run, right, steps=range(1, STEPS + 1)):
-    """right: another run, whose weights, averages and evaluations of these steps this one must have."""
+    """right: another run, whose weights, averages and evaluations this one must have."""
     if not tap.ok(run.status == 0, run.name + " ends with status 0", run.why()):
         return
     tap.ok(run.hashes() == {s: h for s, h in right.hashes().items() if s in steps}, run.name + " has the right weights", run.why())

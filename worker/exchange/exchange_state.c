@@ -1,5 +1,5 @@
-/* State of an exchange in and out, on the compute thread: what a run starts from is distributed, and
- * what other members hold of the optimizer's state is fetched. */
+/* State of an exchange in and out, on the compute thread: what a run starts from is distributed,
+ * and what other members hold of the optimizer's state is fetched. */
 #include "worker/exchange/exchange_private.h"
 
 #include "base/arrays/arena.h"
