@@ -4,8 +4,9 @@
  * Who sends and who receives which section (sections of net/message.h):
  *     out   weights (or what it has of them, if they come as differences), averaged statistics:
  *           worker 0; own statistics (both of these also of --ema's averages), and what is owed of
- *           gradients (--compress): each rank; optimizer slots: who makes the updates: the shards, worker 0,
- *           or each worker of the buckets that it holds. All as CHECKPOINT pieces to the scheduler.
+ *           gradients (--compress): each rank; optimizer slots: who makes the updates: the shards,
+ *           worker 0, or each worker of the buckets that it holds. All as CHECKPOINT pieces to the
+ *           scheduler.
  *     in    worker 0 has them from psr_network_init, --init or the scheduler's RESTORE pieces,
  *           broadcasts every rank's statistics and installs weights and slots where they are worked
  *           with (psr_exchange_install). What a rank owes comes to itself as RESTORE pieces. */

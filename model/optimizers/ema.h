@@ -7,7 +7,8 @@
  * in torch.lerp's order of roundings (lerp.h); 1 - DECAY is computed in double and rounded once. Up
  * to the first averaging, that one too, e is w: torch's AveragedModel begins with a copy. So it is
  * while --warmup lasts, up to the first averaging after it, as in torchvision's recipe. So no
- * correction of early steps is needed: nothing of the initial weights is in e. Elements do not depend on one another. No state; any thread. */
+ * correction of early steps is needed: nothing of the initial weights is in e. Elements do not
+ * depend on one another. No state; any thread. */
 #ifndef PSR_MODEL_EMA_H
 #define PSR_MODEL_EMA_H
 

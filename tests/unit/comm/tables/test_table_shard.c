@@ -851,6 +851,33 @@ static void values_and_states_are_read_and_written_at_any_time(void **state)
     }
 }
 
+static void a_table_that_is_readable_is_read_and_not_written(void **state)
+{
+    (void)state;
+    fixture f;
+    noting n = {0};
+    size_t last = 0;
+    const psr_table_update update = noting_update(&n);
+    set_up(&f);
+    use(&f, &update);
+    f.options.given = f.options.readable = true;
+    open_table(&f);
+    take_steps(&f, 0, 1);
+    n.states[1][3] = 7;
+    n.states[1][0] = 5;
+    expect_ok(ask(&f, 1, 1, 2, 0));
+    assert_int_equal(count_sent(&f, PSR_MSG_INIT, &last), 1);
+    assert_true(f.sent[last].to.rank == 1);
+    expect_failure(ask(&f, 1, 0, 2, 1), PSR_ERR_PROTOCOL,
+                   "worker 1 sent ASK (wire step 0, bucket 2, offset 0, count 16, taken 1, section "
+                   "2): 1 steps of it were pushed");
+    expect_failure(write_section(&f, 0, 1, 2, 9), PSR_ERR_PROTOCOL,
+                   "worker 0 sent INIT (wire step 1, bucket 2, offset 0, count 16, section 2): "
+                   "there is no section 2 to be set");
+    assert_true(n.states[1][0] == 5 && n.states[1][3] == 7);
+    tear_down(&f);
+}
+
 static void what_may_not_be_read_or_written_is_a_violation(void **state)
 {
     (void)state;
@@ -925,6 +952,7 @@ int main(void)
         cmocka_unit_test(a_worker_has_one_pull_of_a_slice_open_at_a_time),
         cmocka_unit_test(a_worker_that_lies_about_what_it_has_taken_is_found_out),
         cmocka_unit_test(values_and_states_are_read_and_written_at_any_time),
+        cmocka_unit_test(a_table_that_is_readable_is_read_and_not_written),
         cmocka_unit_test(what_may_not_be_read_or_written_is_a_violation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
