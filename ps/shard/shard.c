@@ -6,7 +6,6 @@
 #include "comm/tables/global_norm.h"
 #include "comm/tables/update.h"
 #include "comm/wire/compression/compression.h"
-#include "model/optimizers/ema.h"
 #include "model/optimizers/updater.h"
 #include "net/violation.h"
 
@@ -140,6 +139,7 @@ static psr_consistency consistency_of(const psr_config *config)
 static psr_err open_table(psr_shard *shard)
 {
     const psr_shard_options *options = &shard->options;
+    uint32_t ema_slot; /* workers ask for it */
     const psr_table_update update = {.name = shard->update,
                                      .context = shard,
                                      .state_count = psr_optimizer_slot_count(shard->optimizer),
@@ -147,23 +147,23 @@ static psr_err open_table(psr_shard *shard)
                                      .apply = take_run,
                                      .applied =
                                          psr_updater_waits(options->config) ? slice_summed : NULL};
-    const psr_table_shard_options table = {.plan = options->plan,
-                                           .shard = options->shard,
-                                           .consistency = consistency_of(options->config),
-                                           .fold_by_arrival =
-                                               options->config->fold == PSR_FOLD_ARRIVAL,
-                                           .update = shard->update,
-                                           .registered = &update,
-                                           .registered_count = 1,
-                                           .first_step = options->first_step,
-                                           .end = shard->end,
-                                           .given = shard->given,
-                                           .readable = psr_ema_is_on(options->config),
-                                           .values = shard->weights,
-                                           .outbox = options->outbox,
-                                           .context = shard,
-                                           .blank = clear_padding,
-                                           .advanced = bucket_advanced};
+    const psr_table_shard_options table = {
+        .plan = options->plan,
+        .shard = options->shard,
+        .consistency = consistency_of(options->config),
+        .fold_by_arrival = options->config->fold == PSR_FOLD_ARRIVAL,
+        .update = shard->update,
+        .registered = &update,
+        .registered_count = 1,
+        .first_step = options->first_step,
+        .end = shard->end,
+        .given = shard->given,
+        .readable = psr_optimizer_ema_slot(options->config, &ema_slot),
+        .values = shard->weights,
+        .outbox = options->outbox,
+        .context = shard,
+        .blank = clear_padding,
+        .advanced = bucket_advanced};
     return psr_table_shard_new(&table, &shard->table);
 }
 
