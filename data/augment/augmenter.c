@@ -229,14 +229,46 @@ static psr_picture_shape shape_of(const passage *p)
 
 /* ---- steps ---- */
 
-static void crop(passage *p, const psr_augment_step *step)
+static uint32_t reflected(int64_t index, uint32_t length)
+{
+    if (index < 0)
+        return (uint32_t)-index;
+    return (uint32_t)(index < length ? index : 2 * (int64_t)length - 2 - index);
+}
+
+/* As cut; what lies outside of the window is the window mirrored at its edge. */
+static psr_err cut_reflected(passage *p, int32_t top, int32_t left, uint32_t side)
+{
+    if (!psr_picture_window_is_full(&p->frame.window))
+        PSR_TRY(draw(p));
+    const psr_pixels view = view_of(&p->frame);
+    uint8_t *bytes = NULL;
+    PSR_TRY(other_bytes(p, (size_t)view.channels * side * side, &bytes));
+    uint8_t *out = bytes;
+    for (uint32_t c = 0; c < view.channels; c++)
+        for (uint32_t y = 0; y < side; y++) {
+            const uint8_t *row = view.pixels + (ptrdiff_t)c * view.plane +
+                                 (ptrdiff_t)reflected((int64_t)top + y, view.height) * view.row;
+            for (uint32_t x = 0; x < side; x++)
+                *out++ = row[(ptrdiff_t)reflected((int64_t)left + x, view.width) * view.step];
+        }
+    become(p, bytes, (psr_picture_shape){side, side});
+    return PSR_OK;
+}
+
+static psr_err crop(passage *p, const psr_augment_step *step)
 {
     const psr_picture_shape shape = shape_of(p);
     const bool is_own = step->as.crop.side == 0;
     const uint32_t side = is_own ? shape.height : step->as.crop.side;
     const uint32_t padding = is_own ? side / 8 : step->as.crop.padding;
     psr_crop at = psr_draw_crop(p->key, step, shape, side, padding);
-    cut(p, (int32_t)at.top - (int32_t)padding, (int32_t)at.left - (int32_t)padding, side, side);
+    const int32_t top = (int32_t)at.top - (int32_t)padding,
+                  left = (int32_t)at.left - (int32_t)padding;
+    if (step->as.crop.reflect)
+        return cut_reflected(p, top, left, side);
+    cut(p, top, left, side, side);
+    return PSR_OK;
 }
 
 /* Where a crop to the middle begins: (length - side) / 2 rounded to even, as torchvision's
@@ -346,8 +378,7 @@ static psr_err take_step(passage *p, uint32_t i, bool is_part, uint32_t *ret_cou
     *ret_count = 1;
     switch (step->kind) {
     case PSR_STEP_CROP:
-        crop(p, step);
-        return PSR_OK;
+        return crop(p, step);
     case PSR_STEP_FLIP:
         if (psr_draw_flip(p->key, step))
             p->frame.window = psr_picture_window_mirror(&p->frame.window);

@@ -88,8 +88,12 @@ psr_crop psr_draw_crop(const psr_augment_key *key, const psr_augment_step *step,
 /* The top bit of a word for one half. */
 bool psr_draw_flip(const psr_augment_key *key, const psr_augment_step *step)
 {
-    psr_draws draws = psr_draws_of(key, step);
-    return psr_draw_unit(&draws) >= 1 - step->as.probability;
+    psr_augment_key at = *key;
+    if (step->as.flip.alternate)
+        at.epoch = 0;
+    psr_draws draws = psr_draws_of(&at, step);
+    const bool flips = psr_draw_unit(&draws) >= 1 - step->as.flip.probability;
+    return flips != (step->as.flip.alternate && key->epoch % 2 == 1);
 }
 
 psr_box psr_draw_resized_crop(const psr_augment_key *key, const psr_augment_step *step,

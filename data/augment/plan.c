@@ -24,6 +24,7 @@ typedef struct step_rule {
     bool resamples; /* a last value may be plain, antialias or exact */
     const char *usage;
     value_rule values[VALUES_MAX];
+    const char *word; /* that a last value may be; NULL: none */
 } step_rule;
 
 #define SIDE                                                                                       \
@@ -38,13 +39,15 @@ static const step_rule rules[PSR_STEP_KINDS] = {
     [PSR_STEP_CROP] = {"crop",
                        STAGE_BYTES,
                        false,
-                       "crop:SIDE[:PADDING], like crop:32:4",
-                       {{WHOLE, false, 1, SIDE_MAX, {0, 0}}, {WHOLE, false, 0, SIDE_MAX, {0, 0}}}},
+                       "crop:SIDE[:PADDING][:reflect], like crop:32:4",
+                       {{WHOLE, false, 1, SIDE_MAX, {0, 0}}, {WHOLE, false, 0, SIDE_MAX, {0, 0}}},
+                       "reflect"},
     [PSR_STEP_FLIP] = {"flip",
                        STAGE_BYTES,
                        false,
-                       "flip[:PROBABILITY], like flip or flip:0.5",
-                       {{NUMBER, false, 0, 1, {0.5, 0.5}}}},
+                       "flip[:PROBABILITY][:alternate], like flip or flip:0.5",
+                       {{NUMBER, false, 0, 1, {0.5, 0.5}}},
+                       "alternate"},
     [PSR_STEP_RESIZE] =
         {"resize", STAGE_BYTES, true, "resize:SIDE[:antialias|plain], like resize:224", {SIDE}},
     [PSR_STEP_RESIZE_SHORT] = {"resize-short",
@@ -191,7 +194,7 @@ static psr_bounds factors(psr_bounds strength)
 }
 
 static psr_augment_step step_of(psr_step_kind kind, const psr_bounds values[static VALUES_MAX],
-                                psr_resampling resampling)
+                                psr_resampling resampling, bool has_word)
 {
     psr_augment_step step = {.kind = kind};
     const uint32_t whole[2] = {(uint32_t)values[0].least, (uint32_t)values[1].least};
@@ -199,9 +202,11 @@ static psr_augment_step step_of(psr_step_kind kind, const psr_bounds values[stat
     case PSR_STEP_CROP:
         step.as.crop.side = whole[0];
         step.as.crop.padding = whole[1];
+        step.as.crop.reflect = has_word;
         break;
     case PSR_STEP_FLIP:
-        step.as.probability = values[0].least;
+        step.as.flip.probability = values[0].least;
+        step.as.flip.alternate = has_word;
         break;
     case PSR_STEP_RESIZE:
     case PSR_STEP_RESIZE_SHORT:
@@ -281,8 +286,12 @@ static psr_err parse_step(const char *text, psr_augment_step *ret_step)
     psr_resampling resampling = PSR_RESAMPLE_ANTIALIAS;
     psr_bounds values[VALUES_MAX];
     int count = 0;
+    bool has_word = false;
     while (rest != NULL) {
         const char *value = strsep(&rest, ":");
+        has_word = rest == NULL && rule->word != NULL && strcmp(value, rule->word) == 0;
+        if (has_word)
+            break;
         if (rest == NULL && rule->resamples && read_resampling(value, &resampling))
             break;
         if (count == VALUES_MAX || rule->values[count].form == NO_VALUE)
@@ -295,7 +304,7 @@ static psr_err parse_step(const char *text, psr_augment_step *ret_step)
                         rule->usage);
     for (; count < VALUES_MAX; count++)
         values[count] = rule->values[count].initial;
-    *ret_step = step_of(kind, values, resampling);
+    *ret_step = step_of(kind, values, resampling, has_word);
     return PSR_OK;
 }
 
@@ -326,6 +335,10 @@ static psr_err append(psr_augment_plan *plan, psr_augment_step step)
                         "--augment: %s cannot follow an exact resize, which makes no bytes; give "
                         "resize without exact",
                         rule->name);
+    if (exact && step.kind == PSR_STEP_CROP && step.as.crop.reflect)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--augment: a crop with reflect cannot follow an exact resize, which makes "
+                        "no bytes; give resize without exact");
     for (uint32_t i = 0; i < plan->count; i++)
         step.occurrence += plan->steps[i].kind == step.kind;
     if (step.occurrence > 0 && rule->stage > STAGE_ERASING)
@@ -489,6 +502,23 @@ static psr_err refuse_crop(const psr_augment_step *step, psr_picture_shape shape
                     step->as.crop.padding);
 }
 
+/* A picture is mirrored once at each edge. */
+static psr_err check_reflection(const psr_augment_step *step, psr_picture_shape shape,
+                                uint32_t least)
+{
+    uint32_t side = shape.height < shape.width ? shape.height : shape.width;
+    if (shape.height == 0)
+        side = least;
+    const bool is_own = step->as.crop.side == 0;
+    if ((is_own ? side / 8 : step->as.crop.padding) < side)
+        return PSR_OK;
+    return psr_fail(PSR_ERR_USAGE,
+                    "--augment crop:%" PRIu32 ":%" PRIu32 ":reflect: a padding of %" PRIu32
+                    " pixels cannot be the mirror image of pictures with a side of %" PRIu32
+                    "; give less padding",
+                    step->as.crop.side, step->as.crop.padding, step->as.crop.padding, side);
+}
+
 static psr_err refuse_shape(psr_picture_shape shape)
 {
     if (shape.height == 0)
@@ -518,6 +548,8 @@ psr_err psr_augment_plan_side(const psr_augment_plan *plan, uint32_t channels,
             if (side > (known ? shape.height : least) + room ||
                 side > (known ? shape.width : least) + room)
                 return refuse_crop(step, shape, least);
+            if (step->as.crop.reflect)
+                PSR_TRY(check_reflection(step, shape, least));
             break;
         }
         case PSR_STEP_RESIZE:

@@ -56,7 +56,8 @@ static void print_draw(const psr_augment_key *key, const psr_augment_step *step,
     switch (step->kind) {
     case PSR_STEP_CROP: {
         psr_crop crop = psr_draw_crop(key, step, *shape, step->as.crop.side, step->as.crop.padding);
-        printf("[%u, %u, %u, %u]", crop.top, crop.left, step->as.crop.side, step->as.crop.padding);
+        printf("[%u, %u, %u, %u, \"%s\"]", crop.top, crop.left, step->as.crop.side,
+               step->as.crop.padding, step->as.crop.reflect ? "reflect" : "constant");
         *shape = (psr_picture_shape){step->as.crop.side, step->as.crop.side};
         break;
     }

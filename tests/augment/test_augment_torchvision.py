@@ -41,6 +41,9 @@ CASES = [
     ("crop:32:4,flip,resize:224:plain", (3, 32, 32), "tensor"),  # the CPU tutorial's
     ("crop:32:4,flip,resize:224", (3, 32, 32), "PIL"),
     ("flip:1,crop:24:2,crop:26:3", (1, 28, 28), "tensor"),
+    ("flip:alternate,crop:32:2:reflect", (3, 32, 32), "tensor"),  # airbench94's
+    ("crop:30:4,flip,crop:36:5:reflect,crop:33:1:reflect", (3, 32, 32), "tensor"),
+    ("resize:40,crop:44:6:reflect,flip", (1, 32, 32), "PIL"),
     ("resize:64", (3, 150, 97), "PIL"),
     ("resize:64:plain", (3, 150, 97), "tensor"),
     ("random-resized-crop:96,flip", (3, 120, 160), "PIL"),
@@ -91,8 +94,8 @@ def expected(image, drawn, antialias):
     bilinear = dict(interpolation=BILINEAR, antialias=antialias)
     for name, value in drawn:
         if name == "crop":
-            top, left, side, padding = value
-            image = F.crop(F.pad(image, [padding] * 4), top, left, side, side)
+            top, left, side, padding, mode = value
+            image = F.crop(F.pad(image, [padding] * 4, padding_mode=mode), top, left, side, side)
         elif name == "flip":
             image = F.horizontal_flip(image) if value else image
         elif name == "resize":

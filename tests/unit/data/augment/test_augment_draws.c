@@ -5,6 +5,8 @@
 
 #include <cmocka.h>
 
+#include "tests/unit/expect.h"
+
 #include "data/augment/mix.h"
 
 #include <math.h>
@@ -98,9 +100,27 @@ static void a_mix_is_a_weighted_sum_or_a_box(void **state)
         assert_true(image[i] == (i % 9 == 3 || i % 9 == 6 ? 100 : 75) + (float)i);
 }
 
+static void an_alternating_flip_is_drawn_once_and_turns_with_each_epoch(void **state)
+{
+    (void)state;
+    psr_augment_plan plan;
+    expect_ok(psr_augment_plan_parse("flip:alternate", 0, &plan));
+    uint32_t flipped = 0;
+    for (uint32_t sample = 0; sample < 1000; sample++) {
+        const bool first = psr_draw_flip(&(psr_augment_key){3, 0, sample, 0}, &plan.steps[0]);
+        for (uint32_t epoch = 1; epoch < 5; epoch++) {
+            const psr_augment_key key = {3, epoch, sample, 0};
+            assert_true(psr_draw_flip(&key, &plan.steps[0]) == (first != (epoch % 2 == 1)));
+        }
+        flipped += first;
+    }
+    assert_in_range(flipped, 400, 600);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_alternating_flip_is_drawn_once_and_turns_with_each_epoch),
         cmocka_unit_test(beta_numbers_have_their_mean_and_variance),
         cmocka_unit_test(crops_of_a_random_area_stay_inside_and_within_bounds),
         cmocka_unit_test(half_of_the_samples_go_by_either_of_mixup_and_cutmix),

@@ -37,7 +37,7 @@ static void a_list_keeps_its_order_and_values(void **state)
     assert_int_equal(plan.bytes, 3);
     assert_int_equal(plan.steps[0].as.crop.side, 32);
     assert_int_equal(plan.steps[0].as.crop.padding, 4);
-    assert_true(plan.steps[1].as.probability == 0.25);
+    assert_true(plan.steps[1].as.flip.probability == 0.25);
     assert_int_equal(plan.steps[2].as.resize.side, 224);
     assert_int_equal(plan.steps[2].as.resize.resampling, PSR_RESAMPLE_PLAIN);
     plan = plan_of("random-resized-crop:96:0.25-1:0.5-2,colour-jitter:0.4:0.3:0.2:0.1,lighting,"
@@ -108,12 +108,14 @@ static void what_cannot_be_is_refused_by_its_step(void **state)
     } cases[] = {
         {"crop:32:x", 0,
          "--augment crop:32:x: 'x' is not a whole number from 0 to 4096; give "
-         "crop:SIDE[:PADDING], like crop:32:4"},
+         "crop:SIDE[:PADDING][:reflect], like crop:32:4"},
         {"flip:1.5", 0,
-         "--augment flip:1.5: '1.5' is not a number from 0 to 1; give flip[:PROBABILITY], like "
+         "--augment flip:1.5: '1.5' is not a number from 0 to 1; give "
+         "flip[:PROBABILITY][:alternate], like "
          "flip or flip:0.5"},
         {"flip:0.5:1", 0,
-         "--augment flip:0.5:1: '1' is a value too many; give flip[:PROBABILITY], like flip or "
+         "--augment flip:0.5:1: '1' is a value too many; give flip[:PROBABILITY][:alternate], like "
+         "flip or "
          "flip:0.5"},
         {"resize", 0,
          "--augment resize: a value is missing; give resize:SIDE[:antialias|plain], like "
@@ -176,6 +178,12 @@ static void the_side_follows_from_list_and_pictures(void **state)
          0,
          "--augment crop:224:4: pictures may be smaller (1 pixels at least); put resize-short:224 "
          "before it"},
+        {"crop:34:2:reflect", {32, 32}, 34, NULL},
+        {"crop:64:32:reflect",
+         {32, 32},
+         0,
+         "--augment crop:64:32:reflect: a padding of 32 pixels cannot be the mirror image of "
+         "pictures with a side of 32; give less padding"},
         {"crop:41:4",
          {32, 32},
          0,
