@@ -7,6 +7,7 @@
 #include "model/checkpoint/start_weights.h"
 #include "model/optimizers/ema.h"
 #include "worker/evaluate.h"
+#include "worker/whiten.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -260,6 +261,7 @@ static psr_err load_init(const psr_trainer *t, snapshot *s, const char *path)
 static psr_err init_from_seed(const psr_trainer *t, snapshot *s)
 {
     psr_network_init(t->net, t->config->seed, s->weights, s->statistics);
+    PSR_TRY(psr_whiten(t, s->weights));
     if (t->config->init[0] != '\0')
         PSR_TRY(load_init(t, s, t->config->init));
     for (uint32_t rank = 1; rank < s->workers; rank++)

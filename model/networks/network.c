@@ -103,7 +103,7 @@ static void slide_window(psr_network_node *node, uint32_t kernel, uint32_t strid
 
 static uint32_t build_conv(psr_network_builder *builder, uint32_t input, const char *name,
                            uint32_t channels, uint32_t kernel, uint32_t stride, uint32_t pad,
-                           uint32_t groups, psr_init_kind init_kind, bool bias)
+                           uint32_t groups, psr_init_kind init_kind, const psr_init_kind *bias_init)
 {
     if (builder->err != PSR_OK)
         return 0;
@@ -116,8 +116,10 @@ static uint32_t build_conv(psr_network_builder *builder, uint32_t input, const c
     node.groups = groups;
     node.channels = channels;
     node.weight = add_param(builder, name, "weight", 4, shape, init);
-    if (bias)
+    if (bias_init != NULL) {
+        init.kind = *bias_init;
         node.bias = add_param(builder, name, "bias", 1, &channels, init);
+    }
     return append(builder, &node);
 }
 
@@ -125,21 +127,30 @@ uint32_t psr_build_conv(psr_network_builder *builder, uint32_t input, const char
                         uint32_t channels, uint32_t kernel, uint32_t stride, uint32_t pad,
                         psr_init_kind init)
 {
-    return build_conv(builder, input, name, channels, kernel, stride, pad, 1, init, false);
+    return build_conv(builder, input, name, channels, kernel, stride, pad, 1, init, NULL);
 }
 
 uint32_t psr_build_conv_grouped(psr_network_builder *builder, uint32_t input, const char *name,
                                 uint32_t channels, uint32_t kernel, uint32_t stride, uint32_t pad,
                                 uint32_t groups, psr_init_kind init)
 {
-    return build_conv(builder, input, name, channels, kernel, stride, pad, groups, init, false);
+    return build_conv(builder, input, name, channels, kernel, stride, pad, groups, init, NULL);
 }
 
 uint32_t psr_build_conv_bias(psr_network_builder *builder, uint32_t input, const char *name,
                              uint32_t channels, uint32_t kernel)
 {
-    return build_conv(builder, input, name, channels, kernel, 1, 0, 1, PSR_INIT_UNIFORM_FAN_IN,
-                      true);
+    const psr_init_kind init = PSR_INIT_UNIFORM_FAN_IN;
+    return build_conv(builder, input, name, channels, kernel, 1, 0, 1, init, &init);
+}
+
+uint32_t psr_build_conv_whitening(psr_network_builder *builder, uint32_t input, const char *name,
+                                  uint32_t kernel)
+{
+    const psr_init_kind bias_init = PSR_INIT_ZERO;
+    const uint32_t values = builder->net->nodes[input].channels * kernel * kernel;
+    return build_conv(builder, input, name, 2 * values, kernel, 1, 0, 1, PSR_INIT_WHITENING,
+                      &bias_init);
 }
 
 uint32_t psr_build_batchnorm(psr_network_builder *builder, uint32_t input, const char *name)
@@ -165,6 +176,12 @@ uint32_t psr_build_batchnorm_from(psr_network_builder *builder, uint32_t input, 
 uint32_t psr_build_relu(psr_network_builder *builder, uint32_t input, const char *name)
 {
     psr_network_node node = node_from(builder, PSR_OP_RELU, input, name);
+    return append(builder, &node);
+}
+
+uint32_t psr_build_gelu(psr_network_builder *builder, uint32_t input, const char *name)
+{
+    psr_network_node node = node_from(builder, PSR_OP_GELU, input, name);
     return append(builder, &node);
 }
 
@@ -370,6 +387,9 @@ psr_err psr_network_of(const psr_config *config, uint32_t classes, uint32_t chan
     case PSR_FAMILY_RESNET9:
         psr_build_resnet9(&builder);
         break;
+    case PSR_FAMILY_AIRBENCH:
+        psr_build_airbench94(&builder);
+        break;
     case PSR_FAMILY_IMAGENET:
         psr_build_resnet_imagenet(&builder, listed, config);
         break;
@@ -422,6 +442,18 @@ static void fill_constant(float value, float *values, size_t count)
         values[i] = value;
 }
 
+/* The first I channels of w[O,I,K,K]. */
+static void fill_dirac(const psr_tensor *tensor, float *values)
+{
+    const uint32_t inputs = tensor->shape[1], kernel = tensor->shape[2];
+    const size_t plane = (size_t)kernel * kernel;
+    for (uint32_t o = 0; o < inputs && o < tensor->shape[0]; o++) {
+        float *channel = values + o * inputs * plane;
+        memset(channel, 0, inputs * plane * sizeof *channel);
+        channel[o * plane + (size_t)(kernel / 2) * kernel + kernel / 2] = 1.0f;
+    }
+}
+
 void psr_network_init(const psr_network *net, uint64_t seed, float *arena, float *buffers)
 {
     memset(arena, 0, net->params.length * sizeof *arena);
@@ -443,7 +475,12 @@ void psr_network_init(const psr_network *net, uint64_t seed, float *arena, float
             fill_normal(at, sqrt(2.0 / init.fan_in), values, tensor->count);
             break;
         case PSR_INIT_UNIFORM_FAN_IN:
+        case PSR_INIT_WHITENING:
             fill_uniform(at, 1.0 / sqrt(init.fan_in), values, tensor->count);
+            break;
+        case PSR_INIT_UNIFORM_DIRAC:
+            fill_uniform(at, 1.0 / sqrt(init.fan_in), values, tensor->count);
+            fill_dirac(tensor, values);
             break;
         }
     }

@@ -32,6 +32,7 @@ typedef enum psr_op {
     PSR_OP_SIGMOID,    /* 1 / (1 + exp(-x)) */
     PSR_OP_GATE,       /* two inputs, x[N,C,H,W] and s[N,C,1,1]: y[n,c,h,w] = x[n,c,h,w] s[n,c] */
     PSR_OP_SCALE,      /* y = factor x, a number that is no parameter */
+    PSR_OP_GELU,       /* x Phi(x), Phi the standard normal distribution (torch.nn.GELU) */
 } psr_op;
 
 #define PSR_NONE UINT32_MAX
@@ -58,6 +59,10 @@ typedef enum psr_init_kind {
     PSR_INIT_KAIMING_NORMAL_FAN_IN,  /* resnet20..: std = sqrt(2 / fan_in) */
     PSR_INIT_UNIFORM_FAN_IN,         /* PyTorch's default, weights and biases:
                                         U(-b, b), b = 1/sqrt(fan_in) */
+    PSR_INIT_UNIFORM_DIRAC, /* the same, but the first I of the O channels of w[O,I,K,K] give what
+                               they read: zero, and 1 at w[c,c,K/2,K/2] (torch.nn.init.dirac_) */
+    PSR_INIT_WHITENING,     /* the same as UNIFORM_FAN_IN, for whom the training set is to whiten
+                               (model/networks/whitening.h) */
 } psr_init_kind;
 
 typedef struct psr_init {

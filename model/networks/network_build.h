@@ -36,11 +36,16 @@ uint32_t psr_build_conv_grouped(psr_network_builder *builder, uint32_t input, co
 /* As torch.nn.Conv2d by default: with bias, stride 1, no padding, uniform init. */
 uint32_t psr_build_conv_bias(psr_network_builder *builder, uint32_t input, const char *name,
                              uint32_t channels, uint32_t kernel);
+/* A convolution whose outputs are uncorrelated over the training set, and their negatives: twice as
+ * many channels as its window has values, bias 0 at first (model/networks/whitening.h). */
+uint32_t psr_build_conv_whitening(psr_network_builder *builder, uint32_t input, const char *name,
+                                  uint32_t kernel);
 /* Its weights start at 1 and its biases at 0; or, the second, the weights at scale. */
 uint32_t psr_build_batchnorm(psr_network_builder *builder, uint32_t input, const char *name);
 uint32_t psr_build_batchnorm_from(psr_network_builder *builder, uint32_t input, const char *name,
                                   psr_init_kind scale);
 uint32_t psr_build_relu(psr_network_builder *builder, uint32_t input, const char *name);
+uint32_t psr_build_gelu(psr_network_builder *builder, uint32_t input, const char *name);
 uint32_t psr_build_maxpool(psr_network_builder *builder, uint32_t input, const char *name,
                            uint32_t kernel, uint32_t stride, uint32_t pad);
 uint32_t psr_build_avgpool(psr_network_builder *builder, uint32_t input, const char *name);
@@ -77,6 +82,7 @@ void psr_build_resnet_cifar(psr_network_builder *builder, const psr_listed_netwo
 void psr_build_resnet_preactivated(psr_network_builder *builder, const psr_listed_network *network,
                                    const psr_config *config);
 void psr_build_resnet9(psr_network_builder *builder);
+void psr_build_airbench94(psr_network_builder *builder);
 void psr_build_mlp(psr_network_builder *builder);
 void psr_build_convnet(psr_network_builder *builder);
 

@@ -21,6 +21,7 @@ const psr_listed_network psr_networks[] = {
     {"preresnet110", PSR_FAMILY_PREACTIVATED, 110, 1, 0, 0},
     {"preresnet164", PSR_FAMILY_PREACTIVATED, 164, 1, 0, 0},
     {"resnet9", PSR_FAMILY_RESNET9, 9, 32, 0, 0},
+    {"airbench94", PSR_FAMILY_AIRBENCH, 8, 31, 0, 0},
     {"resnet18", PSR_FAMILY_IMAGENET, 18, 1, 1, 64},
     {"resnet34", PSR_FAMILY_IMAGENET, 34, 1, 1, 64},
     {"resnet50", PSR_FAMILY_IMAGENET, 50, 1, 1, 64},
@@ -45,6 +46,7 @@ static const struct {
     [PSR_FAMILY_CIFAR] = {" (He et al. 2015, 4.2)", false, true, true, true},
     [PSR_FAMILY_PREACTIVATED] = {" (He et al. 2016)", false, true, false, true},
     [PSR_FAMILY_RESNET9] = {" (Page 2018)", false, false, false, true},
+    [PSR_FAMILY_AIRBENCH] = {" (Jordan 2024)", false, false, false, true},
     [PSR_FAMILY_IMAGENET] = {" (torchvision's)", true, true, true, true},
 };
 

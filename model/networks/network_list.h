@@ -12,6 +12,7 @@ typedef enum psr_network_family {
     PSR_FAMILY_CIFAR,        /* ResNets of He et al. (2015), section 4.2 */
     PSR_FAMILY_PREACTIVATED, /* those of He et al. (2016) */
     PSR_FAMILY_RESNET9,      /* Page (2018) */
+    PSR_FAMILY_AIRBENCH,     /* Jordan (2024) */
     PSR_FAMILY_IMAGENET,     /* torchvision's ResNets, wide ones and ResNeXts */
 } psr_network_family;
 

@@ -23,6 +23,7 @@ static bool is_in_place(psr_op op)
     case PSR_OP_SHORTCUT_A:
     case PSR_OP_LINEAR:
     case PSR_OP_GATE:
+    case PSR_OP_GELU:
         return false;
     }
     return false;

@@ -38,6 +38,8 @@ static const psr_onednn_step_class *class_of(psr_op op)
         return &psr_onednn_gate;
     case PSR_OP_SCALE:
         return &psr_onednn_scale;
+    case PSR_OP_GELU:
+        return &psr_onednn_gelu;
     }
     assert(!"an operator that psr_op does not name");
     return NULL;

@@ -101,6 +101,7 @@ static psr_onednn_group *layout_giver(const psr_network *net, psr_onednn_graph *
             value = net->nodes[group->norm].input[0];
             break;
         case PSR_OP_RELU:
+        case PSR_OP_GELU:
         case PSR_OP_GATE:
         case PSR_OP_DROPOUT:
         case PSR_OP_DROPOUT2D:

@@ -97,6 +97,7 @@ extern const psr_onednn_step_class psr_onednn_linear;
 extern const psr_onednn_step_class psr_onednn_sigmoid;
 extern const psr_onednn_step_class psr_onednn_gate;
 extern const psr_onednn_step_class psr_onednn_scale;
+extern const psr_onednn_step_class psr_onednn_gelu;
 
 struct psr_onednn_step {
     const psr_onednn_step_class *class;

@@ -16,6 +16,27 @@ void psr_ref_relu_backward(size_t count, const psr_real *y, const psr_real *dy, 
             dx[i] += dy[i];
 }
 
+static double normal_distribution(double x)
+{
+    return 0.5 * erfc(-x * 0.70710678118654752440);
+}
+
+void psr_ref_gelu_forward(size_t count, const psr_real *x, psr_real *y)
+{
+    for (size_t i = 0; i < count; i++)
+        y[i] = (psr_real)((double)x[i] * normal_distribution((double)x[i]));
+}
+
+void psr_ref_gelu_backward(size_t count, const psr_real *x, const psr_real *dy, psr_real *dx)
+{
+    const double at_0 = 0.39894228040143267794; /* 1 / sqrt(2 pi) */
+    for (size_t i = 0; i < count; i++) {
+        const double v = (double)x[i];
+        dx[i] +=
+            (psr_real)((double)dy[i] * (normal_distribution(v) + v * at_0 * exp(-0.5 * v * v)));
+    }
+}
+
 void psr_ref_add_forward(size_t count, const psr_real *a, const psr_real *b, psr_real *y)
 {
     for (size_t i = 0; i < count; i++)

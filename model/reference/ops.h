@@ -99,6 +99,12 @@ void psr_ref_batchnorm_differentiate(const psr_batchnorm *norm, double M, const 
 void psr_ref_relu_forward(size_t count, const psr_real *x, psr_real *y);
 void psr_ref_relu_backward(size_t count, const psr_real *y, const psr_real *dy, psr_real *dx);
 
+/* x Phi(x), Phi(x) = (1 + erf(x / sqrt(2))) / 2 (Hendrycks, Gimpel, "Gaussian error linear units",
+ * 2016). The backward function needs x: dx += dy (Phi(x) + x phi(x)), phi(x) = exp(-x^2 / 2) /
+ * sqrt(2 pi). */
+void psr_ref_gelu_forward(size_t count, const psr_real *x, psr_real *y);
+void psr_ref_gelu_backward(size_t count, const psr_real *x, const psr_real *dy, psr_real *dx);
+
 /* y = a + b; backward is psr_ref_accumulate into both. */
 void psr_ref_add_forward(size_t count, const psr_real *a, const psr_real *b, psr_real *y);
 

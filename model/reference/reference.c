@@ -255,6 +255,9 @@ static void forward_node(const pass *p, uint32_t i)
     case PSR_OP_SCALE:
         psr_ref_scale_forward(count, node->factor, x, y);
         break;
+    case PSR_OP_GELU:
+        psr_ref_gelu_forward(count, x, y);
+        break;
     }
 }
 
@@ -323,6 +326,9 @@ static void backward_node(const pass *p, uint32_t i)
         break;
     case PSR_OP_SCALE:
         psr_ref_scale_backward(count, node->factor, dy, dx);
+        break;
+    case PSR_OP_GELU:
+        psr_ref_gelu_backward(count, x, dy, dx);
         break;
     }
 }

@@ -112,6 +112,22 @@ class ResNet9(nn.Module):
         self.linear = nn.Linear(512, classes, bias=False)
 
 
+class AirbenchGroup(nn.Module):
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, padding="same", bias=False)
+        self.norm1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding="same", bias=False)
+        self.norm2 = nn.BatchNorm2d(outputs)
+
+
+def airbench94(classes):
+    """Jordan (2024), with the names of cifar10-airbench."""
+    return nn.Sequential(
+        nn.Conv2d(3, 24, 2), nn.GELU(), AirbenchGroup(24, 64), AirbenchGroup(64, 256), AirbenchGroup(256, 256),
+        nn.MaxPool2d(3), nn.Flatten(), nn.Linear(256, classes, bias=False))
+
+
 def fnv1a(text):
     value = 0xCBF29CE484222325
     for byte in text.encode():
@@ -144,5 +160,6 @@ for depth in (20, 32, 44, 56, 110):
         describe(f"preresnet{depth}", PreactivatedResNet(depth, shortcut, 10), 10, 3, 32, shortcut, False)
 describe("preresnet164", PreactivatedResNet(164, "a", 10), 10, 3, 32, "a", False)
 describe("resnet9", ResNet9(10), 10, 3, 32, "a", True)
+describe("airbench94", airbench94(10), 10, 3, 32, "a", True)
 for name in ("wide_resnet50_2", "wide_resnet101_2", "resnext50_32x4d", "resnext101_32x8d", "resnext101_64x4d"):
     describe(name, getattr(resnet, name)(), 1000, 3, 224, "b", False)

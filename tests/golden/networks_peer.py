@@ -142,6 +142,31 @@ class ResNet9(nn.Module):
         return 0.125 * self.linear(F.max_pool2d(x, 4).flatten(1))
 
 
+class AirbenchGroup(nn.Module):
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, padding="same", bias=False)
+        self.norm1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding="same", bias=False)
+        self.norm2 = nn.BatchNorm2d(outputs)
+
+    def forward(self, x):
+        x = F.gelu(self.norm1(F.max_pool2d(self.conv1(x), 2)))
+        return F.gelu(self.norm2(self.conv2(x)))
+
+
+class Scaled(nn.Module):
+    def forward(self, x):
+        return x / 9
+
+
+def airbench94():
+    """Jordan (2024), with the names of cifar10-airbench."""
+    return nn.Sequential(
+        nn.Conv2d(3, 24, 2), nn.GELU(), AirbenchGroup(24, 64), AirbenchGroup(64, 256), AirbenchGroup(256, 256),
+        nn.MaxPool2d(3), nn.Flatten(), nn.Linear(256, CLASSES, bias=False), Scaled())
+
+
 def basic_with_se(block, x):
     """torchvision's block, with squeeze and excitation before the addition."""
     y = block.relu(block.bn1(block.conv1(x)))
@@ -156,6 +181,8 @@ def build(model, options):
         net = SmallResNet(PreactivatedBlock, dict(options, depth=int(model.removeprefix("preresnet"))))
     elif model == "resnet9":
         net = ResNet9()
+    elif model == "airbench94":
+        net = airbench94()
     elif model.removeprefix("resnet") in ("20", "32", "44", "56", "110"):
         net = SmallResNet(CifarBlock, dict(options, depth=int(model.removeprefix("resnet"))))
     else:

@@ -33,6 +33,7 @@ static const peer_case cases[] = {
     {"preact-b", "preresnet32", 32, "shortcut=b,se=4,module", false},
     {"squeezed", "resnet20", 32, "se=4,bn-momentum=0.3,bn-epsilon=0.01,half,module", false},
     {"resnet9", "resnet9", 32, "", false},
+    {"airbench94", "airbench94", 32, "bn-momentum=0.4", false},
     {"bottlenecks", "preresnet164", 32, "", true},
     {"small-stem", "resnet18", 32, "stem=small", true},
     {"small-stem-50", "resnet50", 32, "stem=small,se=16", true},

@@ -84,7 +84,8 @@ def judge(tap, psring, directory):
     for model, data, count, channels, size, more in (
             ("mlp", grey, 48, 1, 28, {}), ("convnet", grey, 48, 1, 28, {}), ("resnet20", colour, 10000, 3, 32, {}),
             ("resnet20", colour, 10000, 3, 32, {"shortcut": "b"}), ("resnet18", colour, 10000, 3, 32, {}),
-            ("resnet20", colour, 10000, 3, 32, {"se": "4"}), ("resnet9", colour, 10000, 3, 32, {})):
+            ("resnet20", colour, 10000, 3, 32, {"se": "4"}), ("resnet9", colour, 10000, 3, 32, {}),
+            ("airbench94", colour, 10000, 3, 32, {})):
         name = "-".join([model, *more.values()])
         run = Run(psring, directory, name, dict(OPTIONS, model=model, data=data, **{"no-eval": True, **more}))
         file = os.path.join(directory, name + ".onnx")

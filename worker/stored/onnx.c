@@ -290,6 +290,26 @@ static void make_scale(maker *m, const psr_network_node *node, const char *x, co
     add_node(m, "Mul", y, inputs);
 }
 
+/* y = x (1 + erf(x / sqrt(2))) / 2: ONNX has a Gelu since operator set 20, which is newer. */
+static void make_gelu(maker *m, const char *x, const char *y)
+{
+    static const float numbers[] = {0.70710678f, 1.0f, 0.5f};
+    static const char *const words[] = {"narrow", "one", "half"};
+    const int64_t one = 1;
+    const char *number[3];
+    for (int i = 0; i < 3; i++) {
+        number[i] = name_of(m, "%s.%s", y, words[i]);
+        add_tensor(m, number[i], FLOAT, &numbers[i], sizeof numbers[i], 1, &one);
+    }
+    const char *scaled = name_of(m, "%s.scaled", y), *erf = name_of(m, "%s.erf", y),
+               *raised = name_of(m, "%s.raised", y), *twice = name_of(m, "%s.twice", y);
+    add_node(m, "Mul", scaled, (const char *const[INPUTS_MAX]){x, number[0]});
+    add_node(m, "Erf", erf, (const char *const[INPUTS_MAX]){scaled});
+    add_node(m, "Add", raised, (const char *const[INPUTS_MAX]){erf, number[1]});
+    add_node(m, "Mul", twice, (const char *const[INPUTS_MAX]){x, raised});
+    add_node(m, "Mul", y, (const char *const[INPUTS_MAX]){twice, number[2]});
+}
+
 /* Node i's value gets a name. UNSUPPORTED: an operator that this does not know. */
 static psr_err make_node(maker *m, uint32_t i)
 {
@@ -340,6 +360,9 @@ static psr_err make_node(maker *m, uint32_t i)
         return PSR_OK;
     case PSR_OP_SCALE:
         make_scale(m, node, x, y);
+        return PSR_OK;
+    case PSR_OP_GELU:
+        make_gelu(m, x, y);
         return PSR_OK;
     case PSR_OP_INPUT:
         break;

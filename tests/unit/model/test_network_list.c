@@ -11,7 +11,8 @@
 /* All behind the first two. */
 #define NAMES                                                                                      \
     "resnet20, resnet32, resnet44, resnet56, resnet110, preresnet20, preresnet32, preresnet44, "   \
-    "preresnet56, preresnet110, preresnet164, resnet9, resnet18, resnet34, resnet50, resnet101, "  \
+    "preresnet56, preresnet110, preresnet164, resnet9, airbench94, resnet18, resnet34, resnet50, " \
+    "resnet101, "                                                                                  \
     "resnet152, wide_resnet50_2, wide_resnet101_2, resnext50_32x4d, resnext101_32x8d, "            \
     "resnext101_64x4d"
 
@@ -120,7 +121,8 @@ static void the_help_has_every_name_and_says_where_the_networks_are_from(void **
     assert_string_equal(
         text, "mlp, convnet, resnet20, resnet32, resnet44, resnet56, resnet110 (He et al. 2015, "
               "4.2), preresnet20, preresnet32, preresnet44, preresnet56, preresnet110, "
-              "preresnet164 (He et al. 2016), resnet9 (Page 2018), resnet18, resnet34, resnet50, "
+              "preresnet164 (He et al. 2016), resnet9 (Page 2018), airbench94 (Jordan 2024), "
+              "resnet18, resnet34, resnet50, "
               "resnet101, resnet152, wide_resnet50_2, wide_resnet101_2, resnext50_32x4d, "
               "resnext101_32x8d, resnext101_64x4d (torchvision's)");
 }

@@ -64,7 +64,7 @@ static psr_network *net_of_everything(void)
     return net;
 }
 
-/* Groups, squeeze and excitation, and a factor. */
+/* Groups, squeeze and excitation, GELU, and a factor. */
 static psr_network *net_of_gates(void)
 {
     psr_network_builder b;
@@ -73,7 +73,8 @@ static psr_network *net_of_gates(void)
     x = psr_build_relu(&b, psr_build_batchnorm(&b, x, "bn1"), "relu1");
     uint32_t y = psr_build_conv_grouped(&b, x, "conv2", 6, 3, 1, 1, 3, PSR_INIT_ZERO);
     y = psr_build_squeeze(&b, psr_build_batchnorm(&b, y, "bn2"), (psr_block_place){1, 0}, 2);
-    x = psr_build_scale(&b, psr_build_add(&b, y, x, "add"), "scale", 0.75);
+    x = psr_build_gelu(&b, psr_build_add(&b, y, x, "add"), "gelu");
+    x = psr_build_scale(&b, x, "scale", 0.75);
     x = psr_build_flatten(&b, psr_build_avgpool(&b, x, "mean"));
     psr_build_linear_bare(&b, x, "fc", 4, PSR_INIT_ZERO);
     assert_int_equal(b.err, PSR_OK);

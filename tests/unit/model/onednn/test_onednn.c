@@ -182,6 +182,19 @@ static psr_network *added_behind_relu(uint32_t channels)
     return net_end(&b, psr_build_scale(&b, psr_build_flatten(&b, x), "scale", 0.125));
 }
 
+/* The first layers of airbench94: GELU behind a convolution with bias and behind a batch norm, one
+ * that a pool feeds. */
+static psr_network *gelus(uint32_t channels)
+{
+    psr_network_builder b;
+    net_begin(&b, 3, 16, 16);
+    uint32_t x = psr_build_gelu(&b, psr_build_conv_whitening(&b, 0, "0", 2), "1");
+    x = psr_build_conv(&b, x, "conv1", channels, 3, 1, 1, PSR_INIT_UNIFORM_DIRAC);
+    x = psr_build_maxpool(&b, x, "pool1", 2, 2, 0);
+    x = psr_build_gelu(&b, psr_build_batchnorm(&b, x, "norm1"), "activ1");
+    return net_end(&b, psr_build_avgpool(&b, x, "pool2"));
+}
+
 static psr_network *option_a(uint32_t in, uint32_t out)
 {
     psr_network_builder b;
@@ -545,6 +558,8 @@ static void squeeze_and_excitation_agrees(void **state)
 static void additions_behind_a_relu_agree(void **state)
 {
     (void)state;
+    compare(gelus(16), 3, bf16);
+    compare(gelus(20), 3, bf16);
     compare(added_behind_relu(16), 3, bf16);
     compare(added_behind_relu(20), 3, bf16);
 }
