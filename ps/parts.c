@@ -206,9 +206,26 @@ static psr_err check_route(const psr_config *config, const psr_layout *layout)
     return PSR_OK;
 }
 
+/* Likewise. */
+static psr_err check_factors(const char *option, const char *factors, const psr_config *config,
+                             const psr_layout *layout)
+{
+    char pattern[PSR_FACTORS_TEXT_MAX];
+    for (uint32_t i = 0; psr_config_factor_pattern(factors, i, pattern); i++)
+        if (!fits_any(pattern, layout))
+            return psr_fail(PSR_ERR_USAGE,
+                            "--%s: no tensor of %s is called '%.200s'; its first is %s, its last "
+                            "%s",
+                            option, config->model, pattern, layout->tensors[0].name,
+                            layout->tensors[layout->tensor_count - 1].name);
+    return PSR_OK;
+}
+
 psr_err psr_parts_check(const psr_parts *parts, const psr_config *config, const psr_layout *layout)
 {
     PSR_TRY(check_route(config, layout));
+    PSR_TRY(check_factors("lr-factor", config->lr_factor, config, layout));
+    PSR_TRY(check_factors("decay-factor", config->decay_factor, config, layout));
     uint32_t holders = count_holders(parts);
     if (holders == parts->plan.shards || !psr_plan_all_go(&parts->plan, PSR_ROUTE_SHARD))
         return PSR_OK;

@@ -34,7 +34,7 @@ PSR_MUST_CHECK psr_err psr_parts_init(const psr_config *config, const psr_layout
 void psr_parts_done(psr_parts *parts);
 
 /* USAGE: shards hold nothing; the line names them, and options that would avoid it. Or a pattern
- * of --route matches no tensor's name. */
+ * of --route, --lr-factor or --decay-factor matches no tensor's name. */
 PSR_MUST_CHECK psr_err psr_parts_check(const psr_parts *parts, const psr_config *config,
                                        const psr_layout *layout);
 

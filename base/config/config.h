@@ -22,6 +22,7 @@
 #define PSR_STRETCHES_MAX 64
 #define PSR_STEPS_MOST ((uint64_t)1 << 40) /* of a run */
 #define PSR_ROUTE_TEXT_MAX 512
+#define PSR_FACTORS_TEXT_MAX 512
 
 typedef enum psr_mode {
     PSR_MODE_PS,
@@ -221,8 +222,10 @@ typedef struct psr_config {
     psr_duration warmup;                         /* --warmup, linear from 0 exclusive */
     psr_scale scale_lr;                          /* --scale-lr none|linear|sqrt */
     psr_ema ema;                                 /* --ema none|DECAY[:EVERY] */
-    double label_smoothing;                      /* --label-smoothing */
-    uint64_t seed;                               /* --seed */
+    /* --lr-factor, --decay-factor PATTERN=FACTOR,..; "": none */
+    char lr_factor[PSR_FACTORS_TEXT_MAX], decay_factor[PSR_FACTORS_TEXT_MAX];
+    double label_smoothing; /* --label-smoothing */
+    uint64_t seed;          /* --seed */
     /* the run */
     char out[PSR_PATH_MAX];        /* --out DIR */
     char init[PSR_PATH_MAX];       /* --init CKPT (weights only) */
@@ -329,6 +332,12 @@ bool psr_config_has_link(const psr_config *config);
  * share one queue, so they are smaller and fewer. Neither changes any bit. */
 void psr_config_slices_for(uint64_t rate_bits_per_s, uint32_t pushers, uint64_t *ret_slice_bytes,
                            uint32_t *ret_window);
+/* Factors of tensors (--lr-factor, --decay-factor): the factor of the first pattern that matches a
+ * tensor's name (fnmatch), and 1 if none does. */
+double psr_config_factor_of(const char *factors, const char *tensor);
+/* The pattern number `index`, from 0. false: there are fewer. */
+bool psr_config_factor_pattern(const char *factors, uint32_t index,
+                               char ret_pattern[static PSR_FACTORS_TEXT_MAX]);
 /* How many workers push to a shard; 0: the run has none. */
 uint32_t psr_config_pushers(const psr_config *config);
 /* Whether processes of one host share memory, where they can. */

@@ -345,6 +345,9 @@ static psr_err check_optimisation(const psr_config *config)
     if (config->no_decay != 0 && config->weight_decay == 0)
         return refuse_pair(config, "no-decay", "weight-decay",
                            "nothing decays then; leave --no-decay out");
+    if (config->decay_factor[0] != '\0' && config->weight_decay == 0)
+        return refuse_pair(config, "decay-factor", "weight-decay",
+                           "nothing decays then; leave --decay-factor out");
     if (psr_config_updates_whole_tensors(config) && config->sync != PSR_SYNC_BSP)
         return refuse_pair(
             config, "optimizer", "sync",

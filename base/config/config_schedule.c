@@ -1,9 +1,13 @@
-/* --lr-schedule: reads and prints what model/optimizers/schedule.c computes. */
+/* --lr-schedule: reads and prints what model/optimizers/schedule.c computes; and --lr-factor and
+ * --decay-factor. */
 #include "base/config/config_table.h"
 
 #include "base/text/text.h"
 
+#include <fnmatch.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Field number `index` of text whose fields colons separate. false: it has fewer, or the field is
@@ -180,4 +184,74 @@ void psr_config_print_schedule(const psr_config *config, char *text, size_t size
         add_number(&end, ":", s->divide_last);
         break;
     }
+}
+
+/* ---- --lr-factor, --decay-factor ---- */
+
+#define FACTOR_MOST 1e6
+
+/* Reads the next entry, PATTERN=FACTOR, and moves *at behind it. false: there is none left
+ * (*ret_ok), or the text is not an entry (not *ret_ok). */
+static bool next_factor(const char **at, char pattern[static PSR_FACTORS_TEXT_MAX],
+                        double *ret_factor, bool *ret_ok)
+{
+    const char *begin = *at;
+    *ret_ok = true;
+    if (*begin == '\0')
+        return false;
+    const size_t size = strcspn(begin, ",");
+    const char *equal = memchr(begin, '=', size);
+    *at = begin[size] == ',' ? begin + size + 1 : begin + size;
+    *ret_ok = false;
+    if (equal == NULL || equal == begin || size >= PSR_FACTORS_TEXT_MAX ||
+        (begin[size] == ',' && **at == '\0') || strchr("0123456789.", equal[1]) == NULL ||
+        equal + 1 == begin + size)
+        return false;
+    char *end;
+    *ret_factor = strtod(equal + 1, &end);
+    if (end != begin + size || !(*ret_factor >= 0 && *ret_factor <= FACTOR_MOST))
+        return false;
+    memcpy(pattern, begin, (size_t)(equal - begin));
+    pattern[equal - begin] = '\0';
+    *ret_ok = true;
+    return true;
+}
+
+psr_err psr_config_judge_factors(psr_config *config, const char *text)
+{
+    char pattern[PSR_FACTORS_TEXT_MAX];
+    double factor;
+    bool ok = true;
+    (void)config;
+    for (const char *at = text; next_factor(&at, pattern, &factor, &ok);)
+        ;
+    if (ok)
+        return PSR_OK;
+    return psr_fail(PSR_ERR_USAGE,
+                    "'%s' is no list of PATTERN=FACTOR, factors from 0 to %g; give one "
+                    "(*.bias=64,fc.*=10)",
+                    text, FACTOR_MOST);
+}
+
+double psr_config_factor_of(const char *factors, const char *tensor)
+{
+    char pattern[PSR_FACTORS_TEXT_MAX];
+    double factor;
+    bool ok;
+    for (const char *at = factors; next_factor(&at, pattern, &factor, &ok);)
+        if (fnmatch(pattern, tensor, 0) == 0)
+            return factor;
+    return 1;
+}
+
+bool psr_config_factor_pattern(const char *factors, uint32_t index,
+                               char ret_pattern[static PSR_FACTORS_TEXT_MAX])
+{
+    double factor;
+    bool ok;
+    const char *at = factors;
+    for (uint32_t i = 0; next_factor(&at, ret_pattern, &factor, &ok); i++)
+        if (i == index)
+            return true;
+    return false;
 }

@@ -607,6 +607,14 @@ const psr_option psr_options[] = {
 
     {"out", "DIR",
      "directory that the run makes and writes; default: one in psring-runs that is named after the "
+    {"lr-factor", "PATTERN=FACTOR,..",
+     "tensors whose learning rate is multiplied, by name or pattern (*.bias=64,fc.*=10); the first "
+     "pattern that matches a tensor counts; with 0 a tensor stays as it is",
+     OPTIMISATION, "", STRING(lr_factor), .read = psr_config_judge_factors, .for_shards = true},
+    {"decay-factor", "PATTERN=FACTOR,..",
+     "tensors whose --weight-decay is multiplied, likewise (*.bias=0.5); what they lose a step is "
+     "learning rate times decay, so with --lr-factor times both factors",
+     OPTIMISATION, "", STRING(decay_factor), .read = psr_config_judge_factors, .for_shards = true},
      "time",
      RUN, "", STRING(out)},
     {"init", "CKPT",

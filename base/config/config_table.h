@@ -62,6 +62,9 @@ bool psr_option_print(const psr_option *option, const psr_config *config, char *
 PSR_MUST_CHECK psr_err psr_option_find_word(const psr_option *option, const char *text,
                                             int *ret_index);
 
+/* config_schedule.c: --lr-factor and --decay-factor. */
+PSR_MUST_CHECK psr_err psr_config_judge_factors(psr_config *config, const char *text);
+
 /* config_modes.c: --mode and --route. */
 PSR_MUST_CHECK psr_err psr_config_read_mode(psr_config *config, const char *text);
 void psr_config_print_mode(const psr_config *config, char *text, size_t size);

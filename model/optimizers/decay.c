@@ -34,7 +34,7 @@ bool psr_decay_spares(const psr_layout *layout, size_t t, uint32_t kinds)
            ((kinds & PSR_SPARE_BIASES) != 0 && stem(tensor->name, ".bias") > 0);
 }
 
-psr_err psr_decay_init(const psr_layout *layout, uint32_t kinds, psr_decay *ret_decay)
+psr_err psr_decay_init(const psr_layout *layout, const psr_config *config, psr_decay *ret_decay)
 {
     psr_decay decay = {.runs = calloc(layout->tensor_count + 1, sizeof *decay.runs)};
     if (decay.runs == NULL)
@@ -43,9 +43,16 @@ psr_err psr_decay_init(const psr_layout *layout, uint32_t kinds, psr_decay *ret_
     for (size_t t = 0; t < layout->tensor_count; t++) {
         const bool last = t + 1 == layout->tensor_count;
         const size_t end = last ? layout->length : layout->tensors[t + 1].offset;
-        const bool spared = psr_decay_spares(layout, t, kinds);
-        if (decay.count == 0 || decay.runs[decay.count - 1].spared != spared)
-            decay.runs[decay.count++].spared = spared;
+        const char *name = layout->tensors[t].name;
+        const psr_decay_run run = {.lr_factor = psr_config_factor_of(config->lr_factor, name),
+                                   .decay_factor =
+                                       psr_decay_spares(layout, t, config->no_decay)
+                                           ? 0
+                                           : psr_config_factor_of(config->decay_factor, name)};
+        const psr_decay_run *before = decay.count > 0 ? &decay.runs[decay.count - 1] : NULL;
+        if (before == NULL || before->lr_factor != run.lr_factor ||
+            before->decay_factor != run.decay_factor)
+            decay.runs[decay.count++] = run;
         decay.runs[decay.count - 1].end = end;
     }
     *ret_decay = decay;

@@ -1,6 +1,7 @@
-/* Which elements of the arena weight decay spares (--no-decay): runs of tensors that decay alike,
- * so that an update can be cut at their bounds. It knows tensors by their names and ranks, which
- * every process has, a shard too: "X.weight" of rank 1 is batch norm's scale, and "X.bias" beside
+/* What is not the same for all elements of the arena: which ones weight decay spares (--no-decay),
+ * and by what it and the learning rate are multiplied (--decay-factor, --lr-factor). Runs of tensors that are alike, so
+ * that an update can be cut at their bounds. It knows tensors by their names and ranks, which every
+ * process has, a shard too: "X.weight" of rank 1 is batch norm's scale, and "X.bias" beside
  * it its shift. Immutable after building; any thread. */
 #ifndef PSR_MODEL_DECAY_H
 #define PSR_MODEL_DECAY_H
@@ -10,7 +11,8 @@
 
 typedef struct psr_decay_run {
     size_t end; /* floats from the arena's start; it begins where the one before ends */
-    bool spared;
+    double lr_factor;
+    double decay_factor; /* 0 where decay spares them */
 } psr_decay_run;
 
 typedef struct psr_decay {
@@ -22,7 +24,7 @@ typedef struct psr_decay {
 bool psr_decay_spares(const psr_layout *layout, size_t tensor, uint32_t kinds);
 
 /* NOMEM. The caller owns *ret_decay: psr_decay_done. */
-PSR_MUST_CHECK psr_err psr_decay_init(const psr_layout *layout, uint32_t kinds,
+PSR_MUST_CHECK psr_err psr_decay_init(const psr_layout *layout, const psr_config *config,
                                       psr_decay *ret_decay);
 /* A zeroed one too. */
 void psr_decay_done(psr_decay *decay);

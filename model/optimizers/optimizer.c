@@ -100,7 +100,7 @@ psr_err psr_optimizer_new(const psr_config *config, const psr_layout *layout,
     optimizer->slot_count = optimizer->rule_slots;
     if (psr_ema_is_on(config))
         optimizer->slot_names[optimizer->slot_count++] = PSR_EMA_SLOT;
-    psr_err err = psr_decay_init(layout, config->no_decay, &optimizer->decay);
+    psr_err err = psr_decay_init(layout, config, &optimizer->decay);
     for (uint32_t i = 0; err == PSR_OK && i < optimizer->slot_count; i++)
         err = psr_arena_new(layout->length, &optimizer->slots[i]);
     if (err != PSR_OK) {
@@ -126,17 +126,17 @@ bool psr_optimizer_whole_tensors(const psr_optimizer *optimizer)
     return optimizer->rule->whole_tensors;
 }
 
-/* All elements decay, or none of them. */
+/* All elements are of one run of the decay. */
 static void apply(psr_optimizer *optimizer, float *weights, const float *gradient, size_t offset,
                   size_t count, uint32_t rank, float lr, uint64_t number)
 {
-    const bool spared = psr_decay_at(&optimizer->decay, offset)->spared;
+    const psr_decay_run *run = psr_decay_at(&optimizer->decay, offset);
     psr_update update = {.weights = weights + offset,
                          .gradients = gradient,
                          .count = count,
                          .rank = rank,
-                         .lr = lr,
-                         .decay = spared ? 0 : optimizer->config.weight_decay,
+                         .lr = (float)((double)lr * run->lr_factor),
+                         .decay = optimizer->config.weight_decay * run->decay_factor,
                          .number = number};
     for (uint32_t i = 0; i < optimizer->rule_slots; i++)
         update.slots[i] = optimizer->slots[i] + offset;

@@ -31,6 +31,9 @@ CASES = {
     "sync-bn": ({"sync-bn": True}, RESNET),
     # 73 samples, in steps of 48: of the last 25 one worker has a pass more than the others
     "sync-bn-accumulate": ({"sync-bn": True, "accumulate": 2}, dict(RESNET, data=RESNET["data"].replace("49", "73"))),
+    # the whole of a layer, one tensor that stays, and one that neither pattern matches
+    "lr-factor": ({"lr-factor": "fc2.*=4,fc1.bias=0"}, MLP),
+    "decay-factor": ({"decay-factor": "fc2.*=4,fc1.bias=0"}, dict(MLP, **{"weight-decay": 0.1})),
     "no-decay": ({"no-decay": "bn,bias"}, dict(MLP, **{"weight-decay": 0.1})),
 }
 

@@ -93,6 +93,8 @@ static const struct {
     {"lr-schedule", "multistep:30e,60.5e,80e:0.30000000000000004"},
     {"warmup", "2.5e"},
     {"scale-lr", "linear"},
+    {"lr-factor", "*.bias=64,fc.*=0"},
+    {"decay-factor", "fc.*=2"},
     {"label-smoothing", "0.1"},
     {"seed", "18446744073709551615"},
     {"out", "runs/a b"},
@@ -232,6 +234,8 @@ static void shards_are_told_their_options_and_no_other(void **state)
         "clip-norm",
         "scale-lr",
         "workers",
+        "lr-factor",
+        "decay-factor",
     };
     psr_config whole, expected, read;
     psr_config_defaults(&whole);
@@ -1098,6 +1102,27 @@ static void which_runs_can_be_changed_by_hand(void **state)
 }
 
 static void a_tensor_goes_the_way_of_the_first_pattern_that_its_name_matches(void **state)
+static void a_tensor_has_the_factor_of_the_first_pattern_that_its_name_matches(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"fc",    "=2",        "fc=",    "fc=x",   "fc=-1",
+                                        "fc=1,", "fc=1,,a=2", "fc=nan", "fc=inf", "fc=2e6",
+                                        "fc= 1", "fc=1x",     ",fc=1"};
+    psr_config config = fitting();
+    assert_true(psr_config_factor_of(config.lr_factor, "fc.weight") == 1);
+    assert_int_equal(psr_config_set(&config, "lr-factor", "layer4.*=0,fc.weight=2.5,fc.*=1e3"),
+                     PSR_OK);
+    assert_true(psr_config_factor_of(config.lr_factor, "layer4.0.conv1.weight") == 0);
+    assert_true(psr_config_factor_of(config.lr_factor, "fc.weight") == 2.5);
+    assert_true(psr_config_factor_of(config.lr_factor, "fc.bias") == 1000);
+    assert_true(psr_config_factor_of(config.lr_factor, "conv1.weight") == 1);
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        assert_int_equal(psr_config_set(&config, "lr-factor", wrong[i]), PSR_ERR_USAGE);
+        assert_non_null(strstr(psr_err_detail(), "is no list of PATTERN=FACTOR"));
+        assert_true(psr_config_factor_of(config.lr_factor, "fc.bias") == 1000);
+    }
+}
+
 {
     (void)state;
     psr_config config = fitting();
@@ -1303,6 +1328,7 @@ int main(void)
         cmocka_unit_test(a_change_by_hand_replaces_what_was_planned_after_it),
         cmocka_unit_test(which_runs_can_be_changed_by_hand),
         cmocka_unit_test(a_tensor_goes_the_way_of_the_first_pattern_that_its_name_matches),
+        cmocka_unit_test(a_tensor_has_the_factor_of_the_first_pattern_that_its_name_matches),
         cmocka_unit_test(a_run_repeated_in_another_mode_loses_what_only_the_old_mode_had),
         cmocka_unit_test(a_compressed_run_repeated_in_mode_local_plays_its_architecture),
         cmocka_unit_test(what_was_asked_for_beside_another_mode_is_kept_and_refused),

@@ -350,6 +350,43 @@ static void batch_norm_and_biases_are_spared_however_ranges_are_cut(void **state
     psr_layout_done(&layout);
 }
 
+static void a_factor_multiplies_the_rate_of_its_tensors_wherever_updates_are_cut(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        float factor, decay;
+    } tensors[] = {{"conv.weight", 1, 0.0625f},
+                   {"bn.weight", 0, 0},
+                   {"bn.bias", 8, 0.5f},
+                   {"fc.bias", 0.25f, 0}};
+    psr_layout layout = {0};
+    for (size_t t = 0; t < 4; t++)
+        expect_ok(psr_layout_add(&layout, tensors[t].name, 1, (uint32_t[]){20}));
+    float weights[512], gradients[512];
+    for (size_t i = 0; i < 512; i++)
+        gradients[i] = 1;
+    for (size_t cut = 16; cut <= 512; cut *= 2) {
+        psr_config config = config_of(PSR_OPTIMIZER_SGD);
+        config.momentum = 0;
+        config.weight_decay = 0.0625;
+        strcpy(config.lr_factor, "bn.weight=0,bn.*=8,*.bias=0.25");
+        strcpy(config.decay_factor, "fc.*=0,bn.bias=8");
+        psr_optimizer *optimizer = optimizer_of(&config, &layout);
+        for (size_t i = 0; i < 512; i++)
+            weights[i] = 16;
+        for (size_t at = 0; at < layout.length; at += cut)
+            psr_optimizer_update(optimizer, weights, gradients, at,
+                                 layout.length - at < cut ? layout.length - at : cut, 0.5f, 1);
+        for (size_t t = 0; t < 4; t++)
+            for (size_t i = 0; i < layout.tensors[t].count; i++)
+                assert_true(weights[layout.tensors[t].offset + i] ==
+                            16 - 0.5f * tensors[t].factor * (1 + 16 * tensors[t].decay));
+        psr_optimizer_free(optimizer);
+    }
+    psr_layout_done(&layout);
+}
+
 /* ---- LARS ---- */
 
 /* Blocks of 4096, eight lanes in each: the header's definition, written out once more. */
@@ -648,6 +685,7 @@ int main(void)
         cmocka_unit_test(batch_norm_and_biases_are_spared_however_ranges_are_cut),
         cmocka_unit_test(an_update_touches_its_range_only),
         cmocka_unit_test(a_run_goes_on_from_its_slots_with_the_same_bits),
+        cmocka_unit_test(a_factor_multiplies_the_rate_of_its_tensors_wherever_updates_are_cut),
         cmocka_unit_test(lars_scales_a_matrix_by_its_norms_and_a_vector_by_nothing),
         cmocka_unit_test(lars_takes_the_plain_rate_where_a_norm_is_zero),
         cmocka_unit_test(lamb_scales_a_matrix_by_its_norms_and_a_vector_by_nothing),

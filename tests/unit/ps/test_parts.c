@@ -93,6 +93,17 @@ static void a_pattern_of_route_that_is_no_tensors_name_is_refused(void **state)
     expect_failure(
         psr_parts_check(&s.parts, &s.config, &s.net->params), PSR_ERR_USAGE,
         "--route: no tensor of mlp is called 'fc9.*'; its first is fc1.weight, its last fc3.bias");
+    strcpy(s.config.route, "");
+    strcpy(s.config.lr_factor, "fc1.*=2,conv*.bias=64");
+    expect_failure(psr_parts_check(&s.parts, &s.config, &s.net->params), PSR_ERR_USAGE,
+                   "--lr-factor: no tensor of mlp is called 'conv*.bias'; its first is fc1.weight, "
+                   "its last fc3.bias");
+    strcpy(s.config.lr_factor, "*=1,fc1.*=2");
+    strcpy(s.config.decay_factor, "x=1");
+    expect_failure(psr_parts_check(&s.parts, &s.config, &s.net->params), PSR_ERR_USAGE,
+                   "--decay-factor: no tensor of mlp is called 'x'; its first is fc1.weight, its "
+                   "last fc3.bias");
+    strcpy(s.config.decay_factor, "fc3.bias=0");
     strcpy(s.config.route, "*=ring,fc1.*=ps"); /* an earlier one may take all */
     expect_ok(psr_parts_check(&s.parts, &s.config, &s.net->params));
     end(&s);
