@@ -4,6 +4,7 @@
 #include "base/arrays/finite.h"
 #include "base/log.h"
 #include "model/optimizers/optimizer.h"
+#include "worker/views.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@ enum { SUM_LOSS, SUM_CORRECT, SUM_TOP5, SUM_COUNT, SUM_FIELDS };
  * evaluation was left, whichever of them was told of the stop. */
 typedef struct evaluating {
     psr_trainer *t;
+    psr_views *views; /* owned */
     uint64_t steps;   /* the steps after which it takes place */
     uint64_t counted; /* samples counted, of all ranks that this process computes */
     const float *weights;
@@ -78,7 +80,7 @@ static psr_err infer(evaluating *e, const psr_loader_batch *loaded, double sums[
     const psr_exec_hooks hooks = {
         .context = e, .weights_wanted = weights_wanted, .progress = count_progress};
     psr_pass_result result;
-    PSR_TRY(psr_backend_infer(t->executors->backend, &batch, &state, &hooks, NULL, &result));
+    PSR_TRY(psr_views_infer(e->views, t->executors->backend, &batch, &state, &hooks, &result));
     sums[SUM_LOSS] += result.loss_sum;
     sums[SUM_CORRECT] += result.correct;
     sums[SUM_TOP5] += result.top5;
@@ -180,12 +182,15 @@ psr_err psr_evaluate(psr_trainer *t, uint64_t steps, psr_evaluation *ret_evaluat
     if (err == PSR_OK)
         err = psr_arena_new(t->net->buffers.length, &e.buffers);
     if (err == PSR_OK)
+        err = psr_views_new(t->config, t->net, t->config->batch_size, &e.views);
+    if (err == PSR_OK)
         err = evaluate_weights(&e, sums, &result);
     if (err == PSR_OK) {
         memset(sums, 0, t->replica_count * row_bytes);
         err = evaluate_ema(&e, sums, &result);
     }
     psr_session_evaluated(t->session);
+    psr_views_free(e.views);
     psr_arena_free(e.buffers, t->net->buffers.length);
     free(sums);
     if (err == PSR_OK)

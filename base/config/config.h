@@ -98,6 +98,12 @@ typedef struct psr_metrics_port {
 /* "127.0.0.1:9100", "[::1]:9100" */
 void psr_metrics_port_text(const psr_metrics_port *at, char *text, size_t size);
 
+/* --eval-tta: from how many views of a sample it is judged (worker/views.h). */
+typedef enum psr_eval_tta {
+    PSR_EVAL_TTA_NONE,
+    PSR_EVAL_TTA_FLIP,
+    PSR_EVAL_TTA_FLIP_SHIFT
+} psr_eval_tta;
 typedef enum psr_eval_format { PSR_EVAL_FORMAT_PSRING, PSR_EVAL_FORMAT_TORCH } psr_eval_format;
 #define PSR_AUGMENT_TEXT_MAX 256
 typedef enum psr_decode { PSR_DECODE_FULL, PSR_DECODE_SCALED } psr_decode;
@@ -239,6 +245,7 @@ typedef struct psr_config {
     double target_accuracy;        /* --target-accuracy; 0: none */
     bool eval_only;                /* --eval-only */
     psr_eval_format eval_format;   /* --eval-format psring|torch */
+    psr_eval_tta eval_tta;         /* --eval-tta none|flip|flip-shift */
     bool eval;                     /* --eval / --no-eval */
     uint64_t log_every;            /* --log-every STEPS: the step line, default 20 */
     double deadline_s;             /* --deadline SECONDS, default 30 */
@@ -296,6 +303,8 @@ PSR_MUST_CHECK psr_err psr_config_set(psr_config *config, const char *name, cons
 PSR_MUST_CHECK psr_err psr_config_get(const psr_config *config, const char *name, char *text,
                                       size_t size);
 
+/* "none", "flip", "flip-shift" */
+const char *psr_eval_tta_name(psr_eval_tta tta);
 /* "ps", "ring", .. */
 const char *psr_mode_name(psr_mode mode);
 /* The mode of a step (from 0). */
@@ -323,6 +332,12 @@ bool psr_config_route_pattern(const psr_config *config, uint32_t index,
 bool psr_config_route_fits(const char *pattern, const char *tensor);
 /* Whether some pattern of --route gives this way. */
 bool psr_config_routes_by(const psr_config *config, psr_mode way);
+/* Factors of tensors (--lr-factor, --decay-factor): the factor of the first pattern that matches a
+ * tensor's name (fnmatch), and 1 if none does. */
+double psr_config_factor_of(const char *factors, const char *tensor);
+/* The pattern number `index`, from 0. false: there are fewer. */
+bool psr_config_factor_pattern(const char *factors, uint32_t index,
+                               char ret_pattern[static PSR_FACTORS_TEXT_MAX]);
 /* Whether processes have an emulated link, by which all goes that they send each other. */
 bool psr_config_has_link(const psr_config *config);
 /* Slices and a window for links of that rate, where so many workers push to a shard (0: there are
@@ -332,12 +347,6 @@ bool psr_config_has_link(const psr_config *config);
  * share one queue, so they are smaller and fewer. Neither changes any bit. */
 void psr_config_slices_for(uint64_t rate_bits_per_s, uint32_t pushers, uint64_t *ret_slice_bytes,
                            uint32_t *ret_window);
-/* Factors of tensors (--lr-factor, --decay-factor): the factor of the first pattern that matches a
- * tensor's name (fnmatch), and 1 if none does. */
-double psr_config_factor_of(const char *factors, const char *tensor);
-/* The pattern number `index`, from 0. false: there are fewer. */
-bool psr_config_factor_pattern(const char *factors, uint32_t index,
-                               char ret_pattern[static PSR_FACTORS_TEXT_MAX]);
 /* How many workers push to a shard; 0: the run has none. */
 uint32_t psr_config_pushers(const psr_config *config);
 /* Whether processes of one host share memory, where they can. */

@@ -40,6 +40,13 @@ static const char *const played_gradients_words[] = {"zero", "seeded", NULL};
 static const char *const network_words[] = {"auto", "tcp", "ipc", "shm", NULL};
 static const char *const scale_words[] = {"none", "linear", "sqrt", NULL};
 static const char *const eval_format_words[] = {"psring", "torch", NULL};
+static const char *const eval_tta_words[] = {"none", "flip", "flip-shift", NULL};
+
+const char *psr_eval_tta_name(psr_eval_tta tta)
+{
+    return eval_tta_words[tta];
+}
+
 static const char *const shortcut_words[] = {"a", "b", NULL};
 static const char *const stem_words[] = {"large", "small", NULL};
 #define MODES_OWN                                                                                  \
@@ -600,13 +607,6 @@ const psr_option psr_options[] = {
      "becomes DECAY times itself and 1 - DECAY times the weights; until --warmup is over it is the "
      "weights. Evaluated beside them, and saved as model-ema.safetensors",
      OPTIMISATION, "none", SPECIAL(psr_config_read_ema, psr_config_print_ema), .for_shards = true},
-    {"label-smoothing", "S", "share of the target that is spread over all classes", OPTIMISATION,
-     "0", DOUBLE(label_smoothing, 0, 1), .high_excluded = true},
-    {"seed", "N", "seed of every random number of the run", OPTIMISATION, "1",
-     U64(seed, 0, UINT64_MAX)},
-
-    {"out", "DIR",
-     "directory that the run makes and writes; default: one in psring-runs that is named after the "
     {"lr-factor", "PATTERN=FACTOR,..",
      "tensors whose learning rate is multiplied, by name or pattern (*.bias=64,fc.*=10); the first "
      "pattern that matches a tensor counts; with 0 a tensor stays as it is",
@@ -615,6 +615,13 @@ const psr_option psr_options[] = {
      "tensors whose --weight-decay is multiplied, likewise (*.bias=0.5); what they lose a step is "
      "learning rate times decay, so with --lr-factor times both factors",
      OPTIMISATION, "", STRING(decay_factor), .read = psr_config_judge_factors, .for_shards = true},
+    {"label-smoothing", "S", "share of the target that is spread over all classes", OPTIMISATION,
+     "0", DOUBLE(label_smoothing, 0, 1), .high_excluded = true},
+    {"seed", "N", "seed of every random number of the run", OPTIMISATION, "1",
+     U64(seed, 0, UINT64_MAX)},
+
+    {"out", "DIR",
+     "directory that the run makes and writes; default: one in psring-runs that is named after the "
      "time",
      RUN, "", STRING(out)},
     {"init", "CKPT",
@@ -653,6 +660,11 @@ const psr_option psr_options[] = {
      "how rank 0's log has an evaluation; torch: with a line as that of PyTorch's examples beside "
      "it, 'Test set: Average loss: 0.0561, Accuracy: 98.21%'",
      RUN, "psring", ENUM(eval_format, eval_format_words)},
+    {"eval-tta", "none|flip|flip-shift",
+     "judge a sample by the mean of its logits over several views (test-time augmentation): flip: "
+     "the picture and its mirror image; flip-shift: half of that, and half of both shifted by a "
+     "pixel up and left, and down and right",
+     RUN, "none", ENUM(eval_tta, eval_tta_words)},
     {"eval", NULL,
      "evaluate on the test set at the end, and as --eval-every says; with --no-eval never", RUN,
      "true", FLAG(eval)},

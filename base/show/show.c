@@ -341,6 +341,10 @@ void psr_show_outcome(psr_show *show, const psr_config *config, const char *out,
     psr_summary_print(outcome, figures);
     psr_text_add(&end, "%s", figures);
     add_traffic(&end, outcome);
+    if (config->eval_tta != PSR_EVAL_TTA_NONE && config->eval)
+        psr_text_add(&end, "evaluated  by the mean of %d views of each sample (--eval-tta %s)\n",
+                     config->eval_tta == PSR_EVAL_TTA_FLIP ? 2 : 6,
+                     psr_eval_tta_name(config->eval_tta));
     if (config->backend == PSR_BACKEND_PLAYED)
         psr_text_add(&end, "played     passes from %s%s; the loss and the weights mean nothing\n",
                      config->profile, config->dilate > 1 ? ", dilated" : "");

@@ -149,6 +149,9 @@ static void print_head(const watch *w, FILE *to)
         psr_rank_lines_ranks(w->lines) > 0 ? psr_rank_lines_now(w->lines, 0).test_accuracy : NAN;
     if (!isnan(accuracy))
         fprintf(to, ", test accuracy %.2f%%", 100 * accuracy);
+    const char *tta = psr_json_text(config, "eval-tta");
+    if (!isnan(accuracy) && tta != NULL && strcmp(tta, "none") != 0)
+        fprintf(to, " (%.16s)", tta);
     fprintf(to, "\n%4s %8s %9s %9s %10s %6s %9s %9s %5s\n", "rank", "step", "loss", "images/s",
             "compute ms", "wait", "sent MB/s", "recv MB/s", "stale");
 }

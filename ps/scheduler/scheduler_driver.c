@@ -5,6 +5,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/text/json.h"
+#include "base/text/text.h"
 #include "comm/launcher_line.h"
 #include "comm/members/coordinator.h"
 #include "comm/members/scheduler_loop.h"
@@ -388,13 +389,15 @@ static void on_shard_traffic(void *context, uint32_t shard, const psr_traffic *t
 
 static void say_evaluated(driver *d, const psr_progress_evaluation *e)
 {
-    char said[192];
-    int length =
-        snprintf(said, sizeof said, "step %" PRIu64 ": test accuracy %.2f%%, test loss %.4f",
-                 e->step, 100 * e->accuracy, psr_shown(e->loss));
+    char said[256];
+    psr_text_end end = {said, sizeof said};
+    psr_text_add(&end, "step %" PRIu64 ": test accuracy %.2f%%, test loss %.4f", e->step,
+                 100 * e->accuracy, psr_shown(e->loss));
     if (e->has_ema)
-        snprintf(said + length, sizeof said - (size_t)length, "; of the average %.2f%%, %.4f",
-                 100 * e->ema_accuracy, psr_shown(e->ema_loss));
+        psr_text_add(&end, "; of the average %.2f%%, %.4f", 100 * e->ema_accuracy,
+                     psr_shown(e->ema_loss));
+    if (d->config->eval_tta != PSR_EVAL_TTA_NONE)
+        psr_text_add(&end, " (--eval-tta %s)", psr_eval_tta_name(d->config->eval_tta));
     psr_launcher_evaluated(d->launcher, said);
 }
 

@@ -5,6 +5,7 @@
 #include "data/opened.h"
 #include "model/backend.h"
 #include "model/checkpoint/stored.h"
+#include "worker/views.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,6 +20,7 @@ typedef struct evaluating {
     psr_buckets buckets;
     psr_backend *backend;
     psr_loader *loader;
+    psr_views *views;
     double loss;
     uint64_t correct, count;
 } evaluating;
@@ -63,6 +65,7 @@ static psr_err set_up(evaluating *e, unsigned threads, unsigned batch_size)
                                          .threads = threads,
                                          .buckets = &e->buckets};
     PSR_TRY(psr_backend_new(e->model.net, &options, &e->backend));
+    PSR_TRY(psr_views_new(&e->model.config, e->model.net, batch, &e->views));
     psr_augment_plan trained;
     PSR_TRY(psr_augment_plan_of(&e->model.config, &trained));
     const psr_augment_plan plan = psr_augment_plan_evaluation(&trained);
@@ -85,7 +88,7 @@ static psr_err infer(evaluating *e, const psr_loader_batch *loaded)
     const psr_exec_state state = {.weights = e->model.weights, .buffers = e->model.buffers};
     static const psr_exec_hooks none = {.context = NULL};
     psr_pass_result result;
-    PSR_TRY(psr_backend_infer(e->backend, &batch, &state, &none, NULL, &result));
+    PSR_TRY(psr_views_infer(e->views, e->backend, &batch, &state, &none, &result));
     e->loss += result.loss_sum;
     e->correct += result.correct;
     e->count += loaded->count;
@@ -106,6 +109,7 @@ static psr_err evaluate(evaluating *e)
 
 static void clean_up(evaluating *e)
 {
+    psr_views_free(e->views);
     psr_loader_free(e->loader);
     psr_backend_free(e->backend);
     psr_buckets_done(&e->buckets);
@@ -124,13 +128,15 @@ int psr_eval_main(const char *checkpoint, const char *data, unsigned threads, un
         err = set_up(&e, threads, batch_size);
     if (err == PSR_OK)
         err = evaluate(&e);
+    const psr_eval_tta tta = e.model.config.eval_tta;
     if (err == PSR_OK)
         psr_print(stdout,
                   "%s of %s on %s, content %s\n"
-                  "%" PRIu64 " of %" PRIu64 " right\n"
+                  "%" PRIu64 " of %" PRIu64 " right%s%s\n"
                   "Test set: Average loss: %.4f, Accuracy: %.2f%%\n",
                   e.model.net->name, e.model.file, e.opened.test->name, e.opened.content.test,
-                  e.correct, e.count, e.loss / (double)e.count,
+                  e.correct, e.count, tta == PSR_EVAL_TTA_NONE ? "" : ", by --eval-tta ",
+                  tta == PSR_EVAL_TTA_NONE ? "" : psr_eval_tta_name(tta), e.loss / (double)e.count,
                   100 * (double)e.correct / (double)e.count);
     else
         psr_print(stderr, "psring eval: %s\n", psr_err_detail());

@@ -108,6 +108,7 @@ static const struct {
     {"target-accuracy", "0.94"},
     {"eval-only", "true"},
     {"eval-format", "torch"},
+    {"eval-tta", "flip-shift"},
     {"eval", "false"},
     {"log-every", "1"},
     {"max-bad", "3"},
@@ -233,9 +234,9 @@ static void shards_are_told_their_options_and_no_other(void **state)
         "ema",
         "clip-norm",
         "scale-lr",
-        "workers",
         "lr-factor",
         "decay-factor",
+        "workers",
     };
     psr_config whole, expected, read;
     psr_config_defaults(&whole);
@@ -1101,7 +1102,6 @@ static void which_runs_can_be_changed_by_hand(void **state)
     }
 }
 
-static void a_tensor_goes_the_way_of_the_first_pattern_that_its_name_matches(void **state)
 static void a_tensor_has_the_factor_of_the_first_pattern_that_its_name_matches(void **state)
 {
     (void)state;
@@ -1123,6 +1123,7 @@ static void a_tensor_has_the_factor_of_the_first_pattern_that_its_name_matches(v
     }
 }
 
+static void a_tensor_goes_the_way_of_the_first_pattern_that_its_name_matches(void **state)
 {
     (void)state;
     psr_config config = fitting();
@@ -1327,8 +1328,8 @@ int main(void)
         cmocka_unit_test(what_is_no_row_of_stretches_is_refused),
         cmocka_unit_test(a_change_by_hand_replaces_what_was_planned_after_it),
         cmocka_unit_test(which_runs_can_be_changed_by_hand),
-        cmocka_unit_test(a_tensor_goes_the_way_of_the_first_pattern_that_its_name_matches),
         cmocka_unit_test(a_tensor_has_the_factor_of_the_first_pattern_that_its_name_matches),
+        cmocka_unit_test(a_tensor_goes_the_way_of_the_first_pattern_that_its_name_matches),
         cmocka_unit_test(a_run_repeated_in_another_mode_loses_what_only_the_old_mode_had),
         cmocka_unit_test(a_compressed_run_repeated_in_mode_local_plays_its_architecture),
         cmocka_unit_test(what_was_asked_for_beside_another_mode_is_kept_and_refused),

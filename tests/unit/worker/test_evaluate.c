@@ -113,6 +113,84 @@ static void an_evaluation_changes_neither_weights_nor_statistics(void **state)
     assert_true(statistics == psr_layout_hash(&net->buffers, trainer.replicas[2].buffers));
 }
 
+/* By definition (worker/views.h): view v of a picture, column by column. */
+static float seen(const float *plane, int v, int y, int x, int height, int width)
+{
+    static const int shifts[] = {0, 0, 1, 1, -1, -1};
+    x = v % 2 == 1 ? width - 1 - x : x;
+    y = abs(y - shifts[v]);
+    x = abs(x - shifts[v]);
+    y = y < height ? y : height - 2;
+    x = x < width ? x : width - 2;
+    return plane[y * width + x];
+}
+
+/* The mean logits over views, of every sample by itself. */
+static void count_views(int count, const double *shares, float *averaged, uint64_t *ret_correct,
+                        double *ret_loss)
+{
+    const psr_dataset *test = trainer.test;
+    const size_t pixels = (size_t)test->channels * test->height * test->width;
+    float *image = aligned_alloc(64, (pixels * sizeof *image + 63) / 64 * 64);
+    float *view = aligned_alloc(64, (pixels * sizeof *view + 63) / 64 * 64);
+    float logits[16];
+    assert_int_equal(test->channels, 1);
+    assert_true(net->classes <= 16);
+    for (uint32_t i = 0; i < test->count; i++) {
+        double mean[16] = {0}, sum = 0;
+        for (size_t p = 0; p < pixels; p++)
+            image[p] =
+                ((float)test->pixels[i * pixels + p] / 255 - test->mean[0]) / test->deviation[0];
+        for (int v = 0; v < count; v++) {
+            for (uint32_t y = 0; y < test->height; y++)
+                for (uint32_t x = 0; x < test->width; x++)
+                    view[y * test->width + x] =
+                        seen(image, v, (int)y, (int)x, (int)test->height, (int)test->width);
+            const psr_batch batch = {
+                .images = view, .labels = &test->labels[i], .samples = &i, .count = 1};
+            const psr_exec_state on = {.weights = psr_exchange_weights(exchange),
+                                       .buffers = averaged};
+            psr_pass_result result;
+            expect_ok(psr_backend_infer(trainer.backend, &batch, &on, NULL, logits, &result));
+            for (uint32_t k = 0; k < net->classes; k++)
+                mean[k] += shares[v] * (double)logits[k];
+        }
+        bool right = true;
+        for (uint32_t k = 0; k < net->classes; k++) {
+            sum += exp(mean[k]);
+            right = right && (k == test->labels[i] || mean[k] < mean[test->labels[i]]);
+        }
+        *ret_loss += log(sum) - mean[test->labels[i]];
+        *ret_correct += right;
+    }
+    free(image);
+    free(view);
+}
+
+static void views_of_a_picture_are_judged_by_their_mean_logits(void **state)
+{
+    (void)state;
+    static const double flip[] = {0.5, 0.5},
+                        flip_shift[] = {0.25, 0.25, 0.125, 0.125, 0.125, 0.125};
+    float *averaged = calloc(net->buffers.length + 1, sizeof *averaged);
+    psr_evaluation plain, evaluation;
+    expect_ok(psr_average_buffers(&trainer, averaged));
+    expect_ok(psr_evaluate(&trainer, 1, &plain));
+    for (int which = 0; which < 2; which++) {
+        uint64_t correct = 0;
+        double loss = 0;
+        config.eval_tta = which == 0 ? PSR_EVAL_TTA_FLIP : PSR_EVAL_TTA_FLIP_SHIFT;
+        expect_ok(psr_evaluate(&trainer, 1, &evaluation));
+        count_views(which == 0 ? 2 : 6, which == 0 ? flip : flip_shift, averaged, &correct, &loss);
+        assert_int_equal(evaluation.count, 50);
+        assert_true(fabs(evaluation.accuracy * 50 - (double)correct) < 1e-9);
+        assert_true(fabs(evaluation.loss - loss / 50) < 1e-5);
+        assert_true(evaluation.loss != plain.loss);
+    }
+    config.eval_tta = PSR_EVAL_TTA_NONE;
+    free(averaged);
+}
+
 static void an_evaluation_is_left_out_when_the_run_stops_with_its_step_and_only_then(void **state)
 {
     (void)state;
@@ -139,6 +217,7 @@ int main(void)
         cmocka_unit_test(statistics_are_averaged_in_double_and_ranks_keep_their_own),
         cmocka_unit_test(every_test_sample_counts_once_however_many_share_it),
         cmocka_unit_test(an_evaluation_changes_neither_weights_nor_statistics),
+        cmocka_unit_test(views_of_a_picture_are_judged_by_their_mean_logits),
         cmocka_unit_test(an_evaluation_is_left_out_when_the_run_stops_with_its_step_and_only_then),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
