@@ -36,6 +36,9 @@ CASES = {
                                  **{"batch-size": 8, "zero-gamma": True, "bn-momentum": 0.2, "bn-epsilon": 0.001}), (2,)),
     "preresnet20-3": (dict(model="preresnet20", workers=3, data=COLOUR % 49, steps=4, shortcut="b", **{"batch-size": 8}), (2,)),
     "resnet9-3": (dict(model="resnet9", workers=3, data=COLOUR % 49, steps=4, **{"batch-size": 8}), (2,)),
+    # Weights that the data decide, and what else its recipe has.
+    "airbench94-3": (dict(model="airbench94", workers=3, data=COLOUR % 49, steps=4, augment="flip:alternate,crop:32:2:reflect",
+                          **{"batch-size": 8, "lr-factor": "*.norm?.bias=64,*.norm?.weight=0", "decay-factor": "*.norm?.bias=0.015625", "eval-tta": "flip-shift", "eval-every": 2}), (2,)),
     "resnext50-3": (dict(model="resnext50_32x4d", workers=3, data=COLOUR % 25, steps=2, **{"batch-size": 4}), (2,)),
     # With the default size of buckets, which follows the network's.
     "mlp-5-default": (dict(model="mlp", workers=5, data=TINY % 203, steps=4, lr=0.05, **{"batch-size": 8}), (1, 2, 3)),
