@@ -48,6 +48,9 @@ static psr_algorithm_writer *const writers[PSR_KINDS][PSR_ALGORITHMS] = {
     [PSR_KIND_TABLE_WRITE] = {[PSR_ALGORITHM_RING] = psr_ring_all_gather,
                               [PSR_ALGORITHM_DIRECT] = psr_direct_all_gather,
                               [PSR_ALGORITHM_BRUCK] = psr_bruck_all_gather},
+    [PSR_KIND_TABLE_SET] = {[PSR_ALGORITHM_RING] = psr_ring_all_gather,
+                            [PSR_ALGORITHM_DIRECT] = psr_direct_all_gather,
+                            [PSR_ALGORITHM_BRUCK] = psr_bruck_all_gather},
     [PSR_KIND_SCAN] =
         {[PSR_ALGORITHM_DOUBLING] = psr_doubling_scan, [PSR_ALGORITHM_CHAIN] = psr_chain_scan},
     [PSR_KIND_EXSCAN] =
@@ -268,6 +271,7 @@ psr_algorithm psr_algorithm_choose(psr_kind kind, uint64_t bytes, const psr_rank
     case PSR_KIND_TABLE_CLOSE:
     case PSR_KIND_TABLE_READ:
     case PSR_KIND_TABLE_WRITE:
+    case PSR_KIND_TABLE_SET:
         if (links)
             return all_gather_over_links(bytes, at);
         return !few             ? PSR_ALGORITHM_RING

@@ -26,7 +26,8 @@ const char *psr_kind_name(psr_kind kind)
                                                  "exscan",
                                                  "probe",
                                                  "table_read",
-                                                 "table_write"};
+                                                 "table_write",
+                                                 "table_set"};
     return (unsigned)kind < PSR_KINDS ? names[kind] : "?";
 }
 
@@ -63,7 +64,7 @@ bool psr_kind_gathers_words(psr_kind kind)
 {
     return kind == PSR_KIND_GROUP_SPLIT || kind == PSR_KIND_TABLE_OPEN ||
            kind == PSR_KIND_TABLE_CLOSE || kind == PSR_KIND_TABLE_READ ||
-           kind == PSR_KIND_TABLE_WRITE;
+           kind == PSR_KIND_TABLE_WRITE || kind == PSR_KIND_TABLE_SET;
 }
 
 bool psr_kind_has_root(psr_kind kind)

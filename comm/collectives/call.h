@@ -30,11 +30,12 @@ typedef enum psr_kind {
     PSR_KIND_SCAN,   /* on each rank the fold of ranks 0 .. its own */
     PSR_KIND_EXSCAN, /* the same without its own */
     PSR_KIND_PROBE,  /* of a message that is not received */
-    /* two more all-gathers of what each rank says of a table */
+    /* more all-gathers of what each rank says of a table */
     PSR_KIND_TABLE_READ,
     PSR_KIND_TABLE_WRITE,
+    PSR_KIND_TABLE_SET,
 } psr_kind;
-#define PSR_KINDS (PSR_KIND_TABLE_WRITE + 1)
+#define PSR_KINDS (PSR_KIND_TABLE_SET + 1)
 
 /* Each has a file in comm/collectives/algorithms/, whose head says what it costs. */
 typedef enum psr_algorithm {

@@ -36,6 +36,7 @@ struct psr_node_table_call {
     /* A call for all parts has one call for each part. */
     psr_node_table_call *whole; /* the call for all parts that this one belongs to; NULL: none */
     psr_node_table_call *each;  /* [count], owned; NULL: this call is for one part */
+    float *staged;              /* what is pushed, as FLOAT32; owned; NULL: it is the task's */
     uint32_t count, left;       /* left: how many of them are not done */
 };
 
@@ -263,6 +264,8 @@ bool psr_node_table_is_message(psr_message_type type);
  * or leaves it to be freed. PROTOCOL: the sender broke the protocol; otherwise the failure of an
  * update. */
 psr_err psr_node_table_message(psr_node_group *group, psr_message **message);
+/* Frees what the call owns. */
+void psr_node_table_call_done(psr_node_table_call *call);
 /* Borrows call until it is done or forgotten. */
 psr_err psr_node_table_start(psr_node_table *table, psr_node_table_call *call);
 void psr_node_table_forget(psr_node_table *table, psr_node_table_call *call);

@@ -334,7 +334,7 @@ void psr_node_request_free(psr_node_request *request)
     if (request == NULL)
         return;
     psr_request_free(request->request);
-    free(request->call.each);
+    psr_node_table_call_done(&request->call);
     free(request->counts);
     free(request->send_counts);
     free(request->send_blocks);

@@ -3,6 +3,7 @@
 #include "comm/node/node_private.h"
 
 #include "base/arrays/arena.h"
+#include "comm/reduce.h"
 #include "comm/tables/table.h"
 #include "comm/tables/table_shard.h"
 #include "comm/wire/messages.h"
@@ -29,6 +30,7 @@ struct psr_node_table {
     char name[PSR_NODE_NAME_BYTES];
     uint32_t workers;
     psr_consistency consistency;
+    psr_type type;
     void *owned;
     void (*release)(void *owned);
     psr_plan plan;
@@ -94,7 +96,8 @@ static psr_err begin_call(psr_node_table *t, psr_node_table_call *call)
     const psr_node_table_task *task = &call->task;
     const uint32_t bucket = bucket_of(t, task->part);
     part_queue *queue = &t->queues[task->part];
-    const psr_buffer pushed = {.data = (void *)(uintptr_t)task->values, /* only read */
+    const void *values = call->staged != NULL ? call->staged : task->values;
+    const psr_buffer pushed = {.data = (void *)(uintptr_t)values, /* only read */
                                .count = t->plan.buckets[bucket].span.count,
                                .type = PSR_TYPE_FLOAT32};
     call->begun = true;
@@ -138,6 +141,26 @@ static void leave_queue(psr_node_table *t, psr_node_table_call *call)
     t->waiting--;
 }
 
+void psr_node_table_to_floats(psr_type type, float *out, const void *in, size_t count)
+{
+    if (type == PSR_TYPE_FLOAT16)
+        psr_float16_to_floats(out, in, count);
+    else if (type == PSR_TYPE_BFLOAT16)
+        psr_bfloat16_to_floats(out, in, count);
+    else
+        memcpy(out, in, count * sizeof *out);
+}
+
+void psr_node_table_of_floats(psr_type type, void *out, const float *in, size_t count)
+{
+    if (type == PSR_TYPE_FLOAT16)
+        psr_float16_of_floats(out, in, count);
+    else if (type == PSR_TYPE_BFLOAT16)
+        psr_bfloat16_of_floats(out, in, count);
+    else
+        memcpy(out, in, count * sizeof *in);
+}
+
 static bool pulls(const psr_node_table_call *call)
 {
     return call->task.verb == PSR_NODE_PULL || call->task.verb == PSR_NODE_PUSH_PULL;
@@ -147,7 +170,8 @@ static void end_call(psr_node_table *t, psr_node_table_call *call)
 {
     const psr_span span = psr_node_table_part(t, call->task.part);
     if (pulls(call))
-        memcpy(call->task.ret_values, t->values + span.offset, span.count * sizeof *t->values);
+        psr_node_table_of_floats(t->type, call->task.ret_values, t->values + span.offset,
+                                 span.count);
     call->done = true;
     if (call->whole != NULL && --call->whole->left == 0)
         call->whole->done = true;
@@ -334,11 +358,41 @@ uint64_t psr_node_table_rounds(const psr_node_table *t, uint32_t part)
     return rounds;
 }
 
+static bool pushes(const psr_node_table_task *task)
+{
+    return task->verb == PSR_NODE_PUSH || task->verb == PSR_NODE_PUSH_PULL;
+}
+
+static size_t count_of(const psr_node_table *t, uint32_t part)
+{
+    size_t count = 0;
+    for (uint32_t p = 0; p < t->plan.bucket_count; p++)
+        if (p == part || part == PSR_NODE_ALL_PARTS)
+            count += psr_node_table_part(t, p).count;
+    return count;
+}
+
+/* Shards and encoders take FLOAT32. The conversion is exact, as is the encoding in which such
+ * values are sent. */
+static psr_err stage(const psr_node_table *t, psr_node_table_call *call)
+{
+    const size_t count = count_of(t, call->task.part);
+    if (!pushes(&call->task) || t->type == PSR_TYPE_FLOAT32)
+        return PSR_OK;
+    call->staged = malloc(count * sizeof *call->staged);
+    if (call->staged == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a push of %zu values", count);
+    psr_node_table_to_floats(t->type, call->staged, call->task.values, count);
+    return PSR_OK;
+}
+
 /* A call for each part, whose values lie behind those of the one before. */
 static psr_err make_each(const psr_node_table *t, psr_node_table_call *call)
 {
     const psr_node_table_task *task = &call->task;
     const uint32_t count = t->plan.bucket_count;
+    const bool whole = task->verb == PSR_NODE_GET || task->verb == PSR_NODE_PUT;
+    const size_t value_bytes = psr_type_bytes(whole ? PSR_TYPE_FLOAT32 : t->type);
     size_t at = 0;
     call->each = calloc(count, sizeof *call->each);
     if (call->each == NULL)
@@ -348,12 +402,21 @@ static psr_err make_each(const psr_node_table *t, psr_node_table_call *call)
         call->each[p] = (psr_node_table_call){.task = *task, .whole = call};
         call->each[p].task.part = p;
         if (task->values != NULL)
-            call->each[p].task.values = task->values + at;
+            call->each[p].task.values = (const unsigned char *)task->values + at * value_bytes;
         if (task->ret_values != NULL)
-            call->each[p].task.ret_values = task->ret_values + at;
+            call->each[p].task.ret_values = (unsigned char *)task->ret_values + at * value_bytes;
+        PSR_TRY(stage(t, &call->each[p]));
         at += psr_node_table_part(t, p).count;
     }
     return PSR_OK;
+}
+
+void psr_node_table_call_done(psr_node_table_call *call)
+{
+    for (uint32_t i = 0; i < call->count; i++)
+        free(call->each[i].staged);
+    free(call->each);
+    free(call->staged);
 }
 
 psr_err psr_node_table_request_new(psr_node_group *group, const psr_node_table_task *task,
@@ -368,7 +431,8 @@ psr_err psr_node_table_request_new(psr_node_group *group, const psr_node_table_t
     r->call = (psr_node_table_call){.task = *task};
     r->deadline_ms = deadline_ms;
     snprintf(r->name, sizeof r->name, "%s", name != NULL ? name : "");
-    psr_err err = task->part == PSR_NODE_ALL_PARTS ? make_each(group->table, &r->call) : PSR_OK;
+    psr_err err = task->part == PSR_NODE_ALL_PARTS ? make_each(group->table, &r->call)
+                                                   : stage(group->table, &r->call);
     if (err != PSR_OK) {
         psr_node_request_free(r);
         return err;
@@ -400,11 +464,16 @@ void psr_node_table_describe(const psr_node_table *t, const psr_node_table_call 
 
 static psr_err make_plan(psr_node_table *t, const psr_node_table_options *o)
 {
+    const bool halves = o->type == PSR_TYPE_FLOAT16 || o->type == PSR_TYPE_BFLOAT16;
+    const psr_compression half = {.encoding = o->type == PSR_TYPE_FLOAT16 ? PSR_ENCODING_FP16
+                                                                          : PSR_ENCODING_BF16};
     const psr_plan_options options = {.route = PSR_ROUTE_SHARD,
                                       .ranks = o->workers,
                                       .shards = t->group->count - o->workers,
                                       .slice_floats = psr_plan_slice_floats(SLICE_BYTES),
-                                      .window = WINDOW};
+                                      .window = WINDOW,
+                                      .compression = halves ? &half : NULL,
+                                      .pulled = halves ? &half : NULL};
     psr_part *parts = calloc(o->part_count, sizeof *parts);
     if (parts == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " parts", o->part_count);
@@ -466,8 +535,10 @@ psr_err psr_node_table_new(psr_node_group *group, const psr_node_table_options *
     psr_node_table *t = calloc(1, sizeof *t);
     if (t == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a table");
-    *t = (psr_node_table){
-        .group = group, .workers = options->workers, .consistency = options->consistency};
+    *t = (psr_node_table){.group = group,
+                          .workers = options->workers,
+                          .consistency = options->consistency,
+                          .type = options->type};
     snprintf(t->name, sizeof t->name, "%s", options->name);
     psr_err err = make_plan(t, options);
     if (err == PSR_OK)

@@ -29,6 +29,9 @@ typedef struct psr_node_table_options {
     uint32_t part_count; /* > 0 */
     uint32_t workers;    /* the first ranks of the group; at least one rank is left as a shard */
     psr_consistency consistency;
+    /* of pushed and pulled values in a worker's memory: FLOAT32; or FLOAT16 or BFLOAT16, which are
+     * sent so too. Everything else is FLOAT32 */
+    psr_type type;
     /* only for a shard: the name of a registered update, and its arguments. Borrowed for the
      * call */
     const char *update;
@@ -57,10 +60,12 @@ typedef enum psr_node_table_verb {
 /* What a request does. Its memory is lent until the request has ended. */
 typedef struct psr_node_table_task {
     psr_node_table_verb verb;
-    uint32_t part;       /* or PSR_NODE_ALL_PARTS */
-    uint32_t section;    /* of GET and PUT: 0 the values, 1 + i array i of the update's state */
-    const float *values; /* PUSH, PUSH_PULL and PUT: what is sent */
-    float *ret_values;   /* PULL, PUSH_PULL and GET: where the values go */
+    uint32_t part;    /* or PSR_NODE_ALL_PARTS */
+    uint32_t section; /* of GET and PUT: 0 the values, 1 + i array i of the update's state */
+    /* PUSH, PUSH_PULL and PUT: what is sent; PULL, PUSH_PULL and GET: where the values go. Of the
+     * table's type; PUT and GET: of FLOAT32 */
+    const void *values;
+    void *ret_values;
 } psr_node_table_task;
 
 /* [owner] Gives the group a table, before the group is ordered to be opened. All values are zero;
@@ -88,6 +93,11 @@ uint64_t psr_node_table_take_staleness(psr_node_table *table);
 /* [owner] The number of pushes of the part that this worker has begun; of all parts the sum. The
  * node's thread changes it: call this when no push is under way. */
 uint64_t psr_node_table_rounds(const psr_node_table *table, uint32_t part);
+
+/* Conversions between the table's type and FLOAT32; of_floats rounds to the nearest, ties to the
+ * even one. Any thread. */
+void psr_node_table_to_floats(psr_type type, float *out, const void *in, size_t count);
+void psr_node_table_of_floats(psr_type type, void *out, const float *in, size_t count);
 
 /* [owner] Makes a request on a worker; see psr_node_request_new. NOMEM. The caller owns
  * *ret_request. */

@@ -62,6 +62,8 @@ struct psring_table {
     psr_node_group *node_group;
     uint32_t part_count, states;
     bool bsp;
+    psr_type type;    /* in the program's memory: FLOAT32, FLOAT16 or BFLOAT16 */
+    uint64_t updates; /* that an earlier run has made */
 };
 
 /* An update that this shard knows. */

@@ -15,6 +15,8 @@ enum {
     WORD_SYNC,
     WORD_BOUND,
     WORD_UPDATES,
+    WORD_TYPE,
+    WORD_MEAN,
     WORD_NAME_BYTES,
     WORD_UPDATE_BYTES,
     WORDS_BEFORE /* workers, parts, name, update */
@@ -79,7 +81,7 @@ static psr_err copy_text(const char *what, const char *text, char *to, size_t si
 psr_err psr_opening_make(const char *name, const size_t *parts, size_t part_count,
                          const char *update, const char *sync, psr_opening *ret_opening)
 {
-    psr_opening o = {.part_count = (uint32_t)part_count};
+    psr_opening o = {.part_count = (uint32_t)part_count, .type = PSR_TYPE_FLOAT32};
     PSR_TRY(copy_text("a table's name", name, o.name, sizeof o.name));
     PSR_TRY(copy_text("update", update, o.update, sizeof o.update));
     PSR_TRY(psr_opening_sync(sync, &o.consistency));
@@ -131,6 +133,8 @@ psr_err psr_opening_to_words(const psr_opening *o, int64_t **ret_words, size_t *
     words[WORD_SYNC] = o->consistency.kind;
     words[WORD_BOUND] = o->consistency.bound;
     words[WORD_UPDATES] = (int64_t)o->updates;
+    words[WORD_TYPE] = o->type;
+    words[WORD_MEAN] = o->mean;
     words[WORD_NAME_BYTES] = (int64_t)name;
     words[WORD_UPDATE_BYTES] = (int64_t)update;
     for (uint32_t w = 0; w < o->worker_count; w++)
@@ -149,6 +153,11 @@ static bool in(int64_t word, int64_t least, int64_t most)
     return word >= least && word <= most;
 }
 
+bool psr_opening_type_is(uint64_t type)
+{
+    return type == PSR_TYPE_FLOAT32 || type == PSR_TYPE_FLOAT16 || type == PSR_TYPE_BFLOAT16;
+}
+
 static bool can_be(const int64_t *words, size_t count)
 {
     if (count < WORDS_BEFORE || !in(words[WORD_ID], 1, UINT32_MAX) ||
@@ -156,6 +165,7 @@ static bool can_be(const int64_t *words, size_t count)
         !in(words[WORD_PARTS], 1, PSR_OPENING_PARTS_MAX) ||
         !in(words[WORD_SYNC], PSR_CONSISTENCY_BSP, PSR_CONSISTENCY_ASYNC) ||
         !in(words[WORD_BOUND], 0, UINT32_MAX) || !in(words[WORD_UPDATES], 0, INT64_MAX) ||
+        !psr_opening_type_is((uint64_t)words[WORD_TYPE]) || !in(words[WORD_MEAN], 0, 1) ||
         !in(words[WORD_NAME_BYTES], 1, PSR_OPENING_NAME_BYTES - 1) ||
         !in(words[WORD_UPDATE_BYTES], 1, PSR_OPENING_UPDATE_BYTES - 1))
         return false;
@@ -197,6 +207,8 @@ psr_err psr_opening_from_words(const int64_t *words, size_t count, psr_opening *
         .worker_count = (uint32_t)words[WORD_WORKERS],
         .part_count = (uint32_t)words[WORD_PARTS],
         .consistency = {(psr_consistency_kind)words[WORD_SYNC], (uint32_t)words[WORD_BOUND]},
+        .type = (psr_type)words[WORD_TYPE],
+        .mean = words[WORD_MEAN] == 1,
         .updates = (uint64_t)words[WORD_UPDATES]};
     o.workers = calloc(o.worker_count, sizeof *o.workers);
     o.parts = calloc(o.part_count, sizeof *o.parts);
@@ -236,7 +248,10 @@ uint64_t psr_opening_digest(const psr_opening *o)
     uint64_t sum = UINT64_C(0xcbf29ce484222325);
     const uint64_t kind = o->consistency.kind, bound = o->consistency.bound;
     sum = digest(sum, &kind, sizeof kind);
+    const uint64_t type = o->type, mean = o->mean;
     sum = digest(sum, &bound, sizeof bound);
+    sum = digest(sum, &type, sizeof type);
+    sum = digest(sum, &mean, sizeof mean);
     sum = digest(sum, &o->updates, sizeof o->updates);
     sum = digest(sum, o->parts, o->part_count * sizeof *o->parts);
     sum = digest(sum, o->name, strlen(o->name) + 1);
@@ -258,6 +273,11 @@ void psr_opening_describe(const psr_opening *o, char line[PSR_OPENING_LINE_BYTES
     else
         used += (size_t)snprintf(line + used, size - used, "%s",
                                  o->consistency.kind == PSR_CONSISTENCY_BSP ? "bsp" : "async");
+    if (o->type != PSR_TYPE_FLOAT32)
+        used += (size_t)snprintf(line + used, size - used, ", of %s",
+                                 o->type == PSR_TYPE_FLOAT16 ? "float16" : "bfloat16");
+    if (o->mean)
+        used += (size_t)snprintf(line + used, size - used, ", mean");
     if (o->updates > 0)
         snprintf(line + used, size - used, ", after %" PRIu64 " updates", o->updates);
 }

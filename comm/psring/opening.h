@@ -4,6 +4,7 @@
 #define PSR_COMM_PSRING_OPENING_H
 
 #include "base/err.h"
+#include "comm/buffer.h"
 #include "comm/tables/consistency.h"
 
 #include <stdbool.h>
@@ -28,6 +29,8 @@ typedef struct psr_opening {
     size_t *parts; /* [part_count] */
     uint32_t part_count;
     psr_consistency consistency;
+    psr_type type;    /* FLOAT32, FLOAT16 or BFLOAT16 */
+    bool mean;        /* sums of pushes are divided by the number of workers */
     uint64_t updates; /* of every part before; at most INT64_MAX */
     char name[PSR_OPENING_NAME_BYTES];
     char update[PSR_OPENING_UPDATE_BYTES]; /* the update's name, with its arguments */
@@ -60,6 +63,8 @@ PSR_MUST_CHECK psr_err psr_opening_from_words(const int64_t *words, size_t count
 /* Whether id can be that of a group that rank `first` of all ranks makes. Smaller ids belong to
  * groups that are open from the beginning. */
 bool psr_opening_id_is(uint64_t id, uint32_t first, uint32_t ranks);
+/* Whether a table may be of that type (a psr_type, if it is one). */
+bool psr_opening_type_is(uint64_t type);
 /* The status in a shard's reply. A number that is no status counts as PEER: the line that comes
  * with it matters. */
 psr_err psr_opening_replied(int64_t status);

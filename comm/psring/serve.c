@@ -1,14 +1,14 @@
 /* Tables on a shard: updates, and the orders of other ranks until they leave. */
 #include "comm/psring/service.h"
 
-#include "base/arrays/arena.h"
+#include "comm/psring/applied.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { STATES_MAX = 8, OPENING_WORDS_MAX = 2 * PSR_OPENING_PARTS_MAX };
+enum { STATES_MAX = PSR_UPDATE_STATES_MAX, OPENING_WORDS_MAX = 2 * PSR_OPENING_PARTS_MAX };
 
 int psring_shards(const psring_comm *comm)
 {
@@ -28,20 +28,6 @@ static psr_err check_shard(const psring_comm *comm, const char *what)
 
 /* ---- updates ---- */
 
-static psr_defined_update *find_update(const psring_comm *comm, const char *name, size_t length)
-{
-    for (psr_defined_update *u = comm->updates; u != NULL; u = u->next)
-        if (strlen(u->name) == length && strncmp(u->name, name, length) == 0)
-            return u;
-    return NULL;
-}
-
-static bool is_own(const char *name, size_t length)
-{
-    return (length == strlen("sum") && strncmp(name, "sum", length) == 0) ||
-           (length == strlen("assign") && strncmp(name, "assign", length) == 0);
-}
-
 static psr_err define(psring_comm *comm, const char *name, const psring_update *given)
 {
     static const char letters[] =
@@ -57,7 +43,7 @@ static psr_err define(psring_comm *comm, const char *name, const psring_update *
         return psr_fail(PSR_ERR_USAGE,
                         "psring_update_define: a name has 1 to %zu letters, digits, - and _",
                         sizeof known.name - 1);
-    if (is_own(name, length) || find_update(comm, name, length) != NULL)
+    if (psr_applied_is_own(name, length) || psr_applied_defined(comm, name, length) != NULL)
         return psr_fail(PSR_ERR_USAGE, "psring_update_define: there is an update \"%s\" already",
                         name);
     if (known.update.apply == NULL || known.update.states > STATES_MAX)
@@ -81,157 +67,35 @@ psring_err psring_update_define(psring_comm *comm, const char *name, const psrin
     return err == PSR_OK ? psr_comm_leave(comm, define(comm, name, update)) : (psring_err)err;
 }
 
-/* ---- an update in a table ---- */
-
-/* Owned by the table, and freed with it. */
-typedef struct applied {
-    psring_update update;
-    const char *arguments; /* points into text */
-    uint64_t before;       /* updates that an earlier run has made */
-    char text[PSR_OPENING_UPDATE_BYTES];
-    psr_node_table *table;
-    uint32_t rank; /* the shard's */
-    uint32_t part_count;
-    size_t length; /* of one state */
-    float *states[STATES_MAX];
-} applied;
-
-static void free_applied(void *owned)
-{
-    applied *a = owned;
-    for (uint32_t s = 0; s < a->update.states; s++)
-        if (a->states[s] != NULL)
-            psr_arena_free(a->states[s], a->length);
-    free(a);
-}
-
-static psr_err apply(void *context, const psr_table_run *run)
-{
-    const applied *a = context;
-    const uint32_t part = a->part_count - 1 - run->part;
-    float *states[STATES_MAX];
-    for (uint32_t s = 0; s < a->update.states; s++)
-        states[s] = a->states[s] + run->span.offset;
-    const psring_update_run given = {.size = sizeof given,
-                                     .arguments = a->arguments,
-                                     .number = a->before + run->number,
-                                     .part = part,
-                                     .offset = run->span.offset -
-                                               psr_node_table_part(a->table, part).offset,
-                                     .count = run->span.count,
-                                     .values = run->values,
-                                     .pushed = run->pushed,
-                                     .states = states};
-    psring_err err = a->update.apply(a->update.context, &given);
-    if (err == PSRING_OK)
-        return PSR_OK;
-    if (err != PSRING_ERR_NUMERIC && err != PSRING_ERR_USAGE && err != PSRING_ERR_NOMEM &&
-        err != PSRING_ERR_IO)
-        err = PSRING_ERR_COMPUTE; /* other errors would speak of ranks and messages */
-    return psr_fail((psr_err)err,
-                    "rank %" PRIu32 ", a shard: update %" PRIu64 " of part %" PRIu32
-                    " by \"%s\" failed: %s",
-                    a->rank, given.number, part, a->text, psr_err_name((psr_err)err));
-}
-
-static float *state_of(void *context, uint32_t state)
-{
-    return ((const applied *)context)->states[state];
-}
-
-static psr_err refuse_update(const psring_comm *comm, const char *text, size_t length)
-{
-    char names[256] = "sum, assign";
-    size_t used = strlen(names);
-    for (const psr_defined_update *u = comm->updates; u != NULL && used < sizeof names; u = u->next)
-        used += (size_t)snprintf(names + used, sizeof names - used, ", %s", u->name);
-    return psr_fail(PSR_ERR_USAGE, "there is no update \"%.*s\", but %s", (int)length, text, names);
-}
-
-static psr_err check_arguments(const psring_update *update, const char *text, const char *arguments)
-{
-    char line[256] = "its arguments are not what it takes";
-    if (update->check == NULL && arguments[0] == '\0')
-        return PSR_OK;
-    if (update->check == NULL)
-        return psr_fail(PSR_ERR_USAGE, "update \"%s\": it takes no arguments", text);
-    psring_err err = update->check(update->context, arguments, line, sizeof line);
-    line[sizeof line - 1] = '\0';
-    if (err == PSRING_OK)
-        return PSR_OK;
-    return psr_fail(err == PSRING_ERR_NOMEM ? PSR_ERR_NOMEM : PSR_ERR_USAGE, "update \"%s\": %s",
-                    text, line);
-}
-
-/* NULL for the communicator's own updates. The caller owns *ret_applied: free_applied. */
-static psr_err resolve(const psring_comm *comm, const char *text, applied **ret_applied)
-{
-    const size_t length = strcspn(text, " ");
-    const char *arguments = text + length + strspn(text + length, " ");
-    const psr_defined_update *u = find_update(comm, text, length);
-    if (u == NULL && !is_own(text, length))
-        return refuse_update(comm, text, length);
-    if (u == NULL) {
-        *ret_applied = NULL;
-        return check_arguments(&(psring_update){0}, text, arguments);
-    }
-    PSR_TRY(check_arguments(&u->update, text, arguments));
-    applied *a = calloc(1, sizeof *a);
-    if (a == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for an update");
-    a->rank = comm->rank;
-    a->update = u->update;
-    strcpy(a->text, text);
-    a->arguments = a->text + (arguments - text);
-    *ret_applied = a;
-    return PSR_OK;
-}
-
-static psr_err make_states(applied *a, psr_node_table *table)
-{
-    a->table = table;
-    a->length = psr_node_table_length(table);
-    for (uint32_t s = 0; s < a->update.states; s++)
-        PSR_TRY(psr_arena_new(a->length, &a->states[s]));
-    return PSR_OK;
-}
+/* ---- tables ---- */
 
 static psr_err make_group(psring_comm *comm, const psr_opening *opening, psr_node_group **ret_group,
-                          uint32_t *ret_states)
+                          psr_applied **ret_applied)
 {
-    applied *a = NULL;
+    psr_applied *a = NULL;
     psr_node_group *group = NULL;
-    PSR_TRY(resolve(comm, opening->update, &a));
-    const psr_table_update update = {.name = opening->update,
-                                     .context = a,
-                                     .state_count = a != NULL ? a->update.states : 0,
-                                     .state = state_of,
-                                     .apply = apply};
+    PSR_TRY(psr_applied_new(comm, opening, &a));
+    psr_table_update update = psr_applied_update(a);
+    update.name = opening->update;
     const psr_node_table_options options = {.update = opening->update,
                                             .registered = &update,
-                                            .registered_count = a != NULL ? 1 : 0,
+                                            .registered_count = 1,
                                             .owned = a,
-                                            .release = a != NULL ? free_applied : NULL};
-    if (a != NULL) {
-        a->part_count = opening->part_count;
-        a->before = opening->updates;
-    }
-    psr_err err = psr_opening_fits(opening, comm->shards, 1 + update.state_count);
+                                            .release = psr_applied_free};
+    psr_err err = psr_opening_fits(opening, comm->shards, 1 + psr_applied_states(a));
     if (err == PSR_OK)
         err = psr_service_make_group(comm, opening, &options, &group);
     if (err != PSR_OK) {
-        if (a != NULL)
-            free_applied(a);
+        psr_applied_free(a);
         return err;
     }
-    if (a != NULL)
-        err = make_states(a, psr_node_group_table(group));
+    err = psr_applied_begin(a, psr_node_group_table(group));
     if (err != PSR_OK) {
         psr_node_group_free(group);
         return err;
     }
     *ret_group = group;
-    *ret_states = update.state_count;
+    *ret_applied = a;
     return PSR_OK;
 }
 
@@ -240,6 +104,7 @@ static psr_err make_group(psring_comm *comm, const psr_opening *opening, psr_nod
 typedef struct held {
     struct held *next;
     psr_node_group *group;
+    psr_applied *applied; /* the group's */
 } held;
 
 typedef struct serving {
@@ -319,11 +184,11 @@ static psr_err begin_table(serving *s, uint32_t worker, const psr_opening *openi
     psring_comm *comm = s->comm;
     psr_node_group *group = NULL;
     int64_t goes = 0;
-    uint32_t states = 0;
+    psr_applied *applied = NULL;
     held *h = malloc(sizeof *h);
-    psr_err made = h != NULL ? make_group(comm, opening, &group, &states)
+    psr_err made = h != NULL ? make_group(comm, opening, &group, &applied)
                              : psr_fail(PSR_ERR_NOMEM, "no memory for a table");
-    psr_err err = reply(comm, worker, made, states);
+    psr_err err = reply(comm, worker, made, applied != NULL ? psr_applied_states(applied) : 0);
     if (err == PSR_OK)
         err = psr_service_receive(comm, worker, PSR_SERVICE_GO, &goes, 1, &(psring_call){0});
     if (err != PSR_OK || made != PSR_OK || goes != 1) {
@@ -336,7 +201,7 @@ static psr_err begin_table(serving *s, uint32_t worker, const psr_opening *openi
         free(h);
         return err;
     }
-    *h = (held){s->tables, group};
+    *h = (held){s->tables, group, applied};
     s->tables = h;
     err = psr_service_begin_table(comm, group, opening->initial,
                                   &(psring_call){.name = "psring_serve"});
@@ -357,6 +222,31 @@ static psr_err take_open(serving *s, uint32_t worker, int64_t words)
         err = begin_table(s, worker, &opening);
     psr_opening_done(&opening);
     return err;
+}
+
+static const held *find_held(const serving *s, uint32_t worker, int64_t id)
+{
+    const held *h = s->tables;
+    while (h != NULL &&
+           (psr_node_group_id(h->group) != id || psr_node_group_ranks(h->group)[0] != worker))
+        h = h->next;
+    return h;
+}
+
+static psr_err take_set(serving *s, uint32_t worker, int64_t id)
+{
+    psr_setting setting;
+    PSR_TRY(psr_service_receive(s->comm, worker, PSR_SERVICE_SETTING, &setting, PSR_SETTING_WORDS,
+                                &(psring_call){0}));
+    const held *h = find_held(s, worker, id);
+    if (h == NULL)
+        return violated(s->comm, worker, "it sets arguments of what it did not open");
+    if (setting.from < 0 || setting.done < 0 ||
+        memchr(setting.arguments, '\0', sizeof setting.arguments) == NULL)
+        return violated(s->comm, worker, "its arguments have no end, or a number is below 0");
+    psr_err err = psr_applied_set(h->applied, setting.arguments, (uint64_t)setting.from,
+                                  (uint64_t)setting.done);
+    return reply(s->comm, worker, err, psr_applied_states(h->applied));
 }
 
 static psr_err take_close(serving *s, uint32_t worker, int64_t id)
@@ -405,6 +295,9 @@ static psr_err take_notice(serving *s, uint32_t worker)
         return await(s, worker);
     case PSR_NOTICE_CLOSE:
         PSR_TRY(take_close(s, worker, number));
+        return await(s, worker);
+    case PSR_NOTICE_SET:
+        PSR_TRY(take_set(s, worker, number));
         return await(s, worker);
     case PSR_NOTICE_LEAVE:
         s->left++;

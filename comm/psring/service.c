@@ -13,7 +13,8 @@ static const char *within(psr_service_tag tag)
         [PSR_SERVICE_NOTICE] = "telling a shard of a table, which it hears in psring_serve",
         [PSR_SERVICE_OPENING] = "telling a shard of a table",
         [PSR_SERVICE_REPLY] = "asking a shard for a table",
-        [PSR_SERVICE_GO] = "telling a shard to begin a table"};
+        [PSR_SERVICE_GO] = "telling a shard to begin a table",
+        [PSR_SERVICE_SETTING] = "telling a shard new arguments of a table"};
     return names[tag];
 }
 
@@ -92,6 +93,7 @@ psr_err psr_service_make_group(psring_comm *comm, const psr_opening *opening,
     options.part_count = opening->part_count;
     options.workers = opening->worker_count;
     options.consistency = opening->consistency;
+    options.type = opening->type;
     err = psr_node_table_new(group, &options);
     if (err != PSR_OK)
         psr_node_group_free(group);

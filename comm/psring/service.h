@@ -14,19 +14,34 @@
  *     OPENING (words)            when it is OPEN; and then
  *       <- REPLY                 it can hold the table, or why not
  *     GO (yes or no)             the table's group begins, with a barrier
+ *     SETTING (words)            when it is SET; and then
+ *       <- REPLY                 it has the arguments, or why not
  * CLOSE: all workers of the table have closed it. LEAVE: this worker opens none any more. */
-typedef enum psr_notice { PSR_NOTICE_OPEN = 1, PSR_NOTICE_CLOSE, PSR_NOTICE_LEAVE } psr_notice;
+typedef enum psr_notice {
+    PSR_NOTICE_OPEN = 1,
+    PSR_NOTICE_CLOSE,
+    PSR_NOTICE_LEAVE,
+    PSR_NOTICE_SET
+} psr_notice;
 enum {
     PSR_NOTICE_WHAT,
-    PSR_NOTICE_NUMBER /* OPEN: words; CLOSE: the group's id */,
+    PSR_NOTICE_NUMBER /* OPEN: words; CLOSE, SET: the group's id */,
     PSR_NOTICE_WORDS
 };
 typedef enum psr_service_tag {
     PSR_SERVICE_NOTICE,
     PSR_SERVICE_OPENING,
     PSR_SERVICE_REPLY,
-    PSR_SERVICE_GO
+    PSR_SERVICE_GO,
+    PSR_SERVICE_SETTING
 } psr_service_tag;
+
+/* New arguments of a table's update (psr_applied_set). */
+typedef struct psr_setting {
+    int64_t from, done;
+    char arguments[PSR_OPENING_UPDATE_BYTES];
+} psr_setting;
+#define PSR_SETTING_WORDS (sizeof(psr_setting) / sizeof(int64_t))
 
 enum { PSR_REPLY_LINE_BYTES = 496 };
 typedef struct psr_reply {

@@ -27,21 +27,39 @@ psr_err psr_table_call_read(const char *what, const psring_call *given, psring_c
     return PSR_OK;
 }
 
+static psr_type table_type(psring_type type)
+{
+    return type == PSRING_FLOAT16    ? PSR_TYPE_FLOAT16
+           : type == PSRING_BFLOAT16 ? PSR_TYPE_BFLOAT16
+                                     : PSR_TYPE_FLOAT32;
+}
+
 static psr_err read_options(const psring_table_options *given, psring_table_options *ret_options)
 {
     psring_table_options o;
     if (given == NULL)
         return psr_fail(PSR_ERR_USAGE, "options is NULL: a table has parts");
     PSR_TRY(psr_options_read("psring_table_options", given, OPTIONS_FIRST_BYTES, &o, sizeof o));
-    if (o.type != 0 && o.type != PSRING_FLOAT32)
-        return psr_fail(PSR_ERR_UNSUPPORTED, "a table of %s: this version has float32 alone",
+    if (o.type == 0)
+        o.type = PSRING_FLOAT32;
+    if (o.type != PSRING_FLOAT32 && o.type != PSRING_FLOAT16 && o.type != PSRING_BFLOAT16)
+        return psr_fail(PSR_ERR_UNSUPPORTED,
+                        "a table of %s: this version has float32, float16 and bfloat16",
                         psr_comm_type_name(o.type));
+    if (o.fold != PSRING_SUM && o.fold != PSRING_MEAN)
+        return psr_fail(PSR_ERR_USAGE, "fold is %d: it should be PSRING_SUM or PSRING_MEAN",
+                        (int)o.fold);
     o.update = o.update != NULL ? o.update : "sum";
     o.sync = o.sync != NULL ? o.sync : "bsp";
     if (o.updates > INT64_MAX)
         return psr_fail(PSR_ERR_USAGE, "updates is %" PRIu64 ": INT64_MAX is the most", o.updates);
-    if ((uintptr_t)o.initial % sizeof(float) != 0)
-        return psr_fail(PSR_ERR_USAGE, "initial is not aligned for float32");
+    if (o.fold == PSRING_MEAN && strcmp(o.sync, "bsp") != 0)
+        return psr_fail(PSR_ERR_USAGE,
+                        "fold is PSRING_MEAN, and sync is \"%.40s\": only in bsp an update has the "
+                        "pushes of all workers",
+                        o.sync);
+    if ((uintptr_t)o.initial % psr_type_bytes(table_type(o.type)) != 0)
+        return psr_fail(PSR_ERR_USAGE, "initial is not aligned for %s", psr_comm_type_name(o.type));
     *ret_options = o;
     return PSR_OK;
 }
@@ -63,6 +81,8 @@ static psr_err make_opening(const psring_group *group, const char *name,
     psr_opening opening;
     PSR_TRY(psr_opening_make(name, o->parts, o->part_count, o->update, o->sync, &opening));
     opening.updates = o->updates;
+    opening.type = table_type(o->type);
+    opening.mean = o->fold == PSRING_MEAN;
     opening.worker_count = psr_node_group_size(group->group);
     opening.workers = malloc(opening.worker_count * sizeof *opening.workers);
     if (opening.workers == NULL) {
@@ -188,17 +208,19 @@ static psr_err check_first(const psring_group *group, record *first)
     return psr_comm_find(group->comm, group->group, &failure);
 }
 
-static void set_initial(psr_node_table *table, uint32_t part_count, const float *initial)
+static void set_initial(psr_node_table *table, uint32_t part_count, psr_type type,
+                        const void *initial)
 {
+    const unsigned char *from = initial;
     float *values = psr_node_table_values(table);
     for (uint32_t p = 0; p < part_count; p++) {
         psr_span span = psr_node_table_part(table, p);
-        memcpy(values + span.offset, initial, span.count * sizeof *values);
-        initial += span.count;
+        psr_node_table_to_floats(type, values + span.offset, from, span.count);
+        from += span.count * psr_type_bytes(type);
     }
 }
 
-static psr_err begin(psring_group *group, const psr_opening *opening, const float *initial,
+static psr_err begin(psring_group *group, const psr_opening *opening, const void *initial,
                      uint32_t states, const psring_call *call, psring_table **ret_table)
 {
     psring_comm *comm = group->comm;
@@ -209,10 +231,13 @@ static psr_err begin(psring_group *group, const psr_opening *opening, const floa
                         .group = group,
                         .part_count = opening->part_count,
                         .states = states,
+                        .type = opening->type,
+                        .updates = opening->updates,
                         .bsp = opening->consistency.kind == PSR_CONSISTENCY_BSP};
     psr_err err = psr_service_make_group(comm, opening, NULL, &t->node_group);
     if (err == PSR_OK && psr_node_group_rank(group->group) == 0 && opening->initial)
-        set_initial(psr_node_group_table(t->node_group), opening->part_count, initial);
+        set_initial(psr_node_group_table(t->node_group), opening->part_count, opening->type,
+                    initial);
     if (err == PSR_OK) {
         psr_node_group_opened_by(t->node_group, group->group);
         err = psr_service_open_group(comm, t->node_group);
@@ -241,7 +266,7 @@ static psr_err go(psring_comm *comm, uint32_t asked, bool yes, const psring_call
     return err;
 }
 
-static psr_err open_with(psring_group *group, psr_opening *opening, const float *initial,
+static psr_err open_with(psring_group *group, psr_opening *opening, const void *initial,
                          record *all, const psring_call *call, psring_table **ret_table)
 {
     psring_comm *comm = group->comm;
@@ -322,17 +347,19 @@ psring_err psring_table_open(psring_group *group, const char *name,
 
 /* ---- pushing and pulling ---- */
 
-psr_err psr_table_check_values(const char *what, const void *values)
+psr_err psr_table_check_values(const char *what, const void *values, size_t value_bytes)
 {
-    if (values != NULL && (uintptr_t)values % sizeof(float) == 0)
+    if (values != NULL && (uintptr_t)values % value_bytes == 0)
         return PSR_OK;
     return psr_fail(PSR_ERR_USAGE, "%s: its values are %s", what,
-                    values == NULL ? "NULL" : "not aligned for float32");
+                    values == NULL     ? "NULL"
+                    : value_bytes == 4 ? "not aligned for float32"
+                                       : "not aligned for 16-bit values");
 }
 
-static psr_err check_overlap(const void *values, const void *ret_values, size_t count)
+static psr_err check_overlap(const void *values, const void *ret_values, size_t bytes)
 {
-    const uintptr_t a = (uintptr_t)values, b = (uintptr_t)ret_values, bytes = count * sizeof(float);
+    const uintptr_t a = (uintptr_t)values, b = (uintptr_t)ret_values;
     if (a == b || a >= b + bytes || b >= a + bytes)
         return PSR_OK;
     return psr_fail(PSR_ERR_USAGE, "psring_push_pull: ret_values and values overlap in part");
@@ -364,15 +391,16 @@ static psr_err operate(psring_table *t, psr_node_table_verb verb, size_t part, c
     psring_call call;
     psr_node_request *request = NULL;
     psr_node_table_task task = {.verb = verb, .values = values, .ret_values = ret_values};
+    const size_t value_bytes = psr_type_bytes(t->type);
     size_t count = 0;
     PSR_TRY(psr_table_call_read(names[verb], given, &call));
     PSR_TRY(psr_table_find_part(t, names[verb], part, &task.part, &count));
     if (verb != PSR_NODE_PULL)
-        PSR_TRY(psr_table_check_values(names[verb], values));
+        PSR_TRY(psr_table_check_values(names[verb], values, value_bytes));
     if (verb != PSR_NODE_PUSH)
-        PSR_TRY(psr_table_check_values(names[verb], ret_values));
+        PSR_TRY(psr_table_check_values(names[verb], ret_values, value_bytes));
     if (verb == PSR_NODE_PUSH_PULL)
-        PSR_TRY(check_overlap(values, ret_values, count));
+        PSR_TRY(check_overlap(values, ret_values, count * value_bytes));
     PSR_TRY(psr_comm_check(comm, t->node_group));
     if (t->group == NULL)
         return psr_fail(PSR_ERR_USAGE, "%s: the group that opened the table was freed",

@@ -7,8 +7,10 @@
 
 /* A table's calls take a deadline and a name only. USAGE: there is more. */
 psr_err psr_table_call_read(const char *what, const psring_call *given, psring_call *ret_call);
-/* USAGE: the memory is NULL, or not aligned for float32. */
-psr_err psr_table_check_values(const char *what, const void *values);
+/* USAGE: the memory is NULL, or not aligned for values of so many bytes. */
+psr_err psr_table_check_values(const char *what, const void *values, size_t value_bytes);
+/* USAGE: a push or a pull of the table is under way, or its end was not told. */
+psr_err psr_table_check_idle(const psring_table *table, const char *what);
 /* *ret_part is the part or PSR_NODE_ALL_PARTS, *ret_count its number of values. USAGE: there is no
  * such part. */
 psr_err psr_table_find_part(const psring_table *table, const char *what, size_t part,

@@ -62,7 +62,7 @@ static psr_err check_count(const psring_table *t, const char *what, uint32_t par
 }
 
 /* A request counts until its owner was told of its end: the result must not depend on timing. */
-static psr_err check_idle(const psring_table *t, const char *what)
+psr_err psr_table_check_idle(const psring_table *t, const char *what)
 {
     for (const psring_request *r = t->group->requests; r != NULL; r = r->next)
         if (r->table == t && !r->told)
@@ -87,8 +87,8 @@ static psr_err check(whole *w, size_t part, const psring_call *given)
         return psr_fail(PSR_ERR_USAGE, "%s: the group that opened the table was freed", what);
     const bool gives = w->writes && psr_node_group_rank(t->group->group) == 0;
     if (gives || w->ret_values != NULL)
-        PSR_TRY(psr_table_check_values(what, w->writes ? w->values : w->ret_values));
-    return check_idle(t, what);
+        PSR_TRY(psr_table_check_values(what, w->writes ? w->values : w->ret_values, sizeof(float)));
+    return psr_table_check_idle(t, what);
 }
 
 /* ---- what each rank tells the others ---- */
