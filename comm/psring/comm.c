@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "comm/node/judge.h"
 #include "comm/psring/place.h"
+#include "comm/psring/rendezvous.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -161,10 +162,10 @@ static psr_err take_environment(psring_options *o, psr_meeting_file *ret_meeting
 {
     psring_options place = {.size = sizeof place};
     if (o->rank != 0 || o->scheduler != NULL || o->key_file != NULL || o->host != NULL ||
-        o->interface != NULL || o->host_scheduler)
+        o->interface != NULL || o->host_scheduler || o->key != NULL)
         return psr_fail(PSR_ERR_USAGE,
-                        "ranks is 0: rank, scheduler, key_file, host, interface and host_scheduler "
-                        "come from the environment, and are not given");
+                        "ranks is 0: rank, scheduler, key_file, key, host, interface and "
+                        "host_scheduler come from the environment, and are not given");
     PSR_TRY(psr_place_from_environment(o->join_deadline_ms != 0 ? o->join_deadline_ms
                                        : o->deadline_ms != 0    ? o->deadline_ms
                                                                 : DEADLINE_MS,
@@ -185,19 +186,21 @@ static psr_err take_environment(psring_options *o, psr_meeting_file *ret_meeting
 }
 
 static psr_err resolve(const psring_options *given, psring_options *ret_options,
-                       psr_meeting_file *ret_meeting)
+                       psr_meeting_file *ret_meeting, psr_rendezvous *ret_rendezvous)
 {
     psring_options o;
     PSR_TRY(psr_options_read("psring_options", given, offsetof(psring_options, transport), &o,
                              sizeof o));
     o.size = sizeof o;
-    if (o.ranks == 0)
+    if (o.ranks == 0 && o.store == NULL)
         PSR_TRY(take_environment(&o, ret_meeting));
-    PSR_TRY(check_options(&o));
     if (o.deadline_ms == 0)
         o.deadline_ms = DEADLINE_MS;
     if (o.join_deadline_ms == 0)
         o.join_deadline_ms = o.deadline_ms;
+    if (o.store != NULL)
+        PSR_TRY(psr_rendezvous_meet(&o, o.join_deadline_ms, ret_rendezvous));
+    PSR_TRY(check_options(&o));
     *ret_options = o;
     return PSR_OK;
 }
@@ -429,16 +432,19 @@ psring_err psring_init(const psring_options *options, psring_comm **ret_comm)
 {
     psring_options o;
     psr_meeting_file meeting = PSR_MEETING_FILE_NONE;
+    psr_rendezvous rendezvous = PSR_RENDEZVOUS_NONE;
     psr_err err = psr_comm_need(ret_comm, "ret_comm");
     if (err == PSR_OK)
-        err = resolve(options, &o, &meeting);
+        err = resolve(options, &o, &meeting, &rendezvous);
     if (err != PSR_OK) {
         psr_meeting_file_remove(&meeting);
+        psr_rendezvous_done(&rendezvous);
         return (psring_err)psr_fail_context(err, "psring_init");
     }
     psring_comm *comm = calloc(1, sizeof *comm);
     if (comm == NULL) {
         psr_meeting_file_remove(&meeting);
+        psr_rendezvous_done(&rendezvous);
         return (psring_err)psr_fail(PSR_ERR_NOMEM, "no memory for a communicator");
     }
     pthread_mutex_init(&comm->calls, NULL);
@@ -446,6 +452,7 @@ psring_err psring_init(const psring_options *options, psring_comm **ret_comm)
     comm->folder = PSR_JOB_FOLDER_NONE;
     comm->rank = o.rank == PSRING_NO_RANK ? 0 : (uint32_t)o.rank;
     err = open_comm(comm, &o);
+    psr_rendezvous_done(&rendezvous);
     psr_meeting_file_remove(&meeting); /* all have joined, or nobody will */
     if (err != PSR_OK) {
         err = psr_fail_context(err, "psring_init");

@@ -70,7 +70,12 @@ static psr_err provision_of(const psring_options *options, psr_peer self, psr_pr
     PSR_TRY(psr_place_host_name(options, provision->host));
     PSR_TRY(set_interface(options->interface, provision));
     PSR_TRY(set_sharing(options, provision));
-    return psr_provision_load_keys(provision, options->key_file);
+    if (options->key == NULL)
+        return psr_provision_load_keys(provision, options->key_file);
+    if (options->key_file != NULL)
+        return psr_fail(PSR_ERR_USAGE, "key and key_file are given: one of them is enough");
+    err = psr_keys_from_json(options->key, strlen(options->key), provision->self, &provision->keys);
+    return err == PSR_OK ? PSR_OK : psr_fail_context(err, "key");
 }
 
 psr_err psr_place_provision(const psring_options *options, psr_provision *ret_provision)

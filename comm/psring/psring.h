@@ -150,6 +150,21 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_group_failure(const psring_group 
 
 /* ---- life ---- */
 
+/* A key-value store of the program, such as torch's TCPStore, by which ranks find each other. It
+ * carries a key, so strangers must not be able to read it. One store, or one prefix of names, for
+ * each communicator. The functions run on the thread that is in psring_init; any error of
+ * psring_err makes psring_init fail with it, and any other value counts as IO. */
+typedef struct psring_store {
+    size_t size;
+    void *context; /* passed to the functions */
+    /* Stores bytes bytes under name. Called once, by rank 0. */
+    psring_err (*put)(void *context, const char *name, const void *value, size_t bytes);
+    /* Waits until name was put, at most timeout_ms (TIMEOUT), and copies the value, of at most room
+     * bytes, to ret_value. *ret_bytes: how many there are. */
+    psring_err (*get)(void *context, const char *name, int64_t timeout_ms, void *ret_value,
+                      size_t room, size_t *ret_bytes);
+} psring_store;
+
 /* Text and memory are borrowed for the call of psring_init. */
 typedef struct psring_options {
     size_t size;
@@ -202,7 +217,20 @@ typedef struct psring_options {
      * share memory. Only this user can enter it (mode 0700), and no other communicator uses it.
      * NULL: no memory is shared. Ranks that meet at a path use the path's folder instead */
     const char *sharing;
+    /* A key of psring_key_make, the text itself. It replaces key_file. NULL: none */
+    const char *key;
+    /* ranks and rank are given, and scheduler, key_file, key and host_scheduler are not: rank 0 hosts
+     * the scheduler, at a free port of its interface, and puts its address and a fresh key under the
+     * name "psring", where the others get them. NULL: none */
+    const psring_store *store;
 } psring_options;
+
+/* [any] Makes a key that so many ranks share, a text of about a hundred bytes for each of them. Who
+ * reads it can be any of them, so hand it to the ranks where strangers cannot read it. The caller
+ * owns *ret_key: psring_key_free. USAGE: there are no so many ranks. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_key_make(int ranks, char **ret_key);
+/* [any] Wipes and frees it, and sets *key to NULL. key may be NULL or point to NULL. */
+PSRING_API void psring_key_free(char **key);
 
 /* [any] Reads the place that a launcher gives this process from the environment: PSRING_RANKS,
  * PSRING_RANK, PSRING_SHARDS, PSRING_SCHEDULER and PSRING_HOST_SCHEDULER (0 or 1; the default is 1
