@@ -4,6 +4,7 @@ Taken is what has the buffer protocol (bytes, array.array, memoryview, NumPy's a
 the CPU (PyTorch's tensors, CuPy's, JAX's), if its values lie one after another."""
 
 import ctypes
+import sys
 import typing
 
 from ._errors import UnsupportedError, usage
@@ -55,11 +56,12 @@ def array_of(value, writable, what="the array"):
         if hasattr(value, "__dlpack__"):
             return _of_dlpack(value, what)
         raise
-    return _of_view(view, writable, what)
+    with view:
+        return _of_view(value, view, writable, what)
 
 
-def _of_view(view, writable, what):
-    letter = view.format.lstrip("@=<" if __import__("sys").byteorder == "little" else "@=>!")
+def _of_view(value, view, writable, what):
+    letter = view.format.lstrip("@=<" if sys.byteorder == "little" else "@=>!")
     name = KINDS.get(letter, "?") + str(8 * view.itemsize)
     if name not in TYPES:
         raise usage("%s has values of format '%s', which the library does not have" % (what, view.format))
@@ -68,8 +70,8 @@ def _of_view(view, writable, what):
     if writable and view.readonly:
         raise usage("%s cannot be written" % what)
     if view.nbytes == 0:
-        return Array(ffi.NULL, 0, TYPES[name], view)
-    keep = ffi.from_buffer(view)
+        return Array(ffi.NULL, 0, TYPES[name], value)
+    keep = ffi.from_buffer(value)
     return Array(ffi.cast("void *", keep), view.nbytes // view.itemsize, TYPES[name], keep)
 
 

@@ -10,7 +10,7 @@ import weakref
 
 from ._buffers import Array, array_of
 from ._errors import error_of, text, usage
-from ._library import PersistentRequest, Request, Turn, call_of, milliseconds, new, op_of
+from ._library import PersistentRequest, Request, call_of, milliseconds, new, op_of
 from ._psring import ffi, lib
 from ._table import Table
 
@@ -50,7 +50,7 @@ class Communicator:
             comm.world.all_reduce(array)
 
     As a context it leaves in order, or after an exception with abort(), so that the others hear at
-    once. Any thread may call it; waits of several threads take turns. Deadlines are in seconds."""
+    once. Any thread may call it. Deadlines are in seconds."""
 
     world: "Group"
 
@@ -60,7 +60,7 @@ class Communicator:
                  interface: "str | None" = None, transport: "str | None" = None, sharing: "str | None" = None,
                  agree: bytes = b"") -> None:
         self._handle = ffi.new("psring_comm **")
-        self._turn, self._pid, self._abandoned = Turn(), os.getpid(), []
+        self._pid, self._abandoned, self._sweeping = os.getpid(), [], threading.Lock()
         if ranks == 0 and not (rank is None and scheduler is None and host_scheduler is None):
             raise usage("rank, scheduler and host_scheduler need ranks, the number of all of them")
         options = new("psring_options", ranks=ranks, rank=lib.PSRING_NO_RANK if rank is None and ranks else rank or 0, shards=shards,
@@ -97,8 +97,7 @@ class Communicator:
         if self.closed:
             return
         _open.discard(self)
-        with self._turn:
-            lib.psring_abort(self._handle, line.encode())
+        lib.psring_abort(self._handle, line.encode())
 
     def __enter__(self) -> "Communicator":
         return self
@@ -132,10 +131,9 @@ class Communicator:
     def counts(self) -> Counts:
         """What this process has sent and received."""
         counts = new("psring_counts")
-        with self._turn:
-            err = lib.psring_counts_get(self._live(), counts)
-            if err != lib.PSRING_OK:
-                raise self._error(err)
+        err = lib.psring_counts_get(self._live(), counts)
+        if err != lib.PSRING_OK:
+            raise self._error(err)
         return Counts(*(getattr(counts, name) for name in Counts._fields))
 
     # ---- for what is made from it ----
@@ -152,22 +150,23 @@ class Communicator:
     def _start(self, group, keep, start, result=None, persistent=False):
         """A request for what start(handle) starts. keep: what it works on."""
         handle = ffi.new("psring_request **")
-        with self._turn:
-            self._live()
-            self._sweep()
-            err = start(handle)
-            if err != lib.PSRING_OK:
-                raise self._error(err, group)
+        self._live()
+        self._sweep()
+        err = start(handle)
+        if err != lib.PSRING_OK:
+            raise self._error(err, group)
         return (PersistentRequest if persistent else Request)(self, handle, group, keep, result)
 
     def _sweep(self):
         """Gives back requests that nobody waits for any more, once they have ended."""
-        abandoned, self._abandoned = self._abandoned, []
-        for handle, keep in abandoned:
-            if lib.psring_test(handle[0]) == lib.PSRING_ERR_BUSY:
-                self._abandoned.append((handle, keep))
-            else:
-                lib.psring_request_free(handle)
+        if self._abandoned:
+            with self._sweeping:
+                for _ in range(len(self._abandoned)):
+                    handle, keep = self._abandoned.pop(0)
+                    if lib.psring_test(handle[0]) == lib.PSRING_ERR_BUSY:
+                        self._abandoned.append((handle, keep))
+                    else:
+                        lib.psring_request_free(handle)
 
     def _apart(self, call, group=ffi.NULL, held=None):
         """A call that the library cannot only start, in a thread of its own, so that Ctrl-C ends
@@ -177,10 +176,9 @@ class Communicator:
 
         def run(_held):
             try:
-                with self._turn:
-                    err = call()
-                    if err != lib.PSRING_OK:
-                        failures.append(self._error(err, group))
+                err = call()
+                if err != lib.PSRING_OK:
+                    failures.append(self._error(err, group))
             except BaseException as failure:  # noqa: BLE001: raised below
                 failures.append(failure)
             ended.set()
@@ -357,12 +355,11 @@ class Group:
     def probe(self, source: int = ANY_RANK, tag: int = ANY_TAG) -> "Message | None":
         """The message that receive would take, if this rank has heard of one; does not wait."""
         message = new("psring_message")
-        with self._comm._turn:
-            err = lib.psring_probe_now(self._live(), source, tag, message)
-            if err == lib.PSRING_ERR_NOT_FOUND:
-                return None
-            if err != lib.PSRING_OK:
-                raise self._comm._error(err, self._handle)
+        err = lib.psring_probe_now(self._live(), source, tag, message)
+        if err == lib.PSRING_ERR_NOT_FOUND:
+            return None
+        if err != lib.PSRING_OK:
+            raise self._comm._error(err, self._handle)
         return Message(getattr(message, "from"), message.tag, message.count)
 
     # ---- other groups ----
@@ -383,10 +380,9 @@ class Group:
 
     def revoke(self, line: str = "revoked") -> None:
         """Breaks the group on all of its ranks: their calls fail with this line."""
-        with self._comm._turn:
-            err = lib.psring_revoke(self._live(), line.encode())
-            if err != lib.PSRING_OK:
-                raise self._comm._error(err, self._handle)
+        err = lib.psring_revoke(self._live(), line.encode())
+        if err != lib.PSRING_OK:
+            raise self._comm._error(err, self._handle)
 
     def shrink(self, **call) -> "Group":
         """A group of the ranks that live, after a failure; all of them call it."""
@@ -397,9 +393,8 @@ class Group:
     def close(self) -> None:
         """Waits for the group's requests and frees it. The world stays."""
         if self._owned and self._handle != ffi.NULL and not self._comm.closed:
-            with self._comm._turn:
-                handle = ffi.new("psring_group **", self._handle)
-                lib.psring_group_free(handle)
+            handle = ffi.new("psring_group **", self._handle)
+            lib.psring_group_free(handle)
         self._handle = ffi.NULL if self._owned else self._handle
 
     # ---- tables ----
@@ -492,7 +487,6 @@ def _leave():
         if failure is not None:
             comm.abort(exception_line(failure))
             continue
-        with comm._turn:  # here, since Python starts no threads any more
-            err = lib.psring_close(comm._handle)
+        err = lib.psring_close(comm._handle)
         if err != lib.PSRING_OK:
             print("psring: %s" % text(lib.psring_err_detail()), file=sys.stderr)

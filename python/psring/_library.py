@@ -1,7 +1,5 @@
 """The library's calls: options made, waits that Ctrl-C ends, errors raised."""
 
-import threading
-
 from ._errors import text, usage
 from ._psring import ffi, lib
 
@@ -67,26 +65,11 @@ def call_of(deadline=None, algorithm=None, counts=None, persistent=False, name=N
     return call, held
 
 
-class Turn:
-    """A lock that threads get in the order in which they ask. The library lets one thread at a time
-    into a communicator; who waits there comes out now and then, and the next one gets in."""
-
-    def __init__(self):
-        self._queue, self._inside = threading.Lock(), threading.RLock()
-
-    def __enter__(self):
-        with self._queue:
-            self._inside.acquire()
-
-    def __exit__(self, *_):
-        self._inside.release()
-
-
 class Request:
     """An operation under way, or a persistent one.
 
     The arrays belong to the library until wait() or done() has said that the operation has ended;
-    the request keeps them alive. A request that nobody holds any more goes on by itself."""
+    the request keeps them alive. One thread at a time uses it. A request that nobody holds any more goes on by itself."""
 
     def __init__(self, owner, handle, group, keep, result=None):
         self._owner, self._handle, self._group, self._keep, self._result = owner, handle, group, keep, result
@@ -98,7 +81,7 @@ class Request:
             self._owner._abandoned.append((self._handle, self._keep))
 
     def _free(self):
-        """Gives the library's request back once it has ended. It is this thread's turn."""
+        """Gives the library's request back once it has ended."""
         if not self._owner.closed:
             lib.psring_request_free(self._handle)
         self._handle[0], self._keep = ffi.NULL, None
@@ -118,11 +101,10 @@ class Request:
     def done(self):
         """Whether the operation has ended; does not wait. Raises what it failed with."""
         if not self._ended:
-            with self._owner._turn:
-                err = lib.psring_test(self._live())
-                if err == lib.PSRING_ERR_BUSY:
-                    return False
-                self._finish(err)
+            err = lib.psring_test(self._live())
+            if err == lib.PSRING_ERR_BUSY:
+                return False
+            self._finish(err)
         self._outcome()
         return True
 
@@ -135,10 +117,9 @@ class Request:
         left = None if timeout is None else max(0, int(timeout * 1000))
         while True:
             slice_ms = SLICE_MS if left is None else min(left, SLICE_MS)
-            with self._owner._turn:
-                err = lib.psring_wait(self._live(), slice_ms)
-                if err != lib.PSRING_ERR_BUSY:
-                    return self._finish(err)
+            err = lib.psring_wait(self._live(), slice_ms)
+            if err != lib.PSRING_ERR_BUSY:
+                return self._finish(err)
             if left is not None:
                 left -= slice_ms
                 if left <= 0:
@@ -146,8 +127,7 @@ class Request:
 
     def algorithm(self):
         """The name of the algorithm that was chosen, or None if that is not known yet."""
-        with self._owner._turn:
-            return text(lib.psring_algorithm(self._live()))
+        return text(lib.psring_algorithm(self._live()))
 
     def _live(self):
         if self._handle[0] == ffi.NULL or self._owner.closed:
@@ -160,17 +140,15 @@ class PersistentRequest(Request):
 
     def start(self):
         """Starts it; it may not be under way."""
-        with self._owner._turn:
-            err = lib.psring_start(self._live())
-            if err != lib.PSRING_OK:
-                raise self._owner._error(err, self._group)
-            self._ended = False
+        err = lib.psring_start(self._live())
+        if err != lib.PSRING_OK:
+            raise self._owner._error(err, self._group)
+        self._ended = False
         return self
 
     def close(self):
         """Waits until it has ended and gives it back."""
-        with self._owner._turn:
-            Request._free(self)
+        Request._free(self)
 
     def _free(self):
         pass  # that it has ended is no reason: it may be started again

@@ -37,8 +37,7 @@ class Table:
     @property
     def staleness(self) -> int:
         """How many pushes the slowest worker was behind, at most, since this was last asked."""
-        with self._comm._turn:
-            return lib.psring_table_staleness(self._live())
+        return lib.psring_table_staleness(self._live())
 
     def push(self, values, part: int = ALL, *, asynchronous=False, **call):
         """Gives values to the part's update. In BSP they are summed over all workers."""
