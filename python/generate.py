@@ -14,8 +14,18 @@ import sys
 LIMITS = {"INT32_MAX": str(2**31 - 1)}  # in constants of enumerations, whose values cffi computes
 
 
+def whole(header, seen=()):
+    """The text of a header, with what it includes of ours in its place."""
+    def included(match):
+        other = header.parent / match.group(1)
+        return whole(other, (*seen, header.name)) if other.name not in (*seen, header.name) else ""
+
+    return re.sub(r'^#include "([^"/]*)".*$', included, header.read_text(encoding="utf-8"), flags=re.M)
+
+
 def declarations(header):
-    """The text of psring.h as cffi reads it. Constants of macros have the compiler's values."""
+    """The text of psring.h, as cffi reads it. Constants of macros have the compiler's values."""
+    header = whole(pathlib.Path(header))
     text = re.sub(r"/\*.*?\*/", "", header, flags=re.S)
     text = re.sub(r"\\\n", " ", text)
     constants = re.findall(r"^#define (PSRING_\w+)[ \t]+\(?[\w-]+\)?[ \t]*$", text, re.M)
@@ -35,13 +45,13 @@ def main(arguments):
         print(__doc__)
         return 0 if arguments[:1] == ["--help"] else 2
     if arguments[0] == "--cdef":
-        print(declarations(pathlib.Path(arguments[1]).read_text(encoding="utf-8")), end="")
+        print(declarations(arguments[1]), end="")
         return 0
     import cffi  # here: --cdef needs none
 
     header, out = arguments
     ffi = cffi.FFI()
-    ffi.cdef(declarations(pathlib.Path(header).read_text(encoding="utf-8")))
+    ffi.cdef(declarations(header))
     ffi.set_source("psring._psring", '#include <psring/psring.h>\n', py_limited_api=True)
     ffi.emit_c_code(out)
     return 0

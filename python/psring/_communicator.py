@@ -400,7 +400,7 @@ class Group:
     # ---- tables ----
 
     def table(self, name: str, parts, *, update: str = "sum", sync: str = "bsp", initial=None, updates: int = 0,
-              deadline: "float | None" = None) -> Table:
+              fold: str = "sum", deadline: "float | None" = None) -> Table:
         """Opens a table: a float32 array in parts, which lie on the shards. All ranks call it.
 
         parts    the number of values of each part
@@ -409,8 +409,9 @@ class Group:
         sync     "bsp", "ssp:K" or "async"
         initial  rank 0's values go to all; None: zeros
         updates  how many updates an earlier run has made
+        fold     of "bsp": "sum" or "mean" of all workers' pushes
         """
-        return Table(self, name, parts, update, sync, initial, updates, deadline)
+        return Table(self, name, parts, update, sync, initial, updates, fold, deadline)
 
     # ---- how ----
 

@@ -2,7 +2,7 @@
 
 from ._buffers import array_of
 from ._errors import usage
-from ._library import call_of, new
+from ._library import call_of, new, op_of
 from ._psring import ffi, lib
 
 ALL: int = lib.PSRING_ALL
@@ -14,14 +14,14 @@ class Table:
 
     part is a part's number, or ALL: all parts, one after another."""
 
-    def __init__(self, group, name, parts, update, sync, initial, updates, deadline):
+    def __init__(self, group, name, parts, update, sync, initial, updates, fold, deadline):
         self._group, self._comm = group, group._comm
         self.parts = list(parts)
         self._handle = ffi.new("psring_table **")
         held = {"parts": ffi.new("size_t[]", self.parts), "update": ffi.new("char[]", update.encode()),
                 "sync": ffi.new("char[]", sync.encode()), "name": ffi.new("char[]", name.encode())}
         options = new("psring_table_options", parts=held["parts"], part_count=len(self.parts), update=held["update"],
-                      sync=held["sync"], updates=updates)
+                      sync=held["sync"], updates=updates, fold=op_of(fold))
         if initial is not None:
             held["initial"] = self._array(initial, ALL, False)
             options.initial = held["initial"].pointer
@@ -72,6 +72,13 @@ class Table:
         call, held = call_of(deadline=deadline)
         self._comm._apart(lambda: lib.psring_table_write(self._live(), state, part, a.pointer, a.count, call),
                           self._group._handle, (a, call, held))
+
+    def set(self, arguments: str, start: int = 0, *, deadline: "float | None" = None) -> None:
+        """Gives the update new arguments, all of them: "lr=0.05 momentum=0.9". All ranks call it.
+        start: the first update that has them; 0: that of the next push."""
+        text = ffi.new("char[]", arguments.encode())
+        call, held = call_of(deadline=deadline)
+        self._comm._apart(lambda: lib.psring_table_set(self._live(), text, start, call), self._group._handle, (text, call, held))
 
     def close(self, *, deadline: "float | None" = None) -> None:
         """All ranks call it; the values are lost."""

@@ -153,6 +153,11 @@ def tables(comm):
     assert table.states >= 1 and kept == [n, 2 * n], kept
     assert list(table.pull(floats(0, 0))) == [-0.5 * n, -n] and table.staleness == 0
     table.close()
+    table = w.table("means", [1], update="sgd lr=1", fold="mean")
+    table.push(floats(r))
+    table.set("lr=0.5")
+    assert list(table.push_pull(floats(2))) == [-sum(range(n)) / n - 1]
+    table.close()
 
 
 class Points(ctypes.Structure):

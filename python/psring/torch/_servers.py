@@ -87,7 +87,8 @@ class Servers:
         for number in self._of_group:
             text, _ = update_of(self._optimizer, self._optimizer.param_groups[number])
             if text != self._texts[number]:
-                self._change(number, text)
+                self._tables[number].set(text.partition(" ")[2])
+                self._texts[number] = text
 
     def _open(self):
         self._updates = max([int(state["step"]) for state in self._optimizer.state.values() if "step" in state], default=self._updates)
@@ -103,7 +104,8 @@ class Servers:
         parts = self._of_group[number]
         weights = torch.cat([part.weights for part in parts])
         self._tables[number] = self._world.table("parameters %d" % number, [part.bucket.count for part in parts], update=text,
-                                                 sync=self._sync, initial=weights, updates=self._updates)
+                                                 sync=self._sync, initial=weights, updates=self._updates,
+                                                 fold="mean" if self._sync == "bsp" else "sum")
         self._texts[number] = text
         for part in parts:
             part.push = part.pull = None
@@ -140,14 +142,6 @@ class Servers:
                             kept["step"] = torch.tensor(float(self._updates))
                     start += part.bucket.count
 
-    def _change(self, number, text):
-        table, parts = self._tables[number], self._of_group[number]
-        states = [table.read(torch.empty(sum(table.parts)), state) for state in range(1, table.states + 1)]
-        table.close()
-        self._open_table(number, text)
-        for state, values in enumerate(states, 1):
-            self._tables[number].write(values, state)
-
     def publish(self):
         """The weights of rank 0, as they are now, become everybody's. All ranks call it."""
         self.await_weights()
@@ -165,8 +159,6 @@ class Servers:
     def start(self, bucket):
         """The bucket is complete: it goes to its shard."""
         part = self._parts[bucket.index]
-        if self._sync == "bsp":
-            bucket.gradients.div_(self._world.size)
         part.push = self._tables[bucket.group].push(bucket.gradients, part.number, asynchronous=True,
                                                     name="gradients, bucket %d" % bucket.index)
 
