@@ -41,9 +41,9 @@ def declarations(header):
 
 
 def main(arguments):
-    if arguments[:1] == ["--help"] or len(arguments) != 2:
+    if arguments[:1] in (["-h"], ["--help"]) or len(arguments) != 2:
         print(__doc__)
-        return 0 if arguments[:1] == ["--help"] else 2
+        return 0 if arguments[:1] in (["-h"], ["--help"]) else 2
     if arguments[0] == "--cdef":
         print(declarations(arguments[1]), end="")
         return 0

@@ -69,7 +69,8 @@ class Request:
     """An operation under way, or a persistent one.
 
     The arrays belong to the library until wait() or done() has said that the operation has ended;
-    the request keeps them alive. One thread at a time uses it. A request that nobody holds any more goes on by itself."""
+    the request keeps them alive. One thread at a time uses it. A request that nobody holds any more
+    goes on by itself."""
 
     def __init__(self, owner, handle, group, keep, result=None):
         self._owner, self._handle, self._group, self._keep, self._result = owner, handle, group, keep, result

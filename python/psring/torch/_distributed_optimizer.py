@@ -15,7 +15,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
         optimizer = psring.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1))
 
-    mode   "ring": each gradient becomes the mean over all ranks, then every rank runs the optimizer.
+    mode   "ring": each gradient becomes the mean over all ranks, and all ranks run the optimizer.
            "ps": parameter servers, the shards of `psring run --shards S`, hold the weights and run
            the optimizer: SGD, Adam or AdamW.
     sync   of mode "ps". "bsp": a step has every rank's gradients. "ssp:K": each rank's gradient is
@@ -25,8 +25,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
     before the new weights have come: the next forward of a module waits for those that it reads.
     What reads weights in another way calls synchronize() first, or await_weights="step" is given.
 
-    A learning rate is changed before backward, as schedulers do. In mode "ring" synchronize() before
-    step() gives the means, to clip them for example. In mode "ps" .grad stays this rank's own, a
+    A learning rate is changed before backward, as schedulers do. In mode "ring" synchronize()
+    before step() gives the means, to clip them for example. In mode "ps" .grad stays this rank's own, a
     parameter without gradient has zeros, and state_dict() and load_state_dict() are calls of all
     ranks.
 
@@ -217,7 +217,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     def publish_parameters(self) -> None:
         """Tells the shards that the program has changed weights itself: those of rank 0 become
-        everybody's with the next step. All ranks call it. In mode "ring" there is nobody to tell."""
+        everybody's with the next step. All ranks call it. Mode "ring" has nobody to tell."""
         if self._mode == "ps":
             self._exchange.publish()
 
@@ -230,5 +230,5 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._exchange.close()
 
     def close(self) -> None:
-        """Gives back what the ranks hold for it. All ranks call it; psring.shutdown() does without."""
+        """Gives back what the ranks hold for it. All ranks call it. shutdown() does without."""
         self._end()
