@@ -26,9 +26,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
     What reads weights in another way calls synchronize() first, or await_weights="step" is given.
 
     A learning rate is changed before backward, as schedulers do. In mode "ring" synchronize()
-    before step() gives the means, to clip them for example. In mode "ps" .grad stays this rank's own, a
-    parameter without gradient has zeros, and state_dict() and load_state_dict() are calls of all
-    ranks.
+    before step() gives the means, to clip them for example. In mode "ps" .grad stays this rank's
+    own, a parameter without gradient has zeros, hooks of step() are not called, and state_dict()
+    and load_state_dict() are calls of all ranks.
 
     backward_passes_per_step  so many calls of backward() before a step(); their gradients are added
     bucket_bytes              how much is exchanged as a unit
