@@ -5,39 +5,6 @@ import torch
 from . import _place
 
 
-class _Step:
-    """The buckets of one backward pass that are under way.
-
-    DDP asks for the sums in a callback that it queues when its last bucket is ready. This queues
-    one at the first bucket, so it runs before: there the sums are waited for on the thread that
-    runs backward, and no other thread is needed."""
-
-    def __init__(self):
-        self.under_way = []
-
-    def add(self, request, future, value):
-        if not self.under_way:
-            torch.autograd.Variable._execution_engine.queue_callback(self.finish)
-        self.under_way.append((request, future, value))
-
-    def finish(self):
-        under_way, self.under_way = self.under_way, []
-        for request, future, value in under_way:
-            try:
-                request.wait()
-            except Exception as failure:
-                # DDP raises what a future holds with a trace of its own around it. Raised here, it
-                # is the error itself.
-                for _, other, _ in under_way:
-                    if not other.done():
-                        other.set_exception(failure)
-                raise
-            future.set_result(value)
-
-
-_step = _Step()
-
-
 def ddp_hook(state, bucket: torch.distributed.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Averages DDP's gradients by psring's all-reduce:
 
@@ -51,5 +18,13 @@ def ddp_hook(state, bucket: torch.distributed.GradBucket) -> torch.futures.Futur
     future = torch.futures.Future()
     # A mean is a sum that is divided at the end; with 2 ranks halves first have the same bits.
     request = group.all_reduce(tensor, op="mean", asynchronous=True, name="gradients, bucket %d" % bucket.index())
-    _step.add(request, future, tensor)
+
+    def finish():
+        # A failure is raised here: DDP would put a trace of its own around what a future holds.
+        request.wait()
+        future.set_result(tensor)
+
+    # DDP asks for its futures in a callback that it queues when its last bucket has been here. This
+    # one runs before, on the thread that runs backward, so no other thread is needed.
+    torch.autograd.Variable._execution_engine.queue_callback(finish)
     return future
