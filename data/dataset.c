@@ -310,7 +310,7 @@ static psr_err open_pictures(const psr_location *location, psr_dataset **ret_tra
                              psr_dataset **ret_test)
 {
     psr_picture_set *set = NULL;
-    PSR_TRY(psr_picture_set_read(location->directory, location->reading, &set));
+    PSR_TRY(psr_picture_set_read(location->directory, location->cache, location->reading, &set));
     psr_err err = psr_dataset_of_pictures(set, location->name, ret_train, ret_test);
     psr_picture_set_free(set);
     return err;
@@ -318,15 +318,16 @@ static psr_err open_pictures(const psr_location *location, psr_dataset **ret_tra
 
 psr_err psr_dataset_open_both(const char *spec, psr_dataset **ret_train, psr_dataset **ret_test)
 {
-    return psr_dataset_read_both(spec, NULL, ret_train, ret_test);
+    return psr_dataset_read_both(spec, NULL, NULL, ret_train, ret_test);
 }
 
-psr_err psr_dataset_read_both(const char *spec, psr_reading *reading, psr_dataset **ret_train,
-                              psr_dataset **ret_test)
+psr_err psr_dataset_read_both(const char *spec, const char *cache, psr_reading *reading,
+                              psr_dataset **ret_train, psr_dataset **ret_test)
 {
     psr_location location;
     psr_dataset *train = NULL;
     PSR_TRY(psr_location_resolve(spec, &location));
+    location.cache = cache;
     location.reading = reading;
     if (location.is_pack)
         return open_pack(&location, ret_train, ret_test);

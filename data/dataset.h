@@ -57,10 +57,12 @@ PSR_MUST_CHECK psr_err psr_dataset_open(const char *spec, psr_split split,
 /* Both splits; each file is read once. The caller owns both results. Same errors. */
 PSR_MUST_CHECK psr_err psr_dataset_open_both(const char *spec, psr_dataset **ret_train,
                                              psr_dataset **ret_test);
-/* The same; `reading` (may be NULL) counts how much has been read. CANCELLED: the reading was
+/* The same. cache: of pictures that are known to be whole, as psr_opened_init's; NULL: none.
+ * `reading` (may be NULL) counts how much has been read. CANCELLED: the reading was
  * stopped. */
-PSR_MUST_CHECK psr_err psr_dataset_read_both(const char *spec, psr_reading *reading,
-                                             psr_dataset **ret_train, psr_dataset **ret_test);
+PSR_MUST_CHECK psr_err psr_dataset_read_both(const char *spec, const char *cache,
+                                             psr_reading *reading, psr_dataset **ret_train,
+                                             psr_dataset **ret_test);
 /* The data set of a source, which it takes over, on failure too. The caller owns *ret_dataset.
  * NOMEM. */
 PSR_MUST_CHECK psr_err psr_dataset_of_source(psr_picture_source *source, const char *name,

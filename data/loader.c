@@ -58,8 +58,6 @@ struct psr_loader {
     pthread_mutex_t lock;
     pthread_cond_t freed, filled;
     atomic_bool stopping; /* written under lock, read anywhere */
-    uint32_t *bad;        /* under lock: the samples that could not be given; room for max_bad */
-    uint32_t bad_count;
 
     /* the consumer's alone */
     uint64_t taken_ticket;
@@ -119,22 +117,6 @@ out:
     return drawn;
 }
 
-/* Whether the run goes on without this sample, which could not be given. */
-static bool may_be_bad(psr_loader *loader, uint32_t sample)
-{
-    pthread_mutex_lock(&loader->lock);
-    uint32_t at = 0;
-    while (at < loader->bad_count && loader->bad[at] != sample)
-        at++;
-    bool is_new = at == loader->bad_count, may = at < loader->options.max_bad;
-    if (is_new && may)
-        loader->bad[loader->bad_count++] = sample;
-    pthread_mutex_unlock(&loader->lock);
-    if (is_new && may && loader->options.bad != NULL)
-        loader->options.bad(loader->options.context, psr_err_detail());
-    return may;
-}
-
 /* What a thread of the loader works with. */
 typedef struct filler {
     psr_loader *loader;
@@ -159,24 +141,13 @@ static psr_err get_part(filler *f, const psr_augment_key *key, uint32_t sample,
     return psr_picture_source_get(source, sample, &part, &f->pictures, ret_picture);
 }
 
-/* Makes the image of a key, from its sample's picture or that of the next sample that can be given.
- * *ret_label: of the sample whose picture it is. */
+/* Makes the image of a key. *ret_label: its sample's. */
 static psr_err make_image(filler *f, const psr_augment_key *key, float *image, uint32_t *ret_label)
 {
-    const psr_dataset *dataset = f->loader->dataset;
-    uint32_t sample = key->sample;
     psr_picture picture;
     bool is_part = false;
-    for (uint32_t tried = 0;; tried++) {
-        psr_err err = get_part(f, key, sample, &picture, &is_part);
-        bool is_bad = err == PSR_ERR_FORMAT || err == PSR_ERR_IO || err == PSR_ERR_NOT_FOUND;
-        if (err == PSR_OK)
-            break;
-        if (!is_bad || tried + 1 == dataset->source->count || !may_be_bad(f->loader, sample))
-            return err;
-        sample = (sample + 1) % dataset->source->count;
-    }
-    *ret_label = dataset->labels[sample];
+    PSR_TRY(get_part(f, key, key->sample, &picture, &is_part));
+    *ret_label = f->loader->dataset->labels[key->sample];
     return psr_augmenter_image(f->loader->augmenter, key, &picture, is_part, &f->augment, image);
 }
 
@@ -277,9 +248,8 @@ static psr_err allocate(psr_loader *loader)
     loader->threads = calloc(loader->options.threads, sizeof *loader->threads);
     loader->order = malloc((sampler->count + 1u) * sizeof *loader->order);
     loader->share = malloc((share + 1u) * sizeof *loader->share);
-    loader->bad = calloc((size_t)loader->options.max_bad + 1, sizeof *loader->bad);
     if (loader->slots == NULL || loader->threads == NULL || loader->order == NULL ||
-        loader->share == NULL || loader->bad == NULL)
+        loader->share == NULL)
         goto no_memory;
     for (uint32_t i = 0; i < loader->slot_count; i++) {
         batch_slot *slot = &loader->slots[i];
@@ -326,8 +296,6 @@ psr_err psr_loader_new(const psr_dataset *dataset, const psr_loader_options *opt
     loader->plan = *options->plan;
     loader->options.plan = &loader->plan;
     loader->options.sampler.copies = loader->plan.copies;
-    if (loader->options.max_bad > dataset->count)
-        loader->options.max_bad = dataset->count;
     loader->planned = loader->options.sampler;
     bool epoch_over = options->first_step == psr_sampler_steps(&options->sampler);
     if (epoch_over)
@@ -375,7 +343,6 @@ void psr_loader_free(psr_loader *loader)
         free(loader->slots[i].detail);
     }
     free(loader->slots);
-    free(loader->bad);
     free(loader->threads);
     free(loader->order);
     free(loader->share);

@@ -3,10 +3,9 @@
  * epoch, rank, step) alone, and not on the number of threads. One thread, the consumer, calls all
  * functions.
  *
- * A picture that its source cannot give (a broken file) ends the run, unless --max-bad allows so
- * many. Its place is then taken by the next sample, by number, that can be given, with that
- * sample's label. So every rank keeps its number of samples, and the same pictures are broken and
- * replaced in every mode and with any number of workers. */
+ * A picture that its source cannot give, because its file broke after the data set was opened, ends
+ * the run with the file's name. It is not replaced: each rank would find it at another step, and
+ * what --max-bad replaces was found before the first one (data/images/check.h). */
 #ifndef PSR_DATA_LOADER_H
 #define PSR_DATA_LOADER_H
 
@@ -25,11 +24,6 @@ typedef struct psr_loader_options {
     uint32_t first_epoch, first_step; /* where to begin (resume); first_step
                                          may be the epoch's number of steps */
     uint32_t last_epoch;              /* epochs to deliver, exclusive; UINT32_MAX: without end */
-    uint32_t max_bad;                 /* different pictures that may be broken; 0: none */
-    /* Told of each such picture once, on a thread of the loader: the message names it. NULL
-     * allowed; context is borrowed for the loader's life. */
-    void (*bad)(void *context, const char *message);
-    void *context;
 } psr_loader_options;
 
 /* One batch, lent until psr_loader_return. */
@@ -57,7 +51,7 @@ void psr_loader_free(psr_loader *loader);
 
 /* Lends the next batch in order. Waits if it is not ready; this wait is counted. At most two
  * batches may be lent at a time. NOT_FOUND: last_epoch has been reached. Errors of the source: a
- * picture could not be given, and max_bad were broken before. */
+ * picture could not be given. */
 PSR_MUST_CHECK psr_err psr_loader_next(psr_loader *loader, const psr_loader_batch **ret_batch);
 void psr_loader_return(psr_loader *loader, const psr_loader_batch *batch);
 

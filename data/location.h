@@ -31,6 +31,7 @@ typedef struct psr_location {
     bool is_pictures;             /* it is a folder or TSV file (data/images/picture_set.h) */
     char directory[PSR_PATH_MAX]; /* of files */
     psr_synthetic synthetic;      /* of generated data */
+    const char *cache;            /* of known pictures; borrowed; NULL: none */
     psr_reading *reading;         /* counts while its files are read; borrowed; may be NULL */
 } psr_location;
 

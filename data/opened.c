@@ -100,7 +100,7 @@ static psr_err open_resolved(const char *spec, const psr_location *location, con
     psr_opened opened = {0};
     psr_location_state before;
     PSR_TRY(psr_location_state_of(location, &before));
-    PSR_TRY(psr_dataset_read_both(spec, reading, &opened.train, &opened.test));
+    PSR_TRY(psr_dataset_read_both(spec, cache, reading, &opened.train, &opened.test));
     psr_err err = find_content(location, &before, cache, reading, &opened);
     if (err != PSR_OK) {
         psr_opened_done(&opened);

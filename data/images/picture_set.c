@@ -117,15 +117,38 @@ psr_err psr_picture_set_list(const char *path, psr_picture_set **ret_set)
 
 /* ---- checking ---- */
 
-static psr_err check_split(psr_picture_set *set, psr_picture_split *split, uint32_t threads,
-                           psr_reading *reading)
+/* Leaves broken files out. Without memory, less is remembered. */
+static void remember(psr_known_picture *items, uint32_t count, psr_known_pictures *now)
 {
+    for (uint32_t i = 0; i < count; i++)
+        if (items[i].height == 0)
+            items[i].state = 0;
+    (void)psr_known_pictures_add(now, items, count);
+}
+
+/* How a set is read. */
+typedef struct set_reading {
+    psr_known_pictures known; /* from the cache */
+    psr_known_pictures now;   /* what is known after it */
+    bool remembers;           /* false: now is not wanted */
+    uint32_t threads;
+    psr_reading *reading;
+} set_reading;
+
+static psr_err check_split(psr_picture_set *set, psr_picture_split *split, set_reading *r)
+{
+    psr_known_picture *now = NULL;
     for (uint32_t i = 0; i < split->list.empty.count; i++) {
         const char *message = psr_names_get(&split->list.empty, i);
         PSR_TRY(psr_names_add(&set->broken, message, strlen(message)));
     }
-    return psr_picture_list_check(&split->list, threads, reading, &set->broken, &split->sizes,
-                                  split->content);
+    PSR_TRY(psr_picture_list_check(&split->list, &r->known, r->threads, r->reading, &set->broken,
+                                   &split->sizes, r->remembers ? &now : NULL, split->content));
+    if (r->remembers) {
+        remember(now, split->list.paths.count, &r->now);
+        free(now);
+    }
+    return PSR_OK;
 }
 
 psr_err psr_picture_set_judge(const psr_picture_set *set, uint32_t max_bad)
@@ -141,15 +164,32 @@ psr_err psr_picture_set_judge(const psr_picture_set *set, uint32_t max_bad)
                     psr_names_get(&set->broken, 0));
 }
 
-psr_err psr_picture_set_read(const char *path, psr_reading *reading, psr_picture_set **ret_set)
+/* Whether the cache lacks something, or has something of files that are no more. */
+static bool is_news(const psr_known_pictures *known, const psr_known_pictures *now)
+{
+    for (size_t i = 0; i < now->count; i++)
+        if (psr_known_pictures_find(known, now->items[i].state) == NULL)
+            return true;
+    return known->count != now->count;
+}
+
+psr_err psr_picture_set_read(const char *path, const char *cache, psr_reading *reading,
+                             psr_picture_set **ret_set)
 {
     psr_picture_set *set = NULL;
     psr_cpus cpus = psr_cpus_allowed();
-    uint32_t threads = psr_cpus_count(&cpus);
+    set_reading r = {
+        .remembers = cache != NULL, .threads = psr_cpus_count(&cpus), .reading = reading};
     PSR_TRY(psr_picture_set_list(path, &set));
-    psr_err err = check_split(set, &set->split[0], threads, reading);
+    if (cache != NULL)
+        r.known = psr_known_pictures_get(cache, path);
+    psr_err err = check_split(set, &set->split[0], &r);
     if (err == PSR_OK && !set->same)
-        err = check_split(set, &set->split[1], threads, reading);
+        err = check_split(set, &set->split[1], &r);
+    if (err == PSR_OK && cache != NULL && is_news(&r.known, &r.now))
+        psr_known_pictures_put(cache, path, &r.now);
+    psr_known_pictures_done(&r.known);
+    psr_known_pictures_done(&r.now);
     if (err != PSR_OK) {
         psr_picture_set_free(set);
         return err;

@@ -31,11 +31,12 @@ bool psr_picture_set_is(const char *path);
  * Errors as psr_picture_list's; NOT_FOUND: no val or test beside train. */
 PSR_MUST_CHECK psr_err psr_picture_set_list(const char *path, psr_picture_set **ret_set);
 
-/* Lists and checks them, with as many threads as this process may use processors. However many are
+/* Lists and checks them: those that cache does not know as whole are read (as psr_opened_init's;
+ * NULL: all), with as many threads as this process may use processors. However many are
  * broken: psr_picture_set_judge says whether they are too many. Other errors as
  * psr_picture_list_check's. */
-PSR_MUST_CHECK psr_err psr_picture_set_read(const char *path, psr_reading *reading,
-                                            psr_picture_set **ret_set);
+PSR_MUST_CHECK psr_err psr_picture_set_read(const char *path, const char *cache,
+                                            psr_reading *reading, psr_picture_set **ret_set);
 /* FORMAT: more than max_bad (--max-bad) files and classes, in both splits together, are broken or
  * empty. The message has their number and the first. */
 PSR_MUST_CHECK psr_err psr_picture_set_judge(const psr_picture_set *set, uint32_t max_bad);

@@ -349,78 +349,28 @@ static psr_err give_some(const psr_picture_source *source, uint32_t i, const psr
     return psr_picture_source_get(source->state, i, part, scratch, ret_picture);
 }
 
-static atomic_uint told;
-
-static void tell_bad(void *context, const char *message)
-{
-    assert_ptr_equal(context, &told);
-    assert_non_null(strstr(message, ": broken"));
-    atomic_fetch_add(&told, 1);
-}
-
-/* Two epochs of rank 0 of one, without augmentation. */
-static psr_err load_broken(const psr_dataset *dataset, uint32_t max_bad, uint32_t threads)
+static void a_broken_picture_ends_the_loading_by_its_name(void **state)
 {
     static const psr_picture_source_kind kind = {.name = "broken", .picture = give_some};
+    const psr_dataset *dataset = dataset_new(state);
     psr_picture_source source = *dataset->source;
     psr_dataset broken = *dataset;
-    psr_loader_options options = options_of(threads);
-    psr_augmenter *augmenter = NULL;
-    float image[IMAGE];
+    psr_loader_options options = options_of(2);
     source.kind = &kind;
     source.state = dataset->source;
     broken.source = &source;
     options.sampler.workers = 1;
     options.rank = 0;
     options.plan = plan_of("none");
-    options.last_epoch = 2;
-    options.max_bad = max_bad;
-    options.bad = tell_bad;
-    options.context = &told;
     psr_loader *loader = loader_of(&broken, options);
-    assert_int_equal(psr_augmenter_new(dataset, plan_of("none"), &augmenter), PSR_OK);
     const psr_loader_batch *batch = NULL;
     psr_err err;
-    while ((err = psr_loader_next(loader, &batch)) == PSR_OK) {
-        for (uint32_t i = 0; i < batch->count; i++) {
-            uint32_t sample = batch->samples[i];
-            uint32_t given = sample == 5 || sample == 6 ? 7 : sample == 40 ? 41 : sample;
-            psr_picture picture;
-            psr_picture_scratch scratch = {0};
-            assert_int_equal(
-                psr_picture_source_get(dataset->source, given, NULL, &scratch, &picture), PSR_OK);
-            const psr_augment_key key = {.sample = sample};
-            psr_augment_scratch memory = {0};
-            assert_int_equal(psr_augmenter_image(augmenter, &key, &picture, false, &memory, image),
-                             PSR_OK);
-            psr_augment_scratch_done(&memory);
-            assert_int_equal(batch->labels[i], dataset->labels[given]);
-            assert_memory_equal(batch->images + (size_t)i * IMAGE, image, sizeof image);
-        }
+    while ((err = psr_loader_next(loader, &batch)) == PSR_OK)
         psr_loader_return(loader, batch);
-    }
-    assert_int_equal(psr_loader_next(loader, &batch), err); /* and again */
-    psr_augmenter_free(augmenter);
-    psr_loader_free(loader);
-    return err;
-}
-
-static void a_broken_picture_ends_the_loading_by_its_name(void **state)
-{
-    const psr_dataset *dataset = dataset_new(state);
-    assert_int_equal(load_broken(dataset, 0, 2), PSR_ERR_FORMAT);
+    assert_int_equal(err, PSR_ERR_FORMAT);
     assert_non_null(strstr(psr_err_detail(), "picture "));
-    assert_int_equal(load_broken(dataset, 2, 2), PSR_ERR_FORMAT);
-}
-
-static void as_many_broken_pictures_as_are_allowed_are_replaced_by_the_next_ones(void **state)
-{
-    const psr_dataset *dataset = dataset_new(state);
-    for (uint32_t threads = 1; threads <= 4; threads += 3) {
-        atomic_store(&told, 0);
-        assert_int_equal(load_broken(dataset, 3, threads), PSR_ERR_NOT_FOUND);
-        assert_int_equal(atomic_load(&told), 3); /* each once, in two epochs */
-    }
+    assert_int_equal(psr_loader_next(loader, &batch), PSR_ERR_FORMAT); /* and again */
+    psr_loader_free(loader);
 }
 
 #define with_dataset(test) cmocka_unit_test_teardown(test, dataset_teardown)
@@ -438,7 +388,6 @@ int main(void)
         with_dataset(a_loader_that_would_never_give_a_sample_is_refused),
         with_dataset(a_first_step_beyond_the_epoch_is_refused),
         with_dataset(a_broken_picture_ends_the_loading_by_its_name),
-        with_dataset(as_many_broken_pictures_as_are_allowed_are_replaced_by_the_next_ones),
         with_dataset(a_list_that_does_not_fit_the_pictures_is_refused),
         with_dataset(mixed_pictures_do_not_depend_on_the_number_of_workers),
     };

@@ -5,6 +5,7 @@
 
 #include "data/images/folder_source.h"
 
+#include <dirent.h>
 #include <unistd.h>
 
 /* A picture of one grey value. */
@@ -46,7 +47,7 @@ static psr_picture_set *read_set(const char *name)
 {
     psr_picture_set *set = NULL;
     assert_true(psr_picture_set_is(in_folder(name)));
-    expect_ok(psr_picture_set_read(in_folder(name), NULL, &set));
+    expect_ok(psr_picture_set_read(in_folder(name), NULL, NULL, &set));
     return set;
 }
 
@@ -252,8 +253,8 @@ static void threads_change_nothing(void **state)
         psr_names broken = {0};
         psr_image_size *sizes = NULL;
         expect_ok(psr_picture_list_read_folder(in_folder("d"), NULL, &list));
-        expect_ok(
-            psr_picture_list_check(&list, threads, NULL, &broken, &sizes, content[threads > 1]));
+        expect_ok(psr_picture_list_check(&list, NULL, threads, NULL, &broken, &sizes, NULL,
+                                         content[threads > 1]));
         assert_int_equal(broken.count, 4);
         assert_non_null(strstr(psr_names_get(&broken, 1), "c/13.png"));
         assert_int_equal(sizes[4].width, 3);
@@ -269,11 +270,11 @@ static void a_set_without_a_whole_picture_is_refused(void **state)
     (void)state;
     psr_picture_set *set = NULL;
     write_text("d/a/1.png", "broken");
-    assert_int_equal(psr_picture_set_read(in_folder("d"), NULL, &set), PSR_ERR_FORMAT);
+    assert_int_equal(psr_picture_set_read(in_folder("d"), NULL, NULL, &set), PSR_ERR_FORMAT);
     assert_non_null(strstr(psr_err_detail(), "none of its 1 pictures is whole; the first: "));
     assert_int_equal(mkdir(in_folder("e"), 0777), 0);
     assert_int_equal(mkdir(in_folder("e/empty"), 0777), 0);
-    assert_int_equal(psr_picture_set_read(in_folder("e"), NULL, &set), PSR_ERR_FORMAT);
+    assert_int_equal(psr_picture_set_read(in_folder("e"), NULL, NULL, &set), PSR_ERR_FORMAT);
     assert_non_null(strstr(psr_err_detail(), "no picture (.jpg, .jpeg, .png) in any of its 1"));
 }
 
@@ -284,11 +285,85 @@ static void reading_can_be_stopped(void **state)
     psr_reading reading = {0};
     write_grey("d/a/1.png", 1);
     write_grey("d/a/2.png", 1);
-    expect_ok(psr_picture_set_read(in_folder("d"), &reading, &set));
+    expect_ok(psr_picture_set_read(in_folder("d"), NULL, &reading, &set));
     assert_int_equal(reading.moves, 2);
     psr_picture_set_free(set);
     reading.stop = true;
-    assert_int_equal(psr_picture_set_read(in_folder("d"), &reading, &set), PSR_ERR_CANCELLED);
+    assert_int_equal(psr_picture_set_read(in_folder("d"), NULL, &reading, &set), PSR_ERR_CANCELLED);
+}
+
+/* ---- what is known from before ---- */
+
+/* What stands in `known` is believed of a file, so sides that no file has show which were read. */
+static void files_that_are_known_are_not_read_until_they_change(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"d/a/1.png", "d/a/2.png", "d/a/3.png"};
+    psr_known_picture items[3] = {{0}};
+    psr_known_pictures known = {0};
+    for (int i = 0; i < 3; i++) {
+        bool settled = false;
+        write_grey(files[i], (uint8_t)i);
+        items[i] = (psr_known_picture){.height = 70, .width = 90, .hash = {1, 2}};
+        assert_true(psr_picture_state(in_folder(files[i]), &items[i].state, &settled));
+        assert_false(settled); /* it was made just now */
+    }
+    assert_true(psr_known_pictures_add(&known, items, 3));
+    psr_known_pictures_put(in_folder("cache"), in_folder("d"), &known); /* sorts */
+    write_text(files[1], "not any more");
+    for (int from_cache = 0; from_cache < 2; from_cache++) {
+        psr_known_pictures again = {0};
+        psr_picture_list list = {0};
+        psr_names broken = {0};
+        psr_image_size *sizes = NULL;
+        psr_known_picture *now = NULL;
+        char content[PSR_CONTENT_BYTES];
+        if (from_cache)
+            again = psr_known_pictures_get(in_folder("cache"), in_folder("d"));
+        expect_ok(psr_picture_list_read_folder(in_folder("d"), NULL, &list));
+        expect_ok(psr_picture_list_check(&list, from_cache ? &again : &known, 2, NULL, &broken,
+                                         &sizes, &now, content));
+        assert_int_equal(sizes[0].height, 70);
+        assert_int_equal(sizes[2].width, 90);
+        assert_int_equal(broken.count, 1);
+        assert_non_null(strstr(psr_names_get(&broken, 0), "2.png"));
+        assert_int_equal(now[1].height, 0);
+        assert_int_equal(now[0].state, items[0].state);
+        psr_picture_list_done(&list);
+        psr_names_done(&broken);
+        psr_known_pictures_done(&again);
+        free(sizes);
+        free(now);
+    }
+    psr_known_pictures_done(&known);
+}
+
+static void a_cache_of_another_set_or_a_damaged_one_is_not_believed(void **state)
+{
+    (void)state;
+    const psr_known_picture item = {.state = 5, .height = 1, .width = 1};
+    psr_known_pictures known = {0}, again;
+    char path[300] = "";
+    write_grey("d/a/1.png", 1);
+    write_grey("e/a/1.png", 1);
+    assert_true(psr_known_pictures_add(&known, &item, 1));
+    psr_known_pictures_put(in_folder("cache"), in_folder("d"), &known);
+    again = psr_known_pictures_get(in_folder("cache"), in_folder("d"));
+    assert_int_equal(again.count, 1);
+    psr_known_pictures_done(&again);
+    assert_int_equal(psr_known_pictures_get(in_folder("cache"), in_folder("e")).count, 0);
+    DIR *directory = opendir(in_folder("cache"));
+    for (struct dirent *entry; (entry = readdir(directory)) != NULL;)
+        if (entry->d_name[0] == 'p')
+            snprintf(path, sizeof path, "cache/%s", entry->d_name);
+    closedir(directory);
+    FILE *file = fopen(in_folder(path), "r+b");
+    assert_non_null(file);
+    fseek(file, 70, SEEK_SET);
+    fputc(0x5A, file);
+    fclose(file);
+    assert_int_equal(psr_known_pictures_get(in_folder("cache"), in_folder("d")).count, 0);
+    psr_known_pictures_done(&known);
 }
 
 /* ---- the source ---- */
@@ -359,6 +434,8 @@ int main(void)
         IN_A_FOLDER(threads_change_nothing),
         IN_A_FOLDER(a_set_without_a_whole_picture_is_refused),
         IN_A_FOLDER(reading_can_be_stopped),
+        IN_A_FOLDER(files_that_are_known_are_not_read_until_they_change),
+        IN_A_FOLDER(a_cache_of_another_set_or_a_damaged_one_is_not_believed),
         IN_A_FOLDER(the_source_gives_the_pictures),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
