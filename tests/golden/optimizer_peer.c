@@ -48,7 +48,7 @@ int main(int argc, char **argv)
     if (count == 0)
         return 2;
     set_options(&config, argv + 3);
-    check(psr_layout_add(&layout, "w", 1, (uint32_t[]){count}));
+    check(psr_layout_add(&layout, "w", 2, (uint32_t[]){count, 1})); /* LAMB scales no vector */
     check(psr_optimizer_new(&config, &layout, &optimizer));
     float *weights = calloc(layout.length, sizeof *weights),
           *gradients = calloc(layout.length, sizeof *gradients);
