@@ -94,7 +94,7 @@ CASES = [
 ]
 # Of a rate, and of a weight and 1. Numbers of float32 are rounded by up to 6e-8, and each of forty
 # updates rounds its weights, moments and gradient.
-LR_TOLERANCE, WEIGHT_TOLERANCE = 1e-6, 5e-6
+LR_TOLERANCE, WEIGHT_TOLERANCE = 1e-6, 1e-6
 
 
 def main(peer):
