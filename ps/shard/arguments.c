@@ -96,9 +96,11 @@ static error_t parse_serve(int key, char *text, struct argp_state *state)
 
 static const char serve_doc[] =
     "One shard of a program's tables. psring run --shards S starts S of them beside the program's "
-    "ranks; nothing else needs to. It takes its rank and its scheduler from the environment, as "
-    "the ranks do, and ends when they have ended.\vExample:\n"
+    "ranks. Started by hand it takes its rank and its scheduler from the environment, as the ranks "
+    "do. It ends when they have ended.\vExamples:\n"
     "  psring run -n 4 --shards 1 -- ./program\n"
+    "  PSRING_RANKS=5 PSRING_SHARDS=1 PSRING_RANK=4 PSRING_SCHEDULER=10.0.0.1:4100 \\\n"
+    "    PSRING_KEY_FILE=key psring-ps serve\n"
     "\n"
     "Exit status: 0 done; 1 the run failed; 2 bad input; 3 a process broke the\n"
     "protocol.\n";
