@@ -13,7 +13,8 @@
  * By turns, one of the two has the turn, and with it the loop and all that the loop's callbacks
  * touch; a mutex hands it over. The owner takes it to wait, and keeps it until what it waits for is
  * reached; before it sleeps, it looks for a moment (psr_transport_look). While one thread of the
- * owner waits, another may submit: one waits at a time, and one submits at a time. What must go on without
+ * owner waits, another may submit: one waits at a time, and one submits at a time. What must go on
+ * without
  * the owner is the thread's: it takes the turn when something is under way that the owner has left
  * (at once, or half a millisecond later if the owner has lately come back at once), and
  * otherwise when the owner has not come back for a while. */
@@ -85,8 +86,8 @@ void psr_progress_engine_submit(psr_progress_engine *engine);
 bool psr_progress_engine_wait(psr_progress_engine *engine, bool drives,
                               bool (*reached)(void *context), void *context, int64_t timeout_ns);
 
-/* By turns: the owner hears of changes in another way than by waiting here, so whatever is under way
- * is the thread's at once. */
+/* By turns: the owner hears of changes in another way than by waiting here, so whatever is under
+ * way is the thread's at once. */
 void psr_progress_engine_unattended(psr_progress_engine *engine);
 
 /* ---- any thread ---- */
