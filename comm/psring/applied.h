@@ -1,6 +1,6 @@
 /* An update in a table of a shard (psring_update, "sum", "assign"): its arguments, which change
- * from an update's number on, its states, and the mean. The thread that is in psring_serve makes and sets
- * it; the node's thread applies it meanwhile. */
+ * from an update's number on, its states, and the mean. The thread that is in psring_serve makes
+ * and sets it; the node's thread applies it meanwhile. */
 #ifndef PSR_COMM_PSRING_APPLIED_H
 #define PSR_COMM_PSRING_APPLIED_H
 

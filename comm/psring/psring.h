@@ -30,14 +30,14 @@
  *   psring_world, then the shards.
  * - A handle or a result pointer that is NULL where this is not allowed is USAGE. A function that
  *   returns no error code returns an empty value then: PSRING_NO_RANK, 0 or NULL.
- * - Any thread may make any call at any time. Calls of a communicator exclude each other, but a call
- *   that waits lets others in meanwhile. One thread at a time may use a request: start it, test it,
- *   wait for it or free it. A group, table, memory or op is freed when no other thread is in a call
- *   with it. psring_close is USAGE, and psring_abort does nothing, while another thread is in a
- *   call. If several threads call on one group, the program gives their calls one order, the same on
- *   all ranks; calls on different groups need none, except those that all ranks make in one order
- *   whatever the group: psring_shrink and the opening and closing of tables. Functions marked [any]
- *   never wait. Several communicators in a process are independent of each other.
+ * - Any thread may make any call at any time. Calls of a communicator exclude each other, but a
+ *   call that waits lets others in meanwhile. One thread at a time may use a request: start it,
+ *   test it, wait for it or free it. A group, table, memory or op is freed when no other thread is
+ *   in a call with it. psring_close is USAGE, and psring_abort does nothing, while another thread
+ *   is in a call. If several threads call on one group, the program gives their calls one order,
+ *   the same on all ranks; calls on different groups need none, except those that all ranks make in
+ *   one order whatever the group: psring_shrink and the opening and closing of tables. Functions
+ *   marked [any] never wait. Several communicators in a process are independent of each other.
  * - The library logs nothing, touches no signal, and neither exits nor forks. A child after fork()
  *   may only exec. Only psring_options_env reads the environment, and psring_init where it says so.
  * - psring_close and psring_abort free everything that was made from the communicator: groups,
@@ -219,9 +219,9 @@ typedef struct psring_options {
     const char *sharing;
     /* A key of psring_key_make, the text itself. It replaces key_file. NULL: none */
     const char *key;
-    /* ranks and rank are given, and scheduler, key_file, key and host_scheduler are not: rank 0 hosts
-     * the scheduler, at a free port of its interface, and puts its address and a fresh key under the
-     * name "psring", where the others get them. NULL: none */
+    /* ranks and rank are given, and scheduler, key_file, key and host_scheduler are not: rank 0
+     * hosts the scheduler, at a free port of its interface, and puts its address and a fresh key
+     * under the name "psring", where the others get them. NULL: none */
     const psring_store *store;
 } psring_options;
 
@@ -493,12 +493,13 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_wait_any(psring_request *const *r
 PSRING_API PSRING_MUST_CHECK psring_err psring_wait_some(psring_request *const *requests,
                                                          size_t count, int64_t timeout_ms,
                                                          size_t *ret_indices, size_t *ret_count);
-/* Waits until the operation has ended, frees the request and sets *request to NULL. request may be NULL or point to NULL. */
+/* Waits until the operation has ended, frees the request and sets *request to NULL. request may be
+ * NULL or point to NULL. */
 PSRING_API void psring_request_free(psring_request **request);
 /* [any] Ends every psring_wait, psring_wait_any and psring_wait_some that is under way on comm, as
- * if its timeout_ms had passed: BUSY, unless its operation has ended. If none is under way, the next
- * one that has to wait returns so. Calls that wait without a request go on. A signal handler may
- * call it; comm is not being closed. */
+ * if its timeout_ms had passed: BUSY, unless its operation has ended. If none is under way, the
+ * next one that has to wait returns so. Calls that wait without a request go on. A signal handler
+ * may call it; comm is not being closed. */
 PSRING_API void psring_wake(psring_comm *comm);
 /* A descriptor for poll, epoll or an event loop. It is readable when a request of comm has ended,
  * well or badly, since the last psring_event_take, and stays readable until the next one (which is
@@ -880,8 +881,8 @@ typedef struct psring_update_run {
     uint64_t number; /* number of this update of these values, from 1 */
     size_t part, offset, count;
     float *values; /* [count], from offset in the part; read and written */
-    /* [count]; in BSP the sum, or by psring_table_options.fold the mean, of all workers' pushes, else
-     * one worker's push */
+    /* [count]; in BSP the sum, or by psring_table_options.fold the mean, of all workers' pushes,
+     * else one worker's push */
     const float *pushed;
     float *const *states; /* psring_update.states arrays of [count]; read and written */
 } psring_update_run;
@@ -890,9 +891,9 @@ typedef struct psring_update {
     size_t size;
     uint32_t states; /* number of arrays kept beside a table's values, zero at first; at most 8 */
     void *context;   /* passed to the functions; borrowed until comm is closed */
-    /* Checks the arguments when a table is opened, and those of psring_table_set. USAGE or NOMEM refuses them (any other error
-     * counts as USAGE), and psring_table_open fails with the text in ret_line. Runs on the thread
-     * that is in psring_serve. NULL: the update takes no arguments. */
+    /* Checks the arguments when a table is opened, and those of psring_table_set. USAGE or NOMEM
+     * refuses them (any other error counts as USAGE), and psring_table_open fails with the text in
+     * ret_line. Runs on the thread that is in psring_serve. NULL: the update takes no arguments. */
     psring_err (*check)(void *context, const char *arguments, char *ret_line, size_t line_bytes);
     /* Applies one update to a run. Each update covers every value once, in runs of any length.
      * Calls come one at a time, on the library's thread or the thread that is in psring_serve. It
@@ -927,15 +928,15 @@ typedef struct psring_table_options {
      * whole */
     const size_t *parts;
     size_t part_count;
-    /* PSRING_FLOAT32, which 0 means too, PSRING_FLOAT16 or PSRING_BFLOAT16; others are UNSUPPORTED in
-     * this version */
+    /* PSRING_FLOAT32, which 0 means too, PSRING_FLOAT16 or PSRING_BFLOAT16; others are UNSUPPORTED
+     * in this version */
     psring_type type;
     /* The name of an update that the shards know; after a space its arguments: "sgd lr=0.1". At
      * most 511 bytes. NULL: "sum" */
     const char *update;
     const char *sync; /* "bsp", "ssp:K", "async". NULL: "bsp" */
-    /* The initial values of all parts, one part after another, of the table's type. Rank 0 of the group gives them to
-     * all; those of other ranks are ignored. NULL: zeros */
+    /* The initial values of all parts, one part after another, of the table's type. Rank 0 of the
+     * group gives them to all; those of other ranks are ignored. NULL: zeros */
     const void *initial;
     /* How many updates of each part an earlier run has made. The numbers of updates continue from
      * there. "adam" uses them, "sgd" does not. It is the same on all ranks, and at most INT64_MAX.
@@ -1009,14 +1010,14 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_table_write(psring_table *table, 
                                                            size_t count, const psring_call *call);
 /* Gives the table's update new arguments: the text after its name in psring_table_options.update,
  * with all that it needs, such as "lr=0.05 momentum=0.9". All ranks of the group call it, in the
- * order of the group's calls, with the same arguments (at most 511 bytes) and from. Updates use them
- * alike on all shards, so the bits are those of any number of shards:
+ * order of the group's calls, with the same arguments (at most 511 bytes) and from. Updates use
+ * them alike on all shards, so the bits are those of any number of shards:
  * - from 0: all updates by pushes that come after this call, and none by a push before it. It waits
- *   until the shards have taken those pushes. USAGE: this rank has a push or pull of the table under
- *   way, as with psring_table_read.
- * - from N, in BSP: update N (psring_update_run.number) and those after it. Pushes may be under way,
- *   and a whole schedule may be set ahead; for one update the last call counts that reaches it.
- *   USAGE: this rank has begun update N of a part already.
+ *   until the shards have taken those pushes. USAGE: this rank has a push or pull of the table
+ *   under way, as with psring_table_read.
+ * - from N, in BSP: update N (psring_update_run.number) and those after it. Pushes may be under
+ *   way, and a whole schedule may be set ahead; for one update the last call counts that reaches
+ *   it. USAGE: this rank has begun update N of a part already.
  *
  * It returns when the shards have the arguments. call may have a deadline and a name only. USAGE:
  * the update does not take them, and the line says why; that is so on all ranks, and nothing has

@@ -1,4 +1,5 @@
-/* Keys in memory, and ranks that find each other by a key-value store of the program. Any thread. */
+/* Keys in memory, and ranks that find each other by a key-value store of the program. Any
+ * thread. */
 #ifndef PSR_COMM_PSRING_RENDEZVOUS_H
 #define PSR_COMM_PSRING_RENDEZVOUS_H
 

@@ -248,8 +248,8 @@ static uint16_t half_by(psring_type type, int rank, int step, size_t i)
     return of_float(type, pushed_by(rank, step, i) / 64);
 }
 
-/* "sum" of three steps: in float32 on the shards, rounded when it is pulled. The sum of three 16-bit
- * values of these sizes is exact in float32, in any order. */
+/* "sum" of three steps: folded and added in float32 on the shards, in the order of the reference,
+ * and rounded when it is pulled. */
 static void push_halves(psring_comm **comm, int rank, void *context)
 {
     const psring_type type = *(const psring_type *)context;
