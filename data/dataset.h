@@ -1,8 +1,8 @@
 /* Data sets: IDX (MNIST family) and CIFAR-10/100 binary (each plain, .gz or .xz) and generated
- * data, which are unpacked into memory; packs and large plain IDX files, which are mapped and may be
- * larger than memory; and files of pictures, which are decoded as they are wanted.
- * The loader gets pictures from the data set's source (data/source.h). Pixels stay bytes until the
- * loader normalises them. Immutable after opening; any thread. */
+ * data, which are unpacked into memory; packs and large plain IDX files, which are mapped and may
+ * be larger than memory; and files of pictures, which are decoded as they are wanted. The loader
+ * gets pictures from the data set's source (data/source.h). Pixels stay bytes until the loader
+ * normalises them. Immutable after opening; any thread. */
 #ifndef PSR_DATA_DATASET_H
 #define PSR_DATA_DATASET_H
 

@@ -234,8 +234,8 @@ LARGE_COUNT, LARGE_SIDE, LARGE_LIMIT = 1056, 1024, 900 << 20
 
 
 def write_large(folder):
-    """An IDX set whose training pixels, 1.03 GiB, are more than a process may have: sparse, and every
-    eighth row of a picture is its number's."""
+    """An IDX set whose training pixels, 1.03 GiB, are more than a process may have: sparse, and
+    every eighth picture has bytes."""
     os.mkdir(folder)
     for split, count in (("train", LARGE_COUNT), ("t10k", 8)):
         with open(os.path.join(folder, split + "-images-idx3-ubyte"), "wb") as file:

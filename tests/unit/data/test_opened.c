@@ -313,8 +313,7 @@ static void write_large_set(void)
     labels[8 + LARGE_MARKED] = 1;
     assert_int_equal(mkdir(a, 0700), 0);
     static const char *const images[] = {"train-images-idx3-ubyte", "t10k-images-idx3-ubyte"};
-    static const char *const label_files[] = {"train-labels-idx1-ubyte",
-                                              "t10k-labels-idx1-ubyte"};
+    static const char *const label_files[] = {"train-labels-idx1-ubyte", "t10k-labels-idx1-ubyte"};
     for (int s = 0; s < 2; s++) {
         snprintf(path, sizeof path, "%s/%s", a, images[s]);
         int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
