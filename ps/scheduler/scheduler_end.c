@@ -31,8 +31,7 @@ static void end_when_written(psr_scheduler *scheduler)
     if (scheduler->target_met && steps < total) {
         snprintf(line, sizeof line,
                  "test accuracy %.4f after step %" PRIu64 " reaches the %g of --target-accuracy",
-                 scheduler->accuracy, scheduler->accuracy_step,
-                 scheduler->config.target_accuracy);
+                 scheduler->accuracy, scheduler->accuracy_step, scheduler->config.target_accuracy);
         psr_coordinator_end(scheduler->coordinator, PSR_OK, line);
         return;
     }
