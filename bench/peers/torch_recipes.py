@@ -45,7 +45,7 @@ class Scaled(nn.Module):
 
 
 def whitened(images):
-    """Weights [24,3,2,2] by the covariance of windows of these images (Jordan 2024, section 3.2)."""
+    """Weights [24,3,2,2] by the covariance of these images' windows (Jordan 2024, section 3.2)."""
     windows = F.unfold(images, 2).transpose(1, 2).reshape(-1, 12).double()
     values, vectors = torch.linalg.eigh(windows.T @ windows / len(windows))
     rows = (vectors / (values + 5e-4).sqrt()).T.flip(0)

@@ -1,5 +1,5 @@
-/* The network of Jordan, "94% on CIFAR-10 in 3.29 seconds on a single GPU" (2024), airbench94: eight
- * layers with weights, no residual connection,
+/* airbench94, the network of Jordan, "94% on CIFAR-10 in 3.29 seconds on a single GPU" (2024):
+ * eight layers with weights, no residual connection,
  *     0        whitening conv 2x2 of 24, GELU
  *     2, 3, 4  groups of 64, 256 and 256 channels: conv 3x3, max pool 2, batch norm, GELU,
  *              conv 3x3, batch norm, GELU

@@ -147,6 +147,8 @@ uint32_t psr_build_conv_bias(psr_network_builder *builder, uint32_t input, const
 uint32_t psr_build_conv_whitening(psr_network_builder *builder, uint32_t input, const char *name,
                                   uint32_t kernel)
 {
+    if (builder->err != PSR_OK)
+        return 0;
     const psr_init_kind bias_init = PSR_INIT_ZERO;
     const uint32_t values = builder->net->nodes[input].channels * kernel * kernel;
     return build_conv(builder, input, name, 2 * values, kernel, 1, 0, 1, PSR_INIT_WHITENING,

@@ -111,12 +111,16 @@ static void what_cannot_be_is_refused_by_its_step(void **state)
          "crop:SIDE[:PADDING][:reflect], like crop:32:4"},
         {"flip:1.5", 0,
          "--augment flip:1.5: '1.5' is not a number from 0 to 1; give "
-         "flip[:PROBABILITY][:alternate], like "
-         "flip or flip:0.5"},
+         "flip[:PROBABILITY][:alternate], like flip or flip:0.5"},
         {"flip:0.5:1", 0,
          "--augment flip:0.5:1: '1' is a value too many; give flip[:PROBABILITY][:alternate], like "
-         "flip or "
-         "flip:0.5"},
+         "flip or flip:0.5"},
+        {"crop:32:reflect:2", 0,
+         "--augment crop:32:reflect:2: 'reflect' is not a whole number from 0 to 4096; give "
+         "crop:SIDE[:PADDING][:reflect], like crop:32:4"},
+        {"resize:32:exact,crop:32:2:reflect", 0,
+         "--augment: a crop with reflect cannot follow an exact resize, which makes no bytes; give "
+         "resize without exact"},
         {"resize", 0,
          "--augment resize: a value is missing; give resize:SIDE[:antialias|plain], like "
          "resize:224"},
