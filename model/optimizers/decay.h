@@ -1,8 +1,8 @@
 /* What is not the same for all elements of the arena: which ones weight decay spares (--no-decay),
- * and by what it and the learning rate are multiplied (--decay-factor, --lr-factor). Runs of tensors
- * that are alike, so that an update can be cut at their bounds. It knows tensors by their names and
- * ranks, which every process has, a shard too: "X.weight" of rank 1 is batch norm's scale, and
- * "X.bias" beside it its shift. Immutable after building; any thread. */
+ * and by what it and the learning rate are multiplied (--decay-factor, --lr-factor). Runs of
+ * tensors that are alike, so that an update can be cut at their bounds. It knows tensors by their
+ * names and ranks, which every process has, a shard too: "X.weight" of rank 1 is batch norm's
+ * scale, and "X.bias" beside it its shift. Immutable after building; any thread. */
 #ifndef PSR_MODEL_DECAY_H
 #define PSR_MODEL_DECAY_H
 
