@@ -3,8 +3,7 @@
 augmentation and evaluation, written here after their authors. One line of JSON, with the test
 accuracy and loss after each epoch and the seconds of training up to it.
 
-What is random is PyTorch's own. bf16 is torch.autocast("cpu", torch.bfloat16). Means over samples
-are PyTorch's, so the rate of airbench94 is the authors' 11.5 / 7850.7 times the batch of 1024.
+What is random is PyTorch's own. bf16 is torch.autocast("cpu", torch.bfloat16).
 
 usage: torch_recipes.py airbench94-cifar10 --data cifar-10-batches-bin --precision bf16 --threads 2
 """
@@ -87,7 +86,7 @@ class Airbench94:
 
     def rate(self, step, steps):
         warmup, total = 4 * steps, self.epochs * steps
-        return 1.5 * ((step + 1) / warmup if step < warmup else 1 - (step - warmup) / (total - warmup))
+        return 0.8 * ((step + 1) / warmup if step < warmup else 1 - (step - warmup) / (total - warmup))
 
     def epoch(self, number):
         """Its images, in the set's order: mirrored in turn, and cropped."""
