@@ -7,9 +7,10 @@
  *   backward: for each node in reverse; when the last gradient of bucket b has been written into
  *   the gradient arena AND the last reader of b's weights has run, calls gradient_ready(b). From
  *   then on the exchange may read the gradient and overwrite b's weights. If the device is still
- *   working on that, the back end passes a fence, and the exchange waits for it. Every bucket is
- *   reported exactly once a pass, always in the
- *             same order for one executable's network.
+ *   working on that, the back end passes a fence, and the exchange waits for it. Every bucket that
+ *   is not frozen is reported exactly once a pass, always in the same order for one executable's
+ *   network. Frozen weights are in the arena from the beginning, and nobody reads what lies in the
+ *   place of their gradients. The pass ends where no value before has a gradient that is wanted.
  *   progress is called after every node: it shows that the compute thread is alive.
  *
  * Gradients are written, not added. The padding of the gradient arena is never written, so it stays

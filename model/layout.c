@@ -85,6 +85,37 @@ void psr_layout_clear_padding(const psr_layout *layout, size_t offset, size_t co
     }
 }
 
+size_t psr_layout_trained_length(const psr_layout *layout)
+{
+    size_t length = 0;
+    for (size_t t = 0; t < layout->tensor_count; t++)
+        length += layout->tensors[t].frozen ? 0 : align_up(layout->tensors[t].count);
+    return length;
+}
+
+size_t psr_layout_trained_count(const psr_layout *layout)
+{
+    size_t count = 0;
+    for (size_t t = 0; t < layout->tensor_count; t++)
+        count += layout->tensors[t].frozen ? 0 : layout->tensors[t].count;
+    return count;
+}
+
+psr_err psr_layout_of_trained(const psr_layout *layout, psr_layout *ret_trained)
+{
+    psr_layout trained = {.tensors = calloc(layout->tensor_count + 1, sizeof *trained.tensors),
+                          .length = layout->length,
+                          .count = psr_layout_trained_count(layout)};
+    if (trained.tensors == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a layout of %zu tensors",
+                        layout->tensor_count);
+    for (size_t t = 0; t < layout->tensor_count; t++)
+        if (!layout->tensors[t].frozen)
+            trained.tensors[trained.tensor_count++] = layout->tensors[t];
+    *ret_trained = trained;
+    return PSR_OK;
+}
+
 uint64_t psr_layout_hash(const psr_layout *layout, const float *arena)
 {
     XXH3_state_t state;
@@ -106,29 +137,31 @@ static size_t tensor_length(const psr_tensor *tensor)
 }
 
 /* One walk from the arena's end to its start. items == NULL only counts. */
-static uint32_t plan(const psr_layout *layout, size_t limit, psr_bucket *items)
+static uint32_t plan(const psr_layout *layout, size_t most, psr_bucket *items)
 {
     uint32_t count = 0;
     size_t t = layout->tensor_count;
     while (t > 0) {
         const psr_tensor *tensor = &layout->tensors[--t];
+        const size_t limit = tensor->frozen ? SIZE_MAX / 2 : most;
         size_t length = tensor_length(tensor);
         if (length > limit) {
             for (size_t end = tensor->offset + length; end > tensor->offset;) {
                 size_t piece = end - tensor->offset < limit ? end - tensor->offset : limit;
                 end -= piece;
                 if (items != NULL)
-                    items[count] = (psr_bucket){end, piece, (uint32_t)t, 1, true};
+                    items[count] = (psr_bucket){end, piece, (uint32_t)t, 1, true, tensor->frozen};
                 count++;
             }
             continue;
         }
         size_t last = t;
-        while (t > 0 && length + tensor_length(&layout->tensors[t - 1]) <= limit)
+        while (t > 0 && layout->tensors[t - 1].frozen == tensor->frozen &&
+               length + tensor_length(&layout->tensors[t - 1]) <= limit)
             length += tensor_length(&layout->tensors[--t]);
         if (items != NULL)
             items[count] = (psr_bucket){layout->tensors[t].offset, length, (uint32_t)t,
-                                        (uint32_t)(last - t + 1), false};
+                                        (uint32_t)(last - t + 1),  false,  tensor->frozen};
         count++;
     }
     return count;
@@ -141,7 +174,7 @@ uint64_t psr_bucket_bytes(const psr_layout *layout, uint64_t asked_bytes)
     const uint64_t least = 4 << 10, most = 4 << 20, parts = 16;
     if (asked_bytes > 0)
         return asked_bytes;
-    uint64_t part_bytes = layout->length * sizeof(float) / parts;
+    uint64_t part_bytes = psr_layout_trained_length(layout) * sizeof(float) / parts;
     uint64_t bytes = least;
     while (bytes < most && 2 * bytes <= part_bytes)
         bytes *= 2;
@@ -186,13 +219,15 @@ static bool bucket_of(const psr_layout *layout, psr_span span, size_t *next, psr
     if (span.offset > last->offset || !whole_end) { /* a piece */
         if (span.offset < last->offset)
             return false;
-        *bucket = (psr_bucket){span.offset, span.count, (uint32_t)t, 1, true};
+        *bucket = (psr_bucket){span.offset, span.count, (uint32_t)t, 1, true, last->frozen};
         *next = span.offset == last->offset ? t : t + 1;
         return true;
     }
     while (layout->tensors[t].offset > span.offset && t > 0)
-        t--;
-    *bucket = (psr_bucket){span.offset, span.count, (uint32_t)t, (uint32_t)(*next - t), false};
+        if (layout->tensors[--t].frozen != last->frozen)
+            return false;
+    *bucket = (psr_bucket){span.offset,           span.count, (uint32_t)t,
+                           (uint32_t)(*next - t), false,      last->frozen};
     *next = t;
     return layout->tensors[t].offset == span.offset;
 }
@@ -226,6 +261,14 @@ void psr_buckets_done(psr_buckets *buckets)
         return;
     free(buckets->items);
     *buckets = (psr_buckets){0};
+}
+
+uint32_t psr_buckets_trained(const psr_buckets *buckets)
+{
+    uint32_t trained = 0;
+    for (uint32_t b = 0; b < buckets->count; b++)
+        trained += !buckets->items[b].frozen;
+    return trained;
 }
 
 static bool of_one_tensor(const psr_bucket *a, const psr_bucket *b)

@@ -42,6 +42,8 @@ static void plan_node(psr_readiness *readiness, const psr_network *net, const ps
     span *s = &readiness->spans[node];
     *s = (span){.first = (uint32_t)readiness->list_count};
     for (uint32_t b = 0; b < buckets->count; b++) {
+        if (buckets->items[b].frozen)
+            continue;
         if (!overlaps(&net->params, n->weight, &buckets->items[b]) &&
             !overlaps(&net->params, n->bias, &buckets->items[b]))
             continue;
@@ -81,7 +83,7 @@ psr_err psr_readiness_new(const psr_network *net, const psr_buckets *buckets,
         plan_node(readiness, net, buckets, node);
     /* A bucket that no node reads would never become ready and its exchange would wait for ever. */
     for (uint32_t b = 0; b < buckets->count; b++)
-        assert(readiness->readers[b] > 0);
+        assert(readiness->readers[b] > 0 || buckets->items[b].frozen);
 
     *ret_readiness = readiness;
     return PSR_OK;
@@ -162,7 +164,8 @@ void psr_readiness_layer(const psr_readiness *readiness, const psr_exec_layer *l
 bool psr_readiness_complete(const psr_readiness *readiness, bool training)
 {
     for (uint32_t b = 0; b < readiness->bucket_count; b++)
-        if (!readiness->asked[b] || (training && readiness->waiting[b] > 0))
+        if (readiness->readers[b] > 0 &&
+            (!readiness->asked[b] || (training && readiness->waiting[b] > 0)))
             return false;
     return true;
 }

@@ -5,7 +5,8 @@
  * of these nodes asks for the bucket's weights. In the backward pass the last of them to finish
  * (all gradients written, all weights read) makes the bucket ready. If one node needs several
  * buckets, it asks for them in descending order, which is the arena's order. If one node makes
- * several buckets ready, they are reported in ascending order. So the order of all calls depends on
+ * several buckets ready, they are reported in ascending order. Of a frozen bucket (--freeze) nobody
+ * asks: its weights stay, and it has no gradient. So the order of all calls depends on
  * the network and its buckets alone.
  *
  * All this is planned once, so a pass allocates nothing. One thread. */

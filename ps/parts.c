@@ -47,6 +47,15 @@ static psr_mode mode_of_unit(const psr_config *config, psr_mode mode, const psr_
     return floats[1] > floats[0] ? PSR_MODE_PS : PSR_MODE_RING;
 }
 
+/* A part is of frozen tensors, or of trained ones (model/layout.h). */
+static bool is_frozen(const psr_layout *layout, const psr_part *part)
+{
+    size_t t = layout->tensor_count;
+    while (t > 0 && layout->tensors[t - 1].offset > part->span.offset)
+        t--;
+    return t > 0 && layout->tensors[t - 1].frozen;
+}
+
 /* ret_routes: [buckets->count]. */
 static void find_routes(const psr_config *config, psr_mode mode, const psr_layout *layout,
                         const psr_part *parts, uint32_t count, bool shared, psr_route *ret_routes)
@@ -59,7 +68,8 @@ static void find_routes(const psr_config *config, psr_mode mode, const psr_layou
         if (!one_way)
             its = mode_of_unit(config, mode, layout, &parts[b], next - b);
         for (uint32_t i = b; i < next; i++)
-            ret_routes[i] = route_of(config, its, shared);
+            ret_routes[i] =
+                is_frozen(layout, &parts[i]) ? PSR_ROUTE_FROZEN : route_of(config, its, shared);
     }
 }
 
@@ -299,4 +309,18 @@ void psr_parts_describe(const psr_parts *parts, uint64_t bucket_bytes, char *lin
                  parts->plan.hosts.count);
     else
         describe_workers(&parts->plan, line + used, size - used);
+}
+
+bool psr_parts_describe_frozen(const psr_plan *plan, char *line, size_t size)
+{
+    size_t frozen = 0;
+    for (uint32_t b = 0; b < plan->bucket_count; b++)
+        frozen += plan->buckets[b].route == PSR_ROUTE_FROZEN ? plan->buckets[b].span.count : 0;
+    if (frozen == 0)
+        return false;
+    snprintf(line, size,
+             "%.0f of %.0f KiB of parameters: they have no gradient, and no step sends them",
+             (double)frozen * sizeof(float) / 1024,
+             (double)psr_plan_length(plan) * sizeof(float) / 1024);
+    return true;
 }

@@ -40,5 +40,7 @@ PSR_MUST_CHECK psr_err psr_parts_check(const psr_parts *parts, const psr_config 
 
 /* Writes a line for a person: "29 of at most 64K; shard 0 holds 527 KiB, shard 1 527 KiB". */
 void psr_parts_describe(const psr_parts *parts, uint64_t bucket_bytes, char *line, size_t size);
+/* With --freeze, what is never sent: "72 of 86 KiB of parameters: ..". false: nothing is frozen. */
+bool psr_parts_describe_frozen(const psr_plan *plan, char *line, size_t size);
 
 #endif

@@ -425,7 +425,14 @@ static psr_err make_buckets(worker *w)
         spans[b] = plan->buckets[b].span;
     psr_err err = psr_buckets_of(&w->net->params, spans, plan->bucket_count, &w->buckets);
     free(spans);
-    return err;
+    PSR_TRY(err);
+    for (uint32_t b = 0; b < plan->bucket_count; b++)
+        if (w->buckets.items[b].frozen != (plan->buckets[b].route == PSR_ROUTE_FROZEN))
+            return psr_fail(PSR_ERR_FORMAT,
+                            "the plan's bucket %" PRIu32 " is %s, and --freeze of this worker has "
+                            "it otherwise; give all the same",
+                            b, w->buckets.items[b].frozen ? "exchanged" : "frozen");
+    return PSR_OK;
 }
 
 /* Makes the arena of the weights in shared memory. Buckets that other workers hold are in those

@@ -28,11 +28,26 @@ static psr_err save(psr_trainer *t, uint64_t steps, uint32_t section, const floa
     return psr_session_checkpoint(t->session, steps, section, arena, (psr_span){0, layout->length});
 }
 
+/* Shards have what is trained; they never had the rest. */
+static psr_err save_frozen(psr_trainer *t, uint64_t steps)
+{
+    for (uint32_t b = t->buckets->count; b-- > 0;) {
+        const psr_bucket *bucket = &t->buckets->items[b];
+        if (bucket->frozen)
+            PSR_TRY(psr_session_checkpoint(t->session, steps, PSR_SECTION_WEIGHTS,
+                                           psr_exchange_weights(t->exchange),
+                                           (psr_span){bucket->offset, bucket->length}));
+    }
+    return PSR_OK;
+}
+
 static psr_err save_first_workers(psr_trainer *t, uint64_t steps, const float *averaged)
 {
     const float *weights = psr_exchange_saved_weights(t->exchange);
     if (weights != NULL)
         PSR_TRY(save(t, steps, PSR_SECTION_WEIGHTS, weights, &t->net->params));
+    else
+        PSR_TRY(save_frozen(t, steps));
     if (psr_exchange_pulls_differences(t->exchange))
         PSR_TRY(
             save(t, steps, PSR_SECTION_PULLED, psr_exchange_weights(t->exchange), &t->net->params));
@@ -61,7 +76,7 @@ static psr_err save_slots(psr_trainer *t, uint64_t steps)
     for (uint32_t slot = 0; slot < psr_exchange_slot_count(t->exchange); slot++)
         for (uint32_t b = t->buckets->count; b-- > 0;) {
             const psr_span run = {t->buckets->items[b].offset, t->buckets->items[b].length};
-            if (psr_exchange_saves_state(t->exchange, b))
+            if (!t->buckets->items[b].frozen && psr_exchange_saves_state(t->exchange, b))
                 PSR_TRY(psr_session_checkpoint(t->session, steps, PSR_SECTION_SLOT(slot),
                                                psr_exchange_slot(t->exchange, slot), run));
         }
@@ -96,6 +111,7 @@ psr_err psr_snapshot_save(psr_trainer *t, uint64_t steps)
 
 typedef struct snapshot {
     const psr_layout *params, *buffers;
+    psr_layout trained;    /* owned: what residuals and the optimizer's state have of params */
     float *weights;        /* borrowed from the exchange */
     float *statistics;     /* owned: [workers, buffers->length] */
     float *ema_statistics; /* owned: their averages, as many; NULL: there are none */
@@ -139,6 +155,7 @@ static psr_err snapshot_init(const psr_trainer *t, snapshot *s)
                     .plays = t->replica_count,
                     .first = psr_trainer_is_first(t)};
     s->statistics_count = (size_t)s->workers * s->buffers->length;
+    PSR_TRY(psr_layout_of_trained(s->params, &s->trained));
     PSR_TRY(psr_arena_new(s->statistics_count, &s->statistics));
     if (psr_ema_is_on(t->config) && t->first_step > 0)
         PSR_TRY(psr_arena_new(s->statistics_count, &s->ema_statistics));
@@ -155,6 +172,7 @@ static void snapshot_done(snapshot *s)
     psr_arena_free(s->ema_statistics, s->statistics_count);
     psr_arena_free(s->pulled, s->params->length);
     psr_optimizer_free(s->optimizer);
+    psr_layout_done(&s->trained);
 }
 
 /* ---- in: from the scheduler ---- */
@@ -174,12 +192,14 @@ static psr_err find_section(const snapshot *s, uint32_t section, float **ret_to,
         *ret_to = s->ema_statistics + ema_rank * s->buffers->length;
     } else if (section >= PSR_SECTION_RESIDUAL(s->rank) && residual < s->plays &&
                has_residuals(s->exchange)) {
+        *ret_layout = &s->trained;
         *ret_to = psr_exchange_residual(s->exchange, residual);
     } else if (s->first && section == PSR_SECTION_WEIGHTS) {
         *ret_to = s->weights;
     } else if (section == PSR_SECTION_PULLED && s->pulled != NULL) {
         *ret_to = s->pulled;
     } else if (s->first && section >= PSR_SECTION_SLOT(0) && slot < slot_count(s)) {
+        *ret_layout = &s->trained;
         *ret_to = slot_arena(s, slot);
     } else if (s->first && section >= PSR_SECTION_RANK(0) && rank < s->workers) {
         *ret_layout = s->buffers;
@@ -219,9 +239,10 @@ static psr_err take_piece(snapshot *s, const psr_message *message)
 
 static psr_err restore(snapshot *s)
 {
-    s->missing = has_residuals(s->exchange) ? s->plays * (uint64_t)s->params->count : 0;
+    s->missing = has_residuals(s->exchange) ? s->plays * (uint64_t)s->trained.count : 0;
     if (s->first)
-        s->missing += (1 + (uint64_t)slot_count(s) + (s->pulled != NULL)) * s->params->count +
+        s->missing += (1 + (uint64_t)(s->pulled != NULL)) * s->params->count +
+                      (uint64_t)slot_count(s) * s->trained.count +
                       (1 + (uint64_t)(s->ema_statistics != NULL)) * s->workers * s->buffers->count;
     while (s->missing > 0) {
         psr_message *message = NULL;

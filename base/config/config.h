@@ -106,6 +106,7 @@ typedef enum psr_eval_tta {
 } psr_eval_tta;
 typedef enum psr_eval_format { PSR_EVAL_FORMAT_PSRING, PSR_EVAL_FORMAT_TORCH } psr_eval_format;
 #define PSR_AUGMENT_TEXT_MAX 256
+#define PSR_FREEZE_TEXT_MAX 256
 typedef enum psr_decode { PSR_DECODE_FULL, PSR_DECODE_SCALED } psr_decode;
 typedef enum psr_partition {
     PSR_PARTITION_EXACT,
@@ -213,13 +214,15 @@ typedef struct psr_config {
     /* --seconds of the training clock (docs/figures.md), after which no further step begins; 0: as
      * many as --epochs or --steps take */
     double seconds;
-    double lr;                                   /* --lr */
-    double momentum;                             /* --momentum */
-    double weight_decay;                         /* --weight-decay */
-    double clip_norm;                            /* --clip-norm; 0: none */
-    uint32_t no_decay;                           /* --no-decay bn,bias: PSR_SPARE_.. */
-    bool nesterov;                               /* --nesterov */
-    psr_optimizer_kind optimizer;                /* --optimizer sgd|adam|.. */
+    double lr;                        /* --lr */
+    double momentum;                  /* --momentum */
+    double weight_decay;              /* --weight-decay */
+    double clip_norm;                 /* --clip-norm; 0: none */
+    uint32_t no_decay;                /* --no-decay bn,bias: PSR_SPARE_.. */
+    char freeze[PSR_FREEZE_TEXT_MAX]; /* --freeze LIST, all-but:LIST; "": all tensors are trained */
+    bool freeze_bn;                   /* --freeze-bn */
+    bool nesterov;                    /* --nesterov */
+    psr_optimizer_kind optimizer;     /* --optimizer sgd|adam|.. */
     double adam_beta1, adam_beta2, adam_epsilon; /* --adam-beta1 .. */
     double lars_trust;                           /* --lars-trust */
     double rmsprop_alpha, rmsprop_epsilon;       /* --rmsprop-alpha, --rmsprop-epsilon */
@@ -338,6 +341,14 @@ double psr_config_factor_of(const char *factors, const char *tensor);
 /* The pattern number `index`, from 0. false: there are fewer. */
 bool psr_config_factor_pattern(const char *factors, uint32_t index,
                                char ret_pattern[static PSR_FACTORS_TEXT_MAX]);
+/* --freeze: whether it freezes a tensor of that name. */
+bool psr_config_freezes(const psr_config *config, const char *tensor);
+/* Whether a pattern of --freeze matches a tensor's name: it is the name, or that of a layer or
+ * block with the tensor ("layer1" of "layer1.0.conv1.weight"), or matches the name (fnmatch). */
+bool psr_config_freeze_fits(const char *pattern, const char *tensor);
+/* The pattern of --freeze number `index`, from 0. false: it has fewer. */
+bool psr_config_freeze_pattern(const psr_config *config, uint32_t index,
+                               char ret_pattern[static PSR_FREEZE_TEXT_MAX]);
 /* Whether processes have an emulated link, by which all goes that they send each other. */
 bool psr_config_has_link(const psr_config *config);
 /* Slices and a window for links of that rate, where so many workers push to a shard (0: there are

@@ -100,32 +100,6 @@ static void print_sync(const psr_config *config, char *text, size_t size)
         snprintf(text, size, "%s", config->sync == PSR_SYNC_BSP ? "bsp" : "async");
 }
 
-static psr_err read_no_decay(psr_config *config, const char *text)
-{
-    uint32_t spared = 0;
-    for (const char *at = text; text[0] != '\0'; at++) {
-        const size_t length = strcspn(at, ",");
-        const uint32_t kind = length == 2 && strncmp(at, "bn", 2) == 0     ? PSR_SPARE_NORMS
-                              : length == 4 && strncmp(at, "bias", 4) == 0 ? PSR_SPARE_BIASES
-                                                                           : 0;
-        if (kind == 0 || (spared & kind) != 0)
-            return psr_fail(PSR_ERR_USAGE, "'%s' is no list of tensors; give bn, bias, or bn,bias",
-                            text);
-        spared |= kind;
-        at += length;
-        if (*at == '\0')
-            break;
-    }
-    config->no_decay = spared;
-    return PSR_OK;
-}
-
-static void print_no_decay(const psr_config *config, char *text, size_t size)
-{
-    static const char *const words[] = {"", "bn", "bias", "bn,bias"};
-    snprintf(text, size, "%s", words[config->no_decay & 3]);
-}
-
 /* Reads "1:10", which ends at a comma or the end. NULL: it is something else; else what follows. */
 static const char *read_slowed(const char *text, struct psr_slowed *ret_slowed)
 {
@@ -568,7 +542,16 @@ const psr_option psr_options[] = {
     {"no-decay", "bn,bias",
      "which tensors --weight-decay spares: bn (weights and biases of batch norm), bias (every "
      "bias), or both",
-     OPTIMISATION, "", SPECIAL(read_no_decay, print_no_decay), .for_shards = true},
+     OPTIMISATION, "", SPECIAL(psr_config_read_no_decay, psr_config_print_no_decay),
+     .for_shards = true},
+    {"freeze", "LIST|all-but:LIST",
+     "tensors that are not trained, by layer or pattern (conv1,bn1,layer1, or layer4.*.conv2.*); "
+     "all-but:fc trains fc alone. They have no gradient, are not exchanged and stay as they are",
+     OPTIMISATION, "", STRING(freeze), .read = psr_config_judge_freeze},
+    {"freeze-bn", NULL,
+     "batch norms that --freeze freezes whole normalise by their running statistics and keep them; "
+     "without it they train on by the batch's, as PyTorch's do",
+     OPTIMISATION, "false", FLAG(freeze_bn)},
     {"nesterov", NULL, "Nesterov's momentum, of sgd", OPTIMISATION, "false", FLAG(nesterov),
      .for_shards = true},
     {"optimizer", "sgd|adam|lars|adamw|lamb|rmsprop", "what turns a gradient into an update",

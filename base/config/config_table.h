@@ -80,6 +80,10 @@ void psr_config_print_metrics_port(const psr_config *config, char *text, size_t 
 /* config_ema.c: --ema. */
 PSR_MUST_CHECK psr_err psr_config_read_ema(psr_config *config, const char *text);
 void psr_config_print_ema(const psr_config *config, char *text, size_t size);
+/* config_tensors.c: --no-decay and --freeze. */
+PSR_MUST_CHECK psr_err psr_config_read_no_decay(psr_config *config, const char *text);
+void psr_config_print_no_decay(const psr_config *config, char *text, size_t size);
+PSR_MUST_CHECK psr_err psr_config_judge_freeze(psr_config *config, const char *text);
 
 /* config_trace.c: --trace. */
 PSR_MUST_CHECK psr_err psr_config_read_trace(psr_config *config, const char *text);

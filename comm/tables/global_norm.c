@@ -24,11 +24,25 @@ struct psr_global_norm {
 
 static const psr_peer adder = {PSR_ROLE_WORKER, 0};
 
+/* A frozen bucket has no gradient, and so no part in its norm. */
+static bool counts(const psr_plan *plan, uint32_t bucket)
+{
+    return plan->buckets[bucket].route != PSR_ROUTE_FROZEN;
+}
+
+static uint32_t count_all(const psr_plan *plan)
+{
+    uint32_t all = 0;
+    for (uint32_t b = 0; b < plan->bucket_count; b++)
+        all += counts(plan, b);
+    return all;
+}
+
 static uint32_t count_held(const psr_plan *plan, psr_peer peer)
 {
     uint32_t held = 0;
     for (uint32_t b = 0; b < plan->bucket_count; b++)
-        held += psr_plan_holds(plan, b, peer);
+        held += counts(plan, b) && psr_plan_holds(plan, b, peer);
     return held;
 }
 
@@ -43,7 +57,7 @@ static void begin_step(psr_global_norm *norm, uint64_t step)
 {
     norm->step = step;
     norm->own_missing = norm->own;
-    norm->missing = norm->plan->bucket_count;
+    norm->missing = count_all(norm->plan);
     norm->known = false;
     memset(norm->has, 0, norm->plan->bucket_count * sizeof *norm->has);
 }
@@ -92,7 +106,7 @@ static psr_err send(psr_global_norm *norm, psr_peer to, psr_norm_phase phase, ui
 static psr_err send_total(psr_global_norm *norm, psr_peer to)
 {
     const uint32_t held = count_held(norm->plan, to);
-    if (psr_peer_equal(to, norm->self) || held == 0 || held == norm->plan->bucket_count)
+    if (psr_peer_equal(to, norm->self) || held == 0 || held == count_all(norm->plan))
         return PSR_OK;
     return send(norm, to, PSR_NORM_TOTAL, 0, norm->total);
 }
@@ -103,7 +117,7 @@ static psr_err add_up(psr_global_norm *norm)
     const psr_plan *plan = norm->plan;
     norm->total = 0;
     for (uint32_t b = 0; b < plan->bucket_count; b++)
-        norm->total += norm->squares[b];
+        norm->total += counts(plan, b) ? norm->squares[b] : 0;
     if (!isfinite(norm->total)) /* all parts are finite */
         return psr_fail(PSR_ERR_NUMERIC,
                         "step %" PRIu64 ": the norm of the gradient is not finite; a lower --lr "
@@ -147,7 +161,8 @@ static psr_err take(psr_global_norm *norm, const psr_message *message)
         norm->known = true;
         return PSR_OK;
     }
-    if (!adds(norm) || says.bucket >= norm->plan->bucket_count || norm->has[says.bucket] ||
+    if (!adds(norm) || says.bucket >= norm->plan->bucket_count ||
+        !counts(norm->plan, says.bucket) || norm->has[says.bucket] ||
         psr_plan_holds(norm->plan, says.bucket, norm->self) ||
         !psr_peer_equal(message->from, psr_plan_home(norm->plan, says.bucket)))
         return psr_violation(message, "the sum of squares of that bucket is not the sender's to "
@@ -178,7 +193,9 @@ bool psr_global_norm_waits(const psr_global_norm *norm, psr_waiting *ret_waiting
     if (norm->known || norm->own_missing > 0 || (norm->own == 0 && !adds(norm)))
         return false;
     *ret_bucket = 0;
-    for (uint32_t b = 0; adds(norm) && b < norm->plan->bucket_count && norm->has[b]; b++)
+    for (uint32_t b = 0;
+         adds(norm) && b < norm->plan->bucket_count && (norm->has[b] || !counts(norm->plan, b));
+         b++)
         *ret_bucket = b + 1; /* the first that it lacks */
     *ret_waiting =
         (psr_waiting){adds(norm) ? psr_plan_home(norm->plan, *ret_bucket) : adder, norm->step};

@@ -45,6 +45,7 @@ static uint32_t chunks_of(const psr_plan *plan, const psr_plan_bucket *bucket)
         return plan->chunks;
     case PSR_ROUTE_SHARD:
     case PSR_ROUTE_NONE:
+    case PSR_ROUTE_FROZEN:
     case PSR_ROUTES:
         break;
     }
@@ -100,7 +101,7 @@ static psr_err cut(psr_plan *plan)
     for (uint32_t b = 0; b < plan->bucket_count; b++) {
         psr_plan_bucket *bucket = &plan->buckets[b];
         bucket->slice_floats = slice_of(plan, bucket);
-        if (bucket->route != PSR_ROUTE_NONE)
+        if (psr_plan_exchanges(bucket))
             total += slices_before(plan, bucket, chunks_of(plan, bucket));
     }
     if (total > SLICES_MAX)
@@ -110,7 +111,7 @@ static psr_err cut(psr_plan *plan)
     if (plan->slices == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %zu slices", total);
     for (uint32_t b = plan->bucket_count; b-- > 0;)
-        if (plan->buckets[b].route != PSR_ROUTE_NONE)
+        if (psr_plan_exchanges(&plan->buckets[b]))
             cut_bucket(plan, b);
     return PSR_OK;
 }
@@ -127,7 +128,7 @@ psr_err psr_plan_find(const psr_plan *plan, const psr_message *message, uint32_t
     if (bucket >= plan->bucket_count)
         return psr_violation(message, "there are %" PRIu32 " buckets", plan->bucket_count);
     const psr_plan_bucket *b = &plan->buckets[bucket];
-    if (b->route == PSR_ROUTE_NONE)
+    if (!psr_plan_exchanges(b))
         return psr_violation(message, "the bucket is not exchanged");
     if (span.offset < b->span.offset || span.offset >= psr_span_end(b->span))
         return psr_violation(message, "no slice of the bucket begins there");
@@ -488,7 +489,7 @@ bool psr_plan_has_route(const psr_plan *plan, psr_route route)
 bool psr_plan_all_go(const psr_plan *plan, psr_route route)
 {
     for (uint32_t b = 0; b < plan->bucket_count; b++)
-        if (plan->buckets[b].route != route)
+        if (plan->buckets[b].route != route && plan->buckets[b].route != PSR_ROUTE_FROZEN)
             return false;
     return true;
 }
@@ -502,6 +503,7 @@ psr_peer psr_plan_home(const psr_plan *plan, uint32_t bucket)
         return (psr_peer){PSR_ROLE_WORKER, psr_plan_holder(plan, bucket, 0)};
     case PSR_ROUTE_RING:
     case PSR_ROUTE_NONE:
+    case PSR_ROUTE_FROZEN:
     case PSR_ROUTES:
         break;
     }

@@ -21,6 +21,7 @@ typedef enum psr_route {
     /* On each host one of the workers holds it: the others push it there and pull it from there.
      * Between hosts the sums go from holder to holder (comm/tables/host_ring.h). */
     PSR_ROUTE_HOST,
+    PSR_ROUTE_FROZEN, /* it never changes: every worker has it from the beginning (--freeze) */
     PSR_ROUTES
 } psr_route;
 
@@ -142,9 +143,14 @@ psr_peer psr_plan_home(const psr_plan *plan, uint32_t bucket);
 /* Whether peer has the bucket's weights and optimizer state between two steps: its shard has; by
  * HOST the holder on each host; otherwise every worker. */
 bool psr_plan_holds(const psr_plan *plan, uint32_t bucket, psr_peer peer);
+/* Whether the bucket is cut into slices, which leave the process. */
+static inline bool psr_plan_exchanges(const psr_plan_bucket *bucket)
+{
+    return bucket->route != PSR_ROUTE_NONE && bucket->route != PSR_ROUTE_FROZEN;
+}
 /* Whether any bucket goes that way. */
 bool psr_plan_has_route(const psr_plan *plan, psr_route route);
-/* Whether every bucket goes that way. */
+/* Whether every bucket but frozen ones goes that way. */
 bool psr_plan_all_go(const psr_plan *plan, psr_route route);
 
 /* For SHARD or HOST: the number of homes, and their role. */

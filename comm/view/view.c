@@ -16,11 +16,9 @@
 #define STEPS_MAX (UINT64_C(1) << 53)
 #define WINDOW_MAX (1u << 20)
 
-static const char routes[] = {[PSR_ROUTE_NONE] = '-',
-                              [PSR_ROUTE_RING] = 'r',
-                              [PSR_ROUTE_SHARD] = 's',
-                              [PSR_ROUTE_HOST] = 'h',
-                              '\0'};
+static const char routes[] = {
+    [PSR_ROUTE_NONE] = '-', [PSR_ROUTE_RING] = 'r',   [PSR_ROUTE_SHARD] = 's',
+    [PSR_ROUTE_HOST] = 'h', [PSR_ROUTE_FROZEN] = 'f', '\0'};
 
 void psr_view_done(psr_view *view)
 {
@@ -353,6 +351,7 @@ static uint64_t homes_by(const psr_plan_options *limits, psr_route route)
         return limits->hosts != NULL ? psr_host_ranks_homes(limits->hosts) : 0;
     case PSR_ROUTE_RING:
     case PSR_ROUTE_NONE:
+    case PSR_ROUTE_FROZEN:
     case PSR_ROUTES:
         break;
     }

@@ -1,6 +1,7 @@
 #include "model/networks/network_build.h"
 
 #include "base/rng.h"
+#include "model/freeze.h"
 #include "model/networks/network_list.h"
 
 #include <assert.h>
@@ -396,9 +397,10 @@ psr_err psr_network_of(const psr_config *config, uint32_t classes, uint32_t chan
         psr_build_resnet_imagenet(&builder, listed, config);
         break;
     }
-    if (builder.err != PSR_OK) {
+    psr_err err = builder.err != PSR_OK ? builder.err : psr_freeze(config, builder.net);
+    if (err != PSR_OK) {
         psr_network_free(builder.net);
-        return builder.err;
+        return err;
     }
     *ret_net = builder.net;
     return PSR_OK;

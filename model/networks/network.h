@@ -43,12 +43,14 @@ typedef struct psr_network_node {
     uint32_t channels, height, width; /* of its value */
     uint32_t kernel, stride, pad;     /* conv, pools, shortcut A's stride */
     uint32_t groups;                  /* conv; elsewhere 0 */
-    uint32_t weight, bias;            /* indices into params; PSR_NONE when absent */
-    uint32_t mean, variance;          /* indices into buffers (batch norm) */
-    double epsilon, momentum;         /* batch norm: 1e-5, 0.1 unless options say otherwise */
-    double drop;                      /* dropout probability */
-    double factor;                    /* scale */
-    char name[PSR_TENSOR_NAME_MAX];   /* "layer1.0.conv1" */
+    bool fixed; /* its value depends on no trained parameter, so nobody wants its gradient */
+    bool held;  /* batch norm: by its running statistics, which stay, in training too */
+    uint32_t weight, bias;          /* indices into params; PSR_NONE when absent */
+    uint32_t mean, variance;        /* indices into buffers (batch norm) */
+    double epsilon, momentum;       /* batch norm: 1e-5, 0.1 unless options say otherwise */
+    double drop;                    /* dropout probability */
+    double factor;                  /* scale */
+    char name[PSR_TENSOR_NAME_MAX]; /* "layer1.0.conv1" */
 } psr_network_node;
 
 /* Initial distribution of a parameter tensor. */
@@ -82,8 +84,9 @@ typedef struct psr_network {
 
 /* Builds the description that config asks for: its --model (a name of network_list.h), --shortcut,
  * --stem, --se, --zero-gamma, --bn-momentum and --bn-epsilon, which fit together
- * (psr_network_check). USAGE: the model is unknown, or the image is too small for it; the message
- * tells the least size. The caller owns *ret_net: psr_network_free. */
+ * (psr_network_check), and --freeze (model/freeze.h). USAGE: the model is unknown, or the image is
+ * too small for it; the message tells the least size; or the errors of psr_freeze. The caller owns
+ * *ret_net: psr_network_free. */
 PSR_MUST_CHECK psr_err psr_network_of(const psr_config *config, uint32_t classes, uint32_t channels,
                                       uint32_t height, uint32_t width, psr_network **ret_net);
 
@@ -96,6 +99,13 @@ void psr_network_free(psr_network *net);
 /* Fills the arena (params.length floats; padding becomes zero) with initial values from seed, and
  * the buffers with mean 0 and variance 1. */
 void psr_network_init(const psr_network *net, uint64_t seed, float *arena, float *buffers);
+
+/* Whether the backward pass needs the gradient of node's value: not of the images, and not of what
+ * depends on no trained parameter (--freeze). */
+static inline bool psr_network_wants_gradient(const psr_network *net, uint32_t node)
+{
+    return net->nodes[node].op != PSR_OP_INPUT && !net->nodes[node].fixed;
+}
 
 /* The fewest values of a channel that a sample gives to any batch norm, and that node's name, which
  * is borrowed: one sample must give two or more, or a batch two samples. UINT64_MAX: there is no

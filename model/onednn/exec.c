@@ -195,18 +195,25 @@ static void add_gradients(psr_onednn_exec *exec, const psr_onednn_step *step)
                               psr_onednn_at(exec, step->sums[sum].from), step->sums[sum].count);
 }
 
+static psr_err step_backward(psr_onednn_exec *exec, psr_onednn_step *step)
+{
+    const psr_exec_layer layer = {step->group->nodes[0], step->group->node_count, true};
+    psr_readiness_layer(exec->readiness, &layer, true);
+    if (!exec->stopped)
+        add_gradients(exec, step);
+    if (step->has_gradient)
+        PSR_TRY(step->class->backward(exec, step));
+    psr_readiness_layer(exec->readiness, &layer, false);
+    return PSR_OK;
+}
+
 static psr_err backward(psr_onednn_exec *exec)
 {
     for (; exec->at > 0; exec->at--) {
         psr_onednn_step *step = &exec->steps[exec->at - 1];
         const psr_onednn_group *group = step->group;
-        const psr_exec_layer layer = {group->nodes[0], group->node_count, true};
-        psr_readiness_layer(exec->readiness, &layer, true);
-        if (!exec->stopped)
-            add_gradients(exec, step);
-        if (step->has_gradient)
-            PSR_TRY(step->class->backward(exec, step));
-        psr_readiness_layer(exec->readiness, &layer, false);
+        if (!exec->net->nodes[group->output].fixed)
+            PSR_TRY(step_backward(exec, step));
         if (exec->stopped)
             return PSR_OK;
         for (uint32_t node = group->node_count; node-- > 0;)

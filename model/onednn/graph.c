@@ -33,6 +33,15 @@ static uint32_t norm_behind(const grouping *g, uint32_t node)
     return PSR_NONE;
 }
 
+/* Whether the addition's input i is a norm that its kernel computes: one of two that take their
+ * statistics in the same way, or the one behind the addition. */
+static bool takes_norm(const grouping *g, uint32_t addition, int i)
+{
+    const psr_network_node *nodes = g->net->nodes;
+    const uint32_t input = nodes[addition].input[i], first = norm_behind(g, addition);
+    return is_private_norm(g, input) && nodes[input].held == nodes[first].held;
+}
+
 /* Everything between `node` and the norms behind it follows `leader`. */
 static void lead(const grouping *g, uint32_t node, uint32_t leader)
 {
@@ -42,7 +51,7 @@ static void lead(const grouping *g, uint32_t node, uint32_t leader)
         lead(g, n->input[0], leader);
     } else if (n->op == PSR_OP_ADD) {
         for (int i = 0; i < 2; i++)
-            if (is_private_norm(g, n->input[i]))
+            if (takes_norm(g, node, i))
                 lead(g, n->input[i], leader);
     }
 }

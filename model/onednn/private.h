@@ -215,8 +215,11 @@ void *psr_onednn_data(const psr_onednn_exec *exec, const psr_onednn_tensor *tens
 
 /* ---- gradients of values, while the backward pass is planned ---- */
 
-/* False for the images, whose gradient nobody wants. */
+/* False for values whose gradient nobody wants: the images, and what depends on no trained
+ * parameter. */
 bool psr_onednn_wants_gradient(const psr_onednn_exec *exec, uint32_t node);
+/* Whether node's weight or bias is trained. If one of them is, both gradients may be written. */
+bool psr_onednn_wants_parameters(const psr_onednn_exec *exec, uint32_t node);
 /* A reader of node has made a gradient of node's layout in buffer. */
 PSR_MUST_CHECK psr_err psr_onednn_gradient_put(psr_onednn_exec *exec, uint32_t node,
                                                uint32_t buffer);

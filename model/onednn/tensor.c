@@ -167,7 +167,14 @@ bool psr_onednn_wants_gradient(const psr_onednn_exec *exec, uint32_t node)
     /* A flattened view of the images is the images. */
     while (exec->net->nodes[node].op == PSR_OP_FLATTEN)
         node = exec->net->nodes[node].input[0];
-    return exec->net->nodes[node].op != PSR_OP_INPUT;
+    return psr_network_wants_gradient(exec->net, node);
+}
+
+bool psr_onednn_wants_parameters(const psr_onednn_exec *exec, uint32_t node)
+{
+    const psr_network_node *n = &exec->net->nodes[node];
+    const psr_tensor *params = exec->net->params.tensors;
+    return !params[n->weight].frozen || (n->bias != PSR_NONE && !params[n->bias].frozen);
 }
 
 psr_err psr_onednn_gradient_put(psr_onednn_exec *exec, uint32_t node, uint32_t buffer)

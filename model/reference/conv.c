@@ -129,7 +129,8 @@ void psr_ref_conv_backward(const psr_window *v, const psr_real *x, const psr_rea
 {
     if (dx != NULL)
         conv_backward_data(v, w, dy, dx);
-    conv_backward_weights(v, x, dy, dw);
+    if (dw != NULL)
+        conv_backward_weights(v, x, dy, dw);
     if (db != NULL)
         conv_backward_bias(v, dy, db);
 }

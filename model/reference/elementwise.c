@@ -75,9 +75,11 @@ void psr_ref_gate_backward(size_t R, size_t S, const psr_real *x, const psr_real
         double sum = 0;
         for (size_t s = 0; s < S; s++) {
             sum += (double)dy[r * S + s] * x[r * S + s];
-            dx[r * S + s] += dy[r * S + s] * gate[r];
+            if (dx != NULL)
+                dx[r * S + s] += dy[r * S + s] * gate[r];
         }
-        dgate[r] += (psr_real)sum;
+        if (dgate != NULL)
+            dgate[r] += (psr_real)sum;
     }
 }
 

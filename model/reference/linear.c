@@ -23,7 +23,7 @@ void psr_ref_linear_backward(uint32_t N, uint32_t C, uint32_t O, const psr_real 
                 sum += (double)dy[n * O + o] * w[o * C + c];
             dx[n * C + c] += (psr_real)sum;
         }
-    for (size_t o = 0; o < O; o++)
+    for (size_t o = 0; o < O && dw != NULL; o++)
         for (size_t c = 0; c < C; c++) {
             double sum = 0;
             for (size_t n = 0; n < N; n++)

@@ -81,14 +81,28 @@ void psr_ref_batchnorm_backward(const psr_batchnorm *norm, const psr_real *x,
                 sum_dy += dy[i];
                 sum_dy_xn += dy[i] * (x[i] - mean[c]) * scale[c];
             }
-        dweight[c] = (psr_real)sum_dy_xn;
-        dbias[c] = (psr_real)sum_dy;
-        for (uint32_t n = 0; n < norm->N; n++)
+        if (dweight != NULL)
+            dweight[c] = (psr_real)sum_dy_xn;
+        if (dbias != NULL)
+            dbias[c] = (psr_real)sum_dy;
+        for (uint32_t n = 0; n < norm->N && dx != NULL; n++)
             for (size_t i = row(norm, n, c), end = i + norm->S; i < end; i++) {
                 const double xn = (x[i] - mean[c]) * scale[c];
                 dx[i] +=
                     (psr_real)(weight[c] * scale[c] * (dy[i] - sum_dy / m - xn * sum_dy_xn / m));
             }
+    }
+}
+
+void psr_ref_batchnorm_backward_held(const psr_batchnorm *norm, const psr_real *weight,
+                                     const psr_real *running_variance, const psr_real *dy,
+                                     psr_real *dx)
+{
+    for (uint32_t c = 0; c < norm->C && dx != NULL; c++) {
+        const double slope = weight[c] / sqrt(running_variance[c] + norm->epsilon);
+        for (uint32_t n = 0; n < norm->N; n++)
+            for (size_t i = row(norm, n, c), end = i + norm->S; i < end; i++)
+                dx[i] += (psr_real)(slope * dy[i]);
     }
 }
 
@@ -142,7 +156,7 @@ void psr_ref_batchnorm_differentiate(const psr_batchnorm *norm, double M, const 
 {
     for (uint32_t c = 0; c < norm->C; c++) {
         const double mean_dy = sum_dy[c] / M, slope = products[c] / M * scale[c] * scale[c];
-        for (uint32_t n = 0; n < norm->N; n++)
+        for (uint32_t n = 0; n < norm->N && dx != NULL; n++)
             for (size_t i = row(norm, n, c), end = i + norm->S; i < end; i++)
                 dx[i] +=
                     (psr_real)(weight[c] * scale[c] * (dy[i] - mean_dy - (x[i] - mean[c]) * slope));

@@ -6,8 +6,9 @@
  * two terms are made in double and rounded once to psr_real.
  *
  * The backward functions add to dx, since a value may have several readers; the caller sets it to
- * zero first. They write dw and db. All arrays are the caller's, borrowed for the call. Any thread;
- * no state. */
+ * zero first. They write dw and db. A gradient that nobody wants is NULL: of a convolution, a
+ * linear layer, batch norm and a gate. All arrays are the caller's, borrowed for the call. Any
+ * thread; no state. */
 #ifndef PSR_MODEL_REFERENCE_OPS_H
 #define PSR_MODEL_REFERENCE_OPS_H
 
@@ -26,8 +27,8 @@ typedef struct psr_window {
 
 /* Convolution (cross-correlation, as every framework's): y[n,o,oh,ow] = b[o] + sum_{c,kh,kw} x[n,
  * first + c, oh*stride-pad+kh, ow*stride-pad+kw] * w[o,c,kh,kw], c below C / groups, first = C /
- * groups times the group of o, which is floor(o / (O / groups)). b, db: NULL when there is no bias.
- * dx: NULL if it is not needed (the network's input). */
+ * groups times the group of o, which is floor(o / (O / groups)). b, db: NULL when there is no
+ * bias. */
 void psr_ref_conv_forward(const psr_window *window, const psr_real *x, const psr_real *w,
                           const psr_real *b, psr_real *y);
 void psr_ref_conv_backward(const psr_window *window, const psr_real *x, const psr_real *w,
@@ -49,7 +50,7 @@ void psr_ref_avgpool_backward(uint32_t N, uint32_t C, uint32_t H, uint32_t W, co
 void psr_ref_shortcut_forward(const psr_window *window, const psr_real *x, psr_real *y);
 void psr_ref_shortcut_backward(const psr_window *window, const psr_real *dy, psr_real *dx);
 
-/* y[n,o] = b[o] + sum_c x[n,c] * w[o,c]. b, db and dx may be NULL, as for the convolution. */
+/* y[n,o] = b[o] + sum_c x[n,c] * w[o,c]. b may be NULL, as for the convolution. */
 void psr_ref_linear_forward(uint32_t N, uint32_t C, uint32_t O, const psr_real *x,
                             const psr_real *w, const psr_real *b, psr_real *y);
 void psr_ref_linear_backward(uint32_t N, uint32_t C, uint32_t O, const psr_real *x,
@@ -94,6 +95,11 @@ void psr_ref_batchnorm_differentiate(const psr_batchnorm *norm, double M, const 
                                      const psr_real *weight, const double *mean,
                                      const double *scale, const double *sum_dy,
                                      const double *products, const psr_real *dy, psr_real *dx);
+/* Behind psr_ref_batchnorm_infer, whose statistics depend on no x, and where weight and bias are
+ * frozen: dx += weight / sqrt(running variance + epsilon) * dy. */
+void psr_ref_batchnorm_backward_held(const psr_batchnorm *norm, const psr_real *weight,
+                                     const psr_real *running_variance, const psr_real *dy,
+                                     psr_real *dx);
 
 /* max(x, 0). NaN stays NaN. The derivative at 0 is 0. The backward function needs only y. */
 void psr_ref_relu_forward(size_t count, const psr_real *x, psr_real *y);

@@ -166,9 +166,18 @@ static const psr_real *weights_of(const pass *p, uint32_t tensor)
     return tensor == PSR_NONE ? NULL : p->state.weights + p->net->params.tensors[tensor].offset;
 }
 
+/* NULL: there is no such tensor, or nobody wants its gradient. */
 static psr_real *gradient_of(const pass *p, uint32_t tensor)
 {
-    return tensor == PSR_NONE ? NULL : p->state.gradients + p->net->params.tensors[tensor].offset;
+    return tensor == PSR_NONE || p->net->params.tensors[tensor].frozen
+               ? NULL
+               : p->state.gradients + p->net->params.tensors[tensor].offset;
+}
+
+/* Where the gradient of node's value is added up. NULL: nobody wants it. */
+static psr_real *value_gradient(const pass *p, uint32_t node)
+{
+    return psr_network_wants_gradient(p->net, node) ? p->reference->gradients[node] : NULL;
 }
 
 static psr_real *buffer_of(const pass *p, uint32_t tensor)
@@ -185,7 +194,7 @@ static void forward_batchnorm(const pass *p, uint32_t i, const psr_real *x, psr_
     const psr_real *weight = weights_of(p, node->weight), *bias = weights_of(p, node->bias);
     psr_real *mean = buffer_of(p, node->mean), *variance = buffer_of(p, node->variance);
     double *statistics = p->reference->statistics[i];
-    if (p->training)
+    if (p->training && !node->held)
         psr_ref_batchnorm_forward(&norm, x, weight, bias, mean, variance, y, statistics,
                                   statistics + node->channels);
     else
@@ -261,10 +270,33 @@ static void forward_node(const pass *p, uint32_t i)
     }
 }
 
+static void accumulate(const pass *p, size_t count, const psr_real *dy, uint32_t node)
+{
+    psr_real *dx = value_gradient(p, node);
+    if (dx != NULL)
+        psr_ref_accumulate(count, dy, dx);
+}
+
+static void backward_batchnorm(const pass *p, uint32_t i, const psr_real *dy, psr_real *dx)
+{
+    const psr_network_node *node = &p->net->nodes[i];
+    const psr_batchnorm norm = norm_of(p, node);
+    const psr_real *x = p->reference->values[node->input[0]], *weight = weights_of(p, node->weight);
+    const double *statistics = p->reference->statistics[i];
+    if (node->held)
+        psr_ref_batchnorm_backward_held(&norm, weight, buffer_of(p, node->variance), dy, dx);
+    else
+        psr_ref_batchnorm_backward(&norm, x, weight, statistics, statistics + node->channels, dy,
+                                   dx, gradient_of(p, node->weight), gradient_of(p, node->bias));
+}
+
 static void backward_node(const pass *p, uint32_t i)
 {
     const psr_network_node *node = &p->net->nodes[i];
-    if (node->op == PSR_OP_INPUT)
+    if (!psr_network_wants_gradient(p->net, i))
+        return;
+    const bool has_one_input = node->weight == PSR_NONE && node->input[1] == PSR_NONE;
+    if (has_one_input && !psr_network_wants_gradient(p->net, node->input[0]))
         return;
     const uint32_t N = p->batch->count;
     const size_t count = sample_size(node) * N;
@@ -272,22 +304,19 @@ static void backward_node(const pass *p, uint32_t i)
     const psr_network_node *in = &p->net->nodes[from];
     const psr_real *x = p->reference->values[from], *y = p->reference->values[i];
     const psr_real *dy = p->reference->gradients[i];
-    psr_real *dx = p->reference->gradients[from];
+    psr_real *dx = value_gradient(p, from);
     const psr_real *w = weights_of(p, node->weight);
     psr_real *dw = gradient_of(p, node->weight), *db = gradient_of(p, node->bias);
-    const double *statistics = p->reference->statistics[i];
     const psr_window window = window_of(p, node);
-    const psr_batchnorm norm = norm_of(p, node);
     const psr_dropout dropout = dropout_of(node, i);
     switch (node->op) {
     case PSR_OP_INPUT:
         break;
-    case PSR_OP_CONV: /* nobody asks for the images' gradient */
-        psr_ref_conv_backward(&window, x, w, dy, in->op == PSR_OP_INPUT ? NULL : dx, dw, db);
+    case PSR_OP_CONV:
+        psr_ref_conv_backward(&window, x, w, dy, dx, dw, db);
         break;
     case PSR_OP_BATCHNORM:
-        psr_ref_batchnorm_backward(&norm, x, w, statistics, statistics + node->channels, dy, dx, dw,
-                                   db);
+        backward_batchnorm(p, i, dy, dx);
         break;
     case PSR_OP_RELU:
         psr_ref_relu_backward(count, y, dy, dx);
@@ -299,18 +328,17 @@ static void backward_node(const pass *p, uint32_t i)
         psr_ref_avgpool_backward(N, in->channels, in->height, in->width, dy, dx);
         break;
     case PSR_OP_ADD:
-        psr_ref_accumulate(count, dy, dx);
-        psr_ref_accumulate(count, dy, p->reference->gradients[node->input[1]]);
+        accumulate(p, count, dy, from);
+        accumulate(p, count, dy, node->input[1]);
         break;
     case PSR_OP_SHORTCUT_A:
         psr_ref_shortcut_backward(&window, dy, dx);
         break;
     case PSR_OP_FLATTEN:
-        psr_ref_accumulate(count, dy, dx);
+        accumulate(p, count, dy, from);
         break;
     case PSR_OP_LINEAR:
-        psr_ref_linear_backward(N, in->channels, node->channels, x, w, dy,
-                                in->op == PSR_OP_INPUT ? NULL : dx, dw, db);
+        psr_ref_linear_backward(N, in->channels, node->channels, x, w, dy, dx, dw, db);
         break;
     case PSR_OP_DROPOUT:
     case PSR_OP_DROPOUT2D:
@@ -322,7 +350,7 @@ static void backward_node(const pass *p, uint32_t i)
     case PSR_OP_GATE:
         psr_ref_gate_backward((size_t)N * node->channels, (size_t)node->height * node->width, x,
                               p->reference->values[node->input[1]], dy, dx,
-                              p->reference->gradients[node->input[1]]);
+                              value_gradient(p, node->input[1]));
         break;
     case PSR_OP_SCALE:
         psr_ref_scale_backward(count, node->factor, dy, dx);
@@ -375,8 +403,10 @@ static void sum_backward(const pass *p, uint32_t i)
     psr_ref_batchnorm_products(&norm, p->reference->values[node->input[0]], mean,
                                p->reference->gradients[i], sums, sums + norm.C);
     for (uint32_t c = 0; c < norm.C; c++) {
-        dw[c] = (psr_real)(sums[norm.C + c] * scale[c]);
-        db[c] = (psr_real)sums[c];
+        if (dw != NULL)
+            dw[c] = (psr_real)(sums[norm.C + c] * scale[c]);
+        if (db != NULL)
+            db[c] = (psr_real)sums[c];
     }
 }
 
@@ -388,15 +418,15 @@ static void go_on_backward(const pass *p, uint32_t i)
                  *sums = p->reference->sums;
     psr_ref_batchnorm_differentiate(&norm, scale[norm.C], p->reference->values[node->input[0]],
                                     weights_of(p, node->weight), mean, scale, sums, sums + norm.C,
-                                    p->reference->gradients[i],
-                                    p->reference->gradients[node->input[0]]);
+                                    p->reference->gradients[i], value_gradient(p, node->input[0]));
 }
 
 /* True: the pass stops at node i, whose sums are ready. Otherwise the node is done. */
 static bool take_node(pass *p, uint32_t i)
 {
     const psr_exec_layer layer = {i, 1, p->backward};
-    const bool stops = p->sync && !p->stopped && p->net->nodes[i].op == PSR_OP_BATCHNORM;
+    const bool stops =
+        p->sync && !p->stopped && p->net->nodes[i].op == PSR_OP_BATCHNORM && !p->net->nodes[i].held;
     psr_readiness_layer(p->readiness, &layer, true);
     if (stops)
         (p->backward ? sum_backward : sum_forward)(p, i);
@@ -424,9 +454,10 @@ static psr_err forward(pass *p)
 static psr_err backward(pass *p)
 {
     for (; p->at > 0; p->at--) {
-        if (take_node(p, p->at - 1))
+        const uint32_t node = p->at - 1;
+        if (!p->net->nodes[node].fixed && take_node(p, node))
             return PSR_OK;
-        PSR_TRY(psr_readiness_backward(p->readiness, p->at - 1, NULL));
+        PSR_TRY(psr_readiness_backward(p->readiness, node, NULL));
     }
     return PSR_OK;
 }

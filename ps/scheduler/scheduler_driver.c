@@ -137,6 +137,10 @@ static psr_err share_out(driver *d, const psr_config *config, psr_mode mode,
         snprintf(line, sizeof line, "  buckets    %s", text);
         on_say(d, line);
     }
+    if (err == PSR_OK && tells && psr_parts_describe_frozen(ret_plan, text, sizeof text)) {
+        snprintf(line, sizeof line, "  frozen     %s", text);
+        on_say(d, line);
+    }
     return err;
 }
 

@@ -57,7 +57,8 @@ static bool may_send(const psr_scheduler *scheduler, psr_peer peer, const psr_ms
         return holds(plan, peer, piece->span);
     if (section == PSR_SECTION_WEIGHTS && scheduler->roster.shards > 0 &&
         strcmp(scheduler->config.compress_weights, "none") != 0)
-        return peer.role == PSR_ROLE_SHARD; /* workers have rounded ones */
+        return peer.role == PSR_ROLE_SHARD || /* workers have rounded ones, and what is frozen */
+               (first_worker && holds(plan, peer, piece->span));
     return first_worker && section <= PSR_SECTION_EMA_BUFFERS;
 }
 

@@ -75,7 +75,10 @@ static void print_holder(const psr_plan *plan, uint32_t b, char text[static 32])
         snprintf(text, 32, "%s %" PRIu32 "%s", psr_role_name(home.role), home.rank,
                  route == PSR_ROUTE_HOST && plan->hosts.count > 1 ? ".." : "");
     else
-        snprintf(text, 32, "%s", route == PSR_ROUTE_RING ? "all, by ring" : "itself");
+        snprintf(text, 32, "%s",
+                 route == PSR_ROUTE_RING     ? "all, by ring"
+                 : route == PSR_ROUTE_FROZEN ? "all, frozen"
+                                             : "itself");
 }
 
 /* Bytes of a tensor's name before its last part: "layer1.0.conv1" of "layer1.0.conv1.weight". */
@@ -111,15 +114,17 @@ static void print_row(const shown *s, uint32_t b)
 {
     const psr_bucket *bucket = &s->parts.buckets.items[b];
     const psr_plan_bucket *planned = &s->parts.plan.buckets[b];
-    char holder[32], layers[LAYERS_BYTES] = "";
+    char holder[32], slices[32] = "    -", layers[LAYERS_BYTES] = "";
     psr_text_end end = {layers, sizeof layers};
     print_holder(&s->parts.plan, b, holder);
     name_layers(&s->net->params, bucket, &end);
     if (bucket->piece)
         psr_text_add(&end, ", a piece");
-    psr_print(stdout, "%6" PRIu32 " %9.1f  %5" PRIu32 "-%-5" PRIu32 " %-13s ", b,
-              (double)bucket->length * sizeof(float) / 1024, planned->first_slice,
-              planned->first_slice + planned->slice_count - 1, holder);
+    if (planned->slice_count > 0)
+        snprintf(slices, sizeof slices, "%5" PRIu32 "-%" PRIu32, planned->first_slice,
+                 planned->first_slice + planned->slice_count - 1);
+    psr_print(stdout, "%6" PRIu32 " %9.1f  %-11s %-13s ", b,
+              (double)bucket->length * sizeof(float) / 1024, slices, holder);
     psr_help_wrap(stdout, layers, LAYERS_COLUMN, LAYERS_COLUMN);
 }
 
@@ -153,7 +158,10 @@ static void print_table(const shown *s)
               "%s: %zu parameters in %zu tensors, %.1f MB; --mode %s, %" PRIu32 " workers\n",
               s->config.model, layout->count, layout->tensor_count,
               (double)layout->length * sizeof(float) * 1e-6, mode, plan->ranks);
-    psr_print(stdout, "buckets: %s\n\n", line);
+    psr_print(stdout, "buckets: %s\n", line);
+    if (psr_parts_describe_frozen(plan, line, sizeof line))
+        psr_print(stdout, "frozen: %s\n", line);
+    psr_print(stdout, "\n");
     psr_print(stdout, "bucket       KiB       slices held by       layers\n");
     for (uint32_t b = 0; b < plan->bucket_count; b++)
         print_row(s, b);
@@ -188,13 +196,15 @@ static void print_picture(const psr_plan *plan)
         buckets[i] = letter_of(b);
         homes[i] = route == PSR_ROUTE_SHARD || route == PSR_ROUTE_HOST
                        ? letter_of(psr_plan_home(plan, b).rank)
-                   : route == PSR_ROUTE_RING ? '~'
-                                             : '.';
+                   : route == PSR_ROUTE_RING   ? '~'
+                   : route == PSR_ROUTE_FROZEN ? '*'
+                                               : '.';
     }
     psr_print(stdout, "\nthe parameters, first layer on the left\nbucket |%s|\nholder |%s|\n",
               buckets, homes);
     psr_print(stdout,
-              "a bucket's number (a is 10, b is 11, ..); its holder's rank, or ~ by ring\n");
+              "a bucket's number (a is 10, b is 11, ..); its holder's rank, or ~ by ring%s\n",
+              psr_plan_has_route(plan, PSR_ROUTE_FROZEN) ? ", or * frozen" : "");
 }
 
 int psr_show_main(int argc, char **argv)

@@ -34,6 +34,9 @@ CASES = {
     # the whole of a layer, one tensor that stays, and one that neither pattern matches
     "lr-factor": ({"lr-factor": "fc2.*=4,fc1.bias=0"}, MLP),
     "decay-factor": ({"decay-factor": "fc2.*=4,fc1.bias=0"}, dict(MLP, **{"weight-decay": 0.1})),
+    # a tensor in the middle and a bias apart; and all below the last layers, where LAMB needs norms
+    "freeze": ({"freeze": "fc2.weight,fc1.bias", "clip-norm": 0.5}, dict(MLP, momentum=0.9)),
+    "freeze-lamb": ({"freeze": "all-but:fc1,fc2"}, dict(CONVNET, lr=0.01, optimizer="lamb", **{"weight-decay": 0.01})),
     "no-decay": ({"no-decay": "bn,bias"}, dict(MLP, **{"weight-decay": 0.1})),
 }
 

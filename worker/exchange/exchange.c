@@ -32,7 +32,8 @@ bool psr_exchange_has_bucket(psr_exchange *exchange, uint32_t bucket, uint64_t s
 bool psr_exchange_has_all(psr_exchange *exchange, uint64_t steps)
 {
     for (uint32_t b = 0; b < exchange->options.buckets->count; b++) {
-        if (!psr_exchange_has_bucket(exchange, b, steps))
+        if (!exchange->options.buckets->items[b].frozen &&
+            !psr_exchange_has_bucket(exchange, b, steps))
             return false;
     }
     return true;
@@ -231,7 +232,7 @@ psr_err psr_exchange_new(const psr_exchange_options *options, psr_exchange **ret
     exchange->ways = *options->ways;
     exchange->plan = options->plan;
     exchange->computes_all_ranks = options->ways->engines[0]->computes_all_ranks;
-    psr_exchange_tally_init(&exchange->tally, options->buckets->count);
+    psr_exchange_tally_init(&exchange->tally, psr_buckets_trained(options->buckets));
     psr_err err = open_parts(exchange);
     if (err != PSR_OK) {
         psr_exchange_free(exchange);
@@ -341,6 +342,8 @@ static psr_err give_zeros(psr_exchange *exchange)
     float *gradients = psr_exchange_gradients(exchange);
     for (uint32_t b = 0; b < exchange->options.buckets->count; b++) {
         const psr_bucket *bucket = &exchange->options.buckets->items[b];
+        if (bucket->frozen)
+            continue;
         PSR_TRY(psr_exchange_weights_wanted(exchange, b));
         memset(gradients + bucket->offset, 0, bucket->length * sizeof *gradients);
         PSR_TRY(psr_exchange_gradient_ready(exchange, b, NULL));
@@ -353,10 +356,10 @@ psr_err psr_exchange_end_step(psr_exchange *exchange)
     const psr_exchange_options *o = &exchange->options;
     if (exchange->step.batch == 0)
         PSR_TRY(give_zeros(exchange));
-    if (exchange->reported != o->buckets->count)
+    if (exchange->reported != psr_buckets_trained(o->buckets))
         return psr_fail(PSR_ERR_COMPUTE, "step %llu: %u of %u buckets were reported ready",
                         (unsigned long long)exchange->step.step + 1, exchange->reported,
-                        o->buckets->count);
+                        psr_buckets_trained(o->buckets));
     if (!psr_binding_takes_steps(exchange->binding))
         return psr_session_failure(exchange->session);
     PSR_TRY(psr_session_wait(exchange->session, PSR_WAIT_FENCES, PSR_PHASE_DEVICE));

@@ -147,7 +147,9 @@ static psr_err check_buckets(const psr_exchange *exchange, const psr_plan *plan)
     bool same = plan->bucket_count == exchange->plan->bucket_count &&
                 plan->ranks == exchange->plan->ranks && plan->shards == exchange->plan->shards;
     for (uint32_t b = 0; same && b < plan->bucket_count; b++)
-        same = psr_span_equal(plan->buckets[b].span, exchange->plan->buckets[b].span);
+        same = psr_span_equal(plan->buckets[b].span, exchange->plan->buckets[b].span) &&
+               (plan->buckets[b].route == PSR_ROUTE_FROZEN) ==
+                   (exchange->plan->buckets[b].route == PSR_ROUTE_FROZEN);
     return same ? PSR_OK
                 : psr_fail(PSR_ERR_FORMAT,
                            "the scheduler's new view has other buckets or members than the run");

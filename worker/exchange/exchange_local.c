@@ -105,6 +105,8 @@ static psr_err give_differences(psr_local *local, uint64_t step)
     const psr_local_options *o = &local->options;
     for (uint32_t b = 0; b < o->buckets->count; b++) {
         const psr_bucket *bucket = &o->buckets->items[b];
+        if (bucket->frozen)
+            continue;
         float *have = o->weights + bucket->offset;
         for (size_t i = 0; i < bucket->length; i++)
             local->lacking[i] = local->kept[bucket->offset + i] - have[i];
@@ -124,8 +126,15 @@ static psr_err give_differences(psr_local *local, uint64_t step)
 static psr_err give_back(psr_local *local)
 {
     const psr_local_options *o = &local->options;
-    memcpy(o->weights, local->kept, o->layout->length * sizeof *local->kept);
-    return psr_compression_round(o->plan->pulled, o->weights, o->layout->length);
+    for (uint32_t b = 0; b < o->buckets->count; b++) {
+        const psr_bucket *bucket = &o->buckets->items[b];
+        float *have = o->weights + bucket->offset;
+        if (bucket->frozen)
+            continue;
+        memcpy(have, local->kept + bucket->offset, bucket->length * sizeof *have);
+        PSR_TRY(psr_compression_round(o->plan->pulled, have, bucket->length));
+    }
+    return PSR_OK;
 }
 
 psr_err psr_local_installed(psr_local *local, bool goes_on)
@@ -202,6 +211,8 @@ static double clip(psr_local *local)
     double squares = 0;
     for (uint32_t b = 0; b < o->buckets->count; b++) {
         const psr_bucket *bucket = &o->buckets->items[b];
+        if (bucket->frozen)
+            continue;
         psr_layout_clear_padding(o->layout, bucket->offset, bucket->length,
                                  local->sum + bucket->offset);
         squares += psr_square_sum(local->sum + bucket->offset, bucket->length);
@@ -213,25 +224,34 @@ static double clip(psr_local *local)
     return norm;
 }
 
+/* With the sums: each trained tensor by itself if the optimizer needs it whole, otherwise each
+ * trained bucket. */
+static void update_all(psr_local *local, float lr, uint64_t number)
+{
+    const psr_local_options *o = &local->options;
+    float *weights = local->kept != NULL ? local->kept : o->weights;
+    const bool whole = psr_optimizer_whole_tensors(o->optimizer);
+    for (size_t t = 0; whole && t < o->layout->tensor_count; t++)
+        if (!o->layout->tensors[t].frozen)
+            psr_optimizer_update_tensor(o->optimizer, weights, local->sum, t, lr, number);
+    for (uint32_t b = 0; !whole && b < o->buckets->count; b++)
+        if (!o->buckets->items[b].frozen)
+            psr_optimizer_update(o->optimizer, weights, local->sum, o->buckets->items[b].offset,
+                                 o->buckets->items[b].length, lr, number);
+}
+
 psr_err psr_local_update(psr_local *local, uint64_t step, uint64_t total_steps)
 {
-    float lr = psr_schedule_lr(local->options.config, step, total_steps);
-    float *weights = local->kept != NULL ? local->kept : local->options.weights;
     for (uint32_t b = 0; b < local->options.buckets->count; b++) {
+        if (local->options.buckets->items[b].frozen)
+            continue;
         psr_err err = add_bucket(local, b);
         if (err != PSR_OK)
             return err == PSR_ERR_NUMERIC ? refuse_bucket(step, b) : err;
     }
     if (local->options.config->clip_norm > 0)
         local->norm = clip(local);
-    if (psr_optimizer_whole_tensors(local->options.optimizer)) {
-        for (size_t tensor = 0; tensor < local->options.layout->tensor_count; tensor++)
-            psr_optimizer_update_tensor(local->options.optimizer, weights, local->sum, tensor, lr,
-                                        step + 1);
-    } else {
-        psr_optimizer_update(local->options.optimizer, weights, local->sum, 0,
-                             local->options.layout->length, lr, step + 1);
-    }
+    update_all(local, psr_schedule_lr(local->options.config, step, total_steps), step + 1);
     if (local->encoder != NULL)
         return give_differences(local, step);
     return local->kept != NULL ? give_back(local) : PSR_OK;

@@ -172,7 +172,8 @@ static psr_err end_step(psr_exchange *exchange, uint64_t step, uint32_t rank)
 {
     if (psr_binding_takes_steps(exchange->binding) && rank == exchange->options.rank)
         for (uint32_t b = 0; b < exchange->options.buckets->count; b++)
-            tell(exchange, PSR_OBSERVED_BEGIN, step, b);
+            if (!exchange->options.buckets->items[b].frozen)
+                tell(exchange, PSR_OBSERVED_BEGIN, step, b);
     return psr_binding_end_step(exchange->binding, step, rank);
 }
 

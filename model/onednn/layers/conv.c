@@ -214,8 +214,9 @@ static bool needs_blocks(const psr_network *net)
 static bool wants_plain(const psr_onednn_exec *exec, const psr_conv *self,
                         const psr_onednn_tensor *destination)
 {
+    /* Not whether the gradient is wanted: layouts, and bits, do not depend on --freeze. */
     bool few = destination->c < 16 || (exec->values[self->input].layout == PSR_ONEDNN_PLAIN &&
-                                       psr_onednn_wants_gradient(exec, self->input));
+                                       exec->net->nodes[self->input].op != PSR_OP_INPUT);
     return few && !needs_blocks(exec->net);
 }
 
@@ -351,7 +352,7 @@ static psr_err conv_plan_backward(psr_onednn_exec *exec, psr_onednn_step *step)
     self->diff_destination = diff_destination[0];
     if (psr_onednn_wants_gradient(exec, self->shape.input))
         PSR_TRY(plan_data(exec, step));
-    return plan_weights(exec, step);
+    return psr_onednn_wants_parameters(exec, self->shape.node) ? plan_weights(exec, step) : PSR_OK;
 }
 
 static size_t weight_offset(const psr_onednn_exec *exec, const conv *self)
@@ -382,6 +383,8 @@ static void backward_by_lanes(const psr_onednn_exec *exec, const conv *self)
     if (psr_onednn_wants_gradient(exec, self->shape.input))
         psr_image_lanes_source_gradient(&self->lanes, gradient, exec->state->weights + offset,
                                         psr_onednn_at(exec, self->diff_source), scratch);
+    if (!psr_onednn_wants_parameters(exec, self->shape.node))
+        return;
     psr_image_lanes_weights_gradient(
         &self->lanes, psr_onednn_data(exec, &exec->values[self->shape.input]), gradient,
         exec->state->gradients + offset,

@@ -155,6 +155,8 @@ static psr_err linear_plan_backward(psr_onednn_exec *exec, psr_onednn_step *step
                                       &self->diff_destination));
     if (psr_onednn_wants_gradient(exec, self->input))
         PSR_TRY(plan_data(exec, self));
+    if (!psr_onednn_wants_parameters(exec, self->node))
+        return PSR_OK;
     dnnl_primitive_desc_t pd;
     dnnl_status_t status = dnnl_inner_product_backward_weights_primitive_desc_create(
         &pd, exec->context->engine, self->x, self->wanted_gradient, self->bias, self->dy,

@@ -57,6 +57,7 @@ static psr_err norm_plan_forward(psr_onednn_exec *exec, psr_onednn_step *step)
     const psr_onednn_group *group = step->group;
     self->node = group->norm;
     self->second = group->second_norm;
+    self->held = exec->net->nodes[self->node].held;
     self->relu = group->relu;
     self->y = group->output;
     self->x = exec->net->nodes[self->node].input[0];
@@ -100,6 +101,8 @@ static psr_err norm_plan_backward(psr_onednn_exec *exec, psr_onednn_step *step)
     bool hands_g_on =
         self->has_r && self->second == PSR_NONE && psr_onednn_wants_gradient(exec, self->r);
     self->keeps_g = self->has_r || self->has_dy2;
+    self->ends = !psr_onednn_wants_gradient(exec, self->x) &&
+                 (self->second == PSR_NONE || !psr_onednn_wants_gradient(exec, self->r));
     self->g = self->dx = self->dr = self->dy;
     uint32_t other = self->dy2;
     if ((hands_g_on || self->second != PSR_NONE) && !self->has_dy2)
@@ -250,10 +253,10 @@ static psr_err norm_forward(psr_onednn_exec *exec, psr_onednn_step *step)
     psr_onednn_norm_step *self = step->self;
     norm_pointers p = pointers_of(exec, self);
     p.y = psr_onednn_data(exec, &exec->values[self->y]);
-    if (exec->sums != NULL)
-        psr_onednn_norm_train_in_parts(exec, self, &p);
-    else if (!exec->training)
+    if (!exec->training || self->held)
         infer(exec, self, &p);
+    else if (exec->sums != NULL)
+        psr_onednn_norm_train_in_parts(exec, self, &p);
     else if (self->by_columns)
         train_by_columns(exec, self, &p);
     else
@@ -263,7 +266,8 @@ static psr_err norm_forward(psr_onednn_exec *exec, psr_onednn_step *step)
 
 /* ---- backward ---- */
 
-/* The parameters' gradients, and what differentiate needs, from the sums. */
+/* The parameters' gradients, and what differentiate needs, from the sums: of held statistics, which
+ * depend on no x, dx is scale * g. */
 static void set_gradients(const psr_onednn_exec *exec, const psr_onednn_norm_step *self,
                           norm_range channels, norm_range threads)
 {
@@ -273,6 +277,8 @@ static void set_gradients(const psr_onednn_exec *exec, const psr_onednn_norm_ste
         const psr_network_node *node = &exec->net->nodes[which == 0 ? self->node : self->second];
         float *d_weight = exec->state->gradients + params[node->weight].offset;
         float *d_bias = exec->state->gradients + params[node->bias].offset;
+        const bool wanted =
+            psr_onednn_wants_parameters(exec, which == 0 ? self->node : self->second);
         for (size_t c = channels.begin; c < channels.end; c++) {
             double sum = psr_onednn_norm_total(exec, self, NORM_SUM, threads, c);
             double product = psr_onednn_norm_total(
@@ -280,10 +286,11 @@ static void set_gradients(const psr_onednn_exec *exec, const psr_onednn_norm_ste
             double inverse =
                 (double)psr_onednn_norm_table_row(exec, self, which, NORM_INVERSE_STD)[c];
             psr_onednn_norm_table_row(exec, self, which, NORM_SLOPE)[c] =
-                (float)(product * inverse * inverse / count);
+                self->held ? 0.0f : (float)(product * inverse * inverse / count);
             if (which == 0)
-                psr_onednn_norm_table_row(exec, self, 0, NORM_MEAN_G)[c] = (float)(sum / count);
-            if (c < node->channels) {
+                psr_onednn_norm_table_row(exec, self, 0, NORM_MEAN_G)[c] =
+                    self->held ? 0.0f : (float)(sum / count);
+            if (c < node->channels && wanted) {
                 d_weight[c] = (float)(product * inverse);
                 d_bias[c] = (float)sum;
             }
@@ -303,7 +310,8 @@ static void backward_by_columns(const psr_onednn_exec *exec, const psr_onednn_no
             psr_onednn_norm_reduce(exec, self, p, thread, one);
             set_gradients(exec, self, psr_onednn_norm_channels_in(self, one),
                           (norm_range){thread, thread + 1});
-            psr_onednn_norm_sweep(exec, self, p, rows, one, self->kernels->differentiate);
+            if (!self->ends)
+                psr_onednn_norm_sweep(exec, self, p, rows, one, self->kernels->differentiate);
         }
     }
 }
@@ -317,7 +325,8 @@ static void backward_by_rows(const psr_onednn_exec *exec, const psr_onednn_norm_
         psr_onednn_norm_reduce(exec, self, p, thread, columns);
     set_gradients(exec, self, psr_onednn_norm_channels_in(self, columns),
                   (norm_range){0, self->threads});
-    psr_onednn_norm_differentiate_by_rows(exec, self, p);
+    if (!self->ends)
+        psr_onednn_norm_differentiate_by_rows(exec, self, p);
 }
 
 static psr_err norm_backward(psr_onednn_exec *exec, psr_onednn_step *step)

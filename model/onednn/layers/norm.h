@@ -32,6 +32,8 @@ typedef struct psr_onednn_norm_step {
     uint32_t table;              /* buffer: float[2][NORM_CHANNEL_ROWS][channels] */
     uint32_t dy, dy2, g, dx, dr; /* buffers */
     bool has_dy2, keeps_g;
+    bool held;     /* by the running statistics, which stay; of a second batch norm too */
+    bool ends;     /* nobody wants a gradient of what it normalises */
     double values; /* --sync-bn: of a channel, on all workers */
 } psr_onednn_norm_step;
 

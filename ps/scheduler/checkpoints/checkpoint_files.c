@@ -166,6 +166,8 @@ static psr_err create_state(psr_checkpoint_files *files)
         psr_pace_print(&config->pace, text);
         add(&m, "pace", text);
     }
+    if (config->freeze[0] != '\0')
+        add(&m, "freeze", config->freeze);
     if (sections->owes)
         add(&m, "compress", config->compress);
     if (sections->pulls_differences)

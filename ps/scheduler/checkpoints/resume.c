@@ -444,8 +444,33 @@ static psr_err check_or_send(const psr_resume *resume, const psr_sections *secti
     return PSR_OK;
 }
 
+/* The optimizer's state has the tensors that were trained. */
+static psr_err check_frozen(const psr_resume *resume, const psr_layout *layout)
+{
+    psr_config before;
+    const char *was = psr_checkpoint_metadata(resume->run_state, "freeze");
+    psr_config_defaults(&before);
+    if (was != NULL && psr_config_set(&before, "freeze", was) != PSR_OK)
+        return psr_fail(PSR_ERR_FORMAT, "%s/state.safetensors: its \"freeze\" is no list of layers",
+                        resume->path);
+    for (size_t t = 0; t < layout->tensor_count; t++) {
+        const char *name = layout->tensors[t].name;
+        if (psr_config_freezes(&before, name) == layout->tensors[t].frozen)
+            continue;
+        return psr_fail(PSR_ERR_USAGE,
+                        "--resume %s is of a run %s%.100s, and %s was %s there, so that the "
+                        "optimizer's state is another; give the same --freeze, or --init for its "
+                        "weights alone",
+                        resume->path, was != NULL ? "with --freeze " : "without --freeze",
+                        was != NULL ? was : "", name,
+                        layout->tensors[t].frozen ? "trained" : "frozen");
+    }
+    return PSR_OK;
+}
+
 psr_err psr_resume_check(const psr_resume *resume, const psr_sections *sections)
 {
+    PSR_TRY(check_frozen(resume, &sections->net->params));
     return check_or_send(resume, sections, NULL);
 }
 

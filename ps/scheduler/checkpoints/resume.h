@@ -36,7 +36,7 @@ bool psr_resume_changes(const psr_resume *resume, const psr_config *config, cons
                         uint32_t index, char *line, size_t size);
 
 /* Checks that all sections are there in the shapes of this run. FORMAT or NOT_FOUND; names file and
- * tensor. */
+ * tensor. USAGE: its run had other tensors frozen (--freeze). */
 PSR_MUST_CHECK psr_err psr_resume_check(const psr_resume *resume, const psr_sections *sections);
 
 /* true: the checkpoint has residuals of its workers (--compress) that this run cannot use; the line

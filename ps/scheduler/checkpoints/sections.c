@@ -52,6 +52,8 @@ psr_err psr_sections_init(const psr_config *config, const psr_facts *facts,
                        "model %s has %zu parameters here and %" PRIu64 " at the workers",
                        config->model, sections.net->params.count, facts->parameter_count);
     if (err == PSR_OK)
+        err = psr_layout_of_trained(&sections.net->params, &sections.trained);
+    if (err == PSR_OK)
         err = name_slots(config, &sections);
     if (err != PSR_OK) {
         psr_sections_done(&sections);
@@ -64,6 +66,7 @@ psr_err psr_sections_init(const psr_config *config, const psr_facts *facts,
 void psr_sections_done(psr_sections *sections)
 {
     psr_network_free(sections->net);
+    psr_layout_done(&sections->trained);
     *sections = (psr_sections){0};
 }
 
@@ -116,6 +119,7 @@ bool psr_sections_place(const psr_sections *sections, uint32_t section,
                is_of_rank(sections, section, PSR_SECTION_RESIDUAL(0), &place.rank)) {
         place.file = PSR_CHECKPOINT_STATE;
         place.of_compression = true;
+        place.layout = &sections->trained;
         place.worker = sections->computes_all_ranks ? 0 : place.rank;
         snprintf(place.prefix, sizeof place.prefix, "residual%" PRIu32 "/", place.rank);
     } else if (is_of_rank(sections, section, PSR_SECTION_RANK(0), &place.rank)) {
@@ -126,6 +130,7 @@ bool psr_sections_place(const psr_sections *sections, uint32_t section,
     } else if (section >= PSR_SECTION_SLOT(0) &&
                section - PSR_SECTION_SLOT(0) < sections->slot_count) {
         place.file = PSR_CHECKPOINT_STATE;
+        place.layout = &sections->trained;
         snprintf(place.prefix, sizeof place.prefix, "%s/",
                  sections->slot_names[section - PSR_SECTION_SLOT(0)]);
     } else if (section !=

@@ -26,8 +26,9 @@ typedef struct psr_sections {
     /* --compress-weights has a residual: the model is what workers have, and what shards update is
      * in the state */
     bool pulls_differences;
-    bool averages;     /* --ema: there is a model of averages */
-    uint32_t ema_slot; /* then: which slot is their weights */
+    bool averages;      /* --ema: there is a model of averages */
+    uint32_t ema_slot;  /* then: which slot is their weights */
+    psr_layout trained; /* owned: of the optimizer's state and of residuals (--freeze) */
     uint32_t slot_count;
     /* the optimizer's state arrays, for example "momentum" */
     char slot_names[PSR_CHECKPOINT_SLOTS_MAX][32];

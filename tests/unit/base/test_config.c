@@ -81,6 +81,8 @@ static const struct {
     {"clip-norm", "1.5"},
     {"no-decay", "bn,bias"},
     {"ema", "0.99989999999999999:32"},
+    {"freeze", "all-but:layer4.*.conv2.*,fc"},
+    {"freeze-bn", "true"},
     {"nesterov", "true"},
     {"optimizer", "lars"},
     {"adam-beta1", "0.99999999999999989"},
@@ -464,6 +466,12 @@ static void a_wrong_value_is_refused_in_words_and_changes_nothing(void **state)
         {"no-decay", "bias,bias",
          "--no-decay: 'bias,bias' is no list of tensors; give bn, bias, or bn,bias"},
         {"no-decay", "bn,", "--no-decay: 'bn,' is no list of tensors; give bn, bias, or bn,bias"},
+        {"freeze", "all-but:",
+         "--freeze: 'all-but:' is no list of layers; give their names or patterns with commas "
+         "between (conv1,bn1,layer1), or all-but: and those that are trained (all-but:fc)"},
+        {"freeze", "conv1,,bn1",
+         "--freeze: 'conv1,,bn1' is no list of layers; give their names or patterns with commas "
+         "between (conv1,bn1,layer1), or all-but: and those that are trained (all-but:fc)"},
         {"eval-every", "0.1234e",
          "--eval-every: '0.1234e' is no duration; give steps (1000) or epochs with an e (30e, "
          "0.5e), with at most three decimals"},
@@ -905,6 +913,9 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
        PSR_ERR_USAGE,
        "--no-decay bn does not go with --weight-decay 0: nothing decays then; leave --no-decay "
        "out"},
+      {{{"freeze-bn", "true"}},
+       PSR_ERR_USAGE,
+       "--freeze-bn is for --freeze, which is not given; leave it out"},
       {{{"optimizer", "lamb"}, {"sync", "ssp:1"}},
        PSR_ERR_USAGE,
        "--optimizer lamb does not go with --sync ssp:1: its update needs whole tensors, a push is "

@@ -69,8 +69,8 @@ static void a_tensor_larger_than_a_bucket_is_split_from_its_end(void **state)
     check_plan(&layout, 48 * sizeof(float), &buckets);
     assert_int_equal(buckets.count, 5);
     static const psr_bucket expected[] = {
-        {128, 16, 2, 1, false}, {80, 48, 1, 1, true}, {32, 48, 1, 1, true},
-        {16, 16, 1, 1, true},   {0, 16, 0, 1, false},
+        {128, 16, 2, 1, false, false}, {80, 48, 1, 1, true, false}, {32, 48, 1, 1, true, false},
+        {16, 16, 1, 1, true, false},   {0, 16, 0, 1, false, false},
     };
     for (uint32_t b = 0; b < 5; b++) {
         assert_int_equal(buckets.items[b].offset, expected[b].offset);

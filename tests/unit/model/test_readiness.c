@@ -91,7 +91,8 @@ static void run(const psr_buckets *buckets, int passes, char *text, size_t size)
 static void a_bucket_of_one_layer_is_ready_after_that_layer(void **state)
 {
     (void)state;
-    psr_bucket items[] = {{80, 16, 3, 1, false}, {48, 32, 1, 2, false}, {0, 48, 0, 1, false}};
+    psr_bucket items[] = {
+        {80, 16, 3, 1, false, false}, {48, 32, 1, 2, false, false}, {0, 48, 0, 1, false, false}};
     const psr_buckets buckets = {items, 3};
     char text[1024];
     run(&buckets, 2, text, sizeof(text));
@@ -102,7 +103,7 @@ static void a_bucket_of_one_layer_is_ready_after_that_layer(void **state)
 static void a_fused_bucket_is_ready_after_its_last_reader(void **state)
 {
     (void)state;
-    psr_bucket items[] = {{48, 48, 1, 3, false}, {0, 48, 0, 1, false}};
+    psr_bucket items[] = {{48, 48, 1, 3, false, false}, {0, 48, 0, 1, false, false}};
     const psr_buckets buckets = {items, 2};
     char text[1024];
     run(&buckets, 2, text, sizeof(text));
@@ -112,11 +113,11 @@ static void a_fused_bucket_is_ready_after_its_last_reader(void **state)
 static void the_pieces_of_one_tensor_leave_together_in_ascending_order(void **state)
 {
     (void)state;
-    psr_bucket items[] = {{80, 16, 3, 1, false},
-                          {48, 32, 1, 2, false},
-                          {32, 16, 0, 1, true},
-                          {16, 16, 0, 1, true},
-                          {0, 16, 0, 1, true}};
+    psr_bucket items[] = {{80, 16, 3, 1, false, false},
+                          {48, 32, 1, 2, false, false},
+                          {32, 16, 0, 1, true, false},
+                          {16, 16, 0, 1, true, false},
+                          {0, 16, 0, 1, true, false}};
     const psr_buckets buckets = {items, 5};
     char text[1024];
     run(&buckets, 1, text, sizeof(text));
@@ -127,7 +128,7 @@ static void the_pieces_of_one_tensor_leave_together_in_ascending_order(void **st
 static void a_hook_that_fails_ends_the_pass_with_its_status(void **state)
 {
     (void)state;
-    psr_bucket items[] = {{0, 96, 0, 4, false}};
+    psr_bucket items[] = {{0, 96, 0, 4, false, false}};
     const psr_buckets buckets = {items, 1};
     record r = {.refuse_wanted = PSR_ERR_TIMEOUT, .refuse_ready = PSR_ERR_PEER};
     const psr_exec_hooks hooks = {
@@ -147,7 +148,7 @@ static void a_hook_that_fails_ends_the_pass_with_its_status(void **state)
 static void a_bucket_is_reported_with_the_fence_of_its_last_reader(void **state)
 {
     (void)state;
-    psr_bucket items[] = {{48, 48, 1, 3, false}, {0, 48, 0, 1, false}};
+    psr_bucket items[] = {{48, 48, 1, 3, false, false}, {0, 48, 0, 1, false, false}};
     const psr_buckets buckets = {items, 2};
     record r = {.text = ""};
     const psr_exec_hooks hooks = {.context = &r, .gradient_ready = on_ready};
@@ -164,7 +165,7 @@ static void a_bucket_is_reported_with_the_fence_of_its_last_reader(void **state)
 static void a_pass_without_hooks_is_still_counted(void **state)
 {
     (void)state;
-    psr_bucket items[] = {{0, 96, 0, 4, false}};
+    psr_bucket items[] = {{0, 96, 0, 4, false, false}};
     const psr_buckets buckets = {items, 1};
     psr_readiness *readiness = NULL;
     assert_int_equal(psr_readiness_new(&net, &buckets, &readiness), PSR_OK);

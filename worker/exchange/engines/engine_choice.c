@@ -12,13 +12,14 @@
 #define OPEN_MPI "Open MPI"
 
 /* The scheduler has made the plan of this configuration; but it comes from elsewhere. Buckets are
- * exchanged, or none is. */
+ * exchanged, or none is; frozen ones need no engine. */
 static psr_err check_plan(const psr_config *config, const psr_plan *plan)
 {
     const bool goes =
         config->exchange && (config->mode == PSR_MODE_PS || config->mode == PSR_MODE_RING);
     for (uint32_t b = 0; b < plan->bucket_count; b++)
-        if ((plan->buckets[b].route != PSR_ROUTE_NONE) != goes)
+        if (plan->buckets[b].route != PSR_ROUTE_FROZEN &&
+            (plan->buckets[b].route != PSR_ROUTE_NONE) != goes)
             return psr_fail(PSR_ERR_FORMAT,
                             "the plan's bucket %" PRIu32 " goes by a way that --mode does not have",
                             b);
@@ -33,10 +34,13 @@ static psr_err choose_by_plan(const psr_config *config, const psr_plan *plan, ps
                                                               [PSR_ROUTE_HOST] =
                                                                   &psr_engine_direct};
     PSR_TRY(check_plan(config, plan));
-    *ret_ways = (psr_ways){.count = 0};
+    psr_ways ways = {.count = 0};
     for (int route = 0; route < PSR_ROUTES; route++)
-        if (psr_plan_has_route(plan, (psr_route)route))
-            ret_ways->engines[ret_ways->count++] = engines[route];
+        if (engines[route] != NULL && psr_plan_has_route(plan, (psr_route)route))
+            ways.engines[ways.count++] = engines[route];
+    if (ways.count == 0)
+        return psr_fail(PSR_ERR_FORMAT, "the plan has no bucket that is trained");
+    *ret_ways = ways;
     return PSR_OK;
 }
 

@@ -61,7 +61,8 @@ static psr_err local_end_step(psr_engine *engine, uint64_t step, uint32_t rank)
     if (env->config->clip_norm > 0 && env->clipped != NULL)
         env->clipped(env->context, step, psr_local_norm(engine->local));
     for (uint32_t b = 0; b < env->buckets->count; b++)
-        PSR_TRY(env->landed(env->context, step, b));
+        if (!env->buckets->items[b].frozen)
+            PSR_TRY(env->landed(env->context, step, b));
     return PSR_OK;
 }
 

@@ -89,8 +89,12 @@ static psr_err engine_ready(psr_engine *engine, uint64_t step, uint32_t bucket)
 {
     const psr_engine_env *env = &engine->env;
     engine->ready[bucket] = true;
-    while (engine->next < env->buckets->count && engine->ready[engine->next]) {
-        uint32_t b = engine->next++;
+    for (; engine->next < env->buckets->count; engine->next++) {
+        const uint32_t b = engine->next;
+        if (env->buckets->items[b].frozen)
+            continue; /* nobody reports it */
+        if (!engine->ready[b])
+            break;
         const psr_buffer gradient = psr_engine_gradient(env, b);
         engine->ready[b] = false;
         engine->under_way[b] = true;

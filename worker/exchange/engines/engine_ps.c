@@ -97,10 +97,15 @@ static bool pulls_rounded(const psr_engine *engine)
  * of many differences, it is in the checkpoint (psr_exchange_install_pulled). */
 static psr_err engine_installed(psr_engine *engine, bool goes_on)
 {
-    const psr_engine_env *env = &engine->env;
-    return goes_on && pulls_rounded(engine) && !psr_plan_pulls_differences(env->plan)
-               ? psr_compression_round(env->plan->pulled, env->weights, env->layout->length)
-               : PSR_OK;
+    const psr_plan *plan = engine->env.plan;
+    if (!goes_on || !pulls_rounded(engine) || psr_plan_pulls_differences(plan))
+        return PSR_OK;
+    for (uint32_t b = 0; b < plan->bucket_count; b++)
+        if (plan->buckets[b].route == PSR_ROUTE_SHARD)
+            PSR_TRY(psr_compression_round(plan->pulled,
+                                          engine->env.weights + plan->buckets[b].span.offset,
+                                          plan->buckets[b].span.count));
+    return PSR_OK;
 }
 
 static const float *engine_saved(const psr_engine *engine)

@@ -547,6 +547,30 @@ static void a_message_names_a_slice_or_is_refused(void **state)
     psr_plan_done(&plan);
 }
 
+static void a_frozen_bucket_is_not_cut_and_every_worker_has_it(void **state)
+{
+    (void)state;
+    const psr_route routes[] = {PSR_ROUTE_SHARD, PSR_ROUTE_FROZEN, PSR_ROUTE_SHARD};
+    const psr_part parts[] = {{{160, 32}, 0}, {{32, 128}, 1}, {{0, 32}, 2}};
+    const psr_plan_options options = {
+        .routes = routes, .ranks = 3, .shards = 2, .slice_floats = 16, .window = 1};
+    psr_plan plan;
+    expect_ok(psr_plan_make(&options, parts, 3, &plan));
+    assert_int_equal(plan.slice_count, 4);
+    assert_int_equal(plan.buckets[1].slice_count, 0);
+    assert_true(psr_plan_all_go(&plan, PSR_ROUTE_SHARD));
+    assert_false(psr_plan_all_go(&plan, PSR_ROUTE_RING));
+    for (uint32_t rank = 0; rank < 3; rank++)
+        assert_true(psr_plan_holds(&plan, 1, (psr_peer){PSR_ROLE_WORKER, rank}));
+    assert_false(psr_plan_holds(&plan, 1, (psr_peer){PSR_ROLE_SHARD, 0}));
+    assert_int_equal(psr_plan_home(&plan, 1).role, PSR_ROLE_WORKER);
+    uint64_t loads[2];
+    psr_plan_loads(&plan, PSR_ROUTE_SHARD, loads);
+    assert_int_equal(loads[0], 128);
+    assert_int_equal(loads[1], 128);
+    psr_plan_done(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -560,6 +584,7 @@ int main(void)
         cmocka_unit_test(no_shards_are_refused),
         cmocka_unit_test(slices_cover_every_chunk_of_every_bucket_in_order),
         cmocka_unit_test(what_leaves_no_process_is_not_cut),
+        cmocka_unit_test(a_frozen_bucket_is_not_cut_and_every_worker_has_it),
         cmocka_unit_test(each_bucket_has_a_compression_of_its_own),
         cmocka_unit_test(a_whole_slice_fits_a_message_in_any_compression),
         cmocka_unit_test(a_whole_slice_of_what_is_pulled_fits_a_message),

@@ -108,8 +108,8 @@ static psr_err on_begin(void *context, const psr_config *config, const psr_facts
     assert_string_equal(members->members[0].endpoint, "tcp://127.0.0.1:1");
     f->begun++;
     f->facts = *facts;
-    static psr_tensor tensors[] = {{"a", 1, {2048, 1, 1, 1}, 0, 2048},
-                                   {"b", 1, {1024, 1, 1, 1}, 2048, 1024}};
+    static psr_tensor tensors[] = {{"a", 1, {2048, 1, 1, 1}, 0, 2048, false},
+                                   {"b", 1, {1024, 1, 1, 1}, 2048, 1024, false}};
     static const psr_layout layout = {tensors, 2, 3072, 3072};
     ret_beginning->first_step = f->first_step;
     ret_beginning->evaluates_first = f->evaluates_first;
