@@ -14,6 +14,7 @@ int psr_command_watch(int argc, char **argv);
 int psr_command_inspect(int argc, char **argv);
 int psr_command_export(int argc, char **argv);
 int psr_command_eval(int argc, char **argv);
+int psr_command_classify(int argc, char **argv);
 int psr_command_show(int argc, char **argv);
 int psr_command_plot(int argc, char **argv);
 int psr_command_predict(int argc, char **argv);

@@ -36,6 +36,7 @@ static const psr_subcommand rows[] = {
     {"inspect", "show a checkpoint's tensors, or in which two differ", psr_command_inspect},
     {"export", "write a trained network as ONNX or safetensors", psr_command_export},
     {"eval", "evaluate a checkpoint on a test set", psr_command_eval},
+    {"classify", "say what is in pictures, by a trained network", psr_command_classify},
     {"plot", "draw losses, rates and staleness of runs", psr_command_plot},
     {"data", "get, check, list and pack data sets", psr_command_data},
     {"keygen", "make key files for processes that are started by hand", psr_command_keygen},

@@ -708,7 +708,7 @@ static psr_err start(const psr_worker_arguments *a, worker *w, bool *ret_spawns)
     return psr_launched_begin(&w->launched, a, &place, note_lost, w, &w->provision);
 }
 
-/* What psring doctor, inspect, export and eval ask of this program; no run. */
+/* What psring doctor, inspect, export, eval and classify ask of this program; no run. */
 static bool run_command(int count, char **words, int *ret_status)
 {
     char data[PSR_PATH_MAX], cache[PSR_PATH_MAX];

@@ -48,30 +48,41 @@ psr_err psr_stored_file(const char *path, char *ret_file, size_t size)
 
 /* ---- its metadata ---- */
 
-static bool read_count(const psr_checkpoint *checkpoint, const char *key, uint32_t *ret_count)
+bool psr_stored_count(const psr_checkpoint *checkpoint, const char *key, uint32_t *ret_count)
 {
     const char *text = psr_checkpoint_metadata(checkpoint, key);
     char *end = NULL;
     const unsigned long value = text != NULL ? strtoul(text, &end, 10) : 0;
-    if (value == 0 || value > PIXELS_MAX || *end != '\0')
+    if (end == NULL || end == text || value > PIXELS_MAX || *end != '\0')
         return false;
     *ret_count = (uint32_t)value;
     return true;
+}
+
+/* The shape of what the network gets. Older versions wrote that of the data alone. */
+static bool read_input(const psr_checkpoint *checkpoint, uint32_t *ret_height, uint32_t *ret_width)
+{
+    if (psr_stored_count(checkpoint, "side", ret_height)) {
+        *ret_width = *ret_height;
+        return *ret_height > 0;
+    }
+    return psr_stored_count(checkpoint, "height", ret_height) &&
+           psr_stored_count(checkpoint, "width", ret_width) && *ret_height > 0 && *ret_width > 0;
 }
 
 psr_err psr_stored_network(const psr_checkpoint *checkpoint, const char *origin,
                            psr_config *ret_config, psr_network **ret_net)
 {
     psr_config config;
-    uint32_t classes, channels, height, width;
+    uint32_t classes = 0, channels = 0, height, width;
     const char *json = psr_checkpoint_metadata(checkpoint, "config");
     psr_config_defaults(&config);
-    if (json == NULL || !read_count(checkpoint, "classes", &classes) ||
-        !read_count(checkpoint, "channels", &channels) ||
-        !read_count(checkpoint, "height", &height) || !read_count(checkpoint, "width", &width))
+    if (json == NULL || !psr_stored_count(checkpoint, "classes", &classes) || classes == 0 ||
+        !psr_stored_count(checkpoint, "channels", &channels) || channels == 0 ||
+        !read_input(checkpoint, &height, &width))
         return psr_fail(PSR_ERR_FORMAT,
                         "%s: its metadata do not say of which network it is (config, classes, "
-                        "channels, height, width); give a checkpoint of psring train",
+                        "channels, side); give a checkpoint of psring train",
                         origin);
     psr_err err = psr_config_from_json(&config, json, strlen(json));
     if (err == PSR_OK)

@@ -31,6 +31,8 @@ typedef struct psr_stored_model {
 PSR_MUST_CHECK psr_err psr_stored_open(const char *path, psr_stored_model *ret_model);
 void psr_stored_done(psr_stored_model *model);
 
+/* A number from 0 to 65536, as of "height". false: there is none. */
+bool psr_stored_count(const psr_checkpoint *checkpoint, const char *key, uint32_t *ret_count);
 /* Numbers with commas, as of "mean" and "std". Returns how many; 0: there are none, or other than
  * most at most. */
 uint32_t psr_stored_numbers(const psr_checkpoint *checkpoint, const char *key, float *ret_numbers,

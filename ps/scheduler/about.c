@@ -1,5 +1,6 @@
 #include "ps/scheduler/about.h"
 
+#include "data/augment/plan.h"
 #include "net/transport.h"
 
 #include <gnu/libc-version.h>
@@ -88,6 +89,15 @@ static void put_facts(pair_list *p, const psr_facts *facts)
     put_count(p, "classes", facts->classes);
 }
 
+/* What the network gets: --augment and --image-size make pictures of another side, or of one. */
+static void put_side(pair_list *p, const psr_config *config, const psr_facts *facts)
+{
+    uint32_t side;
+    const psr_picture_shape shape = {facts->height, facts->width};
+    if (psr_augment_side_of(config, facts->channels, shape, &side) == PSR_OK)
+        put_count(p, "side", side);
+}
+
 /* facts as JSON has the names as an array. */
 static void put_class_names(pair_list *p, const psr_facts *facts)
 {
@@ -127,6 +137,7 @@ psr_err psr_about_pairs(const psr_config *config, const psr_facts *facts, const 
     put(&p, "psring", PSR_VERSION);
     put(&p, "command", command);
     put_facts(&p, facts);
+    put_side(&p, config, facts);
     put_class_names(&p, facts);
     put_config(&p, config);
     if (p.failed) {

@@ -24,7 +24,7 @@ except ImportError as missing:
 
 from psring_run import Run, Tap, Workspace
 
-BATCH, STEPS, SAMPLES = 8, 4, 10000
+BATCH, STEPS, SAMPLES = 16, 2, 10000
 OPTIONS = {"model": "resnet18", "mode": "local", "workers": 1, "threads": 1, "batch-size": BATCH, "steps": STEPS, "lr": 0.02,
            "momentum": 0.9, "weight-decay": 0.001, "augment": "none", "no-shuffle": True, "no-eval": True}
 CASES = {"stages": ("conv1,bn1,layer1,layer2.0", False), "held": ("conv1,bn1,layer1,layer2", True), "fc": ("all-but:fc", True),

@@ -82,6 +82,8 @@ class Predict(unittest.TestCase):
             (folder / "run.json").write_text("{")
             self.refused("run.json: it is no JSON object", name)
             self.refused("none/run.json", str(folder / "none"))
+            run_directory(folder, freeze="all-but:fc")
+            self.refused("that run has --freeze all-but:fc, and a prediction computes and exchanges every tensor", name)
 
     def test_doctor_says_what_the_cluster_is(self):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:

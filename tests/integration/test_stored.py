@@ -2,7 +2,7 @@
 files in onnxruntime, which needs a Python with onnx, onnxruntime and numpy: PSR_PYTHON, or python3;
 skipped without.
 
-usage: test_stored.py PSRING [onnx]"""
+usage: test_stored.py PSRING [onnx|classify]"""
 
 import json
 import os
@@ -98,6 +98,102 @@ def judge(tap, psring, directory):
         tap.ok(told.get("metadata", {}).get("model") == model, "%s: with the metadata of its run" % name)
 
 
+# What Pillow and PyTorch would do is spelled out where pictures have another size: resized with
+# antialiasing until the shorter side fits, cut from the middle.
+PICTURES = """
+import sys
+import numpy
+from PIL import Image
+raw = numpy.fromfile(sys.argv[1], dtype=numpy.uint8)
+for i in range(int(sys.argv[3])):
+    picture = raw[i * 3072:(i + 1) * 3072].reshape(3, 32, 32).transpose(1, 2, 0)
+    Image.fromarray(picture).save("%s/%02d.png" % (sys.argv[2], i))
+wide = Image.fromarray(numpy.random.default_rng(5).integers(0, 256, (6, 8, 3), dtype=numpy.uint8)).resize((100, 70), Image.BICUBIC)
+wide.save(sys.argv[2] + "/wide.png")
+wide.resize((45, 32), Image.BILINEAR).crop((6, 0, 38, 32)).save(sys.argv[2] + "/fitted.png")
+"""
+
+LOGITS = """
+import json, sys
+import numpy, onnxruntime
+from PIL import Image
+session = onnxruntime.InferenceSession(sys.argv[1], providers=["CPUExecutionProvider"])
+images = numpy.stack([numpy.asarray(Image.open(f).convert("RGB")).transpose(2, 0, 1) for f in sys.argv[2:]]) / numpy.float32(255)
+logits = session.run(None, {"image": images.astype(numpy.float32)})[0].astype(numpy.float64)
+shares = numpy.exp(logits - logits.max(axis=1, keepdims=True))
+print(json.dumps((shares / shares.sum(axis=1, keepdims=True)).tolist()))
+"""
+
+
+def classified(psring, *words):
+    status, told, why = command(psring, "classify", *words, "--json")
+    return status, [json.loads(line) for line in told.splitlines()], why
+
+
+def classify_beside(tap, psring, directory):
+    """Beside eval on the same pictures, and beside onnxruntime."""
+    data, count = cifar(os.path.join(directory, "data"), 10000), 40
+    with open(os.path.join(data, "batches.meta.txt"), "w") as file:
+        file.write("".join("name %d\n" % n for n in range(10)))
+    pictures = os.path.join(directory, "pictures")
+    os.mkdir(pictures)
+    done = command(python, "-c", PICTURES, data + ".raw", pictures, str(count))
+    if not tap.ok(done[0] == 0, "Pillow writes pictures", [done[2]]):
+        return
+    files = [os.path.join(pictures, "%02d.png" % i) for i in range(count)]
+    run = Run(psring, directory, "run", dict(OPTIONS, model="resnet20", data=data, **{"no-eval": True, "augment": "crop-flip"}))
+    model = os.path.join(directory, "model.onnx")
+    command(psring, "export", run.out, "--to", "onnx", "-o", model)
+    done = command(python, "-c", LOGITS, model, *files)
+    shares = json.loads(done[1]) if done[0] == 0 else []
+    status, found, why = classified(psring, run.out, "--top", "10", "--batch-size", "7", *files)
+    tap.ok(status == 0 and [f["file"] for f in found] == files and len(shares) == count and
+           all(abs(t["share"] - shares[i][t["class"]]) < 1e-4 and t["name"] == "name %d" % t["class"] for i, f in enumerate(found) for t in f["top"]) and
+           all(sorted((t["share"] for t in f["top"]), reverse=True) == [t["share"] for t in f["top"]] and len(f["top"]) == 10 for f in found),
+           "classify has onnxruntime's shares of each picture, largest first, with names", [why, done[2][-500:], str(found[:1]), str(shares[:1])] + run.why())
+    with open(data + ".raw", "rb") as raw:
+        labels = raw.read()[-10000:][:count]
+    first = os.path.join(directory, "first")
+    os.mkdir(first)
+    with open(os.path.join(data, "test_batch.bin"), "rb") as batch:
+        test = batch.read(3073 * count)
+    for name in ["data_batch_%d.bin" % n for n in range(1, 6)] + ["test_batch.bin"]:
+        with open(os.path.join(first, name), "wb") as file:
+            file.write((test * (10000 // count))[:3073 * 10000])
+    accuracy, _ = evaluated(psring, run.out, "--data", first)
+    right = sum(f["top"][0]["class"] == label for f, label in zip(found, labels))
+    tap.ok(accuracy == round(100 * right / count, 2), "and is right where eval is", [str(accuracy), str(right)])
+    wide, fitted = (classified(psring, run.out, os.path.join(pictures, name))[1] for name in ("wide.png", "fitted.png"))
+    tap.ok(wide and wide[0]["top"] == fitted[0]["top"], "a picture of another size is resized and cut as Pillow does it", [str(wide), str(fitted)])
+    small = os.path.join(directory, "small.onnx")
+    resized = Run(psring, directory, "resized", dict(OPTIONS, model="resnet20", data=data, augment="crop:32:4,flip,resize:40", **{"steps": 2}))
+    outcome = resized.outcome()
+    tap.ok(evaluated(psring, resized.out) == (round(100 * outcome["test_accuracy"], 2), float("%.4f" % outcome["test_loss"])),
+           "of a run that resizes, eval comes to the run's own evaluation", [str(outcome), str(evaluated(psring, resized.out))])
+    status, found, why = classified(psring, resized.out, files[0])
+    tap.ok(status == 0 and command(psring, "export", resized.out, "--to", "onnx", "-o", small)[0] == 0 and len(found) == 1, "and classify takes its pictures", [why])
+    plain = command(psring, "classify", run.out, "--top", "2", files[0], files[1])
+    tap.ok(plain[0] == 0 and plain[2] == "" and re.fullmatch(r"(\S+\n( +\d+\.\d\d%  +\d  name \d\n){2}){2}", plain[1]), "a person gets two lines a picture with --top 2", list(plain[1:]))
+
+
+def classify_refuses(tap, psring, directory):
+    run = Run(psring, directory, "synthetic", dict(OPTIONS, model="resnet20", data=DATA, **{"no-eval": True}))
+    stranger, missing = os.path.join(directory, "stranger.jpg"), os.path.join(directory, "missing.png")
+    with open(stranger, "w") as file:
+        file.write("no picture")
+    status, told, why = command(psring, "classify", run.out, stranger, missing)
+    lines = why.splitlines()
+    tap.ok(status == 2 and told == "" and len(lines) == 3 and "has no class names: classes are told by their numbers" in lines[0] and
+           "stranger.jpg" in lines[1] and "neither" in lines[1] and "missing.png" in lines[2], "each file that is no picture has a line", [told, why])
+    status, told, why = command(psring, "classify", run.out)
+    tap.ok(status == 2 and "no picture is named; give JPEG or PNG files" in why and why.count("\n") <= 2, "no picture is refused", [why])
+    bare = os.path.join(directory, "bare.safetensors")
+    with open(bare, "wb") as file:
+        file.write((2).to_bytes(8, "little") + b"{}")
+    status, told, why = command(psring, "classify", bare, stranger)
+    tap.ok(status == 2 and why.count("\n") == 1 and "metadata do not say of which network it is" in why, "a file without metadata is refused", [why])
+
+
 def damaged(tap, psring, directory, file):
     """One line and status 2 for each."""
     with open(file, "rb") as read:
@@ -144,12 +240,14 @@ def stored(tap, psring, directory):
 
 
 def main(psring, part="stored"):
-    if part == "onnx" and subprocess.run([python, "-c", "import numpy, onnx, onnxruntime"], capture_output=True).returncode != 0:
-        print("skipped: %s has no numpy, onnx and onnxruntime; PSR_PYTHON names another Python" % python)
+    if part != "stored" and subprocess.run([python, "-c", "import numpy, onnx, onnxruntime, PIL"], capture_output=True).returncode != 0:
+        print("skipped: %s has no numpy, onnx, onnxruntime and Pillow; PSR_PYTHON names another Python" % python)
         sys.exit(77)
     tap = Tap()
     with Workspace() as directory:
-        (judge if part == "onnx" else stored)(tap, psring, directory)
+        {"stored": stored, "onnx": judge, "classify": classify_beside}[part](tap, psring, directory)
+        if part == "stored":
+            classify_refuses(tap, psring, directory)
     tap.end()
 
 

@@ -52,6 +52,11 @@ bool psr_worker_command(int count, char **words, const psr_worker_folders *folde
         *ret_status =
             psr_eval_main(words[1], words[2], (unsigned)strtoul(words[3], NULL, 10),
                           (unsigned)strtoul(words[4], NULL, 10), folders->data, folders->cache);
+    else if (strcmp(words[0], "classify") == 0 && count > 6)
+        *ret_status =
+            psr_classify_main(words[1], (unsigned)strtoul(words[2], NULL, 10),
+                              strcmp(words[3], "json") == 0, (unsigned)strtoul(words[4], NULL, 10),
+                              (unsigned)strtoul(words[5], NULL, 10), (size_t)count - 6, words + 6);
     else
         return false;
     return true;

@@ -551,11 +551,11 @@ static void a_frozen_bucket_is_not_cut_and_every_worker_has_it(void **state)
 {
     (void)state;
     const psr_route routes[] = {PSR_ROUTE_SHARD, PSR_ROUTE_FROZEN, PSR_ROUTE_SHARD};
-    const psr_part parts[] = {{{160, 32}, 0}, {{32, 128}, 1}, {{0, 32}, 2}};
+    const psr_part three[] = {{{160, 32}, 0}, {{32, 128}, 1}, {{0, 32}, 2}};
     const psr_plan_options options = {
         .routes = routes, .ranks = 3, .shards = 2, .slice_floats = 16, .window = 1};
     psr_plan plan;
-    expect_ok(psr_plan_make(&options, parts, 3, &plan));
+    expect_ok(psr_plan_make(&options, three, 3, &plan));
     assert_int_equal(plan.slice_count, 4);
     assert_int_equal(plan.buckets[1].slice_count, 0);
     assert_true(psr_plan_all_go(&plan, PSR_ROUTE_SHARD));
