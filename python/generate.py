@@ -14,18 +14,9 @@ import sys
 LIMITS = {"INT32_MAX": str(2**31 - 1)}  # in constants of enumerations, whose values cffi computes
 
 
-def whole(header, seen=()):
-    """The text of a header, with what it includes of ours in its place."""
-    def included(match):
-        other = header.parent / match.group(1)
-        return whole(other, (*seen, header.name)) if other.name not in (*seen, header.name) else ""
-
-    return re.sub(r'^#include "([^"/]*)".*$', included, header.read_text(encoding="utf-8"), flags=re.M)
-
-
 def declarations(header):
     """The text of psring.h, as cffi reads it. Constants of macros have the compiler's values."""
-    header = whole(pathlib.Path(header))
+    header = pathlib.Path(header).read_text(encoding="utf-8")
     text = re.sub(r"/\*.*?\*/", "", header, flags=re.S)
     text = re.sub(r"\\\n", " ", text)
     constants = re.findall(r"^#define (PSRING_\w+)[ \t]+\(?[\w-]+\)?[ \t]*$", text, re.M)

@@ -74,14 +74,13 @@ void psr_metrics_print(const psr_metrics *m, char line[static PSR_METRICS_LINE_M
     psr_text_add(&end, "}");
 }
 
-void psr_metrics_print_evaluation(uint64_t step, double loss, double accuracy, double top5,
+void psr_metrics_print_evaluation(uint64_t step, const psr_test_figures *test,
+                                  const psr_test_figures *ema,
                                   char line[static PSR_METRICS_LINE_MAX])
 {
     psr_text_end end = {line, PSR_METRICS_LINE_MAX};
     psr_text_add(&end, "{\"step\": %" PRIu64 ", \"rank\": 0", step);
-    add_real(&end, "test_loss", loss);
-    add_real(&end, "test_accuracy", accuracy);
-    add_real(&end, "test_top5", top5);
+    add_test(&end, test, ema);
     psr_text_add(&end, "}");
 }
 

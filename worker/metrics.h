@@ -61,8 +61,10 @@ typedef struct psr_metrics {
 /* Without a newline. Reals with 17 digits, which read back to the same bits; not finite ones as
  * null. The hash as sixteen hex digits. */
 void psr_metrics_print(const psr_metrics *metrics, char line[static PSR_METRICS_LINE_MAX]);
-/* What rank 0 tells of an evaluation after the step that a resumed run begins at. */
-void psr_metrics_print_evaluation(uint64_t step, double loss, double accuracy, double top5,
+/* What rank 0 tells of an evaluation after the step that a resumed run begins at. ema: of the
+ * average of the weights; NULL: there is none. */
+void psr_metrics_print_evaluation(uint64_t step, const psr_test_figures *test,
+                                  const psr_test_figures *ema,
                                   char line[static PSR_METRICS_LINE_MAX]);
 
 /* The result of a run for one worker: the payload of DONE. The run's figures are made of all of

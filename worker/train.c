@@ -432,8 +432,8 @@ static psr_err make_up_evaluation(training *tr)
     PSR_TRY(evaluate(tr, t->first_step));
     if (tr->last_evaluated != t->first_step) /* it was cut again */
         return PSR_OK;
-    psr_metrics_print_evaluation(t->first_step, tr->outcome.test_loss, tr->outcome.test_accuracy,
-                                 tr->outcome.test_top5, line);
+    psr_metrics_print_evaluation(t->first_step, &tr->outcome.test,
+                                 tr->outcome.has_ema ? &tr->outcome.ema : NULL, line);
     if (psr_trainer_is_first(t))
         PSR_TRY(psr_session_metrics(t->session, line));
     end_at_target(tr, t->first_step);

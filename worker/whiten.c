@@ -12,8 +12,7 @@ static psr_err add_images(const psr_trainer *t, psr_whitening *whitening)
         .plan = &plan,
         .threads = t->config->loader_threads,
         .depth = 2,
-        .last_epoch = 1,
-        .max_bad = t->config->max_bad};
+        .last_epoch = 1};
     psr_loader *loader = NULL;
     PSR_TRY(psr_loader_new(t->train, &options, &loader));
     psr_err err = PSR_OK;

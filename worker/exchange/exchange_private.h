@@ -39,7 +39,6 @@ struct psr_exchange {
     double pause_s, sums_wait_s; /* since the figures were last taken */
     uint64_t fetches_begun;
     float *fetched; /* an arena for what other members hold of a slot; NULL: not asked for yet */
-    double pause_s; /* since the figures were last taken */
     /* The last operation of all workers that was begun. Its memory belongs to the exchange, which
      * outlives the transport. */
     psr_request_options called;

@@ -94,21 +94,21 @@ struct psr_checkpoints {
 
 /* Large ones lie in memory that is kept from one checkpoint to the next: workers compute on the
  * cores on which the kernel would have to zero new pages. */
-static psr_err piece_new(psr_checkpoints *set, size_t count, piece **ret_piece)
+/* NULL: there is no memory. */
+static piece *piece_new(psr_checkpoints *set, size_t count)
 {
     const size_t bytes = sizeof(piece) + count * sizeof(float);
     const bool is_block =
         count * sizeof(float) >= KEPT_BYTES_MIN && count * sizeof(float) <= PSR_PAYLOAD_BYTES_MAX;
     void *memory = NULL;
-    if (is_block)
-        PSR_TRY(psr_blocks_take(set->blocks, &memory));
-    else
+    if (!is_block)
         memory = malloc(bytes);
-    if (memory == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for %zu floats of a checkpoint", count);
-    *ret_piece = memory;
-    **ret_piece = (piece){.is_block = is_block};
-    return PSR_OK;
+    else if (psr_blocks_take(set->blocks, &memory) != PSR_OK)
+        return NULL;
+    piece *made = memory;
+    if (made != NULL)
+        *made = (piece){.is_block = is_block};
+    return made;
 }
 
 static void piece_free(piece *p)
@@ -344,8 +344,9 @@ psr_err psr_checkpoints_put(psr_checkpoints *set, uint64_t step, uint32_t sectio
                         " comes in more than %" PRIu64 " pieces",
                         section, step, p->pieces_of[index]);
     PSR_TRY(psr_ranges_reserve(&p->came[index]));
-    piece *given;
-    PSR_TRY(piece_new(set, count, &given));
+    piece *given = piece_new(set, count);
+    if (given == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %zu floats of a checkpoint", count);
     given->section = section;
     given->offset = offset;
     given->count = count;

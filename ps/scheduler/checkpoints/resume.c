@@ -448,7 +448,7 @@ static psr_err check_or_send(const psr_resume *resume, const psr_sections *secti
 static psr_err check_frozen(const psr_resume *resume, const psr_layout *layout)
 {
     psr_config before;
-    const char *was = psr_checkpoint_metadata(resume->run_state, "freeze");
+    const char *was = psr_checkpoint_metadata(resume->files[PSR_CHECKPOINT_STATE], "freeze");
     psr_config_defaults(&before);
     if (was != NULL && psr_config_set(&before, "freeze", was) != PSR_OK)
         return psr_fail(PSR_ERR_FORMAT, "%s/state.safetensors: its \"freeze\" is no list of layers",

@@ -85,7 +85,10 @@ static void close_worker(worker *w)
 
 static psr_batch batch_of(uint32_t first, uint32_t count)
 {
-    return (psr_batch){images + first * PIXELS, labels + first, samples + first, count};
+    return (psr_batch){.images = images + first * PIXELS,
+                       .labels = labels + first,
+                       .samples = samples + first,
+                       .count = count};
 }
 
 static psr_exec_state state_of(const worker *w)

@@ -151,7 +151,8 @@ static void count_views(int count, const double *shares, float *averaged, uint64
             const psr_exec_state on = {.weights = psr_exchange_weights(exchange),
                                        .buffers = averaged};
             psr_pass_result result;
-            expect_ok(psr_backend_infer(trainer.backend, &batch, &on, NULL, logits, &result));
+            expect_ok(
+                psr_backend_infer(trainer.executors->backend, &batch, &on, NULL, logits, &result));
             for (uint32_t k = 0; k < net->classes; k++)
                 mean[k] += shares[v] * (double)logits[k];
         }
@@ -174,7 +175,7 @@ static void views_of_a_picture_are_judged_by_their_mean_logits(void **state)
                         flip_shift[] = {0.25, 0.25, 0.125, 0.125, 0.125, 0.125};
     float *averaged = calloc(net->buffers.length + 1, sizeof *averaged);
     psr_evaluation plain, evaluation;
-    expect_ok(psr_average_buffers(&trainer, averaged));
+    expect_ok(psr_average_buffers(&trainer, PSR_STATISTICS_OWN, averaged));
     expect_ok(psr_evaluate(&trainer, 1, &plain));
     for (int which = 0; which < 2; which++) {
         uint64_t correct = 0;
