@@ -129,7 +129,7 @@ static const char doc[] =
     "  psring doctor\n"
     "  psring doctor --hostfile hosts --data /data/cifar10 --out runs\n"
     "  psring doctor --hostfile hosts --data /data/cifar10 --model resnet50 --batch-size 128\n"
-    "  psring doctor --data cifar10 --model resnet50 --augment crop:32:4,flip,resize:224\n"
+    "  psring doctor --data cifar10 --model resnet50 --augment resize:224\n"
     "  psring doctor -H node1:2,node2:2 --interface ib0 --json\n"
     "\n"
     "It takes seconds: all hosts are asked at once, by a probe that listens as a\n"

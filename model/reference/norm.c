@@ -108,7 +108,8 @@ void psr_ref_batchnorm_backward_held(const psr_batchnorm *norm, const psr_real *
 
 /* ---- with the statistics of all workers ---- */
 
-/* Around the channel's first value, so that many roundings are as small as the differences to it. */
+/* Around the channel's first value, so that many roundings are as small as the differences to
+ * it. */
 void psr_ref_batchnorm_sums(const psr_batchnorm *norm, const psr_real *x, double *sums,
                             double *squares)
 {

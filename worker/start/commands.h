@@ -1,6 +1,6 @@
 /* What other programs of psring ask of psring-worker, without a run: `examine` and `read` of psring
- * doctor and psring show, `inspect`, `export`, `eval` and `classify` of the commands of these names.
- * One thread. */
+ * doctor and psring show, `inspect`, `export`, `eval` and `classify` of the commands of these
+ * names. One thread. */
 #ifndef PSR_WORKER_START_COMMANDS_H
 #define PSR_WORKER_START_COMMANDS_H
 
