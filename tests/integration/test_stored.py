@@ -184,7 +184,7 @@ def classify_refuses(tap, psring, directory):
     status, told, why = command(psring, "classify", run.out, stranger, missing)
     lines = why.splitlines()
     tap.ok(status == 2 and told == "" and len(lines) == 3 and "has no class names: classes are told by their numbers" in lines[0] and
-           "stranger.jpg" in lines[1] and "neither" in lines[1] and "missing.png" in lines[2], "each file that is no picture has a line", [told, why])
+           "stranger.jpg" in lines[1] and "should be a JPEG or PNG picture" in lines[1] and "missing.png" in lines[2], "each file that is no picture has a line", [told, why])
     status, told, why = command(psring, "classify", run.out)
     tap.ok(status == 2 and "no picture is named; give JPEG or PNG files" in why and why.count("\n") <= 2, "no picture is refused", [why])
     bare = os.path.join(directory, "bare.safetensors")
