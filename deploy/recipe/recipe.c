@@ -86,8 +86,8 @@ static psr_err refuse_name(const char *folder, const char *recipe)
     }
     const psr_err err =
         psr_fail(PSR_ERR_USAGE,
-                 "--recipe: there is none called '%.64s'%s%s%s; give one of %s, or a file, with a "
-                 "slash in its path",
+                 "--recipe: there is none called '%.64s'%s%s%s; give a file, with a slash in its "
+                 "path, or one of %s",
                  recipe, nearest != NULL ? " (" : "", nearest != NULL ? nearest : "",
                  nearest != NULL ? "?)" : "", names);
     free_names(entries, count);

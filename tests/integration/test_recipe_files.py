@@ -82,7 +82,7 @@ def files(tap, psring, directory, folder):
     done = train(psring, "--recipe", os.path.join(directory, "none.recipe"))
     tap.ok(done.returncode != 0 and "none.recipe" in done.stderr, "a file that is not there is named", tells(done))
     done = train(psring, "--recipe", "convnet-mnis")
-    tap.ok(done.returncode == 2 and "(convnet-mnist?); give one of convnet-mnist, " in done.stderr,
+    tap.ok(done.returncode == 2 and "(convnet-mnist?); give a file" in done.stderr and "or one of airbench94-cifar10, convnet-mnist, " in done.stderr,
            "a name that is not there is refused with the nearest and all names", tells(done))
     for other in ("--config", "--resume"):
         done = train(psring, "--recipe", recipe, other, out)

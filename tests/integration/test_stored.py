@@ -141,7 +141,7 @@ def classify_beside(tap, psring, directory):
     if not tap.ok(done[0] == 0, "Pillow writes pictures", [done[2]]):
         return
     files = [os.path.join(pictures, "%02d.png" % i) for i in range(count)]
-    run = Run(psring, directory, "run", dict(OPTIONS, model="resnet20", data=data, **{"no-eval": True, "augment": "crop-flip"}))
+    run = Run(psring, directory, "run", dict(OPTIONS, model="convnet", data=data, **{"no-eval": True, "augment": "crop-flip"}))
     model = os.path.join(directory, "model.onnx")
     command(psring, "export", run.out, "--to", "onnx", "-o", model)
     done = command(python, "-c", LOGITS, model, *files)
@@ -166,7 +166,7 @@ def classify_beside(tap, psring, directory):
     wide, fitted = (classified(psring, run.out, os.path.join(pictures, name))[1] for name in ("wide.png", "fitted.png"))
     tap.ok(wide and wide[0]["top"] == fitted[0]["top"], "a picture of another size is resized and cut as Pillow does it", [str(wide), str(fitted)])
     small = os.path.join(directory, "small.onnx")
-    resized = Run(psring, directory, "resized", dict(OPTIONS, model="resnet20", data=data, augment="crop:32:4,flip,resize:40", **{"steps": 2}))
+    resized = Run(psring, directory, "resized", dict(OPTIONS, model="mlp", data=data, augment="crop:32:4,flip,resize:40", **{"steps": 2}))
     outcome = resized.outcome()
     tap.ok(evaluated(psring, resized.out) == (round(100 * outcome["test_accuracy"], 2), float("%.4f" % outcome["test_loss"])),
            "of a run that resizes, eval comes to the run's own evaluation", [str(outcome), str(evaluated(psring, resized.out))])

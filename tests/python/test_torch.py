@@ -21,7 +21,7 @@ KINDS = ("sgd", "momentum", "nesterov", "adam", "adamw")
 def run(ranks, shards, *what):
     """The lines that rank 0 printed, and what went wrong."""
     with Workspace() as folder:
-        done = subprocess.run([psring, "run", "-n", str(ranks), "--shards", str(shards), "--", python, here / "torch_ranks.py", *what,
+        done = subprocess.run([psring, "run", "-n", str(ranks), *(["--shards", str(shards)] if shards else []), "--", python, here / "torch_ranks.py", *what,
                                os.path.join(folder, "meeting-")], env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
     return [line.split() for line in done.stdout.splitlines()], done.stderr.splitlines()[-12:]
 
