@@ -168,7 +168,9 @@ static psr_err tell_shards(const wanted *w, psr_reply *ret_reply)
         [PSR_NOTICE_WHAT] = PSR_NOTICE_SET, [PSR_NOTICE_NUMBER] = psr_node_group_id(t->node_group)};
     psr_setting setting = {.from = (int64_t)w->from};
     begun_updates(t, &least, &most);
-    setting.done = (int64_t)least;
+    /* A push begins when the values of the one before it have come, so the shards may still have the
+     * last update to make. */
+    setting.done = (int64_t)(least > t->updates ? least - 1 : least);
     snprintf(setting.arguments, sizeof setting.arguments, "%s", w->arguments);
     for (uint32_t s = 0; s < comm->shards && ret_reply->err == PSR_OK; s++) {
         const uint32_t shard = comm->workers + s;
