@@ -161,16 +161,24 @@ psr_err psr_table_gather(psr_kind kind, const psring_group *group, const void *o
     return psr_comm_finish(group->comm, request);
 }
 
-static psr_err other_table(const psring_group *group, const record *all, uint32_t other,
-                           uint64_t number)
+psr_err psr_table_differ(const psring_group *group, uint32_t r, uint64_t number, const char *first,
+                         const char *other)
 {
     const uint32_t *ranks = psr_node_group_ranks(group->group);
     psr_failure failure = {
-        .err = PSR_ERR_MISMATCH, .rank = ranks[0], .other = ranks[other], .number = number};
-    snprintf(failure.line, sizeof failure.line,
-             "rank %" PRIu32 " opens %.200s, rank %" PRIu32 " opens %.200s", ranks[0], all[0].says,
-             ranks[other], all[other].says);
+        .err = PSR_ERR_MISMATCH, .rank = ranks[0], .other = ranks[r], .number = number};
+    snprintf(failure.line, sizeof failure.line, "rank %" PRIu32 " %s, rank %" PRIu32 " %s",
+             ranks[0], first, ranks[r], other);
     return psr_comm_find(group->comm, group->group, &failure);
+}
+
+static psr_err other_table(const psring_group *group, const record *all, uint32_t other,
+                           uint64_t number)
+{
+    char here[224], there[224];
+    snprintf(here, sizeof here, "opens %.200s", all[0].says);
+    snprintf(there, sizeof there, "opens %.200s", all[other].says);
+    return psr_table_differ(group, other, number, here, there);
 }
 
 static psr_err compare(const psring_group *group, record *all, uint64_t number)
@@ -475,17 +483,14 @@ _Static_assert(sizeof(closing) % sizeof(int64_t) == 0, "a closing is words");
 
 static psr_err compare_closings(const psring_group *group, closing *all, uint64_t number)
 {
-    const uint32_t *ranks = psr_node_group_ranks(group->group);
     for (uint32_t r = 1; r < psr_node_group_size(group->group); r++) {
         if (all[r].id == all[0].id)
             continue;
-        psr_failure failure = {
-            .err = PSR_ERR_MISMATCH, .rank = ranks[0], .other = ranks[r], .number = number};
+        char first[sizeof all[0].name + 32], other[sizeof all[0].name + 32];
         all[0].name[sizeof all[0].name - 1] = all[r].name[sizeof all[r].name - 1] = '\0';
-        snprintf(failure.line, sizeof failure.line,
-                 "rank %" PRIu32 " closes table \"%s\", rank %" PRIu32 " closes table \"%s\"",
-                 ranks[0], all[0].name, ranks[r], all[r].name);
-        return psr_comm_find(group->comm, group->group, &failure);
+        snprintf(first, sizeof first, "closes table \"%s\"", all[0].name);
+        snprintf(other, sizeof other, "closes table \"%s\"", all[r].name);
+        return psr_table_differ(group, r, number, first, other);
     }
     return PSR_OK;
 }

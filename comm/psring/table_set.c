@@ -93,7 +93,6 @@ static void describe(const record *r, char line[224])
 
 static psr_err compare(const psring_group *group, record *all, uint64_t number)
 {
-    const uint32_t *ranks = psr_node_group_ranks(group->group);
     for (uint32_t r = 0; r < psr_node_group_size(group->group); r++)
         all[r].arguments[sizeof all[r].arguments - 1] = all[r].name[sizeof all[r].name - 1] = '\0';
     for (uint32_t r = 1; r < psr_node_group_size(group->group); r++) {
@@ -101,13 +100,9 @@ static psr_err compare(const psring_group *group, record *all, uint64_t number)
             strcmp(all[r].arguments, all[0].arguments) == 0)
             continue;
         char first[224], other[224];
-        psr_failure failure = {
-            .err = PSR_ERR_MISMATCH, .rank = ranks[0], .other = ranks[r], .number = number};
         describe(&all[0], first);
         describe(&all[r], other);
-        snprintf(failure.line, sizeof failure.line, "rank %" PRIu32 " %s, rank %" PRIu32 " %s",
-                 ranks[0], first, ranks[r], other);
-        return psr_comm_find(group->comm, group->group, &failure);
+        return psr_table_differ(group, r, number, first, other);
     }
     return PSR_OK;
 }
@@ -168,8 +163,8 @@ static psr_err tell_shards(const wanted *w, psr_reply *ret_reply)
         [PSR_NOTICE_WHAT] = PSR_NOTICE_SET, [PSR_NOTICE_NUMBER] = psr_node_group_id(t->node_group)};
     psr_setting setting = {.from = (int64_t)w->from};
     begun_updates(t, &least, &most);
-    /* A push begins when the values of the one before it have come, so the shards may still have the
-     * last update to make. */
+    /* A push begins when the values of the one before it have come, so the shards may still have
+     * the last update to make. */
     setting.done = (int64_t)(least > t->updates ? least - 1 : least);
     snprintf(setting.arguments, sizeof setting.arguments, "%s", w->arguments);
     for (uint32_t s = 0; s < comm->shards && ret_reply->err == PSR_OK; s++) {

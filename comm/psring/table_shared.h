@@ -1,5 +1,6 @@
-/* What the files of tables share: comm/psring/table.c, which opens, pushes, pulls and closes, and
- * comm/psring/table_state.c, which reads and writes. Within a call. */
+/* What the files of tables share: comm/psring/table.c, which opens, pushes, pulls and closes,
+ * comm/psring/table_state.c, which reads and writes, and comm/psring/table_set.c, which sets the
+ * arguments of updates. Within a call. */
 #ifndef PSR_COMM_PSRING_TABLE_SHARED_H
 #define PSR_COMM_PSRING_TABLE_SHARED_H
 
@@ -19,6 +20,10 @@ psr_err psr_table_find_part(const psring_table *table, const char *what, size_t 
  * group. *ret_number: the number of the call in the group. */
 psr_err psr_table_gather(psr_kind kind, const psring_group *group, const void *own, void *all,
                          size_t bytes, const psring_call *call, uint64_t *ret_number);
+/* MISMATCH for the whole group: its first rank and its rank r call something else. first, other:
+ * what each of them does, as in "sets ..". number: of the call in the group. */
+psr_err psr_table_differ(const psring_group *group, uint32_t r, uint64_t number, const char *first,
+                         const char *other);
 /* Returns err. If a shard has failed, the detail says that the table is lost. */
 psr_err psr_table_name_loss(const psring_table *table, psr_err err);
 

@@ -116,7 +116,6 @@ static void describe(const whole *w, const record *r, bool with_pushes, char lin
 static psr_err compare(const whole *w, record *all, uint64_t number)
 {
     const psring_group *group = w->table->group;
-    const uint32_t *ranks = psr_node_group_ranks(group->group);
     for (uint32_t r = 0; r < psr_node_group_size(group->group); r++)
         all[r].name[sizeof all[r].name - 1] = '\0';
     for (uint32_t r = 1; r < psr_node_group_size(group->group); r++) {
@@ -125,13 +124,9 @@ static psr_err compare(const whole *w, record *all, uint64_t number)
         if (same && (!w->table->bsp || all[r].pushes == all[0].pushes))
             continue;
         char first[192], other[192];
-        psr_failure failure = {
-            .err = PSR_ERR_MISMATCH, .rank = ranks[0], .other = ranks[r], .number = number};
         describe(w, &all[0], same, first);
         describe(w, &all[r], same, other);
-        snprintf(failure.line, sizeof failure.line, "rank %" PRIu32 " %s, rank %" PRIu32 " %s",
-                 ranks[0], first, ranks[r], other);
-        return psr_comm_find(group->comm, group->group, &failure);
+        return psr_table_differ(group, r, number, first, other);
     }
     return PSR_OK;
 }
