@@ -152,6 +152,23 @@ psr_err psr_picture_cut(psr_picture *picture, const psr_picture_part *part)
     return PSR_OK;
 }
 
+psr_err psr_picture_of_planes(const psr_picture_source *source, const uint8_t *pixels,
+                              const psr_picture_part *part, psr_picture *ret_picture)
+{
+    psr_picture picture = {
+        .pixels = pixels,
+        .channels = source->channels,
+        .height = source->height,
+        .width = source->width,
+        .plane = (size_t)source->height * source->width,
+        .row = source->width,
+        .step = 1,
+    };
+    PSR_TRY(psr_picture_cut(&picture, part));
+    *ret_picture = picture;
+    return PSR_OK;
+}
+
 /* ---- arrays in memory: state is their first pixel ---- */
 
 static const uint8_t *pixels_of(const psr_picture_source *source, uint32_t i)
@@ -165,18 +182,7 @@ static psr_err memory_picture(const psr_picture_source *source, uint32_t i,
                               psr_picture *ret_picture)
 {
     (void)scratch;
-    psr_picture picture = {
-        .pixels = pixels_of(source, i),
-        .channels = source->channels,
-        .height = source->height,
-        .width = source->width,
-        .plane = (size_t)source->height * source->width,
-        .row = source->width,
-        .step = 1,
-    };
-    PSR_TRY(psr_picture_cut(&picture, part));
-    *ret_picture = picture;
-    return PSR_OK;
+    return psr_picture_of_planes(source, pixels_of(source, i), part, ret_picture);
 }
 
 /* Shuffled samples lie anywhere in memory, so the processor cannot guess them. */

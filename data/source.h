@@ -157,6 +157,12 @@ PSR_MUST_CHECK psr_err psr_memory_source_new(const uint8_t *pixels, const uint32
 /* Cuts *picture down to a part of it. USAGE: the part is empty or not inside. NULL: nothing to do.
  * */
 PSR_MUST_CHECK psr_err psr_picture_cut(psr_picture *picture, const psr_picture_part *part);
+/* A part of a picture whose channels lie in memory as planes, one after another, all of the
+ * source's height and width; NULL: the whole picture. pixels are borrowed. USAGE as
+ * psr_picture_cut. */
+PSR_MUST_CHECK psr_err psr_picture_of_planes(const psr_picture_source *source,
+                                             const uint8_t *pixels, const psr_picture_part *part,
+                                             psr_picture *ret_picture);
 
 /* Decodes stored bytes of a form other than PIXELS into a picture that the scratch holds. name: for
  * messages, which open with it. The decoders of JPEG and PNG have this type. FORMAT, NOMEM,

@@ -80,11 +80,9 @@ static psr_err mapped_new(uint64_t offset, uint64_t bytes, psr_mapped **ret_mapp
     return PSR_OK;
 }
 
-psr_err psr_mapped_open(const char *path, uint64_t offset, uint64_t bytes, psr_mapped **ret_mapped)
+/* Maps the file if it was opened without an error; otherwise frees m. */
+static psr_err map_opened(psr_mapped *m, psr_err err, psr_mapped **ret_mapped)
 {
-    psr_mapped *m = NULL;
-    PSR_TRY(mapped_new(offset, bytes, &m));
-    psr_err err = open_file(m, path);
     if (err == PSR_OK)
         err = map(m);
     if (err != PSR_OK) {
@@ -93,6 +91,14 @@ psr_err psr_mapped_open(const char *path, uint64_t offset, uint64_t bytes, psr_m
     }
     *ret_mapped = m;
     return PSR_OK;
+}
+
+psr_err psr_mapped_open(const char *path, uint64_t offset, uint64_t bytes, psr_mapped **ret_mapped)
+{
+    psr_mapped *m = NULL;
+    PSR_TRY(mapped_new(offset, bytes, &m));
+    psr_err err = open_file(m, path);
+    return map_opened(m, err, ret_mapped);
 }
 
 psr_err psr_mapped_open_place(const psr_mapped_place *place, psr_mapped **ret_mapped)
@@ -106,14 +112,7 @@ psr_err psr_mapped_open_place(const psr_mapped_place *place, psr_mapped **ret_ma
     if (err == PSR_OK && memcmp(&m->place, place, sizeof *place) != 0)
         err = psr_fail(PSR_ERR_FORMAT, "%s: has changed since another process opened it",
                        place->path);
-    if (err == PSR_OK)
-        err = map(m);
-    if (err != PSR_OK) {
-        psr_mapped_free(m);
-        return err;
-    }
-    *ret_mapped = m;
-    return PSR_OK;
+    return map_opened(m, err, ret_mapped);
 }
 
 void psr_mapped_free(psr_mapped *m)
@@ -164,18 +163,8 @@ static psr_err mapped_picture(const psr_picture_source *source, uint32_t i,
     const psr_mapped *m = source->state;
     (void)scratch;
     PSR_TRY(psr_mapped_check(m));
-    psr_picture picture = {
-        .pixels = psr_mapped_bytes(m) + i * bytes_of_picture(source),
-        .channels = source->channels,
-        .height = source->height,
-        .width = source->width,
-        .plane = (size_t)source->height * source->width,
-        .row = source->width,
-        .step = 1,
-    };
-    PSR_TRY(psr_picture_cut(&picture, part));
-    *ret_picture = picture;
-    return PSR_OK;
+    return psr_picture_of_planes(source, psr_mapped_bytes(m) + i * bytes_of_picture(source), part,
+                                 ret_picture);
 }
 
 /* The kernel reads the pages meanwhile. */
