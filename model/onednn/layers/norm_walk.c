@@ -136,15 +136,22 @@ norm_range psr_onednn_norm_channels_in(const psr_onednn_norm_step *self, norm_ra
     return (norm_range){columns.begin * self->kernels->lanes, columns.end * self->kernels->lanes};
 }
 
-void psr_onednn_norm_normalise_by_rows(const psr_onednn_exec *exec,
-                                       const psr_onednn_norm_step *self, const norm_pointers *p)
+static void sweep_by_rows(const psr_onednn_exec *exec, const psr_onednn_norm_step *self,
+                          const norm_pointers *p,
+                          void (*kernel)(const norm_slab *slab, const norm_pointers *p))
 {
     const norm_range columns = {0, self->columns};
 #pragma omp parallel for num_threads(self->threads) schedule(static)
     for (uint32_t thread = 0; thread < self->threads; thread++)
         psr_onednn_norm_sweep(exec, self, p,
                               psr_onednn_norm_share(self->rows, self->threads, thread), columns,
-                              self->kernels->normalise);
+                              kernel);
+}
+
+void psr_onednn_norm_normalise_by_rows(const psr_onednn_exec *exec,
+                                       const psr_onednn_norm_step *self, const norm_pointers *p)
+{
+    sweep_by_rows(exec, self, p, self->kernels->normalise);
 }
 
 void psr_onednn_norm_reduce(const psr_onednn_exec *exec, const psr_onednn_norm_step *self,
@@ -171,10 +178,5 @@ double psr_onednn_norm_total(const psr_onednn_exec *exec, const psr_onednn_norm_
 void psr_onednn_norm_differentiate_by_rows(const psr_onednn_exec *exec,
                                            const psr_onednn_norm_step *self, const norm_pointers *p)
 {
-    const norm_range columns = {0, self->columns};
-#pragma omp parallel for num_threads(self->threads) schedule(static)
-    for (uint32_t thread = 0; thread < self->threads; thread++)
-        psr_onednn_norm_sweep(exec, self, p,
-                              psr_onednn_norm_share(self->rows, self->threads, thread), columns,
-                              self->kernels->differentiate);
+    sweep_by_rows(exec, self, p, self->kernels->differentiate);
 }
