@@ -203,31 +203,31 @@ static bool fits_any(const char *pattern, const psr_layout *layout)
 }
 
 /* A pattern that matches no tensor is taken for a mistake. */
+static psr_err no_tensor(const char *option, const char *pattern, const psr_config *config,
+                         const psr_layout *layout)
+{
+    return psr_fail(PSR_ERR_USAGE,
+                    "--%s: no tensor of %s is called '%.200s'; its first is %s, its last %s",
+                    option, config->model, pattern, layout->tensors[0].name,
+                    layout->tensors[layout->tensor_count - 1].name);
+}
+
 static psr_err check_route(const psr_config *config, const psr_layout *layout)
 {
     char pattern[PSR_ROUTE_TEXT_MAX];
     for (uint32_t i = 0; psr_config_route_pattern(config, i, pattern); i++)
         if (!fits_any(pattern, layout))
-            return psr_fail(PSR_ERR_USAGE,
-                            "--route: no tensor of %s is called '%.200s'; its first is %s, its "
-                            "last %s",
-                            config->model, pattern, layout->tensors[0].name,
-                            layout->tensors[layout->tensor_count - 1].name);
+            return no_tensor("route", pattern, config, layout);
     return PSR_OK;
 }
 
-/* Likewise. */
 static psr_err check_factors(const char *option, const char *factors, const psr_config *config,
                              const psr_layout *layout)
 {
     char pattern[PSR_FACTORS_TEXT_MAX];
     for (uint32_t i = 0; psr_config_factor_pattern(factors, i, pattern); i++)
         if (!fits_any(pattern, layout))
-            return psr_fail(PSR_ERR_USAGE,
-                            "--%s: no tensor of %s is called '%.200s'; its first is %s, its last "
-                            "%s",
-                            option, config->model, pattern, layout->tensors[0].name,
-                            layout->tensors[layout->tensor_count - 1].name);
+            return no_tensor(option, pattern, config, layout);
     return PSR_OK;
 }
 
