@@ -58,6 +58,25 @@ SLOW_DISK = "SLOW_DISK_BYTES_PER_S", CHECKPOINT_BYTES / (1.8 * DEADLINE_S)
 VERY_SLOW_DISK = "SLOW_DISK_BYTES_PER_S", CHECKPOINT_BYTES / PATIENCE_S
 
 
+def fails_with_one_line(played, run):
+    played.seconds = run.wait_ended(PATIENCE_S)
+    played.status = run.wait(PATIENCE_S)
+    said = unprefixed(run)
+    played.line = said[-1] if said else ""
+    played.expect(played.status == 1 and len(said) == 1, "exit status %s, lines %s" % (played.status, said))
+    played.expect(played.seconds is not None, "it does not end")
+
+
+def is_named_as_lost(played, run, held, action, name):
+    """A worker that has stopped itself is killed, or stays so until its deadline."""
+    held.wait_stopped()
+    if action == "kill":
+        held.signal(signal.SIGKILL)
+    fails_with_one_line(played, run)
+    how = "was lost: killed by signal 9" if action == "kill" else r"no sign of life for \d+\.\d s"
+    played.expect(re.search(r"%s\W.*%s" % (name, how), played.line), "the line: %s" % played.line)
+
+
 class Endings(Suite):
     slow_disk_module = None
 
@@ -233,12 +252,7 @@ class Endings(Suite):
         def act():
             run.wait_line("fault-point push:4 reached", PATIENCE_S)
             run.of_role("agent").signal(signal.SIGKILL)
-            played.seconds = run.wait_ended(PATIENCE_S)
-            played.status = run.wait(PATIENCE_S)
-            said = unprefixed(run)
-            played.line = said[-1] if said else ""
-            played.expect(played.status == 1 and len(said) == 1, "exit status %s, lines %s" % (played.status, said))
-            played.expect(played.seconds is not None, "it does not end")
+            fails_with_one_line(played, run)
             played.expect(re.search(r"(worker|shard) \d on \S+ was lost: with host \S+, whose agent ended \(killed by signal 9",
                                     played.line), played.line)
             self.check_resumes(played, run, ("ps", 2, False))
@@ -254,12 +268,7 @@ class Endings(Suite):
         def act():
             run.wait_until(lambda: run.last_step() >= 7, PATIENCE_S)
             run.of_role("agent").signal(signal.SIGSTOP)
-            played.seconds = run.wait_ended(PATIENCE_S)
-            played.status = run.wait(PATIENCE_S)
-            said = unprefixed(run)
-            played.line = said[-1] if said else ""
-            played.expect(played.status == 1 and len(said) == 1, "exit status %s, lines %s" % (played.status, said))
-            played.expect(played.seconds is not None, "it does not end")
+            fails_with_one_line(played, run)
             found = re.search(r"agent on \S+: no sign of life for (\d+\.\d) s; .*workers? \d.*: step \d+, \w+", played.line)
             played.expect(found and float(found.group(1)) >= DEADLINE_S, played.line)
             outcome = run.json()["outcome"]
@@ -303,17 +312,7 @@ class Endings(Suite):
             run.wait_line(r"fault-point %s:4 reached" % phase, PATIENCE_S)
             played.expect(any("on each of 2 hosts the workers divide the sums" in line for line in run.text("out")), "no ring over hosts")
             held = run.member("worker", rank)
-            held.wait_stopped()
-            if action == "kill":
-                held.signal(signal.SIGKILL)
-            played.seconds = run.wait_ended(PATIENCE_S)
-            played.status = run.wait(PATIENCE_S)
-            said = unprefixed(run)
-            played.line = said[-1] if said else ""
-            played.expect(played.status == 1 and len(said) == 1, "exit status %s, lines %s" % (played.status, said))
-            played.expect(played.seconds is not None, "it does not end")
-            how = "was lost: killed by signal 9" if action == "kill" else r"no sign of life for \d+\.\d s"
-            played.expect(re.search(r"worker %d on 127\.0\.0\.1\W.*%s" % (rank, how), played.line), "the line: %s" % played.line)
+            is_named_as_lost(played, run, held, action, r"worker %d on 127\.0\.0\.1" % rank)
             self.check_resumes(played, run, key)
 
         return self.guarded(played, run, act)
@@ -331,17 +330,7 @@ class Endings(Suite):
         def act():
             run.wait_line("fault-point norms:4 reached", PATIENCE_S)
             held = run.member("worker", rank)
-            held.wait_stopped()
-            if action == "kill":
-                held.signal(signal.SIGKILL)
-            played.seconds = run.wait_ended(PATIENCE_S)
-            played.status = run.wait(PATIENCE_S)
-            said = unprefixed(run)
-            played.line = said[-1] if said else ""
-            played.expect(played.status == 1 and len(said) == 1, "exit status %s, lines %s" % (played.status, said))
-            played.expect(played.seconds is not None, "it does not end")
-            how = "was lost: killed by signal 9" if action == "kill" else r"no sign of life for \d+\.\d s"
-            played.expect(re.search(r"worker %d on \S+\W.*%s" % (rank, how), played.line), "the line: %s" % played.line)
+            is_named_as_lost(played, run, held, action, r"worker %d on \S+" % rank)
             self.expect_checkpoint_of(played, run, 2)
 
         return self.guarded(played, run, act)
