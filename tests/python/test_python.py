@@ -46,6 +46,15 @@ def ctrl_c_ends_a_wait():
     return process.returncode == -signal.SIGINT and "KeyboardInterrupt" in said, said.splitlines()[-5:]
 
 
+def without_torch():
+    """What `import psring.torch` says where there is no PyTorch."""
+    program = "import sys\nsys.modules['torch'] = None\nimport psring.torch"
+    done = subprocess.run([python, "-c", program], env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
+    said = done.stderr.splitlines()
+    line = "ModuleNotFoundError: psring.torch needs PyTorch, which this Python does not have: pip install torch, or apt install python3-torch"
+    return done.returncode == 1 and said[-1] == line and "During handling" not in done.stderr, said
+
+
 def main():
     tap = Tap()
     said, problems = run("-n", "3", "--shards", "2", what="all")
@@ -56,6 +65,8 @@ def main():
     tap.ok(said == [line] * 2, "an exception in one rank is raised in all, with its rank, host and line", said + problems[-12:])
     ended, problems = ctrl_c_ends_a_wait()
     tap.ok(ended, "Ctrl-C ends a wait", problems)
+    missing, problems = without_torch()
+    tap.ok(missing, "psring.torch without PyTorch says what to install", problems)
     tap.end()
 
 

@@ -13,6 +13,14 @@ or with DistributedDataParallel
 docs/pytorch.md is the guide.
 """
 
+try:
+    import torch as _torch
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise  # it is there, and lacks something itself
+    raise ModuleNotFoundError("psring.torch needs PyTorch, which this Python does not have: pip install torch, or"
+                              " apt install python3-torch", name="torch") from None
+
 from .._errors import (BrokenError, CancelledError, Error, MismatchError, OutOfMemoryError, PeerError, TimeoutError,
                        UnsupportedError, UsageError)
 from ._collectives import allgather, allreduce, barrier, broadcast, broadcast_optimizer_state, broadcast_parameters
