@@ -46,13 +46,20 @@ def ctrl_c_ends_a_wait():
     return process.returncode == -signal.SIGINT and "KeyboardInterrupt" in said, said.splitlines()[-5:]
 
 
-def without_torch():
-    """What `import psring.torch` says where there is no PyTorch."""
-    program = "import sys\nsys.modules['torch'] = None\nimport psring.torch"
-    done = subprocess.run([python, "-c", program], env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
-    said = done.stderr.splitlines()
-    line = "ModuleNotFoundError: psring.torch needs PyTorch, which this Python does not have: pip install torch, or apt install python3-torch"
-    return done.returncode == 1 and said[-1] == line and "During handling" not in done.stderr, said
+TORCHES = {
+    "None": "ModuleNotFoundError: psring.torch needs PyTorch, which this Python does not have: pip install torch, or apt install python3-torch",
+    "types.SimpleNamespace(__version__='1.13.1', Tensor=object)":
+        "ImportError: psring.torch needs PyTorch 2.1 or later, and this Python has 1.13.1: pip install torch",
+}
+
+
+def other_torches(tap):
+    """What `import psring.torch` says where there is no PyTorch, or an old one."""
+    for torch, line in TORCHES.items():
+        program = "import sys, types\nsys.modules['torch'] = %s\nimport psring.torch" % torch
+        done = subprocess.run([python, "-c", program], env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
+        said = done.stderr.splitlines()
+        tap.ok(done.returncode == 1 and said[-1:] == [line] and "During handling" not in done.stderr, "says: " + line, said)
 
 
 def main():
@@ -65,8 +72,7 @@ def main():
     tap.ok(said == [line] * 2, "an exception in one rank is raised in all, with its rank, host and line", said + problems[-12:])
     ended, problems = ctrl_c_ends_a_wait()
     tap.ok(ended, "Ctrl-C ends a wait", problems)
-    missing, problems = without_torch()
-    tap.ok(missing, "psring.torch without PyTorch says what to install", problems)
+    other_torches(tap)
     tap.end()
 
 

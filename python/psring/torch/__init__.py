@@ -20,6 +20,8 @@ except ModuleNotFoundError as error:
         raise  # it is there, and lacks something itself
     raise ModuleNotFoundError("psring.torch needs PyTorch, which this Python does not have: pip install torch, or"
                               " apt install python3-torch", name="torch") from None
+if not hasattr(_torch.Tensor, "register_post_accumulate_grad_hook"):
+    raise ImportError("psring.torch needs PyTorch 2.1 or later, and this Python has %s: pip install torch" % _torch.__version__, name="torch")
 
 from .._errors import (BrokenError, CancelledError, Error, MismatchError, OutOfMemoryError, PeerError, TimeoutError,
                        UnsupportedError, UsageError)
