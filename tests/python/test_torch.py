@@ -1,7 +1,8 @@
 """psring.torch beside torch alone: the bits of DDP with Gloo, the optimizers on shards beside
 torch.optim. Needs a Python with torch and cffi: PSR_PYTHON, or python3; skipped without. TAP.
 
-usage: test_torch.py PSRING PACKAGES"""
+usage: test_torch.py PSRING PACKAGES CACHE [--resnet18]; CACHE keeps the backend that is compiled.
+--resnet18: that network of torchvision by DDP alone, which takes longer"""
 
 import os
 import pathlib
@@ -12,9 +13,9 @@ here = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(here.parent / "integration"))
 from psring_run import PATIENCE_S, Tap, Workspace  # noqa: E402
 
-psring, packages = sys.argv[1:3]
+psring, packages, cache = sys.argv[1:4]
 python = os.environ.get("PSR_PYTHON", "python3")
-environment = {**os.environ, "PYTHONPATH": packages}
+environment = {**os.environ, "PYTHONPATH": packages, "XDG_CACHE_HOME": cache}
 KINDS = ("sgd", "momentum", "nesterov", "adam", "adamw")
 
 
@@ -32,8 +33,10 @@ def told(lines):
 
 def bits(tap):
     """Two ranks, since there DDP with Gloo adds in psring's order."""
-    said, problems = run(2, 0, "gloo", "hook", "ring")
+    said, problems = run(2, 0, "gloo", "hook", "ring", "backend", "backend-2", "backend-3")
     found = dict(line for line in said if len(line) == 2)
+    tap.ok("gloo" in found and [found.get(way) for way in ("backend", "backend-2", "backend-3")] == 3 * [found["gloo"]],
+           "DDP with the backend psring does so in three runs", told(said) + problems)
     for way, name in [("hook", "DDP with the hook"), ("ring", "an optimizer with mode ring")]:
         tap.ok("gloo" in found and found.get(way) == found["gloo"], name + " ends 30 steps with the bits of DDP and Gloo", told(said) + problems)
     # The mean of two halves is exact, so a loop of torch's own has the same bits too.
@@ -41,6 +44,14 @@ def bits(tap):
     ring = [line for line in said if line[0] == "ring"]
     tap.ok(len(ring) == 10 and all(line[5] == "True" for line in ring), "mode ring has the bits of one process, whatever the optimizer",
            told(said) + problems)
+
+
+def big(tap):
+    ways = ["gloo-resnet18", "hook-resnet18"] + ["backend-%d-resnet18" % run for run in range(3)]
+    said, problems = run(2, 0, *ways)
+    found = dict(line for line in said if len(line) == 2)
+    tap.ok(len(found) == len(ways) and len(set(found.values())) == 1,
+           "30 steps of ResNet-18 have DDP's and Gloo's bits with the hook, and in three runs with the backend", told(said) + problems)
 
 
 def parity(tap):
@@ -76,7 +87,10 @@ def main():
         print("1..0 # SKIP %s has no torch or no cffi; PSR_PYTHON names another Python" % python)
         return
     tap = Tap()
-    for part in (bits, small, parity):
+    if sys.argv[4:] == ["--resnet18"] and subprocess.run([python, "-c", "import torchvision"], capture_output=True).returncode != 0:
+        print("1..0 # SKIP %s has no torchvision; PSR_PYTHON names another Python" % python)
+        return
+    for part in (big,) if sys.argv[4:] == ["--resnet18"] else (bits, small, parity):
         part(tap)
     tap.end()
 

@@ -45,6 +45,13 @@ def resnet():
                                torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(32, 10))
 
 
+def resnet18():
+    from torchvision.models import resnet18
+
+    torch.manual_seed(0)
+    return resnet18(num_classes=10)
+
+
 class Batches:
     """Every rank's batches, of which a rank takes its own."""
 
@@ -207,16 +214,17 @@ def twice():
 
 
 def ddp(way, path):
-    """30 steps of a small ResNet by DDP."""
-    model, batches = resnet(), Batches(3, 12, 12)
+    """30 steps of a small ResNet by DDP; of ResNet-18 if the way ends so."""
+    big = way.endswith("resnet18")
+    model, batches = resnet18() if big else resnet(), Batches(3, *(32, 32) if big else (12, 12))
     if way == "ring":
         optimizer = psring.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, nesterov=True, weight_decay=1e-4))
         parallel = model
     else:
-        backend = "psring" if way == "backend" else "gloo"
+        backend = "psring" if way.startswith("backend") else "gloo"
         dist.init_process_group(backend, init_method="file://" + path + way, rank=psring.rank(), world_size=psring.size())
-        parallel = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.05)
-        if way == "hook":
+        parallel = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=25 if big else 0.05)
+        if way.startswith("hook"):
             parallel.register_comm_hook(None, psring.ddp_hook)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, nesterov=True, weight_decay=1e-4)
     for _ in range(30):

@@ -9,6 +9,7 @@ by parameter servers.
 or with DistributedDataParallel
 
     ddp.register_comm_hook(None, psring.ddp_hook)
+    torch.distributed.init_process_group("psring")          # or all of its collectives
 
 docs/pytorch.md is the guide.
 """
@@ -25,6 +26,7 @@ if not hasattr(_torch.Tensor, "register_post_accumulate_grad_hook"):
 
 from .._errors import (BrokenError, CancelledError, Error, MismatchError, OutOfMemoryError, PeerError, TimeoutError,
                        UnsupportedError, UsageError)
+from . import _backend
 from ._collectives import allgather, allreduce, barrier, broadcast, broadcast_optimizer_state, broadcast_parameters
 from ._distributed_optimizer import DistributedOptimizer
 from ._hook import ddp_hook
@@ -34,3 +36,5 @@ __all__ = ["BrokenError", "CancelledError", "DistributedOptimizer", "Error", "Mi
            "TimeoutError", "UnsupportedError", "UsageError", "allgather", "allreduce", "barrier", "broadcast",
            "broadcast_optimizer_state", "broadcast_parameters", "comm", "ddp_hook", "init", "is_initialized", "local_rank",
            "local_size", "rank", "shutdown", "size", "world"]
+
+_backend.register()

@@ -1,0 +1,136 @@
+"""The C++ half of the backend "psring", compiled when it is first used: torch's C++ interface differs
+from version to version, so that a wheel cannot bring it along."""
+
+import contextlib
+import ctypes
+import fcntl
+import hashlib
+import importlib.machinery
+import importlib.util
+import os
+import pathlib
+import platform
+import shlex
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+
+import torch
+
+from .. import _psring
+from .._errors import Error, UnsupportedError
+
+NAME = "psring_torch_backend"
+SOURCES = ("backend.cpp", "backend.hpp")
+INSTEAD = "psring.ddp_hook and psring.DistributedOptimizer work without"
+
+
+class _Symbol(ctypes.Structure):
+    _fields_ = [("file", ctypes.c_char_p), ("base", ctypes.c_void_p), ("name", ctypes.c_char_p), ("address", ctypes.c_void_p)]
+
+
+def _library():
+    """The file of the libpsring that this process has loaded."""
+    address = ctypes.cast(ctypes.CDLL(_psring.__file__).psring_version, ctypes.c_void_p)
+    symbol = _Symbol()
+    ctypes.CDLL(None).dladdr(address, ctypes.byref(symbol))
+    return os.path.realpath(os.fsdecode(symbol.file))
+
+
+def _missing(what, install):
+    return UnsupportedError("unsupported", "the backend psring is compiled when it is first used, and %s is missing: install %s, or set CXX; %s"
+                            % (what, install, INSTEAD))
+
+
+def _compiler():
+    named = shlex.split(os.environ.get("CXX", ""))
+    for command in ([named] if named else [["c++"], ["g++"], ["clang++"]]):
+        if shutil.which(command[0]):
+            return command
+    raise _missing("a C++ compiler (%s)" % (named[0] if named else "c++"), "g++")
+
+
+def _folder():
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    return pathlib.Path(cache if os.path.isabs(cache) else os.path.expanduser("~/.cache")) / "psring"
+
+
+def key(sources):
+    """What a build serves: this torch, this Python, this libpsring, and these sources."""
+    version = _psring.lib.psring_version()
+    told = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources)).hexdigest()[:12]
+    abi = "cxx11" if torch.compiled_with_cxx11_abi() else "cxx03"
+    return "torch-%s-%s-%s-%s-psring-%d.%d.%d-%s" % (torch.__version__, abi, sysconfig.get_config_var("SOABI") or "python",
+                                                     platform.machine(), version >> 16, version >> 8 & 255, version & 255, told)
+
+
+def _command(source, include, out):
+    root, python = pathlib.Path(torch.__file__).parent, sysconfig.get_paths()["include"]
+    compiler = _compiler()
+    if not os.path.exists(os.path.join(python, "Python.h")):
+        raise _missing("Python.h (%s)" % python, "python3-dev")
+    return [*compiler, "-std=c++20", "-O2", "-fPIC", "-shared", "-w", "-D_GLIBCXX_USE_CXX11_ABI=%d" % torch.compiled_with_cxx11_abi(),
+            "-I", str(include), "-isystem", str(root / "include"), "-isystem", str(root / "include/torch/csrc/api/include"),
+            "-isystem", python, str(source), "-o", str(out), "-L", str(root / "lib"), "-ltorch_python", "-ltorch_cpu", "-lc10", _library()]
+
+
+@contextlib.contextmanager
+def _locked(path):
+    """One process at a time. A file system without locks costs a build more, and nothing else."""
+    with open(path, "w") as file:
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _build(source, include, built):
+    """Builds aside and renames: whoever sees the file sees all of it."""
+    with tempfile.TemporaryDirectory(prefix="building-", dir=built.parent) as folder:
+        out = pathlib.Path(folder) / built.name
+        done = subprocess.run(_command(source, include, out), capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
+        if done.returncode != 0:
+            log = built.with_suffix(".log")
+            log.write_text(done.stderr)
+            first = next((line for line in done.stderr.splitlines() if "error" in line), "status %d" % done.returncode)
+            raise UnsupportedError("unsupported", "the backend psring could not be compiled for torch %s: %s (all of it: %s); %s"
+                                   % (torch.__version__, first.strip(), log, INSTEAD))
+        os.replace(out, built)
+
+
+def _load(path):
+    loader = importlib.machinery.ExtensionFileLoader(NAME, str(path))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(NAME, loader))
+    loader.exec_module(module)
+    return module
+
+
+_module = None
+
+
+def compiled():
+    """The module, from the user's cache or built into it now."""
+    global _module
+    if _module is not None:
+        return _module
+    here = pathlib.Path(__file__).resolve().parent
+    include = here.parent / "include"
+    sources = [here / name for name in SOURCES] + [include / "psring" / "psring.h"]
+    folder = _folder() / key(sources)
+    built = folder / (NAME + ".so")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not built.exists():
+            with _locked(folder / "lock"):
+                if not built.exists():
+                    _build(sources[0], include, built)
+    except OSError as failure:
+        raise Error("io", "the backend psring is compiled into %s: %s; set XDG_CACHE_HOME to a folder that can be written"
+                    % (folder, failure.strerror or failure)) from None
+    _module = _load(built)
+    return _module
+
+
+def is_loaded():
+    """Whether compiled() has been called with success."""
+    return _module is not None
