@@ -22,7 +22,7 @@ from .. import _psring
 from .._errors import Error, UnsupportedError
 
 NAME = "psring_torch_backend"
-SOURCES = ("backend.cpp", "backend.hpp")
+SOURCES = ("backend.cpp", "backend_tensors.hpp", "backend_work.hpp")
 INSTEAD = "psring.ddp_hook and psring.DistributedOptimizer work without"
 
 

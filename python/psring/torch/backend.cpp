@@ -1,235 +1,20 @@
 /* The backend "psring" of torch.distributed: a c10d::Backend over libpsring's C API, for tensors in
  * the CPU's memory. _compile.py compiles this file when it is first used, and _backend.py calls
- * create(). Rows of tensors go as they lie where they are contiguous; what is not, and lists of
- * tensors, go through one array that holds them one after another. */
-#include "backend.hpp"
+ * create(). */
+#include "backend_tensors.hpp"
 
-namespace {
+namespace
+{
 
 using c10d::OpType;
-using c10d::ReduceOp;
-using Lists = std::vector<Tensors>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
-
-/* ---- tensors as what the library takes ---- */
-
-struct Values {
-    void *data;
-    size_t count;
-    psring_type type;
-};
-
-void check(const at::Tensor &tensor, const char *what)
-{
-    if (tensor.layout() != at::kStrided)
-        fail(PSRING_ERR_UNSUPPORTED, std::string(what) + ": the tensor is sparse: call .to_dense()");
-    if (!tensor.device().is_cpu())
-        fail(PSRING_ERR_UNSUPPORTED,
-             std::string(what) + ": the tensor is on " + tensor.device().str() +
-                 "; the backend psring takes tensors in the CPU's memory: call .cpu()");
-}
-
-/* The library's type for values that are only moved, and how many of it a value has. */
-std::pair<psring_type, size_t> type_of(const at::Tensor &tensor)
-{
-    switch (tensor.scalar_type()) {
-    case at::kFloat: return {PSRING_FLOAT32, 1};
-    case at::kDouble: return {PSRING_FLOAT64, 1};
-    case at::kHalf: return {PSRING_FLOAT16, 1};
-    case at::kBFloat16: return {PSRING_BFLOAT16, 1};
-    case at::kChar: return {PSRING_INT8, 1};
-    case at::kShort: return {PSRING_INT16, 1};
-    case at::kInt: return {PSRING_INT32, 1};
-    case at::kLong: return {PSRING_INT64, 1};
-    case at::kUInt16: return {PSRING_UINT16, 1};
-    case at::kUInt32: return {PSRING_UINT32, 1};
-    case at::kUInt64: return {PSRING_UINT64, 1};
-    case at::kComplexHalf: return {PSRING_FLOAT16, 2};
-    case at::kComplexFloat: return {PSRING_FLOAT32, 2};
-    case at::kComplexDouble: return {PSRING_FLOAT64, 2};
-    default: return {PSRING_UINT8, tensor.element_size()}; /* bool, and 8-bit floats */
-    }
-}
-
-Values values_of(const at::Tensor &tensor)
-{
-    const auto [type, width] = type_of(tensor);
-    return {tensor.data_ptr(), (size_t)tensor.numel() * width, type};
-}
-
-/* A contiguous tensor with the same values; the tensor itself if it is one. */
-at::Tensor flat_copy(const at::Tensor &tensor)
-{
-    return tensor.is_contiguous() ? tensor : tensor.contiguous();
-}
-
-/* A contiguous tensor that becomes `tensor` when the plan ends: itself, or one that is copied. */
-at::Tensor target_of(Plan &plan, const at::Tensor &tensor, bool with_values)
-{
-    if (tensor.is_contiguous())
-        return tensor;
-    const at::Tensor dense = with_values ? tensor.contiguous()
-                                         : at::empty_like(tensor, at::MemoryFormat::Contiguous);
-    plan.finish.push_back([tensor, dense] { at::Tensor(tensor).copy_(dense); });
-    plan.held.push_back(dense);
-    return dense;
-}
-
-size_t sum(const std::vector<size_t> &counts)
-{
-    size_t total = 0;
-    for (const size_t count : counts)
-        total += count;
-    return total;
-}
-
-/* Tensors of one type, in one array one after another. */
-struct Row {
-    at::Tensor flat;
-    std::vector<size_t> counts; /* of the library's values, for each tensor */
-};
-
-Row row_of(const Tensors &tensors, const at::Tensor &like, const char *what)
-{
-    Row row;
-    int64_t total = 0;
-    for (const at::Tensor &tensor : tensors) {
-        check(tensor, what);
-        if (tensor.scalar_type() != like.scalar_type())
-            refuse(std::string(what) + ": its tensors have different types");
-        row.counts.push_back(values_of(tensor).count);
-        total += tensor.numel();
-    }
-    row.flat = at::empty({total}, like.options());
-    return row;
-}
-
-void fill(Row &row, const Tensors &tensors)
-{
-    int64_t at = 0;
-    for (const at::Tensor &tensor : tensors) {
-        row.flat.narrow(0, at, tensor.numel()).view(tensor.sizes()).copy_(tensor);
-        at += tensor.numel();
-    }
-}
-
-/* Copies the row to the tensors when the plan ends. */
-void spread_later(Plan &plan, const Row &row, const Tensors &tensors)
-{
-    plan.held.push_back(row.flat);
-    plan.finish.push_back([flat = row.flat, tensors] {
-        int64_t at = 0;
-        for (const at::Tensor &tensor : tensors) {
-            at::Tensor(tensor).copy_(flat.narrow(0, at, tensor.numel()).view(tensor.sizes()));
-            at += tensor.numel();
-        }
-    });
-}
-
-/* ---- reductions ---- */
-
-struct Reduction {
-    psring_op op;
-    bool divide = false; /* whole numbers, at the end */
-};
-
-psring_op logical_of(ReduceOp::RedOpType op, const char *what)
-{
-    switch (op) {
-    case ReduceOp::SUM:
-    case ReduceOp::MAX:
-    case ReduceOp::BOR: return PSRING_LOGICAL_OR;
-    case ReduceOp::PRODUCT:
-    case ReduceOp::MIN:
-    case ReduceOp::BAND: return PSRING_LOGICAL_AND;
-    case ReduceOp::BXOR: return PSRING_LOGICAL_XOR;
-    default: refuse(std::string(what) + ": there is no such reduction of bool");
-    }
-}
-
-Reduction reduction_of(const ReduceOp &op, const at::Tensor &tensor, const char *what)
-{
-    const at::ScalarType type = tensor.scalar_type();
-    if (type == at::kBool)
-        return {logical_of(op, what)};
-    const bool whole = at::isIntegralType(type, false), complex = at::isComplexType(type);
-    if (!whole && !complex && type_of(tensor).first == PSRING_UINT8)
-        fail(PSRING_ERR_UNSUPPORTED,
-             std::string(what) + ": there is no reduction of " + c10::toString(type));
-    switch (op) {
-    case ReduceOp::SUM:
-    case ReduceOp::PREMUL_SUM: return {PSRING_SUM};
-    case ReduceOp::AVG: return {whole ? PSRING_SUM : PSRING_MEAN, whole};
-    default: break;
-    }
-    if (complex)
-        refuse(std::string(what) + ": complex numbers have a sum and a mean only");
-    switch (op) {
-    case ReduceOp::PRODUCT: return {PSRING_PRODUCT};
-    case ReduceOp::MIN: return {PSRING_MINIMUM};
-    case ReduceOp::MAX: return {PSRING_MAXIMUM};
-    default: break;
-    }
-    if (!whole)
-        refuse(std::string(what) + ": BAND, BOR and BXOR take whole numbers, not " +
-               c10::toString(type));
-    switch (op) {
-    case ReduceOp::BAND: return {PSRING_BITWISE_AND};
-    case ReduceOp::BOR: return {PSRING_BITWISE_OR};
-    case ReduceOp::BXOR: return {PSRING_BITWISE_XOR};
-    default: refuse(std::string(what) + ": there is no such reduction");
-    }
-}
-
-/* What PREMUL_SUM multiplies by, first. */
-void multiply(const ReduceOp &op, at::Tensor tensor)
-{
-    if (op != ReduceOp::PREMUL_SUM)
-        return;
-    const auto *factor = dynamic_cast<const c10d::PreMulSumSupplement *>(op.supplement_.get());
-    TORCH_CHECK(factor != nullptr, "psring: PREMUL_SUM without its factor");
-    at::NoGradGuard no_grad;
-    if (factor->tensor_factor.defined())
-        tensor.mul_(factor->tensor_factor);
-    else
-        tensor.mul_(factor->double_factor);
-}
-
-/* A copy that may be multiplied, or the tensor itself if there is nothing to do. */
-at::Tensor multiplied(const ReduceOp &op, const at::Tensor &tensor)
-{
-    if (op != ReduceOp::PREMUL_SUM)
-        return flat_copy(tensor);
-    at::Tensor copy = tensor.contiguous().clone();
-    multiply(op, copy);
-    return copy;
-}
-
-void divide_later(Plan &plan, const Reduction &reduction, const at::Tensor &tensor, int size)
-{
-    if (reduction.divide)
-        plan.finish.insert(plan.finish.begin(),
-                           [tensor, size] { at::Tensor(tensor).div_(size, "trunc"); });
-}
-
-const at::Tensor &only(const Tensors &tensors, const char *what)
-{
-    if (tensors.size() != 1)
-        refuse(std::string(what) + ": takes one tensor, not " + std::to_string(tensors.size()));
-    check(tensors[0], what);
-    return tensors[0];
-}
-
-const Tensors &only(const Lists &lists, int size, const char *what)
-{
-    if (lists.size() != 1 || lists[0].size() != (size_t)size)
-        refuse(std::string(what) + ": takes one list of " + std::to_string(size) + " tensors");
-    return lists[0];
-}
 
 /* ---- the backend ---- */
 
-class PsringBackend : public c10d::Backend {
+constexpr uint32_t MONITOR_TAG = PSRING_TAG_MAX; /* of a monitored barrier's messages */
+
+class PsringBackend : public c10d::Backend
+{
   public:
     PsringBackend(std::shared_ptr<Communicator> comm, psring_group *group, bool owned, int rank,
                   int size, milliseconds timeout)
@@ -245,11 +30,25 @@ class PsringBackend : public c10d::Backend {
         }
     }
 
-    const std::string getBackendName() const override { return "psring"; }
-    c10::intrusive_ptr<Options> getBackendOptions() override { return options_; }
-    void setTimeout(milliseconds timeout) override { options_->timeout = timeout; }
-    uint64_t getSequenceNumberForGroup() override { return number_; }
-    void setSequenceNumberForGroup() override {}
+    const std::string getBackendName() const override
+    {
+        return "psring";
+    }
+    c10::intrusive_ptr<Options> getBackendOptions() override
+    {
+        return options_;
+    }
+    void setTimeout(milliseconds timeout) override
+    {
+        options_->timeout = timeout;
+    }
+    uint64_t getSequenceNumberForGroup() override
+    {
+        return number_;
+    }
+    void setSequenceNumberForGroup() override
+    {
+    }
 
     void shutdown() override
     {
@@ -288,8 +87,7 @@ class PsringBackend : public c10d::Backend {
     {
         return all_reduce(OpType::ALLREDUCE, "all_reduce", tensors, o);
     }
-    WorkPtr allreduce_coalesced(Tensors &tensors,
-                                const c10d::AllreduceCoalescedOptions &o) override
+    WorkPtr allreduce_coalesced(Tensors &tensors, const c10d::AllreduceCoalescedOptions &o) override
     {
         return all_reduce(OpType::ALLREDUCE_COALESCED, "all_reduce", tensors, o);
     }
@@ -313,11 +111,11 @@ class PsringBackend : public c10d::Backend {
             divide_later(plan, reduction, data, size_);
         }
         plan.held.push_back(data);
-        plan.starts.push_back([=, this, v = values_of(data), op = reduction.op](auto call,
-                                                                               auto request) {
-            return psring_reduce(group_, v.data, here ? v.data : nullptr, v.count, v.type, op, root,
-                                 call, request);
-        });
+        plan.starts.push_back(
+            [=, this, v = values_of(data), op = reduction.op](auto call, auto request) {
+                return psring_reduce(group_, v.data, here ? v.data : nullptr, v.count, v.type, op,
+                                     root, call, request);
+            });
         return run(OpType::REDUCE, "reduce", tensors, std::move(plan), o.timeout);
     }
 
@@ -480,9 +278,8 @@ class PsringBackend : public c10d::Backend {
     WorkPtr barrier(const c10d::BarrierOptions &o) override
     {
         Plan plan;
-        plan.starts.push_back([this](auto call, auto request) {
-            return psring_barrier(group_, call, request);
-        });
+        plan.starts.push_back(
+            [this](auto call, auto request) { return psring_barrier(group_, call, request); });
         return run(OpType::BARRIER, "barrier", {}, std::move(plan), o.timeout);
     }
 
@@ -509,9 +306,100 @@ class PsringBackend : public c10d::Backend {
         return receive(OpType::RECVANYSOURCE, "recvAnySource", tensors, PSRING_ANY_RANK, tag);
     }
 
-    psring_group *group() const { return group_; }
+    /* Rank 0 hears of all others, and then tells them. Who does not come breaks the group: its
+     * messages are still awaited. */
+    void monitoredBarrier(const c10d::BarrierOptions &o, bool wait_all_ranks) override
+    {
+        check_alive("monitored_barrier");
+        const milliseconds timeout =
+            o.timeout == c10d::kUnsetTimeout ? options_->timeout : o.timeout;
+        if (rank_ == 0)
+            hear_all(timeout, wait_all_ranks);
+        else
+            be_heard(timeout);
+    }
 
   private:
+    void check_alive(const char *what) const
+    {
+        if (comm_ == nullptr || comm_->closed())
+            fail(PSRING_ERR_BROKEN, std::string(what) + ": the process group was destroyed");
+    }
+
+    /* A message without values of a monitored barrier. */
+    psring_err signal(int to, psring_request **ret_request)
+    {
+        psring_call call = {};
+        call.size = sizeof call;
+        call.buffered = true;
+        return psring_send(group_, nullptr, 0, PSRING_UINT8, to, MONITOR_TAG, &call, ret_request);
+    }
+    psring_err await_signal(int from, int64_t deadline_ms, psring_request **ret_request)
+    {
+        psring_call call = {};
+        call.size = sizeof call;
+        call.deadline_ms = deadline_ms;
+        return psring_receive(group_, nullptr, 0, PSRING_UINT8, from, MONITOR_TAG, &call,
+                              ret_request);
+    }
+
+    void hear_all(milliseconds timeout, bool wait_all_ranks)
+    {
+        if (timeout.count() <= 0)
+            fail(PSRING_ERR_TIMEOUT, "Rank 0 timed out in monitoredBarrier");
+        const auto end = std::chrono::steady_clock::now() + timeout;
+        std::vector<psring_request *> heard((size_t)size_, nullptr);
+        std::vector<int> missing;
+        std::exception_ptr error;
+        for (int r = 1; r < size_ && error == nullptr; r++)
+            if (const psring_err err = await_signal(r, PSRING_FOREVER, &heard[(size_t)r]);
+                err != PSRING_OK)
+                error = failure(err, "monitored_barrier");
+        for (int r = 1; r < size_ && error == nullptr && (missing.empty() || wait_all_ranks); r++) {
+            const auto left =
+                std::chrono::ceil<milliseconds>(end - std::chrono::steady_clock::now());
+            const psring_err err =
+                psring_wait(heard[(size_t)r], std::max<int64_t>(0, left.count()));
+            if (err == PSRING_ERR_BUSY)
+                missing.push_back(r);
+            else if (err != PSRING_OK)
+                error = failure(err, "monitored_barrier");
+        }
+        if (!missing.empty()) {
+            std::string line = missing.size() > 1 ? "Ranks " : "Rank ";
+            for (size_t i = 0; i < missing.size(); i++)
+                line += (i > 0 ? ", " : "") + std::to_string(missing[i]);
+            line +=
+                " failed to pass monitoredBarrier in " + std::to_string(timeout.count()) + " ms";
+            if (psring_revoke(group_, line.c_str()) != PSRING_OK)
+                line += std::string(", and the others were not told: ") + psring_err_detail();
+            error = exception_of(PSRING_ERR_TIMEOUT, line);
+        }
+        for (psring_request *&request : heard)
+            psring_request_free(&request);
+        for (int r = 1; r < size_ && error == nullptr; r++)
+            if (const psring_err err = signal(r, nullptr); err != PSRING_OK)
+                error = failure(err, "monitored_barrier");
+        if (error != nullptr)
+            std::rethrow_exception(error);
+    }
+    void be_heard(milliseconds timeout)
+    {
+        psring_err err = signal(0, nullptr);
+        if (err == PSRING_OK) /* twice: rank 0 may have begun that much later */
+            err = await_signal(0, std::max<int64_t>(1, 2 * timeout.count()), nullptr);
+        if (err != PSRING_OK)
+            std::rethrow_exception(
+                failure(err, ("Rank " + std::to_string(rank_) +
+                              " successfully reached monitoredBarrier, but received errors while "
+                              "waiting for send/recv from rank 0")
+                                 .c_str()));
+    }
+    std::exception_ptr failure(psring_err err, const char *what) const
+    {
+        return failure_of(err, what, group_, comm_->world());
+    }
+
     int root_of(int64_t root, const char *what) const
     {
         if (root < 0 || root >= size_)
@@ -537,11 +425,11 @@ class PsringBackend : public c10d::Backend {
             const at::Tensor data = target_of(plan, tensor, true);
             multiply(o.reduceOp, data);
             divide_later(plan, reduction, data, size_);
-            plan.starts.push_back([this, v = values_of(data), op = reduction.op](auto call,
-                                                                                auto request) {
-                return psring_all_reduce(group_, v.data, v.data, v.count, v.type, op, call,
-                                         request);
-            });
+            plan.starts.push_back(
+                [this, v = values_of(data), op = reduction.op](auto call, auto request) {
+                    return psring_all_reduce(group_, v.data, v.data, v.count, v.type, op, call,
+                                             request);
+                });
         }
         return run(type, what, tensors, std::move(plan), o.timeout);
     }
@@ -645,11 +533,11 @@ class PsringBackend : public c10d::Backend {
         if (sum(send_counts) != values_of(send).count ||
             sum(receive_counts) != values_of(receive).count)
             refuse("all_to_all: the tensor does not have equal parts for all ranks");
-        plan.starts.push_back([=, this, v = values_of(send), r = values_of(receive)](auto call,
-                                                                                    auto request) {
-            return psring_all_to_all_v(group_, v.data, send_counts.data(), r.data,
-                                       receive_counts.data(), v.type, call, request);
-        });
+        plan.starts.push_back(
+            [=, this, v = values_of(send), r = values_of(receive)](auto call, auto request) {
+                return psring_all_to_all_v(group_, v.data, send_counts.data(), r.data,
+                                           receive_counts.data(), v.type, call, request);
+            });
     }
 
     WorkPtr receive(OpType type, const char *what, Tensors &tensors, int from, int tag)
@@ -659,27 +547,26 @@ class PsringBackend : public c10d::Backend {
         plan.results = tensors;
         plan.any_source = from == PSRING_ANY_RANK;
         const at::Tensor data = target_of(plan, tensor, plan.any_source);
-        plan.starts.push_back([=, this, v = values_of(data), tag = tag_of(tag, what)](
-                                  auto call, auto request) {
-            return psring_receive(group_, v.data, v.count, v.type, from, tag, call, request);
-        });
+        plan.starts.push_back(
+            [=, this, v = values_of(data), tag = tag_of(tag, what)](auto call, auto request) {
+                return psring_receive(group_, v.data, v.count, v.type, from, tag, call, request);
+            });
         return run(type, what, tensors, std::move(plan));
     }
 
     WorkPtr run(OpType type, const char *what, const Tensors &inputs, Plan plan,
                 milliseconds timeout = c10d::kUnsetTimeout)
     {
-        if (comm_ == nullptr || comm_->closed())
-            fail(PSRING_ERR_BROKEN, std::string(what) + ": the process group was destroyed");
+        check_alive(what);
         if (timeout == c10d::kUnsetTimeout)
             timeout = options_->timeout;
-        const bool alone = type == OpType::SEND || type == OpType::RECV ||
-                           type == OpType::RECVANYSOURCE;
+        const bool alone =
+            type == OpType::SEND || type == OpType::RECV || type == OpType::RECVANYSOURCE;
         if (!alone)
             number_++;
         const std::string title = std::string("psring:") + what;
-        const auto operation = std::make_shared<Operation>(*comm_, group_, comm_->world(), what,
-                                                           std::move(plan));
+        const auto operation =
+            std::make_shared<Operation>(*comm_, group_, comm_->world(), what, std::move(plan));
         auto work = c10::make_intrusive<PsringWork>(operation, rank_, type, title.c_str(), inputs,
                                                     number_.load(), timeout);
         comm_->begin(operation);
@@ -703,7 +590,8 @@ class PsringBackend : public c10d::Backend {
 /* ---- making one ---- */
 
 std::mutex all_lock;
-std::vector<std::weak_ptr<Communicator>> all; /* [0]: torch's default group, from which others come */
+std::vector<std::weak_ptr<Communicator>>
+    all; /* [0]: torch's default group, from which others come */
 
 struct StoreContext {
     c10::intrusive_ptr<c10d::Store> store;
@@ -805,15 +693,15 @@ c10::intrusive_ptr<c10d::Backend> create_from_default(const std::vector<int> &ra
     psring_group *group = nullptr;
     std::exception_ptr failed;
     without_gil([&] {
-        const psring_err err = psring_group_from_ranks(comm->world(), ranks.data(),
-                                                       (int)ranks.size(), &call, &group);
+        const psring_err err =
+            psring_group_from_ranks(comm->world(), ranks.data(), (int)ranks.size(), &call, &group);
         if (err != PSRING_OK)
             failed = failure_of(err, "new_group", comm->world(), comm->world());
     });
     if (failed)
         std::rethrow_exception(failed);
-    return c10::make_intrusive<PsringBackend>(std::move(comm), group, true, rank,
-                                              (int)ranks.size(), timeout);
+    return c10::make_intrusive<PsringBackend>(std::move(comm), group, true, rank, (int)ranks.size(),
+                                              timeout);
 }
 
 /* The end of the process: leaves in order; with a line, or if operations are under way, at once. */

@@ -7,8 +7,8 @@
  *
  * Who owns: an Operation has the requests and all tensors that the library reads or writes. It is
  * in its communicator's set from its start to its end, whatever becomes of the Work. */
-#ifndef PSRING_TORCH_BACKEND_HPP
-#define PSRING_TORCH_BACKEND_HPP
+#ifndef PSRING_TORCH_BACKEND_WORK_HPP
+#define PSRING_TORCH_BACKEND_WORK_HPP
 
 #include <psring/psring.h>
 
@@ -27,7 +27,8 @@
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 
-namespace {
+namespace
+{
 
 using Tensors = std::vector<at::Tensor>;
 using std::chrono::milliseconds;
@@ -52,7 +53,10 @@ std::exception_ptr exception_of(psring_err err, const std::string &line)
     std::rethrow_exception(exception_of(err, line));
 }
 
-[[noreturn]] void refuse(const std::string &line) { fail(PSRING_ERR_USAGE, line); }
+[[noreturn]] void refuse(const std::string &line)
+{
+    fail(PSRING_ERR_USAGE, line);
+}
 
 /* What a call on this thread has just returned, with the rank to blame and its host. */
 std::exception_ptr failure_of(psring_err err, const char *what, const psring_group *group,
@@ -108,7 +112,8 @@ struct Plan {
     bool buffered = false, any_source = false;
 };
 
-class Operation {
+class Operation
+{
   public:
     Operation(Communicator &comm, const psring_group *group, const psring_group *world,
               const char *what, Plan plan)
@@ -118,16 +123,28 @@ class Operation {
     }
 
     void start(milliseconds timeout);
-    bool test();                      /* whether it has ended; does not wait */
-    bool wait(milliseconds at_most);  /* false: it has not ended. 0: its own deadline alone */
+    bool test();                     /* whether it has ended; does not wait */
+    bool wait(milliseconds at_most); /* false: it has not ended. 0: its own deadline alone */
     c10::intrusive_ptr<c10::ivalue::Future> future();
-    void watch();    /* the watcher brings it to its end */
-    void abandon();  /* the communicator is gone, and its requests with it */
+    void watch();   /* the watcher brings it to its end */
+    void abandon(); /* the communicator is gone, and its requests with it */
 
-    const psring_group *group() const { return group_; }
-    bool watched() const { return watched_; }
-    const Tensors &results() const { return plan_.results; }
-    int source() const { return message_.from; }
+    const psring_group *group() const
+    {
+        return group_;
+    }
+    bool watched() const
+    {
+        return watched_;
+    }
+    const Tensors &results() const
+    {
+        return plan_.results;
+    }
+    int source() const
+    {
+        return message_.from;
+    }
     std::exception_ptr error()
     {
         std::lock_guard<std::mutex> lock(mutex_);
@@ -158,15 +175,31 @@ class Operation {
 
 /* ---- the communicator ---- */
 
-class Communicator {
+class Communicator
+{
   public:
     Communicator(const psring_options &options);
-    ~Communicator() { leave(nullptr); }
+    ~Communicator()
+    {
+        leave(nullptr);
+    }
 
-    psring_comm *handle() const { return comm_; }
-    psring_group *world() const { return psring_world(comm_); }
-    int size() const { return size_; }
-    bool closed() const { return comm_ == nullptr || getpid() != pid_; }
+    psring_comm *handle() const
+    {
+        return comm_;
+    }
+    psring_group *world() const
+    {
+        return psring_world(comm_);
+    }
+    int size() const
+    {
+        return size_;
+    }
+    bool closed() const
+    {
+        return comm_ == nullptr || getpid() != pid_;
+    }
 
     void begin(const std::shared_ptr<Operation> &operation);
     void end(Operation *operation);
@@ -499,10 +532,11 @@ void Communicator::leave(const char *line)
 
 /* ---- work ---- */
 
-class PsringWork : public c10d::Work {
+class PsringWork : public c10d::Work
+{
   public:
-    PsringWork(std::shared_ptr<Operation> operation, int rank, c10d::OpType type,
-               const char *title, const Tensors &inputs, uint64_t number, milliseconds timeout)
+    PsringWork(std::shared_ptr<Operation> operation, int rank, c10d::OpType type, const char *title,
+               const Tensors &inputs, uint64_t number, milliseconds timeout)
         : Work(rank, type, title, inputs), operation_(std::move(operation)), number_(number),
           timeout_(timeout)
     {
@@ -518,27 +552,50 @@ class PsringWork : public c10d::Work {
         }
     }
 
-    bool isCompleted() override { return operation_->test(); }
+    bool isCompleted() override
+    {
+        return operation_->test();
+    }
     bool isSuccess() const override
     {
         return operation_->test() && operation_->error() == nullptr;
     }
-    std::exception_ptr exception() const override { return operation_->error(); }
-    int sourceRank() const override { return operation_->source(); }
-    Tensors result() override { return operation_->results(); }
-    void synchronize() override {}
+    std::exception_ptr exception() const override
+    {
+        return operation_->error();
+    }
+    int sourceRank() const override
+    {
+        return operation_->source();
+    }
+    Tensors result() override
+    {
+        return operation_->results();
+    }
+    void synchronize() override
+    {
+    }
     bool wait(milliseconds timeout) override
     {
         if (!operation_->wait(timeout))
-            fail(PSRING_ERR_TIMEOUT, "wait ended by timeout : " + std::to_string(timeout.count()) +
-                                         " ms have passed");
+            fail(PSRING_ERR_TIMEOUT,
+                 "wait ended by timeout : " + std::to_string(timeout.count()) + " ms have passed");
         if (operation_->error() != nullptr)
             std::rethrow_exception(operation_->error());
         return true;
     }
-    c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return operation_->future(); }
-    uint64_t getSequencenumber() const override { return number_; }
-    milliseconds getTimeout() const override { return timeout_; }
+    c10::intrusive_ptr<c10::ivalue::Future> getFuture() override
+    {
+        return operation_->future();
+    }
+    uint64_t getSequencenumber() const override
+    {
+        return number_;
+    }
+    milliseconds getTimeout() const override
+    {
+        return timeout_;
+    }
 
     bool started = false;
 
