@@ -48,7 +48,7 @@ def _interface():
 
 
 def _sharing(token):
-    """A folder in which this host's ranks share memory, made by the first of them; "": there is none."""
+    """A folder in which this host's ranks share memory, made by the first; "": there is none."""
     name = "psring-torch-" + token
     for base in (os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp"):
         path = os.path.join(base, name)
@@ -69,6 +69,13 @@ def _meet(store, rank, size):
     store.set("host-%d" % rank, _this_host())
     hosts = {store.get("host-%d" % other) for other in range(size)}
     return "127.0.0.1" if len(hosts) == 1 else _interface(), _sharing(store.get("token").decode())
+
+
+def _deadline():
+    told = os.environ.get("PSRING_DEADLINE_MS", str(DEADLINE_S * 1000))
+    if not told.isdecimal() or int(told) == 0:
+        raise usage("PSRING_DEADLINE_MS is %r: it should be a number of milliseconds above 0" % told)
+    return datetime.timedelta(milliseconds=int(told))
 
 
 _folders = set()
@@ -93,11 +100,14 @@ def _create(options, backend_options):
         made = module.create_from_default(ranks, rank, dist.get_world_size(), timeout)
         if made is not None:
             return made
-    interface, sharing = ("", "") if size == 1 else _meet(options.store, rank, size)
+    store = options.store
+    if size > 1:
+        # A store that outlives a process group still has what its ranks left there.
+        store = dist.PrefixStore("psring-%d" % ((store.add("psring", 1) - 1) // size), store)
+    interface, sharing = ("", "") if size == 1 else _meet(store, rank, size)
     if sharing:
         _folders.add(sharing)
-    deadline = datetime.timedelta(milliseconds=int(os.environ.get("PSRING_DEADLINE_MS", DEADLINE_S * 1000)))
-    return module.create(options.store, rank, size, timeout, deadline, interface, sharing,
+    return module.create(store, rank, size, timeout, _deadline(), interface, sharing,
                          os.environ.get("PSRING_TRANSPORT", ""), os.environ.get("PSRING_HOST", ""), is_default)
 
 

@@ -1,5 +1,5 @@
-"""The C++ half of the backend "psring", compiled when it is first used: torch's C++ interface differs
-from version to version, so that a wheel cannot bring it along."""
+"""The C++ half of the backend "psring", compiled when it is first used: torch's C++ interface
+differs from version to version, so that a wheel cannot bring it along."""
 
 import contextlib
 import ctypes
