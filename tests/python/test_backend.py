@@ -67,8 +67,10 @@ def compiling(tap):
     def run(program, **more):
         return subprocess.run([python, "-c", program], env={**environment, **more}, capture_output=True, text=True, timeout=PATIENCE_S)
 
+    ask = "import psring.torch as p\nfrom psring.torch import _compile\n"
+    built = run(ask + "_compile.compiled()\nprint(_compile.place())").stdout.strip()
+    tap.ok(os.path.isfile(built), "the backend is compiled into the cache", [built])
     with Workspace() as folder:
-        ask = "import psring.torch as p\nfrom psring.torch import _compile\n"
         done = run(ask + "try:\n _compile.compiled()\nexcept p.UnsupportedError as e: print(e)\nprint(p.ddp_hook.__name__)",
                    PATH=folder, XDG_CACHE_HOME=folder, CXX="")
         tap.ok("a C++ compiler (c++) is missing: install g++" in done.stdout and done.stdout.count("\n") == 2 and done.stderr == "",
@@ -81,9 +83,40 @@ def compiling(tap):
         left = [path.name for path in pathlib.Path(folder).rglob("*") if path.suffix == ".so" or path.name.startswith("building-")]
         tap.ok("x.cpp:1: error: no such thing" in done.stdout and not left, "a build that fails is told by its first error and leaves nothing",
                done.stdout.splitlines() + done.stderr.splitlines() + left)
+        stale = pathlib.Path(folder, "three", "psring", pathlib.Path(built).parent.name, "building-killed")
+        stale.mkdir(parents=True)
+        stale.joinpath(pathlib.Path(built).name).write_text("torn")
+        count, copier = os.path.join(folder, "count"), os.path.join(folder, "copying-c++")
+        with open(copier, "w") as file:
+            file.write('#!/bin/sh\necho built >>%s\nwhile [ "$1" != -o ]; do shift; done\ncp %s "$2"\n' % (count, built))
+        os.chmod(copier, 0o755)
+        three = [subprocess.Popen([python, "-c", ask + "print(_compile.compiled().__name__)"], stdout=subprocess.PIPE, text=True,
+                                  env={**environment, "XDG_CACHE_HOME": os.path.join(folder, "three"), "CXX": copier}) for _ in range(3)]
+        said = [process.communicate(timeout=PATIENCE_S)[0] for process in three]
+        tap.ok(said == 3 * ["psring_torch_backend\n"] and pathlib.Path(count).read_text() == "built\n" and not stale.exists(),
+               "of three processes one compiles, and what a killed build left is removed", said + [pathlib.Path(count).read_text()])
         done = run(ask + "import pathlib, torch\ns = [pathlib.Path(_compile.__file__)]\na = _compile.key(s)\ntorch.__version__ = '99.1.0'\n"
                    "b = _compile.key(s)\nprint(torch.__version__ in b, a != b)")
         tap.ok(done.stdout.split() == ["True", "True"], "another version of torch has a build of its own", done.stdout.splitlines() + done.stderr.splitlines())
+
+
+def entry(tap):
+    """An installed psring, as torch finds it: the wheel's dist-info has what pyproject.toml says."""
+    project = (here.parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    _, _, points = project.partition('[project.entry-points."torch.distributed.backends"]\n')
+    program = ("import torch.distributed as d, inspect, sys\n"
+               "if 'torch.distributed.backends' not in inspect.getsource(d.distributed_c10d): sys.exit(77)\n"
+               "d.init_process_group('psring', init_method='file://' + sys.argv[1], rank=0, world_size=1)\nprint(d.get_backend())")
+    with Workspace() as folder:
+        info = pathlib.Path(folder, "psring-0.dist-info")
+        info.mkdir()
+        info.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: psring\nVersion: 0\n")
+        info.joinpath("entry_points.txt").write_text("[torch.distributed.backends]\n" + points.split("\n")[0].replace('"', "") + "\n")
+        done = subprocess.run([python, "-c", program, os.path.join(folder, "meeting")], env={**environment, "PYTHONPATH": packages + ":" + folder},
+                              capture_output=True, text=True, timeout=PATIENCE_S)
+    if done.returncode == 77:
+        return tap.skip("torch finds the backend by its entry point", "this torch does not look for one")
+    return tap.ok(done.stdout == "psring\n", "torch finds the backend by its entry point", done.stderr.splitlines()[-8:])
 
 
 def torchs_own(tap):
@@ -107,7 +140,7 @@ def main():
         print("1..0 # SKIP %s has no torch or no cffi; PSR_PYTHON names another Python" % python)
         return
     tap = Tap()
-    for part in (torchs_own,) if sys.argv[3:] == ["--torch"] else (compiling, collectives, bits, losses):
+    for part in (torchs_own,) if sys.argv[3:] == ["--torch"] else (compiling, entry, collectives, bits, losses):
         part(tap)
     tap.end()
 

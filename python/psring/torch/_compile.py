@@ -23,6 +23,8 @@ from .._errors import Error, UnsupportedError
 
 NAME = "psring_torch_backend"
 SOURCES = ("backend.cpp", "backend_tensors.hpp", "backend_work.hpp")
+HERE = pathlib.Path(__file__).resolve().parent
+INCLUDE = HERE.parent / "include"
 INSTEAD = "psring.ddp_hook and psring.DistributedOptimizer work without"
 
 
@@ -65,14 +67,14 @@ def key(sources):
                                                      platform.machine(), version >> 16, version >> 8 & 255, version & 255, told)
 
 
-def _command(source, include, out):
+def _command(out):
     root, python = pathlib.Path(torch.__file__).parent, sysconfig.get_paths()["include"]
     compiler = _compiler()
     if not os.path.exists(os.path.join(python, "Python.h")):
         raise _missing("Python.h (%s)" % python, "python3-dev")
     return [*compiler, "-std=c++20", "-O2", "-fPIC", "-shared", "-w", "-D_GLIBCXX_USE_CXX11_ABI=%d" % torch.compiled_with_cxx11_abi(),
-            "-I", str(include), "-isystem", str(root / "include"), "-isystem", str(root / "include/torch/csrc/api/include"),
-            "-isystem", python, str(source), "-o", str(out), "-L", str(root / "lib"), "-ltorch_python", "-ltorch_cpu", "-lc10", _library()]
+            "-I", str(INCLUDE), "-isystem", str(root / "include"), "-isystem", str(root / "include/torch/csrc/api/include"),
+            "-isystem", python, str(HERE / SOURCES[0]), "-o", str(out), "-L", str(root / "lib"), "-ltorch_python", "-ltorch_cpu", "-lc10", _library()]
 
 
 @contextlib.contextmanager
@@ -84,11 +86,14 @@ def _locked(path):
         yield
 
 
-def _build(source, include, built):
-    """Builds aside and renames: whoever sees the file sees all of it."""
+def _build(built):
+    """Builds aside and renames: whoever sees the file sees all of it. What builds that were killed
+    have left is removed."""
+    for old in built.parent.glob("building-*"):
+        shutil.rmtree(old, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="building-", dir=built.parent) as folder:
         out = pathlib.Path(folder) / built.name
-        done = subprocess.run(_command(source, include, out), capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
+        done = subprocess.run(_command(out), capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
         if done.returncode != 0:
             log = built.with_suffix(".log")
             log.write_text(done.stderr)
@@ -105,6 +110,11 @@ def _load(path):
     return module
 
 
+def place():
+    """The file that is built."""
+    return _folder() / key([HERE / name for name in SOURCES] + [INCLUDE / "psring" / "psring.h"]) / (NAME + ".so")
+
+
 _module = None
 
 
@@ -113,20 +123,16 @@ def compiled():
     global _module
     if _module is not None:
         return _module
-    here = pathlib.Path(__file__).resolve().parent
-    include = here.parent / "include"
-    sources = [here / name for name in SOURCES] + [include / "psring" / "psring.h"]
-    folder = _folder() / key(sources)
-    built = folder / (NAME + ".so")
+    built = place()
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        built.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not built.exists():
-            with _locked(folder / "lock"):
+            with _locked(built.parent / "lock"):
                 if not built.exists():
-                    _build(sources[0], include, built)
+                    _build(built)
     except OSError as failure:
         raise Error("io", "the backend psring is compiled into %s: %s; set XDG_CACHE_HOME to a folder that can be written"
-                    % (folder, failure.strerror or failure)) from None
+                    % (built.parent, failure.strerror or failure)) from None
     _module = _load(built)
     return _module
 
