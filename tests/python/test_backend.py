@@ -27,7 +27,7 @@ def ranks(count, what):
     """The lines that all ranks printed, sorted, and what went wrong."""
     with Workspace() as folder:
         meeting = os.path.join(folder, "meeting")
-        started = [subprocess.Popen([python, here / "backend_ranks.py", what, str(rank), str(count), meeting], env=environment,
+        started = [subprocess.Popen([python, here / "backend_ranks.py", what, str(rank), str(count), meeting], env={**environment, "XDG_RUNTIME_DIR": folder},
                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for rank in range(count)]
         lines, problems = [], []
         for process in started:
@@ -39,6 +39,8 @@ def ranks(count, what):
                 problems.append("a rank was ended by the test")
             lines += out.splitlines()
             problems += err.splitlines()[-6:]
+        left = [name for name in os.listdir(folder) if name.startswith("psring-torch-")]
+        lines += ["left: " + name for name in left]
     return sorted(lines), problems
 
 

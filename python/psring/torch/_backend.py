@@ -6,6 +6,7 @@ torch.distributed.backends. backend.cpp is the other half."""
 import atexit
 import contextlib
 import datetime
+import multiprocessing.util
 import os
 import secrets
 import socket
@@ -78,19 +79,10 @@ def _deadline():
     return datetime.timedelta(milliseconds=int(told))
 
 
-_folders = set()
-
-
-def _remove_folders():
-    """Those that nobody uses any more; the last rank of a host removes it."""
-    for path in list(_folders):
-        with contextlib.suppress(OSError):
-            os.rmdir(path)
-
-
 def _create(options, backend_options):
     """What torch calls for each process group."""
     module = _compile.compiled()
+    _leave_at_end()
     rank, size, ranks = options.group_rank, options.group_size, list(options.global_ranks_in_group)
     timeout = options.timeout
     if backend_options is not None:
@@ -105,8 +97,6 @@ def _create(options, backend_options):
         # A store that outlives a process group still has what its ranks left there.
         store = dist.PrefixStore("psring-%d" % ((store.add("psring", 1) - 1) // size), store)
     interface, sharing = ("", "") if size == 1 else _meet(store, rank, size)
-    if sharing:
-        _folders.add(sharing)
     return module.create(store, rank, size, timeout, _deadline(), interface, sharing,
                          os.environ.get("PSRING_TRANSPORT", ""), os.environ.get("PSRING_HOST", ""), is_default)
 
@@ -115,9 +105,20 @@ def _create(options, backend_options):
 def _leave():
     """As psring's own communicators: in order, or with the exception that ended the program."""
     if _compile.is_loaded():
-        failure = getattr(sys, "last_value", None)
-        _compile.compiled().leave_all("" if failure is None else exception_line(failure))
-    _remove_folders()
+        failure = getattr(sys, "last_value", None) or sys.exc_info()[1]
+        ended = failure is None or isinstance(failure, SystemExit)
+        _compile.compiled().leave_all("" if ended else exception_line(failure))
+
+
+_leaving = None  # the process that will call _leave
+
+
+def _leave_at_end():
+    """Processes of multiprocessing do not come to atexit's functions, but to these."""
+    global _leaving
+    if _leaving != os.getpid():
+        _leaving = os.getpid()
+        multiprocessing.util.Finalize(None, _leave, exitpriority=0)
 
 
 def register():

@@ -655,7 +655,7 @@ c10::intrusive_ptr<c10d::Backend> create(const c10::intrusive_ptr<c10d::Store> &
     options.store = &functions;
     std::shared_ptr<Communicator> comm;
     try {
-        comm = std::make_shared<Communicator>(options);
+        comm = std::make_shared<Communicator>(options, sharing);
     } catch (const c10::Error &e) {
         if (context.failure.empty())
             throw;

@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
 #include <thread>
 #include <unordered_map>
 
@@ -178,7 +179,8 @@ class Operation
 class Communicator
 {
   public:
-    Communicator(const psring_options &options);
+    /* sharing: a folder that goes with the last rank of this host; "": there is none. */
+    Communicator(const psring_options &options, std::string sharing);
     ~Communicator()
     {
         leave(nullptr);
@@ -214,8 +216,10 @@ class Communicator
     std::vector<std::shared_ptr<Operation>> operations(bool watched_only);
     void watcher();
     void stop_watcher();
+    void remove_sharing(bool failed) const;
 
     psring_comm *comm_ = nullptr;
+    const std::string sharing_;
     int size_, pid_ = getpid();
     std::mutex mutex_; /* for what follows */
     std::condition_variable changed_;
@@ -394,7 +398,8 @@ void Operation::abandon()
         future->setError(error);
 }
 
-Communicator::Communicator(const psring_options &options) : size_(options.ranks)
+Communicator::Communicator(const psring_options &options, std::string sharing)
+    : sharing_(std::move(sharing)), size_(options.ranks)
 {
     psring_err err = PSRING_OK;
     std::string line;
@@ -402,8 +407,22 @@ Communicator::Communicator(const psring_options &options) : size_(options.ranks)
         err = psring_init(&options, &comm_);
         line = err == PSRING_OK ? "" : psring_err_detail();
     });
-    if (err != PSRING_OK)
+    if (err != PSRING_OK) {
+        remove_sharing(false);
         fail(err, line);
+    }
+}
+
+/* Each rank takes its socket along. One that was killed did not, so what it left goes too. */
+void Communicator::remove_sharing(bool failed) const
+{
+    if (sharing_.empty())
+        return;
+    std::error_code ignored;
+    if (failed)
+        std::filesystem::remove_all(sharing_, ignored);
+    else
+        std::filesystem::remove(sharing_, ignored); /* while others are in it, it stays */
 }
 
 void Communicator::begin(const std::shared_ptr<Operation> &operation)
@@ -517,16 +536,20 @@ void Communicator::leave(const char *line)
         if (line == nullptr)
             drain(nullptr);
         stop_watcher();
+        psring_failure failure = {};
+        failure.size = sizeof failure;
+        bool failed = psring_group_failure(world(), &failure) == PSRING_OK;
         if (line == nullptr) {
             /* A failure has been told by the call that met it, or concerns what nobody waits for. */
-            if (psring_close(&comm_) != PSRING_OK)
-                comm_ = nullptr;
+            failed = psring_close(&comm_) != PSRING_OK || failed;
+            comm_ = nullptr;
         } else {
             psring_abort(&comm_, line);
             comm_ = nullptr;
         }
         for (const auto &operation : operations(false))
             operation->abandon();
+        remove_sharing(failed || line != nullptr);
     });
 }
 
