@@ -19,8 +19,13 @@ python = os.environ.get("PSR_PYTHON", "python3")
 environment = {**os.environ, "PYTHONPATH": packages, "XDG_CACHE_HOME": cache, "OMP_NUM_THREADS": "1"}
 HOST = platform.node()
 # torch's own tests that do not pass, and why.
-NOT_PASSED = {}
-OWN_TESTS = 90  # at least so many are there to pass
+NOT_PASSED = {
+    "test_ddp_logging_data_cpu": "DDP's log calls each backend that torch does not bring along \"custom\", and the test wants its name",
+    "test_sparse_all_reduce_sum": "libpsring has no sparse tensors; one is refused by a line",
+}
+OWN_TESTS = 90  # at least so many are there to pass, and some of each of these
+KINDS = ("test_DistributedDataParallelCPU", "test_all_to_all", "test_barrier_timeout", "test_batch_isend_irecv", "test_monitored_barrier",
+         "test_send_recv_any_source")
 
 
 def ranks(count, what):
@@ -133,6 +138,7 @@ def torchs_own(tap):
         tap.ok(name in NOT_PASSED, "%s: %s" % (name, NOT_PASSED.get(name, "failed")), [why] + done.stderr.splitlines()[-30:])
     passed = [name for name, _ in found["passed"]]
     tap.ok(len(passed) >= OWN_TESTS, "at least %d of torch's own tests pass" % OWN_TESTS, ["%d passed" % len(passed)] + done.stderr.splitlines()[-12:])
+    tap.ok(all(any(name.startswith(kind) for name in passed) for kind in KINDS), "among them are some of each kind", passed)
     tap.ok(not set(passed) & set(NOT_PASSED), "what is listed as not passing does not pass", sorted(set(passed) & set(NOT_PASSED)))
     print("# %d passed, %d failed, %d were skipped" % tuple(len(found[word]) for word in ("passed", "failed", "skipped")))
 

@@ -68,7 +68,8 @@ class Told(unittest.TestResult):
 
     def addError(self, test, err):
         print(self._exc_info_to_string(err, test), file=sys.stderr, flush=True)
-        self._tell("failed", test, " ".join(str(err[1]).split())[-200:])
+        lines = [line.strip() for line in str(err[1]).splitlines()]
+        self._tell("failed", test, next((line for line in lines if re.match(r"\w*(Error|Exception)\b", line)), lines[0] if lines else ""))
 
     addFailure = addError
 
