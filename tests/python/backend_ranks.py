@@ -8,6 +8,7 @@ import hashlib
 import os
 import signal
 import sys
+import threading
 
 import torch
 import torch.distributed as dist
@@ -21,8 +22,9 @@ def begin(backend="psring", path=FILE, timeout_s=120):
 
 
 def tell(name, *found):
-    """Whether all of found is true, on this rank."""
-    print(RANK, name, all(found), "" if all(found) else found, flush=True)
+    """Whether all of found is True, on this rank."""
+    good = all(value is True for value in found)
+    print(RANK, name, good, "" if good else found, flush=True)
 
 
 def every(value):
@@ -165,6 +167,25 @@ def groups():
         tell("beside gloo", value.item() == 2, dist.get_backend(group) == "psring")
 
 
+def threads():
+    """A group for each of two threads, whose calls need no common order."""
+    own = [dist.new_group(list(range(SIZE))) for _ in range(2)]
+    right = [0, 0]
+
+    def work(number):
+        for step in range(1000):
+            value = torch.full((3,), float(RANK + step * (number + 1)))
+            dist.all_reduce(value, group=own[number])
+            right[number] += bool((value == sum(range(SIZE)) + SIZE * step * (number + 1)).all())
+
+    started = [threading.Thread(target=work, args=(number,)) for number in range(2)]
+    for thread in started:
+        thread.start()
+    for thread in started:
+        thread.join()
+    tell("two threads with a group each", right == [1000, 1000])
+
+
 def mistakes():
     meta = torch.empty(3, device="meta")
     backend = dist.group.WORLD._get_backend(torch.device("cpu"))
@@ -178,8 +199,40 @@ def mistakes():
     tell("none of it has harmed the group", value.item() == SIZE)
 
 
-def fsdp(backend):
+def tensor_parallel(model, mesh):
+    """A pair of layers, one cut by columns and one by rows, sharded over the other dimension."""
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+    parallelize_module(model, mesh["tp"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    return fully_shard(model, mesh=mesh["dp"])
+
+
+def train(model, data_rank):
     """20 steps of AdamW; the weights."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    generator = torch.Generator().manual_seed(1 + data_rank)
+    for _ in range(20):
+        optimizer.zero_grad()
+        x, y = torch.randn(8, 32, generator=generator), torch.randint(0, 10, (8,), generator=generator)
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    return torch.cat([p.full_tensor().detach().reshape(-1) for p in model.parameters()])
+
+
+def two_by_two(backend):
+    from torch.distributed.device_mesh import init_device_mesh
+
+    begin(backend, FILE + "-" + backend)
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(32, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
+    weights = train(tensor_parallel(model, mesh), mesh.get_local_rank("dp"))
+    dist.destroy_process_group()
+    return weights
+
+
+def fsdp(backend):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
@@ -191,14 +244,7 @@ def fsdp(backend):
     for part in model:
         fully_shard(part, mesh=mesh)
     fully_shard(model, mesh=mesh)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
-    generator = torch.Generator().manual_seed(1 + RANK)
-    for _ in range(20):
-        optimizer.zero_grad()
-        x, y = torch.randn(8, 32, generator=generator), torch.randint(0, 10, (8,), generator=generator)
-        F.cross_entropy(model(x), y).backward()
-        optimizer.step()
-    weights = torch.cat([p.full_tensor().detach().reshape(-1) for p in model.parameters()])
+    weights = train(model, RANK)
     if RANK == 0:
         print("fsdp", backend, hashlib.sha256(weights.numpy().tobytes()).hexdigest()[:16], flush=True)
     dist.destroy_process_group()
@@ -236,11 +282,14 @@ def main():
     if what == "fsdp":
         for backend in ("gloo", "psring"):
             fsdp(backend)
+    elif what == "2x2":
+        gloo, psring = two_by_two("gloo"), two_by_two("psring")
+        tell("2x2", (gloo - psring).abs().max().item() <= 1e-6 or (gloo - psring).abs().max().item())
     elif what == "loss":
         loss_of_rank_1(argument)
     else:
         begin()
-        for part in (reductions, moves, futures, mistakes, groups):
+        for part in (reductions, moves, futures, threads, mistakes, groups):
             part()
         dist.destroy_process_group()
 

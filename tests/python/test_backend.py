@@ -53,7 +53,7 @@ def collectives(tap):
     said, problems = ranks(3, "all")
     names = sorted({line.split(" ", 1)[1].rsplit(" True", 1)[0] for line in said})
     for name in names:
-        tap.ok(not name.endswith(")"), name, [line for line in said if name in line] + problems)
+        tap.ok("(" not in name, name, [line for line in said if name in line] + problems)
     tap.ok(len(names) >= 30 and len([line for line in said if " made again " in line]) == 3, "all ranks came to the end", said + problems)
 
 
@@ -61,6 +61,10 @@ def bits(tap):
     said, problems = ranks(2, "fsdp")
     found = dict(line.split()[1:] for line in said if line.startswith("fsdp"))
     tap.ok(len(found) == 2 and found["gloo"] == found["psring"], "FSDP2 with AdamW ends 20 steps with Gloo's bits", said + problems)
+
+    said, problems = ranks(4, "2x2")
+    tap.ok([line.strip() for line in said] == ["%d 2x2 True" % rank for rank in range(4)],
+           "FSDP2 and tensor parallelism on 2 x 2 ranks are within 1e-6 of Gloo's", said + problems)
 
 
 def losses(tap):
@@ -108,7 +112,7 @@ def compiling(tap):
 
 
 def entry(tap):
-    """An installed psring, as torch finds it: the wheel's dist-info has what pyproject.toml says."""
+    """An installed psring, as torch finds it by what pyproject.toml puts into a wheel."""
     project = (here.parents[1] / "pyproject.toml").read_text(encoding="utf-8")
     _, _, points = project.partition('[project.entry-points."torch.distributed.backends"]\n')
     program = ("import torch.distributed as d, inspect, sys\n"
