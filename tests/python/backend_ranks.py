@@ -250,6 +250,22 @@ def fsdp(backend):
     dist.destroy_process_group()
 
 
+def hosts():
+    """As if each rank were on a host of its own: over TCP, encrypted."""
+    from psring.torch import _backend
+
+    _backend._this_host = lambda: "host-%d" % RANK
+    os.environ.update(PSRING_HOST="host-%d" % RANK, MASTER_ADDR="127.0.0.1")
+    os.environ.pop("PSRING_INTERFACE", None)
+    refused("no way to other hosts", "set PSRING_INTERFACE", begin)
+    os.environ["PSRING_INTERFACE"] = "127.0.0.1"
+    begin(path=FILE + "-again")
+    value = torch.full((1 << 18,), float(RANK))
+    dist.all_reduce(value)
+    tell("several hosts", bool((value == sum(range(SIZE))).all()))
+    dist.destroy_process_group()
+
+
 def loss_of_rank_1(how):
     """Rank 1 goes; the others say what they were told."""
     begin(timeout_s=5 if how == "late" else 120)
@@ -285,6 +301,8 @@ def main():
     elif what == "2x2":
         gloo, psring = two_by_two("gloo"), two_by_two("psring")
         tell("2x2", (gloo - psring).abs().max().item() <= 1e-6 or (gloo - psring).abs().max().item())
+    elif what == "hosts":
+        hosts()
     elif what == "loss":
         loss_of_rank_1(argument)
     else:

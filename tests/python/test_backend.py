@@ -67,6 +67,12 @@ def bits(tap):
            "FSDP2 and tensor parallelism on 2 x 2 ranks are within 1e-6 of Gloo's", said + problems)
 
 
+def hosts(tap):
+    said, problems = ranks(2, "hosts")
+    for name in ("several hosts", "no way to other hosts"):
+        tap.ok(["%d %s True" % (rank, name) for rank in range(2)] == [line.strip() for line in said if name in line], name, said + problems)
+
+
 def losses(tap):
     for how, name, words in [("killed", "a rank that was killed", ["rank 1"]), ("late", "a rank that is late", ["rank 1", "timeout"]),
                              ("raises", "a rank that raised an exception", ["rank 1", "ValueError: a mistake of rank 1"])]:
@@ -152,7 +158,7 @@ def main():
         print("1..0 # SKIP %s has no torch or no cffi; PSR_PYTHON names another Python" % python)
         return
     tap = Tap()
-    for part in (torchs_own,) if sys.argv[3:] == ["--torch"] else (compiling, entry, collectives, bits, losses):
+    for part in (torchs_own,) if sys.argv[3:] == ["--torch"] else (compiling, entry, collectives, hosts, bits, losses):
         part(tap)
     tap.end()
 
