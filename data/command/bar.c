@@ -30,7 +30,8 @@ static unsigned terminal_width(void)
 static void print_amounts(const psr_data_bar *bar, uint64_t done, uint64_t total, double elapsed_s,
                           char *text, size_t size)
 {
-    const double mib = 1 << 20, rate = elapsed_s > 0 ? (double)done / elapsed_s : 0;
+    const double mib = 1 << 20, now = done > bar->before ? (double)(done - bar->before) : 0,
+                 rate = elapsed_s > 0 ? now / elapsed_s : 0;
     char left[32] = "";
     if (total > done && rate > 0) {
         unsigned long s = (unsigned long)((double)(total - done) / rate + 0.5);

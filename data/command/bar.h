@@ -12,6 +12,7 @@ typedef struct psr_data_bar {
     bool bytes;    /* counts bytes rather than pictures */
     bool drawn;    /* and not yet taken away */
     bool terminal;
+    uint64_t before; /* done before it began: no part of the rate */
     double began_s, drawn_s;
 } psr_data_bar;
 

@@ -4,8 +4,10 @@
 
 #include <curl/curl.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* A server that sends less than this for so long has stopped. */
@@ -17,7 +19,8 @@ typedef struct download {
     const atomic_bool *stop;
     psr_data_bar *bar;
     FILE *file;
-    int failure; /* errno of a write that failed */
+    uint64_t before; /* bytes that the file had before this transfer */
+    int failure;     /* errno of a write that failed */
 } download;
 
 static size_t write_body(char *bytes, size_t one, size_t size, void *context)
@@ -37,7 +40,8 @@ static int look(void *context, curl_off_t total, curl_off_t done, curl_off_t up_
     download *d = context;
     (void)up_total;
     (void)up_done;
-    psr_data_bar_at(d->bar, (uint64_t)done, (uint64_t)total);
+    psr_data_bar_at(d->bar, d->before + (uint64_t)done,
+                    total > 0 ? d->before + (uint64_t)total : 0);
     return atomic_load(d->stop) ? 1 : 0;
 }
 
@@ -64,6 +68,31 @@ static void set_options(CURL *curl, const char *url, download *d, char *detail)
     curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
 }
 
+/* Begins the file anew: what it has is not the beginning of what the server has. */
+static bool begin_anew(download *d)
+{
+    d->before = 0;
+    d->bar->before = 0;
+    return fflush(d->file) == 0 && ftruncate(fileno(d->file), 0) == 0 &&
+           fseeko(d->file, 0, SEEK_SET) == 0;
+}
+
+/* Asks for what the file lacks. A server that does not know ranges sends all of it again; libcurl
+ * then writes nothing and says so. */
+static CURLcode perform(CURL *curl, download *d)
+{
+    curl_easy_setopt(curl, CURLOPT_RESUME_FROM_LARGE, (curl_off_t)d->before);
+    CURLcode code = curl_easy_perform(curl);
+    if (code != CURLE_RANGE_ERROR || d->before == 0)
+        return code;
+    if (!begin_anew(d)) {
+        d->failure = errno;
+        return CURLE_WRITE_ERROR;
+    }
+    curl_easy_setopt(curl, CURLOPT_RESUME_FROM_LARGE, (curl_off_t)0);
+    return curl_easy_perform(curl);
+}
+
 static psr_err transfer(const char *url, const char *path, download *d)
 {
     char detail[CURL_ERROR_SIZE] = "";
@@ -71,7 +100,7 @@ static psr_err transfer(const char *url, const char *path, download *d)
     if (curl == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a download");
     set_options(curl, url, d, detail);
-    CURLcode code = curl_easy_perform(curl);
+    CURLcode code = perform(curl, d);
     curl_easy_cleanup(curl);
     curl_global_cleanup();
     if (code == CURLE_OK)
@@ -84,29 +113,53 @@ static psr_err transfer(const char *url, const char *path, download *d)
                     detail[0] != '\0' ? detail : curl_easy_strerror(code));
 }
 
-psr_err psr_download(const char *url, const char *path, const atomic_bool *stop, psr_data_bar *bar)
+/* Opens the file at its end. */
+static psr_err open_part(const char *path, download *d)
 {
-    download d = {.stop = stop, .bar = bar, .file = fopen(path, "wbxe")};
-    if (d.file == NULL)
+    struct stat status;
+    int fd = open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0)
         return psr_fail(PSR_ERR_IO, "%s: cannot be made: %s", path, strerror(errno));
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && lseek(fd, 0, SEEK_END) >= 0)
+        d->file = fdopen(fd, "wb");
+    if (d->file == NULL) {
+        close(fd);
+        return psr_fail(PSR_ERR_IO, "%s: cannot be written", path);
+    }
+    d->before = (uint64_t)status.st_size;
+    return PSR_OK;
+}
+
+psr_err psr_download(const char *url, const char *path, const atomic_bool *stop, psr_data_bar *bar,
+                     uint64_t *ret_continued)
+{
+    struct stat status;
+    download d = {.stop = stop, .bar = bar};
+    PSR_TRY(open_part(path, &d));
+    bar->before = d.before;
     psr_err err = transfer(url, path, &d);
     bool flushed = fflush(d.file) == 0 && fsync(fileno(d.file)) == 0;
     if (!flushed && err == PSR_OK)
         err = psr_fail(PSR_ERR_IO, "%s: cannot be written: %s", path, strerror(errno));
+    const bool has_bytes = fstat(fileno(d.file), &status) == 0 && status.st_size > 0;
     (void)fclose(d.file);
     psr_data_bar_end(bar);
-    if (err != PSR_OK)
+    if (err != PSR_OK && (!has_bytes || (err != PSR_ERR_PEER && err != PSR_ERR_CANCELLED)))
         (void)unlink(path);
+    if (err == PSR_OK)
+        *ret_continued = d.before;
     return err;
 }
 
 #else
 
-psr_err psr_download(const char *url, const char *path, const atomic_bool *stop, psr_data_bar *bar)
+psr_err psr_download(const char *url, const char *path, const atomic_bool *stop, psr_data_bar *bar,
+                     uint64_t *ret_continued)
 {
     (void)path;
     (void)stop;
     (void)bar;
+    (void)ret_continued;
     return psr_fail(PSR_ERR_UNSUPPORTED,
                     "this psring was built without libcurl; download %s by other means, and give "
                     "the folder that it is in as --from",

@@ -12,6 +12,7 @@
 #include "data/location.h"
 #include "data/opened.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,9 @@
 #include <unistd.h>
 
 #define CHECKSUMS_BYTES ((size_t)1 << 20)
+/* Ends the name of a file that has not come in whole. */
+#define PART ".part"
+enum { PART_NAME_BYTES = 64 };
 
 typedef struct get_options {
     const psr_known_set *set;
@@ -31,6 +35,7 @@ typedef struct getting {
     const get_options *options;
     const psr_known_set *set;
     char *checksums; /* of --checksums, owned; NULL: the authors' */
+    bool keeps;      /* what has been downloaded is right as far as it goes */
     psr_data_place place;
 } getting;
 
@@ -96,7 +101,8 @@ static const struct argp argp = {
     parse,
     "mnist|fashion-mnist|cifar10|cifar100",
     "Downloads a data set from its authors' site, checks the checksums of its files and what is in "
-    "them, and puts it where --data NAME finds it. The folder appears when all of it is right.\v"
+    "them, and puts it where --data NAME finds it. The folder appears when all of it is right. The "
+    "same command continues a download that was broken off.\v"
     "Examples:\n"
     "  psring data get cifar10\n"
     "  psring data get mnist --from ~/Downloads\n"
@@ -153,27 +159,68 @@ static psr_err check_file(const getting *g, const psr_known_file *file, const ch
 
 /* ---- where files come from ---- */
 
-static psr_err download_file(getting *g, const psr_known_file *file)
+static psr_err part_path(const getting *g, const psr_known_file *file, char path[PSR_PATH_MAX])
 {
-    char url[PSR_PATH_MAX], path[PSR_PATH_MAX];
+    char name[PART_NAME_BYTES];
+    snprintf(name, sizeof name, "%s%s", file->name, PART);
+    return psr_data_place_path(&g->place, name, path);
+}
+
+/* Downloads what an earlier try has not. The checksum of the whole decides. */
+static psr_err fetch(getting *g, const psr_known_file *file, const char *url, bool *ret_continued)
+{
+    char path[PSR_PATH_MAX], part[PSR_PATH_MAX];
     psr_data_bar bar;
-    const char *base = g->options->url != NULL ? g->options->url : g->set->base;
-    const char *slash = base[strlen(base) - 1] == '/' ? "" : "/";
-    int length = snprintf(url, sizeof url, "%s%s%s", base, slash, file->name);
-    if (length < 0 || (size_t)length >= sizeof url)
-        return psr_fail(PSR_ERR_USAGE, "--url %s: too long", base);
+    uint64_t before = 0;
     PSR_TRY(psr_data_place_path(&g->place, file->name, path));
+    PSR_TRY(part_path(g, file, part));
     psr_data_bar_begin(&bar, file->name, true);
     if (!bar.terminal)
         psr_print(stderr, "%s\n", url);
-    PSR_TRY(psr_download(url, path, g->command->stop, &bar));
-    return check_file(g, file, url);
+    psr_err err = psr_download(url, part, g->command->stop, &bar, &before);
+    g->keeps = err == PSR_ERR_PEER || err == PSR_ERR_CANCELLED;
+    PSR_TRY(err);
+    if (before > 0)
+        psr_print(stderr, "%s: continued after %.1f MiB\n", file->name, (double)before / (1 << 20));
+    *ret_continued = before > 0;
+    if (rename(part, path) != 0)
+        return psr_fail(PSR_ERR_IO, "%s: cannot be renamed to %s: %s", part, path, strerror(errno));
+    err = check_file(g, file, url);
+    g->keeps = err == PSR_ERR_CANCELLED;
+    if (err == PSR_ERR_PEER)
+        (void)unlink(path);
+    return err;
 }
 
 static bool is_file(const char *path)
 {
     struct stat status;
     return stat(path, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+static psr_err download_file(getting *g, const psr_known_file *file)
+{
+    char url[PSR_PATH_MAX], path[PSR_PATH_MAX];
+    const char *base = g->options->url != NULL ? g->options->url : g->set->base;
+    const char *slash = base[strlen(base) - 1] == '/' ? "" : "/";
+    bool continued = false;
+    int length = snprintf(url, sizeof url, "%s%s%s", base, slash, file->name);
+    if (length < 0 || (size_t)length >= sizeof url)
+        return psr_fail(PSR_ERR_USAGE, "--url %s: too long", base);
+    PSR_TRY(psr_data_place_path(&g->place, file->name, path));
+    if (is_file(path)) { /* an earlier try has brought it */
+        psr_err err = check_file(g, file, path);
+        g->keeps = err == PSR_ERR_CANCELLED;
+        if (err != PSR_ERR_PEER)
+            return err;
+        (void)unlink(path);
+    }
+    psr_err err = fetch(g, file, url, &continued);
+    if (err != PSR_ERR_PEER || !continued)
+        return err;
+    psr_print(stderr, "%s: what an earlier try left does not belong to it; it begins anew\n",
+              file->name);
+    return fetch(g, file, url, &continued);
 }
 
 /* Whether --from has every one of the authors' files. */
@@ -310,6 +357,22 @@ static psr_err look_for_it(const getting *g, const char *parent, bool *ret_is)
     return PSR_OK;
 }
 
+/* What an earlier download left of the set's files is kept. */
+static psr_err begin_place(getting *g, const char *parent)
+{
+    char parts[PSR_KNOWN_FILES_MAX][PART_NAME_BYTES];
+    const char *kept[2 * PSR_KNOWN_FILES_MAX + 1] = {NULL};
+    size_t count = 0;
+    for (size_t i = 0;
+         g->options->from == NULL && i < PSR_KNOWN_FILES_MAX && g->set->files[i].name != NULL;
+         i++) {
+        snprintf(parts[i], sizeof parts[i], "%s%s", g->set->files[i].name, PART);
+        kept[count++] = g->set->files[i].name;
+        kept[count++] = parts[i];
+    }
+    return psr_data_place_begin(parent, g->set->name, kept, &g->place);
+}
+
 static psr_err get(getting *g)
 {
     const char *parent = g->options->to != NULL ? g->options->to : g->command->user_directory;
@@ -323,14 +386,18 @@ static psr_err get(getting *g)
     PSR_TRY(look_for_it(g, parent, &is_there));
     if (is_there)
         return PSR_OK;
-    PSR_TRY(psr_data_place_begin(parent, g->set->name, &g->place));
+    PSR_TRY(begin_place(g, parent));
     if (g->options->from == NULL)
         psr_print(stderr, "%s: from %s (%s)\n", g->set->name,
                   g->options->url != NULL ? g->options->url : g->set->base,
                   g->options->url != NULL ? "--url" : g->set->origin);
     psr_err err = gather(g);
+    bool left = false;
+    if (g->keeps)
+        psr_data_place_leave(&g->place, &left);
     psr_data_place_done(&g->place);
-    return err;
+    return left ? psr_fail_context(err, "what has come is kept, and the same command continues")
+                : err;
 }
 
 psr_err psr_data_get(psr_data_command *command, int argc, char **argv)

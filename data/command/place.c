@@ -2,6 +2,7 @@
 
 #include "base/system/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -18,17 +19,38 @@ static int remove_one(const char *path, const struct stat *status, int kind, str
 {
     (void)status;
     (void)kind;
-    return at->level > 0 ? remove(path) : 0;
+    (void)at;
+    return remove(path);
 }
 
-/* Everything in it. */
-static void empty_folder(const char *path)
+static bool is_among(const char *name, const char *const *names)
 {
-    (void)nftw(path, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    while (*names != NULL && strcmp(*names, name) != 0)
+        names++;
+    return *names != NULL;
+}
+
+/* Everything in it but the regular files of these names. */
+static void empty_folder(const char *path, const char *const *kept)
+{
+    DIR *folder = opendir(path);
+    const struct dirent *entry = NULL;
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        char inner[PSR_PATH_MAX + 256];
+        struct stat status;
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+            continue;
+        snprintf(inner, sizeof inner, "%s/%s", path, entry->d_name);
+        if (!is_among(entry->d_name, kept) || lstat(inner, &status) != 0 ||
+            !S_ISREG(status.st_mode))
+            (void)nftw(inner, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+    }
+    if (folder != NULL)
+        closedir(folder);
 }
 
 /* Makes the hidden folder and takes it for this process. */
-static psr_err lock_folder(psr_data_place *place)
+static psr_err lock_folder(psr_data_place *place, const char *const *kept)
 {
     struct stat ours, there;
     if (mkdir(place->gathered, 0777) != 0 && errno != EEXIST)
@@ -44,11 +66,12 @@ static psr_err lock_folder(psr_data_place *place)
         place->lock = -1;
         return psr_fail(PSR_ERR_BUSY, "%s: another psring data get is at it", place->final);
     }
-    empty_folder(place->gathered);
+    empty_folder(place->gathered, kept);
     return PSR_OK;
 }
 
-psr_err psr_data_place_begin(const char *parent, const char *name, psr_data_place *ret_place)
+psr_err psr_data_place_begin(const char *parent, const char *name, const char *const *kept,
+                             psr_data_place *ret_place)
 {
     psr_data_place place = {.lock = -1};
     int lengths[] = {snprintf(place.parent, sizeof place.parent, "%s", parent),
@@ -58,7 +81,7 @@ psr_err psr_data_place_begin(const char *parent, const char *name, psr_data_plac
         if (lengths[i] < 0 || lengths[i] >= PSR_PATH_MAX)
             return psr_fail(PSR_ERR_USAGE, "--to %s: too long a path", parent);
     PSR_TRY(psr_mkdirs(parent));
-    PSR_TRY(lock_folder(&place));
+    PSR_TRY(lock_folder(&place, kept));
     *ret_place = place;
     return PSR_OK;
 }
@@ -126,12 +149,22 @@ psr_err psr_data_place_finish(psr_data_place *place)
     return psr_dir_sync(place->parent);
 }
 
-void psr_data_place_done(psr_data_place *place)
+void psr_data_place_leave(psr_data_place *place, bool *ret_left)
 {
+    *ret_left = false;
     if (place->lock < 0)
         return;
-    empty_folder(place->gathered);
-    (void)rmdir(place->gathered);
+    *ret_left = rmdir(place->gathered) != 0;
     close(place->lock);
     place->lock = -1;
+}
+
+void psr_data_place_done(psr_data_place *place)
+{
+    static const char *const none[] = {NULL};
+    bool left = false;
+    if (place->lock < 0)
+        return;
+    empty_folder(place->gathered, none);
+    psr_data_place_leave(place, &left);
 }

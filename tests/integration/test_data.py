@@ -27,21 +27,33 @@ SPLITS = ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz", "t10k-imag
 class Server:
     """Serves a folder on a port of 127.0.0.1 that the kernel gives. How: of a file's name, "whole"
     (also if it is not there), "cut" (the connection ends in the middle), or "held" (it stays open
-    in the middle, and `held` is set, until the client goes)."""
+    in the middle, and `held` is set, until the client goes). `asked` has each request: the file's
+    name and its Range. ranges: whether it heeds that."""
 
-    def __init__(self, folder, how=()):
+    def __init__(self, folder, how=(), ranges=True):
         self.held, self.gone = threading.Event(), threading.Event()
+        self.asked = []
         server = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self):
                 name, kind = self.path.strip("/"), dict(how).get(self.path.strip("/"), "whole")
+                server.asked.append((name, self.headers.get("Range")))
                 if not os.path.exists(os.path.join(folder, name)):
                     self.send_error(404)
                     return
                 with open(os.path.join(folder, name), "rb") as file:
                     body = file.read()
-                self.send_response(200)
+                if ranges and self.headers.get("Range"):
+                    first = int(self.headers["Range"][len("bytes="):].rstrip("-"))
+                    if first >= len(body):
+                        self.send_error(416)
+                        return
+                    self.send_response(206)
+                    self.send_header("Content-Range", "bytes %d-%d/%d" % (first, len(body) - 1, len(body)))
+                    body = body[first:]
+                else:
+                    self.send_response(200)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body if kind == "whole" else body[:len(body) // 2])
@@ -112,13 +124,70 @@ def refused(tap, data, name, words, status, *parts, **more):
     tap.ok(data.there() == [], name + ": nothing is left", data.there())
 
 
+def kept(tap, data, name, words, status, files, *parts):
+    """The command fails so, says that it keeps what has come, and does: files are in its hidden folder."""
+    got, out, err = data(*words)
+    line = err.strip().splitlines()[-1] if err.strip() else ""
+    tap.ok(got == status and all(part in line for part in (*parts, "the same command continues")),
+           name + ": status %d, and one line says why and what is kept" % status, [str(got), out, err])
+    there = ["psring/.mnist.part"] + ["psring/.mnist.part/" + file for file in files]
+    tap.ok(data.there() == sorted(there), name + ": what has come is kept, under no final name", data.there())
+
+
+def continuing(tap, data, directory):
+    """A broken download goes on where it ended."""
+    site = write_set(os.path.join(directory, "site-of-ranges"), ending=".gz")
+    get = ("get", "mnist", "--checksums", write_checksums(site, os.path.join(directory, "sums-of-ranges")))
+    part = os.path.join(data.home, "psring", ".mnist.part", SPLITS[1] + ".part")
+    size = os.path.getsize(os.path.join(site, SPLITS[1]))
+    whole = sorted(["psring/mnist"] + ["psring/mnist/" + name for name in SPLITS])
+    ends = []
+
+    def broken(name):
+        with Server(site, {SPLITS[1]: "cut"}) as server:
+            kept(tap, data, name, (*get, "--url", server.url), 1, (SPLITS[0], SPLITS[1] + ".part"), SPLITS[1])
+
+    def goes_on(name, asked, said, **how):
+        with Server(site, **how) as server:
+            status, out, err = data(*get, "--url", server.url)
+        tap.ok(status == 0 and data.there() == whole and all(word in err for word in said), name, [out, err] + data.there())
+        tap.ok(server.asked == asked + [(file, None) for file in SPLITS[2:]], name + ": that is what it asks for", server.asked)
+        ends.append({file: open(os.path.join(data.home, "psring", "mnist", file), "rb").read() for file in SPLITS})
+        shutil.rmtree(data.home)
+
+    rest, all_of_it = (SPLITS[1], "bytes=%d-" % (size // 2)), (SPLITS[1], None)
+    broken("a connection that is cut")
+    with Server(os.path.join(directory, "home-of-nobody")) as server:
+        kept(tap, data, "a server that has lost the file", (*get, "--url", server.url), 1, (SPLITS[0], SPLITS[1] + ".part"), "404")
+    goes_on("a broken download continues with the bytes that are missing", [rest], ["continued after"])
+    broken("cut again")
+    goes_on("a server that does not know ranges: the file begins anew", [rest, all_of_it], [], ranges=False)
+    broken("cut, and then spoilt")
+    change_byte(part, 3)
+    goes_on("a part that is not the file's: the checksum tells, and the file begins anew", [rest, all_of_it], ["begins anew"])
+    broken("cut, and the part is the whole file")
+    shutil.copyfile(os.path.join(site, SPLITS[1]), part)
+    goes_on("a part that lacks nothing is taken", [(SPLITS[1], "bytes=%d-" % size)], ["continued after"])
+    broken("cut, and the part is longer than the file")
+    shutil.copyfile(os.path.join(site, SPLITS[0]), part)
+    goes_on("a part that is too long begins anew", [(SPLITS[1], "bytes=%d-" % os.path.getsize(os.path.join(site, SPLITS[0]))), all_of_it], ["begins anew"])
+    broken("cut, and what was whole is spoilt")
+    change_byte(os.path.join(os.path.dirname(part), SPLITS[0]), 3)
+    goes_on("a whole file that is spoilt is fetched again", [(SPLITS[0], None), rest], ["continued after"])
+    site_files = {file: open(os.path.join(site, file), "rb").read() for file in SPLITS}
+    tap.ok(all(end == site_files for end in ends) and len(ends) == 6, "each of them ends with the server's bytes")
+
+    broken("cut, and then --from")
+    status, out, err = data(*get, "--from", site)
+    tap.ok(status == 0 and data.there() == whole, "--from clears what a download left", [out, err] + data.there())
+    shutil.rmtree(data.home)
+
+
 def getting(tap, data, directory):
     site = write_set(os.path.join(directory, "site"), ending=".gz")
     sums = write_checksums(site, os.path.join(directory, "sums"))
     get = ("get", "mnist", "--checksums", sums)
 
-    with Server(site, {SPLITS[0]: "cut"}) as server:
-        refused(tap, data, "a connection that is cut", (*get, "--url", server.url), 1, SPLITS[0])
     with Server(os.path.join(directory, "home-of-nobody")) as server:
         refused(tap, data, "a file that the server has not", (*get, "--url", server.url), 1, SPLITS[0], "404")
         url = server.url
@@ -134,9 +203,8 @@ def getting(tap, data, directory):
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE_S)
         tap.ok(held and process.returncode == 130 and server.gone.wait(PATIENCE_S), "Ctrl-C ends a download with status 130", [out, err])
-        tap.ok(data.there() == [], "Ctrl-C: nothing is left", data.there())
+        tap.ok("psring/.mnist.part/%s.part" % SPLITS[2] in data.there(), "Ctrl-C: what has come is kept", data.there())
 
-        # Killed, it leaves its hidden folder, which the next one takes.
         server.held.clear()
         process = data.start(*get, "--url", server.url)
         server.held.wait(PATIENCE_S)
@@ -148,6 +216,8 @@ def getting(tap, data, directory):
 
     with Server(site) as server:
         status, out, err = data(*get, "--url", server.url + "/")
+        rest = "bytes=%d-" % (os.path.getsize(os.path.join(site, SPLITS[2])) // 2)
+        tap.ok(server.asked == [(SPLITS[2], rest), (SPLITS[3], None)], "killed: the next one continues", server.asked)
         whole = sorted(["psring/mnist"] + ["psring/mnist/" + name for name in SPLITS])
         tap.ok(status == 0 and data.there() == whole, "what is right is there as a whole", [out, err] + data.there())
         status, out, err = data(*get, "--url", server.url)
@@ -299,6 +369,7 @@ def main():
         data = Data(psring, directory)
         if part == "get":
             getting(tap, data, directory)
+            continuing(tap, data, directory)
             archives(tap, data, directory)
         elif part == "pack":
             packing(tap, psring, data, directory)
