@@ -31,7 +31,7 @@ typedef enum psr_wait {
     PSR_WAIT_NOTHING,
     PSR_WAIT_BUCKET,    /* wanted_bucket has landed wanted_steps times and is not lent */
     PSR_WAIT_ALL,       /* the same for all buckets */
-    PSR_WAIT_NORM,      /* the norm of the gradient of wanted_steps' last one is known */
+    PSR_WAIT_NORM,      /* the norms of the gradient of wanted_steps' last one are known */
     PSR_WAIT_OPERATION, /* the last operation of all workers has ended, and nothing of it is lent */
     PSR_WAIT_FETCHED,   /* what was fetched of the optimizer's state is there */
     PSR_WAIT_FENCES,    /* the device has written all gradients that were reported */

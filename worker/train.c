@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "model/optimizers/ema.h"
 #include "worker/evaluate.h"
+#include "worker/norm_lines.h"
 #include "worker/passes.h"
 #include "worker/snapshot.h"
 
@@ -347,6 +348,27 @@ static psr_err find_norm(training *tr)
     return PSR_OK;
 }
 
+static bool tells_norms(const training *tr, uint64_t steps)
+{
+    return psr_config_norms_due(tr->t->config, steps) && psr_trainer_is_first(tr->t);
+}
+
+/* --tensorboard-norms: of the weights after the step, and of its gradient. */
+static psr_err tell_norms(training *tr, uint64_t steps)
+{
+    const psr_trainer *t = tr->t;
+    const double *squares;
+    char line[PSR_NORM_LINE_MAX];
+    if (!tells_norms(tr, steps))
+        return PSR_OK;
+    PSR_TRY(psr_exchange_tensor_squares(t->exchange, &squares));
+    for (size_t next = 0;
+         psr_norm_line_next(&t->net->params, steps, tr->turns[0].metrics.unix_s,
+                            psr_exchange_weights(t->exchange), squares, &next, line);)
+        PSR_TRY(psr_session_metrics(t->session, line));
+    return PSR_OK;
+}
+
 static psr_err hash_weights(training *tr)
 {
     psr_trainer *t = tr->t;
@@ -403,10 +425,11 @@ static psr_err finish_step(training *tr, uint64_t steps)
         follow_statistics(tr->t, &tr->t->replicas[i], steps);
     }
     PSR_TRY(find_norm(tr));
-    if (evaluates || saves || config->hash)
+    if (evaluates || saves || config->hash || tells_norms(tr, steps))
         PSR_TRY(await_last_weights(tr, steps, of_all_workers));
     if (config->hash)
         PSR_TRY(hash_weights(tr));
+    PSR_TRY(tell_norms(tr, steps));
     const int64_t evaluated_ns = psr_passes_clock(&tr->passes);
     if (evaluates) {
         PSR_TRY(evaluate(tr, steps));

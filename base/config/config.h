@@ -257,6 +257,7 @@ typedef struct psr_config {
     psr_bare bare;                 /* --no-encrypt[=trusted-network] */
     bool hash;                     /* --hash: weight hash after every step */
     bool tensorboard;              /* --tensorboard: RUN/tensorboard/ */
+    uint64_t tensorboard_norms;    /* --tensorboard-norms STEPS; 0: never */
     psr_metrics_port metrics_port; /* --metrics-port [ADDRESS:]PORT */
     uint64_t metrics_every;        /* --metrics-every STEPS: metrics.jsonl, default 1 */
     psr_trace_range trace;         /* --trace[=FIRST-LAST]; psr_config_traced_steps resolves it */
@@ -362,6 +363,8 @@ void psr_config_slices_for(uint64_t rate_bits_per_s, uint32_t pushers, uint64_t 
 uint32_t psr_config_pushers(const psr_config *config);
 /* Whether processes of one host share memory, where they can. */
 bool psr_config_shares_memory(const psr_config *config);
+/* --tensorboard-norms: whether the step that makes so many complete tells norms. */
+bool psr_config_norms_due(const psr_config *config, uint64_t steps);
 /* Whether the optimizer's update needs whole tensors (LARS, LAMB: norms of a tensor). */
 bool psr_config_updates_whole_tensors(const psr_config *config);
 /* The samples of a worker in a whole step: --batch-size times --accumulate. */

@@ -336,6 +336,17 @@ static psr_err check_optimisation(const psr_config *config)
     if (config->clip_norm > 0 && !config->exchange)
         return refuse_pair(config, "clip-norm", "exchange",
                            "nothing is updated then; leave one out");
+    if (config->tensorboard_norms > 0 && config->sync != PSR_SYNC_BSP)
+        return refuse_pair(config, "tensorboard-norms", "sync",
+                           "each push is an update by itself there, and no step has a gradient of "
+                           "all workers; use --sync bsp");
+    if (config->tensorboard_norms > 0 && !config->exchange)
+        return refuse_pair(config, "tensorboard-norms", "exchange",
+                           "no gradient is summed then; leave one out");
+    if (config->tensorboard_norms > 0 && !config->tensorboard)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--tensorboard-norms is for --tensorboard, which is not given; give both, "
+                        "or leave it out");
     if (config->ema.decay > 0 && config->sync != PSR_SYNC_BSP)
         return refuse_pair(config, "ema", "sync",
                            "each push is an update by itself there, and no step's weights are "

@@ -1,4 +1,4 @@
-/* --metrics-port: where a run's figures are served. */
+/* --metrics-port: where a run's figures are served; --tensorboard-norms: when. */
 #include "base/config/config_table.h"
 
 #include <arpa/inet.h>
@@ -55,4 +55,9 @@ void psr_metrics_port_text(const psr_metrics_port *at, char *text, size_t size)
 {
     const bool six = strchr(at->address, ':') != NULL;
     snprintf(text, size, "%s%s%s:%" PRIu16, six ? "[" : "", at->address, six ? "]" : "", at->port);
+}
+
+bool psr_config_norms_due(const psr_config *config, uint64_t steps)
+{
+    return config->tensorboard_norms > 0 && steps % config->tensorboard_norms == 0;
 }

@@ -161,7 +161,7 @@ static psr_err take(psr_global_norm *norm, const psr_message *message)
         norm->known = true;
         return PSR_OK;
     }
-    if (!adds(norm) || says.bucket >= norm->plan->bucket_count ||
+    if (says.phase != PSR_NORM_PART || !adds(norm) || says.bucket >= norm->plan->bucket_count ||
         !counts(norm->plan, says.bucket) || norm->has[says.bucket] ||
         psr_plan_holds(norm->plan, says.bucket, norm->self) ||
         !psr_peer_equal(message->from, psr_plan_home(norm->plan, says.bucket)))

@@ -80,11 +80,17 @@ typedef struct psr_msg_ring {
     uint32_t chunk, hop;
 } psr_msg_ring;
 
-/* NORM: of the gradient of a step (comm/tables/global_norm.h). */
-typedef enum psr_norm_phase { PSR_NORM_PART, PSR_NORM_TOTAL, PSR_NORM_PHASES } psr_norm_phase;
+/* NORM: of the gradient of a step (comm/tables/global_norm.h), or of what a bucket has of one tensor
+ * (model/optimizers/tensor_runs.h). */
+typedef enum psr_norm_phase {
+    PSR_NORM_PART,
+    PSR_NORM_TOTAL,
+    PSR_NORM_TENSOR,
+    PSR_NORM_PHASES
+} psr_norm_phase;
 
 typedef struct psr_msg_norm {
-    uint32_t bucket; /* of a total: 0 */
+    uint32_t bucket; /* of a total: 0; of a tensor: the number of the run */
     uint64_t step;
     psr_norm_phase phase;
     double value; /* the sum of squares of the bucket, or of all; on the wire its 64 bits */

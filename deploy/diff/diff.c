@@ -66,12 +66,24 @@ static const char doc[] =
 /* Of these no hash and no loss depends. */
 static bool changes_numbers(const char *option)
 {
-    static const char *const others[] = {"out",         "log-every",      "deadline",
-                                         "trace",       "hash",           "checkpoint-every",
-                                         "eval-every",  "eval",           "transport",
-                                         "no-encrypt",  "loader-threads", "slice-size",
-                                         "window",      "fault-point",    "metrics-every",
-                                         "tensorboard", "metrics-port"};
+    static const char *const others[] = {"out",
+                                         "log-every",
+                                         "deadline",
+                                         "trace",
+                                         "hash",
+                                         "checkpoint-every",
+                                         "eval-every",
+                                         "eval",
+                                         "transport",
+                                         "no-encrypt",
+                                         "loader-threads",
+                                         "slice-size",
+                                         "window",
+                                         "fault-point",
+                                         "metrics-every",
+                                         "tensorboard",
+                                         "tensorboard-norms",
+                                         "metrics-port"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (strcmp(option, others[i]) == 0)
             return false;

@@ -3,6 +3,7 @@
 #include "base/arrays/arena.h"
 #include "base/arrays/finite.h"
 #include "model/optimizers/square_sum.h"
+#include "model/optimizers/tensor_runs.h"
 #include "model/optimizers/whole_tensors.h"
 
 #include <assert.h>
@@ -18,12 +19,13 @@ struct psr_updater {
     psr_updater_options options;
     float *weights;
     psr_whole_tensors *whole; /* NULL: elements are updated one by one */
-    float *sums;              /* whole tensors: the options', or own_sums */
+    float *sums;              /* the options', or own_sums; NULL: updates do not wait */
     float *own_sums;
     uint64_t lr_step; /* lr is this step's; UINT64_MAX: none's yet */
     float lr;
     uint64_t summed_step; /* step of the part whose tensors are being updated */
-    /* --clip-norm; otherwise NULL */
+    psr_tensor_runs runs; /* --tensorboard-norms; otherwise zeros */
+    /* --clip-norm, --tensorboard-norms; otherwise NULL */
     psr_span *parts; /* [part_count] */
     uint32_t part_count;
     uint32_t *bucket_of; /* [part] */
@@ -88,7 +90,8 @@ static psr_err part_updated(void *context, uint32_t part)
 
 bool psr_updater_waits(const psr_config *config)
 {
-    return config->clip_norm > 0 || psr_config_updates_whole_tensors(config);
+    return config->clip_norm > 0 || config->tensorboard_norms > 0 ||
+           psr_config_updates_whole_tensors(config);
 }
 
 float psr_clip_factor(const psr_config *config, double norm)
@@ -97,7 +100,19 @@ float psr_clip_factor(const psr_config *config, double norm)
     return factor < 1 ? (float)factor : 1.0f;
 }
 
-static psr_err part_summed(psr_updater *updater, uint32_t part)
+static psr_err tell_tensors(psr_updater *updater, uint32_t bucket, uint64_t step)
+{
+    const psr_updater_options *o = &updater->options;
+    const psr_tensor_runs *runs = &updater->runs;
+    if (!psr_config_norms_due(o->config, step + 1))
+        return PSR_OK;
+    for (uint32_t r = runs->first[bucket]; r < runs->first[bucket + 1]; r++)
+        PSR_TRY(o->tensor_squares(o->context, r, step,
+                                  psr_tensor_run_squares(&runs->items[r], updater->sums)));
+    return PSR_OK;
+}
+
+static psr_err part_summed(psr_updater *updater, uint32_t part, uint64_t step)
 {
     const psr_updater_options *o = &updater->options;
     const uint32_t b = updater->bucket_of[part];
@@ -105,6 +120,9 @@ static psr_err part_summed(psr_updater *updater, uint32_t part)
     if (--updater->missing[b] > 0)
         return PSR_OK;
     updater->missing[b] = updater->parts_of[b];
+    PSR_TRY(tell_tensors(updater, b, step));
+    if (o->config->clip_norm == 0)
+        return PSR_OK;
     /* What a compression makes of padding's zeros is no gradient. */
     psr_layout_clear_padding(o->layout, span.offset, span.count, updater->sums + span.offset);
     return o->squares(o->context, b, psr_square_sum(updater->sums + span.offset, span.count));
@@ -177,7 +195,7 @@ static psr_err follow_parts(psr_updater *updater, const psr_span *parts, uint32_
 
 psr_err psr_updater_take(psr_updater *updater, const psr_sum *sum)
 {
-    if (updater->whole != NULL || updater->parts != NULL)
+    if (updater->sums != NULL)
         return keep_sum(updater, sum);
     for (size_t at = 0; at < sum->span.count; at += BLOCK) {
         size_t left = sum->span.count - at;
@@ -188,10 +206,18 @@ psr_err psr_updater_take(psr_updater *updater, const psr_sum *sum)
 
 psr_err psr_updater_summed(psr_updater *updater, uint32_t part, uint64_t step)
 {
+    const psr_updater_options *o = &updater->options;
     if (updater->parts != NULL)
-        return part_summed(updater, part);
+        PSR_TRY(part_summed(updater, part, step));
+    if (o->config->clip_norm > 0)
+        return PSR_OK;
     updater->summed_step = step;
-    return psr_whole_tensors_summed(updater->whole, part);
+    if (updater->whole != NULL)
+        return psr_whole_tensors_summed(updater->whole, part);
+    const psr_span span = updater->parts[part];
+    psr_optimizer_update(o->optimizer, updater->weights, updater->sums, span.offset, span.count,
+                         lr_of(updater, step), step + 1);
+    return o->updated(o->context, part);
 }
 
 /* ---- life ---- */
@@ -218,8 +244,12 @@ psr_err psr_updater_begin(psr_updater *updater, float *weights, const psr_span *
     if (o->sums == NULL || o->config->clip_norm > 0)
         PSR_TRY(psr_arena_new(o->layout->length, &updater->own_sums));
     updater->sums = updater->own_sums != NULL ? updater->own_sums : o->sums;
-    if (o->config->clip_norm > 0)
-        return follow_parts(updater, parts, count);
+    if (o->config->clip_norm > 0 || o->config->tensorboard_norms > 0)
+        PSR_TRY(follow_parts(updater, parts, count));
+    if (o->config->tensorboard_norms > 0)
+        PSR_TRY(psr_tensor_runs_of(o->layout, o->buckets, o->bucket_count, &updater->runs));
+    if (o->config->clip_norm > 0 || !psr_optimizer_whole_tensors(o->optimizer))
+        return PSR_OK;
     const psr_whole_tensors_events events = {updater, update_tensor, part_updated};
     return psr_whole_tensors_new(o->layout, parts, count, &events, &updater->whole);
 }
@@ -229,6 +259,7 @@ void psr_updater_free(psr_updater *updater)
     if (updater == NULL)
         return;
     psr_whole_tensors_free(updater->whole);
+    psr_tensor_runs_done(&updater->runs);
     free(updater->parts);
     free(updater->bucket_of);
     free(updater->parts_of);

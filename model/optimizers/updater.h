@@ -11,7 +11,10 @@
  * With --clip-norm C nothing is updated before the Euclidean norm N of the whole gradient is known:
  * the updater keeps the sums and tells each bucket's sum of squares (square_sum.h, over blocks from
  * the bucket's start). When N is known, the gradient is multiplied by min(1, C / (N + 1e-6)), in
- * double, rounded once to a factor, as torch.nn.utils.clip_grad_norm_ has it. One thread. */
+ * double, rounded once to a factor, as torch.nn.utils.clip_grad_norm_ has it.
+ *
+ * With --tensorboard-norms the updater keeps the sums too, tells each tensor's sum of squares before
+ * anything is clipped, and updates a part when its sum is complete. One thread. */
 #ifndef PSR_MODEL_UPDATER_H
 #define PSR_MODEL_UPDATER_H
 
@@ -30,13 +33,16 @@ typedef struct psr_updater_options {
      * copied. NULL: the updater makes one. */
     float *sums;
     void *context;
-    psr_err (*updated)(void *context, uint32_t part); /* whole tensors, --clip-norm: all tensors
-                                                         of the part have been updated */
+    psr_err (*updated)(void *context, uint32_t part); /* if updates wait (psr_updater_waits): all
+                                                         tensors of the part have been updated */
     /* --clip-norm: the runs of all buckets, and who hears the sum of squares of one that has been
      * summed here in this step. */
     const psr_span *buckets;
     uint32_t bucket_count;
     psr_err (*squares)(void *context, uint32_t bucket, double squares);
+    /* --tensorboard-norms, with the runs of all buckets above: who hears, in the steps that are
+     * due, the sums of squares of a bucket's runs of tensors (tensor_runs.h). */
+    psr_err (*tensor_squares)(void *context, uint32_t run, uint64_t step, double squares);
 } psr_updater_options;
 
 /* A run of a bucket, summed over all workers (SSP, async: one worker's). Borrowed for the call. */
@@ -54,7 +60,8 @@ PSR_MUST_CHECK psr_err psr_updater_new(const psr_updater_options *options,
 /* NULL allowed. */
 void psr_updater_free(psr_updater *updater);
 
-/* Whether updates wait for more than their own elements: for whole tensors, or for the norm. Then
+/* Whether updates wait for more than their own elements: for whole tensors, for the norm, or for a
+ * part's whole sum, of which --tensorboard-norms takes norms. Then
  * psr_updater_summed must be called, and `updated` is. */
 bool psr_updater_waits(const psr_config *config);
 

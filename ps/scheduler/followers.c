@@ -84,6 +84,11 @@ psr_err psr_followers_take(psr_followers *f, const psr_metrics_line *line)
     return f->tensorboard != NULL ? psr_tensorboard_take(f->tensorboard, line) : PSR_OK;
 }
 
+psr_err psr_followers_norms(psr_followers *f, const psr_metrics_line *line)
+{
+    return f->tensorboard != NULL ? psr_tensorboard_norms(f->tensorboard, line) : PSR_OK;
+}
+
 void psr_followers_made_up(psr_followers *f, const psr_metrics_line *line)
 {
     if (f->exposition != NULL)

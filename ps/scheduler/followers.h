@@ -31,6 +31,8 @@ PSR_MUST_CHECK psr_err psr_followers_begin(psr_followers *followers, const char 
                                            const psr_resume *resume);
 /* The next line of a rank. IO, NOMEM. */
 PSR_MUST_CHECK psr_err psr_followers_take(psr_followers *followers, const psr_metrics_line *line);
+/* psr_scheduler_events.norms. IO, NOMEM. */
+PSR_MUST_CHECK psr_err psr_followers_norms(psr_followers *followers, const psr_metrics_line *line);
 /* An evaluation of before the first step (psr_scheduler_events.made_up). */
 void psr_followers_made_up(psr_followers *followers, const psr_metrics_line *line);
 /* IO. */

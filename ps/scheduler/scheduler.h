@@ -80,6 +80,9 @@ typedef struct psr_scheduler_events {
      * what rank 0's back end computes by reference loops; "" when there is none. */
     psr_err (*started)(void *context, const char *algorithms, const char *loops);
     psr_err (*metrics)(void *context, const psr_metrics_line *line);
+    /* --tensorboard-norms: a line of worker 0 with norms of tensors (worker/norm_lines.h), of the
+     * step of its next line of metrics. */
+    psr_err (*norms)(void *context, const psr_metrics_line *line);
     /* The evaluation of the checkpoint that the run goes on from, which the run before had left
      * out: of the line only its step and the fields test_.. mean anything. */
     psr_err (*made_up)(void *context, const psr_metrics_line *line);

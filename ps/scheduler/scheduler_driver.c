@@ -438,6 +438,11 @@ static void take_evaluation(driver *d, const psr_progress_evaluation *e)
     psr_kept_evaluated(d->kept, e->step, accuracy_that_counts(e));
 }
 
+static psr_err on_norms(void *context, const psr_metrics_line *line)
+{
+    return psr_followers_norms(&((driver *)context)->followers, line);
+}
+
 static psr_err on_metrics(void *context, const psr_metrics_line *line)
 {
     driver *d = context;
@@ -865,6 +870,7 @@ static psr_err set_up(driver *d)
         .restore = on_restore,
         .started = on_started,
         .metrics = on_metrics,
+        .norms = on_norms,
         .made_up = on_made_up,
         .evaluating = on_evaluating,
         .done = on_done,

@@ -71,6 +71,7 @@ struct psr_scheduler {
     bool last_asked;            /* the pieces of the last checkpoint were asked for */
     uint64_t last_checkpointed; /* in steps */
     uint64_t *metrics_told;     /* [ranks]: completed steps, by its last line */
+    uint32_t norm_lines;        /* --tensorboard-norms: told of worker 0's next step */
     psr_hashes hashes;
 };
 

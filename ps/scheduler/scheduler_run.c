@@ -15,6 +15,8 @@
 #include <math.h>
 
 #define METRICS_BYTES_MAX 4096
+/* Of a step: more than a network of 10,000 tensors has. */
+#define NORM_LINES_MAX 512
 
 /* ---- checkpoints ---- */
 
@@ -223,6 +225,16 @@ static psr_err take_made_up(psr_scheduler *scheduler, const psr_metrics_line *li
     return PSR_OK;
 }
 
+static psr_err take_norms(psr_scheduler *scheduler, const psr_message *message,
+                          const psr_metrics_line *line)
+{
+    if (message->from.rank != 0 || line->rank != 0 ||
+        !psr_config_norms_due(&scheduler->config, line->step) ||
+        ++scheduler->norm_lines > NORM_LINES_MAX)
+        return psr_violation(message, "no norms of step %" PRIu64 " are due from it", line->step);
+    return scheduler->events.norms(scheduler->events.context, line);
+}
+
 static psr_err take_line(psr_scheduler *scheduler, const psr_message *message, const cJSON *object)
 {
     uint64_t step = 0, rank = 0;
@@ -245,6 +257,10 @@ static psr_err take_line(psr_scheduler *scheduler, const psr_message *message, c
         return psr_violation(message,
                              "it tells step %" PRIu64 " of rank %" PRIu64 " after step %" PRIu64,
                              step, rank, *told);
+    if (cJSON_GetObjectItemCaseSensitive(object, "norms") != NULL)
+        return take_norms(scheduler, message, &line);
+    if (rank == 0)
+        scheduler->norm_lines = 0;
     *told = step;
     PSR_TRY(psr_scheduler_compare_hash(scheduler, message->from, step, object));
     PSR_TRY(scheduler->events.metrics(scheduler->events.context, &line));

@@ -6,6 +6,7 @@
 #include "comm/tables/global_norm.h"
 #include "comm/tables/update.h"
 #include "comm/wire/compression/compression.h"
+#include "comm/wire/messages.h"
 #include "model/optimizers/updater.h"
 #include "net/violation.h"
 
@@ -15,14 +16,14 @@ struct psr_shard {
     psr_shard_options options;
     psr_optimizer *optimizer;
     psr_updater *updater;
-    psr_global_norm *norm; /* --clip-norm; otherwise NULL, as spans */
-    psr_span *spans;       /* [buckets] their runs */
+    psr_global_norm *norm; /* --clip-norm; otherwise NULL */
+    psr_span *spans;       /* [buckets] their runs: --clip-norm, --tensorboard-norms */
     char update[32];       /* the optimizer's name, by which the table finds it */
     psr_table_shard *table;
     float *weights;     /* the table's values */
     float *own_weights; /* NULL: the weights belong to the owner */
     uint64_t end;       /* number of steps at which the run ends */
-    bool given;         /* no INIT comes, because this is not the first view */
+    bool given; /* no INIT comes, because this is not the first view */
 };
 
 /* ---- the optimizer as an update ---- */
@@ -59,6 +60,15 @@ static void clear_padding(void *context, psr_span span, float *values)
 static psr_err take_squares(void *context, uint32_t bucket, double squares)
 {
     return psr_global_norm_part(((psr_shard *)context)->norm, bucket, squares);
+}
+
+/* --tensorboard-norms: worker 0 gathers them, and nobody waits for an answer. */
+static psr_err tell_tensor_squares(void *context, uint32_t run, uint64_t step, double squares)
+{
+    const psr_outbox *outbox = &((psr_shard *)context)->options.outbox;
+    const psr_head head = psr_msg_norm_head(
+        &(psr_msg_norm){.bucket = run, .step = step, .phase = PSR_NORM_TENSOR, .value = squares});
+    return outbox->send(outbox->context, (psr_peer){PSR_ROLE_WORKER, 0}, &head, NULL);
 }
 
 psr_err psr_shard_norm(psr_shard *shard, psr_message **message)
@@ -182,11 +192,11 @@ static psr_err bind_plan(psr_shard *shard)
 {
     const psr_shard_options *options = &shard->options;
     const psr_peer self = {PSR_ROLE_SHARD, options->shard};
-    if (options->config->clip_norm > 0) {
+    if (options->config->clip_norm > 0 || options->config->tensorboard_norms > 0)
         PSR_TRY(psr_plan_spans(options->plan, &shard->spans));
+    if (options->config->clip_norm > 0)
         PSR_TRY(psr_global_norm_new(options->plan, self, options->first_step, &options->outbox,
                                     &shard->norm));
-    }
     const psr_updater_options updater = {.config = options->config,
                                          .layout = options->layout,
                                          .optimizer = shard->optimizer,
@@ -195,7 +205,8 @@ static psr_err bind_plan(psr_shard *shard)
                                          .updated = slice_updated,
                                          .buckets = shard->spans,
                                          .bucket_count = options->plan->bucket_count,
-                                         .squares = take_squares};
+                                         .squares = take_squares,
+                                         .tensor_squares = tell_tensor_squares};
     PSR_TRY(psr_updater_new(&updater, &shard->updater));
     PSR_TRY(open_table(shard));
     return begin_updates(shard);

@@ -1,6 +1,7 @@
 #include "worker/exchange/binding.h"
 
 #include "comm/view/plan.h"
+#include "comm/wire/messages.h"
 #include "net/violation.h"
 
 #include <assert.h>
@@ -18,8 +19,9 @@ struct psr_binding {
     float *weights; /* env's */
     /* --clip-norm, unless the engine plays all ranks; otherwise NULL */
     psr_global_norm *norm;
-    psr_span *spans; /* [buckets] */
-    void *context;   /* env's; so is clipped */
+    psr_tensor_norms *tensors; /* --tensorboard-norms, likewise */
+    psr_span *spans;           /* [buckets], with either */
+    void *context;             /* env's; so is clipped */
     void (*clipped)(void *context, uint64_t step, double norm);
     way ways[PSR_ROUTES];
     uint32_t way_count;
@@ -42,6 +44,7 @@ void psr_binding_free(psr_binding *binding)
     for (uint32_t w = 0; w < binding->way_count; w++)
         binding->ways[w].ops->close(binding->ways[w].engine);
     psr_global_norm_free(binding->norm);
+    psr_tensor_norms_free(binding->tensors);
     free(binding->spans);
     free(binding);
 }
@@ -68,11 +71,35 @@ static psr_err open_ways(psr_binding *binding, const psr_ways *ways, const psr_e
 static psr_err open_norm(psr_binding *binding, psr_engine_env *env)
 {
     const psr_peer self = {PSR_ROLE_WORKER, env->rank};
-    PSR_TRY(psr_plan_spans(env->plan, &binding->spans));
     PSR_TRY(psr_global_norm_new(env->plan, self, env->first_step, &env->outbox, &binding->norm));
     env->norm = binding->norm;
-    env->spans = binding->spans;
     return PSR_OK;
+}
+
+static psr_err open_tensors(psr_binding *binding, psr_engine_env *env)
+{
+    const psr_tensor_norms_options options = {.config = env->config,
+                                              .layout = env->layout,
+                                              .plan = env->plan,
+                                              .rank = env->rank,
+                                              .outbox = env->outbox,
+                                              .context = env->context,
+                                              .known = env->normed};
+    PSR_TRY(psr_tensor_norms_new(&options, &binding->tensors));
+    env->tensors = binding->tensors;
+    return PSR_OK;
+}
+
+static psr_err open_norms(psr_binding *binding, psr_engine_env *env)
+{
+    const psr_config *config = env->config;
+    if (config->clip_norm == 0 && config->tensorboard_norms == 0)
+        return PSR_OK;
+    PSR_TRY(psr_plan_spans(env->plan, &binding->spans));
+    env->spans = binding->spans;
+    if (config->clip_norm > 0)
+        PSR_TRY(open_norm(binding, env));
+    return config->tensorboard_norms > 0 ? open_tensors(binding, env) : PSR_OK;
 }
 
 psr_err psr_binding_new(const psr_ways *ways, const psr_engine_env *env, psr_binding **ret_binding)
@@ -86,8 +113,8 @@ psr_err psr_binding_new(const psr_ways *ways, const psr_engine_env *env, psr_bin
     binding->weights = env->weights;
     binding->context = env->context;
     binding->clipped = env->clipped;
-    if (env->config->clip_norm > 0 && !ways->engines[0]->computes_all_ranks)
-        err = open_norm(binding, &own);
+    if (!ways->engines[0]->computes_all_ranks)
+        err = open_norms(binding, &own);
     if (err == PSR_OK)
         err = open_ways(binding, ways, &own);
     if (err != PSR_OK) {
@@ -160,10 +187,29 @@ static way *way_of_message(psr_binding *binding, const psr_message *message)
         ->of_route[message->head.type == PSR_MSG_VALUES ? PSR_ROUTE_RING : PSR_ROUTE_HOST];
 }
 
+/* It says of which: the gradient's, or a tensor's. */
+static psr_err take_norm(psr_binding *binding, psr_message **message)
+{
+    psr_msg_norm says;
+    psr_err err = psr_msg_norm_read(*message, &says);
+    if (err != PSR_OK) {
+        psr_message_free(message);
+        return err;
+    }
+    if (binding->tensors != NULL && says.phase == PSR_NORM_TENSOR)
+        return psr_tensor_norms_message(binding->tensors, message);
+    if (binding->norm != NULL)
+        return psr_global_norm_message(binding->norm, message);
+    err = psr_violation(*message, "no such norm is due in this run");
+    psr_message_free(message);
+    return err;
+}
+
 psr_err psr_binding_message(psr_binding *binding, psr_message **message)
 {
-    if ((*message)->head.type == PSR_MSG_NORM && binding->norm != NULL) {
-        PSR_TRY(psr_global_norm_message(binding->norm, message));
+    if ((*message)->head.type == PSR_MSG_NORM &&
+        (binding->norm != NULL || binding->tensors != NULL)) {
+        PSR_TRY(take_norm(binding, message));
         return settle(binding);
     }
     way *w = way_of_message(binding, *message);

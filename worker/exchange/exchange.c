@@ -41,7 +41,9 @@ bool psr_exchange_has_all(psr_exchange *exchange, uint64_t steps)
 
 bool psr_exchange_has_norm(psr_exchange *exchange, uint64_t steps)
 {
-    return atomic_load(&exchange->norm_steps) >= steps;
+    const psr_config *config = exchange->options.config;
+    return (config->clip_norm == 0 || atomic_load(&exchange->norm_steps) >= steps) &&
+           (!psr_config_norms_due(config, steps) || atomic_load(&exchange->tensor_steps) >= steps);
 }
 
 bool psr_exchange_has_fetched(psr_exchange *exchange)
@@ -197,6 +199,11 @@ static psr_err open_parts(psr_exchange *exchange)
     exchange->landed = calloc(buckets, sizeof *exchange->landed);
     if (exchange->landed == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the counters of %u buckets", buckets);
+    if (o->config->tensorboard_norms > 0)
+        exchange->tensor_squares =
+            calloc(o->layout->tensor_count + 1, sizeof *exchange->tensor_squares);
+    if (o->config->tensorboard_norms > 0 && exchange->tensor_squares == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for the norms of tensors");
     for (uint32_t b = 0; b < buckets; b++)
         atomic_init(&exchange->landed[b], o->session->options.first_step);
 
@@ -266,6 +273,7 @@ void psr_exchange_free(psr_exchange *exchange)
     free(exchange->residuals);
     psr_link_bytes_done(&exchange->links);
     free(exchange->landed);
+    free(exchange->tensor_squares);
     free(exchange->copied);
     free(exchange);
 }
@@ -533,6 +541,13 @@ psr_err psr_exchange_gradient_norm(psr_exchange *exchange, double *ret_norm)
 {
     PSR_TRY(wait_for_weights(exchange, PSR_WAIT_NORM, 0, exchange->step.step + 1));
     *ret_norm = atomic_load(&exchange->norm);
+    return PSR_OK;
+}
+
+psr_err psr_exchange_tensor_squares(psr_exchange *exchange, const double **ret_squares)
+{
+    PSR_TRY(wait_for_weights(exchange, PSR_WAIT_NORM, 0, exchange->step.step + 1));
+    *ret_squares = exchange->tensor_squares;
     return PSR_OK;
 }
 

@@ -178,6 +178,10 @@ PSR_MUST_CHECK psr_err psr_exchange_fetch_slot(psr_exchange *exchange, uint32_t 
 /* --clip-norm, for worker 0: waits for the norm of the last step's gradient, before it was clipped.
  * That is known before any new weights land. */
 PSR_MUST_CHECK psr_err psr_exchange_gradient_norm(psr_exchange *exchange, double *ret_norm);
+/* --tensorboard-norms, for worker 0 in a step that is due: waits for the sums of squares of its
+ * gradient. [layout's tensors], borrowed until the next step; of a frozen tensor 0. */
+PSR_MUST_CHECK psr_err psr_exchange_tensor_squares(psr_exchange *exchange,
+                                                   const double **ret_squares);
 
 void psr_exchange_take_figures(psr_exchange *exchange, psr_exchange_figures *ret_figures);
 

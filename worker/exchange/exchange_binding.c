@@ -41,6 +41,7 @@ static psr_err open_binding(psr_exchange *exchange, uint64_t first_step)
         .fetched = psr_exchange_fetched,
         .stale = psr_exchange_stale,
         .clipped = psr_exchange_clipped,
+        .normed = psr_exchange_normed,
         .wake = wake,
     };
     return psr_binding_new(&exchange->ways, &env, &exchange->binding);

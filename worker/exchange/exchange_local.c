@@ -8,6 +8,7 @@
 #include "base/arrays/finite.h"
 #include "comm/wire/compression/compression.h"
 #include "model/optimizers/square_sum.h"
+#include "model/optimizers/tensor_runs.h"
 #include "model/optimizers/updater.h"
 #include "worker/exchange/local_rounding.h"
 
@@ -21,7 +22,9 @@ struct psr_local {
     psr_local_rounding *rounding; /* NULL: nothing is compressed */
     float *kept; /* an arena: the weights that are updated; NULL: the options' weights are */
     float *sum;
-    double norm; /* of the last step's gradient; --clip-norm alone */
+    double norm;          /* of the last step's gradient; --clip-norm alone */
+    psr_tensor_runs runs; /* --tensorboard-norms; otherwise zeros, and NULL */
+    double *tensors;      /* [layout's tensors] sums of squares of the last gradient that was due */
     /* Where workers get differences from what they have, which is the options' weights: what
      * encodes a bucket, and arenas for what they lack and what is not sent of it. Otherwise NULL */
     psr_encoder *encoder;
@@ -38,8 +41,23 @@ static psr_err open_differences(psr_local *local)
     return psr_encoder_new(local->options.plan->pulled, length, &local->encoder);
 }
 
+static psr_err open_tensors(psr_local *local)
+{
+    const psr_local_options *o = &local->options;
+    psr_span *spans;
+    local->tensors = calloc(o->layout->tensor_count + 1, sizeof *local->tensors);
+    if (local->tensors == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for the norms of tensors");
+    PSR_TRY(psr_plan_spans(o->plan, &spans));
+    psr_err err = psr_tensor_runs_of(o->layout, spans, o->plan->bucket_count, &local->runs);
+    free(spans);
+    return err;
+}
+
 static psr_err open_parts(psr_local *local)
 {
+    if (local->options.config->tensorboard_norms > 0)
+        PSR_TRY(open_tensors(local));
     PSR_TRY(psr_arena_new(local->options.layout->length, &local->sum));
     if (!psr_compression_is_none(local->options.plan->pulled))
         PSR_TRY(psr_arena_new(local->options.layout->length, &local->kept));
@@ -74,6 +92,8 @@ void psr_local_free(psr_local *local)
     for (uint32_t rank = 0; rank < local->n; rank++)
         psr_arena_free(local->gradients[rank], local->options.layout->length);
     psr_local_rounding_free(local->rounding);
+    psr_tensor_runs_done(&local->runs);
+    free(local->tensors);
     psr_encoder_free(&local->encoder);
     psr_arena_free(local->lacking, local->options.layout->length);
     psr_arena_free(local->left, local->options.layout->length);
@@ -88,6 +108,11 @@ float *psr_local_gradients(psr_local *local, uint32_t rank)
 }
 
 /* ---- weights that come back rounded ---- */
+
+const double *psr_local_tensor_squares(const psr_local *local)
+{
+    return local->tensors;
+}
 
 double psr_local_norm(const psr_local *local)
 {
@@ -224,6 +249,19 @@ static double clip(psr_local *local)
     return norm;
 }
 
+/* The sums of squares of each tensor, over its runs in the order of buckets. */
+static psr_err find_tensors(psr_local *local)
+{
+    double *squares = calloc((size_t)local->runs.count + 1, sizeof *squares);
+    if (squares == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for the norms of tensors");
+    for (uint32_t r = 0; r < local->runs.count; r++)
+        squares[r] = psr_tensor_run_squares(&local->runs.items[r], local->sum);
+    psr_tensor_runs_add(&local->runs, squares, local->options.layout->tensor_count, local->tensors);
+    free(squares);
+    return PSR_OK;
+}
+
 /* With the sums: each trained tensor by itself if the optimizer needs it whole, otherwise each
  * trained bucket. */
 static void update_all(psr_local *local, float lr, uint64_t number)
@@ -249,6 +287,8 @@ psr_err psr_local_update(psr_local *local, uint64_t step, uint64_t total_steps)
         if (err != PSR_OK)
             return err == PSR_ERR_NUMERIC ? refuse_bucket(step, b) : err;
     }
+    if (psr_config_norms_due(local->options.config, step + 1))
+        PSR_TRY(find_tensors(local));
     if (local->options.config->clip_norm > 0)
         local->norm = clip(local);
     update_all(local, psr_schedule_lr(local->options.config, step, total_steps), step + 1);

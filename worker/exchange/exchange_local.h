@@ -46,6 +46,9 @@ const float *psr_local_saved(const psr_local *local);
  * sum, or a weight that workers get a difference from is not finite. */
 PSR_MUST_CHECK psr_err psr_local_update(psr_local *local, uint64_t step, uint64_t total_steps);
 
+/* --tensorboard-norms: [layout's tensors] sums of squares of the gradient of the last update that
+ * was due, before it was clipped. Borrowed until the next. NULL: not asked for. */
+const double *psr_local_tensor_squares(const psr_local *local);
 /* --clip-norm: the norm of the last update's gradient before it was clipped. */
 double psr_local_norm(const psr_local *local);
 

@@ -53,6 +53,10 @@ struct psr_exchange {
     _Atomic uint64_t staleness;
     _Atomic double norm; /* of the gradient of the last of norm_steps */
     _Atomic uint64_t norm_steps;
+    /* --tensorboard-norms: [layout's tensors] sums of squares of the gradient of the last of
+     * tensor_steps; otherwise NULL */
+    double *tensor_squares;
+    _Atomic uint64_t tensor_steps;
     psr_exchange_tally tally;
     psr_link_bytes links;
     _Atomic bool bound; /* changed to the view that was asked for last */
@@ -112,6 +116,7 @@ psr_err psr_exchange_fetched(void *exchange, uint32_t bucket);
 psr_err psr_exchange_landed(void *exchange, uint64_t step, uint32_t bucket);
 void psr_exchange_stale(void *exchange, uint64_t steps);
 void psr_exchange_clipped(void *exchange, uint64_t step, double norm);
+void psr_exchange_normed(void *exchange, uint64_t step, const double *squares);
 /* The outbox of the engines: it sets the view's epoch. */
 psr_outbox psr_exchange_outbox(psr_exchange *exchange);
 /* Reads messages that waited for the view and may be read now. */

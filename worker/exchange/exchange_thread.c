@@ -7,6 +7,8 @@
 #include "comm/loop.h"
 #include "comm/wire/messages.h"
 
+#include <string.h>
+
 /* ---- the observer ---- */
 
 static void see(void *context, const psr_observed *observed)
@@ -47,6 +49,15 @@ void psr_exchange_clipped(void *context, uint64_t step, double norm)
     psr_exchange *exchange = context;
     atomic_store(&exchange->norm, norm);
     atomic_store(&exchange->norm_steps, step + 1);
+    psr_loop_changed(exchange->session->loop);
+}
+
+void psr_exchange_normed(void *context, uint64_t step, const double *squares)
+{
+    psr_exchange *exchange = context;
+    memcpy(exchange->tensor_squares, squares,
+           exchange->options.layout->tensor_count * sizeof *squares);
+    atomic_store(&exchange->tensor_steps, step + 1);
     psr_loop_changed(exchange->session->loop);
 }
 

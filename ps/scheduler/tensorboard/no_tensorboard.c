@@ -25,6 +25,12 @@ psr_err psr_tensorboard_take(psr_tensorboard *tensorboard, const psr_metrics_lin
     return psr_tensorboard_check();
 }
 
+psr_err psr_tensorboard_norms(psr_tensorboard *tensorboard, const psr_metrics_line *line)
+{
+    (void)tensorboard, (void)line;
+    return psr_tensorboard_check();
+}
+
 psr_err psr_tensorboard_flush(psr_tensorboard *tensorboard)
 {
     (void)tensorboard;

@@ -19,6 +19,7 @@
 #define PATH_BYTES 4400
 #define FILES_BEGIN "events.out.tfevents."
 #define EARLIER_BYTES_MAX ((size_t)1 << 30)
+enum { NORM_TENSORS_MAX = 128, TAG_BYTES = 128 }; /* of a line, whose bytes are bounded */
 #define OPEN_STEPS_MAX                                                                             \
     4096 /* async: how far a rank may be behind before its step is written without */
 
@@ -86,7 +87,7 @@ static psr_err write_beginning(psr_tensorboard *t, uint64_t first_step)
     return first_step > 0 ? write_event(t, &event) : PSR_OK;
 }
 
-enum { VALUES_MAX = 9 };
+enum { VALUES_MAX = 2 * NORM_TENSORS_MAX };
 
 typedef struct values {
     PsrEvent__Value items[VALUES_MAX], *pointers[VALUES_MAX];
@@ -172,6 +173,49 @@ static psr_err write_step(psr_tensorboard *t, open_step *s)
     event.summary = &summary;
     psr_err err = write_event(t, &event);
     free(limits);
+    return err;
+}
+
+/* ---- norms ---- */
+
+/* ["fc.weight", norm of the weights, norm of the gradient], as far as it is so. tags: of the values,
+ * [2]. */
+static void add_norms(values *v, const cJSON *row, char tags[static 2][TAG_BYTES])
+{
+    static const char *const kinds[] = {"Norm_of_weights", "Norm_of_gradient"};
+    const char *name = cJSON_GetStringValue(cJSON_GetArrayItem(row, 0));
+    for (int i = 0; i < 2 && name != NULL; i++) {
+        const cJSON *norm = cJSON_GetArrayItem(row, 1 + i);
+        snprintf(tags[i], TAG_BYTES, "%s/%.80s", kinds[i], name);
+        if (cJSON_IsNumber(norm))
+            add_scalar(v, tags[i], norm->valuedouble);
+    }
+}
+
+psr_err psr_tensorboard_norms(psr_tensorboard *t, const psr_metrics_line *line)
+{
+    typedef char two_tags[2][TAG_BYTES];
+    const cJSON *row, *rows = cJSON_GetObjectItemCaseSensitive(line->fields, "norms");
+    two_tags *tags = calloc(NORM_TENSORS_MAX, sizeof *tags);
+    values *v = calloc(1, sizeof *v);
+    size_t count = 0;
+    psr_err err = tags != NULL && v != NULL
+                      ? PSR_OK
+                      : psr_fail(PSR_ERR_NOMEM, "no memory for the norms of a step");
+    if (err == PSR_OK)
+        cJSON_ArrayForEach(row, rows) if (count < NORM_TENSORS_MAX)
+            add_norms(v, row, tags[count++]);
+    PsrEvent__Summary summary = PSR_EVENT__SUMMARY__INIT;
+    PsrEvent__Event event =
+        event_at(fmax(t->now_s, psr_json_number(line->fields, "unix_s", 0)), line->step);
+    if (err == PSR_OK && v->count > 0) {
+        summary.n_value = v->count;
+        summary.value = v->pointers;
+        event.summary = &summary;
+        err = write_event(t, &event);
+    }
+    free(tags);
+    free(v);
     return err;
 }
 

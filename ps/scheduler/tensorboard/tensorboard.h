@@ -7,6 +7,8 @@
  *   Speed/Images_per_s    sum over ranks
  *   Speed/Exchange_s, Speed/Wait_s   mean over ranks
  *   Staleness             histogram over ranks: by how many updates their weights were behind
+ *   Norm_of_weights/TENSOR, Norm_of_gradient/TENSOR   --tensorboard-norms: after the step; of all
+ *                         workers' gradient, before it was clipped
  *
  * A resumed run's folder has the files of the earlier run too, and its own file opens with a START
  * at its first step: TensorBoard then leaves out what the earlier run did after that, and draws one
@@ -39,6 +41,9 @@ void psr_tensorboard_free(psr_tensorboard *tensorboard);
 /* A line of a rank below ranks. NOMEM. */
 PSR_MUST_CHECK psr_err psr_tensorboard_take(psr_tensorboard *tensorboard,
                                             const psr_metrics_line *line);
+/* A line with norms of tensors (worker/norm_lines.h), which are written at once. IO, NOMEM. */
+PSR_MUST_CHECK psr_err psr_tensorboard_norms(psr_tensorboard *tensorboard,
+                                             const psr_metrics_line *line);
 /* IO. */
 PSR_MUST_CHECK psr_err psr_tensorboard_flush(psr_tensorboard *tensorboard);
 /* No line follows: steps that not all ranks have told are written too. IO, NOMEM. */

@@ -79,6 +79,7 @@ static const struct {
     {"momentum", "0.30000000000000004"},
     {"weight-decay", "1e-300"},
     {"clip-norm", "1.5"},
+    {"tensorboard-norms", "8"},
     {"no-decay", "bn,bias"},
     {"ema", "0.99989999999999999:32"},
     {"freeze", "all-but:layer4.*.conv2.*,fc"},
@@ -235,6 +236,7 @@ static void shards_are_told_their_options_and_no_other(void **state)
         "no-decay",
         "ema",
         "clip-norm",
+        "tensorboard-norms",
         "scale-lr",
         "lr-factor",
         "decay-factor",
@@ -902,6 +904,17 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
       {{{"clip-norm", "1"}, {"mode", "ring"}, {"exchange", "false"}},
        PSR_ERR_USAGE,
        "--clip-norm 1 does not go with --exchange false: nothing is updated then; leave one out"},
+      {{{"tensorboard-norms", "1"}, {"sync", "async"}, {"tensorboard", "true"}},
+       PSR_ERR_USAGE,
+       "--tensorboard-norms 1 does not go with --sync async: each push is an update by itself "
+       "there, and no step has a gradient of all workers; use --sync bsp"},
+      {{{"tensorboard-norms", "1"}, {"mode", "ring"}, {"exchange", "false"}},
+       PSR_ERR_USAGE,
+       "--tensorboard-norms 1 does not go with --exchange false: no gradient is summed then; leave "
+       "one out"},
+      {{{"tensorboard-norms", "1"}},
+       PSR_ERR_USAGE,
+       "--tensorboard-norms is for --tensorboard, which is not given; give both, or leave it out"},
       {{{"ema", "0.9"}, {"sync", "async"}},
        PSR_ERR_USAGE,
        "--ema 0.9 does not go with --sync async: each push is an update by itself there, and no "

@@ -19,12 +19,15 @@
 #include "comm/view/plan.h"
 #include "model/layout.h"
 #include "model/optimizers/optimizer.h"
+#include "worker/exchange/tensor_norms.h"
 
 typedef struct psr_engine_env {
     /* --clip-norm: hears the sums of squares of what the engine updates; its buckets' runs.
      * Borrowed for life; NULL: updates wait for no norm. */
     psr_global_norm *norm;
-    const psr_span *spans;
+    /* --tensorboard-norms: hears those of tensors, likewise; NULL: nobody asks */
+    psr_tensor_norms *tensors;
+    const psr_span *spans; /* NULL: neither */
     const psr_config *config;
     const psr_layout *layout;
     const psr_buckets *buckets;
@@ -51,6 +54,9 @@ typedef struct psr_engine_env {
     void (*stale)(void *context, uint64_t steps); /* see psr_table_options; NULL: nobody asks */
     /* The norm of a step's gradient is known; NULL: nobody asks. */
     void (*clipped)(void *context, uint64_t step, double norm);
+    /* --tensorboard-norms, worker 0: [layout's tensors] sums of squares of the step's gradient,
+     * borrowed for the call; NULL: nobody asks. */
+    void (*normed)(void *context, uint64_t step, const double *squares);
     /* makes the engine's woken be called. Any thread, until the engine's stop */
     void (*wake)(void *context);
 } psr_engine_env;

@@ -145,6 +145,11 @@ static psr_err take_squares(void *context, uint32_t bucket, double squares)
     return psr_global_norm_part(((psr_engine *)context)->env.norm, bucket, squares);
 }
 
+static psr_err take_tensor_squares(void *context, uint32_t run, uint64_t step, double squares)
+{
+    return psr_tensor_norms_part(((psr_engine *)context)->env.tensors, run, step, squares);
+}
+
 /* The parts in which sums come are the slices that this worker holds. */
 static psr_err begin_updates(psr_engine *engine)
 {
@@ -187,7 +192,8 @@ static psr_err open_updater(psr_engine *engine)
                                          .updated = slice_updated,
                                          .buckets = env->spans,
                                          .bucket_count = env->plan->bucket_count,
-                                         .squares = take_squares};
+                                         .squares = take_squares,
+                                         .tensor_squares = take_tensor_squares};
     return psr_updater_new(&options, &engine->updater);
 }
 

@@ -60,6 +60,8 @@ static psr_err local_end_step(psr_engine *engine, uint64_t step, uint32_t rank)
     PSR_TRY(err);
     if (env->config->clip_norm > 0 && env->clipped != NULL)
         env->clipped(env->context, step, psr_local_norm(engine->local));
+    if (psr_config_norms_due(env->config, step + 1) && env->normed != NULL)
+        env->normed(env->context, step, psr_local_tensor_squares(engine->local));
     for (uint32_t b = 0; b < env->buckets->count; b++)
         if (!env->buckets->items[b].frozen)
             PSR_TRY(env->landed(env->context, step, b));

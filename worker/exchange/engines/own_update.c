@@ -48,6 +48,11 @@ static psr_err take_squares(void *context, uint32_t bucket, double squares)
     return psr_global_norm_part(((psr_own_update *)context)->env->norm, bucket, squares);
 }
 
+static psr_err take_tensor_squares(void *context, uint32_t run, uint64_t step, double squares)
+{
+    return psr_tensor_norms_part(((psr_own_update *)context)->env->tensors, run, step, squares);
+}
+
 psr_err psr_own_update_norm_known(psr_own_update *update, uint64_t step, double norm)
 {
     update->step = step;
@@ -99,7 +104,8 @@ static psr_err open_updater(psr_own_update *update, psr_route route)
                                          .updated = part_updated,
                                          .buckets = env->spans,
                                          .bucket_count = env->plan->bucket_count,
-                                         .squares = take_squares};
+                                         .squares = take_squares,
+                                         .tensor_squares = take_tensor_squares};
     PSR_TRY(number_parts(update, route));
     PSR_TRY(psr_updater_new(&options, &update->updater));
     return begin(update);

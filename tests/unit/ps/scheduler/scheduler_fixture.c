@@ -143,6 +143,14 @@ static psr_err on_metrics(void *context, const psr_metrics_line *line)
     return PSR_OK;
 }
 
+static psr_err on_norms(void *context, const psr_metrics_line *line)
+{
+    fixture *f = context;
+    f->norms++;
+    assert_int_equal(line->rank, 0);
+    return PSR_OK;
+}
+
 static psr_err on_made_up(void *context, const psr_metrics_line *line)
 {
     fixture *f = context;
@@ -242,6 +250,7 @@ void open_scheduler(fixture *f)
         .restore = on_restore,
         .started = on_started,
         .metrics = on_metrics,
+        .norms = on_norms,
         .made_up = on_made_up,
         .evaluating = on_evaluating,
         .done = on_done,

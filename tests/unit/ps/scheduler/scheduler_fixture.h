@@ -27,7 +27,7 @@ typedef struct fixture {
     char said[TEXT_MAX];
     uint32_t connected, joined, begun, restored, started, metrics, pieces, evaluations;
     bool evaluates_first; /* of begin */
-    unsigned made_up;
+    unsigned made_up, norms;
     uint32_t metrics_rank;
     uint64_t metrics_step, evaluated_step, evaluated_count;
     uint64_t first_step, last_checkpoint;

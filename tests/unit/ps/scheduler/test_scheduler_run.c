@@ -255,6 +255,54 @@ static void an_evaluation_of_before_the_first_step_is_told_once_and_by_worker_0(
     assert_int_equal(f->made_up, 1);
 }
 
+static void start_with_norms(fixture *f, uint64_t every)
+{
+    set_up(f);
+    f->config.tensorboard_norms = every;
+    open_scheduler(f);
+    start_all(f);
+}
+
+static void norms_come_of_worker_0s_next_step_if_it_is_due(void **state)
+{
+    fixture *f = *state;
+    static const char third[] = "{\"step\": 3, \"rank\": 0, \"norms\": []}";
+    static const struct {
+        bool asked;
+        psr_peer from;
+        const char *line, *words;
+    } wrong[] = {
+        {false,
+         {PSR_ROLE_WORKER, 0},
+         "{\"step\": 1, \"rank\": 0, \"norms\": []}",
+         "no norms of step 1 are due"},
+        {true,
+         {PSR_ROLE_WORKER, 0},
+         "{\"step\": 1, \"rank\": 0, \"norms\": []}",
+         "no norms of step 1 are due"},
+        {true,
+         {PSR_ROLE_WORKER, 1},
+         "{\"step\": 1, \"rank\": 1, \"norms\": []}",
+         "no norms of step 1 are due"},
+        {true, {PSR_ROLE_WORKER, 0}, third, "it tells step 3 of rank 0 after step 0"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        start_with_norms(f, wrong[i].asked ? 3 : 0);
+        say(f, wrong[i].from, PSR_MSG_METRICS, wrong[i].line);
+        ends_with_words(f, PSR_ERR_PROTOCOL, wrong[i].words);
+    }
+    start_with_norms(f, 3);
+    say(f, w0, PSR_MSG_METRICS, "{\"step\": 1, \"rank\": 0}");
+    say(f, w0, PSR_MSG_METRICS, "{\"step\": 2, \"rank\": 0}");
+    for (unsigned i = 1; i <= 512; i++) {
+        say(f, w0, PSR_MSG_METRICS, third);
+        assert_int_equal(f->norms, i);
+    }
+    assert_false(f->ended);
+    say(f, w0, PSR_MSG_METRICS, third);
+    ends_with_words(f, PSR_ERR_PROTOCOL, "no norms of step 3 are due");
+}
+
 static void metrics_come_step_by_step_to_the_runs_last(void **state)
 {
     fixture *f = *state;
@@ -365,6 +413,7 @@ int main(void)
         SET_UP(a_checkpoint_that_is_not_due_is_a_violation),
         SET_UP(a_line_of_metrics_that_is_not_due_is_a_violation),
         SET_UP(an_evaluation_of_before_the_first_step_is_told_once_and_by_worker_0),
+        SET_UP(norms_come_of_worker_0s_next_step_if_it_is_due),
         STARTED(metrics_come_step_by_step_to_the_runs_last),
         STARTED(step_by_step_hashes_must_be_equal),
         SET_UP(hashes_of_relaxed_runs_are_not_compared),
