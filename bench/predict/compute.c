@@ -26,13 +26,24 @@ typedef struct passes {
 static void take_work(passes *p)
 {
     for (uint32_t i = 0; i < p->net->node_count; i++) {
-        p->forward[i] = work_of(p->net, &p->net->nodes[i]);
-        p->backward[i] = 2 * p->forward[i];
+        const psr_network_node *node = &p->net->nodes[i];
+        const bool frozen = node->weight != PSR_NONE && p->net->params.tensors[node->weight].frozen;
+        p->forward[i] = work_of(p->net, node);
+        p->backward[i] = (node->fixed ? 0 : frozen ? 1 : 2) * p->forward[i];
     }
 }
 
-/* A tensor's times are those of the node that has it; a profile has all of them. */
-static void take_recorded(passes *p, const psr_profile *recorded)
+static double total_of(const passes *p)
+{
+    double total = 0;
+    for (uint32_t i = 0; i < p->net->node_count; i++)
+        total += p->forward[i] + p->backward[i];
+    return total;
+}
+
+/* A tensor's times are those of the node that has it; a profile has all of them. Returns the share
+ * that is taken: what no backward pass reaches is left out. */
+static double take_recorded(passes *p, const psr_profile *recorded)
 {
     for (uint32_t i = 0; i < p->net->node_count; i++) {
         const uint32_t of_node[] = {p->net->nodes[i].weight, p->net->nodes[i].bias};
@@ -44,6 +55,11 @@ static void take_recorded(passes *p, const psr_profile *recorded)
                     p->backward[i] += recorded->tensors[t].backward_s;
                 }
     }
+    const double all = total_of(p) + recorded->rest_s;
+    for (uint32_t i = 0; i < p->net->node_count; i++)
+        if (p->net->nodes[i].fixed)
+            p->backward[i] = 0;
+    return all > 0 ? (total_of(p) + recorded->rest_s) / all : 1;
 }
 
 /* What readiness tells of a pass. */
@@ -85,6 +101,18 @@ static psr_err play(const passes *p, psr_readiness *readiness, hearing *h)
     return PSR_OK;
 }
 
+/* Nobody waits for a frozen bucket, and nothing was counted for it. */
+static void leave_frozen_out(const psr_buckets *buckets, psr_compute_profile *p)
+{
+    p->buckets = 0;
+    for (uint32_t b = 0; b < buckets->count; b++) {
+        if (buckets->items[b].frozen)
+            continue;
+        p->forward[p->buckets] = p->forward[b];
+        p->backward[p->buckets++] = p->backward[b];
+    }
+}
+
 /* false: there is no work. */
 static bool make_shares(psr_compute_profile *p)
 {
@@ -107,7 +135,7 @@ psr_err psr_compute_profile_init(const psr_network *net, const psr_buckets *buck
     passes each = {.net = net,
                    .forward = calloc(net->node_count, sizeof(double)),
                    .backward = calloc(net->node_count, sizeof(double))};
-    psr_compute_profile p = {.buckets = buckets->count};
+    psr_compute_profile p = {.buckets = buckets->count, .kept = 1};
     psr_readiness *readiness = NULL;
     p.forward = calloc(buckets->count, sizeof *p.forward);
     p.backward = calloc(buckets->count, sizeof *p.backward);
@@ -118,7 +146,7 @@ psr_err psr_compute_profile_init(const psr_network *net, const psr_buckets *buck
         err = psr_readiness_new(net, buckets, &readiness);
     hearing h = {&p, &p.before, 0};
     if (err == PSR_OK && recorded != NULL)
-        take_recorded(&each, recorded);
+        p.kept = take_recorded(&each, recorded);
     else if (err == PSR_OK)
         take_work(&each);
     if (err == PSR_OK)
@@ -130,7 +158,8 @@ psr_err psr_compute_profile_init(const psr_network *net, const psr_buckets *buck
         psr_compute_profile_done(&p);
         return err;
     }
-    p.backward[buckets->count - 1] += h.work;
+    leave_frozen_out(buckets, &p);
+    p.backward[p.buckets - 1] += h.work;
     if (recorded != NULL)
         p.before += recorded->rest_s;
     if (!make_shares(&p)) {

@@ -2,7 +2,8 @@
  * backward pass, divided over a network's nodes as it was recorded, or by their work. A
  * convolution's or a matrix product's work is its multiplications and additions; any other node's
  * is that of moving its values, which processors do at about thirty of these for each value. A
- * backward pass works twice what a forward pass does. Plain data; one thread. */
+ * backward pass works twice what a forward pass does; as much if a node's weights are frozen, and
+ * nothing where it does not reach (--freeze). Plain data; one thread. */
 #ifndef PSR_BENCH_COMPUTE_H
 #define PSR_BENCH_COMPUTE_H
 
@@ -10,7 +11,9 @@
 #include "model/played/profile.h"
 
 typedef struct psr_compute_profile {
-    uint32_t buckets;
+    uint32_t buckets; /* as many as there are, less those that are frozen */
+    /* of recorded times: the share that this network takes, with what is frozen. Otherwise 1 */
+    double kept;
     /* [buckets], shares of compute_s: what is computed after a bucket's weights came and before
      * those of the next are needed (descending buckets); and before a bucket's gradient is ready,
      * after the one before it (ascending). Together they are 1. Owned */

@@ -97,6 +97,9 @@ static psr_err make_config(emulated *m)
     PSR_TRY(psr_config_set(c, "momentum", "0"));
     PSR_TRY(psr_config_set(c, "nesterov", "false"));
     PSR_TRY(psr_config_set(c, "deadline", "86400"));
+    /* its tensors are the scenario's buckets, which are of what is trained */
+    PSR_TRY(psr_config_set(c, "freeze", ""));
+    PSR_TRY(psr_config_set(c, "tensorboard-norms", "0"));
     c->route[0] = '\0';
     c->steps = m->steps;
     c->epochs = 0;

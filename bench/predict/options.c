@@ -51,8 +51,17 @@ enum {
 static const struct argp_option rows[] = {
     {NULL, 0, NULL, 0, "What is trained:", 1},
     {"model", KEY_OF_RUN, "NAME", 0, "the network (RUN's, or resnet50)", 1},
+    {"shortcut", KEY_OF_RUN + 7, "A|B", 0, "as of psring train (RUN's)", 1},
+    {"stem", KEY_OF_RUN + 8, "large|small", 0, "as of psring train (RUN's)", 1},
+    {"se", KEY_OF_RUN + 9, "RATIO|none", 0, "as of psring train (RUN's)", 1},
+    {"freeze", KEY_OF_RUN + 10, "LIST|all-but:LIST", 0,
+     "as of psring train (RUN's): only the rest is exchanged, and the backward pass ends where "
+     "nothing before is trained",
+     1},
     {"compute", KEY_COMPUTE, "MS", 0,
-     "forward and backward pass of a worker's step, in milliseconds (RUN's median)", 1},
+     "forward and backward pass of a worker's step, in milliseconds (RUN's median, which is of "
+     "RUN's network)",
+     1},
     {"profile", KEY_PROFILE, "FILE", 0,
      "take both passes, tensor by tensor, from what psring train --record has written", 1},
     {"batch-size", KEY_OF_RUN + 1, "N", 0, "of each worker (RUN's, or 32)", 1},
@@ -443,6 +452,7 @@ static const struct argp parser = {
     "\vExamples:\n"
     "  psring predict runs/resnet50 --hosts 2,4,8 --link 10Gbit\n"
     "  psring predict --model resnet50 --compute 350 --hosts 4 --link 1Gbit\n"
+    "  psring predict --model resnet18 --stem small --image-size 32 --freeze layer1 --compute 40\n"
     "  psring doctor --hostfile hosts --json >hosts.json\n"
     "  psring predict runs/resnet50 --doctor hosts.json --placement beside\n"
     "  psring predict --calibrate >costs.json\n"

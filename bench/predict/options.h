@@ -4,7 +4,7 @@
 
 #include "bench/predict/answer.h"
 
-enum { PSR_PREDICT_OF_RUN = 7, PSR_PREDICT_RUNS_MAX = 64 };
+enum { PSR_PREDICT_OF_RUN = 11, PSR_PREDICT_RUNS_MAX = 64 };
 
 /* What the command line says; options that are not given are below 0, or NULL. Texts are borrowed
  * from argv. */

@@ -12,7 +12,8 @@
 #define ETHERNET_FRAME_BYTES 90 /* headers of TCP, IP and Ethernet, with preamble and gap */
 
 const char *const psr_predict_names_of_run[PSR_PREDICT_OF_RUN] = {
-    "model", "batch-size", "bucket-size", "slice-size", "window", "compress", "compress-weights"};
+    "model",    "batch-size", "bucket-size", "slice-size", "window", "compress", "compress-weights",
+    "shortcut", "stem",       "se",          "freeze"};
 
 typedef struct images {
     uint32_t classes, channels, height, width;
@@ -74,11 +75,6 @@ static psr_err set_options_of_run(psr_predict_options *o)
             PSR_TRY(psr_config_set(config, psr_predict_names_of_run[i], o->of_run[i]));
         }
     PSR_TRY(psr_compression_check_options(config->compress, config->compress_weights));
-    if (config->freeze[0] != '\0')
-        return psr_fail(PSR_ERR_UNSUPPORTED,
-                        "that run has --freeze %s, and a prediction computes and exchanges every "
-                        "tensor; take a run without --freeze",
-                        config->freeze);
     return psr_network_check(config);
 }
 

@@ -31,13 +31,23 @@ static psr_err make_profile(psr_scenario *s, const char *recorded)
         return psr_compute_profile_init(s->net, &s->buckets, NULL, &s->profile);
     PSR_TRY(psr_profile_read(recorded, &profile));
     psr_err err = psr_profile_fits(&profile, recorded, &s->net->params);
-    if (err == PSR_OK && s->compute_s < 0)
-        s->compute_s =
-            psr_profile_step_s(&profile) * psr_config_step_samples(&s->config) / profile.batch;
     if (err == PSR_OK)
         err = psr_compute_profile_init(s->net, &s->buckets, &profile, &s->profile);
+    if (err == PSR_OK && s->compute_s < 0)
+        s->compute_s = s->profile.kept * psr_profile_step_s(&profile) *
+                       psr_config_step_samples(&s->config) / profile.batch;
     psr_profile_done(&profile);
     return err;
+}
+
+/* What is frozen is not exchanged: the buckets are those that are. */
+static void leave_frozen_out(psr_buckets *buckets)
+{
+    uint32_t kept = 0;
+    for (uint32_t b = 0; b < buckets->count; b++)
+        if (!buckets->items[b].frozen)
+            buckets->items[kept++] = buckets->items[b];
+    buckets->count = kept;
 }
 
 psr_err psr_scenario_init(psr_scenario *s, uint32_t classes, uint32_t channels, uint32_t height,
@@ -50,6 +60,8 @@ psr_err psr_scenario_init(psr_scenario *s, uint32_t classes, uint32_t channels, 
         err = make_profile(s, recorded);
     if (err != PSR_OK)
         psr_scenario_done(s);
+    else
+        leave_frozen_out(&s->buckets);
     return err;
 }
 
@@ -63,7 +75,7 @@ void psr_scenario_done(psr_scenario *s)
 
 double psr_scenario_bytes(const psr_scenario *s)
 {
-    return (double)s->net->params.length * sizeof(float);
+    return (double)psr_layout_trained_length(&s->net->params) * sizeof(float);
 }
 
 /* text: a compression. */

@@ -82,8 +82,23 @@ class Predict(unittest.TestCase):
             (folder / "run.json").write_text("{")
             self.refused("run.json: it is no JSON object", name)
             self.refused("none/run.json", str(folder / "none"))
+            whole = json.loads(predict(name, "--hosts", "2", "--json").stdout) if run_directory(folder) is None else None
             run_directory(folder, freeze="all-but:fc")
-            self.refused("that run has --freeze all-but:fc, and a prediction computes and exchanges every tensor", name)
+            told = json.loads(predict(name, "--hosts", "2", "--mode", "ring", "--json").stdout)
+            self.assertEqual((told["bytes"], whole["bytes"] > 1e6), (4 * (64 * 10 + 16), True))
+
+    def test_options_of_the_network_change_what_is_exchanged(self):
+        def asked(*words):
+            told = json.loads(predict(*QUICK, "--model", "resnet18", "--image-size", "32", "--classes", "10", *words, "--json").stdout)
+            return told["bytes"], min(p["step_s"] for p in told["predictions"])
+        plain, small, squeezed, head = asked(), asked("--stem", "small"), asked("--se", "16"), asked("--freeze", "all-but:fc")
+        self.assertLess(small[0], plain[0])
+        self.assertGreater(squeezed[0], plain[0])
+        self.assertLess(head[0], 30000)
+        self.assertLess(head[1], plain[1])
+        self.refused("has no layer or tensor 'layer9'", "--model", "resnet18", "--compute", "10", "--freeze", "layer9")
+        self.refused("--stem", "--compute", "10", "--stem", "tiny")
+        self.refused("--freeze * leaves nothing of resnet50 to train", "--compute", "10", "--freeze", "*")
 
     def test_doctor_says_what_the_cluster_is(self):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
