@@ -19,7 +19,7 @@ struct psr_backend {
     /* Of the pass under way. */
     psr_batch batch;
     psr_exec_state state;
-    uint32_t passed; /* stops, without samples */
+    uint32_t passed; /* stops, without samples: forward ones, and backward ones in reverse */
 };
 
 static const psr_backend_class *class_of(psr_backend_kind kind)
@@ -107,13 +107,17 @@ psr_err psr_backend_begin(psr_backend *backend, const psr_batch *batch, const ps
 /* The zeros of the last stop are all workers' sums now. */
 static void advance_without_samples(psr_backend *backend, psr_norm_sums *ret_sums)
 {
-    const uint32_t count = backend->stop_count, at = backend->passed++;
-    if (at > 0 && at <= count)
-        psr_norm_stop_run(backend->net, &backend->stops[at - 1], backend->zeros,
+    const uint32_t count = backend->stop_count, before = backend->passed;
+    if (before > 0 && before <= count)
+        psr_norm_stop_run(backend->net, &backend->stops[before - 1], backend->zeros,
                           backend->state.buffers);
     *ret_sums = (psr_norm_sums){0};
-    if (at == 2 * count)
+    while (backend->passed >= count && backend->passed < 2 * count &&
+           !backend->stops[2 * count - 1 - backend->passed].backward)
+        backend->passed++;
+    if (backend->passed == 2 * count)
         return;
+    const uint32_t at = backend->passed++;
     const psr_norm_stop *stop = &backend->stops[at < count ? at : 2 * count - 1 - at];
     *ret_sums =
         (psr_norm_sums){backend->zeros, psr_norm_stop_count(backend->net, stop, at >= count)};

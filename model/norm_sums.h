@@ -14,17 +14,20 @@
  * rounding x itself to float32 has changed the variance by up to 2^-46 * mean^2 / 12 already. That
  * is why one message is enough, and there is no second one for the variance around the mean.
  *
- * Batch norms that a back end computes as one make one stop. */
+ * Batch norms that a back end computes as one make one stop. One whose statistics are held
+ * (--freeze-bn) makes none, since it sums nothing; one that the backward pass does not reach, as
+ * nothing before it is trained (--freeze), makes none there. */
 #ifndef PSR_MODEL_NORM_SUMS_H
 #define PSR_MODEL_NORM_SUMS_H
 
 #include "model/networks/network.h"
 #include "model/real.h"
 
-/* One stop of the forward pass, and one of the backward pass: the batch norms that make it, which
+/* One stop of the forward pass, and one or none of the backward pass: the batch norms that make it, which
  * have the same number of channels. */
 typedef struct psr_norm_stop {
     uint32_t nodes[2]; /* the second may be PSR_NONE */
+    bool backward;     /* the backward pass stops there too: it reaches them (--freeze) */
 } psr_norm_stop;
 
 /* What a worker gives at a stop: doubles.

@@ -214,7 +214,8 @@ static psr_err hand_over(training *tr, uint64_t step, uint32_t index)
     const double begun_s = psr_clock_s();
     PSR_TRY(begin_exchange(t, step, share));
     for (uint32_t b = 0; b < t->buckets->count && share->batch->count > 0; b++)
-        PSR_TRY(psr_exchange_gradient_ready(t->exchange, b, NULL));
+        if (!t->buckets->items[b].frozen)
+            PSR_TRY(psr_exchange_gradient_ready(t->exchange, b, NULL));
     PSR_TRY(psr_exchange_end_step(t->exchange));
     take_times(tr, share->replica, &tr->turns[index], share->computing_s + psr_clock_s() - begun_s);
     return PSR_OK;

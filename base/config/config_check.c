@@ -362,9 +362,6 @@ static psr_err check_optimisation(const psr_config *config)
     if (config->freeze_bn && config->freeze[0] == '\0')
         return psr_fail(PSR_ERR_USAGE,
                         "--freeze-bn is for --freeze, which is not given; leave it out");
-    if (config->freeze[0] != '\0' && (config->sync_bn || config->ema.decay > 0))
-        return refuse_pair(config, "freeze", config->sync_bn ? "sync-bn" : "ema",
-                           "they do not go together in this version");
     if (psr_config_updates_whole_tensors(config) && config->sync != PSR_SYNC_BSP)
         return refuse_pair(
             config, "optimizer", "sync",

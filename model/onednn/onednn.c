@@ -164,11 +164,15 @@ static psr_err onednn_advance(void *object, psr_norm_sums *ret_sums, psr_pass_re
 
 static uint32_t onednn_stops(const void *object, psr_norm_stop *ret_stops)
 {
-    const psr_onednn_graph *graph = &((const onednn *)object)->graph;
+    const onednn *self = object;
     uint32_t count = 0;
-    for (uint32_t i = 0; i < graph->count; i++)
-        if (graph->groups[i].op == PSR_OP_BATCHNORM)
-            ret_stops[count++] = psr_onednn_stop(&graph->groups[i]);
+    for (uint32_t i = 0; i < self->graph.count; i++) {
+        const psr_onednn_group *group = &self->graph.groups[i];
+        if (group->op != PSR_OP_BATCHNORM || self->net->nodes[group->norm].held)
+            continue;
+        ret_stops[count] = psr_onednn_stop(group);
+        ret_stops[count++].backward = !self->net->nodes[group->output].fixed;
+    }
     return count;
 }
 

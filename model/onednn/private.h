@@ -161,7 +161,7 @@ struct psr_onednn_exec {
 /* The batch norms of a group, which stop together. */
 static inline psr_norm_stop psr_onednn_stop(const psr_onednn_group *group)
 {
-    return (psr_norm_stop){{group->norm, group->second_norm}};
+    return (psr_norm_stop){.nodes = {group->norm, group->second_norm}};
 }
 
 /* ---- tensor.c ---- */

@@ -65,8 +65,8 @@ static uint32_t stops(const void *self, psr_norm_stop *ret_stops)
     const psr_network *net = ((const adapter *)self)->net;
     uint32_t count = 0;
     for (uint32_t i = 0; i < net->node_count; i++)
-        if (net->nodes[i].op == PSR_OP_BATCHNORM)
-            ret_stops[count++] = (psr_norm_stop){{i, PSR_NONE}};
+        if (net->nodes[i].op == PSR_OP_BATCHNORM && !net->nodes[i].held)
+            ret_stops[count++] = (psr_norm_stop){{i, PSR_NONE}, !net->nodes[i].fixed};
     return count;
 }
 

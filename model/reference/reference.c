@@ -379,7 +379,7 @@ static void go_on_forward(const pass *p, uint32_t i)
 {
     const psr_network_node *node = &p->net->nodes[i];
     const psr_batchnorm norm = norm_of(p, node);
-    const psr_norm_stop stop = {{i, PSR_NONE}};
+    const psr_norm_stop stop = {.nodes = {i, PSR_NONE}};
     const double *sums = p->reference->sums;
     double *mean = p->reference->statistics[i], *scale = mean + norm.C, *M = scale + norm.C;
     *M = sums[0];
@@ -520,7 +520,7 @@ psr_err psr_reference_advance(psr_reference *reference, psr_norm_sums *ret_sums,
         *ret_result = p->result;
         return PSR_OK;
     }
-    const psr_norm_stop stop = {{p->backward ? p->at - 1 : p->at, PSR_NONE}};
+    const psr_norm_stop stop = {.nodes = {p->backward ? p->at - 1 : p->at, PSR_NONE}};
     *ret_sums = (psr_norm_sums){reference->sums, psr_norm_stop_count(p->net, &stop, p->backward)};
     return PSR_OK;
 }

@@ -76,6 +76,28 @@ def with_other_rules(tap, psring, directory, name, more):
             check_same(tap, Run(psring, directory, name + "-" + way, dict(options, **chosen)), local)
 
 
+def of_a_part(tap, psring, directory):
+    """With --freeze: what is frozen is its own average, in files and evaluations, also where a run
+    without an average, or another mode's, goes on."""
+    options = dict(OPTIONS, freeze="conv1,bn1,layer1,layer2.0.conv1")
+    local = Run(psring, directory, "part-local", dict(options, mode="local"))
+    if not tap.ok(local.status == 0, "of a part: local ends with status 0", local.why()):
+        return
+    for way, chosen in (("ps", dict(mode="ps", shards=2)), ("ring", dict(mode="ring")), ("hops", dict(mode="ring", transport="ipc"))):
+        check_same(tap, Run(psring, directory, "part-" + way, dict(options, **chosen)), local)
+    weights, _ = tensors(os.path.join(checkpoint(local, STEPS), "model.safetensors"))
+    saved = averages(local, STEPS)
+    same = {name for name in saved if saved[name] == weights[name]}
+    tap.ok(sorted(saved) == sorted(weights) and {"conv1.weight", "bn1.bias", "layer1.2.conv2.weight", "layer2.0.conv1.weight"} <= same
+           and not {"layer2.0.conv2.weight", "bn1.running_mean", "fc.weight"} & same, "of a part: the file of averages has what is frozen as it is", sorted(same))
+    again = Run(psring, directory, "part-again", dict(options, mode="ring", resume=checkpoint(Run(psring, directory, "part-ps-1", dict(options, mode="ps")), MIDDLE)))
+    check_same(tap, again, local, range(MIDDLE + 1, STEPS + 1))
+    bare = Run(psring, directory, "part-bare", dict(options, mode="ps", ema="none"))
+    late = [Run(psring, directory, "part-late-" + way, dict(options, mode=way, resume=checkpoint(bare, MIDDLE))) for way in ("local", "ps")]
+    if tap.ok(late[0].status == 0, "of a part: an average begins in the middle", late[0].why()):
+        check_same(tap, late[1], late[0], range(MIDDLE + 1, STEPS + 1))
+
+
 def goes_on(tap, psring, directory, local, origin, name, more):
     run = Run(psring, directory, name.replace(" ", "-"), dict(OPTIONS, resume=os.path.join(directory, origin, "checkpoints", "step-%d" % MIDDLE), **more))
     check_same(tap, run, local, range(MIDDLE + 1, STEPS + 1))
@@ -105,6 +127,7 @@ def modes(tap, psring, directory):
               "rounded": {"compress-weights": "bf16"}, "differences": {"compress-weights": "topk:0.1"}}
     parts += [partial(lambda results, n, m: with_other_rules(results, psring, directory, n, m), n=n, m=m) for n, m in others.items()]
     parts.append(lambda results: with_fewer_workers(results, psring, directory))
+    parts.append(lambda results: of_a_part(results, psring, directory))
     together(tap, parts)
 
 

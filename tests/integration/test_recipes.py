@@ -37,6 +37,10 @@ CASES = {
     # a tensor in the middle and a bias apart; and all below the last layers, where LAMB needs norms
     "freeze": ({"freeze": "fc2.weight,fc1.bias", "clip-norm": 0.5}, dict(MLP, momentum=0.9)),
     "freeze-lamb": ({"freeze": "all-but:fc1,fc2"}, dict(CONVNET, lr=0.01, optimizer="lamb", **{"weight-decay": 0.01})),
+    # norms that the backward pass does not reach, one whose weight alone is frozen, and one after
+    # trained layers that is frozen whole
+    "freeze-sync-bn": ({"freeze": "conv1,bn1,layer1,layer2.1.bn2.weight,layer3.0.bn1", "sync-bn": True}, RESNET),
+    "freeze-bn-sync-bn": ({"freeze": "conv1,bn1,layer1,layer3.0.bn1", "freeze-bn": True, "sync-bn": True}, RESNET),
     "no-decay": ({"no-decay": "bn,bias"}, dict(MLP, **{"weight-decay": 0.1})),
 }
 

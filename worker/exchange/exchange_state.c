@@ -102,7 +102,10 @@ static psr_err gather(psr_exchange *exchange, uint32_t slot)
     const psr_peer self = {PSR_ROLE_WORKER, exchange->options.rank};
     for (uint32_t b = plan->bucket_count; b-- > 0;) {
         const psr_span span = plan->buckets[b].span;
-        if (psr_plan_holds(plan, b, self))
+        if (plan->buckets[b].route == PSR_ROUTE_FROZEN) /* of what stays, the average is itself */
+            memcpy(exchange->fetched + span.offset, exchange->weights + span.offset,
+                   span.count * sizeof *exchange->fetched);
+        else if (psr_plan_holds(plan, b, self))
             memcpy(exchange->fetched + span.offset, psr_exchange_slot(exchange, slot) + span.offset,
                    span.count * sizeof *exchange->fetched);
         else
@@ -111,11 +114,13 @@ static psr_err gather(psr_exchange *exchange, uint32_t slot)
     return psr_session_wait(exchange->session, PSR_WAIT_FETCHED, PSR_PHASE_PULL);
 }
 
+/* Every bucket, as the slot has them: none is frozen. */
 static bool holds_all(const psr_exchange *exchange)
 {
     const psr_peer self = {PSR_ROLE_WORKER, exchange->options.rank};
     uint32_t b = exchange->plan->bucket_count;
-    while (b > 0 && psr_plan_holds(exchange->plan, b - 1, self))
+    while (b > 0 && exchange->plan->buckets[b - 1].route != PSR_ROUTE_FROZEN &&
+           psr_plan_holds(exchange->plan, b - 1, self))
         b--;
     return b == 0;
 }

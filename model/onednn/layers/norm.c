@@ -343,7 +343,7 @@ static psr_err norm_backward(psr_onednn_exec *exec, psr_onednn_step *step)
     p.dx = psr_onednn_at(exec, self->dx);
     p.dr = psr_onednn_at(exec, self->dr);
     p.mean_g = psr_onednn_norm_table_row(exec, self, 0, NORM_MEAN_G);
-    if (exec->sums != NULL)
+    if (exec->sums != NULL && !self->held)
         psr_onednn_norm_backward_in_parts(exec, self, &p);
     else if (self->by_columns)
         backward_by_columns(exec, self, &p);

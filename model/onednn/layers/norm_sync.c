@@ -52,7 +52,7 @@ static void sum_all(const psr_onednn_exec *exec, const psr_onednn_norm_step *sel
 
 static void take_moments(const psr_onednn_exec *exec, psr_onednn_norm_step *self)
 {
-    const psr_norm_stop stop = {{self->node, self->second}};
+    const psr_norm_stop stop = {.nodes = {self->node, self->second}};
     const uint32_t C = exec->net->nodes[self->node].channels;
     self->values = exec->sums[0];
     for (int which = 0; which < (self->second != PSR_NONE ? 2 : 1); which++) {
@@ -92,11 +92,15 @@ static void give_products(const psr_onednn_exec *exec, const psr_onednn_norm_ste
         const psr_network_node *node = &exec->net->nodes[which == 0 ? self->node : self->second];
         float *d_weight = exec->state->gradients + params[node->weight].offset;
         float *d_bias = exec->state->gradients + params[node->bias].offset;
+        const bool wanted =
+            psr_onednn_wants_parameters(exec, which == 0 ? self->node : self->second);
         double *sums = exec->sums, *products = sums + (size_t)(1 + which) * C;
         for (size_t c = channels.begin; c < channels.end && c < C; c++) {
             sums[c] = psr_onednn_norm_total(exec, self, NORM_SUM, threads, c);
             products[c] = psr_onednn_norm_total(
                 exec, self, which == 0 ? NORM_SQUARE : NORM_SECOND_SQUARE, threads, c);
+            if (!wanted)
+                continue;
             d_weight[c] = (float)(products[c] * (double)psr_onednn_norm_table_row(
                                                     exec, self, which, NORM_INVERSE_STD)[c]);
             d_bias[c] = (float)sums[c];
@@ -147,6 +151,7 @@ void psr_onednn_norm_backward_in_parts(psr_onednn_exec *exec, const psr_onednn_n
         reduce_all(exec, self, p);
     } else {
         take_products(exec, self);
-        psr_onednn_norm_differentiate_by_rows(exec, self, p);
+        if (!self->ends)
+            psr_onednn_norm_differentiate_by_rows(exec, self, p);
     }
 }

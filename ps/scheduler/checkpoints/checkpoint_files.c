@@ -28,6 +28,14 @@ struct psr_checkpoint_files {
 
 /* ---- what the files hold ---- */
 
+/* What a file has of a section. The model of averages is whole: of frozen tensors, whose average no
+ * slot has, it has the weights. */
+static const psr_layout *layout_in(const psr_sections *sections, const psr_section_place *place)
+{
+    const bool averages = place->file == PSR_CHECKPOINT_EMA && place->layout == &sections->trained;
+    return averages ? &sections->net->params : place->layout;
+}
+
 /* Sections of one file, as tensors under their names. */
 static psr_err list_tensors(const psr_sections *sections, psr_checkpoint_file file,
                             psr_tensor **ret_tensors, size_t *ret_count)
@@ -38,7 +46,7 @@ static psr_err list_tensors(const psr_sections *sections, psr_checkpoint_file fi
     psr_tensor *tensors = NULL;
     for (uint32_t i = 0; psr_sections_at(sections, i, &section); i++)
         if (psr_sections_place(sections, section, &place) && place.file == file)
-            count += place.layout->tensor_count;
+            count += layout_in(sections, &place)->tensor_count;
     tensors = calloc(count + 1, sizeof *tensors);
     if (tensors == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %zu tensors of a checkpoint", count);
@@ -46,15 +54,16 @@ static psr_err list_tensors(const psr_sections *sections, psr_checkpoint_file fi
     for (uint32_t i = 0; psr_sections_at(sections, i, &section); i++) {
         if (!psr_sections_place(sections, section, &place) || place.file != file)
             continue;
-        for (size_t t = 0; t < place.layout->tensor_count; t++) {
+        const psr_layout *layout = layout_in(sections, &place);
+        for (size_t t = 0; t < layout->tensor_count; t++) {
             psr_tensor *tensor = &tensors[count++];
-            *tensor = place.layout->tensors[t];
+            *tensor = layout->tensors[t];
             int length = snprintf(tensor->name, sizeof tensor->name, "%s%s", place.prefix,
-                                  place.layout->tensors[t].name);
+                                  layout->tensors[t].name);
             if (length >= (int)sizeof tensor->name) {
                 free(tensors);
                 return psr_fail(PSR_ERR_UNSUPPORTED, "tensor name %s%s is too long", place.prefix,
-                                place.layout->tensors[t].name);
+                                layout->tensors[t].name);
             }
         }
     }
@@ -265,6 +274,10 @@ psr_err psr_checkpoint_files_put(psr_checkpoint_files *files, uint32_t section, 
         return psr_fail(PSR_ERR_PROTOCOL, "a checkpoint of this run has no section %" PRIu32,
                         section);
     PSR_TRY(create_if_missing(files, place.file));
+    /* --ema: of what is frozen, the model of averages has the weights */
+    const psr_sections *sections = files->options.sections;
+    const bool weights =
+        place.file == PSR_CHECKPOINT_MODEL && place.layout == &sections->net->params;
     psr_checkpoint_writer *writer = files->writers[place.file];
     for (size_t t = 0; t < place.layout->tensor_count; t++) {
         const psr_tensor *tensor = &place.layout->tensors[t];
@@ -277,6 +290,11 @@ psr_err psr_checkpoint_files_put(psr_checkpoint_files *files, uint32_t section, 
         snprintf(name, sizeof name, "%s%s", place.prefix, tensor->name);
         PSR_TRY(psr_checkpoint_put(writer, name, begin - tensor->offset, end - begin,
                                    data + (begin - offset)));
+        if (!weights || !tensor->frozen || !sections->averages)
+            continue;
+        PSR_TRY(create_if_missing(files, PSR_CHECKPOINT_EMA));
+        PSR_TRY(psr_checkpoint_put(files->writers[PSR_CHECKPOINT_EMA], name, begin - tensor->offset,
+                                   end - begin, data + (begin - offset)));
     }
     return PSR_OK;
 }

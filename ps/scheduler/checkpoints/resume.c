@@ -414,6 +414,7 @@ static bool find_place(const psr_resume *resume, const psr_sections *sections, u
     psr_section_place place;
     if (!psr_sections_place(sections, section, &place))
         return false;
+    const psr_layout *layout = place.layout; /* an average has what is trained */
     if (place.of_ema && ema_of(resume) == NULL)
         (void)psr_sections_place(sections,
                                  place.of_statistics                  ? PSR_SECTION_RANK(place.rank)
@@ -425,6 +426,7 @@ static bool find_place(const psr_resume *resume, const psr_sections *sections, u
     if (place.of_statistics && place.rank >= resume->workers) /* a new one: that of all */
         (void)psr_sections_place(
             sections, place.of_ema ? PSR_SECTION_EMA_BUFFERS : PSR_SECTION_BUFFERS, &place);
+    place.layout = layout;
     *ret_place = place;
     return true;
 }

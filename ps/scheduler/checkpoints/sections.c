@@ -90,6 +90,7 @@ static bool place_ema(const psr_sections *sections, uint32_t section, psr_sectio
         place->layout = &sections->net->buffers;
     } else if (section == PSR_SECTION_SLOT(sections->ema_slot)) {
         place->file = PSR_CHECKPOINT_EMA;
+        place->layout = &sections->trained;
     } else if (is_of_rank(sections, section, PSR_SECTION_EMA_RANK(0), &place->rank)) {
         place->file = PSR_CHECKPOINT_STATE;
         place->of_statistics = true;

@@ -3,6 +3,7 @@
 #include "model/norm_sums.h"
 
 #include "model/backend.h"
+#include "model/freeze.h"
 #include "model/reference/ops.h"
 #include "tests/unit/expect.h"
 
@@ -146,17 +147,17 @@ static void add(float *to, const float *from, size_t count)
         to[i] += from[i];
 }
 
-/* within: of statistics and loss; gradients_within: of gradients. */
-static void compare(const psr_backend_options *options, double within, double gradients_within)
+/* Workers together, and whole, which trains on all their samples. within: of statistics and loss;
+ * gradients_within: of gradients. */
+static void compare_with(worker *whole, const psr_backend_options *options, double within,
+                         double gradients_within, uint32_t stops)
 {
-    worker whole = open_worker(options, false), workers[WORKERS];
+    worker workers[WORKERS];
     const size_t length = net->params.length;
     for (uint32_t i = 0; i < WORKERS; i++)
         workers[i] = open_worker(options, true);
-    train_alone(&whole, 0, MOST);
-    const uint32_t stops = train_together(workers);
-    /* 19 batch norms and two projections', each forward and backward */
-    assert_int_equal(stops, options->kind == PSR_BACKEND_REFERENCE ? 2 * 21 : 2 * 19);
+    train_alone(whole, 0, MOST);
+    assert_int_equal(train_together(workers), stops);
     for (uint32_t i = 0; i < WORKERS; i++) {
         assert_memory_equal(workers[i].buffers, workers[0].buffers,
                             net->buffers.length * sizeof(float));
@@ -164,12 +165,24 @@ static void compare(const psr_backend_options *options, double within, double gr
             add(workers[0].gradients, workers[i].gradients, length);
         workers[0].result.loss_sum += i > 0 ? workers[i].result.loss_sum : 0;
     }
-    assert_true(apart(workers[0].gradients, whole.gradients, length) < gradients_within);
-    assert_true(apart(workers[0].buffers, whole.buffers, net->buffers.length) < within);
-    assert_true(fabs(workers[0].result.loss_sum - whole.result.loss_sum) <
-                within * whole.result.loss_sum);
+    assert_true(apart(workers[0].gradients, whole->gradients, length) < gradients_within);
+    assert_true(apart(workers[0].buffers, whole->buffers, net->buffers.length) < within);
+    assert_true(fabs(workers[0].result.loss_sum - whole->result.loss_sum) <
+                within * whole->result.loss_sum);
+    for (size_t t = 0; t < net->params.tensor_count; t++)
+        for (size_t i = 0; net->params.tensors[t].frozen && i < net->params.tensors[t].count; i++)
+            assert_true(workers[0].gradients[net->params.tensors[t].offset + i] == 0);
     for (uint32_t i = 0; i < WORKERS; i++)
         close_worker(&workers[i]);
+}
+
+static void compare(const psr_backend_options *options, double within, double gradients_within)
+{
+    worker whole = open_worker(options, false);
+    const size_t length = net->params.length;
+    /* 19 batch norms and two projections', each forward and backward */
+    compare_with(&whole, options, within, gradients_within,
+                 options->kind == PSR_BACKEND_REFERENCE ? 2 * 21 : 2 * 19);
 
     /* With statistics of their own they are far from it. */
     worker first = open_worker(options, false), second = open_worker(options, false);
@@ -212,6 +225,39 @@ static void workers_together_are_one_in_bf16(void **state)
         compare(&options, 0.03, 0.25);
     else
         assert_int_equal(err, PSR_ERR_UNSUPPORTED);
+}
+
+/* Seven batch norms are frozen, and the backward pass does not reach them. With held statistics they
+ * stop nowhere. */
+static void frozen_layers_stop_where_their_sums_are_needed(void **state)
+{
+    static const struct {
+        psr_backend_kind kind;
+        bool held;
+        uint32_t stops;
+    } cases[] = {
+        {PSR_BACKEND_REFERENCE, false, 21 + 14},
+        {PSR_BACKEND_REFERENCE, true, 14 + 14},
+        {PSR_BACKEND_ONEDNN, false, 19 + 12},
+        {PSR_BACKEND_ONEDNN, true, 12 + 12},
+    };
+    psr_config config;
+    psr_config_defaults(&config);
+    expect_ok(psr_config_set(&config, "freeze", "conv1,bn1,layer1"));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        close_network(state);
+        open_network(state);
+        config.freeze_bn = cases[i].held;
+        expect_ok(psr_freeze(&config, net));
+        psr_buckets_done(&buckets);
+        expect_ok(psr_buckets_plan(&net->params, 65536, &buckets));
+        const psr_backend_options options = {.kind = cases[i].kind, .threads = 2};
+        worker whole = open_worker(&options, false);
+        compare_with(&whole, &options, 1e-4, 1e-4, cases[i].stops);
+        close_worker(&whole);
+    }
+    close_network(state);
+    open_network(state);
 }
 
 static void a_pass_of_one_worker_alone_may_be_in_parts(void **state)
@@ -286,7 +332,7 @@ static void running_statistics_are_of_all_values(void **state)
     while (net->nodes[node].op != PSR_OP_BATCHNORM)
         node++;
     const psr_network_node *n = &net->nodes[node];
-    const psr_norm_stop stop = {{node, PSR_NONE}};
+    const psr_norm_stop stop = {.nodes = {node, PSR_NONE}};
     float *buffers = floats(net->buffers.length),
           *mean = buffers + net->buffers.tensors[n->mean].offset,
           *variance = buffers + net->buffers.tensors[n->variance].offset;
@@ -328,6 +374,7 @@ int main(void)
         cmocka_unit_test(workers_together_are_one_in_the_reference),
         cmocka_unit_test(workers_together_are_one_in_onednn),
         cmocka_unit_test(workers_together_are_one_in_bf16),
+        cmocka_unit_test(frozen_layers_stop_where_their_sums_are_needed),
         cmocka_unit_test(a_pass_of_one_worker_alone_may_be_in_parts),
         cmocka_unit_test(a_far_mean_leaves_the_variance_its_digits),
         cmocka_unit_test(sums_of_many_far_values_keep_the_variance),
