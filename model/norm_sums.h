@@ -23,11 +23,11 @@
 #include "model/networks/network.h"
 #include "model/real.h"
 
-/* One stop of the forward pass, and one or none of the backward pass: the batch norms that make it, which
- * have the same number of channels. */
+/* One stop of the forward pass, and one or none of the backward pass: the batch norms that make it,
+ * which have the same number of channels. */
 typedef struct psr_norm_stop {
     uint32_t nodes[2]; /* the second may be PSR_NONE */
-    bool backward;     /* the backward pass stops there too: it reaches them (--freeze) */
+    bool backward;     /* the backward pass reaches them, and stops there too */
 } psr_norm_stop;
 
 /* What a worker gives at a stop: doubles.

@@ -1,5 +1,5 @@
-/* --tensorboard-norms: the lines in which worker 0 tells the scheduler each tensor's norms, ahead of
- * its line of metrics of the same step. Pure; any thread. */
+/* --tensorboard-norms: the lines in which worker 0 tells the scheduler each tensor's norms, ahead
+ * of its line of metrics of the same step. Pure; any thread. */
 #ifndef PSR_WORKER_NORM_LINES_H
 #define PSR_WORKER_NORM_LINES_H
 

@@ -80,8 +80,8 @@ typedef struct psr_msg_ring {
     uint32_t chunk, hop;
 } psr_msg_ring;
 
-/* NORM: of the gradient of a step (comm/tables/global_norm.h), or of what a bucket has of one tensor
- * (model/optimizers/tensor_runs.h). */
+/* NORM: of the gradient of a step (comm/tables/global_norm.h), or of a part of a bucket, which the
+ * number of the bucket then stands for: the ends number these alike. */
 typedef enum psr_norm_phase {
     PSR_NORM_PART,
     PSR_NORM_TOTAL,

@@ -13,8 +13,8 @@
  * the bucket's start). When N is known, the gradient is multiplied by min(1, C / (N + 1e-6)), in
  * double, rounded once to a factor, as torch.nn.utils.clip_grad_norm_ has it.
  *
- * With --tensorboard-norms the updater keeps the sums too, tells each tensor's sum of squares before
- * anything is clipped, and updates a part when its sum is complete. One thread. */
+ * With --tensorboard-norms the updater keeps the sums too, tells each tensor's sum of squares
+ * before anything is clipped, and updates a part when its sum is complete. One thread. */
 #ifndef PSR_MODEL_UPDATER_H
 #define PSR_MODEL_UPDATER_H
 

@@ -125,7 +125,8 @@ def refused(tap, data, name, words, status, *parts, **more):
 
 
 def kept(tap, data, name, words, status, files, *parts):
-    """The command fails so, says that it keeps what has come, and does: files are in its hidden folder."""
+    """The command fails so, says that it keeps what has come, and does: files are in its hidden
+    folder."""
     got, out, err = data(*words)
     line = err.strip().splitlines()[-1] if err.strip() else ""
     tap.ok(got == status and all(part in line for part in (*parts, "the same command continues")),

@@ -1,8 +1,8 @@
 /* --tensorboard-norms: the sums of squares of each tensor's gradient, which worker 0 gathers in the
  * steps that are due. Who makes a bucket's updates knows the folded gradient: the bucket's home
- * (psr_plan_home) tells worker 0 the sum of each tensor's run in it (model/optimizers/tensor_runs.h;
- * NORM, phase 2). Nobody waits for them but worker 0, at the end of such a step. Free of I/O. BSP.
- * One thread. */
+ * (psr_plan_home) tells worker 0 the sum of each tensor's run in it (NORM, phase 2;
+ * model/optimizers/tensor_runs.h). Nobody waits for them but worker 0, at the end of such a step.
+ * Free of I/O. BSP. One thread. */
 #ifndef PSR_WORKER_EXCHANGE_TENSOR_NORMS_H
 #define PSR_WORKER_EXCHANGE_TENSOR_NORMS_H
 

@@ -178,8 +178,8 @@ static psr_err write_step(psr_tensorboard *t, open_step *s)
 
 /* ---- norms ---- */
 
-/* ["fc.weight", norm of the weights, norm of the gradient], as far as it is so. tags: of the values,
- * [2]. */
+/* ["fc.weight", norm of the weights, norm of the gradient], as far as it is so. tags: of the
+ * values, [2]. */
 static void add_norms(values *v, const cJSON *row, char tags[static 2][TAG_BYTES])
 {
     static const char *const kinds[] = {"Norm_of_weights", "Norm_of_gradient"};

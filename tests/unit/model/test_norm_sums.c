@@ -227,8 +227,8 @@ static void workers_together_are_one_in_bf16(void **state)
         assert_int_equal(err, PSR_ERR_UNSUPPORTED);
 }
 
-/* Seven batch norms are frozen, and the backward pass does not reach them. With held statistics they
- * stop nowhere. */
+/* Seven batch norms are frozen, and the backward pass does not reach them. With held statistics
+ * they stop nowhere. */
 static void frozen_layers_stop_where_their_sums_are_needed(void **state)
 {
     static const struct {
