@@ -26,7 +26,7 @@ static psr_err measure_network(const psr_config *planned, const psr_dataset_info
     PSR_TRY(psr_augment_side_of(planned, info->channels,
                                 (psr_picture_shape){info->height, info->width}, &side));
     PSR_TRY(psr_network_of(planned, classes, info->channels, side, side, &net));
-    *ret_memory = psr_network_memory_for(net, planned);
+    *ret_memory = psr_network_memory_for(net, planned, false);
     psr_network_free(net);
     return PSR_OK;
 }

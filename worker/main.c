@@ -142,7 +142,7 @@ static void find_memory(const psr_config *config, const psr_network *net, psr_fa
 {
     if (config->backend == PSR_BACKEND_PLAYED)
         return;
-    const psr_network_memory memory = psr_network_memory_for(net, config);
+    const psr_network_memory memory = psr_network_memory_for(net, config, true);
     const uint64_t available =
         psr_memory_available("/proc/meminfo", "/proc/self/cgroup", "/sys/fs/cgroup");
     facts->memory_fixed_bytes = memory.fixed_bytes;

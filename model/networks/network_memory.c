@@ -47,14 +47,16 @@ psr_network_memory psr_network_memory_of(const psr_network *net, uint32_t states
                                 (values + 2 * largest) * sizeof(float)};
 }
 
-psr_network_memory psr_network_memory_for(const psr_network *net, const psr_config *config)
+psr_network_memory psr_network_memory_for(const psr_network *net, const psr_config *config,
+                                          bool beside_shards)
 {
+    const bool ps = config->mode == PSR_MODE_PS && !psr_config_has_several_ways(config);
+    const uint32_t states = ps && beside_shards ? 0 : psr_optimizer_slots_of(config);
     const psr_network_node *input = &net->nodes[0];
     const uint64_t image = (uint64_t)input->channels * input->height * input->width;
     const uint32_t accumulated = config->accumulate > 2 ? 2 : config->accumulate > 1,
                    of_ranks = config->mode == PSR_MODE_LOCAL ? config->workers + 1 : 0;
-    psr_network_memory memory =
-        psr_network_memory_of(net, psr_optimizer_slots_of(config) + accumulated + of_ranks);
+    psr_network_memory memory = psr_network_memory_of(net, states + accumulated + of_ranks);
     if (config->precision == PSR_PRECISION_BF16)
         memory.sample_bytes /= 2;
     memory.sample_bytes += LOADED_BATCHES * image * sizeof(float);

@@ -9,9 +9,8 @@
  * A value is kept when the backward pass reads it again. Activations, additions and reshapes are
  * computed in place, so they take no memory of their own. Gradients of values reuse memory of later
  * values that are no longer needed (model/onednn/buffers.h), except for two of the largest
- * gradients, which 2 L stands for. BASE is the memory of programs, libraries and threads. In mode
- * ps the shards hold the optimizer's arrays; they run on these hosts too. docs/doctor.md compares
- * the estimate with real runs. */
+ * gradients, which 2 L stands for. BASE is the memory of programs, libraries and threads.
+ * docs/doctor.md compares the estimate with real runs. */
 #ifndef PSR_MODEL_NETWORK_MEMORY_H
 #define PSR_MODEL_NETWORK_MEMORY_H
 
@@ -28,7 +27,10 @@ psr_network_memory psr_network_memory_of(const psr_network *net, uint32_t states
 
 /* The same for a run with these options: with the arrays that its optimizer has and those in which
  * --accumulate adds gradients, and the batches that are loaded ahead. In mode local one process has
- * every rank's gradients and their sum. With --precision bf16 values take half as much. */
-psr_network_memory psr_network_memory_for(const psr_network *net, const psr_config *config);
+ * every rank's gradients and their sum. With --precision bf16 values take half as much.
+ * beside_shards: in mode ps, which shards have the optimizer's arrays and are counted apart;
+ * otherwise workers are counted with them, as if the shards ran on the same hosts. */
+psr_network_memory psr_network_memory_for(const psr_network *net, const psr_config *config,
+                                          bool beside_shards);
 
 #endif

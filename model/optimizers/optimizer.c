@@ -44,7 +44,7 @@ uint32_t psr_optimizer_slots_of(const psr_config *config)
 {
     const char *names[PSR_OPTIMIZER_SLOTS_MAX];
     const psr_optimizer_rule *rule = rule_of(config->optimizer);
-    return rule != NULL ? rule->slots(config, names) : 0;
+    return (rule != NULL ? rule->slots(config, names) : 0) + psr_ema_is_on(config);
 }
 
 static psr_err find_rule(const psr_config *config, const psr_optimizer_rule **ret_rule)

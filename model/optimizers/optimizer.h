@@ -50,7 +50,7 @@ PSR_MUST_CHECK psr_err psr_optimizer_check(const psr_config *config);
 void psr_optimizer_apply(const psr_config *config, float *weights, const float *gradient,
                          float *const *slots, size_t count, uint64_t update);
 
-/* How many state arrays the optimizer of a configuration has. Pure. */
+/* How many state arrays the optimizer of a configuration has, that of --ema included. Pure. */
 uint32_t psr_optimizer_slots_of(const psr_config *config);
 
 /* The optimizer's state arrays (slots), for checkpoints. Each is as large as the arena

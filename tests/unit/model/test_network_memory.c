@@ -61,24 +61,33 @@ static void options_add_the_arrays_that_they_need(void **state)
     const uint64_t array = 4 * (uint64_t)net->params.length, loaded = 5 * 4 * 28 * 28;
     const psr_network_memory plain = psr_network_memory_of(net, 0);
     config.momentum = 0;
-    assert_int_equal(psr_network_memory_for(net, &config).fixed_bytes, plain.fixed_bytes);
+    assert_int_equal(psr_network_memory_for(net, &config, false).fixed_bytes, plain.fixed_bytes);
     config.momentum = 0.9;
-    psr_network_memory memory = psr_network_memory_for(net, &config);
+    psr_network_memory memory = psr_network_memory_for(net, &config, false);
     assert_int_equal(memory.fixed_bytes, plain.fixed_bytes + array);
     assert_int_equal(memory.sample_bytes, plain.sample_bytes + loaded);
+    assert_int_equal(psr_network_memory_for(net, &config, true).fixed_bytes, plain.fixed_bytes);
+    config.mode = PSR_MODE_RING; /* whose workers have it themselves */
+    assert_int_equal(psr_network_memory_for(net, &config, true).fixed_bytes,
+                     plain.fixed_bytes + array);
+    config.mode = PSR_MODE_PS;
+    expect_ok(psr_config_set(&config, "ema", "0.9"));
+    assert_int_equal(psr_network_memory_for(net, &config, false).fixed_bytes,
+                     plain.fixed_bytes + 2 * array);
+    expect_ok(psr_config_set(&config, "ema", "none"));
     config.accumulate = 2;
-    assert_int_equal(psr_network_memory_for(net, &config).fixed_bytes,
+    assert_int_equal(psr_network_memory_for(net, &config, false).fixed_bytes,
                      plain.fixed_bytes + 2 * array);
     config.accumulate = 5;
     config.optimizer = PSR_OPTIMIZER_ADAM;
-    assert_int_equal(psr_network_memory_for(net, &config).fixed_bytes,
+    assert_int_equal(psr_network_memory_for(net, &config, false).fixed_bytes,
                      plain.fixed_bytes + 4 * array);
     config.mode = PSR_MODE_LOCAL;
     config.workers = 3;
-    assert_int_equal(psr_network_memory_for(net, &config).fixed_bytes,
+    assert_int_equal(psr_network_memory_for(net, &config, false).fixed_bytes,
                      plain.fixed_bytes + 8 * array);
     config.precision = PSR_PRECISION_BF16;
-    assert_int_equal(psr_network_memory_for(net, &config).sample_bytes,
+    assert_int_equal(psr_network_memory_for(net, &config, false).sample_bytes,
                      plain.sample_bytes / 2 + loaded);
     psr_network_free(net);
 }

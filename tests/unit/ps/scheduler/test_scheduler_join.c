@@ -2,6 +2,7 @@
 #include "tests/unit/ps/scheduler/scheduler_fixture.h"
 
 #include "comm/members/join.h"
+#include "ps/scheduler/memory_fit.h"
 #include "ps/shard_start.h"
 
 #include <stdio.h>
@@ -180,7 +181,8 @@ static psr_facts needing(uint64_t fixed_mib, uint64_t sample_mib, uint64_t free_
     return facts;
 }
 
-/* Two workers of 1 GiB and 64 batches of 16 MiB: 2 GiB each. */
+/* Two workers of 1 GiB and 64 batches of 16 MiB: 2 GiB each; and a shard, of little more than its
+ * program. */
 static void a_host_with_too_little_memory_is_refused_with_what_would_fit(void **state)
 {
     fixture *f = *state;
@@ -193,10 +195,47 @@ static void a_host_with_too_little_memory_is_refused_with_what_would_fit(void **
     tell_facts(f, w1, needing(1024, 16, 2900)); /* when the other one had begun to take some */
     ends(
         f, PSR_ERR_USAGE,
-        "a: 2 workers of resnet20 with batches of 64 need about 4.0 GiB of memory, and 3.0 GiB are "
-        "free; give it 1 worker, or --batch-size 32 or less, or --no-memory-check starts it all "
+        "a: 2 workers of resnet20 with batches of 64 and 1 shard need about 4.0 GiB of memory, and "
+        "3.0 GiB are free; give it 1 worker, or --batch-size 31 or less, or --no-memory-check "
+        "starts it all "
         "the same");
     assert_int_equal(f->begun, 0);
+}
+
+/* The workers alone would fit: two of 2 GiB. 10^9 parameters with Adam are 12 GB on one shard, and
+ * a window of slices from each worker. */
+static void a_shard_counts_with_its_part_its_optimizer_and_its_queues(void **state)
+{
+    fixture *f = *state;
+    const uint64_t part = UINT64_C(4000000000), base = 16 << 20;
+    psr_config config;
+    psr_config_defaults(&config);
+    config.mode = PSR_MODE_PS;
+    config.workers = 2;
+    config.shards = 1;
+    config.momentum = 0;
+    config.window = 4;
+    config.slice_bytes = 1 << 20;
+    const uint64_t queues = 2 * 4 * (UINT64_C(1) << 20);
+    assert_int_equal(psr_memory_of_shard(&config, 1000000000), base + part + queues);
+    config.optimizer = PSR_OPTIMIZER_ADAM;
+    assert_int_equal(psr_memory_of_shard(&config, 1000000000), base + 3 * part + queues);
+    config.clip_norm = 1; /* sums are kept */
+    config.shards = 2;
+    assert_int_equal(psr_memory_of_shard(&config, 1000000000), base + 2 * part + queues);
+    assert_int_equal(psr_memory_of_shard(&config, 1000), base + 4 * 2000 + 2 * 2000);
+
+    set_up_opened(f);
+    join(f, s0, "a");
+    join(f, w0, "a");
+    join(f, w1, "b");
+    psr_facts facts = needing(1024, 16, 4096);
+    facts.parameter_count = 1000000000;
+    tell_facts(f, s0, some_facts);
+    tell_facts(f, w0, facts);
+    tell_facts(f, w1, facts);
+    ends_with_words(f, PSR_ERR_USAGE,
+                    "a: 1 worker of resnet20 with batches of 64 and 1 shard need");
 }
 
 static void each_host_is_judged_by_its_own_workers(void **state)
@@ -204,8 +243,8 @@ static void each_host_is_judged_by_its_own_workers(void **state)
     fixture *f = *state;
     set_up_joined(f);
     tell_facts(f, s0, some_facts);
-    tell_facts(f, w0, needing(1024, 16, 2048));
-    tell_facts(f, w1, needing(1024, 16, 2048));
+    tell_facts(f, w0, needing(1024, 16, 2080));
+    tell_facts(f, w1, needing(1024, 16, 2080));
     assert_false(f->ended);
     assert_int_equal(f->begun, 1);
     assert_int_equal(f->facts.memory_free_bytes, 0); /* not for run.json */
@@ -358,6 +397,7 @@ int main(void)
         OPENED(another_version_is_refused_by_host_and_both_versions),
         SET_UP(facts_that_differ_are_refused_by_host_and_both_values),
         SET_UP(a_host_with_too_little_memory_is_refused_with_what_would_fit),
+        SET_UP(a_shard_counts_with_its_part_its_optimizer_and_its_queues),
         SET_UP(each_host_is_judged_by_its_own_workers),
         SET_UP(no_memory_check_starts_what_would_not_fit),
         SET_UP(other_samples_are_refused_by_split_whatever_they_are_called),
