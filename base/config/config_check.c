@@ -378,6 +378,11 @@ static psr_err check_evaluation(const psr_config *config)
                         "--no-eval does not go with --eval-every %s: there is no evaluation then; "
                         "leave one out",
                         word(config, "eval-every", text));
+    if (!config->eval && config->eval_tta != PSR_EVAL_TTA_NONE)
+        return psr_fail(PSR_ERR_USAGE,
+                        "--no-eval does not go with --eval-tta %s: there is no evaluation then; "
+                        "leave one out",
+                        word(config, "eval-tta", text));
     if (config->target_accuracy > 0 && !now_and_then)
         return refuse_pair(config, "target-accuracy", "eval-every",
                            "it ends the run after an evaluation; give --eval-every 1e");
@@ -447,6 +452,8 @@ void psr_config_fit_mode(psr_config *config, const psr_config *file)
     if (!config->eval && config->eval_every.steps == file->eval_every.steps &&
         config->eval_every.milli_epochs == file->eval_every.milli_epochs)
         config->eval_every = defaults.eval_every;
+    if (!config->eval && config->eval_tta == file->eval_tta)
+        config->eval_tta = defaults.eval_tta;
     if (has_same_mode(config, file))
         return;
     if (!psr_config_needs_shards(config) && config->shards == file->shards)

@@ -915,6 +915,9 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
       {{{"tensorboard-norms", "1"}},
        PSR_ERR_USAGE,
        "--tensorboard-norms is for --tensorboard, which is not given; give both, or leave it out"},
+      {{{"eval-tta", "flip"}, {"eval", "false"}},
+       PSR_ERR_USAGE,
+       "--no-eval does not go with --eval-tta flip: there is no evaluation then; leave one out"},
       {{{"ema", "0.9"}, {"sync", "async"}},
        PSR_ERR_USAGE,
        "--ema 0.9 does not go with --sync async: each push is an update by itself there, and no "
@@ -1219,6 +1222,13 @@ static void a_run_repeated_in_another_mode_loses_what_only_the_old_mode_had(void
     psr_config config = file;
     psr_config_fit_mode(&config, &file);
     assert_memory_equal(&config, &file, sizeof file);
+
+    config.eval = false; /* a run of that file without evaluations needs no views */
+    config.eval_tta = file.eval_tta = PSR_EVAL_TTA_FLIP;
+    psr_config_fit_mode(&config, &file);
+    assert_int_equal(config.eval_tta, PSR_EVAL_TTA_NONE);
+    file.eval_tta = PSR_EVAL_TTA_NONE;
+    config.eval = true;
 
     config.mode = PSR_MODE_RING;
     psr_config_fit_mode(&config, &file);
