@@ -181,32 +181,17 @@ bool psr_config_has_mode(const psr_config *config, psr_mode mode)
 
 /* ---- --route ---- */
 
-/* Reads the next entry, PATTERN=ps or PATTERN=ring, and moves *at behind it. false: there is none
- * left (*ret_ok), or the text is not an entry (not *ret_ok). */
+/* Reads the next entry, PATTERN=ps or PATTERN=ring, as psr_config_next_entry does. */
 static bool next_route(const char **at, char pattern[static PSR_ROUTE_TEXT_MAX], psr_mode *ret_mode,
                        bool *ret_ok)
 {
-    const char *begin = *at;
-    *ret_ok = true;
-    if (*begin == '\0')
+    psr_config_entry read;
+    if (!psr_config_next_entry(at, pattern, PSR_ROUTE_TEXT_MAX, &read, ret_ok))
         return false;
-    const size_t size = strcspn(begin, ",");
-    const char *equal = memchr(begin, '=', size);
-    const size_t way = equal != NULL ? size - (size_t)(equal - begin) - 1 : 0;
-    *at = begin[size] == ',' ? begin + size + 1 : begin + size;
-    if (way == 2 && memcmp(equal + 1, "ps", 2) == 0)
-        *ret_mode = PSR_MODE_PS;
-    else if (way == 4 && memcmp(equal + 1, "ring", 4) == 0)
-        *ret_mode = PSR_MODE_RING;
-    else
-        *ret_ok = false;
-    if (equal == begin || (begin[size] == ',' && **at == '\0'))
-        *ret_ok = false;
-    if (!*ret_ok)
-        return false;
-    memcpy(pattern, begin, (size_t)(equal - begin));
-    pattern[equal - begin] = '\0';
-    return true;
+    const bool ps = read.size == 2 && memcmp(read.value, "ps", 2) == 0;
+    *ret_ok = ps || (read.size == 4 && memcmp(read.value, "ring", 4) == 0);
+    *ret_mode = ps ? PSR_MODE_PS : PSR_MODE_RING;
+    return *ret_ok;
 }
 
 psr_err psr_config_judge_route(psr_config *config, const char *text)

@@ -190,31 +190,19 @@ void psr_config_print_schedule(const psr_config *config, char *text, size_t size
 
 #define FACTOR_MOST 1e6
 
-/* Reads the next entry, PATTERN=FACTOR, and moves *at behind it. false: there is none left
- * (*ret_ok), or the text is not an entry (not *ret_ok). */
+/* Reads the next entry, PATTERN=FACTOR, as psr_config_next_entry does. */
 static bool next_factor(const char **at, char pattern[static PSR_FACTORS_TEXT_MAX],
                         double *ret_factor, bool *ret_ok)
 {
-    const char *begin = *at;
-    *ret_ok = true;
-    if (*begin == '\0')
+    psr_config_entry entry;
+    if (!psr_config_next_entry(at, pattern, PSR_FACTORS_TEXT_MAX, &entry, ret_ok))
         return false;
-    const size_t size = strcspn(begin, ",");
-    const char *equal = memchr(begin, '=', size);
-    *at = begin[size] == ',' ? begin + size + 1 : begin + size;
-    *ret_ok = false;
-    if (equal == NULL || equal == begin || size >= PSR_FACTORS_TEXT_MAX ||
-        (begin[size] == ',' && **at == '\0') || strchr("0123456789.", equal[1]) == NULL ||
-        equal + 1 == begin + size)
-        return false;
-    char *end;
-    *ret_factor = strtod(equal + 1, &end);
-    if (end != begin + size || !(*ret_factor >= 0 && *ret_factor <= FACTOR_MOST))
-        return false;
-    memcpy(pattern, begin, (size_t)(equal - begin));
-    pattern[equal - begin] = '\0';
-    *ret_ok = true;
-    return true;
+    char *end = NULL;
+    const bool begins = entry.size > 0 && strchr("0123456789.", entry.value[0]) != NULL;
+    *ret_factor = begins ? strtod(entry.value, &end) : -1;
+    *ret_ok =
+        begins && end == entry.value + entry.size && *ret_factor >= 0 && *ret_factor <= FACTOR_MOST;
+    return *ret_ok;
 }
 
 psr_err psr_config_judge_factors(psr_config *config, const char *text)

@@ -74,6 +74,17 @@ PSR_MUST_CHECK psr_err psr_config_judge_route(psr_config *config, const char *te
 PSR_MUST_CHECK psr_err psr_config_read_schedule(psr_config *config, const char *text);
 void psr_config_print_schedule(const psr_config *config, char *text, size_t size);
 
+/* config_tensors.c. An entry of a list PATTERN=VALUE,..: its value, borrowed from the text. */
+typedef struct psr_config_entry {
+    const char *value;
+    size_t size;
+} psr_config_entry;
+
+/* Reads the next entry's pattern, of less than size bytes, and moves *at behind the entry. false:
+ * there is none left (*ret_ok), or the text is not an entry (not *ret_ok). */
+bool psr_config_next_entry(const char **at, char *pattern, size_t size, psr_config_entry *ret_entry,
+                           bool *ret_ok);
+
 /* config_metrics.c: --metrics-port. */
 PSR_MUST_CHECK psr_err psr_config_read_metrics_port(psr_config *config, const char *text);
 void psr_config_print_metrics_port(const psr_config *config, char *text, size_t size);

@@ -1,4 +1,5 @@
-/* Options that choose tensors: --no-decay by kind, --freeze by name. */
+/* Options that choose tensors: --no-decay by kind, --freeze by name; and lists that say something
+ * of tensors by pattern (--route, --lr-factor, --decay-factor). */
 #include "base/config/config_table.h"
 
 #include <fnmatch.h>
@@ -98,4 +99,26 @@ bool psr_config_freezes(const psr_config *config, const char *tensor)
         if (psr_config_freeze_fits(pattern, tensor))
             return !rest;
     return rest;
+}
+
+/* ---- PATTERN=VALUE,.. ---- */
+
+bool psr_config_next_entry(const char **at, char *pattern, size_t size, psr_config_entry *ret_entry,
+                           bool *ret_ok)
+{
+    const char *begin = *at;
+    *ret_ok = true;
+    if (*begin == '\0')
+        return false;
+    const size_t length = strcspn(begin, ",");
+    const char *equal = memchr(begin, '=', length);
+    *at = begin[length] == ',' ? begin + length + 1 : begin + length;
+    *ret_ok = equal != NULL && equal != begin && (size_t)(equal - begin) < size &&
+              !(begin[length] == ',' && **at == '\0');
+    if (!*ret_ok)
+        return false;
+    memcpy(pattern, begin, (size_t)(equal - begin));
+    pattern[equal - begin] = '\0';
+    *ret_entry = (psr_config_entry){equal + 1, length - (size_t)(equal + 1 - begin)};
+    return true;
 }
