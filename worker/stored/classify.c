@@ -2,7 +2,7 @@
 
 #include "base/arrays/arena.h"
 #include "base/text/printable.h"
-#include "model/backend.h"
+#include "worker/stored/stored_backend.h"
 #include "worker/stored/stored_picture.h"
 
 #include <cjson/cJSON.h>
@@ -61,14 +61,7 @@ static psr_err set_up(classifying *c, const char *checkpoint, unsigned threads)
     PSR_TRY(psr_stored_open(checkpoint, &c->model));
     PSR_TRY(psr_stored_pictures_new(&c->model, &c->pictures));
     const psr_network *net = c->model.net;
-    PSR_TRY(psr_buckets_plan(
-        &net->params, psr_bucket_bytes(&net->params, c->model.config.bucket_bytes), &c->buckets));
-    const psr_backend_options options = {.kind = PSR_BACKEND_ONEDNN,
-                                         .precision = c->model.config.precision,
-                                         .max_batch = c->batch,
-                                         .threads = threads,
-                                         .buckets = &c->buckets};
-    PSR_TRY(psr_backend_new(net, &options, &c->backend));
+    PSR_TRY(psr_stored_backend(&c->model, c->batch, threads, &c->buckets, &c->backend));
     c->top = c->top < net->classes ? c->top : net->classes;
     PSR_TRY(make_arrays(c));
     read_names(c);

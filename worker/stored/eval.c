@@ -3,8 +3,7 @@
 #include "base/text/printable.h"
 #include "data/loader.h"
 #include "data/opened.h"
-#include "model/backend.h"
-#include "model/checkpoint/stored.h"
+#include "worker/stored/stored_backend.h"
 #include "worker/views.h"
 
 #include <inttypes.h>
@@ -55,16 +54,7 @@ static psr_err set_up(evaluating *e, unsigned threads, unsigned batch_size)
 {
     const uint32_t count = e->opened.test->count;
     const uint32_t batch = batch_size < count ? batch_size : count;
-    PSR_TRY(psr_buckets_plan(&e->model.net->params,
-                             psr_bucket_bytes(&e->model.net->params, e->model.config.bucket_bytes),
-                             &e->buckets));
-    const psr_backend_options options = {.kind = PSR_BACKEND_ONEDNN,
-                                         .precision = e->model.config.precision,
-                                         .max_batch = batch,
-                                         .label_smoothing = e->model.config.label_smoothing,
-                                         .threads = threads,
-                                         .buckets = &e->buckets};
-    PSR_TRY(psr_backend_new(e->model.net, &options, &e->backend));
+    PSR_TRY(psr_stored_backend(&e->model, batch, threads, &e->buckets, &e->backend));
     PSR_TRY(psr_views_new(&e->model.config, e->model.net, batch, &e->views));
     psr_augment_plan trained;
     PSR_TRY(psr_augment_plan_of(&e->model.config, &trained));
