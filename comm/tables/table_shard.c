@@ -315,13 +315,16 @@ psr_err psr_table_shard_updated(psr_table_shard *table, uint32_t s)
     uint64_t step = slice->version;
     psr_head form = {0};
     psr_payload payload;
-    PSR_TRY(slice_advanced(table, slice));
-    if (table->differences != NULL)
+    if (table->differences != NULL) {
+        PSR_TRY(slice_advanced(table, slice));
         return table->slices.parts[slice->part].version > step
                    ? send_differences(table, slice->part, step)
                    : PSR_OK;
+    }
+    /* Workers wait for the values, and nobody for what the owner does with them. */
     PSR_TRY(psr_table_shard_payload(table, slice->span, &form, &payload));
-    return send_to_all(table, slice, step, &form, &payload);
+    PSR_TRY(send_to_all(table, slice, step, &form, &payload));
+    return slice_advanced(table, slice);
 }
 
 /* ---- updates ---- */

@@ -74,8 +74,8 @@ typedef struct psr_table_shard_options {
     void *context;
     /* see psr_differences_new */
     void (*blank)(void *context, psr_span span, float *differences);
-    /* All values of a part that is held here now contain `version` steps; nobody was answered yet.
-     * May be NULL. */
+    /* All values of a part that is held here now contain `version` steps. In BSP all workers have
+     * been sent them (but differences, which follow); otherwise nobody yet. May be NULL. */
     psr_err (*advanced)(void *context, uint32_t part, uint64_t version);
     /* BSP by rank: all of the plan's workers have pushed the slice, but the sum has further terms
      * (comm/tables/host_ring.h). It is given by psr_table_shard_take_sum, now or later. NULL: there

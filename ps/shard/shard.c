@@ -11,6 +11,7 @@
 #include "net/violation.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct psr_shard {
     psr_shard_options options;
@@ -23,6 +24,10 @@ struct psr_shard {
     float *weights;     /* the table's values */
     float *own_weights; /* NULL: the weights belong to the owner */
     uint64_t end;       /* number of steps at which the run ends */
+    /* BSP: how many buckets it holds, how many of these have had the present step, and of which of
+     * them a checkpoint's piece is due. */
+    uint32_t held, advanced;
+    bool *due;  /* [buckets] */
     bool given; /* no INIT comes, because this is not the first view */
 };
 
@@ -119,10 +124,24 @@ static psr_err checkpoint_bucket(psr_shard *shard, uint32_t b, uint64_t version)
     return PSR_OK;
 }
 
+/* In BSP the pieces are copied when the weights of all buckets have been sent, so that no worker
+ * waits for a copy. Until then no bucket changes: its next update needs gradients for which workers
+ * have read all weights. */
 static psr_err bucket_advanced(void *context, uint32_t bucket, uint64_t version)
 {
     psr_shard *shard = context;
-    return checkpoint_due(shard, version) ? checkpoint_bucket(shard, bucket, version) : PSR_OK;
+    const bool due = checkpoint_due(shard, version);
+    if (shard->options.config->sync != PSR_SYNC_BSP)
+        return due ? checkpoint_bucket(shard, bucket, version) : PSR_OK;
+    shard->due[bucket] = due;
+    if (++shard->advanced < shard->held)
+        return PSR_OK;
+    shard->advanced = 0;
+    for (uint32_t b = 0; b < shard->options.plan->bucket_count; b++)
+        if (shard->due[b])
+            PSR_TRY(checkpoint_bucket(shard, b, version));
+    memset(shard->due, 0, shard->options.plan->bucket_count * sizeof *shard->due);
+    return PSR_OK;
 }
 
 psr_err psr_shard_stop_at(psr_shard *shard, uint64_t step)
@@ -192,6 +211,12 @@ static psr_err bind_plan(psr_shard *shard)
 {
     const psr_shard_options *options = &shard->options;
     const psr_peer self = {PSR_ROLE_SHARD, options->shard};
+    shard->held = shard->advanced = 0;
+    for (uint32_t b = 0; b < options->plan->bucket_count; b++)
+        shard->held += psr_plan_holds(options->plan, b, self);
+    shard->due = calloc((size_t)options->plan->bucket_count + 1, sizeof *shard->due);
+    if (shard->due == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a shard's buckets");
     if (options->config->clip_norm > 0 || options->config->tensorboard_norms > 0)
         PSR_TRY(psr_plan_spans(options->plan, &shard->spans));
     if (options->config->clip_norm > 0)
@@ -233,6 +258,8 @@ static void drop_plan(psr_shard *shard)
     psr_updater_free(shard->updater);
     psr_global_norm_free(shard->norm);
     free(shard->spans);
+    free(shard->due);
+    shard->due = NULL;
     shard->table = NULL;
     shard->updater = NULL;
     shard->norm = NULL;

@@ -23,6 +23,7 @@ typedef struct fixture {
     uint32_t weights_sent;
     float last_sent; /* the first value of the last WEIGHTS */
     uint64_t checkpoint_steps[TOLD_MAX];
+    uint32_t sent_before[TOLD_MAX]; /* WEIGHTS before that piece */
     uint32_t checkpoint_count;
 } fixture;
 
@@ -47,6 +48,7 @@ static psr_err keep_checkpoint(void *context, uint64_t step, uint32_t section, c
     assert_int_equal(offset % SLICE, 0);
     assert_non_null(data);
     assert_true(f->checkpoint_count < TOLD_MAX);
+    f->sent_before[f->checkpoint_count] = f->weights_sent;
     f->checkpoint_steps[f->checkpoint_count++] = step;
     return PSR_OK;
 }
@@ -274,6 +276,9 @@ static void state_is_told_every_so_many_steps_and_at_the_end(void **state)
     assert_int_equal(f.checkpoint_count, 6); /* steps 4, 8 and 10, two buckets each */
     const uint64_t expected[] = {4, 4, 8, 8, 10, 10};
     assert_memory_equal(f.checkpoint_steps, expected, sizeof expected);
+    /* both workers have been sent both buckets by then: nobody waits for a copy */
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
+        assert_int_equal(f.sent_before[i], 4 * expected[i]);
     tear_down(&f);
 }
 

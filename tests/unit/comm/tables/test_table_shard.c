@@ -377,7 +377,7 @@ static void take_steps(fixture *f, uint64_t from, uint64_t to)
         }
 }
 
-static void each_version_of_a_part_is_told_before_it_is_answered(void **state)
+static void each_version_of_a_part_is_told_when_all_have_been_sent_it(void **state)
 {
     (void)state;
     fixture f;
@@ -390,7 +390,11 @@ static void each_version_of_a_part_is_told_before_it_is_answered(void **state)
     for (uint32_t i = 0; i < 4; i++) {
         assert_int_equal(f.advanced[i].part, 1 + i % 2);
         assert_int_equal(f.advanced[i].version, 1 + i / 2);
-        assert_int_equal(f.sent[f.advanced[i].sent_before].head.type, PSR_MSG_WEIGHTS);
+        for (uint32_t r = 0; r < 2; r++) {
+            const psr_head *head = &f.sent[f.advanced[i].sent_before - 1 - r].head;
+            assert_int_equal(head->type, PSR_MSG_WEIGHTS);
+            assert_int_equal(psr_msg_bucket(head), f.advanced[i].part);
+        }
     }
     assert_int_equal(count_sent(&f, PSR_MSG_WEIGHTS, &last), 8);
     assert_int_equal(psr_table_shard_version(f.table, 2), 2);
@@ -937,7 +941,7 @@ int main(void)
         cmocka_unit_test(values_that_may_change_at_any_time_are_shown_to_nobody),
         cmocka_unit_test(it_says_whom_it_waits_for),
         cmocka_unit_test(folded_by_arrival_no_push_is_held_and_the_sum_is_the_same),
-        cmocka_unit_test(each_version_of_a_part_is_told_before_it_is_answered),
+        cmocka_unit_test(each_version_of_a_part_is_told_when_all_have_been_sent_it),
         cmocka_unit_test(
             told_to_end_it_is_finished_after_that_step_whether_it_is_there_already_or_not),
         cmocka_unit_test(a_shard_without_parts_is_finished_at_once),
