@@ -574,6 +574,7 @@ static psr_err train(worker *w)
     PSR_TRY(psr_trainer_init(&trainer, &w->trainer));
     tell_data(&w->trainer, &w->opened->content);
     PSR_TRY(psr_snapshot_load(&w->trainer));
+    PSR_TRY(psr_snapshot_prepare(&w->trainer));
     PSR_TRY(tell_ready(w));
 
     psr_outcome outcome;

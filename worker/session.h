@@ -69,6 +69,12 @@ PSR_MUST_CHECK psr_err psr_session_metrics(psr_session *session, const char *jso
 PSR_MUST_CHECK psr_err psr_session_checkpoint(psr_session *session, uint64_t steps,
                                               uint32_t section, const float *arena, psr_span run);
 
+/* How many pieces of a run of so many floats lie in memory that is kept from one checkpoint to the
+ * next; and takes that memory now, for so many pieces, so that the first checkpoint finds it. NOMEM.
+ */
+size_t psr_session_kept_pieces(size_t count);
+PSR_MUST_CHECK psr_err psr_session_keep_pieces(psr_session *session, size_t pieces);
+
 /* Waits until the checkpoint after `steps` steps, which this worker has sent, is in place; 0: none
  * was sent. So at most one is on its way to the disk while the next one is sent, however slow the
  * disk is. */

@@ -83,6 +83,19 @@ static psr_err save_slots(psr_trainer *t, uint64_t steps)
     return PSR_OK;
 }
 
+psr_err psr_snapshot_prepare(psr_trainer *t)
+{
+    const bool weights = psr_trainer_is_first(t) && psr_exchange_saved_weights(t->exchange) != NULL;
+    size_t pieces = weights ? psr_session_kept_pieces(t->net->params.length) : 0;
+    if (psr_duration_is_none(t->config->checkpoint_every))
+        return PSR_OK;
+    for (uint32_t b = 0; b < t->buckets->count; b++)
+        if (!t->buckets->items[b].frozen && psr_exchange_saves_state(t->exchange, b))
+            pieces += psr_exchange_slot_count(t->exchange) *
+                      psr_session_kept_pieces(t->buckets->items[b].length);
+    return psr_session_keep_pieces(t->session, pieces);
+}
+
 psr_err psr_snapshot_save(psr_trainer *t, uint64_t steps)
 {
     psr_session_progress(t->session, PSR_PHASE_CHECKPOINT);

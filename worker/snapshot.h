@@ -20,6 +20,10 @@
  * file); with PROTOCOL: a RESTORE piece does not fit; or as the exchange does. */
 PSR_MUST_CHECK psr_err psr_snapshot_load(psr_trainer *trainer);
 
+/* After psr_snapshot_load: takes the memory in which this worker's pieces of each checkpoint will
+ * be copied, if there will be several, so that no step waits for new pages. NOMEM. */
+PSR_MUST_CHECK psr_err psr_snapshot_prepare(psr_trainer *trainer);
+
 /* After psr_exchange_drain: sends this worker's pieces of the checkpoint after `steps` steps. */
 PSR_MUST_CHECK psr_err psr_snapshot_save(psr_trainer *trainer, uint64_t steps);
 

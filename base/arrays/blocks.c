@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 
 /* The kernel is asked for so many blocks at a time. */
-enum { SLAB_BLOCKS = 8, ALIGNMENT = 64 };
+enum { SLAB_BLOCKS = 8, ALIGNMENT = 64, PAGE_BYTES = 4096 };
 
 typedef struct block {
     alignas(ALIGNMENT) psr_blocks *of;
@@ -30,6 +30,7 @@ struct psr_blocks {
     slab *slabs;
     block *free;
     size_t out; /* blocks */
+    size_t all; /* blocks of all slabs */
     bool ended; /* freed by its owner */
 };
 
@@ -86,12 +87,28 @@ static bool add_slab(psr_blocks *blocks)
     }
     *added = (slab){memory, blocks->slabs};
     blocks->slabs = added;
+    blocks->all += SLAB_BLOCKS;
     for (size_t i = SLAB_BLOCKS; i-- > 0;) {
         block *b = (block *)(void *)(memory + i * blocks->block_bytes);
         *b = (block){.of = blocks, .next = blocks->free};
         blocks->free = b;
     }
     return true;
+}
+
+psr_err psr_blocks_reserve(psr_blocks *blocks, size_t count)
+{
+    bool has = true;
+    pthread_mutex_lock(&blocks->mutex);
+    while (has && blocks->all < count) {
+        has = add_slab(blocks);
+        for (size_t at = 0; has && at < slab_bytes(blocks); at += PAGE_BYTES) {
+            volatile unsigned char *page = (unsigned char *)blocks->slabs->memory + at;
+            *page = *page;
+        }
+    }
+    pthread_mutex_unlock(&blocks->mutex);
+    return has ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for %zu bytes", slab_bytes(blocks));
 }
 
 psr_err psr_blocks_take(psr_blocks *blocks, void **ret_block)

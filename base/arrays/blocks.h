@@ -16,6 +16,10 @@ PSR_MUST_CHECK psr_err psr_blocks_new(size_t block_bytes, psr_blocks **ret_block
  * has been given back. Nobody takes one afterwards. NULL allowed. */
 void psr_blocks_free(psr_blocks *blocks);
 
+/* Takes memory for as many blocks in all, written to, so that taking and filling them waits for no
+ * zeroing. NOMEM. */
+PSR_MUST_CHECK psr_err psr_blocks_reserve(psr_blocks *blocks, size_t count);
+
 /* A block of block_bytes at a multiple of 64, whose content is anything. NOMEM. The caller owns
  * *ret_block: psr_blocks_give. */
 PSR_MUST_CHECK psr_err psr_blocks_take(psr_blocks *blocks, void **ret_block);

@@ -4,8 +4,10 @@
 #include "base/arrays/blocks.h"
 
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 
 enum { BYTES = 100000, MANY = 30 };
 
@@ -47,6 +49,35 @@ static void blocks_are_apart_and_aligned(void **state)
     psr_blocks_free(blocks);
 }
 
+/* Whether all pages that have some of it are in memory. */
+static bool is_there(void *block)
+{
+    unsigned char pages[BYTES / 4096 + 2];
+    const uintptr_t first = (uintptr_t)block / 4096 * 4096;
+    const size_t bytes = (uintptr_t)block + BYTES - first;
+    assert_int_equal(mincore((void *)first, bytes, pages), 0);
+    size_t here = 0;
+    for (size_t i = 0; i < (bytes + 4095) / 4096; i++)
+        here += pages[i] & 1;
+    return here == (bytes + 4095) / 4096;
+}
+
+static void what_was_reserved_is_in_memory(void **state)
+{
+    (void)state;
+    psr_blocks *blocks;
+    void *taken[MANY];
+    expect_ok(psr_blocks_new(BYTES, &blocks));
+    expect_ok(psr_blocks_reserve(blocks, MANY));
+    for (int i = 0; i < MANY; i++) {
+        expect_ok(psr_blocks_take(blocks, &taken[i]));
+        assert_true(is_there(taken[i]));
+    }
+    for (int i = 0; i < MANY; i++)
+        psr_blocks_give(taken[i]);
+    psr_blocks_free(blocks);
+}
+
 static void *give(void *block)
 {
     memset(block, 1, BYTES); /* it is still there */
@@ -73,6 +104,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_block_that_was_given_back_is_the_next_one),
         cmocka_unit_test(blocks_are_apart_and_aligned),
+        cmocka_unit_test(what_was_reserved_is_in_memory),
         cmocka_unit_test(a_block_outlives_its_owner_until_another_thread_gives_it_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
