@@ -85,13 +85,27 @@ void psr_shard_arguments_parse(int argc, char **argv, psr_shard_arguments *ret_a
 
 /* ---- psring-ps serve ---- */
 
+enum { OPTION_PARENT = 0x200 };
+
+static const struct argp_option serve_options[] = {
+    {"parent", OPTION_PARENT, "PID", 0,
+     "end when the process that started this one, PID, ends in whatever way", 0},
+    {0},
+};
+
 static error_t parse_serve(int key, char *text, struct argp_state *state)
 {
-    (void)text;
-    if (key != ARGP_KEY_ARG)
+    psr_serve_arguments *a = state->input;
+    switch (key) {
+    case OPTION_PARENT:
+        a->parent = (int32_t)psr_options_number(state, "parent", text, 1, INT32_MAX);
+        return 0;
+    case ARGP_KEY_ARG:
+        psr_options_refuse(state, "takes options alone; psring run --shards starts it");
+        return 0;
+    default:
         return ARGP_ERR_UNKNOWN;
-    psr_options_refuse(state, "takes --help and --version alone; psring run --shards starts it");
-    return 0;
+    }
 }
 
 static const char serve_doc[] =
@@ -101,14 +115,18 @@ static const char serve_doc[] =
     "  psring run -n 4 --shards 1 -- ./program\n"
     "  PSRING_RANKS=5 PSRING_SHARDS=1 PSRING_RANK=4 PSRING_SCHEDULER=10.0.0.1:4100 \\\n"
     "    PSRING_KEY_FILE=key psring-ps serve\n"
+    "  psring-ps serve --parent $$        (in a script that exports these variables)\n"
     "\n"
     "Exit status: 0 done; 1 the run failed; 2 bad input; 3 a process broke the\n"
     "protocol.\n";
 
-void psr_serve_arguments_parse(int argc, char **argv)
+void psr_serve_arguments_parse(int argc, char **argv, psr_serve_arguments *ret_arguments)
 {
-    static const struct argp parser = {.parser = parse_serve, .doc = serve_doc};
+    static const struct argp parser = {
+        .options = serve_options, .parser = parse_serve, .doc = serve_doc};
     static char name[] = "psring-ps serve";
+    psr_serve_arguments a = {.parent = 0};
     argv[0] = name;
-    psr_options_parse(&parser, argc, argv, 0, NULL, NULL);
+    psr_options_parse(&parser, argc, argv, 0, NULL, &a);
+    *ret_arguments = a;
 }

@@ -16,8 +16,12 @@ typedef struct psr_shard_arguments {
 /* Does not return after --help, --version or a refusal (exit status 2). */
 void psr_shard_arguments_parse(int argc, char **argv, psr_shard_arguments *ret_arguments);
 
-/* Of psring-ps serve; argv[0] is "serve". It takes no options of its own. Does not return after
- * --help, --version or a refusal (exit status 2). */
-void psr_serve_arguments_parse(int argc, char **argv);
+typedef struct psr_serve_arguments {
+    int32_t parent; /* the process to end with; 0: none */
+} psr_serve_arguments;
+
+/* Of psring-ps serve; argv[0] is "serve". Does not return after --help, --version or a refusal
+ * (exit status 2). */
+void psr_serve_arguments_parse(int argc, char **argv, psr_serve_arguments *ret_arguments);
 
 #endif

@@ -20,10 +20,13 @@
 #include "ps/tables/serve.h"
 
 #include <argp.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 /* time at the end for the last messages to leave, because their receiver may be gone */
@@ -314,14 +317,33 @@ static void print_version(FILE *to, struct argp_state *state)
     fprintf(to, "psring-ps %s (%s)\n", PSR_VERSION, library);
 }
 
+/* Asks for SIGKILL when the thread that started this process has ended. Who died before that is no
+ * parent any more. 0: nobody. */
+static psr_err end_with(int32_t parent)
+{
+    if (parent == 0)
+        return PSR_OK;
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+        return psr_fail(PSR_ERR_IO, "--parent: %s", strerror(errno));
+    if (getppid() != parent)
+        return psr_fail(PSR_ERR_USAGE, "--parent: process %" PRId32 " has not started this one",
+                        parent);
+    return PSR_OK;
+}
+
 /* psring-ps serve. Signals keep their default handling: the agent ends this process as it ends any
  * rank. */
 static int serve_tables(int argc, char **argv)
 {
     char line[1024] = "";
-    psr_serve_arguments_parse(argc, argv);
+    psr_serve_arguments arguments;
+    psr_serve_arguments_parse(argc, argv, &arguments);
     psr_log_init("shard of tables", PSR_LOG_INFO);
-    psr_err err = psr_tables_serve(line, sizeof line);
+    psr_err err = end_with(arguments.parent);
+    if (err == PSR_OK)
+        err = psr_tables_serve(line, sizeof line);
+    else
+        snprintf(line, sizeof line, "%s", psr_err_detail());
     if (err != PSR_OK)
         psr_log(PSR_LOG_ERROR, "%s", line);
     return psr_err_exit_status(err);
