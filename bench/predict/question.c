@@ -75,6 +75,11 @@ static psr_err set_options_of_run(psr_predict_options *o)
             PSR_TRY(psr_config_set(config, psr_predict_names_of_run[i], o->of_run[i]));
         }
     PSR_TRY(psr_compression_check_options(config->compress, config->compress_weights));
+    if (o->profile != NULL && strlen(o->profile) >= sizeof config->profile)
+        return psr_fail(PSR_ERR_USAGE, "--profile: longer than %zu bytes",
+                        sizeof config->profile - 1);
+    if (o->profile != NULL)
+        strcpy(config->profile, o->profile);
     return psr_network_check(config);
 }
 

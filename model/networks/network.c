@@ -51,23 +51,32 @@ static uint32_t append(psr_network_builder *builder, const psr_network_node *nod
     return net->node_count++;
 }
 
-/* Adds the tensor LAYER.SUFFIX and returns its index in layout. */
-static uint32_t add_tensor(psr_network_builder *builder, psr_layout *layout, const char *layer,
-                           const char *suffix, uint32_t rank, const uint32_t *shape)
+typedef struct tensor_name {
+    char text[2 * PSR_TENSOR_NAME_MAX];
+} tensor_name;
+
+static tensor_name name_of(const char *layer, const char *suffix)
+{
+    tensor_name name;
+    snprintf(name.text, sizeof name.text, "%s.%s", layer, suffix);
+    return name;
+}
+
+/* Adds a tensor and returns its index in layout. */
+static uint32_t add_tensor(psr_network_builder *builder, psr_layout *layout, const char *name,
+                           uint32_t rank, const uint32_t *shape)
 {
     if (builder->err != PSR_OK)
         return PSR_NONE;
-    char name[2 * PSR_TENSOR_NAME_MAX];
-    snprintf(name, sizeof name, "%s.%s", layer, suffix);
     builder->err = psr_layout_add(layout, name, rank, shape);
     return builder->err == PSR_OK ? (uint32_t)layout->tensor_count - 1 : PSR_NONE;
 }
 
-static uint32_t add_param(psr_network_builder *builder, const char *layer, const char *suffix,
-                          uint32_t rank, const uint32_t *shape, psr_init init)
+static uint32_t add_named(psr_network_builder *builder, const char *name, uint32_t rank,
+                          const uint32_t *shape, psr_init init)
 {
     psr_network *net = builder->net;
-    uint32_t index = add_tensor(builder, &net->params, layer, suffix, rank, shape);
+    uint32_t index = add_tensor(builder, &net->params, name, rank, shape);
     if (builder->err != PSR_OK)
         return PSR_NONE;
     if (index == builder->init_capacity) {
@@ -83,6 +92,19 @@ static uint32_t add_param(psr_network_builder *builder, const char *layer, const
     }
     net->inits[index] = init;
     return index;
+}
+
+/* The tensor LAYER.SUFFIX. */
+static uint32_t add_param(psr_network_builder *builder, const char *layer, const char *suffix,
+                          uint32_t rank, const uint32_t *shape, psr_init init)
+{
+    return add_named(builder, name_of(layer, suffix).text, rank, shape, init);
+}
+
+static uint32_t add_buffer(psr_network_builder *builder, const char *layer, const char *suffix,
+                           uint32_t channels)
+{
+    return add_tensor(builder, &builder->net->buffers, name_of(layer, suffix).text, 1, &channels);
 }
 
 /* Size after a window of `kernel` that moves by `stride` over `size` padded by `pad` on both
@@ -164,13 +186,12 @@ uint32_t psr_build_batchnorm(psr_network_builder *builder, uint32_t input, const
 uint32_t psr_build_batchnorm_from(psr_network_builder *builder, uint32_t input, const char *name,
                                   psr_init_kind scale)
 {
-    psr_network *net = builder->net;
     psr_network_node node = node_from(builder, PSR_OP_BATCHNORM, input, name);
     node.weight = add_param(builder, name, "weight", 1, &node.channels, (psr_init){.kind = scale});
     node.bias =
         add_param(builder, name, "bias", 1, &node.channels, (psr_init){.kind = PSR_INIT_ZERO});
-    node.mean = add_tensor(builder, &net->buffers, name, "running_mean", 1, &node.channels);
-    node.variance = add_tensor(builder, &net->buffers, name, "running_var", 1, &node.channels);
+    node.mean = add_buffer(builder, name, "running_mean", node.channels);
+    node.variance = add_buffer(builder, name, "running_var", node.channels);
     node.epsilon = builder->epsilon;
     node.momentum = builder->momentum;
     return append(builder, &node);
@@ -322,6 +343,16 @@ psr_err psr_build_begin(psr_network_builder *builder, const char *name, uint32_t
 /* Bounds within which every product of the descriptions fits 32 bits. */
 #define CLASSES_MAX 1000000
 #define CHANNELS_MAX 1024
+uint32_t psr_build_tensor(psr_network_builder *builder, uint32_t input, const char *name,
+                          uint32_t count)
+{
+    psr_network_node node = node_from(builder, PSR_OP_LINEAR, input, name);
+    node.weight = add_named(builder, name, 1, &count, (psr_init){PSR_INIT_ZERO, count, count});
+    node.channels = builder->net->classes;
+    node.height = node.width = 1;
+    return append(builder, &node);
+}
+
 #define SIZE_MAX_PX 8192
 #define INPUT_MAX (1u << 28) /* channels * height * width */
 
@@ -395,6 +426,9 @@ psr_err psr_network_of(const psr_config *config, uint32_t classes, uint32_t chan
         break;
     case PSR_FAMILY_IMAGENET:
         psr_build_resnet_imagenet(&builder, listed, config);
+        break;
+    case PSR_FAMILY_PROFILE:
+        psr_build_profile(&builder, config->profile);
         break;
     }
     psr_err err = builder.err != PSR_OK ? builder.err : psr_freeze(config, builder.net);

@@ -74,6 +74,11 @@ uint32_t psr_build_scale(psr_network_builder *builder, uint32_t input, const cha
 uint32_t psr_build_dropout(psr_network_builder *builder, uint32_t input, const char *name,
                            psr_op op, double drop);
 
+/* A parameter of so many values, and nothing that is computed with it: in a network that is only
+ * played. name is the parameter's. */
+uint32_t psr_build_tensor(psr_network_builder *builder, uint32_t input, const char *name,
+                          uint32_t count);
+
 /* The descriptions, with the options of config that the family has. */
 void psr_build_resnet_imagenet(psr_network_builder *builder, const psr_listed_network *network,
                                const psr_config *config);
@@ -85,5 +90,7 @@ void psr_build_resnet9(psr_network_builder *builder);
 void psr_build_airbench94(psr_network_builder *builder);
 void psr_build_mlp(psr_network_builder *builder);
 void psr_build_convnet(psr_network_builder *builder);
+/* The tensors of a profile (model/played/profile.h), one behind another. */
+void psr_build_profile(psr_network_builder *builder, const char *path);
 
 #endif

@@ -48,7 +48,10 @@ static const struct {
     [PSR_FAMILY_RESNET9] = {" (Page 2018)", false, false, false, true},
     [PSR_FAMILY_AIRBENCH] = {" (Jordan 2024)", false, false, false, true},
     [PSR_FAMILY_IMAGENET] = {" (torchvision's)", true, true, true, true},
+    [PSR_FAMILY_PROFILE] = {"", false, false, false, false},
 };
+
+static const psr_listed_network of_profile = {"profile", PSR_FAMILY_PROFILE, 0, 1, 0, 0};
 
 /* The basic blocks of small networks have it; bottlenecks project. */
 static bool has_shortcuts(const psr_listed_network *network)
@@ -83,7 +86,7 @@ const psr_listed_network *psr_network_find(const char *name)
         if (strcmp(network->name, name) == 0)
             return network;
     }
-    return NULL;
+    return strcmp(name, of_profile.name) == 0 ? &of_profile : NULL;
 }
 
 static void append(char *text, size_t size, const char *separator, const char *word)
@@ -107,6 +110,7 @@ void psr_network_help(char *text, size_t size)
         if (network[1].name == NULL || network[1].family != network->family)
             append(text, size, "", families[network->family].source);
     }
+    append(text, size, "; ", "profile: the one that --backend played:PROFILE was recorded of");
 }
 
 static psr_err refuse_name(const char *name)
@@ -153,6 +157,10 @@ psr_err psr_network_check(const psr_config *config)
     const psr_listed_network *listed = psr_network_find(config->model);
     if (listed == NULL)
         return refuse_name(config->model);
+    if (listed == &of_profile && config->profile[0] == '\0')
+        return psr_fail(PSR_ERR_USAGE, "--model profile is the network that a profile was recorded "
+                                       "of: give the profile too (--backend played:PROFILE; psring "
+                                       "predict --profile PROFILE)");
     psr_config defaults;
     psr_config_defaults(&defaults);
     for (size_t i = 0; i < sizeof network_options / sizeof network_options[0]; i++) {

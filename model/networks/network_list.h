@@ -14,6 +14,7 @@ typedef enum psr_network_family {
     PSR_FAMILY_RESNET9,      /* Page (2018) */
     PSR_FAMILY_AIRBENCH,     /* Jordan (2024) */
     PSR_FAMILY_IMAGENET,     /* torchvision's ResNets, wide ones and ResNeXts */
+    PSR_FAMILY_PROFILE,      /* any that was recorded (docs/lab.md); can only be played */
 } psr_network_family;
 
 typedef struct psr_listed_network {
@@ -27,7 +28,7 @@ typedef struct psr_listed_network {
 /* In the order of --help; a row without a name ends it. */
 extern const psr_listed_network psr_networks[];
 
-/* NULL: there is none of that name. */
+/* Of the list, or "profile", which is not in it. NULL: there is none of that name. */
 const psr_listed_network *psr_network_find(const char *name);
 
 /* "mlp, convnet, resnet20, ..": all of them. */
@@ -41,6 +42,6 @@ PSR_MUST_CHECK psr_err psr_network_check(const psr_config *config);
 void psr_network_help(char *text, size_t size);
 
 /* psr_network_help and psr_network_names need no more. */
-#define PSR_NETWORK_TEXT_MAX 512
+#define PSR_NETWORK_TEXT_MAX 640
 
 #endif

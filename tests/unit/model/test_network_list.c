@@ -124,7 +124,8 @@ static void the_help_has_every_name_and_says_where_the_networks_are_from(void **
               "preresnet164 (He et al. 2016), resnet9 (Page 2018), airbench94 (Jordan 2024), "
               "resnet18, resnet34, resnet50, "
               "resnet101, resnet152, wide_resnet50_2, wide_resnet101_2, resnext50_32x4d, "
-              "resnext101_32x8d, resnext101_64x4d (torchvision's)");
+              "resnext101_32x8d, resnext101_64x4d (torchvision's); profile: the one that --backend "
+              "played:PROFILE was recorded of");
 }
 
 int main(void)
