@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """Trains a small network on MNIST or Fashion-MNIST with PyTorch, by as many processes as a launcher
-starts. Lines marked psring are all that differs from a program for one process.
+starts, and two parameter servers. The five lines with a comment are all that differs from a program
+for one process.
 
-    psring run -n 2 --shards 1 -- python3 mnist.py --data DIR --mode ps
+    psring run -n 2 --shards 2 -- python3 mnist.py --data DIR
     torchrun --nproc-per-node 2 mnist.py --data DIR
+    mpirun -n 2 python3 mnist.py --data DIR
 
 DIR has the files of the data set, such as train-images-idx3-ubyte.gz, packed or not."""
 
@@ -13,10 +15,9 @@ import pathlib
 
 import torch
 import torch.nn.functional as F
-from torch.utils.data import DataLoader, TensorDataset
-from torch.utils.data.distributed import DistributedSampler
+from torch.utils.data import DataLoader, Subset, TensorDataset
 
-import psring.torch as psring
+import psring.torch as psring  # 1
 
 
 def read(folder, name):
@@ -48,7 +49,6 @@ class Net(torch.nn.Module):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", required=True, metavar="DIR", help="the folder of the data set")
-    parser.add_argument("--mode", choices=["ring", "ps"], default="ring", help="default: ring")
     parser.add_argument("--steps", type=int, default=200, metavar="N", help="steps (default 200)")
     parser.add_argument("--batch-size", type=int, default=64, metavar="N", help="of each process (default 64)")
     parser.add_argument("--lr", type=float, default=0.02, help="learning rate (default 0.02)")
@@ -57,36 +57,31 @@ def main():
 
     torch.manual_seed(1)
     torch.set_num_threads(1)
-    psring.init()  # psring
+    psring.init(shards=2)  # 2: joins the others; starts the servers if the launcher has not
     train, test = dataset(given.data, "train"), dataset(given.data, "t10k")
-    sampler = DistributedSampler(train, psring.size(), psring.rank())  # psring
-    loader = DataLoader(train, given.batch_size, sampler=sampler, num_workers=given.workers)
+    train = Subset(train, range(psring.rank(), len(train), psring.size()))  # 3: this process's share
+    loader = DataLoader(train, given.batch_size, shuffle=True, num_workers=given.workers)
     model = Net()
     optimizer = torch.optim.SGD(model.parameters(), lr=given.lr, momentum=0.5)
-    psring.broadcast_parameters(model.state_dict())  # psring
-    optimizer = psring.DistributedOptimizer(optimizer, mode=given.mode)  # psring
+    psring.broadcast_parameters(model.state_dict())  # 4: all begin with rank 0's weights
+    optimizer = psring.DistributedOptimizer(optimizer, mode="ps", sync="bsp")  # 5: or mode="ring"
 
-    step, epoch = 0, 0
+    step = 0
     while step < given.steps:
-        sampler.set_epoch(epoch)
         for images, labels in loader:
             optimizer.zero_grad()
             loss = F.cross_entropy(model(images), labels)
             loss.backward()
             optimizer.step()
             step += 1
-            if psring.rank() == 0 and step % 50 == 0:
+            if step % 50 == 0:
                 print("step %d: loss %.4f" % (step, loss.item()), flush=True)
             if step == given.steps:
                 break
-        epoch += 1
 
     with torch.no_grad():
         images, labels = test.tensors
-        right = (model(images).argmax(1) == labels).float().mean().item()
-    right = psring.allreduce(right)  # psring
-    if psring.rank() == 0:
-        print("accuracy %.4f" % right)
+        print("accuracy %.4f" % (model(images).argmax(1) == labels).float().mean().item())
 
 
 if __name__ == "__main__":

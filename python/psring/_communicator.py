@@ -56,7 +56,7 @@ class Communicator:
 
     def __init__(self, *, ranks: int = 0, rank: "int | None" = None, scheduler: "str | None" = None,
                  host_scheduler: "bool | None" = None, shards: int = 0, deadline: "float | None" = None,
-                 join_deadline: "float | None" = None, key_file: "str | None" = None, host: "str | None" = None,
+                 join_deadline: "float | None" = None, key_file: "str | None" = None, key: "str | None" = None, host: "str | None" = None,
                  interface: "str | None" = None, transport: "str | None" = None, sharing: "str | None" = None,
                  agree: bytes = b"") -> None:
         self._handle = ffi.new("psring_comm **")
@@ -68,7 +68,7 @@ class Communicator:
                       host_scheduler=ranks > 1 and rank == 0 if host_scheduler is None else host_scheduler)
         held = [ffi.from_buffer(agree)]
         options.agree = held[0] if agree else ffi.NULL
-        for name, value in {"scheduler": scheduler, "key_file": key_file, "host": host, "interface": interface,
+        for name, value in {"scheduler": scheduler, "key_file": key_file, "key": key, "host": host, "interface": interface,
                             "transport": transport, "sharing": sharing}.items():
             if value is not None:
                 held.append(ffi.new("char[]", os.fsencode(value)))

@@ -31,10 +31,11 @@ from ._collectives import allgather, allreduce, barrier, broadcast, broadcast_op
 from ._distributed_optimizer import DistributedOptimizer
 from ._hook import ddp_hook
 from ._place import comm, init, is_initialized, local_rank, local_size, rank, shutdown, size, world
+from ._profile import profile
 
 __all__ = ["BrokenError", "CancelledError", "DistributedOptimizer", "Error", "MismatchError", "OutOfMemoryError", "PeerError",
            "TimeoutError", "UnsupportedError", "UsageError", "allgather", "allreduce", "barrier", "broadcast",
            "broadcast_optimizer_state", "broadcast_parameters", "comm", "ddp_hook", "init", "is_initialized", "local_rank",
-           "local_size", "rank", "shutdown", "size", "world"]
+           "local_size", "profile", "rank", "shutdown", "size", "world"]
 
 _backend.register()

@@ -1,11 +1,10 @@
 """Collectives of tensors, numbers and states of optimizers."""
 
-import io
-
 import torch
 
 from .._errors import usage
 from . import _place
+from ._told import told_state
 
 
 def _named(tensors):
@@ -30,15 +29,7 @@ def broadcast_parameters(params, root: int = 0) -> None:
 def broadcast_optimizer_state(optimizer, root: int = 0) -> None:
     """Gives all ranks the state of rank root's optimizer, its learning rates included. All ranks
     call it."""
-    state, world = optimizer.state_dict(), _place.world()
-    file = io.BytesIO()
-    if world.rank == root:
-        torch.save(state, file)
-    length = torch.tensor([file.tell()])
-    world.broadcast(length, root, name="size of the optimizer's state")
-    data = bytearray(file.getvalue()) if world.rank == root else bytearray(int(length))
-    world.broadcast(data, root, name="the optimizer's state")
-    optimizer.load_state_dict(torch.load(io.BytesIO(data), weights_only=True))
+    optimizer.load_state_dict(told_state(_place.world(), optimizer.state_dict(), root, "the optimizer's state"))
 
 
 def allreduce(value, op: str = "mean", *, name: "str | None" = None):

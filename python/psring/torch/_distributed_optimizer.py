@@ -6,6 +6,7 @@ import torch
 
 from .._errors import usage
 from . import _buckets
+from ._join import Join
 from ._ring import Ring
 from ._servers import Servers
 
@@ -47,7 +48,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._sync, self._encoding, self._await_weights = sync, encoding, await_weights
         self._passes_per_step, self._bucket_bytes = backward_passes_per_step, bucket_bytes
         self._hooks, self._exchange, self._mode = [], None, mode
-        self._held = False
+        self._held, self._join = False, None
         self._make(mode)
 
     # ---- what it shares with the optimizer that it wraps ----
@@ -120,14 +121,22 @@ class DistributedOptimizer(torch.optim.Optimizer):
             return
         if passes > self._passes_per_step:
             raise usage("a gradient was computed again before step(): give backward_passes_per_step, or compute within no_sync()")
-        if not self._begun:
-            self._begun = True
-            self._exchange.prepare()
+        self._prepare()
         if bucket.take(number):
             self._start(bucket)
 
+    def _prepare(self):
+        """The step's first gradient is there."""
+        if not self._begun:
+            self._begun = True
+            if self._join is not None:
+                self._join.tell(True)
+            self._exchange.prepare()
+
     def _start(self, bucket):
         bucket.complete()
+        if self._join is not None and self._join.scale != 1:
+            bucket.gradients.mul_(self._join.scale)
         bucket.started = True
         self._exchange.start(bucket)
 
@@ -139,8 +148,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._finish()
 
     def _finish(self):
-        if not self._begun:
-            self._exchange.prepare()
+        self._prepare()
         for bucket in self._buckets:
             if not bucket.started:
                 # What .grad holds at step() is the gradient, as without psring: of passes within
@@ -161,6 +169,46 @@ class DistributedOptimizer(torch.optim.Optimizer):
             yield
         finally:
             self._held = held
+
+    @contextlib.contextmanager
+    def join(self, divide_by_initial_world_size: bool = True):
+        """For ranks with different numbers of batches: all make their steps within it, and a rank
+        whose loop has ended goes along with gradients of zero until the others' have.
+
+            with optimizer.join():
+                for batch in loader:
+                    ..
+
+        A mean is over all ranks, or with divide_by_initial_world_size=False over those that still
+        have batches. At the end all have the same weights and state of the optimizer. What else
+        ranks call together, allreduce() for instance, does not belong in there. With sync
+        "async" ranks make as many steps as they like without it, and with "ssp:K" they cannot."""
+        if self._mode == "ps" and self._sync != "bsp":
+            raise usage("join() goes with mode ring, and with mode ps where sync is bsp; here it is %s" % self._sync)
+        if self._begun or self._join is not None:
+            raise usage("join() begins between two steps, and not within another one")
+        self._join = Join(self.optimizer, self._mode, divide_by_initial_world_size)
+        try:
+            yield
+            if self._begun:
+                raise usage("a step is under way where join() ends: call step() first")
+            while self._join.tell(False):
+                self._follow()
+            self._join.end([p for bucket in self._buckets for p in bucket.parameters])
+        finally:
+            self._join = None
+
+    @torch.no_grad()
+    def _follow(self):
+        """A step of the others."""
+        self.optimizer.zero_grad()
+        self._begun = True
+        self._exchange.prepare()
+        self._finish()
+        if self._mode == "ps":
+            self._exchange.step()
+        self.optimizer.zero_grad()
+        self._begin()
 
     @torch.no_grad()
     def step(self, closure=None):
@@ -214,6 +262,12 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._exchange.save_state()
             self._end()
             self._make(mode)
+
+    @property
+    def staleness(self) -> int:
+        """Mode "ps" with ssp and async: how many steps the slowest rank was behind this one, at
+        most, since this was last asked. Else 0."""
+        return self._exchange.staleness() if self._mode == "ps" else 0
 
     def publish_parameters(self) -> None:
         """Tells the shards that the program has changed weights itself: those of rank 0 become

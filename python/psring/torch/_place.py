@@ -6,6 +6,7 @@ import torch
 from .. import _buffers, _communicator
 from .._errors import UnsupportedError, usage
 from .._psring import ffi, lib
+from . import _shards as shards_of
 
 TYPES = {
     torch.float32: lib.PSRING_FLOAT32, torch.float64: lib.PSRING_FLOAT64, torch.float16: lib.PSRING_FLOAT16,
@@ -27,20 +28,27 @@ def _read(tensor, _writable):
 _buffers.register(torch.Tensor, _read)
 
 _comm = None
+_shards = None  # those that this communicator's ranks have started
 
 
 def init(shards: "int | None" = None, *, deadline: "float | None" = None) -> None:
     """Joins the other ranks. The launcher's environment says who they are: psring run, torchrun,
     Slurm and mpirun are known, and a program without a launcher is alone.
 
-    shards    how many parameter servers mode "ps" needs: as many as `psring run --shards` started
+    shards    how many parameter servers mode "ps" needs. If the launcher has started none (`psring
+              run --shards` does), each host's first rank starts its share of them, processes of
+              psring-ps, which end with the ranks. They end with the thread that called init too
     deadline  seconds after which a call that waits in vain fails; 30 if left out
     """
-    global _comm
+    global _comm, _shards
     if _comm is not None and not _comm.closed:
         raise usage("init was called before; shutdown() comes first")
+    if shards is not None and not 0 <= shards <= 256:
+        raise usage("init(shards=%d): it should be 0 to 256" % shards)
     comm = _communicator.Communicator(deadline=deadline)
-    if shards is not None and comm.shards != shards:
+    if shards is not None and comm.shards == 0 and shards > 0:
+        comm, _shards = shards_of.join(comm, shards, deadline)
+    elif shards is not None and comm.shards != shards:
         found = comm.shards
         comm.close()
         raise usage("init(shards=%d), but the launcher started %d: psring run --shards %d" % (shards, found, shards))
@@ -48,11 +56,16 @@ def init(shards: "int | None" = None, *, deadline: "float | None" = None) -> Non
 
 
 def shutdown() -> None:
-    """Leaves in order. A program that ends does so by itself."""
-    global _comm
+    """Leaves in order, and ends the shards that init() has started. A program that ends does so by
+    itself."""
+    global _comm, _shards
     if _comm is not None:
-        comm, _comm = _comm, None
-        comm.close()
+        (comm, shards), _comm, _shards = (_comm, _shards), None, None
+        try:
+            comm.close()
+        finally:
+            if shards is not None:
+                shards.end()
 
 
 def is_initialized() -> bool:

@@ -73,7 +73,8 @@ class Servers:
             self._parts[bucket.index] = _Part(bucket, len(of_group))
             of_group.append(self._parts[bucket.index])
         self._part_of = {p: part for part in self._parts.values() for p in part.bucket.parameters}
-        self._tables, self._texts, self._updates = {}, {}, 0
+        # updates: of each part, before this one's tables were opened; steps: of this rank since then
+        self._tables, self._texts, self._updates, self._steps = {}, {}, 0, 0
         self._waiting, self._hook, self._seen = set(), None, set()
 
     # ---- tables ----
@@ -127,7 +128,11 @@ class Servers:
 
     def save_state(self):
         """Copies what the shards keep beside the weights into the optimizer. All ranks call it."""
-        self.await_weights()
+        self.meet()
+        # with ssp and async each push of each rank is an update
+        updates = self._updates + self._steps
+        if self._sync != "bsp":
+            updates = self._updates + int(self._world.all_reduce(torch.tensor([self._steps]), name="steps"))
         for number, table in self._tables.items():
             group = self._optimizer.param_groups[number]
             _, names = update_of(self._optimizer, group)
@@ -139,8 +144,21 @@ class Servers:
                         kept = self._optimizer.state[p]
                         kept[name] = run_like(flat, start + offset, p).clone()
                         if "exp_avg" in names:
-                            kept["step"] = torch.tensor(float(self._updates))
+                            kept["step"] = torch.tensor(float(updates))
                     start += part.bucket.count
+
+    def meet(self):
+        """All ranks get the same weights; with bsp they have them. All ranks call it."""
+        self.await_weights()
+        for number, table in self._tables.items() if self._sync != "bsp" else ():
+            parts = self._of_group[number]
+            flat = table.read(torch.empty(sum(table.parts)))
+            for part, values in zip(parts, flat.split([part.bucket.count for part in parts])):
+                part.weights.copy_(values)
+
+    def staleness(self):
+        """How many steps the slowest rank was behind, at most, since this was last asked."""
+        return max([table.staleness for table in self._tables.values()], default=0)
 
     def publish(self):
         """The weights of rank 0, as they are now, become everybody's. All ranks call it."""
@@ -149,7 +167,7 @@ class Servers:
             table.write(torch.cat([part.weights for part in self._of_group[number]]))
 
     def close(self):
-        self.await_weights()
+        self.meet()
         for table in self._tables.values():
             table.close()
         self._tables = {}
@@ -174,7 +192,7 @@ class Servers:
         for part in self._parts.values():
             part.pull = self._tables[part.bucket.group].pull(part.weights, part.number, asynchronous=True,
                                                              name="weights, bucket %d" % part.bucket.index)
-        self._updates += 1
+        self._steps += 1
         self._waiting = set(self._parts.values())
         if self._await_at == "step":
             self.await_weights()
