@@ -1,98 +1,237 @@
 """psring.torch beside torch alone: the bits of DDP with Gloo, the optimizers on shards beside
 torch.optim. Needs a Python with torch and cffi: PSR_PYTHON, or python3; skipped without. TAP.
 
-usage: test_torch.py PSRING PACKAGES CACHE [--resnet18]; CACHE keeps the backend that is compiled.
---resnet18: that network of torchvision by DDP alone, which takes longer"""
+usage: test_torch.py SHARD PACKAGES"""
 
 import os
-import pathlib
-import subprocess
 import sys
+import tempfile
 
-here = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(here.parent / "integration"))
-from psring_run import PATIENCE_S, Tap, Workspace  # noqa: E402
+from forks import Tap, play, started, told
 
-psring, packages, cache = sys.argv[1:4]
-python = os.environ.get("PSR_PYTHON", "python3")
-environment = {**os.environ, "PYTHONPATH": packages, "XDG_CACHE_HOME": cache}
 KINDS = ("sgd", "momentum", "nesterov", "adam", "adamw")
+if __name__ == "__main__":
+    started(*sys.argv[1:3])
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+import torch.nn.functional as F  # noqa: E402
+from torch_work import OPTIMIZERS, Batches, alone, digest, loss, mlp, same_everywhere, tell, together, weights  # noqa: E402
+
+import psring.torch as psring  # noqa: E402
 
 
-def run(ranks, shards, *what):
-    """The lines that rank 0 printed, and what went wrong."""
-    with Workspace() as folder:
-        done = subprocess.run([psring, "run", "-n", str(ranks), *(["--shards", str(shards)] if shards else []), "--", python, here / "torch_ranks.py", *what,
-                               os.path.join(folder, "meeting-")], env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
-    return [line.split() for line in done.stdout.splitlines()], done.stderr.splitlines()[-12:]
+class Block(torch.nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.a, self.b = torch.nn.Conv2d(c, c, 3, padding=1, bias=False), torch.nn.Conv2d(c, c, 3, padding=1, bias=False)
+        self.na, self.nb = torch.nn.BatchNorm2d(c), torch.nn.BatchNorm2d(c)
+
+    def forward(self, x):
+        return F.relu(x + self.nb(self.b(F.relu(self.na(self.a(x))))))
 
 
-def told(lines):
-    return [" ".join(line) for line in lines]
+def small_resnet():
+    """ResNet-18's parts, small."""
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Conv2d(3, 16, 3, padding=1), Block(16), Block(16), torch.nn.Conv2d(16, 32, 3, stride=2), Block(32),
+                               torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(32, 10))
 
 
-def bits(tap):
+def train(way, path, network, pixels, steps=30):
+    """A hash of the weights after so many steps of DDP, with Gloo, the hook or the backend, or of an
+    optimizer of all ranks."""
+    model, batches = network(), Batches(3, pixels, pixels)
+
+    def sgd():
+        return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, nesterov=True, weight_decay=1e-4)
+
+    parallel = model
+    if way == "ring":
+        optimizer = psring.DistributedOptimizer(sgd())
+    else:
+        dist.init_process_group("psring" if way == "backend" else "gloo", init_method="file://" + path, rank=psring.rank(), world_size=psring.size())
+        parallel = torch.nn.parallel.DistributedDataParallel(model, bucket_cap_mb=0.05)
+        if way == "hook":
+            parallel.register_comm_hook(None, psring.ddp_hook)
+        optimizer = sgd()
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss(parallel, batches.own()).backward()
+        optimizer.step()
+    if way != "ring":
+        dist.destroy_process_group()
+    return digest(weights(model))
+
+
+def bits(tap, network=small_resnet, pixels=12, times=1):
     """Two ranks, since there DDP with Gloo adds in psring's order."""
-    said, problems = run(2, 0, "gloo", "hook", "ring", "backend", "backend-2", "backend-3")
-    found = dict(line for line in said if len(line) == 2)
-    tap.ok("gloo" in found and [found.get(way) for way in ("backend", "backend-2", "backend-3")] == 3 * [found["gloo"]],
-           "DDP with the backend psring does so in three runs", told(said) + problems)
-    for way, name in [("hook", "DDP with the hook"), ("ring", "an optimizer with mode ring")]:
-        tap.ok("gloo" in found and found.get(way) == found["gloo"], name + " ends 30 steps with the bits of DDP and Gloo", told(said) + problems)
-    # The mean of two halves is exact, so a loop of torch's own has the same bits too.
-    said, problems = run(2, 1, "parity")
-    ring = [line for line in said if line[0] == "ring"]
-    tap.ok(len(ring) == 10 and all(line[5] == "True" for line in ring), "mode ring has the bits of one process, whatever the optimizer",
-           told(said) + problems)
+    with tempfile.TemporaryDirectory(prefix="psring-test-") as folder:
+        def work():
+            psring.init(deadline=120)
+            for way in ("gloo", "hook", "backend", "ring"):
+                for n in range(times):
+                    tell(way, train(way, os.path.join(folder, "%s-%d" % (way, n)), network, pixels))
+        said, problems = play(work, 2)
+    found = {way: [line[1] for line in said if line[0] == way] for way in ("gloo", "hook", "backend", "ring")}
+    for way, name in [("hook", "DDP with the hook"), ("backend", "DDP with the backend"), ("ring", "an optimizer with mode ring")]:
+        tap.ok(len(found[way]) == times and set(found[way]) == set(found["gloo"][:1]),
+               name + " ends 30 steps with the bits of DDP and Gloo, %d times of %d" % (times, times), told(said) + problems)
 
 
-def big(tap):
-    ways = ["gloo-resnet18", "hook-resnet18"] + ["backend-%d-resnet18" % run for run in range(3)]
-    said, problems = run(2, 0, *ways)
-    found = dict(line for line in said if len(line) == 2)
-    tap.ok(len(found) == len(ways) and len(set(found.values())) == 1,
-           "30 steps of ResNet-18 have DDP's and Gloo's bits with the hook, and in three runs with the backend", told(said) + problems)
+def two_ranks():
+    """The mean of two halves is exact, so a loop of torch's own has the same bits too."""
+    psring.init(deadline=120)
+    for kind in KINDS:
+        right = alone(kind, 8, True)
+        tell("ring", kind, torch.equal(together(kind, 8, True, "ring"), right), torch.equal(together(kind, 8, True, "ring", resume_at=5), right))
+        one = alone(kind, 1, False)
+        ulp = torch.finfo(torch.float32).eps * one.abs().max()
+        tell("ulp", kind, bool((together(kind, 1, False, "ps") - one).abs().max() <= ulp))
+        tell("switched", kind, (together(kind, 8, True, "ps", switch_at=5) - right).abs().max().item())
+
+
+def three_ranks():
+    """An order of the sum that shows."""
+    psring.init(deadline=120)
+    for kind in ("nesterov", "adamw"):
+        got = together(kind, 8, True, "ps")
+        tell("ps", kind, digest(got), torch.equal(got, together(kind, 8, True, "ps", resume_at=5)))
 
 
 def parity(tap):
-    """Three ranks: an order of the sum that shows."""
-    (one, problems), (two, more) = run(3, 1, "parity"), run(3, 2, "parity")
-    servers = [line for line in one if line[0] == "ps"]
-    tap.ok(len(servers) == 10 and servers == [line for line in two if line[0] == "ps"], "one and two shards give the same bits",
-           told(one + two) + problems + more)
-    all_modes = [line for line in one + two if line[0] in ("ps", "ring")]
-    tap.ok(len(all_modes) == 40 and all(line[4] == "True" for line in all_modes),
-           "saved and loaded in the middle, under a schedule too, a run has the bits of one that was not", told(all_modes))
-    for kind in KINDS:
-        lines = [line for line in one if line[1] == kind]
-        near = {line[0]: line[-1] for line in lines}
-        tap.ok(near.get("one") == "True" and float(near.get("long", 1)) < 1e-5 and float(near.get("switched", 1)) < 1e-5,
-               "%s on shards is torch's: within an ulp after a step, near after 200, and after a change of mode" % kind, told(lines))
+    said, problems = play(two_ranks, 2, 1)
+    for way, name in [("ring", "mode ring has the bits of one process, also when saved and loaded in the middle"),
+                      ("ulp", "a step on shards is within an ulp of the largest weight of torch's")]:
+        lines = [line for line in said if line[0] == way]
+        tap.ok(len(lines) == len(KINDS) and all(set(line[2:]) == {"True"} for line in lines), name, told(lines) + problems)
+    switched = {line[1]: float(line[2]) for line in said if line[0] == "switched"}
+    tap.ok(set(switched) == set(KINDS) and max(switched.values()) < 1e-6, "a change of mode between two steps goes on with weights and state",
+           told(said) + problems)
+    (one, problems), (two, more) = play(three_ranks, 3, 1), play(three_ranks, 3, 2)
+    tap.ok(len(one) == 2 and one == two, "one and two shards give the same bits", told(one + two) + problems + more)
+    tap.ok(len(one) == 2 and all(line[3] == "True" for line in one + two),
+           "saved and loaded in the middle, under a schedule, shards end with the bits of a run that was not", told(one + two))
+
+
+def twice():
+    model = mlp()
+    psring.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1))
+    for _ in range(2):
+        loss(model, Batches(20).own()).backward()
+
+
+def accumulate(way, right):
+    """Halves of a batch, in two ways."""
+    model, batches = mlp(), Batches(20)
+    optimizer = psring.DistributedOptimizer(OPTIMIZERS["momentum"](model.parameters()), bucket_bytes=4096,
+                                            backward_passes_per_step=2 if way == "passes" else 1)
+    for _ in range(6):
+        x, y = batches.own()
+        optimizer.zero_grad()
+        with optimizer.no_sync() if way == "no_sync" else torch.enable_grad():
+            (loss(model, (x[:4], y[:4])) / 2).backward()
+        (loss(model, (x[4:], y[4:])) / 2).backward()
+        optimizer.step()
+    tell(way, (weights(model) - right).abs().max().item() < 1e-6)
+
+
+def unused(mode):
+    """A parameter that no rank uses, and one that rank 0 alone uses."""
+    model = torch.nn.ModuleList([torch.nn.Linear(2, 2, bias=False) for _ in range(3)])
+    psring.broadcast_parameters(model.state_dict())
+    optimizer = psring.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0, weight_decay=0.5), mode)
+    before = weights(model)
+    y = model[0](torch.ones(1, 2)) + (model[1](torch.ones(1, 2)) if psring.rank() == 0 else 0)
+    y.sum().backward()
+    optimizer.step()
+    optimizer.synchronize()
+    after = weights(model)
+    nobody = before[8:] if mode == "ring" else before[8:] / 2  # on shards its gradient is zero, and it decays
+    tell("unused", torch.equal(after[8:], nobody) and torch.allclose(after[4:8], before[4:8] / 2 - 1 / psring.size()))
+    optimizer.close()
+
+
+def groups():
+    """Two groups of parameters, each with its rate, clipped in mode ring."""
+    def two(model):
+        return torch.optim.SGD([{"params": model[:2].parameters(), "lr": 0.2}, {"params": model[2:].parameters()}], lr=0.05, momentum=0.9)
+
+    model, batches, own, beside = mlp(), Batches(20), mlp(), Batches(20)
+    optimizer, plain = psring.DistributedOptimizer(two(model), bucket_bytes=4096), two(own)
+    for _ in range(4):
+        optimizer.zero_grad()
+        loss(model, batches.own()).backward()
+        optimizer.synchronize()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        optimizer.step()
+        plain.zero_grad()
+        sum(loss(own, batch) for batch in beside.all()).div(psring.size()).backward()
+        torch.nn.utils.clip_grad_norm_(own.parameters(), 0.1)
+        plain.step()
+    tell("groups", torch.allclose(weights(model), weights(own), atol=1e-6))
+
+
+def broadcasts():
+    model = mlp()
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(psring.rank())
+    psring.broadcast_parameters(model.state_dict())
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.5 + psring.rank())
+    loss(model, Batches(20).own()).backward()
+    optimizer.step()
+    psring.broadcast_optimizer_state(optimizer)
+    kept = torch.cat([s["exp_avg"].reshape(-1) for s in optimizer.state.values()])
+    tell("broadcast", same_everywhere(kept) and optimizer.param_groups[0]["lr"] == 0.5)
+
+
+def small_things():
+    psring.init(deadline=120)
+    right = alone("momentum", 6, False)
+    for way in ("passes", "no_sync"):
+        accumulate(way, right)
+    for mode in ("ring", "ps"):
+        unused(mode)
+    groups()
+    tell("metrics", psring.allreduce(float(psring.rank())) == (psring.size() - 1) / 2,
+         psring.allgather(torch.tensor([psring.rank()])).tolist() == list(range(psring.size())))
+    broadcasts()
+    for words, wrong in [
+        ("mode is", lambda: psring.DistributedOptimizer(torch.optim.SGD(mlp().parameters(), lr=1), "none")),
+        ("use mode ring", lambda: psring.DistributedOptimizer(torch.optim.Adagrad(mlp().parameters()), "ps")),
+        ("amsgrad", lambda: psring.DistributedOptimizer(torch.optim.Adam(mlp().parameters(), amsgrad=True), "ps")),
+        ("float32", lambda: psring.DistributedOptimizer(torch.optim.SGD(mlp().double().parameters(), lr=1), "ps")),
+        ("meta", lambda: psring.allreduce(torch.empty(2, device="meta"))),
+        ("again before step()", twice),
+    ]:
+        try:
+            wrong()
+            tell("refused", words, False)
+        except psring.Error as failure:
+            tell("refused", words, words in failure.line)
 
 
 def small(tap):
-    said, problems = run(2, 1, "small")
-    for name in ("passes", "no_sync", "unused", "metrics", "broadcast"):
-        line = next((line for line in said if line[0] == name), [name, "False"])
-        tap.ok(set(line[1:]) == {"True"}, {"passes": "gradients of two passes are added", "no_sync": "and those within no_sync()",
-                                           "unused": "what no rank uses stays, what one uses is updated on all",
-                                           "metrics": "numbers and tensors are put together",
-                                           "broadcast": "parameters and an optimizer's state are broadcast"}[name], told([line]) + problems)
+    said, problems = play(small_things, 2, 1)
+    for name, count, what in [("passes", 1, "gradients of two passes are added"), ("no_sync", 1, "and those within no_sync()"),
+                              ("unused", 2, "what no rank uses stays in a ring, what one uses is updated on all"),
+                              ("groups", 1, "groups have their own rates, and means are clipped"),
+                              ("metrics", 1, "numbers and tensors are put together"),
+                              ("broadcast", 1, "parameters and an optimizer's state are broadcast")]:
+        lines = [line for line in said if line[0] == name]
+        tap.ok(len(lines) == count and all(set(line[1:]) == {"True"} for line in lines), what, told(lines) + problems)
     refused = [line for line in said if line[0] == "refused"]
     tap.ok(len(refused) == 6 and all(line[-1] == "True" for line in refused), "what cannot be is refused by a line", told(refused) + problems)
 
 
 def main():
-    if subprocess.run([python, "-c", "import torch, cffi"], capture_output=True).returncode != 0:
-        print("1..0 # SKIP %s has no torch or no cffi; PSR_PYTHON names another Python" % python)
-        return
+    torch.set_num_threads(1)
     tap = Tap()
-    if sys.argv[4:] == ["--resnet18"] and subprocess.run([python, "-c", "import torchvision"], capture_output=True).returncode != 0:
-        print("1..0 # SKIP %s has no torchvision; PSR_PYTHON names another Python" % python)
-        return
-    for part in (big,) if sys.argv[4:] == ["--resnet18"] else (bits, small, parity):
+    for part in (bits, small, parity):
         part(tap)
     tap.end()
 
 
-main()
+if __name__ == "__main__":
+    main()

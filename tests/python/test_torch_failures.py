@@ -1,0 +1,116 @@
+"""A rank of a training that is killed, stopped, or ends with an exception: the others raise, and
+the exception names it and its host. Nothing is left behind. TAP.
+
+usage: test_torch_failures.py SHARD PACKAGES"""
+
+import os
+import signal
+import socket
+import sys
+import time
+
+from forks import PATIENCE_S, Ranks, Tap, ranks_by_hand, started
+
+if __name__ == "__main__":
+    started(*sys.argv[1:3])
+
+import torch  # noqa: E402
+from torch_work import Batches, loss, mlp  # noqa: E402
+
+import psring.torch as psring  # noqa: E402
+
+VICTIM, FAILS_AT, DEADLINE_S = 1, 3, 8
+
+
+def training(mode, fail, deadline=60):
+    """Steps until something fails; the victim fails in its own way."""
+    def work():
+        psring.init(deadline=deadline)
+        model, batches = mlp(), Batches(20)
+        optimizer = psring.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), mode)
+        try:
+            for step in range(1000000):
+                if psring.rank() == VICTIM and step == FAILS_AT:
+                    fail()
+                optimizer.zero_grad()
+                loss(model, batches.own()).backward()
+                optimizer.step()
+        except psring.Error as failure:
+            print("raised", type(failure).__name__, failure.rank, failure.host, failure.line, flush=True)
+            raise
+    return work
+
+
+def killed():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stopped():
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def excepts():
+    raise ValueError("this batch is bad")
+
+
+def told_of(ended, line):
+    """Whether that rank raised an exception that names the victim and its host."""
+    raised = [words.split(" ", 4) for words in ended.lines if words.startswith("raised ")]
+    return ended.status == 1 and len(raised) == 1 and raised[0][2] == str(VICTIM) and raised[0][3] == socket.gethostname() and line in raised[0][4]
+
+
+def failures(tap):
+    for name, fail, mode, shards, line in [("killed", killed, "ring", 0, ""), ("killed, with shards,", killed, "ps", 1, ""),
+                                           ("stopped", stopped, "ring", 0, ""),
+                                           ("that raises", excepts, "ps", 1, "ValueError: this batch is bad")]:
+        with ranks_by_hand(training(mode, fail, DEADLINE_S if fail is stopped else 60), 3, shards) as ranks:
+            ended = [ranks.wait(rank) for rank in range(3) if rank != VICTIM]
+        tap.ok(all(told_of(rank, line) for rank in ended), "a rank %s is named, with its host, by all others" % name,
+               [said for rank in ended for said in rank.why()])
+
+
+def exists(pid):
+    """Whether that process runs; who is dead and not yet reaped does not."""
+    try:
+        with open("/proc/%d/stat" % pid) as text:
+            return text.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def shards_end(tap):
+    """Rank 0 has started the shards, and is killed: they end with it, and the others raise."""
+    def work():
+        psring.init(shards=2, deadline=DEADLINE_S)
+        import psring.torch._place as place  # the test looks behind the scenes
+        told = place._shards
+        print(*([process.pid for process in told._processes]), told._folder.path, flush=True)
+        psring.barrier()
+        if psring.rank() == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        while True:
+            psring.barrier()
+
+    torchs = {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+              "MASTER_PORT": str(os.getpid() % 20000 + 20000)}
+    with Ranks(work, [torchs, dict(torchs, RANK="1", LOCAL_RANK="1")]) as ranks:
+        zero, one = ranks.wait_all()
+    *pids, folder = zero.lines[0].split() if zero.lines else ("",)
+    end = time.monotonic() + PATIENCE_S
+    while any(exists(int(pid)) for pid in pids) and time.monotonic() < end:
+        time.sleep(0.05)
+    tap.ok(len(pids) == 2 and not any(exists(int(pid)) for pid in pids), "shards end with the rank that started them", zero.why())
+    tap.ok(zero.status == -signal.SIGKILL and one.status == 1 and "Error" in one.err[-1] and not os.path.exists(folder or "/"),
+           "the other rank raises, and leaves no folder", one.why() + [folder])
+
+
+def main():
+    torch.set_num_threads(1)
+    tap = Tap()
+    failures(tap)
+    shards_end(tap)
+    tap.end()
+
+
+if __name__ == "__main__":
+    main()
