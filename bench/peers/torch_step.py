@@ -1,6 +1,6 @@
-"""Training steps of a ResNet of torchvision's by two or more ranks, in several ways that take turns
-within one pair of processes: DDP with Gloo, DDP with psring's hook, psring's optimizer by a ring and
-by parameter servers, and without any exchange. Rank 0 prints one JSON object.
+"""Steps of a ResNet of torchvision's by two or more ranks, in several ways that take turns within
+one set of processes: DDP with Gloo, DDP with psring's hook, psring's optimizer by a ring and by
+servers, and without any exchange. Rank 0 prints one JSON object.
 
 usage, under psring run --shards S: torch_step.py MEETING-FILE [--model NAME ..]"""
 import argparse

@@ -59,7 +59,7 @@ def main():
     torch.set_num_threads(1)
     psring.init(shards=2)  # 2: joins the others; starts the servers if the launcher has not
     train, test = dataset(given.data, "train"), dataset(given.data, "t10k")
-    train = Subset(train, range(psring.rank(), len(train), psring.size()))  # 3: this process's share
+    train = Subset(train, range(psring.rank(), len(train), psring.size()))  # 3: its share
     loader = DataLoader(train, given.batch_size, shuffle=True, num_workers=given.workers)
     model = Net()
     optimizer = torch.optim.SGD(model.parameters(), lr=given.lr, momentum=0.5)

@@ -1,5 +1,5 @@
-"""Ranks for tests of psring.torch: processes that are forked after PyTorch has been imported once, by
-hand, with the variables that a launcher would set.
+"""Ranks for tests of psring.torch: processes that are forked after PyTorch has been imported once,
+with the variables that a launcher would set.
 
 A test is started by any Python; started() goes on with one that has torch and cffi (PSR_PYTHON)."""
 

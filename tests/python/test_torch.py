@@ -16,7 +16,8 @@ if __name__ == "__main__":
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
-from torch_work import OPTIMIZERS, Batches, alone, digest, loss, mlp, same_everywhere, tell, together, weights  # noqa: E402
+from torch_work import OPTIMIZERS, Batches, alone, digest, loss, mlp  # noqa: E402
+from torch_work import same_everywhere, tell, together, weights  # noqa: E402
 
 import psring.torch as psring  # noqa: E402
 
@@ -147,7 +148,8 @@ def unused(mode):
     optimizer.step()
     optimizer.synchronize()
     after = weights(model)
-    nobody = before[8:] if mode == "ring" else before[8:] / 2  # on shards its gradient is zero, and it decays
+    # on shards its gradient is zero, and it decays
+    nobody = before[8:] if mode == "ring" else before[8:] / 2
     tell("unused", torch.equal(after[8:], nobody) and torch.allclose(after[4:8], before[4:8] / 2 - 1 / psring.size()))
     optimizer.close()
 

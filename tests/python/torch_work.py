@@ -1,5 +1,5 @@
-"""What ranks of the tests of psring.torch train: models, batches, the same steps by one process with
-torch alone, and by all ranks together."""
+"""What ranks of the tests of psring.torch train: models, batches, the same steps by one process
+with torch alone, and by all ranks together."""
 
 import hashlib
 import io

@@ -35,7 +35,8 @@ class _Pass:
     """The times of one step: when modules with parameters begin, and when gradients are there."""
 
     def __init__(self, model):
-        self._model, self.begun, self.ready = model, [], []  # (seconds, module), (seconds, parameter)
+        self._model = model
+        self.begun, self.ready = [], []  # (seconds, module), (seconds, parameter)
         self._hooks = []
         for module in model.modules():
             if any(p.requires_grad for p in module._parameters.values() if p is not None):
@@ -79,7 +80,8 @@ def _loss_of(model, batch):
 def _measure(model, compute, steps):
     passes = _Pass(model)
     try:
-        measured = [passes.run(compute) for _ in range(1 + steps)][1:]  # the first makes what later ones have
+        passes.run(compute)  # it makes what later ones have
+        measured = [passes.run(compute) for _ in range(steps)]
         return measured, [module for _, module in passes.begun]
     finally:
         passes.remove()

@@ -73,7 +73,7 @@ class Servers:
             self._parts[bucket.index] = _Part(bucket, len(of_group))
             of_group.append(self._parts[bucket.index])
         self._part_of = {p: part for part in self._parts.values() for p in part.bucket.parameters}
-        # updates: of each part, before this one's tables were opened; steps: of this rank since then
+        # updates: of each part, before the tables were opened; steps: of this rank since then
         self._tables, self._texts, self._updates, self._steps = {}, {}, 0, 0
         self._waiting, self._hook, self._seen = set(), None, set()
 

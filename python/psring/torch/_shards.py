@@ -150,7 +150,8 @@ def join(found: "_communicator.Communicator", shards: int, deadline: "float | No
     world = found.world
     here = world.on_host()
     if deadline is None and os.environ.get("PSRING_DEADLINE_MS"):
-        deadline = int(os.environ["PSRING_DEADLINE_MS"]) / 1000  # the launcher's communicator has taken it
+        # as the launcher's communicator has taken it
+        deadline = int(os.environ["PSRING_DEADLINE_MS"]) / 1000
     own, hosts = Shards(_Folder(here)), list(dict.fromkeys(world.hosts))
     try:
         where, variables, held = _meet(found, world.size + shards, own._folder)
