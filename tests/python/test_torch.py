@@ -186,6 +186,16 @@ def broadcasts():
     psring.broadcast_optimizer_state(optimizer)
     kept = torch.cat([s["exp_avg"].reshape(-1) for s in optimizer.state.values()])
     tell("broadcast", same_everywhere(kept) and optimizer.param_groups[0]["lr"] == 0.5)
+    on_shards = psring.DistributedOptimizer(torch.optim.Adam(model.parameters(), lr=0.5 + psring.rank()), "ps")
+    psring.broadcast_optimizer_state(on_shards)  # or the ranks would tell the shards different rates
+    for _ in range(2):
+        on_shards.zero_grad()
+        loss(model, Batches(20).own()).backward()
+        on_shards.step()
+        psring.broadcast_optimizer_state(on_shards)
+    on_shards.synchronize()
+    tell("broadcast", same_everywhere(weights(model)), on_shards.state_dict()["state"][0]["step"].item() == 2)
+    on_shards.close()
 
 
 def small_things():
@@ -220,7 +230,7 @@ def small(tap):
                               ("unused", 2, "what no rank uses stays in a ring, what one uses is updated on all"),
                               ("groups", 1, "groups have their own rates, and means are clipped"),
                               ("metrics", 1, "numbers and tensors are put together"),
-                              ("broadcast", 1, "parameters and an optimizer's state are broadcast")]:
+                              ("broadcast", 2, "parameters and an optimizer's state are broadcast")]:
         lines = [line for line in said if line[0] == name]
         tap.ok(len(lines) == count and all(set(line[1:]) == {"True"} for line in lines), what, told(lines) + problems)
     refused = [line for line in said if line[0] == "refused"]
