@@ -187,7 +187,7 @@ def broadcasts():
     kept = torch.cat([s["exp_avg"].reshape(-1) for s in optimizer.state.values()])
     tell("broadcast", same_everywhere(kept) and optimizer.param_groups[0]["lr"] == 0.5)
     on_shards = psring.DistributedOptimizer(torch.optim.Adam(model.parameters(), lr=0.5 + psring.rank()), "ps")
-    psring.broadcast_optimizer_state(on_shards)  # or the ranks would tell the shards different rates
+    psring.broadcast_optimizer_state(on_shards)  # else ranks tell the shards different rates
     for _ in range(2):
         on_shards.zero_grad()
         loss(model, Batches(20).own()).backward()

@@ -60,8 +60,7 @@ def told_of(ended, line):
 
 
 def failures(tap):
-    for name, fail, mode, shards, line in [("killed", killed, "ring", 0, ""), ("killed, with shards,", killed, "ps", 1, ""),
-                                           ("stopped", stopped, "ring", 0, ""),
+    for name, fail, mode, shards, line in [("killed", killed, "ps", 1, ""), ("stopped", stopped, "ring", 0, ""),
                                            ("that raises", excepts, "ps", 1, "ValueError: this batch is bad")]:
         with ranks_by_hand(training(mode, fail, DEADLINE_S if fail is stopped else 60), 3, shards) as ranks:
             ended = [ranks.wait(rank) for rank in range(3) if rank != VICTIM]

@@ -3,11 +3,8 @@ that nobody else starts are started by the ranks, on one host and on several. TA
 
 usage: test_torch_starts.py SHARD PACKAGES PSRING"""
 
-import gzip
 import os
 import pathlib
-import pathlib
-import shutil
 import socket
 import subprocess
 import sys
