@@ -45,8 +45,8 @@ class Model(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.scale = torch.nn.Parameter(torch.ones(16))
-        self.first, self.second = torch.nn.Linear(16, 32), torch.nn.Linear(32, 10, bias=False)
-        self.norm, self.frozen, self.unused = torch.nn.BatchNorm1d(32), torch.nn.Linear(32, 32), torch.nn.Linear(3, 3)
+        self.first, self.second = torch.nn.Linear(16, 256), torch.nn.Linear(256, 10, bias=False)
+        self.norm, self.frozen, self.unused = torch.nn.BatchNorm1d(256), torch.nn.Linear(256, 256), torch.nn.Linear(3, 3)
         self.frozen.requires_grad_(False)
 
     def forward(self, x):
@@ -56,7 +56,7 @@ class Model(torch.nn.Module):
 
 def measured(tap, path):
     model = Model()
-    model.first.weight.grad = kept = torch.ones(32, 16)
+    model.first.weight.grad = kept = torch.ones(256, 16)
     batch, state = (torch.randn(8, 16), torch.randint(0, 10, (8,))), torch.random.get_rng_state()
     statistics = model.norm.running_mean.clone()
     made = psring.profile(model, batch, path, steps=5)
@@ -64,8 +64,8 @@ def measured(tap, path):
         tap.ok(json.load(file) == made and made["format"] == "psring profile 1" and made["batch"] == 8 and made["threads"] == 1 and
                made["network"] == "Model" and "PyTorch" in made["machine"], "a profile is written, as it is returned", [str(made)[:300]])
     tensors = {tensor["name"]: tensor for tensor in made["tensors"]}
-    tap.ok(list(tensors) == ["scale", "first.weight", "first.bias", "norm.weight", "norm.bias", "second.weight", "unused.weight", "unused.bias"] and
-           [t["bytes"] for t in made["tensors"]] == [64, 2048, 128, 128, 128, 1280, 36, 12],
+    tap.ok(list(tensors) == ["scale", "first.weight", "first.bias", "norm.weight", "norm.bias", "unused.weight", "unused.bias", "second.weight"] and
+           [t["bytes"] for t in made["tensors"]] == [64, 16384, 1024, 1024, 1024, 36, 12, 10240],
            "with all that is trained, in the order of the forward pass", [str(list(tensors))])
     total = sum(t["forward_s"] + t["backward_s"] for t in made["tensors"])
     # what lies behind a layer counts with it, and the gradient of what is before it waits for that
@@ -93,7 +93,7 @@ def answered(tap, path, folder):
     """psring plays and predicts with it, whose names no network of psring's has."""
     data = ["--data", "synthetic:count=600,test=90,channels=1,size=28", "--steps", "4", "--batch-size", "8", "--threads", "1"]
     done = call("bench", "train", "--model", "profile", "--backend", "played:" + path, *data, "--workers", "2", "--mode", "ps,ring", "--shards", "1,2",
-                "--repetitions", "1", "--out", os.path.join(folder, "answer.json"))
+                "--bucket-size", "4K", "--repetitions", "1", "--out", os.path.join(folder, "answer.json"))
     tap.ok(done.returncode == 0 and "ring" in done.stdout and "ps" in done.stdout, "psring bench train plays it by ring and by parameter servers",
            done.stdout.splitlines()[-20:] + done.stderr.splitlines()[-5:])
     done = call("predict", "--model", "profile", "--profile", path, "--hosts", "2,4", "--link", "1Gbit", "--batch-size", "8", "--json")
