@@ -37,7 +37,7 @@ def data(folder):
 
 def examples(tap, folder):
     """The same program by each launcher that is here: the same weights, so the same accuracy."""
-    program = [sys.executable, example, "--data", folder, "--steps", "40"]
+    program = [sys.executable, example, "--data", folder, "--steps", "40", "--lr", "0.1"]
     torchrun = shutil.which("torchrun", path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
     mpirun, version = shutil.which("mpirun"), ""
     if mpirun:
