@@ -230,13 +230,14 @@ typedef struct lookup {
     const char *argument;       /* of found: "N"; NULL for a flag */
     bool optional;              /* found's argument */
     bool exact;
+    bool seeks_nearest; /* for words that none begins with: it takes a while */
     const char *nearest;
 } lookup;
 
 static void look_at(lookup *l, const char *name, const char *argument, int flags)
 {
     if (strncmp(name, l->word, l->length) != 0) {
-        if ((flags & OPTION_HIDDEN) == 0)
+        if (l->seeks_nearest && (flags & OPTION_HIDDEN) == 0)
             l->nearest = psr_nearer(l->word, l->nearest, name);
         return;
     }
@@ -304,6 +305,11 @@ static lookup look_up(const struct argp *root, const char *word, const char **re
     memcpy(l.word, word + 2, l.length);
     look_in(&l, root);
     look_in(&l, &of_argp);
+    if (l.found == NULL) {
+        l.seeks_nearest = true;
+        look_in(&l, root);
+        look_in(&l, &of_argp);
+    }
     *ret_equals = equals;
     return l;
 }
