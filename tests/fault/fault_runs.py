@@ -27,8 +27,10 @@ OPTIONS = {"model": "mlp", "data": "synthetic:count=600,test=90,channels=1,size=
            "bucket-size": 262144, "slice-size": 65536}
 
 # The same with longer steps, and more of them than one thread can take while a test lasts: for what
-# must still be going on when a deadline has passed, or when it is told to end.
-LONG = {"data": "synthetic:count=8300,test=90,channels=1,size=28", "steps": 20000, "checkpoint-every": 6}
+# must still be going on when a deadline has passed, or when it is told to end. Most of a step it
+# waits, and not so long that a worker held up by other processes would be told to be slow.
+SLOW = "0:8"
+LONG = {"data": "synthetic:count=8300,test=90,channels=1,size=28", "steps": 20000, "checkpoint-every": 6, "slow": SLOW}
 
 
 def options_of(mode, n, long=False, one_bucket=False, **more):
@@ -36,7 +38,7 @@ def options_of(mode, n, long=False, one_bucket=False, **more):
     if one_bucket:
         options["bucket-size"] = 64 << 20
     if long:
-        options.update(LONG, **{"batch-size": 4096 // n})
+        options.update(LONG, **{"batch-size": 1024 // n})
     if mode == "ps":
         options["shards"] = n // 2
     return dict(options, **{name.replace("_", "-"): value for name, value in more.items()})
@@ -150,7 +152,7 @@ class Suite:
 
     def undisturbed(self, key, steps, number):
         run = self.run("-".join(map(str, ("undisturbed", *key, number))),
-                       options_of(*key, steps=steps, hash=True, checkpoint_every=0))
+                       options_of(*key, steps=steps, hash=True, checkpoint_every=0, slow=""))
         try:
             if run.wait(PATIENCE_S) != 0:
                 raise AssertionError("\n".join(["an undisturbed run fails:"] + run.why()))
@@ -196,7 +198,7 @@ class Suite:
         name = run.name + "-resumed"
         to_step = (steps[-1] if key[2] else STEPS) + RESUMED_BY
         resumed = Live([self.psring, "train", "--resume", run.out, "--out", os.path.join(self.directory, name), "--steps", str(to_step),
-                        "--deadline", str(FAR_S), "--fault-point="],
+                        "--deadline", str(FAR_S), "--fault-point=", "--slow="],
                        self.directory, name)
         try:
             status = resumed.wait(PATIENCE_S)

@@ -20,9 +20,9 @@ from crowd import FRAME_BYTES, Crowd, of_a_member, of_a_stranger, sockets_in, to
 from psring_live import Live, Process
 from psring_run import PATIENCE_S, Run, Tap, Workspace, is_sanitized
 
-CONNECTIONS = 600  # at each inbox; 1500 where figures are asked for
+CONNECTIONS = 400  # at each inbox; 1500 where figures are asked for
 UNKNOWN_MAX, HALF_OPEN_MAX = 8, 64  # net/trust/admission.h, net/zmq/inbox/half_open.h
-FEW = 400  # descriptors that a process may have, where they are few
+FEW = 300  # descriptors that a process may have, where they are few
 OPTIONS = {"model": "mlp", "data": "synthetic:count=97,test=40,channels=1,size=28", "workers": 2, "batch-size": 16, "steps": 6, "lr": 0.05,
            "threads": 1, "seed": 3, "deadline": 600, "bucket-size": 262144, "mode": "ps", "checkpoint-every": 1}
 HELD = {"fault-point": "worker:1:backward:1"}

@@ -21,12 +21,11 @@ RULES = {"momentum": dict(lr=0.05, momentum=0.9), "lars": dict(lr=0.5, optimizer
 # Workers of each host. The ranks of hosts of one share memory with nobody: theirs is a ring of
 # ranks.
 RINGS = {"1-3": (1, 3), "3-1": (3, 1), "3-2": (3, 2), "2-2-2": (2, 2, 2), "1-1-1": (1, 1, 1)}
-SHARDS_BESIDE = ("1-3", "2-2-2")  # and the bits of two shards on them
+FEW = {"momentum": ("1-3", "3-2", "2-2-2", "1-1-1"), "lars": ("3-1",)}
+SHARDS_BESIDE = (("momentum", "1-3"),)  # and the bits of two shards on them
 
 # What goes on where, of four workers.
-RESUMED = {"momentum": (("1-3", "3-1"), ("3-1", "ps-1-3"), ("ps-1-3", "1-3"), ("1-3", "hops"), ("hops", "3-1"), ("local-4", "1-3"),
-                        ("3-1", "local-4")),
-           "lars": (("1-3", "hops"), ("ps-1-3", "3-1"))}
+RESUMED = {"momentum": (("1-3", "ps-1-3"), ("ps-1-3", "1-3"), ("hops", "1-3"), ("1-3", "local-4")), "lars": (("3-1", "hops"),)}
 RESUMED_ALL = [(origin, target) for places in [("1-3", "3-1", "ps-1-3", "hops", "local-4")] for origin in places for target in places]
 
 
@@ -76,10 +75,8 @@ def resumed_run(tap, hosts, rule, origin, target):
 
 def wanted(everything):
     """What runs: (rule, place) from the beginning, and (rule, origin, target) behind it."""
-    lars = RINGS if everything else ("1-3", "3-1", "2-2-2")
-    rings = [("momentum", ring) for ring in RINGS] + [("lars", ring) for ring in lars]
-    beside = RINGS if everything else SHARDS_BESIDE
-    shards = [(rule, "ps-" + ring) for rule, ring in rings if ring in beside]
+    rings = [(rule, ring) for rule in RULES for ring in (RINGS if everything else FEW[rule])]
+    shards = [(rule, "ps-" + ring) for rule, ring in rings if everything or (rule, ring) in SHARDS_BESIDE]
     hops = [("momentum", "hops")] + [("lars", "hops")] * everything
     alone = sorted({(rule, "local-%d" % sum(RINGS[ring])) for rule, ring in rings})
     return alone + rings + shards + hops, [(rule, *pair) for rule in RULES for pair in (RESUMED_ALL if everything else RESUMED[rule])]

@@ -21,6 +21,8 @@ from psring_run import PATIENCE_S, Run, Tap, Workspace
 python = os.environ.get("PSR_PYTHON", "python3")
 OPTIONS = {"workers": 3, "model": "mlp", "data": "synthetic:count=300,test=30,channels=1,size=8", "batch-size": 4, "lr": 0.0001,
            "threads": 1, "eval-every": 5, "metrics-port": 0}
+SLOW = "0:20"  # for runs that go on while clients are waited for: they wait too, instead of computing
+BETWEEN_S = 0.05  # two scrapes: nobody tells that a step has ended
 PEER = """
 import json, sys
 from prometheus_client.parser import text_string_to_metric_families
@@ -66,7 +68,7 @@ class Served:
 
     def __init__(self, psring, directory, name, options):
         self.out = os.path.join(directory, name)
-        command = [psring, "train", "--out", self.out, "--steps", "1000000"]
+        command = [psring, "train", "--out", self.out, "--steps", "1000000", "--slow", SLOW]
         command += ["--%s=%s" % item for item in dict(OPTIONS, **options).items()]
         self.live = Live(command, directory, "live-%d" % len(os.listdir(directory)))
         self.live.wait_line(r"step 20/")
@@ -97,6 +99,7 @@ class Served:
         end = time.monotonic() + PATIENCE_S
         while self.steps() < before + 10:
             assert time.monotonic() < end and self.live.process.poll() is None, "no more steps"
+            time.sleep(BETWEEN_S)
         return True
 
     def stop(self):
@@ -141,6 +144,7 @@ def check_figures(tap, psring, directory, mode, name):
     with_tests = samples
     end = time.monotonic() + PATIENCE_S
     while ("psring_test_step", run) not in with_tests and time.monotonic() < end:
+        time.sleep(BETWEEN_S)
         with_tests = parse(served.ask()[2])
     began = samples.get(("process_start_time_seconds", ()), 0)
     stopped = served.stop()

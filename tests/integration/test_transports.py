@@ -3,7 +3,7 @@
 switched off aloud; within each host memory is shared unless that is switched off; the bits are the
 same over each. The directories of sockets go with the run, however that ends.
 
-usage: test_transports.py PSRING"""
+usage: test_transports.py PSRING [all]"""
 
 import os
 import re
@@ -11,9 +11,10 @@ import signal
 import socket
 import subprocess
 import sys
+from functools import partial
 
 from psring_live import LiveRun, still_mapped
-from psring_run import PATIENCE_S, Run, Tap, Workspace, over
+from psring_run import PATIENCE_S, Run, Tap, Workspace, over, together
 
 NOBODY = 65534
 OPTIONS = {"model": "mlp", "data": "synthetic:count=97,test=40,channels=1,size=28", "workers": 3, "mode": "ps", "shards": 2,
@@ -23,7 +24,12 @@ WIDE = dict(HELD, **{"bucket-size": "256K"})  # of which slices are long enough 
 ALL, SOME, NONE = (0.9, 1), (0.2, 0.8), (0, 0)
 
 
-def same_bits(tap, psring, directory):
+# Left to the suite slow: what these runs show beside the others', tests of bits, of rings over hosts
+# and of faults show too.
+ONLY_OF_ALL = ("shm-late", "ipc-ring", "one-host-ring", "trusted", "two-hosts-tcp")
+
+
+def same_bits(tap, psring, directory, everything):
     hashes, mixed = {}, over("mixed", directory, OPTIONS["workers"])
     # shared: at least and at most how much of what workers send goes through memory
     for name, options, schemes, shared, words in [
@@ -44,6 +50,8 @@ def same_bits(tap, psring, directory):
              r"(?s)(?=.*network +memory shared within 1 host, tcp between them).*on each of 2 hosts the workers divide the sums"),
             ("two-hosts-bare", dict(mixed, **{"no-encrypt": True}), "tcp", SOME, r"network +memory shared within 2 hosts, tcp between them, not enc"),
             ("two-hosts-tcp", dict(mixed, transport="tcp"), "tcp", NONE, r"network +tcp, encrypted \(CURVE, values sealed\)")]:
+        if name in ONLY_OF_ALL and not everything:
+            continue
         options = dict(OPTIONS, **options)
         if options["mode"] == "ring":
             del options["shards"]
@@ -157,12 +165,17 @@ def secrets_are_wiped(tap, psring, directory):
         run.kill()
 
 
-def however_it_ends(tap, psring, directory):
-    for roles in (["launcher"], ["scheduler"], ["agent"], ["launcher", "agent"], ["launcher", "scheduler"], ["worker"]):
-        without(tap, psring, directory, "without-" + "-and-".join(roles), roles, {})
+def however_it_ends(tap, psring, directory, everything):
+    """Of one process tests/fault tells the same, in each phase."""
+    alone = [["scheduler"], ["agent"], ["worker"]] if everything else []
+    alone_of_two = [["launcher"], ["scheduler"], ["worker"], ["shard"]] if everything else []
+    parts = [partial(without, name="without-" + "-and-".join(roles), roles=roles, options={})
+             for roles in [["launcher"], ["launcher", "agent"], ["launcher", "scheduler"]] + alone]
     # each agent has a directory
-    for roles in (["launcher"], ["scheduler"], ["worker"], ["shard"], ["launcher", "scheduler"]):
-        without(tap, psring, directory, "two-without-" + "-and-".join(roles), roles, over("mixed", directory, OPTIONS["workers"]))
+    hosts = over("mixed", directory, OPTIONS["workers"])
+    parts += [partial(without, name="two-without-" + "-and-".join(roles), roles=roles, options=hosts)
+              for roles in [["launcher", "scheduler"]] + alone_of_two]
+    together(tap, [partial(part, psring=psring, directory=directory) for part in parts])
 
 
 def without(tap, psring, directory, name, roles, options):
@@ -258,15 +271,15 @@ def killed_as_a_whole(tap, psring, directory):
 
 
 def main():
-    psring = os.path.abspath(sys.argv[1])
+    psring, everything = os.path.abspath(sys.argv[1]), sys.argv[2:] == ["all"]
     tap = Tap()
     with Workspace() as directory:
-        for part in (same_bits, refusals, who_can_connect, secrets_are_wiped, however_it_ends, weights_in_place, without_a_shard,
-                     killed_as_a_whole):
+        for part in (partial(same_bits, everything=everything), refusals, who_can_connect, secrets_are_wiped,
+                     partial(however_it_ends, everything=everything), weights_in_place, without_a_shard, killed_as_a_whole):
             try:
                 part(tap, psring, directory)
             except (AssertionError, OSError, KeyError, ValueError, IndexError) as wrong:
-                tap.ok(False, part.__name__, [repr(wrong)])
+                tap.ok(False, str(part), [repr(wrong)])
     tap.end()
 
 
