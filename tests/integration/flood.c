@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MUCH ((size_t)4 << 20) /* more than the pipes on the way hold */
+#define MUCH ((size_t)1 << 20) /* more than the pipes on the way hold */
 
 static char block[1 << 16];
 
