@@ -3,23 +3,25 @@
 #include "base/arrays/finite.h"
 #include "model/optimizers/optimizer.h"
 
-#include <inttypes.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ARGUMENTS_BYTES = 512 };
+enum {
+    ARGUMENTS_BYTES = 512,
+    /* An update comes in blocks, which should not parse its arguments again. Few tables have
+     * different arguments at once. */
+    KEPT = 16,
+};
 
 typedef struct parsed {
-    struct parsed *next;
-    char arguments[ARGUMENTS_BYTES];
+    char arguments[ARGUMENTS_BYTES]; /* "": none */
     psr_config config;
 } parsed;
 
-/* The list grows only at its head, so a thread that applies an update can go on reading it. */
 struct psr_table_optimizer {
     const char *name;
-    _Atomic(parsed *) first;
+    parsed kept[KEPT]; /* those that were applied last */
+    uint32_t next;     /* whose place the next ones get */
 };
 
 static const char *const names[PSR_TABLE_OPTIMIZERS] = {"sgd", "adam", "adamw"};
@@ -41,12 +43,6 @@ psr_err psr_table_optimizer_new(const char *name, psr_table_optimizer **ret_opti
 
 void psr_table_optimizer_free(psr_table_optimizer *optimizer)
 {
-    if (optimizer == NULL)
-        return;
-    for (parsed *p = atomic_load(&optimizer->first), *next; p != NULL; p = next) {
-        next = p->next;
-        free(p);
-    }
     free(optimizer);
 }
 
@@ -98,37 +94,37 @@ static psr_err parse(const char *optimizer, const char *arguments, psr_config *r
     return PSR_OK;
 }
 
-static const parsed *find(const psr_table_optimizer *optimizer, const char *arguments)
-{
-    const parsed *p = atomic_load_explicit(&optimizer->first, memory_order_acquire);
-    while (p != NULL && strcmp(p->arguments, arguments) != 0)
-        p = p->next;
-    return p;
-}
-
-psr_err psr_table_optimizer_check(psr_table_optimizer *optimizer, const char *arguments)
+psr_err psr_table_optimizer_check(const psr_table_optimizer *optimizer, const char *arguments)
 {
     psr_config config;
-    PSR_TRY(parse(optimizer->name, arguments, &config));
-    if (find(optimizer, arguments) != NULL)
-        return PSR_OK;
-    parsed *p = calloc(1, sizeof *p);
-    if (p == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for an optimizer");
+    return parse(optimizer->name, arguments, &config);
+}
+
+static psr_err find(psr_table_optimizer *optimizer, const char *arguments,
+                    const parsed **ret_parsed)
+{
+    psr_config config;
+    for (uint32_t i = 0; i < KEPT; i++) {
+        if (arguments[0] != '\0' && strcmp(optimizer->kept[i].arguments, arguments) == 0) {
+            *ret_parsed = &optimizer->kept[i];
+            return PSR_OK;
+        }
+    }
+    PSR_TRY(parse(optimizer->name, arguments, &config)); /* "" is refused: there is no lr */
+    parsed *p = &optimizer->kept[optimizer->next];
+    optimizer->next = (optimizer->next + 1) % KEPT;
     strcpy(p->arguments, arguments);
     p->config = config;
-    p->next = atomic_load(&optimizer->first);
-    atomic_store_explicit(&optimizer->first, p, memory_order_release);
+    *ret_parsed = p;
     return PSR_OK;
 }
 
-psr_err psr_table_optimizer_apply(const psr_table_optimizer *optimizer, const char *arguments,
+psr_err psr_table_optimizer_apply(psr_table_optimizer *optimizer, const char *arguments,
                                   float *values, const float *pushed, float *const *states,
                                   size_t count, uint64_t number)
 {
-    const parsed *p = find(optimizer, arguments);
-    if (p == NULL)
-        return psr_fail(PSR_ERR_USAGE, "the arguments \"%s\" were never checked", arguments);
+    const parsed *p = NULL;
+    PSR_TRY(find(optimizer, arguments, &p));
     if (!psr_finite(pushed, count))
         return psr_fail(PSR_ERR_NUMERIC, "the pushed values are not finite");
     psr_optimizer_apply(&p->config, values, pushed, states, count, number);

@@ -1,6 +1,6 @@
 /* model's optimizers as updates of tables, by name and arguments: "lr=0.1 momentum=0.9 nesterov".
  * An argument that is not given is 0, except Adam's own three, which have their usual values; lr
- * must be given. Arguments that were checked are kept. */
+ * must be given. */
 #ifndef PSR_PS_TABLES_OPTIMIZERS_H
 #define PSR_PS_TABLES_OPTIMIZERS_H
 
@@ -20,13 +20,12 @@ PSR_MUST_CHECK psr_err psr_table_optimizer_new(const char *name,
 void psr_table_optimizer_free(psr_table_optimizer *optimizer);
 const char *psr_table_optimizer_name(uint32_t index);
 
-/* USAGE: these are not arguments of it; the detail says why. NOMEM. One thread at a time; others
- * may apply meanwhile. */
-PSR_MUST_CHECK psr_err psr_table_optimizer_check(psr_table_optimizer *optimizer,
+/* USAGE: these are not arguments of it; the detail says why. Any thread. */
+PSR_MUST_CHECK psr_err psr_table_optimizer_check(const psr_table_optimizer *optimizer,
                                                  const char *arguments);
-/* One update of count values by arguments that were checked. number: that of the update, from 1.
- * NUMERIC: a pushed value is not finite. Any thread. */
-PSR_MUST_CHECK psr_err psr_table_optimizer_apply(const psr_table_optimizer *optimizer,
+/* One update of count values. number: that of the update, from 1. Arguments that it got lately are
+ * not parsed again. NUMERIC: a pushed value is not finite. USAGE: as above. One thread at a time. */
+PSR_MUST_CHECK psr_err psr_table_optimizer_apply(psr_table_optimizer *optimizer,
                                                  const char *arguments, float *values,
                                                  const float *pushed, float *const *states,
                                                  size_t count, uint64_t number);
