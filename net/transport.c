@@ -214,6 +214,23 @@ bool psr_transport_lends_to(const psr_transport *transport, psr_peer peer)
     return transport->ops->lends_to != NULL && transport->ops->lends_to(transport, peer);
 }
 
+void psr_transport_watch_members(psr_transport *transport, uint32_t host_rank)
+{
+    if (transport->ops->watch_members != NULL)
+        transport->ops->watch_members(transport, host_rank);
+}
+
+bool psr_transport_ended(psr_transport *transport, psr_peer *ret_peer)
+{
+    return transport->ops->ended != NULL && transport->ops->ended(transport, ret_peer);
+}
+
+bool psr_transport_scheduler_ended(const psr_transport *transport, uint32_t *ret_host_rank)
+{
+    return transport->ops->scheduler_ended != NULL &&
+           transport->ops->scheduler_ended(transport, ret_host_rank);
+}
+
 const char *psr_transport_endpoint(const psr_transport *transport)
 {
     return transport->ops->endpoint(transport);

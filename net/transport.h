@@ -78,7 +78,7 @@ void psr_transport_bound(psr_transport *transport, psr_role role, size_t message
  * message calls again before it does something else. The caller owns *ret_message. Errors: TIMEOUT:
  * no message came. CANCELLED: psr_transport_wake was called and no message is there (the wake is
  * consumed). PROTOCOL or VERSION: a member's message is malformed or of another version; the detail
- * names the member. PEER: a member's connection broke and messages were lost. DENIED: the scheduler
+ * names the member. PEER: a member's connection broke and messages were lost, or the scheduler's process has ended. DENIED: the scheduler
  * turned this process away in the handshake, or what listens there is no scheduler. (A refusal
  * after the handshake is a message, REFUSED.) */
 PSR_MUST_CHECK psr_err psr_transport_recv(psr_transport *transport, int timeout_ms,
@@ -163,6 +163,20 @@ PSR_MUST_CHECK psr_err psr_transport_lend_copies(psr_transport *transport);
 
 /* Whether payloads that are lent from an arena go to peer by reference now. */
 bool psr_transport_lends_to(const psr_transport *transport, psr_peer peer);
+
+/* Members of this host are watched from now on: psr_transport_ended tells of those whose process
+ * has ended before it freed its transport, as when it was killed. Where the system does not let
+ * them be watched, nothing is told. host_rank: of the member whose process this is too, for the
+ * others to name (psr_transport_scheduler_ended); PSR_RANK_ANY: no member's. For the scheduler,
+ * before it sends anything. */
+void psr_transport_watch_members(psr_transport *transport, uint32_t host_rank);
+/* The next member whose process has ended, after a receive that found no message. false: there is
+ * none. Each is returned once. */
+bool psr_transport_ended(psr_transport *transport, psr_peer *ret_peer);
+/* Whether the process of the scheduler, on this host, has ended in this way. A receive has then
+ * failed with PEER. It is watched from its first message on, if it watches its members.
+ * *ret_host_rank: as above. */
+bool psr_transport_scheduler_ended(const psr_transport *transport, uint32_t *ret_host_rank);
 
 /* Ends the channel to peer. Messages that have not left are dropped, and their loans end (on
  * another thread, later). Does nothing if there is no channel. */

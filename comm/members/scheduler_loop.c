@@ -67,10 +67,20 @@ static int timeout_ms(const psr_scheduler_loop *loop)
     return left_ms <= 0 ? 0 : left_ms < INT_MAX ? (int)left_ms : INT_MAX;
 }
 
+/* A message in which a member says why it ends may still be on its way. */
+static void take_ends(const psr_scheduler_loop *loop, int64_t now_ms)
+{
+    psr_peer peer;
+    while (loop->ended != NULL && psr_transport_ended(loop->transport, &peer))
+        loop->ended(loop->context, peer, now_ms);
+}
+
 void psr_scheduler_loop_run(psr_scheduler_loop *loop)
 {
     bool more = false;
     loop->ticked_ms = psr_clock_ms();
+    if (loop->ended != NULL)
+        psr_transport_watch_members(loop->transport, loop->host_rank);
     while (!loop->over(loop->context)) {
         bool empty = true;
         psr_err err = psr_transport_visit(loop->transport, more ? 0 : timeout_ms(loop),
@@ -78,6 +88,8 @@ void psr_scheduler_loop_run(psr_scheduler_loop *loop)
         if (err != PSR_OK)
             loop->failed(loop->context, err);
         const int64_t now_ms = psr_clock_ms();
+        if (empty)
+            take_ends(loop, now_ms);
         more = loop->between != NULL && loop->between(loop->context, now_ms);
         if (loop->over(loop->context) ||
             (!empty && now_ms - loop->ticked_ms < 2 * loop->deadline_ms))

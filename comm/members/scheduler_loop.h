@@ -29,6 +29,10 @@ typedef struct psr_scheduler_loop {
     /* Called in each round after the messages, for orders, signs of life and files. true: there is
      * more to do at once. NULL: no such work. */
     bool (*between)(void *context, int64_t now_ms);
+    /* The process of a member of this host has ended without having left the transport in order;
+     * the inbox is empty. NULL: members are not watched. */
+    void (*ended)(void *context, psr_peer peer, int64_t now_ms);
+    uint32_t host_rank; /* see psr_transport_watch_members; for `ended` */
     /* Time has passed: the inbox is empty, or has not been empty for two deadlines. */
     void (*tick)(void *context, int64_t now_ms);
     /* When between or tick must be called next, in ms of psr_clock_ms. */

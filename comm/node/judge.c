@@ -93,6 +93,16 @@ static void on_failed(void *context, psr_peer rank, psr_err status, const char *
         psr_judge_drop(context, rank.rank, status, line);
 }
 
+void psr_judge_lost(psr_judge *judge, uint32_t rank, const char *how)
+{
+    char line[PSR_COORDINATOR_LINE_MAX], name[PSR_MEMBER_NAME_MAX];
+    if (!psr_judge_is_here(judge, rank))
+        return;
+    psr_coordinator_name(judge->coordinator, psr_judge_peer(rank), name);
+    snprintf(line, sizeof line, "%s was lost: %.200s", name, how);
+    psr_judge_drop(judge, rank, PSR_ERR_PEER, line);
+}
+
 void psr_judge_fail(psr_judge *judge, psr_err err, uint32_t rank)
 {
     char line[PSR_COORDINATOR_LINE_MAX];

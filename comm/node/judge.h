@@ -53,6 +53,8 @@ void psr_judge_free(psr_judge *judge);
  * life. */
 psr_coordinator *psr_judge_coordinator(psr_judge *judge);
 
+/* The process of that rank has ended; how says in which way. If the rank is here, it is lost. */
+void psr_judge_lost(psr_judge *judge, uint32_t rank, const char *how);
 /* Everything ends; the last failure on this thread says why. rank: the one to blame, or
  * PSR_RANK_ANY. */
 void psr_judge_fail(psr_judge *judge, psr_err err, uint32_t rank);

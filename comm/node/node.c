@@ -76,7 +76,7 @@ static void take_verdict(psr_node *node, const psr_message *message, int64_t now
     const psr_msg_limits limits = psr_node_limits(node);
     psr_err err = psr_msg_failure_read(message, &limits, &says);
     if (err != PSR_OK) {
-        psr_node_fail(node, err, now_ms);
+        psr_node_fail(node, err, PSR_RANK_ANY);
         return;
     }
     if (says.status == PSR_OK) {

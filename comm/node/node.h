@@ -91,8 +91,10 @@ void psr_node_message(psr_node *node, psr_message **message, int64_t now_ms);
 /* Time has passed. Call it at *ret_next_ms. */
 void psr_node_tick(psr_node *node, int64_t now_ms, int64_t *ret_next_ms);
 /* The node cannot go on: its scheduler is gone, or its transport failed. The last failure on this
- * thread says why. */
-void psr_node_fail(psr_node *node, psr_err err, int64_t now_ms);
+ * thread says why. rank: the one to blame, or PSR_RANK_ANY. */
+void psr_node_fail(psr_node *node, psr_err err, uint32_t rank);
+/* "rank 2 on host7" */
+void psr_node_name_rank(const psr_node *node, uint32_t rank, char *text, size_t size);
 /* An operation is under way, so messages of others matter at once. */
 bool psr_node_busy(const psr_node *node);
 /* Most messages that may wait for one rank that reads nothing: those of the operations that were

@@ -230,11 +230,9 @@ psr_failure psr_node_violation_of(psr_err err, uint32_t rank)
     return failure;
 }
 
-void psr_node_fail(psr_node *node, psr_err err, int64_t now_ms)
+void psr_node_fail(psr_node *node, psr_err err, uint32_t rank)
 {
-    psr_failure failure = {
-        .err = err, .scope = PSR_SCOPE_ALL, .rank = PSR_RANK_ANY, .other = PSR_RANK_ANY};
-    (void)now_ms;
+    psr_failure failure = {.err = err, .scope = PSR_SCOPE_ALL, .rank = rank, .other = PSR_RANK_ANY};
     snprintf(failure.line, sizeof failure.line, "%s", psr_err_detail());
     break_node(node, &failure);
 }

@@ -181,11 +181,9 @@ psr_node_request *psr_node_due_first(const psr_node *node);
 
 /* ---- node_failure.c ---- */
 
-/* "rank 2 on host7" */
 /* The limits against which the scheduler's numbers are checked. A rank hears only of smaller groups
  * that it is in. */
 psr_msg_limits psr_node_limits(const psr_node *node);
-void psr_node_name_rank(const psr_node *node, uint32_t rank, char *text, size_t size);
 /* Breaks what the failure's scope says: for PSR_SCOPE_RANK and _LOST all groups with its rank. */
 void psr_node_apply(psr_node *node, const psr_failure *failure);
 /* Gives a group that is being opened a failure that concerns it already. */

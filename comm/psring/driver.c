@@ -412,8 +412,18 @@ static psr_err tick(void *context, int64_t now_ms, int64_t *ret_next_ms)
 static void receiving_failed(void *context, psr_err err)
 {
     psr_driver *d = context;
-    if (!atomic_load(&d->bye))
-        psr_node_fail(d->node, err, psr_clock_ms());
+    uint32_t host = PSR_RANK_ANY;
+    char name[PSR_HOST_MAX + 32];
+    if (atomic_load(&d->bye))
+        return;
+    if (!psr_transport_scheduler_ended(d->options.transport, &host) ||
+        host >= d->options.view->member_count) {
+        psr_node_fail(d->node, err, PSR_RANK_ANY);
+        return;
+    }
+    psr_node_name_rank(d->node, host, name, sizeof name);
+    err = psr_fail(err, "%s was lost: its process, which hosted the scheduler, has ended", name);
+    psr_node_fail(d->node, err, host);
 }
 
 static bool busy(void *context)

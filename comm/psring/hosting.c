@@ -59,6 +59,12 @@ static void fail(void *context, psr_err err)
     psr_judge_fail(((psr_hosting *)context)->judge, err, PSR_RANK_ANY);
 }
 
+static void ended(void *context, psr_peer peer, int64_t now_ms)
+{
+    (void)now_ms;
+    psr_judge_lost(((psr_hosting *)context)->judge, peer.rank, "its process has ended");
+}
+
 static void tick(void *context, int64_t now_ms)
 {
     psr_coordinator_tick(((psr_hosting *)context)->coordinator, now_ms);
@@ -91,6 +97,8 @@ static psr_err open_all(psr_hosting *h)
                                    .context = h,
                                    .take = take_message,
                                    .failed = fail,
+                                   .ended = ended,
+                                   .host_rank = h->options.rank,
                                    .tick = tick,
                                    .next_ms = next_ms,
                                    .over = is_over};

@@ -9,7 +9,7 @@
 typedef struct psr_hosting psr_hosting;
 
 typedef struct psr_hosting_options {
-    uint32_t ranks;
+    uint32_t ranks, rank; /* rank: whose process this is; PSR_RANK_ANY: it has none yet */
     int64_t deadline_ms, join_deadline_ms;
 } psr_hosting_options;
 

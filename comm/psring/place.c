@@ -122,9 +122,11 @@ psr_err psr_place_host(const psring_options *options, psr_hosting **ret_hosting)
         psr_provision_done(&provision);
         return err;
     }
-    const psr_hosting_options hosting = {.ranks = (uint32_t)options->ranks,
-                                         .deadline_ms = options->deadline_ms,
-                                         .join_deadline_ms = options->join_deadline_ms};
+    const psr_hosting_options hosting = {
+        .ranks = (uint32_t)options->ranks,
+        .rank = options->rank == PSRING_NO_RANK ? PSR_RANK_ANY : (uint32_t)options->rank,
+        .deadline_ms = options->deadline_ms,
+        .join_deadline_ms = options->join_deadline_ms};
     return psr_hosting_new(&hosting, &provision, ret_hosting);
 }
 

@@ -51,15 +51,6 @@ psr_err psr_job_folder_take(psr_job_folder *folder, psr_peer *peer, uint32_t pla
                     places, psr_role_name(peer->role), folder->directory.path);
 }
 
-psr_err psr_job_folder_holder(const char *directory, psr_peer peer, int *ret_pidfd)
-{
-    char name[NAME_BYTES];
-    if (!psr_socket_directory_is_a_jobs(directory))
-        return psr_fail(PSR_ERR_NOT_FOUND, "%s is no job's directory", directory);
-    name_place(peer, name);
-    return psr_socket_directory_holder(directory, name, ret_pidfd);
-}
-
 void psr_job_folder_leave(psr_job_folder *folder)
 {
     if (folder->place >= 0)

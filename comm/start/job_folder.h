@@ -23,10 +23,6 @@ PSR_MUST_CHECK psr_err psr_job_folder_enter(const char *directory, psr_job_folde
  * place, or all are taken. */
 PSR_MUST_CHECK psr_err psr_job_folder_take(psr_job_folder *folder, psr_peer *peer, uint32_t places);
 
-/* A pidfd of the process that has peer's place in the job's directory of that path. NOT_FOUND: the
- * directory is no job's, or nobody has the place. The caller owns *ret_pidfd: close(). */
-PSR_MUST_CHECK psr_err psr_job_folder_holder(const char *directory, psr_peer peer, int *ret_pidfd);
-
 /* Does nothing for PSR_JOB_FOLDER_NONE. */
 void psr_job_folder_leave(psr_job_folder *folder);
 

@@ -11,7 +11,6 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -299,43 +298,6 @@ static long holder_of(int fd)
 {
     char text[24] = "";
     return pread(fd, text, sizeof text - 1, 0) > 0 ? strtol(text, NULL, 10) : 0;
-}
-
-static bool is_claimed(int fd)
-{
-    if (flock(fd, LOCK_SH | LOCK_NB) != 0)
-        return true;
-    (void)flock(fd, LOCK_UN);
-    return false;
-}
-
-/* Its number is another's once it has ended: so the claim is looked at again when the process is
- * held. */
-static int hold_holder(int fd)
-{
-    const long pid = is_claimed(fd) ? holder_of(fd) : 0;
-    int pidfd = pid > 0 ? (int)syscall(SYS_pidfd_open, (pid_t)pid, 0) : -1;
-    if (pidfd >= 0 && (!is_claimed(fd) || holder_of(fd) != pid)) {
-        close(pidfd);
-        pidfd = -1;
-    }
-    return pidfd;
-}
-
-psr_err psr_socket_directory_holder(const char *path, const char *name, int *ret_pidfd)
-{
-    char file[PSR_SOCKET_DIRECTORY_BYTES + 64];
-    snprintf(file, sizeof file, "%s/%.48s" CLAIM, path, name);
-    int fd = open(file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC), pidfd = -1;
-    if (fd >= 0) {
-        pidfd = hold_holder(fd);
-        close(fd);
-    }
-    if (pidfd < 0)
-        return psr_fail(PSR_ERR_NOT_FOUND, "%s: no process is known to have it", file);
-    (void)fcntl(pidfd, F_SETFD, FD_CLOEXEC);
-    *ret_pidfd = pidfd;
-    return PSR_OK;
 }
 
 #define CLAIM_FILE_BYTES 64

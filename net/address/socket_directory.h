@@ -71,11 +71,6 @@ PSR_MUST_CHECK psr_err psr_socket_directory_enter(const char *path,
 PSR_MUST_CHECK psr_err psr_socket_directory_claim(const psr_socket_directory *directory,
                                                   const char *name, const char *what, int *ret_fd);
 
-/* The process that has taken a name in the job's directory at path. NOT_FOUND: none has, or it is
- * not known. The caller owns *ret_pidfd: a pidfd, readable once the process has ended; close(). */
-PSR_MUST_CHECK psr_err psr_socket_directory_holder(const char *path, const char *name,
-                                                   int *ret_pidfd);
-
 /* ---- turns ---- */
 
 /* Waits until this process may have a name that only one process at a time has, among all that hold

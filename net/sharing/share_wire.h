@@ -55,6 +55,9 @@ typedef enum psr_record_kind {
      * pipe's place there. Without a descriptor and with 0 bytes: it reads no pipe */
     PSR_RECORD_BOARD,
     PSR_RECORD_WAKE, /* from the lender to the borrower, which sleeps: its pipe has something */
+    /* between a member and its scheduler (net/sharing/lives.h), where HELLO comes first, both ways:
+     * the sender ends in order */
+    PSR_RECORD_BYE,
 } psr_record_kind;
 
 /* In the host's byte order, since both are on one host. */

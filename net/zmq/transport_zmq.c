@@ -67,6 +67,8 @@ static bool poll_sockets(psr_zmq_transport *transport, int fd, int timeout_ms)
     if (watched[PSR_ZMQ_WATCHED_STRANGERS].revents || watched[PSR_ZMQ_WATCHED_REFUSED].revents ||
         watched[PSR_ZMQ_WATCHED_REPLIES].revents || watched[PSR_ZMQ_WATCHED_ANSWERS].revents)
         atomic_store(&transport->others, true);
+    if (watched[PSR_ZMQ_WATCHED_LIVES].revents)
+        atomic_store(&transport->ends, true);
     atomic_store(&transport->news, true);
     return true;
 }
@@ -200,6 +202,7 @@ static psr_err zmq_transport_recv(psr_transport *base, int timeout_ms, psr_messa
         if (message != NULL) {
             if (transport->sharing != NULL)
                 psr_borrower_busy(psr_sharing_borrower(transport->sharing));
+            psr_zmq_greet_scheduler(transport, message);
             *ret_message = message;
             return PSR_OK;
         }
@@ -210,6 +213,7 @@ static psr_err zmq_transport_recv(psr_transport *base, int timeout_ms, psr_messa
             *ret_message = message;
             return PSR_OK;
         }
+        PSR_TRY(psr_zmq_serve_lives(transport));
         if (last)
             return psr_fail(PSR_ERR_TIMEOUT, "no message within %d ms", timeout_ms);
         int64_t left_ms = timeout_ms < 0 ? -1 : end_ms - psr_clock_ms();
@@ -288,6 +292,7 @@ static void zmq_transport_free(psr_transport *base, int linger_ms)
     /* Last: what was sent still refers to it, and stays mapped where it has arrived. */
     psr_sharing_free(transport->sharing);
     psr_stage_free(transport->stage);
+    psr_zmq_close_lives(transport);
     if (transport->wake_fd >= 0)
         close(transport->wake_fd);
     free(transport);
@@ -320,6 +325,7 @@ static psr_err open_all(psr_zmq_transport *transport, const char *address)
                                   PSR_ZMQ_WATCHED_ROOM,    PSR_ZMQ_WATCHED_ANSWERS};
     for (size_t i = 0; i < sizeof not_yet / sizeof *not_yet; i++)
         transport->watched[not_yet[i]].fd = -1;
+    PSR_TRY(psr_zmq_open_lives(transport));
     PSR_TRY(psr_zmq_open_sealed(transport));
     PSR_TRY(psr_zmq_watch(transport, PSR_ZMQ_WATCHED_INBOX, psr_inbox_socket(transport->inbox)));
     return psr_zmq_watch(transport, PSR_ZMQ_WATCHED_STRANGERS,
@@ -354,6 +360,9 @@ psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **re
         .give_back = psr_zmq_transport_give_back,
         .lend_copies = psr_zmq_transport_lend_copies,
         .lends_to = psr_zmq_transport_lends_to,
+        .watch_members = psr_zmq_transport_watch_members,
+        .ended = psr_zmq_transport_ended,
+        .scheduler_ended = psr_zmq_transport_scheduler_ended,
         .free = zmq_transport_free,
     };
     const char *interface =

@@ -116,6 +116,8 @@ psr_err psr_zmq_transport_connect(psr_transport *base, psr_peer peer, const char
     if (err == PSR_OK && transport->options.watches_ways && peer.role != PSR_ROLE_SCHEDULER &&
         strncmp(endpoint, "tcp://", 6) == 0)
         err = psr_zmq_begin_attempt(transport, &c->way, dealer, endpoint);
+    if (err == PSR_OK && peer.role == PSR_ROLE_SCHEDULER)
+        err = psr_zmq_note_scheduler(transport, endpoint);
     while (err == PSR_OK && zmq_connect(dealer, endpoint) != 0)
         if (zmq_errno() != EINTR)
             err = psr_fail(PSR_ERR_USAGE, "endpoint %s: %s", endpoint, zmq_strerror(zmq_errno()));
@@ -145,6 +147,8 @@ void psr_zmq_transport_disconnect(psr_transport *base, psr_peer peer)
     if (c == NULL)
         return;
     psr_zmq_forget_replies(transport, c->dealer);
+    if (peer.role == PSR_ROLE_SCHEDULER)
+        psr_zmq_forget_scheduler(transport);
     psr_zmq_end_attempt(transport, &c->way);
     psr_zmq_end_sealing(transport, c, 0);
     psr_zmq_close_dealer(c->dealer, 0);

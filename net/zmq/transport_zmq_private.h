@@ -1,6 +1,6 @@
 /* What the files of the ZeroMQ transport share: transport_zmq.c (beginning and end, receiving),
  * transport_zmq_connect.c, transport_zmq_send.c, transport_zmq_seal.c, transport_zmq_replies.c,
- * transport_zmq_unreached.c, transport_zmq_share.c. For those alone. One thread at a time, as
+ * transport_zmq_unreached.c, transport_zmq_share.c, transport_zmq_lives.c. For those alone. One thread at a time, as
  * net/transport.h says. */
 #ifndef PSR_NET_ZMQ_TRANSPORT_ZMQ_PRIVATE_H
 #define PSR_NET_ZMQ_TRANSPORT_ZMQ_PRIVATE_H
@@ -8,6 +8,7 @@
 #include "net/zmq/attempt.h"
 #include "net/zmq/inbox/inbox.h"
 #include "net/zmq/sealed_out.h"
+#include "net/sharing/lives.h"
 #include "net/sharing/sharing.h"
 #include "net/sharing/stage.h"
 #include "net/transport_private.h"
@@ -28,6 +29,7 @@ enum {
     PSR_ZMQ_WATCHED_REFUSED,
     PSR_ZMQ_WATCHED_REPLIES,
     PSR_ZMQ_WATCHED_SHARED,
+    PSR_ZMQ_WATCHED_LIVES,
     PSR_ZMQ_WATCHED_SEALED,  /* sealed messages */
     PSR_ZMQ_WATCHED_ROOM,    /* for sealed messages that wait */
     PSR_ZMQ_WATCHED_ANSWERS, /* of peers that were offered keys */
@@ -78,6 +80,10 @@ typedef struct psr_zmq_transport {
     int answers;            /* epoll of the dealers at which answers are awaited; -1: none is */
     atomic_size_t unsealed; /* channels whose second connection is not there yet */
     int64_t again_ms;       /* when to offer or greet on them again */
+    psr_lives *lives;
+    char *scheduler;  /* its endpoint; owned; NULL: it has not been connected to */
+    bool greeted;     /* it has sent a message, and was connected to beside its endpoint */
+    atomic_bool ends; /* there may be input at lives */
     uint64_t introductions;
     psr_message *kept; /* received when something else failed: the next one; NULL: none */
     void (*say)(void *context, bool shared, const char *line);
@@ -198,5 +204,22 @@ psr_err psr_zmq_transport_lend_from(psr_transport *base, const psr_shared_arena 
 void psr_zmq_transport_lend_no_more(psr_transport *base, const psr_shared_arena *arena);
 void psr_zmq_transport_give_back(psr_transport *base);
 psr_err psr_zmq_transport_lend_copies(psr_transport *base);
+
+/* ---- transport_zmq_lives.c ---- */
+
+/* NOMEM, IO. */
+PSR_MUST_CHECK psr_err psr_zmq_open_lives(psr_zmq_transport *transport);
+void psr_zmq_close_lives(psr_zmq_transport *transport);
+/* The scheduler listens there. NOMEM. */
+PSR_MUST_CHECK psr_err psr_zmq_note_scheduler(psr_zmq_transport *transport, const char *endpoint);
+/* Its channel ends. */
+void psr_zmq_forget_scheduler(psr_zmq_transport *transport);
+/* A message has come: if it is the scheduler's first one, this process is watched, and watches. */
+void psr_zmq_greet_scheduler(psr_zmq_transport *transport, const psr_message *message);
+/* When there is no message. PEER: the scheduler's process has ended. CANCELLED: a member's has. */
+PSR_MUST_CHECK psr_err psr_zmq_serve_lives(psr_zmq_transport *transport);
+void psr_zmq_transport_watch_members(psr_transport *base, uint32_t host_rank);
+bool psr_zmq_transport_ended(psr_transport *base, psr_peer *ret_peer);
+bool psr_zmq_transport_scheduler_ended(const psr_transport *base, uint32_t *ret_host_rank);
 
 #endif

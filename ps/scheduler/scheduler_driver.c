@@ -21,7 +21,6 @@
 #include "ps/scheduler/followers.h"
 #include "ps/scheduler/hosts.h"
 #include "ps/scheduler/late.h"
-#include "ps/scheduler/lives.h"
 #include "ps/scheduler/metrics/figures.h"
 #include "ps/scheduler/metrics/links.h"
 #include "ps/scheduler/metrics/progress.h"
@@ -56,7 +55,6 @@ typedef struct driver {
     psr_transport *transport; /* the loop's */
     psr_launcher *launcher;
     psr_orders orders;
-    psr_lives *lives; /* NULL: the launcher tells who ends */
     psr_scheduler *scheduler;
     psr_coordinator *coordinator; /* the scheduler's */
     psr_rundir *rundir;
@@ -100,7 +98,6 @@ static void on_joined(void *context, const psr_view_member *entry, uint32_t coun
              psr_role_name(entry->peer.role), entry->peer.rank, entry->host, count, total,
              entry->endpoint);
     psr_rundir_log(d->rundir, self, line);
-    psr_lives_watch(d->lives, entry->peer);
     psr_launcher_joined(d->launcher, entry, count, total);
 }
 
@@ -677,13 +674,11 @@ static void check_ways(driver *d)
     psr_coordinator_end(d->coordinator, PSR_ERR_PEER, line);
 }
 
-/* Takes members whose process has ended, by itself or not. A message in which such a member says
- * why it ended may still be on its way. */
-static void take_ends(driver *d, int64_t now_ms)
+/* By itself or not. A message in which such a member says why it ended may still be on its way. */
+static void lose_member(void *context, psr_peer peer, int64_t now_ms)
 {
-    psr_peer peer;
-    while (psr_lives_ended(d->lives, &peer))
-        psr_coordinator_lost(d->coordinator, peer, NULL, true, "its process has ended", now_ms);
+    const driver *d = context;
+    psr_coordinator_lost(d->coordinator, peer, NULL, true, "its process has ended", now_ms);
 }
 
 /* ---- the loop ---- */
@@ -747,7 +742,6 @@ static bool between(void *context, int64_t now_ms)
 {
     driver *d = context;
     const bool more = psr_orders_take(&d->orders, now_ms);
-    take_ends(d, now_ms);
     take_checkpoints(d);
     psr_mode_requests_take(&d->asked);
     do_housekeeping(d, now_ms);
@@ -850,6 +844,8 @@ static psr_err open_transport(driver *d)
                                    .take = take_message,
                                    .failed = lose_inbox,
                                    .between = between,
+                                   .ended = d->by_hand ? lose_member : NULL,
+                                   .host_rank = PSR_RANK_ANY,
                                    .tick = tick,
                                    .next_ms = next_ms,
                                    .over = has_ended};
@@ -889,9 +885,6 @@ static psr_err set_up(driver *d)
         psr_rundir_metrics_url(d->rundir, psr_followers_url(&d->followers));
     if (d->config->resume[0])
         PSR_TRY(psr_resume_open(d->config->resume, d->config, on_skipped, d, &d->resume));
-    if (d->by_hand)
-        PSR_TRY(
-            psr_lives_new(d->provision->directory, psr_scheduler_loop_wake, &d->loop, &d->lives));
     int64_t now_ms = psr_clock_ms();
     d->flush_ms = now_ms;
     d->orders = (psr_orders){.launcher = d->launcher,
@@ -910,9 +903,8 @@ static psr_err set_up(driver *d)
 
 static void clean_up(driver *d)
 {
-    /* The threads of the first four wake the transport. */
+    /* The threads of the first three wake the transport. */
     psr_mode_requests_done(&d->asked);
-    psr_lives_free(d->lives);
     psr_launcher_free(d->launcher);
     psr_checkpoints_free(d->checkpoints);
     psr_kept_free(d->kept);

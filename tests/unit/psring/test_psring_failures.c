@@ -42,12 +42,12 @@ static void be_without_scheduler(const ranks_folder *folder, int rank, int ready
     expect(err == PSRING_OK && write(ready, "r", 1) == 1);
     while (err == PSRING_OK)
         err = psring_barrier(psring_world(comm), NULL, NULL);
-    expect_failure(comm, err, PSRING_ERR_PEER, PSRING_NO_RANK, "scheduler");
+    expect_failure(comm, err, PSRING_ERR_PEER, 0, "scheduler");
     expect_ok(psring_close(&comm));
     _exit(0);
 }
 
-static void the_scheduler_that_is_killed_is_named(void **state)
+static void the_rank_that_hosts_the_scheduler_is_named(void **state)
 {
     (void)state;
     ranks_folder folder;
@@ -300,7 +300,7 @@ static void an_abort_ends_the_calls_of_all(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_scheduler_that_is_killed_is_named),
+        cmocka_unit_test(the_rank_that_hosts_the_scheduler_is_named),
         cmocka_unit_test(who_hosts_the_scheduler_hears_in_closing_of_who_died_before),
         cmocka_unit_test(who_hosts_the_scheduler_hears_in_closing_of_an_abort),
         cmocka_unit_test(what_breaks_others_alone_is_not_said_in_closing),
