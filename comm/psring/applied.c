@@ -105,6 +105,22 @@ static psr_err check_arguments(const psr_applied *a, const char *arguments)
                     text, line);
 }
 
+/* Drops the settings that a new one replaces wholly: those that begin with no earlier update. With
+ * mutex held. */
+static void drop_replaced(psr_applied *a, uint64_t from)
+{
+    for (setting **at = &a->settings; *at != NULL;) {
+        setting *s = *at;
+        if (s->from < from) {
+            at = &s->next;
+            continue;
+        }
+        *at = s->next;
+        free(s);
+        a->setting_count--;
+    }
+}
+
 /* Drops the settings that no later update uses: those with a later one that has the update after
  * `done` too. With mutex held. */
 static void drop_old(psr_applied *a, uint64_t done)
@@ -130,6 +146,7 @@ psr_err psr_applied_set(psr_applied *a, const char *arguments, uint64_t from, ui
     made->from = from;
     snprintf(made->arguments, sizeof made->arguments, "%s", arguments);
     pthread_mutex_lock(&a->mutex);
+    drop_replaced(a, from);
     while (*last != NULL)
         last = &(*last)->next;
     *last = made;

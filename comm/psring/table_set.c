@@ -1,9 +1,10 @@
 /* Gives a table's update new arguments. The steps are:
  *
- * 1. Each rank tells the others what it calls (MISMATCH).
- * 2. Without a number of an update to begin with: each rank waits until the shards have taken its
- *    pushes, and for the others. From here on nobody pushes.
- * 3. The first rank tells the shards, which answer when they have the arguments.
+ * 1. Each rank tells the others what it calls (MISMATCH). If no update was named to begin with, and
+ *    in BSP all have pushed all parts equally often, the next update is the one.
+ * 2. If there is none still: each rank waits until the shards have taken its pushes, and for the
+ *    others. From here on nobody pushes.
+ * 3. The first rank tells all shards at once, which answer when they have the arguments.
  * 4. It tells the others what they have answered. Only now may a rank push. */
 #include "comm/node/node_table.h"
 #include "comm/psring/service.h"
@@ -19,7 +20,7 @@ static const char *const what = "psring_table_set";
 typedef struct wanted {
     psring_table *table;
     const char *arguments;
-    uint64_t from;
+    uint64_t from; /* 0: the pushes from now on; after agree too, if they have no one number */
     psring_call call;
 } wanted;
 
@@ -76,6 +77,7 @@ static psr_err check(wanted *w, const psring_call *given)
 
 typedef struct record {
     int64_t id, from;
+    int64_t next; /* in BSP the number of the next update of every part; 0: they differ */
     char arguments[PSR_OPENING_UPDATE_BYTES];
     char name[PSR_OPENING_NAME_BYTES];
 } record;
@@ -107,10 +109,27 @@ static psr_err compare(const psring_group *group, record *all, uint64_t number)
     return PSR_OK;
 }
 
-static psr_err agree(const wanted *w)
+static int64_t next_update(const psring_table *t)
+{
+    uint64_t least = 0, most = 0;
+    begun_updates(t, &least, &most);
+    return t->bsp && least == most && most < INT64_MAX ? (int64_t)most + 1 : 0;
+}
+
+/* The same on all ranks. */
+static uint64_t common_next(const psring_group *group, const record *all)
+{
+    for (uint32_t r = 1; r < psr_node_group_size(group->group); r++)
+        if (all[r].next != all[0].next)
+            return 0;
+    return (uint64_t)all[0].next;
+}
+
+static psr_err agree(wanted *w)
 {
     const psring_table *t = w->table;
-    record own = {.id = psr_node_group_id(t->node_group), .from = (int64_t)w->from};
+    record own = {
+        .id = psr_node_group_id(t->node_group), .from = (int64_t)w->from, .next = next_update(t)};
     uint64_t number = 0;
     snprintf(own.name, sizeof own.name, "%s",
              psr_node_table_name(psr_node_group_table(t->node_group)));
@@ -121,6 +140,8 @@ static psr_err agree(const wanted *w)
                               : psr_fail(PSR_ERR_NOMEM, "no memory to set a table's arguments");
     if (err == PSR_OK)
         err = compare(t->group, all, number);
+    if (err == PSR_OK && w->from == 0)
+        w->from = common_next(t->group, all);
     free(all);
     return err;
 }
@@ -152,9 +173,7 @@ static psr_err operate(const wanted *w, psr_kind kind, psr_type type, void *rece
     return psr_comm_finish(group->comm, request);
 }
 
-/* If the first shard refuses, nothing has changed. If a later one refuses what an earlier one has
- * taken, the shards have different updates, and the table fails. */
-static psr_err tell_shards(const wanted *w, psr_reply *ret_reply)
+static psr_err ask_shards(const wanted *w)
 {
     const psring_table *t = w->table;
     psring_comm *comm = t->comm;
@@ -167,31 +186,49 @@ static psr_err tell_shards(const wanted *w, psr_reply *ret_reply)
      * the last update to make. */
     setting.done = (int64_t)(least > t->updates ? least - 1 : least);
     snprintf(setting.arguments, sizeof setting.arguments, "%s", w->arguments);
-    for (uint32_t s = 0; s < comm->shards && ret_reply->err == PSR_OK; s++) {
+    for (uint32_t s = 0; s < comm->shards; s++) {
         const uint32_t shard = comm->workers + s;
         PSR_TRY(
             psr_service_send(comm, shard, PSR_SERVICE_NOTICE, notice, PSR_NOTICE_WORDS, &w->call));
         PSR_TRY(psr_service_send(comm, shard, PSR_SERVICE_SETTING, &setting, PSR_SETTING_WORDS,
                                  &w->call));
-        PSR_TRY(psr_service_receive(comm, shard, PSR_SERVICE_REPLY, ret_reply, PSR_REPLY_WORDS,
-                                    &w->call));
-        ret_reply->line[sizeof ret_reply->line - 1] = '\0';
-        if (ret_reply->err != PSR_OK && s > 0)
-            return psr_fail(psr_opening_replied(ret_reply->err), "%s", ret_reply->line);
     }
     return PSR_OK;
 }
 
+/* If all shards refuse, nothing has changed. If one refuses what another one has taken, they have
+ * different updates, and the table fails. *ret_reply: that of all. */
+static psr_err hear_shards(const wanted *w, psr_reply *ret_reply)
+{
+    psring_comm *comm = w->table->comm;
+    uint32_t refused = 0;
+    psr_reply refusal = {.err = PSR_OK};
+    for (uint32_t s = 0; s < comm->shards; s++) {
+        psr_reply reply;
+        PSR_TRY(psr_service_receive(comm, comm->workers + s, PSR_SERVICE_REPLY, &reply,
+                                    PSR_REPLY_WORDS, &w->call));
+        reply.line[sizeof reply.line - 1] = '\0';
+        if (reply.err != PSR_OK && refused++ == 0)
+            refusal = reply;
+    }
+    if (refused > 0 && refused < comm->shards)
+        return psr_fail(psr_opening_replied(refusal.err), "%s", refusal.line);
+    *ret_reply = refusal;
+    return PSR_OK;
+}
+
 /* *ret_reply: what the shards have answered. */
-static psr_err set_on_all(const wanted *w, psr_reply *ret_reply)
+static psr_err set_on_all(wanted *w, psr_reply *ret_reply)
 {
     PSR_TRY(agree(w));
     if (w->from == 0) {
         PSR_TRY(settle(w));
         PSR_TRY(operate(w, PSR_KIND_BARRIER, PSR_TYPE_UINT8, NULL, 0));
     }
-    if (psr_node_group_rank(w->table->group->group) == 0)
-        PSR_TRY(tell_shards(w, ret_reply));
+    if (psr_node_group_rank(w->table->group->group) == 0) {
+        PSR_TRY(ask_shards(w));
+        PSR_TRY(hear_shards(w, ret_reply));
+    }
     PSR_TRY(operate(w, PSR_KIND_BROADCAST, PSR_TYPE_INT64, ret_reply, PSR_REPLY_WORDS));
     ret_reply->line[sizeof ret_reply->line - 1] = '\0';
     return PSR_OK;
