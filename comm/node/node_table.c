@@ -161,6 +161,22 @@ void psr_node_table_of_floats(psr_type type, void *out, const float *in, size_t 
         memcpy(out, in, count * sizeof *in);
 }
 
+uint32_t psr_node_table_width(psr_type type)
+{
+    return type == PSR_TYPE_FLOAT64 ? 2 : 1;
+}
+
+/* In a worker's memory, of what is one float in the table. */
+static size_t float_bytes(psr_type type)
+{
+    return psr_type_bytes(type) / psr_node_table_width(type);
+}
+
+static bool is_halves(psr_type type)
+{
+    return type == PSR_TYPE_FLOAT16 || type == PSR_TYPE_BFLOAT16;
+}
+
 static bool pulls(const psr_node_table_call *call)
 {
     return call->task.verb == PSR_NODE_PULL || call->task.verb == PSR_NODE_PUSH_PULL;
@@ -377,7 +393,7 @@ static size_t count_of(const psr_node_table *t, uint32_t part)
 static psr_err stage(const psr_node_table *t, psr_node_table_call *call)
 {
     const size_t count = count_of(t, call->task.part);
-    if (!pushes(&call->task) || t->type == PSR_TYPE_FLOAT32)
+    if (!pushes(&call->task) || !is_halves(t->type))
         return PSR_OK;
     call->staged = malloc(count * sizeof *call->staged);
     if (call->staged == NULL)
@@ -392,7 +408,7 @@ static psr_err make_each(const psr_node_table *t, psr_node_table_call *call)
     const psr_node_table_task *task = &call->task;
     const uint32_t count = t->plan.bucket_count;
     const bool whole = task->verb == PSR_NODE_GET || task->verb == PSR_NODE_PUT;
-    const size_t value_bytes = psr_type_bytes(whole ? PSR_TYPE_FLOAT32 : t->type);
+    const size_t bytes = whole ? sizeof(float) : float_bytes(t->type);
     size_t at = 0;
     call->each = calloc(count, sizeof *call->each);
     if (call->each == NULL)
@@ -402,9 +418,9 @@ static psr_err make_each(const psr_node_table *t, psr_node_table_call *call)
         call->each[p] = (psr_node_table_call){.task = *task, .whole = call};
         call->each[p].task.part = p;
         if (task->values != NULL)
-            call->each[p].task.values = (const unsigned char *)task->values + at * value_bytes;
+            call->each[p].task.values = (const unsigned char *)task->values + at * bytes;
         if (task->ret_values != NULL)
-            call->each[p].task.ret_values = (unsigned char *)task->ret_values + at * value_bytes;
+            call->each[p].task.ret_values = (unsigned char *)task->ret_values + at * bytes;
         PSR_TRY(stage(t, &call->each[p]));
         at += psr_node_table_part(t, p).count;
     }
@@ -464,7 +480,8 @@ void psr_node_table_describe(const psr_node_table *t, const psr_node_table_call 
 
 static psr_err make_plan(psr_node_table *t, const psr_node_table_options *o)
 {
-    const bool halves = o->type == PSR_TYPE_FLOAT16 || o->type == PSR_TYPE_BFLOAT16;
+    const bool halves = is_halves(o->type);
+    const uint32_t width = psr_node_table_width(o->type);
     const psr_compression half = {.encoding = o->type == PSR_TYPE_FLOAT16 ? PSR_ENCODING_FP16
                                                                           : PSR_ENCODING_BF16};
     const psr_plan_options options = {.route = PSR_ROUTE_SHARD,
@@ -480,9 +497,10 @@ static psr_err make_plan(psr_node_table *t, const psr_node_table_options *o)
     size_t offset = 0;
     for (uint32_t p = 0; p < o->part_count; p++) {
         const uint32_t bucket = o->part_count - 1 - p;
-        parts[bucket].span = (psr_span){offset, o->parts[p]};
+        const size_t count = o->parts[p] * width;
+        parts[bucket].span = (psr_span){offset, count};
         parts[bucket].unit = bucket;
-        offset += (o->parts[p] + PSR_NODE_TABLE_SPAN_ALIGN - 1) / PSR_NODE_TABLE_SPAN_ALIGN *
+        offset += (count + PSR_NODE_TABLE_SPAN_ALIGN - 1) / PSR_NODE_TABLE_SPAN_ALIGN *
                   PSR_NODE_TABLE_SPAN_ALIGN;
     }
     psr_err err = psr_plan_make(&options, parts, o->part_count, &t->plan);
@@ -495,6 +513,7 @@ static psr_err make_shard(psr_node_table *t, const psr_node_table_options *o)
     const psr_table_shard_options options = {.plan = &t->plan,
                                              .shard = t->group->rank - t->workers,
                                              .consistency = o->consistency,
+                                             .float64 = o->type == PSR_TYPE_FLOAT64,
                                              .update = o->update,
                                              .registered = o->registered,
                                              .registered_count = o->registered_count,

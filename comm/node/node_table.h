@@ -25,12 +25,13 @@ typedef struct psr_node_table psr_node_table;
 
 typedef struct psr_node_table_options {
     const char *name;    /* its name in lines of errors; copied */
-    const size_t *parts; /* floats of each part, > 0; borrowed for the call */
+    const size_t *parts; /* values of each part, > 0; borrowed for the call */
     uint32_t part_count; /* > 0 */
     uint32_t workers;    /* the first ranks of the group; at least one rank is left as a shard */
     psr_consistency consistency;
     /* of pushed and pulled values in a worker's memory: FLOAT32; or FLOAT16 or BFLOAT16, which are
-     * sent so too. Everything else is FLOAT32 */
+     * sent so too; everything else is FLOAT32 then. FLOAT64: everywhere, as the bits of two floats
+     * each, so spans and lengths here are in floats all the same */
     psr_type type;
     /* only for a shard: the name of a registered update, and its arguments. Borrowed for the
      * call */
@@ -63,7 +64,7 @@ typedef struct psr_node_table_task {
     uint32_t part;    /* or PSR_NODE_ALL_PARTS */
     uint32_t section; /* of GET and PUT: 0 the values, 1 + i array i of the update's state */
     /* PUSH, PUSH_PULL and PUT: what is sent; PULL, PUSH_PULL and GET: where the values go. Of the
-     * table's type; PUT and GET: of FLOAT32 */
+     * table's type; PUT and GET of 16-bit values: of FLOAT32 */
     const void *values;
     void *ret_values;
 } psr_node_table_task;
@@ -94,7 +95,9 @@ uint64_t psr_node_table_take_staleness(psr_node_table *table);
  * node's thread changes it: call this when no push is under way. */
 uint64_t psr_node_table_rounds(const psr_node_table *table, uint32_t part);
 
-/* Conversions between the table's type and FLOAT32; of_floats rounds to the nearest, ties to the
+/* The floats of one value: 2 for FLOAT64, else 1. Any thread. */
+uint32_t psr_node_table_width(psr_type type);
+/* Conversions between the table's type and FLOAT32, of count floats; FLOAT64 is copied; of_floats rounds to the nearest, ties to the
  * even one. Any thread. */
 void psr_node_table_to_floats(psr_type type, float *out, const void *in, size_t count);
 void psr_node_table_of_floats(psr_type type, void *out, const float *in, size_t count);

@@ -2,6 +2,7 @@
 
 #include "base/arrays/arena.h"
 #include "base/arrays/fold.h"
+#include "comm/reduce.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,9 +28,10 @@ struct psr_applied {
     uint64_t before; /* updates that an earlier run has made */
     uint32_t rank;   /* the shard's */
     uint32_t part_count;
-    float workers; /* by which a sum is divided; 0: it is not */
+    uint32_t workers; /* by which a sum is divided; 0: it is not */
+    uint32_t width;   /* floats of a value: 2 of float64 */
     psr_node_table *table;
-    size_t length; /* of one state */
+    size_t length; /* of one state, in floats */
     float *states[PSR_UPDATE_STATES_MAX];
     pthread_mutex_t mutex; /* protects the settings */
     setting *settings;     /* never empty; the first one's number is 0, or done */
@@ -41,21 +43,29 @@ struct psr_applied {
 static psring_err add(void *context, const psring_update_run *run)
 {
     (void)context;
-    psr_fold_add(run->values, run->pushed, run->count);
+    if (run->type == PSRING_FLOAT64)
+        psr_reduce(PSR_TYPE_FLOAT64, PSR_REDUCTION_SUM, run->values64, run->values64, run->pushed64,
+                   run->count);
+    else
+        psr_fold_add(run->values, run->pushed, run->count);
     return PSRING_OK;
 }
 
 static psring_err assign(void *context, const psring_update_run *run)
 {
     (void)context;
-    memcpy(run->values, run->pushed, run->count * sizeof *run->values);
+    if (run->type == PSRING_FLOAT64)
+        memcpy(run->values64, run->pushed64, run->count * sizeof *run->values64);
+    else
+        memcpy(run->values, run->pushed, run->count * sizeof *run->values);
     return PSRING_OK;
 }
 
 static const struct own {
     const char *name;
     psring_update update;
-} own[] = {{"sum", {.apply = add}}, {"assign", {.apply = assign}}};
+} own[] = {{"sum", {.apply = add, .float64 = true}},
+           {"assign", {.apply = assign, .float64 = true}}};
 
 static const psring_update *own_update(const char *name, size_t length)
 {
@@ -179,28 +189,68 @@ static void arguments_of(psr_applied *a, uint64_t number, char text[PSR_OPENING_
 
 /* ---- applying ---- */
 
-/* A block at a time: for a mean, the sum is divided into memory of its own. */
-static psring_err apply_blocks(const psr_applied *a, psring_update_run run)
+/* A run as the table has it: all in floats, of which a float64 is two. */
+typedef struct floats {
+    size_t offset, count; /* offset: in the part */
+    float *values, *states[PSR_UPDATE_STATES_MAX];
+    const float *pushed;
+} floats;
+
+static psring_err apply_run(const psr_applied *a, const floats *f, psring_update_run run)
 {
-    float divided[MEAN_BLOCK], *states[PSR_UPDATE_STATES_MAX];
-    const size_t count = run.count;
+    float *states[PSR_UPDATE_STATES_MAX] = {NULL};
+    double *states64[PSR_UPDATE_STATES_MAX] = {NULL};
+    run.offset = f->offset / a->width;
+    run.count = f->count / a->width;
+    for (uint32_t s = 0; s < a->update.states; s++) {
+        states[s] = f->states[s];
+        states64[s] = (double *)f->states[s]; /* used only where the table's values are that */
+    }
+    if (a->width == 2) {
+        run.type = PSRING_FLOAT64;
+        run.values64 = (double *)f->values;
+        run.pushed64 = (const double *)f->pushed;
+        run.states64 = states64;
+    } else {
+        run.type = PSRING_FLOAT32;
+        run.values = f->values;
+        run.pushed = f->pushed;
+        run.states = states;
+    }
+    return a->update.apply(a->update.context, &run);
+}
+
+static void divide(const psr_applied *a, double *out, const float *sum, size_t count)
+{
+    const double *sum64 = (const double *)sum;
+    float *out32 = (float *)out;
+    for (size_t i = 0; i < count / a->width; i++) {
+        if (a->width == 2)
+            out[i] = sum64[i] / a->workers;
+        else
+            out32[i] = sum[i] / (float)a->workers;
+    }
+}
+
+/* A block at a time: for a mean, the sum is divided into memory of its own. */
+static psring_err apply_blocks(const psr_applied *a, floats f, psring_update_run run)
+{
+    double divided[MEAN_BLOCK / 2];
+    const size_t count = f.count;
     if (a->workers == 0)
-        return a->update.apply(a->update.context, &run);
-    memcpy(states, run.states, a->update.states * sizeof states[0]);
-    run.states = states;
+        return apply_run(a, &f, run);
     psring_err err = PSRING_OK;
-    for (size_t at = 0; at < count && err == PSRING_OK; at += run.count) {
-        const float *pushed = run.pushed;
-        run.count = count - at < MEAN_BLOCK ? count - at : MEAN_BLOCK;
-        for (size_t i = 0; i < run.count; i++)
-            divided[i] = pushed[i] / a->workers;
-        run.pushed = divided;
-        err = a->update.apply(a->update.context, &run);
-        run.pushed = pushed + run.count;
-        run.values += run.count;
-        run.offset += run.count;
+    for (size_t at = 0; at < count && err == PSRING_OK; at += f.count) {
+        const float *pushed = f.pushed;
+        f.count = count - at < MEAN_BLOCK ? count - at : MEAN_BLOCK;
+        divide(a, divided, pushed, f.count);
+        f.pushed = (const float *)divided;
+        err = apply_run(a, &f, run);
+        f.pushed = pushed + f.count;
+        f.values += f.count;
+        f.offset += f.count;
         for (uint32_t s = 0; s < a->update.states; s++)
-            states[s] += run.count;
+            f.states[s] += f.count;
     }
     return err;
 }
@@ -210,21 +260,18 @@ static psr_err apply(void *context, const psr_table_run *run)
     psr_applied *a = context;
     const uint32_t part = a->part_count - 1 - run->part;
     char arguments[PSR_OPENING_UPDATE_BYTES];
-    float *states[PSR_UPDATE_STATES_MAX] = {NULL};
+    floats f = {.offset = run->span.offset - psr_node_table_part(a->table, part).offset,
+                .count = run->span.count,
+                .values = run->values,
+                .pushed = run->pushed};
     for (uint32_t s = 0; s < a->update.states; s++)
-        states[s] = a->states[s] + run->span.offset;
+        f.states[s] = a->states[s] + run->span.offset;
     const psring_update_run given = {.size = sizeof given,
                                      .arguments = arguments,
                                      .number = a->before + run->number,
-                                     .part = part,
-                                     .offset = run->span.offset -
-                                               psr_node_table_part(a->table, part).offset,
-                                     .count = run->span.count,
-                                     .values = run->values,
-                                     .pushed = run->pushed,
-                                     .states = states};
+                                     .part = part};
     arguments_of(a, given.number, arguments);
-    psring_err err = apply_blocks(a, given);
+    psring_err err = apply_blocks(a, f, given);
     if (err == PSRING_OK)
         return PSR_OK;
     if (err != PSRING_ERR_NUMERIC && err != PSRING_ERR_USAGE && err != PSRING_ERR_NOMEM &&
@@ -270,6 +317,9 @@ psr_err psr_applied_new(const psring_comm *comm, const psr_opening *opening,
     const psring_update *update = u != NULL ? &u->update : own_update(text, length);
     if (update == NULL)
         return refuse(comm, text, length);
+    if (opening->type == PSR_TYPE_FLOAT64 && !update->float64)
+        return psr_fail(PSR_ERR_USAGE, "update \"%.*s\" does not work in float64", (int)length,
+                        text);
     psr_applied *a = calloc(1, sizeof *a);
     if (a == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for an update");
@@ -279,7 +329,8 @@ psr_err psr_applied_new(const psring_comm *comm, const psr_opening *opening,
     a->rank = comm->rank;
     a->before = opening->updates;
     a->part_count = opening->part_count;
-    a->workers = opening->mean ? (float)opening->worker_count : 0;
+    a->workers = opening->mean ? opening->worker_count : 0;
+    a->width = psr_node_table_width(opening->type);
     psr_err err = psr_applied_set(a, arguments, 0, 0);
     if (err != PSR_OK) {
         psr_applied_free(a);

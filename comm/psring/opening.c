@@ -1,6 +1,7 @@
 #include "comm/psring/opening.h"
 
 #include "base/arrays/arena.h"
+#include "comm/node/node_table.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -104,7 +105,7 @@ size_t psr_opening_values(const psr_opening *o)
 
 psr_err psr_opening_fits(const psr_opening *o, size_t shares, size_t arrays)
 {
-    const size_t values = psr_opening_values(o) / shares * arrays;
+    const size_t values = psr_opening_values(o) / shares * arrays * psr_node_table_width(o->type);
     if (psr_arena_fits(values))
         return PSR_OK;
     return psr_fail(PSR_ERR_NOMEM, "no memory for table \"%s\": of it %.1f GiB would lie here",
@@ -155,7 +156,8 @@ static bool in(int64_t word, int64_t least, int64_t most)
 
 bool psr_opening_type_is(uint64_t type)
 {
-    return type == PSR_TYPE_FLOAT32 || type == PSR_TYPE_FLOAT16 || type == PSR_TYPE_BFLOAT16;
+    return type == PSR_TYPE_FLOAT32 || type == PSR_TYPE_FLOAT16 || type == PSR_TYPE_BFLOAT16 ||
+           type == PSR_TYPE_FLOAT64;
 }
 
 static bool can_be(const int64_t *words, size_t count)
@@ -275,7 +277,9 @@ void psr_opening_describe(const psr_opening *o, char line[PSR_OPENING_LINE_BYTES
                                  o->consistency.kind == PSR_CONSISTENCY_BSP ? "bsp" : "async");
     if (o->type != PSR_TYPE_FLOAT32)
         used += (size_t)snprintf(line + used, size - used, ", of %s",
-                                 o->type == PSR_TYPE_FLOAT16 ? "float16" : "bfloat16");
+                                 o->type == PSR_TYPE_FLOAT16   ? "float16"
+                                 : o->type == PSR_TYPE_FLOAT64 ? "float64"
+                                                               : "bfloat16");
     if (o->mean)
         used += (size_t)snprintf(line + used, size - used, ", mean");
     if (o->updates > 0)

@@ -29,7 +29,7 @@ typedef struct psr_opening {
     size_t *parts; /* [part_count] */
     uint32_t part_count;
     psr_consistency consistency;
-    psr_type type;    /* FLOAT32, FLOAT16 or BFLOAT16 */
+    psr_type type;    /* FLOAT32, FLOAT16, BFLOAT16 or FLOAT64 */
     bool mean;        /* sums of pushes are divided by the number of workers */
     uint64_t updates; /* of every part before; at most INT64_MAX */
     char name[PSR_OPENING_NAME_BYTES];

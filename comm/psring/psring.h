@@ -869,8 +869,8 @@ psring_halo_exchange(psring_group *group, const psring_halo *halo, const void *i
  *     "adamw lr=RATE ..", with adam's arguments
  * psring_table_set gives an update other arguments later, a learning rate for example.
  *
- * The shards hold float32, whatever the table's type, and fold and update in float32. In a table of
- * float16 or bfloat16 what is pushed and pulled has 16 bits, in memory and on the way: a pushed
+ * A table of float64 is pushed, held, folded and updated in float64. Of any other type the shards
+ * hold float32, and fold and update in float32. In a table of float16 or bfloat16 what is pushed and pulled has 16 bits, in memory and on the way: a pushed
  * value is exact in float32, and a pulled one is rounded once, to the nearest, ties to the even
  * one. In BSP all pushes are one sum, folded in float32 without a rounding to 16 bits between. */
 /* A run of values of one part, for an update to work on. All of it is borrowed for the call. */
@@ -886,6 +886,12 @@ typedef struct psring_update_run {
      * else one worker's push */
     const float *pushed;
     float *const *states; /* psring_update.states arrays of [count]; read and written */
+    /* PSRING_FLOAT32; or PSRING_FLOAT64, in a table of that type: then values, pushed and states
+     * are NULL, and the next three are in their place. Otherwise these are NULL */
+    psring_type type;
+    double *values64;
+    const double *pushed64;
+    double *const *states64;
 } psring_update_run;
 
 typedef struct psring_update {
@@ -904,10 +910,12 @@ typedef struct psring_update {
      * help. May fail with NUMERIC, COMPUTE, USAGE, NOMEM or IO; any other error counts as
      * COMPUTE. */
     psring_err (*apply)(void *context, const psring_update_run *run);
+    /* apply knows runs of float64. If not, a table of float64 cannot be opened with it (USAGE) */
+    bool float64;
 } psring_update;
 
 /* Makes an update known on this shard by name (letters, digits, '-' and '_'). Two exist already:
- * "sum" adds the pushed values in float32, so counts of 1 stop at 2^24; "assign" replaces the
+ * "sum" adds the pushed values; in float32 counts of 1 stop at 2^24; "assign" replaces the
  * values by the pushed ones, with several workers in BSP by their sum. *update is copied. USAGE:
  * the name is taken or empty, or this rank is no shard. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_update_define(psring_comm *comm, const char *name,
@@ -929,8 +937,9 @@ typedef struct psring_table_options {
      * whole */
     const size_t *parts;
     size_t part_count;
-    /* PSRING_FLOAT32, which 0 means too, PSRING_FLOAT16 or PSRING_BFLOAT16; others are UNSUPPORTED
-     * in this version */
+    /* PSRING_FLOAT32, which 0 means too, PSRING_FLOAT64, PSRING_FLOAT16 or PSRING_BFLOAT16; others
+     * are UNSUPPORTED in this version. FLOAT64: with "sum", "assign", and updates that say
+     * psring_update.float64 */
     psring_type type;
     /* The name of an update that the shards know; after a space its arguments: "sgd lr=0.1". At
      * most 511 bytes. NULL: "sum" */
@@ -987,7 +996,7 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_push_pull(psring_table *table, si
  * calls, with the same state and part. state is 0 for the values, or 1 to psring_table_states for
  * an array of the update, in the order of psring_update_run.states. part may be PSRING_ALL. count
  * is the number of values of the part, or of all parts; another number is refused. What is
- * transferred is float32, as the shards hold it, whatever the table's type.
+ * transferred is as the shards hold it: float64 of a table of that type, float32 of any other.
  *
  * What is read contains every push that any rank of the group made before the call, and no later
  * one. So calls without a push between them read the same table. In BSP these are the values and

@@ -4,6 +4,7 @@
 #include "comm/psring/applied.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +37,8 @@ static psr_err define(psring_comm *comm, const char *name, const psring_update *
     PSR_TRY(check_shard(comm, "psring_update_define"));
     if (given == NULL)
         return psr_fail(PSR_ERR_USAGE, "psring_update_define: update is NULL");
-    PSR_TRY(psr_options_read("psring_update", given, sizeof *given, &known.update,
-                             sizeof known.update));
+    PSR_TRY(psr_options_read("psring_update", given, offsetof(psring_update, float64),
+                             &known.update, sizeof known.update));
     size_t length = name != NULL ? strlen(name) : 0;
     if (length == 0 || length >= sizeof known.name || strspn(name, letters) != length)
         return psr_fail(PSR_ERR_USAGE,

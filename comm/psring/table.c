@@ -31,6 +31,7 @@ static psr_type table_type(psring_type type)
 {
     return type == PSRING_FLOAT16    ? PSR_TYPE_FLOAT16
            : type == PSRING_BFLOAT16 ? PSR_TYPE_BFLOAT16
+           : type == PSRING_FLOAT64  ? PSR_TYPE_FLOAT64
                                      : PSR_TYPE_FLOAT32;
 }
 
@@ -42,9 +43,10 @@ static psr_err read_options(const psring_table_options *given, psring_table_opti
     PSR_TRY(psr_options_read("psring_table_options", given, OPTIONS_FIRST_BYTES, &o, sizeof o));
     if (o.type == 0)
         o.type = PSRING_FLOAT32;
-    if (o.type != PSRING_FLOAT32 && o.type != PSRING_FLOAT16 && o.type != PSRING_BFLOAT16)
+    if (o.type != PSRING_FLOAT32 && o.type != PSRING_FLOAT16 && o.type != PSRING_BFLOAT16 &&
+        o.type != PSRING_FLOAT64)
         return psr_fail(PSR_ERR_UNSUPPORTED,
-                        "a table of %s: this version has float32, float16 and bfloat16",
+                        "a table of %s: this version has float32, float64, float16 and bfloat16",
                         psr_comm_type_name(o.type));
     if (o.fold != PSRING_SUM && o.fold != PSRING_MEAN)
         return psr_fail(PSR_ERR_USAGE, "fold is %d: it should be PSRING_SUM or PSRING_MEAN",
@@ -224,7 +226,7 @@ static void set_initial(psr_node_table *table, uint32_t part_count, psr_type typ
     for (uint32_t p = 0; p < part_count; p++) {
         psr_span span = psr_node_table_part(table, p);
         psr_node_table_to_floats(type, values + span.offset, from, span.count);
-        from += span.count * psr_type_bytes(type);
+        from += span.count / psr_node_table_width(type) * psr_type_bytes(type);
     }
 }
 
@@ -362,6 +364,7 @@ psr_err psr_table_check_values(const char *what, const void *values, size_t valu
     return psr_fail(PSR_ERR_USAGE, "%s: its values are %s", what,
                     values == NULL     ? "NULL"
                     : value_bytes == 4 ? "not aligned for float32"
+                    : value_bytes == 8 ? "not aligned for float64"
                                        : "not aligned for 16-bit values");
 }
 
@@ -388,7 +391,9 @@ psr_err psr_table_find_part(const psring_table *t, const char *what, size_t part
     for (uint32_t p = 0; p < t->part_count && part == PSRING_ALL; p++)
         count += psr_node_table_part(table, p).count;
     *ret_part = part == PSRING_ALL ? PSR_NODE_ALL_PARTS : (uint32_t)part;
-    *ret_count = part == PSRING_ALL ? count : psr_node_table_part(table, *ret_part).count;
+    if (part != PSRING_ALL)
+        count = psr_node_table_part(table, *ret_part).count;
+    *ret_count = count / psr_node_table_width(t->type);
     return PSR_OK;
 }
 

@@ -87,7 +87,9 @@ static psr_err check(whole *w, size_t part, const psring_call *given)
         return psr_fail(PSR_ERR_USAGE, "%s: the group that opened the table was freed", what);
     const bool gives = w->writes && psr_node_group_rank(t->group->group) == 0;
     if (gives || w->ret_values != NULL)
-        PSR_TRY(psr_table_check_values(what, w->writes ? w->values : w->ret_values, sizeof(float)));
+        PSR_TRY(
+            psr_table_check_values(what, w->writes ? w->values : w->ret_values,
+                                   t->type == PSR_TYPE_FLOAT64 ? sizeof(double) : sizeof(float)));
     return psr_table_check_idle(t, what);
 }
 

@@ -400,7 +400,7 @@ static psr_err fold_held(psr_table_shard *table, uint32_t s)
     tell_fold(&a, PSR_OBSERVED_FOLDS);
     psr_err err = psr_fold_blocks(table->inputs, table->n, part->span.count,
                                   slice->span.offset - part->span.offset, slice->span.count,
-                                  table->scratch, apply_block, &a);
+                                  table->options.float64 ? 2 : 1, table->scratch, apply_block, &a);
     tell_fold(&a, PSR_OBSERVED_FOLDED);
     PSR_TRY(err);
     free_held(table, s);

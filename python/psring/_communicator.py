@@ -400,8 +400,8 @@ class Group:
     # ---- tables ----
 
     def table(self, name: str, parts, *, update: str = "sum", sync: str = "bsp", initial=None, updates: int = 0,
-              fold: str = "sum", deadline: "float | None" = None) -> Table:
-        """Opens a table: a float32 array in parts, which lie on the shards. All ranks call it.
+              fold: str = "sum", dtype: str = "float32", deadline: "float | None" = None) -> Table:
+        """Opens a table: an array in parts, which lie on the shards. All ranks call it.
 
         parts    the number of values of each part
         update   what a push does to the values: "sum", "assign", "sgd lr=0.1 momentum=0.9",
@@ -410,8 +410,10 @@ class Group:
         initial  rank 0's values go to all; None: zeros
         updates  how many updates an earlier run has made
         fold     of "bsp": "sum" or "mean" of all workers' pushes
+        dtype    of what is pushed and pulled: "float32"; "float16" or "bfloat16", which the shards
+                 hold as float32; "float64", of which the optimizers have none
         """
-        return Table(self, name, parts, update, sync, initial, updates, fold, deadline)
+        return Table(self, name, parts, update, sync, initial, updates, fold, dtype, deadline)
 
     # ---- how ----
 

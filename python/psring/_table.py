@@ -1,27 +1,33 @@
 """Tables: arrays in parts, which lie on the shards. A parameter server."""
 
-from ._buffers import array_of
+from ._buffers import TYPES, array_of
 from ._errors import usage
 from ._library import call_of, new, op_of
 from ._psring import ffi, lib
 
 ALL: int = lib.PSRING_ALL
 
+# A table's dtype, and that of what its shards hold.
+_HELD = {"float32": "float32", "float64": "float64", "float16": "float32", "bfloat16": "float32"}
+
 
 class Table:
-    """An array of float32 in parts. A push gives a part's update values to work with, a pull gets
+    """An array in parts. A push gives a part's update values to work with, a pull gets
     the part's values; psring.h says what they mean under each sync. Made by Group.table().
 
     part is a part's number, or ALL: all parts, one after another."""
 
-    def __init__(self, group, name, parts, update, sync, initial, updates, fold, deadline):
+    def __init__(self, group, name, parts, update, sync, initial, updates, fold, dtype, deadline):
         self._group, self._comm = group, group._comm
+        if dtype not in _HELD:
+            raise usage("dtype is %r: a table's is one of %s" % (dtype, ", ".join(_HELD)))
+        self.dtype = dtype
         self.parts = list(parts)
         self._handle = ffi.new("psring_table **")
         held = {"parts": ffi.new("size_t[]", self.parts), "update": ffi.new("char[]", update.encode()),
                 "sync": ffi.new("char[]", sync.encode()), "name": ffi.new("char[]", name.encode())}
         options = new("psring_table_options", parts=held["parts"], part_count=len(self.parts), update=held["update"],
-                      sync=held["sync"], updates=updates, fold=op_of(fold))
+                      sync=held["sync"], updates=updates, fold=op_of(fold), type=TYPES[dtype])
         if initial is not None:
             held["initial"] = self._array(initial, ALL, False)
             options.initial = held["initial"].pointer
@@ -57,18 +63,19 @@ class Table:
                          values if out is None else out, asynchronous, call)
 
     def read(self, out, state: int = 0, part: int = ALL, *, deadline: "float | None" = None):
-        """Gets the values (state 0), or what the update keeps beside them (1 to states). All ranks
-        call it; out None: this one wants nothing. What is read contains every push before it."""
-        a = None if out is None else self._array(out, part, True)
+        """Gets the values (state 0), or what the update keeps beside them (1 to states), as the
+        shards hold them: float64 if that is the table's dtype, else float32. All ranks call it; out
+        None: this one wants nothing. What is read contains every push before it."""
+        a = None if out is None else self._array(out, part, True, _HELD[self.dtype])
         call, held = call_of(deadline=deadline)
         self._comm._apart(lambda: lib.psring_table_read(self._live(), state, part, ffi.NULL if a is None else a.pointer,
                                                         self._count(part), call), self._group._handle, (a, call, held))
         return out
 
     def write(self, values, state: int = 0, part: int = ALL, *, deadline: "float | None" = None) -> None:
-        """Replaces the values, or what the update keeps beside them, by those of rank 0. All ranks
-        call it."""
-        a = self._array(values, part, False)
+        """Replaces the values, or what the update keeps beside them, by those of rank 0, of the type
+        that read has. All ranks call it."""
+        a = self._array(values, part, False, _HELD[self.dtype])
         call, held = call_of(deadline=deadline)
         self._comm._apart(lambda: lib.psring_table_write(self._live(), state, part, a.pointer, a.count, call),
                           self._group._handle, (a, call, held))
@@ -99,10 +106,10 @@ class Table:
             raise usage("the table has no part %d, but 0 to %d" % (part, len(self.parts) - 1))
         return self.parts[part]
 
-    def _array(self, values, part, writable):
+    def _array(self, values, part, writable, dtype=None):
         a = array_of(values, writable, "the array")
-        if a.type != lib.PSRING_FLOAT32:
-            raise usage("a table's values are float32")
+        if a.type != TYPES[dtype or self.dtype]:
+            raise usage("this table's values are %s here" % (dtype or self.dtype))
         if a.count != self._count(part):
             raise usage("the array has %d values instead of %d" % (a.count, self._count(part)))
         return a

@@ -158,6 +158,13 @@ def tables(comm):
     table.set("lr=0.5")
     assert list(table.push_pull(floats(2))) == [-sum(range(n)) / n - 1]
     table.close()
+    third = 1 / 3  # of these float32 has others
+    table = w.table("doubles", [2], dtype="float64", initial=array.array("d", [third, 0]))
+    table.push(array.array("d", [0, third if r == 0 else 0]))
+    assert list(table.pull(array.array("d", [0, 0]))) == list(table.read(array.array("d", [0, 0]))) == [third, third]
+    table.write(array.array("d", [0.1, 0.2]))
+    assert list(table.pull(array.array("d", [0, 0]))) == [0.1, 0.2]
+    table.close()
 
 
 class Points(ctypes.Structure):
@@ -177,6 +184,9 @@ def refusals(comm):
         (["deadline"], lambda: w.barrier(deadline=0)),
         (["no part 2"], lambda: w.table("t", [1]).pull(floats(1), 2)),
         (["no update", "adam"], lambda: w.table("t", [1], update="none")),
+        (["sgd", "float64"], lambda: w.table("t", [1], update="sgd lr=1", dtype="float64")),
+        (["dtype", "int8", "bfloat16"], lambda: w.table("t", [1], dtype="int8")),
+        (["values are float32 here"], lambda: w.table("u", [1]).push(array.array("d", [1]))),
     ]:
         try:
             call()
