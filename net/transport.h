@@ -78,9 +78,9 @@ void psr_transport_bound(psr_transport *transport, psr_role role, size_t message
  * message calls again before it does something else. The caller owns *ret_message. Errors: TIMEOUT:
  * no message came. CANCELLED: psr_transport_wake was called and no message is there (the wake is
  * consumed). PROTOCOL or VERSION: a member's message is malformed or of another version; the detail
- * names the member. PEER: a member's connection broke and messages were lost, or the scheduler's process has ended. DENIED: the scheduler
- * turned this process away in the handshake, or what listens there is no scheduler. (A refusal
- * after the handshake is a message, REFUSED.) */
+ * names the member. PEER: a member's connection broke and messages were lost, or the scheduler's
+ * process has ended. DENIED: the scheduler turned this process away in the handshake, or what
+ * listens there is no scheduler. (A refusal after the handshake is a message, REFUSED.) */
 PSR_MUST_CHECK psr_err psr_transport_recv(psr_transport *transport, int timeout_ms,
                                           psr_message **ret_message);
 

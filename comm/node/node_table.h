@@ -97,8 +97,8 @@ uint64_t psr_node_table_rounds(const psr_node_table *table, uint32_t part);
 
 /* The floats of one value: 2 for FLOAT64, else 1. Any thread. */
 uint32_t psr_node_table_width(psr_type type);
-/* Conversions between the table's type and FLOAT32, of count floats; FLOAT64 is copied; of_floats rounds to the nearest, ties to the
- * even one. Any thread. */
+/* Conversions between the table's type and FLOAT32, of count floats; FLOAT64 is copied; of_floats
+ * rounds to the nearest, ties to the even one. Any thread. */
 void psr_node_table_to_floats(psr_type type, float *out, const void *in, size_t count);
 void psr_node_table_of_floats(psr_type type, void *out, const float *in, size_t count);
 

@@ -870,9 +870,10 @@ psring_halo_exchange(psring_group *group, const psring_halo *halo, const void *i
  * psring_table_set gives an update other arguments later, a learning rate for example.
  *
  * A table of float64 is pushed, held, folded and updated in float64. Of any other type the shards
- * hold float32, and fold and update in float32. In a table of float16 or bfloat16 what is pushed and pulled has 16 bits, in memory and on the way: a pushed
- * value is exact in float32, and a pulled one is rounded once, to the nearest, ties to the even
- * one. In BSP all pushes are one sum, folded in float32 without a rounding to 16 bits between. */
+ * hold float32, and fold and update in float32. In a table of float16 or bfloat16 what is pushed
+ * and pulled has 16 bits, in memory and on the way: a pushed value is exact in float32, and a
+ * pulled one is rounded once, to the nearest, ties to the even one. In BSP all pushes are one sum,
+ * folded in float32 without a rounding to 16 bits between. */
 /* A run of values of one part, for an update to work on. All of it is borrowed for the call. */
 typedef struct psring_update_run {
     size_t size;

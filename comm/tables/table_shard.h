@@ -50,8 +50,8 @@ typedef struct psr_table_shard_options {
      * by SHARD */
     bool by_host;
     psr_consistency consistency;
-    /* a value is float64, and each two floats of the plan are the bits of one. Every slice has whole
-     * values; they are folded by rank, and sent as they are */
+    /* a value is float64, and each two floats of the plan are the bits of one. Every slice has
+     * whole values; they are folded by rank, and sent as they are */
     bool float64;
     bool fold_by_arrival; /* BSP: the bits differ between runs, and no push is kept */
     /* an update's name and arguments; borrowed for the call, as the list of registered updates */

@@ -1,7 +1,7 @@
 /* What the files of the ZeroMQ transport share: transport_zmq.c (beginning and end, receiving),
  * transport_zmq_connect.c, transport_zmq_send.c, transport_zmq_seal.c, transport_zmq_replies.c,
- * transport_zmq_unreached.c, transport_zmq_share.c, transport_zmq_lives.c. For those alone. One thread at a time, as
- * net/transport.h says. */
+ * transport_zmq_unreached.c, transport_zmq_share.c, transport_zmq_lives.c. For those alone. One
+ * thread at a time, as net/transport.h says. */
 #ifndef PSR_NET_ZMQ_TRANSPORT_ZMQ_PRIVATE_H
 #define PSR_NET_ZMQ_TRANSPORT_ZMQ_PRIVATE_H
 

@@ -24,7 +24,7 @@ const char *psr_table_optimizer_name(uint32_t index);
 PSR_MUST_CHECK psr_err psr_table_optimizer_check(const psr_table_optimizer *optimizer,
                                                  const char *arguments);
 /* One update of count values. number: that of the update, from 1. Arguments that it got lately are
- * not parsed again. NUMERIC: a pushed value is not finite. USAGE: as above. One thread at a time. */
+ * not parsed again. NUMERIC: a pushed value is not finite. USAGE: as in check. One thread. */
 PSR_MUST_CHECK psr_err psr_table_optimizer_apply(psr_table_optimizer *optimizer,
                                                  const char *arguments, float *values,
                                                  const float *pushed, float *const *states,

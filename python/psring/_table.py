@@ -73,8 +73,8 @@ class Table:
         return out
 
     def write(self, values, state: int = 0, part: int = ALL, *, deadline: "float | None" = None) -> None:
-        """Replaces the values, or what the update keeps beside them, by those of rank 0, of the type
-        that read has. All ranks call it."""
+        """Replaces the values, or what the update keeps beside them, by those of rank 0, of the
+        type that read has. All ranks call it."""
         a = self._array(values, part, False, _HELD[self.dtype])
         call, held = call_of(deadline=deadline)
         self._comm._apart(lambda: lib.psring_table_write(self._live(), state, part, a.pointer, a.count, call),

@@ -160,13 +160,13 @@ static void train(psring_comm **comm, int rank, void *context)
 static void doubles_are_summed_and_updated_as_doubles(void **state)
 {
     (void)state;
-    static const way ways[] = {{"sum", PSRING_SUM},
-                               {"sum", PSRING_MEAN},
-                               {"momentum", PSRING_SUM},
-                               {"momentum", PSRING_MEAN}};
+    way ways[] = {{"sum", PSRING_SUM},
+                  {"sum", PSRING_MEAN},
+                  {"momentum", PSRING_SUM},
+                  {"momentum", PSRING_MEAN}};
     for (int shards = 1; shards <= 2; shards++)
         for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
-            ranks_run_sharded(WORKERS + shards, shards, DEADLINE_MS, train, (void *)&ways[i]);
+            ranks_run_sharded(WORKERS + shards, shards, DEADLINE_MS, train, &ways[i]);
 }
 
 /* One worker pushes, so the order is one. */

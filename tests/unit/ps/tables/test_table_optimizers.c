@@ -1,5 +1,5 @@
-/* Optimizers as updates of tables: however many arguments they get, each is the one that counts, and
- * memory does not grow. */
+/* Optimizers as updates of tables: however many arguments they get, the last ones count, and memory
+ * does not grow. */
 #include "ps/tables/optimizers.h"
 
 #include "tests/unit/network_fixture.h"
