@@ -3,6 +3,7 @@
 #include "comm/wire/compression/compression.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Worker rank's gradient at arena element i: small integers, so sums are exact whatever their order
  * and the check is simple. */
@@ -49,8 +50,11 @@ uint32_t bench_count_wrong(const bench_run *b, uint32_t rounds, const float *gra
                            const float *weights)
 {
     float tolerance = tolerance_of(b, b->sum_only ? 1 : rounds);
-    /* Of weights that come in 16 bits: half a unit of bfloat16's last place, and float32's. */
-    float rounding = !psr_compression_is_none(b->plan.pulled) ? 0x1.01p-8f : 0;
+    /* Of weights that come in 16 bits: half a unit of bfloat16's last place, and float32's. Where
+     * differences come they are those that shards have. */
+    const bool rounded =
+        !psr_compression_is_none(b->plan.pulled) && !psr_plan_pulls_differences(&b->plan);
+    float rounding = rounded ? 0x1.01p-8f : 0;
     uint32_t wrong = 0;
     for (size_t t = 0; t < b->layout.tensor_count; t++) {
         const psr_tensor *tensor = &b->layout.tensors[t];
@@ -66,4 +70,15 @@ uint32_t bench_count_wrong(const bench_run *b, uint32_t rounds, const float *gra
         }
     }
     return wrong;
+}
+
+uint32_t bench_count_unlike(const bench_run *b, const float *one, const float *other)
+{
+    uint32_t unlike = 0;
+    for (size_t t = 0; t < b->layout.tensor_count; t++) {
+        const psr_tensor *tensor = &b->layout.tensors[t];
+        for (size_t i = tensor->offset; i < tensor->offset + tensor->count; i++)
+            unlike += memcmp(&one[i], &other[i], sizeof *one) != 0;
+    }
+    return unlike;
 }

@@ -11,4 +11,7 @@ void bench_fill_gradients(const bench_run *b, uint32_t rank, float *gradients);
 uint32_t bench_count_wrong(const bench_run *b, uint32_t rounds, const float *gradients,
                            const float *weights);
 
+/* Elements whose bits differ. */
+uint32_t bench_count_unlike(const bench_run *b, const float *one, const float *other);
+
 #endif

@@ -19,20 +19,27 @@ void bench_must(psr_err err, const char *what)
         bench_die(what);
 }
 
-void bench_read(int fd, void *data, size_t size)
+bool bench_hear(int fd, void *data, size_t size)
 {
     for (char *at = data; size > 0;) {
         ssize_t got = read(fd, at, size);
         if (got < 0 && errno == EINTR)
             continue;
         if (got <= 0)
-            _exit(1); /* the other end is gone: it has said why */
+            return false;
         at += got;
         size -= (size_t)got;
     }
+    return true;
 }
 
-/* MSG_NOSIGNAL: an end that is gone has said why, and nobody needs a signal. */
+void bench_read(int fd, void *data, size_t size)
+{
+    if (!bench_hear(fd, data, size))
+        _exit(1);
+}
+
+/* MSG_NOSIGNAL: nobody needs a signal for an end that is gone. */
 void bench_write(int fd, const void *data, size_t size)
 {
     for (const char *at = data; size > 0;) {
@@ -40,7 +47,7 @@ void bench_write(int fd, const void *data, size_t size)
         if (sent < 0 && errno == EINTR)
             continue;
         if (sent <= 0)
-            _exit(1);
+            return;
         at += sent;
         size -= (size_t)sent;
     }

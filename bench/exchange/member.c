@@ -27,7 +27,7 @@ typedef struct process {
     /* of a worker */
     psr_binding *binding;
     float *weights, *gradients;
-    uint32_t landed;
+    uint32_t landed, fetched;
     atomic_bool waits_for_loans;
 } process;
 
@@ -61,6 +61,14 @@ static psr_err on_landed(void *context, uint64_t step, uint32_t bucket)
     process *p = context;
     (void)step, (void)bucket;
     p->landed++;
+    return PSR_OK;
+}
+
+static psr_err on_fetched(void *context, uint32_t bucket)
+{
+    process *p = context;
+    (void)bucket;
+    p->fetched++;
     return PSR_OK;
 }
 
@@ -147,6 +155,7 @@ static _Noreturn void shard_main(const bench_run *b, uint32_t index, int link)
                                  .shard = index,
                                  .total_steps = UINT64_MAX,
                                  .weights = p.shared.values,
+                                 .readable = psr_plan_pulls_differences(&b->plan),
                                  .outbox = {.context = p.transport, .send = send_message}};
     psr_shard *shard;
     bench_must(psr_shard_new(&options, &shard), "a shard");
@@ -203,12 +212,43 @@ static void await_loans(process *p)
     atomic_store(&p->waits_for_loans, false);
 }
 
+/* What the shards hold after so many rounds: array 0 is the weights, 1 what they have sent of them
+ * (comm/tables/differences.h); this update has no state between the two. */
+static void fetch(process *p, uint32_t rounds, uint32_t array, float *values)
+{
+    p->fetched = 0;
+    for (uint32_t k = 0; k < p->b->buckets.count; k++)
+        bench_must(psr_binding_fetch(p->binding, k, rounds, array,
+                                     values + p->b->plan.buckets[k].span.offset),
+                   "reading of the shards");
+    while (p->fetched < p->b->buckets.count)
+        take_message(p);
+}
+
+/* A worker whose weights are the sum of many differences lacks something of the shards' weights.
+ * Those must be right, and the worker must have, to the bit, what the shards know that it has: so
+ * what it lacks is all that is left to be sent. */
+static uint32_t count_wrong(process *p, uint32_t rounds)
+{
+    const size_t length = p->b->layout.length;
+    float *values = NULL;
+    if (!psr_plan_pulls_differences(&p->b->plan))
+        return bench_count_wrong(p->b, rounds, p->gradients, p->weights);
+    bench_must(psr_arena_new(length, &values), "memory for the shards' weights");
+    fetch(p, rounds, 1, values);
+    uint32_t wrong = bench_count_unlike(p->b, p->weights, values);
+    fetch(p, rounds, 0, values);
+    wrong += bench_count_wrong(p->b, rounds, p->gradients, values);
+    psr_arena_free(values, length);
+    return wrong;
+}
+
 /* When all have ended the last round, and so what each owes is known. */
-static void tell_wrong(const process *p, int link, uint32_t rounds)
+static void tell_wrong(process *p, int link, uint32_t rounds)
 {
     char check;
     bench_read(link, &check, 1);
-    const uint32_t wrong = bench_count_wrong(p->b, rounds, p->gradients, p->weights);
+    const uint32_t wrong = count_wrong(p, rounds);
     bench_write(link, &wrong, sizeof wrong);
 }
 
@@ -243,7 +283,8 @@ static _Noreturn void worker_main(const bench_run *b, uint32_t index, int link)
                           .sums_to_weights = b->sum_shared,
                           .outbox = {&p, send_of_worker, wake_who_waits, lends_to, NULL},
                           .context = &p,
-                          .landed = on_landed};
+                          .landed = on_landed,
+                          .fetched = on_fetched};
     bench_must(psr_binding_new(&ways, &env, &p.binding), "a binding");
     if (b->config.mode == PSR_MODE_PS && p.self.rank == 0)
         bench_must(psr_table_write(&b->plan, &env.outbox, 0, 0, p.weights), "INIT");
@@ -257,9 +298,14 @@ static _Noreturn void worker_main(const bench_run *b, uint32_t index, int link)
             memset(p.gradients, 0, b->layout.length * sizeof(float));
         bench_write(link, "r", 1);
         bench_read(link, &go, 1);
+        psr_transport_counts before, after;
+        psr_transport_counts_get(p.transport, &before);
         bench_answer a = {.begin_ns = psr_clock_ns()};
         exchange_once(&p, round);
         a.end_ns = psr_clock_ns();
+        psr_transport_counts_get(p.transport, &after);
+        a.bytes_sent = after.bytes_sent - before.bytes_sent;
+        a.bytes_received = after.bytes_received - before.bytes_received;
         bench_write(link, &a, sizeof a);
     }
     tell_wrong(&p, link, (uint32_t)rounds);

@@ -3,8 +3,12 @@
 #include "bench/exchange/link.h"
 #include "bench/exchange/member.h"
 
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -21,6 +25,7 @@ typedef struct rounds {
     bench_run *b;
     uint32_t first, count; /* the members that this process starts */
     member *own;           /* [count] */
+    struct pollfd *links;  /* [count] to them */
     /* what own members say, [count], and what all do, [members]; of the largest size */
     bench_answer *said, *heard;
 } rounds;
@@ -56,18 +61,53 @@ static void start_members(const rounds *r)
     }
 }
 
+static bool is_worker(const rounds *r, uint32_t own)
+{
+    return bench_member_peer(r->b, r->first + own).role == PSR_ROLE_WORKER;
+}
+
 static void end_members(const rounds *r)
 {
     for (uint32_t i = 0; i < r->count; i++) {
         close(r->own[i].link);
+        if (r->own[i].pid <= 0) /* it was lost */
+            continue;
         kill(r->own[i].pid, SIGTERM);
         waitpid(r->own[i].pid, NULL, 0);
     }
 }
 
-static bool is_worker(const rounds *r, uint32_t own)
+/* A member is gone. One that failed has said why; one that was killed could not. */
+static _Noreturn void lose(const rounds *r, uint32_t own)
 {
-    return bench_member_peer(r->b, r->first + own).role == PSR_ROLE_WORKER;
+    int status = 0;
+    const psr_peer peer = bench_member_peer(r->b, r->first + own);
+    waitpid(r->own[own].pid, &status, 0);
+    r->own[own].pid = 0;
+    if (WIFSIGNALED(status))
+        fprintf(stderr, "psring bench exchange: %s %" PRIu32 " was ended by signal %d (%s)\n",
+                peer.role == PSR_ROLE_SHARD ? "shard" : "worker", peer.rank, WTERMSIG(status),
+                strsignal(WTERMSIG(status)));
+    end_members(r);
+    bench_run_done(r->b);
+    _exit(1);
+}
+
+/* What a member says. Any other that is lost meanwhile is told of at once: this one may wait for
+ * it. */
+static void hear(const rounds *r, uint32_t own, void *data, size_t size)
+{
+    for (uint32_t i = 0; i < r->count; i++)
+        r->links[i] = (struct pollfd){r->own[i].link, i == own ? POLLIN : 0, 0};
+    while (r->links[own].revents == 0) {
+        if (poll(r->links, r->count, -1) < 0 && errno != EINTR)
+            bench_die("waiting for a member");
+        for (uint32_t i = 0; i < r->count; i++)
+            if (i != own && r->links[i].revents != 0)
+                lose(r, i);
+    }
+    if (!bench_hear(r->own[own].link, data, size))
+        lose(r, own);
 }
 
 /* own: [count] of this process's members; all: [members] of everybody's. */
@@ -102,7 +142,7 @@ static void introduce(const rounds *r)
     if (of == NULL)
         bench_die("memory");
     for (uint32_t i = 0; i < r->count; i++)
-        bench_read(r->own[i].link, &own[i], sizeof *own);
+        hear(r, i, &own[i], sizeof *own);
     gather(r, own, sizeof *own, of);
     for (uint32_t i = 0; i < r->count; i++)
         bench_write(r->own[i].link, of, members * sizeof *of);
@@ -115,7 +155,7 @@ static void await_shards(const rounds *r)
     char initialised;
     for (uint32_t i = 0; i < r->count; i++)
         if (!is_worker(r, i))
-            bench_read(r->own[i].link, &initialised, 1);
+            hear(r, i, &initialised, 1);
     await_all(r);
 }
 
@@ -136,20 +176,27 @@ static double longest_ms(const rounds *r, const bench_answer *answers)
     return (double)(b->meeting != NULL ? longest : end - begin) / 1e6;
 }
 
-static double run_round(const rounds *r)
+/* Adds what a worker has sent and received in it, in the mean, to *sent and *received. Returns its
+ * ms. */
+static double run_round(const rounds *r, double *sent, double *received)
 {
+    const bench_run *b = r->b;
     char ready;
     for (uint32_t i = 0; i < r->count; i++)
         if (is_worker(r, i))
-            bench_read(r->own[i].link, &ready, 1);
+            hear(r, i, &ready, 1);
     await_all(r);
     for (uint32_t i = 0; i < r->count; i++)
         if (is_worker(r, i))
             bench_write(r->own[i].link, "g", 1);
     for (uint32_t i = 0; i < r->count; i++)
         if (is_worker(r, i))
-            bench_read(r->own[i].link, &r->said[i], sizeof r->said[i]);
+            hear(r, i, &r->said[i], sizeof r->said[i]);
     gather(r, r->said, sizeof *r->said, r->heard);
+    for (uint32_t i = b->members - b->config.workers; i < b->members; i++) {
+        *sent += (double)r->heard[i].bytes_sent / b->config.workers;
+        *received += (double)r->heard[i].bytes_received / b->config.workers;
+    }
     return longest_ms(r, r->heard);
 }
 
@@ -183,7 +230,7 @@ static uint32_t count_wrong(const rounds *r)
             bench_write(r->own[i].link, "c", 1);
     for (uint32_t i = 0; i < r->count; i++)
         if (is_worker(r, i))
-            bench_read(r->own[i].link, &own[i], sizeof own[i]);
+            hear(r, i, &own[i], sizeof own[i]);
     gather(r, own, sizeof *own, all);
     for (uint32_t i = 0; i < r->b->members; i++)
         wrong += all[i];
@@ -209,21 +256,23 @@ bench_rounds_figures bench_rounds_run(bench_run *b)
                 .count = b->meeting != NULL ? 1 : b->members};
     double *ms = calloc(b->rounds, sizeof *ms);
     r.own = calloc(r.count, sizeof *r.own);
+    r.links = calloc(r.count, sizeof *r.links);
     r.said = calloc(r.count, sizeof *r.said);
     r.heard = calloc(b->members, sizeof *r.heard);
-    if (r.own == NULL || r.said == NULL || r.heard == NULL || ms == NULL)
+    if (r.own == NULL || r.links == NULL || r.said == NULL || r.heard == NULL || ms == NULL)
         bench_die("memory");
     if (b->owed != NULL) /* of an earlier call */
         memset(b->owed, 0, (size_t)b->config.workers * b->layout.length * sizeof(float));
     start_members(&r);
     introduce(&r);
     await_shards(&r);
+    double sent = 0, received = 0, untold = 0;
     for (uint32_t i = 0; i < b->warmup; i++)
-        (void)run_round(&r);
+        (void)run_round(&r, &untold, &untold);
     for (uint32_t i = 0; i < b->rounds; i++)
-        ms[i] = run_round(&r);
+        ms[i] = run_round(&r, &sent, &received);
     if (bench_settles(b))
-        (void)run_round(&r);
+        (void)run_round(&r, &untold, &untold);
     const uint32_t wrong = count_wrong(&r);
     end_members(&r);
     qsort(ms, b->rounds, sizeof *ms, compare);
@@ -232,9 +281,12 @@ bench_rounds_figures bench_rounds_run(bench_run *b)
                                     .most = ms[b->rounds - 1],
                                     .size_bytes = (double)(b->layout.length * sizeof(float)),
                                     .factor = bench_bus_factor(b),
+                                    .sent = sent / b->rounds,
+                                    .received = received / b->rounds,
                                     .wrong = wrong};
     free(ms);
     free(r.own);
+    free(r.links);
     free(r.said);
     free(r.heard);
     return f;

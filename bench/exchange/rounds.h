@@ -8,7 +8,8 @@
 /* What the rounds of an exchange came to; times in ms. */
 typedef struct bench_rounds_figures {
     double least, median, most, size_bytes, factor; /* factor 0: none */
-    uint32_t wrong;                                 /* elements that are not what they must be */
+    double sent, received; /* bytes of a worker in an exchange: mean of workers and rounds */
+    uint32_t wrong;        /* elements that are not what they must be */
 } bench_rounds_figures;
 
 /* Of a run that has a plan. In a launch all ranks call it alike, and get the same. A process that

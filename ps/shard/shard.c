@@ -187,7 +187,7 @@ static psr_err open_table(psr_shard *shard)
         .first_step = options->first_step,
         .end = shard->end,
         .given = shard->given,
-        .readable = psr_optimizer_ema_slot(options->config, &ema_slot),
+        .readable = options->readable || psr_optimizer_ema_slot(options->config, &ema_slot),
         .values = shard->weights,
         .outbox = options->outbox,
         .context = shard,

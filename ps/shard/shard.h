@@ -21,6 +21,7 @@ typedef struct psr_shard_options {
     uint32_t shard; /* this shard's rank */
     uint64_t total_steps, first_step;
     float *weights; /* memory for the weights (comm/tables/table_shard.h); NULL: its own */
+    bool readable;  /* workers may read them; with an average (--ema) they may anyway */
     psr_outbox outbox;
     /* If views may follow one another: opens a channel to another shard, to which state is sent.
      * Called once for each. */

@@ -38,14 +38,24 @@ CASES = [
     ({"mode": "ring", "workers": 1, "compress": "topk:0.1"}, None),
     ({"mode": "ps", "workers": 3, "shards": 1, "compress": "1bit"}, 3),
     ({"mode": "ps", "workers": 3, "shards": 1, "compress-weights": "bf16"}, 3),
+    ({"mode": "ps", "workers": 3, "shards": 2, "compress-weights": "int8"}, 1.5),
+    ({"mode": "ps", "workers": 3, "shards": 2, "compress-weights": "1bit", "transport": "shm"}, 1.5),
+    ({"mode": "ps", "workers": 2, "shards": 1, "compress": "1bit", "compress-weights": "topk:0.01"}, 2),
 ]
+
+# What is left of the bytes that a worker sends and receives: gradients in mode ps go one way, and
+# weights the other. Heads of messages are counted too.
+SHARES = {"none": 1, "bf16": 1 / 2, "int8": 1 / 4, "1bit": 1 / 32, "topk:0.01": 2 / 100}
+HEADS = 0.02
 
 # What would be accepted and not measured.
 REFUSED = [
     (["--mode=ps@1,ring@3"], "--mode: every round goes one way here; give --mode ps or ring"),
     (["--mode=ring", "--shards=1", "--route=a=ps"], "--route: every round goes one way here; give --mode ps or ring"),
-    (["--mode=ps", "--workers=2", "--compress-weights=int8"],
-     "--compress-weights int8: shards alone know what their answers left out, so sums cannot be checked; give none, fp16 or bf16"),
+    (["--mode=ps", "--workers=2", "--compress-weights=some"],
+     "--compress-weights: 'some' is no compression; give none, fp16, bf16, int8, topk:R (topk:0.01) or 1bit"),
+    (["--mode=ring", "--workers=2", "--compress-weights=int8"],
+     "--compress-weights int8 does not go with --mode ring: no weights are sent in that mode; leave --compress-weights out"),
     (["--mode=local"], "--mode: only ps and ring exchange anything"),
 ]
 
@@ -126,11 +136,40 @@ def interrupted_beside_a_peer(tap, bench):
                [str(process.returncode), str(pids)])
 
 
+def children_of(pid):
+    with open("/proc/%d/task/%d/children" % (pid, pid)) as file:
+        return [int(word) for word in file.read().split()]
+
+
+def directories_of(pid):
+    """Those that a process holds open, as it does the one with its sockets."""
+    links = [os.readlink("/proc/%d/fd/%s" % (pid, name)) for name in os.listdir("/proc/%d/fd" % pid)]
+    return [link for link in links if os.path.isdir(link)]
+
+
+def killed_in_the_middle(tap, bench):
+    """A worker, and a shard."""
+    for options, number, count, name in ((["--mode=ring"], 1, 3, "worker 1"), (["--mode=ps", "--shards=1"], 0, 4, "shard 0")):
+        process = subprocess.Popen([bench, *options, "--workers=3", "--transport=ipc", "--rounds=10000", "-b", "64K"], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        members = []
+        while len(members) < count and process.poll() is None:
+            members = children_of(process.pid)
+        sockets = directories_of(process.pid)
+        os.kill(members[number], signal.SIGKILL)  # shards are the first
+        out, said = process.communicate(timeout=PATIENCE_S)
+        tap.ok(process.returncode == 1 and said == "psring bench exchange: %s was ended by signal 9 (Killed)\n" % name,
+               "%s is killed: one line says so" % name, [str(process.returncode), out, said])
+        tap.ok(len(sockets) == 1 and not any(map(os.path.exists, sockets)) and not any(map(is_running, members)), "%s: and nothing is left" % name,
+               sockets + [str(members)])
+
+
 def over_hosts(tap, psring):
     """Two names of this machine. Its launcher starts ranks as on real hosts."""
     hosts = ["-H", "localhost:1,127.0.0.1:1", "--interface=lo"]
     words = [psring, "bench", "exchange", *hosts, "--rounds=2", "--warmup-rounds=1", "--bucket-size=16384", "-b", "64K", "--json"]
-    for mode, factor in ((["--mode=ring"], 1), (["--mode=ps", "--shards=1"], 1), (["--mode=ring", "--compress=1bit", "-n2"], 1)):
+    for mode, factor in ((["--mode=ring"], 1), (["--mode=ps", "--shards=1"], 1), (["--mode=ring", "--compress=1bit", "-n2"], 1),
+                         (["--mode=ps", "--shards=1", "--compress-weights=int8", "-n2"], 1)):
         done = subprocess.run(words + mode, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE_S)
         rows = [json.loads(line) for line in done.stdout.splitlines()]
         tap.ok(done.returncode == 0 and len(rows) == 1 and rows[0]["wrong"] == 0 and (rows[0]["workers"], rows[0]["hosts"]) == (2, 2),
@@ -164,6 +203,7 @@ def main(bench, psring):
     sizes_and_peers(tap, bench)
     peers_in_turn(tap, bench)
     interrupted_beside_a_peer(tap, bench)
+    killed_in_the_middle(tap, bench)
     over_hosts(tap, psring)
     for options, factor in CASES:
         words = [key if value is None else "%s=%s" % (key, value) for key, value in options.items()]
@@ -176,6 +216,11 @@ def main(bench, psring):
         told = figures.get("busbw_factor", "none told")
         tap.ok(told == factor if factor is None else abs(told - factor) < 1e-3, "%s: the factor is %s" % (name, factor), [done.stdout])
         tap.ok((figures.get("busbw_gb_s", "none told") is None) == (factor is None), "%s: and busbw has it" % name, [done.stdout])
+        if options["mode"] == "ps":
+            shares = [figures.get(key, 0) / 262144 for key in ("sent_bytes", "received_bytes")]
+            ideal = [SHARES[options.get(key, "none")] for key in ("compress", "compress-weights")]
+            tap.ok(all(want <= share <= want + HEADS for share, want in zip(shares, ideal)), "%s: so many bytes go each way" % name,
+                   [done.stdout, str(ideal)])
     tap.end()
 
 
