@@ -132,8 +132,8 @@ static psr_err take_links(const table *t, const measured *m, psr_scenario *k)
     const psr_predict_options *o = t->options;
     double bits_per_s[PSR_SCENARIO_HOSTS_MAX], slowest = INFINITY;
     uint32_t count = 0;
-    psr_err err =
-        psr_run_links_read(m->path, PSR_SCENARIO_HOSTS_MAX, bits_per_s, k->slow_of, &count);
+    psr_err err = psr_run_links_read(m->path, PSR_SCENARIO_HOSTS_MAX, bits_per_s, k->slow_of,
+                                     &count, &k->loss);
     if (err != PSR_OK && err != PSR_ERR_NOT_FOUND)
         return err;
     if (err == PSR_OK) {

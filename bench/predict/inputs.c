@@ -1,6 +1,7 @@
 #include "bench/predict/inputs.h"
 
 #include "base/system/file.h"
+#include "base/text/json.h"
 #include "base/text/json_fields.h"
 
 #include <errno.h>
@@ -243,8 +244,25 @@ static psr_err take_links(const char *path, const cJSON *hosts, bool of_workers,
     return PSR_OK;
 }
 
+/* The share of packets that all hosts lose; 0 in files of versions whose labs lost none. */
+static psr_err take_loss(const char *path, const cJSON *hosts, double *ret_loss)
+{
+    const cJSON *host;
+    const double loss = psr_json_number(cJSON_GetArrayItem(hosts, 0), "loss", 0);
+    cJSON_ArrayForEach(host, hosts)
+    {
+        if (!(loss >= 0 && loss <= 0.5) || psr_json_number(host, "loss", 0) != loss)
+            return psr_fail(PSR_ERR_FORMAT,
+                            "%s: its hosts do not lose one share of their packets, from 0 to half, "
+                            "and others are not predicted",
+                            path);
+    }
+    *ret_loss = loss;
+    return PSR_OK;
+}
+
 psr_err psr_run_links_read(const char *directory, uint32_t hosts_max, double *ret_bits_per_s,
-                           double *ret_slow, uint32_t *ret_count)
+                           double *ret_slow, uint32_t *ret_count, double *ret_loss)
 {
     char path[PSR_PATH_MAX + 32];
     cJSON *json = NULL;
@@ -255,6 +273,8 @@ psr_err psr_run_links_read(const char *directory, uint32_t hosts_max, double *re
     psr_err err = take_links(path, hosts, true, hosts_max, ret_bits_per_s, ret_slow, &count);
     if (err == PSR_OK)
         err = take_links(path, hosts, false, hosts_max, ret_bits_per_s, ret_slow, &count);
+    if (err == PSR_OK)
+        err = take_loss(path, hosts, ret_loss);
     cJSON_Delete(json);
     if (err == PSR_OK && count == 0)
         err = psr_fail(PSR_ERR_FORMAT, "%s: it has no hosts", path);

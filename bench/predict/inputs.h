@@ -23,10 +23,10 @@ PSR_MUST_CHECK psr_err psr_run_input_read(const char *directory, psr_run_input *
 double psr_run_input_alone_s(const psr_run_input *input, uint32_t processors);
 
 /* The links of the run's lab, by its lab.json: of each host with workers, then of each with shards
- * alone. NOT_FOUND: it was in none. FORMAT. */
+ * alone; and the share of packets that all of them lose. NOT_FOUND: it was in none. FORMAT. */
 PSR_MUST_CHECK psr_err psr_run_links_read(const char *directory, uint32_t hosts_max,
                                           double *ret_bits_per_s, double *ret_slow,
-                                          uint32_t *ret_count);
+                                          uint32_t *ret_count, double *ret_loss);
 
 typedef struct psr_doctor_input {
     uint32_t hosts;

@@ -4,6 +4,7 @@
 #include "base/text/printable.h"
 #include "base/text/text.h"
 #include "deploy/lab/load.h"
+#include "deploy/lab/loss.h"
 #include "deploy/lab/namespaces.h"
 #include "deploy/lab/network.h"
 #include "deploy/lab/result.h"
@@ -30,9 +31,10 @@ typedef struct keeper {
     const psr_lab_tools *tools;
     int lifeline, signals;
     pid_t holders[PSR_LAB_HOSTS_MAX];
-    pid_t command; /* 0: it has not begun, or it has ended */
-    int status;    /* its, from waitpid */
-    bool told;     /* to end */
+    psr_lab_loss losses[PSR_LAB_HOSTS_MAX]; /* of hosts with a loss; they end with this process */
+    pid_t command;                          /* 0: it has not begun, or it has ended */
+    int status;                             /* its, from waitpid */
+    bool told;                              /* to end */
     psr_lab_load load;
 } keeper;
 
@@ -131,6 +133,8 @@ static psr_err make_network(keeper *k)
         PSR_TRY(begin_script(&s));
         psr_lab_network_host_queues(lab, i, s.to);
         PSR_TRY(run_script(&s, k->tools->tc, k->holders[i]));
+        if (lab->hosts[i].loss > 0)
+            PSR_TRY(psr_lab_loss_begin(k->holders[i], lab->hosts[i].loss, &k->losses[i]));
     }
     return PSR_OK;
 }
@@ -257,6 +261,8 @@ static psr_err count_switches(const keeper *k, const char *text, psr_lab_result 
         snprintf(device, sizeof device, "port%zu", i);
         PSR_TRY(psr_lab_network_count(text, device, &r->to_host[i]));
         PSR_TRY(count_host(k, i, &r->from_host[i]));
+        if (r->lab->hosts[i].loss > 0)
+            PSR_TRY(psr_lab_loss_count(&k->losses[i], &r->lost[i]));
     }
     for (size_t i = 1; i < r->lab->switch_count; i++) {
         snprintf(device, sizeof device, "down%zu", i);

@@ -86,15 +86,22 @@ static bool parse_bytes(word w, uint64_t *ret_bytes)
     return true;
 }
 
-static bool parse_factor(word w, double *ret_factor)
+/* A number with a unit behind it, "" or another one. */
+static bool parse_number(word w, const char *unit, double *ret_value)
 {
     char text[32], *end;
     if (w.size == 0 || w.size >= sizeof text || !isdigit((unsigned char)w.at[0]))
         return false;
     memcpy(text, w.at, w.size);
     text[w.size] = '\0';
-    const double value = strtod(text, &end);
-    if (*end != '\0' || !(value >= 1 && value <= 1000))
+    *ret_value = strtod(text, &end);
+    return strcmp(end, unit) == 0;
+}
+
+static bool parse_factor(word w, double *ret_factor)
+{
+    double value;
+    if (!parse_number(w, "", &value) || !(value >= 1 && value <= 1000))
         return false;
     *ret_factor = value;
     return true;
@@ -175,6 +182,19 @@ static bool take_slow(reading *r, word value)
     return parse_factor(value, &r->now.slow);
 }
 
+static bool take_loss(reading *r, word value)
+{
+    double share;
+    if (parse_number(value, "%", &share))
+        share /= 100;
+    else if (!parse_number(value, "", &share))
+        return false;
+    if (!(share >= 0 && share <= 0.5))
+        return false;
+    r->now.loss = share;
+    return true;
+}
+
 static bool take_switch(reading *r, word value)
 {
     return find_switch(&r->lab, value, &r->now.in_switch);
@@ -195,6 +215,7 @@ static const struct setting {
     {"slots", OF_HOST | OF_DEFAULT, take_slots, "0 to 64 workers"},
     {"shards", OF_HOST, take_shards, "0 to 64 parameter servers"},
     {"slow", OF_HOST | OF_DEFAULT, take_slow, "a factor of 1 to 1000"},
+    {"loss", OF_HOST | OF_DEFAULT, take_loss, "a share of at most half: 0.001 or 0.1%"},
     {"switch", OF_HOST | OF_DEFAULT, take_switch, "the name of a switch in a line above"},
     {"congestion", OF_HOST | OF_DEFAULT, take_congestion, "the name of one, like cubic"},
 };

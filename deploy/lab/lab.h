@@ -14,7 +14,8 @@
  * does not fit is dropped and counted. burst is how many bytes may leave a queue at once. All
  * switches hang on one in the middle, by an uplink of that rate. slots are workers. shards is for
  * hosts that hold parameter servers alone, unless they have slots too. slow is how much longer a
- * worker's computation takes there. congestion is TCP's congestion control, of all hosts or of one.
+ * worker's computation takes there. loss is the share of the packets towards a host that is lost at
+ * random, behind the queue. congestion is TCP's congestion control, of all hosts or of one.
  * A line `default` holds for the hosts and switches below it.
  *
  * Plain data; any thread. */
@@ -45,6 +46,7 @@ typedef struct psr_lab_host {
     uint32_t slots, shards; /* one of them is above 0 */
     uint32_t in_switch;     /* index */
     double slow;            /* 1: as fast as the others */
+    double loss;            /* 0 to 0.5 */
 } psr_lab_host;
 
 typedef struct psr_lab_switch {

@@ -27,6 +27,8 @@ static void describe_host(const psr_lab_host *host, size_t index, char *text, si
         psr_text_add(&end, "  %u shard%s", host->shards, host->shards > 1 ? "s" : "");
     if (host->slow > 1)
         psr_text_add(&end, "  slow %.6g", host->slow);
+    if (host->loss > 0)
+        psr_text_add(&end, "  %.6g%% lost", 100 * host->loss);
     if (host->congestion[0] != '\0')
         psr_text_add(&end, "  %s", host->congestion);
 }
@@ -75,6 +77,8 @@ void psr_lab_print(const psr_lab *lab, FILE *to)
         psr_print(to, "host %s", host->name);
         print_link("rate", &host->link, to);
         psr_print(to, " slots=%u shards=%u slow=%.6g", host->slots, host->shards, host->slow);
+        if (host->loss > 0)
+            psr_print(to, " loss=%.9g%%", 100 * host->loss);
         if (host->in_switch > 0)
             psr_print(to, " switch=%s", lab->switches[host->in_switch].name);
         if (host->congestion[0] != '\0')

@@ -17,6 +17,7 @@ static psr_err refuse(const char *what)
 static psr_err check_hosts(const psr_lab *lab, uint32_t *ret_slots)
 {
     uint32_t slots = 0;
+    const double loss = lab->hosts[0].loss;
     for (size_t i = 0; i < lab->host_count; i++) {
         const psr_lab_host *h = &lab->hosts[i];
         if (h->shards > 1 || (h->shards > 0 && h->slots > 0))
@@ -24,6 +25,8 @@ static psr_err check_hosts(const psr_lab *lab, uint32_t *ret_slots)
                           "not predicted");
         if (h->slots > 0 && slots > 0 && h->slots != slots)
             return refuse("hosts with different numbers of workers are not predicted");
+        if (h->loss != loss)
+            return refuse("hosts with different shares of lost packets are not predicted");
         slots = h->slots > 0 ? h->slots : slots;
     }
     *ret_slots = slots;
@@ -90,7 +93,8 @@ psr_err psr_lab_predict(const psr_lab *lab, uint32_t processors, psr_lab_predict
     add_word(p, "processors", processors);
     add_word(p, "frame-bytes", FRAME_BYTES);
     add_word(p, "latency", LATENCY_US);
-    psr_text_end placement = add(p);
+    psr_text_end loss = add(p), placement = add(p);
+    psr_text_add(&loss, "--loss=%.9g", lab->hosts[0].loss);
     if (psr_lab_shards(lab) > 0) {
         psr_text_add(&placement, "--placement=dedicated");
         add_word(p, "shards", psr_lab_shards(lab));

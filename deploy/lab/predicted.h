@@ -15,7 +15,7 @@ typedef struct psr_lab_predicted {
 /* "--hosts=4", "--host-links=100Mbit,..", and so on. processors: of the machine on which the lab
  * is. USAGE: what is not predicted: hosts with different numbers of workers, two shards or more on
  * one host or beside workers in some places, an uplink that carries less than the links of its
- * hosts. */
+ * hosts, hosts that lose different shares of their packets. */
 PSR_MUST_CHECK psr_err psr_lab_predict(const psr_lab *lab, uint32_t processors,
                                        psr_lab_predicted *ret_predicted);
 

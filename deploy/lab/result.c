@@ -40,6 +40,20 @@ static void add_drops(psr_text_end *end, const char *name, const char *which, ui
     *first = false;
 }
 
+static void print_losses(const psr_lab_result *r)
+{
+    uint64_t sent = 0, lost = 0;
+    bool any = false;
+    for (size_t i = 0; i < r->lab->host_count; i++) {
+        any = any || r->lab->hosts[i].loss > 0;
+        sent += r->lab->hosts[i].loss > 0 ? r->to_host[i].sent_packets : 0;
+        lost += r->lost[i];
+    }
+    if (any)
+        psr_print(stderr, "psring lab: links lost %" PRIu64 " of %" PRIu64 " packets, as asked\n",
+                  lost, sent);
+}
+
 void psr_lab_result_print(const psr_lab_result *r)
 {
     char why[PSR_LAB_WHY_BYTES], where[512] = "";
@@ -64,6 +78,7 @@ void psr_lab_result_print(const psr_lab_result *r)
               "%.1f s\n",
               dropped > 0 ? " (" : "", where, dropped > 0 ? ")" : "", 100 * r->load.busy_share,
               100 * r->load.saturated_share, r->load.seconds);
+    print_losses(r);
     if (r->dilate > 1)
         psr_print(stderr,
                   "psring lab: dilated by %g: all times are %g times those of the lab that %s "
@@ -117,6 +132,8 @@ cJSON *psr_lab_result_to_json(const psr_lab_result *r)
         cJSON_AddNumberToObject(host, "slots", h->slots);
         cJSON_AddNumberToObject(host, "shards", h->shards);
         cJSON_AddNumberToObject(host, "slow", h->slow);
+        cJSON_AddNumberToObject(host, "loss", h->loss);
+        cJSON_AddNumberToObject(host, "lost_packets", (double)r->lost[i]);
         cJSON_AddStringToObject(host, "congestion", h->congestion);
         cJSON_AddStringToObject(host, "switch", r->lab->switches[h->in_switch].name);
         cJSON_AddItemToArray(hosts, host);

@@ -15,6 +15,7 @@ typedef struct psr_lab_result {
     psr_lab_load_figures load;
     /* towards the host at index, and from it */
     psr_lab_count to_host[PSR_LAB_HOSTS_MAX], from_host[PSR_LAB_HOSTS_MAX];
+    uint64_t lost[PSR_LAB_HOSTS_MAX]; /* behind that, packets that loss= took */
     /* of a switch's uplink, towards it and from it */
     psr_lab_count to_switch[PSR_LAB_SWITCHES_MAX], from_switch[PSR_LAB_SWITCHES_MAX];
 } psr_lab_result;

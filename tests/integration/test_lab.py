@@ -156,6 +156,22 @@ def what_does_not_fit_is_dropped_and_counted(tap, psring, directory):
            "the switch drops what its queue does not hold, a host does not", said(done) + [str(dropped)])
 
 
+LOSSY = "default rate=1Gbit\nhost good\nhost bad loss=5%\n"
+
+
+def what_the_file_says_is_lost(tap, psring, directory):
+    lab, result = write(os.path.join(directory, "lossy.lab"), LOSSY), os.path.join(directory, "lossy.json")
+    done = run(psring, "lab", "run", "--result", result, lab, "--", "bench", "exchange", "--mode", "ring", "-b", "1M", "--rounds", "1")
+    if done.returncode == 2 and "loss=: " in done.stderr:
+        tap.skip("a lossy link", done.stderr.strip())
+        return
+    hosts = {host["name"]: host for host in read(result)["hosts"]} if done.returncode == 0 else {}
+    tap.ok(done.returncode == 0 and hosts["good"]["lost_packets"] == 0 and re.search(r"links lost \d+ of \d+ packets, as asked", done.stderr),
+           "a run ends well over a link that loses packets", said(done))
+    share = hosts["bad"]["lost_packets"] / hosts["bad"]["to"]["sent_packets"] if hosts else 0
+    tap.ok(0.02 < share < 0.1, "and about as many are lost as the file says, of thousands", [str(hosts)])
+
+
 def benchmarks_run_in_it(tap, psring, directory):
     """Slow hosts, hosts for shards, slots and rates are the lab's."""
     lab = write(os.path.join(directory, "bench.lab"), "default rate=1Gbit\nhost node1\nhost node2 slow=2\nhost ps1 shards=1 rate=200Mbit\n")
@@ -195,6 +211,10 @@ def nobody_may_too(tap, psring):
             return
         done = run(psring, "lab", "run", mine, "--", "run", "--", "hostname", before=before, cwd=folder)
         tap.ok(done.returncode == 0 and sorted(done.stdout.split()) == ["node1", "node2", "node3"], "nobody has a lab too", said(done))
+        lossy = write(os.path.join(folder, "lossy.lab"), LOSSY)
+        done = run(psring, "lab", "run", lossy, "--", "run", "--", "hostname", before=before, cwd=folder)
+        tap.ok(done.returncode == 2 and done.stdout == "" and "lossy.lab: loss=: " in done.stderr and "leave loss out, or run it as root" in done.stderr and
+               len(done.stderr.splitlines()) == 1, "but none that loses packets, and one line says so", said(done))
     finally:
         shutil.rmtree(folder)
 
@@ -298,6 +318,7 @@ def main(psring):
             training_ends_in_the_same_bits(tap, psring, directory)
             links_have_their_rates(tap, psring, directory)
             what_does_not_fit_is_dropped_and_counted(tap, psring, directory)
+            what_the_file_says_is_lost(tap, psring, directory)
             benchmarks_run_in_it(tap, psring, directory)
             nobody_may_too(tap, psring)
             nothing_is_left(tap, psring, directory, lab)

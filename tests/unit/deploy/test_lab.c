@@ -26,7 +26,7 @@ static const char racks[] = "# a comment\n"
                             "default rate=100Mbit queue=64K # and one here\n"
                             "switch rack uplink=50Mbit queue=128K\n"
                             "host node[1-2] slots=2\n"
-                            "host far switch=rack burst=16K slow=2.5 congestion=reno\r\n"
+                            "host far switch=rack burst=16K slow=2.5 loss=0.25% congestion=reno\r\n"
                             "host ps1 shards=2 rate=1Gbit\n"
                             "host both shards=1 slots=1";
 
@@ -49,6 +49,7 @@ static void a_file_says_hosts_links_and_switches(void **state)
     assert_int_equal(far->in_switch, 1);
     assert_int_equal(far->link.burst_bytes, 16 << 10);
     assert_true(far->slow == 2.5);
+    assert_true(far->loss == 0.0025 && lab.hosts[1].loss == 0);
     assert_int_equal(far->slots, 1);
     assert_string_equal(far->congestion, "reno");
     assert_int_equal(lab.hosts[3].slots, 0); /* for shards alone */
@@ -147,17 +148,21 @@ static void a_wrong_line_is_named(void **state)
     expect_refused("host a rate=1Gbit slots=0",
                    "a.lab:1: a host without slots and shards has nothing to do");
     expect_refused("host a rate=1Gbit slow=0.5", "a.lab:1: slow=0.5: give a factor of 1 to 1000");
+    expect_refused("host a rate=1Gbit loss=51%",
+                   "a.lab:1: loss=51%: give a share of at most half: 0.001 or 0.1%");
+    expect_refused("host a rate=1Gbit loss=nan",
+                   "a.lab:1: loss=nan: give a share of at most half: 0.001 or 0.1%");
     expect_refused("host a rate=1Gbit switch=b",
                    "a.lab:1: switch=b: give the name of a switch in a line above");
     expect_refused("host a rat=1Gbit",
                    "a.lab:1: 'rat=1Gbit' is not understood; there are rate, queue, burst, slots, "
-                   "shards, slow, switch, congestion, each with =VALUE");
+                   "shards, slow, loss, switch, congestion, each with =VALUE");
     expect_refused("host a rate", "a.lab:1: 'rate' is not understood; there are rate, queue, "
-                                  "burst, slots, shards, slow, switch, congestion, each with "
+                                  "burst, slots, shards, slow, loss, switch, congestion, each with "
                                   "=VALUE");
     expect_refused("default uplink=1Gbit",
                    "a.lab:1: 'uplink=1Gbit' is not understood; there are rate, queue, burst, "
-                   "slots, slow, switch, congestion, each with =VALUE");
+                   "slots, slow, loss, switch, congestion, each with =VALUE");
     expect_refused("switch s queue=64K", "a.lab:1: switch s has no uplink; give uplink=1Gbit");
     expect_refused("switch s uplink=1Gbit\nswitch s uplink=1Gbit",
                    "a.lab:2: the name s is taken; give another");

@@ -39,7 +39,8 @@ static void a_lab_is_told_in_the_words_of_predict(void **state)
     (void)state;
     assert_string_equal(predicted("default rate=1Gbit\nhost a slots=2\nhost b slots=2 slow=3\n"),
                         "--host-links=1Gbit,1Gbit --slow=1,3 --hosts=2 --workers-per-host=2 "
-                        "--processors=2 --frame-bytes=66 --latency=20 --placement=beside");
+                        "--processors=2 --frame-bytes=66 --latency=20 --loss=0 "
+                        "--placement=beside");
 }
 
 static void hosts_of_shards_come_behind_those_of_workers(void **state)
@@ -48,7 +49,9 @@ static void hosts_of_shards_come_behind_those_of_workers(void **state)
     assert_string_equal(
         predicted("default rate=100Mbit\nhost ps shards=1 rate=1Gbit\nhost a\nhost b\n"),
         "--host-links=100Mbit,100Mbit,1Gbit --slow=1,1,1 --hosts=2 --workers-per-host=1 "
-        "--processors=2 --frame-bytes=66 --latency=20 --placement=dedicated --shards=1");
+        "--processors=2 --frame-bytes=66 --latency=20 --loss=0 --placement=dedicated --shards=1");
+    assert_non_null(
+        strstr(predicted("default rate=1Gbit loss=0.1%\nhost a\nhost b\n"), " --loss=0.001 "));
 }
 
 static void what_is_not_predicted_is_refused(void **state)
@@ -57,6 +60,7 @@ static void what_is_not_predicted_is_refused(void **state)
     expect_refusal(predict("default rate=1Gbit\nhost a slots=2\nhost b\n"),
                    "different numbers of workers");
     expect_refusal(predict("default rate=1Gbit\nhost a\nhost ps shards=2\n"), "several shards");
+    expect_refusal(predict("default rate=1Gbit\nhost a\nhost b loss=0.1%\n"), "lost packets");
     expect_refusal(predict("default rate=1Gbit\nhost a shards=1 slots=1\n"), "several shards");
     expect_refusal(
         predict("default rate=1Gbit\nswitch rack uplink=1Gbit\nhost a\nhost b switch=rack\n"
