@@ -7,15 +7,45 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool is_placed_alike(const psr_runs *r, size_t a, size_t b)
+{
+    const char *one = psr_run_record_placement(&r->items[a]),
+               *other = psr_run_record_placement(&r->items[b]);
+    return one == NULL || other == NULL || strcmp(one, other) == 0;
+}
+
 static bool are_alike(const psr_runs *r, size_t a, size_t b)
 {
     const cJSON *name;
+    if (!is_placed_alike(r, a, b))
+        return false;
     cJSON_ArrayForEach(name, r->differing)
     {
         if (!psr_run_records_agree(&r->items[a], &r->items[b], name->valuestring))
             return false;
     }
     return true;
+}
+
+/* Whether two runs do the same work in a step, so that their rates can be compared. */
+static bool do_the_same(const psr_runs *r, size_t a, size_t b)
+{
+    static const char *const names[] = {"model", "workers", "batch-size"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (!psr_run_records_agree(&r->items[a], &r->items[b], names[i]))
+            return false;
+    return true;
+}
+
+static void number_trainings(const psr_runs *r, psr_run_groups *groups)
+{
+    size_t count = 0;
+    for (size_t g = 0; g < groups->count; g++) {
+        size_t like = 0;
+        while (like < g && !do_the_same(r, groups->items[like].runs[0], groups->items[g].runs[0]))
+            like++;
+        groups->items[g].training = like < g ? groups->items[like].training : count++;
+    }
 }
 
 static psr_run_group *group_of(const psr_runs *r, size_t run, psr_run_groups *groups)
@@ -52,11 +82,13 @@ static void measure(const psr_runs *r, psr_figure figure, psr_run_group *group)
     }
 }
 
-static int fastest_first(const void *a, const void *b)
+static int by_training(const void *a, const void *b)
 {
     const psr_run_group *x = a, *y = b;
     if (isnan(x->median) || isnan(y->median))
         return isnan(x->median) - isnan(y->median);
+    if (x->training != y->training)
+        return x->training < y->training ? -1 : 1;
     return (x->median < y->median) - (x->median > y->median);
 }
 
@@ -71,9 +103,10 @@ void psr_run_groups_make(const psr_runs *r, psr_run_groups *groups)
             group->runs[group->count++] = i;
             group->done += (size_t)done;
         }
+    number_trainings(r, groups);
     for (size_t g = 0; g < groups->count; g++)
         measure(r, groups->rate, &groups->items[g]);
-    qsort(groups->items, groups->count, sizeof *groups->items, fastest_first);
+    qsort(groups->items, groups->count, sizeof *groups->items, by_training);
 }
 
 psr_samples_verdict psr_run_group_compare(const psr_run_group *a, const psr_run_group *b)
@@ -140,6 +173,17 @@ static void name_option(const psr_runs *r, const psr_run_record *run, const char
     *before = ", ";
 }
 
+/* Where its shards are, if others are elsewhere. */
+static void name_placement(const psr_runs *r, size_t run, psr_text_end *end, const char **before)
+{
+    for (size_t i = 0; i < r->count; i++)
+        if (!is_placed_alike(r, i, run)) {
+            psr_text_add(end, "%s%s", *before, psr_run_record_placement(&r->items[run]));
+            *before = ", ";
+            return;
+        }
+}
+
 void psr_run_group_name(const psr_runs *r, const psr_run_group *group, char *text, size_t size)
 {
     const psr_run_record *run = &r->items[group->runs[0]];
@@ -150,6 +194,7 @@ void psr_run_group_name(const psr_runs *r, const psr_run_group *group, char *tex
     for (size_t i = 0; i < sizeof first_named / sizeof *first_named; i++)
         if (psr_run_records_lists(r->differing, first_named[i]))
             name_option(r, run, first_named[i], &end, &before);
+    name_placement(r, group->runs[0], &end, &before);
     cJSON_ArrayForEach(name, r->differing)
     {
         if (!is_first_named(name->valuestring))

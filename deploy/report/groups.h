@@ -10,6 +10,9 @@
 typedef struct psr_run_group {
     size_t runs[PSR_RUNS_MAX]; /* indices; the first stands for the configuration */
     size_t count;
+    /* Groups of one network, number of workers and batch have the same number here: these are
+     * compared. Numbers count from 0, in the order of the runs */
+    size_t training;
     size_t done;                   /* how many of them ended well: the first so many */
     double rates[PSR_SAMPLES_MAX]; /* of these, the first so many, in images per second */
     size_t rate_count;
@@ -17,7 +20,8 @@ typedef struct psr_run_group {
 } psr_run_group;
 
 typedef struct psr_run_groups {
-    psr_run_group items[PSR_RUNS_MAX]; /* the fastest first; those without a rate last */
+    /* by training, and of each the fastest first; those without a rate last of all */
+    psr_run_group items[PSR_RUNS_MAX];
     size_t count;
     /* by which they are compared: together_images_per_s where all runs that ended well have it,
      * else images_per_s */

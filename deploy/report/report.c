@@ -84,7 +84,8 @@ static const char doc[] =
     "Examples:\n"
     "  psring report psring-runs/A psring-runs/B\n"
     "  psring report psring-runs/* -o report.html\n"
-    "  psring report bench.jsonl -o report.html (of psring bench train --keep-runs)\n"
+    "  psring report bench.jsonl -o report.html (of psring bench train; with --keep-runs the page "
+    "has losses and steps too)\n"
     "\n"
     "The figures (docs/figures.md has more of them and of metrics.jsonl's fields):\n";
 
@@ -300,15 +301,11 @@ static psr_err print_report(report *r)
 static psr_err run_report(report *r)
 {
     psr_runs *runs = &r->runs;
-    bool unreadable = false;
-    for (size_t i = 0; i < runs->count; i++) {
-        psr_run_record_read(runs->directories[i], &runs->items[i]);
-        unreadable = unreadable || runs->items[i].status == PSR_RUN_UNREADABLE;
-    }
+    const bool readable = psr_runs_read(runs);
     PSR_TRY(psr_run_records_differ(runs->items, runs->count, &runs->differing));
     PSR_TRY(print_report(r));
-    return unreadable ? psr_fail(PSR_ERR_USAGE, "a directory could not be read, as its row says")
-                      : PSR_OK;
+    return readable ? PSR_OK
+                    : psr_fail(PSR_ERR_USAGE, "a directory could not be read, as its row says");
 }
 
 int psr_command_report(int argc, char **argv)

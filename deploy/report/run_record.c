@@ -124,7 +124,7 @@ static cJSON *read_lab(const char *directory)
     return lab;
 }
 
-static void tell_how_made(psr_run_record *r)
+void psr_run_record_tell_how_made(psr_run_record *r)
 {
     static const char played[] = "played:";
     psr_text_end end = {r->made, sizeof r->made};
@@ -166,7 +166,7 @@ void psr_run_record_read(const char *directory, psr_run_record *ret)
                                                                         : PSR_RUN_FAILED;
         snprintf(r.why, sizeof r.why, "%s", line != NULL ? line : status);
     }
-    tell_how_made(&r);
+    psr_run_record_tell_how_made(&r);
     *ret = r;
 }
 

@@ -31,6 +31,9 @@ typedef struct psr_run_record {
 /* Always fills in *ret_record; if the files cannot be read it is PSR_RUN_UNREADABLE and says why.
  * directory: borrowed for its life. */
 void psr_run_record_read(const char *directory, psr_run_record *ret_record);
+/* Fills in `made`, which is empty, from its configuration, and from what psring lab has left beside
+ * its directory, or the file of psring bench train that has the run. */
+void psr_run_record_tell_how_made(psr_run_record *record);
 void psr_run_record_done(psr_run_record *record);
 
 /* "done", "interrupted", "failed", "unfinished", "unreadable". */

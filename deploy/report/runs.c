@@ -1,5 +1,7 @@
 #include "deploy/report/runs.h"
 
+#include "deploy/report/bench_file.h"
+
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,16 +34,44 @@ static int is_visible(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-static psr_err add_found(psr_runs *r, const char *directory, const char *name)
+/* Consumes found. */
+static psr_err add_named(psr_runs *r, char *found)
 {
-    char *found = NULL;
-    if (asprintf(&found, "%s/%s", directory, name) < 0)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a run's name");
     psr_err err = add_directory(r, found);
     if (err == PSR_OK)
         r->found[r->found_count++] = found;
     else
         free(found);
+    return err;
+}
+
+static psr_err add_found(psr_runs *r, const char *directory, const char *name)
+{
+    char *found = NULL;
+    if (asprintf(&found, "%s/%s", directory, name) < 0)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a run's name");
+    return add_named(r, found);
+}
+
+static psr_err add_line(psr_runs *r, const psr_bench_file *file, size_t i)
+{
+    char *name = NULL;
+    PSR_TRY(psr_bench_file_name(file, i, &name));
+    PSR_TRY(add_named(r, name));
+    return psr_bench_file_record(file, i, name, &r->items[r->count - 1]);
+}
+
+/* What the file says of the runs whose directories it has not kept. */
+static psr_err add_lines(psr_runs *r, const char *path)
+{
+    psr_bench_file *file = NULL;
+    PSR_TRY(psr_bench_file_read(path, &file));
+    psr_err err = psr_bench_file_count(file) > 0
+                      ? PSR_OK
+                      : psr_fail(PSR_ERR_USAGE, "%s has no repetition yet", path);
+    for (size_t i = 0; err == PSR_OK && i < psr_bench_file_count(file); i++)
+        err = add_line(r, file, i);
+    psr_bench_file_free(file);
     return err;
 }
 
@@ -51,13 +81,7 @@ static psr_err add_bench(psr_runs *r, const char *file)
     struct dirent **entries = NULL;
     snprintf(directory, sizeof directory, "%s.runs", file);
     int count = scandir(directory, &entries, is_visible, alphasort);
-    psr_err err = PSR_OK;
-    if (count <= 0)
-        err =
-            psr_fail(PSR_ERR_USAGE,
-                     "%s is a file without run directories in %s; give runs, or what psring bench "
-                     "train --keep-runs has written",
-                     file, directory);
+    psr_err err = count <= 0 ? add_lines(r, file) : PSR_OK;
     for (int i = 0; i < count; i++) {
         if (err == PSR_OK)
             err = add_found(r, directory, entries[i]->d_name);
@@ -71,7 +95,20 @@ psr_err psr_runs_add(psr_runs *r, const char *path)
 {
     struct stat status;
     bool is_file = stat(path, &status) == 0 && S_ISREG(status.st_mode);
-    return is_file ? add_bench(r, path) : add_directory(r, path);
+    PSR_TRY(is_file ? add_bench(r, path) : add_directory(r, path));
+    r->given[r->given_count++] = path; /* no more than runs */
+    return PSR_OK;
+}
+
+bool psr_runs_read(psr_runs *r)
+{
+    bool readable = true;
+    for (size_t i = 0; i < r->count; i++) {
+        if (r->items[i].json == NULL)
+            psr_run_record_read(r->directories[i], &r->items[i]);
+        readable = readable && r->items[i].status != PSR_RUN_UNREADABLE;
+    }
+    return readable;
 }
 
 void psr_runs_done(psr_runs *r)

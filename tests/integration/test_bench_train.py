@@ -5,8 +5,11 @@ after a run that failed, and keeps within 80 columns.
 
 usage: test_bench_train.py PSRING"""
 
+import html
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -55,6 +58,54 @@ def measures_all(tap, psring, directory):
            why(again))
     table = done.stdout[done.stdout.index("mlp, 2 workers, batches of 4\n"):]
     tap.ok(table in again.stdout, "and shows the same table", why(again))
+
+
+def report(psring, directory, *words):
+    return subprocess.run([psring, "report", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=directory, timeout=PATIENCE_S)
+
+
+def reports_the_file(tap, psring, directory):
+    """What psring report makes of a file whose run directories were not kept."""
+    done = report(psring, directory, "all.jsonl", "-o", "page.html")
+    if not tap.ok(done.returncode == 0 and done.stdout == "page.html: 10 runs\n" and done.stderr == "", "the file alone has a page", why(done)):
+        return
+    with open(os.path.join(directory, "page.html")) as file:
+        page = html.unescape(file.read())
+    told = records(os.path.join(directory, "all.jsonl"))
+    answer = re.search("<p class=answer>(.*?)</p>", page, re.S).group(1)
+    tap.ok("No configuration can be called the fastest" in answer and "ended with the same bits" in answer, "which answers", [answer])
+    tap.ok(all(record["hash"] in page for record in told) and "after the warm-up" in page and "mode ps, shards 2" in page and "no exchange" in page,
+           "and has its runs and their steps", [page])
+    mean_ms = sum(1000 * record["step_s"] for record in told if record["configuration"] == "ring") / 2
+    tap.ok("%.3g ms, " % mean_ms in page, "a step's time is that of the file", ["%.3g" % mean_ms, page])
+    words = page[page.index("<pre class=lines>") + len("<pre class=lines>"):].split("\n")[0]
+    again = bench(psring, directory, shlex.split(words)[3:])
+    tap.ok(again.returncode == 0 and len(records(os.path.join(directory, "all.jsonl"))) == len(told), "its command is the one that wrote the file",
+           [words] + why(again))
+    done = report(psring, directory, "all.jsonl", "--json")
+    runs = json.loads(done.stdout)["runs"]
+    tap.ok([(run["hash"], run["together_images_per_s"], run["steps"]) for run in runs] ==
+           [(record["hash"], record["images_per_s"], record["steps"]) for record in told], "--json has its figures", why(done))
+
+
+def refuses_a_damaged_file(tap, psring, directory):
+    with open(os.path.join(directory, "all.jsonl")) as file:
+        lines = file.read().splitlines(True)
+    for name, text, line in (("half", "".join(lines[:2]) + lines[2][:40] + "\n" + lines[3], "half.jsonl: line 3 is no repetition as psring bench train writes it"),
+                             ("no-head", "".join(lines[1:]), "no-head.jsonl is no file of psring bench train"),
+                             ("other-head", lines[0].replace('"mode":"ps,ring,local,none"', '"mode":"ring"') + lines[1], "its first line speaks of no mlp, 2 workers"),
+                             ("empty", "", "empty.jsonl is no file of psring bench train"),
+                             ("early", lines[0], "early.jsonl has no repetition yet"),
+                             ("hostile", lines[0] + lines[1].replace("ps:1", "ps\\u001b[2J"), "hostile.jsonl: line 2 is no repetition")):
+        with open(os.path.join(directory, name + ".jsonl"), "w") as file:
+            file.write(text)
+        done = report(psring, directory, name + ".jsonl", "-o", "damaged.html")
+        tap.ok(done.returncode == 2 and done.stdout == "" and line in done.stderr and done.stderr.count("\n") == 1 and
+               not os.path.exists(os.path.join(directory, "damaged.html")), "%s: one line, and no page" % name, why(done))
+    with open(os.path.join(directory, "torn.jsonl"), "w") as file:
+        file.write("".join(lines[:3]) + lines[3][:30])
+    done = report(psring, directory, "torn.jsonl", "-o", "torn.html")
+    tap.ok(done.returncode == 0 and done.stdout == "torn.html: 2 runs\n", "a torn last line is left out", why(done))
 
 
 def measures_over_hosts(tap, psring, directory):
@@ -160,6 +211,8 @@ def main(psring):
     psring = os.path.abspath(psring)
     with Workspace() as directory:
         measures_all(tap, psring, directory)
+        reports_the_file(tap, psring, directory)
+        refuses_a_damaged_file(tap, psring, directory)
         measures_over_hosts(tap, psring, directory)
         goes_on_after_a_kill(tap, psring, directory)
         goes_on_after_a_failure(tap, psring, directory)

@@ -26,8 +26,8 @@ void psr_page_put_question(const psr_page *p)
 
 /* ---- the fastest ---- */
 
-/* Groups of one network that are compared, the fastest first: those with a rate whose workers
- * exchange anything, since the others only show what the exchange costs. */
+/* Groups that are compared, the fastest first: those of one training that have a rate, and whose
+ * workers exchange anything, since the others only show what the exchange costs. */
 typedef struct candidates {
     const psr_run_group *groups[PSR_RUNS_MAX];
     size_t at[PSR_RUNS_MAX]; /* their numbers */
@@ -39,7 +39,7 @@ static void find_candidates(const psr_page *p, size_t like, candidates *all)
     all->count = 0;
     for (size_t g = 0; g < psr_page_measured(p); g++) {
         const psr_run_record *run = &p->runs->items[p->groups.items[g].runs[0]];
-        if (strcmp(psr_page_option(p, g, "model"), psr_page_option(p, like, "model")) != 0 ||
+        if (p->groups.items[g].training != p->groups.items[like].training ||
             !psr_run_record_exchanges(run))
             continue;
         all->at[all->count] = g;
@@ -86,16 +86,15 @@ static void put_fastest_of(const psr_page *p, const candidates *all)
     psr_html_text(p->to, text);
 }
 
-/* Whether a group before it is of the same network. */
-static bool has_come(const psr_page *p, size_t group)
+static bool several_trainings(const psr_page *p)
 {
-    for (size_t g = 0; g < group; g++)
-        if (strcmp(psr_page_option(p, g, "model"), psr_page_option(p, group, "model")) == 0)
+    for (size_t g = 1; g < psr_page_measured(p); g++)
+        if (p->groups.items[g].training != p->groups.items[0].training)
             return true;
     return false;
 }
 
-/* A sentence for each network. */
+/* A sentence for each network, number of workers and batch. */
 static void put_fastest(const psr_page *p)
 {
     candidates all;
@@ -104,11 +103,12 @@ static void put_fastest(const psr_page *p)
         return;
     }
     for (size_t g = 0; g < psr_page_measured(p); g++) {
-        if (has_come(p, g))
+        if (g > 0 && p->groups.items[g].training == p->groups.items[g - 1].training)
             continue;
         find_candidates(p, g, &all);
         if (all.count > 0)
             put_fastest_of(p, &all);
+        psr_page_put(p, several_trainings(p) ? "<br>\n" : "");
     }
 }
 

@@ -1,5 +1,6 @@
 #include "deploy/report/page/page_private.h"
 
+#include "deploy/report/bench_file.h"
 #include "deploy/report/page/html.h"
 
 #include <math.h>
@@ -36,9 +37,10 @@ void psr_page_put_throughput(const psr_page *p)
 
 /* ---- scaling ---- */
 
+/* One way to train, with several numbers of workers. */
 typedef struct scaling {
     double workers[PSR_RUNS_MAX], rates[PSR_RUNS_MAX];
-    char mode[64];
+    char name[64];
     size_t count;
 } scaling;
 
@@ -48,14 +50,31 @@ static int by_workers(const void *a, const void *b)
     return (x[0] > y[0]) - (x[0] < y[0]);
 }
 
-/* The groups of a mode, in the order of their workers. */
-static void collect_mode(const psr_page *p, const char *mode, scaling *s)
+/* "ps, 2 shards", "ring", "no exchange". */
+static void name_way(const psr_page *p, size_t group, char name[64])
+{
+    const psr_run_record *run = &p->runs->items[p->groups.items[group].runs[0]];
+    const char *mode = psr_page_option(p, group, "mode"),
+               *shards = psr_page_option(p, group, "shards");
+    const bool has_shards = psr_page_differs_in(p, "shards") && strcmp(mode, "ps") == 0;
+    if (!psr_run_record_exchanges(run))
+        snprintf(name, 64, "no exchange");
+    else if (has_shards)
+        snprintf(name, 64, "%.20s, %.20s shard%s", mode, shards,
+                 strcmp(shards, "1") == 0 ? "" : "s");
+    else
+        snprintf(name, 64, "%.60s", mode);
+}
+
+/* The groups of a way, in the order of their workers. */
+static void collect_way(const psr_page *p, const char *name, scaling *s)
 {
     double pairs[PSR_RUNS_MAX][2];
+    char other[64];
     *s = (scaling){0};
-    snprintf(s->mode, sizeof s->mode, "%s", mode);
+    snprintf(s->name, sizeof s->name, "%s", name);
     for (size_t g = 0; g < psr_page_measured(p); g++)
-        if (strcmp(psr_page_option(p, g, "mode"), mode) == 0) {
+        if (name_way(p, g, other), strcmp(other, name) == 0) {
             pairs[s->count][0] = strtod(psr_page_option(p, g, "workers"), NULL);
             pairs[s->count++][1] = p->groups.items[g].median;
         }
@@ -66,48 +85,51 @@ static void collect_mode(const psr_page *p, const char *mode, scaling *s)
     }
 }
 
-/* Only where nothing but mode and workers differs: a line of other points would join what cannot be
+/* Only where nothing but way and workers differs: a line of other points would join what cannot be
  * compared. */
 static bool shows_scaling(const psr_page *p)
 {
     int others = cJSON_GetArraySize(p->runs->differing) - psr_page_differs_in(p, "workers") -
-                 psr_page_differs_in(p, "mode") - psr_page_differs_in(p, "shards");
+                 psr_page_differs_in(p, "mode") - psr_page_differs_in(p, "shards") -
+                 psr_page_differs_in(p, "exchange");
     return psr_page_differs_in(p, "workers") && others == 0 && psr_page_measured(p) > 1;
 }
 
-static size_t collect_scaling(const psr_page *p, scaling modes[static PSR_HTML_COLOURS])
+static size_t collect_scaling(const psr_page *p, scaling ways[static PSR_HTML_COLOURS - 1])
 {
     size_t count = 0;
-    for (size_t g = 0; g < psr_page_measured(p) && count < PSR_HTML_COLOURS; g++) {
+    for (size_t g = 0; g < psr_page_measured(p) && count < PSR_HTML_COLOURS - 1; g++) {
+        char name[64];
         bool seen = false;
+        name_way(p, g, name);
         for (size_t m = 0; m < count; m++)
-            seen = seen || strcmp(modes[m].mode, psr_page_option(p, g, "mode")) == 0;
+            seen = seen || strcmp(ways[m].name, name) == 0;
         if (!seen)
-            collect_mode(p, psr_page_option(p, g, "mode"), &modes[count++]);
+            collect_way(p, name, &ways[count++]);
     }
     return count;
 }
 
 void psr_page_put_scaling(const psr_page *p)
 {
-    scaling modes[PSR_HTML_COLOURS];
-    psr_html_line lines[PSR_HTML_COLOURS + 1];
+    scaling ways[PSR_HTML_COLOURS - 1];
+    psr_html_line lines[PSR_HTML_COLOURS];
     if (!shows_scaling(p))
         return;
-    size_t count = collect_scaling(p, modes);
+    size_t count = collect_scaling(p, ways);
     double each = 0, least = INFINITY, most = 0; /* the best rate of a worker, and how many */
     for (size_t m = 0; m < count; m++)
-        for (size_t i = 0; i < modes[m].count; i++) {
-            each = fmax(each, modes[m].rates[i] / modes[m].workers[i]);
-            least = fmin(least, modes[m].workers[i]);
-            most = fmax(most, modes[m].workers[i]);
+        for (size_t i = 0; i < ways[m].count; i++) {
+            each = fmax(each, ways[m].rates[i] / ways[m].workers[i]);
+            least = fmin(least, ways[m].workers[i]);
+            most = fmax(most, ways[m].workers[i]);
         }
     double limit_x[] = {least, most}, limit_y[] = {each * least, each * most};
     for (size_t m = 0; m < count; m++)
-        lines[m] = (psr_html_line){.name = modes[m].mode,
-                                   .x = modes[m].workers,
-                                   .y = modes[m].rates,
-                                   .count = modes[m].count,
+        lines[m] = (psr_html_line){.name = ways[m].name,
+                                   .x = ways[m].workers,
+                                   .y = ways[m].rates,
+                                   .count = ways[m].count,
                                    .colour = m};
     lines[count] = (psr_html_line){.name = "limit: each worker as fast as the fastest one here",
                                    .x = limit_x,
@@ -121,30 +143,56 @@ void psr_page_put_scaling(const psr_page *p)
 
 /* ---- where a step's time goes ---- */
 
+#define NEARLY_NONE 0.001 /* of a step: what is hidden without an exchange */
+
 enum { COMPUTE, EXPOSED, WAIT, LOAD, REST, PARTS };
 static const char *const part_names[PARTS] = {
     "forward and backward passes", "the exchange that nothing hides", "waiting for other workers",
     "waiting for data", "the rest, until the slowest worker had its weights"};
 
-/* The mean of a figure over the group's runs, a step, in ms. */
-static double step_ms(const psr_page *p, const psr_run_group *group, psr_figure figure)
+/* A time of a step: the figure of a run directory, and the name in a file of psring bench train
+ * whose run directories were not kept. */
+typedef struct step_time {
+    psr_figure figure;
+    const char *name;
+} step_time;
+
+static const step_time whole_step = {PSR_FIGURE_TRAIN_S, "step_s"},
+                       computing = {PSR_FIGURE_COMPUTE_S, "compute_s"},
+                       waiting = {PSR_FIGURE_WAIT_S, "exposed_mean_s"},
+                       exposed = {PSR_FIGURE_EXPOSED_S_MIN, "exposed_s"},
+                       hidden = {PSR_FIGURE_HIDDEN_S, "hidden_s"},
+                       loading = {PSR_FIGURE_LOAD_WAIT_S, "load_wait_s"};
+
+static bool is_of_bench_file(const psr_page *p, const psr_run_group *group)
 {
-    return 1000 * psr_run_group_figure(p->runs, group, figure) /
-           psr_run_group_figure(p->runs, group, PSR_FIGURE_OWN_STEPS);
+    return isfinite(psr_bench_record_step(&p->runs->items[group->runs[0]], whole_step.name));
+}
+
+/* The mean of a time over the group's runs, a step, in ms. */
+static double step_ms(const psr_page *p, const psr_run_group *group, step_time time)
+{
+    double sum = 0;
+    if (!is_of_bench_file(p, group))
+        return 1000 * psr_run_group_figure(p->runs, group, time.figure) /
+               psr_run_group_figure(p->runs, group, PSR_FIGURE_OWN_STEPS);
+    for (size_t i = 0; i < group->done; i++)
+        sum += psr_bench_record_step(&p->runs->items[group->runs[i]], time.name);
+    return group->done > 0 ? 1000 * sum / (double)group->done : NAN;
 }
 
 /* In ms, means over workers and runs; the exchange is that of the worker that waits least for it,
  * as the others wait for their fellows too. Returns the whole step's; NaN: not known. */
 static double parts_of_step(const psr_page *p, const psr_run_group *group, double ms[PARTS])
 {
-    double whole = step_ms(p, group, PSR_FIGURE_TRAIN_S);
-    double wait = step_ms(p, group, PSR_FIGURE_WAIT_S);
-    ms[COMPUTE] = step_ms(p, group, PSR_FIGURE_COMPUTE_S);
-    ms[EXPOSED] = step_ms(p, group, PSR_FIGURE_EXPOSED_S_MIN);
+    double whole = step_ms(p, group, whole_step);
+    double wait = step_ms(p, group, waiting);
+    ms[COMPUTE] = step_ms(p, group, computing);
+    ms[EXPOSED] = step_ms(p, group, exposed);
     if (!isfinite(ms[EXPOSED]))
         ms[EXPOSED] = wait; /* a run of an older version */
     ms[WAIT] = fmax(wait - ms[EXPOSED], 0);
-    ms[LOAD] = step_ms(p, group, PSR_FIGURE_LOAD_WAIT_S);
+    ms[LOAD] = step_ms(p, group, loading);
     ms[REST] = fmax(whole - ms[COMPUTE] - wait - ms[LOAD], 0);
     return whole;
 }
@@ -152,8 +200,12 @@ static double parts_of_step(const psr_page *p, const psr_run_group *group, doubl
 void psr_page_put_parts(const psr_page *p)
 {
     double most = 0, ms[PARTS];
-    for (size_t g = 0; g < psr_page_measured(p); g++)
+    bool warm = false, cold = false; /* without warm-up, and with it */
+    for (size_t g = 0; g < psr_page_measured(p); g++) {
         most = fmax(most, parts_of_step(p, &p->groups.items[g], ms)); /* fmax leaves NaN out */
+        warm = warm || is_of_bench_file(p, &p->groups.items[g]);
+        cold = cold || !is_of_bench_file(p, &p->groups.items[g]);
+    }
     if (!(most > 0))
         return;
     psr_page_put(p, "<h2>Where a step's time goes</h2>\n<p class=legend>");
@@ -171,40 +223,53 @@ void psr_page_put_parts(const psr_page *p)
             parts[i] = (psr_html_part){ms[i], i, titles[i]};
         }
         psr_page_group_name(p, g, name);
+        const double behind = step_ms(p, &p->groups.items[g], hidden);
         snprintf(value, sizeof value, "%.3g ms, %.3g hidden", whole,
-                 step_ms(p, &p->groups.items[g], PSR_FIGURE_HIDDEN_S));
+                 behind < NEARLY_NONE * whole ? 0 : behind);
         psr_html_bar(p->to, name, parts, PARTS, most, value);
     }
-    psr_page_put(
-        p, "<p class=soft>Means over workers and runs, warm-up included. Hidden: gradients or "
-           "weights were under way while the worker did something else.</p>\n");
+    psr_page_put(p, "<p class=soft>Means over workers and runs, ");
+    psr_page_put(p, !warm   ? "warm-up included"
+                    : !cold ? "after the warm-up"
+                            : "after the warm-up where only the benchmark's file was kept");
+    psr_page_put(p, ". Hidden: gradients or weights were under way while the worker did something "
+                    "else.</p>\n");
 }
 
 /* ---- bytes ---- */
 
+/* Of a step, in the mean of the group's runs; *ret_lent is NaN where it is not known how they went,
+ * as in a benchmark's file. */
+static double bytes_of_step(const psr_page *p, const psr_run_group *group, double *ret_lent)
+{
+    const double steps = psr_run_group_figure(p->runs, group, PSR_FIGURE_OWN_STEPS);
+    *ret_lent = psr_run_group_figure(p->runs, group, PSR_FIGURE_BYTES_LENT) / steps;
+    return psr_run_group_figure(p->runs, group, PSR_FIGURE_BYTES_SENT) / steps;
+}
+
 void psr_page_put_bytes(const psr_page *p)
 {
-    double most = 0;
-    for (size_t g = 0; g < psr_page_measured(p); g++)
-        most = fmax(most,
-                    psr_run_group_figure(p->runs, &p->groups.items[g], PSR_FIGURE_BYTES_SENT) /
-                        psr_run_group_figure(p->runs, &p->groups.items[g], PSR_FIGURE_OWN_STEPS));
+    double most = 0, lent;
+    bool known = true;
+    for (size_t g = 0; g < psr_page_measured(p); g++) {
+        most = fmax(most, bytes_of_step(p, &p->groups.items[g], &lent));
+        known = known && isfinite(lent);
+    }
     if (!(most > 0))
         return;
-    psr_page_put(
-        p, "<h2>Bytes that workers send in a step</h2>\n<p class=legend>"
-           "<span><i class=s0></i>through sockets</span> <span><i class=s1></i>through memory that "
-           "processes of a host share</span></p>\n");
+    psr_page_put(p, "<h2>Bytes that workers send in a step</h2>\n");
+    if (known)
+        psr_page_put(p, "<p class=legend><span><i class=s0></i>through sockets</span> "
+                        "<span><i class=s1></i>through memory that processes of a host "
+                        "share</span></p>\n");
     for (size_t g = 0; g < psr_page_measured(p); g++) {
-        const psr_run_group *group = &p->groups.items[g];
         char name[PSR_PAGE_NAME_BYTES], value[PSR_PAGE_TEXT_BYTES];
-        double steps = psr_run_group_figure(p->runs, group, PSR_FIGURE_OWN_STEPS),
-               sent = psr_run_group_figure(p->runs, group, PSR_FIGURE_BYTES_SENT) / steps,
-               lent = psr_run_group_figure(p->runs, group, PSR_FIGURE_BYTES_LENT) / steps;
-        psr_html_part parts[] = {{sent - lent, 0, "through sockets"},
-                                 {lent, 1, "through shared memory"}};
+        const double sent = bytes_of_step(p, &p->groups.items[g], &lent);
+        const psr_html_part ways[] = {{sent - lent, 0, "through sockets"},
+                                      {lent, 1, "through shared memory"}},
+                            all = {sent, 0, NULL};
         psr_page_group_name(p, g, name);
         snprintf(value, sizeof value, "%.3f MB", sent / 1e6);
-        psr_html_bar(p->to, name, parts, 2, most, value);
+        psr_html_bar(p->to, name, known ? ways : &all, known ? 2 : 1, most, value);
     }
 }

@@ -2,9 +2,12 @@
 
 #include "base/show/summary.h"
 #include "base/text/json.h"
+#include "deploy/report/bench_file.h"
 #include "deploy/report/page/html.h"
 
 #include <string.h>
+
+#define RUNS_SHOWN 16 /* a longer table is folded */
 
 /* ---- runs, configuration, machine ---- */
 
@@ -14,7 +17,11 @@ void psr_page_put_runs(const psr_page *p)
                                          PSR_FIGURE_IMAGES_PER_S, PSR_FIGURE_STEADY_IMAGES_PER_S,
                                          PSR_FIGURE_LOSS,         PSR_FIGURE_TEST_ACCURACY};
     const size_t count = sizeof figures / sizeof *figures;
-    psr_page_put(p, "<h2>Runs</h2>\n<div class=wide><table><tr><th>run<th>status");
+    const bool folded = p->runs->count > RUNS_SHOWN;
+    psr_page_put(p, "<h2>Runs</h2>\n");
+    if (folded)
+        fprintf(p->to, "<details><summary>All %zu runs</summary>\n", p->runs->count);
+    psr_page_put(p, "<div class=wide><table><tr><th>run<th>status");
     for (size_t f = 0; f < count; f++)
         psr_page_put_text(p, "<th>", psr_figure_definitions[figures[f]].name, "");
     psr_page_put(p, "<th>hash</tr>\n");
@@ -32,7 +39,7 @@ void psr_page_put_runs(const psr_page *p)
         const char *hash = psr_run_record_hash(run);
         psr_page_put_text(p, "<td><code>", hash != NULL ? hash : "-", "</code></tr>\n");
     }
-    psr_page_put(p, "</table></div>\n");
+    psr_page_put(p, folded ? "</table></div></details>\n" : "</table></div>\n");
     for (size_t i = 0; i < p->runs->count; i++) {
         char text[PSR_SUMMARY_BYTES], name[PSR_RUNS_NAME_BYTES];
         psr_summary_stretches(p->runs->items[i].outcome, "", text);
@@ -154,6 +161,12 @@ void psr_page_put_caveats(const psr_page *p)
 
 static void put_quoted(const psr_page *p, const char *word) /* for a POSIX shell */
 {
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "-_./:=,@+%";
+    if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
+        psr_page_put_text(p, "", word, "");
+        return;
+    }
     psr_page_put(p, "&#39;");
     for (const char *end; *word; word = *end ? end + 1 : end) {
         char run[PSR_RUNS_NAME_BYTES];
@@ -164,18 +177,38 @@ static void put_quoted(const psr_page *p, const char *word) /* for a POSIX shell
     psr_page_put(p, "&#39;");
 }
 
+/* Of runs that a benchmark's file alone tells of: that of the whole file, once. */
+static void put_benchmark(const psr_page *p, size_t run)
+{
+    const cJSON *command = psr_bench_record_command(&p->runs->items[run]), *word;
+    for (size_t i = 0; i < run; i++)
+        if (cJSON_Compare(psr_bench_record_command(&p->runs->items[i]), command, true))
+            return;
+    cJSON_ArrayForEach(word, command)
+    {
+        put_quoted(p, word->valuestring);
+        psr_page_put(p, word->next != NULL ? " " : "\n");
+    }
+}
+
 void psr_page_put_commands(const psr_page *p)
 {
-    psr_page_put(p, "<h2>To repeat it</h2>\n<pre>");
+    psr_page_put(p, "<h2>To repeat it</h2>\n<pre class=lines>");
     for (size_t g = 0; g < p->groups.count; g++) {
+        const psr_run_record *run = &p->runs->items[p->groups.items[g].runs[0]];
+        if (psr_bench_record_command(run) != NULL)
+            continue;
         psr_page_put(p, "psring train --config ");
-        put_quoted(p, p->runs->items[p->groups.items[g].runs[0]].directory);
+        put_quoted(p, run->directory);
         psr_page_put(p, "\n");
     }
+    for (size_t i = 0; i < p->runs->count; i++)
+        if (psr_bench_record_command(&p->runs->items[i]) != NULL)
+            put_benchmark(p, i);
     psr_page_put(p, "psring report");
-    for (size_t i = 0; i < p->runs->count; i++) {
+    for (size_t i = 0; i < p->runs->given_count; i++) {
         psr_page_put(p, " ");
-        put_quoted(p, p->runs->items[i].directory);
+        put_quoted(p, p->runs->given[i]);
     }
     psr_page_put(p, " -o report.html</pre>\n");
 }
