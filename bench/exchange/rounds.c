@@ -1,5 +1,6 @@
 #include "bench/exchange/rounds.h"
 
+#include "base/system/signals.h"
 #include "bench/exchange/link.h"
 #include "bench/exchange/member.h"
 
@@ -21,19 +22,70 @@ typedef struct member {
     int link; /* socket pair to it */
 } member;
 
+static const int ending[] = {SIGINT, SIGTERM, SIGHUP};
+enum { ENDING = sizeof ending / sizeof *ending };
+
 typedef struct rounds {
     bench_run *b;
     uint32_t first, count; /* the members that this process starts */
     member *own;           /* [count] */
     struct pollfd *links;  /* [count] to them */
+    /* before the rounds */
+    struct sigaction before[ENDING];
+    sigset_t mask;
     /* what own members say, [count], and what all do, [members]; of the largest size */
     bench_answer *said, *heard;
 } rounds;
 
+/* ---- signals ----
+ *
+ * A process that has started all members itself ends them first, and removes the directory in which
+ * they meet. During the rounds a signal comes only while a member is heard. */
+
+static volatile sig_atomic_t told; /* the signal; 0: none */
+
+static void take_signal(int signal)
+{
+    told = signal;
+}
+
+static void watch_signals(rounds *r)
+{
+    const struct sigaction action = {.sa_handler = take_signal};
+    sigset_t all;
+    sigemptyset(&all);
+    for (size_t i = 0; i < ENDING && r->b->meeting == NULL; i++) {
+        sigaction(ending[i], NULL, &r->before[i]);
+        if (psr_signal_is_ignored(ending[i]))
+            continue;
+        sigaction(ending[i], &action, NULL);
+        sigaddset(&all, ending[i]);
+    }
+    sigprocmask(SIG_BLOCK, &all, &r->mask);
+}
+
+static void unwatch_signals(const rounds *r)
+{
+    for (size_t i = 0; i < ENDING && r->b->meeting == NULL; i++)
+        sigaction(ending[i], &r->before[i], NULL);
+    sigprocmask(SIG_SETMASK, &r->mask, NULL);
+}
+
+/* In a member. */
+static void leave_signals(const rounds *r)
+{
+    for (size_t i = 0; i < ENDING && r->b->meeting == NULL; i++)
+        if (!psr_signal_is_ignored(ending[i]))
+            signal(ending[i], SIG_DFL);
+    sigprocmask(SIG_SETMASK, &r->mask, NULL);
+}
+
 /* ---- processes ---- */
 
-static _Noreturn void become_member(const bench_run *b, uint32_t index, pid_t parent, int link)
+static _Noreturn void become_member(const rounds *r, uint32_t index, pid_t parent, int link)
 {
+    const bench_run *b = r->b;
+    leave_signals(r);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
@@ -56,7 +108,7 @@ static void start_members(const rounds *r)
         if (r->own[i].pid < 0)
             bench_die("fork");
         if (r->own[i].pid == 0)
-            become_member(r->b, r->first + i, parent, pair[1]);
+            become_member(r, r->first + i, parent, pair[1]);
         close(pair[1]);
     }
 }
@@ -77,6 +129,16 @@ static void end_members(const rounds *r)
     }
 }
 
+/* By the signal that has come. */
+static _Noreturn void leave(const rounds *r)
+{
+    end_members(r);
+    bench_run_done(r->b);
+    unwatch_signals(r);
+    raise(told); /* whoever watches signals beside the rounds hears of it too */
+    _exit(1);
+}
+
 /* A member is gone. One that failed has said why; one that was killed could not. */
 static _Noreturn void lose(const rounds *r, uint32_t own)
 {
@@ -84,6 +146,9 @@ static _Noreturn void lose(const rounds *r, uint32_t own)
     const psr_peer peer = bench_member_peer(r->b, r->first + own);
     waitpid(r->own[own].pid, &status, 0);
     r->own[own].pid = 0;
+    sigprocmask(SIG_SETMASK, &r->mask, NULL); /* Ctrl-C is for all of them: it may be waiting */
+    if (told != 0)
+        leave(r);
     if (WIFSIGNALED(status))
         fprintf(stderr, "psring bench exchange: %s %" PRIu32 " was ended by signal %d (%s)\n",
                 peer.role == PSR_ROLE_SHARD ? "shard" : "worker", peer.rank, WTERMSIG(status),
@@ -100,7 +165,10 @@ static void hear(const rounds *r, uint32_t own, void *data, size_t size)
     for (uint32_t i = 0; i < r->count; i++)
         r->links[i] = (struct pollfd){r->own[i].link, i == own ? POLLIN : 0, 0};
     while (r->links[own].revents == 0) {
-        if (poll(r->links, r->count, -1) < 0 && errno != EINTR)
+        const int ready = ppoll(r->links, r->count, NULL, &r->mask);
+        if (told != 0)
+            leave(r);
+        if (ready < 0 && errno != EINTR)
             bench_die("waiting for a member");
         for (uint32_t i = 0; i < r->count; i++)
             if (i != own && r->links[i].revents != 0)
@@ -263,6 +331,7 @@ bench_rounds_figures bench_rounds_run(bench_run *b)
         bench_die("memory");
     if (b->owed != NULL) /* of an earlier call */
         memset(b->owed, 0, (size_t)b->config.workers * b->layout.length * sizeof(float));
+    watch_signals(&r);
     start_members(&r);
     introduce(&r);
     await_shards(&r);
@@ -275,6 +344,7 @@ bench_rounds_figures bench_rounds_run(bench_run *b)
         (void)run_round(&r, &untold, &untold);
     const uint32_t wrong = count_wrong(&r);
     end_members(&r);
+    unwatch_signals(&r);
     qsort(ms, b->rounds, sizeof *ms, compare);
     const bench_rounds_figures f = {.least = ms[0],
                                     .median = bench_median(ms, b->rounds),

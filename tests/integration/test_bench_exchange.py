@@ -147,19 +147,26 @@ def directories_of(pid):
     return [link for link in links if os.path.isdir(link)]
 
 
-def killed_in_the_middle(tap, bench):
-    """A worker, and a shard."""
-    for options, number, count, name in ((["--mode=ring"], 1, 3, "worker 1"), (["--mode=ps", "--shards=1"], 0, 4, "shard 0")):
+def ended_in_the_middle(tap, bench):
+    """A worker, a shard, and the whole call, as by a terminal's Ctrl-C and by kill."""
+    ring, ps = ["--mode=ring"], ["--mode=ps", "--shards=1"]
+    for options, count, name, number, status, line in (
+            (ring, 3, "worker 1", signal.SIGKILL, 1, "psring bench exchange: worker 1 was ended by signal 9 (Killed)\n"),
+            (ps, 4, "shard 0", signal.SIGKILL, 1, "psring bench exchange: shard 0 was ended by signal 9 (Killed)\n"),
+            (ps, 4, "all", signal.SIGINT, -signal.SIGINT, ""), (ring, 3, "the parent", signal.SIGTERM, -signal.SIGTERM, "")):
         process = subprocess.Popen([bench, *options, "--workers=3", "--transport=ipc", "--rounds=10000", "-b", "64K"], stdin=subprocess.DEVNULL,
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
         members = []
         while len(members) < count and process.poll() is None:
             members = children_of(process.pid)
         sockets = directories_of(process.pid)
-        os.kill(members[number], signal.SIGKILL)  # shards are the first
+        if name == "all":
+            os.killpg(process.pid, number)
+        else:
+            os.kill({"worker 1": members[1], "shard 0": members[0]}.get(name, process.pid), number)
         out, said = process.communicate(timeout=PATIENCE_S)
-        tap.ok(process.returncode == 1 and said == "psring bench exchange: %s was ended by signal 9 (Killed)\n" % name,
-               "%s is killed: one line says so" % name, [str(process.returncode), out, said])
+        name = "%s, %s" % (name, number.name)
+        tap.ok(process.returncode == status and said == line, "%s: one line at most, and the status" % name, [str(process.returncode), out, said])
         tap.ok(len(sockets) == 1 and not any(map(os.path.exists, sockets)) and not any(map(is_running, members)), "%s: and nothing is left" % name,
                sockets + [str(members)])
 
@@ -203,7 +210,7 @@ def main(bench, psring):
     sizes_and_peers(tap, bench)
     peers_in_turn(tap, bench)
     interrupted_beside_a_peer(tap, bench)
-    killed_in_the_middle(tap, bench)
+    ended_in_the_middle(tap, bench)
     over_hosts(tap, psring)
     for options, factor in CASES:
         words = [key if value is None else "%s=%s" % (key, value) for key, value in options.items()]
