@@ -181,15 +181,15 @@ static psr_err make_grid(psr_bench_file *f)
     psr_config_defaults(&config);
     for (size_t i = 0; i < PSR_GRID_LISTS; i++)
         values[i] = psr_json_text(lists, psr_grid_list_name((psr_grid_list)i));
-    psr_err err = bench != NULL && strcmp(bench, "train") == 0 && options != NULL
-                      ? psr_config_from_json(&config, options, strlen(options))
-                      : not_ours(f->path);
+    if (bench == NULL || strcmp(bench, "train") != 0 || options == NULL) {
+        free(options);
+        return not_ours(f->path);
+    }
+    psr_err err = psr_config_from_json(&config, options, strlen(options));
+    free(options);
     if (err == PSR_OK)
         err = psr_grid_make(&config, values, psr_json_text(head, "ps-hostfile") != NULL, &f->grid);
-    if (err == PSR_OK)
-        err = make_command(f, &config);
-    free(options);
-    return err;
+    return err == PSR_OK ? make_command(f, &config) : psr_fail_context(err, "%s", f->path);
 }
 
 psr_err psr_bench_file_read(const char *path, psr_bench_file **ret)

@@ -94,6 +94,7 @@ def refuses_a_damaged_file(tap, psring, directory):
     for name, text, line in (("half", "".join(lines[:2]) + lines[2][:40] + "\n" + lines[3], "half.jsonl: line 3 is no repetition as psring bench train writes it"),
                              ("no-head", "".join(lines[1:]), "no-head.jsonl is no file of psring bench train"),
                              ("other-head", lines[0].replace('"mode":"ps,ring,local,none"', '"mode":"ring"') + lines[1], "its first line speaks of no mlp, 2 workers"),
+                             ("other-options", lines[0].replace('"steps":6', '"stops":6') + lines[1], "other-options.jsonl: "),
                              ("empty", "", "empty.jsonl is no file of psring bench train"),
                              ("early", lines[0], "early.jsonl has no repetition yet"),
                              ("hostile", lines[0] + lines[1].replace("ps:1", "ps\\u001b[2J"), "hostile.jsonl: line 2 is no repetition")):
