@@ -70,9 +70,9 @@ PSR_MUST_CHECK psr_err psr_session_checkpoint(psr_session *session, uint64_t ste
                                               uint32_t section, const float *arena, psr_span run);
 
 /* How many pieces of a run of so many floats lie in memory that is kept from one checkpoint to the
- * next; and takes that memory now, for so many pieces, so that the first checkpoint finds it. NOMEM.
- */
+ * next. */
 size_t psr_session_kept_pieces(size_t count);
+/* Takes that memory now, for so many pieces, so that the first checkpoint finds it. NOMEM. */
 PSR_MUST_CHECK psr_err psr_session_keep_pieces(psr_session *session, size_t pieces);
 
 /* Waits until the checkpoint after `steps` steps, which this worker has sent, is in place; 0: none
