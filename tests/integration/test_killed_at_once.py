@@ -53,18 +53,26 @@ class ByHand:
     def __init__(self, programs, directory, name, transport, mode):
         self.psring, self.scheduler, self.shard, self.worker = programs
         self.directory, self.name, self.lives = directory, name, {}
-        self.keys = os.path.join(directory, name + "-keys")
+        try:
+            self.begin(transport, mode)
+        except BaseException:
+            self.kill()
+            raise
+
+    def begin(self, transport, mode):
+        self.keys = os.path.join(self.directory, self.name + "-keys")
         shards = 1 if mode == "ps" else 0
         subprocess.run([self.psring, "keygen", self.keys, "--workers", "2", "--shards", str(shards)] +
                        (["--loopback"] if transport == "ipc" else []), check=True, capture_output=True, timeout=PATIENCE_S)
         options = dict(OPTIONS, transport=transport, mode=mode, workers=2, **({"shards": 1} if shards else {}))
-        head = self.start(self.scheduler, "scheduler", 0, "--out", os.path.join(directory, name),
+        head = self.start(self.scheduler, "scheduler", 0, "--out", os.path.join(self.directory, self.name),
                           *("--%s=%s" % pair for pair in options.items()))
         at = re.search(r"endpoint=(?:tcp|ipc)://(\S+)", head.wait_line("listening endpoint=")).group(1)
         for program, role, count in ((self.shard, "shard", shards), (self.worker, "worker", 2)):
             for rank in range(count):
                 self.start(program, role, rank, "--scheduler", at, "--rank", str(rank))
-        self.lives["worker", 0].wait_line("step: 2,")
+        steps = os.path.join(self.directory, self.name, "metrics.jsonl")
+        head.wait_until(lambda: os.path.getsize(steps) > 0, PATIENCE_S)
 
     def start(self, program, role, rank, *words):
         who = "%s-%d" % (role, rank)
