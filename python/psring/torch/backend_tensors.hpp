@@ -77,12 +77,14 @@ Values values_of(const at::Tensor &tensor)
 /* A contiguous tensor with the same values; the tensor itself if it is one. */
 at::Tensor flat_copy(const at::Tensor &tensor)
 {
+    at::NoGradGuard no_grad;
     return tensor.is_contiguous() ? tensor : tensor.contiguous();
 }
 
 /* A contiguous tensor that becomes `tensor` when the plan ends: itself, or one that is copied. */
 at::Tensor target_of(Plan &plan, const at::Tensor &tensor, bool with_values)
 {
+    at::NoGradGuard no_grad;
     if (tensor.is_contiguous())
         return tensor;
     const at::Tensor dense =
@@ -123,6 +125,7 @@ Row row_of(const Tensors &tensors, const at::Tensor &like, const char *what)
 
 void fill(Row &row, const Tensors &tensors)
 {
+    at::NoGradGuard no_grad;
     int64_t at = 0;
     for (const at::Tensor &tensor : tensors) {
         row.flat.narrow(0, at, tensor.numel()).view(tensor.sizes()).copy_(tensor);

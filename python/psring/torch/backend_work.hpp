@@ -291,8 +291,8 @@ bool Operation::advance(std::unique_lock<std::mutex> &lock, int64_t wait_ms)
 void Operation::complete(std::unique_lock<std::mutex> &lock)
 {
     taken_ = true;
-    lock.unlock();
     std::exception_ptr error = error_;
+    lock.unlock();
     if (error == nullptr) {
         try {
             at::NoGradGuard no_grad;
