@@ -53,7 +53,7 @@ def collectives(tap):
     said, problems = ranks(3, "all")
     names = sorted({line.split(" ", 1)[1].rsplit(" True", 1)[0] for line in said})
     for name in names:
-        tap.ok("(" not in name, name, [line for line in said if name in line] + problems)
+        tap.ok("(" not in name and not name.startswith("psring-torch-"), name, [line for line in said if name in line] + problems)
     tap.ok(len(names) >= 30 and len([line for line in said if " made again " in line]) == 3, "all ranks came to the end", said + problems)
 
 
