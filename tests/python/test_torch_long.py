@@ -13,8 +13,8 @@ if __name__ == "__main__":
 
 import torch  # noqa: E402
 import torchvision  # noqa: E402
-from test_torch import KINDS, bits  # noqa: E402
-from torch_work import alone, tell, together  # noqa: E402
+from test_torch import bits  # noqa: E402
+from torch_work import OPTIMIZERS, alone, tell, together  # noqa: E402
 
 import psring.torch as psring  # noqa: E402
 
@@ -23,7 +23,7 @@ STEPS, NEAR = 200, 1e-6
 
 def long_runs():
     psring.init(deadline=300)
-    for kind in KINDS:
+    for kind in OPTIMIZERS:
         for scheduled in (False, True):
             got, right = together(kind, STEPS, scheduled, "ps", teacher=True), alone(kind, STEPS, scheduled, teacher=True)
             resumed = together(kind, STEPS, scheduled, "ps", resume_at=STEPS // 2 + 7, teacher=True)
@@ -32,7 +32,7 @@ def long_runs():
 
 def parity(tap):
     said, problems = play(long_runs, 2, 1)
-    for kind in KINDS:
+    for kind in OPTIMIZERS:
         lines = [line for line in said if line[0] == kind]
         tap.ok(len(lines) == 2 and all(float(line[2]) <= NEAR and line[3] == "True" for line in lines),
                "%s on shards is within %g of torch.optim's after %d steps, and a resumed run has the uninterrupted one's bits" % (kind, NEAR, STEPS),
