@@ -1,5 +1,5 @@
-"""psring.torch beside torch alone: the bits of DDP with Gloo, and what else an optimizer does. Needs
-a Python with torch and cffi: PSR_PYTHON, or python3; skipped without. TAP.
+"""psring.torch beside torch alone: the bits of DDP with Gloo, and what else an optimizer does.
+Needs a Python with torch and cffi: PSR_PYTHON, or python3; skipped without. TAP.
 
 usage: test_torch.py SHARD PACKAGES"""
 
