@@ -2,6 +2,8 @@
 #include "tests/unit/expect.h"
 
 #include "base/system/file.h"
+#include "model/networks/network.h"
+#include "model/networks/network_list.h"
 #include "model/played/profile.h"
 #include "tests/unit/folder.h"
 
@@ -99,12 +101,41 @@ static void a_profile_of_another_network_does_not_fit(void **state)
     psr_layout_done(&params);
 }
 
+static void the_network_of_a_profile_has_its_tensors_and_nothing_else(void **state)
+{
+    (void)state;
+    psr_profile_tensor tensors[] = {{"scale", 4, 0, 0}, {"b.weight", 48, 0, 0}};
+    const psr_profile written = {.network = "n", .batch = 1, .tensors = tensors, .count = 2};
+    const char *path = in_folder("profile.json");
+    psr_network *net = NULL;
+    psr_config config;
+    psr_config_defaults(&config);
+    snprintf(config.model, sizeof config.model, "profile");
+    snprintf(config.profile, sizeof config.profile, "%s", path);
+    expect_ok(psr_profile_write(path, &written));
+    expect_ok(psr_network_of(&config, 10, 1, 28, 28, &net));
+    expect_ok(psr_profile_fits(&written, path, &net->params));
+    assert_int_equal(net->params.count, 13);
+    assert_int_equal(net->nodes[net->node_count - 1].channels, 10);
+    psr_network_free(net);
+
+    snprintf(tensors[1].name, sizeof tensors[1].name, "scale");
+    expect_ok(psr_profile_write(path, &written));
+    char detail[512];
+    snprintf(detail, sizeof detail, "%s: two tensors are called scale", path);
+    expect_failure(psr_network_of(&config, 10, 1, 28, 28, &net), PSR_ERR_FORMAT, detail);
+
+    config.profile[0] = '\0';
+    assert_int_equal(psr_network_check(&config), PSR_ERR_USAGE);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         IN_A_FOLDER(a_profile_reads_back),
         IN_A_FOLDER(a_wrong_file_is_refused_by_what_is_wrong),
         cmocka_unit_test(a_profile_of_another_network_does_not_fit),
+        IN_A_FOLDER(the_network_of_a_profile_has_its_tensors_and_nothing_else),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
