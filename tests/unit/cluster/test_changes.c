@@ -6,6 +6,7 @@
  * usage: test_changes [all | FIRST COUNT]: all: five times the seeds. FIRST COUNT: the seeds of the
  * first test; the others take as many for theirs. */
 #include "tests/unit/cluster/cluster_reference.h"
+#include "tests/unit/seeds.h"
 
 #include "base/rng.h"
 
@@ -350,6 +351,10 @@ int main(int argc, char **argv)
         seeds_from = strtoull(argv[1], NULL, 10);
         seeds_of_changes = seeds_of_faults = seeds_of_resumes =
             (uint32_t)strtoul(argv[2], NULL, 10);
+    } else {
+        seeds_of_changes = (uint32_t)seeds_of(RUNS);
+        seeds_of_faults = (uint32_t)seeds_of(RUNS_OF_FAULTS);
+        seeds_of_resumes = (uint32_t)seeds_of(RUNS_RESUMED);
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(

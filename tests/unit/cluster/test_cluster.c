@@ -2,6 +2,7 @@
  * process killed, stopped or hung at any time. They end with the reference's bits, or within the
  * deadline with a line that names the culprit. */
 #include "tests/unit/cluster/cluster_reference.h"
+#include "tests/unit/seeds.h"
 
 #include "base/rng.h"
 
@@ -348,6 +349,8 @@ int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "all") == 0)
         schedules *= ALL;
+    else
+        schedules = seeds_of(schedules);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(runs_of_any_size_end_with_the_bits_of_the_reference),
         cmocka_unit_test(a_stop_that_is_shorter_than_the_deadline_changes_no_bit),

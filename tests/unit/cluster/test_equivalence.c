@@ -1,6 +1,7 @@
 /* The heart: shards, ring and a reference of plain loops end every step with the same bits. */
 #include "comm/tables/table.h"
 #include "tests/unit/cluster/cluster_reference.h"
+#include "tests/unit/seeds.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -243,7 +244,7 @@ static void a_run_that_is_told_to_stop_checkpoints_the_step_it_stops_after(void 
     config.shards = 2;
     config.checkpoint_every = (psr_duration){.steps = 2};
     float *reference = reference_of(STEPS);
-    for (uint64_t seed = 0; seed < 40; seed++) {
+    for (uint64_t seed = 0; seed < seeds_of(40); seed++) {
         config.mode = seed % 2 ? PSR_MODE_PS : PSR_MODE_RING;
         cluster_options options = options_of(STEPS, seed);
         options.stop_at = STOP;

@@ -2,6 +2,7 @@
  * What must come out is summed here by lines of their own. */
 #include "tests/unit/network_fixture.h"
 #include "tests/unit/ring_values.h"
+#include "tests/unit/seeds.h"
 
 #include "base/rng.h"
 #include "comm/wire/messages.h"
@@ -379,7 +380,7 @@ static void sums_have_the_bits_of_the_fold_for_every_number_of_ranks(void **stat
 {
     (void)state;
     for (size_t w = 0; w < sizeof worlds / sizeof worlds[0]; w++)
-        for (uint64_t seed = 1; seed <= 20; seed++) {
+        for (uint64_t seed = 1; seed <= seeds_of(20); seed++) {
             setup s = {.ranks = worlds[w],
                        .window = 1 + (uint32_t)seed % 4,
                        .steps = STEPS_MAX,
@@ -431,7 +432,7 @@ static void compressed_sums_have_the_bits_of_rounding_at_every_hop(void **state)
     (void)state;
     for (size_t c = 0; c < COMPRESSIONS; c++)
         for (uint32_t ranks = 1; ranks <= 5; ranks++)
-            for (uint64_t seed = 1; seed <= 6; seed++) {
+            for (uint64_t seed = 1; seed <= seeds_of(6); seed++) {
                 setup s = {.ranks = ranks,
                            .window = 1 + (uint32_t)seed % 3, /* chunks of more slices too */
                            .steps = STEPS_MAX,

@@ -2,6 +2,7 @@
  * with the updates that come with comm. What must come out is computed here by lines of their own.
  * Then a worker's end by hand. */
 #include "tests/unit/network_fixture.h"
+#include "tests/unit/seeds.h"
 
 #include "base/rng.h"
 #include "comm/tables/table.h"
@@ -477,7 +478,7 @@ static const uint32_t worlds[] = {1, 2, 3, 5, 8};
 static void run_all(setup s)
 {
     for (size_t w = 0; w < sizeof worlds / sizeof worlds[0]; w++)
-        for (uint64_t seed = 1; seed <= 9; seed++) {
+        for (uint64_t seed = 1; seed <= seeds_of(9); seed++) {
             s.workers = worlds[w];
             s.shards = 1 + (uint32_t)seed % 3;
             s.window = 1 + (uint32_t)seed % 4;
