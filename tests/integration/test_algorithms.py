@@ -12,7 +12,8 @@ from psring_run import Run, Tap, Workspace
 
 OPTIONS = dict(model="resnet20", data="synthetic:count=384,test=64,channels=1,size=28", workers=3, steps=2, lr=0.1, momentum=0.9,
                hash=True, **{"batch-size": 64, "lr-schedule": "cosine", "weight-decay": 5e-4, "eval-every": 100})
-MODES = [dict(mode="ps", shards=2), dict(mode="ring"), dict(mode="local")]  # test_bits.py has more shards
+# test_bits.py has more shards
+MODES = [dict(mode="ps", shards=2), dict(mode="ring"), dict(mode="local")]
 RUNS = len(MODES) + 1  # each mode, and the first once more
 
 

@@ -21,7 +21,8 @@ from psring_run import PATIENCE_S, Run, Tap, Workspace
 python = os.environ.get("PSR_PYTHON", "python3")
 OPTIONS = {"workers": 3, "model": "mlp", "data": "synthetic:count=300,test=30,channels=1,size=8", "batch-size": 4, "lr": 0.0001,
            "threads": 1, "eval-every": 5, "metrics-port": 0}
-DELAYED = {"link-delay": "3ms"}  # of runs that go on while clients are waited for: most of a step they wait too
+# Of runs that go on while clients are waited for: most of a step they wait too.
+DELAYED = {"link-delay": "3ms"}
 BETWEEN_S = 0.05  # two scrapes: nobody tells that a step has ended
 PEER = """
 import json, sys

@@ -24,8 +24,7 @@ WIDE = dict(HELD, **{"bucket-size": "256K"})  # of which slices are long enough 
 ALL, SOME, NONE = (0.9, 1), (0.2, 0.8), (0, 0)
 
 
-# Left to the suite slow: what these runs show beside the others', tests of bits, of rings over hosts
-# and of faults show too.
+# Left to the suite slow: what they add, tests of bits, of rings over hosts and of faults show too.
 ONLY_OF_ALL = ("shm-late", "ipc-ring", "one-host-ring", "trusted", "two-hosts-tcp")
 
 
