@@ -19,7 +19,7 @@ static inline uint64_t seeds_of(uint64_t all)
 }
 
 /* Whether the case of that number is: every one, or every third. */
-static inline bool is_played(uint64_t number)
+static inline bool case_is_played(uint64_t number)
 {
     return !plays_few() || number % 3 == 0;
 }

@@ -97,7 +97,7 @@ static void shards_and_ring_end_every_step_with_the_bits_of_plain_loops(void **s
     (void)state;
     for (uint32_t n = 1; n <= 8; n++)
         for (size_t r = 0; r < REFERENCE_RULES; r++)
-            if (is_played(n + r))
+            if (case_is_played(n + r))
                 check_all(n, &reference_rules[r], PSR_FOLD_RANK, n * 10 + r);
 }
 
@@ -114,7 +114,7 @@ static void hosts_of_any_size_give_the_same_bits(void **state)
     enum { STEPS = 3 };
     for (uint32_t n = 2; n <= 5; n++)
         for (uint64_t shares = 0; shares < 1u << n; shares += 2) { /* every split into runs */
-            if (!is_played(n + shares / 2))
+            if (!case_is_played(n + shares / 2))
                 continue;
             config = reference_config(&reference_rules[(n + shares / 2) % REFERENCE_RULES], n);
             config.mode = PSR_MODE_RING;
@@ -329,7 +329,7 @@ static void compressed_shards_end_every_step_with_the_bits_of_mode_local(void **
     for (uint32_t k = 0; k < COMPRESSIONS; k++)
         for (uint32_t n = 1; n <= 4; n++)
             for (uint32_t shards = 1; shards <= 3; shards++) {
-                if (!is_played(k + n + shards))
+                if (!case_is_played(k + n + shards))
                     continue;
                 config = reference_config(&reference_rules[(k + n) % REFERENCE_RULES], n);
                 strcpy(config.compress, compressions[k]);
@@ -428,7 +428,7 @@ static void weights_that_come_as_differences_are_those_of_mode_local(void **stat
     for (uint32_t k = 0; k < DIFFERENCES; k++)
         for (uint32_t n = 1; n <= 3; n++)
             for (uint32_t shards = 1; shards <= 3; shards++) {
-                if (!is_played(k + n + shards))
+                if (!case_is_played(k + n + shards))
                     continue;
                 config = reference_config(&reference_rules[(k + n) % REFERENCE_RULES], n);
                 strcpy(config.compress_weights, differences[k]);

@@ -9,6 +9,7 @@
 
 #include "deploy/bench_train/samples.h"
 #include "tests/unit/deploy/bench_train/recorded_rates.h"
+#include "tests/unit/seeds.h"
 
 #include <math.h>
 #include <string.h>
@@ -149,7 +150,7 @@ static void of_any_two_groups_of_equal_runs_few_are_called_different(void **stat
     for (size_t s = 0; s < RECORDED_SERIES; s++)
         for (uint32_t count = PSR_SAMPLES_LEAST; count <= 10; count += 2) {
             uint32_t different = 0;
-            for (uint32_t i = 0; i < DRAWS; i++)
+            for (uint64_t i = 0; i < seeds_of(DRAWS); i++)
                 different += compare_drawn(recorded[s], count) != PSR_SAMPLES_TOGETHER;
             assert_true(different <= DRAWS / 200);
         }
