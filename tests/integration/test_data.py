@@ -301,11 +301,11 @@ def packing(tap, psring, data, directory):
            "a pack that cannot be written is not there", [str(status), out, err])
 
 
-LARGE_COUNT, LARGE_SIDE, LARGE_LIMIT = 400, 1024, 340 << 20
+LARGE_COUNT, LARGE_SIDE, LARGE_LIMIT = 1056, 1024, 900 << 20
 
 
 def write_large(folder):
-    """An IDX set whose training pixels, 400 MiB, are more than a process may have: sparse, and
+    """An IDX set whose training pixels, 1.03 GiB, are more than a process may have: sparse, and
     every eighth picture has bytes."""
     os.mkdir(folder)
     for split, count in (("train", LARGE_COUNT), ("t10k", 8)):
