@@ -1,6 +1,7 @@
 /* Preloaded beside a copy of oneDNN in which every cpuid instruction is an undefined one
  * (with_played_amx.py): answers them as a processor with AMX would, and the system call by which
- * its use is asked for. Plans can be made then; AMX's instructions are still not there. */
+ * its use is asked for. Plans can be made then; AMX's instructions are still not there. Every
+ * processor with AMX has AVX512-FP16 and AVX-VNNI too, without which oneDNN 3 believes in none. */
 #include <cpuid.h>
 #include <errno.h>
 #include <signal.h>
@@ -14,8 +15,10 @@
 #define PRODUCT_LEAF 0x1e
 #define FEATURES_LEAF 7
 #define AMX_BF16 (1u << 22)
+#define AVX512_FP16 (1u << 23)
 #define AMX_TILE (1u << 24)
 #define AMX_INT8 (1u << 25)
+#define AVX_VNNI (1u << 4) /* of part 1 */
 
 enum { ARCH_GET_XCOMP_SUPP = 0x1021, ARCH_GET_XCOMP_PERM, ARCH_REQ_XCOMP_PERM };
 
@@ -27,7 +30,9 @@ static void answer_cpuid(greg_t *registers)
     if (leaf == 0 && a < PRODUCT_LEAF)
         a = PRODUCT_LEAF;
     if (leaf == FEATURES_LEAF && part == 0)
-        d |= AMX_BF16 | AMX_TILE | AMX_INT8;
+        d |= AMX_BF16 | AMX_TILE | AMX_INT8 | AVX512_FP16;
+    if (leaf == FEATURES_LEAF && part == 1)
+        a |= AVX_VNNI;
     if (leaf == TILE_LEAF && part == 0) { /* one palette */
         a = 1;
         b = c = d = 0;
