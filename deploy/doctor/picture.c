@@ -142,17 +142,23 @@ static void print_alike(FILE *to, size_t first, size_t last)
         psr_print(to, "%3zu  to %zu as the one above\n", first, last);
 }
 
-static void print_kinds(FILE *to, const psr_checkup *c)
+/* Devices and libraries of CUDA, as far as 100 columns hold them; findings have what is missing. */
+static void describe_gpus(const psr_host_facts *f, char text[KIND_BYTES])
+{
+    const char *none = f->cuda_libraries[0] ? "none" : f->cuda_missing[0] ? f->cuda_missing : "?";
+    snprintf(text, KIND_BYTES, "%.94s%s%.94s", f->cuda_devices[0] ? f->cuda_devices : none,
+             f->cuda_libraries[0] ? "\n     " : "", f->cuda_libraries);
+}
+
+static void print_rows(FILE *to, const psr_checkup *c,
+                       void (*describe)(const psr_host_facts *f, char text[KIND_BYTES]))
 {
     char kind[KIND_BYTES], before[KIND_BYTES] = "";
     size_t first = SIZE_MAX, last = 0;
-    psr_print(to, "\n     %-*s  %s\n", PROCESSOR_WIDTH, "processor", "back end");
-    psr_print(to, "     %4s  %4s  %4s  %8s  %6s  %-7s  %-5s  %s\n", "L1", "L2", "L3", "files",
-              "locked", "pages", "tcp", "libzmq");
     for (size_t i = 0; i < c->count; i++) {
         const bool probed = c->hosts[i].stage == PSR_DOCTOR_PROBED;
         if (probed)
-            describe_kind(&c->hosts[i].facts, kind);
+            describe(&c->hosts[i].facts, kind);
         if (probed && strcmp(kind, before) == 0) {
             first = first == SIZE_MAX ? i : first;
             last = i;
@@ -166,6 +172,16 @@ static void print_kinds(FILE *to, const psr_checkup *c)
         strcpy(before, kind);
     }
     print_alike(to, first, last);
+}
+
+static void print_kinds(FILE *to, const psr_checkup *c)
+{
+    psr_print(to, "\n     %-*s  %s\n", PROCESSOR_WIDTH, "processor", "back end");
+    psr_print(to, "     %4s  %4s  %4s  %8s  %6s  %-7s  %-5s  %s\n", "L1", "L2", "L3", "files",
+              "locked", "pages", "tcp", "libzmq");
+    print_rows(to, c, describe_kind);
+    psr_print(to, "\n     GPUs (psring computes on processors alone)\n");
+    print_rows(to, c, describe_gpus);
 }
 
 /* ---- ways ---- */

@@ -229,6 +229,9 @@ static void examine_worker(const psr_planned *planned, int within_ms, psr_host_f
     cJSON *json = cJSON_Parse(answer);
     take_text(json, "identity", f->identity, sizeof f->identity);
     take_text(json, "library", f->library, sizeof f->library);
+    take_text(json, "cuda_devices", f->cuda_devices, sizeof f->cuda_devices);
+    take_text(json, "cuda_libraries", f->cuda_libraries, sizeof f->cuda_libraries);
+    take_text(json, "cuda_missing", f->cuda_missing, sizeof f->cuda_missing);
     take_text(json, "data", f->data, sizeof f->data);
     take_text(json, "data_failure", f->data_failure, sizeof f->data_failure);
     take_text(json, "model_failure", f->model_failure, sizeof f->model_failure);

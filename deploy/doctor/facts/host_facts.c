@@ -37,6 +37,8 @@ static const field fields[] = {
     COUNT(shm_free_bytes),    COUNT(seccomp),
     TEXT(sharing_failure),    TEXT(sockets_failure),
     TEXT(data_content),       TEXT(congestion_allowed),
+    TEXT(cuda_devices),       TEXT(cuda_libraries),
+    TEXT(cuda_missing),
 };
 
 #define FIELDS (sizeof fields / sizeof *fields)

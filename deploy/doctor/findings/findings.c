@@ -159,6 +159,14 @@ static void judge_limits(const psr_checkup *c, const psr_checkup_host *h, psr_fi
             "transparent huge pages are off; psring asks for them for weights and gradients");
 }
 
+/* Where there is a driver. psring computes on processors, so nothing of it stops a run. */
+static void judge_gpus(const psr_checkup_host *h, psr_findings *f)
+{
+    const psr_host_facts *facts = &h->facts;
+    if (facts->cuda_libraries[0] != '\0' && facts->cuda_missing[0] != '\0')
+        psr_findings_add(f, PSR_FINDING_NOTE, "cuda", h->host.name, "", "%s", facts->cuda_missing);
+}
+
 /* Processes of one host share memory, by a directory that is made for the run; where all are on one
  * host, their sockets are in it too. */
 static void judge_sharing(const psr_checkup *c, const psr_checkup_host *h, psr_findings *f)
@@ -287,6 +295,7 @@ static void judge_host(const psr_checkup *c, const psr_checkup_host *h, psr_find
     psr_findings_of_memory(c, h, f);
     judge_limits(c, h, f);
     judge_sharing(c, h, f);
+    judge_gpus(h, f);
     judge_own_name(h, f);
     judge_clock(h, f);
 }

@@ -131,7 +131,12 @@ static void hosts_that_are_alike_are_told_together(void **state)
     psr_checkup c = checkup_of(7);
     c.hosts[3].stage = PSR_DOCTOR_NO_AGENT;
     strcpy(c.hosts[5].facts.congestion, "bbr");
+    strcpy(c.hosts[6].facts.cuda_devices, "1 x A GPU");
+    strcpy(c.hosts[6].facts.cuda_libraries, "driver 13.0");
     char *text = picture_of(&c);
+    assert_non_null(strstr(text,
+                           "\n  0  ?\n  1  to 2 as the one above\n  4  to 5 as the one above\n"
+                           "  6  1 x A GPU\n     driver 13.0\n"));
     assert_non_null(strstr(
         text,
         "  cubic  4.3.5\n  1  to 2 as the one above\n  4  as the one above\n  5  A processor"));
@@ -158,6 +163,8 @@ static void tables_fit_a_hundred_columns_whatever_hosts_say(void **state)
             memset(h->facts.processor, 'p', sizeof h->facts.processor - 1);
             memset(h->facts.congestion, 'c', sizeof h->facts.congestion - 1);
             memset(h->facts.library, 'l', sizeof h->facts.library - 1);
+            memset(h->facts.cuda_devices, 'd', sizeof h->facts.cuda_devices - 1);
+            memset(h->facts.cuda_libraries, 'l', sizeof h->facts.cuda_libraries - 1);
             memset(h->facts.huge_pages, 'h', sizeof h->facts.huge_pages - 1);
             h->facts.l1_bytes = h->facts.l2_bytes = h->facts.l3_bytes = PSR_FACT_UNLIMITED - 1;
             h->facts.files_max = h->facts.locked_bytes_max = PSR_FACT_UNLIMITED - 1;

@@ -263,6 +263,17 @@ static void memory_is_held_against_the_network_that_would_be_trained(void **stat
                  "--model resnet50: the image is 8x8 pixels; it takes 32 at least");
 }
 
+static void what_cuda_lacks_is_told_only_where_there_is_a_driver(void **state)
+{
+    (void)state;
+    psr_host_facts *facts = &c.hosts[0].facts;
+    strcpy(facts->cuda_libraries, "driver 13.0, runtime 13.0");
+    strcpy(facts->cuda_missing, "libcudnn.so.9 is not there");
+    assert_alone(PSR_FINDING_NOTE, "cuda", "node1", "libcudnn.so.9 is not there");
+    facts->cuda_libraries[0] = '\0';
+    assert_mended();
+}
+
 static void memory_that_cannot_be_shared_slows_who_has_two_processes_on_a_host(void **state)
 {
     (void)state;
@@ -568,6 +579,7 @@ int main(void)
         TEST(too_few_files_stop_a_run_of_that_many_workers),
         TEST(little_memory_and_huge_pages_that_are_off_slow_a_run),
         TEST(memory_is_held_against_the_network_that_would_be_trained),
+        TEST(what_cuda_lacks_is_told_only_where_there_is_a_driver),
         TEST(memory_that_cannot_be_shared_slows_who_has_two_processes_on_a_host),
         TEST(an_own_name_that_stands_for_loopback_is_told),
         TEST(a_clock_is_wrong_when_it_is_so_for_certain),

@@ -1,0 +1,18 @@
+/* What of CUDA is on this machine, as text for a person: `psring doctor` shows it. It loads
+ * NVIDIA's libraries where there is a driver, and computes nothing. Any build: one without CUDA's
+ * headers says so. One thread. */
+#ifndef PSR_MODEL_CUDA_DEVICES_H
+#define PSR_MODEL_CUDA_DEVICES_H
+
+typedef struct psr_cuda_devices {
+    char devices[256]; /* "2 x NVIDIA H100 80GB HBM3 (sm_90, 79.1 GiB)"; "": none */
+    /* "driver 13.0, runtime 13.0, cuDNN 9.19.0, NCCL 2.28.3": those that are there. "driver" alone
+     * where there is no runtime to ask for its version. */
+    char libraries[128];
+    /* What is missing for a run on them, and what to do, "; " between; "": nothing. */
+    char missing[512];
+} psr_cuda_devices;
+
+void psr_cuda_look(psr_cuda_devices *ret_devices);
+
+#endif
