@@ -34,7 +34,9 @@ static psr_err check_build(const psr_config *config)
                         "--mode %s is not in this build; give ps, ring%s or local",
                         psr_mode_name(config->mode), PSR_MPI ? ", mpi" : "");
     if (strcmp(config->device, "cpu") != 0)
-        return psr_fail(PSR_ERR_UNSUPPORTED, "--device %s is not in this build; give cpu",
+        return psr_fail(PSR_ERR_UNSUPPORTED,
+                        "--device %s is not in this build: psring runs nothing on GPUs yet; give "
+                        "cpu",
                         config->device);
     if (config->precision == PSR_PRECISION_FP16)
         return psr_fail(PSR_ERR_UNSUPPORTED,

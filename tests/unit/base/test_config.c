@@ -980,7 +980,7 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
 #endif
       {{{"device", "cuda:0"}},
        PSR_ERR_UNSUPPORTED,
-       "--device cuda:0 is not in this build; give cpu"},
+       "--device cuda:0 is not in this build: psring runs nothing on GPUs yet; give cpu"},
       {{{"precision", "fp16"}},
        PSR_ERR_UNSUPPORTED,
        "--precision fp16 is not in this build; give fp32 or bf16"},
