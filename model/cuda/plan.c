@@ -1,0 +1,289 @@
+#include "model/cuda/plan.h"
+
+#include "model/cuda/cudnn_graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Of one list. Lists are in the order in which heuristics expect them to be fast, so what comes
+ * later is never needed: the longest list seen had 60. */
+#define CONFIGURATIONS_MAX 128
+
+struct psr_cuda_plan {
+    psr_cudnn_graph graph;
+    cudnnBackendDescriptor_t properties, plan;
+    psr_cuda_plan_facts facts;
+};
+
+/* What is needed while engines are looked at; each descriptor is NULL until it is made. */
+typedef struct search {
+    const psr_cuda_wall *wall;
+    const psr_cuda_plan_limits *limits;
+    psr_cuda_plan *plan;
+    bool float32; /* the graph multiplies float32 */
+    cudnnBackendDescriptor_t heuristics;
+    cudnnBackendDescriptor_t configurations[CONFIGURATIONS_MAX];
+} search;
+
+/* ---- calls ---- */
+
+static psr_err create(const psr_cuda_wall *wall, cudnnBackendDescriptorType_t type,
+                      const char *what, cudnnBackendDescriptor_t *ret_descriptor)
+{
+    return psr_cudnn_check(wall, wall->cudnnBackendCreateDescriptor(type, ret_descriptor), what);
+}
+
+static void destroy(const psr_cuda_wall *wall, cudnnBackendDescriptor_t *descriptor)
+{
+    if (*descriptor != NULL)
+        wall->cudnnBackendDestroyDescriptor(*descriptor);
+    *descriptor = NULL;
+}
+
+static psr_err set_one(const psr_cuda_wall *wall, cudnnBackendDescriptor_t descriptor,
+                       cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value,
+                       const char *what)
+{
+    return psr_cudnn_check(
+        wall,
+        wall->cudnnBackendSetAttribute(descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value),
+        what);
+}
+
+static psr_err finalize(const psr_cuda_wall *wall, cudnnBackendDescriptor_t descriptor,
+                        const char *what)
+{
+    return psr_cudnn_check(wall, wall->cudnnBackendFinalize(descriptor), what);
+}
+
+/* ---- the device ---- */
+
+static psr_err make_properties(const psr_cuda_wall *wall, const char *device,
+                               cudnnBackendDescriptor_t *ret_properties)
+{
+    static const char what[] = "the device's properties";
+    PSR_TRY(create(wall, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, what, ret_properties));
+    psr_err err = psr_cudnn_check(
+        wall,
+        wall->cudnnBackendSetAttribute(*ret_properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                                       CUDNN_TYPE_CHAR, (int64_t)strlen(device) + 1, device),
+        what);
+    if (err == PSR_OK)
+        err = finalize(wall, *ret_properties, what);
+    return err == PSR_ERR_COMPUTE ? psr_fail_context(PSR_ERR_FORMAT, "%.60s", device) : err;
+}
+
+/* ---- one configuration ---- */
+
+/* The engine's notes of one kind, as bits. */
+static psr_err read_notes(const search *s, cudnnBackendDescriptor_t engine,
+                          cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                          uint32_t *ret_notes)
+{
+    int values[32]; /* all of cuDNN's notes are enumerations, below 32 */
+    int64_t count = 0;
+    PSR_TRY(psr_cudnn_check(
+        s->wall, s->wall->cudnnBackendGetAttribute(engine, name, type, 32, &count, values),
+        "an engine's notes"));
+    *ret_notes = 0;
+    for (int64_t i = 0; i < count && i < 32; i++)
+        if (values[i] >= 0 && values[i] < 32)
+            *ret_notes |= UINT32_C(1) << values[i];
+    return PSR_OK;
+}
+
+/* Whether an engine with these notes may compute the graph. If not, why is counted. */
+static bool may_compute(search *s, uint32_t notes)
+{
+    psr_cuda_plan_facts *f = &s->plan->facts;
+    const uint32_t reduced = UINT32_C(1) << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS |
+                             UINT32_C(1) << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION;
+    const uint32_t tensor_cores = UINT32_C(1) << CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
+    if (notes & UINT32_C(1) << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) {
+        f->nondeterministic++;
+        return false;
+    }
+    if ((notes & reduced && !(s->float32 && s->limits->tf32)) ||
+        (s->float32 && !s->limits->tf32 && notes & tensor_cores)) {
+        f->reduced++;
+        return false;
+    }
+    f->tensor_cores = (notes & tensor_cores) != 0;
+    return true;
+}
+
+static psr_err read_engine(search *s, cudnnBackendDescriptor_t configuration, bool *ret_may)
+{
+    cudnnBackendDescriptor_t engine = NULL;
+    psr_cuda_plan_facts *f = &s->plan->facts;
+    uint32_t numbers = 0, behaviour = 0;
+    int64_t count = 0;
+    PSR_TRY(create(s->wall, CUDNN_BACKEND_ENGINE_DESCRIPTOR, "an engine", &engine));
+    psr_err err = psr_cudnn_check(
+        s->wall,
+        s->wall->cudnnBackendGetAttribute(configuration, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                          CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &engine),
+        "an engine");
+    if (err == PSR_OK)
+        err = read_notes(s, engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                         &numbers);
+    if (err == PSR_OK)
+        err = read_notes(s, engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
+                         &behaviour);
+    if (err == PSR_OK)
+        err = psr_cudnn_check(
+            s->wall,
+            s->wall->cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX,
+                                              CUDNN_TYPE_INT64, 1, &count, &f->engine),
+            "an engine's number");
+    if (err == PSR_OK) {
+        f->compiled_at_run_time =
+            (behaviour & UINT32_C(1) << CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) != 0;
+        *ret_may = may_compute(s, numbers);
+    }
+    destroy(s->wall, &engine);
+    return err;
+}
+
+static psr_err build(search *s, cudnnBackendDescriptor_t configuration,
+                     cudnnBackendDescriptor_t *ret_plan)
+{
+    static const char what[] = "an execution plan";
+    PSR_TRY(create(s->wall, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, what, ret_plan));
+    PSR_TRY(
+        set_one(s->wall, *ret_plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration, what));
+    PSR_TRY(set_one(s->wall, *ret_plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, s->plan->properties,
+                    what));
+    return finalize(s->wall, *ret_plan, what);
+}
+
+/* An engine that cannot be built, which some of those that heuristics name cannot, is passed
+ * over. */
+static psr_err try_configuration(search *s, cudnnBackendDescriptor_t configuration, bool *ret_taken)
+{
+    psr_cuda_plan_facts *f = &s->plan->facts;
+    cudnnBackendDescriptor_t plan = NULL;
+    int64_t count = 0, workspace = 0;
+    bool may = false;
+    f->configurations++;
+    PSR_TRY(read_engine(s, configuration, &may));
+    if (!may)
+        return PSR_OK;
+    if (build(s, configuration, &plan) != PSR_OK) {
+        f->not_built++;
+        destroy(s->wall, &plan);
+        return PSR_OK;
+    }
+    psr_err err = psr_cudnn_check(
+        s->wall,
+        s->wall->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                          CUDNN_TYPE_INT64, 1, &count, &workspace),
+        "a plan's workspace");
+    if (err != PSR_OK || workspace < 0 || (uint64_t)workspace > s->limits->workspace_bytes) {
+        f->too_large += err == PSR_OK;
+        destroy(s->wall, &plan);
+        return err;
+    }
+    f->workspace_bytes = (size_t)workspace;
+    s->plan->plan = plan;
+    *ret_taken = true;
+    return PSR_OK;
+}
+
+/* ---- lists of configurations ---- */
+
+static psr_err ask_heuristics(search *s, cudnnBackendHeurMode_t mode, int64_t *ret_count)
+{
+    static const char what[] = "heuristics";
+    PSR_TRY(create(s->wall, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, what, &s->heuristics));
+    PSR_TRY(set_one(s->wall, s->heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH,
+                    s->plan->graph.whole, what));
+    PSR_TRY(
+        psr_cudnn_check(s->wall,
+                        s->wall->cudnnBackendSetAttribute(s->heuristics, CUDNN_ATTR_ENGINEHEUR_MODE,
+                                                          CUDNN_TYPE_HEUR_MODE, 1, &mode),
+                        what));
+    PSR_TRY(set_one(s->wall, s->heuristics, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, s->plan->properties,
+                    what));
+    PSR_TRY(finalize(s->wall, s->heuristics, what));
+    for (int i = 0; i < CONFIGURATIONS_MAX; i++)
+        PSR_TRY(create(s->wall, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, what, &s->configurations[i]));
+    return psr_cudnn_check(
+        s->wall,
+        s->wall->cudnnBackendGetAttribute(s->heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                          CUDNN_TYPE_BACKEND_DESCRIPTOR, CONFIGURATIONS_MAX,
+                                          ret_count, s->configurations),
+        what);
+}
+
+/* A mode that has nothing for such graphs is no failure: another may. */
+static psr_err search_mode(search *s, cudnnBackendHeurMode_t mode, bool *ret_taken)
+{
+    int64_t count = 0;
+    psr_err err = ask_heuristics(s, mode, &count);
+    for (int64_t i = 0; err == PSR_OK && !*ret_taken && i < count && i < CONFIGURATIONS_MAX; i++)
+        err = try_configuration(s, s->configurations[i], ret_taken);
+    for (int i = 0; i < CONFIGURATIONS_MAX; i++)
+        destroy(s->wall, &s->configurations[i]);
+    destroy(s->wall, &s->heuristics);
+    return err == PSR_ERR_UNSUPPORTED ? PSR_OK : err;
+}
+
+static psr_err choose(search *s)
+{
+    const psr_cuda_plan_facts *f = &s->plan->facts;
+    bool taken = false;
+    PSR_TRY(search_mode(s, CUDNN_HEUR_MODE_A, &taken));
+    if (!taken) {
+        s->plan->facts.fallback = true;
+        PSR_TRY(search_mode(s, CUDNN_HEUR_MODE_FALLBACK, &taken));
+    }
+    if (taken)
+        return PSR_OK;
+    return psr_fail(PSR_ERR_UNSUPPORTED,
+                    "cuDNN has no engine for it: of %u configurations %u are not deterministic, %u "
+                    "compute with fewer bits, %u need more workspace than %zu bytes, and %u cannot "
+                    "be built",
+                    f->configurations, f->nondeterministic, f->reduced, f->too_large,
+                    s->limits->workspace_bytes, f->not_built);
+}
+
+static bool multiplies_float32(const psr_cuda_graph *graph)
+{
+    return graph->tensors[graph->operations[0].tensors[0]].type == PSR_CUDA_FLOAT32;
+}
+
+psr_err psr_cuda_plan_new(const psr_cuda_wall *wall, const psr_cuda_graph *graph,
+                          const char *device, const psr_cuda_plan_limits *limits,
+                          psr_cuda_plan **ret_plan)
+{
+    psr_cuda_plan *plan = calloc(1, sizeof *plan);
+    if (plan == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a plan");
+    search s = {.wall = wall, .limits = limits, .plan = plan, .float32 = multiplies_float32(graph)};
+    psr_err err = psr_cudnn_graph_init(wall, graph, &plan->graph);
+    if (err == PSR_OK)
+        err = make_properties(wall, device, &plan->properties);
+    if (err == PSR_OK)
+        err = choose(&s);
+    if (err == PSR_OK)
+        *ret_plan = plan;
+    else
+        psr_cuda_plan_free(plan);
+    return err;
+}
+
+void psr_cuda_plan_free(psr_cuda_plan *plan)
+{
+    if (plan == NULL)
+        return;
+    destroy(plan->graph.wall, &plan->plan);
+    destroy(plan->graph.wall, &plan->properties);
+    psr_cudnn_graph_done(&plan->graph);
+    free(plan);
+}
+
+psr_cuda_plan_facts psr_cuda_plan_read(const psr_cuda_plan *plan)
+{
+    return plan->facts;
+}
