@@ -70,14 +70,16 @@ static psr_cuda_type type_of_rows(const cutting *c, uint32_t node)
 
 /* ---- convolutions ---- */
 
-static bool only_norms_read(const cutting *c, uint32_t node)
+/* Whether a convolution gives the sums of its value too. In float32 cuDNN does that on tensor cores
+ * alone. */
+static bool gives_sums(const cutting *c, uint32_t node)
 {
     uint32_t norms = 0;
     for (uint32_t i = node + 1; i < c->net->node_count; i++) {
         const psr_network_node *n = &c->net->nodes[i];
         norms += n->op == PSR_OP_BATCHNORM && !n->held && n->input[0] == node;
     }
-    return norms > 0 && norms == c->groups->readers[node];
+    return c->type != PSR_CUDA_FLOAT32 && norms > 0 && norms == c->groups->readers[node];
 }
 
 static psr_err conv(const cutting *c, uint32_t node)
@@ -92,7 +94,7 @@ static psr_err conv(const cutting *c, uint32_t node)
     psr_cuda_operate(&g, PSR_CUDA_CONV, &window, (uint32_t[]){x, w, product}, 3);
     if (n->bias != PSR_NONE)
         psr_cuda_point(&g, PSR_CUDA_ADD, product, psr_cuda_channels(&g, n->channels), y);
-    if (n->bias == PSR_NONE && only_norms_read(c, node)) {
+    if (n->bias == PSR_NONE && gives_sums(c, node)) {
         const uint32_t sum = psr_cuda_channels(&g, n->channels);
         const uint32_t squares = psr_cuda_channels(&g, n->channels);
         psr_cuda_operate(&g, PSR_CUDA_STATISTICS, NULL, (uint32_t[]){y, sum, squares}, 3);

@@ -1,10 +1,10 @@
 /* The graphs of a network: what a GPU computes in a training step and in inference, node by node.
  *
- * Forward, training: a convolution whose value only batch norms read gives their sums too; batch
- * norm takes the addition and the ReLU behind it along, as the CPU's back end groups them
- * (model/onednn/graph.h). Backward: ReLU's mask before batch norm's gradients, then a convolution's
- * two gradients. Inference: a convolution with the scale and the bias that running statistics give,
- * addition and ReLU.
+ * Forward, training: a convolution whose value only batch norms read gives their sums too (in 16
+ * bits); batch norm takes the addition and the ReLU behind it along, as the CPU's back end groups
+ * them (model/onednn/graph.h). Backward: ReLU's mask before batch norm's gradients, then a
+ * convolution's two gradients. Inference: a convolution with the scale and the bias that running
+ * statistics give, addition and ReLU.
  *
  * Not graphs, so not among them: the loss, dropout, flattening, shortcuts by subsampling, gates
  * (cuDNN multiplies no image by one number for each sample and channel), the input itself, and

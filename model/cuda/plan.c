@@ -20,7 +20,8 @@ typedef struct search {
     const psr_cuda_wall *wall;
     const psr_cuda_plan_limits *limits;
     psr_cuda_plan *plan;
-    bool float32; /* the graph multiplies float32 */
+    bool product; /* the graph is a convolution or a matrix product, and what follows it */
+    bool float32; /* of float32 */
     cudnnBackendDescriptor_t heuristics;
     cudnnBackendDescriptor_t configurations[CONFIGURATIONS_MAX];
 } search;
@@ -103,8 +104,8 @@ static bool may_compute(search *s, uint32_t notes)
         f->nondeterministic++;
         return false;
     }
-    if ((notes & reduced && !(s->float32 && s->limits->tf32)) ||
-        (s->float32 && !s->limits->tf32 && notes & tensor_cores)) {
+    if (s->product && ((notes & reduced && !(s->float32 && s->limits->tf32)) ||
+                       (s->float32 && !s->limits->tf32 && notes & tensor_cores))) {
         f->reduced++;
         return false;
     }
@@ -248,9 +249,12 @@ static psr_err choose(search *s)
                     s->limits->workspace_bytes, f->not_built);
 }
 
-static bool multiplies_float32(const psr_cuda_graph *graph)
+/* Engines of operations on single values and of norms have the notes of their kernels' family,
+ * tensor cores among them, though they multiply no matrices. */
+static bool is_product(const psr_cuda_operation *o)
 {
-    return graph->tensors[graph->operations[0].tensors[0]].type == PSR_CUDA_FLOAT32;
+    return o->kind == PSR_CUDA_CONV || o->kind == PSR_CUDA_CONV_DATA ||
+           o->kind == PSR_CUDA_CONV_WEIGHTS || o->kind == PSR_CUDA_MATMUL;
 }
 
 psr_err psr_cuda_plan_new(const psr_cuda_wall *wall, const psr_cuda_graph *graph,
@@ -260,7 +264,12 @@ psr_err psr_cuda_plan_new(const psr_cuda_wall *wall, const psr_cuda_graph *graph
     psr_cuda_plan *plan = calloc(1, sizeof *plan);
     if (plan == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a plan");
-    search s = {.wall = wall, .limits = limits, .plan = plan, .float32 = multiplies_float32(graph)};
+    const psr_cuda_operation *first = &graph->operations[0];
+    search s = {.wall = wall,
+                .limits = limits,
+                .plan = plan,
+                .product = is_product(first),
+                .float32 = graph->tensors[first->tensors[0]].type == PSR_CUDA_FLOAT32};
     psr_err err = psr_cudnn_graph_init(wall, graph, &plan->graph);
     if (err == PSR_OK)
         err = make_properties(wall, device, &plan->properties);

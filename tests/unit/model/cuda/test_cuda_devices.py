@@ -75,7 +75,7 @@ def main():
     if len(sys.argv) != 3 or sys.argv[1] in ("-h", "--help"):
         print(__doc__)
         return 2
-    psring, libraries = sys.argv[1:]
+    psring, libraries = (os.path.abspath(path) for path in sys.argv[1:])
     tap = Tap()
     with tempfile.TemporaryDirectory() as folder:
         paths = {name: os.path.join(folder, NAMES[name]) for name in NAMES}
