@@ -1,6 +1,7 @@
 /* CUDA's runtime, cuDNN and NCCL, as far as psr_cuda_look asks them: what they answer is in the
  * variable PLAYED_CUDA, "driver=13000 runtime=13000 devices=2 cudnn=91900 nccl=22809". One source
- * for all three: each is built with the functions of its own. */
+ * for all three: each is built with the functions of its own. With none of them it is the driver,
+ * of which nothing but its being there is asked. */
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
 #include <nccl.h>
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined PLAYED_RUNTIME || defined PLAYED_CUDNN || defined PLAYED_NCCL
 static int played(const char *name)
 {
     char word[32];
@@ -17,6 +19,7 @@ static int played(const char *name)
     const char *at = all != NULL ? strstr(all, word) : NULL;
     return at != NULL ? atoi(at + strlen(word)) : 0;
 }
+#endif
 
 #ifdef PLAYED_RUNTIME
 cudaError_t cudaDriverGetVersion(int *version)
