@@ -26,9 +26,9 @@ def started(shard, packages, needs="torch, cffi"):
     if subprocess.run([python, "-c", "import " + needs], capture_output=True).returncode != 0:
         print("1..0 # SKIP %s has not all of %s; PSR_PYTHON names another Python" % (python, needs))
         sys.exit(0)
-    if packages not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+    if os.environ.get("PSR_TEST_PACKAGES") != packages:
         path = os.pathsep.join([os.path.dirname(os.path.abspath(shard)), os.environ["PATH"]])
-        os.execve(python, [python, *sys.argv], {**os.environ, "PYTHONPATH": packages, "PATH": path, "OMP_NUM_THREADS": "1"})
+        os.execve(python, [python, *sys.argv], {**os.environ, "PSR_TEST_PACKAGES": packages, "PYTHONPATH": packages, "PATH": path, "OMP_NUM_THREADS": "1"})
 
 
 def bare():
