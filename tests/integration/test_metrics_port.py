@@ -21,8 +21,7 @@ from psring_run import PATIENCE_S, Run, Tap, Workspace
 python = os.environ.get("PSR_PYTHON", "python3")
 OPTIONS = {"workers": 3, "model": "mlp", "data": "synthetic:count=300,test=30,channels=1,size=8", "batch-size": 4, "lr": 0.0001,
            "threads": 1, "eval-every": 5, "metrics-port": 0}
-# Of runs that go on while clients are waited for: most of a step they wait too.
-DELAYED = {"link-delay": "3ms"}
+SLOW = "0:20"  # of runs that go on while clients are waited for: they wait more than they compute
 BETWEEN_S = 0.05  # two scrapes: nobody tells that a step has ended
 PEER = """
 import json, sys
@@ -69,8 +68,8 @@ class Served:
 
     def __init__(self, psring, directory, name, options):
         self.out = os.path.join(directory, name)
-        command = [psring, "train", "--out", self.out, "--steps", "1000000"]
-        command += ["--%s=%s" % item for item in dict(OPTIONS, **options, **(DELAYED if options["mode"] != "local" else {})).items()]
+        command = [psring, "train", "--out", self.out, "--steps", "1000000", "--slow", SLOW]
+        command += ["--%s=%s" % item for item in dict(OPTIONS, **options).items()]
         self.live = Live(command, directory, "live-%d" % len(os.listdir(directory)))
         self.live.wait_line(r"step 20/")
         with open(os.path.join(self.out, "run.json")) as text:
