@@ -532,8 +532,9 @@ psring_err psring_close(psring_comm **comm)
         (void)psr_comm_leave_shards(gone); /* its failure is that of the communicator */
     err = what_was_not_told(gone);
     bool goes_on = psr_node_failure(gone->node) == NULL; /* others may need what was sent last */
+    if (err == PSR_OK && !goes_on)
+        err = what_was_not_told(gone); /* of what came between the two */
     int linger_ms = goes_on ? LINGER_MS : ABORT_LINGER_MS;
-    psr_hosting_keep_verdicts(gone->hosting);
     char line[PSR_ERR_DETAIL_BYTES];
     if (err == PSR_OK)
         psr_comm_entered_with(line);

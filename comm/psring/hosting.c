@@ -23,8 +23,8 @@ struct psr_hosting {
     psr_coordinator *coordinator; /* the judge's */
     pthread_t thread;
     bool runs;
-    _Atomic bool quit, keeps;
-    /* Used by the thread, and after it has ended by its owner: */
+    _Atomic bool quit;
+    /* The last ones. Used by the thread, and after it has ended by its owner: */
     psr_failure verdicts[VERDICTS_KEPT];
     size_t verdict_count;
 };
@@ -33,9 +33,10 @@ struct psr_hosting {
 static void keep_verdict(void *context, const psr_msg_failure *verdict, const char *line)
 {
     psr_hosting *h = context;
-    if (!atomic_load(&h->keeps) || verdict->scope == PSR_SCOPE_GROUP ||
-        h->verdict_count == VERDICTS_KEPT)
+    if (verdict->scope == PSR_SCOPE_GROUP)
         return;
+    if (h->verdict_count == VERDICTS_KEPT)
+        memmove(&h->verdicts[0], &h->verdicts[1], --h->verdict_count * sizeof h->verdicts[0]);
     psr_failure *kept = &h->verdicts[h->verdict_count++];
     *kept = (psr_failure){.err = verdict->status,
                           .scope = verdict->scope,
@@ -141,12 +142,6 @@ static void tell_why(psr_hosting *h, const psr_failure *why)
 {
     psr_err err = psr_fail(why->err, "%s", why->line);
     psr_judge_fail(h->judge, err, why->rank);
-}
-
-void psr_hosting_keep_verdicts(psr_hosting *hosting)
-{
-    if (hosting != NULL)
-        atomic_store(&hosting->keeps, true);
 }
 
 void psr_hosting_await(psr_hosting *hosting)

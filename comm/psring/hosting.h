@@ -18,13 +18,10 @@ typedef struct psr_hosting_options {
  * listens there. The caller owns *ret_hosting. */
 PSR_MUST_CHECK psr_err psr_hosting_new(const psr_hosting_options *options, psr_provision *provision,
                                        psr_hosting **ret_hosting);
-/* From now on it remembers which ranks die or break the protocol: a rank that leaves does not hear
- * of it otherwise. NULL allowed. */
-void psr_hosting_keep_verdicts(psr_hosting *hosting);
 /* Waits until all ranks have left, or were given up. */
 void psr_hosting_await(psr_hosting *hosting);
-/* After that: the verdict number index that was kept, from 0; NULL: there are no more. Borrowed
- * from hosting. */
+/* After that: which ranks died or broke the protocol, which a rank that was leaving has not heard;
+ * the last ones of them, number index from 0; NULL: there are no more. Borrowed from hosting. */
 const psr_failure *psr_hosting_verdict(const psr_hosting *hosting, size_t index);
 /* why NULL: waits until all ranks have left or were given up. Otherwise it ends at once and tells
  * all ranks why. NULL allowed. */
