@@ -6,6 +6,7 @@ of their placement.
 
 usage: test_bench_exchange.py BENCH-EXCHANGE PSRING"""
 
+import contextlib
 import json
 import os
 import signal
@@ -143,7 +144,10 @@ def children_of(pid):
 
 def directories_of(pid):
     """Those that a process holds open, as it does the one with its sockets."""
-    links = [os.readlink("/proc/%d/fd/%s" % (pid, name)) for name in os.listdir("/proc/%d/fd" % pid)]
+    links = []
+    for name in os.listdir("/proc/%d/fd" % pid):
+        with contextlib.suppress(FileNotFoundError):  # it has closed that one meanwhile
+            links.append(os.readlink("/proc/%d/fd/%s" % (pid, name)))
     return [link for link in links if os.path.isdir(link)]
 
 

@@ -42,8 +42,8 @@ WAYS = {"hook": "DDP with the hook", "backend": "DDP with the backend", "ring": 
 
 
 def train(way, path, network, pixels, steps=30):
-    """A hash of the weights after so many steps of DDP, with Gloo, the hook or the backend, or of an
-    optimizer of all ranks."""
+    """A hash of the weights after so many steps of DDP, with Gloo, the hook or the backend, or of
+    an optimizer of all ranks."""
     model, batches = network(), Batches(3, pixels, pixels)
 
     def sgd():

@@ -1,6 +1,6 @@
 """What takes minutes: 200 steps of each optimizer on shards beside torch.optim's, and 30 steps of
-torchvision's ResNet-18 by DDP with Gloo, with the hook, with the backend, and by a ring, three times
-each. TAP.
+torchvision's ResNet-18 by DDP with Gloo, with the hook, with the backend, and by a ring, three
+times each. TAP.
 
 usage: test_torch_long.py SHARD PACKAGES"""
 
