@@ -118,7 +118,7 @@ def main():
     torch.manual_seed(options.seed)
     images, labels = read(options.data, [f"data_batch_{i}.bin" for i in range(1, 6)])
     normalise = Normalise(images)
-    model = network(options.model, 10)
+    model = network(options.model, 10, 32)
     initialise(model)
     model = model.to(memory_format=torch.channels_last)
     began = time.perf_counter()

@@ -30,7 +30,7 @@ def worker(rank, options, port, results):
     torch.manual_seed(1)
     dist.init_process_group("gloo", rank=rank, world_size=options.workers)
     classes = 1000 if options.image_size >= 64 else 10
-    model = network(options.model, classes).train()
+    model = network(options.model, classes, options.image_size).train()
     images = torch.rand(options.batch_size, 3, options.image_size, options.image_size) * 2 - 1
     if options.layout == "channels_last":
         model = model.to(memory_format=torch.channels_last)
