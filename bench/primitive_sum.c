@@ -189,8 +189,9 @@ static psr_err time_norm(timer *t, const_dnnl_memory_desc_t x, uint32_t channels
     psr_err err = check(dnnl_batch_normalization_forward_primitive_desc_create(
         &forward, t->engine, dnnl_forward_training, x, x, 1e-5f, flags, NULL));
     const int forward_extra[] = {DNNL_ARG_MEAN, DNNL_ARG_VARIANCE, DNNL_ARG_SCALE, DNNL_ARG_SHIFT};
-    const int backward_extra[] = {DNNL_ARG_MEAN,  DNNL_ARG_VARIANCE,   DNNL_ARG_SCALE,
-                                  DNNL_ARG_SHIFT, DNNL_ARG_DIFF_SCALE, DNNL_ARG_DIFF_SHIFT};
+    const int backward_extra[] = {DNNL_ARG_MEAN,       DNNL_ARG_VARIANCE,   DNNL_ARG_SCALE,
+                                  DNNL_ARG_DIFF_SCALE, DNNL_ARG_DIFF_SHIFT, DNNL_ARG_SHIFT};
+    const int backward_count = DNNL_VERSION_MAJOR < 3 ? 6 : 5; /* oneDNN 3 refuses the shift */
     const const_dnnl_memory_desc_t extra[] = {c, c, c, c, c, c};
     if (err == PSR_OK)
         err = time_primitive(t, forward, forward_extra, extra, 4);
@@ -198,7 +199,7 @@ static psr_err time_norm(timer *t, const_dnnl_memory_desc_t x, uint32_t channels
         err = check(dnnl_batch_normalization_backward_primitive_desc_create(
             &backward, t->engine, dnnl_backward, x, x, x, 1e-5f, flags, forward, NULL));
     if (err == PSR_OK)
-        err = time_primitive(t, backward, backward_extra, extra, 6);
+        err = time_primitive(t, backward, backward_extra, extra, backward_count);
     if (backward != NULL)
         dnnl_primitive_desc_destroy(backward);
     if (forward != NULL)
