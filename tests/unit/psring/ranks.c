@@ -6,6 +6,15 @@
 
 enum { DEADLINE_MS = 20000 };
 
+void expect_words(psring_err got, psring_err err, const char *words)
+{
+    if (got == err && strstr(psring_err_detail(), words) != NULL)
+        return;
+    fprintf(stderr, "%s: %s; not %s with \"%s\"\n", psring_err_name(got), psring_err_detail(),
+            psring_err_name(err), words);
+    abort();
+}
+
 void ranks_folder_make(ranks_folder *folder)
 {
     strcpy(folder->path, "/tmp/psring-ranks-XXXXXX");

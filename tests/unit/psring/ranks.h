@@ -19,6 +19,8 @@
         }                                                                                          \
     } while (0)
 #define expect_ok(call) expect((call) == PSRING_OK)
+/* got is err, and the line of the last failure in this thread has these words. */
+void expect_words(psring_err got, psring_err err, const char *words);
 
 enum { RANKS_MAX = 8 };
 

@@ -138,15 +138,6 @@ static void encodings_with_a_residual_have_the_same_bits_on_all_ranks_and_in_eve
     free(first);
 }
 
-static void expect_words(psring_err got, psring_err err, const char *words)
-{
-    if (got == err && strstr(psring_err_detail(), words) != NULL)
-        return;
-    fprintf(stderr, "%s: %s; not %s with \"%s\"\n", psring_err_name(got), psring_err_detail(),
-            psring_err_name(err), words);
-    abort();
-}
-
 static psring_err encoded(psring_comm *comm, const char *encoding)
 {
     float x[4] = {0};

@@ -11,15 +11,6 @@ enum { DEADLINE_MS = 20000, WORKERS = 3, PARTS = 4, VALUES = 70001 + 1 + 5000 + 
 
 static const size_t parts[PARTS] = {70001, 1, 5000, 2}; /* one in several slices */
 
-static void expect_words(psring_err got, psring_err err, const char *words)
-{
-    if (got == err && strstr(psring_err_detail(), words) != NULL)
-        return;
-    fprintf(stderr, "%s: %s; not %s with \"%s\"\n", psring_err_name(got), psring_err_detail(),
-            psring_err_name(err), words);
-    abort();
-}
-
 /* With a momentum. It sees each run whole. */
 static psring_err apply(void *context, const psring_update_run *run)
 {

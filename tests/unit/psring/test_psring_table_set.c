@@ -13,15 +13,6 @@ enum { DEADLINE_MS = 20000, WORKERS = 3, PARTS = 3, VALUES = 70001 + 1 + 5000, S
 
 static const size_t parts[PARTS] = {70001, 1, 5000}; /* one in several slices */
 
-static void expect_words(psring_err got, psring_err err, const char *words)
-{
-    if (got == err && strstr(psring_err_detail(), words) != NULL)
-        return;
-    fprintf(stderr, "%s: %s; not %s with \"%s\"\n", psring_err_name(got), psring_err_detail(),
-            psring_err_name(err), words);
-    abort();
-}
-
 /* ---- an update with a rate ---- */
 
 static psring_err check(void *context, const char *arguments, char *ret_line, size_t line_bytes)

@@ -23,15 +23,6 @@ static float pushed_by(int rank, int step, size_t i)
            (rank % 2 == 1 ? 1e-3f : 1.0f);
 }
 
-static void expect_words(psring_err got, psring_err err, const char *words)
-{
-    if (got == err && strstr(psring_err_detail(), words) != NULL)
-        return;
-    fprintf(stderr, "%s: %s; not %s with \"%s\"\n", psring_err_name(got), psring_err_detail(),
-            psring_err_name(err), words);
-    abort();
-}
-
 /* Momentum, and a second array that counts: a step that is as long as its number says. */
 static psring_err heavy(void *context, const psring_update_run *run)
 {

@@ -304,15 +304,6 @@ static psring_err open_as(psring_comm *comm, psring_table_options options, const
     return err;
 }
 
-static void expect_words(psring_err got, psring_err err, const char *words)
-{
-    if (got != err || strstr(psring_err_detail(), words) == NULL) {
-        fprintf(stderr, "%s: %s; not %s with \"%s\"\n", psring_err_name(got), psring_err_detail(),
-                psring_err_name(err), words);
-        abort();
-    }
-}
-
 static void misuse(psring_comm **comm, int rank, void *context)
 {
     (void)rank;
