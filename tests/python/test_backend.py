@@ -138,7 +138,7 @@ def entry(tap):
 
 def torchs_own(tap):
     with Workspace() as folder:
-        done = subprocess.run([python, here / "torch_own_tests.py", "psring"], env={**environment, "TEMP_DIR": folder},
+        done = subprocess.run([python, here / "torch_own_tests.py", "psring"], env={**environment, "TEMP_DIR": folder, "TMPDIR": folder},
                               capture_output=True, text=True)
     found = {"passed": [], "skipped": [], "failed": []}
     for line in done.stdout.splitlines():
