@@ -37,6 +37,17 @@ def json_of(command, env=None):
     return json.loads(done.stdout)
 
 
+def json_of_ranks(arguments, program, folder, names):
+    """What rank 0 of a PyTorch program of peers/ prints, whose ranks psring run starts with these
+    of the arguments, and with servers as --shards says. They meet in the folder."""
+    servers = ["--shards", arguments.shards] if "shards" in arguments else []
+    command = [arguments.psring, "run", "-n", arguments.ranks, *servers, "--", arguments.python, PEERS / program, os.path.join(folder, "meeting")]
+    for name in names:
+        command += ["--" + name.replace("_", "-"), getattr(arguments, name)]
+    packages = arguments.packages or os.path.join(os.path.dirname(os.path.abspath(arguments.psring)), "..", "python")
+    return json_of(command, {**os.environ, "PYTHONPATH": packages, "OMP_NUM_THREADS": str(arguments.threads)})
+
+
 def alternate(parties, rounds):
     """Calls each of parties {name: function} once a round; {name: [what it returned]}. A round
     begins with another party than the one before it, so that none always follows the same."""

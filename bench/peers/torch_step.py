@@ -1,6 +1,6 @@
 """Steps of a ResNet of torchvision's by two or more ranks, in several ways that take turns within
-one set of processes: DDP with Gloo, DDP with psring's hook, psring's optimizer by a ring and by
-servers, and without any exchange. Rank 0 prints one JSON object.
+one set of processes: DDP with Gloo, with psring's hook and with its backend, psring's optimizer by
+a ring and by servers, and without any exchange. Rank 0 prints one JSON object.
 
 usage, under psring run --shards S: torch_step.py MEETING-FILE [--model NAME ..]"""
 import argparse
@@ -23,8 +23,9 @@ class Way:
         if given.layout == "channels_last":
             self.model = self.model.to(memory_format=torch.channels_last)
         self.parallel, self.optimizer = self.model, torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
-        if name in ("gloo", "hook"):
-            self.parallel = torch.nn.parallel.DistributedDataParallel(self.model)
+        if name in ("gloo", "hook", "backend"):
+            group = dist.new_group(backend="psring") if name == "backend" else None
+            self.parallel = torch.nn.parallel.DistributedDataParallel(self.model, process_group=group)
             if name == "hook":
                 self.parallel.register_comm_hook(None, psring.ddp_hook)
         elif name != "none":
@@ -58,7 +59,7 @@ def main():
     torch.set_num_threads(given.threads)
     psring.init(deadline=120)
     dist.init_process_group("gloo", init_method="file://" + given.meeting, rank=psring.rank(), world_size=psring.size())
-    ways = [Way(name, given) for name in ("gloo", "hook", "ring", "ps", "none")]
+    ways = [Way(name, given) for name in ("gloo", "hook", "backend", "ring", "ps", "none")]
     images = torch.randn(given.batch_size, 3, given.image_size, given.image_size, generator=torch.Generator().manual_seed(psring.rank()))
     if given.layout == "channels_last":
         images = images.contiguous(memory_format=torch.channels_last)
