@@ -42,6 +42,13 @@ static psr_err check(const loading *l)
     return PSR_OK;
 }
 
+/* cuDNN and NCCL tell version 2.28.9 as 22809. */
+static psr_err refuse_version(const loading *l, size_t version)
+{
+    return psr_fail(PSR_ERR_VERSION, "%s is version %zu.%zu.%zu: install %s", l->name,
+                    version / 10000, version % 10000 / 100, version % 100, l->package);
+}
+
 #define FIND(name) find(&l, #name, &wall->name, sizeof wall->name);
 
 psr_err psr_cuda_wall_load_driver(void)
@@ -71,8 +78,7 @@ psr_err psr_cuda_wall_load_cudnn(psr_cuda_wall *wall)
     PSR_TRY(check(&l));
     const size_t version = wall->cudnnGetVersion();
     if (version < PSR_CUDA_CUDNN_LEAST || version / 10000 != 9)
-        return psr_fail(PSR_ERR_VERSION, "%s is version %zu.%zu.%zu: install %s", l.name,
-                        version / 10000, version % 10000 / 100, version % 100, l.package);
+        return refuse_version(&l, version);
     return PSR_OK;
 }
 
@@ -84,7 +90,6 @@ psr_err psr_cuda_wall_load_nccl(psr_cuda_wall *wall)
     PSR_CUDA_NCCL_CALLS(FIND)
     PSR_TRY(check(&l));
     if (wall->ncclGetVersion(&version) != ncclSuccess || version / 10000 != 2)
-        return psr_fail(PSR_ERR_VERSION, "%s is version %d.%d.%d: install %s", l.name,
-                        version / 10000, version % 10000 / 100, version % 100, l.package);
+        return refuse_version(&l, (size_t)version);
     return PSR_OK;
 }
