@@ -675,8 +675,7 @@ const psr_option psr_options[] = {
      "rate, images/s, exchange, wait, staleness; tensorboard --logdir RUN shows them",
      RUN, "false", FLAG(tensorboard)},
     {"tensorboard-norms", "STEPS",
-     "with --tensorboard: every STEPS steps, the Euclidean norm of each tensor's weights and of "
-     "its "
+     "with --tensorboard: every STEPS steps, the Euclidean norm of each tensor's weights and "
      "gradient over all workers, before --clip-norm; 0: never. Sums are kept until a bucket is "
      "whole, and worker 0 waits in these steps",
      RUN, "0", U64(tensorboard_norms, 0, PSR_STEPS_MOST), .for_shards = true},
