@@ -1,53 +1,38 @@
 #!/usr/bin/env python3
-"""Images a second of torchvision's DataLoader for CIFAR-10 with RandomCrop(32, padding=4),
-RandomHorizontalFlip, ToTensor and Normalize, from the same binary files that bench_loader reads.
-One line of JSON per case:
-    pil      the transforms on PIL images, as torchvision.datasets.CIFAR10 gives them: the recipe
-             people use
-    tensor   transforms.v2 on uint8 tensors, the faster way
-each with num_workers 0 and 1. images_per_s is by wall time, images_per_cpu_s by CPU time of the
-process and its workers together.
+"""Images a second of torchvision's DataLoader, from the same files that bench_loader reads, and
+with the same augmentation (loader_peer.py). One line of JSON per case:
+    pil      the transforms on PIL images, as torchvision's data sets give them: what people use
+    tensor   transforms.v2 on uint8 tensors, pictures decoded by torchvision.io: the faster way
+each with num_workers 0 and 1; the worker has ended when the CPU time is read.
 """
-import argparse
-import json
-import lzma
-import pathlib
-import resource
-import time
+import warnings
 
+import loader_peer as peer
 import numpy
 import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
-from torchvision import transforms
+from torchvision import io, transforms
+from torchvision.datasets import ImageFolder
 from torchvision.transforms import v2
 
-MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
-
-
-def read_batches(directory):
-    """labels[N], pixels[N, 3, 32, 32] of data_batch_1..5.bin, plain or .xz."""
-    parts = []
-    for i in range(1, 6):
-        path = pathlib.Path(directory) / f"data_batch_{i}.bin"
-        content = path.read_bytes() if path.exists() else lzma.open(f"{path}.xz").read()
-        parts.append(numpy.frombuffer(content, numpy.uint8).reshape(-1, 3073))
-    records = numpy.concatenate(parts)
-    return records[:, 0].astype(numpy.int64), records[:, 1:].reshape(-1, 3, 32, 32).copy()
+PIL_STEPS = {
+    "crop-flip": [transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip()],
+    "imagenet": [transforms.RandomResizedCrop(224), transforms.RandomHorizontalFlip()],
+    "evaluation": [transforms.Resize(256), transforms.CenterCrop(224)],
+}
+TENSOR_STEPS = {
+    "crop-flip": [v2.RandomCrop(32, padding=4), v2.RandomHorizontalFlip()],
+    "imagenet": [v2.RandomResizedCrop(224, antialias=True), v2.RandomHorizontalFlip()],
+    "evaluation": [v2.Resize(256, antialias=True), v2.CenterCrop(224)],
+}
 
 
 class Pictures(Dataset):
     """As torchvision.datasets.CIFAR10: PIL images of [32, 32, 3] arrays."""
 
-    transform = transforms.Compose([
-        transforms.RandomCrop(32, padding=4),
-        transforms.RandomHorizontalFlip(),
-        transforms.ToTensor(),
-        transforms.Normalize(MEAN, DEVIATION),
-    ])
-
-    def __init__(self, labels, pixels):
-        self.labels = labels.tolist()
+    def __init__(self, labels, pixels, transform):
+        self.labels, self.transform = labels.tolist(), transform
         self.pixels = numpy.ascontiguousarray(pixels.transpose(0, 2, 3, 1))
 
     def __len__(self):
@@ -58,15 +43,8 @@ class Pictures(Dataset):
 
 
 class Tensors(Dataset):
-    transform = v2.Compose([
-        v2.RandomCrop(32, padding=4),
-        v2.RandomHorizontalFlip(),
-        v2.ToDtype(torch.float32, scale=True),
-        v2.Normalize(MEAN, DEVIATION),
-    ])
-
-    def __init__(self, labels, pixels):
-        self.labels = labels.tolist()
+    def __init__(self, labels, pixels, transform):
+        self.labels, self.transform = labels.tolist(), transform
         self.pixels = torch.from_numpy(pixels)
 
     def __len__(self):
@@ -76,41 +54,36 @@ class Tensors(Dataset):
         return self.transform(self.pixels[i]), self.labels[i]
 
 
-def cpu_seconds():
-    usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(u.ru_utime + u.ru_stime for u in usage)
+def decode(path):
+    return io.decode_image(path, mode=io.ImageReadMode.RGB)
 
 
-def measure(name, dataset, workers, batch_size, most_images):
-    """One epoch, or its first most_images; workers have ended when the CPU time is read."""
-    sampler = torch.randperm(len(dataset))[:most_images].tolist()
-    loader = DataLoader(dataset, batch_size=batch_size, sampler=sampler, num_workers=workers)
-    began, began_cpu, images = time.perf_counter(), cpu_seconds(), 0
-    for batch, _ in loader:
-        images += len(batch)
-    wall = time.perf_counter() - began
-    cpu = cpu_seconds() - began_cpu
-    print(json.dumps({
-        "loader": f"torchvision {name}, num_workers {workers}",
-        "images_per_s": round(images / wall),
-        "images_per_cpu_s": round(images / cpu),
-        "images": images,
-        "wall_s": round(wall, 3),
-        "cpu_s": round(cpu, 3),
-    }), flush=True)
+def data_sets(arguments):
+    of_cifar = arguments.pipeline == "crop-flip"
+    mean, deviation = (peer.CIFAR_MEAN, peer.CIFAR_DEVIATION) if of_cifar else (peer.IMAGENET_MEAN, peer.IMAGENET_DEVIATION)
+    pil = transforms.Compose([*PIL_STEPS[arguments.pipeline], transforms.ToTensor(), transforms.Normalize(mean, deviation)])
+    tensor = v2.Compose([*TENSOR_STEPS[arguments.pipeline], v2.ToDtype(torch.float32, scale=True), v2.Normalize(mean, deviation)])
+    if of_cifar:
+        labels, pixels = peer.read_batches(arguments.data)
+        return {"pil": Pictures(labels, pixels, pil), "tensor": Tensors(labels, pixels, tensor)}
+    folder = peer.pictures_of(arguments.data, arguments.pipeline)
+    return {"pil": ImageFolder(folder, pil), "tensor": ImageFolder(folder, tensor, loader=decode)}
+
+
+def batches(dataset, workers, arguments):
+    epochs = -(-arguments.images // len(dataset))
+    sampler = torch.cat([torch.randperm(len(dataset)) for _ in range(epochs)])[:arguments.images].tolist()
+    for batch, _ in DataLoader(dataset, batch_size=arguments.batch_size, sampler=sampler, num_workers=workers):
+        yield len(batch)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", required=True, help="directory of data_batch_1.bin..5.bin, plain or .xz")
-    parser.add_argument("--batch-size", type=int, default=128)
-    parser.add_argument("--images", type=int, default=50000, help="of an epoch (default all)")
-    arguments = parser.parse_args()
+    arguments = peer.arguments_of(__doc__)
+    warnings.filterwarnings("ignore", message=".*EXIF.*")
     torch.set_num_threads(1)
-    labels, pixels = read_batches(arguments.data)
-    for name, dataset in (("pil", Pictures(labels, pixels)), ("tensor", Tensors(labels, pixels))):
+    for name, dataset in data_sets(arguments).items():
         for workers in (0, 1):
-            measure(name, dataset, workers, arguments.batch_size, arguments.images)
+            peer.measure(f"torchvision {name}, num_workers {workers}", batches(dataset, workers, arguments))
 
 
 if __name__ == "__main__":
