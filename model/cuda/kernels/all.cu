@@ -1,0 +1,5 @@
+/* All kernels as one text: for nvcc, and for the emulation. */
+#include "model/cuda/kernels/elements.cu"
+#include "model/cuda/kernels/loss.cu"
+#include "model/cuda/kernels/matrix.cu"
+#include "model/cuda/kernels/turn.cu"
