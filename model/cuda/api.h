@@ -1,18 +1,18 @@
-/* What psring asks of a GPU, in one table: memory, streams, events, kernels of its own, graphs that a
- * library plans and runs, and sums over several GPUs. The back end (model/cuda/backend.c) and the
+/* What psring asks of a GPU, in one table: memory, streams, events, kernels of its own, graphs that
+ * a library plans and runs, and sums over several GPUs. The back end (model/cuda/backend.c) and the
  * exchange call nothing else, and include nothing of CUDA.
  *
- * Behind the table stand NVIDIA's libraries (model/cuda/nvidia/, in the program psring-worker-cuda),
- * or an emulation on this processor (tests/emulator/cuda/). A program offers one of them once, at its
- * start; a program that offers none has no GPU.
+ * Behind the table stand NVIDIA's libraries (model/cuda/nvidia/, in the program
+ * psring-worker-cuda), or an emulation on this processor (tests/emulator/cuda/). A program offers
+ * one of them once, at its start; a program that offers none has no GPU.
  *
- * Device memory is an address that the host never reads or writes. Whatever takes a stream is ordered
- * on it and returns at once; what it reads and writes has to stay until the stream has come to it.
- * Host memory that streams copy from or to is pinned, or was registered.
+ * Device memory is an address that the host never reads or writes. Whatever takes a stream is
+ * ordered on it and returns at once; what it reads and writes has to stay until the stream has come
+ * to it. Host memory that streams copy from or to is pinned, or was registered.
  *
  * Failures: NOMEM: the device's memory does not suffice, the detail says how much was wanted and is
- * free; COMPUTE: the device failed, after which every call fails; UNSUPPORTED: it cannot do that. The
- * detail is one line. One thread per device, but for event_passed, which any thread calls. */
+ * free; COMPUTE: the device failed, after which every call fails; UNSUPPORTED: it cannot do that.
+ * The detail is one line. One thread per device, but for event_passed, which any thread calls. */
 #ifndef PSR_MODEL_CUDA_API_H
 #define PSR_MODEL_CUDA_API_H
 
@@ -63,7 +63,7 @@ typedef struct psr_cuda_api {
     psr_err (*device_open)(uint32_t index, psr_cuda_device **ret_device);
     void (*device_close)(psr_cuda_device *device); /* all that it made is freed; NULL allowed */
     psr_err (*device_facts)(psr_cuda_device *device, psr_cuda_device_facts *ret_facts);
-    /* COMPUTE when anything that was ordered has failed: an ECC error, an Xid. Waits for nothing. */
+    /* COMPUTE when anything ordered has failed: an ECC error, an Xid. Waits for nothing. */
     psr_err (*device_check)(psr_cuda_device *device);
 
     /* New memory holds anything. Freeing waits for nothing: the caller has waited. */
