@@ -1,5 +1,5 @@
-/* psring's own CUDA kernels (model/cuda/kernels/), compiled by the host's compiler: each thread is a
- * fiber, and barriers check that all threads of a block arrive at one line. */
+/* psring's own CUDA kernels (model/cuda/kernels/), compiled by the host's compiler: each thread is
+ * a fiber, and barriers check that all threads of a block arrive at one line. */
 #ifndef PSR_TESTS_EMULATOR_CUDA_EMULATED_KERNEL_H
 #define PSR_TESTS_EMULATOR_CUDA_EMULATED_KERNEL_H
 
