@@ -2,6 +2,7 @@
 #include "tests/emulator/cuda/emulator.h"
 #include "tests/emulator/cuda/faults.h"
 
+#include "model/cuda/kernels/launch.h"
 #include "tests/unit/expect.h"
 
 #include <stdio.h>
@@ -84,6 +85,30 @@ static void what_is_wanted_and_free_is_said(void **state)
     api->device_close(f.device);
     settings = psr_emulator_default();
     psr_emulator_set(&settings);
+}
+
+static void kernels_find_their_memory(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 3; seed++) {
+        psr_emulator_settings settings = psr_emulator_default();
+        settings.seed = seed;
+        psr_emulator_set(&settings);
+        fixture f;
+        open_fixture(&f);
+        float *numbers = (float *)(void *)f.pinned;
+        for (int i = 0; i < 25; i++)
+            numbers[i] = (float)i;
+        const psr_cuda_add_args args = {
+            .a = f.memory, .b = f.memory, .y = f.memory, .type = PSR_CUDA_FLOAT32, .count = 25};
+        expect_ok(api->copy(f.stream, f.memory, f.pinned, 100));
+        expect_ok(psr_cuda_kernel_launch(api, f.stream, PSR_CUDA_KERNEL_add, &args));
+        expect_ok(api->copy(f.stream, f.pinned, f.memory, 100));
+        expect_ok(api->stream_synchronize(f.stream));
+        for (int i = 0; i < 25; i++)
+            assert_true(numbers[i] == (float)(2 * i));
+        api->device_close(f.device);
+    }
 }
 
 /* ---- what ends the process ---- */
@@ -184,6 +209,7 @@ int main(void)
         cmocka_unit_test(copies_go_round),
         cmocka_unit_test(new_memory_holds_no_numbers),
         cmocka_unit_test(what_is_wanted_and_free_is_said),
+        cmocka_unit_test(kernels_find_their_memory),
         cmocka_unit_test(misuse_ends_the_process),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
