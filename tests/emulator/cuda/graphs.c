@@ -2,6 +2,7 @@
 #include "tests/emulator/cuda/device.h"
 #include "tests/emulator/cuda/graph_parts.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,14 +171,26 @@ static void operate(computing *c, const psr_cuda_operation *o, bool *made)
     }
 }
 
-/* A graph may write to all of its workspace, and so does this one. */
-static void use_workspace(const psr_cuda_plan *plan, void *workspace)
+/* A graph may write to all of its workspace at any time, and so does this one. */
+static unsigned char *take_workspace(const psr_cuda_plan *plan, void *workspace, unsigned char byte)
 {
-    if (plan->workspace_bytes > 0)
-        memset(psr_emulator_device_memory(workspace, plan->workspace_bytes,
-                                          "a graph uses, as workspace,"),
-               0xff, plan->workspace_bytes);
+    unsigned char *memory = NULL;
+    if (plan->workspace_bytes > 0) {
+        memory = psr_emulator_device_memory(workspace, plan->workspace_bytes,
+                                            "a graph uses, as workspace,");
+        memset(memory, byte, plan->workspace_bytes);
+    }
+    return memory;
 }
+
+static void leave_workspace(const psr_cuda_plan *plan, unsigned char *memory, unsigned char byte)
+{
+    for (size_t i = 0; i < plan->workspace_bytes; i++)
+        if (memory[i] != byte)
+            psr_emulator_fault("a graph's workspace was written to while the graph ran");
+}
+
+static atomic_uint graphs_run;
 
 void psr_emulator_graph_carry_out(const psr_cuda_plan *plan, const psr_cuda_plan_tensors *tensors,
                                   void *workspace)
@@ -187,10 +200,11 @@ void psr_emulator_graph_carry_out(const psr_cuda_plan *plan, const psr_cuda_plan
     for (uint32_t t = 0; t < plan->graph.tensor_count; t++)
         place(&c, t, tensors);
     refuse_overlaps(&c);
-    use_workspace(plan, workspace);
+    const unsigned char byte = (unsigned char)atomic_fetch_add(&graphs_run, 1);
+    unsigned char *memory = take_workspace(plan, workspace, byte);
     for (uint32_t i = 0; i < plan->graph.operation_count; i++)
         operate(&c, &plan->graph.operations[i], made);
-    use_workspace(plan, workspace);
+    leave_workspace(plan, memory, byte);
     for (uint32_t t = 0; t < plan->graph.tensor_count; t++)
         release(&c, t);
 }
