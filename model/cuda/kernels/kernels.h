@@ -35,7 +35,7 @@
     K(fold)          /* the exchange's sum, base/arrays/fold.h */                                  \
     K(sgd)           /* the optimizer's update of a run of the arena */                            \
     K(adam)                                                                                        \
-    K(finite) /* counts what is not finite; multiplies by a factor (fp16's loss scale) */
+    K(finite) /* whether all is finite; multiplies by a factor (fp16's loss scale) */
 
 #define PSR_CUDA_KERNEL_NAME(name) PSR_CUDA_KERNEL_##name,
 typedef enum psr_cuda_kernel {
@@ -99,7 +99,7 @@ typedef struct psr_cuda_dropout_args {
     float drop, scale;
     uint32_t whole_channels; /* dropout2d */
     uint32_t epoch, node;
-    uint32_t type, count, channels, height, width;
+    uint32_t type, count, channels, height, width; /* count: samples */
 } psr_cuda_dropout_args;
 
 typedef struct psr_cuda_gate_args {
@@ -135,12 +135,11 @@ typedef struct psr_cuda_scale_of_norm_args {
     uint32_t channels;
 } psr_cuda_scale_of_norm_args;
 
-/* One block a channel. */
 typedef struct psr_cuda_norm_gradient_args {
     const void *x, *dy;
     const float *weight, *mean, *variance;
-    void *dx; /* NULL: nobody wants it */
-    float *dscale, *dbias;
+    void *dx;              /* NULL: nobody wants it */
+    float *dscale, *dbias; /* both NULL: nobody wants them */
     float epsilon;
     uint32_t type, channels;
     uint64_t rows; /* samples * pixels */
@@ -168,7 +167,8 @@ typedef struct psr_cuda_add_args {
     uint64_t count;
 } psr_cuda_add_args;
 
-/* sum = values[first], then + values[first + 1] and so on, around: base/arrays/fold.h. */
+/* sum = values[first], then + values[first + 1] and so on, around: base/arrays/fold.h. sum may be
+ * any of them. */
 #define PSR_CUDA_FOLD_MOST 64
 typedef struct psr_cuda_fold_args {
     const float *values[PSR_CUDA_FOLD_MOST];
@@ -177,29 +177,29 @@ typedef struct psr_cuda_fold_args {
     uint64_t count;
 } psr_cuda_fold_args;
 
-/* model/optimizers/sgd.c, operation by operation. */
+/* model/optimizers/sgd.c, operation by operation: the same bits. */
 typedef struct psr_cuda_sgd_args {
-    float *w, *momentum_buffer; /* momentum_buffer: NULL without momentum */
+    float *w, *momentum_buffer; /* momentum_buffer: NULL without momentum; it begins as 0 */
     const float *g;
     float lr, momentum, decay;
-    uint32_t nesterov, first_step;
+    uint32_t nesterov;
     uint64_t count;
 } psr_cuda_sgd_args;
 
-/* model/optimizers/adam.c: Adam, and AdamW with decoupled decay. */
+/* model/optimizers/adam.c, operation by operation: the same bits, from psr_adams_factors
+ * (model/optimizers/adams.h), which are computed in double and rounded once. */
 typedef struct psr_cuda_adam_args {
     float *w, *m, *v;
     const float *g;
-    float lr, beta1, beta2, epsilon, decay;
-    double correction1, correction2; /* 1 - beta^t */
-    uint32_t decoupled;
+    float mean_take, square_keep, square_take, correction, step, epsilon;
+    float decay, keep; /* Adam: keep is 1; AdamW: decay is 0 and keep is 1 - lr decay */
     uint64_t count;
 } psr_cuda_adam_args;
 
 typedef struct psr_cuda_finite_args {
     float *x;
     float factor;         /* 1: x is only read */
-    uint32_t *not_finite; /* 1 is written when any is not; otherwise it stays */
+    uint32_t *not_finite; /* 1 is written when any product is not; otherwise it stays */
     uint64_t count;
 } psr_cuda_finite_args;
 
