@@ -21,11 +21,13 @@
 
 /* The most threads of a block: what shared arrays have room for. */
 #define PSR_KERNEL_THREADS 256
+/* So many blocks have room in one processor at once: a thread has up to 64 registers. */
+#define PSR_KERNEL_BLOCKS 4
 
 #ifdef __CUDACC__
 
 #define PSR_KERNEL(name)                                                                           \
-    extern "C" __global__ void __launch_bounds__(PSR_KERNEL_THREADS)                               \
+    extern "C" __global__ void __launch_bounds__(PSR_KERNEL_THREADS, PSR_KERNEL_BLOCKS)            \
         psr_kernel_##name(const __grid_constant__ psr_cuda_##name##_args args)
 #define PSR_DEVICE static __device__ __forceinline__
 #define PSR_SHARED(type, name, count) __shared__ type name[count]

@@ -14,10 +14,15 @@ static uint64_t parts(uint64_t count, uint64_t of)
     return (count + of - 1) / of;
 }
 
-static psr_cuda_grid grid_of(uint64_t blocks, size_t argument_bytes)
+#define MEMBER(name) psr_cuda_##name##_args name;
+typedef union any_arguments {
+    PSR_CUDA_KERNELS(MEMBER)
+} any_arguments;
+
+/* Blocks of values that are taken one by one. */
+static uint64_t groups(uint64_t count)
 {
-    return (psr_cuda_grid){(uint32_t)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS), THREADS,
-                           argument_bytes};
+    return parts(count, THREADS * AT_ONCE);
 }
 
 /* Tiles of 1024 values (turn.cu). */
@@ -35,58 +40,88 @@ static uint32_t loss_threads(uint32_t classes)
     return threads;
 }
 
-#define ARGUMENTS(name, args)                                                                      \
-    const psr_cuda_##name##_args *args = arguments;                                                \
-    const size_t bytes = sizeof *args
+/* Blocks of 16 channels each (lanes.h). */
+static uint64_t lanes(uint64_t channels)
+{
+    return parts(channels, 16);
+}
+
+static uint64_t plane(uint32_t height, uint32_t width)
+{
+    return (uint64_t)height * width;
+}
+
+/* The blocks that would do all work at once. */
+static uint64_t blocks_of(psr_cuda_kernel kernel, const any_arguments *a)
+{
+    switch (kernel) {
+    case PSR_CUDA_KERNEL_image:
+        return tiles(a->image.samples, a->image.channels_wide,
+                     plane(a->image.height, a->image.width));
+    case PSR_CUDA_KERNEL_filter:
+        return tiles(a->filter.out, a->filter.in_wide, plane(a->filter.height, a->filter.width));
+    case PSR_CUDA_KERNEL_filter_gradient:
+        return tiles(a->filter_gradient.out, a->filter_gradient.in,
+                     plane(a->filter_gradient.height, a->filter_gradient.width));
+    case PSR_CUDA_KERNEL_cast:
+        return groups(a->cast.count);
+    case PSR_CUDA_KERNEL_loss:
+        return a->loss.samples;
+    case PSR_CUDA_KERNEL_loss_total:
+        return 1;
+    case PSR_CUDA_KERNEL_dropout: /* four values a thread */
+        return parts(a->dropout.count * plane(a->dropout.height, a->dropout.width) *
+                         parts(a->dropout.channels, 4),
+                     THREADS);
+    case PSR_CUDA_KERNEL_gate:
+        return groups(a->gate.samples * plane(a->gate.channels, a->gate.pixels));
+    case PSR_CUDA_KERNEL_gate_backward:
+        return a->gate_backward.samples * lanes(a->gate_backward.channels);
+    case PSR_CUDA_KERNEL_shortcut: /* a value a thread, of the smaller image */
+    case PSR_CUDA_KERNEL_shortcut_backward:
+        return parts(a->shortcut.samples * plane(a->shortcut.height, a->shortcut.width) *
+                         a->shortcut.in,
+                     THREADS);
+    case PSR_CUDA_KERNEL_flatten:
+        return tiles(a->flatten.samples, a->flatten.channels, a->flatten.pixels);
+    case PSR_CUDA_KERNEL_scale_of_norm:
+        return parts(a->scale_of_norm.channels, THREADS);
+    case PSR_CUDA_KERNEL_norm_gradient: /* dx: a value a thread */
+        return a->norm_gradient.dx == NULL
+                   ? lanes(a->norm_gradient.channels)
+                   : parts(a->norm_gradient.rows * a->norm_gradient.channels, THREADS);
+    case PSR_CUDA_KERNEL_product:
+        return parts(a->product.rows, 64) * parts(a->product.columns, 64);
+    case PSR_CUDA_KERNEL_column_sums:
+        return lanes(a->column_sums.columns);
+    case PSR_CUDA_KERNEL_add:
+        return groups(a->add.count);
+    case PSR_CUDA_KERNEL_fold:
+        return groups(a->fold.count);
+    case PSR_CUDA_KERNEL_sgd:
+        return groups(a->sgd.count);
+    case PSR_CUDA_KERNEL_adam:
+        return groups(a->adam.count);
+    case PSR_CUDA_KERNEL_finite:
+        return groups(a->finite.count);
+    case PSR_CUDA_KERNEL_COUNT:
+        break;
+    }
+    return 0;
+}
+
+#define ARGUMENT_BYTES(name) sizeof(psr_cuda_##name##_args),
+static const size_t argument_bytes[] = {PSR_CUDA_KERNELS(ARGUMENT_BYTES)};
 
 psr_cuda_grid psr_cuda_kernel_grid(psr_cuda_kernel kernel, const void *arguments)
 {
-    switch (kernel) {
-    case PSR_CUDA_KERNEL_image: {
-        ARGUMENTS(image, args);
-        return grid_of(
-            tiles(args->samples, args->channels_wide, (uint64_t)args->height * args->width), bytes);
-    }
-    case PSR_CUDA_KERNEL_filter: {
-        ARGUMENTS(filter, args);
-        return grid_of(tiles(args->out, args->in_wide, (uint64_t)args->height * args->width),
-                       bytes);
-    }
-    case PSR_CUDA_KERNEL_filter_gradient: {
-        ARGUMENTS(filter_gradient, args);
-        return grid_of(tiles(args->out, args->in, (uint64_t)args->height * args->width), bytes);
-    }
-    case PSR_CUDA_KERNEL_flatten: {
-        ARGUMENTS(flatten, args);
-        return grid_of(tiles(args->samples, args->channels, args->pixels), bytes);
-    }
-    case PSR_CUDA_KERNEL_cast: {
-        ARGUMENTS(cast, args);
-        return grid_of(parts(args->count, THREADS * AT_ONCE), bytes);
-    }
-    case PSR_CUDA_KERNEL_add: {
-        ARGUMENTS(add, args);
-        return grid_of(parts(args->count, THREADS * AT_ONCE), bytes);
-    }
-    case PSR_CUDA_KERNEL_loss: {
-        ARGUMENTS(loss, args);
-        psr_cuda_grid grid = grid_of(args->samples, bytes);
-        grid.threads = loss_threads(args->classes);
-        return grid;
-    }
-    case PSR_CUDA_KERNEL_loss_total:
-        return grid_of(1, sizeof(psr_cuda_loss_total_args));
-    case PSR_CUDA_KERNEL_product: {
-        ARGUMENTS(product, args);
-        return grid_of(parts(args->rows, 64) * parts(args->columns, 64), bytes);
-    }
-    case PSR_CUDA_KERNEL_column_sums: {
-        ARGUMENTS(column_sums, args);
-        return grid_of(parts(args->columns, 16), bytes);
-    }
-    default:
-        return (psr_cuda_grid){0};
-    }
+    const any_arguments *a = arguments;
+    const uint64_t blocks = blocks_of(kernel, a);
+    return (psr_cuda_grid){
+        .blocks = (uint32_t)(blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS),
+        .threads = kernel == PSR_CUDA_KERNEL_loss ? loss_threads(a->loss.classes) : THREADS,
+        .argument_bytes = argument_bytes[kernel],
+    };
 }
 
 psr_err psr_cuda_kernel_launch(const psr_cuda_api *api, psr_cuda_stream *stream,

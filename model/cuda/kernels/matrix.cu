@@ -1,4 +1,5 @@
 /* Matrices in float32: product, and column_sums. */
+#include "model/cuda/kernels/lanes.h"
 #include "model/cuda/kernels/values.h"
 
 /* A block computes a tile of c, PSR_PRODUCT_EDGE values wide and high, by PSR_PRODUCT_STEP of the
@@ -67,28 +68,17 @@ PSR_KERNEL(product)
                          (uint32_t)(tile % across) * PSR_PRODUCT_EDGE);
 }
 
-/* A block sums 16 columns: thread t those rows of column t % 16 that are t / 16 modulo 16, in their
- * order; then a tree over the 16 sums of each column. 256 threads. */
 PSR_KERNEL(column_sums)
 {
     PSR_SHARED(float, sums, PSR_KERNEL_THREADS);
-    const uint32_t lane = PSR_THREAD % 16, first = PSR_THREAD / 16;
-    for (uint32_t c0 = PSR_BLOCK * 16; c0 < args.columns; c0 += PSR_BLOCKS * 16) {
-        const uint32_t c = c0 + lane;
+    for (uint32_t c0 = PSR_BLOCK * PSR_LANES; c0 < args.columns; c0 += PSR_BLOCKS * PSR_LANES) {
+        const uint32_t c = c0 + PSR_LANE;
         float sum = 0;
-        if (c < args.columns) {
-            _Pragma("unroll 8") for (uint64_t r = first; r < args.rows; r += 16) sum +=
-                psr_device_get(args.x, args.type, r * args.columns + c);
-        }
-        sums[PSR_THREAD] = sum;
-        PSR_BARRIER();
-        for (uint32_t half = PSR_KERNEL_THREADS / 2; half >= 16; half /= 2) {
-            if (PSR_THREAD < half)
-                sums[PSR_THREAD] += sums[PSR_THREAD + half];
-            PSR_BARRIER();
-        }
-        if (first == 0 && c < args.columns)
-            args.y[c] = sums[lane];
-        PSR_BARRIER();
+        if (c < args.columns)
+            for (uint64_t r = PSR_LANE_FIRST; r < args.rows; r += PSR_LANE_STEP)
+                sum += psr_device_get(args.x, args.type, r * args.columns + c);
+        sum = psr_lanes_sum(sums, sum);
+        if (PSR_THREAD < PSR_LANES && c < args.columns)
+            args.y[c] = sum;
     }
 }

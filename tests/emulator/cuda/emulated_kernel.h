@@ -7,18 +7,10 @@
 
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Runs all blocks and returns. arguments: the kernel's struct, whose pointers this processor may
  * follow. seed: of the order in which blocks and fibers run. Any number of threads at once. A fault
  * of the kernel ends the process with one line. */
 void psr_emulated_kernel(psr_cuda_kernel kernel, uint32_t blocks, uint32_t threads,
                          const void *arguments, uint64_t seed);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

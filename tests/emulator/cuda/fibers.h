@@ -9,8 +9,6 @@
 #ifndef PSR_TESTS_EMULATOR_CUDA_FIBERS_H
 #define PSR_TESTS_EMULATOR_CUDA_FIBERS_H
 
-#include "model/cuda/kernels/kernels.h"
-
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,9 +24,5 @@ typedef struct psr_fibers_grid {
  * why in one line. */
 bool psr_fibers_run(const psr_fibers_grid *grid, void (*body)(const void *arguments),
                     const void *arguments, char ret_problem[PSR_FIBERS_PROBLEM_BYTES]);
-
-/* One of psring's own kernels; arguments: its struct. A problem is printed and ends the process. */
-void psr_emulated_kernel(psr_cuda_kernel kernel, uint32_t blocks, uint32_t threads,
-                         const void *arguments, uint64_t seed);
 
 #endif

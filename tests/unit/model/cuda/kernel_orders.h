@@ -4,8 +4,9 @@
 #define PSR_TESTS_KERNEL_ORDERS_H
 
 #include "base/rng.h"
+#include "comm/reduce.h"
 #include "model/cuda/kernels/launch.h"
-#include "tests/emulator/cuda/fibers.h"
+#include "tests/emulator/cuda/emulated_kernel.h"
 #include "tests/unit/seeds.h"
 
 #include <math.h>
@@ -138,5 +139,72 @@ static inline void play_orders(const char *name, psr_cuda_kernel kernel, const v
         }
     }
 }
+
+/* ---- tensors ---- */
+
+static const uint32_t all_types[] = {PSR_CUDA_FLOAT32, PSR_CUDA_BF16, PSR_CUDA_FP16};
+#define TYPES (sizeof all_types / sizeof *all_types)
+
+static inline size_t type_bytes(uint32_t type)
+{
+    return type == PSR_CUDA_FLOAT32 ? 4 : 2;
+}
+
+/* As the CPU rounds. */
+static inline void *as_type(const float *x, uint32_t type, size_t count)
+{
+    void *y = room(count * type_bytes(type));
+    if (type == PSR_CUDA_FLOAT32)
+        memcpy(y, x, count * sizeof *x);
+    else if (type == PSR_CUDA_BF16)
+        psr_bfloat16_of_floats(y, x, count);
+    else
+        psr_float16_of_floats(y, x, count);
+    return y;
+}
+
+/* noinline: gcc 12 would warn of a copy that another type has. */
+__attribute__((noinline, unused)) static float *as_floats(const void *x, uint32_t type,
+                                                          size_t count)
+{
+    float *y = room(count * sizeof *y);
+    if (type == PSR_CUDA_FLOAT32)
+        memcpy(y, x, count * sizeof *y);
+    else if (type == PSR_CUDA_BF16)
+        psr_bfloat16_to_floats(y, x, count);
+    else
+        psr_float16_to_floats(y, x, count);
+    return y;
+}
+
+#define PLAY(name, args, ...)                                                                      \
+    do {                                                                                           \
+        const result play_results[] = {__VA_ARGS__};                                               \
+        play_orders(#name, PSR_CUDA_KERNEL_##name, args, play_results,                             \
+                    sizeof play_results / sizeof *play_results);                                   \
+    } while (0)
+#define SAME(at, expected, bytes)                                                                  \
+    {                                                                                              \
+        BYTES, at, expected, bytes, 0, NULL                                                        \
+    }
+#define NEAR(kind, at, expected, count, tolerance)                                                 \
+    {                                                                                              \
+        kind, at, expected, count, tolerance, NULL                                                 \
+    }
+
+/* y[b][c][r] = x[b][r][c]; what x has not is 0. */
+static inline float *turned(const float *x, uint32_t batch, uint32_t rows, uint32_t columns,
+                            uint32_t rows_wide, uint32_t columns_wide)
+{
+    float *y = room((size_t)batch * rows_wide * columns * sizeof *y);
+    for (size_t b = 0; b < batch; b++)
+        for (size_t c = 0; c < columns; c++)
+            for (size_t r = 0; r < rows_wide; r++)
+                y[(b * columns + c) * rows_wide + r] =
+                    r < rows ? x[(b * rows + r) * columns_wide + c] : 0;
+    return y;
+}
+
+#define KERNEL_TEST(name) cmocka_unit_test_teardown(name, free_all)
 
 #endif

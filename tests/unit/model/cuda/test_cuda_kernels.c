@@ -3,60 +3,10 @@
 #include "model/cuda/kernels/kernels.h"
 
 #include "base/arrays/fold.h"
-#include "comm/reduce.h"
 #include "model/loss.h"
 #include "model/reference/ops.h"
 
 #include "tests/unit/model/cuda/kernel_orders.h"
-
-static const uint32_t all_types[] = {PSR_CUDA_FLOAT32, PSR_CUDA_BF16, PSR_CUDA_FP16};
-#define TYPES (sizeof all_types / sizeof *all_types)
-
-static size_t type_bytes(uint32_t type)
-{
-    return type == PSR_CUDA_FLOAT32 ? 4 : 2;
-}
-
-/* As the CPU rounds. */
-static void *as_type(const float *x, uint32_t type, size_t count)
-{
-    void *y = room(count * type_bytes(type));
-    if (type == PSR_CUDA_FLOAT32)
-        memcpy(y, x, count * sizeof *x);
-    else if (type == PSR_CUDA_BF16)
-        psr_bfloat16_of_floats(y, x, count);
-    else
-        psr_float16_of_floats(y, x, count);
-    return y;
-}
-
-/* Not inline: gcc 12 would warn of a copy that another type has. */
-__attribute__((noinline)) static float *as_floats(const void *x, uint32_t type, size_t count)
-{
-    float *y = room(count * sizeof *y);
-    if (type == PSR_CUDA_FLOAT32)
-        memcpy(y, x, count * sizeof *y);
-    else if (type == PSR_CUDA_BF16)
-        psr_bfloat16_to_floats(y, x, count);
-    else
-        psr_float16_to_floats(y, x, count);
-    return y;
-}
-
-#define PLAY(name, args, ...)                                                                      \
-    do {                                                                                           \
-        const result play_results[] = {__VA_ARGS__};                                               \
-        play_orders(#name, PSR_CUDA_KERNEL_##name, args, play_results,                             \
-                    sizeof play_results / sizeof *play_results);                                   \
-    } while (0)
-#define SAME(at, expected, bytes)                                                                  \
-    {                                                                                              \
-        BYTES, at, expected, bytes, 0, NULL                                                        \
-    }
-#define NEAR(kind, at, expected, count, tolerance)                                                 \
-    {                                                                                              \
-        kind, at, expected, count, tolerance, NULL                                                 \
-    }
 
 /* ---- value by value ---- */
 
@@ -141,19 +91,6 @@ static void an_addition_rounds_once(void **state)
 }
 
 /* ---- matrices that are turned around ---- */
-
-/* y[b][c][r] = x[b][r][c]; what x has not is 0. */
-static float *turned(const float *x, uint32_t batch, uint32_t rows, uint32_t columns,
-                     uint32_t rows_wide, uint32_t columns_wide)
-{
-    float *y = room((size_t)batch * rows_wide * columns * sizeof *y);
-    for (size_t b = 0; b < batch; b++)
-        for (size_t c = 0; c < columns; c++)
-            for (size_t r = 0; r < rows_wide; r++)
-                y[(b * columns + c) * rows_wide + r] =
-                    r < rows ? x[(b * rows + r) * columns_wide + c] : 0;
-    return y;
-}
 
 typedef struct turned_shape {
     uint32_t batch, channels, wide, height, width;
@@ -365,8 +302,6 @@ static void columns_are_summed(void **state)
         PLAY(column_sums, &args, NEAR(FLOATS, y, expected, columns, 4e-6));
     }
 }
-
-#define KERNEL_TEST(name) cmocka_unit_test_teardown(name, free_all)
 
 int main(void)
 {
