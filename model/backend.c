@@ -31,6 +31,8 @@ static const psr_backend_class *class_of(psr_backend_kind kind)
         return &psr_backend_class_onednn;
     case PSR_BACKEND_PLAYED:
         return &psr_backend_class_played;
+    case PSR_BACKEND_CUDA:
+        return &psr_backend_class_cuda;
     }
     assert(!"a back end that psr_backend_kind does not name");
     return NULL;

@@ -87,6 +87,10 @@ typedef struct psr_backend_options {
     /* The algorithms of convolutions: "auto" (by rule: model/onednn/choice/rule.h), "timed",
      * "direct", or a text that psr_backend_algorithms returned. NULL: auto. */
     const char *algorithms;
+    /* Of the back end cuda alone: which GPU, from 0; and whether numbers go round where there are
+     * fewer. */
+    uint32_t device;
+    bool shares_devices;
     /* Of the played back end alone: the file that it plays (model/played/profile.h; borrowed for
      * the call), how many times as long it takes, and whether gradients are random numbers, a
      * function of seed, epoch, sample and tensor, instead of zeros. */

@@ -43,5 +43,6 @@ typedef struct psr_backend_class {
 extern const psr_backend_class psr_backend_class_reference; /* reference/backend.c */
 extern const psr_backend_class psr_backend_class_onednn;    /* onednn.c */
 extern const psr_backend_class psr_backend_class_played;    /* played/played.c */
+extern const psr_backend_class psr_backend_class_cuda;      /* cuda/backend.c */
 
 #endif

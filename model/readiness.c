@@ -161,6 +161,11 @@ void psr_readiness_layer(const psr_readiness *readiness, const psr_exec_layer *l
         readiness->hooks->layer(readiness->hooks->context, layer, begins);
 }
 
+bool psr_readiness_reports(const psr_readiness *readiness)
+{
+    return readiness->hooks != NULL && readiness->hooks->gradient_ready != NULL;
+}
+
 bool psr_readiness_complete(const psr_readiness *readiness, bool training)
 {
     for (uint32_t b = 0; b < readiness->bucket_count; b++)

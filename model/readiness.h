@@ -49,6 +49,10 @@ PSR_MUST_CHECK psr_err psr_readiness_backward(psr_readiness *readiness, uint32_t
 void psr_readiness_layer(const psr_readiness *readiness, const struct psr_exec_layer *layer,
                          bool begins);
 
+/* Whether somebody wants to know when gradients are ready. Otherwise they have to be there when the
+ * pass has ended. */
+bool psr_readiness_reports(const psr_readiness *readiness);
+
 /* True when every bucket has been asked for (and, after a training pass, reported ready). */
 bool psr_readiness_complete(const psr_readiness *readiness, bool training);
 

@@ -118,6 +118,7 @@ typedef enum psr_backend_kind {
     PSR_BACKEND_ONEDNN,
     PSR_BACKEND_REFERENCE,
     PSR_BACKEND_PLAYED,
+    PSR_BACKEND_CUDA, /* by --device cuda alone: no word of --backend names it */
 } psr_backend_kind;
 typedef enum psr_transport_kind {
     PSR_TRANSPORT_AUTO,

@@ -1,0 +1,406 @@
+/* The back end cuda: one GPU, its executables (one per batch size and kind of pass), and a pass as
+ * a row of orders to three streams.
+ *
+ *   coming    the batch, from pinned memory
+ *   computing weights as the pass asks for them, running statistics, every step; the results
+ *   leaving   gradients of buckets (handover.h)
+ *
+ * The host is ahead of the device: it waits for weights that the exchange has not brought yet, and
+ * at the pass's end for the results. Then the gradients of the last buckets may still be on their
+ * way, which their fences tell. */
+#include "model/backend_private.h"
+#include "model/cuda/api.h"
+#include "model/cuda/device_memory.h"
+#include "model/cuda/executable.h"
+#include "model/cuda/handover.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The most that a convolution may have beside its tensors. */
+#define WORKSPACE_MOST ((size_t)1 << 30)
+
+typedef struct cuda {
+    const psr_cuda_api *api;
+    psr_cuda_device *device;
+    const psr_network *net;
+    psr_cuda_type type;
+    double label_smoothing;
+    uint32_t max_batch;
+    psr_cuda_stream *coming, *computing;
+    psr_cuda_event *came;
+    psr_cuda_device_memory memory;
+    psr_cuda_handover *handover;
+    psr_cuda_plans plans;
+    psr_cuda_executable **executables;
+    uint32_t executable_count;
+} cuda;
+
+/* ---- the life ---- */
+
+static void free_executables(cuda *self)
+{
+    for (uint32_t i = 0; i < self->executable_count; i++)
+        psr_cuda_executable_free(self->executables[i]);
+    self->executable_count = 0;
+}
+
+static void close_stream(const cuda *self, psr_cuda_stream *stream)
+{
+    char detail[PSR_ERR_DETAIL_BYTES];
+    if (stream == NULL)
+        return;
+    psr_err_detail_keep(detail);
+    if (self->api->stream_synchronize(stream) != PSR_OK)
+        psr_err_detail_restore(detail);
+    self->api->stream_free(stream);
+}
+
+static void cuda_destroy(void *object)
+{
+    cuda *self = object;
+    if (self == NULL)
+        return;
+    psr_cuda_handover_free(self->handover);
+    close_stream(self, self->coming);
+    close_stream(self, self->computing);
+    if (self->came != NULL)
+        self->api->event_free(self->came);
+    free_executables(self);
+    free(self->executables);
+    if (self->device != NULL) {
+        psr_cuda_plans_done(&self->plans);
+        psr_cuda_device_memory_done(&self->memory);
+        self->api->device_close(self->device);
+    }
+    free(self);
+}
+
+/* Makes room for the newest executable. All get new addresses when something has moved. */
+static psr_err settle(cuda *self)
+{
+    bool moved;
+    psr_cuda_executable *newest = self->executables[self->executable_count - 1];
+    PSR_TRY(psr_cuda_device_memory_grow(&self->memory, newest->program, self->plans.workspace_bytes,
+                                        &moved));
+    for (uint32_t i = moved ? 0 : self->executable_count - 1; i < self->executable_count; i++)
+        psr_cuda_executable_bind(self->executables[i], self->memory.at);
+    return PSR_OK;
+}
+
+/* The executable for count samples, made at first use. */
+static psr_err executable(cuda *self, uint32_t count, bool training, psr_cuda_executable **ret)
+{
+    for (uint32_t i = 0; i < self->executable_count; i++) {
+        const psr_cuda_program *program = self->executables[i]->program;
+        if (program->batch == count && program->training == training) {
+            *ret = self->executables[i];
+            return PSR_OK;
+        }
+    }
+    psr_cuda_executable **list =
+        realloc(self->executables, (self->executable_count + 1) * sizeof(*list));
+    if (list == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "cuda: out of memory for an executable");
+    self->executables = list;
+    PSR_TRY(psr_cuda_executable_new(self->net, count, self->type, training, &self->plans,
+                                    &list[self->executable_count]));
+    self->executable_count++;
+    const psr_err err = settle(self);
+    if (err != PSR_OK) { /* what the others had may be gone */
+        free_executables(self);
+        return err;
+    }
+    *ret = list[self->executable_count - 1];
+    return PSR_OK;
+}
+
+/* Padding of the gradients is never written, and leaves with them. */
+static psr_err clear_gradients(const cuda *self)
+{
+    return self->api->fill(self->computing, self->memory.at[PSR_CUDA_GRADIENTS], 0,
+                           self->net->params.length * sizeof(float));
+}
+
+static psr_err open_device(cuda *self, const psr_backend_options *options)
+{
+    uint32_t count, index = options->device;
+    PSR_TRY(self->api->device_count(&count));
+    if (options->shares_devices)
+        index %= count;
+    if (index >= count)
+        return psr_fail(PSR_ERR_UNSUPPORTED,
+                        "--device cuda:%u: this host has %u GPU%s, numbered from 0", index, count,
+                        count == 1 ? "" : "s");
+    return self->api->device_open(index, &self->device);
+}
+
+static psr_err build(cuda *self, const psr_backend_options *options)
+{
+    const psr_cuda_api *api = self->api;
+    psr_cuda_executable *training;
+    PSR_TRY(open_device(self, options));
+    self->plans = (psr_cuda_plans){
+        .api = api, .device = self->device, .limits = {.workspace_bytes = WORKSPACE_MOST}};
+    PSR_TRY(api->stream_new(self->device, &self->coming));
+    PSR_TRY(api->stream_new(self->device, &self->computing));
+    PSR_TRY(api->event_new(self->device, &self->came));
+    PSR_TRY(
+        psr_cuda_device_memory_init(&self->memory, api, self->device, self->net, self->max_batch));
+    const psr_cuda_handover_options handover = {.api = api,
+                                                .device = self->device,
+                                                .computing = self->computing,
+                                                .net = self->net,
+                                                .buckets = options->buckets,
+                                                .weights = self->memory.at[PSR_CUDA_WEIGHTS],
+                                                .gradients = self->memory.at[PSR_CUDA_GRADIENTS]};
+    PSR_TRY(psr_cuda_handover_new(&handover, &self->handover));
+    PSR_TRY(clear_gradients(self));
+    return executable(self, self->max_batch, true, &training);
+}
+
+static psr_err cuda_create(const psr_network *net, const psr_backend_options *options,
+                           void **ret_self)
+{
+    const psr_cuda_api *api = psr_cuda_offered();
+    if (api == NULL)
+        return psr_fail(PSR_ERR_UNSUPPORTED, "--device cuda: this program knows no GPUs");
+    if (options->precision == PSR_PRECISION_FP16)
+        return psr_fail(PSR_ERR_UNSUPPORTED, "--precision fp16 is not there on GPUs");
+    cuda *self = calloc(1, sizeof *self);
+    if (self == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "cuda: out of memory");
+    self->api = api;
+    self->net = net;
+    self->type = options->precision == PSR_PRECISION_BF16 ? PSR_CUDA_BF16 : PSR_CUDA_FLOAT32;
+    self->label_smoothing = options->label_smoothing;
+    self->max_batch = options->max_batch;
+    const psr_err err = build(self, options);
+    if (err != PSR_OK) {
+        cuda_destroy(self);
+        return err;
+    }
+    *ret_self = self;
+    return PSR_OK;
+}
+
+/* ---- a pass ---- */
+
+typedef struct pass {
+    cuda *self;
+    const psr_cuda_executable *executable;
+    const psr_exec_state *state;
+    psr_readiness *readiness;
+    psr_cuda_pass values;
+    uint32_t asked; /* the nodes whose weights are on their way: those before this one */
+    uint32_t done;  /* the nodes whose backward pass is over: from this one on */
+} pass;
+
+static psr_err bring(const cuda *self, psr_cuda_memory to, size_t at, const void *from,
+                     size_t bytes)
+{
+    memcpy(self->memory.batch + at, from, bytes);
+    return self->api->copy(self->coming, self->memory.at[to], self->memory.batch + at, bytes);
+}
+
+static psr_err bring_batch(const pass *p)
+{
+    const cuda *self = p->self;
+    const psr_batch *batch = p->values.batch;
+    const psr_cuda_batch_block *block = &self->memory.block;
+    const size_t pixels = (size_t)self->net->channels * self->net->height * self->net->width,
+                 words = batch->count * sizeof(uint32_t);
+    PSR_TRY(bring(self, PSR_CUDA_IMAGES, block->images, batch->images,
+                  batch->count * pixels * sizeof(float)));
+    PSR_TRY(bring(self, PSR_CUDA_LABELS, block->labels, batch->labels, words));
+    PSR_TRY(bring(self, PSR_CUDA_SAMPLES, block->samples, batch->samples, words));
+    if (batch->second != NULL) {
+        PSR_TRY(bring(self, PSR_CUDA_SECOND_LABELS, block->second_labels, batch->second->labels,
+                      words));
+        PSR_TRY(bring(self, PSR_CUDA_SHARES, block->shares, batch->second->shares, words));
+    }
+    PSR_TRY(self->api->event_record(self->came, self->coming));
+    return self->api->stream_wait(self->computing, self->came);
+}
+
+/* Batch norms by running statistics leave them as they are. */
+static psr_err bring_buffers(const pass *p)
+{
+    const cuda *self = p->self;
+    const size_t bytes = self->net->buffers.length * sizeof(float);
+    if (bytes == 0)
+        return PSR_OK;
+    memcpy(self->memory.buffers, p->state->buffers, bytes);
+    PSR_TRY(self->api->copy(self->computing, self->memory.at[PSR_CUDA_BUFFERS],
+                            self->memory.buffers, bytes));
+    if (!p->executable->program->training)
+        return PSR_OK;
+    return self->api->copy(self->computing, self->memory.at[PSR_CUDA_BUFFERS_AFTER],
+                           self->memory.at[PSR_CUDA_BUFFERS], bytes);
+}
+
+static psr_err ask_weights(pass *p, uint32_t node)
+{
+    for (; p->asked <= node; p->asked++) {
+        PSR_TRY(psr_readiness_forward(p->readiness, p->asked));
+        PSR_TRY(psr_cuda_handover_weights(p->self->handover, p->asked, p->state->weights));
+    }
+    return PSR_OK;
+}
+
+/* The gradients of all nodes behind `node` are ordered. */
+static psr_err report_gradients(pass *p, uint32_t node)
+{
+    while (p->done > node) {
+        psr_fence *fence;
+        PSR_TRY(psr_cuda_handover_gradients(p->self->handover, p->done - 1, p->state->gradients,
+                                            &fence));
+        p->done--;
+        PSR_TRY(psr_readiness_backward(p->readiness, p->done, fence));
+    }
+    return PSR_OK;
+}
+
+static psr_err run_steps(pass *p)
+{
+    const cuda *self = p->self;
+    const psr_cuda_program *program = p->executable->program;
+    bool backward = false;
+    for (uint32_t i = 0; i < program->step_count; i++) {
+        const psr_cuda_step *step = &program->steps[i];
+        if (step->backward && !backward)
+            PSR_TRY(psr_cuda_handover_begin_gradients(self->handover));
+        backward = step->backward;
+        if (backward)
+            PSR_TRY(report_gradients(p, step->node + 1));
+        else
+            PSR_TRY(ask_weights(p, step->node));
+        PSR_TRY(psr_cuda_executable_step(p->executable, i, &p->values, self->api, self->computing,
+                                         self->memory.workspace));
+    }
+    return program->training ? report_gradients(p, 0) : PSR_OK;
+}
+
+/* logits: NULL, or where they go. Waits for all that was ordered, but for leaving gradients. */
+static psr_err fetch(const pass *p, float *logits, psr_pass_result *ret_result)
+{
+    const cuda *self = p->self;
+    const psr_cuda_device_memory *m = &self->memory;
+    const psr_cuda_program *program = p->executable->program;
+    const psr_cuda_place *place = &program->places[program->logits];
+    const size_t buffers = self->net->buffers.length * sizeof(float);
+    PSR_TRY(self->api->copy(self->computing, m->result, m->at[PSR_CUDA_RESULT], sizeof *m->result));
+    if (program->training && buffers > 0)
+        PSR_TRY(
+            self->api->copy(self->computing, m->buffers, m->at[PSR_CUDA_BUFFERS_AFTER], buffers));
+    if (logits != NULL)
+        PSR_TRY(self->api->copy(self->computing, m->logits,
+                                (char *)m->at[place->memory] + place->offset, place->bytes));
+    PSR_TRY(self->api->stream_synchronize(self->computing));
+    if (program->training)
+        memcpy(p->state->buffers, m->buffers, buffers);
+    if (logits != NULL)
+        memcpy(logits, m->logits, place->bytes);
+    *ret_result = (psr_pass_result){
+        .loss_sum = m->result->loss, .correct = m->result->counts[0], .top5 = m->result->counts[1]};
+    return PSR_OK;
+}
+
+static psr_err run_pass(pass *p, float *logits, psr_pass_result *ret_result)
+{
+    const cuda *self = p->self;
+    PSR_TRY(self->api->device_check(self->device));
+    PSR_TRY(bring_batch(p));
+    PSR_TRY(bring_buffers(p));
+    PSR_TRY(run_steps(p));
+    PSR_TRY(fetch(p, logits, ret_result));
+    if (p->executable->program->training && !psr_readiness_reports(p->readiness))
+        PSR_TRY(psr_cuda_handover_finish(self->handover));
+    return PSR_OK;
+}
+
+/* After a failure nothing is under way that reads what the caller has lent. */
+static psr_err run(pass *p, float *logits, psr_pass_result *ret_result)
+{
+    const cuda *self = p->self;
+    char detail[PSR_ERR_DETAIL_BYTES];
+    const psr_err err = run_pass(p, logits, ret_result);
+    if (err == PSR_OK)
+        return PSR_OK;
+    psr_err_detail_keep(detail);
+    if (self->api->stream_synchronize(self->coming) != PSR_OK ||
+        self->api->stream_synchronize(self->computing) != PSR_OK ||
+        psr_cuda_handover_finish(self->handover) != PSR_OK)
+        psr_err_detail_restore(detail);
+    return err;
+}
+
+static psr_err cuda_train(void *object, const psr_batch *batch, const psr_exec_state *state,
+                          float loss_scale, psr_readiness *readiness, psr_pass_result *ret_result)
+{
+    cuda *self = object;
+    psr_cuda_executable *exec;
+    PSR_TRY(executable(self, batch->count, true, &exec));
+    pass p = {.self = self,
+              .executable = exec,
+              .state = state,
+              .readiness = readiness,
+              .values = {batch, loss_scale, self->label_smoothing},
+              .done = self->net->node_count};
+    return run(&p, NULL, ret_result);
+}
+
+static psr_err cuda_infer(void *object, const psr_batch *batch, const psr_exec_state *state,
+                          psr_readiness *readiness, float *logits, psr_pass_result *ret_result)
+{
+    cuda *self = object;
+    psr_cuda_executable *exec;
+    PSR_TRY(executable(self, batch->count, false, &exec));
+    pass p = {.self = self,
+              .executable = exec,
+              .state = state,
+              .readiness = readiness,
+              .values = {batch, 0, self->label_smoothing}};
+    return run(&p, logits, ret_result);
+}
+
+/* ---- what it tells ---- */
+
+static const char *no_text(const void *object)
+{
+    (void)object;
+    return "";
+}
+
+/* Of the first device: those of one host are taken to be alike. */
+static const char *cuda_identity(void)
+{
+    static psr_cuda_device_facts facts;
+    const psr_cuda_api *api = psr_cuda_offered();
+    psr_cuda_device *device;
+    if (api == NULL || api->device_open(0, &device) != PSR_OK)
+        return "no GPU";
+    const psr_err err = api->device_facts(device, &facts);
+    api->device_close(device);
+    return err == PSR_OK ? facts.identity : "no GPU";
+}
+
+static size_t cuda_bytes(const void *object)
+{
+    const cuda *self = object;
+    const psr_cuda_device_memory *m = &self->memory;
+    return sizeof *self + m->room_bytes + m->workspace_bytes + m->other_bytes + m->pinned_bytes +
+           psr_cuda_handover_bytes(self->handover);
+}
+
+const psr_backend_class psr_backend_class_cuda = {
+    .create = cuda_create,
+    .destroy = cuda_destroy,
+    .train = cuda_train,
+    .infer = cuda_infer,
+    .algorithms = no_text,
+    .loops = no_text,
+    .identity = cuda_identity,
+    .bytes = cuda_bytes,
+};

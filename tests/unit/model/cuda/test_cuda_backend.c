@@ -1,0 +1,198 @@
+/* The back end cuda against the reference loops, on a GPU that this processor plays: every operator
+ * in odd shapes and whole small networks, in float32 and bf16, batches of other sizes; and that
+ * numbers do not depend on when streams come to their orders. The contract of the hooks is
+ * test_backend.c's. */
+#include "model/backend.h"
+#include "model/cuda/api.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/emulator/cuda/emulator.h"
+#include "tests/unit/expect.h"
+#include "tests/unit/model/parity.h"
+
+static const tolerance fp32 = {2e-4, 2e-4}, bf16 = {2e-2, 0.25}, none = {0, 0};
+
+/* The first count samples, in float32 and bf16 (none: left out). */
+static void compare_batch(const setting *s, uint32_t count, tolerance rounded)
+{
+    outcome expected = outcome_of(s, PSR_BACKEND_REFERENCE, PSR_PRECISION_FP32, 1, count);
+    outcome found = outcome_of(s, PSR_BACKEND_CUDA, PSR_PRECISION_FP32, 1, count);
+    assert_alike(s, &found, &expected, count, fp32);
+    outcome_done(&found);
+    if (rounded.value > 0) {
+        found = outcome_of(s, PSR_BACKEND_CUDA, PSR_PRECISION_BF16, 1, count);
+        assert_alike(s, &found, &expected, count, rounded);
+        outcome_done(&found);
+    }
+    outcome_done(&expected);
+}
+
+/* net is consumed. Batches of max_batch and of 1. */
+static void compare(psr_network *net, uint32_t max_batch, tolerance rounded)
+{
+    setting s = setting_of(net, max_batch);
+    compare_batch(&s, max_batch, rounded);
+    compare_batch(&s, 1, rounded);
+    setting_done(&s);
+}
+
+/* ---- operators ---- */
+
+static void convolutions_of_odd_shapes_agree(void **state)
+{
+    (void)state;
+    compare(convolutions(1, 5, 3, 1, 1), 3, bf16);
+    compare(convolutions(3, 20, 5, 2, 2), 3, bf16);
+    compare(convolutions(17, 32, 1, 1, 0), 2, bf16);
+    compare(convolutions(16, 33, 3, 2, 0), 2, bf16);
+    compare(low_images(2, 7, 3, 2), 3, bf16);
+    compare(few_channels(2, 4, 5, 2), 3, bf16);
+    compare(grouped(4, 4, 6, 1), 3, bf16);
+    compare(grouped(3, 5, 3, 1), 2, bf16);
+}
+
+static void batch_norm_agrees_with_what_it_takes_along(void **state)
+{
+    (void)state;
+    compare(norm_alone(5), 4, bf16);
+    compare(norm_relu(20), 4, bf16);
+    for (int relu = 0; relu < 2; relu++) {
+        compare(norm_add(16, relu), 3, bf16);
+        compare(two_norms(5, relu), 3, bf16);
+    }
+}
+
+static void the_other_operators_agree(void **state)
+{
+    (void)state;
+    compare(squeezed(16, false), 3, bf16);
+    compare(squeezed(3, true), 3, bf16);
+    compare(gelus(20), 3, bf16);
+    compare(added_behind_relu(16), 3, bf16);
+    compare(option_a(4, 8), 3, bf16);
+    compare(pools(6), 3, bf16);
+    compare(plain_pools(5, 3, 2, 1), 3, bf16);
+    compare(dropouts(), 5, bf16);
+    compare(everything(), 4, bf16);
+}
+
+/* ---- networks ---- */
+
+static void the_small_networks_agree(void **state)
+{
+    (void)state;
+    compare(named("mlp", 1, 28, PSR_SHORTCUT_A), 5, bf16);
+    compare(named("convnet", 1, 28, PSR_SHORTCUT_A), 5, bf16);
+}
+
+/* As test_onednn.c has them: one batch each, and no bf16. */
+static void the_residual_networks_agree(void **state)
+{
+    (void)state;
+    psr_network *nets[] = {
+        named("resnet20", 3, 16, PSR_SHORTCUT_A), named("preresnet20", 3, 16, PSR_SHORTCUT_A),
+        named("preresnet20", 3, 16, PSR_SHORTCUT_B), named("resnet20", 3, 16, PSR_SHORTCUT_B),
+        named("resnet18", 3, 48, PSR_SHORTCUT_B)};
+    for (size_t i = 0; i < sizeof nets / sizeof nets[0]; i++) {
+        setting s = setting_of(nets[i], 3);
+        compare_batch(&s, 3, none);
+        setting_done(&s);
+    }
+}
+
+/* ---- orders ---- */
+
+static void use_streams(psr_emulator_streams streams, uint64_t seed)
+{
+    psr_emulator_settings settings = psr_emulator_default();
+    settings.streams = streams;
+    settings.seed = seed;
+    psr_emulator_set(&settings);
+}
+
+/* A wait that is missing would let some order give other numbers. */
+static void numbers_are_the_same_in_every_order_of_the_streams(void **state)
+{
+    (void)state;
+    setting s = setting_of(everything(), 4);
+    outcome expected = outcome_of(&s, PSR_BACKEND_CUDA, PSR_PRECISION_FP32, 1, 4);
+    for (uint64_t seed = 0; seed < 10; seed++) {
+        use_streams(seed % 2 == 0 ? PSR_EMULATOR_LAZY : PSR_EMULATOR_THREADS, seed);
+        outcome found = outcome_of(&s, PSR_BACKEND_CUDA, PSR_PRECISION_FP32, 1, 4);
+        passes(&s, &found, 4);
+        assert_same_bits(&s, &found, &expected);
+        outcome_done(&found);
+    }
+    use_streams(PSR_EMULATOR_THREADS, 0);
+    outcome_done(&expected);
+    setting_done(&s);
+}
+
+/* ---- memory and devices ---- */
+
+static psr_err try_new(const setting *s, uint32_t device, psr_precision precision)
+{
+    const psr_backend_options options = {.kind = PSR_BACKEND_CUDA,
+                                         .precision = precision,
+                                         .max_batch = s->max_batch,
+                                         .buckets = &s->buckets,
+                                         .device = device};
+    psr_backend *backend = NULL;
+    const psr_err err = psr_backend_new(s->net, &options, &backend);
+    if (err == PSR_OK)
+        psr_backend_free(backend);
+    return err;
+}
+
+/* What it says fits does fit, and one more does not. */
+static void the_batch_that_would_fit_is_named(void **state)
+{
+    (void)state;
+    psr_emulator_settings settings = psr_emulator_default();
+    setting s = setting_of(named("resnet20", 3, 32, PSR_SHORTCUT_A), 100);
+    unsigned fits = 0;
+    settings.bytes = (size_t)64 << 20;
+    psr_emulator_set(&settings);
+    assert_int_equal(try_new(&s, 0, PSR_PRECISION_FP32), PSR_ERR_NOMEM);
+    const char *text = strstr(psr_err_detail(), "a batch of 100 takes ");
+    assert_non_null(text);
+    text = strstr(text + 1, "a batch of ");
+    assert_non_null(text);
+    fits = (unsigned)strtoul(text + strlen("a batch of "), NULL, 10);
+    assert_in_range(fits, 1, 99);
+    s.max_batch = fits;
+    expect_ok(try_new(&s, 0, PSR_PRECISION_FP32));
+    s.max_batch = 100;
+    use_streams(PSR_EMULATOR_THREADS, 0);
+    setting_done(&s);
+}
+
+static void what_it_cannot_do_is_refused(void **state)
+{
+    (void)state;
+    setting s = setting_of(norm_alone(5), 3);
+    expect_failure(try_new(&s, 1, PSR_PRECISION_FP32), PSR_ERR_UNSUPPORTED,
+                   "--device cuda:1: this host has 1 GPU, numbered from 0");
+    expect_failure(try_new(&s, 0, PSR_PRECISION_FP16), PSR_ERR_UNSUPPORTED,
+                   "--precision fp16 is not there on GPUs");
+    setting_done(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(convolutions_of_odd_shapes_agree),
+        cmocka_unit_test(batch_norm_agrees_with_what_it_takes_along),
+        cmocka_unit_test(the_other_operators_agree),
+        cmocka_unit_test(the_small_networks_agree),
+        cmocka_unit_test(the_residual_networks_agree),
+        cmocka_unit_test(numbers_are_the_same_in_every_order_of_the_streams),
+        cmocka_unit_test(the_batch_that_would_fit_is_named),
+        cmocka_unit_test(what_it_cannot_do_is_refused),
+    };
+    psr_cuda_offer(psr_emulator());
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
