@@ -137,10 +137,11 @@ static psr_err check_last_stretch(const psr_config *config, uint64_t total)
                     mode, (uint64_t)config->epochs, total);
 }
 
-/* What is played computes nothing, and so needs nothing. */
+/* What is played computes nothing, and so needs nothing. A GPU has memory of its own, and says
+ * itself what batch would fit. */
 static void find_memory(const psr_config *config, const psr_network *net, psr_facts *facts)
 {
-    if (config->backend == PSR_BACKEND_PLAYED)
+    if (config->backend == PSR_BACKEND_PLAYED || psr_config_uses_gpu(config, NULL))
         return;
     const psr_network_memory memory = psr_network_memory_for(net, config, true);
     const uint64_t available =
@@ -199,7 +200,7 @@ static psr_err find_facts(worker *w, uint32_t ranks, psr_facts *ret_facts)
     };
     find_memory(config, w->net, ret_facts);
     snprintf(ret_facts->identity, sizeof ret_facts->identity, "%s threads=%" PRIu32,
-             psr_backend_identity(config->backend), config->threads);
+             psr_backend_identity(psr_config_backend(config)), config->threads);
     snprintf(ret_facts->data_name, sizeof ret_facts->data_name, "%s", info.name);
     return PSR_OK;
 }
@@ -549,6 +550,21 @@ static void tell_data(const psr_trainer *t, const psr_content *content)
             content->train, content->test);
 }
 
+/* How many workers of this host have lower ranks. */
+static uint32_t number_on_host(const psr_member *member)
+{
+    const psr_peer self = psr_member_self(member);
+    const psr_view *view = psr_member_view(member);
+    const psr_view_member *own = psr_view_find(view, self);
+    uint32_t number = 0;
+    for (uint32_t i = 0; own != NULL && i < view->member_count; i++) {
+        const psr_view_member *other = &view->members[i];
+        number += other->peer.role == PSR_ROLE_WORKER && other->peer.rank < self.rank &&
+                  strcmp(other->host, own->host) == 0;
+    }
+    return number;
+}
+
 /* The work of the compute thread while the exchange thread runs. */
 static psr_err train(worker *w)
 {
@@ -561,6 +577,7 @@ static psr_err train(worker *w)
         .data = w->opened,
         .rank = psr_member_self(w->member).rank,
         .ranks = psr_view_workers(psr_member_view(w->member)),
+        .number_on_host = number_on_host(w->member),
         .first_step = w->start.first_step,
         .total_steps = w->start.total_steps,
         .evaluates_first = w->start.evaluates_first,

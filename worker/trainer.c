@@ -90,8 +90,12 @@ static psr_err compile_first(psr_trainer *t, psr_backend_options *options)
 /* All replicas of a process take the same algorithms. */
 static psr_err compile(psr_trainer *t)
 {
+    uint32_t device = 0;
+    const bool named = psr_config_uses_gpu(t->config, &device) && device != UINT32_MAX;
     psr_backend_options options = {
-        .kind = t->config->backend,
+        .kind = psr_config_backend(t->config),
+        .device = named ? device : t->number_on_host,
+        .shares_devices = !named,
         .precision = t->config->precision,
         .max_batch = t->config->batch_size,
         .label_smoothing = t->config->label_smoothing,
@@ -231,6 +235,7 @@ psr_err psr_trainer_init(const psr_trainer_options *options, psr_trainer *ret_tr
         .test = options->data->test,
         .rank = options->rank,
         .ranks = options->ranks,
+        .number_on_host = options->number_on_host,
         .first_step = options->first_step,
         .total_steps = options->total_steps,
         .evaluates_first = options->evaluates_first,

@@ -42,8 +42,9 @@ typedef struct psr_trainer {
     psr_sampler sampler;
     psr_replica *replicas;
     uint32_t replica_count;
-    uint32_t rank;  /* of replicas[0] */
-    uint32_t ranks; /* of the run */
+    uint32_t rank;           /* of replicas[0] */
+    uint32_t ranks;          /* of the run */
+    uint32_t number_on_host; /* of this process, among its host's workers */
     uint64_t first_step, total_steps;
     bool evaluates_first; /* before the first step, for an evaluation that was cut */
     /* --seconds has ended the run: an evaluation is the run's own, and is not left out because no
@@ -57,8 +58,9 @@ typedef struct psr_trainer_options {
     const psr_buckets *buckets;
     psr_session *session; /* started; this worker's channels are open */
     psr_exchange *exchange;
-    psr_opened *data;     /* config's data; borrowed, and given config's constants */
-    uint32_t rank, ranks; /* the first rank of this process; number of ranks of the run */
+    psr_opened *data;        /* config's data; borrowed, and given config's constants */
+    uint32_t rank, ranks;    /* the first rank of this process; number of ranks of the run */
+    uint32_t number_on_host; /* of this process, among its host's workers */
     uint64_t first_step, total_steps;
     bool evaluates_first;
 } psr_trainer_options;

@@ -209,6 +209,23 @@ bool psr_config_updates_whole_tensors(const psr_config *config)
     return config->optimizer == PSR_OPTIMIZER_LARS || config->optimizer == PSR_OPTIMIZER_LAMB;
 }
 
+bool psr_config_uses_gpu(const psr_config *config, uint32_t *ret_index)
+{
+    uint64_t index = UINT32_MAX;
+    if (strncmp(config->device, "cuda", 4) != 0)
+        return false;
+    if (config->device[4] == ':')
+        (void)psr_parse_u64(config->device + 5, &index);
+    if (ret_index != NULL)
+        *ret_index = (uint32_t)index;
+    return true;
+}
+
+psr_backend_kind psr_config_backend(const psr_config *config)
+{
+    return psr_config_uses_gpu(config, NULL) ? PSR_BACKEND_CUDA : config->backend;
+}
+
 bool psr_config_evaluates(const psr_config *config)
 {
     return config->eval && config->backend != PSR_BACKEND_PLAYED;

@@ -185,7 +185,8 @@ typedef struct psr_config {
     double dilate;                  /* --dilate F: a played pass takes F times as long */
     /* --played-gradients zero|seeded */
     psr_played_gradients played_gradients;
-    char device[16];  /* --device cpu (cuda refused by name in builds without) */
+    /* --device cpu|cuda|cuda:I: cuda is the GPU of the worker's number on its host */
+    char device[16];
     uint32_t threads; /* --threads per worker; 0 on the command
                                  line: resolved by the launcher */
     /* data */
@@ -343,6 +344,11 @@ double psr_config_factor_of(const char *factors, const char *tensor);
 /* The pattern number `index`, from 0. false: there are fewer. */
 bool psr_config_factor_pattern(const char *factors, uint32_t index,
                                char ret_pattern[static PSR_FACTORS_TEXT_MAX]);
+/* --device: whether passes are computed on a GPU. *ret_index: which one, of those that each host
+ * has; UINT32_MAX: that of the worker's number on its host. ret_index may be NULL. */
+bool psr_config_uses_gpu(const psr_config *config, uint32_t *ret_index);
+/* What computes, by --device and --backend. */
+psr_backend_kind psr_config_backend(const psr_config *config);
 /* --freeze: whether it freezes a tensor of that name. */
 bool psr_config_freezes(const psr_config *config, const char *tensor);
 /* Whether a pattern of --freeze matches a tensor's name: it is the name, or that of a layer or

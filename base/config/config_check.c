@@ -33,11 +33,6 @@ static psr_err check_build(const psr_config *config)
         return psr_fail(PSR_ERR_UNSUPPORTED,
                         "--mode %s is not in this build; give ps, ring%s or local",
                         psr_mode_name(config->mode), PSR_MPI ? ", mpi" : "");
-    if (strcmp(config->device, "cpu") != 0)
-        return psr_fail(PSR_ERR_UNSUPPORTED,
-                        "--device %s is not in this build: psring runs nothing on GPUs yet; give "
-                        "cpu",
-                        config->device);
     if (config->precision == PSR_PRECISION_FP16)
         return psr_fail(PSR_ERR_UNSUPPORTED,
                         "--precision fp16 is not in this build; give fp32 or bf16");
@@ -246,8 +241,35 @@ static psr_err check_sync_bn(const psr_config *config)
     return PSR_OK;
 }
 
+/* What a GPU cannot do, or not yet. */
+static psr_err check_device(const psr_config *config)
+{
+    if (!psr_config_uses_gpu(config, NULL))
+        return PSR_OK;
+    if (config->backend != PSR_BACKEND_ONEDNN)
+        return refuse_pair(config, "device", "backend",
+                           "back ends are for processors; leave --backend out");
+    if (config->sync_bn)
+        return refuse_pair(config, "device", "sync-bn",
+                           "a GPU does not stop at batch norms; leave --sync-bn out");
+    if (config->accumulate > 1)
+        return refuse_pair(config, "device", "accumulate",
+                           "a GPU's gradients are not added to others; leave --accumulate out");
+    if (strcmp(config->algorithms, "auto") != 0)
+        return refuse_pair(config, "device", "algorithms",
+                           "those are a processor's; leave --algorithms out");
+    if (config->record[0] != '\0')
+        return refuse_pair(config, "device", "record",
+                           "a recorded pass is a processor's; leave --record out");
+    if (config->slowed_count > 0)
+        return refuse_pair(config, "device", "slow",
+                           "how long a GPU takes is not known while it computes; leave --slow out");
+    return PSR_OK;
+}
+
 static psr_err check_model(const psr_config *config)
 {
+    PSR_TRY(check_device(config));
     if (config->precision != PSR_PRECISION_FP32 && config->backend == PSR_BACKEND_REFERENCE)
         return refuse_pair(config, "precision", "backend",
                            "the reference is float32; use --precision fp32");

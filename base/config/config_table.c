@@ -256,9 +256,11 @@ static psr_err judge_device(psr_config *config, const char *text)
     uint64_t index;
     (void)config;
     if (strcmp(text, "cpu") == 0 || strcmp(text, "cuda") == 0 ||
-        (strncmp(text, "cuda:", 5) == 0 && psr_parse_u64(text + 5, &index)))
+        (strncmp(text, "cuda:", 5) == 0 && psr_parse_u64(text + 5, &index) && index < 1024))
         return PSR_OK;
-    return psr_fail(PSR_ERR_USAGE, "'%s' is not a device; give cpu", text);
+    return psr_fail(PSR_ERR_USAGE,
+                    "'%s' is not a device; give cpu, cuda, or cuda:I for GPU number I of each host",
+                    text);
 }
 
 static psr_err judge_content(psr_config *config, const char *text)
@@ -444,7 +446,10 @@ const psr_option psr_options[] = {
      "write how long worker 0's forward and backward passes take, tensor by tensor (the median of "
      "the steps but the first), for --backend played",
      MODEL, "", STRING(record)},
-    {"device", "cpu", "where it computes", MODEL, "cpu", STRING(device), .read = judge_device},
+    {"device", "cpu|cuda|cuda:I",
+     "where it computes; cuda: on the GPU of the worker's number on its host, which psring-cuda "
+     "brings (numbers are checked by emulation only so far)",
+     MODEL, "cpu", STRING(device), .read = judge_device},
     {"threads", "N", "compute threads per worker; 0: this machine's cores shared evenly", MODEL,
      "0", U32(threads, 0, 1024)},
 

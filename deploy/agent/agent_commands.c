@@ -62,13 +62,14 @@ static psr_err start_program(const psr_agent *a, psr_agent_process *p,
 }
 
 /* One of psring's own programs, from this program's directory: the launcher does not decide which
- * program is run. */
-static psr_err start_own(const psr_agent *a, psr_agent_process *p, cJSON *provision,
+ * program is run, but for whether a worker is the one that knows GPUs. */
+static psr_err start_own(const psr_agent *a, psr_agent_process *p, bool gpu, cJSON *provision,
                          const psr_cpus *cpus)
 {
     char path[4096], option[] = "--provision", from[] = "-", probe[] = "probe";
     const char *name = a->probes                        ? "psring"
                        : p->peer.role == PSR_ROLE_SHARD ? "psring-ps"
+                       : gpu                            ? "psring-worker-cuda"
                                                         : "psring-worker";
     PSR_TRY(psr_program_path(name, path, sizeof path));
     char *argv[] = {path, a->probes ? probe : option, a->probes ? NULL : from, NULL};
@@ -97,11 +98,12 @@ static psr_err spawn(psr_agent *a, const cJSON *command)
     if (list != NULL && psr_cpus_parse(list, &bound) != PSR_OK)
         return psr_fail(PSR_ERR_PROTOCOL,
                         "the launcher sent a list of processors that cannot be read");
+    const bool gpu = psr_json_true(command, "gpu");
     psr_program_place place = {0}; /* not given to a shard */
     (void)psr_json_count(command, "local_rank", UINT32_MAX, &place.local_rank);
     (void)psr_json_count(command, "local_ranks", UINT32_MAX, &place.local_ranks);
     if ((psr_agent_runs_program(a) ? start_program(a, p, &place, provision, cpus)
-                                   : start_own(a, p, provision, cpus)) != PSR_OK)
+                                   : start_own(a, p, gpu, provision, cpus)) != PSR_OK)
         psr_agent_tell_exit(a, p->peer, false, false, psr_err_detail());
     else
         a->count++;

@@ -331,7 +331,8 @@ static psr_err spawn(void *context, size_t item, const char *interface, const ch
     psr_json_put(&d->hosts[placed->host].agent.in, "op", "spawn", "role",
                  psr_role_name(placed->peer.role), "#rank", (double)placed->peer.rank, "!provision",
                  provision, "#local_rank", (double)place.local_rank, "#local_ranks",
-                 (double)place.local_ranks, cpus != NULL ? "cpus" : NULL, cpus, NULL);
+                 (double)place.local_ranks, "?gpu", psr_config_uses_gpu(&d->config, NULL),
+                 cpus != NULL ? "cpus" : NULL, cpus, NULL);
     return PSR_OK;
 }
 

@@ -292,7 +292,9 @@ def options(t):
     t.refuse("a model that does not exist", ["--model", "resnet21", "resnet20"], model="resnet21")
     t.refuse("a mode that this build has not", ["--mode nccl is not in this build", "or local"], mode="nccl")
     t.refuse("a precision that this build has not", ["--precision fp16 is not in this build", "fp32 or bf16"], precision="fp16")
-    t.refuse("a device that this build has not", ["--device cuda is not in this build", "give cpu"], device="cuda")
+    t.refuse("a device that does not exist", ["'gpu' is not a device", "cuda:I"], device="gpu")
+    t.refuse("batch norms of all workers on a GPU", ["--device cuda does not go with --sync-bn"], device="cuda", **{"sync-bn": True})
+    t.refuse("another back end on a GPU", ["--device cuda:1 does not go with --backend reference"], device="cuda:1", backend="reference")
     t.refuse("a step of --augment that does not exist", ["--augment: 'flop' is not a step", "crop, flip, resize"], augment="crop:28:3,flop")
     t.refuse("--image-size beside a resize in --augment", ["--image-size 32 does not go with --augment flip,resize:64"],
              augment="flip,resize:64", **{"image-size": 32})
