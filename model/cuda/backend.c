@@ -116,13 +116,6 @@ static psr_err executable(cuda *self, uint32_t count, bool training, psr_cuda_ex
     return PSR_OK;
 }
 
-/* Padding of the gradients is never written, and leaves with them. */
-static psr_err clear_gradients(const cuda *self)
-{
-    return self->api->fill(self->computing, self->memory.at[PSR_CUDA_GRADIENTS], 0,
-                           self->net->params.length * sizeof(float));
-}
-
 static psr_err open_device(cuda *self, const psr_backend_options *options)
 {
     uint32_t count, index = options->device;
@@ -156,7 +149,6 @@ static psr_err build(cuda *self, const psr_backend_options *options)
                                                 .weights = self->memory.at[PSR_CUDA_WEIGHTS],
                                                 .gradients = self->memory.at[PSR_CUDA_GRADIENTS]};
     PSR_TRY(psr_cuda_handover_new(&handover, &self->handover));
-    PSR_TRY(clear_gradients(self));
     return executable(self, self->max_batch, true, &training);
 }
 

@@ -1,8 +1,15 @@
 #include "model/cuda/handover.h"
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Whom to tell. */
+typedef struct listener {
+    void (*told)(void *context);
+    void *context;
+} listener;
 
 /* What the gradients of one node's buckets wait for. */
 typedef struct node_fence {
@@ -13,8 +20,9 @@ typedef struct node_fence {
     float *gradients;      /* where they go */
     pthread_mutex_t mutex;
     bool landed, ended;
-    void (*told)(void *context); /* NULL: nobody has asked */
-    void *context;
+    uint32_t buckets;    /* of the node, each of which somebody may ask for once a pass */
+    listener *listeners; /* [buckets] */
+    uint32_t listening;
 } node_fence;
 
 struct psr_cuda_handover {
@@ -66,10 +74,9 @@ static void tell(psr_fence *fence, void (*told)(void *context), void *context)
     node_fence *f = (node_fence *)fence;
     pthread_mutex_lock(&f->mutex);
     const bool now = f->landed || f->ended;
-    if (!now) {
-        f->told = told;
-        f->context = context;
-    }
+    assert(now || f->listening < f->buckets);
+    if (!now)
+        f->listeners[f->listening++] = (listener){told, context};
     pthread_mutex_unlock(&f->mutex);
     if (now)
         told(context);
@@ -82,11 +89,25 @@ static void pass_fence(node_fence *f, bool landed)
     pthread_mutex_lock(&f->mutex);
     f->landed = f->landed || landed;
     f->ended = !landed;
-    void (*told)(void *context) = f->told, *context = f->context;
-    f->told = NULL;
+    const uint32_t count = f->listening;
+    f->listening = 0; /* nobody else comes: who asks from now on is told at once */
     pthread_mutex_unlock(&f->mutex);
-    if (told != NULL)
-        told(context);
+    for (uint32_t i = 0; i < count; i++)
+        f->listeners[i].told(f->listeners[i].context);
+}
+
+/* The padding between tensors is not ours to write. */
+static void land_bucket(const psr_cuda_handover *h, const psr_bucket *bucket, float *gradients)
+{
+    const psr_layout *layout = &h->o.net->params;
+    const size_t bucket_end = bucket->offset + bucket->length;
+    for (size_t i = 0; i < layout->tensor_count; i++) {
+        const psr_tensor *t = &layout->tensors[i];
+        const size_t begin = t->offset > bucket->offset ? t->offset : bucket->offset,
+                     end = t->offset + t->count < bucket_end ? t->offset + t->count : bucket_end;
+        if (begin < end)
+            memcpy(gradients + begin, h->gradients + begin, (end - begin) * sizeof(float));
+    }
 }
 
 /* On a thread of the device's: the copies into pinned memory are done. */
@@ -94,16 +115,21 @@ static void land(void *context)
 {
     node_fence *f = context;
     const psr_cuda_handover *h = f->handover;
-    for (uint32_t b = 0; b < h->o.buckets->count; b++) {
-        const psr_bucket *bucket = &h->o.buckets->items[b];
-        if (h->first_reader[b] == f->node && !bucket->frozen)
-            memcpy(f->gradients + bucket->offset, h->gradients + bucket->offset,
-                   bucket->length * sizeof(float));
-    }
+    for (uint32_t b = 0; b < h->o.buckets->count; b++)
+        if (h->first_reader[b] == f->node && !h->o.buckets->items[b].frozen)
+            land_bucket(h, &h->o.buckets->items[b], f->gradients);
     pass_fence(f, true);
 }
 
 /* ---- the life ---- */
+
+static psr_err open_fence(psr_cuda_handover *h, node_fence *f)
+{
+    f->listeners = calloc(f->buckets, sizeof *f->listeners);
+    if (f->listeners == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "cuda: out of memory for fences");
+    return h->o.api->event_new(h->o.device, &f->event);
+}
 
 static psr_err open_fences(psr_cuda_handover *h)
 {
@@ -119,9 +145,12 @@ static psr_err open_fences(psr_cuda_handover *h)
     }
     for (uint32_t b = 0; b < h->o.buckets->count; b++) {
         const uint32_t node = h->first_reader[b] = first_reader(net, &h->o.buckets->items[b]);
-        if (node != PSR_NONE && !h->o.buckets->items[b].frozen && h->fences[node].event == NULL)
-            PSR_TRY(h->o.api->event_new(h->o.device, &h->fences[node].event));
+        if (node != PSR_NONE && !h->o.buckets->items[b].frozen)
+            h->fences[node].buckets++;
     }
+    for (uint32_t i = 0; i < net->node_count; i++)
+        if (h->fences[i].buckets > 0)
+            PSR_TRY(open_fence(h, &h->fences[i]));
     return PSR_OK;
 }
 
@@ -177,6 +206,7 @@ void psr_cuda_handover_free(psr_cuda_handover *handover)
         pass_fence(f, false);
         if (f->event != NULL)
             api->event_free(f->event);
+        free(f->listeners);
         pthread_mutex_destroy(&f->mutex);
     }
     if (handover->computed != NULL)

@@ -42,7 +42,9 @@ PSR_MUST_CHECK psr_err psr_cuda_handover_weights(psr_cuda_handover *handover, ui
  * COMPUTE. */
 PSR_MUST_CHECK psr_err psr_cuda_handover_begin_gradients(psr_cuda_handover *handover);
 
-/* What the device was told up to now gives the gradients of all buckets that no node before this
+/* Once a pass for each of these buckets somebody may ask the fence to tell.
+ *
+ * What the device was told up to now gives the gradients of all buckets that no node before this
  * one reads. Orders their copies into gradients, and gives the fence that passes when they are
  * there; NULL: there are none. COMPUTE. */
 PSR_MUST_CHECK psr_err psr_cuda_handover_gradients(psr_cuda_handover *handover, uint32_t node,

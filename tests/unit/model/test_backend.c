@@ -4,6 +4,7 @@
 #include "model/backend.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
+
+#include "tests/emulator/cuda/emulator.h"
 
 enum { BATCH = 4, SIZE = 16, PIXELS = SIZE * SIZE, CLASSES = 5 };
 
@@ -100,11 +103,41 @@ static psr_err bring_weights(void *context, uint32_t bucket)
     return PSR_OK;
 }
 
-/* What an exchange may do at once: read the gradient and overwrite the weights. */
+typedef struct waiting {
+    pthread_mutex_t mutex;
+    pthread_cond_t condition;
+    bool told;
+} waiting;
+
+static void hear(void *context)
+{
+    waiting *w = context;
+    pthread_mutex_lock(&w->mutex);
+    w->told = true;
+    pthread_cond_signal(&w->condition);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+static void wait_for(psr_fence *fence)
+{
+    waiting w = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
+    bool passed;
+    psr_fence_tell(fence, hear, &w);
+    pthread_mutex_lock(&w.mutex);
+    while (!w.told)
+        pthread_cond_wait(&w.condition, &w.mutex);
+    pthread_mutex_unlock(&w.mutex);
+    assert_int_equal(psr_fence_passed(fence, &passed), PSR_OK);
+    assert_true(passed);
+}
+
+/* What an exchange may do, at once or once the fence has passed: read the gradient and overwrite
+ * the weights. */
 static psr_err take_gradient(void *context, uint32_t bucket, psr_fence *fence)
 {
-    (void)fence;
     fixture *f = context;
+    if (fence != NULL)
+        wait_for(fence);
     const psr_bucket *b = &f->buckets.items[bucket];
     f->ready_count[bucket]++;
     memcpy(f->gradients_at_ready + b->offset, f->gradients + b->offset, b->length * sizeof(float));
@@ -314,27 +347,30 @@ static void the_reference_refuses_bf16_by_name(void **state)
     psr_network_free(net);
 }
 
-static psr_backend_kind reference = PSR_BACKEND_REFERENCE, onednn = PSR_BACKEND_ONEDNN;
+static psr_backend_kind reference = PSR_BACKEND_REFERENCE, onednn = PSR_BACKEND_ONEDNN,
+                        cuda = PSR_BACKEND_CUDA;
 
-#define FOR_BOTH(test)                                                                             \
+#define FOR_ALL(test)                                                                              \
     {"reference: " #test, test, NULL, NULL, &reference},                                           \
+        {"onednn: " #test, test, NULL, NULL, &onednn},                                             \
     {                                                                                              \
-        "onednn: " #test, test, NULL, NULL, &onednn                                                \
+        "cuda: " #test, test, NULL, NULL, &cuda                                                    \
     }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        FOR_BOTH(a_bucket_may_be_read_and_its_weights_overwritten_once_it_is_ready),
-        FOR_BOTH(padding_of_the_gradient_arena_is_never_touched),
-        FOR_BOTH(a_smaller_batch_gives_what_it_would_give_alone),
-        FOR_BOTH(training_moves_the_running_statistics_and_inference_does_not),
-        FOR_BOTH(inference_knows_no_batch_and_no_dropout),
-        FOR_BOTH(inference_asks_for_every_bucket_and_reports_none),
-        FOR_BOTH(dropout_follows_the_sample_not_its_place),
-        FOR_BOTH(a_hook_that_fails_ends_the_pass_with_its_status),
-        FOR_BOTH(a_back_end_says_what_it_is_and_what_it_holds),
+        FOR_ALL(a_bucket_may_be_read_and_its_weights_overwritten_once_it_is_ready),
+        FOR_ALL(padding_of_the_gradient_arena_is_never_touched),
+        FOR_ALL(a_smaller_batch_gives_what_it_would_give_alone),
+        FOR_ALL(training_moves_the_running_statistics_and_inference_does_not),
+        FOR_ALL(inference_knows_no_batch_and_no_dropout),
+        FOR_ALL(inference_asks_for_every_bucket_and_reports_none),
+        FOR_ALL(dropout_follows_the_sample_not_its_place),
+        FOR_ALL(a_hook_that_fails_ends_the_pass_with_its_status),
+        FOR_ALL(a_back_end_says_what_it_is_and_what_it_holds),
         cmocka_unit_test(the_reference_refuses_bf16_by_name),
     };
+    psr_cuda_offer(psr_emulator()); /* a GPU that this processor plays */
     return cmocka_run_group_tests_name("backend", tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include "model/backend.h"
 #include "model/cuda/api.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -180,6 +181,60 @@ static void what_it_cannot_do_is_refused(void **state)
     setting_done(&s);
 }
 
+/* ---- failures ---- */
+
+typedef struct fences {
+    uint32_t asked;
+    atomic_uint told;
+} fences;
+
+static void hear(void *context)
+{
+    atomic_fetch_add(&((fences *)context)->told, 1);
+}
+
+static psr_err ask_fence(void *context, uint32_t bucket, psr_fence *fence)
+{
+    fences *f = context;
+    (void)bucket;
+    if (fence == NULL)
+        return PSR_OK;
+    f->asked++;
+    psr_fence_tell(fence, hear, f);
+    return PSR_OK;
+}
+
+/* Whenever it fails, what was going to happen is told, and nothing waits for ever. */
+static void a_device_that_fails_ends_the_pass_and_its_fences(void **state)
+{
+    (void)state;
+    setting s = setting_of(named("resnet20", 3, 16, PSR_SHORTCUT_A), 3);
+    float *gradients = floats(s.net->params.length);
+    const psr_batch batch = {s.images, s.labels, s.samples, 3, .epoch = 1, .seed = 5};
+    const psr_exec_state work = {s.weights, gradients, s.buffers};
+    uint32_t asked = 0;
+    for (uint64_t after = 1; after < 1000; after += 111) {
+        psr_emulator_settings settings = psr_emulator_default();
+        settings.fail_after = after;
+        psr_emulator_set(&settings);
+        fences f = {0};
+        const psr_exec_hooks hooks = {.context = &f, .gradient_ready = ask_fence};
+        psr_backend *backend = backend_of(&s, PSR_BACKEND_CUDA, PSR_PRECISION_FP32, 1);
+        psr_pass_result result;
+        psr_err err = PSR_OK;
+        for (int pass = 0; pass < 4 && err == PSR_OK; pass++)
+            err = psr_backend_train(backend, &batch, &work, 1, &hooks, &result);
+        assert_int_equal(err, PSR_ERR_COMPUTE);
+        psr_backend_free(backend);
+        assert_int_equal(atomic_load(&f.told), f.asked);
+        asked += f.asked;
+    }
+    assert_true(asked > 0);
+    use_streams(PSR_EMULATOR_THREADS, 0);
+    free(gradients);
+    setting_done(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -191,6 +246,7 @@ int main(void)
         cmocka_unit_test(numbers_are_the_same_in_every_order_of_the_streams),
         cmocka_unit_test(the_batch_that_would_fit_is_named),
         cmocka_unit_test(what_it_cannot_do_is_refused),
+        cmocka_unit_test(a_device_that_fails_ends_the_pass_and_its_fences),
     };
     psr_cuda_offer(psr_emulator());
     cmocka_set_message_output(CM_OUTPUT_TAP);
