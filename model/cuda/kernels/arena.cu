@@ -10,22 +10,25 @@ PSR_DEVICE uint32_t psr_arena_head(const float *x)
 
 /* How a run is walked: single values up to head, groups, single values again. */
 typedef struct psr_arena_walk {
+    uint32_t group; /* values of one */
     uint64_t head, groups, singles;
 } psr_arena_walk;
 
-PSR_DEVICE psr_arena_walk psr_arena_walk_of(uint64_t count, uint32_t head, uint32_t all_alike)
+PSR_DEVICE psr_arena_walk psr_arena_walk_of(uint64_t count, uint32_t group, uint32_t head,
+                                            uint32_t all_alike)
 {
     psr_arena_walk walk;
+    walk.group = group;
     walk.head = head < count ? head : count;
-    walk.groups = all_alike ? (count - walk.head) / PSR_DEVICE_GROUP : 0;
-    walk.singles = count - walk.groups * PSR_DEVICE_GROUP;
+    walk.groups = all_alike ? (count - walk.head) / group : 0;
+    walk.singles = count - walk.groups * group;
     return walk;
 }
 
 /* The single value of that number. */
 PSR_DEVICE uint64_t psr_arena_single(const psr_arena_walk *walk, uint64_t i)
 {
-    return i < walk->head ? i : i + walk->groups * PSR_DEVICE_GROUP;
+    return i < walk->head ? i : i + walk->groups * walk->group;
 }
 
 PSR_DEVICE void psr_arena_get(const float *x, uint64_t group, float values[PSR_DEVICE_GROUP])
@@ -38,13 +41,31 @@ PSR_DEVICE void psr_arena_set(float *x, uint64_t group, const float values[PSR_D
     psr_device_set_group(x, PSR_CUDA_FLOAT32, group, values);
 }
 
+PSR_DEVICE void psr_arena_get_four(const float *x, uint64_t i, float values[4])
+{
+    uint32_t words[4];
+    psr_device_get_words(x, i, words);
+    PSR_UNROLL
+    for (uint32_t k = 0; k < 4; k++)
+        values[k] = PSR_FLOAT_OF(words[k]);
+}
+
+PSR_DEVICE void psr_arena_set_four(float *x, uint64_t i, const float values[4])
+{
+    uint32_t words[4];
+    PSR_UNROLL
+    for (uint32_t k = 0; k < 4; k++)
+        words[k] = PSR_BITS(values[k]);
+    psr_device_set_words(x, i, words);
+}
+
 PSR_KERNEL(fold)
 {
     const uint32_t head = psr_arena_head(args.sum);
     uint32_t alike = 1;
     for (uint32_t p = 0; p < args.parts; p++)
         alike &= psr_arena_head(args.values[p]) == head;
-    const psr_arena_walk walk = psr_arena_walk_of(args.count, head, alike);
+    const psr_arena_walk walk = psr_arena_walk_of(args.count, PSR_DEVICE_GROUP, head, alike);
     PSR_EACH(i, walk.groups)
     {
         float sum[PSR_DEVICE_GROUP], more[PSR_DEVICE_GROUP];
@@ -87,7 +108,7 @@ PSR_KERNEL(sgd)
     const uint32_t with_momentum = args.momentum_buffer != NULL, head = psr_arena_head(args.w);
     const uint32_t alike = psr_arena_head(args.g) == head &&
                            (!with_momentum || psr_arena_head(args.momentum_buffer) == head);
-    const psr_arena_walk walk = psr_arena_walk_of(args.count, head, alike);
+    const psr_arena_walk walk = psr_arena_walk_of(args.count, PSR_DEVICE_GROUP, head, alike);
     PSR_EACH(i, walk.groups)
     {
         float w[PSR_DEVICE_GROUP], g[PSR_DEVICE_GROUP], v[PSR_DEVICE_GROUP];
@@ -120,25 +141,26 @@ PSR_DEVICE void psr_arena_adam(const psr_cuda_adam_args *args, float *w, float g
     *w = kept + args->step * *m / denominator;
 }
 
+/* Four at a time: eight would not find room in a thread's registers. */
 PSR_KERNEL(adam)
 {
     const uint32_t head = psr_arena_head(args.w);
     const uint32_t alike = psr_arena_head(args.g) == head && psr_arena_head(args.m) == head &&
                            psr_arena_head(args.v) == head;
-    const psr_arena_walk walk = psr_arena_walk_of(args.count, head, alike);
+    const psr_arena_walk walk = psr_arena_walk_of(args.count, 4, head, alike);
     PSR_EACH(i, walk.groups)
     {
-        float w[PSR_DEVICE_GROUP], g[PSR_DEVICE_GROUP], m[PSR_DEVICE_GROUP], v[PSR_DEVICE_GROUP];
-        psr_arena_get(args.w + walk.head, i, w);
-        psr_arena_get(args.g + walk.head, i, g);
-        psr_arena_get(args.m + walk.head, i, m);
-        psr_arena_get(args.v + walk.head, i, v);
+        float w[4], g[4], m[4], v[4];
+        psr_arena_get_four(args.w + walk.head, i, w);
+        psr_arena_get_four(args.g + walk.head, i, g);
+        psr_arena_get_four(args.m + walk.head, i, m);
+        psr_arena_get_four(args.v + walk.head, i, v);
         PSR_UNROLL
-        for (uint32_t k = 0; k < PSR_DEVICE_GROUP; k++)
+        for (uint32_t k = 0; k < 4; k++)
             psr_arena_adam(&args, &w[k], g[k], &m[k], &v[k]);
-        psr_arena_set(args.w + walk.head, i, w);
-        psr_arena_set(args.m + walk.head, i, m);
-        psr_arena_set(args.v + walk.head, i, v);
+        psr_arena_set_four(args.w + walk.head, i, w);
+        psr_arena_set_four(args.m + walk.head, i, m);
+        psr_arena_set_four(args.v + walk.head, i, v);
     }
     PSR_EACH(i, walk.singles)
     {
@@ -155,7 +177,8 @@ PSR_DEVICE uint32_t psr_arena_is_odd(float value)
 
 PSR_KERNEL(finite)
 {
-    const psr_arena_walk walk = psr_arena_walk_of(args.count, psr_arena_head(args.x), 1);
+    const psr_arena_walk walk =
+        psr_arena_walk_of(args.count, PSR_DEVICE_GROUP, psr_arena_head(args.x), 1);
     uint32_t odd = 0;
     PSR_EACH(i, walk.groups)
     {
