@@ -4,7 +4,6 @@
 #include "data/augment/plan.h"
 #include "data/opened.h"
 #include "model/backend.h"
-#include "model/cuda/devices.h"
 #include "model/networks/network_memory.h"
 #include "net/transport.h"
 
@@ -44,15 +43,6 @@ static void put_network(psr_fields_writer *w, const psr_config *planned,
     psr_fields_put_number(w, "sample_bytes", memory.sample_bytes);
 }
 
-static void put_cuda(psr_fields_writer *w)
-{
-    psr_cuda_devices cuda;
-    psr_cuda_look(&cuda);
-    psr_fields_put_text(w, "cuda_devices", cuda.devices);
-    psr_fields_put_text(w, "cuda_libraries", cuda.libraries);
-    psr_fields_put_text(w, "cuda_missing", cuda.missing);
-}
-
 psr_err psr_worker_examine(const char *data, const psr_config *planned, const char *user_directory,
                            char **ret_json)
 {
@@ -62,7 +52,6 @@ psr_err psr_worker_examine(const char *data, const psr_config *planned, const ch
     psr_fields_put_text(&w, "version", PSR_VERSION);
     psr_fields_put_text(&w, "identity", psr_backend_identity(PSR_BACKEND_ONEDNN));
     psr_fields_put_text(&w, "library", library);
-    put_cuda(&w);
     psr_dataset_info info;
     if (data != NULL && find_data(data, user_directory, &info) != PSR_OK)
         psr_fields_put_text(&w, "data_failure", psr_err_detail());

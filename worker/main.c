@@ -26,6 +26,7 @@
 #include "worker/start/arguments.h"
 #include "worker/start/commands.h"
 #include "worker/start/end_signals.h"
+#include "worker/start/gpu.h"
 #include "worker/start/launched.h"
 #include "worker/start/launched_options.h"
 #include "worker/start/spawn.h"
@@ -684,7 +685,7 @@ static void print_version(FILE *to, struct argp_state *state)
     char library[32];
     (void)state;
     psr_transport_library(library, sizeof library);
-    fprintf(to, "psring-worker %s (%s, %s)\n", PSR_VERSION,
+    fprintf(to, "%s %s (%s, %s)\n", psr_gpu_program, PSR_VERSION,
             psr_backend_identity(PSR_BACKEND_ONEDNN), library);
 }
 
@@ -744,14 +745,16 @@ int main(int argc, char **argv)
     psr_memory_keep_pages();
     psr_log_init("worker", PSR_LOG_INFO);
     int status;
-    if (run_command(argc - 1, argv + 1, &status))
+    if (psr_gpu_begin(argc - 1, argv + 1, &status) || run_command(argc - 1, argv + 1, &status))
         return status;
     psr_worker_arguments a;
     psr_worker_arguments_parse(argc, argv, &a);
     worker w = {.memory = PSR_SHARED_MEMORY_NONE, .launched = PSR_LAUNCHED_NONE};
     pthread_mutex_init(&w.lost.mutex, NULL);
-    bool spawns;
-    psr_err err = start(&a, &w, &spawns);
+    bool spawns = false;
+    psr_err err = psr_gpu_enter(a.config.device, argv);
+    if (err == PSR_OK)
+        err = start(&a, &w, &spawns);
     if (spawns)
         return psr_spawn_ranks(&a);
     if (err == PSR_OK)

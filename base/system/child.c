@@ -373,6 +373,10 @@ psr_err psr_program_path(const char *name, char *path, size_t size)
         memcpy(path, resolved, strlen(resolved) + 1);
         return PSR_OK;
     }
+    if (strcmp(name, "psring-worker-cuda") == 0)
+        return psr_fail(PSR_ERR_NOT_FOUND,
+                        "--device cuda: psring-worker-cuda is not beside this program: install "
+                        "the package psring-cuda, or give --device cpu");
     return psr_fail(PSR_ERR_NOT_FOUND,
                     "%s is not beside this program (looked in %s and the build tree's folders)",
                     name, self);

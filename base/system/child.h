@@ -87,7 +87,8 @@ void psr_child_signal(const psr_child *child, int signo);
 void psr_child_done(psr_child *child);
 
 /* The path of one of our programs ("psring-worker"): beside this program as installed, or in its
- * folder of the build tree. NOT_FOUND names what was looked for. */
+ * folder of the build tree. NOT_FOUND names what was looked for, and for psring-worker-cuda what to
+ * install. */
 PSR_MUST_CHECK psr_err psr_program_path(const char *name, char *path, size_t size);
 
 /* This process becomes that program of ours. words: as execv's, and unchanged. Returns only when it

@@ -1,6 +1,6 @@
 /* What a GPU computes at once: a few operations on tensors, as plain data. A network is cut into
  * such graphs (model/cuda/network_graphs.h), and a library plans and runs each
- * (model/cuda/plan.h). This file and graph.c include nothing of CUDA.
+ * (model/cuda/nvidia/plan.h). This file and graph.c include nothing of CUDA.
  *
  * Activations x[N,C,H,W] lie as NHWC and weights w[O,I,KH,KW] as OHWI: channels change fastest.
  * Values of a channel are [1,C,1,1] in float32, numbers [1,1,1,1], matrices [1,rows,columns]. An

@@ -229,9 +229,6 @@ static void examine_worker(const psr_planned *planned, int within_ms, psr_host_f
     cJSON *json = cJSON_Parse(answer);
     take_text(json, "identity", f->identity, sizeof f->identity);
     take_text(json, "library", f->library, sizeof f->library);
-    take_text(json, "cuda_devices", f->cuda_devices, sizeof f->cuda_devices);
-    take_text(json, "cuda_libraries", f->cuda_libraries, sizeof f->cuda_libraries);
-    take_text(json, "cuda_missing", f->cuda_missing, sizeof f->cuda_missing);
     take_text(json, "data", f->data, sizeof f->data);
     take_text(json, "data_failure", f->data_failure, sizeof f->data_failure);
     take_text(json, "model_failure", f->model_failure, sizeof f->model_failure);
@@ -242,6 +239,33 @@ static void examine_worker(const psr_planned *planned, int within_ms, psr_host_f
         snprintf(f->worker_failure, sizeof f->worker_failure,
                  "psring-worker beside psring %s is of another version: '%.100s'", PSR_VERSION,
                  answer);
+    cJSON_Delete(json);
+}
+
+/* What is missing is told as one line even where all is: nothing of psring is for GPUs there. */
+static void examine_gpus(int within_ms, psr_host_facts *f)
+{
+    char path[PATH_MAX], word[] = "devices", answer[4096];
+    char *argv[] = {path, word, NULL};
+    if (psr_program_path("psring-worker-cuda", path, sizeof path) != PSR_OK) {
+        snprintf(f->cuda_missing, sizeof f->cuda_missing,
+                 "none looked for: the package psring-cuda is not installed");
+        return;
+    }
+    if (psr_ask_program(argv, within_ms, answer, sizeof answer) != PSR_OK) {
+        snprintf(f->cuda_missing, sizeof f->cuda_missing, "psring-worker-cuda: %.460s",
+                 psr_err_detail());
+        psr_printable_line(f->cuda_missing, strlen(f->cuda_missing));
+        return;
+    }
+    cJSON *json = cJSON_Parse(answer);
+    take_text(json, "devices", f->cuda_devices, sizeof f->cuda_devices);
+    take_text(json, "libraries", f->cuda_libraries, sizeof f->cuda_libraries);
+    take_text(json, "missing", f->cuda_missing, sizeof f->cuda_missing);
+    const char *version = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(json, "version"));
+    if (version == NULL || strcmp(version, PSR_VERSION) != 0)
+        snprintf(f->cuda_missing, sizeof f->cuda_missing,
+                 "psring-worker-cuda beside psring %s is of another version", PSR_VERSION);
     cJSON_Delete(json);
 }
 
@@ -319,7 +343,8 @@ void psr_find_host_facts(const psr_planned *planned, int within_ms, psr_host_fac
     find_group_limits(&f);
     find_limits(&f);
     try_sharing(&f);
-    examine_worker(planned, within_ms / 2, &f);
+    examine_worker(planned, within_ms / 4, &f);
+    examine_gpus(within_ms / 4, &f);
     examine_path(within_ms / 4, &f);
     *ret_facts = f;
 }

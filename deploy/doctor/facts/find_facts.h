@@ -1,6 +1,7 @@
 /* Examines this host: fills in psr_host_facts, except the fields about the probe's own inbox. It
- * reads files of /proc and /sys and limits, and asks two programs: psring-worker, and the psring
- * that the shell would find. What cannot be found stays empty or 0. One thread. */
+ * reads files of /proc and /sys and limits, and asks three programs: psring-worker,
+ * psring-worker-cuda if it is installed, and the psring that the shell would find. What cannot be
+ * found stays empty or 0. One thread. */
 #ifndef PSR_DEPLOY_DOCTOR_FACTS_FIND_FACTS_H
 #define PSR_DEPLOY_DOCTOR_FACTS_FIND_FACTS_H
 

@@ -29,7 +29,7 @@ typedef struct psr_host_facts {
     /* programs */
     char identity[128]; /* psr_backend_identity of the worker */
     char library[32];   /* "libzmq 4.3.4" */
-    /* CUDA there, as the worker finds it (model/cuda/devices.h) */
+    /* CUDA there, as psring-worker-cuda finds it (model/cuda/linked.h) */
     char cuda_devices[256], cuda_libraries[128], cuda_missing[512];
     char worker_failure[512]; /* why psring-worker does not run there; "": it does */
     char path_program[256], path_version[64]; /* another psring that the shell

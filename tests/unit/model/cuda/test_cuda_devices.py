@@ -4,7 +4,7 @@ each is a file under the name that the dynamic linker is asked for.
 
 usage: test_cuda_devices.py PSRING LIBRARIES
 
-LIBRARIES: a folder with played-driver.so, played-runtime.so, played-cudnn.so and played-nccl.so.
+LIBRARIES: a folder with those libraries (model/cuda/played).
 """
 import ctypes
 import json
@@ -80,7 +80,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         paths = {name: os.path.join(folder, NAMES[name]) for name in NAMES}
         for name, path in paths.items():
-            os.symlink(os.path.join(libraries, "played-%s.so" % name), path)
+            os.symlink(os.path.join(libraries, NAMES[name]), path)
         for name, (answers, *expected) in CASES.items():
             told = facts(psring, folder, dict(GOOD, **answers))
             tap.ok(told == tuple(expected), name, told)
@@ -89,7 +89,7 @@ def main():
                "\n  cuda           localhost: libcudnn.so.9 is version 9.10.2: " + CUDNN in text, "the screen has them too", text)
         # A library that is none of CUDA's, under its name.
         os.remove(paths["cudnn"])
-        os.symlink(os.path.join(libraries, "played-nccl.so"), paths["cudnn"])
+        os.symlink(os.path.join(libraries, NAMES["nccl"]), paths["cudnn"])
         told = facts(psring, folder, GOOD)
         tap.ok(told[2] == "libcudnn.so.9 has no function cudnnGetVersion: " + CUDNN, "a library without its functions", told)
         with open(paths["runtime"] + ".torn", "wb") as torn:

@@ -12,7 +12,7 @@
  *   -list   each graph is printed with what was chosen */
 #include "base/err.h"
 #include "model/cuda/network_graphs.h"
-#include "model/cuda/plan.h"
+#include "model/cuda/nvidia/plan.h"
 #include "model/networks/network_list.h"
 
 #include <stdio.h>
@@ -145,11 +145,12 @@ static bool is_known_to_lack(const psr_cuda_graph *graph, const struct mode *mod
 static void plan_one(const psr_cuda_wall *wall, const psr_cuda_graph *graph, const char *device,
                      const struct mode *mode, bool lists, row *r)
 {
-    const psr_cuda_plan_limits limits = {WORKSPACE_MOST, mode->tf32};
-    psr_cuda_plan *plan = NULL;
+    const psr_cuda_plan_limits limits = {WORKSPACE_MOST, mode->tf32, false};
+    psr_cudnn_plan *plan = NULL;
     char text[PSR_CUDA_GRAPH_TEXT_MAX];
     psr_cuda_graph_describe(graph, text, sizeof text);
-    if (psr_cuda_plan_new(wall, graph, device, &limits, &plan) != PSR_OK) {
+    if (psr_cudnn_plan_new(wall, graph, &(psr_cudnn_plan_target){.json = device}, &limits, &plan) !=
+        PSR_OK) {
         if (is_known_to_lack(graph, mode)) {
             r->lacking++;
             return;
@@ -159,7 +160,7 @@ static void plan_one(const psr_cuda_wall *wall, const psr_cuda_graph *graph, con
             printf("# %s: %s: %s\n", mode->name, text, psr_err_detail());
         return;
     }
-    const psr_cuda_plan_facts f = psr_cuda_plan_read(plan);
+    const psr_cudnn_plan_facts f = psr_cudnn_plan_read(plan);
     r->planned++;
     r->compiled += f.compiled_at_run_time;
     r->fallback += f.fallback;
@@ -171,7 +172,7 @@ static void plan_one(const psr_cuda_wall *wall, const psr_cuda_graph *graph, con
                (int)f.engine, f.configurations, f.fallback ? " of the fallback" : "",
                f.compiled_at_run_time ? ", compiled at run time" : "",
                f.tensor_cores ? ", tensor cores" : "", f.workspace_bytes);
-    psr_cuda_plan_free(plan);
+    psr_cudnn_plan_free(plan);
 }
 
 static char *read_device(const char *folder, const char *name)
@@ -214,21 +215,22 @@ static psr_cuda_graph gradient_of_conv(bool data, psr_cuda_type type)
 
 /* ret_facts: of the plan, which is freed; zeros if there is none. */
 static psr_err try_plan(const psr_cuda_wall *wall, const psr_cuda_graph *g, const char *device,
-                        size_t workspace_bytes, psr_cuda_plan_facts *ret_facts)
+                        size_t workspace_bytes, psr_cudnn_plan_facts *ret_facts)
 {
-    const psr_cuda_plan_limits limits = {workspace_bytes, false};
-    psr_cuda_plan *plan = NULL;
-    const psr_err err = psr_cuda_plan_new(wall, g, device, &limits, &plan);
+    const psr_cuda_plan_limits limits = {workspace_bytes, false, false};
+    psr_cudnn_plan *plan = NULL;
+    const psr_err err =
+        psr_cudnn_plan_new(wall, g, &(psr_cudnn_plan_target){.json = device}, &limits, &plan);
     memset(ret_facts, 0, sizeof *ret_facts);
     if (err == PSR_OK)
-        *ret_facts = psr_cuda_plan_read(plan);
-    psr_cuda_plan_free(plan);
+        *ret_facts = psr_cudnn_plan_read(plan);
+    psr_cudnn_plan_free(plan);
     return err;
 }
 
 static void check_limits(const psr_cuda_wall *wall, const char *device)
 {
-    psr_cuda_plan_facts free_one, bound, again;
+    psr_cudnn_plan_facts free_one, bound, again;
     const psr_cuda_graph data = gradient_of_conv(true, PSR_CUDA_BF16);
     const bool planned = try_plan(wall, &data, device, WORKSPACE_MOST, &free_one) == PSR_OK &&
                          try_plan(wall, &data, device, WORKSPACE_MOST, &again) == PSR_OK;
@@ -246,7 +248,7 @@ static void check_limits(const psr_cuda_wall *wall, const char *device)
 
 static void check_refusals(const psr_cuda_wall *wall, const char *device)
 {
-    psr_cuda_plan_facts facts;
+    psr_cudnn_plan_facts facts;
     psr_cuda_graph g = gradient_of_conv(false, PSR_CUDA_FLOAT32);
     tell(try_plan(wall, &g, device, WORKSPACE_MOST, &facts) == PSR_ERR_UNSUPPORTED,
          "a graph for which cuDNN has no engine is refused: float32 gradients straight from bf16");

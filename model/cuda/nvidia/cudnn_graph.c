@@ -1,4 +1,4 @@
-#include "model/cuda/cudnn_graph.h"
+#include "model/cuda/nvidia/cudnn_graph.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
-#include "model/cuda/plan.h"
+#include "model/cuda/nvidia/plan.h"
 
-#include "model/cuda/cudnn_graph.h"
+#include "model/cuda/nvidia/cudnn_graph.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,17 +9,21 @@
  * later is never needed: the longest list seen had 60. */
 #define CONFIGURATIONS_MAX 128
 
-struct psr_cuda_plan {
+struct psr_cudnn_plan {
     psr_cudnn_graph graph;
     cudnnBackendDescriptor_t properties, plan;
-    psr_cuda_plan_facts facts;
+    psr_cudnn_plan_facts facts;
+    /* What is handed over with each call: cuDNN's name of the tensor is its index + 1. */
+    int64_t names[PSR_CUDA_GRAPH_TENSORS];
+    bool by_value[PSR_CUDA_GRAPH_TENSORS];
+    uint32_t handed;
 };
 
 /* What is needed while engines are looked at; each descriptor is NULL until it is made. */
 typedef struct search {
     const psr_cuda_wall *wall;
     const psr_cuda_plan_limits *limits;
-    psr_cuda_plan *plan;
+    psr_cudnn_plan *plan;
     bool product; /* the graph is a convolution or a matrix product, and what follows it */
     bool float32; /* of float32 */
     cudnnBackendDescriptor_t heuristics;
@@ -59,19 +63,48 @@ static psr_err finalize(const psr_cuda_wall *wall, cudnnBackendDescriptor_t desc
 
 /* ---- the device ---- */
 
-static psr_err make_properties(const psr_cuda_wall *wall, const char *device,
+static psr_err make_properties(const psr_cuda_wall *wall, const psr_cudnn_plan_target *target,
                                cudnnBackendDescriptor_t *ret_properties)
 {
     static const char what[] = "the device's properties";
+    const char *json = target->json;
     PSR_TRY(create(wall, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, what, ret_properties));
-    psr_err err = psr_cudnn_check(
-        wall,
-        wall->cudnnBackendSetAttribute(*ret_properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
-                                       CUDNN_TYPE_CHAR, (int64_t)strlen(device) + 1, device),
-        what);
+    const cudnnStatus_t status =
+        json != NULL
+            ? wall->cudnnBackendSetAttribute(*ret_properties,
+                                             CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                                             CUDNN_TYPE_CHAR, (int64_t)strlen(json) + 1, json)
+            : wall->cudnnBackendSetAttribute(*ret_properties, CUDNN_ATTR_DEVICEPROP_DEVICE_ID,
+                                             CUDNN_TYPE_INT32, 1, &target->index);
+    psr_err err = psr_cudnn_check(wall, status, what);
     if (err == PSR_OK)
         err = finalize(wall, *ret_properties, what);
-    return err == PSR_ERR_COMPUTE ? psr_fail_context(PSR_ERR_FORMAT, "%.60s", device) : err;
+    return err == PSR_ERR_COMPUTE && json != NULL ? psr_fail_context(PSR_ERR_FORMAT, "%.60s", json)
+                                                  : err;
+}
+
+psr_err psr_cudnn_plan_properties(const psr_cuda_wall *wall, int32_t index, char **ret_json)
+{
+    enum { BYTES = 16384 };
+    cudnnBackendDescriptor_t properties = NULL;
+    int64_t count = 0;
+    char *json = calloc(1, BYTES);
+    if (json == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a device's properties");
+    psr_err err =
+        make_properties(wall, &(psr_cudnn_plan_target){.json = NULL, .index = index}, &properties);
+    if (err == PSR_OK)
+        err = psr_cudnn_check(
+            wall,
+            wall->cudnnBackendGetAttribute(properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
+                                           CUDNN_TYPE_CHAR, BYTES - 1, &count, json),
+            "the device's properties");
+    destroy(wall, &properties);
+    if (err == PSR_OK)
+        *ret_json = json;
+    else
+        free(json);
+    return err;
 }
 
 /* ---- one configuration ---- */
@@ -96,7 +129,7 @@ static psr_err read_notes(const search *s, cudnnBackendDescriptor_t engine,
 /* Whether an engine with these notes may compute the graph. If not, why is counted. */
 static bool may_compute(search *s, uint32_t notes)
 {
-    psr_cuda_plan_facts *f = &s->plan->facts;
+    psr_cudnn_plan_facts *f = &s->plan->facts;
     const uint32_t reduced = UINT32_C(1) << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS |
                              UINT32_C(1) << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION;
     const uint32_t tensor_cores = UINT32_C(1) << CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
@@ -116,7 +149,7 @@ static bool may_compute(search *s, uint32_t notes)
 static psr_err read_engine(search *s, cudnnBackendDescriptor_t configuration, bool *ret_may)
 {
     cudnnBackendDescriptor_t engine = NULL;
-    psr_cuda_plan_facts *f = &s->plan->facts;
+    psr_cudnn_plan_facts *f = &s->plan->facts;
     uint32_t numbers = 0, behaviour = 0;
     int64_t count = 0;
     PSR_TRY(create(s->wall, CUDNN_BACKEND_ENGINE_DESCRIPTOR, "an engine", &engine));
@@ -162,7 +195,7 @@ static psr_err build(search *s, cudnnBackendDescriptor_t configuration,
  * over. */
 static psr_err try_configuration(search *s, cudnnBackendDescriptor_t configuration, bool *ret_taken)
 {
-    psr_cuda_plan_facts *f = &s->plan->facts;
+    psr_cudnn_plan_facts *f = &s->plan->facts;
     cudnnBackendDescriptor_t plan = NULL;
     int64_t count = 0, workspace = 0;
     bool may = false;
@@ -232,7 +265,7 @@ static psr_err search_mode(search *s, cudnnBackendHeurMode_t mode, bool *ret_tak
 
 static psr_err choose(search *s)
 {
-    const psr_cuda_plan_facts *f = &s->plan->facts;
+    const psr_cudnn_plan_facts *f = &s->plan->facts;
     bool taken = false;
     PSR_TRY(search_mode(s, CUDNN_HEUR_MODE_A, &taken));
     if (!taken) {
@@ -257,11 +290,22 @@ static bool is_product(const psr_cuda_operation *o)
            o->kind == PSR_CUDA_CONV_WEIGHTS || o->kind == PSR_CUDA_MATMUL;
 }
 
-psr_err psr_cuda_plan_new(const psr_cuda_wall *wall, const psr_cuda_graph *graph,
-                          const char *device, const psr_cuda_plan_limits *limits,
-                          psr_cuda_plan **ret_plan)
+/* Inner tensors have no memory. */
+static void find_handed(const psr_cuda_graph *graph, psr_cudnn_plan *plan)
 {
-    psr_cuda_plan *plan = calloc(1, sizeof *plan);
+    for (uint32_t i = 0; i < graph->tensor_count; i++) {
+        if (graph->tensors[i].inner)
+            continue;
+        plan->by_value[plan->handed] = graph->tensors[i].by_value;
+        plan->names[plan->handed++] = (int64_t)i + 1;
+    }
+}
+
+psr_err psr_cudnn_plan_new(const psr_cuda_wall *wall, const psr_cuda_graph *graph,
+                           const psr_cudnn_plan_target *target, const psr_cuda_plan_limits *limits,
+                           psr_cudnn_plan **ret_plan)
+{
+    psr_cudnn_plan *plan = calloc(1, sizeof *plan);
     if (plan == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a plan");
     const psr_cuda_operation *first = &graph->operations[0];
@@ -271,18 +315,19 @@ psr_err psr_cuda_plan_new(const psr_cuda_wall *wall, const psr_cuda_graph *graph
                 .product = is_product(first),
                 .float32 = graph->tensors[first->tensors[0]].type == PSR_CUDA_FLOAT32};
     psr_err err = psr_cudnn_graph_init(wall, graph, &plan->graph);
+    find_handed(graph, plan);
     if (err == PSR_OK)
-        err = make_properties(wall, device, &plan->properties);
+        err = make_properties(wall, target, &plan->properties);
     if (err == PSR_OK)
         err = choose(&s);
     if (err == PSR_OK)
         *ret_plan = plan;
     else
-        psr_cuda_plan_free(plan);
+        psr_cudnn_plan_free(plan);
     return err;
 }
 
-void psr_cuda_plan_free(psr_cuda_plan *plan)
+void psr_cudnn_plan_free(psr_cudnn_plan *plan)
 {
     if (plan == NULL)
         return;
@@ -292,7 +337,50 @@ void psr_cuda_plan_free(psr_cuda_plan *plan)
     free(plan);
 }
 
-psr_cuda_plan_facts psr_cuda_plan_read(const psr_cuda_plan *plan)
+psr_cudnn_plan_facts psr_cudnn_plan_read(const psr_cudnn_plan *plan)
 {
     return plan->facts;
+}
+
+/* ---- running ---- */
+
+static psr_err fill_pack(const psr_cudnn_plan *plan, cudnnBackendDescriptor_t pack,
+                         const psr_cuda_plan_tensors *tensors, void *workspace)
+{
+    static const char what[] = "a plan's tensors";
+    const psr_cuda_wall *wall = plan->graph.wall;
+    const void *at[PSR_CUDA_GRAPH_TENSORS];
+    for (uint32_t i = 0; i < plan->handed; i++) {
+        const int64_t tensor = plan->names[i] - 1;
+        at[i] = plan->by_value[i] ? (const void *)&tensors->numbers[tensor] : tensors->at[tensor];
+    }
+    PSR_TRY(
+        psr_cudnn_check(wall,
+                        wall->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS,
+                                                       CUDNN_TYPE_INT64, plan->handed, plan->names),
+                        what));
+    PSR_TRY(
+        psr_cudnn_check(wall,
+                        wall->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS,
+                                                       CUDNN_TYPE_VOID_PTR, plan->handed, at),
+                        what));
+    PSR_TRY(psr_cudnn_check(wall,
+                            wall->cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE,
+                                                           CUDNN_TYPE_VOID_PTR, 1, &workspace),
+                            what));
+    return finalize(wall, pack, what);
+}
+
+psr_err psr_cudnn_plan_execute(const psr_cudnn_plan *plan, cudnnHandle_t handle,
+                               const psr_cuda_plan_tensors *tensors, void *workspace)
+{
+    const psr_cuda_wall *wall = plan->graph.wall;
+    cudnnBackendDescriptor_t pack = NULL;
+    PSR_TRY(create(wall, CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, "a plan's tensors", &pack));
+    psr_err err = fill_pack(plan, pack, tensors, workspace);
+    if (err == PSR_OK)
+        err = psr_cudnn_check(wall, wall->cudnnBackendExecute(handle, plan->plan, pack),
+                              "cudnnBackendExecute");
+    destroy(wall, &pack);
+    return err;
 }

@@ -1,7 +1,7 @@
-#include "model/cuda/devices.h"
+#include "model/cuda/linked.h"
 
 #include "base/text/text.h"
-#include "model/cuda/wall.h"
+#include "model/cuda/nvidia/wall.h"
 
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "model/cuda/wall.h"
+#include "model/cuda/nvidia/wall.h"
 
 #include <dlfcn.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #define PSR_MODEL_CUDA_CUDNN_GRAPH_H
 
 #include "model/cuda/graph.h"
-#include "model/cuda/wall.h"
+#include "model/cuda/nvidia/wall.h"
 
 /* Every tensor has its attributes, every operation one or two descriptors, the graph its own. */
 #define PSR_CUDNN_DESCRIPTORS (PSR_CUDA_GRAPH_TENSORS + 2 * PSR_CUDA_GRAPH_OPERATIONS + 1)
