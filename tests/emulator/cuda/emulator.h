@@ -45,5 +45,8 @@ const psr_cuda_api *psr_emulator_dropping(psr_emulator_droppable kind, uint64_t 
 #define PSR_EMULATOR_DROP_NONE UINT64_MAX
 /* How many calls of that kind there were since, the dropped one included. */
 uint64_t psr_emulator_calls(psr_emulator_droppable kind);
+/* Whether a stream or the host waited for what that event_record had recorded. Of 4096 records;
+ * true for later ones. */
+bool psr_emulator_was_waited_for(uint64_t record);
 
 #endif

@@ -135,17 +135,21 @@ static psr_cuda_stream *that_blocks(psr_cuda_stream *s)
     return s;
 }
 
-/* Lazy: one order towards the end of what s was given. */
+/* Up to 16 orders at once: a stream may run far ahead of another. */
+static void move_far(psr_cuda_stream *s)
+{
+    for (uint32_t most = 1u << below(s->made.device, 5); most > 0 && can_move(s); most--)
+        move(s);
+}
+
+/* Lazy: at least one order towards the end of what s was given. */
 static void move_towards(psr_cuda_stream *s)
 {
     psr_cuda_device *device = s->made.device;
     psr_cuda_stream *mover = that_blocks(s);
-    if (device->settings.seed > 0 && below(device, 2) == 0) {
-        psr_cuda_stream *other = any_stream(device);
-        if (can_move(other))
-            mover = other;
-    }
-    if (can_move(mover))
+    if (device->settings.seed > 0 && below(device, 2) == 0)
+        move_far(any_stream(device));
+    else if (can_move(mover))
         move(mover);
     else
         pthread_cond_wait(&device->moved, &device->lock); /* another thread moves it */
@@ -158,8 +162,8 @@ static void move_ahead(psr_cuda_device *device)
         return;
     for (uint32_t i = 0; i < 3; i++) {
         psr_cuda_stream *s = any_stream(device);
-        if (below(device, 8) < s->ahead && can_move(s))
-            move(s);
+        if (below(device, 8) < s->ahead)
+            move_far(s);
         if (below(device, 32) == 0)
             s->ahead = below(device, 9);
     }
@@ -189,9 +193,32 @@ psr_err psr_emulator_give(psr_cuda_stream *stream, psr_emulator_order *order)
 
 /* ---- streams ---- */
 
-static void free_stream(void *object)
+static void take_off_list(psr_cuda_stream *stream)
 {
-    psr_emulator_stream_free(object);
+    psr_cuda_stream **at = &stream->made.device->streams;
+    while (*at != stream)
+        at = &(*at)->next;
+    *at = stream->next;
+}
+
+/* Carries out the rest. */
+static void end_stream(void *object)
+{
+    psr_cuda_stream *stream = object;
+    psr_cuda_device *device = stream->made.device;
+    pthread_mutex_lock(&device->lock);
+    stream->closing = true;
+    pthread_cond_broadcast(&device->moved);
+    pthread_mutex_unlock(&device->lock);
+    if (stream->threaded)
+        pthread_join(stream->thread, NULL);
+    pthread_mutex_lock(&device->lock);
+    while (stream->first != NULL)
+        move_towards(stream);
+    take_off_list(stream);
+    pthread_mutex_unlock(&device->lock);
+    psr_emulator_forget(&stream->made);
+    free(stream);
 }
 
 psr_err psr_emulator_stream_new(psr_cuda_device *device, psr_cuda_stream **ret_stream)
@@ -201,7 +228,7 @@ psr_err psr_emulator_stream_new(psr_cuda_device *device, psr_cuda_stream **ret_s
         return psr_fail(PSR_ERR_NOMEM, "no memory is left for a stream");
     s->end = &s->first;
     s->threaded = device->settings.streams == PSR_EMULATOR_THREADS;
-    psr_emulator_keep(device, PSR_EMULATOR_STREAM, &s->made, free_stream);
+    psr_emulator_keep(device, PSR_EMULATOR_STREAM, &s->made, end_stream);
     pthread_mutex_lock(&device->lock);
     psr_err err = psr_emulator_failed(device);
     s->ahead = device->settings.seed > 0 ? below(device, 9) : 0;
@@ -213,22 +240,15 @@ psr_err psr_emulator_stream_new(psr_cuda_device *device, psr_cuda_stream **ret_s
         s->threaded = err == PSR_OK;
     }
     if (err != PSR_OK) {
-        psr_emulator_stream_free(s);
+        end_stream(s);
         return err;
     }
     *ret_stream = s;
     return PSR_OK;
 }
 
-static void take_off_list(psr_cuda_stream *stream)
-{
-    psr_cuda_stream **at = &stream->made.device->streams;
-    while (*at != stream)
-        at = &(*at)->next;
-    *at = stream->next;
-}
-
-/* What it was given is still carried out, as CUDA does. */
+/* What it was given is still carried out, as CUDA does, and nobody waits for it: so whoever frees
+ * memory too early meets it there. The device's end ends the stream. */
 void psr_emulator_stream_free(psr_cuda_stream *stream)
 {
     if (stream == NULL)
@@ -239,16 +259,7 @@ void psr_emulator_stream_free(psr_cuda_stream *stream)
         psr_emulator_fault("a stream is freed while it records");
     stream->closing = true;
     pthread_cond_broadcast(&device->moved);
-    while (!stream->threaded && stream->first != NULL)
-        move_towards(stream);
     pthread_mutex_unlock(&device->lock);
-    if (stream->threaded)
-        pthread_join(stream->thread, NULL);
-    pthread_mutex_lock(&device->lock);
-    take_off_list(stream);
-    pthread_mutex_unlock(&device->lock);
-    psr_emulator_forget(&stream->made);
-    free(stream);
 }
 
 psr_err psr_emulator_stream_synchronize(psr_cuda_stream *stream)
@@ -382,6 +393,25 @@ static psr_err refuse_recorded(const psr_emulator_mark *mark)
     return PSR_OK;
 }
 
+/* Lazy: a device moves on by itself, so who asks again and again has to see that some day: of what
+ * the mark waits for, or of anything when it has passed. */
+static void move_when_asked(psr_cuda_device *device, const psr_emulator_mark *mark)
+{
+    if (device->settings.streams != PSR_EMULATOR_LAZY)
+        return;
+    if (mark != NULL && !mark->passed) {
+        psr_cuda_stream *mover = that_blocks(mark->stream);
+        if (can_move(mover))
+            move(mover);
+        return;
+    }
+    for (psr_cuda_stream *s = device->streams; s != NULL; s = s->next)
+        if (can_move(s)) {
+            move(s);
+            return;
+        }
+}
+
 psr_err psr_emulator_event_passed(psr_cuda_event *event, bool *ret_passed)
 {
     psr_cuda_device *device = event->made.device;
@@ -392,11 +422,7 @@ psr_err psr_emulator_event_passed(psr_cuda_event *event, bool *ret_passed)
         err = psr_emulator_failed(device);
     if (err == PSR_OK) {
         *ret_passed = mark == NULL || mark->passed;
-        if (!*ret_passed && !mark->stream->threaded) {
-            psr_cuda_stream *mover = that_blocks(mark->stream);
-            if (can_move(mover)) /* so that who asks again and again has an answer some day */
-                move(mover);
-        }
+        move_when_asked(device, mark);
     }
     pthread_mutex_unlock(&device->lock);
     return err;

@@ -166,6 +166,20 @@ static void free_early(void)
     (void)!api->stream_synchronize(f.stream);
 }
 
+/* Nor does the end of a stream wait. */
+static void free_behind_a_stream(void)
+{
+    psr_emulator_settings settings = psr_emulator_default();
+    settings.streams = PSR_EMULATOR_LAZY;
+    psr_emulator_set(&settings);
+    fixture f;
+    open_fixture(&f);
+    (void)!api->fill(f.stream, f.memory, 0, 1);
+    api->stream_free(f.stream);
+    api->memory_free(f.device, f.memory);
+    api->device_close(f.device);
+}
+
 static void launch_too_far(void)
 {
     fixture f;
@@ -199,6 +213,7 @@ static void misuse_ends_the_process(void **state)
     expect_fault(fill_from_the_middle, "a fill writes 41 bytes from byte 60 on of 100 bytes");
     expect_fault(use_freed, "which is no address of device");
     expect_fault(free_early, "which is no address of device");
+    expect_fault(free_behind_a_stream, "which is no address of device");
     expect_fault(launch_too_far, "kernel finite uses, by its x, 104 bytes from byte 0 on of 100");
     expect_fault(launch_on_the_host, "kernel add uses, by its a, 4 bytes at");
 }
