@@ -1,0 +1,255 @@
+/* Whether each wait of the back end cuda shows when it is missing. A small run (training passes and
+ * an inference, whose weights and images are overwritten as soon as they may be) is made with one
+ * call of stream_wait, event_record or a synchronize left out, under lazy streams and up to 50
+ * seeds: one of them has to give other numbers, or fail. Each run is a child of its own, so it may
+ * end in any way. */
+#include "model/backend.h"
+#include "model/cuda/api.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/emulator/cuda/emulator.h"
+#include "tests/unit/expect.h"
+#include "tests/unit/model/parity.h"
+
+#define SEEDS 50
+#define PASSES 4
+#define BATCH 3
+
+static setting s;
+
+/* ---- the run ---- */
+
+/* All that it gives, one after the other. */
+typedef struct outputs {
+    float *at;
+    size_t count;
+} outputs;
+
+static void put(outputs *out, const void *values, size_t bytes)
+{
+    memcpy(out->at + out->count, values, bytes);
+    out->count += bytes / sizeof(float);
+}
+
+static outputs outputs_new(void)
+{
+    const size_t pass = s.net->params.length + s.net->buffers.length + 16;
+    return (outputs){floats(PASSES * pass + (size_t)BATCH * s.net->classes), 0};
+}
+
+typedef struct reported {
+    uint32_t ready; /* buckets */
+} reported;
+
+static psr_err want(void *context, uint32_t bucket)
+{
+    (void)context;
+    (void)bucket;
+    return PSR_OK;
+}
+
+static psr_err be_ready(void *context, uint32_t bucket, psr_fence *fence)
+{
+    reported *r = context;
+    (void)bucket;
+    (void)fence;
+    r->ready++;
+    return PSR_OK;
+}
+
+static void progress(void *context)
+{
+    (void)context;
+}
+
+static void layer(void *context, const psr_exec_layer *of, bool begins)
+{
+    (void)context;
+    (void)of;
+    (void)begins;
+}
+
+static psr_err train(psr_backend *backend, uint32_t pass, float *buffers, float *gradients,
+                     outputs *out)
+{
+    const size_t pixels = (size_t)s.net->channels * s.net->height * s.net->width;
+    float *images = floats(BATCH * pixels), *weights = floats(s.net->params.length);
+    reported r = {0};
+    const psr_exec_hooks hooks = {&r, want, be_ready, progress, layer};
+    psr_pass_result result;
+    for (size_t i = 0; i < s.net->params.length; i++)
+        weights[i] = s.weights[i] * (1 + 0.25f * (float)pass);
+    for (size_t i = 0; i < BATCH * pixels; i++)
+        images[i] = s.images[(i + (size_t)pass * 7) % (BATCH * pixels)];
+    const psr_batch batch = {images, s.labels, s.samples, BATCH, .epoch = pass, .seed = 5};
+    const psr_exec_state state = {weights, gradients, buffers};
+    const psr_err err = psr_backend_train(backend, &batch, &state, 1.0f / BATCH, &hooks, &result);
+    memset(weights, 0x55, s.net->params.length * sizeof *weights);
+    memset(images, 0x55, BATCH * pixels * sizeof *images);
+    free(images);
+    free(weights);
+    PSR_TRY(err);
+    if (r.ready != s.buckets.count)
+        return psr_fail(PSR_ERR_COMPUTE, "a bucket is never ready");
+    const float sums[] = {(float)result.loss_sum, (float)result.correct};
+    put(out, sums, sizeof sums);
+    put(out, buffers, s.net->buffers.length * sizeof *buffers);
+    return PSR_OK;
+}
+
+static psr_err infer(psr_backend *backend, float *buffers, outputs *out)
+{
+    float *logits = floats((size_t)BATCH * s.net->classes);
+    const psr_batch batch = {s.images, s.labels, s.samples, BATCH, .epoch = 0, .seed = 5};
+    const psr_exec_state state = {s.weights, NULL, buffers};
+    psr_pass_result result;
+    const psr_err err = psr_backend_infer(backend, &batch, &state, NULL, logits, &result);
+    put(out, logits, (size_t)BATCH * s.net->classes * sizeof *logits);
+    free(logits);
+    return err;
+}
+
+/* Nobody waits for a pass's gradients but the next pass and the back end's end, behind which they
+ * have to be there. */
+static psr_err run(outputs *out)
+{
+    const size_t params = s.net->params.length;
+    psr_backend *backend = backend_of(&s, PSR_BACKEND_CUDA, PSR_PRECISION_FP32, 1);
+    float *gradients = floats(PASSES * params), *buffers = floats(s.net->buffers.length);
+    memcpy(buffers, s.buffers, s.net->buffers.length * sizeof *buffers);
+    psr_err err = PSR_OK;
+    for (uint32_t pass = 0; pass < PASSES && err == PSR_OK; pass++) {
+        if (pass + 1 == PASSES)
+            err = infer(backend, buffers, out);
+        if (err == PSR_OK)
+            err = train(backend, pass, buffers, gradients + pass * params, out);
+    }
+    psr_backend_free(backend);
+    put(out, gradients, PASSES * params * sizeof *gradients);
+    free(gradients);
+    free(buffers);
+    return err;
+}
+
+/* ---- mutants ---- */
+
+static const char *const kinds[] = {"stream_wait", "event_record", "synchronize"};
+
+static void use_lazy_streams(uint64_t seed)
+{
+    psr_emulator_settings settings = psr_emulator_default();
+    settings.streams = PSR_EMULATOR_LAZY;
+    settings.seed = seed;
+    psr_emulator_set(&settings);
+}
+
+/* What a fault says is of no interest here. */
+static void be_child(psr_emulator_droppable kind, uint64_t number, uint64_t seed,
+                     const outputs *expected)
+{
+    const struct rlimit none = {0, 0};
+    setrlimit(RLIMIT_CORE, &none);
+    signal(SIGABRT, SIG_DFL);
+    signal(SIGSEGV, SIG_DFL);
+    assert_non_null(freopen("/dev/null", "w", stderr));
+    use_lazy_streams(seed);
+    psr_emulator_dropping(kind, number);
+    outputs out = outputs_new();
+    const bool same = run(&out) == PSR_OK && out.count == expected->count &&
+                      memcmp(out.at, expected->at, out.count * sizeof *out.at) == 0;
+    _exit(same ? 0 : 1);
+}
+
+static bool shows(psr_emulator_droppable kind, uint64_t number, uint64_t seed,
+                  const outputs *expected)
+{
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0)
+        be_child(kind, number, seed, expected);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
+}
+
+/* The seeds that were needed; more than SEEDS: none shows it. */
+static uint64_t seeds_until_shown(psr_emulator_droppable kind, uint64_t number,
+                                  const outputs *expected)
+{
+    uint64_t seed = 0;
+    while (seed < SEEDS && !shows(kind, number, seed, expected))
+        seed++;
+    return seed + 1;
+}
+
+/* What nobody waited for cannot be missed; nor can the last two waits, for streams that the passes
+ * have waited for, and that are there for passes that fail. */
+static bool is_needed(psr_emulator_droppable kind, uint64_t number, const uint64_t *counts,
+                      const bool *waited_for)
+{
+    if (kind == PSR_EMULATOR_EVENT_RECORD)
+        return waited_for[number];
+    return kind != PSR_EMULATOR_SYNCHRONIZE || number + 2 < counts[kind];
+}
+
+static uint32_t count_survivors(psr_emulator_droppable kind, const uint64_t *counts,
+                                const bool *waited_for, const outputs *expected)
+{
+    uint32_t survivors = 0, left_out = 0, most = 0;
+    for (uint64_t number = 0; number < counts[kind]; number++) {
+        if (!is_needed(kind, number, counts, waited_for))
+            continue;
+        const uint32_t seeds = (uint32_t)seeds_until_shown(kind, number, expected);
+        if (seeds > SEEDS)
+            print_message("# %s %u: nobody misses it\n", kinds[kind], (unsigned)number);
+        survivors += seeds > SEEDS;
+        most = seeds > most ? seeds : most;
+        left_out++;
+    }
+    print_message("# %s: %u of %u calls left out, one by one; %u seeds at most show it\n",
+                  kinds[kind], left_out, (unsigned)counts[kind], most);
+    return survivors;
+}
+
+static void each_wait_is_missed(void **state)
+{
+    (void)state;
+    outputs expected = outputs_new();
+    uint64_t counts[PSR_EMULATOR_DROPPABLE_COUNT];
+    psr_emulator_dropping(PSR_EMULATOR_STREAM_WAIT, PSR_EMULATOR_DROP_NONE);
+    use_lazy_streams(0);
+    expect_ok(run(&expected));
+    for (int kind = 0; kind < PSR_EMULATOR_DROPPABLE_COUNT; kind++) {
+        counts[kind] = psr_emulator_calls((psr_emulator_droppable)kind);
+        assert_true(counts[kind] > 0);
+    }
+    bool *waited_for = calloc(counts[PSR_EMULATOR_EVENT_RECORD], sizeof *waited_for);
+    assert_non_null(waited_for);
+    for (uint64_t i = 0; i < counts[PSR_EMULATOR_EVENT_RECORD]; i++)
+        waited_for[i] = psr_emulator_was_waited_for(i);
+    for (uint64_t seed = 0; seed < SEEDS; seed++)
+        assert_false(shows(PSR_EMULATOR_STREAM_WAIT, PSR_EMULATOR_DROP_NONE, seed, &expected));
+    uint32_t survivors = 0;
+    for (int kind = 0; kind < PSR_EMULATOR_DROPPABLE_COUNT; kind++)
+        survivors += count_survivors((psr_emulator_droppable)kind, counts, waited_for, &expected);
+    free(waited_for);
+    free(expected.at);
+    assert_int_equal(survivors, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(each_wait_is_missed)};
+    psr_cuda_offer(psr_emulator_dropping(PSR_EMULATOR_STREAM_WAIT, PSR_EMULATOR_DROP_NONE));
+    s = setting_of(norm_add(16, true), BATCH);
+    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    setting_done(&s);
+    return failed;
+}
