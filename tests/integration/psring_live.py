@@ -30,7 +30,7 @@ class Process:
         words = read_bytes("/proc/%d/cmdline" % pid).split(b"\0")
         self.program = os.path.basename(words[0].decode(errors="replace"))
         self.command = [word.decode(errors="replace") for word in words if word]
-        self.role = {"psring-worker": "worker", "psring-ps": "shard", "psring-scheduler": "scheduler"}.get(self.program)
+        self.role = {"psring-worker": "worker", "psring-worker-cuda": "worker", "psring-ps": "shard", "psring-scheduler": "scheduler"}.get(self.program)
         if self.program == "psring":
             self.role = "agent" if "agent" in self.command[1:2] else "launcher"
 

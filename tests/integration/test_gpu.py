@@ -1,14 +1,19 @@
 """Runs of `psring train --device cuda` on a GPU that the processor plays: one command line ends every
-step with the same bits in ps with one and two shards, in a ring and in local; losses are those of a
-run on the processor; a run that was cut goes on; what cannot be is refused by name.
+step with the same bits in ps with one and two shards, in a ring and in local, whatever is delayed;
+losses are those of a run on the processor; a run that was cut goes on; what cannot be is refused by
+name; a device that fails, has too little memory or loses its worker ends the run in order.
 
-usage: test_gpu.py PSRING EMULATED-WORKER CASE"""
+usage: test_gpu.py EMULATED-PSRING PSRING CASE
+
+EMULATED-PSRING: the one beside which the emulated psring-worker-cuda lies."""
 
 import os
 import shutil
+import signal
 import sys
 
-from psring_run import Run, Tap, Workspace
+from psring_live import LiveRun
+from psring_run import PATIENCE_S, Run, Tap, Workspace
 
 GRAY = "synthetic:count=49,test=20,channels=1,size=28"
 COLOUR = "synthetic:count=25,test=10,channels=3,size=16"
@@ -29,14 +34,18 @@ MODES = {
 }
 
 
-def with_emulated_gpu(psring, worker, directory):
-    """A psring whose workers on a GPU are the emulated ones: programs are found beside it."""
+def environment(**settings):
+    """Of a run on GPUs that are set like this (tests/emulator/cuda/linked.c)."""
+    return dict(os.environ, **{"PSR_CUDA_EMULATOR_" + name.upper(): str(value) for name, value in settings.items()})
+
+
+def without_gpus(psring, directory):
+    """A psring beside which there is no program for GPUs."""
     programs = os.path.join(directory, "programs")
     os.mkdir(programs)
     built = os.path.dirname(os.path.realpath(psring))
     for folder, name in (("", "psring"), ("../ps", "psring-ps"), ("../ps", "psring-scheduler"), ("../worker", "psring-worker")):
         shutil.copy(os.path.join(built, folder, name), programs)
-    shutil.copy(worker, os.path.join(programs, "psring-worker-cuda"))
     return os.path.join(programs, "psring")
 
 
@@ -54,6 +63,8 @@ def check_modes(tap, psring, directory, case):
     for name, mode in MODES.items():
         run = Run(psring, directory, name, dict(COMMON, **options, **mode))
         tap.ok(run.status == 0 and run.hashes() == local.hashes(), "%s: %s ends every step with the bits of local" % (case, name), run.why())
+    run = Run(psring, directory, "delayed", dict(COMMON, **options, mode="ring"), env=environment(seed=7, devices=2))
+    tap.ok(run.status == 0 and run.hashes() == local.hashes(), "%s: so does a ring whose orders are delayed, on two devices" % case, run.why())
     near = Run(psring, directory, "processor", dict(COMMON, **options, mode="local", device="cpu"))
     theirs, ours = losses(near), losses(local)
     tap.ok(theirs.keys() == ours.keys() and all(abs(ours[at] - loss) <= limit * loss for at, loss in theirs.items()),
@@ -76,17 +87,45 @@ def check_refusals(tap, psring, directory, without):
     tap.ok(run.status != 0 and "psring-worker-cuda" in run.stderr + run.stdout, "without the program for GPUs, it is named", run.why())
 
 
+def check_ends(tap, psring, directory):
+    """One line each, and no rule of the emulator is broken on the way."""
+    for name, case, settings, status, said in (
+            ("a device that fails", "mlp", dict(fail_after=400), 1, "the emulated device failed"),
+            ("too little memory", "resnet20", dict(bytes=3000000), 1, "would fit (--batch-size)"),
+            ("no device", "mlp", dict(devices=0), 2, "the emulator was told to have no device")):
+        run = Run(psring, directory, name.replace(" ", "-"), dict(COMMON, **CASES[case][0], mode="ring"), env=environment(**settings))
+        tap.ok(run.status == status and len([line for line in run.stderr.splitlines() if said in line]) == 1,
+               "%s: the run ends with one line that says so" % name, run.why())
+        tap.ok("cuda emulator:" not in "\n".join(run.why()), "%s: and breaks no rule of the device's" % name, run.why())
+
+
+def check_killed(tap, psring, directory):
+    """While orders may be under way."""
+    run = LiveRun(psring, directory, "killed", dict(COMMON, **dict(CASES["mlp"][0], steps=100000), mode="ring"))
+    try:
+        run.wait_until(lambda: run.last_step() >= 2, PATIENCE_S)
+        held = run.member("worker", 1)
+        held.signal(signal.SIGSTOP)
+        held.wait_stopped()
+        held.signal(signal.SIGKILL)
+        tap.ok(run.wait(PATIENCE_S) == 1 and any("worker 1" in line for line in run.text("err")),
+               "a worker is stopped and killed: the run ends with a line that names it", run.why())
+        tap.ok(run.wait_ended(PATIENCE_S) is not None, "and so do all of its processes", [repr(p) for p in run.processes()])
+    finally:
+        run.kill()
+    tap.ok(not run.leftovers(), "and nothing is left of it", run.leftovers())
+
+
 def main():
-    psring, worker, case = sys.argv[1:]
-    tap = Tap()
+    emulated, psring = (os.path.abspath(path) for path in sys.argv[1:3])
+    case, tap = sys.argv[3], Tap()
     with Workspace() as directory:
-        emulated = with_emulated_gpu(psring, worker, directory)
         if case == "run":
             check_resume(tap, emulated, directory)
-            os.mkdir(os.path.join(directory, "plain"))
-            for name in ("psring", "psring-ps", "psring-scheduler", "psring-worker"):
-                shutil.copy(os.path.join(directory, "programs", name), os.path.join(directory, "plain"))
-            check_refusals(tap, emulated, directory, os.path.join(directory, "plain", "psring"))
+            check_refusals(tap, emulated, directory, without_gpus(psring, directory))
+        elif case == "ends":
+            check_ends(tap, emulated, directory)
+            check_killed(tap, emulated, directory)
         else:
             check_modes(tap, emulated, directory, case)
     tap.end()
