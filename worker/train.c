@@ -595,8 +595,8 @@ static psr_err end_recording(training *tr)
     if (tr->times == NULL)
         return PSR_OK;
     (void)gethostname(host, sizeof host - 1);
-    snprintf(machine, sizeof machine, "%.200s on %.40s", psr_backend_identity(psr_config_backend(config)),
-             host);
+    snprintf(machine, sizeof machine, "%.200s on %.40s",
+             psr_backend_identity(psr_config_backend(config)), host);
     return psr_pass_times_write(tr->times, config, machine);
 }
 

@@ -2,9 +2,9 @@
  * them, and gradients go, each with a fence, as soon as the device has them.
  *
  * The host's arenas are never read or written by the device itself, for their pages may change
- * hands (net/sharing/landing.h): values go through pinned memory of our own. Weights are copied into
- * it by who computes. Gradients are copied out of it by the device's thread, which then passes the
- * fence, so that nobody waits for the end of the pass.
+ * hands (net/sharing/landing.h): values go through pinned memory of our own. Weights are copied
+ * into it by who computes. Gradients are copied out of it by the device's thread, which then passes
+ * the fence, so that nobody waits for the end of the pass.
  *
  * One thread, that of the back end; fences as base/arrays/fence.h has them. */
 #ifndef PSR_MODEL_CUDA_HANDOVER_H

@@ -1,5 +1,5 @@
-/* The graphs of a network: what of its programs (model/cuda/program.h) a library plans, in the order
- * of a training step and then of an inference. No compute library. */
+/* The graphs of a network: what of its programs (model/cuda/program.h) a library plans, in the
+ * order of a training step and then of an inference. No compute library. */
 #ifndef PSR_MODEL_CUDA_NETWORK_GRAPHS_H
 #define PSR_MODEL_CUDA_NETWORK_GRAPHS_H
 

@@ -1,7 +1,8 @@
-"""Runs of `psring train --device cuda` on a GPU that the processor plays: one command line ends every
-step with the same bits in ps with one and two shards, in a ring and in local, whatever is delayed;
-losses are those of a run on the processor; a run that was cut goes on; what cannot be is refused by
-name; a device that fails, has too little memory or loses its worker ends the run in order.
+"""Runs of `psring train --device cuda` on a GPU that the processor plays: one command line ends
+every step with the same bits in ps with one and two shards, in a ring and in local, whatever is
+delayed; losses are those of a run on the processor; a run that was cut goes on; what cannot be is
+refused by name; a device that fails, has too little memory or loses its worker ends the run in
+order.
 
 usage: test_gpu.py EMULATED-PSRING PSRING CASE
 
