@@ -8,7 +8,6 @@
  *   sample  of three small networks the first graph of each kind, in bf16 for sm_90
  *   all     every network, with even and odd batches
  *   EVERY   only each such graph of the list
- *   In float32 without TF32, matrix products have no engine, which is known and counted.
  *   -list   each graph is printed with what was chosen */
 #include "base/err.h"
 #include "model/cuda/network_graphs.h"
@@ -132,15 +131,7 @@ static void collect_all(psr_cuda_type type, collection *c)
 
 typedef struct row {
     size_t planned, failed, compiled, fallback, tensor_cores, workspace_bytes;
-    size_t lacking; /* known to have no engine */
 } row;
-
-/* cuDNN 9.19 has matrix products of float32 on tensor cores alone. */
-static bool is_known_to_lack(const psr_cuda_graph *graph, const struct mode *mode)
-{
-    return mode->type == PSR_CUDA_FLOAT32 && !mode->tf32 &&
-           graph->operations[0].kind == PSR_CUDA_MATMUL;
-}
 
 static void plan_one(const psr_cuda_wall *wall, const psr_cuda_graph *graph, const char *device,
                      const struct mode *mode, bool lists, row *r)
@@ -151,10 +142,6 @@ static void plan_one(const psr_cuda_wall *wall, const psr_cuda_graph *graph, con
     psr_cuda_graph_describe(graph, text, sizeof text);
     if (psr_cudnn_plan_new(wall, graph, &(psr_cudnn_plan_target){.json = device}, &limits, &plan) !=
         PSR_OK) {
-        if (is_known_to_lack(graph, mode)) {
-            r->lacking++;
-            return;
-        }
         r->failed++;
         if (r->failed <= SHOWN_MOST || lists)
             printf("# %s: %s: %s\n", mode->name, text, psr_err_detail());
@@ -294,10 +281,9 @@ int main(int argc, char **argv)
     for (size_t i = 0; every > 0 && i < c.count; i += every)
         plan_one(&wall, &c.graphs[i], device, mode, lists, &r);
     printf("# %s, %s: of %zu graphs %zu planned (%zu compiled at run time, %zu by the fallback, "
-           "%zu on tensor cores), %zu failed, %zu known to have none; largest workspace %zu "
-           "bytes\n",
+           "%zu on tensor cores), %zu failed; largest workspace %zu bytes\n",
            name, mode->name, c.count, r.planned, r.compiled, r.fallback, r.tensor_cores, r.failed,
-           r.lacking, r.workspace_bytes);
+           r.workspace_bytes);
     tell(r.failed == 0 && r.planned > 0, "each graph has a deterministic engine");
     if (!all) {
         check_limits(&wall, device);
