@@ -439,7 +439,9 @@ static void a_wrong_value_is_refused_in_words_and_changes_nothing(void **state)
         {"precision", "fp15", "--precision: 'fp15' is not known (fp32?); give one of fp32, bf16"},
         {"fold", "reverse",
          "--fold: 'reverse' is not known (reversed?); give one of rank, arrival, reversed"},
-        {"device", "gpu", "--device: 'gpu' is not a device; give cpu"},
+        {"device", "gpu",
+         "--device: 'gpu' is not a device; give cpu, cuda, or cuda:I for GPU number I of each "
+         "host"},
         {"backend", "mkl",
          "--backend: 'mkl' is not a back end; give onednn, reference, or played:PROFILE with a "
          "file "
@@ -487,7 +489,9 @@ static void a_wrong_value_is_refused_in_words_and_changes_nothing(void **state)
          "--slow: '1:0.5' is not RANK:FACTOR with a factor of 1 to 1000 (1:10), or several of "
          "them, "
          "each rank once, joined by commas"},
-        {"device", "gpu", "--device: 'gpu' is not a device; give cpu"},
+        {"device", "gpu",
+         "--device: 'gpu' is not a device; give cpu, cuda, or cuda:I for GPU number I of each "
+         "host"},
         {"out", "a\nb", "--out: byte 1 is a control character"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
@@ -978,9 +982,31 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
        PSR_ERR_UNSUPPORTED,
        "--mode mpi is not in this build; give ps, ring or local"},
 #endif
-      {{{"device", "cuda:0"}},
-       PSR_ERR_UNSUPPORTED,
-       "--device cuda:0 is not in this build: psring runs nothing on GPUs yet; give cpu"},
+      {{{"device", "cuda:0"}, {"backend", "reference"}},
+       PSR_ERR_USAGE,
+       "--device cuda:0 does not go with --backend reference: back ends are for processors; leave "
+       "--backend out"},
+      {{{"device", "cuda"}, {"sync-bn", "true"}},
+       PSR_ERR_USAGE,
+       "--device cuda does not go with --sync-bn true: a GPU does not stop at batch norms; leave "
+       "--sync-bn out"},
+      {{{"device", "cuda"}, {"accumulate", "2"}},
+       PSR_ERR_USAGE,
+       "--device cuda does not go with --accumulate 2: a GPU's gradients are not added to others; "
+       "leave --accumulate out"},
+      {{{"device", "cuda"}, {"algorithms", "direct"}},
+       PSR_ERR_USAGE,
+       "--device cuda does not go with --algorithms direct: those are a processor's; leave "
+       "--algorithms out"},
+      {{{"device", "cuda"}, {"record", "times.json"}},
+       PSR_ERR_USAGE,
+       "--device cuda does not go with --record times.json: a recorded pass is a processor's; "
+       "leave "
+       "--record out"},
+      {{{"device", "cuda"}, {"workers", "2"}, {"slow", "1:3"}},
+       PSR_ERR_USAGE,
+       "--device cuda does not go with --slow 1:3: how long a GPU takes is not known while it "
+       "computes; leave --slow out"},
       {{{"precision", "fp16"}},
        PSR_ERR_UNSUPPORTED,
        "--precision fp16 is not in this build; give fp32 or bf16"},
