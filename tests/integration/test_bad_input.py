@@ -293,7 +293,7 @@ def options(t):
     t.refuse("a mode that this build has not", ["--mode nccl is not in this build", "or local"], mode="nccl")
     t.refuse("a precision that this build has not", ["--precision fp16 is not in this build", "fp32 or bf16"], precision="fp16")
     t.refuse("a device that does not exist", ["'gpu' is not a device", "cuda:I"], device="gpu")
-    t.refuse("batch norms of all workers on a GPU", ["--device cuda does not go with --sync-bn"], device="cuda", **{"sync-bn": True})
+    t.refuse("sums of several batches on a GPU", ["--device cuda does not go with --accumulate 2"], device="cuda", accumulate=2)
     t.refuse("another back end on a GPU", ["--device cuda:1 does not go with --backend reference"], device="cuda:1", backend="reference")
     t.refuse("a step of --augment that does not exist", ["--augment: 'flop' is not a step", "crop, flip, resize"], augment="crop:28:3,flop")
     t.refuse("--image-size beside a resize in --augment", ["--image-size 32 does not go with --augment flip,resize:64"],
