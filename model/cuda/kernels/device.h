@@ -53,9 +53,7 @@ extern _Thread_local psr_emulated_place psr_emulated_at;
 void psr_emulated_barrier(const char *file, int line);
 void *psr_emulated_shared(size_t bytes);
 
-#define PSR_KERNEL(name)                                                                           \
-    void psr_kernel_##name(psr_cuda_##name##_args args);                                           \
-    void psr_kernel_##name(psr_cuda_##name##_args args)
+#define PSR_KERNEL(name) static void psr_kernel_##name(psr_cuda_##name##_args args)
 #define PSR_DEVICE static inline
 #define PSR_SHARED(type, name, count)                                                              \
     type *const name = (type *)psr_emulated_shared((count) * sizeof(type))

@@ -32,7 +32,7 @@ PSR_DEVICE uint32_t psr_loss_count(uint32_t *counts, uint32_t value)
     return count;
 }
 
-/* The largest logit of all threads'. */
+/* The largest logit of all threads'. Threads wait elsewhere before largest is written again. */
 PSR_DEVICE float psr_loss_largest(float *largest, float value)
 {
     largest[PSR_THREAD] = value;
@@ -42,9 +42,7 @@ PSR_DEVICE float psr_loss_largest(float *largest, float value)
             largest[PSR_THREAD] = largest[PSR_THREAD + half];
         PSR_BARRIER();
     }
-    const float most = largest[0];
-    PSR_BARRIER();
-    return most;
+    return largest[0];
 }
 
 /* A sample's t[k]. */
@@ -114,11 +112,13 @@ PSR_KERNEL(loss)
     }
 }
 
-/* One block. */
+/* One block: others have nothing to do. */
 PSR_KERNEL(loss_total)
 {
     PSR_SHARED(double, sums, PSR_KERNEL_THREADS);
     PSR_SHARED(uint32_t, counts, PSR_KERNEL_THREADS);
+    if (PSR_BLOCK != 0)
+        return;
     double loss = 0;
     uint32_t correct = 0, top5 = 0;
     for (uint32_t n = PSR_THREAD; n < args.samples; n += PSR_THREADS) {

@@ -7,6 +7,7 @@
 #include "model/cuda/kernels/device.h"
 
 #include <setjmp.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +55,7 @@ typedef struct run {
     void (*body)(const void *arguments);
     const void *arguments;
     uint64_t random;
+    uint32_t number, round; /* of the grid; of the block under way */
     jmp_buf main_at;
     fiber *fibers;
     unsigned char *stacks;
@@ -69,6 +71,7 @@ typedef struct run {
 
 _Thread_local psr_emulated_place psr_emulated_at;
 static _Thread_local run *running;
+static _Thread_local uint32_t runs;
 
 static uint64_t draw(run *r)
 {
@@ -96,11 +99,39 @@ static void count_up(uint32_t *order, uint32_t count)
 }
 
 /* The first problem is the one that is told. */
-#define REPORT(r, ...)                                                                             \
-    do {                                                                                           \
-        if ((r)->problem[0] == '\0')                                                               \
-            snprintf((r)->problem, PSR_FIBERS_PROBLEM_BYTES, __VA_ARGS__);                         \
-    } while (0)
+void psr_fibers_report(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    if (running->problem[0] == '\0')
+        vsnprintf(running->problem, PSR_FIBERS_PROBLEM_BYTES, format, arguments);
+    va_end(arguments);
+}
+
+bool psr_fibers_are_at(psr_fibers_now *ret_now)
+{
+    if (running == NULL)
+        return false;
+    *ret_now = (psr_fibers_now){.run = running->number,
+                                .block = psr_emulated_at.block,
+                                .round = running->round,
+                                .thread = psr_emulated_at.thread};
+    return true;
+}
+
+bool psr_fibers_own(const void *at)
+{
+    const unsigned char *stacks = running->stacks;
+    return (const unsigned char *)at >= stacks &&
+           (const unsigned char *)at < stacks + running->grid->threads * STACK_BYTES;
+}
+
+bool psr_fibers_shared(const void *at)
+{
+    const unsigned char *shared = running->shared;
+    return (const unsigned char *)at >= shared &&
+           (const unsigned char *)at < shared + SHARED_BYTES + GUARD_BYTES;
+}
 
 /* ---- from fiber to fiber ---- */
 
@@ -155,14 +186,39 @@ static void fiber_main(void)
 
 /* ---- what a kernel calls ---- */
 
+static bool is_barrier(const psr_fibers_barrier *barrier, const char *file, int line)
+{
+    return barrier->line == line && strcmp(barrier->file, file) == 0;
+}
+
+static bool is_left_out(const psr_fibers_barrier *without, const char *file, int line)
+{
+    return without != NULL && is_barrier(without, file, line);
+}
+
+static void see(psr_fibers_barrier *seen, const char *file, int line)
+{
+    if (seen == NULL)
+        return;
+    for (uint32_t i = 0; i < PSR_FIBERS_BARRIERS; i++) {
+        if (seen[i].file == NULL)
+            seen[i] = (psr_fibers_barrier){file, line};
+        if (is_barrier(&seen[i], file, line))
+            return;
+    }
+}
+
 void psr_emulated_barrier(const char *file, int line)
 {
     run *r = running;
     fiber *f = r->now;
     if (!r->grid->barriers) {
-        REPORT(r, "%s:%d: a barrier in a kernel that is said to have none", file, line);
+        psr_fibers_report("%s:%d: a barrier in a kernel that is said to have none", file, line);
         return;
     }
+    if (is_left_out(r->grid->without, file, line))
+        return;
+    see(r->grid->seen, file, line);
     f->state = WAITING;
     f->file = file;
     f->line = line;
@@ -173,14 +229,14 @@ void *psr_emulated_shared(size_t bytes)
 {
     run *r = running;
     if (r->now == NULL) {
-        REPORT(r, "shared memory in a kernel that is said to have no barrier");
+        psr_fibers_report("shared memory in a kernel that is said to have no barrier");
         abort();
     }
     const uint32_t i = r->now->arrays++;
     if (i < r->array_count) {
         if (r->arrays[i].bytes != bytes)
-            REPORT(r, "shared array %u has %zu bytes for thread %u and %zu for another", i, bytes,
-                   psr_emulated_at.thread, r->arrays[i].bytes);
+            psr_fibers_report("shared array %u has %zu bytes for thread %u and %zu for another", i,
+                              bytes, psr_emulated_at.thread, r->arrays[i].bytes);
         return r->shared + r->arrays[i].offset;
     }
     const size_t offset =
@@ -205,8 +261,8 @@ static void check_guards(run *r)
     for (uint32_t i = 0; i < r->array_count; i++)
         for (size_t b = 0; b < GUARD_BYTES; b++)
             if (r->shared[r->arrays[i].offset + r->arrays[i].bytes + b] != GUARD)
-                REPORT(r, "block %u writes past the end of shared array %u (%zu bytes)",
-                       psr_emulated_at.block, i, r->arrays[i].bytes);
+                psr_fibers_report("block %u writes past the end of shared array %u (%zu bytes)",
+                                  psr_emulated_at.block, i, r->arrays[i].bytes);
 }
 
 /* All wait at one line, or all have ended. Whether they have. */
@@ -217,14 +273,15 @@ static bool check_barrier(run *r)
         const fiber *f = &r->fibers[t];
         if (f->state != first->state) {
             const uint32_t waits = f->state == WAITING ? t : 0;
-            REPORT(r, "block %u: thread %u waits at %s:%d, where thread %u never comes: it ended",
-                   psr_emulated_at.block, waits, r->fibers[waits].file, r->fibers[waits].line,
-                   t - waits);
+            psr_fibers_report(
+                "block %u: thread %u waits at %s:%d, where thread %u never comes: it ended",
+                psr_emulated_at.block, waits, r->fibers[waits].file, r->fibers[waits].line,
+                t - waits);
             return true;
         }
         if (f->state == WAITING && (f->line != first->line || strcmp(f->file, first->file) != 0)) {
-            REPORT(r, "block %u: thread 0 waits at %s:%d, and thread %u at %s:%d",
-                   psr_emulated_at.block, first->file, first->line, t, f->file, f->line);
+            psr_fibers_report("block %u: thread 0 waits at %s:%d, and thread %u at %s:%d",
+                              psr_emulated_at.block, first->file, first->line, t, f->file, f->line);
             return true;
         }
     }
@@ -234,6 +291,7 @@ static bool check_barrier(run *r)
 static void run_block(run *r, uint32_t *order)
 {
     r->array_count = 0;
+    r->round = 0;
     for (uint32_t t = 0; t < r->grid->threads; t++) {
         r->fibers[t].state = READY;
         r->fibers[t].arrays = 0;
@@ -247,6 +305,7 @@ static void run_block(run *r, uint32_t *order)
         }
         check_guards(r);
         ended = check_barrier(r);
+        r->round++;
     }
 }
 
@@ -308,6 +367,7 @@ bool psr_fibers_run(const psr_fibers_grid *grid, void (*body)(const void *argume
              .body = body,
              .arguments = arguments,
              .random = grid->seed,
+             .number = ++runs,
              .problem = ret_problem};
     uint32_t threads[MOST_THREADS];
     uint32_t *blocks = must_have(malloc(grid->blocks * sizeof *blocks));

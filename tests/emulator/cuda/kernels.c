@@ -1,7 +1,9 @@
-/* psring's kernels as functions of this processor. Each is compiled from the text that nvcc has. */
+/* psring's kernels as functions of this processor, from the text that nvcc has: plain, and a second
+ * time with PSR_WATCHED and a call before each access to memory (watch.c). */
 #include "tests/emulator/cuda/emulated_kernel.h"
 
 #include "tests/emulator/cuda/fibers.h"
+#include "tests/emulator/cuda/watch.h"
 
 #include "model/cuda/kernels/all.cu"
 
@@ -20,6 +22,7 @@ typedef struct emulated_kernel {
     }
 PSR_CUDA_KERNELS(BODY)
 
+#ifndef PSR_WATCHED
 /* Those in which no thread waits for another. */
 static bool without_barriers(psr_cuda_kernel kernel)
 {
@@ -41,17 +44,29 @@ static bool without_barriers(psr_cuda_kernel kernel)
     }
 }
 
+#endif
+
 #define ROW(name) {#name, run_##name},
 static const emulated_kernel kernels[] = {PSR_CUDA_KERNELS(ROW)};
 
+#ifdef PSR_WATCHED
+bool psr_watched_kernel(psr_cuda_kernel kernel, uint32_t blocks, uint32_t threads,
+                        const void *arguments, uint64_t seed, const psr_fibers_barrier *without,
+                        psr_fibers_barrier *seen, char ret_problem[PSR_FIBERS_PROBLEM_BYTES])
+{
+    const psr_fibers_grid grid = {blocks, threads, seed, true, without, seen};
+    return psr_fibers_run(&grid, kernels[kernel].body, arguments, ret_problem);
+}
+#else
 void psr_emulated_kernel(psr_cuda_kernel kernel, uint32_t blocks, uint32_t threads,
                          const void *arguments, uint64_t seed)
 {
     const emulated_kernel *k = &kernels[kernel];
-    const psr_fibers_grid grid = {blocks, threads, seed, !without_barriers(kernel)};
+    const psr_fibers_grid grid = {blocks, threads, seed, !without_barriers(kernel), NULL, NULL};
     char problem[PSR_FIBERS_PROBLEM_BYTES];
     if (!psr_fibers_run(&grid, k->body, arguments, problem)) {
         fprintf(stderr, "kernel %s: %s\n", k->name, problem);
         abort();
     }
 }
+#endif

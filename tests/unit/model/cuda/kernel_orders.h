@@ -7,6 +7,7 @@
 #include "comm/reduce.h"
 #include "model/cuda/kernels/launch.h"
 #include "tests/emulator/cuda/emulated_kernel.h"
+#include "tests/emulator/cuda/watch.h"
 #include "tests/unit/seeds.h"
 
 #include <math.h>
@@ -19,6 +20,9 @@
 #include <cmocka.h>
 
 #define ORDERS 20
+#ifndef PSR_KERNELS_ARE_WATCHED /* the build says: tests/emulator/meson.build */
+#define PSR_KERNELS_ARE_WATCHED 0
+#endif
 #define EDGE_BYTES 64
 
 /* Memory of a test, given back by free_all; written past its end, that fails. */
@@ -108,7 +112,23 @@ static inline void check_result(const char *name, const result *r, uint32_t orde
     }
 }
 
-/* Every order: with the grid that the kernel asks for, one block, or three. All orders must give
+#define WATCHED_ORDERS 2
+
+/* In the first orders every access to memory is watched. */
+static inline void play_once(const char *name, psr_cuda_kernel kernel, uint32_t blocks,
+                             uint32_t threads, const void *arguments, uint32_t order)
+{
+    if (!PSR_KERNELS_ARE_WATCHED || order > WATCHED_ORDERS) {
+        psr_emulated_kernel(kernel, blocks, threads, arguments, order);
+        return;
+    }
+    char problem[PSR_FIBERS_PROBLEM_BYTES];
+    if (!psr_watched_kernel(kernel, blocks, threads, arguments, order, NULL, NULL, problem))
+        fail_msg("%s, order %u: %s", name, order, problem);
+    psr_watch_forget();
+}
+
+/* Every order: with the grid that the kernel asks for, three blocks, or one. All orders must give
  * the same bits. */
 static inline void play_orders(const char *name, psr_cuda_kernel kernel, const void *arguments,
                                const result *results, uint32_t count)
@@ -123,12 +143,8 @@ static inline void play_orders(const char *name, psr_cuda_kernel kernel, const v
             else
                 memset(results[i].at, 0xff, bytes);
         }
-        const uint32_t blocks = order % 3 == 1 ? grid.blocks : order % 3;
-        psr_emulated_kernel(kernel,
-                            blocks == 2   ? 3
-                            : blocks == 0 ? 1
-                                          : blocks,
-                            grid.threads, arguments, order);
+        const uint32_t blocks = order % 3 == 1 ? grid.blocks : order % 3 == 2 ? 3 : 1;
+        play_once(name, kernel, blocks, grid.threads, arguments, order);
         for (uint32_t i = 0; i < count; i++) {
             const size_t bytes = result_bytes(&results[i]);
             check_result(name, &results[i], order);
