@@ -49,6 +49,8 @@ static void put_facts(psr_fields_writer *w, const psr_facts *facts)
     psr_fields_put_item(w, "mean", numbers_of(facts, facts->mean));
     psr_fields_put_item(w, "std", numbers_of(facts, facts->deviation));
     psr_fields_put_text(w, "processor", facts->processor);
+    if (facts->group[0] != '\0')
+        psr_fields_put_text(w, "group", facts->group);
     psr_fields_put_item(w, "class_names", names_of(facts->class_names));
     if (facts->memory_fixed_bytes == 0)
         return;
@@ -109,6 +111,19 @@ static psr_err read_memory(const cJSON *object, psr_facts *facts)
     return psr_fields_number(object, "memory_free_bytes", MEMORY_MAX, &facts->memory_free_bytes);
 }
 
+/* Missing where the mode has no group. */
+static psr_err read_group(const cJSON *object, char group[PSR_GROUP_TEXT_BYTES])
+{
+    if (cJSON_GetObjectItemCaseSensitive(object, "group") == NULL)
+        return PSR_OK;
+    PSR_TRY(psr_fields_text(object, "group", group, PSR_GROUP_TEXT_BYTES));
+    const size_t length = strlen(group);
+    return length == PSR_GROUP_TEXT_BYTES - 1 && strspn(group, "0123456789abcdef") == length
+               ? PSR_OK
+               : psr_fail(PSR_ERR_FORMAT, "field \"group\" is not %d hexadecimal digits",
+                          PSR_GROUP_TEXT_BYTES - 1);
+}
+
 static psr_err read_known(const cJSON *object, psr_facts *facts)
 {
     PSR_TRY(read_memory(object, facts));
@@ -116,6 +131,7 @@ static psr_err read_known(const cJSON *object, psr_facts *facts)
     PSR_TRY(read_numbers(object, "std", facts->deviation));
     if (cJSON_GetObjectItemCaseSensitive(object, "processor") != NULL)
         PSR_TRY(psr_fields_text(object, "processor", facts->processor, sizeof facts->processor));
+    PSR_TRY(read_group(object, facts->group));
     return read_names(object, facts->class_names);
 }
 
@@ -216,6 +232,8 @@ psr_err psr_worker_start_to_json(const psr_worker_start *start, char **ret_json)
     psr_fields_put_number(&w, "first_step", start->first_step);
     psr_fields_put_number(&w, "total_steps", start->total_steps);
     psr_fields_put_number(&w, "evaluates_first", start->evaluates_first);
+    if (start->group[0] != '\0')
+        psr_fields_put_text(&w, "group", start->group);
     psr_pace_put(&w, &start->pace);
     return psr_fields_finish(&w, ret_json);
 }
@@ -233,6 +251,8 @@ psr_err psr_worker_start_from_json(psr_bytes json, psr_worker_start *ret_start)
         err = psr_fields_number(object, "evaluates_first", 1, &first);
     if (err == PSR_OK)
         err = psr_pace_take(object, &start.pace);
+    if (err == PSR_OK)
+        err = read_group(object, start.group);
     start.evaluates_first = first != 0;
     cJSON_Delete(object);
     if (err == PSR_OK)

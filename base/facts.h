@@ -14,6 +14,7 @@
 
 #define PSR_IDENTITY_MAX 256
 #define PSR_FACTS_CHANNELS_MAX 3
+#define PSR_GROUP_TEXT_BYTES 257
 #define PSR_CLASS_NAMES_MAX 4096
 
 /* ---- FACTS of a worker ---- */
@@ -35,6 +36,9 @@ typedef struct psr_facts {
      * what its host had when it joined: checked before the start, and not kept in run.json. 0: not
      * told. */
     uint64_t memory_fixed_bytes, memory_sample_bytes, memory_free_bytes;
+    /* --mode nccl, of worker 0: what its GPU and the others' find each other by, as hexadecimal
+     * digits */
+    char group[PSR_GROUP_TEXT_BYTES];
     char processor[96];                    /* of its host, as the kernel calls it */
     char class_names[PSR_CLASS_NAMES_MAX]; /* each ended by a newline; "": not known */
 } psr_facts;
@@ -54,8 +58,9 @@ typedef struct psr_worker_start {
      * follow */
     uint64_t first_step;
     uint64_t total_steps;
-    psr_pace pace;        /* of the run */
-    bool evaluates_first; /* an evaluation after first_step is due and was cut */
+    psr_pace pace;                    /* of the run */
+    char group[PSR_GROUP_TEXT_BYTES]; /* worker 0's (psr_facts); "": it has none */
+    bool evaluates_first;             /* an evaluation after first_step is due and was cut */
 } psr_worker_start;
 
 PSR_MUST_CHECK psr_err psr_worker_start_to_json(const psr_worker_start *start, char **ret_json);

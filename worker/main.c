@@ -18,6 +18,7 @@
 #include "comm/wire/messages.h"
 #include "data/augment/plan.h"
 #include "data/class_names.h"
+#include "model/cuda/api.h"
 #include "model/networks/network_memory.h"
 #include "worker/exchange/peers.h"
 #include "worker/input/host_data.h"
@@ -101,9 +102,10 @@ typedef struct worker {
     psr_exchange *exchange;
     psr_trainer trainer;
     psr_launched launched;
-    bool configured; /* CONFIG has come */
-    bool compares;   /* launched has options of the run, which must equal those of CONFIG */
-    psr_lost lost;   /* a process that this one has started was lost */
+    psr_engine_gpu gpu; /* --mode nccl */
+    bool configured;    /* CONFIG has come */
+    bool compares;      /* launched has options of the run, which must equal those of CONFIG */
+    psr_lost lost;      /* a process that this one has started was lost */
 } worker;
 
 static void log_stranger(void *context, const char *line)
@@ -260,6 +262,20 @@ static psr_err tell_constants(const psr_dataset *train, const psr_config *config
     return PSR_OK;
 }
 
+/* What the GPUs of all workers find each other by: worker 0 makes it, and all get it when all have
+ * agreed. */
+static psr_err make_group(char ret_text[PSR_GROUP_TEXT_BYTES])
+{
+    const psr_cuda_api *api = psr_cuda_offered();
+    uint8_t id[PSR_CUDA_GROUP_ID_BYTES];
+    if (api == NULL)
+        return psr_fail(PSR_ERR_UNSUPPORTED, "--mode nccl: this program has no GPU");
+    PSR_TRY(api->group_id(id));
+    for (size_t i = 0; i < sizeof id; i++)
+        snprintf(ret_text + 2 * i, 3, "%02x", id[i]);
+    return PSR_OK;
+}
+
 /* Called by the joining thread until the data have been read. */
 static psr_err find_content(void *context, bool *ret_known, void **ret_facts,
                             size_t *ret_facts_size)
@@ -273,6 +289,8 @@ static psr_err find_content(void *context, bool *ret_known, void **ret_facts,
     PSR_TRY(psr_pictures_prepare(w->opened, &w->config, w->is_first));
     w->facts.content = w->opened->content;
     PSR_TRY(tell_constants(w->opened->train, &w->config, &w->facts));
+    if (w->is_first && psr_engine_sums_on_gpus(&w->config))
+        PSR_TRY(make_group(w->facts.group));
     const psr_picture_source *source = w->opened->train->source;
     psr_class_names(w->data, w->facts.classes == source->classes ? source->class_names : NULL,
                     &w->opened->content, w->facts.classes, w->facts.class_names,
@@ -478,13 +496,48 @@ static psr_err make_tracer(worker *w, bool alone)
     return psr_tracer_new(&room, &w->tracer);
 }
 
+/* How many workers of this host have lower ranks. */
+static uint32_t number_on_host(const psr_member *member)
+{
+    const psr_peer self = psr_member_self(member);
+    const psr_view *view = psr_member_view(member);
+    const psr_view_member *own = psr_view_find(view, self);
+    uint32_t number = 0;
+    for (uint32_t i = 0; own != NULL && i < view->member_count; i++) {
+        const psr_view_member *other = &view->members[i];
+        number += other->peer.role == PSR_ROLE_WORKER && other->peer.rank < self.rank &&
+                  strcmp(other->host, own->host) == 0;
+    }
+    return number;
+}
+
+/* This worker's GPU, as psr_trainer finds it, and the group of all. */
+static psr_err find_gpu(worker *w)
+{
+    const char *text = w->start.group;
+    if (strlen(text) != 2 * sizeof w->gpu.group)
+        return psr_fail(PSR_ERR_FORMAT, "--mode nccl: worker 0 told no group of GPUs");
+    for (size_t i = 0; i < sizeof w->gpu.group; i++) {
+        const char digits[] = {text[2 * i], text[2 * i + 1], '\0'};
+        w->gpu.group[i] = (uint8_t)strtoul(digits, NULL, 16);
+    }
+    uint32_t index = UINT32_MAX;
+    (void)psr_config_uses_gpu(&w->config, &index);
+    w->gpu.shares_devices = index == UINT32_MAX;
+    w->gpu.device = w->gpu.shares_devices ? number_on_host(w->member) : index;
+    return PSR_OK;
+}
+
 static psr_err start_exchange(worker *w, const psr_ways *ways)
 {
     const bool alone = ways->engines[0]->computes_all_ranks;
     const psr_plan *plan = &psr_member_view(w->member)->plan;
     float *weights = NULL;
+    const bool sums_on_gpus = psr_engine_sums_on_gpus(&w->config);
     PSR_TRY(make_buckets(w));
     PSR_TRY(make_tracer(w, alone));
+    if (sums_on_gpus)
+        PSR_TRY(find_gpu(w));
     /* If ways can change, also by hand, a later plan may let this worker hold buckets that it does
      * not hold now. Until then they take addresses, but no memory. */
     if (psr_plan_has_route(plan, PSR_ROUTE_HOST) || psr_config_has_several_ways(&w->config) ||
@@ -511,6 +564,7 @@ static psr_err start_exchange(worker *w, const psr_ways *ways)
         .buckets = &w->buckets,
         .plan = plan,
         .rank = psr_member_self(w->member).rank,
+        .gpu = sums_on_gpus ? &w->gpu : NULL,
         .ways = ways,
         .weights = weights,
         .gradients = alone ? NULL : make_gradients(w),
@@ -549,21 +603,6 @@ static void tell_data(const psr_trainer *t, const psr_content *content)
     psr_log(PSR_LOG_INFO, "data name=%s train=%u test=%u classes=%u mean=%s std=%s content=%s-%s",
             d->name, d->count, t->test->count, t->net->classes, constants[0], constants[1],
             content->train, content->test);
-}
-
-/* How many workers of this host have lower ranks. */
-static uint32_t number_on_host(const psr_member *member)
-{
-    const psr_peer self = psr_member_self(member);
-    const psr_view *view = psr_member_view(member);
-    const psr_view_member *own = psr_view_find(view, self);
-    uint32_t number = 0;
-    for (uint32_t i = 0; own != NULL && i < view->member_count; i++) {
-        const psr_view_member *other = &view->members[i];
-        number += other->peer.role == PSR_ROLE_WORKER && other->peer.rank < self.rank &&
-                  strcmp(other->host, own->host) == 0;
-    }
-    return number;
 }
 
 /* The work of the compute thread while the exchange thread runs. */

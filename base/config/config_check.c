@@ -27,12 +27,17 @@ static bool differs_from_default(const psr_config *config, const char *name)
     return strcmp(word(config, name, text), word(&defaults, name, initial)) != 0;
 }
 
+/* Whether a library sums in the place of psring. */
+static bool sums_elsewhere(const psr_config *config)
+{
+    return config->mode == PSR_MODE_MPI || config->mode == PSR_MODE_NCCL;
+}
+
 static psr_err check_build(const psr_config *config)
 {
-    if (config->mode == PSR_MODE_NCCL || (config->mode == PSR_MODE_MPI && !PSR_MPI))
+    if (config->mode == PSR_MODE_MPI && !PSR_MPI)
         return psr_fail(PSR_ERR_UNSUPPORTED,
-                        "--mode %s is not in this build; give ps, ring%s or local",
-                        psr_mode_name(config->mode), PSR_MPI ? ", mpi" : "");
+                        "--mode mpi is not in this build; give ps, ring or local");
     if (config->precision == PSR_PRECISION_FP16)
         return psr_fail(PSR_ERR_UNSUPPORTED,
                         "--precision fp16 is not in this build; give fp32 or bf16");
@@ -156,9 +161,12 @@ static psr_err check_architecture(const psr_config *config)
     PSR_TRY(check_ways(config));
     if (config->mode != PSR_MODE_PS && config->fold == PSR_FOLD_ARRIVAL)
         return refuse_pair(config, "fold", "mode", "only a shard sees arrivals; use --fold rank");
-    if (config->mode == PSR_MODE_MPI && config->fold == PSR_FOLD_REVERSED)
+    if (sums_elsewhere(config) && config->fold == PSR_FOLD_REVERSED)
         return refuse_pair(config, "fold", "mode",
-                           "MPI sums in an order of its own; use --fold rank");
+                           "its library sums in an order of its own; use --fold rank");
+    if (config->mode == PSR_MODE_NCCL && !psr_config_uses_gpu(config, NULL))
+        return refuse_pair(config, "mode", "device",
+                           "NCCL sums on GPUs; give --device cuda, or --mode ring");
     if (config->sync != PSR_SYNC_BSP && config->fold != PSR_FOLD_RANK)
         return refuse_pair(config, "fold", "sync",
                            "without --sync bsp each push is an update by itself; use --fold rank");
@@ -213,8 +221,9 @@ static psr_err check_compression(const psr_config *config)
     if (config->compress_as != PSR_COMPRESS_AS_PS && !compresses)
         return refuse_pair(config, "compress-as", "compress",
                            "without --compress nothing is rounded; leave --compress-as out");
-    if (compresses && config->mode == PSR_MODE_MPI)
-        return refuse_pair(config, "compress", "mode", "MPI sums float32; leave --compress out");
+    if (compresses && sums_elsewhere(config))
+        return refuse_pair(config, "compress", "mode",
+                           "its library sums float32; leave --compress out");
     if (compresses && !config->exchange)
         return refuse_pair(config, "compress", "exchange", "nothing is sent then; leave one out");
     return check_compressed_weights(config);
@@ -496,7 +505,7 @@ void psr_config_fit_mode(psr_config *config, const psr_config *file)
         strcmp(config->compress, "none") != 0 && config->compress_as == file->compress_as)
         config->compress_as = PSR_COMPRESS_AS_RING;
     if (config->fold == file->fold &&
-        (config->mode == PSR_MODE_MPI ||
+        (sums_elsewhere(config) ||
          (config->mode != PSR_MODE_PS && config->fold == PSR_FOLD_ARRIVAL)))
         config->fold = defaults.fold;
 }

@@ -61,15 +61,16 @@ static const char *const stem_words[] = {"large", "small", NULL};
     "; ps@1,ring@150: parameter servers from step 1 on and a ring from step 150 on, and so on "    \
     "for "                                                                                         \
     "each MODE@STEP"
+#define MODE_NCCL "nccl: NCCL's all-reduce sums them on GPUs (--device cuda); "
 #if PSR_MPI
-#define MODES "ps|ring|mpi|local|MODE@STEP,.."
+#define MODES "ps|ring|mpi|nccl|local|MODE@STEP,.."
 #define MODES_HELP                                                                                 \
-    MODES_OWN MODES_CHANGE "; mpi: MPI's all-reduce sums them, under mpirun; " MODE_LOCAL
-static const char *const mode_unlisted[] = {"nccl", NULL};
+    MODES_OWN MODES_CHANGE "; mpi: MPI's all-reduce sums them, under mpirun; " MODE_NCCL MODE_LOCAL
+static const char *const mode_unlisted[] = {NULL};
 #else
-#define MODES "ps|ring|local|MODE@STEP,.."
-#define MODES_HELP MODES_OWN MODES_CHANGE "; " MODE_LOCAL
-static const char *const mode_unlisted[] = {"nccl", "mpi", NULL};
+#define MODES "ps|ring|nccl|local|MODE@STEP,.."
+#define MODES_HELP MODES_OWN MODES_CHANGE "; " MODE_NCCL MODE_LOCAL
+static const char *const mode_unlisted[] = {"mpi", NULL};
 #endif
 static const char *const precision_unlisted[] = {"fp16", NULL};
 static const char *const decode_words[] = {"full", "scaled", NULL};

@@ -97,10 +97,11 @@ psr_err psr_scheduler_agreed(void *context, psr_role role, void **ret_bytes, siz
                                        .layout = *scheduler->layout};
         PSR_TRY(psr_shard_start_to_json(&shard, &json));
     } else {
-        const psr_worker_start worker = {.first_step = first_step,
-                                         .total_steps = total_steps,
-                                         .pace = scheduler->config.pace,
-                                         .evaluates_first = scheduler->evaluates_first};
+        psr_worker_start worker = {.first_step = first_step,
+                                   .total_steps = total_steps,
+                                   .pace = scheduler->config.pace,
+                                   .evaluates_first = scheduler->evaluates_first};
+        memcpy(worker.group, psr_scheduler_worker(scheduler, 0)->facts.group, sizeof worker.group);
         PSR_TRY(psr_worker_start_to_json(&worker, &json));
     }
     *ret_bytes = json;

@@ -100,9 +100,23 @@ def check_ends(tap, psring, directory):
         tap.ok("cuda emulator:" not in "\n".join(run.why()), "%s: and breaks no rule of the device's" % name, run.why())
 
 
-def check_killed(tap, psring, directory):
+def check_nccl(tap, psring, directory):
+    """Its sums are rounded in another order than a ring's; all workers have the same."""
+    for case in ("mlp", "resnet20"):
+        options = dict(COMMON, **CASES[case][0])
+        ring, nccl = (Run(psring, directory, "%s-%s" % (case, mode), dict(options, mode=mode), env=environment(seed=7, devices=2))
+                      for mode in ("ring", "nccl"))
+        theirs, ours = losses(ring), losses(nccl)
+        tap.ok(nccl.status == 0 and ours.keys() == theirs.keys() and all(abs(ours[at] - loss) <= 1e-3 * loss for at, loss in theirs.items()),
+               "%s: losses of sums on GPUs are those of a ring" % case, nccl.why())
+        told = [(line["step"], line["hash"]) for line in nccl.metrics()]
+        tap.ok(len(told) >= 3 * options["steps"] and len(set(told)) == options["steps"], "%s: after each step all workers have the same weights" % case,
+               nccl.why())
+
+
+def check_killed(tap, psring, directory, mode):
     """While orders may be under way."""
-    run = LiveRun(psring, directory, "killed", dict(COMMON, **dict(CASES["mlp"][0], steps=100000), mode="ring"))
+    run = LiveRun(psring, directory, "killed", dict(COMMON, **dict(CASES["mlp"][0], steps=100000), mode=mode))
     try:
         run.wait_until(lambda: run.last_step() >= 2, PATIENCE_S)
         held = run.member("worker", 1)
@@ -126,7 +140,10 @@ def main():
             check_refusals(tap, emulated, directory, without_gpus(psring, directory))
         elif case == "ends":
             check_ends(tap, emulated, directory)
-            check_killed(tap, emulated, directory)
+            check_killed(tap, emulated, directory, "ring")
+        elif case == "nccl":
+            check_nccl(tap, emulated, directory)
+            check_killed(tap, emulated, directory, "nccl")
         else:
             check_modes(tap, emulated, directory, case)
     tap.end()

@@ -40,9 +40,10 @@ typedef struct psr_exchange_options {
     const psr_config *config;
     const psr_layout *layout;
     const psr_buckets *buckets;
-    const psr_plan *plan; /* for the same buckets: that of the view of epoch 0 */
-    uint32_t rank;        /* the first rank that this process computes */
-    const psr_ways *ways; /* psr_engine_choose's result for that plan */
+    const psr_plan *plan;      /* for the same buckets: that of the view of epoch 0 */
+    uint32_t rank;             /* the first rank that this process computes */
+    const psr_engine_gpu *gpu; /* --mode nccl: borrowed for life; else NULL */
+    const psr_ways *ways;      /* psr_engine_choose's result for that plan */
     /* Memory for them, as long as the layout and zeroed; NULL: the exchange's own. gradients must
      * be NULL with an engine that has its own arenas. */
     float *weights, *gradients;

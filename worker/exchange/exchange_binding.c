@@ -27,6 +27,7 @@ static psr_err open_binding(psr_exchange *exchange, uint64_t first_step)
         .buckets = o->buckets,
         .plan = exchange->plan,
         .rank = o->rank,
+        .gpu = o->gpu,
         .first_step = first_step,
         .total_steps = o->session->options.total_steps,
         .weights = exchange->weights,

@@ -12,9 +12,9 @@
 #include <string.h>
 
 #if PSR_MPI
-#define MODES "ps, ring, local, mpi"
+#define MODES "ps, ring, local, nccl, mpi"
 #else
-#define MODES "ps, ring, local"
+#define MODES "ps, ring, local, nccl"
 #endif
 
 /* A run that fits together. */
@@ -435,7 +435,7 @@ static void a_wrong_value_is_refused_in_words_and_changes_nothing(void **state)
         {"deadline", "0",
          "--deadline: 0 is out of bounds; give a number above 0 and up to 1000000"},
         {"mode", "rong", "--mode: 'rong' is not known (ring?); give one of " MODES},
-        {"mode", "ncl", "--mode: 'ncl' is not known; give one of " MODES},
+        {"mode", "ncl", "--mode: 'ncl' is not known (nccl?); give one of " MODES},
         {"precision", "fp15", "--precision: 'fp15' is not known (fp32?); give one of fp32, bf16"},
         {"fold", "reverse",
          "--fold: 'reverse' is not known (reversed?); give one of rank, arrival, reversed"},
@@ -964,20 +964,15 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
        "--slow 3:2 does not go with --workers 3: there is no worker of that rank; ranks count from "
        "0"},
 #if PSR_MPI
-      {{{"mode", "nccl"}},
-       PSR_ERR_UNSUPPORTED,
-       "--mode nccl is not in this build; give ps, ring, mpi or local"},
       {{{"mode", "mpi"}, {"compress", "int8"}},
        PSR_ERR_USAGE,
-       "--compress int8 does not go with --mode mpi: MPI sums float32; leave --compress out"},
+       "--compress int8 does not go with --mode mpi: its library sums float32; leave --compress "
+       "out"},
       {{{"mode", "mpi"}, {"sync", "async"}},
        PSR_ERR_USAGE,
        "--sync async does not go with --mode mpi: only shards can let workers be apart; use --mode "
        "ps or --sync bsp"},
 #else
-      {{{"mode", "nccl"}},
-       PSR_ERR_UNSUPPORTED,
-       "--mode nccl is not in this build; give ps, ring or local"},
       {{{"mode", "mpi"}},
        PSR_ERR_UNSUPPORTED,
        "--mode mpi is not in this build; give ps, ring or local"},
@@ -1007,6 +1002,18 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
        PSR_ERR_USAGE,
        "--device cuda does not go with --slow 1:3: how long a GPU takes is not known while it "
        "computes; leave --slow out"},
+      {{{"mode", "nccl"}},
+       PSR_ERR_USAGE,
+       "--mode nccl does not go with --device cpu: NCCL sums on GPUs; give --device cuda, or "
+       "--mode ring"},
+      {{{"mode", "nccl"}, {"device", "cuda"}, {"compress", "int8"}},
+       PSR_ERR_USAGE,
+       "--compress int8 does not go with --mode nccl: its library sums float32; leave --compress "
+       "out"},
+      {{{"mode", "nccl"}, {"device", "cuda"}, {"fold", "reversed"}},
+       PSR_ERR_USAGE,
+       "--fold reversed does not go with --mode nccl: its library sums in an order of its own; use "
+       "--fold rank"},
       {{{"precision", "fp16"}},
        PSR_ERR_UNSUPPORTED,
        "--precision fp16 is not in this build; give fp32 or bf16"},

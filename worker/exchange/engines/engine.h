@@ -1,6 +1,6 @@
 /* Engines: the part of an exchange that differs between architectures. They do no I/O. Each engine
- * is for one route, and handles the plan's buckets of that route only; local and mpi handle all
- * buckets. A binding (worker/exchange/binding.h) is the set of engines that a view's plan needs.
+ * is for one route, and handles the plan's buckets of that route only; local, mpi and nccl handle
+ * all buckets. A binding (worker/exchange/binding.h) is the set of engines that a view's plan needs.
  * exchange.c (real sockets and threads) and the simulated cluster of the tests drive the same
  * engines. Nothing else in worker/ knows the architecture.
  *
@@ -21,6 +21,13 @@
 #include "model/optimizers/optimizer.h"
 #include "worker/exchange/tensor_norms.h"
 
+/* --mode nccl: this worker's GPU, and who sums with it. */
+typedef struct psr_engine_gpu {
+    uint32_t device;
+    bool shares_devices; /* device is taken modulo how many there are */
+    uint8_t group[128];  /* PSR_CUDA_GROUP_ID_BYTES (model/cuda/api.h) */
+} psr_engine_gpu;
+
 typedef struct psr_engine_env {
     /* --clip-norm: hears the sums of squares of what the engine updates; its buckets' runs.
      * Borrowed for life; NULL: updates wait for no norm. */
@@ -33,6 +40,7 @@ typedef struct psr_engine_env {
     const psr_buckets *buckets;
     const psr_plan *plan; /* a plan of the same buckets */
     uint32_t rank;
+    const psr_engine_gpu *gpu;        /* borrowed until open returns; NULL: not --mode nccl */
     uint64_t first_step, total_steps; /* the run's */
     float *weights, *gradients;       /* arenas, borrowed for life */
     /* weights may be the memory of the bucket's holder, and only the engine writes them from the
@@ -126,13 +134,14 @@ extern const psr_engine_ops psr_engine_direct; /* --mode ring if workers share m
 extern const psr_engine_ops psr_engine_local;  /* the reference: one process */
 extern const psr_engine_ops psr_engine_none;   /* --no-exchange: weights stay as they are */
 extern const psr_engine_ops psr_engine_mpi;    /* if the build has MPI (PSR_MPI) */
+extern const psr_engine_ops psr_engine_nccl;
 
 typedef struct psr_ways {
     const psr_engine_ops *engines[PSR_ROUTES];
     uint32_t count;
 } psr_ways;
 
-/* The engines for the routes of the plan's buckets; or the one that config asks for (local, mpi),
+/* The engines for the routes of the plan's buckets; or the one that config asks for (local, mpi, nccl),
  * whose buckets have no route. UNSUPPORTED: this build has no engine for it. FORMAT: the plan has a
  * route that does not fit config's mode. */
 PSR_MUST_CHECK psr_err psr_engine_choose(const psr_config *config, const psr_plan *plan,
@@ -142,6 +151,8 @@ PSR_MUST_CHECK psr_err psr_engine_choose(const psr_config *config, const psr_pla
  * whether one process computes all ranks. */
 uint32_t psr_engine_shards(const psr_config *config);
 bool psr_engine_is_alone(const psr_config *config);
+/* Whether it needs psr_engine_env's gpu. */
+bool psr_engine_sums_on_gpus(const psr_config *config);
 /* Whether a process that this launcher has started ("Open MPI", "MPICH"; NULL: none) can sum by
  * MPI. USAGE: this build has another MPI library, which would find a single process. */
 PSR_MUST_CHECK psr_err psr_engine_check_launcher(const psr_config *config, const char *mpi);

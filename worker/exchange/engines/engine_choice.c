@@ -61,7 +61,8 @@ psr_err psr_engine_choose(const psr_config *config, const psr_plan *plan, psr_wa
         break;
 #endif
     case PSR_MODE_NCCL:
-        break;
+        *ret_ways = (psr_ways){{&psr_engine_nccl}, 1}; /* and so does NCCL */
+        return PSR_OK;
     }
     return psr_fail(PSR_ERR_UNSUPPORTED, "--mode: this build has no exchange of that kind");
 }
@@ -96,4 +97,9 @@ psr_err psr_engine_check_launcher(const psr_config *config, const char *mpi)
 bool psr_engine_is_alone(const psr_config *config)
 {
     return config->mode == PSR_MODE_LOCAL;
+}
+
+bool psr_engine_sums_on_gpus(const psr_config *config)
+{
+    return config->mode == PSR_MODE_NCCL;
 }
