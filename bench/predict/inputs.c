@@ -172,19 +172,21 @@ static psr_err compute_of(const char *directory, double *ret_compute_s)
     return err;
 }
 
-/* What the scheduler says of the run: a run that has not ended has none of it. */
+/* What the scheduler says of the run: a run that has not ended has none of it. Steps are timed
+ * until the first worker has computed its last one. At a run's end all wait for that step's weights
+ * (drain_s): train_s has one exchange more than there are steps. */
 static void take_outcome(const cJSON *outcome, psr_run_input *into)
 {
     const cJSON *placement = cJSON_GetObjectItemCaseSensitive(outcome, "placement"), *host;
-    double train_s, steps, warmup_s = 0, warmup_steps = 0, workers;
+    double together_s, steps, warmup_s = 0, warmup_steps = 0, workers;
     into->hosts = into->workers_per_host = 0;
     into->step_s = 0;
     if (positive(outcome, "warmup_steps", &warmup_steps) &&
         !positive(outcome, "warmup_s", &warmup_s))
         warmup_steps = 0;
-    if (positive(outcome, "train_s", &train_s) && positive(outcome, "own_steps", &steps) &&
-        steps > warmup_steps && train_s > warmup_s)
-        into->step_s = (train_s - warmup_s) / (steps - warmup_steps);
+    if (positive(outcome, "together_s", &together_s) && positive(outcome, "own_steps", &steps) &&
+        steps > warmup_steps && together_s > warmup_s)
+        into->step_s = (together_s - warmup_s) / (steps - warmup_steps);
     cJSON_ArrayForEach(host, cJSON_GetObjectItemCaseSensitive(placement, "hosts"))
     {
         if (!positive(host, "workers", &workers) || workers > 1024)

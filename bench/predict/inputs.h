@@ -9,7 +9,9 @@ typedef struct psr_run_input {
     psr_config config;                         /* what the run.json has, on top of the defaults */
     uint32_t classes, channels, height, width; /* of the images */
     double compute_s;          /* of a step: median over ranks and steps, without the first tenth */
-    double step_s;             /* of a step after warm-up, with its exchange; 0: it is not known */
+    /* of a step after warm-up, with its exchange, until the first worker had computed its last one;
+     * 0: it is not known */
+    double step_s;
     uint32_t hosts;            /* with workers; 0: it is not known */
     uint32_t workers_per_host; /* 0: they have different numbers */
     bool dedicated;            /* shards are on hosts of their own */

@@ -22,8 +22,10 @@ def run_directory(folder, compute_s=0.02, lines=20, step_s=None, **options):
     whole = {"config": config, "facts": {"classes": 10, "channels": 3, "height": 32, "width": 32}}
     if step_s is not None:
         hosts = [{"host": "a", "workers": 1, "shards": 0}, {"host": "b", "workers": 1, "shards": 0}]
-        whole["outcome"] = {"status": "ok", "exit_status": 0, "line": "done", "own_steps": 20, "train_s": 1 + 19 * step_s, "warmup_steps": 1,
-                            "warmup_s": 1, "placement": {"shards": "beside", "hosts": hosts}}
+        together_s, drain_s = 1 + 19 * step_s, 0.9 * step_s
+        whole["outcome"] = {"status": "ok", "exit_status": 0, "line": "done", "own_steps": 20, "train_s": together_s + drain_s,
+                            "together_s": together_s, "drain_s": drain_s, "warmup_steps": 1, "warmup_s": 1,
+                            "placement": {"shards": "beside", "hosts": hosts}}
     folder.mkdir(exist_ok=True)
     (folder / "run.json").write_text(json.dumps(whole))
     (folder / "metrics.jsonl").write_text("".join(json.dumps({"step": s, "rank": 0, "compute_s": compute_s}) + "\n" for s in range(lines)) + '{"torn')
