@@ -182,6 +182,12 @@ static void started(void *context)
 
 /* ---- processors that all hosts share ---- */
 
+/* Played passes sleep: they leave the processors to what handles messages. */
+static bool computes_on_processors(const psr_scenario *k)
+{
+    return k->processors > 0 && k->config.backend != PSR_BACKEND_PLAYED;
+}
+
 static void compute_shared(void *context, psr_emulated_worker *w, double seconds)
 {
     emulated *m = context;
@@ -297,7 +303,7 @@ static psr_err make(emulated *m)
         .stack_bytes = STACK_BYTES,
         .play = {.context = m, .train = train, .started = started},
         .computing = m,
-        .compute = m->scenario->processors > 0 ? compute_shared : NULL,
+        .compute = computes_on_processors(m->scenario) ? compute_shared : NULL,
     };
     return psr_emulation_new(&options, &m->emulation);
 }

@@ -203,6 +203,8 @@ double psr_run_input_alone_s(const psr_run_input *input, uint32_t processors)
 {
     const uint32_t threads = input->config.threads > 0 ? input->config.threads : 1;
     const double wanted = (double)input->config.workers * threads;
+    if (input->config.backend == PSR_BACKEND_PLAYED)
+        return input->compute_s;
     return processors > 0 && wanted > processors ? input->compute_s * processors / wanted
                                                  : input->compute_s;
 }

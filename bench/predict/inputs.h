@@ -8,7 +8,7 @@
 typedef struct psr_run_input {
     psr_config config;                         /* what the run.json has, on top of the defaults */
     uint32_t classes, channels, height, width; /* of the images */
-    double compute_s;          /* of a step: median over ranks and steps, without the first tenth */
+    double compute_s; /* of a step: median over ranks and steps, without the first tenth */
     /* of a step after warm-up, with its exchange, until the first worker had computed its last one;
      * 0: it is not known */
     double step_s;
@@ -21,7 +21,7 @@ typedef struct psr_run_input {
 PSR_MUST_CHECK psr_err psr_run_input_read(const char *directory, psr_run_input *ret_input);
 
 /* How long its step would compute if no other worker did, on a machine with so many processors that
- * all of its workers shared; 0: none are shared. */
+ * all of its workers shared; 0: none are shared. One that is played sleeps: it needs none. */
 double psr_run_input_alone_s(const psr_run_input *input, uint32_t processors);
 
 /* The links of the run's lab, by its lab.json: of each host with workers, then of each with shards

@@ -194,6 +194,15 @@ class Predict(unittest.TestCase):
             self.assertNotIn("alone", page)
             self.assertIn("its links carry is not known", predict("--beside", runs[1]).stdout)
 
+    def test_played_passes_take_no_processor(self):
+        with tempfile.TemporaryDirectory() as name:
+            runs = [str(Path(name) / run) for run in ("alone", "ring")]
+            run_directory(Path(runs[0]), compute_s=0.1, step_s=0.1, exchange="false", backend="played:a.json")
+            run_directory(Path(runs[1]), compute_s=0.1, step_s=0.2, backend="played:a.json")
+            own, shared = (json.loads(predict("--beside", *runs, "--link", "1Gbit", "--processors", n, "--json").stdout)["beside"][1]["predicted_step_s"] for n in "01")
+            self.assertAlmostEqual(own, shared, delta=0.01)
+            self.assertGreaterEqual(shared, 0.1)
+
     def report(self, folder, runs, status=0):
         page = folder / "page.html"
         done = subprocess.run([PSRING, "report", *runs, "-o", str(page), "--predicted", str(folder / "predicted.json")], capture_output=True, text=True, timeout=60)

@@ -193,6 +193,18 @@ static void hosts_that_share_a_processor_compute_in_turns(void **state)
     psr_scenario_done(&k);
 }
 
+/* They sleep: one processor is enough for all of them, and free for messages. */
+static void hosts_that_share_a_processor_play_passes_at_once(void **state)
+{
+    psr_scenario k = scenario_of("resnet18", 1, 4);
+    (void)state;
+    k.compute_s = 0.1;
+    k.processors = 1;
+    assert_int_equal(psr_config_set(&k.config, "backend", "played:a.json"), PSR_OK);
+    assert_within(machines(&k, ring).step_s, 0.1, 0.101);
+    psr_scenario_done(&k);
+}
+
 /* Each frame has 66 bytes beyond 1448, and each second one is answered by one of 66. */
 static void frames_and_acknowledgements_take_their_part_of_a_link(void **state)
 {
@@ -254,6 +266,7 @@ int main(void)
         cmocka_unit_test(the_same_scenario_has_the_same_figures),
         cmocka_unit_test(a_process_that_takes_long_for_a_byte_is_what_limits),
         cmocka_unit_test(hosts_that_share_a_processor_compute_in_turns),
+        cmocka_unit_test(hosts_that_share_a_processor_play_passes_at_once),
         cmocka_unit_test(frames_and_acknowledgements_take_their_part_of_a_link),
         cmocka_unit_test(the_slowest_host_decides),
         cmocka_unit_test(a_loss_holds_a_connection_to_the_published_window),
