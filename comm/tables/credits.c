@@ -7,12 +7,13 @@ psr_err psr_credits_init(psr_credits *credits, uint32_t workers, uint64_t of_ste
 {
     *credits = (psr_credits){.received = calloc(workers, sizeof *credits->received),
                              .told = calloc(workers, sizeof *credits->told),
+                             .near = calloc(workers, sizeof *credits->near),
                              .workers = workers,
                              .of_step = of_step,
                              .ahead = ahead,
                              .at_once = at_once,
                              .least = UINT64_MAX};
-    return credits->received != NULL && credits->told != NULL
+    return credits->received != NULL && credits->told != NULL && credits->near != NULL
                ? PSR_OK
                : psr_fail(PSR_ERR_NOMEM, "no memory for %u workers", workers);
 }
@@ -21,6 +22,7 @@ void psr_credits_done(psr_credits *credits)
 {
     free(credits->received);
     free(credits->told);
+    free(credits->near);
     *credits = (psr_credits){0};
 }
 
@@ -28,15 +30,23 @@ static uint64_t find_least(const psr_credits *c)
 {
     uint64_t least = UINT64_MAX;
     for (uint32_t w = 0; w < c->workers; w++)
-        if (c->received[w] % c->of_step != 0 && c->received[w] < least)
+        if (!c->near[w] && c->received[w] % c->of_step != 0 && c->received[w] < least)
             least = c->received[w];
     return least;
+}
+
+bool psr_credits_set_near(psr_credits *c, uint32_t worker)
+{
+    const uint64_t least = c->least;
+    c->near[worker] = true;
+    c->least = find_least(c);
+    return c->least > least;
 }
 
 bool psr_credits_take(psr_credits *c, uint32_t worker)
 {
     const uint64_t before = c->received[worker]++;
-    if (c->ahead == 0)
+    if (c->ahead == 0 || c->near[worker])
         return false;
     if (before % c->of_step == 0) { /* it begins a step */
         if (c->of_step > 1 && c->received[worker] < c->least)
@@ -52,7 +62,8 @@ bool psr_credits_take(psr_credits *c, uint32_t worker)
 static uint64_t credit_of(const psr_credits *c, uint32_t worker)
 {
     const uint64_t received = c->received[worker], told = c->told[worker];
-    if (c->ahead == 0 || c->least == UINT64_MAX || received <= c->least + c->ahead)
+    if (c->ahead == 0 || c->near[worker] || c->least == UINT64_MAX ||
+        received <= c->least + c->ahead)
         return received;
     return told > c->least + c->ahead ? told : c->least + c->ahead;
 }

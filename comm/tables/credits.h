@@ -10,6 +10,10 @@
  * when it comes. The slowest itself is never held back, in whatever order workers push their
  * slices, so nothing can stand still.
  *
+ * A worker on the shard's own host is neither held back nor waited for: its pushes are in no queue.
+ * As the first to begin a step it would push all that is ready, of buckets that the others push
+ * last, and be kept from the bucket that all need first until they had caught up.
+ *
  * In place. One thread. */
 #ifndef PSR_COMM_CREDITS_H
 #define PSR_COMM_CREDITS_H
@@ -21,6 +25,7 @@
 
 typedef struct psr_credits {
     uint64_t *received, *told; /* [worker] pushes that came, and of how many it was told; owned */
+    bool *near;                /* [worker] on the shard's host; owned */
     uint32_t workers;
     uint64_t of_step; /* pushes of a worker in a step */
     uint64_t ahead;   /* 0: nobody is held back */
@@ -33,6 +38,8 @@ PSR_MUST_CHECK psr_err psr_credits_init(psr_credits *credits, uint32_t workers, 
                                         uint64_t ahead, uint64_t at_once);
 void psr_credits_done(psr_credits *credits);
 
+/* From now on the worker counts as on the shard's host. true: others may be due. */
+bool psr_credits_set_near(psr_credits *credits, uint32_t worker);
 /* A push of that worker came. true: the slowest is further now, so others may be due. */
 bool psr_credits_take(psr_credits *credits, uint32_t worker);
 /* Whether the worker is to be told in a message of its own, if no other goes to it now. */

@@ -471,6 +471,15 @@ static psr_err take_init(psr_table_shard *table, const psr_message *message)
     return PSR_OK;
 }
 
+/* Whether others may be due: the worker has mapped the shard's memory, so it is on its host. */
+static bool has_come_near(psr_table_shard *table, uint32_t rank)
+{
+    const psr_outbox *outbox = &table->options.outbox;
+    const psr_peer worker = {PSR_ROLE_WORKER, table->first_rank + rank};
+    return !table->credits.near[rank] && outbox->lends_to != NULL &&
+           outbox->lends_to(outbox->context, worker) && psr_credits_set_near(&table->credits, rank);
+}
+
 static psr_err take_push_bsp(psr_table_shard *table, uint32_t s, uint64_t step, const float *pushed,
                              psr_message **message)
 {
@@ -483,7 +492,8 @@ static psr_err take_push_bsp(psr_table_shard *table, uint32_t s, uint64_t step, 
     if (step != due)
         return psr_violation(*message, "the slice is at wire step %" PRIu64, due);
     table->pushes[cell]++;
-    const bool others = psr_credits_take(&table->credits, rank);
+    const bool near = has_come_near(table, rank),
+               others = psr_credits_take(&table->credits, rank) || near;
     slice->arrived++;
     if (by_arrival(table)) {
         PSR_TRY(fold_arrival(table, s, pushed));

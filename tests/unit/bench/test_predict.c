@@ -205,6 +205,23 @@ static void hosts_that_share_a_processor_play_passes_at_once(void **state)
     psr_scenario_done(&k);
 }
 
+/* It begins a step first, since its weights come first. If it were held back until the others had
+ * pushed as much, its part of what they push first would come last (comm/tables/credits.h), and the
+ * shard's link would carry nothing back until then. */
+static void a_worker_beside_the_shard_does_not_delay_those_over_links(void **state)
+{
+    psr_scenario k = scenario_of("resnet20", 3, 1);
+    const double M = psr_scenario_bytes(&k) / 12.5e6;
+    (void)state;
+    k.bits_per_s = 100e6;
+    k.latency_s = 20e-6;
+    k.compute_s = 0.026;
+    k.config.slice_bytes = 8192;
+    k.config.window = 4;
+    assert_within(machines(&k, ps(1, false)).step_s, 2 * M, 1.1 * 2 * M);
+    psr_scenario_done(&k);
+}
+
 /* Each frame has 66 bytes beyond 1448, and each second one is answered by one of 66. */
 static void frames_and_acknowledgements_take_their_part_of_a_link(void **state)
 {
@@ -267,6 +284,7 @@ int main(void)
         cmocka_unit_test(a_process_that_takes_long_for_a_byte_is_what_limits),
         cmocka_unit_test(hosts_that_share_a_processor_compute_in_turns),
         cmocka_unit_test(hosts_that_share_a_processor_play_passes_at_once),
+        cmocka_unit_test(a_worker_beside_the_shard_does_not_delay_those_over_links),
         cmocka_unit_test(frames_and_acknowledgements_take_their_part_of_a_link),
         cmocka_unit_test(the_slowest_host_decides),
         cmocka_unit_test(a_loss_holds_a_connection_to_the_published_window),

@@ -77,6 +77,40 @@ static void at_the_end_of_a_step_nothing_is_held_back(void **state)
     psr_credits_done(&c);
 }
 
+static void a_worker_on_the_shards_host_neither_waits_nor_keeps_others_waiting(void **state)
+{
+    (void)state;
+    psr_credits c = three(2);
+    assert_false(psr_credits_set_near(&c, 0));
+    push(&c, 0, 9);
+    push(&c, 1, 1);
+    assert_int_equal(psr_credits_tell(&c, 0), 9);
+    push(&c, 2, 8);
+    assert_int_equal(psr_credits_tell(&c, 2), 3); /* for worker 1 */
+    push(&c, 0, 3);
+    assert_int_equal(psr_credits_tell(&c, 0), 12);
+    push(&c, 1, 8);
+    assert_true(psr_credits_due(&c, 2));
+    assert_int_equal(psr_credits_tell(&c, 2), 8); /* worker 0 is at 2 of the next step */
+    psr_credits_done(&c);
+}
+
+static void who_waits_for_a_worker_that_turns_out_to_be_on_the_shards_host_goes_on(void **state)
+{
+    (void)state;
+    psr_credits c = three(2);
+    push(&c, 0, 1);
+    push(&c, 1, 8);
+    assert_int_equal(psr_credits_tell(&c, 1), 3);
+    assert_true(psr_credits_set_near(&c, 0));
+    assert_true(psr_credits_due(&c, 1));
+    assert_int_equal(psr_credits_tell(&c, 1), 8);
+    push(&c, 2, 1);
+    push(&c, 1, 1);
+    assert_int_equal(psr_credits_tell(&c, 1), 8); /* worker 2 is the slowest now */
+    psr_credits_done(&c);
+}
+
 static void a_step_of_one_push_holds_nobody_back(void **state)
 {
     (void)state;
@@ -96,6 +130,8 @@ int main(void)
         cmocka_unit_test(a_worker_ahead_of_the_slowest_is_held_back_until_that_one_comes),
         cmocka_unit_test(who_has_not_begun_the_step_keeps_nobody_back),
         cmocka_unit_test(at_the_end_of_a_step_nothing_is_held_back),
+        cmocka_unit_test(a_worker_on_the_shards_host_neither_waits_nor_keeps_others_waiting),
+        cmocka_unit_test(who_waits_for_a_worker_that_turns_out_to_be_on_the_shards_host_goes_on),
         cmocka_unit_test(a_step_of_one_push_holds_nobody_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
