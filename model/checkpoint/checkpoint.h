@@ -50,10 +50,13 @@ PSR_MUST_CHECK psr_err psr_checkpoint_create_model(const char *path, const psr_t
  * returns false, put and commit give up: CANCELLED. */
 void psr_checkpoint_watch(psr_checkpoint_writer *writer, bool (*moved)(void *context),
                           void *context);
-/* Stores elements [first, first+count) of a tensor. Flushes to the disk now and then, so that a
- * commit never has much to flush. Each element must be stored exactly once. PROTOCOL: an element
- * comes twice, or the tensor does not have it. NOT_FOUND: psr_checkpoint_create was given no such
- * name. After these two nothing was stored. IO: the file can only be abandoned. */
+/* Stores elements [first, first+count) of a tensor, past the page cache where the file system can
+ * (model/checkpoint/placed_file.h), so that a commit never has much to flush. data is read once:
+ * the checksum is that of what is written, even if another process changes data meanwhile. Elements
+ * that come in their order are cheapest: of others the commit reads the file back. Each element
+ * must be stored exactly once. PROTOCOL: an element comes twice, or the tensor does not have it.
+ * NOT_FOUND: psr_checkpoint_create was given no such name. After these two nothing was stored. IO:
+ * the file can only be abandoned. */
 PSR_MUST_CHECK psr_err psr_checkpoint_put(psr_checkpoint_writer *writer, const char *name,
                                           size_t first, size_t count, const float *data);
 /* Checksums, fsync, rename. Consumes *writer, also on failure; after a failure FILE.part is gone,

@@ -2,17 +2,16 @@
 
 #include "base/system/file.h"
 #include "base/arrays/ranges.h"
+#include "model/checkpoint/placed_file.h"
 #include "model/checkpoint/safetensors.h"
 
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define XXH_STATIC_LINKING_ONLY /* the streaming state on the stack */
 #include <xxhash.h>
@@ -21,9 +20,6 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "tensors are written as they lie in memory");
 
 #define DATA_ALIGN 64 /* of the data's start in the file: the header is padded with spaces */
-#define READ_BYTES ((size_t)1 << 20)
-#define WRITE_BYTES ((size_t)1 << 20)
-#define FLUSH_BYTES ((uint64_t)32 << 20)
 
 typedef struct writer_tensor {
     char name[PSR_TENSOR_NAME_MAX];
@@ -34,12 +30,17 @@ typedef struct writer_tensor {
     size_t count;          /* elements */
     size_t digits;         /* place of its checksum in the header's text */
     psr_ranges put;        /* elements that are there */
+    /* Of a tensor whose elements come in order, the checksum is made as they are copied. */
+    bool hashed; /* checksum is that of all of it */
+    uint64_t checksum;
+    XXH3_state_t *hash;    /* owned; of the first hashed_bytes; NULL: of none */
+    uint64_t hashed_bytes; /* less than `bytes` */
 } writer_tensor;
 
 struct psr_checkpoint_writer {
     char *path, *part_path;
-    int fd;
-    bool created; /* part_path is ours to remove */
+    psr_placed_file file; /* at part_path */
+    bool in_place;        /* it was renamed to path */
     writer_tensor *tensors;
     size_t tensor_count;
     size_t *by_name; /* indices of tensors, sorted by name */
@@ -47,7 +48,6 @@ struct psr_checkpoint_writer {
     size_t header_bytes, header_capacity;
     size_t digits; /* place of the header's own checksum */
     uint64_t data_bytes;
-    uint64_t unflushed_bytes;
     bool (*moved)(void *context); /* NULL: nobody watches */
     void *context;
 };
@@ -268,61 +268,38 @@ static psr_err fail_errno(const char *path)
     return psr_fail(psr_err_of_write(errno), "%s: %s", path, strerror(errno));
 }
 
-static psr_err tell_moved(const psr_checkpoint_writer *writer)
+static psr_err tell_moved(void *context)
 {
+    const psr_checkpoint_writer *writer = context;
     return writer->moved == NULL || writer->moved(writer->context)
                ? PSR_OK
                : psr_fail(PSR_ERR_CANCELLED, "%s: given up", writer->path);
 }
 
-static psr_err write_at(const psr_checkpoint_writer *writer, const void *bytes, size_t size,
-                        uint64_t offset)
+/* hash: takes in what is written, which is a copy: data may be another process's, and change. NULL:
+ * nothing does. */
+static psr_err write_at(psr_checkpoint_writer *writer, const void *data, size_t size,
+                        uint64_t offset, XXH3_state_t *hash)
 {
-    const char *from = bytes;
+    const char *from = data;
     while (size > 0) {
-        ssize_t written =
-            pwrite(writer->fd, from, size < WRITE_BYTES ? size : WRITE_BYTES, (off_t)offset);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written < 0)
-            return fail_errno(writer->part_path);
-        from += written;
-        offset += (uint64_t)written;
-        size -= (size_t)written;
-        PSR_TRY(tell_moved(writer));
+        const void *copy = NULL;
+        size_t copied = 0;
+        PSR_TRY(psr_placed_file_put(&writer->file, offset, from, size, &copy, &copied));
+        if (hash != NULL)
+            (void)XXH3_64bits_update(hash, copy, copied);
+        from += copied;
+        offset += copied;
+        size -= copied;
     }
     return PSR_OK;
 }
 
-static psr_err flush(psr_checkpoint_writer *writer)
-{
-    if (fsync(writer->fd) != 0)
-        return fail_errno(writer->part_path);
-    writer->unflushed_bytes = 0;
-    return tell_moved(writer);
-}
-
 static psr_err create_file(psr_checkpoint_writer *writer)
 {
-    writer->fd = -1;
-    for (unsigned attempt = 0; writer->fd < 0; attempt++) {
-        writer->fd = open(writer->part_path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-        if (writer->fd < 0 && !psr_file_try_again(attempt))
-            break;
-    }
-    if (writer->fd < 0)
-        return fail_errno(writer->part_path);
-    writer->created = true;
-    off_t size = (off_t)(writer->header_bytes + writer->data_bytes);
-    int failed;
-    do
-        failed = fallocate(writer->fd, 0, 0, size);
-    while (failed && errno == EINTR);
-    /* On a file system that cannot reserve space the file is sparse, and a full disk is reported
-     * later. */
-    if (failed && errno == EOPNOTSUPP)
-        failed = ftruncate(writer->fd, size);
-    return failed ? fail_errno(writer->part_path) : PSR_OK;
+    writer->file =
+        (psr_placed_file){.path = writer->part_path, .moved = tell_moved, .context = writer};
+    return psr_placed_file_create(&writer->file, writer->header_bytes + writer->data_bytes, true);
 }
 
 static psr_err create(const char *path, const psr_tensor *tensors, size_t tensor_count,
@@ -332,7 +309,7 @@ static psr_err create(const char *path, const psr_tensor *tensors, size_t tensor
     psr_checkpoint_writer *writer = calloc(1, sizeof *writer);
     if (writer == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a checkpoint");
-    writer->fd = -1;
+    writer->file = PSR_PLACED_FILE_NONE;
     writer->path = strdup(path);
     if (writer->path == NULL || asprintf(&writer->part_path, "%s.part", path) < 0) {
         writer->part_path = NULL;
@@ -369,6 +346,33 @@ void psr_checkpoint_watch(psr_checkpoint_writer *writer, bool (*moved)(void *con
 
 /* ---- pieces ---- */
 
+/* The state that the elements from `first` on go into; NULL: they do not come in order, so the file
+ * is read back for its checksum. */
+static psr_err hash_of(writer_tensor *tensor, uint64_t begin, XXH3_state_t **ret_hash)
+{
+    if (begin != tensor->hashed_bytes || tensor->hashed)
+        return PSR_OK;
+    if (tensor->hash == NULL) {
+        tensor->hash = XXH3_createState();
+        if (tensor->hash == NULL)
+            return psr_fail(PSR_ERR_NOMEM, "no memory to checksum %s", tensor->name);
+        (void)XXH3_64bits_reset(tensor->hash);
+    }
+    *ret_hash = tensor->hash;
+    return PSR_OK;
+}
+
+static void note_hashed(writer_tensor *tensor, uint64_t end)
+{
+    tensor->hashed_bytes = end;
+    if (end < tensor->bytes)
+        return;
+    tensor->hashed = true;
+    tensor->checksum = XXH3_64bits_digest(tensor->hash);
+    (void)XXH3_freeState(tensor->hash);
+    tensor->hash = NULL;
+}
+
 static psr_err put(psr_checkpoint_writer *writer, writer_tensor *tensor, size_t first, size_t count,
                    const void *data)
 {
@@ -382,12 +386,15 @@ static psr_err put(psr_checkpoint_writer *writer, writer_tensor *tensor, size_t 
         return psr_fail(PSR_ERR_PROTOCOL, "%s: tensor %s: elements %zu to %zu were stored before",
                         writer->path, tensor->name, first, first + count);
     PSR_TRY(psr_ranges_reserve(&tensor->put));
-    uint64_t element_bytes = tensor->bytes / tensor->count;
-    PSR_TRY(write_at(writer, data, count * element_bytes,
-                     writer->header_bytes + tensor->begin + first * element_bytes));
+    const uint64_t element_bytes = tensor->bytes / tensor->count, begin = first * element_bytes,
+                   bytes = count * element_bytes;
+    XXH3_state_t *hash = NULL;
+    PSR_TRY(hash_of(tensor, begin, &hash));
+    PSR_TRY(write_at(writer, data, bytes, writer->header_bytes + tensor->begin + begin, hash));
     psr_ranges_add(&tensor->put, first, first + count);
-    writer->unflushed_bytes += count * element_bytes;
-    return writer->unflushed_bytes < FLUSH_BYTES ? PSR_OK : flush(writer);
+    if (hash != NULL)
+        note_hashed(tensor, begin + bytes);
+    return PSR_OK;
 }
 
 psr_err psr_checkpoint_put(psr_checkpoint_writer *writer, const char *name, size_t first,
@@ -427,50 +434,36 @@ static void write_digits(char *at, uint64_t checksum)
     memcpy(at, digits, 16);
 }
 
-/* The checksum is that of the file's bytes on disk, not of the bytes that should be there. */
-static psr_err hash_tensor(const psr_checkpoint_writer *writer, const writer_tensor *tensor,
-                           char *buffer, uint64_t *ret_checksum)
+/* Of elements that did not come in order, the checksum is that of the file's bytes. */
+static psr_err hash_rest(psr_checkpoint_writer *writer, writer_tensor *tensor)
 {
-    XXH3_state_t state;
-    XXH3_INITSTATE(&state);
-    XXH3_64bits_reset(&state);
-    uint64_t done = 0;
-    while (done < tensor->bytes) {
-        size_t wanted =
-            tensor->bytes - done < READ_BYTES ? (size_t)(tensor->bytes - done) : READ_BYTES;
-        ssize_t got =
-            pread(writer->fd, buffer, wanted, (off_t)(writer->header_bytes + tensor->begin + done));
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return got < 0 ? fail_errno(writer->part_path)
-                           : psr_fail(PSR_ERR_IO, "%s: another program has made it shorter",
-                                      writer->part_path);
-        XXH3_64bits_update(&state, buffer, (size_t)got);
-        done += (uint64_t)got;
-        PSR_TRY(tell_moved(writer));
+    while (!tensor->hashed) {
+        const void *data = NULL;
+        size_t got = 0;
+        XXH3_state_t *hash = NULL;
+        PSR_TRY(hash_of(tensor, tensor->hashed_bytes, &hash));
+        PSR_TRY(psr_placed_file_read(&writer->file,
+                                     writer->header_bytes + tensor->begin + tensor->hashed_bytes,
+                                     tensor->bytes - tensor->hashed_bytes, &data, &got));
+        (void)XXH3_64bits_update(hash, data, got);
+        note_hashed(tensor, tensor->hashed_bytes + got);
     }
-    *ret_checksum = XXH3_64bits_digest(&state);
     return PSR_OK;
 }
 
 static psr_err write_header(psr_checkpoint_writer *writer)
 {
-    char *buffer = malloc(READ_BYTES);
-    if (buffer == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory to checksum %s", writer->part_path);
-    psr_err err = PSR_OK;
-    for (size_t i = 0; i < writer->tensor_count && err == PSR_OK; i++) {
-        uint64_t checksum = 0;
-        err = hash_tensor(writer, &writer->tensors[i], buffer, &checksum);
-        if (err == PSR_OK)
-            write_digits(writer->header + writer->tensors[i].digits, checksum);
+    for (size_t i = 0; i < writer->tensor_count; i++) {
+        writer_tensor *tensor = &writer->tensors[i];
+        if (tensor->bytes > 0)
+            PSR_TRY(hash_rest(writer, tensor));
+        else
+            tensor->checksum = XXH3_64bits(NULL, 0);
+        write_digits(writer->header + tensor->digits, tensor->checksum);
     }
-    free(buffer);
-    PSR_TRY(err);
     write_digits(writer->header + writer->digits,
                  XXH3_64bits(writer->header, writer->header_bytes));
-    return write_at(writer, writer->header, writer->header_bytes, 0);
+    return write_at(writer, writer->header, writer->header_bytes, 0, NULL);
 }
 
 /* Makes sure that a rename in the directory of path survives a power cut. */
@@ -496,10 +489,10 @@ static psr_err commit(psr_checkpoint_writer *writer)
                             tensor->count);
     }
     PSR_TRY(write_header(writer));
-    PSR_TRY(flush(writer));
+    PSR_TRY(psr_placed_file_finish(&writer->file));
     if (rename(writer->part_path, writer->path) != 0)
         return fail_errno(writer->path);
-    writer->created = false;
+    writer->in_place = true;
     return sync_directory(writer->path);
 }
 
@@ -516,12 +509,11 @@ void psr_checkpoint_abandon(psr_checkpoint_writer **writer)
     if (w == NULL)
         return;
     *writer = NULL;
-    if (w->created)
-        unlink(w->part_path);
-    if (w->fd >= 0)
-        close(w->fd);
-    for (size_t i = 0; i < w->tensor_count; i++)
+    psr_placed_file_done(&w->file, !w->in_place);
+    for (size_t i = 0; i < w->tensor_count; i++) {
         psr_ranges_done(&w->tensors[i].put);
+        (void)XXH3_freeState(w->tensors[i].hash);
+    }
     free(w->tensors);
     free(w->by_name);
     free(w->header);
