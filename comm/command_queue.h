@@ -12,7 +12,9 @@
 #include "base/arrays/fence.h"
 #include "net/transport.h"
 
+#include <stdalign.h>
 #include <stdbool.h>
+#include <stddef.h>
 
 enum {
     PSR_COMMAND_SEND,  /* object: a psr_outgoing, which the loop frees */
@@ -24,8 +26,8 @@ typedef struct psr_outgoing {
     psr_peer to;
     psr_head head;
     size_t bytes;
-    bool is_block; /* of base/arrays/blocks.h; false: malloc'ed */
-    unsigned char payload[];
+    bool is_block;                                /* of base/arrays/blocks.h; false: malloc'ed */
+    alignas(max_align_t) unsigned char payload[]; /* for values, which may be lent (net/sharing) */
 } psr_outgoing;
 
 /* Of a psr_outgoing. Any thread. NULL allowed. */

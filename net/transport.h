@@ -136,7 +136,7 @@ const char *psr_transport_share_path(const psr_transport *transport);
 
 /* From now on lent payloads may go to that connected peer by reference. path: the peer's own
  * psr_transport_share_path. The callback `say` of psr_transport_share is told whether it works.
- * Does nothing if no memory is shared, or if peer is the scheduler. */
+ * Does nothing if no memory is shared. */
 void psr_transport_lend_to(psr_transport *transport, psr_peer peer, const char *path);
 
 /* Lent payloads of 4 KiB or more that lie in this arena go by reference to members that have mapped

@@ -528,6 +528,16 @@ static psr_err find_gpu(worker *w)
     return PSR_OK;
 }
 
+/* What this worker has of a checkpoint goes to a scheduler of this host by reference. */
+static void share_pieces(worker *w)
+{
+    psr_member_lend_to_scheduler(w->member);
+    psr_shared_memory_blocks(&w->memory, psr_session_pieces(w->session),
+                             psr_snapshot_pieces(w->exchange, &w->net->params, &w->buckets,
+                                                 psr_member_self(w->member).rank == 0),
+                             !psr_duration_is_none(w->config.checkpoint_every));
+}
+
 static psr_err start_exchange(worker *w, const psr_ways *ways)
 {
     const bool alone = ways->engines[0]->computes_all_ranks;
@@ -575,6 +585,7 @@ static psr_err start_exchange(worker *w, const psr_ways *ways)
         .observer = w->tracer != NULL ? psr_tracer_observer(w->tracer) : NULL,
     };
     PSR_TRY(psr_exchange_new(&options_of_exchange, &w->exchange));
+    share_pieces(w);
     PSR_TRY(psr_session_start(w->session));
     return watch_lost(w, NULL, w->session, true);
 }
@@ -709,8 +720,8 @@ static void clean_up(worker *w)
     psr_transport_free(&w->transport, LINGER_MS);
     psr_exchange_free(w->exchange);
     psr_peers_done(&w->peers);
-    psr_shared_memory_done(&w->memory);
     psr_session_free(w->session);
+    psr_shared_memory_done(&w->memory);
     psr_tracer_free(w->tracer);
     psr_member_free(w->member);
     psr_buckets_done(&w->buckets);

@@ -407,6 +407,8 @@ psr_err psr_session_new(const psr_session_options *options, psr_session **ret_se
     psr_err err = psr_loop_new(&options_of_loop, &session->loop);
     if (err == PSR_OK)
         err = psr_early_new(1, PSR_EARLY_UNBOUNDED, &session->restored);
+    if (err == PSR_OK)
+        err = psr_session_open_pieces(session);
     if (err != PSR_OK) {
         psr_session_free(session);
         return err;

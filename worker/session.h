@@ -9,6 +9,7 @@
 #ifndef PSR_WORKER_SESSION_H
 #define PSR_WORKER_SESSION_H
 
+#include "base/arrays/blocks.h"
 #include "comm/members/member.h"
 #include "comm/progress_engine.h"
 #include "comm/trace/tracer.h"
@@ -69,11 +70,12 @@ PSR_MUST_CHECK psr_err psr_session_metrics(psr_session *session, const char *jso
 PSR_MUST_CHECK psr_err psr_session_checkpoint(psr_session *session, uint64_t steps,
                                               uint32_t section, const float *arena, psr_span run);
 
-/* How many pieces of a run of so many floats lie in memory that is kept from one checkpoint to the
- * next. */
-size_t psr_session_kept_pieces(size_t count);
-/* Takes that memory now, for so many pieces, so that the first checkpoint finds it. NOMEM. */
+/* Takes the memory of so many large pieces now, which is kept from one checkpoint to the next, so
+ * that the first one finds it. NOMEM. */
 PSR_MUST_CHECK psr_err psr_session_keep_pieces(psr_session *session, size_t pieces);
+/* The pool of that memory, to which shared memory may be lent (psr_shared_memory_blocks). Borrowed
+ * for life. */
+psr_blocks *psr_session_pieces(psr_session *session);
 
 /* Waits until the checkpoint after `steps` steps, which this worker has sent, is in place; 0: none
  * was sent. So at most one is on its way to the disk while the next one is sent, however slow the

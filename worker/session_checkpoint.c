@@ -1,36 +1,28 @@
 /* A checkpoint's pieces on their way to the scheduler. */
 #include "worker/exchange/exchange_private.h"
 
-#include "base/arrays/blocks.h"
 #include "comm/command_queue.h"
 #include "comm/members/member.h"
+#include "comm/members/memory/shared_memory.h"
 #include "comm/wire/encoding.h"
 #include "comm/wire/messages.h"
 
 #include <string.h>
 
-#define KEPT_PIECE_BYTES_MIN ((size_t)256 << 10)
-
 static const psr_peer scheduler = {PSR_ROLE_SCHEDULER, 0};
 
-static psr_err open_pieces(psr_session *session)
+psr_err psr_session_open_pieces(psr_session *session)
 {
-    return session->pieces != NULL
-               ? PSR_OK
-               : psr_blocks_new(sizeof(psr_outgoing) + PSR_PAYLOAD_BYTES_MAX, &session->pieces);
+    return psr_blocks_new(sizeof(psr_outgoing) + PSR_PAYLOAD_BYTES_MAX, &session->pieces);
 }
 
-size_t psr_session_kept_pieces(size_t count)
+psr_blocks *psr_session_pieces(psr_session *session)
 {
-    const size_t most = psr_encoding_values_max(PSR_ENCODING_FLOAT32);
-    return count / most + (count % most * sizeof(float) >= KEPT_PIECE_BYTES_MIN);
+    return session->pieces;
 }
 
 psr_err psr_session_keep_pieces(psr_session *session, size_t pieces)
 {
-    if (pieces == 0)
-        return PSR_OK;
-    PSR_TRY(open_pieces(session));
     return psr_blocks_reserve(session->pieces, pieces);
 }
 
@@ -39,9 +31,8 @@ psr_err psr_session_keep_pieces(psr_session *session, size_t pieces)
 static psr_err send_piece(psr_session *session, const psr_head *head, const psr_payload *payload)
 {
     void *block;
-    if (payload->bytes < KEPT_PIECE_BYTES_MIN)
+    if (payload->bytes < PSR_KEPT_PIECE_BYTES_MIN)
         return psr_session_send(session, scheduler, head, payload->data, payload->bytes);
-    PSR_TRY(open_pieces(session));
     PSR_TRY(psr_blocks_take(session->pieces, &block));
     psr_outgoing *message = block;
     *message =

@@ -80,14 +80,17 @@ struct psr_session {
     uint64_t planned_step; /* next_step of the newest view; 0: none is planned */
     uint64_t asked;        /* the step of the present psr_session_may_begin */
     bool any_begun;
-    uint64_t begun;            /* the last step begun */
-    uint64_t stop_at;          /* the last step to take */
-    psr_early *restored;       /* RESTORE messages that wait for the compute thread */
-    struct psr_blocks *pieces; /* of checkpoints; NULL: none was sent yet. The compute thread's */
+    uint64_t begun;      /* the last step begun */
+    uint64_t stop_at;    /* the last step to take */
+    psr_early *restored; /* RESTORE messages that wait for the compute thread */
+    psr_blocks *pieces;  /* of checkpoints; NULL: not opened yet. The compute thread's */
     bool said_done;
 };
 
 /* ---- called by the compute thread ---- */
+
+/* The pool of checkpoints' pieces. */
+psr_err psr_session_open_pieces(psr_session *session);
 
 /* The status with which the session has failed, with its line as the detail. */
 psr_err psr_session_failure(psr_session *session);

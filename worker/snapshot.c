@@ -2,6 +2,7 @@
 
 #include "base/arrays/arena.h"
 #include "base/log.h"
+#include "comm/members/memory/shared_memory.h"
 #include "comm/wire/encoding.h"
 #include "comm/wire/messages.h"
 #include "model/checkpoint/start_weights.h"
@@ -83,17 +84,24 @@ static psr_err save_slots(psr_trainer *t, uint64_t steps)
     return PSR_OK;
 }
 
+size_t psr_snapshot_pieces(psr_exchange *exchange, const psr_layout *params,
+                           const psr_buckets *buckets, bool first)
+{
+    const bool weights = first && psr_exchange_saved_weights(exchange) != NULL;
+    size_t pieces = weights ? psr_kept_pieces(params->length) : 0;
+    for (uint32_t b = 0; b < buckets->count; b++)
+        if (!buckets->items[b].frozen && psr_exchange_saves_state(exchange, b))
+            pieces += psr_exchange_slot_count(exchange) * psr_kept_pieces(buckets->items[b].length);
+    return pieces;
+}
+
 psr_err psr_snapshot_prepare(psr_trainer *t)
 {
-    const bool weights = psr_trainer_is_first(t) && psr_exchange_saved_weights(t->exchange) != NULL;
-    size_t pieces = weights ? psr_session_kept_pieces(t->net->params.length) : 0;
     if (psr_duration_is_none(t->config->checkpoint_every))
         return PSR_OK;
-    for (uint32_t b = 0; b < t->buckets->count; b++)
-        if (!t->buckets->items[b].frozen && psr_exchange_saves_state(t->exchange, b))
-            pieces += psr_exchange_slot_count(t->exchange) *
-                      psr_session_kept_pieces(t->buckets->items[b].length);
-    return psr_session_keep_pieces(t->session, pieces);
+    return psr_session_keep_pieces(
+        t->session,
+        psr_snapshot_pieces(t->exchange, &t->net->params, t->buckets, psr_trainer_is_first(t)));
 }
 
 psr_err psr_snapshot_save(psr_trainer *t, uint64_t steps)

@@ -20,6 +20,11 @@
  * file); with PROTOCOL: a RESTORE piece does not fit; or as the exchange does. */
 PSR_MUST_CHECK psr_err psr_snapshot_load(psr_trainer *trainer);
 
+/* How many large pieces (psr_kept_pieces) a worker, the first one or another, sends of one
+ * checkpoint, as the ways of the buckets are now. */
+size_t psr_snapshot_pieces(psr_exchange *exchange, const psr_layout *params,
+                           const psr_buckets *buckets, bool first);
+
 /* After psr_snapshot_load: takes the memory in which this worker's pieces of each checkpoint will
  * be copied, if there will be several, so that no step waits for new pages. NOMEM. */
 PSR_MUST_CHECK psr_err psr_snapshot_prepare(psr_trainer *trainer);

@@ -76,6 +76,17 @@ void psr_blocks_free(psr_blocks *blocks)
         release(blocks);
 }
 
+/* With the mutex held. The first of them is taken first. */
+static void add_blocks(psr_blocks *blocks, unsigned char *memory, size_t count)
+{
+    blocks->all += count;
+    for (size_t i = count; i-- > 0;) {
+        block *b = (block *)(void *)(memory + i * blocks->block_bytes);
+        *b = (block){.of = blocks, .next = blocks->free};
+        blocks->free = b;
+    }
+}
+
 /* With the mutex held. false: no memory. */
 static bool add_slab(psr_blocks *blocks)
 {
@@ -87,12 +98,7 @@ static bool add_slab(psr_blocks *blocks)
     }
     *added = (slab){memory, blocks->slabs};
     blocks->slabs = added;
-    blocks->all += SLAB_BLOCKS;
-    for (size_t i = SLAB_BLOCKS; i-- > 0;) {
-        block *b = (block *)(void *)(memory + i * blocks->block_bytes);
-        *b = (block){.of = blocks, .next = blocks->free};
-        blocks->free = b;
-    }
+    add_blocks(blocks, memory, SLAB_BLOCKS);
     return true;
 }
 
@@ -109,6 +115,18 @@ psr_err psr_blocks_reserve(psr_blocks *blocks, size_t count)
     }
     pthread_mutex_unlock(&blocks->mutex);
     return has ? PSR_OK : psr_fail(PSR_ERR_NOMEM, "no memory for %zu bytes", slab_bytes(blocks));
+}
+
+size_t psr_blocks_bytes(const psr_blocks *blocks, size_t count)
+{
+    return count * blocks->block_bytes;
+}
+
+void psr_blocks_lend(psr_blocks *blocks, void *memory, size_t bytes)
+{
+    pthread_mutex_lock(&blocks->mutex);
+    add_blocks(blocks, memory, bytes / blocks->block_bytes);
+    pthread_mutex_unlock(&blocks->mutex);
 }
 
 psr_err psr_blocks_take(psr_blocks *blocks, void **ret_block)

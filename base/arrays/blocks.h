@@ -20,6 +20,12 @@ void psr_blocks_free(psr_blocks *blocks);
  * zeroing. NOMEM. */
 PSR_MUST_CHECK psr_err psr_blocks_reserve(psr_blocks *blocks, size_t count);
 
+/* The memory that so many blocks take. */
+size_t psr_blocks_bytes(const psr_blocks *blocks, size_t count);
+/* Adds memory of the caller's, aligned to 64, as many blocks as fit: these are taken first. It is
+ * borrowed until the pool has been freed and its last block has been given back. */
+void psr_blocks_lend(psr_blocks *blocks, void *memory, size_t bytes);
+
 /* A block of block_bytes at a multiple of 64, whose content is anything. NOMEM. The caller owns
  * *ret_block: psr_blocks_give. */
 PSR_MUST_CHECK psr_err psr_blocks_take(psr_blocks *blocks, void **ret_block);

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "comm/members/membership.h"
 #include "comm/members/unreached.h"
+#include "net/sharing/share_wire.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -407,4 +408,12 @@ psr_err psr_member_connect(psr_member *member, psr_peer peer)
     if (self != NULL && psr_memory_place_is_shared(&self->memory, &entry->memory))
         psr_transport_lend_to(member->options.transport, peer, entry->memory.socket);
     return PSR_OK;
+}
+
+/* Over ipc, both are in one directory. */
+void psr_member_lend_to_scheduler(psr_member *member)
+{
+    char path[PSR_SHARE_PATH_BYTES];
+    if (psr_share_path(member->options.provision->scheduler, path))
+        psr_transport_lend_to(member->options.transport, scheduler, path);
 }

@@ -78,6 +78,10 @@ const char *psr_member_name(psr_member *member, psr_peer peer);
  * NOT_FOUND: there is no such member. */
 PSR_MUST_CHECK psr_err psr_member_connect(psr_member *member, psr_peer peer);
 
+/* If the scheduler is on this host and takes memory, lent buffers go to it by reference from now
+ * on. For a process that shares memory. */
+void psr_member_lend_to_scheduler(psr_member *member);
+
 /* Returns the next message within timeout_ms (-1: no limit), as psr_transport_recv does, and
  * meanwhile does the member's own work: sends PROGRESS when it is due, and takes ALIVE. The caller
  * owns *ret_message; it gets START, HOLD, STOP_AT, RESTORE, BYE and all messages of shards and

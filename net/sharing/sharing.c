@@ -98,7 +98,7 @@ static psr_err open_lender(psr_sharing *sharing, psr_peer peer, const char *path
     psr_lender *lender = NULL;
     PSR_TRY(psr_lender_new(peer, path, sharing->options.user, id, &lender));
     psr_err err = PSR_OK;
-    if (sharing->pipes != NULL)
+    if (sharing->pipes != NULL && peer.role != PSR_ROLE_SCHEDULER)
         psr_lender_pass_pipe(lender);
     for (uint32_t a = 0; a < sharing->arena_count && err == PSR_OK; a++)
         err = psr_lender_offer(lender, sharing->arenas[a]);
@@ -194,7 +194,7 @@ static psr_err open_all(psr_sharing *sharing)
     sharing->epoll = epoll_create1(EPOLL_CLOEXEC);
     if (sharing->epoll < 0)
         return psr_fail(PSR_ERR_IO, "no descriptor to wait on: %s", strerror(errno));
-    if (psr_pipes_in_new(&sharing->pipes) != PSR_OK)
+    if (o->no_pipes || psr_pipes_in_new(&sharing->pipes) != PSR_OK)
         sharing->pipes = NULL; /* small messages go by sockets */
     const psr_borrower_options borrower = {.path = sharing->path,
                                            .user = o->user,

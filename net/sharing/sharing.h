@@ -13,6 +13,7 @@ typedef struct psr_sharing psr_sharing;
 typedef struct psr_sharing_options {
     const char *path; /* "/DIRECTORY/NAME.fd": where this process listens; borrowed for the call */
     unsigned user;    /* the user whose processes may share: this process's own */
+    bool no_pipes;    /* small messages come by sockets. For the scheduler, which is in no hurry */
     void *context;
     /* for the borrower */
     bool (*known)(void *context, const uint8_t id[PSR_ROUTING_ID_BYTES], psr_peer *ret_peer);

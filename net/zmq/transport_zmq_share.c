@@ -103,6 +103,7 @@ psr_err psr_zmq_transport_share(psr_transport *base,
         psr_zmq_check_directory(ipc ? transport->options.directory : transport->options.sharing));
     const psr_sharing_options options = {.path = transport->share_path,
                                          .user = (unsigned)geteuid(),
+                                         .no_pipes = transport->self.role == PSR_ROLE_SCHEDULER,
                                          .context = transport,
                                          .known = known_to_inbox,
                                          .stranger = say_stranger,
@@ -121,8 +122,7 @@ void psr_zmq_transport_lend_to(psr_transport *base, psr_peer peer, const char *p
 {
     psr_zmq_transport *transport = (psr_zmq_transport *)base;
     psr_zmq_channel *c = psr_zmq_channel_of(transport, peer);
-    if (transport->sharing != NULL && c != NULL && c->lender == NULL &&
-        peer.role != PSR_ROLE_SCHEDULER)
+    if (transport->sharing != NULL && c != NULL && c->lender == NULL)
         c->lender = psr_sharing_connect(transport->sharing, peer, path, c->id);
 }
 

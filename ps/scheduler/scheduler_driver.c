@@ -53,6 +53,7 @@ typedef struct driver {
     char host[PSR_HOST_MAX];
     psr_scheduler_loop loop;
     psr_transport *transport; /* the loop's */
+    psr_message *present;     /* the one that is being taken; NULL: a checkpoint has it */
     psr_launcher *launcher;
     psr_orders orders;
     psr_scheduler *scheduler;
@@ -472,7 +473,7 @@ static psr_err on_checkpoint(void *context, uint64_t step, uint32_t section, con
 {
     driver *d = context;
     psr_fault_point("checkpoint", step);
-    return psr_checkpoints_put(d->checkpoints, step, section, data, offset, count);
+    return psr_checkpoints_put(d->checkpoints, step, section, data, offset, count, &d->present);
 }
 
 static psr_err on_last_checkpoint(void *context, uint64_t step)
@@ -716,8 +717,12 @@ static void take_message(void *context, psr_message *message, int64_t now_ms)
     const psr_msg_limits limits = psr_coordinator_limits(d->coordinator);
     if (message->head.type == PSR_MSG_DONE && psr_msg_done_read(message, &limits, &done) == PSR_OK)
         psr_fault_point("shutdown", done.steps);
-    psr_coordinator_message(d->coordinator, message, now_ms);
-    psr_message_free(&message);
+    /* The thread that writes a checkpoint may free the message as soon as it has it. */
+    const psr_message seen = *message;
+    const bool may_be_kept = message->head.type == PSR_MSG_CHECKPOINT;
+    d->present = message;
+    psr_coordinator_message(d->coordinator, may_be_kept ? &seen : message, now_ms);
+    psr_message_free(&d->present);
 }
 
 static void lose_inbox(void *context, psr_err err)
@@ -828,6 +833,23 @@ static void answer_late(driver *d)
 
 /* ---- life ---- */
 
+static void say_shared(void *context, bool shared, const char *line)
+{
+    (void)context;
+    if (!shared)
+        psr_log(PSR_LOG_INFO, "%s", line);
+}
+
+/* Members of this host give pieces of checkpoints by reference. Where they cannot, those come as
+ * messages. */
+static void take_memory(driver *d)
+{
+    psr_err err = psr_config_shares_memory(d->config)
+                      ? psr_transport_share(d->transport, say_shared, d)
+                      : PSR_OK;
+    (void)err;
+}
+
 static psr_err open_transport(driver *d)
 {
     psr_zmq_options zmq = psr_provision_zmq(d->provision);
@@ -837,6 +859,7 @@ static psr_err open_transport(driver *d)
     zmq.log_stranger = on_stranger;
     zmq.log_context = d;
     PSR_TRY(psr_transport_zmq_new(&zmq, &d->transport));
+    take_memory(d);
     d->loop = (psr_scheduler_loop){.transport = d->transport,
                                    .provision = d->provision,
                                    .deadline_ms = d->deadline_ms,

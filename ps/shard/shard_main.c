@@ -40,7 +40,9 @@ typedef struct program {
     psr_config config;     /* the run's configuration, when it has come */
     psr_shard_start start; /* set when all have agreed */
     psr_loop *loop;
-    psr_shared_memory memory; /* its arena holds the weights, if they are sent from there */
+    /* holds the weights, if they are sent from there, and the pieces of a checkpoint */
+    psr_shared_memory memory;
+    psr_blocks *pieces; /* of a checkpoint */
     psr_shard_run *shard;
     psr_tracer *tracer; /* --trace; NULL: without */
     bool configured;    /* CONFIG has come */
@@ -235,6 +237,17 @@ static psr_err make_tracer(program *p)
     return psr_tracer_new(&room, &p->tracer);
 }
 
+/* What this shard has of a checkpoint goes to a scheduler of this host by reference. */
+static psr_err share_pieces(program *p)
+{
+    psr_member_lend_to_scheduler(p->member);
+    PSR_TRY(psr_blocks_new(PSR_PAYLOAD_BYTES_MAX, &p->pieces));
+    psr_shared_memory_blocks(&p->memory, p->pieces, psr_shard_run_kept_pieces(p->shard),
+                             !psr_duration_is_none(p->config.checkpoint_every));
+    psr_shard_run_copy_to(p->shard, p->pieces);
+    return PSR_OK;
+}
+
 static psr_err make_shard(program *p)
 {
     const psr_view *view = psr_member_view(p->member);
@@ -260,6 +273,7 @@ static psr_err make_shard(program *p)
         .tracer = p->tracer,
     };
     PSR_TRY(psr_shard_run_new(&shard, &p->shard));
+    PSR_TRY(share_pieces(p));
     psr_loop_observe(p->loop,
                      &(psr_observer){p->shard, psr_shard_run_see, .work = p->tracer != NULL});
     psr_transport_bound(p->transport, PSR_ROLE_WORKER, psr_shard_run_waiting_max(p->shard));
@@ -302,6 +316,7 @@ static void clean_up(program *p)
     psr_loop_free(p->loop);
     psr_shard_run_free(p->shard);
     psr_tracer_free(p->tracer);
+    psr_blocks_free(p->pieces);
     psr_shared_memory_done(&p->memory);
     psr_member_free(p->member);
     psr_shard_start_done(&p->start);

@@ -1,6 +1,7 @@
 #include "ps/shard/shard_run.h"
 
 #include "base/fault.h"
+#include "comm/members/memory/shared_memory.h"
 #include "comm/view/epoch_gate.h"
 #include "comm/view/handover.h"
 #include "comm/outbox.h"
@@ -30,6 +31,7 @@ struct psr_shard_run {
     psr_err (*reach)(void *peers, psr_peer shard);
     bool *reached; /* [shards]; owned */
     uint64_t first_step;
+    psr_blocks *pieces; /* borrowed; NULL: pieces of checkpoints are copied by who sends them */
     psr_tracer *tracer; /* the options'; NULL: there is none */
     bool trace_ended;   /* psr_tracer_end was called */
     psr_traffic traffic;
@@ -69,6 +71,18 @@ static psr_err tell(psr_shard_run *run, const psr_head *head, const psr_payload 
     return run->outbox.send(run->outbox.context, scheduler, head, payload);
 }
 
+/* A large piece goes into memory that is kept from one checkpoint to the next, and that may be
+ * shared. Without a block, it is copied where it is sent. */
+static void keep_piece(psr_shard_run *run, psr_payload *payload)
+{
+    void *block = NULL;
+    if (run->pieces == NULL || payload->bytes < PSR_KEPT_PIECE_BYTES_MIN ||
+        psr_blocks_take(run->pieces, &block) != PSR_OK)
+        return;
+    memcpy(block, payload->data, payload->bytes);
+    *payload = (psr_payload){block, payload->bytes, psr_blocks_give, block};
+}
+
 static psr_err send_checkpoint(void *context, uint64_t step, uint32_t section, const float *data,
                                size_t offset, size_t count)
 {
@@ -79,6 +93,7 @@ static psr_err send_checkpoint(void *context, uint64_t step, uint32_t section, c
         psr_head head =
             psr_msg_checkpoint_head(&(psr_msg_piece){step, section, {offset + at, piece}});
         psr_payload payload = psr_encode(&head, PSR_ENCODING_FLOAT32, data + at, piece);
+        keep_piece(context, &payload);
         PSR_TRY(tell(context, &head, &payload));
     }
     return PSR_OK;
@@ -452,6 +467,22 @@ void psr_shard_run_free(psr_shard_run *run)
     psr_view_release(run->view);
     psr_view_queue_done(&run->next);
     free(run);
+}
+
+size_t psr_shard_run_kept_pieces(const psr_shard_run *run)
+{
+    const size_t sections =
+        psr_shard_slot_count(run->shard) + (psr_compression_is_none(run->plan->pulled) ? 0 : 1);
+    size_t pieces = 0;
+    for (uint32_t b = 0; b < run->plan->bucket_count; b++)
+        if (psr_peer_equal(psr_plan_home(run->plan, b), run->self))
+            pieces += sections * psr_kept_pieces(run->plan->buckets[b].span.count);
+    return pieces;
+}
+
+void psr_shard_run_copy_to(psr_shard_run *run, psr_blocks *blocks)
+{
+    run->pieces = blocks;
 }
 
 size_t psr_shard_run_waiting_max(const psr_shard_run *run)

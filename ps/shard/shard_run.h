@@ -17,6 +17,7 @@
 
 #include "comm/observer.h"
 #include "comm/wire/messages.h"
+#include "base/arrays/blocks.h"
 #include "ps/shard/shard.h"
 #include "ps/traffic.h"
 
@@ -26,6 +27,11 @@ typedef struct psr_shard_run psr_shard_run;
  * messages to workers and to the scheduler. The caller owns *ret_run, and frees it after the
  * transport. */
 PSR_MUST_CHECK psr_err psr_shard_run_new(const psr_shard_options *options, psr_shard_run **ret_run);
+/* How many blocks one checkpoint takes of the pool that psr_shard_run_copy_to names. */
+size_t psr_shard_run_kept_pieces(const psr_shard_run *run);
+/* From now on large pieces of checkpoints are copied into blocks of PSR_PAYLOAD_BYTES_MAX, which
+ * are lent until they have left. blocks: borrowed for life. */
+void psr_shard_run_copy_to(psr_shard_run *run, psr_blocks *blocks);
 void psr_shard_run_free(psr_shard_run *run);
 
 /* Does what is due before any message: a shard that holds nothing is ready. Call it once. */

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What strangers of the same user, and members, can do to memory that a run shares, and cannot.
+"""Checkpoints that go through memory which a run shares; and what strangers of the same user, and
+members, can do to that memory, and cannot.
 tests/integration/test_bad_member.py has members that break the protocol.
 
 usage: test_shared_memory.py PSRING"""
@@ -21,6 +22,7 @@ MODES = {"ps": {"mode": "ps", "shards": 2}, "ring": {"mode": "ring"}}
 HELLO, ARENA, RETURNED = 0x50535231, 0x50535232, 0x50535235
 EACH = 20  # more than a process keeps of those that it does not know
 NAN = 0x7fc00000
+ARENA_BYTES = 655 * 4096  # of the parameters, as net/sharing/shared_arena.c rounds them
 
 
 # ---- strangers ----
@@ -80,23 +82,45 @@ def strangers(tap, psring, directory, mode, right):
     tap.ok(not run.leftovers(), "%s, strangers: nothing is left of it" % mode, run.leftovers())
 
 
+# ---- pieces of checkpoints ----
+
+def pieces(tap, psring, directory, mode):
+    """They go to the scheduler by reference, from whoever has them. Metrics tell of workers
+    alone."""
+    name = "%s, checkpoints" % mode
+    run = Run(psring, directory, "pieces-" + mode, dict(OPTIONS, **MODES[mode], **{"bucket-size": "1M", "checkpoint-every": 2}))
+    if not tap.ok(run.status == 0, "%s: a run" % name, run.why()):
+        return
+    logs = os.path.join(run.out, "log")
+    members = ["rank-%d.log" % rank for rank in range(OPTIONS["workers"])] + ["shard-%d.log" % shard for shard in range(MODES[mode].get("shards", 0))]
+    silent = []
+    for member in members:
+        with open(os.path.join(logs, member)) as log:
+            if "shares memory with scheduler 0" not in log.read():
+                silent.append(member)
+    tap.ok(not silent, "%s: each member lends to the scheduler" % name, silent)
+    sent = sum(line["bytes_sent"] - line["bytes_lent"] for line in run.metrics())
+    # small pieces; two checkpoints have four times that before the last line of metrics
+    tap.ok(sent < ARENA_BYTES, "%s: large pieces do not go as messages" % name, ["%d bytes went so" % sent])
+
+
 # ---- a member that writes what others read ----
 
 def own_arena(process):
-    """The mapping that its owner writes and that holds its values: begin and bytes. Pipes
-    (net/sharing/pipe.h) are smaller: who spoils his own is not understood, and the deadline ends
-    the run."""
+    """The mapping that its owner writes and that holds its values: begin and bytes. Others are of
+    other sizes: pieces of checkpoints, and pipes (net/sharing/pipe.h): who spoils his own is not
+    understood, and the deadline ends the run."""
     own = []
     with open("/proc/%d/maps" % process.pid) as maps:
         for line in maps:
             words = line.split()
             if words[1] == "rw-s" and "memfd:psring-arena" in line:
                 begin, end = (int(word, 16) for word in words[0].split("-"))
-                own.append((end - begin, begin))
+                if end - begin == ARENA_BYTES:
+                    own.append(begin)
     if not own:
-        raise AssertionError("%r shares no memory" % process)
-    size, begin = max(own)
-    return begin, size
+        raise AssertionError("%r shares no memory of %d bytes" % (process, ARENA_BYTES))
+    return max(own), ARENA_BYTES
 
 
 def spoil(run, process):
@@ -149,6 +173,7 @@ def main():
         for mode, options in MODES.items():
             undisturbed = Run(psring, directory, "undisturbed-" + mode, dict(OPTIONS, **options))
             if tap.ok(undisturbed.status == 0, "%s: an undisturbed run" % mode, undisturbed.why()):
+                pieces(tap, psring, directory, mode)
                 strangers(tap, psring, directory, mode, undisturbed.outcome()["hash"])
             for role in ("worker", "shard") if mode == "ps" else ("worker",):
                 spoilt_memory(tap, psring, directory, mode, role)

@@ -1,5 +1,7 @@
 #include "comm/members/memory/shared_memory.h"
 
+#include "comm/wire/encoding.h"
+
 #include <assert.h>
 #include <stdio.h>
 
@@ -80,6 +82,28 @@ void psr_shared_memory_fill_held(psr_shared_memory *memory, const float *values,
     for (uint32_t b = plan->bucket_count;
          (run = psr_plan_next_run(plan, self, true, &b)).count > 0;)
         psr_shared_memory_fill(memory, values, run);
+}
+
+size_t psr_kept_pieces(size_t floats)
+{
+    const size_t most = psr_encoding_values_max(PSR_ENCODING_FLOAT32);
+    return floats / most + (floats % most * sizeof(float) >= PSR_KEPT_PIECE_BYTES_MIN);
+}
+
+void psr_shared_memory_blocks(psr_shared_memory *memory, psr_blocks *blocks, size_t count,
+                              bool backed)
+{
+    const size_t bytes = psr_blocks_bytes(blocks, count);
+    float *values =
+        count > 0 ? psr_shared_memory_arena(memory, (bytes + sizeof(float) - 1) / sizeof(float))
+                  : NULL;
+    if (values == NULL)
+        return;
+    if (backed) {
+        psr_err err = psr_shared_arena_back(arena_of(memory, values));
+        (void)err; /* it takes memory as it is used */
+    }
+    psr_blocks_lend(blocks, values, bytes);
 }
 
 void psr_shared_memory_done(psr_shared_memory *memory)

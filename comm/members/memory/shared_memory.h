@@ -4,11 +4,12 @@
 #ifndef PSR_COMM_SHARED_MEMORY_H
 #define PSR_COMM_SHARED_MEMORY_H
 
+#include "base/arrays/blocks.h"
 #include "comm/view/plan.h"
 #include "net/sharing/shared_arena.h"
 #include "net/transport.h"
 
-#define PSR_SHARED_MEMORY_ARENAS 2
+#define PSR_SHARED_MEMORY_ARENAS 3
 
 /* Not copied or moved once begun. */
 typedef struct psr_shared_memory {
@@ -39,7 +40,17 @@ void psr_shared_memory_fill(psr_shared_memory *memory, const float *values, psr_
 /* Fills the runs of values that this member holds according to the plan. */
 void psr_shared_memory_fill_held(psr_shared_memory *memory, const float *values,
                                  const psr_plan *plan, psr_peer self);
-/* Call it after the transport has ended. */
+/* Pieces of a checkpoint below this size are copied where they are sent; larger ones go into blocks
+ * that are kept from one checkpoint to the next. */
+#define PSR_KEPT_PIECE_BYTES_MIN ((size_t)256 << 10)
+/* How many blocks a run of so many floats takes, cut into pieces of PSR_PAYLOAD_BYTES_MAX. */
+size_t psr_kept_pieces(size_t floats);
+/* Makes an arena with room for so many blocks, and lends it to the pool. backed: with memory, so
+ * that a first use waits for none. Where there is no such arena, the pool has blocks of its own.
+ * One of the calls of psr_shared_memory_arena. */
+void psr_shared_memory_blocks(psr_shared_memory *memory, psr_blocks *blocks, size_t count,
+                              bool backed);
+/* Call it after the transport has ended, and all blocks have been given back. */
 void psr_shared_memory_done(psr_shared_memory *memory);
 
 #endif

@@ -1,6 +1,5 @@
 #include "ps/scheduler/checkpoints/checkpoints.h"
 
-#include "base/arrays/blocks.h"
 #include "base/arrays/ranges.h"
 #include "base/clock.h"
 #include "net/message.h"
@@ -16,7 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define KEPT_BYTES_MIN ((size_t)256 << 10)
 #define NICE 10        /* of the thread that writes */
 #define FINISH_MS 1000 /* how long complete checkpoints may take to be put in place at the end */
 #define LEAVE_MS 500   /* how long the thread may then still be at the disk */
@@ -34,9 +32,9 @@ typedef struct piece {
     size_t offset, count;
     uint64_t elements;    /* elements that belong to tensors */
     evaluation evaluated; /* of the checkpoint's step, as far as it is known */
-    bool is_block;        /* of set->blocks; false: malloc'ed */
+    const float *data;    /* in message */
+    psr_message *message; /* owned */
     struct piece *next;
-    float data[];
 } piece;
 
 typedef enum part_state { PART_COMING, PART_WHOLE, PART_IN_PLACE, PART_FAILED } part_state;
@@ -72,7 +70,6 @@ struct psr_checkpoints {
     uint64_t last_in_place;
     bool any_in_place;
     evaluation evaluated; /* the last one */
-    psr_blocks *blocks;   /* for large pieces */
 
     pthread_t thread;
     bool thread_runs;
@@ -92,31 +89,11 @@ struct psr_checkpoints {
 
 /* ---- parts ---- */
 
-/* Large ones lie in memory that is kept from one checkpoint to the next: workers compute on the
- * cores on which the kernel would have to zero new pages. */
-/* NULL: there is no memory. */
-static piece *piece_new(psr_checkpoints *set, size_t count)
-{
-    const size_t bytes = sizeof(piece) + count * sizeof(float);
-    const bool is_block =
-        count * sizeof(float) >= KEPT_BYTES_MIN && count * sizeof(float) <= PSR_PAYLOAD_BYTES_MAX;
-    void *memory = NULL;
-    if (!is_block)
-        memory = malloc(bytes);
-    else if (psr_blocks_take(set->blocks, &memory) != PSR_OK)
-        return NULL;
-    piece *made = memory;
-    if (made != NULL)
-        *made = (piece){.is_block = is_block};
-    return made;
-}
-
 static void piece_free(piece *p)
 {
-    if (p != NULL && p->is_block)
-        psr_blocks_give(p);
-    else
-        free(p);
+    if (p != NULL)
+        psr_message_free(&p->message);
+    free(p);
 }
 
 static void drop_pieces(part *p)
@@ -317,7 +294,7 @@ static void give_to_thread(psr_checkpoints *set, part *p, piece *given)
 }
 
 psr_err psr_checkpoints_put(psr_checkpoints *set, uint64_t step, uint32_t section,
-                            const float *data, size_t offset, size_t count)
+                            const float *data, size_t offset, size_t count, psr_message **message)
 {
     psr_section_place place;
     uint32_t index = 0;
@@ -344,16 +321,18 @@ psr_err psr_checkpoints_put(psr_checkpoints *set, uint64_t step, uint32_t sectio
                         " comes in more than %" PRIu64 " pieces",
                         section, step, p->pieces_of[index]);
     PSR_TRY(psr_ranges_reserve(&p->came[index]));
-    piece *given = piece_new(set, count);
+    piece *given = malloc(sizeof *given);
     if (given == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for %zu floats of a checkpoint", count);
-    given->section = section;
-    given->offset = offset;
-    given->count = count;
-    given->elements = psr_layout_elements_in(place.layout, offset, count);
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a piece of a checkpoint");
+    *given = (piece){.section = section,
+                     .offset = offset,
+                     .count = count,
+                     .elements = psr_layout_elements_in(place.layout, offset, count),
+                     .data = data,
+                     .message = *message};
     if (set->evaluated.made && set->evaluated.step == step)
         given->evaluated = set->evaluated;
-    memcpy(given->data, data, count * sizeof *data);
+    *message = NULL;
 
     psr_ranges_add(&p->came[index], offset, offset + count);
     p->pieces_of[index]++;
@@ -453,11 +432,6 @@ psr_err psr_checkpoints_new(const psr_checkpoints_options *options,
         set->section_count++;
     pthread_mutex_init(&set->mutex, NULL);
     pthread_cond_init(&set->condition, NULL);
-    psr_err err = psr_blocks_new(sizeof(piece) + PSR_PAYLOAD_BYTES_MAX, &set->blocks);
-    if (err != PSR_OK) {
-        psr_checkpoints_free(set);
-        return err;
-    }
     int failure = pthread_create(&set->thread, NULL, write_all, set);
     if (failure != 0) {
         psr_checkpoints_free(set);
@@ -500,6 +474,5 @@ void psr_checkpoints_free(psr_checkpoints *set)
     }
     pthread_mutex_destroy(&set->mutex);
     pthread_cond_destroy(&set->condition);
-    psr_blocks_free(set->blocks);
     free(set);
 }

@@ -7,6 +7,7 @@
 #ifndef PSR_PS_SCHEDULER_CHECKPOINTS_CHECKPOINTS_H
 #define PSR_PS_SCHEDULER_CHECKPOINTS_CHECKPOINTS_H
 
+#include "net/message.h"
 #include "ps/scheduler/checkpoints/sections.h"
 
 typedef struct psr_checkpoints psr_checkpoints;
@@ -29,11 +30,13 @@ PSR_MUST_CHECK psr_err psr_checkpoints_new(const psr_checkpoints_options *option
  * allowed. */
 void psr_checkpoints_free(psr_checkpoints *checkpoints);
 
-/* Adds a piece, which is copied: count floats at offset of a section's array after `step` steps.
- * PROTOCOL: it does not fit, or comes twice; NOMEM. */
+/* Adds a piece: count floats at offset of a section's array after `step` steps. data lies in
+ * *message, which is consumed on success, and freed on any thread when the piece is written: the
+ * piece is copied once, on its way to the disk, and its sender may own the memory (and even change
+ * it) until then. PROTOCOL: it does not fit, or comes twice; NOMEM. */
 PSR_MUST_CHECK psr_err psr_checkpoints_put(psr_checkpoints *checkpoints, uint64_t step,
                                            uint32_t section, const float *data, size_t offset,
-                                           size_t count);
+                                           size_t count, psr_message **message);
 
 /* An evaluation after that many steps gave this, before the first piece of their model is put: the
  * checkpoint says so. */

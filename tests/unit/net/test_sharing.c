@@ -1092,6 +1092,50 @@ static void a_lent_payload_in_shared_memory_is_read_there(void **state)
     assert_int_equal(p.returned, 2);
 }
 
+static void await_taker(const pair *p, psr_peer peer)
+{
+    for (int64_t end_ms = psr_clock_ms() + WAIT_MS; !psr_transport_lends_to(p->from, peer);) {
+        expect_nothing(p->to, 1);
+        expect_nothing(p->from, 1);
+        assert_true(psr_clock_ms() < end_ms);
+    }
+}
+
+/* It is found beside its endpoint, since no view names it. */
+static void a_scheduler_reads_pieces_of_a_checkpoint_where_they_lie_and_no_pipe(void **state)
+{
+    (void)state;
+    const psr_head head = {.type = PSR_MSG_CHECKPOINT, .encoding = PSR_ENCODING_FLOAT32};
+    char path[PSR_SHARE_PATH_BYTES];
+    pair p = {.keys = make_keys(false)};
+    assert_ok(psr_socket_directory_make(NULL, &p.directory));
+    p.from = open_in(&p, worker0);
+    p.to = open_in(&p, scheduler);
+    assert_ok(psr_transport_share(p.from, note_shared, &p));
+    assert_ok(psr_transport_share(p.to, note_shared, &p));
+    assert_ok(psr_shared_arena_new(FLOATS, &p.arena));
+    assert_ok(psr_transport_lend_from(p.from, &p.arena));
+    join_to(p.from, scheduler, p.to);
+    assert_true(psr_share_path(psr_transport_endpoint(p.to), path));
+    psr_transport_lend_to(p.from, scheduler, path);
+    await_taker(&p, scheduler);
+    const psr_payload payload = {p.arena.values, SLICE * sizeof(float), count_release, &p.returned};
+    assert_ok(psr_transport_send(p.from, scheduler, &head, &payload));
+    assert_int_equal(bytes_lent(&p), SLICE * sizeof(float));
+    psr_message *message = receive(p.to);
+    p.arena.values[0] = 11; /* nothing was copied */
+    assert_true(*(const float *)message->payload == 11);
+    psr_message_free(&message);
+    expect_nothing(p.to, 0);
+    await_returned(&p, 1);
+    const psr_payload small = {.data = p.arena.values, .bytes = 100};
+    assert_ok(psr_transport_send(p.from, scheduler, &head, &small));
+    message = receive(p.to);
+    assert_int_equal(bytes_lent(&p), SLICE * sizeof(float));
+    psr_message_free(&message);
+    close_pair(&p);
+}
+
 /* ---- values from elsewhere ---- */
 
 static void send_values(pair *p, const float *values, size_t bytes)
@@ -1332,6 +1376,7 @@ int main(void)
         cmocka_unit_test(a_peer_that_cannot_map_says_why_and_gets_messages),
         cmocka_unit_test(a_lent_payload_in_shared_memory_is_read_there),
         over_tcp(a_lent_payload_in_shared_memory_is_read_there),
+        cmocka_unit_test(a_scheduler_reads_pieces_of_a_checkpoint_where_they_lie_and_no_pipe),
         cmocka_unit_test(what_lies_in_no_arena_goes_by_a_slot_while_there_is_one),
         over_tcp(what_lies_in_no_arena_goes_by_a_slot_while_there_is_one),
         cmocka_unit_test(what_a_member_holds_comes_back_when_it_ends),

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -78,6 +79,32 @@ static void what_was_reserved_is_in_memory(void **state)
     psr_blocks_free(blocks);
 }
 
+static void memory_of_the_callers_is_taken_first(void **state)
+{
+    (void)state;
+    psr_blocks *blocks;
+    void *taken[3];
+    expect_ok(psr_blocks_new(BYTES, &blocks));
+    const size_t bytes = psr_blocks_bytes(blocks, 2);
+    unsigned char *memory = aligned_alloc(64, bytes);
+    assert_non_null(memory);
+    psr_blocks_lend(blocks, memory, bytes);
+    expect_ok(psr_blocks_reserve(blocks, 2)); /* there are two */
+    for (int i = 0; i < 3; i++) {
+        expect_ok(psr_blocks_take(blocks, &taken[i]));
+        memset(taken[i], i, BYTES);
+        const bool lies_there = (unsigned char *)taken[i] >= memory &&
+                                (unsigned char *)taken[i] + BYTES <= memory + bytes;
+        assert_true(lies_there == (i < 2));
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(((unsigned char *)taken[i])[BYTES - 1], i);
+        psr_blocks_give(taken[i]);
+    }
+    psr_blocks_free(blocks);
+    free(memory);
+}
+
 static void *give(void *block)
 {
     memset(block, 1, BYTES); /* it is still there */
@@ -105,6 +132,7 @@ int main(void)
         cmocka_unit_test(a_block_that_was_given_back_is_the_next_one),
         cmocka_unit_test(blocks_are_apart_and_aligned),
         cmocka_unit_test(what_was_reserved_is_in_memory),
+        cmocka_unit_test(memory_of_the_callers_is_taken_first),
         cmocka_unit_test(a_block_outlives_its_owner_until_another_thread_gives_it_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -312,6 +312,27 @@ static float value_of(uint32_t section, size_t i)
     return (float)section + (float)i / 1024;
 }
 
+static void free_piece(psr_message *message)
+{
+    free((void *)(uintptr_t)message->payload);
+    free(message);
+}
+
+/* A copy of data comes in a message. */
+static psr_err put_piece(uint64_t step, uint32_t section, const float *data, size_t offset,
+                         size_t count)
+{
+    psr_message *message = calloc(1, sizeof *message);
+    float *values = malloc(count * sizeof *values);
+    memcpy(values, data, count * sizeof *values);
+    *message = (psr_message){
+        .payload = values, .payload_bytes = count * sizeof *values, .release = free_piece};
+    psr_err err = psr_checkpoints_put(checkpoints, step, section, values, offset, count, &message);
+    assert_true((err == PSR_OK) == (message == NULL));
+    psr_message_free(&message);
+    return err;
+}
+
 /* All of a section, in pieces of at most `most` floats, from the end. */
 static void put_section(uint64_t step, uint32_t section, size_t most)
 {
@@ -324,7 +345,7 @@ static void put_section(uint64_t step, uint32_t section, size_t most)
     for (size_t end = length; end > 0;) {
         size_t count = end < most ? end : most;
         end -= count;
-        expect_ok(psr_checkpoints_put(checkpoints, step, section, values + end, end, count));
+        expect_ok(put_piece(step, section, values + end, end, count));
     }
     free(values);
 }
@@ -416,22 +437,20 @@ static void pieces_that_do_not_fit_are_violations(void **state)
     open_checkpoints();
     size_t length = sections.net->params.length;
     char expected[128];
-    expect_failure(psr_checkpoints_put(checkpoints, 1, 15, one, 0, 1), PSR_ERR_PROTOCOL,
+    expect_failure(put_piece(1, 15, one, 0, 1), PSR_ERR_PROTOCOL,
                    "a checkpoint of this run has no section 15");
-    expect_failure(psr_checkpoints_put(checkpoints, 1, PSR_SECTION_SLOT(1), one, 0, 1),
-                   PSR_ERR_PROTOCOL, "a checkpoint of this run has no section 17");
-    expect_failure(psr_checkpoints_put(checkpoints, 1, PSR_SECTION_RANK(2), one, 0, 1),
-                   PSR_ERR_PROTOCOL, "a checkpoint of this run has no section 258");
+    expect_failure(put_piece(1, PSR_SECTION_SLOT(1), one, 0, 1), PSR_ERR_PROTOCOL,
+                   "a checkpoint of this run has no section 17");
+    expect_failure(put_piece(1, PSR_SECTION_RANK(2), one, 0, 1), PSR_ERR_PROTOCOL,
+                   "a checkpoint of this run has no section 258");
     snprintf(expected, sizeof expected, "2 floats at %zu are not within section 0, which has %zu",
              length - 1, length);
-    expect_failure(psr_checkpoints_put(checkpoints, 1, 0, one, length - 1, 2), PSR_ERR_PROTOCOL,
-                   expected);
+    expect_failure(put_piece(1, 0, one, length - 1, 2), PSR_ERR_PROTOCOL, expected);
     snprintf(expected, sizeof expected, "2 floats at %zu are not within section 0, which has %zu",
              SIZE_MAX, length);
-    expect_failure(psr_checkpoints_put(checkpoints, 1, 0, one, SIZE_MAX, 2), PSR_ERR_PROTOCOL,
-                   expected);
-    expect_ok(psr_checkpoints_put(checkpoints, 1, 0, one, 0, 8));
-    expect_failure(psr_checkpoints_put(checkpoints, 1, 0, one, 7, 1), PSR_ERR_PROTOCOL,
+    expect_failure(put_piece(1, 0, one, SIZE_MAX, 2), PSR_ERR_PROTOCOL, expected);
+    expect_ok(put_piece(1, 0, one, 0, 8));
+    expect_failure(put_piece(1, 0, one, 7, 1), PSR_ERR_PROTOCOL,
                    "floats 7 to 8 of section 0 of the checkpoint of step 1 came before");
     assert_int_equal(psr_checkpoints_whole(checkpoints, 2), PSR_ERR_PROTOCOL);
     assert_string_equal(psr_err_detail(), "nobody sent anything of the checkpoint of step 2");
@@ -447,7 +466,7 @@ static void a_section_in_more_pieces_than_anybody_would_send_is_a_violation(void
     size_t length = sections.net->params.length, pieces = 0;
     psr_err err = PSR_OK;
     for (; err == PSR_OK && 2 * pieces < length; pieces++)
-        err = psr_checkpoints_put(checkpoints, 1, PSR_SECTION_WEIGHTS, &one, 2 * pieces, 1);
+        err = put_piece(1, PSR_SECTION_WEIGHTS, &one, 2 * pieces, 1);
     assert_int_equal(err, PSR_ERR_PROTOCOL);
     assert_non_null(
         strstr(psr_err_detail(), "section 0 of the checkpoint of step 1 comes in more than"));
