@@ -182,7 +182,7 @@ static void test_images_that_something_else_reads_are_refused(void **state)
     expect_failure(psr_cuda_program_new(net, BATCH, PSR_CUDA_FLOAT32, true, &program),
                    PSR_ERR_UNSUPPORTED,
                    "convnet: on a GPU, images are read by convolutions of one group and by linear "
-                   "layers, and not by XX");
+                   "layers, and not by relu1");
     psr_network_free(net);
 }
 
