@@ -92,7 +92,7 @@ def check_ends(tap, psring, directory):
     """One line each, and no rule of the emulator is broken on the way."""
     for name, case, settings, status, said in (
             ("a device that fails", "mlp", dict(fail_after=400), 1, "the emulated device failed"),
-            ("too little memory", "resnet20", dict(bytes=3000000), 1, "would fit (--batch-size)"),
+            ("too little memory", "resnet20", dict(bytes=4500000), 1, "would fit (--batch-size)"),
             ("no device", "mlp", dict(devices=0), 2, "the emulator was told to have no device")):
         run = Run(psring, directory, name.replace(" ", "-"), dict(COMMON, **CASES[case][0], mode="ring"), env=environment(**settings))
         tap.ok(run.status == status and len([line for line in run.stderr.splitlines() if said in line]) == 1,
