@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Who touched two bytes last: a place in program order, but for the operating system's. */
+/* A thread that read or wrote two bytes. */
 typedef struct toucher {
     uint32_t block, round, thread;
-    bool is;     /* somebody did */
+    bool is;     /* false: nobody yet */
     bool atomic; /* a write that others may repeat */
 } toucher;
 
