@@ -37,7 +37,7 @@ static inline int remove_folder(void **state)
 /* Its path, until four more were asked for. */
 static inline const char *in_folder(const char *name)
 {
-    static char paths[4][256];
+    static char paths[4][512];
     static unsigned next;
     char *path = paths[next++ % 4];
     snprintf(path, sizeof paths[0], "%s/%s", folder, name);

@@ -30,7 +30,7 @@ static psr_liveness *watch(const psr_peer *peers, size_t count)
     psr_liveness *l;
     assert_ok(psr_liveness_new(1000, 0, &l));
     for (size_t i = 0; i < count; i++) {
-        char host[16];
+        char host[32];
         snprintf(host, sizeof host, "host%zu", i);
         assert_ok(psr_liveness_add(l, peers[i], host, 0));
     }
