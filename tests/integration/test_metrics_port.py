@@ -21,7 +21,7 @@ from psring_run import PATIENCE_S, Run, Tap, Workspace
 python = os.environ.get("PSR_PYTHON", "python3")
 OPTIONS = {"workers": 3, "model": "mlp", "data": "synthetic:count=300,test=30,channels=1,size=8", "batch-size": 4, "lr": 0.0001,
            "threads": 1, "eval-every": 5, "metrics-port": 0}
-SLOW = "0:20"  # of runs that go on while clients are waited for: they wait more than they compute
+SLOW = "0:100"  # of runs that go on while clients are waited for: they wait and hardly compute
 BETWEEN_S = 0.05  # two scrapes: nobody tells that a step has ended
 PEER = """
 import json, sys

@@ -15,8 +15,8 @@ import sys
 from psring_live import LiveRun
 from psring_run import PATIENCE_S, Run, Tap, Workspace, is_sanitized
 
-OPTIONS = {"model": "mlp", "data": "synthetic:count=480,test=8,channels=1,size=12", "workers": 2, "batch-size": 8,
-           "lr": 0.05, "threads": 1, "seed": 3, "backend": "reference", "mode": "ps"}
+OPTIONS = {"model": "mlp", "data": "synthetic:count=480,test=8,channels=1,size=12", "workers": 2, "batch-size": 2,
+           "lr": 0.001, "threads": 1, "seed": 3, "backend": "reference", "mode": "ps"}
 
 
 def mode(psring, *words):
@@ -154,7 +154,8 @@ def what_a_change_does(tap, psring, directory):
     """To a ring and back: each tells its step, run.json has both, and no bit is another one."""
     steps = 100 if is_sanitized(psring) else 400  # some take place whenever the worker is let go
     reference = Run(psring, directory, "reference", dict(OPTIONS, steps=steps, mode="local"))
-    run, held = held_run(psring, directory, "changed", steps=steps)
+    # it waits more than it computes: its steps last long enough to be asked between
+    run, held = held_run(psring, directory, "changed", steps=steps, slow="0:10")
     try:
         told = ["ps@1"]
         for wanted in ("ring", "ps"):
@@ -199,8 +200,6 @@ def what_a_stop_does(tap, psring, directory):
 
 def main(psring):
     tap = Tap()
-    if is_sanitized(psring):
-        OPTIONS.update({"batch-size": 2, "lr": 0.001})  # its steps take several times as long
     with Workspace() as directory:
         for part in (what_is_told, what_is_refused, what_strangers_say, what_a_kill_leaves, what_a_long_name_does,
                      what_a_change_does, what_a_stop_does):

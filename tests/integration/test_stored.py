@@ -166,10 +166,10 @@ def classify_beside(tap, psring, directory):
     wide, fitted = (classified(psring, run.out, os.path.join(pictures, name))[1] for name in ("wide.png", "fitted.png"))
     tap.ok(wide and wide[0]["top"] == fitted[0]["top"], "a picture of another size is resized and cut as Pillow does it", [str(wide), str(fitted)])
     small = os.path.join(directory, "small.onnx")
-    resized = Run(psring, directory, "resized", dict(OPTIONS, model="mlp", data=data, augment="crop:32:4,flip,resize:40", **{"steps": 2}))
-    outcome = resized.outcome()
-    tap.ok(evaluated(psring, resized.out) == (round(100 * outcome["test_accuracy"], 2), float("%.4f" % outcome["test_loss"])),
-           "of a run that resizes, eval comes to the run's own evaluation", [str(outcome), str(evaluated(psring, resized.out))])
+    resized = Run(psring, directory, "resized", dict(OPTIONS, model="mlp", data=DATA, augment="crop:32:4,flip,resize:40", **{"steps": 2}))
+    outcome, again = resized.outcome(), evaluated(psring, resized.out)
+    tap.ok(again == (round(100 * outcome["test_accuracy"], 2), float("%.4f" % outcome["test_loss"])),
+           "of a run that resizes, eval comes to the run's own evaluation", [str(outcome), str(again)])
     status, found, why = classified(psring, resized.out, files[0])
     tap.ok(status == 0 and command(psring, "export", resized.out, "--to", "onnx", "-o", small)[0] == 0 and len(found) == 1, "and classify takes its pictures", [why])
     plain = command(psring, "classify", run.out, "--top", "2", files[0], files[1])
