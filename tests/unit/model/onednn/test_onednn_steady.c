@@ -225,12 +225,19 @@ static void a_step_in_float32_reorders_no_activation(void **state)
     (void)state;
     check((run){"resnet20", 3, 32, PSR_PRECISION_FP32, true, false}, 21, 0, 0);
     check((run){"resnet18", 3, 32, PSR_PRECISION_FP32, true, false}, 20, 3, 0);
+    check((run){"resnet50", 3, 64, PSR_PRECISION_FP32, true, false}, 53, 2, 0);
+    check((run){"convnet", 1, 28, PSR_PRECISION_FP32, true, false}, 2, 0, 0);
+}
+
+/* In the suite slow: the same networks with images of other sizes. */
+static void images_of_other_sizes_make_no_difference(void **state)
+{
+    (void)state;
     check((run){"resnet50", 3, 32, PSR_PRECISION_FP32, true, false}, 53, 5, 0);
     check((run){"resnet18", 3, 64, PSR_PRECISION_FP32, true, false}, 20, 3, 0);
-    check((run){"resnet50", 3, 64, PSR_PRECISION_FP32, true, false}, 53, 2, 0);
     check((run){"resnet20", 1, 28, PSR_PRECISION_FP32, true, false}, 21, 0, 0);
     check((run){"resnet18", 1, 28, PSR_PRECISION_FP32, true, false}, 20, 4, 0);
-    check((run){"convnet", 1, 28, PSR_PRECISION_FP32, true, false}, 2, 0, 0);
+    check((run){"resnet18", 3, 64, PSR_PRECISION_FP32, false, false}, 20, 3, 0);
 }
 
 /* Of oneDNN's convolutions as many are left as are not 3x3 of stride 1, on images of more than a
@@ -260,7 +267,6 @@ static void a_step_in_bf16_reorders_no_activation(void **state)
 static void inference_reorders_no_activation(void **state)
 {
     (void)state;
-    check((run){"resnet18", 3, 64, PSR_PRECISION_FP32, false, false}, 20, 3, 0);
     check((run){"resnet50", 3, 64, PSR_PRECISION_FP32, false, false}, 53, 2, 0);
 }
 
@@ -271,11 +277,19 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_step_by_winograd_reorders_no_activation),
         cmocka_unit_test(inference_reorders_no_activation),
     };
+    const struct CMUnitTest all[] = {
+        tests[0],
+        tests[1],
+        tests[2],
+        cmocka_unit_test(images_of_other_sizes_make_no_difference),
+    };
     const struct CMUnitTest avx512[] = {
         cmocka_unit_test(a_step_in_bf16_reorders_no_activation),
     };
     if (argc == 1)
         return cmocka_run_group_tests_name("onednn_steady", tests, NULL, NULL);
+    if (strcmp(argv[1], "all") == 0)
+        return cmocka_run_group_tests_name("onednn_steady", all, NULL, NULL);
     int status = status_before_avx512_tests(argc, argv, "bf16 is refused, which test_onednn holds");
     if (status != 0)
         return status;
