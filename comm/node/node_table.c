@@ -37,6 +37,7 @@ struct psr_node_table {
     /* A worker's: */
     psr_table *worker;
     float *values;
+    float *residual;    /* of its pushes; NULL: their encoding has none */
     part_queue *queues; /* [part] */
     uint32_t waiting;   /* calls in them */
     _Atomic uint64_t staleness;
@@ -489,7 +490,7 @@ static psr_err make_plan(psr_node_table *t, const psr_node_table_options *o)
                                       .shards = t->group->count - o->workers,
                                       .slice_floats = psr_plan_slice_floats(SLICE_BYTES),
                                       .window = WINDOW,
-                                      .compression = halves ? &half : NULL,
+                                      .compression = halves ? &half : o->compression,
                                       .pulled = halves ? &half : NULL};
     psr_part *parts = calloc(o->part_count, sizeof *parts);
     if (parts == NULL)
@@ -535,12 +536,15 @@ static void keep_staleness(void *context, uint64_t steps)
 static psr_err make_worker(psr_node_table *t)
 {
     PSR_TRY(psr_arena_new(psr_plan_length(&t->plan), &t->values));
+    if (psr_plan_has_residual(&t->plan))
+        PSR_TRY(psr_arena_new(psr_plan_length(&t->plan), &t->residual));
     t->queues = calloc(t->plan.bucket_count, sizeof *t->queues);
     if (t->queues == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %" PRIu32 " parts", t->plan.bucket_count);
     const psr_table_options options = {.plan = &t->plan,
                                        .consistency = t->consistency,
                                        .values = t->values,
+                                       .residual = t->residual,
                                        .outbox = {.context = t, .send = send_to},
                                        .lender = &t->group->node->options.outbox,
                                        .context = t,
@@ -578,6 +582,8 @@ void psr_node_table_free(psr_node_table *t)
         return;
     if (t->values != NULL)
         psr_arena_free(t->values, psr_plan_length(&t->plan));
+    if (t->residual != NULL)
+        psr_arena_free(t->residual, psr_plan_length(&t->plan));
     psr_table_free(t->worker);
     psr_table_shard_free(t->shard);
     if (t->release != NULL)

@@ -18,6 +18,7 @@
 #include "comm/node/node.h"
 #include "comm/tables/consistency.h"
 #include "comm/tables/update.h"
+#include "comm/wire/compression/compression.h"
 
 typedef struct psr_node_table psr_node_table;
 
@@ -33,6 +34,9 @@ typedef struct psr_node_table_options {
      * sent so too; everything else is FLOAT32 then. FLOAT64: everywhere, as the bits of two floats
      * each, so spans and lengths here are in floats all the same */
     psr_type type;
+    /* how pushes are sent; NULL: as they are, or as the type says, and so with other types than
+     * FLOAT32. Copied. The worker keeps the residual */
+    const psr_compression *compression;
     /* only for a shard: the name of a registered update, and its arguments. Borrowed for the
      * call */
     const char *update;

@@ -18,6 +18,8 @@ enum {
     WORD_UPDATES,
     WORD_TYPE,
     WORD_MEAN,
+    WORD_ENCODING, /* of pushes */
+    WORD_RATIO,    /* of PSR_ENCODING_TOPK */
     WORD_NAME_BYTES,
     WORD_UPDATE_BYTES,
     WORDS_BEFORE /* workers, parts, name, update */
@@ -82,7 +84,9 @@ static psr_err copy_text(const char *what, const char *text, char *to, size_t si
 psr_err psr_opening_make(const char *name, const size_t *parts, size_t part_count,
                          const char *update, const char *sync, psr_opening *ret_opening)
 {
-    psr_opening o = {.part_count = (uint32_t)part_count, .type = PSR_TYPE_FLOAT32};
+    psr_opening o = {.part_count = (uint32_t)part_count,
+                     .type = PSR_TYPE_FLOAT32,
+                     .compression = PSR_COMPRESSION_NONE};
     PSR_TRY(copy_text("a table's name", name, o.name, sizeof o.name));
     PSR_TRY(copy_text("update", update, o.update, sizeof o.update));
     PSR_TRY(psr_opening_sync(sync, &o.consistency));
@@ -136,6 +140,8 @@ psr_err psr_opening_to_words(const psr_opening *o, int64_t **ret_words, size_t *
     words[WORD_UPDATES] = (int64_t)o->updates;
     words[WORD_TYPE] = o->type;
     words[WORD_MEAN] = o->mean;
+    words[WORD_ENCODING] = o->compression.encoding;
+    words[WORD_RATIO] = o->compression.ratio;
     words[WORD_NAME_BYTES] = (int64_t)name;
     words[WORD_UPDATE_BYTES] = (int64_t)update;
     for (uint32_t w = 0; w < o->worker_count; w++)
@@ -160,6 +166,16 @@ bool psr_opening_type_is(uint64_t type)
            type == PSR_TYPE_FLOAT64;
 }
 
+static bool encoding_can_be(const int64_t *words)
+{
+    const int64_t encoding = words[WORD_ENCODING], ratio = words[WORD_RATIO];
+    if (encoding == PSR_ENCODING_FLOAT32)
+        return ratio == 0;
+    if (words[WORD_TYPE] != PSR_TYPE_FLOAT32 || !in(encoding, PSR_ENCODING_FP16, PSR_ENCODING_1BIT))
+        return false;
+    return encoding == PSR_ENCODING_TOPK ? in(ratio, 1, PSR_COMPRESSION_RATIO_ONE) : ratio == 0;
+}
+
 static bool can_be(const int64_t *words, size_t count)
 {
     if (count < WORDS_BEFORE || !in(words[WORD_ID], 1, UINT32_MAX) ||
@@ -168,7 +184,7 @@ static bool can_be(const int64_t *words, size_t count)
         !in(words[WORD_SYNC], PSR_CONSISTENCY_BSP, PSR_CONSISTENCY_ASYNC) ||
         !in(words[WORD_BOUND], 0, UINT32_MAX) || !in(words[WORD_UPDATES], 0, INT64_MAX) ||
         !psr_opening_type_is((uint64_t)words[WORD_TYPE]) || !in(words[WORD_MEAN], 0, 1) ||
-        !in(words[WORD_NAME_BYTES], 1, PSR_OPENING_NAME_BYTES - 1) ||
+        !encoding_can_be(words) || !in(words[WORD_NAME_BYTES], 1, PSR_OPENING_NAME_BYTES - 1) ||
         !in(words[WORD_UPDATE_BYTES], 1, PSR_OPENING_UPDATE_BYTES - 1))
         return false;
     return count == WORDS_BEFORE + (size_t)words[WORD_WORKERS] + (size_t)words[WORD_PARTS] +
@@ -211,6 +227,7 @@ psr_err psr_opening_from_words(const int64_t *words, size_t count, psr_opening *
         .consistency = {(psr_consistency_kind)words[WORD_SYNC], (uint32_t)words[WORD_BOUND]},
         .type = (psr_type)words[WORD_TYPE],
         .mean = words[WORD_MEAN] == 1,
+        .compression = {(psr_encoding)words[WORD_ENCODING], (uint32_t)words[WORD_RATIO]},
         .updates = (uint64_t)words[WORD_UPDATES]};
     o.workers = calloc(o.worker_count, sizeof *o.workers);
     o.parts = calloc(o.part_count, sizeof *o.parts);
@@ -250,10 +267,13 @@ uint64_t psr_opening_digest(const psr_opening *o)
     uint64_t sum = UINT64_C(0xcbf29ce484222325);
     const uint64_t kind = o->consistency.kind, bound = o->consistency.bound;
     sum = digest(sum, &kind, sizeof kind);
-    const uint64_t type = o->type, mean = o->mean;
+    const uint64_t type = o->type, mean = o->mean, encoding = o->compression.encoding,
+                   ratio = o->compression.ratio;
     sum = digest(sum, &bound, sizeof bound);
     sum = digest(sum, &type, sizeof type);
     sum = digest(sum, &mean, sizeof mean);
+    sum = digest(sum, &encoding, sizeof encoding);
+    sum = digest(sum, &ratio, sizeof ratio);
     sum = digest(sum, &o->updates, sizeof o->updates);
     sum = digest(sum, o->parts, o->part_count * sizeof *o->parts);
     sum = digest(sum, o->name, strlen(o->name) + 1);
@@ -282,6 +302,11 @@ void psr_opening_describe(const psr_opening *o, char line[PSR_OPENING_LINE_BYTES
                                                                : "bfloat16");
     if (o->mean)
         used += (size_t)snprintf(line + used, size - used, ", mean");
+    if (!psr_compression_is_none(o->compression)) {
+        char encoding[PSR_COMPRESSION_TEXT_BYTES];
+        psr_compression_print(o->compression, encoding);
+        used += (size_t)snprintf(line + used, size - used, ", %s", encoding);
+    }
     if (o->updates > 0)
         snprintf(line + used, size - used, ", after %" PRIu64 " updates", o->updates);
 }

@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "comm/buffer.h"
 #include "comm/tables/consistency.h"
+#include "comm/wire/compression/compression.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,9 +30,10 @@ typedef struct psr_opening {
     size_t *parts; /* [part_count] */
     uint32_t part_count;
     psr_consistency consistency;
-    psr_type type;    /* FLOAT32, FLOAT16, BFLOAT16 or FLOAT64 */
-    bool mean;        /* sums of pushes are divided by the number of workers */
-    uint64_t updates; /* of every part before; at most INT64_MAX */
+    psr_type type;               /* FLOAT32, FLOAT16, BFLOAT16 or FLOAT64 */
+    bool mean;                   /* sums of pushes are divided by the number of workers */
+    psr_compression compression; /* of pushes; other than none for FLOAT32 alone */
+    uint64_t updates;            /* of every part before; at most INT64_MAX */
     char name[PSR_OPENING_NAME_BYTES];
     char update[PSR_OPENING_UPDATE_BYTES]; /* the update's name, with its arguments */
 } psr_opening;
@@ -42,7 +44,8 @@ void psr_opening_done(psr_opening *opening);
 PSR_MUST_CHECK psr_err psr_opening_sync(const char *text, psr_consistency *ret_consistency);
 /* USAGE: there are no parts, one is empty, or there are too many values; the name is missing or too
  * long; the update's text is too long. UNSUPPORTED: there are more parts than a table can have.
- * Everything is copied; workers are not set. The caller owns *ret_opening: psr_opening_done. */
+ * Everything is copied; workers are not set; type and compression are FLOAT32 and none. The caller
+ * owns *ret_opening: psr_opening_done. */
 PSR_MUST_CHECK psr_err psr_opening_make(const char *name, const size_t *parts, size_t part_count,
                                         const char *update, const char *sync,
                                         psr_opening *ret_opening);

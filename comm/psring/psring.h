@@ -114,8 +114,10 @@ typedef enum psring_err {
     PSRING_ERR_DENIED,    /* a wrong key or token, or a place that another process has */
     PSRING_ERR_PEER, /* another rank failed or is gone, or the others have given this rank up */
     PSRING_ERR_CANCELLED, /* a rank revoked the group, or shrinks it */
-    PSRING_ERR_NUMERIC,   /* only from psring_serve, as the next: an update failed with it */
-    PSRING_ERR_COMPUTE,
+    /* a value that is not finite, to be sent in an encoding that has finite values only; or an
+     * update on a shard failed with it */
+    PSRING_ERR_NUMERIC,
+    PSRING_ERR_COMPUTE,     /* only from psring_serve: an update failed with it */
     PSRING_ERR_UNSUPPORTED, /* valid, but not supported by this build or version */
     PSRING_ERR_MISMATCH,    /* two ranks made different calls where all must make the same */
     PSRING_ERR_BROKEN,      /* the group has failed before; an earlier call said how */
@@ -457,7 +459,8 @@ typedef struct psring_call {
      * which algorithm NULL chooses then. NULL and "none": unchanged. "fp16", "bf16": every rank
      * rounds what it sends. Only for persistent requests: "int8", "topk:R" (the fraction R of the
      * values, 0 < R <= 1) and "1bit"; a rank keeps what it rounded away and adds it at the next
-     * start. All ranks receive the same bits. docs/algorithms.md, "Compression" */
+     * start; a value that is not finite fails with NUMERIC, and on the other ranks with PEER. All
+     * ranks receive the same bits. docs/algorithms.md, "Compression" */
     const char *encoding;
     /* Order among all-reduces by ring that wait to send: the smallest priority goes first, and
      * among equals the one that was started first. In a group whose ranks all share memory this
@@ -956,6 +959,14 @@ typedef struct psring_table_options {
     /* How the pushes of all workers become one. PSRING_SUM, which is 0; or PSRING_MEAN: their sum,
      * divided by the number of workers in float32, in BSP only (USAGE) */
     psring_op fold;
+    /* How pushes are sent, in a table of float32 alone (USAGE); the values come back as they are.
+     * As in psring_call.encoding: "fp16", "bf16", "int8", "topk:R" or "1bit". A worker encodes each
+     * part that it pushes as one, of fewer than 2^32 values (USAGE). With the last three it keeps
+     * what it rounded away, and adds it to its next push of that part. This is lost when the table
+     * is closed, and psring_table_write does not change it. With these three a push of a value that
+     * is not finite fails with NUMERIC, and on the group's other ranks with PEER. NULL and "none":
+     * unchanged. The text is borrowed for the call */
+    const char *encoding;
 } psring_table_options;
 
 /* Opens a table. All ranks of the group call it, in the order of the group's calls; it returns when

@@ -94,6 +94,7 @@ psr_err psr_service_make_group(psring_comm *comm, const psr_opening *opening,
     options.workers = opening->worker_count;
     options.consistency = opening->consistency;
     options.type = opening->type;
+    options.compression = &opening->compression;
     err = psr_node_table_new(group, &options);
     if (err != PSR_OK)
         psr_node_group_free(group);

@@ -60,6 +60,9 @@ static psr_err read_options(const psring_table_options *given, psring_table_opti
                         "fold is PSRING_MEAN, and sync is \"%.40s\": only in bsp an update has the "
                         "pushes of all workers",
                         o.sync);
+    if (o.encoding != NULL && o.type != PSRING_FLOAT32)
+        return psr_fail(PSR_ERR_USAGE, "encoding is of tables of float32, not of %s",
+                        psr_comm_type_name(o.type));
     if ((uintptr_t)o.initial % psr_type_bytes(table_type(o.type)) != 0)
         return psr_fail(PSR_ERR_USAGE, "initial is not aligned for %s", psr_comm_type_name(o.type));
     *ret_options = o;
@@ -77,6 +80,21 @@ static psr_err check_group(const psring_group *group)
     return PSR_OK;
 }
 
+static psr_err read_encoding(const psring_table_options *o, psr_compression *ret_compression)
+{
+    psr_compression compression;
+    psr_err err = psr_compression_parse(o->encoding, &compression);
+    if (err != PSR_OK)
+        return psr_fail_context(err, "encoding");
+    for (size_t p = 0; p < o->part_count && !psr_compression_is_none(compression); p++)
+        if (o->parts[p] > UINT32_MAX)
+            return psr_fail(PSR_ERR_USAGE,
+                            "part %zu has %zu values: with an encoding it has fewer than 2^32", p,
+                            o->parts[p]);
+    *ret_compression = compression;
+    return PSR_OK;
+}
+
 static psr_err make_opening(const psring_group *group, const char *name,
                             const psring_table_options *o, psr_opening *ret_opening)
 {
@@ -85,6 +103,11 @@ static psr_err make_opening(const psring_group *group, const char *name,
     opening.updates = o->updates;
     opening.type = table_type(o->type);
     opening.mean = o->fold == PSRING_MEAN;
+    psr_err err = o->encoding != NULL ? read_encoding(o, &opening.compression) : PSR_OK;
+    if (err != PSR_OK) {
+        psr_opening_done(&opening);
+        return err;
+    }
     opening.worker_count = psr_node_group_size(group->group);
     opening.workers = malloc(opening.worker_count * sizeof *opening.workers);
     if (opening.workers == NULL) {
@@ -331,7 +354,9 @@ static psr_err open_table(psring_group *group, const char *name,
     PSR_TRY(psr_comm_check(group->comm, group->group));
     PSR_TRY(make_opening(group, name, &o, &opening));
     call.name = "psring_table_open";
-    psr_err err = psr_opening_fits(&opening, 1, 1); /* memory for a worker's copy */
+    /* memory for a worker's copy, and for what it owes */
+    psr_err err =
+        psr_opening_fits(&opening, 1, 1 + psr_compression_has_residual(opening.compression));
     record *all = err == PSR_OK ? calloc(psr_node_group_size(group->group), sizeof *all) : NULL;
     if (err == PSR_OK)
         err = all != NULL ? open_with(group, &opening, o.initial, all, &call, ret_table)

@@ -400,7 +400,7 @@ class Group:
     # ---- tables ----
 
     def table(self, name: str, parts, *, update: str = "sum", sync: str = "bsp", initial=None, updates: int = 0,
-              fold: str = "sum", dtype: str = "float32", deadline: "float | None" = None) -> Table:
+              fold: str = "sum", dtype: str = "float32", encoding: "str | None" = None, deadline: "float | None" = None) -> Table:
         """Opens a table: an array in parts, which lie on the shards. All ranks call it.
 
         parts    the number of values of each part
@@ -412,8 +412,10 @@ class Group:
         fold     of "bsp": "sum" or "mean" of all workers' pushes
         dtype    of what is pushed and pulled: "float32"; "float16" or "bfloat16", which the shards
                  hold as float32; "float64", of which the optimizers have none
+        encoding of float32: how pushes are sent. "fp16", "bf16", "int8", "topk:R" or "1bit"; what
+                 the last three round away is added to the next push of the part
         """
-        return Table(self, name, parts, update, sync, initial, updates, fold, dtype, deadline)
+        return Table(self, name, parts, update, sync, initial, updates, fold, dtype, encoding, deadline)
 
     # ---- how ----
 

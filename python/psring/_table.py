@@ -17,7 +17,7 @@ class Table:
 
     part is a part's number, or ALL: all parts, one after another."""
 
-    def __init__(self, group, name, parts, update, sync, initial, updates, fold, dtype, deadline):
+    def __init__(self, group, name, parts, update, sync, initial, updates, fold, dtype, encoding, deadline):
         self._group, self._comm = group, group._comm
         if dtype not in _HELD:
             raise usage("dtype is %r: a table's is one of %s" % (dtype, ", ".join(_HELD)))
@@ -26,8 +26,10 @@ class Table:
         self._handle = ffi.new("psring_table **")
         held = {"parts": ffi.new("size_t[]", self.parts), "update": ffi.new("char[]", update.encode()),
                 "sync": ffi.new("char[]", sync.encode()), "name": ffi.new("char[]", name.encode())}
+        if encoding is not None:
+            held["encoding"] = ffi.new("char[]", encoding.encode())
         options = new("psring_table_options", parts=held["parts"], part_count=len(self.parts), update=held["update"],
-                      sync=held["sync"], updates=updates, fold=op_of(fold), type=TYPES[dtype])
+                      sync=held["sync"], updates=updates, fold=op_of(fold), type=TYPES[dtype], encoding=held.get("encoding", ffi.NULL))
         if initial is not None:
             held["initial"] = self._array(initial, ALL, False)
             options.initial = held["initial"].pointer

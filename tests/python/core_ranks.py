@@ -158,6 +158,10 @@ def tables(comm):
     table.set("lr=0.5")
     assert list(table.push_pull(floats(2))) == [-sum(range(n)) / n - 1]
     table.close()
+    table = w.table("halves", [4], encoding="topk:0.5")
+    assert list(table.push_pull(floats(1, 4, 2, 3))) == [0, 4 * n, 0, 3 * n]
+    assert list(table.push_pull(floats(0, 0, 0, 0))) == [n, 4 * n, 2 * n, 3 * n]
+    table.close()
     third = 1 / 3  # of these float32 has others
     table = w.table("doubles", [2], dtype="float64", initial=array.array("d", [third, 0]))
     table.push(array.array("d", [0, third if r == 0 else 0]))
@@ -185,6 +189,7 @@ def refusals(comm):
         (["no part 2"], lambda: w.table("t", [1]).pull(floats(1), 2)),
         (["no update", "adam"], lambda: w.table("t", [1], update="none")),
         (["sgd", "float64"], lambda: w.table("t", [1], update="sgd lr=1", dtype="float64")),
+        (["encoding", "'fp8'", "1bit"], lambda: w.table("t", [1], encoding="fp8")),
         (["dtype", "int8", "bfloat16"], lambda: w.table("t", [1], dtype="int8")),
         (["values are float32 here"], lambda: w.table("u", [1]).push(array.array("d", [1]))),
     ]:

@@ -115,17 +115,59 @@ def encoded():
     """What an encoding takes away in a step is added in the next one: in the end all has arrived
     but what is still held back."""
     psring.init(deadline=120)
-    for encoding, steps in [("topk:0.25", 60), ("1bit", 60), ("int8", 30), ("bf16", 30)]:
-        model = torch.nn.Linear(8, 1, bias=False)
-        with torch.no_grad():
-            model.weight.zero_()
-        optimizer = psring.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0), encoding=encoding)
-        for _ in range(steps):
-            optimizer.zero_grad()
-            model(torch.arange(1.0, 9).reshape(1, 8)).sum().backward()
-            optimizer.step()
-        share = -model.weight.detach()[0] / (steps * torch.arange(1.0, 9))
-        tell("encoding", encoding, bool(((share - 1).abs() < 0.5).all()), same_everywhere(model.weight.detach()), share.tolist())
+    for mode in ("ring", "ps"):
+        for encoding, steps in [("topk:0.25", 60), ("1bit", 60), ("int8", 30), ("bf16", 30)]:
+            model = torch.nn.Linear(8, 1, bias=False)
+            with torch.no_grad():
+                model.weight.zero_()
+            optimizer = psring.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0), mode, encoding=encoding)
+            for _ in range(steps):
+                optimizer.zero_grad()
+                model(torch.arange(1.0, 9).reshape(1, 8)).sum().backward()
+                optimizer.step()
+            optimizer.synchronize()
+            share = -model.weight.detach()[0] / (steps * torch.arange(1.0, 9))
+            tell("encoding", mode, encoding, bool(((share - 1).abs() < 0.5).all()), same_everywhere(model.weight.detach()), share.tolist())
+            optimizer.close()
+
+
+def owed():
+    """Of these gradients a step with topk:0.5 sends the first half, and the next one the other half
+    twice, so that after four a half has had 3, and the other 4. A saved state is the wrapped
+    optimizer's alone: who loads it after the first step owes nothing, and has 4 and 2."""
+    psring.init(deadline=120)
+    for mode in ("ring", "ps"):
+        for loads in (False, True):
+            layer, optimizer, step = steady(mode, encoding="topk:0.5")
+            for n in range(4):
+                saved = optimizer.state_dict()
+                if n == 1 and loads:
+                    optimizer.load_state_dict(saved)
+                step()
+            had = ((1 - layer.weight.detach()) / (1.5 * RATE)).unique().tolist()
+            tell("owed", mode, "loads" if loads else "goes on", sorted(saved) == ["param_groups", "state"], had == ([2, 4] if loads else [3, 4]),
+                 same_everywhere(layer.weight.detach()))
+            optimizer.close()
+
+
+def same_bits():
+    """Sums that each encoding sends as they are: a ring, shards, and neither have the same bits."""
+    psring.init(deadline=120)
+    ended = {}
+    for mode in ("ring", "ps"):
+        for encoding in (None, "none", "fp16", "bf16", "topk:1", "1bit"):
+            layer, optimizer, step = steady(mode, encoding=encoding)
+            for _ in range(STEPS):
+                step()
+            ended[mode, encoding] = layer.weight.detach().clone()
+            optimizer.close()
+    tell("bits", all(bool((weight == 1 - STEPS * 1.5 * RATE).all()) for weight in ended.values()))
+    _, optimizer, step = steady("ps", encoding="fp8")
+    try:
+        step()
+        tell("bits", False)
+    except psring.UsageError as failure:
+        tell("bits", "'fp8'" in failure.line and "int8" in failure.line)
 
 
 def loads():
@@ -171,7 +213,9 @@ PARTS = {
     "async": (apart, 1, "with async it is ahead without a bound"),
     "updates": (apart, 2, "every rank's pushes count as updates, and a change of mode gives all the same weights"),
     "join": (joined, 5, "ranks with different numbers of batches end with the weights of one process that had them all"),
-    "encoding": (encoded, 4, "gradients in fewer bytes arrive in the end"),
+    "encoding": (encoded, 8, "gradients in fewer bytes arrive in the end, by a ring and by shards"),
+    "owed": (owed, 4, "what a step did not send is in the next one, and in no saved state"),
+    "bits": (same_bits, 2, "sums that an encoding does not change have the same bits by a ring and by shards"),
     "loader": (loads, 2, "data is loaded by forked processes"),
     "threads": (threads, 1, "two threads with a group each make 1,000 all-reduces"),
 }

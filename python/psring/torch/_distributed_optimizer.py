@@ -33,8 +33,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     backward_passes_per_step  so many calls of backward() before a step(); their gradients are added
     bucket_bytes              how much is exchanged as a unit
-    encoding                  of mode "ring": how gradients are sent. "fp16", "bf16", "int8",
-                              "topk:R" or "1bit"; what rounding takes away is added in the next step
+    encoding                  how gradients are sent: "fp16", "bf16", "int8", "topk:R" or "1bit";
+                              what the last three take away is added in the next step, and is no
+                              part of state_dict()
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, mode: str = "ring", sync: str = "bsp", *, backward_passes_per_step: int = 1,
@@ -95,9 +96,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         if mode == "ring":
             exchange = Ring(self.optimizer, buckets, self._encoding)
         else:
-            if self._encoding not in (None, "none"):
-                raise usage("encoding belongs to mode ring")
-            exchange = Servers(self.optimizer, buckets, self._sync, self._await_weights)
+            exchange = Servers(self.optimizer, buckets, self._sync, self._encoding, self._await_weights)
         self._mode, self._buckets, self._exchange = mode, buckets, exchange
         self._passes = {}
         for bucket in buckets:

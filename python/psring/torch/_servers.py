@@ -57,8 +57,8 @@ class _Part:
 class Servers:
     """One table for each group of parameters; its parts are the group's buckets."""
 
-    def __init__(self, optimizer, buckets, sync, await_at):
-        self._optimizer, self._sync, self._await_at = optimizer, sync, await_at
+    def __init__(self, optimizer, buckets, sync, encoding, await_at):
+        self._optimizer, self._sync, self._encoding, self._await_at = optimizer, sync, encoding, await_at
         self._world = _place.world()
         if _place.comm().shards == 0:
             raise UnsupportedError("unsupported", "mode ps needs shards, and there are none: psring run --shards 1")
@@ -105,7 +105,7 @@ class Servers:
         parts = self._of_group[number]
         weights = torch.cat([part.weights for part in parts])
         self._tables[number] = self._world.table("parameters %d" % number, [part.bucket.count for part in parts], update=text,
-                                                 sync=self._sync, initial=weights, updates=self._updates,
+                                                 sync=self._sync, initial=weights, updates=self._updates, encoding=self._encoding,
                                                  fold="mean" if self._sync == "bsp" else "sum")
         self._texts[number] = text
         for part in parts:

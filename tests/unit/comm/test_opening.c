@@ -16,6 +16,7 @@ static size_t words_of_a_table(int64_t words[WORDS_MAX])
     int64_t *made = NULL;
     size_t count = 0;
     expect_ok(psr_opening_make("t", parts, 2, "sum", "ssp:2", &opening));
+    opening.compression = (psr_compression){PSR_ENCODING_TOPK, 10000000};
     opening.id = 14;
     opening.workers = workers;
     opening.worker_count = 3;
@@ -39,6 +40,8 @@ static void what_is_told_of_a_table_is_read_as_it_was(void **state)
     assert_int_equal(opening.workers[0], 2);
     assert_int_equal(psr_opening_values(&opening), 8);
     assert_string_equal(opening.update, "sum");
+    assert_int_equal(opening.compression.encoding, PSR_ENCODING_TOPK);
+    assert_int_equal(opening.compression.ratio, 10000000);
     psr_opening_done(&opening);
 }
 
@@ -50,7 +53,7 @@ static void a_count_that_cannot_be_is_refused(void **state)
                                    INT64_MAX};
     int64_t words[WORDS_MAX];
     (void)state;
-    for (size_t i = 0; i < 7 + 5; i++) /* before the name */
+    for (size_t i = 0; i < 13 + 5; i++) /* before the name */
         for (size_t e = 0; e < sizeof ends / sizeof ends[0]; e++) {
             psr_opening opening = {0};
             size_t count = words_of_a_table(words);
