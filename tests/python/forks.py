@@ -91,6 +91,10 @@ class Ranks:
             self._told[rank] = Ended(status, *(file.read() for file in self._files[rank]))
         return self._told[rank]
 
+    def kill(self, rank):
+        if rank not in self._told:
+            os.kill(self.pids[rank], signal.SIGKILL)
+
     def wait_all(self):
         return [self.wait(rank) for rank in range(len(self.pids))]
 
@@ -98,10 +102,9 @@ class Ranks:
         return self
 
     def __exit__(self, *_):
-        for rank, pid in enumerate(self.pids):
-            if rank not in self._told:
-                os.kill(pid, signal.SIGKILL)
-                self.wait(rank)
+        for rank in range(len(self.pids)):
+            self.kill(rank)
+            self.wait(rank)
 
 
 def by_hand(folder, ranks, shards=0):

@@ -19,24 +19,29 @@ from torch_work import Batches, loss, mlp  # noqa: E402
 
 import psring.torch as psring  # noqa: E402
 
-VICTIM, FAILS_AT, DEADLINE_S = 1, 3, 8
+FAILS_AT, DEADLINE_S = 3, 8
+# What docs/pytorch.md promises, from the failure until all others have raised: this, or this after
+# three quarters of the deadline. A process that is ready to run may still have to wait for a
+# processor: the soonest of some tries counts.
+AT_ONCE_S, TRIES = 1, 4
 
 
-def training(mode, fail, deadline=60):
-    """Steps until something fails; the victim fails in its own way."""
+def training(mode, fail, victim, deadline):
+    """Steps until something fails; the victim says when, and fails in its own way."""
     def work():
         psring.init(deadline=deadline)
         model, batches = mlp(), Batches(20)
         optimizer = psring.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1), mode)
         try:
             for step in range(1000000):
-                if psring.rank() == VICTIM and step == FAILS_AT:
+                if psring.rank() == victim and step == FAILS_AT:
+                    print("fails", time.monotonic(), flush=True)
                     fail()
                 optimizer.zero_grad()
                 loss(model, batches.own()).backward()
                 optimizer.step()
         except psring.Error as failure:
-            print("raised", type(failure).__name__, failure.rank, failure.host, failure.line, flush=True)
+            print("raised", time.monotonic(), type(failure).__name__, failure.rank, failure.host, failure.line, flush=True)
             raise
     return work
 
@@ -53,19 +58,42 @@ def excepts():
     raise ValueError("this batch is bad")
 
 
-def told_of(ended, line):
-    """Whether that rank raised an exception that names the victim and its host."""
-    raised = [words.split(" ", 4) for words in ended.lines if words.startswith("raised ")]
-    return ended.status == 1 and len(raised) == 1 and raised[0][2] == str(VICTIM) and raised[0][3] == socket.gethostname() and line in raised[0][4]
+def raised_by(ended, victim, line):
+    """When that rank raised an exception that names the victim and its host. None: it did not."""
+    raised = [words.split(" ", 5) for words in ended.lines if words.startswith("raised ")]
+    named = ended.status == 1 and len(raised) == 1 and raised[0][3:5] == [str(victim), socket.gethostname()] and line in raised[0][5]
+    return float(raised[0][1]) if named else None
+
+
+def failure_of(way, mode, victim, deadline, line):
+    """(seconds until all others had raised, or None if they have not as they should; what was
+    said)."""
+    with ranks_by_hand(training(mode, way, victim, deadline), 3, 1 if mode == "ps" else 0) as ranks:
+        others = [ranks.wait(rank) for rank in range(3) if rank != victim]
+        ranks.kill(victim)
+        said = ranks.wait(victim).lines
+    times = [raised_by(rank, victim, line) for rank in others]
+    if None in times or not said:
+        return None, [text for rank in others for text in rank.why()]
+    return max(times) - float(said[0].split()[1]), []
 
 
 def failures(tap):
-    for name, fail, mode, shards, line in [("killed", killed, "ps", 1, ""), ("stopped", stopped, "ring", 0, ""),
-                                           ("that raises", excepts, "ps", 1, "ValueError: this batch is bad")]:
-        with ranks_by_hand(training(mode, fail, DEADLINE_S if fail is stopped else 60), 3, shards) as ranks:
-            ended = [ranks.wait(rank) for rank in range(3) if rank != VICTIM]
-        tap.ok(all(told_of(rank, line) for rank in ended), "a rank %s is named, with its host, by all others" % name,
-               [said for rank in ended for said in rank.why()])
+    for name, way, mode, victim, deadline, line, least, most in [
+            ("killed", killed, "ps", 1, 60, "", 0, AT_ONCE_S), ("killed", killed, "ring", 1, DEADLINE_S, "", 0, AT_ONCE_S),
+            ("killed, the first", killed, "ring", 0, 60, "", 0, AT_ONCE_S),
+            ("stopped", stopped, "ring", 1, DEADLINE_S, "", DEADLINE_S / 2, DEADLINE_S * 3 / 4 + AT_ONCE_S),
+            ("that raises", excepts, "ps", 1, 60, "ValueError: this batch is bad", 0, AT_ONCE_S)]:
+        took = []
+        for _ in range(TRIES):
+            seconds, why = failure_of(way, mode, victim, deadline, line)
+            took.append(seconds)
+            if seconds is None or seconds <= most:
+                break
+        tap.ok(None not in took and least <= min(took) <= most,
+               "a rank %s is named with its host by all others within %g s (mode %s, a deadline of %d s)" % (name, most, mode, deadline),
+               why + ["seconds: %s" % took])
+        print("# after %s s" % " ".join("%.3f" % seconds for seconds in took if seconds is not None), flush=True)
 
 
 def exists(pid):
