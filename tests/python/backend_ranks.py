@@ -12,6 +12,7 @@ import threading
 
 import torch
 import torch.distributed as dist
+from documented import documented
 import torch.nn.functional as F
 
 WHAT, RANK, SIZE, FILE = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
@@ -189,8 +190,9 @@ def threads():
 def mistakes():
     meta = torch.empty(3, device="meta")
     backend = dist.group.WORLD._get_backend(torch.device("cpu"))
-    refused("a tensor elsewhere", "is on meta; the backend psring takes tensors in the CPU's memory: call .cpu()",
-            lambda: backend.allreduce([meta]))
+    line = "all_reduce: the tensor is on meta; the backend psring takes tensors in the CPU's memory: call .cpu()"
+    refused("a tensor elsewhere", line, lambda: backend.allreduce([meta]))
+    tell("as documented", documented(line))
     refused("a sparse tensor", "call .to_dense()", lambda: dist.all_reduce(torch.eye(3).to_sparse()))
     refused("bits of floats", "take whole numbers", lambda: dist.all_reduce(torch.ones(2), dist.ReduceOp.BXOR))
     refused("parts that do not fit", "are not %d times" % SIZE, lambda: dist.all_gather_into_tensor(torch.empty(1), torch.empty(1)))

@@ -11,6 +11,7 @@ import sys
 
 here = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(here.parent / "integration"))
+from documented import documented  # noqa: E402
 from psring_run import PATIENCE_S, Tap  # noqa: E402
 
 psring, packages, python = sys.argv[1:4]
@@ -59,7 +60,7 @@ def other_torches(tap):
         program = "import sys, types\nsys.modules['torch'] = %s\nimport psring.torch" % torch
         done = subprocess.run([python, "-c", program], env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
         said = done.stderr.splitlines()
-        tap.ok(done.returncode == 1 and said[-1:] == [line] and "During handling" not in done.stderr, "says: " + line, said)
+        tap.ok(done.returncode == 1 and said[-1:] == [line] and "During handling" not in done.stderr and documented(line), "says: " + line, said)
 
 
 def main():

@@ -9,6 +9,7 @@ import socket
 import sys
 import time
 
+from documented import documented
 from forks import PATIENCE_S, Ranks, Tap, ranks_by_hand, started
 
 if __name__ == "__main__":
@@ -22,7 +23,8 @@ import psring.torch as psring  # noqa: E402
 FAILS_AT, DEADLINE_S = 3, 8
 # What docs/pytorch.md promises, from the failure until all others have raised: this, or this after
 # three quarters of the deadline. A process that is ready to run may still have to wait for a
-# processor: the soonest of some tries counts.
+# processor: the soonest of some tries counts, and where more processes want to run than there are
+# processors, a longer time says nothing.
 AT_ONCE_S, TRIES = 1, 4
 
 
@@ -66,8 +68,8 @@ def raised_by(ended, victim, line):
 
 
 def failure_of(way, mode, victim, deadline, line):
-    """(seconds until all others had raised, or None if they have not as they should; what was
-    said)."""
+    """(seconds until all others had raised, or None if they have not as they should; what was said
+    then, or is not documented)."""
     with ranks_by_hand(training(mode, way, victim, deadline), 3, 1 if mode == "ps" else 0) as ranks:
         others = [ranks.wait(rank) for rank in range(3) if rank != victim]
         ranks.kill(victim)
@@ -75,7 +77,8 @@ def failure_of(way, mode, victim, deadline, line):
     times = [raised_by(rank, victim, line) for rank in others]
     if None in times or not said:
         return None, [text for rank in others for text in rank.why()]
-    return max(times) - float(said[0].split()[1]), []
+    undocumented = [rank.err[-1] for rank in others if not documented(rank.err[-1])]
+    return max(times) - float(said[0].split()[1]), undocumented
 
 
 def failures(tap):
@@ -90,9 +93,13 @@ def failures(tap):
             took.append(seconds)
             if seconds is None or seconds <= most:
                 break
-        tap.ok(None not in took and least <= min(took) <= most,
-               "a rank %s is named with its host by all others within %g s (mode %s, a deadline of %d s)" % (name, most, mode, deadline),
-               why + ["seconds: %s" % took])
+        what = "a rank %s is named with its host by all others within %g s (mode %s, a deadline of %d s), as documented" % (name, most, mode, deadline)
+        seconds = min(took) if None not in took else None
+        busy = os.getloadavg()[0] / os.cpu_count()
+        if seconds is not None and not why and most < seconds < deadline and busy > 1:
+            tap.skip(what, "it took %.3f s on a machine with %.1f processes for each processor" % (seconds, busy))
+            continue
+        tap.ok(seconds is not None and least <= seconds <= most and not why, what, why + ["seconds: %s" % took])
         print("# after %s s" % " ".join("%.3f" % seconds for seconds in took if seconds is not None), flush=True)
 
 
