@@ -1,4 +1,5 @@
-"""python/examples/mnist.py under each launcher that is here: psring run, torchrun, mpirun. TAP.
+"""python/examples/mnist.py under each launcher that is here, as docs/pytorch.md has the commands:
+psring run, torchrun, mpirun, srun; and with the variables that srun sets. TAP.
 
 usage: test_torch_example.py SHARD PACKAGES PSRING EXAMPLE"""
 
@@ -16,7 +17,7 @@ if __name__ == "__main__":
     started(*sys.argv[1:3])
 
 import torch  # noqa: E402
-from test_torch_starts import free_port  # noqa: E402
+from test_torch_starts import free_port, places  # noqa: E402
 
 launcher, example = (sys.argv + [""] * 4)[3:5]
 
@@ -35,22 +36,43 @@ def data(folder):
                 file.write(head + bytes(values.to(torch.uint8).numpy()))
 
 
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "pytorch.md"
+
+
+def documented(name, more, program, arguments):
+    """The command of docs/pytorch.md that begins so, with the launcher's own program, more options,
+    and other arguments of the example."""
+    _, _, block = PAGE.read_text(encoding="utf-8").partition("\n```\ncd python/examples\n")
+    words = next(line.split() for line in block.partition("```")[0].splitlines() if line.startswith(name + " "))
+    before = [sys.executable if word == "python3" else word for word in words[1:words.index("mnist.py")]]
+    return [program, *more, *before, example, *arguments]
+
+
+def with_variables(command, ranks):
+    """The same with the variables that a launcher would set, for each of its ranks."""
+    started = [subprocess.Popen(command, env={**bare(), **variables}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for variables in ranks]
+    out, err = zip(*[process.communicate(timeout=PATIENCE_S) for process in started])
+    return subprocess.CompletedProcess(command, max(process.returncode for process in started), "".join(out), "".join(err))
+
+
 def examples(tap, folder):
     """The same program by each launcher that is here: the same weights, so the same accuracy."""
-    program = [sys.executable, example, "--data", folder, "--steps", "40", "--lr", "0.1"]
+    arguments = ["--data", folder, "--steps", "40", "--lr", "0.1"]
     torchrun = shutil.which("torchrun", path=os.path.dirname(sys.executable) + os.pathsep + os.environ["PATH"])
     mpirun, version = shutil.which("mpirun"), ""
     if mpirun:
         version = subprocess.run([mpirun, "--version"], capture_output=True, text=True, timeout=PATIENCE_S).stdout
     root = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"] if "Open MPI" in version else []
     found = {}
-    for name, command in [("psring run --shards 2", [launcher, "run", "-n", "2", "--shards", "2", "--", *program]),
-                          ("torchrun", torchrun and [torchrun, "--nproc-per-node", "2", "--master-port", free_port(), *program[1:]]),
-                          ("mpirun", mpirun and [mpirun, *root, "-n", "2", *program])]:
-        if not command:
+    for name, program, more in [("psring run", launcher, []), ("torchrun", torchrun, ["--master-port", free_port()]), ("mpirun", mpirun, root),
+                                ("srun", shutil.which("srun"), []), ("Slurm's variables", sys.executable, [])]:
+        if not program:
             tap.skip("the example under " + name, "%s is not installed" % name)
             continue
-        done = subprocess.run(command, env=bare(), capture_output=True, text=True, timeout=PATIENCE_S)
+        if name in places():
+            done = with_variables([program, example, *arguments], places()[name])
+        else:
+            done = subprocess.run(documented(name, more, program, arguments), env=bare(), capture_output=True, text=True, timeout=PATIENCE_S)
         accuracies = [line.split()[-1] for line in done.stdout.splitlines() if "accuracy" in line]
         found[name] = accuracies
         tap.ok(done.returncode == 0 and len(accuracies) == 2 and len(set(accuracies)) == 1 and float(accuracies[0]) > 0.5,
