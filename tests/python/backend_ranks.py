@@ -12,8 +12,8 @@ import threading
 
 import torch
 import torch.distributed as dist
-from documented import documented
 import torch.nn.functional as F
+from documented import documented
 
 WHAT, RANK, SIZE, FILE = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
 
@@ -294,6 +294,23 @@ def loss_of_rank_1(how):
         open(FILE + "-told", "w").close()
 
 
+def all_are_killed():
+    """Rank 0 of two kills both."""
+    begin()
+    dist.all_reduce(torch.ones(4))
+    if RANK == 1:
+        with open(FILE + "-new", "w") as file:
+            file.write(str(os.getpid()))
+        os.rename(FILE + "-new", FILE + "-pid")
+        signal.pause()
+    while not os.path.exists(FILE + "-pid"):
+        signal.sigtimedwait([], 0.1)
+    with open(FILE + "-pid") as file:
+        other = int(file.read())
+    os.kill(other, signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def main():
     torch.set_num_threads(1)
     what, _, argument = WHAT.partition(":")
@@ -307,9 +324,11 @@ def main():
         hosts()
     elif what == "loss":
         loss_of_rank_1(argument)
+    elif what == "all-killed":
+        all_are_killed()
     else:
         begin()
-        for part in (reductions, moves, futures, threads, mistakes, groups):
+        for part in (threads,) if what == "threads" else (reductions, moves, futures, threads, mistakes, groups):
             part()
         dist.destroy_process_group()
 

@@ -32,21 +32,25 @@ KINDS = ("test_DistributedDataParallelCPU", "test_all_to_all", "test_barrier_tim
 def ranks(count, what):
     """The lines that all ranks printed, sorted, and what went wrong."""
     with Workspace() as folder:
-        meeting = os.path.join(folder, "meeting")
-        started = [subprocess.Popen([python, here / "backend_ranks.py", what, str(rank), str(count), meeting], env={**environment, "XDG_RUNTIME_DIR": folder},
-                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for rank in range(count)]
-        lines, problems = [], []
-        for process in started:
-            try:
-                out, err = process.communicate(timeout=PATIENCE_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                out, err = process.communicate()
-                problems.append("a rank was ended by the test")
-            lines += out.splitlines()
-            problems += err.splitlines()[-6:]
-        left = [name for name in os.listdir(folder) if name.startswith("psring-torch-")]
-        lines += ["left: " + name for name in left]
+        return played(count, what, folder, "meeting")
+
+
+def played(count, what, folder, meeting):
+    started = [subprocess.Popen([python, here / "backend_ranks.py", what, str(rank), str(count), os.path.join(folder, meeting)],
+                                env={**environment, "XDG_RUNTIME_DIR": folder}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+               for rank in range(count)]
+    lines, problems = [], []
+    for process in started:
+        try:
+            out, err = process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
+            problems.append("a rank was ended by the test")
+        lines += out.splitlines()
+        problems += err.splitlines()[-6:]
+    left = [name for name in os.listdir(folder) if name.startswith("psring-torch-")]
+    lines += ["left: " + name for name in left]
     return sorted(lines), problems
 
 
@@ -79,6 +83,15 @@ def losses(tap):
                              ("raises", "a rank that raised an exception", ["rank 1", "ValueError: a mistake of rank 1"])]:
         said, problems = ranks(3, "loss:" + how)
         tap.ok(len(said) == 2 and all(word in line for line in said for word in words + [HOST]), name + " is told with its host", said + problems)
+
+
+def all_killed(tap):
+    """Nobody is left to remove the folder by which they shared memory."""
+    with Workspace() as folder:
+        said, problems = played(2, "all-killed", folder, "meeting")
+        tap.ok(len(said) == 1 and said[0].startswith("left: "), "ranks that are all killed leave a folder", said + problems)
+        said, problems = played(2, "threads", folder, "again")
+        tap.ok(len(said) == 2 and not any(line.startswith("left: ") for line in said), "which the next start removes", said + problems)
 
 
 def compiling(tap):
@@ -160,7 +173,7 @@ def main():
         print("1..0 # SKIP %s has no torch or no cffi; PSR_PYTHON names another Python" % python)
         return
     tap = Tap()
-    for part in (torchs_own,) if sys.argv[3:] == ["--torch"] else (compiling, entry, collectives, hosts, bits, losses):
+    for part in (torchs_own,) if sys.argv[3:] == ["--torch"] else (compiling, entry, collectives, hosts, bits, losses, all_killed):
         part(tap)
     tap.end()
 

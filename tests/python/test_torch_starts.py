@@ -5,6 +5,7 @@ usage: test_torch_starts.py SHARD PACKAGES PSRING"""
 
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
@@ -83,6 +84,38 @@ def two_hosts(tap):
            [line for rank in ended for line in rank.why()])
 
 
+def folders_are_swept(tap):
+    """What killed ranks held is removed by the next start, and what others hold is not."""
+    from psring.torch import _folders
+
+    def hold(path):
+        def work():
+            held = _folders.make(path)
+            with open(os.path.join(path, "socket"), "w"):
+                print("held", held is not None, flush=True)
+            os.write(told[1], b"h")
+            signal.pause()
+        return work
+
+    with tempfile.TemporaryDirectory(prefix="psring-test-") as base:
+        told, paths = os.pipe(), [os.path.join(base, "psring-shards-%d" % n) for n in range(2)]
+        foreign = os.path.join(base, "another")
+        os.mkdir(foreign)
+        with Ranks(hold(paths[0]), [{}]) as killed, Ranks(hold(paths[1]), [{}]):
+            read = os.read(told[0], 1) + os.read(told[0], 1)
+            _folders.sweep(base, "psring-shards-")
+            held = sorted(os.listdir(base))
+            killed.kill(0)
+            killed.wait(0)
+            _folders.sweep(base, "psring-shards-")
+            left = sorted(os.listdir(base))
+            again = _folders.make(paths[0])
+        for descriptor in (*told, again):
+            os.close(descriptor)
+    tap.ok(read == b"hh" and held == ["another", "psring-shards-0", "psring-shards-1"] and left == ["another", "psring-shards-1"],
+           "a folder that killed ranks left is removed by the next start, one that others hold is not", [str(held), str(left)])
+
+
 def refusals(tap):
     def without_program():
         os.environ["PATH"] = "/nowhere"
@@ -106,6 +139,7 @@ def main():
     tap = Tap()
     shards_are_started(tap)
     two_hosts(tap)
+    folders_are_swept(tap)
     refusals(tap)
     tap.end()
 

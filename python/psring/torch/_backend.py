@@ -10,7 +10,6 @@ import multiprocessing.util
 import os
 import secrets
 import socket
-import stat
 import sys
 import tempfile
 
@@ -19,7 +18,7 @@ import torch.distributed as dist
 
 from .._communicator import exception_line
 from .._errors import usage
-from . import _compile
+from . import _compile, _folders
 
 DEADLINE_S = 30  # after so long a process that says nothing at all is given up
 SOCKET_PATH_BYTES = 60  # what a folder's path may have, so that paths of sockets in it fit into 108
@@ -48,17 +47,27 @@ def _interface():
     raise usage("the ranks are on several hosts, and the way to %s does not say by which interface: set PSRING_INTERFACE" % other)
 
 
+_held = {}  # {path: descriptor} of the folders below, which this process holds
+
+
+def _forget_removed():
+    for path in [path for path in _held if not os.path.exists(path)]:
+        os.close(_held.pop(path))
+
+
 def _sharing(token):
     """A folder in which this host's ranks share memory, made by the first; "": there is none."""
-    name = "psring-torch-" + token
+    prefix = "psring-torch-"
+    name = prefix + token
+    _forget_removed()
     for base in (os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp"):
         path = os.path.join(base, name)
         if not os.path.isabs(path) or len(os.fsencode(path)) > SOCKET_PATH_BYTES or not os.access(base, os.W_OK):
             continue
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(path, 0o700)
-        found = os.lstat(path)
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and stat.S_IMODE(found.st_mode) == 0o700:
+        _folders.sweep(base, prefix)
+        held = _folders.make(path)
+        if held is not None:
+            _held[path] = held
             return path
     return ""
 

@@ -5,8 +5,8 @@ Ranks and shards meet anew, at a place that rank 0 tells by the launcher's commu
 that is a socket in a folder of this user, on several ones rank 0's address and a fresh key."""
 
 import atexit
-import fcntl
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -16,11 +16,13 @@ from .. import _communicator
 from .._errors import Error, error_of, usage
 from .._library import new
 from .._psring import ffi, lib
+from . import _folders
 from ._told import told
 
 # What launchers tell their ranks would tell a shard that it is one of these.
 LAUNCHERS = ("PSRING_", "RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MASTER_", "TORCHELASTIC_", "DMLC_", "MS_", "OMPI_", "PMI",
              "MPI_", "PRTE_", "SLURM_")
+PREFIX = "psring-shards-"
 END_S = 10  # so long a shard may take to end after the ranks have left
 
 
@@ -29,20 +31,18 @@ class _Folder:
     still lives: a lock of a process ends with it."""
 
     def __init__(self, here):
-        first = here.rank == 0
-        self.path = told(here, os.fsencode(tempfile.mkdtemp(prefix="psring-shards-")) if first else None, name="folder's name").decode()
-        self._lock = os.open(os.path.join(self.path, "lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.lockf(self._lock, fcntl.LOCK_SH)
+        own = os.path.join(tempfile.gettempdir(), PREFIX + secrets.token_hex(8))
+        if here.rank == 0:
+            _folders.sweep(tempfile.gettempdir(), PREFIX)
+        self.path = told(here, os.fsencode(own) if here.rank == 0 else None, name="folder's name").decode()
+        self._held = _folders.make(self.path)
+        if self._held is None:
+            raise Error("io", "%s is not a folder of this user alone" % self.path)
         here.barrier()
 
     def leave(self):
-        fcntl.lockf(self._lock, fcntl.LOCK_UN)
-        try:
-            fcntl.lockf(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(self.path, ignore_errors=True)
-        except OSError:
-            pass  # another rank is still there
-        os.close(self._lock)
+        os.close(self._held)
+        _folders.remove_unheld(self.path)  # another rank may still be there
 
 
 class Shards:
