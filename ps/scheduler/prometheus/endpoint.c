@@ -28,6 +28,7 @@
 typedef struct connection {
     int fd; /* -1: free */
     bool shut;
+    uint64_t number; /* connections are counted: several may come in one millisecond */
     int64_t since_ms;
 } connection;
 
@@ -38,6 +39,7 @@ struct psr_endpoint {
     int quit;     /* an eventfd: readable when the thread is to end */
     struct MHD_Daemon *daemon;
     connection connections[CONNECTIONS_MAX]; /* the thread's */
+    uint64_t accepted;                       /* the thread's */
     pthread_t thread;
     bool has_thread;
 };
@@ -120,7 +122,7 @@ static connection *oldest_of(psr_endpoint *e)
     connection *oldest = NULL;
     for (size_t i = 0; i < CONNECTIONS_MAX; i++) {
         connection *c = &e->connections[i];
-        if (c->fd >= 0 && !c->shut && (oldest == NULL || c->since_ms < oldest->since_ms))
+        if (c->fd >= 0 && !c->shut && (oldest == NULL || c->number < oldest->number))
             oldest = c;
     }
     return oldest;
@@ -149,7 +151,8 @@ static void on_connection(void *context, struct MHD_Connection *of, void **place
         connection *c = &e->connections[i];
         if (c->fd >= 0)
             continue;
-        *c = (connection){.fd = info->connect_fd, .since_ms = psr_clock_ms()};
+        *c = (connection){
+            .fd = info->connect_fd, .number = e->accepted++, .since_ms = psr_clock_ms()};
         *place = c;
         break;
     }
