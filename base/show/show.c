@@ -90,11 +90,12 @@ static void add_mode(psr_text_end *end, const psr_config *config)
 
 static void add_training(psr_text_end *end, const psr_config *config)
 {
-    char precision[64], optimizer[64], schedule[128], backend[64], batch[32], length[64] = "";
+    char precision[64], optimizer[64], schedule[128], computes[64], batch[32], length[64] = "";
     get(config, "precision", precision, sizeof precision);
     get(config, "optimizer", optimizer, sizeof optimizer);
     get(config, "lr-schedule", schedule, sizeof schedule);
-    get(config, "backend", backend, sizeof backend);
+    get(config, psr_config_uses_gpu(config, NULL) ? "device" : "backend", computes,
+        sizeof computes);
     snprintf(batch, sizeof batch, "%u per worker", config->batch_size);
     if (config->steps)
         snprintf(length, sizeof length, "%llu steps", (unsigned long long)config->steps);
@@ -104,7 +105,7 @@ static void add_training(psr_text_end *end, const psr_config *config)
     if (config->seconds > 0)
         snprintf(length + strlen(length), sizeof length - strlen(length), "%s%g s of training",
                  length[0] != '\0' ? ", or " : "", config->seconds);
-    psr_text_add(end, "  model      %s, %s on %s\n", config->model, precision, backend);
+    psr_text_add(end, "  model      %s, %s on %s\n", config->model, precision, computes);
     psr_text_add(end, "  data       %s, batch %s, %s\n", config->data, batch, length);
     psr_text_add(end, "  optimizer  %s, lr %g (%s), seed %llu\n", optimizer, config->lr, schedule,
                  (unsigned long long)config->seed);

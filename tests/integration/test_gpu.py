@@ -61,6 +61,7 @@ def check_modes(tap, psring, directory, case):
     if not tap.ok(local.status == 0, "%s: local ends well" % case, local.why()):
         return
     tap.ok(len(set(local.hashes().values())) == options["steps"], "%s: every step changes the weights" % case, local.why())
+    tap.ok("%s, %s on cuda" % (options["model"], options.get("precision", "fp32")) in local.stdout, "%s: a person is told what computes" % case, local.why())
     for name, mode in MODES.items():
         run = Run(psring, directory, name, dict(COMMON, **options, **mode))
         tap.ok(run.status == 0 and run.hashes() == local.hashes(), "%s: %s ends every step with the bits of local" % (case, name), run.why())
