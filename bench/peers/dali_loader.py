@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Images a second of NVIDIA DALI's pipeline on processors alone, with one thread, from the same files
-that bench_loader reads, and with the same augmentation (loader_peer.py). One line of JSON.
+"""Images a second of NVIDIA DALI's pipeline on processors alone, with one thread, from the same
+files that bench_loader reads, and with the same augmentation (loader_peer.py). One line of JSON.
 """
 import loader_peer as peer
 import numpy

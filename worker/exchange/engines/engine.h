@@ -1,8 +1,8 @@
 /* Engines: the part of an exchange that differs between architectures. They do no I/O. Each engine
  * is for one route, and handles the plan's buckets of that route only; local, mpi and nccl handle
- * all buckets. A binding (worker/exchange/binding.h) is the set of engines that a view's plan needs.
- * exchange.c (real sockets and threads) and the simulated cluster of the tests drive the same
- * engines. Nothing else in worker/ knows the architecture.
+ * all buckets. A binding (worker/exchange/binding.h) is the set of engines that a view's plan
+ * needs. exchange.c (real sockets and threads) and the simulated cluster of the tests drive the
+ * same engines. Nothing else in worker/ knows the architecture.
  *
  * Events in: ready, end_step, message. Out: messages through the outbox, and landed(step, bucket):
  * the bucket's range of the weights arena now holds the weights AFTER that step. One thread: the
@@ -141,9 +141,9 @@ typedef struct psr_ways {
     uint32_t count;
 } psr_ways;
 
-/* The engines for the routes of the plan's buckets; or the one that config asks for (local, mpi, nccl),
- * whose buckets have no route. UNSUPPORTED: this build has no engine for it. FORMAT: the plan has a
- * route that does not fit config's mode. */
+/* The engines for the routes of the plan's buckets; or the one that config asks for (local, mpi,
+ * nccl), whose buckets have no route. UNSUPPORTED: this build has no engine for it. FORMAT: the
+ * plan has a route that does not fit config's mode. */
 PSR_MUST_CHECK psr_err psr_engine_choose(const psr_config *config, const psr_plan *plan,
                                          psr_ways *ret_ways);
 

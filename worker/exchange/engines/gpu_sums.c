@@ -298,8 +298,8 @@ psr_err psr_gpu_sums_new(const psr_gpu_sums_options *options, psr_gpu_sums **ret
     return PSR_OK;
 }
 
-/* The thread may be within a call on the group that waits for others; then only the group's end ends
- * it, and it is within, so that ending is safe. */
+/* The thread may be within a call on the group that waits for others; then only the group's end
+ * ends it, and it is within, so that ending is safe. */
 static void end_calls(psr_gpu_sums *sums, const struct timespec *until)
 {
     if (pthread_mutex_clocklock(&sums->calls, CLOCK_MONOTONIC, until) == 0) {

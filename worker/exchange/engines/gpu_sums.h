@@ -1,10 +1,10 @@
 /* Sums over the GPUs of all workers, through the table of model/cuda/api.h: those of NCCL, or of an
  * emulation.
  *
- * Gradients lie in the host's arena, whose pages may change hands, so that a GPU does not copy from
- * it. A sum takes four steps: into pinned memory of our own, to the GPU, over the GPUs, and back the
- * same way. Sums are ordered on one stream, so that copies and sums of buckets follow each other
- * while the backward pass goes on.
+ * Gradients lie in the host's arena, whose pages may change hands, so that a GPU does not copy
+ * from it. A sum takes four steps: into pinned memory of our own, to the GPU, over the GPUs, and
+ * back the same way. Sums are ordered on one stream, so that copies and sums of buckets follow each
+ * other while the backward pass goes on.
  *
  * One thread of its own makes all calls: joining waits for all other processes without a deadline.
  * The thread that has the sockets never calls it, and hears of a peer's death meanwhile.
