@@ -5,6 +5,7 @@ and the run goes on to its end.
 
 usage: test_metrics_port.py PSRING"""
 
+import atexit
 import http.client
 import json
 import os
@@ -71,6 +72,7 @@ class Served:
         command = [psring, "train", "--out", self.out, "--steps", "1000000", "--slow", SLOW]
         command += ["--%s=%s" % item for item in dict(OPTIONS, **options).items()]
         self.live = Live(command, directory, "live-%d" % len(os.listdir(directory)))
+        atexit.register(self.live.kill)  # a check that raises leaves nothing behind
         self.live.wait_line(r"step 20/")
         with open(os.path.join(self.out, "run.json")) as text:
             self.run = json.load(text)
