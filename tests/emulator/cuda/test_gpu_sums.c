@@ -86,9 +86,9 @@ static int setup(void **state)
 
 /* ---- sums ---- */
 
-static float value_of(uint32_t member, size_t i, int step)
+static float value_of(uint32_t index, size_t i, int step)
 {
-    return (float)(i + (size_t)step) / (float)(3 + member);
+    return (float)(i + (size_t)step) / (float)(3 + index);
 }
 
 static void order_step(member *m, int step)

@@ -20,6 +20,7 @@ static psr_err open_sums(const psr_engine_env *env, psr_engine *engine,
                                           .most = env->buckets->count,
                                           .arena = env->gradients,
                                           .length = env->layout->length,
+                                          .patience_ms = (int)(env->config->deadline_s * 1000),
                                           .context = engine,
                                           .changed = changed};
     psr_gpu_sums *sums = NULL;

@@ -44,6 +44,7 @@ struct psr_gpu_sums {
     float *on_device, *pinned; /* [length]: as the arena lies */
     sum *ordered;              /* [most], in order: on the stream */
     uint32_t ordered_count;
+    bool group_failed; /* what failed was a call on the group */
 };
 
 /* ---- the thread ---- */
@@ -68,7 +69,10 @@ static psr_err join(psr_gpu_sums *sums)
 {
     const psr_gpu_sums_options *o = &sums->options;
     psr_cuda_group *group = NULL;
-    PSR_TRY(o->api->group_join(sums->device, sums->id, o->processes, o->process, &group));
+    const psr_err err =
+        o->api->group_join(sums->device, sums->id, o->processes, o->process, &group);
+    sums->group_failed = err != PSR_OK;
+    PSR_TRY(err);
     pthread_mutex_lock(&sums->calls);
     sums->group = group;
     pthread_mutex_unlock(&sums->calls);
@@ -102,6 +106,7 @@ static psr_err sum_on_device(psr_gpu_sums *sums, const sum *s)
                             ? sums->options.api->group_sum(sums->group, sums->stream,
                                                            sums->on_device + s->first, s->count)
                             : psr_fail(PSR_ERR_COMPUTE, "the group was ended");
+    sums->group_failed = err != PSR_OK;
     leave_calls(sums);
     return err;
 }
@@ -127,6 +132,7 @@ static psr_err check(psr_gpu_sums *sums)
     pthread_mutex_lock(&sums->calls);
     if (sums->group != NULL)
         err = sums->options.api->group_check(sums->group);
+    sums->group_failed = err != PSR_OK;
     leave_calls(sums);
     return err == PSR_OK ? sums->options.api->device_check(sums->device) : err;
 }
@@ -201,6 +207,25 @@ static void close_device(psr_gpu_sums *sums)
     sums->options.api->device_close(sums->device);
 }
 
+/* Until the owner ends the sums, since it has heard who was lost; or this failure is the first. A
+ * device that failed by itself is told at once. The detail is kept. */
+static void keep_back(psr_gpu_sums *sums)
+{
+    char detail[PSR_ERR_DETAIL_BYTES];
+    psr_err_detail_keep(detail);
+    const bool others =
+        sums->group_failed && sums->options.api->device_check(sums->device) == PSR_OK;
+    psr_err_detail_restore(detail);
+    if (!others)
+        return;
+    const struct timespec until = psr_clock_after_ns((int64_t)sums->options.patience_ms * 1000000);
+    pthread_mutex_lock(&sums->mutex);
+    while (!sums->quit &&
+           pthread_cond_clockwait(&sums->condition, &sums->mutex, CLOCK_MONOTONIC, &until) == 0)
+        continue;
+    pthread_mutex_unlock(&sums->mutex);
+}
+
 static void *run_thread(void *context)
 {
     psr_gpu_sums *sums = context;
@@ -209,6 +234,7 @@ static void *run_thread(void *context)
         asked != NULL ? work(sums, asked) : psr_fail(PSR_ERR_NOMEM, "no memory for sums on a GPU");
     free(asked);
     if (err != PSR_OK) {
+        keep_back(sums);
         pthread_mutex_lock(&sums->mutex);
         snprintf(sums->failure, sizeof sums->failure, "--mode nccl: %.900s", psr_err_detail());
         sums->status = err;

@@ -27,6 +27,9 @@ typedef struct psr_gpu_sums_options {
     uint32_t most;               /* most sums that may be under way at a time */
     float *arena;                /* what is summed are parts of it; borrowed for life */
     size_t length;
+    /* How long a failure of the group is kept back: it may be the trace of another process that was
+     * lost, and then whoever watches processes ends the run meanwhile, and names it. */
+    int patience_ms;
     void *context;
     /* A sum has ended, or all have failed. Called on the thread, until psr_gpu_sums_free; it may
      * call no function of this header. */
