@@ -272,8 +272,8 @@ def loss_of_rank_1(how):
     """Rank 1 goes; the others say what they were told."""
     begin(timeout_s=5 if how == "late" else 120)
     value = torch.ones(4)
-    dist.all_reduce(value)
     if RANK == 1:
+        dist.all_reduce(value)
         if how == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
         if how == "raises":
@@ -282,6 +282,7 @@ def loss_of_rank_1(how):
             signal.sigtimedwait([], 0.1)
         os._exit(0)
     try:
+        dist.all_reduce(value)  # rank 1 may be through with it and gone before the others are
         work = dist.all_reduce(value, async_op=True)
         if RANK == 0:
             work.get_future().wait()
