@@ -48,7 +48,7 @@ typedef struct psr_cuda_image_args {
     uint32_t type, samples, channels, channels_wide, height, width;
 } psr_cuda_image_args;
 
-/* Of a bucket's tensors in one launch would be possible; one tensor each. */
+/* One tensor. */
 typedef struct psr_cuda_filter_args {
     const float *w; /* plain [out,in,height,width] */
     void *y;        /* [out,in_wide,height,width]; further inputs are zero */

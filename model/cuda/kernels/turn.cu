@@ -64,32 +64,32 @@ PSR_DEVICE void psr_turn_all(const psr_turn *turn)
         psr_turn_tile(turn, tile, tile_rows, tile_columns, at);
 }
 
-PSR_KERNEL(image)
+/* y[b][pixel][channel] = x[b][channel][pixel], and zero for the channels from there up to wide. */
+PSR_DEVICE void psr_turn_widened(const float *x, void *y, uint32_t y_type, uint32_t batch,
+                                 uint32_t channels, uint32_t wide, uint32_t pixels)
 {
     psr_turn turn;
-    turn.x = args.x;
+    turn.x = x;
     turn.x_type = PSR_CUDA_FLOAT32;
-    turn.y = args.y;
-    turn.y_type = args.type;
-    turn.batch = args.samples;
-    turn.rows = args.channels;
-    turn.columns = turn.x_stride = args.height * args.width;
-    turn.y_stride = args.channels_wide;
+    turn.y = y;
+    turn.y_type = y_type;
+    turn.batch = batch;
+    turn.rows = channels;
+    turn.columns = turn.x_stride = pixels;
+    turn.y_stride = wide;
     psr_turn_all(&turn);
+}
+
+PSR_KERNEL(image)
+{
+    psr_turn_widened(args.x, args.y, args.type, args.samples, args.channels, args.channels_wide,
+                     args.height * args.width);
 }
 
 PSR_KERNEL(filter)
 {
-    psr_turn turn;
-    turn.x = args.w;
-    turn.x_type = PSR_CUDA_FLOAT32;
-    turn.y = args.y;
-    turn.y_type = args.type;
-    turn.batch = args.out;
-    turn.rows = args.in;
-    turn.columns = turn.x_stride = args.height * args.width;
-    turn.y_stride = args.in_wide;
-    psr_turn_all(&turn);
+    psr_turn_widened(args.w, args.y, args.type, args.out, args.in, args.in_wide,
+                     args.height * args.width);
 }
 
 PSR_KERNEL(filter_gradient)

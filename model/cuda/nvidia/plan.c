@@ -83,30 +83,6 @@ static psr_err make_properties(const psr_cuda_wall *wall, const psr_cudnn_plan_t
                                                   : err;
 }
 
-psr_err psr_cudnn_plan_properties(const psr_cuda_wall *wall, int32_t index, char **ret_json)
-{
-    enum { BYTES = 16384 };
-    cudnnBackendDescriptor_t properties = NULL;
-    int64_t count = 0;
-    char *json = calloc(1, BYTES);
-    if (json == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for a device's properties");
-    psr_err err =
-        make_properties(wall, &(psr_cudnn_plan_target){.json = NULL, .index = index}, &properties);
-    if (err == PSR_OK)
-        err = psr_cudnn_check(
-            wall,
-            wall->cudnnBackendGetAttribute(properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
-                                           CUDNN_TYPE_CHAR, BYTES - 1, &count, json),
-            "the device's properties");
-    destroy(wall, &properties);
-    if (err == PSR_OK)
-        *ret_json = json;
-    else
-        free(json);
-    return err;
-}
-
 /* ---- one configuration ---- */
 
 /* The engine's notes of one kind, as bits. */

@@ -44,9 +44,4 @@ PSR_MUST_CHECK psr_err psr_cudnn_plan_execute(const psr_cudnn_plan *plan, cudnnH
                                               const psr_cuda_plan_tensors *tensors,
                                               void *workspace);
 
-/* The properties of this machine's device as JSON, for plans elsewhere. The caller owns *ret_json:
- * free(). */
-PSR_MUST_CHECK psr_err psr_cudnn_plan_properties(const psr_cuda_wall *wall, int32_t index,
-                                                 char **ret_json);
-
 #endif
