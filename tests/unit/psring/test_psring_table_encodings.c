@@ -112,10 +112,11 @@ static void push_in_each(psring_comm **comm, int rank, void *context)
 static void shards_fold_what_trainings_encoders_leave_of_each_push(void **state)
 {
     (void)state;
+    char bsp[] = "bsp", ssp[] = "ssp:1", async[] = "async";
     for (int shards = 1; shards <= 2; shards++)
-        ranks_run_sharded(WORKERS + shards, shards, DEADLINE_MS, push_in_each, "bsp");
-    ranks_run_sharded(2, 1, DEADLINE_MS, push_in_each, "ssp:1");
-    ranks_run_sharded(3, 2, DEADLINE_MS, push_in_each, "async");
+        ranks_run_sharded(WORKERS + shards, shards, DEADLINE_MS, push_in_each, bsp);
+    ranks_run_sharded(2, 1, DEADLINE_MS, push_in_each, ssp);
+    ranks_run_sharded(3, 2, DEADLINE_MS, push_in_each, async);
 }
 
 /* ---- what is owed ---- */
