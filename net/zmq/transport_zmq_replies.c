@@ -50,6 +50,16 @@ psr_err psr_zmq_check_refused(psr_zmq_transport *transport)
     return PSR_OK;
 }
 
+/* Once the scheduler's side has refused us, libzmq gives the connection up, and a socket without
+ * one takes no message: the refusal, which came first, is the reason. */
+psr_err psr_zmq_why_unsent(psr_zmq_transport *transport, psr_peer peer, psr_err err)
+{
+    if (err == PSR_OK || peer.role != PSR_ROLE_SCHEDULER || transport->refused == NULL)
+        return err;
+    const psr_err refused = psr_zmq_check_refused(transport);
+    return refused != PSR_OK ? refused : err;
+}
+
 /* REFUSED, which comes back on our own connection to the scheduler. */
 typedef struct reply {
     psr_message base;

@@ -213,16 +213,11 @@ static psr_err send_head(psr_zmq_channel *c, const psr_head *head)
     return put ? PSR_OK : send_copy(c, head, 0, NULL, 0);
 }
 
-psr_err psr_zmq_transport_send(psr_transport *base, psr_peer to, const psr_head *head,
-                               const psr_payload *payload)
+/* Consumes the payload. */
+static psr_err send_on(psr_zmq_transport *transport, psr_zmq_channel *c, const psr_head *head,
+                       const psr_payload *payload)
 {
-    psr_zmq_channel *c = psr_zmq_channel_of((psr_zmq_transport *)base, to);
-    if (c == NULL) {
-        psr_payload_return(payload);
-        return psr_fail(PSR_ERR_NOT_FOUND, "no channel to %s %" PRIu32, psr_role_name(to.role),
-                        to.rank);
-    }
-    look_for_replies((psr_zmq_transport *)base, c);
+    psr_transport *base = &transport->base;
     if (payload == NULL || payload->bytes == 0) {
         psr_payload_return(payload);
         return send_head(c, head);
@@ -235,7 +230,7 @@ psr_err psr_zmq_transport_send(psr_transport *base, psr_peer to, const psr_head 
         return err;
     }
     psr_reference reference;
-    if (refer((const psr_zmq_transport *)base, c, head, payload, &reference)) {
+    if (refer(transport, c, head, payload, &reference)) {
         PSR_TRY(send_reference(c, head, &reference, payload->bytes));
         psr_count_add(&base->bytes_lent, payload->bytes);
         return PSR_OK;
@@ -252,6 +247,20 @@ psr_err psr_zmq_transport_send(psr_transport *base, psr_peer to, const psr_head 
     err = send_frames(c, head, &frame, payload->bytes);
     zmq_msg_close(&frame); /* empty if it was sent; otherwise ends the loan */
     return err;
+}
+
+psr_err psr_zmq_transport_send(psr_transport *base, psr_peer to, const psr_head *head,
+                               const psr_payload *payload)
+{
+    psr_zmq_transport *transport = (psr_zmq_transport *)base;
+    psr_zmq_channel *c = psr_zmq_channel_of(transport, to);
+    if (c == NULL) {
+        psr_payload_return(payload);
+        return psr_fail(PSR_ERR_NOT_FOUND, "no channel to %s %" PRIu32, psr_role_name(to.role),
+                        to.rank);
+    }
+    look_for_replies(transport, c);
+    return psr_zmq_why_unsent(transport, to, send_on(transport, c, head, payload));
 }
 
 size_t psr_zmq_transport_waiting(const psr_transport *base, psr_peer peer)

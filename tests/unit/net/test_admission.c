@@ -873,10 +873,16 @@ static void a_frame_larger_than_any_reaches_nobody(void **state)
 
 /* ---- our own transport with wrong keys ---- */
 
-static void assert_denied(psr_transport *member, psr_transport *s, const char *text)
+/* It may be refused before it has said hello. public_key: the scheduler's; NULL: as the member's
+ * keys have it. */
+static void assert_denied(psr_transport *member, const char *public_key, psr_transport *s,
+                          const char *text)
 {
     psr_message *message = NULL;
-    assert_fails(psr_transport_recv(member, WAIT_MS, &message), PSR_ERR_DENIED, text);
+    psr_err err = psr_transport_connect(member, scheduler, psr_transport_endpoint(s), public_key);
+    if (err == PSR_OK)
+        err = psr_transport_recv(member, WAIT_MS, &message);
+    assert_fails(err, PSR_ERR_DENIED, text);
     await_strangers(s, 1);
     psr_transport_free(&member, 0);
 }
@@ -886,8 +892,7 @@ static void a_process_with_another_runs_token_is_told(void **state)
     (void)state;
     run_keys keys = make_keys(false), others = make_keys(false);
     psr_transport *s = open_scheduler(&keys), *w = open_member(&others, worker0);
-    join_to(w, scheduler, s);
-    assert_denied(w, s, "refused this process: its token is not of that run");
+    assert_denied(w, NULL, s, "refused this process: its token is not of that run");
     assert_a_member_gets_through(&keys, s);
     psr_transport_free(&s, 0);
     free_keys(&keys);
@@ -899,11 +904,28 @@ static void a_process_whose_curve_key_is_not_on_the_roster_is_told(void **state)
     (void)state;
     run_keys keys = make_keys(true), others = make_keys(true);
     psr_transport *s = open_scheduler(&keys), *w = open_member(&others, worker0);
-    assert_ok(
-        psr_transport_connect(w, scheduler, psr_transport_endpoint(s), keys.sets[0].public_key));
-    assert_denied(w, s, "its CURVE key is not of that run");
+    assert_denied(w, keys.sets[0].public_key, s, "its CURVE key is not of that run");
     assert_non_null(strstr(stranger_lines, "its key is not on the roster"));
     assert_a_member_gets_through(&keys, s);
+    psr_transport_free(&s, 0);
+    free_keys(&keys);
+    free_keys(&others);
+}
+
+/* As a member whose host is slow: it is refused before it has said a word. */
+static void what_a_refused_process_cannot_send_is_told_by_its_reason(void **state)
+{
+    (void)state;
+    run_keys keys = make_keys(true), others = make_keys(true);
+    psr_transport *s = open_scheduler(&keys), *w = open_member(&others, worker0);
+    const psr_head held = {.type = PSR_MSG_HELD};
+    const int64_t end_ms = psr_clock_ms() + WAIT_MS;
+    psr_err err =
+        psr_transport_connect(w, scheduler, psr_transport_endpoint(s), keys.sets[0].public_key);
+    while (err == PSR_OK && psr_clock_ms() < end_ms)
+        err = psr_transport_send(w, scheduler, &held, NULL);
+    assert_fails(err, PSR_ERR_DENIED, "its CURVE key is not of that run");
+    psr_transport_free(&w, 0);
     psr_transport_free(&s, 0);
     free_keys(&keys);
     free_keys(&others);
@@ -915,11 +937,9 @@ static void a_process_that_expects_another_scheduler_is_told(void **state)
     run_keys keys = make_keys(true), others = make_keys(true), token = make_keys(false);
     psr_transport *s = open_scheduler(&keys);
     psr_transport *w = open_member(&others, worker0); /* knows another public key under that name */
-    join_to(w, scheduler, s);
-    assert_denied(w, s, "is not this run's scheduler, or has other keys");
+    assert_denied(w, NULL, s, "is not this run's scheduler, or has other keys");
     w = open_member(&token, worker0); /* without CURVE, to one with */
-    join_to(w, scheduler, s);
-    assert_denied(w, s, "is not this run's scheduler");
+    assert_denied(w, NULL, s, "is not this run's scheduler");
     psr_transport_free(&s, 0);
     free_keys(&keys);
     free_keys(&others);
@@ -1017,6 +1037,7 @@ int main(void)
         cmocka_unit_test(a_frame_larger_than_any_reaches_nobody),
         cmocka_unit_test(a_process_with_another_runs_token_is_told),
         cmocka_unit_test(a_process_whose_curve_key_is_not_on_the_roster_is_told),
+        cmocka_unit_test(what_a_refused_process_cannot_send_is_told_by_its_reason),
         cmocka_unit_test(a_process_that_expects_another_scheduler_is_told),
         cmocka_unit_test(with_curve_a_member_cannot_take_anothers_name),
         cmocka_unit_test(with_its_own_token_a_member_cannot_take_anothers_name),
