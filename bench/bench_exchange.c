@@ -263,7 +263,8 @@ static void print_row(const char *who, const bench_run *b, const bench_rounds_fi
     printf("%-10s %12.0f %8s %9.2f %9.2f %9.2f %7.3g %7s%s", who, f->size_bytes, buckets, f->median,
            f->least, f->most, algbw(f), busbw, f->wrong > 0 ? "  WRONG" : "");
     if (ours != f)
-        printf("  psring takes %.2f of it", ours->median / f->median);
+        printf("  psring takes %.2f of it%s", ours->median / f->median,
+               b->key_count > 0 && b->keys[0].curve ? ", and encrypts" : "");
     printf("\n");
     if (ours == f && is_compressed(&b->config))
         printf(

@@ -48,17 +48,24 @@ def json_of_ranks(arguments, program, folder, names):
     return json_of(command, {**os.environ, "PYTHONPATH": packages, "OMP_NUM_THREADS": str(arguments.threads)})
 
 
+def show_progress(text):
+    """A line that the next one overwrites; nothing where nobody looks."""
+    if sys.stderr.isatty():
+        print("%-78s" % text, end="\r", file=sys.stderr, flush=True)
+
+
 def alternate(parties, rounds):
     """Calls each of parties {name: function} once a round; {name: [what it returned]}. A round
     begins with another party than the one before it, so that none always follows the same."""
     results = {name: [] for name in parties}
     order = list(parties)
+
     for number in range(rounds):
         for name in order:
-            print("round %d of %d: %-40s" % (number + 1, rounds, name), end="\r", file=sys.stderr, flush=True)
+            show_progress("round %d of %d: %s" % (number + 1, rounds, name))
             results[name].append(parties[name]())
         order.append(order.pop(0))
-    print(" " * 70, end="\r", file=sys.stderr, flush=True)
+    show_progress("")
     return results
 
 

@@ -201,6 +201,11 @@ psr_err bench_mpi_run(const bench_peer_task *task, char *text, bench_peer_figure
     char *const more[] = {number, ranks, crowded, compiled, rounds, warmup, bytes, NULL};
     memcpy(words + count, more, sizeof more);
     psr_err err = bench_peer_run_program("Open MPI", words, text);
+    if (err != PSR_OK && strstr(text, "--allow-run-as-root") != NULL)
+        err = psr_fail(err,
+                       "Open MPI does not run as root unless it is told to: --mpirun '%s "
+                       "--allow-run-as-root'",
+                       task->command);
     free(command);
     return err == PSR_OK ? read_mpi(text, ret_figures) : err;
 }
