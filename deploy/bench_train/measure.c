@@ -30,6 +30,7 @@ typedef struct reader {
     rank_steps of[RANKS_MAX];
     double *losses; /* the newest, LOSS_STEPS of each rank, in a ring */
     size_t loss_count;
+    double from_unix_s, to_unix_s; /* from the first step's begin to the last one's end */
     double loss_sum, to_loss_s, to_accuracy_s;
 } reader;
 
@@ -80,6 +81,9 @@ static void take_line(reader *r, const cJSON *line)
         of->begun_s = amount(line, "train_s");
     if (step > r->warmup_steps)
         take_times(of, line);
+    const double unix_s = psr_json_number(line, "unix_s", NAN);
+    r->from_unix_s = fmin(r->from_unix_s, unix_s - amount(line, "train_s"));
+    r->to_unix_s = fmax(r->to_unix_s, unix_s);
     take_loss(r, line);
     if (isnan(r->to_accuracy_s) &&
         psr_json_number(line, "test_accuracy", NAN) >= r->targets->accuracy)
@@ -133,7 +137,9 @@ static bool put_step(const reader *r, cJSON *record)
     return put(record, "step_s", step_s) && put(record, "compute_s", compute_s) &&
            put(record, "hidden_s", hidden_s) && put(record, "exposed_s", least_s) &&
            put(record, "waiting_s", fmax(step_s - compute_s - least_s, 0)) &&
-           put(record, "exposed_mean_s", exposed_s) && put(record, "load_wait_s", load_s);
+           put(record, "exposed_mean_s", exposed_s) && put(record, "load_wait_s", load_s) &&
+           put(record, "steps_from_unix_s", r->from_unix_s) &&
+           put(record, "steps_to_unix_s", r->to_unix_s);
 }
 
 static double figure(const cJSON *outcome, psr_figure which)
@@ -244,7 +250,12 @@ psr_err psr_measure_run(const char *directory, const psr_config *config,
     reader *r = calloc(1, sizeof *r);
     if (r == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a run's metrics");
-    *r = (reader){.config = config, .targets = targets, .to_loss_s = NAN, .to_accuracy_s = NAN};
+    *r = (reader){.config = config,
+                  .targets = targets,
+                  .from_unix_s = NAN,
+                  .to_unix_s = NAN,
+                  .to_loss_s = NAN,
+                  .to_accuracy_s = NAN};
     psr_run_record_read(directory, &run);
     psr_err err = read_run(r, directory, &run, record);
     psr_run_record_done(&run);

@@ -8,6 +8,7 @@
 #include "deploy/lab/namespaces.h"
 #include "deploy/lab/network.h"
 #include "deploy/lab/result.h"
+#include "deploy/lab/steps.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -307,16 +308,26 @@ static psr_err write_result(const keeper *k, const psr_lab_result *r)
 
 static psr_err conclude(keeper *k)
 {
-    double from = -INFINITY, to = INFINITY;
+    const psr_lab_span always = {-INFINITY, INFINITY};
+    psr_lab_span one, *spans = NULL;
+    size_t spans_count = 0;
+    if (k->words->bench[0] != '\0')
+        PSR_TRY(psr_lab_steps_of_bench(k->words->bench, &spans, &spans_count));
     psr_lab_result *r = calloc(1, sizeof *r);
-    if (r == NULL)
+    if (r == NULL) {
+        free(spans);
         return psr_fail(PSR_ERR_NOMEM, "no memory for the result");
+    }
     r->lab = k->run->lab;
     r->name = k->run->name;
     r->dilate = k->run->dilate;
-    if (k->words->out[0] != '\0')
-        (void)psr_lab_steps_of(k->words->out, &from, &to);
-    psr_lab_load_figures_of(&k->load, from, to, &r->load);
+    if (spans_count > 0)
+        psr_lab_load_figures_of(&k->load, spans, spans_count, &r->load);
+    else if (k->words->out[0] != '\0' && psr_lab_steps_of_run(k->words->out, &one))
+        psr_lab_load_figures_of(&k->load, &one, 1, &r->load);
+    else
+        psr_lab_load_figures_of(&k->load, &always, 1, &r->load);
+    free(spans);
     psr_err err = count(k, r);
     if (err == PSR_OK)
         err = write_result(k, r);

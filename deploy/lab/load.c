@@ -123,14 +123,22 @@ void psr_lab_load_done(psr_lab_load *load)
     *load = (psr_lab_load){0};
 }
 
-void psr_lab_load_figures_of(const psr_lab_load *load, double from_unix_s, double to_unix_s,
+static bool is_within(double unix_s, const psr_lab_span *spans, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (unix_s >= spans[i].from_s && unix_s <= spans[i].to_s)
+            return true;
+    return false;
+}
+
+void psr_lab_load_figures_of(const psr_lab_load *load, const psr_lab_span *spans, size_t count,
                              psr_lab_load_figures *ret_figures)
 {
     psr_lab_load_figures f = {.input_drops = load->last.input_drops - load->first.input_drops};
     double busy = 0, saturated = 0;
     for (size_t i = 0; i < load->count; i++) {
         const psr_lab_sample *s = &load->samples[i];
-        if (s->unix_s < from_unix_s || s->unix_s > to_unix_s)
+        if (!is_within(s->unix_s, spans, count))
             continue;
         f.samples++;
         busy += s->busy;

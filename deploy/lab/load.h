@@ -58,8 +58,13 @@ typedef struct psr_lab_load_figures {
     uint64_t input_drops; /* of the whole time */
 } psr_lab_load_figures;
 
-/* Of the samples that ended between the two times. */
-void psr_lab_load_figures_of(const psr_lab_load *load, double from_unix_s, double to_unix_s,
+/* In seconds since 1970. */
+typedef struct psr_lab_span {
+    double from_s, to_s;
+} psr_lab_span;
+
+/* Of the samples that ended within any of the spans. */
+void psr_lab_load_figures_of(const psr_lab_load *load, const psr_lab_span *spans, size_t count,
                              psr_lab_load_figures *ret_figures);
 
 /* Whether the result is the lab's. why: what was wrong, in words for a person, "" if it is. */

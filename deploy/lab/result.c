@@ -1,20 +1,13 @@
 #include "deploy/lab/result.h"
 
-#include "base/system/file.h"
-#include "base/text/json.h"
 #include "base/text/printable.h"
 #include "base/text/text.h"
 #include "base/text/units.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-#define END_BYTES (64u << 10) /* of metrics.jsonl: more than its last line */
 
 static uint64_t host_drops(const psr_lab_result *r)
 {
@@ -149,54 +142,4 @@ cJSON *psr_lab_result_to_json(const psr_lab_result *r)
         return NULL;
     }
     return json;
-}
-
-/* ---- a run's steps ---- */
-
-/* begin: the steps' beginning, from a line of the first step; else the line's own time. */
-static double time_of(const char *line, size_t size, bool begin)
-{
-    cJSON *json = cJSON_ParseWithLength(line, size);
-    const double end = psr_json_number(json, "unix_s", NAN);
-    const double taken = psr_json_number(json, "train_s", NAN);
-    cJSON_Delete(json);
-    return begin ? end - taken : end;
-}
-
-static bool read_times(const char *head, size_t head_size, const char *tail, size_t tail_size,
-                       double *ret_from, double *ret_to)
-{
-    const char *end = memchr(head, '\n', head_size);
-    const char *last = memrchr(tail, '\n', tail_size);
-    if (end == NULL || last == NULL)
-        return false;
-    const char *before = memrchr(tail, '\n', (size_t)(last - tail));
-    before = before != NULL ? before + 1 : tail;
-    const double from = time_of(head, (size_t)(end - head), true);
-    const double to = time_of(before, (size_t)(last - before), false);
-    if (!(from <= to))
-        return false;
-    *ret_from = from;
-    *ret_to = to;
-    return true;
-}
-
-bool psr_lab_steps_of(const char *directory, double *ret_from_unix_s, double *ret_to_unix_s)
-{
-    char path[4352];
-    uint64_t size = 0;
-    int fd = -1;
-    snprintf(path, sizeof path, "%s/metrics.jsonl", directory);
-    if (psr_file_open(path, &fd, &size) != PSR_OK)
-        return false;
-    const size_t part = size < END_BYTES ? (size_t)size : END_BYTES;
-    char *head = malloc(part + 1), *tail = malloc(part + 1);
-    const bool found = head != NULL && tail != NULL &&
-                       psr_file_read_at(fd, path, head, part, 0) == PSR_OK &&
-                       psr_file_read_at(fd, path, tail, part, size - part) == PSR_OK &&
-                       read_times(head, part, tail, part, ret_from_unix_s, ret_to_unix_s);
-    free(head);
-    free(tail);
-    close(fd);
-    return found;
 }

@@ -29,8 +29,4 @@ void psr_lab_result_print(const psr_lab_result *result);
 /* The same with all counts, for lab.json (docs/lab.md). NULL: no memory. The caller owns it. */
 cJSON *psr_lab_result_to_json(const psr_lab_result *result);
 
-/* When the steps of a run began and ended, from its metrics.jsonl, in seconds since 1970. false:
- * it has none. */
-bool psr_lab_steps_of(const char *directory, double *ret_from_unix_s, double *ret_to_unix_s);
-
 #endif

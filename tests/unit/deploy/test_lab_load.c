@@ -54,21 +54,32 @@ static psr_lab_load recorded(const int *busy, size_t count)
     return load;
 }
 
+static void figures_of(const psr_lab_load *load, double from_s, double to_s,
+                       psr_lab_load_figures *ret_figures)
+{
+    const psr_lab_span span = {from_s, to_s};
+    psr_lab_load_figures_of(load, &span, 1, ret_figures);
+}
+
 static void shares_are_those_of_the_time_that_is_asked_for(void **state)
 {
     (void)state;
     const int busy[] = {100, 100, 20, 40, 95, 90, 100};
     psr_lab_load load = recorded(busy, 7);
     psr_lab_load_figures f;
-    psr_lab_load_figures_of(&load, 2.5, 6.5, &f);
+    figures_of(&load, 2.5, 6.5, &f);
     assert_int_equal(f.samples, 4);
     assert_true(fabs(f.busy_share - 0.6125) < 1e-6);
     assert_true(f.saturated_share == 0.25); /* 90 is not above 90 */
-    psr_lab_load_figures_of(&load, -INFINITY, INFINITY, &f);
+    figures_of(&load, -INFINITY, INFINITY, &f);
     assert_int_equal(f.samples, 7);
-    psr_lab_load_figures_of(&load, 100, 200, &f);
+    figures_of(&load, 100, 200, &f);
     assert_int_equal(f.samples, 0);
     assert_true(f.busy_share == 0 && f.saturated_share == 0);
+    const psr_lab_span runs[] = {{2.5, 3.5}, {3, 4.5}, {5.5, 6.5}}; /* two of them overlap */
+    psr_lab_load_figures_of(&load, runs, 3, &f);
+    assert_int_equal(f.samples, 3);
+    assert_true(fabs(f.busy_share - 0.5) < 1e-6);
     psr_lab_load_done(&load);
 }
 
@@ -81,14 +92,14 @@ static void a_result_is_invalid_when_this_machine_was_the_limit(void **state)
         busy[i] = i == 7 ? 100 : 60;
     psr_lab_load load = recorded(busy, 40);
     psr_lab_load_figures f;
-    psr_lab_load_figures_of(&load, 0, 100, &f);
+    figures_of(&load, 0, 100, &f);
     assert_true(psr_lab_is_valid(&f, 0, why)); /* one of 40 */
     assert_string_equal(why, "");
     psr_lab_load_done(&load);
 
     busy[8] = 91; /* two of 40: 5% */
     load = recorded(busy, 40);
-    psr_lab_load_figures_of(&load, 0, 100, &f);
+    figures_of(&load, 0, 100, &f);
     assert_false(psr_lab_is_valid(&f, 0, why));
     assert_string_equal(why, "this machine's processors were all busy for 5% of it; take fewer "
                              "hosts, slower links, or --backend played:PROFILE");

@@ -84,14 +84,15 @@ static const char run_json[] =
 /* Steps 2 and 3 count. Rank 0 took 2 s for each and half a second more for its last weights; rank 1
  * computes for 2 s and waits for nobody. */
 static const char metrics[] =
-    "{\"rank\":0,\"step\":1,\"train_s\":5,\"compute_s\":4,\"exposed_s\":9,\"loss\":9}\n"
+    "{\"rank\":0,\"step\":1,\"unix_s\":105.5,\"train_s\":5,\"compute_s\":4,\"exposed_s\":9,"
+    "\"loss\":9}\n"
     "{\"rank\":1,\"step\":1,\"train_s\":5,\"compute_s\":4,\"exposed_s\":9,\"loss\":9}\n"
     "{\"rank\":0,\"step\":2,\"train_s\":7,\"compute_s\":1,\"hidden_s\":0.5,\"exposed_s\":1,"
     "\"loss\":3}\n"
     "{\"rank\":1,\"step\":2,\"train_s\":7,\"compute_s\":1.75,\"hidden_s\":0.5,\"exposed_s\":0.25,"
     "\"loss\":3}\n"
     "{\"rank\":0,\"step\":3,\"train_s\":9.5,\"compute_s\":1,\"hidden_s\":0.5,\"exposed_s\":1.5,"
-    "\"drain_s\":0.5,\"loss\":1,\"test_accuracy\":0.75}\n"
+    "\"drain_s\":0.5,\"unix_s\":110,\"loss\":1,\"test_accuracy\":0.75}\n"
     "{\"rank\":1,\"step\":3,\"train_s\":9,\"compute_s\":1.75,\"hidden_s\":0.5,\"exposed_s\":0.25,"
     "\"loss\":1}\n"
     "{\"rank\":1,\"step\":4,\"torn";
@@ -117,6 +118,8 @@ static void a_step_is_split_and_the_last_drain_left_out(void **state)
     assert_true(number(record, "exposed_mean_s") == 0.625);
     assert_true(number(record, "to_accuracy_s") == 9.5);
     assert_null(cJSON_GetObjectItem(record, "to_loss_s"));
+    assert_true(number(record, "steps_from_unix_s") == 100.5);
+    assert_true(number(record, "steps_to_unix_s") == 110);
     assert_true(number(record, "step_bytes") == 100);
     assert_true(number(record, "link_bytes") == 30);
     assert_true(number(record, "least_link_bytes") == 120);
