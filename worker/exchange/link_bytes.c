@@ -9,7 +9,8 @@ psr_err psr_link_bytes_init(psr_link_bytes *links, uint32_t workers, uint32_t sh
     _Atomic uint64_t *bytes = calloc(2 * count + 1, sizeof *bytes);
     if (bytes == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the bytes of %zu links", count);
-    *links = (psr_link_bytes){workers, shards, bytes, bytes + count};
+    *links = (psr_link_bytes){
+        .workers = workers, .shards = shards, .sent = bytes, .received = bytes + count};
     return PSR_OK;
 }
 
@@ -31,6 +32,9 @@ static bool index_of(const psr_link_bytes *links, psr_peer peer, size_t *ret_ind
 void psr_link_bytes_see(psr_link_bytes *links, const psr_observed *observed)
 {
     size_t i;
+    links->begun |= observed->kind == PSR_OBSERVED_BEGIN;
+    if (!links->begun && !psr_observed_is_gradient(observed)) /* a neighbour may be ahead */
+        return;
     if ((observed->kind != PSR_OBSERVED_OUT && observed->kind != PSR_OBSERVED_IN) ||
         !index_of(links, observed->peer, &i))
         return;

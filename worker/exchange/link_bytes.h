@@ -1,6 +1,7 @@
-/* How many bytes this process has sent to each worker and shard, and received from each: made of
- * what an exchange's observer hears (comm/observer.h). The scheduler makes of all workers' what
- * went between hosts (ps/scheduler/metrics/links.h). One thread sees, any may ask. */
+/* How many bytes this process has sent to each worker and shard, and received from each, in its
+ * steps: what distributes the weights before the first one is left out. Made of what an exchange's
+ * observer hears (comm/observer.h). The scheduler makes of all workers' what went between hosts
+ * (ps/scheduler/metrics/links.h). One thread sees, any may ask. */
 #ifndef PSR_WORKER_LINK_BYTES_H
 #define PSR_WORKER_LINK_BYTES_H
 
@@ -11,6 +12,7 @@
 /* In place. */
 typedef struct psr_link_bytes {
     uint32_t workers, shards;
+    bool begun; /* its first step */
     _Atomic uint64_t *sent, *received; /* [workers + shards], workers first; owned, one block */
 } psr_link_bytes;
 
