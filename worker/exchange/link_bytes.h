@@ -12,7 +12,7 @@
 /* In place. */
 typedef struct psr_link_bytes {
     uint32_t workers, shards;
-    bool begun; /* its first step */
+    bool begun;                        /* its first step */
     _Atomic uint64_t *sent, *received; /* [workers + shards], workers first; owned, one block */
 } psr_link_bytes;
 
