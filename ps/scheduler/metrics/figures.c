@@ -68,7 +68,11 @@ struct psr_figures {
     uint32_t stretch_count;
     double *stretch_times; /* theirs, owned: [PSR_STRETCHES_MAX][took_s, wait_s][workers] */
     uint64_t warmup_steps;
-    mark now, newer, older; /* marks that are RECENT_S of training apart */
+    mark now;
+    /* when all ranks had computed a step: the last time, and two that are RECENT_S of training
+     * apart */
+    mark whole, newer, older;
+    uint64_t whole_steps; /* of the last time */
     /* when the first worker had computed its last step, INFINITY before; and the images that ranks
      * had computed later, but for the last step of each */
     double together_s, later_images;
@@ -115,6 +119,7 @@ psr_err psr_figures_new(const psr_figures_options *o, psr_figures **ret_figures)
         for (size_t i = 0; i < WARMUP_MAX; i++)
             f->ranks[r].first[i].train_s = NAN;
     }
+    f->whole_steps = o->first_step;
     psr_figures_stretch_decided(f, o->mode, o->first_step);
     *ret_figures = f;
     return PSR_OK;
@@ -145,15 +150,6 @@ static double amount(const cJSON *object, const char *name)
 {
     double value = number_or_nan(object, name);
     return value >= 0 && value < 0x1p53 ? value : 0;
-}
-
-static void move_marks(psr_figures *f, double train_s)
-{
-    f->now.train_s = fmax(f->now.train_s, train_s);
-    if (f->now.train_s - f->newer.train_s >= RECENT_S) {
-        f->older = f->newer;
-        f->newer = f->now;
-    }
 }
 
 void psr_figures_stretch_decided(psr_figures *f, psr_mode mode, uint64_t first_step)
@@ -209,6 +205,29 @@ static void see_computed(psr_figures *f, rank_figures *r, double computed_s, dou
     r->images = images;
 }
 
+static uint64_t completed_by_all(const psr_figures *f)
+{
+    uint64_t steps = UINT64_MAX;
+    for (uint32_t r = 0; r < f->options.workers; r++)
+        steps = f->ranks[r].step < steps ? f->ranks[r].step : steps;
+    return steps;
+}
+
+/* Only whole steps count: between the lines of two ranks there may be a part of a long step, and
+ * all its time. */
+static void move_marks(psr_figures *f)
+{
+    const uint64_t steps = completed_by_all(f);
+    if (steps == f->whole_steps)
+        return;
+    f->whole_steps = steps;
+    f->whole = f->now;
+    if (f->whole.train_s - f->newer.train_s >= RECENT_S) {
+        f->older = f->newer;
+        f->newer = f->whole;
+    }
+}
+
 void psr_figures_take_metrics(psr_figures *f, const psr_metrics_line *line)
 {
     const char *drain = psr_figure_definitions[PSR_FIGURE_DRAIN_S].name;
@@ -216,6 +235,7 @@ void psr_figures_take_metrics(psr_figures *f, const psr_metrics_line *line)
     worker_figures *w = &f->workers[line->worker];
     double images = amount(line->fields, "images"), train_s = amount(line->fields, "train_s");
     see_computed(f, r, train_s - amount(line->fields, drain), images);
+    const uint64_t before = r->step;
     r->step = line->step;
     if (line->step == f->options.total_steps)
         f->together_s = fmin(f->together_s, r->computed_s);
@@ -232,7 +252,9 @@ void psr_figures_take_metrics(psr_figures *f, const psr_metrics_line *line)
     f->staleness += amount(line->fields, "staleness");
     f->staleness_max = fmax(f->staleness_max, amount(line->fields, "staleness"));
     f->now.images += images;
-    move_marks(f, train_s);
+    f->now.train_s = fmax(f->now.train_s, train_s);
+    if (before <= f->whole_steps)
+        move_marks(f);
 }
 
 static void take_outcome(psr_figures *f, uint32_t from, const cJSON *outcome)
@@ -283,16 +305,8 @@ void psr_figures_take_shard(psr_figures *f, uint32_t shard, const psr_traffic *t
 
 double psr_figures_recent_rate(const psr_figures *f)
 {
-    double seconds = f->now.train_s - f->older.train_s;
-    return seconds > 0 ? (f->now.images - f->older.images) / seconds : NAN;
-}
-
-static uint64_t completed_by_all(const psr_figures *f)
-{
-    uint64_t steps = UINT64_MAX;
-    for (uint32_t r = 0; r < f->options.workers; r++)
-        steps = f->ranks[r].step < steps ? f->ranks[r].step : steps;
-    return steps;
+    double seconds = f->whole.train_s - f->older.train_s;
+    return seconds > 0 ? (f->whole.images - f->older.images) / seconds : NAN;
 }
 
 /* The time at which the first rank had completed its warm-up, and the images that all ranks had

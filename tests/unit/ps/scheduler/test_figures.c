@@ -342,6 +342,19 @@ static void the_rate_of_now_is_that_of_the_last_seconds(void **state)
     assert_true(psr_figures_recent_rate(figures) == 5);
 }
 
+/* Steps of 7 s, which the two ranks end a little apart. */
+static void the_rate_of_now_counts_whole_steps(void **state)
+{
+    (void)state;
+    open_figures(2, false, 0, 10);
+    for (uint32_t step = 1; step <= 10; step++) {
+        line(step % 2, step, 35, 7.0 * step - 0.125, 0);
+        assert_true(step == 1 || psr_figures_recent_rate(figures) == 10);
+        line(1 - step % 2, step, 35, 7.0 * step, 0);
+        assert_true(psr_figures_recent_rate(figures) == 10);
+    }
+}
+
 static void what_is_no_plausible_number_counts_as_nothing(void **state)
 {
     (void)state;
@@ -453,6 +466,7 @@ int main(void)
         A_RUN(what_the_shards_carried_is_there_when_all_are_done),
         A_RUN(one_process_that_plays_all_ranks_is_one_worker),
         A_RUN(the_rate_of_now_is_that_of_the_last_seconds),
+        A_RUN(the_rate_of_now_counts_whole_steps),
         A_RUN(each_stretch_has_its_own_figures),
         A_RUN(a_run_of_one_architecture_has_no_stretches),
         A_RUN(what_is_no_plausible_number_counts_as_nothing),
