@@ -521,6 +521,14 @@ PSRING_API void psring_event_take(psring_comm *comm);
  * request is under way for the first time. */
 PSRING_API const char *psring_algorithm(const psring_request *request);
 
+/* ---- encodings ---- */
+
+/* [any] Checks a psring_call.encoding or psring_table_options.encoding. *ret_keeps: whether ranks
+ * keep what they rounded away with it ("int8", "topk:R", "1bit"). ret_keeps may be NULL. USAGE:
+ * there is no such encoding; the line names those that there are. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_encoding_check(const char *encoding,
+                                                              bool *ret_keeps);
+
 /* ---- memory ---- */
 
 /* The kind of memory that psring_memory_new makes. */

@@ -24,6 +24,20 @@ static psr_err parse_encoding(const psr_request_options *options, const char *te
                          : psr_fail_context(err, "%s: encoding", psr_kind_name(options->kind));
 }
 
+psring_err psring_encoding_check(const char *encoding, bool *ret_keeps)
+{
+    psr_compression compression;
+    psr_err err = psr_comm_need(encoding, "psring_encoding_check: encoding");
+    if (err != PSR_OK)
+        return (psring_err)err;
+    err = psr_compression_parse(encoding, &compression);
+    if (err != PSR_OK)
+        return (psring_err)psr_fail_context(err, "encoding");
+    if (ret_keeps != NULL)
+        *ret_keeps = psr_compression_has_residual(compression);
+    return PSRING_OK;
+}
+
 static psr_err make_request(const psring_comm *comm, psr_node_group *group,
                             const psr_request_options *options, const psring_call *call,
                             psr_node_request **ret_request)

@@ -27,6 +27,15 @@ def new(kind, **fields):
     return struct
 
 
+def check_encoding(encoding):
+    """Whether a rank keeps what this encoding rounds away. UsageError: there is no such
+    encoding."""
+    keeps = ffi.new("bool *")
+    if encoding is not None and lib.psring_encoding_check(encoding.encode(), keeps) != lib.PSRING_OK:
+        raise usage(text(lib.psring_err_detail()))
+    return keeps[0]
+
+
 def milliseconds(seconds):
     """A deadline for the library; None: the communicator's own."""
     if seconds is None:

@@ -5,6 +5,7 @@ import contextlib
 import torch
 
 from .._errors import usage
+from .._library import check_encoding
 from . import _buckets
 from ._join import Join
 from ._ring import Ring
@@ -45,6 +46,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             raise usage("await_weights is \"forward\" or \"step\", not %r" % (await_weights,))
         if backward_passes_per_step < 1:
             raise usage("backward_passes_per_step is at least 1")
+        check_encoding(encoding)
         self.optimizer = optimizer
         self._sync, self._encoding, self._await_weights = sync, encoding, await_weights
         self._passes_per_step, self._bucket_bytes = backward_passes_per_step, bucket_bytes

@@ -1,5 +1,6 @@
 """Mode "ring": every rank gets the mean of the gradients, and runs the optimizer itself."""
 
+from .._library import check_encoding
 from . import _place
 
 
@@ -9,7 +10,7 @@ class Ring:
     def __init__(self, optimizer, buckets, encoding):
         self._optimizer = optimizer
         # What drops or merges values may not touch the marks of which parameters were used.
-        self._has_marks = encoding in (None, "none", "fp16", "bf16")
+        self._has_marks = not check_encoding(encoding)
         self._requests = [
             _place.world().all_reduce(bucket.flat if self._has_marks else bucket.gradients, op="mean", algorithm="ring", persistent=True, encoding=encoding,
                                       name="gradients, bucket %d" % bucket.index)

@@ -138,6 +138,21 @@ static void encodings_with_a_residual_have_the_same_bits_on_all_ranks_and_in_eve
     free(first);
 }
 
+static void encodings_are_checked_by_themselves(void **state)
+{
+    bool keeps = true;
+    (void)state;
+    expect_ok(psring_encoding_check("bf16", &keeps));
+    expect(!keeps);
+    expect_ok(psring_encoding_check("topk:0.5", &keeps));
+    expect(keeps);
+    expect_ok(psring_encoding_check("none", NULL));
+    expect_words(psring_encoding_check("fp8", &keeps), PSRING_ERR_USAGE,
+                 "encoding: 'fp8' is no compression; give none, fp16, bf16, int8, topk:R");
+    expect(keeps); /* untouched */
+    expect_words(psring_encoding_check(NULL, &keeps), PSRING_ERR_USAGE, "encoding is NULL");
+}
+
 static psring_err encoded(psring_comm *comm, const char *encoding)
 {
     float x[4] = {0};
@@ -323,6 +338,7 @@ int main(void)
         cmocka_unit_test(sums_in_16_bits_are_rounded_at_each_hop_as_training_does),
         cmocka_unit_test(
             encodings_with_a_residual_have_the_same_bits_on_all_ranks_and_in_every_run),
+        cmocka_unit_test(encodings_are_checked_by_themselves),
         cmocka_unit_test(an_unknown_encoding_is_refused_by_its_name),
         cmocka_unit_test(structs_of_older_and_newer_programs_are_read_as_far_as_they_go),
     };
