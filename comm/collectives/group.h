@@ -157,8 +157,8 @@ typedef struct psr_request_options {
      * persistent request. Borrowed for the call; NULL: unchanged. */
     const psr_compression *compression;
     /* [count] the residual of what this rank has sent (comm/wire/compression/compression.h), zeros
-     * at first, changed while the operation is under way. Borrowed for life. NULL: the request has
-     * its own memory. */
+     * at first, changed while the operation is under way. Borrowed for life. Not read if the
+     * compression has none. */
     float *residual;
     /* Called if a value to be sent is not finite and the compression cannot represent that; makes
      * the error. NULL: the encoder's own line. */

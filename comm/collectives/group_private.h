@@ -179,8 +179,7 @@ struct psr_request {
     bool past_caches;      /* its result is larger than caches, and stores bypass them */
     psr_compression compression;
     psr_group_encoder *encoder; /* NULL: nothing is encoded */
-    /* own_residual NULL: the residual is the maker's, or there is none */
-    float *residual, *own_residual;
+    float *residual;            /* the maker's; NULL: there is none */
     psr_err (*not_finite)(void *owner);
 };
 

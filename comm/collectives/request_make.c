@@ -609,10 +609,8 @@ static psr_err make_encoding(psr_request *r, const psr_request_options *o)
                  together = (longest + r->slice_values - 1) / r->slice_values;
     if (r->group->slices_together < together)
         r->group->slices_together = together;
-    if (o->residual == NULL &&
-        (r->own_residual = calloc(o->count + 1, sizeof *r->own_residual)) == NULL)
-        return no_memory(r);
-    r->residual = o->residual != NULL ? o->residual : r->own_residual;
+    assert(o->residual != NULL);
+    r->residual = o->residual;
     return PSR_OK;
 }
 
@@ -673,6 +671,5 @@ void psr_request_free(psr_request *request)
     free(request->slices[1]);
     free(request->done);
     free(request->out);
-    free(request->own_residual);
     free(request);
 }

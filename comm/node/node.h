@@ -176,7 +176,8 @@ psr_node_group *psr_node_request_group(const psr_node_request *request);
 /* The number of a request that has ended among the calls of its group, from 1. 0: it is no such
  * call. */
 uint64_t psr_node_request_number(const psr_node_request *request);
-/* The bytes of its count of values. */
+/* Its count of values, and their bytes. */
+size_t psr_node_request_count(const psr_node_request *request);
 size_t psr_node_request_bytes(const psr_node_request *request);
 /* Whether a buffer, block or array of the request begins in [memory, memory + bytes). */
 bool psr_node_request_uses(const psr_node_request *request, const void *memory, size_t bytes);
@@ -190,6 +191,10 @@ psr_err psr_node_request_status(const psr_node_request *request);
 /* Of a receive or a probe that has ended well: see psr_request_came. */
 bool psr_node_request_came(const psr_node_request *request, uint32_t *ret_from, uint32_t *ret_tag,
                            uint64_t *ret_count, psr_type *ret_type);
+/* [count] what this rank owes, which has sent values in fewer bytes. Belongs to the node while the
+ * request is under way, and else to its owner, who may change it. Borrowed from request. NULL: its
+ * encoding has no residual. */
+float *psr_node_request_residual(const psr_node_request *request);
 /* The name of the algorithm that was chosen; NULL: not known before the request is started, or
  * made. */
 const char *psr_node_request_algorithm(const psr_node_request *request);

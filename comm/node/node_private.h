@@ -47,7 +47,8 @@ struct psr_node_request {
     size_t *counts, *send_counts; /* owned, as the blocks; options points to them */
     psr_block *send_blocks, *receive_blocks;
     psr_compression compression;
-    bool of_table; /* call is valid, not options */
+    float *residual; /* [count] of what this rank has sent; NULL: its compression has none; owned */
+    bool of_table;   /* call is valid, not options */
     psr_node_table_call call;
     bool open_ended;     /* what it waits for may never come, and nobody is to blame */
     psr_node_then *then; /* NULL: it ends when it is done */

@@ -298,6 +298,11 @@ static psr_err copy_arrays(psr_node_request *r)
         r->compression = *o->compression;
         o->compression = &r->compression;
     }
+    if (o->compression != NULL && psr_compression_has_residual(r->compression)) {
+        /* one value more, since there may be none */
+        o->residual = r->residual = calloc(o->count + 1, sizeof *r->residual);
+        no_memory = r->residual == NULL;
+    }
     o->counts = r->counts = copy(o->counts, r->group->count, sizeof *r->counts, &no_memory);
     o->send_counts = r->send_counts =
         copy(o->send_counts, r->group->count, sizeof *r->counts, &no_memory);
@@ -339,6 +344,7 @@ void psr_node_request_free(psr_node_request *request)
     free(request->send_counts);
     free(request->send_blocks);
     free(request->receive_blocks);
+    free(request->residual);
     free(request->own);
     free(request);
 }
@@ -364,6 +370,16 @@ void psr_node_request_open_ended(psr_node_request *request)
 psr_node_group *psr_node_request_group(const psr_node_request *request)
 {
     return request->group;
+}
+
+float *psr_node_request_residual(const psr_node_request *request)
+{
+    return request->residual;
+}
+
+size_t psr_node_request_count(const psr_node_request *request)
+{
+    return request->options.count;
 }
 
 size_t psr_node_request_bytes(const psr_node_request *request)

@@ -346,6 +346,11 @@ float *psr_node_table_values(psr_node_table *t)
     return t->shard != NULL ? psr_table_shard_values(t->shard) : t->values;
 }
 
+float *psr_node_table_residual(psr_node_table *t)
+{
+    return t->residual;
+}
+
 const char *psr_node_table_name(const psr_node_table *t)
 {
     return t->name;

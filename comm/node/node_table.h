@@ -86,6 +86,10 @@ psr_node_table *psr_node_group_table(const psr_node_group *group);
  * in ascending order, each at psr_node_table_part. Borrowed for life; may not be touched once
  * anything is pushed. */
 float *psr_node_table_values(psr_node_table *table);
+/* [owner] A worker's residual of its pushes, laid out as its values. Belongs to the node while a
+ * push is under way, and else to the owner, who may change it. Borrowed for life. NULL: their
+ * encoding has none. */
+float *psr_node_table_residual(psr_node_table *table);
 const char *psr_node_table_name(const psr_node_table *table); /* [owner] borrowed for its life */
 /* [owner] floats in all, with the gaps between parts */
 size_t psr_node_table_length(const psr_node_table *table);

@@ -458,9 +458,10 @@ typedef struct psring_call {
     /* How the sums and means of float32 are sent; the same on all ranks. For all-reduce by ring,
      * which algorithm NULL chooses then. NULL and "none": unchanged. "fp16", "bf16": every rank
      * rounds what it sends. Only for persistent requests: "int8", "topk:R" (the fraction R of the
-     * values, 0 < R <= 1) and "1bit"; a rank keeps what it rounded away and adds it at the next
-     * start; a value that is not finite fails with NUMERIC, and on the other ranks with PEER. All
-     * ranks receive the same bits. docs/algorithms.md, "Compression" */
+     * values, 0 < R <= 1) and "1bit"; a rank keeps what it rounded away (its residual:
+     * psring_residual_read) and adds it at the next start; a value that is not finite fails with
+     * NUMERIC, and on the other ranks with PEER. All ranks receive the same bits.
+     * docs/algorithms.md, "Compression" */
     const char *encoding;
     /* Order among all-reduces by ring that wait to send: the smallest priority goes first, and
      * among equals the one that was started first. In a group whose ranks all share memory this
@@ -524,10 +525,23 @@ PSRING_API const char *psring_algorithm(const psring_request *request);
 /* ---- encodings ---- */
 
 /* [any] Checks a psring_call.encoding or psring_table_options.encoding. *ret_keeps: whether ranks
- * keep what they rounded away with it ("int8", "topk:R", "1bit"). ret_keeps may be NULL. USAGE:
- * there is no such encoding; the line names those that there are. */
+ * keep a residual with it ("int8", "topk:R", "1bit"). ret_keeps may be NULL. USAGE: there is no
+ * such encoding; the line names those that there are. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_encoding_check(const char *encoding,
                                                               bool *ret_keeps);
+
+/* Copy the residual of a persistent all-reduce, which this rank adds at the next start. With them a
+ * program saves it, and goes on after a restart with the same bits: by a request with as many
+ * values, on as many ranks. They concern this rank alone and send nothing. residual has count
+ * float32 values, one for each value of the request: zeros before the first start, and undefined
+ * after a start that has failed. They are in the unit of the sum; of a MEAN, where this rank rounds
+ * last, of the mean (docs/algorithms.md, "Compression"). Any of the encodings that keep one may go
+ * on with the residual of another. NOT_FOUND: the request keeps none. BUSY: it is under way. USAGE:
+ * it has not count values. NUMERIC: a value to be written is not finite. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_residual_read(psring_request *request,
+                                                             float *ret_residual, size_t count);
+PSRING_API PSRING_MUST_CHECK psring_err psring_residual_write(psring_request *request,
+                                                              const float *residual, size_t count);
 
 /* ---- memory ---- */
 
@@ -970,10 +984,11 @@ typedef struct psring_table_options {
     /* How pushes are sent, in a table of float32 alone (USAGE); the values come back as they are.
      * As in psring_call.encoding: "fp16", "bf16", "int8", "topk:R" or "1bit". A worker encodes each
      * part that it pushes as one, of fewer than 2^32 values (USAGE). With the last three it keeps
-     * what it rounded away, and adds it to its next push of that part. This is lost when the table
-     * is closed, and psring_table_write does not change it. With these three a push of a value that
-     * is not finite fails with NUMERIC, and on the group's other ranks with PEER. NULL and "none":
-     * unchanged. The text is borrowed for the call */
+     * what it rounded away (its residual: psring_table_residual_read), and adds it to its next push
+     * of that part. This is lost when the table is closed, and psring_table_write does not change
+     * it. With these three a push of a value that is not finite fails with NUMERIC, and on the
+     * group's other ranks with PEER. NULL and "none": unchanged. The text is borrowed for the
+     * call */
     const char *encoding;
 } psring_table_options;
 
@@ -1055,6 +1070,21 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_table_write(psring_table *table, 
  * refuses, because the program defines different updates there, the table fails. */
 PSRING_API PSRING_MUST_CHECK psring_err psring_table_set(psring_table *table, const char *arguments,
                                                          uint64_t from, const psring_call *call);
+/* Copy the residual of this rank's pushes (psring_table_options.encoding), which it adds to its
+ * next push of the part. With them and psring_table_read a program saves a table, and goes on with
+ * it with the same bits. They concern this rank alone and send nothing: every rank saves its own.
+ * part may be PSRING_ALL; count is the number of values of the part, or of all parts. The values
+ * are float32, in the unit of what is pushed; zeros before the first push; undefined after a push
+ * that has failed. NOT_FOUND: the table's encoding keeps none. USAGE: the count is wrong; there is
+ * no such part; this rank has a push or pull of the table under way, as with psring_table_read.
+ * NUMERIC: a value to be written is not finite. */
+PSRING_API PSRING_MUST_CHECK psring_err psring_table_residual_read(psring_table *table, size_t part,
+                                                                   float *ret_residual,
+                                                                   size_t count);
+PSRING_API PSRING_MUST_CHECK psring_err psring_table_residual_write(psring_table *table,
+                                                                    size_t part,
+                                                                    const float *residual,
+                                                                    size_t count);
 /* The number of arrays that the table's update keeps. 0: "sum" and "assign". */
 PSRING_API uint32_t psring_table_states(const psring_table *table);
 /* The largest staleness of this worker's pulls since the last call of this function: how many

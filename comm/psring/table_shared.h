@@ -1,6 +1,7 @@
 /* What the files of tables share: comm/psring/table.c, which opens, pushes, pulls and closes,
- * comm/psring/table_state.c, which reads and writes, and comm/psring/table_set.c, which sets the
- * arguments of updates. Within a call. */
+ * comm/psring/table_state.c, which reads and writes, comm/psring/residual.c, which does so with
+ * what a worker owes, and comm/psring/table_set.c, which sets the arguments of updates. Within a
+ * call. */
 #ifndef PSR_COMM_PSRING_TABLE_SHARED_H
 #define PSR_COMM_PSRING_TABLE_SHARED_H
 

@@ -1,5 +1,6 @@
 """The library's calls: options made, waits that Ctrl-C ends, errors raised."""
 
+from ._buffers import TYPES, array_of
 from ._errors import text, usage
 from ._psring import ffi, lib
 
@@ -155,6 +156,23 @@ class PersistentRequest(Request):
             raise self._owner._error(err, self._group)
         self._ended = False
         return self
+
+    def read_residual(self, out):
+        """Gets what this rank's encoding has kept back, as float32: see psring_residual_read."""
+        return self._residual(out, True, lib.psring_residual_read)
+
+    def write_residual(self, values):
+        """Replaces it, by float32: the next start adds it."""
+        self._residual(values, False, lib.psring_residual_write)
+
+    def _residual(self, values, writable, call):
+        a = array_of(values, writable)
+        if a.type != TYPES["float32"]:
+            raise usage("a residual's values are float32")
+        err = call(self._live(), ffi.cast("float *", a.pointer), a.count)
+        if err != lib.PSRING_OK:
+            raise self._owner._error(err)
+        return values
 
     def close(self):
         """Waits until it has ended and gives it back."""

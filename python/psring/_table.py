@@ -82,6 +82,22 @@ class Table:
         self._comm._apart(lambda: lib.psring_table_write(self._live(), state, part, a.pointer, a.count, call),
                           self._group._handle, (a, call, held))
 
+    def read_residual(self, out, part: int = ALL):
+        """Gets what the encoding of this rank's pushes has kept back, as float32. This rank alone
+        calls it, with no push or pull under way: see psring_table_residual_read."""
+        return self._residual(out, part, True, lib.psring_table_residual_read)
+
+    def write_residual(self, values, part: int = ALL) -> None:
+        """Replaces it: the next push of the part adds it."""
+        self._residual(values, part, False, lib.psring_table_residual_write)
+
+    def _residual(self, values, part, writable, call):
+        a = self._array(values, part, writable, "float32")
+        err = call(self._live(), part, ffi.cast("float *", a.pointer), a.count)
+        if err != lib.PSRING_OK:
+            raise self._comm._error(err)
+        return values
+
     def set(self, arguments: str, start: int = 0, *, deadline: "float | None" = None) -> None:
         """Gives the update new arguments, all of them: "lr=0.05 momentum=0.9". All ranks call it.
         start: the first update that has them; 0: that of the next push."""

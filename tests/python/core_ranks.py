@@ -160,8 +160,14 @@ def tables(comm):
     table.close()
     table = w.table("halves", [4], encoding="topk:0.5")
     assert list(table.push_pull(floats(1, 4, 2, 3))) == [0, 4 * n, 0, 3 * n]
-    assert list(table.push_pull(floats(0, 0, 0, 0))) == [n, 4 * n, 2 * n, 3 * n]
+    assert list(table.read_residual(floats(0, 0, 0, 0))) == [1, 0, 2, 0]
+    table.write_residual(floats(4, 0, 2, 0))
+    assert list(table.push_pull(floats(0, 0, 0, 0))) == [4 * n, 4 * n, 2 * n, 3 * n]
     table.close()
+    request = w.all_reduce(floats(1, 2), persistent=True, encoding="1bit")
+    request.write_residual(floats(0.5, -1))
+    assert list(request.read_residual(floats(0, 0))) == [0.5, -1]
+    request.close()
     third = 1 / 3  # of these float32 has others
     table = w.table("doubles", [2], dtype="float64", initial=array.array("d", [third, 0]))
     table.push(array.array("d", [0, third if r == 0 else 0]))
@@ -191,6 +197,7 @@ def refusals(comm):
         (["sgd", "float64"], lambda: w.table("t", [1], update="sgd lr=1", dtype="float64")),
         (["encoding", "'fp8'", "1bit"], lambda: w.table("t", [1], encoding="fp8")),
         (["dtype", "int8", "bfloat16"], lambda: w.table("t", [1], dtype="int8")),
+        (["residual", "float32"], lambda: w.all_reduce(floats(1), persistent=True, encoding="int8").read_residual(array.array("d", [1]))),
         (["values are float32 here"], lambda: w.table("u", [1]).push(array.array("d", [1]))),
     ]:
         try:

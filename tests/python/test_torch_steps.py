@@ -12,10 +12,11 @@ if __name__ == "__main__":
     started(*sys.argv[1:3])
 
 import threading  # noqa: E402
+import warnings  # noqa: E402
 
 import torch  # noqa: E402
 from torch.utils.data import DataLoader, TensorDataset  # noqa: E402
-from torch_work import Batches, loss, mlp, same_everywhere, tell, weights  # noqa: E402
+from torch_work import Batches, loss, mlp, same_everywhere, tell, together, weights  # noqa: E402
 
 import psring.torch as psring  # noqa: E402
 
@@ -133,21 +134,69 @@ def encoded():
 
 def owed():
     """Of these gradients a step with topk:0.5 sends the first half, and the next one the other half
-    twice, so that after four a half has had 3, and the other 4. A saved state is the wrapped
-    optimizer's alone: who loads it after the first step owes nothing, and has 4 and 2."""
+    twice, so that after four a half has had 3, and the other 4. So it is if what is owed is saved
+    and loaded after the first step. Who owes nothing after it has 4 and 2. A change of the mode
+    goes on with other choices, and nothing is lost by it: what has arrived and what is owed are
+    all."""
+    psring.init(deadline=120)
+    other = 1 - psring.rank()
+
+    def strangers(saved):
+        return {**saved, "psring": {**saved["psring"], "rank": other}}
+
+    ways = {
+        "goes-on": (None, [3, 4]),
+        "loads": (lambda _, optimizer, saved: optimizer.load_state_dict(saved), [3, 4]),
+        "is-told": (lambda _, optimizer, saved: psring.broadcast_optimizer_state(optimizer), [3, 4]),
+        "changes": (lambda _, optimizer, saved: setattr(optimizer, "mode", "ps" if optimizer.mode == "ring" else "ring"), None),
+        "forgets": (lambda _, optimizer, saved: optimizer.load_state_dict({name: saved[name] for name in ("state", "param_groups")}), [2, 4]),
+        "strangers": (lambda _, optimizer, saved: optimizer.load_state_dict(strangers(saved)), [2, 4]),
+    }
+    for mode in ("ring", "ps"):
+        for way, (after_first, expected) in ways.items():
+            layer, optimizer, step = steady(mode, encoding="topk:0.5")
+            with warnings.catch_warnings(record=True) as warned:
+                warnings.simplefilter("always")
+                for n in range(4):
+                    saved = optimizer.state_dict()
+                    if n == 1 and after_first is not None:
+                        after_first(layer, optimizer, saved)
+                    step()
+            lines = [str(w.message) for w in warned if "kept back" in str(w.message)]
+            had = (1 - layer.weight.detach()) / (1.5 * RATE)
+            all_owed = psring.allreduce(optimizer.state_dict()["psring"]["owed"][0], "sum") / 3
+            right = torch.allclose(had + all_owed, torch.full_like(had, 4)) if expected is None else had.unique().tolist() == expected
+            tell("owed", mode, way, sorted(saved) == ["param_groups", "psring", "state"], right, same_everywhere(layer.weight.detach()),
+                 lines == ([] if way != "strangers" else ["the state is rank %d's, and this is rank %d: what an encoding had kept back there is"
+                                                          " left out, and this rank owes nothing; let each rank save and load its own"
+                                                          % (other, psring.rank())]), had.tolist(), all_owed.tolist())
+            optimizer.close()
+    torch.optim.SGD(layer.parameters(), lr=RATE).load_state_dict(saved)  # without psring's part
+    layer, optimizer, step = steady("ring", encoding="bf16")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        optimizer.load_state_dict(saved)
+    tell("owed", "dropped", [str(w.message) for w in warned] == ["the state has what an encoding had kept back, which is dropped:"
+                                                                  " encoding='bf16' keeps nothing"], "psring" not in optimizer.state_dict())
+    layer, optimizer, step = steady("ring", encoding="int8")
+    saved["psring"]["owed"][0] = torch.zeros(3)
+    for name, call in [("shape", lambda: optimizer.load_state_dict(saved)), ("begun", lambda: (layer(torch.ones(1, 8)).sum().backward(), optimizer.state_dict()))]:
+        try:
+            call()
+            tell("owed", name, False)
+        except psring.UsageError as failure:
+            tell("owed", name, ("shape (3,)" if name == "shape" else "call step() first") in failure.line)
+
+
+def resumed():
+    """What an encoding owes is saved and loaded in the middle, by ring and by shards; the control
+    forgets it."""
     psring.init(deadline=120)
     for mode in ("ring", "ps"):
-        for loads in (False, True):
-            layer, optimizer, step = steady(mode, encoding="topk:0.5")
-            for n in range(4):
-                saved = optimizer.state_dict()
-                if n == 1 and loads:
-                    optimizer.load_state_dict(saved)
-                step()
-            had = ((1 - layer.weight.detach()) / (1.5 * RATE)).unique().tolist()
-            tell("owed", mode, "loads" if loads else "goes on", sorted(saved) == ["param_groups", "state"], had == ([2, 4] if loads else [3, 4]),
-                 same_everywhere(layer.weight.detach()))
-            optimizer.close()
+        for encoding in ("int8", "topk:0.1", "1bit"):
+            whole, loaded, forgot = [together("momentum", 6, False, mode, resume_at=resume_at, forgets=forgets, encoding=encoding)
+                                     for resume_at, forgets in [(None, None), (3, None), (3, "psring")]]
+            tell("resumed", mode, encoding, torch.equal(whole, loaded), not torch.equal(whole, forgot), same_everywhere(loaded))
 
 
 def same_bits():
@@ -215,7 +264,8 @@ PARTS = {
     "updates": (apart, 2, "every rank's pushes count as updates, and a change of mode gives all the same weights"),
     "join": (joined, 5, "ranks with different numbers of batches end with the weights of one process that had them all"),
     "encoding": (encoded, 8, "gradients in fewer bytes arrive in the end, by a ring and by shards"),
-    "owed": (owed, 4, "what a step did not send is in the next one, and in no saved state"),
+    "owed": (owed, 15, "what a step did not send is in the next one, also after a state was saved and loaded, or the mode changed"),
+    "resumed": (resumed, 6, "a run in fewer bytes that is saved and loaded in the middle ends in the bits of one that was not"),
     "bits": (same_bits, 2, "sums that an encoding does not change have the same bits by a ring and by shards"),
     "loader": (loads, 2, "data is loaded by forked processes"),
     "threads": (threads, 1, "two threads with a group each make 1,000 all-reduces"),

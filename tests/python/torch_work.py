@@ -85,7 +85,8 @@ def alone(kind, steps, scheduled, teacher=False):
     return weights(model)
 
 
-def together(kind, steps, scheduled, mode, sync="bsp", resume_at=None, switch_at=None, teacher=False, **more):
+def together(kind, steps, scheduled, mode, sync="bsp", resume_at=None, switch_at=None, teacher=False, forgets=None, **more):
+    """forgets: what the optimizer's state has not any more when it is loaded."""
     model, batches = mlp(), Batches(20, teacher=teacher)
 
     def wrap(model):
@@ -101,6 +102,7 @@ def together(kind, steps, scheduled, mode, sync="bsp", resume_at=None, switch_at
             optimizer.close()
             file.seek(0)
             saved = torch.load(file, weights_only=True)
+            saved[1].pop(forgets, None)
             model = mlp()
             optimizer, scheduler = wrap(model)
             for thing, state in zip((model, optimizer, scheduler), saved):

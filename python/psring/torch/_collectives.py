@@ -27,9 +27,11 @@ def broadcast_parameters(params, root: int = 0) -> None:
 
 
 def broadcast_optimizer_state(optimizer, root: int = 0) -> None:
-    """Gives all ranks the state of rank root's optimizer, its learning rates included. All ranks
-    call it."""
-    optimizer.load_state_dict(told_state(_place.world(), optimizer.state_dict(), root, "the optimizer's state"))
+    """Gives all ranks the state of rank root's optimizer, its learning rates included; what an
+    encoding has kept back stays each rank's own. All ranks call it."""
+    state = optimizer.state_dict()
+    owed = {name: state.pop(name) for name in ("psring",) if name in state}
+    optimizer.load_state_dict({**told_state(_place.world(), state, root, "the optimizer's state"), **owed})
 
 
 def allreduce(value, op: str = "mean", *, name: "str | None" = None):

@@ -1,12 +1,13 @@
 """An optimizer whose step is one of all ranks together."""
 
 import contextlib
+import warnings
 
 import torch
 
 from .._errors import usage
 from .._library import check_encoding
-from . import _buckets
+from . import _buckets, _place
 from ._join import Join
 from ._ring import Ring
 from ._servers import Servers
@@ -35,8 +36,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
     backward_passes_per_step  so many calls of backward() before a step(); their gradients are added
     bucket_bytes              how much is exchanged as a unit
     encoding                  how gradients are sent: "fp16", "bf16", "int8", "topk:R" or "1bit";
-                              what the last three take away is added in the next step, and is no
-                              part of state_dict()
+                              what the last three take away this rank owes: it is added in the next
+                              step, and is this rank's own part of state_dict()
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, mode: str = "ring", sync: str = "bsp", *, backward_passes_per_step: int = 1,
@@ -46,7 +47,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             raise usage("await_weights is \"forward\" or \"step\", not %r" % (await_weights,))
         if backward_passes_per_step < 1:
             raise usage("backward_passes_per_step is at least 1")
-        check_encoding(encoding)
+        self._owes = check_encoding(encoding)
         self.optimizer = optimizer
         self._sync, self._encoding, self._await_weights = sync, encoding, await_weights
         self._passes_per_step, self._bucket_bytes = backward_passes_per_step, bucket_bytes
@@ -89,7 +90,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     # ---- a step ----
 
-    def _make(self, mode):
+    def _make(self, mode, owed=None):
+        """owed: by parameter, what an encoding has kept back on this rank."""
         if mode not in ("ring", "ps"):
             raise usage("mode is \"ring\" or \"ps\", not %r" % (mode,))
         buckets = _buckets.make(self.optimizer, self._bucket_bytes)
@@ -99,6 +101,8 @@ class DistributedOptimizer(torch.optim.Optimizer):
             exchange = Ring(self.optimizer, buckets, self._encoding)
         else:
             exchange = Servers(self.optimizer, buckets, self._sync, self._encoding, self._await_weights)
+        if owed:
+            exchange.owe(owed)
         self._mode, self._buckets, self._exchange = mode, buckets, exchange
         self._passes = {}
         for bucket in buckets:
@@ -234,23 +238,61 @@ class DistributedOptimizer(torch.optim.Optimizer):
     # ---- its state ----
 
     def state_dict(self):
-        """The wrapped optimizer's, as without psring. Mode "ps": all ranks call it."""
-        self._exchange.save_state()
-        return self.optimizer.state_dict()
+        """The wrapped optimizer's, as without psring. With an encoding that keeps what it took
+        away, "psring" has what this rank owes, so each rank saves and loads a state of its own.
+        Mode "ps": all ranks call it."""
+        owed = self._save()
+        state = self.optimizer.state_dict()
+        if self._owes:
+            numbers = {p: number for number, p in enumerate(self._parameters())}
+            state["psring"] = {"rank": _place.world().rank, "owed": {numbers[p]: value for p, value in owed.items()}}
+        return state
 
     def load_state_dict(self, state_dict) -> None:
-        """Takes a state that any mode, or the optimizer without psring, has saved. Mode "ps": all
-        ranks call it, when the model has its weights."""
+        """Takes a state that any mode, or the optimizer without psring, has saved. What another
+        rank owed is left out, with a warning. Mode "ps": all ranks call it, when the model has its
+        weights."""
+        owed = self._owed_of(state_dict.get("psring"))
         self._end()
         self.optimizer.load_state_dict(state_dict)
-        self._make(self._mode)
+        self._make(self._mode, owed)
+
+    def _parameters(self):
+        """In the order in which a state_dict of torch numbers them."""
+        return [p for group in self.optimizer.param_groups for p in group["params"]]
+
+    def _save(self):
+        """The optimizer has its state. Returns what this rank owes, by parameter."""
+        if self._owes and self._begun:
+            raise usage("a step is under way: call step() first")
+        self._exchange.save_state()
+        return self._exchange.owed() if self._owes else None
+
+    def _owed_of(self, kept):
+        """What this rank owes by a saved state, by parameter."""
+        if kept is None:
+            return None
+        if not self._owes:
+            warnings.warn("the state has what an encoding had kept back, which is dropped: encoding=%r keeps nothing" % (self._encoding,),
+                          stacklevel=3)
+            return None
+        if kept["rank"] != _place.world().rank:
+            warnings.warn("the state is rank %d's, and this is rank %d: what an encoding had kept back there is left out, and this rank owes"
+                          " nothing; let each rank save and load its own" % (kept["rank"], _place.world().rank), stacklevel=3)
+            return None
+        owed, parameters = {}, self._parameters()
+        for number, value in kept["owed"].items():
+            if number >= len(parameters) or value.shape != parameters[number].shape:
+                raise usage("the state has what is owed for a parameter %d of shape %s, which the optimizer has not" % (number, tuple(value.shape)))
+            owed[parameters[number]] = value
+        return owed
 
     def add_param_group(self, group) -> None:
         """Adds parameters, between two steps. All ranks call it."""
-        self._exchange.save_state()
+        owed = self._save()
         self._end()
         self.optimizer.add_param_group(group)
-        self._make(self._mode)
+        self._make(self._mode, owed)
 
     @property
     def mode(self) -> str:
@@ -260,9 +302,9 @@ class DistributedOptimizer(torch.optim.Optimizer):
     @mode.setter
     def mode(self, mode: str) -> None:
         if mode != self._mode:
-            self._exchange.save_state()
+            owed = self._save()
             self._end()
-            self._make(mode)
+            self._make(mode, owed)
 
     @property
     def staleness(self) -> int:

@@ -75,6 +75,7 @@ class Servers:
         self._part_of = {p: part for part in self._parts.values() for p in part.bucket.parameters}
         # updates: of each part, before the tables were opened; steps: of this rank since then
         self._tables, self._texts, self._updates, self._steps = {}, {}, 0, 0
+        self._owed = {}  # by parameter, what tables that are not open yet are to owe
         self._waiting, self._hook, self._seen = set(), None, set()
 
     # ---- tables ----
@@ -100,6 +101,10 @@ class Servers:
                 kept = self._of_state(number, name)
                 if kept is not None:
                     self._tables[number].write(kept, state)
+            owed = self._in_order(number, self._owed)
+            if owed is not None:
+                self._tables[number].write_residual(owed)
+        self._owed = {}
 
     def _open_table(self, number, text):
         parts = self._of_group[number]
@@ -113,17 +118,26 @@ class Servers:
 
     def _of_state(self, number, name):
         """A state of all of a group's parameters, from the optimizer; None: it has none yet."""
-        states = self._optimizer.state
-        kept = [[states.get(p, {}).get(name) for p in part.bucket.parameters] for part in self._of_group[number]]
-        if all(value is None for of_part in kept for value in of_part):
+        return self._in_order(number, {p: state.get(name) for p, state in self._optimizer.state.items()})
+
+    def _runs(self, number):
+        """Each parameter of a group, and where it begins in the group's table."""
+        start = 0
+        for part in self._of_group[number]:
+            for p, offset in zip(part.bucket.parameters, part.bucket.offsets):
+                yield p, start + offset
+            start += part.bucket.count
+
+    def _in_order(self, number, values):
+        """Values of parameters as they lie in their group's table, zeros for those that have none;
+        None: none has any."""
+        runs = list(self._runs(number))
+        if all(values.get(p) is None for p, _ in runs):
             return None
         flat = torch.zeros(sum(part.bucket.count for part in self._of_group[number]))
-        start = 0
-        for part, of_part in zip(self._of_group[number], kept):
-            for p, offset, value in zip(part.bucket.parameters, part.bucket.offsets, of_part):
-                if value is not None:
-                    run_like(flat, start + offset, p).copy_(value)
-            start += part.bucket.count
+        for p, offset in runs:
+            if values.get(p) is not None:
+                run_like(flat, offset, p).copy_(values[p])
         return flat
 
     def save_state(self):
@@ -136,16 +150,26 @@ class Servers:
         for number, table in self._tables.items():
             group = self._optimizer.param_groups[number]
             _, names = update_of(self._optimizer, group)
-            parts = self._of_group[number]
             for state, name in enumerate(names, 1):
-                flat, start = table.read(torch.empty(sum(table.parts)), state), 0
-                for part in parts:
-                    for p, offset in zip(part.bucket.parameters, part.bucket.offsets):
-                        kept = self._optimizer.state[p]
-                        kept[name] = run_like(flat, start + offset, p).clone()
-                        if "exp_avg" in names:
-                            kept["step"] = torch.tensor(float(updates))
-                    start += part.bucket.count
+                flat = table.read(torch.empty(sum(table.parts)), state)
+                for p, offset in self._runs(number):
+                    kept = self._optimizer.state[p]
+                    kept[name] = run_like(flat, offset, p).clone()
+                    if "exp_avg" in names:
+                        kept["step"] = torch.tensor(float(updates))
+
+    def owed(self):
+        """What the encoding has kept back on this rank, by parameter. No push is under way."""
+        owed = dict(self._owed)
+        for number, table in self._tables.items():
+            flat = table.read_residual(torch.empty(sum(table.parts)))
+            for p, offset in self._runs(number):
+                owed[p] = run_like(flat, offset, p).clone()
+        return owed
+
+    def owe(self, owed):
+        """The next step adds it: the first one, for which the tables are opened."""
+        self._owed = owed
 
     def meet(self):
         """All ranks get the same weights; with bsp they have them. All ranks call it."""

@@ -76,7 +76,7 @@ typedef struct setup {
 } setup;
 
 static psr_request_options options_of(const setup *s, const psr_compression *compression,
-                                      float *send, float *receive)
+                                      float *send, float *receive, float *residual)
 {
     return (psr_request_options){.kind = PSR_KIND_ALL_REDUCE,
                                  .type = PSR_TYPE_FLOAT32,
@@ -85,7 +85,8 @@ static psr_request_options options_of(const setup *s, const psr_compression *com
                                  .receive = receive,
                                  .count = s->count,
                                  .persistent = s->persistent,
-                                 .compression = compression};
+                                 .compression = compression,
+                                 .residual = residual};
 }
 
 static void await_all(network *net, psr_request **requests)
@@ -100,6 +101,7 @@ static void await_all(network *net, psr_request **requests)
 static void play(const setup *s)
 {
     static float send[NETWORK_RANKS_MAX][COUNT_MAX], receive[NETWORK_RANKS_MAX][COUNT_MAX];
+    static float owed[NETWORK_RANKS_MAX][COUNT_MAX];
     expected *e = calloc(1, sizeof *e);
     e->compression = encoding_of(s->encoding);
     assert_ok(psr_encoder_new(e->compression, COUNT_MAX, &e->encoder));
@@ -107,6 +109,7 @@ static void play(const setup *s)
     network *net = (s->seed % 2 ? network_open_shared : network_open)(s->ranks, SLICE_BYTES,
                                                                       s->window, s->seed);
     psr_request *requests[NETWORK_RANKS_MAX] = {NULL};
+    memset(owed, 0, sizeof owed);
     for (uint64_t round = 0; round < (s->persistent ? ROUNDS : 1); round++) {
         expect_round(e, s->seed, s->ranks, round, s->count, s->reduction);
         for (uint32_t r = 0; r < s->ranks; r++) {
@@ -114,7 +117,8 @@ static void play(const setup *s)
             for (size_t i = 0; i < s->count; i++)
                 values[i] = value(s->seed, r, round, i);
             if (requests[r] == NULL) {
-                const psr_request_options o = options_of(s, &e->compression, send[r], receive[r]);
+                const psr_request_options o =
+                    options_of(s, &e->compression, send[r], receive[r], owed[r]);
                 requests[r] = network_request(net, r, &o);
             }
             assert_ok(psr_request_start(requests[r]));
@@ -192,7 +196,7 @@ static void ranks_that_encode_differently_are_told_both_calls(void **state)
     const psr_compression ours[] = {encoding_of("topk:0.5"), encoding_of("topk:0.25")};
     network *net = network_open(2, SLICE_BYTES, 2, 0);
     psr_request *requests[2];
-    float values[2][40] = {{0}};
+    float values[2][40] = {{0}}, owed[2][40] = {{0}};
     for (uint32_t r = 0; r < 2; r++) {
         const psr_request_options o = {.kind = PSR_KIND_ALL_REDUCE,
                                        .type = PSR_TYPE_FLOAT32,
@@ -200,7 +204,8 @@ static void ranks_that_encode_differently_are_told_both_calls(void **state)
                                        .receive = values[r],
                                        .count = 40,
                                        .persistent = true,
-                                       .compression = &ours[r]};
+                                       .compression = &ours[r],
+                                       .residual = owed[r]};
         requests[r] = network_request(net, r, &o);
         psr_err err = psr_request_start(requests[r]);
         assert_true(err == PSR_OK || err == PSR_ERR_MISMATCH);

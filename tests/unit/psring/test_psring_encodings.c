@@ -138,6 +138,111 @@ static void encodings_with_a_residual_have_the_same_bits_on_all_ranks_and_in_eve
     free(first);
 }
 
+/* ---- residuals that are saved ---- */
+
+static psring_request *make(psring_group *world, const char *encoding, const float *x, float *y)
+{
+    psring_request *request = NULL;
+    expect_ok(psring_all_reduce(world, x, y, COUNT, PSRING_FLOAT32, PSRING_SUM,
+                                PSRING_CALL(.encoding = encoding, .persistent = true), &request));
+    return request;
+}
+
+typedef enum after_break { GOES_ON, SAVES, FORGETS } after_break;
+
+/* The sum of the last start. In the middle the request is freed, and another one goes on with what
+ * this rank owed, or owes nothing. */
+static void reduce_with_break(psring_group *world, const char *encoding, after_break how, float *y)
+{
+    const int rank = psring_rank(world);
+    float *x = malloc(COUNT * sizeof *x), *owed = malloc(COUNT * sizeof *owed);
+    psring_request *request = make(world, encoding, x, y);
+    expect_ok(psring_residual_read(request, owed, COUNT));
+    for (size_t i = 0; i < COUNT; i++)
+        expect(owed[i] == 0);
+    for (int start = 0; start < STARTS; start++) {
+        if (start == STARTS / 2 && how != GOES_ON) {
+            expect_ok(psring_residual_read(request, owed, COUNT));
+            psring_request_free(&request);
+            request = make(world, encoding, x, y);
+            if (how == SAVES)
+                expect_ok(psring_residual_write(request, owed, COUNT));
+        }
+        for (size_t i = 0; i < COUNT; i++)
+            x[i] = own(rank, start, i);
+        expect_ok(psring_start(request));
+        expect_ok(psring_wait(request, PSRING_FOREVER));
+    }
+    psring_request_free(&request);
+    free(x);
+    free(owed);
+}
+
+static void save_what_is_owed(psring_comm **comm, int rank, void *context)
+{
+    static const char *const encodings[] = {"int8", "topk:0.1", "1bit"};
+    psring_group *world = psring_world(*comm);
+    float(*y)[COUNT] = malloc(3 * sizeof *y);
+    (void)rank;
+    (void)context;
+    for (size_t e = 0; e < sizeof encodings / sizeof encodings[0]; e++) {
+        for (after_break how = GOES_ON; how <= FORGETS; how++)
+            reduce_with_break(world, encodings[e], how, y[how]);
+        expect(memcmp(y[SAVES], y[GOES_ON], sizeof y[0]) == 0);
+        expect(memcmp(y[FORGETS], y[GOES_ON], sizeof y[0]) != 0);
+    }
+    free(y);
+}
+
+static void what_a_rank_owes_is_read_and_written_and_the_sums_go_on_with_the_same_bits(void **state)
+{
+    (void)state;
+    ranks_run(3, save_what_is_owed, NULL);
+    ranks_run(1, save_what_is_owed, NULL);
+}
+
+static void ask_for_what_is_not_owed(psring_comm **comm, int rank, void *context)
+{
+    psring_group *world = psring_world(*comm);
+    psring_request *request = NULL, *other = NULL;
+    float x[4] = {1, 2, 3, 4}, owed[4] = {0}, told = 0;
+    const float bad[4] = {0, 0, INFINITY, 0};
+    (void)context;
+    expect_ok(psring_all_reduce(world, x, x, 4, PSRING_FLOAT32, PSRING_SUM,
+                                PSRING_CALL(.encoding = "int8", .persistent = true), &request));
+    expect_ok(psring_all_reduce(world, x, x, 4, PSRING_FLOAT32, PSRING_SUM,
+                                PSRING_CALL(.encoding = "fp16", .persistent = true), &other));
+    expect_words(psring_residual_read(other, owed, 4), PSRING_ERR_NOT_FOUND,
+                 "psring_residual_read: there is no residual");
+    expect_words(psring_residual_write(other, owed, 4), PSRING_ERR_NOT_FOUND, "no residual");
+    expect_words(psring_residual_read(NULL, owed, 4), PSRING_ERR_USAGE, "request is NULL");
+    expect_words(psring_residual_read(request, NULL, 4), PSRING_ERR_USAGE, "values are NULL");
+    expect_words(psring_residual_write(request, NULL, 4), PSRING_ERR_USAGE, "values are NULL");
+    expect_words(psring_residual_read(request, owed, 3), PSRING_ERR_USAGE,
+                 "3 values, where the residual has 4");
+    expect_words(psring_residual_write(request, bad, 4), PSRING_ERR_NUMERIC,
+                 "value 2 is not finite");
+    if (rank == 0) { /* the other one starts it after this */
+        expect_ok(psring_start(request));
+        expect_words(psring_residual_read(request, owed, 4), PSRING_ERR_BUSY, "is under way");
+        expect_words(psring_residual_write(request, owed, 4), PSRING_ERR_BUSY, "is under way");
+        expect_ok(psring_send(world, &told, 1, PSRING_FLOAT32, 1, 0, NULL, NULL));
+    } else {
+        expect_ok(psring_receive(world, &told, 1, PSRING_FLOAT32, 0, 0, NULL, NULL));
+        expect_ok(psring_start(request));
+    }
+    expect_ok(psring_wait(request, PSRING_FOREVER));
+    expect_ok(psring_residual_read(request, owed, 4));
+    psring_request_free(&request);
+    psring_request_free(&other);
+}
+
+static void a_residual_that_is_not_there_or_in_use_is_refused(void **state)
+{
+    (void)state;
+    ranks_run(2, ask_for_what_is_not_owed, NULL);
+}
+
 static void encodings_are_checked_by_themselves(void **state)
 {
     bool keeps = true;
@@ -338,6 +443,9 @@ int main(void)
         cmocka_unit_test(sums_in_16_bits_are_rounded_at_each_hop_as_training_does),
         cmocka_unit_test(
             encodings_with_a_residual_have_the_same_bits_on_all_ranks_and_in_every_run),
+        cmocka_unit_test(
+            what_a_rank_owes_is_read_and_written_and_the_sums_go_on_with_the_same_bits),
+        cmocka_unit_test(a_residual_that_is_not_there_or_in_use_is_refused),
         cmocka_unit_test(encodings_are_checked_by_themselves),
         cmocka_unit_test(an_unknown_encoding_is_refused_by_its_name),
         cmocka_unit_test(structs_of_older_and_newer_programs_are_read_as_far_as_they_go),

@@ -15,13 +15,14 @@ static const size_t parts[PARTS] = {70001, 1, 4096}; /* one in several slices */
 static const char *const encodings[] = {"none", "fp16", "bf16", "int8", "topk:0.1", "1bit"};
 enum { ENCODINGS = sizeof encodings / sizeof encodings[0] };
 
-static psring_table *open_table(psring_comm *comm, const char *encoding, const char *sync)
+static psring_table *open_table(psring_comm *comm, const char *encoding, const char *sync,
+                                const float *initial)
 {
     psring_table *table = NULL;
     expect_ok(
         psring_table_open(psring_world(comm), "weights",
                           PSRING_WITH(psring_table_options, .parts = parts, .part_count = PARTS,
-                                      .sync = sync, .encoding = encoding),
+                                      .sync = sync, .encoding = encoding, .initial = initial),
                           NULL, &table));
     return table;
 }
@@ -67,6 +68,33 @@ static void add_sum(float *sums, const float (*values)[VALUES], size_t workers)
             }
 }
 
+/* Saves the table, whose values and whose residual on this rank must be these, and goes on with
+ * another one: the residual by parts or as a whole. */
+static void open_again(psring_comm *comm, const char *encoding, const char *sync,
+                       const float *values, const float *residual, psring_table **table)
+{
+    bool keeps = false;
+    const bool by_parts = psring_rank(psring_world(comm)) != 1;
+    float *owed = malloc(VALUES * sizeof *owed);
+    expect(owed != NULL);
+    expect_ok(psring_encoding_check(encoding, &keeps));
+    for (size_t p = 0, at = 0; keeps && by_parts && p < PARTS; at += parts[p++])
+        expect_ok(psring_table_residual_read(*table, p, owed + at, parts[p]));
+    if (keeps && !by_parts)
+        expect_ok(psring_table_residual_read(*table, PSRING_ALL, owed, VALUES));
+    if (!keeps)
+        expect_words(psring_table_residual_read(*table, PSRING_ALL, owed, VALUES),
+                     PSRING_ERR_NOT_FOUND, "there is no residual");
+    expect(!keeps || memcmp(owed, residual, VALUES * sizeof *owed) == 0);
+    expect_ok(psring_table_close(table, NULL));
+    *table = open_table(comm, encoding, sync, values);
+    for (size_t p = 0, at = 0; keeps && by_parts && p < PARTS; at += parts[p++])
+        expect_ok(psring_table_residual_write(*table, p, owed + at, parts[p]));
+    if (keeps && !by_parts)
+        expect_ok(psring_table_residual_write(*table, PSRING_ALL, owed, VALUES));
+    free(owed);
+}
+
 static void push_in(psring_comm *comm, const char *encoding, const char *sync)
 {
     psring_group *world = psring_world(comm);
@@ -75,8 +103,10 @@ static void push_in(psring_comm *comm, const char *encoding, const char *sync)
     float(*residuals)[VALUES] = calloc((size_t)workers, sizeof *residuals);
     float *x = malloc(VALUES * sizeof *x), *expected = calloc(VALUES, sizeof *expected);
     expect(values != NULL && residuals != NULL && x != NULL && expected != NULL);
-    psring_table *table = open_table(comm, encoding, sync);
+    psring_table *table = open_table(comm, encoding, sync, NULL);
     for (int round = 0; round < ROUNDS; round++) {
+        if (round == ROUNDS / 2 && strcmp(sync, "bsp") == 0)
+            open_again(comm, encoding, sync, expected, residuals[rank], &table);
         for (int r = 0; r < workers; r++)
             decoded(encoding, r, round, values[r], residuals[r]);
         add_sum(expected, (const float(*)[VALUES])values, (size_t)workers);
@@ -133,7 +163,7 @@ static void pay_back(psring_comm **comm, int rank, void *context)
     const int workers = psring_size(psring_world(*comm));
     float *x = malloc(VALUES * sizeof *x), *sums = calloc(VALUES, sizeof *sums);
     expect(x != NULL && sums != NULL);
-    psring_table *table = open_table(*comm, "topk:0.1", NULL);
+    psring_table *table = open_table(*comm, "topk:0.1", NULL, NULL);
     for (int round = 0; round < ROUNDS + ZEROS; round++) {
         for (size_t i = 0; i < VALUES && round < ROUNDS; i++)
             for (int r = 0; r < workers; r++)
@@ -166,6 +196,30 @@ static psring_err open_with(psring_comm *comm, const char *encoding, psring_type
                              NULL, &table);
 }
 
+static void ask_for_residuals(psring_table *table)
+{
+    static const char under_way[] = "a push or pull of table \"weights\" is under way";
+    psring_request *push = NULL;
+    float *x = calloc(VALUES, sizeof *x), owed[2] = {0, NAN};
+    expect(x != NULL);
+    expect_words(psring_table_residual_read(NULL, 1, owed, 1), PSRING_ERR_USAGE, "table is NULL");
+    expect_words(psring_table_residual_read(table, PARTS, owed, 1), PSRING_ERR_USAGE,
+                 "psring_table_residual_read: part 3 is none of 3");
+    expect_words(psring_table_residual_write(table, 1, owed, 2), PSRING_ERR_USAGE,
+                 "psring_table_residual_write: 2 values, where the residual has 1");
+    expect_words(psring_table_residual_write(table, 1, NULL, 1), PSRING_ERR_USAGE,
+                 "values are NULL");
+    expect_words(psring_table_residual_write(table, 1, owed + 1, 1), PSRING_ERR_NUMERIC,
+                 "value 0 is not finite");
+    expect_ok(psring_push(table, PSRING_ALL, x, NULL, &push));
+    expect_words(psring_table_residual_read(table, 1, owed, 1), PSRING_ERR_USAGE, under_way);
+    expect_words(psring_table_residual_write(table, 1, owed, 1), PSRING_ERR_USAGE, under_way);
+    expect_ok(psring_wait(push, PSRING_FOREVER));
+    expect_ok(psring_table_residual_read(table, 1, owed, 1));
+    psring_request_free(&push);
+    free(x);
+}
+
 static void ask_for_others(psring_comm **comm, int rank, void *context)
 {
     (void)context;
@@ -177,7 +231,8 @@ static void ask_for_others(psring_comm **comm, int rank, void *context)
     expect_words(open_with(*comm, "topk", 0), PSRING_ERR_USAGE, "encoding: 'topk'");
     expect_words(open_with(*comm, "int8", PSRING_FLOAT16), PSRING_ERR_USAGE,
                  "encoding is of tables of float32, not of float16");
-    psring_table *table = open_table(*comm, "topk:0.5", "bsp"); /* nothing was broken */
+    psring_table *table = open_table(*comm, "topk:0.5", "bsp", NULL); /* nothing was broken */
+    ask_for_residuals(table);
     expect_ok(psring_table_close(&table, NULL));
     expect_words(open_with(*comm, rank == 0 ? "topk:0.5" : "topk:0.25", 0), PSRING_ERR_MISMATCH,
                  "bsp, topk:0.25");
@@ -198,7 +253,7 @@ static void push_what_is_not_finite(psring_comm **comm, int rank, void *context)
         return;
     }
     float *x = calloc(VALUES, sizeof *x);
-    psring_table *table = open_table(*comm, "int8", NULL);
+    psring_table *table = open_table(*comm, "int8", NULL, NULL);
     x[7] = rank == 1 ? NAN : 1.0f;
     const psring_err err = rank == 1 ? PSRING_ERR_NUMERIC : PSRING_ERR_PEER;
     expect_words(psring_push_pull(table, PSRING_ALL, x, x, NULL, NULL), err, "value 7 is nan");
