@@ -1,13 +1,11 @@
 """What each rank of test_backend.py does with torch.distributed's backend "psring". A line is
-printed for what was found: its name, and True or what was there instead.
-
-usage: backend_ranks.py WHAT RANK RANKS FILE; FILE is a new one, by which the ranks meet"""
+printed for what was found: its name, and True or what was there instead. Each rank is a process of
+its own, which calls be()."""
 
 import datetime
 import hashlib
 import os
 import signal
-import sys
 import threading
 
 import torch
@@ -15,10 +13,14 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from documented import documented
 
-WHAT, RANK, SIZE, FILE = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
+# Without psring.torch torch finds the backend by its entry point, where psring is installed.
+import psring.torch  # noqa: F401
+
+RANK = SIZE = FILE = None  # this rank, all of them, and a new file by which they meet
 
 
-def begin(backend="psring", path=FILE, timeout_s=120):
+def begin(backend="psring", path=None, timeout_s=120):
+    path = path or FILE
     dist.init_process_group(backend, init_method="file://" + path, rank=RANK, world_size=SIZE, timeout=datetime.timedelta(seconds=timeout_s))
 
 
@@ -312,9 +314,12 @@ def all_are_killed():
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main():
+def be(rank, size, file, what):
+    """Does what ("loss:killed", say) as this rank."""
+    global RANK, SIZE, FILE
+    RANK, SIZE, FILE = rank, size, file
     torch.set_num_threads(1)
-    what, _, argument = WHAT.partition(":")
+    what, _, argument = what.partition(":")
     if what == "fsdp":
         for backend in ("gloo", "psring"):
             fsdp(backend)
@@ -332,9 +337,3 @@ def main():
         for part in (threads,) if what == "threads" else (reductions, moves, futures, threads, mistakes, groups):
             part()
         dist.destroy_process_group()
-
-
-# Without psring.torch torch finds the backend by its entry point, where psring is installed.
-import psring.torch  # noqa: E402, F401
-
-main()

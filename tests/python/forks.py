@@ -1,5 +1,5 @@
-"""Ranks for tests of psring.torch: processes that are forked after PyTorch has been imported once,
-with the variables that a launcher would set.
+"""Ranks for tests of psring.torch and of its backend: processes that are forked after PyTorch has
+been imported once, with the variables that a launcher would set.
 
 A test is started by any Python; started() goes on with one that has torch and cffi (PSR_PYTHON)."""
 
@@ -21,13 +21,16 @@ LAUNCHERS = ("PSRING_", "RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "MASTER_", "TO
 
 
 def started(shard, packages, needs="torch, cffi"):
-    """Goes on in a Python that has these modules, with psring's package and programs; or skips."""
+    """Goes on in a Python that has these modules, with psring's package and programs (shard None:
+    without these); or skips."""
     python = os.environ.get("PSR_PYTHON", sys.executable)
     if subprocess.run([python, "-c", "import " + needs], capture_output=True).returncode != 0:
         print("1..0 # SKIP %s has not all of %s; PSR_PYTHON names another Python" % (python, needs))
         sys.exit(0)
     if os.environ.get("PSR_TEST_PACKAGES") != packages:
-        path = os.pathsep.join([os.path.dirname(os.path.abspath(shard)), os.environ["PATH"]])
+        path = os.environ["PATH"]
+        if shard is not None:
+            path = os.pathsep.join([os.path.dirname(os.path.abspath(shard)), path])
         os.execve(python, [python, *sys.argv], {**os.environ, "PSR_TEST_PACKAGES": packages, "PYTHONPATH": packages, "PATH": path, "OMP_NUM_THREADS": "1"})
 
 

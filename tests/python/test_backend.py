@@ -10,14 +10,16 @@ import platform
 import subprocess
 import sys
 
-here = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(here.parent / "integration"))
-from documented import documented  # noqa: E402
-from psring_run import PATIENCE_S, Tap, Workspace  # noqa: E402
+from documented import documented
+from forks import PATIENCE_S, Ranks, Tap, Workspace, here, started
 
-packages, cache = sys.argv[1:3]
-python = os.environ.get("PSR_PYTHON", "python3")
-environment = {**os.environ, "PYTHONPATH": packages, "XDG_CACHE_HOME": cache, "OMP_NUM_THREADS": "1"}
+if __name__ == "__main__":
+    packages, os.environ["XDG_CACHE_HOME"] = sys.argv[1:3]
+    started(None, packages)
+
+import backend_ranks  # noqa: E402
+
+python = sys.executable
 HOST = platform.node()
 # torch's own tests that do not pass, and why.
 NOT_PASSED = {
@@ -36,19 +38,11 @@ def ranks(count, what):
 
 
 def played(count, what, folder, meeting):
-    started = [subprocess.Popen([python, here / "backend_ranks.py", what, str(rank), str(count), os.path.join(folder, meeting)],
-                                env={**environment, "XDG_RUNTIME_DIR": folder}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-               for rank in range(count)]
-    lines, problems = [], []
-    for process in started:
-        try:
-            out, err = process.communicate(timeout=PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, err = process.communicate()
-            problems.append("a rank was ended by the test")
-        lines += out.splitlines()
-        problems += err.splitlines()[-6:]
+    places = [{"PSR_TEST_RANK": str(rank), "XDG_RUNTIME_DIR": folder} for rank in range(count)]
+    with Ranks(lambda: backend_ranks.be(int(os.environ["PSR_TEST_RANK"]), count, os.path.join(folder, meeting), what), places) as running:
+        ended = running.wait_all()
+    lines = [line for rank in ended for line in rank.lines]
+    problems = [line for rank in ended for line in rank.err[-6:]]
     left = [name for name in os.listdir(folder) if name.startswith("psring-torch-")]
     lines += ["left: " + name for name in left]
     return sorted(lines), problems
@@ -96,7 +90,7 @@ def all_killed(tap):
 
 def compiling(tap):
     def run(program, **more):
-        return subprocess.run([python, "-c", program], env={**environment, **more}, capture_output=True, text=True, timeout=PATIENCE_S)
+        return subprocess.run([python, "-c", program], env={**os.environ, **more}, capture_output=True, text=True, timeout=PATIENCE_S)
 
     ask = "import psring.torch as p\nfrom psring.torch import _compile\n"
     built = run(ask + "_compile.compiled()\nprint(_compile.place())").stdout.strip()
@@ -123,7 +117,7 @@ def compiling(tap):
             file.write('#!/bin/sh\necho built >>%s\nwhile [ "$1" != -o ]; do shift; done\ncp %s "$2"\n' % (count, built))
         os.chmod(copier, 0o755)
         three = [subprocess.Popen([python, "-c", ask + "print(_compile.compiled().__name__)"], stdout=subprocess.PIPE, text=True,
-                                  env={**environment, "XDG_CACHE_HOME": os.path.join(folder, "three"), "CXX": copier}) for _ in range(3)]
+                                  env={**os.environ, "XDG_CACHE_HOME": os.path.join(folder, "three"), "CXX": copier}) for _ in range(3)]
         said = [process.communicate(timeout=PATIENCE_S)[0] for process in three]
         tap.ok(said == 3 * ["psring_torch_backend\n"] and pathlib.Path(count).read_text() == "built\n" and not stale.exists(),
                "of three processes one compiles, and what a killed build left is removed", said + [pathlib.Path(count).read_text()])
@@ -144,7 +138,7 @@ def entry(tap):
         info.mkdir()
         info.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: psring\nVersion: 0\n")
         info.joinpath("entry_points.txt").write_text("[torch.distributed.backends]\n" + points.split("\n")[0].replace('"', "") + "\n")
-        done = subprocess.run([python, "-c", program, os.path.join(folder, "meeting")], env={**environment, "PYTHONPATH": packages + ":" + folder},
+        done = subprocess.run([python, "-c", program, os.path.join(folder, "meeting")], env={**os.environ, "PYTHONPATH": packages + ":" + folder},
                               capture_output=True, text=True, timeout=PATIENCE_S)
     if done.returncode == 77:
         return tap.skip("torch finds the backend by its entry point", "this torch does not look for one")
@@ -153,7 +147,7 @@ def entry(tap):
 
 def torchs_own(tap):
     with Workspace() as folder:
-        done = subprocess.run([python, here / "torch_own_tests.py", "psring"], env={**environment, "TEMP_DIR": folder, "TMPDIR": folder},
+        done = subprocess.run([python, here / "torch_own_tests.py", "psring"], env={**os.environ, "TEMP_DIR": folder, "TMPDIR": folder},
                               capture_output=True, text=True)
     found = {"passed": [], "skipped": [], "failed": []}
     for line in done.stdout.splitlines():
@@ -169,13 +163,11 @@ def torchs_own(tap):
 
 
 def main():
-    if subprocess.run([python, "-c", "import torch, cffi"], capture_output=True).returncode != 0:
-        print("1..0 # SKIP %s has no torch or no cffi; PSR_PYTHON names another Python" % python)
-        return
     tap = Tap()
     for part in (torchs_own,) if sys.argv[3:] == ["--torch"] else (compiling, entry, collectives, hosts, bits, losses, all_killed):
         part(tap)
     tap.end()
 
 
-main()
+if __name__ == "__main__":
+    main()
