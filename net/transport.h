@@ -164,11 +164,13 @@ PSR_MUST_CHECK psr_err psr_transport_lend_copies(psr_transport *transport);
 /* Whether payloads that are lent from an arena go to peer by reference now. */
 bool psr_transport_lends_to(const psr_transport *transport, psr_peer peer);
 
-/* Members of this host are watched from now on: psr_transport_ended tells of those whose process
- * has ended before it freed its transport, as when it was killed. Where the system does not let
- * them be watched, nothing is told. host_rank: of the member whose process this is too, for the
- * others to name (psr_transport_scheduler_ended); PSR_RANK_ANY: no member's. For the scheduler,
- * before it sends anything. */
+/* Members are watched from now on. psr_transport_ended tells at once of those of this host whose
+ * process has ended before it freed its transport, as when it was killed. Over TCP it tells after
+ * about a second of others whose process or transport has ended before they have left
+ * (psr_transport_retire, psr_transport_disconnect), if their host still answers. Where the system
+ * does not let them be watched, nothing is told. host_rank: of the member whose process this is
+ * too, for the others to name (psr_transport_scheduler_ended); PSR_RANK_ANY: no member's. For the
+ * scheduler, before it sends anything. */
 void psr_transport_watch_members(psr_transport *transport, uint32_t host_rank);
 /* The next member whose process has ended, after a receive that found no message. false: there is
  * none. Each is returned once. */
@@ -271,6 +273,10 @@ typedef struct psr_zmq_options {
     /* Channels over TCP are watched until they are connected, for psr_transport_unreached: two
      * descriptors each. */
     bool watches_ways;
+    /* Over TCP the scheduler is missed on other hosts as well, as psr_transport_ended misses
+     * members: a receive fails once with PEER. For a member that knows when the scheduler may
+     * end. */
+    bool misses_scheduler;
     /* may be NULL; called on the transport's thread, rate-limited */
     void (*log_stranger)(void *context, const char *line);
     void *log_context;

@@ -264,7 +264,8 @@ static psr_err share_memory(psring_comm *comm, const psring_options *o)
 
 static psr_err join(psring_comm *comm, const psring_options *o)
 {
-    const psr_zmq_options zmq = psr_provision_zmq(&comm->provision);
+    psr_zmq_options zmq = psr_provision_zmq(&comm->provision);
+    zmq.misses_scheduler = true;
     comm->joining.comm = comm;
     comm->joining.options = o;
     PSR_TRY(psr_transport_zmq_new(&zmq, &comm->transport));

@@ -883,7 +883,7 @@ psring_halo_exchange(psring_group *group, const psring_halo *halo, const void *i
  * same shards. If an update fails, its table fails with PEER. A shard counts as gone when its
  * process has ended, or when it has said nothing for three quarters of the deadline of the process
  * that hosts the scheduler. The first is known at once on that process's host, and under psring
- * run on all; elsewhere by the second.
+ * run on all; elsewhere after about a second, where its host still answers.
  *
  * Shards are started in one of two ways. Ranks of the program that call psring_serve know the
  * updates "sum", "assign" and those that they define. `psring run -n N --shards S` starts shards

@@ -140,6 +140,41 @@ psr_err psr_reach_all(psr_reach *reaches, size_t count, int timeout_ms)
     return PSR_OK;
 }
 
+static psr_reach_answer answer_of(int number)
+{
+    return number == 0              ? PSR_REACH_MADE
+           : number == EINPROGRESS  ? PSR_REACH_NONE_YET
+           : number == ECONNREFUSED ? PSR_REACH_REFUSED
+                                    : PSR_REACH_FAILED;
+}
+
+psr_reach_answer psr_reach_begin(const char *endpoint, int *ret_fd)
+{
+    target to;
+    if (!read_endpoint(endpoint, &to))
+        return PSR_REACH_FAILED;
+    const int fd = socket(to.address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return PSR_REACH_FAILED;
+    const psr_reach_answer answer =
+        answer_of(connect(fd, &to.address.any, to.size) == 0 ? 0 : errno);
+    if (answer == PSR_REACH_NONE_YET)
+        *ret_fd = fd;
+    else
+        close(fd);
+    return answer;
+}
+
+psr_reach_answer psr_reach_look(int fd)
+{
+    struct pollfd made = {.fd = fd, .events = POLLOUT};
+    int number = 0;
+    socklen_t size = sizeof number;
+    if (poll(&made, 1, 0) == 0)
+        return PSR_REACH_NONE_YET;
+    return answer_of(getsockopt(fd, SOL_SOCKET, SO_ERROR, &number, &size) == 0 ? number : errno);
+}
+
 static bool has_address(const struct ifaddrs *entry, const char *address)
 {
     char text[PSR_ADDRESS_BYTES];

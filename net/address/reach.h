@@ -21,6 +21,20 @@ typedef struct psr_reach {
  * NOMEM. */
 PSR_MUST_CHECK psr_err psr_reach_all(psr_reach *reaches, size_t count, int timeout_ms);
 
+/* What became of a connection to one endpoint. */
+typedef enum psr_reach_answer {
+    PSR_REACH_NONE_YET,
+    PSR_REACH_MADE,    /* something listens there */
+    PSR_REACH_REFUSED, /* its host says that nothing listens there */
+    PSR_REACH_FAILED   /* another error, which says nothing of who listens */
+} psr_reach_answer;
+
+/* Begins to connect, without waiting. NONE_YET: *ret_fd is to be polled for output; the caller
+ * closes it. Otherwise it is untouched. */
+psr_reach_answer psr_reach_begin(const char *endpoint, int *ret_fd);
+/* What became of it. The descriptor stays open. */
+psr_reach_answer psr_reach_look(int fd);
+
 /* The name of the interface that has this address, and its MTU in bytes. NOT_FOUND: no interface
  * has it. */
 PSR_MUST_CHECK psr_err psr_interface_of(const char *address, char *name, size_t size,

@@ -31,6 +31,7 @@
 #define ORDERS_ENDPOINT "inproc://psring.orders"
 #define DESCRIPTORS_MAX (1u << 24)
 #define USER_MARK '#' /* "worker 1#17" */
+#define END_MARK "e"  /* among the lines: a connection has ended */
 /* events of the monitor taken before it is checked that there are not too many connections */
 #define EVENTS_MAX 16
 
@@ -49,9 +50,10 @@ struct psr_admission {
     pthread_t thread;
     _Atomic uint64_t refused;
     atomic_bool members_look;
-    void *refusals;        /* PAIR: the owner's end of the lines */
-    void *orders;          /* PAIR: the owner's end */
-    psr_unknowns unknowns; /* used by both threads */
+    atomic_bool tells_ends, any_ended; /* connections */
+    void *refusals;                    /* PAIR: the owner's end of the lines */
+    void *orders;                      /* PAIR: the owner's end */
+    psr_unknowns unknowns;             /* used by both threads */
     /* The thread's: */
     void *zap, *lines, *monitor, *sealed_monitor, *ordered;
     psr_reserve reserve;
@@ -440,6 +442,13 @@ static void add_half_open(psr_admission *admission, int fd, uint64_t bytes_max)
     }
 }
 
+/* Whose it was the owner finds out. */
+static void tell_end(psr_admission *admission)
+{
+    if (atomic_load(&admission->tells_ends) && !atomic_exchange(&admission->any_ended, true))
+        (void)zmq_send(admission->lines, END_MARK, sizeof END_MARK - 1, ZMQ_DONTWAIT);
+}
+
 /* bytes_max: of a connection that is accepted. */
 static void take_event(psr_admission *admission, uint16_t event, uint32_t value, uint64_t bytes_max)
 {
@@ -466,6 +475,7 @@ static void take_event(psr_admission *admission, uint16_t event, uint32_t value,
             refuse(admission, "", "it went away or fell silent in the handshake");
         break;
     case ZMQ_EVENT_DISCONNECTED:
+        tell_end(admission);
         if (admission->refused_open > 0)
             admission->refused_open--;
         else if (may_be_in_handshake(admission, value)) {
@@ -715,8 +725,25 @@ bool psr_admission_refusal(psr_admission *admission, char *line, size_t line_siz
         (void)psr_zmq_send(admission->orders, "l", 1, false);
         return psr_admission_refusal(admission, line, line_size);
     }
+    if (bytes == sizeof END_MARK - 1 && memcmp(line, END_MARK, sizeof END_MARK - 1) == 0)
+        return psr_admission_refusal(admission, line, line_size);
     line[(size_t)bytes < line_size - 1 ? (size_t)bytes : line_size - 1] = '\0';
     return true;
+}
+
+void psr_admission_tell_ends(psr_admission *admission)
+{
+    atomic_store(&admission->tells_ends, true);
+}
+
+bool psr_admission_any_ended(psr_admission *admission)
+{
+    return atomic_load(&admission->any_ended) && atomic_exchange(&admission->any_ended, false);
+}
+
+bool psr_admission_awaits(psr_admission *admission, psr_peer admitted)
+{
+    return psr_unknowns_await(&admission->unknowns, admitted);
 }
 
 uint64_t psr_admission_refused(const psr_admission *admission)

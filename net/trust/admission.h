@@ -88,6 +88,14 @@ void psr_admission_unknown(psr_admission *admission, psr_connection connection);
 void *psr_admission_refusals(psr_admission *admission);
 bool psr_admission_refusal(psr_admission *admission, char *line, size_t line_size);
 
+/* From now on the owner is told when connections end, whoever had them: psr_admission_refusals
+ * becomes readable, and psr_admission_any_ended is true once. Owner's thread. */
+void psr_admission_tell_ends(psr_admission *admission);
+bool psr_admission_any_ended(psr_admission *admission);
+/* Whether a connection of that member was let in, as psr_admission_user_read names it, and is not
+ * known to the owner yet. */
+bool psr_admission_awaits(psr_admission *admission, psr_peer admitted);
+
 /* How many connections were refused so far. */
 uint64_t psr_admission_refused(const psr_admission *admission);
 

@@ -69,6 +69,8 @@ static bool poll_sockets(psr_zmq_transport *transport, int fd, int timeout_ms)
         atomic_store(&transport->others, true);
     if (watched[PSR_ZMQ_WATCHED_LIVES].revents)
         atomic_store(&transport->ends, true);
+    if (watched[PSR_ZMQ_WATCHED_FAR].revents)
+        atomic_store(&transport->far_answers, true);
     atomic_store(&transport->news, true);
     return true;
 }
@@ -214,6 +216,7 @@ static psr_err zmq_transport_recv(psr_transport *base, int timeout_ms, psr_messa
             return PSR_OK;
         }
         PSR_TRY(psr_zmq_serve_lives(transport));
+        PSR_TRY(psr_zmq_serve_far(transport));
         if (last)
             return psr_fail(PSR_ERR_TIMEOUT, "no message within %d ms", timeout_ms);
         int64_t left_ms = timeout_ms < 0 ? -1 : end_ms - psr_clock_ms();
@@ -278,6 +281,7 @@ static void zmq_transport_free(psr_transport *base, int linger_ms)
         for (size_t rank = 0; rank < transport->channel_counts[role]; rank++)
             if (transport->channels[role][rank].dealer != NULL) {
                 psr_zmq_end_attempt(transport, &transport->channels[role][rank].way);
+                psr_zmq_end_far(transport, &transport->channels[role][rank].far);
                 psr_zmq_end_sealing(transport, &transport->channels[role][rank], linger_ms);
                 psr_zmq_close_dealer(transport->channels[role][rank].dealer, linger_ms);
                 psr_unsent_free(transport->channels[role][rank].unsent);
@@ -293,6 +297,7 @@ static void zmq_transport_free(psr_transport *base, int linger_ms)
     psr_sharing_free(transport->sharing);
     psr_stage_free(transport->stage);
     psr_zmq_close_lives(transport);
+    psr_zmq_close_far(transport);
     if (transport->wake_fd >= 0)
         close(transport->wake_fd);
     free(transport);
@@ -322,10 +327,13 @@ static psr_err open_all(psr_zmq_transport *transport, const char *address)
         (struct pollfd){.fd = transport->wake_fd, .events = POLLIN};
     static const int not_yet[] = {PSR_ZMQ_WATCHED_REFUSED, PSR_ZMQ_WATCHED_REPLIES,
                                   PSR_ZMQ_WATCHED_SHARED,  PSR_ZMQ_WATCHED_SEALED,
-                                  PSR_ZMQ_WATCHED_ROOM,    PSR_ZMQ_WATCHED_ANSWERS};
+                                  PSR_ZMQ_WATCHED_ROOM,    PSR_ZMQ_WATCHED_ANSWERS,
+                                  PSR_ZMQ_WATCHED_FAR};
     for (size_t i = 0; i < sizeof not_yet / sizeof *not_yet; i++)
         transport->watched[not_yet[i]].fd = -1;
     PSR_TRY(psr_zmq_open_lives(transport));
+    if (transport->options.misses_scheduler && address != NULL)
+        PSR_TRY(psr_zmq_watch_far(transport));
     PSR_TRY(psr_zmq_open_sealed(transport));
     PSR_TRY(psr_zmq_watch(transport, PSR_ZMQ_WATCHED_INBOX, psr_inbox_socket(transport->inbox)));
     return psr_zmq_watch(transport, PSR_ZMQ_WATCHED_STRANGERS,
@@ -381,8 +389,12 @@ psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **re
     psr_zmq_transport *transport = calloc(1, sizeof *transport);
     if (transport == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a transport");
-    *transport = (psr_zmq_transport){
-        .base.ops = &ops, .options = *options, .self = options->self, .wake_fd = -1, .answers = -1};
+    *transport = (psr_zmq_transport){.base.ops = &ops,
+                                     .options = *options,
+                                     .self = options->self,
+                                     .wake_fd = -1,
+                                     .answers = -1,
+                                     .far = -1};
     psr_err err = open_all(transport, psr_zmq_is_ipc(options) ? NULL : address);
     if (err != PSR_OK) {
         zmq_transport_free(&transport->base, 0);

@@ -118,6 +118,8 @@ psr_err psr_zmq_transport_connect(psr_transport *base, psr_peer peer, const char
         err = psr_zmq_begin_attempt(transport, &c->way, dealer, endpoint);
     if (err == PSR_OK && peer.role == PSR_ROLE_SCHEDULER)
         err = psr_zmq_note_scheduler(transport, endpoint);
+    if (err == PSR_OK)
+        err = psr_zmq_begin_far(transport, peer, &c->far, endpoint);
     while (err == PSR_OK && zmq_connect(dealer, endpoint) != 0)
         if (zmq_errno() != EINTR)
             err = psr_fail(PSR_ERR_USAGE, "endpoint %s: %s", endpoint, zmq_strerror(zmq_errno()));
@@ -132,6 +134,7 @@ psr_err psr_zmq_transport_connect(psr_transport *base, psr_peer peer, const char
     if (err != PSR_OK) {
         psr_zmq_end_sealing(transport, c, 0);
         psr_zmq_end_attempt(transport, &c->way);
+        psr_zmq_end_far(transport, &c->far);
         *c = (psr_zmq_channel){0};
         psr_zmq_forget_replies(transport, dealer);
         psr_zmq_close_dealer(dealer, 0);
@@ -150,6 +153,7 @@ void psr_zmq_transport_disconnect(psr_transport *base, psr_peer peer)
     if (peer.role == PSR_ROLE_SCHEDULER)
         psr_zmq_forget_scheduler(transport);
     psr_zmq_end_attempt(transport, &c->way);
+    psr_zmq_end_far(transport, &c->far);
     psr_zmq_end_sealing(transport, c, 0);
     psr_zmq_close_dealer(c->dealer, 0);
     psr_unsent_free(c->unsent);

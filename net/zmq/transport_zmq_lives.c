@@ -74,11 +74,15 @@ void psr_zmq_transport_watch_members(psr_transport *base, uint32_t host_rank)
                                                  .context = transport,
                                                  .known = known_to_inbox});
     (void)err;
+    if (!psr_zmq_is_ipc(&transport->options))
+        err = psr_zmq_watch_far(transport);
+    (void)err;
 }
 
 bool psr_zmq_transport_ended(psr_transport *base, psr_peer *ret_peer)
 {
-    return psr_lives_ended(((psr_zmq_transport *)base)->lives, ret_peer);
+    psr_zmq_transport *transport = (psr_zmq_transport *)base;
+    return psr_lives_ended(transport->lives, ret_peer) || psr_zmq_far_ended(transport, ret_peer);
 }
 
 bool psr_zmq_transport_scheduler_ended(const psr_transport *base, uint32_t *ret_host_rank)

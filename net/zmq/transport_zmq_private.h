@@ -1,7 +1,7 @@
 /* What the files of the ZeroMQ transport share: transport_zmq.c (beginning and end, receiving),
  * transport_zmq_connect.c, transport_zmq_send.c, transport_zmq_seal.c, transport_zmq_replies.c,
- * transport_zmq_unreached.c, transport_zmq_share.c, transport_zmq_lives.c. For those alone. One
- * thread at a time, as net/transport.h says. */
+ * transport_zmq_unreached.c, transport_zmq_share.c, transport_zmq_lives.c, transport_zmq_far.c. For
+ * those alone. One thread at a time, as net/transport.h says. */
 #ifndef PSR_NET_ZMQ_TRANSPORT_ZMQ_PRIVATE_H
 #define PSR_NET_ZMQ_TRANSPORT_ZMQ_PRIVATE_H
 
@@ -33,6 +33,7 @@ enum {
     PSR_ZMQ_WATCHED_SEALED,  /* sealed messages */
     PSR_ZMQ_WATCHED_ROOM,    /* for sealed messages that wait */
     PSR_ZMQ_WATCHED_ANSWERS, /* of peers that were offered keys */
+    PSR_ZMQ_WATCHED_FAR,     /* of hosts, whether something listens there */
     PSR_ZMQ_WATCHED
 };
 
@@ -41,6 +42,16 @@ typedef struct psr_zmq_way {
     psr_attempt attempt;
     char *endpoint; /* owned; NULL: it is there, or nobody watches it */
 } psr_zmq_way;
+
+/* Whether a peer that may be on another host has ended: of the scheduler a member, of a member the
+ * scheduler, if it misses it. */
+typedef struct psr_zmq_far {
+    char *endpoint;         /* owned; NULL: nobody watches it */
+    int fd;                 /* a connection to it that is being made; -1: none */
+    int64_t due_ms;         /* when to go on; INT64_MAX: there is no doubt about it */
+    unsigned refused, made; /* connections: since the last other answer; since the doubt began */
+    bool ended, told;
+} psr_zmq_far;
 
 /* How far a channel's second connection is. */
 typedef struct psr_zmq_sealing psr_zmq_sealing;
@@ -52,6 +63,7 @@ typedef struct psr_zmq_channel {
     uint8_t id[PSR_ROUTING_ID_BYTES];
     psr_lender *lender; /* the sharing's; NULL: no memory is shared with this peer */
     psr_zmq_way way;
+    psr_zmq_far far;
     psr_zmq_sealing *sealing; /* NULL: nothing goes sealed to this peer */
 } psr_zmq_channel;
 
@@ -81,9 +93,14 @@ typedef struct psr_zmq_transport {
     atomic_size_t unsealed; /* channels whose second connection is not there yet */
     int64_t again_ms;       /* when to offer or greet on them again */
     psr_lives *lives;
-    char *scheduler;  /* its endpoint; owned; NULL: it has not been connected to */
-    bool greeted;     /* it has sent a message, and was connected to beside its endpoint */
-    atomic_bool ends; /* there may be input at lives */
+    char *scheduler;         /* its endpoint; owned; NULL: it has not been connected to */
+    bool greeted;            /* it has sent a message, and was connected to beside its endpoint */
+    atomic_bool ends;        /* there may be input at lives */
+    int far;                 /* epoll of connections to members; -1: they are not watched */
+    atomic_bool far_answers; /* there may be input at it */
+    _Atomic int64_t far_due_ms; /* when to go on with some member; INT64_MAX: there is no doubt */
+    int64_t far_look_ms;        /* when to look whose connection has ended; INT64_MAX: none has */
+    bool far_any_ended;         /* and was not told */
     uint64_t introductions;
     psr_message *kept; /* received when something else failed: the next one; NULL: none */
     void (*say)(void *context, bool shared, const char *line);
@@ -223,5 +240,21 @@ PSR_MUST_CHECK psr_err psr_zmq_serve_lives(psr_zmq_transport *transport);
 void psr_zmq_transport_watch_members(psr_transport *base, uint32_t host_rank);
 bool psr_zmq_transport_ended(psr_transport *base, psr_peer *ret_peer);
 bool psr_zmq_transport_scheduler_ended(const psr_transport *base, uint32_t *ret_host_rank);
+
+/* ---- transport_zmq_far.c ---- */
+
+/* From now on, of channels that are made after this. IO. */
+PSR_MUST_CHECK psr_err psr_zmq_watch_far(psr_zmq_transport *transport);
+void psr_zmq_close_far(psr_zmq_transport *transport);
+/* A channel to a peer that is to listen there. Does nothing if nobody watches it. NOMEM. */
+PSR_MUST_CHECK psr_err psr_zmq_begin_far(psr_zmq_transport *transport, psr_peer peer,
+                                         psr_zmq_far *far, const char *endpoint);
+void psr_zmq_end_far(psr_zmq_transport *transport, psr_zmq_far *far);
+/* When there is no message. CANCELLED: a member has ended. PEER: the scheduler has. */
+PSR_MUST_CHECK psr_err psr_zmq_serve_far(psr_zmq_transport *transport);
+/* As psr_zmq_transport_ended. */
+bool psr_zmq_far_ended(psr_zmq_transport *transport, psr_peer *ret_peer);
+/* The longest that a wait may take. */
+int psr_zmq_far_wait_ms(const psr_zmq_transport *transport, int timeout_ms);
 
 #endif

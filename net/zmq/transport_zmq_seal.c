@@ -229,6 +229,7 @@ static psr_err say_again(psr_zmq_transport *transport, psr_zmq_channel *c)
 
 int psr_zmq_wait_ms(const psr_zmq_transport *transport, int timeout_ms)
 {
+    timeout_ms = psr_zmq_far_wait_ms(transport, timeout_ms);
     if (atomic_load(&transport->unsealed) == 0)
         return timeout_ms;
     return timeout_ms < 0 || timeout_ms > AGAIN_MS ? AGAIN_MS : timeout_ms;

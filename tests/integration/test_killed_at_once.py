@@ -1,11 +1,13 @@
 """A process of training that is killed is named at once, not when the deadline of 60 s tells: under
-psring train, by its agent; started by hand, by the kernel, over TCP and over ipc sockets.
+psring train, by its agent; started by hand, by the kernel, over TCP and over ipc sockets, and over
+TCP as between hosts, where the kernel of the scheduler's host knows nothing of it.
 
 usage: test_killed_at_once.py PSRING SCHEDULER SHARD WORKER"""
 
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -47,25 +49,40 @@ def launched(tap, psring, directory):
             run.kill()
 
 
+def hide_processes():
+    """A free port, and a socket at the place beside it where processes of a scheduler's host say
+    who they are (docs/wire.md, "Who lives"). While it is there they are as those of other hosts."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    beside = socket.socket(socket.AF_UNIX)
+    beside.bind("\0psring-end-%d" % port)
+    return port, beside
+
+
 class ByHand:
     """A scheduler and its members, each started by itself."""
 
-    def __init__(self, programs, directory, name, transport, mode):
+    def __init__(self, programs, directory, name, transport, mode, far):
         self.psring, self.scheduler, self.shard, self.worker = programs
-        self.directory, self.name, self.lives = directory, name, {}
+        self.directory, self.name, self.lives, self.hidden = directory, name, {}, None
         try:
-            self.begin(transport, mode)
+            self.begin(transport, mode, far)
         except BaseException:
             self.kill()
             raise
 
-    def begin(self, transport, mode):
+    def begin(self, transport, mode, far):
+        listening = []
+        if far:
+            port, self.hidden = hide_processes()
+            listening = ["--port", str(port)]
         self.keys = os.path.join(self.directory, self.name + "-keys")
         shards = 1 if mode == "ps" else 0
         subprocess.run([self.psring, "keygen", self.keys, "--workers", "2", "--shards", str(shards)] +
                        (["--loopback"] if transport == "ipc" else []), check=True, capture_output=True, timeout=PATIENCE_S)
         options = dict(OPTIONS, transport=transport, mode=mode, workers=2, **({"shards": 1} if shards else {}))
-        head = self.start(self.scheduler, "scheduler", 0, "--out", os.path.join(self.directory, self.name),
+        head = self.start(self.scheduler, "scheduler", 0, "--out", os.path.join(self.directory, self.name), *listening,
                           *("--%s=%s" % pair for pair in options.items()))
         at = re.search(r"endpoint=(?:tcp|ipc)://(\S+)", head.wait_line("listening endpoint=")).group(1)
         for program, role, count in ((self.shard, "shard", shards), (self.worker, "worker", 2)):
@@ -81,14 +98,17 @@ class ByHand:
         return live
 
     def kill(self):
+        if self.hidden is not None:
+            self.hidden.close()
         return [process for live in self.lives.values() for process in live.kill()]
 
 
 def by_hand(tap, programs, directory):
-    for transport, mode, victim in (("tcp", "ps", ("worker", 1)), ("ipc", "ring", ("worker", 1)), ("tcp", "ps", ("shard", 0)),
-                                    ("tcp", "ring", ("scheduler", 0)), ("ipc", "ps", ("scheduler", 0))):
-        what = "by hand over %s, --mode %s, %s %d is killed" % ((transport, mode) + victim)
-        run = ByHand(programs, directory, "-".join((transport, mode, victim[0])), transport, mode)
+    for transport, mode, victim, far in (("tcp", "ps", ("worker", 1), False), ("ipc", "ring", ("worker", 1), False),
+                                         ("tcp", "ps", ("shard", 0), False), ("tcp", "ring", ("scheduler", 0), False),
+                                         ("ipc", "ps", ("scheduler", 0), False), ("tcp", "ring", ("worker", 1), True)):
+        what = "by hand over %s%s, --mode %s, %s %d is killed" % ((transport, " as between hosts" if far else "", mode) + victim)
+        run = ByHand(programs, directory, "-".join((transport, mode, victim[0], "far" if far else "here")), transport, mode, far)
         try:
             begin = time.monotonic()
             run.lives[victim].process.kill()

@@ -16,6 +16,8 @@
 #define PLAIN_WELCOME_BYTES 10
 #define CURVE_WELCOME_BYTES 170
 #define ERROR_BYTES_MAX 12
+/* TCP_ESTABLISHED of netinet/tcp.h, which does not go with linux/tcp.h */
+#define ESTABLISHED 1
 
 void psr_half_open_init(psr_half_open *half_open, bool curve)
 {
@@ -70,6 +72,17 @@ static bool was_let_in_over_tcp(const psr_half_open *half_open, int fd)
         size < offsetof(struct tcp_info, tcpi_bytes_sent) + 8)
         return true; /* a kernel before 4.19: no connection is ended */
     return info.tcpi_bytes_sent - info.tcpi_bytes_retrans > half_open->stranger_bytes;
+}
+
+psr_half_open_state psr_half_open_state_of(int fd, uint64_t cookie)
+{
+    struct tcp_info info = {0};
+    uint64_t now = 0;
+    socklen_t size = sizeof info;
+    const bool told = getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0;
+    if (cookie == 0 || !cookie_of(fd, &now) || now != cookie)
+        return PSR_HALF_OPEN_ENDED;
+    return told && info.tcpi_state != ESTABLISHED ? PSR_HALF_OPEN_ENDING : PSR_HALF_OPEN_CONNECTED;
 }
 
 /* 0: it is not TCP, or the kernel does not tell. */

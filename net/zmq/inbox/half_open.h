@@ -67,6 +67,14 @@ void psr_half_open_done(psr_half_open *half_open);
  * connection over TCP PSR_HALF_OPEN_BYTES_MAX. */
 void psr_half_open_add(psr_half_open *half_open, int fd, uint64_t bytes_max, int64_t now_ms);
 
+/* Of a connection that libzmq had as fd, over TCP. */
+typedef enum psr_half_open_state {
+    PSR_HALF_OPEN_CONNECTED,
+    PSR_HALF_OPEN_ENDING, /* the other end has closed it, or it is broken; libzmq reads on */
+    PSR_HALF_OPEN_ENDED   /* libzmq has read it to its end, and has closed it */
+} psr_half_open_state;
+psr_half_open_state psr_half_open_state_of(int fd, uint64_t cookie);
+
 /* One of that process's connections over a Unix socket was admitted. */
 void psr_half_open_let_in(psr_half_open *half_open, pid_t process);
 

@@ -8,6 +8,7 @@
 #define PSR_NET_ZMQ_INBOX_INBOX_H
 
 #include "net/sharing/borrower.h"
+#include "net/zmq/inbox/half_open.h"
 
 typedef struct psr_inbox psr_inbox;
 
@@ -50,6 +51,14 @@ void psr_inbox_refuse_peer(psr_inbox *inbox, psr_peer peer, psr_err status, cons
 /* The address from which a peer has connected. "": it has not, or it is not known. Borrowed until
  * another peer introduces itself. */
 const char *psr_inbox_address_of(const psr_inbox *inbox, psr_peer peer);
+
+/* From now on psr_inbox_strangers_socket is also readable when connections end, of members or not,
+ * and psr_inbox_any_ended is true once after that. */
+void psr_inbox_tell_ends(psr_inbox *inbox);
+bool psr_inbox_any_ended(psr_inbox *inbox);
+/* The connection by which a peer sends, over TCP. CONNECTED also if nothing is known of the peer,
+ * and while it has another one on which it has not said anything yet. */
+psr_half_open_state psr_inbox_state_of(const psr_inbox *inbox, psr_peer peer);
 
 /* As psr_transport_retire. */
 void psr_inbox_retire(psr_inbox *inbox, psr_peer peer);

@@ -276,6 +276,26 @@ bool psr_inbox_knows(const psr_inbox *inbox, const uint8_t id[PSR_ROUTING_ID_BYT
     return true;
 }
 
+/* ---- members that end ---- */
+
+void psr_inbox_tell_ends(psr_inbox *inbox)
+{
+    psr_admission_tell_ends(inbox->admission);
+}
+
+bool psr_inbox_any_ended(psr_inbox *inbox)
+{
+    return psr_admission_any_ended(inbox->admission);
+}
+
+psr_half_open_state psr_inbox_state_of(const psr_inbox *inbox, psr_peer peer)
+{
+    const psr_binding *holder = psr_bindings_holder(&inbox->bindings, peer);
+    if (holder == NULL || psr_admission_awaits(inbox->admission, holder->admitted))
+        return PSR_HALF_OPEN_CONNECTED;
+    return psr_half_open_state_of(holder->connection.fd, holder->connection.cookie);
+}
+
 uint64_t psr_inbox_introductions(const psr_inbox *inbox)
 {
     return inbox->introductions;

@@ -59,6 +59,14 @@ static size_t count_of(const psr_unknowns *unknowns, psr_peer peer)
     return count;
 }
 
+bool psr_unknowns_await(psr_unknowns *unknowns, psr_peer admitted)
+{
+    pthread_mutex_lock(&unknowns->lock);
+    bool awaits = count_of(unknowns, admitted) > 0;
+    pthread_mutex_unlock(&unknowns->lock);
+    return awaits;
+}
+
 static bool note(psr_unknowns *unknowns, psr_peer peer)
 {
     if (unknowns->count == unknowns->capacity) {

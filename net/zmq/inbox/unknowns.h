@@ -30,7 +30,8 @@ void psr_unknowns_accepted(psr_unknowns *unknowns, int fd, uint64_t bytes_max, b
  * token), or there is no memory. */
 bool psr_unknowns_let_in(psr_unknowns *unknowns, psr_peer peer, pid_t process);
 
-/* As psr_admission_known and psr_admission_unknown. */
+/* As psr_admission_awaits, psr_admission_known and psr_admission_unknown. */
+bool psr_unknowns_await(psr_unknowns *unknowns, psr_peer admitted);
 psr_connection psr_unknowns_known(psr_unknowns *unknowns, psr_peer admitted, int fd);
 void psr_unknowns_again(psr_unknowns *unknowns, psr_connection connection);
 

@@ -6,6 +6,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -63,6 +64,55 @@ static void who_does_not_answer_is_given_up(void **state)
     assert_string_equal(late.failure, "no answer within 50 ms");
     for (int i = 0; i < count; i++)
         close(held[i]);
+    close(fd);
+}
+
+/* Of one that was begun without waiting. */
+static psr_reach_answer answer_of(const char *endpoint)
+{
+    int fd = -1;
+    psr_reach_answer answer = psr_reach_begin(endpoint, &fd);
+    if (fd < 0)
+        return answer;
+    assert_int_equal(answer, PSR_REACH_NONE_YET);
+    struct pollfd made = {.fd = fd, .events = POLLOUT};
+    assert_int_equal(poll(&made, 1, 60000), 1);
+    answer = psr_reach_look(fd);
+    close(fd);
+    return answer;
+}
+
+static void one_is_asked_for_without_waiting(void **state)
+{
+    (void)state;
+    char open[64], closed[64];
+    int listens = open_port(open), gone = open_port(closed);
+    close(gone);
+    assert_int_equal(answer_of(open), PSR_REACH_MADE);
+    assert_int_equal(answer_of(closed), PSR_REACH_REFUSED);
+    assert_int_equal(answer_of("tcp://127.0.0.1"), PSR_REACH_FAILED);
+    assert_int_equal(answer_of("tcp://255.255.255.255:9"), PSR_REACH_FAILED);
+    close(listens);
+}
+
+/* So nobody who lives is taken for one that has ended. */
+static void who_has_too_many_connections_does_not_refuse(void **state)
+{
+    (void)state;
+    char endpoint[64];
+    int fds[4], fd = open_port(endpoint);
+    assert_int_equal(listen(fd, 0), 0);
+    for (size_t i = 0; i < 4; i++) {
+        fds[i] = -1;
+        const psr_reach_answer answer = psr_reach_begin(endpoint, &fds[i]);
+        assert_true(answer == PSR_REACH_NONE_YET || answer == PSR_REACH_MADE);
+    }
+    struct pollfd made = {.fd = fds[3], .events = POLLOUT};
+    assert_int_equal(poll(&made, 1, 50), 0);
+    assert_int_equal(psr_reach_look(fds[3]), PSR_REACH_NONE_YET);
+    for (size_t i = 0; i < 4; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
     close(fd);
 }
 
@@ -126,6 +176,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(who_listens_is_reached_and_who_does_not_refuses),
         cmocka_unit_test(who_does_not_answer_is_given_up),
+        cmocka_unit_test(one_is_asked_for_without_waiting),
+        cmocka_unit_test(who_has_too_many_connections_does_not_refuse),
         cmocka_unit_test(what_is_no_endpoint_is_said),
         cmocka_unit_test(an_address_has_its_interface),
         cmocka_unit_test(names_are_looked_up_all_at_once),

@@ -1,5 +1,6 @@
-/* A rank that is killed is missed at once by all others of its host, long before the deadline: the
- * kernel tells (net/sharing/lives.h). Each rank is a process. */
+/* A rank that is killed is missed by all others long before the deadline: the kernel of the host
+ * tells (net/sharing/lives.h), or those of two hosts do (net/zmq/transport_zmq_far.c). Each rank is
+ * a process. */
 #include "tests/unit/psring/ranks.h"
 
 #include <sched.h>
@@ -8,6 +9,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,8 +21,9 @@ enum { RANKS = 4, DEADLINE_MS = 60000, FAR_MS = 10000, WELL_MS = 20000 };
 typedef struct play {
     ranks_folder folder;
     int culprit, shards;
-    bool over_tcp;  /* the ranks meet at a port */
-    bool apart;     /* each rank is in a network of its own, if the test's user may do that */
+    bool over_tcp; /* the ranks meet at a port */
+    bool far;      /* over TCP, and the scheduler's kernel knows nothing of the others' processes */
+    bool apart;    /* each rank is in a network of its own, if the test's user may do that */
     bool has_child; /* the culprit has a child that outlives it */
     bool exits;     /* the culprit is not killed: it exits without psring_close */
     char *key;      /* over TCP */
@@ -102,7 +105,7 @@ static void be_culprit(const play *p, psring_comm *comm)
 
 static void be_rank(const play *p, int rank)
 {
-    char who[32];
+    char who[96];
     psring_failure failure = {.size = sizeof failure};
     close(p->child[1]);
     if (p->apart)
@@ -117,11 +120,17 @@ static void be_rank(const play *p, int rank)
     if (serves_on) { /* a shard outlives the loss of a worker */
         expect(err == PSRING_OK);
     } else {
-        snprintf(who, sizeof who, "rank %d on ", p->culprit);
+        /* of another host's scheduler nobody knows which rank's process it was */
+        const bool nameless = p->far && p->culprit == 0;
+        if (nameless)
+            snprintf(who, sizeof who, "the scheduler at tcp://%s", p->scheduler);
+        else
+            snprintf(who, sizeof who, "rank %d on ", p->culprit);
         expect(err == PSRING_ERR_PEER && strstr(psring_err_detail(), who) != NULL &&
                strstr(psring_err_detail(), "has ended") != NULL);
         expect_ok(psring_group_failure(world, &failure));
-        expect(failure.err == PSRING_ERR_PEER && failure.rank == p->culprit);
+        expect(failure.err == PSRING_ERR_PEER &&
+               failure.rank == (nameless ? PSRING_NO_RANK : p->culprit));
     }
     expect(write(p->ended[1], "e", 1) == 1);
     expect(serves_on ? psring_close(&comm) == PSRING_OK : psring_close(&comm) != PSRING_ERR_USAGE);
@@ -150,15 +159,32 @@ static void find_port(play *p)
     close(fd);
 }
 
+/* Takes the place beside the scheduler's port at which ranks of its host would say who they are
+ * (docs/wire.md, "Who lives"): then they are to it what ranks of another host are. */
+static int hide_processes(const play *p)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const int length = snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "psring-end-%s",
+                                strchr(p->scheduler, ':') + 1);
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    expect(fd >= 0 &&
+           bind(fd, (struct sockaddr *)&address,
+                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)length)) == 0);
+    return fd;
+}
+
 static void play_it(play p)
 {
     pid_t pids[RANKS];
     char byte;
+    int hidden = -1;
     ranks_folder_make(&p.folder);
     if (p.over_tcp) {
         find_port(&p);
         expect_ok(psring_key_make(RANKS, &p.key));
     }
+    if (p.far)
+        hidden = hide_processes(&p);
     expect(pipe(p.ready) == 0 && pipe(p.ended) == 0 && pipe(p.child) == 0);
     for (int r = 0; r < RANKS; r++) {
         pids[r] = fork();
@@ -178,9 +204,10 @@ static void play_it(play p)
     for (int r = 0; r < RANKS - 1; r++)
         expect(read(p.ended[0], &byte, 1) == 1);
     const int64_t took_ms = now_ms() - began_ms;
-    print_message("# %s rank %d of %d%s: the others knew after %d ms, of a deadline of %d\n",
+    print_message("# %s rank %d of %d%s%s: the others knew after %d ms, of a deadline of %d\n",
                   p.exits ? "without psring_close" : "killed", p.culprit, RANKS,
-                  p.over_tcp ? ", over TCP" : "", (int)took_ms, (int)DEADLINE_MS);
+                  p.over_tcp ? ", over TCP" : "", p.far ? " as between hosts" : "", (int)took_ms,
+                  (int)DEADLINE_MS);
     expect(took_ms < FAR_MS);
     for (int r = 0; r < RANKS; r++) {
         if (r != p.culprit)
@@ -193,6 +220,8 @@ static void play_it(play p)
     close(p.child[0]);
     if (!p.exits)
         close(p.child[1]);
+    if (hidden >= 0)
+        close(hidden);
     psring_key_free(&p.key);
     ranks_folder_empty(&p.folder);
     ranks_folder_remove(&p.folder);
@@ -233,6 +262,15 @@ static void a_rank_that_exits_without_closing_is_named_at_once(void **state)
     play_it((play){.culprit = 1, .exits = true});
 }
 
+static void a_rank_of_another_host_that_ends_is_named_long_before_the_deadline(void **state)
+{
+    (void)state;
+    play_it((play){.culprit = 2, .over_tcp = true, .far = true});
+    play_it((play){.culprit = 1, .over_tcp = true, .far = true, .exits = true});
+    play_it((play){.culprit = RANKS - 1, .shards = 1, .over_tcp = true, .far = true});
+    play_it((play){.culprit = 0, .over_tcp = true, .far = true});
+}
+
 /* Ranks that close are not missed, and the others go on. */
 static void close_one_by_one(psring_comm **comm, int rank, void *context)
 {
@@ -265,6 +303,7 @@ int main(void)
         cmocka_unit_test(a_worker_and_a_shard_that_are_killed_are_named_at_once),
         cmocka_unit_test(a_child_that_holds_the_sockets_of_the_killed_does_not_hide_it),
         cmocka_unit_test(a_rank_that_exits_without_closing_is_named_at_once),
+        cmocka_unit_test(a_rank_of_another_host_that_ends_is_named_long_before_the_deadline),
         cmocka_unit_test(a_rank_that_closes_is_not_missed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
