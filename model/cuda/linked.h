@@ -22,4 +22,9 @@ typedef struct psr_cuda_devices {
 /* It loads NVIDIA's libraries where there is a driver, and computes nothing. */
 void psr_cuda_look(psr_cuda_devices *ret_devices);
 
+/* What cuDNN would plan for on device `index`: its properties as JSON, in the form of
+ * tests/unit/model/cuda/devices. The caller owns *ret_json: free(). UNSUPPORTED: there is no such
+ * device, or it is too old; NOT_FOUND, VERSION: a library; COMPUTE: cuDNN failed. */
+PSR_MUST_CHECK psr_err psr_cuda_properties(uint32_t index, char **ret_json);
+
 #endif

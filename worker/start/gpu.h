@@ -12,8 +12,8 @@
 extern const char psr_gpu_program[];
 
 /* First in main: offers what is linked. words[0..count): true when they are `devices`, by which
- * psring doctor asks for this host's: the answer was printed, and *ret_status is the exit
- * status. */
+ * psring doctor asks for this host's, or `properties I`, by which bench/gpu_check asks what cuDNN
+ * knows of GPU I: the answer was printed, and *ret_status is the exit status. */
 bool psr_gpu_begin(int count, char **words, int *ret_status);
 
 /* Before a run with this --device. For one on a GPU psring-worker becomes psring-worker-cuda, with

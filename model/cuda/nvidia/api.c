@@ -1,6 +1,7 @@
 /* The table over NVIDIA's libraries. */
 #include "model/cuda/linked.h"
 #include "model/cuda/nvidia/device.h"
+#include "model/cuda/nvidia/properties.h"
 
 static const psr_cuda_api api = {
     .device_count = psr_nvidia_device_count,
@@ -45,4 +46,15 @@ static const psr_cuda_api api = {
 const psr_cuda_api *psr_cuda_linked(void)
 {
     return &api;
+}
+
+/* The device is open meanwhile, so that what refuses a run on it refuses this in the same words. */
+psr_err psr_cuda_properties(uint32_t index, char **ret_json)
+{
+    psr_cuda_device *device = NULL;
+    PSR_TRY(psr_nvidia_device_open(index, &device));
+    const psr_cudnn_plan_target target = {.index = (int32_t)index};
+    const psr_err err = psr_cudnn_properties_read(psr_nvidia_wall(), &target, ret_json);
+    psr_nvidia_device_close(device);
+    return err;
 }

@@ -1,9 +1,9 @@
 #include "model/cuda/nvidia/plan.h"
 
 #include "model/cuda/nvidia/cudnn_graph.h"
+#include "model/cuda/nvidia/properties.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Of one list. Lists are in the order in which heuristics expect them to be fast, so what comes
  * later is never needed: the longest list seen had 60. */
@@ -59,28 +59,6 @@ static psr_err finalize(const psr_cuda_wall *wall, cudnnBackendDescriptor_t desc
                         const char *what)
 {
     return psr_cudnn_check(wall, wall->cudnnBackendFinalize(descriptor), what);
-}
-
-/* ---- the device ---- */
-
-static psr_err make_properties(const psr_cuda_wall *wall, const psr_cudnn_plan_target *target,
-                               cudnnBackendDescriptor_t *ret_properties)
-{
-    static const char what[] = "the device's properties";
-    const char *json = target->json;
-    PSR_TRY(create(wall, CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, what, ret_properties));
-    const cudnnStatus_t status =
-        json != NULL
-            ? wall->cudnnBackendSetAttribute(*ret_properties,
-                                             CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
-                                             CUDNN_TYPE_CHAR, (int64_t)strlen(json) + 1, json)
-            : wall->cudnnBackendSetAttribute(*ret_properties, CUDNN_ATTR_DEVICEPROP_DEVICE_ID,
-                                             CUDNN_TYPE_INT32, 1, &target->index);
-    psr_err err = psr_cudnn_check(wall, status, what);
-    if (err == PSR_OK)
-        err = finalize(wall, *ret_properties, what);
-    return err == PSR_ERR_COMPUTE && json != NULL ? psr_fail_context(PSR_ERR_FORMAT, "%.60s", json)
-                                                  : err;
 }
 
 /* ---- one configuration ---- */
@@ -293,7 +271,7 @@ psr_err psr_cudnn_plan_new(const psr_cuda_wall *wall, const psr_cuda_graph *grap
     psr_err err = psr_cudnn_graph_init(wall, graph, &plan->graph);
     find_handed(graph, plan);
     if (err == PSR_OK)
-        err = make_properties(wall, target, &plan->properties);
+        err = psr_cudnn_properties_new(wall, target, &plan->properties);
     if (err == PSR_OK)
         err = choose(&s);
     if (err == PSR_OK)

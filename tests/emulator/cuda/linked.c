@@ -46,3 +46,20 @@ void psr_cuda_look(psr_cuda_devices *ret_devices)
         snprintf(ret_devices->missing, sizeof ret_devices->missing,
                  "the emulator was told to have no device");
 }
+
+/* What is played of a device's properties. */
+psr_err psr_cuda_properties(uint32_t index, char **ret_json)
+{
+    const psr_cuda_api *api = psr_cuda_linked();
+    psr_cuda_device *device = NULL;
+    psr_cuda_device_facts facts;
+    PSR_TRY(api->device_open(index, &device));
+    const psr_err err = api->device_facts(device, &facts);
+    api->device_close(device);
+    if (err != PSR_OK)
+        return err;
+    if (asprintf(ret_json, "{\"deviceName\": \"%s\", \"deviceVer\": %u, \"totalGlobalMem\": %zu}",
+                 facts.name, 10 * facts.architecture, facts.bytes) < 0)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for a device's properties");
+    return PSR_OK;
+}

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """`psring doctor` and what it says of CUDA, on a machine of which driver and libraries are played:
-each is a file under the name that the dynamic linker is asked for.
+each is a file under the name that the dynamic linker is asked for. And what psring-worker-cuda
+tells of a device's properties, which are cuDNN's.
 
-usage: test_cuda_devices.py PSRING LIBRARIES
+usage: test_cuda_devices.py PSRING PSRING-WORKER-CUDA LIBRARIES
 
 LIBRARIES: a folder with those libraries (model/cuda/played).
 """
@@ -42,6 +43,13 @@ def doctor(psring, folder, answers, *options):
     return run.stdout if run.returncode == 0 else "exit status %d: %s" % (run.returncode, run.stderr)
 
 
+def properties(worker, folder, word):
+    """(exit status, what was said)"""
+    env = dict(os.environ, LD_LIBRARY_PATH=folder, PLAYED_CUDA=" ".join("%s=%d" % answer for answer in GOOD.items()))
+    run = subprocess.run([worker, "properties", word], env=env, capture_output=True, text=True, timeout=300, check=False)
+    return run.returncode, run.stdout + run.stderr
+
+
 def facts(psring, folder, answers):
     told = json.loads(doctor(psring, folder, answers, "--json"))["hosts"][0]["facts"]
     return tuple(told["cuda_" + name] for name in ("devices", "libraries", "missing"))
@@ -72,10 +80,10 @@ class Tap:
 
 
 def main():
-    if len(sys.argv) != 3 or sys.argv[1] in ("-h", "--help"):
+    if len(sys.argv) != 4 or sys.argv[1] in ("-h", "--help"):
         print(__doc__)
         return 2
-    psring, libraries = (os.path.abspath(path) for path in sys.argv[1:])
+    psring, worker, libraries = (os.path.abspath(path) for path in sys.argv[1:])
     tap = Tap()
     with tempfile.TemporaryDirectory() as folder:
         paths = {name: os.path.join(folder, NAMES[name]) for name in NAMES}
@@ -87,6 +95,11 @@ def main():
         text = doctor(psring, folder, dict(GOOD, cudnn=91002))
         tap.ok("  0  2 x Played A (sm_90, 80.0 GiB), 1 x Played B (sm_100, 80.0 GiB)\n     driver 13.0, runtime 13.0, NCCL 2.28.9\n" in text and
                "\n  cuda           localhost: libcudnn.so.9 is version 9.10.2: " + CUDNN in text, "the screen has them too", text)
+        told = properties(worker, folder, "1")
+        tap.ok(told == (0, '{"deviceName":"Played","cudaDeviceId":1}\n'), "a device's properties are told on one line", told)
+        for word, said in (("3", "there is no GPU 3: this host has 3, from 0 on"), ("one", "properties: 'one' is no number of a GPU")):
+            status, text = properties(worker, folder, word)
+            tap.ok(status != 0 and said in text and text.count("\n") == 1, "properties of GPU %s are refused in one line" % word, (status, text))
         # A library that is none of CUDA's, under its name.
         os.remove(paths["cudnn"])
         os.symlink(os.path.join(libraries, NAMES["nccl"]), paths["cudnn"])

@@ -12,8 +12,10 @@
 #include "base/err.h"
 #include "model/cuda/network_graphs.h"
 #include "model/cuda/nvidia/plan.h"
+#include "model/cuda/nvidia/properties.h"
 #include "model/networks/network_list.h"
 
+#include <cjson/cJSON.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -250,6 +252,26 @@ static void check_refusals(const psr_cuda_wall *wall, const char *device)
          "a graph of more operations than there is room for is refused");
 }
 
+/* The version is that of the cuDNN that tells. */
+static void check_properties(const psr_cuda_wall *wall, const char *device)
+{
+    const psr_cudnn_plan_target target = {.json = device};
+    char *text = NULL;
+    const psr_err err = psr_cudnn_properties_read(wall, &target, &text);
+    cJSON *given = cJSON_Parse(device), *told = err == PSR_OK ? cJSON_Parse(text) : NULL;
+    bool same = given != NULL && told != NULL;
+    for (const cJSON *field = same ? given->child : NULL; same && field != NULL;
+         field = field->next)
+        same = strcmp(field->string, "cudnnVersion") == 0 ||
+               cJSON_Compare(field, cJSON_GetObjectItemCaseSensitive(told, field->string), true);
+    tell(same, "a device's properties are told as they were given");
+    if (!same)
+        printf("# %s\n", text != NULL ? text : "");
+    cJSON_Delete(given);
+    cJSON_Delete(told);
+    free(text);
+}
+
 static const struct mode *find_mode(const char *name)
 {
     for (size_t i = 0; i < MODES; i++)
@@ -288,6 +310,7 @@ int main(int argc, char **argv)
     if (!all) {
         check_limits(&wall, device);
         check_refusals(&wall, device);
+        check_properties(&wall, device);
     }
     printf("1..%d\n", number);
     free(c.graphs);
