@@ -3,6 +3,8 @@
 #include "base/rng.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -121,10 +123,24 @@ double distance(const float *a, const float *b, size_t count, double *ret_norm)
     return sqrt(difference);
 }
 
+/* What is no number counts as infinitely far. */
+static PSR_PRINTF(4, 5) void note(largest_error *e, double off, double limit, const char *format,
+                                  ...)
+{
+    const double share = off == 0 ? 0 : isnan(off / limit) ? INFINITY : off / limit;
+    va_list values;
+    if (share <= e->share)
+        return;
+    e->share = share;
+    va_start(values, format);
+    vsnprintf(e->what, sizeof e->what, format, values);
+    va_end(values);
+}
+
 /* Relative to the tensor, but never to less than a hundredth of the whole gradient: a bias before a
  * batch norm has gradient 0, of which only rounding is left. */
-static void assert_tensors_near(const psr_layout *layout, const float *found, const float *expected,
-                                double relative)
+static void note_tensors(largest_error *e, const psr_layout *layout, const float *found,
+                         const float *expected, double relative)
 {
     double whole;
     distance(expected, expected, layout->length, &whole);
@@ -132,30 +148,39 @@ static void assert_tensors_near(const psr_layout *layout, const float *found, co
         const psr_tensor *tensor = &layout->tensors[t];
         double norm,
             off = distance(found + tensor->offset, expected + tensor->offset, tensor->count, &norm);
-        double unit = norm > 1e-2 * whole ? norm : 1e-2 * whole;
-        if (!(off <= relative * unit))
-            fail_msg("%s is off by %.3g of %.3g, more than %.3g of it", tensor->name, off, norm,
-                     relative);
+        const double unit = norm > 1e-2 * whole ? norm : 1e-2 * whole;
+        note(e, off, relative * unit, "%.100s is off by %.3g of %.3g", tensor->name, off, norm);
     }
+}
+
+static void note_loss(largest_error *e, const char *name, double found, double expected,
+                      double relative)
+{
+    note(e, fabs(found - expected), relative * expected, "%s is %.9g rather than %.9g", name, found,
+         expected);
+}
+
+largest_error error_of(const setting *s, const outcome *found, const outcome *expected,
+                       uint32_t count, tolerance limit)
+{
+    largest_error e = {.what = "nothing is off"};
+    double norm,
+        off = distance(found->logits, expected->logits, (size_t)count * s->net->classes, &norm);
+    note(&e, off, limit.value * norm, "the logits are off by %.3g of %.3g", off, norm);
+    note_loss(&e, "the loss", found->trained.loss_sum, expected->trained.loss_sum, limit.value);
+    note_loss(&e, "the loss of inference", found->inferred.loss_sum, expected->inferred.loss_sum,
+              limit.value);
+    note_tensors(&e, &s->net->params, found->gradients, expected->gradients, limit.gradient);
+    note_tensors(&e, &s->net->buffers, found->buffers, expected->buffers, limit.value);
+    return e;
 }
 
 void assert_alike(const setting *s, const outcome *found, const outcome *expected, uint32_t count,
                   tolerance limit)
 {
-    double norm,
-        off = distance(found->logits, expected->logits, (size_t)count * s->net->classes, &norm);
-    if (!(off <= limit.value * norm))
-        fail_msg("the logits are off by %.3g of %.3g", off, norm);
-    if (!(fabs(found->trained.loss_sum - expected->trained.loss_sum) <=
-          limit.value * expected->trained.loss_sum))
-        fail_msg("the loss is %.9g rather than %.9g", found->trained.loss_sum,
-                 expected->trained.loss_sum);
-    if (!(fabs(found->inferred.loss_sum - expected->inferred.loss_sum) <=
-          limit.value * expected->inferred.loss_sum))
-        fail_msg("the loss of inference is %.9g rather than %.9g", found->inferred.loss_sum,
-                 expected->inferred.loss_sum);
-    assert_tensors_near(&s->net->params, found->gradients, expected->gradients, limit.gradient);
-    assert_tensors_near(&s->net->buffers, found->buffers, expected->buffers, limit.value);
+    const largest_error e = error_of(s, found, expected, count, limit);
+    if (!(e.share <= 1))
+        fail_msg("%s, %.3g times what is allowed", e.what, e.share);
 }
 
 void assert_same_bits(const setting *s, const outcome *a, const outcome *b)

@@ -64,6 +64,14 @@ outcome outcome_of(const setting *s, psr_backend_kind kind, psr_precision precis
                    uint32_t threads, uint32_t count);
 void outcome_done(outcome *o);
 double distance(const float *a, const float *b, size_t count, double *ret_norm);
+/* The largest error of one back end's outcome beside another's. share: of what the limit allows, so
+ * that above 1 is too much. what: where it is, in words. */
+typedef struct largest_error {
+    double share;
+    char what[200];
+} largest_error;
+largest_error error_of(const setting *s, const outcome *found, const outcome *expected,
+                       uint32_t count, tolerance limit);
 void assert_alike(const setting *s, const outcome *found, const outcome *expected, uint32_t count,
                   tolerance limit);
 void assert_same_bits(const setting *s, const outcome *a, const outcome *b);
