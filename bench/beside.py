@@ -125,21 +125,30 @@ def train(psring, options, skip, mpirun=None):
                               timeout=CALL_TIMEOUT_S)
         if done.returncode != 0:
             sys.exit("%s\nended with status %d:\n%s" % (" ".join(command), done.returncode, done.stderr))
-        with open(os.path.join(out, "metrics.jsonl")) as lines:
-            metrics = [json.loads(line) for line in lines]
+        return step_figures(metrics_of(out), options["batch-size"], skip)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+def metrics_of(out):
+    """The lines of a run directory's metrics."""
+    with open(os.path.join(out, "metrics.jsonl")) as lines:
+        return [json.loads(line) for line in lines]
+
+
+def step_figures(metrics, batch_size, skip):
+    """What train() returns, of a run's metrics."""
     last = max(line["step"] for line in metrics)
     ranks = {}
     for line in metrics:
         if skip < line["step"] < last:
-            line["step_s"] = options["batch-size"] / line["images_per_s"]
+            line["step_s"] = batch_size / line["images_per_s"]
             ranks.setdefault(line["rank"], []).append(line)
     step_s = [statistics.median(line["step_s"] for line in lines) for lines in ranks.values()]
     total_s = sum(line["step_s"] for lines in ranks.values() for line in lines)
     return {
         "step_s": statistics.mean(step_s),
-        "images_per_s": sum(options["batch-size"] / s for s in step_s),
+        "images_per_s": sum(batch_size / s for s in step_s),
         "wait_share": sum(line["wait_s"] for lines in ranks.values() for line in lines) / total_s,
         "load_wait_share": sum(line["load_wait_s"] for lines in ranks.values() for line in lines) / total_s,
     }
