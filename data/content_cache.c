@@ -3,23 +3,13 @@
 #include "base/config/config.h"
 #include "base/system/file.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define DIGITS PSR_CONTENT_DIGITS
 /* "KEY TRAIN TEST\n" */
 #define ENTRY_BYTES (3 * PSR_CONTENT_BYTES)
-
-bool psr_content_cache_is_private(const char *directory)
-{
-    struct stat status;
-    return lstat(directory, &status) == 0 && S_ISDIR(status.st_mode) &&
-           status.st_uid == geteuid() && (status.st_mode & 077) == 0;
-}
 
 /* Two digits of the key choose one of 256 slots. */
 static bool print_path(const char *directory, const char *key, char path[PSR_PATH_MAX])
@@ -33,7 +23,7 @@ bool psr_content_cache_get(const char *directory, const char *key, psr_content *
     char path[PSR_PATH_MAX];
     uint8_t *entry = NULL;
     size_t size = 0;
-    if (!psr_content_cache_is_private(directory) || !print_path(directory, key, path) ||
+    if (!psr_dir_is_private(directory) || !print_path(directory, key, path) ||
         psr_file_read(path, ENTRY_BYTES, &entry, &size) != PSR_OK)
         return false;
     const char *text = (const char *)entry, *train = text + PSR_CONTENT_BYTES;
@@ -49,23 +39,10 @@ bool psr_content_cache_get(const char *directory, const char *key, psr_content *
     return known;
 }
 
-bool psr_content_cache_make_private(const char *directory)
-{
-    char above[PSR_PATH_MAX];
-    snprintf(above, sizeof above, "%s", directory);
-    char *slash = strrchr(above, '/');
-    if (slash == NULL || slash == above)
-        return psr_content_cache_is_private(directory);
-    *slash = '\0';
-    if (psr_mkdirs(above) == PSR_OK)
-        (void)mkdir(directory, 0700); /* whether it exists and who owns it is checked next */
-    return psr_content_cache_is_private(directory);
-}
-
 void psr_content_cache_put(const char *directory, const char *key, const psr_content *content)
 {
     char path[PSR_PATH_MAX], entry[ENTRY_BYTES + 1];
-    if (!psr_content_cache_make_private(directory) || !print_path(directory, key, path))
+    if (!psr_dir_make_private(directory) || !print_path(directory, key, path))
         return;
     snprintf(entry, sizeof entry, "%s %s %s\n", key, content->train, content->test);
     psr_err err = psr_file_write_atomic(path, entry, ENTRY_BYTES);

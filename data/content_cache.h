@@ -9,11 +9,6 @@
 
 #define PSR_CONTENT_CACHE_SLOTS 256
 
-/* Whether the directory is there, this user's, and nobody else's. */
-bool psr_content_cache_is_private(const char *directory);
-/* Makes it, if it is not there. Whether it is private then. */
-bool psr_content_cache_make_private(const char *directory);
-
 /* key: the digits of psr_location_state. false: the cache has no entry for them. */
 bool psr_content_cache_get(const char *directory, const char *key, psr_content *ret_content);
 /* Stores an entry. Failures are ignored, since everything works without a cache. */

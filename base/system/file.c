@@ -237,3 +237,19 @@ psr_err psr_mkdirs(const char *path)
     }
     return make_one(part);
 }
+
+bool psr_dir_is_private(const char *path)
+{
+    struct stat status;
+    return lstat(path, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid() &&
+           (status.st_mode & 077) == 0;
+}
+
+bool psr_dir_make_private(const char *path)
+{
+    char above[PATH_MAX];
+    directory_of(path, above);
+    if (psr_mkdirs(above) == PSR_OK)
+        (void)mkdir(path, 0700); /* whether it exists and who owns it is checked next */
+    return psr_dir_is_private(path);
+}

@@ -45,6 +45,11 @@ PSR_MUST_CHECK psr_err psr_file_write_atomic(const char *path, const void *data,
  * when one cannot be made or is something other than a directory. */
 PSR_MUST_CHECK psr_err psr_mkdirs(const char *path);
 
+/* Whether the directory is there, this user's, and nobody else's: others may not enter it. */
+bool psr_dir_is_private(const char *path);
+/* Makes it (mode 0700), with those above it, if it is not there. Whether it is private then. */
+bool psr_dir_make_private(const char *path);
+
 /* Flushes a directory's entries to the disk. IO. */
 PSR_MUST_CHECK psr_err psr_dir_sync(const char *path);
 

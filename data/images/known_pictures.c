@@ -4,7 +4,6 @@
 
 #include "base/config/config.h"
 #include "base/system/file.h"
-#include "data/content_cache.h"
 #include "data/digest.h"
 
 #include <stdlib.h>
@@ -99,7 +98,7 @@ psr_known_pictures psr_known_pictures_get(const char *directory, const char *pat
     uint8_t *bytes = NULL;
     size_t size = 0;
     file_head head;
-    if (!psr_content_cache_is_private(directory) || !find_file(directory, path, set, file) ||
+    if (!psr_dir_is_private(directory) || !find_file(directory, path, set, file) ||
         psr_file_read(file, MAX_BYTES, &bytes, &size) != PSR_OK)
         return known;
     if (is_whole(bytes, size, set, &head))
@@ -131,7 +130,7 @@ void psr_known_pictures_put(const char *directory, const char *path, psr_known_p
     file_head head = {.count = known->count};
     const size_t items_bytes = known->count * sizeof *known->items;
     const size_t size = sizeof head + items_bytes + sizeof(uint64_t);
-    if (known->count == 0 || size > MAX_BYTES || !psr_content_cache_make_private(directory) ||
+    if (known->count == 0 || size > MAX_BYTES || !psr_dir_make_private(directory) ||
         !find_file(directory, path, head.set, file))
         return;
     uint8_t *bytes = malloc(size);

@@ -225,6 +225,26 @@ static void a_file_in_the_way_of_a_directory_is_named(void **state)
     assert_string_equal(psr_err_detail(), "a: exists, and is not a directory");
 }
 
+static void a_directory_is_private_if_nobody_else_may_enter_it(void **state)
+{
+    struct stat status;
+    (void)state;
+    assert_false(psr_dir_is_private("d/e"));
+    assert_true(psr_dir_make_private("d/e"));
+    assert_int_equal(stat("d/e", &status), 0);
+    assert_int_equal(status.st_mode & 0777, 0700);
+    assert_true(psr_dir_make_private("d/e")); /* it is there already */
+    assert_int_equal(chmod("d/e", 0710), 0);
+    assert_false(psr_dir_make_private("d/e")); /* somebody's, who meant it so */
+    assert_int_equal(stat("d/e", &status), 0);
+    assert_int_equal(status.st_mode & 0777, 0710);
+    assert_int_equal(chmod("d/e", 0700), 0);
+    assert_int_equal(symlink("d/e", "a"), 0); /* may lead elsewhere at any time */
+    assert_false(psr_dir_is_private("a"));
+    assert_int_equal(psr_file_write_atomic("file", "x", 1), PSR_OK);
+    assert_false(psr_dir_make_private("file"));
+}
+
 static void flushing_a_missing_directory_names_it(void **state)
 {
     (void)state;
@@ -294,6 +314,7 @@ int main(void)
         cmocka_unit_test_teardown(directories_are_made_with_those_above_them_and_may_be_there,
                                   clear),
         cmocka_unit_test_teardown(a_file_in_the_way_of_a_directory_is_named, clear),
+        cmocka_unit_test_teardown(a_directory_is_private_if_nobody_else_may_enter_it, clear),
         cmocka_unit_test_teardown(flushing_a_missing_directory_names_it, clear),
         cmocka_unit_test(want_of_a_descriptor_is_waited_out_for_a_while_and_nothing_else_is),
         cmocka_unit_test_teardown(a_file_is_written_when_a_descriptor_is_free_again, clear),
