@@ -88,9 +88,11 @@ typedef struct psr_backend_options {
      * "direct", or a text that psr_backend_algorithms returned. NULL: auto. */
     const char *algorithms;
     /* Of the back end cuda alone: which GPU, from 0; and whether numbers go round where there are
-     * fewer. */
+     * fewer; a directory where what cuDNN has built is kept from one start to the next
+     * (model/cuda/plan_files.h; NULL: nowhere; borrowed for the backend's life). */
     uint32_t device;
     bool shares_devices;
+    const char *plan_directory;
     /* Of the played back end alone: the file that it plays (model/played/profile.h; borrowed for
      * the call), how many times as long it takes, and whether gradients are random numbers, a
      * function of seed, epoch, sample and tensor, instead of zeros. */

@@ -57,16 +57,36 @@ static bool user_data_directory(char *path, size_t size)
     return length > 0 && (size_t)length < size;
 }
 
-/* The user's directory for caches. false: there is none. */
-static bool user_cache_directory(char *path, size_t size)
+/* The user's directory for what is found once and kept, of that name. false: there is none. */
+static bool user_cache_directory(const char *name, char *path, size_t size)
 {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     int length = -1;
     if (xdg != NULL && xdg[0] == '/')
-        length = snprintf(path, size, "%s/psring/data", xdg);
+        length = snprintf(path, size, "%s/psring/%s", xdg, name);
     else if (home != NULL && home[0] == '/')
-        length = snprintf(path, size, "%s/.cache/psring/data", home);
+        length = snprintf(path, size, "%s/.cache/psring/%s", home, name);
     return length > 0 && (size_t)length < size;
+}
+
+/* Where a GPU's plans are kept: in the user's own directory, unless the environment names another.
+ * "": nowhere. */
+static psr_err find_plan_directory(char *path, size_t size)
+{
+    const char *given = getenv("PSR_CUDA_PLANS");
+    path[0] = '\0';
+    if (given == NULL) {
+        if (!user_cache_directory("cuda", path, size))
+            path[0] = '\0';
+        return PSR_OK;
+    }
+    if (given[0] != '\0' && (given[0] != '/' || strlen(given) >= size))
+        return psr_fail(PSR_ERR_USAGE,
+                        "PSR_CUDA_PLANS=%.100s: give the path of a directory, from / on, or "
+                        "nothing to keep no plans",
+                        given);
+    snprintf(path, size, "%s", given);
+    return PSR_OK;
 }
 
 /* ---- the worker ---- */
@@ -85,9 +105,10 @@ typedef struct worker {
     psr_provision provision;
     psr_transport *transport;
     psr_member *member;
-    psr_config config;       /* the run's, when it has come */
-    psr_worker_start start;  /* set when all have agreed */
-    char data[PSR_PATH_MAX]; /* where config's data set is on this host */
+    psr_config config;        /* the run's, when it has come */
+    psr_worker_start start;   /* set when all have agreed */
+    char data[PSR_PATH_MAX];  /* where config's data set is on this host */
+    char plans[PSR_PATH_MAX]; /* where a GPU's plans are kept; "": nowhere */
     psr_facts facts;
     psr_host_data *host_data; /* it is being read, until all processes have agreed */
     psr_opened *opened;       /* host_data's result */
@@ -225,7 +246,7 @@ static psr_err start_reading(worker *w, const psr_place *place)
     const psr_host_data_options options = {
         .data = w->data,
         .name = w->facts.data_name,
-        .cache = user_cache_directory(cache, sizeof cache) ? cache : NULL,
+        .cache = user_cache_directory("data", cache, sizeof cache) ? cache : NULL,
         .directory = p->directory[0] != '\0' ? p->directory : p->sharing,
         .rank = place->rank,
         .ranks = place->ranks,
@@ -632,6 +653,7 @@ static psr_err train(worker *w)
         .first_step = w->start.first_step,
         .total_steps = w->start.total_steps,
         .evaluates_first = w->start.evaluates_first,
+        .plan_directory = w->plans[0] != '\0' ? w->plans : NULL,
     };
     if (trainer.first_step > trainer.total_steps)
         return psr_fail(PSR_ERR_USAGE,
@@ -783,7 +805,7 @@ static bool run_command(int count, char **words, int *ret_status)
     char data[PSR_PATH_MAX], cache[PSR_PATH_MAX];
     const psr_worker_folders folders = {
         .data = user_data_directory(data, sizeof data) ? data : NULL,
-        .cache = user_cache_directory(cache, sizeof cache) ? cache : NULL,
+        .cache = user_cache_directory("data", cache, sizeof cache) ? cache : NULL,
     };
     return count > 0 && psr_worker_command(count, words, &folders, ret_status);
 }
@@ -803,6 +825,8 @@ int main(int argc, char **argv)
     pthread_mutex_init(&w.lost.mutex, NULL);
     bool spawns = false;
     psr_err err = psr_gpu_enter(a.config.device, argv);
+    if (err == PSR_OK)
+        err = find_plan_directory(w.plans, sizeof w.plans);
     if (err == PSR_OK)
         err = start(&a, &w, &spawns);
     if (spawns)

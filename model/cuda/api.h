@@ -44,6 +44,9 @@ typedef struct psr_cuda_plan_limits {
     size_t workspace_bytes; /* the most that a graph may have */
     bool tf32;              /* products of float32 may be computed from 10 bits of each factor */
     bool timed; /* the fastest of several by the clock, instead of the first by heuristics */
+    /* Where plans are kept (plan_files.h), so that the same one need not be found again; it changes
+     * no choice. NULL: nowhere. */
+    const char *kept;
 } psr_cuda_plan_limits;
 
 /* A pointer for each tensor of a graph that is neither inner nor by value, by the tensor's index;

@@ -135,7 +135,9 @@ static psr_err build(cuda *self, const psr_backend_options *options)
     psr_cuda_executable *training;
     PSR_TRY(open_device(self, options));
     self->plans = (psr_cuda_plans){
-        .api = api, .device = self->device, .limits = {.workspace_bytes = WORKSPACE_MOST}};
+        .api = api,
+        .device = self->device,
+        .limits = {.workspace_bytes = WORKSPACE_MOST, .kept = options->plan_directory}};
     PSR_TRY(api->stream_new(self->device, &self->coming));
     PSR_TRY(api->stream_new(self->device, &self->computing));
     PSR_TRY(api->event_new(self->device, &self->came));

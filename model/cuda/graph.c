@@ -110,9 +110,10 @@ psr_err psr_cuda_graph_check(const psr_cuda_graph *graph)
 
 /* ---- text ---- */
 
+static const char *const types[] = {"fp32", "bf16", "fp16", "int8"};
+
 static void describe_tensor(psr_text_end *end, const psr_cuda_tensor *t)
 {
-    static const char *const types[] = {"fp32", "bf16", "fp16", "int8"};
     psr_text_add(end, " %s[", types[t->type]);
     for (uint32_t i = 0; i < t->rank; i++)
         psr_text_add(end, "%s%" PRId64, i > 0 ? "," : "", t->dims[i]);
@@ -151,4 +152,32 @@ void psr_cuda_graph_describe(const psr_cuda_graph *graph, char *text, size_t siz
         if (o->window.stride > 1)
             psr_text_add(&end, " stride %" PRId64, o->window.stride);
     }
+}
+
+static void spell_tensor(psr_text_end *end, const psr_cuda_tensor *t)
+{
+    psr_text_add(end, "%s", types[t->type]);
+    for (uint32_t i = 0; i < t->rank; i++)
+        psr_text_add(end, " %" PRId64 ":%" PRId64, t->dims[i], t->strides[i]);
+    psr_text_add(end, "%s%s\n", t->inner ? " inner" : "", t->by_value ? " by-value" : "");
+}
+
+static void spell_operation(psr_text_end *end, const psr_cuda_operation *o)
+{
+    const psr_cuda_window *w = &o->window;
+    psr_text_add(end, "%s %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64 " of", name_of(o),
+                 w->height, w->width, w->stride, w->pad);
+    for (uint32_t i = 0; i < o->tensor_count; i++)
+        psr_text_add(end, " %" PRIu32, o->tensors[i]);
+    psr_text_add(end, "\n");
+}
+
+void psr_cuda_graph_spell(const psr_cuda_graph *graph, char *text, size_t size)
+{
+    psr_text_end end = {text, size};
+    text[0] = '\0';
+    for (uint32_t i = 0; i < graph->tensor_count; i++)
+        spell_tensor(&end, &graph->tensors[i]);
+    for (uint32_t i = 0; i < graph->operation_count; i++)
+        spell_operation(&end, &graph->operations[i]);
 }

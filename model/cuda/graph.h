@@ -116,4 +116,9 @@ PSR_MUST_CHECK psr_err psr_cuda_graph_check(const psr_cuda_graph *graph);
 void psr_cuda_graph_describe(const psr_cuda_graph *graph, char *text, size_t size);
 #define PSR_CUDA_GRAPH_TEXT_MAX 400
 
+/* All of it, in words and numbers: two graphs with one text are the same graph, whichever build
+ * wrote the text. Cut at size. */
+void psr_cuda_graph_spell(const psr_cuda_graph *graph, char *text, size_t size);
+#define PSR_CUDA_GRAPH_SPELLED_MAX 8192
+
 #endif

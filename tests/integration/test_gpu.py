@@ -11,6 +11,7 @@ EMULATED-PSRING: the one beside which the emulated psring-worker-cuda lies."""
 import os
 import shutil
 import signal
+import subprocess
 import sys
 
 from psring_live import LiveRun
@@ -87,6 +88,12 @@ def check_refusals(tap, psring, directory, without):
     tap.ok(run.status != 0 and "--device cuda:7: this host has 1 GPU" in run.stderr + run.stdout, "a GPU that is not there is named", run.why())
     run = Run(without, directory, "without", options)
     tap.ok(run.status != 0 and "psring-worker-cuda" in run.stderr + run.stdout, "without the program for GPUs, it is named", run.why())
+    for given, said in (("PSR_CUDA_PLANS=plans", "give the path of a directory, from / on"),):
+        name, value = given.split("=")
+        worker = subprocess.run([os.path.join(os.path.dirname(psring), "psring-worker-cuda")], env=dict(os.environ, **{name: value}),
+                                capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+        lines = worker.stderr.splitlines()
+        tap.ok(worker.returncode == 2 and len(lines) == 1 and given + ": " + said in lines[0], "%s is refused in one line" % given, lines)
 
 
 def check_ends(tap, psring, directory):

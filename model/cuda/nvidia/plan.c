@@ -1,13 +1,19 @@
 #include "model/cuda/nvidia/plan.h"
 
+#include "base/text/text.h"
 #include "model/cuda/nvidia/cudnn_graph.h"
 #include "model/cuda/nvidia/properties.h"
+#include "model/cuda/plan_files.h"
 
 #include <stdlib.h>
 
 /* Of one list. Lists are in the order in which heuristics expect them to be fast, so what comes
  * later is never needed: the longest list seen had 60. */
 #define CONFIGURATIONS_MAX 128
+
+/* Of kept plans. Another number whenever the same graph could be given another engine: plans that
+ * were kept by the rule before are not taken then. */
+#define RULE 1
 
 struct psr_cudnn_plan {
     psr_cudnn_graph graph;
@@ -26,6 +32,7 @@ typedef struct search {
     psr_cudnn_plan *plan;
     bool product; /* the graph is a convolution or a matrix product, and what follows it */
     bool float32; /* of float32 */
+    bool failed;  /* an engine could not be built for another reason than that cuDNN has none */
     cudnnBackendDescriptor_t heuristics;
     cudnnBackendDescriptor_t configurations[CONFIGURATIONS_MAX];
 } search;
@@ -145,28 +152,36 @@ static psr_err build(search *s, cudnnBackendDescriptor_t configuration,
     return finalize(s->wall, *ret_plan, what);
 }
 
+static psr_err read_workspace(const search *s, cudnnBackendDescriptor_t plan, int64_t *ret_bytes)
+{
+    int64_t count = 0;
+    return psr_cudnn_check(
+        s->wall,
+        s->wall->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                          CUDNN_TYPE_INT64, 1, &count, ret_bytes),
+        "a plan's workspace");
+}
+
 /* An engine that cannot be built, which some of those that heuristics name cannot, is passed
  * over. */
 static psr_err try_configuration(search *s, cudnnBackendDescriptor_t configuration, bool *ret_taken)
 {
     psr_cudnn_plan_facts *f = &s->plan->facts;
     cudnnBackendDescriptor_t plan = NULL;
-    int64_t count = 0, workspace = 0;
+    int64_t workspace = 0;
     bool may = false;
     f->configurations++;
     PSR_TRY(read_engine(s, configuration, &may));
     if (!may)
         return PSR_OK;
-    if (build(s, configuration, &plan) != PSR_OK) {
+    const psr_err built = build(s, configuration, &plan);
+    if (built != PSR_OK) {
         f->not_built++;
+        s->failed |= built != PSR_ERR_UNSUPPORTED;
         destroy(s->wall, &plan);
         return PSR_OK;
     }
-    psr_err err = psr_cudnn_check(
-        s->wall,
-        s->wall->cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                          CUDNN_TYPE_INT64, 1, &count, &workspace),
-        "a plan's workspace");
+    psr_err err = read_workspace(s, plan, &workspace);
     if (err != PSR_OK || workspace < 0 || (uint64_t)workspace > s->limits->workspace_bytes) {
         f->too_large += err == PSR_OK;
         destroy(s->wall, &plan);
@@ -236,6 +251,141 @@ static psr_err choose(search *s)
                     s->limits->workspace_bytes, f->not_built);
 }
 
+/* ---- plans that were kept ---- */
+
+/* A text that cuDNN writes of a descriptor; the caller owns it, and a zero follows it. NULL: it
+ * cannot. */
+static char *read_text(const psr_cuda_wall *wall, cudnnBackendDescriptor_t descriptor,
+                       cudnnBackendAttributeName_t name, size_t *ret_bytes)
+{
+    int64_t room = 0, count = 0;
+    if (wall->cudnnBackendGetAttribute(descriptor, name, CUDNN_TYPE_CHAR, 0, &room, NULL) !=
+            CUDNN_STATUS_SUCCESS ||
+        room <= 0 || (uint64_t)room > PSR_CUDA_PLAN_FILE_BYTES)
+        return NULL;
+    char *text = malloc((size_t)room + 1);
+    if (text == NULL)
+        return NULL;
+    if (wall->cudnnBackendGetAttribute(descriptor, name, CUDNN_TYPE_CHAR, room, &count, text) !=
+            CUDNN_STATUS_SUCCESS ||
+        count <= 0 || count > room) {
+        free(text);
+        return NULL;
+    }
+    text[count] = '\0';
+    *ret_bytes = (size_t)count;
+    return text;
+}
+
+/* All that the choice and the built engine depend on; the caller owns it. NULL: it cannot be told,
+ * and nothing is kept. */
+static char *key_of(const search *s, const psr_cuda_graph *graph,
+                    const psr_cudnn_plan_target *target)
+{
+    enum { ROOM = 32768 };
+    size_t bytes = 0;
+    char *device =
+        read_text(s->wall, s->plan->properties, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, &bytes);
+    char *key = device != NULL ? malloc(ROOM) : NULL;
+    if (key != NULL) {
+        psr_text_end end = {key, ROOM};
+        psr_text_add(&end, "psring %s, rule %d, facts %zu\ncudnn %zu, %s\n%s\nworkspace %zu%s\n",
+                     PSR_VERSION, RULE, sizeof s->plan->facts, s->wall->cudnnGetVersion(),
+                     target->versions != NULL ? target->versions : "", device,
+                     s->limits->workspace_bytes, s->limits->tf32 ? " tf32" : "");
+        psr_cuda_graph_spell(graph, end.at, end.room);
+        if (strlen(key) + 1 == ROOM) { /* it may have been cut */
+            free(key);
+            key = NULL;
+        }
+    }
+    free(device);
+    return key;
+}
+
+static psr_err load(const search *s, const char *text, size_t bytes,
+                    cudnnBackendDescriptor_t *ret_plan)
+{
+    static const char what[] = "a plan that was kept";
+    PSR_TRY(create(s->wall, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, what, ret_plan));
+    PSR_TRY(set_one(s->wall, *ret_plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, s->plan->properties,
+                    what));
+    PSR_TRY(psr_cudnn_check(
+        s->wall,
+        s->wall->cudnnBackendSetAttribute(*ret_plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                          CUDNN_TYPE_CHAR, (int64_t)bytes, text),
+        what));
+    return finalize(s->wall, *ret_plan, what);
+}
+
+/* value: the facts, and cuDNN's text of the plan. */
+static bool take_value(search *s, const char *value, size_t bytes)
+{
+    psr_cudnn_plan_facts facts;
+    cudnnBackendDescriptor_t plan = NULL;
+    int64_t workspace = 0;
+    if (bytes <= sizeof facts)
+        return false;
+    memcpy(&facts, value, sizeof facts);
+    if (load(s, value + sizeof facts, bytes - sizeof facts, &plan) != PSR_OK ||
+        read_workspace(s, plan, &workspace) != PSR_OK || workspace < 0 ||
+        (size_t)workspace != facts.workspace_bytes) {
+        destroy(s->wall, &plan);
+        return false;
+    }
+    s->plan->facts = facts;
+    s->plan->facts.from_file = true;
+    s->plan->plan = plan;
+    return true;
+}
+
+static bool take_kept(search *s, const psr_cuda_plan_files *files, const char *key)
+{
+    char detail[PSR_ERR_DETAIL_BYTES], *value = NULL;
+    size_t bytes = 0;
+    if (!psr_cuda_plan_files_get(files, key, &value, &bytes))
+        return false;
+    psr_err_detail_keep(detail);
+    const bool taken = take_value(s, value, bytes);
+    psr_err_detail_restore(detail);
+    free(value);
+    return taken;
+}
+
+/* Not all engines can be written: those that cannot are built at each start. Nor is one kept that
+ * took the place of another that another time may be built. */
+static void keep(const search *s, const psr_cuda_plan_files *files, const char *key)
+{
+    const psr_cudnn_plan_facts *facts = &s->plan->facts;
+    size_t bytes = 0;
+    char *text =
+        read_text(s->wall, s->plan->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, &bytes);
+    char *value = text != NULL ? malloc(sizeof *facts + bytes) : NULL;
+    if (value != NULL) {
+        memcpy(value, facts, sizeof *facts);
+        memcpy(value + sizeof *facts, text, bytes);
+        psr_cuda_plan_files_put(files, key, value, sizeof *facts + bytes);
+    }
+    free(value);
+    free(text);
+}
+
+static psr_err take_or_choose(search *s, const psr_cuda_graph *graph,
+                              const psr_cudnn_plan_target *target)
+{
+    const psr_cuda_plan_files files = {s->limits->kept, PSR_CUDA_PLAN_FILES_MOST,
+                                       PSR_CUDA_PLAN_FILES_BYTES};
+    char *key = files.directory != NULL ? key_of(s, graph, target) : NULL;
+    psr_err err = PSR_OK;
+    if (key == NULL || !take_kept(s, &files, key)) {
+        err = choose(s);
+        if (err == PSR_OK && key != NULL && !s->failed)
+            keep(s, &files, key);
+    }
+    free(key);
+    return err;
+}
+
 /* Engines of operations on single values and of norms have the notes of their kernels' family,
  * tensor cores among them, though they multiply no matrices. */
 static bool is_product(const psr_cuda_operation *o)
@@ -273,7 +423,7 @@ psr_err psr_cudnn_plan_new(const psr_cuda_wall *wall, const psr_cuda_graph *grap
     if (err == PSR_OK)
         err = psr_cudnn_properties_new(wall, target, &plan->properties);
     if (err == PSR_OK)
-        err = choose(&s);
+        err = take_or_choose(&s, graph, target);
     if (err == PSR_OK)
         *ret_plan = plan;
     else

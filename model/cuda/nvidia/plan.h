@@ -3,6 +3,10 @@
  * can be built. No clock takes part, so the choice is a function of cuDNN's version, the device,
  * and the graph.
  *
+ * Building an engine takes long where cuDNN compiles it. So what was built can be kept in a file,
+ * and is read from there if device, versions, graph and limits are the same to the last letter. A
+ * file that cuDNN refuses is written anew. The choice is the same with files and without.
+ *
  * The device is told by its properties, so planning needs no device; running does. */
 #ifndef PSR_MODEL_CUDA_PLAN_H
 #define PSR_MODEL_CUDA_PLAN_H
@@ -19,6 +23,7 @@ typedef struct psr_cudnn_plan_facts {
     uint32_t configurations; /* that heuristics named, up to the chosen one */
     uint32_t nondeterministic, too_large, reduced, not_built; /* passed over, by reason */
     bool tensor_cores, compiled_at_run_time, fallback;
+    bool from_file; /* an earlier one was chosen so, and kept */
 } psr_cudnn_plan_facts;
 
 /* For which device is planned. */
@@ -27,6 +32,8 @@ typedef struct psr_cudnn_plan_target {
      * this machine's device `index` */
     const char *json;
     int32_t index;
+    /* Versions that a kept plan depends on, beside cuDNN's: "cuda 13.0". NULL: none. */
+    const char *versions;
 } psr_cudnn_plan_target;
 
 /* wall: its cuDNN is loaded; borrowed for the plan's life. The caller owns *ret_plan:

@@ -28,7 +28,8 @@ static psr_err make_handle(psr_cuda_device *device)
 psr_err psr_nvidia_plan_new(psr_cuda_device *device, const psr_cuda_graph *graph,
                             const psr_cuda_plan_limits *limits, psr_cuda_plan **ret_plan)
 {
-    const psr_cudnn_plan_target target = {.index = device->index};
+    const psr_cudnn_plan_target target = {.index = device->index,
+                                          .versions = device->facts.identity};
     psr_cudnn_plan *plan = NULL;
     if (limits->timed)
         return psr_fail(PSR_ERR_UNSUPPORTED,

@@ -13,12 +13,15 @@
 #include "model/cuda/network_graphs.h"
 #include "model/cuda/nvidia/plan.h"
 #include "model/cuda/nvidia/properties.h"
+#include "model/cuda/plan_files.h"
 #include "model/networks/network_list.h"
 
 #include <cjson/cJSON.h>
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #define WORKSPACE_MOST ((size_t)1 << 30)
@@ -56,9 +59,13 @@ static void die_of(psr_err err)
 typedef struct collection {
     bool kinds; /* one of each sequence of operations is enough */
     psr_cuda_graph *graphs;
+    psr_cudnn_plan_facts *facts; /* of the graphs that were planned */
     uint64_t *hashes;
     size_t count, room;
 } collection;
+
+/* Where plans are kept; NULL: nowhere. */
+static const char *kept;
 
 /* What tells a graph from others: all of it, or its operations without their tensors. */
 static uint64_t hash_of(const psr_cuda_graph *graph, bool kinds)
@@ -136,9 +143,10 @@ typedef struct row {
 } row;
 
 static void plan_one(const psr_cuda_wall *wall, const psr_cuda_graph *graph, const char *device,
-                     const struct mode *mode, bool lists, row *r)
+                     const struct mode *mode, bool lists, psr_cudnn_plan_facts *ret_facts, row *r)
 {
-    const psr_cuda_plan_limits limits = {WORKSPACE_MOST, mode->tf32, false};
+    const psr_cuda_plan_limits limits = {
+        .workspace_bytes = WORKSPACE_MOST, .tf32 = mode->tf32, .kept = kept};
     psr_cudnn_plan *plan = NULL;
     char text[PSR_CUDA_GRAPH_TEXT_MAX];
     psr_cuda_graph_describe(graph, text, sizeof text);
@@ -149,7 +157,7 @@ static void plan_one(const psr_cuda_wall *wall, const psr_cuda_graph *graph, con
             printf("# %s: %s: %s\n", mode->name, text, psr_err_detail());
         return;
     }
-    const psr_cudnn_plan_facts f = psr_cudnn_plan_read(plan);
+    const psr_cudnn_plan_facts f = *ret_facts = psr_cudnn_plan_read(plan);
     r->planned++;
     r->compiled += f.compiled_at_run_time;
     r->fallback += f.fallback;
@@ -164,15 +172,16 @@ static void plan_one(const psr_cuda_wall *wall, const psr_cuda_graph *graph, con
     psr_cudnn_plan_free(plan);
 }
 
-static char *read_device(const char *folder, const char *name)
+enum { DEVICE_BYTES = 4096 };
+
+static const char *read_device(const char *folder, const char *name, char text[DEVICE_BYTES])
 {
-    static char text[4096];
     char path[4096];
     snprintf(path, sizeof path, "%s/%s.json", folder, name);
     FILE *file = fopen(path, "r");
     if (file == NULL)
         die(path);
-    text[fread(text, 1, sizeof text - 1, file)] = '\0';
+    text[fread(text, 1, DEVICE_BYTES - 1, file)] = '\0';
     fclose(file);
     return text;
 }
@@ -206,7 +215,7 @@ static psr_cuda_graph gradient_of_conv(bool data, psr_cuda_type type)
 static psr_err try_plan(const psr_cuda_wall *wall, const psr_cuda_graph *g, const char *device,
                         size_t workspace_bytes, psr_cudnn_plan_facts *ret_facts)
 {
-    const psr_cuda_plan_limits limits = {workspace_bytes, false, false};
+    const psr_cuda_plan_limits limits = {.workspace_bytes = workspace_bytes, .kept = kept};
     psr_cudnn_plan *plan = NULL;
     const psr_err err =
         psr_cudnn_plan_new(wall, g, &(psr_cudnn_plan_target){.json = device}, &limits, &plan);
@@ -272,6 +281,119 @@ static void check_properties(const psr_cuda_wall *wall, const char *device)
     free(text);
 }
 
+/* ---- what is kept ---- */
+
+/* The first file of the folder; "" if there is none. */
+static void find_kept(char path[600])
+{
+    DIR *folder = opendir(kept);
+    if (folder == NULL)
+        die("no folder for plans");
+    path[0] = '\0';
+    for (const struct dirent *e; path[0] == '\0' && (e = readdir(folder)) != NULL;)
+        if (e->d_name[0] != '.')
+            snprintf(path, 600, "%s/%s", kept, e->d_name);
+    closedir(folder);
+}
+
+static void remove_kept(void)
+{
+    char path[600];
+    for (find_kept(path); path[0] != '\0'; find_kept(path))
+        unlink(path);
+}
+
+/* The key of the only plan that is kept. */
+static char *read_key(void)
+{
+    char path[600], *key = calloc(1, 1 << 16);
+    find_kept(path);
+    FILE *file = fopen(path, "rb");
+    uint64_t head[6]; /* the fifth says how long the key is that comes next */
+    if (key == NULL || file == NULL || fread(head, sizeof head, 1, file) != 1 ||
+        head[4] >= 1 << 16 || fread(key, (size_t)head[4], 1, file) != 1)
+        die("a kept plan cannot be read");
+    fclose(file);
+    return key;
+}
+
+static bool is_same(psr_cudnn_plan_facts a, psr_cudnn_plan_facts b)
+{
+    return a.engine == b.engine && a.workspace_bytes == b.workspace_bytes &&
+           a.configurations == b.configurations && a.tensor_cores == b.tensor_cores &&
+           a.compiled_at_run_time == b.compiled_at_run_time && a.fallback == b.fallback;
+}
+
+/* Each graph, that was chosen, read again. Not every engine can be written by cuDNN. */
+static void check_all_kept(const psr_cuda_wall *wall, const char *device, const collection *c)
+{
+    size_t read = 0, compiled = 0, compiled_and_read = 0, others = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        const psr_cudnn_plan_facts chosen = c->facts[i];
+        psr_cudnn_plan_facts again;
+        die_of(try_plan(wall, &c->graphs[i], device, WORKSPACE_MOST, &again));
+        others += chosen.from_file || !is_same(chosen, again);
+        read += again.from_file;
+        compiled += chosen.compiled_at_run_time;
+        compiled_and_read += chosen.compiled_at_run_time && again.from_file;
+    }
+    printf("# of %zu graphs %zu are read from files, of %zu that are compiled at run time %zu\n",
+           c->count, read, compiled, compiled_and_read);
+    tell(others == 0, "a plan that is read from a file is the one that was chosen");
+    tell(compiled > 0 && compiled_and_read == compiled,
+         "what is compiled at run time is read from its file");
+}
+
+/* A file that is whole, with a text in it that is no plan of this graph's. */
+static bool is_chosen_anew(const psr_cuda_wall *wall, const psr_cuda_graph *g, const char *device,
+                           const char *text, psr_cudnn_plan_facts chosen)
+{
+    const psr_cuda_plan_files files = {kept, 10, PSR_CUDA_PLAN_FILES_BYTES};
+    psr_cudnn_plan_facts found;
+    char *key = read_key(), value[sizeof chosen + 100];
+    const size_t bytes = strlen(text);
+    memcpy(value, &chosen, sizeof chosen);
+    memcpy(value + sizeof chosen, text, bytes);
+    psr_cuda_plan_files_put(&files, key, value, sizeof chosen + bytes);
+    free(key);
+    return try_plan(wall, g, device, WORKSPACE_MOST, &found) == PSR_OK && !found.from_file &&
+           is_same(found, chosen) && try_plan(wall, g, device, WORKSPACE_MOST, &found) == PSR_OK &&
+           found.from_file && is_same(found, chosen);
+}
+
+static void check_bad_files(const psr_cuda_wall *wall, const psr_cuda_graph *g, const char *device,
+                            const char *other_device)
+{
+    psr_cudnn_plan_facts chosen, found;
+    char path[600];
+    remove_kept();
+    tell(try_plan(wall, g, device, WORKSPACE_MOST, &chosen) == PSR_OK && !chosen.from_file &&
+             try_plan(wall, g, device, WORKSPACE_MOST, &found) == PSR_OK && found.from_file,
+         "a plan is kept");
+    tell(is_chosen_anew(wall, g, device, "no plan", chosen) &&
+             is_chosen_anew(wall, g, device, "{}", chosen) &&
+             is_chosen_anew(wall, g, device, "{\"plan\": [1, 2", chosen),
+         "a text that cuDNN refuses is written anew");
+    find_kept(path);
+    tell(truncate(path, 1000) == 0 && try_plan(wall, g, device, WORKSPACE_MOST, &found) == PSR_OK &&
+             !found.from_file && is_same(found, chosen),
+         "a torn file is written anew");
+    tell(try_plan(wall, g, other_device, WORKSPACE_MOST, &found) == PSR_OK && !found.from_file,
+         "what is kept for one device is not read for another");
+}
+
+static void check_kept(const psr_cuda_wall *wall, const char *device, const char *other_device,
+                       const collection *c)
+{
+    size_t i = 0; /* the first that is compiled at run time, which each device has */
+    check_all_kept(wall, device, c);
+    while (i + 1 < c->count && !c->facts[i].compiled_at_run_time)
+        i++;
+    check_bad_files(wall, &c->graphs[i], device, other_device);
+    remove_kept();
+    rmdir(kept);
+}
+
 static const struct mode *find_mode(const char *name)
 {
     for (size_t i = 0; i < MODES; i++)
@@ -287,7 +409,8 @@ int main(int argc, char **argv)
     if (argc < 3 || (strncmp(argv[2], "sample", 6) != 0 && argc < 5))
         die("usage: FOLDER sample|sample-list, or FOLDER all|all-list DEVICE MODE [EVERY]");
     const bool lists = strstr(argv[2], "-list") != NULL, all = strncmp(argv[2], "all", 3) == 0;
-    const char *name = all ? argv[3] : "sm_90", *device = read_device(argv[1], name);
+    static char texts[2][DEVICE_BYTES], folder[] = "/tmp/psr-test-plans-XXXXXX";
+    const char *name = all ? argv[3] : "sm_90", *device = read_device(argv[1], name, texts[0]);
     const struct mode *mode = find_mode(all ? argv[4] : "bf16");
     const size_t every = argc > 5 ? strtoul(argv[5], NULL, 10) : 1;
     collection c = {.kinds = !all};
@@ -300,20 +423,27 @@ int main(int argc, char **argv)
         collect_all(mode->type, &c);
     else
         collect_sample(&c);
+    c.facts = calloc(c.count, sizeof *c.facts);
+    kept = all ? NULL : mkdtemp(folder);
+    if (c.facts == NULL || (kept == NULL && !all))
+        die("no memory, or no folder for plans");
     for (size_t i = 0; every > 0 && i < c.count; i += every)
-        plan_one(&wall, &c.graphs[i], device, mode, lists, &r);
+        plan_one(&wall, &c.graphs[i], device, mode, lists, &c.facts[i], &r);
     printf("# %s, %s: of %zu graphs %zu planned (%zu compiled at run time, %zu by the fallback, "
            "%zu on tensor cores), %zu failed; largest workspace %zu bytes\n",
            name, mode->name, c.count, r.planned, r.compiled, r.fallback, r.tensor_cores, r.failed,
            r.workspace_bytes);
     tell(r.failed == 0 && r.planned > 0, "each graph has a deterministic engine");
     if (!all) {
+        check_kept(&wall, device, read_device(argv[1], "sm_80", texts[1]), &c);
+        kept = NULL;
         check_limits(&wall, device);
         check_refusals(&wall, device);
         check_properties(&wall, device);
     }
     printf("1..%d\n", number);
     free(c.graphs);
+    free(c.facts);
     free(c.hashes);
     return 0;
 }

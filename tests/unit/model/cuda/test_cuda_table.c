@@ -1,8 +1,10 @@
 /* The table over NVIDIA's libraries (model/cuda/nvidia), which are played: what is called, in which
  * order and with what, and what their failures become. */
+#include "base/system/file.h"
 #include "model/cuda/kernels/kernels.h"
 #include "model/cuda/linked.h"
 
+#include <dirent.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -11,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -348,7 +352,8 @@ static void a_plan_is_for_the_device_and_runs_on_the_stream_with_its_tensors(voi
     (void)state;
     assert_ok(api->plan_new(device, &graph, &limits, &plan));
     assert_ok(api->plan_new(device, &graph, &limits, &second));
-    assert_said("cudnnCreate\nplanned for 0\nplanned for 0\n"); /* one handle for all plans */
+    /* one handle for all plans */
+    assert_said("cudnnCreate\nplanned for 0\nheuristics 3\nplanned for 0\nheuristics 3\n");
     assert_int_equal(api->plan_workspace(plan), 512);
     for (int i = 0; i < 4; i++)
         tensors.at[i] = memory[i];
@@ -377,6 +382,172 @@ static void a_plan_that_cannot_be_is_refused(void **state)
     assert_fails(api->plan_new(device, &graph, &limits, &plan), PSR_ERR_UNSUPPORTED,
                  "--algorithms timed: on a GPU plans are chosen by heuristics alone");
     assert_null(plan);
+}
+
+/* ---- plans that are kept ---- */
+
+static char kept[] = "/tmp/psr-test-plans-XXXXXX";
+
+static int make_kept(void **state)
+{
+    return mkdtemp(kept) == NULL || open_device(state) != 0;
+}
+
+/* The only file's path, or "". */
+static const char *kept_file(void)
+{
+    static char path[300];
+    DIR *directory = opendir(kept);
+    assert_non_null(directory);
+    path[0] = '\0';
+    for (const struct dirent *e; (e = readdir(directory)) != NULL;) {
+        if (e->d_name[0] == '.')
+            continue;
+        assert_string_equal(path, "");
+        snprintf(path, sizeof path, "%s/%s", kept, e->d_name);
+    }
+    closedir(directory);
+    return path;
+}
+
+static int remove_kept(void **state)
+{
+    char path[600];
+    DIR *directory = opendir(kept);
+    for (const struct dirent *e; directory != NULL && (e = readdir(directory)) != NULL;) {
+        snprintf(path, sizeof path, "%s/%s", kept, e->d_name);
+        unlink(path);
+    }
+    closedir(directory);
+    rmdir(kept);
+    memset(strrchr(kept, '-') + 1, 'X', 6);
+    return close_device(state);
+}
+
+/* Plans the small graph; whether it was read from a file, or chosen. */
+static bool is_read(psr_cuda_device *of, psr_cuda_plan_limits limits)
+{
+    psr_cuda_plan *plan = NULL;
+    uint32_t number = 0;
+    const psr_cuda_graph graph = small_graph(&number);
+    limits.workspace_bytes += 1024;
+    said[0] = '\0';
+    assert_ok(api->plan_new(of, &graph, &limits, &plan));
+    assert_int_equal(api->plan_workspace(plan), 512);
+    assert_true(was_said("heuristics") || was_said("loaded"));
+    api->plan_free(plan);
+    return !was_said("heuristics");
+}
+
+static const psr_cuda_plan_limits keeping = {.kept = kept};
+
+static void a_plan_is_kept_and_read_again_with_the_engine_that_was_chosen(void **state)
+{
+    (void)state;
+    assert_false(is_read(device, keeping));
+    assert_true(is_read(device, keeping));
+    assert_true(was_said("loaded {plan:7}\n"));
+    play("engine=8"); /* heuristics would name another now */
+    assert_true(is_read(device, keeping));
+    assert_true(was_said("loaded {plan:7}\n"));
+    assert_false(is_read(device, (psr_cuda_plan_limits){.kept = NULL}));
+    assert_false(was_said("loaded"));
+}
+
+/* driver, runtime, cudnn: what PLAYED_CUDA gives; a device is opened with them. */
+static bool is_read_with(uint32_t index, const char *versions)
+{
+    psr_cuda_device *other = NULL;
+    char all[200];
+    snprintf(all, sizeof all, "devices=2 nccl=22809 %s", versions);
+    assert_int_equal(setenv("PLAYED_CUDA", all, 1), 0);
+    assert_ok(api->device_open(index, &other));
+    const bool read = is_read(other, keeping);
+    api->device_close(other);
+    return read;
+}
+
+static void what_is_kept_is_for_one_device_its_versions_graph_and_limits(void **state)
+{
+    psr_cuda_plan *plan = NULL;
+    psr_cuda_plan_limits limits = {.workspace_bytes = 1024, .kept = kept};
+    uint32_t number = 0;
+    psr_cuda_graph graph = small_graph(&number);
+    (void)state;
+    assert_false(is_read(device, keeping));
+    assert_true(is_read_with(0, "driver=13000 runtime=13000 cudnn=91900"));
+    assert_false(is_read_with(1, "driver=13000 runtime=13000 cudnn=91900"));
+    assert_false(is_read_with(0, "driver=13010 runtime=13000 cudnn=91900"));
+    assert_false(is_read_with(0, "driver=13010 runtime=13010 cudnn=91900"));
+    assert_false(is_read_with(0, "driver=13000 runtime=13000 cudnn=91901"));
+    play("");
+    assert_false(is_read(device, (psr_cuda_plan_limits){.workspace_bytes = 1, .kept = kept}));
+    assert_false(is_read(device, (psr_cuda_plan_limits){.tf32 = true, .kept = kept}));
+    graph.tensors[0].strides[0]++;
+    play("");
+    assert_ok(api->plan_new(device, &graph, &limits, &plan));
+    assert_false(was_said("loaded"));
+    assert_true(is_read(device, keeping)); /* and all are there */
+}
+
+static void a_kept_plan_that_is_damaged_or_refused_is_chosen_anew_and_written_again(void **state)
+{
+    uint8_t *whole = NULL, *again = NULL;
+    size_t size = 0, again_size = 0;
+    (void)state;
+    assert_false(is_read(device, keeping));
+    assert_ok(psr_file_read(kept_file(), 1 << 20, &whole, &size));
+    const size_t places[] = {0, 20, size / 2, size - 1};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        assert_int_equal(truncate(kept_file(), (off_t)places[i]), 0);
+        assert_false(is_read(device, keeping));
+        assert_false(was_said("loaded"));
+        assert_true(is_read(device, keeping));
+    }
+    play("load=3000");
+    assert_false(is_read(device, keeping));
+    assert_true(was_said("loaded {plan:7}\n"));
+    play("load=4000");
+    assert_false(is_read(device, keeping));
+    play("");
+    assert_true(is_read(device, keeping));
+    assert_ok(psr_file_read(kept_file(), 1 << 20, &again, &again_size));
+    assert_int_equal(again_size, size);
+    assert_memory_equal(again, whole, size);
+    free(whole);
+    free(again);
+}
+
+/* A text that cuDNN takes, and makes another plan of than was kept. */
+static void a_kept_plan_that_needs_another_workspace_is_not_taken(void **state)
+{
+    const psr_cuda_plan_limits limits = {.workspace_bytes = 1024, .kept = kept};
+    psr_cuda_plan *plan = NULL;
+    uint32_t number = 0;
+    const psr_cuda_graph graph = small_graph(&number);
+    (void)state;
+    assert_false(is_read(device, keeping));
+    play("workspace=256");
+    assert_ok(api->plan_new(device, &graph, &limits, &plan));
+    assert_true(was_said("loaded") && was_said("heuristics"));
+    assert_int_equal(api->plan_workspace(plan), 256);
+}
+
+static void what_cannot_be_written_or_might_be_chosen_otherwise_is_not_kept(void **state)
+{
+    (void)state;
+    play("unwritten=1");
+    assert_false(is_read(device, keeping));
+    assert_string_equal(kept_file(), "");
+    play("build=4000"); /* it has no memory for it, perhaps, and another time it has */
+    assert_false(is_read(device, keeping));
+    assert_string_equal(kept_file(), "");
+    play("build=3000"); /* it never can */
+    assert_false(is_read(device, keeping));
+    play("");
+    assert_true(is_read(device, keeping));
+    assert_int_equal(chmod(kept, 0755), 0);
+    assert_false(is_read(device, keeping)); /* others might write there */
 }
 
 /* ---- groups ---- */
@@ -451,6 +622,7 @@ static void a_wait_is_ended_by_another_thread(void **state)
     assert_true(was_said("ncclCommAbort"));
 }
 
+#define TEST_KEPT(name) cmocka_unit_test_setup_teardown(name, make_kept, remove_kept)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, open_device, close_device)
 
 int main(void)
@@ -467,6 +639,11 @@ int main(void)
         TEST(a_recording_is_made_once_and_run_again_and_again),
         TEST(a_plan_is_for_the_device_and_runs_on_the_stream_with_its_tensors),
         TEST(a_plan_that_cannot_be_is_refused),
+        TEST_KEPT(a_plan_is_kept_and_read_again_with_the_engine_that_was_chosen),
+        TEST_KEPT(what_is_kept_is_for_one_device_its_versions_graph_and_limits),
+        TEST_KEPT(a_kept_plan_that_is_damaged_or_refused_is_chosen_anew_and_written_again),
+        TEST_KEPT(a_kept_plan_that_needs_another_workspace_is_not_taken),
+        TEST_KEPT(what_cannot_be_written_or_might_be_chosen_otherwise_is_not_kept),
         TEST(a_group_sums_in_place_and_no_call_blocks),
         TEST(a_group_whose_member_is_lost_says_so),
         TEST(a_wait_is_ended_by_another_thread),

@@ -340,10 +340,16 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t handle, cudaStream_t stream)
     return (cudnnStatus_t)say("cudnnSetStream %u", (unsigned)(uintptr_t)stream);
 }
 
+/* What the newest descriptor is, and what the calls since have told. */
+static cudnnBackendDescriptorType_t newest;
+static int planned_for, heuristics;
+static char loaded[64]; /* the text of a plan that is loaded; "": none is */
+
 cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
                                            cudnnBackendDescriptor_t *descriptor)
 {
-    (void)type;
+    newest = type;
+    loaded[0] = '\0';
     *descriptor = NEW(cudnnBackendDescriptor_t);
     return CUDNN_STATUS_SUCCESS;
 }
@@ -389,35 +395,70 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor,
     (void)descriptor;
     (void)type;
     if (name == CUDNN_ATTR_DEVICEPROP_DEVICE_ID)
-        (void)say("planned for %d", told_device = *(const int *)values);
+        (void)say("planned for %d", planned_for = told_device = *(const int *)values);
+    if (name == CUDNN_ATTR_ENGINEHEUR_MODE)
+        (void)say("heuristics %d", heuristics = *(const int *)values);
+    if (name == CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION) {
+        snprintf(loaded, sizeof loaded, "%.*s", (int)count, (const char *)values);
+        (void)say("loaded %s", loaded);
+    }
     say_pack(name, count, values);
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* One engine, number 7, without a note, that needs 512 bytes. */
+static int engine(void)
+{
+    return played("engine") != 0 ? played("engine") : 7;
+}
+
+/* A device and a plan as texts; "unwritten=1": of no plan. */
+static cudnnStatus_t write_text(cudnnBackendAttributeName_t name, int64_t room, int64_t *count,
+                                char *to)
+{
+    char text[64];
+    if (name == CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION && played("unwritten"))
+        return CUDNN_STATUS_NOT_SUPPORTED;
+    if (name == CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION)
+        *count = snprintf(text, sizeof text, "{plan:%d}", engine());
+    else
+        *count =
+            snprintf(text, sizeof text, "{device:%d,driver:%d}", planned_for, played("driver"));
+    if (room > 0)
+        memcpy(to, text, (size_t)(*count < room ? *count : room));
+    return CUDNN_STATUS_SUCCESS;
+}
+
+/* One engine, number 7 or "engine=8", without a note, that needs 512 bytes or "workspace=256". */
 cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor,
                                        cudnnBackendAttributeName_t name,
                                        cudnnBackendAttributeType_t type, int64_t room,
                                        int64_t *count, void *values)
 {
     (void)descriptor;
-    (void)type;
+    if (type == CUDNN_TYPE_CHAR && name != CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION)
+        return write_text(name, room, count, values);
     *count = 1;
     if (name == CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION)
         tell_properties(room, count, values);
     else if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE || name == CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE)
         *count = 0;
     else if (name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX)
-        *(int64_t *)values = 7;
+        *(int64_t *)values = engine();
     else if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE)
-        *(int64_t *)values = 512;
+        *(int64_t *)values = played("workspace") != 0 ? played("workspace") : 512;
     return CUDNN_STATUS_SUCCESS;
 }
 
+/* "load=3000": a plan's text is refused; "build=4000": the engine of the first list cannot be
+ * built. */
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t descriptor)
 {
     (void)descriptor;
-    return CUDNN_STATUS_SUCCESS;
+    if (newest != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)
+        return CUDNN_STATUS_SUCCESS;
+    if (loaded[0] != '\0')
+        return (cudnnStatus_t)played("load");
+    return (cudnnStatus_t)(heuristics == CUDNN_HEUR_MODE_A ? played("build") : 0);
 }
 
 cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan,
