@@ -89,6 +89,16 @@ static psr_err find_plan_directory(char *path, size_t size)
     return PSR_OK;
 }
 
+/* Whether passes on a GPU are recorded is for those who look for an error in that. */
+static psr_err find_unrecorded(bool *ret_unrecorded)
+{
+    const char *given = getenv("PSR_CUDA_RECORDINGS");
+    *ret_unrecorded = given != NULL && strcmp(given, "off") == 0;
+    if (given != NULL && !*ret_unrecorded && strcmp(given, "on") != 0)
+        return psr_fail(PSR_ERR_USAGE, "PSR_CUDA_RECORDINGS=%.100s: it is on or off", given);
+    return PSR_OK;
+}
+
 /* ---- the worker ---- */
 
 /* A failure that another thread found. */
@@ -109,6 +119,7 @@ typedef struct worker {
     psr_worker_start start;   /* set when all have agreed */
     char data[PSR_PATH_MAX];  /* where config's data set is on this host */
     char plans[PSR_PATH_MAX]; /* where a GPU's plans are kept; "": nowhere */
+    bool unrecorded;          /* passes on a GPU are not recorded */
     psr_facts facts;
     psr_host_data *host_data; /* it is being read, until all processes have agreed */
     psr_opened *opened;       /* host_data's result */
@@ -654,6 +665,7 @@ static psr_err train(worker *w)
         .total_steps = w->start.total_steps,
         .evaluates_first = w->start.evaluates_first,
         .plan_directory = w->plans[0] != '\0' ? w->plans : NULL,
+        .unrecorded = w->unrecorded,
     };
     if (trainer.first_step > trainer.total_steps)
         return psr_fail(PSR_ERR_USAGE,
@@ -827,6 +839,8 @@ int main(int argc, char **argv)
     psr_err err = psr_gpu_enter(a.config.device, argv);
     if (err == PSR_OK)
         err = find_plan_directory(w.plans, sizeof w.plans);
+    if (err == PSR_OK)
+        err = find_unrecorded(&w.unrecorded);
     if (err == PSR_OK)
         err = start(&a, &w, &spawns);
     if (spawns)

@@ -97,6 +97,7 @@ static psr_err compile(psr_trainer *t)
         .device = named ? device : t->number_on_host,
         .shares_devices = !named,
         .plan_directory = t->plan_directory,
+        .unrecorded = t->unrecorded,
         .precision = t->config->precision,
         .max_batch = t->config->batch_size,
         .label_smoothing = t->config->label_smoothing,
@@ -241,6 +242,7 @@ psr_err psr_trainer_init(const psr_trainer_options *options, psr_trainer *ret_tr
         .total_steps = options->total_steps,
         .evaluates_first = options->evaluates_first,
         .plan_directory = options->plan_directory,
+        .unrecorded = options->unrecorded,
     };
     psr_err err = init_parts(&trainer);
     if (err != PSR_OK) {

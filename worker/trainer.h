@@ -50,7 +50,8 @@ typedef struct psr_trainer {
     /* --seconds has ended the run: an evaluation is the run's own, and is not left out because no
      * step follows */
     bool evaluates_at_end;
-    const char *plan_directory; /* psr_backend_options'; borrowed for life */
+    const char *plan_directory; /* psr_backend_options', as the next; borrowed for life */
+    bool unrecorded;
 } psr_trainer;
 
 typedef struct psr_trainer_options {
@@ -64,7 +65,9 @@ typedef struct psr_trainer_options {
     uint32_t number_on_host; /* of this process, among its host's workers */
     uint64_t first_step, total_steps;
     bool evaluates_first;
-    const char *plan_directory; /* psr_backend_options'; borrowed for the trainer's life */
+    const char *plan_directory; /* psr_backend_options', as the next; borrowed for the trainer's
+                                   life */
+    bool unrecorded;
 } psr_trainer_options;
 
 /* The sampler that distributes count samples among the ranks of a run. Its batches are those of

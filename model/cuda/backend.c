@@ -13,6 +13,7 @@
 #include "model/cuda/device_memory.h"
 #include "model/cuda/executable.h"
 #include "model/cuda/handover.h"
+#include "model/cuda/stretches.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,7 @@ typedef struct cuda {
     const psr_network *net;
     psr_cuda_type type;
     double label_smoothing;
+    bool unrecorded;
     uint32_t max_batch;
     psr_cuda_stream *coming, *computing;
     psr_cuda_event *came;
@@ -77,6 +79,23 @@ static void cuda_destroy(void *object)
     free(self);
 }
 
+static psr_err find_stretches(cuda *self, psr_cuda_executable *of)
+{
+    bool *has_buckets = calloc(self->net->node_count, sizeof *has_buckets);
+    if (has_buckets == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "cuda: out of memory for the stretches of a pass");
+    for (uint32_t node = 0; node < self->net->node_count; node++)
+        has_buckets[node] = psr_cuda_handover_has_buckets(self->handover, node);
+    const psr_cuda_stretches_options options = {.api = self->api,
+                                                .device = self->device,
+                                                .stream = self->computing,
+                                                .unrecorded = self->unrecorded,
+                                                .has_buckets = has_buckets};
+    const psr_err err = psr_cuda_stretches_new(&options, of, &of->stretches);
+    free(has_buckets);
+    return err;
+}
+
 /* Makes room for the newest executable. All get new addresses when something has moved. */
 static psr_err settle(cuda *self)
 {
@@ -86,7 +105,7 @@ static psr_err settle(cuda *self)
                                         &moved));
     for (uint32_t i = moved ? 0 : self->executable_count - 1; i < self->executable_count; i++)
         psr_cuda_executable_bind(self->executables[i], self->memory.at);
-    return PSR_OK;
+    return find_stretches(self, newest);
 }
 
 /* The executable for count samples, made at first use. */
@@ -169,6 +188,7 @@ static psr_err cuda_create(const psr_network *net, const psr_backend_options *op
     self->net = net;
     self->type = options->precision == PSR_PRECISION_BF16 ? PSR_CUDA_BF16 : PSR_CUDA_FLOAT32;
     self->label_smoothing = options->label_smoothing;
+    self->unrecorded = options->unrecorded;
     self->max_batch = options->max_batch;
     const psr_err err = build(self, options);
     if (err != PSR_OK) {
@@ -261,7 +281,7 @@ static psr_err run_steps(pass *p)
     const cuda *self = p->self;
     const psr_cuda_program *program = p->executable->program;
     bool backward = false;
-    for (uint32_t i = 0; i < program->step_count; i++) {
+    for (uint32_t i = 0; i < program->step_count;) {
         const psr_cuda_step *step = &program->steps[i];
         if (step->backward && !backward)
             PSR_TRY(psr_cuda_handover_begin_gradients(self->handover));
@@ -270,8 +290,8 @@ static psr_err run_steps(pass *p)
             PSR_TRY(report_gradients(p, step->node + 1));
         else
             PSR_TRY(ask_weights(p, step->node));
-        PSR_TRY(psr_cuda_executable_step(p->executable, i, &p->values, self->api, self->computing,
-                                         self->memory.workspace));
+        PSR_TRY(psr_cuda_stretches_run(p->executable->stretches, i, &p->values,
+                                       self->memory.workspace, &i));
     }
     return program->training ? report_gradients(p, 0) : PSR_OK;
 }

@@ -1,6 +1,7 @@
 #include "model/cuda/executable.h"
 
 #include "model/cuda/kernels/launch.h"
+#include "model/cuda/stretches.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -84,6 +85,7 @@ void psr_cuda_executable_free(psr_cuda_executable *executable)
 {
     if (executable == NULL)
         return;
+    psr_cuda_stretches_free(executable->stretches);
     psr_cuda_program_free(executable->program);
     free(executable->plans);
     free(executable->bound);
@@ -94,6 +96,7 @@ void psr_cuda_executable_bind(psr_cuda_executable *executable,
                               void *const memory[PSR_CUDA_MEMORY_COUNT])
 {
     const psr_cuda_program *program = executable->program;
+    psr_cuda_stretches_forget(executable->stretches);
     for (uint32_t i = 0; i < program->step_count; i++) {
         const psr_cuda_step *step = &program->steps[i];
         psr_cuda_bound *bound = &executable->bound[i];
@@ -129,6 +132,24 @@ static void complete(psr_cuda_kernel kernel, const psr_cuda_pass *pass, psr_cuda
             a->loss.shares = NULL;
         }
     }
+}
+
+/* Completes them for a pass in which nothing is 0, as it is in the program where it changes. */
+bool psr_cuda_executable_changes(const psr_cuda_executable *executable, uint32_t i)
+{
+    const psr_cuda_step *step = &executable->program->steps[i];
+    psr_cuda_arguments completed;
+    psr_batch batch;
+    psr_cuda_pass pass;
+    if (step->graph != PSR_NONE)
+        return false;
+    memset(&batch, 1, sizeof batch);
+    memset(&pass, 1, sizeof pass);
+    batch.second = NULL;
+    pass.batch = &batch;
+    memcpy(&completed, &executable->bound[i].arguments, sizeof completed);
+    complete(step->kernel, &pass, &completed);
+    return memcmp(&completed, &executable->bound[i].arguments, sizeof completed) != 0;
 }
 
 psr_err psr_cuda_executable_step(const psr_cuda_executable *executable, uint32_t i,

@@ -8,6 +8,7 @@
 #include "model/cuda/program.h"
 
 typedef struct psr_cuda_planned psr_cuda_planned;
+typedef struct psr_cuda_stretches psr_cuda_stretches; /* stretches.h */
 
 /* Plans of one device, each graph once. The device is borrowed. */
 typedef struct psr_cuda_plans {
@@ -29,8 +30,9 @@ typedef union psr_cuda_bound {
 
 typedef struct psr_cuda_executable {
     psr_cuda_program *program;
-    const psr_cuda_plan **plans; /* [graph_count]; borrowed */
-    psr_cuda_bound *bound;       /* [step_count] */
+    const psr_cuda_plan **plans;   /* [graph_count]; borrowed */
+    psr_cuda_bound *bound;         /* [step_count] */
+    psr_cuda_stretches *stretches; /* owned; NULL until its user makes them */
 } psr_cuda_executable;
 
 /* What changes with each pass. */
@@ -51,6 +53,9 @@ void psr_cuda_executable_free(psr_cuda_executable *executable); /* NULL allowed 
 /* memory: where each kind begins. To be called before the first step, and when one has moved. */
 void psr_cuda_executable_bind(psr_cuda_executable *executable,
                               void *const memory[PSR_CUDA_MEMORY_COUNT]);
+
+/* Whether step number i is given other arguments in each pass. To be asked once bound. */
+bool psr_cuda_executable_changes(const psr_cuda_executable *executable, uint32_t i);
 
 /* Orders step number i on stream. COMPUTE. */
 PSR_MUST_CHECK psr_err psr_cuda_executable_step(const psr_cuda_executable *executable, uint32_t i,

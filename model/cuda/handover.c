@@ -224,6 +224,14 @@ void psr_cuda_handover_free(psr_cuda_handover *handover)
 
 /* ---- in a pass ---- */
 
+bool psr_cuda_handover_has_buckets(const psr_cuda_handover *handover, uint32_t node)
+{
+    for (uint32_t b = 0; b < handover->o.buckets->count; b++)
+        if (handover->first_reader[b] == node)
+            return true;
+    return false;
+}
+
 psr_err psr_cuda_handover_weights(psr_cuda_handover *h, uint32_t node, const float *weights)
 {
     for (uint32_t b = h->o.buckets->count; b-- > 0;) {

@@ -33,6 +33,10 @@ PSR_MUST_CHECK psr_err psr_cuda_handover_new(const psr_cuda_handover_options *op
 /* Waits for the device; fences that have not passed are told. NULL allowed. */
 void psr_cuda_handover_free(psr_cuda_handover *handover);
 
+/* Of its buckets node is the first reader: psr_cuda_handover_weights and _gradients have something
+ * to do there. */
+bool psr_cuda_handover_has_buckets(const psr_cuda_handover *handover, uint32_t node);
+
 /* Orders the copies of the buckets that node is the first to read, which are in weights now.
  * COMPUTE. */
 PSR_MUST_CHECK psr_err psr_cuda_handover_weights(psr_cuda_handover *handover, uint32_t node,

@@ -76,10 +76,10 @@ def check_modes(tap, psring, directory, case):
 
 def check_resume(tap, psring, directory):
     options = dict(COMMON, **CASES["mlp"][0], mode="ring", **{"checkpoint-every": 2})
-    whole = Run(psring, directory, "whole", options)
+    whole = Run(psring, directory, "whole", options, env=dict(os.environ, PSR_CUDA_RECORDINGS="off"))
     resumed = Run(psring, directory, "resumed", dict(options, mode="ps", resume=os.path.join(whole.out, "checkpoints", "step-2")))
     tap.ok(resumed.status == 0 and resumed.hashes() == {step: hash for step, hash in whole.hashes().items() if step > 2},
-           "a resumed run ends later steps with the same bits", whole.why() + resumed.why())
+           "a resumed run, whose passes are recorded, ends later steps with the same bits", whole.why() + resumed.why())
 
 
 def check_refusals(tap, psring, directory, without):
@@ -88,7 +88,7 @@ def check_refusals(tap, psring, directory, without):
     tap.ok(run.status != 0 and "--device cuda:7: this host has 1 GPU" in run.stderr + run.stdout, "a GPU that is not there is named", run.why())
     run = Run(without, directory, "without", options)
     tap.ok(run.status != 0 and "psring-worker-cuda" in run.stderr + run.stdout, "without the program for GPUs, it is named", run.why())
-    for given, said in (("PSR_CUDA_PLANS=plans", "give the path of a directory, from / on"),):
+    for given, said in (("PSR_CUDA_PLANS=plans", "give the path of a directory, from / on"), ("PSR_CUDA_RECORDINGS=no", "it is on or off")):
         name, value = given.split("=")
         worker = subprocess.run([os.path.join(os.path.dirname(psring), "psring-worker-cuda")], env=dict(os.environ, **{name: value}),
                                 capture_output=True, text=True, timeout=PATIENCE_S, check=False)

@@ -1,0 +1,173 @@
+#include "model/cuda/stretches.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct stretch {
+    uint32_t first, count; /* steps */
+    bool records;
+    bool was_ordered;
+    psr_cuda_recording *recording; /* NULL: there is none yet */
+} stretch;
+
+struct psr_cuda_stretches {
+    const psr_cuda_api *api;
+    psr_cuda_device *device;
+    psr_cuda_stream *stream;
+    const psr_cuda_executable *executable;
+    stretch *items;
+    uint32_t count, next; /* next: the one that comes next in a pass */
+};
+
+/* ---- where stretches end ---- */
+
+/* Whether a node of [from, to] has buckets. */
+static bool have_buckets(const bool *has_buckets, uint32_t from, uint32_t to)
+{
+    for (uint32_t node = from; node <= to; node++)
+        if (has_buckets[node])
+            return true;
+    return false;
+}
+
+/* Whether step i goes on with a stretch of steps before it. Of a forward stretch at is the last
+ * node whose weights are there, of a backward one the last node whose gradients may be missing. */
+static bool goes_on(const psr_cuda_program *program, const stretch *s, uint32_t i,
+                    const bool *has_buckets, uint32_t at)
+{
+    const psr_cuda_step *step = &program->steps[i];
+    if (step->backward != program->steps[s->first].backward)
+        return false;
+    return step->backward ? !have_buckets(has_buckets, step->node + 1, at)
+                          : !have_buckets(has_buckets, at + 1, step->node);
+}
+
+static uint32_t move_on(const psr_cuda_step *step, uint32_t at)
+{
+    const bool further = step->backward ? step->node < at : step->node > at;
+    return further ? step->node : at;
+}
+
+/* Returns their number. items: room for one each step. */
+static uint32_t find_stretches(const psr_cuda_executable *e,
+                               const psr_cuda_stretches_options *options, stretch *items)
+{
+    const psr_cuda_program *program = e->program;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < program->step_count; count++) {
+        stretch *s = &items[count];
+        uint32_t at = program->steps[i].node;
+        *s = (stretch){.first = i++, .count = 1};
+        if (psr_cuda_executable_changes(e, s->first))
+            continue;
+        for (; i < program->step_count && !psr_cuda_executable_changes(e, i) &&
+               goes_on(program, s, i, options->has_buckets, at);
+             i++, s->count++)
+            at = move_on(&program->steps[i], at);
+        s->records = s->count > 1 && !options->unrecorded; /* one step is one order already */
+    }
+    return count;
+}
+
+/* ---- the life ---- */
+
+psr_err psr_cuda_stretches_new(const psr_cuda_stretches_options *options,
+                               const psr_cuda_executable *executable,
+                               psr_cuda_stretches **ret_stretches)
+{
+    psr_cuda_stretches *s = calloc(1, sizeof *s);
+    stretch *items = calloc((size_t)executable->program->step_count + 1, sizeof *items);
+    if (s == NULL || items == NULL) {
+        free(s);
+        free(items);
+        return psr_fail(PSR_ERR_NOMEM, "cuda: out of memory for the stretches of a pass");
+    }
+    *s = (psr_cuda_stretches){.api = options->api,
+                              .device = options->device,
+                              .stream = options->stream,
+                              .executable = executable,
+                              .items = items};
+    s->count = find_stretches(executable, options, items);
+    *ret_stretches = s;
+    return PSR_OK;
+}
+
+void psr_cuda_stretches_forget(psr_cuda_stretches *stretches)
+{
+    for (uint32_t i = 0; stretches != NULL && i < stretches->count; i++) {
+        if (stretches->items[i].recording != NULL)
+            stretches->api->recording_free(stretches->items[i].recording);
+        stretches->items[i].recording = NULL;
+    }
+}
+
+void psr_cuda_stretches_free(psr_cuda_stretches *stretches)
+{
+    if (stretches == NULL)
+        return;
+    psr_cuda_stretches_forget(stretches);
+    free(stretches->items);
+    free(stretches);
+}
+
+/* ---- in a pass ---- */
+
+static psr_err order(const psr_cuda_stretches *s, const stretch *of, const psr_cuda_pass *pass,
+                     void *workspace)
+{
+    for (uint32_t i = of->first; i < of->first + of->count; i++)
+        PSR_TRY(psr_cuda_executable_step(s->executable, i, pass, s->api, s->stream, workspace));
+    return PSR_OK;
+}
+
+/* What was begun is ended in any case: the stream records no more. */
+static psr_err record(const psr_cuda_stretches *s, stretch *of, const psr_cuda_pass *pass,
+                      void *workspace)
+{
+    psr_cuda_recording *recording = NULL;
+    char detail[PSR_ERR_DETAIL_BYTES];
+    PSR_TRY(s->api->record_begin(s->stream));
+    const psr_err err = order(s, of, pass, workspace);
+    psr_err_detail_keep(detail);
+    const psr_err ended = s->api->record_end(s->stream, &recording);
+    if (err == PSR_OK && ended == PSR_OK) {
+        of->recording = recording;
+        return PSR_OK;
+    }
+    if (ended == PSR_OK)
+        s->api->recording_free(recording);
+    if (err != PSR_OK)
+        psr_err_detail_restore(detail);
+    return err != PSR_OK ? err : ended;
+}
+
+/* A device that is well but cannot record it, because a library's engine asks for what may not be
+ * recorded or there is no memory for it, is given its steps one by one in every pass. */
+static psr_err try_to_record(const psr_cuda_stretches *s, stretch *of, const psr_cuda_pass *pass,
+                             void *workspace)
+{
+    char detail[PSR_ERR_DETAIL_BYTES];
+    psr_err_detail_keep(detail);
+    if (record(s, of, pass, workspace) == PSR_OK)
+        return PSR_OK;
+    PSR_TRY(s->api->device_check(s->device));
+    psr_err_detail_restore(detail);
+    of->records = false;
+    return PSR_OK;
+}
+
+psr_err psr_cuda_stretches_run(psr_cuda_stretches *stretches, uint32_t first,
+                               const psr_cuda_pass *pass, void *workspace, uint32_t *ret_next)
+{
+    psr_cuda_stretches *s = stretches;
+    s->next = first == 0 ? 0 : s->next;
+    stretch *of = &s->items[s->next++];
+    assert(of->first == first);
+    *ret_next = first + of->count;
+    if (of->records && of->was_ordered && of->recording == NULL)
+        PSR_TRY(try_to_record(s, of, pass, workspace));
+    of->was_ordered = true;
+    return of->recording != NULL ? s->api->recording_run(s->stream, of->recording)
+                                 : order(s, of, pass, workspace);
+}
