@@ -360,7 +360,6 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor)
     return CUDNN_STATUS_SUCCESS;
 }
 
-static int told_device;
 
 /* Several lines, as a text for a person has; count: with its end mark. */
 static void tell_properties(int64_t room, int64_t *count, void *values)
@@ -368,7 +367,7 @@ static void tell_properties(int64_t room, int64_t *count, void *values)
     char text[96];
     *count =
         1 + snprintf(text, sizeof text,
-                     "{\n  \"deviceName\": \"Played\",\n  \"cudaDeviceId\": %d\n}", told_device);
+                     "{\n  \"deviceName\": \"Played\",\n  \"cudaDeviceId\": %d\n}", planned_for);
     if (room >= *count)
         memcpy(values, text, (size_t)*count);
 }
@@ -395,7 +394,7 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t descriptor,
     (void)descriptor;
     (void)type;
     if (name == CUDNN_ATTR_DEVICEPROP_DEVICE_ID)
-        (void)say("planned for %d", planned_for = told_device = *(const int *)values);
+        (void)say("planned for %d", planned_for = *(const int *)values);
     if (name == CUDNN_ATTR_ENGINEHEUR_MODE)
         (void)say("heuristics %d", heuristics = *(const int *)values);
     if (name == CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION) {
