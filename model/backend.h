@@ -59,6 +59,10 @@ typedef struct psr_batch {
     uint32_t epoch;
     uint64_t seed;
     const psr_second_labels *second; /* NULL: each sample has one label */
+    /* Of the back end cuda alone, in fp16: by what gradients are multiplied while they go back
+     * through the network, a power of two; those that are written are divided by it again. What has
+     * overflowed is infinite, or no number. 0: by 1 */
+    float gradient_scale;
 } psr_batch;
 
 /* The arrays that the executable works on; all borrowed for the call. */

@@ -8,6 +8,7 @@
  * The host is ahead of the device: it waits for weights that the exchange has not brought yet, and
  * at the pass's end for the results. Then the gradients of the last buckets may still be on their
  * way, which their fences tell. */
+#include "base/arrays/finite.h"
 #include "model/backend_private.h"
 #include "model/cuda/api.h"
 #include "model/cuda/device_memory.h"
@@ -173,20 +174,26 @@ static psr_err build(cuda *self, const psr_backend_options *options)
     return executable(self, self->max_batch, true, &training);
 }
 
+static psr_cuda_type type_of(psr_precision precision)
+{
+    static const psr_cuda_type types[] = {[PSR_PRECISION_FP32] = PSR_CUDA_FLOAT32,
+                                          [PSR_PRECISION_BF16] = PSR_CUDA_BF16,
+                                          [PSR_PRECISION_FP16] = PSR_CUDA_FP16};
+    return types[precision];
+}
+
 static psr_err cuda_create(const psr_network *net, const psr_backend_options *options,
                            void **ret_self)
 {
     const psr_cuda_api *api = psr_cuda_offered();
     if (api == NULL)
         return psr_fail(PSR_ERR_UNSUPPORTED, "--device cuda: this program knows no GPUs");
-    if (options->precision == PSR_PRECISION_FP16)
-        return psr_fail(PSR_ERR_UNSUPPORTED, "--precision fp16 is not there on GPUs");
     cuda *self = calloc(1, sizeof *self);
     if (self == NULL)
         return psr_fail(PSR_ERR_NOMEM, "cuda: out of memory");
     self->api = api;
     self->net = net;
-    self->type = options->precision == PSR_PRECISION_BF16 ? PSR_CUDA_BF16 : PSR_CUDA_FLOAT32;
+    self->type = type_of(options->precision);
     self->label_smoothing = options->label_smoothing;
     self->unrecorded = options->unrecorded;
     self->max_batch = options->max_batch;
@@ -263,6 +270,12 @@ static psr_err ask_weights(pass *p, uint32_t node)
     return PSR_OK;
 }
 
+/* What gradients are multiplied by on their way back through the network. */
+static float gradient_scale(const psr_batch *batch)
+{
+    return batch->gradient_scale > 0 ? batch->gradient_scale : 1;
+}
+
 /* The gradients of all nodes behind `node` are ordered. */
 static psr_err report_gradients(pass *p, uint32_t node)
 {
@@ -284,7 +297,8 @@ static psr_err run_steps(pass *p)
     for (uint32_t i = 0; i < program->step_count;) {
         const psr_cuda_step *step = &program->steps[i];
         if (step->backward && !backward)
-            PSR_TRY(psr_cuda_handover_begin_gradients(self->handover));
+            PSR_TRY(psr_cuda_handover_begin_gradients(self->handover,
+                                                      1 / gradient_scale(p->values.batch)));
         backward = step->backward;
         if (backward)
             PSR_TRY(report_gradients(p, step->node + 1));
@@ -312,7 +326,10 @@ static psr_err fetch(const pass *p, float *logits, psr_pass_result *ret_result)
         PSR_TRY(self->api->copy(self->computing, m->logits,
                                 (char *)m->at[place->memory] + place->offset, place->bytes));
     PSR_TRY(self->api->stream_synchronize(self->computing));
-    if (program->training)
+    /* fp16: activations that have overflowed make the step one that is left out, and statistics of
+     * them are not kept. */
+    if (program->training &&
+        (self->type != PSR_CUDA_FP16 || psr_finite(m->buffers, self->net->buffers.length)))
         memcpy(p->state->buffers, m->buffers, buffers);
     if (logits != NULL)
         memcpy(logits, m->logits, place->bytes);
@@ -360,7 +377,7 @@ static psr_err cuda_train(void *object, const psr_batch *batch, const psr_exec_s
               .executable = exec,
               .state = state,
               .readiness = readiness,
-              .values = {batch, loss_scale, self->label_smoothing},
+              .values = {batch, loss_scale * gradient_scale(batch), self->label_smoothing},
               .done = self->net->node_count};
     return run(&p, NULL, ret_result);
 }

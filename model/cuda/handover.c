@@ -31,6 +31,7 @@ struct psr_cuda_handover {
     psr_cuda_event *computed, *left;
     bool has_left;              /* left was recorded, behind the landing of a pass's gradients */
     float *weights, *gradients; /* pinned: params.length floats */
+    float factor;               /* of this pass's gradients */
     uint32_t *first_reader;     /* [buckets]: a node */
     node_fence *fences;         /* [node_count] */
 };
@@ -96,6 +97,15 @@ static void pass_fence(node_fence *f, bool landed)
         f->listeners[i].told(f->listeners[i].context);
 }
 
+static void land_run(const psr_cuda_handover *h, size_t begin, size_t end, float *gradients)
+{
+    if (h->factor == 1)
+        memcpy(gradients + begin, h->gradients + begin, (end - begin) * sizeof(float));
+    else
+        for (size_t i = begin; i < end; i++)
+            gradients[i] = h->gradients[i] * h->factor;
+}
+
 /* The padding between tensors is not ours to write. */
 static void land_bucket(const psr_cuda_handover *h, const psr_bucket *bucket, float *gradients)
 {
@@ -106,7 +116,7 @@ static void land_bucket(const psr_cuda_handover *h, const psr_bucket *bucket, fl
         const size_t begin = t->offset > bucket->offset ? t->offset : bucket->offset,
                      end = t->offset + t->count < bucket_end ? t->offset + t->count : bucket_end;
         if (begin < end)
-            memcpy(gradients + begin, h->gradients + begin, (end - begin) * sizeof(float));
+            land_run(h, begin, end, gradients);
     }
 }
 
@@ -246,9 +256,13 @@ psr_err psr_cuda_handover_weights(psr_cuda_handover *h, uint32_t node, const flo
     return PSR_OK;
 }
 
-psr_err psr_cuda_handover_begin_gradients(psr_cuda_handover *h)
+/* Nothing of the pass before lands any more. */
+psr_err psr_cuda_handover_begin_gradients(psr_cuda_handover *h, float factor)
 {
-    return h->has_left ? h->o.api->event_synchronize(h->left) : PSR_OK;
+    if (h->has_left)
+        PSR_TRY(h->o.api->event_synchronize(h->left));
+    h->factor = factor;
+    return PSR_OK;
 }
 
 static psr_err copy_buckets(psr_cuda_handover *h, uint32_t node)

@@ -43,8 +43,8 @@ PSR_MUST_CHECK psr_err psr_cuda_handover_weights(psr_cuda_handover *handover, ui
                                                  const float *weights);
 
 /* Before the first gradient of a pass is written: waits until those of the pass before have left.
- * COMPUTE. */
-PSR_MUST_CHECK psr_err psr_cuda_handover_begin_gradients(psr_cuda_handover *handover);
+ * factor: what those of this pass are multiplied by on their way. COMPUTE. */
+PSR_MUST_CHECK psr_err psr_cuda_handover_begin_gradients(psr_cuda_handover *handover, float factor);
 
 /* Once a pass for each of these buckets somebody may ask the fence to tell.
  *

@@ -45,6 +45,7 @@ typedef struct setting {
     float *images, *weights, *buffers;
     uint32_t *labels, *samples;
     const char *algorithms; /* direct, unless a test says otherwise */
+    float gradient_scale;   /* of a GPU's passes; 0: 1 */
 } setting;
 
 typedef struct outcome {

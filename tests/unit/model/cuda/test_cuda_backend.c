@@ -1,10 +1,11 @@
 /* The back end cuda against the reference loops, on a GPU that this processor plays: every operator
- * in odd shapes and whole small networks, in float32 and bf16, batches of other sizes; and that
- * numbers do not depend on when streams come to their orders. The contract of the hooks is
+ * in odd shapes and whole small networks, in float32, bf16 and fp16, batches of other sizes; and
+ * that numbers do not depend on when streams come to their orders. The contract of the hooks is
  * test_backend.c's. */
 #include "model/backend.h"
 #include "model/cuda/api.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,19 +15,32 @@
 #include "tests/unit/model/parity.h"
 
 static const tolerance fp32 = {2e-4, 2e-4}, bf16 = {2e-2, 0.25}, none = {0, 0};
+/* Values have three bits more than in bf16. */
+static const tolerance fp16 = {4e-3, 0.12};
 
-/* The first count samples, in float32 and bf16 (none: left out). */
+/* By what the loss is scaled, so that small gradients keep their bits. */
+#define SCALE 4096
+
+/* The first count samples in another precision. */
+static void compare_rounded(const setting *s, uint32_t count, psr_precision precision,
+                            const outcome *expected, tolerance limit)
+{
+    outcome found = outcome_of(s, PSR_BACKEND_CUDA, precision, 1, count);
+    assert_alike(s, &found, expected, count, limit);
+    outcome_done(&found);
+}
+
+/* The first count samples, in float32 and bf16 (none: left out), and all samples in fp16 too. */
 static void compare_batch(const setting *s, uint32_t count, tolerance rounded)
 {
     outcome expected = outcome_of(s, PSR_BACKEND_REFERENCE, PSR_PRECISION_FP32, 1, count);
-    outcome found = outcome_of(s, PSR_BACKEND_CUDA, PSR_PRECISION_FP32, 1, count);
-    assert_alike(s, &found, &expected, count, fp32);
-    outcome_done(&found);
-    if (rounded.value > 0) {
-        found = outcome_of(s, PSR_BACKEND_CUDA, PSR_PRECISION_BF16, 1, count);
-        assert_alike(s, &found, &expected, count, rounded);
-        outcome_done(&found);
-    }
+    compare_rounded(s, count, PSR_PRECISION_FP32, &expected, fp32);
+    if (rounded.value > 0)
+        compare_rounded(s, count, PSR_PRECISION_BF16, &expected, rounded);
+    setting scaled = *s;
+    scaled.gradient_scale = SCALE;
+    if (rounded.value > 0 && count == s->max_batch)
+        compare_rounded(&scaled, count, PSR_PRECISION_FP16, &expected, fp16);
     outcome_done(&expected);
 }
 
@@ -103,6 +117,61 @@ static void the_residual_networks_agree(void **state)
     }
 }
 
+/* ---- fp16 ---- */
+
+/* A power of two is taken out of a float32 again without a rounding. */
+static void a_scale_of_the_loss_changes_no_bit_of_float32(void **state)
+{
+    (void)state;
+    setting s = setting_of(everything(), 4);
+    outcome plain = outcome_of(&s, PSR_BACKEND_CUDA, PSR_PRECISION_FP32, 1, 4);
+    s.gradient_scale = SCALE;
+    outcome scaled = outcome_of(&s, PSR_BACKEND_CUDA, PSR_PRECISION_FP32, 1, 4);
+    assert_same_bits(&s, &scaled, &plain);
+    outcome_done(&plain);
+    outcome_done(&scaled);
+    setting_done(&s);
+}
+
+static bool all_finite(const float *x, size_t count)
+{
+    size_t finite = 0;
+    for (size_t i = 0; i < count; i++)
+        finite += isfinite(x[i]) != 0;
+    return finite == count;
+}
+
+/* Losses and statistics are those of the forward pass, which is not scaled. */
+static void a_gradient_that_overflows_is_not_finite(void **state)
+{
+    (void)state;
+    setting s = setting_of(named("convnet", 1, 28, PSR_SHORTCUT_A), 3);
+    s.gradient_scale = SCALE;
+    outcome found = outcome_of(&s, PSR_BACKEND_CUDA, PSR_PRECISION_FP16, 1, 3);
+    const double loss = found.trained.loss_sum;
+    assert_true(all_finite(found.gradients, s.net->params.length));
+    s.gradient_scale = 1 << 24;
+    passes(&s, &found, 3);
+    assert_false(all_finite(found.gradients, s.net->params.length));
+    assert_true(found.trained.loss_sum == loss);
+    outcome_done(&found);
+    setting_done(&s);
+}
+
+/* An infinite mean would stay in the running one for ever. */
+static void activations_that_overflow_leave_statistics_as_they_were(void **state)
+{
+    (void)state;
+    setting s = setting_of(norm_alone(5), 4);
+    for (size_t i = 0; i < (size_t)4 * s.net->channels * s.net->height * s.net->width; i++)
+        s.images[i] *= 1e6f;
+    outcome found = outcome_of(&s, PSR_BACKEND_CUDA, PSR_PRECISION_FP16, 1, 4);
+    assert_false(isfinite(found.trained.loss_sum));
+    assert_memory_equal(found.buffers, s.buffers, s.net->buffers.length * sizeof(float));
+    outcome_done(&found);
+    setting_done(&s);
+}
+
 /* ---- orders ---- */
 
 static void use_streams(psr_emulator_streams streams, uint64_t seed)
@@ -176,8 +245,6 @@ static void what_it_cannot_do_is_refused(void **state)
     setting s = setting_of(norm_alone(5), 3);
     expect_failure(try_new(&s, 1, PSR_PRECISION_FP32), PSR_ERR_UNSUPPORTED,
                    "--device cuda:1: this host has 1 GPU, numbered from 0");
-    expect_failure(try_new(&s, 0, PSR_PRECISION_FP16), PSR_ERR_UNSUPPORTED,
-                   "--precision fp16 is not there on GPUs");
     setting_done(&s);
 }
 
@@ -243,6 +310,9 @@ int main(void)
         cmocka_unit_test(the_other_operators_agree),
         cmocka_unit_test(the_small_networks_agree),
         cmocka_unit_test(the_residual_networks_agree),
+        cmocka_unit_test(a_scale_of_the_loss_changes_no_bit_of_float32),
+        cmocka_unit_test(a_gradient_that_overflows_is_not_finite),
+        cmocka_unit_test(activations_that_overflow_leave_statistics_as_they_were),
         cmocka_unit_test(numbers_are_the_same_in_every_order_of_the_streams),
         cmocka_unit_test(the_batch_that_would_fit_is_named),
         cmocka_unit_test(what_it_cannot_do_is_refused),
