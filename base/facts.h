@@ -61,6 +61,9 @@ typedef struct psr_worker_start {
     psr_pace pace;                    /* of the run */
     char group[PSR_GROUP_TEXT_BYTES]; /* worker 0's (psr_facts); "": it has none */
     bool evaluates_first;             /* an evaluation after first_step is due and was cut */
+    /* --precision fp16: the checkpoint's (model/loss_scale.h); scale 0: there is none */
+    uint32_t loss_scale, loss_scale_taken;
+    uint64_t skipped_steps;
 } psr_worker_start;
 
 PSR_MUST_CHECK psr_err psr_worker_start_to_json(const psr_worker_start *start, char **ret_json);

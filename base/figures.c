@@ -85,6 +85,11 @@ const psr_figure_definition psr_figure_definitions[PSR_FIGURE_COUNT] = {
          "share of the last epoch's samples, as far as this run took them, that the network had "
          "right when it learned from them, from 0 to 1"},
     [PSR_FIGURE_TEST_COUNT] = {"test_count", "", "samples of the test set"},
+    [PSR_FIGURE_SKIPPED_STEPS] =
+        {"skipped_steps", "",
+         "--precision fp16: how many of steps were left out, because a gradient overflowed"},
+    [PSR_FIGURE_LOSS_SCALE] = {"loss_scale", "",
+                               "--precision fp16: what the loss is multiplied by at the end"},
 };
 
 uint64_t psr_warmup_steps(uint64_t own_steps)

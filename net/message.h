@@ -131,7 +131,7 @@ typedef enum psr_message_type {
     /* worker -> worker */
     PSR_MSG_RING = 70, /* a slice of a chunk of a bucket */
 
-    /* to worker 0 and back, with --clip-norm */
+    /* to worker 0 and back, with --clip-norm and with --precision fp16 */
     PSR_MSG_NORM = 72, /* a bucket's sum of squares, or that of all */
 
     /* between members, when one view follows another */
@@ -159,6 +159,9 @@ typedef enum psr_message_type {
 #define PSR_SECTION_PULLED 2u
 /* With --ema the averages over the ranks of what PSR_SECTION_EMA_RANK has, of worker 0 */
 #define PSR_SECTION_EMA_BUFFERS 3u
+/* With --precision fp16 the scale of the loss and its counts, of worker 0, in an array of their
+ * own. No RESTORE: they come with WELCOME */
+#define PSR_SECTION_LOSS_SCALE 4u
 /* State array i of the optimizer. In mode ps the shards send it; in ring and local worker 0, or
  * each worker for the buckets that it holds */
 #define PSR_SECTION_SLOT(i) (16u + (i))

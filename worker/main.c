@@ -608,6 +608,7 @@ static psr_err start_exchange(worker *w, const psr_ways *ways)
         .rank = psr_member_self(w->member).rank,
         .gpu = sums_on_gpus ? &w->gpu : NULL,
         .ways = ways,
+        .skipped_steps = w->start.skipped_steps,
         .weights = weights,
         .gradients = alone ? NULL : make_gradients(w),
         .weights_in_place = w->memory.transport != NULL,
@@ -666,6 +667,9 @@ static psr_err train(worker *w)
         .evaluates_first = w->start.evaluates_first,
         .plan_directory = w->plans[0] != '\0' ? w->plans : NULL,
         .unrecorded = w->unrecorded,
+        .loss_scale = {.scale = w->start.loss_scale,
+                       .taken = w->start.loss_scale_taken,
+                       .skipped = w->start.skipped_steps},
     };
     if (trainer.first_step > trainer.total_steps)
         return psr_fail(PSR_ERR_USAGE,

@@ -69,6 +69,9 @@ void psr_metrics_print(const psr_metrics *m, char line[static PSR_METRICS_LINE_M
         psr_text_add(&end, ", \"hash\": \"%016" PRIx64 "\"", m->hash);
     if (m->has_norm)
         add_real(&end, "gradient_norm", m->norm);
+    if (m->loss_scale > 0)
+        psr_text_add(&end, ", \"loss_scale\": %" PRIu32 ", \"skipped\": %s", m->loss_scale,
+                     m->skipped ? "true" : "false");
     if (m->has_test)
         add_test(&end, &m->test, m->has_ema ? &m->ema : NULL);
     psr_text_add(&end, "}");
@@ -104,6 +107,9 @@ psr_err psr_outcome_to_json(const psr_outcome *o, const char *links, char **ret_
     add_real(&end, "loss", o->loss);
     add_test(&end, &o->test, o->has_ema ? &o->ema : NULL);
     add_real(&end, "train_accuracy", o->train_accuracy);
+    if (o->loss_scale > 0)
+        psr_text_add(&end, ", \"loss_scale\": %" PRIu32 ", \"skipped_steps\": %" PRIu64,
+                     o->loss_scale, o->skipped_steps);
     psr_text_add(&end,
                  ", \"test_count\": %" PRIu64 ", \"hash\": \"%016" PRIx64
                  "\", \"stopped\": %s, \"links\": %s}",

@@ -49,10 +49,12 @@ typedef struct psr_metrics {
     /* the oldest weights that this step used: how many updates behind (SSP, async) */
     uint64_t staleness;
     bool has_hash;
-    uint64_t hash; /* of the weights after this step */
-    bool has_norm; /* --clip-norm, worker 0 */
-    double norm;   /* of the step's gradient over all parameters, before it was clipped */
-    bool has_test; /* an evaluation followed this step */
+    uint64_t hash;       /* of the weights after this step */
+    bool has_norm;       /* --clip-norm, worker 0 */
+    double norm;         /* of the step's gradient over all parameters, before it was clipped */
+    uint32_t loss_scale; /* --precision fp16, worker 0: what the loss was multiplied by; 0: none */
+    bool skipped;        /* then: the gradient has overflowed, and the step was left out */
+    bool has_test;       /* an evaluation followed this step */
     psr_test_figures test;
     bool has_ema; /* --ema: so was the average of the weights evaluated */
     psr_test_figures ema;
@@ -84,6 +86,10 @@ typedef struct psr_outcome {
     double train_accuracy;
     uint64_t test_count;
     uint64_t hash;
+    /* --precision fp16: what the next step's loss would be multiplied by (0: not scaled), and how
+     * many steps were left out */
+    uint32_t loss_scale;
+    uint64_t skipped_steps;
     bool stopped;  /* it stopped before its last step because it was told to */
     bool left_out; /* it left out an evaluation because it was told to stop */
 } psr_outcome;

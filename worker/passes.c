@@ -160,7 +160,8 @@ static void cut(const running *r, uint32_t index, part *ret_part)
                                   .count = count,
                                   .epoch = loaded->epoch,
                                   .seed = t->config->seed,
-                                  .second = mixed ? &ret_part->second : NULL};
+                                  .second = mixed ? &ret_part->second : NULL,
+                                  .gradient_scale = (float)t->loss_scale.scale};
     ret_part->state = (psr_exec_state){
         .weights = psr_exchange_weights(t->exchange),
         .gradients = ret_part->last ? r->share->gradients

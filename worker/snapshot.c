@@ -42,6 +42,16 @@ static psr_err save_frozen(psr_trainer *t, uint64_t steps)
     return PSR_OK;
 }
 
+static psr_err save_loss_scale(psr_trainer *t, uint64_t steps)
+{
+    float numbers[PSR_LOSS_SCALE_NUMBERS];
+    if (!psr_config_scales_loss(t->config))
+        return PSR_OK;
+    psr_loss_scale_to_floats(&t->loss_scale, numbers);
+    return psr_session_checkpoint(t->session, steps, PSR_SECTION_LOSS_SCALE, numbers,
+                                  (psr_span){0, PSR_LOSS_SCALE_NUMBERS});
+}
+
 static psr_err save_first_workers(psr_trainer *t, uint64_t steps, const float *averaged)
 {
     const float *weights = psr_exchange_saved_weights(t->exchange);
@@ -52,6 +62,7 @@ static psr_err save_first_workers(psr_trainer *t, uint64_t steps, const float *a
     if (psr_exchange_pulls_differences(t->exchange))
         PSR_TRY(
             save(t, steps, PSR_SECTION_PULLED, psr_exchange_weights(t->exchange), &t->net->params));
+    PSR_TRY(save_loss_scale(t, steps));
     return save(t, steps, PSR_SECTION_BUFFERS, averaged, &t->net->buffers);
 }
 

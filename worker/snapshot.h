@@ -4,7 +4,8 @@
  * Who sends and who receives which section (sections of net/message.h):
  *     out   weights (or what it has of them, if they come as differences), averaged statistics:
  *           worker 0; own statistics (both of these also of --ema's averages), and what is owed of
- *           gradients (--compress): each rank; optimizer slots: who makes the updates: the shards,
+ *           gradients (--compress): each rank; the scale of the loss (fp16): worker 0, which gets
+ *           it back with the step that begins; optimizer slots: who makes the updates: the shards,
  *           worker 0, or each worker of the buckets that it holds. All as CHECKPOINT pieces to the
  *           scheduler.
  *     in    worker 0 has them from psr_network_init, --init or the scheduler's RESTORE pieces,

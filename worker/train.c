@@ -44,6 +44,7 @@ typedef struct training {
     /* The training clock: time since START less that of evaluations and checkpoints. */
     double start_s, aside_s;
     uint64_t settled; /* completed steps when all weights had last landed */
+    bool skipped;     /* --precision fp16: the last step was left out */
     /* bytes of evaluations and checkpoints, for the next line */
     uint64_t carried_sent, carried_received, carried_lent;
     psr_pass_times *times; /* --record, in worker 0; owned; NULL: none */
@@ -164,20 +165,24 @@ static void return_batch(training *tr, uint32_t index)
     tr->shares[index].batch = NULL;
 }
 
-/* What the passes gave. */
-static psr_err take_result(turn *now, const psr_share *share)
+static psr_err check_loss(const turn *now)
+{
+    if (now->count == 0 || isfinite(now->metrics.loss))
+        return PSR_OK;
+    return psr_fail(PSR_ERR_NUMERIC,
+                    "step %" PRIu64 ": the loss of worker %" PRIu32
+                    " is not finite (%g); a lower --lr or --warmup would be right",
+                    now->metrics.step, now->metrics.rank, psr_shown(now->metrics.loss));
+}
+
+/* What the passes gave. A step that may be left out is judged at its end. */
+static psr_err take_result(const psr_trainer *t, turn *now, const psr_share *share)
 {
     now->loss_sum = share->result.loss_sum;
     now->correct = share->result.correct;
-    if (now->count == 0)
-        return PSR_OK;
-    now->metrics.loss = now->loss_sum / now->count;
-    if (!isfinite(now->metrics.loss))
-        return psr_fail(PSR_ERR_NUMERIC,
-                        "step %" PRIu64 ": the loss of worker %" PRIu32
-                        " is not finite (%g); a lower --lr or --warmup would be right",
-                        now->metrics.step, share->replica->rank, psr_shown(now->metrics.loss));
-    return PSR_OK;
+    if (now->count > 0)
+        now->metrics.loss = now->loss_sum / now->count;
+    return psr_config_scales_loss(t->config) ? PSR_OK : check_loss(now);
 }
 
 /* CANCELLED: this step must not be taken. */
@@ -195,7 +200,7 @@ static psr_err take_turn(training *tr, uint64_t step, uint32_t index)
     if (err == PSR_OK)
         err = psr_passes_run(&tr->passes, share, 1);
     if (err == PSR_OK)
-        err = take_result(now, share);
+        err = take_result(t, now, share);
     if (err == PSR_OK)
         err = psr_exchange_end_step(t->exchange);
     if (err == PSR_OK)
@@ -236,7 +241,7 @@ static psr_err take_turns_together(training *tr, uint64_t step)
     if (err == PSR_OK)
         err = psr_passes_run(&tr->passes, tr->shares, t->replica_count);
     for (uint32_t i = 0; i < t->replica_count && err == PSR_OK; i++)
-        err = take_result(&tr->turns[i], &tr->shares[i]);
+        err = take_result(t, &tr->turns[i], &tr->shares[i]);
     for (uint32_t i = 0; i < t->replica_count && err == PSR_OK; i++)
         err = hand_over(tr, step, i);
     for (uint32_t i = 0; i < t->replica_count; i++)
@@ -331,7 +336,22 @@ static psr_err tell_metrics(training *tr, uint64_t steps)
     const psr_metrics *m = &tr->turns[0].metrics;
     if (due(t->config->log_every, steps) && tr->turns[0].count > 0)
         psr_log_plain("epoch: %" PRIu32 " step: %" PRIu64 ", loss is %.16g", m->epoch, steps,
-                      m->loss);
+                      psr_shown(m->loss));
+    return PSR_OK;
+}
+
+/* --precision fp16: all know alike whether the step was taken, and what the next one's scale is. */
+static psr_err judge_step(training *tr, bool taken)
+{
+    psr_trainer *t = tr->t;
+    psr_metrics *m = &tr->turns[0].metrics;
+    m->loss_scale = psr_trainer_is_first(t) ? t->loss_scale.scale : 0;
+    m->skipped = !taken;
+    psr_err err = psr_loss_scale_step(t->config, taken, &t->loss_scale);
+    if (err != PSR_OK)
+        return psr_fail_context(err, "step %" PRIu64, m->step);
+    for (uint32_t i = 0; i < t->replica_count && taken; i++)
+        PSR_TRY(check_loss(&tr->turns[i]));
     return PSR_OK;
 }
 
@@ -341,17 +361,24 @@ static psr_err find_norm(training *tr)
 {
     psr_trainer *t = tr->t;
     psr_metrics *m = &tr->turns[0].metrics;
-    if (t->config->clip_norm == 0 || !psr_trainer_is_first(t))
+    const bool scales = psr_config_scales_loss(t->config);
+    double norm;
+    tr->skipped = false;
+    if (!scales && (t->config->clip_norm == 0 || !psr_trainer_is_first(t)))
         return PSR_OK;
-    PSR_TRY(psr_exchange_gradient_norm(t->exchange, &m->norm));
-    m->has_norm = true;
+    PSR_TRY(psr_exchange_gradient_norm(t->exchange, &norm));
     (void)end_turn(tr, &tr->turns[t->replica_count - 1]);
-    return PSR_OK;
+    tr->skipped = scales && !isfinite(norm);
+    m->has_norm = t->config->clip_norm > 0 && psr_trainer_is_first(t) && !tr->skipped;
+    m->norm = norm;
+    return scales ? judge_step(tr, !tr->skipped) : PSR_OK;
 }
 
+/* A gradient that is not finite has no norm. */
 static bool tells_norms(const training *tr, uint64_t steps)
 {
-    return psr_config_norms_due(tr->t->config, steps) && psr_trainer_is_first(tr->t);
+    return psr_config_norms_due(tr->t->config, steps) && psr_trainer_is_first(tr->t) &&
+           !tr->skipped;
 }
 
 /* --tensorboard-norms: of the weights after the step, and of its gradient. */
@@ -392,11 +419,12 @@ static void count_in_epoch(turn *now)
 }
 
 /* --ema: those of the weights are averaged where these are updated. */
-static void follow_statistics(const psr_trainer *t, const psr_replica *replica, uint64_t steps)
+static void follow_statistics(const training *tr, const psr_replica *replica, uint64_t steps)
 {
-    if (replica->ema_buffers != NULL)
-        psr_ema_follow(t->config, steps, replica->buffers, replica->ema_buffers,
-                       t->net->buffers.length);
+    const psr_trainer *t = tr->t;
+    if (replica->ema_buffers != NULL && !tr->skipped)
+        psr_ema_follow(t->config, steps - t->loss_scale.skipped, replica->buffers,
+                       replica->ema_buffers, t->net->buffers.length);
 }
 
 /* --target-accuracy: every worker has the same figures of the evaluation, and so stops here. */
@@ -423,9 +451,10 @@ static psr_err finish_step(training *tr, uint64_t steps)
         tr->turns[i].last_count = tr->turns[i].count;
         tr->turns[i].last_loss_sum = tr->turns[i].loss_sum;
         count_in_epoch(&tr->turns[i]);
-        follow_statistics(tr->t, &tr->t->replicas[i], steps);
     }
     PSR_TRY(find_norm(tr));
+    for (uint32_t i = 0; i < tr->t->replica_count; i++)
+        follow_statistics(tr, &tr->t->replicas[i], steps);
     if (evaluates || saves || config->hash || tells_norms(tr, steps))
         PSR_TRY(await_last_weights(tr, steps, of_all_workers));
     if (config->hash)
@@ -562,6 +591,8 @@ static psr_err evaluate_at_end(training *tr)
 static psr_err finish_run(training *tr)
 {
     psr_trainer *t = tr->t;
+    tr->outcome.loss_scale = t->loss_scale.scale;
+    tr->outcome.skipped_steps = t->loss_scale.skipped;
     if (tr->settled != tr->outcome.steps) /* it was stopped before its end */
         PSR_TRY(await_last_weights(tr, tr->outcome.steps, false));
     tr->passes.tracer = NULL;

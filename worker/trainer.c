@@ -243,6 +243,8 @@ psr_err psr_trainer_init(const psr_trainer_options *options, psr_trainer *ret_tr
         .evaluates_first = options->evaluates_first,
         .plan_directory = options->plan_directory,
         .unrecorded = options->unrecorded,
+        .loss_scale = options->loss_scale.scale > 0 ? options->loss_scale
+                                                    : psr_loss_scale_first(options->config),
     };
     psr_err err = init_parts(&trainer);
     if (err != PSR_OK) {

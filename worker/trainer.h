@@ -7,6 +7,7 @@
 #include "data/loader.h"
 #include "data/opened.h"
 #include "model/backend.h"
+#include "model/loss_scale.h"
 #include "worker/exchange/exchange.h"
 
 /* What computes passes. */
@@ -46,7 +47,8 @@ typedef struct psr_trainer {
     uint32_t ranks;          /* of the run */
     uint32_t number_on_host; /* of this process, among its host's workers */
     uint64_t first_step, total_steps;
-    bool evaluates_first; /* before the first step, for an evaluation that was cut */
+    psr_loss_scale loss_scale; /* --precision fp16: as after the last step that has ended */
+    bool evaluates_first;      /* before the first step, for an evaluation that was cut */
     /* --seconds has ended the run: an evaluation is the run's own, and is not left out because no
      * step follows */
     bool evaluates_at_end;
@@ -68,6 +70,7 @@ typedef struct psr_trainer_options {
     const char *plan_directory; /* psr_backend_options', as the next; borrowed for the trainer's
                                    life */
     bool unrecorded;
+    psr_loss_scale loss_scale; /* the resumed checkpoint's; zeros: it has none */
 } psr_trainer_options;
 
 /* The sampler that distributes count samples among the ranks of a run. Its batches are those of

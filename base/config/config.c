@@ -209,6 +209,16 @@ bool psr_config_updates_whole_tensors(const psr_config *config)
     return config->optimizer == PSR_OPTIMIZER_LARS || config->optimizer == PSR_OPTIMIZER_LAMB;
 }
 
+bool psr_config_scales_loss(const psr_config *config)
+{
+    return config->precision == PSR_PRECISION_FP16;
+}
+
+bool psr_config_updates_together(const psr_config *config)
+{
+    return config->clip_norm > 0 || psr_config_scales_loss(config);
+}
+
 bool psr_config_uses_gpu(const psr_config *config, uint32_t *ret_index)
 {
     uint64_t index = UINT32_MAX;

@@ -79,6 +79,14 @@ typedef struct psr_lr_schedule {
     double rise, divide_first, divide_last; /* of onecycle */
 } psr_lr_schedule;
 
+/* --loss-scale S[:STEPS]: how fp16's gradients are kept from vanishing and from overflowing
+ * (model/loss_scale.h). */
+#define PSR_LOSS_SCALE_LEAST 1
+#define PSR_LOSS_SCALE_MOST (1 << 24)
+typedef struct psr_loss_scaling {
+    uint32_t first;        /* a power of two between these */
+    uint32_t growth_steps; /* so many steps in a row that were taken double it */
+} psr_loss_scaling;
 /* --ema DECAY[:EVERY]: the exponential moving average of the weights (model/optimizers/ema.h). */
 typedef struct psr_ema {
     double decay;   /* what stays of the average; 0: there is none */
@@ -179,7 +187,8 @@ typedef struct psr_config {
     bool zero_gamma;                /* --zero-gamma */
     double bn_momentum, bn_epsilon; /* --bn-momentum, --bn-epsilon */
     bool sync_bn;                   /* --sync-bn */
-    psr_precision precision;        /* --precision fp32|bf16 */
+    psr_precision precision;        /* --precision fp32|bf16|fp16 */
+    psr_loss_scaling loss_scaling;  /* --loss-scale S[:STEPS], of fp16 */
     psr_backend_kind backend;       /* --backend onednn|reference|played:PROFILE */
     char profile[PSR_PATH_MAX];     /* of played; else "" */
     double dilate;                  /* --dilate F: a played pass takes F times as long */
@@ -372,6 +381,11 @@ uint32_t psr_config_pushers(const psr_config *config);
 bool psr_config_shares_memory(const psr_config *config);
 /* --tensorboard-norms: whether the step that makes so many complete tells norms. */
 bool psr_config_norms_due(const psr_config *config, uint64_t steps);
+/* Whether the loss is scaled, so that a step may be left out (--precision fp16). */
+bool psr_config_scales_loss(const psr_config *config);
+/* Whether nothing is updated before something of the step's whole gradient is known to all that
+ * update: its norm (--clip-norm), or that it is finite (--precision fp16). */
+bool psr_config_updates_together(const psr_config *config);
 /* Whether the optimizer's update needs whole tensors (LARS, LAMB: norms of a tensor). */
 bool psr_config_updates_whole_tensors(const psr_config *config);
 /* The samples of a worker in a whole step: --batch-size times --accumulate. */

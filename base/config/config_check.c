@@ -38,9 +38,6 @@ static psr_err check_build(const psr_config *config)
     if (config->mode == PSR_MODE_MPI && !PSR_MPI)
         return psr_fail(PSR_ERR_UNSUPPORTED,
                         "--mode mpi is not in this build; give ps, ring or local");
-    if (config->precision == PSR_PRECISION_FP16)
-        return psr_fail(PSR_ERR_UNSUPPORTED,
-                        "--precision fp16 is not in this build; give fp32 or bf16");
     return PSR_OK;
 }
 
@@ -54,6 +51,13 @@ typedef struct obstacle {
     const char *option, *why, *instead;
 } obstacle;
 
+/* Whether an update depends on how many there were before. */
+static bool counts_updates(const psr_config *config)
+{
+    return config->optimizer == PSR_OPTIMIZER_ADAM || config->optimizer == PSR_OPTIMIZER_ADAMW ||
+           config->optimizer == PSR_OPTIMIZER_LAMB || config->ema.decay > 0;
+}
+
 /* NULL: there is none. */
 static const obstacle *find_obstacle(const psr_config *config)
 {
@@ -65,6 +69,11 @@ static const obstacle *find_obstacle(const psr_config *config)
                                      "leave --compress-weights out"},
                           fold = {"fold", "a ring sees no arrivals", "use --fold rank"},
                           exchange = {"exchange", "nothing is sent then", "leave one out"},
+                          precision = {"precision",
+                                       "a shard that has nothing for a while does not hear which "
+                                       "steps were left out, and this optimizer, or --ema, counts "
+                                       "updates",
+                                       "use --precision bf16"},
                           workers = {"workers", "one worker is no ring", "give more --workers"};
     if (config->sync != PSR_SYNC_BSP)
         return &sync;
@@ -76,6 +85,8 @@ static const obstacle *find_obstacle(const psr_config *config)
         return &fold;
     if (!config->exchange)
         return &exchange;
+    if (psr_config_scales_loss(config) && counts_updates(config))
+        return &precision;
     return config->workers == 1 ? &workers : NULL;
 }
 
@@ -276,9 +287,35 @@ static psr_err check_device(const psr_config *config)
     return PSR_OK;
 }
 
+/* A step may be left out, by all alike. */
+static psr_err check_loss_scale(const psr_config *config)
+{
+    if (!psr_config_scales_loss(config))
+        return differs_from_default(config, "loss-scale")
+                   ? refuse_pair(config, "loss-scale", "precision",
+                                 "only fp16's gradients are scaled; leave --loss-scale out")
+                   : PSR_OK;
+    if (!psr_config_uses_gpu(config, NULL))
+        return refuse_pair(config, "precision", "device",
+                           "processors compute in fp32 or bf16; give --device cuda");
+    if (config->sync != PSR_SYNC_BSP)
+        return refuse_pair(config, "precision", "sync",
+                           "each push is an update by itself there, and a step that overflows has "
+                           "to be left out by all; use --sync bsp, or --precision bf16");
+    if (!config->exchange)
+        return refuse_pair(config, "precision", "exchange",
+                           "nobody hears then of a step that overflows; leave one out");
+    if (strcmp(config->compress, "none") != 0)
+        return refuse_pair(config, "precision", "compress",
+                           "what is left out of a gradient that overflows cannot be kept; leave "
+                           "--compress out, or use --precision bf16");
+    return PSR_OK;
+}
+
 static psr_err check_model(const psr_config *config)
 {
     PSR_TRY(check_device(config));
+    PSR_TRY(check_loss_scale(config));
     if (config->precision != PSR_PRECISION_FP32 && config->backend == PSR_BACKEND_REFERENCE)
         return refuse_pair(config, "precision", "backend",
                            "the reference is float32; use --precision fp32");

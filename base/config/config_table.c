@@ -72,7 +72,6 @@ static const char *const mode_unlisted[] = {NULL};
 #define MODES_HELP MODES_OWN MODES_CHANGE "; " MODE_NCCL MODE_LOCAL
 static const char *const mode_unlisted[] = {"mpi", NULL};
 #endif
-static const char *const precision_unlisted[] = {"fp16", NULL};
 static const char *const decode_words[] = {"full", "scaled", NULL};
 
 static psr_err read_sync(psr_config *config, const char *text)
@@ -425,8 +424,14 @@ const psr_option psr_options[] = {
      "batch norm: statistics of the batches of all workers together, instead of each worker's own; "
      "workers wait for each other at every batch norm, forward and backward",
      MODEL, "false", FLAG(sync_bn)},
-    {"precision", "fp32|bf16", "of the arithmetic; parameters and sums are always float32", MODEL,
-     "fp32", ENUM(precision, precision_words), .unlisted = precision_unlisted},
+    {"precision", "fp32|bf16|fp16",
+     "of the arithmetic; parameters and sums are always float32. fp16 is for --device cuda, and "
+     "scales the loss",
+     MODEL, "fp32", ENUM(precision, precision_words), .for_shards = true},
+    {"loss-scale", "S[:STEPS]",
+     "with --precision fp16: what the loss is multiplied by at first, a power of two; a step whose "
+     "gradient overflows is left out by all and halves it, STEPS others in a row (2000) double it",
+     MODEL, "65536", SPECIAL(psr_config_read_loss_scale, psr_config_print_loss_scale)},
     {"backend", "onednn|reference|played:PROFILE",
      "oneDNN; plain loops; or nothing, but passes take as long as those that --record wrote into "
      "the file PROFILE, for lessons and labs",

@@ -88,9 +88,15 @@ bool psr_config_next_entry(const char **at, char *pattern, size_t size, psr_conf
 /* config_metrics.c: --metrics-port. */
 PSR_MUST_CHECK psr_err psr_config_read_metrics_port(psr_config *config, const char *text);
 void psr_config_print_metrics_port(const psr_config *config, char *text, size_t size);
+
+/* config_loss_scale.c: --loss-scale. */
+PSR_MUST_CHECK psr_err psr_config_read_loss_scale(psr_config *config, const char *text);
+void psr_config_print_loss_scale(const psr_config *config, char *text, size_t size);
+
 /* config_ema.c: --ema. */
 PSR_MUST_CHECK psr_err psr_config_read_ema(psr_config *config, const char *text);
 void psr_config_print_ema(const psr_config *config, char *text, size_t size);
+
 /* config_tensors.c: --no-decay and --freeze. */
 PSR_MUST_CHECK psr_err psr_config_read_no_decay(psr_config *config, const char *text);
 void psr_config_print_no_decay(const psr_config *config, char *text, size_t size);

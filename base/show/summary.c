@@ -168,6 +168,16 @@ static void add_traffic(psr_text_end *end, const cJSON *o)
                      sent / 1e6, 100 * lent / sent);
 }
 
+/* --precision fp16 */
+static void add_loss_scale(psr_text_end *end, const cJSON *o)
+{
+    const double skipped = psr_summary_figure(o, PSR_FIGURE_SKIPPED_STEPS);
+    if (has(o, PSR_FIGURE_SKIPPED_STEPS) && has(o, PSR_FIGURE_LOSS_SCALE))
+        psr_text_add(
+            end, "skipped    %.0f step%s whose gradient overflowed; the loss scale is %.0f\n",
+            skipped, skipped == 1 ? "" : "s", psr_summary_figure(o, PSR_FIGURE_LOSS_SCALE));
+}
+
 static void add_accuracies(psr_text_end *end, const cJSON *o)
 {
     const bool tested = has(o, PSR_FIGURE_TEST_TOP5), trained = has(o, PSR_FIGURE_TRAIN_ACCURACY);
@@ -224,6 +234,7 @@ void psr_summary_print(const cJSON *outcome, char text[static PSR_SUMMARY_BYTES]
     psr_text_add(&end, "%s", stretches);
     add_gradients(&end, outcome);
     add_traffic(&end, outcome);
+    add_loss_scale(&end, outcome);
     add_accuracies(&end, outcome);
     add_ema(&end, outcome);
     add_result(&end, outcome);

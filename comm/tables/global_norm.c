@@ -12,6 +12,7 @@ struct psr_global_norm {
     const psr_plan *plan;
     psr_peer self;
     psr_outbox outbox;
+    bool skips;
     uint64_t step;
     uint32_t own;         /* buckets that this member updates */
     uint32_t own_missing; /* of these, not summed in this step */
@@ -62,7 +63,7 @@ static void begin_step(psr_global_norm *norm, uint64_t step)
     memset(norm->has, 0, norm->plan->bucket_count * sizeof *norm->has);
 }
 
-psr_err psr_global_norm_new(const psr_plan *plan, psr_peer self, uint64_t first_step,
+psr_err psr_global_norm_new(const psr_plan *plan, psr_peer self, uint64_t first_step, bool skips,
                             const psr_outbox *outbox, psr_global_norm **ret_norm)
 {
     psr_global_norm *norm = calloc(1, sizeof *norm);
@@ -77,6 +78,7 @@ psr_err psr_global_norm_new(const psr_plan *plan, psr_peer self, uint64_t first_
     }
     norm->plan = plan;
     norm->self = self;
+    norm->skips = skips;
     norm->outbox = *outbox;
     norm->own = count_held(plan, self);
     begin_step(norm, first_step);
@@ -106,7 +108,8 @@ static psr_err send(psr_global_norm *norm, psr_peer to, psr_norm_phase phase, ui
 static psr_err send_total(psr_global_norm *norm, psr_peer to)
 {
     const uint32_t held = count_held(norm->plan, to);
-    if (psr_peer_equal(to, norm->self) || held == 0 || held == count_all(norm->plan))
+    const bool listens = held > 0 || (norm->skips && to.role == PSR_ROLE_WORKER);
+    if (psr_peer_equal(to, norm->self) || !listens || held == count_all(norm->plan))
         return PSR_OK;
     return send(norm, to, PSR_NORM_TOTAL, 0, norm->total);
 }
@@ -118,7 +121,7 @@ static psr_err add_up(psr_global_norm *norm)
     norm->total = 0;
     for (uint32_t b = 0; b < plan->bucket_count; b++)
         norm->total += counts(plan, b) ? norm->squares[b] : 0;
-    if (!isfinite(norm->total)) /* all parts are finite */
+    if (!isfinite(norm->total) && !norm->skips) /* all parts are finite */
         return psr_fail(PSR_ERR_NUMERIC,
                         "step %" PRIu64 ": the norm of the gradient is not finite; a lower --lr "
                         "may help",
@@ -154,6 +157,8 @@ static psr_err take(psr_global_norm *norm, const psr_message *message)
     PSR_TRY(psr_msg_norm_read(message, &says));
     if (says.step != norm->step)
         return psr_violation(message, "the norm is at wire step %" PRIu64, norm->step);
+    if (!isfinite(says.value) && !norm->skips)
+        return psr_violation(message, "its value is infinite, and no step may be left out");
     if (says.phase == PSR_NORM_TOTAL) {
         if (!psr_peer_equal(message->from, adder) || norm->known)
             return psr_violation(message, "the norm is worker 0's to say, once a step");

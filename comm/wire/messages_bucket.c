@@ -192,7 +192,7 @@ psr_err psr_msg_norm_read(const psr_message *message, psr_msg_norm *ret_norm)
     PSR_TRY(read_bucket(message, &bucket));
     PSR_TRY(field_at_most(message, NORM_PHASE, PSR_NORM_PHASES - 1));
     memcpy(&value, &head->fields[NORM_VALUE], sizeof value);
-    if (!isfinite(value) || value < 0)
+    if (isnan(value) || value < 0)
         return psr_violation(message, "its value is %g, which is no sum of squares", value);
     *ret_norm = (psr_msg_norm){.bucket = bucket,
                                .step = head->tag.round,

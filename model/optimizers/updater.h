@@ -13,6 +13,11 @@
  * the bucket's start). When N is known, the gradient is multiplied by min(1, C / (N + 1e-6)), in
  * double, rounded once to a factor, as torch.nn.utils.clip_grad_norm_ has it.
  *
+ * With --precision fp16 nothing is updated before it is known that the whole gradient is finite: a
+ * bucket with a number that is not has an infinite sum of squares. Then N is infinite, and the step
+ * is left out (model/loss_scale.h): it changes nothing, and is no update in the count
+ * by which Adam corrects its bias.
+ *
  * With --tensorboard-norms the updater keeps the sums too, tells each tensor's sum of squares
  * before anything is clipped, and updates a part when its sum is complete. One thread. */
 #ifndef PSR_MODEL_UPDATER_H
@@ -29,14 +34,16 @@ typedef struct psr_updater_options {
     const psr_layout *layout;
     psr_optimizer *optimizer;
     uint64_t total_steps; /* of the run, for the schedule */
+    uint64_t skipped;     /* steps that were left out before */
     /* With whole tensors: the arena in which sums are kept. Sums that lie there already are not
      * copied. NULL: the updater makes one. */
     float *sums;
     void *context;
     psr_err (*updated)(void *context, uint32_t part); /* if updates wait (psr_updater_waits): all
                                                          tensors of the part have been updated */
-    /* --clip-norm: the runs of all buckets, and who hears the sum of squares of one that has been
-     * summed here in this step. */
+    /* --clip-norm, fp16: the runs of all buckets, and who hears the sum of squares of one that has
+     * been summed here in this step: INFINITY if it is not finite, and without --clip-norm 0
+     * otherwise. */
     const psr_span *buckets;
     uint32_t bucket_count;
     psr_err (*squares)(void *context, uint32_t bucket, double squares);
@@ -71,13 +78,14 @@ bool psr_updater_waits(const psr_config *config);
 PSR_MUST_CHECK psr_err psr_updater_begin(psr_updater *updater, float *weights,
                                          const psr_span *parts, uint32_t count);
 
-/* Takes a sum. NUMERIC: a value in it is not finite (psr_updater_not_finite). */
+/* Takes a sum. NUMERIC: a value in it is not finite (psr_updater_not_finite), and no step may be
+ * left out. */
 PSR_MUST_CHECK psr_err psr_updater_take(psr_updater *updater, const psr_sum *sum);
 /* If updates wait: the sum of the part in that step is complete. Errors: those of `updated` and of
  * `squares`. */
 PSR_MUST_CHECK psr_err psr_updater_summed(psr_updater *updater, uint32_t part, uint64_t step);
-/* --clip-norm: the norm of the step's gradient is known, and all parts have been summed: all are
- * updated. Errors: those of `updated`. */
+/* --clip-norm, fp16: the norm of the step's gradient is known, and all parts have been summed: all
+ * are updated, or with a norm that is not finite none. Errors: those of `updated`. */
 PSR_MUST_CHECK psr_err psr_updater_norm_known(psr_updater *updater, uint64_t step, double norm);
 /* The factor by which --clip-norm scales a gradient of that norm. Pure. */
 float psr_clip_factor(const psr_config *config, double norm);

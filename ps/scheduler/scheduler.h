@@ -15,6 +15,7 @@
 #include "comm/view/plan.h"
 #include "comm/view/view.h"
 #include "model/layout.h"
+#include "model/loss_scale.h"
 #include "ps/scheduler/metrics/metrics_line.h"
 #include "ps/traffic.h"
 
@@ -28,8 +29,9 @@ typedef struct psr_beginning {
     uint64_t first_step;  /* completed steps: 0, or those of the resumed checkpoint */
     uint64_t total_steps; /* 0: as the workers counted them */
     psr_pace pace;
-    bool evaluates_first; /* see psr_worker_start */
-    psr_plan plan;        /* the plan of the exchange; the scheduler owns it then */
+    bool evaluates_first;      /* see psr_worker_start */
+    psr_loss_scale loss_scale; /* the resumed checkpoint's, zeros if there is none */
+    psr_plan plan;             /* the plan of the exchange; the scheduler owns it then */
     /* the layout of the parameters, for the shards; borrowed for the scheduler's life */
     const psr_layout *layout;
 } psr_beginning;

@@ -72,6 +72,7 @@ psr_err psr_scheduler_begin(void *context, psr_view *view)
     scheduler->first_step = beginning.first_step;
     scheduler->config.pace = beginning.pace;
     scheduler->evaluates_first = beginning.evaluates_first;
+    scheduler->loss_scale = beginning.loss_scale;
     if (beginning.total_steps > 0)
         psr_scheduler_worker(scheduler, 0)->facts.total_steps = beginning.total_steps;
     for (uint32_t i = 0; i < scheduler->member_count; i++)
@@ -93,6 +94,7 @@ psr_err psr_scheduler_agreed(void *context, psr_role role, void **ret_bytes, siz
     if (role == PSR_ROLE_SHARD) {
         const psr_shard_start shard = {.first_step = first_step,
                                        .total_steps = total_steps,
+                                       .skipped_steps = scheduler->loss_scale.skipped,
                                        .pace = scheduler->config.pace,
                                        .layout = *scheduler->layout};
         PSR_TRY(psr_shard_start_to_json(&shard, &json));
@@ -100,7 +102,10 @@ psr_err psr_scheduler_agreed(void *context, psr_role role, void **ret_bytes, siz
         psr_worker_start worker = {.first_step = first_step,
                                    .total_steps = total_steps,
                                    .pace = scheduler->config.pace,
-                                   .evaluates_first = scheduler->evaluates_first};
+                                   .evaluates_first = scheduler->evaluates_first,
+                                   .loss_scale = scheduler->loss_scale.scale,
+                                   .loss_scale_taken = scheduler->loss_scale.taken,
+                                   .skipped_steps = scheduler->loss_scale.skipped};
         memcpy(worker.group, psr_scheduler_worker(scheduler, 0)->facts.group, sizeof worker.group);
         PSR_TRY(psr_worker_start_to_json(&worker, &json));
     }

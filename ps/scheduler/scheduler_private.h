@@ -44,8 +44,9 @@ struct psr_scheduler {
     psr_coordinator *coordinator;
     psr_scheduler_member *members; /* shards, then workers */
     uint32_t member_count;
-    const psr_layout *layout; /* set from WELCOME on */
-    bool evaluates_first;     /* until that evaluation has been told */
+    const psr_layout *layout;  /* set from WELCOME on */
+    bool evaluates_first;      /* until that evaluation has been told */
+    psr_loss_scale loss_scale; /* with which the run begins */
     uint64_t first_step;
     char algorithms[sizeof((psr_config *)0)->algorithms];
     char loops[PSR_SCHEDULER_LOOPS_MAX];

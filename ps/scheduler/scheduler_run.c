@@ -61,7 +61,7 @@ static bool may_send(const psr_scheduler *scheduler, psr_peer peer, const psr_ms
         strcmp(scheduler->config.compress_weights, "none") != 0)
         return peer.role == PSR_ROLE_SHARD || /* workers have rounded ones, and what is frozen */
                (first_worker && holds(plan, peer, piece->span));
-    return first_worker && section <= PSR_SECTION_EMA_BUFFERS;
+    return first_worker && section <= PSR_SECTION_LOSS_SCALE;
 }
 
 static uint64_t least(uint64_t a, uint64_t b)

@@ -17,8 +17,8 @@ struct psr_shard {
     psr_shard_options options;
     psr_optimizer *optimizer;
     psr_updater *updater;
-    psr_global_norm *norm; /* --clip-norm; otherwise NULL */
-    psr_span *spans;       /* [buckets] their runs: --clip-norm, --tensorboard-norms */
+    psr_global_norm *norm; /* --clip-norm, fp16; otherwise NULL */
+    psr_span *spans;       /* [buckets] their runs: with it, and with --tensorboard-norms */
     char update[32];       /* the optimizer's name, by which the table finds it */
     psr_table_shard *table;
     float *weights;     /* the table's values */
@@ -80,7 +80,7 @@ psr_err psr_shard_norm(psr_shard *shard, psr_message **message)
 {
     if (shard->norm != NULL)
         return psr_global_norm_message(shard->norm, message);
-    psr_err err = psr_violation(*message, "this run clips no gradient");
+    psr_err err = psr_violation(*message, "no norm is due in this run");
     psr_message_free(message);
     return err;
 }
@@ -218,15 +218,18 @@ static psr_err bind_plan(psr_shard *shard)
     shard->due = calloc((size_t)options->plan->bucket_count + 1, sizeof *shard->due);
     if (shard->due == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for a shard's buckets");
-    if (options->config->clip_norm > 0 || options->config->tensorboard_norms > 0)
+    const bool together = psr_config_updates_together(options->config);
+    if (together || options->config->tensorboard_norms > 0)
         PSR_TRY(psr_plan_spans(options->plan, &shard->spans));
-    if (options->config->clip_norm > 0)
-        PSR_TRY(psr_global_norm_new(options->plan, self, options->first_step, &options->outbox,
+    if (together)
+        PSR_TRY(psr_global_norm_new(options->plan, self, options->first_step,
+                                    psr_config_scales_loss(options->config), &options->outbox,
                                     &shard->norm));
     const psr_updater_options updater = {.config = options->config,
                                          .layout = options->layout,
                                          .optimizer = shard->optimizer,
                                          .total_steps = options->total_steps,
+                                         .skipped = options->skipped_steps,
                                          .context = shard,
                                          .updated = slice_updated,
                                          .buckets = shard->spans,

@@ -20,8 +20,9 @@ typedef struct psr_shard_options {
     const psr_plan *plan;
     uint32_t shard; /* this shard's rank */
     uint64_t total_steps, first_step;
-    float *weights; /* memory for the weights (comm/tables/table_shard.h); NULL: its own */
-    bool readable;  /* workers may read them; with an average (--ema) they may anyway */
+    uint64_t skipped_steps; /* before first_step: those that were left out (--precision fp16) */
+    float *weights;         /* memory for the weights (comm/tables/table_shard.h); NULL: its own */
+    bool readable;          /* workers may read them; with an average (--ema) they may anyway */
     psr_outbox outbox;
     /* If views may follow one another: opens a channel to another shard, to which state is sent.
      * Called once for each. */
@@ -62,8 +63,8 @@ void psr_shard_drop_state(psr_shard *shard, uint32_t bucket);
  * or (SSP, async) pushed, is not finite; the detail names step and bucket. */
 psr_table_shard *psr_shard_table(psr_shard *shard);
 
-/* --clip-norm: NORM of another member. Takes *message. Fails as psr_global_norm_message; PROTOCOL:
- * this run has no norm. */
+/* --clip-norm, fp16: NORM of another member. Takes *message. Fails as psr_global_norm_message;
+ * PROTOCOL: this run has no norm. */
 PSR_MUST_CHECK psr_err psr_shard_norm(psr_shard *shard, psr_message **message);
 /* After messages to the table and NORM: makes the updates that waited for a norm which is known
  * now. */

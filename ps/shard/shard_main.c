@@ -266,6 +266,7 @@ static psr_err make_shard(program *p)
         .shard = rank,
         .total_steps = p->start.total_steps,
         .first_step = p->start.first_step,
+        .skipped_steps = p->start.skipped_steps,
         .weights = make_weights(p),
         .outbox = psr_loop_outbox(p->loop),
         .peers = p,

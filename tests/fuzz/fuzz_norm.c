@@ -76,7 +76,7 @@ static void open_run(played *p, uint8_t how)
     must(psr_parts_plan(&p->config, p->config.mode, &p->layout, &p->buckets, NULL, &p->plan) ==
          PSR_OK);
     const psr_outbox outbox = {.context = p, .send = see};
-    must(psr_global_norm_new(&p->plan, p->self, 0, &outbox, &p->norm) == PSR_OK);
+    must(psr_global_norm_new(&p->plan, p->self, 0, false, &outbox, &p->norm) == PSR_OK);
 }
 
 /* A sum of squares; or any bits. */

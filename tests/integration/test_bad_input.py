@@ -291,7 +291,7 @@ def options(t):
     t.refuse("an option that does not exist", ["--batchsize", "batch-size"], batchsize=4)
     t.refuse("a model that does not exist", ["--model", "resnet21", "resnet20"], model="resnet21")
     t.refuse("sums of GPUs without one", ["--mode nccl does not go with --device cpu", "give --device cuda"], mode="nccl")
-    t.refuse("a precision that this build has not", ["--precision fp16 is not in this build", "fp32 or bf16"], precision="fp16")
+    t.refuse("a precision that this build has not", ["--precision fp16 does not go with --device cpu", "fp32 or bf16"], precision="fp16")
     t.refuse("a device that does not exist", ["'gpu' is not a device", "cuda:I"], device="gpu")
     t.refuse("sums of several batches on a GPU", ["--device cuda does not go with --accumulate 2"], device="cuda", accumulate=2)
     t.refuse("another back end on a GPU", ["--device cuda:1 does not go with --backend reference"], device="cuda:1", backend="reference")

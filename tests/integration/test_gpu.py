@@ -1,8 +1,8 @@
 """Runs of `psring train --device cuda` on a GPU that the processor plays: one command line ends
 every step with the same bits in ps with one and two shards, in a ring and in local, whatever is
-delayed; losses are those of a run on the processor; a run that was cut goes on; what cannot be is
-refused by name; a device that fails, has too little memory or loses its worker ends the run in
-order.
+delayed; losses are those of a run on the processor; a run that was cut goes on; in fp16 all leave
+out the same steps, and what overflows halves the scale of the loss; what cannot be is refused by
+name; a device that fails, has too little memory or loses its worker ends the run in order.
 
 usage: test_gpu.py EMULATED-PSRING PSRING CASE
 
@@ -82,6 +82,56 @@ def check_resume(tap, psring, directory):
            "a resumed run, whose passes are recorded, ends later steps with the same bits", whole.why() + resumed.why())
 
 
+def scales_of(run):
+    """[(the loss scale, whether the step was left out)] by steps."""
+    return [(line["loss_scale"], line["skipped"]) for line in run.metrics() if line["rank"] == 0]
+
+
+def scales_by_rule(first, growth, skipped):
+    """What the scale is in each step, and behind the last, by which steps were left out."""
+    scale, taken, scales = first, 0, []
+    for left_out in skipped:
+        scales.append(scale)
+        taken = 0 if left_out else taken + 1
+        if left_out or taken == growth:
+            scale, taken = (scale // 2, 0) if left_out else (scale * 2, 0)
+    return scales, scale
+
+
+def check_half(tap, psring, directory):
+    """The first scale lets the gradient of the logits overflow; later it grows until it does so
+    again. Adam counts updates."""
+    first, growth, steps = 1 << 22, 2, 9
+    half = dict(COMMON, **dict(CASES["convnet-bf16"][0], precision="fp16"))
+    options = dict(half, steps=steps, lr=0.001, optimizer="adam", **{"loss-scale": "%d:%d" % (first, growth), "checkpoint-every": 4})
+    local = Run(psring, directory, "local", dict(options, mode="local"))
+    if not tap.ok(local.status == 0, "fp16: local ends well", local.why()):
+        return
+    told, hashes = scales_of(local), local.hashes()
+    skipped = [left_out for _, left_out in told]
+    scales, last = scales_by_rule(first, growth, skipped)
+    tap.ok(skipped[0] and True in skipped[4:] and skipped.count(False) > growth, "fp16: steps are left out at the beginning and later", [str(told)])
+    tap.ok([scale for scale, _ in told] == scales, "fp16: each halves the scale, and %d others in a row double it" % growth, [str(told)])
+    tap.ok(all((hashes[step] == hashes[step - 1]) == skipped[step - 1] for step in range(2, steps + 1)), "fp16: they change no weight, and the others do",
+           [str(told), str(hashes)])
+    outcome = local.outcome()
+    tap.ok((outcome["skipped_steps"], outcome["loss_scale"]) == (skipped.count(True), last), "fp16: run.json has their number and the last scale", [str(outcome)])
+    tap.ok("skipped    %d steps whose gradient overflowed; the loss scale is %d" % (skipped.count(True), last) in local.stdout,
+           "fp16: so is a person told", local.why())
+    for name in ("ps-1", "ps-2", "ring"):
+        run = Run(psring, directory, name, dict(options, **MODES[name]))
+        tap.ok(run.status == 0 and run.hashes() == hashes and scales_of(run) == told, "fp16: %s leaves out the same steps, and has the bits of local" % name,
+               run.why())
+    resumed = Run(psring, directory, "resumed", dict(options, resume=os.path.join(local.out, "checkpoints", "step-4"), **MODES["ps-2"]))
+    tap.ok(resumed.status == 0 and resumed.hashes() == {step: hash for step, hash in hashes.items() if step > 4} and scales_of(resumed) == told[4:],
+           "fp16: a resumed run goes on with the scale, its count and the bits", resumed.why())
+    tap.ok(resumed.outcome()["skipped_steps"] == skipped.count(True), "fp16: and counts the steps that were left out before", resumed.why())
+    near = Run(psring, directory, "processor", dict(half, mode="local", device="cpu", precision="fp32"))
+    theirs, ours = losses(near), losses(Run(psring, directory, "half", dict(half, mode="local", **{"loss-scale": 1024})))
+    tap.ok(theirs.keys() == ours.keys() and all(abs(ours[at] - loss) <= 0.02 * loss for at, loss in theirs.items()),
+           "fp16: losses are those of float32 on the processor", ["%s %s" % (at, (theirs[at], ours[at])) for at in theirs if at in ours])
+
+
 def check_refusals(tap, psring, directory, without):
     options = dict(COMMON, **CASES["mlp"][0], mode="ring")
     run = Run(psring, directory, "far", dict(options, device="cuda:7"))
@@ -146,6 +196,8 @@ def main():
         if case == "run":
             check_resume(tap, emulated, directory)
             check_refusals(tap, emulated, directory, without_gpus(psring, directory))
+        elif case == "fp16":
+            check_half(tap, emulated, directory)
         elif case == "ends":
             check_ends(tap, emulated, directory)
             check_killed(tap, emulated, directory, "ring")

@@ -17,7 +17,7 @@ typedef struct way {
 struct psr_binding {
     const psr_plan *plan;
     float *weights; /* env's */
-    /* --clip-norm, unless the engine plays all ranks; otherwise NULL */
+    /* --clip-norm, fp16, unless the engine plays all ranks; otherwise NULL */
     psr_global_norm *norm;
     psr_tensor_norms *tensors; /* --tensorboard-norms, likewise */
     psr_span *spans;           /* [buckets], with either */
@@ -71,7 +71,8 @@ static psr_err open_ways(psr_binding *binding, const psr_ways *ways, const psr_e
 static psr_err open_norm(psr_binding *binding, psr_engine_env *env)
 {
     const psr_peer self = {PSR_ROLE_WORKER, env->rank};
-    PSR_TRY(psr_global_norm_new(env->plan, self, env->first_step, &env->outbox, &binding->norm));
+    PSR_TRY(psr_global_norm_new(env->plan, self, env->first_step,
+                                psr_config_scales_loss(env->config), &env->outbox, &binding->norm));
     env->norm = binding->norm;
     return PSR_OK;
 }
@@ -93,11 +94,12 @@ static psr_err open_tensors(psr_binding *binding, psr_engine_env *env)
 static psr_err open_norms(psr_binding *binding, psr_engine_env *env)
 {
     const psr_config *config = env->config;
-    if (config->clip_norm == 0 && config->tensorboard_norms == 0)
+    const bool together = psr_config_updates_together(config);
+    if (!together && config->tensorboard_norms == 0)
         return PSR_OK;
     PSR_TRY(psr_plan_spans(env->plan, &binding->spans));
     env->spans = binding->spans;
-    if (config->clip_norm > 0)
+    if (together)
         PSR_TRY(open_norm(binding, env));
     return config->tensorboard_norms > 0 ? open_tensors(binding, env) : PSR_OK;
 }

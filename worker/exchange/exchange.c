@@ -42,8 +42,9 @@ bool psr_exchange_has_all(psr_exchange *exchange, uint64_t steps)
 bool psr_exchange_has_norm(psr_exchange *exchange, uint64_t steps)
 {
     const psr_config *config = exchange->options.config;
-    return (config->clip_norm == 0 || atomic_load(&exchange->norm_steps) >= steps) &&
-           (!psr_config_norms_due(config, steps) || atomic_load(&exchange->tensor_steps) >= steps);
+    const bool tells_tensors = exchange->options.rank == 0 && psr_config_norms_due(config, steps);
+    return (!psr_config_updates_together(config) || atomic_load(&exchange->norm_steps) >= steps) &&
+           (!tells_tensors || atomic_load(&exchange->tensor_steps) >= steps);
 }
 
 bool psr_exchange_has_fetched(psr_exchange *exchange)

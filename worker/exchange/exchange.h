@@ -44,6 +44,7 @@ typedef struct psr_exchange_options {
     uint32_t rank;             /* the first rank that this process computes */
     const psr_engine_gpu *gpu; /* --mode nccl: borrowed for life; else NULL */
     const psr_ways *ways;      /* psr_engine_choose's result for that plan */
+    uint64_t skipped_steps;    /* before the first: those that were left out (--precision fp16) */
     /* Memory for them, as long as the layout and zeroed; NULL: the exchange's own. gradients must
      * be NULL with an engine that has its own arenas. */
     float *weights, *gradients;
@@ -176,8 +177,9 @@ float *psr_exchange_slot(psr_exchange *exchange, uint32_t slot);
 PSR_MUST_CHECK psr_err psr_exchange_fetch_slot(psr_exchange *exchange, uint32_t slot,
                                                const float **ret_values);
 
-/* --clip-norm, for worker 0: waits for the norm of the last step's gradient, before it was clipped.
- * That is known before any new weights land. */
+/* --clip-norm, for worker 0; fp16, for all: waits for the norm of the last step's gradient, before
+ * it was clipped. That is known before any new weights land. INFINITY: the step was left out
+ * (model/loss_scale.h); with fp16 and without --clip-norm a finite one says no more. */
 PSR_MUST_CHECK psr_err psr_exchange_gradient_norm(psr_exchange *exchange, double *ret_norm);
 /* --tensorboard-norms, for worker 0 in a step that is due: waits for the sums of squares of its
  * gradient. [layout's tensors], borrowed until the next step; of a frozen tensor 0. */

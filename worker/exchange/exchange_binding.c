@@ -30,6 +30,7 @@ static psr_err open_binding(psr_exchange *exchange, uint64_t first_step)
         .gpu = o->gpu,
         .first_step = first_step,
         .total_steps = o->session->options.total_steps,
+        .skipped_steps = o->skipped_steps,
         .weights = exchange->weights,
         .gradients = exchange->gradients,
         .gradients_space = o->gradients_space,

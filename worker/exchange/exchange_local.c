@@ -22,7 +22,8 @@ struct psr_local {
     psr_local_rounding *rounding; /* NULL: nothing is compressed */
     float *kept; /* an arena: the weights that are updated; NULL: the options' weights are */
     float *sum;
-    double norm;          /* of the last step's gradient; --clip-norm alone */
+    double norm;          /* of the last step's gradient: psr_local_norm */
+    uint64_t skipped;     /* steps that were left out */
     psr_tensor_runs runs; /* --tensorboard-norms; otherwise zeros, and NULL */
     double *tensors;      /* [layout's tensors] sums of squares of the last gradient that was due */
     /* Where workers get differences from what they have, which is the options' weights: what
@@ -76,6 +77,7 @@ psr_err psr_local_new(const psr_local_options *options, psr_local **ret_local)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the gradients of %u ranks", n);
     local->options = *options;
     local->n = n;
+    local->skipped = options->skipped_steps;
     psr_err err = open_parts(local);
     if (err != PSR_OK) {
         psr_local_free(local);
@@ -249,6 +251,24 @@ static double clip(psr_local *local)
     return norm;
 }
 
+/* All buckets. *ret_finite: fp16: whether all sums are finite; otherwise NUMERIC says that one is
+ * not. */
+static psr_err add_buckets(psr_local *local, uint64_t step, bool *ret_finite)
+{
+    *ret_finite = true;
+    for (uint32_t b = 0; b < local->options.buckets->count; b++) {
+        if (local->options.buckets->items[b].frozen)
+            continue;
+        psr_err err = add_bucket(local, b);
+        if (err == PSR_ERR_NUMERIC && !psr_config_scales_loss(local->options.config))
+            return refuse_bucket(step, b);
+        if (err != PSR_OK && err != PSR_ERR_NUMERIC)
+            return err;
+        *ret_finite = *ret_finite && err == PSR_OK;
+    }
+    return PSR_OK;
+}
+
 /* The sums of squares of each tensor, over its runs in the order of buckets. */
 static psr_err find_tensors(psr_local *local)
 {
@@ -278,20 +298,27 @@ static void update_all(psr_local *local, float lr, uint64_t number)
                                  o->buckets->items[b].length, lr, number);
 }
 
+/* The sums of a step, which are finite. */
+static psr_err take_step(psr_local *local, uint64_t step, uint64_t total_steps)
+{
+    const psr_config *config = local->options.config;
+    if (psr_config_norms_due(config, step + 1))
+        PSR_TRY(find_tensors(local));
+    local->norm = config->clip_norm > 0 ? clip(local) : 0;
+    update_all(local, psr_schedule_lr(config, step, total_steps), step + 1 - local->skipped);
+    return PSR_OK;
+}
+
 psr_err psr_local_update(psr_local *local, uint64_t step, uint64_t total_steps)
 {
-    for (uint32_t b = 0; b < local->options.buckets->count; b++) {
-        if (local->options.buckets->items[b].frozen)
-            continue;
-        psr_err err = add_bucket(local, b);
-        if (err != PSR_OK)
-            return err == PSR_ERR_NUMERIC ? refuse_bucket(step, b) : err;
+    bool finite;
+    PSR_TRY(add_buckets(local, step, &finite));
+    if (finite) {
+        PSR_TRY(take_step(local, step, total_steps));
+    } else {
+        local->skipped++;
+        local->norm = INFINITY;
     }
-    if (psr_config_norms_due(local->options.config, step + 1))
-        PSR_TRY(find_tensors(local));
-    if (local->options.config->clip_norm > 0)
-        local->norm = clip(local);
-    update_all(local, psr_schedule_lr(local->options.config, step, total_steps), step + 1);
     if (local->encoder != NULL)
         return give_differences(local, step);
     return local->kept != NULL ? give_back(local) : PSR_OK;

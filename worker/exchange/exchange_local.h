@@ -24,6 +24,7 @@ typedef struct psr_local_options {
     float *weights;          /* an arena: the weights whose gradients these are */
     float *const *residuals; /* [ranks] arenas: the residuals; NULL if the plan has none */
     psr_optimizer *optimizer;
+    uint64_t skipped_steps; /* of those before: left out (--precision fp16) */
 } psr_local_options;
 
 /* The caller owns *ret_local. NOMEM. */
@@ -43,13 +44,15 @@ const float *psr_local_saved(const psr_local *local);
 
 /* All ranks have written their gradients: rounds what each would send, as --compress-as says, sums
  * bucket by bucket, and updates the weights. step: from 0, of total_steps. NUMERIC: a gradient, a
- * sum, or a weight that workers get a difference from is not finite. */
+ * sum, or a weight that workers get a difference from is not finite. With --precision fp16 such a
+ * sum is no failure: the step is left out. */
 PSR_MUST_CHECK psr_err psr_local_update(psr_local *local, uint64_t step, uint64_t total_steps);
 
 /* --tensorboard-norms: [layout's tensors] sums of squares of the gradient of the last update that
  * was due, before it was clipped. Borrowed until the next. NULL: not asked for. */
 const double *psr_local_tensor_squares(const psr_local *local);
-/* --clip-norm: the norm of the last update's gradient before it was clipped. */
+/* --clip-norm: the norm of the last update's gradient before it was clipped. fp16: INFINITY if the
+ * last step was left out, and without --clip-norm 0 otherwise. */
 double psr_local_norm(const psr_local *local);
 
 #endif

@@ -5,6 +5,7 @@
 #include "net/violation.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -114,6 +115,8 @@ static psr_err take(psr_tensor_norms *norms, const psr_message *message)
                         psr_plan_home(o->plan, norms->runs.items[says.bucket].bucket)))
         return psr_violation(message, "the sum of squares of that part of a tensor is not the "
                                       "sender's to say, or was said");
+    if (!isfinite(says.value))
+        return psr_violation(message, "its value is infinite, which no tensor's norm is");
     if (!psr_config_norms_due(o->config, says.step + 1) || (begun && says.step != norms->step))
         return psr_violation(message, "no norms are due in step %" PRIu64, says.step + 1);
     keep(norms, says.bucket, says.step, says.value);

@@ -22,6 +22,7 @@ struct psr_resume {
     psr_checkpoint *files[PSR_CHECKPOINT_FILES]; /* that of averages: NULL if it has none */
     uint64_t step;
     uint32_t workers;
+    psr_loss_scale loss_scale; /* zeros: its run had none */
     psr_pace pace; /* zeros: an older version wrote it, and it was never dealt out anew */
     /* the compression whose residuals the checkpoint has; NULL: none. Borrowed from the
      * checkpoint */
@@ -102,6 +103,22 @@ static psr_err open_files(psr_resume *resume)
     return ema_of(resume) != NULL ? open_file(resume, PSR_CHECKPOINT_EMA) : PSR_OK;
 }
 
+static psr_err read_loss_scale(psr_resume *resume)
+{
+    const psr_checkpoint *state = resume->files[PSR_CHECKPOINT_STATE];
+    float numbers[PSR_LOSS_SCALE_NUMBERS];
+    psr_checkpoint_entry entry;
+    if (!psr_checkpoint_entry_of(state, PSR_LOSS_SCALE_TENSOR, &entry))
+        return PSR_OK;
+    PSR_TRY(psr_checkpoint_read(state, PSR_LOSS_SCALE_TENSOR, 1,
+                                (uint32_t[]){PSR_LOSS_SCALE_NUMBERS}, numbers));
+    return psr_loss_scale_from_floats(numbers, &resume->loss_scale) &&
+                   resume->loss_scale.skipped <= resume->step
+               ? PSR_OK
+               : psr_fail(PSR_ERR_FORMAT, "%s/state.safetensors: its \"%s\" is none", resume->path,
+                          PSR_LOSS_SCALE_TENSOR);
+}
+
 static psr_err open_one(const char *path, const psr_config *config, psr_resume **ret_resume)
 {
     psr_resume *resume = calloc(1, sizeof *resume);
@@ -114,6 +131,8 @@ static psr_err open_one(const char *path, const psr_config *config, psr_resume *
         err = open_files(resume);
     if (err == PSR_OK)
         err = check_run(resume, config);
+    if (err == PSR_OK)
+        err = read_loss_scale(resume);
     if (err != PSR_OK) {
         psr_resume_free(resume);
         return err;
@@ -177,6 +196,11 @@ uint64_t psr_resume_step(const psr_resume *resume)
 const char *psr_resume_path(const psr_resume *resume)
 {
     return resume->path;
+}
+
+const psr_loss_scale *psr_resume_loss_scale(const psr_resume *resume)
+{
+    return &resume->loss_scale;
 }
 
 bool psr_resume_evaluated(const psr_resume *resume)
@@ -437,7 +461,7 @@ static psr_err check_or_send(const psr_resume *resume, const psr_sections *secti
     uint32_t section;
     psr_section_place place;
     for (uint32_t i = 0; psr_sections_at(sections, i, &section); i++) {
-        if (!find_place(resume, sections, section, &place))
+        if (!find_place(resume, sections, section, &place) || place.of_loss_scale)
             continue;
         for (size_t t = 0; t < place.layout->tensor_count; t++)
             PSR_TRY(check_or_send_tensor(resume, &place, section, &place.layout->tensors[t],

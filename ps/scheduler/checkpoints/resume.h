@@ -3,6 +3,7 @@
 #ifndef PSR_PS_SCHEDULER_CHECKPOINTS_RESUME_H
 #define PSR_PS_SCHEDULER_CHECKPOINTS_RESUME_H
 
+#include "model/loss_scale.h"
 #include "net/transport.h"
 #include "ps/scheduler/checkpoints/sections.h"
 
@@ -27,6 +28,8 @@ const char *psr_resume_path(const psr_resume *resume);
 /* The run's pace from there on. deal: how this run deals out epochs. If the checkpoint's run did so
  * too, it goes on as that would have. Otherwise the rest of the epoch is dealt out anew. */
 psr_pace psr_resume_pace(const psr_resume *resume, const psr_deal *deal);
+/* The scale of the loss; zeros if its run had none. Borrowed. */
+const psr_loss_scale *psr_resume_loss_scale(const psr_resume *resume);
 /* Whether its weights were evaluated on the test set. */
 bool psr_resume_evaluated(const psr_resume *resume);
 /* The index-th line about what differs from the checkpoint's run and is not simply continued:

@@ -2,6 +2,7 @@
 
 #include "comm/wire/compression/compression.h"
 #include "data/augment/plan.h"
+#include "model/loss_scale.h"
 #include "model/optimizers/optimizer.h"
 #include "ps/roster.h"
 
@@ -40,7 +41,8 @@ psr_err psr_sections_init(const psr_config *config, const psr_facts *facts,
     psr_sections sections = {.ranks = roster.ranks,
                              .computes_all_ranks = roster.computes_all_ranks,
                              .owes = psr_compression_has_residual(compression),
-                             .pulls_differences = psr_compression_has_residual(pulled)};
+                             .pulls_differences = psr_compression_has_residual(pulled),
+                             .scales_loss = psr_config_scales_loss(config)};
     const psr_picture_shape shape = {facts->height, facts->width};
     uint32_t side;
     PSR_TRY(psr_augment_side_of(config, facts->channels, shape, &side));
@@ -55,6 +57,9 @@ psr_err psr_sections_init(const psr_config *config, const psr_facts *facts,
         err = psr_layout_of_trained(&sections.net->params, &sections.trained);
     if (err == PSR_OK)
         err = name_slots(config, &sections);
+    if (err == PSR_OK && sections.scales_loss)
+        err = psr_layout_add(&sections.scale, PSR_LOSS_SCALE_TENSOR, 1,
+                             (uint32_t[]){PSR_LOSS_SCALE_NUMBERS});
     if (err != PSR_OK) {
         psr_sections_done(&sections);
         return err;
@@ -67,6 +72,7 @@ void psr_sections_done(psr_sections *sections)
 {
     psr_network_free(sections->net);
     psr_layout_done(&sections->trained);
+    psr_layout_done(&sections->scale);
     *sections = (psr_sections){0};
 }
 
@@ -112,6 +118,10 @@ bool psr_sections_place(const psr_sections *sections, uint32_t section,
     }
     if (section == PSR_SECTION_BUFFERS) {
         place.layout = &sections->net->buffers;
+    } else if (section == PSR_SECTION_LOSS_SCALE && sections->scales_loss) {
+        place.file = PSR_CHECKPOINT_STATE;
+        place.of_loss_scale = true;
+        place.layout = &sections->scale;
     } else if (section == PSR_SECTION_WEIGHTS && sections->pulls_differences) {
         place.file = PSR_CHECKPOINT_STATE;
         place.of_updated = true;
@@ -153,6 +163,7 @@ bool psr_sections_at(const psr_sections *sections, uint32_t i, uint32_t *ret_sec
         {PSR_SECTION_SLOT(0), sections->slot_count},
         {PSR_SECTION_RANK(0), sections->ranks},
         {PSR_SECTION_RESIDUAL(0), sections->owes ? sections->ranks : 0},
+        {PSR_SECTION_LOSS_SCALE, sections->scales_loss},
         {PSR_SECTION_EMA_BUFFERS, sections->averages},
         {PSR_SECTION_EMA_RANK(0), sections->averages ? sections->ranks : 0},
     };

@@ -29,6 +29,8 @@ typedef struct psr_sections {
     bool averages;      /* --ema: there is a model of averages */
     uint32_t ema_slot;  /* then: which slot is their weights */
     psr_layout trained; /* owned: of the optimizer's state and of residuals (--freeze) */
+    bool scales_loss;   /* --precision fp16 */
+    psr_layout scale;   /* owned: then, of the loss scale's numbers */
     uint32_t slot_count;
     /* the optimizer's state arrays, for example "momentum" */
     char slot_names[PSR_CHECKPOINT_SLOTS_MAX][32];
@@ -49,6 +51,7 @@ typedef struct psr_section_place {
     uint32_t rank;            /* of a residual, and of statistics of one rank */
     bool of_statistics;       /* of one rank */
     bool of_ema;              /* --ema's: the like without it if the checkpoint's run had none */
+    bool of_loss_scale;       /* given with the step that begins, not restored by pieces */
     bool of_compression;      /* a residual: zeros if the checkpoint's run had none */
     /* the weights that shards update, beside those that workers have: the same ones if the
      * checkpoint's run had none */

@@ -80,6 +80,7 @@ struct psr_figures {
     double staleness, staleness_max, steps_told; /* sums over lines, but for the most */
     double loss, test_loss, test_accuracy, test_top5, train_accuracy, test_count;
     double ema_loss, ema_accuracy, ema_top5;
+    double skipped_steps, loss_scale;
     char hash[PSR_HASH_DIGITS + 1];
 };
 
@@ -108,7 +109,9 @@ psr_err psr_figures_new(const psr_figures_options *o, psr_figures **ret_figures)
                            .ema_top5 = NAN,
                            .test_top5 = NAN,
                            .train_accuracy = NAN,
-                           .test_count = NAN};
+                           .test_count = NAN,
+                           .skipped_steps = NAN,
+                           .loss_scale = NAN};
     if (f == NULL || f->ranks == NULL || f->workers == NULL || f->shards == NULL ||
         f->stretch_times == NULL) {
         psr_figures_free(f);
@@ -280,6 +283,8 @@ static void take_outcome(psr_figures *f, uint32_t from, const cJSON *outcome)
     f->ema_top5 = number_or_nan(outcome, "ema_top5");
     f->train_accuracy = number_or_nan(outcome, "train_accuracy");
     f->test_count = number_or_nan(outcome, "test_count");
+    f->skipped_steps = number_or_nan(outcome, "skipped_steps");
+    f->loss_scale = number_or_nan(outcome, "loss_scale");
     const char *hash = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(outcome, "hash"));
     if (psr_hash_is(hash))
         memcpy(f->hash, hash, sizeof f->hash);
@@ -397,6 +402,8 @@ void psr_figures_values(const psr_figures *f, double v[static PSR_FIGURE_COUNT])
     v[PSR_FIGURE_EMA_TOP5] = f->ema_top5;
     v[PSR_FIGURE_TRAIN_ACCURACY] = f->train_accuracy;
     v[PSR_FIGURE_TEST_COUNT] = f->test_count;
+    v[PSR_FIGURE_SKIPPED_STEPS] = f->skipped_steps;
+    v[PSR_FIGURE_LOSS_SCALE] = f->loss_scale;
 }
 
 /* What each shard exchanged; nothing before all are done. */

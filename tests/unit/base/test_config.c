@@ -51,6 +51,7 @@ static const struct {
     {"bn-epsilon", "0.001"},
     {"sync-bn", "true"},
     {"precision", "bf16"},
+    {"loss-scale", "1024:50"},
     {"backend", "reference"},
     {"dilate", "10"},
     {"played-gradients", "seeded"},
@@ -236,6 +237,7 @@ static void shards_are_told_their_options_and_no_other(void **state)
         "no-decay",
         "ema",
         "clip-norm",
+        "precision",
         "tensorboard-norms",
         "scale-lr",
         "lr-factor",
@@ -436,7 +438,8 @@ static void a_wrong_value_is_refused_in_words_and_changes_nothing(void **state)
          "--deadline: 0 is out of bounds; give a number above 0 and up to 1000000"},
         {"mode", "rong", "--mode: 'rong' is not known (ring?); give one of " MODES},
         {"mode", "ncl", "--mode: 'ncl' is not known (nccl?); give one of " MODES},
-        {"precision", "fp15", "--precision: 'fp15' is not known (fp32?); give one of fp32, bf16"},
+        {"precision", "fp15",
+         "--precision: 'fp15' is not known (fp16?); give one of fp32, bf16, fp16"},
         {"fold", "reverse",
          "--fold: 'reverse' is not known (reversed?); give one of rank, arrival, reversed"},
         {"device", "gpu",
@@ -459,6 +462,21 @@ static void a_wrong_value_is_refused_in_words_and_changes_nothing(void **state)
          "multistep:A,B,..:GAMMA with A < B, all in steps or all in epochs "
          "(multistep:30e,60e,80e:0.1), or onecycle[:RISE[:FIRST[:LAST]]] "
          "(onecycle:0.3:25:10000), with 0 < GAMMA <= 1"},
+        {"loss-scale", "1000",
+         "--loss-scale: '1000' is no scale of the loss; give a power of two from 1 to 16777216 "
+         "(65536), or S:STEPS with the steps after which it doubles (65536:2000)"},
+        {"loss-scale", "33554432",
+         "--loss-scale: '33554432' is no scale of the loss; give a power of two from 1 to 16777216 "
+         "(65536), or S:STEPS with the steps after which it doubles (65536:2000)"},
+        {"loss-scale", "65536:",
+         "--loss-scale: '65536:' is no scale of the loss; give a power of two from 1 to 16777216 "
+         "(65536), or S:STEPS with the steps after which it doubles (65536:2000)"},
+        {"loss-scale", "65536:0",
+         "--loss-scale: '65536:0' is no scale of the loss; give a power of two from 1 to 16777216 "
+         "(65536), or S:STEPS with the steps after which it doubles (65536:2000)"},
+        {"loss-scale", "0",
+         "--loss-scale: '0' is no scale of the loss; give a power of two from 1 to 16777216 "
+         "(65536), or S:STEPS with the steps after which it doubles (65536:2000)"},
         {"ema", "1",
          "--ema: '1' is no average of the weights; give DECAY, above 0 and below 1 (0.9999), "
          "DECAY:EVERY with EVERY in updates (0.9999:32), or none"},
@@ -1015,8 +1033,31 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
        "--fold reversed does not go with --mode nccl: its library sums in an order of its own; use "
        "--fold rank"},
       {{{"precision", "fp16"}},
-       PSR_ERR_UNSUPPORTED,
-       "--precision fp16 is not in this build; give fp32 or bf16"},
+       PSR_ERR_USAGE,
+       "--precision fp16 does not go with --device cpu: processors compute in fp32 or bf16; give "
+       "--device cuda"},
+      {{{"precision", "fp16"}, {"device", "cuda"}, {"sync", "ssp:2"}},
+       PSR_ERR_USAGE,
+       "--precision fp16 does not go with --sync ssp:2: each push is an update by itself there, "
+       "and "
+       "a step that overflows has to be left out by all; use --sync bsp, or --precision bf16"},
+      {{{"precision", "fp16"}, {"device", "cuda"}, {"exchange", "false"}},
+       PSR_ERR_USAGE,
+       "--precision fp16 does not go with --exchange false: nobody hears then of a step that "
+       "overflows; leave one out"},
+      {{{"precision", "fp16"}, {"device", "cuda"}, {"compress", "int8"}},
+       PSR_ERR_USAGE,
+       "--precision fp16 does not go with --compress int8: what is left out of a gradient that "
+       "overflows cannot be kept; leave --compress out, or use --precision bf16"},
+      {{{"precision", "fp16"}, {"device", "cuda"}, {"mode", "ps@1,ring@3"}, {"optimizer", "adam"}},
+       PSR_ERR_USAGE,
+       "--mode ps@1,ring@3 does not go with --precision fp16: a shard that has nothing for a while "
+       "does not hear which steps were left out, and this optimizer, or --ema, counts updates; use "
+       "--precision bf16"},
+      {{{"loss-scale", "1024"}},
+       PSR_ERR_USAGE,
+       "--loss-scale 1024 does not go with --precision fp32: only fp16's gradients are scaled; "
+       "leave --loss-scale out"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         psr_config config = fitting();

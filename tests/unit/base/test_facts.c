@@ -48,7 +48,11 @@ static void a_workers_start_comes_back_as_it_was(void **state)
 {
     (void)state;
     char *json = NULL;
-    const psr_worker_start worker = {.first_step = 40, .total_steps = 41};
+    const psr_worker_start worker = {.first_step = 40,
+                                     .total_steps = 41,
+                                     .loss_scale = 4096,
+                                     .loss_scale_taken = 12,
+                                     .skipped_steps = 5};
     psr_worker_start worker_again;
     expect_ok(psr_worker_start_to_json(&worker, &json));
     expect_ok(psr_worker_start_from_json(bytes_of(json), &worker_again));
@@ -82,6 +86,12 @@ static void each_field_that_is_wrong_is_named(void **state)
     expect_failure(psr_worker_start_from_json(bytes_of("{\"first_step\": -1}"), &worker),
                    PSR_ERR_FORMAT,
                    "field \"first_step\" is no count of at most 18446744073709551615");
+    expect_failure(
+        psr_worker_start_from_json(
+            bytes_of("{\"first_step\": 3, \"total_steps\": 9, \"evaluates_first\": 0, "
+                     "\"loss_scale\": 24, \"loss_scale_taken\": 1, \"skipped_steps\": 2}"),
+            &worker),
+        PSR_ERR_FORMAT, "field loss_scale: not a power of two");
 }
 
 int main(void)

@@ -53,6 +53,8 @@ typedef struct cluster_options {
     /* Bit r: worker r shares memory with worker r - 1; those that do are a host (ps/parts.h). */
     uint64_t shares;
     bool counts_pushes; /* for cluster_pushes_in_flight: slow */
+    /* --precision fp16: bit s: in step s the gradient of one worker overflows in one place. */
+    uint64_t overflows;
     /* Workers compute on a device that is late: it writes a gradient, and passes the gradient's
      * fence, some time after the worker has reported the bucket; in any order. */
     bool late_devices;

@@ -76,11 +76,19 @@ static void reference_sum(const psr_bucket *bucket, uint32_t n, uint64_t step,
     }
 }
 
-/* Weights after each step: history[step][arena]. slots, when not NULL: the optimizer's at the
- * end. */
 float *reference_run(const psr_config *config, const psr_layout *layout, const psr_buckets *buckets,
                      uint64_t first_step, uint64_t steps, reference_order which, float **slots)
 {
+    return reference_run_without(config, layout, buckets, first_step, steps, which, 0, slots);
+}
+
+/* Weights after each step: history[step][arena]. slots, when not NULL: the optimizer's at the
+ * end. */
+float *reference_run_without(const psr_config *config, const psr_layout *layout,
+                             const psr_buckets *buckets, uint64_t first_step, uint64_t steps,
+                             reference_order which, uint64_t left_out, float **slots)
+{
+    uint64_t updates = first_step;
     psr_optimizer *optimizer;
     assert_int_equal(psr_optimizer_new(config, layout, &optimizer), PSR_OK);
     float *weights = calloc(layout->length, sizeof *weights);
@@ -93,11 +101,13 @@ float *reference_run(const psr_config *config, const psr_layout *layout, const p
         for (uint32_t b = 0; b < buckets->count; b++)
             reference_sum(&buckets->items[b], config->workers, step, which, sum);
         float lr = psr_schedule_lr(config, step, first_step + steps);
-        if (psr_optimizer_whole_tensors(optimizer))
+        const bool taken = (left_out >> step & 1) == 0;
+        updates += taken;
+        if (taken && psr_optimizer_whole_tensors(optimizer))
             for (size_t t = 0; t < layout->tensor_count; t++)
-                psr_optimizer_update_tensor(optimizer, weights, sum, t, lr, step + 1);
-        else
-            psr_optimizer_update(optimizer, weights, sum, 0, layout->length, lr, step + 1);
+                psr_optimizer_update_tensor(optimizer, weights, sum, t, lr, updates);
+        else if (taken)
+            psr_optimizer_update(optimizer, weights, sum, 0, layout->length, lr, updates);
         memcpy(history + (step - first_step) * layout->length, weights,
                layout->length * sizeof *weights);
     }

@@ -31,6 +31,11 @@ typedef enum reference_order {
 float *reference_run(const psr_config *config, const psr_layout *layout, const psr_buckets *buckets,
                      uint64_t first_step, uint64_t steps, reference_order which, float **slots);
 
+/* The same without the updates of some steps: bit s of left_out: of step s. */
+float *reference_run_without(const psr_config *config, const psr_layout *layout,
+                             const psr_buckets *buckets, uint64_t first_step, uint64_t steps,
+                             reference_order which, uint64_t left_out, float **slots);
+
 /* The same of a compressed run, which mode local plays as the config's mode rounds
  * (worker/exchange/exchange_local.h). residuals: [workers] arenas, what each owes: at the
  * beginning, and then at the end. */

@@ -119,6 +119,15 @@ static psr_err forward(worker *w)
     return PSR_OK;
 }
 
+static float gradient_of(const worker *w, uint64_t step, size_t i)
+{
+    const cluster_options *o = &w->in->options;
+    const psr_tensor *tensor = &o->layout->tensors[step % o->layout->tensor_count];
+    const bool overflows =
+        (o->overflows >> step & 1) != 0 && step % w->in->n == w->rank && i == tensor->offset;
+    return overflows ? INFINITY : cluster_gradient(w->rank, step, i);
+}
+
 /* ---- a device that is late ---- */
 
 static psr_err device_passed(psr_fence *fence, bool *ret_passed)
@@ -147,7 +156,7 @@ static void device_writes(worker *w, uint32_t b, bool poison)
         const psr_tensor *tensor = &layout->tensors[t];
         for (size_t i = tensor->offset; i < tensor->offset + tensor->count; i++)
             if (i >= range->offset && i < range->offset + range->length)
-                gradients[i] = poison ? NAN : cluster_gradient(w->rank, w->device[b].step, i);
+                gradients[i] = poison ? NAN : gradient_of(w, w->device[b].step, i);
     }
 }
 
@@ -242,11 +251,25 @@ static psr_err backward(worker *w)
         const psr_bucket *range = &buckets->items[w->order[k]];
         PSR_TRY(compute(w, PSR_PHASE_BACKWARD));
         for (size_t i = range->offset; i < range->offset + range->length; i++)
-            gradients[i] = cluster_gradient(w->rank, w->step, i);
+            gradients[i] = gradient_of(w, w->step, i);
         PSR_TRY(psr_exchange_gradient_ready(w->real->exchange, w->order[k],
                                             order_gradient(w, w->order[k])));
     }
     return PSR_OK;
+}
+
+/* --precision fp16: every worker knows whether the step was left out. */
+static psr_err hear_of_overflow(worker *w, uint64_t step)
+{
+    const cluster_options *o = &w->in->options;
+    double norm = 0;
+    if (!psr_config_scales_loss(o->config))
+        return PSR_OK;
+    PSR_TRY(psr_exchange_gradient_norm(w->real->exchange, &norm));
+    return isfinite(norm) == !(o->overflows >> step & 1)
+               ? PSR_OK
+               : psr_fail(PSR_ERR_COMPUTE, "worker %u: the norm of step %llu is %g", w->rank,
+                          (unsigned long long)step, norm);
 }
 
 static psr_err take_step(worker *w)
@@ -258,7 +281,8 @@ static psr_err take_step(worker *w)
     PSR_TRY(forward(w));
     PSR_TRY(backward(w));
     w->step++;
-    return psr_exchange_end_step(w->real->exchange);
+    PSR_TRY(psr_exchange_end_step(w->real->exchange));
+    return hear_of_overflow(w, w->step - 1);
 }
 
 /* ---- between steps and at the end ---- */

@@ -196,6 +196,60 @@ static void another_order_of_the_fold_gives_other_bits(void **state)
     }
 }
 
+/* --precision fp16. The first step and two in a row are among them. */
+static void a_step_that_overflows_is_left_out_by_all(void **state)
+{
+    (void)state;
+    enum { STEPS = 6, OVERFLOWS = 1 | 1 << 2 | 1 << 3 };
+    static const char *const routes[] = {"", "t1=ring,t4=ring,t6=ring"};
+    for (size_t r = 0; r < REFERENCE_RULES; r++) {
+        config = reference_config(&reference_rules[r], 3);
+        config.precision = PSR_PRECISION_FP16;
+        float *reference = reference_run_without(&config, &layout, &buckets, 0, STEPS,
+                                                 REFERENCE_FOLD, OVERFLOWS, NULL);
+        cluster_options options = options_of(STEPS, 80 + r);
+        options.overflows = OVERFLOWS;
+        options.late_devices = true;
+        for (size_t w = 0; w < 2; w++) {
+            strcpy(config.route, routes[w]);
+            config.mode = PSR_MODE_PS;
+            for (config.shards = 1; config.shards <= 3; config.shards++)
+                reference_check(&options, reference);
+        }
+        config.route[0] = '\0';
+        config.mode = PSR_MODE_RING;
+        config.shards = 1;
+        for (int share = 0; share < 3; share++) {
+            options.shares = (const uint64_t[]){0, 1u << 1, CLUSTER_ONE_HOST}[share];
+            reference_check(&options, reference);
+        }
+        free(reference);
+    }
+}
+
+static void so_it_is_when_the_mode_changes(void **state)
+{
+    (void)state;
+    enum { STEPS = 8, OVERFLOWS = 1 << 1 | 1 << 2 | 1 << 5 | 1 << 6 };
+    config = reference_config(&reference_rules[1], 3);
+    config.precision = PSR_PRECISION_FP16;
+    config.shards = 2;
+    config.mode = PSR_MODE_PS;
+    config.stretch_count = 3;
+    config.stretches[0] = (psr_stretch){PSR_MODE_PS, 0};
+    config.stretches[1] = (psr_stretch){PSR_MODE_RING, 3};
+    config.stretches[2] = (psr_stretch){PSR_MODE_PS, 6};
+    float *reference = reference_run_without(&config, &layout, &buckets, 0, STEPS, REFERENCE_FOLD,
+                                             OVERFLOWS, NULL);
+    for (uint64_t seed = 90; seed < 96; seed++) {
+        cluster_options options = options_of(STEPS, seed);
+        options.overflows = OVERFLOWS;
+        options.shares = seed % 2 == 0 ? CLUSTER_ONE_HOST : 0;
+        reference_check(&options, reference);
+    }
+    free(reference);
+}
+
 /* The last checkpoint holds the optimizer's state, of the shards, of worker 0 or of each worker
  * what it holds. */
 static void check_slots(const cluster_options *options, float **slots)
@@ -586,6 +640,8 @@ int main(void)
         OF_BUCKETS(300, a_worker_that_is_ten_times_slower_changes_no_bit),
         OF_BUCKETS(512, messages_that_arrive_twice_change_no_bit),
         OF_BUCKETS(512, another_order_of_the_fold_gives_other_bits),
+        OF_BUCKETS(512, a_step_that_overflows_is_left_out_by_all),
+        OF_BUCKETS(512, so_it_is_when_the_mode_changes),
         OF_BUCKETS(512, a_resumed_run_goes_on_with_the_same_bits),
         OF_BUCKETS(512, a_run_that_is_told_to_stop_checkpoints_the_step_it_stops_after),
         OF_BUCKETS(512, compressed_shards_end_every_step_with_the_bits_of_mode_local),

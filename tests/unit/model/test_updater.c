@@ -222,6 +222,60 @@ static void a_gradient_is_scaled_down_to_the_norm_as_pytorch_does(void **state)
     assert_true(factor < 1);
 }
 
+/* ---- --precision fp16 ---- */
+
+static void sum_all(fixture *f, uint64_t step)
+{
+    for (uint32_t p = 0; p < PARTS; p++) {
+        const psr_sum sum = {0, parts[p], step, step + 1, f->sums + parts[p].offset};
+        expect_ok(psr_updater_take(f->updater, &sum));
+        expect_ok(psr_updater_summed(f->updater, p, step));
+    }
+}
+
+/* Steps 1 and 2 overflow. Adam's correction counts updates alone, those before a resume too. */
+static void a_step_that_is_not_finite_is_left_out_and_is_no_update(void **state)
+{
+    (void)state;
+    enum { BEFORE = 3 };
+    fixture f, once;
+    open_fixture(&f, PSR_OPTIMIZER_ADAM, NULL);
+    open_fixture(&once, PSR_OPTIMIZER_ADAM, NULL);
+    psr_updater_free(f.updater);
+    f.config.precision = PSR_PRECISION_FP16;
+    const psr_span bucket = {0, LENGTH};
+    double squares = -1;
+    const psr_updater_options options = {.config = &f.config,
+                                         .layout = &f.layout,
+                                         .optimizer = f.optimizer,
+                                         .total_steps = 10,
+                                         .skipped = BEFORE,
+                                         .context = &squares,
+                                         .updated = count_updated,
+                                         .buckets = &bucket,
+                                         .bucket_count = 1,
+                                         .squares = take_squares};
+    expect_ok(psr_updater_new(&options, &f.updater));
+    expect_ok(psr_updater_begin(f.updater, f.weights, parts, PARTS));
+    for (uint64_t step = 0; step < 4; step++) {
+        const bool overflows = step == 1 || step == 2;
+        const float kept = f.sums[40];
+        if (overflows)
+            f.sums[40] = step == 1 ? INFINITY : NAN;
+        sum_all(&f, BEFORE + step);
+        f.sums[40] = kept;
+        assert_true(squares == (overflows ? INFINITY : 0));
+        expect_ok(psr_updater_norm_known(f.updater, BEFORE + step, sqrt(squares)));
+        if (!overflows)
+            psr_optimizer_update(once.optimizer, once.weights, once.sums, 0, LENGTH,
+                                 psr_schedule_lr(&once.config, BEFORE + step, 10),
+                                 step == 0 ? 1 : 2);
+        assert_memory_equal(f.weights, once.weights, sizeof f.weights);
+    }
+    close_fixture(&f);
+    close_fixture(&once);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +283,7 @@ int main(void)
         cmocka_unit_test(whole_tensors_wait_for_their_parts),
         cmocka_unit_test(a_gradient_is_scaled_down_to_the_norm_as_pytorch_does),
         cmocka_unit_test(what_is_not_finite_is_refused_in_words_and_changes_nothing),
+        cmocka_unit_test(a_step_that_is_not_finite_is_left_out_and_is_no_update),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

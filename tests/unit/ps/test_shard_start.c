@@ -13,7 +13,10 @@ static psr_bytes bytes_of(const char *json)
 static void it_comes_back_as_it_was(void **state)
 {
     (void)state;
-    psr_shard_start start = {.first_step = 40, .total_steps = UINT64_C(999999999999999)}, again;
+    psr_shard_start start = {.first_step = 40,
+                             .total_steps = UINT64_C(999999999999999),
+                             .skipped_steps = 3},
+                    again;
     char *json = NULL;
     expect_ok(psr_layout_add(&start.layout, "conv.weight", 4, (uint32_t[]){2, 3, 5, 5}));
     expect_ok(psr_layout_add(&start.layout, "conv.bias", 1, (uint32_t[]){2}));
@@ -21,6 +24,7 @@ static void it_comes_back_as_it_was(void **state)
     expect_ok(psr_shard_start_from_json(bytes_of(json), &again));
     assert_int_equal(again.first_step, 40);
     assert_int_equal(again.total_steps, UINT64_C(999999999999999));
+    assert_int_equal(again.skipped_steps, 3);
     assert_int_equal(again.layout.tensor_count, 2);
     assert_int_equal(again.layout.length, start.layout.length);
     for (size_t t = 0; t < 2; t++) { /* test_layout_json looks at all of it */

@@ -115,6 +115,31 @@ static void a_rank_without_samples_has_a_null_loss(void **state)
     cJSON_Delete(object);
 }
 
+static void the_scale_of_the_loss_is_told_where_there_is_one(void **state)
+{
+    (void)state;
+    const psr_metrics none = {.loss = 1}, skipped = {.loss = 1, .loss_scale = 512, .skipped = true};
+    char line[PSR_METRICS_LINE_MAX];
+    psr_metrics_print(&none, line);
+    cJSON *object = parse(line);
+    assert_null(cJSON_GetObjectItemCaseSensitive(object, "loss_scale"));
+    assert_null(cJSON_GetObjectItemCaseSensitive(object, "skipped"));
+    cJSON_Delete(object);
+    psr_metrics_print(&skipped, line);
+    object = parse(line);
+    assert_true(number(object, "loss_scale") == 512);
+    assert_true(cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "skipped")));
+    cJSON_Delete(object);
+    const psr_outcome outcome = {.steps = 3, .loss_scale = 256, .skipped_steps = 2};
+    char *json = NULL;
+    expect_ok(psr_outcome_to_json(&outcome, "[]", &json));
+    object = parse(json);
+    free(json);
+    assert_true(number(object, "loss_scale") == 256);
+    assert_true(number(object, "skipped_steps") == 2);
+    cJSON_Delete(object);
+}
+
 static void the_longest_line_fits(void **state)
 {
     (void)state;
@@ -142,6 +167,7 @@ static void the_longest_line_fits(void **state)
                                  .staleness = UINT64_MAX,
                                  .has_norm = true,
                                  .norm = -DBL_MAX,
+                                 .loss_scale = UINT32_MAX,
                                  .has_hash = true,
                                  .hash = UINT64_MAX,
                                  .has_test = true,
@@ -169,6 +195,8 @@ static void the_longest_line_fits(void **state)
                                  .has_ema = true,
                                  .ema = {longest, longest, longest},
                                  .test_count = UINT64_MAX,
+                                 .loss_scale = UINT32_MAX,
+                                 .skipped_steps = UINT64_MAX,
                                  .hash = UINT64_MAX};
     char *json = NULL;
     expect_ok(psr_outcome_to_json(&outcome, "[[\"shard\",0,1,2]]", &json));
@@ -211,6 +239,7 @@ int main(void)
         cmocka_unit_test(a_line_is_one_json_object_with_every_field),
         cmocka_unit_test(a_hash_is_sixteen_hex_digits),
         cmocka_unit_test(a_rank_without_samples_has_a_null_loss),
+        cmocka_unit_test(the_scale_of_the_loss_is_told_where_there_is_one),
         cmocka_unit_test(the_longest_line_fits),
         cmocka_unit_test(an_outcome_is_of_this_worker),
     };

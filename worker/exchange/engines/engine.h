@@ -29,7 +29,7 @@ typedef struct psr_engine_gpu {
 } psr_engine_gpu;
 
 typedef struct psr_engine_env {
-    /* --clip-norm: hears the sums of squares of what the engine updates; its buckets' runs.
+    /* --clip-norm, fp16: hears the sums of squares of what the engine updates; its buckets' runs.
      * Borrowed for life; NULL: updates wait for no norm. */
     psr_global_norm *norm;
     /* --tensorboard-norms: hears those of tensors, likewise; NULL: nobody asks */
@@ -42,7 +42,8 @@ typedef struct psr_engine_env {
     uint32_t rank;
     const psr_engine_gpu *gpu;        /* borrowed until open returns; NULL: not --mode nccl */
     uint64_t first_step, total_steps; /* the run's */
-    float *weights, *gradients;       /* arenas, borrowed for life */
+    uint64_t skipped_steps;     /* before first_step: those that were left out (--precision fp16) */
+    float *weights, *gradients; /* arenas, borrowed for life */
     /* weights may be the memory of the bucket's holder, and only the engine writes them from the
      * first step on */
     bool in_place;
@@ -60,7 +61,8 @@ typedef struct psr_engine_env {
     /* what the engine's fetch reads of a bucket is there */
     psr_err (*fetched)(void *context, uint32_t bucket);
     void (*stale)(void *context, uint64_t steps); /* see psr_table_options; NULL: nobody asks */
-    /* The norm of a step's gradient is known; NULL: nobody asks. */
+    /* The norm of a step's gradient is known: INFINITY if it is not finite (fp16). NULL: nobody
+     * asks. */
     void (*clipped)(void *context, uint64_t step, double norm);
     /* --tensorboard-norms, worker 0: [layout's tensors] sums of squares of the step's gradient,
      * borrowed for the call; NULL: nobody asks. */
@@ -117,8 +119,8 @@ typedef struct psr_engine_ops {
     /* A thread of the engine has called env's wake, or something else woke the exchange thread.
      * NULL: it has no such thread. */
     psr_err (*woken)(psr_engine *engine);
-    /* The norm of the step's gradient is known: updates what waited for it. NULL: it updates
-     * nothing, or finds the norm itself. */
+    /* The norm of the step's gradient is known: updates what waited for it, or leaves the step out.
+     * NULL: it updates nothing, or finds the norm itself. */
     psr_err (*norm_known)(psr_engine *engine, uint64_t step, double norm);
     /* What it waits for, and in which step: for PROGRESS and the deadline's line. false: nothing.
      * NULL: it never waits. */

@@ -188,6 +188,7 @@ static psr_err open_updater(psr_engine *engine)
                                          .layout = env->layout,
                                          .optimizer = env->optimizer,
                                          .total_steps = env->total_steps,
+                                         .skipped = env->skipped_steps,
                                          .context = engine,
                                          .updated = slice_updated,
                                          .buckets = env->spans,

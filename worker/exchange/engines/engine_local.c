@@ -33,6 +33,7 @@ static psr_err local_open(const psr_engine_env *env, psr_engine **ret_engine)
                                        .plan = env->plan,
                                        .weights = env->weights,
                                        .residuals = env->residuals,
+                                       .skipped_steps = env->skipped_steps,
                                        .optimizer = env->optimizer};
     psr_err err = psr_local_new(&options, &engine->local);
     if (err != PSR_OK) {
@@ -58,7 +59,7 @@ static psr_err local_end_step(psr_engine *engine, uint64_t step, uint32_t rank)
     psr_err err = psr_local_update(engine->local, step, env->total_steps);
     psr_outbox_tell(&env->outbox, PSR_OBSERVED_FOLDED, step, PSR_OBSERVED_NO_BUCKET, all);
     PSR_TRY(err);
-    if (env->config->clip_norm > 0 && env->clipped != NULL)
+    if (psr_config_updates_together(env->config) && env->clipped != NULL)
         env->clipped(env->context, step, psr_local_norm(engine->local));
     if (psr_config_norms_due(env->config, step + 1) && env->normed != NULL)
         env->normed(env->context, step, psr_local_tensor_squares(engine->local));

@@ -99,6 +99,7 @@ static psr_err open_updater(psr_own_update *update, psr_route route)
                                          .layout = env->layout,
                                          .optimizer = env->optimizer,
                                          .total_steps = env->total_steps,
+                                         .skipped = env->skipped_steps,
                                          .sums = env->gradients,
                                          .context = update,
                                          .updated = part_updated,

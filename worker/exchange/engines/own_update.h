@@ -22,8 +22,8 @@ void psr_own_update_free(psr_own_update *update);
  * NUMERIC: the sum is not finite. */
 PSR_MUST_CHECK psr_err psr_own_update_summed(psr_own_update *update, uint64_t step,
                                              uint32_t bucket);
-/* --clip-norm: the norm of the step's gradient is known. Updates all, and calls env->landed for
- * each bucket. */
+/* --clip-norm, fp16: the norm of the step's gradient is known. Updates all, or with a norm that is
+ * not finite nothing, and calls env->landed for each bucket. */
 PSR_MUST_CHECK psr_err psr_own_update_norm_known(psr_own_update *update, uint64_t step,
                                                  double norm);
 

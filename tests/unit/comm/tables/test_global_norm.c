@@ -39,7 +39,7 @@ static psr_err send(void *context, psr_peer to, const psr_head *head, const psr_
     return PSR_OK;
 }
 
-static void open_cluster(cluster *c, const psr_route *routes)
+static void open_skipping(cluster *c, const psr_route *routes, bool skips)
 {
     const psr_part parts[BUCKETS] = {{{96, 32}, 0}, {{64, 32}, 1}, {{32, 32}, 2}, {{0, 32}, 3}};
     const psr_plan_options options = {
@@ -52,8 +52,13 @@ static void open_cluster(cluster *c, const psr_route *routes)
         m->self =
             i < RANKS ? (psr_peer){PSR_ROLE_WORKER, i} : (psr_peer){PSR_ROLE_SHARD, i - RANKS};
         const psr_outbox outbox = {.context = m, .send = send};
-        expect_ok(psr_global_norm_new(&c->plan, m->self, 7, &outbox, &m->norm));
+        expect_ok(psr_global_norm_new(&c->plan, m->self, 7, skips, &outbox, &m->norm));
     }
+}
+
+static void open_cluster(cluster *c, const psr_route *routes)
+{
+    open_skipping(c, routes, false);
 }
 
 static void close_cluster(cluster *c)
@@ -140,6 +145,40 @@ static void all_take_one_norm_whatever_comes_first(void **state)
         }
 }
 
+/* In the second step one bucket's sum is infinite. */
+static void where_steps_may_be_left_out_every_worker_hears(void **state)
+{
+    (void)state;
+    static const psr_route ways[][BUCKETS] = {
+        {PSR_ROUTE_SHARD, PSR_ROUTE_SHARD, PSR_ROUTE_SHARD, PSR_ROUTE_SHARD},
+        {PSR_ROUTE_SHARD, PSR_ROUTE_FROZEN, PSR_ROUTE_RING, PSR_ROUTE_SHARD},
+        {PSR_ROUTE_RING, PSR_ROUTE_RING, PSR_ROUTE_RING, PSR_ROUTE_RING},
+    };
+    for (size_t w = 0; w < sizeof ways / sizeof ways[0]; w++)
+        for (size_t turn = 0; turn < 9; turn++) {
+            cluster c;
+            open_skipping(&c, ways[w], true);
+            for (uint64_t step = 7; step < 10; step++) {
+                for (uint32_t i = 0; i < MEMBERS; i++)
+                    for (uint32_t b = BUCKETS; b-- > 0;)
+                        if (updates_bucket(&c, b, c.members[i].self))
+                            expect_ok(psr_global_norm_part(c.members[i].norm, b,
+                                                           step == 8 && b == 0 ? INFINITY : 0));
+                deliver_all(&c, turn);
+                for (uint32_t i = 0; i < MEMBERS; i++) {
+                    uint64_t of = 0;
+                    double norm = -1;
+                    bool hears = i < RANKS;
+                    for (uint32_t b = 0; b < BUCKETS; b++)
+                        hears = hears || updates_bucket(&c, b, c.members[i].self);
+                    assert_int_equal(psr_global_norm_take(c.members[i].norm, &of, &norm), hears);
+                    assert_true(!hears || norm == (step == 8 ? INFINITY : 0));
+                }
+            }
+            close_cluster(&c);
+        }
+}
+
 static void who_has_summed_all_of_its_own_says_for_whom_it_waits(void **state)
 {
     (void)state;
@@ -206,6 +245,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_take_one_norm_whatever_comes_first),
+        cmocka_unit_test(where_steps_may_be_left_out_every_worker_hears),
         cmocka_unit_test(who_has_summed_all_of_its_own_says_for_whom_it_waits),
         cmocka_unit_test(what_is_not_due_or_not_the_senders_is_refused),
     };

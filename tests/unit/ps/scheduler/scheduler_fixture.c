@@ -112,6 +112,7 @@ static psr_err on_begin(void *context, const psr_config *config, const psr_facts
                                    {"b", 1, {1024, 1, 1, 1}, 2048, 1024, false}};
     static const psr_layout layout = {tensors, 2, 3072, 3072};
     ret_beginning->first_step = f->first_step;
+    ret_beginning->loss_scale = f->loss_scale;
     ret_beginning->evaluates_first = f->evaluates_first;
     ret_beginning->layout = &layout;
     return plan_of(config, psr_config_mode_at(config, f->first_step), &ret_beginning->plan);

@@ -31,6 +31,7 @@ typedef struct fixture {
     uint32_t metrics_rank;
     uint64_t metrics_step, evaluated_step, evaluated_count;
     uint64_t first_step, last_checkpoint;
+    psr_loss_scale loss_scale; /* of the checkpoint from which it goes on */
     psr_err last_checkpoint_err, plan_err;
     char algorithms[64], loops[64];
     uint32_t refused;

@@ -245,7 +245,8 @@ static void done_has_the_wait_for_the_last_weights(void **state)
     line(0, 1, 10, 1, 0.5);
     line(1, 1, 10, 1, 0.25);
     done(0, "{\"steps\": 1, \"train_s\": 1.5, \"wait_s\": 1, \"loss\": 2.5, \"test_loss\": null, "
-            "\"test_accuracy\": 0.75, \"test_count\": 40, "
+            "\"test_accuracy\": 0.75, \"test_count\": 40, \"loss_scale\": 512, "
+            "\"skipped_steps\": 1, "
             "\"hash\": \"00000000000000ab\"}");
     done(1, "{\"steps\": 1, \"train_s\": 2, \"wait_s\": 0.5, \"loss\": 7, \"hash\": "
             "\"0000000000000000\"}");
@@ -255,6 +256,7 @@ static void done_has_the_wait_for_the_last_weights(void **state)
                 v[PSR_FIGURE_WAIT_S_MAX] == 1);
     assert_true(v[PSR_FIGURE_LOSS] == 2.5 && isnan(v[PSR_FIGURE_TEST_LOSS]) &&
                 v[PSR_FIGURE_TEST_ACCURACY] == 0.75);
+    assert_true(v[PSR_FIGURE_LOSS_SCALE] == 512 && v[PSR_FIGURE_SKIPPED_STEPS] == 1);
     char *json = NULL;
     expect_ok(psr_figures_to_json(figures, &json));
     cJSON *object = cJSON_Parse(json);

@@ -32,12 +32,14 @@ static psr_config config;
 static psr_facts facts;
 /* of the run that set_up makes */
 static const char *compress = "none", *compress_weights = "none";
+static psr_precision precision = PSR_PRECISION_FP32;
 
 static void set_up(void)
 {
     psr_config_defaults(&config);
     config.workers = 2;
     config.momentum = 0.9;
+    config.precision = precision;
     strcpy(config.compress, compress);
     strcpy(config.compress_weights, compress_weights);
     snprintf(config.model, sizeof config.model, "resnet20");
@@ -572,12 +574,23 @@ static void at_the_end_a_disk_that_hangs_is_left_alone(void **state)
 
 /* ---- resuming ---- */
 
+/* Of --precision fp16. */
+static const float scale_numbers[PSR_LOSS_SCALE_NUMBERS] = {2048, 17, 0, 1};
+
+static void put_checkpoint(uint64_t step)
+{
+    put_all_but(step, PSR_SECTION_LOSS_SCALE);
+    if (sections.scales_loss)
+        expect_ok(
+            put_piece(step, PSR_SECTION_LOSS_SCALE, scale_numbers, 0, PSR_LOSS_SCALE_NUMBERS));
+}
+
 static void write_checkpoints(uint64_t first, uint64_t second)
 {
     uint64_t step;
     open_checkpoints();
-    put_all_but(first, UINT32_MAX);
-    put_all_but(second, UINT32_MAX);
+    put_checkpoint(first);
+    put_checkpoint(second);
     for (int i = 0; i < 2; i++) {
         while (psr_checkpoints_take(checkpoints, &step) == PSR_ERR_NOT_FOUND)
             await_wake();
@@ -718,6 +731,44 @@ static void a_run_that_owes_goes_on_from_one_that_did_not(void **state)
     psr_sections_done(&sections);
 }
 
+/* ---- the scale of the loss ---- */
+
+static void the_scale_of_the_loss_is_a_part_of_the_state(void **state)
+{
+    (void)state;
+    psr_resume *resume;
+    precision = PSR_PRECISION_FP16;
+    write_checkpoints(1, 2);
+    precision = PSR_PRECISION_FP32;
+    expect_ok(psr_resume_open(folder, &config, NULL, NULL, &resume));
+    expect_ok(psr_resume_check(resume, &sections));
+    const psr_loss_scale *scale = psr_resume_loss_scale(resume);
+    assert_int_equal(scale->scale, 2048);
+    assert_int_equal(scale->taken, 17);
+    assert_int_equal(scale->skipped, 1);
+    psr_resume_free(resume);
+    psr_sections_done(&sections);
+}
+
+static void a_run_that_scales_the_loss_goes_on_from_one_that_did_not(void **state)
+{
+    (void)state;
+    psr_resume *resume;
+    psr_section_place place;
+    write_checkpoints(1, 2);
+    assert_false(psr_sections_place(&sections, PSR_SECTION_LOSS_SCALE, &place));
+    psr_sections_done(&sections);
+    config.precision = PSR_PRECISION_FP16;
+    expect_ok(psr_sections_init(&config, &facts, &sections));
+    assert_true(psr_sections_place(&sections, PSR_SECTION_LOSS_SCALE, &place));
+    assert_int_equal(place.file, PSR_CHECKPOINT_STATE);
+    expect_ok(psr_resume_open(folder, &config, NULL, NULL, &resume));
+    expect_ok(psr_resume_check(resume, &sections));
+    assert_int_equal(psr_resume_loss_scale(resume)->scale, 0);
+    psr_resume_free(resume);
+    psr_sections_done(&sections);
+}
+
 /* ---- what workers have of weights that come as differences ---- */
 
 static float read_value(const char *file, const char *prefix, const psr_tensor *tensor, size_t i)
@@ -806,6 +857,8 @@ int main(void)
         IN_A_FOLDER(what_does_not_fit_the_run_is_refused_by_name),
         IN_A_FOLDER(what_each_rank_owes_is_a_part_of_the_state),
         IN_A_FOLDER(a_run_that_owes_goes_on_from_one_that_did_not),
+        IN_A_FOLDER(the_scale_of_the_loss_is_a_part_of_the_state),
+        IN_A_FOLDER(a_run_that_scales_the_loss_goes_on_from_one_that_did_not),
         IN_A_FOLDER(what_shards_update_is_a_part_of_the_state),
         IN_A_FOLDER(a_run_of_differences_goes_on_from_one_without),
         IN_A_FOLDER(at_the_end_a_disk_that_hangs_is_left_alone),

@@ -318,6 +318,7 @@ static void a_resumed_run_has_its_state_sent_after_the_roster(void **state)
 {
     fixture *f = *state;
     f->first_step = 12;
+    f->loss_scale = (psr_loss_scale){.scale = 1024, .taken = 3, .skipped = 2};
     open_scheduler(f);
     start_all(f);
     assert_int_equal(f->restored, 1);
@@ -329,6 +330,9 @@ static void a_resumed_run_has_its_state_sent_after_the_roster(void **state)
     expect_ok(psr_worker_start_from_json(agreed, &worker));
     assert_int_equal(worker.first_step, 12);
     assert_int_equal(worker.total_steps, 20);
+    assert_int_equal(worker.loss_scale, 1024);
+    assert_int_equal(worker.loss_scale_taken, 3);
+    assert_int_equal(worker.skipped_steps, 2);
     assert_int_equal(view.epoch, 0);
     assert_int_equal(view.plan.slice_count, 3);
     assert_int_equal(view.member_count, 3);
@@ -338,6 +342,7 @@ static void a_resumed_run_has_its_state_sent_after_the_roster(void **state)
     expect_ok(psr_shard_start_from_json(agreed, &shard));
     assert_int_equal(shard.first_step, 12);
     assert_int_equal(shard.total_steps, 20);
+    assert_int_equal(shard.skipped_steps, 2);
     assert_int_equal(shard.layout.length, 3072);
     psr_shard_start_done(&shard);
     psr_view_done(&view);

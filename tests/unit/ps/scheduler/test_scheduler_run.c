@@ -62,6 +62,17 @@ static void what_a_rank_owes_is_its_own_to_send(void **state)
     ends_with_words(f, PSR_ERR_PROTOCOL, "section 65536 of a checkpoint is not its to send");
 }
 
+static void the_loss_scale_is_worker_0s_to_send(void **state)
+{
+    fixture *f = *state;
+    give(f, (psr_peer){PSR_ROLE_WORKER, 0}, one_float(20, PSR_SECTION_LOSS_SCALE), (float[]){1},
+         sizeof(float));
+    assert_false(f->ended);
+    assert_int_equal(f->pieces, 1);
+    give(f, w1, one_float(20, PSR_SECTION_LOSS_SCALE), (float[]){1}, sizeof(float));
+    ends_with_words(f, PSR_ERR_PROTOCOL, "section 4 of a checkpoint is not its to send");
+}
+
 static void what_workers_have_is_worker_0s_to_send(void **state)
 {
     fixture *f = *state;
@@ -407,6 +418,7 @@ int main(void)
         STARTED(an_evaluations_progress_is_told_from_its_begin_on),
         STARTED(every_piece_of_a_checkpoint_is_answered),
         STARTED(what_a_rank_owes_is_its_own_to_send),
+        STARTED(the_loss_scale_is_worker_0s_to_send),
         STARTED(what_workers_have_is_worker_0s_to_send),
         SET_UP(checkpoints_come_in_order_each_when_the_one_before_is_in_place),
         SET_UP(a_run_that_stops_has_its_checkpoint_due_there),
