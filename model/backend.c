@@ -67,6 +67,8 @@ psr_err psr_backend_new(const psr_network *net, const psr_backend_options *optio
     psr_err err = PSR_OK;
     if (options->sync_norms && backend->class->begin == NULL)
         err = psr_fail(PSR_ERR_UNSUPPORTED, "--sync-bn: this back end has no batch statistics");
+    if (options->updates != NULL && backend->class->hold == NULL)
+        err = psr_fail(PSR_ERR_UNSUPPORTED, "--update-on device: this back end has no device");
     if (err == PSR_OK)
         err = psr_readiness_new(net, options->buckets, &backend->readiness);
     if (err == PSR_OK)
@@ -161,6 +163,22 @@ psr_err psr_backend_infer(psr_backend *backend, const psr_batch *batch, const ps
         backend->class->infer(backend->self, batch, state, backend->readiness, logits, ret_result));
     assert(psr_readiness_complete(backend->readiness, false));
     return PSR_OK;
+}
+
+psr_err psr_backend_hold(psr_backend *backend, const float *weights, float *const *slots,
+                         uint64_t number)
+{
+    return backend->class->hold(backend->self, weights, slots, number);
+}
+
+void psr_backend_due(psr_backend *backend, const psr_due_update *update)
+{
+    backend->class->due(backend->self, update);
+}
+
+psr_err psr_backend_held(psr_backend *backend, float *ret_weights, float *const *ret_slots)
+{
+    return backend->class->held(backend->self, ret_weights, ret_slots);
 }
 
 const char *psr_backend_algorithms(const psr_backend *backend)

@@ -104,6 +104,9 @@ typedef struct psr_backend_options {
     const char *profile;
     double dilate;
     bool seeded_gradients;
+    /* --update-on device, of the back end cuda alone: whose optimizer the back end updates the
+     * weights with (below); borrowed for life. NULL: it is given the weights. */
+    const psr_config *updates;
 } psr_backend_options;
 
 /* The caller owns *ret_backend: psr_backend_free. net is borrowed for the backend's life.
@@ -144,6 +147,35 @@ PSR_MUST_CHECK psr_err psr_backend_advance(psr_backend *backend, psr_norm_sums *
 PSR_MUST_CHECK psr_err psr_backend_infer(psr_backend *backend, const psr_batch *batch,
                                          const psr_exec_state *state, const psr_exec_hooks *hooks,
                                          float *logits, psr_pass_result *ret_result);
+
+/* With options->updates the back end holds the weights and the optimizer's state, on its device,
+ * and updates them there: what passes are given is the sums of gradients, and the weights of
+ * psr_exec_state are not read. The caller keeps the same arrays on the host, and asks for what the
+ * device has when somebody reads them there. The compute thread, as all of this.
+ *
+ * An update of a bucket is ordered where a pass first wants the bucket: when weights_wanted(b) has
+ * returned, b's range of the sums is read on the host, and may be written again from then on. So
+ * the exchange lands sums instead of weights (worker/exchange/exchange.h). */
+typedef struct psr_due_update {
+    uint64_t number; /* of the update, from 1: passes read the weights behind it. 0: none is due */
+    float lr;        /* of it (psr_schedule_lr) */
+    const float *sums; /* params.length floats, borrowed until another update is due, or NULL */
+} psr_due_update;
+
+/* Gives it the weights, which have had `number` updates, and, unless slots is NULL, the state
+ * arrays of the optimizer in their order (psr_optimizer_slot; that of --ema is not among them),
+ * which begin as zeros. All are copied. COMPUTE. */
+PSR_MUST_CHECK psr_err psr_backend_hold(psr_backend *backend, const float *weights,
+                                        float *const *slots, uint64_t number);
+/* What is due in the next passes: the update behind the one that was due before, or the same one.
+ * NULL: they read weights that they are given, and what the back end held is lost until
+ * psr_backend_hold. */
+void psr_backend_due(psr_backend *backend, const psr_due_update *update);
+/* Makes the update that is due of all buckets, whose sums have landed, and copies out the weights
+ * and the state arrays. Either may be NULL: nobody reads them. NUMERIC: a sum is not finite; passes
+ * return that as well. COMPUTE. */
+PSR_MUST_CHECK psr_err psr_backend_held(psr_backend *backend, float *ret_weights,
+                                        float *const *ret_slots);
 
 /* The algorithms that were chosen, as one line of text for run.json and for the other ranks. "" if
  * there was nothing to choose (no convolutions, or the reference back end). The choice is made in

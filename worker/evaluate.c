@@ -4,6 +4,7 @@
 #include "base/arrays/finite.h"
 #include "base/log.h"
 #include "model/optimizers/optimizer.h"
+#include "worker/device_update.h"
 #include "worker/views.h"
 
 #include <inttypes.h>
@@ -143,6 +144,7 @@ static psr_err evaluate_weights(evaluating *e, double *sums, psr_evaluation *res
     psr_trainer *t = e->t;
     PSR_TRY(psr_average_buffers(t, PSR_STATISTICS_OWN, e->buffers));
     e->weights = psr_exchange_weights(t->exchange);
+    psr_device_update_due(t, e->steps);
     PSR_TRY(count_all(e, sums));
     result->count = (uint64_t)sums[SUM_COUNT];
     result->accuracy = sums[SUM_CORRECT];
@@ -161,7 +163,9 @@ static psr_err evaluate_ema(evaluating *e, double *sums, psr_evaluation *result)
         return PSR_OK;
     PSR_TRY(psr_average_buffers(t, PSR_STATISTICS_EMA, e->buffers));
     PSR_TRY(psr_exchange_fetch_slot(t->exchange, slot, &e->weights));
+    PSR_TRY(psr_device_update_pause(t, e->steps));
     PSR_TRY(count_all(e, sums));
+    PSR_TRY(psr_device_update_resume(t, e->steps));
     result->has_ema = true;
     result->ema_accuracy = sums[SUM_CORRECT];
     result->ema_top5 = sums[SUM_TOP5];

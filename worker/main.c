@@ -20,6 +20,7 @@
 #include "data/class_names.h"
 #include "model/cuda/api.h"
 #include "model/networks/network_memory.h"
+#include "worker/device_update.h"
 #include "worker/exchange/peers.h"
 #include "worker/input/host_data.h"
 #include "worker/input/pictures.h"
@@ -581,9 +582,11 @@ static psr_err start_exchange(worker *w, const psr_ways *ways)
     if (sums_on_gpus)
         PSR_TRY(find_gpu(w));
     /* If ways can change, also by hand, a later plan may let this worker hold buckets that it does
-     * not hold now. Until then they take addresses, but no memory. */
-    if (psr_plan_has_route(plan, PSR_ROUTE_HOST) || psr_config_has_several_ways(&w->config) ||
-        psr_config_can_change(&w->config))
+     * not hold now. Until then they take addresses, but no memory. Weights that each device updates
+     * are nobody else's. */
+    if (!psr_config_updates_on_device(&w->config) &&
+        (psr_plan_has_route(plan, PSR_ROUTE_HOST) || psr_config_has_several_ways(&w->config) ||
+         psr_config_can_change(&w->config)))
         PSR_TRY(make_weights(w, &weights));
     if (!alone) {
         PSR_TRY(psr_peers_init(w->member, &w->peers));
@@ -680,6 +683,7 @@ static psr_err train(worker *w)
     PSR_TRY(psr_trainer_init(&trainer, &w->trainer));
     tell_data(&w->trainer, &w->opened->content);
     PSR_TRY(psr_snapshot_load(&w->trainer));
+    PSR_TRY(psr_device_update_begin(&w->trainer));
     PSR_TRY(psr_snapshot_prepare(&w->trainer));
     PSR_TRY(tell_ready(w));
 

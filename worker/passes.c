@@ -2,6 +2,7 @@
 
 #include "base/arrays/fold.h"
 #include "base/clock.h"
+#include "worker/device_update.h"
 
 #include <stdlib.h>
 
@@ -347,6 +348,10 @@ psr_err psr_passes_run(psr_passes *passes, psr_share *shares, uint32_t count)
         err = psr_fail(PSR_ERR_NOMEM, "no memory for %u replicas", count);
     else if (t->config->sync_bn)
         err = together_init(count, &room);
+    if (err == PSR_OK && parts == 0)
+        err = psr_device_update_without_pass(t, passes->step);
+    else
+        psr_device_update_due(t, passes->step);
     for (uint32_t i = 0; i < count && err == PSR_OK; i++)
         begin_share(passes, &shares[i], count == 1, &all[i]);
     for (uint32_t index = 0; index < parts && err == PSR_OK; index++)

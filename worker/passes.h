@@ -22,9 +22,8 @@ typedef struct psr_share {
 typedef struct psr_passes {
     psr_trainer *trainer;
     psr_pass_times *times; /* --record, in worker 0; NULL: none */
-    /* --trace; NULL: this step is not recorded. And which step it is. */
-    psr_tracer *tracer;
-    uint64_t step;
+    psr_tracer *tracer;    /* --trace; NULL: this step is not recorded */
+    uint64_t step;         /* which one it is, from 0, in the run */
 } psr_passes;
 
 /* Whether a step's passes of all replicas of this process have to be run together. */

@@ -4,6 +4,7 @@
 #include "base/arrays/finite.h"
 #include "base/log.h"
 #include "model/optimizers/ema.h"
+#include "worker/device_update.h"
 #include "worker/evaluate.h"
 #include "worker/norm_lines.h"
 #include "worker/passes.h"
@@ -43,7 +44,8 @@ typedef struct training {
     double judged_accuracy;              /* by what --target-accuracy goes, at last_evaluated */
     /* The training clock: time since START less that of evaluations and checkpoints. */
     double start_s, aside_s;
-    uint64_t settled; /* completed steps when all weights had last landed */
+    uint64_t settled;  /* completed steps when all weights had last landed */
+    uint64_t averaged; /* and when --ema last followed what a device has updated */
     bool skipped;     /* --precision fp16: the last step was left out */
     /* bytes of evaluations and checkpoints, for the next line */
     uint64_t carried_sent, carried_received, carried_lent;
@@ -310,6 +312,7 @@ static psr_err save(training *tr, uint64_t steps)
 {
     double left_s = psr_clock_s();
     PSR_TRY(psr_session_await_saved(tr->t->session, tr->last_saved));
+    PSR_TRY(psr_device_update_copy_state(tr->t, steps));
     PSR_TRY(psr_snapshot_save(tr->t, steps));
     leave_out_of_training_time(tr, left_s);
     tr->last_saved = steps;
@@ -397,9 +400,10 @@ static psr_err tell_norms(training *tr, uint64_t steps)
     return PSR_OK;
 }
 
-static psr_err hash_weights(training *tr)
+static psr_err hash_weights(training *tr, uint64_t steps)
 {
     psr_trainer *t = tr->t;
+    PSR_TRY(psr_device_update_copy_weights(t, steps));
     uint64_t hash = psr_layout_hash(&t->net->params, psr_exchange_weights(t->exchange));
     for (uint32_t i = 0; i < t->replica_count; i++) {
         tr->turns[i].metrics.has_hash = true;
@@ -425,6 +429,23 @@ static void follow_statistics(const training *tr, const psr_replica *replica, ui
     if (replica->ema_buffers != NULL && !tr->skipped)
         psr_ema_follow(t->config, steps - t->loss_scale.skipped, replica->buffers,
                        replica->ema_buffers, t->net->buffers.length);
+}
+
+/* --ema of weights that a device updates, which have landed: after steps that are due, and where
+ * the average is read. */
+static psr_err average_weights(training *tr, uint64_t steps)
+{
+    if (tr->averaged == steps)
+        return PSR_OK;
+    tr->averaged = steps;
+    return psr_device_update_average(tr->t, steps);
+}
+
+static bool averages_on_host(const training *tr, uint64_t steps)
+{
+    const psr_config *config = tr->t->config;
+    return psr_config_updates_on_device(config) && psr_ema_is_on(config) &&
+           steps % config->ema.every == 0;
 }
 
 /* --target-accuracy: every worker has the same figures of the evaluation, and so stops here. */
@@ -455,10 +476,13 @@ static psr_err finish_step(training *tr, uint64_t steps)
     PSR_TRY(find_norm(tr));
     for (uint32_t i = 0; i < tr->t->replica_count; i++)
         follow_statistics(tr, &tr->t->replicas[i], steps);
-    if (evaluates || saves || config->hash || tells_norms(tr, steps))
+    const bool averages = averages_on_host(tr, steps);
+    if (evaluates || saves || averages || config->hash || tells_norms(tr, steps))
         PSR_TRY(await_last_weights(tr, steps, of_all_workers));
+    if (evaluates || saves || averages)
+        PSR_TRY(average_weights(tr, steps));
     if (config->hash)
-        PSR_TRY(hash_weights(tr));
+        PSR_TRY(hash_weights(tr, steps));
     PSR_TRY(tell_norms(tr, steps));
     const int64_t evaluated_ns = psr_passes_clock(&tr->passes);
     if (evaluates) {
@@ -597,6 +621,8 @@ static psr_err finish_run(training *tr)
         PSR_TRY(await_last_weights(tr, tr->outcome.steps, false));
     tr->passes.tracer = NULL;
     PSR_TRY(psr_session_trace_end(t->session));
+    PSR_TRY(average_weights(tr, tr->outcome.steps));
+    PSR_TRY(psr_device_update_copy_weights(t, tr->outcome.steps));
     tr->outcome.hash = psr_layout_hash(&t->net->params, psr_exchange_weights(t->exchange));
     PSR_TRY(average_loss(tr));
     PSR_TRY(average_training(tr));
@@ -636,6 +662,7 @@ psr_err psr_train(psr_trainer *trainer, psr_outcome *ret_outcome)
     training tr = {.t = trainer,
                    .passes = {.trainer = trainer},
                    .settled = trainer->first_step,
+                   .averaged = trainer->first_step,
                    .outcome = {.steps = trainer->first_step,
                                .test = {NAN, NAN, NAN},
                                .loss = NAN,

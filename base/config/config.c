@@ -231,6 +231,11 @@ bool psr_config_uses_gpu(const psr_config *config, uint32_t *ret_index)
     return true;
 }
 
+bool psr_config_updates_on_device(const psr_config *config)
+{
+    return config->update_on == PSR_UPDATE_ON_DEVICE;
+}
+
 psr_backend_kind psr_config_backend(const psr_config *config)
 {
     return psr_config_uses_gpu(config, NULL) ? PSR_BACKEND_CUDA : config->backend;

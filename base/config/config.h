@@ -121,6 +121,7 @@ typedef enum psr_partition {
     PSR_PARTITION_DROP,
     PSR_PARTITION_PAD
 } psr_partition;
+typedef enum psr_update_on { PSR_UPDATE_ON_HOST, PSR_UPDATE_ON_DEVICE } psr_update_on;
 typedef enum psr_played_gradients { PSR_PLAYED_ZERO, PSR_PLAYED_SEEDED } psr_played_gradients;
 typedef enum psr_backend_kind {
     PSR_BACKEND_ONEDNN,
@@ -196,7 +197,8 @@ typedef struct psr_config {
     psr_played_gradients played_gradients;
     /* --device cpu|cuda|cuda:I: cuda is the GPU of the worker's number on its host */
     char device[16];
-    uint32_t threads; /* --threads per worker; 0 on the command
+    psr_update_on update_on; /* --update-on host|device: where the optimizer runs */
+    uint32_t threads;        /* --threads per worker; 0 on the command
                                  line: resolved by the launcher */
     /* data */
     char data[PSR_PATH_MAX]; /* --data DIR|fashion-mnist|synthetic[:SPEC] */
@@ -356,6 +358,8 @@ bool psr_config_factor_pattern(const char *factors, uint32_t index,
 /* --device: whether passes are computed on a GPU. *ret_index: which one, of those that each host
  * has; UINT32_MAX: that of the worker's number on its host. ret_index may be NULL. */
 bool psr_config_uses_gpu(const psr_config *config, uint32_t *ret_index);
+/* --update-on device: whether each worker's back end holds the weights and updates them. */
+bool psr_config_updates_on_device(const psr_config *config);
 /* What computes, by --device and --backend. */
 psr_backend_kind psr_config_backend(const psr_config *config);
 /* --freeze: whether it freezes a tensor of that name. */

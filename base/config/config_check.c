@@ -74,7 +74,9 @@ static const obstacle *find_obstacle(const psr_config *config)
                                        "steps were left out, and this optimizer, or --ema, counts "
                                        "updates",
                                        "use --precision bf16"},
-                          workers = {"workers", "one worker is no ring", "give more --workers"};
+                          workers = {"workers", "one worker is no ring", "give more --workers"},
+                          update = {"update-on", "shards update on their processors",
+                                    "use --update-on host"};
     if (config->sync != PSR_SYNC_BSP)
         return &sync;
     if (strcmp(config->compress, "none") != 0)
@@ -87,6 +89,8 @@ static const obstacle *find_obstacle(const psr_config *config)
         return &exchange;
     if (psr_config_scales_loss(config) && counts_updates(config))
         return &precision;
+    if (psr_config_updates_on_device(config))
+        return &update;
     return config->workers == 1 ? &workers : NULL;
 }
 
@@ -261,6 +265,38 @@ static psr_err check_sync_bn(const psr_config *config)
     return PSR_OK;
 }
 
+/* What cannot be where a GPU updates the weights. */
+static psr_err check_update_on(const psr_config *config)
+{
+    if (!psr_config_updates_on_device(config))
+        return PSR_OK;
+    if (!psr_config_uses_gpu(config, NULL))
+        return refuse_pair(config, "update-on", "device",
+                           "there is no GPU that could update; give --device cuda, or leave "
+                           "--update-on out");
+    if (config->mode == PSR_MODE_PS)
+        return refuse_pair(config, "update-on", "mode",
+                           "shards update, on their processors; use --mode ring, or --update-on "
+                           "host");
+    if (config->optimizer != PSR_OPTIMIZER_SGD && config->optimizer != PSR_OPTIMIZER_ADAM &&
+        config->optimizer != PSR_OPTIMIZER_ADAMW)
+        return refuse_pair(config, "update-on", "optimizer",
+                           "a GPU updates by sgd, adam and adamw; use --update-on host");
+    if (config->clip_norm > 0)
+        return refuse_pair(config, "update-on", "clip-norm",
+                           "the norm is taken where the host updates; use --update-on host");
+    if (config->tensorboard_norms > 0)
+        return refuse_pair(config, "update-on", "tensorboard-norms",
+                           "norms are taken where the host updates; use --update-on host");
+    if (compresses_weights(config))
+        return refuse_pair(config, "update-on", "compress-weights",
+                           "no weights are sent then; leave one out");
+    if (!config->exchange)
+        return refuse_pair(config, "update-on", "exchange",
+                           "nothing is updated then; leave one out");
+    return PSR_OK;
+}
+
 /* What a GPU cannot do, or not yet. */
 static psr_err check_device(const psr_config *config)
 {
@@ -326,6 +362,7 @@ static psr_err check_model(const psr_config *config)
         (config->dilate != 1 || config->played_gradients != PSR_PLAYED_ZERO))
         return refuse_pair(config, config->dilate != 1 ? "dilate" : "played-gradients", "backend",
                            "it is for --backend played:PROFILE");
+    PSR_TRY(check_update_on(config));
     PSR_TRY(check_sync_bn(config));
     if (config->backend == PSR_BACKEND_PLAYED && config->record[0] != '\0')
         return refuse_pair(config, "record", "backend", "a played pass is recorded already");
@@ -524,6 +561,9 @@ void psr_config_fit_mode(psr_config *config, const psr_config *file)
         config->eval_every = defaults.eval_every;
     if (!config->eval && config->eval_tta == file->eval_tta)
         config->eval_tta = defaults.eval_tta;
+    if (config->update_on == file->update_on &&
+        (config->mode == PSR_MODE_PS || !psr_config_uses_gpu(config, NULL)))
+        config->update_on = defaults.update_on;
     if (has_same_mode(config, file))
         return;
     if (!psr_config_needs_shards(config) && config->shards == file->shards)

@@ -36,6 +36,7 @@ static const char *const optimizer_words[] = {"sgd",  "adam",    "lars", "adamw"
 static const char *const augment_offered[] = {"none", "crop-flip", "imagenet", NULL};
 static const char *const partition_words[] = {"exact", "drop", "pad", NULL};
 static const char *const backend_words[] = {"onednn", "reference", "played:", NULL};
+static const char *const update_on_words[] = {"host", "device", NULL};
 static const char *const played_gradients_words[] = {"zero", "seeded", NULL};
 static const char *const network_words[] = {"auto", "tcp", "ipc", "shm", NULL};
 static const char *const scale_words[] = {"none", "linear", "sqrt", NULL};
@@ -456,6 +457,11 @@ const psr_option psr_options[] = {
      "where it computes; cuda: on the GPU of the worker's number on its host, which psring-cuda "
      "brings (numbers are checked by emulation only so far)",
      MODEL, "cpu", STRING(device), .read = judge_device},
+    {"update-on", "host|device",
+     "with --device cuda: where the optimizer updates the weights; device: on the GPU, which then "
+     "holds them and the optimizer's state, and is given the sums of gradients; sgd, adam and "
+     "adamw, with the host's bits",
+     MODEL, "host", ENUM(update_on, update_on_words)},
     {"threads", "N", "compute threads per worker; 0: this machine's cores shared evenly", MODEL,
      "0", U32(threads, 0, 1024)},
 

@@ -2,7 +2,8 @@
  * a row of orders to three streams.
  *
  *   coming    the batch, from pinned memory
- *   computing weights as the pass asks for them, running statistics, every step; the results
+ *   computing weights as the pass asks for them, or their updates (update.h), running statistics,
+ *             every step; the results
  *   leaving   gradients of buckets (handover.h)
  *
  * The host is ahead of the device: it waits for weights that the exchange has not brought yet, and
@@ -35,6 +36,9 @@ typedef struct cuda {
     psr_cuda_event *came;
     psr_cuda_device_memory memory;
     psr_cuda_handover *handover;
+    psr_cuda_update *update; /* --update-on device; otherwise NULL */
+    bool holds;              /* the device's weights are held there, and this update is due */
+    psr_due_update due;
     psr_cuda_plans plans;
     psr_cuda_executable **executables;
     uint32_t executable_count;
@@ -68,6 +72,7 @@ static void cuda_destroy(void *object)
     psr_cuda_handover_free(self->handover);
     close_stream(self, self->coming);
     close_stream(self, self->computing);
+    psr_cuda_update_free(self->update);
     if (self->came != NULL)
         self->api->event_free(self->came);
     free_executables(self);
@@ -149,6 +154,19 @@ static psr_err open_device(cuda *self, const psr_backend_options *options)
     return self->api->device_open(index, &self->device);
 }
 
+static psr_err open_update(cuda *self, const psr_backend_options *options)
+{
+    const psr_cuda_update_options update = {.api = self->api,
+                                            .device = self->device,
+                                            .computing = self->computing,
+                                            .config = options->updates,
+                                            .layout = &self->net->params,
+                                            .buckets = options->buckets,
+                                            .weights = self->memory.at[PSR_CUDA_WEIGHTS],
+                                            .gradients = self->memory.at[PSR_CUDA_GRADIENTS]};
+    return options->updates != NULL ? psr_cuda_update_new(&update, &self->update) : PSR_OK;
+}
+
 static psr_err build(cuda *self, const psr_backend_options *options)
 {
     const psr_cuda_api *api = self->api;
@@ -163,13 +181,15 @@ static psr_err build(cuda *self, const psr_backend_options *options)
     PSR_TRY(api->event_new(self->device, &self->came));
     PSR_TRY(
         psr_cuda_device_memory_init(&self->memory, api, self->device, self->net, self->max_batch));
+    PSR_TRY(open_update(self, options));
     const psr_cuda_handover_options handover = {.api = api,
                                                 .device = self->device,
                                                 .computing = self->computing,
                                                 .net = self->net,
                                                 .buckets = options->buckets,
                                                 .weights = self->memory.at[PSR_CUDA_WEIGHTS],
-                                                .gradients = self->memory.at[PSR_CUDA_GRADIENTS]};
+                                                .gradients = self->memory.at[PSR_CUDA_GRADIENTS],
+                                                .update = self->update};
     PSR_TRY(psr_cuda_handover_new(&handover, &self->handover));
     return executable(self, self->max_batch, true, &training);
 }
@@ -264,8 +284,11 @@ static psr_err bring_buffers(const pass *p)
 static psr_err ask_weights(pass *p, uint32_t node)
 {
     for (; p->asked <= node; p->asked++) {
+        const cuda *self = p->self;
         PSR_TRY(psr_readiness_forward(p->readiness, p->asked));
-        PSR_TRY(psr_cuda_handover_weights(p->self->handover, p->asked, p->state->weights));
+        PSR_TRY(self->holds
+                    ? psr_cuda_handover_update(self->handover, p->asked, &self->due)
+                    : psr_cuda_handover_weights(self->handover, p->asked, p->state->weights));
     }
     return PSR_OK;
 }
@@ -325,7 +348,11 @@ static psr_err fetch(const pass *p, float *logits, psr_pass_result *ret_result)
     if (logits != NULL)
         PSR_TRY(self->api->copy(self->computing, m->logits,
                                 (char *)m->at[place->memory] + place->offset, place->bytes));
+    if (self->holds)
+        PSR_TRY(psr_cuda_update_ask(self->update));
     PSR_TRY(self->api->stream_synchronize(self->computing));
+    if (self->holds)
+        PSR_TRY(psr_cuda_update_check(self->update));
     /* fp16: activations that have overflowed make the step one that is left out, and statistics of
      * them are not kept. */
     if (program->training &&
@@ -396,6 +423,55 @@ static psr_err cuda_infer(void *object, const psr_batch *batch, const psr_exec_s
     return run(&p, logits, ret_result);
 }
 
+/* ---- weights that are held ---- */
+
+static psr_err cuda_hold(void *object, const float *weights, float *const *slots, uint64_t number)
+{
+    cuda *self = object;
+    PSR_TRY(psr_cuda_handover_put(self->handover, self->memory.at[PSR_CUDA_WEIGHTS], weights));
+    for (uint32_t i = 0; slots != NULL && i < psr_cuda_update_slot_count(self->update); i++)
+        PSR_TRY(
+            psr_cuda_handover_put(self->handover, psr_cuda_update_slot(self->update, i), slots[i]));
+    psr_cuda_update_begin(self->update, number);
+    self->holds = true;
+    self->due = (psr_due_update){0};
+    return PSR_OK;
+}
+
+static void cuda_due(void *object, const psr_due_update *update)
+{
+    cuda *self = object;
+    self->holds = update != NULL;
+    self->due = update != NULL ? *update : (psr_due_update){0};
+}
+
+/* Nobody is given weights that a sum has spoilt. */
+static psr_err make_due(const cuda *self, float *ret_weights)
+{
+    PSR_TRY(psr_cuda_handover_update_all(self->handover, &self->due));
+    PSR_TRY(psr_cuda_update_ask(self->update));
+    if (ret_weights != NULL)
+        PSR_TRY(psr_cuda_handover_get(self->handover, self->memory.at[PSR_CUDA_WEIGHTS]));
+    PSR_TRY(self->api->stream_synchronize(self->computing));
+    PSR_TRY(psr_cuda_update_check(self->update));
+    if (ret_weights != NULL)
+        psr_cuda_handover_got(self->handover, ret_weights);
+    return PSR_OK;
+}
+
+static psr_err cuda_held(void *object, float *ret_weights, float *const *ret_slots)
+{
+    cuda *self = object;
+    PSR_TRY(self->api->device_check(self->device));
+    PSR_TRY(make_due(self, ret_weights));
+    for (uint32_t i = 0; ret_slots != NULL && i < psr_cuda_update_slot_count(self->update); i++) {
+        PSR_TRY(psr_cuda_handover_get(self->handover, psr_cuda_update_slot(self->update, i)));
+        PSR_TRY(self->api->stream_synchronize(self->computing));
+        psr_cuda_handover_got(self->handover, ret_slots[i]);
+    }
+    return PSR_OK;
+}
+
 /* ---- what it tells ---- */
 
 static const char *no_text(const void *object)
@@ -422,7 +498,8 @@ static size_t cuda_bytes(const void *object)
     const cuda *self = object;
     const psr_cuda_device_memory *m = &self->memory;
     return sizeof *self + m->room_bytes + m->workspace_bytes + m->other_bytes + m->pinned_bytes +
-           psr_cuda_handover_bytes(self->handover);
+           psr_cuda_handover_bytes(self->handover) +
+           (self->update != NULL ? psr_cuda_update_bytes(self->update) : 0);
 }
 
 const psr_backend_class psr_backend_class_cuda = {
@@ -430,6 +507,9 @@ const psr_backend_class psr_backend_class_cuda = {
     .destroy = cuda_destroy,
     .train = cuda_train,
     .infer = cuda_infer,
+    .hold = cuda_hold,
+    .due = cuda_due,
+    .held = cuda_held,
     .algorithms = no_text,
     .loops = no_text,
     .identity = cuda_identity,

@@ -30,7 +30,7 @@ struct psr_cuda_handover {
     psr_cuda_stream *leaving;
     psr_cuda_event *computed, *left;
     bool has_left;              /* left was recorded, behind the landing of a pass's gradients */
-    float *weights, *gradients; /* pinned: params.length floats */
+    float *weights, *gradients; /* pinned: params.length floats; weights: what comes, sums too */
     float factor;               /* of this pass's gradients */
     uint32_t *first_reader;     /* [buckets]: a node */
     node_fence *fences;         /* [node_count] */
@@ -242,18 +242,66 @@ bool psr_cuda_handover_has_buckets(const psr_cuda_handover *handover, uint32_t n
     return false;
 }
 
+/* Into one of the device's arenas, from an arena of the host's. */
+static psr_err bring(const psr_cuda_handover *h, uint32_t b, float *to, const float *from)
+{
+    const psr_bucket *bucket = &h->o.buckets->items[b];
+    const size_t bytes = bucket->length * sizeof(float);
+    memcpy(h->weights + bucket->offset, from + bucket->offset, bytes);
+    return h->o.api->copy(h->o.computing, to + bucket->offset, h->weights + bucket->offset, bytes);
+}
+
 psr_err psr_cuda_handover_weights(psr_cuda_handover *h, uint32_t node, const float *weights)
 {
-    for (uint32_t b = h->o.buckets->count; b-- > 0;) {
-        const psr_bucket *bucket = &h->o.buckets->items[b];
-        const size_t bytes = bucket->length * sizeof(float);
-        if (h->first_reader[b] != node)
-            continue;
-        memcpy(h->weights + bucket->offset, weights + bucket->offset, bytes);
-        PSR_TRY(h->o.api->copy(h->o.computing, h->o.weights + bucket->offset,
-                               h->weights + bucket->offset, bytes));
-    }
+    for (uint32_t b = h->o.buckets->count; b-- > 0;)
+        if (h->first_reader[b] == node)
+            PSR_TRY(bring(h, b, h->o.weights, weights));
     return PSR_OK;
+}
+
+static psr_err update(const psr_cuda_handover *h, uint32_t b, const psr_due_update *due)
+{
+    if (!psr_cuda_update_is_due(h->o.update, b, due->number))
+        return PSR_OK;
+    PSR_TRY(bring(h, b, h->o.gradients, due->sums));
+    return psr_cuda_update_bucket(h->o.update, b, due->number, due->lr);
+}
+
+psr_err psr_cuda_handover_update(psr_cuda_handover *h, uint32_t node, const psr_due_update *due)
+{
+    for (uint32_t b = h->o.buckets->count; b-- > 0;)
+        if (h->first_reader[b] == node)
+            PSR_TRY(update(h, b, due));
+    return PSR_OK;
+}
+
+psr_err psr_cuda_handover_update_all(psr_cuda_handover *h, const psr_due_update *due)
+{
+    for (uint32_t b = h->o.buckets->count; b-- > 0;)
+        PSR_TRY(update(h, b, due));
+    return PSR_OK;
+}
+
+static size_t arena_bytes(const psr_cuda_handover *h)
+{
+    return h->o.net->params.length * sizeof(float);
+}
+
+psr_err psr_cuda_handover_put(psr_cuda_handover *h, float *to, const float *values)
+{
+    memcpy(h->weights, values, arena_bytes(h));
+    PSR_TRY(h->o.api->copy(h->o.computing, to, h->weights, arena_bytes(h)));
+    return h->o.api->stream_synchronize(h->o.computing);
+}
+
+psr_err psr_cuda_handover_get(psr_cuda_handover *h, const float *from)
+{
+    return h->o.api->copy(h->o.computing, h->weights, from, arena_bytes(h));
+}
+
+void psr_cuda_handover_got(const psr_cuda_handover *h, float *ret_values)
+{
+    memcpy(ret_values, h->weights, arena_bytes(h));
 }
 
 /* Nothing of the pass before lands any more. */

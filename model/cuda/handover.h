@@ -1,5 +1,6 @@
-/* The buckets' ways between the host's arenas and the device's: weights come when the pass asks for
- * them, and gradients go, each with a fence, as soon as the device has them.
+/* The buckets' ways between the host's arenas and the device's: weights, or the sums that update
+ * them there, come when the pass asks for them, and gradients go, each with a fence, as soon as the
+ * device has them.
  *
  * The host's arenas are never read or written by the device itself, for their pages may change
  * hands (net/sharing/landing.h): values go through pinned memory of our own. Weights are copied
@@ -12,6 +13,7 @@
 
 #include "base/arrays/fence.h"
 #include "model/cuda/api.h"
+#include "model/cuda/update.h"
 #include "model/layout.h"
 #include "model/networks/network.h"
 
@@ -25,6 +27,7 @@ typedef struct psr_cuda_handover_options {
     const psr_network *net;
     const psr_buckets *buckets;
     float *weights, *gradients; /* device memory: params.length floats */
+    psr_cuda_update *update;    /* of the weights; NULL: they come from the host */
 } psr_cuda_handover_options;
 
 /* The caller owns *ret_handover: psr_cuda_handover_free. NOMEM, COMPUTE. */
@@ -41,6 +44,23 @@ bool psr_cuda_handover_has_buckets(const psr_cuda_handover *handover, uint32_t n
  * COMPUTE. */
 PSR_MUST_CHECK psr_err psr_cuda_handover_weights(psr_cuda_handover *handover, uint32_t node,
                                                  const float *weights);
+
+/* Instead, if update is due: orders, for those of these buckets that have not had it yet, the
+ * copies of their sums and their updates. The device's gradients of such a bucket have left before,
+ * since the sum was made of them. COMPUTE. */
+PSR_MUST_CHECK psr_err psr_cuda_handover_update(psr_cuda_handover *handover, uint32_t node,
+                                                const psr_due_update *due);
+/* The same of all buckets. */
+PSR_MUST_CHECK psr_err psr_cuda_handover_update_all(psr_cuda_handover *handover,
+                                                    const psr_due_update *due);
+
+/* Between passes, of whole arenas: copies values into the device's memory, and waits for that. */
+PSR_MUST_CHECK psr_err psr_cuda_handover_put(psr_cuda_handover *handover, float *to,
+                                             const float *values);
+/* Orders a copy of the device's memory behind all that computes; and, when the caller has waited
+ * for that, gives its values. */
+PSR_MUST_CHECK psr_err psr_cuda_handover_get(psr_cuda_handover *handover, const float *from);
+void psr_cuda_handover_got(const psr_cuda_handover *handover, float *ret_values);
 
 /* Before the first gradient of a pass is written: waits until those of the pass before have left.
  * factor: what those of this pass are multiplied by on their way. COMPUTE. */

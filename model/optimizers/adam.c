@@ -73,6 +73,21 @@ PSR_MULTIVERSION static void update_all(float *restrict w, const float *restrict
     }
 }
 
+psr_adam_decay psr_adam_decay_of(bool decoupled, const psr_update *update)
+{
+    if (decoupled)
+        return (psr_adam_decay){0.0f, (float)(1.0 - (double)update->lr * update->decay)};
+    return (psr_adam_decay){(float)update->decay, 1.0f};
+}
+
+static void apply(const psr_config *config, const psr_update *update, bool decoupled)
+{
+    const psr_adams_factors f = psr_adams_factors_of(config, update);
+    const psr_adam_decay d = psr_adam_decay_of(decoupled, update);
+    update_all(update->weights, update->gradients, update->slots[0], update->slots[1],
+               update->count, d.decay, d.keep, &f);
+}
+
 static psr_err check_adam(const psr_config *config)
 {
     return psr_adams_check(config, "adam");
@@ -80,9 +95,7 @@ static psr_err check_adam(const psr_config *config)
 
 static void apply_adam(const psr_config *config, const psr_update *update)
 {
-    const psr_adams_factors f = psr_adams_factors_of(config, update);
-    update_all(update->weights, update->gradients, update->slots[0], update->slots[1],
-               update->count, (float)update->decay, 1.0f, &f);
+    apply(config, update, false);
 }
 
 static psr_err check_adamw(const psr_config *config)
@@ -92,10 +105,7 @@ static psr_err check_adamw(const psr_config *config)
 
 static void apply_adamw(const psr_config *config, const psr_update *update)
 {
-    const psr_adams_factors f = psr_adams_factors_of(config, update);
-    const float keep = (float)(1.0 - (double)update->lr * update->decay);
-    update_all(update->weights, update->gradients, update->slots[0], update->slots[1],
-               update->count, 0.0f, keep, &f);
+    apply(config, update, true);
 }
 
 const psr_optimizer_rule psr_rule_adam = {

@@ -1,5 +1,6 @@
 /* What Adam, AdamW and LAMB share: options, state, and the factors of one update. Private to
- * model/'s optimizers. */
+ * model/'s optimizers, and to model/cuda/update.c, which makes the updates of Adam and AdamW on a
+ * GPU. */
 #ifndef PSR_MODEL_ADAMS_H
 #define PSR_MODEL_ADAMS_H
 
@@ -20,5 +21,13 @@ typedef struct psr_adams_factors {
 } psr_adams_factors;
 
 psr_adams_factors psr_adams_factors_of(const psr_config *config, const psr_update *update);
+
+/* How the weight decay of one update enters: into the gradient (Adam: decay; keep is 1), or beside
+ * it (AdamW, decoupled: keep, by which the weights are multiplied; decay is 0). */
+typedef struct psr_adam_decay {
+    float decay, keep;
+} psr_adam_decay;
+
+psr_adam_decay psr_adam_decay_of(bool decoupled, const psr_update *update);
 
 #endif

@@ -32,4 +32,15 @@ void psr_decay_done(psr_decay *decay);
 /* The run in which this element of the arena lies. Borrowed. */
 const psr_decay_run *psr_decay_at(const psr_decay *decay, size_t offset);
 
+/* Of a run's elements: the learning rate, from that of the update, and the weight decay. */
+static inline float psr_decay_run_lr(const psr_decay_run *run, float lr)
+{
+    return (float)((double)lr * run->lr_factor);
+}
+
+static inline double psr_decay_run_decay(const psr_decay_run *run, const psr_config *config)
+{
+    return config->weight_decay * run->decay_factor;
+}
+
 #endif

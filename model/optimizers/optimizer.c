@@ -135,8 +135,8 @@ static void apply(psr_optimizer *optimizer, float *weights, const float *gradien
                          .gradients = gradient,
                          .count = count,
                          .rank = rank,
-                         .lr = (float)((double)lr * run->lr_factor),
-                         .decay = optimizer->config.weight_decay * run->decay_factor,
+                         .lr = psr_decay_run_lr(run, lr),
+                         .decay = psr_decay_run_decay(run, &optimizer->config),
                          .number = number};
     for (uint32_t i = 0; i < optimizer->rule_slots; i++)
         update.slots[i] = optimizer->slots[i] + offset;

@@ -2,7 +2,8 @@
 every step with the same bits in ps with one and two shards, in a ring and in local, whatever is
 delayed; losses are those of a run on the processor; a run that was cut goes on; in fp16 all leave
 out the same steps, and what overflows halves the scale of the loss; what cannot be is refused by
-name; a device that fails, has too little memory or loses its worker ends the run in order.
+name; a device that fails, has too little memory or loses its worker ends the run in order; and with
+--update-on device all is as with the host's updates, bit by bit.
 
 usage: test_gpu.py EMULATED-PSRING PSRING CASE
 
@@ -34,6 +35,12 @@ MODES = {
     "ring": dict(mode="ring"),
     "ring-by-hops": dict(mode="ring", transport="ipc"),
 }
+
+UPDATES = {
+    "sgd": {"momentum": 0.9, "nesterov": True, "weight-decay": 0.001, "no-decay": "bias", "lr-factor": "fc2.*=2", "freeze": "conv2"},
+    "adam": {"optimizer": "adam", "lr": 0.001, "ema": "0.8:2", "eval-every": 3},
+}
+UPDATED = dict(COMMON, model="convnet", data=GRAY, steps=5, lr=0.05, **{"batch-size": 8, "bucket-size": "4K", "checkpoint-every": 2})
 
 
 def environment(**settings):
@@ -172,6 +179,60 @@ def check_nccl(tap, psring, directory):
                nccl.why())
 
 
+def checkpoint(run, step):
+    return os.path.join(run.out, "checkpoints", "step-%d" % step)
+
+
+def saved(run, step):
+    """Files of values, without what is said of them."""
+    found = {}
+    for name in sorted(os.listdir(checkpoint(run, step))):
+        if name.endswith(".safetensors"):
+            with open(os.path.join(checkpoint(run, step), name), "rb") as file:
+                file.seek(8 + int.from_bytes(file.read(8), "little"))
+                found[name] = file.read()
+    return found
+
+
+def evaluations(run):
+    return {line["step"]: {key: value for key, value in line.items() if key.startswith(("test_", "ema_"))}
+            for line in run.metrics() if "test_loss" in line}
+
+
+def same_values(tap, name, run, right, steps):
+    """Of two runs, the second of which may have begun earlier: all that is told after these
+    steps."""
+    if not tap.ok(run.status == 0, "%s ends well" % name, run.why()):
+        return
+    tap.ok(run.hashes() == {step: right.hashes()[step] for step in steps}, "%s: weights have the bits of the host's updates" % name, run.why())
+    tap.ok(evaluations(run) == {step: told for step, told in evaluations(right).items() if step in steps},
+           "%s: and evaluations its figures" % name, [str(evaluations(run)), str(evaluations(right))])
+    files = [step for step in (2, 4, 5) if step in steps]
+    wrong = [(step, file) for step in files for file, values in saved(right, step).items() if saved(run, step).get(file) != values]
+    tap.ok(not wrong, "%s: and checkpoints its values" % name, [str(one) for one in wrong])
+
+
+def check_update(tap, psring, directory):
+    """The third step of each epoch has one sample: two ranks have none then."""
+    delays, steps = environment(seed=7, devices=2), range(1, 6)
+    device = {"update-on": "device"}
+    sgd, adam = (Run(psring, directory, name, dict(UPDATED, **options, mode="local")) for name, options in UPDATES.items())
+    for run, least in ((sgd, 0), (adam, 2)):
+        tap.ok(run.status == 0 and len(set(run.hashes().values())) == 5 and len(evaluations(run)) >= least and len(saved(run, 5)) >= 2,
+               "the host's updates: %s ends well" % run.name, run.why())
+    for name, right, options in (("local", sgd, dict(UPDATES["sgd"], mode="local")), ("hops", sgd, dict(UPDATES["sgd"], mode="ring", transport="ipc")),
+                                 ("ring", adam, dict(UPDATES["adam"], mode="ring"))):
+        same_values(tap, name, Run(psring, directory, name, dict(UPDATED, **dict(options, **device)), env=delays), right, steps)
+    late = dict(UPDATED, **dict(UPDATES["adam"], mode="ring"))
+    same_values(tap, "resumed there", Run(psring, directory, "there", dict(late, resume=checkpoint(adam, 2), **device)), adam, range(3, 6))
+    same_values(tap, "resumed here", Run(psring, directory, "here", dict(late, resume=os.path.join(directory, "ring", "checkpoints", "step-2"))), adam, range(3, 6))
+    host, there = (Run(psring, directory, "nccl" + name, dict(UPDATED, **dict(UPDATES["adam"], mode="nccl", **more)), env=delays)
+                   for name, more in (("", {}), ("-there", device)))
+    same_values(tap, "nccl", there, host, steps)
+    run = Run(psring, directory, "refused", dict(UPDATED, mode="ring", optimizer="lars", **device))
+    tap.ok(run.status == 2 and "--update-on device does not go with --optimizer lars" in run.stderr, "another optimizer is refused by name", run.why())
+
+
 def check_killed(tap, psring, directory, mode):
     """While orders may be under way."""
     run = LiveRun(psring, directory, "killed", dict(COMMON, **dict(CASES["mlp"][0], steps=100000), mode=mode))
@@ -201,6 +262,8 @@ def main():
         elif case == "ends":
             check_ends(tap, emulated, directory)
             check_killed(tap, emulated, directory, "ring")
+        elif case == "update":
+            check_update(tap, emulated, directory)
         elif case == "nccl":
             check_nccl(tap, emulated, directory)
             check_killed(tap, emulated, directory, "nccl")

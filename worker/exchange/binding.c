@@ -272,6 +272,12 @@ float *psr_binding_gradients(const psr_binding *binding, uint32_t rank)
     return w->ops->gradients != NULL ? w->ops->gradients(w->engine, rank) : NULL;
 }
 
+const float *psr_binding_sums(const psr_binding *binding)
+{
+    const way *w = &binding->ways[0];
+    return w->ops->sums != NULL ? w->ops->sums(w->engine) : NULL;
+}
+
 const float *psr_binding_saved(const psr_binding *binding)
 {
     for (uint32_t i = 0; i < binding->way_count; i++)

@@ -48,6 +48,8 @@ psr_phase psr_binding_waits_in(psr_binding *binding, uint32_t bucket);
 uint32_t psr_binding_lent(psr_binding *binding, uint32_t bucket);
 /* Where a rank writes its gradient; NULL: every rank writes into env's arena. */
 float *psr_binding_gradients(const psr_binding *binding, uint32_t rank);
+/* Without an optimizer: the arena in which sums lie, borrowed; NULL: env's gradients. */
+const float *psr_binding_sums(const psr_binding *binding);
 /* The weights as a checkpoint needs them, borrowed; NULL: the shards have them. */
 const float *psr_binding_saved(const psr_binding *binding);
 

@@ -522,6 +522,12 @@ const float *psr_exchange_saved_weights(psr_exchange *exchange)
     return psr_binding_saved(exchange->binding);
 }
 
+const float *psr_exchange_sums(psr_exchange *exchange)
+{
+    const float *own = psr_binding_sums(exchange->binding);
+    return own != NULL ? own : exchange->gradients;
+}
+
 float *psr_exchange_gradients(psr_exchange *exchange)
 {
     float *own = psr_binding_gradients(exchange->binding, exchange->step.rank);

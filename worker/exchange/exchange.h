@@ -2,6 +2,11 @@
  * only place that knows PS from ring from local. Training code calls this, and worker/session.h for
  * what belongs to a run's life.
  *
+ * With --update-on device it makes no weights, but sums of gradients: where it says below that
+ * weights have landed, the sum has (psr_exchange_sums), of which each worker's back end makes them
+ * (worker/device_update.h). Weights and slots are then copies of what the device has, which the
+ * compute thread writes, and no member hands any of it to another.
+ *
  * One step of one rank, all on the compute thread:
  *     psr_exchange_begin_step       (waits only when the run is being stopped)
  *     forward:  weights_wanted(b)   returns when bucket b of the arena holds the weights of this
@@ -138,8 +143,11 @@ PSR_MUST_CHECK psr_err psr_exchange_install_pulled(psr_exchange *exchange, uint3
  * ready: so this process never writes them, and has read them by then. */
 const float *psr_exchange_weights(psr_exchange *exchange);
 float *psr_exchange_gradients(psr_exchange *exchange);
+/* --update-on device: the arena in which a bucket's sum lies when it has landed, until its gradient
+ * is written again. Borrowed until the view changes. */
+const float *psr_exchange_sums(psr_exchange *exchange);
 /* The weights, for writing what a run starts from: before psr_exchange_install of state 0, not
- * after it. */
+ * after it; with --update-on device, also what the device has after a step. */
 float *psr_exchange_first_weights(psr_exchange *exchange);
 /* The weights as a checkpoint needs them, after a drain: psr_exchange_weights, unless these come
  * back rounded (--compress-weights). NULL: shards send them. Borrowed for life. */

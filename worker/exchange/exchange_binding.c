@@ -36,7 +36,7 @@ static psr_err open_binding(psr_exchange *exchange, uint64_t first_step)
         .gradients_space = o->gradients_space,
         .in_place = o->weights_in_place,
         .residuals = exchange->residuals,
-        .optimizer = exchange->optimizer,
+        .optimizer = psr_config_updates_on_device(o->config) ? NULL : exchange->optimizer,
         .outbox = psr_exchange_outbox(exchange),
         .context = exchange,
         .landed = psr_exchange_landed,

@@ -121,6 +121,11 @@ double psr_local_norm(const psr_local *local)
     return local->norm;
 }
 
+const float *psr_local_sums(const psr_local *local)
+{
+    return local->sum;
+}
+
 const float *psr_local_saved(const psr_local *local)
 {
     return local->kept != NULL ? local->kept : local->options.weights;
@@ -305,7 +310,8 @@ static psr_err take_step(psr_local *local, uint64_t step, uint64_t total_steps)
     if (psr_config_norms_due(config, step + 1))
         PSR_TRY(find_tensors(local));
     local->norm = config->clip_norm > 0 ? clip(local) : 0;
-    update_all(local, psr_schedule_lr(config, step, total_steps), step + 1 - local->skipped);
+    if (local->options.optimizer != NULL)
+        update_all(local, psr_schedule_lr(config, step, total_steps), step + 1 - local->skipped);
     return PSR_OK;
 }
 

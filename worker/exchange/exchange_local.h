@@ -21,10 +21,10 @@ typedef struct psr_local_options {
     /* a plan of the same buckets: it gives the number of ranks, and how each bucket is
      * compressed */
     const psr_plan *plan;
-    float *weights;          /* an arena: the weights whose gradients these are */
-    float *const *residuals; /* [ranks] arenas: the residuals; NULL if the plan has none */
-    psr_optimizer *optimizer;
-    uint64_t skipped_steps; /* of those before: left out (--precision fp16) */
+    float *weights;           /* an arena: the weights whose gradients these are */
+    float *const *residuals;  /* [ranks] arenas: the residuals; NULL if the plan has none */
+    psr_optimizer *optimizer; /* NULL: the sums are all that is made */
+    uint64_t skipped_steps;   /* of those before: left out (--precision fp16) */
 } psr_local_options;
 
 /* The caller owns *ret_local. NOMEM. */
@@ -39,6 +39,8 @@ float *psr_local_gradients(psr_local *local, uint32_t rank);
  * arena of their own, as on a shard. If it has a residual, the options' weights are those that
  * workers have: after a step, the caller sets them when this has returned. NOMEM. */
 PSR_MUST_CHECK psr_err psr_local_installed(psr_local *local, bool goes_on);
+/* What the last update summed: an arena. Borrowed for life. */
+const float *psr_local_sums(const psr_local *local);
 /* The weights that are updated. Borrowed for life. */
 const float *psr_local_saved(const psr_local *local);
 

@@ -16,9 +16,12 @@ static psr_err send_by_session(void *session, psr_peer to, const psr_head *head,
     return psr_session_send(session, to, head, payload->data, payload->bytes);
 }
 
-/* All were given the whole optimizer state; a worker that holds some buckets only needs theirs. */
+/* All were given the whole optimizer state; a worker that holds some buckets only needs theirs,
+ * unless its device makes all updates. */
 static void drop_what_others_hold(const psr_exchange *exchange, float *arena)
 {
+    if (psr_config_updates_on_device(exchange->options.config))
+        return;
     const psr_plan *plan = exchange->options.plan;
     const psr_peer self = {PSR_ROLE_WORKER, exchange->options.rank};
     psr_span run;
@@ -95,17 +98,24 @@ static psr_err fetch_bucket(psr_exchange *exchange, uint32_t bucket, uint32_t sl
                        .object = exchange->fetched + exchange->plan->buckets[bucket].span.offset});
 }
 
+/* A worker whose device makes all updates has the state of all buckets. */
+static bool has_state(const psr_exchange *exchange, uint32_t bucket)
+{
+    const psr_peer self = {PSR_ROLE_WORKER, exchange->options.rank};
+    return psr_config_updates_on_device(exchange->options.config) ||
+           psr_plan_holds(exchange->plan, bucket, self);
+}
+
 /* What this process holds has had its last update: the weights have landed. */
 static psr_err gather(psr_exchange *exchange, uint32_t slot)
 {
     const psr_plan *plan = exchange->plan;
-    const psr_peer self = {PSR_ROLE_WORKER, exchange->options.rank};
     for (uint32_t b = plan->bucket_count; b-- > 0;) {
         const psr_span span = plan->buckets[b].span;
         if (plan->buckets[b].route == PSR_ROUTE_FROZEN) /* of what stays, the average is itself */
             memcpy(exchange->fetched + span.offset, exchange->weights + span.offset,
                    span.count * sizeof *exchange->fetched);
-        else if (psr_plan_holds(plan, b, self))
+        else if (has_state(exchange, b))
             memcpy(exchange->fetched + span.offset, psr_exchange_slot(exchange, slot) + span.offset,
                    span.count * sizeof *exchange->fetched);
         else
@@ -117,10 +127,9 @@ static psr_err gather(psr_exchange *exchange, uint32_t slot)
 /* Every bucket, as the slot has them: none is frozen. */
 static bool holds_all(const psr_exchange *exchange)
 {
-    const psr_peer self = {PSR_ROLE_WORKER, exchange->options.rank};
     uint32_t b = exchange->plan->bucket_count;
     while (b > 0 && exchange->plan->buckets[b - 1].route != PSR_ROUTE_FROZEN &&
-           psr_plan_holds(exchange->plan, b - 1, self))
+           has_state(exchange, b - 1))
         b--;
     return b == 0;
 }

@@ -59,6 +59,7 @@ static const struct {
     {"link-rate", "2500Kbit"},
     {"link-delay", "250us"},
     {"device", "cuda:1"},
+    {"update-on", "device"},
     {"threads", "3"},
     {"data", "/data/with \"quotes\", \\ and \xc3\xa4"},
     {"image-size", "224"},
@@ -1020,6 +1021,56 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
        PSR_ERR_USAGE,
        "--device cuda does not go with --slow 1:3: how long a GPU takes is not known while it "
        "computes; leave --slow out"},
+      {{{"update-on", "device"}, {"mode", "ring"}},
+       PSR_ERR_USAGE,
+       "--update-on device does not go with --device cpu: there is no GPU that could update; give "
+       "--device cuda, or leave --update-on out"},
+      {{{"device", "cuda"}, {"update-on", "device"}},
+       PSR_ERR_USAGE,
+       "--update-on device does not go with --mode ps: shards update, on their processors; use "
+       "--mode ring, or --update-on host"},
+      {{{"device", "cuda"}, {"mode", "ring"}, {"update-on", "device"}, {"shards", "1"}},
+       PSR_ERR_USAGE,
+       "--shards 1 does not go with --update-on device: shards update on their processors; use "
+       "--update-on host"},
+      {{{"device", "cuda"}, {"mode", "ring@1,ps@5"}, {"update-on", "device"}},
+       PSR_ERR_USAGE,
+       "--mode ring@1,ps@5 does not go with --update-on device: shards update on their "
+       "processors; use --update-on host"},
+      {{{"device", "cuda"}, {"mode", "ring"}, {"update-on", "device"}, {"optimizer", "lars"}},
+       PSR_ERR_USAGE,
+       "--update-on device does not go with --optimizer lars: a GPU updates by sgd, adam and "
+       "adamw; "
+       "use --update-on host"},
+      {{{"device", "cuda"}, {"mode", "ring"}, {"update-on", "device"}, {"optimizer", "lamb"}},
+       PSR_ERR_USAGE,
+       "--update-on device does not go with --optimizer lamb: a GPU updates by sgd, adam and "
+       "adamw; "
+       "use --update-on host"},
+      {{{"device", "cuda"}, {"mode", "ring"}, {"update-on", "device"}, {"optimizer", "rmsprop"}},
+       PSR_ERR_USAGE,
+       "--update-on device does not go with --optimizer rmsprop: a GPU updates by sgd, adam and "
+       "adamw; "
+       "use --update-on host"},
+      {{{"device", "cuda"}, {"mode", "ring"}, {"update-on", "device"}, {"clip-norm", "1"}},
+       PSR_ERR_USAGE,
+       "--update-on device does not go with --clip-norm 1: the norm is taken where the host "
+       "updates; use --update-on host"},
+      {{{"device", "cuda"}, {"mode", "ring"}, {"update-on", "device"}, {"tensorboard-norms", "1"}},
+       PSR_ERR_USAGE,
+       "--update-on device does not go with --tensorboard-norms 1: norms are taken where the host "
+       "updates; use --update-on host"},
+      {{{"device", "cuda"},
+        {"mode", "local"},
+        {"update-on", "device"},
+        {"compress-weights", "bf16"}},
+       PSR_ERR_USAGE,
+       "--update-on device does not go with --compress-weights bf16: no weights are sent then; "
+       "leave one out"},
+      {{{"device", "cuda"}, {"mode", "ring"}, {"update-on", "device"}, {"exchange", "false"}},
+       PSR_ERR_USAGE,
+       "--update-on device does not go with --exchange false: nothing is updated then; leave one "
+       "out"},
       {{{"mode", "nccl"}},
        PSR_ERR_USAGE,
        "--mode nccl does not go with --device cpu: NCCL sums on GPUs; give --device cuda, or "
@@ -1326,6 +1377,22 @@ static void a_run_repeated_in_another_mode_loses_what_only_the_old_mode_had(void
     psr_config_fit_mode(&config, &file);
     assert_int_equal(config.eval_every.steps, 0);
     assert_int_equal(psr_config_check(&config), PSR_OK);
+
+    file = fitting();
+    file.mode = PSR_MODE_RING;
+    file.update_on = PSR_UPDATE_ON_DEVICE;
+    strcpy(file.device, "cuda");
+    config = file;
+    psr_config_fit_mode(&config, &file);
+    assert_int_equal(config.update_on, PSR_UPDATE_ON_DEVICE);
+    assert_int_equal(psr_config_check(&config), PSR_OK);
+    config.mode = PSR_MODE_PS;
+    psr_config_fit_mode(&config, &file);
+    assert_int_equal(config.update_on, PSR_UPDATE_ON_HOST);
+    config = file;
+    strcpy(config.device, "cpu");
+    psr_config_fit_mode(&config, &file);
+    assert_int_equal(config.update_on, PSR_UPDATE_ON_HOST);
 
     file = fitting();
     file.sync = PSR_SYNC_SSP;

@@ -5,9 +5,9 @@
  * same engines. Nothing else in worker/ knows the architecture.
  *
  * Events in: ready, end_step, message. Out: messages through the outbox, and landed(step, bucket):
- * the bucket's range of the weights arena now holds the weights AFTER that step. One thread: the
- * exchange thread; for an engine that computes all ranks, which needs no other process, the compute
- * thread. */
+ * the bucket's range of the weights arena now holds the weights AFTER that step; without an
+ * optimizer, that of its sums the step's sum. One thread: the exchange thread; for an engine that
+ * computes all ranks, which needs no other process, the compute thread. */
 #ifndef PSR_WORKER_EXCHANGE_ENGINE_H
 #define PSR_WORKER_EXCHANGE_ENGINE_H
 
@@ -51,7 +51,9 @@ typedef struct psr_engine_env {
     /* [ranks that this process computes] arenas, borrowed for life: their residuals
      * (comm/wire/compression/compression.h). NULL: the plan has no residual. */
     float *const *residuals;
-    psr_optimizer *optimizer; /* borrowed; NULL if shards update, and in a ring that only sums */
+    /* borrowed; NULL if shards update, or a device (--update-on device), and in a ring that only
+     * sums */
+    psr_optimizer *optimizer;
     /* For a ring that only sums: the sums go to weights, and gradients stay as they are; otherwise
      * they replace the gradients. Only the direct engine can do the former. */
     bool sums_to_weights;
@@ -111,6 +113,9 @@ typedef struct psr_engine_ops {
     /* The weights arena has the run's first weights; goes_on: they are those after a step. NULL:
      * this engine need not know. */
     psr_err (*installed)(psr_engine *engine, bool goes_on);
+    /* Without an optimizer: the arena in which a bucket's sum lies when it has landed, borrowed.
+     * NULL: env's gradients. */
+    const float *(*sums)(const psr_engine *engine);
     /* The weights as a checkpoint needs them, borrowed; result NULL: the shards have them. Function
      * NULL: env's weights. */
     const float *(*saved)(const psr_engine *engine);

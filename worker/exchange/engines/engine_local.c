@@ -1,6 +1,6 @@
 /* The engine of --mode local: one process that plays all ranks. Each writes into a gradient arena
  * of its own; when the last one's step has ended, exchange_local.c sums them and updates the
- * weights. */
+ * weights, unless a device does. */
 #include "comm/observer.h"
 #include "worker/exchange/engines/engine.h"
 
@@ -74,6 +74,11 @@ static psr_err local_installed(psr_engine *engine, bool goes_on)
     return psr_local_installed(engine->local, goes_on);
 }
 
+static const float *local_sums(const psr_engine *engine)
+{
+    return psr_local_sums(engine->local);
+}
+
 static const float *local_saved(const psr_engine *engine)
 {
     return psr_local_saved(engine->local);
@@ -88,5 +93,6 @@ const psr_engine_ops psr_engine_local = {
     .gradients = local_gradients,
     .end_step = local_end_step,
     .installed = local_installed,
+    .sums = local_sums,
     .saved = local_saved,
 };
