@@ -181,6 +181,16 @@ psr_err psr_backend_held(psr_backend *backend, float *ret_weights, float *const 
     return backend->class->held(backend->self, ret_weights, ret_slots);
 }
 
+float *psr_backend_gradients(psr_backend *backend)
+{
+    return backend->class->gradients(backend->self);
+}
+
+psr_err psr_backend_zero_gradients(psr_backend *backend)
+{
+    return backend->class->zero_gradients(backend->self);
+}
+
 const char *psr_backend_algorithms(const psr_backend *backend)
 {
     return backend->class->algorithms(backend->self);

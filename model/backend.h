@@ -107,6 +107,7 @@ typedef struct psr_backend_options {
     /* --update-on device, of the back end cuda alone: whose optimizer the back end updates the
      * weights with (below); borrowed for life. NULL: it is given the weights. */
     const psr_config *updates;
+    bool keeps_gradients; /* with updates: gradients stay on the device (psr_backend_gradients) */
 } psr_backend_options;
 
 /* The caller owns *ret_backend: psr_backend_free. net is borrowed for the backend's life.
@@ -149,9 +150,9 @@ PSR_MUST_CHECK psr_err psr_backend_infer(psr_backend *backend, const psr_batch *
                                          float *logits, psr_pass_result *ret_result);
 
 /* With options->updates the back end holds the weights and the optimizer's state, on its device,
- * and updates them there: what passes are given is the sums of gradients, and the weights of
- * psr_exec_state are not read. The caller keeps the same arrays on the host, and asks for what the
- * device has when somebody reads them there. The compute thread, as all of this.
+ * and updates them there: it is given sums of gradients, and does not read psr_exec_state's
+ * weights. The caller keeps the same arrays on the host, and asks for what the device has when
+ * somebody reads them there. The compute thread, as all of this.
  *
  * An update of a bucket is ordered where a pass first wants the bucket: when weights_wanted(b) has
  * returned, b's range of the sums is read on the host, and may be written again from then on. So
@@ -159,7 +160,9 @@ PSR_MUST_CHECK psr_err psr_backend_infer(psr_backend *backend, const psr_batch *
 typedef struct psr_due_update {
     uint64_t number; /* of the update, from 1: passes read the weights behind it. 0: none is due */
     float lr;        /* of it (psr_schedule_lr) */
-    const float *sums; /* params.length floats, borrowed until another update is due, or NULL */
+    /* params.length floats, borrowed until another update is due, or NULL; with keeps_gradients
+     * NULL: the sums have taken the gradients' place */
+    const float *sums;
 } psr_due_update;
 
 /* Gives it the weights, which have had `number` updates, and, unless slots is NULL, the state
@@ -176,6 +179,13 @@ void psr_backend_due(psr_backend *backend, const psr_due_update *update);
  * return that as well. COMPUTE. */
 PSR_MUST_CHECK psr_err psr_backend_held(psr_backend *backend, float *ret_weights,
                                         float *const *ret_slots);
+
+/* With options->keeps_gradients: the device's memory in which gradients lie, params.length floats,
+ * for who sums them there, on the same device, between a bucket's fence and its next update.
+ * psr_exec_state's are not written. Borrowed for life. */
+float *psr_backend_gradients(psr_backend *backend);
+/* They become zeros, for a rank without samples. Nobody sums them. COMPUTE. */
+PSR_MUST_CHECK psr_err psr_backend_zero_gradients(psr_backend *backend);
 
 /* The algorithms that were chosen, as one line of text for run.json and for the other ranks. "" if
  * there was nothing to choose (no convolutions, or the reference back end). The choice is made in

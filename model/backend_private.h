@@ -34,10 +34,12 @@ typedef struct psr_backend_class {
     uint32_t (*stops)(const void *self, psr_norm_stop *ret_stops);
     psr_err (*infer)(void *self, const psr_batch *batch, const psr_exec_state *state,
                      psr_readiness *readiness, float *logits, psr_pass_result *ret_result);
-    /* With options->updates. NULL, all three: this class is given its weights. */
+    /* With options->updates. NULL, all of them: this class is given its weights. */
     psr_err (*hold)(void *self, const float *weights, float *const *slots, uint64_t number);
     void (*due)(void *self, const psr_due_update *update);
     psr_err (*held)(void *self, float *ret_weights, float *const *ret_slots);
+    float *(*gradients)(void *self);
+    psr_err (*zero_gradients)(void *self);
     const char *(*algorithms)(const void *self); /* never NULL */
     const char *(*loops)(const void *self);      /* never NULL */
     const char *(*identity)(void);

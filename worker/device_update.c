@@ -41,7 +41,7 @@ void psr_device_update_due(const psr_trainer *t, uint64_t steps)
     const psr_due_update due = {
         .number = steps,
         .lr = steps > 0 ? psr_schedule_lr(t->config, steps - 1, t->total_steps) : 0,
-        .sums = psr_exchange_sums(t->exchange)};
+        .sums = psr_engine_keeps_gradients(t->config) ? NULL : psr_exchange_sums(t->exchange)};
     psr_backend_due(backend_of(t), &due);
 }
 
@@ -53,7 +53,9 @@ psr_err psr_device_update_without_pass(const psr_trainer *t, uint64_t steps)
         if (!t->buckets->items[b].frozen)
             PSR_TRY(psr_exchange_weights_wanted(t->exchange, b));
     psr_device_update_due(t, steps);
-    return psr_backend_held(backend_of(t), NULL, NULL);
+    PSR_TRY(psr_backend_held(backend_of(t), NULL, NULL));
+    return psr_engine_keeps_gradients(t->config) ? psr_backend_zero_gradients(backend_of(t))
+                                                 : PSR_OK;
 }
 
 psr_err psr_device_update_copy_weights(const psr_trainer *t, uint64_t steps)

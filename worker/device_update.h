@@ -16,7 +16,7 @@ PSR_MUST_CHECK psr_err psr_device_update_begin(const psr_trainer *trainer);
 /* Passes from now on read the weights after so many steps. */
 void psr_device_update_due(const psr_trainer *trainer, uint64_t steps);
 /* Instead, for a rank that has no samples in the step behind them: no pass makes the updates, and
- * the exchange is about to write zeros where the sums are. */
+ * zeros are about to be written where the sums are; where these stay on the device, by this. */
 PSR_MUST_CHECK psr_err psr_device_update_without_pass(const psr_trainer *trainer, uint64_t steps);
 
 /* After a drain: copies the weights; or all that this worker sends for a checkpoint. */

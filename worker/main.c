@@ -681,6 +681,8 @@ static psr_err train(worker *w)
                         w->config.resume, trainer.first_step, trainer.total_steps);
     psr_session_progress(w->session, PSR_PHASE_START);
     PSR_TRY(psr_trainer_init(&trainer, &w->trainer));
+    if (psr_engine_keeps_gradients(&w->config))
+        w->gpu.gradients = psr_backend_gradients(w->trainer.executors->backend);
     tell_data(&w->trainer, &w->opened->content);
     PSR_TRY(psr_snapshot_load(&w->trainer));
     PSR_TRY(psr_device_update_begin(&w->trainer));

@@ -109,6 +109,7 @@ static psr_err compile(psr_trainer *t)
         .dilate = t->config->dilate,
         .seeded_gradients = t->config->played_gradients == PSR_PLAYED_SEEDED,
         .updates = psr_config_updates_on_device(t->config) ? t->config : NULL,
+        .keeps_gradients = psr_engine_keeps_gradients(t->config),
     };
     PSR_TRY(compile_first(t, &options));
     options.algorithms = psr_backend_algorithms(t->executors->backend);

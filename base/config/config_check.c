@@ -282,6 +282,10 @@ static psr_err check_update_on(const psr_config *config)
         config->optimizer != PSR_OPTIMIZER_ADAMW)
         return refuse_pair(config, "update-on", "optimizer",
                            "a GPU updates by sgd, adam and adamw; use --update-on host");
+    if (psr_config_scales_loss(config))
+        return refuse_pair(config, "update-on", "precision",
+                           "a step may be left out for what its sums hold, and a GPU does not look "
+                           "at them; use --update-on host");
     if (config->clip_norm > 0)
         return refuse_pair(config, "update-on", "clip-norm",
                            "the norm is taken where the host updates; use --update-on host");

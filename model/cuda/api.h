@@ -12,7 +12,9 @@
  *
  * Failures: NOMEM: the device's memory does not suffice, the detail says how much was wanted and is
  * free; COMPUTE: the device failed, after which every call fails; UNSUPPORTED: it cannot do that.
- * The detail is one line. One thread per device, but for event_passed, which any thread calls. */
+ * The detail is one line. One thread per device, but for event_passed, which any thread calls. What
+ * was opened twice by one process is one device twice: streams of one use the other's memory, and
+ * the host waits for one before it tells the other. */
 #ifndef PSR_MODEL_CUDA_API_H
 #define PSR_MODEL_CUDA_API_H
 

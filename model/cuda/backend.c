@@ -154,6 +154,12 @@ static psr_err open_device(cuda *self, const psr_backend_options *options)
     return self->api->device_open(index, &self->device);
 }
 
+static psr_err zero_gradients(const cuda *self)
+{
+    return self->api->fill(self->computing, self->memory.at[PSR_CUDA_GRADIENTS], 0,
+                           self->net->params.length * sizeof(float));
+}
+
 static psr_err open_update(cuda *self, const psr_backend_options *options)
 {
     const psr_cuda_update_options update = {.api = self->api,
@@ -164,7 +170,11 @@ static psr_err open_update(cuda *self, const psr_backend_options *options)
                                             .buckets = options->buckets,
                                             .weights = self->memory.at[PSR_CUDA_WEIGHTS],
                                             .gradients = self->memory.at[PSR_CUDA_GRADIENTS]};
-    return options->updates != NULL ? psr_cuda_update_new(&update, &self->update) : PSR_OK;
+    if (options->updates == NULL)
+        return PSR_OK;
+    PSR_TRY(psr_cuda_update_new(&update, &self->update));
+    /* the padding of a bucket, which no pass writes, is summed with it */
+    return options->keeps_gradients ? zero_gradients(self) : PSR_OK;
 }
 
 static psr_err build(cuda *self, const psr_backend_options *options)
@@ -189,7 +199,8 @@ static psr_err build(cuda *self, const psr_backend_options *options)
                                                 .buckets = options->buckets,
                                                 .weights = self->memory.at[PSR_CUDA_WEIGHTS],
                                                 .gradients = self->memory.at[PSR_CUDA_GRADIENTS],
-                                                .update = self->update};
+                                                .update = self->update,
+                                                .keeps_gradients = options->keeps_gradients};
     PSR_TRY(psr_cuda_handover_new(&handover, &self->handover));
     return executable(self, self->max_batch, true, &training);
 }
@@ -472,6 +483,19 @@ static psr_err cuda_held(void *object, float *ret_weights, float *const *ret_slo
     return PSR_OK;
 }
 
+static float *cuda_gradients(void *object)
+{
+    return ((cuda *)object)->memory.at[PSR_CUDA_GRADIENTS];
+}
+
+/* Whoever sums them orders that elsewhere, so they have to be there. */
+static psr_err cuda_zero_gradients(void *object)
+{
+    const cuda *self = object;
+    PSR_TRY(zero_gradients(self));
+    return self->api->stream_synchronize(self->computing);
+}
+
 /* ---- what it tells ---- */
 
 static const char *no_text(const void *object)
@@ -510,6 +534,8 @@ const psr_backend_class psr_backend_class_cuda = {
     .hold = cuda_hold,
     .due = cuda_due,
     .held = cuda_held,
+    .gradients = cuda_gradients,
+    .zero_gradients = cuda_zero_gradients,
     .algorithms = no_text,
     .loops = no_text,
     .identity = cuda_identity,

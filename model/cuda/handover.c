@@ -120,12 +120,12 @@ static void land_bucket(const psr_cuda_handover *h, const psr_bucket *bucket, fl
     }
 }
 
-/* On a thread of the device's: the copies into pinned memory are done. */
+/* On a thread of the device's: the copies into pinned memory are done, or there are none. */
 static void land(void *context)
 {
     node_fence *f = context;
     const psr_cuda_handover *h = f->handover;
-    for (uint32_t b = 0; b < h->o.buckets->count; b++)
+    for (uint32_t b = 0; b < h->o.buckets->count && !h->o.keeps_gradients; b++)
         if (h->first_reader[b] == f->node && !h->o.buckets->items[b].frozen)
             land_bucket(h, &h->o.buckets->items[b], f->gradients);
     pass_fence(f, true);
@@ -173,7 +173,8 @@ static psr_err open_all(psr_cuda_handover *h)
     PSR_TRY(api->event_new(h->o.device, &h->computed));
     PSR_TRY(api->event_new(h->o.device, &h->left));
     PSR_TRY(api->pinned_new(h->o.device, bytes, (void **)&h->weights));
-    return api->pinned_new(h->o.device, bytes, (void **)&h->gradients);
+    return h->o.keeps_gradients ? PSR_OK
+                                : api->pinned_new(h->o.device, bytes, (void **)&h->gradients);
 }
 
 psr_err psr_cuda_handover_new(const psr_cuda_handover_options *options,
@@ -263,7 +264,8 @@ static psr_err update(const psr_cuda_handover *h, uint32_t b, const psr_due_upda
 {
     if (!psr_cuda_update_is_due(h->o.update, b, due->number))
         return PSR_OK;
-    PSR_TRY(bring(h, b, h->o.gradients, due->sums));
+    if (due->sums != NULL)
+        PSR_TRY(bring(h, b, h->o.gradients, due->sums));
     return psr_cuda_update_bucket(h->o.update, b, due->number, due->lr);
 }
 
@@ -315,7 +317,7 @@ psr_err psr_cuda_handover_begin_gradients(psr_cuda_handover *h, float factor)
 
 static psr_err copy_buckets(psr_cuda_handover *h, uint32_t node)
 {
-    for (uint32_t b = 0; b < h->o.buckets->count; b++) {
+    for (uint32_t b = 0; b < h->o.buckets->count && !h->o.keeps_gradients; b++) {
         const psr_bucket *bucket = &h->o.buckets->items[b];
         if (h->first_reader[b] == node && !bucket->frozen)
             PSR_TRY(h->o.api->copy(h->leaving, h->gradients + bucket->offset,
@@ -361,5 +363,5 @@ psr_err psr_cuda_handover_finish(psr_cuda_handover *h)
 
 size_t psr_cuda_handover_bytes(const psr_cuda_handover *handover)
 {
-    return 2 * handover->o.net->params.length * sizeof(float);
+    return (handover->o.keeps_gradients ? 1 : 2) * arena_bytes(handover);
 }

@@ -1,6 +1,6 @@
 /* The buckets' ways between the host's arenas and the device's: weights, or the sums that update
  * them there, come when the pass asks for them, and gradients go, each with a fence, as soon as the
- * device has them.
+ * device has them; or only the fence, where they stay.
  *
  * The host's arenas are never read or written by the device itself, for their pages may change
  * hands (net/sharing/landing.h): values go through pinned memory of our own. Weights are copied
@@ -28,6 +28,7 @@ typedef struct psr_cuda_handover_options {
     const psr_buckets *buckets;
     float *weights, *gradients; /* device memory: params.length floats */
     psr_cuda_update *update;    /* of the weights; NULL: they come from the host */
+    bool keeps_gradients;       /* they stay where they are, and sums come there */
 } psr_cuda_handover_options;
 
 /* The caller owns *ret_handover: psr_cuda_handover_free. NOMEM, COMPUTE. */
@@ -45,9 +46,9 @@ bool psr_cuda_handover_has_buckets(const psr_cuda_handover *handover, uint32_t n
 PSR_MUST_CHECK psr_err psr_cuda_handover_weights(psr_cuda_handover *handover, uint32_t node,
                                                  const float *weights);
 
-/* Instead, if update is due: orders, for those of these buckets that have not had it yet, the
- * copies of their sums and their updates. The device's gradients of such a bucket have left before,
- * since the sum was made of them. COMPUTE. */
+/* Instead, if an update is due: orders, for those of these buckets that have not had it yet, the
+ * copies of their sums, unless these are there, and their updates. The device's gradients of such a
+ * bucket have left before, since the sum was made of them. COMPUTE. */
 PSR_MUST_CHECK psr_err psr_cuda_handover_update(psr_cuda_handover *handover, uint32_t node,
                                                 const psr_due_update *due);
 /* The same of all buckets. */
@@ -69,8 +70,8 @@ PSR_MUST_CHECK psr_err psr_cuda_handover_begin_gradients(psr_cuda_handover *hand
 /* Once a pass for each of these buckets somebody may ask the fence to tell.
  *
  * What the device was told up to now gives the gradients of all buckets that no node before this
- * one reads. Orders their copies into gradients, and gives the fence that passes when they are
- * there; NULL: there are none. COMPUTE. */
+ * one reads. Orders their copies into gradients, unless they stay, and gives the fence that passes
+ * when they are there; NULL: there are none. COMPUTE. */
 PSR_MUST_CHECK psr_err psr_cuda_handover_gradients(psr_cuda_handover *handover, uint32_t node,
                                                    float *gradients, psr_fence **ret_fence);
 

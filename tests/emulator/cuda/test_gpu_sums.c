@@ -24,6 +24,10 @@ typedef struct member {
     pthread_mutex_t mutex;
     pthread_cond_t condition;
     uint32_t changes; /* how often changed was called and not waited for */
+    /* As a back end keeps its gradients: on a device that it has opened itself. */
+    psr_cuda_device *opened;
+    psr_cuda_stream *stream;
+    float *on_device;
 } member;
 
 static member members[MEMBERS];
@@ -47,7 +51,7 @@ static void wait_for_change(member *m)
     pthread_mutex_unlock(&m->mutex);
 }
 
-static void start_member(uint32_t index, uint32_t device, bool shares)
+static void start(uint32_t index, uint32_t device, bool shares, bool stays)
 {
     member *m = &members[index];
     memset(m, 0, sizeof *m);
@@ -63,9 +67,15 @@ static void start_member(uint32_t index, uint32_t device, bool shares)
                                           .most = BUCKETS,
                                           .arena = m->arena,
                                           .length = LENGTH,
+                                          .on_device = stays ? &m->on_device : NULL,
                                           .context = m,
                                           .changed = changed};
     expect_ok(psr_gpu_sums_new(&options, &m->sums));
+}
+
+static void start_member(uint32_t index, uint32_t device, bool shares)
+{
+    start(index, device, shares, false);
 }
 
 static void end_member(uint32_t index)
@@ -91,10 +101,21 @@ static float value_of(uint32_t index, size_t i, int step)
     return (float)(i + (size_t)step) / (float)(3 + index);
 }
 
+/* Between the arena and what stays on the device. */
+static void copy_arena(member *m, bool back)
+{
+    const psr_cuda_api *api = psr_emulator();
+    void *device = m->on_device, *host = m->arena;
+    expect_ok(api->copy(m->stream, back ? host : device, back ? device : host, sizeof m->arena));
+    expect_ok(api->stream_synchronize(m->stream));
+}
+
 static void order_step(member *m, int step)
 {
     for (size_t i = 0; i < LENGTH; i++)
         m->arena[i] = value_of(m->index, i, step);
+    if (m->on_device != NULL)
+        copy_arena(m, false);
     for (uint32_t b = 0; b < BUCKETS; b++)
         expect_ok(psr_gpu_sums_start(m->sums, b, buckets[b].first, buckets[b].count));
 }
@@ -129,11 +150,8 @@ static void check_step(const member *m, int step)
     }
 }
 
-static void buckets_are_summed_in_their_order_and_nothing_else_is(void **state)
+static void sum_steps(void)
 {
-    (void)state;
-    for (uint32_t i = 0; i < MEMBERS; i++)
-        start_member(i, i, true); /* the third shares the first one's device */
     for (int step = 0; step < 3; step++) {
         for (uint32_t i = 0; i < MEMBERS; i++)
             order_step(&members[i], step);
@@ -142,11 +160,44 @@ static void buckets_are_summed_in_their_order_and_nothing_else_is(void **state)
                 expect_ok(take_one(&members[i], &taken));
                 assert_int_equal(taken, b);
             }
-        for (uint32_t i = 0; i < MEMBERS; i++)
+        for (uint32_t i = 0; i < MEMBERS; i++) {
+            if (members[i].on_device != NULL)
+                copy_arena(&members[i], true);
             check_step(&members[i], step);
+        }
     }
+}
+
+static void buckets_are_summed_in_their_order_and_nothing_else_is(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < MEMBERS; i++)
+        start_member(i, i, true); /* the third shares the first one's device */
+    sum_steps();
     for (uint32_t i = 0; i < MEMBERS; i++)
         end_member(i);
+}
+
+/* The address is known when all have begun, and nothing but the sums touches what is there. */
+static void what_stays_on_the_device_is_summed_there(void **state)
+{
+    (void)state;
+    const psr_cuda_api *api = psr_emulator();
+    for (uint32_t i = 0; i < MEMBERS; i++)
+        start(i, i, true, true);
+    for (uint32_t i = 0; i < MEMBERS; i++) {
+        member *m = &members[i];
+        expect_ok(api->device_open(i % 2, &m->opened));
+        expect_ok(api->stream_new(m->opened, &m->stream));
+        expect_ok(api->host_register(m->opened, m->arena, sizeof m->arena));
+        expect_ok(api->memory_new(m->opened, sizeof m->arena, (void **)&m->on_device));
+    }
+    sum_steps();
+    for (uint32_t i = 0; i < MEMBERS; i++) {
+        end_member(i);
+        api->host_unregister(members[i].opened, members[i].arena);
+        api->device_close(members[i].opened);
+    }
 }
 
 static void more_sums_than_agreed_are_refused(void **state)
@@ -212,6 +263,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(buckets_are_summed_in_their_order_and_nothing_else_is, setup),
+        cmocka_unit_test_setup(what_stays_on_the_device_is_summed_there, setup),
         cmocka_unit_test_setup(more_sums_than_agreed_are_refused, setup),
         cmocka_unit_test_setup(a_member_that_is_lost_ends_the_sums_of_the_others, setup),
         cmocka_unit_test_setup(sums_under_way_are_ended, setup),

@@ -26,6 +26,9 @@ typedef struct psr_engine_gpu {
     uint32_t device;
     bool shares_devices; /* device is taken modulo how many there are */
     uint8_t group[128];  /* PSR_CUDA_GROUP_ID_BYTES (model/cuda/api.h) */
+    /* psr_engine_keeps_gradients: where they lie on the device (psr_backend_gradients), from before
+     * the first step on */
+    float *gradients;
 } psr_engine_gpu;
 
 typedef struct psr_engine_env {
@@ -40,7 +43,7 @@ typedef struct psr_engine_env {
     const psr_buckets *buckets;
     const psr_plan *plan; /* a plan of the same buckets */
     uint32_t rank;
-    const psr_engine_gpu *gpu;        /* borrowed until open returns; NULL: not --mode nccl */
+    const psr_engine_gpu *gpu;        /* borrowed for life; NULL: not --mode nccl */
     uint64_t first_step, total_steps; /* the run's */
     uint64_t skipped_steps;     /* before first_step: those that were left out (--precision fp16) */
     float *weights, *gradients; /* arenas, borrowed for life */
@@ -160,6 +163,8 @@ uint32_t psr_engine_shards(const psr_config *config);
 bool psr_engine_is_alone(const psr_config *config);
 /* Whether it needs psr_engine_env's gpu. */
 bool psr_engine_sums_on_gpus(const psr_config *config);
+/* Whether gradients and their sums stay on that GPU, whose back end updates the weights. */
+bool psr_engine_keeps_gradients(const psr_config *config);
 /* Whether a process that this launcher has started ("Open MPI", "MPICH"; NULL: none) can sum by
  * MPI. USAGE: this build has another MPI library, which would find a single process. */
 PSR_MUST_CHECK psr_err psr_engine_check_launcher(const psr_config *config, const char *mpi);

@@ -103,3 +103,8 @@ bool psr_engine_sums_on_gpus(const psr_config *config)
 {
     return config->mode == PSR_MODE_NCCL;
 }
+
+bool psr_engine_keeps_gradients(const psr_config *config)
+{
+    return psr_engine_sums_on_gpus(config) && psr_config_updates_on_device(config);
+}

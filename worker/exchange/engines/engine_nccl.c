@@ -11,18 +11,20 @@ static psr_err open_sums(const psr_engine_env *env, psr_engine *engine,
         return psr_fail(
             PSR_ERR_UNSUPPORTED,
             "--mode nccl sums on GPUs, and this program knows none: give --device cuda");
-    const psr_gpu_sums_options options = {.api = api,
-                                          .device = env->gpu->device,
-                                          .shares_devices = env->gpu->shares_devices,
-                                          .id = env->gpu->group,
-                                          .processes = env->plan->ranks,
-                                          .process = env->rank,
-                                          .most = env->buckets->count,
-                                          .arena = env->gradients,
-                                          .length = env->layout->length,
-                                          .patience_ms = (int)(env->config->deadline_s * 1000),
-                                          .context = engine,
-                                          .changed = changed};
+    const psr_gpu_sums_options options = {
+        .api = api,
+        .device = env->gpu->device,
+        .shares_devices = env->gpu->shares_devices,
+        .id = env->gpu->group,
+        .processes = env->plan->ranks,
+        .process = env->rank,
+        .most = env->buckets->count,
+        .arena = env->gradients,
+        .length = env->layout->length,
+        .on_device = psr_engine_keeps_gradients(env->config) ? &env->gpu->gradients : NULL,
+        .patience_ms = (int)(env->config->deadline_s * 1000),
+        .context = engine,
+        .changed = changed};
     psr_gpu_sums *sums = NULL;
     PSR_TRY(psr_gpu_sums_new(&options, &sums));
     *ret_sums = sums;

@@ -41,7 +41,7 @@ struct psr_gpu_sums {
     /* ---- the thread's own ---- */
     psr_cuda_device *device;
     psr_cuda_stream *stream;
-    float *on_device, *pinned; /* [length]: as the arena lies */
+    float *on_device, *pinned; /* [length]: as the arena lies; NULL with the options' on_device */
     sum *ordered;              /* [most], in order: on the stream */
     uint32_t ordered_count;
     bool group_failed; /* what failed was a call on the group */
@@ -61,6 +61,8 @@ static psr_err open_device(psr_gpu_sums *sums)
     }
     PSR_TRY(api->device_open(index, &sums->device));
     PSR_TRY(api->stream_new(sums->device, &sums->stream));
+    if (o->on_device != NULL)
+        return PSR_OK;
     PSR_TRY(api->memory_new(sums->device, bytes, (void **)&sums->on_device));
     return api->pinned_new(sums->device, bytes, (void **)&sums->pinned);
 }
@@ -99,28 +101,35 @@ static void leave_calls(psr_gpu_sums *sums)
     pthread_mutex_unlock(&sums->calls);
 }
 
-static psr_err sum_on_device(psr_gpu_sums *sums, const sum *s)
+static psr_err sum_on_device(psr_gpu_sums *sums, const sum *s, float *on_device)
 {
     pthread_mutex_lock(&sums->calls);
     const psr_err err = sums->group != NULL
                             ? sums->options.api->group_sum(sums->group, sums->stream,
-                                                           sums->on_device + s->first, s->count)
+                                                           on_device + s->first, s->count)
                             : psr_fail(PSR_ERR_COMPUTE, "the group was ended");
     sums->group_failed = err != PSR_OK;
     leave_calls(sums);
     return err;
 }
 
-static psr_err order(psr_gpu_sums *sums, const sum *s)
+/* To the device, and back. */
+static psr_err order_copied(psr_gpu_sums *sums, const sum *s)
 {
     const psr_cuda_api *api = sums->options.api;
     const size_t bytes = s->count * sizeof(float);
     float *pinned = sums->pinned + s->first, *on_device = sums->on_device + s->first;
     memcpy(pinned, sums->options.arena + s->first, bytes);
     PSR_TRY(api->copy(sums->stream, on_device, pinned, bytes));
-    PSR_TRY(sum_on_device(sums, s));
-    PSR_TRY(api->copy(sums->stream, pinned, on_device, bytes));
-    PSR_TRY(api->call_host(sums->stream, stream_came, sums));
+    PSR_TRY(sum_on_device(sums, s, sums->on_device));
+    return api->copy(sums->stream, pinned, on_device, bytes);
+}
+
+static psr_err order(psr_gpu_sums *sums, const sum *s)
+{
+    const psr_gpu_sums_options *o = &sums->options;
+    PSR_TRY(o->on_device != NULL ? sum_on_device(sums, s, *o->on_device) : order_copied(sums, s));
+    PSR_TRY(o->api->call_host(sums->stream, stream_came, sums));
     sums->ordered[sums->ordered_count++] = *s;
     return PSR_OK;
 }
@@ -147,7 +156,7 @@ static void tell_owner(const psr_gpu_sums *sums)
 static psr_err take_passed(psr_gpu_sums *sums, uint32_t count)
 {
     PSR_TRY(check(sums));
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count && sums->options.on_device == NULL; i++) {
         const sum *s = &sums->ordered[i];
         memcpy(sums->options.arena + s->first, sums->pinned + s->first, s->count * sizeof(float));
     }

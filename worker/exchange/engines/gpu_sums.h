@@ -3,8 +3,9 @@
  *
  * Gradients lie in the host's arena, whose pages may change hands, so that a GPU does not copy
  * from it. A sum takes four steps: into pinned memory of our own, to the GPU, over the GPUs, and
- * back the same way. Sums are ordered on one stream, so that copies and sums of buckets follow each
- * other while the backward pass goes on.
+ * back the same way. Where a back end keeps its gradients on the GPU (--update-on device) a sum is
+ * one step, in their place. Sums are ordered on one stream, so that copies and sums of buckets
+ * follow each other while the backward pass goes on.
  *
  * One thread of its own makes all calls: joining waits for all other processes without a deadline.
  * The thread that has the sockets never calls it, and hears of a peer's death meanwhile.
@@ -27,6 +28,9 @@ typedef struct psr_gpu_sums_options {
     uint32_t most;               /* most sums that may be under way at a time */
     float *arena;                /* what is summed are parts of it; borrowed for life */
     size_t length;
+    /* Where, when the first sum is started, the address of the device's memory is of which parts
+     * are summed instead; both are borrowed for life. NULL: arena's are. */
+    float *const *on_device;
     /* How long a failure of the group is kept back: it may be the trace of another process that was
      * lost, and then whoever watches processes ends the run meanwhile, and names it. */
     int patience_ms;
@@ -41,9 +45,9 @@ typedef struct psr_gpu_sums_options {
 PSR_MUST_CHECK psr_err psr_gpu_sums_new(const psr_gpu_sums_options *options,
                                         psr_gpu_sums **ret_sums);
 
-/* Replaces arena[first, first + count) by their sums over all processes; they are borrowed until
- * the sum has ended. All processes start the same sums in the same order. number: the caller's name
- * for it. USAGE: more than `most` are under way. */
+/* Replaces arena[first, first + count), or that part of on_device, by their sums over all
+ * processes; they are borrowed until the sum has ended. All processes start the same sums in the
+ * same order. number: the caller's name for it. USAGE: more than `most` are under way. */
 PSR_MUST_CHECK psr_err psr_gpu_sums_start(psr_gpu_sums *sums, uint32_t number, size_t first,
                                           size_t count);
 

@@ -45,6 +45,19 @@ static psr_err try_backend(const setting *s, psr_backend_kind kind, const psr_co
     return psr_backend_new(s->net, &options, ret_backend);
 }
 
+static psr_backend *keeping_backend(const setting *s, const psr_config *config)
+{
+    const psr_backend_options options = {.kind = PSR_BACKEND_CUDA,
+                                         .max_batch = s->max_batch,
+                                         .buckets = &s->buckets,
+                                         .algorithms = s->algorithms,
+                                         .updates = config,
+                                         .keeps_gradients = true};
+    psr_backend *backend = NULL;
+    expect_ok(psr_backend_new(s->net, &options, &backend));
+    return backend;
+}
+
 /* ---- beside the host's optimizer ---- */
 
 typedef struct pair {
@@ -226,6 +239,57 @@ static void weights_that_are_given_can_be_read_in_between(void **state)
     pair_done(&p);
 }
 
+/* ---- gradients that stay ---- */
+
+/* The gradient of the host's weights, from a back end that gives it. */
+static void find_gradient(pair *p)
+{
+    const psr_batch batch = batch_of(&p->s);
+    const psr_exec_state state = {p->s.weights, p->sums, p->s.buffers};
+    psr_backend *other = NULL;
+    psr_pass_result result;
+    expect_ok(try_backend(&p->s, PSR_BACKEND_CUDA, NULL, &other));
+    expect_ok(psr_backend_train(other, &batch, &state, 1.0f / BATCH, NULL, &result));
+    psr_backend_free(other);
+}
+
+/* As with one worker, whose gradient is the sum. The last step has no samples. */
+static void gradients_that_stay_update_the_weights_where_they_are(void **state)
+{
+    (void)state;
+    const psr_config config = config_of(optimizers[1]);
+    for (uint64_t seed = 0; seed < 3; seed++) {
+        use_streams(seed == 0 ? PSR_EMULATOR_THREADS : PSR_EMULATOR_LAZY, seed);
+        pair p;
+        open_pair(&p, &config);
+        float *given = p.gradients;
+        p.gradients = NULL; /* nobody writes them on the host */
+        psr_backend_free(p.backend);
+        p.backend = keeping_backend(&p.s, &config);
+        expect_ok(psr_backend_hold(p.backend, p.s.weights, p.slots, FIRST));
+        assert_non_null(psr_backend_gradients(p.backend));
+        for (uint64_t number = FIRST; number < FIRST + 4; number++) {
+            const psr_due_update due = {number, 0.1f, NULL};
+            psr_backend_due(p.backend, &due);
+            if (number < FIRST + 3) {
+                find_gradient(&p);
+                train(&p);
+            } else {
+                expect_same(&p);
+                memset(p.sums, 0, p.s.net->params.length * sizeof(float));
+                expect_ok(psr_backend_zero_gradients(p.backend));
+            }
+            update_host(&p, 0.1f, number + 1);
+        }
+        const psr_due_update due = {FIRST + 4, 0.1f, NULL};
+        psr_backend_due(p.backend, &due);
+        expect_same(&p);
+        p.gradients = given;
+        pair_done(&p);
+    }
+    use_streams(PSR_EMULATOR_THREADS, 0);
+}
+
 /* ---- refusals ---- */
 
 static void a_sum_that_is_not_finite_is_named_and_spoils_no_ones_weights(void **state)
@@ -283,6 +347,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_update_has_the_hosts_bits),
         cmocka_unit_test(weights_that_are_given_can_be_read_in_between),
+        cmocka_unit_test(gradients_that_stay_update_the_weights_where_they_are),
         cmocka_unit_test(a_sum_that_is_not_finite_is_named_and_spoils_no_ones_weights),
         cmocka_unit_test(what_cannot_update_on_a_device_is_refused),
     };
