@@ -1052,6 +1052,10 @@ static void what_does_not_fit_together_is_refused_by_name(void **state)
        "--update-on device does not go with --optimizer rmsprop: a GPU updates by sgd, adam and "
        "adamw; "
        "use --update-on host"},
+      {{{"device", "cuda"}, {"mode", "ring"}, {"update-on", "device"}, {"precision", "fp16"}},
+       PSR_ERR_USAGE,
+       "--update-on device does not go with --precision fp16: a step may be left out for what its "
+       "sums hold, and a GPU does not look at them; use --update-on host"},
       {{{"device", "cuda"}, {"mode", "ring"}, {"update-on", "device"}, {"clip-norm", "1"}},
        PSR_ERR_USAGE,
        "--update-on device does not go with --clip-norm 1: the norm is taken where the host "
