@@ -6,6 +6,7 @@
 #include "model/cuda/plan_files.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Of one list. Lists are in the order in which heuristics expect them to be fast, so what comes
  * later is never needed: the longest list seen had 60. */
