@@ -97,7 +97,7 @@ typedef struct psr_backend_options {
     uint32_t device;
     bool shares_devices;
     const char *plan_directory;
-    bool unrecorded; /* each step is ordered by itself in every pass (model/cuda/stretches.h) */
+    bool unrecorded; /* each step is ordered by itself in every pass (model/cuda/segments.h) */
     /* Of the played back end alone: the file that it plays (model/played/profile.h; borrowed for
      * the call), how many times as long it takes, and whether gradients are random numbers, a
      * function of seed, epoch, sample and tensor, instead of zeros. */

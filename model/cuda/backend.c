@@ -15,7 +15,7 @@
 #include "model/cuda/device_memory.h"
 #include "model/cuda/executable.h"
 #include "model/cuda/handover.h"
-#include "model/cuda/stretches.h"
+#include "model/cuda/segments.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,19 +85,19 @@ static void cuda_destroy(void *object)
     free(self);
 }
 
-static psr_err find_stretches(cuda *self, psr_cuda_executable *of)
+static psr_err find_segments(cuda *self, psr_cuda_executable *of)
 {
     bool *has_buckets = calloc(self->net->node_count, sizeof *has_buckets);
     if (has_buckets == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "cuda: out of memory for the stretches of a pass");
+        return psr_fail(PSR_ERR_NOMEM, "cuda: out of memory for the segments of a pass");
     for (uint32_t node = 0; node < self->net->node_count; node++)
         has_buckets[node] = psr_cuda_handover_has_buckets(self->handover, node);
-    const psr_cuda_stretches_options options = {.api = self->api,
-                                                .device = self->device,
-                                                .stream = self->computing,
-                                                .unrecorded = self->unrecorded,
-                                                .has_buckets = has_buckets};
-    const psr_err err = psr_cuda_stretches_new(&options, of, &of->stretches);
+    const psr_cuda_segments_options options = {.api = self->api,
+                                               .device = self->device,
+                                               .stream = self->computing,
+                                               .unrecorded = self->unrecorded,
+                                               .has_buckets = has_buckets};
+    const psr_err err = psr_cuda_segments_new(&options, of, &of->segments);
     free(has_buckets);
     return err;
 }
@@ -111,7 +111,7 @@ static psr_err settle(cuda *self)
                                         &moved));
     for (uint32_t i = moved ? 0 : self->executable_count - 1; i < self->executable_count; i++)
         psr_cuda_executable_bind(self->executables[i], self->memory.at);
-    return find_stretches(self, newest);
+    return find_segments(self, newest);
 }
 
 /* The executable for count samples, made at first use. */
@@ -338,8 +338,8 @@ static psr_err run_steps(pass *p)
             PSR_TRY(report_gradients(p, step->node + 1));
         else
             PSR_TRY(ask_weights(p, step->node));
-        PSR_TRY(psr_cuda_stretches_run(p->executable->stretches, i, &p->values,
-                                       self->memory.workspace, &i));
+        PSR_TRY(psr_cuda_segments_run(p->executable->segments, i, &p->values,
+                                      self->memory.workspace, &i));
     }
     return program->training ? report_gradients(p, 0) : PSR_OK;
 }

@@ -1,7 +1,7 @@
 #include "model/cuda/executable.h"
 
 #include "model/cuda/kernels/launch.h"
-#include "model/cuda/stretches.h"
+#include "model/cuda/segments.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +85,7 @@ void psr_cuda_executable_free(psr_cuda_executable *executable)
 {
     if (executable == NULL)
         return;
-    psr_cuda_stretches_free(executable->stretches);
+    psr_cuda_segments_free(executable->segments);
     psr_cuda_program_free(executable->program);
     free(executable->plans);
     free(executable->bound);
@@ -96,7 +96,7 @@ void psr_cuda_executable_bind(psr_cuda_executable *executable,
                               void *const memory[PSR_CUDA_MEMORY_COUNT])
 {
     const psr_cuda_program *program = executable->program;
-    psr_cuda_stretches_forget(executable->stretches);
+    psr_cuda_segments_forget(executable->segments);
     for (uint32_t i = 0; i < program->step_count; i++) {
         const psr_cuda_step *step = &program->steps[i];
         psr_cuda_bound *bound = &executable->bound[i];

@@ -8,7 +8,7 @@
 #include "model/cuda/program.h"
 
 typedef struct psr_cuda_planned psr_cuda_planned;
-typedef struct psr_cuda_stretches psr_cuda_stretches; /* stretches.h */
+typedef struct psr_cuda_segments psr_cuda_segments; /* segments.h */
 
 /* Plans of one device, each graph once. The device is borrowed. */
 typedef struct psr_cuda_plans {
@@ -30,9 +30,9 @@ typedef union psr_cuda_bound {
 
 typedef struct psr_cuda_executable {
     psr_cuda_program *program;
-    const psr_cuda_plan **plans;   /* [graph_count]; borrowed */
-    psr_cuda_bound *bound;         /* [step_count] */
-    psr_cuda_stretches *stretches; /* owned; NULL until its user makes them */
+    const psr_cuda_plan **plans; /* [graph_count]; borrowed */
+    psr_cuda_bound *bound;       /* [step_count] */
+    psr_cuda_segments *segments; /* owned; NULL until its user makes them */
 } psr_cuda_executable;
 
 /* What changes with each pass. */

@@ -3,7 +3,7 @@
  * between which the back end updates its weights itself, whose sums are) is made with one call of
  * stream_wait, event_record or a synchronize left out, under lazy streams and up to 50 seeds: one
  * of them has to give other numbers, or fail. The first pass orders each step, the second records,
- * and later ones run what was recorded (stretches.h). Each run is a child of its own, so it may end
+ * and later ones run what was recorded (segments.h). Each run is a child of its own, so it may end
  * in any way. */
 #include "model/backend.h"
 #include "model/cuda/api.h"

@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -62,7 +63,13 @@ typedef struct collection {
     psr_cudnn_plan_facts *facts; /* of the graphs that were planned */
     uint64_t *hashes;
     size_t count, room;
+    double seconds; /* of processor time, that choosing took */
 } collection;
+
+static double processor_seconds(void)
+{
+    return (double)clock() / CLOCKS_PER_SEC;
+}
 
 /* Where plans are kept; NULL: nowhere. */
 static const char *kept;
@@ -328,6 +335,7 @@ static bool is_same(psr_cudnn_plan_facts a, psr_cudnn_plan_facts b)
 static void check_all_kept(const psr_cuda_wall *wall, const char *device, const collection *c)
 {
     size_t read = 0, compiled = 0, compiled_and_read = 0, others = 0;
+    const double begun = processor_seconds();
     for (size_t i = 0; i < c->count; i++) {
         const psr_cudnn_plan_facts chosen = c->facts[i];
         psr_cudnn_plan_facts again;
@@ -337,8 +345,9 @@ static void check_all_kept(const psr_cuda_wall *wall, const char *device, const 
         compiled += chosen.compiled_at_run_time;
         compiled_and_read += chosen.compiled_at_run_time && again.from_file;
     }
-    printf("# of %zu graphs %zu are read from files, of %zu that are compiled at run time %zu\n",
-           c->count, read, compiled, compiled_and_read);
+    printf("# of %zu graphs %zu are read from files, of %zu that are compiled at run time %zu; "
+           "choosing took %.2f s of processor time, reading %.2f s\n",
+           c->count, read, compiled, compiled_and_read, c->seconds, processor_seconds() - begun);
     tell(others == 0, "a plan that is read from a file is the one that was chosen");
     tell(compiled > 0 && compiled_and_read == compiled,
          "what is compiled at run time is read from its file");
@@ -427,8 +436,10 @@ int main(int argc, char **argv)
     kept = all ? NULL : mkdtemp(folder);
     if (c.facts == NULL || (kept == NULL && !all))
         die("no memory, or no folder for plans");
+    const double begun = processor_seconds();
     for (size_t i = 0; every > 0 && i < c.count; i += every)
         plan_one(&wall, &c.graphs[i], device, mode, lists, &c.facts[i], &r);
+    c.seconds = processor_seconds() - begun;
     printf("# %s, %s: of %zu graphs %zu planned (%zu compiled at run time, %zu by the fallback, "
            "%zu on tensor cores), %zu failed; largest workspace %zu bytes\n",
            name, mode->name, c.count, r.planned, r.compiled, r.fallback, r.tensor_cores, r.failed,

@@ -360,18 +360,6 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t descriptor)
     return CUDNN_STATUS_SUCCESS;
 }
 
-
-/* Several lines, as a text for a person has; count: with its end mark. */
-static void tell_properties(int64_t room, int64_t *count, void *values)
-{
-    char text[96];
-    *count =
-        1 + snprintf(text, sizeof text,
-                     "{\n  \"deviceName\": \"Played\",\n  \"cudaDeviceId\": %d\n}", planned_for);
-    if (room >= *count)
-        memcpy(values, text, (size_t)*count);
-}
-
 static void say_pack(cudnnBackendAttributeName_t name, int64_t count, const void *values)
 {
     char text[200] = "";
@@ -410,18 +398,21 @@ static int engine(void)
     return played("engine") != 0 ? played("engine") : 7;
 }
 
-/* A device and a plan as texts; "unwritten=1": of no plan. */
+/* A device, in several lines as for a person and with the end mark, and a plan as texts;
+ * "unwritten=1": of no plan. */
 static cudnnStatus_t write_text(cudnnBackendAttributeName_t name, int64_t room, int64_t *count,
                                 char *to)
 {
-    char text[64];
+    char text[128];
     if (name == CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION && played("unwritten"))
         return CUDNN_STATUS_NOT_SUPPORTED;
     if (name == CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION)
         *count = snprintf(text, sizeof text, "{plan:%d}", engine());
     else
-        *count =
-            snprintf(text, sizeof text, "{device:%d,driver:%d}", planned_for, played("driver"));
+        *count = 1 + snprintf(text, sizeof text,
+                              "{\n  \"deviceName\": \"Played\",\n  \"cudaDeviceId\": %d,\n"
+                              "  \"driverVer\": %d\n}",
+                              planned_for, played("driver"));
     if (room > 0)
         memcpy(to, text, (size_t)(*count < room ? *count : room));
     return CUDNN_STATUS_SUCCESS;
@@ -434,12 +425,10 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t descriptor,
                                        int64_t *count, void *values)
 {
     (void)descriptor;
-    if (type == CUDNN_TYPE_CHAR && name != CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION)
+    if (type == CUDNN_TYPE_CHAR)
         return write_text(name, room, count, values);
     *count = 1;
-    if (name == CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION)
-        tell_properties(room, count, values);
-    else if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE || name == CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE)
+    if (name == CUDNN_ATTR_ENGINE_NUMERICAL_NOTE || name == CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE)
         *count = 0;
     else if (name == CUDNN_ATTR_ENGINE_GLOBAL_INDEX)
         *(int64_t *)values = engine();

@@ -1,26 +1,26 @@
-#include "model/cuda/stretches.h"
+#include "model/cuda/segments.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct stretch {
+typedef struct segment {
     uint32_t first, count; /* steps */
     bool records;
     bool was_ordered;
     psr_cuda_recording *recording; /* NULL: there is none yet */
-} stretch;
+} segment;
 
-struct psr_cuda_stretches {
+struct psr_cuda_segments {
     const psr_cuda_api *api;
     psr_cuda_device *device;
     psr_cuda_stream *stream;
     const psr_cuda_executable *executable;
-    stretch *items;
+    segment *items;
     uint32_t count, next; /* next: the one that comes next in a pass */
 };
 
-/* ---- where stretches end ---- */
+/* ---- where segments end ---- */
 
 /* Whether a node of [from, to] has buckets. */
 static bool have_buckets(const bool *has_buckets, uint32_t from, uint32_t to)
@@ -31,9 +31,9 @@ static bool have_buckets(const bool *has_buckets, uint32_t from, uint32_t to)
     return false;
 }
 
-/* Whether step i goes on with a stretch of steps before it. Of a forward stretch at is the last
+/* Whether step i goes on with a segment of steps before it. Of a forward segment at is the last
  * node whose weights are there, of a backward one the last node whose gradients may be missing. */
-static bool goes_on(const psr_cuda_program *program, const stretch *s, uint32_t i,
+static bool goes_on(const psr_cuda_program *program, const segment *s, uint32_t i,
                     const bool *has_buckets, uint32_t at)
 {
     const psr_cuda_step *step = &program->steps[i];
@@ -50,15 +50,15 @@ static uint32_t move_on(const psr_cuda_step *step, uint32_t at)
 }
 
 /* Returns their number. items: room for one each step. */
-static uint32_t find_stretches(const psr_cuda_executable *e,
-                               const psr_cuda_stretches_options *options, stretch *items)
+static uint32_t find_segments(const psr_cuda_executable *e,
+                              const psr_cuda_segments_options *options, segment *items)
 {
     const psr_cuda_program *program = e->program;
     uint32_t count = 0;
     for (uint32_t i = 0; i < program->step_count; count++) {
-        stretch *s = &items[count];
+        segment *s = &items[count];
         uint32_t at = program->steps[i].node;
-        *s = (stretch){.first = i++, .count = 1};
+        *s = (segment){.first = i++, .count = 1};
         if (psr_cuda_executable_changes(e, s->first))
             continue;
         for (; i < program->step_count && !psr_cuda_executable_changes(e, i) &&
@@ -72,48 +72,48 @@ static uint32_t find_stretches(const psr_cuda_executable *e,
 
 /* ---- the life ---- */
 
-psr_err psr_cuda_stretches_new(const psr_cuda_stretches_options *options,
-                               const psr_cuda_executable *executable,
-                               psr_cuda_stretches **ret_stretches)
+psr_err psr_cuda_segments_new(const psr_cuda_segments_options *options,
+                              const psr_cuda_executable *executable,
+                              psr_cuda_segments **ret_segments)
 {
-    psr_cuda_stretches *s = calloc(1, sizeof *s);
-    stretch *items = calloc((size_t)executable->program->step_count + 1, sizeof *items);
+    psr_cuda_segments *s = calloc(1, sizeof *s);
+    segment *items = calloc((size_t)executable->program->step_count + 1, sizeof *items);
     if (s == NULL || items == NULL) {
         free(s);
         free(items);
-        return psr_fail(PSR_ERR_NOMEM, "cuda: out of memory for the stretches of a pass");
+        return psr_fail(PSR_ERR_NOMEM, "cuda: out of memory for the segments of a pass");
     }
-    *s = (psr_cuda_stretches){.api = options->api,
-                              .device = options->device,
-                              .stream = options->stream,
-                              .executable = executable,
-                              .items = items};
-    s->count = find_stretches(executable, options, items);
-    *ret_stretches = s;
+    *s = (psr_cuda_segments){.api = options->api,
+                             .device = options->device,
+                             .stream = options->stream,
+                             .executable = executable,
+                             .items = items};
+    s->count = find_segments(executable, options, items);
+    *ret_segments = s;
     return PSR_OK;
 }
 
-void psr_cuda_stretches_forget(psr_cuda_stretches *stretches)
+void psr_cuda_segments_forget(psr_cuda_segments *segments)
 {
-    for (uint32_t i = 0; stretches != NULL && i < stretches->count; i++) {
-        if (stretches->items[i].recording != NULL)
-            stretches->api->recording_free(stretches->items[i].recording);
-        stretches->items[i].recording = NULL;
+    for (uint32_t i = 0; segments != NULL && i < segments->count; i++) {
+        if (segments->items[i].recording != NULL)
+            segments->api->recording_free(segments->items[i].recording);
+        segments->items[i].recording = NULL;
     }
 }
 
-void psr_cuda_stretches_free(psr_cuda_stretches *stretches)
+void psr_cuda_segments_free(psr_cuda_segments *segments)
 {
-    if (stretches == NULL)
+    if (segments == NULL)
         return;
-    psr_cuda_stretches_forget(stretches);
-    free(stretches->items);
-    free(stretches);
+    psr_cuda_segments_forget(segments);
+    free(segments->items);
+    free(segments);
 }
 
 /* ---- in a pass ---- */
 
-static psr_err order(const psr_cuda_stretches *s, const stretch *of, const psr_cuda_pass *pass,
+static psr_err order(const psr_cuda_segments *s, const segment *of, const psr_cuda_pass *pass,
                      void *workspace)
 {
     for (uint32_t i = of->first; i < of->first + of->count; i++)
@@ -122,7 +122,7 @@ static psr_err order(const psr_cuda_stretches *s, const stretch *of, const psr_c
 }
 
 /* What was begun is ended in any case: the stream records no more. */
-static psr_err record(const psr_cuda_stretches *s, stretch *of, const psr_cuda_pass *pass,
+static psr_err record(const psr_cuda_segments *s, segment *of, const psr_cuda_pass *pass,
                       void *workspace)
 {
     psr_cuda_recording *recording = NULL;
@@ -144,7 +144,7 @@ static psr_err record(const psr_cuda_stretches *s, stretch *of, const psr_cuda_p
 
 /* A device that is well but cannot record it, because a library's engine asks for what may not be
  * recorded or there is no memory for it, is given its steps one by one in every pass. */
-static psr_err try_to_record(const psr_cuda_stretches *s, stretch *of, const psr_cuda_pass *pass,
+static psr_err try_to_record(const psr_cuda_segments *s, segment *of, const psr_cuda_pass *pass,
                              void *workspace)
 {
     char detail[PSR_ERR_DETAIL_BYTES];
@@ -157,12 +157,12 @@ static psr_err try_to_record(const psr_cuda_stretches *s, stretch *of, const psr
     return PSR_OK;
 }
 
-psr_err psr_cuda_stretches_run(psr_cuda_stretches *stretches, uint32_t first,
-                               const psr_cuda_pass *pass, void *workspace, uint32_t *ret_next)
+psr_err psr_cuda_segments_run(psr_cuda_segments *segments, uint32_t first,
+                              const psr_cuda_pass *pass, void *workspace, uint32_t *ret_next)
 {
-    psr_cuda_stretches *s = stretches;
+    psr_cuda_segments *s = segments;
     s->next = first == 0 ? 0 : s->next;
-    stretch *of = &s->items[s->next++];
+    segment *of = &s->items[s->next++];
     assert(of->first == first);
     *ret_next = first + of->count;
     if (of->records && of->was_ordered && of->recording == NULL)

@@ -216,7 +216,7 @@ static void assert_same(const passed *a, const passed *b)
     assert_memory_equal(a->all, b->all, a->count * sizeof *a->all);
 }
 
-/* bucket_bytes: small ones, so that stretches are cut between most nodes; or large ones. */
+/* bucket_bytes: small ones, so that segments are cut between most nodes; or large ones. */
 static setting setting_cut(psr_network *net, uint32_t bucket_bytes)
 {
     setting s = setting_of(net, 4);
@@ -284,7 +284,7 @@ static void numbers_of_dropout_are_others_in_each_recorded_pass(void **state)
     setting_done(&s);
 }
 
-/* One order for a stretch in the place of one for each step. */
+/* One order for a segment in the place of one for each step. */
 static void the_second_pass_records_and_the_third_orders_little(void **state)
 {
     (void)state;
@@ -296,17 +296,72 @@ static void the_second_pass_records_and_the_third_orders_little(void **state)
     const uint32_t steps = ordered;
     assert_int_equal(begun + run_again, 0);
     run_pass(&s, &p, &pass);
-    const uint32_t stretches = begun;
+    const uint32_t segments = begun;
     assert_int_equal(ordered, 2 * steps); /* into recordings */
-    assert_true(stretches > 0 && run_again == stretches);
+    assert_true(segments > 0 && run_again == segments);
     run_pass(&s, &p, &pass);
-    assert_int_equal(begun, stretches);
-    assert_int_equal(run_again, 2 * stretches);
-    const uint32_t orders = ordered - 2 * steps + stretches;
+    assert_int_equal(begun, segments);
+    assert_int_equal(run_again, 2 * segments);
+    const uint32_t orders = ordered - 2 * steps + segments;
     print_message("# of %u steps %u orders are left, %u of them recordings\n", steps, orders,
-                  stretches);
+                  segments);
     assert_true(orders < steps / 4);
     close_backend(&p);
+    setting_done(&s);
+}
+
+/* How many orders the device had been given when each bucket was asked for, and when it was
+ * ready. */
+typedef struct hand_over {
+    uint32_t wanted[64], ready[64], wanted_count, ready_count;
+} hand_over;
+
+static void note(uint32_t at[64], uint32_t *count)
+{
+    const uint32_t orders = ordered + run_again;
+    if (*count == 0 || at[*count - 1] != orders)
+        at[(*count)++] = orders;
+    assert_true(*count < 64);
+}
+
+static psr_err want(void *context, uint32_t bucket)
+{
+    hand_over *h = context;
+    (void)bucket;
+    note(h->wanted, &h->wanted_count);
+    return PSR_OK;
+}
+
+static psr_err be_ready(void *context, uint32_t bucket, psr_fence *fence)
+{
+    hand_over *h = context;
+    (void)bucket;
+    (void)fence;
+    note(h->ready, &h->ready_count);
+    return PSR_OK;
+}
+
+static void buckets_come_and_go_between_the_same_steps_as_without_recordings(void **state)
+{
+    (void)state;
+    setting s = setting_cut(named("resnet20", 3, 16, PSR_SHORTCUT_A), 1 << 16);
+    float *gradients = floats(s.net->params.length);
+    const psr_batch batch = {s.images, s.labels, s.samples, 2, .epoch = 1, .seed = 5};
+    const psr_exec_state work = {s.weights, gradients, s.buffers};
+    begin(0);
+    passed p = open_backend(&s, PSR_PRECISION_FP32, false);
+    hand_over passes[3] = {0};
+    for (int i = 0; i < 3; i++) {
+        const psr_exec_hooks hooks = {
+            .context = &passes[i], .weights_wanted = want, .gradient_ready = be_ready};
+        psr_pass_result result;
+        expect_ok(psr_backend_train(p.backend, &batch, &work, 1, &hooks, &result));
+    }
+    assert_true(run_again > 0 && passes[0].ready_count > 5 && passes[0].wanted_count > 5);
+    assert_int_equal(passes[2].ready_count, passes[0].ready_count);
+    assert_int_equal(passes[2].wanted_count, passes[0].wanted_count);
+    close_backend(&p);
+    free(gradients);
     setting_done(&s);
 }
 
@@ -339,6 +394,7 @@ int main(void)
         cmocka_unit_test(recorded_passes_give_the_bits_of_passes_that_are_not),
         cmocka_unit_test(numbers_of_dropout_are_others_in_each_recorded_pass),
         cmocka_unit_test(the_second_pass_records_and_the_third_orders_little),
+        cmocka_unit_test(buckets_come_and_go_between_the_same_steps_as_without_recordings),
         cmocka_unit_test(what_cannot_be_recorded_is_ordered_step_by_step),
     };
     offer();
