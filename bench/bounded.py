@@ -76,11 +76,36 @@ class _Running:
             self.process.wait()
 
 
+class _Start:
+    """Whether one is being started, and what interrupted that."""
+    under_way, interrupted_by = False, None
+
+
+def interrupt(error):
+    """For handlers of signals: raises the error, but while a command is being started only after
+    it, so that none is left that nobody would end."""
+    if not _Start.under_way:
+        raise error
+    _Start.interrupted_by = error
+
+
+def _end_start():
+    _Start.under_way = False
+    if _Start.interrupted_by is not None:
+        raise _Start.interrupted_by
+
+
 def run(words, deadline, path, env=None):
     """Done. words: the command's. deadline: of time.monotonic(). path: of its output, with .out and
     .err behind it. Overran; OSError, where it cannot be started."""
-    running = _Running(words, path, env)
+    _Start.under_way = True
     try:
+        running = _Running(words, path, env)
+    except BaseException:
+        _end_start()
+        raise
+    try:
+        _end_start()
         ended = running.has_ended(deadline - time.monotonic())
     except BaseException:  # a signal to this script
         running.end()

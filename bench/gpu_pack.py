@@ -24,8 +24,10 @@ HOW_TO_RUN = """psring for a machine with a GPU: programs, the libraries that th
 
     bench/gpu_check                    # the check; --help tells its parts. Results: gpu-results/
     bench/gpu_check --python PYTHON    # beside the PyTorch of that PYTHON
+    bench/gpu_check --nvidia DIR       # NVIDIA's libraries lie below DIR
 
-It needs Python 3.9 and glibc %(glibc)s or later, NVIDIA's driver for CUDA 13, and %(nvidia)s.
+It needs Python 3.9 and glibc %(glibc)s or later, NVIDIA's driver for CUDA 13, and
+%(nvidia)s.
 
 By hand, in this folder:
 
@@ -59,9 +61,9 @@ def find_programs(top, psring, parity, build):
     return found
 
 
-def environment(top):
-    """Of the programs: whoever has set LD_LIBRARY_PATH chooses, then the pack's."""
-    folders = [os.environ.get("LD_LIBRARY_PATH", ""), *(str(top / name) for name in ("lib", "nvidia") if (top / "bin" / "psring").exists())]
+def environment(top, nvidia):
+    """Of the programs: NVIDIA's libraries below those folders, LD_LIBRARY_PATH's, the pack's."""
+    folders = [*sorted({os.path.dirname(path) for path in nvidia_of(nvidia).values()}), os.environ.get("LD_LIBRARY_PATH", ""), *(str(top / name) for name in ("lib", "nvidia") if (top / "bin" / "psring").exists())]
     return dict(os.environ, LD_LIBRARY_PATH=":".join(folder for folder in folders if folder))
 
 
@@ -96,9 +98,9 @@ def nvidia_of(folders):
             for name in sorted(names):
                 if NVIDIA.match(name):
                     found.setdefault(name, os.path.join(at, name))
-    lacking = [name for name in NVIDIA_NEEDED if name not in found]
-    if folders and lacking:
-        raise Missing("--nvidia: there is no %s below %s" % (lacking[0], " and ".join(folders)))
+    for name in NVIDIA_NEEDED if folders else ():
+        if name not in found:
+            raise Missing("--nvidia: there is no %s below %s" % (name, " and ".join(folders)))
     return found
 
 
@@ -141,7 +143,7 @@ def fill(root, top, programs, nvidia):
         shutil.copy(top / script, os.path.join(root, script))
     words = {"glibc": glibc_of([*programs.values(), *libraries.values()]),
              "nvidia": "nothing else: CUDA's runtime, cuDNN and NCCL are here" if nvidia else
-                       "CUDA's runtime 13, cuDNN 9.11 or later\nand NCCL 2, in LD_LIBRARY_PATH or known to ldconfig",
+                       "CUDA's runtime 13, cuDNN 9.11 or later and NCCL 2: below DIR of --nvidia, in LD_LIBRARY_PATH, or known to ldconfig",
              "path": ":$PWD/nvidia" if nvidia else ":$LD_LIBRARY_PATH"}
     for name, text in (("HOW-TO-RUN", HOW_TO_RUN % words), ("PACKED", commit_of(top) + "\n")):
         with open(os.path.join(root, name), "w") as file:

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tarfile
 import time
+import types
 
 from psring_run import PATIENCE_S, Tap, Workspace
 
@@ -38,12 +39,16 @@ status=$?
 echo "========= ERROR SUMMARY: 0 errors"
 exit $status
 """
-# Tells its id, and ends only when it is killed.
+# Tells its id, and ends only when it is killed; or when the test has ended without that.
 HANGS = """#!/bin/sh
 trap '' TERM
 echo $$ >'%s.new'
 mv '%s.new' '%s'
-while :; do sleep 1000; done
+while [ -e '%s' ]; do sleep 1; done
+"""
+# There is no device, and it tells where it looks for libraries.
+WORKER = """#!/bin/sh
+echo '{"devices": "", "libraries": "", "missing": "'$LD_LIBRARY_PATH'"}'
 """
 PARITY = """#!/bin/sh
 case "$*" in
@@ -177,13 +182,14 @@ def played_programs(psring, directory):
 def failures_are_told(tap, program, psring, directory):
     held = os.path.join(directory, "held")
     call = Call(program, os.path.join(directory, "failures"), "--psring", played_programs(psring, directory), "--small",
-                "--parity", script(os.path.join(directory, "parity"), PARITY), "--sanitizer", script(os.path.join(directory, "hangs"), HANGS % ((held,) * 3)),
+                "--parity", script(os.path.join(directory, "parity"), PARITY), "--sanitizer", script(os.path.join(directory, "hangs"), HANGS % ((held,) * 4)),
                 "--limit", "memcheck=2", "--only", "operators,bits,memcheck,nccl,resnet18,large")
     tap.ok(call.status == 1, "parts that fail: status 1", call.why())
     parts = call.parts()
     tap.ok({name: part["status"] for name, part in parts.items()} == {"operators": "failed", "bits": "failed", "memcheck": "ended", "nccl": "good",
                                                                      "resnet18": "failed", "large": "good"}, "the others go on", call.why())
-    tap.ok(parts["operators"]["rows"] == [["pools fp32", "WRONG", "3.0000", "the logits are off by 3 of 1"]], "a wrong number is named", call.why())
+    tap.ok(parts["operators"]["rows"] == [["pools fp32", "WRONG", "3.0000", "the logits are off by 3 of 1"]]
+           and parts["operators"]["why"] == "pools fp32 differs", "a wrong number is named", call.why())
     tap.ok([row[5] for row in parts["bits"]["rows"]] == ["same"] * 4 + ["OTHER", "same"] and "the weights of ps, call 2, are others" in parts["bits"]["why"],
            "bits that differ are named", call.why())
     tap.ok("was ended at the part's limit" in parts["memcheck"]["why"] and wait_until(lambda: not has_held(held)), "what hangs is killed at the limit", call.why())
@@ -202,7 +208,7 @@ def time_runs_out(tap, program, psring, parity, directory):
 def a_signal_ends_all(tap, program, psring, parity, directory):
     held, out = os.path.join(directory, "held-2"), os.path.join(directory, "signal")
     process = subprocess.Popen([program, "--psring", psring, "--parity", parity, "--out", out, "--only", "memcheck,large", "--sanitizer",
-                                script(os.path.join(directory, "hangs-2"), HANGS % ((held,) * 3))], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                script(os.path.join(directory, "hangs-2"), HANGS % ((held,) * 4))], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
     wait_until(lambda: os.path.exists(held))
     process.send_signal(signal.SIGTERM)
@@ -213,6 +219,33 @@ def a_signal_ends_all(tap, program, psring, parity, directory):
     tap.ok([part["status"] for part in parts] == ["ended", "not begun"], "and the summary has what there is", [str(parts)])
 
 
+class Stop(BaseException):
+    """What a handler would raise."""
+
+
+def a_signal_at_a_start_ends_all(tap, program, directory):
+    """A command that is started while the signal comes is ended too."""
+    sys.path.insert(0, os.path.dirname(program))
+    import bounded
+    started = []
+
+    class Interrupted(subprocess.Popen):
+        def __init__(self, *words, **more):
+            super().__init__(*words, **more)
+            started.append(self.pid)
+            bounded.interrupt(Stop())
+
+    bounded.subprocess = types.SimpleNamespace(Popen=Interrupted, DEVNULL=subprocess.DEVNULL)
+    try:
+        bounded.run(["sleep", "1000"], time.monotonic() + PATIENCE_S, os.path.join(directory, "interrupted"))
+        stopped = False
+    except Stop:
+        stopped = True
+    tap.ok(stopped and not is_running(started[0]), "a signal while a command is started ends it too", [str(started)])
+    for pid in filter(is_running, started):
+        os.kill(pid, signal.SIGKILL)
+
+
 def refusals(tap, program, psring, parity, directory):
     common = ("--psring", psring, "--parity", parity)
     call = Call(program, os.path.join(directory, "none"), *common, env=dict(os.environ, PSR_CUDA_EMULATOR_DEVICES="0"))
@@ -220,6 +253,17 @@ def refusals(tap, program, psring, parity, directory):
            "without a device: one line and status 2", call.why())
     call = Call(program, os.path.join(directory, "none"), "--psring", script(os.path.join(directory, "alone.sh"), "#!/bin/sh\n"))
     tap.ok(call.status == 2 and "there is no psring-worker beside" in call.told and call.told.count("\n") == 1, "without programs: one line", call.why())
+    told = script(os.path.join(directory, "psring-worker-cuda"), WORKER)
+    for name in ("psring-worker", "psring-ps", "psring-scheduler"):
+        script(os.path.join(directory, name), "#!/bin/sh\n")
+    below = os.path.join(directory, "wheels")
+    for name in ("cu13/libcudart.so.13", "cudnn/libcudnn.so.9", "nccl/libnccl.so.2"):
+        os.makedirs(os.path.dirname(os.path.join(below, name)))
+        open(os.path.join(below, name), "w").close()
+    call = Call(program, os.path.join(directory, "none"), "--psring", os.path.join(directory, "alone.sh"), "--parity", told, "--nvidia", below,
+                env=dict(os.environ, LD_LIBRARY_PATH="/elsewhere"))
+    tap.ok(call.status == 2 and call.told == "gpu_check: %s:/elsewhere\n" % ":".join(os.path.join(below, name) for name in ("cu13", "cudnn", "nccl")),
+           "NVIDIA's libraries are found below a folder", call.why())
     call = Call(program, directory, *common)
     tap.ok(call.status == 2 and "is there already; give another --out" in call.told, "results are not written over", call.why())
 
@@ -273,6 +317,7 @@ def main():
             failures_are_told(tap, program, psring, directory)
             time_runs_out(tap, program, psring, parity, directory)
             a_signal_ends_all(tap, program, psring, parity, directory)
+            a_signal_at_a_start_ends_all(tap, program, directory)
             refusals(tap, program, psring, parity, directory)
         else:
             check_parts(tap, program, psring, parity, directory, ALL if sys.argv[4] == "all" else SAMPLE)
