@@ -38,7 +38,7 @@ MODES = {
 
 UPDATES = {
     "sgd": {"momentum": 0.9, "nesterov": True, "weight-decay": 0.001, "no-decay": "bias", "lr-factor": "fc2.*=2", "freeze": "conv2"},
-    "adam": {"optimizer": "adam", "lr": 0.001, "ema": "0.8:2", "eval-every": 3},
+    "adam": {"optimizer": "adam", "lr": 0.001, "ema": "0.8:3", "eval-every": 3},
 }
 UPDATED = dict(COMMON, model="convnet", data=GRAY, steps=5, lr=0.05, **{"batch-size": 8, "bucket-size": "4K", "checkpoint-every": 2})
 
@@ -129,10 +129,11 @@ def check_half(tap, psring, directory):
         run = Run(psring, directory, name, dict(options, **MODES[name]))
         tap.ok(run.status == 0 and run.hashes() == hashes and scales_of(run) == told, "fp16: %s leaves out the same steps, and has the bits of local" % name,
                run.why())
-    resumed = Run(psring, directory, "resumed", dict(options, resume=os.path.join(local.out, "checkpoints", "step-4"), **MODES["ps-2"]))
-    tap.ok(resumed.status == 0 and resumed.hashes() == {step: hash for step, hash in hashes.items() if step > 4} and scales_of(resumed) == told[4:],
-           "fp16: a resumed run goes on with the scale, its count and the bits", resumed.why())
-    tap.ok(resumed.outcome()["skipped_steps"] == skipped.count(True), "fp16: and counts the steps that were left out before", resumed.why())
+    for name in ("ps-2", "ring"):
+        resumed = Run(psring, directory, name + "-resumed", dict(options, resume=os.path.join(local.out, "checkpoints", "step-4"), **MODES[name]))
+        tap.ok(resumed.status == 0 and resumed.hashes() == {step: hash for step, hash in hashes.items() if step > 4} and scales_of(resumed) == told[4:],
+               "fp16: %s goes on with the scale, its count and the bits" % name, resumed.why())
+        tap.ok(resumed.outcome()["skipped_steps"] == skipped.count(True), "fp16: and counts the steps that were left out before", resumed.why())
     near = Run(psring, directory, "processor", dict(half, mode="local", device="cpu", precision="fp32"))
     theirs, ours = losses(near), losses(Run(psring, directory, "half", dict(half, mode="local", **{"loss-scale": 1024})))
     tap.ok(theirs.keys() == ours.keys() and all(abs(ours[at] - loss) <= 0.02 * loss for at, loss in theirs.items()),
@@ -212,8 +213,15 @@ def same_values(tap, name, run, right, steps):
     tap.ok(not wrong, "%s: and checkpoints its values" % name, [str(one) for one in wrong])
 
 
+def check_passes(tap, psring, directory, name, options, right):
+    """Nobody asks for the weights before the end, so that passes make the updates; and in the third
+    step, of which two ranks have no sample, who has none."""
+    options = {key: value for key, value in options.items() if key not in ("hash", "checkpoint-every", "eval-every")}
+    run = Run(psring, directory, name.replace(" ", "-"), dict(options, **{"update-on": "device"}), env=environment(seed=7, devices=2))
+    tap.ok(run.status == 0 and run.outcome()["hash"] == right.outcome()["hash"] and saved(run, 5) == saved(right, 5), "%s: passes make the host's updates" % name, run.why())
+
+
 def check_update(tap, psring, directory):
-    """The third step of each epoch has one sample: two ranks have none then."""
     delays, steps = environment(seed=7, devices=2), range(1, 6)
     device = {"update-on": "device"}
     sgd, adam = (Run(psring, directory, name, dict(UPDATED, **options, mode="local")) for name, options in UPDATES.items())
@@ -229,6 +237,10 @@ def check_update(tap, psring, directory):
     host, there = (Run(psring, directory, "nccl" + name, dict(UPDATED, **dict(UPDATES["adam"], mode="nccl", **more)), env=delays)
                    for name, more in (("", {}), ("-there", device)))
     same_values(tap, "nccl", there, host, steps)
+    check_passes(tap, psring, directory, "passes", dict(UPDATED, **dict(UPDATES["sgd"], mode="ring")), sgd)
+    check_passes(tap, psring, directory, "passes of hops", dict(UPDATED, **dict(UPDATES["sgd"], mode="ring", transport="ipc")), sgd)
+    check_passes(tap, psring, directory, "passes of local", dict(UPDATED, **dict(UPDATES["sgd"], mode="local")), sgd)
+    check_passes(tap, psring, directory, "passes of nccl", dict(UPDATED, **dict(UPDATES["adam"], mode="nccl")), host)
     run = Run(psring, directory, "refused", dict(UPDATED, mode="ring", optimizer="lars", **device))
     tap.ok(run.status == 2 and "--update-on device does not go with --optimizer lars" in run.stderr, "another optimizer is refused by name", run.why())
 

@@ -253,6 +253,24 @@ static void find_gradient(pair *p)
     psr_backend_free(other);
 }
 
+/* Read by another stream, which waits for nothing, as one that sums does. */
+static void expect_zeros(const pair *p)
+{
+    const psr_cuda_api *api = psr_emulator();
+    const size_t params = p->s.net->params.length;
+    psr_cuda_device *device = NULL;
+    psr_cuda_stream *stream = NULL;
+    float *read = NULL;
+    expect_ok(api->device_open(0, &device));
+    expect_ok(api->stream_new(device, &stream));
+    expect_ok(api->pinned_new(device, params * sizeof *read, (void **)&read));
+    expect_ok(api->copy(stream, read, psr_backend_gradients(p->backend), params * sizeof *read));
+    expect_ok(api->stream_synchronize(stream));
+    for (size_t i = 0; i < params; i++)
+        assert_true(read[i] == 0);
+    api->device_close(device);
+}
+
 /* As with one worker, whose gradient is the sum. The last step has no samples. */
 static void gradients_that_stay_update_the_weights_where_they_are(void **state)
 {
@@ -278,6 +296,7 @@ static void gradients_that_stay_update_the_weights_where_they_are(void **state)
                 expect_same(&p);
                 memset(p.sums, 0, p.s.net->params.length * sizeof(float));
                 expect_ok(psr_backend_zero_gradients(p.backend));
+                expect_zeros(&p);
             }
             update_host(&p, 0.1f, number + 1);
         }
