@@ -14,8 +14,8 @@ class Ring:
         self._optimizer, self._buckets, self._world = optimizer, buckets, _place.world()
         # What drops or merges values may not touch the marks of which parameters were used.
         self._has_marks = not check_encoding(encoding)
-        # What is owed of a sum has the unit of gradients on every rank, as with shards; of a mean it
-        # has not, on the rank that divides and rounds last.
+        # What is owed of a sum has the unit of gradients on every rank, as with shards. Of a mean
+        # it has not, where this rank divides and rounds last.
         op = "mean" if self._has_marks else "sum"
         self._requests = [
             self._world.all_reduce(bucket.flat if self._has_marks else bucket.gradients, op=op, algorithm="ring", persistent=True, encoding=encoding,
