@@ -6,6 +6,9 @@
 
 #include <stdlib.h>
 
+/* Of --slow, between two reports of progress: to fall asleep takes longer than a small layer. */
+#define SHORTEST_PAUSE_S 0.01
+
 /* One replica's passes of the present step. */
 typedef struct running {
     psr_passes *passes;
@@ -120,8 +123,10 @@ static void progress(void *context)
         psr_pass_times_progress(r->passes->times, r->busy_s);
     /* fails if the exchange has failed; the next call of the exchange returns that */
     psr_err held_up = PSR_OK;
-    for (double left = r->slow_factor - 1; left > 0 && held_up == PSR_OK; left--) {
-        held_up = psr_session_pause(r->t->session, r->busy_s * (left < 1 ? left : 1));
+    const double part_s = r->busy_s > SHORTEST_PAUSE_S ? r->busy_s : SHORTEST_PAUSE_S;
+    for (double left_s = (r->slow_factor - 1) * r->busy_s; left_s > 0 && held_up == PSR_OK;
+         left_s -= part_s) {
+        held_up = psr_session_pause(r->t->session, left_s < part_s ? left_s : part_s);
         psr_session_progress(r->t->session, phase);
     }
     r->busy_s = 0;
