@@ -1,11 +1,15 @@
 /* Each fiber begins by setcontext. From then on _setjmp and _longjmp go from one to the other:
  * swapcontext would ask the kernel twice for signals that nobody changes. glibc's check of jumps
- * takes other stacks for a mistake. */
+ * takes other stacks for a mistake.
+ *
+ * A thread of the operating system keeps its fibers for the next grid: to make them, with the pages
+ * of their stacks, takes longer than most kernels. */
 #undef _FORTIFY_SOURCE
 #include "tests/emulator/cuda/fibers.h"
 
 #include "model/cuda/kernels/device.h"
 
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -27,6 +31,9 @@
 #define STACK_BYTES ((size_t)32 << 10)
 #endif
 
+/* Where the next stack begins: they would all meet in a few lines of the caches otherwise. */
+#define STACK_STEP (STACK_BYTES + (size_t)9 * 64)
+
 #define MOST_THREADS 1024
 #define SHARED_BYTES ((size_t)48 << 10) /* what a block has without asking for more */
 #define SHARED_ARRAYS 16
@@ -36,7 +43,6 @@
 typedef enum fiber_state { READY, WAITING, ENDED } fiber_state;
 
 typedef struct fiber {
-    ucontext_t context; /* until it has begun */
     jmp_buf at;
     bool begun;
     fiber_state state;
@@ -49,6 +55,15 @@ typedef struct shared_array {
     size_t offset, bytes;
 } shared_array;
 
+/* What a thread of the operating system keeps between grids. */
+typedef struct pool {
+    fiber *fibers;
+    ucontext_t *contexts; /* how each begins */
+    unsigned char *stacks;
+    unsigned char *shared;
+    uint32_t count; /* of fibers */
+} pool;
+
 /* A grid under way. */
 typedef struct run {
     const psr_fibers_grid *grid;
@@ -58,9 +73,10 @@ typedef struct run {
     uint32_t number, round; /* of the grid; of the block under way */
     jmp_buf main_at;
     fiber *fibers;
+    const ucontext_t *contexts;
     unsigned char *stacks;
     fiber *now; /* NULL: the thread is a plain call, whose shared arrays plain counts */
-    bool over;  /* fibers that are resumed end */
+    bool over;  /* fibers that are resumed end for good */
     unsigned char *shared;
     shared_array arrays[SHARED_ARRAYS];
     uint32_t array_count;
@@ -72,6 +88,9 @@ typedef struct run {
 _Thread_local psr_emulated_place psr_emulated_at;
 static _Thread_local run *running;
 static _Thread_local uint32_t runs;
+static _Thread_local pool *own_pool;
+static pthread_once_t key_once = PTHREAD_ONCE_INIT;
+static pthread_key_t key; /* its value is own_pool, so that a thread that ends frees it */
 
 static uint64_t draw(run *r)
 {
@@ -123,7 +142,7 @@ bool psr_fibers_own(const void *at)
 {
     const unsigned char *stacks = running->stacks;
     return (const unsigned char *)at >= stacks &&
-           (const unsigned char *)at < stacks + running->grid->threads * STACK_BYTES;
+           (const unsigned char *)at < stacks + running->grid->threads * STACK_STEP;
 }
 
 bool psr_fibers_shared(const void *at)
@@ -144,7 +163,8 @@ static void to_main(run *r, fiber *f, bool for_good)
     if (for_good || _setjmp(f->at) == 0)
         _longjmp(r->main_at, 1);
 #ifdef FIBERS_ASAN
-    __sanitizer_finish_switch_fiber(fake, NULL, NULL);
+    /* Perhaps in another run. */
+    __sanitizer_finish_switch_fiber(fake, &running->main_stack, &running->main_stack_bytes);
 #endif
 }
 
@@ -153,14 +173,14 @@ static void to_fiber(run *r, fiber *f)
     r->now = f;
 #ifdef FIBERS_ASAN
     void *fake = NULL;
-    __sanitizer_start_switch_fiber(&fake, r->stacks + (size_t)(f - r->fibers) * STACK_BYTES,
+    __sanitizer_start_switch_fiber(&fake, r->stacks + (size_t)(f - r->fibers) * STACK_STEP,
                                    STACK_BYTES);
 #endif
     if (_setjmp(r->main_at) == 0) {
         if (f->begun)
             _longjmp(f->at, 1);
         f->begun = true;
-        setcontext(&f->context);
+        setcontext(&r->contexts[f - r->fibers]);
     }
 #ifdef FIBERS_ASAN
     __sanitizer_finish_switch_fiber(fake, NULL, NULL);
@@ -168,20 +188,19 @@ static void to_fiber(run *r, fiber *f)
     r->now = NULL;
 }
 
-/* A fiber plays its thread of one block after the other. */
+/* A fiber plays its thread of one block after the other, of one grid after the other. */
 static void fiber_main(void)
 {
-    run *r = running;
-    fiber *f = r->now;
+    fiber *f = running->now;
 #ifdef FIBERS_ASAN
-    __sanitizer_finish_switch_fiber(NULL, &r->main_stack, &r->main_stack_bytes);
+    __sanitizer_finish_switch_fiber(NULL, &running->main_stack, &running->main_stack_bytes);
 #endif
-    while (!r->over) {
-        r->body(r->arguments);
+    while (!running->over) {
+        running->body(running->arguments);
         f->state = ENDED;
-        to_main(r, f, false);
+        to_main(running, f, false);
     }
-    to_main(r, f, true);
+    to_main(running, f, true);
 }
 
 /* ---- what a kernel calls ---- */
@@ -279,7 +298,9 @@ static bool check_barrier(run *r)
                 t - waits);
             return true;
         }
-        if (f->state == WAITING && (f->line != first->line || strcmp(f->file, first->file) != 0)) {
+        if (f->state == WAITING &&
+            (f->line != first->line ||
+             (f->file != first->file && strcmp(f->file, first->file) != 0))) {
             psr_fibers_report("block %u: thread 0 waits at %s:%d, and thread %u at %s:%d",
                               psr_emulated_at.block, first->file, first->line, t, f->file, f->line);
             return true;
@@ -327,31 +348,86 @@ static void *must_have(void *memory)
     return memory;
 }
 
-static void make_fibers(run *r)
+/* ---- fibers that are kept ---- */
+
+static void free_memory(pool *p)
 {
-    const uint32_t count = r->grid->threads;
-    r->fibers = must_have(calloc(count, sizeof *r->fibers));
-    r->stacks = must_have(aligned_alloc(64, count * STACK_BYTES));
-    r->shared = must_have(aligned_alloc(64, SHARED_BYTES + GUARD_BYTES));
+    free(p->fibers);
+    free(p->contexts);
+    free(p->stacks);
+    free(p->shared);
+    free(p);
+}
+
+/* All of its fibers lie between two blocks. */
+static void free_pool(void *argument)
+{
+    pool *p = argument;
+    run last = {.over = true, .fibers = p->fibers, .contexts = p->contexts, .stacks = p->stacks};
+    running = &last;
+    for (uint32_t t = 0; t < p->count; t++)
+        if (p->fibers[t].begun)
+            to_fiber(&last, &p->fibers[t]);
+    running = NULL;
+    free_memory(p);
+}
+
+static void make_key(void)
+{
+    if (pthread_key_create(&key, free_pool) != 0)
+        must_have(NULL);
+}
+
+static void keep(pool *p)
+{
+    pthread_once(&key_once, make_key);
+    if (pthread_setspecific(key, p) != 0)
+        must_have(NULL);
+    own_pool = p;
+}
+
+static pool *pool_new(uint32_t count)
+{
+    pool *p = must_have(calloc(1, sizeof *p));
+    p->count = count;
+    p->fibers = must_have(calloc(count, sizeof *p->fibers));
+    p->contexts = must_have(calloc(count, sizeof *p->contexts));
+    p->stacks = must_have(aligned_alloc(64, count * STACK_STEP));
+    p->shared = must_have(aligned_alloc(64, SHARED_BYTES + GUARD_BYTES));
     for (uint32_t t = 0; t < count; t++) {
-        ucontext_t *context = &r->fibers[t].context;
+        ucontext_t *context = &p->contexts[t];
         getcontext(context);
-        context->uc_stack.ss_sp = r->stacks + t * STACK_BYTES;
+        context->uc_stack.ss_sp = p->stacks + t * STACK_STEP;
         context->uc_stack.ss_size = STACK_BYTES;
         context->uc_link = NULL;
         makecontext(context, fiber_main, 0);
     }
+    return p;
 }
 
-/* After a problem fibers are left where they are. */
-static void end_fibers(run *r)
+static void take_fibers(run *r)
 {
-    r->over = true;
-    for (uint32_t t = 0; t < r->grid->threads && r->problem[0] == '\0'; t++)
-        to_fiber(r, &r->fibers[t]);
-    free(r->fibers);
-    free(r->stacks);
-    free(r->shared);
+    if (own_pool != NULL && own_pool->count < r->grid->threads) {
+        pool *small = own_pool;
+        keep(NULL);
+        free_pool(small);
+    }
+    if (own_pool == NULL)
+        keep(pool_new(r->grid->threads));
+    r->fibers = own_pool->fibers;
+    r->contexts = own_pool->contexts;
+    r->stacks = own_pool->stacks;
+    r->shared = own_pool->shared;
+}
+
+/* After a problem they are left where they are. */
+static void leave_fibers(const run *r)
+{
+    if (r->problem[0] == '\0')
+        return;
+    pool *stuck = own_pool;
+    keep(NULL);
+    free_memory(stuck);
 }
 
 bool psr_fibers_run(const psr_fibers_grid *grid, void (*body)(const void *arguments),
@@ -373,10 +449,10 @@ bool psr_fibers_run(const psr_fibers_grid *grid, void (*body)(const void *argume
     uint32_t *blocks = must_have(malloc(grid->blocks * sizeof *blocks));
     count_up(threads, grid->threads);
     count_up(blocks, grid->blocks);
-    running = &r;
     shuffle(&r, blocks, grid->blocks);
     if (grid->barriers)
-        make_fibers(&r);
+        take_fibers(&r);
+    running = &r;
     psr_emulated_at.blocks = grid->blocks;
     psr_emulated_at.threads = grid->threads;
     for (uint32_t i = 0; i < grid->blocks && ret_problem[0] == '\0'; i++) {
@@ -387,7 +463,7 @@ bool psr_fibers_run(const psr_fibers_grid *grid, void (*body)(const void *argume
             run_block_of_calls(&r, threads);
     }
     if (grid->barriers)
-        end_fibers(&r);
+        leave_fibers(&r);
     running = NULL;
     free(blocks);
     return ret_problem[0] == '\0';

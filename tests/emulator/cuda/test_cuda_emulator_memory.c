@@ -1,4 +1,5 @@
 /* What the emulator knows of memory. */
+#include "tests/emulator/cuda/device.h"
 #include "tests/emulator/cuda/emulator.h"
 #include "tests/emulator/cuda/faults.h"
 
@@ -192,6 +193,33 @@ static void launch_too_far(void)
     (void)!api->stream_synchronize(f.stream);
 }
 
+/* As a kernel does that is wrong. */
+static void write_behind(size_t byte)
+{
+    fixture f;
+    open_fixture(&f);
+    ((unsigned char *)psr_emulator_device_memory(f.memory, 1, "a test"))[byte] = 0;
+    const psr_cuda_add_args args = {
+        .a = f.memory, .b = f.memory, .y = f.memory, .type = PSR_CUDA_FLOAT32, .count = 1};
+    (void)!api->launch(f.stream, PSR_CUDA_KERNEL_add, 1, 32, &args, sizeof args);
+    (void)!api->stream_synchronize(f.stream);
+}
+
+static void write_just_behind(void)
+{
+    write_behind(100);
+}
+
+static void write_in_the_middle_of_the_rest(void)
+{
+    write_behind(1000);
+}
+
+static void write_at_the_end_of_the_page(void)
+{
+    write_behind(4095);
+}
+
 static void launch_on_the_host(void)
 {
     fixture f;
@@ -215,6 +243,9 @@ static void misuse_ends_the_process(void **state)
     expect_fault(free_early, "which is no address of device");
     expect_fault(free_behind_a_stream, "which is no address of device");
     expect_fault(launch_too_far, "kernel finite uses, by its x, 104 bytes from byte 0 on of 100");
+    expect_fault(write_just_behind, "kernel add wrote 0 bytes behind an allocation of 100 bytes");
+    expect_fault(write_in_the_middle_of_the_rest, "kernel add wrote 900 bytes behind");
+    expect_fault(write_at_the_end_of_the_page, "kernel add wrote 3995 bytes behind");
     expect_fault(launch_on_the_host, "kernel add uses, by its a, 4 bytes at");
 }
 
