@@ -121,10 +121,20 @@ def read_bytes(path):
         return b""
 
 
+def end_of(path, most):
+    """Its last bytes, as many as are asked for."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - most))
+            return file.read()
+    except OSError:
+        return b""
+
+
 def still_mapped(arenas):
     """Which of them any process of this machine maps."""
-    return sorted(arena for arena in arenas for name in os.listdir("/proc") if name.isdigit() and
-                  "%s %s " % arena in read_bytes("/proc/%s/maps" % name).decode(errors="replace"))
+    maps = [read_bytes("/proc/%s/maps" % name).decode(errors="replace") for name in os.listdir("/proc") if name.isdigit()]
+    return sorted(arena for arena in arenas if any("%s %s " % arena in text for text in maps))
 
 
 def marked(mark):
@@ -287,7 +297,7 @@ class LiveRun(Live):
     def last_step(self, rank=0):
         """The last step of which metrics are written; 0: none yet. The file's last line may be
         half-written."""
-        lines = read_bytes(os.path.join(self.out, "metrics.jsonl")).split(b"\n")[-20:-1]
+        lines = end_of(os.path.join(self.out, "metrics.jsonl"), 1 << 16).split(b"\n")[-20:-1]
         return max((step["step"] for step in map(json.loads, lines) if step["rank"] == rank), default=0)
 
     def log(self, name):

@@ -124,7 +124,7 @@ def interrupted_beside_a_peer(tap, bench):
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         told = os.path.join(directory, "pids")
         while not os.path.exists(told) and process.poll() is None:
-            pass
+            time.sleep(0.01)  # nobody tells that a file is there
         process.terminate()
         process.wait(PATIENCE_S)
         with open(told) as file:

@@ -13,6 +13,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 
 from psring_run import PATIENCE_S, Tap, Workspace
 
@@ -177,7 +178,7 @@ def stops_by_ctrl_c(tap, psring, directory):
                                text=True, cwd=directory)
     runs = os.path.join(directory, "stopped.jsonl.runs", "warm-up")
     while not os.path.exists(os.path.join(runs, "run.json")) and process.poll() is None:
-        pass
+        time.sleep(0.01)  # nobody tells that a file is there
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=PATIENCE_S)
     tap.ok(process.returncode == 130 and stderr.startswith("psring bench train: stopped"), "Ctrl-C stops it in order", [str(process.returncode), stderr])
