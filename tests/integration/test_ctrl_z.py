@@ -228,10 +228,11 @@ def main():
     with Workspace() as directory:
         undisturbed = Run(psring, directory, "undisturbed", dict(OPTIONS, mode="ring", deadline=30))
         tap.ok(undisturbed.status == 0, "an undisturbed run", undisturbed.why())
-        parts = [partial(stopped_in, mode=mode, phase=phase, step=step, undisturbed=undisturbed) for mode, phase, step in
+        # the one that waits longest begins first
+        parts = [stopped_twice_and_told_to_end]
+        parts += [partial(stopped_in, mode=mode, phase=phase, step=step, undisturbed=undisturbed) for mode, phase, step in
                  (("ps", "push", 4), ("ring", "forward", 4), ("ps", "checkpoint", 5), ("ring", "evaluation", 5))]
         parts += [partial(stopped_as_it_starts, undisturbed=undisturbed), partial(on_other_hosts, undisturbed=undisturbed),
-                  stopped_twice_and_told_to_end,
                   partial(ended_while_stopped, number=signal.SIGKILL), partial(ended_while_stopped, number=signal.SIGTERM),
                   partial(without_a_shell, undisturbed=undisturbed)]
         together(tap, [partial(part, psring=psring, directory=directory) for part in parts], jobs=5)
