@@ -22,7 +22,7 @@ COMES_UP_WITHIN_S = 15  # of all that are not held up: to be loaded and to find 
 # A worker that computes ten times as long, and is held for a while where no step of another can end
 # without it. In BSP that is told: by the quarter of the deadline, and the deadline is long enough
 # for the line to come before it.
-HEAVY = {"batch-size": 512, "data": "synthetic:count=1024,test=64,channels=1,size=28", "steps": 8, "eval-every": 0,
+HEAVY = {"batch-size": 256, "data": "synthetic:count=512,test=64,channels=1,size=28", "steps": 8, "eval-every": 0,
          "checkpoint-every": 0}
 SLOW = "1:10"
 HELD_AT = 2  # 0-based: it has ended two steps

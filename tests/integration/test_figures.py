@@ -11,7 +11,7 @@ import sys
 
 from psring_run import Run, Tap, Workspace
 
-OPTIONS = {"model": "mlp", "data": "synthetic:count=480,test=48,channels=1,size=28", "batch-size": 8, "lr": 0.05,
+OPTIONS = {"model": "mlp", "data": "synthetic:count=240,test=24,channels=1,size=8", "batch-size": 4, "lr": 0.05,
            "threads": 1, "seed": 3, "backend": "reference"}
 STEPS = 24
 CASES = {

@@ -19,9 +19,9 @@ from psring_run import PATIENCE_S, Tap, Workspace, together
 DEADLINE_S = 5.0  # a busy machine keeps it
 SAID = 200  # lines, one for each step: more than a pipe or a terminal takes unread
 PIPE_BYTES = 4096
-OPTIONS = {"model": "convnet", "data": "synthetic:count=2000,test=16,channels=1,size=28", "batch-size": 20, "eval-every": 1,
+OPTIONS = {"model": "convnet", "data": "synthetic:count=2000,test=4,channels=1,size=28", "batch-size": 4, "eval-every": 1,
            "threads": 1, "seed": 7, "deadline": DEADLINE_S, "workers": 2, "mode": "ring",
-           "slow": "0:3"}  # waits, so that it computes less while nobody reads
+           "slow": "0:30"}  # waits, so that it computes less while nobody reads
 # steps that no machine takes before the test ends the run, and that say less than what is kept for
 # a reader: 1 MiB
 ENDLESS = 10000

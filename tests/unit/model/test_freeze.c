@@ -31,7 +31,7 @@ static psr_network *network_of(const psr_config *config)
 {
     psr_network *net = NULL;
     const bool grey = strcmp(config->model, "convnet") == 0;
-    const uint32_t side = grey ? 28 : strcmp(config->model, "resnet18") == 0 ? 64 : 16;
+    const uint32_t side = grey ? 28 : strcmp(config->model, "resnet18") == 0 ? 48 : 16;
     expect_ok(psr_network_of(config, 10, grey ? 1 : 3, side, side, &net));
     return net;
 }
