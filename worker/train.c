@@ -46,7 +46,7 @@ typedef struct training {
     double start_s, aside_s;
     uint64_t settled;  /* completed steps when all weights had last landed */
     uint64_t averaged; /* and when --ema last followed what a device has updated */
-    bool skipped;     /* --precision fp16: the last step was left out */
+    bool skipped;      /* --precision fp16: the last step was left out */
     /* bytes of evaluations and checkpoints, for the next line */
     uint64_t carried_sent, carried_received, carried_lent;
     psr_pass_times *times; /* --record, in worker 0; owned; NULL: none */
