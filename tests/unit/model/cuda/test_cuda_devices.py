@@ -96,7 +96,7 @@ def main():
         tap.ok("  0  2 x Played A (sm_90, 80.0 GiB), 1 x Played B (sm_100, 80.0 GiB)\n     driver 13.0, runtime 13.0, NCCL 2.28.9\n" in text and
                "\n  cuda           localhost: libcudnn.so.9 is version 9.10.2: " + CUDNN in text, "the screen has them too", text)
         told = properties(worker, folder, "1")
-        tap.ok(told == (0, '{"deviceName":"Played","cudaDeviceId":1,"driverVer":0}\n'), "a device's properties are told on one line", told)
+        tap.ok(told == (0, '{"deviceName":"Played","cudaDeviceId":1,"driverVer":13000}\n'), "a device's properties are told on one line", told)
         for word, said in (("3", "there is no GPU 3: this host has 3, from 0 on"), ("one", "properties: 'one' is no number of a GPU")):
             status, text = properties(worker, folder, word)
             tap.ok(status != 0 and said in text and text.count("\n") == 1, "properties of GPU %s are refused in one line" % word, (status, text))
