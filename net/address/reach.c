@@ -68,33 +68,48 @@ static void see_source(psr_reach *r, int fd)
         r->source[0] = '\0';
 }
 
+/* Returns the descriptor of a connection that is made (*ret_number 0) or is being made
+ * (EINPROGRESS); -1: it has failed, *ret_number says why. */
+static int begin_connection(const target *to, int *ret_number)
+{
+    int fd = socket(to->address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    *ret_number = fd >= 0 && connect(fd, &to->address.any, to->size) == 0 ? 0 : errno;
+    if (fd < 0 || *ret_number == 0 || *ret_number == EINPROGRESS)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* What has come of one that was being made: 0, or why it has failed. */
+static int end_connection(int fd)
+{
+    int number = 0;
+    socklen_t size = sizeof number;
+    return getsockopt(fd, SOL_SOCKET, SO_ERROR, &number, &size) == 0 ? number : errno;
+}
+
 /* Returns the descriptor of a connection that is being made; -1: it has failed. */
 static int begin(psr_reach *r)
 {
     target to;
+    int number;
     *r = (psr_reach){.endpoint = r->endpoint};
     if (!read_endpoint(r->endpoint, &to)) {
         snprintf(r->failure, sizeof r->failure, "'%.60s' is no endpoint", r->endpoint);
         return -1;
     }
-    int fd = socket(to.address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd >= 0 && (connect(fd, &to.address.any, to.size) == 0 || errno == EINPROGRESS)) {
-        see_source(r, fd);
-        return fd;
-    }
-    fail(r, errno);
+    const int fd = begin_connection(&to, &number);
     if (fd >= 0)
-        close(fd);
-    return -1;
+        see_source(r, fd);
+    else
+        fail(r, number);
+    return fd;
 }
 
 /* Something has come of it. */
 static void end(psr_reach *r, struct pollfd *watched, int64_t taken_us)
 {
-    int number = 0;
-    socklen_t size = sizeof number;
-    if (getsockopt(watched->fd, SOL_SOCKET, SO_ERROR, &number, &size) != 0)
-        number = errno;
+    const int number = end_connection(watched->fd);
     r->reached = number == 0;
     r->taken_us = r->reached ? taken_us : 0;
     if (number != 0)
@@ -151,16 +166,14 @@ static psr_reach_answer answer_of(int number)
 psr_reach_answer psr_reach_begin(const char *endpoint, int *ret_fd)
 {
     target to;
+    int number;
     if (!read_endpoint(endpoint, &to))
         return PSR_REACH_FAILED;
-    const int fd = socket(to.address.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return PSR_REACH_FAILED;
-    const psr_reach_answer answer =
-        answer_of(connect(fd, &to.address.any, to.size) == 0 ? 0 : errno);
+    const int fd = begin_connection(&to, &number);
+    const psr_reach_answer answer = answer_of(number);
     if (answer == PSR_REACH_NONE_YET)
         *ret_fd = fd;
-    else
+    else if (fd >= 0)
         close(fd);
     return answer;
 }
@@ -168,11 +181,7 @@ psr_reach_answer psr_reach_begin(const char *endpoint, int *ret_fd)
 psr_reach_answer psr_reach_look(int fd)
 {
     struct pollfd made = {.fd = fd, .events = POLLOUT};
-    int number = 0;
-    socklen_t size = sizeof number;
-    if (poll(&made, 1, 0) == 0)
-        return PSR_REACH_NONE_YET;
-    return answer_of(getsockopt(fd, SOL_SOCKET, SO_ERROR, &number, &size) == 0 ? number : errno);
+    return poll(&made, 1, 0) == 0 ? PSR_REACH_NONE_YET : answer_of(end_connection(fd));
 }
 
 static bool has_address(const struct ifaddrs *entry, const char *address)
