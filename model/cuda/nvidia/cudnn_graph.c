@@ -1,5 +1,6 @@
 #include "model/cuda/nvidia/cudnn_graph.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define ALIGNMENT_BYTES 16 /* of each tensor, in the device's memory */
@@ -16,6 +17,42 @@ psr_err psr_cudnn_check(const psr_cuda_wall *wall, cudnnStatus_t status, const c
                             : PSR_ERR_COMPUTE;
     return psr_fail(err, "cuDNN: %s: %s%s%s", what, wall->cudnnGetErrorString(status),
                     words[0] ? ": " : "", words);
+}
+
+static psr_err get_text(const psr_cuda_wall *wall, cudnnBackendDescriptor_t descriptor,
+                        cudnnBackendAttributeName_t name, const char *what, int64_t room, char *to,
+                        int64_t *ret_bytes)
+{
+    return psr_cudnn_check(
+        wall,
+        wall->cudnnBackendGetAttribute(descriptor, name, CUDNN_TYPE_CHAR, room, ret_bytes, to),
+        what);
+}
+
+/* cuDNN tells the size where there is no room. */
+psr_err psr_cudnn_read_text(const psr_cuda_wall *wall, cudnnBackendDescriptor_t descriptor,
+                            cudnnBackendAttributeName_t name, size_t most, const char *what,
+                            char **ret_text, size_t *ret_bytes)
+{
+    int64_t room = 0, bytes = 0;
+    PSR_TRY(get_text(wall, descriptor, name, what, 0, NULL, &room));
+    if (room <= 0 || (uint64_t)room > most)
+        return psr_fail(PSR_ERR_COMPUTE, "%s: cuDNN has %lld bytes of them", what, (long long)room);
+    char *text = malloc((size_t)room + 1);
+    if (text == NULL)
+        return psr_fail(PSR_ERR_NOMEM, "no memory for %s", what);
+    psr_err err = get_text(wall, descriptor, name, what, room, text, &bytes);
+    if (err == PSR_OK && (bytes <= 0 || bytes > room))
+        err =
+            psr_fail(PSR_ERR_COMPUTE, "%s: cuDNN wrote %lld bytes of them", what, (long long)bytes);
+    if (err != PSR_OK) {
+        free(text);
+        return err;
+    }
+    text[bytes] = '\0';
+    *ret_text = text;
+    *ret_bytes = (size_t)bytes;
+    return PSR_OK;
 }
 
 /* ---- descriptors ---- */

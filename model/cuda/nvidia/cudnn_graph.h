@@ -20,6 +20,13 @@ typedef struct psr_cudnn_graph {
 PSR_MUST_CHECK psr_err psr_cudnn_check(const psr_cuda_wall *wall, cudnnStatus_t status,
                                        const char *what);
 
+/* A text that cuDNN writes of a descriptor, a zero behind it. The caller owns *ret_text: free().
+ * COMPUTE, UNSUPPORTED: it has none; COMPUTE: one of more than `most` bytes; NOMEM. */
+PSR_MUST_CHECK psr_err psr_cudnn_read_text(const psr_cuda_wall *wall,
+                                           cudnnBackendDescriptor_t descriptor,
+                                           cudnnBackendAttributeName_t name, size_t most,
+                                           const char *what, char **ret_text, size_t *ret_bytes);
+
 /* psr_cudnn_graph_done also after a failure. */
 PSR_MUST_CHECK psr_err psr_cudnn_graph_init(const psr_cuda_wall *wall, const psr_cuda_graph *graph,
                                             psr_cudnn_graph *ret_graph);

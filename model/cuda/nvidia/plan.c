@@ -254,27 +254,15 @@ static psr_err choose(search *s)
 
 /* ---- plans that were kept ---- */
 
-/* A text that cuDNN writes of a descriptor; the caller owns it, and a zero follows it. NULL: it
- * cannot. */
+/* The caller owns it. NULL: cuDNN has none, which is no failure: nothing is kept then. */
 static char *read_text(const psr_cuda_wall *wall, cudnnBackendDescriptor_t descriptor,
                        cudnnBackendAttributeName_t name, size_t *ret_bytes)
 {
-    int64_t room = 0, count = 0;
-    if (wall->cudnnBackendGetAttribute(descriptor, name, CUDNN_TYPE_CHAR, 0, &room, NULL) !=
-            CUDNN_STATUS_SUCCESS ||
-        room <= 0 || (uint64_t)room > PSR_CUDA_PLAN_FILE_BYTES)
-        return NULL;
-    char *text = malloc((size_t)room + 1);
-    if (text == NULL)
-        return NULL;
-    if (wall->cudnnBackendGetAttribute(descriptor, name, CUDNN_TYPE_CHAR, room, &count, text) !=
-            CUDNN_STATUS_SUCCESS ||
-        count <= 0 || count > room) {
-        free(text);
-        return NULL;
-    }
-    text[count] = '\0';
-    *ret_bytes = (size_t)count;
+    char detail[PSR_ERR_DETAIL_BYTES], *text = NULL;
+    psr_err_detail_keep(detail);
+    if (psr_cudnn_read_text(wall, descriptor, name, PSR_CUDA_PLAN_FILE_BYTES, "a plan to be kept",
+                            &text, ret_bytes) != PSR_OK)
+        psr_err_detail_restore(detail);
     return text;
 }
 
