@@ -3,8 +3,6 @@
 #include "model/optimizers/ema.h"
 #include "model/optimizers/optimizer.h"
 
-enum { SLOTS_MAX = 4 }; /* of an optimizer, and that of --ema */
-
 static bool is_on(const psr_trainer *t)
 {
     return psr_config_updates_on_device(t->config);
@@ -17,7 +15,7 @@ static psr_backend *backend_of(const psr_trainer *t)
 }
 
 /* The host's arenas of the state that the back end holds. */
-static void find_slots(const psr_trainer *t, float *ret_slots[static SLOTS_MAX])
+static void find_slots(const psr_trainer *t, float *ret_slots[static PSR_OPTIMIZER_SLOTS_MAX])
 {
     const uint32_t held = psr_exchange_slot_count(t->exchange) - psr_ema_is_on(t->config);
     for (uint32_t i = 0; i < held; i++)
@@ -26,7 +24,7 @@ static void find_slots(const psr_trainer *t, float *ret_slots[static SLOTS_MAX])
 
 psr_err psr_device_update_begin(const psr_trainer *t)
 {
-    float *slots[SLOTS_MAX] = {NULL};
+    float *slots[PSR_OPTIMIZER_SLOTS_MAX] = {NULL};
     if (!is_on(t))
         return PSR_OK;
     find_slots(t, slots);
@@ -77,7 +75,7 @@ static bool saves_state(const psr_trainer *t)
 
 psr_err psr_device_update_copy_state(const psr_trainer *t, uint64_t steps)
 {
-    float *slots[SLOTS_MAX] = {NULL};
+    float *slots[PSR_OPTIMIZER_SLOTS_MAX] = {NULL};
     if (!is_on(t))
         return PSR_OK;
     find_slots(t, slots);

@@ -18,6 +18,8 @@
 #include "base/config/config.h"
 #include "model/layout.h"
 
+#define PSR_OPTIMIZER_SLOTS_MAX 3 /* state arrays, without that of --ema */
+
 typedef struct psr_optimizer psr_optimizer;
 
 /* layout is borrowed for life. USAGE: the optimizer cannot work with an option's value; the message

@@ -3,9 +3,7 @@
 #ifndef PSR_MODEL_OPTIMIZER_RULE_H
 #define PSR_MODEL_OPTIMIZER_RULE_H
 
-#include "base/config/config.h"
-
-#define PSR_OPTIMIZER_SLOTS_MAX 3
+#include "model/optimizers/optimizer.h"
 
 /* One run of elements to update; all borrowed for the call, none overlap. */
 typedef struct psr_update {
