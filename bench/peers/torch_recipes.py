@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""psring's recipes airbench94-cifar10 and convnet-mnist in PyTorch: the same network, schedule,
-augmentation and evaluation, written here after their authors. One line of JSON, with the test
-accuracy and loss after each epoch and the seconds of training up to it.
+"""psring's recipes airbench94-cifar10, resnet20-cifar10-50 and convnet-mnist in PyTorch: the same
+network, schedule, augmentation and evaluation, written here after their authors. One line of JSON,
+with the test accuracy and loss after each epoch and the seconds of training up to it; the same of
+each epoch goes to standard error when it has ended.
 
 What is random is PyTorch's own. bf16 is torch.autocast("cpu", torch.bfloat16).
 
@@ -12,13 +13,15 @@ import gzip
 import json
 import math
 import pathlib
+import sys
 import time
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from torch_cifar import Normalise, read
+from torch_cifar import Normalise, crop_flip, initialise, read
+from torch_train import network
 
 
 class Group(nn.Module):
@@ -62,7 +65,7 @@ def crop_reflected(images, padding):
 
 class Airbench94:
     """Recipe airbench94-cifar10."""
-    epochs, batch_size, smoothing, momentum = 16, 1024, 0.2, 0.85
+    epochs, batch_size, drop_last, smoothing, momentum = 16, 1024, True, 0.2, 0.85
 
     def read(self, data):
         self.images, self.labels = read(data, [f"data_batch_{i}.bin" for i in range(1, 6)])
@@ -103,6 +106,35 @@ class Airbench94:
         return total
 
 
+class Resnet20:
+    """Recipe resnet20-cifar10-50."""
+    epochs, batch_size, drop_last, smoothing, momentum, nesterov = 50, 128, True, 0.0, 0.9, True
+
+    def read(self, data):
+        self.images, self.labels = read(data, [f"data_batch_{i}.bin" for i in range(1, 6)])
+        self.normalise = Normalise(self.images)
+        return read(data, ["test_batch.bin"])
+
+    def network(self):
+        model = network("resnet20", 10, 32)
+        initialise(model)
+        return model
+
+    def groups(self, model):
+        return [{"params": list(model.parameters()), "factor": 1, "weight_decay": 5e-4}]
+
+    def rate(self, step, steps):
+        warmup, total = 2 * steps, self.epochs * steps
+        return 0.2 * ((step + 1) / warmup if step < warmup else
+                      0.5 * (1 + math.cos(math.pi * (step - warmup) / (total - warmup))))
+
+    def epoch(self, number):
+        return crop_flip(self.images)
+
+    def logits(self, model, images):
+        return model(images).float()
+
+
 class ConvNet(nn.Module):
     """pytorch/examples, mnist, 2017."""
 
@@ -126,7 +158,7 @@ def read_idx(data, name):
 
 class Mnist:
     """Recipe convnet-mnist."""
-    epochs, batch_size, smoothing, momentum, nesterov = 10, 64, 0.0, 0.9, False
+    epochs, batch_size, drop_last, smoothing, momentum, nesterov = 10, 64, False, 0.0, 0.9, False
 
     def read(self, data):
         self.images = read_idx(data, "train-images-idx3-ubyte").view(-1, 1, 28, 28)
@@ -152,7 +184,7 @@ class Mnist:
         return model(images).float()
 
 
-RECIPES = {"airbench94-cifar10": Airbench94, "convnet-mnist": Mnist}
+RECIPES = {"airbench94-cifar10": Airbench94, "resnet20-cifar10-50": Resnet20, "convnet-mnist": Mnist}
 
 
 @torch.no_grad()
@@ -171,9 +203,8 @@ def evaluate(recipe, model, images, labels, autocast):
 def train(recipe, model, test, autocast):
     groups = recipe.groups(model)
     optimizer = torch.optim.SGD(groups, lr=1, momentum=recipe.momentum, nesterov=recipe.nesterov)
-    whole = isinstance(recipe, Airbench94)  # --drop-last
     count = len(recipe.images)
-    steps = count // recipe.batch_size if whole else math.ceil(count / recipe.batch_size)
+    steps = count // recipe.batch_size if recipe.drop_last else math.ceil(count / recipe.batch_size)
     seconds, lines = 0.0, []
     for epoch in range(recipe.epochs):
         began = time.perf_counter()
@@ -191,6 +222,7 @@ def train(recipe, model, test, autocast):
         seconds += time.perf_counter() - began
         accuracy, loss = evaluate(recipe, model, *test, autocast)
         lines.append({"epoch": epoch + 1, "test_accuracy": accuracy, "test_loss": loss, "seconds": round(seconds, 1)})
+        print(json.dumps(lines[-1]), file=sys.stderr, flush=True)
     return lines
 
 
