@@ -91,8 +91,9 @@ def mpi_program(mpirun, folder):
 
 def mpi_command(mpirun, ranks, layer, program, rounds, sizes):
     """All-reduces of these bytes, so many rounds of each, on this machine's processors, however
-    many ranks."""
-    return [mpirun, "-n", ranks, "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "pml", "ob1", "--mca",
+    many ranks: each on a core of its own where there are enough."""
+    binding = "core" if ranks <= os.cpu_count() else "none"
+    return [mpirun, "-n", ranks, "--allow-run-as-root", "--oversubscribe", "--bind-to", binding, "--mca", "pml", "ob1", "--mca",
             "btl_tcp_if_include", "lo"] + OPEN_MPI[layer] + [program, rounds, 5] + sizes
 
 
