@@ -12,7 +12,7 @@
 #include "ps/input_thread.h"
 #include "ps/programs/programs.h"
 #include "ps/roster.h"
-#include "ps/scheduler/scheduler_driver.h"
+#include "ps/scheduler/driver/driver.h"
 #include "ps/show/show.h"
 
 #include <stdio.h>
