@@ -9,7 +9,11 @@
  * the name is believed ("worker 1", or "worker any" before it has a rank). A connection that was
  * let in has its member's name and a number of its own in the User-Id property of every message.
  * All other connections are turned away: a wrong key or token, garbage, half a greeting, a
- * handshake that takes longer than PSR_HANDSHAKE_MS. */
+ * handshake that takes longer than PSR_HANDSHAKE_MS.
+ *
+ * Its files are admission.c (the owner's side), admission_handler.c (the thread),
+ * admission_credentials.c (whose connection it is), admission_monitor.c (connections that never
+ * reach ZAP) and admission_names.c. */
 #ifndef PSR_NET_TRUST_ADMISSION_H
 #define PSR_NET_TRUST_ADMISSION_H
 

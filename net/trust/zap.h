@@ -1,5 +1,5 @@
 /* What libzmq asks in a connection's handshake, and how it is answered: ZAP
- * (https://rfc.zeromq.org/spec/27/), as frames. The decision is net/trust/admission.c's. One
+ * (https://rfc.zeromq.org/spec/27/), as frames. net/trust/admission_credentials.c decides. One
  * thread. */
 #ifndef PSR_NET_TRUST_ZAP_H
 #define PSR_NET_TRUST_ZAP_H
