@@ -1,12 +1,12 @@
 /* `psring keygen`: key files for a run whose processes are started by hand. */
-#include "net/trust/certificate.h"
+#include "net/trust/keys/certificate.h"
 #include "deploy/commands.h"
 
 #include "base/system/file.h"
 #include "base/config/options_argp.h"
 #include "base/text/printable.h"
 #include "base/text/secret.h"
-#include "net/trust/keys.h"
+#include "net/trust/keys/keys.h"
 
 #include <argp.h>
 #include <dirent.h>

@@ -265,7 +265,7 @@ typedef struct psr_zmq_options {
     const char *sharing;
     const char *interface;       /* address or interface name to bind; "127.0.0.1" by default */
     uint16_t port;               /* 0: the kernel gives one */
-    const struct psr_keys *keys; /* net/trust/keys.h: own key pair and the roster's,
+    const struct psr_keys *keys; /* net/trust/keys/keys.h: own key pair and the roster's,
                                     or the run's token; borrowed for life */
     /* Members of this run test whether it listens before they join (comm/start/meeting_file.h). So
      * a connection that is closed in the handshake is counted, but not logged. */

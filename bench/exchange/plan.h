@@ -8,7 +8,7 @@
 #include "comm/view/plan.h"
 #include "model/networks/network.h"
 #include "net/address/socket_directory.h"
-#include "net/trust/keys.h"
+#include "net/trust/keys/keys.h"
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -4,7 +4,7 @@
 #define PSR_COMM_PROVISION_H
 
 #include "comm/members/join.h"
-#include "net/trust/keys.h"
+#include "net/trust/keys/keys.h"
 #include "net/address/socket_directory.h"
 #include "net/transport.h"
 

@@ -3,7 +3,7 @@
 #include "base/text/secret.h"
 #include "comm/psring/internal.h"
 #include "net/address/interface.h"
-#include "net/trust/keys.h"
+#include "net/trust/keys/keys.h"
 
 #include <stdio.h>
 #include <stdlib.h>

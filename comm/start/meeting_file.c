@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/text/secret.h"
 #include "net/address/interface.h"
-#include "net/trust/keys.h"
+#include "net/trust/keys/keys.h"
 #include "net/address/reach.h"
 
 #include <errno.h>

@@ -5,12 +5,12 @@
  *     FOLDER/.psring-meeting-H      mode 0600; H: a hash of psr_start.job
  *
  * Rank 0 writes it: where its scheduler will listen, and keys that it has just made, one pair for
- * each process (net/trust/keys.h, "one shared file for all"). The others wait until it is there, it
- * is this user's alone, it is of this job, and somebody listens where it says. A file that an
- * earlier start of the same name has left is replaced as one by rank 0's; meanwhile nobody answers
- * where that one says, so nobody takes it for the run's. (If another program should listen there:
- * it has not the keys, joining fails at its deadline, and no byte is said to it that it could
- * read.) Rank 0 removes the file when all have joined, and when it ends before that.
+ * each process (net/trust/keys/keys.h, "one shared file for all"). The others wait until it is
+ * there, it is this user's alone, it is of this job, and somebody listens where it says. A file
+ * that an earlier start of the same name has left is replaced as one by rank 0's; meanwhile nobody
+ * answers where that one says, so nobody takes it for the run's. (If another program should listen
+ * there: it has not the keys, joining fails at its deadline, and no byte is said to it that it
+ * could read.) Rank 0 removes the file when all have joined, and when it ends before that.
  *
  * What is read is looked at again and again, with growing pauses: of a file that another host
  * writes no kernel tells. One thread. */

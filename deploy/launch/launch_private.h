@@ -7,7 +7,7 @@
 #include "deploy/agent/link_rate.h"
 #include "deploy/launch/launch.h"
 #include "deploy/launch/machine/launch_machine.h"
-#include "net/trust/keys.h"
+#include "net/trust/keys/keys.h"
 #include "net/address/socket_directory.h"
 
 #include <poll.h>

@@ -17,7 +17,7 @@
 #ifndef PSR_NET_TRUST_ADMISSION_H
 #define PSR_NET_TRUST_ADMISSION_H
 
-#include "net/trust/keys.h"
+#include "net/trust/keys/keys.h"
 
 #define PSR_HANDSHAKE_MS 5000
 #define PSR_ADMISSION_NAME_BYTES 32

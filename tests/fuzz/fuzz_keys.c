@@ -1,6 +1,6 @@
 /* psr_keys_from_json and psr_keys_from_certificate over hostile bytes. What they accept goes to
  * JSON and back: to the same text. */
-#include "net/trust/keys.h"
+#include "net/trust/keys/keys.h"
 
 #include "base/text/secret.h"
 

@@ -3,7 +3,7 @@
 #define PSR_TESTS_KEY_FILE_H
 
 #include "base/text/secret.h"
-#include "net/trust/certificate.h"
+#include "net/trust/keys/certificate.h"
 
 /* The secret file of a process, at path. As psr_keys_save_private. */
 PSR_MUST_CHECK static inline psr_err save_key_file(const psr_keys *keys, const char *path)

@@ -3,7 +3,7 @@
 #define PSR_TESTS_NETWORK_FIXTURE_H
 
 #include "base/clock.h"
-#include "net/trust/keys.h"
+#include "net/trust/keys/keys.h"
 #include "net/transport.h"
 
 #include <setjmp.h>

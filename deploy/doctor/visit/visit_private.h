@@ -6,7 +6,7 @@
 #include "deploy/agent/host.h"
 #include "deploy/doctor/visit/visit.h"
 #include "deploy/launch/hosts/placement.h"
-#include "net/trust/keys.h"
+#include "net/trust/keys/keys.h"
 
 #include <poll.h>
 

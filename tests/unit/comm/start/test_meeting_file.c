@@ -3,7 +3,7 @@
 
 #include "base/system/thread.h"
 #include "comm/start/meeting_file.h"
-#include "net/trust/keys.h"
+#include "net/trust/keys/keys.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

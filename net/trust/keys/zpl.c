@@ -1,4 +1,4 @@
-#include "net/trust/zpl.h"
+#include "net/trust/keys/zpl.h"
 
 #include <stdint.h>
 #include <string.h>

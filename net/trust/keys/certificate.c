@@ -1,4 +1,4 @@
-#include "net/trust/certificate.h"
+#include "net/trust/keys/certificate.h"
 
 #include <czmq.h>
 #include <inttypes.h>

@@ -1,8 +1,8 @@
-#include "net/trust/keys.h"
+#include "net/trust/keys/keys.h"
 
 #include "base/system/file.h"
 #include "base/text/secret.h"
-#include "net/trust/zpl.h"
+#include "net/trust/keys/zpl.h"
 
 #include <errno.h>
 #include <fcntl.h>

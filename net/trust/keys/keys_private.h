@@ -3,7 +3,7 @@
 #ifndef PSR_NET_TRUST_KEYS_PRIVATE_H
 #define PSR_NET_TRUST_KEYS_PRIVATE_H
 
-#include "net/trust/keys.h"
+#include "net/trust/keys/keys.h"
 
 #define PSR_KEYS_MEMBERS_MAX 8192
 

@@ -1,4 +1,4 @@
-#include "net/trust/keys_private.h"
+#include "net/trust/keys/keys_private.h"
 
 #include "base/text/secret.h"
 

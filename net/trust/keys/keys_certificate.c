@@ -17,9 +17,9 @@
  * Without CURVE there is no section curve. A section tokens has the place of members: each value is
  * the token of that member and the file's owner, and the owner's own stands beside its own name.
  * What all share is metadata's token. Other sections and other items of metadata are left alone. */
-#include "net/trust/keys_private.h"
+#include "net/trust/keys/keys_private.h"
 
-#include "net/trust/zpl.h"
+#include "net/trust/keys/zpl.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* Writes keys as ZeroMQ certificates (ZPL) by czmq: other ZeroMQ programs read them, and so does
- * psr_keys_load (net/trust/keys.h). czmq does not wipe memory that it has used, so a process that
- * calls this should end soon after. One thread. */
+ * psr_keys_load (net/trust/keys/keys.h). czmq does not wipe memory that it has used, so a process
+ * that calls this should end soon after. One thread. */
 #ifndef PSR_NET_TRUST_CERTIFICATE_H
 #define PSR_NET_TRUST_CERTIFICATE_H
 
-#include "net/trust/keys.h"
+#include "net/trust/keys/keys.h"
 
 /* The secret file of a process, which holds its secret and everybody's public key, or its tokens.
  * The caller owns *ret_text: psr_secret_free. */
