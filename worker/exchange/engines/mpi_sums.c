@@ -3,45 +3,27 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/system/thread.h"
+#include "worker/exchange/engines/sum_queue.h"
 
 #include <inttypes.h>
 #include <limits.h>
 #include <mpi.h>
-#include <pthread.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE_MAX_BYTES = 1024 };
-
-typedef struct sum {
-    uint32_t number;
-    float *values;
-    int count;
-} sum;
-
 struct psr_mpi_sums {
     psr_mpi_sums_options options;
     pthread_t thread;
-
-    /* ---- under the mutex ---- */
-    pthread_mutex_t mutex;
-    pthread_cond_t condition; /* a sum was started, or the thread shall end */
-    sum *asked;               /* [most], in order: those that the thread has not taken */
-    uint32_t asked_count;
-    uint32_t *ended; /* [most] numbers, in order: those that psr_mpi_sums_take has not told */
-    uint32_t ended_count;
-    uint32_t under_way; /* sums that were started and whose end was not returned yet */
-    bool quit;
-    psr_err status; /* for good */
-    char failure[LINE_MAX_BYTES];
+    psr_sum_queue queue;
 
     /* ---- the thread's own ---- */
     MPI_Request *requests; /* [most]; MPI_REQUEST_NULL: free */
     MPI_Status *statuses;  /* [most]: of MPI_Testsome */
     int *indices;          /* [most]: likewise */
     uint32_t *numbers;     /* [most]: of the sum in requests[i] */
+    uint32_t *ended;       /* [most]: numbers of the sums that one MPI_Testsome found ended */
     uint32_t tested;       /* requests under way */
 };
 
@@ -93,47 +75,30 @@ static psr_err begin(const psr_mpi_sums *sums)
     return PSR_OK;
 }
 
-/* Waits while nothing is under way. What was asked for comes to *ret_asked [most]. false: it
+/* Waits while nothing is under way. What was started comes to *ret_started [most]. false: it
  * ends. */
-static bool wait_for_work(psr_mpi_sums *sums, sum *ret_asked, uint32_t *ret_count)
+static bool wait_for_work(psr_mpi_sums *sums, psr_started_sum *ret_started, uint32_t *ret_count)
 {
-    pthread_mutex_lock(&sums->mutex);
-    while (!sums->quit && sums->asked_count == 0 && sums->tested == 0)
-        pthread_cond_wait(&sums->condition, &sums->mutex);
-    bool goes_on = !sums->quit;
-    *ret_count = sums->asked_count;
-    memcpy(ret_asked, sums->asked, sums->asked_count * sizeof *ret_asked);
-    sums->asked_count = 0;
-    pthread_mutex_unlock(&sums->mutex);
+    psr_sum_queue *queue = &sums->queue;
+    pthread_mutex_lock(&queue->mutex);
+    while (!queue->quit && queue->started_count == 0 && sums->tested == 0)
+        pthread_cond_wait(&queue->condition, &queue->mutex);
+    bool goes_on = !queue->quit;
+    *ret_count = psr_sum_queue_take_started(queue, ret_started);
+    pthread_mutex_unlock(&queue->mutex);
     return goes_on;
 }
 
-static psr_err start(psr_mpi_sums *sums, const sum *s)
+static psr_err start(psr_mpi_sums *sums, const psr_started_sum *s)
 {
     uint32_t i = 0;
     while (sums->requests[i] != MPI_REQUEST_NULL) /* at most `most` are under way: one is free */
         i++;
     sums->numbers[i] = s->number;
     sums->tested++;
-    return judge(MPI_Iallreduce(MPI_IN_PLACE, s->values, s->count, MPI_FLOAT, MPI_SUM,
+    return judge(MPI_Iallreduce(MPI_IN_PLACE, s->values, (int)s->span.count, MPI_FLOAT, MPI_SUM,
                                 MPI_COMM_WORLD, &sums->requests[i]),
                  "MPI_Iallreduce");
-}
-
-/* Under the mutex. Once the owner has let go it hears no more. */
-static void tell_owner(const psr_mpi_sums *sums)
-{
-    if (!sums->quit)
-        sums->options.changed(sums->options.context);
-}
-
-static void tell_ended(psr_mpi_sums *sums, int count)
-{
-    pthread_mutex_lock(&sums->mutex);
-    for (int i = 0; i < count; i++)
-        sums->ended[sums->ended_count++] = sums->numbers[sums->indices[i]];
-    tell_owner(sums);
-    pthread_mutex_unlock(&sums->mutex);
 }
 
 /* Lets MPI move data. */
@@ -151,18 +116,20 @@ static psr_err test(psr_mpi_sums *sums)
         sched_yield(); /* to the compute thread, and to other ranks on this host */
         return PSR_OK;
     }
-    tell_ended(sums, count);
+    for (int i = 0; i < count; i++)
+        sums->ended[i] = sums->numbers[sums->indices[i]];
+    psr_sum_queue_end(&sums->queue, sums->ended, (uint32_t)count);
     sums->tested -= (uint32_t)count;
     return PSR_OK;
 }
 
-static psr_err work(psr_mpi_sums *sums, sum *asked)
+static psr_err work(psr_mpi_sums *sums, psr_started_sum *started)
 {
     uint32_t count = 0;
     PSR_TRY(begin(sums));
-    while (wait_for_work(sums, asked, &count)) {
+    while (wait_for_work(sums, started, &count)) {
         for (uint32_t i = 0; i < count; i++)
-            PSR_TRY(start(sums, &asked[i]));
+            PSR_TRY(start(sums, &started[i]));
         if (sums->tested > 0)
             PSR_TRY(test(sums));
     }
@@ -172,17 +139,12 @@ static psr_err work(psr_mpi_sums *sums, sum *asked)
 static void *run_thread(void *context)
 {
     psr_mpi_sums *sums = context;
-    sum *asked = calloc(sums->options.most, sizeof *asked);
-    psr_err err = asked != NULL ? work(sums, asked)
-                                : psr_fail(PSR_ERR_NOMEM, "no memory for the thread of MPI");
-    free(asked);
-    if (err == PSR_OK)
-        return NULL;
-    pthread_mutex_lock(&sums->mutex);
-    snprintf(sums->failure, sizeof sums->failure, "%s", psr_err_detail());
-    sums->status = err;
-    tell_owner(sums);
-    pthread_mutex_unlock(&sums->mutex);
+    psr_started_sum *started = calloc(sums->options.most, sizeof *started);
+    psr_err err = started != NULL ? work(sums, started)
+                                  : psr_fail(PSR_ERR_NOMEM, "no memory for the thread of MPI");
+    free(started);
+    if (err != PSR_OK)
+        psr_sum_queue_fail(&sums->queue, err, psr_err_detail());
     return NULL;
 }
 
@@ -190,40 +152,15 @@ static void *run_thread(void *context)
 
 psr_err psr_mpi_sums_start(psr_mpi_sums *sums, uint32_t number, float *values, size_t count)
 {
-    psr_err err = PSR_OK;
     if (count > INT_MAX)
         return psr_fail(PSR_ERR_USAGE, "MPI sums at most %d values at once, not %zu", INT_MAX,
                         count);
-    pthread_mutex_lock(&sums->mutex);
-    if (sums->under_way == sums->options.most) {
-        err = psr_fail(PSR_ERR_USAGE, "%" PRIu32 " sums are under way already", sums->under_way);
-    } else {
-        sums->under_way++;
-        sums->asked[sums->asked_count++] = (sum){number, values, (int)count};
-        pthread_cond_signal(&sums->condition);
-    }
-    pthread_mutex_unlock(&sums->mutex);
-    return err;
+    return psr_sum_queue_start(&sums->queue, (psr_started_sum){number, values, {0, count}});
 }
 
 psr_err psr_mpi_sums_take(psr_mpi_sums *sums, bool *ret_any, uint32_t *ret_number)
 {
-    psr_err err = PSR_OK;
-    pthread_mutex_lock(&sums->mutex);
-    bool any = sums->ended_count > 0;
-    if (any) {
-        *ret_any = true;
-        *ret_number = sums->ended[0];
-        sums->ended_count--;
-        sums->under_way--;
-        memmove(sums->ended, sums->ended + 1, sums->ended_count * sizeof *sums->ended);
-    } else if (sums->status != PSR_OK) {
-        err = psr_fail(sums->status, "%s", sums->failure);
-    } else {
-        *ret_any = false;
-    }
-    pthread_mutex_unlock(&sums->mutex);
-    return err;
+    return psr_sum_queue_take(&sums->queue, ret_any, ret_number);
 }
 
 /* ---- life ---- */
@@ -231,14 +168,13 @@ psr_err psr_mpi_sums_take(psr_mpi_sums *sums, bool *ret_any, uint32_t *ret_numbe
 static psr_err make_room(psr_mpi_sums *sums)
 {
     size_t most = sums->options.most;
-    sums->asked = calloc(most, sizeof *sums->asked);
-    sums->ended = calloc(most, sizeof *sums->ended);
     sums->requests = calloc(most, sizeof *sums->requests);
     sums->statuses = calloc(most, sizeof *sums->statuses);
     sums->indices = calloc(most, sizeof *sums->indices);
     sums->numbers = calloc(most, sizeof *sums->numbers);
-    if (sums->asked == NULL || sums->ended == NULL || sums->requests == NULL ||
-        sums->statuses == NULL || sums->indices == NULL || sums->numbers == NULL)
+    sums->ended = calloc(most, sizeof *sums->ended);
+    if (sums->requests == NULL || sums->statuses == NULL || sums->indices == NULL ||
+        sums->numbers == NULL || sums->ended == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for %zu sums", most);
     for (size_t i = 0; i < most; i++)
         sums->requests[i] = MPI_REQUEST_NULL;
@@ -247,14 +183,12 @@ static psr_err make_room(psr_mpi_sums *sums)
 
 static void give_back(psr_mpi_sums *sums)
 {
-    pthread_cond_destroy(&sums->condition);
-    pthread_mutex_destroy(&sums->mutex);
-    free(sums->asked);
-    free(sums->ended);
+    psr_sum_queue_done(&sums->queue);
     free(sums->requests);
     free(sums->statuses);
     free(sums->indices);
     free(sums->numbers);
+    free(sums->ended);
     free(sums);
 }
 
@@ -264,9 +198,10 @@ psr_err psr_mpi_sums_new(const psr_mpi_sums_options *options, psr_mpi_sums **ret
     if (sums == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for sums");
     sums->options = *options;
-    pthread_mutex_init(&sums->mutex, NULL);
-    pthread_cond_init(&sums->condition, NULL);
-    psr_err err = make_room(sums);
+    psr_err err =
+        psr_sum_queue_init(&sums->queue, options->most, options->changed, options->context);
+    if (err == PSR_OK)
+        err = make_room(sums);
     if (err == PSR_OK)
         err = psr_thread_start("psr-mpi", run_thread, sums, &sums->thread);
     if (err != PSR_OK) {
@@ -281,10 +216,7 @@ void psr_mpi_sums_free(psr_mpi_sums *sums, int linger_ms)
 {
     if (sums == NULL)
         return;
-    pthread_mutex_lock(&sums->mutex);
-    sums->quit = true;
-    pthread_cond_signal(&sums->condition);
-    pthread_mutex_unlock(&sums->mutex);
+    psr_sum_queue_quit(&sums->queue);
     const struct timespec until = psr_clock_after_ns((int64_t)linger_ms * 1000000);
     if (pthread_clockjoin_np(sums->thread, NULL, CLOCK_MONOTONIC, &until) == 0)
         give_back(sums);
