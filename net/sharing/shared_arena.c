@@ -107,7 +107,7 @@ psr_err psr_shared_arena_keep(psr_shared_arena *arena, psr_span run)
 }
 
 /* The seal allows no mapping that writes any more, but a copy of one that there is. The kernel's
- * own call: see net/landing.c. */
+ * own call: see net/sharing/landing.c. */
 psr_err psr_shared_arena_own(psr_shared_arena *arena)
 {
     memcpy(arena->again, arena->values, arena->count * sizeof *arena->values);

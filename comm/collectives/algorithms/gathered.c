@@ -1,5 +1,5 @@
 /* Reduce-scatter and all-reduce "by ring" within a host, where all ranks share memory: without
- * hops. It is what training does there (worker/exchange/engine_direct.c).
+ * hops. It is what training does there (worker/exchange/engines/engine_direct.c).
  *
  * n ranks, M bytes in all, chunk c of rank c, a seconds a message, B bytes/s of memory that a rank
  * reads or writes.
