@@ -539,77 +539,67 @@ static psr_err take_steps(training *tr)
     return PSR_OK;
 }
 
-/* The loss of the last complete step, mean over all ranks' samples; NaN if no step was taken. Every
- * process calls it. */
-static psr_err average_loss(training *tr)
+/* A sum and its weight, of one rank. */
+typedef struct share_of_mean {
+    double sum, weight;
+} share_of_mean;
+
+/* *ret_mean: all ranks' sums over all their weights; NaN without any. Every process calls it. */
+static psr_err average_over_ranks(const training *tr,
+                                  share_of_mean (*of)(const training *tr, const turn *now),
+                                  double *ret_mean)
 {
-    enum { LOSS, WEIGHT, WIDTH };
-    double *rows = calloc(tr->t->replica_count, WIDTH * sizeof *rows);
+    enum { SUM, WEIGHT, WIDTH };
+    const uint32_t count = tr->t->replica_count;
+    double *rows = calloc(count, WIDTH * sizeof *rows);
     if (rows == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for the loss of %u replicas",
-                        tr->t->replica_count);
-    for (uint32_t i = 0; i < tr->t->replica_count; i++) {
-        rows[i * WIDTH + LOSS] = tr->turns[i].last_loss_sum;
-        rows[i * WIDTH + WEIGHT] = tr->turns[i].last_count;
+        return psr_fail(PSR_ERR_NOMEM, "no memory for the averages of %u replicas", count);
+    for (uint32_t i = 0; i < count; i++) {
+        const share_of_mean share = of(tr, &tr->turns[i]);
+        rows[i * WIDTH + SUM] = share.sum;
+        rows[i * WIDTH + WEIGHT] = share.weight;
     }
     psr_err err = psr_exchange_average(tr->t->exchange, rows, WIDTH);
     if (err == PSR_OK)
-        tr->outcome.loss = rows[LOSS];
+        *ret_mean = rows[SUM];
     free(rows);
     return err;
+}
+
+/* The loss of the last complete step, mean over its samples; NaN if no step was taken. */
+static share_of_mean last_loss(const training *tr, const turn *now)
+{
+    (void)tr;
+    return (share_of_mean){now->last_loss_sum, now->last_count};
 }
 
 /* The share of the last epoch's samples, as far as this run has taken them, that the network had
- * right when it learned from them. Every process calls it. */
-static psr_err average_training(training *tr)
+ * right when it learned from them. */
+static share_of_mean right_in_epoch(const training *tr, const turn *now)
 {
-    enum { CORRECT, WEIGHT, WIDTH };
-    const uint32_t count = tr->t->replica_count;
-    double *rows = calloc(count, WIDTH * sizeof *rows);
-    if (rows == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for the accuracy of %u replicas", count);
-    for (uint32_t i = 0; i < count; i++) {
-        rows[i * WIDTH + CORRECT] = (double)tr->turns[i].epoch_correct;
-        rows[i * WIDTH + WEIGHT] = (double)tr->turns[i].epoch_count;
-    }
-    psr_err err = psr_exchange_average(tr->t->exchange, rows, WIDTH);
-    if (err == PSR_OK)
-        tr->outcome.train_accuracy = rows[CORRECT];
-    free(rows);
-    return err;
+    (void)tr;
+    return (share_of_mean){(double)now->epoch_correct, (double)now->epoch_count};
 }
 
-/* Whether --seconds has ended the run, and not a person: the worker whose time was up is among
- * those that sum up here. Every process calls it. */
-static psr_err time_was_up(training *tr, bool *ret_up)
+/* The share of ranks whose --seconds are up. Above 0: that has ended the run, and not a person, as
+ * the worker whose time was up is among those that are counted. */
+static share_of_mean out_of_time(const training *tr, const turn *now)
 {
-    enum { UP, WEIGHT, WIDTH };
-    const uint32_t count = tr->t->replica_count;
-    double *rows = calloc(count, WIDTH * sizeof *rows);
-    if (rows == NULL)
-        return psr_fail(PSR_ERR_NOMEM, "no memory for the times of %u replicas", count);
-    for (uint32_t i = 0; i < count; i++) {
-        rows[i * WIDTH + UP] = tr->outcome.train_s >= tr->t->config->seconds;
-        rows[i * WIDTH + WEIGHT] = 1;
-    }
-    psr_err err = psr_exchange_average(tr->t->exchange, rows, WIDTH);
-    if (err == PSR_OK)
-        *ret_up = rows[UP] > 0;
-    free(rows);
-    return err;
+    (void)now;
+    return (share_of_mean){tr->outcome.train_s >= tr->t->config->seconds, 1};
 }
 
 /* The evaluation at the end of a run that --seconds has ended. */
 static psr_err evaluate_at_end(training *tr)
 {
     const psr_config *config = tr->t->config;
-    bool up = false;
+    double out = 0;
     if (!tr->outcome.stopped || config->seconds == 0 || !config->eval ||
         tr->last_evaluated == tr->outcome.steps)
         return PSR_OK;
-    PSR_TRY(time_was_up(tr, &up));
-    tr->t->evaluates_at_end = up;
-    return up ? evaluate(tr, tr->outcome.steps) : PSR_OK;
+    PSR_TRY(average_over_ranks(tr, out_of_time, &out));
+    tr->t->evaluates_at_end = out > 0;
+    return out > 0 ? evaluate(tr, tr->outcome.steps) : PSR_OK;
 }
 
 static psr_err finish_run(training *tr)
@@ -624,8 +614,8 @@ static psr_err finish_run(training *tr)
     PSR_TRY(average_weights(tr, tr->outcome.steps));
     PSR_TRY(psr_device_update_copy_weights(t, tr->outcome.steps));
     tr->outcome.hash = psr_layout_hash(&t->net->params, psr_exchange_weights(t->exchange));
-    PSR_TRY(average_loss(tr));
-    PSR_TRY(average_training(tr));
+    PSR_TRY(average_over_ranks(tr, last_loss, &tr->outcome.loss));
+    PSR_TRY(average_over_ranks(tr, right_in_epoch, &tr->outcome.train_accuracy));
     PSR_TRY(evaluate_at_end(tr));
     /* it was stopped before its end */
     if (tr->last_saved != tr->outcome.steps && tr->outcome.steps > t->first_step)
