@@ -14,9 +14,8 @@
  * touch; a mutex hands it over. The owner takes it to wait, and keeps it until what it waits for is
  * reached; before it sleeps, it looks for a moment (psr_transport_look). While one thread of the
  * owner waits, another may submit: one waits at a time, and one submits at a time. What must go on
- * without
- * the owner is the thread's: it takes the turn when something is under way that the owner has left
- * (at once, or half a millisecond later if the owner has lately come back at once), and
+ * without the owner is the thread's: it takes the turn when something is under way that the owner
+ * has left (at once, or half a millisecond later if the owner has lately come back at once), and
  * otherwise when the owner has not come back for a while. */
 #ifndef PSR_COMM_PROGRESS_ENGINE_H
 #define PSR_COMM_PROGRESS_ENGINE_H
@@ -36,8 +35,8 @@ typedef struct psr_loop_waiter {
 } psr_loop_waiter;
 
 typedef struct psr_progress_engine_options {
-    psr_transport
-        *transport; /* NULL: there is no loop, and the owner is alone. Borrowed for life */
+    /* NULL: there is no loop, and the owner is alone. Borrowed for life */
+    psr_transport *transport;
     void *context;
     /* Called with the turn: takes what was handed over and does what the time asks for; returns
      * when to be called again. A failure ends the loop. */

@@ -21,8 +21,8 @@ typedef struct psr_session psr_session;
 /* All borrowed for life. */
 typedef struct psr_session_options {
     uint64_t first_step, total_steps;
-    const psr_view
-        *view; /* the view with which the run begins; NULL: epoch 0, and its plan is not known */
+    /* the view with which the run begins; NULL: epoch 0, and its plan is not known */
+    const psr_view *view;
     /* most commands that may wait for the thread before a call waits for room */
     uint32_t commands_max;
     /* Used by the thread from psr_session_start to psr_session_stop. The member has channels to all
@@ -45,7 +45,7 @@ PSR_MUST_CHECK psr_err psr_session_start(psr_session *session);
 /* For a simulated process instead: see psr_loop_step. */
 PSR_MUST_CHECK psr_err psr_session_step(psr_session *session, int64_t now_ms, int64_t *ret_next_ms);
 
-/* Ends the thread. After it call, in this order: psr_member_free, psr_transport_free (which ends
+/* Ends the thread. After it, call in this order: psr_member_free, psr_transport_free (which ends
  * the remaining loans), psr_exchange_free and psr_session_free. NULL and a second call are
  * allowed. */
 void psr_session_stop(psr_session *session);

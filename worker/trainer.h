@@ -23,13 +23,13 @@ typedef struct psr_replica {
     const psr_executor *executor; /* the trainer's; its own if passes go on together */
     psr_loader *loader;           /* owned */
     float *buffers; /* owned: this rank's batch-norm statistics, net->buffers.length floats */
-    float
-        *ema_buffers; /* owned: their average with --ema (model/optimizers/ema.h); otherwise NULL */
+    /* owned: their average with --ema (model/optimizers/ema.h); otherwise NULL */
+    float *ema_buffers;
 } psr_replica;
 
 typedef struct psr_trainer {
-    const psr_config
-        *config; /* with the run's pace; borrowed for life, as net, buckets, session and exchange */
+    /* with the run's pace; borrowed for life, as net, buckets, session and exchange */
+    const psr_config *config;
     const psr_network *net;
     const psr_buckets *buckets;
     psr_session *session;

@@ -34,8 +34,7 @@ typedef struct psr_table_options {
     bool by_host; /* its parts are the buckets that go by HOST; otherwise those that go by SHARD */
     uint64_t first_step;         /* the same as the shards' */
     psr_consistency consistency; /* the same as the shards' */
-    float *values;               /* this worker's copy of the table, into
-                                    which pulled values are written */
+    float *values; /* this worker's copy of the table, into which pulled values are written */
     /* values is an arena (base/arrays/arena.h) that nobody has written yet. If a shard is on this
      * host, parts of it may be the shard's own memory (net/sharing/landing.h); only in BSP and
      * without compression. Then only the table writes values from the first round on, and whoever
@@ -67,8 +66,7 @@ typedef struct psr_table_options {
 typedef struct psr_table psr_table;
 
 /* Makes the worker's end, with an encoder for each part whose pushes are compressed. USAGE:
- * differences are pulled without BSP. NOMEM. The
- * caller owns *ret_table. */
+ * differences are pulled without BSP. NOMEM. The caller owns *ret_table. */
 PSR_MUST_CHECK psr_err psr_table_new(const psr_table_options *options, psr_table **ret_table);
 /* NULL allowed. Nothing may be lent: free the transport first. */
 void psr_table_free(psr_table *table);

@@ -89,8 +89,8 @@ typedef struct psr_table_shard_options {
 typedef struct psr_table_shard psr_table_shard;
 
 /* USAGE: there is no update of that name, or it holds slices back without BSP; differences are
- * pulled without BSP, or with `given`. NOMEM. The caller
- * owns *ret_table, and frees it after the transport, to which slices of its values are lent. */
+ * pulled without BSP, or with `given`. NOMEM. The caller owns *ret_table, and frees it after the
+ * transport, to which slices of its values are lent. */
 PSR_MUST_CHECK psr_err psr_table_shard_new(const psr_table_shard_options *options,
                                            psr_table_shard **ret_table);
 /* NULL allowed. */

@@ -68,8 +68,8 @@ PSR_MUST_CHECK psr_err psr_updater_new(const psr_updater_options *options,
 void psr_updater_free(psr_updater *updater);
 
 /* Whether updates wait for more than their own elements: for whole tensors, for the norm, or for a
- * part's whole sum, of which --tensorboard-norms takes norms. Then
- * psr_updater_summed must be called, and `updated` is. */
+ * part's whole sum, of which --tensorboard-norms takes norms. Then psr_updater_summed must be
+ * called, and `updated` is. */
 bool psr_updater_waits(const psr_config *config);
 
 /* Must be called before the first sum. weights: the arena, borrowed for life. parts: if updates

@@ -5,10 +5,9 @@
  * drives it.
  *
  * States: agents are started, some at a time, until all have said hello -> the links between their
- * hosts are measured, if that is wanted -> the scheduler is
- * started, and listens -> processes are spawned -> the run -> ended, until all that it started have
- * ended too. Times are those of psr_clock_ms, which stands still while the run is stopped by
- * Ctrl-Z. One thread. */
+ * hosts are measured, if that is wanted -> the scheduler is started, and listens -> processes are
+ * spawned -> the run -> ended, until all that it started have ended too. Times are those of
+ * psr_clock_ms, which stands still while the run is stopped by Ctrl-Z. One thread. */
 #ifndef PSR_DEPLOY_LAUNCH_MACHINE_LAUNCH_MACHINE_H
 #define PSR_DEPLOY_LAUNCH_MACHINE_LAUNCH_MACHINE_H
 

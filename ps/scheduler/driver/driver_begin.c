@@ -34,7 +34,7 @@ static uint64_t bucket_bytes_of(const psr_scheduler_driver *d, const psr_config 
 
 /* Makes the plan for a mode. tells: also says which part of the parameters each shard, or worker,
  * holds. */
-static psr_err share_out(psr_scheduler_driver *d, const psr_config *config, psr_mode mode,
+static psr_err make_plan(psr_scheduler_driver *d, const psr_config *config, psr_mode mode,
                          const psr_view *members, bool tells, psr_plan *ret_plan)
 {
     const psr_layout *layout = &d->sections.net->params;
@@ -73,7 +73,7 @@ static psr_err check_stretches(psr_scheduler_driver *d, const psr_config *config
     for (uint64_t at = psr_config_next_stretch(config, first_step); at != 0;
          at = psr_config_next_stretch(config, at)) {
         psr_plan plan;
-        PSR_TRY(share_out(d, config, psr_config_mode_at(config, at), members, false, &plan));
+        PSR_TRY(make_plan(d, config, psr_config_mode_at(config, at), members, false, &plan));
         psr_plan_done(&plan);
     }
     return PSR_OK;
@@ -209,7 +209,7 @@ static psr_err on_begin(void *context, const psr_config *given, const psr_facts 
     psr_launcher_configuration(d->launcher, &place);
     say_samples(d, facts);
     PSR_TRY(check_stretches(d, config, beginning.first_step, members));
-    PSR_TRY(share_out(d, config, psr_config_mode_at(config, beginning.first_step), members, true,
+    PSR_TRY(make_plan(d, config, psr_config_mode_at(config, beginning.first_step), members, true,
                       &beginning.plan));
     psr_err err = begin_figures(d, config, facts, members, &beginning.plan, beginning.first_step);
     if (err == PSR_OK)
@@ -228,7 +228,7 @@ static psr_err on_begin(void *context, const psr_config *given, const psr_facts 
 static psr_err on_plan(void *context, psr_mode mode, psr_plan *ret_plan)
 {
     psr_scheduler_driver *d = context;
-    return share_out(d, d->config, mode, psr_coordinator_view(d->coordinator), false, ret_plan);
+    return make_plan(d, d->config, mode, psr_coordinator_view(d->coordinator), false, ret_plan);
 }
 
 static psr_err on_restore(void *context)
