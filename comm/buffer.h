@@ -1,4 +1,4 @@
-/* A buffer: the memory that an operation reads and writes. Its values are dense. */
+/* A buffer: the memory that an operation reads and writes. Its values are dense. Plain data. */
 #ifndef PSR_COMM_BUFFER_H
 #define PSR_COMM_BUFFER_H
 

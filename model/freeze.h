@@ -5,7 +5,7 @@
  * parameter is fixed: the backward pass does not reach it. A batch norm whose weight and bias are
  * both frozen trains on by the batch's statistics and moves the running ones, as PyTorch's with
  * requires_grad=False; with --freeze-bn it is held: it normalises by the running ones, and they
- * stay, as PyTorch's in eval(). */
+ * stay, as PyTorch's in eval(). No state; any thread. */
 #ifndef PSR_MODEL_FREEZE_H
 #define PSR_MODEL_FREEZE_H
 

@@ -1,5 +1,5 @@
 /* What psring-worker can tell of its host without a run. psring doctor asks for this on every host
- * (`psring-worker examine [DATA [OPTIONS]]`, `psring-worker read DATA`). */
+ * (`psring-worker examine [DATA [OPTIONS]]`, `psring-worker read DATA`). Main thread. */
 #ifndef PSR_WORKER_EXAMINE_H
 #define PSR_WORKER_EXAMINE_H
 

@@ -1,5 +1,5 @@
 /* Initial weights that the training set decides: those of a layer that whitens
- * (model/networks/whitening.h). */
+ * (model/networks/whitening.h). The compute thread. */
 #ifndef PSR_WORKER_WHITEN_H
 #define PSR_WORKER_WHITEN_H
 

@@ -1,6 +1,6 @@
 /* A run's figures as a person reads them: the summary of `psring train`, and how each figure is
  * written in it and in the table of `psring report`. The figures are run.json's outcome
- * (base/figures.h). */
+ * (base/figures.h). No state; any thread. */
 #ifndef PSR_BASE_SUMMARY_H
 #define PSR_BASE_SUMMARY_H
 

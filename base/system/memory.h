@@ -1,4 +1,4 @@
-/* How this process's malloc treats large blocks. */
+/* How this process's malloc treats large blocks. Main thread. */
 #ifndef PSR_BASE_SYSTEM_MEMORY_H
 #define PSR_BASE_SYSTEM_MEMORY_H
 

@@ -1,4 +1,4 @@
-/* What an operation or a request waits for. */
+/* What an operation or a request waits for. Plain data. */
 #ifndef PSR_COMM_WAITING_H
 #define PSR_COMM_WAITING_H
 

@@ -1,5 +1,5 @@
 /* The slices of a shard: those of the parts that it holds, in ascending order. Private to
- * table_shard.c. */
+ * table_shard.c. Immutable after building. */
 #ifndef PSR_COMM_TABLE_SLICES_H
 #define PSR_COMM_TABLE_SLICES_H
 

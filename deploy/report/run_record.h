@@ -1,6 +1,6 @@
 /* What a run directory says about its run, however it ended: run.json's configuration and outcome,
  * and if there is no outcome the steps in metrics.jsonl. The files may come from elsewhere: print
- * their content through base/text/printable.h. */
+ * their content through base/text/printable.h. Plain data; one thread. */
 #ifndef PSR_DEPLOY_RUN_RECORD_H
 #define PSR_DEPLOY_RUN_RECORD_H
 

@@ -1,4 +1,4 @@
-/* Runs that a report compares. */
+/* Runs that a report compares. Plain data; one thread. */
 #ifndef PSR_DEPLOY_RUNS_H
 #define PSR_DEPLOY_RUNS_H
 

@@ -1,5 +1,5 @@
 /* How a sealed message stands in its one frame, and the records by which two processes agree on a
- * key. docs/wire.md, "Sealed", is the same as a document.
+ * key. docs/wire.md, "Sealed", is the same as a document. No state; any thread.
  *
  *   prefix (16 bytes, in the clear, bound in): "PSRS", u32 channel, u64 number, big-endian
  *   encrypted: the head as in net/message.h, zeros up to a multiple of 16, the payload

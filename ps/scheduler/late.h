@@ -1,6 +1,7 @@
 /* Processes that join after the run has failed, when not all had joined. The scheduler stays for a
  * moment and answers each JOIN with the line that ended the run (REFUSED), so that all of them end
- * at once. A process that comes even later finds nobody and waits for its own deadline. */
+ * at once. A process that comes even later finds nobody and waits for its own deadline. The
+ * scheduler's thread. */
 #ifndef PSR_PS_LATE_H
 #define PSR_PS_LATE_H
 

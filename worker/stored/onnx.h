@@ -4,7 +4,7 @@
  *          divides by the deviation that training used, if they are given
  *   logits y[N,classes] float32
  *
- * N is free. Batch norms use running statistics, dropout does nothing. */
+ * N is free. Batch norms use running statistics, dropout does nothing. One thread. */
 #ifndef PSR_WORKER_STORED_ONNX_H
 #define PSR_WORKER_STORED_ONNX_H
 

@@ -1,5 +1,5 @@
 /* Hashes of weights that must be equal: after each step every worker's hash is compared with the
- * first one that was reported. Does no I/O. */
+ * first one that was reported. Does no I/O. One thread. */
 #ifndef PSR_PS_SCHEDULER_METRICS_HASHES_H
 #define PSR_PS_SCHEDULER_METRICS_HASHES_H
 
