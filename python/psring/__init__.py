@@ -20,3 +20,8 @@ __version__ = "%d.%d.%d" % (_lib.psring_version() >> 16, _lib.psring_version() >
 __all__ = ["ALL", "ANY_RANK", "ANY_TAG", "BrokenError", "CancelledError", "Communicator", "Counts", "Error", "Group", "Message",
            "MismatchError", "OutOfMemoryError", "PeerError", "PersistentRequest", "Request", "Table", "TimeoutError",
            "UnsupportedError", "UsageError", "register"]
+
+# What tracebacks and help() call them: by the names under which programs have them.
+for _public in __all__:
+    if isinstance(globals()[_public], type):
+        globals()[_public].__module__ = __name__

@@ -33,7 +33,7 @@ class Array(typing.NamedTuple):
 _readers = []  # (class, function): what reads objects of a class faster than DLPack
 
 
-def register(cls, read):
+def register(cls: type, read: "typing.Callable[[typing.Any, bool], Array]") -> None:
     """Has read(object, writable) make the Array of objects of a class. For packages on top of this
     one."""
     _readers.append((cls, read))

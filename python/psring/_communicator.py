@@ -44,13 +44,30 @@ class Communicator:
 
     Without arguments it takes its place from the environment, as psring run, torchrun, Slurm and
     mpirun set it; without a launcher it is alone. Or all is said: the number of ranks, this one's
-    rank, and the scheduler ("HOST:PORT", or the path of a socket) where they meet.
+    rank, and the scheduler where they meet.
 
         with psring.Communicator() as comm:
             comm.world.all_reduce(array)
 
     As a context it leaves in order, or after an exception with abort(), so that the others hear at
-    once. Any thread may call it. Deadlines are in seconds."""
+    once. Any thread may call it. world is the Group of all ranks but the shards.
+
+        ranks           the number of all ranks, shards included; 0: the environment says the place
+        rank            this one's, from 0; None: the scheduler gives one
+        scheduler       "HOST:PORT", or the path of a socket in a folder of this user alone
+        host_scheduler  this process runs the scheduler; None: that of rank 0 does
+        shards          so many of the ranks, the last ones, are shards; the same on all ranks
+        deadline        seconds after which a call that waits in vain fails; None: the run's, or 30
+        join_deadline   how long to wait for others to join; None: deadline
+        key_file        who may join: a file, or the folder, that psring keygen wrote. Over TCP it
+                        is needed
+        key             the text of a key that all ranks share, in place of key_file
+        host            this host's name; None: its own
+        interface       over TCP: the address or network interface to listen on; None: 127.0.0.1
+        transport       "auto", "shm", "ipc" or "tcp": how values travel within a host
+        sharing         over TCP: a folder in which the ranks of this host meet to share memory
+        agree           bytes that must be the same on all ranks, 64 KiB at most
+    """
 
     world: "Group"
 
@@ -199,8 +216,8 @@ class Group:
     returns when its operation has ended; with asynchronous=True it returns a Request at once, and
     the arrays belong to the library until that has ended. All calls take these as keywords:
 
-        deadline    seconds, instead of the communicator's
-        algorithm   its name, instead of the one that fits: see psring.h
+        deadline    seconds, in place of the communicator's
+        algorithm   its name, in place of the one that fits: see psring.h
         name        what lines about timeouts call the operation
         encoding    of float32 sums: "fp16", "bf16"; if persistent also "int8", "topk:R", "1bit"
         priority    of an all-reduce by ring; the smallest goes first
@@ -247,70 +264,71 @@ class Group:
 
     # ---- collectives ----
 
-    def barrier(self, *, asynchronous=False, **call):
+    def barrier(self, *, asynchronous: bool = False, **call):
         """Returns on no rank before all have called it. Raises MismatchError if earlier calls of
         the group differed."""
         return self._run((), lambda c, r: lib.psring_barrier(self._handle, c, r), None, asynchronous, call)
 
-    def broadcast(self, data, root: int = 0, *, asynchronous=False, **call):
+    def broadcast(self, data, root: int = 0, *, asynchronous: bool = False, **call):
         """Copies data of rank root to all ranks."""
         a = array_of(data, True, "data")
         return self._run((a,), lambda c, r: lib.psring_broadcast(self._handle, a.pointer, a.count, a.type, root, c, r),
                          data, asynchronous, call)
 
-    def all_reduce(self, data, out=None, op: str = "sum", *, asynchronous=False, **call):
+    def all_reduce(self, data, out=None, op: str = "sum", *, asynchronous: bool = False, **call):
         """out = data of rank 0 op data of rank 1 op ..; on every rank the same bits. op: sum, mean,
         product, minimum, maximum, bitwise_and, .. , logical_and, .."""
         s, d, op = *self._pair(data, out), op_of(op)
         return self._run((s, d), lambda c, r: lib.psring_all_reduce(self._handle, s.pointer, d.pointer, s.count, s.type, op, c, r),
                          data if out is None else out, asynchronous, call)
 
-    def reduce(self, data, out=None, op: str = "sum", root: int = 0, *, asynchronous=False, **call):
+    def reduce(self, data, out=None, op: str = "sum", root: int = 0, *, asynchronous: bool = False, **call):
         """As all_reduce, on rank root alone; elsewhere out is scratch memory."""
         s, d, op = *self._pair(data, out), op_of(op)
         return self._run((s, d), lambda c, r: lib.psring_reduce(self._handle, s.pointer, d.pointer, s.count, s.type, op, root, c, r),
                          data if out is None else out, asynchronous, call)
 
-    def scan(self, data, out=None, op: str = "sum", *, asynchronous=False, **call):
+    def scan(self, data, out=None, op: str = "sum", *, asynchronous: bool = False, **call):
         """out on rank r = data of rank 0 op .. op data of rank r."""
         s, d, op = *self._pair(data, out), op_of(op)
         return self._run((s, d), lambda c, r: lib.psring_scan(self._handle, s.pointer, d.pointer, s.count, s.type, op, c, r),
                          data if out is None else out, asynchronous, call)
 
-    def exscan(self, data, out=None, op: str = "sum", *, asynchronous=False, **call):
+    def exscan(self, data, out=None, op: str = "sum", *, asynchronous: bool = False, **call):
         """out on rank r = data of rank 0 op .. op data of rank r-1; on rank 0 out stays."""
         s, d, op = *self._pair(data, out), op_of(op)
         return self._run((s, d), lambda c, r: lib.psring_exscan(self._handle, s.pointer, d.pointer, s.count, s.type, op, c, r),
                          data if out is None else out, asynchronous, call)
 
-    def all_gather(self, data, out, *, counts=None, asynchronous=False, **call):
+    def all_gather(self, data, out, *, counts: "typing.Sequence[int] | None" = None, asynchronous: bool = False, **call):
         """out[all parts, in the order of ranks] = each rank's data. counts: the number of values of
         each rank's part where they differ."""
         s, d = self._two(data, out, counts, whole_out=True)
         return self._run((s, d), lambda c, r: lib.psring_all_gather(self._handle, s.pointer, d.pointer, s.count, s.type, c, r),
                          out, asynchronous, dict(call, counts=counts))
 
-    def gather(self, data, out=None, root: int = 0, *, counts=None, asynchronous=False, **call):
+    def gather(self, data, out=None, root: int = 0, *, counts: "typing.Sequence[int] | None" = None, asynchronous: bool = False, **call):
         """As all_gather, on rank root alone; elsewhere out is not needed."""
         s = array_of(data, False, "data")
         d = self._whole(s, out, counts, "out") if self.rank == root else Array(ffi.NULL, 0, s.type, None)
         return self._run((s, d), lambda c, r: lib.psring_gather(self._handle, s.pointer, d.pointer, s.count, s.type, root, c, r),
                          out, asynchronous, dict(call, counts=counts))
 
-    def scatter(self, data, out, root: int = 0, *, counts=None, asynchronous=False, **call):
+    def scatter(self, data, out, root: int = 0, *, counts: "typing.Sequence[int] | None" = None, asynchronous: bool = False, **call):
         """out = this rank's part of rank root's data; elsewhere data is not needed."""
         d = array_of(out, True, "out")
         s = self._whole(d, data, counts, "data", False) if self.rank == root else Array(ffi.NULL, 0, d.type, None)
         return self._run((s, d), lambda c, r: lib.psring_scatter(self._handle, s.pointer, d.pointer, d.count, d.type, root, c, r),
                          out, asynchronous, dict(call, counts=counts))
 
-    def reduce_scatter(self, data, out, op: str = "sum", *, counts=None, asynchronous=False, **call):
+    def reduce_scatter(self, data, out, op: str = "sum", *, counts: "typing.Sequence[int] | None" = None, asynchronous: bool = False, **call):
         """out = this rank's part of all ranks' data, reduced."""
         (d, s), op = self._two(out, data, counts, whole_out=False), op_of(op)
         return self._run((s, d), lambda c, r: lib.psring_reduce_scatter(self._handle, s.pointer, d.pointer, d.count, d.type, op, c, r),
                          out, asynchronous, dict(call, counts=counts))
 
-    def all_to_all(self, data, out=None, *, send_counts=None, receive_counts=None, asynchronous=False, **call):
+    def all_to_all(self, data, out=None, *, send_counts: "typing.Sequence[int] | None" = None,
+                   receive_counts: "typing.Sequence[int] | None" = None, asynchronous: bool = False, **call):
         """Part r of data goes to rank r, and part r of out comes from rank r. Parts are equal, or
         as long as the counts say, which are given together."""
         if (send_counts is None) != (receive_counts is None):
@@ -332,14 +350,14 @@ class Group:
 
     # ---- messages ----
 
-    def send(self, data, to: int, tag: int = 0, *, asynchronous=False, **call):
+    def send(self, data, to: int, tag: int = 0, *, asynchronous: bool = False, **call):
         """Sends values to a rank, which calls receive with the same tag, type and count. Ends when
         they have been received; with buffered=True (64 KiB at most) when they have been copied."""
         a = array_of(data, False, "data")
         return self._run((a,), lambda c, r: lib.psring_send(self._handle, a.pointer, a.count, a.type, to, tag, c, r),
                          None, asynchronous, call)
 
-    def receive(self, data, source: int, tag: int = 0, *, shorter=False, asynchronous=False, **call):
+    def receive(self, data, source: int, tag: int = 0, *, shorter: bool = False, asynchronous: bool = False, **call):
         """Receives values from a rank, or from ANY_RANK with any tag (ANY_TAG). Returns a Message
         with the sender. The message has exactly as many values as data; with shorter=True, and from
         ANY_RANK or ANY_TAG, at most as many."""
@@ -369,7 +387,7 @@ class Group:
         return self._made(lambda c, g, r: lib.psring_group_split_start(
             self._handle, lib.PSRING_NO_COLOUR if colour is None else colour, key, c, g, r), call)
 
-    def of_ranks(self, ranks, **call) -> "Group":
+    def of_ranks(self, ranks: "typing.Iterable[int]", **call) -> "Group":
         """A group of these ranks, in this order; they alone call it."""
         listed = ffi.new("int[]", list(ranks))
         return self._made(lambda c, g, r: lib.psring_group_from_ranks_start(self._handle, listed, len(listed), c, g, r), call)
@@ -399,7 +417,7 @@ class Group:
 
     # ---- tables ----
 
-    def table(self, name: str, parts, *, update: str = "sum", sync: str = "bsp", initial=None, updates: int = 0,
+    def table(self, name: str, parts: "typing.Iterable[int]", *, update: str = "sum", sync: str = "bsp", initial=None, updates: int = 0,
               fold: str = "sum", dtype: str = "float32", encoding: "str | None" = None, deadline: "float | None" = None) -> Table:
         """Opens a table: an array in parts, which lie on the shards. All ranks call it.
 

@@ -109,7 +109,7 @@ class Request:
             raise self._failure
         return self._result() if callable(self._result) else self._result
 
-    def done(self):
+    def done(self) -> bool:
         """Whether the operation has ended; does not wait. Raises what it failed with."""
         if not self._ended:
             err = lib.psring_test(self._live())
@@ -119,7 +119,7 @@ class Request:
         self._outcome()
         return True
 
-    def wait(self, timeout=None):
+    def wait(self, timeout: "float | None" = None):
         """Waits until the operation has ended and returns its result; the operation's own deadline
         ends the wait. timeout: wait at most so many seconds, and return False if it has not ended.
         Ctrl-C ends the wait, not the operation."""
@@ -136,7 +136,7 @@ class Request:
                 if left <= 0:
                     return False
 
-    def algorithm(self):
+    def algorithm(self) -> "str | None":
         """The name of the algorithm that was chosen, or None if that is not known yet."""
         return text(lib.psring_algorithm(self._live()))
 
@@ -149,7 +149,7 @@ class Request:
 class PersistentRequest(Request):
     """A request that start() starts as often as wanted. close() gives it back."""
 
-    def start(self):
+    def start(self) -> "PersistentRequest":
         """Starts it; it may not be under way."""
         err = lib.psring_start(self._live())
         if err != lib.PSRING_OK:
@@ -161,7 +161,7 @@ class PersistentRequest(Request):
         """Gets what this rank's encoding has kept back, as float32: see psring_residual_read."""
         return self._residual(out, True, lib.psring_residual_read)
 
-    def write_residual(self, values):
+    def write_residual(self, values) -> None:
         """Replaces it, by float32: the next start adds it."""
         self._residual(values, False, lib.psring_residual_write)
 
@@ -174,7 +174,7 @@ class PersistentRequest(Request):
             raise self._owner._error(err)
         return values
 
-    def close(self):
+    def close(self) -> None:
         """Waits until it has ended and gives it back."""
         Request._free(self)
 

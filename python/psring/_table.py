@@ -47,17 +47,17 @@ class Table:
         """How many pushes the slowest worker was behind, at most, since this was last asked."""
         return lib.psring_table_staleness(self._live())
 
-    def push(self, values, part: int = ALL, *, asynchronous=False, **call):
+    def push(self, values, part: int = ALL, *, asynchronous: bool = False, **call):
         """Gives values to the part's update. In BSP they are summed over all workers."""
         a = self._array(values, part, False)
         return self._run((a,), lambda c, r: lib.psring_push(self._live(), part, a.pointer, c, r), None, asynchronous, call)
 
-    def pull(self, out, part: int = ALL, *, asynchronous=False, **call):
+    def pull(self, out, part: int = ALL, *, asynchronous: bool = False, **call):
         """Gets the values after this worker's last push."""
         a = self._array(out, part, True)
         return self._run((a,), lambda c, r: lib.psring_pull(self._live(), part, a.pointer, c, r), out, asynchronous, call)
 
-    def push_pull(self, values, out=None, part: int = ALL, *, asynchronous=False, **call):
+    def push_pull(self, values, out=None, part: int = ALL, *, asynchronous: bool = False, **call):
         """A push and a pull in one, as fast as a push. out may be values, and is, if left out."""
         a = self._array(values, part, out is None)
         b = a if out is None else self._array(out, part, True)

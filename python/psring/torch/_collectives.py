@@ -26,7 +26,7 @@ def broadcast_parameters(params, root: int = 0) -> None:
             tensor.copy_(run.view(tensor.shape))
 
 
-def broadcast_optimizer_state(optimizer, root: int = 0) -> None:
+def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root: int = 0) -> None:
     """Gives all ranks the state of rank root's optimizer, its learning rates included; what an
     encoding has kept back stays each rank's own. All ranks call it."""
     state = optimizer.state_dict()
@@ -34,7 +34,7 @@ def broadcast_optimizer_state(optimizer, root: int = 0) -> None:
     optimizer.load_state_dict({**told_state(_place.world(), state, root, "the optimizer's state"), **owed})
 
 
-def allreduce(value, op: str = "mean", *, name: "str | None" = None):
+def allreduce(value: "torch.Tensor | float", op: str = "mean", *, name: "str | None" = None):
     """The mean (or "sum", "minimum", "maximum", ..) of all ranks' values: of a tensor, which stays
     as it is, or of a number, such as a loss."""
     if isinstance(value, torch.Tensor):

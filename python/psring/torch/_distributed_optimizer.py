@@ -1,6 +1,7 @@
 """An optimizer whose step is one of all ranks together."""
 
 import contextlib
+import typing
 import warnings
 
 import torch
@@ -38,6 +39,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
     encoding                  how gradients are sent: "fp16", "bf16", "int8", "topk:R" or "1bit";
                               what the last three take away this rank owes: it is added in the next
                               step, and is this rank's own part of state_dict()
+    await_weights             of mode "ps": "forward", or "step": step() waits for the new weights
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, mode: str = "ring", sync: str = "bsp", *, backward_passes_per_step: int = 1,
@@ -58,23 +60,26 @@ class DistributedOptimizer(torch.optim.Optimizer):
     # ---- what it shares with the optimizer that it wraps ----
 
     @property
-    def param_groups(self):
+    def param_groups(self) -> list:
+        """The wrapped optimizer's."""
         return self.optimizer.param_groups
 
     @param_groups.setter
-    def param_groups(self, groups):
+    def param_groups(self, groups: list) -> None:
         self.optimizer.param_groups = groups
 
     @property
     def state(self):
+        """The wrapped optimizer's."""
         return self.optimizer.state
 
     @state.setter
-    def state(self, state):
+    def state(self, state) -> None:
         self.optimizer.state = state
 
     @property
-    def defaults(self):
+    def defaults(self) -> dict:
+        """The wrapped optimizer's."""
         return self.optimizer.defaults
 
     def __getattr__(self, name):
@@ -166,7 +171,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._synchronized = True
 
     @contextlib.contextmanager
-    def no_sync(self):
+    def no_sync(self) -> "typing.Iterator[None]":
         """Gradients of backward() in here stay and are added to those of the next backward()
         outside."""
         held, self._held = self._held, True
@@ -176,7 +181,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             self._held = held
 
     @contextlib.contextmanager
-    def join(self, divide_by_initial_world_size: bool = True):
+    def join(self, divide_by_initial_world_size: bool = True) -> "typing.Iterator[None]":
         """For ranks with different numbers of batches: all make their steps within it, and a rank
         whose loop has ended goes along with gradients of zero until the others' have.
 
@@ -216,7 +221,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
         self._begin()
 
     @torch.no_grad()
-    def step(self, closure=None):
+    def step(self, closure: "typing.Callable[[], typing.Any] | None" = None):
         """The step of all ranks. closure: computes the loss and calls backward() once."""
         loss = None
         if closure is not None:
@@ -237,7 +242,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
 
     # ---- its state ----
 
-    def state_dict(self):
+    def state_dict(self) -> dict:
         """The wrapped optimizer's, as without psring. With an encoding that keeps what it took
         away, "psring" has what this rank owes, so each rank saves and loads a state of its own.
         Mode "ps": all ranks call it."""
@@ -248,7 +253,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             state["psring"] = {"rank": _place.world().rank, "owed": {numbers[p]: value for p, value in owed.items()}}
         return state
 
-    def load_state_dict(self, state_dict) -> None:
+    def load_state_dict(self, state_dict: dict) -> None:
         """Takes a state that any mode, or the optimizer without psring, has saved. What another
         rank owed is left out, with a warning. Mode "ps": all ranks call it, when the model has its
         weights."""
@@ -287,7 +292,7 @@ class DistributedOptimizer(torch.optim.Optimizer):
             owed[parameters[number]] = value
         return owed
 
-    def add_param_group(self, group) -> None:
+    def add_param_group(self, group: dict) -> None:
         """Adds parameters, between two steps. All ranks call it."""
         owed = self._save()
         self._end()

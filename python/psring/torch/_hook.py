@@ -2,10 +2,11 @@
 
 import torch
 
+from .. import _communicator
 from . import _place
 
 
-def ddp_hook(state, bucket: torch.distributed.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def ddp_hook(state: "_communicator.Group | None", bucket: torch.distributed.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Averages DDP's gradients by psring's all-reduce:
 
         model = DistributedDataParallel(model)

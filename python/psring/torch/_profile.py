@@ -8,6 +8,7 @@ import platform
 import statistics
 import tempfile
 import time
+import typing
 
 import torch
 
@@ -111,7 +112,9 @@ def _write(path, profile):
     os.rename(file.name, path)
 
 
-def profile(model: torch.nn.Module, batch, path: str = "profile.json", *, loss=None, steps: int = 20, name: "str | None" = None) -> dict:
+def profile(model: torch.nn.Module, batch, path: str = "profile.json", *,
+            loss: "typing.Callable[[torch.nn.Module, typing.Any], torch.Tensor] | None" = None, steps: int = 20,
+            name: "str | None" = None) -> dict:
     """Measures how long the model's forward and backward passes take, tensor by tensor, writes it
     as a profile, and returns what it wrote. `psring bench train --model profile --backend
     played:PATH` plays it, `psring predict --model profile --profile PATH` predicts with it: ring or
