@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#define HELP_COLUMN 11
+#define HELP_COLUMN 12
 
 const psr_subcommand *psr_subcommands_find(const psr_subcommands *list, const char *name)
 {
@@ -21,7 +21,7 @@ const psr_subcommand *psr_subcommands_find(const psr_subcommands *list, const ch
 void psr_subcommands_help(const psr_subcommands *list, FILE *to)
 {
     for (size_t i = 0; i < list->count; i++) {
-        psr_print(to, "  %-8s ", list->rows[i].name);
+        psr_print(to, "  %-9s ", list->rows[i].name);
         psr_help_wrap(to, list->rows[i].help, HELP_COLUMN, HELP_COLUMN);
     }
 }

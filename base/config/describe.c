@@ -188,12 +188,15 @@ static unsigned meaning_column(void)
 }
 
 /* Lines that begin with a blank stand as they are, where they fit. Others are one paragraph until
- * the next blank line. */
+ * the next blank line. What stands below "Examples:" are commands. */
 static void help_text(FILE *to, const char *text, size_t size)
 {
     char line[4096];
+    bool commands = false;
     for (const char *end = text + size; text < end;) {
         const bool literal = *text == ' ';
+        if (!literal)
+            commands = strncmp(text, "Example", strlen("Example")) == 0;
         psr_text_end words = {line, sizeof line};
         line[0] = '\0';
         while (text < end && *text != '\n' && (*text == ' ') == literal) {
@@ -210,6 +213,9 @@ static void help_text(FILE *to, const char *text, size_t size)
             text++;
         } else if (literal && strlen(line) < psr_help_width()) {
             psr_print(to, "%s\n", line);
+        } else if (literal && commands) {
+            psr_print(to, "%*s", (int)indent, "");
+            psr_help_wrap_command(to, line, indent, indent + 4);
         } else {
             psr_print(to, "%*s", (int)indent, "");
             psr_help_wrap(to, line, indent, literal ? indent + 4 : 0);
@@ -269,10 +275,20 @@ static void help_rows(FILE *to, const struct argp *argp)
     }
 }
 
-/* Whether the program has options of its own. */
+static bool has_own_rows(const struct argp *root)
+{
+    return root->options != NULL && !is_end(root->options);
+}
+
 static bool has_rows(const struct argp *root)
 {
-    return root->options != NULL || root->children != NULL;
+    return has_own_rows(root) || (root->children != NULL && root->children->argp != NULL);
+}
+
+/* help_rows puts a blank line above a heading and a child. */
+static bool begins_with_blank(const struct argp *root)
+{
+    return has_own_rows(root) ? is_heading(root->options) : has_rows(root);
 }
 
 void psr_describe_help(const struct argp *root, const char *program, FILE *to)
@@ -289,7 +305,8 @@ void psr_describe_help(const struct argp *root, const char *program, FILE *to)
             break;
     }
     help_text(to, doc, tail != NULL ? (size_t)(tail - doc) : strlen(doc));
-    psr_print(to, "\n");
+    if (!begins_with_blank(root))
+        psr_print(to, "\n");
     if (has_rows(root)) {
         help_rows(to, root);
         psr_print(to, "\n");

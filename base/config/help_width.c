@@ -4,6 +4,7 @@
 #include "base/text/printable.h"
 
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -29,6 +30,37 @@ unsigned psr_help_width(void)
 {
     const unsigned width = told_width();
     return width < WIDTH_MIN ? WIDTH_MIN : width > WIDTH_MAX ? WIDTH_MAX : width;
+}
+
+/* Where a line of a command ends. */
+static unsigned end_line(FILE *to, unsigned indent, bool is_comment)
+{
+    psr_print(to, is_comment ? "\n%*s# " : " \\\n%*s", (int)indent, "");
+    return indent + (is_comment ? 2 : 0);
+}
+
+void psr_help_wrap_command(FILE *to, const char *command, unsigned used, unsigned indent)
+{
+    const unsigned width = psr_help_width();
+    unsigned at = used;
+    bool is_comment = false, begins = true;
+    for (const char *word = command + strspn(command, " "); *word != '\0';) {
+        const unsigned length = (unsigned)strcspn(word, " ");
+        const char *next = word + length + strspn(word + length, " ");
+        const unsigned mark = *next != '\0' && !is_comment ? 2 : 0; /* a backslash may follow */
+        if (!begins && at + 1 + length + mark >= width) {
+            at = end_line(to, indent, is_comment);
+        } else if (!begins) {
+            psr_print(to, " ");
+            at++;
+        }
+        is_comment = is_comment || *word == '#';
+        psr_print(to, "%.*s", (int)length, word);
+        at += length;
+        begins = false;
+        word = next;
+    }
+    psr_print(to, "\n");
 }
 
 void psr_help_wrap(FILE *to, const char *text, unsigned used, unsigned indent)

@@ -12,4 +12,8 @@ unsigned psr_help_width(void);
  * others begin at column `indent`. Ends the last line. */
 void psr_help_wrap(FILE *to, const char *text, unsigned used, unsigned indent);
 
+/* The same for a command, which can be copied as it is printed: a line that goes on ends with a
+ * backslash, and a comment ("# ..") that goes on begins anew. */
+void psr_help_wrap_command(FILE *to, const char *command, unsigned used, unsigned indent);
+
 #endif

@@ -72,8 +72,9 @@ static const struct argp argp = {
     "  psring data pack cifar10 -o cifar10.pack\n"
     "  psring train --model resnet20 --data cifar10.pack --steps 10\n"
     "\n"
-    "The file appears when it is whole. Exit status: 0 done; 1 it could not be written; 2 bad "
-    "input; 130 interrupted.\n",
+    "The file appears when it is whole.\n"
+    "\n"
+    "Exit status: 0 done; 1 it could not be written; 2 bad input; 130 interrupted.\n",
     NULL,
     NULL,
     NULL};

@@ -87,25 +87,30 @@ static const struct argp_option own_options[] = {
 
 static const char doc[] =
     "Which architecture for my network, with how many shards, and why: trains it in each, several "
-    "times in alternating order, and says which differences lie outside the spread.\vThese options "
-    "of psring train take lists, separated by commas, and every combination is measured: --mode "
-    "(ps, ring, mpi, local, none; none is a ring without an exchange; default ps,ring,none), "
-    "--shards, --workers, --model, --batch-size, --bucket-size, --sync, --compress. All other "
-    "options are the same for all runs. --hostfile, -H and the other words of psring train that "
-    "say "
-    "where processes go are taken too. Without --steps, --epochs or --seconds a run has 60 steps; "
-    "it is evaluated only with --until-accuracy.\n"
+    "times in alternating order, and says which differences lie outside the spread.\v"
+    "These options of psring train take lists, separated by commas, and every combination is "
+    "measured: --mode (ps, ring, mpi, local, none; none is a ring without an exchange; default "
+    "ps,ring,none), --shards, --workers, --model, --batch-size, --bucket-size, --sync, --compress. "
+    "All other options are the same for all runs. --hostfile, -H and the other words of psring "
+    "train that say where processes go are taken too. Without --steps, --epochs or --seconds a run "
+    "has 60 steps; it is evaluated only with --until-accuracy.\n"
+    "\n"
     "--out FILE has a JSON object for each repetition, written as it ends. The same command again "
     "goes on where it stopped, and runs again what failed; another one is refused. Without it a "
     "file in psring-runs is made.\n"
+    "\n"
     "Two configurations are called different only if the rank-sum test gives at most 0.0025, and "
     "their medians are further apart than the wider spread (docs/benchmarking.md).\n"
-    "Exit status: 0 done; 1 a run failed, the others went on; 2 bad input; 130 stopped by Ctrl-C.\n"
+    "\n"
     "Examples:\n"
     "  psring bench train --model resnet18 --image-size 32 --workers 2 --shards 1,2\n"
-    "  psring bench train --hostfile hosts --model resnet50 --link 1Gbit --out r50.jsonl\n"
+    "  psring bench train --hostfile hosts --model resnet50 --link 1Gbit \\\n"
+    "    --out r50.jsonl\n"
     "  psring bench train --mode ps --sync bsp,ssp:3,async --slow 1:3 --workers 4 \\\n"
-    "    --seconds 20 --until-loss 1.5\n";
+    "    --seconds 20 --until-loss 1.5\n"
+    "\n"
+    "Exit status: 0 done; 1 a run failed, the others went on; 2 bad input; 130 stopped by "
+    "Ctrl-C.\n";
 
 static bool number_of(const char *text, double low, double high, double *ret_value)
 {

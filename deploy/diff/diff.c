@@ -49,17 +49,18 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static const char doc[] =
     "Says in which step two runs become different: the first step with another hash of the weights "
     "(of runs made with --hash) and the first with another loss, for each rank, and in what they "
-    "differ: options, versions, processor and data.\vLosses are compared to the last bit. A step "
-    "that only one of the runs "
-    "has taken counts as a difference. Options that change no number (out, deadline, log-every, "
-    "transport and the like) are not shown.\n"
-    "Exit status: 0 when all that both runs tell is the same; 1 when it differs; 2 when a run "
-    "cannot "
-    "be read.\n"
+    "differ: options, versions, processor and data.\v"
+    "Losses are compared to the last bit. A step that only one of the runs has taken counts as a "
+    "difference. Options that change no number (out, deadline, log-every, transport and the like) "
+    "are not shown.\n"
+    "\n"
     "Examples:\n"
     "  psring train --mode ps   --hash --out a ...\n"
     "  psring train --mode ring --hash --out b ...\n"
-    "  psring diff a b\n";
+    "  psring diff a b\n"
+    "\n"
+    "Exit status: 0 when all that both runs tell is the same; 1 when it differs; 2 when a run "
+    "cannot be read.\n";
 
 /* ---- the options ---- */
 

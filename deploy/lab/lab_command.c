@@ -93,8 +93,8 @@ static const struct argp_option options[] = {
 static const char doc[] =
     "Runs psring on a cluster of emulated hosts on this machine: network namespaces behind a "
     "switch, with links of the rates that a lab file gives. run builds it, runs a psring command "
-    "(train, run, bench or doctor) on its hosts, and takes it down; check reads the file and "
-    "tells what it says; show draws it.\v"
+    "(train, run, bench or doctor) on its hosts, and takes it down; check reads the file and tells "
+    "what it says; show draws it.\v"
     "A lab file has a line for each host or group of hosts:\n"
     "  congestion cubic\n"
     "  default rate=100Mbit queue=256K\n"
@@ -103,19 +103,20 @@ static const char doc[] =
     "  host node[3-4] switch=rack slots=2\n"
     "  host ps1 shards=1 rate=1Gbit\n"
     "  host old slow=2\n"
-    "Rates are bits per second, decimal; queue and burst bytes, with K and M. slots are workers; "
-    "a host with shards is for parameter servers. docs/lab.md tells all of it.\n"
+    "Rates are bits per second, decimal; queue and burst bytes, with K and M. slots are workers; a "
+    "host with shards is for parameter servers. docs/lab.md tells all of it.\n"
+    "\n"
     "It needs the programs ip and tc (package iproute2), and no root where the kernel lets users "
     "make namespaces. The queues of the switches drop what does not fit, and the drops are told. "
     "The result is called INVALID if this machine, and not the lab, was the limit.\n"
+    "\n"
     "Examples:\n"
     "  psring lab check four.lab\n"
     "  psring lab show four.lab\n"
     "  psring lab run four.lab -- train --mode ring --model resnet20 --steps 50\n"
     "  psring lab run four.lab -- bench comm --operation all_reduce\n"
     "\n"
-    "Exit status: that of the command; 2 for a wrong lab file, or where a lab\n"
-    "cannot be made.\n";
+    "Exit status: that of the command; 2 for a wrong lab file, or where a lab cannot be made.\n";
 
 static void tell(const psr_lab *lab, const char *file)
 {

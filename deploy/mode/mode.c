@@ -61,21 +61,23 @@ static const char doc[] =
     "A change replaces what --mode had planned for later steps. It waits until the change has "
     "happened, and tells from which step on and how long the run paused for it. The run.json then "
     "has what was run as its mode, so that --config repeats it.\n"
+    "\n"
     "Not for a run with --compress or --compress-weights, --sync ssp or async, --mode local or "
     "mpi, or of one worker; and not to ps where a run has no shards (psring train --mode ring "
-    "--shards N starts some that "
-    "wait).\n"
+    "--shards N starts some that wait).\n"
+    "\n"
     "With --json: mode, and first_step, from which step on it is in force; steps of total that all "
     "workers have done; next_mode and next_step, what is planned (null: nothing is); changing, "
     "whether a change is under way; after a change pause_s, the longest that a worker took no step "
     "for it, in seconds. Steps count from 1.\n"
+    "\n"
     "Examples:\n"
     "  psring mode psring-runs/A\n"
     "  psring mode psring-runs/A --json\n"
     "  psring mode psring-runs/A ring\n"
     "\n"
-    "Exit status: 0 told, or changed; 1 the run did not change; 2 bad input, or no\n"
-    "run that is under way.\n";
+    "Exit status: 0 told, or changed; 1 the run did not change; 2 bad input, or no run that is "
+    "under way.\n";
 
 /* RUN may be longer than the address of a socket (108 bytes), so the socket is reached through the
  * directory's descriptor. */

@@ -85,9 +85,11 @@ static const char doc[] =
     "The loss of a step is the mean over its ranks; against seconds, of as many lines as there are "
     "ranks, in the order of time. Seconds are those of the training clock. gnuplot draws (Debian's "
     "package gnuplot-nox).\n"
-    "Exit status: 0 done; 1 gnuplot is not there, or failed; 2 bad input.\n"
+    "\n"
     "Example:\n"
-    "  psring plot psring-runs/A psring-runs/B -o loss.svg\n";
+    "  psring plot psring-runs/A psring-runs/B -o loss.svg\n"
+    "\n"
+    "Exit status: 0 done; 1 gnuplot is not there, or failed; 2 bad input.\n";
 
 /* ---- the data ---- */
 

@@ -76,16 +76,19 @@ static const struct argp_option options[] = {
 
 static const char doc[] =
     "Compares runs in one table, with the options in which they differ, and says whether their "
-    "weights are the same bits.\vA run that failed, was interrupted or is not over is a row that "
-    "says so, with the steps that it has completed. With --csv an option that is called as a "
-    "figure is option_steps and the like, and a run that changed its architecture has a row more "
-    "for each stretch: the last columns (stretch_..) say of which.\n"
-    "Exit status: 0 also when hashes differ or runs failed; 2 when a directory cannot be read.\n"
-    "Examples:\n"
+    "weights are the same bits.\v"
+    "A run that failed, was interrupted or is not over is a row that says so, with the steps that "
+    "it has completed. With --csv an option that is called as a figure is option_steps and the "
+    "like, and a run that changed its architecture has a row more for each stretch: the last "
+    "columns (stretch_..) say of which.\n"
+    "\n"
+    "Examples (bench.jsonl is of psring bench train; with --keep-runs the page has losses and "
+    "steps too):\n"
     "  psring report psring-runs/A psring-runs/B\n"
     "  psring report psring-runs/* -o report.html\n"
-    "  psring report bench.jsonl -o report.html (of psring bench train; with --keep-runs the page "
-    "has losses and steps too)\n"
+    "  psring report bench.jsonl -o report.html\n"
+    "\n"
+    "Exit status: 0 also when hashes differ or runs failed; 2 when a directory cannot be read.\n"
     "\n"
     "The figures (docs/figures.md has more of them and of metrics.jsonl's fields):\n";
 

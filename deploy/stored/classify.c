@@ -24,23 +24,25 @@ typedef struct classify {
 static const struct argp_option options[] = {
     {"top", KEY_TOP, "K", 0, "how many classes are told of each picture (default 5)", 0},
     {"json", KEY_JSON, NULL, 0, "one JSON object a picture and line, for programs", 0},
-    {"threads", KEY_THREADS, "N", 0, "default: one for each processor", 0},
+    {"threads", KEY_THREADS, "N", 0, "threads that compute (default: one for each processor)", 0},
     {"batch-size", KEY_BATCH_SIZE, "N", 0, "pictures at a time (default 32)", 0},
     {0}};
 
 static const char doc[] =
     "Says what is in pictures: the most likely classes that a trained network finds in each, with "
     "their shares (softmax), numbers and names. A picture is a JPEG or PNG file of any size. It "
-    "goes "
-    "through what the run's evaluation did with its pictures, and is normalised as there; where "
-    "these had all one size, it is first resized until its shorter side fits and cut from the "
-    "middle.\vCKPT is a run's directory (its newest checkpoint), checkpoints/step-N, or a "
-    ".safetensors file. Class names are those of the training data.\n"
-    "Exit status: 0 done; 1 it failed; 2 bad input. A file that is no picture is named, the others "
-    "go on, and the status is 2.\n"
+    "goes through what the run's evaluation did with its pictures, and is normalised as there; "
+    "where these had all one size, it is first resized until its shorter side fits and cut from "
+    "the middle.\v"
+    "CKPT is a run's directory (its newest checkpoint), checkpoints/step-N, or a .safetensors "
+    "file. Class names are those of the training data.\n"
+    "\n"
     "Examples:\n"
     "  psring classify psring-runs/A cat.jpg dog.png\n"
-    "  psring classify psring-runs/A --top 1 --json *.jpg\n";
+    "  psring classify psring-runs/A --top 1 --json *.jpg\n"
+    "\n"
+    "Exit status: 0 done; 1 it failed; 2 bad input. A file that is no picture is named, the others "
+    "go on, and the status is 2.\n";
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {

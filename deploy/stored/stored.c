@@ -81,13 +81,14 @@ static char *word(const char *text)
 
 static const char inspect_doc[] =
     "Shows a checkpoint: what its metadata say, and each tensor's type, shape, L2 norm and "
-    "checksum "
-    "(XXH3-64). With two: the tensors in which they differ, in how many values and by how much at "
-    "most.\v" CKPT " Norms are summed in double.\n"
-    "Exit status: 0; with two 1 where a tensor differs; 2 when one cannot be read.\n"
+    "checksum (XXH3-64). With two: the tensors in which they differ, in how many values and by "
+    "how much at most.\v" CKPT " Norms are summed in double.\n"
+    "\n"
     "Examples:\n"
     "  psring inspect psring-runs/A\n"
-    "  psring inspect ps/checkpoints/step-20 ring/checkpoints/step-20\n";
+    "  psring inspect ps/checkpoints/step-20 ring/checkpoints/step-20\n"
+    "\n"
+    "Exit status: 0; with two 1 where a tensor differs; 2 when one cannot be read.\n";
 
 int psr_command_inspect(int argc, char **argv)
 {
@@ -110,13 +111,15 @@ static const struct argp_option export_options[] = {
 static const char export_doc[] =
     "Writes a trained network for other programs. onnx: a model for inference, which takes images "
     "of pixels from 0 to 1 (float32, N x C x H x W) and normalises them itself; its output is "
-    "called "
-    "logits. safetensors: weights and batch-norm statistics under torchvision's names, without the "
-    "state of training.\v" CKPT " The network is built from the checkpoint's metadata; a node that "
-    "the format cannot have is refused by name.\n"
-    "Exit status: 0 done; 1 the file cannot be written; 2 bad input.\n"
-    "Example:\n"
-    "  psring export psring-runs/A --to onnx -o model.onnx\n";
+    "called logits. safetensors: weights and batch-norm statistics under torchvision's names, "
+    "without the state of training.\v" CKPT " The network is built from the checkpoint's "
+    "metadata; a node that the format cannot have is refused by name.\n"
+    "\n"
+    "Examples:\n"
+    "  psring export psring-runs/A --to onnx -o model.onnx\n"
+    "  psring export psring-runs/A --to safetensors -o model.safetensors\n"
+    "\n"
+    "Exit status: 0 done; 1 the file cannot be written; 2 bad input.\n";
 
 int psr_command_export(int argc, char **argv)
 {
@@ -137,16 +140,20 @@ int psr_command_export(int argc, char **argv)
 static const struct argp_option eval_options[] = {
     {"data", KEY_DATA, "DIR", 0,
      "whose test split is taken, as psring train's --data; default: the run's own", 0},
-    {"threads", KEY_THREADS, "N", 0, "default: one for each processor", 0},
+    {"threads", KEY_THREADS, "N", 0, "threads that compute (default: one for each processor)", 0},
     {"batch-size", KEY_BATCH_SIZE, "N", 0, "samples at a time (default 100)", 0},
     {0}};
 
 static const char eval_doc[] =
     "Evaluates a checkpoint on a test split, each sample once. Pixels are normalised as in the run "
     "that trained it. The last line is 'Test set: Average loss: 0.0561, Accuracy: 98.21%'.\v" CKPT
-    "\nExit status: 0 done; 1 it failed; 2 bad input.\n"
-    "Example:\n"
-    "  psring eval psring-runs/A --data /data/mnist\n";
+    "\n"
+    "\n"
+    "Examples:\n"
+    "  psring eval psring-runs/A\n"
+    "  psring eval psring-runs/A --data /data/mnist\n"
+    "\n"
+    "Exit status: 0 done; 1 it failed; 2 bad input.\n";
 
 int psr_command_eval(int argc, char **argv)
 {

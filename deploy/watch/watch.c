@@ -69,18 +69,17 @@ static const struct argp_option options[] = {
 
 static const char doc[] =
     "Shows a run, rank by rank, while it is under way: step, loss, images per second, the time "
-    "that "
-    "a step computes, the share of time that it waits for weights, bytes per second, staleness, "
-    "and "
-    "which rank computes longest. It ends with the run. Where stdout is no terminal it prints the "
-    "last table alone.\vRates and shares are those of a rank's newest lines in metrics.jsonl, 20 "
-    "at "
-    "most; staleness is the most of them; the slowest rank is the one whose steps compute "
-    "longest.\n"
-    "Exit status: 0 told; 1 the run failed, or its scheduler was killed; 2 bad input.\n"
+    "that a step computes, the share of time that it waits for weights, bytes per second, "
+    "staleness, and which rank computes longest. It ends with the run. Where stdout is no terminal "
+    "it prints the last table alone.\v"
+    "Rates and shares are those of a rank's newest lines in metrics.jsonl, 20 at most; staleness "
+    "is the most of them; the slowest rank is the one whose steps compute longest.\n"
+    "\n"
     "Examples:\n"
     "  psring watch psring-runs/A\n"
-    "  psring watch psring-runs/A --once\n";
+    "  psring watch psring-runs/A --once\n"
+    "\n"
+    "Exit status: 0 told; 1 the run failed, or its scheduler was killed; 2 bad input.\n";
 
 /* ---- the run ---- */
 

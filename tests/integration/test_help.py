@@ -16,7 +16,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from psring_run import PATIENCE_S, Tap
 
-COMMANDS = ["train", "run", "bench", "bench comm", "doctor", "mode", "report", "show", "diff", "plot", "data", "data get", "data pack", "keygen"]
+COMMANDS = ["train", "run", "bench", "bench comm", "bench exchange", "bench train", "lab", "doctor", "predict", "mode", "report", "show",
+            "diff", "watch", "inspect", "export", "eval", "classify", "plot", "data", "data get", "data check", "data ls", "data pack", "keygen"]
 
 
 def run(words, **environment):
@@ -49,6 +50,13 @@ def too_wide(text, columns):
             and not any(line.index(word) + len(word) > columns - 2 and len(word) > columns / 2 for word in line.split())]
 
 
+def buried(text):
+    """Lines of examples and of the exit status that do not begin a paragraph."""
+    lines = text.splitlines()
+    return [line for before, line in zip(lines, lines[1:])
+            if ("Exit status:" in line and not (line.startswith("Exit status:") and not before)) or (line.startswith("Example") and before)]
+
+
 def main():
     psring, programs, tap = sys.argv[1], sys.argv[2:], Tap()
     every = [[psring]] + [[psring, *command.split()] for command in COMMANDS] + [[program] for program in programs]
@@ -60,6 +68,8 @@ def main():
         tap.ok(short.returncode == 0 and short.stdout == told.stdout, name + " -h is the same", [short.stdout, short.stderr])
         wide = too_wide(told.stdout, 80)
         tap.ok(not wide, name + ": 80 columns where nobody tells", wide)
+        tap.ok("\n\n\n" not in told.stdout, name + ": no two blank lines", [told.stdout])
+        tap.ok(not buried(told.stdout), name + ": examples and exit status stand apart", buried(told.stdout))
         for columns in (60, 100):
             wide = too_wide(run(words + ["--help"], COLUMNS=str(columns)).stdout, columns)
             tap.ok(not wide, "%s: COLUMNS=%d" % (name, columns), wide)

@@ -166,6 +166,68 @@ static void a_completion_has_each_name_and_the_words_of_the_table(void **state)
     psr_options_argp_free(table);
 }
 
+static char *helped(const struct argp *argp, const char *columns)
+{
+    page p;
+    open_page(&p);
+    setenv("COLUMNS", columns, 1);
+    psr_describe_help(argp, "psring test", p.to);
+    unsetenv("COLUMNS");
+    assert_int_equal(fclose(p.to), 0);
+    return p.text;
+}
+
+static void an_example_that_is_too_wide_can_be_copied(void **state)
+{
+    (void)state;
+    static const struct argp argp = {NULL,
+                                     parse,
+                                     NULL,
+                                     "Tests.\vExamples:\n"
+                                     "  psring test --first one --second two -- program\n"
+                                     "  psring test --last   # of a run that is long\n"
+                                     "\n"
+                                     "Lines of a file that is wide:\n"
+                                     "  host node1 rate=100Mbit queue=256K slots=2\n",
+                                     NULL,
+                                     NULL,
+                                     NULL};
+    char *text = helped(&argp, "40");
+    expect_in(text, "Examples:\n"
+                    "  psring test --first one --second \\\n"
+                    "      two -- program\n"
+                    "  psring test --last # of a run that is\n"
+                    "      # long\n"
+                    "\n");
+    expect_in(text, "  host node1 rate=100Mbit queue=256K\n      slots=2\n");
+    free(text);
+    text = helped(&argp, "80");
+    expect_in(text, "  psring test --first one --second two -- program\n"
+                    "  psring test --last   # of a run that is long\n");
+    free(text);
+}
+
+static void one_blank_line_stands_above_the_options(void **state)
+{
+    (void)state;
+    static const struct argp_option none[] = {{0}};
+    static const struct argp_option headed[] = {
+        {NULL, 0, NULL, 0, "What:", 1}, {"name", 'n', "FILE", 0, "what it is called", 1}, {0}};
+    const struct argp of_child = {.options = own, .parser = parse};
+    const struct argp_child children[] = {{&of_child, 0, NULL, 0}, {0}};
+    const struct argp argps[] = {{.parser = parse, .doc = "Tests."},
+                                 {.options = none, .parser = parse, .doc = "Tests."},
+                                 {.options = own, .parser = parse, .doc = "Tests."},
+                                 {.options = headed, .parser = parse, .doc = "Tests."},
+                                 {.parser = parse, .doc = "Tests.", .children = children}};
+    for (size_t i = 0; i < sizeof argps / sizeof *argps; i++) {
+        char *text = helped(&argps[i], "80");
+        expect_in(text, "Tests.\n\n");
+        assert_null(strstr(text, "\n\n\n"));
+        free(text);
+    }
+}
+
 static void what_asks_for_a_description_is_told_from_other_words(void **state)
 {
     (void)state;
@@ -190,6 +252,8 @@ int main(void)
         cmocka_unit_test(a_page_begins_with_name_and_first_sentence),
         cmocka_unit_test(a_manual_has_each_row_with_its_names_and_value),
         cmocka_unit_test(a_completion_has_each_name_and_the_words_of_the_table),
+        cmocka_unit_test(an_example_that_is_too_wide_can_be_copied),
+        cmocka_unit_test(one_blank_line_stands_above_the_options),
         cmocka_unit_test(what_asks_for_a_description_is_told_from_other_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
