@@ -113,11 +113,7 @@ static int run_command(int argc, char **argv)
         argv[1] = title;
         return found->run(argc - 1, argv + 1);
     }
-    psr_print(stderr, "psring: '%s' is not a command; there are", argv[1]);
-    for (size_t i = 0; i < commands.count; i++)
-        psr_print(stderr, "%s %s", i ? "," : "", rows[i].name);
-    psr_print(stderr, "\n");
-    return 2;
+    return psr_subcommands_refuse(&commands, "psring", "a command", argv[1]);
 }
 
 /* `psring help bench comm`: `psring bench comm --help`. */

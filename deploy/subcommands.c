@@ -3,6 +3,7 @@
 #include "base/config/describe.h"
 #include "base/config/help_width.h"
 #include "base/config/manual.h"
+#include "base/text/nearest.h"
 #include "base/text/printable.h"
 #include "base/text/text.h"
 
@@ -16,6 +17,22 @@ const psr_subcommand *psr_subcommands_find(const psr_subcommands *list, const ch
         if (strcmp(list->rows[i].name, name) == 0)
             return &list->rows[i];
     return NULL;
+}
+
+int psr_subcommands_refuse(const psr_subcommands *list, const char *program, const char *kind,
+                           const char *name)
+{
+    const char *nearest = NULL;
+    for (size_t i = 0; i < list->count; i++)
+        nearest = psr_nearer(name, nearest, list->rows[i].name);
+    psr_print(stderr, "%s: '%s' is not %s", program, name, kind);
+    if (nearest != NULL)
+        psr_print(stderr, " (%s?)", nearest);
+    psr_print(stderr, "; there are");
+    for (size_t i = 0; i < list->count; i++)
+        psr_print(stderr, "%s %s", i > 0 ? "," : "", list->rows[i].name);
+    psr_print(stderr, "\n");
+    return 2;
 }
 
 void psr_subcommands_help(const psr_subcommands *list, FILE *to)
@@ -111,7 +128,5 @@ int psr_front_door_run(const psr_front_door *door, int argc, char **argv)
     const psr_subcommand *found = psr_subcommands_find(door->list, argv[1]);
     if (found != NULL)
         return found->run(argc - 1, argv + 1);
-    psr_print(stderr, "%s: there is no %s'%s'\n", door->program, door->kind, argv[1]);
-    usage(door, stderr);
-    return 2;
+    return psr_subcommands_refuse(door->list, door->program, door->kind, argv[1]);
 }

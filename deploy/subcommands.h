@@ -21,6 +21,11 @@ typedef struct psr_subcommands {
 /* NULL: there is none of that name. */
 const psr_subcommand *psr_subcommands_find(const psr_subcommands *list, const char *name);
 
+/* Refuses a name that is not one, in a line to stderr: "PROGRAM: 'trian' is not KIND (train?);
+ * there are ..". Returns the exit status. */
+int psr_subcommands_refuse(const psr_subcommands *list, const char *program, const char *kind,
+                           const char *name);
+
 /* A line for each: its name and its help. */
 void psr_subcommands_help(const psr_subcommands *list, FILE *to);
 
@@ -42,12 +47,12 @@ typedef struct psr_front_door {
     const char *program;               /* "psring bench" */
     const char *title;                 /* of the manual page: what it does */
     const char *heading, *man_heading; /* over the list, in the help and in the manual page */
-    const char *kind;           /* of a WHAT: "measurement " in "there is no measurement 'x'" */
-    const char *about;          /* a paragraph */
-    const char *rest;           /* "the options": of what `WHAT --help` tells */
-    const char *example;        /* lines */
-    const char *others;         /* pages to see, with blanks between */
-    void (*complete)(FILE *to); /* more of bash's tables; NULL: none */
+    const char *kind;                  /* what a WHAT is: "a measurement" */
+    const char *about;                 /* a paragraph */
+    const char *rest;                  /* "the options": of what `WHAT --help` tells */
+    const char *example;               /* lines */
+    const char *others;                /* pages to see, with blanks between */
+    void (*complete)(FILE *to);        /* more of bash's tables; NULL: none */
 } psr_front_door;
 
 /* Does what the words say: the help, or for those who build psring the manual page and the

@@ -215,8 +215,11 @@ psr_err psr_run_input_read(const char *directory, psr_run_input *ret_input)
     cJSON *json = NULL;
     psr_run_input input;
     snprintf(path, sizeof path, "%s/run.json", directory);
-    PSR_TRY(read_json(path, &json));
-    psr_err err = config_of(path, json, &input.config);
+    psr_err err = read_json(path, &json);
+    if (err == PSR_ERR_NOT_FOUND)
+        return psr_fail_context(err, "%s is no run's directory", directory);
+    PSR_TRY(err);
+    err = config_of(path, json, &input.config);
     if (err == PSR_OK)
         err = images_of(path, json, &input);
     take_outcome(cJSON_GetObjectItemCaseSensitive(json, "outcome"), &input);

@@ -123,7 +123,7 @@ int psr_command_bench(int argc, char **argv)
         .title = "Measures psring on this machine or on others",
         .heading = "Measures",
         .man_heading = "MEASUREMENTS",
-        .kind = "measurement ",
+        .kind = "a measurement",
         .about = places_help,
         .rest = "the other options",
         .example = example,

@@ -54,7 +54,7 @@ int psr_command_data(int argc, char **argv)
         .title = "Gets, checks, lists and packs data sets",
         .heading = "What",
         .man_heading = "COMMANDS",
-        .kind = "",
+        .kind = "a command",
         .about = about,
         .rest = "the options",
         .example = example,

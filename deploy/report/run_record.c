@@ -72,7 +72,10 @@ static psr_err read_run(psr_run_record *r)
     int length = snprintf(path, sizeof path, "%s/run.json", r->directory);
     if (length < 0 || (size_t)length >= sizeof path)
         return psr_fail(PSR_ERR_USAGE, "the name is too long for a directory");
-    PSR_TRY(psr_file_read(path, RUN_JSON_BYTES_MAX, &text, &size));
+    const psr_err err = psr_file_read(path, RUN_JSON_BYTES_MAX, &text, &size);
+    if (err == PSR_ERR_NOT_FOUND)
+        return psr_fail_context(err, "%s is no run's directory", r->directory);
+    PSR_TRY(err);
     r->json = cJSON_ParseWithLength((const char *)text, size);
     free(text);
     if (!cJSON_IsObject(r->json) ||

@@ -168,7 +168,7 @@ def by_the_front_door(tap, psring, folder):
                [done.stdout, done.stderr])
     done = run(psring, "bench", "comm", "-H", "localhost:2", "-o", "all_reduce", "-a", "chain")
     tap.ok(done.returncode == 1 and "all_reduce has no algorithm chain" in done.stderr, "what fails on a host ends it with 1", [done.stderr])
-    for words, line in ((["nothing"], "there is no measurement 'nothing'"), (["comm", "--hostfile"], "--hostfile needs a value"),
+    for words, line in ((["comn"], "'comn' is not a measurement (comm?); there are comm, exchange, train\n"), (["comm", "--hostfile"], "--hostfile needs a value"),
                         ([], "Usage: psring bench")):
         done = run(psring, "bench", *words)
         tap.ok(done.returncode == 2 and line in done.stderr, "refused: psring bench %s" % " ".join(words), [done.stderr])

@@ -244,8 +244,10 @@ psr_err psr_hostfile_read(const char *path, psr_hosts *ret_hosts)
 {
     uint8_t *text = NULL;
     size_t size = 0;
-    PSR_TRY(psr_file_read(path, HOSTFILE_BYTES_MAX, &text, &size));
-    psr_err err = psr_hostfile_parse(path, (const char *)text, size, ret_hosts);
+    psr_err err = psr_file_read(path, HOSTFILE_BYTES_MAX, &text, &size);
+    if (err != PSR_OK)
+        return psr_fail_context(err, "hostfile");
+    err = psr_hostfile_parse(path, (const char *)text, size, ret_hosts);
     free(text);
     return err;
 }
