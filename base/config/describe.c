@@ -298,8 +298,10 @@ void psr_describe_help(const struct argp *root, const char *program, FILE *to)
     const struct argp others = of_every_program();
     for (const char *how = "Usage:";; how = "  or: ", form++) {
         const size_t length = strcspn(form, "\n");
-        psr_print(to, "%s %s [OPTION...]%s%.*s\n", how, program, length > 0 ? " " : "", (int)length,
-                  form);
+        char line[WORDS_BYTES];
+        snprintf(line, sizeof line, "%s [OPTION...] %.*s", program, (int)length, form);
+        psr_print(to, "%s ", how);
+        psr_help_wrap(to, line, (unsigned)strlen(how) + 1, 8);
         form += length;
         if (*form == '\0')
             break;

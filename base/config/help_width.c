@@ -67,17 +67,19 @@ void psr_help_wrap(FILE *to, const char *text, unsigned used, unsigned indent)
 {
     const unsigned width = psr_help_width();
     unsigned at = used;
+    bool begins = true;
     for (text += strspn(text, " \n"); *text != '\0'; text += strspn(text, " \n")) {
         const unsigned length = (unsigned)strcspn(text, " \n");
-        if (at > indent && at + 1 + length >= width) {
+        if (!begins && at + 1 + length >= width) {
             psr_print(to, "\n%*s", (int)indent, "");
             at = indent;
-        } else if (at > indent) {
+        } else if (!begins) {
             psr_print(to, " ");
             at++;
         }
         psr_print(to, "%.*s", (int)length, text);
         at += length;
+        begins = false;
         text += length;
     }
     psr_print(to, "\n");
