@@ -457,7 +457,9 @@ static const struct argp parser = {
     "  psring doctor --hostfile hosts --json >hosts.json\n"
     "  psring predict runs/resnet50 --doctor hosts.json --placement beside\n"
     "  psring predict --calibrate >costs.json\n"
-    "  psring predict --beside runs/a runs/b --lab four.lab --costs costs.json\n",
+    "  psring predict --beside runs/a runs/b --lab four.lab --costs costs.json\n"
+    "\n"
+    "Exit status: 0 done; 1 it could not be measured; 2 bad input.\n",
     NULL,
     NULL,
     NULL};
