@@ -1,18 +1,9 @@
 /* The configuration as a command line. */
-#include "base/config/config.h"
+#include "base/config/config_table.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static size_t count_options(void)
-{
-    psr_option_info info;
-    size_t count = 0;
-    while (psr_config_option(count, &info))
-        count++;
-    return count;
-}
 
 /* "" where nothing is to be said. */
 static psr_err write_argument(const psr_config *config, const psr_option_info *info, char *text,
@@ -34,7 +25,7 @@ psr_err psr_config_to_arguments(const psr_config *config, char ***ret_arguments)
 {
     psr_option_info info;
     char text[PSR_OPTION_TEXT_MAX + 64];
-    char **arguments = calloc(count_options() + 1, sizeof *arguments);
+    char **arguments = calloc(psr_options_count + 1, sizeof *arguments);
     size_t used = 0;
     if (arguments == NULL)
         return psr_fail(PSR_ERR_NOMEM, "no memory for the run's options");

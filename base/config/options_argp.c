@@ -92,15 +92,6 @@ static error_t parse_option(int key, char *text, struct argp_state *state)
     return 0;
 }
 
-static size_t count_options(void)
-{
-    psr_option_info info;
-    size_t count = 0;
-    while (psr_config_option(count, &info))
-        count++;
-    return count;
-}
-
 static void write_doc(char doc[static DOC_BYTES], const psr_option_info *info,
                       const psr_config *defaults)
 {
@@ -117,7 +108,7 @@ static void write_doc(char doc[static DOC_BYTES], const psr_option_info *info,
 
 psr_options_argp *psr_options_argp_new(const char *networks, const char *names)
 {
-    size_t count = count_options();
+    size_t count = psr_options_count;
     psr_options_argp *options = calloc(1, sizeof *options);
     if (options == NULL)
         return NULL;
