@@ -5,12 +5,12 @@
 #include "base/config/options_argp.h"
 #include "base/text/printable.h"
 #include "deploy/agent/program.h"
+#include "deploy/stored/stored_words.h"
 
 #include <argp.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 enum { KEY_TOP = 1000, KEY_JSON, KEY_THREADS, KEY_BATCH_SIZE, OWN_WORDS = 7 };
 
@@ -24,7 +24,7 @@ typedef struct classify {
 static const struct argp_option options[] = {
     {"top", KEY_TOP, "K", 0, "how many classes are told of each picture (default 5)", 0},
     {"json", KEY_JSON, NULL, 0, "one JSON object a picture and line, for programs", 0},
-    {"threads", KEY_THREADS, "N", 0, "threads that compute (default: one for each processor)", 0},
+    {"threads", KEY_THREADS, "N", 0, PSR_STORED_THREADS_HELP, 0},
     {"batch-size", KEY_BATCH_SIZE, "N", 0, "pictures at a time (default 32)", 0},
     {0}};
 
@@ -33,9 +33,7 @@ static const char doc[] =
     "their shares (softmax), numbers and names. A picture is a JPEG or PNG file of any size. It "
     "goes through what the run's evaluation did with its pictures, and is normalised as there; "
     "where these had all one size, it is first resized until its shorter side fits and cut from "
-    "the middle.\v"
-    "CKPT is a run's directory (its newest checkpoint), checkpoints/step-N, or a .safetensors "
-    "file. Class names are those of the training data.\n"
+    "the middle.\v" PSR_STORED_CKPT " Class names are those of the training data.\n"
     "\n"
     "Examples:\n"
     "  psring classify psring-runs/A cat.jpg dog.png\n"
@@ -55,7 +53,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         c->as_json = true;
         return 0;
     case KEY_THREADS:
-        c->threads = (uint32_t)psr_options_number(state, "threads", arg, 1, 1024);
+        c->threads = (uint32_t)psr_options_number(state, "threads", arg, 1, PSR_STORED_THREADS_MAX);
         return 0;
     case KEY_BATCH_SIZE:
         c->batch_size = (uint32_t)psr_options_number(state, "batch-size", arg, 1, 65536);
@@ -65,8 +63,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (c->count == 0)
-            psr_options_refuse(state, "no checkpoint is named; give a run's directory, a "
-                                      "checkpoint, or a .safetensors file");
+            psr_options_refuse(state, PSR_STORED_NO_CKPT);
         if (c->count == 1)
             psr_options_refuse(state, "no picture is named; give JPEG or PNG files");
         return 0;
@@ -81,10 +78,8 @@ static psr_err become_worker(const classify *c)
     static char program[] = "psring-worker", command[] = "classify";
     static char lines[] = "lines", json[] = "json";
     char top[16], threads[16], batch_size[16];
-    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    const uint32_t all = processors > 0 && processors <= 1024 ? (uint32_t)processors : 1;
     snprintf(top, sizeof top, "%" PRIu32, c->top);
-    snprintf(threads, sizeof threads, "%" PRIu32, c->threads > 0 ? c->threads : all);
+    snprintf(threads, sizeof threads, "%" PRIu32, psr_stored_threads(c->threads));
     snprintf(batch_size, sizeof batch_size, "%" PRIu32, c->batch_size);
     char **words = calloc(OWN_WORDS + c->count + 1, sizeof *words);
     if (words == NULL)

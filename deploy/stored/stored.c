@@ -5,12 +5,12 @@
 #include "base/config/options_argp.h"
 #include "base/text/printable.h"
 #include "deploy/agent/program.h"
+#include "deploy/stored/stored_words.h"
 
 #include <argp.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { KEY_TO = 1000, KEY_DATA, KEY_THREADS, KEY_BATCH_SIZE, NAMES_MAX = 2 };
 
@@ -39,7 +39,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         s->data = arg;
         return 0;
     case KEY_THREADS:
-        s->threads = (uint32_t)psr_options_number(state, "threads", arg, 1, 1024);
+        s->threads = (uint32_t)psr_options_number(state, "threads", arg, 1, PSR_STORED_THREADS_MAX);
         return 0;
     case KEY_BATCH_SIZE:
         s->batch_size = (uint32_t)psr_options_number(state, "batch-size", arg, 1, 65536);
@@ -51,8 +51,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (s->count < s->least)
-            psr_options_refuse(state, "no checkpoint is named; give a run's directory, a "
-                                      "checkpoint, or a .safetensors file");
+            psr_options_refuse(state, PSR_STORED_NO_CKPT);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -73,9 +72,7 @@ static char *word(const char *text)
     return (char *)(uintptr_t)text;
 }
 
-#define CKPT                                                                                       \
-    "CKPT is a run's directory (its newest checkpoint), checkpoints/step-N, or a .safetensors "    \
-    "file. Every checksum is verified."
+#define CKPT PSR_STORED_CKPT " Every checksum is verified."
 
 /* ---- inspect ---- */
 
@@ -140,7 +137,7 @@ int psr_command_export(int argc, char **argv)
 static const struct argp_option eval_options[] = {
     {"data", KEY_DATA, "DIR", 0,
      "whose test split is taken, as psring train's --data; default: the run's own", 0},
-    {"threads", KEY_THREADS, "N", 0, "threads that compute (default: one for each processor)", 0},
+    {"threads", KEY_THREADS, "N", 0, PSR_STORED_THREADS_HELP, 0},
     {"batch-size", KEY_BATCH_SIZE, "N", 0, "samples at a time (default 100)", 0},
     {0}};
 
@@ -161,10 +158,7 @@ int psr_command_eval(int argc, char **argv)
     stored s = {.least = 1, .most = 1, .data = "", .batch_size = 100};
     char threads[16], batch_size[16];
     psr_options_parse(&argp, argc, argv, 0, NULL, &s);
-    const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-    if (s.threads == 0)
-        s.threads = processors > 0 && processors <= 1024 ? (uint32_t)processors : 1;
-    snprintf(threads, sizeof threads, "%" PRIu32, s.threads);
+    snprintf(threads, sizeof threads, "%" PRIu32, psr_stored_threads(s.threads));
     snprintf(batch_size, sizeof batch_size, "%" PRIu32, s.batch_size);
     char *words[] = {word("psring-worker"),
                      word("eval"),
