@@ -66,6 +66,8 @@ typedef struct psr_worker_start {
     uint64_t skipped_steps;
 } psr_worker_start;
 
+/* What WELCOME says of training. NOMEM; from_json: FORMAT: it is not what to_json makes. The caller
+ * owns *ret_json: free(). */
 PSR_MUST_CHECK psr_err psr_worker_start_to_json(const psr_worker_start *start, char **ret_json);
 PSR_MUST_CHECK psr_err psr_worker_start_from_json(psr_bytes json, psr_worker_start *ret_start);
 

@@ -15,6 +15,7 @@ typedef struct psr_roster {
     psr_route route;         /* the route of all buckets */
 } psr_roster;
 
+/* What a configuration asks for, before anybody has joined. */
 psr_roster psr_roster_of(const psr_config *config);
 
 #endif

@@ -53,6 +53,7 @@ PSR_MUST_CHECK psr_err psr_place_read(psr_bytes payload, psr_place *ret_place,
 
 /* ---- WELCOME: a JSON object, a zero byte, and what the facts of the users have agreed on ---- */
 
+/* NOMEM. The caller owns *ret_payload: free(). */
 PSR_MUST_CHECK psr_err psr_welcome_write(const psr_view *view, psr_bytes agreed, void **ret_payload,
                                          size_t *ret_size);
 /* The caller owns *ret_view: psr_view_done. */

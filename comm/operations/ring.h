@@ -47,6 +47,7 @@ typedef struct psr_ring_options {
 
 typedef struct psr_ring psr_ring;
 
+/* NOMEM. The caller owns *ret_ring: psr_ring_free. */
 PSR_MUST_CHECK psr_err psr_ring_new(const psr_ring_options *options, psr_ring **ret_ring);
 /* NULL allowed. Nothing may be lent: free the transport first. */
 void psr_ring_free(psr_ring *ring);

@@ -194,6 +194,7 @@ PSR_MUST_CHECK psr_err psr_exchange_gradient_norm(psr_exchange *exchange, double
 PSR_MUST_CHECK psr_err psr_exchange_tensor_squares(psr_exchange *exchange,
                                                    const double **ret_squares);
 
+/* What has come together since the last call; the next one begins at zero. */
 void psr_exchange_take_figures(psr_exchange *exchange, psr_exchange_figures *ret_figures);
 
 #endif

@@ -53,6 +53,7 @@ typedef struct psr_exchange_tally {
     int64_t busy_taken_ns, exposed_ns;
 } psr_exchange_tally;
 
+/* All zero; buckets: how many there are. Before the loop runs. */
 void psr_exchange_tally_init(psr_exchange_tally *tally, uint32_t buckets);
 
 /* A psr_observer's see; tally is a psr_exchange_tally. */

@@ -44,13 +44,16 @@ psr_launcher_heard psr_launcher_take(psr_launcher *launcher, psr_order *ret_orde
 /* Tries again to write what waits. */
 void psr_launcher_flush(psr_launcher *launcher);
 
+/* Members may join, at endpoint. */
 void psr_launcher_listening(psr_launcher *launcher, const char *endpoint);
+/* entry has joined: count of total have. */
 void psr_launcher_joined(psr_launcher *launcher, const psr_view_member *entry, uint32_t count,
                          uint32_t total);
 /* All have joined. Only shown here; psring train knows where they are. */
 void psr_launcher_configuration(psr_launcher *launcher, const psr_show_place *place);
 /* The run directory exists. resumed: what the run continues from, or "". */
 void psr_launcher_directory(psr_launcher *launcher, const char *out, const char *resumed);
+/* All are ready: the first step begins. */
 void psr_launcher_running(psr_launcher *launcher);
 void psr_launcher_progress(psr_launcher *launcher, uint64_t step, uint64_t total, double loss,
                            double images_per_s);
