@@ -225,10 +225,15 @@ bool psr_transport_ended(psr_transport *transport, psr_peer *ret_peer)
     return transport->ops->ended != NULL && transport->ops->ended(transport, ret_peer);
 }
 
-bool psr_transport_scheduler_ended(const psr_transport *transport, uint32_t *ret_host_rank)
+bool psr_transport_scheduler_ended(const psr_transport *transport)
 {
-    return transport->ops->scheduler_ended != NULL &&
-           transport->ops->scheduler_ended(transport, ret_host_rank);
+    return transport->ops->scheduler_ended != NULL && transport->ops->scheduler_ended(transport);
+}
+
+uint32_t psr_transport_scheduler_rank(const psr_transport *transport)
+{
+    return transport->ops->scheduler_rank != NULL ? transport->ops->scheduler_rank(transport)
+                                                  : PSR_RANK_ANY;
 }
 
 const char *psr_transport_endpoint(const psr_transport *transport)

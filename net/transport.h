@@ -169,16 +169,18 @@ bool psr_transport_lends_to(const psr_transport *transport, psr_peer peer);
  * about a second of others whose process or transport has ended before they have left
  * (psr_transport_retire, psr_transport_disconnect), if their host still answers. Where the system
  * does not let them be watched, nothing is told. host_rank: of the member whose process this is
- * too, for the others to name (psr_transport_scheduler_ended); PSR_RANK_ANY: no member's. For the
+ * too, for the others to name (psr_transport_scheduler_rank); PSR_RANK_ANY: no member's. For the
  * scheduler, before it sends anything. */
 void psr_transport_watch_members(psr_transport *transport, uint32_t host_rank);
 /* The next member whose process has ended, after a receive that found no message. false: there is
  * none. Each is returned once. */
 bool psr_transport_ended(psr_transport *transport, psr_peer *ret_peer);
 /* Whether the process of the scheduler, on this host, has ended in this way. A receive has then
- * failed with PEER. It is watched from its first message on, if it watches its members.
- * *ret_host_rank: as above. */
-bool psr_transport_scheduler_ended(const psr_transport *transport, uint32_t *ret_host_rank);
+ * failed with PEER. It is watched from its first message on, if it watches its members. */
+bool psr_transport_scheduler_ended(const psr_transport *transport);
+/* The host_rank of the scheduler, if it is on this host; PSR_RANK_ANY: no member's, or not
+ * known. */
+uint32_t psr_transport_scheduler_rank(const psr_transport *transport);
 
 /* Ends the channel to peer. Messages that have not left are dropped, and their loans end (on
  * another thread, later). Does nothing if there is no channel. */

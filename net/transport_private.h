@@ -44,10 +44,11 @@ typedef struct psr_transport_ops {
     void (*give_back)(psr_transport *transport); /* NULL: nothing is lent to this process */
     psr_err (*lend_copies)(psr_transport *transport);
     bool (*lends_to)(const psr_transport *transport, psr_peer peer); /* NULL: it lends to nobody */
-    /* NULL, all three: nobody is watched */
+    /* NULL, all four: nobody is watched */
     void (*watch_members)(psr_transport *transport, uint32_t host_rank);
     bool (*ended)(psr_transport *transport, psr_peer *ret_peer);
-    bool (*scheduler_ended)(const psr_transport *transport, uint32_t *ret_host_rank);
+    bool (*scheduler_ended)(const psr_transport *transport);
+    uint32_t (*scheduler_rank)(const psr_transport *transport);
     void (*free)(psr_transport *transport, int linger_ms);
 } psr_transport_ops;
 

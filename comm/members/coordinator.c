@@ -376,10 +376,9 @@ int64_t psr_coordinator_now_ms(const psr_coordinator *c)
 
 /* ---- time ---- */
 
-/* Shorter than the deadline, so that all have the verdict before their own deadlines pass. */
-static int64_t patience_ms(const psr_coordinator *c)
+static int64_t silence_ms(const psr_coordinator *c)
 {
-    return c->options.deadline_ms * 3 / 4;
+    return psr_liveness_silence_ms(c->options.deadline_ms);
 }
 
 /* Blames each member that is silent. */
@@ -387,7 +386,7 @@ static void check_silent(psr_coordinator *c, int64_t present_ms)
 {
     char name[PSR_MEMBER_NAME_MAX];
     const psr_watched *silent;
-    while ((silent = psr_liveness_silent(c->liveness, present_ms, patience_ms(c))) != NULL) {
+    while ((silent = psr_liveness_silent(c->liveness, present_ms, silence_ms(c))) != NULL) {
         psr_coordinator_name(c, silent->peer, name);
         blame(c, silent->peer,
               psr_fail(PSR_ERR_PEER, "%s: no sign of life for %.1f s", name,
@@ -468,7 +467,7 @@ int64_t psr_coordinator_next_tick(const psr_coordinator *c)
     int64_t next = psr_liveness_look_ms(l);
     if (psr_coordinator_goes_on(c))
         next =
-            earlier(next, psr_liveness_when_ms(l, earlier(psr_liveness_silent_at(l, patience_ms(c)),
+            earlier(next, psr_liveness_when_ms(l, earlier(psr_liveness_silent_at(l, silence_ms(c)),
                                                           c->user_present_ms)));
     else
         next = earlier(next, earlier(psr_liveness_next(l), c->slow_check_ms));

@@ -107,8 +107,8 @@ typedef struct psr_coordinator_user {
     void (*progress)(void *context, psr_peer from, const psr_msg_progress *says);
     /* Any other message from START on, if its sender is not done. */
     psr_err (*message)(void *context, const psr_message *message);
-    /* From START on: a member has failed, or broke the protocol, or was silent for three quarters
-     * of the deadline. NULL: this ends the run. */
+    /* From START on: a member has failed, or broke the protocol, or was silent for
+     * psr_liveness_silence_ms. NULL: this ends the run. */
     void (*failed)(void *context, psr_peer member, psr_err status, const char *line);
     /* Time has passed. Returns the present time (liveness.h) at which the user next has something
      * to do; INT64_MAX: never. */

@@ -10,6 +10,7 @@
 
 #define NOBODY SIZE_MAX
 #define FIRST_MS 5000
+#define TELLING_MS 500 /* the most that is left for a verdict to be told */
 
 typedef psr_watched watched;
 
@@ -247,6 +248,12 @@ static size_t index_of(const psr_liveness *l, psr_peer peer)
     return i != NOBODY && (l->members[i].on || l->members[i].gone) ? i : NOBODY;
 }
 
+int64_t psr_liveness_silence_ms(int64_t deadline_ms)
+{
+    const int64_t telling_ms = deadline_ms / 8 < TELLING_MS ? deadline_ms / 8 : TELLING_MS;
+    return deadline_ms * 3 / 4 - telling_ms;
+}
+
 psr_err psr_liveness_new(int64_t deadline_ms, int64_t now_ms, psr_liveness **ret_liveness)
 {
     psr_liveness *l = calloc(1, sizeof *l);
@@ -434,7 +441,8 @@ int64_t psr_liveness_silent_at(const psr_liveness *liveness, int64_t for_ms)
 
 static bool blame_silent(const psr_liveness *l, int64_t present_ms, size_t *ret_index)
 {
-    const watched *worst = psr_liveness_silent(l, present_ms, l->deadline_ms);
+    const watched *worst =
+        psr_liveness_silent(l, present_ms, psr_liveness_silence_ms(l->deadline_ms));
     if (worst != NULL)
         *ret_index = (size_t)(worst - l->members);
     return worst != NULL;
@@ -527,16 +535,15 @@ int64_t psr_liveness_when_ms(const psr_liveness *liveness, int64_t present_ms)
 int64_t psr_liveness_next(const psr_liveness *liveness)
 {
     int64_t next_ms = liveness->checked_ms + psr_presence_clock_every_ms(&liveness->clock);
+    const int64_t silent_ms =
+        psr_liveness_silent_at(liveness, psr_liveness_silence_ms(liveness->deadline_ms));
+    next_ms = silent_ms < next_ms ? silent_ms : next_ms;
     for (size_t i = 0; i < liveness->count; i++) {
         const watched *m = &liveness->members[i];
-        if (m->gone)
-            continue;
-        int64_t due_ms =
-            (!m->on || m->says.waits || m->heard_ms < m->moved_ms ? m->heard_ms : m->moved_ms) +
-            liveness->deadline_ms;
-        if (due_ms <= liveness->checked_ms) /* it may be hung or silent; that is not known yet */
-            due_ms = m->heard_ms + liveness->deadline_ms;
-        next_ms = due_ms < next_ms ? due_ms : next_ms;
+        const int64_t hung_ms = m->moved_ms + liveness->deadline_ms;
+        if (m->on && !m->says.waits && hung_ms < next_ms &&
+            hung_ms > liveness->checked_ms) /* else it may be hung or silent: not known yet */
+            next_ms = hung_ms;
     }
     int64_t stuck_ms = all_wait_since(liveness);
     if (stuck_ms != INT64_MAX && stuck_ms + liveness->deadline_ms < next_ms &&

@@ -6,7 +6,7 @@
  * A member's exchange thread reports PROGRESS (phase, step, bucket, counter of its compute thread,
  * whom it waits for) at least every quarter of the deadline, and when its step or phase has
  * changed. A member is to blame when
- *   - nothing was heard of it for the deadline (stopped, cut off), done or not, or
+ *   - nothing was heard of it for psr_liveness_silence_ms (stopped, cut off), done or not, or
  *   - its counter stood still for the deadline in a phase in which it waits for nobody (hung); in
  *     its start and first step the limit is at least five seconds.
  *
@@ -33,6 +33,13 @@ typedef struct psr_watched {
     /* index of the member that it waits for among the watched; SIZE_MAX: it waits for nobody */
     size_t waits_index;
 } psr_watched;
+
+/* For how long a process may be silent before it is given up. All others hear of it within three
+ * quarters of the deadline after the process fell silent, and so before deadlines of their own
+ * pass: an eighth of the deadline, or half a second if that is shorter, is left for its last
+ * message to come and for the verdict to be told. It is at least twice as long as the pause between
+ * two reports. */
+int64_t psr_liveness_silence_ms(int64_t deadline_ms);
 
 PSR_MUST_CHECK psr_err psr_liveness_new(int64_t deadline_ms, int64_t now_ms,
                                         psr_liveness **ret_liveness);

@@ -242,6 +242,11 @@ psr_err psr_member_tick(psr_member *member, int64_t now_ms, int64_t *ret_next_ms
     return check_ways(member);
 }
 
+int64_t psr_member_silent_ms(const psr_member *member)
+{
+    return psr_membership_silent_ms(member->membership);
+}
+
 /* ---- driven by the clock ---- */
 
 /* Waits once, until end_ms at most. *ret_message is NULL when nothing is left for the caller. */

@@ -51,9 +51,9 @@ typedef struct psr_member_options {
 /* Opens the channel to the scheduler and sends JOIN. The caller owns *ret_member. */
 PSR_MUST_CHECK psr_err psr_member_open(const psr_member_options *options, int64_t now_ms,
                                        psr_member **ret_member);
-/* Joins; returns after WELCOME. The caller owns *ret_member. TIMEOUT: the scheduler was silent for
- * the deadline (before CONFIG: first_deadline_ms). DENIED, PEER, USAGE and others: the scheduler's
- * ABORT; its line is the detail. */
+/* Joins; returns after WELCOME. The caller owns *ret_member. PEER: the scheduler was silent (before
+ * CONFIG: for first_deadline_ms). DENIED, PEER, USAGE and others: the scheduler's ABORT; its line
+ * is the detail. */
 PSR_MUST_CHECK psr_err psr_member_join(const psr_member_options *options, psr_member **ret_member);
 /* After psr_member_join has failed with err before CONFIG: whether to join once more, over a new
  * transport. A launcher may start processes again before all processes of the former attempt have
@@ -86,8 +86,8 @@ void psr_member_lend_to_scheduler(psr_member *member);
  * meanwhile does the member's own work: sends PROGRESS when it is due, and takes ALIVE. The caller
  * owns *ret_message; it gets START, HOLD, STOP_AT, RESTORE, BYE and all messages of shards and
  * workers. TIMEOUT: none came within timeout_ms. CANCELLED: psr_transport_wake was called. PEER, or
- * what ABORT says: the run ends. PEER also: the scheduler was silent for the deadline, or a peer
- * cannot be reached (where the transport watches that). */
+ * what ABORT says: the run ends. PEER also: the scheduler was silent, or a peer cannot be reached
+ * (where the transport watches that). */
 PSR_MUST_CHECK psr_err psr_member_recv(psr_member *member, int timeout_ms,
                                        psr_message **ret_message);
 
@@ -99,6 +99,7 @@ PSR_MUST_CHECK psr_err psr_member_message(psr_member *member, psr_message **mess
 bool psr_member_joined(const psr_member *member);
 psr_message *psr_member_early(psr_member *member);
 PSR_MUST_CHECK psr_err psr_member_tick(psr_member *member, int64_t now_ms, int64_t *ret_next_ms);
+int64_t psr_member_silent_ms(const psr_member *member);
 
 /* Sends a message to the scheduler: HELD, METRICS, CHECKPOINT, DONE. The payload is copied. */
 PSR_MUST_CHECK psr_err psr_member_tell(psr_member *member, const psr_head *head,

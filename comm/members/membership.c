@@ -1,6 +1,7 @@
 #include "comm/members/membership.h"
 
 #include "base/clock.h"
+#include "comm/members/liveness.h"
 #include "comm/operations/early.h"
 #include "net/violation.h"
 
@@ -34,8 +35,9 @@ struct psr_membership {
     int64_t compared_ms;   /* when the place was last compared with the last report */
     psr_msg_progress told; /* the last report */
     psr_presence_clock presence;
-    int64_t heard_ms; /* when the scheduler was last heard, by that clock */
-    psr_early *early; /* messages of others that had their WELCOME before this member */
+    int64_t heard_ms;  /* when the scheduler was last heard, by that clock */
+    int64_t silent_ms; /* for how long it was silent when it was given up; 0: it was not */
+    psr_early *early;  /* messages of others that had their WELCOME before this member */
 };
 
 /* ---- life ---- */
@@ -141,11 +143,19 @@ static int64_t report_due_ms(psr_membership *m, int64_t now_ms)
 
 /* ---- time ---- */
 
-static psr_err check_scheduler(const psr_membership *m, int64_t present_ms)
+/* How long the scheduler may be silent. It may be long until it runs at all. */
+static int64_t silence_ms(const psr_membership *m)
+{
+    return m->next_report_ms == NEVER ? m->options.deadline_ms
+                                      : psr_liveness_silence_ms(m->options.deadline_ms);
+}
+
+static psr_err check_scheduler(psr_membership *m, int64_t present_ms)
 {
     int64_t silent_ms = present_ms - m->heard_ms;
-    if (silent_ms <= m->options.deadline_ms)
+    if (silent_ms <= silence_ms(m))
         return PSR_OK;
+    m->silent_ms = silent_ms;
     if (m->next_report_ms == NEVER)
         return psr_fail(PSR_ERR_PEER, "the scheduler at %s did not answer for %.1f s",
                         m->options.scheduler, (double)silent_ms / 1000);
@@ -167,11 +177,15 @@ psr_err psr_membership_tick(psr_membership *membership, int64_t now_ms, int64_t 
         PSR_TRY(psr_membership_report(membership, now_ms));
         due_ms = membership->next_report_ms;
     }
-    int64_t silence_ms =
-        now_ms + membership->heard_ms + membership->options.deadline_ms + 1 - present_ms;
+    int64_t silent_ms = now_ms + membership->heard_ms + silence_ms(membership) + 1 - present_ms;
     int64_t look_ms = now_ms + psr_presence_clock_every_ms(&membership->presence);
-    *ret_next_ms = earlier(due_ms, earlier(silence_ms, look_ms));
+    *ret_next_ms = earlier(due_ms, earlier(silent_ms, look_ms));
     return PSR_OK;
+}
+
+int64_t psr_membership_silent_ms(const psr_membership *membership)
+{
+    return membership->silent_ms;
 }
 
 /* ---- messages ---- */

@@ -9,8 +9,9 @@
  *             <-  WELCOME  given to the owner: joined
  * From CONFIG on it sends PROGRESS: four times per deadline, at least ten times a second, and when
  * step or phase has changed (in a long series of changes every ten milliseconds). Messages of
- * others that come before WELCOME are kept. If the scheduler is silent for the deadline, that is an
- * error; time in which this process did not run does not count as silence (psr_presence_clock).
+ * others that come before WELCOME are kept. If the scheduler is silent for psr_liveness_silence_ms,
+ * or before CONFIG for the deadline, that is an error; time in which this process did not run does
+ * not count as silence (psr_presence_clock).
  *
  * now_ms is psr_clock_ms(), or a virtual time; it never goes back. One thread. */
 #ifndef PSR_COMM_MEMBERSHIP_H
@@ -71,9 +72,13 @@ bool psr_membership_joined(const psr_membership *membership);
 psr_message *psr_membership_early(psr_membership *membership);
 
 /* Time has passed: sends PROGRESS when it is due. Call it at *ret_next_ms, after every message, and
- * when step or phase may have changed. PEER: the scheduler was silent for the deadline. */
+ * when step or phase may have changed. PEER: the scheduler was silent. */
 PSR_MUST_CHECK psr_err psr_membership_tick(psr_membership *membership, int64_t now_ms,
                                            int64_t *ret_next_ms);
+
+/* For how long the scheduler was silent, if psr_membership_tick has failed because of that; 0: it
+ * has not. */
+int64_t psr_membership_silent_ms(const psr_membership *membership);
 
 /* Sends PROGRESS now, due or not. */
 PSR_MUST_CHECK psr_err psr_membership_report(psr_membership *membership, int64_t now_ms);

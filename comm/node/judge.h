@@ -13,10 +13,10 @@
  *                           there is no group
  *     DONE     ->  BYE      the rank has left in order; with the set of ranks that had left before
  *
- * A rank that is silent for three quarters of the deadline is lost, so that all have the verdict
- * before their own deadlines pass. A lost rank is out for good: its later messages change nothing.
- * A finding about a group is believed from any rank of the group; that a rank is lost is believed
- * only from that rank itself. One thread. */
+ * A rank that is silent is lost so early that all have the verdict within three quarters of the
+ * deadline (psr_liveness_silence_ms). A lost rank is out for good: its later messages change
+ * nothing. A finding about a group is believed from any rank of the group; that a rank is lost is
+ * believed only from that rank itself. One thread. */
 #ifndef PSR_COMM_NODE_JUDGE_H
 #define PSR_COMM_NODE_JUDGE_H
 

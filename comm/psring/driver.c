@@ -412,17 +412,24 @@ static psr_err tick(void *context, int64_t now_ms, int64_t *ret_next_ms)
 static void receiving_failed(void *context, psr_err err)
 {
     psr_driver *d = context;
-    uint32_t host = PSR_RANK_ANY;
+    const uint32_t host = psr_transport_scheduler_rank(d->options.transport);
+    const int64_t silent_ms = psr_member_silent_ms(d->options.member);
+    const bool ended = psr_transport_scheduler_ended(d->options.transport);
     char name[PSR_HOST_MAX + 32];
     if (atomic_load(&d->bye))
         return;
-    if (!psr_transport_scheduler_ended(d->options.transport, &host) ||
-        host >= d->options.view->member_count) {
+    if (host >= d->options.view->member_count || (!ended && silent_ms == 0)) {
         psr_node_fail(d->node, err, PSR_RANK_ANY);
         return;
     }
     psr_node_name_rank(d->node, host, name, sizeof name);
-    err = psr_fail(err, "%s was lost: its process, which hosted the scheduler, has ended", name);
+    if (ended)
+        err =
+            psr_fail(err, "%s was lost: its process, which hosted the scheduler, has ended", name);
+    else
+        err = psr_fail(err,
+                       "%s: no sign of life for %.1f s of its process, which hosts the scheduler",
+                       name, (double)silent_ms / 1000);
     psr_node_fail(d->node, err, host);
 }
 

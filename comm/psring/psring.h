@@ -653,10 +653,11 @@ PSRING_API PSRING_MUST_CHECK psring_err psring_revoke(psring_group *group, const
  * of them call it, and it returns when they all have. A group that is not broken is revoked first.
  * group itself stays as it is.
  *
- * A rank that is silent for three quarters of the scheduler's deadline, or has left, is not in the
- * new group and never will be: when it wakes, its calls fail with PEER. A rank that dies meanwhile
- * is left out or breaks the new group. If the new group fails, call psring_shrink on the new group;
- * call it on group again only if psring_shrink itself failed.
+ * A rank that the scheduler has given up as silent (all hear of that within three quarters of its
+ * deadline), or that has left, is not in the new group and never will be: when it wakes, its calls
+ * fail with PEER. A rank that dies meanwhile is left out or breaks the new group. If the new group
+ * fails, call psring_shrink on the new group; call it on group again only if psring_shrink itself
+ * failed.
  *
  * Nothing that was sent in group reaches the new group. An operation that failed on this rank may
  * have ended well on others, so the ranks must compare their states. Tables of group stay broken;
@@ -881,9 +882,9 @@ psring_halo_exchange(psring_group *group, const psring_halo *halo, const void *i
  *
  * A table and the group that opened it fail together. Other groups go on, with their tables on the
  * same shards. If an update fails, its table fails with PEER. A shard counts as gone when its
- * process has ended, or when it has said nothing for three quarters of the deadline of the process
- * that hosts the scheduler. The first is known at once on that process's host, and under psring
- * run on all; elsewhere after about a second, where its host still answers.
+ * process has ended, or when it is silent, which all hear within three quarters of the deadline of
+ * the process that hosts the scheduler. The first is known at once on that process's host, and
+ * under psring run on all; elsewhere after about a second, where its host still answers.
  *
  * Shards are started in one of two ways. Ranks of the program that call psring_serve know the
  * updates "sum", "assign" and those that they define. `psring run -n N --shards S` starts shards
@@ -931,8 +932,8 @@ typedef struct psring_update {
     /* Applies one update to a run. Each update covers every value once, in runs of any length.
      * Calls come one at a time, on the library's thread or the thread that is in psring_serve. It
      * must call no psring function. Meanwhile this shard answers nobody: up to 65536 values come at
-     * once, and all runs of these together must take well under three quarters of the deadline of
-     * the process that hosts the scheduler, or the shard is taken for dead; psring_report does not
+     * once, and all runs of these together must take well under half of the deadline of the
+     * process that hosts the scheduler, or the shard is taken for dead; psring_report does not
      * help. May fail with NUMERIC, COMPUTE, USAGE, NOMEM or IO; any other error counts as
      * COMPUTE. */
     psring_err (*apply)(void *context, const psring_update_run *run);

@@ -6,7 +6,7 @@
  *   cc survive.c -o survive $(pkg-config --cflags --libs psring) &&
  *     PSRING_DEADLINE_MS=5000 ./run_ranks 4 ./survive 100 2 30 3 60
  * trains for 100 steps; rank 2 is killed in step 30 and rank 3 in step 60. A death is found within
- * a second; a host that no longer answers, after three quarters of the deadline. */
+ * a second; a host that no longer answers, within three quarters of the deadline. */
 #include <psring/psring.h>
 #include <signal.h>
 #include <stdint.h>

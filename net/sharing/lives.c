@@ -345,11 +345,14 @@ void psr_lives_part(psr_lives *lives)
     lives->scheduler = NO_LIFE;
 }
 
-bool psr_lives_scheduler_ended(const psr_lives *lives, uint32_t *ret_host_rank)
+bool psr_lives_scheduler_ended(const psr_lives *lives)
 {
-    if (lives->scheduler.ended)
-        *ret_host_rank = lives->host_rank;
     return lives->scheduler.ended;
+}
+
+uint32_t psr_lives_scheduler_rank(const psr_lives *lives)
+{
+    return lives->host_rank;
 }
 
 /* ---- life ---- */

@@ -46,8 +46,11 @@ void psr_lives_greet(psr_lives *lives, const char *endpoint,
                      const uint8_t id[PSR_ROUTING_ID_BYTES]);
 /* The opposite, with a goodbye. Does nothing if it is not connected. */
 void psr_lives_part(psr_lives *lives);
-/* Whether the scheduler has ended without a goodbye. *ret_host_rank: as in psr_lives_listening. */
-bool psr_lives_scheduler_ended(const psr_lives *lives, uint32_t *ret_host_rank);
+/* Whether the scheduler has ended without a goodbye. */
+bool psr_lives_scheduler_ended(const psr_lives *lives);
+/* The host_rank that the scheduler has told (psr_lives_listening); PSR_RANK_ANY also: it has told
+ * none. */
+uint32_t psr_lives_scheduler_rank(const psr_lives *lives);
 
 /* The descriptor to poll for input. When there is some, psr_lives_serve reads it without
  * waiting. */

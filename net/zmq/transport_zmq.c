@@ -371,6 +371,7 @@ psr_err psr_transport_zmq_new(const psr_zmq_options *options, psr_transport **re
         .watch_members = psr_zmq_transport_watch_members,
         .ended = psr_zmq_transport_ended,
         .scheduler_ended = psr_zmq_transport_scheduler_ended,
+        .scheduler_rank = psr_zmq_transport_scheduler_rank,
         .free = zmq_transport_free,
     };
     const char *interface =

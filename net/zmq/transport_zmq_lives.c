@@ -47,11 +47,10 @@ void psr_zmq_greet_scheduler(psr_zmq_transport *transport, const psr_message *me
 
 psr_err psr_zmq_serve_lives(psr_zmq_transport *transport)
 {
-    uint32_t host_rank;
     if (!atomic_exchange(&transport->ends, false))
         return PSR_OK;
     psr_lives_serve(transport->lives);
-    if (psr_lives_scheduler_ended(transport->lives, &host_rank))
+    if (psr_lives_scheduler_ended(transport->lives))
         return psr_fail(PSR_ERR_PEER, "the scheduler at %s: its process has ended",
                         transport->scheduler);
     return psr_lives_any_ended(transport->lives) ? psr_fail(PSR_ERR_CANCELLED, "a member has ended")
@@ -85,7 +84,12 @@ bool psr_zmq_transport_ended(psr_transport *base, psr_peer *ret_peer)
     return psr_lives_ended(transport->lives, ret_peer) || psr_zmq_far_ended(transport, ret_peer);
 }
 
-bool psr_zmq_transport_scheduler_ended(const psr_transport *base, uint32_t *ret_host_rank)
+bool psr_zmq_transport_scheduler_ended(const psr_transport *base)
 {
-    return psr_lives_scheduler_ended(((const psr_zmq_transport *)base)->lives, ret_host_rank);
+    return psr_lives_scheduler_ended(((const psr_zmq_transport *)base)->lives);
+}
+
+uint32_t psr_zmq_transport_scheduler_rank(const psr_transport *base)
+{
+    return psr_lives_scheduler_rank(((const psr_zmq_transport *)base)->lives);
 }

@@ -239,7 +239,8 @@ void psr_zmq_greet_scheduler(psr_zmq_transport *transport, const psr_message *me
 PSR_MUST_CHECK psr_err psr_zmq_serve_lives(psr_zmq_transport *transport);
 void psr_zmq_transport_watch_members(psr_transport *base, uint32_t host_rank);
 bool psr_zmq_transport_ended(psr_transport *base, psr_peer *ret_peer);
-bool psr_zmq_transport_scheduler_ended(const psr_transport *base, uint32_t *ret_host_rank);
+bool psr_zmq_transport_scheduler_ended(const psr_transport *base);
+uint32_t psr_zmq_transport_scheduler_rank(const psr_transport *base);
 
 /* ---- transport_zmq_far.c ---- */
 

@@ -20,10 +20,10 @@ from itertools import product
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from fault_runs import DEADLINE_S, PATIENCE_S, STEPS, Played, Suite, options_of, over, report, still_mapped, unprefixed
+from fault_runs import DEADLINE_S, PATIENCE_S, SILENCE_S, STEPS, Played, Suite, options_of, over, report, still_mapped, unprefixed
 from pairs import covering
 
-PAUSE_S = 0.4 * DEADLINE_S  # of a process that goes on before the deadline
+PAUSE_S = 0.4 * SILENCE_S  # of a process that goes on before it is missed
 
 EVERY = dict(mode=("ps", "ring"), n=(2, 4), victim=("worker", "shard", "scheduler", "launcher"),
              phase=("start", "forward", "backward", "push", "pull", "ring", "barrier", "evaluation", "checkpoint", "shutdown"),
@@ -170,7 +170,8 @@ class Table(Suite):
         for what, pattern in told:
             played.expect(re.search(pattern, played.line), "the line does not tell %s (%s): %s" % (what, pattern, played.line))
         silent = re.search(r"no sign of life for (\d+\.\d) s", played.line)
-        played.expect(not silent or float(silent.group(1)) >= DEADLINE_S, "it is given up before the deadline: %s" % played.line)
+        least_s = SILENCE_S if victim in ("worker", "shard") else DEADLINE_S
+        played.expect(not silent or float(silent.group(1)) >= least_s, "it is given up too early: %s" % played.line)
 
 
 def main():

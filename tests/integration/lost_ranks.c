@@ -5,9 +5,9 @@
  * SIGKILL or SIGSTOP in the middle of that. Every other rank's call must fail with PEER, and name
  * it. A case waits for a deadline much more than it works, so several are played at a time. Without
  * "all" each operation is played twice: a rank is killed, and one of another role (root or not;
- * another rank where there is no root) is stopped. With "within" a rank that is told after the
- * deadline has failed too: that needs a machine that gives every process its turn. TAP, and a table
- * in its comments. */
+ * another rank where there is no root) is stopped. With "within" a rank that is told after three
+ * quarters of the deadline has failed too: that needs a machine that gives every process its turn.
+ * TAP, and a table in its comments. */
 #include "tests/unit/psring/ranks.h"
 
 #include <signal.h>
@@ -153,7 +153,7 @@ static const struct {
     {"neighbor_exchange", neighbor_exchange, false},
     {"halo_exchange", halo_exchange, false},
 };
-enum { OPERATIONS = sizeof operations / sizeof operations[0] };
+enum { OPERATIONS = sizeof operations / sizeof operations[0], CASES = 4 * OPERATIONS + 1 };
 
 /* ---- a case ---- */
 
@@ -331,11 +331,15 @@ static bool end(const played *p, double within_s)
     return good;
 }
 
-/* Of four for each operation. Rank 0 hosts the scheduler, without which nobody could name a rank.
+/* Of four for each operation, and the last one: rank 0, which hosts the scheduler, is stopped.
  * true: this one is played. */
 static bool choose(size_t number, bool all, one_case *ret_case)
 {
     const size_t signal = number % 2, role = number / 2 % 2, chosen = number / 4;
+    if (chosen == OPERATIONS) {
+        *ret_case = (one_case){.root = 0, .victim = 0, .signal = SIGSTOP};
+        return true;
+    }
     *ret_case = (one_case){
         .operation = chosen, .victim = 2, .root = 2, .signal = signal == 0 ? SIGKILL : SIGSTOP};
     if (role == 1 && operations[chosen].has_root)
@@ -364,15 +368,15 @@ int main(int argc, char **argv)
            (double)deadline_ms / 1000);
     printf("# %-18s %-20s %-8s %8s %8s %8s %8s\n", "operation", "lost", "by", "rank 0", "rank 1",
            "rank 2", "rank 3");
-    for (size_t number = 0; number < 4 * OPERATIONS || ended < begun;) {
-        bool more = number < 4 * OPERATIONS;
+    for (size_t number = 0; number < CASES || ended < begun;) {
+        bool more = number < CASES;
         if (more && begun - ended < AT_A_TIME) {
             if (choose(number++, all, &c))
                 under_way[begun++ % AT_A_TIME] = begin(&c, deadline_ms);
             continue;
         }
         const played *first = &under_way[ended++ % AT_A_TIME];
-        bool good = end(first, within ? (double)deadline_ms / 1000 : 0);
+        bool good = end(first, within ? 0.75e-3 * (double)deadline_ms : 0);
         failed += !good;
         printf("%s %zu - %s: %s of rank %d%s is seen by all others, who name it\n",
                good ? "ok" : "not ok", ended, operations[first->c.operation].name,

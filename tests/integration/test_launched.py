@@ -362,7 +362,7 @@ def too_few(tap, launcher):
 
 def ends(tap, launcher):
     """Deaths and stops while a run goes on."""
-    long = dict(OPTIONS, mode="ps", shards=2, steps=1000000, deadline=4, **{"log-every": 1})
+    long = dict(OPTIONS, mode="ps", shards=2, steps=1000000, deadline=6, **{"log-every": 1})
     # On one host the kernel tells of a death, and nobody waits for the deadline. Worker 1's shard
     # dies with it. torchrun tells the others to end then, which means the run: its scheduler waits
     # for nobody who is gone.

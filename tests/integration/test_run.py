@@ -301,7 +301,7 @@ def one_of_the_joined_ends(tap, start, directory):
     run.rank(1).signal(signal.SIGKILL)
     ends(tap, run, 1, 2 * ["peer: .*" + how + ".*"] + ["psring run: " + how],
          "one that is killed is named by the run, and by the calls of the others")
-    run = start("joined-stopped", ["-n", "3", "--deadline", "4"], [RANK, "loop"])
+    run = start("joined-stopped", ["-n", "3", "--deadline", str(DEADLINE_S)], [RANK, "loop"])
     run.wait_ready(3)
     run.rank(1).signal(signal.SIGSTOP)
     ends(tap, run, 1, 2 * ["peer: .*rank 1 on localhost: no sign of life for .*"] +

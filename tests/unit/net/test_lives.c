@@ -174,7 +174,6 @@ static void a_process_that_is_no_member_is_nobody(void **state)
     fixture *f = *state;
     int hold[2];
     psr_peer peer;
-    uint32_t host_rank;
     psr_lives *own = NULL;
     play_member(f, OTHER_ID, HOW_KILLED, hold);
     serve_all(f->lives);
@@ -185,7 +184,7 @@ static void a_process_that_is_no_member_is_nobody(void **state)
     psr_lives_greet(own, f->endpoint, OTHER_ID);
     serve_all(f->lives);
     serve_all(own);
-    assert_false(psr_lives_scheduler_ended(own, &host_rank));
+    assert_false(psr_lives_scheduler_ended(own));
     psr_lives_free(own);
 }
 
@@ -291,7 +290,6 @@ static void watch_scheduler(fixture *f, bool parts)
 {
     int ready[2], go[2];
     char byte;
-    uint32_t host_rank = 0;
     psr_lives *own = NULL;
     assert_true(pipe(ready) == 0 && pipe(go) == 0);
     pid_t pid = fork();
@@ -304,12 +302,12 @@ static void watch_scheduler(fixture *f, bool parts)
     struct pollfd answer = {.fd = psr_lives_fd(own), .events = POLLIN};
     assert_int_equal(poll(&answer, 1, WAIT_MS), 1);
     serve_all(own);
-    assert_false(psr_lives_scheduler_ended(own, &host_rank));
+    assert_false(psr_lives_scheduler_ended(own));
     assert_int_equal(write(go[1], "g", 1), 1);
     assert_int_equal(waitpid(pid, NULL, 0), pid);
     serve_all(own);
-    assert_int_equal(psr_lives_scheduler_ended(own, &host_rank), !parts);
-    assert_int_equal(host_rank, parts ? 0 : HOST_RANK);
+    assert_int_equal(psr_lives_scheduler_ended(own), !parts);
+    assert_int_equal(psr_lives_scheduler_rank(own), HOST_RANK);
     psr_lives_free(own);
     for (int i = 0; i < 2; i++) {
         close(ready[i]);
@@ -332,7 +330,6 @@ static void a_scheduler_that_is_killed_is_told_and_one_that_parts_is_not(void **
 static void a_scheduler_elsewhere_is_not_watched(void **state)
 {
     const fixture *f = *state;
-    uint32_t host_rank;
     psr_lives *own = NULL;
     char long_path[200];
     memset(long_path, 'x', sizeof long_path);
@@ -344,7 +341,8 @@ static void a_scheduler_elsewhere_is_not_watched(void **state)
     psr_lives_greet(own, long_path, ID);
     psr_lives_greet(own, "", ID);
     serve_all(own);
-    assert_false(psr_lives_scheduler_ended(own, &host_rank));
+    assert_false(psr_lives_scheduler_ended(own));
+    assert_int_equal(psr_lives_scheduler_rank(own), PSR_RANK_ANY);
     assert_fails(
         psr_lives_listen(own, &(psr_lives_listening){.endpoint = long_path, .known = known}),
         PSR_ERR_IO, "no room");

@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-enum { RANKS = 4, LOST_MS = 3000, COUNT = 50000, AT_ONCE = 4 };
+enum { RANKS = 4, LOST_MS = 3600, COUNT = 50000, AT_ONCE = 4 };
 
 /* ---- are the numbers right? ---- */
 

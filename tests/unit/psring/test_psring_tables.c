@@ -711,7 +711,7 @@ static void a_worker_that_waits_where_it_should_push_is_to_blame(void **state)
 
 /* ---- who is lost ---- */
 
-enum { LOST_RANKS = 4, LOST_DEADLINE_MS = 2500 }; /* three workers, and the last one a shard */
+enum { LOST_RANKS = 4, LOST_DEADLINE_MS = 3000 }; /* three workers, and the last one a shard */
 
 /* Those who live open another table on the same shard, and its sums are theirs. */
 static void go_on_without_one(psring_comm *comm, int rank, int lost)

@@ -1,4 +1,5 @@
-/* Time is what these tests say it is. Deadline: 1000 ms; members report every 250 ms. */
+/* Time is what these tests say it is. Deadline: 1000 ms, so a member is given up when it has been
+ * silent for 625 ms; members report every 250 ms. */
 #include "tests/unit/network_fixture.h"
 
 #include "comm/members/liveness.h"
@@ -56,20 +57,29 @@ static const psr_peer w0 = {PSR_ROLE_WORKER, 0}, w1 = {PSR_ROLE_WORKER, 1},
                       w2 = {PSR_ROLE_WORKER, 2}, w3 = {PSR_ROLE_WORKER, 3},
                       s0 = {PSR_ROLE_SHARD, 0}, s1 = {PSR_ROLE_SHARD, 1};
 
+static void a_silence_is_told_within_three_quarters_of_the_deadline(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t deadline_ms, silence_ms;
+    } cases[] = {{400, 250}, {1000, 625}, {4000, 2500}, {8000, 5500}, {60000, 44500}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        assert_int_equal(psr_liveness_silence_ms(cases[i].deadline_ms), cases[i].silence_ms);
+}
+
 static void a_member_that_falls_silent_is_named_with_where_it_was_and_who_waits(void **state)
 {
     (void)state;
     psr_liveness *l = watch((psr_peer[]){w0, w1, s0}, 3);
-    for (int64_t now = 0; now < 2000; now += 250) {
+    for (int64_t now = 0; now < 1375; now += 250) {
         report(l, w0, now, (doing){PSR_PHASE_PULL, 11, 4, 5, &s0});
         report(l, s0, now, (doing){PSR_PHASE_PUSH, 11, 4, (uint64_t)now, &w1});
         if (now <= 750)
             report(l, w1, now, (doing){PSR_PHASE_BACKWARD, 11, 3, (uint64_t)now, NULL});
-        if (now < 1750)
-            nobody_to_blame(l, now);
+        nobody_to_blame(l, now);
     }
-    blamed(l, 1750, w1,
-           "worker 1 on host1: no sign of life for 1.0 s; last in step 12, backward, bucket 3; "
+    blamed(l, 1375, w1,
+           "worker 1 on host1: no sign of life for 0.6 s; last in step 12, backward, bucket 3; "
            "shard 0 waits for it in step 12, push, bucket 4");
     psr_liveness_free(l);
 }
@@ -80,10 +90,10 @@ static void one_that_never_reported_was_in_its_start(void **state)
     psr_liveness *l = watch((psr_peer[]){w0, w1}, 2);
     nobody_to_blame(l, 0);
     nobody_to_blame(l, 500);
-    report(l, w0, 900, (doing){PSR_PHASE_BARRIER, 0, 0, 1, &w1});
-    nobody_to_blame(l, 999);
-    blamed(l, 1000, w1,
-           "worker 1 on host1: no sign of life for 1.0 s; last in start; worker 0 waits for it in "
+    report(l, w0, 600, (doing){PSR_PHASE_BARRIER, 0, 0, 1, &w1});
+    nobody_to_blame(l, 624);
+    blamed(l, 625, w1,
+           "worker 1 on host1: no sign of life for 0.6 s; last in start; worker 0 waits for it in "
            "step 1, barrier");
     psr_liveness_free(l);
 }
@@ -128,12 +138,12 @@ static void one_that_falls_silent_behind_its_last_report_is_silent_and_not_alive
     psr_liveness *l = watch((psr_peer[]){w0, w1}, 2);
     report(l, w1, 0, (doing){PSR_PHASE_FORWARD, 0, 0, 1, NULL});
     psr_liveness_heard(l, w1, 200);
-    for (int64_t now = 0; now < 1200; now += 100) {
+    for (int64_t now = 0; now < 825; now += 100) {
         report(l, w0, now, (doing){PSR_PHASE_BARRIER, 3, 0, 1, &w1});
         nobody_to_blame(l, now);
     }
-    blamed(l, 1200, w1,
-           "worker 1 on host1: no sign of life for 1.0 s; last in step 1, forward, bucket 0; "
+    blamed(l, 825, w1,
+           "worker 1 on host1: no sign of life for 0.6 s; last in step 1, forward, bucket 0; "
            "worker 0 waits for it in step 4, barrier");
     psr_liveness_free(l);
 }
@@ -142,14 +152,14 @@ static void waiters_at_different_places_are_told_by_the_one_furthest_behind(void
 {
     (void)state;
     psr_liveness *l = watch((psr_peer[]){w0, w1, w2, s0}, 4);
-    for (int64_t now = 0; now < 1000; now += 250) {
+    for (int64_t now = 0; now < 625; now += 250) {
         report(l, w0, now, (doing){PSR_PHASE_PULL, 5, 2, 5, &s0});
         report(l, w1, now, (doing){PSR_PHASE_PULL, 4, 1, 5, &s0});
         report(l, w2, now, (doing){PSR_PHASE_PULL, 5, 1, 5, &s0});
         nobody_to_blame(l, now);
     }
-    blamed(l, 1000, s0,
-           "shard 0 on host3: no sign of life for 1.0 s; last in start; workers 0-2 wait for it, "
+    blamed(l, 625, s0,
+           "shard 0 on host3: no sign of life for 0.6 s; last in start; workers 0-2 wait for it, "
            "the one furthest behind in step 5, pull, bucket 1");
     psr_liveness_free(l);
 }
@@ -312,16 +322,16 @@ static void one_that_is_done_and_falls_silent_is_named(void **state)
     psr_liveness *l = watch((psr_peer[]){s0, s1, w0}, 3);
     report(l, s1, 0, (doing){PSR_PHASE_SHUTDOWN, 0, 0, 1, NULL});
     psr_liveness_done(l, s1);
-    for (int64_t now = 250; now < 1750; now += 250) {
+    for (int64_t now = 250; now <= 1250; now += 250) {
         report(l, s0, now, (doing){PSR_PHASE_PUSH, 8, 2, 5, &w0});
         report(l, w0, now, (doing){PSR_PHASE_BACKWARD, 8, 2, (uint64_t)now, NULL});
         if (now <= 500)
             psr_liveness_heard(l, s1, now);
-        if (now < 1500)
+        if (now < 1125)
             nobody_to_blame(l, now);
         else
             blamed(l, now, s1,
-                   "shard 1 on host1: no sign of life for 1.0 s; it was done; shard 0: step 9, "
+                   "shard 1 on host1: no sign of life for 0.8 s; it was done; shard 0: step 9, "
                    "push, bucket 2, waiting for worker 0; worker 0: step 9, backward, bucket 2");
     }
     psr_liveness_free(l);
@@ -339,8 +349,8 @@ static void who_waited_long_for_one_that_is_done_now_has_time_to_tell(void **sta
     psr_liveness_done(l, w1);
     nobody_to_blame(l, 5100);
     nobody_to_blame(l, 5500);
-    blamed(l, 6000, w0,
-           "worker 0 on host0: no sign of life for 1.0 s; last in step 9, barrier, waiting for "
+    blamed(l, 5625, w0,
+           "worker 0 on host0: no sign of life for 0.6 s; last in step 9, barrier, waiting for "
            "worker 1; worker 1: done");
     psr_liveness_free(l);
 }
@@ -352,12 +362,12 @@ static void one_that_falls_silent_while_it_waits_is_silent_and_not_stuck(void **
     report(l, w1, 0, (doing){PSR_PHASE_PULL, 8, 0, 5, &w0});
     psr_liveness_done(l, w0);
     psr_liveness_heard(l, w1, 200);
-    for (int64_t now = 0; now < 1200; now += 100) {
+    for (int64_t now = 0; now < 825; now += 100) {
         psr_liveness_heard(l, w0, now);
         nobody_to_blame(l, now);
     }
-    blamed(l, 1200, w1,
-           "worker 1 on host1: no sign of life for 1.0 s; last in step 9, pull, bucket 0, waiting "
+    blamed(l, 825, w1,
+           "worker 1 on host1: no sign of life for 0.6 s; last in step 9, pull, bucket 0, waiting "
            "for worker 0; worker 0: done");
     psr_liveness_free(l);
 }
@@ -393,11 +403,11 @@ static void the_callers_own_absence_is_held_against_nobody(void **state)
     nobody_to_blame(l, 100);
     nobody_to_blame(l, 50000); /* stopped meanwhile */
     report(l, w0, 50100, (doing){PSR_PHASE_FORWARD, 8, 0, 6, NULL});
-    for (int64_t now = 50250; now <= 50750; now += 250)
+    for (int64_t now = 50250; now <= 50500; now += 250)
         nobody_to_blame(l, now);
-    report(l, w0, 50800, (doing){PSR_PHASE_FORWARD, 8, 0, 7, NULL});
-    blamed(l, 50900, w1,
-           "worker 1 on host1: no sign of life for 1.0 s; last in step 9, forward, bucket 0; "
+    report(l, w0, 50510, (doing){PSR_PHASE_FORWARD, 8, 0, 7, NULL});
+    blamed(l, 50525, w1,
+           "worker 1 on host1: no sign of life for 0.6 s; last in step 9, forward, bucket 0; "
            "worker 0: step 9, forward, bucket 0");
     psr_liveness_free(l);
 }
@@ -407,12 +417,13 @@ static void the_next_check_is_when_somebody_could_be_to_blame_and_often_enough(v
     (void)state;
     psr_liveness *l = watch((psr_peer[]){w0, w1}, 2);
     assert_int_equal(psr_liveness_next(l), 250); /* or an absence could not be told from silence */
-    for (int64_t now = 0; (now = psr_liveness_next(l)) < 1000;) {
+    for (int64_t now = 0; (now = psr_liveness_next(l)) < 625;) {
         report(l, w0, now, (doing){PSR_PHASE_BARRIER, 1, 0, 1, &w1});
         nobody_to_blame(l, now);
     }
-    blamed(l, psr_liveness_next(l), w1,
-           "worker 1 on host1: no sign of life for 1.0 s; last in start; worker 0 waits for it in "
+    assert_int_equal(psr_liveness_next(l), 625);
+    blamed(l, 625, w1,
+           "worker 1 on host1: no sign of life for 0.6 s; last in start; worker 0 waits for it in "
            "step 2, barrier");
     psr_liveness_free(l);
 }
@@ -459,10 +470,9 @@ static void a_line_that_is_too_short_ends_early_and_whole(void **state)
         psr_peer peer;
         nobody_to_blame(l, 0);
         nobody_to_blame(l, 400);
-        nobody_to_blame(l, 800);
-        report(l, w0, 900, (doing){PSR_PHASE_PULL, 12, 3, 1, &w1});
-        report(l, s0, 900, (doing){PSR_PHASE_PUSH, 12, 3, 1, &w1});
-        assert_true(psr_liveness_check(l, 1000, &peer, small, size));
+        report(l, w0, 600, (doing){PSR_PHASE_PULL, 12, 3, 1, &w1});
+        report(l, s0, 600, (doing){PSR_PHASE_PUSH, 12, 3, 1, &w1});
+        assert_true(psr_liveness_check(l, 625, &peer, small, size));
         assert_true(strlen(small) < size);
         free(small);
         psr_liveness_free(l);
@@ -493,6 +503,7 @@ static void a_nonsensical_report_does_no_harm(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_silence_is_told_within_three_quarters_of_the_deadline),
         cmocka_unit_test(a_member_that_falls_silent_is_named_with_where_it_was_and_who_waits),
         cmocka_unit_test(one_that_never_reported_was_in_its_start),
         cmocka_unit_test(any_message_is_a_sign_of_life),

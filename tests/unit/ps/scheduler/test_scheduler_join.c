@@ -309,9 +309,9 @@ static void nobody_is_late_while_the_scheduler_does_not_run(void **state)
 static void a_member_that_joins_and_falls_silent_is_named(void **state)
 {
     fixture *f = *state;
-    while (f->now_ms < 8000)
+    while (f->now_ms < 5500)
         tick(f, psr_coordinator_next_tick(f->coordinator));
-    ends_with_words(f, PSR_ERR_TIMEOUT, "no sign of life for 8.0 s");
+    ends_with_words(f, PSR_ERR_TIMEOUT, "no sign of life for 5.5 s");
 }
 
 static void a_resumed_run_has_its_state_sent_after_the_roster(void **state)
