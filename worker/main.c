@@ -431,6 +431,7 @@ static psr_err join_once(worker *w)
 {
     psr_zmq_options zmq = psr_provision_zmq(&w->provision);
     zmq.watches_ways = true;
+    zmq.misses_scheduler = true;
     zmq.log_stranger = log_stranger;
     PSR_TRY(psr_transport_zmq_new(&zmq, &w->transport));
     const psr_member_options member = {.transport = w->transport,

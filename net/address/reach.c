@@ -184,6 +184,21 @@ psr_reach_answer psr_reach_look(int fd)
     return poll(&made, 1, 0) == 0 ? PSR_REACH_NONE_YET : answer_of(end_connection(fd));
 }
 
+bool psr_reach_end_of(int fd, const char *named, char *ret_endpoint, size_t size)
+{
+    target end = {.size = sizeof end.address}, own;
+    char address[PSR_ADDRESS_BYTES], port[NI_MAXSERV];
+    const char *colon = strrchr(named, ':');
+    if (read_endpoint(named, &own) || colon == NULL ||
+        getpeername(fd, &end.address.any, &end.size) != 0 ||
+        getnameinfo(&end.address.any, end.size, address, sizeof address, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0 ||
+        strcmp(port, colon + 1) != 0)
+        return false;
+    psr_endpoint_format(address, (unsigned)strtoul(port, NULL, 10), ret_endpoint, size);
+    return true;
+}
+
 static bool has_address(const struct ifaddrs *entry, const char *address)
 {
     char text[PSR_ADDRESS_BYTES];

@@ -35,6 +35,10 @@ psr_reach_answer psr_reach_begin(const char *endpoint, int *ret_fd);
 /* What became of it. The descriptor stays open. */
 psr_reach_answer psr_reach_look(int fd);
 
+/* The other end of a TCP connection, "tcp://10.0.0.2:4242", if `named` is an endpoint with a host's
+ * name and that end's port. false: named has an address itself, or fd is no such connection. */
+bool psr_reach_end_of(int fd, const char *named, char *ret_endpoint, size_t size);
+
 /* The name of the interface that has this address, and its MTU in bytes. NOT_FOUND: no interface
  * has it. */
 PSR_MUST_CHECK psr_err psr_interface_of(const char *address, char *name, size_t size,

@@ -77,6 +77,22 @@ psr_err psr_zmq_begin_far(psr_zmq_transport *transport, psr_peer peer, psr_zmq_f
     return PSR_OK;
 }
 
+/* If the connection has ended meanwhile, the descriptor may be another one of this process; it is
+ * none to that port of another host. */
+void psr_zmq_far_connected(psr_zmq_transport *transport, int fd)
+{
+    psr_zmq_channel *c = psr_zmq_channel_of(transport, (psr_peer){PSR_ROLE_SCHEDULER, 0});
+    char endpoint[PSR_ADDRESS_BYTES + 16];
+    if (c == NULL || c->far.endpoint == NULL ||
+        !psr_reach_end_of(fd, c->far.endpoint, endpoint, sizeof endpoint))
+        return;
+    char *copy = strdup(endpoint);
+    if (copy == NULL)
+        return; /* then silence tells */
+    free(c->far.endpoint);
+    c->far.endpoint = copy;
+}
+
 void psr_zmq_end_far(psr_zmq_transport *transport, psr_zmq_far *far)
 {
     if (far->endpoint == NULL)

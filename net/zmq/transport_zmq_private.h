@@ -251,6 +251,9 @@ void psr_zmq_close_far(psr_zmq_transport *transport);
 PSR_MUST_CHECK psr_err psr_zmq_begin_far(psr_zmq_transport *transport, psr_peer peer,
                                          psr_zmq_far *far, const char *endpoint);
 void psr_zmq_end_far(psr_zmq_transport *transport, psr_zmq_far *far);
+/* libzmq has connected to the scheduler, by that descriptor: if a name says its host, it is asked
+ * for at the address that the name had. */
+void psr_zmq_far_connected(psr_zmq_transport *transport, int fd);
 /* When there is no message. CANCELLED: a member has ended. PEER: the scheduler has. */
 PSR_MUST_CHECK psr_err psr_zmq_serve_far(psr_zmq_transport *transport);
 /* As psr_zmq_transport_ended. */

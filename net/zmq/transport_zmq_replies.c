@@ -32,9 +32,10 @@ psr_err psr_zmq_check_refused(psr_zmq_transport *transport)
         address[bytes < 0                     ? 0
                 : bytes < (int)sizeof address ? bytes
                                               : (int)sizeof address - 1] = '\0';
-        if (first.event == ZMQ_EVENT_CONNECTED)
+        if (first.event == ZMQ_EVENT_CONNECTED) {
             transport->connected_ms = psr_clock_ms();
-        else if (first.event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED)
+            psr_zmq_far_connected(transport, (int)first.value);
+        } else if (first.event == ZMQ_EVENT_HANDSHAKE_SUCCEEDED)
             transport->dead_handshakes = 0;
         else if (first.event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
             return psr_fail(PSR_ERR_DENIED,

@@ -137,6 +137,7 @@ static psr_err join_once(program *p)
 {
     psr_zmq_options zmq = psr_provision_zmq(&p->provision);
     zmq.watches_ways = true;
+    zmq.misses_scheduler = true;
     zmq.log_stranger = log_stranger;
     PSR_TRY(psr_transport_zmq_new(&zmq, &p->transport));
     PSR_TRY(psr_input_thread_new(p->by_hand ? -1 : STDIN_FILENO, wake, p, &p->input));

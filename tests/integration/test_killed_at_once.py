@@ -1,6 +1,6 @@
 """A process of training that is killed is named at once, not when the deadline of 60 s tells: under
 psring train, by its agent; started by hand, by the kernel, over TCP and over ipc sockets, and over
-TCP as between hosts, where the kernel of the scheduler's host knows nothing of it.
+TCP as between hosts, where the kernel of one's host knows nothing of the other.
 
 usage: test_killed_at_once.py PSRING SCHEDULER SHARD WORKER"""
 
@@ -106,7 +106,8 @@ class ByHand:
 def by_hand(tap, programs, directory):
     for transport, mode, victim, far in (("tcp", "ps", ("worker", 1), False), ("ipc", "ring", ("worker", 1), False),
                                          ("tcp", "ps", ("shard", 0), False), ("tcp", "ring", ("scheduler", 0), False),
-                                         ("ipc", "ps", ("scheduler", 0), False), ("tcp", "ring", ("worker", 1), True)):
+                                         ("ipc", "ps", ("scheduler", 0), False), ("tcp", "ring", ("worker", 1), True),
+                                         ("tcp", "ps", ("scheduler", 0), True)):
         what = "by hand over %s%s, --mode %s, %s %d is killed" % ((transport, " as between hosts" if far else "", mode) + victim)
         run = ByHand(programs, directory, "-".join((transport, mode, victim[0], "far" if far else "here")), transport, mode, far)
         try:

@@ -116,6 +116,26 @@ static void who_has_too_many_connections_does_not_refuse(void **state)
     close(fd);
 }
 
+static void the_end_of_a_connection_to_a_named_host_is_its_address(void **state)
+{
+    (void)state;
+    char endpoint[64], named[64], found[64] = "stays";
+    int fd = -1, listens = open_port(endpoint);
+    (void)psr_reach_begin(endpoint, &fd);
+    assert_true(fd >= 0);
+    assert_int_equal(poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, 60000), 1);
+    snprintf(named, sizeof named, "tcp://localhost%s", strrchr(endpoint, ':'));
+    assert_false(psr_reach_end_of(fd, endpoint, found, sizeof found));
+    assert_false(psr_reach_end_of(fd, "tcp://localhost:1", found, sizeof found));
+    assert_false(psr_reach_end_of(listens, named, found, sizeof found));
+    assert_false(psr_reach_end_of(-1, named, found, sizeof found));
+    assert_string_equal(found, "stays");
+    assert_true(psr_reach_end_of(fd, named, found, sizeof found));
+    assert_string_equal(found, endpoint);
+    close(fd);
+    close(listens);
+}
+
 static void what_is_no_endpoint_is_said(void **state)
 {
     (void)state;
@@ -178,6 +198,7 @@ int main(void)
         cmocka_unit_test(who_does_not_answer_is_given_up),
         cmocka_unit_test(one_is_asked_for_without_waiting),
         cmocka_unit_test(who_has_too_many_connections_does_not_refuse),
+        cmocka_unit_test(the_end_of_a_connection_to_a_named_host_is_its_address),
         cmocka_unit_test(what_is_no_endpoint_is_said),
         cmocka_unit_test(an_address_has_its_interface),
         cmocka_unit_test(names_are_looked_up_all_at_once),
