@@ -504,12 +504,15 @@ def exception_line(failure) -> str:
 @atexit.register
 def _leave():
     """A program that ends without closing leaves in order, one that ends with an exception at once,
-    with the exception's line."""
+    with the exception's line. Whether it has left all in order."""
     failure = getattr(sys, "last_value", None)
+    in_order = failure is None
     for comm in list(_open):
         if failure is not None:
             comm.abort(exception_line(failure))
             continue
         err = lib.psring_close(comm._handle)
         if err != lib.PSRING_OK:
+            in_order = False
             print("psring: %s" % text(lib.psring_err_detail()), file=sys.stderr)
+    return in_order

@@ -116,6 +116,38 @@ def folders_are_swept(tap):
            "a folder that killed ranks left is removed by the next start, one that others hold is not", [str(held), str(left)])
 
 
+def a_dying_rank_is_waited_for(tap):
+    """One that was killed may hold the folder when the others have heard of that already. It lets
+    go when it has been looked for once."""
+    from psring.torch import _folders
+
+    class Time:
+        def __init__(self, held):
+            self.held, self.now_s = held, 0
+
+        def monotonic(self):
+            return self.now_s
+
+        def sleep(self, seconds):
+            self.now_s += seconds
+            if self.held is not None:
+                os.close(self.held)
+                self.held = None
+
+    with tempfile.TemporaryDirectory(prefix="psring-test-") as base:
+        path, real = os.path.join(base, "psring-shards-0"), _folders.time
+        try:
+            _folders.time = Time(_folders.make(path))
+            dying = _folders.remove_unheld(path, 1), os.path.exists(path)
+            held, _folders.time = _folders.make(path), Time(None)
+            living = _folders.remove_unheld(path, 1), os.path.exists(path), _folders.time.now_s >= 1
+            os.close(held)
+        finally:
+            _folders.time = real
+    tap.ok(dying == (True, False), "a folder that a dying rank still holds is removed when that has ended", [str(dying)])
+    tap.ok(living == (False, True, True), "one that a living rank holds stays, and is not waited for any longer", [str(living)])
+
+
 def refusals(tap):
     def without_program():
         os.environ["PATH"] = "/nowhere"
@@ -140,6 +172,7 @@ def main():
     shards_are_started(tap)
     two_hosts(tap)
     folders_are_swept(tap)
+    a_dying_rank_is_waited_for(tap)
     refusals(tap)
     tap.end()
 

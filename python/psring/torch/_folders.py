@@ -7,9 +7,10 @@ import fcntl
 import os
 import shutil
 import stat
-
+import time
 
 TRIES = 100  # to hold a folder that other starts may remove before it is held
+AGAIN_S = 0.01  # between two looks at a folder that is held
 
 
 def make(path):
@@ -44,8 +45,23 @@ def _is_there(path, found):
     return False
 
 
-def remove_unheld(path):
-    """Removes a folder of this user that nobody holds. Whether it did."""
+def _wait_unheld(own, within_s):
+    """Locks it; False: it is still held after so long. flock() knows no time limit, so it is asked
+    again."""
+    end = time.monotonic() + within_s
+    while True:
+        try:
+            fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+        time.sleep(AGAIN_S)
+
+
+def remove_unheld(path, within_s=0.0):
+    """Removes a folder of this user that nobody holds, or nobody will after so long. Whether it
+    did."""
     try:
         own = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
@@ -53,11 +69,12 @@ def remove_unheld(path):
     try:
         if os.fstat(own).st_uid != os.getuid():
             return False
-        fcntl.flock(own, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _wait_unheld(own, within_s):
+            return False
         shutil.rmtree(path, ignore_errors=True)
         return True
     except OSError:
-        return False  # somebody holds it
+        return False  # a file system without locks
     finally:
         os.close(own)
 

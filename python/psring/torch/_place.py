@@ -61,11 +61,13 @@ def shutdown() -> None:
     global _comm, _shards
     if _comm is not None:
         (comm, shards), _comm, _shards = (_comm, _shards), None, None
+        in_order = False
         try:
             comm.close()
+            in_order = True
         finally:
             if shards is not None:
-                shards.end()
+                shards.end(in_order)
 
 
 def is_initialized() -> bool:

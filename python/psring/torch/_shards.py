@@ -24,6 +24,9 @@ LAUNCHERS = ("PSRING_", "RANK", "WORLD_SIZE", "LOCAL_", "GROUP_", "ROLE_", "MAST
              "MPI_", "PRTE_", "SLURM_")
 PREFIX = "psring-shards-"
 END_S = 10  # so long a shard may take to end after the ranks have left
+# So long at most a rank that was killed holds the folder after its sockets are closed, by which the
+# others hear of it.
+DYING_S = 1
 
 
 class _Folder:
@@ -40,9 +43,9 @@ class _Folder:
             raise Error("io", "%s is not a folder of this user alone" % self.path)
         here.barrier()
 
-    def leave(self):
+    def leave(self, in_order):
         os.close(self._held)
-        _folders.remove_unheld(self.path)  # another rank may still be there
+        _folders.remove_unheld(self.path, 0 if in_order else DYING_S)  # another rank may stay
 
 
 class Shards:
@@ -62,9 +65,9 @@ class Shards:
             self._processes.append(subprocess.Popen([program, "serve", "--parent", str(os.getpid())], stdin=subprocess.DEVNULL,
                                                     env=dict(env, PSRING_RANK=str(ranks + number))))
 
-    def end(self):
-        """The communicator has been closed, or the program ends: the shards have nobody to
-        serve."""
+    def end(self, in_order=True):
+        """The communicator has been closed, in order or not, or the program ends: the shards have
+        nobody to serve."""
         if self._folder is None or os.getpid() != self._pid:
             return  # again, or a child after fork()
         atexit.unregister(self._leave)
@@ -74,14 +77,13 @@ class Shards:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        self._folder.leave()
+        self._folder.leave(in_order)
         self._folder = None
 
     def _leave(self):
         """The program ends: the communicator first."""
         if os.getpid() == self._pid:
-            _communicator._leave()
-            self.end()
+            self.end(_communicator._leave())
 
 
 def _address(world):
@@ -165,7 +167,7 @@ def join(found: "_communicator.Communicator", shards: int, deadline: "float | No
         found.abort(failure.line if isinstance(failure, Error) else _communicator.exception_line(failure))
         for process in own._processes:
             process.kill()
-        own.end()
+        own.end(in_order=False)
         raise
     found.close()
     return comm, own
